@@ -1,0 +1,1 @@
+"""Leaf of the house: schema, errors, vocabularies. Imports nothing of tracecorr."""

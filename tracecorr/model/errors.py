@@ -1,0 +1,35 @@
+"""The one tree of errors that tracecorr raises on purpose."""
+
+from __future__ import annotations
+
+
+class TracecorrError(Exception):
+    """Report a failure with what happened, where, and what to do next.
+
+    Args:
+        what: what happened, with the place (file, line, option) in it.
+        next_step: what the user can do about it.
+    """
+
+    exit_code = 1
+
+    def __init__(self, what: str, next_step: str = "") -> None:
+        super().__init__(what)
+        self.what = what
+        self.next_step = next_step
+
+
+class InputError(TracecorrError):
+    """Report input that cannot be used: a file, an option or a query."""
+
+    exit_code = 2
+
+
+class CaptureError(InputError):
+    """Report a capture folder that is missing, foreign or in the way."""
+
+
+class MachineError(TracecorrError):
+    """Report that this machine cannot do what was asked; nothing was changed."""
+
+    exit_code = 3

@@ -1,0 +1,1 @@
+"""Bytes to frames: one package per source, all yielding `model.parts.Block`."""
