@@ -1,0 +1,159 @@
+"""A capture folder on disk: `capture.json`, `raw/`, `tables/`."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+from collections.abc import Iterable
+from functools import lru_cache
+from pathlib import Path
+from typing import Any
+
+import polars as pl
+
+from tracecorr.model import schema
+from tracecorr.model.errors import CaptureError
+from tracecorr.store.raw import read_chunks, write_atomically
+
+FORMAT_VERSION = 1
+SUFFIX = ".tracecorr"
+
+
+class Capture:
+    """Read one capture folder; times in its tables are ns of the host's CLOCK_MONOTONIC.
+
+    Example:
+        >>> capture = Capture.open(Path("gemm.tracecorr"))  # doctest: +SKIP
+        >>> capture.table("queues").collect()  # doctest: +SKIP
+    """
+
+    def __init__(self, path: Path, info: dict[str, Any]) -> None:
+        self.path = path
+        self.info = info
+
+    @classmethod
+    def open(cls, path: Path) -> Capture:
+        """Open a capture folder.
+
+        Raises:
+            CaptureError: the folder is missing or is no capture of a version that this tool reads.
+        """
+        if not path.is_dir():
+            raise CaptureError(f"there is no capture folder {path}", "make one with `tracecorr import`")
+        try:
+            info = json.loads((path / "capture.json").read_text())
+            version = info["format"]
+        except (OSError, ValueError, KeyError, TypeError) as error:
+            raise CaptureError(
+                f"{path} is no capture folder: its capture.json cannot be read", "make one with `tracecorr import`"
+            ) from error
+        if version != FORMAT_VERSION:
+            raise CaptureError(
+                f"{path} has capture format {version}, this tracecorr reads {FORMAT_VERSION}",
+                "open it with the tracecorr that wrote it, or import its raw files again",
+            )
+        return cls(path, info)
+
+    @property
+    def name(self) -> str:
+        """Return the folder's name without its suffix."""
+        return self.path.resolve().name.removesuffix(SUFFIX)
+
+    def has_tables(self) -> bool:
+        """Tell whether all tables were built."""
+        return all(self._table_path(name).is_file() for name in schema.TABLES)
+
+    def table(self, name: str) -> pl.LazyFrame:
+        """Return a table of `schema.TABLES` as a lazy frame.
+
+        Raises:
+            CaptureError: there is no such table, or it was not built.
+        """
+        if name not in schema.TABLES:
+            raise CaptureError(f"there is no table {name!r}", f"tables are: {', '.join(schema.TABLES)}")
+        path = self._table_path(name)
+        if not path.is_file():
+            raise CaptureError(f"{self.path} has no table {name}", f"build it: tracecorr correlate {self.path}")
+        return pl.scan_parquet(path)
+
+    def raw(self, file: int, offset: int, length: int) -> bytes:
+        """Return the exact raw bytes behind a row, as (file, offset, length) of the row name them."""
+        with self._raw_path(file).open("rb") as stream:
+            stream.seek(offset)
+            return stream.read(length)
+
+    def file_path(self, file: int) -> str:
+        """Return the path of a raw file inside the folder."""
+        return str(self._files()[file])
+
+    def line_number(self, file: int, offset: int) -> int | None:
+        """Return the line number (from 1) of a byte of a text file, null for binary pages."""
+        path = self._raw_path(file)
+        if path.suffix == ".bin":
+            return None
+        return _count_lines(path, offset) + 1
+
+    def _files(self) -> dict[int, str]:
+        return {int(entry["file"]): str(entry["path"]) for entry in self.info["files"]}
+
+    def _raw_path(self, file: int) -> Path:
+        root = (self.path / "raw").resolve()
+        path = (self.path / self._files()[file]).resolve()
+        if not path.is_relative_to(root):
+            raise CaptureError(f"file {file} of {self.path} lies outside its raw folder", "import the files again")
+        return path
+
+    def _table_path(self, name: str) -> Path:
+        return self.path / "tables" / f"{name}.parquet"
+
+
+@lru_cache(maxsize=4096)
+def _count_lines(path: Path, offset: int) -> int:
+    lines = 0
+    for chunk in read_chunks(path):
+        if offset <= len(chunk):
+            return lines + chunk[:offset].count(b"\n")
+        lines += chunk.count(b"\n")
+        offset -= len(chunk)
+    return lines
+
+
+def write_info(path: Path, info: dict[str, Any]) -> None:
+    """Write `capture.json` of a capture folder."""
+    write_atomically(path / "capture.json", json.dumps({"format": FORMAT_VERSION, **info}, indent=1).encode())
+
+
+def write_tables(path: Path, tables: dict[str, pl.DataFrame]) -> None:
+    """Replace the tables of a capture folder by `tables`; readers never see a mixture of old and new.
+
+    Args:
+        path: the capture folder.
+        tables: frames by name; each is conformed to its schema.
+    """
+    fresh = path / f".tables.{os.getpid()}"
+    shutil.rmtree(fresh, ignore_errors=True)
+    fresh.mkdir()
+    for name, table in schema.TABLES.items():
+        frame = table.conform(tables[name]) if name in tables else table.empty()
+        frame.write_parquet(fresh / f"{name}.parquet", compression="zstd", compression_level=1)
+    shutil.rmtree(path / "tables", ignore_errors=True)
+    fresh.replace(path / "tables")
+
+
+def newest_capture(folder: Path) -> Path:
+    """Return the capture folder in `folder` that was written last.
+
+    Raises:
+        CaptureError: there is none.
+    """
+    found = list_captures(folder)
+    if not found:
+        raise CaptureError(f"there is no *{SUFFIX} folder in {folder}", "name one, or make one with `tracecorr import`")
+    return max(found, key=lambda path: (path / "capture.json").stat().st_mtime_ns)
+
+
+def list_captures(folder: Path) -> list[Path]:
+    """Return the capture folders in `folder`, sorted by name."""
+    found: Iterable[Path] = folder.glob(f"*{SUFFIX}")
+    return sorted(path for path in found if (path / "capture.json").is_file())

@@ -1,0 +1,92 @@
+"""The raw side of a capture: copy files in, read their bytes back."""
+
+from __future__ import annotations
+
+import gzip
+import hashlib
+import os
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+from typing import IO, cast
+
+from tracecorr.model.errors import InputError
+
+CHUNK_BYTES = 4 << 20
+_GZIP_MAGIC = b"\x1f\x8b"
+
+
+def open_decompressed(path: Path) -> IO[bytes]:
+    """Open a plain or gzip file for reading its decompressed bytes.
+
+    Raises:
+        InputError: the file is missing, a folder, or not readable.
+    """
+    try:
+        with path.open("rb") as plain:
+            magic = plain.read(2)
+        return cast("IO[bytes]", gzip.open(path, "rb")) if magic == _GZIP_MAGIC else path.open("rb")
+    except OSError as error:
+        raise InputError(f"cannot read {path}: {error.strerror}", "check the path and its permissions") from error
+
+
+def read_chunks(path: Path, chunk_bytes: int = CHUNK_BYTES) -> Iterator[bytes]:
+    """Yield the decompressed bytes of a file, `chunk_bytes` at a time."""
+    with open_decompressed(path) as stream:
+        while chunk := stream.read(chunk_bytes):
+            yield chunk
+
+
+def read_head(path: Path, head_bytes: int = 1 << 20) -> bytes:
+    """Return the first decompressed bytes of a file.
+
+    Raises:
+        InputError: the file cannot be read, or its gzip data is damaged.
+    """
+    try:
+        with open_decompressed(path) as stream:
+            return stream.read(head_bytes)
+    except (EOFError, gzip.BadGzipFile, OSError) as error:
+        raise InputError(f"cannot read {path}: {error}", "the gzip data is damaged; copy the file again") from error
+
+
+def copy_in(source: Path, target: Path) -> None:
+    """Copy a foreign file to `target`, decompressed, so that any byte of it can be reached at once.
+
+    A copy and not a hard link: a log that is still written to must not change under the capture.
+    A symlink is followed, never copied.
+
+    Raises:
+        InputError: the file cannot be read, or its gzip data is cut short or damaged.
+    """
+    target.parent.mkdir(parents=True, exist_ok=True)
+    with open_decompressed(source.resolve()) as stream:
+        compressed = isinstance(stream, gzip.GzipFile)
+        if not compressed:
+            shutil.copyfile(source.resolve(), target)
+            return
+        try:
+            with target.open("wb") as out:
+                shutil.copyfileobj(stream, out, CHUNK_BYTES)
+        except (EOFError, gzip.BadGzipFile) as error:
+            raise InputError(
+                f"cannot decompress {source}: {error}", "the gzip data is damaged; copy the file again"
+            ) from error
+
+
+def describe_file(path: Path) -> tuple[int, str]:
+    """Return size in bytes and SHA-256 of a file."""
+    digest = hashlib.sha256()
+    size = 0
+    for chunk in read_chunks(path):
+        digest.update(chunk)
+        size += len(chunk)
+    return size, digest.hexdigest()
+
+
+def write_atomically(path: Path, data: bytes) -> None:
+    """Write a file so that a reader sees the old or the new bytes, never a part."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    temporary = path.with_name(f".{path.name}.{os.getpid()}")
+    temporary.write_bytes(data)
+    temporary.replace(path)
