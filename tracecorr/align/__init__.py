@@ -1,0 +1,1 @@
+"""Clocks: from bracketed samples and causal pairs to a map with bounds."""
