@@ -1,0 +1,192 @@
+"""Each question of a capture: empty tables give empty answers, small ones give known numbers."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import polars as pl
+import pytest
+
+from tracecorr.analyze.clocks import summarize_clocks
+from tracecorr.analyze.hip_calls import summarize_hip_calls
+from tracecorr.analyze.ioctls import summarize_ioctls
+from tracecorr.analyze.kernels import summarize_kernels
+from tracecorr.analyze.latency import summarize_latency
+from tracecorr.analyze.launches import summarize_launches, summarize_unlinked
+from tracecorr.analyze.ledger import summarize_ledger, summarize_unaccounted
+from tracecorr.analyze.losses import summarize_losses
+from tracecorr.analyze.markdown import render_markdown, render_summary, render_table
+from tracecorr.analyze.queues import summarize_queues
+from tracecorr.analyze.report import summarize_capture
+from tracecorr.analyze.streams import summarize_streams
+from tracecorr.analyze.values import addresses_as_text, render_ns, render_value
+from tracecorr.model import schema
+
+
+def table(name: str, *rows: dict[str, Any]) -> pl.LazyFrame:
+    """Return a table with `rows`, columns not named being null."""
+    if not rows:
+        return schema.TABLES[name].empty().lazy()
+    known = schema.TABLES[name].schema
+    frame = pl.DataFrame(list(rows), schema={k: known[k] for row in rows for k in row}, infer_schema_length=None)
+    return schema.TABLES[name].conform(frame).lazy()
+
+
+def call(name: str, dur_ns: int | None, result: str | None = "hipSuccess", layer: str = "hip") -> dict[str, Any]:
+    """Return a row of `events`."""
+    return {"layer": layer, "name": name, "dur_ns": dur_ns, "result": result}
+
+
+def test_report_of_empty_tables() -> None:
+    report = summarize_capture("nothing", lambda name: schema.TABLES[name].empty().lazy())
+    assert report.summary["dispatches"] == 0
+    text = render_markdown(report)
+    assert "no ftrace: ioctls unknown; import with --ftrace" in text
+    assert "no AMD log: HIP calls unknown; import with --amd-log" in text
+    assert "error unknown" in render_summary(report)
+    assert json.loads(json.dumps(report.as_dict()))["sections"]["queues"]["rows"] == []
+
+
+def test_hip_calls() -> None:
+    events = table(
+        "events",
+        *(call("hipMalloc", ns) for ns in range(1, 101)),
+        call("hipMalloc", None, None),
+        call("hipFree", 7, "hipErrorInvalidValue"),
+        call("AMDKFD_IOC_CREATE_QUEUE", 9, "0", "ioctl"),
+    )
+    rows = summarize_hip_calls(events).to_dicts()
+    assert rows[0] == {
+        "name": "hipMalloc", "calls": 101, "errors": 0, "half_seen": 1, "total_ns": 5050, "mean_ns": 50, "p50_ns": 51,
+        "p95_ns": 95, "p99_ns": 99, "max_ns": 100,
+    }  # fmt: skip
+    assert (rows[1]["name"], rows[1]["errors"]) == ("hipFree", 1)
+    assert len(rows) == 2
+
+
+def test_ioctls() -> None:
+    events = table(
+        "events",
+        call("A", 10, "0", "ioctl"),
+        call("A", 30, "EINVAL", "ioctl"),
+        call("A", 20, "3", "ioctl"),
+        call("B", 5, None, "ioctl"),
+        call("hipFree", 7),
+    )
+    rows = summarize_ioctls(events).to_dicts()
+    assert [(r["name"], r["calls"], r["errors"], r["total_ns"]) for r in rows] == [("A", 3, 1, 60), ("B", 1, 0, 5)]
+
+
+def test_kernels_do_not_guess_gpu_times() -> None:
+    launches = table(
+        "launches",
+        {"kind": "dispatch", "kernel": 0, "stream": 1, "queue": 0, "gpu_start_ns": 10, "gpu_end_ns": 40},
+        {"kind": "dispatch", "kernel": 0, "stream": 2, "queue": 0, "packet_ns": 1, "complete_ns": 900},
+        {"kind": "dispatch", "kernel": None, "packet_ns": 1, "complete_ns": 900},
+        {"kind": "barrier_and", "kernel": None},
+    )
+    names = table("kernels", {"kernel": 0, "name": "void vadd<float>(float*)", "display": "vadd"})
+    rows = {r["name"]: r for r in summarize_kernels(launches, names).to_dicts()}
+    assert (rows["vadd"]["dispatches"], rows["vadd"]["streams"], rows["vadd"]["gpu_mean_ns"]) == (2, 2, 30)
+    assert rows["(unknown)"]["gpu_mean_ns"] is None
+
+
+def test_launches_and_reasons() -> None:
+    launches = table(
+        "launches",
+        {"event": 5, "kind": "dispatch", "call_event": 1, "doorbell_evidence": "recorded"},
+        {"event": 6, "kind": "dispatch", "doorbell_evidence": "inferred", "unlinked_reason": "no call"},
+        {"event": 7, "kind": "copy", "unlinked_reason": "no call"},
+        {"event": 8, "kind": "dispatch", "unlinked_reason": "no call"},
+    )
+    dispatch = summarize_launches(launches).filter(kind="dispatch").row(0, named=True)
+    assert (dispatch["packets"], dispatch["with_call"], dispatch["complete"]) == (3, 1, 1)
+    assert (dispatch["doorbell_recorded"], dispatch["doorbell_inferred"]) == (1, 1)
+    assert summarize_unlinked(launches).rows() == [("dispatch", "no call", 2, 6), ("copy", "no call", 1, 7)]
+
+
+def test_latency_keeps_evidence_apart_and_negative_times() -> None:
+    times = {"call_ns": 0, "packet_ns": 100, "return_ns": 300}
+    launches = table(
+        "launches",
+        {"kind": "dispatch", **times, "doorbell_ns": 107, "doorbell_evidence": "recorded"},
+        {"kind": "dispatch", **times, "doorbell_ns": 110, "doorbell_evidence": "inferred"},
+        {"kind": "barrier_and", **times, "doorbell_ns": 60, "doorbell_evidence": "recorded"},
+    )
+    rows = {(r["stage"], r["kind"], r["evidence"]): r for r in summarize_latency(launches).to_dicts()}
+    assert rows["packet to doorbell", "dispatch", "recorded"]["p50_ns"] == 7
+    assert rows["packet to doorbell", "dispatch", "inferred"]["p50_ns"] == 10
+    assert rows["packet to doorbell", "barrier_and", "recorded"]["min_ns"] == -40
+    assert rows["call to return", "dispatch", "recorded"]["packets"] == 2
+    assert not any(stage == "GPU start to GPU end" for stage, _, _ in rows)
+
+
+def test_queues_and_streams() -> None:
+    spans = table(
+        "stream_queues",
+        {"stream": 0, "queue": 1, "from_ns": 20, "to_ns": 30, "evidence": "recorded"},
+        {"stream": 0, "queue": 0, "from_ns": 0, "to_ns": 9, "evidence": "recorded"},
+        {"stream": 1, "queue": 0, "from_ns": 1, "to_ns": 3, "evidence": "derived"},
+    )
+    queues = summarize_queues(table("queues", {"queue": 0, "hwq": 0x3C00000}, {"queue": 1}, {"queue": 2}), spans)
+    assert queues["streams"].to_list() == [2, 1, 0]
+    launches = table("launches", {"kind": "dispatch", "stream": 0}, {"kind": "copy", "stream": 0})
+    streams = summarize_streams(table("streams", {"stream": 0}, {"stream": 1}), spans, launches)
+    assert streams["queues"].to_list() == ["0 1", "0"]
+    assert streams.select("dispatches", "barriers", "copies").rows() == [(1, 0, 1), (0, 0, 0)]
+
+
+def test_losses_ledger_and_clocks() -> None:
+    losses = table(
+        "losses",
+        {"source": "ftrace", "cpu": 0, "from_ns": 1, "to_ns": 5, "count": 10},
+        {"source": "ftrace", "cpu": 0, "from_ns": 7, "to_ns": 9, "count": None},
+    )
+    assert summarize_losses(losses).rows() == [("ftrace", 0, 2, 10, 1, 1, 9)]
+    files = table("files", {"file": 0, "path": "raw/a", "size": 100}, {"file": 1, "path": "raw/b", "size": 10})
+    ledger = table(
+        "ledger",
+        {"file": 0, "source": "amd_log", "outcome": "used", "records": 3, "bytes": 60},
+        {"file": 0, "source": "amd_log", "outcome": "used", "records": 1, "bytes": 30},
+        {"file": 1, "source": "ftrace", "outcome": "skipped", "reason": "header", "records": 1, "bytes": 10},
+    )
+    assert summarize_ledger(ledger, files)["percent"].to_list() == [90.0, 100.0]
+    assert summarize_unaccounted(ledger, files).rows() == [("raw/a", 100, 90, 10)]
+    clocks = table("clock_map", {"source": "ftrace:local", "from_ns": 5, "to_ns": 9, "lo_ns": 3, "hi_ns": 4})
+    assert summarize_clocks(clocks).select("span_ns", "error_ns").rows() == [(4, 7)]
+
+
+def test_unaligned_capture_says_so() -> None:
+    tables = {"clock_map": table("clock_map", {"source": "ftrace:local", "method": "unaligned", "from_ns": 0})}
+    report = summarize_capture("x", lambda name: tables.get(name, schema.TABLES[name].empty().lazy()))
+    assert report.summary["unaligned"] == ["ftrace:local"]
+    assert "UNALIGNED: ftrace:local" in render_markdown(report)
+
+
+@pytest.mark.parametrize(
+    ("ns", "text"),
+    [
+        (0, "0 ns"),
+        (999, "999 ns"),
+        (1000, "1.00 us"),
+        (-61_000, "-61.00 us"),
+        (2_500_000, "2.50 ms"),
+        (10**9, "1.00 s"),
+    ],
+)
+def test_durations_have_units(ns: int, text: str) -> None:
+    assert render_ns(ns) == text
+
+
+def test_values_of_tables() -> None:
+    frame = pl.DataFrame(
+        {"a": [2**63 + 5, None], "l": [[1, None], None], "created_ns": [1_500_000_000, None], "gone": [None, None]},
+        schema={"a": pl.UInt64, "l": pl.List(pl.UInt64), "created_ns": pl.Int64, "gone": pl.Int64},
+    )
+    assert addresses_as_text(frame).to_dict(as_series=False)["a"] == ["0x8000000000000005", None]
+    assert addresses_as_text(frame).to_dict(as_series=False)["l"] == [["0x1", None], None]
+    assert render_table(frame).splitlines()[0] == "| a | l | created (s) |"
+    assert render_value("created_ns", 1_500_000_000) == "1.500000"
+    assert "1 more" in render_table(frame, max_rows=1)
+    assert "f(a\\|b)" in render_table(pl.DataFrame({"name": ["f(a|b)"]}))

@@ -1,0 +1,119 @@
+"""Verbs that read a capture: names, formats, and what they say when something is missing."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from cli_inputs import Result
+
+Run = Callable[..., Result]
+
+
+@pytest.fixture
+def capture(run: Run, tmp_path: Path, log_file: Path, trace_file: Path) -> Path:
+    """Return a capture folder with tables."""
+    result = run("import", "--amd-log", log_file, "--ftrace", trace_file, "--ftrace-clock", "mono", "-o", "x")
+    assert result.status == 0, result.err
+    return tmp_path / "x.tracecorr"
+
+
+@pytest.mark.parametrize(
+    "verb", [["info"], ["report"], ["correlate"], ["serve", "--no-browser"], ["query", "SELECT 1"]]
+)
+def test_no_capture_here(run: Run, verb: list[str]) -> None:
+    result = run(*verb)
+    assert result.status == 2
+    assert "next step: " in result.err
+
+
+def test_foreign_folder(run: Run, tmp_path: Path) -> None:
+    (tmp_path / "y.tracecorr").mkdir()
+    assert run("report", "y.tracecorr").status == 2
+
+
+@pytest.mark.usefixtures("capture")
+def test_newest_is_named(run: Run) -> None:
+    result = run("info", "--json")
+    assert "x.tracecorr" in result.err
+    assert json.loads(result.out)["rows"]["queues"] == 1
+
+
+@pytest.mark.usefixtures("capture")
+def test_query_formats_print_addresses_as_text(run: Run) -> None:
+    sql = "SELECT queue, hwq AS ring, MAX(size) OVER () AS m FROM queues"
+    assert json.loads(run("query", "x", sql, "--format", "json").out)[0]["ring"] == "0x3c00000"
+    assert next(csv.DictReader(io.StringIO(run("query", "x", sql, "--format", "csv").out)))["ring"] == "0x3c00000"
+    assert "0x3c00000" in run("query", "x", sql).out
+
+
+@pytest.mark.usefixtures("capture")
+def test_query_takes_categoricals_as_strings(run: Run) -> None:
+    result = run(
+        "query", "SELECT UPPER(name) AS n FROM events WHERE layer = 'hip' AND name LIKE 'hipL%'", "--format", "csv"
+    )
+    assert result.out.splitlines() == ["n", "HIPLAUNCHKERNEL"]
+
+
+@pytest.mark.usefixtures("capture")
+@pytest.mark.parametrize("sql", ["SELEC 1", "SELECT nope FROM events", "SELECT * FROM nope", "SELECT 1; SELECT 2"])
+def test_wrong_query(run: Run, sql: str) -> None:
+    result = run("query", "x", sql)
+    assert result.status == 2
+    assert "--schema" in result.err
+    assert result.out == ""
+
+
+def test_query_without_sql(run: Run) -> None:
+    assert run("query").status == 2
+    assert run("query", "x.tracecorr").status == 2
+
+
+@pytest.mark.usefixtures("capture")
+def test_report_is_markdown_and_json(run: Run) -> None:
+    text = run("report", "x").out
+    assert text.startswith("# x\n")
+    assert "## Queues" in text
+    report = json.loads(run("report", "x", "--json").out)
+    assert report["summary"]["dispatches"] == 1
+    assert report["sections"]["queues"]["rows"][0]["hwq"] == "0x3c00000"
+
+
+def test_report_of_a_log_alone_names_the_trace(run: Run, log_file: Path) -> None:
+    assert run("import", "--amd-log", log_file, "-o", "x").status == 0
+    result = run("report", "x")
+    assert result.status == 0
+    assert "no ftrace: ioctls unknown; import with --ftrace" in result.out
+
+
+def test_report_of_a_trace_alone_names_the_log(run: Run, trace_file: Path) -> None:
+    assert run("import", "--ftrace", trace_file, "-o", "x").status == 0
+    result = run("report", "x")
+    assert result.status == 0
+    assert "no AMD log: HIP calls unknown; import with --amd-log" in result.out
+
+
+def test_tables_can_be_deleted_and_built_again(run: Run, capture: Path) -> None:
+    shutil.rmtree(capture / "tables")
+    refused = run("report", "x")
+    assert refused.status == 2
+    assert "tracecorr correlate" in refused.err
+    assert run("correlate", "x").status == 0
+    assert run("report", "x").status == 0
+
+
+def test_unexpected_failure_is_one_line(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(_: object) -> None:
+        raise RuntimeError("boom\nmore")
+
+    monkeypatch.setattr("tracecorr.store.newest_capture", fail)
+    result = run("info")
+    assert result.status == 1
+    assert result.err.splitlines()[0] == "error: tracecorr failed: RuntimeError: boom"
+    assert "--traceback" in result.err
+    assert "Traceback" in run("info", "--traceback").err

@@ -1,0 +1,127 @@
+"""The verb `import`: bad input stops it with a message and nothing is left behind; odd input is a warning."""
+
+from __future__ import annotations
+
+import gzip
+import os
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from cli_inputs import Result, write_log, write_trace
+
+Run = Callable[..., Result]
+
+
+def assert_refused(result: Result, tmp_path: Path, *words: str) -> None:
+    """Check exit status 2, a message with a next step, and that nothing is half written."""
+    assert result.status == 2, result.err
+    assert "error: " in result.err
+    assert "next step: " in result.err
+    assert "Traceback" not in result.err
+    assert result.out == ""
+    for word in words:
+        assert word in result.err
+    assert [p.name for p in tmp_path.iterdir() if "tracecorr" in p.name] == []
+
+
+def test_nothing_named(run: Run, tmp_path: Path) -> None:
+    assert_refused(run("import", "-o", "x"), tmp_path, "--amd-log", "--ftrace")
+
+
+@pytest.mark.parametrize("option", ["--amd-log", "--ftrace", "--hqd", "--clock-samples"])
+def test_missing_file(run: Run, tmp_path: Path, log_file: Path, option: str) -> None:
+    words = [] if option == "--amd-log" else ["--amd-log", log_file]
+    assert_refused(run("import", *words, option, "absent.xyz", "-o", "x"), tmp_path, "absent.xyz")
+
+
+@pytest.mark.parametrize("option", ["--amd-log", "--ftrace"])
+@pytest.mark.parametrize(
+    "content",
+    [b"", b"\n\n", b"dear diary,\ntoday it rained\n", bytes(range(256)) * 64, b"\x1f\x8b\x08\x00rubbish"],
+    ids=["empty", "blank", "other text", "binary", "broken gzip"],
+)
+def test_useless_file(run: Run, tmp_path: Path, option: str, content: bytes) -> None:
+    (tmp_path / "useless.dat").write_bytes(content)
+    assert_refused(run("import", option, "useless.dat", "-o", "x"), tmp_path, "useless.dat")
+
+
+def test_random_bytes(run: Run, tmp_path: Path) -> None:
+    (tmp_path / "useless.dat").write_bytes(os.urandom(1 << 20))
+    assert_refused(run("import", "--amd-log", "useless.dat", "-o", "x"), tmp_path, "useless.dat")
+
+
+def test_folder_in_place_of_a_log(run: Run, tmp_path: Path) -> None:
+    (tmp_path / "folder").mkdir()
+    assert_refused(run("import", "--amd-log", "folder", "-o", "x"), tmp_path, "folder")
+
+
+def test_one_bad_file_beside_a_good_one(run: Run, tmp_path: Path, log_file: Path) -> None:
+    (tmp_path / "useless.dat").write_bytes(b"nothing\n")
+    assert_refused(run("import", "--amd-log", log_file, "--ftrace", "useless.dat", "-o", "x"), tmp_path, "useless.dat")
+
+
+def test_unknown_clock(run: Run, tmp_path: Path, trace_file: Path) -> None:
+    assert_refused(run("import", "--ftrace", trace_file, "--ftrace-clock", "wall", "-o", "x"), tmp_path, "wall", "mono")
+
+
+def test_existing_output_stays(run: Run, tmp_path: Path, log_file: Path) -> None:
+    assert run("import", "--amd-log", log_file, "-o", "x").status == 0
+    before = (tmp_path / "x.tracecorr" / "capture.json").read_bytes()
+    refused = run("import", "--amd-log", log_file, "-o", "x")
+    assert refused.status == 2
+    assert "--force" in refused.err
+    assert (tmp_path / "x.tracecorr" / "capture.json").read_bytes() == before
+    assert run("import", "--amd-log", log_file, "-o", "x", "--force").status == 0
+
+
+def test_log_and_trace(run: Run, log_file: Path, trace_file: Path) -> None:
+    result = run("import", "--amd-log", log_file, "--ftrace", trace_file, "--ftrace-clock", "mono", "-o", "x")
+    assert result.status == 0, result.err
+    assert result.out == "x.tracecorr\n"
+    assert "tracecorr report x.tracecorr" in result.err
+    query = run("query", "x", "SELECT ring_base FROM queues WHERE hwq = 0x3c00000", "--format", "csv")
+    assert query.out.startswith("ring_base\n")
+    assert len(query.out.splitlines()) == 2
+
+
+def test_several_files_after_one_option(run: Run, tmp_path: Path) -> None:
+    first = write_log(tmp_path / "a.log", pid=4100)
+    second = write_log(tmp_path / "b.log", pid=4200)
+    result = run("import", "--amd-log", first, second, "-o", "x")
+    assert result.status == 0, result.err
+    files = run("query", "x", "SELECT path FROM files", "--format", "csv").out.splitlines()
+    assert len(files) == 3
+
+
+def test_gzip_log(run: Run, tmp_path: Path, log_file: Path) -> None:
+    packed = tmp_path / "packed.log.gz"
+    packed.write_bytes(gzip.compress(log_file.read_bytes()))
+    assert run("import", "--amd-log", packed).status == 0
+    assert (tmp_path / "packed.tracecorr").is_dir()
+
+
+def test_log_without_pid_and_tid(run: Run, tmp_path: Path, trace_file: Path) -> None:
+    log = write_log(tmp_path / "level3.log", level=3)
+    result = run("import", "--amd-log", log, "--ftrace", trace_file, "--ftrace-clock", "mono", "-o", "x")
+    assert result.status == 0, result.err
+    assert "warning: " in result.err
+    assert "AMD_LOG_LEVEL" in result.err
+    assert run("report", "x").status == 0
+
+
+def test_trace_of_another_process(run: Run, tmp_path: Path, log_file: Path) -> None:
+    trace = write_trace(tmp_path / "other.txt", pid=9999, comm="sleep")
+    trace.write_text(trace.read_text().replace("sys_ioctl(fd: 3, cmd: 0xc0", "sys_read(fd: 3, buf: 0xc0"))
+    result = run("import", "--amd-log", log_file, "--ftrace", trace, "--ftrace-clock", "mono", "-o", "x")
+    assert result.status == 0, result.err
+    assert "warning: " in result.err
+    assert run("report", "x").status == 0
+
+
+def test_sides_of_different_runs(run: Run, tmp_path: Path, log_file: Path) -> None:
+    trace = write_trace(tmp_path / "later.txt", start_us=9_000_000_000, pid=7777)
+    result = run("import", "--amd-log", log_file, "--ftrace", trace, "-o", "x")
+    assert result.status == 0, result.err
+    assert "warning: " in result.err
+    assert run("report", "x").status == 0

@@ -1,0 +1,52 @@
+"""Shared by all tests: where the recorded data is, and what may be skipped where."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Generator
+from pathlib import Path
+
+import pytest
+
+REPO = Path(__file__).resolve().parents[1]
+
+
+@pytest.fixture(scope="session")
+def repo() -> Path:
+    """Return the root of the checkout."""
+    return REPO
+
+
+@pytest.fixture(scope="session")
+def data_folder() -> Path:
+    """Return the folder of recorded data; without it skip, or fail where nothing may be skipped."""
+    folder = Path(os.environ.get("TRACECORR_DATA") or REPO.parent / "shared" / "data")
+    if folder.is_dir():
+        return folder
+    reason = f"no recorded data in {folder}: set TRACECORR_DATA"
+    if os.environ.get("CI") == "true":
+        pytest.fail(reason)
+    pytest.skip(reason)
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(
+    item: pytest.Item,
+) -> Generator[None, pytest.TestReport, pytest.TestReport]:
+    """Turn a skipped browser test into a failure where a browser is required."""
+    report = yield
+    required = os.environ.get("TRACECORR_REQUIRE_BROWSER") == "1"
+    if required and report.skipped and item.get_closest_marker("browser") and not hasattr(report, "wasxfail"):
+        report.outcome = "failed"
+        report.longrepr = f"browser test was skipped, but TRACECORR_REQUIRE_BROWSER=1: {report.longrepr}"
+    return report
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_make_collect_report() -> Generator[None, pytest.CollectReport, pytest.CollectReport]:
+    """Turn a test file that skips itself as a whole into a failure where a browser is required."""
+    report = yield
+    if os.environ.get("TRACECORR_REQUIRE_BROWSER") == "1" and report.skipped:
+        report.outcome = "failed"
+        report.longrepr = f"test file was skipped, but TRACECORR_REQUIRE_BROWSER=1: {report.longrepr}"
+    return report

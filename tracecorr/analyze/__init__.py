@@ -1,0 +1,1 @@
+"""Answer questions about a capture: pure functions from frames to frames, one module per question."""

@@ -1,0 +1,43 @@
+"""What all questions share: how tables are asked for, and how times are summed up."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import polars as pl
+
+# Gives the table of a capture by its name (any of `schema.TABLES`).
+Tables = Callable[[str], pl.LazyFrame]
+
+# Results that mean success, whatever the layer.
+SUCCESS = ("hipSuccess", "0")
+
+
+def describe_ns(column: str, quantiles: tuple[int, ...] = (50, 95, 99)) -> list[pl.Expr]:
+    """Return the aggregates `total_ns, mean_ns, p50_ns, ..., max_ns` of a column of nanoseconds.
+
+    Percentiles are values that occurred (nearest rank), never interpolated ones.
+    """
+    value = pl.col(column)
+    return [
+        value.sum().cast(pl.Int64).alias("total_ns"),
+        value.mean().round(0).cast(pl.Int64).alias("mean_ns"),
+        *(value.quantile(q / 100, "nearest").cast(pl.Int64).alias(f"p{q}_ns") for q in quantiles),
+        value.max().cast(pl.Int64).alias("max_ns"),
+    ]
+
+
+def count_failed() -> pl.Expr:
+    """Return the aggregate `errors`: rows whose result is known and is not a success."""
+    result = pl.col("result").cast(pl.String)
+    return (result.is_not_null() & ~result.is_in(SUCCESS) & ~result.str.contains(r"^\d+$")).sum().alias("errors")
+
+
+def as_text(*columns: str) -> list[pl.Expr]:
+    """Return the columns as strings: categoricals of different files do not compare otherwise."""
+    return [pl.col(c).cast(pl.String) for c in columns]
+
+
+def collect(frame: pl.LazyFrame) -> pl.DataFrame:
+    """Return the rows of a frame that is too large to be held before it is summed up."""
+    return frame.collect(engine="streaming")

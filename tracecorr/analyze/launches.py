@@ -1,0 +1,39 @@
+"""What did HIP submit, and how much of it could be followed from the call to the doorbell?"""
+
+from __future__ import annotations
+
+import polars as pl
+
+from tracecorr.analyze.frames import collect
+
+_LINKS = {"call": "call_event", "command": "command_event", "queue": "queue", "stream": "stream", "kernel": "kernel"}
+
+
+def summarize_launches(launches: pl.LazyFrame) -> pl.DataFrame:
+    """Return one row per kind of packet: how many, and how many have which link.
+
+    `doorbell_recorded` counts packets whose doorbell store was traced, `doorbell_inferred` those
+    for which only an interval is known.
+    """
+    evidence = pl.col("doorbell_evidence").cast(pl.String)
+    return collect(
+        launches.group_by(pl.col("kind").cast(pl.String))
+        .agg(
+            pl.len().cast(pl.Int64).alias("packets"),
+            *(pl.col(column).is_not_null().sum().cast(pl.Int64).alias(f"with_{k}") for k, column in _LINKS.items()),
+            (evidence == "recorded").sum().cast(pl.Int64).alias("doorbell_recorded"),
+            (evidence == "inferred").sum().cast(pl.Int64).alias("doorbell_inferred"),
+            pl.col("unlinked_reason").is_null().sum().cast(pl.Int64).alias("complete"),
+        )
+        .sort("kind")
+    )
+
+
+def summarize_unlinked(launches: pl.LazyFrame) -> pl.DataFrame:
+    """Return why launches lack a link: one row per kind and reason, the most frequent first."""
+    return collect(
+        launches.filter(pl.col("unlinked_reason").is_not_null())
+        .group_by(pl.col("kind").cast(pl.String), pl.col("unlinked_reason").cast(pl.String).alias("reason"))
+        .agg(pl.len().cast(pl.Int64).alias("packets"), pl.col("event").min().alias("first_event"))
+        .sort(["packets", "kind", "reason"], descending=[True, False, False])
+    )

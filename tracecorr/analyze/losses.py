@@ -1,0 +1,26 @@
+"""Which records did a source lose, when, and how many?"""
+
+from __future__ import annotations
+
+import polars as pl
+
+from tracecorr.analyze.frames import as_text, collect
+
+
+def summarize_losses(losses: pl.LazyFrame) -> pl.DataFrame:
+    """Return one row per source and CPU: spans with losses and the records lost in them.
+
+    `untold` counts the spans whose number of lost records the source does not tell.
+    """
+    return collect(
+        losses.with_columns(as_text("source"))
+        .group_by("source", "cpu")
+        .agg(
+            pl.len().cast(pl.Int64).alias("spans"),
+            pl.col("count").sum().alias("lost"),
+            pl.col("count").is_null().sum().cast(pl.Int64).alias("untold"),
+            pl.col("from_ns").min().alias("first_ns"),
+            pl.col("to_ns").max().alias("last_ns"),
+        )
+        .sort("source", "cpu")
+    )

@@ -1,0 +1,76 @@
+"""Write a report as Markdown."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from typing import Any
+
+import polars as pl
+
+from tracecorr.analyze.report import Report, Section
+from tracecorr.analyze.values import plain_rows, render_heading, render_ns, render_value
+
+_MAX_ROWS = 25
+_MAX_TEXT = 80
+
+
+def render_markdown(report: Report) -> str:
+    """Return the whole report."""
+    return "\n".join((*_summary_lines(report), *(line for s in report.sections for line in _section_lines(s))))
+
+
+def render_summary(report: Report) -> str:
+    """Return the head of the report: the counts and what is wrong with the capture."""
+    return "\n".join(_summary_lines(report))
+
+
+def render_table(frame: pl.DataFrame, max_rows: int = _MAX_ROWS) -> str:
+    """Return a frame as a Markdown table, with units; columns without any value are left out."""
+    shown = [c for c in frame.columns if frame[c].null_count() < frame.height]
+    lines = [_row(render_heading(c) for c in shown), _row("---" for _ in shown)]
+    lines += [_row(_cell(render_value(c, row[c])) for c in shown) for row in plain_rows(frame.head(max_rows))]
+    if frame.height > max_rows:
+        lines.append(f"\n... and {frame.height - max_rows} more: `tracecorr report --json` has all")
+    return "\n".join(lines)
+
+
+def _summary_lines(report: Report) -> Iterator[str]:
+    s = report.summary
+    yield f"# {report.name}\n"
+    yield f"- sources: {', '.join(s['sources']) or 'none'}"
+    yield f"- {s['hip_calls']} HIP calls, {s['ioctls']} ioctls, {s['queues']} queues, {s['streams']} streams"
+    yield f"- {s['dispatches']} dispatches of {s['kernels']} kernels; {s['packets_and_copies']} packets and copies"
+    yield f"- doorbells: {s['doorbells_recorded']} recorded, {s['doorbells_inferred']} inferred"
+    yield f"- clocks: {_clock_text(s)}"
+    yield f"- records lost: {s['records_lost']}"
+    yield ""
+
+
+def _clock_text(summary: dict[str, Any]) -> str:
+    if summary["unaligned"]:
+        return f"UNALIGNED: {', '.join(summary['unaligned'])}; no link was made by time"
+    error = summary["clock_error_ns"]
+    return "error unknown" if error is None else f"aligned, error at most {render_ns(error)}"
+
+
+def _section_lines(section: Section) -> Iterator[str]:
+    yield f"## {section.title}\n"
+    if section.missing:
+        yield f"**Missing:** {section.missing}.\n"
+    if section.frame.is_empty():
+        if not section.missing:
+            yield f"{section.nothing}\n"
+        return
+    if section.evidence:
+        yield f"How it is known: {section.evidence}.\n"
+    yield render_table(section.frame)
+    yield ""
+
+
+def _row(cells: Iterable[str]) -> str:
+    return f"| {' | '.join(cells)} |"
+
+
+def _cell(text: str) -> str:
+    short = text if len(text) <= _MAX_TEXT else f"{text[: _MAX_TEXT - 3]}..."
+    return short.replace("|", "\\|").replace("\n", " ")

@@ -1,0 +1,79 @@
+"""The command line: one module per verb.
+
+Heavy modules (polars, dash) are imported inside the verbs, so that `tracecorr --help` is quick.
+"""
+
+from __future__ import annotations
+
+import sys
+import traceback
+from typing import Annotated
+
+import typer
+
+from tracecorr import __version__
+from tracecorr.cli import arguments, console, correlate, demo, import_files, info, query, report, serve
+from tracecorr.model.errors import TracecorrError
+
+app = typer.Typer(
+    name="tracecorr",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+app.command("import")(import_files.import_verb)
+app.command("correlate")(correlate.correlate_verb)
+app.command("info")(info.info_verb)
+app.command("report")(report.report_verb)
+app.command("query")(query.query_verb)
+app.command("serve")(serve.serve_verb)
+app.command("demo")(demo.demo_verb)
+
+
+def _print_version(wanted: bool) -> None:
+    if wanted:
+        typer.echo(f"tracecorr {__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def _root(
+    version: Annotated[
+        bool, typer.Option("--version", callback=_print_version, is_eager=True, help="Print the version and stop.")
+    ] = False,
+    traceback: Annotated[bool, typer.Option("--traceback", help="Show where in tracecorr a failure arose.")] = False,
+) -> None:
+    """See what really happened between a HIP call and the GPU: kernel trace and HIP log on one clock.
+
+    Verbs that read a capture take the newest *.tracecorr in the current folder when none is named.
+    Results go to stdout, progress and messages to stderr.
+    Exit status: 0 done, 1 tracecorr failed, 2 wrong usage or bad input, 3 this machine cannot do it.
+    """
+
+
+def main(argv: list[str] | None = None) -> int:
+    """Run the command line and return its exit status."""
+    words, wants_traceback = arguments.take_flag(sys.argv[1:] if argv is None else argv, "--traceback")
+    try:
+        app(args=arguments.expand_greedy(words), prog_name="tracecorr")
+    except SystemExit as end:
+        return end.code if isinstance(end.code, int) else int(end.code is not None)
+    except TracecorrError as error:
+        if wants_traceback:
+            traceback.print_exc()
+        console.say_error(error.what, error.next_step)
+        return error.exit_code
+    except Exception as error:
+        if wants_traceback:
+            traceback.print_exc()
+        console.say_error(
+            f"tracecorr failed: {type(error).__name__}: {_first_line(error)}",
+            "" if wants_traceback else "run the same command with --traceback to see where",
+        )
+        return 1
+    return 0
+
+
+def _first_line(error: Exception) -> str:
+    return next(iter(str(error).splitlines()), "")

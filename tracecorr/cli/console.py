@@ -1,0 +1,67 @@
+"""What all verbs share: messages on stderr, and which capture is meant."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+if TYPE_CHECKING:
+    from tracecorr.store import Capture
+
+NameArgument = Annotated[
+    Path | None,
+    typer.Argument(metavar="[NAME]", help="Capture folder; without it the newest in the current folder."),
+]
+
+
+def say(message: str) -> None:
+    """Print a message or a line of progress to stderr."""
+    print(message, file=sys.stderr, flush=True)
+
+
+def say_error(what: str, next_step: str) -> None:
+    """Print what went wrong, and what to do about it, to stderr."""
+    say(f"error: {what}")
+    if next_step:
+        say(f"next step: {next_step}")
+
+
+def find_capture(name: Path | None) -> Path:
+    """Return the folder that the user means: `name`, with or without its suffix, or the newest one.
+
+    Raises:
+        CaptureError: none was named and the current folder holds none.
+    """
+    from tracecorr.store import newest_capture
+
+    if name is None:
+        newest = newest_capture(Path.cwd())
+        say(f"using the newest capture here: {newest.name}")
+        return newest
+    with_suffix = name.with_name(f"{name.name}.tracecorr") if name.name else name
+    return with_suffix if not name.exists() and with_suffix.is_dir() else name
+
+
+def open_capture(name: Path | None, *, tables: bool = True) -> Capture:
+    """Return the capture that the user means.
+
+    Raises:
+        CaptureError: there is none, or `tables` are wanted and it has none.
+    """
+    from tracecorr.model.errors import CaptureError
+    from tracecorr.store import Capture
+
+    path = find_capture(name)
+    capture = Capture.open(path)
+    if tables and not capture.has_tables():
+        raise CaptureError(f"{path} has no tables yet", f"build them: tracecorr correlate {path}")
+    return capture
+
+
+def say_warnings(warnings: list[str]) -> None:
+    """Print the warnings of a verb that went well all the same."""
+    for warning in warnings:
+        say(f"warning: {warning}")

@@ -1,0 +1,66 @@
+"""The verb `import`: make a capture folder of files that other tools recorded."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from tracecorr.cli.console import say, say_warnings
+from tracecorr.model.errors import InputError
+
+_CLOCKS = ("auto", "mono", "mono_raw", "boot", "tai", "local", "global", "perf", "x86-tsc", "uptime", "counter")
+
+
+def import_verb(
+    amd_log: Annotated[
+        list[Path] | None,
+        typer.Option("--amd-log", metavar="FILE...", help="HIP log (AMD_LOG_LEVEL=5), plain or .gz; may be repeated."),
+    ] = None,
+    ftrace: Annotated[
+        list[Path] | None,
+        typer.Option("--ftrace", metavar="FILE|DIR...", help="Kernel trace: text, or a folder of binary pages."),
+    ] = None,
+    ftrace_clock: Annotated[
+        str, typer.Option(metavar="CLOCK", help=f"trace_clock of the trace: {', '.join(_CLOCKS)}.")
+    ] = "auto",
+    clock_samples: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="clock.json with the samples behind the trace's clock marks.")
+    ] = None,
+    hqd: Annotated[list[Path] | None, typer.Option("--hqd", metavar="FILE...", help="Dump of the KFD's HQDs.")] = None,
+    output: Annotated[
+        Path | None, typer.Option("--output", "-o", metavar="NAME.tracecorr", help="Capture folder to make.")
+    ] = None,
+    force: Annotated[bool, typer.Option("--force", help="Replace the capture folder if it exists.")] = False,
+) -> None:
+    """Make a capture folder of a HIP log, a kernel trace, or both, and build its tables."""
+    logs, traces, dumps = amd_log or [], ftrace or [], hqd or []
+    if not (logs or traces):
+        raise InputError("nothing to import", "name a HIP log with --amd-log, a kernel trace with --ftrace, or both")
+    if ftrace_clock not in _CLOCKS:
+        raise InputError(f"--ftrace-clock {ftrace_clock} is no trace clock", f"use one of: {', '.join(_CLOCKS)}")
+    target = _choose_output(output, (logs or traces)[0])
+
+    from tracecorr.pipeline import correlate, import_files
+
+    capture = import_files(
+        target,
+        amd_logs=logs,
+        ftrace=traces,
+        clock=ftrace_clock,
+        clock_samples=clock_samples,
+        hqd=dumps,
+        force=force,
+        progress=say,
+    )
+    say_warnings(correlate(capture.path, progress=say))
+    say(f"next step: tracecorr report {capture.path}")
+    typer.echo(capture.path)
+
+
+def _choose_output(output: Path | None, first: Path) -> Path:
+    if output is None:
+        name = first.resolve().name.removesuffix(".gz")
+        return Path(f"{name.rsplit('.', 1)[0] or name}.tracecorr")
+    return output if output.name.endswith(".tracecorr") else output.with_name(f"{output.name}.tracecorr")

@@ -1,0 +1,60 @@
+"""The verb `info`: what a capture holds and where it is from."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from tracecorr.cli.console import NameArgument, open_capture
+
+if TYPE_CHECKING:
+    from tracecorr.store import Capture
+
+
+def info_verb(
+    name: NameArgument = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+) -> None:
+    """Say what a capture holds: its files, its tables, and what capture.json knows."""
+    capture = open_capture(name, tables=False)
+    rows = _count_rows(capture)
+    if as_json:
+        found = {"name": capture.name, "path": str(capture.path), "info": capture.info, "rows": rows}
+        typer.echo(json.dumps(found, indent=2, default=str))
+        return
+    typer.echo(f"{capture.name} ({capture.path})")
+    for line in _outline(capture.info):
+        typer.echo(line)
+    if not rows:
+        typer.echo(f"tables: none yet; build them: tracecorr correlate {capture.path}")
+    for table, count in rows.items():
+        typer.echo(f"table {table}: {count} rows")
+
+
+def _count_rows(capture: Capture) -> dict[str, int]:
+    from polars import len as row_count
+
+    from tracecorr.model import schema
+
+    if not capture.has_tables():
+        return {}
+    return {table: int(capture.table(table).select(row_count()).collect().item()) for table in schema.TABLES}
+
+
+def _outline(value: Any, key: str = "", indent: int = 0) -> Iterator[str]:
+    """Yield nested data as indented lines, for people."""
+    pad = "  " * indent
+    if isinstance(value, dict) and value:
+        if key:
+            yield f"{pad}{key}:"
+        for name, inner in value.items():
+            yield from _outline(inner, str(name), indent + bool(key))
+    elif isinstance(value, list) and any(isinstance(v, dict | list) for v in value):
+        for inner in value:
+            yield from _outline(inner, key, indent)
+    else:
+        shown = ", ".join(map(str, value)) if isinstance(value, list) else value
+        yield f"{pad}{key}: {'-' if shown in (None, '', {}) else shown}"
