@@ -1,0 +1,172 @@
+"""Queues: instances of (process, ring, n-th creation), and the ioctl that made each."""
+
+from __future__ import annotations
+
+import polars as pl
+
+from tracecorr.model.kinds import DERIVED, PACKET_KINDS, RECORDED
+
+# The Created line is printed by the thread that waits for the ioctl, so the ioctl ends before it.
+CREATE = "AMDKFD_IOC_CREATE_QUEUE"
+DESTROY = "AMDKFD_IOC_DESTROY_QUEUE"
+# queue_type of kfd_ioctl_create_queue_args (kfd_ioctl.h, KFD 1.11 to 1.23)
+QUEUE_TYPES = {0: "compute_pm4", 1: "sdma", 2: "compute_aql", 3: "sdma_xgmi", 4: "sdma_by_engine"}
+
+
+def list_creations(events: pl.DataFrame, args: pl.DataFrame) -> pl.DataFrame:
+    """Return the log's queue creations: one row per Created line, with the interval of its making.
+
+    Args:
+        events: placed events with `process`, `thread`, `ring`.
+        args: args by event.
+    """
+    created = events.filter((pl.col("layer") == "aql") & (pl.col("name") == "queue_created"))
+    fields = pivot_args(args, created["event"], ["swq", "size", "priority"])
+    counts = events.filter((pl.col("layer") == "aql") & (pl.col("name") == "queue_allocated_count"))
+    starts = counts.select("process", "thread", "ts_ns", from_ns="ts_ns")
+    return (
+        created.select("event", "process", "thread", "ts_ns", "ring", "err_hi_ns")
+        .join(fields, on="event", how="left", maintain_order="left")
+        .sort("ts_ns")
+        .join_asof(starts.sort("ts_ns"), on="ts_ns", by=["process", "thread"], check_sortedness=False)
+    )
+
+
+def list_kernel_creations(events: pl.DataFrame, args: pl.DataFrame) -> pl.DataFrame:
+    """Return the CREATE_QUEUE ioctls, each with the ring and fields that a probe recorded inside it.
+
+    Returns: event, process, thread, ts_ns, end_ns, ring_base, size_bytes, type, priority, gpu_id.
+    """
+    ioctls = events.filter((pl.col("layer") == "ioctl") & (pl.col("name") == CREATE)).select(
+        "event", "process", "thread", "ts_ns", end_ns=pl.col("ts_ns") + pl.col("dur_ns").fill_null(0)
+    )
+    probes = events.filter(
+        (pl.col("layer") == "kfd")
+        & pl.col("name").cast(pl.String).is_in(["kfd_ioctl_create_queue", "kfd_create_queue"])
+    )
+    fields = pivot_args(args, probes["event"], ["ring", "size", "gpu", "qtype", "prio"])
+    inside = probes.select("event", "parent").join(fields, on="event").rename({"event": "probe"})
+    joined = ioctls.join(inside, left_on="event", right_on="parent", how="left", maintain_order="left")
+    kinds = pl.col("qtype").cast(pl.Int64).replace_strict(QUEUE_TYPES, default=None, return_dtype=pl.String)
+    return joined.select(
+        "event", "process", "thread", "ts_ns", "end_ns", ring_base="ring", size_bytes=pl.col("size").cast(pl.Int64),
+        type=kinds, priority=pl.col("prio").cast(pl.Int32), gpu_id="gpu",
+    )  # fmt: skip
+
+
+def pivot_args(args: pl.DataFrame, events: pl.Series, keys: list[str]) -> pl.DataFrame:
+    """Return one row per event that has any of `keys`, with a UInt64 column for each of them."""
+    wanted = args.filter(pl.col("event").is_in(events.implode()) & pl.col("key").cast(pl.String).is_in(keys))
+    first = [pl.col("u64").filter(pl.col("key").cast(pl.String) == key).first().alias(key) for key in keys]
+    return wanted.group_by("event", maintain_order=True).agg(first)
+
+
+def join_creations(lines: pl.DataFrame, ioctls: pl.DataFrame) -> pl.DataFrame:
+    """Return line event, ioctl event and evidence: by ring address, else by thread and time.
+
+    By time the ioctl must lie inside the interval of the creation, on its thread; of several the last
+    one is taken, because ROCr makes its own queue first.
+    """
+    by_ring = (
+        lines.select("event", "process", "ring", "ts_ns")
+        .join(ioctls.select("process", "ring_base", "end_ns", ioctl="event"), left_on=["process", "ring"],
+              right_on=["process", "ring_base"])
+        .filter(pl.col("end_ns") <= pl.col("ts_ns") + 1000)
+        .sort("end_ns").group_by("event").last()
+        .select("event", "ioctl", evidence=pl.lit(RECORDED))
+    )  # fmt: skip
+    open_lines = lines.join(by_ring, on="event", how="anti").drop_nulls("thread")
+    free = ioctls.filter(pl.col("ring_base").is_null()).join(by_ring, left_on="event", right_on="ioctl", how="anti")
+    slack = pl.col("err_hi_ns").fill_null(0)
+    by_time = (
+        open_lines.join(free.select("thread", "end_ns", start_ns="ts_ns", ioctl="event"), on="thread")
+        .filter((pl.col("start_ns") >= pl.col("from_ns")) & (pl.col("end_ns") <= pl.col("ts_ns") + slack))
+        .sort("end_ns").group_by("event").last()
+        .select("event", "ioctl", evidence=pl.lit(DERIVED))
+    )  # fmt: skip
+    return pl.concat([by_ring, by_time])
+
+
+def build_queues(events: pl.DataFrame, packets: pl.DataFrame, args: pl.DataFrame) -> pl.DataFrame:
+    """Return the table `queues` (without the counts that need packets).
+
+    Rows: one per Created line, one per ring that only packets name, one per CREATE_QUEUE ioctl that no
+    Created line belongs to.
+    """
+    lines, ioctls = list_creations(events, args), list_kernel_creations(events, args)
+    joins = join_creations(lines, ioctls)
+    logged = _logged(lines, joins, ioctls)
+    unlined = _rings_without_line(events, lines)
+    foreign = ioctls.join(joins, left_on="event", right_on="ioctl", how="anti").select(
+        "process", "ring_base", "type", create_ioctl_event="event", priority_ioctl="priority", created_ns="end_ns",
+        size=pl.when(pl.col("type") == "compute_aql").then(pl.col("size_bytes") // 64), known_from=pl.lit("ftrace"),
+    )  # fmt: skip
+    queues = pl.concat([logged, unlined, foreign], how="diagonal_relaxed").with_row_index("queue")
+    queues = _add_packet_ids(queues, events, packets)
+    return _add_destroyed(queues, events)
+
+
+def _logged(lines: pl.DataFrame, joins: pl.DataFrame, ioctls: pl.DataFrame) -> pl.DataFrame:
+    kernel_side = ioctls.select("ring_base", "priority", "type", ioctl="event")
+    joined = lines.join(joins, on="event", how="left", maintain_order="left")
+    joined = joined.join(kernel_side, on="ioctl", how="left", maintain_order="left")
+    both = pl.when(pl.col("ioctl").is_not_null()).then(pl.lit("amd_log ftrace")).otherwise(pl.lit("amd_log"))
+    return joined.select(
+        "process", "ring_base", "swq", hwq="ring", size=pl.col("size").cast(pl.Int64),
+        priority_log=pl.col("priority").cast(pl.Int32), priority_ioctl=pl.col("priority_right"), created_ns="ts_ns",
+        created_line_event="event", create_ioctl_event="ioctl", create_evidence="evidence",
+        type=pl.coalesce("type", pl.lit("compute_aql")), known_from=both,
+    )  # fmt: skip
+
+
+def _rings_without_line(events: pl.DataFrame, lines: pl.DataFrame) -> pl.DataFrame:
+    """Return rings that packets name but no Created line does (its line was lost, or ROCm <= 6.1)."""
+    rings = _log_packets(events).select("process", "ring").unique(maintain_order=True)
+    named = lines.select("process", "ring").drop_nulls()
+    missing = rings.join(named, on=["process", "ring"], how="anti", nulls_equal=True, maintain_order="left")
+    return missing.select("process", hwq="ring", type=pl.lit("compute_aql"), known_from=pl.lit("amd_log"))
+
+
+def _log_packets(events: pl.DataFrame) -> pl.DataFrame:
+    is_packet = (pl.col("layer") == "aql") & pl.col("name").cast(pl.String).is_in(PACKET_KINDS)
+    return events.filter(is_packet & pl.col("ring").is_not_null())
+
+
+def _add_packet_ids(queues: pl.DataFrame, events: pl.DataFrame, packets: pl.DataFrame) -> pl.DataFrame:
+    """Add SWq and log id as the packets of the ring print them."""
+    printed = (
+        _log_packets(events).select("file", "offset", "process", "ring")
+        .join(packets.select("file", "offset", "swq", "log_id"), on=["file", "offset"])
+        .group_by("process", "ring").agg(pl.col("swq").drop_nulls().first(), pl.col("log_id").drop_nulls().first())
+    )  # fmt: skip
+    joined = queues.join(
+        printed,
+        left_on=["process", "hwq"],
+        right_on=["process", "ring"],
+        how="left",
+        nulls_equal=True,
+        maintain_order="left",
+    )
+    return joined.with_columns(swq=pl.coalesce("swq", "swq_right")).drop("swq_right")
+
+
+def _add_destroyed(queues: pl.DataFrame, events: pl.DataFrame) -> pl.DataFrame:
+    deleted = events.filter((pl.col("layer") == "aql") & (pl.col("name") == "queue_deleted"))
+    ends = deleted.select("process", "ring", "ts_ns", destroyed_ns="ts_ns").drop_nulls("ring").sort("ts_ns")
+    alive = queues.filter(pl.col("hwq").is_not_null()).with_columns(at=pl.col("created_ns").fill_null(0)).sort("at")
+    found = alive.select("queue", "process", "at", ring="hwq").join_asof(
+        ends, left_on="at", right_on="ts_ns", by=["process", "ring"], strategy="forward", check_sortedness=False
+    )
+    return queues.join(found.select("queue", "destroyed_ns"), on="queue", how="left", maintain_order="left")
+
+
+def assign_queues(events: pl.DataFrame, queues: pl.DataFrame) -> pl.DataFrame:
+    """Return `event`, `queue` for every row that names a ring: the instance that was created last before it."""
+    named = events.filter(pl.col("ring").is_not_null()).select("event", "process", "ring", "ts_ns")
+    instances = queues.with_columns(ring=pl.coalesce("hwq", "ring_base"), ts_ns=pl.col("created_ns").fill_null(0))
+    instances = instances.drop_nulls("ring").select("process", "ring", "ts_ns", "queue").sort("ts_ns")
+    before = named.sort("ts_ns").join_asof(instances, on="ts_ns", by=["process", "ring"], check_sortedness=False)
+    # Rows of the creation itself come before its Created line: they belong to the instance to come.
+    early = before.filter(pl.col("queue").is_null()).drop("queue")
+    after = early.join_asof(instances, on="ts_ns", by=["process", "ring"], strategy="forward", check_sortedness=False)
+    return pl.concat([before.filter(pl.col("queue").is_not_null()), after]).select("event", "queue")
