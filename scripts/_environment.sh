@@ -62,13 +62,14 @@ fingerprint() {
 ensure_environment() {
     local extras="${1:-}" log="$venv/install.log" stamp="$venv/.stamp${1:-}" want
     want="$(fingerprint "$extras")"
-    [ -x "$venv/bin/tracecorr" ] && [ "$(cat "$stamp" 2>/dev/null)" = "$want" ] && return
+    is_ready() { [ "$(cat "$stamp" 2>/dev/null)" = "$want" ] && "$venv/bin/python" -c "" 2>/dev/null; }
+    is_ready && return
 
     # One start at a time: two that install into the same folder break each other.
     if command -v flock >/dev/null; then
         exec 9<"$constraints"
         flock 9
-        if [ -x "$venv/bin/tracecorr" ] && [ "$(cat "$stamp" 2>/dev/null)" = "$want" ]; then
+        if is_ready; then
             exec 9<&-
             return
         fi

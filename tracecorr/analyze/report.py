@@ -124,7 +124,8 @@ def _submission_sections(tables: Tables, sources: set[str]) -> Iterator[Section]
         "latency",
         "Time by stage",
         summarize_latency(launches),
-        "host times; a row is as good as its `evidence`. `inferred` = the doorbell lies somewhere in an interval. "
+        "a row is as good as its `evidence`. `recorded` = joined by a key; `derived` = the call is known by thread and "
+        "nesting, GPU and completion by signal handle; `inferred` = the doorbell lies somewhere in an interval. "
         "A barrier's doorbell is stored before its log line, so negative times are real. "
         "Observed completion is when the host noticed, not the end on the GPU",
         _need(sources, "packets", log=True),
