@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 import polars as pl
 
-CAT = pl.Categorical
+CAT = pl.Categorical()
 
 
 @dataclass(frozen=True)

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import gzip
 import hashlib
+import json
 import os
 import shutil
 from collections.abc import Iterator
 from pathlib import Path
-from typing import IO, cast
+from typing import IO, Any, cast
 
 from tracecorr.model.errors import InputError
 
@@ -90,3 +91,18 @@ def write_atomically(path: Path, data: bytes) -> None:
     temporary = path.with_name(f".{path.name}.{os.getpid()}")
     temporary.write_bytes(data)
     temporary.replace(path)
+
+
+def read_clock_samples(path: Path) -> dict[str, Any]:
+    """Return the contents of a clock.json: `trace_clock` and `samples`.
+
+    Raises:
+        InputError: the file cannot be read or is no such file.
+    """
+    try:
+        content = json.loads(path.read_bytes())
+        if isinstance(content, dict) and all(isinstance(s, dict) for s in content["samples"]):
+            return content
+    except (OSError, ValueError, KeyError, TypeError):
+        pass
+    raise InputError(f"{path} is no file of clock samples", "it must be JSON with a list `samples`")

@@ -1,0 +1,68 @@
+"""The table `links`: every edge from a cause to its effect, with its rule and its evidence."""
+
+from __future__ import annotations
+
+import polars as pl
+
+from tracecorr.model.kinds import DERIVED, RECORDED
+
+_SHAPE = {"from_event": pl.Int64, "to_event": pl.Int64, "rule": pl.String, "evidence": pl.String}
+
+
+def list_links(
+    events: pl.DataFrame, launches: pl.DataFrame, queue_table: pl.DataFrame, inside: pl.DataFrame
+) -> pl.DataFrame:
+    """Return the table `links`.
+
+    Args:
+        events: linked events.
+        launches, queue_table: the tables.
+        inside: event, call, evidence of system calls inside HIP calls.
+    """
+    is_copy = pl.col("kind").cast(pl.String) == "copy"
+    edges = pl.concat([
+        _nesting(events),
+        _edge(launches.filter(~is_copy), "call_event", "event", "packet_in_call", RECORDED),
+        _edge(launches.filter(~is_copy), "command_event", "event", "packet_of_command", RECORDED),
+        _edge(launches.filter(is_copy), "command_event", "event", "copy_of_command", RECORDED),
+        _edge(launches, "event", "doorbell_event", "doorbell_of_packet", RECORDED),
+        inside.select(from_event="call", to_event="event", rule=pl.lit("syscall_in_call"), evidence="evidence"),
+        queue_table.drop_nulls(["create_ioctl_event", "created_line_event"]).select(
+            from_event="create_ioctl_event", to_event="created_line_event", rule=pl.lit("ioctl_creates_queue"),
+            evidence=pl.col("create_evidence").cast(pl.String),
+        ),
+    ])  # fmt: skip
+    return _add_gaps(edges, events)
+
+
+def _edge(rows: pl.DataFrame, cause: str, effect: str, rule: str, evidence: str) -> pl.DataFrame:
+    return rows.drop_nulls([cause, effect]).select(
+        from_event=cause, to_event=effect, rule=pl.lit(rule), evidence=pl.lit(evidence)
+    )
+
+
+def _nesting(events: pl.DataFrame) -> pl.DataFrame:
+    """Return the edges that the readers saw themselves: a record between the enter and exit of its parent."""
+    layers = events.select(parent="event", over=pl.col("layer").cast(pl.String), over_source="source")
+    nested = events.drop_nulls("parent").join(layers, on="parent")
+    nested = nested.filter(pl.col("source") == pl.col("over_source"))
+    layer = pl.col("layer").cast(pl.String)
+    rule = (
+        pl.when((layer == "hip") & (pl.col("over") == "hip")).then(pl.lit("call_nesting"))
+        .when((layer == "command") & (pl.col("over") == "hip")).then(pl.lit("command_in_call"))
+        .when((layer == "kfd") & (pl.col("over") == "ioctl")).then(pl.lit("kfd_in_ioctl"))
+        .when((layer == "mqd") & pl.col("over").is_in(["kfd", "ioctl"])).then(pl.lit("mqd_in_kfd"))
+    )  # fmt: skip
+    evidence = pl.when(pl.col("source") == "ftrace").then(pl.lit(DERIVED)).otherwise(pl.lit(RECORDED))
+    return nested.select(from_event="parent", to_event="event", rule=rule, evidence=evidence).drop_nulls("rule")
+
+
+def _add_gaps(edges: pl.DataFrame, events: pl.DataFrame) -> pl.DataFrame:
+    width = (pl.col("err_lo_ns").cast(pl.Int64) + pl.col("err_hi_ns").cast(pl.Int64)) // 2
+    times = events.select("event", "ts_ns", width=width)
+    joined = edges.join(times, left_on="from_event", right_on="event", how="left", maintain_order="left").join(
+        times, left_on="to_event", right_on="event", how="left", suffix="_to", maintain_order="left"
+    )
+    return joined.select(
+        *_SHAPE, gap_ns=pl.col("ts_ns_to") - pl.col("ts_ns"), gap_err_ns=pl.col("width") + pl.col("width_to")
+    )

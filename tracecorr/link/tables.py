@@ -1,0 +1,165 @@
+"""All tables of a capture from the placed rows of its sources."""
+
+from __future__ import annotations
+
+import polars as pl
+
+from tracecorr.link import calls, queues, streams
+from tracecorr.link.edges import list_links
+from tracecorr.link.kernels import list_kernels
+from tracecorr.link.launches import build_launches, fill_store_rings
+from tracecorr.link.threads import Identities
+from tracecorr.model import schema
+
+
+def attach_identities(records: pl.DataFrame, identities: Identities) -> pl.DataFrame:
+    """Return part events with `process`, `thread`, `host_pid` and `host_tid`.
+
+    Args:
+        records: part events with `source`.
+        identities: threads and processes of the capture.
+    """
+    log = records.filter(pl.col("source") == "amd_log")
+    trace = records.filter(pl.col("source") != "amd_log")
+    log = log.join(
+        identities.log_threads.select("log_pid", "log_tid", "thread", "process", host_tid="tid", host_pid="tgid"),
+        left_on=["pid", "tid"], right_on=["log_pid", "log_tid"], how="left", maintain_order="left",
+    )  # fmt: skip
+    trace = trace.with_columns(host_tid=pl.col("tid").cast(pl.Int64)).join(
+        identities.trace_threads.select("thread", "process", host_tid="tid", host_pid="tgid"),
+        on="host_tid", how="left", maintain_order="left",
+    )  # fmt: skip
+    return pl.concat([log, trace], how="diagonal_relaxed")
+
+
+def link_tables(
+    placed: pl.DataFrame, packets: pl.DataFrame, part_args: pl.DataFrame, identities: Identities, trace_aligned: bool
+) -> dict[str, pl.DataFrame]:
+    """Return the tables that speak of events, by name.
+
+    Args:
+        placed: rows of all sources in time order, with `event`, `ts_ns`, ..., `process`, `thread`.
+        packets, part_args: the other parts.
+        identities: threads and processes.
+        trace_aligned: whether the trace's clock is known; without it no link uses time across sources.
+    """
+    events = calls.find_parents(placed)
+    args = part_args.join(events.select("file", "offset", "event").unique(["file", "offset"], keep="first"),
+                          on=["file", "offset"]).select("event", "key", "u64", "text")  # fmt: skip
+    inside = calls.link_syscalls(events, trace_aligned)
+    events = _adopt_syscalls(events, inside)
+    if trace_aligned:
+        events = fill_store_rings(events)
+    queue_table = queues.build_queues(events, packets, args)
+    stream_table = streams.build_streams(events, args)
+    kernel_table, kernel_ids = list_kernels(events)
+    events = _attach_keys(events, queue_table, stream_table, kernel_ids)
+    sources = _sources(events)
+    launches = build_launches(events, packets, args, sources)
+    events = _chain_doorbells(events, launches)
+    return {
+        "events": _finish_events(events),
+        "launches": launches,
+        "queues": _count_packets(queue_table, launches, events),
+        "streams": stream_table,
+        "stream_queues": streams.summarize_stream_queues(launches),
+        "kernels": kernel_table,
+        "processes": _lives(identities.processes, events, "process"),
+        "threads": _lives(identities.threads, events, "thread"),
+        "args": args,
+        "links": list_links(events, launches, queue_table, inside),
+    }
+
+
+def _sources(events: pl.DataFrame) -> set[str]:
+    named = set(events["source"].cast(pl.String).unique().to_list())
+    return named | ({"doorbell"} if (events["layer"] == "doorbell").any() else set())
+
+
+def _adopt_syscalls(events: pl.DataFrame, inside: pl.DataFrame) -> pl.DataFrame:
+    """Make HIP calls the parents of the outermost rows that happened inside them, and find all chains."""
+    joined = events.join(inside.select("event", "call"), on="event", how="left", maintain_order="left")
+    joined = joined.with_columns(parent=pl.coalesce("parent", "call")).drop("call")
+    roots = calls.find_chains(joined["parent"].fill_null(-1).to_numpy())
+    chained = joined.with_columns(root=pl.Series(roots, dtype=pl.Int64))
+    hip = chained.filter(pl.col("layer") == "hip").select(root="event", chain="event")
+    # A chain is named by its root HIP call; a tree without one (a bare syscall) is no chain.
+    return chained.join(hip, on="root", how="left", maintain_order="left").drop("root")
+
+
+def _attach_keys(
+    events: pl.DataFrame, queue_table: pl.DataFrame, stream_table: pl.DataFrame, kernel_ids: pl.DataFrame
+) -> pl.DataFrame:
+    for keys in (
+        queues.assign_queues(events, queue_table), streams.assign_streams(events, stream_table), kernel_ids,
+    ):  # fmt: skip
+        events = events.join(keys, on="event", how="left", maintain_order="left")
+    # An ioctl or a queue line that made a queue belongs to it, though it names no ring.
+    made = pl.concat([
+        queue_table.select("queue", event="create_ioctl_event"),
+        queue_table.select("queue", event="created_line_event"),
+    ]).drop_nulls()  # fmt: skip
+    made = made.rename({"queue": "made"}).unique("event", keep="first")
+    events = events.join(made, on="event", how="left", maintain_order="left")
+    return (
+        events.with_columns(queue=pl.coalesce("queue", "made")).drop("made").with_columns(gpu=pl.lit(None, pl.UInt16))
+    )
+
+
+def _chain_doorbells(events: pl.DataFrame, launches: pl.DataFrame) -> pl.DataFrame:
+    """Give each matched doorbell store the chain of its packet, with the packet as its parent."""
+    stores = launches.drop_nulls("doorbell_event").sort("packet_index", nulls_last=True)
+    stores = stores.unique("doorbell_event", keep="last", maintain_order=True)
+    owners = stores.select(event="doorbell_event", packet="event", packet_chain="call_event")
+    joined = events.join(owners, on="event", how="left", maintain_order="left")
+    return joined.with_columns(parent=pl.coalesce("parent", "packet"), chain=pl.coalesce("chain", "packet_chain")).drop(
+        "packet", "packet_chain"
+    )
+
+
+def _finish_events(events: pl.DataFrame) -> pl.DataFrame:
+    shaped = events.with_columns(
+        evidence=pl.lit("recorded"), pid=pl.col("host_pid"), tid=pl.col("host_tid"), stream=pl.col("stream_id"),
+        kernel=pl.col("kernel_id"),
+    )  # fmt: skip
+    return shaped.select([name for name in schema.EVENTS.schema if name in shaped.columns])
+
+
+def _count_packets(queue_table: pl.DataFrame, launches: pl.DataFrame, events: pl.DataFrame) -> pl.DataFrame:
+    kind = pl.col("kind").cast(pl.String)
+    counts = (
+        launches.filter(kind != "copy")
+        .drop_nulls("queue")
+        .group_by("queue")
+        .agg(dispatches=(kind == "dispatch").sum(), barriers=(kind != "dispatch").sum())
+    )
+    doorbells = events.filter(pl.col("layer") == "doorbell").drop_nulls("queue")
+    signals = doorbells.group_by("queue").agg(doorbell_signal=pl.col("arg").first())
+    mqd = _count_mqd(queue_table, events)
+    joined = queue_table
+    for more in (counts, signals, mqd):
+        joined = joined.join(more, on="queue", how="left", maintain_order="left")
+    return joined.with_columns(pl.col("dispatches").fill_null(0), pl.col("barriers").fill_null(0))
+
+
+def _count_mqd(queue_table: pl.DataFrame, events: pl.DataFrame) -> pl.DataFrame:
+    """Count the MQD operations under each creating ioctl; null where the trace has no such layer."""
+    if not (events["layer"] == "mqd").any():
+        return pl.DataFrame(schema={"queue": pl.UInt32, "mqd_events": pl.Int64})
+    mqd = events.filter(pl.col("layer") == "mqd").select("event", "parent")
+    parents = events.select(parent="event", grand="parent")
+    mqd = mqd.join(parents, on="parent", how="left")
+    made = queue_table.drop_nulls("create_ioctl_event").select("queue", ioctl="create_ioctl_event")
+    direct = mqd.join(made, left_on="parent", right_on="ioctl").select("queue")
+    nested = mqd.join(made, left_on="grand", right_on="ioctl").select("queue")
+    counted = pl.concat([direct, nested]).group_by("queue").agg(mqd_events=pl.len().cast(pl.Int64))
+    return made.select("queue").join(counted, on="queue", how="left").with_columns(pl.col("mqd_events").fill_null(0))
+
+
+def _lives(table: pl.DataFrame, events: pl.DataFrame, key: str) -> pl.DataFrame:
+    seen = (
+        events.drop_nulls(key)
+        .group_by(key)
+        .agg(from_ns=pl.col("ts_ns").min(), to_ns=(pl.col("ts_ns") + pl.col("dur_ns").fill_null(0)).max())
+    )
+    return table.drop("from_ns", "to_ns").join(seen, on=key, how="left", maintain_order="left")

@@ -1,0 +1,196 @@
+"""The order of the stages: parse, align, link, store. No other module knows it."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import polars as pl
+
+from tracecorr.align.build import ClockEvidence, fit_clocks
+from tracecorr.align.clock_map import ClockMap
+from tracecorr.align.place import place_records
+from tracecorr.link.tables import attach_identities, link_tables
+from tracecorr.link.threads import map_threads
+from tracecorr.model import schema
+from tracecorr.model.parts import Block
+from tracecorr.parse.amdlog import read_amd_log
+from tracecorr.parse.ftrace import read_ftrace_text
+from tracecorr.store.capture import Capture, write_info, write_tables
+from tracecorr.store.importing import import_files
+from tracecorr.store.raw import read_chunks, read_clock_samples
+
+__all__ = ["correlate", "import_files"]
+
+# Log stamps are cut to a microsecond, trace texts round to one; pages are exact.
+_STEPS = {"log": (0, 1000), "text": (500, 500), "pages": (0, 0)}
+
+
+@dataclass
+class Parts:
+    """Hold what the readers gave: the parts of all files, concatenated."""
+
+    events: pl.DataFrame
+    packets: pl.DataFrame
+    args: pl.DataFrame
+    ledger: pl.DataFrame
+    losses: pl.DataFrame
+
+
+@dataclass
+class _Clock:
+    """Measure the stages."""
+
+    progress: Callable[[str], None] | None
+    started: float = field(default_factory=time.monotonic)
+
+    def done(self, stage: str) -> None:
+        now = time.monotonic()
+        if self.progress:
+            self.progress(f"{stage}: {now - self.started:.2f} s")
+        self.started = now
+
+
+def correlate(path: Path, progress: Callable[[str], None] | None = None) -> list[str]:
+    """Build the tables of a capture folder from its raw files, replacing older ones.
+
+    Args:
+        path: the capture folder.
+        progress: called with a line of text after each stage.
+
+    Returns: warnings that name what could not be linked and why.
+    """
+    clock = _Clock(progress)
+    capture = Capture.open(path)
+    parts = _read_parts(capture)
+    clock.done("parse")
+    log = parts.events.filter(pl.col("source") == "amd_log")
+    trace = parts.events.filter(pl.col("source") == "ftrace")
+    identities = map_threads(log, trace, parts.args)
+    records = attach_identities(parts.events, identities)
+    maps = fit_clocks(ClockEvidence(records, parts.args, _samples(capture)))
+    placed = place_records(records, maps)
+    clock.done("align")
+    aligned = all(m.aligned for key, m in maps.items() if key.startswith("ftrace:"))
+    tables = link_tables(placed, parts.packets, parts.args, identities, aligned)
+    clock.done("link")
+    tables |= {
+        "clock_map": _clock_rows(records, maps), "files": _file_rows(capture), "ledger": _sum_ledger(parts.ledger),
+        "losses": _place_losses(parts.losses, maps, records),
+    }  # fmt: skip
+    write_tables(path, tables)
+    warnings = _warn(tables, maps)
+    write_info(path, {**capture.info, "warnings": warnings})
+    clock.done("store")
+    return warnings
+
+
+def _read_parts(capture: Capture) -> Parts:
+    blocks: list[tuple[str, str, Block]] = []
+    for source, form, stream in _open_readers(capture):
+        blocks += [(source, form, block) for block in stream]
+    events = [
+        block.events.with_columns(
+            source=pl.lit(source).cast(schema.CAT),
+            step_lo_ns=pl.lit(_STEPS[form][0], pl.Int64),
+            step_hi_ns=pl.lit(_STEPS[form][1], pl.Int64),
+        )
+        for source, form, block in blocks
+    ]
+    empty = schema.PART_EVENTS.empty().with_columns(
+        source=pl.lit(None, schema.CAT), step_lo_ns=pl.lit(None, pl.Int64), step_hi_ns=pl.lit(None, pl.Int64)
+    )
+    return Parts(
+        pl.concat([empty, *events]),
+        pl.concat([schema.PART_PACKETS.empty(), *(b.packets for _, _, b in blocks)]),
+        pl.concat([schema.PART_ARGS.empty(), *(b.args for _, _, b in blocks)]),
+        pl.concat([schema.LEDGER.empty(), *(b.ledger for _, _, b in blocks)]),
+        pl.concat([schema.LOSSES.empty(), *(b.losses for _, _, b in blocks)]),
+    )
+
+
+def _open_readers(capture: Capture) -> Iterator[tuple[str, str, Iterator[Block]]]:
+    clock = _trace_clock(capture)
+    for entry in capture.info["files"]:
+        chunks = read_chunks(capture.path / entry["path"])
+        if entry["form"] == "log":
+            yield "amd_log", "log", read_amd_log(chunks, entry["file"])
+        elif entry["form"] == "text":
+            yield "ftrace", "text", read_ftrace_text(chunks, entry["file"], clock)
+
+
+def _samples(capture: Capture) -> dict[str, Any]:
+    path = capture.path / "raw" / "clock.json"
+    return read_clock_samples(path) if path.is_file() else {"samples": []}
+
+
+def _trace_clock(capture: Capture) -> str:
+    asked = str(capture.info.get("ftrace_clock", "auto"))
+    return str(_samples(capture).get("trace_clock", "unknown")) if asked == "auto" else asked
+
+
+def _clock_rows(records: pl.DataFrame, maps: dict[str, ClockMap]) -> pl.DataFrame:
+    spans = records.group_by("source", "clock").agg(
+        first=pl.col("stamp_ns").min(), last=pl.max_horizontal(pl.col("stamp_ns").max(), pl.col("end_stamp_ns").max())
+    )
+    rows = []
+    for source, clock, first, last in spans.sort("source", "clock").iter_rows():
+        key = f"{source}:{clock or 'unknown'}"
+        rows.append(maps[key].summarize(key, first or 0, last or 0))
+    return pl.DataFrame(rows, schema=schema.CLOCK_MAP.schema) if rows else schema.CLOCK_MAP.empty()
+
+
+def _file_rows(capture: Capture) -> pl.DataFrame:
+    wanted = [{name: entry[name] for name in schema.FILES.schema} for entry in capture.info["files"]]
+    return pl.DataFrame(wanted, schema=schema.FILES.schema)
+
+
+def _sum_ledger(ledger: pl.DataFrame) -> pl.DataFrame:
+    return (
+        ledger.group_by("file", "source", "outcome", "reason")
+        .agg(pl.col("records", "bytes").sum())
+        .sort("file", "outcome", "reason")
+    )
+
+
+def _place_losses(losses: pl.DataFrame, maps: dict[str, ClockMap], records: pl.DataFrame) -> pl.DataFrame:
+    """Put the spans of losses on the common clock; an open side reaches to the end of the trace."""
+    keys = [key for key in maps if key.startswith("ftrace:")]
+    if losses.is_empty() or not keys:
+        return losses
+    trace = records.filter(pl.col("source") == "ftrace")["stamp_ns"]
+    filled = losses.with_columns(pl.col("from_ns").fill_null(trace.min()), pl.col("to_ns").fill_null(trace.max()))
+    moved = [
+        pl.Series(name, filled[name].to_numpy() + maps[keys[0]].offset_at(filled[name].to_numpy())[0])
+        for name in ("from_ns", "to_ns")
+    ]
+    return filled.with_columns(moved)
+
+
+def _warn(tables: dict[str, pl.DataFrame], maps: dict[str, ClockMap]) -> list[str]:
+    events, threads = tables["events"], tables["threads"]
+    sources = set(events["source"].cast(pl.String).unique())
+    warnings = [f"{key} is UNALIGNED: {m.reason}; nothing of it is linked by time" for key, m in maps.items()
+                if not m.aligned]  # fmt: skip
+    log = events.filter(pl.col("source") == "amd_log")
+    if len(log) and log["thread"].null_count() == len(log):
+        warnings.append(
+            "the log names no pid and tid (level 3?): its lines cannot be linked to threads or to the trace"
+        )
+    if len(log) and log["stamp_ns"].null_count() == len(log):
+        warnings.append("the log has no times: its lines keep their order only")
+    if {"amd_log", "ftrace"} <= sources and threads.filter(
+        pl.col("tid").is_not_null() & pl.col("log_tid").is_not_null()
+    ).is_empty():
+        warnings.append("no thread of the log was found in the trace: HIP calls and system calls cannot be linked")
+    if {"amd_log", "ftrace"} <= sources and not _overlap(events):
+        warnings.append("log and trace do not overlap in time: are they of one run, and of one machine?")
+    return warnings
+
+
+def _overlap(events: pl.DataFrame) -> bool:
+    spans = events.group_by("source").agg(low=pl.col("ts_ns").min(), high=pl.col("ts_ns").max())
+    return bool(spans["low"].max() <= spans["high"].min())  # type: ignore[operator]

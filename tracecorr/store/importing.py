@@ -1,0 +1,127 @@
+"""Import: copy foreign files into a new capture folder, after a look at what they are."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from tracecorr.model.errors import CaptureError, InputError
+from tracecorr.parse.amdlog import looks_like_amd_log
+from tracecorr.parse.ftrace import looks_like_ftrace_text
+from tracecorr.store.capture import Capture, write_info
+from tracecorr.store.raw import copy_in, describe_file, read_clock_samples, read_head
+
+
+@dataclass(frozen=True)
+class Incoming:
+    """Name one file to copy: where it is, where it goes inside the folder, and what it holds."""
+
+    origin: Path
+    target: str
+    source: str
+    form: str
+
+
+def import_files(
+    out: Path,
+    amd_logs: list[Path],
+    ftrace: list[Path],
+    clock: str = "auto",
+    clock_samples: Path | None = None,
+    hqd: list[Path] | None = None,
+    force: bool = False,
+    progress: Callable[[str], None] | None = None,
+) -> Capture:
+    """Copy files of other tools into a new capture folder; its tables are not built yet.
+
+    Args:
+        out: the folder to make.
+        amd_logs: HIP logs, plain or gzip.
+        ftrace: kernel traces: text, or a folder of binary pages.
+        clock: trace_clock of the traces, or `auto`.
+        clock_samples: clock.json with bracketed samples.
+        hqd: debugfs dumps; kept, not decoded.
+        force: replace `out`.
+        progress: called with a line of text for each file.
+
+    Raises:
+        InputError: a file is missing, empty, or not what its option says.
+        CaptureError: `out` exists and `force` is not set.
+    """
+    if out.exists() and not (force and (out / "capture.json").is_file()):
+        reason = "already exists" if (out / "capture.json").is_file() or not force else "exists and is no capture"
+        raise CaptureError(f"{out} {reason}", "choose another name with -o, or --force to replace a capture")
+    if not out.resolve().parent.is_dir():
+        raise InputError(f"there is no folder {out.resolve().parent}", "make it first, or choose another with -o")
+    incoming = list(_plan(amd_logs, ftrace, hqd or []))
+    if clock_samples is not None:
+        read_clock_samples(clock_samples)
+        incoming.append(Incoming(clock_samples, "raw/clock.json", "tracecorr", "clock_samples"))
+    stage = out.resolve().parent / f".{out.name}.{os.getpid()}"
+    try:
+        write_info(stage, {"ftrace_clock": clock, "files": _copy(incoming, stage, progress)})
+        if out.exists():
+            shutil.rmtree(out)
+        stage.replace(out.resolve())
+    except OSError as error:
+        raise InputError(f"cannot write {out}: {error.strerror}", "check space and permissions there") from error
+    finally:
+        shutil.rmtree(stage, ignore_errors=True)
+    return Capture.open(out)
+
+
+def _plan(amd_logs: list[Path], ftrace: list[Path], hqd: list[Path]) -> Iterator[Incoming]:
+    for number, path in enumerate(amd_logs):
+        _check(path, looks_like_amd_log, "no line of a HIP log (AMD_LOG_LEVEL)", "--amd-log")
+        yield Incoming(path, f"raw/amd_log/{number}-{_plain_name(path)}", "amd_log", "log")
+    for number, path in enumerate(ftrace):
+        if path.is_dir():
+            yield from _plan_pages(path, number)
+        else:
+            _check(path, looks_like_ftrace_text, "no event of an ftrace text", "--ftrace")
+            yield Incoming(path, f"raw/ftrace/{number}-{_plain_name(path)}", "ftrace", "text")
+    for number, path in enumerate(hqd):
+        read_head(path, 1)
+        yield Incoming(path, f"raw/hqd/{number}-{_plain_name(path)}", "hqd", "dump")
+
+
+def _plan_pages(folder: Path, number: int) -> Iterator[Incoming]:
+    pages = sorted(folder.glob("cpu*.bin"))
+    if not pages:
+        raise InputError(
+            f"{folder} holds no pages of a kernel trace (cpu0.bin, ...)",
+            "name a trace text, or a folder with cpuN.bin, header_page and events/*/*/format",
+        )
+    for path in sorted(p for p in folder.rglob("*") if p.is_file() and not p.is_symlink()):
+        form = "pages" if path in pages else "description"
+        yield Incoming(path, f"raw/ftrace/{number}/{path.relative_to(folder)}", "ftrace", form)
+
+
+def _check(path: Path, looks_right: Callable[[bytes], bool], lacks: str, option: str) -> None:
+    head = read_head(path)
+    if not head:
+        raise InputError(f"{path} is empty", f"record it again, or leave out {option}")
+    if not looks_right(head):
+        raise InputError(f"{path} holds {lacks} in its first {len(head)} bytes", f"check what was given to {option}")
+
+
+def _plain_name(path: Path) -> str:
+    return path.name.removesuffix(".gz")
+
+
+def _copy(incoming: list[Incoming], stage: Path, progress: Callable[[str], None] | None) -> list[dict[str, Any]]:
+    entries = []
+    for number, item in enumerate(incoming):
+        copy_in(item.origin, stage / item.target)
+        size, checksum = describe_file(stage / item.target)
+        entries.append({
+            "file": number, "path": item.target, "source": item.source, "form": item.form, "size": size,
+            "sha256": checksum,
+        })  # fmt: skip
+        if progress and item.form != "description":
+            progress(f"{item.origin}: {size:,} bytes")
+    return entries
