@@ -1,0 +1,186 @@
+"""Forms of kernel trace text, one by one, and what must hold for any bytes."""
+
+from __future__ import annotations
+
+from itertools import pairwise
+
+import polars as pl
+import pytest
+from ftrace_cases import read_text, whole
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from tracecorr.model.kinds import Flag
+from tracecorr.parse.ftrace import looks_like_ftrace_text, read_ftrace_text
+
+HEAD = b"# tracer: nop\n#\n# entries-in-buffer/entries-written: 5/9   #P:2\n"
+PREFIX = b"  a-b c(d) [1] x-136   (    99) [001] .....    24.000%03d: "
+BODIES = [
+    b"sys_ioctl(fd: 3, cmd: 0xc0604b02, arg: 0x7ffdade5bc40)",
+    b"ioctl: (kfd_ioctl+0x4/0x570 [amdgpu]) cmd=0xc0604b02 arg=0x7ffe",
+    b'cq: (create_queue_cpsch+0x4/0x90 [amdgpu]) qid=5 comm="a b"',
+    b"im: (init_mqd_v9_4_3+0x4/0x90 [amdgpu])",
+    b"ioctl_ret: (__x64_sys_ioctl+0x8d/0xd0 <- kfd_ioctl) ret=-22",
+    b"sys_ioctl -> 0xffffffffffffffea",
+    b"doorbell_2: (0x7f7bd24c11c0) sig=0x7ffb80 val=-1 kind=-1 ring=0x20a000",
+    b"launch: (0x7f7bd24c11c0) func=0x5",
+    b'sys_openat(dfd: 4294967196, filename: 4689924 "/dev/k, fd", flags: O_RDWR|O_CLOEXEC)',
+    b"sys_openat -> 0x4",
+    b"tracing_mark_write: two\nlines",
+    b"tracing_mark_write: TRACECORR_SYNC mono=77 raw=5 seq=1",
+    b"CREATE_QUEUE: pid=4 [KFD-TRACE] text",
+    b"sys_mmap(addr: 0, len: 0x2000, prot: 3, flags: 0x22, fd: 0xffffffff, off: 0)",
+    b"sys_mmap -> 0x7fe305ef2000",
+    b"drm_sched_job_queue: dev=0000:c1:00.0, fence=3:1, ring=gfx_0.0.0, job count:0, hw job count:0, client_id:4660",
+    b"drm_sched_job_done: fence=3:1 signaled",
+    b"init_mqd <-allocate_mqd",
+    b"kfd_ioctl+0x0/0x540 [amdgpu] <-__x64_sys_ioctl+0x8d/0xd0",
+    b"sys_exit_group(error_code: 0)",
+]
+TRACE = HEAD + b"".join(PREFIX % i + body + b"\n" for i, body in enumerate(BODIES)) + b"CPU:1 [LOST 7 EVENTS]\n"
+
+
+def _row(name: str, **also: object) -> dict[str, object]:
+    rows = read_text(TRACE).events.filter(pl.col("name") == name)
+    for key, value in also.items():
+        rows = rows.filter(pl.col(key) == value)
+    assert rows.height == 1, rows
+    return rows.row(0, named=True)
+
+
+def test_ioctl_row() -> None:
+    row = _row("AMDKFD_IOC_CREATE_QUEUE")
+    assert (row["layer"], row["fd"], row["cmd"], row["arg"], row["result"]) == (
+        "ioctl",
+        3,
+        0xC0604B02,
+        0x7FFDADE5BC40,
+        "EINVAL",
+    )
+    assert (row["stamp_ns"], row["end_stamp_ns"]) == (24_000_000_000, 24_000_005_000)
+    assert (row["pid"], row["tid"], row["comm"], row["cpu"]) == (99, 136, "a-b c(d) [1] x", 1)
+    start, end = int(str(row["offset"])), int(str(row["end_offset"]))
+    assert TRACE[start : start + int(str(row["length"]))] == PREFIX % 0 + BODIES[0]
+    assert TRACE[end : end + int(str(row["end_length"]))] == PREFIX % 5 + BODIES[5]
+
+
+def test_kernel_functions_nest_in_their_call() -> None:
+    outer = _row("AMDKFD_IOC_CREATE_QUEUE")["offset"]
+    call, create = _row("kfd_ioctl", result="EINVAL"), _row("create_queue_cpsch")
+    assert (call["layer"], call["depth"], call["parent_offset"]) == ("kfd", 1, outer)
+    assert (create["layer"], create["depth"], create["parent_offset"], create["flags"]) == ("kfd", 2, outer, 0)
+    assert _row("init_mqd_v9_4_3")["layer"] == "mqd"
+    assert _row("init_mqd")["depth"] == 0
+
+
+def test_other_rows() -> None:
+    bell = _row("doorbell")
+    assert (bell["layer"], bell["arg"], bell["packet_index"], bell["ring"]) == ("doorbell", 0x7FFB80, -1, 0x20A000)
+    opened = _row("openat")
+    assert (opened["arg"], opened["result"]) == (4689924, "4")
+    mapped = _row("mmap")
+    assert (mapped["fd"], mapped["size_bytes"], mapped["result"]) == (-1, 0x2000, "0x7fe305ef2000")
+    assert _row("launch")["flags"] == 0, "no return probe: an instant"
+    assert _row("exit_group")["flags"] == Flag.ENTER_ONLY
+    trace = read_text(TRACE)
+    assert trace.arg("path") == ["/dev/k, fd"] and trace.arg("text") == ["two\nlines"]
+    assert trace.arg("mono") == [77] and trace.arg("body") == ["pid=4 [KFD-TRACE] text"]
+    assert trace.arg("fence") == ["3:1", "3:1"] and trace.arg("client_id") == [4660]
+    assert trace.arg("comm") == ["a b"] and trace.arg("kind") == [(1 << 64) - 1]
+
+
+def test_losses_and_ledger() -> None:
+    trace = read_text(TRACE)
+    assert trace.losses["count"].to_list() == [7, 4]
+    ledger = {r["outcome"]: r for r in trace.ledger.to_dicts()}
+    assert ledger["used"]["bytes"] == len(TRACE) and ledger["lost"]["records"] == 11
+
+
+def test_bare_hex_before_0x_came() -> None:
+    old = PREFIX % 1 + b"sys_ioctl(fd: ff, cmd: c0604b02, arg: 10)\n" + PREFIX % 2 + b"sys_ioctl -> 0x0\n"
+    (row,) = read_text(old).events.to_dicts()
+    assert (row["fd"], row["arg"], row["name"], row["result"]) == (255, 16, "AMDKFD_IOC_CREATE_QUEUE", "0")
+
+
+def test_console_ioctl_is_no_kfd_ioctl() -> None:
+    (row,) = read_text(PREFIX % 1 + b"sys_ioctl(fd: 3, cmd: 0x4b33, arg: 0x10)\n").events.to_dicts()
+    assert (row["layer"], row["name"], row["flags"]) == ("syscall", "ioctl", Flag.ENTER_ONLY)
+
+
+def test_exit_alone() -> None:
+    (row,) = read_text(PREFIX % 1 + b"sys_clone3 -> 0x0\n").events.to_dicts()
+    assert (row["name"], row["flags"], row["stamp_ns"], row["end_stamp_ns"]) == (
+        "clone3",
+        Flag.EXIT_ONLY,
+        24_000_001_000,
+        None,
+    )
+
+
+@pytest.mark.parametrize(
+    ("head", "expected"),
+    [(TRACE, True), (HEAD, True), (b"", False), (b"\x7fELF\0", False), (b":3:hip.cpp :123 : 55 us: text\n", False),
+     (PREFIX % 1 + b"sys_ioctl -> 0x0\n", True)],
+)  # fmt: skip
+def test_looks_like(head: bytes, expected: bool) -> None:
+    assert looks_like_ftrace_text(head) is expected
+
+
+@settings(max_examples=25, deadline=None)
+@given(cuts=st.lists(st.integers(0, len(TRACE)), max_size=8))
+def test_cuts_change_nothing(cuts: list[int]) -> None:
+    edges = [0, *sorted(cuts), len(TRACE)]
+    chunks = [TRACE[a:b] for a, b in pairwise(edges)]
+    one, many = read_text(TRACE), whole(read_ftrace_text(chunks, 3, "mono"))
+    assert one.events.equals(many.events) and one.args.equals(many.args) and one.ledger.equals(many.ledger)
+
+
+@settings(max_examples=20, deadline=None)
+@given(size=st.integers(200, 2500))
+def test_block_size_changes_no_event(size: int) -> None:
+    one, many = read_text(TRACE), read_text(TRACE, block_bytes=size)
+    columns = ["offset", "name", "stamp_ns", "end_stamp_ns", "parent_offset", "result", "flags"]
+    assert one.events.select(columns).sort("offset").equals(many.events.select(columns).sort("offset"))
+    assert many.ledger["bytes"].sum() == len(TRACE)
+
+
+@settings(max_examples=120, deadline=None)
+@given(
+    pieces=st.lists(
+        st.one_of(
+            st.binary(max_size=60), st.sampled_from(BODIES), st.sampled_from([b"\n", PREFIX % 1, b"\r\n", b" 1)  | "])
+        )
+    ),
+    size=st.integers(1, 300),
+)
+def test_any_bytes_are_read_and_accounted_for(pieces: list[bytes], size: int) -> None:
+    data = b"".join(pieces)
+    assert read_text(data, block_bytes=size).ledger["bytes"].sum() == len(data)
+
+
+def test_function_graph_with_and_without_stamps() -> None:
+    body = (b"  kfd_ioctl [amdgpu]() {", b"    kfd_ioctl_get_version [amdgpu]();", b"  } /* kfd_ioctl [amdgpu] */")
+    durations = (b"              ", b"+ 38.677 us   ", b"! 386.576 us  ")
+    full = b"".join(
+        b"   32.%06d |   1)     k-146      | %s|%s\n" % (i, d, t)
+        for i, (d, t) in enumerate(zip(durations, body, strict=True))
+    )
+    inner, outer = sorted(read_text(full).events.to_dicts(), key=lambda r: str(r["name"]), reverse=False)[::-1]
+    assert (outer["name"], outer["stamp_ns"], outer["end_stamp_ns"], outer["depth"]) == (
+        "kfd_ioctl",
+        32_000_000_000,
+        32_000_002_000,
+        0,
+    )
+    assert (inner["name"], inner["end_stamp_ns"], inner["depth"], inner["tid"]) == (
+        "kfd_ioctl_get_version",
+        32_000_001_000 + 38_677,
+        1,
+        146,
+    )
+    short = b" 1)   a-12     =>  b-34  \n" + b"".join(
+        b" 1) %s|%s\n" % (d, t) for d, t in zip(durations, body, strict=True)
+    )
+    trace = read_text(short)
+    assert set(trace.events["flags"]) == {Flag.NO_TIME} and trace.events.height == 2
+    assert trace.ledger["outcome"].to_list() == ["used"]

@@ -1,0 +1,67 @@
+"""Lines of the function_graph tracer: functions with a duration, and records printed as comments."""
+
+from __future__ import annotations
+
+import polars as pl
+
+from tracecorr.parse.ftrace.halves import ENTER, EXIT, GRAPH, INSTANT, Batch
+from tracecorr.parse.ftrace.lines import stamp_ns
+from tracecorr.parse.kfd import layer_of
+
+_LINE = (
+    r"^ *(?:(?P<sec>\d+)\.(?P<frac>\d{6}) +\| +)?(?P<cpu>\d+)\) +(?:(?P<comm>[^|]{1,32}?)-(?P<tid>\d+) +\| +)?"
+    r"(?:[+!#*@$] *)?(?:(?P<us>\d+(?:\.\d+)?) us +)?\|(?P<indent> *)(?P<code>.*)$"
+)
+_FUNCTION = r"^(?P<function>[\w.]+)(?: \[(?P<module>[\w-]+)\])?\(.*?\)(?P<open> \{|;)"
+_CLOSE = r"^\}(?: /\* (?P<function>[\w.]+))?"
+_COMMENT = r"^/\* (?P<event>[^ :(+<]*)(?P<sep>: *|\(| -> |[ +]?[^<]* <-)?(?P<rest>.*?)(?: \*/)?$"
+
+
+def graph_records(lines: pl.DataFrame, batch: Batch, file: int) -> pl.DataFrame:
+    """Add the function rows of `lines` to `batch` and return the comments as records of events."""
+    frame = lines.with_columns(pl.col("line").str.extract_groups(_LINE).alias("m")).unnest("m")
+    frame = frame.filter(pl.col("code").is_not_null()).select(
+        pl.col("offset").alias("seq"), pl.lit(file).alias("file"), "offset", "length",
+        stamp_ns(pl.col("sec"), pl.col("frac")).alias("stamp_ns"), pl.col("cpu").str.to_integer(strict=False),
+        pl.col("tid").str.to_integer(strict=False).cast(pl.UInt64, strict=False), pl.lit(None, pl.UInt32).alias("pid"),
+        "comm", "code", (pl.col("indent").str.len_bytes() // 2).alias("level"),
+        (pl.col("us").cast(pl.Float64, strict=False) * 1000).round().cast(pl.Int64, strict=False).alias("dur_ns"),
+    )  # fmt: skip
+    _add_functions(batch, frame)
+    return _comments(frame)
+
+
+def _add_functions(batch: Batch, frame: pl.DataFrame) -> None:
+    opens = frame.with_columns(pl.col("code").str.extract_groups(_FUNCTION).alias("f")).unnest("f")
+    opens = opens.filter(pl.col("function").is_not_null())
+    layer = layer_of(pl.col("function"), pl.col("module"))
+    # Without the option funcgraph-proc the thread is unknown: nest by CPU, which is right between switches.
+    lane = pl.col("tid").cast(pl.String).fill_null(pl.format("cpu{}", "cpu"))
+    key = pl.format("graph {} {}", lane, "level")
+    common = {"layer": layer, "name": pl.col("function"), "depth": pl.col("level").clip(1, 60000) - 1}
+    leaf = pl.col("open") == ";"
+    batch.add(opens.filter(leaf), phase=INSTANT, call=GRAPH, dur_ns=pl.col("dur_ns"), **common)
+    batch.add(opens.filter(~leaf), phase=ENTER, call=GRAPH, key=key, **common)
+    closes = frame.filter(pl.col("code").str.starts_with("}")).with_columns(
+        pl.col("code").str.extract(_CLOSE, 1).fill_null("unknown").alias("function"),
+        pl.lit(None, pl.String).alias("module"),
+    )
+    batch.add(closes, phase=EXIT, call=GRAPH, key=key, dur_ns=pl.col("dur_ns"), **common)
+
+
+def _comments(frame: pl.DataFrame) -> pl.DataFrame:
+    comments = frame.filter(pl.col("code").str.starts_with("/* "))
+    body = comments["code"].str.extract_groups(_COMMENT).struct.unnest()
+    comments = pl.concat([comments, body], how="horizontal")
+    return comments.select(
+        "offset",
+        "length",
+        "stamp_ns",
+        pl.col("cpu").cast(pl.UInt16),
+        "tid",
+        "pid",
+        "comm",
+        "event",
+        pl.col("sep").fill_null(""),
+        "rest",
+    )
