@@ -1,0 +1,134 @@
+// Draws the chain of the selection over the lanes: its spans, error boxes, and arrows with gaps.
+window.TL = window.TL || {};
+(function (TL) {
+  "use strict";
+  const MANY = 40; // with more edges than this only those of the selected event are drawn
+
+  function boxOf(stage) {
+    const view = TL.view, y = view.rowTop(stage.lane, stage.row);
+    if (y === null) return null;
+    const x = view.x(stage.start), w = Math.max(stage.dur / view.perPixel(), 3);
+    return { x: x, y: y, w: w, h: view.laneY.get(stage.lane).rowH - 2 };
+  }
+
+  function errorBox(ctx, stage, box) {
+    const low = (stage.err_lo || 0) / TL.view.perPixel(), high = (stage.err_hi || 0) / TL.view.perPixel();
+    if (low + high < 5 || stage.event === null) return;
+    ctx.save();
+    ctx.setLineDash([3, 3]);
+    ctx.strokeStyle = TL.theme().dim;
+    ctx.lineWidth = 1;
+    ctx.globalAlpha = 0.12;
+    ctx.fillStyle = TL.theme().dim;
+    ctx.fillRect(box.x - low, box.y - 1, low + high, box.h + 2);
+    ctx.globalAlpha = 0.9;
+    ctx.strokeRect(box.x - low + 0.5, box.y - 0.5, low + high, box.h + 1);
+    ctx.restore();
+  }
+
+  function stageBox(ctx, stage, box, room) {
+    const theme = TL.theme(), chosen = stage.event !== null && stage.event === TL.view.selected;
+    const name = TL.view.meta.names.indexOf(stage.name);
+    const colour = TL.fill(stage.layer, name);
+    const left = Math.max(box.x, TL.GUTTER - 4), w = Math.min(box.x + box.w, TL.view.width + 4) - left;
+    if (w <= 0) return;
+    if (stage.evidence === "inferred") TL.hollow(ctx, left, box.y, w, box.h, colour);
+    else {
+      ctx.fillStyle = colour;
+      ctx.fillRect(left, box.y, w, box.h);
+    }
+    ctx.strokeStyle = chosen ? theme.accent : theme.text;
+    ctx.lineWidth = chosen ? 2.5 : 1;
+    if (stage.evidence !== "inferred" || chosen) ctx.strokeRect(left, box.y, w, box.h);
+    ctx.font = (chosen ? "600 " : "") + TL.FONT;
+    ctx.textBaseline = "middle";
+    ctx.textAlign = "left";
+    const mid = box.y + box.h / 2 + 0.5;
+    if (w > 40 && stage.evidence !== "inferred") {
+      ctx.fillStyle = TL.inkOn(colour);
+      ctx.fillText(TL.cut(ctx, stage.name, w - 8), left + 4, mid);
+      return;
+    }
+    const text = TL.cut(ctx, stage.name, room);
+    if (!text || room < 30) return;
+    const at = box.x + box.w + 5;
+    ctx.fillStyle = theme.bg;
+    ctx.globalAlpha = 0.85;
+    ctx.fillRect(at - 2, box.y + 1, Math.min(ctx.measureText(text).width + 4, room), box.h - 2);
+    ctx.globalAlpha = 1;
+    ctx.fillStyle = theme.text;
+    ctx.fillText(text, at, mid);
+  }
+
+  // An effect inside its cause hangs straight below it; a later one is reached by a curve.
+  function arrow(ctx, a, b, inferred) {
+    const ex = b.x + Math.min(1.5, b.w / 2);
+    const sx = Math.min(Math.max(ex, a.x), a.x + a.w);
+    const down = b.y >= a.y;
+    const sy = down ? a.y + a.h : a.y, ey = down ? b.y : b.y + b.h;
+    const bend = Math.max(8, Math.abs(ey - sy) / 2) * (down ? 1 : -1);
+    ctx.setLineDash(inferred ? [4, 3] : []);
+    ctx.beginPath();
+    ctx.moveTo(sx, sy);
+    ctx.bezierCurveTo(sx, sy + bend, ex, ey - bend, ex, ey);
+    ctx.stroke();
+    ctx.setLineDash([]);
+    const tip = down ? -6 : 6;
+    ctx.beginPath();
+    ctx.moveTo(ex, ey);
+    ctx.lineTo(ex - 3.5, ey + tip);
+    ctx.lineTo(ex + 3.5, ey + tip);
+    ctx.fill();
+    return [(sx + ex) / 2, (sy + ey) / 2];
+  }
+
+  function roomRight(boxes, i) {
+    const mine = boxes[i];
+    let next = TL.view.width;
+    boxes.forEach((b, j) => {
+      if (b && j !== i && Math.abs(b.y - mine.y) < 2 && b.x > mine.x && b.x < next) next = b.x;
+    });
+    return next - mine.x - mine.w - 10;
+  }
+
+  TL.drawChain = function (ctx) {
+    const view = TL.view, detail = view.detail;
+    if (!detail) return;
+    ctx.save();
+    ctx.beginPath();
+    ctx.rect(TL.GUTTER, TL.TOP, view.width, view.height - TL.TOP);
+    ctx.clip();
+    const boxes = detail.stages.map(boxOf);
+    const inView = (b) => b && b.x < view.width && b.x + b.w > TL.GUTTER && b.y < view.height && b.y + b.h > TL.TOP;
+    detail.stages.forEach((s, i) => { if (boxes[i]) errorBox(ctx, s, boxes[i]); });
+    detail.stages.forEach((s, i) => {
+      if (inView(boxes[i])) stageBox(ctx, s, boxes[i], detail.stages.length > 80 ? 0 : roomRight(boxes, i));
+    });
+    const mine = detail.stages.findIndex((s) => s.event === view.selected);
+    const edges = detail.edges.length > MANY ? detail.edges.filter((e) => e.from === mine || e.to === mine) : detail.edges;
+    ctx.strokeStyle = ctx.fillStyle = TL.theme().accent;
+    ctx.lineWidth = 1.6;
+    const labels = [];
+    for (const e of edges.slice(0, 4 * MANY)) {
+      const a = boxes[e.from], b = boxes[e.to];
+      if (!a || !b || (!inView(a) && !inView(b))) continue;
+      const mid = arrow(ctx, a, b, e.evidence === "inferred");
+      labels.push([e, mid, Math.abs(a.y - b.y) + Math.abs(a.x - b.x)]);
+    }
+    gaps(ctx, labels.filter((l) => l[2] > 34), boxes.filter(Boolean));
+    ctx.restore();
+  };
+
+  // The gap on each arrow, where it covers neither a span nor another gap.
+  function gaps(ctx, labels, boxes) {
+    const taken = boxes.map((b) => [b.x, b.y, b.w, b.h]);
+    for (const [edge, [x, y]] of labels) {
+      const text = (edge.gap >= 0 ? "+" : "") + TL.short(edge.gap) + (edge.err ? " ±" + TL.short(edge.err) : "");
+      const w = TL.textWidth(ctx, text) + 16;
+      const spot = [x + 5, y - 9, w, 18];
+      const hit = (r) => spot[0] < r[0] + r[2] && spot[0] + spot[2] > r[0] && spot[1] < r[1] + r[3] && spot[1] + spot[3] > r[1];
+      if (taken.some(hit)) continue;
+      taken.push(TL.pill(ctx, text, x + 5 + w / 2, y, TL.theme().accent));
+    }
+  }
+})(window.TL);

@@ -1,0 +1,122 @@
+// Talks to the server: meta, spans (binary), chain and detail, search.
+window.TL = window.TL || {};
+(function (TL) {
+  "use strict";
+  const MAGIC = 0x54434f31;
+  const HEADER = 24;
+  // The same order as wire.COLUMNS.
+  const COLUMNS = [
+    ["start", Float64Array], ["dur", Float32Array], ["event", Uint32Array], ["count", Uint32Array],
+    ["busy", Float32Array], ["lane", Uint32Array], ["name", Uint32Array], ["row", Uint8Array], ["style", Uint8Array],
+  ];
+  TL.INFERRED = 1;
+  TL.FAILED = 2;
+  TL.HALF = 4;
+
+  const capture = new URLSearchParams(location.search).get("capture") || "";
+  let pending = 0; // requests and timers under way: the page is idle when none is left
+  let current = null; // AbortController of the spans request in flight
+  let sequence = 0;
+
+  function url(path, parameters) {
+    const q = new URLSearchParams(parameters);
+    if (capture) q.set("capture", capture);
+    return path + "?" + q.toString();
+  }
+
+  TL.hold = function () { pending += 1; window.__perf.idle = false; };
+  TL.release = function () {
+    pending -= 1;
+    if (pending === 0) requestAnimationFrame(() => { if (pending === 0) window.__perf.idle = true; });
+  };
+
+  async function json(path, parameters) {
+    TL.hold();
+    try {
+      const answer = await fetch(url(path, parameters));
+      if (!answer.ok) throw new Error((await answer.text()).trim() || "HTTP " + answer.status);
+      return await answer.json();
+    } finally { TL.release(); }
+  }
+
+  function decode(buffer) {
+    const head = new DataView(buffer);
+    if (head.getUint32(0, true) !== MAGIC) throw new Error("not a spans answer");
+    const n = head.getUint32(4, true);
+    const out = { n: n, t0: Number(head.getBigInt64(8, true)), t1: Number(head.getBigInt64(16, true)) };
+    let at = HEADER;
+    for (const [name, type] of COLUMNS) {
+      out[name] = new type(buffer, at, n);
+      at += Math.ceil((n * type.BYTES_PER_ELEMENT) / 8) * 8;
+    }
+    out.begin = new Map(); // lane -> [first record, end]: records come sorted by lane
+    for (let i = 0; i < n; ) {
+      const lane = out.lane[i];
+      let j = i + 1;
+      while (j < n && out.lane[j] === lane) j += 1;
+      out.begin.set(lane, [i, j]);
+      i = j;
+    }
+    return out;
+  }
+
+  // 0,1,2,5 -> "0-2,5": keeps the URL short with a thousand lanes.
+  function ranges(lanes) {
+    const sorted = [...lanes].sort((a, b) => a - b);
+    const parts = [];
+    for (let i = 0; i < sorted.length; ) {
+      let j = i;
+      while (j + 1 < sorted.length && sorted[j + 1] === sorted[j] + 1) j += 1;
+      parts.push(i === j ? "" + sorted[i] : sorted[i] + "-" + sorted[j]);
+      i = j + 1;
+    }
+    return parts.join(",");
+  }
+
+  TL.api = {
+    meta: () => json("/api/meta", {}),
+    event: (event) => json("/api/event", { event: event }),
+    search: (text, at, back) => json("/api/search", { q: text, at: at, back: back ? "1" : "0" }),
+
+    // Returns null when a newer request overtook this one.
+    spans: async function (t0, t1, width, lanes) {
+      if (current) current.abort();
+      current = new AbortController();
+      const mine = ++sequence;
+      const begun = performance.now();
+      TL.hold();
+      try {
+        const where = url("/api/spans", { t0: t0, t1: t1, w: width, lanes: ranges(lanes) });
+        const answer = await fetch(where, { signal: current.signal });
+        if (!answer.ok) throw new Error((await answer.text()).trim());
+        const buffer = await answer.arrayBuffer();
+        if (mine !== sequence) return null;
+        const spans = decode(buffer);
+        spans.pixel = (t1 - t0) / width;
+        spans.lanes = new Set(lanes);
+        window.__perf.log.push({
+          what: "spans", ms: performance.now() - begun, n: spans.n, bytes: buffer.byteLength,
+          server: answer.headers.get("Server-Timing"),
+        });
+        if (window.__perf.log.length > 500) window.__perf.log.shift();
+        return spans;
+      } catch (problem) {
+        if (problem.name === "AbortError") return null;
+        throw problem;
+      } finally { TL.release(); }
+    },
+  };
+
+  // --- numbers as text -------------------------------------------------------------------------
+  const grouped = new Intl.NumberFormat("en-US");
+  TL.num = (n) => grouped.format(Math.round(n));
+  TL.ns = (n) => TL.num(n) + " ns";
+  // Short form for labels and gaps: three or four digits and a unit.
+  TL.short = function (ns) {
+    const a = Math.abs(ns);
+    if (a < 1e3) return Math.round(ns) + " ns";
+    if (a < 1e6) return (ns / 1e3).toFixed(a < 1e5 ? 2 : 1) + " µs";
+    if (a < 1e9) return (ns / 1e6).toFixed(a < 1e8 ? 2 : 1) + " ms";
+    return (ns / 1e9).toFixed(3) + " s";
+  };
+})(window.TL);

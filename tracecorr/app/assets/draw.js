@@ -1,0 +1,207 @@
+// Draws the lanes: headers, spans, labels. Rectangles are grouped by colour, text comes last.
+window.TL = window.TL || {};
+(function (TL) {
+  "use strict";
+  const MIN_LABEL = 34; // px: below it a label says nothing
+  const FONT = "11px system-ui, 'DejaVu Sans', sans-serif";
+  TL.FONT = FONT;
+  let theme = {};
+  const fills = new Map();
+  const widths = new Map();
+
+  TL.readTheme = function () {
+    const style = getComputedStyle(document.documentElement);
+    for (const name of ["bg", "bg2", "line", "text", "dim", "accent", "head"]) theme[name] = style.getPropertyValue("--" + name).trim();
+    fills.clear();
+    return theme;
+  };
+  TL.theme = () => theme;
+
+  function mix(hex, other, share) {
+    const parts = [1, 3, 5].map((i) => {
+      const a = parseInt(hex.slice(i, i + 2), 16), b = parseInt(other.slice(i, i + 2), 16);
+      return Math.round(a + (b - a) * share).toString(16).padStart(2, "0");
+    });
+    return "#" + parts.join("");
+  }
+  // One colour per layer, a shade per name: neighbours of different names stay apart.
+  TL.fill = function (layer, name) {
+    const key = layer + name;
+    let found = fills.get(key);
+    if (!found) {
+      const text = TL.view.meta.names[name] || "";
+      const base = TL.view.meta.colours[layer] || "#8A8A8A";
+      let hash = 7;
+      for (let i = 0; i < text.length; i += 1) hash = (hash * 31 + text.charCodeAt(i)) >>> 0;
+      const shade = ((hash % 7) - 3) / 3;
+      found = shade < 0 ? mix(base, "#000000", -shade * 0.22) : mix(base, "#ffffff", shade * 0.25);
+      if (layer === "aql" && text.startsWith("barrier")) found = mix(base, "#808890", 0.75);
+      fills.set(key, found);
+    }
+    return found;
+  };
+  TL.inkOn = function (hex) {
+    const [r, g, b] = [1, 3, 5].map((i) => parseInt(hex.slice(i, i + 2), 16));
+    return 0.299 * r + 0.587 * g + 0.114 * b > 150 ? "#111" : "#fff";
+  };
+
+  TL.textWidth = function (ctx, text) {
+    let w = widths.get(text);
+    if (w === undefined) {
+      if (widths.size > 20000) widths.clear();
+      w = ctx.measureText(text).width;
+      widths.set(text, w);
+    }
+    return w;
+  };
+  TL.cut = function (ctx, text, room) {
+    const full = TL.textWidth(ctx, text);
+    if (full <= room) return text;
+    const keep = Math.floor((text.length * room) / full) - 1;
+    return keep < 3 ? "" : text.slice(0, keep) + "…";
+  };
+
+  // An inferred span: hatched and dashed, so that it never looks recorded.
+  TL.hollow = function (ctx, x, y, w, h, colour) {
+    if (w < 4) {
+      ctx.globalAlpha *= 0.45;
+      ctx.fillStyle = colour;
+      ctx.fillRect(x, y, w, h);
+      ctx.globalAlpha /= 0.45;
+      return;
+    }
+    ctx.save();
+    ctx.beginPath();
+    ctx.rect(x, y, w, h);
+    ctx.clip();
+    ctx.strokeStyle = colour;
+    ctx.lineWidth = 1;
+    ctx.globalAlpha *= 0.6;
+    ctx.beginPath();
+    const from = Math.max(x, TL.GUTTER) - h, to = Math.min(x + w, TL.view.width);
+    for (let k = from - ((from - x) % 6); k < to; k += 6) { ctx.moveTo(k, y + h); ctx.lineTo(k + h, y); }
+    ctx.stroke();
+    ctx.restore();
+    ctx.save();
+    ctx.strokeStyle = colour;
+    ctx.setLineDash([4, 3]);
+    ctx.lineWidth = 1.2;
+    ctx.strokeRect(x + 0.5, y + 0.5, w - 1, h - 1);
+    ctx.restore();
+  };
+
+  function collect(ctx, item, spans, batches, texts, hollows) {
+    const range = spans.begin.get(item.lane.id);
+    if (!range) return;
+    const view = TL.view, k = 1 / view.perPixel(), shift = spans.t0 - view.t0, right = view.width;
+    const names = view.search && view.search.names.length ? view.search.set : null;
+    const top = TL.TOP + item.y - view.scroll + 3, h = item.rowH - 2;
+    for (let i = range[0]; i < range[1]; i += 1) {
+      const x = TL.GUTTER + (spans.start[i] + shift) * k;
+      if (x > right) continue;
+      const real = spans.dur[i] * k;
+      const w = Math.max(real, spans.dur[i] === 0 ? 2 : 1.2);
+      if (x + w < TL.GUTTER) continue;
+      const name = spans.name[i], y = top + spans.row[i] * item.rowH;
+      const colour = TL.fill(item.lane.layer, name);
+      const faint = names !== null && !names.has(name);
+      const left = Math.max(x, TL.GUTTER), cut = Math.min(x + w, right) - left;
+      if (spans.style[i] & TL.INFERRED) hollows.push([x, y, w, h, colour, faint]);
+      else {
+        const share = spans.count[i] > 1 ? 0.3 + 0.7 * spans.busy[i] : 1;
+        const key = (faint ? "~" : "") + colour;
+        let list = batches.get(key);
+        if (!list) batches.set(key, (list = []));
+        list.push(left, y + h * (1 - share), cut, h * share);
+      }
+      if (spans.style[i] & TL.FAILED) {
+        let list = batches.get("#C00000");
+        if (!list) batches.set("#C00000", (list = []));
+        list.push(left, y, Math.max(cut, 2), 3);
+      }
+      if (spans.count[i] > 1) continue;
+      label(texts, spans, i, range[1], { x: left, y: y + h / 2, w: cut, colour: colour, faint: faint, h: h, k: k });
+    }
+  }
+
+  // Wide spans carry their name inside; instants and narrow ones beside them when the room is free.
+  function label(texts, spans, i, end, box) {
+    const text = TL.view.meta.names[spans.name[i]];
+    if (box.w >= MIN_LABEL) {
+      const ink = spans.style[i] & TL.INFERRED ? null : TL.inkOn(box.colour);
+      texts.push([text, box.x + 4, box.y, box.w - 7, ink, box.faint]);
+      return;
+    }
+    const last = i + 1 >= end || spans.row[i + 1] !== spans.row[i];
+    const next = last ? TL.view.width : TL.GUTTER + (spans.start[i + 1] + spans.t0 - TL.view.t0) * box.k;
+    const room = Math.min(next, TL.view.width) - box.x - box.w - 8;
+    if (room >= MIN_LABEL) texts.push([text, box.x + box.w + 4, box.y, room, null, box.faint]);
+  }
+
+  TL.drawLanes = function (ctx, spans) {
+    const view = TL.view, dim = view.detail ? 0.42 : 1;
+    ctx.save();
+    ctx.beginPath();
+    ctx.rect(0, TL.TOP, view.width, view.height - TL.TOP);
+    ctx.clip();
+    const items = view.visibleItems(0);
+    for (const item of items) background(ctx, item);
+    TL.drawGrid(ctx);
+    ctx.beginPath();
+    ctx.rect(TL.GUTTER, TL.TOP, view.width, view.height);
+    ctx.clip();
+    if (spans) {
+      const batches = new Map(), texts = [], hollows = [];
+      for (const item of items) if (item.kind === "lane") collect(ctx, item, spans, batches, texts, hollows);
+      for (const [key, list] of batches) {
+        const faint = key[0] === "~";
+        ctx.globalAlpha = dim * (faint ? 0.25 : 1);
+        ctx.fillStyle = faint ? key.slice(1) : key;
+        for (let i = 0; i < list.length; i += 4) ctx.fillRect(list[i], list[i + 1], list[i + 2], list[i + 3]);
+      }
+      for (const [x, y, w, h, colour, faint] of hollows) {
+        ctx.globalAlpha = dim * (faint ? 0.25 : 1);
+        TL.hollow(ctx, x, y, w, h, colour);
+      }
+      ctx.font = FONT;
+      ctx.textBaseline = "middle";
+      ctx.textAlign = "left";
+      for (const [text, x, y, room, ink, faint] of texts) {
+        ctx.globalAlpha = (view.detail ? 0.6 : 1) * (faint ? 0.3 : 1);
+        ctx.fillStyle = ink || theme.text;
+        const shown = TL.cut(ctx, text, room);
+        if (shown) ctx.fillText(shown, x, y + 0.5);
+      }
+    }
+    ctx.restore();
+    ctx.globalAlpha = 1;
+  };
+
+  function background(ctx, item) {
+    const view = TL.view, y = TL.TOP + item.y - view.scroll;
+    ctx.fillStyle = item.kind === "group" ? theme.head : theme.bg;
+    ctx.fillRect(0, y, view.width, item.h);
+    ctx.fillStyle = theme.line;
+    ctx.fillRect(0, y + item.h - 1, view.width, 1);
+    ctx.font = (item.kind === "group" ? "600 " : "") + FONT;
+    ctx.textBaseline = "middle";
+    ctx.textAlign = "left";
+    const x = 8 + item.level * 12;
+    if (item.kind === "group") {
+      const arrow = !view.chainOnly && view.collapsed.has(item.id) ? "▸ " : "▾ ";
+      ctx.fillStyle = theme.text;
+      ctx.fillText(arrow + TL.cut(ctx, item.label, view.width - x - 40), x, y + item.h / 2);
+      return;
+    }
+    ctx.fillStyle = TL.view.meta.colours[item.lane.layer] || "#888";
+    ctx.fillRect(0, y, 4, item.h - 1);
+    const count = TL.num(item.lane.count), wide = TL.textWidth(ctx, count);
+    const mid = y + 3 + (item.rowH - 2) / 2;
+    ctx.fillStyle = view.detail && view.chainLanes().has(item.lane.id) ? theme.accent : theme.text;
+    ctx.fillText(TL.cut(ctx, item.lane.label, TL.GUTTER - x - wide - 18), x, mid);
+    ctx.fillStyle = theme.dim;
+    ctx.textAlign = "right";
+    ctx.fillText(count, TL.GUTTER - 8, mid);
+    ctx.textAlign = "left";
+  }
+})(window.TL);

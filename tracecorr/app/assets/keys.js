@@ -1,0 +1,117 @@
+// Keyboard and mouse.
+window.TL = window.TL || {};
+(function (TL) {
+  "use strict";
+  TL.KEYS = [
+    ["W / S, + / −", "zoom in / out at the pointer"], ["A / D, ← / →", "pan left / right"], ["↑ / ↓, wheel", "scroll the lanes"],
+    ["Ctrl + wheel", "zoom at the pointer"], ["Shift + wheel, drag", "pan"], ["drag the ruler, Shift + drag", "measure"],
+    ["click", "select; click on nothing clears"], ["click a header", "fold a process, thread or group"],
+    ["drag the overview", "move the view"], ["F", "fit the chain of the selection"], ["P", "only the lanes of the chain"],
+    ["0", "whole capture"], ["/", "search: text, #event or 0xaddress; Enter next, Shift + Enter previous"],
+    ["T", "light or dark"], ["Esc", "clear"], ["?", "this help"],
+  ];
+  const ACTIONS = {
+    w: () => TL.view.zoom(1 / 1.5, pointerX()), "+": () => TL.view.zoom(1 / 1.5, pointerX()), "=": () => TL.view.zoom(1 / 1.5, pointerX()),
+    s: () => TL.view.zoom(1.5, pointerX()), "-": () => TL.view.zoom(1.5, pointerX()),
+    a: () => TL.view.pan(-0.15), d: () => TL.view.pan(0.15),
+    arrowleft: () => TL.view.pan(-0.15), arrowright: () => TL.view.pan(0.15),
+    arrowup: () => TL.view.scrollBy(-60), arrowdown: () => TL.view.scrollBy(60),
+    0: () => TL.view.whole(), f: () => TL.fit(), p: () => TL.toggleChain(), t: () => TL.toggleTheme(),
+    "/": () => TL.focusSearch(), "?": () => TL.toggleHelp(), escape: () => TL.clear(),
+  };
+  function pointerX() { return TL.view.cursor ? TL.view.cursor.x : null; }
+
+  function onKey(event) {
+    const typing = /^(INPUT|SELECT|TEXTAREA)$/.test(event.target.tagName);
+    if (typing && event.key === "Escape") { event.target.blur(); return; }
+    if (typing || event.altKey || event.metaKey) return;
+    if (event.ctrlKey) {
+      if (event.key.toLowerCase() !== "f") return;
+      event.preventDefault();
+      TL.focusSearch();
+      return;
+    }
+    const action = ACTIONS[event.key.toLowerCase()];
+    if (!action || !TL.view.meta) return;
+    event.preventDefault();
+    action();
+    TL.changed();
+  }
+
+  function onWheel(event) {
+    event.preventDefault();
+    const lines = event.deltaMode === 1 ? 16 : 1;
+    const dx = event.deltaX * lines, dy = event.deltaY * lines;
+    if (event.ctrlKey) TL.view.zoom(Math.pow(1.0022, dy), event.offsetX);
+    else if (event.shiftKey) TL.view.pan((dy + dx) / TL.view.plotWidth());
+    else {
+      TL.view.scrollBy(dy);
+      if (dx) TL.view.pan(dx / TL.view.plotWidth());
+    }
+    TL.changed();
+  }
+
+  let drag = null;
+  function onDown(event) {
+    if (event.button !== 0) return;
+    const x = event.offsetX, y = event.offsetY;
+    event.target.setPointerCapture(event.pointerId);
+    let kind = "pan";
+    if (y < TL.MINIMAP_H && x >= TL.GUTTER) kind = "minimap";
+    else if (x >= TL.GUTTER && (y < TL.TOP || event.shiftKey)) kind = "measure";
+    drag = { kind: kind, x: x, y: y, lastX: x, lastY: y, moved: false };
+    if (kind === "minimap") centre(x);
+  }
+  function centre(x) {
+    const at = TL.minimapTime(x), half = TL.view.span() / 2;
+    TL.view.setRange(at - half, at + half);
+    TL.changed();
+  }
+  function onMove(event) {
+    const x = event.offsetX, y = event.offsetY, view = TL.view;
+    view.cursor = { x: x, y: y };
+    if (!drag) { TL.hover(x, y, event); TL.redraw(); return; }
+    if (Math.abs(x - drag.x) + Math.abs(y - drag.y) > 3) drag.moved = true;
+    if (!drag.moved) return;
+    TL.hover(-1, -1, event);
+    if (drag.kind === "minimap") centre(x);
+    else if (drag.kind === "measure") view.mark = { a: view.time(drag.x), b: view.time(x) };
+    else {
+      if (drag.x >= TL.GUTTER) view.pan((drag.lastX - x) / view.plotWidth());
+      view.scrollBy(drag.lastY - y);
+    }
+    drag.lastX = x;
+    drag.lastY = y;
+    TL.changed();
+  }
+  function onUp(event) {
+    const was = drag;
+    drag = null;
+    if (!was || was.moved || was.kind === "minimap") return;
+    if (was.kind === "measure" && was.y < TL.TOP) { TL.view.mark = null; TL.redraw(); return; }
+    click(event.offsetX, event.offsetY);
+  }
+  function click(x, y) {
+    const item = TL.view.itemAt(y);
+    if (item && item.kind === "group") {
+      const closed = TL.view.collapsed;
+      if (closed.has(item.id)) closed.delete(item.id); else closed.add(item.id);
+      TL.view.layout();
+      TL.changed();
+      return;
+    }
+    if (x < TL.GUTTER) return;
+    const hit = TL.hit(x, y);
+    if (hit) TL.select(hit.event); else TL.clear();
+  }
+
+  TL.bind = function (canvas) {
+    document.addEventListener("keydown", onKey);
+    canvas.addEventListener("wheel", onWheel, { passive: false });
+    canvas.addEventListener("pointerdown", onDown);
+    canvas.addEventListener("pointermove", onMove);
+    canvas.addEventListener("pointerup", onUp);
+    canvas.addEventListener("pointercancel", () => { drag = null; });
+    canvas.addEventListener("pointerleave", (e) => { TL.view.cursor = null; TL.hover(-1, -1, e); TL.redraw(); });
+  };
+})(window.TL);

@@ -1,0 +1,131 @@
+// What is in view: time range, lanes and their places, selection. No drawing, no requests.
+window.TL = window.TL || {};
+(function (TL) {
+  "use strict";
+  const MIN_SPAN = 20; // ns on the whole width
+  TL.GUTTER = 250;
+  TL.MINIMAP_H = 46;
+  TL.RULER_H = 24;
+  TL.TOP = TL.MINIMAP_H + TL.RULER_H;
+  const GROUP_H = 20;
+  const LANE_PAD = 5;
+  const ROW_H = 15;
+  const CHAIN_ROW_H = 26;
+
+  const view = (TL.view = {
+    meta: null, t0: 0, t1: 1, scroll: 0, width: 800, height: 600,
+    collapsed: new Set(), chainOnly: false, selected: null, detail: null,
+    search: null, mark: null, cursor: null, items: [], laneY: new Map(), total: 0,
+  });
+
+  view.span = () => view.t1 - view.t0;
+  view.plotWidth = () => Math.max(50, view.width - TL.GUTTER);
+  view.perPixel = () => view.span() / view.plotWidth();
+  view.x = (t) => TL.GUTTER + (t - view.t0) / view.perPixel();
+  view.time = (x) => view.t0 + (x - TL.GUTTER) * view.perPixel();
+
+  view.setRange = function (t0, t1) {
+    const length = view.meta.length;
+    let span = Math.min(Math.max(t1 - t0, MIN_SPAN), length * 1.06 + MIN_SPAN);
+    let begin = t0 + (t1 - t0 - span) / 2;
+    const slack = span * 0.5;
+    begin = Math.min(Math.max(begin, -slack), length + slack - span);
+    view.t0 = begin;
+    view.t1 = begin + span;
+  };
+  view.whole = () => view.setRange(-0.01 * view.meta.length, 1.01 * view.meta.length);
+  view.zoom = function (factor, x) {
+    const at = x === undefined || x === null || x < TL.GUTTER ? (view.t0 + view.t1) / 2 : view.time(x);
+    const span = Math.max(MIN_SPAN, view.span() * factor);
+    const real = span / view.span();
+    view.setRange(at - (at - view.t0) * real, at + (view.t1 - at) * real);
+  };
+  view.pan = (share) => view.setRange(view.t0 + share * view.span(), view.t1 + share * view.span());
+  view.scrollBy = function (dy) {
+    const room = Math.max(0, view.total - (view.height - TL.TOP));
+    view.scroll = Math.min(Math.max(0, view.scroll + dy), room);
+  };
+
+  view.chainLanes = function () {
+    return view.detail ? new Set(view.detail.stages.map((s) => s.lane)) : new Set();
+  };
+
+  // Lays out headers and lanes from top to bottom; lanes of collapsed groups get no place.
+  view.layout = function () {
+    const meta = view.meta;
+    const chain = view.chainOnly && view.detail ? view.chainLanes() : null;
+    const rowH = chain ? CHAIN_ROW_H : ROW_H;
+    const groups = new Map(meta.groups.map((g) => [g.id, g]));
+    const shown = new Set();
+    view.items = [];
+    view.laneY = new Map();
+    let y = 0;
+    const closed = (id) => !chain && view.collapsed.has(id);
+    for (const lane of meta.lanes) {
+      if (chain && !chain.has(lane.id)) continue;
+      const path = [];
+      for (let g = groups.get(lane.group); g; g = groups.get(g.parent)) path.unshift(g);
+      let open = true;
+      path.forEach((g, level) => {
+        if (!open) return;
+        if (!shown.has(g.id)) {
+          shown.add(g.id);
+          view.items.push({ kind: "group", id: g.id, label: g.label, level: level, y: y, h: GROUP_H });
+          y += GROUP_H;
+        }
+        open = !closed(g.id);
+      });
+      if (!open) continue;
+      const h = lane.rows * rowH + LANE_PAD;
+      const item = { kind: "lane", lane: lane, level: path.length, y: y, h: h, rowH: rowH };
+      view.items.push(item);
+      view.laneY.set(lane.id, item);
+      y += h;
+    }
+    view.total = y + 8;
+    view.scrollBy(0);
+  };
+
+  view.visibleItems = function (margin) {
+    const top = view.scroll - margin;
+    const bottom = view.scroll + view.height - TL.TOP + margin;
+    return view.items.filter((i) => i.y + i.h >= top && i.y <= bottom);
+  };
+  view.wantedLanes = function () {
+    const screen = view.height;
+    return view.visibleItems(screen).filter((i) => i.kind === "lane").map((i) => i.lane.id);
+  };
+  view.itemAt = function (y) {
+    if (y < TL.TOP) return null;
+    const at = y - TL.TOP + view.scroll;
+    return view.items.find((i) => at >= i.y && at < i.y + i.h) || null;
+  };
+  // Top of a depth row on the canvas; null when its lane has no place.
+  view.rowTop = function (lane, row) {
+    const item = view.laneY.get(lane);
+    return item ? TL.TOP + item.y - view.scroll + 3 + row * item.rowH : null;
+  };
+  view.reveal = function (lane) {
+    const item = view.laneY.get(lane);
+    if (!item) return;
+    const room = view.height - TL.TOP;
+    if (item.y < view.scroll || item.y + item.h > view.scroll + room) view.scroll = item.y - room / 3;
+    view.scrollBy(0);
+  };
+
+  view.extent = function () {
+    if (!view.detail) return null;
+    let low = Infinity, high = -Infinity;
+    for (const s of view.detail.stages) {
+      low = Math.min(low, s.start);
+      high = Math.max(high, s.start + s.dur);
+    }
+    return [low, high];
+  };
+  view.fit = function () {
+    const found = view.extent();
+    if (!found) { view.whole(); return; }
+    const room = Math.max(200, (found[1] - found[0]) * 0.12);
+    view.setRange(found[0] - room, found[1] + room * 1.6);
+  };
+})(window.TL);

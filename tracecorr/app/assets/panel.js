@@ -1,0 +1,110 @@
+// The detail panel: stages of the chain, the raw records behind them, all columns of the event.
+window.TL = window.TL || {};
+(function (TL) {
+  "use strict";
+  // Names come from traces: textContent only, never markup.
+  function make(tag, className, text) {
+    const node = document.createElement(tag);
+    if (className) node.className = className;
+    if (text !== undefined && text !== null) node.textContent = text;
+    return node;
+  }
+  TL.make = make;
+
+  function errorText(stage) {
+    if (stage.err_lo === null && stage.err_hi === null) return "unknown";
+    const lo = stage.err_lo || 0, hi = stage.err_hi || 0;
+    if (lo === 0 && hi === 0) return "0";
+    return lo === hi ? "±" + TL.num(lo) : "−" + TL.num(lo) + " +" + TL.num(hi);
+  }
+
+  function stageTable(detail) {
+    const table = make("table", "tl-stages");
+    const head = table.createTHead().insertRow();
+    const titles = ["", "stage", "name", "start (ns)", "since call (ns)", "gap (ns)", "duration (ns)", "error (ns)", "evidence", "result"];
+    titles.forEach((t, i) => head.append(make("th", i >= 3 && i <= 7 ? "n" : "", t)));
+    const body = table.createTBody();
+    detail.stages.forEach((s) => {
+      const row = body.insertRow();
+      if (s.event === TL.view.selected && s.event !== null) row.className = "chosen";
+      const swatch = row.insertCell();
+      const mark = make("span", s.evidence === "inferred" ? "tl-swatch hollow" : "tl-swatch");
+      mark.style.setProperty("--c", TL.view.meta.colours[s.layer] || "#888");
+      swatch.append(mark);
+      const cells = [
+        s.layer, s.name, TL.num(s.start), TL.num(s.since_call), s.gap === null ? "" : TL.num(s.gap),
+        s.instant ? "instant" : TL.num(s.dur), errorText(s), s.evidence + (s.source ? " · " + s.source : ""), s.result || "",
+      ];
+      cells.forEach((c, i) => {
+        const cell = make("td", i >= 2 && i <= 6 ? "n" : "", c);
+        if (i === 1) cell.title = c;
+        row.append(cell);
+      });
+      if (s.event !== null) row.addEventListener("click", () => TL.select(s.event));
+    });
+    return table;
+  }
+
+  function rawList(detail) {
+    const box = make("div", "tl-raw");
+    for (const r of detail.raw) {
+      const stage = detail.stages[r.stage];
+      const line = make("div", "tl-rawline" + (stage.event === TL.view.selected ? " chosen" : ""));
+      const place = r.file + (r.line === null ? " @" + TL.num(r.offset) : ":" + r.line);
+      const mark = make("span", "tl-where", place);
+      mark.title = stage.layer + " · " + stage.name + " (" + r.part + "), byte " + TL.num(r.offset);
+      mark.style.borderLeftColor = TL.view.meta.colours[stage.layer] || "#888";
+      line.append(mark, make("code", r.missing ? "missing" : "", r.text));
+      box.append(line);
+    }
+    if (!detail.raw.length) box.append(make("div", "tl-note", "no raw record behind these rows"));
+    return box;
+  }
+
+  function columnList(detail) {
+    const list = make("dl", "tl-columns");
+    let group = "";
+    for (const c of detail.columns) {
+      if ((c.group || "") !== group) {
+        group = c.group;
+        list.append(make("h4", "", group));
+      }
+      const name = make("dt", "", c.name);
+      name.title = c.meaning;
+      list.append(name, make("dd", "", c.value));
+    }
+    return list;
+  }
+
+  function title(detail) {
+    const head = make("div", "tl-title");
+    const own = detail.stages.find((s) => s.event === detail.event);
+    const text = own ? own.name : "event";
+    head.append(make("b", "", text), make("span", "", " #" + detail.event));
+    const last = detail.stages[detail.stages.length - 1];
+    const parts = [detail.stages.length + (detail.stages.length === 1 ? " event" : " events in the chain")];
+    if (detail.stages.length > 1) parts.push("first to last start " + TL.short(last.start - detail.stages[0].start));
+    const errors = detail.stages.map((s) => Math.max(s.err_lo || 0, s.event === null ? 0 : s.err_hi || 0));
+    const worst = Math.max(0, ...errors);
+    parts.push(worst ? "largest clock error " + TL.short(worst) : "no clock error");
+    if (detail.truncated) parts.push("more events exist than are shown");
+    head.append(make("span", "tl-note", parts.join(" · ")));
+    return head;
+  }
+
+  TL.showDetail = function (detail) {
+    const panel = document.getElementById("tl-detail");
+    panel.replaceChildren();
+    panel.classList.toggle("open", detail !== null);
+    if (!detail) return;
+    const left = make("div", "tl-left"), right = make("div", "tl-right");
+    left.append(title(detail), stageTable(detail), make("h4", "", "Raw records behind these rows"), rawList(detail));
+    right.append(make("h4", "", "All columns of #" + detail.event), columnList(detail));
+    const shut = make("button", "tl-shut", "×");
+    shut.title = "close (Esc)";
+    shut.addEventListener("click", () => TL.clear());
+    panel.append(left, right, shut);
+    const chosen = left.querySelector("tr.chosen");
+    if (chosen && chosen.offsetTop > left.clientHeight) chosen.scrollIntoView({ block: "center" });
+  };
+})(window.TL);

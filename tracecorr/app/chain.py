@@ -1,0 +1,177 @@
+"""The chain of an event: every row that shares its root call or is linked to it, with stages and edges."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from itertools import pairwise
+from typing import Any
+
+import polars as pl
+
+from tracecorr.app import ids
+from tracecorr.app.index import INFERRED_DOORBELL, CaptureIndex
+from tracecorr.model.kinds import INFERRED
+
+Row = dict[str, Any]
+Edge = tuple[int, int]  # stage numbers, from cause to effect
+
+# Steps of a launch in causal order; the edges between them need no row in `links`.
+_STEPS = ("call_event", "command_event", "event", "doorbell_event", "gpu_event")
+
+
+@dataclass
+class Chain:
+    """Hold the stages of a chain in time order and the edges between them (indexes of stages)."""
+
+    event: int
+    root: int | None
+    stages: list[Row] = field(default_factory=list)
+    edges: list[Row] = field(default_factory=list)
+    truncated: bool = False
+
+
+def find_chain(index: CaptureIndex, event: int) -> Chain | None:
+    """Return the chain of `event`, at most `ids.MAX_STAGES` stages; None when there is no such event.
+
+    A packet shows its own launch; a HIP call shows everything that it caused.
+    """
+    own = _events(index, [event])
+    if not own:
+        return None
+    launches = _launches(index, event, own[0])
+    narrow = own[0]["layer"] != "hip" and len(launches) == 1
+    members = {event, *_launch_events(launches)}
+    if own[0]["parent"] is not None:
+        members.add(own[0]["parent"])
+    root = own[0]["chain"] if own[0]["chain"] is not None else (launches[0]["call_event"] if launches else None)
+    if root is not None:
+        members.add(root)
+    if not narrow:
+        members |= _same_chain(index, event if root is None else root)
+    links = _links(index, members)
+    # Only what hangs on the asked event itself may widen the chain, else one signal pulls in everything.
+    members |= {e for k in links if event in (k["from_event"], k["to_event"]) for e in (k["from_event"], k["to_event"])}
+    kept = _bounded(members, event, root)
+    rows = _events(index, kept)
+    chain = Chain(event, root, truncated=len(kept) < len(members))
+    chain.stages = sorted([*_stages(index, rows), *_hollow_doorbells(index, launches)], key=_time_order)
+    chain.edges = _edges(chain.stages, launches, links)
+    _add_gaps(chain)
+    return chain
+
+
+def _time_order(stage: Row) -> tuple[int, int]:
+    return (stage["start"], -stage["dur"])
+
+
+def _bounded(members: Iterable[int], event: int, root: int | None) -> list[int]:
+    nearest = sorted(members, key=lambda e: (e not in (event, root), abs(e - event)))
+    return nearest[: ids.MAX_STAGES]
+
+
+def _events(index: CaptureIndex, events: Iterable[int]) -> list[Row]:
+    wanted = pl.Series("event", sorted(events), pl.Int64)
+    frame = index.capture.table("events").filter(pl.col("event").is_in(wanted.implode())).collect()
+    return list(frame.iter_rows(named=True))
+
+
+def _same_chain(index: CaptureIndex, root: int) -> set[int]:
+    same = (pl.col("chain") == root) | (pl.col("parent") == root)
+    table = index.capture.table("events").filter(same)
+    return set(table.select("event").head(4 * ids.MAX_STAGES).collect()["event"])
+
+
+def _launches(index: CaptureIndex, event: int, row: Row) -> list[Row]:
+    steps = pl.any_horizontal(pl.col(c) == event for c in (*_STEPS, "announce_event"))
+    table = index.capture.table("launches")
+    # A store announces every packet before it: the own ones come first.
+    found = list(table.filter(steps).head(ids.MAX_STAGES).collect().iter_rows(named=True))
+    if found or row["chain"] is None:
+        return found
+    return list(table.filter(pl.col("call_event") == row["chain"]).head(ids.MAX_STAGES).collect().iter_rows(named=True))
+
+
+def _launch_events(launches: Iterable[Row]) -> set[int]:
+    columns = (*_STEPS, "announce_event")
+    return {launch[c] for launch in launches for c in columns if launch[c] is not None}
+
+
+def _links(index: CaptureIndex, members: set[int]) -> list[Row]:
+    wanted = pl.Series("event", sorted(members), pl.Int64).implode()
+    touches = pl.col("from_event").is_in(wanted) | pl.col("to_event").is_in(wanted)
+    table = index.capture.table("links").filter(touches).head(4 * ids.MAX_STAGES)
+    return list(table.collect().iter_rows(named=True))
+
+
+def _stages(index: CaptureIndex, rows: Iterable[Row]) -> list[Row]:
+    return [
+        {
+            "event": r["event"],
+            "layer": r["layer"],
+            "name": index.names[index.name_of[r["event"]]],
+            "lane": int(index.lane_of[r["event"]]),
+            "row": int(index.row_of[r["event"]]),
+            "start": r["ts_ns"] - index.t0_ns,
+            "dur": r["dur_ns"] or 0,
+            "instant": r["dur_ns"] is None,
+            "err_lo": r["err_lo_ns"],
+            "err_hi": r["err_hi_ns"],
+            "evidence": r["evidence"],
+            "source": r["source"],
+            "result": r["result"],
+            "where": [r[c] for c in ("file", "offset", "length", "end_offset", "end_length")],
+        }
+        for r in rows
+    ]
+
+
+def _hollow_doorbells(index: CaptureIndex, launches: Iterable[Row]) -> list[Row]:
+    """Return a stage for each doorbell of which only the interval is known."""
+    out = []
+    for launch in launches:
+        lo, hi = launch["doorbell_lo_ns"], launch["doorbell_hi_ns"]
+        lane = index.doorbell_lane.get(launch["queue"])
+        if launch["doorbell_event"] is not None or lo is None or hi is None or lane is None:
+            continue
+        out.append(
+            {
+                "event": None, "of": launch["event"], "layer": "doorbell", "name": INFERRED_DOORBELL, "lane": lane,
+                "row": 0, "start": lo - index.t0_ns, "dur": hi - lo, "instant": False, "err_lo": 0, "err_hi": hi - lo,
+                "evidence": INFERRED, "source": "tracecorr", "result": None, "where": None,
+            }
+        )  # fmt: skip
+    return out[: ids.MAX_STAGES]
+
+
+def _edges(stages: list[Row], launches: Iterable[Row], links: Iterable[Row]) -> list[Row]:
+    at = {s["event"]: i for i, s in enumerate(stages) if s["event"] is not None}
+    hollow = {s["of"]: i for i, s in enumerate(stages) if s["event"] is None}
+    found: dict[Edge, Row] = {}
+
+    def add(a: int | None, b: int | None, rule: str, evidence: str, err: int | None = None) -> None:
+        if a is not None and b is not None and a != b and (a, b) not in found:
+            gap = stages[b]["start"] - stages[a]["start"]
+            found[a, b] = {"from": a, "to": b, "rule": rule, "evidence": evidence, "gap": gap, "err": err}
+
+    for k in links:
+        add(at.get(k["from_event"]), at.get(k["to_event"]), k["rule"], k["evidence"], k["gap_err_ns"])
+    for launch in launches:
+        steps = [at.get(launch[c]) for c in _STEPS]
+        if steps[3] is None:
+            steps[3] = hollow.get(launch["event"])
+        present = [s for s in steps if s is not None]
+        for a, b in pairwise(present):
+            evidence = INFERRED if INFERRED in (stages[a]["evidence"], stages[b]["evidence"]) else "recorded"
+            add(a, b, "launch", evidence)
+    return list(found.values())
+
+
+def _add_gaps(chain: Chain) -> None:
+    """Note in each stage the time since the root call and since the stage before it."""
+    first = next((s for s in chain.stages if s["event"] == chain.root), chain.stages[0])
+    before = None
+    for stage in chain.stages:
+        stage["since_call"] = stage["start"] - first["start"]
+        stage["gap"] = None if before is None else stage["start"] - before["start"]
+        before = stage

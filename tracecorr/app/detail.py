@@ -1,0 +1,118 @@
+"""Everything that is known about one event, readable: its columns, its fields, the raw lines behind its chain."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+import polars as pl
+
+from tracecorr.app import ids
+from tracecorr.app.chain import Chain
+from tracecorr.app.index import CaptureIndex
+from tracecorr.model import schema
+from tracecorr.model.errors import TracecorrError
+from tracecorr.model.kinds import Flag
+
+_ESCAPES = re.compile(r"\x1b\[[0-9;]*[A-Za-z]")
+_ADDRESSES = frozenset({"signal", "command", "arg", "cmd"})
+_MEANING = {c.name: (c.meaning, c.unit) for c in schema.EVENTS.columns}
+_LAUNCH_MEANING = {c.name: (c.meaning, c.unit) for c in schema.LAUNCHES.columns}
+_LAUNCH_ADDRESSES = frozenset({"header", "kernarg", "kernel_object", "signal"})
+
+
+def describe(index: CaptureIndex, event: int) -> list[dict[str, str]]:
+    """Return name, value and meaning of every column of an event that has a value, then its fields."""
+    row = index.capture.table("events").filter(pl.col("event") == event).collect().row(0, named=True)
+    out = [_field(k, _value(index, k, v), _MEANING) for k, v in row.items() if v is not None]
+    args = index.capture.table("args").filter(pl.col("event") == event).head(ids.MAX_STAGES).collect()
+    for arg in args.iter_rows(named=True):
+        value = arg["text"] if arg["u64"] is None else f"{arg['u64']:,} ({arg['u64']:#x})"
+        out.append({"name": arg["key"], "value": value or "", "meaning": "field of the record", "group": "fields"})
+    launch = index.capture.table("launches").filter(pl.col("event") == event).head(1).collect()
+    for row in launch.iter_rows(named=True):
+        shown = {k: v for k, v in row.items() if v is not None and k not in _MEANING}
+        for k, v in shown.items():
+            out.append(_field(k, _launch_value(index, k, v), _LAUNCH_MEANING) | {"group": "launch"})
+    return out
+
+
+def raw_lines(index: CaptureIndex, chain: Chain) -> list[dict[str, Any]]:
+    """Return the raw records behind the stages, with file and line; each record once."""
+    out: list[dict[str, Any]] = []
+    seen: set[tuple[int, int]] = set()
+    for number, stage in enumerate(chain.stages):
+        if stage["where"] is None or len(out) >= ids.MAX_RAW_STAGES:
+            continue
+        file, offset, length, end_offset, end_length = stage["where"]
+        for at, size, part in ((offset, length, "start"), (end_offset, end_length, "end")):
+            if file is None or at is None or not size or (file, at) in seen:
+                continue
+            seen.add((file, at))
+            out.append({"stage": number, "part": part, **_raw(index, file, at, size)})
+    return out
+
+
+def _raw(index: CaptureIndex, file: int, offset: int, length: int) -> dict[str, Any]:
+    where = {"file": index.capture.file_path(file), "offset": offset, "line": None}
+    try:
+        data = index.capture.raw(file, offset, min(length, ids.MAX_RAW_BYTES))
+        where["line"] = index.capture.line_number(file, offset)
+    except (
+        OSError,
+        ValueError,
+        KeyError,
+        TracecorrError,
+    ) as problem:  # a capture whose raw file is gone still shows the rest
+        return where | {"text": f"raw bytes not readable: {problem}", "missing": True}
+    return where | {"text": _as_text(data)}
+
+
+def _as_text(data: bytes) -> str:
+    if b"\0" in data:
+        return data[:512].hex(" ", 4)
+    return _ESCAPES.sub("", data.decode("utf-8", "replace")).rstrip("\r\n")
+
+
+def _field(name: str, value: str, meanings: dict[str, tuple[str, str]]) -> dict[str, str]:
+    meaning, unit = meanings.get(name, ("", ""))
+    return {"name": name, "value": f"{value} {unit}" if unit in ("ns", "bytes") else value, "meaning": meaning}
+
+
+def _value(index: CaptureIndex, name: str, value: Any) -> str:
+    owners = {
+        "process": index.owners.processes, "thread": index.owners.threads, "queue": index.owners.queues,
+        "gpu": index.owners.gpus,
+    }.get(name)  # fmt: skip
+    if owners is not None:
+        return f"{value} ({owners[value]})" if value in owners else str(value)
+    if name == "ts_ns":
+        return f"{value - index.t0_ns:,} after the start = {value:,}"
+    if name == "kernel":
+        return _kernel(index, value)
+    if name == "flags":
+        return ", ".join(f.name.lower() for f in Flag(value) if f.name) or "none"
+    if name == "file":
+        return index.capture.file_path(value)
+    if name in ("event", "parent", "chain", "pid", "tid", "cpu", "depth", "fd", "stream"):
+        return str(value)
+    return _number(name, value, _ADDRESSES)
+
+
+def _launch_value(index: CaptureIndex, name: str, value: Any) -> str:
+    if name.endswith("_ns"):
+        return f"{value - index.t0_ns:,} after the start"
+    if name.endswith("_event"):
+        return f"#{value}"
+    return _number(name, value, _LAUNCH_ADDRESSES)
+
+
+def _number(name: str, value: Any, addresses: frozenset[str]) -> str:
+    if name in addresses:
+        return f"{value:#x}"
+    return f"{value:,}" if isinstance(value, int) else str(value)
+
+
+def _kernel(index: CaptureIndex, kernel: int) -> str:
+    rows = index.capture.table("kernels").filter(pl.col("kernel") == kernel).head(1).collect()
+    return f"{kernel} ({rows['name'][0]})" if rows.height else str(kernel)

@@ -1,0 +1,72 @@
+"""Search: which events match a text, an event number or an address, and which one comes next."""
+
+from __future__ import annotations
+
+from functools import lru_cache
+from typing import Any
+
+import numpy as np
+import polars as pl
+
+from tracecorr.app.index import CaptureIndex
+from tracecorr.app.spans import I64
+
+_MAX_NAMES = 2000  # names sent to the page for dimming what does not match
+
+
+class Finder:
+    """Search one capture; the hits of the last queries stay in memory."""
+
+    def __init__(self, index: CaptureIndex) -> None:
+        """Search in `index`."""
+        self._index = index
+        self._cached = lru_cache(maxsize=8)(self._hits)
+
+    def find(self, text: str, at: int, forward: bool) -> dict[str, Any]:
+        """Return the number of hits and the next one after (or before) the event number `at`."""
+        hits, names = self._cached(text.strip().lower())
+        answer: dict[str, Any] = {"count": len(hits), "names": names[:_MAX_NAMES], "event": None}
+        if len(hits) == 0:
+            return answer
+        if forward:
+            position = int(np.searchsorted(hits, at, side="right")) % len(hits)
+        else:
+            position = (int(np.searchsorted(hits, at, side="left")) - 1) % len(hits)
+        event = int(hits[position])
+        return answer | {
+            "event": event,
+            "position": position + 1,
+            "start": int(self._index.start[event]),
+            "lane": int(self._index.lane_of[event]),
+            "row": int(self._index.row_of[event]),
+            "name": int(self._index.name_of[event]),
+        }
+
+    def _hits(self, text: str) -> tuple[I64, list[int]]:
+        if text.startswith("#") and text[1:].isdigit():
+            return self._by_number(int(text[1:])), []
+        if text.startswith("0x"):
+            try:
+                return self._by_address(int(text, 16)), []
+            except ValueError:
+                return np.zeros(0, np.int64), []
+        codes = [i for i, name in enumerate(self._index.names) if text in name.lower()] if text else []
+        wanted = np.zeros(len(self._index.names), bool)
+        wanted[codes] = True
+        return np.flatnonzero(wanted[self._index.name_of]).astype(np.int64), codes
+
+    def _by_number(self, event: int) -> I64:
+        return np.asarray([event] if event < len(self._index.start) else [], np.int64)
+
+    def _by_address(self, value: int) -> I64:
+        if value >= 1 << 64:
+            return np.zeros(0, np.int64)
+        table, wanted = self._index.capture.table, pl.lit(value, pl.UInt64)
+        queues = table("queues").filter(pl.any_horizontal(pl.col("hwq", "ring_base", "swq") == wanted))
+        streams = table("streams").filter(pl.col("handle") == wanted)
+        same = pl.any_horizontal(
+            *(pl.col(c) == wanted for c in ("signal", "command", "arg")),
+            pl.col("queue").is_in(queues.select("queue").collect()["queue"].implode()),
+            pl.col("stream").is_in(streams.select("stream").collect()["stream"].implode()),
+        )
+        return table("events").filter(same).select("event").sort("event").collect()["event"].to_numpy()

@@ -1,0 +1,50 @@
+"""Every name that Python and the scripts in assets/ share: element ids, routes, limits, colours."""
+
+from __future__ import annotations
+
+# Elements of the page. The scripts use the same literals (assets/start.js, `IDS`).
+ROOT = "tl-root"
+TOOLBAR = "tl-toolbar"
+CANVAS_HOST = "tl-canvas-host"
+DETAIL = "tl-detail"
+STATUS = "tl-status"
+HELP = "tl-help"
+SELECTION = "tl-selection"  # dcc.Store: the selected event, for callbacks of other panels
+
+META, SPANS, CHAIN = "/api/meta", "/api/spans", "/api/chain"
+EVENT, SEARCH = "/api/event", "/api/search"
+
+COOKIE = "tracecorr_token"
+
+MAX_WIDTH_PX = 8000
+MAX_LANES = 4000
+MAX_QUERY_CHARS = 200
+MAX_LANE_CHARS = 40_000
+MAX_STAGES = 500
+MAX_RAW_STAGES = 60
+MAX_RAW_BYTES = 6000
+MAX_DEPTH_ROWS = 8
+MINIMAP_BINS = 1200
+
+# Okabe-Ito and shades of it: safe for colour-blind readers.
+COLOURS = {
+    "hip": "#0072B2",
+    "command": "#56B4E9",
+    "signal": "#8F8A2E",
+    "memory": "#6F7F94",
+    "hsa": "#3A8FC2",
+    "syscall": "#7A7A7A",
+    "ioctl": "#D55E00",
+    "kfd": "#A84A00",
+    "mqd": "#CC79A7",
+    "doorbell": "#E6A817",
+    "aql": "#009E73",
+    "gpu": "#00795A",
+    "copy": "#56B4E9",
+    "drm_sched": "#9A4F78",
+    "amdgpu": "#8C6D1F",
+    "hqd": "#5A5AA8",
+    "sched": "#9AA0A6",
+    "marker": "#B8A800",
+    "other": "#8A8A8A",
+}

@@ -1,0 +1,96 @@
+"""The page: Dash gives the frame and the stores, scripts in assets/ draw, plain routes deliver."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Mapping
+from pathlib import Path
+
+import dash
+from dash import dcc, html
+from flask import Response
+from waitress.server import create_server
+from werkzeug.exceptions import HTTPException
+
+from tracecorr.app import guard, ids
+from tracecorr.app.routes import Library, add_routes
+from tracecorr.app.source import CaptureLike
+
+_THREADS = 8
+_log = logging.getLogger(__name__)
+
+
+def make_app(captures: Mapping[str, CaptureLike], token: str | None = None, host: str = "127.0.0.1") -> dash.Dash:
+    """Return the page for some captures.
+
+    Args:
+        captures: captures by the name under which `?capture=` selects them; the first is shown first.
+        token: secret that the first request must carry (`?token=`); a fresh one when None.
+        host: name or address under which the page is reached, besides the local ones.
+    """
+    app = dash.Dash(
+        "tracecorr",
+        assets_folder=str(Path(__file__).parent / "assets"),
+        title="tracecorr",
+        update_title="",
+        serve_locally=True,
+        suppress_callback_exceptions=True,
+    )
+    app.layout = _layout()
+    secret = token or guard.new_token()
+    app.server.config["TRACECORR_TOKEN"] = secret
+    hosts = list(dict.fromkeys(["127.0.0.1", "localhost", "[::1]", host]))
+    guard.protect(app.server, secret, guard.content_policy(app.csp_hashes()), hosts)
+    add_routes(app.server, Library(captures))
+    app.server.register_error_handler(Exception, _plain_error)
+    return app
+
+
+def serve(
+    captures: Mapping[str, CaptureLike],
+    host: str = "127.0.0.1",
+    port: int = 8050,
+    on_ready: Callable[[str], None] | None = None,
+) -> None:
+    """Serve the page until interrupted.
+
+    Args:
+        captures: captures by name.
+        host: address to listen on.
+        port: port to listen on; 0 takes a free one.
+        on_ready: called with the URL (token included) once the port is open.
+    """
+    app = make_app(captures, host=host)
+    server = create_server(app.server, host=host, port=port, threads=_THREADS, ident=None)
+    shown = f"[{host}]" if ":" in host else host
+    if on_ready is not None:
+        on_ready(f"http://{shown}:{server.effective_port}/?token={app.server.config['TRACECORR_TOKEN']}")
+    try:
+        server.run()
+    finally:
+        server.close()
+
+
+def _layout() -> html.Div:
+    """Return the frame of the page; the scripts fill it."""
+    return html.Div(
+        [
+            dcc.Store(id=ids.SELECTION),
+            html.Header(id=ids.TOOLBAR),
+            html.Div(id=ids.CANVAS_HOST),
+            html.Div(id=ids.DETAIL),
+            html.Footer(id=ids.STATUS),
+            html.Div(id=ids.HELP),
+        ],
+        id=ids.ROOT,
+    )
+
+
+def _plain_error(problem: Exception) -> Response:
+    """Answer with one line of text, never with a traceback."""
+    if isinstance(problem, HTTPException):
+        return Response(f"{problem.description}\n", problem.code or 500, mimetype="text/plain")
+    if isinstance(problem, dash.exceptions.DependencyException):
+        return Response("no such file\n", 404, mimetype="text/plain")
+    _log.exception("request failed", exc_info=problem)
+    return Response("tracecorr failed to answer; the server's log says why\n", 500, mimetype="text/plain")

@@ -1,0 +1,38 @@
+"""What the page needs of a capture: a protocol, so that the page never depends on how it is stored."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Protocol
+
+import polars as pl
+
+
+class CaptureLike(Protocol):
+    """Describe a capture as the page sees it."""
+
+    @property
+    def name(self) -> str:
+        """Return the name shown to the user."""
+        ...
+
+    @property
+    def path(self) -> Path:
+        """Return the capture folder."""
+        ...
+
+    def table(self, name: str) -> pl.LazyFrame:
+        """Return the table `name` of `model.schema.TABLES` (empty when the capture has none)."""
+        ...
+
+    def raw(self, file: int, offset: int, length: int) -> bytes:
+        """Return exactly the bytes behind a row."""
+        ...
+
+    def file_path(self, file: int) -> str:
+        """Return the path of a raw file inside the capture folder."""
+        ...
+
+    def line_number(self, file: int, offset: int) -> int | None:
+        """Return the line number (from 1) of an offset; None where the file has no lines."""
+        ...
