@@ -78,7 +78,7 @@ ensure_environment() {
     say "installing tracecorr$extras and what it needs (a minute or two)"
     if ! "$venv/bin/python" -m pip install -q -e "$checkout$extras" -c "$constraints" >"$log" 2>&1; then
         grep -v '^WARNING' "$log" | tail -n 15 >&2
-        stop "pip could not install tracecorr$extras" "see $log; pip needs the package index or a mirror of it" 1
+        stop "pip could not install tracecorr$extras" "read $log; pip needs a package index that it can reach" 1
     fi
     printf '%s\n' "$want" >"$stamp"
     [ -e /dev/fd/9 ] && exec 9<&- || true
