@@ -1,0 +1,180 @@
+"""The messages of the log that become rows: their texts in all releases, layer and name.
+
+A template is literal text with fields in braces. Its first literal decides the class of a record,
+the rest is read as far as it fits, so a shorter wording of another release still gives the fields
+it has. Fields named like a column of the event table go there; the others become rows of `args`.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from enum import IntEnum
+
+
+class Kind(IntEnum):
+    """Say what becomes of a record."""
+
+    OTHER = 0
+    ENTER = 1
+    EXIT = 2
+    ROW = 3
+    FOLDED = 4
+    KERNARG = 5
+    SHADER = 6
+    PACKET = 7
+    COMMAND = 8
+    COPY = 9
+    VERSION = 10
+
+
+COLUMNS = ("ring", "signal", "command", "stream", "arg", "size_bytes")
+
+
+@dataclass(frozen=True)
+class Message:
+    """Describe one message: its template, and the layer and name of its row."""
+
+    template: str
+    layer: str
+    name: str
+    kind: Kind = Kind.ROW
+
+    @property
+    def steps(self) -> list[str]:
+        """Return literals (even places) and field names (odd places)."""
+        return re.split(r"\{(\w*)\}", self.template)
+
+    @property
+    def prefix(self) -> bytes:
+        """Return the text that a record of this message begins with."""
+        return self.steps[0].encode()
+
+
+_VARIABLE = re.compile(r"\(nil\)|0x[0-9a-fA-F]+h?|\b[0-9a-f]{6,16}\b|\d+")
+
+
+def general_name(message: bytes) -> str:
+    """Return the message with its numbers and addresses as `#`, cut to 48 characters."""
+    text = _VARIABLE.sub("#", message[:400].decode("utf-8", "replace")).strip()
+    return "".join(c if c.isprintable() else "?" for c in text)[:48].strip() or "(empty)"
+
+
+def _queue_messages() -> list[Message]:
+    counts = " of allocated hardware queues with low priority: {low}, with normal priority: {normal}"
+    counts += ", with high priority: {high}, maximum per priority is: {maximum}"
+    created = " with size {size} with priority {priority}, cooperative: {cooperative}"
+    table = [
+        ("Created SWq={swq} to map on HWq={ring}" + created, "queue_created"),
+        ("created hardware queue {swq}" + created, "queue_created"),
+        ("acquireQueue refCount: {queue} ({refcount})", "queue_acquired"),
+        ("selected queue with least refCount: {queue} ({refcount})", "queue_selected"),
+        ("releaseQueue refCount:{queue} ({refcount})", "queue_released"),
+    ]
+    table += [(first + counts, "queue_allocated_count") for first in ("Number", "number")]
+    table += [(first + "elected queue refCount: {queue} ({refcount})", "queue_selected") for first in "Ss"]
+    for first in "Dd":
+        table += [
+            (first + "eleting hardware queue {queue} with refCount {refcount}", "queue_deleted"),
+            (first + "eleting CG enabled hardware queue {queue}", "queue_deleted"),
+        ]
+    return [Message(template, "aql", name) for template, name in table]
+
+
+def _signal_messages() -> list[Message]:
+    table = [
+        ("Host wait on completion_signal={signal}", "host_wait"),
+        ("Host active wait for Signal = ({signal}) for {timeout_ns} ns", "host_active_wait"),
+        ("Host blocked wait for Signal = ({signal})", "host_blocked_wait"),
+        ("Set Handler: handle({signal}), timestamp({timestamp})", "set_handler"),
+        ("Handler: value({value}), timestamp({timestamp}), handle({signal})", "handler"),
+        ("Requeue handler : value({value}), timestamp({timestamp}),handle({signal})", "requeue_handler"),
+        ("Signal = ({signal}), Translated start/end = {start_ns} / {end_ns}, Elapsed", "gpu_time"),
+        ("Signal = ({signal}), start = {start_ns}, end = {end_ns}", "gpu_time"),
+    ]
+    return [Message(template, "signal", name) for template, name in table]
+
+
+def _memory_messages() -> list[Message]:
+    lock = "Locking to pool {}, size {size_bytes}, "
+    table = [
+        ("Allocate hsa device memory {arg}, size {size_bytes}", "allocate_device"),
+        ("Allocate hsa host memory {arg}, size {size_bytes}, numa_node = {numa_node}, mem_seg", "allocate_host"),
+        ("Free hsa memory {arg}", "free"),
+        (lock + "hostMem = {arg}, deviceMemory = {device_address}", "lock"),
+        (lock + "HostPtr = {arg}, DevPtr = {device_address}", "lock"),
+    ]
+    return [Message(template, "memory", name) for template, name in table]
+
+
+def _command_messages() -> list[Message]:
+    done = "Command {command} complete (Wall: {wall_us}, CPU: {}, GPU: {gpu_us} us)"
+    table = [
+        Message(done, "command", "complete"),
+        Message("command is enqueued: {command}", "command", "enqueued", Kind.COMMAND),
+        Message("Command (", "command", "", Kind.COMMAND),
+    ]
+    for first in "Ww":
+        table.append(Message(first + "aiting for event {command} to complete", "command", "wait_event"))
+    for first in "Ee":
+        table.append(Message(first + "vent {command} wait completed", "command", "wait_event_done"))
+    for first in "Qq":
+        table.append(Message(first + "ueue marker to command queue: {stream}", "command", "queue_marker"))
+    return table
+
+
+def _packet_messages() -> list[Message]:
+    table = [Message(first, "aql", "", Kind.PACKET) for first in ("SWq=", "HWq=")]
+    shaders = ("ShaderName : ", "Graph ShaderName : ", "Graph shader name : ")
+    table += [Message(first, "aql", "shader_name", Kind.SHADER) for first in shaders]
+    table += [Message(f"Arg{digit}", "", "", Kind.FOLDED) for digit in range(10)]
+    table.append(Message("KernargSegmentByteSize = {kernarg_bytes}", "", "", Kind.KERNARG))
+    return table
+
+
+def _copy_messages() -> list[Message]:
+    starts = (
+        "HSA Copy copy_engine=", "HSA Copy dst=", "HSA Copy Rect ", "HSA Async Copy on copy_engine=",
+        "HSA Async Copy dst=", "HSA Async Copy Rect ", "HSA Async Copy completion_signal=",
+        "HSA Async Copy wait_event=", "HSA Asycn Copy ",
+    )  # fmt: skip
+    table = [Message(start, "copy", "copy", Kind.COPY) for start in starts]
+    for way in ("H2D", "D2H"):
+        table.append(Message(f"HSA Async Copy staged {way} dst=", "copy", "copy", Kind.COPY))
+        table.append(Message(f"HSA Async Copy staged {way}", "copy", f"staged_{way.lower()}"))
+        table.append(Message(f"Blit staging {way} copy ", "copy", f"blit_staging_{way.lower()}"))
+    for way in ("Staging", "Pinned"):
+        name = f"using_{way.lower()}_resource"
+        table.append(Message(f"HSA Copy Using {way} resource size {{size_bytes}}", "copy", name))
+    table.append(Message("memcpy stg buf={}, host src={}, size={size_bytes}", "copy", "memcpy_to_staging"))
+    table.append(Message("memcpy host dst={}, stg buf={}, size={size_bytes}", "copy", "memcpy_from_staging"))
+    return table
+
+
+def _other_messages() -> list[Message]:
+    table = [Message(start, "other", "hip_version", Kind.VERSION) for start in ("HIP Version: ", "ROCclr version: ")]
+    # Frequent ones without fields of interest, named here only to spare them the slow path.
+    for sample in (
+        "Check HW event = 0x1", "Waiting on nullstream 0x1", "Issue barrier to flush chunk 1",
+        "finish() called with batch size: 1, cpu_wait: 0, fence dirty: 0",
+        "No HW event or batch size is less than 16, await command completion",
+        "All commands finished for host queue : 0x1",
+        "Using assigned SDMA engine for VirtualGPU 0x1: mask=0x1, engine_type=2",
+    ):  # fmt: skip
+        prefix = re.split(r"0x|\d", sample)[0]
+        table.append(Message(prefix, "other", general_name(sample.encode())))
+    return table
+
+
+MESSAGES: list[Message] = [
+    *_packet_messages(), *_command_messages(), *_signal_messages(), *_copy_messages(),
+    *_memory_messages(), *_queue_messages(), *_other_messages(),
+]  # fmt: skip
+
+PACKET_NAMES = (
+    (re.compile(rb"Dispatch\s*$"), "dispatch"),
+    (re.compile(rb"Barrier-?AND\s*$"), "barrier_and"),
+    (re.compile(rb"Barrier-?OR\s*$"), "barrier_or"),
+    (re.compile(rb"BarrierValue\s*$"), "barrier_value"),
+    (re.compile(rb"Barrier\s*$"), "barrier_and"),
+)

@@ -1,0 +1,249 @@
+"""Records to rows: every record of a block with its class, name and fields."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, field
+
+import numpy as np
+import polars as pl
+
+from tracecorr.model.kinds import LAYERS, Flag
+from tracecorr.parse.amdlog import messages
+from tracecorr.parse.amdlog.classify import Classifier, fields
+from tracecorr.parse.amdlog.messages import MESSAGES, Kind
+from tracecorr.parse.amdlog.packets import PacketReader
+from tracecorr.parse.amdlog.rows import Args, Rows
+from tracecorr.parse.amdlog.split import Split, Splitter, Thread
+from tracecorr.parse.amdlog.text import PAD, Codes, Ints, Text, Words
+
+_KINDS = np.array([m.kind for m in MESSAGES] + [Kind.OTHER], np.int64)
+_LAYER = np.array([LAYERS.index(m.layer or "other") for m in MESSAGES] + [LAYERS.index("other")], np.int64)
+_HANDLE = re.compile(rb"(?:stream:)?(0x[0-9a-fA-F]+)")
+_DEVICE = re.compile(r", device id : \d+$")
+# The runtime cuts messages at 4095 bytes; the colour in front of a call is part of them.
+_CUT_LENGTH = 4095 - len("\x1b[32m ")
+
+Fields = dict[str, tuple[Ints, Words]]
+
+
+@dataclass
+class Parsed:
+    """Hold the rows of one block and what goes beside them."""
+
+    rows: Rows
+    packets: Ints
+    packet_fields: Fields
+    args: Args = field(default_factory=Args)
+
+
+class RecordReader:
+    """Turn the records of blocks into rows; remembers names, threads and queue addresses."""
+
+    def __init__(self) -> None:
+        self.splitter = Splitter()
+        self.classifier = Classifier()
+        self.results = Codes(lambda text: text.decode("utf-8", "replace"))
+        self.kernels = Codes(lambda text: _DEVICE.sub("", text.decode("utf-8", "replace").strip()))
+        self._packets = PacketReader()
+        self._names = [self.classifier.names.code_of(m.name) for m in MESSAGES] + [0]
+        self._lanes: dict[tuple[object, ...], int] = {}
+        self._lane_of = np.zeros(0, np.int64)
+        self._rings: set[int] = set()
+        self._queues: set[int] = set()
+
+    @property
+    def names(self) -> list[str]:
+        """Return the names behind the name codes."""
+        return self.classifier.names.values
+
+    @property
+    def threads(self) -> list[Thread]:
+        """Return the threads behind the thread codes."""
+        return self.splitter.threads.values
+
+    def code_of(self, names: tuple[str, ...]) -> Ints:
+        """Return the codes of some names."""
+        return np.array([self.classifier.names.code_of(n) for n in names], np.int64)
+
+    def read(self, text: Text, split: Split, base: int) -> Parsed:
+        """Return the rows of a block whose first byte has offset `base` in the file."""
+        at, end = split.message, split.end
+        rows = self._rows(split, base)
+        found = self.classifier.classify(text, at, end)
+        rows["kind"], rows["layer"] = _KINDS[found], _LAYER[found]
+        rows["name"] = np.array(self._names, np.int64)[found]
+        parsed = Parsed(rows, np.zeros(0, np.int64), {})
+        self._read_calls(text, rows, at, end)
+        self._read_commands(text, rows, at, end)
+        self._read_kernels(text, rows, found, at, end)
+        self._read_fields(text, parsed, found, at, end)
+        self._read_packets(text, parsed, at, end)
+        self._read_streams(text, parsed, at, end)
+        self._read_others(text, parsed, at, end)
+        return parsed
+
+    def _rows(self, split: Split, base: int) -> Rows:
+        rows = Rows.blank(len(split.start))
+        rows["offset"] = split.start - PAD + base
+        rows["length"] = split.end - split.start
+        rows["stamp"], rows["thread"], rows["is_rocr"] = split.stamp_ns, split.thread, split.is_rocr
+        cut = split.end - split.message >= _CUT_LENGTH
+        rows["flags"] = split.torn * int(Flag.TORN) + cut * int(Flag.CUT)
+        for thread in self.threads[len(self._lane_of) :]:
+            lane = self._lanes.setdefault(thread.lane, len(self._lanes))
+            self._lane_of = np.append(self._lane_of, lane)
+        rows["lane"] = self._lane_of[split.thread]
+        return rows
+
+    def _read_calls(self, text: Text, rows: Rows, at: Ints, end: Ints) -> None:
+        maybe = np.flatnonzero((rows["kind"] == Kind.OTHER) & ~rows["is_rocr"])
+        kind, name, stop = self.classifier.calls(text, at[maybe], end[maybe])
+        is_call = kind != Kind.OTHER
+        calls = maybe[is_call]
+        rows["kind"][calls], rows["name"][calls] = kind[is_call], name[is_call]
+        rows["layer"][calls] = LAYERS.index("hip")
+        leave = kind == Kind.EXIT
+        start = stop[leave] + len(": Returned ")
+        behind, code = text.token(start, b" :", 64)
+        rows["result"][maybe[leave]] = self.results.encode(text, start, behind, code)
+
+    def _read_commands(self, text: Text, rows: Rows, at: Ints, end: Ints) -> None:
+        commands = np.flatnonzero(rows["kind"] == Kind.COMMAND)
+        commands = commands[text.starts_with(at[commands], b"Command (")]
+        start = at[commands] + len("Command (")
+        stop, code = text.token(start, b")", 64)
+        is_enqueue = text.starts_with(stop, b") enqueued: ") & (stop < end[commands])
+        rows["kind"][commands[~is_enqueue]] = Kind.OTHER
+        commands, stop = commands[is_enqueue], stop[is_enqueue]
+        name = self.classifier.names.encode(text, start[is_enqueue], stop, code[is_enqueue])
+        rows["name"][commands] = name
+        value, stop, good = text.number(stop + len(") enqueued: "))
+        good &= stop <= end[commands]
+        rows["command"][commands[good]] = value[good]
+        commands, stop = commands[good], stop[good]
+        more = text.starts_with(stop, b" to queue: ")
+        value, stop, good = text.number(stop[more] + len(" to queue: "))
+        good &= stop <= end[commands[more]]
+        rows["stream"][commands[more][good]] = value[good]
+
+    def _read_kernels(self, text: Text, rows: Rows, found: Ints, at: Ints, end: Ints) -> None:
+        shaders = np.flatnonzero(rows["kind"] == Kind.SHADER)
+        skip = np.array([len(m.prefix) for m in MESSAGES] + [0], np.int64)[found[shaders]]
+        start, stop = at[shaders] + skip, end[shaders]
+        rows["kernel"][shaders] = self.kernels.encode(text, start, stop, text.span_hash(start, stop))
+
+    def _read_fields(self, text: Text, parsed: Parsed, found: Ints, at: Ints, end: Ints) -> None:
+        rows = parsed.rows
+        values_found = list(fields(text, found, at, end))
+        for item in values_found:
+            if item.name in ("ring", "swq"):
+                known = self._rings if item.name == "ring" else self._queues
+                known.update(item.values.tolist())
+        for item in values_found:
+            if item.name == "queue":
+                self._read_queue(parsed, item.rows, item.values)
+            elif item.name == "kernarg_bytes":
+                rows["kernarg_bytes"][item.rows] = item.values.astype(np.int64)
+            elif item.name == "size_bytes":
+                rows["size_bytes"][item.rows] = item.values.astype(np.int64)
+            elif item.name in messages.COLUMNS:
+                rows[item.name][item.rows] = item.values
+            else:
+                parsed.args.add(item.name, rows["offset"][item.rows], item.values)
+            if item.name == "ring":
+                parsed.args.add("hwq", rows["offset"][item.rows], item.values)
+
+    def _read_queue(self, parsed: Parsed, rows: Ints, values: Words) -> None:
+        """Tell ring (HWq) from queue (SWq): ROCm <= 6.1 prints the latter without saying so."""
+        for row, value in zip(rows.tolist(), values.tolist(), strict=True):
+            offset = [int(parsed.rows["offset"][row])]
+            style = self.threads[int(parsed.rows["thread"][row])].prints_ring
+            if value in self._rings or (value not in self._queues and style):
+                parsed.rows["ring"][row] = value
+            else:
+                is_queue = value in self._queues or style is False
+                parsed.args.add("swq" if is_queue else "queue", offset, [value])
+
+    def _read_packets(self, text: Text, parsed: Parsed, at: Ints, end: Ints) -> None:
+        rows = parsed.rows
+        packets = np.flatnonzero((rows["kind"] == Kind.PACKET) | (rows["kind"] == Kind.COPY))
+        found, names, kind = self._packets.read(text, at[packets], end[packets])
+        is_packet = rows["kind"][packets] == Kind.PACKET
+        # A line that was cut before its header is no packet that could be counted.
+        broken = is_packet & (kind < 0)
+        rows["kind"][packets[broken]] = Kind.OTHER
+        rows["layer"][packets[broken]] = LAYERS.index("other")
+        known = is_packet & ~broken
+        codes = self.code_of(tuple(names))
+        if known.any():
+            rows["name"][packets[known]] = codes[kind[known]]
+        rocr = packets[known & rows["is_rocr"][packets]]
+        parsed.args.add("rocr", rows["offset"][rocr], np.ones(len(rocr), np.uint64))
+        parsed.packets = packets[~broken]
+        place = np.cumsum(~broken) - 1
+        for name, (at_rows, values) in found.items():
+            good = ~broken[at_rows]
+            at_rows, values = at_rows[good], values[good]
+            if name in ("ring", "signal"):
+                rows[name][packets[at_rows]] = values
+            elif name in ("packet_index", "size_bytes"):
+                rows[name][packets[at_rows]] = values.astype(np.int64)
+            parsed.packet_fields[name] = place[at_rows], values
+
+    def _read_streams(self, text: Text, parsed: Parsed, at: Ints, end: Ints) -> None:
+        rows = parsed.rows
+        is_call = (rows["kind"] == Kind.ENTER) | (rows["kind"] == Kind.EXIT)
+        wanted = [i for i, n in enumerate(self.names) if n.startswith(("hipStreamCreate", "hipStreamDestroy"))]
+        for row in np.flatnonzero(is_call & np.isin(rows["name"], wanted)).tolist():
+            name, offset = self.names[rows["name"][row]], [int(rows["offset"][row])]
+            line = text.slice(int(at[row]), int(end[row]))
+            if rows["kind"][row] == Kind.EXIT:
+                handle = _HANDLE.search(line.partition(b": Returned hipSuccess : ")[2])
+                if handle and name.startswith("hipStreamCreate"):
+                    rows["stream"][row] = int(handle[1], 16) & 0xFFFFFFFFFFFFFFFF
+                continue
+            given = [a.strip() for a in line.partition(b" ( ")[2].rpartition(b")")[0].split(b",")]
+            if name.startswith("hipStreamDestroy"):
+                handle = _HANDLE.match(given[0])
+                rows["stream"][row] = int(handle[1], 16) & 0xFFFFFFFFFFFFFFFF if handle else 0
+            for key, value in zip(("flags", "priority"), given[1:], strict=False):
+                if re.fullmatch(rb"-?\d{1,18}", value) and name != "hipStreamDestroy":
+                    parsed.args.add(key, offset, [int(value) & 0xFFFFFFFFFFFFFFFF])
+
+    def _read_others(self, text: Text, parsed: Parsed, at: Ints, end: Ints) -> None:
+        rows = parsed.rows
+        others = np.flatnonzero(rows["kind"] == Kind.OTHER)
+        rows["name"][others] = self.classifier.general(text, at[others], end[others])
+        rows["layer"][others] = LAYERS.index("other")
+        rows["kind"][others] = Kind.ROW
+        for row in np.flatnonzero(rows["kind"] == Kind.VERSION).tolist():
+            line = text.read(int(at[row]), int(end[row]))
+            parsed.args.add_text("version", int(rows["offset"][row]), line)
+
+
+def packet_frame(parsed: Parsed, names: list[str]) -> pl.DataFrame:
+    """Return the packets of a block as columns of `PART_PACKETS` (key, and what the lines say)."""
+    size = len(parsed.packets)
+    columns: dict[str, pl.Series] = {"offset": pl.Series(parsed.rows["offset"][parsed.packets], dtype=pl.Int64)}
+    waits = [name for name in parsed.packet_fields if name.startswith(("dep_", "wait_"))]
+    for name, (at, values) in parsed.packet_fields.items():
+        if name in waits or name in names:
+            continue
+        column, present = np.zeros(size, np.uint64), np.zeros(size, np.bool_)
+        column[at], present[at] = values, True
+        series = pl.Series(name, column)
+        columns[name] = series.zip_with(pl.Series(present), pl.Series([None], dtype=pl.UInt64))
+    if waits:
+        columns["dep_signals"] = _waits(parsed, waits, size)
+    return pl.DataFrame(columns)
+
+
+def _waits(parsed: Parsed, waits: list[str], size: int) -> pl.Series:
+    table = np.zeros((size, len(waits)), np.uint64)
+    present = np.zeros(size, np.bool_)
+    for i, name in enumerate(waits):
+        at, values = parsed.packet_fields[name]
+        table[at, i], present[at] = values, True
+    lists = pl.Series("dep_signals", table).arr.to_list().list.eval(pl.element().filter(pl.element() != 0))
+    return lists.zip_with(pl.Series(present), pl.Series([None], dtype=pl.List(pl.UInt64)))
