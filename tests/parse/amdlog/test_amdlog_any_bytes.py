@@ -1,0 +1,60 @@
+"""The reader on any bytes: cuts do not matter, nothing crashes, no byte is lost."""
+
+from __future__ import annotations
+
+from amdlog_cases import DISPATCH, enter, leave, line, read
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+_OTHER = "[pid:7 tid: 0x7f00000000b0] "
+_MESSAGES = [
+    enter("hipA"), leave("hipA"), enter("hipB"), leave("hipB"), enter("hipGetLastError"), DISPATCH, "ShaderName : k(int)",
+    "KernargSegmentByteSize = 8 K", "Command (KernelExecution) enqueued: 0x5 to queue: 0x6", "Arg0: = 1",
+    "Created SWq=0x1 to map on HWq=0x2 with size 4 with priority 1, cooperative: 0", "acquireQueue refCount: 0x2 (1)",
+]  # fmt: skip
+_LINES = st.one_of(
+    st.builds(line, st.sampled_from(_MESSAGES), st.integers(0, 10**12), st.sampled_from(["", _OTHER])).map(str.encode),
+    st.builds(line, st.sampled_from(_MESSAGES)).map(str.encode),
+    st.builds(lambda m, n: line(m).encode()[:n], st.sampled_from(_MESSAGES), st.integers(0, 120)),
+    st.binary(max_size=30),
+    st.sampled_from([b"\n", b"\r\n", b" us: ", b"d us:", b":3:", b"[***rocr***] ", b"\x1b[32m"]),
+)
+_LOGS = st.lists(_LINES, max_size=40).map(b"".join)
+
+
+@settings(max_examples=80, deadline=None)
+@given(_LOGS, st.lists(st.integers(1, 200), min_size=1, max_size=20), st.sampled_from([64, 500, 4 << 20]))
+def test_cuts_do_not_matter(data: bytes, sizes: list[int], block_bytes: int) -> None:
+    whole = read(data, block_bytes)
+    chunks, at, i = [], 0, 0
+    while at < len(data):
+        chunks.append(data[at : at + sizes[i % len(sizes)]])
+        at, i = at + sizes[i % len(sizes)], i + 1
+    parts = read(chunks, block_bytes)
+    for name in ("events", "packets", "args", "ledger"):
+        assert getattr(parts, name).equals(getattr(whole, name)), name
+
+
+@settings(max_examples=100, deadline=None)
+@given(_LOGS)
+def test_every_byte_is_accounted_for(data: bytes) -> None:
+    found = read(data, 300)
+    assert found.ledger["bytes"].sum() == len(data)
+    assert found.events["offset"].is_unique().all()
+    assert set(found.events["parent_offset"].drop_nulls()) <= set(found.events["offset"])
+
+
+@settings(max_examples=150, deadline=None)
+@given(st.binary(max_size=2000))
+def test_any_bytes_are_read(data: bytes) -> None:
+    assert read(data).ledger["bytes"].sum() == len(data)
+
+
+@settings(max_examples=60, deadline=None)
+@given(_LOGS)
+def test_events_do_not_depend_on_the_block_size(data: bytes) -> None:
+    whole, parts = read(data), read(data, 400)
+    assert parts.ledger.filter(outcome="used").equals(whole.ledger.filter(outcome="used"))
+    assert parts.events.drop("flags", "depth", "parent_offset").equals(
+        whole.events.drop("flags", "depth", "parent_offset")
+    )

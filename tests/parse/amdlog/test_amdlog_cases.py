@@ -1,0 +1,260 @@
+"""The reader on small logs: prefixes of all releases, broken lines, pairing, folding."""
+
+from __future__ import annotations
+
+import pytest
+from amdlog_cases import DISPATCH, THREAD, enter, leave, line, log, read
+
+from tracecorr.model.kinds import Flag
+from tracecorr.parse.amdlog import looks_like_amd_log
+
+SITE = f":3:{'hip_memory.cpp':<25}:{777:<4}: "
+PREFIXES = {
+    "4.5 call": (SITE + "266505887444 us: 120148: [7fb360ad23c0] ", 120148, 0x7FB360AD23C0),
+    "4.5 packet": (SITE + "266505887444 us: [7fb360ad23c0] ", None, 0x7FB360AD23C0),
+    "4.5 wait": (SITE + "266505887444 us: [7fb360ad23c0]!\t ", None, 0x7FB360AD23C0),
+    "4.5 bare": (SITE + "266505887444 us: ", None, None),
+    "5.0": (SITE + "0305305394 us: 8088 : [tid:0x7f674bedd880] ", 8088, 0x7F674BEDD880),
+    "6.0": (SITE + "14629861941 us: [pid:16    tid:0x7fa5a37fe700] ", 16, 0x7FA5A37FE700),
+    "6.3 level 4": (SITE + "1917470247183d us:  ", None, None),
+    "6.3 level 5": (SITE + "1917470247183d us: [pid:9 tid: 7f316f4006c0] ", 9, 0x7F316F4006C0),
+    "6.4 level 3": (SITE + "159550074485 us:  ", None, None),
+    "6.4": (SITE + "159550074485 us: [pid:740193 tid: 0x778c75a53740] ", 740193, 0x778C75A53740),
+    "windows": (SITE + "159550074485 us: [pid:7 tid: 0x 6840] ", 7, 0x6840),
+    "no location": (f":3:{'':<25}:0   : 159550074485 us: [pid:7 tid: 0x6840] ", 7, 0x6840),
+    "long site": (f":3:{'a_very_long_file_name_of_a_source.cpp'}:12345: 59550074485 us: [pid:7 tid: 0x68] ", 7, 0x68),
+    "path": (":1:C:\\src\\rocclr\\x.cpp:12  : 59550074485 us: [pid:7 tid: 0x68] ", 7, 0x68),
+    "indented": ("    " + SITE + "102993795582 us: 17154: [tid:0x7f0824e798c0] ", 17154, 0x7F0824E798C0),
+}
+
+
+@pytest.mark.parametrize("name", PREFIXES)
+def test_prefixes_of_all_releases(name: str) -> None:
+    prefix, pid, tid = PREFIXES[name]
+    found = read(prefix + "Free hsa memory 0x1400")
+    row = found.one(name="free")
+    assert (row["pid"], row["tid"], row["arg"], row["clock"]) == (pid, tid, 0x1400, "mono")
+    time = prefix.partition(" us:")[0].rstrip("d").rpartition(" ")[2]
+    assert row["stamp_ns"] == int(time) * 1000
+    assert row["layer"] == "memory"
+    assert looks_like_amd_log(prefix.encode() + b"init\n")
+
+
+def test_a_call_is_one_row_with_both_records() -> None:
+    text = log(enter("hipMalloc", "0x7f, 64"), leave("hipMalloc", value="0x14: duration: 1 us"))
+    row = read(text).one(layer="hip")
+    first = text.index("\n")
+    assert (row["name"], row["result"], row["depth"], row["flags"]) == ("hipMalloc", "hipSuccess", 0, 0)
+    assert (row["stamp_ns"], row["end_stamp_ns"]) == (5000000000_000, 5000000001_000)
+    assert (row["offset"], row["length"], row["end_offset"]) == (0, first, first + 1)
+    assert row["end_length"] == len(text) - first - 2
+
+
+def test_colours_as_caret_text_arrow_or_blank() -> None:
+    for before, behind in (("^[[32m ", " ^[[0m"), ("\u2190[32m ", " \u2190[0m"), (" ", " "), ("", "")):
+        found = read(log(f"{before}hipFree ( 0x1 ){behind}", leave("hipFree")))
+        assert found.one(layer="hip")["name"] == "hipFree"
+
+
+def test_calls_nest_per_thread() -> None:
+    other = "[pid:7 tid: 0x7f00000000b0] "
+    text = line(enter("hipA"), 1) + line(enter("hipB"), 2, other) + line(enter("ihipC"), 3)
+    text += line(leave("hipB"), 4, other) + line("No HW event", 5) + line(leave("ihipC"), 6) + line(leave("hipA"), 7)
+    found = read(text)
+    assert found.one(name="ihipC")["depth"] == 1
+    assert found.one(name="ihipC")["parent_offset"] == found.one(name="hipA")["offset"]
+    assert found.one(name="No HW event")["parent_offset"] == found.one(name="ihipC")["offset"]
+    assert found.one(name="No HW event")["depth"] == 2
+    assert (found.one(name="hipB")["depth"], found.one(name="hipB")["flags"]) == (0, 0)
+
+
+def test_missing_exits_are_flagged_and_not_guessed() -> None:
+    found = read(log(enter("hipGetLastError"), enter("hipA"), "No HW event", leave("hipA")))
+    assert found.one(name="hipGetLastError")["flags"] == Flag.ENTER_ONLY
+    assert found.one(name="hipGetLastError")["end_stamp_ns"] is None
+    assert found.one(name="hipA")["depth"] == 0
+    found = read(log(enter("hipGetLastError"), leave("hipGetLastError", "hipErrorNoDevice")))
+    assert found.one(name="hipGetLastError")["result"] == "hipErrorNoDevice"
+    found = read(log(enter("hipA"), enter("hipB"), leave("hipA"), enter("hipC"), leave("hipC")))
+    assert found.one(name="hipB")["flags"] == Flag.ENTER_ONLY
+    assert [found.one(name=n)["flags"] for n in ("hipA", "hipC")] == [0, 0]
+    assert found.one(name="hipC")["depth"] == 0
+    found = read(log(enter("hipA"), enter("hipA"), leave("hipA"), enter("hipB")))
+    assert [r["flags"] for r in found.rows(layer="hip")] == [Flag.ENTER_ONLY, 0, Flag.ENTER_ONLY]
+    assert [r["depth"] for r in found.rows(layer="hip")] == [0, 0, 0]
+
+
+def test_an_exit_without_enter_stands_alone() -> None:
+    found = read(log(leave("hipInit"), enter("hipA"), leave("hipA")))
+    row = found.one(name="hipInit")
+    assert (row["flags"], row["offset"], row["end_offset"], row["end_stamp_ns"]) == (Flag.EXIT_ONLY, 0, 0, None)
+    assert row["stamp_ns"] == 5000000000_000
+    assert found.one(name="hipA")["flags"] == 0
+
+
+def test_kernel_and_arguments_fold_into_the_dispatch() -> None:
+    found = read(
+        log(
+            enter("hipLaunchKernel", "0x1, {1,1,1}"),
+            "Command (KernelExecution) enqueued: 0x55 to queue: 0x66",
+            "Arg0:   = ptr:0x1400e00000 obj:[0x1400e00000-0x1400e40000]",
+            "ShaderName : gemm16(float const*, int)",
+            "KernargSegmentByteSize = 288 KernargSegmentAlignment = 128",
+            DISPATCH,
+            leave("hipLaunchKernel"),
+        )
+    )
+    row = found.one(name="dispatch")
+    assert (row["kernel"], row["ring"], row["packet_index"]) == ("gemm16(float const*, int)", 0x3C00000, 6)
+    assert (row["command"], row["signal"], row["depth"]) == (0x55, None, 1)
+    packet = found.packet(row)
+    assert (packet["grid_x"], packet["grid_y"], packet["workgroup_x"], packet["kernarg_bytes"]) == (16384, 2, 256, 288)
+    assert (packet["private_bytes"], packet["group_bytes"], packet["rptr"], packet["swq"]) == (8, 64, 5, 0x220000)
+    assert (packet["kernel_object"], packet["kernarg"], packet["header"]) == (0x100018A580, 0x1401400100, 0x1502)
+    command = found.one(name="KernelExecution")
+    assert packet["command_offset"] == command["offset"]
+    assert (command["command"], command["stream"], command["layer"]) == (0x55, 0x66, "command")
+    assert len(found.events) == 3
+    assert found.counts()["used"][0] == 7
+
+
+def test_a_kernel_name_without_dispatch_is_a_row() -> None:
+    found = read(
+        log("ShaderName : first", "ShaderName : second", DISPATCH, "ShaderName : third", enter("hipA"), DISPATCH)
+    )
+    assert [r["kernel"] for r in found.rows(name="shader_name")] == ["first", "third"]
+    assert [r["kernel"] for r in found.rows(name="dispatch")] == ["second", None]
+    found = read(log("Graph ShaderName : fill(int), device id : 0", DISPATCH))
+    assert found.one(name="dispatch")["kernel"] == "fill(int)"
+
+
+def test_packets_of_all_releases() -> None:
+    found = read(
+        log(
+            "HWq=0x7fb360aa6000, Dispatch Header = 0x502 (type=2, barrier=1, acquire=2, release=0), setup=1, "
+            "grid=[256, 1, 1], workgroup=[256, 1, 1], private_seg_size=0, group_seg_size=0, kernel_obj=0x7f, "
+            "kernarg_address=0x7e, completion_signal=0x7d",
+            "SWq=0x2, HWq=0x3, id=1, BarrierAND Header = 0x103 (type=3, barrier=1, acquire=0, release=0), "
+            "dep_signal=[0x7ff180, 0x0, 0x10, 0x0, 0x0], completion_signal=0x4, rptr=0, wptr=0",
+            "SWq=0x2, HWq=0x3, id=1, BarrierValue Header = 0x1500 AmdFormat = 0x2 (type=0, barrier=1, acquire=2, "
+            "release=2), signal=0x9, value = 0x0 mask = 0x0 cond: EQ, completion_signal=0x7ff080, rptr=3, wptr=3",
+            "SWq=0x2, HWq=0x3, id=1, Barrier-OR Header = 0x105 (type=5, barrier=1, acquire=0, release=0), "
+            "dep_signal=[0x0, 0x0, 0x0, 0x0, 0x0], completion_signal=0x4, rptr=0, wptr=4",
+        )
+    )
+    names = [r["name"] for r in found.rows(layer="aql")]
+    assert names == ["dispatch", "barrier_and", "barrier_value", "barrier_or"]
+    assert [r["packet_index"] for r in found.rows(layer="aql")] == [None, 0, 3, 4]
+    assert found.packets["dep_signals"].to_list() == [None, [0x7FF180, 0x10], [9], []]
+    assert found.one(name="dispatch")["signal"] == 0x7D
+
+
+def test_packets_of_rocr_are_on_another_clock() -> None:
+    message = (
+        "[***rocr***] HWq=0x3, id=0, Barrier Header = 0x103 (type=3, barrier=1, acquire=0, release=0), "
+        "dep_signal=[0x1 0x0 0x2 0x0 0x0], completion_signal=0x4 rptr=1, wptr=2"
+    )
+    for prefix in (":", ":7:"):
+        text = f"{prefix}{'amd_blit_kernel.cpp':<25}:{99:<4}: 5000000000 us: [pid:7     tid:0x7f00000000a0] {message}\n"
+        row = read(text).one(name="barrier_and")
+        found = read(text)
+        assert (row["clock"], row["packet_index"], row["ring"], row["signal"]) == ("mono_raw", 2, 3, 4)
+        assert found.packet(row)["dep_signals"] == [1, 2]
+        assert found.arg(row) == {"rocr": 1}
+
+
+def test_copies_commands_and_signals() -> None:
+    found = read(
+        log(
+            "HSA Copy copy_engine=0x1, dst=0x10, src=0x20, size=4096, forceSDMA=0, engineType=2, wait_event=0x30, "
+            "completion_signal=0x40",
+            "HSA Async Copy staged H2D, Async=0",
+            "HSA Async Copy dst=0x10, src=0x20, size=5, wait_event=0x0, completion_signal=0x40",
+            "Command 0x55 complete (Wall: 2496500052, CPU: 0, GPU: 2 us)",
+            "Command 0x56 complete",
+            "Signal = (0x7f), Translated start/end = 2496512033326 / 2496512033356, Elapsed = 30 ns, ticks",
+            "Host active wait for Signal = (0x7f) for -1 ns",
+            "Set Handler: handle(0x7f), timestamp(0x5), blocking CB=0",
+        )
+    )
+    first, second = found.rows(name="copy")
+    assert (first["size_bytes"], first["signal"], second["size_bytes"]) == (4096, 0x40, 5)
+    packet = found.packet(first)
+    assert (packet["engine"], packet["dst"], packet["src"], packet["dep_signals"]) == (1, 0x10, 0x20, [0x30])
+    assert found.one(name="staged_h2d")["layer"] == "copy"
+    done = found.rows(name="complete")
+    assert [r["command"] for r in done] == [0x55, 0x56]
+    assert found.arg(done[0]) == {"wall_us": 2496500052, "gpu_us": 2}
+    assert found.arg(found.one(name="gpu_time")) == {"start_ns": 2496512033326, "end_ns": 2496512033356}
+    assert found.arg(found.one(name="host_active_wait")) == {"timeout_ns": 2**64 - 1}
+    assert found.one(name="set_handler")["signal"] == 0x7F
+
+
+def test_queues_of_old_releases_are_no_rings() -> None:
+    old = "[pid:16    tid:0x7f54f7603280] "
+    created = "created hardware queue 0x50 with size 16384 with priority 1, cooperative: 0"
+    found = read(log(created, "acquireQueue refCount: 0x50 (1)", thread=old))
+    assert [r["ring"] for r in found.rows(layer="aql")] == [None, None]
+    assert found.arg(found.one(name="queue_acquired")) == {"swq": 0x50, "refcount": 1}
+    created = "Created SWq=0x22 to map on HWq=0x50 with size 16384 with priority 2, cooperative: 0"
+    found = read(log(created, "acquireQueue refCount: 0x50 (1)", "releaseQueue refCount:0x50 (0)", thread=old))
+    assert {r["ring"] for r in found.rows(layer="aql")} == {0x50}
+    row = found.one(name="queue_created")
+    assert found.arg(row) == {"swq": 0x22, "hwq": 0x50, "size": 16384, "priority": 2, "cooperative": 0}
+
+
+def test_streams_have_handle_flags_and_priority() -> None:
+    name = "hipStreamCreateWithPriority"
+    found = read(log(enter(name, "0x7f, 1, -1"), leave(name, value="stream:0x1952020")))
+    row = found.one(name=name)
+    assert row["stream"] == 0x1952020
+    assert found.arg(row) == {"flags": 1, "priority": 2**64 - 1}
+    found = read(log(enter("hipStreamDestroy", "0x1952020"), leave("hipStreamDestroy")))
+    assert found.one(name="hipStreamDestroy")["stream"] == 0x1952020
+
+
+def test_records_glued_behind_other_output() -> None:
+    text = "\r... 1 s...done" + line("init") + "plain text\n\n" + "x us: y\n" + line("Free hsa memory 0x1")
+    found = read(text)
+    assert found.one(name="init")["offset"] == len("\r... 1 s...done")
+    assert found.counts()["program_output"] == (3, len("\r... 1 s...done") + len("plain text\n") + len("x us: y\n"))
+    assert found.counts()["blank_line"] == (1, 1)
+    assert found.ledger["bytes"].sum() == len(text)
+
+
+def test_a_record_torn_by_another_one() -> None:
+    text = line(enter("hipMalloc", "0x7f"))[:90] + line("init") + "rest of it )\n"
+    found = read(text)
+    assert found.one(name="init")["flags"] == 0
+    assert found.events.filter(offset=0)["flags"].to_list() == [Flag.TORN]
+    assert found.ledger["bytes"].sum() == len(text)
+
+
+def test_strange_bytes_ends_and_lengths() -> None:
+    long = line("ShaderName : " + "k" * 4082)
+    data = long.encode() + b"\xff\xfe\0\0\n" + line("bad \xc3 text").encode("latin-1").replace(b"\n", b"\r\n")
+    data += line("init").encode().rstrip(b"\n")
+    found = read(data)
+    assert found.one(name="shader_name")["flags"] == Flag.CUT
+    assert found.rows(layer="other")[0]["name"] == "bad \ufffd text"
+    assert found.one(name="init")["length"] == len(line("init")) - 1
+    assert found.ledger["bytes"].sum() == len(data)
+
+
+def test_unknown_messages_are_counted_under_one_name() -> None:
+    found = read(
+        log("Blob 0x12ab of 7 in 00ff33aa11", "Blob 0x9 of 8 in 11ff33aa22", "HIP Version: 7.2.5, Direct Dispatch: 1")
+    )
+    assert [r["name"] for r in found.rows(layer="other")] == ["Blob # of # in #"] * 2 + ["hip_version"]
+    assert found.arg(found.one(name="hip_version")) == {"version": "HIP Version: 7.2.5, Direct Dispatch: 1"}
+
+
+def test_multi_line_messages_of_the_compiler() -> None:
+    head = f":1:{'devprogram.cpp':<25}:{99:<4}: 5000000000 us: {THREAD}amd_comgr_do_action:\n"
+    assert read(head + "  error: x\n").counts()["continuation"] == (1, 11)
+
+
+def test_no_log_is_no_log() -> None:
+    assert not looks_like_amd_log(b"hello us: world\n:3:x\n")
+    assert not looks_like_amd_log(b"")
+    assert read(b"").ledger["bytes"].sum() == 0
