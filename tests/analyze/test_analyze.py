@@ -8,7 +8,7 @@ from typing import Any
 import polars as pl
 import pytest
 
-from tracecorr.analyze.clocks import summarize_clocks
+from tracecorr.analyze.clocks import summarize_clocks, summarize_time_errors
 from tracecorr.analyze.hip_calls import summarize_hip_calls
 from tracecorr.analyze.ioctls import summarize_ioctls
 from tracecorr.analyze.kernels import summarize_kernels
@@ -155,6 +155,19 @@ def test_losses_ledger_and_clocks() -> None:
     assert summarize_unaccounted(ledger, files).rows() == [("raw/a", 100, 90, 10)]
     clocks = table("clock_map", {"source": "ftrace:local", "from_ns": 5, "to_ns": 9, "lo_ns": 3, "hi_ns": 4})
     assert summarize_clocks(clocks).select("span_ns", "error_ns").rows() == [(4, 7)]
+
+
+def test_time_errors() -> None:
+    events = table(
+        "events",
+        {"source": "amd_log", "err_lo_ns": 0, "err_hi_ns": 1000, "flags": 0},
+        {"source": "ftrace", "err_lo_ns": 2**32 - 1, "err_hi_ns": 2**32 - 1, "flags": 32},
+        {"source": "ftrace", "flags": 16 | 64},
+    )
+    assert summarize_time_errors(events).rows() == [
+        ("amd_log", 1, 0, 0, 1000, 1000),
+        ("ftrace", 2, 1, 1, 2**33 - 2, 2**33 - 2),
+    ]
 
 
 def test_unaligned_capture_says_so() -> None:

@@ -48,8 +48,10 @@ def write_log(path: Path, start_us: int = 5_000_000_000, pid: int = 4100, *, lev
 
 
 def write_trace(path: Path, start_us: int = 5_000_000_000, pid: int = 4100, comm: str = "vadd") -> Path:
-    """Write a text trace in which a process opens /dev/kfd and makes a queue."""
+    """Write a text trace in which the log's thread opens /dev/kfd and makes a queue."""
     steps = [
+        (-50, "sys_set_robust_list(head: 0x7fa8c5c4fb60, len: 0x18)"),
+        (-49, "sys_set_robust_list -> 0x0"),
         (0, "sys_openat(dfd: 0xffffff9c, filename: 0x7f394704f0b1, flags: 0x80002, mode: 0)"),
         (4, "sys_openat -> 0x3"),
         (300, "sys_ioctl(fd: 3, cmd: 0xc0584b02, arg: 0x7ffc7339b000)"),

@@ -106,13 +106,13 @@ def test_log_without_pid_and_tid(run: Run, tmp_path: Path, trace_file: Path) -> 
     result = run("import", "--amd-log", log, "--ftrace", trace_file, "--ftrace-clock", "mono", "-o", "x")
     assert result.status == 0, result.err
     assert "warning: " in result.err
-    assert "AMD_LOG_LEVEL" in result.err
+    assert "no pid and tid" in result.err
     assert run("report", "x").status == 0
 
 
 def test_trace_of_another_process(run: Run, tmp_path: Path, log_file: Path) -> None:
     trace = write_trace(tmp_path / "other.txt", pid=9999, comm="sleep")
-    trace.write_text(trace.read_text().replace("sys_ioctl(fd: 3, cmd: 0xc0", "sys_read(fd: 3, buf: 0xc0"))
+    trace.write_text(trace.read_text().replace("0x7fa8c5c4fb60", "0x7f0000000b60"))
     result = run("import", "--amd-log", log_file, "--ftrace", trace, "--ftrace-clock", "mono", "-o", "x")
     assert result.status == 0, result.err
     assert "warning: " in result.err

@@ -5,6 +5,7 @@ from __future__ import annotations
 import polars as pl
 
 from tracecorr.analyze.frames import as_text, collect
+from tracecorr.model.kinds import Flag
 
 
 def summarize_clocks(clock_map: pl.LazyFrame) -> pl.DataFrame:
@@ -23,4 +24,24 @@ def summarize_clocks(clock_map: pl.LazyFrame) -> pl.DataFrame:
             "pairs",
             "violated",
         )
+    )
+
+
+def summarize_time_errors(events: pl.LazyFrame) -> pl.DataFrame:
+    """Return one row per source: how far the true start of its events may lie from `ts_ns`.
+
+    This is the width of the whole interval: the clock's bounds and the steps of the printed time.
+    """
+    width = pl.col("err_lo_ns").cast(pl.Int64) + pl.col("err_hi_ns").cast(pl.Int64)
+    unaligned = pl.col("flags").fill_null(0) & int(Flag.UNALIGNED) > 0
+    return collect(
+        events.group_by(pl.col("source").cast(pl.String))
+        .agg(
+            pl.len().cast(pl.Int64).alias("events"),
+            width.is_null().sum().cast(pl.Int64).alias("error_unknown"),
+            unaligned.sum().cast(pl.Int64).alias("unaligned"),
+            width.quantile(0.5, "nearest").cast(pl.Int64).alias("p50_ns"),
+            width.max().alias("max_ns"),
+        )
+        .sort("source")
     )

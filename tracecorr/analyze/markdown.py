@@ -49,8 +49,11 @@ def _summary_lines(report: Report) -> Iterator[str]:
 def _clock_text(summary: dict[str, Any]) -> str:
     if summary["unaligned"]:
         return f"UNALIGNED: {', '.join(summary['unaligned'])}; no link was made by time"
-    error = summary["clock_error_ns"]
-    return "error unknown" if error is None else f"aligned, error at most {render_ns(error)}"
+    error, unknown = summary["time_error_ns"], summary["time_error_unknown"]
+    if error is None:
+        return "error unknown"
+    rest = f"; {unknown} events of unknown error" if unknown else ""
+    return f"aligned, an event's start is known to {render_ns(error)} or better{rest}"
 
 
 def _section_lines(section: Section) -> Iterator[str]:

@@ -8,7 +8,7 @@ from typing import Any
 
 import polars as pl
 
-from tracecorr.analyze.clocks import summarize_clocks
+from tracecorr.analyze.clocks import summarize_clocks, summarize_time_errors
 from tracecorr.analyze.frames import Tables
 from tracecorr.analyze.hip_calls import summarize_hip_calls
 from tracecorr.analyze.ioctls import summarize_ioctls
@@ -99,6 +99,13 @@ def _time_sections(tables: Tables, sources: set[str]) -> Iterator[Section]:
         "`same_clock` and `samples` are recorded, `causal_pairs` is derived; `unaligned` = only the starts agree, "
         "no link was made by time",
         _need(sources, "the other side of every link is", log=True, trace=True),
+    )
+    yield Section(
+        "time_errors",
+        "Errors of the times",
+        summarize_time_errors(tables("events")),
+        "width of the interval that holds an event's true start: clock bounds plus the steps of the printed time",
+        nothing="no events",
     )
 
 
@@ -205,6 +212,7 @@ def _missing_gpu_times(kernels: pl.DataFrame) -> str:
 
 def _summarize(sources: set[str], frames: dict[str, pl.DataFrame]) -> dict[str, Any]:
     packets, ledger, clocks = frames["launches"], frames["ledger"], frames["clocks"]
+    errors = frames["time_errors"]
     lost = ledger.filter(pl.col("outcome") == "lost")
     return {
         "sources": sorted(sources),
@@ -218,7 +226,8 @@ def _summarize(sources: set[str], frames: dict[str, pl.DataFrame]) -> dict[str, 
         "doorbells_recorded": _total(packets, "doorbell_recorded"),
         "doorbells_inferred": _total(packets, "doorbell_inferred"),
         "unaligned": sorted(set(clocks.filter(pl.col("method") == "unaligned")["source"].drop_nulls())),
-        "clock_error_ns": clocks["error_ns"].max(),
+        "time_error_ns": errors["max_ns"].max(),
+        "time_error_unknown": _total(errors, "error_unknown"),
         "records_lost": _total(lost, "records") + _total(frames["losses"], "lost"),
     }
 
