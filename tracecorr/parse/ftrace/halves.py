@@ -11,7 +11,6 @@ from dataclasses import dataclass, field
 import polars as pl
 
 from tracecorr.model import schema
-from tracecorr.parse.ftrace.frames import conform, empty
 from tracecorr.parse.kfd import ioctl_names, layer_of, result_text
 
 BASE = ("seq", "file", "offset", "length", "stamp_ns", "cpu", "tid", "pid", "comm")
@@ -185,4 +184,4 @@ def add_marker(batch: Batch, frame: pl.DataFrame, keys: list[str]) -> None:
 
 def all_args(frames: list[pl.DataFrame]) -> pl.DataFrame:
     """Return the frames as rows of `PART_ARGS`."""
-    return conform(schema.PART_ARGS, pl.concat(frames, how="vertical_relaxed")) if frames else empty(schema.PART_ARGS)
+    return schema.PART_ARGS.conform(pl.concat(frames, how="vertical_relaxed")) if frames else schema.PART_ARGS.empty()

@@ -10,7 +10,6 @@ import numpy as np
 import polars as pl
 
 from tracecorr.model import schema
-from tracecorr.parse.ftrace.frames import conform, dtypes
 
 BLOCK_BYTES = 6 << 20
 # Lines looked at from the end of a block for one that starts a record.
@@ -188,7 +187,7 @@ def _losses(lost: pl.DataFrame, records: pl.DataFrame, block: bytes) -> pl.DataF
         if int(present) < int(written):
             first = records["stamp_ns"].min()
             rows.append({"source": "ftrace", "to_ns": first, "count": int(written) - int(present)})
-    return pl.DataFrame(rows, schema=dtypes(schema.LOSSES))
+    return pl.DataFrame(rows, schema=schema.LOSSES.schema)
 
 
 def _ledger(frame: pl.DataFrame, losses: pl.DataFrame, file: int) -> pl.DataFrame:
@@ -205,4 +204,4 @@ def _ledger(frame: pl.DataFrame, losses: pl.DataFrame, file: int) -> pl.DataFram
     if count:
         lost = pl.DataFrame({"outcome": ["lost"], "reason": ["ring_buffer_overrun"], "records": [count], "bytes": [0]})
         account = pl.concat([account, lost], how="vertical_relaxed")
-    return conform(schema.LEDGER, account.with_columns(pl.lit(file).alias("file"), pl.lit("ftrace").alias("source")))
+    return schema.LEDGER.conform(account.with_columns(pl.lit(file).alias("file"), pl.lit("ftrace").alias("source")))

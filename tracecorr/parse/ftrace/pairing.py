@@ -6,7 +6,6 @@ import polars as pl
 
 from tracecorr.model import schema
 from tracecorr.model.kinds import Flag
-from tracecorr.parse.ftrace.frames import conform, dtypes
 from tracecorr.parse.ftrace.halves import ENTER, EXIT, FUNCTION, GRAPH, HALF, SYSCALL, Batch, all_args
 
 # Open enters kept per (thread, function): deeper ones are recursion or missed returns.
@@ -107,7 +106,7 @@ class Pairer:
             pl.when(same_file).then(pl.col("end_offset")).alias("end_offset"),
             pl.when(same_file).then(pl.col("end_length")).alias("end_length"),
         )
-        return conform(schema.PART_EVENTS, rows.select(c for c in rows.columns if c in dtypes(schema.PART_EVENTS)))
+        return schema.PART_EVENTS.conform(rows.select(c for c in rows.columns if c in schema.PART_EVENTS.schema))
 
     def _args(self, batch: Batch, rows: pl.DataFrame) -> pl.DataFrame:
         frames = list(batch.args)

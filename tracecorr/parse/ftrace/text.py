@@ -9,7 +9,6 @@ import polars as pl
 from tracecorr.model.parts import Block
 from tracecorr.parse.ftrace import halves as hv
 from tracecorr.parse.ftrace.fields import bare_hex, number, split_fields, typed_fields
-from tracecorr.parse.ftrace.frames import block_of
 from tracecorr.parse.ftrace.graph import graph_records
 from tracecorr.parse.ftrace.lines import BLOCK_BYTES, cut_blocks, read_block
 from tracecorr.parse.ftrace.pairing import Pairer
@@ -35,7 +34,7 @@ def read_ftrace_text(
     reader = _Reader(file, clock)
     for offset, block in cut_blocks(chunks, block_bytes):
         yield reader.read(block, offset)
-    yield block_of(events=reader.pairer.finish())
+    yield Block(events=reader.pairer.finish())
 
 
 class _Reader:
@@ -60,7 +59,7 @@ class _Reader:
         for (form, event), frame in records.partition_by("form", "event", as_dict=True, maintain_order=True).items():
             self._add(batch, str(form), str(event), frame)
         events, args = self.pairer.feed(batch)
-        return block_of(events=events, args=args, ledger=lines.ledger, losses=lines.losses)
+        return Block(events=events, args=args, ledger=lines.ledger, losses=lines.losses)
 
     def _learn(self, records: pl.DataFrame) -> None:
         """Kernels after 6.12 write 0x in the arguments: then bare digits are decimal, before hexadecimal."""
@@ -79,7 +78,7 @@ class _Reader:
             module = pl.col("sep").str.extract(r"\[([\w-]+)\] <-").alias("module")
             hv.add_function(batch, frame.with_columns(pl.col("event").alias("function"), module))
         elif form == "marker":
-            _add_markers(batch, frame)
+            add_marker_texts(batch, frame)
         else:
             _add_events(batch, event, frame)
 
@@ -150,7 +149,8 @@ def _add_probes(batch: hv.Batch, event: str, frame: pl.DataFrame) -> None:
                     batch.add_text(rows, "body", pl.col("fields"))
 
 
-def _add_markers(batch: hv.Batch, frame: pl.DataFrame) -> None:
+def add_marker_texts(batch: hv.Batch, frame: pl.DataFrame) -> None:
+    """Add trace markers with their text in the column `rest`; clock samples get their fields."""
     is_clock = frame["rest"].str.contains(_CLOCK)
     hv.add_marker(batch, frame.filter(~is_clock), [])
     samples = frame.filter(is_clock).with_columns(pl.col("rest").str.replace(r" monotonic=", " mono="))

@@ -1,0 +1,123 @@
+"""Ring buffer pages tell the same as the text of the same recording."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import polars as pl
+import pytest
+from ftrace_cases import CAPTURES, DATA, Whole, need_data, read_text, whole
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from tracecorr.parse.ftrace import PageTrace, read_ftrace_pages
+
+_RAW = [f for f in CAPTURES if (f / "raw").is_dir()]
+_VM = [p.parent for p in sorted(DATA.glob("vm/*/ftrace/events.raw"))]
+_SAME = [
+    "layer",
+    "name",
+    "tid",
+    "pid",
+    "comm",
+    "result",
+    "arg",
+    "fd",
+    "cmd",
+    "size_bytes",
+    "packet_index",
+    "ring",
+    "depth",
+    "flags",
+]
+
+
+def _raw_trace(folder: Path) -> PageTrace:
+    raw = folder / "raw"
+    return PageTrace(
+        pages={int(p.stem[3:]): p.read_bytes() for p in raw.glob("cpu*.bin")},
+        formats={f"{p.parent.parent.name}/{p.parent.name}": p.read_text() for p in raw.glob("events/*/*/format")},
+        header_page=(raw / "header_page").read_text(),
+        cmdlines=(raw / "saved_cmdlines").read_text(),
+        tgids=(raw / "saved_tgids").read_text(),
+        stats=json.loads((raw / "stats.json").read_text()),
+    )
+
+
+def _vm_trace(folder: Path) -> PageTrace:
+    raw = folder / "events.raw"
+    names = list(raw.glob("*.format"))
+    return PageTrace(
+        pages={int(p.stem[3:]): p.read_bytes() for p in raw.glob("cpu*.bin")},
+        formats={p.name.removesuffix(".format").replace(".", "/", 1): p.read_text() for p in names},
+        header_page=(raw / "header_page").read_text(),
+        cmdlines=(folder / "events.cmdlines").read_text(),
+        tgids=(folder / "events.tgids").read_text(),
+        probes=(folder / "kprobe_events").read_text(),
+    )
+
+
+def _read(trace: PageTrace, **options: int) -> Whole:
+    return whole(read_ftrace_pages(trace, {cpu: cpu + 1 for cpu in trace.pages}, "mono", **options))
+
+
+def _compare(text: Whole, pages: Whole, columns: list[str]) -> None:
+    # The text is in time order; of two threads within one microsecond only the pages know the order.
+    one = text.events.sort("tid", "offset")
+    two = pages.events.sort("tid", "stamp_ns", maintain_order=True)
+    assert one.height == two.height
+    for column in columns:
+        assert one[column].cast(pl.String).equals(two[column].cast(pl.String), null_equal=True), column
+    for stamp in ("stamp_ns", "end_stamp_ns"):
+        assert one[stamp].is_null().equals(two[stamp].is_null())
+        assert (one[stamp] - two[stamp]).abs().max() <= 1000
+
+
+@pytest.mark.parametrize("folder", need_data(_RAW))
+def test_capture_pages_like_text(folder: Path) -> None:
+    trace = _raw_trace(folder)
+    text, pages = read_text((folder / "ftrace.txt").read_bytes()), _read(trace)
+    no_definitions = bool(text.names("kfd"))
+    _compare(text, pages, [c for c in _SAME if c != "name"] if no_definitions else _SAME)
+    assert sorted(text.args["key"].cast(pl.String)) == sorted(pages.args["key"].cast(pl.String))
+    _closed(trace, pages)
+
+
+@pytest.mark.parametrize("folder", need_data(_VM))
+def test_vm_pages_like_text(folder: Path) -> None:
+    trace = _vm_trace(folder)
+    text, pages = read_text((folder / "events.trace.txt").read_bytes()), _read(trace)
+    _compare(text, pages, [c for c in _SAME if c not in ("comm", "pid")])
+    _closed(trace, pages)
+
+
+@pytest.mark.parametrize("folder", need_data(_RAW[:2]))
+def test_few_pages_at_a_time(folder: Path) -> None:
+    trace = _raw_trace(folder)
+    one, many = _read(trace), _read(trace, pages_at_a_time=1)
+    columns = ["file", "offset", "name", "stamp_ns", "end_stamp_ns", "end_offset", "parent_offset", "result", "flags"]
+    order = ["file", "offset"]
+    assert one.events.select(columns).sort(order).equals(many.events.select(columns).sort(order))
+    assert one.args.height == many.args.height
+    _closed(trace, many)
+
+
+def _closed(trace: PageTrace, pages: Whole) -> None:
+    sizes = {cpu + 1: len(data) for cpu, data in trace.pages.items() if isinstance(data, bytes)}
+    found = dict(pages.ledger.group_by("file").agg(pl.col("bytes").sum()).iter_rows())
+    assert found == sizes
+
+
+@settings(max_examples=80, deadline=None)
+@given(
+    data=st.binary(max_size=200), commit=st.integers(0, 1 << 33), repeat=st.integers(1, 45), cut=st.integers(0, 5000)
+)
+def test_any_page_is_read_and_accounted_for(data: bytes, commit: int, repeat: int, cut: int) -> None:
+    page = (bytes(8) + commit.to_bytes(8, "little") + data * repeat)[:4096].ljust(4096, b"\x05")
+    whole_file = (page * 2)[: 2 * 4096 - cut]
+    formats = {
+        "syscalls/sys_exit_ioctl": "name: x\nID: 5\nformat:\n\tfield:long ret;\toffset:16;\tsize:8;\tsigned:1;\n"
+    }
+    trace = PageTrace(pages={0: [whole_file[:100], whole_file[100:]]}, formats=formats)
+    assert _read(trace).ledger["bytes"].sum() == len(whole_file)

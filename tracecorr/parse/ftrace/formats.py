@@ -1,0 +1,100 @@
+"""The `format` files of trace events: where the fields of a binary record are."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+
+_FIELD = re.compile(r"field:\s*([^;]+);\s*offset:\s*(\d+);\s*size:\s*(\d+);(?:\s*signed:\s*(\d))?")
+_PROBE = re.compile(r"^[pr]\d*:(?:[\w.-]+/)?([\w.-]+)\s+(?:[\w-]+:)?([A-Za-z_][\w.]*)(?:\+\d\w*)?(?:\s|$)")
+_EVENT_ID = re.compile(r"^ID:\s*(\d+)", re.MULTILINE)
+
+
+@dataclass(frozen=True)
+class PageTrace:
+    """Hold the parts of a binary recording; nothing here opens a file.
+
+    Args:
+        pages: per CPU the bytes of `per_cpu/cpuN/trace_pipe_raw`, whole or in chunks cut anywhere.
+        formats: text of each event's `format` file by `system/event`.
+        header_page: text of `events/header_page`.
+        cmdlines: text of `saved_cmdlines`.
+        tgids: text of `saved_tgids`.
+        stats: per CPU the lines of `per_cpu/cpuN/stats` as a mapping; keys such as `cpu0`.
+        probes: text of `kprobe_events` or `dynamic_events`: which function an event probes.
+        symbols: names by kernel address, for the function tracer.
+    """
+
+    pages: Mapping[int, bytes | Iterable[bytes]]
+    formats: Mapping[str, str]
+    header_page: str = ""
+    cmdlines: str = ""
+    tgids: str = ""
+    stats: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
+    probes: str = ""
+    symbols: Mapping[int, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Field:
+    """Describe one field of a binary record."""
+
+    name: str
+    type: str
+    offset: int
+    size: int
+    signed: bool
+
+    @property
+    def is_text(self) -> bool:
+        """Tell whether the field holds characters, in place or through a `__data_loc`."""
+        return "char" in self.type and (self.size not in (1, 2, 4, 8) or "[" in self.type)
+
+
+@dataclass(frozen=True)
+class Format:
+    """Describe one event: its system, its name and its own fields (without the common ones)."""
+
+    system: str
+    name: str
+    fields: tuple[Field, ...]
+
+
+def parse_formats(formats: Mapping[str, str]) -> dict[int, Format]:
+    """Return the formats by event id; texts without an id are left out."""
+    result = {}
+    for path, text in formats.items():
+        number = _EVENT_ID.search(text)
+        if number:
+            system, _, name = path.partition("/")
+            result[int(number[1])] = Format(system, name, tuple(_fields(text)))
+    return result
+
+
+def _fields(text: str) -> Iterable[Field]:
+    for declaration, offset, size, signed in _FIELD.findall(text):
+        words = re.sub(r"\[\w*\]$", "", declaration).split()
+        brackets = "[]" if declaration.endswith("]") else ""
+        if not words[-1].startswith("common_"):
+            yield Field(words[-1].lstrip("*"), " ".join(words[:-1]) + brackets, int(offset), int(size), signed == "1")
+
+
+def page_layout(header_page: str) -> tuple[int, int]:
+    """Return (bytes before the data, size of a page); the usual 16 and 4096 when the text does not tell."""
+    for declaration, offset, size, _ in _FIELD.findall(header_page):
+        if declaration.split()[-1] == "data":
+            return int(offset), int(offset) + int(size)
+    return 16, 4096
+
+
+def saved_names(text: str) -> dict[int, str]:
+    """Return the second word onwards by the first: `saved_cmdlines` and `saved_tgids`."""
+    pairs = (line.strip().partition(" ") for line in text.splitlines())
+    return {int(number): name for number, _, name in pairs if number.isdigit() and name}
+
+
+def probed_functions(probes: str) -> dict[str, str]:
+    """Return the kernel function behind each probe event that names one."""
+    found = (_PROBE.match(line) for line in probes.splitlines())
+    return {m[1]: m[2] for m in found if m}
