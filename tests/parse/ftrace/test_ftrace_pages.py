@@ -109,7 +109,7 @@ def _closed(trace: PageTrace, pages: Whole) -> None:
     assert found == sizes
 
 
-@settings(max_examples=80, deadline=None)
+@settings(max_examples=40, deadline=None)
 @given(
     data=st.binary(max_size=200), commit=st.integers(0, 1 << 33), repeat=st.integers(1, 45), cut=st.integers(0, 5000)
 )

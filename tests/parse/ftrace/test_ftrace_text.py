@@ -126,7 +126,7 @@ def test_looks_like(head: bytes, expected: bool) -> None:
     assert looks_like_ftrace_text(head) is expected
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=10, deadline=None)
 @given(cuts=st.lists(st.integers(0, len(TRACE)), max_size=8))
 def test_cuts_change_nothing(cuts: list[int]) -> None:
     edges = [0, *sorted(cuts), len(TRACE)]
@@ -135,7 +135,7 @@ def test_cuts_change_nothing(cuts: list[int]) -> None:
     assert one.events.equals(many.events) and one.args.equals(many.args) and one.ledger.equals(many.ledger)
 
 
-@settings(max_examples=20, deadline=None)
+@settings(max_examples=8, deadline=None)
 @given(size=st.integers(200, 2500))
 def test_block_size_changes_no_event(size: int) -> None:
     one, many = read_text(TRACE), read_text(TRACE, block_bytes=size)
@@ -144,7 +144,7 @@ def test_block_size_changes_no_event(size: int) -> None:
     assert many.ledger["bytes"].sum() == len(TRACE)
 
 
-@settings(max_examples=120, deadline=None)
+@settings(max_examples=50, deadline=None)
 @given(
     pieces=st.lists(
         st.one_of(

@@ -43,6 +43,8 @@ _COLUMNS: dict[str, tuple[dict[str, str], tuple[str, ...]]] = {
     "arch_prctl": ({"arg": "arg2"}, ("option",)),
     "execve": ({"arg": "filename"}, ("path",)),
 }
+# Tracepoints that have a layer of their own (see `event_layer`).
+KNOWN_EVENTS = r"^(?:drm_run_job$|drm_sched_|sched_|amdgpu_|kfd_)"
 _ADDRESS_CALLS = ("mmap", "mremap", "brk", "shmat")
 _RETURN_KEYS = ("ret", "retval", "status")
 
@@ -161,6 +163,13 @@ def add_event(batch: Batch, frame: pl.DataFrame, event: str, keys: list[str]) ->
     batch.add_args(frame, keys)
     if not keys and "rest" in frame.columns:
         batch.add_text(frame, "body", pl.col("rest"))
+
+
+def add_others(batch: Batch, frame: pl.DataFrame) -> None:
+    """Add records of events that are not known, named by column `event`, with the `body` in `rest`."""
+    name = pl.when(pl.col("event") == "").then(pl.lit("unknown")).otherwise(pl.col("event"))
+    batch.add(frame, phase=INSTANT, call=0, layer="other", name=name)
+    batch.add_text(frame, "body", pl.col("rest"))
 
 
 def event_layer(event: str) -> str:

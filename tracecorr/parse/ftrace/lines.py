@@ -183,7 +183,9 @@ def _losses(lost: pl.DataFrame, records: pl.DataFrame, block: bytes) -> pl.DataF
                 "count": None if count is None else int(count),
             }
         )
-    for present, written in _WRITTEN.findall(block):
+    # The plain search is fast; the pattern has to look at every line.
+    counts = _WRITTEN.findall(block) if b"entries-written" in block else []
+    for present, written in counts:
         if int(present) < int(written):
             first = records["stamp_ns"].min()
             rows.append({"source": "ftrace", "to_ns": first, "count": int(written) - int(present)})

@@ -54,9 +54,9 @@ class _Reader:
             records = pl.concat([records, comments]).sort("offset") if comments.height else records
         records = records.with_columns(
             pl.col("offset").alias("seq"), pl.lit(self._file, pl.UInt16).alias("file"), _form().alias("form")
-        )
+        ).with_columns(_group().alias("group"))
         self._learn(records)
-        for (form, event), frame in records.partition_by("form", "event", as_dict=True, maintain_order=True).items():
+        for (form, event), frame in records.partition_by("form", "group", as_dict=True, maintain_order=True).items():
             self._add(batch, str(form), str(event), frame)
         events, args = self.pairer.feed(batch)
         return Block(events=events, args=args, ledger=lines.ledger, losses=lines.losses)
@@ -122,6 +122,13 @@ def _form() -> pl.Expr:
     )
 
 
+def _group() -> pl.Expr:
+    """Return the event name where its fields are split; forms with any number of names are one group."""
+    split = pl.col("form").is_in(["enter", "exit", "probe"])
+    known = (pl.col("form") == "event") & pl.col("event").str.contains(hv.KNOWN_EVENTS)
+    return pl.when(split | known).then(pl.col("event")).otherwise(pl.lit(""))
+
+
 def _add_exits(batch: hv.Batch, name: str, frame: pl.DataFrame) -> None:
     text = pl.col("rest").str.extract(r"^(?:ret=|__syscall_nr=.* ret=)?(-?\w+)", 1)
     value = pl.when(text.str.starts_with("-")).then(number(text)).otherwise(bare_hex(text))
@@ -160,8 +167,8 @@ def add_marker_texts(batch: hv.Batch, frame: pl.DataFrame) -> None:
 
 def _add_events(batch: hv.Batch, event: str, frame: pl.DataFrame) -> None:
     layer = hv.event_layer(event)
-    if layer == "other":
-        hv.add_event(batch, frame, event, [])
+    if not event:
+        hv.add_others(batch, frame)
         return
     if layer == "drm_sched":
         frame = frame.with_columns(_plain_sched(pl.col("rest")))
