@@ -85,8 +85,9 @@ def _same_chain(index: CaptureIndex, root: int) -> set[int]:
 def _launches(index: CaptureIndex, event: int, row: Row) -> list[Row]:
     steps = pl.any_horizontal(pl.col(c) == event for c in (*_STEPS, "announce_event"))
     table = index.capture.table("launches")
-    # A store announces every packet before it: the own ones come first.
     found = list(table.filter(steps).head(ids.MAX_STAGES).collect().iter_rows(named=True))
+    # A store announces every packet before it; those that it was made for say more.
+    found = [r for r in found if any(r[c] == event for c in _STEPS)] or found
     if found or row["chain"] is None:
         return found
     return list(table.filter(pl.col("call_event") == row["chain"]).head(ids.MAX_STAGES).collect().iter_rows(named=True))
@@ -164,7 +165,16 @@ def _edges(stages: list[Row], launches: Iterable[Row], links: Iterable[Row]) -> 
         for a, b in pairwise(present):
             evidence = INFERRED if INFERRED in (stages[a]["evidence"], stages[b]["evidence"]) else "recorded"
             add(a, b, "launch", evidence)
-    return list(found.values())
+    return _without_shortcuts(found)
+
+
+def _without_shortcuts(found: dict[Edge, Row]) -> list[Row]:
+    """Return the edges without those that skip a stage which two other edges pass through."""
+    after: dict[int, set[int]] = {}
+    for a, b in found:
+        after.setdefault(a, set()).add(b)
+    nothing: set[int] = set()
+    return [e for (a, b), e in found.items() if not any(b in after.get(c, nothing) for c in after[a] if c != b)]
 
 
 def _add_gaps(chain: Chain) -> None:

@@ -41,7 +41,8 @@ def raw_lines(index: CaptureIndex, chain: Chain) -> list[dict[str, Any]]:
     """Return the raw records behind the stages, with file and line; each record once."""
     out: list[dict[str, Any]] = []
     seen: set[tuple[int, int]] = set()
-    for number, stage in enumerate(chain.stages):
+    own_first = sorted(enumerate(chain.stages), key=lambda s: s[1]["event"] != chain.event)
+    for number, stage in own_first:
         if stage["where"] is None or len(out) >= ids.MAX_RAW_STAGES:
             continue
         file, offset, length, end_offset, end_length = stage["where"]
@@ -50,7 +51,7 @@ def raw_lines(index: CaptureIndex, chain: Chain) -> list[dict[str, Any]]:
                 continue
             seen.add((file, at))
             out.append({"stage": number, "part": part, **_raw(index, file, at, size)})
-    return out
+    return sorted(out, key=lambda r: r["stage"])
 
 
 def _raw(index: CaptureIndex, file: int, offset: int, length: int) -> dict[str, Any]:

@@ -20,6 +20,8 @@ _EVENT_COLUMNS = (
     "event", "ts_ns", "dur_ns", "layer", "name", "evidence", "process", "thread", "gpu", "depth", "result",
     "queue", "kernel", "flags",
 )  # fmt: skip
+# Answers to a question or to a wait, not failures.
+_NO_FAILURE = ("hipErrorNotReady", "EAGAIN", "ETIMEDOUT", "EINTR", "ERESTARTSYS")
 _HALF = int(Flag.ENTER_ONLY | Flag.EXIT_ONLY)
 
 
@@ -54,7 +56,7 @@ class CaptureIndex:
                 {"id": n.id, "label": n.label, "group": n.group, "layer": n.layer, "rows": n.rows, "count": n.count}
                 for n in self.lanes
             ],
-            "groups": [{"id": g.id, "label": g.label, "parent": g.parent} for g in self.groups],
+            "groups": [{"id": g.id, "label": g.label, "parent": g.parent, "folded": g.folded} for g in self.groups],
             "names": self.names,
             "colours": ids.COLOURS,
             "minimap": self.minimap,
@@ -136,8 +138,7 @@ def _label_doorbells(names: list[str], doorbells: pl.DataFrame) -> tuple[list[st
 
 def _drawable(events: pl.DataFrame) -> pl.DataFrame:
     result = pl.col("result").cast(pl.String)
-    # hipErrorNotReady answers a question; it is no failure.
-    failed = (result.str.contains(r"^(hipError|E[A-Z0-9]+$)") & (result != "hipErrorNotReady")).fill_null(False)
+    failed = (result.str.contains(r"^(hipError|E[A-Z0-9]+$)") & ~result.is_in(_NO_FAILURE)).fill_null(False)
     style = (
         pl.when((pl.col("evidence") == INFERRED).fill_null(False)).then(spans.INFERRED).otherwise(0)
         + pl.when(failed).then(spans.FAILED).otherwise(0)

@@ -9,9 +9,10 @@ from typing import Any
 import polars as pl
 
 # Order of the lanes inside their group: the path from the call down to the hardware.
+# A packet is written before its doorbell rings, so its lane stands above.
 LAYER_ORDER = (
-    "marker", "hip", "command", "signal", "memory", "hsa", "syscall", "ioctl", "kfd", "mqd", "doorbell",
-    "aql", "gpu", "copy", "drm_sched", "amdgpu", "hqd", "sched", "other",
+    "marker", "hip", "command", "signal", "memory", "hsa", "syscall", "ioctl", "kfd", "mqd", "aql",
+    "doorbell", "gpu", "copy", "drm_sched", "amdgpu", "hqd", "sched", "other",
 )  # fmt: skip
 
 LAYER_LABEL = {
@@ -23,6 +24,8 @@ LAYER_LABEL = {
 
 QUEUE_LAYERS = frozenset({"doorbell", "aql", "gpu"})
 GPU_LAYERS = frozenset({"gpu", "hqd", "drm_sched", "amdgpu"})
+# A thread with nothing but these does no GPU work of its own; it is shown folded, behind the queues.
+QUIET_LAYERS = frozenset({"syscall", "sched", "marker", "other", "drm_sched"})
 PROCESS_LAYERS = frozenset({"copy", "marker", "other"})
 
 KEY = ("layer", "process", "thread", "queue", "gpu")
@@ -36,6 +39,7 @@ class Group:
     id: str
     label: str
     parent: str = ""
+    folded: bool = False
 
 
 @dataclass
@@ -87,7 +91,9 @@ def plan_lanes(combinations: pl.DataFrame, names: Names) -> Plan:
         combinations: distinct rows of the columns `KEY` (layer as text).
         names: readable names of the owners.
     """
-    placed = [(_place(row), row) for row in combinations.select(KEY).iter_rows(named=True)]
+    rows = list(combinations.select(KEY).iter_rows(named=True))
+    busy = {(r["process"], r["thread"]) for r in rows if r["layer"] not in QUIET_LAYERS}
+    placed = [(_place(row, (row["process"], row["thread"]) in busy), row) for row in rows]
     lanes: dict[tuple[Any, ...], Lane] = {}
     groups: dict[str, Group] = {}
     for key in sorted({key for key, _ in placed}):
@@ -105,10 +111,10 @@ def plan_lanes(combinations: pl.DataFrame, names: Names) -> Plan:
 # --- placing one combination ---------------------------------------------------------------------
 # A place is (process, section, owner, layer rank, layer): tuples sort into display order.
 
-_THREADS, _QUEUES, _REST = 0, 1, 2
+_THREADS, _QUEUES, _REST, _QUIET = 0, 1, 2, 3
 
 
-def _place(row: Mapping[str, Any]) -> tuple[int, int, int, int, str]:
+def _place(row: Mapping[str, Any], busy: bool) -> tuple[int, int, int, int, str]:
     layer = row["layer"] or "other"
     rank = LAYER_ORDER.index(layer) if layer in LAYER_ORDER else len(LAYER_ORDER)
     process = _LAST if row["process"] is None else row["process"]
@@ -118,7 +124,7 @@ def _place(row: Mapping[str, Any]) -> tuple[int, int, int, int, str]:
         return (_LAST, _QUEUES, _LAST if row["gpu"] is None else row["gpu"], rank, layer)
     if layer in PROCESS_LAYERS or row["thread"] is None:
         return (process, _REST, 0, rank, layer)
-    return (process, _THREADS, row["thread"], rank, layer)
+    return (process, _THREADS if busy else _QUIET, row["thread"], rank, layer)
 
 
 def _groups_of(key: tuple[int, int, int, int, str], names: Names) -> Iterable[Group]:
@@ -129,10 +135,13 @@ def _groups_of(key: tuple[int, int, int, int, str], names: Names) -> Iterable[Gr
             return [Group(f"g{owner}", label)]
         return [Group("capture", "whole capture")] if section == _REST else _thread_groups("capture", owner, names)
     root = Group(f"p{process}", names.processes.get(process, f"process {process}"))
+    if section == _QUIET:
+        quiet = Group(f"{root.id}.i", "threads without GPU work", root.id, folded=True)
+        return [root, quiet, *_thread_groups(quiet.id, owner, names)]
     if section == _THREADS:
         return [root, *_thread_groups(root.id, owner, names)]
     if section == _QUEUES:
-        return [root, Group(f"{root.id}.q", "hardware queues", root.id)]
+        return [root, Group(f"{root.id}.q{owner}", names.queues.get(owner, f"queue {owner}"), root.id)]
     return [root, Group(f"{root.id}.x", "copies and other", root.id)]
 
 
@@ -142,10 +151,10 @@ def _thread_groups(parent: str, owner: int, names: Names) -> list[Group]:
 
 def _make_lane(lane: int, key: tuple[int, int, int, int, str], names: Names) -> Lane:
     process, section, owner, _, layer = key
-    label = LAYER_LABEL.get(layer, layer)
+    label = "queue lines" if layer == "aql" and section == _THREADS else LAYER_LABEL.get(layer, layer)
     group = list(_groups_of(key, names))[-1].id
     if section == _QUEUES and process != _LAST:
-        return Lane(lane, group, f"{names.queues.get(owner, f'queue {owner}')} · {label}", layer, owner)
+        return Lane(lane, group, label, layer, owner)
     return Lane(lane, group, label, layer)
 
 
@@ -173,8 +182,11 @@ def _thread_name(row: Mapping[str, Any]) -> str:
 def _queue_name(row: Mapping[str, Any]) -> str:
     ring = row["hwq"] if row["hwq"] is not None else row["ring_base"]
     priority = row["priority_log"]
-    level = {0: " low", 2: " high"}.get(priority, "") if priority is not None else ""
-    return (f"HWq {ring:#x}" if ring is not None else f"queue {row['queue']}") + level
+    level = (
+        {0: "low priority", 1: "normal priority", 2: "high priority"}.get(priority, "") if priority is not None else ""
+    )
+    parts = [f"queue {row['queue']}", f"HWq {ring:#x}" if ring is not None else None, row["type"], level]
+    return " · ".join(p for p in parts if p)
 
 
 def _gpu_name(row: Mapping[str, Any]) -> str:

@@ -2,12 +2,13 @@
 window.TL = window.TL || {};
 (function (TL) {
   "use strict";
+  const CROWD = 80; // with more stages than this names and borders would only cover each other
   const MANY = 40; // with more edges than this only those of the selected event are drawn
 
   function boxOf(stage) {
     const view = TL.view, y = view.rowTop(stage.lane, stage.row);
     if (y === null) return null;
-    const x = view.x(stage.start), w = Math.max(stage.dur / view.perPixel(), 3);
+    const x = view.x(stage.start), w = Math.max(stage.dur / view.perPixel(), view.detail.stages.length > CROWD ? 2 : 3);
     return { x: x, y: y, w: w, h: view.laneY.get(stage.lane).rowH - 2 };
   }
 
@@ -27,6 +28,7 @@ window.TL = window.TL || {};
   }
 
   function stageBox(ctx, stage, box, room) {
+    box.label = 0;
     const theme = TL.theme(), chosen = stage.event !== null && stage.event === TL.view.selected;
     const name = TL.view.meta.names.indexOf(stage.name);
     const colour = TL.fill(stage.layer, name);
@@ -39,7 +41,8 @@ window.TL = window.TL || {};
     }
     ctx.strokeStyle = chosen ? theme.accent : theme.text;
     ctx.lineWidth = chosen ? 2.5 : 1;
-    if (stage.evidence !== "inferred" || chosen) ctx.strokeRect(left, box.y, w, box.h);
+    const bordered = chosen || (stage.evidence !== "inferred" && (w > 6 || TL.view.detail.stages.length <= CROWD));
+    if (bordered) ctx.strokeRect(left, box.y, w, box.h);
     ctx.font = (chosen ? "600 " : "") + TL.FONT;
     ctx.textBaseline = "middle";
     ctx.textAlign = "left";
@@ -52,6 +55,7 @@ window.TL = window.TL || {};
     const text = TL.cut(ctx, stage.name, room);
     if (!text || room < 30) return;
     const at = box.x + box.w + 5;
+    box.label = ctx.measureText(text).width + 8;
     ctx.fillStyle = theme.bg;
     ctx.globalAlpha = 0.85;
     ctx.fillRect(at - 2, box.y + 1, Math.min(ctx.measureText(text).width + 4, room), box.h - 2);
@@ -102,7 +106,7 @@ window.TL = window.TL || {};
     const inView = (b) => b && b.x < view.width && b.x + b.w > TL.GUTTER && b.y < view.height && b.y + b.h > TL.TOP;
     detail.stages.forEach((s, i) => { if (boxes[i]) errorBox(ctx, s, boxes[i]); });
     detail.stages.forEach((s, i) => {
-      if (inView(boxes[i])) stageBox(ctx, s, boxes[i], detail.stages.length > 80 ? 0 : roomRight(boxes, i));
+      if (inView(boxes[i])) stageBox(ctx, s, boxes[i], detail.stages.length > CROWD ? 0 : roomRight(boxes, i));
     });
     const mine = detail.stages.findIndex((s) => s.event === view.selected);
     const edges = detail.edges.length > MANY ? detail.edges.filter((e) => e.from === mine || e.to === mine) : detail.edges;
@@ -121,7 +125,7 @@ window.TL = window.TL || {};
 
   // The gap on each arrow, where it covers neither a span nor another gap.
   function gaps(ctx, labels, boxes) {
-    const taken = boxes.map((b) => [b.x, b.y, b.w, b.h]);
+    const taken = boxes.map((b) => [b.x, b.y, b.w + (b.label || 0), b.h]);
     for (const [edge, [x, y]] of labels) {
       const text = (edge.gap >= 0 ? "+" : "") + TL.short(edge.gap) + (edge.err ? " ±" + TL.short(edge.err) : "");
       const w = TL.textWidth(ctx, text) + 16;

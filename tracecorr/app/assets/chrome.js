@@ -20,7 +20,7 @@ window.TL = window.TL || {};
     bar.append(TL.make("span", "tl-note", TL.num(meta.events) + " events"));
     box = TL.make("input");
     box.type = "search";
-    box.placeholder = "Search ( / ): name, #event, 0xaddress";
+    box.placeholder = "Search: name, #event, 0x…  ( / )";
     box.setAttribute("aria-label", "search");
     box.addEventListener("keydown", (e) => { if (e.key === "Enter") TL.find(e.shiftKey); });
     box.addEventListener("input", () => { searchAt = -1; if (!box.value) clearSearch(); });

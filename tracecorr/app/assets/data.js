@@ -109,7 +109,7 @@ window.TL = window.TL || {};
 
   // --- numbers as text -------------------------------------------------------------------------
   const grouped = new Intl.NumberFormat("en-US");
-  TL.num = (n) => grouped.format(Math.round(n));
+  TL.num = (n) => grouped.format(Math.round(n) || 0); // || 0: never "-0"
   TL.ns = (n) => TL.num(n) + " ns";
   // Short form for labels and gaps: three or four digits and a unit.
   TL.short = function (ns) {

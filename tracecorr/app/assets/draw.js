@@ -147,6 +147,7 @@ window.TL = window.TL || {};
     const items = view.visibleItems(0);
     for (const item of items) background(ctx, item);
     TL.drawGrid(ctx);
+    for (const item of items) heading(ctx, item);
     ctx.beginPath();
     ctx.rect(TL.GUTTER, TL.TOP, view.width, view.height);
     ctx.clip();
@@ -183,6 +184,11 @@ window.TL = window.TL || {};
     ctx.fillRect(0, y, view.width, item.h);
     ctx.fillStyle = theme.line;
     ctx.fillRect(0, y + item.h - 1, view.width, 1);
+    if (item.kind === "lane") ctx.fillRect(TL.GUTTER - 1, y, 1, item.h);
+  }
+
+  function heading(ctx, item) {
+    const view = TL.view, y = TL.TOP + item.y - view.scroll;
     ctx.font = (item.kind === "group" ? "600 " : "") + FONT;
     ctx.textBaseline = "middle";
     ctx.textAlign = "left";

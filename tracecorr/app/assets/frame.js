@@ -143,6 +143,6 @@ window.TL = window.TL || {};
     pointer(ctx);
     scrollBar(ctx);
     ctx.fillStyle = TL.theme().line;
-    ctx.fillRect(TL.GUTTER - 1, 0, 1, TL.view.height);
+    ctx.fillRect(TL.GUTTER - 1, 0, 1, TL.TOP);
   };
 })(window.TL);

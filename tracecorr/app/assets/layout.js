@@ -10,7 +10,7 @@ window.TL = window.TL || {};
   const GROUP_H = 20;
   const LANE_PAD = 5;
   const ROW_H = 15;
-  const CHAIN_ROW_H = 26;
+  const CHAIN_ROW_H = 26, CHAIN_ROW_MAX = 40;
 
   const view = (TL.view = {
     meta: null, t0: 0, t1: 1, scroll: 0, width: 800, height: 600,
@@ -50,11 +50,18 @@ window.TL = window.TL || {};
     return view.detail ? new Set(view.detail.stages.map((s) => s.lane)) : new Set();
   };
 
+  // A few lanes may use the room that they have.
+  function chainRowHeight(chain) {
+    const rows = view.meta.lanes.reduce((sum, lane) => sum + (chain.has(lane.id) ? lane.rows : 0), 0);
+    const room = view.height - TL.TOP - chain.size * (LANE_PAD + GROUP_H / 2) - 3 * GROUP_H;
+    return Math.min(CHAIN_ROW_MAX, Math.max(CHAIN_ROW_H, Math.floor(room / Math.max(1, rows))));
+  }
+
   // Lays out headers and lanes from top to bottom; lanes of collapsed groups get no place.
   view.layout = function () {
     const meta = view.meta;
     const chain = view.chainOnly && view.detail ? view.chainLanes() : null;
-    const rowH = chain ? CHAIN_ROW_H : ROW_H;
+    const rowH = chain ? chainRowHeight(chain) : ROW_H;
     const groups = new Map(meta.groups.map((g) => [g.id, g]));
     const shown = new Set();
     view.items = [];

@@ -45,9 +45,9 @@ window.TL = window.TL || {};
     return table;
   }
 
-  function rawList(detail) {
+  function rawList(detail, records) {
     const box = make("div", "tl-raw");
-    for (const r of detail.raw) {
+    for (const r of records) {
       const stage = detail.stages[r.stage];
       const line = make("div", "tl-rawline" + (stage.event === TL.view.selected ? " chosen" : ""));
       const place = r.file + (r.line === null ? " @" + TL.num(r.offset) : ":" + r.line);
@@ -57,7 +57,7 @@ window.TL = window.TL || {};
       line.append(mark, make("code", r.missing ? "missing" : "", r.text));
       box.append(line);
     }
-    if (!detail.raw.length) box.append(make("div", "tl-note", "no raw record behind these rows"));
+    if (!records.length) box.append(make("div", "tl-note", "no raw record behind these rows"));
     return box;
   }
 
@@ -98,13 +98,14 @@ window.TL = window.TL || {};
     panel.classList.toggle("open", detail !== null);
     if (!detail) return;
     const left = make("div", "tl-left"), right = make("div", "tl-right");
-    left.append(title(detail), stageTable(detail), make("h4", "", "Raw records behind these rows"), rawList(detail));
+    const isOwn = (r) => detail.stages[r.stage].event === detail.event;
+    const others = detail.raw.filter((r) => !isOwn(r));
+    left.append(title(detail), rawList(detail, detail.raw.filter(isOwn)), make("h4", "", "Stages"), stageTable(detail));
+    if (others.length) left.append(make("h4", "", "Raw records behind the other rows"), rawList(detail, others));
     right.append(make("h4", "", "All columns of #" + detail.event), columnList(detail));
     const shut = make("button", "tl-shut", "×");
     shut.title = "close (Esc)";
     shut.addEventListener("click", () => TL.clear());
     panel.append(left, right, shut);
-    const chosen = left.querySelector("tr.chosen");
-    if (chosen && chosen.offsetTop > left.clientHeight) chosen.scrollIntoView({ block: "center" });
   };
 })(window.TL);

@@ -213,6 +213,7 @@ window.__perf = { log: [], idle: false };
     TL.readTheme();
     TL.buildToolbar(view.meta);
     TL.message(view.meta.lanes.length ? "" : "this capture holds no events");
+    for (const g of view.meta.groups) if (g.folded) view.collapsed.add(g.id);
     view.layout();
     view.whole();
     resize();

@@ -1,0 +1,79 @@
+"""Lanes, chains, details and search over a synthetic capture."""
+
+from __future__ import annotations
+
+import polars as pl
+from synthetic import SyntheticCapture
+
+from tracecorr.app import chain, detail
+from tracecorr.app.find import Finder
+from tracecorr.app.index import INFERRED_DOORBELL, CaptureIndex
+
+
+def _packet(capture: SyntheticCapture, evidence: str, n: int = 10) -> int:
+    launches = capture.tables["launches"].filter(pl.col("doorbell_evidence") == evidence)
+    return int(launches["event"][n])
+
+
+def test_every_event_has_a_place(synthetic_index: CaptureIndex, synthetic_capture: SyntheticCapture) -> None:
+    inferred = synthetic_capture.tables["launches"]["doorbell_event"].null_count()
+    assert sum(lane.count for lane in synthetic_index.lanes) == len(synthetic_index.start) + inferred
+    assert sum(synthetic_index.minimap["all"]) == len(synthetic_index.start)
+
+
+def test_lanes_follow_the_path(synthetic_index: CaptureIndex) -> None:
+    layers = [lane.layer for lane in synthetic_index.lanes if lane.group == "p0.t0"]
+    assert layers == ["hip", "command", "syscall", "ioctl", "kfd", "mqd"]
+    assert [lane.layer for lane in synthetic_index.lanes if lane.group == "p0.q0"] == ["aql", "doorbell", "gpu"]
+    assert synthetic_index.lanes[0].rows == 2  # nested calls
+
+
+def test_chain_of_a_packet_reaches_its_call(synthetic_index: CaptureIndex, synthetic_capture: SyntheticCapture) -> None:
+    found = chain.find_chain(synthetic_index, _packet(synthetic_capture, "recorded"))
+    assert found is not None
+    assert [s["layer"] for s in found.stages] == ["hip", "command", "aql", "doorbell", "gpu"]
+    assert [s["since_call"] for s in found.stages] == [0, 3_000, 5_000, 6_500, 9_000]
+    assert {(e["from"], e["to"]) for e in found.edges} == {(0, 1), (1, 2), (2, 3), (3, 4)}
+
+
+def test_inferred_doorbell_is_a_stage_of_its_own(
+    synthetic_index: CaptureIndex, synthetic_capture: SyntheticCapture
+) -> None:
+    found = chain.find_chain(synthetic_index, _packet(synthetic_capture, "inferred"))
+    assert found is not None
+    bell = next(s for s in found.stages if s["name"] == INFERRED_DOORBELL)
+    assert (bell["event"], bell["evidence"], bell["dur"]) == (None, "inferred", 2_500)
+    assert synthetic_index.lanes[bell["lane"]].layer == "doorbell"
+
+
+def test_call_shows_everything_it_caused(synthetic_index: CaptureIndex, synthetic_capture: SyntheticCapture) -> None:
+    events = synthetic_capture.tables["events"]
+    call = int(events.filter(pl.col("name") == "hipStreamCreate")["event"][0])
+    found = chain.find_chain(synthetic_index, call)
+    assert found is not None
+    assert [s["layer"] for s in found.stages] == ["hip", "ioctl", "kfd", "mqd"]
+
+
+def test_raw_records_name_file_and_line(synthetic_index: CaptureIndex, synthetic_capture: SyntheticCapture) -> None:
+    event = _packet(synthetic_capture, "recorded")
+    found = chain.find_chain(synthetic_index, event)
+    assert found is not None
+    lines = detail.raw_lines(synthetic_index, found)
+    assert len(lines) == len(found.stages)
+    for line in lines:
+        whole = synthetic_capture.files[0 if "amd_log" in line["file"] else 1].decode().splitlines()
+        assert whole[line["line"] - 1] == line["text"]
+    assert {c["name"] for c in detail.describe(synthetic_index, event)} >= {"ts_ns", "queue", "kernel", "grid_x"}
+
+
+def test_search_steps_through_all_hits(synthetic_index: CaptureIndex) -> None:
+    finder = Finder(synthetic_index)
+    first = finder.find("CREATESTREAM", -1, True)
+    assert first["count"] == 0
+    first = finder.find("hipstreamcreate", -1, True)
+    second = finder.find("hipstreamcreate", first["event"], True)
+    back = finder.find("hipstreamcreate", second["event"], False)
+    assert (first["count"], first["position"], second["position"], back["event"]) == (4, 1, 2, first["event"])
+    assert finder.find("#5", -1, True)["event"] == 5
+    assert finder.find("0x7fa944000000", -1, True)["count"] > 1000
+    assert finder.find("0xzz", -1, True)["count"] == 0

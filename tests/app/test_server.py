@@ -1,0 +1,87 @@
+"""The routes: who may ask, what is refused, what comes back."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from synthetic import SyntheticCapture
+
+from tracecorr.app import ids, make_app, wire
+
+TOKEN = "for-tests-only"
+
+
+@pytest.fixture(scope="module")
+def stranger(synthetic_capture: SyntheticCapture) -> Any:
+    app = make_app({"one": synthetic_capture, "two": synthetic_capture}, token=TOKEN)
+    return lambda: app.server.test_client()
+
+
+@pytest.fixture
+def client(stranger: Any) -> Any:
+    client = stranger()
+    answer = client.get(f"/?token={TOKEN}&capture=one")
+    assert (answer.status_code, answer.headers["Location"]) == (302, "/?capture=one")
+    cookie = answer.headers["Set-Cookie"]
+    assert "HttpOnly" in cookie and "SameSite=Strict" in cookie
+    return client
+
+
+@pytest.mark.parametrize("path", ["/", ids.META, "/assets/start.js", "/_dash-layout"])
+def test_without_token_nothing_is_served(stranger: Any, path: str) -> None:
+    assert stranger().get(path).status_code == 403
+    assert stranger().get(path + "?token=wrong").status_code == 403
+
+
+@pytest.mark.parametrize(
+    "headers",
+    [{"Host": "evil.example"}, {"Origin": "http://evil.example"}, {"Sec-Fetch-Site": "cross-site"}, {"Origin": "null"}],
+)
+def test_foreign_requests_are_refused(client: Any, headers: dict[str, str]) -> None:
+    assert client.get(ids.META, headers=headers).status_code in (400, 403)
+
+
+def test_headers_are_tight(client: Any) -> None:
+    answer = client.get("/")
+    policy = answer.headers["Content-Security-Policy"]
+    assert "unsafe-eval" not in policy and "frame-ancestors 'none'" in policy
+    assert answer.headers["X-Content-Type-Options"] == "nosniff"
+
+
+def test_spans_are_binary(client: Any) -> None:
+    answer = client.get(f"{ids.SPANS}?t0=0&t1=400000000&w=1000&lanes=0-3,5")
+    assert answer.status_code == 200
+    assert answer.headers["Cache-Control"] == "no-store"
+    magic, n, _, _ = wire.HEADER.unpack_from(answer.data)
+    assert magic == wire.MAGIC and n > 100
+
+
+@pytest.mark.parametrize(
+    "query",
+    [
+        "", "t0=0", "t0=5&t1=5&w=10", "t0=0&t1=9&w=0", "t0=0&t1=9&w=8001", "t0=x&t1=9&w=10", "t0=0&t1=1e9&w=10",
+        "t0=0&t1=9&w=10&lanes=99999", "t0=0&t1=9&w=10&lanes=-1", "t0=0&t1=9&w=10&lanes=3-1", "t0=0&t1=9&w=10&lanes=a",
+        "t0=0&t1=" + "9" * 5000 + "&w=10", "t0=0&t1=9&w=10&lanes=" + "1," * 30000,
+    ],
+)  # fmt: skip
+def test_bad_span_queries_are_refused(client: Any, query: str) -> None:
+    assert client.get(f"{ids.SPANS}?{query}").status_code == 400
+
+
+def test_unknown_things_are_refused_in_one_line(client: Any) -> None:
+    assert client.get(ids.META + "?capture=three").status_code == 404
+    assert client.get(ids.EVENT + "?event=99999999").status_code == 400
+    assert client.get(ids.SEARCH + "?q=" + "a" * 300).status_code == 400
+    answer = client.get("/_dash-component-suites/dash/../../../etc/passwd")
+    assert answer.status_code == 404
+    assert b"Traceback" not in answer.data
+
+
+def test_event_comes_with_chain_columns_and_raw(client: Any) -> None:
+    found = client.get(ids.SEARCH + "?q=dispatch&capture=two").get_json()
+    found = client.get(ids.SEARCH + "?q=vectorAdd&capture=two").get_json()
+    got = client.get(f"{ids.EVENT}?event={found['event']}&capture=two").get_json()
+    assert got["stages"][0]["layer"] == "hip"
+    assert got["columns"] and got["raw"]
+    assert "where" not in got["stages"][0]
