@@ -8,8 +8,9 @@ from hypothesis import strategies as st
 
 _OTHER = "[pid:7 tid: 0x7f00000000b0] "
 _MESSAGES = [
-    enter("hipA"), leave("hipA"), enter("hipB"), leave("hipB"), enter("hipGetLastError"), DISPATCH, "ShaderName : k(int)",
-    "KernargSegmentByteSize = 8 K", "Command (KernelExecution) enqueued: 0x5 to queue: 0x6", "Arg0: = 1",
+    enter("hipA"), leave("hipA"), enter("hipB"), leave("hipB"), enter("hipGetLastError"), DISPATCH,
+    "ShaderName : k(int)", "KernargSegmentByteSize = 8 K", "Arg0: = 1",
+    "Command (KernelExecution) enqueued: 0x5 to queue: 0x6",
     "Created SWq=0x1 to map on HWq=0x2 with size 4 with priority 1, cooperative: 0", "acquireQueue refCount: 0x2 (1)",
 ]  # fmt: skip
 _LINES = st.one_of(

@@ -258,3 +258,35 @@ def test_no_log_is_no_log() -> None:
     assert not looks_like_amd_log(b"hello us: world\n:3:x\n")
     assert not looks_like_amd_log(b"")
     assert read(b"").ledger["bytes"].sum() == 0
+
+
+def test_wordings_of_other_releases_give_the_same_fields() -> None:
+    found = read(
+        log(
+            "Signal = (0x7f), start = 11, end = 12 time taken= 1 ns",
+            "Locking to pool 0x5, size 0x10, HostPtr = 0x6, DevPtr = 0x7",
+            "Locking to pool 0x5, size 0x20, hostMem = 0x8, deviceMemory = (nil), memSegment = 1",
+            "Allocate hsa host memory 0x1012000, size 0x28",
+            "Number of allocated hardware queues with low priority: 1, with normal priority: 2, "
+            "with high priority: 3, maximum per priority is: 4",
+        )
+    )
+    assert found.arg(found.one(name="gpu_time")) == {"start_ns": 11, "end_ns": 12}
+    locks = found.rows(name="lock")
+    assert [(r["arg"], r["size_bytes"]) for r in locks] == [(6, 16), (8, 32)]
+    assert [found.arg(r) for r in locks] == [{"device_address": 7}, {"device_address": 0}]
+    assert found.one(name="allocate_host")["size_bytes"] == 0x28
+    counted = found.arg(found.one(name="queue_allocated_count"))
+    assert counted == {"low": 1, "normal": 2, "high": 3, "maximum": 4}
+
+
+def test_garbage_numbers_become_null() -> None:
+    found = read(
+        log(
+            "HSA Asycn Copy dst=0x1, src=0x2, size=-1402, wait_event=0x0, completion_signal=0x4",
+            DISPATCH.replace("0x1502", "0xffffffffffffffff").replace("wptr=6", "wptr=18446744073709551615"),
+        )
+    )
+    assert found.one(name="copy")["size_bytes"] is None
+    assert found.one(name="dispatch")["packet_index"] is None
+    assert found.packet(found.one(name="dispatch"))["header"] is None

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 from dataclasses import dataclass
 
 import numpy as np
@@ -11,13 +11,14 @@ from tracecorr.parse.amdlog.messages import MESSAGES, Kind, general_name
 from tracecorr.parse.amdlog.text import Codes, Ints, Mask, Text, Words
 
 _OTHER = len(MESSAGES)
+# Templates that begin alike are wordings of the same message: one after the other is tried.
+_WORDINGS = {m.prefix: [i for i, other in enumerate(MESSAGES) if other.prefix == m.prefix] for m in MESSAGES}
 
 
 @dataclass
 class Field:
     """Hold the values of one field of one message."""
 
-    message: int
     name: str
     rows: Ints
     values: Words
@@ -82,15 +83,25 @@ def fields(text: Text, found: Ints, at: Ints, end: Ints) -> Iterator[Field]:
     """Yield the fields of all records whose message has some."""
     present = np.unique(found)
     for index in present[present < _OTHER].tolist():
-        steps = MESSAGES[index].steps
         rows = np.flatnonzero(found == index)
-        place = at[rows] + len(steps[0].encode())
-        for name, literal in zip(steps[1::2], steps[2::2], strict=True):
-            values, stop, good = text.number(place)
-            good &= stop <= end[rows]
-            rows, place = rows[good], stop[good]
-            if name:
-                yield Field(index, name, rows, values[good])
-            follows = literal.encode()
-            fits = text.starts_with(place, follows) & (place + len(follows) <= end[rows])
-            rows, place = rows[fits], place[fits] + len(follows)
+        for wording in _WORDINGS[MESSAGES[index].prefix]:
+            if len(rows):
+                rows = yield from _fields_of(text, wording, rows, at, end)
+
+
+def _fields_of(text: Text, index: int, rows: Ints, at: Ints, end: Ints) -> Generator[Field, None, Ints]:
+    """Yield the fields of one template; return the rows whose text between two fields differs."""
+    steps = MESSAGES[index].steps
+    place = at[rows] + len(steps[0].encode())
+    differ = []
+    for name, literal in zip(steps[1::2], steps[2::2], strict=True):
+        values, stop, good = text.number(place)
+        good &= stop <= end[rows]
+        rows, place = rows[good], stop[good]
+        if name:
+            yield Field(name, rows, values[good])
+        follows = literal.encode()
+        fits = text.starts_with(place, follows) & (place + len(follows) <= end[rows])
+        differ.append(rows[~fits])
+        rows, place = rows[fits], place[fits] + len(follows)
+    return np.concatenate(differ) if differ else rows[:0]

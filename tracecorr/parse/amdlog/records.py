@@ -144,9 +144,9 @@ class RecordReader:
             if item.name == "queue":
                 self._read_queue(parsed, item.rows, item.values)
             elif item.name == "kernarg_bytes":
-                rows["kernarg_bytes"][item.rows] = item.values.astype(np.int64)
+                rows["kernarg_bytes"][item.rows] = _signed(item.values)
             elif item.name == "size_bytes":
-                rows["size_bytes"][item.rows] = item.values.astype(np.int64)
+                rows["size_bytes"][item.rows] = _signed(item.values)
             elif item.name in messages.COLUMNS:
                 rows[item.name][item.rows] = item.values
             else:
@@ -188,7 +188,7 @@ class RecordReader:
             if name in ("ring", "signal"):
                 rows[name][packets[at_rows]] = values
             elif name in ("packet_index", "size_bytes"):
-                rows[name][packets[at_rows]] = values.astype(np.int64)
+                rows[name][packets[at_rows]] = _signed(values)
             parsed.packet_fields[name] = place[at_rows], values
 
     def _read_streams(self, text: Text, parsed: Parsed, at: Ints, end: Ints) -> None:
@@ -220,6 +220,11 @@ class RecordReader:
         for row in np.flatnonzero(rows["kind"] == Kind.VERSION).tolist():
             line = text.read(int(at[row]), int(end[row]))
             parsed.args.add_text("version", int(rows["offset"][row]), line)
+
+
+def _signed(values: Words) -> Ints:
+    # A number that cannot be a size or an index (garbage of 5.4) becomes null.
+    return np.maximum(values.astype(np.int64), -1)
 
 
 def packet_frame(parsed: Parsed, names: list[str]) -> pl.DataFrame:

@@ -32,11 +32,11 @@ def types(table: schema.Table) -> dict[str, Any]:
 
 
 def conform(table: schema.Table, frame: pl.DataFrame | None = None) -> pl.DataFrame:
-    """Return `frame` (or no rows) with exactly the columns of the table."""
+    """Return `frame` (or no rows) with exactly the columns of the table; what does not fit is null."""
     if frame is None:
         return pl.DataFrame(schema=types(table))
     return frame.select(
-        (pl.col(name).cast(dtype) if name in frame.columns else pl.lit(None, dtype)).alias(name)
+        (pl.col(name).cast(dtype, strict=False) if name in frame.columns else pl.lit(None, dtype)).alias(name)
         for name, dtype in types(table).items()
     )
 

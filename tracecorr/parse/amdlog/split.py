@@ -14,14 +14,14 @@ import numpy as np
 
 from tracecorr.parse.amdlog.text import Codes, Ints, Mask, Text, decimal
 
-_RECORD = re.compile(rb":(?:\d:)?(?:[A-Za-z]:)?[^:\n\[\]]{0,200}:\d+ *: (\d{5,16})d? us:")
+_RECORD = re.compile(rb":(?:\d:)?(?:[A-Za-z]:)?[^:\n\[\]]{0,200}:\d+ *: (\d{5,15})d? us:")
 _THREAD = re.compile(
     rb"\[pid:(\d+) *tid: ?(?:0x)? *([0-9a-fA-F]+)\]"
     rb"|(\d+) *: \[(?:tid:)?(0x)?([0-9a-fA-F]+)\]"
     rb"|\[(?:tid:)?(?:0x)?([0-9a-fA-F]{6,16})\]"
 )
 _MULTI_LINE = re.compile(rb"devprogram\.cpp|comgr|code-object", re.IGNORECASE)
-_BROKEN = re.compile(rb"\s*:\d:[A-Za-z_. ]")
+_BROKEN = re.compile(rb":\d:[A-Za-z_. ]")
 
 PROGRAM_OUTPUT, BLANK_LINE, CONTINUATION, BROKEN_RECORD = (
     "program_output", "blank_line", "continuation", "broken_record",
@@ -125,8 +125,8 @@ class Splitter:
     @staticmethod
     def _fits(text: Text, start: Ints, end: Ints, place: int, digits: int) -> Mask:
         # mark = first byte after the digits; 6.3 prints a `d` between them and ` us:`
-        at = start + place
-        is_typo = text.bytes[np.minimum(at, len(text.bytes) - 1)] == ord("d")
+        at = np.minimum(start + place, text.stop)
+        is_typo = text.bytes[at] == ord("d")
         head = text.word(at + is_typo) & np.uint64(0xFFFFFFFF)
         before = text.word(at - digits - 2) & np.uint64(0xFFFF)
         fits = (head == np.uint64(0x3A737520)) & (before == np.uint64(0x203A)) & (at + 4 <= end)
@@ -141,6 +141,8 @@ class Splitter:
         if len(start) == 0 or text.raw.count(b" us:") == int((mark > 0).sum()):
             return np.zeros(0, np.int64)
         marks = np.array([m.start() for m in re.finditer(b" us:", text.raw)], np.int64)
+        _, is_time = decimal(text, marks - (text.bytes[marks - 1] == ord("d")), np.full(len(marks), 5))
+        marks = marks[is_time]
         per_line = np.bincount(np.searchsorted(start, marks, side="right") - 1, minlength=len(start))
         return np.flatnonzero(per_line != (mark > 0))
 
@@ -216,20 +218,20 @@ def _search(
 
 
 def _skipped(text: Text, start: Ints, end: Ints, until: Ints, is_record: Mask) -> dict[str, tuple[int, int]]:
-    skipped: dict[str, tuple[int, int]] = {}
+    """Return records and bytes of what is no record, by reason."""
+    others = np.flatnonzero(~is_record)
+    first = _skip_blanks(text, start[others], end[others], b" \r\t")
+    reason = np.where(first >= end[others], 0, 3)
+    for i in np.flatnonzero((reason == 3) & (text.bytes[first] == ord(":"))).tolist():
+        if _BROKEN.match(text.slice(int(first[i]), int(end[others[i]]))):
+            reason[i] = 1
     records = np.flatnonzero(is_record)
-    for i in np.flatnonzero(~is_record).tolist():
-        line = text.slice(int(start[i]), int(end[i]))
-        before = np.searchsorted(records, i) - 1
-        last = int(records[before]) if before >= 0 else -1
-        if not line.strip(b" \r\t"):
-            reason = BLANK_LINE
-        elif _BROKEN.match(line):
-            reason = BROKEN_RECORD
-        elif last >= 0 and _MULTI_LINE.search(text.slice(int(start[last]), int(start[last]) + 40)):
-            reason = CONTINUATION
-        else:
-            reason = PROGRAM_OUTPUT
-        records_, bytes_ = skipped.get(reason, (0, 0))
-        skipped[reason] = (records_ + 1, bytes_ + int(until[i] - start[i]))
-    return skipped
+    last = np.searchsorted(records, others) - 1
+    for i in np.unique(last[(reason == 3) & (last >= 0)]).tolist():
+        at = int(start[records[i]])
+        if _MULTI_LINE.search(text.slice(at, at + 40)):
+            reason[(last == i) & (reason == 3)] = 2
+    counts = np.bincount(reason, minlength=4)
+    sizes = np.bincount(reason, (until - start)[others], minlength=4).astype(np.int64)
+    names = (BLANK_LINE, BROKEN_RECORD, CONTINUATION, PROGRAM_OUTPUT)
+    return {name: (int(counts[i]), int(sizes[i])) for i, name in enumerate(names) if counts[i]}

@@ -1,7 +1,7 @@
 """Vectorised reading of bytes: words, tokens, numbers, and codes for repeated texts.
 
 Every function works on an array of positions in one block at once. Positions count in the padded
-buffer of `Text`, so a word may be loaded from any of them without a bounds check.
+buffer of `Text`, so a word near the start or end of a line may be loaded without a bounds check.
 """
 
 from __future__ import annotations
@@ -34,14 +34,15 @@ class Text:
     """Hold one block of bytes with padding, readable as bytes and as words at any position."""
 
     def __init__(self, data: bytes) -> None:
-        self.raw = b"\0" * PAD + data + b"\n" + b"\0" * PAD
+        self.raw = b"".join((bytes(PAD), data, b"\n", bytes(4 * PAD)))
         self.start, self.stop = PAD, PAD + len(data)
         self.bytes: npt.NDArray[np.uint8] = np.frombuffer(self.raw, np.uint8)
         self.words: Words = np.ndarray((len(self.raw) - 7,), "<u8", self.raw, strides=(1,))
 
     def word(self, at: Ints) -> Words:
         """Return the 8 bytes at each position as one little-endian number."""
-        return self.words[np.minimum(at, len(self.words) - 1)]
+        found: Words = self.words[at]
+        return found
 
     def starts_with(self, at: Ints, literal: bytes) -> Mask:
         """Return where the bytes at a position are `literal`."""
