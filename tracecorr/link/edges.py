@@ -25,7 +25,7 @@ def list_links(
         _edge(launches.filter(~is_copy), "call_event", "event", "packet_in_call", RECORDED),
         _edge(launches.filter(~is_copy), "command_event", "event", "packet_of_command", RECORDED),
         _edge(launches.filter(is_copy), "command_event", "event", "copy_of_command", RECORDED),
-        _edge(launches, "event", "doorbell_event", "doorbell_of_packet", RECORDED),
+        _doorbells(events, launches),
         inside.select(from_event="call", to_event="event", rule=pl.lit("syscall_in_call"), evidence="evidence"),
         queue_table.drop_nulls(["create_ioctl_event", "created_line_event"]).select(
             from_event="create_ioctl_event", to_event="created_line_event", rule=pl.lit("ioctl_creates_queue"),
@@ -38,6 +38,22 @@ def list_links(
 def _edge(rows: pl.DataFrame, cause: str, effect: str, rule: str, evidence: str) -> pl.DataFrame:
     return rows.drop_nulls([cause, effect]).select(
         from_event=cause, to_event=effect, rule=pl.lit(rule), evidence=pl.lit(evidence)
+    )
+
+
+def _doorbells(events: pl.DataFrame, launches: pl.DataFrame) -> pl.DataFrame:
+    """Return packet -> store: `recorded` where the probe read the ring and the value is the packet's index.
+
+    A ring that was learned from the log, or a store that announced several packets, makes it `derived`.
+    """
+    stores = events.select("ring_learned", doorbell_event="event", stored="packet_index")
+    joined = launches.drop_nulls("doorbell_event").join(stores, on="doorbell_event", maintain_order="left")
+    sure = ~pl.col("ring_learned") & (pl.col("stored") == pl.col("packet_index"))
+    return joined.select(
+        from_event="event",
+        to_event="doorbell_event",
+        rule=pl.lit("doorbell_of_packet"),
+        evidence=pl.when(sure).then(pl.lit(RECORDED)).otherwise(pl.lit(DERIVED)),
     )
 
 

@@ -24,13 +24,18 @@ def select_launches(events: pl.DataFrame, args: pl.DataFrame) -> pl.DataFrame:
 
 
 def fill_store_rings(events: pl.DataFrame) -> pl.DataFrame:
-    """Return `events` with the learned `ring` on doorbell stores whose probe did not read it."""
+    """Return `events` with the learned `ring` on doorbell stores whose probe did not read it.
+
+    The added column `ring_learned` tells these from rings that the probe recorded.
+    """
     stores = events.filter((pl.col("layer") == "doorbell") & pl.col("ring").is_null())
     lines = events.filter((pl.col("layer") == "aql") & pl.col("packet_index").is_not_null())
     learned = learn_rings(stores, lines).select("process", "arg", learned="ring", layer=pl.lit("doorbell"))
     learned = learned.with_columns(pl.col("layer").cast(schema.CAT))
     joined = events.join(learned, on=["process", "arg", "layer"], how="left", maintain_order="left")
-    return joined.with_columns(ring=pl.coalesce("ring", "learned")).drop("learned")
+    return joined.with_columns(
+        ring=pl.coalesce("ring", "learned"), ring_learned=pl.col("ring").is_null() & pl.col("learned").is_not_null()
+    ).drop("learned")
 
 
 def build_launches(events: pl.DataFrame, packets: pl.DataFrame, args: pl.DataFrame, sources: set[str]) -> pl.DataFrame:

@@ -44,10 +44,12 @@ def list_kernel_creations(events: pl.DataFrame, args: pl.DataFrame) -> pl.DataFr
         (pl.col("layer") == "kfd")
         & pl.col("name").cast(pl.String).is_in(["kfd_ioctl_create_queue", "kfd_create_queue"])
     )
-    fields = pivot_args(args, probes["event"], ["ring", "size", "gpu", "qtype", "prio"])
+    fields = pivot_args(args, probes["event"], ["ring", "size", "gpu", "type", "qtype", "prio"])
     inside = probes.select("event", "parent").join(fields, on="event").rename({"event": "probe"})
     joined = ioctls.join(inside, left_on="event", right_on="parent", how="left", maintain_order="left")
-    kinds = pl.col("qtype").cast(pl.Int64).replace_strict(QUEUE_TYPES, default=None, return_dtype=pl.String)
+    kinds = (
+        pl.coalesce("type", "qtype").cast(pl.Int64).replace_strict(QUEUE_TYPES, default=None, return_dtype=pl.String)
+    )
     return joined.select(
         "event", "process", "thread", "ts_ns", "end_ns", ring_base="ring", size_bytes=pl.col("size").cast(pl.Int64),
         type=kinds, priority=pl.col("prio").cast(pl.Int32), gpu_id="gpu",
@@ -98,7 +100,8 @@ def build_queues(events: pl.DataFrame, packets: pl.DataFrame, args: pl.DataFrame
     logged = _logged(lines, joins, ioctls)
     unlined = _rings_without_line(events, lines)
     foreign = ioctls.join(joins, left_on="event", right_on="ioctl", how="anti").select(
-        "process", "ring_base", "type", create_ioctl_event="event", priority_ioctl="priority", created_ns="end_ns",
+        "process", "ring_base", "gpu_id", "type", create_ioctl_event="event", priority_ioctl="priority",
+        created_ns="end_ns",
         size=pl.when(pl.col("type") == "compute_aql").then(pl.col("size_bytes") // 64), known_from=pl.lit("ftrace"),
     )  # fmt: skip
     queues = pl.concat([logged, unlined, foreign], how="diagonal_relaxed").with_row_index("queue")
@@ -106,13 +109,20 @@ def build_queues(events: pl.DataFrame, packets: pl.DataFrame, args: pl.DataFrame
     return _add_destroyed(queues, events)
 
 
+def list_gpus(queues: pl.DataFrame) -> tuple[pl.DataFrame, pl.DataFrame]:
+    """Return the table `gpus`, as far as CREATE_QUEUE names them, and `queues` with its key `gpu`."""
+    ids = queues.select("gpu_id").drop_nulls().unique().sort("gpu_id").with_row_index("gpu")
+    keyed = queues.join(ids, on="gpu_id", how="left", maintain_order="left").drop("gpu_id")
+    return ids.select("gpu", pl.col("gpu_id").cast(pl.UInt32)), keyed
+
+
 def _logged(lines: pl.DataFrame, joins: pl.DataFrame, ioctls: pl.DataFrame) -> pl.DataFrame:
-    kernel_side = ioctls.select("ring_base", "priority", "type", ioctl="event")
+    kernel_side = ioctls.select("ring_base", "priority", "type", "gpu_id", ioctl="event")
     joined = lines.join(joins, on="event", how="left", maintain_order="left")
     joined = joined.join(kernel_side, on="ioctl", how="left", maintain_order="left")
     both = pl.when(pl.col("ioctl").is_not_null()).then(pl.lit("amd_log ftrace")).otherwise(pl.lit("amd_log"))
     return joined.select(
-        "process", "ring_base", "swq", hwq="ring", size=pl.col("size").cast(pl.Int64),
+        "process", "ring_base", "gpu_id", "swq", hwq="ring", size=pl.col("size").cast(pl.Int64),
         priority_log=pl.col("priority").cast(pl.Int32), priority_ioctl=pl.col("priority_right"), created_ns="ts_ns",
         created_line_event="event", create_ioctl_event="ioctl", create_evidence="evidence",
         type=pl.coalesce("type", pl.lit("compute_aql")), known_from=both,

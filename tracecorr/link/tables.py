@@ -48,9 +48,8 @@ def link_tables(
                           on=["file", "offset"]).select("event", "key", "u64", "text")  # fmt: skip
     inside = calls.link_syscalls(events, trace_aligned)
     events = _adopt_syscalls(events, inside)
-    if trace_aligned:
-        events = fill_store_rings(events)
-    queue_table = queues.build_queues(events, packets, args)
+    events = fill_store_rings(events) if trace_aligned else events.with_columns(ring_learned=pl.lit(False))
+    gpu_table, queue_table = queues.list_gpus(queues.build_queues(events, packets, args))
     stream_table = streams.build_streams(events, args)
     kernel_table, kernel_ids = list_kernels(events)
     events = _attach_keys(events, queue_table, stream_table, kernel_ids)
@@ -61,6 +60,7 @@ def link_tables(
         "events": _finish_events(events),
         "launches": launches,
         "queues": _count_packets(queue_table, launches, events),
+        "gpus": gpu_table,
         "streams": stream_table,
         "stream_queues": streams.summarize_stream_queues(launches),
         "kernels": kernel_table,
@@ -101,9 +101,8 @@ def _attach_keys(
     ]).drop_nulls()  # fmt: skip
     made = made.rename({"queue": "made"}).unique("event", keep="first")
     events = events.join(made, on="event", how="left", maintain_order="left")
-    return (
-        events.with_columns(queue=pl.coalesce("queue", "made")).drop("made").with_columns(gpu=pl.lit(None, pl.UInt16))
-    )
+    events = events.with_columns(queue=pl.coalesce("queue", "made")).drop("made")
+    return events.join(queue_table.select("queue", "gpu"), on="queue", how="left", maintain_order="left")
 
 
 def _chain_doorbells(events: pl.DataFrame, launches: pl.DataFrame) -> pl.DataFrame:

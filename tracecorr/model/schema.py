@@ -278,7 +278,7 @@ QUEUES = Table(
         ("doorbell_offset", _U64, "doorbell offset returned by CREATE_QUEUE"),
         ("priority_hip", _I32, "priority asked for by hipStreamCreateWithPriority"),
         ("priority_log", _I32, "priority printed in the Created line (0 low, 1 normal, 2 high)"),
-        ("priority_ioctl", _I32, "priority of CREATE_QUEUE or of the last UPDATE_QUEUE"),
+        ("priority_ioctl", _I32, "priority that CREATE_QUEUE asked for (CLR changes it afterwards by UPDATE_QUEUE)"),
         ("type", CAT, "`compute_aql`, `compute_pm4`, `sdma`, `sdma_xgmi`; null = not known"),
         ("size", _I64, "ring size", "packets"),
         ("created_ns", _I64, "end of the creation", "ns"),
