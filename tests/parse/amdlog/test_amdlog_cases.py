@@ -290,3 +290,9 @@ def test_garbage_numbers_become_null() -> None:
     assert found.one(name="copy")["size_bytes"] is None
     assert found.one(name="dispatch")["packet_index"] is None
     assert found.packet(found.one(name="dispatch"))["header"] is None
+
+
+def test_copy_engine_is_hexadecimal_with_and_without_sign() -> None:
+    rest = "dst=0x1, src=0x2, size=3, wait_event=0x0, completion_signal=0x4"
+    found = read(log(f"HSA Async Copy on copy_engine=10, {rest}", f"HSA Async Copy on copy_engine=0x10, {rest}"))
+    assert found.packets["engine"].to_list() == [16, 16]

@@ -67,7 +67,8 @@ class PacketReader:
     ) -> None:
         names = _TUPLES.get(key) or (tuple(f"dep_{i}" for i in range(5)) if key == "dep_signals" else (key,))
         for name in names:
-            values, stop, good = text.number(place)
+            # ROCm 5.6 to 6.0 print the mask of copy engines in hexadecimal without `0x`.
+            values, stop, good = text.number(place, bare_base=16 if key == "engine" else 10)
             good &= stop <= end
             rows, place, end = rows[good], stop[good], end[good]
             if name in fields:

@@ -26,18 +26,13 @@ _COLUMNS: dict[str, tuple[type, int]] = {
 }  # fmt: skip
 
 
-def types(table: schema.Table) -> dict[str, Any]:
-    """Return columns and types of a part; unlike `Table.schema` with categories as polars 2.1 wants them."""
-    return {c.name: pl.Categorical() if c.dtype is pl.Categorical else c.dtype for c in table.columns}
-
-
 def conform(table: schema.Table, frame: pl.DataFrame | None = None) -> pl.DataFrame:
     """Return `frame` (or no rows) with exactly the columns of the table; what does not fit is null."""
     if frame is None:
-        return pl.DataFrame(schema=types(table))
+        return table.empty()
     return frame.select(
         (pl.col(name).cast(dtype, strict=False) if name in frame.columns else pl.lit(None, dtype)).alias(name)
-        for name, dtype in types(table).items()
+        for name, dtype in table.schema.items()
     )
 
 

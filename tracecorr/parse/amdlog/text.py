@@ -92,10 +92,10 @@ class Text:
             going = going[size[going] > i]
         return _mix(code, size.astype(np.uint64))
 
-    def number(self, at: Ints) -> tuple[Words, Ints, Mask]:
+    def number(self, at: Ints, bare_base: int = 10) -> tuple[Words, Ints, Mask]:
         """Return value, end and presence of the number at each position.
 
-        Understood are `0x` with hexadecimal digits, decimal digits, `-` before them (two's
+        Understood are `0x` with hexadecimal digits, digits of `bare_base`, `-` before them (two's
         complement) and `(nil)` or `<null>`, which are zero.
         """
         head = self.word(at)
@@ -103,7 +103,7 @@ class Text:
         end = at.copy()
         is_hex = (head & np.uint64(0xFFFF)) == np.uint64(0x7830)
         negative = (head & np.uint64(0xFF)) == np.uint64(0x2D)
-        for rows, skip, base in ((is_hex, 2, 16), (~is_hex & ~negative, 0, 10), (negative, 1, 10)):
+        for rows, skip, base in ((is_hex, 2, 16), (~is_hex & ~negative, 0, bare_base), (negative, 1, 10)):
             if rows.any():
                 got, size = self._digits(at[rows] + skip, base)
                 value[rows] = -got if skip == 1 else got
