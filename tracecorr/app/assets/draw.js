@@ -108,7 +108,7 @@ window.TL = window.TL || {};
       const left = Math.max(x, TL.GUTTER), cut = Math.min(x + w, right) - left;
       if (spans.style[i] & TL.INFERRED) hollows.push([x, y, w, h, colour, faint]);
       else {
-        const share = spans.count[i] > 1 ? 0.3 + 0.7 * spans.busy[i] : 1;
+        const share = spans.count[i] > 1 ? 0.4 + 0.6 * spans.busy[i] : 1;
         const key = (faint ? "~" : "") + colour;
         let list = batches.get(key);
         if (!list) batches.set(key, (list = []));
