@@ -55,14 +55,19 @@ make_venv() {
 
 # Print what the installed environment depends on: it is stale when this changes.
 fingerprint() {
-    { printf '%s\n' "$checkout" "$1"; cat "$checkout/pyproject.toml" "$constraints"; } | sha256sum
+    { printf '%s\n' "$checkout"; cat "$checkout/pyproject.toml" "$constraints"; } | sha256sum
 }
 
 # Make sure that .venv holds tracecorr with the extras given (such as "[dev]", or nothing).
 ensure_environment() {
     local extras="${1:-}" log="$venv/install.log" stamp="$venv/.stamp${1:-}" want
-    want="$(fingerprint "$extras")"
-    is_ready() { [ "$(cat "$stamp" 2>/dev/null)" = "$want" ] && "$venv/bin/python" -c "" 2>/dev/null; }
+    local also=()
+    [ -n "$extras" ] || also=("$venv/.stamp[dev]")
+    want="$(fingerprint)"
+    is_ready() {
+        # An environment with extras holds all that one without them needs.
+        grep -qsxF "$want" "$stamp" "${also[@]}" && "$venv/bin/python" -c "" 2>/dev/null
+    }
     is_ready && return
 
     # One start at a time: two that install into the same folder break each other.
