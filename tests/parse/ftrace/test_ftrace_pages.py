@@ -121,3 +121,20 @@ def test_any_page_is_read_and_accounted_for(data: bytes, commit: int, repeat: in
     }
     trace = PageTrace(pages={0: [whole_file[:100], whole_file[100:]]}, formats=formats)
     assert _read(trace).ledger["bytes"].sum() == len(whole_file)
+
+
+def test_losses_of_pages_and_counters() -> None:
+    def page(stamp: int, flags: int, tail: bytes = b"") -> bytes:
+        record = (2 | 10 << 5).to_bytes(4, "little") + bytes(8)
+        commit = (len(record) | flags).to_bytes(8, "little")
+        return (stamp.to_bytes(8, "little") + commit + record + tail).ljust(4096, b"\0")
+
+    formats = {"a/b": "name: b\nID: 0\nformat:\n\tfield:int x;\toffset:4;\tsize:4;\tsigned:1;\n"}
+    lost = page(900, 3 << 30, (77).to_bytes(8, "little"))
+    stats = {"cpu1": {"overrun": "5", "dropped events": "2"}}
+    trace = PageTrace(pages={0: page(100, 0) + lost, 1: page(50, 0)}, formats=formats, stats=stats)
+    result = _read(trace)
+    rows = [tuple(r) for r in result.losses.select("cpu", "from_ns", "to_ns", "count").sort("cpu", "count").rows()]
+    assert rows == [(0, 110, 900, 77), (1, 60, None, 2), (1, None, 60, 5)]
+    assert result.events["stamp_ns"].to_list() == [60, 110, 910]
+    _closed(trace, result)
