@@ -61,8 +61,9 @@ def find_chain(index: CaptureIndex, event: int) -> Chain | None:
     return chain
 
 
-def _time_order(stage: Row) -> tuple[int, int]:
-    return (stage["start"], -stage["dur"])
+def _time_order(stage: Row) -> tuple[int, bool, int]:
+    # An inferred doorbell may begin with its packet, never before it.
+    return (stage["start"], stage["event"] is None, -stage["dur"])
 
 
 def _bounded(members: Iterable[int], event: int, root: int | None) -> list[int]:
@@ -138,7 +139,7 @@ def _hollow_doorbells(index: CaptureIndex, launches: Iterable[Row]) -> list[Row]
         out.append(
             {
                 "event": None, "of": launch["event"], "layer": "doorbell", "name": INFERRED_DOORBELL, "lane": lane,
-                "row": 0, "start": lo - index.t0_ns, "dur": hi - lo, "instant": False, "err_lo": 0, "err_hi": hi - lo,
+                "row": index.hollow_row.get(launch["event"], 0), "start": lo - index.t0_ns, "dur": hi - lo, "instant": False, "err_lo": 0, "err_hi": hi - lo,
                 "evidence": INFERRED, "source": "tracecorr", "result": None, "where": None,
             }
         )  # fmt: skip

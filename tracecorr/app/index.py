@@ -42,6 +42,7 @@ class CaptureIndex:
     row_of: spans.U8
     name_of: spans.I32
     doorbell_lane: dict[int, int]  # queue -> its lane of doorbells
+    hollow_row: dict[int, int]  # packet -> depth row of its inferred doorbell, where that is not 0
     minimap: dict[str, list[int]]
     owners: Names
 
@@ -86,7 +87,7 @@ def build(capture: CaptureLike) -> CaptureIndex:
         capture, t0, length, plan.lanes, plan.groups, names, pyramid, start, lane_of, row_of,
         events["label"].to_numpy().astype(np.int32),
         {n.queue: n.id for n in plan.lanes if n.layer == "doorbell" and n.queue is not None},
-        _minimap(events, start, length), owners,
+        _hollow_rows(frame, row), _minimap(events, start, length), owners,
     )  # fmt: skip
 
 
@@ -199,6 +200,11 @@ def _places(frame: pl.DataFrame, row: spans.U8, events: int) -> tuple[spans.I32,
     at = frame["event"].to_numpy()[own]
     lane_of[at], row_of[at] = frame["lane"].to_numpy()[own], row[own]
     return lane_of, row_of
+
+
+def _hollow_rows(frame: pl.DataFrame, row: spans.U8) -> dict[int, int]:
+    at = np.flatnonzero(~frame["own"].to_numpy() & (row > 0))
+    return dict(zip(frame["event"].to_numpy()[at].tolist(), row[at].tolist(), strict=True))
 
 
 def _minimap(events: pl.DataFrame, start: spans.I64, length: int) -> dict[str, list[int]]:

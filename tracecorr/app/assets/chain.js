@@ -53,7 +53,7 @@ window.TL = window.TL || {};
       return;
     }
     const text = TL.cut(ctx, stage.name, room);
-    if (!text || room < 30) return;
+    if (!text || room < 30 || w > 40) return; // a wide hollow span already carries its name
     const at = box.x + box.w + 5;
     box.label = ctx.measureText(text).width + 8;
     ctx.fillStyle = theme.bg;
