@@ -139,7 +139,8 @@ def _hollow_doorbells(index: CaptureIndex, launches: Iterable[Row]) -> list[Row]
         out.append(
             {
                 "event": None, "of": launch["event"], "layer": "doorbell", "name": INFERRED_DOORBELL, "lane": lane,
-                "row": index.hollow_row.get(launch["event"], 0), "start": lo - index.t0_ns, "dur": hi - lo, "instant": False, "err_lo": 0, "err_hi": hi - lo,
+                "row": index.hollow_row.get(launch["event"], 0),
+                "start": lo - index.t0_ns, "dur": hi - lo, "instant": False, "err_lo": 0, "err_hi": hi - lo,
                 "evidence": INFERRED, "source": "tracecorr", "result": None, "where": None,
             }
         )  # fmt: skip
