@@ -18,9 +18,10 @@ from tracecorr.link.threads import map_threads
 from tracecorr.model import schema
 from tracecorr.model.parts import Block
 from tracecorr.parse.amdlog import read_amd_log
-from tracecorr.parse.ftrace import read_ftrace_text
+from tracecorr.parse.ftrace import read_ftrace_pages, read_ftrace_text
 from tracecorr.store.capture import Capture, write_info, write_tables
 from tracecorr.store.importing import import_files
+from tracecorr.store.pages import open_page_trace
 from tracecorr.store.raw import read_chunks, read_clock_samples
 
 __all__ = ["correlate", "import_files"]
@@ -120,6 +121,18 @@ def _open_readers(capture: Capture) -> Iterator[tuple[str, str, Iterator[Block]]
             yield "amd_log", "log", read_amd_log(chunks, entry["file"])
         elif entry["form"] == "text":
             yield "ftrace", "text", read_ftrace_text(chunks, entry["file"], clock)
+    for recording in _page_recordings(capture):
+        trace, files = open_page_trace(capture.path, recording)
+        yield "ftrace", "pages", read_ftrace_pages(trace, files, clock)
+
+
+def _page_recordings(capture: Capture) -> list[list[dict[str, Any]]]:
+    """Return the entries of each folder of pages (`raw/ftrace/N/`)."""
+    recordings: dict[str, list[dict[str, Any]]] = {}
+    for entry in capture.info["files"]:
+        if entry["form"] in ("pages", "description"):
+            recordings.setdefault(entry["path"].split("/")[2], []).append(entry)
+    return list(recordings.values())
 
 
 def _samples(capture: Capture) -> dict[str, Any]:

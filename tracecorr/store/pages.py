@@ -1,0 +1,64 @@
+"""A folder of binary trace pages: which of its files is what."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping, Sequence
+from pathlib import Path, PurePosixPath
+from typing import Any
+
+from tracecorr.parse.ftrace import PageTrace
+from tracecorr.store.raw import read_chunks
+
+_CPU_FILE = re.compile(r"cpu(\d+)\.bin$")
+
+
+def open_page_trace(root: Path, entries: Sequence[Mapping[str, Any]]) -> tuple[PageTrace, dict[int, int]]:
+    """Return a recording of pages, and the file key of each of its CPUs.
+
+    Args:
+        root: the capture folder.
+        entries: entries of capture.json, all of one recording: its pages and their descriptions.
+    """
+    texts = {str(e["path"]): _read_text(root / e["path"]) for e in entries if e["form"] == "description"}
+    named = {PurePosixPath(path).name: text for path, text in texts.items()}
+    files = {}
+    for entry in entries:
+        cpu = _CPU_FILE.search(str(entry["path"]))
+        if entry["form"] == "pages" and cpu:
+            files[int(cpu.group(1))] = entry
+    trace = PageTrace(
+        pages={cpu: read_chunks(root / entry["path"]) for cpu, entry in files.items()},
+        formats=dict(_formats(texts)),
+        header_page=named.get("header_page", ""),
+        cmdlines=named.get("saved_cmdlines", ""),
+        tgids=named.get("saved_tgids", ""),
+        stats=_read_stats(named.get("stats.json", "{}")),
+        probes=named.get("kprobe_events", "") + named.get("dynamic_events", ""),
+    )
+    return trace, {cpu: int(entry["file"]) for cpu, entry in files.items()}
+
+
+def _formats(texts: Mapping[str, str]) -> list[tuple[str, str]]:
+    """Return `system/event` and text of each format file, from `SYS/EVENT/format` and `SYS.EVENT.format`."""
+    found = []
+    for path, text in texts.items():
+        parts = PurePosixPath(path).parts
+        if parts[-1] == "format":
+            found.append((f"{parts[-3]}/{parts[-2]}", text))
+        elif parts[-1].endswith(".format"):
+            found.append((parts[-1].removesuffix(".format").replace(".", "/", 1), text))
+    return found
+
+
+def _read_text(path: Path) -> str:
+    return b"".join(read_chunks(path)).decode(errors="replace")
+
+
+def _read_stats(text: str) -> dict[str, dict[str, str]]:
+    try:
+        stats = json.loads(text)
+    except ValueError:
+        return {}
+    return {cpu: lines for cpu, lines in stats.items() if isinstance(lines, dict)} if isinstance(stats, dict) else {}
