@@ -191,7 +191,8 @@ def _warn(tables: dict[str, pl.DataFrame], maps: dict[str, ClockMap]) -> list[st
     log = events.filter(pl.col("source") == "amd_log")
     if len(log) and log["thread"].null_count() == len(log):
         warnings.append(
-            "the log names no pid and tid (level 3?): its lines cannot be linked to threads or to the trace"
+            "the log names no pid and tid: its lines cannot be linked to threads or to the trace; "
+            "record it with AMD_LOG_LEVEL=5"
         )
     if len(log) and log["stamp_ns"].null_count() == len(log):
         warnings.append("the log has no times: its lines keep their order only")

@@ -44,8 +44,9 @@ def link_tables(
         trace_aligned: whether the trace's clock is known; without it no link uses time across sources.
     """
     events = calls.find_parents(placed)
-    args = part_args.join(events.select("file", "offset", "event").unique(["file", "offset"], keep="first"),
-                          on=["file", "offset"]).select("event", "key", "u64", "text")  # fmt: skip
+    keys = events.select("file", "offset", "event").unique(["file", "offset"], keep="first")
+    args = part_args.join(keys, on=["file", "offset"], maintain_order="left")
+    args = args.select("event", "key", "u64", "text").sort("event", maintain_order=True)
     inside = calls.link_syscalls(events, trace_aligned)
     events = _adopt_syscalls(events, inside)
     events = fill_store_rings(events) if trace_aligned else events.with_columns(ring_learned=pl.lit(False))

@@ -458,3 +458,11 @@ def render_reference() -> Iterator[str]:
         for column in table.columns:
             yield f"| {column.name} | {column.dtype} | {column.unit} | {column.meaning} |"
         yield ""
+
+
+def render_page() -> str:
+    """Return the page of the column reference, `TABLES.md`."""
+    head = (
+        "# Tables\n\nMade by `scripts/make_tables_page` from `schema.py`. Times are ns of the host's CLOCK_MONOTONIC.\n"
+    )
+    return "\n".join([head, *render_reference()]).rstrip() + "\n"

@@ -1,0 +1,173 @@
+"""Every recorded capture gives exactly the counts that its README tells, through `query`."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import polars as pl
+import pytest
+from typer.testing import CliRunner
+
+from tracecorr.cli import app
+from tracecorr.pipeline import correlate, import_files
+from tracecorr.store import Capture
+
+EXPECTED = json.loads((Path(__file__).parent / "expected.json").read_text())
+WITH_TRACE = [name for name, counts in EXPECTED.items() if counts["ioctls"]]
+
+Importer = Callable[..., Capture]
+
+
+@pytest.fixture(scope="session")
+def imported(data_folder: Path, tmp_path_factory: pytest.TempPathFactory) -> Importer:
+    """Return a function that imports a recorded capture once per way of importing it."""
+    made: dict[tuple[str, bool, bool], Capture] = {}
+
+    def make(name: str, *, pages: bool = False, samples: bool = True) -> Capture:
+        key = (name, pages, samples)
+        if key not in made:
+            source = data_folder / "captures" / name
+            trace = source / ("raw" if pages else "ftrace.txt")
+            clock = source / "clock.json"
+            out = tmp_path_factory.mktemp("capture") / f"{name}.tracecorr"
+            import_files(
+                out,
+                [source / "amd.log"],
+                [trace] if trace.exists() else [],
+                clock_samples=clock if samples and clock.exists() else None,
+            )
+            assert correlate(out) == []
+            made[key] = Capture.open(out)
+        return made[key]
+
+    return make
+
+
+def _query(capture: Capture, sql: str) -> list[dict[str, Any]]:
+    result = CliRunner().invoke(app, ["query", str(capture.path), sql, "--format", "json"])
+    assert result.exit_code == 0, result.output
+    rows: list[dict[str, Any]] = json.loads(result.stdout)
+    return rows
+
+
+def _counts(capture: Capture, sql: str) -> dict[str, int]:
+    return {row["k"]: row["n"] for row in _query(capture, sql)}
+
+
+@pytest.mark.parametrize("name", EXPECTED)
+def test_known_counts(imported: Importer, name: str) -> None:
+    capture, expected = imported(name), EXPECTED[name]
+    kinds = _counts(capture, "select kind as k, count(*) as n from launches group by kind")
+    assert {kind: kinds.get(kind, 0) for kind in expected["launches"]} == expected["launches"]
+    hip = _query(capture, "select count(*) as n from events where layer = 'hip' and not starts_with(name, '__')")
+    assert hip == [{"n": expected["hip_calls"]}]
+    ioctls = _counts(capture, "select name as k, count(*) as n from events where layer = 'ioctl' group by name")
+    assert {k: n for k, n in ioctls.items() if k.startswith("AMDKFD")} == expected["ioctls"]
+    doorbells = _query(capture, "select count(*) as n from events where layer = 'doorbell'")
+    assert doorbells == [{"n": expected["doorbells"]}]
+    queues = _query(
+        capture,
+        "select count(created_line_event) as lines, count(create_ioctl_event) as ioctls, count(*) as n from queues",
+    )
+    assert queues == [expected["queues"]]
+
+
+@pytest.mark.parametrize("name", EXPECTED)
+@pytest.mark.parametrize("pages", [False, True])
+def test_ledger_accounts_for_every_byte(imported: Importer, name: str, pages: bool) -> None:
+    if pages and name not in WITH_TRACE:
+        return
+    capture = imported(name, pages=pages)
+    sums = capture.table("ledger").group_by("file").agg(pl.col("bytes").sum())
+    both = capture.table("files").join(sums, on="file").collect()
+    assert both["bytes"].to_list() == both["size"].to_list()
+    read = [e for e in capture.info["files"] if e["form"] in ("log", "text", "pages")]
+    assert len(both) == len(read)
+    skipped = capture.table("ledger").filter(pl.col("outcome") != "used").select("reason", "records").collect()
+    assert [list(row) for row in skipped.rows()] == EXPECTED[name]["skipped"]
+
+
+@pytest.mark.parametrize("name", EXPECTED)
+def test_packets_equal_the_truth(imported: Importer, data_folder: Path, name: str) -> None:
+    """What the null GPU retired is what `launches` names, ring by ring and index by index."""
+    capture = imported(name)
+    packets = capture.table("launches").filter(pl.col("kind").cast(pl.String) != "copy")
+    rings = capture.table("queues").select("queue", ring=pl.coalesce("hwq", "ring_base"))
+    ours = packets.join(rings, on="queue", how="left").collect()
+    kinds = {"dispatch": "dispatch", "barrier": "barrier_and", "vendor": "barrier_value"}
+    truth = pl.read_csv(data_folder / "captures" / name / "truth.csv").filter(pl.col("type").is_in(list(kinds)))
+    truth = truth.with_columns(
+        ring=pl.col("queue_ring_base").str.slice(2).str.to_integer(base=16).cast(pl.UInt64),
+        type=pl.col("type").replace_strict(kinds),
+    )
+    indexed = ours.drop_nulls("packet_index")
+    both = indexed.join(truth, on=["ring", "packet_index"])
+    assert both.height == indexed.height
+    assert (both["kind"].cast(pl.String) == both["type"]).all()
+    # A packet without an index (barriers up to ROCm 6.4, all of 5.7) still counts on its ring.
+    shared = truth.join(ours.select("ring").unique(), on="ring", how="semi")
+    assert ours.group_by("ring", pl.col("kind").cast(pl.String)).len().sort("ring", "kind").rows() == (
+        shared.group_by("ring", kind="type").len().sort("ring", "kind").rows()
+    )
+    # No completion was observed before the packet had ended.
+    ended = both.drop_nulls("complete_ns")
+    assert (ended["complete_ns"] + 1000 >= ended["end_mono_ns"]).all()
+
+
+@pytest.mark.parametrize("name", WITH_TRACE)
+@pytest.mark.parametrize("pages", [False, True])
+def test_every_packet_has_its_recorded_doorbell(imported: Importer, name: str, pages: bool) -> None:
+    capture = imported(name, pages=pages)
+    stores = capture.table("events").select(doorbell_event="event", value="packet_index", store_thread="thread")
+    packets = capture.table("launches").filter(pl.col("kind").cast(pl.String) != "copy")
+    joined = packets.join(stores, on="doorbell_event", how="left").collect()
+    assert (joined["doorbell_evidence"] == "recorded").all()
+    assert (joined["thread"] == joined["store_thread"]).all()
+    # A graph launch stores once for several packets; only mt-threads has one.
+    batched = joined.filter(pl.col("value") != pl.col("wptr"))
+    assert batched.height == EXPECTED[name]["batched_packets"]
+    assert (batched["value"] > batched["wptr"]).all()
+    dispatches = joined.filter(pl.col("kind") == "dispatch")
+    assert (dispatches["doorbell_ns"] >= dispatches["packet_ns"] - 2000).all()
+
+
+@pytest.mark.parametrize("name", WITH_TRACE)
+def test_log_queues_are_joined_to_their_ioctls(imported: Importer, name: str) -> None:
+    capture = imported(name)
+    queues = capture.table("queues").drop_nulls("created_line_event").collect()
+    assert queues["create_ioctl_event"].null_count() == 0
+    assert set(queues["create_evidence"].cast(pl.String)) == {EXPECTED[name]["create_evidence"]}
+    times = capture.table("events").select("ts_ns", "dur_ns", "thread", event="event")
+    lines = queues.lazy().join(times, left_on="created_line_event", right_on="event")
+    both = lines.join(times, left_on="create_ioctl_event", right_on="event", suffix="_ioctl").collect()
+    assert (both["ts_ns_ioctl"] + both["dur_ns_ioctl"] <= both["ts_ns"] + 1500).all()
+    assert (both["thread"] == both["thread_ioctl"]).all()
+
+
+def test_local_clock_is_found_from_causal_pairs_alone(imported: Importer) -> None:
+    def ftrace_row(capture: Capture) -> dict[str, Any]:
+        rows = capture.table("clock_map").filter(pl.col("source").cast(pl.String).str.starts_with("ftrace"))
+        return rows.collect().row(0, named=True)
+
+    sampled = ftrace_row(imported("t1-local-clock"))
+    paired = ftrace_row(imported("t1-local-clock", samples=False))
+    assert (sampled["method"], paired["method"]) == ("samples", "causal_pairs")
+    assert sampled["violated"] == paired["violated"] == 0
+    assert sampled["lo_ns"] + sampled["hi_ns"] < 5_000
+    distance = sampled["offset_ns"] - paired["offset_ns"]
+    assert -paired["lo_ns"] <= distance <= paired["hi_ns"]
+
+
+def test_two_imports_give_equal_tables(imported: Importer, data_folder: Path, tmp_path: Path) -> None:
+    first = imported("streams-priority")
+    again = tmp_path / "again.tracecorr"
+    source = data_folder / "captures" / "streams-priority"
+    import_files(again, [source / "amd.log"], [source / "ftrace.txt"], clock_samples=source / "clock.json")
+    correlate(again)
+    correlate(again)
+    second = Capture.open(again)
+    for name in ("events", "launches", "queues", "links", "ledger", "args"):
+        assert first.table(name).collect().equals(second.table(name).collect()), name
