@@ -8,14 +8,24 @@ from tracecorr.analyze.frames import as_text, collect, count_failed, describe_ns
 
 
 def summarize_hip_calls(events: pl.LazyFrame) -> pl.DataFrame:
-    """Return one row per HIP function, the longest total first.
+    """Return one row per HIP function that a program calls by name, the longest total first.
 
     Times are those of whole calls: a call inside another one counts in both. Calls whose return
     was not seen are counted in `calls` and `half_seen`, and in no time.
     """
-    calls = events.filter(pl.col("layer").cast(pl.String) == "hip")
+    return _summarize(events, internal=False)
+
+
+def summarize_internal_calls(events: pl.LazyFrame) -> pl.DataFrame:
+    """Return one row per internal function, such as `__hipPushCallConfiguration`, as above."""
+    return _summarize(events, internal=True)
+
+
+def _summarize(events: pl.LazyFrame, *, internal: bool) -> pl.DataFrame:
+    calls = events.filter(pl.col("layer").cast(pl.String) == "hip").with_columns(as_text("name"))
+    inner = pl.col("name").str.starts_with("__").fill_null(False)
     return collect(
-        calls.with_columns(as_text("name"))
+        calls.filter(inner if internal else ~inner)
         .group_by("name")
         .agg(
             pl.len().cast(pl.Int64).alias("calls"),

@@ -38,7 +38,8 @@ def _summary_lines(report: Report) -> Iterator[str]:
     s = report.summary
     yield f"# {report.name}\n"
     yield f"- sources: {', '.join(s['sources']) or 'none'}"
-    yield f"- {s['hip_calls']} HIP calls, {s['ioctls']} ioctls, {s['queues']} queues, {s['streams']} streams"
+    internal = f" (and {s['hip_internal']} internal __hip* ones)" if s["hip_internal"] else ""
+    yield f"- {s['hip_calls']} HIP calls{internal}, {s['ioctls']} ioctls, {s['queues']} queues, {s['streams']} streams"
     yield f"- {s['dispatches']} dispatches of {s['kernels']} kernels; {s['packets_and_copies']} packets and copies"
     yield f"- doorbells: {s['doorbells_recorded']} recorded, {s['doorbells_inferred']} inferred"
     yield f"- clocks: {_clock_text(s)}"

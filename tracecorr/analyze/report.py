@@ -10,7 +10,7 @@ import polars as pl
 
 from tracecorr.analyze.clocks import summarize_clocks, summarize_time_errors
 from tracecorr.analyze.frames import Tables
-from tracecorr.analyze.hip_calls import summarize_hip_calls
+from tracecorr.analyze.hip_calls import summarize_hip_calls, summarize_internal_calls
 from tracecorr.analyze.ioctls import summarize_ioctls
 from tracecorr.analyze.kernels import summarize_kernels
 from tracecorr.analyze.latency import summarize_latency
@@ -117,7 +117,8 @@ def _submission_sections(tables: Tables, sources: set[str]) -> Iterator[Section]
         "Packets and copies",
         packets,
         "packets are recorded by the log; their calls and commands are derived by thread and nesting; a doorbell is "
-        "recorded where a probe traced its store, else inferred: only an interval is known",
+        "recorded where a probe traced its store, else inferred: only an interval is known; `complete` = nothing is "
+        "missing that such a packet has: a graph's has no command of its own, a copy no queue",
         _need(sources, "packets", log=True) or _missing_doorbells(packets),
     )
     yield Section(
@@ -125,7 +126,7 @@ def _submission_sections(tables: Tables, sources: set[str]) -> Iterator[Section]
         "Packets with a link missing",
         summarize_unlinked(launches),
         "each launch without a complete chain names the first link that it lacks",
-        nothing="every launch is linked, or there is none",
+        nothing="no packet or copy lacks a link that it should have",
     )
     yield Section(
         "latency",
@@ -171,6 +172,14 @@ def _call_sections(tables: Tables, sources: set[str]) -> Iterator[Section]:
         _need(sources, "HIP calls", log=True),
     )
     yield Section(
+        "hip_internal",
+        "Internal HIP calls",
+        summarize_internal_calls(events),
+        "recorded, as above: functions whose names start with `__`, which the compiler calls around a launch; "
+        "they are not counted among the HIP calls",
+        _need(sources, "HIP calls", log=True),
+    )
+    yield Section(
         "ioctls",
         "Ioctls",
         summarize_ioctls(events),
@@ -207,7 +216,10 @@ def _missing_doorbells(packets: pl.DataFrame) -> str:
 def _missing_gpu_times(kernels: pl.DataFrame) -> str:
     if kernels.is_empty() or kernels["gpu_timed"].sum():
         return ""
-    return "no GPU times: kernel durations unknown; run with profiling on, so that the log has `Signal =` lines"
+    return (
+        "no dispatch has GPU times: kernel durations unknown; run with profiling on, so that the log has `Signal =` "
+        "lines of the dispatches themselves (those of barriers do not tell a kernel's time)"
+    )
 
 
 def _summarize(sources: set[str], frames: dict[str, pl.DataFrame]) -> dict[str, Any]:
@@ -217,6 +229,7 @@ def _summarize(sources: set[str], frames: dict[str, pl.DataFrame]) -> dict[str, 
     return {
         "sources": sorted(sources),
         "hip_calls": _total(frames["hip_calls"], "calls"),
+        "hip_internal": _total(frames["hip_internal"], "calls"),
         "ioctls": _total(frames["ioctls"], "calls"),
         "queues": frames["queues"].height,
         "streams": frames["streams"].height,
