@@ -189,6 +189,12 @@ def _warn(tables: dict[str, pl.DataFrame], maps: dict[str, ClockMap]) -> list[st
     warnings = [f"{key} is UNALIGNED: {m.reason}; nothing of it is linked by time" for key, m in maps.items()
                 if not m.aligned]  # fmt: skip
     log = events.filter(pl.col("source") == "amd_log")
+    if len(log):
+        warnings += [
+            f"{key} is taken as CLOCK_MONOTONIC unproven: no mark, doorbell or queue creation shows it"
+            for key, m in maps.items()
+            if key.startswith("ftrace:") and m.method == "same_clock" and m.pairs == 0
+        ]
     if len(log) and log["thread"].null_count() == len(log):
         warnings.append(
             "the log names no pid and tid: its lines cannot be linked to threads or to the trace; "

@@ -12,6 +12,7 @@ import pytest
 from typer.testing import CliRunner
 
 from tracecorr.cli import app
+from tracecorr.model.errors import InputError
 from tracecorr.pipeline import correlate, import_files
 from tracecorr.store import Capture
 
@@ -171,3 +172,66 @@ def test_two_imports_give_equal_tables(imported: Importer, data_folder: Path, tm
     second = Capture.open(again)
     for name in ("events", "launches", "queues", "links", "ledger", "args"):
         assert first.table(name).collect().equals(second.table(name).collect()), name
+
+
+def _import_changed(
+    source: Path, out: Path, change: Callable[[bytes], bytes], **options: Any
+) -> tuple[Capture, list[str]]:
+    trace = out.with_suffix(".txt")
+    trace.write_bytes(change((source / "ftrace.txt").read_bytes()))
+    import_files(out, [source / "amd.log"], [trace], **options)
+    return Capture.open(out), correlate(out)
+
+
+def test_lost_stores_leave_packets_unlinked(data_folder: Path, tmp_path: Path) -> None:
+    """A packet whose store was lost never takes the store of another packet."""
+
+    def drop(text: bytes) -> bytes:
+        lines = text.splitlines(keepends=True)
+        stores = [i for i, line in enumerate(lines) if b" doorbell: " in line]
+        lost = set(stores[:60])
+        return b"".join(line for i, line in enumerate(lines) if i not in lost)
+
+    source = data_folder / "captures" / "streams-priority"
+    capture, _ = _import_changed(source, tmp_path / "lost.tracecorr", drop, clock_samples=source / "clock.json")
+    packets = capture.table("launches").filter(pl.col("kind").cast(pl.String) != "copy")
+    values = capture.table("events").select(doorbell_event="event", value="packet_index")
+    joined = packets.join(values, on="doorbell_event", how="left").collect()
+    linked = joined.drop_nulls("doorbell_event")
+    assert (linked["value"] == linked["wptr"]).all()
+    assert linked.height == 235 - 60
+    assert joined.filter(pl.col("doorbell_event").is_null())["unlinked_reason"].null_count() == 0
+
+
+def test_a_local_clock_called_mono_is_not_believed(data_folder: Path, tmp_path: Path) -> None:
+    """Without doorbells the marks and the queue creations still contradict it, and nothing is linked by time."""
+
+    def drop(text: bytes) -> bytes:
+        return b"".join(line for line in text.splitlines(keepends=True) if b" doorbell: " not in line)
+
+    source = data_folder / "captures" / "t1-local-clock"
+    capture, _ = _import_changed(source, tmp_path / "wrong.tracecorr", drop, clock="mono")
+    row = capture.table("clock_map").filter(pl.col("source").cast(pl.String) == "ftrace:mono").collect()
+    assert row["method"].to_list() != ["same_clock"]
+    if row["method"].to_list() == ["unaligned"]:
+        assert capture.table("links").filter(pl.col("rule").cast(pl.String) == "syscall_in_call").collect().is_empty()
+
+
+def test_log_and_trace_of_different_runs_share_no_link(data_folder: Path, tmp_path: Path) -> None:
+    folder = data_folder / "captures"
+    out = tmp_path / "mixed.tracecorr"
+    import_files(out, [folder / "caseA-1stream" / "amd.log"], [folder / "streams-priority" / "ftrace.txt"])
+    warnings = correlate(out)
+    assert any("no thread of the log was found in the trace" in w for w in warnings)
+    capture = Capture.open(out)
+    sources = capture.table("events").select("event", pl.col("source").cast(pl.String))
+    links = capture.table("links").join(sources, left_on="from_event", right_on="event")
+    links = links.join(sources, left_on="to_event", right_on="event", suffix="_to")
+    assert links.filter(pl.col("source") != pl.col("source_to")).collect().is_empty()
+
+
+def test_the_same_log_twice_is_refused(data_folder: Path, tmp_path: Path) -> None:
+    log = data_folder / "captures" / "hip-7.2.4" / "amd.log"
+    with pytest.raises(InputError, match="given twice"):
+        import_files(tmp_path / "twice.tracecorr", [log, log], [])
+    assert list(tmp_path.iterdir()) == []

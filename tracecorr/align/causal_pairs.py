@@ -26,7 +26,7 @@ def bound_doorbells(stores: pl.DataFrame, packets: pl.DataFrame, rounding_ns: in
     stores = stores.with_columns(nth=pl.int_range(pl.len()).over("thread"), total=pl.len().over("thread"))
     packets = packets.with_columns(nth=pl.int_range(pl.len()).over("thread"), total=pl.len().over("thread"))
     pairs = stores.join(packets, on=["thread", "nth", "total"], suffix="_log")
-    same = pl.col("packet_index") == pl.col("packet_index_log")
+    same = (pl.col("packet_index") == pl.col("packet_index_log")).fill_null(False)
     pairs = pairs.filter(same.all().over("thread") & (pl.len().over("thread") == pl.col("total")))
     stamp = pairs["stamp_ns"].to_numpy()
     line = pairs["stamp_ns_log"].to_numpy()

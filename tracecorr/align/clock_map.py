@@ -126,10 +126,14 @@ def fit_clock_map(bounds: Bounds, method: str) -> ClockMap:
 
 
 def _fit(bounds: Bounds, method: str) -> ClockMap | None:
+    if len(bounds) == 0:
+        return None
     base_stamp = int(bounds.stamp_ns.min())
     base_offset = int(np.median(np.where(bounds.low_ns != NO_LOW, bounds.low_ns, bounds.high_ns)))
     since = (bounds.stamp_ns - base_stamp).astype(np.float64)
     has_low, has_high = bounds.low_ns != NO_LOW, bounds.high_ns != NO_HIGH
+    if not has_low.any() or not has_high.any():
+        return None
     floor = _hull(since[has_low], (bounds.low_ns[has_low] - base_offset).astype(np.float64), upper=True)
     roof = _hull(since[has_high], (bounds.high_ns[has_high] - base_offset).astype(np.float64), upper=False)
     offsets, rates = _candidate_lines(np.vstack([floor, roof]))

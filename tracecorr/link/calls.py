@@ -24,7 +24,7 @@ def link_syscalls(events: pl.DataFrame, aligned: bool) -> pl.DataFrame:
         aligned: whether the trace's clock is known; without it nothing is linked by time.
 
     Returns: event, call, evidence: `derived` where it lies inside by more than the error of both times,
-        `inferred` where only the middle of its error does.
+        `inferred` where that is sure of the outermost call only. What may lie outside is not linked.
     """
     empty = pl.DataFrame(schema={"event": pl.Int64, "call": pl.Int64, "evidence": pl.String})
     hip = events.filter((pl.col("layer") == "hip") & pl.col("dur_ns").is_not_null() & pl.col("thread").is_not_null())
@@ -38,16 +38,24 @@ def link_syscalls(events: pl.DataFrame, aligned: bool) -> pl.DataFrame:
     at_start = inner.select(
         "event", "thread", "ts_ns", "err_lo_ns", "err_hi_ns", end_ns=pl.col("ts_ns") + pl.col("dur_ns").fill_null(0)
     ).join_asof(edges, on="ts_ns", by="thread", check_sortedness=False)
-    spans = hip.select(
-        call="event", call_ns="ts_ns", call_end_ns=pl.col("ts_ns") + pl.col("dur_ns"), call_hi_ns="err_hi_ns"
+    inside = at_start.drop_nulls("call").join(_spans(events, hip), on="call", maintain_order="left")
+    evidence = pl.when(_surely("call")).then(pl.lit(DERIVED)).when(_surely("root")).then(pl.lit(INFERRED))
+    return inside.select("event", "call", evidence=evidence).drop_nulls("evidence")
+
+
+def _spans(events: pl.DataFrame, hip: pl.DataFrame) -> pl.DataFrame:
+    """Return each HIP call's own span and that of its outermost call; both stamps are truncated to 1 us."""
+    roots = events.select(call="event", root=pl.Series(find_chains(events["parent"].fill_null(-1).to_numpy())))
+    own = hip.select(
+        call="event", call_ns=pl.col("ts_ns") + pl.col("err_hi_ns"), call_end_ns=pl.col("ts_ns") + pl.col("dur_ns")
     )
-    inside = at_start.drop_nulls("call").join(spans, on="call", maintain_order="left")
-    # Both log stamps are truncated, so the call truly ends up to err_hi later.
-    inside = inside.filter(pl.col("end_ns") - pl.col("err_lo_ns") <= pl.col("call_end_ns") + pl.col("call_hi_ns"))
-    sure = (pl.col("ts_ns") - pl.col("err_lo_ns") >= pl.col("call_ns") + pl.col("call_hi_ns")) & (
-        pl.col("end_ns") + pl.col("err_hi_ns") <= pl.col("call_end_ns")
-    )
-    return inside.select("event", "call", evidence=pl.when(sure).then(pl.lit(DERIVED)).otherwise(pl.lit(INFERRED)))
+    outer = own.rename({"call": "root", "call_ns": "root_ns", "call_end_ns": "root_end_ns"})
+    return own.join(roots, on="call").join(outer, on="root", how="left")
+
+
+def _surely(span: str) -> pl.Expr:
+    started = pl.col("ts_ns") - pl.col("err_lo_ns") >= pl.col(f"{span}_ns")
+    return started & (pl.col("end_ns") + pl.col("err_hi_ns") <= pl.col(f"{span}_end_ns"))
 
 
 def _edges(hip: pl.DataFrame) -> pl.DataFrame:

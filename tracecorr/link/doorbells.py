@@ -28,6 +28,12 @@ def learn_rings(stores: pl.DataFrame, packets: pl.DataFrame) -> pl.DataFrame:
     near = near.join(total, on=["process", "arg"]).filter(pl.col("matched") >= _SHARE * pl.col("total"))
     best = near.with_columns(best=pl.col("gap").min().over("process", "arg"))
     best = best.filter(pl.col("gap") == pl.col("best")).filter(pl.len().over("process", "arg") == 1)
+    # With a second ring nearly as near, time does not tell them apart.
+    near = near.sort("gap").with_columns(place=pl.int_range(pl.len()).over("process", "arg"))
+    second = near.filter(pl.col("place") == 1).select("process", "arg", second="gap")
+    best = best.join(second, on=["process", "arg"], how="left").filter(
+        pl.col("second").is_null() | (pl.col("gap") * 2 <= pl.col("second"))
+    )
     # Two handles cannot be the doorbell of one ring: the nearer one is.
     best = best.sort("gap").unique(["process", "ring"], keep="first", maintain_order=True)
     return best.select("process", "arg", "ring")
@@ -41,19 +47,15 @@ def match_stores(stores: pl.DataFrame, packets: pl.DataFrame) -> pl.DataFrame:
     one of any thread with a value >= index.
 
     Args:
-        stores: event, queue, thread, ts_ns, packet_index.
-        packets: event, queue, thread, ts_ns, packet_index.
+        stores: event, queue, thread, ts_ns, packet_index, err_lo_ns, err_hi_ns.
+        packets: event, queue, thread, chain, packet_index, doorbell_lo_ns, doorbell_hi_ns: the interval
+            in which the log lets the store lie; a store outside of it is another packet's.
 
     Returns: event (packet), doorbell_event, announce_event, own (whether value == index).
     """
     wanted = packets.drop_nulls(["queue", "packet_index"])
     usable = stores.drop_nulls(["queue", "packet_index"])
-    own = wanted.join(
-        usable.select("queue", "packet_index", store="event", store_thread="thread"), on=["queue", "packet_index"]
-    )
-    # The same thread's store first: another thread can only have stored a stale value.
-    own = own.with_columns(foreign=pl.col("thread") != pl.col("store_thread")).sort("foreign", "store")
-    own = own.unique("event", keep="first", maintain_order=True).select("event", doorbell_event="store")
+    own = _own_stores(usable, wanted)
     batch = wanted.join(own, on="event", how="anti").sort("packet_index")
     later = usable.sort("packet_index").select("queue", "thread", "packet_index", doorbell_event="event")
     batch = batch.join_asof(
@@ -61,9 +63,34 @@ def match_stores(stores: pl.DataFrame, packets: pl.DataFrame) -> pl.DataFrame:
     )
     matched = pl.concat([
         own.with_columns(own=pl.lit(True)),
-        batch.drop_nulls("doorbell_event").select("event", "doorbell_event", own=pl.lit(False)),
+        _same_call(batch, own, wanted).select("event", "doorbell_event", own=pl.lit(False)),
     ])  # fmt: skip
     return matched.join(_announcing(usable, wanted), on="event", how="left", maintain_order="left")
+
+
+def _own_stores(stores: pl.DataFrame, packets: pl.DataFrame) -> pl.DataFrame:
+    """Return the store of each packet's own index, on its thread and in the interval that the log leaves for it."""
+    pairs = packets.join(
+        stores.select("queue", "thread", "packet_index", "err_lo_ns", "err_hi_ns", store="event", store_ns="ts_ns"),
+        on=["queue", "thread", "packet_index"],
+        suffix="_store",
+    )
+    after = pl.col("store_ns") + pl.col("err_hi_ns_store").fill_null(0) >= pl.col("doorbell_lo_ns")
+    before = pl.col("store_ns") - pl.col("err_lo_ns_store").fill_null(0) <= pl.col("doorbell_hi_ns")
+    # An open side (the thread's first or last record) bounds nothing.
+    inside = pairs.filter(after.fill_null(True) & before.fill_null(True))
+    alone = (pl.len().over("event") == 1) & (pl.len().over("store") == 1)
+    return inside.filter(alone).select("event", doorbell_event="store")
+
+
+def _same_call(batch: pl.DataFrame, own: pl.DataFrame, packets: pl.DataFrame) -> pl.DataFrame:
+    """Keep the packets whose later store is that of a packet of the same HIP call: a graph launch.
+
+    The next store of another call only shows that this packet's own one was lost.
+    """
+    calls = own.join(packets.select("event", owner_chain="chain"), on="event").drop("event")
+    joined = batch.drop_nulls("doorbell_event").join(calls, on="doorbell_event", maintain_order="left")
+    return joined.filter(pl.col("chain") == pl.col("owner_chain"))
 
 
 def _announcing(stores: pl.DataFrame, packets: pl.DataFrame) -> pl.DataFrame:

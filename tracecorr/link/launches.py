@@ -45,20 +45,19 @@ def build_launches(events: pl.DataFrame, packets: pl.DataFrame, args: pl.DataFra
         events: linked events with `queue`, `stream_id`, `kernel_id`, `chain`, `parent`.
         packets: part packets.
         args: args by event.
-        sources: `ftrace` in it says that a trace is there at all, `doorbell` that it holds stores.
+        sources: `ftrace` in it says that a trace is there at all, `doorbell` that it holds stores,
+            `unaligned` that its clock is not known, so that no store is matched.
     """
     base = select_launches(events, args)
     if base.is_empty():
         return schema.LAUNCHES.empty()
     log = events.filter(pl.col("source") == "amd_log")
-    stores = events.filter(pl.col("layer") == "doorbell")
-    joined = (
-        base.join(packets.select("file", "offset", "command_offset", *_PACKET_COLUMNS), on=["file", "offset"],
-                  how="left", maintain_order="left")
-        .join(match_stores(stores, base), on="event", how="left", maintain_order="left")
-        .join(infer_intervals(base.filter(pl.col("layer") == "aql"), log), on="event", how="left",
-              maintain_order="left")
-    )  # fmt: skip
+    stores = events.filter((pl.col("layer") == "doorbell") & pl.lit("unaligned" not in sources))
+    intervals = infer_intervals(base.filter(pl.col("layer") == "aql"), log)
+    base = base.join(intervals, on="event", how="left", maintain_order="left")
+    fields = packets.select("file", "offset", "command_offset", *_PACKET_COLUMNS)
+    joined = base.join(fields, on=["file", "offset"], how="left", maintain_order="left")
+    joined = joined.join(match_stores(stores, base), on="event", how="left", maintain_order="left")
     joined = _add_command(_add_call(joined, events), log)
     times = events.select(doorbell_event="event", doorbell_ns="ts_ns")
     joined = joined.join(times, on="doorbell_event", how="left", maintain_order="left")
@@ -114,10 +113,12 @@ def _reason(sources: set[str]) -> pl.Expr:
     is_packet = pl.col("layer") == "aql"
     if "ftrace" not in sources:
         no_store = "no kernel trace"
+    elif "unaligned" in sources:
+        no_store = "the clock of the trace is not known"
     elif "doorbell" not in sources:
         no_store = "no doorbell probe in the trace"
     else:
-        no_store = "no doorbell store with this index"
+        no_store = "no doorbell store with this index at its time"
     return (
         pl.when(pl.col("call_event").is_null()).then(pl.lit("no enclosing HIP call in the log"))
         .when(is_packet & pl.col("packet_index").is_null()).then(pl.lit("the log prints no packet index"))

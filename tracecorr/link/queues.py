@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import polars as pl
 
-from tracecorr.model.kinds import DERIVED, PACKET_KINDS, RECORDED
+from tracecorr.model.kinds import DERIVED, INFERRED, PACKET_KINDS, RECORDED
 
 # The Created line is printed by the thread that waits for the ioctl, so the ioctl ends before it.
 CREATE = "AMDKFD_IOC_CREATE_QUEUE"
@@ -38,7 +38,13 @@ def list_kernel_creations(events: pl.DataFrame, args: pl.DataFrame) -> pl.DataFr
     Returns: event, process, thread, ts_ns, end_ns, ring_base, size_bytes, type, priority, gpu_id.
     """
     ioctls = events.filter((pl.col("layer") == "ioctl") & (pl.col("name") == CREATE)).select(
-        "event", "process", "thread", "ts_ns", end_ns=pl.col("ts_ns") + pl.col("dur_ns").fill_null(0)
+        "event",
+        "process",
+        "thread",
+        "ts_ns",
+        end_ns=pl.col("ts_ns") + pl.col("dur_ns").fill_null(0),
+        ioctl_lo=pl.col("err_lo_ns").fill_null(0).cast(pl.Int64),
+        ioctl_hi=pl.col("err_hi_ns").fill_null(0).cast(pl.Int64),
     )
     probes = events.filter(
         (pl.col("layer") == "kfd")
@@ -48,12 +54,24 @@ def list_kernel_creations(events: pl.DataFrame, args: pl.DataFrame) -> pl.DataFr
     inside = probes.select("event", "parent").join(fields, on="event").rename({"event": "probe"})
     joined = ioctls.join(inside, left_on="event", right_on="parent", how="left", maintain_order="left")
     kinds = (
-        pl.coalesce("type", "qtype").cast(pl.Int64).replace_strict(QUEUE_TYPES, default=None, return_dtype=pl.String)
+        pl.coalesce("type", "qtype")
+        .cast(pl.Int64, strict=False)
+        .replace_strict(QUEUE_TYPES, default=None, return_dtype=pl.String)
     )
     return joined.select(
-        "event", "process", "thread", "ts_ns", "end_ns", ring_base="ring", size_bytes=pl.col("size").cast(pl.Int64),
-        type=kinds, priority=pl.col("prio").cast(pl.Int32), gpu_id="gpu",
-    )  # fmt: skip
+        "event",
+        "process",
+        "thread",
+        "ts_ns",
+        "end_ns",
+        "ioctl_lo",
+        "ioctl_hi",
+        ring_base="ring",
+        size_bytes=pl.col("size").cast(pl.Int64, strict=False),
+        type=kinds,
+        priority=pl.col("prio").cast(pl.Int32, strict=False),
+        gpu_id="gpu",
+    )
 
 
 def pivot_args(args: pl.DataFrame, events: pl.Series, keys: list[str]) -> pl.DataFrame:
@@ -66,37 +84,45 @@ def pivot_args(args: pl.DataFrame, events: pl.Series, keys: list[str]) -> pl.Dat
 def join_creations(lines: pl.DataFrame, ioctls: pl.DataFrame) -> pl.DataFrame:
     """Return line event, ioctl event and evidence: by ring address, else by thread and time.
 
-    By time the ioctl must lie inside the interval of the creation, on its thread; of several the last
-    one is taken, because ROCr makes its own queue first.
+    The ioctl must lie between the two lines of the creation. Of several with the ring's address, and of
+    several on the thread, the last one is taken, because ROCr makes its own queue first. Where the errors
+    of the times leave a choice, nothing is joined; where they leave one candidate, it is `inferred`.
     """
-    by_ring = (
-        lines.select("event", "process", "ring", "ts_ns")
-        .join(ioctls.select("process", "ring_base", "end_ns", ioctl="event"), left_on=["process", "ring"],
-              right_on=["process", "ring_base"])
-        .filter(pl.col("end_ns") <= pl.col("ts_ns") + 1000)
-        .sort("end_ns").group_by("event").last()
-        .select("event", "ioctl", evidence=pl.lit(RECORDED))
-    )  # fmt: skip
-    open_lines = lines.join(by_ring, on="event", how="anti").drop_nulls("thread")
-    free = ioctls.filter(pl.col("ring_base").is_null()).join(by_ring, left_on="event", right_on="ioctl", how="anti")
-    slack = pl.col("err_hi_ns").fill_null(0)
-    by_time = (
-        open_lines.join(free.select("thread", "end_ns", start_ns="ts_ns", ioctl="event"), on="thread")
-        .filter((pl.col("start_ns") >= pl.col("from_ns")) & (pl.col("end_ns") <= pl.col("ts_ns") + slack))
-        .sort("end_ns").group_by("event").last()
-        .select("event", "ioctl", evidence=pl.lit(DERIVED))
-    )  # fmt: skip
+    kernel_side = ioctls.select(
+        "process", "thread", "ring_base", "end_ns", "ioctl_lo", "ioctl_hi", start_ns="ts_ns", ioctl="event"
+    )
+    inside = (pl.col("start_ns") + pl.col("ioctl_hi") >= pl.col("from_ns")) & (
+        pl.col("end_ns") - pl.col("ioctl_lo") <= pl.col("ts_ns") + pl.col("err_hi_ns").fill_null(0)
+    )
+    surely = (pl.col("start_ns") - pl.col("ioctl_lo") >= pl.col("from_ns")) & (
+        pl.col("end_ns") + pl.col("ioctl_hi") <= pl.col("ts_ns") + pl.col("err_hi_ns").fill_null(0)
+    )
+    addressed = lines.join(kernel_side, left_on=["process", "ring"], right_on=["process", "ring_base"]).filter(inside)
+    by_ring = _pick(addressed.with_columns(evidence=pl.lit(RECORDED)))
+    rest = lines.join(by_ring, on="event", how="anti", maintain_order="left").drop_nulls("thread")
+    free = kernel_side.filter(pl.col("ring_base").is_null())
+    near = rest.join(free.drop("process"), on="thread").filter(inside)
+    sure = pl.col("sure").all().over("event")
+    near = near.with_columns(sure=surely).filter(sure | (pl.len().over("event") == 1))
+    by_time = _pick(near.with_columns(evidence=pl.when("sure").then(pl.lit(DERIVED)).otherwise(pl.lit(INFERRED))))
     return pl.concat([by_ring, by_time])
 
 
-def build_queues(events: pl.DataFrame, packets: pl.DataFrame, args: pl.DataFrame) -> pl.DataFrame:
+def _pick(candidates: pl.DataFrame) -> pl.DataFrame:
+    """Return the last candidate of each line; an ioctl that two lines claim belongs to neither."""
+    last = candidates.sort("end_ns").unique("event", keep="last", maintain_order=True)
+    return last.filter(pl.len().over("ioctl") == 1).select("event", "ioctl", "evidence")
+
+
+def build_queues(events: pl.DataFrame, packets: pl.DataFrame, args: pl.DataFrame, aligned: bool) -> pl.DataFrame:
     """Return the table `queues` (without the counts that need packets).
 
     Rows: one per Created line, one per ring that only packets name, one per CREATE_QUEUE ioctl that no
     Created line belongs to.
     """
     lines, ioctls = list_creations(events, args), list_kernel_creations(events, args)
-    joins = join_creations(lines, ioctls)
+    # On an unknown clock nothing says which of two creations with one address is meant.
+    joins = join_creations(lines if aligned else lines.clear(), ioctls)
     logged = _logged(lines, joins, ioctls)
     unlined = _rings_without_line(events, lines)
     foreign = ioctls.join(joins, left_on="event", right_on="ioctl", how="anti").select(
@@ -113,7 +139,7 @@ def list_gpus(queues: pl.DataFrame) -> tuple[pl.DataFrame, pl.DataFrame]:
     """Return the table `gpus`, as far as CREATE_QUEUE names them, and `queues` with its key `gpu`."""
     ids = queues.select("gpu_id").drop_nulls().unique().sort("gpu_id").with_row_index("gpu")
     keyed = queues.join(ids, on="gpu_id", how="left", maintain_order="left").drop("gpu_id")
-    return ids.select("gpu", pl.col("gpu_id").cast(pl.UInt32)), keyed
+    return ids.select("gpu", pl.col("gpu_id").cast(pl.UInt32, strict=False)), keyed
 
 
 def _logged(lines: pl.DataFrame, joins: pl.DataFrame, ioctls: pl.DataFrame) -> pl.DataFrame:
@@ -122,8 +148,9 @@ def _logged(lines: pl.DataFrame, joins: pl.DataFrame, ioctls: pl.DataFrame) -> p
     joined = joined.join(kernel_side, on="ioctl", how="left", maintain_order="left")
     both = pl.when(pl.col("ioctl").is_not_null()).then(pl.lit("amd_log ftrace")).otherwise(pl.lit("amd_log"))
     return joined.select(
-        "process", "ring_base", "gpu_id", "swq", hwq="ring", size=pl.col("size").cast(pl.Int64),
-        priority_log=pl.col("priority").cast(pl.Int32), priority_ioctl=pl.col("priority_right"), created_ns="ts_ns",
+        "process", "ring_base", "gpu_id", "swq", hwq="ring", size=pl.col("size").cast(pl.Int64, strict=False),
+        priority_log=pl.col("priority").cast(pl.Int32, strict=False), priority_ioctl=pl.col("priority_right"),
+        created_ns="ts_ns",
         created_line_event="event", create_ioctl_event="ioctl", create_evidence="evidence",
         type=pl.coalesce("type", pl.lit("compute_aql")), known_from=both,
     )  # fmt: skip

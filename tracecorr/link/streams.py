@@ -17,7 +17,7 @@ def build_streams(events: pl.DataFrame, args: pl.DataFrame) -> pl.DataFrame:
     asked = pivot_args(args, made["event"], ["priority", "flags"])
     created = made.select("event", "process", "stream", created_ns=pl.col("ts_ns") + pl.col("dur_ns").fill_null(0))
     created = created.join(asked, on="event", how="left", maintain_order="left").select(
-        "process", handle="stream", priority=pl.col("priority").reinterpret(signed=True).cast(pl.Int32),
+        "process", handle="stream", priority=pl.col("priority").reinterpret(signed=True).cast(pl.Int32, strict=False),
         flags=pl.col("flags").cast(pl.UInt32, strict=False), created_ns="created_ns", create_event="event",
     )  # fmt: skip
     named = events.filter((pl.col("layer") == "command") & pl.col("stream").is_not_null())

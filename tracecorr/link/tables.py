@@ -22,8 +22,8 @@ def attach_identities(records: pl.DataFrame, identities: Identities) -> pl.DataF
     log = records.filter(pl.col("source") == "amd_log")
     trace = records.filter(pl.col("source") != "amd_log")
     log = log.join(
-        identities.log_threads.select("log_pid", "log_tid", "thread", "process", host_tid="tid", host_pid="tgid"),
-        left_on=["pid", "tid"], right_on=["log_pid", "log_tid"], how="left", maintain_order="left",
+        identities.log_threads.rename({"tid": "host_tid", "tgid": "host_pid"}),
+        left_on=["file", "pid", "tid"], right_on=["file", "log_pid", "log_tid"], how="left", maintain_order="left",
     )  # fmt: skip
     trace = trace.with_columns(host_tid=pl.col("tid").cast(pl.Int64)).join(
         identities.trace_threads.select("thread", "process", host_tid="tid", host_pid="tgid"),
@@ -50,12 +50,12 @@ def link_tables(
     inside = calls.link_syscalls(events, trace_aligned)
     events = _adopt_syscalls(events, inside)
     events = fill_store_rings(events) if trace_aligned else events.with_columns(ring_learned=pl.lit(False))
-    gpu_table, queue_table = queues.list_gpus(queues.build_queues(events, packets, args))
+    gpu_table, queue_table = queues.list_gpus(queues.build_queues(events, packets, args, trace_aligned))
     stream_table = streams.build_streams(events, args)
     kernel_table, kernel_ids = list_kernels(events)
     events = _attach_keys(events, queue_table, stream_table, kernel_ids)
     sources = _sources(events)
-    launches = build_launches(events, packets, args, sources)
+    launches = build_launches(events, packets, args, sources if trace_aligned else sources | {"unaligned"})
     events = _chain_doorbells(events, launches)
     return {
         "events": _finish_events(events),

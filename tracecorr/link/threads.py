@@ -20,7 +20,7 @@ class Identities:
     Args:
         processes: rows of `schema.PROCESSES` without times.
         threads: rows of `schema.THREADS` without times.
-        log_threads: log_pid, log_tid -> thread, process.
+        log_threads: file, log_pid, log_tid -> thread, process.
         trace_threads: tid, tgid -> thread, process.
     """
 
@@ -40,20 +40,24 @@ def map_threads(log: pl.DataFrame, trace: pl.DataFrame, args: pl.DataFrame) -> I
         log, trace: part events of the two sources.
         args: part args of the trace.
     """
-    known = _addresses(trace, args)
-    log_threads = log.filter(pl.col("pid").is_not_null()).group_by("pid", "tid", maintain_order=True).agg()
-    log_threads = log_threads.rename({"pid": "log_pid", "tid": "log_tid"})
+    log_threads = log.filter(pl.col("pid").is_not_null()).group_by("file", "pid", "tid", maintain_order=True).agg()
+    # Two containers can both have a pid 7: a process of the log is (file, pid).
+    life = pl.struct("file", "pid").rank("dense").alias("life")
+    log_threads = log_threads.with_columns(life).rename({"pid": "log_pid", "tid": "log_tid"})
     trace_threads = _trace_threads(trace)
-    exact = _exact(log_threads, known)
-    pids = _join_processes(log_threads, trace_threads, exact)
-    return _number(log_threads, trace_threads, exact, pids)
+    exact = _exact(log_threads, trace_threads, _addresses(trace, args))
+    return _number(log_threads, trace_threads, exact, _join_processes(log_threads, trace_threads, exact))
 
 
 def _trace_threads(trace: pl.DataFrame) -> pl.DataFrame:
+    """Return the kernel threads: tid, tgid (null where the trace tells none, or two), comm, gpu (it used one)."""
+    named = pl.col("pid").drop_nulls()
     seen = trace.filter(pl.col("tid").is_not_null()).group_by("tid", maintain_order=True)
-    return seen.agg(tgid=pl.col("pid").drop_nulls().last(), comm=pl.col("comm").drop_nulls().last()).with_columns(
-        pl.col("tid").cast(pl.Int64), pl.col("tgid").cast(pl.Int64)
-    )
+    return seen.agg(
+        tgid=pl.when(named.n_unique() == 1).then(named.first()),
+        comm=pl.col("comm").drop_nulls().last(),
+        gpu=pl.col("layer").cast(pl.String).is_in(["ioctl", "kfd", "doorbell"]).any(),
+    ).with_columns(pl.col("tid").cast(pl.Int64), pl.col("tgid").cast(pl.Int64))
 
 
 def _addresses(trace: pl.DataFrame, args: pl.DataFrame) -> pl.DataFrame:
@@ -76,40 +80,51 @@ def _addresses(trace: pl.DataFrame, args: pl.DataFrame) -> pl.DataFrame:
     ).drop_nulls("address")
 
 
-def _exact(log_threads: pl.DataFrame, known: pl.DataFrame) -> pl.DataFrame:
-    """Return log_tid -> tid where one kernel thread alone had that address and no other log process has it."""
-    owners = known.unique(["address", "tid"], maintain_order=True)
-    owners = owners.filter(pl.len().over("address") == 1)
-    single = log_threads.filter(pl.len().over("log_tid") == 1)
-    return single.join(owners, left_on="log_tid", right_on="address").select("log_pid", "log_tid", "tid", "how")
+def _exact(log_threads: pl.DataFrame, trace_threads: pl.DataFrame, known: pl.DataFrame) -> pl.DataFrame:
+    """Return life, log_tid -> tid where address and kernel thread belong to each other alone.
+
+    A forked child registers the address that it inherits again; of several owners the one whose process
+    has the log's pid is meant.
+    """
+    owners = known.unique(["address", "tid"], maintain_order=True).join(
+        trace_threads.select("tid", "tgid"), on="tid", how="left", maintain_order="left"
+    )
+    pairs = log_threads.join(owners, left_on="log_tid", right_on="address", maintain_order="left")
+    own_pid = (pl.coalesce("tgid", "tid") == pl.col("log_pid")).fill_null(False)
+    pairs = pairs.filter(own_pid | ~own_pid.any().over("life", "log_tid"))
+    alone = (pl.len().over("life", "log_tid") == 1) & (pl.len().over("tid") == 1)
+    return pairs.filter(alone).select("life", "log_pid", "log_tid", "tid", "how")
 
 
 def _join_processes(log_threads: pl.DataFrame, trace_threads: pl.DataFrame, exact: pl.DataFrame) -> pl.DataFrame:
-    """Return log_pid -> tgid and how it is known."""
+    """Return life -> tgid and how it is known; a life whose threads disagree has none."""
     by_thread = (
         exact.join(trace_threads, on="tid")
         .with_columns(tgid=pl.coalesce("tgid", pl.when(pl.col("tid") == pl.col("log_pid")).then(pl.col("log_pid"))))
         .drop_nulls("tgid")
-        .group_by("log_pid")
-        .agg(pl.col("tgid").mode().first(), pl.lit("threads").first().alias("how"))
+        .group_by("life", maintain_order=True)
+        .agg(pl.col("tgid").unique(), how=pl.lit("threads").first())
+        .filter(pl.col("tgid").list.len() == 1)
+        .select("life", pl.col("tgid").list.first().cast(pl.Int64), "how")
     )
-    pids = pl.concat([trace_threads["tgid"].drop_nulls(), trace_threads["tid"]]).unique()
+    users = trace_threads.filter("gpu")
+    pids = pl.concat([users["tgid"].drop_nulls(), users.filter(pl.col("tgid").is_null())["tid"]]).unique()
     same = (
-        log_threads.select("log_pid")
-        .unique(maintain_order=True)
-        .join(by_thread, on="log_pid", how="anti")
+        log_threads.unique("life", maintain_order=True)
+        .join(exact, on="life", how="anti", maintain_order="left")
         .filter(pl.col("log_pid").cast(pl.Int64).is_in(pids.implode()))
-        .select("log_pid", tgid=pl.col("log_pid").cast(pl.Int64), how=pl.lit("same pid"))
+        .select("life", tgid=pl.col("log_pid").cast(pl.Int64), how=pl.lit("same pid"))
     )
-    return pl.concat([by_thread.select("log_pid", pl.col("tgid").cast(pl.Int64), "how"), same])
+    return pl.concat([by_thread, same])
 
 
 def _number(
     log_threads: pl.DataFrame, trace_threads: pl.DataFrame, exact: pl.DataFrame, pids: pl.DataFrame
 ) -> Identities:
+    hows = pids.rename({"how": "process_how"})
     log_side = (
-        log_threads.join(exact, on=["log_pid", "log_tid"], how="left", maintain_order="left")
-        .join(pids.select("log_pid", "tgid"), on="log_pid", how="left", maintain_order="left")
+        log_threads.join(exact.drop("log_pid"), on=["life", "log_tid"], how="left", maintain_order="left")
+        .join(hows, on="life", how="left", maintain_order="left")
         .with_columns(evidence=pl.when(pl.col("tid").is_not_null()).then(pl.lit("recorded")))
     )
     comms = trace_threads.select("tid", "comm", own=pl.col("tgid"))
@@ -119,36 +134,27 @@ def _number(
     # Without record-tgid a trace names threads only: a thread whose tid is a process is its main thread.
     rest = rest.with_columns(
         tgid=pl.coalesce("tgid", pl.when(pl.col("tid").is_in(pids["tgid"].implode())).then(pl.col("tid")))
-    )
+    ).drop("gpu")
     every = pl.concat([log_side, rest], how="diagonal_relaxed").with_row_index("thread")
-    processes = _processes(every, pids)
-
-    every = _adopt(every, processes)
+    # Pids are positive: a process of the log that the trace does not show gets a negative owner of its own.
+    every = every.with_columns(owner=pl.coalesce("tgid", -1 - pl.col("life").cast(pl.Int64)))
+    processes = _processes(every)
+    every = every.join(processes.select("owner", "process"), on="owner", how="left", maintain_order="left")
     return Identities(
-        schema.PROCESSES.conform(processes.rename({"tgid": "pid"})),
+        schema.PROCESSES.conform(processes.drop("owner")),
         schema.THREADS.conform(every.select("thread", "process", "tid", "log_tid", "comm", "how", "evidence")),
-        every.drop_nulls("log_tid").select("log_pid", "log_tid", "thread", "process", "tid", "tgid"),
+        every.drop_nulls("log_tid").select("file", "log_pid", "log_tid", "thread", "process", "tid", "tgid"),
         every.drop_nulls("tid").select("tid", "thread", "process", "tgid"),
     )
 
 
-def _processes(every: pl.DataFrame, pids: pl.DataFrame) -> pl.DataFrame:
-    """Return one row per process: those of the log first, then those that only the trace knows."""
-    logged = every.drop_nulls("log_pid").select("log_pid").unique(maintain_order=True)
-    logged = logged.join(pids, on="log_pid", how="left", maintain_order="left")
-    traced = every.drop_nulls("tgid").select("tgid").unique(maintain_order=True)
-    traced = traced.join(logged.drop_nulls("tgid"), on="tgid", how="anti", maintain_order="left")
-    mains = every.filter(pl.col("tid") == pl.col("tgid")).select("tgid", "comm").unique("tgid")
-    both = pl.concat([logged, traced], how="diagonal_relaxed").with_row_index("process")
-    return both.join(mains, on="tgid", how="left", maintain_order="left")
-
-
-def _adopt(every: pl.DataFrame, processes: pl.DataFrame) -> pl.DataFrame:
-    """Give each thread its process: by log pid, else by host pid."""
-    by_log = processes.drop_nulls("log_pid").select("log_pid", by_log="process")
-    by_host = processes.drop_nulls("tgid").unique("tgid", keep="first").select("tgid", by_host="process")
-    return (
-        every.join(by_log, on="log_pid", how="left", maintain_order="left")
-        .join(by_host, on="tgid", how="left", maintain_order="left")
-        .with_columns(process=pl.coalesce("by_log", "by_host"))
-    )
+def _processes(every: pl.DataFrame) -> pl.DataFrame:
+    """Return one row per owner: those of the log first, then those that only the trace knows."""
+    main = pl.col("comm").filter(pl.col("tid") == pl.col("tgid")).first()
+    grouped = every.drop_nulls("owner").group_by("owner", maintain_order=True).agg(
+        pid=pl.col("tgid").first(),
+        log_pid=pl.col("log_pid").drop_nulls().first(),
+        comm=main,
+        how=pl.col("process_how").drop_nulls().first(),
+    )  # fmt: skip
+    return grouped.with_row_index("process")

@@ -46,6 +46,8 @@ class Table:
     def conform(self, frame: pl.DataFrame) -> pl.DataFrame:
         """Return `frame` with exactly the columns of the table: missing ones null, types cast.
 
+        A number that its column cannot hold becomes null.
+
         Raises:
             ValueError: `frame` has a column that the table does not know.
         """
@@ -53,7 +55,9 @@ class Table:
         if foreign:
             raise ValueError(f"table {self.name} has no column {sorted(foreign)}")
         return frame.select(
-            (pl.col(c.name).cast(c.dtype) if c.name in frame.columns else pl.lit(None, c.dtype)).alias(c.name)
+            (pl.col(c.name).cast(c.dtype, strict=False) if c.name in frame.columns else pl.lit(None, c.dtype)).alias(
+                c.name
+            )
             for c in self.columns
         )
 

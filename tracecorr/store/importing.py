@@ -61,17 +61,33 @@ def import_files(
     if clock_samples is not None:
         read_clock_samples(clock_samples)
         incoming.append(Incoming(clock_samples, "raw/clock.json", "tracecorr", "clock_samples"))
-    stage = out.resolve().parent / f".{out.name}.{os.getpid()}"
+    target = out.resolve()
+    stage, old = (target.parent / f".{target.name}.{os.getpid()}.{part}" for part in ("new", "old"))
     try:
         write_info(stage, {"ftrace_clock": clock, "files": _copy(incoming, stage, progress)})
-        if out.exists():
-            shutil.rmtree(out)
-        stage.replace(out.resolve())
+        _swap(stage, target, old)
     except OSError as error:
-        raise InputError(f"cannot write {out}: {error.strerror}", "check space and permissions there") from error
+        raise InputError(
+            f"cannot write {out}: {error.strerror or error}", "check space and permissions there"
+        ) from error
     finally:
         shutil.rmtree(stage, ignore_errors=True)
-    return Capture.open(out)
+    # "." names the folder that was just replaced.
+    return Capture.open(out if out.name else target)
+
+
+def _swap(fresh: Path, target: Path, old: Path) -> None:
+    """Put `fresh` in the place of `target`; what was there stays until the new one stands."""
+    if not target.exists():
+        fresh.replace(target)
+        return
+    target.replace(old)
+    try:
+        fresh.replace(target)
+    except OSError:
+        old.replace(target)
+        raise
+    shutil.rmtree(old)
 
 
 def _plan(amd_logs: list[Path], ftrace: list[Path], hqd: list[Path]) -> Iterator[Incoming]:
@@ -114,10 +130,13 @@ def _plain_name(path: Path) -> str:
 
 
 def _copy(incoming: list[Incoming], stage: Path, progress: Callable[[str], None] | None) -> list[dict[str, Any]]:
-    entries = []
+    entries: list[dict[str, Any]] = []
     for number, item in enumerate(incoming):
         copy_in(item.origin, stage / item.target)
         size, checksum = describe_file(stage / item.target)
+        twin = next((e for e in entries if e["sha256"] == checksum and e["form"] in ("log", "text")), None)
+        if twin:
+            raise InputError(f"{item.origin} was given twice (it equals {twin['path']})", "name each file once")
         entries.append({
             "file": number, "path": item.target, "source": item.source, "form": item.form, "size": size,
             "sha256": checksum,

@@ -7,6 +7,7 @@ import hashlib
 import json
 import os
 import shutil
+import zlib
 from collections.abc import Iterator
 from pathlib import Path
 from typing import IO, Any, cast
@@ -47,7 +48,7 @@ def read_head(path: Path, head_bytes: int = 1 << 20) -> bytes:
     try:
         with open_decompressed(path) as stream:
             return stream.read(head_bytes)
-    except (EOFError, gzip.BadGzipFile, OSError) as error:
+    except (EOFError, zlib.error, OSError) as error:
         raise InputError(f"cannot read {path}: {error}", "the gzip data is damaged; copy the file again") from error
 
 
@@ -69,7 +70,7 @@ def copy_in(source: Path, target: Path) -> None:
         try:
             with target.open("wb") as out:
                 shutil.copyfileobj(stream, out, CHUNK_BYTES)
-        except (EOFError, gzip.BadGzipFile) as error:
+        except (EOFError, zlib.error, gzip.BadGzipFile) as error:
             raise InputError(
                 f"cannot decompress {source}: {error}", "the gzip data is damaged; copy the file again"
             ) from error
@@ -93,6 +94,16 @@ def write_atomically(path: Path, data: bytes) -> None:
     temporary.replace(path)
 
 
+def _is_sample(sample: object) -> bool:
+    """Tell whether a sample is an object whose times are whole ns that leave room for arithmetic."""
+    if not isinstance(sample, dict):
+        return False
+    readings = [sample, *(r for r in sample.values() if isinstance(r, dict))]
+    times = [r[key] for r in readings for key in ("id", "mono0", "mono1", "value") if key in r]
+    ordered = all(r["mono0"] <= r["mono1"] for r in readings if {"mono0", "mono1"} <= r.keys())
+    return all(isinstance(t, int) and abs(t) < 2**62 for t in times) and ordered
+
+
 def read_clock_samples(path: Path) -> dict[str, Any]:
     """Return the contents of a clock.json: `trace_clock` and `samples`.
 
@@ -101,8 +112,10 @@ def read_clock_samples(path: Path) -> dict[str, Any]:
     """
     try:
         content = json.loads(path.read_bytes())
-        if isinstance(content, dict) and all(isinstance(s, dict) for s in content["samples"]):
+        if isinstance(content, dict) and all(_is_sample(s) for s in content["samples"]):
             return content
     except (OSError, ValueError, KeyError, TypeError):
         pass
-    raise InputError(f"{path} is no file of clock samples", "it must be JSON with a list `samples`")
+    raise InputError(
+        f"{path} is no file of clock samples", "it must be JSON with a list `samples` of id, mono0 <= mono1 (ns)"
+    )
