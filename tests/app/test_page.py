@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+import shutil
 import threading
 import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import polars as pl
 import pytest
 from synthetic import SyntheticCapture
 
 from tracecorr.app import serve
+from tracecorr.pipeline import correlate
+from tracecorr.store import Capture
 
 CHROMIUM = Path("/usr/bin/chromium")
 FLAGS = [
@@ -31,8 +35,22 @@ pytestmark = [
 ]
 
 
+_SAMPLE_DISPATCH: list[int] = []
+
+
 @pytest.fixture(scope="module")
-def url(synthetic_capture: SyntheticCapture) -> str:
+def sample(repo: Path, tmp_path_factory: pytest.TempPathFactory) -> Capture:
+    path = tmp_path_factory.mktemp("sample") / "t1-streams.tracecorr"
+    shutil.copytree(repo / "samples" / "t1-streams.tracecorr", path)
+    correlate(path)
+    capture = Capture.open(path)
+    kernels = capture.table("launches").filter(pl.col("kind").cast(pl.String) == "dispatch").collect()
+    _SAMPLE_DISPATCH[:] = [kernels["event"][8]]
+    return capture
+
+
+@pytest.fixture(scope="module")
+def url(synthetic_capture: SyntheticCapture, sample: Capture) -> str:
     ready, urls = threading.Event(), []
 
     def on_ready(found: str) -> None:
@@ -40,7 +58,9 @@ def url(synthetic_capture: SyntheticCapture) -> str:
         ready.set()
 
     threading.Thread(
-        target=serve, args=({"synthetic": synthetic_capture}, "127.0.0.1", 0, on_ready), daemon=True
+        target=serve,
+        args=({"synthetic": synthetic_capture, "t1-streams": sample}, "127.0.0.1", 0, on_ready),
+        daemon=True,
     ).start()
     assert ready.wait(30)
     return str(urls[0])
@@ -171,11 +191,30 @@ def test_help_opens_and_closes(page: Any) -> None:
     assert not page.locator("#tl-help").is_visible()
 
 
-def test_zoom_is_fast(page: Any) -> None:
-    page.evaluate("() => { __perf.log.length = 0; }")
-    for _ in range(9):
-        page.keyboard.press("w")
-        _idle(page)
-    times = sorted(entry["ms"] for entry in page.evaluate("() => __perf.log"))
-    print(f"\nspans request: median {times[len(times) // 2]:.1f} ms, longest {times[-1]:.1f} ms")
-    assert times[len(times) // 2] < 200
+def test_sample_shows_the_way_from_call_to_doorbell(page: Any, url: str) -> None:
+    """On the bundled capture of the real HIP runtime: zoom in, click a dispatch, read its chain."""
+    page.goto(url.split("?")[0] + "?capture=t1-streams")
+    _idle(page)
+    page.evaluate("event => __tl.select(event)", _dispatch())
+    _idle(page)
+    page.keyboard.press("f")
+    _idle(page)
+    page.keyboard.press("Escape")
+    _idle(page)
+    assert _state(page)["selected"] is None
+    _click(page, "aql")
+    layers = [stage["layer"] for stage in _state(page)["detail"]["stages"]]
+    assert layers == ["hip", "command", "aql", "doorbell"]
+    shown = page.locator("#tl-detail").inner_text()
+    for text in (
+        "hipLaunchKernel",
+        "KernelExecution",
+        "doorbell",
+        "raw/amd_log/0-amd.log:",
+        "raw/ftrace/0-ftrace.txt:",
+    ):
+        assert text in shown or text.split("/", 1)[-1] in shown, text
+
+
+def _dispatch() -> int:
+    return int(_SAMPLE_DISPATCH[0])
