@@ -1,0 +1,55 @@
+"""What a machine offers to a capture: the plain values that `doctor` finds by trying and that the plan is made from."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+YES, PARTLY, NO = "yes", "partly", "no"
+
+
+@dataclass(frozen=True)
+class Finding:
+    """One line of `doctor`: what was tried, what came of it, and the command that mends it."""
+
+    name: str
+    state: str  # YES, PARTLY or NO
+    why: str = ""
+    remedy: str = ""
+
+
+@dataclass(frozen=True)
+class Runtime:
+    """A user-space library whose functions can be probed, found by its exported symbols and not by its name."""
+
+    kind: str  # "hsa", "hip" or "roctx"
+    path: str  # as the workload sees it
+    host_path: str  # as the host reaches the same file; the probe binds to it
+    device: int
+    inode: int
+    symbols: Mapping[str, int]  # exported function -> offset in the file
+    version: str = ""
+
+
+@dataclass(frozen=True)
+class Offer:
+    """All that the plan may use. Made by `probe_machine`, or by hand for a described machine in a test."""
+
+    kernel: str
+    cpus: int
+    memory_available_bytes: int
+    events: frozenset[str] = frozenset()  # "system/name", as listed by tracefs
+    functions: Mapping[str, int] = field(default_factory=dict)  # traceable name -> how many functions bear it
+    function_tracer: bool = False
+    kprobes: bool = False
+    uprobes: bool = False
+    fprobes: bool = False
+    btf_arguments: bool = False
+    perf_probes: bool = False  # perf_event_open on a tracepoint works
+    clocks: tuple[str, ...] = ()
+    instance_options: frozenset[str] = frozenset()  # options of a private instance: event-fork, trace_printk_dest, ...
+    kfd: bool = False  # /dev/kfd can be opened
+    debugfs_kfd: bool = False
+    virtual_function: bool = False  # an SR-IOV function: hqds must not be read
+    runtimes: tuple[Runtime, ...] = ()
+    findings: tuple[Finding, ...] = ()
