@@ -440,6 +440,80 @@ ARGS = Table(
     ),
 )
 
+DRM_JOBS = Table(
+    "drm_jobs",
+    "one job of the kernel's gpu_scheduler: queued, run, done",
+    _columns(
+        ("job", _U32, "row id"),
+        ("dev", CAT, "PCI name of the device; null on kernels before 6.17, whose events name none"),
+        ("ring", CAT, "ring as printed: `sdma0`, `comp_1.0.0`, `gfx_0.0.0`, ..."),
+        ("ring_kind", CAT, "`kcq` (kernel compute queue), `gfx`, `sdma` (`page` rings too), `media`, `other`"),
+        ("fence", pl.String, "finished fence: its pointer (old naming) or `context:seqno` (new naming)"),
+        ("id", _I64, "job id on its entity (old naming)"),
+        ("client_id", _I64, "drm-client-id (new naming)"),
+        ("process", _U32, "submitting process: key of `processes`; null when the queueing was not seen"),
+        ("thread", _U32, "submitting thread: key of `threads`"),
+        ("queue_event", _I64, "`drm_sched_job` or `drm_sched_job_queue`"),
+        ("run_event", _I64, "`drm_run_job` or `drm_sched_job_run`"),
+        ("done_event", _I64, "`drm_sched_process_job` or `drm_sched_job_done`"),
+        ("queued_ns", _I64, "pushed to its entity", "ns"),
+        ("run_ns", _I64, "handed to the hardware ring", "ns"),
+        ("done_ns", _I64, "finished fence signalled", "ns"),
+    ),
+)
+
+HQD = Table(
+    "hqd",
+    "one hardware queue slot, MQD or runlist entry of one debugfs dump",
+    _columns(
+        ("snapshot", _U32, "number of the dump in the capture"),
+        ("dump", CAT, "`hqds` (registers), `mqds` (memory descriptors) or `rls` (runlists)"),
+        ("read_start_ns", _I64, "the read began; null = not recorded", "ns"),
+        ("read_end_ns", _I64, "the read ended", "ns"),
+        ("kfd_node", _I32, "KFD node number (hqds, rls)"),
+        ("gpu_id", _U32, "gpu_id of the KFD"),
+        ("xcc", _U16, "XCC (`Inst`) of the register bank, or the MQD's place among those of its queue; null for SDMA"),
+        ("type", CAT, "`cp`, `hiq`, `diq` or `sdma`"),
+        ("pid", _I32, "owning process (mqds); null where the dump does not name one"),
+        ("mqd", _I32, "number of the queue in its process (mqds: newest first) or in its runlist (rls)"),
+        ("pipe", _U16, "pipe; SDMA: engine"),
+        ("slot", _U16, "queue slot of the pipe; SDMA: RLC"),
+        ("state", CAT, "`active`, `stale` (used before, not mapped), `unused`; mqds: `described`; rls: `listed`"),
+        ("active", pl.Boolean, "CP_HQD_ACTIVE, or RB_ENABLE of an SDMA queue; null in a runlist"),
+        (
+            "rptr",
+            _I64,
+            "PQ_RPTR or RB_RPTR as the register holds it; PQ_RPTR is kept by XCC 0 alone and in another unit than wptr",
+        ),
+        ("wptr", _I64, "PQ_WPTR or RB_WPTR as the register holds it"),
+        ("quantum", _U32, "CP_HQD_QUANTUM (bit 0 enabled, bit 4 scale, bits 13:8 duration); null for SDMA"),
+        ("pq_base", _U64, "ring base address: PQ_BASE or RB_BASE, shifted left by 8"),
+        ("ring_bytes", _I64, "size of the ring", "bytes"),
+        ("doorbell", _U32, "doorbell offset", "dwords"),
+        ("doorbell_enabled", pl.Boolean, "whether the queue listens to its doorbell"),
+        ("pipe_priority", _U16, "0 low, 1 medium, 2 high"),
+        ("queue_priority", _U16, "0 to 15"),
+        ("vmid", _U16, "VMID; 0 in an MQD of a queue that the firmware schedules"),
+        ("mqd_base", _U64, "address of the MQD"),
+        ("logical", _U32, "number of the logical queue in its dump: slots of all XCCs share it; null = no queue"),
+        ("queue", _U32, "key of `queues`"),
+        ("file", _U16, "key of `files`"),
+        ("offset", _I64, "first byte of the block in its file", "bytes"),
+    ),
+)
+
+SAMPLES = Table(
+    "samples",
+    "one polled value",
+    _columns(
+        ("ts_ns", _I64, "time of the read", "ns"),
+        ("gpu", _U16, "key of `gpus`"),
+        ("process", _U32, "key of `processes`"),
+        ("name", CAT, "what was polled"),
+        ("value", pl.Float64, "its value"),
+    ),
+)
+
 LEDGER, LOSSES = PART_LEDGER, PART_LOSSES
 
 PARTS = {t.name: t for t in (PART_EVENTS, PART_PACKETS, PART_ARGS, PART_LEDGER, PART_LOSSES)}
@@ -448,7 +522,7 @@ TABLES = {
     t.name: t
     for t in (
         EVENTS, LAUNCHES, QUEUES, STREAMS, STREAM_QUEUES, KERNELS, PROCESSES, THREADS, GPUS, LINKS,
-        ARGS, CLOCK_MAP, FILES, LEDGER, LOSSES,
+        ARGS, DRM_JOBS, HQD, SAMPLES, CLOCK_MAP, FILES, LEDGER, LOSSES,
     )
 }  # fmt: skip
 
