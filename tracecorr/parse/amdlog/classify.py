@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from tracecorr.parse.amdlog.messages import MESSAGES, Kind, general_name
-from tracecorr.parse.amdlog.text import Codes, Ints, Mask, Text, Words
+from tracecorr.parse.text import Codes, Ints, Mask, Text, Words
 
 _OTHER = len(MESSAGES)
 # Templates that begin alike are wordings of the same message: one after the other is tried.

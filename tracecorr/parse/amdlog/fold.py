@@ -9,7 +9,7 @@ import numpy as np
 from tracecorr.parse.amdlog.calls import Nesting
 from tracecorr.parse.amdlog.messages import Kind
 from tracecorr.parse.amdlog.rows import Rows
-from tracecorr.parse.amdlog.text import Ints, Mask
+from tracecorr.parse.text import Ints, Mask
 
 
 @dataclass

@@ -7,7 +7,7 @@ import re
 import numpy as np
 
 from tracecorr.parse.amdlog.messages import PACKET_NAMES
-from tracecorr.parse.amdlog.text import Codes, Ints, Text, Words
+from tracecorr.parse.text import Codes, Ints, Text, Words
 
 _KEY = re.compile(rb"([A-Za-z_0-9]+)\s*$")
 WANTED = {

@@ -16,7 +16,7 @@ from tracecorr.parse.amdlog.messages import Kind
 from tracecorr.parse.amdlog.records import Parsed, RecordReader, packet_frame
 from tracecorr.parse.amdlog.rows import Rows, coded, conform, nullable
 from tracecorr.parse.amdlog.split import Split
-from tracecorr.parse.amdlog.text import Ints, Mask, Text
+from tracecorr.parse.text import Ints, Mask, Text
 
 BLOCK_BYTES = 4 << 20
 _LONGEST_LINE = 64 << 20

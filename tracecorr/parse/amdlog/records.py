@@ -15,7 +15,7 @@ from tracecorr.parse.amdlog.messages import MESSAGES, Kind
 from tracecorr.parse.amdlog.packets import PacketReader
 from tracecorr.parse.amdlog.rows import Args, Rows
 from tracecorr.parse.amdlog.split import Split, Splitter, Thread
-from tracecorr.parse.amdlog.text import PAD, Codes, Ints, Text, Words
+from tracecorr.parse.text import PAD, Codes, Ints, Text, Words
 
 _KINDS = np.array([m.kind for m in MESSAGES] + [Kind.OTHER], np.int64)
 _LAYER = np.array([LAYERS.index(m.layer or "other") for m in MESSAGES] + [LAYERS.index("other")], np.int64)

@@ -10,7 +10,7 @@ import numpy.typing as npt
 import polars as pl
 
 from tracecorr.model import schema
-from tracecorr.parse.amdlog.text import Ints, Mask, Words
+from tracecorr.parse.text import Ints, Mask, Words
 
 Array = npt.NDArray[Any]
 

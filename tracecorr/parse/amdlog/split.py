@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from tracecorr.parse.amdlog.text import Codes, Ints, Mask, Text, decimal
+from tracecorr.parse.text import Codes, Ints, Mask, Text, decimal
 
 _RECORD = re.compile(rb":(?:\d:)?(?:[A-Za-z]:)?[^:\n\[\]]{0,200}:\d+ *: (\d{5,15})d? us:")
 _THREAD = re.compile(
