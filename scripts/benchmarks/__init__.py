@@ -1,0 +1,1 @@
+"""Benchmarks: one module per subject, each with `main(arguments)`; `scripts/bench SUBJECT` runs it."""

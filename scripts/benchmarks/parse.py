@@ -1,0 +1,74 @@
+"""Speed of the reader of the HIP log, next to what `grep` needs for the same file.
+
+Every figure is a median of paired runs: all commands run in turn on the same file in the page cache.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+import tempfile
+from pathlib import Path
+
+from benchmarks import big_log, measure
+from benchmarks.measure import Cost
+from tracecorr.parse.amdlog import read_amd_log
+from tracecorr.store.raw import read_chunks
+
+# What engineers count in such a log today.
+GREPS = ("Dispatch Header", "ShaderName", "Returned hipSuccess", "Barrier", "enqueued")
+_C_LOCALE = {"LC_ALL": "C"}
+
+
+def parse(log: Path) -> None:
+    """Read a log to parts; run in a process of its own to measure it."""
+    for _ in read_amd_log(read_chunks(log), 1):
+        pass
+
+
+def _five_greps(log: Path) -> Cost:
+    costs = [measure.run(["grep", "-c", pattern, str(log)], _C_LOCALE) for pattern in GREPS]
+    return Cost(sum(c.cpu for c in costs), sum(c.wall for c in costs), max(c.peak_mib for c in costs))
+
+
+def compare(log: Path, runs: int) -> str:
+    """Return the table of costs of one log."""
+    measure.cache(log)
+    works = {
+        "`grep -c HWq=`": lambda: measure.run(["grep", "-c", "HWq=", str(log)], _C_LOCALE),
+        "five greps": lambda: _five_greps(log),
+        "parse to parts": lambda: measure.run([sys.executable, "-m", "benchmarks.parse", "--worker", str(log)]),
+    }
+    costs = measure.paired(works, runs)
+    reference = costs["`grep -c HWq=`"]
+    rows = []
+    for name, found in costs.items():
+        middle = measure.median(found)
+        speed = log.stat().st_size / 1e6 / middle.wall
+        times = f"{measure.ratio(found, reference):.1f}"
+        rows.append((name, f"{middle.cpu:.2f}", f"{middle.wall:.2f}", times, f"{middle.peak_mib:.0f}", f"{speed:.0f}"))
+    return measure.markdown(("work", "CPU s", "wall s", "x grep (CPU)", "peak MiB", "MB/s"), rows)
+
+
+def main(arguments: list[str]) -> None:
+    """Measure one log: a given one, or a synthetic one of the given size."""
+    parser = argparse.ArgumentParser(prog="bench parse", description=__doc__)
+    parser.add_argument("--log", type=Path, help="measure this log, not a synthetic one")
+    parser.add_argument("--size-mb", type=int, default=1507, help="size of the synthetic log (default: %(default)s)")
+    parser.add_argument("--runs", type=int, default=5)
+    parser.add_argument("--worker", type=Path, help=argparse.SUPPRESS)
+    given = parser.parse_args(arguments)
+    if given.worker:
+        parse(given.worker)
+        return
+    with tempfile.TemporaryDirectory() as folder:
+        log = given.log or Path(folder) / "big.log"
+        if not given.log:
+            big_log.write_big_log(log, size_bytes=given.size_mb * 1_000_000)
+        kind = "recorded" if given.log else "synthetic"
+        print(f"{kind} log of {log.stat().st_size / 1e6:.0f} MB, medians of {given.runs} paired runs\n")
+        print(compare(log, given.runs))
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])
