@@ -33,3 +33,18 @@ class MachineError(TracecorrError):
     """Report that this machine cannot do what was asked; nothing was changed."""
 
     exit_code = 3
+
+
+class ControlFileError(MachineError):
+    """Report that the kernel refused a control file of tracefs, with the kernel's own words.
+
+    Args:
+        what: the file, the value and the reason.
+        number: errno of the refusal.
+        log: what `error_log` says about it, for a probe.
+    """
+
+    def __init__(self, what: str, number: int, log: str = "") -> None:
+        super().__init__(what, "tracecorr doctor says what this machine offers")
+        self.number = number
+        self.log = log

@@ -1,0 +1,103 @@
+"""Help of the tests that change the machine: the state of tracefs, and a small plan."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from tracecorr.capture.armed import Armed, arm
+from tracecorr.capture.journal import Journal, journal_folder
+from tracecorr.capture.owner import PREFIX, new_token, owner_of
+from tracecorr.capture.plan import EventPlan, InstancePlan, Plan, ProbePlan
+from tracecorr.capture.tracefs import Tracefs, find_tracefs
+from tracecorr.model.errors import MachineError
+
+# What others may change at any time, or what only reports: not part of the state that a capture must restore.
+_REPORTS = (
+    "trace", "trace_pipe", "trace_marker", "trace_marker_raw", "per_cpu", "instances", "error_log", "saved_cmdlines",
+    "saved_tgids", "enabled_functions", "touched_functions", "available_filter_functions", "printk_formats",
+    "available_filter_functions_addrs", "dyn_ftrace_total_info", "available_events", "uprobe_profile",
+    "kprobe_profile", "free_buffer", "README", "snapshot", "stack_trace", "events",
+)  # fmt: skip
+
+
+def need_tracefs() -> Tracefs:
+    """Return the tracing folder of this machine, or skip."""
+    try:
+        tracefs = find_tracefs()
+        (tracefs.root / "instances" / f"probe_of_tests_{os.getpid()}").mkdir()
+        (tracefs.root / "instances" / f"probe_of_tests_{os.getpid()}").rmdir()
+    except (MachineError, OSError) as error:
+        pytest.skip(f"this machine lets nobody trace: {error}")
+    return tracefs
+
+
+def read_state(tracefs: Tracefs) -> dict[str, str]:
+    """Return every control file of the top folder, the enable bits of all events, our instances and probes.
+
+    Instances and probes of captures of other living processes are theirs, and left out.
+    """
+    state = {p.name: _text(p) for p in tracefs.root.iterdir() if p.is_file() and p.name not in _REPORTS}
+    state |= {f"options/{p.name}": _text(p) for p in (tracefs.root / "options").iterdir()}
+    state |= {str(p): _text(p) for p in tracefs.root.glob("events/*/*/enable") if not _foreign(p.parts[-3])}
+    ours = [n for n in tracefs.instances() if n.startswith(PREFIX) and not _foreign(n)]
+    for file in ("uprobe_events", "kprobe_events", "dynamic_events"):
+        lines = state.get(file, "").splitlines()
+        state[file] = "\n".join(x for x in lines if PREFIX in x and not _foreign(re.split("[:/]", x)[1]))
+    return state | {"instances": " ".join(ours)}
+
+
+def _foreign(name: str) -> bool:
+    owner = owner_of(name)
+    return owner is not None and not owner.is_dead() and owner.pid != os.getpid()
+
+
+def _text(path: Path) -> str:
+    try:
+        return path.read_text(errors="replace")
+    except OSError as error:
+        return f"errno {error.errno}"
+
+
+def unused_library(folder: Path) -> Path:
+    """Return a copy of the C library that no process maps: a probe on it disturbs nobody."""
+    maps = Path("/proc/self/maps").read_text().splitlines()
+    found = next(line.split()[-1] for line in maps if re.search(r"/libc[.-].*so", line))
+    copy = folder / "libcopy.so"
+    if not copy.exists():
+        shutil.copyfile(found, copy)
+    return copy
+
+
+def small_plan(folder: Path) -> Plan:
+    """Return a plan with every kind of thing that this kernel may offer, and some that it cannot have."""
+    place = f"{unused_library(folder)}:0x100000"
+    return Plan(
+        instances=(
+            InstancePlan(
+                "workload", "mono", follows_workload=True, buffer_kb_per_cpu=256,
+                events=(EventPlan("syscalls", "sys_enter_ioctl"), EventPlan("syscalls", "sys_exit_ioctl"),
+                        EventPlan("sched", "sched_process_exit"), EventPlan("amdgpu", "no_such_event")),
+                functions=("no_such_function",),
+                options=(("event-fork", "1"), ("record-tgid", "1"), ("no-such-option", "1")),
+            ),
+            InstancePlan("gpu", "mono", follows_workload=False, buffer_kb_per_cpu=128),
+        ),
+        probes=(
+            ProbePlan("u", "one", f"{place} sig=%di:x64", "workload"),
+            ProbePlan("u", "of_perf", f"{place} sig=%di:x64", "workload", through="perf"),
+            ProbePlan("u", "refused", f"{place} sig=%no:x64", "workload"),
+        ),
+        absent=(),
+    )  # fmt: skip
+
+
+def arm_small(tracefs: Tracefs, adjust: Callable[[Plan], Plan] = lambda plan: plan) -> Armed:
+    """Arm the small plan as a capture of this process."""
+    token = new_token()
+    return arm(adjust(small_plan(journal_folder().parent)), tracefs, Journal.create(token), token)

@@ -1,0 +1,210 @@
+"""A capture leaves the machine as it was: at the end, after an exception, after SIGKILL, beside others."""
+
+from __future__ import annotations
+
+import os
+import random
+import signal
+import time
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from machine_state import arm_small, read_state
+
+from tracecorr.capture.journal import Journal, read_journal
+from tracecorr.capture.owner import new_token, owner_of, this_process
+from tracecorr.capture.plan import Plan, ProbePlan
+from tracecorr.capture.tracefs import Tracefs, last_explanation
+from tracecorr.capture.undo import ACTIONS, restore_leftovers
+from tracecorr.model.errors import MachineError
+
+
+def test_what_is_armed_and_what_is_refused(tracefs: Tracefs) -> None:
+    armed = arm_small(tracefs)
+    try:
+        workload = armed.instances["workload"]
+        assert (workload / "tracing_on").read_text().strip() == "0"
+        assert (workload / "events/syscalls/sys_enter_ioctl/enable").read_text().strip() == "1"
+        assert (workload / f"events/{armed.group}/one/enable").read_text().strip() == "1"
+        assert (workload / f"events/{armed.group}/of_perf/enable").read_text().strip() == "0"
+        assert "[mono]" in (workload / "trace_clock").read_text()
+        refused = {a.what: a.why for a in armed.absent}
+        assert refused["event amdgpu/no_such_event"] == "No such file or directory"
+        assert refused["options/no-such-option=1"] == "No such file or directory"
+        assert "function no_such_function" in refused
+        assert next(why for what, why in refused.items() if "refused" in what) == "Invalid register name"
+        assert [p.name for p in armed.armed.probes] == ["one", "of_perf"]
+        assert [p.name for p in armed.perf_probes] == ["of_perf"]
+        assert f"ID: {armed.perf_probes[0].event_id}\n" in armed.perf_probes[0].format
+        # Without a name in the filter the function tracer would trace every function of the kernel.
+        assert (workload / "current_tracer").read_text().strip() == "nop"
+    finally:
+        assert armed.disarm() == []
+
+
+def test_only_what_was_admitted_is_recorded(tracefs: Tracefs) -> None:
+    armed = arm_small(tracefs)
+    try:
+        gate_read, gate_write = os.pipe()
+        child = os.fork()
+        if child == 0:
+            os.read(gate_read, 1)
+            for _ in range(3):
+                os.isatty(0)
+            os._exit(0)
+        armed.admit(child)
+        armed.start()
+        os.isatty(0)
+        os.write(gate_write, b"x")
+        os.waitpid(child, 0)
+        armed.stop()
+        trace = (armed.instances["workload"] / "trace").read_text()
+        lines = [line for line in trace.splitlines() if "sys_ioctl(" in line]
+        assert len(lines) == 3
+        assert all(f"-{child} " in line for line in lines)
+    finally:
+        assert armed.disarm() == []
+
+
+def test_state_after_normal_end_is_state_before(tracefs: Tracefs, run_folder: Path) -> None:
+    before = read_state(tracefs)
+    armed = arm_small(tracefs)
+    armed.start()
+    armed.admit(os.getpid())
+    assert read_state(tracefs) != before
+    late = ProbePlan("u", "late", armed.armed.probes[0].definition, "workload")
+    assert armed.add_probes([late]) == [late]
+    armed.stop()
+    assert armed.disarm() == []
+    assert armed.disarm() == []
+    assert read_state(tracefs) == before
+    assert list(run_folder.glob("*")) == []
+
+
+def test_state_after_failed_arming_is_state_before(tracefs: Tracefs) -> None:
+    before = read_state(tracefs)
+
+    def break_second(plan: Plan) -> Plan:
+        return replace(plan, instances=(plan.instances[0], replace(plan.instances[1], clock="sundial")))
+
+    with pytest.raises(MachineError, match="sundial"):
+        arm_small(tracefs, break_second)
+    assert read_state(tracefs) == before
+
+
+def test_state_after_sigkill_and_restore_is_state_before(tracefs: Tracefs, run_folder: Path) -> None:
+    before = read_state(tracefs)
+    chance = random.Random(5)
+    interrupted = 0
+    for _ in range(50):
+        child = os.fork()
+        if child == 0:
+            while True:
+                armed = arm_small(tracefs)
+                armed.start()
+                armed.disarm()
+        time.sleep(chance.uniform(0, 0.25))
+        os.kill(child, signal.SIGKILL)
+        os.waitpid(child, 0)
+        interrupted += len(list(run_folder.glob("*.journal")))
+        assert restore_leftovers(run_folder)[1] == []
+    assert interrupted > 10
+    assert read_state(tracefs) == before
+    assert list(run_folder.glob("*.journal")) == []
+
+
+def test_restore_by_name_when_the_journal_is_gone(tracefs: Tracefs, run_folder: Path) -> None:
+    before = read_state(tracefs)
+    child = os.fork()
+    if child == 0:
+        arm_small(tracefs)
+        os.kill(os.getpid(), signal.SIGKILL)
+    os.waitpid(child, 0)
+    for path in run_folder.glob("*"):
+        path.unlink()
+    assert read_state(tracefs) != before
+    done, left = restore_leftovers(run_folder)
+    assert left == []
+    assert {text.split()[0] for text in done} == {"instance", "probe"}
+    assert read_state(tracefs) == before
+
+
+def test_living_captures_and_foreign_instances_are_left_alone(tracefs: Tracefs, run_folder: Path) -> None:
+    foreign = tracefs.root / "instances" / f"foreign_{os.getpid()}"
+    foreign.mkdir()
+    try:
+        (foreign / "events/sched/sched_process_exit/enable").write_text("1")
+        first, second = arm_small(tracefs), arm_small(tracefs)
+        assert restore_leftovers(run_folder) == ([], [])
+        assert first.disarm() == []
+        assert (second.instances["workload"] / "events/syscalls/sys_enter_ioctl/enable").read_text().strip() == "1"
+        assert (second.instances["workload"] / f"events/{second.group}/one/enable").read_text().strip() == "1"
+        assert second.disarm() == []
+        assert (foreign / "events/sched/sched_process_exit/enable").read_text().strip() == "1"
+    finally:
+        foreign.rmdir()
+
+
+def test_an_instance_in_use_is_told_and_removed_later(tracefs: Tracefs, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("tracecorr.capture.undo._PATIENCE_S", 0.05)
+    armed = arm_small(tracefs)
+    with (armed.instances["gpu"] / "trace_pipe").open("rb"):
+        problems = armed.disarm()
+    assert len(problems) == 1
+    assert "_gpu cannot be removed yet: Device or resource busy" in problems[0]
+    assert armed.disarm() == []
+
+
+def test_journal_survives_a_torn_last_line(tmp_path: Path) -> None:
+    journal = Journal.create("x", tmp_path)
+    journal.note("value", path=str(tmp_path / "a"), old="1", new="2")
+    with journal.path.open("ab") as stream:
+        stream.write(b'{"kind": "inst')
+    found = read_journal(journal.path)
+    assert found is not None
+    assert found[0] == this_process()
+    assert found[1].notes == journal.notes
+
+
+def test_a_value_that_somebody_else_changed_is_not_put_back(tmp_path: Path) -> None:
+    ours, theirs = tmp_path / "ours", tmp_path / "theirs"
+    ours.write_text("2\n")
+    theirs.write_text("3\n")
+    journal = Journal.create("x", tmp_path)
+    for path in (ours, theirs):
+        journal.note("value", path=str(path), old="1", new="2")
+    assert journal.undo(ACTIONS) == []
+    assert (ours.read_text(), theirs.read_text()) == ("1", "3\n")
+    assert not journal.path.exists()
+
+
+def test_a_change_that_cannot_be_written_down_is_not_made(tmp_path: Path) -> None:
+    journal = Journal.create("x", tmp_path)
+    journal.path.unlink()
+    with pytest.raises(MachineError, match="cannot write the journal"):
+        journal.note("mount", path="/x")
+    assert journal.notes == []
+
+
+def test_tokens_name_their_owner() -> None:
+    token = new_token()
+    owner = owner_of(f"tracecorr_{token}_workload")
+    assert owner is not None
+    assert not owner.is_dead()
+    assert replace(owner, started=owner.started + 1).is_dead()
+    assert not replace(owner, started=owner.started + 1, namespace=1).is_dead()
+    assert replace(owner, boot="another").is_dead()
+    assert owner_of("tracecorr_old") is None
+    assert owner_of("trace-cmd") is None
+    assert new_token() != token
+
+
+def test_error_log_entry_of_the_command_is_found() -> None:
+    lines = [
+        "[ 1.0] trace_kprobe: error: Invalid probed address or symbol", "  Command: p:a/b nothing", "         ^",
+        "[ 2.0] trace_kprobe: error: The symbol is not unique", "  Command: p:a/c init_mqd", "         ^",
+        "[ 3.0] trace_kprobe: error: Another one", "  Command: p:z/c other", "         ^",
+    ]  # fmt: skip
+    assert last_explanation(lines, "p:a/c init_mqd") == "The symbol is not unique"
+    assert last_explanation(lines, "p:a/d none") == ""

@@ -1,0 +1,270 @@
+"""Arm a plan: instances, probes, filters and events of one capture, and take all of it away again."""
+
+from __future__ import annotations
+
+import errno
+import os
+import threading
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from tracecorr.capture.journal import Journal
+from tracecorr.capture.owner import PREFIX
+from tracecorr.capture.plan import Absent, EventPlan, InstancePlan, Plan, ProbePlan
+from tracecorr.capture.tracefs import Tracefs
+from tracecorr.capture.undo import ACTIONS
+from tracecorr.model.errors import ControlFileError, MachineError
+
+_LEAST_BUFFER_KB = 64
+
+
+@dataclass(frozen=True)
+class PerfProbe:
+    """A user-space probe that is defined but enabled nowhere: `perf_event_open` binds it to the workload."""
+
+    name: str
+    event_id: int  # type of the tracepoint and of its records
+    format: str  # text of its format file
+
+
+def arm(plan: Plan, tracefs: Tracefs, journal: Journal, token: str) -> Armed:
+    """Make the plan real, with recording still off; what the kernel refuses is in `absent`.
+
+    Args:
+        plan: what to arm.
+        tracefs: the tracing folder.
+        journal: every change is written there first.
+        token: names the capture: instances `tracecorr_TOKEN_NAME`, probes `tracecorr_TOKEN/NAME`.
+
+    Raises:
+        MachineError: an instance cannot be made; nothing is left armed.
+    """
+    armed = Armed(tracefs, journal, token)
+    try:
+        for instance in plan.instances:
+            armed.make_instance(instance)
+        armed.absent += plan.absent
+        armed.define(plan.probes)
+        for instance in plan.instances:
+            armed.enable(instance)
+    except BaseException:
+        armed.disarm()
+        raise
+    return armed
+
+
+class Armed:
+    """What is armed on this machine for one capture."""
+
+    def __init__(self, tracefs: Tracefs, journal: Journal, token: str) -> None:
+        self.tracefs = tracefs
+        self.group = f"{PREFIX}{token}"
+        self.instances: dict[str, Path] = {}
+        self.absent: list[Absent] = []
+        self.perf_probes: list[PerfProbe] = []
+        self._journal = journal
+        self._plans: dict[str, InstancePlan] = {}
+        self._probes: list[ProbePlan] = []
+        self._admitted: set[int] = set()
+        self._placeholder = _Placeholder()
+
+    @property
+    def armed(self) -> Plan:
+        """What the kernel accepted: real buffers, events, functions and probes, and what is absent."""
+        return Plan(tuple(self._plans.values()), tuple(self._probes), tuple(self.absent))
+
+    def make_instance(self, plan: InstancePlan) -> None:
+        """Make one instance, quiet, with clock, options and buffer.
+
+        Raises:
+            MachineError: the kernel does not make it, or not with the clock of the plan.
+        """
+        path = self.tracefs.root / "instances" / f"{self.group}_{plan.name}"
+        self._journal.note("instance", path=str(path))
+        try:
+            path.mkdir()
+        except OSError as error:
+            raise MachineError(
+                f"cannot make the tracing instance {path}: {error.strerror}",
+                "free some memory" if error.errno == errno.ENOMEM else "tracecorr doctor says what is missing",
+            ) from error
+        self.instances[plan.name] = path
+        instance = Tracefs(path)
+        instance.write("tracing_on", "0")
+        instance.write("trace_clock", plan.clock)
+        options = tuple(o for o in plan.options if self._accepts(instance, f"options/{o[0]}", o[1]))
+        self._plans[plan.name] = replace(
+            plan, events=(), functions=(), options=options, buffer_kb_per_cpu=self._size_buffer(instance, plan)
+        )
+
+    def define(self, probes: Iterable[ProbePlan]) -> list[ProbePlan]:
+        """Define probes without enabling them; return those that the kernel accepted."""
+        accepted = []
+        for probe in probes:
+            file = self._probe_file(probe)
+            self._journal.note("probe", tracefs=str(self.tracefs.root), file=file, name=f"{self.group}/{probe.name}")
+            try:
+                self.tracefs.append(file, self._definition(probe))
+            except ControlFileError as error:
+                self.absent.append(Absent(f"probe {probe.name} ({probe.definition})", error.log or error.what))
+                continue
+            accepted.append(probe)
+            if probe.through == "perf":
+                self._offer_to_perf(probe)
+        self._probes += accepted
+        return accepted
+
+    def add_probes(self, probes: Iterable[ProbePlan]) -> list[ProbePlan]:
+        """Define and enable probes of a library that appeared late; return those that the kernel accepted."""
+        accepted = self.define(probes)
+        for name in {p.instance for p in accepted if p.through == "tracefs"}:
+            self._journal.note("quiet", path=str(self.instances[name]))
+            self._enable_probes(name, [p for p in accepted if p.instance == name])
+        return accepted
+
+    def enable(self, plan: InstancePlan) -> None:
+        """Switch on the events, functions and probes of one instance; nothing is recorded before `start`."""
+        instance = Tracefs(self.instances[plan.name])
+        self._journal.note("quiet", path=str(instance.root))
+        if plan.follows_workload:
+            # An empty list would mean everybody.
+            instance.write("set_event_pid", str(self._placeholder.tid))
+        events = tuple(e for e in plan.events if self._enable_event(instance, e))
+        functions = self._trace_functions(instance, plan)
+        self._plans[plan.name] = replace(self._plans[plan.name], events=events, functions=functions)
+        self._enable_probes(plan.name, [p for p in self._probes if p.instance == plan.name])
+
+    def admit(self, pid: int) -> None:
+        """Follow the process `pid` (host number): all its threads, and what they start later.
+
+        Raises:
+            ControlFileError: the kernel refused it.
+        """
+        while fresh := [tid for tid in _threads(pid) if tid not in self._admitted]:
+            for name, plan in self._plans.items():
+                if plan.follows_workload:
+                    for file in ("set_event_pid", "set_ftrace_pid") if plan.functions else ("set_event_pid",):
+                        Tracefs(self.instances[name]).append(file, " ".join(map(str, fresh)))
+            self._admitted.update(fresh)
+
+    def start(self) -> None:
+        """Record from now on."""
+        for path in self.instances.values():
+            Tracefs(path).write("tracing_on", "1")
+
+    def stop(self) -> None:
+        """Record no more; what was recorded stays in the buffers."""
+        for path in self.instances.values():
+            if path.is_dir():
+                Tracefs(path).write("tracing_on", "0")
+
+    def disarm(self) -> list[str]:
+        """Undo everything, the last change first; return what could not be undone yet. May be called again."""
+        problems = self._journal.undo(ACTIONS)
+        self._placeholder.end()
+        return problems
+
+    def _size_buffer(self, instance: Tracefs, plan: InstancePlan) -> int:
+        size = plan.buffer_kb_per_cpu
+        while True:
+            try:
+                instance.write("buffer_size_kb", str(size))
+            except ControlFileError as error:
+                if error.number != errno.ENOMEM or size // 2 < _LEAST_BUFFER_KB:
+                    raise
+                size //= 2
+            else:
+                break
+        if size < plan.buffer_kb_per_cpu:
+            why = f"the kernel had no memory for more than {size} KiB per CPU"
+            self.absent.append(Absent(f"buffer of {plan.buffer_kb_per_cpu} KiB per CPU in {plan.name}", why))
+        return size
+
+    def _accepts(self, instance: Tracefs, file: str, value: str) -> bool:
+        try:
+            instance.write(file, value)
+        except ControlFileError as error:
+            self.absent.append(Absent(f"{file}={value}", os.strerror(error.number)))
+            return False
+        return True
+
+    def _enable_event(self, instance: Tracefs, event: EventPlan) -> bool:
+        folder = f"events/{event.system}/{event.name}"
+        try:
+            if event.filter:
+                instance.write(f"{folder}/filter", event.filter)
+            instance.write(f"{folder}/enable", "1")
+        except ControlFileError as error:
+            self.absent.append(Absent(f"event {event.system}/{event.name}", error.log or os.strerror(error.number)))
+            return False
+        return True
+
+    def _trace_functions(self, instance: Tracefs, plan: InstancePlan) -> tuple[str, ...]:
+        """Switch the function tracer on for exactly these functions: an empty filter would mean all of them."""
+        accepted = []
+        for name in plan.functions:
+            try:
+                instance.append("set_ftrace_filter", name)
+            except ControlFileError as error:
+                self.absent.append(Absent(f"function {name}", os.strerror(error.number)))
+            else:
+                accepted.append(name)
+        try:
+            set_now = {line.split()[0] for line in instance.read("set_ftrace_filter").splitlines() if line[:1] != "#"}
+            if not accepted or not set_now:
+                return ()
+            if plan.follows_workload:
+                instance.write("set_ftrace_pid", str(self._placeholder.tid))
+            instance.write("current_tracer", "function")
+        except ControlFileError as error:
+            self.absent += [Absent(f"function {name}", error.what) for name in accepted]
+            return ()
+        return tuple(accepted)
+
+    def _enable_probes(self, name: str, probes: list[ProbePlan]) -> None:
+        instance = Tracefs(self.instances[name])
+        for probe in probes:
+            if probe.through == "tracefs" and not self._enable_event(instance, EventPlan(self.group, probe.name)):
+                self._probes.remove(probe)
+
+    def _offer_to_perf(self, probe: ProbePlan) -> None:
+        folder = f"events/{self.group}/{probe.name}"
+        number = int(self.tracefs.read(f"{folder}/id"))
+        self.perf_probes.append(PerfProbe(probe.name, number, self.tracefs.read(f"{folder}/format")))
+
+    def _probe_file(self, probe: ProbePlan) -> str:
+        if probe.kind in ("u", "u-return"):
+            return "uprobe_events"
+        return "dynamic_events" if probe.kind.startswith("f") else "kprobe_events"
+
+    def _definition(self, probe: ProbePlan) -> str:
+        name = f"{self.group}/{probe.name}"
+        if probe.kind == "r":
+            return f"r{probe.max_active}:{name} {probe.definition}"
+        if probe.kind == "f-return":
+            function, _, arguments = probe.definition.partition(" ")
+            return f"f:{name} {function}%return {arguments}"
+        letter = {"p": "p", "f": "f", "u": "p", "u-return": "r"}[probe.kind]
+        return f"{letter}:{name} {probe.definition}"
+
+
+class _Placeholder:
+    """A thread that sleeps: the pid that filters hold until the workload is there, because it does nothing."""
+
+    def __init__(self) -> None:
+        self._over = threading.Event()
+        self._thread = threading.Thread(target=self._over.wait, name="tracecorr-idle", daemon=True)
+        self._thread.start()
+        self.tid = self._thread.native_id
+
+    def end(self) -> None:
+        """Let the thread end; may be called again."""
+        self._over.set()
+
+
+def _threads(pid: int) -> list[int]:
+    try:
+        return sorted(int(p.name) for p in Path(f"/proc/{pid}/task").iterdir())
+    except OSError:
+        return [pid]

@@ -1,0 +1,107 @@
+"""The journal: every change to the machine is written down before it is made, and undone from there."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+from collections.abc import Callable, Mapping
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+from tracecorr.capture.owner import Owner, this_process
+from tracecorr.model.errors import MachineError
+
+Note = dict[str, Any]
+Undo = Callable[[Note], str]  # returns why it could not be undone, or ""
+
+
+def journal_folder() -> Path:
+    """Return where journals lie: the environment's TRACECORR_RUN, else /run/tracecorr."""
+    return Path(os.environ.get("TRACECORR_RUN") or "/run/tracecorr")
+
+
+class Journal:
+    """The changes of one capture, one JSON line each, on disk before the change is made.
+
+    Args:
+        path: the file; its first line names the owner.
+        notes: what it holds already.
+    """
+
+    def __init__(self, path: Path, notes: list[Note] | None = None) -> None:
+        self.path = path
+        self.notes: list[Note] = notes or []
+
+    @classmethod
+    def create(cls, token: str, folder: Path | None = None) -> Journal:
+        """Start the journal of the capture `token`, owned by this process.
+
+        Raises:
+            MachineError: the folder cannot be written.
+        """
+        path = (folder or journal_folder()) / f"{token}.journal"
+        try:
+            path.parent.mkdir(mode=0o755, parents=True, exist_ok=True)
+            fresh = path.with_suffix(".new")
+            _write_lines(fresh, [asdict(this_process())], os.O_CREAT | os.O_TRUNC)
+            fresh.replace(path)
+        except OSError as error:
+            raise MachineError(f"cannot write the journal {path}: {error.strerror}", "run it as root") from error
+        return cls(path)
+
+    def note(self, kind: str, **fields: Any) -> None:
+        """Write down a change that is about to be made.
+
+        Args:
+            kind: a key of the table that `undo` gets.
+            fields: what undoing it needs.
+
+        Raises:
+            MachineError: it cannot be written; the change must not be made.
+        """
+        note = {"kind": kind, **fields}
+        try:
+            _write_lines(self.path, [note], os.O_APPEND)
+        except OSError as error:
+            raise MachineError(f"cannot write the journal {self.path}: {error.strerror}", "free some space") from error
+        self.notes.append(note)
+
+    def undo(self, actions: Mapping[str, Undo]) -> list[str]:
+        """Undo all changes, the last one first; return why some could not be undone. They stay in the journal."""
+        kept: list[Note] = []
+        problems: list[str] = []
+        for note in reversed(self.notes):
+            problem = actions[note["kind"]](note) if note.get("kind") in actions else f"unknown change {note}"
+            if problem:
+                problems.append(problem)
+                kept.insert(0, note)
+        self.notes = kept
+        if not kept:
+            with contextlib.suppress(OSError):
+                self.path.unlink(missing_ok=True)
+        return problems
+
+
+def read_journal(path: Path) -> tuple[Owner, Journal] | None:
+    """Return a journal on disk and its owner; None where it is gone or no journal.
+
+    A torn last line is a change that was not made.
+    """
+    try:
+        lines = path.read_bytes().split(b"\n")
+        first = json.loads(lines[0])
+        owner = Owner(int(first["pid"]), int(first["started"]), int(first["namespace"]), str(first["boot"]))
+        return owner, Journal(path, [json.loads(line) for line in lines[1:-1]])
+    except (OSError, ValueError, KeyError, TypeError):
+        return None
+
+
+def _write_lines(path: Path, lines: list[Note], flag: int) -> None:
+    descriptor = os.open(path, os.O_WRONLY | os.O_CLOEXEC | flag, 0o644)
+    try:
+        os.write(descriptor, b"".join(json.dumps(line).encode() + b"\n" for line in lines))
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)

@@ -1,0 +1,153 @@
+"""How each kind of change is undone; all of it may be done twice, and half of it may be gone already."""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import os
+import subprocess
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+from tracecorr.capture.journal import Note, Undo, journal_folder, read_journal
+from tracecorr.capture.owner import PREFIX, owner_of
+from tracecorr.capture.tracefs import Tracefs, mounted_tracefs
+from tracecorr.model.errors import ControlFileError
+
+# The kernel frees probes and instances with a delay: users of them are waited for.
+_PATIENCE_S = 2.0
+_STEP_S = 0.02
+_PROBE_FILES = ("kprobe_events", "uprobe_events", "dynamic_events")
+
+
+def restore_leftovers(folder: Path | None = None) -> tuple[list[str], list[str]]:
+    """Undo what captures left behind whose process is dead; living ones and other tools are not touched.
+
+    Returns: (what was undone, what is left and why).
+    """
+    done: list[str] = []
+    left: list[str] = []
+    for path in sorted((folder or journal_folder()).glob("*.journal")):
+        found = read_journal(path)
+        if found is None or not found[0].is_dead():
+            continue
+        problems = found[1].undo(ACTIONS)
+        left += problems
+        if not problems:
+            done.append(f"capture {path.stem} of process {found[0].pid}")
+    root = mounted_tracefs()
+    if root is not None and os.access(root / "instances", os.W_OK):
+        _restore_by_name(Tracefs(root), done, left)
+    return done, left
+
+
+def _restore_by_name(tracefs: Tracefs, done: list[str], left: list[str]) -> None:
+    """Undo instances and probes that no journal knows, where their name proves that the owner is dead."""
+    names = [n for n in tracefs.instances() if n.startswith(PREFIX)]
+    dead = [n for n in names if (owner := owner_of(n)) is not None and owner.is_dead()]
+    left += [f"instance {n}: its name does not say whose it is" for n in names if owner_of(n) is None]
+    orphans = [*({"kind": "quiet", "path": str(tracefs.instance(n).root)} for n in dead), *_orphan_probes(tracefs)]
+    orphans += [{"kind": "instance", "path": str(tracefs.instance(n).root)} for n in dead]
+    for note in orphans:
+        problem = ACTIONS[note["kind"]](note)
+        if problem:
+            left.append(problem)
+        elif note["kind"] != "quiet":
+            done.append(f"{note['kind']} {note.get('name') or note['path']}")
+
+
+def _orphan_probes(tracefs: Tracefs) -> list[Note]:
+    notes: list[Note] = []
+    for file in _PROBE_FILES[:2]:
+        if not tracefs.has(file):
+            continue
+        for line in tracefs.read(file).splitlines():
+            group, _, name = line.split()[0].partition(":")[2].partition("/")
+            owner = owner_of(group)
+            if owner is not None and owner.is_dead():
+                notes.append({"kind": "probe", "tracefs": str(tracefs.root), "file": file, "name": f"{group}/{name}"})
+    return notes
+
+
+def _undo_quiet(note: Note) -> str:
+    """Switch everything off in an instance, in the opposite order of arming."""
+    instance = Tracefs(Path(note["path"]))
+    if not instance.root.is_dir():
+        return ""
+    for name, value in (("tracing_on", "0"), ("events/enable", "0"), ("current_tracer", "nop")):
+        with contextlib.suppress(ControlFileError):
+            instance.write(name, value)
+    for name in ("set_ftrace_filter", "set_ftrace_pid", "set_event_pid"):
+        with contextlib.suppress(ControlFileError):
+            instance.write(name, "")
+    return ""
+
+
+def _undo_instance(note: Note) -> str:
+    _undo_quiet(note)
+
+    def remove() -> None:
+        with contextlib.suppress(FileNotFoundError):
+            Path(note["path"]).rmdir()
+
+    return _patiently(f"instance {note['path']}", remove)
+
+
+def _undo_probe(note: Note) -> str:
+    """Remove one probe by name; one that is in use by a foreign instance stays and is told."""
+    tracefs = Tracefs(Path(note["tracefs"]))
+
+    def remove() -> None:
+        try:
+            tracefs.append(note["file"], f"-:{note['name']}")
+        except ControlFileError as error:
+            if error.number not in (errno.ENOENT, errno.EINVAL):
+                raise OSError(error.number, error.what) from error
+            if (tracefs.root / "events" / note["name"]).is_dir():
+                raise OSError(errno.EBUSY, error.what) from error
+
+    return _patiently(f"probe {note['name']}", remove)
+
+
+def _undo_value(note: Note) -> str:
+    """Write back an old value, unless somebody else has changed it since."""
+    path = Path(note["path"])
+    try:
+        if path.read_text().strip() == note["new"]:
+            path.write_text(note["old"])
+    except FileNotFoundError:
+        return ""
+    except OSError as error:
+        return f"{path}: {error.strerror}"
+    return ""
+
+
+def _undo_mount(note: Note) -> str:
+    """Take the mount away again; where it is in use by others it stays, as tracefs always may."""
+    if mounted_tracefs() == Path(note["path"]):
+        subprocess.run(["umount", note["path"]], check=False, capture_output=True)
+    return ""
+
+
+def _patiently(what: str, action: Callable[[], None]) -> str:
+    """Do `action` until the kernel lets it; return why not, after `_PATIENCE_S`."""
+    end = time.monotonic() + _PATIENCE_S
+    while True:
+        try:
+            action()
+        except OSError as error:
+            if error.errno != errno.EBUSY or time.monotonic() > end:
+                return f"{what} cannot be removed yet: {os.strerror(error.errno or 0)}"
+            time.sleep(_STEP_S)
+        else:
+            return ""
+
+
+ACTIONS: dict[str, Undo] = {
+    "quiet": _undo_quiet,
+    "instance": _undo_instance,
+    "probe": _undo_probe,
+    "value": _undo_value,
+    "mount": _undo_mount,
+}
