@@ -23,6 +23,7 @@ from tracecorr.store.capture import Capture, write_info, write_tables
 from tracecorr.store.importing import import_files
 from tracecorr.store.pages import open_page_trace
 from tracecorr.store.raw import read_chunks, read_clock_samples
+from tracecorr.store.views import build_views, write_views
 
 __all__ = ["correlate", "import_files"]
 
@@ -86,6 +87,8 @@ def correlate(path: Path, progress: Callable[[str], None] | None = None) -> list
     warnings = _warn(tables, maps)
     write_info(path, {**capture.info, "warnings": warnings})
     clock.done("store")
+    write_views(path, build_views(capture.table))
+    clock.done("views")
     return warnings
 
 

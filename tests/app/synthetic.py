@@ -112,7 +112,9 @@ class _Maker:
                 "doorbell_event": bell, "announce_event": bell, "gpu_event": gpu, "queue": queue, "kernel": kernel,
                 "packet_index": packet, "doorbell_evidence": "recorded" if recorded else "inferred",
                 "doorbell_lo_ns": None if recorded else at, "doorbell_hi_ns": None if recorded else at + 2_500,
-                "grid_x": 1024, "wptr": packet,
+                "grid_x": 1024, "call_ns": ts, "enqueue_ns": ts + 3_000, "packet_ns": at, "return_ns": ts + dur,
+                "doorbell_ns": at + 1_500 if recorded else None, "stream": own["thread"],
+                "wptr": packet, "rptr": max(0, packet - packet % 5),
             }
         )  # fmt: skip
         return ts + dur

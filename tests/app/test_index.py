@@ -7,7 +7,8 @@ from synthetic import SyntheticCapture
 
 from tracecorr.app import chain, detail
 from tracecorr.app.find import Finder
-from tracecorr.app.index import INFERRED_DOORBELL, CaptureIndex
+from tracecorr.app.index import CaptureIndex
+from tracecorr.store.views.drawn import INFERRED_DOORBELL
 
 
 def _packet(capture: SyntheticCapture, evidence: str, n: int = 10) -> int:
@@ -16,16 +17,21 @@ def _packet(capture: SyntheticCapture, evidence: str, n: int = 10) -> int:
 
 
 def test_every_event_has_a_place(synthetic_index: CaptureIndex, synthetic_capture: SyntheticCapture) -> None:
-    inferred = synthetic_capture.tables["launches"]["doorbell_event"].null_count()
-    assert sum(lane.count for lane in synthetic_index.lanes) == len(synthetic_index.start) + inferred
-    assert sum(synthetic_index.minimap["all"]) == len(synthetic_index.start)
+    views = synthetic_index.views
+    finest = views.pyramid.finest
+    assert finest.event[views.place].tolist() == list(range(views.events))
+    events = synthetic_capture.tables["events"]
+    assert (finest.start[views.place] + views.t0_ns == events["ts_ns"].to_numpy()).all()
+    assert sum(lane.count for lane in views.lanes) == len(finest)
+    assert sum(views.minimap["all"]) == views.events
 
 
 def test_lanes_follow_the_path(synthetic_index: CaptureIndex) -> None:
-    layers = [lane.layer for lane in synthetic_index.lanes if lane.group == "p0.t0"]
+    lanes = synthetic_index.views.lanes
+    layers = [lane.layer for lane in lanes if lane.group == "p0.t0"]
     assert layers == ["hip", "command", "syscall", "ioctl", "kfd", "mqd"]
-    assert [lane.layer for lane in synthetic_index.lanes if lane.group == "p0.q0"] == ["aql", "doorbell", "gpu"]
-    assert synthetic_index.lanes[0].rows == 2  # nested calls
+    assert [n.layer for n in lanes if n.group == "p0.q0"] == ["aql", "doorbell", "depth", "gpu"]
+    assert lanes[0].rows == 2  # nested calls
 
 
 def test_chain_of_a_packet_reaches_its_call(synthetic_index: CaptureIndex, synthetic_capture: SyntheticCapture) -> None:
@@ -43,7 +49,7 @@ def test_inferred_doorbell_is_a_stage_of_its_own(
     assert found is not None
     bell = next(s for s in found.stages if s["name"] == INFERRED_DOORBELL)
     assert (bell["event"], bell["evidence"], bell["dur"]) == (None, "inferred", 2_500)
-    assert synthetic_index.lanes[bell["lane"]].layer == "doorbell"
+    assert synthetic_index.views.lanes[bell["lane"]].layer == "doorbell"
 
 
 def test_call_shows_everything_it_caused(synthetic_index: CaptureIndex, synthetic_capture: SyntheticCapture) -> None:

@@ -10,8 +10,9 @@ from typing import Any
 import polars as pl
 
 from tracecorr.app import ids
-from tracecorr.app.index import INFERRED_DOORBELL, CaptureIndex
+from tracecorr.app.index import CaptureIndex
 from tracecorr.model.kinds import INFERRED
+from tracecorr.store.views.drawn import INFERRED_DOORBELL
 
 Row = dict[str, Any]
 Edge = tuple[int, int]  # stage numbers, from cause to effect
@@ -107,13 +108,14 @@ def _links(index: CaptureIndex, members: set[int]) -> list[Row]:
 
 
 def _stages(index: CaptureIndex, rows: Iterable[Row]) -> list[Row]:
+    placed = [(r, index.place(r["event"])) for r in rows]
     return [
         {
             "event": r["event"],
             "layer": r["layer"],
-            "name": index.names[index.name_of[r["event"]]],
-            "lane": int(index.lane_of[r["event"]]),
-            "row": int(index.row_of[r["event"]]),
+            "name": place.name,
+            "lane": place.lane,
+            "row": place.row,
             "start": r["ts_ns"] - index.t0_ns,
             "dur": r["dur_ns"] or 0,
             "instant": r["dur_ns"] is None,
@@ -124,7 +126,7 @@ def _stages(index: CaptureIndex, rows: Iterable[Row]) -> list[Row]:
             "result": r["result"],
             "where": [r[c] for c in ("file", "offset", "length", "end_offset", "end_length")],
         }
-        for r in rows
+        for r, place in placed
     ]
 
 
@@ -139,7 +141,7 @@ def _hollow_doorbells(index: CaptureIndex, launches: Iterable[Row]) -> list[Row]
         out.append(
             {
                 "event": None, "of": launch["event"], "layer": "doorbell", "name": INFERRED_DOORBELL, "lane": lane,
-                "row": index.hollow_row.get(launch["event"], 0),
+                "row": index.row_at(lane, launch["event"], lo - index.t0_ns),
                 "start": lo - index.t0_ns, "dur": hi - lo, "instant": False, "err_lo": 0, "err_hi": hi - lo,
                 "evidence": INFERRED, "source": "tracecorr", "result": None, "where": None,
             }

@@ -9,7 +9,7 @@ import numpy as np
 import polars as pl
 
 from tracecorr.app.index import CaptureIndex
-from tracecorr.app.spans import I64
+from tracecorr.store.views.levels import I64
 
 _MAX_NAMES = 2000  # names sent to the page for dimming what does not match
 
@@ -33,14 +33,10 @@ class Finder:
         else:
             position = (int(np.searchsorted(hits, at, side="left")) - 1) % len(hits)
         event = int(hits[position])
+        place = self._index.place(event)
         return answer | {
-            "event": event,
-            "position": position + 1,
-            "start": int(self._index.start[event]),
-            "lane": int(self._index.lane_of[event]),
-            "row": int(self._index.row_of[event]),
-            "name": int(self._index.name_of[event]),
-        }
+            "event": event, "position": position + 1, "start": place.start, "lane": place.lane, "row": place.row,
+        }  # fmt: skip
 
     def _hits(self, text: str) -> tuple[I64, list[int]]:
         if text.startswith("#") and text[1:].isdigit():
@@ -50,13 +46,15 @@ class Finder:
                 return self._by_address(int(text, 16)), []
             except ValueError:
                 return np.zeros(0, np.int64), []
-        codes = [i for i, name in enumerate(self._index.names) if text in name.lower()] if text else []
-        wanted = np.zeros(len(self._index.names), bool)
+        views = self._index.views
+        codes = [i for i, name in enumerate(views.names) if text in name.lower()] if text else []
+        wanted = np.zeros(len(views.names) + 1, bool)
         wanted[codes] = True
-        return np.flatnonzero(wanted[self._index.name_of]).astype(np.int64), codes
+        # The record of an event's own picture: what is drawn a second time is not counted twice.
+        return np.flatnonzero(wanted[views.pyramid.finest.name[views.place]]), codes
 
     def _by_number(self, event: int) -> I64:
-        return np.asarray([event] if event < len(self._index.start) else [], np.int64)
+        return np.asarray([event] if event < self._index.views.events else [], np.int64)
 
     def _by_address(self, value: int) -> I64:
         if value >= 1 << 64:

@@ -23,8 +23,6 @@ MAX_LANE_CHARS = 40_000
 MAX_STAGES = 500
 MAX_RAW_STAGES = 60
 MAX_RAW_BYTES = 6000
-MAX_DEPTH_ROWS = 8
-MINIMAP_BINS = 1200
 
 # Okabe-Ito and shades of it: safe for colour-blind readers.
 COLOURS = {
@@ -41,6 +39,11 @@ COLOURS = {
     "aql": "#009E73",
     "gpu": "#00795A",
     "copy": "#56B4E9",
+    "depth": "#4C8F7C",
+    "sample": "#6E7FA8",
+    "scheduler": "#B5651D",
+    "drm_wait": "#C79AB2",
+    "drm_run": "#9A4F78",
     "drm_sched": "#9A4F78",
     "amdgpu": "#8C6D1F",
     "hqd": "#5A5AA8",

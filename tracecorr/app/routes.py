@@ -59,8 +59,9 @@ def _spans(library: Library) -> Response:
     width = _number("w", 1, ids.MAX_WIDTH_PX)
     if t1 <= t0:
         abort(400, "t1 must be after t0")
-    records = capture.pyramid.query(t0, t1, width, _lanes(len(capture.lanes)))
-    answer = Response(wire.encode(records, capture.pyramid, t0, t1), mimetype="application/octet-stream")
+    views = capture.views
+    records = views.pyramid.query(t0, t1, width, _lanes(len(views.lanes)))
+    answer = Response(wire.encode(records, views, t0, t1), mimetype="application/octet-stream")
     answer.headers["Cache-Control"] = "no-store"
     answer.headers["Server-Timing"] = f"query;dur={(time.perf_counter() - begun) * 1e3:.2f}"
     return answer
@@ -95,7 +96,7 @@ def _asked(library: Library) -> tuple[index.CaptureIndex, Finder]:
 
 
 def _found(capture: index.CaptureIndex) -> chain.Chain:
-    found = chain.find_chain(capture, _number("event", 0, len(capture.start) - 1))
+    found = chain.find_chain(capture, _number("event", 0, capture.views.events - 1))
     if found is None:
         abort(404, "no such event")
     return found

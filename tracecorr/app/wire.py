@@ -1,49 +1,79 @@
-"""The binary form of spans: a header, then one array per column, each padded to 8 bytes."""
+"""The binary form of spans: a header, where each track begins, then one array per column, padded to 8 bytes.
+
+Times are whole numbers of a unit of 2^shift ns since the asked t0: one ns up to a range of a second, and
+never more than a billionth of the range, so that a view of three minutes needs no eight bytes per time.
+"""
 
 from __future__ import annotations
 
 import struct
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from tracecorr.app import spans
+from tracecorr.store.views import Views, levels
 
-MAGIC = 0x54434F31  # "TCO1"
-HEADER = struct.Struct("<IIqq")  # magic, records, t0, t1
+MAGIC = 0x54434F32  # "TCO2"
+HEADER = struct.Struct("<IIqqIIII")  # magic, records, t0, t1, tracks, shift, bytes of a name, unused
 
-# In this order; assets/data.js reads them the same way.
+CLIPPED = 8  # bit of the style besides those of `levels`: the span reaches far out of what was asked
+
+Column = npt.NDArray[Any]
+
+_BITS = 30
+
+# In this order; assets/data.js reads them the same way. The name's width stands in the header.
+TRACK_COLUMNS = (("lane", "<u4"), ("row", "<u4"), ("first", "<u4"))
 COLUMNS = (
-    ("start", "<f8"),  # ns since the asked t0: float32 would lose nanoseconds
-    ("dur", "<f4"),
-    ("event", "<u4"),
-    ("count", "<u4"),
-    ("busy", "<f4"),
-    ("lane", "<u4"),
-    ("name", "<u4"),
-    ("row", "u1"),
+    ("start", "<i4"), ("dur", "<u4"), ("event", "<u4"), ("count", "<u4"), ("name", ""), ("height", "u1"),
     ("style", "u1"),
-)
+)  # fmt: skip
 
 
-def encode(records: spans.Records, pyramid: spans.Pyramid, t0: int, t1: int) -> bytes:
-    """Return the records as bytes, start relative to t0."""
-    lane, row = pyramid.lane_row(records.track)
-    span = records.end - records.start
-    share = np.where(span > 0, np.minimum(records.busy / np.maximum(span, 1), 1.0), 0.0)
-    columns: dict[str, npt.NDArray[np.generic]] = {
-        "start": records.start - t0,
-        "dur": span,
-        "event": records.event,
-        "count": records.count,
-        "busy": share,
-        "lane": lane,
-        "name": records.name,
-        "row": row,
-        "style": records.style,
-    }
-    parts = [HEADER.pack(MAGIC, len(records), t0, t1)]
+def encode(records: levels.Records, views: Views, t0: int, t1: int) -> bytes:
+    """Return the records as bytes.
+
+    `height` is 0 ... 255: the busy share of a merged record, or the value of a counter as a share of the
+    highest one of its lane.
+    """
+    shift = max(0, (t1 - t0).bit_length() - _BITS)
+    width = 2 if len(views.names) <= 1 << 16 else 4
+    first = np.flatnonzero(np.append(True, records.track[1:] != records.track[:-1])[: len(records)])
+    lane, row = views.pyramid.lane_row(records.track[first])
+    columns = _columns(records, views, t0, shift)
+    parts = [HEADER.pack(MAGIC, len(records), t0, t1, len(first), shift, width, 0)]
+    begins: list[Column] = [lane, row, first]
+    for (_, dtype), data in zip(TRACK_COLUMNS, begins, strict=True):
+        parts += _padded(data.astype(dtype))
     for name, dtype in COLUMNS:
-        data = columns[name].astype(dtype).tobytes()
-        parts += [data, bytes(-len(data) % 8)]
+        parts += _padded(columns[name].astype(dtype or f"<u{width}"))
     return b"".join(parts)
+
+
+def _padded(data: Column) -> list[bytes]:
+    raw = data.tobytes()
+    return [raw, bytes(-len(raw) % 8)]
+
+
+def _columns(r: levels.Records, views: Views, t0: int, shift: int) -> dict[str, Column]:
+    low, high = -(1 << 31), 1 << 31
+    start, end = (r.start - t0) >> shift, (r.end - t0) >> shift
+    left, right = np.maximum(start, low), np.minimum(end, high)
+    clipped = np.where((left != start) | (right != end), CLIPPED, 0).astype(np.uint8)
+    counter = views.pyramid.finest.counter[r.track]
+    return {
+        "start": left, "dur": right - left, "event": r.event.astype(np.uint32), "count": r.count,
+        "name": np.where(counter, 0, r.name), "height": _height(r, views, counter), "style": r.style | clipped,
+    }  # fmt: skip
+
+
+def _height(r: levels.Records, views: Views, counter: npt.NDArray[np.bool_]) -> Column:
+    span = np.maximum(r.end - r.start, 1)
+    share = np.minimum(r.busy / span, 1.0)
+    if counter.any():
+        lane, _ = views.pyramid.lane_row(r.track)
+        peak = np.array([n.peak or 1.0 for n in views.lanes])[lane[counter]]
+        share[counter] = np.clip(views.values[r.name[counter]] / peak, 0.0, 1.0)
+    height: Column = np.round(share * 255).astype(np.uint8)
+    return height

@@ -2,16 +2,19 @@
 window.TL = window.TL || {};
 (function (TL) {
   "use strict";
-  const MAGIC = 0x54434f31;
-  const HEADER = 24;
-  // The same order as wire.COLUMNS.
-  const COLUMNS = [
-    ["start", Float64Array], ["dur", Float32Array], ["event", Uint32Array], ["count", Uint32Array],
-    ["busy", Float32Array], ["lane", Uint32Array], ["name", Uint32Array], ["row", Uint8Array], ["style", Uint8Array],
+  const MAGIC = 0x54434f32;
+  const HEADER = 40;
+  // The same order as wire.TRACK_COLUMNS and wire.COLUMNS.
+  const TRACK_COLUMNS = ["lane", "row", "first"];
+  const columnTypes = (nameBytes) => [
+    ["start", Int32Array], ["dur", Uint32Array], ["event", Uint32Array], ["count", Uint32Array],
+    ["name", nameBytes === 2 ? Uint16Array : Uint32Array], ["height", Uint8Array], ["style", Uint8Array],
   ];
+  TL.NONE = 0xffffffff; // a record without an event
   TL.INFERRED = 1;
   TL.FAILED = 2;
   TL.HALF = 4;
+  TL.CLIPPED = 8;
 
   const capture = new URLSearchParams(location.search).get("capture") || "";
   let pending = 0; // requests and timers under way: the page is idle when none is left
@@ -44,19 +47,23 @@ window.TL = window.TL || {};
     if (head.getUint32(0, true) !== MAGIC) throw new Error("not a spans answer");
     const n = head.getUint32(4, true);
     const out = { n: n, t0: Number(head.getBigInt64(8, true)), t1: Number(head.getBigInt64(16, true)) };
+    const tracks = head.getUint32(24, true);
+    out.unit = Math.pow(2, head.getUint32(28, true)); // ns
     let at = HEADER;
-    for (const [name, type] of COLUMNS) {
-      out[name] = new type(buffer, at, n);
-      at += Math.ceil((n * type.BYTES_PER_ELEMENT) / 8) * 8;
+    const read = (type, count) => {
+      const column = new type(buffer, at, count);
+      at += Math.ceil((count * type.BYTES_PER_ELEMENT) / 8) * 8;
+      return column;
+    };
+    const [lane, row, first] = TRACK_COLUMNS.map(() => read(Uint32Array, tracks));
+    for (const [name, type] of columnTypes(head.getUint32(32, true))) out[name] = read(type, n);
+    out.tracks = new Map(); // lane -> [[row, first record, end], ...]
+    for (let i = 0; i < tracks; i += 1) {
+      const entry = [row[i], first[i], i + 1 < tracks ? first[i + 1] : n];
+      const known = out.tracks.get(lane[i]);
+      if (known) known.push(entry); else out.tracks.set(lane[i], [entry]);
     }
-    out.begin = new Map(); // lane -> [first record, end]: records come sorted by lane
-    for (let i = 0; i < n; ) {
-      const lane = out.lane[i];
-      let j = i + 1;
-      while (j < n && out.lane[j] === lane) j += 1;
-      out.begin.set(lane, [i, j]);
-      i = j;
-    }
+    out.at = (i) => out.t0 + out.start[i] * out.unit;
     return out;
   }
 

@@ -90,51 +90,66 @@ window.TL = window.TL || {};
     ctx.restore();
   };
 
-  function collect(ctx, item, spans, batches, texts, hollows) {
-    const range = spans.begin.get(item.lane.id);
-    if (!range) return;
-    const view = TL.view, k = 1 / view.perPixel(), shift = spans.t0 - view.t0, right = view.width;
+  function push(batches, key, x, y, w, h) {
+    let list = batches.get(key);
+    if (!list) batches.set(key, (list = []));
+    list.push(x, y, w, h);
+  }
+
+  function collect(item, spans, batches, texts, hollows) {
+    const h = item.rowH - 2, top = TL.TOP + item.y - TL.view.scroll + 3;
+    for (const [row, first, end] of spans.tracks.get(item.lane.id) || []) {
+      const place = { y: top + row * item.rowH, h: h, lane: item.lane };
+      if (item.lane.counter) strip(place, spans, first, end, batches);
+      else track(place, spans, first, end, batches, texts, hollows);
+    }
+  }
+
+  // A counter: a bar as high as its value, a line at its top so that zero and small values stay visible.
+  function strip(place, spans, first, end, batches) {
+    const view = TL.view, k = spans.unit / view.perPixel(), origin = view.x(spans.t0);
+    const colour = TL.fill(place.lane.layer, 0);
+    for (let i = first; i < end; i += 1) {
+      const x = origin + spans.start[i] * k, w = Math.max(spans.dur[i] * k, 1);
+      if (x > view.width || x + w < TL.GUTTER) continue;
+      const left = Math.max(x, TL.GUTTER), tall = Math.max(1, (spans.height[i] / 255) * place.h);
+      push(batches, colour, left, place.y + place.h - tall, Math.min(x + w, view.width) - left, tall);
+    }
+  }
+
+  function track(place, spans, first, end, batches, texts, hollows) {
+    const view = TL.view, k = spans.unit / view.perPixel(), origin = view.x(spans.t0), right = view.width;
     const names = view.search && view.search.names.length ? view.search.set : null;
-    const top = TL.TOP + item.y - view.scroll + 3, h = item.rowH - 2;
-    for (let i = range[0]; i < range[1]; i += 1) {
-      const x = TL.GUTTER + (spans.start[i] + shift) * k;
-      if (x > right) continue;
-      const real = spans.dur[i] * k;
-      const w = Math.max(real, spans.dur[i] === 0 ? 2 : 1.2);
+    const y = place.y, h = place.h;
+    for (let i = first; i < end; i += 1) {
+      const x = origin + spans.start[i] * k;
+      if (x > right) break;
+      const w = Math.max(spans.dur[i] * k, spans.dur[i] === 0 ? 2 : 1.2);
       if (x + w < TL.GUTTER) continue;
-      const name = spans.name[i], y = top + spans.row[i] * item.rowH;
-      const colour = TL.fill(item.lane.layer, name);
+      const name = spans.name[i], style = spans.style[i];
+      const colour = TL.fill(place.lane.layer, name);
       const faint = names !== null && !names.has(name);
       const left = Math.max(x, TL.GUTTER), cut = Math.min(x + w, right) - left;
-      if (spans.style[i] & TL.INFERRED) hollows.push([x, y, w, h, colour, faint]);
+      if (style & TL.INFERRED) hollows.push([x, y, w, h, colour, faint]);
       else {
-        const share = spans.count[i] > 1 ? 0.4 + 0.6 * spans.busy[i] : 1;
-        const key = (faint ? "~" : "") + colour;
-        let list = batches.get(key);
-        if (!list) batches.set(key, (list = []));
-        list.push(left, y + h * (1 - share), cut, h * share);
+        const share = spans.count[i] > 1 ? 0.4 + (0.6 * spans.height[i]) / 255 : 1;
+        push(batches, (faint ? "~" : "") + colour, left, y + h * (1 - share), cut, h * share);
       }
-      if (spans.style[i] & TL.FAILED) {
-        let list = batches.get("#C00000");
-        if (!list) batches.set("#C00000", (list = []));
-        list.push(left, y, Math.max(cut, 2), 3);
-      }
+      if (style & TL.FAILED) push(batches, "#C00000", left, y, Math.max(cut, 2), 3);
       if (spans.count[i] > 1) continue;
-      label(texts, spans, i, range[1], { x: left, y: y + h / 2, w: cut, colour: colour, faint: faint, h: h, k: k });
+      const next = i + 1 < end ? origin + spans.start[i + 1] * k : right;
+      label(texts, TL.view.meta.names[name], style, { x: left, y: y + h / 2, w: cut, colour: colour, faint: faint, next: next });
     }
   }
 
   // Wide spans carry their name inside; instants and narrow ones beside them when the room is free.
-  function label(texts, spans, i, end, box) {
-    const text = TL.view.meta.names[spans.name[i]];
+  function label(texts, text, style, box) {
     if (box.w >= MIN_LABEL) {
-      const ink = spans.style[i] & TL.INFERRED ? null : TL.inkOn(box.colour);
+      const ink = style & TL.INFERRED ? null : TL.inkOn(box.colour);
       texts.push([text, box.x + 4, box.y, box.w - 7, ink, box.faint]);
       return;
     }
-    const last = i + 1 >= end || spans.row[i + 1] !== spans.row[i];
-    const next = last ? TL.view.width : TL.GUTTER + (spans.start[i + 1] + spans.t0 - TL.view.t0) * box.k;
-    const room = Math.min(next, TL.view.width) - box.x - box.w - 8;
+    const room = Math.min(box.next, TL.view.width) - box.x - box.w - 8;
     if (room >= MIN_LABEL) texts.push([text, box.x + box.w + 4, box.y, room, null, box.faint]);
   }
 
@@ -153,7 +168,7 @@ window.TL = window.TL || {};
     ctx.clip();
     if (spans) {
       const batches = new Map(), texts = [], hollows = [];
-      for (const item of items) if (item.kind === "lane") collect(ctx, item, spans, batches, texts, hollows);
+      for (const item of items) if (item.kind === "lane") collect(item, spans, batches, texts, hollows);
       for (const [key, list] of batches) {
         const faint = key[0] === "~";
         ctx.globalAlpha = dim * (faint ? 0.25 : 1);

@@ -115,21 +115,20 @@ window.__perf = { log: [], idle: false };
   TL.hit = function (x, y) {
     const item = view.itemAt(y);
     if (!item || item.kind !== "lane" || !spans) return null;
-    const range = spans.begin.get(item.lane.id);
-    if (!range) return null;
     const row = Math.floor((y - TL.TOP + view.scroll - item.y - 3) / item.rowH);
-    const k = 1 / view.perPixel();
+    const found = (spans.tracks.get(item.lane.id) || []).find((t) => t[0] === row);
+    if (!found) return null;
+    const k = spans.unit / view.perPixel(), origin = view.x(spans.t0);
     let best = -1, near = 4;
-    for (let i = range[0]; i < range[1]; i += 1) {
-      if (spans.row[i] !== row) continue;
-      const a = view.x(spans.start[i] + spans.t0), b = a + Math.max(spans.dur[i] * k, 2);
+    for (let i = found[1]; i < found[2]; i += 1) {
+      const a = origin + spans.start[i] * k, b = a + Math.max(spans.dur[i] * k, 2);
       const away = x < a ? a - x : x > b ? x - b : 0;
       if (away < near) { near = away; best = i; }
     }
     if (best < 0) return null;
     return {
-      event: spans.event[best], name: spans.name[best], start: spans.start[best] + spans.t0, dur: spans.dur[best],
-      count: spans.count[best], style: spans.style[best], lane: item.lane.id, row: row,
+      event: spans.event[best], name: spans.name[best], start: spans.at(best), dur: spans.dur[best] * spans.unit,
+      count: spans.count[best], style: spans.style[best], lane: item.lane, row: row, unit: spans.unit,
     };
   };
 
@@ -186,11 +185,13 @@ window.__perf = { log: [], idle: false };
     // Where an event of the loaded data is on the screen, for tests that click on it.
     locate: function (layer, count) {
       for (const item of view.visibleItems(0)) {
-        const range = item.kind === "lane" && item.lane.layer === layer && spans ? spans.begin.get(item.lane.id) : null;
-        for (let i = range ? range[0] : 0; range && i < range[1]; i += 1) {
-          const x = view.x(spans.start[i] + spans.t0);
-          if (spans.count[i] <= (count || 1) && x > TL.GUTTER + 5 && x < view.width - 5) {
-            return { event: spans.event[i], x: x + 1, y: view.rowTop(item.lane.id, spans.row[i]) + 5 };
+        if (item.kind !== "lane" || item.lane.layer !== layer || !spans) continue;
+        for (const [row, first, end] of spans.tracks.get(item.lane.id) || []) {
+          for (let i = first; i < end; i += 1) {
+            const x = view.x(spans.at(i));
+            if (spans.count[i] <= (count || 1) && x > TL.GUTTER + 5 && x < view.width - 5) {
+              return { event: spans.event[i], x: x + 1, y: view.rowTop(item.lane.id, row) + 5 };
+            }
           }
         }
       }

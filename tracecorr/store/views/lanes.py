@@ -1,4 +1,4 @@
-"""Which lanes a capture has, in the order of the path, and which lane an event belongs to (pure)."""
+"""Which lanes a capture has, in the order of the path, and which lane a drawn thing belongs to (pure)."""
 
 from __future__ import annotations
 
@@ -8,28 +8,39 @@ from typing import Any
 
 import polars as pl
 
+# Lanes that are no layer of `events`: derived from other tables.
+DEPTH, SAMPLE, SCHEDULER, DRM_WAIT, DRM_RUN = "depth", "sample", "scheduler", "drm_wait", "drm_run"
+COUNTERS = frozenset({DEPTH, SAMPLE})
+
 # Order of the lanes inside their group: the path from the call down to the hardware.
 # A packet is written before its doorbell rings, so its lane stands above.
 LAYER_ORDER = (
     "marker", "hip", "command", "signal", "memory", "hsa", "syscall", "ioctl", "kfd", "mqd", "aql",
-    "doorbell", "gpu", "copy", "drm_sched", "amdgpu", "hqd", "sched", "other",
+    "doorbell", DEPTH, "gpu", "copy", SCHEDULER, "amdgpu", "drm_sched", DRM_WAIT, DRM_RUN, "hqd", SAMPLE, "sched",
+    "other",
 )  # fmt: skip
 
 LAYER_LABEL = {
-    "hip": "HIP calls", "command": "commands", "signal": "signals", "memory": "memory", "hsa": "ROCr",
-    "syscall": "syscalls", "ioctl": "ioctls", "kfd": "KFD functions", "mqd": "MQD", "doorbell": "doorbells",
-    "aql": "packets", "gpu": "GPU execution", "copy": "copies", "drm_sched": "DRM scheduler", "amdgpu": "amdgpu",
-    "hqd": "HQD", "sched": "CPU scheduler", "marker": "markers", "other": "other",
+    "hip": "HIP calls", "command": "commands", "signal": "signals, waits", "memory": "memory", "hsa": "ROCr",
+    "syscall": "syscalls", "ioctl": "ioctls", "kfd": "KFD functions", "mqd": "MQD operations",
+    "doorbell": "doorbells", "aql": "packets", DEPTH: "depth (wptr - rptr)", "gpu": "GPU execution", "copy": "copies",
+    SCHEDULER: "hardware scheduler", "amdgpu": "amdgpu events", "drm_sched": "DRM scheduler", DRM_WAIT: "waiting",
+    DRM_RUN: "running", "hqd": "HQD", SAMPLE: "sample", "sched": "CPU scheduler", "marker": "markers, ranges",
+    "other": "other",
 }  # fmt: skip
 
-QUEUE_LAYERS = frozenset({"doorbell", "aql", "gpu"})
-GPU_LAYERS = frozenset({"gpu", "hqd", "drm_sched", "amdgpu"})
+QUEUE_LAYERS = frozenset({"doorbell", "aql", DEPTH, "gpu"})
+GPU_LAYERS = frozenset({"gpu", "hqd", "drm_sched", "amdgpu", SCHEDULER, DRM_WAIT, DRM_RUN})
 # A thread with nothing but these does no GPU work of its own; it is shown folded, behind the queues.
 QUIET_LAYERS = frozenset({"syscall", "sched", "marker", "other", "drm_sched"})
-PROCESS_LAYERS = frozenset({"copy", "marker", "other"})
+# A thread that has these, but no HIP call, is one that the runtime started for itself.
+RUNTIME_LAYERS = frozenset({"command", "signal", "memory", "hsa", "copy"})
 
-KEY = ("layer", "process", "thread", "queue", "gpu")
+KEY = ("layer", "process", "thread", "queue", "gpu", "sub")
 _LAST = 1 << 40  # sorts what has no owner behind everything else
+
+Place = tuple[int, int, int, int, str, str]  # root, section, owner, layer rank, layer, sub: sorts into display order
+_THREADS, _QUEUES, _COPIES, _RUNTIME, _QUIET = 0, 1, 2, 3, 4
 
 
 @dataclass(frozen=True)
@@ -44,15 +55,24 @@ class Group:
 
 @dataclass
 class Lane:
-    """Describe one lane; `rows` and `count` are known once the spans are placed."""
+    """Describe one lane; what has a default and no owner is known once the records are placed."""
 
     id: int
     group: str
     label: str
     layer: str
+    process: int | None = None
+    thread: int | None = None
     queue: int | None = None
+    gpu: int | None = None
     rows: int = 1
     count: int = 0
+    peak: float = 0.0  # highest value of a counter
+
+    @property
+    def is_counter(self) -> bool:
+        """Tell whether its records are values over time, drawn as a strip."""
+        return self.layer in COUNTERS
 
 
 @dataclass(frozen=True)
@@ -88,19 +108,19 @@ def plan_lanes(combinations: pl.DataFrame, names: Names) -> Plan:
     """Return the lanes for the distinct `KEY` combinations of a capture.
 
     Args:
-        combinations: distinct rows of the columns `KEY` (layer as text).
+        combinations: distinct rows of the columns `KEY` (layer and sub as text).
         names: readable names of the owners.
     """
     rows = list(combinations.select(KEY).iter_rows(named=True))
-    busy = {(r["process"], r["thread"]) for r in rows if r["layer"] not in QUIET_LAYERS}
-    placed = [(_place(row, (row["process"], row["thread"]) in busy), row) for row in rows]
-    lanes: dict[tuple[Any, ...], Lane] = {}
+    section_of = _thread_sections(rows)
+    placed = [(_place(row, section_of), row) for row in rows]
+    lanes: dict[Place, Lane] = {}
     groups: dict[str, Group] = {}
-    for key in sorted({key for key, _ in placed}):
-        lane = _make_lane(len(lanes), key, names)
+    owners = dict(reversed(placed))
+    for key in sorted(owners):
+        lanes[key] = _make_lane(len(lanes), key, owners[key], names)
         for group in _groups_of(key, names):
             groups.setdefault(group.id, group)
-        lanes[key] = lane
     lane_of = pl.DataFrame(
         [{**row, "lane": lanes[key].id} for key, row in placed],
         schema={**{c: combinations.schema[c] for c in KEY}, "lane": pl.Int32},
@@ -109,35 +129,55 @@ def plan_lanes(combinations: pl.DataFrame, names: Names) -> Plan:
 
 
 # --- placing one combination ---------------------------------------------------------------------
-# A place is (process, section, owner, layer rank, layer): tuples sort into display order.
-
-_THREADS, _QUEUES, _REST, _QUIET = 0, 1, 2, 3
 
 
-def _place(row: Mapping[str, Any], busy: bool) -> tuple[int, int, int, int, str]:
-    layer = row["layer"] or "other"
+def _thread_sections(rows: list[dict[str, Any]]) -> dict[tuple[Any, Any], int]:
+    """Return for each (process, thread) whether it is the program's, the runtime's, or a quiet one."""
+    layers: dict[tuple[Any, Any], set[str]] = {}
+    for row in rows:
+        layers.setdefault((row["process"], row["thread"]), set()).add(row["layer"])
+
+    def section(seen: set[str]) -> int:
+        if seen <= QUIET_LAYERS:
+            return _QUIET
+        return _RUNTIME if "hip" not in seen and seen & RUNTIME_LAYERS else _THREADS
+
+    return {key: section(seen) for key, seen in layers.items()}
+
+
+def _place(row: Mapping[str, Any], section_of: Mapping[tuple[Any, Any], int]) -> Place:
+    layer, sub = row["layer"] or "other", row["sub"] or ""
     rank = LAYER_ORDER.index(layer) if layer in LAYER_ORDER else len(LAYER_ORDER)
     process = _LAST if row["process"] is None else row["process"]
     if layer in QUEUE_LAYERS and row["queue"] is not None:
-        return (process, _QUEUES, row["queue"], rank, layer)
-    if layer in GPU_LAYERS:
-        return (_LAST, _QUEUES, _LAST if row["gpu"] is None else row["gpu"], rank, layer)
-    if layer in PROCESS_LAYERS or row["thread"] is None:
-        return (process, _REST, 0, rank, layer)
-    return (process, _THREADS if busy else _QUIET, row["thread"], rank, layer)
+        return (process, _QUEUES, row["queue"], rank, layer, sub)
+    gpu = _LAST if row["gpu"] is None else row["gpu"]
+    if layer in GPU_LAYERS or (layer == SAMPLE and row["process"] is None):
+        return (_LAST, _QUEUES, gpu, LAYER_ORDER.index(DRM_WAIT) if layer == DRM_RUN else rank, *_pair(layer, sub))
+    if layer in ("copy", SAMPLE) or row["thread"] is None:
+        return (process, _COPIES, 0, rank, layer, sub)
+    return (process, section_of[row["process"], row["thread"]], row["thread"], rank, layer, sub)
 
 
-def _groups_of(key: tuple[int, int, int, int, str], names: Names) -> Iterable[Group]:
-    process, section, owner, _, _ = key
+def _pair(layer: str, sub: str) -> tuple[str, str]:
+    # The two lanes of one ring stand together: ring first, then waiting and running.
+    return (f"{DRM_WAIT}:{sub}", layer) if layer in (DRM_WAIT, DRM_RUN) else (layer, sub)
+
+
+def _groups_of(key: Place, names: Names) -> Iterable[Group]:
+    process, section, owner, *_ = key
     if process == _LAST:
         if section == _QUEUES:
-            label = names.gpus.get(owner, f"GPU {owner}") if owner != _LAST else "GPU and driver"
+            label = names.gpus.get(owner, f"GPU {owner}") if owner != _LAST else "GPU and driver (GPU not named)"
             return [Group(f"g{owner}", label)]
-        return [Group("capture", "whole capture")] if section == _REST else _thread_groups("capture", owner, names)
+        return [Group("capture", "whole capture")] if section == _COPIES else _thread_groups("capture", owner, names)
     root = Group(f"p{process}", names.processes.get(process, f"process {process}"))
     if section == _QUIET:
         quiet = Group(f"{root.id}.i", "threads without GPU work", root.id, folded=True)
         return [root, quiet, *_thread_groups(quiet.id, owner, names)]
+    if section == _RUNTIME:
+        runtime = Group(f"{root.id}.r", "ROCr background work", root.id)
+        return [root, runtime, *_thread_groups(runtime.id, owner, names)]
     if section == _THREADS:
         return [root, *_thread_groups(root.id, owner, names)]
     if section == _QUEUES:
@@ -149,13 +189,16 @@ def _thread_groups(parent: str, owner: int, names: Names) -> list[Group]:
     return [Group(f"{parent}.t{owner}", names.threads.get(owner, f"thread {owner}"), parent)]
 
 
-def _make_lane(lane: int, key: tuple[int, int, int, int, str], names: Names) -> Lane:
-    process, section, owner, _, layer = key
-    label = "queue lines" if layer == "aql" and section == _THREADS else LAYER_LABEL.get(layer, layer)
+def _make_lane(lane: int, key: Place, row: Mapping[str, Any], names: Names) -> Lane:
+    section, layer, sub = key[1], row["layer"] or "other", row["sub"] or ""
+    label = "queue lines" if layer == "aql" and section != _QUEUES else LAYER_LABEL.get(layer, layer)
+    if sub:
+        label = f"{sub} {label}" if layer in (DRM_WAIT, DRM_RUN) else sub if layer == SAMPLE else f"{label} {sub}"
     group = list(_groups_of(key, names))[-1].id
-    if section == _QUEUES and process != _LAST:
-        return Lane(lane, group, label, layer, owner)
-    return Lane(lane, group, label, layer)
+    thread = row["thread"] if section in (_THREADS, _RUNTIME, _QUIET) else None
+    queue = row["queue"] if section == _QUEUES and layer in QUEUE_LAYERS else None
+    process = row["process"] if key[0] != _LAST else None
+    return Lane(lane, group, label, layer, process, thread, queue, row["gpu"])
 
 
 # --- readable names ------------------------------------------------------------------------------

@@ -1,0 +1,189 @@
+"""What is drawn: rows of the tables as spans and values with the key of their lane (polars, no effects).
+
+Every function here returns frames of `SHAPE`: a *piece* of the picture.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import polars as pl
+
+from tracecorr.model.errors import TracecorrError
+from tracecorr.model.kinds import INFERRED, Flag
+from tracecorr.store.views import lanes, levels
+
+Tables = Callable[[str], pl.LazyFrame]
+
+INFERRED_DOORBELL = "doorbell (inferred)"
+GPU_BOUNDS = "on the GPU within (bounds)"
+
+# One drawn thing: `own` = it is the place of its event, not a second picture of it; `label` its name.
+SHAPE: dict[str, pl.DataType] = {
+    "event": pl.Int64(), "start": pl.Int64(), "end": pl.Int64(), "layer": pl.String(), "process": pl.UInt32(),
+    "thread": pl.UInt32(), "queue": pl.UInt32(), "gpu": pl.UInt16(), "sub": pl.String(), "depth": pl.UInt16(),
+    "style": pl.UInt8(), "label": pl.String(), "value": pl.Float64(), "own": pl.Boolean(),
+}  # fmt: skip
+
+# Answers to a question or to a wait, not failures.
+NO_FAILURE = ("hipErrorNotReady", "EAGAIN", "ETIMEDOUT", "EINTR", "ERESTARTSYS")
+_HALF = int(Flag.ENTER_ONLY | Flag.EXIT_ONLY)
+# Functions of the driver that tell the hardware scheduler what to run, and wait for it.
+_SCHEDULING = (
+    r"runlist|map_queues|execute_queues|preempt|(?:evict|restore)_|_queue_mes$|fence_wait|quantum|reset_queues"
+)
+
+
+def table(tables: Tables, name: str) -> pl.LazyFrame | None:
+    """Return a table, or None where a capture of an older version has none."""
+    try:
+        return tables(name)
+    except (KeyError, TracecorrError):
+        return None
+
+
+def failed(result: pl.Expr) -> pl.Expr:
+    """Tell whether a result (text) is a failure."""
+    return (result.str.contains(r"^(hipError|E[A-Z0-9]+$)") & ~result.is_in(NO_FAILURE)).fill_null(value=False)
+
+
+def shape(frame: pl.LazyFrame, **columns: pl.Expr | str) -> pl.DataFrame:
+    """Return the columns of `SHAPE`: those named, those of the frame, and nulls for the rest."""
+    known = frame.collect_schema()
+    defaults = {"own": pl.lit(value=False), "style": pl.lit(0)}
+    out = []
+    for name, dtype in SHAPE.items():
+        given = columns.get(name, name if name in known else defaults.get(name, pl.lit(None)))
+        expression = pl.col(given) if isinstance(given, str) else given
+        out.append(expression.cast(dtype).alias(name))
+    return frame.select(out).collect()
+
+
+def inferred_doorbells(tables: Tables) -> pl.DataFrame:
+    """Return one hollow span per doorbell of which only the interval is known; it stands for its packet."""
+    known = pl.col("doorbell_lo_ns").is_not_null() & pl.col("doorbell_hi_ns").is_not_null()
+    unseen = (pl.col("doorbell_evidence").cast(pl.String) == INFERRED) & pl.col("doorbell_event").is_null()
+    return shape(
+        tables("launches").filter(unseen & known),
+        start="doorbell_lo_ns", end="doorbell_hi_ns", layer=pl.lit("doorbell"), style=pl.lit(levels.INFERRED),
+        label=pl.lit(INFERRED_DOORBELL),
+    )  # fmt: skip
+
+
+def gpu_bounds(tables: Tables) -> pl.DataFrame:
+    """Return one hollow span per dispatch without GPU times: it ran between its doorbell and its observed end."""
+    rung = tables("events").select(announce_event="event", announce_ns="ts_ns")
+    unknown = pl.col("gpu_start_ns").is_null() & pl.col("gpu_event").is_null() & pl.col("complete_ns").is_not_null()
+    dispatches = tables("launches").filter(unknown & (pl.col("kind").cast(pl.String) == "dispatch"))
+    first = pl.coalesce("announce_ns", "doorbell_ns", "doorbell_lo_ns", "packet_ns")
+    joined = dispatches.join(rung, on="announce_event", how="left").with_columns(begin=first)
+    return shape(
+        joined.filter(pl.col("complete_ns") >= pl.col("begin")),
+        start="begin", end="complete_ns", layer=pl.lit("gpu"), style=pl.lit(levels.INFERRED),
+        label=pl.lit(GPU_BOUNDS),
+    )  # fmt: skip
+
+
+def queue_depth(tables: Tables) -> pl.DataFrame:
+    """Return wptr - rptr of each queue as its packets print it: packets in the ring ahead of this one.
+
+    Each value holds until the next packet of the queue.
+    """
+    known = pl.col("wptr").is_not_null() & pl.col("rptr").is_not_null() & pl.col("queue").is_not_null()
+    packets = tables("launches").filter(known).sort("packet_ns", "event")
+    until = pl.col("packet_ns").shift(-1).over("queue")
+    return shape(
+        packets.with_columns(end=until.fill_null(pl.col("packet_ns"))),
+        start="packet_ns", layer=pl.lit(lanes.DEPTH), value=pl.col("wptr") - pl.col("rptr"), thread=pl.lit(None),
+        gpu=pl.lit(None), label=pl.lit("depth"),
+    )  # fmt: skip
+
+
+def polled_samples(tables: Tables) -> pl.DataFrame:
+    """Return each polled value until the next one of the same name, GPU and process."""
+    samples = table(tables, "samples")
+    if samples is None:
+        return pl.DataFrame(schema=SHAPE)
+    samples = samples.with_columns(pl.col("name").cast(pl.String)).sort("ts_ns")
+    until = pl.col("ts_ns").shift(-1).over("name", "gpu", "process")
+    return shape(
+        samples.filter(pl.col("value").is_not_null()).with_columns(end=until.fill_null(pl.col("ts_ns"))),
+        start="ts_ns", layer=pl.lit(lanes.SAMPLE), sub="name", label="name",
+    )  # fmt: skip
+
+
+def drm_jobs(tables: Tables) -> pl.DataFrame:
+    """Return each job of the kernel's GPU scheduler twice: waiting for its ring, and running on it."""
+    jobs = table(tables, "drm_jobs")
+    if jobs is None:
+        return pl.DataFrame(schema=SHAPE)
+    ring = pl.concat_str(pl.col("dev", "ring").cast(pl.String), separator=" ", ignore_nulls=True)
+    number = pl.concat_str(pl.lit("job "), pl.coalesce(pl.col("id").cast(pl.String), "fence"), ignore_nulls=True)
+    waits = jobs.filter(pl.col("queued_ns").is_not_null() & pl.col("run_ns").is_not_null())
+    runs = jobs.filter(pl.col("run_ns").is_not_null())
+    nobody = {"process": pl.lit(None), "thread": pl.lit(None), "sub": ring, "label": number}
+    half = pl.when(pl.col("done_ns").is_null()).then(levels.HALF_SEEN).otherwise(0)
+    return pl.concat(
+        [
+            shape(waits, event="queue_event", start="queued_ns", end="run_ns", layer=pl.lit(lanes.DRM_WAIT), **nobody),
+            shape(
+                runs, event="run_event", start="run_ns", end=pl.coalesce("done_ns", "run_ns"), style=half,
+                layer=pl.lit(lanes.DRM_RUN), **nobody,
+            ),
+        ]
+    )  # fmt: skip
+
+
+def hardware_queues(tables: Tables) -> pl.DataFrame:
+    """Return each occupied HQD slot at each dump (recorded), and hollow between two dumps that agree."""
+    dumps = table(tables, "hqd")
+    if dumps is None:
+        return pl.DataFrame(schema=SHAPE)
+    gpus = tables("gpus").select("gpu", "gpu_id").unique("gpu_id")
+    slot = pl.format("{} xcc {} pipe {} slot {}", *_texts("type", "xcc", "pipe", "slot"))
+    state, priority = pl.col("state").cast(pl.String), pl.col("pipe_priority").cast(pl.String).fill_null("?")
+    label = pl.format("{}, pipe priority {}, quantum {}", state, priority, *_texts("quantum"))
+    at = (
+        dumps.filter((pl.col("dump").cast(pl.String) == "hqds") & state.is_in(["active", "stale"]))
+        .filter(pl.col("read_start_ns").is_not_null())
+        .join(gpus, on="gpu_id", how="left")
+        .with_columns(sub=slot, label=label, end=pl.coalesce("read_end_ns", "read_start_ns"))
+        .sort("snapshot")
+    )
+    same = [pl.col(c).eq_missing(pl.col(c).shift(-1)).over("gpu", "sub") for c in ("label", "pq_base")]
+    follows = (pl.col("snapshot") + 1 == pl.col("snapshot").shift(-1)).over("gpu", "sub")
+    until = pl.col("read_start_ns").shift(-1).over("gpu", "sub")
+    between = at.with_columns(start="end", end=until).filter(follows, *same)
+    return pl.concat(
+        [
+            shape(at, start="read_start_ns", layer=pl.lit("hqd"), queue=pl.lit(None)),
+            shape(between, layer=pl.lit("hqd"), queue=pl.lit(None), style=pl.lit(levels.INFERRED)),
+        ]
+    )
+
+
+def _texts(*columns: str) -> list[pl.Expr]:
+    return [pl.col(c).cast(pl.String).fill_null("-") for c in columns]
+
+
+def scheduler_work(tables: Tables) -> pl.DataFrame:
+    """Return the driver's work for the hardware scheduler once more, for a lane by GPU.
+
+    Whoever caused it: a runlist update for another process preempts the queues of this one.
+    """
+    function = pl.col("layer").cast(pl.String).is_in(["kfd", "amdgpu", "mqd"])
+    events = tables("events").filter(function).with_columns(pl.col("name").cast(pl.String))
+    return shape(
+        events.filter(pl.col("name").str.contains(_SCHEDULING)),
+        start="ts_ns", end=pl.col("ts_ns") + pl.col("dur_ns").fill_null(0), layer=pl.lit(lanes.SCHEDULER),
+        process=pl.lit(None), thread=pl.lit(None), queue=pl.lit(None), depth=pl.lit(None), label="name",
+    )  # fmt: skip
+
+
+def extra_pieces(tables: Tables) -> pl.DataFrame:
+    """Return everything that is drawn besides the events themselves."""
+    makers = (
+        inferred_doorbells, gpu_bounds, queue_depth, polled_samples, drm_jobs, hardware_queues, scheduler_work,
+    )  # fmt: skip
+    pieces = pl.concat([pl.DataFrame(schema=SHAPE), *(make(tables) for make in makers)])
+    return pieces.drop_nulls(["start", "end"])
