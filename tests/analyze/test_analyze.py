@@ -7,6 +7,7 @@ from typing import Any
 
 import polars as pl
 import pytest
+from analyze_tables import table
 
 from tracecorr.analyze.clocks import summarize_clocks, summarize_time_errors
 from tracecorr.analyze.hip_calls import summarize_hip_calls
@@ -22,15 +23,6 @@ from tracecorr.analyze.report import summarize_capture
 from tracecorr.analyze.streams import summarize_streams
 from tracecorr.analyze.values import addresses_as_text, render_ns, render_value
 from tracecorr.model import schema
-
-
-def table(name: str, *rows: dict[str, Any]) -> pl.LazyFrame:
-    """Return a table with `rows`, columns not named being null."""
-    if not rows:
-        return schema.TABLES[name].empty().lazy()
-    known = schema.TABLES[name].schema
-    frame = pl.DataFrame(list(rows), schema={k: known[k] for row in rows for k in row}, infer_schema_length=None)
-    return schema.TABLES[name].conform(frame).lazy()
 
 
 def call(name: str, dur_ns: int | None, result: str | None = "hipSuccess", layer: str = "hip") -> dict[str, Any]:

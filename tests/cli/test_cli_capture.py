@@ -117,3 +117,18 @@ def test_unexpected_failure_is_one_line(run: Run, monkeypatch: pytest.MonkeyPatc
     assert result.err.splitlines()[0] == "error: tracecorr failed: RuntimeError: boom"
     assert "--traceback" in result.err
     assert "Traceback" in run("info", "--traceback").err
+
+
+@pytest.mark.usefixtures("capture")
+def test_report_check_exits_by_verdict(run: Run) -> None:
+    assert run("report", "x").status == 0
+    one = ("report", "x", "--check", "--verdict")
+    assert run(*one, "rocr_create_time").status == 0
+    failed = run(*one, "rocr_create_time", "--threshold", "rocr_create_ns=1000", "--strict")
+    assert failed.status == 4
+    assert "FAIL rocr_create_time" in failed.err
+    assert run(*one, "hqd_quantum").status == 0
+    assert run(*one, "hqd_quantum", "--strict").status == 5
+    assert run(*one, "nonsense").status == 2
+    found = json.loads(run("report", "x", "--json").out)["verdicts"]
+    assert {v["outcome"] for v in found} <= {"PASS", "FAIL", "UNKNOWN"}

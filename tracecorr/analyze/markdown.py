@@ -7,8 +7,9 @@ from typing import Any
 
 import polars as pl
 
-from tracecorr.analyze.report import Report, Section
+from tracecorr.analyze.answers import Report, Section
 from tracecorr.analyze.values import plain_rows, render_heading, render_ns, render_value
+from tracecorr.analyze.verdicts import Verdict
 
 _MAX_ROWS = 25
 _MAX_TEXT = 80
@@ -16,7 +17,8 @@ _MAX_TEXT = 80
 
 def render_markdown(report: Report) -> str:
     """Return the whole report."""
-    return "\n".join((*_summary_lines(report), *(line for s in report.sections for line in _section_lines(s))))
+    sections = (line for s in report.sections for line in _section_lines(s))
+    return "\n".join((*_summary_lines(report), *_verdict_lines(report.verdicts), *sections))
 
 
 def render_summary(report: Report) -> str:
@@ -55,6 +57,27 @@ def _clock_text(summary: dict[str, Any]) -> str:
         return "error unknown"
     rest = f"; {unknown} events of unknown error" if unknown else ""
     return f"aligned, an event's start is known to {render_ns(error)} or better{rest}"
+
+
+def render_verdicts(verdicts: Iterable[Verdict]) -> str:
+    """Return the verdicts: what the capture says of each claim, and the rows that show it."""
+    return "\n".join(_verdict_lines(verdicts))
+
+
+def _verdict_lines(verdicts: Iterable[Verdict]) -> Iterator[str]:
+    yield "## Verdicts\n"
+    for verdict in verdicts:
+        finding = verdict.finding
+        yield f"- **{verdict.outcome}** `{verdict.name}`: {verdict.claim.text}."
+        yield f"  - {finding.reason}"
+        counts = ", ".join(f"{name} {count}" for name, count in finding.counts.items() if count)
+        if counts:
+            yield f"  - counts: {counts}"
+        if finding.events:
+            yield f"  - events: {', '.join(map(str, finding.events))}"
+        if finding.remedy:
+            yield f"  - to know it: {finding.remedy}"
+    yield ""
 
 
 def _section_lines(section: Section) -> Iterator[str]:

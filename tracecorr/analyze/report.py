@@ -2,224 +2,43 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import dataclass, field
+from collections.abc import Collection, Mapping
 from typing import Any
 
 import polars as pl
 
-from tracecorr.analyze.clocks import summarize_clocks, summarize_time_errors
+from tracecorr.analyze.answers import Report, Section
 from tracecorr.analyze.frames import Tables
-from tracecorr.analyze.hip_calls import summarize_hip_calls, summarize_internal_calls
-from tracecorr.analyze.ioctls import summarize_ioctls
-from tracecorr.analyze.kernels import summarize_kernels
-from tracecorr.analyze.latency import summarize_latency
-from tracecorr.analyze.launches import summarize_launches, summarize_unlinked
-from tracecorr.analyze.ledger import summarize_ledger, summarize_unaccounted
-from tracecorr.analyze.losses import summarize_losses
-from tracecorr.analyze.queues import summarize_queues
-from tracecorr.analyze.streams import summarize_streams
-from tracecorr.analyze.values import plain_rows
+from tracecorr.analyze.sections import list_sections
+from tracecorr.analyze.verdicts import Thresholds, judge_capture
 
-_NO_LOG = "no AMD log: {} unknown; import with --amd-log"
-_NO_TRACE = "no ftrace: {} unknown; import with --ftrace"
+__all__ = ["Report", "Section", "summarize_capture"]
 
 
-@dataclass(frozen=True)
-class Section:
-    """Hold one answer.
+def summarize_capture(
+    name: str,
+    tables: Tables,
+    info: Mapping[str, Any] | None = None,
+    thresholds: Thresholds | None = None,
+    claims: Collection[str] = (),
+) -> Report:
+    """Return the report of a capture, from its tables.
 
     Args:
-        key: its name in the JSON report.
-        title: its heading.
-        frame: the answer.
-        evidence: how the rows are known: recorded, derived or inferred, and from what.
-        missing: the source that the answer lacks and how to get it; empty when it has all.
-        nothing: what an answer without rows means.
+        name: name of the capture.
+        tables: gives the table of a capture by its name.
+        info: contents of capture.json, which names what was armed.
+        thresholds: limits that verdicts judge by.
+        claims: names of the verdicts wanted; all when empty.
+
+    Raises:
+        InputError: there is no such claim.
     """
-
-    key: str
-    title: str
-    frame: pl.DataFrame
-    evidence: str = ""
-    missing: str = ""
-    nothing: str = "none"
-
-
-@dataclass(frozen=True)
-class Report:
-    """Hold the answers about one capture."""
-
-    name: str
-    summary: dict[str, Any]
-    sections: tuple[Section, ...] = field(default_factory=tuple)
-
-    def as_dict(self) -> dict[str, Any]:
-        """Return the report for JSON: times as numbers of ns, addresses as `0x...` text."""
-        return {
-            "capture": self.name,
-            "summary": self.summary,
-            "sections": {
-                s.key: {
-                    "title": s.title,
-                    "evidence": s.evidence,
-                    "missing": s.missing or None,
-                    "rows": plain_rows(s.frame),
-                }
-                for s in self.sections
-            },
-        }
-
-
-def summarize_capture(name: str, tables: Tables) -> Report:
-    """Return the report of a capture, from its tables."""
     files = tables("files").select(pl.col("source").cast(pl.String)).collect()
     sources = set(files["source"].drop_nulls())
-    sections = (
-        *_time_sections(tables, sources),
-        *_submission_sections(tables, sources),
-        *_call_sections(tables, sources),
-        *_trust_sections(tables),
-    )
-    return Report(name, _summarize(sources, {s.key: s.frame for s in sections}), sections)
-
-
-def _need(sources: set[str], what: str, *, log: bool = False, trace: bool = False) -> str:
-    lacks = [text for text, wanted, source in ((_NO_LOG, log, "amd_log"), (_NO_TRACE, trace, "ftrace"))
-             if wanted and source not in sources]  # fmt: skip
-    return "; ".join(text.format(what) for text in lacks)
-
-
-def _time_sections(tables: Tables, sources: set[str]) -> Iterator[Section]:
-    yield Section(
-        "clocks",
-        "Clocks",
-        summarize_clocks(tables("clock_map")),
-        "offset = CLOCK_MONOTONIC minus the source's clock; error = full width of its bounds. "
-        "`same_clock` and `samples` are recorded, `causal_pairs` is derived; `unaligned` = only the starts agree, "
-        "no link was made by time",
-        _need(sources, "the other side of every link is", log=True, trace=True),
-    )
-    yield Section(
-        "time_errors",
-        "Errors of the times",
-        summarize_time_errors(tables("events")),
-        "width of the interval that holds an event's true start: clock bounds plus the steps of the printed time",
-        nothing="no events",
-    )
-
-
-def _submission_sections(tables: Tables, sources: set[str]) -> Iterator[Section]:
-    launches = tables("launches")
-    packets = summarize_launches(launches)
-    yield Section(
-        "launches",
-        "Packets and copies",
-        packets,
-        "packets are recorded by the log; their calls and commands are derived by thread and nesting; a doorbell is "
-        "recorded where a probe traced its store, else inferred: only an interval is known; `complete` = nothing is "
-        "missing that such a packet has: a graph's has no command of its own, a copy no queue",
-        _need(sources, "packets", log=True) or _missing_doorbells(packets),
-    )
-    yield Section(
-        "unlinked",
-        "Packets with a link missing",
-        summarize_unlinked(launches),
-        "each launch without a complete chain names the first link that it lacks",
-        nothing="no packet or copy lacks a link that it should have",
-    )
-    yield Section(
-        "latency",
-        "Time by stage",
-        summarize_latency(launches),
-        "a row is as good as its `evidence`. `recorded` = joined by a key; `derived` = the call is known by thread and "
-        "nesting, GPU and completion by signal handle; `inferred` = the doorbell lies somewhere in an interval. "
-        "A barrier's doorbell is stored before its log line, so negative times are real. "
-        "Observed completion is when the host noticed, not the end on the GPU",
-        _need(sources, "packets", log=True),
-    )
-    yield Section(
-        "queues",
-        "Queues",
-        summarize_queues(tables("queues"), tables("stream_queues")),
-        "log line and ioctl joined as `create_evidence` says: recorded by ring address, derived by thread and time",
-        _need(sources, "half of each queue is", log=True, trace=True),
-    )
-    yield Section(
-        "streams",
-        "Streams",
-        summarize_streams(tables("streams"), tables("stream_queues"), launches),
-        "streams are recorded by the log's calls; their queues are known as `queue_evidence` says",
-        _need(sources, "streams", log=True),
-    )
-    kernels = summarize_kernels(launches, tables("kernels"))
-    yield Section(
-        "kernels",
-        "Kernels",
-        kernels,
-        "names are recorded (ShaderName line); GPU times only where a source recorded them",
-        _need(sources, "kernels", log=True) or _missing_gpu_times(kernels),
-    )
-
-
-def _call_sections(tables: Tables, sources: set[str]) -> Iterator[Section]:
-    events = tables("events")
-    yield Section(
-        "hip_calls",
-        "HIP calls",
-        summarize_hip_calls(events),
-        "recorded: enter and exit lines of the log (1 us steps, the log's own cost included)",
-        _need(sources, "HIP calls", log=True),
-    )
-    yield Section(
-        "hip_internal",
-        "Internal HIP calls",
-        summarize_internal_calls(events),
-        "recorded, as above: functions whose names start with `__`, which the compiler calls around a launch; "
-        "they are not counted among the HIP calls",
-        _need(sources, "HIP calls", log=True),
-    )
-    yield Section(
-        "ioctls",
-        "Ioctls",
-        summarize_ioctls(events),
-        "recorded: sys_enter and sys_exit of the trace; names are derived from the request number",
-        _need(sources, "ioctls", trace=True),
-        nothing="the trace holds no ioctl on a KFD or DRM descriptor",
-    )
-
-
-def _trust_sections(tables: Tables) -> Iterator[Section]:
-    ledger, files = tables("ledger"), tables("files")
-    yield Section(
-        "losses",
-        "Losses",
-        summarize_losses(tables("losses")),
-        "recorded by the sources themselves; a count inside such a span is a lower bound",
-        nothing="no source reports a loss (a text trace cannot show every loss)",
-    )
-    yield Section("ledger", "What became of the bytes", summarize_ledger(ledger, files), "recorded by the readers")
-    yield Section(
-        "unaccounted",
-        "Bytes that no reader accounts for",
-        summarize_unaccounted(ledger, files),
-        nothing="all bytes are accounted for",
-    )
-
-
-def _missing_doorbells(packets: pl.DataFrame) -> str:
-    if packets.is_empty() or packets["doorbell_recorded"].sum():
-        return ""
-    return "no recorded doorbell: their times are intervals; trace with the doorbell probe (uprobe on hsa_signal_store)"
-
-
-def _missing_gpu_times(kernels: pl.DataFrame) -> str:
-    if kernels.is_empty() or kernels["gpu_timed"].sum():
-        return ""
-    return (
-        "no dispatch has GPU times: kernel durations unknown; run with profiling on, so that the log has `Signal =` "
-        "lines of the dispatches themselves (those of barriers do not tell a kernel's time)"
-    )
+    sections = tuple(list_sections(tables, sources))
+    verdicts = tuple(judge_capture(tables, thresholds, info, claims))
+    return Report(name, _summarize(sources, {s.key: s.frame for s in sections}), sections, verdicts)
 
 
 def _summarize(sources: set[str], frames: dict[str, pl.DataFrame]) -> dict[str, Any]:

@@ -3,22 +3,49 @@
 from __future__ import annotations
 
 import json
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from tracecorr.cli.console import NameArgument, open_capture
+from tracecorr.cli.console import NameArgument, open_capture, say
+
+if TYPE_CHECKING:
+    from tracecorr.analyze.verdicts import Verdict
+
+_FAILED, _UNKNOWN = 4, 5
 
 
 def report_verb(
     name: NameArgument = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+    check: Annotated[bool, typer.Option("--check", help="Exit with 4 when a verdict is FAIL.")] = False,
+    strict: Annotated[bool, typer.Option("--strict", help="With --check: exit with 5 when one is UNKNOWN.")] = False,
+    verdict: Annotated[
+        list[str] | None, typer.Option(metavar="NAME", help="Judge only this claim; may be repeated.")
+    ] = None,
+    threshold: Annotated[
+        list[str] | None, typer.Option(metavar="NAME=VALUE", help="Limit of a verdict, such as kfd_create_ns=2000000.")
+    ] = None,
 ) -> None:
-    """Report queues, kernels, latencies, losses and clocks of a capture as Markdown."""
-    capture = open_capture(name)
-
+    """Report queues, kernels, latencies, verdicts, losses and clocks of a capture as Markdown."""
     from tracecorr.analyze.markdown import render_markdown
     from tracecorr.analyze.report import summarize_capture
+    from tracecorr.analyze.verdicts import Thresholds
 
-    report = summarize_capture(capture.name, capture.table)
+    limits = Thresholds.from_words(threshold or [])
+    capture = open_capture(name)
+    report = summarize_capture(capture.name, capture.table, capture.info, limits, verdict or [])
     typer.echo(json.dumps(report.as_dict(), indent=1) if as_json else render_markdown(report))
+    if check:
+        status = check_verdicts(report.verdicts, strict)
+        if status:
+            raise typer.Exit(status)
+
+
+def check_verdicts(verdicts: tuple[Verdict, ...], strict: bool) -> int:
+    """Return the exit status that verdicts give, and name those behind it on stderr."""
+    bad = [v for v in verdicts if v.outcome == "FAIL"]
+    open_ones = [v for v in verdicts if v.outcome == "UNKNOWN"] if strict else []
+    for found in (*bad, *open_ones):
+        say(f"{found.outcome} {found.name}: {found.finding.reason}")
+    return _FAILED if bad else _UNKNOWN if open_ones else 0

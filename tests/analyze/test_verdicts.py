@@ -1,0 +1,224 @@
+"""Each verdict on a run where the claim holds, where it does not, and where the capture cannot tell.
+
+The runs are SYNTHETIC (`synthetic_run.py`), except where a test says that they are recorded.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from analyze_tables import Rows, tables_of
+from synthetic_run import make_run
+
+from tracecorr.analyze.verdicts import CLAIMS, Thresholds, judge_capture
+from tracecorr.model import schema
+from tracecorr.model.errors import InputError
+from tracecorr.pipeline import correlate, import_files
+
+NAMES = [claim.name for claim in CLAIMS]
+Change = Callable[[Rows], None]
+
+
+def judge(rows: Rows, name: str, **options: Any) -> tuple[str, str, str]:
+    """Return outcome, reason and remedy of one verdict."""
+    (verdict,) = judge_capture(tables_of(rows), names=[name], **options)
+    return str(verdict.outcome), verdict.finding.reason, verdict.finding.remedy
+
+
+def put(table: str, place: int, **values: Any) -> Change:
+    """Return a change that sets columns of one row."""
+    return lambda rows: rows[table][place].update(values)
+
+
+def put_event(event: int, **values: Any) -> Change:
+    """Return a change that sets columns of one event."""
+    return lambda rows: next(r for r in rows["events"] if r["event"] == event).update(values)
+
+
+def drop_events(*events: int) -> Change:
+    """Return a change that takes events away."""
+    return lambda rows: rows.update(events=[r for r in rows["events"] if r["event"] not in events])
+
+
+def drop_layer(layer: str) -> Change:
+    """Return a change that takes a whole layer away, as if it had not been recorded."""
+    return lambda rows: rows.update(events=[r for r in rows["events"] if r["layer"] != layer])
+
+
+def add(table: str, **values: Any) -> Change:
+    """Return a change that adds a row."""
+    return lambda rows: rows[table].append(values)
+
+
+def empty(table: str) -> Change:
+    """Return a change that empties a table."""
+    return lambda rows: rows.update({table: []})
+
+
+_CS = {"event": 50, "ts_ns": 8_000, "layer": "ioctl", "name": "DRM_IOCTL_AMDGPU_CS", "process": 0}
+_SECOND_INIT = {"event": 51, "ts_ns": 1_160, "layer": "mqd", "name": "init_mqd_v9_4_3", "parent": 3, "process": 0}
+
+FAILS: list[tuple[str, Change]] = [
+    ("nothing_lost", add("losses", source="ftrace", cpu=0, from_ns=5_000, to_ns=5_100, count=7)),
+    ("nothing_lost", put("ledger", 0, bytes=90)),
+    ("clock_aligned", put("clock_map", 1, method="unaligned")),
+    ("clock_aligned", put("clock_map", 1, violated=1)),
+    ("clock_aligned", put("clock_map", 1, hi_ns=200_000)),
+    ("causality", put("links", 1, gap_ns=-10)),
+    ("compute_uses_doorbell", add("events", **_CS)),
+    ("doorbell_per_packet", put("launches", 0, doorbell_event=25)),
+    ("packet_sequence_complete", put("launches", 1, packet_index=2)),
+    ("packet_sequence_complete", put("launches", 1, packet_index=0)),
+    ("copies_use_user_sdma", put("queues", 1, type="compute_aql")),
+    ("no_kcq_use", put("drm_jobs", 1, process=0)),
+    ("queue_creation_complete", put_event(3, result="EINVAL")),
+    ("queue_creation_complete", drop_events(5)),
+    ("kfd_create_under_1ms", put_event(3, dur_ns=1_000_001)),
+    ("rocr_create_time", put_event(9, ts_ns=1_050 + 10_000_001)),
+    ("mqd_ops_per_queue", drop_events(5)),
+    ("mqd_ops_per_queue", add("events", **_SECOND_INIT)),
+    ("scheduler_mode", put("gpus", 0, scheduler="MES")),
+    ("priority_reaches_hardware", put("args", 0, u64=7)),
+    ("priority_reaches_hardware", put("queues", 0, priority_log=1)),
+    ("priority_reaches_hardware", put("hqd", 1, queue_priority=7)),
+    ("priority_reaches_hardware", put_event(6, result="EINVAL")),
+    ("queue_backlog", put("launches", 1, wptr=16_000)),
+    ("hqd_quantum", put("hqd", 1, quantum=0x110)),
+]
+UNKNOWNS: list[tuple[str, Change]] = [
+    ("nothing_lost", empty("ledger")),
+    ("clock_aligned", put("clock_map", 1, method="same_clock", pairs=0)),
+    ("causality", empty("links")),
+    ("compute_uses_doorbell", put("launches", 0, doorbell_evidence="inferred")),
+    ("compute_uses_doorbell", put("queues", 0, intercepted=True)),
+    ("compute_uses_doorbell", drop_layer("ioctl")),
+    ("compute_uses_doorbell", empty("launches")),
+    ("doorbell_per_packet", drop_layer("doorbell")),
+    ("doorbell_per_packet", put("launches", 0, doorbell_event=None)),
+    ("packet_sequence_complete", put("launches", 1, packet_index=None)),
+    ("copies_use_user_sdma", put("queues", 1, type=None)),
+    ("copies_use_user_sdma", lambda rows: rows["launches"].pop()),  # type: ignore[list-item]
+    ("no_kcq_use", put("drm_jobs", 1, process=None)),
+    ("no_kcq_use", lambda rows: (empty("drm_jobs")(rows), drop_layer("drm_sched")(rows))),  # type: ignore[list-item]
+    ("queue_creation_complete", drop_layer("mqd")),
+    ("kfd_create_under_1ms", drop_layer("ioctl")),
+    ("rocr_create_time", drop_events(2)),
+    ("mqd_ops_per_queue", drop_layer("mqd")),
+    ("scheduler_mode", lambda rows: (empty("gpus")(rows), empty("hqd")(rows), drop_events(12)(rows))),  # type: ignore[list-item]
+    ("priority_reaches_hardware", empty("args")),
+    ("priority_reaches_hardware", put("hqd", 1, queue=None)),
+    ("queue_backlog", put("queues", 0, size=None)),
+    ("hqd_quantum", empty("hqd")),
+]
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_holds(name: str) -> None:
+    assert judge(make_run(), name)[0] == "PASS"
+
+
+@pytest.mark.parametrize(("name", "change"), FAILS)
+def test_fails(name: str, change: Change) -> None:
+    rows = make_run()
+    change(rows)
+    assert judge(rows, name)[0] == "FAIL"
+
+
+@pytest.mark.parametrize(("name", "change"), UNKNOWNS)
+def test_cannot_tell(name: str, change: Change) -> None:
+    rows = make_run()
+    change(rows)
+    outcome, reason, remedy = judge(rows, name)
+    assert (outcome, bool(reason), bool(remedy)) == ("UNKNOWN", True, True)
+
+
+def test_every_verdict_has_all_three_tests() -> None:
+    assert {name for name, _ in FAILS} == {name for name, _ in UNKNOWNS} == set(NAMES)
+
+
+def test_empty_capture_proves_nothing() -> None:
+    found = judge_capture(lambda name: schema.TABLES[name].empty().lazy())
+    assert {str(v.outcome) for v in found} == {"UNKNOWN"}
+    assert all(v.finding.remedy for v in found)
+
+
+@pytest.mark.parametrize("name", ["no_kcq_use", "compute_uses_doorbell", "packet_sequence_complete"])
+def test_losses_open_what_rests_on_absence(name: str) -> None:
+    rows = make_run()
+    source = "amd_log" if name == "packet_sequence_complete" else "ftrace"
+    rows["losses"].append({"source": source, "cpu": 0, "from_ns": 5_500, "to_ns": 5_600, "count": 1})
+    assert judge(rows, name)[0] == "UNKNOWN"
+    rows["losses"][0].update(from_ns=1, to_ns=2)  # before HIP did anything
+    assert judge(rows, name)[0] == "PASS"
+
+
+def test_losses_do_not_excuse_what_was_seen() -> None:
+    rows = make_run()
+    rows["losses"].append({"source": "ftrace", "cpu": 0, "from_ns": 5_500, "to_ns": 5_600, "count": 1})
+    rows["events"].append(_CS)
+    assert judge(rows, "compute_uses_doorbell")[0] == "FAIL"
+
+
+def test_a_barrier_store_before_its_line_breaks_no_causality() -> None:
+    rows = make_run()
+    rows["launches"][0]["kind"] = "barrier_and"
+    rows["links"][1]["gap_ns"] = -61_000
+    assert judge(rows, "causality")[0] == "PASS"
+
+
+def test_thresholds_decide() -> None:
+    rows = make_run()
+    assert judge(rows, "kfd_create_under_1ms", thresholds=Thresholds(kfd_create_ns=299))[0] == "FAIL"
+    assert judge(rows, "scheduler_mode", thresholds=Thresholds(scheduler="MES"))[0] == "FAIL"
+    put("launches", 0, doorbell_event=25)(rows)
+    half = Thresholds.from_words(["batched_doorbell_share=0.5"])
+    assert judge(rows, "doorbell_per_packet", thresholds=half)[0] == "PASS"
+
+
+@pytest.mark.parametrize("word", ["nothing=1", "kfd_create_ns=soon", "kfd_create_ns"])
+def test_wrong_thresholds_are_refused(word: str) -> None:
+    with pytest.raises(InputError):
+        Thresholds.from_words([word])
+
+
+def test_armed_probes_make_absence_known() -> None:
+    rows = make_run()
+    rows["drm_jobs"] = []
+    drop_layer("drm_sched")(rows)
+    assert judge(rows, "no_kcq_use", info={"armed": ["gpu_scheduler:drm_sched_job"]})[0] == "PASS"
+
+
+def test_unknown_verdict_is_refused() -> None:
+    with pytest.raises(InputError, match="no verdict 'x'"):
+        judge_capture(tables_of({}), names=["x"])
+
+
+RECORDED = {
+    "mt-threads": {"doorbell_per_packet": "FAIL", "compute_uses_doorbell": "PASS", "packet_sequence_complete": "PASS"},
+    "kfd-6.12-t1": {
+        "copies_use_user_sdma": "PASS", "queue_creation_complete": "FAIL", "kfd_create_under_1ms": "UNKNOWN",
+        "priority_reaches_hardware": "FAIL", "rocr_create_time": "FAIL", "doorbell_per_packet": "PASS",
+    },
+    "hip-5.7.1": {
+        "clock_aligned": "UNKNOWN", "compute_uses_doorbell": "UNKNOWN", "packet_sequence_complete": "UNKNOWN",
+        "queue_backlog": "UNKNOWN", "rocr_create_time": "PASS",
+    },
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("capture", RECORDED)
+def test_recorded_runs(capture: str, data_folder: Path, tmp_path: Path) -> None:
+    """RECORDED runs of the null GPU: its driver refuses CREATE_QUEUE, and the verdict says so."""
+    folder = data_folder / "captures" / capture
+    trace, samples = folder / "ftrace.txt", folder / "clock.json"
+    made = import_files(
+        tmp_path / "x.tracecorr", [folder / "amd.log"], [trace] if trace.exists() else [],
+        clock_samples=samples if samples.exists() else None,
+    )  # fmt: skip
+    correlate(made.path)
+    found = {v.name: str(v.outcome) for v in judge_capture(made.table, info=made.info)}
+    assert {name: found[name] for name in RECORDED[capture]} == RECORDED[capture]
+    assert found["nothing_lost"] == found["causality"] == "PASS"

@@ -1,0 +1,93 @@
+"""Which priority did each queue get, at every layer that a source recorded?"""
+
+from __future__ import annotations
+
+import polars as pl
+
+from tracecorr.analyze.frames import Tables, collect
+
+# HIP stream priority -> priority of the Created line (CLR 4.5 to 7.2) -> queue_priority of the KFD (libhsakmt).
+LOG_OF_HIP = {-1: 2, 0: 1, 1: 0}
+QUEUE_OF_LOG = {2: 11, 1: 7, 0: 0}
+
+
+def summarize_priorities(tables: Tables) -> pl.DataFrame:
+    """Return one row per queue that the log made or used.
+
+    Returns: queue, priority_hip (of its first stream that asked for one, else of the queue; 0 for streams that did not
+        ask), priority_log, priority_driver (what UPDATE_QUEUE set, else what CREATE_QUEUE asked for; null = no probe
+        read it), update_event, update_refused (the ioctl failed), priority_hqd and pipe_priority_hqd (HQD or MQD
+        dump), evidence_event (the line or ioctl that shows it).
+    """
+    queues = tables("queues").filter(pl.col("hwq").is_not_null() | pl.col("swq").is_not_null()).collect()
+    asked = _asked(tables)
+    rows = (
+        queues.join(asked, on="queue", how="left", maintain_order="left")
+        .join(_updates(tables, queues), on="queue", how="left", maintain_order="left")
+        .join(_dumped(tables), on="queue", how="left", maintain_order="left")
+    )
+    return rows.select(
+        "queue",
+        priority_hip=pl.coalesce("asked", "priority_hip").cast(pl.Int64),
+        priority_log=pl.col("priority_log").cast(pl.Int64),
+        priority_driver=pl.when(pl.col("update_event").is_null())
+        .then(pl.col("priority_ioctl").cast(pl.Int64))
+        .otherwise(pl.col("priority_update")),
+        update_event="update_event",
+        update_refused="update_refused",
+        priority_hqd="priority_hqd",
+        pipe_priority_hqd="pipe_priority_hqd",
+        evidence_event=pl.coalesce("update_event", "created_line_event"),
+    )
+
+
+def _asked(tables: Tables) -> pl.DataFrame:
+    streams = tables("streams").select("stream", asked=pl.col("priority").fill_null(0))
+    used = tables("stream_queues").join(streams, on="stream").sort("from_ns")
+    return collect(used.group_by("queue", maintain_order=True).agg(pl.col("asked").first()))
+
+
+def _updates(tables: Tables, queues: pl.DataFrame) -> pl.DataFrame:
+    """Return the UPDATE_QUEUE between the CREATE_QUEUE of each queue and its Created line, on the same thread."""
+    wanted = ["AMDKFD_IOC_UPDATE_QUEUE", "kfd_ioctl_update_queue"]
+    named = pl.col("name").cast(pl.String)
+    rows = collect(tables("events").filter(pl.col("layer").is_in(["ioctl", "kfd"]) & named.is_in(wanted)))
+    ioctls = rows.filter(pl.col("layer") == "ioctl").select(
+        "thread", "ts_ns", update_event="event", update_refused=pl.col("result").cast(pl.String) != "0"
+    )
+    probes = rows.filter(pl.col("layer") == "kfd").select("event", update_event="parent")
+    made = queues.select("queue", "created_line_event", event="create_ioctl_event", end_ns="created_ns").drop_nulls(
+        "event"
+    )
+    starts = collect(
+        tables("events").select("event", "thread", start_ns="ts_ns").join(made.lazy().select("event"), on="event")
+    )
+    spans = made.drop_nulls("created_line_event").join(starts, on="event").drop("event")
+    inside = ioctls.join(spans, on="thread").filter(pl.col("ts_ns").is_between("start_ns", "end_ns"))
+    last = inside.sort("ts_ns").unique("queue", keep="last").select("queue", "update_event", "update_refused")
+    return last.join(_probed_priority(tables, probes), on="update_event", how="left")
+
+
+def _probed_priority(tables: Tables, probes: pl.DataFrame) -> pl.DataFrame:
+    values = tables("args").filter((pl.col("key") == "prio") | (pl.col("key") == "priority"))
+    read = collect(values.select("event", priority_update=pl.col("u64").cast(pl.Int64, strict=False)).drop_nulls())
+    return probes.join(read, on="event").unique("update_event", keep="first").select("update_event", "priority_update")
+
+
+def _dumped(tables: Tables) -> pl.DataFrame:
+    """Return the priority of the last dump of each queue, of the registers before that of the MQD in memory."""
+    dumps = tables("hqd").filter(pl.col("queue").is_not_null() & pl.col("queue_priority").is_not_null())
+    registers = pl.col("dump").cast(pl.String) == "hqds"
+    last = (
+        dumps.with_columns(registers=registers)
+        .sort("registers", "snapshot")
+        .group_by("queue", maintain_order=True)
+        .last()
+    )
+    return collect(
+        last.select(
+            "queue",
+            priority_hqd=pl.col("queue_priority").cast(pl.Int64),
+            pipe_priority_hqd=pl.col("pipe_priority").cast(pl.Int64),
+        )
+    )

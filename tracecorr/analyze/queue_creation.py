@@ -1,0 +1,109 @@
+"""How was each queue asked for and made, and how long did it take on each side?"""
+
+from __future__ import annotations
+
+import polars as pl
+
+from tracecorr.analyze.ancestors import find_enclosing
+from tracecorr.analyze.frames import Tables, collect
+from tracecorr.analyze.mqd import summarize_mqd_operations
+
+_DOORBELL_MAP = 3 << 62  # offset of a doorbell mapping of /dev/kfd (kfd_ioctl.h: KFD_MMAP_TYPE_DOORBELL, bits 63:62)
+_GPU_SHIFT, _GPU_MASK = 46, 0xFFFF
+
+
+def summarize_queue_creation(tables: Tables) -> pl.DataFrame:
+    """Return one row per queue whose making was seen on either side, in the order of creation.
+
+    Returns: queue, process, gpu, call_event, call (name of the HIP call it happened in), created_line_event,
+        rocr_ns ("Number of allocated" to "Created" on its thread), create_ioctl_event, ioctl_ns, ioctl_result,
+        kfd_event and kfd_ns (driver function in it), init_mqd_event and mqd_ns (time from the start of the ioctl to
+        the MQD's initialisation), mqd_operations, doorbell_map_event (first mapping of its process and GPU).
+    """
+    queues = tables("queues").with_columns(pl.col(pl.Categorical).cast(pl.String)).collect()
+    made = queues.filter(pl.col("created_line_event").is_not_null() | pl.col("create_ioctl_event").is_not_null())
+    made = made.select("queue", "process", "gpu", "created_ns", "created_line_event", "create_ioctl_event")
+    for more, keys in (
+        (_calls(tables, made), ["queue"]),
+        (_log_side(tables, made), ["created_line_event"]),
+        (_kernel_side(tables, made), ["create_ioctl_event"]),
+        (_doorbell_maps(tables, made), ["queue"]),
+    ):
+        made = made.join(more, on=keys, how="left", maintain_order="left")
+    return made.sort("created_ns", "queue").drop("created_ns")
+
+
+def _calls(tables: Tables, made: pl.DataFrame) -> pl.DataFrame:
+    """Return the outermost HIP call in which each queue was made."""
+    marks = made.select("queue", event=pl.coalesce("created_line_event", "create_ioctl_event"))
+    chains = _rows(tables, marks["event"]).select("event", call_event="chain")
+    joined = marks.join(chains, on="event", how="left")
+    names = _rows(tables, joined["call_event"].drop_nulls()).select(call_event="event", call="name")
+    return joined.join(names, on="call_event", how="left").select("queue", "call_event", "call")
+
+
+def _log_side(tables: Tables, made: pl.DataFrame) -> pl.DataFrame:
+    lines = _rows(tables, made["created_line_event"].drop_nulls()).select("event", "thread", "ts_ns")
+    starts = collect(
+        tables("events")
+        .filter((pl.col("layer") == "aql") & (pl.col("name") == "queue_allocated_count"))
+        .select("thread", "ts_ns", start_ns="ts_ns")
+    )
+    joined = lines.sort("ts_ns").join_asof(starts.sort("ts_ns"), on="ts_ns", by="thread", check_sortedness=False)
+    return joined.select(created_line_event="event", rocr_ns=pl.col("ts_ns") - pl.col("start_ns"))
+
+
+def _kernel_side(tables: Tables, made: pl.DataFrame) -> pl.DataFrame:
+    ioctls = _rows(tables, made["create_ioctl_event"].drop_nulls())
+    ioctls = ioctls.select(create_ioctl_event="event", start_ns="ts_ns", ioctl_ns="dur_ns", ioctl_result="result")
+    kernel = collect(
+        tables("events")
+        .filter(pl.col("layer").is_in(["ioctl", "kfd", "mqd"]))
+        .select("event", "ts_ns", "dur_ns", "layer", "name", "parent")
+        .with_columns(pl.col("layer", "name").cast(pl.String))
+    )
+    inside = find_enclosing(kernel, "ioctl").rename({"enclosing": "create_ioctl_event"})
+    inside = inside.join(kernel, on="event").join(ioctls, on="create_ioctl_event", how="semi")
+    driver = inside.filter((pl.col("layer") == "kfd") & (pl.col("name") != "kfd_ioctl")).sort("event")
+    driver = driver.unique("create_ioctl_event", keep="first").select(
+        "create_ioctl_event", kfd_event="event", kfd_ns="dur_ns"
+    )
+    return ioctls.join(driver, on="create_ioctl_event", how="left").join(
+        _mqd_side(kernel), on="create_ioctl_event", how="left"
+    ).with_columns(mqd_ns=pl.col("init_ns") - pl.col("start_ns")).drop("start_ns", "init_ns")  # fmt: skip
+
+
+def _mqd_side(kernel: pl.DataFrame) -> pl.DataFrame:
+    operations = summarize_mqd_operations(kernel).filter(pl.col("cause") == "create").sort("event")
+    init = pl.col("operation") == "init"
+    return operations.group_by(create_ioctl_event="ioctl").agg(
+        init_mqd_event=pl.col("event").filter(init).first(),
+        init_ns=pl.col("ts_ns").filter(init).first(),
+        mqd_operations=pl.col("operation").str.join(" "),
+    )
+
+
+def _doorbell_maps(tables: Tables, made: pl.DataFrame) -> pl.DataFrame:
+    """Return the first doorbell mapping of each queue's process and GPU: later queues share it."""
+    maps = (
+        collect(
+            tables("events")
+            .filter((pl.col("layer") == "syscall") & (pl.col("name") == "mmap") & (pl.col("arg") >= _DOORBELL_MAP))
+            .select("event", "ts_ns", "process", "arg")
+        )
+        .with_columns(gpu_id=(pl.col("arg") // (1 << _GPU_SHIFT) & _GPU_MASK).cast(pl.UInt32))
+        .sort("ts_ns")
+    )
+    gpus = tables("gpus").select("gpu", "gpu_id").collect()
+    wanted = made.select("queue", "process", "gpu").join(gpus, on="gpu", how="left", maintain_order="left")
+    pairs = wanted.join(maps, on="process", how="inner", suffix="_map")
+    same = pl.col("gpu_id").is_null() | (pl.col("gpu_id") == pl.col("gpu_id_map"))
+    first = pairs.filter(same).sort("ts_ns").unique("queue", keep="first")
+    return first.select("queue", doorbell_map_event="event")
+
+
+def _rows(tables: Tables, events: pl.Series) -> pl.DataFrame:
+    """Return the named rows of `events`, texts as strings."""
+    wanted = pl.DataFrame({"event": events.cast(pl.Int64)}).unique().lazy()
+    rows = tables("events").select("event", "ts_ns", "dur_ns", "name", "result", "thread", "chain")
+    return collect(rows.join(wanted, on="event", how="semi").with_columns(pl.col(pl.Categorical).cast(pl.String)))

@@ -1,0 +1,92 @@
+"""Verdicts: named claims about a capture, each PASS, FAIL or UNKNOWN with its evidence."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from dataclasses import replace
+from typing import Any
+
+from tracecorr.analyze.frames import Tables
+from tracecorr.analyze.verdicts import (
+    causality,
+    clock_aligned,
+    compute_uses_doorbell,
+    copies_use_user_sdma,
+    doorbell_per_packet,
+    hqd_quantum,
+    kfd_create_under_1ms,
+    mqd_ops_per_queue,
+    no_kcq_use,
+    nothing_lost,
+    packet_sequence_complete,
+    priority_reaches_hardware,
+    queue_backlog,
+    queue_creation_complete,
+    rocr_create_time,
+    scheduler_mode,
+)
+from tracecorr.analyze.verdicts.evidence import Evidence
+from tracecorr.analyze.verdicts.model import Claim, Outcome, Thresholds, Verdict
+from tracecorr.model.errors import InputError
+
+__all__ = ["CLAIMS", "Outcome", "Thresholds", "Verdict", "judge_capture"]
+
+CLAIMS: tuple[Claim, ...] = (
+    nothing_lost.CLAIM,
+    clock_aligned.CLAIM,
+    causality.CLAIM,
+    compute_uses_doorbell.CLAIM,
+    doorbell_per_packet.CLAIM,
+    packet_sequence_complete.CLAIM,
+    copies_use_user_sdma.CLAIM,
+    no_kcq_use.CLAIM,
+    queue_creation_complete.CLAIM,
+    kfd_create_under_1ms.CLAIM,
+    rocr_create_time.CLAIM,
+    mqd_ops_per_queue.CLAIM,
+    scheduler_mode.CLAIM,
+    priority_reaches_hardware.CLAIM,
+    queue_backlog.CLAIM,
+    hqd_quantum.CLAIM,
+)
+
+
+def judge_capture(
+    tables: Tables,
+    thresholds: Thresholds | None = None,
+    info: Mapping[str, Any] | None = None,
+    names: Collection[str] = (),
+) -> list[Verdict]:
+    """Return the verdict on every claim, in the order of `CLAIMS`.
+
+    Args:
+        tables: gives the table of a capture by its name.
+        thresholds: limits to judge by; the defaults where None.
+        info: contents of capture.json, which names the events that were armed.
+        names: names of the claims wanted; all when empty.
+
+    Raises:
+        InputError: there is no claim of such a name.
+    """
+    known = [claim.name for claim in CLAIMS]
+    for name in names:
+        if name not in known:
+            raise InputError(f"there is no verdict {name!r}", f"verdicts are: {', '.join(known)}")
+    evidence = Evidence(tables, thresholds, info)
+    return [_judge(claim, evidence) for claim in CLAIMS if not names or claim.name in names]
+
+
+def _judge(claim: Claim, evidence: Evidence) -> Verdict:
+    finding = claim.judge(evidence)
+    decided = finding.outcome is not Outcome.UNKNOWN
+    # What rests on something not being there, or on all of it being there, is open when records were lost.
+    doubtful = decided and (finding.by_absence or finding.outcome is Outcome.PASS)
+    lost = evidence.losses_of(*claim.rests_on) if doubtful and claim.rests_on else 0
+    if lost:
+        said = f"records were lost in {lost} places while the program ran"
+        said += f"; without that: {finding.outcome}, {finding.reason}"
+        finding = replace(
+            finding, outcome=Outcome.UNKNOWN, reason=said, remedy="record again with larger buffers",
+            counts={**finding.counts, "loss_places": lost},
+        )  # fmt: skip
+    return Verdict(claim, finding)

@@ -1,0 +1,36 @@
+"""Does an effect ever come before its cause by more than the error of both times?"""
+
+from __future__ import annotations
+
+import polars as pl
+
+from tracecorr.analyze.frames import collect
+from tracecorr.analyze.verdicts.evidence import Evidence
+from tracecorr.analyze.verdicts.model import Claim, Finding, failed, passed, unknown
+
+
+def judge(evidence: Evidence) -> Finding:
+    """Look for links whose gap is negative beyond its error; a barrier's line is printed after its store."""
+    barriers = evidence.packets.filter(pl.col("kind") != "dispatch").select(from_event="event", barrier=pl.lit(True))
+    links = evidence.tables("links").select("from_event", "to_event", "rule", "gap_ns", "gap_err_ns")
+    late_lines = (pl.col("rule") == "doorbell_of_packet") & pl.col("barrier").fill_null(False)
+    judged = links.join(barriers, on="from_event", how="left").with_columns(late=late_lines)
+    bounded = pl.col("gap_err_ns").is_not_null() & ~pl.col("late")
+    broken = bounded & (pl.col("gap_ns") + pl.col("gap_err_ns") < 0)
+    rows = collect(
+        judged.select(
+            links=pl.len(), checked=bounded.sum(), barrier_stores=pl.col("late").sum(), broken=broken.sum(),
+            worst_ns=pl.col("gap_ns").filter(broken).min(), events=pl.col("to_event").filter(broken).head(20).implode(),
+        )
+    ).row(0, named=True)  # fmt: skip
+    counts = {name: int(rows[name] or 0) for name in ("links", "checked", "barrier_stores", "broken")}
+    if counts["broken"]:
+        said = f"{counts['broken']} of {counts['checked']} effects come before their cause"
+        said += f", by up to {-rows['worst_ns']} ns"
+        return failed(said, counts, pl.Series(rows["events"], dtype=pl.Int64))
+    if not counts["checked"]:
+        return unknown("no link has two times of known error", "record log and kernel trace of one run", counts)
+    return passed(f"none of {counts['checked']} effects comes before its cause beyond the error", counts)
+
+
+CLAIM = Claim("causality", "no effect comes before its cause by more than the error of both times", (), judge)

@@ -1,0 +1,44 @@
+"""Are all sources on one clock, and is that proven?"""
+
+from __future__ import annotations
+
+import polars as pl
+
+from tracecorr.analyze.values import render_ns
+from tracecorr.analyze.verdicts.evidence import Evidence
+from tracecorr.analyze.verdicts.model import Claim, Finding, failed, passed, unknown
+
+
+def judge(evidence: Evidence) -> Finding:
+    """Look at the clock maps: their method, their width, what contradicts them."""
+    limit = evidence.thresholds.clock_error_ns
+    maps = evidence.tables("clock_map").with_columns(pl.col(pl.Categorical).cast(pl.String)).collect()
+    maps = maps.with_columns(width=pl.col("lo_ns") + pl.col("hi_ns"))
+    lost = maps.filter(pl.col("method") == "unaligned")
+    trace = maps.filter(~pl.col("source").str.starts_with("amd_log:mono"))
+    unproven = trace.filter((pl.col("method") == "same_clock") & (pl.col("pairs") == 0))
+    wide = maps.filter(pl.col("width") > limit)
+    counts = {
+        "clocks": maps.height, "unaligned": lost.height, "unproven": unproven.height, "wider_than_limit": wide.height,
+        "contradictions": int(maps["violated"].sum() or 0), "pairs": int(maps["pairs"].sum() or 0), "limit_ns": limit,
+    }  # fmt: skip
+    if lost.height:
+        return failed(f"unaligned: {', '.join(lost['source'])}", counts)
+    if counts["contradictions"]:
+        return failed(f"{counts['contradictions']} clock samples or pairs contradict the maps", counts)
+    if wide.height:
+        return failed(f"the error of {', '.join(wide['source'])} is wider than {render_ns(limit)}", counts)
+    if maps.height < 2:
+        return unknown("there is only one clock: nothing to align", "record log and kernel trace of one run", counts)
+    if unproven.height:
+        return unknown(
+            f"{', '.join(unproven['source'])} is taken as CLOCK_MONOTONIC, but no mark or pair proves it",
+            "record clock samples (clock.json) or the doorbell probe", counts,
+        )  # fmt: skip
+    widest = max(maps["width"].fill_null(0).to_list())
+    return passed(f"{maps.height} clocks, the widest error is {render_ns(widest)}", counts)
+
+
+CLAIM = Claim(
+    "clock_aligned", "all clocks are mapped within `clock_error_ns` (default 100 us), nothing contradicts it", (), judge
+)

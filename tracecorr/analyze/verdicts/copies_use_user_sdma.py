@@ -1,0 +1,74 @@
+"""Do copies on a copy engine go through user-mode SDMA queues of their process, and not through kernel jobs?"""
+
+from __future__ import annotations
+
+import polars as pl
+
+from tracecorr.analyze.frames import collect
+from tracecorr.analyze.verdicts.evidence import Evidence
+from tracecorr.analyze.verdicts.model import Claim, Finding, failed, passed, unknown
+
+_SDMA = ("sdma", "sdma_xgmi", "sdma_by_engine")
+# Kernels by which CLR copies and fills without a copy engine (rocclr device/blitcl.cpp, ROCm 4.5 to 7.2).
+_BLIT_KERNELS = "^__amd_rocclr_"
+
+
+def judge(evidence: Evidence) -> Finding:
+    """Compare the processes that copied on an engine with the processes that made SDMA queues."""
+    copies = collect(
+        evidence.tables("launches").filter(pl.col("kind") == "copy").select("event", "process", "engine", "packet_ns")
+    )
+    queues = evidence.queues.filter(pl.col("create_ioctl_event").is_not_null())
+    sdma = queues.filter(pl.col("type").is_in(_SDMA))
+    counts = _counts(evidence, copies, sdma)
+    remedy = "record a kernel trace with the CREATE_QUEUE probe (kfd_ioctl_create_queue, type=+40($arg3):u32)"
+    if copies.is_empty():
+        return unknown(
+            "no copy was submitted to a copy engine: nothing shows which path one would take",
+            "record the HIP log with AMD_LOG_LEVEL=5 of a program that copies with hipMemcpy", counts,
+        )  # fmt: skip
+    without = copies.join(sdma, on="process", how="anti")
+    if without.is_empty():
+        return passed(
+            f"all {copies.height} engine copies are of processes with their own SDMA queues ({sdma.height} in all); "
+            f"{counts['drm_jobs']} drm jobs ran, {counts['drm_jobs_of_these_processes']} of them submitted by these",
+            counts, sdma["create_ioctl_event"],
+        )  # fmt: skip
+    if queues.is_empty() or queues.filter(pl.col("type").is_null()).height:
+        return unknown(
+            f"{without.height} engine copies, but the type of the queues that CREATE_QUEUE made is not recorded",
+            remedy, counts, without["event"],
+        )  # fmt: skip
+    if "ftrace" not in evidence.sources:
+        return unknown("no kernel trace tells which queues were made", remedy, counts)
+    return failed(
+        f"{without.height} engine copies are of processes that made no SDMA queue",
+        counts,
+        without["event"],
+        by_absence=True,
+    )
+
+
+def _counts(evidence: Evidence, copies: pl.DataFrame, sdma: pl.DataFrame) -> dict[str, int]:
+    jobs = evidence.tables("drm_jobs").select("process").collect()
+    kernels = evidence.tables("kernels").filter(pl.col("name").str.contains(_BLIT_KERNELS)).select("kernel")
+    blits = evidence.packets.filter(pl.col("kind") == "dispatch").join(kernels, on="kernel", how="semi")
+    host = evidence.tables("events").filter(
+        (pl.col("layer") == "copy") & pl.col("name").cast(pl.String).str.starts_with("memcpy_")
+    )
+    rows = {"blit_kernels": blits, "host_memcpy_steps": host}
+    return {
+        "engine_copies": copies.height,
+        "sdma_queues": sdma.height,
+        "drm_jobs": jobs.height,
+        "drm_jobs_of_these_processes": jobs.filter(pl.col("process").is_in(copies["process"].implode())).height,
+        **{name: int(frame.select(pl.len()).collect().item()) for name, frame in rows.items()},
+    }
+
+
+CLAIM = Claim(
+    "copies_use_user_sdma",
+    "copies on a copy engine go through user-mode SDMA queues of their own process, not through drm jobs",
+    ("ftrace",),
+    judge,
+)

@@ -1,0 +1,50 @@
+"""Is there exactly one doorbell store for each packet?"""
+
+from __future__ import annotations
+
+import polars as pl
+
+from tracecorr.analyze.frames import collect
+from tracecorr.analyze.verdicts.evidence import Evidence
+from tracecorr.analyze.verdicts.model import Claim, Finding, failed, passed, unknown
+
+
+def judge(evidence: Evidence) -> Finding:
+    """Count stores per packet: own ones, stores of a later packet that announced several, none at all."""
+    if not evidence.layers.get("doorbell"):
+        return unknown("no doorbell store is recorded", "capture with the doorbell probe (uprobe on hsa_signal_store)")
+    stores = evidence.tables("events").filter(pl.col("layer") == "doorbell")
+    values = stores.select(doorbell_event="event", value="packet_index")
+    packets = collect(
+        evidence.packets.select("event", "packet_index", "doorbell_event").join(values, on="doorbell_event", how="left")
+    )
+    batched = packets.filter(pl.col("value") != pl.col("packet_index"))
+    bare = packets.filter(pl.col("doorbell_event").is_null())
+    again = collect(stores.drop_nulls("queue").group_by("queue", "packet_index").len().filter(pl.col("len") > 1)).height
+    counts = {
+        "packets": packets.height, "stores": evidence.layers["doorbell"],
+        "own_store": packets.height - batched.height - bare.height, "batched": batched.height, "without": bare.height,
+        "stored_twice": again,
+    }  # fmt: skip
+    if packets.is_empty():
+        return unknown("no packet is recorded", "record the HIP log with AMD_LOG_LEVEL=5", counts)
+    if bare.height:
+        return unknown(
+            f"{bare.height} of {packets.height} packets have no doorbell store that is surely theirs",
+            "the column unlinked_reason of `launches` says why for each; start the probe before the program", counts,
+            bare["event"],
+        )  # fmt: skip
+    if again or batched.height > evidence.thresholds.batched_doorbell_share * packets.height:
+        return failed(
+            f"{batched.height} of {packets.height} packets share the store of a later packet (graph launches do), "
+            f"{again} indexes were stored more than once", counts, batched["event"],
+        )  # fmt: skip
+    return passed(f"{packets.height} packets, each with its doorbell store", counts)
+
+
+CLAIM = Claim(
+    "doorbell_per_packet",
+    "each packet has a doorbell store of its own (`batched_doorbell_share`, default 0, may share a later one)",
+    ("ftrace", "amd_log"),
+    judge,
+)

@@ -1,0 +1,131 @@
+"""What the judges look at: the tables of one capture, each read once."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from functools import cached_property
+from typing import Any
+
+import polars as pl
+
+from tracecorr.analyze.frames import Tables, collect
+from tracecorr.analyze.verdicts.model import Thresholds
+
+# Layers with few rows; packets, doorbells, calls and commands are asked for one by one.
+_KERNEL_LAYERS = ("ioctl", "kfd", "mqd", "drm_sched", "hqd")
+
+
+class Evidence:
+    """Give judges the parts of a capture.
+
+    Args:
+        tables: gives the table of a capture by its name.
+        thresholds: limits that verdicts judge by.
+        info: contents of capture.json.
+    """
+
+    def __init__(
+        self, tables: Tables, thresholds: Thresholds | None = None, info: Mapping[str, Any] | None = None
+    ) -> None:
+        self.tables = tables
+        self.thresholds = thresholds or Thresholds()
+        self.info = info or {}
+
+    @cached_property
+    def layers(self) -> dict[str, int]:
+        """Return how many rows each layer has."""
+        counted = collect(self.tables("events").group_by("layer").agg(pl.len().alias("rows")))
+        return {str(layer): int(rows) for layer, rows in counted.iter_rows() if layer is not None}
+
+    @cached_property
+    def sources(self) -> set[str]:
+        """Return the sources that were read and gave rows."""
+        files = self.tables("files").select(pl.col("source").cast(pl.String)).collect()
+        return set(files["source"].drop_nulls())
+
+    @cached_property
+    def kernel_events(self) -> pl.DataFrame:
+        """Return the rows of ioctls, driver functions and scheduler jobs, texts as strings."""
+        wanted = self.tables("events").filter(pl.col("layer").is_in(_KERNEL_LAYERS))
+        return collect(
+            wanted.select(
+                "event", "ts_ns", "dur_ns", "layer", "name", "process", "thread", "gpu", "result", "queue", "arg",
+                "parent", "chain", "flags",
+            ).with_columns(pl.col(pl.Categorical).cast(pl.String))
+        )  # fmt: skip
+
+    @cached_property
+    def queues(self) -> pl.DataFrame:
+        """Return the table `queues`, texts as strings."""
+        return self.tables("queues").with_columns(pl.col(pl.Categorical).cast(pl.String)).collect()
+
+    @cached_property
+    def log_processes(self) -> list[int]:
+        """Return the processes that have a HIP log."""
+        known = self.tables("processes").filter(pl.col("log_pid").is_not_null()).select("process").collect()
+        return known["process"].to_list()
+
+    @cached_property
+    def packets(self) -> pl.LazyFrame:
+        """Return the launches that are packets of a ring (copies left out)."""
+        return self.tables("launches").filter(pl.col("kind") != "copy")
+
+    @cached_property
+    def armed(self) -> set[str]:
+        """Return the names of the events and probes that the capture says were armed; empty for imports."""
+        armed = self.info.get("armed") or ()
+        names = armed.keys() if isinstance(armed, Mapping) else armed
+        return {str(name.get("name", "") if isinstance(name, Mapping) else name) for name in names}
+
+    def saw(self, layer: str, *words: str) -> bool:
+        """Tell whether a layer was recorded: it has rows, or a probe with one of `words` in its name was armed."""
+        return self.layers.get(layer, 0) > 0 or any(word in name for word in words for name in self.armed)
+
+    def of_layer(self, layer: str, *names: str) -> pl.DataFrame:
+        """Return the rows of one of the kernel layers, all of them or those of the given names."""
+        rows = self.kernel_events.filter(pl.col("layer") == layer)
+        return rows.filter(pl.col("name").is_in(names)) if names else rows
+
+    def args_of(self, events: pl.Series) -> pl.DataFrame:
+        """Return the rows of `args` of the given events, keys as strings."""
+        wanted = pl.DataFrame({"event": events.cast(pl.Int64)}).unique().lazy()
+        return collect(
+            self.tables("args").join(wanted, on="event", how="semi").with_columns(pl.col("key").cast(pl.String))
+        )
+
+    def number_arg(self, events: pl.Series, key: str) -> pl.DataFrame:
+        """Return event and the number named `key`, for the given events that have one."""
+        rows = self.args_of(events).filter((pl.col("key") == key) & pl.col("u64").is_not_null())
+        return rows.select("event", pl.col("u64").cast(pl.Int64, strict=False).alias(key)).unique("event", keep="first")
+
+    @cached_property
+    def active_span(self) -> tuple[int, int] | None:
+        """Return first and last time at which HIP submitted packets or made queues; None where it did not."""
+        times = self.tables("launches").select(
+            low=pl.min_horizontal(pl.col("call_ns").min(), pl.col("packet_ns").min()),
+            high=pl.max_horizontal(pl.col("return_ns").max(), pl.col("packet_ns").max()),
+        )
+        low, high = collect(times).row(0)
+        made = self.queues["created_ns"].drop_nulls()
+        moments = [t for t in (low, high, made.min(), made.max()) if isinstance(t, int)]
+        return (min(moments), max(moments)) if moments else None
+
+    def losses_of(self, *sources: str) -> int:
+        """Return how many spans of lost records these sources have while HIP was active."""
+        spans = self.tables("losses").filter(pl.col("source").cast(pl.String).is_in(sources))
+        if self.active_span is not None:
+            low, high = self.active_span
+            outside = (pl.col("to_ns") < low) | (pl.col("from_ns") > high)
+            spans = spans.filter(~outside.fill_null(False))
+        booked = self.tables("ledger").filter(
+            (pl.col("outcome").cast(pl.String) == "lost") & pl.col("source").cast(pl.String).is_in(sources)
+        )
+        counted = [int(frame.select(pl.len()).collect().item()) for frame in (spans, booked)]
+        return sum(counted)
+
+    @cached_property
+    def trace_aligned(self) -> bool:
+        """Tell whether the clock of the kernel trace is known."""
+        methods = self.tables("clock_map").select(pl.col("source", "method").cast(pl.String)).collect()
+        trace = methods.filter(pl.col("source").str.starts_with("ftrace"))
+        return not trace.is_empty() and "unaligned" not in trace["method"].to_list()

@@ -1,0 +1,165 @@
+"""What a verdict is: a named claim, what the capture says of it, and the rows behind that."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, fields
+from enum import StrEnum
+from typing import TYPE_CHECKING, Any
+
+import polars as pl
+
+from tracecorr.model.errors import InputError
+
+if TYPE_CHECKING:
+    from tracecorr.analyze.verdicts.evidence import Evidence
+
+# How many row ids a verdict names; its counts tell how many there are.
+MAX_EVENTS = 20
+
+
+class Outcome(StrEnum):
+    """Name what a capture can say of a claim."""
+
+    PASS = "PASS"
+    FAIL = "FAIL"
+    UNKNOWN = "UNKNOWN"
+
+
+@dataclass(frozen=True)
+class Thresholds:
+    """Hold the limits that verdicts judge by; each has the default that the report prints.
+
+    Args:
+        kfd_create_ns: longest CREATE_QUEUE ioctl.
+        rocr_create_ns: longest time from "Number of allocated hardware queues" to "Created SWq".
+        clock_error_ns: widest error of a clock map.
+        backlog_share: fullest that a ring may get, as a share of its size.
+        batched_doorbell_share: share of packets that may be announced by the store of a later packet.
+        scheduler: scheduler that must be in use: `HWS`, `MES` or `none`; empty = HWS or MES.
+    """
+
+    kfd_create_ns: int = 1_000_000
+    rocr_create_ns: int = 10_000_000
+    clock_error_ns: int = 100_000
+    backlog_share: float = 0.9
+    batched_doorbell_share: float = 0.0
+    scheduler: str = ""
+
+    @classmethod
+    def from_words(cls, words: list[str]) -> Thresholds:
+        """Return the defaults changed by words of the form `NAME=VALUE`.
+
+        >>> Thresholds.from_words(["kfd_create_ns=500000"]).kfd_create_ns
+        500000
+
+        Raises:
+            InputError: there is no such threshold, or the value is no number.
+        """
+        known = {f.name: type(getattr(cls, f.name)) for f in fields(cls)}
+        changed: dict[str, Any] = {}
+        for word in words:
+            name, _, text = word.partition("=")
+            if name not in known:
+                raise InputError(f"there is no threshold {name!r}", f"thresholds are: {', '.join(known)}")
+            try:
+                changed[name] = known[name](text)
+            except ValueError as error:
+                raise InputError(f"threshold {word!r} holds no {known[name].__name__}", "write NAME=NUMBER") from error
+        return cls(**changed)
+
+
+@dataclass(frozen=True)
+class Finding:
+    """Hold what one judge found.
+
+    Args:
+        outcome: PASS, FAIL or UNKNOWN.
+        reason: one sentence with the numbers that decided.
+        counts: everything that was counted.
+        events: ids of rows in `events` that show it, at most `MAX_EVENTS`.
+        remedy: what would make an UNKNOWN known; empty otherwise.
+        by_absence: the outcome rests on something that is not there, so that lost records could change it.
+    """
+
+    outcome: Outcome
+    reason: str
+    counts: Mapping[str, int] = field(default_factory=dict)
+    events: tuple[int, ...] = ()
+    remedy: str = ""
+    by_absence: bool = False
+
+
+@dataclass(frozen=True)
+class Claim:
+    """Hold a claim that a capture can prove or disprove.
+
+    Args:
+        name: its name, stable for CI.
+        text: the claim in words.
+        rests_on: sources whose lost records make a finding by absence UNKNOWN.
+        judge: looks at the evidence.
+    """
+
+    name: str
+    text: str
+    rests_on: tuple[str, ...]
+    judge: Callable[[Evidence], Finding]
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """Hold a claim and the finding about it."""
+
+    claim: Claim
+    finding: Finding
+
+    @property
+    def name(self) -> str:
+        """Return the claim's name."""
+        return self.claim.name
+
+    @property
+    def outcome(self) -> Outcome:
+        """Return PASS, FAIL or UNKNOWN."""
+        return self.finding.outcome
+
+    def as_dict(self) -> dict[str, Any]:
+        """Return the verdict for JSON."""
+        return {
+            "name": self.name,
+            "claim": self.claim.text,
+            "outcome": str(self.outcome),
+            "reason": self.finding.reason,
+            "counts": dict(self.finding.counts),
+            "events": list(self.finding.events),
+            "remedy": self.finding.remedy or None,
+        }
+
+
+def passed(
+    reason: str, counts: Mapping[str, int], events: pl.Series | None = None, *, by_absence: bool = False
+) -> Finding:
+    """Return a finding that the claim holds."""
+    return Finding(Outcome.PASS, reason, counts, name_events(events), by_absence=by_absence)
+
+
+def failed(
+    reason: str, counts: Mapping[str, int], events: pl.Series | None = None, *, by_absence: bool = False
+) -> Finding:
+    """Return a finding that the claim does not hold."""
+    return Finding(Outcome.FAIL, reason, counts, name_events(events), by_absence=by_absence)
+
+
+def unknown(
+    reason: str, remedy: str, counts: Mapping[str, int] | None = None, events: pl.Series | None = None
+) -> Finding:
+    """Return a finding that the capture cannot tell, with what could."""
+    return Finding(Outcome.UNKNOWN, reason, counts or {}, name_events(events), remedy)
+
+
+def name_events(events: pl.Series | None) -> tuple[int, ...]:
+    """Return the first ids of a series of row ids."""
+    if events is None:
+        return ()
+    return tuple(int(e) for e in events.drop_nulls().unique().sort().head(MAX_EVENTS))

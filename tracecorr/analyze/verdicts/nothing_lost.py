@@ -1,0 +1,35 @@
+"""Did any source lose records?"""
+
+from __future__ import annotations
+
+import polars as pl
+
+from tracecorr.analyze.ledger import summarize_unaccounted
+from tracecorr.analyze.verdicts.evidence import Evidence
+from tracecorr.analyze.verdicts.model import Claim, Finding, failed, passed, unknown
+
+
+def judge(evidence: Evidence) -> Finding:
+    """Add up what the sources and the readers say was lost."""
+    losses = evidence.tables("losses").collect()
+    ledger = evidence.tables("ledger")
+    booked = ledger.filter(pl.col("outcome").cast(pl.String) == "lost").select("records", "bytes").collect()
+    unaccounted = summarize_unaccounted(ledger, evidence.tables("files"))
+    read = ledger.select(pl.col("records").sum()).collect().item() or 0
+    counts = {
+        "records_read": int(read), "loss_spans": losses.height, "records_lost": int(losses["count"].sum() or 0),
+        "records_unreadable": int(booked["records"].sum() or 0), "unaccounted_files": unaccounted.height,
+    }  # fmt: skip
+    if losses.height or booked.height or unaccounted.height:
+        untold = losses["count"].null_count()
+        more = f" (and {untold} spans of unknown number)" if untold else ""
+        return failed(
+            f"{counts['records_lost'] + counts['records_unreadable']} records were lost{more}, "
+            f"{unaccounted.height} files are not accounted for", counts,
+        )  # fmt: skip
+    if not read:
+        return unknown("nothing was read", "record a HIP log or a kernel trace", counts)
+    return passed(f"{read} records were read, no source reports a loss", counts)
+
+
+CLAIM = Claim("nothing_lost", "no source lost a record, and every byte of every file is accounted for", (), judge)

@@ -1,0 +1,49 @@
+"""Are the packet indexes of each queue without a gap?"""
+
+from __future__ import annotations
+
+import polars as pl
+
+from tracecorr.analyze.frames import collect
+from tracecorr.analyze.verdicts.evidence import Evidence
+from tracecorr.analyze.verdicts.model import Claim, Finding, failed, passed, unknown
+
+
+def judge(evidence: Evidence) -> Finding:
+    """Compare, per queue, how many indexes there are with how far they reach."""
+    index, packets = pl.col("packet_index"), evidence.packets.drop_nulls("queue")
+    queues = collect(
+        packets.group_by("queue").agg(
+            packets=pl.len(), indexed=index.count(), different=index.drop_nulls().n_unique(), low=index.min(),
+            high=index.max(), first=pl.col("event").first(),
+        )
+    ).join(evidence.queues.select("queue", "created_line_event"), on="queue", how="left")  # fmt: skip
+    # The first index is 0, but only the Created line proves that the queue was seen from its start.
+    start = pl.when(pl.col("created_line_event").is_not_null()).then(0).otherwise(pl.col("low"))
+    queues = queues.with_columns(
+        missing=pl.col("high") - start + 1 - pl.col("different"), repeated=pl.col("indexed") - pl.col("different")
+    )
+    counts = {
+        "queues": queues.height,
+        **{name: int(queues[name].sum() or 0) for name in ("packets", "indexed", "missing", "repeated")},
+    }
+    if queues.is_empty():
+        return unknown("no packet is recorded", "record the HIP log with AMD_LOG_LEVEL=5", counts)
+    bare = counts["packets"] - counts["indexed"]
+    if bare:
+        return unknown(
+            f"{bare} packets were printed without an index (barriers up to ROCm 6.4)",
+            "ROCm 7.0 and later print the index of every packet", counts,
+        )  # fmt: skip
+    wrong = queues.filter((pl.col("missing") != 0) | (pl.col("repeated") != 0))
+    if wrong.height:
+        return failed(
+            f"{counts['missing']} indexes are missing and {counts['repeated']} occur twice, on {wrong.height} queues: "
+            "packets that the log does not show, or shows twice", counts, wrong["first"], by_absence=True,
+        )  # fmt: skip
+    return passed(f"{counts['indexed']} packets on {queues.height} queues, no index missing", counts)
+
+
+CLAIM = Claim(
+    "packet_sequence_complete", "the packet indexes of each queue have no gap and no repetition", ("amd_log",), judge
+)

@@ -1,0 +1,60 @@
+"""Does the priority of a stream arrive: in the log, in UPDATE_QUEUE, in the HQD? (The setting, not preemption.)"""
+
+from __future__ import annotations
+
+import polars as pl
+
+from tracecorr.analyze.priorities import LOG_OF_HIP, QUEUE_OF_LOG, summarize_priorities
+from tracecorr.analyze.verdicts.evidence import Evidence
+from tracecorr.analyze.verdicts.model import Claim, Finding, failed, passed, unknown
+
+_REMEDY = {
+    "priority_log": "record the HIP log from before the streams are made",
+    "priority_driver": "capture with a probe on kfd_ioctl_update_queue that reads the priority (prio=+20($arg3):u32)",
+    "priority_hqd": "add HQD dumps (debugfs kfd/hqds) taken while the queues exist",
+}
+
+
+def judge(evidence: Evidence) -> Finding:
+    """Follow each priority that is not the normal one; contradiction fails, a missing stage is UNKNOWN."""
+    asked = summarize_priorities(evidence.tables)
+    special = asked.filter((pl.col("priority_hip") != 0) | (pl.col("priority_log") != 1))
+    counts = {
+        "queues": asked.height,
+        "with_special_priority": special.height,
+        "refused_updates": special.filter(pl.col("update_refused").fill_null(False)).height,
+    }
+    if special.is_empty():
+        return unknown("no stream asked for another priority than normal", "use hipStreamCreateWithPriority", counts)
+    log = pl.col("priority_hip").replace_strict(LOG_OF_HIP, default=None, return_dtype=pl.Int64)
+    queue = pl.col("priority_log").replace_strict(QUEUE_OF_LOG, default=None, return_dtype=pl.Int64)
+    wrong = special.filter(
+        (pl.col("priority_log") != log) | (pl.col("priority_driver") != queue) | (pl.col("priority_hqd") != queue)
+        | pl.col("update_refused")
+    )  # fmt: skip
+    if wrong.height:
+        return failed(_describe(wrong), counts, wrong["evidence_event"])
+    for stage, remedy in _REMEDY.items():
+        lacking = special.filter(pl.col(stage).is_null())
+        if lacking.height:
+            known = [s for s in _REMEDY if special[s].null_count() == 0]
+            reached = f"it agrees as far as {known[-1]}" if known else "nothing below the stream is known"
+            return unknown(f"{stage} is not known of {lacking.height} queues; {reached}", remedy, counts,
+                           special["evidence_event"])  # fmt: skip
+    return passed(f"the priorities of {special.height} queues arrived in the HQD", counts, special["evidence_event"])
+
+
+def _describe(wrong: pl.DataFrame) -> str:
+    row = wrong.row(0, named=True)
+    told = ", ".join(f"{k} {row[k]}" for k in ("priority_hip", "priority_log", "priority_driver", "priority_hqd"))
+    refused = "; its UPDATE_QUEUE was refused" if row["update_refused"] else ""
+    return f"{wrong.height} queues differ, first queue {row['queue']}: {told}{refused}"
+
+
+CLAIM = Claim(
+    "priority_reaches_hardware",
+    "a stream priority -1/0/1 is 2/1/0 in the log, 11/7/0 in UPDATE_QUEUE and in the HQD (proves the setting, "
+    "not that the GPU preempts)",
+    ("ftrace",),
+    judge,
+)
