@@ -479,7 +479,7 @@ HQD = Table(
         ("pipe", _U16, "pipe; SDMA: engine"),
         ("slot", _U16, "queue slot of the pipe; SDMA: RLC"),
         ("state", CAT, "`active`, `stale` (used before, not mapped), `unused`; mqds: `described`; rls: `listed`"),
-        ("active", pl.Boolean, "CP_HQD_ACTIVE, or RB_ENABLE of an SDMA queue; null in a runlist"),
+        ("active", pl.Boolean, "CP_HQD_ACTIVE; SDMA: RB_ENABLE and its doorbell enabled; null in mqds and rls"),
         (
             "rptr",
             _I64,
