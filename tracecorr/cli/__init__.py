@@ -12,7 +12,7 @@ from typing import Annotated
 import typer
 
 from tracecorr import __version__
-from tracecorr.cli import arguments, console, correlate, demo, import_files, info, query, report, serve
+from tracecorr.cli import arguments, console, correlate, demo, hqd, import_files, info, query, report, serve
 from tracecorr.model.errors import TracecorrError
 
 app = typer.Typer(
@@ -28,6 +28,7 @@ app.command("info")(info.info_verb)
 app.command("report")(report.report_verb)
 app.command("query")(query.query_verb)
 app.command("serve")(serve.serve_verb)
+app.command("hqd")(hqd.hqd_verb)
 app.command("demo")(demo.demo_verb)
 
 

@@ -166,7 +166,7 @@ class _Reader:
     def _keep(self, kind: str, place: dict[str, object], addresses: Words, values: Words) -> str:
         """Put a block where its kind is decoded; return why it cannot be, or nothing."""
         if kind in ("cp", "hiq"):
-            whole = len(values) == registers.CP_REGISTERS
+            whole = registers.cp_is_whole(addresses)
             if whole:
                 self._cp.append((place, values))
             return "" if whole else "not_the_56_registers_of_gfx9_to_gfx12"
@@ -187,12 +187,13 @@ class _Reader:
     def _keep_mqd(self, place: dict[str, object], addresses: Words, values: Words) -> str:
         starts = np.flatnonzero(addresses == 0)
         blocks = np.split(values, starts[1:])
+        gapless = bool((np.diff(addresses.astype(np.int64)) == 4).sum() == len(addresses) - len(starts))
         if place["type"] == "sdma":
-            if any(len(b) < registers.SDMA_REGISTERS for b in blocks):
+            if not gapless or any(len(b) < registers.SDMA_REGISTERS for b in blocks):
                 return "mqd_cut_short"
             self._sdma_mqds += [(place, b) for b in blocks]
             return ""
-        if any(len(b) != _MQD_WORDS for b in blocks):
+        if not gapless or any(len(b) != _MQD_WORDS for b in blocks):
             return "mqd_cut_short"
         if any(int(b[0]) != _MQD_HEADER for b in blocks):
             return "no_compute_mqd_of_gfx9_to_gfx12"

@@ -20,6 +20,7 @@ _MQD_BASE, _ACTIVE, _VMID, _PIPE_PRIORITY, _QUEUE_PRIORITY, _QUANTUM = 0, 2, 3, 
 _PQ_BASE, _PQ_RPTR, _DOORBELL, _PQ_CONTROL, _PQ_WPTR = 8, 10, 15, 17, 54
 # hqd_sdma_dump_*: distance from RB_CNTL in words; gfx12 prints one run without a gap.
 _RB_BASE, _RB_RPTR, _RB_WPTR, SDMA_REGISTERS = 1, 3, 5, 7
+_SDMA_STRIDE = 0x160 // 4  # from one RLC to the next
 _SDMA_DOORBELL = {"gapped": (0x12, 0x2B), "gfx12": (0x0F, 0x11)}
 # SDMA MQDs have layouts of their own: (doorbell, doorbell_offset) in words, v9 and v10, v11, v12.
 _SDMA_MQD_DOORBELL = ((0x48 // 4, 0x58 // 4), (0x44 // 4, 0x4C // 4), (0x3C // 4, 0x44 // 4))
@@ -61,10 +62,15 @@ def decode_sdma_mqd(blocks: list[Words]) -> pl.DataFrame:
     return _with_state(_sdma_frame(words, [_sdma_mqd_doorbell(b) for b in blocks]), of_mqd=True)
 
 
+def cp_is_whole(addresses: Words) -> bool:
+    """Tell whether a CP or HIQ block holds its 56 registers, without a gap."""
+    return len(addresses) == CP_REGISTERS and bool((np.diff(addresses.astype(np.int64)) == 4).all())
+
+
 def sdma_is_whole(addresses: Words) -> bool:
     """Tell whether an RLC block holds ring, pointers and doorbell."""
     places = set(((addresses.astype(np.int64) - int(addresses[0])) // 4).tolist())
-    return places >= {*range(SDMA_REGISTERS), *_doorbell_places(addresses)}
+    return max(places) < _SDMA_STRIDE and places >= {*range(SDMA_REGISTERS), *_doorbell_places(addresses)}
 
 
 def _pair(words: Words, low: int) -> np.ndarray[tuple[int], np.dtype[np.uint64]]:
@@ -90,7 +96,8 @@ def _sdma_frame(words: Words, doorbells: list[tuple[int | None, bool | None]]) -
             # unmapped keeps RB_ENABLE and loses its doorbell (idle MI308X, ROCm 7.0).
             "active": ((control & 1) == 1) & enabled, "rptr": _pair(words, _RB_RPTR).astype(np.int64),
             "wptr": _pair(words, _RB_WPTR).astype(np.int64),
-            "pq_base": _pair(words, _RB_BASE) << np.uint64(8), "ring_bytes": np.int64(4) << (control >> 1 & 0x1F).astype(np.int64), "vmid": control >> 24 & 15,
+            "pq_base": _pair(words, _RB_BASE) << np.uint64(8),
+            "ring_bytes": np.int64(4) << (control >> 1 & 0x1F).astype(np.int64), "vmid": control >> 24 & 15,
             "doorbell": pl.Series([d for d, _ in doorbells], dtype=pl.UInt32),
             "doorbell_enabled": pl.Series([e for _, e in doorbells], dtype=pl.Boolean),
         }
@@ -98,7 +105,8 @@ def _sdma_frame(words: Words, doorbells: list[tuple[int | None, bool | None]]) -
 
 
 def _doorbell_places(addresses: Words) -> tuple[int, int]:
-    gapless = int(addresses[-1]) - int(addresses[0]) == 4 * (len(addresses) - 1)
+    # The first run of gfx9 and gfx10 has 19 words: a block that was cut after it must not pass for gfx12.
+    gapless = len(addresses) > 19 and int(addresses[-1]) - int(addresses[0]) == 4 * (len(addresses) - 1)
     return _SDMA_DOORBELL["gfx12" if gapless else "gapped"]
 
 

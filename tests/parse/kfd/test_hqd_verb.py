@@ -1,0 +1,76 @@
+"""The verb `hqd`: saved dumps, and the dumps of a (pretended) machine."""
+
+from __future__ import annotations
+
+import gzip
+import json
+from pathlib import Path
+
+import dump_cases as cases
+import pytest
+
+from tracecorr.cli import main
+
+
+@pytest.fixture
+def debugfs(tmp_path: Path) -> Path:
+    """Return a folder like debugfs kfd/ with one running queue on two XCCs (synthetic)."""
+    block = " Inst {},  CP Pipe 0, Queue 2\n" + cases.cp_block(cases.RUNNING)
+    stale = " Inst 0,  CP Pipe 1, Queue 2\n" + cases.cp_block(cases.STALE)
+    (tmp_path / "hqds").write_text(f"Node 1, gpu_id 65a1:\n{block.format(0)}{stale}{block.format(1)}")
+    mqd = "  Compute queue on device 65a1\n" + cases.compute_mqd(cases.RUNNING) * 2
+    (tmp_path / "mqds").write_text(f"Process 20 PASID 0x8001:\n{mqd}")
+    return tmp_path
+
+
+def test_queues_of_this_machine(debugfs: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["hqd", "--debugfs", str(debugfs)]) == 0
+    text = capsys.readouterr().out
+    assert "1 running queue, read in" in text and "1 existing queue, read in" in text
+    assert "| 65a1 | cp | 2 | 0.2 | 3 | 0x7f4910800000 | 1048576 | 0x1008 | 2 | 11 | 0x111 |" in text
+    assert "| 1 | 65a1 | cp | 2 | 2 | 1 | 0 |" in text
+
+
+def test_slots_are_shown_when_asked_for(debugfs: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = str(debugfs / "hqds")
+    assert main(["hqd", path]) == 0
+    assert "stale | " not in capsys.readouterr().out.replace("| stale | unused |", "")
+    assert main(["hqd", path, "--slots"]) == 0
+    assert capsys.readouterr().out.count("| stale | ") == 2  # the heading of the counts, and the slot
+
+
+def test_json(debugfs: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    packed = tmp_path / "hqds.gz"
+    packed.write_bytes(gzip.compress((debugfs / "hqds").read_bytes()))
+    assert main(["hqd", "--json", str(packed), str(debugfs / "mqds")]) == 0
+    found = json.loads(capsys.readouterr().out)
+    assert [(d["dump"], d["skipped"], d["read_ns"]) for d in found["dumps"]] == [("hqds", {}, None), ("mqds", {}, None)]
+    assert [(q["dump"], q["xccs"], q["pid"], q["pq_base"]) for q in found["queues"]] == [
+        ("hqds", 2, None, "0x7f4910800000"),
+        ("mqds", 2, 20, "0x7f4910800000"),
+    ]
+    assert [s["state"] for s in found["slots"]] == ["active", "stale", "active", "described", "described"]
+    assert found["slots"][0]["gpu_id"] == "65a1"
+
+
+def test_a_machine_without_kfd_is_refused_with_3(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    for more in ([], ["--json"], ["--watch"]):
+        assert main(["hqd", "--debugfs", str(tmp_path / "none"), *more]) == 3
+        said = capsys.readouterr()
+        assert said.out.strip() == "" and "there is no" in said.err and "next step" in said.err
+
+
+@pytest.mark.parametrize(
+    ("words", "reason"),
+    [(["--watch", "x"], "saved dumps"), (["--watch", "--json"], "live table"), (["missing"], "cannot read")],
+)
+def test_wrong_usage_is_refused_with_2(words: list[str], reason: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["hqd", *words]) == 2
+    assert reason in capsys.readouterr().err
+
+
+def test_a_file_that_is_no_dump_is_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = tmp_path / "notes.txt"
+    path.write_text("hello\n")
+    assert main(["hqd", str(path)]) == 2
+    assert "is no dump of the KFD's queues" in capsys.readouterr().err

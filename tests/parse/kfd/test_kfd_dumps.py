@@ -1,0 +1,201 @@
+"""HQD, MQD and runlist dumps: the recorded ones of 8 MI308X, and synthetic ones of other generations."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import dump_cases as cases
+import polars as pl
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tracecorr.analyze.hqd import count_slots, list_logical_queues
+from tracecorr.analyze.values import plain_rows
+from tracecorr.parse.kfd.dumps import Dump, read_dump
+
+EXPECTED = json.loads((Path(__file__).parent / "mi308x_dumps.json").read_text())
+
+
+def _read(text: str) -> Dump:
+    data = text.encode()
+    dump = read_dump(data, 3)
+    assert dump.ledger["bytes"].sum() == len(data)
+    return dump
+
+
+def _skipped(dump: Dump) -> dict[str, int]:
+    return dict(dump.ledger.filter(pl.col("outcome") == "skipped").select("reason", "records").iter_rows())
+
+
+def _row(dump: Dump, **wanted: Any) -> dict[str, Any]:
+    found = dump.rows.filter(**wanted) if wanted else dump.rows
+    assert found.height == 1
+    return found.row(0, named=True)
+
+
+@pytest.mark.parametrize("name", EXPECTED)
+def test_recorded_dumps_of_8_mi308x(data_folder: Path, name: str) -> None:
+    path = data_folder / "real" / name
+    if not path.is_file():
+        pytest.skip(f"no recorded dump {path}")
+    dump = _read(path.read_text())
+    expected = EXPECTED[name]
+    assert (dump.kind, dump.rows.height, _skipped(dump)) == (expected["kind"], expected["rows"], {})
+    queues = plain_rows(list_logical_queues(dump.rows.with_columns(snapshot=pl.lit(0))).drop("snapshot", "dump"))
+    assert queues == expected["queues"]
+    states = dump.rows.group_by(pl.col("type", "state").cast(pl.String)).len().sort("type", "state")
+    assert [list(row) for row in states.rows()] == expected["states"]
+
+
+def test_recorded_queues_are_the_same_in_registers_and_in_memory(data_folder: Path) -> None:
+    paths = [data_folder / "real" / name for name in EXPECTED if "active" in name]
+    if not all(path.is_file() for path in paths):
+        pytest.skip(f"no recorded dumps {[str(p) for p in paths]}")
+    keys = ["gpu_id", "xcc", "pq_base", "ring_bytes", "doorbell", "pipe_priority", "queue_priority", "mqd_base"]
+    user = pl.col("type").cast(pl.String) == "cp"
+    tables = [_read(p.read_text()).rows.filter(user & pl.col("logical").is_not_null()) for p in paths]
+    registers, memory = (t.select(keys).sort("pq_base", "xcc") for t in tables)
+    assert registers.height == 20
+    assert registers.equals(memory)
+
+
+def test_a_kernel_before_6_5_names_no_instance() -> None:
+    text = (
+        "Node 1, gpu_id 65a1:\n  HIQ on MEC 2 Pipe 0 Queue 0\n" + cases.cp_block({2: 1, 8: 0xFCC0})
+        + "  CP Pipe 0, Queue 1\n" + cases.cp_block(cases.RUNNING) + "  CP Pipe 1, Queue 1\n"
+        + cases.cp_block(cases.STALE) + "  CP Pipe 2, Queue 1\n" + cases.cp_block({4: 0x0BE05301, 17: 0x308509})
+    )  # fmt: skip
+    dump = _read(text)
+    assert dump.kind == "hqds" and _skipped(dump) == {}
+    assert dump.rows.select("type", "xcc", "pipe", "slot", "state", "logical").rows() == [
+        ("hiq", 0, 0, 0, "active", None), ("cp", 0, 0, 1, "active", 0), ("cp", 0, 1, 1, "stale", None),
+        ("cp", 0, 2, 1, "unused", None),
+    ]  # fmt: skip
+    running = _row(dump, pipe=0, slot=1)
+    wanted = {
+        "gpu_id": 0x65A1, "kfd_node": 1, "active": True, "rptr": 0x40, "wptr": 0x1_0000_0020, "quantum": 0x111,
+        "pq_base": 0x7F4910800000, "ring_bytes": 1 << 20, "doorbell": 0x1008, "doorbell_enabled": True,
+        "pipe_priority": 2, "queue_priority": 11, "vmid": 3, "mqd_base": 0x17BA000, "file": 3,
+    }  # fmt: skip
+    assert {key: running[key] for key in wanted} == wanted
+    assert text.encode()[running["offset"] :].startswith(b"  CP Pipe 0, Queue 1")
+
+
+@pytest.mark.parametrize("start", [0xC824, 0x12A914])
+def test_registers_are_told_by_place_not_by_address(start: int) -> None:
+    """gfx10 to gfx12 start elsewhere than gfx9, and so does each XCC."""
+    dump = _read("Node 1, gpu_id 1:\n Inst 0,  CP Pipe 0, Queue 2\n" + cases.cp_block(cases.RUNNING, start))
+    assert _row(dump)["pq_base"] == 0x7F4910800000
+
+
+@pytest.mark.parametrize("generation", cases.SDMA_RUNS)
+def test_sdma_of_each_generation(generation: str) -> None:
+    heading = "Node 1, gpu_id 1:\n  SDMA Engine 2, RLC 5\n"
+    row = _row(_read(heading + cases.sdma_block(generation, cases.sdma_values(generation))))
+    wanted = {
+        "type": "sdma", "xcc": None, "pipe": 2, "slot": 5, "state": "active", "rptr": 0x80, "wptr": 0x100,
+        "pq_base": 0x7F57558C2000, "ring_bytes": 1 << 20, "doorbell": 0x1F0, "doorbell_enabled": True, "vmid": 3,
+        "quantum": None, "logical": 0,
+    }  # fmt: skip
+    assert {key: row[key] for key in wanted} == wanted
+    gone = _row(_read(heading + cases.sdma_block(generation, cases.sdma_values(generation, mapped=False))))
+    assert (gone["state"], gone["active"], gone["logical"]) == ("stale", False, None)
+    torn = _read(heading + cases.sdma_block(generation, cases.sdma_values(generation)).splitlines()[0] + "\n")
+    assert torn.rows.is_empty() and _skipped(torn) == {"sdma_block_cut_short": 1}
+
+
+def test_partitions_of_one_device_keep_their_queues_apart() -> None:
+    """In CPX mode each XCC is a node of its own; two processes may use one VMID and one address there."""
+    block = " Inst {},  CP Pipe 0, Queue 2\n" + cases.cp_block(cases.RUNNING)
+    text = f"Node 2, gpu_id a001:\n{block.format(0)}Node 3, gpu_id a002:\n{block.format(1)}"
+    dump = _read(text)
+    assert dump.rows["logical"].to_list() == [0, 1]
+    spx = _read(f"Node 2, gpu_id a001:\n{block.format(0)}{block.format(1)}")
+    assert spx.rows["logical"].to_list() == [0, 0]
+    assert count_slots(spx.rows.with_columns(snapshot=pl.lit(0))).row(0)[3:] == ("cp", 2, 2, 0, 0)
+    assert list_logical_queues(spx.rows)["xccs"].to_list() == [2]
+
+
+@pytest.mark.parametrize(("enable", "offset"), [(0x48, 0x58), (0x44, 0x4C), (0x3C, 0x44)])
+def test_mqds_of_two_processes(enable: int, offset: int) -> None:
+    compute = "  Compute queue on device 65a1\n" + cases.compute_mqd(cases.RUNNING)
+    sdma = "  SDMA queue on device 65a1\n" + cases.sdma_mqd(enable, offset)
+    dump = _read(f"Process 20 PASID 0x8001:\n{sdma}{compute}Process 31 PASID 31:\n{compute}")
+    assert dump.kind == "mqds" and _skipped(dump) == {}
+    columns = ["pid", "mqd", "type", "xcc", "state", "active", "doorbell", "pq_base", "ring_bytes", "logical"]
+    assert dump.rows.select(columns).rows() == [
+        (20, 0, "sdma", None, "described", None, 0x1F0, 0x7F57558C2000, 1 << 20, 0),
+        (20, 1, "cp", 0, "described", None, 0x1008, 0x7F4910800000, 1 << 20, 1),
+        (31, 0, "cp", 0, "described", None, 0x1008, 0x7F4910800000, 1 << 20, 2),
+    ]
+
+
+def test_an_sdma_mqd_of_unknown_layout_has_no_doorbell() -> None:
+    dump = _read("Process 1 PASID 0x1:\n  SDMA queue on device 1\n" + cases.sdma_mqd(0x78, 0x7C))
+    assert (_row(dump)["pq_base"], _row(dump)["doorbell"]) == (0x7F57558C2000, None)
+
+
+def test_runlist() -> None:
+    text = "Node 1, gpu_id 65a1:\n" + cases.hex_lines(0, cases.runlist(), "  ") + "Node 2, gpu_id 7:\n"
+    dump = _read(text + "  No active runlist\n")
+    assert dump.kind == "rls" and _skipped(dump) == {}
+    assert dump.rows.select("gpu_id", "mqd", "type", "pipe", "doorbell", "mqd_base", "state", "active").rows() == [
+        (0x65A1, 0, "cp", None, 0x1002, 0x17BA000, "listed", None),
+        (0x65A1, 1, "sdma", 1, 0x1F0, 0x11000, "listed", None),
+        (0x65A1, 2, "sdma", 1, 0x1F2, 0x12000, "listed", None),
+        (0x65A1, 3, "sdma", 10, 0x1F4, 0x200013000, "listed", None),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("text", "kind", "skipped"),
+    [
+        ("", None, {}),
+        ("Node 1, gpu_id 1:\n Device is stopped\n", "rls", {}),
+        (" Inst 0,  CP Pipe 0, Queue 2\n" + cases.cp_block({}, size=39), "hqds",
+         {"not_the_56_registers_of_gfx9_to_gfx12": 1}),
+        (" Inst 0,  CP Pipe 0, Queue 2\n", "hqds", {"heading_without_registers": 1}),
+        ("    0000c914: 00000000\n", None, {"registers_without_heading": 1}),
+        ("Process 1 PASID 1:\n  Bad user queue type 5 on device 1\n", "mqds", {"queue_of_unknown_type": 1}),
+        ("Process 1 PASID 1:\n  Compute queue on device 1\n" + cases.compute_mqd({}, header=1), "mqds",
+         {"no_compute_mqd_of_gfx9_to_gfx12": 1}),
+        ("$ sudo cat hqds\n    0000c9: 00\n", None, {"no_line_of_a_dump": 2}),
+    ],
+)  # fmt: skip
+def test_what_is_not_understood_is_counted(text: str, kind: str | None, skipped: dict[str, int]) -> None:
+    dump = _read(text)
+    assert (dump.kind, dump.rows.height, _skipped(dump)) == (kind, 0, skipped)
+
+
+_WHOLE = (
+    "Node 1, gpu_id 65a1:\n Inst 0,  CP Pipe 0, Queue 2\n" + cases.cp_block(cases.RUNNING) + "  SDMA Engine 0, RLC 0\n"
+    + cases.sdma_block("gfx942", cases.sdma_values("gfx942")) + "Process 1 PASID 0x1:\n"
+    + "  Compute queue on device 65a1\n" + cases.compute_mqd(cases.RUNNING)
+)  # fmt: skip
+
+
+_LINES = _WHOLE.splitlines(keepends=True)
+
+
+@given(st.integers(0, len(_LINES)), st.integers(0, len(_LINES)))
+def test_a_dump_that_lacks_lines_never_gives_a_wrong_row(first: int, last: int) -> None:
+    _assert_no_wrong_row("".join(_LINES[: min(first, last)] + _LINES[max(first, last) :]))
+
+
+@given(st.integers(0, len(_WHOLE)))
+def test_a_dump_that_ends_anywhere_never_gives_a_wrong_row(end: int) -> None:
+    _assert_no_wrong_row(_WHOLE[:end])
+
+
+def _assert_no_wrong_row(cut: str) -> None:
+    whole = _read(_WHOLE).rows.drop("offset", "logical", "dump", "gpu_id", "kfd_node", "pid", "mqd")
+    rows = _read(cut).rows.select(whole.columns)
+    assert rows.join(whole, on=whole.columns, how="anti", nulls_equal=True).is_empty()
+
+
+@given(st.binary(max_size=400))
+def test_any_bytes_are_accounted_for(data: bytes) -> None:
+    assert read_dump(data).ledger["bytes"].sum() == len(data)

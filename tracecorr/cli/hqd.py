@@ -1,0 +1,165 @@
+"""The verb `hqd`: which queues the hardware runs, from saved dumps or from this machine."""
+
+from __future__ import annotations
+
+import json
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from tracecorr.cli.console import say
+from tracecorr.model.errors import InputError
+
+if TYPE_CHECKING:
+    import polars as pl
+
+# Reading may take at most this share of the time between two reads.
+_READ_SHARE = 20
+_HIDDEN = ("snapshot", "file", "offset", "logical", "queue", "read_start_ns", "read_end_ns", "active", "gpu")
+
+
+def hqd_verb(
+    files: Annotated[
+        list[Path] | None,
+        typer.Argument(metavar="[FILE...]", help="Saved hqds, mqds or rls, plain or .gz; without it this machine's."),
+    ] = None,
+    slots: Annotated[bool, typer.Option("--slots", help="Also print every slot that is or was in use.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON: queues, counts and all slots.")] = False,
+    watch: Annotated[bool, typer.Option("--watch", help="Read this machine again and again until Ctrl-C.")] = False,
+    interval: Annotated[
+        float, typer.Option(metavar="SECONDS", min=0.1, help="Time between two reads of --watch.")
+    ] = 2.0,
+    debugfs: Annotated[Path, typer.Option(metavar="DIR", help="Where debugfs shows the KFD.")] = Path(
+        "/sys/kernel/debug/kfd"
+    ),
+) -> None:
+    """Show which queues the hardware runs: one line per queue, the slots of all XCCs together.
+
+    hqds are the registers (what runs now), mqds the descriptors in memory (what exists, also while the
+    firmware has it unmapped), rls the runlists. A read takes locks of the driver: watch sparsely.
+    """
+    if files and watch:
+        raise InputError("--watch reads this machine, not saved dumps", "leave out the files, or --watch")
+    if watch and as_json:
+        raise InputError("--watch draws a live table and cannot print JSON", "call hqd --json again and again instead")
+    if watch:
+        _watch(debugfs, interval)
+        return
+    rows, sources = _read_files(files) if files else _read_machine(debugfs)
+    if as_json:
+        typer.echo(_render_json(rows, sources))
+        return
+    typer.echo(_render_text(rows, sources, slots))
+
+
+def _read_files(files: list[Path]) -> tuple[pl.DataFrame, list[dict[str, Any]]]:
+    from tracecorr.store.raw import open_decompressed
+
+    dumps: list[tuple[str, bytes, int | None, int | None]] = []
+    for path in files:
+        with open_decompressed(path) as stream:
+            dumps.append((str(path), stream.read(), None, None))
+    rows, sources = _decode(dumps)
+    foreign = next((s for s in sources if s["dump"] is None and s["bytes"]), None)
+    if foreign:
+        raise InputError(
+            f"{foreign['source']} is no dump of the KFD's queues", "give what debugfs kfd/hqds, mqds or rls holds"
+        )
+    return rows, sources
+
+
+def _read_machine(folder: Path) -> tuple[pl.DataFrame, list[dict[str, Any]]]:
+    from tracecorr.capture.debugfs import read_kfd_dump
+
+    reads = [(str(folder / name), read_kfd_dump(name, folder)) for name in ("hqds", "mqds")]
+    return _decode([(name, read.data, read.start_ns, read.end_ns) for name, read in reads])
+
+
+def _decode(dumps: list[tuple[str, bytes, int | None, int | None]]) -> tuple[pl.DataFrame, list[dict[str, Any]]]:
+    import polars as pl
+
+    from tracecorr.model import schema
+    from tracecorr.parse.kfd.dumps import read_dump
+
+    frames, sources = [schema.HQD.empty()], []
+    for number, (name, data, start, end) in enumerate(dumps):
+        dump = read_dump(data, number)
+        frames.append(
+            dump.rows.with_columns(
+                pl.lit(number, pl.UInt32).alias("snapshot"),
+                pl.lit(start, pl.Int64).alias("read_start_ns"),
+                pl.lit(end, pl.Int64).alias("read_end_ns"),
+            )
+        )
+        skipped = dump.ledger.filter(pl.col("outcome").cast(pl.String) == "skipped")
+        sources.append({
+            "snapshot": number, "source": name, "dump": dump.kind, "bytes": len(data),
+            "read_ns": None if start is None or end is None else end - start,
+            "skipped": dict(skipped.select("reason", "records").iter_rows()),
+        })  # fmt: skip
+    return pl.concat(frames), sources
+
+
+def _render_json(rows: pl.DataFrame, sources: list[dict[str, Any]]) -> str:
+    from tracecorr.analyze.hqd import count_slots, gpu_id_text, list_logical_queues
+    from tracecorr.analyze.values import plain_rows
+
+    found = {
+        "dumps": sources,
+        "queues": plain_rows(list_logical_queues(rows)),
+        "counts": plain_rows(count_slots(rows)),
+        "slots": plain_rows(rows.drop("queue").with_columns(gpu_id_text())),
+    }
+    return json.dumps(found, indent=1)
+
+
+def _render_text(rows: pl.DataFrame, sources: list[dict[str, Any]], with_slots: bool) -> str:
+    import polars as pl
+
+    from tracecorr.analyze.hqd import count_slots, gpu_id_text, list_logical_queues
+    from tracecorr.analyze.markdown import render_table
+
+    queues, counts = list_logical_queues(rows), count_slots(rows)
+    lines: list[str] = []
+    for source in sources:
+        own = pl.col("snapshot") == source["snapshot"]
+        shown = queues.filter(own).drop("snapshot", "dump")
+        lines += [f"# {source['source']}: {_describe(source, shown.height)}", ""]
+        lines += [f"skipped {n} x {reason}" for reason, n in source["skipped"].items()]
+        if shown.height:
+            lines += [render_table(shown, shown.height), ""]
+        slots = counts.filter(own).drop("snapshot")
+        if slots.height:
+            lines += [render_table(slots, slots.height), ""]
+        used = rows.filter(own & (pl.col("state").cast(pl.String) != "unused"))
+        if with_slots and used.height:
+            lines += [render_table(used.drop(_HIDDEN, strict=False).with_columns(gpu_id_text()), used.height), ""]
+    return "\n".join(lines).rstrip()
+
+
+def _describe(source: dict[str, Any], queues: int) -> str:
+    verb = {"hqds": "running", "mqds": "existing", "rls": "scheduled", None: "known"}[source["dump"]]
+    read = "" if source["read_ns"] is None else f", read in {source['read_ns'] / 1e6:.1f} ms"
+    return f"{queues} {verb} queue{'' if queues == 1 else 's'}{read}"
+
+
+def _watch(folder: Path, interval: float) -> None:
+    from rich.live import Live
+    from rich.text import Text
+
+    pause = interval
+    with Live(auto_refresh=False, vertical_overflow="visible") as live:
+        try:
+            while True:
+                started = time.monotonic()
+                rows, sources = _read_machine(folder)
+                least = _READ_SHARE * sum(s["read_ns"] for s in sources) / 1e9
+                if least > pause:
+                    say(f"a read takes {least / _READ_SHARE:.2f} s: reading every {least:.1f} s instead")
+                    pause = least
+                live.update(Text(_render_text(rows, sources, with_slots=False)), refresh=True)
+                time.sleep(max(0.0, started + pause - time.monotonic()))
+        except KeyboardInterrupt:
+            return
