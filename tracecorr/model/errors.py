@@ -48,3 +48,17 @@ class ControlFileError(MachineError):
         super().__init__(what, "tracecorr doctor says what this machine offers")
         self.number = number
         self.log = log
+
+
+class SessionError(TracecorrError):
+    """Report that a capture failed after its workload was started."""
+
+    exit_code = 125
+
+
+class CommandError(TracecorrError):
+    """Report a workload that cannot run (126) or is not found (127), with the status a shell would give."""
+
+    def __init__(self, what: str, next_step: str, exit_code: int) -> None:
+        super().__init__(what, next_step)
+        self.exit_code = exit_code

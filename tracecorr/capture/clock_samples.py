@@ -1,0 +1,72 @@
+"""Clock samples: marks in the traces, each between two readings of CLOCK_MONOTONIC."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import time
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+# The narrowest of several brackets bounds the clock best: the first call after a pause is slow.
+_BURST = 10
+_OTHER_CLOCKS = {"raw": time.CLOCK_MONOTONIC_RAW, "boot": time.CLOCK_BOOTTIME, "real": time.CLOCK_REALTIME}
+
+
+class ClockSampler:
+    """Write bracketed marks into every instance and keep the readings.
+
+    Args:
+        instances: tracefs folders by name; the marks of all share one row of numbers.
+    """
+
+    def __init__(self, instances: Mapping[str, Path]) -> None:
+        self._markers = {
+            name: os.open(path / "trace_marker", os.O_WRONLY | os.O_CLOEXEC) for name, path in instances.items()
+        }
+        self.samples: list[dict[str, Any]] = []
+
+    def burst(self, label: str) -> None:
+        """Take several samples, at the start and at the end of a recording."""
+        for _ in range(_BURST):
+            self.sample(label)
+
+    def sample(self, label: str) -> None:
+        """Take one sample in every instance."""
+        for name, marker in self._markers.items():
+            # A mark that a full buffer refuses is no failure of the capture.
+            with contextlib.suppress(OSError):
+                self.samples.append({"label": label, "instance": name, **_mark(marker, len(self.samples))})
+
+    def content(self, trace_clock: str) -> dict[str, Any]:
+        """Return what belongs into clock.json."""
+        about = (
+            "ids match the `clock_sync id=N` marks in the trace; a mark was written between mono0 and mono1 "
+            "(CLOCK_MONOTONIC ns); raw, boot and real were read between their own mono0 and mono1"
+        )
+        return {"trace_clock": trace_clock, "about": about, "samples": self.samples}
+
+    def close(self) -> None:
+        """Let go of the instances, so that they can be removed."""
+        for marker in self._markers.values():
+            os.close(marker)
+        self._markers = {}
+
+
+def _mark(marker: int, number: int) -> dict[str, Any]:
+    head = f"clock_sync id={number} mono=".encode()
+    before = time.clock_gettime_ns(time.CLOCK_MONOTONIC)
+    os.write(marker, head + str(before).encode())
+    after = time.clock_gettime_ns(time.CLOCK_MONOTONIC)
+    return {"id": number, "mono0": before, "mono1": after, **read_clocks()}
+
+
+def read_clocks() -> dict[str, dict[str, int]]:
+    """Return the other clocks of the kernel, each between two readings of CLOCK_MONOTONIC (ns)."""
+    readings = {}
+    for name, clock in _OTHER_CLOCKS.items():
+        before = time.clock_gettime_ns(time.CLOCK_MONOTONIC)
+        value = time.clock_gettime_ns(clock)
+        readings[name] = {"mono0": before, "value": value, "mono1": time.clock_gettime_ns(time.CLOCK_MONOTONIC)}
+    return readings

@@ -1,0 +1,250 @@
+"""Drain: move the binary pages of every CPU from the kernel to files while the workload runs."""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import fcntl
+import os
+import resource
+import select
+import threading
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import IO
+
+_F_SETPIPE_SZ = 1031
+_PIPE_BYTES = 1 << 20
+# The kernel wakes a reader when its buffer is filled to `buffer_percent`; this sweep bounds how long
+# quiet buffers stay in the kernel, so that a killed capture loses little.
+_SWEEP_SECONDS = 0.25
+_CPUS_PER_READER = 64
+# A sweep takes at most this much from one buffer before it looks at the next.
+_TURN_BYTES = 16 << 20
+
+
+@dataclass
+class _Buffer:
+    """One CPU of one instance: where its pages come from and go to."""
+
+    source: int
+    output: IO[bytes]
+    page_bytes: int
+    written: int = 0
+    discarded: int = 0
+
+
+class Drain:
+    """Read the pages of all CPUs of some instances into files, with a few threads.
+
+    Args:
+        instances: tracefs folders by name.
+        open_output: gives the file for an instance and a CPU.
+        avoid: CPUs of the workload; the readers run on the others where there are any.
+    """
+
+    def __init__(
+        self,
+        instances: Mapping[str, Path],
+        open_output: Callable[[str, int], IO[bytes]],
+        avoid: frozenset[int] = frozenset(),
+    ) -> None:
+        self._buffers: list[_Buffer] = []
+        self._cpus = _reader_cpus(avoid)
+        self._stopping = threading.Event()
+        self._threads: list[threading.Thread] = []
+        self.failure: OSError | None = None
+        for name, root in instances.items():
+            for cpu in list_cpus(root):
+                _allow_more_files()
+                source = os.open(root / f"per_cpu/cpu{cpu}/trace_pipe_raw", os.O_RDONLY | os.O_NONBLOCK)
+                self._buffers.append(_Buffer(source, open_output(name, cpu), page_bytes(root)))
+
+    @property
+    def written_bytes(self) -> int:
+        """Return the bytes of pages written so far."""
+        return sum(buffer.written for buffer in self._buffers)
+
+    @property
+    def discarded_bytes(self) -> int:
+        """Return the bytes of pages that no file could take."""
+        return sum(buffer.discarded for buffer in self._buffers)
+
+    def start(self) -> None:
+        """Start the readers."""
+        count = -(-len(self._buffers) // _CPUS_PER_READER)
+        for number in range(count):
+            share = self._buffers[number::count]
+            thread = threading.Thread(target=self._read, args=(share,), name=f"drain-{number}", daemon=True)
+            thread.start()
+            self._threads.append(thread)
+
+    def stop(self) -> None:
+        """Take what is left, partly filled pages too."""
+        self._stopping.set()
+        for thread in self._threads:
+            thread.join()
+        self._threads.clear()
+        for buffer in self._buffers:
+            self._guard(lambda b=buffer: _take_rest(b))  # type: ignore[misc]
+
+    def close(self) -> None:
+        """Let go of the kernel's buffers and the files; may be called again."""
+        self._stopping.set()
+        for thread in self._threads:
+            thread.join()
+        self._threads.clear()
+        for buffer in self._buffers:
+            if buffer.source >= 0:
+                os.close(buffer.source)
+                buffer.source = -1
+            buffer.output.close()
+
+    def _read(self, share: Sequence[_Buffer]) -> None:
+        if self._cpus:
+            os.sched_setaffinity(0, self._cpus)
+        pipe = os.pipe()
+        with contextlib.suppress(OSError):
+            fcntl.fcntl(pipe[0], _F_SETPIPE_SZ, _PIPE_BYTES)
+        ready = select.epoll()
+        by_descriptor = {buffer.source: buffer for buffer in share}
+        for descriptor in by_descriptor:
+            ready.register(descriptor, select.EPOLLIN)
+        next_sweep = time.monotonic()
+        while not self._stopping.is_set():
+            found = ready.poll(max(next_sweep - time.monotonic(), 0))
+            full = [by_descriptor[descriptor] for descriptor, _ in found]
+            if time.monotonic() >= next_sweep:
+                full, next_sweep = list(share), time.monotonic() + _SWEEP_SECONDS
+            for buffer in full:
+                self._guard(lambda b=buffer: _take_pages(b, pipe))  # type: ignore[misc]
+        ready.close()
+        os.close(pipe[0])
+        os.close(pipe[1])
+
+    def _guard(self, work: Callable[[], None]) -> None:
+        """Keep draining when a file takes no more: what follows is counted, not kept."""
+        try:
+            work()
+        except OSError as error:
+            self.failure = self.failure or error
+
+
+def _take_pages(buffer: _Buffer, pipe: tuple[int, int]) -> None:
+    """Move the full pages of a buffer to its file."""
+    moved = 0
+    while moved < _TURN_BYTES:
+        try:
+            count = os.splice(buffer.source, pipe[1], _PIPE_BYTES, flags=os.SPLICE_F_NONBLOCK | os.SPLICE_F_MOVE)
+        except BlockingIOError:
+            return
+        if not count:
+            return
+        moved += count
+        _write_from_pipe(buffer, pipe[0], count)
+
+
+def _write_from_pipe(buffer: _Buffer, source: int, count: int) -> None:
+    left = count
+    try:
+        while left:
+            done = os.splice(source, buffer.output.fileno(), left)
+            buffer.written += done
+            left -= done
+    except OSError as error:
+        if error.errno != errno.EINVAL:
+            buffer.discarded += _empty(source, left)
+            raise
+        # A file system that cannot splice.
+        while left:
+            left -= _write(buffer, os.read(source, left))
+
+
+def _empty(source: int, count: int) -> int:
+    left = count
+    while left:
+        left -= len(os.read(source, left))
+    return count
+
+
+def _take_rest(buffer: _Buffer) -> None:
+    """Move what is left, page by page: only a plain read gives pages that are not full."""
+    while True:
+        try:
+            page = os.read(buffer.source, buffer.page_bytes)
+        except BlockingIOError:
+            return
+        if not page:
+            return
+        _write(buffer, page)
+
+
+def _write(buffer: _Buffer, data: bytes) -> int:
+    view = memoryview(data)
+    while view:
+        try:
+            done = buffer.output.write(view) or 0
+        except OSError:
+            buffer.discarded += len(view)
+            raise
+        buffer.written += done
+        view = view[done:]
+    return len(data)
+
+
+def list_cpus(instance: Path) -> list[int]:
+    """Return the CPUs that an instance has buffers for."""
+    return sorted(int(path.name.removeprefix("cpu")) for path in (instance / "per_cpu").glob("cpu[0-9]*"))
+
+
+def page_bytes(instance: Path) -> int:
+    """Return the size of a page of an instance's buffers (buffer_subbuf_size_kb, Linux 6.8)."""
+    try:
+        return int((instance / "buffer_subbuf_size_kb").read_text()) * 1024
+    except (OSError, ValueError):
+        return resource.getpagesize()
+
+
+def read_stats(instance: Path) -> dict[str, dict[str, str]]:
+    """Return the counters of every CPU of an instance: entries, overrun, dropped events, ..."""
+    stats = {}
+    for cpu in list_cpus(instance):
+        lines = (instance / f"per_cpu/cpu{cpu}/stats").read_text().splitlines()
+        pairs = (line.partition(":") for line in lines)
+        stats[f"cpu{cpu}"] = {key.strip(): value.strip() for key, _, value in pairs if value}
+    return stats
+
+
+@dataclass(frozen=True)
+class Counts:
+    """Events of an instance: those that reached its buffers, and those lost."""
+
+    events: int = 0
+    lost: int = 0
+
+    def __add__(self, other: Counts) -> Counts:
+        return Counts(self.events + other.events, self.lost + other.lost)
+
+
+def count_events(stats: Mapping[str, Mapping[str, str]]) -> Counts:
+    """Return how many events the counters of an instance tell."""
+    total = Counts()
+    for counters in stats.values():
+        number = {key: int(value) for key, value in counters.items() if value.isdigit()}
+        lost = number.get("overrun", 0) + number.get("dropped events", 0) + number.get("commit overrun", 0)
+        total += Counts(number.get("entries", 0) + number.get("read events", 0), lost)
+    return total
+
+
+def _reader_cpus(avoid: frozenset[int]) -> set[int]:
+    """Return the CPUs for the readers; none = anywhere."""
+    return set(os.sched_getaffinity(0)) - avoid if avoid else set()
+
+
+def _allow_more_files() -> None:
+    """Raise the limit of open files as far as it goes: a big host has a thousand buffers."""
+    _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    with contextlib.suppress(ValueError, OSError):
+        resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))

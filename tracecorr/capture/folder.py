@@ -1,0 +1,128 @@
+"""The capture folder while it is recorded: made and written by root inside a place that the user owns."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import stat
+from pathlib import Path
+from typing import IO, Any
+
+from tracecorr.capture.invoker import Invoker
+from tracecorr.model.errors import CaptureError, MachineError
+from tracecorr.store.capture import FORMAT_VERSION
+
+# Only the logs are written by the workload; every other folder belongs to root until the capture ends.
+LOG_FOLDER = "raw/amd_log"
+
+
+class RecordingFolder:
+    """Own a capture folder from its creation until it is handed to the user.
+
+    All paths start at an open descriptor of the folder, and its parts are root's until the end:
+    a user who renames the folder or plants a link cannot lead a write of root's anywhere else.
+    """
+
+    def __init__(self, shown: Path, descriptor: int) -> None:
+        self.shown = shown
+        self._descriptor = descriptor
+        self.path = Path(f"/proc/{os.getpid()}/fd/{descriptor}")
+
+    @classmethod
+    def create(cls, shown: Path, owner: Invoker, *, force: bool = False) -> RecordingFolder:
+        """Make the folder `shown` and the folders in it.
+
+        Raises:
+            CaptureError: it exists, or its parent does not.
+            MachineError: root cannot write there.
+        """
+        _make_room(shown, force=force)
+        try:
+            shown.mkdir(mode=0o755)
+            descriptor = os.open(shown, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
+            if os.fstat(descriptor).st_uid != os.geteuid():
+                raise MachineError(f"{shown} is not owned by root after its creation", "choose a local folder with -o")
+            folder = cls(shown, descriptor)
+            for name in ("raw", LOG_FOLDER, "raw/ftrace"):
+                (folder.path / name).mkdir(mode=0o755)
+            os.chown(folder.path / LOG_FOLDER, owner.uid, owner.gid)
+        except OSError as error:
+            raise MachineError(
+                f"cannot write {shown}: {error.strerror}",
+                "choose a writable local folder with -o (root cannot write to every network file system)",
+            ) from error
+        return folder
+
+    @property
+    def log_folder(self) -> Path:
+        """Return the folder of the logs, as the host's processes see it."""
+        return self.shown / LOG_FOLDER
+
+    def write_text(self, name: str, text: str) -> None:
+        """Write a small file of the folder, in place of an older one."""
+        target = self.path / name
+        target.parent.mkdir(parents=True, exist_ok=True)
+        fresh = target.with_name(f".{target.name}.new")
+        fresh.write_text(text)
+        fresh.replace(target)
+
+    def write_info(self, info: dict[str, Any]) -> None:
+        """Write `capture.json`."""
+        self.write_text("capture.json", json.dumps({"format": FORMAT_VERSION, **info}, indent=1, default=str))
+
+    def open_new(self, name: str) -> IO[bytes]:
+        """Open a new file of the folder for writing, without a buffer."""
+        target = self.path / name
+        target.parent.mkdir(parents=True, exist_ok=True)
+        return target.open("xb", buffering=0)
+
+    def free_bytes(self) -> int:
+        """Return the space that is left on the file system of the folder."""
+        left = os.statvfs(self._descriptor)
+        return left.f_bavail * left.f_frsize
+
+    def seal_logs(self) -> list[str]:
+        """Take the folder of the logs back from the workload; return the names that were thrown out.
+
+        Anything but a plain file with one name could lead a later reader elsewhere.
+        """
+        logs = self.path / LOG_FOLDER
+        os.chown(logs, os.geteuid(), os.getegid())
+        strange = []
+        for entry in sorted(os.scandir(logs), key=lambda e: e.name):
+            found = entry.stat(follow_symlinks=False)
+            if not stat.S_ISREG(found.st_mode) or found.st_nlink != 1:
+                strange.append(entry.name)
+                shutil.rmtree(logs / entry.name) if entry.is_dir(follow_symlinks=False) else (
+                    logs / entry.name
+                ).unlink()
+        return strange
+
+    def hand_over(self, owner: Invoker) -> None:
+        """Give the folder and all in it to the user; no link is followed."""
+        if owner.uid == os.geteuid():
+            return
+        for _, folders, files, descriptor in os.fwalk(".", topdown=False, dir_fd=self._descriptor):
+            for name in (*folders, *files):
+                os.chown(name, owner.uid, owner.gid, dir_fd=descriptor, follow_symlinks=False)
+        os.fchown(self._descriptor, owner.uid, owner.gid)
+
+    def close(self) -> None:
+        """Let go of the folder."""
+        os.close(self._descriptor)
+
+
+def _make_room(shown: Path, *, force: bool) -> None:
+    if not shown.parent.is_dir():
+        raise CaptureError(f"there is no folder {shown.parent}", "make it first, or choose another with -o")
+    if not os.path.lexists(shown):
+        return
+    is_capture = shown.is_dir() and not shown.is_symlink() and (shown / "capture.json").is_file()
+    if not (force and is_capture):
+        reason = "already exists" if is_capture or not force else "exists and is no capture"
+        raise CaptureError(f"{shown} {reason}", "choose another name with -o, or --force to replace a capture")
+    try:
+        shutil.rmtree(shown)
+    except OSError as error:
+        raise MachineError(f"cannot remove {shown}: {error.strerror}", "choose another name with -o") from error

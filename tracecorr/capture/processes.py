@@ -1,0 +1,199 @@
+"""Processes of the workload: their numbers in every namespace, names and threads, read while they live."""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import os
+import time
+from collections.abc import Iterable
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from tracecorr.capture.invoker import read_status
+
+_PROC = Path("/proc")
+_SYS_GET_ROBUST_LIST = 274  # x86-64
+
+
+@dataclass
+class SeenProcess:
+    """One process of the workload, as /proc showed it.
+
+    Args:
+        pid: host number.
+        namespace_pid: number in its own pid namespace: what the HIP log prints.
+        time_offsets_ns: offsets of its time namespace by clock; empty in the host's.
+    """
+
+    pid: int
+    namespace_pid: int
+    parent: int
+    comm: str
+    exe: str
+    cgroup: str
+    time_offsets_ns: dict[str, int]
+    seen_ns: int
+    how: str
+
+    def as_json(self) -> dict[str, Any]:
+        """Return the fields for capture.json."""
+        return asdict(self)
+
+
+class ProcessTable:
+    """Follow the processes of a workload from their roots; remembers those that have ended."""
+
+    def __init__(self) -> None:
+        self.seen: dict[int, SeenProcess] = {}
+        self._alive: set[int] = set()
+
+    @property
+    def alive(self) -> frozenset[int]:
+        """Return the host pids that lived at the last look."""
+        return frozenset(self._alive)
+
+    def add(self, pid: int, how: str) -> bool:
+        """Take a process in; return whether it is new and alive."""
+        if pid in self._alive:
+            return False
+        found = _look_at(pid, how)
+        if found is None:
+            return False
+        self.seen[pid] = found
+        self._alive.add(pid)
+        return True
+
+    def refresh(self) -> list[int]:
+        """Look at all known processes again and take in their children; return the new ones."""
+        fresh: list[int] = []
+        todo = sorted(self._alive)
+        while todo:
+            pid = todo.pop()
+            children = list_children(pid)
+            if children is None:
+                self._alive.discard(pid)
+                continue
+            self._rename(pid)
+            new = [child for child in children if self.add(child, "child")]
+            fresh += new
+            todo += new
+        return fresh
+
+    def _rename(self, pid: int) -> None:
+        """Take over the name after an exec."""
+        comm = _read(_PROC / str(pid) / "comm")
+        if comm and comm != self.seen[pid].comm:
+            self.seen[pid] = _look_at(pid, self.seen[pid].how) or self.seen[pid]
+
+
+def _look_at(pid: int, how: str) -> SeenProcess | None:
+    status = read_status(pid)
+    if status is None:
+        return None
+    exe = ""
+    with contextlib.suppress(OSError):
+        exe = str((_PROC / str(pid) / "exe").readlink())
+    return SeenProcess(
+        pid=pid,
+        namespace_pid=int(status.get("NSpid", str(pid)).split()[-1]),
+        parent=int(status.get("PPid", "0")),
+        comm=status.get("Name", ""),
+        exe=exe,
+        cgroup=_read(_PROC / str(pid) / "cgroup").rpartition(":")[2],
+        time_offsets_ns=read_time_offsets(pid),
+        seen_ns=time.monotonic_ns(),
+        how=how,
+    )
+
+
+def list_children(pid: int) -> list[int] | None:
+    """Return the children of all threads of a process, None when it is gone."""
+    try:
+        tasks = list((_PROC / str(pid) / "task").iterdir())
+    except OSError:
+        return None
+    children: list[int] = []
+    for task in tasks:
+        children += [int(word) for word in _read(task / "children").split()]
+    return children
+
+
+def read_time_offsets(pid: int) -> dict[str, int]:
+    """Return what a process's time namespace adds to the clocks `monotonic` and `boottime`, in ns."""
+    offsets = {}
+    try:
+        if (_PROC / str(pid) / "ns/time").stat().st_ino == (_PROC / "1/ns/time").stat().st_ino:
+            return {}
+        for line in (_PROC / str(pid) / "timens_offsets").read_text().splitlines():
+            clock, seconds, nanoseconds = line.split()
+            offsets[clock] = int(seconds) * 1_000_000_000 + int(nanoseconds)
+    except (OSError, ValueError):
+        return {}
+    return {clock: value for clock, value in offsets.items() if value}
+
+
+def read_thread_map(pids: Iterable[int]) -> list[dict[str, Any]]:
+    """Return tid, name and robust list head of every thread that lives now.
+
+    The head is the pthread address that the HIP log prints as tid, plus a constant of the C library.
+    """
+    libc = ctypes.CDLL(None, use_errno=True)
+    threads = []
+    for pid in pids:
+        tids = []
+        with contextlib.suppress(OSError):
+            tids = sorted(int(task.name) for task in (_PROC / str(pid) / "task").iterdir())
+        for tid in tids:
+            comm = _read(_PROC / f"{pid}/task/{tid}/comm")
+            threads.append({"pid": pid, "tid": tid, "comm": comm, "robust_list": _robust_list(libc, tid)})
+    return threads
+
+
+def _robust_list(libc: ctypes.CDLL, tid: int) -> int | None:
+    if os.uname().machine != "x86_64":
+        return None
+    head, size = ctypes.c_uint64(), ctypes.c_uint64()
+    if libc.syscall(_SYS_GET_ROBUST_LIST, tid, ctypes.byref(head), ctypes.byref(size)):
+        return None
+    return head.value or None
+
+
+def find_openers(cgroup: str, device: Path = Path("/dev/kfd")) -> list[int]:
+    """Return the host pids of a cgroup whose open files include the KFD."""
+    try:
+        number = device.stat().st_rdev
+    except OSError:
+        return []
+    return [pid for pid in cgroup_pids(cgroup) if _has_open(pid, number)]
+
+
+def cgroup_pids(cgroup: str) -> list[int]:
+    """Return the host pids in a cgroup and below it (version 2, or any hierarchy of version 1)."""
+    mounts = [Path("/sys/fs/cgroup"), *Path("/sys/fs/cgroup").glob("*")]
+    for mount in mounts:
+        folder = mount / cgroup.lstrip("/")
+        if cgroup.strip("/") and (folder / "cgroup.procs").is_file():
+            files = [folder / "cgroup.procs", *folder.rglob("*/cgroup.procs")]
+            return sorted({int(word) for file in files for word in _read(file).split()})
+    return []
+
+
+def _has_open(pid: int, device: int) -> bool:
+    try:
+        links = list((_PROC / str(pid) / "fd").iterdir())
+    except OSError:
+        return False
+    for link in links:
+        with contextlib.suppress(OSError):
+            if link.stat().st_rdev == device:
+                return True
+    return False
+
+
+def _read(path: Path) -> str:
+    try:
+        return path.read_text(errors="replace").strip()
+    except OSError:
+        return ""

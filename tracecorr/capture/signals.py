@@ -1,0 +1,68 @@
+"""Signals to the capture: received in one thread, so that nothing is interrupted half-way."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import queue
+import signal
+import threading
+from dataclasses import dataclass
+from types import TracebackType
+
+WATCHED = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGUSR1, signal.SIGCHLD)
+_LOOK_SECONDS = 0.5
+
+
+@dataclass(frozen=True)
+class Received:
+    """A signal, and whether a process sent it: the terminal's Ctrl-C reaches the workload by itself."""
+
+    number: signal.Signals
+    from_process: bool
+
+
+class SignalInbox:
+    """Block the watched signals in all threads and collect them; `descriptor` is readable when there are some."""
+
+    def __init__(self) -> None:
+        self._queue: queue.SimpleQueue[Received] = queue.SimpleQueue()
+        self._over = threading.Event()
+        self._thread = threading.Thread(target=self._collect, name="signals", daemon=True)
+        self.descriptor = -1
+
+    def __enter__(self) -> SignalInbox:
+        self._before = signal.pthread_sigmask(signal.SIG_BLOCK, WATCHED)
+        self.descriptor = os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC)
+        return self
+
+    def start(self) -> None:
+        """Start to collect; called after the fork of the workload, what came before is not lost."""
+        self._thread.start()
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._over.set()
+        if self._thread.is_alive():
+            self._thread.join()
+        os.close(self.descriptor)
+        signal.pthread_sigmask(signal.SIG_SETMASK, self._before)
+
+    def take(self) -> list[Received]:
+        """Return what has arrived since the last call."""
+        with contextlib.suppress(BlockingIOError):
+            os.eventfd_read(self.descriptor)
+        found = []
+        with contextlib.suppress(queue.Empty):
+            while True:
+                found.append(self._queue.get_nowait())
+        return found
+
+    def _collect(self) -> None:
+        while not self._over.is_set():
+            info = signal.sigtimedwait(WATCHED, _LOOK_SECONDS)
+            if info is not None:
+                # SI_USER, SI_TKILL and the like are not positive; the kernel's own codes are.
+                self._queue.put(Received(signal.Signals(info.si_signo), info.si_code <= 0))
+                os.eventfd_write(self.descriptor, 1)

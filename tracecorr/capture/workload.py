@@ -1,0 +1,153 @@
+"""The workload on the host: forked behind a gate, so that its first system call is already traced."""
+
+from __future__ import annotations
+
+import errno
+import os
+import signal
+import struct
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+
+from tracecorr.capture.invoker import Invoker
+from tracecorr.model.errors import CommandError
+
+NOT_RUNNABLE, NOT_FOUND = 126, 127
+_FAILURE = struct.Struct("=i")
+
+
+def resolve_command(command: str, environment: Mapping[str, str]) -> str:
+    """Return the path of a command, as execvp of the workload's user would find it.
+
+    Raises:
+        CommandError: with status 127 when it is not found, 126 when it cannot be run.
+    """
+    if os.sep in command:
+        candidates = [Path(command)]
+    else:
+        candidates = [Path(folder or ".") / command for folder in environment.get("PATH", os.defpath).split(":")]
+    found = [path for path in candidates if path.is_file()]
+    for path in found:
+        if path.stat().st_mode & 0o111:
+            return os.path.join(os.curdir, path) if len(path.parts) == 1 else str(path)  # noqa: PTH118
+    if found or any(path.is_dir() for path in candidates if os.sep in command):
+        raise CommandError(f"{command} cannot be run: it is no executable file", "check its mode", NOT_RUNNABLE)
+    raise CommandError(f"{command}: command not found", "check the name and the PATH", NOT_FOUND)
+
+
+class GatedProcess:
+    """Start a command that waits at a gate until `release`; its status can then be waited for.
+
+    The fork happens at once, the exec at `release`: between them the process can be admitted to
+    the trace. Must be made before this process starts threads.
+
+    Args:
+        path: file to execute.
+        command: its arguments, the first one as the user wrote it.
+        environment: the workload's.
+        invoker: the user it becomes.
+        blocked: signals that this process blocks and the workload must not.
+    """
+
+    def __init__(
+        self,
+        path: str,
+        command: Sequence[str],
+        environment: Mapping[str, str],
+        invoker: Invoker,
+        blocked: Sequence[signal.Signals] = (),
+    ) -> None:
+        self._name = command[0]
+        gate_out, self._gate = os.pipe()
+        self._failure, failure_in = os.pipe()
+        self.pid = os.fork()
+        if self.pid == 0:
+            os.close(self._gate)
+            os.close(self._failure)
+            _become_workload(path, command, environment, invoker, blocked, gate_out, failure_in)
+        os.close(gate_out)
+        os.close(failure_in)
+        self.pidfd = os.pidfd_open(self.pid)
+        self.status: int | None = None
+
+    def release(self) -> None:
+        """Let the command run.
+
+        Raises:
+            CommandError: the kernel refused to run it.
+        """
+        os.write(self._gate, b"g")
+        os.close(self._gate)
+        reason = os.read(self._failure, _FAILURE.size)
+        os.close(self._failure)
+        if reason:
+            self.poll(block=True)
+            number = _FAILURE.unpack(reason)[0]
+            status = NOT_FOUND if number == errno.ENOENT else NOT_RUNNABLE
+            raise CommandError(f"cannot run {self._name}: {os.strerror(number)}", "check the command", status)
+
+    def discard(self) -> None:
+        """End the process that still waits at the gate."""
+        self.send(signal.SIGKILL)
+        self.poll(block=True)
+
+    def send(self, number: int) -> None:
+        """Send a signal, unless the process has ended."""
+        if self.status is None:
+            signal.pidfd_send_signal(self.pidfd, number)
+
+    def poll(self, *, block: bool = False) -> int | None:
+        """Return the exit status as a shell gives it (128 + signal), None while it runs."""
+        if self.status is None:
+            pid, status = os.waitpid(self.pid, 0 if block else os.WNOHANG)
+            if pid:
+                code = os.waitstatus_to_exitcode(status)
+                self.status = 128 - code if code < 0 else code
+        return self.status
+
+
+def _become_workload(
+    path: str,
+    command: Sequence[str],
+    environment: Mapping[str, str],
+    invoker: Invoker,
+    blocked: Sequence[signal.Signals],
+    gate: int,
+    failure: int,
+) -> None:
+    """Wait at the gate, then execute the command; never returns."""
+    try:
+        invoker.become()
+        # What Python ignores for itself would stay ignored across the exec.
+        for number in (signal.SIGPIPE, signal.SIGXFSZ):
+            signal.signal(number, signal.SIG_DFL)
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, blocked)
+        if os.read(gate, 1):
+            _execute(path, command, environment)
+    except OSError as error:
+        os.write(failure, _FAILURE.pack(error.errno or 0))
+    finally:
+        os._exit(NOT_RUNNABLE)
+
+
+def _execute(path: str, command: Sequence[str], environment: Mapping[str, str]) -> None:
+    try:
+        os.execve(path, command, environment)
+    except OSError as error:
+        # A script without an interpreter line runs in the shell, as with execvp.
+        if error.errno != errno.ENOEXEC:
+            raise
+        os.execve("/bin/sh", ["sh", path, *command[1:]], environment)
+
+
+def run_as(invoker: Invoker, work: Callable[[], int]) -> int:
+    """Run `work` in a child process that has dropped root; return its exit status."""
+    pid = os.fork()
+    if pid == 0:
+        status = 1
+        try:
+            invoker.become()
+            status = work()
+        finally:
+            os._exit(status)
+    return os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
