@@ -71,26 +71,27 @@ class ProcessTable:
         todo = sorted(self._alive)
         while todo:
             pid = todo.pop()
-            children = list_children(pid)
-            if children is None:
+            if not self._is_alive(pid):
                 self._alive.discard(pid)
                 continue
-            self._rename(pid)
-            new = [child for child in children if self.add(child, "child")]
+            new = [child for child in list_children(pid) if self.add(child, "child")]
             fresh += new
             todo += new
         return fresh
 
-    def _rename(self, pid: int) -> None:
-        """Take over the name after an exec."""
-        comm = _read(_PROC / str(pid) / "comm")
-        if comm and comm != self.seen[pid].comm:
+    def _is_alive(self, pid: int) -> bool:
+        """Tell whether a process lives, and take over its name after an exec."""
+        status = read_status(pid)
+        if status is None or status.get("State", "Z")[0] in "ZX":
+            return False
+        if status.get("Name") != self.seen[pid].comm:
             self.seen[pid] = _look_at(pid, self.seen[pid].how) or self.seen[pid]
+        return True
 
 
 def _look_at(pid: int, how: str) -> SeenProcess | None:
     status = read_status(pid)
-    if status is None:
+    if status is None or status.get("State", "Z")[0] in "ZX":
         return None
     exe = ""
     with contextlib.suppress(OSError):
@@ -108,12 +109,12 @@ def _look_at(pid: int, how: str) -> SeenProcess | None:
     )
 
 
-def list_children(pid: int) -> list[int] | None:
-    """Return the children of all threads of a process, None when it is gone."""
+def list_children(pid: int) -> list[int]:
+    """Return the children of all threads of a process."""
     try:
         tasks = list((_PROC / str(pid) / "task").iterdir())
     except OSError:
-        return None
+        return []
     children: list[int] = []
     for task in tasks:
         children += [int(word) for word in _read(task / "children").split()]
@@ -124,8 +125,6 @@ def read_time_offsets(pid: int) -> dict[str, int]:
     """Return what a process's time namespace adds to the clocks `monotonic` and `boottime`, in ns."""
     offsets = {}
     try:
-        if (_PROC / str(pid) / "ns/time").stat().st_ino == (_PROC / "1/ns/time").stat().st_ino:
-            return {}
         for line in (_PROC / str(pid) / "timens_offsets").read_text().splitlines():
             clock, seconds, nanoseconds = line.split()
             offsets[clock] = int(seconds) * 1_000_000_000 + int(nanoseconds)

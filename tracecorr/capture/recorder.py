@@ -6,7 +6,6 @@ import json
 import time
 from collections.abc import Iterable
 from pathlib import Path
-from typing import Any
 
 from tracecorr.capture.armed import Armed, arm
 from tracecorr.capture.clock_samples import ClockSampler

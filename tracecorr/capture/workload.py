@@ -132,7 +132,7 @@ def _become_workload(
 
 def _execute(path: str, command: Sequence[str], environment: Mapping[str, str]) -> None:
     try:
-        os.execve(path, command, environment)
+        os.execve(path, list(command), environment)
     except OSError as error:
         # A script without an interpreter line runs in the shell, as with execvp.
         if error.errno != errno.ENOEXEC:

@@ -1,0 +1,88 @@
+"""The folder of a recording: root writes nowhere else, whatever the user does in it."""
+
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+
+import pytest
+
+from tracecorr.capture.folder import RecordingFolder
+from tracecorr.capture.invoker import Invoker
+from tracecorr.model.errors import CaptureError
+from tracecorr.store import Capture
+from tracecorr.store.recording import list_raw_files
+
+ME = Invoker(os.geteuid(), os.getegid(), (), "me", {})
+OTHER = Invoker(1234, 1235, (), "other", {})
+
+
+def test_it_opens_as_a_capture(tmp_path: Path) -> None:
+    folder = RecordingFolder.create(tmp_path / "a.tracecorr", ME)
+    folder.write_info({"state": "recording", "files": []})
+    assert Capture.open(tmp_path / "a.tracecorr").info["state"] == "recording"
+
+
+def test_only_a_capture_is_replaced(tmp_path: Path) -> None:
+    shown = tmp_path / "a.tracecorr"
+    RecordingFolder.create(shown, ME).write_info({"files": []})
+    with pytest.raises(CaptureError, match="already exists"):
+        RecordingFolder.create(shown, ME)
+    RecordingFolder.create(shown, ME, force=True)
+    foreign = tmp_path / "b.tracecorr"
+    foreign.mkdir()
+    with pytest.raises(CaptureError, match="is no capture"):
+        RecordingFolder.create(foreign, ME, force=True)
+    (tmp_path / "c.tracecorr").symlink_to(shown)
+    with pytest.raises(CaptureError):
+        RecordingFolder.create(tmp_path / "c.tracecorr", ME, force=True)
+
+
+def test_a_missing_parent_is_named(tmp_path: Path) -> None:
+    with pytest.raises(CaptureError, match="there is no folder"):
+        RecordingFolder.create(tmp_path / "no" / "a.tracecorr", ME)
+
+
+def test_writes_stay_in_the_folder_when_it_is_replaced(tmp_path: Path) -> None:
+    shown, trap = tmp_path / "a.tracecorr", tmp_path / "trap"
+    folder = RecordingFolder.create(shown, ME)
+    trap.mkdir()
+    shown.rename(tmp_path / "moved")
+    shown.symlink_to(trap)
+    folder.write_text("raw/clock.json", "{}")
+    folder.open_new("raw/ftrace/gpu/cpu0.bin").close()
+    assert list(trap.iterdir()) == []
+    assert (tmp_path / "moved/raw/clock.json").read_text() == "{}"
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can give files away")
+def test_handing_over_follows_no_link(tmp_path: Path) -> None:
+    victim = tmp_path / "victim"
+    victim.write_text("root's\n")
+    folder = RecordingFolder.create(tmp_path / "a.tracecorr", OTHER)
+    logs = tmp_path / "a.tracecorr/raw/amd_log"
+    assert logs.stat().st_uid == OTHER.uid
+    (logs / "hip_1").write_text("a line\n")
+    (logs / "hip_2").symlink_to(victim)
+    (logs / "hip_3").hardlink_to(victim)
+    (logs / "hip_4").mkdir()
+    assert folder.seal_logs() == ["hip_2", "hip_3", "hip_4"]
+    folder.hand_over(OTHER)
+    assert victim.stat().st_uid == 0
+    assert {(p.stat().st_uid, p.stat().st_gid) for p in (tmp_path / "a.tracecorr").rglob("*")} == {(1234, 1235)}
+
+
+def test_raw_files_are_found_by_their_places(tmp_path: Path) -> None:
+    folder = RecordingFolder.create(tmp_path / "a.tracecorr", ME)
+    for name in ("raw/amd_log/hip_7", "raw/ftrace/gpu/cpu0.bin", "raw/ftrace/gpu/events/sched/x/format",
+                 "raw/clock.json", "raw/hqd/0-mqds.txt", "raw/ftrace/gpu/.half"):  # fmt: skip
+        folder.write_text(name, json.dumps(name))
+    found = {(e["path"], e["source"], e["form"]) for e in list_raw_files(tmp_path / "a.tracecorr")}
+    assert found == {
+        ("raw/amd_log/hip_7", "amd_log", "log"),
+        ("raw/ftrace/gpu/cpu0.bin", "ftrace", "pages"),
+        ("raw/ftrace/gpu/events/sched/x/format", "ftrace", "description"),
+        ("raw/clock.json", "tracecorr", "clock_samples"),
+        ("raw/hqd/0-mqds.txt", "hqd", "dump"),
+    }

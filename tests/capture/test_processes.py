@@ -1,0 +1,69 @@
+"""The processes of a workload, seen while they live."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import threading
+import time
+
+import pytest
+
+from tracecorr.capture.processes import ProcessTable, list_children, read_thread_map, read_time_offsets
+
+
+def test_children_and_their_children_are_found() -> None:
+    shell = subprocess.Popen(["sh", "-c", "sh -c 'sleep 60; :' & echo ready; wait"], stdout=subprocess.PIPE)
+    try:
+        assert shell.stdout is not None
+        shell.stdout.readline()
+        table = ProcessTable()
+        assert table.add(shell.pid, "started")
+        assert not table.add(shell.pid, "again")
+        for _ in range(100):
+            table.refresh()
+            if "sleep" in {seen.comm for seen in table.seen.values()}:
+                break
+            time.sleep(0.01)
+        assert {"sh", "sleep"} <= {seen.comm for seen in table.seen.values()}
+        assert {seen.namespace_pid for seen in table.seen.values()} == set(table.seen)
+    finally:
+        for child in table.alive - {shell.pid}:
+            os.kill(child, 9)
+        shell.kill()
+        shell.wait()
+    table.refresh()
+    assert not table.alive
+    assert shell.pid in table.seen
+
+
+def test_a_dead_process_has_no_children() -> None:
+    process = subprocess.Popen(["true"])
+    process.wait()
+    assert list_children(process.pid) == []
+    assert not ProcessTable().add(process.pid, "late")
+
+
+@pytest.mark.skipif(sys.platform != "linux" or os.uname().machine != "x86_64", reason="x86-64 only")
+def test_threads_have_their_robust_list() -> None:
+    over, ready = threading.Event(), threading.Event()
+    thread = threading.Thread(target=lambda: (ready.set(), over.wait()))
+    thread.start()
+    ready.wait()
+    lists = {t["tid"]: t["robust_list"] for t in read_thread_map([os.getpid()])}
+    over.set()
+    thread.join()
+    assert lists[thread.native_id] == thread.ident + 0x2E0  # glibc: ident is the pthread address
+
+
+def test_time_offsets_of_a_time_namespace() -> None:
+    assert read_time_offsets(os.getpid()) == {}
+    process = subprocess.Popen(["unshare", "-T", "--monotonic", "100", "sh", "-c", "echo ready; read x"],
+                               stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL)  # fmt: skip
+    assert process.stdout is not None
+    if not process.stdout.readline():
+        pytest.skip("this machine makes no time namespaces")
+    offsets = read_time_offsets(process.pid)
+    process.communicate(b"\n")
+    assert offsets == {"monotonic": 100_000_000_000}

@@ -1,0 +1,51 @@
+"""What is printed while a capture runs, and what it is called."""
+
+from __future__ import annotations
+
+import io
+from pathlib import Path
+
+import pytest
+
+from tracecorr.capture.naming import choose_folder, log_environment, program_name
+from tracecorr.capture.status import Progress, StatusLine, render_progress
+
+
+def test_the_line_names_losses_only_when_there_are_some() -> None:
+    assert render_progress(Progress(61.5, 1234, 0, 2_500_000)) == (
+        "tracecorr: recording 1:01, 1,234 events, log 2.5 MB"
+    )
+    assert "7 LOST" in render_progress(Progress(1, 2, 7, 0))
+
+
+def test_nothing_is_shown_where_there_is_no_terminal() -> None:
+    stream = io.StringIO()
+    assert not StatusLine(stream).is_due()
+
+
+@pytest.mark.parametrize(
+    ("command", "name"),
+    [
+        (("./gemm",), "gemm"),
+        (("python", "gemm.py", "64"), "gemm"),
+        (("/usr/bin/python3.11", "-u", "train.py"), "train"),
+        (("bash", "run.sh"), "run"),
+        (("python3", "-m", "vllm"), "python3"),
+        (("env", "x.py"), "env"),
+    ],
+)
+def test_a_capture_is_called_after_the_program(command: tuple[str, ...], name: str) -> None:
+    assert program_name(command) == name
+    assert choose_folder(None, command, Path("/here")).name.startswith(f"{name}-2")
+
+
+def test_the_suffix_is_added_once() -> None:
+    assert choose_folder(Path("x"), ("a",), Path("/here")) == Path("/here/x.tracecorr")
+    assert choose_folder(Path("x.tracecorr"), ("a",), Path("/here")) == Path("/here/x.tracecorr")
+
+
+def test_the_log_is_asked_for_in_decimal() -> None:
+    variables = log_environment(5, Path("/x/hip"))
+    assert variables["AMD_LOG_LEVEL"] == "5"
+    assert variables["AMD_LOG_MASK"].isdecimal()
+    assert log_environment(0, Path("/x/hip")) == {}

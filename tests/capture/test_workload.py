@@ -1,0 +1,124 @@
+"""The workload: found as a shell finds it, started behind its gate, its status passed through."""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from tracecorr.capture.invoker import Invoker, find_invoker
+from tracecorr.capture.workload import GatedProcess, resolve_command
+from tracecorr.model.errors import CommandError, MachineError
+
+
+@pytest.fixture
+def invoker() -> Invoker:
+    return find_invoker({"PATH": os.environ["PATH"]})
+
+
+def start(invoker: Invoker, *command: str) -> GatedProcess:
+    return GatedProcess(resolve_command(command[0], invoker.environment), command, invoker.environment, invoker)
+
+
+def test_nothing_runs_before_the_gate_opens(invoker: Invoker, tmp_path: Path) -> None:
+    mark = tmp_path / "ran"
+    process = start(invoker, "sh", "-c", f"touch {mark}; exit 7")
+    time.sleep(0.05)
+    assert not mark.exists()
+    process.release()
+    assert process.poll(block=True) == 7
+    assert mark.exists()
+
+
+def test_a_signal_is_128_plus_its_number(invoker: Invoker) -> None:
+    process = start(invoker, "sh", "-c", "kill -KILL $$")
+    process.release()
+    assert process.poll(block=True) == 128 + signal.SIGKILL
+
+
+def test_discarded_at_the_gate(invoker: Invoker, tmp_path: Path) -> None:
+    mark = tmp_path / "ran"
+    process = start(invoker, "touch", str(mark))
+    process.discard()
+    assert process.status == 128 + signal.SIGKILL
+    assert not mark.exists()
+
+
+def test_signals_that_python_ignores_are_back(invoker: Invoker) -> None:
+    process = start(invoker, "sh", "-c", "kill -PIPE $$; exit 0")
+    process.release()
+    assert process.poll(block=True) == 128 + signal.SIGPIPE
+
+
+def test_a_script_without_interpreter_line_runs_in_the_shell(invoker: Invoker, tmp_path: Path) -> None:
+    script = tmp_path / "script"
+    script.write_text("exit 9\n")
+    script.chmod(0o755)
+    process = start(invoker, str(script))
+    process.release()
+    assert process.poll(block=True) == 9
+
+
+def test_a_missing_interpreter_is_not_found(invoker: Invoker, tmp_path: Path) -> None:
+    script = tmp_path / "script"
+    script.write_text("#!/no/such/interpreter\n")
+    script.chmod(0o755)
+    process = start(invoker, str(script))
+    with pytest.raises(CommandError) as error:
+        process.release()
+    assert error.value.exit_code == 127
+
+
+@pytest.mark.parametrize(("name", "status"), [("no-such-command", 127), ("./nothing", 127), ("/etc", 126)])
+def test_commands_that_cannot_run(name: str, status: int) -> None:
+    with pytest.raises(CommandError) as error:
+        resolve_command(name, os.environ)
+    assert error.value.exit_code == status
+
+
+def test_a_file_without_its_mode_is_not_runnable(tmp_path: Path) -> None:
+    (tmp_path / "plain").write_text("exit 0\n")
+    with pytest.raises(CommandError) as error:
+        resolve_command(str(tmp_path / "plain"), {})
+    assert error.value.exit_code == 126
+
+
+def test_the_path_of_the_caller_is_searched(tmp_path: Path) -> None:
+    (tmp_path / "tool").symlink_to(sys.executable)
+    assert resolve_command("tool", {"PATH": f"/nowhere:{tmp_path}"}) == str(tmp_path / "tool")
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can become another user")
+def test_the_caller_of_sudo_is_the_user(monkeypatch: pytest.MonkeyPatch) -> None:
+    callers = {"SUDO_UID": "1234", "PATH": "/caller", "ROCR_VISIBLE_DEVICES": "3"}
+    monkeypatch.setattr("tracecorr.capture.invoker._find_sudo", lambda: (77, True))
+    monkeypatch.setattr("tracecorr.capture.invoker.read_environment", lambda _: callers)
+    monkeypatch.setattr("tracecorr.capture.invoker._session_groups", lambda *_: (1234, 44))
+    own = {"SUDO_UID": "1234", "SUDO_GID": "1234", "SUDO_USER": "someone", "PATH": "/root", "MAIL": "x"}
+    found = find_invoker(own)
+    assert (found.uid, found.gid, found.groups, found.name) == (1234, 1234, (1234, 44), "someone")
+    assert found.environment == {"PATH": "/caller", "ROCR_VISIBLE_DEVICES": "3"}
+    assert find_invoker(own, as_root=True).uid == 0
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can become another user")
+def test_an_unreadable_environment_names_sudo_e(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("tracecorr.capture.invoker._find_sudo", lambda: (None, False))
+    with pytest.raises(MachineError) as error:
+        find_invoker({"SUDO_UID": "1234", "SUDO_GID": "1234", "SUDO_USER": "root", "HOME": "/root"})
+    assert "sudo -E" in error.value.next_step
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can become another user")
+def test_the_workload_runs_as_its_user() -> None:
+    user = Invoker(1234, 1235, (1236,), "someone", {"PATH": os.environ["PATH"]})
+    out, end = os.pipe()
+    os.set_inheritable(end, True)
+    process = start(user, "bash", "-c", f"(id -u; id -G) >&{end}")
+    process.release()
+    assert process.poll(block=True) == 0
+    assert os.read(out, 100).decode().splitlines() == ["1234", "1235 1236"]

@@ -1,0 +1,41 @@
+"""Names: of the capture folder when none is given, and of the log's variables."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+
+SUFFIX = ".tracecorr"
+
+# Decimal: the runtime reads both with atoi, and a hexadecimal mask would log nothing.
+_ALL_MESSAGES = 2147483647
+# MiB; past it the runtime empties the log and starts anew (ROCm 6.4 and later).
+_NO_SIZE_LIMIT = 1 << 20
+
+
+def choose_folder(output: Path | None, command: tuple[str, ...], folder: Path) -> Path:
+    """Return the absolute path of the capture folder: `output` with the suffix, or PROGRAM-DATE-TIME."""
+    if output is not None:
+        named = output if output.name.endswith(SUFFIX) else output.with_name(f"{output.name}{SUFFIX}")
+        return folder / named
+    return folder / f"{program_name(command)}-{time.strftime('%Y%m%d-%H%M%S')}{SUFFIX}"
+
+
+def program_name(command: tuple[str, ...]) -> str:
+    """Return what a capture of `command` is called: the program, or the script that an interpreter runs."""
+    first = Path(command[0]).name
+    scripts = [word for word in command[1:] if not word.startswith("-") and Path(word).suffix in (".py", ".sh")]
+    name = Path(scripts[0]).stem if scripts and first.rstrip("0123456789.") in ("python", "bash", "sh") else first
+    return name or "capture"
+
+
+def log_environment(level: int, log_file: Path) -> dict[str, str]:
+    """Return the variables that make the HIP runtime write its log; none for level 0."""
+    if level == 0:
+        return {}
+    return {
+        "AMD_LOG_LEVEL": str(level),
+        "AMD_LOG_MASK": str(_ALL_MESSAGES),
+        "AMD_LOG_LEVEL_FILE": str(log_file),
+        "AMD_LOG_LEVEL_SIZE": str(_NO_SIZE_LIMIT),
+    }
