@@ -7,10 +7,20 @@ import subprocess
 import sys
 import threading
 import time
+from collections.abc import Callable
 
 import pytest
 
 from tracecorr.capture.processes import ProcessTable, list_children, read_thread_map, read_time_offsets
+
+
+def wait_for(condition: Callable[[], bool]) -> None:
+    """Look until it holds."""
+    for _ in range(1000):
+        if condition():
+            return
+        time.sleep(0.01)
+    pytest.fail("it did not come true")
 
 
 def test_children_and_their_children_are_found() -> None:
@@ -21,11 +31,7 @@ def test_children_and_their_children_are_found() -> None:
         table = ProcessTable()
         assert table.add(shell.pid, "started")
         assert not table.add(shell.pid, "again")
-        for _ in range(100):
-            table.refresh()
-            if "sleep" in {seen.comm for seen in table.seen.values()}:
-                break
-            time.sleep(0.01)
+        wait_for(lambda: table.refresh() == [] and "sleep" in {seen.comm for seen in table.seen.values()})
         assert {"sh", "sleep"} <= {seen.comm for seen in table.seen.values()}
         assert {seen.namespace_pid for seen in table.seen.values()} == set(table.seen)
     finally:
@@ -33,8 +39,7 @@ def test_children_and_their_children_are_found() -> None:
             os.kill(child, 9)
         shell.kill()
         shell.wait()
-    table.refresh()
-    assert not table.alive
+    wait_for(lambda: table.refresh() == [] and not table.alive)
     assert shell.pid in table.seen
 
 
