@@ -6,6 +6,9 @@ import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
+import numpy as np
+import numpy.typing as npt
+
 _FIELD = re.compile(r"field:\s*([^;]+);\s*offset:\s*(\d+);\s*size:\s*(\d+);(?:\s*signed:\s*(\d))?")
 _PROBE = re.compile(r"^[pr]\d*:(?:[\w.-]+/)?([\w.-]+)\s+(?:[\w-]+:)?([A-Za-z_][\w.]*)(?:\+\d\w*)?(?:\s|$)")
 _EVENT_ID = re.compile(r"^ID:\s*(\d+)", re.MULTILINE)
@@ -51,6 +54,11 @@ class Field:
         """Tell whether the field holds characters, in place or through a `__data_loc`."""
         return "char" in self.type and (self.size not in (1, 2, 4, 8) or "[" in self.type)
 
+    @property
+    def is_dynamic(self) -> bool:
+        """Tell whether the field says where in the record its value lies."""
+        return "__data_loc" in self.type or "__rel_loc" in self.type
+
 
 @dataclass(frozen=True)
 class Format:
@@ -59,6 +67,19 @@ class Format:
     system: str
     name: str
     fields: tuple[Field, ...]
+
+    def fits(self, length: npt.NDArray[np.int64]) -> npt.NDArray[np.bool_]:
+        """Return which records of `length` bytes can be of this event.
+
+        A record is as long as its struct, in words; only fields of variable size make it longer. The
+        kernel's own events (system `ftrace`) vary without saying so.
+        """
+        ends = [8, *(f.offset + f.size for f in self.fields if "[" not in f.type or f.is_dynamic)]
+        least = max(ends)
+        fits: npt.NDArray[np.bool_] = length >= least
+        varies = self.system == "ftrace" or any(f.is_dynamic or not f.size for f in self.fields)
+        whole = max([8, *(f.offset + f.size for f in self.fields)])
+        return fits if varies else fits & (length <= -(-whole // 8) * 8)
 
 
 def parse_formats(formats: Mapping[str, str]) -> dict[int, Format]:

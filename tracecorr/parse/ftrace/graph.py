@@ -21,7 +21,7 @@ def graph_records(lines: pl.DataFrame, batch: Batch, file: int) -> pl.DataFrame:
     """Add the function rows of `lines` to `batch` and return the comments as records of events."""
     frame = lines.with_columns(pl.col("line").str.extract_groups(_LINE).alias("m")).unnest("m")
     frame = frame.filter(pl.col("code").is_not_null()).select(
-        pl.col("offset").alias("seq"), pl.lit(file).alias("file"), "offset", "length",
+        "seq", pl.lit(file).alias("file"), "offset", "length",
         stamp_ns(pl.col("sec"), pl.col("frac")).alias("stamp_ns"), pl.col("cpu").str.to_integer(strict=False),
         pl.col("tid").str.to_integer(strict=False).cast(pl.UInt64, strict=False), pl.lit(None, pl.UInt32).alias("pid"),
         "comm", "code", (pl.col("indent").str.len_bytes() // 2).alias("level"),
@@ -54,6 +54,7 @@ def _comments(frame: pl.DataFrame) -> pl.DataFrame:
     body = comments["code"].str.extract_groups(_COMMENT).struct.unnest()
     comments = pl.concat([comments, body], how="horizontal")
     return comments.select(
+        "seq",
         "offset",
         "length",
         "stamp_ns",

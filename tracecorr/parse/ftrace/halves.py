@@ -8,24 +8,29 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
+import numpy as np
+import numpy.typing as npt
 import polars as pl
 
 from tracecorr.model import schema
-from tracecorr.parse.kfd import ioctl_names, layer_of, result_text
+from tracecorr.model.schema import CAT
+from tracecorr.parse.kfd import ioctl_name, layer_of, result_text
+
+Words = npt.NDArray[np.uint64]
 
 BASE = ("seq", "file", "offset", "length", "stamp_ns", "cpu", "tid", "pid", "comm")
 INSTANT, ENTER, EXIT = 0, 1, 2
 SYSCALL, FUNCTION, GRAPH = 1, 2, 3
+_MIX = np.uint64(0x9E3779B97F4A7C15)
 
-HALF = pl.Schema(
-    {
-        "seq": pl.Int64, "file": pl.UInt16, "offset": pl.Int64, "length": pl.UInt32, "stamp_ns": pl.Int64,
-        "cpu": pl.UInt16, "tid": pl.UInt64, "pid": pl.UInt32, "comm": pl.String, "layer": pl.String,
-        "name": pl.String, "phase": pl.Int8, "call": pl.Int8, "key": pl.String, "result": pl.String,
-        "ring": pl.UInt64, "packet_index": pl.Int64, "arg": pl.UInt64, "fd": pl.Int32, "cmd": pl.UInt32,
-        "size_bytes": pl.Int64, "depth": pl.UInt16, "parent_offset": pl.Int64, "dur_ns": pl.Int64,
-    }
-)  # fmt: skip
+_HALF: dict[str, pl.DataType | type[pl.DataType]] = {
+    "seq": pl.Int64, "file": pl.UInt16, "offset": pl.Int64, "length": pl.UInt32, "stamp_ns": pl.Int64,
+    "cpu": pl.UInt16, "tid": pl.UInt64, "pid": pl.UInt32, "comm": CAT, "layer": CAT,
+    "name": CAT, "phase": pl.Int8, "call": pl.Int8, "key": CAT, "result": CAT,
+    "ring": pl.UInt64, "packet_index": pl.Int64, "arg": pl.UInt64, "fd": pl.Int32, "cmd": pl.UInt32,
+    "size_bytes": pl.Int64, "depth": pl.UInt16, "parent_offset": pl.Int64, "dur_ns": pl.Int64,
+}  # fmt: skip
+HALF = pl.Schema(_HALF)
 
 # Per system call: which field fills which column, and which fields become rows of args.
 _COLUMNS: dict[str, tuple[dict[str, str], tuple[str, ...]]] = {
@@ -51,7 +56,13 @@ _RETURN_KEYS = ("ret", "retval", "status")
 
 @dataclass
 class Batch:
-    """Collect the halves and args of one block; args of exits wait until pairing names their enter."""
+    """Collect the halves and args of one block; args of exits wait until pairing names their enter.
+
+    Args:
+        halves: frames with some of the columns of `HALF`; a column that is absent is null.
+        args: rows of `PART_ARGS`.
+        exit_args: rows of `PART_ARGS` that name the record of an exit.
+    """
 
     halves: list[pl.DataFrame] = field(default_factory=list)
     args: list[pl.DataFrame] = field(default_factory=list)
@@ -59,33 +70,53 @@ class Batch:
 
     def add(self, frame: pl.DataFrame, *, phase: int, call: int, **columns: pl.Expr | str | None) -> None:
         """Add the rows of `frame` as halves, with `columns` on top of `BASE`."""
+        if frame.is_empty():
+            return
         values = {k: v if isinstance(v, pl.Expr) else pl.lit(v, pl.String) for k, v in columns.items()}
         values |= {"phase": pl.lit(phase), "call": pl.lit(call)}
-        chosen = [values[c].cast(t).alias(c) if c in values else pl.col(c).cast(t) if c in frame.columns and c in BASE
-                  else pl.lit(None, t).alias(c) for c, t in HALF.items()]  # fmt: skip
-        self.halves.append(frame.select(chosen))
+        values |= {c: pl.col(c) for c in BASE if c in frame.columns and c not in values}
+        self.halves.append(frame.select(values[c].cast(t).alias(c) for c, t in HALF.items() if c in values))
 
     def add_args(self, frame: pl.DataFrame, keys: list[str] | tuple[str, ...], *, of_exit: bool = False) -> None:
         """Add rows of args for the fields `keys` of `frame`."""
         target = self.exit_args if of_exit else self.args
         for key in keys:
-            if f"u_{key}" not in frame.columns:
+            given = [c for c in (f"u_{key}", f"t_{key}") if c in frame.columns]
+            if not given:
                 continue
             rows = frame.select(
                 "file",
                 "offset",
-                pl.lit(key).alias("key"),
-                pl.col(f"u_{key}").alias("u64"),
-                pl.col(f"t_{key}").alias("text"),
+                pl.lit(key, CAT).alias("key"),
+                value_of(frame, key).alias("u64"),
+                text_of(frame, key).alias("text"),
             )
-            target.append(rows.filter(pl.col("u64").is_not_null() | pl.col("text").is_not_null()))
+            if any(frame[c].null_count() for c in given):
+                rows = rows.filter(pl.col("u64").is_not_null() | pl.col("text").is_not_null())
+            target.append(rows)
 
     def add_text(self, frame: pl.DataFrame, key: str, text: pl.Expr) -> None:
         """Add one row of args with `text` per row of `frame`."""
         rows = frame.select(
-            "file", "offset", pl.lit(key).alias("key"), pl.lit(None, pl.UInt64).alias("u64"), text.alias("text")
+            "file", "offset", pl.lit(key, CAT).alias("key"), pl.lit(None, pl.UInt64).alias("u64"), text.alias("text")
         )
         self.args.append(rows.filter(pl.col("text").is_not_null() & (pl.col("text") != "")))
+
+
+def value_of(frame: pl.DataFrame, key: str) -> pl.Expr:
+    """Return the numbers of field `key`, null where the frame has none."""
+    return pl.col(f"u_{key}") if f"u_{key}" in frame.columns else pl.lit(None, pl.UInt64)
+
+
+def text_of(frame: pl.DataFrame, key: str) -> pl.Expr:
+    """Return the texts of field `key`, null where the frame has none."""
+    return pl.col(f"t_{key}") if f"t_{key}" in frame.columns else pl.lit(None, pl.String)
+
+
+def used_fields(name: str, keys: list[str]) -> set[str]:
+    """Return which of the fields `keys` of system call `name` become columns or args."""
+    chosen, args = _COLUMNS.get(name, ({}, tuple(keys)))
+    return {*chosen.values(), *args}
 
 
 def wrap(value: pl.Expr, bits: int) -> pl.Expr:
@@ -108,19 +139,54 @@ def add_syscall_enter(batch: Batch, frame: pl.DataFrame, name: str, keys: list[s
             )
     columns |= {"layer": "syscall", "name": name}
     if "cmd" in columns:
-        frame = frame.with_columns((pl.col("u_cmd") & 0xFFFFFFFF).alias("cmd"))
-        frame = frame.join(ioctl_names(frame["cmd"]), on="cmd", how="left", maintain_order="left")
-        known = pl.col("ioctl").is_not_null()
-        columns["name"] = pl.col("ioctl").fill_null(name)
-        columns["layer"] = pl.when(known).then(pl.lit("ioctl")).otherwise(pl.lit("syscall"))
+        columns |= _ioctl_columns(frame["u_cmd"], name)
     batch.add(frame, phase=ENTER, call=SYSCALL, key=name, **columns)
     batch.add_args(frame, args)
 
 
+def _ioctl_columns(cmd: pl.Series, name: str) -> dict[str, pl.Expr | str | None]:
+    """Return `name` and `layer` of calls with the requests `cmd`; those of other drivers keep `name`."""
+    distinct, codes = number_values((cmd.fill_null(0) & 0xFFFFFFFF).to_numpy())
+    found = [ioctl_name(number) for number in distinct.tolist()]
+    names = pl.Series([text or name for text in found], dtype=CAT)
+    layers = pl.Series(["ioctl" if text else "syscall" for text in found], dtype=CAT)
+    return {"name": pl.lit(names.gather(pl.Series(codes))), "layer": pl.lit(layers.gather(pl.Series(codes)))}
+
+
+def results(frame: pl.DataFrame, key: str, *, as_hex: bool = False) -> pl.Series:
+    """Return the texts of the return values in field `key`: `0`, an errno name, or the number."""
+    values = frame.select(value_of(frame, key)).to_series()
+    distinct, codes = number_values(values.fill_null(0).to_numpy())
+    numbers = pl.DataFrame({"value": distinct.view(np.int64)})
+    texts = numbers.select(result_text(pl.col("value"), pl.lit(value=as_hex)).cast(CAT)).to_series()
+    found = texts.gather(pl.Series(codes))
+    return found if not values.null_count() else pl.select(pl.when(values.is_not_null()).then(found)).to_series()
+
+
+def number_values(values: Words) -> tuple[Words, npt.NDArray[np.uint32]]:
+    """Return the distinct numbers, and for each number its place among them.
+
+    Few numbers fall into slots of their own: that is seen in one pass, without sorting.
+    """
+    bits = 16 if len(values) < 1 << 17 else 20
+    slot = (values * _MIX) >> np.uint64(64 - bits)
+    table = np.zeros(1 << bits, np.uint64)
+    table[slot] = values
+    if not (table[slot] == values).all():
+        distinct, codes = np.unique(values, return_inverse=True)
+        return distinct, codes.astype(np.uint32)
+    present = np.zeros(1 << bits, np.bool_)
+    present[slot] = True
+    taken = np.flatnonzero(present)
+    code = np.zeros(1 << bits, np.uint32)
+    code[taken] = np.arange(len(taken), dtype=np.uint32)
+    return table[taken], code[slot]
+
+
 def add_syscall_exit(batch: Batch, frame: pl.DataFrame, name: str) -> None:
     """Add the exits of system call `name`; the value is the field `ret`."""
-    result = result_text(pl.col("u_ret").reinterpret(signed=True), pl.lit(name in _ADDRESS_CALLS))
-    batch.add(frame, phase=EXIT, call=SYSCALL, key=name, layer="syscall", name=name, result=result)
+    result = results(frame, "ret", as_hex=name in _ADDRESS_CALLS)
+    batch.add(frame, phase=EXIT, call=SYSCALL, key=name, layer="syscall", name=name, result=pl.lit(result))
 
 
 def add_doorbell(batch: Batch, frame: pl.DataFrame, event: str, keys: list[str]) -> None:
@@ -144,9 +210,7 @@ def add_probe(batch: Batch, frame: pl.DataFrame, event: str, keys: list[str], *,
     columns: dict[str, pl.Expr | str | None] = {"layer": layer, "name": name, "key": name}
     value = next((k for k in keys if k in _RETURN_KEYS), None) if is_return else None
     if value:
-        columns["result"] = result_text(wrap(pl.col(f"u_{value}"), 64), pl.lit(value=False)).fill_null(
-            pl.col(f"t_{value}")
-        )
+        columns["result"] = pl.coalesce(pl.lit(results(frame, value)), text_of(frame, value).cast(CAT))
     batch.add(frame, phase=EXIT if is_return else ENTER, call=FUNCTION, **columns)
     batch.add_args(frame, [k for k in keys if k != value], of_exit=is_return)
 

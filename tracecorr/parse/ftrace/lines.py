@@ -95,12 +95,12 @@ def split_lines(block: bytes, offset: int) -> pl.DataFrame:
 
 def read_block(block: bytes, offset: int, file: int) -> BlockLines:
     """Return the records of `block`, whose first byte is byte `offset` of the file."""
-    frame = split_lines(block, offset)
+    frame = split_lines(block, offset).with_row_index("seq").cast({"seq": pl.Int64})
     frame = frame.with_columns(pl.col("line").str.extract_groups(_PREFIX + _BODY).alias("m")).unnest("m")
     frame = frame.with_columns(_kinds().alias("kind"))
     frame = _attach_continuations(frame)
     records = _finish_records(frame.filter(pl.col("kind") == "record"))
-    graph = frame.filter(pl.col("kind") == "graph").select("offset", "length", "line")
+    graph = frame.filter(pl.col("kind") == "graph").select("seq", "offset", "length", "line")
     losses = _losses(frame.filter(pl.col("kind") == "lost"), records, block)
     return BlockLines(records, graph, _ledger(frame, losses, file), losses)
 
@@ -153,6 +153,7 @@ def stamp_ns(sec: pl.Expr, frac: pl.Expr) -> pl.Expr:
 
 def _finish_records(frame: pl.DataFrame) -> pl.DataFrame:
     return frame.select(
+        "seq",
         "offset",
         "length",
         stamp_ns(pl.col("sec"), pl.col("frac")).alias("stamp_ns"),

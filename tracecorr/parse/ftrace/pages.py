@@ -11,11 +11,15 @@ from tracecorr.model import schema
 from tracecorr.model.parts import Block
 from tracecorr.parse.ftrace import halves as hv
 from tracecorr.parse.ftrace.formats import PageTrace, page_layout, parse_formats, probed_functions, saved_names
+from tracecorr.parse.ftrace.halves import number_values
 from tracecorr.parse.ftrace.pairing import Pairer
-from tracecorr.parse.ftrace.payloads import Payloads
-from tracecorr.parse.ftrace.ring import Records, decode_pages
+from tracecorr.parse.ftrace.payloads import SHORT, Payloads, Skipped
+from tracecorr.parse.ftrace.ring import Ints, word_view
+from tracecorr.parse.ftrace.streams import Account, CpuPages, Window, next_window
 
-PAGES_AT_A_TIME = 512
+# Pages decoded at a time (best of 256 to 8192 measured): steps of the walk are wide, arrays fit the cache.
+PAGES_AT_A_TIME = 1024
+_FEWEST_PAGES = 16
 
 
 def read_ftrace_pages(
@@ -30,148 +34,125 @@ def read_ftrace_pages(
         trace: pages, formats and names.
         files: key of the file of each CPU in `trace.pages`.
         clock: name of the trace clock, for the column `clock`.
-        pages_at_a_time: pages decoded at a time and per CPU; bounds the memory.
+        pages_at_a_time: pages of all CPUs decoded at a time; bounds the memory.
     """
-    reader = _PageReader(trace, clock)
-    cpus = [_Cpu(cpu, files[cpu], pages, trace, pages_at_a_time) for cpu, pages in sorted(trace.pages.items())]
-    while behind := [c for c in cpus if not c.done]:
-        # Only what is not later than the slowest CPU can be in its final order.
-        slowest = min(behind, key=lambda c: c.last_stamp if c.last_stamp is not None else -(1 << 62))
-        batch, ledger, losses = reader.read(slowest)
-        marks = [c.last_stamp for c in cpus if not c.done]
-        until = None if not marks else min((m for m in marks if m is not None), default=-1)
-        until = -1 if None in marks else until
-        events, args = reader.release(batch, until)
-        yield Block(events=events, args=args, ledger=ledger, losses=losses)
-    yield Block(events=reader.pairer.finish(), losses=_stats_losses(trace, cpus))
-
-
-class _Cpu:
-    """Hand out whole pages of one CPU from chunks cut anywhere."""
-
-    def __init__(self, cpu: int, file: int, pages: bytes | Iterable[bytes], trace: PageTrace, at_a_time: int) -> None:
-        self.cpu, self.file = cpu, file
-        self.header, self.page_size = page_layout(trace.header_page)
-        self._chunks = iter([pages] if isinstance(pages, bytes | bytearray | memoryview) else pages)
-        self._buffer = bytearray()
-        self._want = at_a_time * self.page_size
-        self.offset = 0
-        self.last_stamp: int | None = None
-        self.first_stamp: int | None = None
-        self.gaps = 0
-        self.done = False
-
-    def take(self) -> bytes:
-        """Return the next bytes: whole pages, except that the end may be a torn one."""
-        while len(self._buffer) < self._want:
-            chunk = next(self._chunks, None)
-            if chunk is None:
-                self.done = True
-                break
-            self._buffer += chunk
-        block = bytes(self._buffer[: self._want])
-        del self._buffer[: len(block)]
-        if self._buffer:
-            self.done = False
-        return block
+    layout = page_layout(trace.header_page)
+    cpus = [CpuPages(cpu, files[cpu], pages, layout) for cpu, pages in sorted(trace.pages.items())]
+    reader = _PageReader(trace, clock, cpus)
+    pages_per_cpu = max(pages_at_a_time // max(len(cpus), 1), min(pages_at_a_time, _FEWEST_PAGES))
+    while (window := next_window(cpus, pages_per_cpu)) is not None:
+        yield reader.read(window)
+    yield Block(events=reader.pairer.finish(), ledger=_torn_pages(cpus), losses=_stats_losses(trace, cpus, reader.gaps))
 
 
 class _PageReader:
-    def __init__(self, trace: PageTrace, clock: str) -> None:
+    """Keep what one window tells about the next: open calls, numbers of records, names of threads."""
+
+    def __init__(self, trace: PageTrace, clock: str, cpus: list[CpuPages]) -> None:
         functions = probed_functions(trace.probes)
         self._payloads = Payloads(parse_formats(trace.formats), functions, trace.symbols)
         self._comms = {0: "<idle>", **saved_names(trace.cmdlines)}
         self._tgids = {tid: int(tgid) for tid, tgid in saved_names(trace.tgids).items() if tgid.strip().isdigit()}
+        self._cpus = cpus
         self.pairer = Pairer(clock)
-        self._held = hv.HALF.to_frame()
-        self._held_args: list[pl.DataFrame] = []
+        self.gaps: set[int] = set()
         self._seq = 0
 
-    def read(self, cpu: _Cpu) -> tuple[hv.Batch, pl.DataFrame, pl.DataFrame]:
-        """Decode the next pages of `cpu`; return (halves, ledger, losses)."""
-        block = cpu.take()
-        torn = len(block) % cpu.page_size
-        records = decode_pages(block[: len(block) - torn], cpu.header, cpu.page_size, cpu.last_stamp)
+    def read(self, window: Window) -> Block:
+        """Return the rows of one window."""
+        kinds, base, data, length = self._base(window)
         batch = hv.Batch()
-        unknown = self._payloads.add(batch, records, self._base(records, cpu))
-        cpu.offset += len(block)
-        if len(records.stamp):
-            cpu.last_stamp = int(records.stamp.max())
-            cpu.first_stamp = int(records.stamp.min()) if cpu.first_stamp is None else cpu.first_stamp
-        cpu.gaps += len(records.missed)
-        ledger = _ledger(cpu.file, len(block), torn, records, unknown)
-        return batch, ledger, _gap_losses(cpu.cpu, records)
+        skipped = self._payloads.add(batch, window.flat, kinds, base, data, length)
+        events, args = self.pairer.feed(batch)
+        self.gaps.update(gap[0] for gap in window.gaps)
+        losses = [(self._cpus[i].cpu, before, after, n if n >= 0 else None) for i, n, before, after in window.gaps]
+        return Block(events=events, args=args, ledger=self._ledger(window, skipped), losses=_losses(losses))
 
-    def _base(self, records: Records, cpu: _Cpu) -> pl.DataFrame:
-        tid = records.ints(np.arange(len(records.data)), 4, 4, signed=True)
-        frame = pl.DataFrame(
+    def _base(self, window: Window) -> tuple[Ints, pl.DataFrame, Ints, Ints]:
+        """Return event ids, base columns, start and length of the payloads; by event, then by time."""
+        records, words = window.records, word_view(window.flat)
+        data, length = records.payloads(window.flat)
+        head = words[data]
+        # A record without room for type and pid cannot be told from the next one.
+        kinds = np.where(length >= 8, (head & np.uint64(0xFFFF)).astype(np.int64), SHORT)
+        by_time = np.argsort(records.stamp, kind="stable")
+        order = by_time[np.argsort(kinds[by_time].astype(np.uint16), kind="stable")]
+        seq = np.empty(len(order), np.int64)
+        seq[by_time] = np.arange(self._seq, self._seq + len(order))
+        self._seq += len(order)
+        source = window.source[order]
+        tid = (head[order] >> np.uint64(32)).astype(np.uint32).view(np.int32).astype(np.int64).view(np.uint64)
+        names = self._names(tid)
+        base = pl.DataFrame(
             {
-                "offset": records.offset + cpu.offset,
-                "length": records.size,
-                "stamp_ns": records.stamp,
+                "seq": seq[order],
+                "file": np.array([c.file for c in self._cpus], np.uint16)[source],
+                "offset": records.at[order] + window.shift[source],
+                "length": records.size[order].astype(np.uint32),
+                "stamp_ns": records.stamp[order],
+                "cpu": np.array([c.cpu for c in self._cpus], np.uint16)[source],
                 "tid": tid,
+                **names,
             }
         )
-        tids = frame["tid"].unique().to_list()
-        names = pl.DataFrame(
-            {
-                "tid": tids,
-                "comm": [self._comms.get(t, "<...>") for t in tids],
-                "pid": [self._tgids.get(t) for t in tids],
-            },
-            schema={"tid": pl.UInt64, "comm": pl.String, "pid": pl.UInt32},
-        )
-        frame = frame.join(names, on="tid", how="left", maintain_order="left")
-        return frame.with_columns(
-            pl.lit(0).alias("seq"), pl.lit(cpu.file).alias("file"), pl.lit(cpu.cpu, pl.UInt16).alias("cpu")
-        )
+        return kinds[order], base, data[order], length[order]
 
-    def release(self, batch: hv.Batch, until: int | None) -> tuple[pl.DataFrame, pl.DataFrame]:
-        """Pair everything up to the stamp `until` (None: everything) in time order; hold the rest back."""
-        halves = pl.concat([self._held, *batch.halves]).sort("stamp_ns", "cpu", "offset")
-        late = pl.col("stamp_ns") > until if until is not None else pl.lit(value=False)
-        self._held, ready = halves.filter(late), halves.filter(~late)
-        ready = ready.with_columns(pl.int_range(pl.len(), dtype=pl.Int64).alias("seq") + self._seq)
-        self._seq += ready.height
-        exits = [a.with_columns(pl.col("file").cast(pl.UInt16)) for a in (*self._held_args, *batch.exit_args)]
-        now = [a.join(ready, on=["file", "offset"], how="semi") for a in exits]
-        self._held_args = [a.join(self._held, on=["file", "offset"], how="semi") for a in exits if self._held.height]
-        return self.pairer.feed(hv.Batch([ready], batch.args, [a for a in now if a.height]))
+    def _names(self, tid: hv.Words) -> dict[str, pl.Series]:
+        """Return `pid` and `comm` of every record, as far as the recorder saved them."""
+        values, codes = number_values(tid)
+        comms = pl.Series([self._comms.get(t, "<...>") for t in values.tolist()], dtype=schema.CAT)
+        pids = pl.Series([self._tgids.get(t) for t in values.tolist()], dtype=pl.UInt32)
+        index = pl.Series(codes)
+        return {"pid": pids.gather(index), "comm": comms.gather(index)}
+
+    def _ledger(self, window: Window, skipped: Skipped) -> pl.DataFrame:
+        rows: list[tuple[int, str, str, int, int]] = []
+        counts = np.bincount(window.source, minlength=len(self._cpus))
+        lost = np.zeros(len(self._cpus), np.int64)
+        for index, count, _, _ in window.gaps:
+            lost[index] += max(count, 1)
+        for index, cpu in enumerate(self._cpus):
+            left_out = skipped.of_file(cpu.file)
+            rows += _accounts(cpu, window.accounts[index], int(counts[index]), left_out)
+            if lost[index]:
+                rows.append((cpu.file, "lost", "ring_buffer_overrun", int(lost[index]), 0))
+        return _ledger_rows(rows)
 
 
-def _ledger(file: int, size: int, torn: int, records: Records, unknown: tuple[int, int]) -> pl.DataFrame:
-    skipped = [
-        ("torn_page", 1 if torn else 0, torn),
-        ("unknown_event_id", *unknown),
-        ("broken_page_data", 1 if records.broken else 0, records.broken),
-    ]
-    used = size - sum(s[2] for s in skipped)
-    rows = [("used", "", len(records.data) - unknown[0], used), *(("skipped", *s) for s in skipped if s[1])]
-    lost = sum(max(count, 1) for count, _, _ in records.missed)
-    if lost:
-        rows.append(("lost", "ring_buffer_overrun", lost, 0))
-    frame = pl.DataFrame(rows, schema=["outcome", "reason", "records", "bytes"], orient="row")
-    return schema.LEDGER.conform(frame.with_columns(pl.lit(file).alias("file"), pl.lit("ftrace").alias("source")))
+def _accounts(
+    cpu: CpuPages, pages: Account, records: int, left_out: list[tuple[str, int, int]]
+) -> list[tuple[int, str, str, int, int]]:
+    bad = pages.bad_heads * cpu.page_size
+    skipped = [("bad_page_head", pages.bad_heads, bad), ("broken_page_data", pages.broken_pages, pages.broken)]
+    skipped += left_out
+    used = pages.size - sum(size for _, _, size in skipped)
+    rows = [(cpu.file, "used", "", records - sum(count for _, count, _ in left_out), used)]
+    return rows + [(cpu.file, "skipped", reason, count, size) for reason, count, size in skipped if count]
 
 
-def _losses(rows: list[tuple[int, int | None, int | None, int | None]]) -> pl.DataFrame:
+def _ledger_rows(rows: list[tuple[int, str, str, int, int]]) -> pl.DataFrame:
+    frame = pl.DataFrame(rows, schema=["file", "outcome", "reason", "records", "bytes"], orient="row")
+    return schema.LEDGER.conform(frame.with_columns(pl.lit("ftrace").alias("source")))
+
+
+def _torn_pages(cpus: list[CpuPages]) -> pl.DataFrame:
+    return _ledger_rows([(cpu.file, "skipped", "torn_page", 1, cpu.torn()) for cpu in cpus if cpu.torn()])
+
+
+def _losses(rows: Iterable[tuple[int, int | None, int | None, int | None]]) -> pl.DataFrame:
     columns = {"cpu": pl.UInt16, "from_ns": pl.Int64, "to_ns": pl.Int64, "count": pl.Int64}
-    frame = pl.DataFrame(rows, schema=columns, orient="row")
+    frame = pl.DataFrame(list(rows), schema=columns, orient="row")
     return schema.LOSSES.conform(frame.with_columns(pl.lit("ftrace").alias("source")))
 
 
-def _gap_losses(cpu: int, records: Records) -> pl.DataFrame:
-    return _losses([(cpu, before, after, count if count >= 0 else None) for count, before, after in records.missed])
-
-
-def _stats_losses(trace: PageTrace, cpus: list[_Cpu]) -> pl.DataFrame:
+def _stats_losses(trace: PageTrace, cpus: list[CpuPages], gaps: set[int]) -> pl.DataFrame:
     """Return what the counters tell and no page did: overwritten ones came first, dropped ones last."""
     rows: list[tuple[int, int | None, int | None, int | None]] = []
-    for cpu in cpus:
+    for index, cpu in enumerate(cpus):
         stats = trace.stats.get(f"cpu{cpu.cpu}", {})
         overrun, dropped = (int(stats.get(k, "0")) for k in ("overrun", "dropped events"))
-        if overrun and not cpu.gaps:
+        if overrun and index not in gaps:
             rows.append((cpu.cpu, None, cpu.first_stamp, overrun))
-        if dropped and not cpu.gaps:
+        if dropped and index not in gaps:
             rows.append((cpu.cpu, cpu.last_stamp, None, dropped))
     return _losses(rows)

@@ -2,23 +2,26 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
 import polars as pl
 
 from tracecorr.model import schema
 from tracecorr.model.kinds import Flag
-from tracecorr.parse.ftrace.halves import ENTER, EXIT, FUNCTION, GRAPH, HALF, SYSCALL, Batch, all_args
+from tracecorr.parse.ftrace.halves import ENTER, EXIT, FUNCTION, HALF, SYSCALL, Batch, all_args, number_values
+
+Ints = npt.NDArray[np.int64]
+Mask = npt.NDArray[np.bool_]
 
 # Open enters kept per (thread, function): deeper ones are recursion or missed returns.
 _MAX_OPEN = 8
-_END = {
-    "end_seq": "seq",
-    "end_file": "file",
-    "end_offset": "offset",
-    "end_length": "length",
-    "end_stamp_ns": "stamp_ns",
-    "end_result": "result",
-}
-_PAIRED = pl.Schema({**HALF, **{end: HALF[start] for end, start in _END.items()}})
+_END = {"file": "end_file", "offset": "end_offset", "length": "end_length", "stamp_ns": "end_stamp_ns",
+        "result": "end_result"}  # fmt: skip
+# Columns that pairing reads, whether a batch has them or not.
+_NEEDED = ("tid", "layer", "key", "depth", "parent_offset", "dur_ns", "result", "stamp_ns", "length")
+_KEPT = {*schema.PART_EVENTS.schema, "dur_ns"}
 
 
 class Pairer:
@@ -27,166 +30,223 @@ class Pairer:
     def __init__(self, clock: str) -> None:
         self._clock = clock
         self._open = HALF.to_frame()
-        self._late_args: list[pl.DataFrame] = []
-        self._with_return: set[str] = set()
+        self._with_return = np.zeros(0, np.uint32)
 
     def feed(self, batch: Batch) -> tuple[pl.DataFrame, pl.DataFrame]:
-        """Return (events, args) of everything that is complete with this batch."""
-        halves = pl.concat(batch.halves) if batch.halves else HALF.to_frame()
-        calls = pl.concat([self._open, halves.filter(pl.col("call") > 0)])
-        plain = halves.filter(pl.col("call") == 0)
-        functions = calls["call"] >= FUNCTION
-        if functions.any():
-            returns = calls.filter((pl.col("phase") == EXIT) & (pl.col("call") >= FUNCTION))["key"]
-            self._with_return.update(returns.unique().to_list())
-        syscalls, open_syscalls = _pair_syscalls(calls.filter(pl.col("call") == SYSCALL))
-        paired, open_functions = self._pair_functions(calls.filter(pl.col("call") >= FUNCTION))
-        if paired.height + open_functions.height:
-            paired, open_functions = self._nest(syscalls, open_syscalls, paired, open_functions)
-        self._open = pl.concat([open_syscalls, open_functions])
-        rows = pl.concat([_as_paired(plain), syscalls, paired])
-        return self._events(rows), self._args(batch, rows)
+        """Return (events, args) of everything that is complete with this batch.
+
+        `seq` of the halves of one batch orders them and is dense: about as many numbers as halves.
+        """
+        halves = pl.concat([self._open, *batch.halves], how="diagonal")
+        halves = halves.with_columns(pl.lit(None, HALF[c]).alias(c) for c in _NEEDED if c not in halves.columns)
+        calls = _Calls.of(halves, self._open.height)
+        self._with_return = np.union1d(self._with_return, calls.key[(calls.phase == EXIT) & (calls.call >= FUNCTION)])
+        returns = np.isin(calls.key, self._with_return)
+        partner, is_open = _pair(calls)
+        depth, parent = _nest(calls, partner, returns)
+        used = np.zeros(len(partner), np.bool_)
+        used[partner[partner >= 0]] = True
+        rows = calls.order[~(used | is_open)[calls.order]]
+        opened = calls.order[is_open[calls.order]]
+        halves = _with_places(halves, depth, parent)
+        self._open = _without_empty(halves[opened])
+        events = self._events(halves, rows, partner, returns)
+        return events, _args(batch, halves, partner)
 
     def finish(self) -> pl.DataFrame:
         """Return the events of the enters that nothing ended."""
-        rows, self._open = _as_paired(self._open), HALF.to_frame()
-        return self._events(rows)
+        if self._open.is_empty():
+            return schema.PART_EVENTS.empty()
+        rows = np.arange(self._open.height)
+        returns = np.isin(self._open["key"].to_physical().to_numpy(), self._with_return)
+        halves = self._open.with_columns(pl.lit(None, HALF[c]).alias(c) for c in HALF if c not in self._open.columns)
+        events = self._events(halves, rows, np.full(len(rows), -1), returns)
+        self._open = HALF.to_frame()
+        return events
 
-    def _pair_functions(self, calls: pl.DataFrame) -> tuple[pl.DataFrame, pl.DataFrame]:
-        """Match like parentheses per (thread, function): neighbours first, then what they enclosed."""
-        done = [_as_paired(calls.filter(pl.col("phase") == 0))]
-        rest = calls.filter(pl.col("phase") != 0).sort("tid", "key", "seq")
-        for _ in range(_MAX_OPEN):
-            pairs, rest = _neighbours(rest, same=("tid", "key"))
-            done.append(pairs)
-            if pairs.is_empty():
-                break
-        done.append(_as_paired(rest.filter(pl.col("phase") == EXIT)))
-        opened = rest.filter(pl.col("phase") == ENTER)
-        index = pl.int_range(pl.len(), dtype=pl.Int64).reverse().over("tid", "key")
-        opened = opened.with_columns(index.alias("age"))
-        done.append(_as_paired(opened.filter(pl.col("age") >= _MAX_OPEN).drop("age")))
-        return pl.concat(done), opened.filter(pl.col("age") < _MAX_OPEN).drop("age")
-
-    def _nest(
-        self, syscalls: pl.DataFrame, open_syscalls: pl.DataFrame, paired: pl.DataFrame, opened: pl.DataFrame
-    ) -> tuple[pl.DataFrame, pl.DataFrame]:
-        """Fill `depth` and `parent_offset` of kernel functions from the system call around them."""
-        columns = ["tid", "seq", "file", "offset"]
-        outer = pl.concat(
-            [
-                syscalls.select(*columns, "phase", "end_seq"),
-                _as_paired(open_syscalls).select(*columns, "phase", "end_seq"),
-            ]
-        )
-        inner = pl.concat([paired, _as_paired(opened)]).with_row_index("row")
-        kernel = (pl.col("layer") != "hsa") & (pl.col("phase") != EXIT) & pl.col("depth").is_null()
-        marks = _marks(outer, inner.filter(kernel), self._with_return)
-        inner = inner.join(marks, on="row", how="left", maintain_order="left").with_columns(
-            pl.coalesce("depth", "new_depth").alias("depth"),
-            pl.coalesce("parent_offset", "new_parent").alias("parent_offset"),
-        )
-        inner = inner.drop("row", "new_depth", "new_parent").select(_PAIRED.names())
-        return inner.head(paired.height), inner.tail(opened.height).select(HALF.names())
-
-    def _events(self, rows: pl.DataFrame) -> pl.DataFrame:
-        alone = pl.col("end_seq").is_null()
-        returns = (pl.col("call") == SYSCALL) | pl.col("key").is_in(list(self._with_return))
-        flags = (
-            pl.when(alone & (pl.col("phase") == ENTER) & returns).then(Flag.ENTER_ONLY.value)
-            .when(alone & (pl.col("phase") == EXIT)).then(Flag.EXIT_ONLY.value).otherwise(0)
-        )  # fmt: skip
-        flags = flags + pl.when(pl.col("stamp_ns").is_null()).then(Flag.NO_TIME.value).otherwise(0)
+    def _events(self, halves: pl.DataFrame, rows: Ints, partner: Ints, returns: Mask) -> pl.DataFrame:
+        phase, call = halves["phase"].to_numpy()[rows], halves["call"].to_numpy()[rows]
+        frame = halves.select(c for c in halves.columns if c in _KEPT)[rows]
+        ends = halves.select(pl.col(c).alias(end) for c, end in _END.items())[_index(partner[rows])]
+        half_seen = (partner[rows] < 0) & (call > 0)
+        flags = np.where(half_seen & (phase == ENTER) & (returns[rows] | (call == SYSCALL)), Flag.ENTER_ONLY.value, 0)
+        flags += np.where(half_seen & (phase == EXIT), Flag.EXIT_ONLY.value, 0)
+        flags += np.where(frame["stamp_ns"].is_null().to_numpy(), Flag.NO_TIME.value, 0)
         same_file = pl.col("file") == pl.col("end_file")
-        rows = rows.sort("seq").with_columns(
-            flags.alias("flags"),
-            pl.lit(self._clock).alias("clock"),
+        frame = pl.concat([frame, ends], how="horizontal").with_columns(
+            pl.Series("flags", flags.astype(np.uint16)),
+            pl.lit(self._clock, schema.CAT).alias("clock"),
             pl.coalesce("end_result", "result").alias("result"),
             pl.coalesce("end_stamp_ns", pl.col("stamp_ns") + pl.col("dur_ns")).alias("end_stamp_ns"),
             pl.when(same_file).then(pl.col("end_offset")).alias("end_offset"),
             pl.when(same_file).then(pl.col("end_length")).alias("end_length"),
         )
-        return schema.PART_EVENTS.conform(rows.select(c for c in rows.columns if c in schema.PART_EVENTS.schema))
-
-    def _args(self, batch: Batch, rows: pl.DataFrame) -> pl.DataFrame:
-        frames = list(batch.args)
-        if batch.exit_args:
-            late = pl.concat(batch.exit_args, how="vertical_relaxed").with_columns(pl.col("file").cast(pl.UInt16))
-            ends = rows.filter(pl.col("end_seq").is_not_null()).select(
-                "end_file", "end_offset", pl.col("file").alias("to_file"), pl.col("offset").alias("to")
-            )
-            late = late.join(ends, left_on=["file", "offset"], right_on=["end_file", "end_offset"], how="left")
-            frames.append(
-                late.select(
-                    pl.coalesce("to_file", "file").alias("file"),
-                    pl.coalesce("to", "offset").alias("offset"),
-                    "key",
-                    "u64",
-                    "text",
-                )
-            )
-        return all_args(frames)
+        return schema.PART_EVENTS.conform(frame.select(c for c in frame.columns if c in schema.PART_EVENTS.schema))
 
 
-def _as_paired(frame: pl.DataFrame) -> pl.DataFrame:
-    return frame.with_columns(pl.lit(None, _PAIRED[c]).alias(c) for c in _END).select(_PAIRED.names())
+@dataclass
+class _Calls:
+    """Hold what pairing looks at, one entry per half.
+
+    Args:
+        order: the halves in the order of the recording.
+        by_thread: the halves that enter, leave or lie in calls, thread by thread, each in order.
+        thread: code of the thread.
+        phase: INSTANT, ENTER or EXIT.
+        call: 0, SYSCALL, FUNCTION or GRAPH.
+        key: code of what an exit must share with its enter.
+        probed: calls of kernel functions that a probe or the function tracer saw.
+        inside: those of them whose depth is not known yet.
+        file: key of the file.
+        offset: first byte of the record.
+    """
+
+    order: Ints
+    by_thread: Ints
+    thread: npt.NDArray[np.uint32]
+    phase: npt.NDArray[np.int8]
+    call: npt.NDArray[np.int8]
+    key: npt.NDArray[np.uint32]
+    probed: Mask
+    inside: Mask
+    file: npt.NDArray[np.uint16]
+    offset: Ints
+
+    @classmethod
+    def of(cls, halves: pl.DataFrame, carried: int) -> _Calls:
+        """Return the calls of `halves`, whose first `carried` rows come from earlier batches, in order."""
+        order = _order(halves["seq"].to_numpy(), carried)
+        call, phase = halves["call"].to_numpy(), halves["phase"].to_numpy()
+        thread = number_values(halves["tid"].fill_null(0).to_numpy())[1]
+        chosen = order[call[order] > 0]
+        codes = thread[chosen]
+        narrow = codes.astype(np.uint16) if len(codes) and codes.max() < 1 << 16 else codes
+        probed = (call == FUNCTION) & (halves["layer"] != "hsa").fill_null(value=False).to_numpy()
+        inside = probed & (phase != EXIT) & halves["depth"].is_null().to_numpy()
+        return cls(order, chosen[np.argsort(narrow, kind="stable")], thread, phase, call,
+                   halves["key"].to_physical().fill_null(0).to_numpy(), probed, inside, halves["file"].to_numpy(),
+                   halves["offset"].to_numpy())  # fmt: skip
 
 
-def _neighbours(frame: pl.DataFrame, same: tuple[str, ...], *, key: bool = False) -> tuple[pl.DataFrame, pl.DataFrame]:
-    """Return (pairs, rest): enters directly followed by their exit in a frame sorted by `same` and seq."""
-    if frame.height < 2:
-        return _as_paired(frame.clear()), frame
-    fits = (pl.col("phase") == ENTER) & (pl.col("phase").shift(-1) == EXIT)
-    for column in (*same, "key") if key else same:
-        fits = fits & pl.col(column).eq_missing(pl.col(column).shift(-1))
-    frame = frame.with_columns(fits.fill_null(value=False).alias("starts"))
-    ends = pl.col("starts").shift(1, fill_value=False)
-    frame = frame.with_columns(ends.alias("ends"), *(pl.col(c).shift(-1).alias(end) for end, c in _END.items()))
-    pairs = frame.filter("starts").select(_PAIRED.names())
-    return pairs, frame.filter(~pl.col("starts") & ~pl.col("ends")).select(HALF.names())
+def _order(seq: Ints, carried: int) -> Ints:
+    """Return the rows in order of `seq`: the carried ones as they come, then the others."""
+    fresh = seq[carried:]
+    if not len(fresh):
+        return np.arange(carried)
+    place = np.full(int(fresh.max() - fresh.min()) + 1, -1)
+    place[fresh - fresh.min()] = np.arange(carried, len(seq))
+    return np.concatenate([np.arange(carried), place[place >= 0]])
 
 
-def _pair_syscalls(calls: pl.DataFrame) -> tuple[pl.DataFrame, pl.DataFrame]:
+def _pair(calls: _Calls) -> tuple[Ints, Mask]:
+    """Return for each half its exit (-1 = none), and which enters may still end in a later batch."""
+    partner = np.full(len(calls.phase), -1)
+    is_open = np.zeros(len(calls.phase), np.bool_)
+    call = calls.call[calls.by_thread]
+    _pair_syscalls(calls, calls.by_thread[call == SYSCALL], partner, is_open)
+    functions = calls.by_thread[call >= FUNCTION]
+    _pair_functions(calls, functions[calls.phase[functions] != 0], partner, is_open)
+    return partner, is_open
+
+
+def _pair_syscalls(calls: _Calls, rows: Ints, partner: Ints, is_open: Mask) -> None:
     """A thread is in one system call at a time: an enter is ended by the thread's next record or never."""
-    calls = calls.sort("tid", "seq")
-    last = (pl.col("tid") != pl.col("tid").shift(-1)).fill_null(value=True) & (pl.col("phase") == ENTER)
-    is_open = calls.select(last.alias("x"))["x"] if calls.height else pl.Series([], dtype=pl.Boolean)
-    pairs, rest = _neighbours(calls.filter(~is_open), same=("tid",), key=True)
-    return pl.concat([pairs, _as_paired(rest)]), calls.filter(is_open)
+    if not len(rows):
+        return
+    phase, thread, key = calls.phase[rows], calls.thread[rows], calls.key[rows]
+    enters = phase == ENTER
+    same_thread = np.append(thread[1:] == thread[:-1], False)
+    fits = np.append(~enters[1:] & (key[1:] == key[:-1]), False) & same_thread & enters
+    at = np.flatnonzero(fits)
+    partner[rows[at]] = rows[at + 1]
+    is_open[rows[enters & ~same_thread]] = True
 
 
-def _marks(outer: pl.DataFrame, inner: pl.DataFrame, with_return: set[str]) -> pl.DataFrame:
-    """Return `new_depth` and `new_parent` per `row` of `inner`."""
-    far = 1 << 62
-    parents = outer.filter(pl.col("phase") == ENTER).select(
-        "tid",
-        "seq",
-        pl.col("end_seq").fill_null(far).alias("until"),
-        pl.col("offset").alias("new_parent"),
-        pl.col("file").alias("in_file"),
+def _pair_functions(calls: _Calls, rows: Ints, partner: Ints, is_open: Mask) -> None:
+    """Match like parentheses per (thread, key): neighbours on one level of nesting."""
+    if not len(rows):
+        return
+    group = number_values((calls.thread[rows].astype(np.uint64) << np.uint64(32)) | calls.key[rows])[1].astype(np.int64)
+    by_group = np.argsort(group, kind="stable")
+    rows, group = rows[by_group], group[by_group]
+    enters = calls.phase[rows] == ENTER
+    step = np.where(enters, 1, -1)
+    total = np.cumsum(step)
+    firsts = np.flatnonzero(np.append(True, group[1:] != group[:-1]))
+    before = np.repeat(total[firsts] - step[firsts], np.diff(np.append(firsts, len(rows))))
+    level = total - before + np.where(enters, 0, 1)
+    by_level = np.lexsort((level, group))
+    g, lv, en = group[by_level], level[by_level], enters[by_level]
+    fits = en[:-1] & ~en[1:] & (g[1:] == g[:-1]) & (lv[1:] == lv[:-1])
+    at = np.flatnonzero(fits)
+    partner[rows[by_level[at]]] = rows[by_level[at + 1]]
+    # What is left open keeps its order; the newest of each group may still end.
+    left = np.flatnonzero(enters & (partner[rows] < 0))
+    after = np.searchsorted(group[left], group[left], "right") - np.arange(len(left))
+    is_open[rows[left[after <= _MAX_OPEN]]] = True
+
+
+def _nest(calls: _Calls, partner: Ints, returns: Mask) -> tuple[Ints, Ints]:
+    """Return depth and offset of the enclosing call of each function; -1 = not known, or none."""
+    depth, parent = np.full(len(partner), -1), np.full(len(partner), -1)
+    if not calls.inside.any():
+        return depth, parent
+    rows = calls.by_thread
+    thread, phase, call = calls.thread[rows], calls.phase[rows], calls.call[rows]
+    place = np.arange(len(rows))
+    first = np.maximum.accumulate(np.where(np.append(True, thread[1:] != thread[:-1]), place, 0))
+    last = np.maximum.accumulate(np.where(call == SYSCALL, place, -1))
+    nested = (last >= first) & (phase[last] == ENTER)
+    span = calls.probed[rows] & (phase == ENTER) & ((partner[rows] >= 0) | returns[rows])
+    ended = np.zeros(len(partner), np.bool_)
+    ended[partner[partner >= 0]] = True
+    step = span.astype(np.int64) - (calls.probed[rows] & (phase == EXIT) & ended[rows])
+    total = np.cumsum(step) - step
+    level = np.clip(total - total[first], 0, 1000) + nested
+    mine = calls.inside[rows]
+    depth[rows[mine]] = level[mine]
+    outer = rows[np.maximum(last, 0)]
+    inner = mine & nested & (calls.file[outer] == calls.file[rows])
+    parent[rows[inner]] = calls.offset[outer[inner]]
+    return depth, parent
+
+
+def _without_empty(frame: pl.DataFrame) -> pl.DataFrame:
+    """Return the frame without columns that are null throughout: the next batch need not carry them."""
+    return frame.select(c for c in frame.columns if frame[c].null_count() < frame.height) if frame.height else frame
+
+
+def _with_places(halves: pl.DataFrame, depth: Ints, parent: Ints) -> pl.DataFrame:
+    if not (depth >= 0).any():
+        return halves
+    new_depth, new_parent = pl.Series(depth), pl.Series(parent)
+    return halves.with_columns(
+        pl.when(new_depth >= 0).then(new_depth).otherwise("depth").cast(pl.UInt16).alias("depth"),
+        pl.when(new_parent >= 0).then(new_parent).otherwise("parent_offset").alias("parent_offset"),
     )
-    parents = parents.sort("seq")
-    inside = inner.select("row", "tid", "seq", "file", "phase", "key", "end_seq").sort("seq")
-    inside = inside.join_asof(parents, on="seq", by="tid", strategy="backward", check_sortedness=False)
-    nested = (pl.col("seq") < pl.col("until")).fill_null(value=False)
-    spans = inner.filter(
-        (pl.col("phase") == ENTER) & (pl.col("end_seq").is_not_null() | pl.col("key").is_in(list(with_return)))
-    )
-    steps = pl.concat(
+
+
+def _index(rows: Ints) -> pl.Series:
+    """Return row numbers for gathering: -1 becomes null and gathers nulls."""
+    index = pl.Series(rows)
+    return pl.select(pl.when(index >= 0).then(index).cast(pl.UInt32)).to_series()
+
+
+def _args(batch: Batch, halves: pl.DataFrame, partner: Ints) -> pl.DataFrame:
+    """Return the args; those of an exit belong to its enter."""
+    if not batch.exit_args:
+        return all_args(batch.args)
+    exits = pl.concat(batch.exit_args, how="vertical_relaxed").with_columns(pl.col("file").cast(pl.UInt16))
+    enters = np.flatnonzero(partner >= 0)
+    places = halves.select("file", "offset")
+    pairs = pl.concat(
         [
-            spans.select("tid", "seq", pl.lit(1).alias("step"), pl.lit(None, pl.UInt32).alias("row")),
-            spans.filter(pl.col("end_seq").is_not_null()).select(
-                "tid", pl.col("end_seq").alias("seq"), pl.lit(-1).alias("step"), pl.lit(None, pl.UInt32).alias("row")
-            ),
-            inside.select("tid", "seq", pl.lit(0).alias("step"), "row"),
-        ]
-    ).sort("tid", "seq", "step")
-    # A row of step 0 sorts before its own +1, so the running sum is what encloses it.
-    level = steps.with_columns(pl.col("step").cum_sum().over("tid").alias("level")).filter(pl.col("row").is_not_null())
-    inside = inside.join(level.select("row", "level"), on="row", how="left")
-    depth = pl.col("level").clip(0, 1000) + nested.cast(pl.Int32)
-    parent = pl.when(nested & (pl.col("file") == pl.col("in_file"))).then(pl.col("new_parent"))
-    return inside.select("row", depth.cast(pl.UInt16).alias("new_depth"), parent.alias("new_parent"))
-
-
-__all__ = ["GRAPH", "Pairer"]
+            places[partner[enters]],
+            places[enters].rename({"file": "to_file", "offset": "to"}),
+        ],
+        how="horizontal",
+    )
+    moved = exits.join(pairs, on=["file", "offset"], how="left", maintain_order="left").select(
+        pl.coalesce("to_file", "file").alias("file"), pl.coalesce("to", "offset").alias("offset"), "key", "u64", "text"
+    )
+    return all_args([*batch.args, moved])

@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Mapping
 
 import numpy as np
+import numpy.typing as npt
 import polars as pl
 
 from tracecorr.parse.ftrace import halves as hv
 from tracecorr.parse.ftrace.formats import Field, Format
-from tracecorr.parse.ftrace.ring import Ints, Records
-from tracecorr.parse.ftrace.text import add_marker_texts
+from tracecorr.parse.ftrace.markers import add_marker_texts
+from tracecorr.parse.ftrace.ring import Bytes, Ints, word_view
 
+# Id of records that are too short to hold one.
+SHORT = 0xFFFF
 _KERNEL = 1 << 63
 # Fields whose binary name differs from the name that the event prints.
 _PRINTED = {
@@ -22,40 +26,108 @@ _PRINTED = {
     "drm_sched_job_run": {"name": "ring"},
     "drm_sched_job_wait_dep": {"name": "ring", "ctx": "context", "seqno": "seq"},
 }
+_MASKS = {1: 0xFF, 2: 0xFFFF, 4: 0xFFFFFFFF, 8: (1 << 64) - 1}
+
+
+class Skipped:
+    """Count the records of each file that cannot be used, by reason."""
+
+    def __init__(self) -> None:
+        self._counts: dict[int, dict[str, tuple[int, int]]] = defaultdict(dict)
+
+    def add(self, reason: str, base: pl.DataFrame) -> None:
+        """Count the records of `base`."""
+        for file, count, size in base.group_by("file").agg(pl.len(), pl.col("length").sum()).iter_rows():
+            known = self._counts[file].get(reason, (0, 0))
+            self._counts[file][reason] = (known[0] + count, known[1] + size)
+
+    def of_file(self, file: int) -> list[tuple[str, int, int]]:
+        """Return (reason, records, bytes) of one file."""
+        return [(reason, *counts) for reason, counts in self._counts[file].items()]
+
+
+class Rows:
+    """Hold the records of one event: their base columns and where their payloads are."""
+
+    def __init__(self, flat: Bytes, base: pl.DataFrame, data: Ints, length: Ints) -> None:
+        self.flat, self.base, self.data, self.length = flat, base, data, length
+
+    def ints(self, field: Field) -> npt.NDArray[np.uint64]:
+        """Return the values of a field as u64 (two's complement)."""
+        values = word_view(self.flat)[self.data + field.offset]
+        if field.size == 8:
+            return values
+        if not field.signed:
+            return values & np.uint64(_MASKS[field.size])
+        shift = 64 - 8 * field.size
+        return ((values << np.uint64(shift)).view(np.int64) >> shift).view(np.uint64)
+
+    def texts(self, field: Field) -> pl.Series:
+        """Return the texts of a field, in place or where its `__data_loc` points to."""
+        if field.is_dynamic:
+            where = self.ints(Field(field.name, "", field.offset, 4, signed=False)).astype(np.int64)
+            start = (where & 0xFFFF) + (field.offset + 4 if "__rel_loc" in field.type else 0)
+            return self.texts_at(start, where >> 16)
+        count = len(self.data)
+        return self.texts_at(np.full(count, field.offset), np.full(count, field.size or 1 << 20))
+
+    def texts_at(self, start: Ints, size: Ints) -> pl.Series:
+        """Return the texts at `start` (in the payload) with at most `size` bytes, up to their NUL."""
+        room = np.clip(self.length - start, 0, size)
+        blob = self.flat
+        texts = [
+            blob[b : b + n].tobytes().partition(b"\0")[0].decode("utf-8", "replace")
+            for b, n in zip((self.data + start).tolist(), room.tolist(), strict=True)
+        ]
+        return pl.Series(texts, dtype=pl.String)
+
+    def frame(self, event: Format, wanted: Iterable[str] | None = None) -> tuple[pl.DataFrame, list[str]]:
+        """Return the wide frame of an event (`u_X`, `t_X` per field) and its keys; `wanted` = only these."""
+        renamed = _PRINTED.get(event.name, {})
+        columns, keys = [], []
+        for field in event.fields:
+            key = renamed.get(field.name, field.name)
+            if wanted is not None and key not in wanted:
+                continue
+            if field.is_text:
+                columns.append(self.texts(field).alias(f"t_{key}"))
+            elif field.size in _MASKS and not field.is_dynamic:
+                columns.append(pl.Series(f"u_{key}", self.ints(field)))
+            else:
+                continue
+            keys.append(key)
+        return self.base.with_columns(columns), keys
 
 
 class Payloads:
-    """Add the records of a batch to a `Batch`, event by event."""
+    """Add the records of a window to a `Batch`, event by event."""
 
     def __init__(self, formats: Mapping[int, Format], functions: Mapping[str, str], symbols: Mapping[int, str]) -> None:
         self._formats, self._functions, self._symbols = formats, functions, symbols
 
-    def add(self, batch: hv.Batch, records: Records, base: pl.DataFrame) -> tuple[int, int]:
-        """Add all records; return (records, bytes) of events without a format file."""
-        kinds = records.ints(np.arange(len(records.data)), 0, 2).astype(np.int64)
-        unknown = (0, 0)
-        for kind in np.unique(kinds).tolist():
-            rows = np.flatnonzero(kinds == kind)
-            found = self._formats.get(kind)
-            if found is None:
-                unknown = (unknown[0] + len(rows), unknown[1] + int(records.size[rows].sum()))
-            else:
-                self._add_event(batch, records, rows, base[rows], found)
-        return unknown
+    def add(self, batch: hv.Batch, flat: Bytes, kinds: Ints, base: pl.DataFrame, data: Ints, length: Ints) -> Skipped:
+        """Add all records, given in the order of their event ids; return what cannot be used."""
+        skipped = Skipped()
+        edges = np.flatnonzero(np.diff(kinds)) + 1
+        for start, end in zip([0, *edges.tolist()], [*edges.tolist(), len(kinds)], strict=True):
+            rows = Rows(flat, base[start:end], data[start:end], length[start:end])
+            if start < end:
+                self._add_event(batch, rows, int(kinds[start]), skipped)
+        return skipped
 
-    def _add_event(self, batch: hv.Batch, records: Records, rows: Ints, frame: pl.DataFrame, event: Format) -> None:
-        renamed = _PRINTED.get(event.name, {})
-        keys: list[str] = []
-        columns: list[pl.Series] = []
-        for field in event.fields:
-            key = renamed.get(field.name, field.name)
-            columns += _columns(records, rows, field, key)
-            keys.append(key)
-        frame = frame.with_columns(columns)
-        keys = [k for k in keys if f"u_{k}" in frame.columns]
-        self._choose(event)(batch, frame, event, keys)
+    def _add_event(self, batch: hv.Batch, rows: Rows, kind: int, skipped: Skipped) -> None:
+        event = self._formats.get(kind)
+        if event is None:
+            skipped.add("short_record" if kind == SHORT else "unknown_event_id", rows.base)
+            return
+        fits = event.fits(rows.length)
+        if not fits.all():
+            skipped.add("record_unlike_its_format", rows.base.filter(~fits))
+            rows = Rows(rows.flat, rows.base.filter(fits), rows.data[fits], rows.length[fits])
+        if len(rows.data):
+            self._choose(event)(batch, rows, event)
 
-    def _choose(self, event: Format) -> Callable[[hv.Batch, pl.DataFrame, Format, list[str]], None]:
+    def _choose(self, event: Format) -> Callable[[hv.Batch, Rows, Format], None]:
         names = {f.name for f in event.fields}
         if event.system == "syscalls" and event.name.startswith("sys_enter_"):
             return _enter
@@ -69,7 +141,8 @@ class Payloads:
             return _marker
         return _event
 
-    def _probe(self, batch: hv.Batch, frame: pl.DataFrame, event: Format, keys: list[str]) -> None:
+    def _probe(self, batch: hv.Batch, rows: Rows, event: Format) -> None:
+        frame, keys = rows.frame(event)
         back = "__probe_func" in keys
         keys = [k for k in keys if not k.startswith("__probe")]
         if event.name.startswith("doorbell") and not back and {"sig", "val"} <= set(keys):
@@ -83,60 +156,43 @@ class Payloads:
         )
         hv.add_probe(batch, frame, event.name, keys, is_return=back)
 
-    def _function(self, batch: hv.Batch, frame: pl.DataFrame, event: Format, keys: list[str]) -> None:
-        del event, keys
+    def _function(self, batch: hv.Batch, rows: Rows, event: Format) -> None:
+        frame, _ = rows.frame(event, ("ip",))
         names = [self._symbols.get(ip, hex(ip)) for ip in frame["u_ip"].to_list()]
         function = pl.Series("function", names, dtype=pl.String)
         hv.add_function(batch, frame.with_columns(function, pl.lit(None, pl.String).alias("module")))
 
 
-def _columns(records: Records, rows: Ints, field: Field, key: str) -> list[pl.Series]:
-    """Return `u_KEY` and `t_KEY` of one field; nothing for a field of a type that cannot be shown."""
-    if field.is_text:
-        texts = _texts(records, rows, field)
-        return [
-            pl.Series(f"u_{key}", [None] * len(rows), dtype=pl.UInt64),
-            pl.Series(f"t_{key}", texts, dtype=pl.String),
-        ]
-    if field.size not in (1, 2, 4, 8) or "__data_loc" in field.type:
-        return []
-    values = records.ints(rows, field.offset, field.size, signed=field.signed)
-    return [pl.Series(f"u_{key}", values), pl.Series(f"t_{key}", [None] * len(rows), dtype=pl.String)]
-
-
-def _texts(records: Records, rows: Ints, field: Field) -> list[str]:
-    if "__data_loc" in field.type or "__rel_loc" in field.type:
-        where = records.ints(rows, field.offset, 4).astype(np.int64)
-        relative = field.offset + 4 if "__rel_loc" in field.type else 0
-        return records.texts(rows, (where & 0xFFFF) + relative, where >> 16)
-    size = field.size or 1 << 20
-    return records.texts(rows, np.full(len(rows), field.offset), np.full(len(rows), size))
-
-
-def _enter(batch: hv.Batch, frame: pl.DataFrame, event: Format, keys: list[str]) -> None:
+def _enter(batch: hv.Batch, rows: Rows, event: Format) -> None:
+    name = event.name.removeprefix("sys_enter_")
+    names = [f.name for f in event.fields if f.name != "__syscall_nr"]
     # From 7.2 on the text behind a path pointer is a field `__NAME_val`.
-    for key in [k for k in keys if k.endswith("_val")][:1]:
-        frame = frame.with_columns(pl.col(f"u_{key}").alias("u_path"), pl.col(f"t_{key}").alias("t_path"))
-        keys = [*keys, "path"]
-    keys = [k for k in keys if not k.startswith("__")]
-    hv.add_syscall_enter(batch, frame, event.name.removeprefix("sys_enter_"), keys)
+    path = next((n for n in names if n.startswith("__") and n.endswith("_val")), None)
+    keys = [n for n in names if not n.startswith("__")]
+    wanted = hv.used_fields(name, keys)
+    frame, keys = rows.frame(event, {*wanted, path} if path else wanted)
+    if path:
+        frame = frame.rename({f"t_{path}": "t_path"})
+        keys = [*(k for k in keys if k != path), "path"]
+    hv.add_syscall_enter(batch, frame, name, keys)
 
 
-def _exit(batch: hv.Batch, frame: pl.DataFrame, event: Format, keys: list[str]) -> None:
-    if "ret" in keys:
+def _exit(batch: hv.Batch, rows: Rows, event: Format) -> None:
+    frame, keys = rows.frame(event, ("ret",))
+    if keys:
         hv.add_syscall_exit(batch, frame, event.name.removeprefix("sys_exit_"))
 
 
-def _marker(batch: hv.Batch, frame: pl.DataFrame, event: Format, keys: list[str]) -> None:
-    del event
-    text = pl.col("t_buf").str.strip_chars_end("\n") if "buf" in keys else pl.lit("")
+def _marker(batch: hv.Batch, rows: Rows, event: Format) -> None:
+    frame, keys = rows.frame(event, ("buf",))
+    text = pl.col("t_buf").str.strip_chars_end("\n") if keys else pl.lit("")
     add_marker_texts(batch, frame.with_columns(text.alias("rest")))
 
 
-def _event(batch: hv.Batch, frame: pl.DataFrame, event: Format, keys: list[str]) -> None:
+def _event(batch: hv.Batch, rows: Rows, event: Format) -> None:
+    frame, keys = rows.frame(event)
     for first, second, key in (("fence_context", "fence_seqno", "fence"), ("ctx", "seqno", "depends_fence")):
         if "fence_context" in keys and {first, second} <= set(keys):
-            text = pl.format("{}:{}", f"u_{first}", f"u_{second}").alias(f"t_{key}")
-            frame = frame.with_columns(text, pl.lit(None, pl.UInt64).alias(f"u_{key}"))
+            frame = frame.with_columns(pl.format("{}:{}", f"u_{first}", f"u_{second}").alias(f"t_{key}"))
             keys = [*(k for k in keys if k not in (first, second)), key]
     hv.add_event(batch, frame, event.name, keys)

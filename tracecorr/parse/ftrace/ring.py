@@ -1,4 +1,8 @@
-"""Decode ring buffer pages: all pages of a batch in lockstep, one record of each per step."""
+"""Decode ring buffer pages: all pages of a batch in lockstep, one record of each per step.
+
+Layout of a page (Linux `kernel/trace/ring_buffer.c`, 4.11 to 7.2): time of the first record, commit
+word, then records of a 32-bit header (5 bits of type or length, 27 bits of time delta) and payload.
+"""
 
 from __future__ import annotations
 
@@ -7,142 +11,162 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-_PADDING, _TIME_EXTEND, _TIME_STAMP = 29, 30, 31
+Ints = npt.NDArray[np.int64]
+Bytes = npt.NDArray[np.uint8]
+
+_LONG, _PADDING, _TIME_EXTEND, _TIME_STAMP = 0, 29, 30, 31
 _LENGTH_MASK = (1 << 27) - 1
-_MISSED, _MISSED_STORED = 1 << 31, 1 << 30
+_MISSED, _MISSED_STORED = np.uint64(1 << 31), np.uint64(1 << 30)
 # An absolute stamp holds 59 bits; the rest is that of the page.
 _STAMP_BITS = 59
-# Fields may be read past the end of a short last record.
-_SLACK = 4096
-
-Ints = npt.NDArray[np.int64]
+# Words may be read past the end of a short last record.
+SLACK = 64
+# Size of a record by the 5 bits of its type; -1 where the next word holds it.
+_SIZES = np.array([-1, *(4 + 4 * kind for kind in range(1, 29)), -1, 8, 8], np.int64)
 
 
 @dataclass
 class Records:
-    """Hold the records of a batch of pages of one CPU, in order.
+    """Hold the data records of a batch of pages, in the order of the pages.
 
     Args:
-        flat: bytes of the pages, with slack at the end.
-        offset: first byte of each record's header, counted from the first page.
+        page: index of the page of each record.
+        at: first byte of the record's header in the batch.
         size: bytes of the record with its header.
-        data: first byte of the payload in `flat`.
-        length: bytes of the payload.
         stamp: time of the record.
-        missed: (records lost, or -1 where not told; stamp before; stamp after) per gap.
-        broken: bytes of page data that could not be decoded.
+        is_long: records whose length is told by a second word; None where there are none.
     """
 
-    flat: npt.NDArray[np.uint8]
-    offset: Ints
+    page: Ints
+    at: Ints
     size: Ints
-    data: Ints
-    length: Ints
     stamp: Ints
-    missed: list[tuple[int, int | None, int]]
-    broken: int
+    is_long: npt.NDArray[np.bool_] | None
 
-    def ints(self, rows: Ints, offset: int, size: int, *, signed: bool = False) -> npt.NDArray[np.uint64]:
-        """Return the little-endian integers at `offset` of the payloads of `rows` as u64 (two's complement)."""
-        index = self.data[rows][:, None] + np.arange(offset, offset + size)
-        raw = np.ascontiguousarray(self.flat[np.minimum(index, len(self.flat) - 1)])
-        values = raw.view(f"<{'i' if signed else 'u'}{size}").ravel()
-        values = np.where(self.length[rows] >= offset + size, values, values.dtype.type(0))
-        return values.astype(np.int64).view(np.uint64) if signed else values.astype(np.uint64)
+    def select(self, rows: Ints | npt.NDArray[np.bool_]) -> Records:
+        """Return the records `rows`."""
+        is_long = None if self.is_long is None else self.is_long[rows]
+        return Records(self.page[rows], self.at[rows], self.size[rows], self.stamp[rows], is_long)
 
-    def texts(self, rows: Ints, starts: Ints, sizes: Ints) -> list[str]:
-        """Return the texts at `starts` (in the payload) with at most `sizes` bytes, up to their NUL."""
-        blob = self.flat
-        room = np.maximum(np.minimum(sizes, self.length[rows] - starts), 0)
-        begin = self.data[rows] + starts
-        return [
-            blob[b : b + n].tobytes().partition(b"\0")[0].decode("utf-8", "replace")
-            for b, n in zip(begin.tolist(), room.tolist(), strict=True)
-        ]
+    def payloads(self, flat: Bytes) -> tuple[Ints, Ints]:
+        """Return first byte and length of the payload of each record."""
+        data, length = self.at + 4, self.size - 4
+        if self.is_long is not None:
+            data[self.is_long] += 4
+            length[self.is_long] = _words(flat)[(self.at[self.is_long] >> 2) + 1].astype(np.int64) - 4
+        return data, length
 
 
-def decode_pages(block: bytes, header: int, page_size: int, last_stamp: int | None) -> Records:
-    """Return the records of `block`, a whole number of pages, in the order of the pages."""
-    count = len(block) // page_size
-    flat = np.frombuffer(block + bytes(_SLACK), np.uint8)
-    pages = flat[: count * page_size].reshape(count, page_size)
-    stamps = pages[:, :8].copy().view("<i8").ravel()
-    commit = pages[:, 8:16].copy().view("<u8").ravel()
-    used = np.minimum((commit & np.uint64(_LENGTH_MASK)).astype(np.int64), page_size - header)
-    walk = _Walk(flat, np.arange(count) * page_size + header, used, stamps)
-    page, offset, size, data, length, stamp = walk.run()
-    order = np.lexsort((offset, page))
-    stamp = stamp[order]
-    missed = _missed(pages, commit, used, header, stamps, (page[order], stamp), last_stamp)
-    return Records(flat, offset[order], size[order], data[order], length[order], stamp, missed, walk.broken)
+@dataclass
+class Pages:
+    """Hold the heads of a batch of pages.
+
+    Args:
+        stamp: time of the first record of each page.
+        used: bytes of records in each page; 0 where the head cannot be right.
+        bad: pages whose head cannot be right: more bytes than a page holds.
+        missed: records lost before each page; -1 = some, 0 = none.
+    """
+
+    stamp: Ints
+    used: Ints
+    bad: npt.NDArray[np.bool_]
+    missed: Ints
 
 
-class _Walk:
-    """Walk all pages at once; `run` returns page, offset, size, data, length, stamp of every record."""
-
-    def __init__(self, flat: npt.NDArray[np.uint8], base: Ints, used: Ints, stamps: Ints) -> None:
-        self._flat, self._base, self._used = flat, base, used
-        self._page_stamp = stamps
-        self.broken = 0
-
-    def run(self) -> tuple[Ints, Ints, Ints, Ints, Ints, Ints]:
-        alive = np.flatnonzero(self._used >= 4)
-        position, now = np.zeros(len(alive), np.int64), self._page_stamp[alive].copy()
-        found: list[tuple[Ints, ...]] = []
-        while len(alive):
-            start = self._base[alive] + position
-            word = self._word(start)
-            kind, delta = word & 31, word >> 5
-            extra = self._word(start + 4)
-            size, length, data = self._sizes(kind, delta, extra, start, self._used[alive] - position)
-            now = np.where(kind == _TIME_STAMP, self._absolute(alive, (extra << 27) + delta), now + delta)
-            now += np.where(kind == _TIME_EXTEND, extra << 27, 0)
-            bad = (size <= 0) | (position + size > self._used[alive])
-            self.broken += int((self._used[alive] - position)[bad].sum())
-            hit = (kind < _PADDING) & ~bad
-            found.append((alive[hit], start[hit], size[hit], data[hit], length[hit], now[hit]))
-            position = position + size
-            go = ~bad & (position + 4 <= self._used[alive])
-            alive, position, now = alive[go], position[go], now[go]
-        empty = (np.zeros(0, np.int64),) * 6
-        columns = zip(*found, strict=True) if found else ((c,) for c in empty)
-        page, offset, sizes, datas, lengths, times = (np.concatenate(c) for c in columns)
-        return page, offset, sizes, datas, lengths, times
-
-    def _word(self, start: Ints) -> Ints:
-        raw = np.ascontiguousarray(self._flat[start[:, None] + np.arange(4)])
-        return raw.view("<u4").ravel().astype(np.int64)
-
-    def _sizes(self, kind: Ints, delta: Ints, extra: Ints, start: Ints, left: Ints) -> tuple[Ints, Ints, Ints]:
-        """Return (size of the record, length of its payload, start of its payload)."""
-        is_long = kind == 0
-        size = np.where(is_long, extra + 4, 4 + kind * 4)
-        size = np.where(kind == _PADDING, np.where(delta == 0, left, extra + 4), size)
-        size = np.where(kind >= _TIME_EXTEND, 8, size)
-        size = np.where(is_long & (extra < 4), 0, size)
-        size = (size + 3) & ~np.int64(3)
-        return size, np.where(is_long, extra - 4, kind * 4), start + np.where(is_long, 8, 4)
-
-    def _absolute(self, alive: Ints, stamp: Ints) -> Ints:
-        return stamp | (self._page_stamp[alive] >> _STAMP_BITS << _STAMP_BITS)
+def read_heads(flat: Bytes, header: int, page_size: int) -> Pages:
+    """Return the heads of the pages in `flat` (whole pages, then `SLACK` bytes)."""
+    count = (len(flat) - SLACK) // page_size
+    starts = np.arange(count, dtype=np.int64) * page_size
+    words = word_view(flat)
+    stamp, commit = words[starts].view(np.int64), words[starts + 8]
+    if header < 16:
+        commit &= np.uint64(0xFFFFFFFF)
+    used = (commit & np.uint64(_LENGTH_MASK)).astype(np.int64)
+    bad = used > page_size - header
+    used[bad] = 0
+    stored = ((commit & _MISSED_STORED) != 0) & (header + used + 8 <= page_size)
+    missed = np.where(stored, words[np.minimum(starts + header + used, len(words) - 1)].view(np.int64), -1)
+    missed = np.where(((commit & _MISSED) != 0) & ~bad, np.where(missed > 0, missed, -1), 0)
+    return Pages(stamp, used, bad, missed)
 
 
-def _missed(
-    pages: npt.NDArray[np.uint8],
-    commit: npt.NDArray[np.uint64],
-    used: Ints,
-    header: int,
-    starts: Ints,
-    records: tuple[Ints, Ints],
-    last_stamp: int | None,
-) -> list[tuple[int, int | None, int]]:
-    gaps: list[tuple[int, int | None, int]] = []
-    page, stamp = records
-    for index in np.flatnonzero(commit & np.uint64(_MISSED)).tolist():
-        count = -1
-        if int(commit[index]) & _MISSED_STORED:
-            at = header + int(used[index])
-            count = int.from_bytes(pages[index, at : at + 8].tobytes(), "little") if at + 8 <= pages.shape[1] else -1
-        before = int(np.searchsorted(page, index))
-        gaps.append((count, int(stamp[before - 1]) if before else last_stamp, int(starts[index])))
-    return gaps
+def word_view(flat: Bytes) -> npt.NDArray[np.uint64]:
+    """Return the little-endian 8-byte words at every position of `flat`."""
+    words: npt.NDArray[np.uint64] = np.ndarray((len(flat) - 7,), "<u8", flat, strides=(1,))
+    return words
+
+
+def decode_pages(flat: Bytes, header: int, page_size: int, pages: Pages) -> tuple[Records, Ints]:
+    """Return the records of the pages in `flat`, and for each page its bytes that could not be decoded."""
+    base = np.arange(len(pages.used), dtype=np.int64) * page_size + header
+    page, at, word, size, broken = _walk(flat, base, base + pages.used)
+    # A page number fits 16 bits in most batches, and those sort in linear time.
+    order = np.argsort(page.astype(np.uint16) if len(base) < 1 << 16 else page, kind="stable")
+    page, at, word, size = page[order], at[order], word[order], size[order]
+    kind = word & 31
+    step = word >> 5
+    timed = np.flatnonzero(kind >= _TIME_EXTEND)
+    step[timed] += _words(flat)[(at[timed] >> 2) + 1].astype(np.int64) << 27
+    stamp = _stamps(page, step, np.flatnonzero(kind == _TIME_STAMP), pages.stamp)
+    is_long = kind == _LONG
+    records = Records(page, at, size, stamp, is_long if is_long.any() else None)
+    is_data = kind < _PADDING
+    return records if is_data.all() else records.select(is_data), broken
+
+
+def _words(flat: Bytes) -> npt.NDArray[np.uint32]:
+    return flat[: len(flat) & ~3].view("<u4")
+
+
+def _walk(flat: Bytes, base: Ints, end: Ints) -> tuple[Ints, Ints, Ints, Ints, Ints]:
+    """Return page, position, first word and size of every record, one step after the other."""
+    words = _words(flat)
+    broken = np.zeros(len(base), np.int64)
+    page = np.flatnonzero(end >= base + 4)
+    at, stop = base[page], end[page]
+    steps: list[tuple[Ints, Ints, Ints, Ints]] = []
+    while len(page):
+        word = words[at >> 2].astype(np.int64)
+        size = _SIZES[word & 31]
+        told = np.flatnonzero(size < 0)
+        if len(told):
+            size[told] = _told_sizes(words, at[told], word[told], stop[told])
+        after = at + size
+        good = after <= stop
+        if not good.all():
+            broken[page[~good]] = (stop - at)[~good]
+            page, at, word, size, after, stop = (v[good] for v in (page, at, word, size, after, stop))
+        steps.append((page, at, word, size))
+        at = after
+        going = at + 4 <= stop
+        if not going.all():
+            page, at, stop = page[going], at[going], stop[going]
+    empty = (np.zeros(0, np.int64),) * 4
+    first, second, third, fourth = (np.concatenate(c) for c in zip(empty, *steps, strict=True))
+    return first, second, third, fourth, broken
+
+
+def _told_sizes(words: npt.NDArray[np.uint32], at: Ints, word: Ints, stop: Ints) -> Ints:
+    """Return the sizes of long records and of padding, both told by the word after the header."""
+    extra = words[(at >> 2) + 1].astype(np.int64)
+    size = (extra + 4 + 3) & ~np.int64(3)
+    size = np.where((word & 31 == _LONG) & (extra < 4), 1 << 40, size)
+    rest = (word & 31 == _PADDING) & (word >> 5 == 0)
+    return np.where(rest, stop - at, size)
+
+
+def _stamps(page: Ints, step: Ints, absolute: Ints, page_stamp: Ints) -> Ints:
+    """Return the time of every record: steps added up from the page's time or the last absolute stamp."""
+    if len(page) == 0:
+        return page
+    told = step[absolute] | (page_stamp[page[absolute]] >> _STAMP_BITS << _STAMP_BITS)
+    step[absolute] = 0
+    total = np.cumsum(step)
+    pages = np.flatnonzero(np.diff(page, prepend=-1))
+    first = np.union1d(pages, absolute)
+    base = page_stamp[page[first]]
+    base[np.searchsorted(first, absolute)] = told
+    shift = base - total[first] + step[first]
+    stamps: Ints = total + np.repeat(shift, np.diff(np.append(first, len(page))))
+    return stamps

@@ -11,12 +11,12 @@ from tracecorr.parse.ftrace import halves as hv
 from tracecorr.parse.ftrace.fields import bare_hex, number, split_fields, typed_fields
 from tracecorr.parse.ftrace.graph import graph_records
 from tracecorr.parse.ftrace.lines import BLOCK_BYTES, cut_blocks, read_block
+from tracecorr.parse.ftrace.markers import add_marker_texts
 from tracecorr.parse.ftrace.pairing import Pairer
 
 _PROBE = r"(?s)^\((?:(?P<caller>[^()]*) <- )?(?P<at>[^\s()]+)(?: \[(?P<module>[\w-]+)\])?\)(?:\s+(?P<fields>.*))?$"
 _IS_PROBE = r"^\((?:[^()]* <- [^\s()]+|0x[0-9a-f]+|[^\s()]+\+0x[^\s()]*)(?: \[[\w-]+\])?\)"
 _MARKERS = ("tracing_mark_write", "print")
-_CLOCK = r"^(?:clock_sync|TRACECORR_SYNC|tracecorr_clock) "
 _PATH = r'(?s)^(\S+) "(.*)"$'
 
 
@@ -52,9 +52,9 @@ class _Reader:
         if lines.graph.height:
             comments = graph_records(lines.graph, batch, self._file)
             records = pl.concat([records, comments]).sort("offset") if comments.height else records
-        records = records.with_columns(
-            pl.col("offset").alias("seq"), pl.lit(self._file, pl.UInt16).alias("file"), _form().alias("form")
-        ).with_columns(_group().alias("group"))
+        records = records.with_columns(pl.lit(self._file, pl.UInt16).alias("file"), _form().alias("form")).with_columns(
+            _group().alias("group")
+        )
         self._learn(records)
         for (form, event), frame in records.partition_by("form", "group", as_dict=True, maintain_order=True).items():
             self._add(batch, str(form), str(event), frame)
@@ -154,15 +154,6 @@ def _add_probes(batch: hv.Batch, event: str, frame: pl.DataFrame) -> None:
                 hv.add_probe(batch, rows, event, names, is_return=bool(back))
                 if not keys:
                     batch.add_text(rows, "body", pl.col("fields"))
-
-
-def add_marker_texts(batch: hv.Batch, frame: pl.DataFrame) -> None:
-    """Add trace markers with their text in the column `rest`; clock samples get their fields."""
-    is_clock = frame["rest"].str.contains(_CLOCK)
-    hv.add_marker(batch, frame.filter(~is_clock), [])
-    samples = frame.filter(is_clock).with_columns(pl.col("rest").str.replace(r" monotonic=", " mono="))
-    for keys, rows in split_fields(samples, "equals"):
-        hv.add_marker(batch, rows.with_columns(typed_fields(keys)), [k[2:] for k in keys])
 
 
 def _add_events(batch: hv.Batch, event: str, frame: pl.DataFrame) -> None:
