@@ -13,6 +13,7 @@ import polars as pl
 from tracecorr.align.build import ClockEvidence, fit_clocks
 from tracecorr.align.clock_map import ClockMap
 from tracecorr.align.place import place_records
+from tracecorr.link.doorbell_rings import fill_store_rings
 from tracecorr.link.tables import attach_identities, link_tables
 from tracecorr.link.threads import map_threads
 from tracecorr.model import schema
@@ -72,7 +73,7 @@ def correlate(path: Path, progress: Callable[[str], None] | None = None) -> list
     log = parts.events.filter(pl.col("source") == "amd_log")
     trace = parts.events.filter(pl.col("source") == "ftrace")
     identities = map_threads(log, trace, parts.args)
-    records = attach_identities(parts.events, identities)
+    records = fill_store_rings(attach_identities(parts.events, identities))
     maps = fit_clocks(ClockEvidence(records, parts.args, _samples(capture)))
     placed = place_records(records, maps)
     clock.done("align")
@@ -155,7 +156,7 @@ def _clock_rows(records: pl.DataFrame, maps: dict[str, ClockMap]) -> pl.DataFram
     rows = []
     for source, clock, first, last in spans.sort("source", "clock").iter_rows():
         key = f"{source}:{clock or 'unknown'}"
-        rows.append(maps[key].summarize(key, first or 0, last or 0))
+        rows += maps[key].summarize(key, first or 0, last or 0)
     return pl.DataFrame(rows, schema=schema.CLOCK_MAP.schema) if rows else schema.CLOCK_MAP.empty()
 
 

@@ -2,19 +2,30 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
+import numpy as np
 import polars as pl
 
-from tracecorr.align.causal_pairs import LOG_STEP_NS, bound_doorbells, bound_queue_creations
-from tracecorr.align.clock_map import Bounds, ClockMap, fit_clock_map, join_bounds
+from tracecorr.align.bounds import NO_HIGH, NO_LOW, Bounds, join_bounds
+from tracecorr.align.causal_pairs import (
+    LOG_STEP_NS, bound_silences, bound_spans, pair_created_rings, pair_creations, pair_doorbells,
+)  # fmt: skip
+from tracecorr.align.clock_map import MAX_RATE, ClockMap, fit_clock_map
+from tracecorr.align.intervals import bracket_doorbells, list_moments
 from tracecorr.align.samples import bound_marks, bound_readings
 from tracecorr.model.kinds import PACKET_KINDS
 
 # A mark is written microseconds after its clock was read (p99 741 ns, measured); pre-emption takes milliseconds,
 # but not of every mark.
 MARK_DELAY_NS = 1_000_000
+# These run at one rate with CLOCK_MONOTONIC and are only ever stepped (suspend, setting the time).
+_SAME_RATE = ("boot", "tai")
+_CREATE = "AMDKFD_IOC_CREATE_QUEUE"
+_CREATE_PROBES = ("kfd_ioctl_create_queue", "kfd_create_queue")
+# Each round of system calls narrows the bounds for the next one; after few rounds nothing changes.
+_ROUNDS = 3
 
 
 @dataclass(frozen=True)
@@ -22,7 +33,7 @@ class ClockEvidence:
     """Hold what speaks of the clocks.
 
     Args:
-        records: part events with `source` and `thread`.
+        records: part events with `source`, `thread`, `step_lo_ns` and `step_hi_ns`.
         args: part args.
         samples: contents of clock.json (`{"samples": []}` when there is none).
     """
@@ -33,39 +44,140 @@ class ClockEvidence:
 
 
 def fit_clocks(evidence: ClockEvidence) -> dict[str, ClockMap]:
-    """Return a clock map by `source:clock` for every clock that the records name."""
+    """Return a clock map by `source:clock` for every clock that the records name.
+
+    `amd_log:boot` is the clock of the GPU times that `Signal =` lines carry.
+    """
     keys = evidence.records.select(
         pl.col("source").cast(pl.String), pl.col("clock").cast(pl.String).fill_null("unknown")
     ).unique()
-    return {f"{source}:{clock}": _fit(source, clock, evidence) for source, clock in keys.iter_rows()}
+    maps = {f"{source}:{clock}": _fit(source, clock, evidence) for source, clock in keys.sort("source").iter_rows()}
+    signals = _signal_times(evidence)
+    if len(signals):
+        maps["amd_log:boot"] = _fit_boot(signals, evidence)
+    return maps
 
 
 def _fit(source: str, clock: str, evidence: ClockEvidence) -> ClockMap:
     if source == "amd_log":
-        return _fit_log(clock, evidence)
-    trace = evidence.records.filter(pl.col("source") == source)
-    step = int(trace["step_hi_ns"].max() or 0)  # type: ignore[arg-type]
-    marks = _marks(trace, evidence.args)
-    pairs = causal_bounds(evidence, step)
-    sampled = bound_marks(marks, evidence.samples["samples"], step)
+        # CLR prints CLOCK_MONOTONIC in all releases (4.5.2 to 6.4.1 read, 7.2.4 measured).
+        return _fit_raw_lines(evidence) if clock == "mono_raw" else ClockMap("same_clock")
+    if clock == "counter":
+        return ClockMap("unaligned", reason="trace_clock `counter` counts events and shows no time")
+    return _fit_trace(clock, evidence)
+
+
+def _fit_trace(clock: str, evidence: ClockEvidence) -> ClockMap:
+    trace = evidence.records.filter(pl.col("source") == "ftrace")
+    steps = int(trace["step_lo_ns"].max() or 0), int(trace["step_hi_ns"].max() or 0)  # type: ignore[arg-type]
+    sampled = bound_marks(_marks(trace, evidence.args), evidence.samples["samples"], steps)
+    pairs = causal_bounds(evidence, steps)
+    both = join_bounds(sampled, pairs)
     if clock == "mono":
-        return _prove_mono(join_bounds(sampled, pairs), sampled, count_foreign_creations(evidence, step))
-    if evidence.samples["samples"] and not marks.is_empty():
+        return _prove_mono(both, sampled, count_foreign_creations(evidence, steps))
+    rate = _guess_rate(both) if clock == "x86-tsc" else 0.0
+    max_rate = 0.0 if clock in _SAME_RATE else MAX_RATE
+    if evidence.samples["samples"] and len(sampled):
         # Samples that cause and effect contradict are of another run: both together leave no line.
-        return fit_clock_map(join_bounds(sampled, pairs), "samples")
+        return fit_clock_map(both, "samples", max_rate, rate)
     if len(pairs):
-        return fit_clock_map(pairs, "causal_pairs")
+        return _refine(fit_clock_map(both, "causal_pairs", max_rate, rate), both, evidence, steps, (max_rate, rate))
     return _unaligned(evidence, trace)
 
 
-def _fit_log(clock: str, evidence: ClockEvidence) -> ClockMap:
-    if clock == "mono_raw":
-        readings = bound_readings(evidence.samples["samples"], "raw")
-        if len(readings):
-            return fit_clock_map(readings, "samples")
-        return ClockMap("unaligned", reason="no samples of CLOCK_MONOTONIC_RAW for ROCr's lines")
-    # CLR prints CLOCK_MONOTONIC in all releases (4.5.2 to 6.4.1 read, 7.2.4 measured).
-    return ClockMap("same_clock")
+def _guess_rate(bounds: Bounds) -> float:
+    """Return the growth of the offset per tick of a clock that does not count nanoseconds."""
+    usable = bounds.keep((bounds.low_ns != NO_LOW) | (bounds.high_ns != NO_HIGH)).sort()
+    if len(usable) < 2 or usable.stamp_ns[0] == usable.stamp_ns[-1]:
+        return 0.0
+    offset = np.where(usable.low_ns != NO_LOW, usable.low_ns, usable.high_ns).astype(np.float64)
+    part = max(len(usable) // 10, 1)
+    first, last = slice(0, part), slice(len(usable) - part, None)
+    run = float(np.median(usable.stamp_ns[last]) - np.median(usable.stamp_ns[first]))
+    return float(np.median(offset[last]) - np.median(offset[first])) / run if run else 0.0
+
+
+def _refine(
+    rough: ClockMap, bounds: Bounds, evidence: ClockEvidence, steps: tuple[int, int], rates: tuple[float, float]
+) -> ClockMap:
+    """Return the map with what the system calls of known threads add to it, as long as it gets better."""
+    log, trace = _split(evidence)
+    kernel = pl.col("layer").cast(pl.String).is_in(["ioctl", "syscall"])
+    calls = trace.filter(kernel).select("thread", "stamp_ns", "end_stamp_ns").drop_nulls()
+    moments = list_moments(_monotonic(log), "stamp_ns", pl.col("end_stamp_ns"))
+    if calls.is_empty() or moments.is_empty():
+        return rough
+    stamps = calls["stamp_ns"].to_numpy()
+    for _ in range(_ROUNDS):
+        if not rough.aligned:
+            break
+        found = bound_silences(calls, moments, rough, steps)
+        finer = fit_clock_map(join_bounds(bounds, found), "causal_pairs", *rates)
+        if not finer.aligned or _width(finer, stamps) > 0.95 * _width(rough, stamps):
+            break
+        rough = finer
+    return rough
+
+
+def _width(clock: ClockMap, stamps: np.ndarray) -> float:
+    low, high = clock.bound(stamps)
+    return float((high - low).mean())
+
+
+def _fit_raw_lines(evidence: ClockEvidence) -> ClockMap:
+    """Return the map of ROCr's own lines (CLOCK_MONOTONIC_RAW): from samples, and from the CLR lines around them."""
+    readings = bound_readings(evidence.samples["samples"], "raw")
+    log, _ = _split(evidence)
+    raw = pl.col("clock").cast(pl.String) == "mono_raw"
+    ordered = log.sort("file", "offset").with_columns(
+        from_ns=pl.when(~raw).then("stamp_ns").forward_fill().over("file", "thread"),
+        to_ns=pl.when(~raw).then(pl.col("stamp_ns") + LOG_STEP_NS).backward_fill().over("file", "thread"),
+    )
+    lines = ordered.filter(raw).select("stamp_ns", "from_ns", "to_ns", end_stamp_ns="stamp_ns")
+    both = join_bounds(readings, bound_spans(lines, (0, LOG_STEP_NS)))
+    fitted = fit_clock_map(both, "samples" if len(readings) else "causal_pairs")
+    if fitted.aligned or len(both):
+        return fitted
+    return ClockMap("unaligned", reason="no samples of CLOCK_MONOTONIC_RAW, and no other line of the threads of ROCr's")
+
+
+def _signal_times(evidence: ClockEvidence) -> pl.DataFrame:
+    """Return the GPU times of `Signal =` lines: file, offset, start_ns, end_ns, and the line's own stamp."""
+    times = evidence.args.filter(pl.col("key").cast(pl.String).is_in(["start_ns", "end_ns"]))
+    lines = evidence.records.filter((pl.col("layer") == "signal") & (pl.col("name") == "gpu_time"))
+    for key in ("start_ns", "end_ns"):
+        values = times.filter(pl.col("key").cast(pl.String) == key).select("file", "offset", pl.col("u64").alias(key))
+        lines = lines.join(values.unique(["file", "offset"]), on=["file", "offset"], maintain_order="left")
+    likely = (pl.col("start_ns") > 0) & (pl.col("end_ns") < 2**62) & (pl.col("start_ns") <= pl.col("end_ns"))
+    return lines.filter(likely & pl.col("stamp_ns").is_not_null()).with_columns(
+        pl.col("start_ns", "end_ns").cast(pl.Int64)
+    )
+
+
+def _fit_boot(signals: pl.DataFrame, evidence: ClockEvidence) -> ClockMap:
+    """Return the map of the GPU times: CLOCK_BOOTTIME, which differs by the time spent suspended.
+
+    A packet starts after its line (a barrier: after its thread's line before that), and its GPU time was past
+    when it was printed. On a host that never slept the clocks are equal: zero is shown where it is allowed.
+    """
+    readings = bound_readings(evidence.samples["samples"], "boot")
+    both = join_bounds(readings, bound_spans(_signal_spans(signals, _split(evidence)[0]), (0, 0)))
+    fitted = fit_clock_map(both, "samples" if len(readings) else "causal_pairs", 0.0)
+    return replace(fitted, likely_ns=0)
+
+
+def _signal_spans(signals: pl.DataFrame, log: pl.DataFrame) -> pl.DataFrame:
+    """Return the GPU times between the packet of their signal and their own line."""
+    lines = _monotonic(log).filter((pl.col("layer") == "aql") & pl.col("signal").is_not_null())
+    moments = list_moments(_monotonic(log), "stamp_ns", pl.col("end_stamp_ns"))
+    packets = bracket_doorbells(lines.with_columns(at="stamp_ns"), moments, LOG_STEP_NS)
+    latest = packets.select("file", "process", "signal", "offset", from_ns="doorbell_lo_ns").sort("offset")
+    both = signals.sort("offset").join_asof(
+        latest, on="offset", by=["file", "process", "signal"], check_sortedness=False
+    )
+    return both.select(
+        "from_ns", stamp_ns="start_ns", end_stamp_ns="end_ns", to_ns=pl.col("stamp_ns") + LOG_STEP_NS
+    )  # fmt: skip
 
 
 def _prove_mono(bounds: Bounds, marks: Bounds, foreign_creations: int) -> ClockMap:
@@ -94,16 +206,16 @@ def _unaligned(evidence: ClockEvidence, trace: pl.DataFrame) -> ClockMap:
     why = "no clock samples, and no doorbell or queue creation that log and trace both show"
     if len(log) == 0:
         why = "no log to compare it with, and no clock samples"
-    return ClockMap("unaligned", base_offset_ns=shift, reason=why)
+    return ClockMap("unaligned", shift, reason=why)
 
 
-def count_foreign_creations(evidence: ClockEvidence, step_ns: int) -> int:
+def count_foreign_creations(evidence: ClockEvidence, steps: tuple[int, int]) -> int:
     """Count the queue creations whose thread makes CREATE_QUEUE ioctls, but none between the lines of the creation."""
     log, trace = _split(evidence)
-    ioctls = trace.filter((pl.col("layer") == "ioctl") & (pl.col("name") == "AMDKFD_IOC_CREATE_QUEUE"))
+    ioctls = trace.filter((pl.col("layer") == "ioctl") & (pl.col("name") == _CREATE))
     crossed = _creations(log).with_row_index("creation").join(ioctls.select("thread", "stamp_ns"), on="thread")
-    inside = (pl.col("stamp_ns") + step_ns >= pl.col("from_ns")) & (
-        pl.col("stamp_ns") - step_ns <= pl.col("to_ns") + LOG_STEP_NS
+    inside = (pl.col("stamp_ns") + steps[1] >= pl.col("from_ns")) & (
+        pl.col("stamp_ns") - steps[0] <= pl.col("to_ns") + LOG_STEP_NS
     )
     return crossed.group_by("creation").agg(found=inside.any()).filter(~pl.col("found")).height
 
@@ -111,6 +223,10 @@ def count_foreign_creations(evidence: ClockEvidence, step_ns: int) -> int:
 def _split(evidence: ClockEvidence) -> tuple[pl.DataFrame, pl.DataFrame]:
     rows = evidence.records.drop_nulls(["thread", "stamp_ns"])
     return rows.filter(pl.col("source") == "amd_log"), rows.filter(pl.col("source") == "ftrace")
+
+
+def _monotonic(log: pl.DataFrame) -> pl.DataFrame:
+    return log.filter(pl.col("clock").cast(pl.String) != "mono_raw")
 
 
 def _marks(trace: pl.DataFrame, args: pl.DataFrame) -> pl.DataFrame:
@@ -123,18 +239,31 @@ def _marks(trace: pl.DataFrame, args: pl.DataFrame) -> pl.DataFrame:
     return marks.select("stamp_ns", "id", "mono").drop_nulls(["stamp_ns", "mono"])
 
 
-def causal_bounds(evidence: ClockEvidence, step_ns: int) -> Bounds:
-    """Return the inequalities that doorbells and queue creations give for the trace's clock."""
-    name = pl.col("name").cast(pl.String)
+def causal_bounds(evidence: ClockEvidence, steps: tuple[int, int]) -> Bounds:
+    """Return the inequalities that doorbells and queue creations give for the trace's clock.
+
+    Args:
+        evidence: what is there.
+        steps: how far the true time of a trace stamp may lie below and above it.
+    """
     log, trace = _split(evidence)
-    stores = trace.filter(pl.col("layer") == "doorbell").select("thread", "stamp_ns", "packet_index")
-    lines = log.filter((pl.col("layer") == "aql") & name.is_in(PACKET_KINDS)).sort("file", "offset")
-    doorbells = bound_doorbells(stores, lines.select("thread", "stamp_ns", "packet_index", "name"), step_ns)
-    ioctls = trace.filter((pl.col("layer") == "ioctl") & (name == "AMDKFD_IOC_CREATE_QUEUE"))
-    creations = bound_queue_creations(
-        _creations(log), ioctls.select("thread", "stamp_ns", "end_stamp_ns").drop_nulls(), step_ns
-    )
-    return join_bounds(doorbells, creations)
+    spans = [
+        _doorbell_spans(_monotonic(log), trace),
+        pair_created_rings(_creations(log), _created_rings(trace, evidence.args)),
+    ]
+    if spans[1].is_empty():
+        ioctls = trace.filter((pl.col("layer") == "ioctl") & (pl.col("name") == _CREATE))
+        ioctls = ioctls.select("thread", "stamp_ns", "end_stamp_ns").drop_nulls()
+        spans.append(pair_creations(_creations(log), ioctls, steps))
+    return join_bounds(*(bound_spans(part, steps) for part in spans))
+
+
+def _doorbell_spans(log: pl.DataFrame, trace: pl.DataFrame) -> pl.DataFrame:
+    lines = log.filter((pl.col("layer") == "aql") & pl.col("name").cast(pl.String).is_in(PACKET_KINDS))
+    moments = list_moments(log, "stamp_ns", pl.col("end_stamp_ns"))
+    packets = lines.select("thread", "ring", "packet_index", "name", at="stamp_ns")
+    stores = trace.filter(pl.col("layer") == "doorbell").select("thread", "ring", "packet_index", "stamp_ns")
+    return pair_doorbells(stores, bracket_doorbells(packets, moments, LOG_STEP_NS))
 
 
 def _creations(log: pl.DataFrame) -> pl.DataFrame:
@@ -142,4 +271,12 @@ def _creations(log: pl.DataFrame) -> pl.DataFrame:
     lines = log.filter(name.is_in(["queue_allocated_count", "queue_created"])).sort("file", "offset")
     counted = pl.when(name == "queue_allocated_count").then("stamp_ns")
     lines = lines.with_columns(from_ns=counted.forward_fill().over("thread"))
-    return lines.filter(name == "queue_created").select("thread", "from_ns", to_ns="stamp_ns").drop_nulls()
+    made = lines.filter(name == "queue_created").select("thread", "ring", "from_ns", to_ns="stamp_ns")
+    return made.drop_nulls(["from_ns", "to_ns"])
+
+
+def _created_rings(trace: pl.DataFrame, args: pl.DataFrame) -> pl.DataFrame:
+    probes = trace.filter((pl.col("layer") == "kfd") & pl.col("name").cast(pl.String).is_in(_CREATE_PROBES))
+    rings = args.filter(pl.col("key").cast(pl.String) == "ring").select("file", "offset", made_ring="u64")
+    made = probes.join(rings, on=["file", "offset"])
+    return made.select("thread", "stamp_ns", "end_stamp_ns", ring="made_ring")

@@ -5,63 +5,89 @@ from __future__ import annotations
 import numpy as np
 import polars as pl
 
-from tracecorr.align.clock_map import NO_HIGH, NO_LOW, Bounds
+from tracecorr.align.bounds import NO_HIGH, NO_LOW, Bounds, Ints, join_bounds, no_bounds
+from tracecorr.align.clock_map import ClockMap
 
 # Log stamps are truncated to a microsecond: the true time lies up to 1 us later.
 LOG_STEP_NS = 1000
+# A system call may lie in any of so many silences of its thread before they are asked which can hold it.
+_MAX_SILENCES = 64
+# The longest system calls say the most; more of them only cost time.
+_MAX_CALLS = 20_000
 
 
-def bound_doorbells(stores: pl.DataFrame, packets: pl.DataFrame, rounding_ns: int) -> Bounds:
-    """Return what doorbell stores say of the trace's clock, matched by order alone.
-
-    A thread prints its packets in the order in which it stores their doorbells. Where a thread's
-    stored values and its printed indexes are the same sequence, store n belongs to packet n. A
-    dispatch line is printed before its store, a barrier line after it (HIP 7.2.4).
+def bound_spans(spans: pl.DataFrame, steps: tuple[int, int]) -> Bounds:
+    """Return what it says of a trace's clock that things of the trace happened between two moments of the log.
 
     Args:
-        stores: columns thread, stamp_ns, packet_index, in trace order.
-        packets: columns thread, stamp_ns (log clock), packet_index, name, in log order.
-        rounding_ns: how far a trace stamp may lie from the true time.
+        spans: columns stamp_ns, end_stamp_ns (trace), from_ns, to_ns (log; null = no such moment).
+        steps: how far the true time of a trace stamp may lie below and above it.
     """
-    stores = stores.with_columns(nth=pl.int_range(pl.len()).over("thread"), total=pl.len().over("thread"))
-    packets = packets.with_columns(nth=pl.int_range(pl.len()).over("thread"), total=pl.len().over("thread"))
-    pairs = stores.join(packets, on=["thread", "nth", "total"], suffix="_log")
-    same = (pl.col("packet_index") == pl.col("packet_index_log")).fill_null(False)
-    pairs = pairs.filter(same.all().over("thread") & (pl.len().over("thread") == pl.col("total")))
-    stamp = pairs["stamp_ns"].to_numpy()
-    line = pairs["stamp_ns_log"].to_numpy()
-    dispatch = (pairs["name"].cast(pl.String) == "dispatch").to_numpy()
-    low = np.where(dispatch, line - stamp - rounding_ns, NO_LOW)
-    high = np.where(dispatch, NO_HIGH, line + LOG_STEP_NS - stamp + rounding_ns)
-    return Bounds(stamp, low, high)
+    below, above = steps
+    start, end = spans["stamp_ns"].to_numpy(), spans["end_stamp_ns"].to_numpy()
+    low = spans.select((pl.col("from_ns") - pl.col("stamp_ns") - above).fill_null(NO_LOW)).to_series().to_numpy()
+    high = spans.select((pl.col("to_ns") - pl.col("end_stamp_ns") + below).fill_null(NO_HIGH)).to_series().to_numpy()
+    nothing_low, nothing_high = np.full(len(start), NO_LOW), np.full(len(start), NO_HIGH)
+    return join_bounds(Bounds(start, low, nothing_high), Bounds(end, nothing_low, high))
 
 
-def bound_queue_creations(creations: pl.DataFrame, ioctls: pl.DataFrame, rounding_ns: int) -> Bounds:
-    """Return what queue creations say of the trace's clock.
+def pair_doorbells(stores: pl.DataFrame, packets: pl.DataFrame) -> pl.DataFrame:
+    """Return the doorbell stores whose packet line is known: by thread, ring and index, where these are unique.
 
-    Between the lines `Number of allocated hardware queues` and `Created` a thread makes the
-    CREATE_QUEUE ioctl of that queue. One shift of the clock must put an ioctl into every such
-    interval; when shifts that are no neighbours do, nothing is said.
+    Args:
+        stores: columns thread, ring, packet_index, stamp_ns.
+        packets: columns thread, ring, packet_index, doorbell_lo_ns, doorbell_hi_ns.
+
+    Returns: spans for `bound_spans`.
+    """
+    keys = ["thread", "ring", "packet_index"]
+    alone = pl.len().over(keys) == 1
+    pairs = stores.drop_nulls(keys).filter(alone).join(packets.drop_nulls(keys).filter(alone), on=keys)
+    return pairs.select(
+        "stamp_ns", end_stamp_ns="stamp_ns", from_ns="doorbell_lo_ns", to_ns="doorbell_hi_ns"
+    )  # fmt: skip
+
+
+def pair_created_rings(creations: pl.DataFrame, probes: pl.DataFrame) -> pl.DataFrame:
+    """Return the creations of queues whose ring a probe in the kernel recorded, as spans for `bound_spans`.
+
+    Args:
+        creations: columns thread, ring, from_ns, to_ns (log clock).
+        probes: columns thread, ring, stamp_ns, end_stamp_ns.
+    """
+    keys = ["thread", "ring"]
+    alone = pl.len().over(keys) == 1
+    pairs = probes.drop_nulls(keys).filter(alone).join(creations.drop_nulls(keys).filter(alone), on=keys)
+    return pairs.select(
+        "stamp_ns", pl.coalesce("end_stamp_ns", "stamp_ns").alias("end_stamp_ns"), "from_ns",
+        to_ns=pl.col("to_ns") + LOG_STEP_NS,
+    )  # fmt: skip
+
+
+def pair_creations(creations: pl.DataFrame, ioctls: pl.DataFrame, steps: tuple[int, int]) -> pl.DataFrame:
+    """Return which ioctl made which queue, by the one shift of the clock that puts an ioctl into every creation.
+
+    Between the lines `Number of allocated hardware queues` and `Created` a thread makes the CREATE_QUEUE ioctl
+    of that queue. When shifts that are no neighbours put one there, nothing is said.
 
     Args:
         creations: columns thread, from_ns, to_ns (log clock).
         ioctls: CREATE_QUEUE ioctls of the trace: columns thread, stamp_ns, end_stamp_ns.
-        rounding_ns: how far a trace stamp may lie from the true time.
+        steps: how far the true time of a trace stamp may lie below and above it.
+
+    Returns: spans for `bound_spans`.
     """
-    nothing = Bounds(*(np.empty(0, dtype=np.int64) for _ in range(3)))
-    if creations.height < 2 or ioctls.is_empty():
-        return nothing
+    shape = ("stamp_ns", "end_stamp_ns", "from_ns", "to_ns")
+    creations = creations.with_columns(to_ns=pl.col("to_ns") + LOG_STEP_NS)
     crossed = creations.with_row_index("creation").join(ioctls, on="thread")
     crossed = crossed.with_columns(
-        low=pl.col("from_ns") - pl.col("stamp_ns") - rounding_ns,
-        high=pl.col("to_ns") + LOG_STEP_NS - pl.col("end_stamp_ns") + rounding_ns,
+        low=pl.col("from_ns") - pl.col("stamp_ns") - steps[1], high=pl.col("to_ns") - pl.col("end_stamp_ns") + steps[0]
     ).filter(pl.col("low") <= pl.col("high"))
+    if creations.height < 2 or crossed.is_empty():
+        return crossed.select(shape).clear()
     first = crossed.filter(pl.col("creation") == 0)
     choices = [c for c in _shifts(crossed, first) if len(c) == creations.height]
-    if len(choices) != 1:
-        return nothing
-    chosen = crossed[choices[0]]
-    return Bounds(chosen["stamp_ns"].to_numpy(), chosen["low"].to_numpy(), chosen["high"].to_numpy())
+    return crossed[choices[0]].select(shape) if len(choices) == 1 else crossed.select(shape).clear()
 
 
 def _shifts(crossed: pl.DataFrame, first: pl.DataFrame) -> list[list[int]]:
@@ -74,3 +100,53 @@ def _shifts(crossed: pl.DataFrame, first: pl.DataFrame) -> list[list[int]]:
         last = inside.group_by("creation", maintain_order=True).last()["row"].to_list()
         found.setdefault(tuple(last), last)
     return list(found.values())
+
+
+def bound_silences(calls: pl.DataFrame, moments: pl.DataFrame, rough: ClockMap, steps: tuple[int, int]) -> Bounds:
+    """Return what system calls say of the clock once it is roughly known.
+
+    A thread prints nothing while it is in the kernel: a call lies between two of its lines. Where only one of
+    these silences is long enough and near enough, it bounds the clock.
+
+    Args:
+        calls: columns thread, stamp_ns, end_stamp_ns of the trace.
+        moments: columns thread, at: the lines of the log, sorted.
+        rough: what is known of the clock.
+        steps: how far the true time of a trace stamp may lie below and above it.
+    """
+    duration = pl.col("end_stamp_ns") - pl.col("stamp_ns")
+    longest = calls.drop_nulls().filter(duration >= 0).top_k(_MAX_CALLS, by=duration)
+    lines = {int(key[0]): part["at"].to_numpy() for key, part in moments.partition_by("thread", as_dict=True).items()}
+    found = [
+        _silences_of_thread(part, lines[int(key[0])], rough, steps)
+        for key, part in longest.partition_by("thread", as_dict=True).items()
+        if int(key[0]) in lines
+    ]
+    return join_bounds(*found) if found else no_bounds()
+
+
+def _silences_of_thread(calls: pl.DataFrame, lines: Ints, rough: ClockMap, steps: tuple[int, int]) -> Bounds:
+    start, end = calls["stamp_ns"].to_numpy(), calls["end_stamp_ns"].to_numpy()
+    start_low, _ = rough.bound(start)
+    _, end_high = rough.bound(end)
+    # Silence i lies between line i - 1 and line i.
+    first = np.searchsorted(lines, start + start_low - steps[0] - LOG_STEP_NS, side="right")
+    last = np.searchsorted(lines, end + end_high + steps[1], side="right")
+    near = np.flatnonzero((last - first < _MAX_SILENCES) & (last >= first))
+    count = last[near] - first[near] + 1
+    call = np.repeat(near, count)
+    silence = np.arange(len(call)) - np.repeat(np.cumsum(count) - count, count) + first[call]
+    opened = np.concatenate([[NO_LOW // 4], lines])[silence]
+    closed = np.concatenate([lines + LOG_STEP_NS, [NO_HIGH // 4]])[silence]
+    low, high = opened - start[call] - steps[1], closed - end[call] + steps[0]
+    # The clock may drift by a little during the call: one nanosecond in a thousand is allowed for.
+    drift = (end[call] - start[call]) // 1000 + 1
+    fits = (np.maximum(low, start_low[call]) <= np.minimum(high, end_high[call]) + drift) & (low <= high + drift)
+    call, low, high = call[fits], low[fits], high[fits]
+    alone = np.bincount(call, minlength=len(start))[call] == 1
+    call, low, high = call[alone], low[alone], high[alone]
+    low = np.where(low < NO_LOW // 8, NO_LOW, low)
+    high = np.where(high > NO_HIGH // 8, NO_HIGH, high)
+    return join_bounds(
+        Bounds(start[call], low, np.full(len(call), NO_HIGH)), Bounds(end[call], np.full(len(call), NO_LOW), high)
+    )

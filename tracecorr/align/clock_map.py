@@ -1,52 +1,21 @@
-"""A clock map: every straight line (offset, rate) that agrees with all the bounds seen."""
+"""A clock map: what is known of the offset of one clock from CLOCK_MONOTONIC, at every time."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
-Ints = NDArray[np.int64]
-Floats = NDArray[np.float64]
+from tracecorr.align.bounds import NO_HIGH, NO_LOW, Bounds, Floats, Ints, find_outliers, pick_tightest
+from tracecorr.align.pieces import Pieces, split_pieces
 
-# NTP slews CLOCK_MONOTONIC by at most 500 ppm (adjtimex); no clock of the kernel drifts more from it.
-MAX_RATE = 500e-6
-
-
-@dataclass(frozen=True)
-class Bounds:
-    """Hold inequalities: at `stamp_ns` of a source, MONOTONIC minus stamp lies in [low, high].
-
-    Args:
-        stamp_ns: stamps on the source's clock, ns.
-        low_ns: lower bounds of the offset, ns; `NO_LOW` where there is none.
-        high_ns: upper bounds of the offset, ns; `NO_HIGH` where there is none.
-    """
-
-    stamp_ns: Ints
-    low_ns: Ints
-    high_ns: Ints
-
-    def __len__(self) -> int:
-        return len(self.stamp_ns)
-
-    def keep(self, mask: NDArray[np.bool_]) -> Bounds:
-        """Return the inequalities that `mask` selects."""
-        return Bounds(self.stamp_ns[mask], self.low_ns[mask], self.high_ns[mask])
-
-
-NO_LOW, NO_HIGH = np.iinfo(np.int64).min, np.iinfo(np.int64).max
-
-
-def join_bounds(*parts: Bounds) -> Bounds:
-    """Return all the inequalities of `parts`."""
-    return Bounds(
-        np.concatenate([p.stamp_ns for p in parts]),
-        np.concatenate([p.low_ns for p in parts]),
-        np.concatenate([p.high_ns for p in parts]),
-    )
+# NTP slews CLOCK_MONOTONIC by at most 500 ppm (adjtimex); the crystal behind an unslewed clock adds some.
+MAX_RATE = 600e-6
+# A clock of which more than one inequality in twenty is contradicted by the others is not understood.
+_MAX_WRONG = 0.05
+# More pieces than one in this time are no corrections of a clock: the evidence contradicts itself.
+_SHORTEST_PIECE_NS = 1_000_000_000
 
 
 @dataclass(frozen=True)
@@ -54,20 +23,24 @@ class ClockMap:
     """Map one clock to the host's CLOCK_MONOTONIC.
 
     Args:
-        base_offset_ns, base_stamp_ns: origin of the lines; floats stay small and exact around it.
-        offsets, rates: corners of the set of lines that satisfy every bound; the offset of line i at
-            stamp t is base_offset_ns + offsets[i] + rates[i] * (t - base_stamp_ns).
         method: `same_clock`, `samples`, `causal_pairs` or `unaligned`.
+        shift_ns: offset of a map without pieces.
+        base_offset_ns, base_stamp_ns: origin of the curve; floats stay small and exact around it.
+        curve: spans of one rate; None where the offset is `shift_ns` throughout.
+        pairs, violated: inequalities given, and how many of them the map contradicts.
+        reason: why the clock is unaligned.
+        likely_ns: offset that is shown where the bounds allow it, instead of their middle.
     """
 
     method: str
+    shift_ns: int = 0
     base_offset_ns: int = 0
     base_stamp_ns: int = 0
-    offsets: Floats = field(default_factory=lambda: np.zeros(1))
-    rates: Floats = field(default_factory=lambda: np.zeros(1))
+    curve: Pieces | None = None
     pairs: int = 0
     violated: int = 0
     reason: str = ""
+    likely_ns: int | None = None
 
     @property
     def aligned(self) -> bool:
@@ -76,111 +49,97 @@ class ClockMap:
 
     def offset_at(self, stamps: Ints) -> tuple[Ints, Ints, Ints]:
         """Return offset, and how far the true offset may lie below and above it, at each stamp."""
-        since = (stamps - self.base_stamp_ns).astype(np.float64)
-        centre = self.offsets.mean() + self.rates.mean() * since
-        low = np.full(len(stamps), np.inf)
-        high = np.full(len(stamps), -np.inf)
-        for offset, rate in zip(self.offsets, self.rates, strict=True):
-            line = offset + rate * since
-            low, high = np.minimum(low, line), np.maximum(high, line)
-        rounded = np.rint(centre)
-        below = np.ceil(np.maximum(rounded - low, 0)).astype(np.int64)
-        above = np.ceil(np.maximum(high - rounded, 0)).astype(np.int64)
-        return rounded.astype(np.int64) + self.base_offset_ns, below, above
+        if self.curve is None:
+            nothing = np.zeros(len(stamps), dtype=np.int64)
+            return nothing + self.shift_ns, nothing, nothing
+        low, high = self.curve.bound((stamps - self.base_stamp_ns).astype(np.float64))
+        shown = (low + high) / 2 if self.likely_ns is None else np.clip(self.likely_ns - self.base_offset_ns, low, high)
+        centre = np.rint(shown)
+        below = np.ceil(np.maximum(centre - low, 0)).astype(np.int64)
+        above = np.ceil(np.maximum(high - centre, 0)).astype(np.int64)
+        return centre.astype(np.int64) + self.base_offset_ns, below, above
 
-    def summarize(self, source: str, first_ns: int, last_ns: int) -> dict[str, Any]:
-        """Return the map's row of the table `clock_map`."""
-        offset, below, above = self.offset_at(np.array([first_ns, last_ns], dtype=np.int64))
+    def bound(self, stamps: Ints) -> tuple[Ints, Ints]:
+        """Return the least and the largest offset that each stamp can have."""
+        offset, below, above = self.offset_at(stamps)
+        return offset - below, offset + above
+
+    def summarize(self, source: str, first_ns: int, last_ns: int) -> list[dict[str, Any]]:
+        """Return the map's rows of the table `clock_map`: one per piece.
+
+        Args:
+            source: source and clock.
+            first_ns, last_ns: first and last stamp of the source.
+        """
+        pieces = self.curve.pieces if self.curve else ()
+        starts = [first_ns, *(int(p.first) + self.base_stamp_ns for p in pieces[1:])]
+        ends = [*(s - 1 for s in starts[1:]), last_ns]
+        rates = [p.rate for p in pieces] or [0.0]
+        return [self._row(source, *piece) for piece in zip(starts, ends, rates, strict=True)]
+
+    def _row(self, source: str, start_ns: int, end_ns: int, rate: float) -> dict[str, Any]:
+        # The bounds are widest between the inequalities: a fine grid finds them.
+        stamps = np.linspace(start_ns, max(end_ns, start_ns), 1001).astype(np.int64)
+        offset, below, above = self.offset_at(stamps)
         return {
-            "source": source, "from_ns": first_ns, "to_ns": last_ns, "offset_ns": int(offset[0]),
-            "rate_ppb": round(float(self.rates.mean()) * 1e9),
+            "source": source, "from_ns": start_ns, "to_ns": end_ns, "offset_ns": int(offset[0]),
+            "rate_ppb": round(rate * 1e9),
             "lo_ns": int(below.max()) if self.aligned else None,
             "hi_ns": int(above.max()) if self.aligned else None,
             "pairs": self.pairs, "violated": self.violated, "method": self.method,
         }  # fmt: skip
 
 
-def fit_clock_map(bounds: Bounds, method: str) -> ClockMap:
-    """Return the map of all lines that satisfy `bounds`, or one that is unaligned with its reason.
+def fit_clock_map(bounds: Bounds, method: str, max_rate: float = MAX_RATE, rate: float = 0.0) -> ClockMap:
+    """Return the map that satisfies `bounds`, or one that is unaligned with its reason.
 
-    Bounds that contradict the largest set of agreeing ones are left out and counted as violated;
-    when they are more than one in a hundred the clock counts as unaligned.
+    The offset runs along straight pieces; a new one starts where no single rate satisfies all, as after a
+    suspend or an NTP correction. Inequalities that contradict their neighbours are left out and counted as
+    violated; when they are more than one in twenty the clock counts as unaligned.
+
+    Args:
+        bounds: inequalities in any order.
+        method: `samples` or `causal_pairs`.
+        max_rate: largest drift against `rate`; 0 for clocks that run at one rate with CLOCK_MONOTONIC.
+        rate: known growth of the offset per ns of stamp (a clock that counts other units).
     """
-    usable = bounds.keep((bounds.low_ns != NO_LOW) | (bounds.high_ns != NO_HIGH))
+    usable = bounds.keep((bounds.low_ns != NO_LOW) | (bounds.high_ns != NO_HIGH)).sort()
+    total = len(usable)
     if not (usable.low_ns != NO_LOW).any() or not (usable.high_ns != NO_HIGH).any():
-        return ClockMap("unaligned", pairs=len(usable), reason="no pair bounds the offset on both sides")
-    fitted = _fit(usable, method)
-    if fitted is not None:
-        return fitted
-    agreeing = usable.keep(_largest_agreement(usable))
-    violated = len(usable) - len(agreeing)
-    fitted = _fit(agreeing, method)
-    if fitted is None or violated * 100 > len(usable):
-        return ClockMap(
-            "unaligned", pairs=len(usable), violated=violated,
-            reason=f"{violated} of {len(usable)} pairs contradict the others",
-        )  # fmt: skip
-    return ClockMap(
-        method, fitted.base_offset_ns, fitted.base_stamp_ns, fitted.offsets, fitted.rates, len(usable), violated
-    )
+        return ClockMap("unaligned", pairs=total, reason="no pair bounds the offset on both sides")
+    base_stamp = int(usable.stamp_ns[0])
+    base_offset = int(np.median(np.where(usable.low_ns != NO_LOW, usable.low_ns, usable.high_ns)))
+    x, low, high = usable.floats(base_stamp, base_offset)
+    good = ~find_outliers(x, low, high, rate, max_rate)
+    # A mark names its sample; a causal pair may be of two things that only look alike.
+    curve = _fit_curve(x[good], low[good], high[good], (rate, max_rate), trim=method != "samples")
+    violated = _count_violated(curve, x, low, high) if curve else total
+    reason = ""
+    if curve is None or violated > _MAX_WRONG * total:
+        reason = f"{violated} of {total} pairs contradict the others"
+    elif len(curve.pieces) > 3 + (x[-1] - x[0]) / _SHORTEST_PIECE_NS:
+        reason = f"{total} pairs allow no steady clock: it would change its rate {len(curve.changes)} times"
+    if reason:
+        return ClockMap("unaligned", pairs=total, violated=violated, reason=reason)
+    return ClockMap(method, 0, base_offset, base_stamp, curve, total, violated)
 
 
-def _fit(bounds: Bounds, method: str) -> ClockMap | None:
-    if len(bounds) == 0:
+def _fit_curve(x: Floats, low: Floats, high: Floats, rates: tuple[float, float], trim: bool) -> Pieces | None:
+    if not len(x):
         return None
-    base_stamp = int(bounds.stamp_ns.min())
-    base_offset = int(np.median(np.where(bounds.low_ns != NO_LOW, bounds.low_ns, bounds.high_ns)))
-    since = (bounds.stamp_ns - base_stamp).astype(np.float64)
-    has_low, has_high = bounds.low_ns != NO_LOW, bounds.high_ns != NO_HIGH
-    if not has_low.any() or not has_high.any():
-        return None
-    floor = _hull(since[has_low], (bounds.low_ns[has_low] - base_offset).astype(np.float64), upper=True)
-    roof = _hull(since[has_high], (bounds.high_ns[has_high] - base_offset).astype(np.float64), upper=False)
-    offsets, rates = _candidate_lines(np.vstack([floor, roof]))
-    # 0.01 ns of slack absorbs the rounding of floats; stamps are whole nanoseconds.
-    fits = np.abs(rates) <= MAX_RATE * (1 + 1e-9)
-    for x, y in floor:
-        fits &= offsets + rates * x >= y - 0.01
-    for x, y in roof:
-        fits &= offsets + rates * x <= y + 0.01
-    if not fits.any():
-        return None
-    corners = np.unique(np.column_stack([offsets[fits], rates[fits]]), axis=0)
-    return ClockMap(method, base_offset, base_stamp, corners[:, 0], corners[:, 1], len(bounds), 0)
+    level = rates[0] * x
+    chosen = pick_tightest(x, low - level, high - level, trim)
+    found = split_pieces(x[chosen], low[chosen], high[chosen], *rates)
+    if found is None or len(chosen) == len(x):
+        return found
+    # Measured from the first result, other inequalities may be the tight ones of their time.
+    least, largest = found.bound(x)
+    level = (least + largest) / 2
+    chosen = pick_tightest(x, low - level, high - level, trim)
+    return split_pieces(x[chosen], low[chosen], high[chosen], *rates) or found
 
 
-def _candidate_lines(points: Floats) -> tuple[Floats, Floats]:
-    # A corner of the feasible set is a line through two hull points, or through one at the largest rate.
-    first, second = np.triu_indices(len(points), k=1)
-    distance = points[second, 0] - points[first, 0]
-    apart = distance != 0
-    rates = (points[second, 1] - points[first, 1])[apart] / distance[apart]
-    offsets = points[first, 1][apart] - rates * points[first, 0][apart]
-    steep = np.repeat([-MAX_RATE, MAX_RATE], len(points))
-    through = np.tile(points, (2, 1))
-    return np.concatenate([offsets, through[:, 1] - steep * through[:, 0]]), np.concatenate([rates, steep])
-
-
-def _hull(x: Floats, y: Floats, *, upper: bool) -> Floats:
-    sign = -1.0 if upper else 1.0
-    hull: list[tuple[float, float]] = []
-    for point in sorted(zip(x.tolist(), (sign * y).tolist(), strict=True)):
-        while len(hull) >= 2 and _turns_right(hull[-2], hull[-1], point):
-            hull.pop()
-        hull.append(point)
-    return np.array([(px, sign * py) for px, py in hull])
-
-
-def _turns_right(a: tuple[float, float], b: tuple[float, float], c: tuple[float, float]) -> bool:
-    return (b[0] - a[0]) * (c[1] - a[1]) - (b[1] - a[1]) * (c[0] - a[0]) <= 0
-
-
-def _largest_agreement(bounds: Bounds) -> NDArray[np.bool_]:
-    """Mark the bounds that hold at the constant offset which the most of them allow."""
-    edges = np.unique(
-        np.concatenate([bounds.low_ns[bounds.low_ns != NO_LOW], bounds.high_ns[bounds.high_ns != NO_HIGH]])
-    )
-    low, high = np.sort(bounds.low_ns), np.sort(bounds.high_ns)
-    allowed = np.searchsorted(low, edges, side="right") - np.searchsorted(high, edges, side="left")
-    best = edges[int(np.argmax(allowed))]
-    return np.asarray((bounds.low_ns <= best) & (best <= bounds.high_ns))
+def _count_violated(curve: Pieces, x: Floats, low: Floats, high: Floats) -> int:
+    least, largest = curve.bound(x)
+    # Whole nanoseconds: floats may differ in the last digit.
+    return int(((low > largest + 1) | (high < least - 1)).sum())

@@ -7,10 +7,10 @@ from typing import Any
 import numpy as np
 import polars as pl
 
-from tracecorr.align.clock_map import NO_HIGH, Bounds
+from tracecorr.align.bounds import NO_HIGH, Bounds
 
 
-def bound_marks(marks: pl.DataFrame, samples: list[dict[str, Any]], rounding_ns: int) -> Bounds:
+def bound_marks(marks: pl.DataFrame, samples: list[dict[str, Any]], steps: tuple[int, int]) -> Bounds:
     """Return what the `clock_sync` marks say of a trace clock.
 
     A mark carries the CLOCK_MONOTONIC time read before it was written; its sample in clock.json
@@ -19,13 +19,13 @@ def bound_marks(marks: pl.DataFrame, samples: list[dict[str, Any]], rounding_ns:
     Args:
         marks: columns stamp_ns, id, mono (ns).
         samples: the `samples` of clock.json, each with `id`, `mono0`, `mono1`.
-        rounding_ns: how far a stamp may lie from the true time of its mark.
+        steps: how far the true time of a mark may lie below and above its stamp.
     """
     after = {int(s["id"]): int(s["mono1"]) for s in samples if "id" in s and "mono1" in s}
     stamps = marks["stamp_ns"].to_numpy()
-    low = marks["mono"].cast(pl.Int64).to_numpy() - stamps - rounding_ns
+    low = marks["mono"].cast(pl.Int64).to_numpy() - stamps - steps[1]
     ends = np.array([after.get(i, NO_HIGH) for i in marks["id"].to_list()], dtype=np.int64)
-    high = np.where(ends == NO_HIGH, NO_HIGH, ends - stamps + rounding_ns)
+    high = np.where(ends == NO_HIGH, NO_HIGH, ends - stamps + steps[0])
     return Bounds(stamps, low, high)
 
 

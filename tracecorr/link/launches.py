@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import polars as pl
 
-from tracecorr.link.doorbells import infer_intervals, learn_rings, match_stores
+from tracecorr.align.causal_pairs import LOG_STEP_NS
+from tracecorr.align.intervals import bracket_doorbells, list_moments
+from tracecorr.link.doorbells import match_stores
 from tracecorr.model import schema
 from tracecorr.model.kinds import INFERRED, PACKET_KINDS, RECORDED
 
@@ -23,21 +25,6 @@ def select_launches(events: pl.DataFrame, args: pl.DataFrame) -> pl.DataFrame:
     return events.filter(packet | copy).join(internal, on="event", how="anti", maintain_order="left")
 
 
-def fill_store_rings(events: pl.DataFrame) -> pl.DataFrame:
-    """Return `events` with the learned `ring` on doorbell stores whose probe did not read it.
-
-    The added column `ring_learned` tells these from rings that the probe recorded.
-    """
-    stores = events.filter((pl.col("layer") == "doorbell") & pl.col("ring").is_null())
-    lines = events.filter((pl.col("layer") == "aql") & pl.col("packet_index").is_not_null())
-    learned = learn_rings(stores, lines).select("process", "arg", learned="ring", layer=pl.lit("doorbell"))
-    learned = learned.with_columns(pl.col("layer").cast(schema.CAT))
-    joined = events.join(learned, on=["process", "arg", "layer"], how="left", maintain_order="left")
-    return joined.with_columns(
-        ring=pl.coalesce("ring", "learned"), ring_learned=pl.col("ring").is_null() & pl.col("learned").is_not_null()
-    ).drop("learned")
-
-
 def build_launches(events: pl.DataFrame, packets: pl.DataFrame, args: pl.DataFrame, sources: set[str]) -> pl.DataFrame:
     """Return the table `launches`.
 
@@ -53,8 +40,7 @@ def build_launches(events: pl.DataFrame, packets: pl.DataFrame, args: pl.DataFra
         return schema.LAUNCHES.empty()
     log = events.filter(pl.col("source") == "amd_log")
     stores = events.filter((pl.col("layer") == "doorbell") & pl.lit("unaligned" not in sources))
-    intervals = infer_intervals(base.filter(pl.col("layer") == "aql"), log)
-    base = base.join(intervals, on="event", how="left", maintain_order="left")
+    base = _add_intervals(base, log)
     fields = packets.select("file", "offset", "command_offset", *_PACKET_COLUMNS)
     joined = base.join(fields, on=["file", "offset"], how="left", maintain_order="left")
     joined = joined.join(match_stores(stores, base), on="event", how="left", maintain_order="left")
@@ -62,6 +48,17 @@ def build_launches(events: pl.DataFrame, packets: pl.DataFrame, args: pl.DataFra
     times = events.select(doorbell_event="event", doorbell_ns="ts_ns")
     joined = joined.join(times, on="doorbell_event", how="left", maintain_order="left")
     return schema.LAUNCHES.conform(_select(joined, sources))
+
+
+def _add_intervals(base: pl.DataFrame, log: pl.DataFrame) -> pl.DataFrame:
+    """Add the interval in which the log lets each packet's doorbell store lie."""
+    packets = base.filter(pl.col("layer") == "aql").select("event", "thread", "name", at="ts_ns")
+    monotonic = log.filter(pl.col("clock").cast(pl.String) != "mono_raw")
+    moments = list_moments(monotonic, "ts_ns", pl.col("ts_ns") + pl.col("dur_ns"))
+    intervals = bracket_doorbells(packets, moments, LOG_STEP_NS)
+    return base.join(
+        intervals.select("event", "doorbell_lo_ns", "doorbell_hi_ns"), on="event", how="left", maintain_order="left"
+    )
 
 
 def _add_call(joined: pl.DataFrame, events: pl.DataFrame) -> pl.DataFrame:

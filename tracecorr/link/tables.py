@@ -7,7 +7,7 @@ import polars as pl
 from tracecorr.link import calls, queues, streams
 from tracecorr.link.edges import list_links
 from tracecorr.link.kernels import list_kernels
-from tracecorr.link.launches import build_launches, fill_store_rings
+from tracecorr.link.launches import build_launches
 from tracecorr.link.threads import Identities
 from tracecorr.model import schema
 
@@ -49,7 +49,6 @@ def link_tables(
     args = args.select("event", "key", "u64", "text").sort("event", maintain_order=True)
     inside = calls.link_syscalls(events, trace_aligned)
     events = _adopt_syscalls(events, inside)
-    events = fill_store_rings(events) if trace_aligned else events.with_columns(ring_learned=pl.lit(False))
     gpu_table, queue_table = queues.list_gpus(queues.build_queues(events, packets, args, trace_aligned))
     stream_table = streams.build_streams(events, args)
     kernel_table, kernel_ids = list_kernels(events)

@@ -1,0 +1,156 @@
+"""Clock maps of simulated clocks: the true offset lies inside the bounds, whatever the clock did."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from numpy.typing import NDArray
+
+from tracecorr.align.bounds import NO_HIGH, NO_LOW, Bounds, join_bounds
+from tracecorr.align.clock_map import MAX_RATE, ClockMap, fit_clock_map
+
+Floats = NDArray[np.float64]
+Curve = Callable[[Floats], Floats]
+SECOND = 1e9
+
+
+def steady(ppm: float) -> Curve:
+    return lambda t: 5e9 + ppm * 1e-6 * t
+
+
+def slewed(ppm: float, at_s: float) -> Curve:
+    return lambda t: np.where(t < at_s * SECOND, 5e9, 5e9 + ppm * 1e-6 * (t - at_s * SECOND))
+
+
+def stepped(step_ns: float, at_s: float) -> Curve:
+    return lambda t: np.where(t < at_s * SECOND, 5e9, 5e9 + step_ns)
+
+
+def sample(rng: np.random.Generator, curve: Curve, span_s: float) -> Bounds:
+    """Bracket the clock each second, and several times at start and end."""
+    edges = rng.uniform(0, 2e5, 8)
+    t = np.sort(np.concatenate([edges, np.arange(SECOND, span_s * SECOND, SECOND), span_s * SECOND - edges]))
+    stamp = np.rint(t - curve(t))
+    before, after = t - 700 - rng.exponential(400, len(t)), t + 800 + rng.exponential(700, len(t))
+    return Bounds(
+        stamp.astype(np.int64), np.floor(before - stamp).astype(np.int64), np.ceil(after - stamp).astype(np.int64)
+    )
+
+
+def pair(rng: np.random.Generator, curve: Curve, span_s: float, per_s: int, wrong: float = 0.0) -> Bounds:
+    """Pair doorbells with dispatch and barrier lines: one-sided bounds, some of them of other packets."""
+    count = int(span_s * per_s)
+    t = np.sort(rng.uniform(0, span_s * SECOND, count))
+    stamp = np.rint(t - curve(t))
+    dispatch = rng.random(count) < 0.6
+    # The line of another packet lies at least one launch away.
+    shift = rng.choice([-1, 1], count) * rng.uniform(6e4, 5e6, count) * (rng.random(count) < wrong)
+    low = np.floor(t - rng.uniform(5e3, 1e4, count) - stamp + shift).astype(np.int64)
+    high = np.ceil(t + rng.uniform(9e3, 6.1e4, count) - stamp + shift).astype(np.int64)
+    return Bounds(stamp.astype(np.int64), np.where(dispatch, low, NO_LOW), np.where(dispatch, NO_HIGH, high))
+
+
+def measure(rng: np.random.Generator, fitted: ClockMap, curve: Curve, span_s: float) -> tuple[float, NDArray[np.int64]]:
+    """Return the share of moments whose true offset lies inside the bounds, and the widths there."""
+    t = rng.uniform(0, span_s * SECOND, 20_000)
+    stamp = np.rint(t - curve(t)).astype(np.int64)
+    low, high = fitted.bound(stamp)
+    inside = (t - stamp >= low - 1) & (t - stamp <= high + 1)
+    return float(inside.mean()), high - low
+
+
+CURVES = {
+    "steady": steady(0), "drifting": steady(-37), "fast": steady(500), "slow": steady(-500),
+    "slew 2 ppm": slewed(2, 8.6), "slew 100 ppm": slewed(100, 8.6), "slew 500 ppm": slewed(500, 8.6),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", CURVES)
+@pytest.mark.parametrize("span_s", [20, 200])
+def test_samples_each_second_bound_the_clock(name: str, span_s: int) -> None:
+    rng = np.random.default_rng(span_s)
+    fitted = fit_clock_map(sample(rng, CURVES[name], span_s), "samples")
+    covered, width = measure(rng, fitted, CURVES[name], span_s)
+    assert fitted.aligned, fitted.reason
+    assert (covered, fitted.violated) == (1.0, 0)
+    assert np.median(width) < 5_000
+    # Between two samples the moment of a slew is not known: only there may the bounds be wide.
+    assert (width < 5_000).mean() > 0.85
+
+
+@pytest.mark.parametrize("name", CURVES)
+@pytest.mark.parametrize("per_s", [50, 2000])
+@pytest.mark.parametrize("wrong", [0.0, 0.01])
+def test_causal_pairs_bound_the_clock(name: str, per_s: int, wrong: float) -> None:
+    rng = np.random.default_rng(per_s)
+    fitted = fit_clock_map(pair(rng, CURVES[name], 20, per_s, wrong), "causal_pairs")
+    covered, width = measure(rng, fitted, CURVES[name], 20)
+    assert fitted.aligned, fitted.reason
+    assert covered >= 0.999
+    assert np.median(width) < 25_000
+
+
+def test_a_suspend_splits_the_map() -> None:
+    rng = np.random.default_rng(5)
+    curve = stepped(-7e9, 12.2)
+    fitted = fit_clock_map(sample(rng, curve, 20), "samples", max_rate=0.0)
+    assert fitted.curve is not None
+    assert [p.rate for p in fitted.curve.pieces] == [0.0, 0.0]
+    covered, width = measure(rng, fitted, curve, 20)
+    assert covered == 1.0
+    assert np.quantile(width, 0.9) < 5_000
+    rows = fitted.summarize("ftrace:boot", 0, 30 * 10**9)
+    assert [round(r["offset_ns"], -6) for r in rows] == [5 * 10**9, -2 * 10**9]
+
+
+def test_one_wrong_sample_of_a_long_drifting_clock_is_left_out() -> None:
+    rng = np.random.default_rng(6)
+    curve = steady(123)
+    good = sample(rng, curve, 200)
+    bad = good.keep(np.array([100]))
+    fitted = fit_clock_map(
+        join_bounds(good, Bounds(bad.stamp_ns + 10, bad.low_ns + 40_000, bad.high_ns + 40_000)), "samples"
+    )
+    covered, width = measure(rng, fitted, curve, 200)
+    assert fitted.violated >= 1
+    assert covered == 1.0
+    assert width.max() < 10_000
+
+
+def test_evidence_that_contradicts_itself_is_unaligned() -> None:
+    rng = np.random.default_rng(7)
+    stamps = np.arange(0, 10**10, 10**7)
+    low = rng.integers(-(10**9), 10**9, len(stamps))
+    fitted = fit_clock_map(Bounds(stamps, low, low + 5_000), "causal_pairs")
+    assert not fitted.aligned
+    assert fitted.reason
+
+
+def test_one_sided_evidence_is_unaligned() -> None:
+    stamps = np.arange(0, 10**10, 10**7)
+    fitted = fit_clock_map(Bounds(stamps, stamps * 0, stamps * 0 + NO_HIGH), "causal_pairs")
+    assert not fitted.aligned
+
+
+@settings(max_examples=60, deadline=None)
+@given(
+    ppm=st.floats(-500, 500), seed=st.integers(0, 2**32 - 1), count=st.integers(2, 400),
+    width=st.integers(1, 10**6), base=st.integers(-(10**18), 10**18),
+)  # fmt: skip
+def test_the_true_line_is_never_excluded(ppm: float, seed: int, count: int, width: int, base: int) -> None:
+    """Whatever true bounds are given of a clock of one rate, its offset stays inside, also beyond them."""
+    rng = np.random.default_rng(seed)
+    stamps = np.sort(rng.integers(0, 10**11, count))
+    truth = base + np.rint(stamps * ppm * 1e-6).astype(np.int64)
+    below, above = rng.integers(1, width + 1, (2, count))
+    fitted = fit_clock_map(Bounds(stamps, truth - below, truth + above), "samples")
+    assert fitted.aligned
+    at = rng.integers(-(10**10), 12 * 10**10, 200)
+    low, high = fitted.bound(at)
+    offset = base + np.rint(at * ppm * 1e-6).astype(np.int64)
+    assert ((low - 2 <= offset) & (offset <= high + 2)).all()
+    assert MAX_RATE >= 500e-6

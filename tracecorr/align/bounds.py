@@ -1,0 +1,137 @@
+"""Inequalities that speak of one clock, and what can be said of them before any line is fitted."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+Ints = NDArray[np.int64]
+Floats = NDArray[np.float64]
+Mask = NDArray[np.bool_]
+
+NO_LOW, NO_HIGH = np.iinfo(np.int64).min, np.iinfo(np.int64).max
+
+# Neighbours in time that are asked together which of them contradict the others.
+_WINDOW = 64
+# A window whose largest agreement is smaller than this share says nothing of who is wrong.
+_MAJORITY = 0.75
+# Parts of the trace in which a tight inequality of either side is kept.
+_BUCKETS = 1500
+# Of many inequalities the very tightest are the likeliest to be wrong: this share of a part is passed over.
+_TRIM = 0.02
+
+
+@dataclass(frozen=True)
+class Bounds:
+    """Hold inequalities: at `stamp_ns` of a source, MONOTONIC minus stamp lies in [low, high].
+
+    Args:
+        stamp_ns: stamps on the source's clock, ns.
+        low_ns: lower bounds of the offset, ns; `NO_LOW` where there is none.
+        high_ns: upper bounds of the offset, ns; `NO_HIGH` where there is none.
+    """
+
+    stamp_ns: Ints
+    low_ns: Ints
+    high_ns: Ints
+
+    def __len__(self) -> int:
+        return len(self.stamp_ns)
+
+    def keep(self, chosen: Mask | Ints) -> Bounds:
+        """Return the inequalities that a mask or indices select."""
+        return Bounds(self.stamp_ns[chosen], self.low_ns[chosen], self.high_ns[chosen])
+
+    def sort(self) -> Bounds:
+        """Return the inequalities in the order of their stamps."""
+        return self.keep(np.argsort(self.stamp_ns, kind="stable"))
+
+    def floats(self, base_stamp_ns: int, base_offset_ns: int) -> tuple[Floats, Floats, Floats]:
+        """Return stamps, lows and highs as floats around an origin; missing sides are infinite."""
+        low = np.where(self.low_ns == NO_LOW, -np.inf, (self.low_ns - base_offset_ns).astype(np.float64))
+        high = np.where(self.high_ns == NO_HIGH, np.inf, (self.high_ns - base_offset_ns).astype(np.float64))
+        return (self.stamp_ns - base_stamp_ns).astype(np.float64), low, high
+
+
+def no_bounds() -> Bounds:
+    """Return bounds that say nothing."""
+    return Bounds(*(np.empty(0, dtype=np.int64) for _ in range(3)))
+
+
+def join_bounds(*parts: Bounds) -> Bounds:
+    """Return all the inequalities of `parts`."""
+    return Bounds(
+        np.concatenate([p.stamp_ns for p in parts]),
+        np.concatenate([p.low_ns for p in parts]),
+        np.concatenate([p.high_ns for p in parts]),
+    )
+
+
+def find_outliers(x: Floats, low: Floats, high: Floats, rate: float, max_rate: float) -> Mask:
+    """Mark the inequalities that contradict the majority of their neighbours in time.
+
+    Within a window every inequality is widened by what the clock may drift there, so that one offset must
+    satisfy all of them; those that the most allowed offset violates are marked.
+
+    Args:
+        x, low, high: sorted stamps and bounds, ns.
+        rate: known slope of the offset.
+        max_rate: how far the slope may lie from it.
+    """
+    out = np.zeros(len(x), dtype=np.bool_)
+    for shift in (0, _WINDOW // 2):
+        rows = (len(x) - shift) // _WINDOW
+        if rows <= 0:
+            continue
+        part = slice(shift, shift + rows * _WINDOW)
+        out[part] |= _contradicting(x[part].reshape(rows, -1), low[part], high[part], rate, max_rate).ravel()
+    return out
+
+
+def _contradicting(x: Floats, low: Floats, high: Floats, rate: float, max_rate: float) -> Mask:
+    centre = (x[:, :1] + x[:, -1:]) / 2
+    drift = (x - centre) * rate
+    reach = np.abs(x - centre) * max_rate
+    low = low.reshape(x.shape) - drift - reach
+    high = high.reshape(x.shape) - drift + reach
+    lows, highs = np.sort(low, axis=1), np.sort(high, axis=1)
+    edges = np.concatenate([lows, highs], axis=1)
+    allowed = np.stack([
+        np.searchsorted(a, e, side="right") - np.searchsorted(b, e, side="left")
+        for a, b, e in zip(lows, highs, edges, strict=True)
+    ])  # fmt: skip
+    allowed[~np.isfinite(edges)] = -1
+    best = allowed.argmax(axis=1)
+    at = np.take_along_axis(edges, best[:, None], axis=1)
+    agreed = np.take_along_axis(allowed, best[:, None], axis=1)
+    marked: Mask = ((low > at) | (high < at)) & (agreed >= _MAJORITY * x.shape[1])
+    return marked
+
+
+def pick_tightest(x: Floats, low: Floats, high: Floats, trim: bool) -> Ints:
+    """Return the indices of a tight lower and upper bound in each short part of the time.
+
+    Few inequalities are all returned.
+
+    Args:
+        x, low, high: sorted stamps and bounds, ns.
+        trim: whether some may be wrong: the very tightest of each part are passed over.
+    """
+    if len(x) <= 2 * _BUCKETS:
+        return np.arange(len(x), dtype=np.int64)
+    count = min(_BUCKETS, len(x) // 200) if trim else _BUCKETS
+    bucket = np.minimum(((x - x[0]) / max(x[-1] - x[0], 1.0) * count).astype(np.int64), count - 1)
+    best = [_tight_of_each(bucket, -low, trim), _tight_of_each(bucket, high, trim)]
+    picked: Ints = np.unique(np.concatenate(best)).astype(np.int64)
+    return picked
+
+
+def _tight_of_each(bucket: Ints, key: Floats, trim: bool) -> Ints:
+    order = np.lexsort((key, bucket))
+    order = order[np.isfinite(key[order])]
+    _, first, size = np.unique(bucket[order], return_index=True, return_counts=True)
+    passed = np.where((size >= 50) & trim, (size * _TRIM).astype(np.int64) + 2, 0)
+    chosen: Ints = order[first + passed]
+    return chosen

@@ -1,0 +1,50 @@
+"""What the lines of a log say of moments between them: a thread prints nothing while it does something else."""
+
+from __future__ import annotations
+
+import polars as pl
+
+
+def list_moments(log: pl.DataFrame, start: str, end: pl.Expr) -> pl.DataFrame:
+    """Return every moment at which a thread printed a line: columns thread, at; sorted by `at`.
+
+    Args:
+        log: rows of the log with `thread`.
+        start: column of their first line's time.
+        end: time of the line that ended the row, null where there is none.
+    """
+    lines = log.drop_nulls("thread")
+    both = pl.concat([
+        lines.select("thread", at=pl.col(start)), lines.select("thread", at=end),
+    ])  # fmt: skip
+    return both.drop_nulls().unique().sort("at")
+
+
+def bracket_doorbells(packets: pl.DataFrame, moments: pl.DataFrame, step_ns: int) -> pl.DataFrame:
+    """Return between which two moments of its thread each packet's doorbell store lies.
+
+    A dispatch line is printed before its store, so the store lies before the thread's next line; a barrier
+    line is printed after it (HIP 4.5 to 7.2). A packet whose store comes later (one of a graph launch that
+    stores once for several) has none in its interval.
+
+    Args:
+        packets: columns thread, at (time of the packet's line), name.
+        moments: as `list_moments` returns them.
+        step_ns: how far a line's true time may lie above its stamp.
+
+    Returns: `packets` with doorbell_lo_ns and doorbell_hi_ns; null where the thread has no such line.
+    """
+    numbered = packets.with_row_index("_row")
+    ordered = numbered.select("_row", "thread", "at").sort("at")
+    joined = numbered
+    for side in ("backward", "forward"):
+        other = ordered.join_asof(
+            moments.with_columns(pl.col("at").alias(side)), on="at", by="thread", strategy=side,
+            allow_exact_matches=False, check_sortedness=False,
+        )  # fmt: skip
+        joined = joined.join(other.select("_row", side), on="_row", how="left", maintain_order="left")
+    dispatch = pl.col("name").cast(pl.String) == "dispatch"
+    return joined.with_columns(
+        doorbell_lo_ns=pl.when(dispatch).then("at").otherwise("backward"),
+        doorbell_hi_ns=pl.when(dispatch).then(pl.col("forward")).otherwise("at") + step_ns,
+    ).drop("_row", "backward", "forward")

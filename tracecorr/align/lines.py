@@ -1,0 +1,90 @@
+"""Straight lines between bounds: whether one exists, and the slopes that such lines can have."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from tracecorr.align.bounds import Floats
+
+# Absorbs the rounding of floats; stamps are whole nanoseconds.
+_SLACK_NS = 0.02
+
+
+@dataclass(frozen=True)
+class Lines:
+    """Hold the corners of the set of lines offset + rate * x between bounds."""
+
+    offsets: Floats
+    rates: Floats
+
+    @property
+    def rate(self) -> float:
+        """Return the middle slope."""
+        return float((self.rates.min() + self.rates.max()) / 2)
+
+    @property
+    def spread(self) -> float:
+        """Return how far the slopes lie from the middle one."""
+        return float((self.rates.max() - self.rates.min()) / 2)
+
+
+def fit_lines(x: Floats, low: Floats, high: Floats, rate: float, max_rate: float) -> Lines | None:
+    """Return all lines with low <= line <= high, or None when there is none.
+
+    Args:
+        x: sorted stamps, ns.
+        low, high: bounds at `x`; infinite where there is none.
+        rate: middle of the allowed slopes.
+        max_rate: how far a slope may lie from `rate`; 0 allows only that slope.
+    """
+    has_low, has_high = np.isfinite(low), np.isfinite(high)
+    if not has_low.any() or not has_high.any():
+        return None
+    level_low, level_high = low - rate * x, high - rate * x
+    if max_rate == 0:
+        floor_at, roof_at = level_low.max(), level_high.min()
+        if floor_at > roof_at + _SLACK_NS:
+            return None
+        return Lines(np.array([floor_at, roof_at]), np.array([rate, rate]))
+    floor = _hull(x[has_low], level_low[has_low], upper=True)
+    roof = _hull(x[has_high], level_high[has_high], upper=False)
+    offsets, rates = _candidates(np.vstack([floor, roof]), max_rate)
+    fits = np.abs(rates) <= max_rate * (1 + 1e-9)
+    offsets, rates = offsets[fits], rates[fits]
+    fits = np.ones(len(offsets), dtype=np.bool_)
+    for at, y in floor:
+        fits &= offsets + rates * at >= y - _SLACK_NS
+    for at, y in roof:
+        fits &= offsets + rates * at <= y + _SLACK_NS
+    if not fits.any():
+        return None
+    return Lines(offsets[fits], rates[fits] + rate)
+
+
+def _candidates(points: Floats, max_rate: float) -> tuple[Floats, Floats]:
+    # A corner of the set is a line through two hull points, or through one at the largest slope.
+    first, second = np.triu_indices(len(points), k=1)
+    distance = points[second, 0] - points[first, 0]
+    apart = distance != 0
+    rates = (points[second, 1] - points[first, 1])[apart] / distance[apart]
+    offsets = points[first, 1][apart] - rates * points[first, 0][apart]
+    steep = np.repeat([-max_rate, max_rate], len(points))
+    through = np.tile(points, (2, 1))
+    return np.concatenate([offsets, through[:, 1] - steep * through[:, 0]]), np.concatenate([rates, steep])
+
+
+def _hull(x: Floats, y: Floats, *, upper: bool) -> Floats:
+    """Return the corners of the upper or lower convex hull of points (monotone chain); `x` is sorted."""
+    sign = -1.0 if upper else 1.0
+    hull: list[tuple[float, float]] = []
+    for point in sorted(zip(x.tolist(), (sign * y).tolist(), strict=True)):
+        while len(hull) >= 2 and _turns_right(hull[-2], hull[-1], point):
+            hull.pop()
+        hull.append(point)
+    return np.array([(px, sign * py) for px, py in hull])
+
+
+def _turns_right(a: tuple[float, float], b: tuple[float, float], c: tuple[float, float]) -> bool:
+    return (b[0] - a[0]) * (c[1] - a[1]) - (b[1] - a[1]) * (c[0] - a[0]) <= 0
