@@ -10,7 +10,12 @@ import polars as pl
 
 from tracecorr.align.bounds import NO_HIGH, NO_LOW, Bounds, join_bounds
 from tracecorr.align.causal_pairs import (
-    LOG_STEP_NS, bound_silences, bound_spans, pair_created_rings, pair_creations, pair_doorbells,
+    LOG_STEP_NS,
+    bound_silences,
+    bound_spans,
+    pair_created_rings,
+    pair_creations,
+    pair_doorbells,
 )  # fmt: skip
 from tracecorr.align.clock_map import MAX_RATE, ClockMap, fit_clock_map
 from tracecorr.align.intervals import bracket_doorbells, list_moments

@@ -101,7 +101,7 @@ def split_pieces(x: Floats, low: Floats, high: Floats, rate: float, max_rate: fl
     start = 0
     while start < len(x):
         chosen, bounded, start = _grow(x, low, high, start, wrong, (rate, max_rate))
-        if bounded and (len(chosen) >= 3 or not runs and start == len(x)):
+        if bounded and (len(chosen) >= 3 or (not runs and start == len(x))):
             runs.append(chosen)
     if not runs:
         return None

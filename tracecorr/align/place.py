@@ -5,7 +5,8 @@ from __future__ import annotations
 import numpy as np
 import polars as pl
 
-from tracecorr.align.clock_map import ClockMap, Ints
+from tracecorr.align.bounds import Ints
+from tracecorr.align.clock_map import ClockMap
 from tracecorr.model.kinds import Flag
 
 _U32_MAX = 2**32 - 1
@@ -23,7 +24,8 @@ def place_records(records: pl.DataFrame, maps: dict[str, ClockMap]) -> pl.DataFr
         key=pl.format("{}:{}", pl.col("source").cast(pl.String), pl.col("clock").cast(pl.String).fill_null("unknown"))
     )
     pieces = [_place(piece, maps[str(key[0])]) for key, piece in keyed.partition_by("key", as_dict=True).items()]
-    placed = pl.concat(pieces).drop("key")
+    # A capture without any file has no piece, but its rows have the same columns.
+    placed = pl.concat(pieces or [_place(keyed, ClockMap("same_clock"))]).drop("key")
     ordered = placed.sort("ts_ns", "file", "offset", maintain_order=True)
     return ordered.with_row_index("event").with_columns(pl.col("event").cast(pl.Int64))
 
