@@ -9,6 +9,7 @@ import polars as pl
 
 from tracecorr.analyze.values import plain_rows
 from tracecorr.analyze.verdicts.model import Verdict
+from tracecorr.analyze.words import Answer
 
 
 @dataclass(frozen=True)
@@ -40,12 +41,14 @@ class Report:
     summary: dict[str, Any]
     sections: tuple[Section, ...] = field(default_factory=tuple)
     verdicts: tuple[Verdict, ...] = field(default_factory=tuple)
+    answers: tuple[Answer, ...] = field(default_factory=tuple)
 
     def as_dict(self) -> dict[str, Any]:
         """Return the report for JSON: times as numbers of ns, addresses as `0x...` text."""
         return {
             "capture": self.name,
             "summary": self.summary,
+            "answers": [a.as_dict() for a in self.answers],
             "verdicts": [v.as_dict() for v in self.verdicts],
             "sections": {
                 s.key: {

@@ -18,7 +18,7 @@ _MAX_TEXT = 80
 def render_markdown(report: Report) -> str:
     """Return the whole report."""
     sections = (line for s in report.sections for line in _section_lines(s))
-    return "\n".join((*_summary_lines(report), *_verdict_lines(report.verdicts), *sections))
+    return "\n".join((*_summary_lines(report), *_answer_lines(report), *_verdict_lines(report.verdicts), *sections))
 
 
 def render_summary(report: Report) -> str:
@@ -78,6 +78,14 @@ def _verdict_lines(verdicts: Iterable[Verdict]) -> Iterator[str]:
         if finding.remedy:
             yield f"  - to know it: {finding.remedy}"
     yield ""
+
+
+def _answer_lines(report: Report) -> Iterator[str]:
+    yield "## Answers\n"
+    for answer in report.answers:
+        yield f"**{answer.question}**\n"
+        yield from (f"- {line}" for line in answer.lines)
+        yield ""
 
 
 def _section_lines(section: Section) -> Iterator[str]:

@@ -11,6 +11,7 @@ from tracecorr.analyze.answers import Report, Section
 from tracecorr.analyze.frames import Tables
 from tracecorr.analyze.sections import list_sections
 from tracecorr.analyze.verdicts import Thresholds, judge_capture
+from tracecorr.analyze.words import answer_questions
 
 __all__ = ["Report", "Section", "summarize_capture"]
 
@@ -38,7 +39,8 @@ def summarize_capture(
     sources = set(files["source"].drop_nulls())
     sections = tuple(list_sections(tables, sources))
     verdicts = tuple(judge_capture(tables, thresholds, info, claims))
-    return Report(name, _summarize(sources, {s.key: s.frame for s in sections}), sections, verdicts)
+    answers = answer_questions(tables, verdicts)
+    return Report(name, _summarize(sources, {s.key: s.frame for s in sections}), sections, verdicts, answers)
 
 
 def _summarize(sources: set[str], frames: dict[str, pl.DataFrame]) -> dict[str, Any]:

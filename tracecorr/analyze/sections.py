@@ -7,17 +7,26 @@ from collections.abc import Iterator
 import polars as pl
 
 from tracecorr.analyze.answers import Section
+from tracecorr.analyze.backlog import summarize_backlog
 from tracecorr.analyze.clocks import summarize_clocks, summarize_time_errors
+from tracecorr.analyze.copies import summarize_copies
 from tracecorr.analyze.frames import Tables
+from tracecorr.analyze.gaps import summarize_gaps
 from tracecorr.analyze.hip_calls import summarize_hip_calls, summarize_internal_calls
+from tracecorr.analyze.hsa_calls import summarize_hsa_calls
 from tracecorr.analyze.ioctls import summarize_ioctls
 from tracecorr.analyze.kernels import summarize_kernels
 from tracecorr.analyze.latency import summarize_latency
 from tracecorr.analyze.launches import summarize_launches, summarize_unlinked
 from tracecorr.analyze.ledger import summarize_ledger, summarize_unaccounted
 from tracecorr.analyze.losses import summarize_losses
+from tracecorr.analyze.memory import summarize_memory
+from tracecorr.analyze.paths import summarize_paths
+from tracecorr.analyze.priorities import summarize_priorities
+from tracecorr.analyze.queue_creation import summarize_queue_creation
 from tracecorr.analyze.queues import summarize_queues
 from tracecorr.analyze.streams import summarize_streams
+from tracecorr.analyze.waits import summarize_waits
 
 _NO_LOG = "no AMD log: {} unknown; import with --amd-log"
 _NO_TRACE = "no ftrace: {} unknown; import with --ftrace"
@@ -98,12 +107,37 @@ def _submission_sections(tables: Tables, sources: set[str]) -> Iterator[Section]
         _need(sources, "half of each queue is", log=True, trace=True),
     )
     yield Section(
+        "queue_creation",
+        "Queue creation",
+        summarize_queue_creation(tables),
+        "`rocr` = from `Number of allocated` to `Created` of the log; `ioctl`, `kfd` and `mqd` = durations and the way "
+        "to the MQD's initialisation in the trace; the doorbell page is mapped once per process and GPU",
+        _need(sources, "half of each creation is", log=True, trace=True),
+    )
+    yield Section(
+        "priorities",
+        "Priorities",
+        summarize_priorities(tables),
+        "`hip` = asked by the stream, `log` = Created line, `driver` = UPDATE_QUEUE, else CREATE_QUEUE, as a probe "
+        "read it, `hqd` = the last dump; they prove the setting, not that the GPU preempts",
+        _need(sources, "priorities are", log=True),
+    )
+    yield Section(
+        "backlog",
+        "Depth of the rings",
+        summarize_backlog(launches, tables("queues")),
+        "recorded: wptr - rptr + 1 of the log, packets in the ring when one more was written: an upper bound",
+        _need(sources, "packets", log=True),
+        nothing="the log prints no rptr and wptr (ROCm 6.2 and later do at level 5)",
+    )
+    yield Section(
         "streams",
         "Streams",
         summarize_streams(tables("streams"), tables("stream_queues"), launches),
         "streams are recorded by the log's calls; their queues are known as `queue_evidence` says",
         _need(sources, "streams", log=True),
     )
+    yield from _path_sections(tables, sources)
     kernels = summarize_kernels(launches, tables("kernels"))
     yield Section(
         "kernels",
@@ -111,6 +145,53 @@ def _submission_sections(tables: Tables, sources: set[str]) -> Iterator[Section]
         kernels,
         "names are recorded (ShaderName line); GPU times only where a source recorded them",
         _need(sources, "kernels", log=True) or _missing_gpu_times(kernels),
+    )
+
+
+def _path_sections(tables: Tables, sources: set[str]) -> Iterator[Section]:
+    events, launches = tables("events"), tables("launches")
+    yield Section(
+        "paths",
+        "Time by layer on the way of a dispatch",
+        summarize_paths(launches, events),
+        "`hip` = call to command, `command` = command to packet line, `doorbell` = to its store, `return` = to the "
+        "return of the call; `kernel_mode` = system calls inside the call (part of the others). `setup` = launches whose "
+        "call made a queue, loaded code or allocated memory: they say nothing about steady ones",
+        _need(sources, "packets", log=True),
+    )
+    yield Section(
+        "gaps",
+        "Pauses between packets",
+        summarize_gaps(launches),
+        "recorded by the log: time without a new packet on the queue, not idle time of the GPU",
+        _need(sources, "packets", log=True),
+    )
+    yield Section(
+        "waits",
+        "Waits",
+        summarize_waits(events),
+        "recorded: calls and ioctls with their durations; waits on a signal are lines without one",
+        _need(sources, "waits", log=True),
+    )
+    copies = summarize_copies(events, launches, tables("kernels"))
+    timed = copies.is_empty() or copies["gpu_timed"].sum()
+    no_end = "" if timed else "no copy has a recorded end: no bandwidth; run with profiling on"
+    yield Section(
+        "copies",
+        "Copies",
+        copies,
+        "recorded by the log; observed = until the host noticed, an upper bound; a rate is given only where the end of "
+        "the copy on the GPU is recorded",
+        _need(sources, "copies", log=True)
+        or ("" if timed else "no copy has a recorded end: no bandwidth; run with profiling on"),
+    )
+    yield Section(
+        "memory",
+        "Memory",
+        summarize_memory(events),
+        "recorded by the log (level 4): what the runtime asked of ROCr; pools make it differ from hipMalloc",
+        _need(sources, "allocations", log=True),
+        nothing="the log has no allocation line (level 4 and higher print them)",
     )
 
 
@@ -130,6 +211,13 @@ def _call_sections(tables: Tables, sources: set[str]) -> Iterator[Section]:
         "recorded, as above: functions whose names start with `__`, which the compiler calls around a launch; "
         "they are not counted among the HIP calls",
         _need(sources, "HIP calls", log=True),
+    )
+    yield Section(
+        "hsa_calls",
+        "HSA calls",
+        summarize_hsa_calls(events),
+        "recorded by probes on the library, or by a profiler",
+        nothing="no HSA call is recorded (probes on libhsa-runtime64 or rocprof --hsa-trace do)",
     )
     yield Section(
         "ioctls",

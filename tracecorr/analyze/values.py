@@ -7,7 +7,7 @@ from typing import Any
 import polars as pl
 
 # Columns that hold a point in time; every other `_ns` column holds a duration.
-_POINTS = {"created_ns", "destroyed_ns", "from_ns", "to_ns", "first_ns", "last_ns"}
+_POINTS = {"created_ns", "destroyed_ns", "from_ns", "to_ns", "first_ns", "last_ns", "peak_at_ns", "max_gap_at_ns"}
 _UNITS = (("s", 1_000_000_000), ("ms", 1_000_000), ("us", 1_000))
 
 

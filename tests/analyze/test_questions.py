@@ -1,0 +1,180 @@
+"""Questions about creation, memory, copies, waits, pauses and paths on SYNTHETIC tables with known answers."""
+
+from __future__ import annotations
+
+import polars as pl
+from analyze_tables import table, tables_of
+from synthetic_run import make_run
+
+from tracecorr.analyze.ancestors import find_enclosing
+from tracecorr.analyze.backlog import summarize_backlog
+from tracecorr.analyze.copies import summarize_copies
+from tracecorr.analyze.gaps import summarize_gaps
+from tracecorr.analyze.hsa_calls import summarize_hsa_calls
+from tracecorr.analyze.memory import summarize_memory
+from tracecorr.analyze.mqd import summarize_mqd_operations
+from tracecorr.analyze.paths import summarize_paths
+from tracecorr.analyze.priorities import summarize_priorities
+from tracecorr.analyze.queue_creation import summarize_queue_creation
+from tracecorr.analyze.steady import list_setup_calls
+from tracecorr.analyze.verdicts import judge_capture
+from tracecorr.analyze.waits import summarize_waits
+from tracecorr.analyze.words import answer_questions
+
+
+def test_queue_creation_on_each_side() -> None:
+    rows = summarize_queue_creation(tables_of(make_run())).to_dicts()
+    first = {k: rows[0][k] for k in ("queue", "call", "rocr_ns", "ioctl_ns", "ioctl_result", "kfd_ns", "mqd_ns")}
+    assert first == {
+        "queue": 0, "call": "hipStreamCreateWithPriority", "rocr_ns": 850, "ioctl_ns": 300, "ioctl_result": "0",
+        "kfd_ns": 250, "mqd_ns": 50,
+    }  # fmt: skip
+    assert (rows[0]["init_mqd_event"], rows[0]["mqd_operations"], rows[0]["doorbell_map_event"]) == (5, "init", 8)
+    assert (rows[1]["created_line_event"], rows[1]["init_mqd_event"], rows[1]["doorbell_map_event"]) == (None, 11, 8)
+
+
+def test_doorbell_mapping_of_another_gpu_is_not_taken() -> None:
+    run = make_run()
+    run["gpus"][0]["gpu_id"] = 0x1234
+    assert summarize_queue_creation(tables_of(run))["doorbell_map_event"].to_list() == [None, None]
+
+
+def test_enclosing_rows_are_found_through_any_depth() -> None:
+    events = pl.DataFrame({
+        "event": [5, 7, 9, 11, 13],
+        "parent": [None, 5, 7, 99, 11],
+        "layer": ["ioctl", "kfd", "mqd", "kfd", "mqd"],
+    })  # fmt: skip
+    assert sorted(find_enclosing(events, "ioctl").rows()) == [(7, 5), (9, 5)]
+
+
+def test_mqd_calls_of_a_wrapper_count_once() -> None:
+    rows = [(1, "ioctl", "AMDKFD_IOC_CREATE_QUEUE", None), (2, "kfd", "create_queue_cpsch", 1)]
+    rows += [
+        (3, "mqd", "init_mqd_v9_4_3", 2),
+        (4, "mqd", "init_mqd", 3),
+        (5, "mqd", "init_mqd", 3),
+        (6, "mqd", "init_mqd_hiq", 2),
+    ]
+    rows += [
+        (7, "mqd", "restore_mqd", None),
+        (8, "ioctl", "AMDKFD_IOC_UPDATE_QUEUE", None),
+        (9, "mqd", "update_mqd", 8),
+    ]
+    names = ("event", "layer", "name", "parent")
+    events = pl.DataFrame(
+        rows, schema=dict(zip(names, (pl.Int64, pl.String, pl.String, pl.Int64), strict=True)), orient="row"
+    )
+    found = summarize_mqd_operations(events.with_columns(ts_ns=pl.col("event")))
+    assert found.select("event", "operation", "cause", "ioctl").rows() == [
+        (3, "init", "create", 1), (7, "restore", "restore", None), (9, "update", "update", 8),
+    ]  # fmt: skip
+
+
+def test_priorities_at_every_layer() -> None:
+    (row,) = summarize_priorities(tables_of(make_run())).to_dicts()
+    assert (row["priority_hip"], row["priority_log"], row["priority_driver"], row["priority_hqd"]) == (-1, 2, 11, 11)
+    assert (row["update_event"], row["update_refused"], row["pipe_priority_hqd"]) == (6, False, 2)
+
+
+def test_backlog_survives_the_wrap_of_printed_indexes() -> None:
+    launches = table(
+        "launches",
+        {"event": 1, "kind": "dispatch", "queue": 0, "packet_ns": 10, "rptr": 2**32 - 1, "wptr": 3},
+        {"event": 2, "kind": "dispatch", "queue": 0, "packet_ns": 20, "rptr": 3, "wptr": 4},
+    )
+    row = summarize_backlog(launches, table("queues", {"queue": 0, "size": 16384})).row(0, named=True)
+    assert (row["peak"], row["peak_event"], row["peak_at_ns"], row["measured"]) == (5, 1, 10, 2)
+
+
+def test_copies_have_a_rate_only_where_their_end_is_recorded() -> None:
+    timed = {"gpu_start_ns": 10, "gpu_end_ns": 60}
+    launches = table(
+        "launches",
+        {"kind": "copy", "engine": 1, "size_bytes": 1000, "packet_ns": 0, "complete_ns": 90} | timed,
+        {"kind": "copy", "engine": 1, "size_bytes": 5000, "packet_ns": 0, "complete_ns": 100},
+        {"kind": "copy", "engine": 2, "size_bytes": 8, "packet_ns": 0, "complete_ns": 7},
+        {"kind": "dispatch", "kernel": 0},
+    )  # fmt: skip
+    events = table("events", {"layer": "copy", "name": "memcpy_to_staging", "size_bytes": 64})
+    kernels = table("kernels", {"kernel": 0, "name": "__amd_rocclr_copyBuffer(x)"})
+    rows = {(r["path"], r["engine"]): r for r in summarize_copies(events, launches, kernels).to_dicts()}
+    first = rows["copy engine (SDMA)", 1]
+    assert (first["copies"], first["bytes"], first["gpu_timed"], first["gb_per_s"]) == (2, 6000, 1, 20.0)
+    assert rows["copy engine (SDMA)", 2]["gb_per_s"] is None
+    assert rows["host memcpy into a staging buffer", None]["bytes"] == 64
+    assert rows["blit kernel __amd_rocclr_copyBuffer", None]["copies"] == 1
+
+
+def test_memory_held_at_once() -> None:
+    def line(ts_ns: int, name: str, arg: int, size: int | None = None) -> dict[str, object]:
+        return {
+            "event": ts_ns,
+            "ts_ns": ts_ns,
+            "layer": "memory",
+            "name": name,
+            "arg": arg,
+            "size_bytes": size,
+            "process": 0,
+        }
+
+    events = table(
+        "events", line(1, "allocate_device", 10, 100), line(2, "allocate_device", 20, 50), line(3, "free", 10),
+        line(4, "allocate_device", 10, 30), line(5, "free", 10),
+    )  # fmt: skip
+    (row,) = summarize_memory(events).to_dicts()
+    assert row == {
+        "process": 0, "kind": "allocate_device", "allocations": 3, "freed": 2, "bytes": 180, "largest_bytes": 100,
+        "peak_bytes": 150, "peak_at_ns": 2,
+    }  # fmt: skip
+
+
+def test_waits_and_hsa_calls() -> None:
+    events = table(
+        "events",
+        {"layer": "hip", "name": "hipDeviceSynchronize", "dur_ns": 50},
+        {"layer": "hip", "name": "hipMemcpy", "dur_ns": 20},
+        {"layer": "hip", "name": "hipMemcpyAsync", "dur_ns": 20},
+        {"layer": "signal", "name": "host_wait"},
+        {"layer": "ioctl", "name": "AMDKFD_IOC_WAIT_EVENTS", "dur_ns": 5},
+        {"layer": "hsa", "name": "hsa_signal_create", "dur_ns": 5, "source": "rocprof", "result": "0"},
+    )
+    assert summarize_waits(events).select("name", "total_ns").rows() == [
+        ("hipDeviceSynchronize", 50), ("hipMemcpy", 20), ("AMDKFD_IOC_WAIT_EVENTS", 5), ("host_wait", None),
+    ]  # fmt: skip
+    assert summarize_hsa_calls(events).select("source", "name", "calls").rows() == [("rocprof", "hsa_signal_create", 1)]
+
+
+def test_pauses_between_packets() -> None:
+    packets = [
+        {"event": i, "kind": "dispatch", "queue": 0, "packet_ns": t} for i, t in enumerate((0, 10, 20, 1_000_000))
+    ]
+    (row,) = summarize_gaps(table("launches", *packets)).to_dicts()
+    assert (row["p50_ns"], row["max_ns"], row["max_gap_event"], row["per_second"]) == (10, 999_980, 3, 3000.0)
+
+
+def test_setup_launches_stand_apart() -> None:
+    run = make_run()
+    run["events"].append({"event": 60, "ts_ns": 5_100, "layer": "syscall", "name": "mmap", "dur_ns": 40, "chain": 19})
+    tables = tables_of(run)
+    assert list_setup_calls(tables("events")).sort("chain").rows() == [
+        (1, "allocates memory, creates a queue"), (19, "allocates memory"),
+    ]  # fmt: skip
+    rows = {(r["phase"], r["layer"]): r for r in summarize_paths(tables("launches"), tables("events")).to_dicts()}
+    assert rows["steady", "doorbell"]["mean_ns"] == 5
+    assert (rows["setup", "kernel_mode"]["total_ns"], rows["steady", "kernel_mode"]["total_ns"]) == (40, 0)
+    assert rows["setup", "return"]["total_ns"] == 495
+
+
+def test_answers_in_words_name_their_rows() -> None:
+    tables = tables_of(make_run())
+    answers = answer_questions(tables, judge_capture(tables))
+    assert len(answers) == 5
+    assert answers[0].lines[0] == (
+        "queue 0: requested by hipStreamCreateWithPriority (event 1); the runtime took 850 ns; CREATE_QUEUE (event 3) "
+        "took 300 ns and returned 0"
+    )
+    assert answers[1].events == (5, 11)
+    assert "2 queues are known: 1 compute_aql, 1 sdma" in answers[3].lines
+    empty = tables_of({})
+    assert "not recorded" in answer_questions(empty, judge_capture(empty))[1].lines[0]

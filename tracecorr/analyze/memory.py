@@ -1,0 +1,47 @@
+"""How much memory did the runtime allocate, where, and how much was held at once?"""
+
+from __future__ import annotations
+
+import polars as pl
+
+from tracecorr.analyze.frames import collect
+
+_KINDS = ("allocate_device", "allocate_host", "lock")
+
+
+def summarize_memory(events: pl.LazyFrame) -> pl.DataFrame:
+    """Return one row per process and kind of allocation of the HIP log.
+
+    An allocation ends with the first later `free` of its address; one that is never freed stays to the end.
+
+    Returns: process, kind, allocations, freed, bytes, largest_bytes, peak_bytes (held at once), peak_at_ns.
+    """
+    rows = collect(
+        events.filter(pl.col("layer") == "memory")
+        .select("event", "ts_ns", "process", "arg", "size_bytes", kind=pl.col("name").cast(pl.String))
+        .sort("ts_ns", "event")
+    )
+    made = rows.filter(pl.col("kind").is_in(_KINDS)).with_columns(pl.col("size_bytes").fill_null(0))
+    frees = rows.filter((pl.col("kind") == "free") & pl.col("arg").is_not_null())
+    ends = frees.select("process", "arg", "ts_ns", free_ns="ts_ns")
+    lives = made.join_asof(
+        ends, on="ts_ns", by=["process", "arg"], strategy="forward", check_sortedness=False, allow_exact_matches=True
+    )
+    totals = lives.group_by("process", "kind").agg(
+        allocations=pl.len().cast(pl.Int64),
+        freed=pl.col("free_ns").count().cast(pl.Int64),
+        bytes=pl.col("size_bytes").sum(),
+        largest_bytes=pl.col("size_bytes").max(),
+    )
+    return totals.join(_peaks(lives), on=["process", "kind"], how="left", nulls_equal=True).sort("process", "kind")
+
+
+def _peaks(lives: pl.DataFrame) -> pl.DataFrame:
+    steps = pl.concat([
+        lives.select("process", "kind", "ts_ns", step=pl.col("size_bytes")),
+        lives.drop_nulls("free_ns").select("process", "kind", ts_ns="free_ns", step=-pl.col("size_bytes")),
+    ]).sort("ts_ns", maintain_order=True)  # fmt: skip
+    held = steps.with_columns(held=pl.col("step").cum_sum().over("process", "kind"))
+    return held.group_by("process", "kind").agg(
+        peak_bytes=pl.col("held").max(), peak_at_ns=pl.col("ts_ns").get(pl.col("held").arg_max())
+    )

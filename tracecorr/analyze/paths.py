@@ -1,0 +1,73 @@
+"""Along the path of each launch, which layer took the time?"""
+
+from __future__ import annotations
+
+import polars as pl
+
+from tracecorr.analyze.frames import collect
+from tracecorr.analyze.steady import list_setup_calls
+
+# Stretches that follow one another from the HIP call to the return; where a moment is not known its stretch is null.
+_STRETCHES = (
+    ("hip", "call_ns", "enqueue_ns"),
+    ("command", "enqueue_ns", "packet_ns"),
+    ("doorbell", "packet_ns", "doorbell_ns"),
+    ("return", "doorbell_ns", "return_ns"),
+    ("wait_for_gpu", "doorbell_ns", "gpu_start_ns"),
+    ("gpu", "gpu_start_ns", "gpu_end_ns"),
+    ("noticed", "gpu_end_ns", "complete_ns"),
+)
+
+
+def trace_paths(launches: pl.LazyFrame, events: pl.LazyFrame) -> pl.LazyFrame:
+    """Return one row per dispatch: the time that each layer took on its way.
+
+    Args:
+        launches, events: the tables.
+
+    Returns: event, call_event, kernel, queue, phase (`setup` where the call made a queue, loaded code or allocated
+        memory, else `steady`), hip_ns, command_ns, doorbell_ns, return_ns, wait_for_gpu_ns, gpu_ns, noticed_ns and
+        kernel_mode_ns (system calls inside the HIP call; 0 where none was traced).
+    """
+    setup = list_setup_calls(events).lazy().select(call_event="chain", phase=pl.lit("setup"))
+    inside = (
+        events.filter(pl.col("layer").is_in(["syscall", "ioctl"]) & pl.col("chain").is_not_null())
+        .group_by(call_event="chain")
+        .agg(kernel_mode_ns=pl.col("dur_ns").sum())
+    )
+    stretches = [(pl.col(end) - pl.col(start)).alias(f"{name}_ns") for name, start, end in _STRETCHES]
+    return (
+        launches.filter(pl.col("kind") == "dispatch")
+        .select("event", "call_event", "kernel", "queue", *stretches)
+        .join(setup, on="call_event", how="left")
+        .join(inside, on="call_event", how="left")
+        .with_columns(pl.col("phase").fill_null("steady"), pl.col("kernel_mode_ns").fill_null(0))
+    )
+
+
+def summarize_paths(launches: pl.LazyFrame, events: pl.LazyFrame) -> pl.DataFrame:
+    """Return one row per phase and layer, in the order of the path.
+
+    Returns: phase, layer, launches (that have both ends), total_ns, mean_ns, p50_ns, p95_ns, p99_ns, share (of the
+        sum over hip, command, doorbell and return of the phase, percent).
+    """
+    paths = collect(trace_paths(launches, events))
+    order = [name for name, _, _ in _STRETCHES] + ["kernel_mode"]
+    long = paths.unpivot([f"{n}_ns" for n in order], index="phase", variable_name="layer", value_name="ns").drop_nulls(
+        "ns"
+    )
+    rows = (
+        long.with_columns(pl.col("layer").str.strip_suffix("_ns"))
+        .group_by("phase", "layer")
+        .agg(
+            launches=pl.len().cast(pl.Int64),
+            total_ns=pl.col("ns").sum(),
+            mean_ns=pl.col("ns").mean().round(0).cast(pl.Int64),
+            **{f"p{q}_ns": pl.col("ns").quantile(q / 100, "nearest").cast(pl.Int64) for q in (50, 95, 99)},
+        )
+    )
+    on_path = pl.col("layer").is_in(["hip", "command", "doorbell", "return"])
+    whole = pl.col("total_ns").filter(on_path).sum().over("phase")
+    places = pl.col("layer").replace_strict({name: i for i, name in enumerate(order)}, return_dtype=pl.Int64)
+    shares = rows.with_columns(share=pl.when(on_path & (whole > 0)).then(100 * pl.col("total_ns") / whole).round(1))
+    return shares.sort("phase", places)

@@ -1,0 +1,150 @@
+"""Answers in words to what engineers ask first, each with the rows that it rests on."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import polars as pl
+
+from tracecorr.analyze.frames import Tables, collect
+from tracecorr.analyze.priorities import summarize_priorities
+from tracecorr.analyze.queue_creation import summarize_queue_creation
+from tracecorr.analyze.queues import summarize_queues
+from tracecorr.analyze.values import render_ns
+from tracecorr.analyze.verdicts.model import Verdict
+
+_MAX_QUEUES = 8
+_EVICTIONS = r"evict|restore_process|suspend_queues|resume_queues"
+
+
+@dataclass(frozen=True)
+class Answer:
+    """Hold one question and its answer.
+
+    Args:
+        question: the question.
+        lines: the answer, one fact a line.
+        events: rows in `events` that it rests on.
+    """
+
+    question: str
+    lines: tuple[str, ...]
+    events: tuple[int, ...] = ()
+
+    def as_dict(self) -> dict[str, Any]:
+        """Return the answer for JSON."""
+        return {"question": self.question, "answer": list(self.lines), "events": list(self.events)}
+
+
+def answer_questions(tables: Tables, verdicts: Sequence[Verdict]) -> tuple[Answer, ...]:
+    """Return the answers; what the capture does not hold is said to be not recorded, never guessed."""
+    made = summarize_queue_creation(tables)
+    said = {v.name: v for v in verdicts}
+    return (
+        _creation(made),
+        _mqd(made),
+        _path(said, made),
+        _queues(tables),
+        _priority(tables, said),
+    )
+
+
+def _creation(made: pl.DataFrame) -> Answer:
+    logged = made.filter(pl.col("created_line_event").is_not_null())
+    lines = [_describe_creation(row) for row in logged.head(_MAX_QUEUES).iter_rows(named=True)]
+    if logged.height > _MAX_QUEUES:
+        lines.append(f"... and {logged.height - _MAX_QUEUES} more queues: section Queue creation")
+    own = made.height - logged.height
+    if own:
+        lines.append(f"{own} more queues were made by CREATE_QUEUE without a line in the HIP log (ROCr's own and SDMA)")
+    events = logged["created_line_event"].head(_MAX_QUEUES).to_list()
+    question = "How was each queue requested and created, and how long did it take on each side?"
+    return Answer(question, tuple(lines) or ("no queue creation is recorded",), tuple(events))
+
+
+def _describe_creation(row: dict[str, Any]) -> str:
+    asked = f"requested by {row['call']} (event {row['call_event']})" if row["call"] else "its HIP call is not known"
+    runtime = f"the runtime took {render_ns(row['rocr_ns'])}" if row["rocr_ns"] is not None else "runtime time unknown"
+    if row["create_ioctl_event"] is None:
+        kernel = "its CREATE_QUEUE ioctl is not recorded"
+    else:
+        took = render_ns(row["ioctl_ns"]) if row["ioctl_ns"] is not None else "an unknown time"
+        kernel = f"CREATE_QUEUE (event {row['create_ioctl_event']}) took {took} and returned {row['ioctl_result']}"
+    return f"queue {row['queue']}: {asked}; {runtime}; {kernel}"
+
+
+def _mqd(made: pl.DataFrame) -> Answer:
+    seen = made.drop_nulls("init_mqd_event")
+    question = "Where is the MQD made, and when is it handed over?"
+    if seen.is_empty():
+        return Answer(question, ("not recorded: no MQD function was traced (capture with the KFD and MQD probes)",))
+    lines = [
+        f"queue {row['queue']}: in event {row['init_mqd_event']}, {render_ns(row['mqd_ns'])} after CREATE_QUEUE began; "
+        f"operations: {row['mqd_operations']}"
+        for row in seen.head(_MAX_QUEUES).iter_rows(named=True)
+    ]
+    lines.append("the driver hands it over before CREATE_QUEUE returns (runlist under HWS, add_hw_queue under MES)")
+    return Answer(question, tuple(lines), tuple(seen["init_mqd_event"].head(_MAX_QUEUES).to_list()))
+
+
+def _path(said: dict[str, Verdict], made: pl.DataFrame) -> Answer:
+    names = ("compute_uses_doorbell", "doorbell_per_packet", "copies_use_user_sdma", "no_kcq_use")
+    lines = [f"{name}: {said[name].outcome}, {said[name].finding.reason}" for name in names if name in said]
+    maps = made["doorbell_map_event"].drop_nulls().unique().sort()
+    if maps.len():
+        lines.append(f"the doorbell page was mapped {maps.len()} times (once per process and GPU)")
+    else:
+        lines.append("no mapping of a doorbell page is in the trace")
+    question = "Which path did launches and copies take, and was the doorbell visible?"
+    return Answer(question, tuple(lines), tuple(maps.to_list()))
+
+
+def _queues(tables: Tables) -> Answer:
+    queues = summarize_queues(tables("queues"), tables("stream_queues"))
+    used = queues.filter(pl.col("dispatches") > 0)
+    kinds = queues.group_by(pl.col("type").fill_null("unknown type")).len().sort("type").iter_rows()
+    lines = [
+        f"{queues.height} queues are known: {_list(f'{n} {kind}' for kind, n in kinds)}",
+        f"{used.height} of them had dispatches",
+    ]
+    shared = queues.filter(pl.col("streams") > 1)
+    if shared.height:
+        told = (f"queue {q} by {n} streams" for q, n in shared.select("queue", "streams").iter_rows())
+        lines.append(f"shared: {_list(told)}")
+    elif queues["streams"].sum():
+        lines.append("no queue was shared by streams")
+    return Answer("How many queues of which type, and are they shared?", tuple(lines))
+
+
+def _priority(tables: Tables, said: dict[str, Verdict]) -> Answer:
+    rows = summarize_priorities(tables).filter(pl.col("priority_hip").is_not_null())
+    kinds = rows.group_by("priority_hip", "priority_log", "priority_driver").len().sort("priority_hip")
+    lines = [
+        f"{n} queues: HIP priority {hip}, log {_or_unknown(log)}, driver {_or_unknown(driver)}"
+        for hip, log, driver, n in kinds.iter_rows()
+    ]
+    if "priority_reaches_hardware" in said:
+        verdict = said["priority_reaches_hardware"]
+        lines.append(f"priority_reaches_hardware: {verdict.outcome}, {verdict.finding.reason}")
+    moved = collect(
+        tables("events")
+        .filter(pl.col("layer").is_in(["kfd", "mqd"]))
+        .select("event", pl.col("name").cast(pl.String))
+        .filter(pl.col("name").str.contains(_EVICTIONS))
+    )
+    lines.append(
+        f"{moved.height} evictions, suspends or restores of queues were traced"
+        if moved.height
+        else "no eviction, suspend or restore of queues is in the capture; preemption by firmware leaves no trace event"
+    )
+    return Answer("Is preemption or priority in effect?", tuple(lines), tuple(moved["event"].head(20).to_list()))
+
+
+def _or_unknown(value: int | None) -> str:
+    return "not recorded" if value is None else str(value)
+
+
+def _list(words: Iterable[str]) -> str:
+    return ", ".join(words) or "none"
