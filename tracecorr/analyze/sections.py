@@ -154,9 +154,9 @@ def _path_sections(tables: Tables, sources: set[str]) -> Iterator[Section]:
         "paths",
         "Time by layer on the way of a dispatch",
         summarize_paths(launches, events),
-        "`hip` = call to command, `command` = command to packet line, `doorbell` = to its store, `return` = to the "
-        "return of the call; `kernel_mode` = system calls inside the call (part of the others). `setup` = launches whose "
-        "call made a queue, loaded code or allocated memory: they say nothing about steady ones",
+        "`hip` = call to command, `command` = command to packet line, `doorbell` = to its store, `return` = to "
+        "the return of the call; `kernel_mode` = system calls inside the call (part of the others). `setup` = launches "
+        "whose call made a queue, loaded code or allocated memory: they say nothing about steady ones",
         _need(sources, "packets", log=True),
     )
     yield Section(
