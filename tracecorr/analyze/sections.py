@@ -182,8 +182,7 @@ def _path_sections(tables: Tables, sources: set[str]) -> Iterator[Section]:
         copies,
         "recorded by the log; observed = until the host noticed, an upper bound; a rate is given only where the end of "
         "the copy on the GPU is recorded",
-        _need(sources, "copies", log=True)
-        or ("" if timed else "no copy has a recorded end: no bandwidth; run with profiling on"),
+        _need(sources, "copies", log=True) or no_end,
     )
     yield Section(
         "memory",
