@@ -1,0 +1,192 @@
+"""The user-space libraries that a process loads, known by what they export and not by their name."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from elftools.common.exceptions import ELFError
+from elftools.elf.dynamic import DynamicSegment
+from elftools.elf.elffile import ELFFile
+from elftools.elf.hash import GNUHashSection
+from elftools.elf.segments import NoteSegment
+
+from tracecorr.capture.offer import Runtime
+
+# What a library must export to be of a kind (ROCm 4.5 to 7.2; roctx64 and rocprofiler-sdk-roctx).
+_KINDS = {
+    "hsa": ("hsa_queue_create", "hsa_signal_store_relaxed"),
+    "hip": ("hipLaunchKernel",),
+    "roctx": ("roctxRangePushA", "roctxRangePop"),
+}
+_WANTED = re.compile(r"hsa_|hip[A-Z]|roctx")
+# Names that such libraries usually have: a file of another name is looked at only when it is mapped.
+_USUAL = re.compile(r"lib(hsa-runtime64|amdhip64|roctx64|rocprofiler-sdk-roctx)\.so")
+# Where they lie without any process that uses them: distributions, ROCm, wheels of PyTorch and TheRock.
+_PLACES = (
+    "opt/rocm*/lib", "usr/lib/x86_64-linux-gnu", "usr/lib64", "usr/local/lib",
+    "usr/lib/python3*/*-packages/torch/lib", "usr/local/lib/python3*/*-packages/torch/lib",
+    "usr/local/lib/python3*/*-packages/_rocm_sdk_core/lib", "opt/*/lib/python3*/site-packages/torch/lib",
+    "opt/*/lib/python3*/site-packages/_rocm_sdk_core/lib",
+)  # fmt: skip
+_MACHINE = "EM_X86_64"  # the probes read x86-64 registers
+_MAPPING = re.compile(r"^(\S+) r\S?x\S \S+ \S+ (\d+) +(/.*)$", re.MULTILINE)
+
+
+@dataclass(frozen=True)
+class MappedFile:
+    """One executable mapping of a file."""
+
+    span: str
+    inode: int
+    path: str
+
+
+def read_runtime(path: Path, seen_as: str = "") -> Runtime | None:
+    """Return what a library exports, or None where it is no runtime (or no library of this kind of machine).
+
+    Args:
+        path: how this process reaches the file.
+        seen_as: how the workload names it, where that differs.
+    """
+    return _read(path, seen_as or str(path), _WANTED, [name for names in _KINDS.values() for name in names[:1]])
+
+
+def read_library(path: Path, symbols: Iterable[str], seen_as: str = "") -> Runtime | None:
+    """Return any library that exports one of `symbols`, with their offsets; its kind is `other` if no runtime's."""
+    names = tuple(symbols)
+    wanted = re.compile("|".join(f"{re.escape(name)}$" for name in names))
+    return _read(path, seen_as or str(path), wanted, names, kind="other") if names else None
+
+
+def find_runtimes(pid: int | None = None, paths: Iterable[Path] = ()) -> tuple[Runtime, ...]:
+    """Return the runtimes that process `pid` has mapped, and those among `paths`; each file once."""
+    found: dict[tuple[int, int], Runtime] = {}
+    for host_path, seen_as in [*(_mapped(pid) if pid is not None else ()), *((p, str(p)) for p in paths)]:
+        runtime = read_runtime(host_path, seen_as)
+        if runtime is not None:
+            found.setdefault((runtime.device, runtime.inode), runtime)
+    return tuple(found.values())
+
+
+def installed_libraries(root: Path = Path("/"), environment: Mapping[str, str] | None = None) -> list[Path]:
+    """Return libraries with the usual names in the usual folders below `root`, no link twice.
+
+    Args:
+        root: `/`, or `/proc/PID/root` of a container.
+        environment: of the workload: its LD_LIBRARY_PATH, ROCM_PATH and VIRTUAL_ENV are looked into, too.
+    """
+    folders = [folder for place in _PLACES for folder in root.glob(place)]
+    folders = [*(root / f.lstrip("/") for f in _named_folders(environment or {})), *folders]
+    found = sorted((p for folder in folders for p in _usual_files(folder)), key=lambda p: -len(str(p)))
+    files = {os.path.realpath(p): p for p in found}  # of several links the shortest name
+    return sorted(files.values())
+
+
+def other_users(runtime: Runtime, mine: Iterable[int] = ()) -> list[int]:
+    """Return the processes that map the runtime's file, without `mine`: a probe through tracefs hits them too.
+
+    Containers of one image share inodes behind different devices, so the inode's number alone is compared.
+    """
+    own = {os.getpid(), *mine}
+    pids = (int(p.name) for p in Path("/proc").iterdir() if p.name.isdigit())
+    return [pid for pid in pids if pid not in own and any(m.inode == runtime.inode for m in _mappings(pid))]
+
+
+def unique_offsets(runtime: Runtime, names: Iterable[str]) -> dict[str, int]:
+    """Return name -> offset for those of `names` that it exports; of several names of one address the first."""
+    chosen: dict[int, str] = {}
+    for name in names:
+        if name in runtime.symbols:
+            chosen.setdefault(runtime.symbols[name], name)
+    return {name: offset for offset, name in chosen.items()}
+
+
+def _read(path: Path, seen_as: str, wanted: re.Pattern[str], any_of: Iterable[str], kind: str = "") -> Runtime | None:
+    try:
+        with path.open("rb") as stream:
+            elf = ELFFile(stream)
+            if elf["e_machine"] != _MACHINE or not _may_export(elf, any_of):
+                return None
+            symbols, build = _exported(elf, wanted), _build_id(elf)
+        status = path.stat()
+    except (OSError, ELFError, ValueError, KeyError, AssertionError):
+        return None
+    kind = next((k for k, names in _KINDS.items() if all(n in symbols for n in names)), kind)
+    if not kind or not symbols:
+        return None
+    name = Path(os.path.realpath(path)).name
+    version = name.partition(".so.")[2] or (f"build {build[:12]}" if build else "")
+    return Runtime(kind, seen_as, str(path), status.st_dev, status.st_ino, symbols, version)
+
+
+def _may_export(elf: ELFFile, names: Iterable[str]) -> bool:
+    """Tell by the hash table, without reading 100,000 symbols of a large library; True where it has no table."""
+    tables = [s for s in elf.iter_sections() if isinstance(s, GNUHashSection)]
+    return not tables or any(tables[0].get_symbol(name) is not None for name in names)
+
+
+def _exported(elf: ELFFile, wanted: re.Pattern[str]) -> dict[str, int]:
+    """Return exported functions -> offset in the file, which is what a probe wants, not the address."""
+    segments = list(elf.iter_segments())
+    loads = [s for s in segments if s["p_type"] == "PT_LOAD"]
+    dynamic = next((s for s in segments if isinstance(s, DynamicSegment)), None)
+    symbols: dict[str, int] = {}
+    for symbol in dynamic.iter_symbols() if dynamic else ():
+        address = symbol["st_value"]
+        if symbol["st_info"]["type"] != "STT_FUNC" or not address or not wanted.match(symbol.name):
+            continue
+        home = next((s for s in loads if s["p_vaddr"] <= address < s["p_vaddr"] + s["p_filesz"]), None)
+        if home is not None:
+            symbols.setdefault(symbol.name, address - home["p_vaddr"] + home["p_offset"])
+    return symbols
+
+
+def _build_id(elf: ELFFile) -> str:
+    notes = (s for s in elf.iter_segments() if isinstance(s, NoteSegment))
+    ids = (n["n_desc"] for s in notes for n in s.iter_notes() if n["n_type"] == "NT_GNU_BUILD_ID")
+    return str(next(ids, ""))
+
+
+def _mapped(pid: int) -> Iterator[tuple[Path, str]]:
+    """Yield (how we reach it, how the process names it) of each executable mapping that may be a runtime."""
+    for mapping in {m.inode: m for m in _mappings(pid)}.values():
+        seen_as = mapping.path.removesuffix(" (deleted)")
+        inside = Path(f"/proc/{pid}/root{seen_as}")
+        # A deleted or replaced file is still reached through the mapping itself.
+        exact = Path(f"/proc/{pid}/map_files/{mapping.span}")
+        usable = [p for p in (Path(seen_as), inside, exact) if not re.search(r"\s", str(p)) and _same(p, exact)]
+        if usable:
+            yield usable[0], seen_as
+
+
+def _mappings(pid: int) -> list[MappedFile]:
+    try:
+        text = Path(f"/proc/{pid}/maps").read_text(errors="replace")
+    except OSError:
+        return []
+    return [MappedFile(span, int(inode), path) for span, inode, path in _MAPPING.findall(text)]
+
+
+def _same(path: Path, exact: Path) -> bool:
+    try:
+        return path.samefile(exact)
+    except OSError:
+        return False
+
+
+def _named_folders(environment: Mapping[str, str]) -> list[str]:
+    folders = [f for f in environment.get("LD_LIBRARY_PATH", "").split(":") if f.startswith("/")]
+    if rocm := environment.get("ROCM_PATH"):
+        folders.append(f"{rocm}/lib")
+    return folders
+
+
+def _usual_files(folder: Path) -> list[Path]:
+    try:
+        return [p for p in folder.iterdir() if _USUAL.match(p.name) and p.is_file()]
+    except OSError:
+        return []
