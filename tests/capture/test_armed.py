@@ -31,7 +31,7 @@ def test_what_is_armed_and_what_is_refused(tracefs: Tracefs) -> None:
         assert "[mono]" in (workload / "trace_clock").read_text()
         refused = {a.what: a.why for a in armed.absent}
         assert refused["event amdgpu/no_such_event"] == "No such file or directory"
-        assert refused["options/no-such-option=1"] == "No such file or directory"
+        assert refused["option no-such-option=1"] == "No such file or directory"
         assert "function no_such_function" in refused
         assert next(why for what, why in refused.items() if "refused" in what) == "Invalid register name"
         assert [p.name for p in armed.armed.probes] == ["one", "of_perf"]

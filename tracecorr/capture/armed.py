@@ -17,6 +17,8 @@ from tracecorr.capture.undo import ACTIONS
 from tracecorr.model.errors import ControlFileError, MachineError
 
 _LEAST_BUFFER_KB = 64
+# Where trace_printk goes: one instance of all; the kernel gives it back to the top one when ours is removed.
+_PRINTK = "trace_printk_dest"
 
 
 @dataclass(frozen=True)
@@ -26,6 +28,7 @@ class PerfProbe:
     name: str
     event_id: int  # type of the tracepoint and of its records
     format: str  # text of its format file
+    filter: str = ""  # which hits are kept
 
 
 def arm(plan: Plan, tracefs: Tracefs, journal: Journal, token: str) -> Armed:
@@ -93,7 +96,7 @@ class Armed:
         instance = Tracefs(path)
         instance.write("tracing_on", "0")
         instance.write("trace_clock", plan.clock)
-        options = tuple(o for o in plan.options if self._accepts(instance, f"options/{o[0]}", o[1]))
+        options = tuple(o for o in plan.options if self._accepts(instance, *o))
         self._plans[plan.name] = replace(
             plan, events=(), functions=(), options=options, buffer_kb_per_cpu=self._size_buffer(instance, plan)
         )
@@ -104,14 +107,12 @@ class Armed:
         for probe in probes:
             file = self._probe_file(probe)
             self._journal.note("probe", tracefs=str(self.tracefs.root), file=file, name=f"{self.group}/{probe.name}")
-            try:
-                self.tracefs.append(file, self._definition(probe))
-            except ControlFileError as error:
-                self.absent.append(Absent(f"probe {probe.name} ({probe.definition})", error.log or error.what))
+            real = self._define(probe, file)
+            if real is None:
                 continue
-            accepted.append(probe)
-            if probe.through == "perf":
-                self._offer_to_perf(probe)
+            accepted.append(real)
+            if real.through == "perf":
+                self._offer_to_perf(real)
         self._probes += accepted
         return accepted
 
@@ -165,6 +166,19 @@ class Armed:
         self._placeholder.end()
         return problems
 
+    def _define(self, probe: ProbePlan, file: str) -> ProbePlan | None:
+        """Define a probe, or its poorer form; return what the kernel accepted."""
+        try:
+            self.tracefs.append(file, self._definition(probe))
+        except ControlFileError as error:
+            why = error.log or os.strerror(error.number)
+            if not probe.otherwise or probe.otherwise == probe.definition:
+                self.absent.append(Absent(f"probe {probe.name} ({probe.definition})", why))
+                return None
+            self.absent.append(Absent(f"fields of probe {probe.name} ({probe.definition})", why))
+            return self._define(replace(probe, definition=probe.otherwise, otherwise=""), file)
+        return probe
+
     def _size_buffer(self, instance: Tracefs, plan: InstancePlan) -> int:
         size = plan.buffer_kb_per_cpu
         while True:
@@ -181,11 +195,14 @@ class Armed:
             self.absent.append(Absent(f"buffer of {plan.buffer_kb_per_cpu} KiB per CPU in {plan.name}", why))
         return size
 
-    def _accepts(self, instance: Tracefs, file: str, value: str) -> bool:
+    def _accepts(self, instance: Tracefs, option: str, value: str) -> bool:
+        if option == _PRINTK and self.tracefs.read(f"options/{_PRINTK}").strip() != "1":
+            self.absent.append(Absent("the driver's own trace_printk", "another tracing instance receives it"))
+            return False
         try:
-            instance.write(file, value)
+            instance.write(f"options/{option}", value)
         except ControlFileError as error:
-            self.absent.append(Absent(f"{file}={value}", os.strerror(error.number)))
+            self.absent.append(Absent(f"option {option}={value}", os.strerror(error.number)))
             return False
         return True
 
@@ -225,13 +242,15 @@ class Armed:
     def _enable_probes(self, name: str, probes: list[ProbePlan]) -> None:
         instance = Tracefs(self.instances[name])
         for probe in probes:
-            if probe.through == "tracefs" and not self._enable_event(instance, EventPlan(self.group, probe.name)):
+            if probe.through == "tracefs" and not self._enable_event(
+                instance, EventPlan(self.group, probe.name, probe.filter)
+            ):
                 self._probes.remove(probe)
 
     def _offer_to_perf(self, probe: ProbePlan) -> None:
         folder = f"events/{self.group}/{probe.name}"
         number = int(self.tracefs.read(f"{folder}/id"))
-        self.perf_probes.append(PerfProbe(probe.name, number, self.tracefs.read(f"{folder}/format")))
+        self.perf_probes.append(PerfProbe(probe.name, number, self.tracefs.read(f"{folder}/format"), probe.filter))
 
     def _probe_file(self, probe: ProbePlan) -> str:
         if probe.kind in ("u", "u-return"):

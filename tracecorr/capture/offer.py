@@ -22,13 +22,14 @@ class Finding:
 class Runtime:
     """A user-space library whose functions can be probed, found by its exported symbols and not by its name."""
 
-    kind: str  # "hsa", "hip" or "roctx"
+    kind: str  # "hsa", "hip", "roctx"; "other" for a library that was asked for by path
     path: str  # as the workload sees it
     host_path: str  # as the host reaches the same file; the probe binds to it
     device: int
     inode: int
     symbols: Mapping[str, int]  # exported function -> offset in the file
     version: str = ""
+    other_users: int = 0  # processes beside the workload that map this file
 
 
 @dataclass(frozen=True)
@@ -44,12 +45,15 @@ class Offer:
     kprobes: bool = False
     uprobes: bool = False
     fprobes: bool = False
-    btf_arguments: bool = False
+    numbered_arguments: bool = False  # $argN in kernel probes; without it registers are named
+    return_arguments: bool = False  # $argN in return probes
+    btf_arguments: bool = False  # fields by name, of functions of the driver too
     perf_probes: bool = False  # perf_event_open on a tracepoint works
     clocks: tuple[str, ...] = ()
     instance_options: frozenset[str] = frozenset()  # options of a private instance: event-fork, trace_printk_dest, ...
     kfd: bool = False  # /dev/kfd can be opened
     debugfs_kfd: bool = False
     virtual_function: bool = False  # an SR-IOV function: hqds must not be read
+    driver_prints: bool = False  # the driver has trace_printk texts
     runtimes: tuple[Runtime, ...] = ()
     findings: tuple[Finding, ...] = ()

@@ -40,6 +40,8 @@ class ProbePlan:
     through: str = "tracefs"  # "tracefs" or "perf": bound to the workload, no other process pays
     max_active: int = 64
     why: str = ""
+    filter: str = ""  # which hits are kept
+    otherwise: str = ""  # a poorer definition, for a kernel that refuses the first
 
 
 @dataclass(frozen=True)
@@ -71,3 +73,5 @@ class Plan:
     instances: tuple[InstancePlan, ...]
     probes: tuple[ProbePlan, ...]
     absent: tuple[Absent, ...]
+    perf_buffer_kb_per_cpu: int = 0  # for probes that go through perf
+    copy_top_buffer: bool = False  # the driver prints into the top buffer: copy it without consuming it

@@ -96,15 +96,6 @@ def other_users(runtime: Runtime, mine: Iterable[int] = ()) -> list[int]:
     return [pid for pid in pids if pid not in own and any(m.inode == runtime.inode for m in _mappings(pid))]
 
 
-def unique_offsets(runtime: Runtime, names: Iterable[str]) -> dict[str, int]:
-    """Return name -> offset for those of `names` that it exports; of several names of one address the first."""
-    chosen: dict[int, str] = {}
-    for name in names:
-        if name in runtime.symbols:
-            chosen.setdefault(runtime.symbols[name], name)
-    return {name: offset for offset, name in chosen.items()}
-
-
 def _read(path: Path, seen_as: str, wanted: re.Pattern[str], any_of: Iterable[str], kind: str = "") -> Runtime | None:
     try:
         with path.open("rb") as stream:

@@ -1,0 +1,163 @@
+"""Which functions of the user-space runtimes are probed, and what is read there.
+
+The doorbell store reads the queue out of the signal (amd_hsa_signal.h, amd_hsa_queue.h, ROCm 4.5 to 7.2):
+kind at 0, doorbell address at 8, amd_queue_t at 48; in the queue its ring at 8 and its id at 32.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+
+from tracecorr.capture.offer import Offer, Runtime
+from tracecorr.capture.plan import Absent, ProbePlan, Wanted
+
+_STORE = (
+    "sig=%di:x64 val=%si:s64 kind=+0(%di):s64 hw=+8(%di):x64 swq=+48(%di):x64 ring=+8(+48(%di)):x64"
+    " qid=+32(+48(%di)):u64"
+)
+# Stores to user signals go through the relaxed form, too: kinds below 0 are doorbells.
+_DOORBELLS_ONLY = "kind < 0"
+
+
+@dataclass(frozen=True)
+class _Call:
+    """A function of a runtime."""
+
+    symbol: str
+    event: str
+    arguments: str
+    returns: str = ""
+    event_set: str = "minimal"
+    filter: str = ""
+
+
+def _entry(symbol: str, arguments: str = "", event_set: str = "full") -> _Call:
+    return _Call(symbol, symbol, arguments, "ret=$retval:s32", event_set)
+
+
+_CALLS = (
+    _Call("hsa_signal_store_screlease", "doorbell", _STORE),
+    _Call("hsa_signal_store_release", "doorbell_release", _STORE),
+    _Call("hsa_signal_store_relaxed", "doorbell_relaxed", _STORE, filter=_DOORBELLS_ONLY),
+    _entry("hsa_queue_create", "agent=%di:x64 size=%si:u32 type=%dx:u32", "minimal"),
+    _entry("hsa_queue_destroy", "swq=%di:x64", "minimal"),
+    _entry("hsa_amd_queue_set_priority", "swq=%di:x64 priority=%si:u32", "minimal"),
+    _entry("hsa_amd_queue_cu_set_mask", "swq=%di:x64 bits=%si:u32", "minimal"),
+    _Call("roctxRangePushA", "roctx_push", "text=+0(%di):string", event_set="default"),
+    _Call("roctxRangePop", "roctx_pop", "", event_set="default"),
+    _Call("roctxRangeStartA", "roctx_start", "text=+0(%di):string", "ret=$retval:u64", "default"),
+    _Call("roctxRangeStop", "roctx_stop", "id=%di:u64", event_set="default"),
+    _Call("roctxMarkA", "roctx_mark", "text=+0(%di):string", event_set="default"),
+    _entry("hsa_init"),
+    _entry("hsa_shut_down"),
+    _entry("hsa_amd_memory_pool_allocate", "size=%si:u64"),
+    _entry("hsa_amd_memory_pool_free", "address=%di:x64"),
+    _entry("hsa_amd_memory_lock", "address=%di:x64 size=%si:u64"),
+    _entry("hsa_amd_memory_unlock", "address=%di:x64"),
+    _entry("hsa_amd_memory_async_copy", "to=%di:x64 from=%dx:x64 size=%r8:u64"),
+    _entry("hsa_amd_memory_async_copy_on_engine", "to=%di:x64 from=%dx:x64 size=%r8:u64"),
+    _entry("hsa_executable_load_agent_code_object"),
+    _entry("hsa_executable_freeze"),
+    _entry("hipLaunchKernel", "function=%di:x64 stream=$stack2:x64"),
+    _entry("hipModuleLaunchKernel", "function=%di:x64"),
+    _entry("hipExtModuleLaunchKernel", "function=%di:x64"),
+    _entry("hipGraphLaunch", "graph=%di:x64 stream=%si:x64"),
+)
+_KIND_NAMES = {"hsa": "libhsa-runtime64", "roctx": "libroctx64"}
+
+
+def plan_user_probes(
+    wanted: Wanted, offer: Offer, sets: tuple[str, ...]
+) -> tuple[tuple[ProbePlan, ...], tuple[Absent, ...]]:
+    """Choose the probes on the runtimes of the offer; one that appears late is planned by the same function.
+
+    Args:
+        wanted: what the command line asks for.
+        offer: what the machine offers; `runtimes` are those that the workload loads, or may load.
+        sets: the event sets that are included, the wanted one last.
+    """
+    if not offer.uprobes:
+        why = "this kernel has no uprobe events"
+        return (), (Absent("doorbells (inferred instead)", why, "a kernel with CONFIG_UPROBE_EVENTS"),)
+    probes: list[ProbePlan] = []
+    absent: list[Absent] = []
+    for number, runtime in enumerate(offer.runtimes, 1):
+        calls = [*_calls_of(runtime, sets), *_wanted_calls(runtime, wanted)]
+        reason = _unbound(runtime, wanted, offer)
+        if calls and reason:
+            absent.append(reason)
+            continue
+        suffix = "" if number == 1 + _first(offer.runtimes, runtime.kind) else f"_{number}"
+        probes += [p for call in calls for p in _probes(call, runtime, suffix, offer)]
+    absent += _missing(wanted, offer, sets)
+    return tuple(probes), tuple(absent)
+
+
+def _first(runtimes: tuple[Runtime, ...], kind: str) -> int:
+    return next(at for at, r in enumerate(runtimes) if r.kind == kind)
+
+
+def _calls_of(runtime: Runtime, sets: tuple[str, ...]) -> Iterator[_Call]:
+    """Yield the functions to probe; of two names of one address the first, or every hit would count and cost twice."""
+    taken: set[int] = set()
+    for call in _CALLS:
+        offset = runtime.symbols.get(call.symbol)
+        if offset is not None and offset not in taken and call.event_set in sets:
+            taken.add(offset)
+            yield call
+
+
+def _wanted_calls(runtime: Runtime, wanted: Wanted) -> Iterator[_Call]:
+    for text in wanted.uprobes:
+        path, _, symbol = text.rpartition(":")
+        if path in (runtime.path, runtime.host_path) and symbol in runtime.symbols:
+            event = re.sub(r"\W", "_", symbol)
+            yield _Call(symbol, event, "arg1=%di:x64 arg2=%si:x64 arg3=%dx:x64", "ret=$retval:x64")
+
+
+def _unbound(runtime: Runtime, wanted: Wanted, offer: Offer) -> Absent | None:
+    """Return why no probe may be set on the file: others would pay some 10 us for each of their calls."""
+    if offer.perf_probes or wanted.probe_shared or not runtime.other_users:
+        return None
+    others = f"{runtime.other_users} other processes" if runtime.other_users > 1 else "another process"
+    return Absent(
+        f"probes on {runtime.path}",
+        f"{others} would pay for them, and this kernel does not let perf bind them to the workload",
+        "tracecorr capture --probe-shared",
+    )
+
+
+def _probes(call: _Call, runtime: Runtime, suffix: str, offer: Offer) -> Iterator[ProbePlan]:
+    place = f"{runtime.host_path}:{runtime.symbols[call.symbol]:#x}"
+    through = "perf" if offer.perf_probes else "tracefs"
+    name = f"{call.event}{suffix}"
+    why = f"{call.symbol} of {runtime.path}"
+    yield ProbePlan(
+        "u", name, f"{place} {call.arguments}".strip(), "workload", through=through, why=why, filter=call.filter
+    )
+    if call.returns:
+        yield ProbePlan("u-return", f"{name}_ret", f"{place} {call.returns}", "workload", through=through, why=why)
+
+
+def _missing(wanted: Wanted, offer: Offer, sets: tuple[str, ...]) -> Iterator[Absent]:
+    kinds = {r.kind for r in offer.runtimes}
+    if "hsa" not in kinds:
+        yield Absent(
+            f"doorbells ({_KIND_NAMES['hsa']})",
+            "no library that exports hsa_signal_store_* was found; one that the workload loads is probed then",
+        )
+    if "roctx" not in kinds and (wanted.ranges or "default" in sets):
+        yield Absent(f"roctx ranges ({_KIND_NAMES['roctx']})", "no library that exports roctxRangePushA was found")
+    for text in wanted.uprobes:
+        path, _, symbol = text.rpartition(":")
+        if not any(symbol in r.symbols and path in (r.path, r.host_path) for r in offer.runtimes):
+            yield Absent(f"--uprobes {text}", _no_symbol(path, symbol, offer.runtimes))
+
+
+def _no_symbol(path: str, symbol: str, runtimes: Iterable[Runtime]) -> str:
+    if not path or not symbol:
+        return "it is not of the form PATH:SYMBOL"
+    known = any(path in (r.path, r.host_path) for r in runtimes)
+    return f"{path} does not export {symbol}" if known else f"{path} was not found, or is no library that exports it"
