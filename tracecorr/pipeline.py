@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
+from itertools import count
 from pathlib import Path
 from typing import Any
 
@@ -20,16 +21,18 @@ from tracecorr.model import schema
 from tracecorr.model.parts import Block
 from tracecorr.parse.amdlog import read_amd_log
 from tracecorr.parse.ftrace import read_ftrace_pages, read_ftrace_text
+from tracecorr.parse.kfd.snapshots import read_snapshot
+from tracecorr.parse.kfd.topology import NodeFiles, list_nodes
 from tracecorr.store.capture import Capture, write_info, write_tables
 from tracecorr.store.importing import import_files
 from tracecorr.store.pages import open_page_trace
-from tracecorr.store.raw import read_chunks, read_clock_samples
+from tracecorr.store.raw import read_chunks, read_clock_samples, read_topology
 from tracecorr.store.views import build_views, write_views
 
 __all__ = ["correlate", "import_files"]
 
 # Log stamps are cut to a microsecond, trace texts round to one; pages are exact.
-_STEPS = {"log": (0, 1000), "text": (500, 500), "pages": (0, 0)}
+_STEPS = {"log": (0, 1000), "text": (500, 500), "pages": (0, 0), "dump": (0, 0)}
 
 
 @dataclass
@@ -41,6 +44,7 @@ class Parts:
     args: pl.DataFrame
     ledger: pl.DataFrame
     losses: pl.DataFrame
+    hqd: pl.DataFrame
 
 
 @dataclass
@@ -78,7 +82,8 @@ def correlate(path: Path, progress: Callable[[str], None] | None = None) -> list
     placed = place_records(records, maps)
     clock.done("align")
     aligned = all(m.aligned for key, m in maps.items() if key.startswith("ftrace:"))
-    tables = link_tables(placed, parts.packets, parts.args, identities, aligned)
+    gpus = _known_gpus(capture)
+    tables = link_tables(placed, parts.packets, parts.args, identities, aligned, parts.hqd, gpus)
     clock.done("link")
     tables |= {
         "clock_map": _clock_rows(records, maps), "files": _file_rows(capture), "ledger": _sum_ledger(parts.ledger),
@@ -114,20 +119,34 @@ def _read_parts(capture: Capture) -> Parts:
         pl.concat([schema.PART_ARGS.empty(), *(b.args for _, _, b in blocks)]),
         pl.concat([schema.LEDGER.empty(), *(b.ledger for _, _, b in blocks)]),
         pl.concat([schema.LOSSES.empty(), *(b.losses for _, _, b in blocks)]),
+        pl.concat([schema.HQD.empty(), *(b.hqd for _, _, b in blocks)]),
     )
 
 
 def _open_readers(capture: Capture) -> Iterator[tuple[str, str, Iterator[Block]]]:
     clock = _trace_clock(capture)
+    snapshots = count()
     for entry in capture.info["files"]:
         chunks = read_chunks(capture.path / entry["path"])
         if entry["form"] == "log":
             yield "amd_log", "log", read_amd_log(chunks, entry["file"])
         elif entry["form"] == "text":
             yield "ftrace", "text", read_ftrace_text(chunks, entry["file"], clock)
+        elif entry["form"] == "dump":
+            times = entry.get("read_start_ns"), entry.get("read_end_ns")
+            yield "hqd", "dump", read_snapshot(chunks, entry["file"], next(snapshots), *times)
     for recording in _page_recordings(capture):
         trace, files = open_page_trace(capture.path, recording)
         yield "ftrace", "pages", read_ftrace_pages(trace, files, clock)
+
+
+def _known_gpus(capture: Capture) -> pl.DataFrame:
+    """Return the GPUs that the capture knows from the topology of its machine."""
+    nodes = [NodeFiles(*texts) for texts in read_topology(capture.path / "raw" / "topology" / "nodes")]
+    if nodes:
+        return list_nodes(nodes, int(capture.info.get("sched_policy", 0)))
+    facts = [{k: v for k, v in g.items() if k in schema.GPUS.schema} for g in capture.info.get("gpus", [])]
+    return schema.GPUS.conform(pl.DataFrame(facts, infer_schema_length=None)) if facts else schema.GPUS.empty()
 
 
 def _page_recordings(capture: Capture) -> list[list[dict[str, Any]]]:

@@ -67,6 +67,9 @@ def _fit(source: str, clock: str, evidence: ClockEvidence) -> ClockMap:
     if source == "amd_log":
         # CLR prints CLOCK_MONOTONIC in all releases (4.5.2 to 6.4.1 read, 7.2.4 measured).
         return _fit_raw_lines(evidence) if clock == "mono_raw" else ClockMap("same_clock")
+    if source == "hqd":
+        # The reader of the dump took CLOCK_MONOTONIC itself.
+        return ClockMap("same_clock")
     if clock == "counter":
         return ClockMap("unaligned", reason="trace_clock `counter` counts events and shows no time")
     return _fit_trace(clock, evidence)

@@ -10,7 +10,7 @@ _SHAPE = {"from_event": pl.Int64, "to_event": pl.Int64, "rule": pl.String, "evid
 
 
 def list_links(
-    events: pl.DataFrame, launches: pl.DataFrame, queue_table: pl.DataFrame, inside: pl.DataFrame
+    events: pl.DataFrame, launches: pl.DataFrame, queue_table: pl.DataFrame, inside: pl.DataFrame, *more: pl.DataFrame
 ) -> pl.DataFrame:
     """Return the table `links`.
 
@@ -18,6 +18,7 @@ def list_links(
         events: linked events.
         launches, queue_table: the tables.
         inside: event, call, evidence of system calls inside HIP calls.
+        more: edges that other modules made: from_event, to_event, rule, evidence.
     """
     is_copy = pl.col("kind").cast(pl.String) == "copy"
     edges = pl.concat([
@@ -31,6 +32,7 @@ def list_links(
             from_event="create_ioctl_event", to_event="created_line_event", rule=pl.lit("ioctl_creates_queue"),
             evidence=pl.col("create_evidence").cast(pl.String),
         ),
+        *more,
     ])  # fmt: skip
     return _add_gaps(edges, events)
 

@@ -135,13 +135,6 @@ def build_queues(events: pl.DataFrame, packets: pl.DataFrame, args: pl.DataFrame
     return _add_destroyed(queues, events)
 
 
-def list_gpus(queues: pl.DataFrame) -> tuple[pl.DataFrame, pl.DataFrame]:
-    """Return the table `gpus`, as far as CREATE_QUEUE names them, and `queues` with its key `gpu`."""
-    ids = queues.select("gpu_id").drop_nulls().unique().sort("gpu_id").with_row_index("gpu")
-    keyed = queues.join(ids, on="gpu_id", how="left", maintain_order="left").drop("gpu_id")
-    return ids.select("gpu", pl.col("gpu_id").cast(pl.UInt32, strict=False)), keyed
-
-
 def _logged(lines: pl.DataFrame, joins: pl.DataFrame, ioctls: pl.DataFrame) -> pl.DataFrame:
     kernel_side = ioctls.select("ring_base", "priority", "type", "gpu_id", ioctl="event")
     joined = lines.join(joins, on="event", how="left", maintain_order="left")

@@ -6,6 +6,8 @@ import polars as pl
 
 from tracecorr.link import calls, queues, streams
 from tracecorr.link.edges import list_links
+from tracecorr.link.gpus import list_gpus
+from tracecorr.link.hqds import attach_queues, link_hqds
 from tracecorr.link.kernels import list_kernels
 from tracecorr.link.launches import build_launches
 from tracecorr.link.threads import Identities
@@ -33,7 +35,13 @@ def attach_identities(records: pl.DataFrame, identities: Identities) -> pl.DataF
 
 
 def link_tables(
-    placed: pl.DataFrame, packets: pl.DataFrame, part_args: pl.DataFrame, identities: Identities, trace_aligned: bool
+    placed: pl.DataFrame,
+    packets: pl.DataFrame,
+    part_args: pl.DataFrame,
+    identities: Identities,
+    trace_aligned: bool,
+    hqd: pl.DataFrame | None = None,
+    known_gpus: pl.DataFrame | None = None,
 ) -> dict[str, pl.DataFrame]:
     """Return the tables that speak of events, by name.
 
@@ -42,6 +50,8 @@ def link_tables(
         packets, part_args: the other parts.
         identities: threads and processes.
         trace_aligned: whether the trace's clock is known; without it no link uses time across sources.
+        hqd: rows of the dumps.
+        known_gpus: GPUs as the machine's topology shows them.
     """
     events = calls.find_parents(placed)
     keys = events.select("file", "offset", "event").unique(["file", "offset"], keep="first")
@@ -49,10 +59,13 @@ def link_tables(
     args = args.select("event", "key", "u64", "text").sort("event", maintain_order=True)
     inside = calls.link_syscalls(events, trace_aligned)
     events = _adopt_syscalls(events, inside)
-    gpu_table, queue_table = queues.list_gpus(queues.build_queues(events, packets, args, trace_aligned))
+    hqd = schema.HQD.empty() if hqd is None else hqd
+    known_gpus = schema.GPUS.empty() if known_gpus is None else known_gpus
+    gpu_table, queue_table = list_gpus(queues.build_queues(events, packets, args, trace_aligned), hqd, known_gpus)
+    hqd = attach_queues(hqd, queue_table, identities.processes, gpu_table)
     stream_table = streams.build_streams(events, args)
     kernel_table, kernel_ids = list_kernels(events)
-    events = _attach_keys(events, queue_table, stream_table, kernel_ids)
+    events = _attach_keys(events, queue_table, stream_table, kernel_ids, hqd)
     sources = _sources(events)
     launches = build_launches(events, packets, args, sources if trace_aligned else sources | {"unaligned"})
     events = _chain_doorbells(events, launches)
@@ -67,7 +80,8 @@ def link_tables(
         "processes": _lives(identities.processes, events, "process"),
         "threads": _lives(identities.threads, events, "thread"),
         "args": args,
-        "links": list_links(events, launches, queue_table, inside),
+        "hqd": hqd,
+        "links": list_links(events, launches, queue_table, inside, link_hqds(events, hqd, queue_table)),
     }
 
 
@@ -88,7 +102,11 @@ def _adopt_syscalls(events: pl.DataFrame, inside: pl.DataFrame) -> pl.DataFrame:
 
 
 def _attach_keys(
-    events: pl.DataFrame, queue_table: pl.DataFrame, stream_table: pl.DataFrame, kernel_ids: pl.DataFrame
+    events: pl.DataFrame,
+    queue_table: pl.DataFrame,
+    stream_table: pl.DataFrame,
+    kernel_ids: pl.DataFrame,
+    hqd: pl.DataFrame,
 ) -> pl.DataFrame:
     for keys in (
         queues.assign_queues(events, queue_table), streams.assign_streams(events, stream_table), kernel_ids,
@@ -102,6 +120,9 @@ def _attach_keys(
     made = made.rename({"queue": "made"}).unique("event", keep="first")
     events = events.join(made, on="event", how="left", maintain_order="left")
     events = events.with_columns(queue=pl.coalesce("queue", "made")).drop("made")
+    seen = hqd.drop_nulls("queue").select("file", "offset", sight="queue").unique(["file", "offset"], keep="first")
+    events = events.join(seen, on=["file", "offset"], how="left", maintain_order="left")
+    events = events.with_columns(queue=pl.coalesce("queue", "sight")).drop("sight")
     return events.join(queue_table.select("queue", "gpu"), on="queue", how="left", maintain_order="left")
 
 

@@ -19,6 +19,7 @@ class Block:
         args: rows of `schema.PART_ARGS`.
         ledger: rows of `schema.LEDGER`; the rows of all blocks of a file add up to its size.
         losses: rows of `schema.LOSSES`, on the source's clock.
+        hqd: rows of `schema.HQD` (dumps of the KFD only).
     """
 
     events: pl.DataFrame = field(default_factory=schema.PART_EVENTS.empty)
@@ -26,3 +27,4 @@ class Block:
     args: pl.DataFrame = field(default_factory=schema.PART_ARGS.empty)
     ledger: pl.DataFrame = field(default_factory=schema.LEDGER.empty)
     losses: pl.DataFrame = field(default_factory=schema.LOSSES.empty)
+    hqd: pl.DataFrame = field(default_factory=schema.HQD.empty)

@@ -338,8 +338,13 @@ GPUS = Table(
         ("pci", pl.String, "PCI address"),
         ("render_minor", _I32, "minor number of the render node"),
         ("gfx_target", pl.String, "gfx target"),
-        ("xcc_ids", pl.String, "XCC ids"),
-        ("partition", pl.String, "partition mode"),
+        ("xcc_count", _U16, "number of XCCs"),
+        ("xcc_ids", pl.String, "XCC ids, as an HQD dump names them"),
+        (
+            "partition",
+            pl.String,
+            "partition mode of its device: `SPX`, `DPX`, `TPX`, `QPX`, `CPX`; null = none or not known",
+        ),
         ("scheduler", CAT, "`HWS`, `MES` or `none`"),
     ),
 )

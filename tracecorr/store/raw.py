@@ -119,3 +119,16 @@ def read_clock_samples(path: Path) -> dict[str, Any]:
     raise InputError(
         f"{path} is no file of clock samples", "it must be JSON with a list `samples` of id, mono0 <= mono1 (ns)"
     )
+
+
+def read_topology(folder: Path) -> list[tuple[int, str, str]]:
+    """Return node number, `gpu_id` and `properties` of each KFD node in a folder like sysfs `topology/nodes`."""
+    nodes = []
+    for node in folder.glob("[0-9]*"):
+        try:
+            texts = [(node / name).read_text(errors="replace") for name in ("gpu_id", "properties")]
+        except OSError:
+            continue  # a node that went away while it was copied
+        if node.name.isdecimal():
+            nodes.append((int(node.name), texts[0], texts[1]))
+    return sorted(nodes)

@@ -1,0 +1,124 @@
+"""Dumps in a capture: which queue a slot belongs to (recorded run, synthetic dumps)."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import polars as pl
+import pytest
+
+from tracecorr.link.gpus import list_gpus
+from tracecorr.link.hqds import attach_queues
+from tracecorr.model import schema
+from tracecorr.pipeline import correlate, import_files
+from tracecorr.store import Capture
+
+
+def _bank(xcc: int, ring: int, active: bool = True) -> str:
+    words = [0] * 56
+    words[2], words[3], words[8], words[9], words[17] = int(active), 0x303, ring >> 8 & 0xFFFFFFFF, ring >> 40, 0x11
+    lines = [f"    {4 * i:08x}: " + " ".join(f"{w:08x}" for w in words[i : i + 8]) for i in range(0, 56, 8)]
+    return f" Inst {xcc},  CP Pipe 0, Queue 2\n" + "\n".join(lines) + "\n"
+
+
+@pytest.fixture
+def capture(data_folder: Path, tmp_path: Path) -> Capture:
+    """Return a recorded capture with one synthetic dump that shows one of its queues on two XCCs."""
+    source = data_folder / "captures" / "streams-priority"
+    files = [source / "amd.log"], [source / "ftrace.txt"]
+    plain = tmp_path / "plain.tracecorr"
+    import_files(plain, *files, clock_samples=source / "clock.json")
+    correlate(plain)
+    queue = Capture.open(plain).table("queues").drop_nulls("create_ioctl_event").collect().row(0, named=True)
+    dump = tmp_path / "hqds"
+    ring = queue["ring_base"] or queue["hwq"]
+    dump.write_text(f"Node 1, gpu_id 65a1:\n{_bank(0, ring)}{_bank(1, ring)}{_bank(2, 0x7F0000000000)}foreign\n")
+    out = tmp_path / "with.tracecorr"
+    import_files(out, *files, clock_samples=source / "clock.json", hqd=[dump])
+    info = json.loads((out / "capture.json").read_text())
+    entry = next(e for e in info["files"] if e["form"] == "dump")
+    entry |= {"read_start_ns": queue["created_ns"] + 1000, "read_end_ns": queue["created_ns"] + 9000}
+    (out / "capture.json").write_text(json.dumps(info))
+    node = out / "raw" / "topology" / "nodes" / "1"
+    node.mkdir(parents=True)
+    (node / "gpu_id").write_text("26017\n")
+    (node / "properties").write_text("gfx_target_version 90402\nnum_xcc 4\nlocation_id 768\ndrm_render_minor 128\n")
+    assert correlate(out) == []
+    return Capture.open(out)
+
+
+def test_a_slot_belongs_to_the_queue_of_its_ring(capture: Capture) -> None:
+    rows = capture.table("hqd").collect()
+    assert rows.select("snapshot", "xcc", "logical", pl.col("queue").is_not_null()).rows() == [
+        (0, 0, 0, True), (0, 1, 0, True), (0, 2, 1, False),
+    ]  # fmt: skip
+    events = capture.table("events").filter(pl.col("layer").cast(pl.String) == "hqd").collect()
+    assert events.select("name", "dur_ns", "source").rows() == [("hqd_active", 8000, "hqd")] * 2
+    seen = events.drop_nulls("queue").row(0, named=True)
+    assert seen["queue"] == rows["queue"][0]
+    assert capture.raw(seen["file"], seen["offset"], 8) == b" Inst 0,"
+    queue = capture.table("queues").filter(queue=seen["queue"]).collect().row(0, named=True)
+    links = capture.table("links").filter(pl.col("rule").cast(pl.String) == "hqd_of_queue").collect()
+    assert links.select("from_event", "to_event").rows() == [(queue["create_ioctl_event"], seen["event"])]
+
+
+def test_topology_and_dump_describe_the_gpu(capture: Capture) -> None:
+    found = capture.table("gpus").filter(gpu_id=26017).collect().row(0, named=True)
+    wanted = {
+        "kfd_node": 1, "pci": "0000:03:00.0", "render_minor": 128, "gfx_target": "gfx942", "xcc_count": 4,
+        "xcc_ids": "0 1 2", "partition": "SPX", "scheduler": "HWS",
+    }  # fmt: skip
+    assert {key: found[key] for key in wanted} == wanted
+
+
+def test_foreign_lines_of_a_dump_are_in_the_ledger(capture: Capture) -> None:
+    ledger = capture.table("ledger").filter(pl.col("source").cast(pl.String) == "hqd").collect()
+    assert ledger.select("outcome", "reason", "records").rows() == [
+        ("skipped", "no_line_of_a_dump", 1), ("used", "", 7),
+    ]  # fmt: skip
+
+
+def _tables(**queue: Any) -> tuple[pl.DataFrame, pl.DataFrame, pl.DataFrame]:
+    queues = schema.QUEUES.conform(
+        pl.DataFrame({"queue": [0, 1], "process": [0, 1], "gpu": [0, 0], "ring_base": [4096, 4096], **queue})
+    )
+    processes = schema.PROCESSES.conform(pl.DataFrame({"process": [0, 1], "pid": [70, 71]}))
+    return queues, processes, schema.GPUS.conform(pl.DataFrame({"gpu": [0, 1], "gpu_id": [9, 10]}))
+
+
+def _slot(**columns: Any) -> pl.DataFrame:
+    row = {"gpu_id": 9, "pq_base": 4096, "logical": 0, "read_start_ns": 50, "read_end_ns": 60, **columns}
+    return schema.HQD.conform(pl.DataFrame({key: [value] for key, value in row.items()}))
+
+
+@pytest.mark.parametrize(
+    ("slot", "queue", "found"),
+    [
+        ({}, {}, None),  # two processes use the address
+        ({"pid": 71}, {}, 1),
+        ({"pid": 72}, {}, None),
+        ({"pid": 71, "gpu_id": 10}, {}, None),
+        ({}, {"destroyed_ns": [49, None]}, 1),
+        ({}, {"created_ns": [0, 61]}, 0),
+        ({"read_start_ns": None, "read_end_ns": None}, {"created_ns": [0, 61]}, None),
+        ({"logical": None}, {"destroyed_ns": [49, None]}, None),  # a stale slot
+    ],
+)
+def test_a_slot_is_joined_only_where_one_queue_fits(
+    slot: dict[str, Any], queue: dict[str, Any], found: int | None
+) -> None:
+    assert attach_queues(_slot(**slot), *_tables(**queue))["queue"].to_list() == [found]
+
+
+def test_gpus_of_all_sources_are_one_table() -> None:
+    queues = pl.DataFrame(
+        {"queue": [0, 1, 2], "gpu_id": [10, None, 9]}, schema={"queue": pl.UInt32, "gpu_id": pl.UInt64}
+    )
+    known = schema.GPUS.conform(pl.DataFrame({"gpu": [7], "gpu_id": [11], "gfx_target": ["gfx942"]}))
+    table, keyed = list_gpus(queues, _slot(kfd_node=4, xcc=3), known)
+    assert table.select("gpu", "gpu_id", "kfd_node", "gfx_target", "xcc_ids").rows() == [
+        (0, 9, 4, None, "3"), (1, 10, None, None, None), (2, 11, None, "gfx942", None),
+    ]  # fmt: skip
+    assert keyed["gpu"].to_list() == [1, None, 0]

@@ -1,0 +1,48 @@
+"""KFD nodes of sysfs."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tracecorr.parse.kfd.topology import NodeFiles, list_nodes, name_gfx_target, name_scheduler, parse_properties
+
+
+def test_recorded_nodes(data_folder: Path) -> None:
+    paths = [data_folder / "real" / f"kfd-topology-{name}-node-properties.txt" for name in ("mi300x", "mi100")]
+    if not all(path.is_file() for path in paths):
+        pytest.skip(f"no recorded topology {paths}")
+    table = list_nodes([NodeFiles(2 + i, f"{100 + i}\n", path.read_text()) for i, path in enumerate(paths)])
+    columns = ["gpu", "gpu_id", "kfd_node", "pci", "render_minor", "gfx_target", "xcc_count", "partition", "scheduler"]
+    assert table.select(columns).rows() == [
+        (0, 100, 2, "0000:47:00.0", 128, "gfx942", 8, "SPX", "HWS"),
+        (1, 101, 3, "0000:23:00.0", 128, "gfx908", 1, None, "HWS"),
+    ]
+
+
+def test_cpus_and_torn_files_are_no_gpus() -> None:
+    assert list_nodes([NodeFiles(0, "0\n", "simd_count 0\n"), NodeFiles(1, "", ""), NodeFiles(2, "x", "")]).is_empty()
+    assert parse_properties("a 1\nb\nc x\nd 2 3\n\n") == {"a": 1}
+
+
+@pytest.mark.parametrize(("nodes", "xccs", "mode"), [(2, 4, "DPX"), (4, 2, "QPX"), (8, 1, "CPX"), (1, 8, "SPX")])
+def test_partitions_of_one_device(nodes: int, xccs: int, mode: str) -> None:
+    """The driver numbers them in the bits of the PCI function (synthetic)."""
+    text = "gfx_target_version 90402\nnum_xcc {}\ndomain 1\nlocation_id {}\n"
+    files = [NodeFiles(2 + i, str(500 + i), text.format(xccs, 0x4700 | i)) for i in range(nodes)]
+    table = list_nodes(reversed(files))
+    assert table["partition"].cast(str).to_list() == [mode] * nodes
+    assert set(table["pci"]) == {"0001:47:00.0"}
+    assert table["gpu_id"].to_list() == [500 + i for i in range(nodes)]
+
+
+@pytest.mark.parametrize(
+    ("version", "policy", "target", "scheduler"),
+    [
+        (90402, 0, "gfx942", "HWS"), (90010, 0, "gfx90a", "HWS"), (90500, 2, "gfx950", "none"),
+        (100300, 0, "gfx1030", "HWS"), (110001, 2, "gfx1101", "MES"), (120001, 0, "gfx1201", "MES"),
+    ],
+)  # fmt: skip
+def test_targets(version: int, policy: int, target: str, scheduler: str) -> None:
+    assert (name_gfx_target(version), name_scheduler(version, policy)) == (target, scheduler)

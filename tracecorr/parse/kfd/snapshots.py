@@ -1,0 +1,48 @@
+"""A dump as one snapshot of a capture: its rows, and one event per queue when the time of the read is known."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+
+import polars as pl
+
+from tracecorr.model import schema
+from tracecorr.model.parts import Block
+from tracecorr.parse.kfd.dumps import read_dump
+
+_NAMES = {"hqds": "hqd_active", "mqds": "mqd_described", "rls": "runlist_entry"}
+
+
+def read_snapshot(
+    chunks: Iterable[bytes], file: int, snapshot: int, read_start_ns: int | None = None, read_end_ns: int | None = None
+) -> Iterator[Block]:
+    """Yield the one block of a dump.
+
+    Args:
+        chunks: its decompressed bytes.
+        file: key of its file.
+        snapshot: number of the dump in the capture.
+        read_start_ns, read_end_ns: CLOCK_MONOTONIC before and after it was read; None = not recorded: then it
+            has rows, but no events.
+    """
+    dump = read_dump(b"".join(chunks), file)
+    rows = dump.rows.with_columns(
+        pl.lit(snapshot, pl.UInt32).alias("snapshot"),
+        pl.lit(read_start_ns, pl.Int64).alias("read_start_ns"),
+        pl.lit(read_end_ns, pl.Int64).alias("read_end_ns"),
+    )
+    yield Block(events=_events(rows), hqd=rows, ledger=dump.ledger)
+
+
+def _events(rows: pl.DataFrame) -> pl.DataFrame:
+    """Return one event per logical queue; the registers were read somewhere in its span."""
+    queues = rows.drop_nulls(["logical", "read_start_ns"]).unique("logical", keep="first", maintain_order=True)
+    # Runlist entries of one node share their heading: one event cannot have the bytes of another.
+    queues = queues.unique("offset", keep="first", maintain_order=True)
+    return schema.PART_EVENTS.conform(
+        queues.select(
+            "file", "offset", stamp_ns="read_start_ns", end_stamp_ns="read_end_ns", clock=pl.lit("mono"),
+            layer=pl.lit("hqd"), name=pl.col("dump").cast(pl.String).replace_strict(_NAMES, return_dtype=pl.String),
+            pid="pid", ring="pq_base", flags=pl.lit(0),
+        )
+    )  # fmt: skip

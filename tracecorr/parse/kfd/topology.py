@@ -1,0 +1,96 @@
+"""KFD nodes as sysfs shows them in `/sys/class/kfd/kfd/topology/nodes/N/`."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+import polars as pl
+
+from tracecorr.model import schema
+
+# gfx_target_version from which the driver always schedules queues through MES (Linux 6.1 to 7.2): gfx11.
+_MES_TARGET = 110_000
+# amdgpu.sched_policy: 2 maps every queue onto its own hardware slot, without a scheduler.
+_NO_SCHEDULER = 2
+_PARTITIONS = {2: "DPX", 3: "TPX", 4: "QPX"}
+
+
+@dataclass(frozen=True)
+class NodeFiles:
+    """Hold the files of one node: its number, and the texts of `gpu_id` and `properties`."""
+
+    node: int
+    gpu_id: str
+    properties: str
+
+
+def parse_properties(text: str) -> dict[str, int]:
+    """Return the numbers of a `properties` file; lines that are no `name number` are left out."""
+    pairs = (line.split() for line in text.splitlines())
+    return {p[0]: int(p[1]) for p in pairs if len(p) == 2 and p[1].isdecimal()}
+
+
+def list_nodes(nodes: Iterable[NodeFiles], sched_policy: int = 0) -> pl.DataFrame:
+    """Return the GPUs of a topology; nodes of CPUs (gpu_id 0) are left out.
+
+    Args:
+        nodes: the files of each node.
+        sched_policy: module parameter of amdgpu.
+
+    Returns: rows of `schema.GPUS` with `gpu` numbered by node.
+    """
+    gpus = [
+        (n.node, int(n.gpu_id), parse_properties(n.properties))
+        for n in sorted(nodes, key=lambda n: n.node)
+        if n.gpu_id.strip().isdecimal() and int(n.gpu_id)
+    ]
+    shares = Counter(_device(properties) for _, _, properties in gpus)
+    rows = [
+        _row(i, node, gpu_id, properties, shares[_device(properties)], sched_policy)
+        for i, (node, gpu_id, properties) in enumerate(gpus)
+    ]
+    return schema.GPUS.conform(pl.DataFrame(rows, infer_schema_length=None)) if rows else schema.GPUS.empty()
+
+
+def name_gfx_target(version: int) -> str | None:
+    """Return the LLVM name of a gfx_target_version: 90402 is `gfx942`, 90010 is `gfx90a`; None for 0 (a CPU)."""
+    major, minor, step = version // 10000, version // 100 % 100, version % 100
+    return f"gfx{major}{minor:x}{step:x}" if version else None
+
+
+def name_scheduler(gfx_target_version: int, sched_policy: int = 0) -> str:
+    """Return who maps queues onto the hardware: `HWS` (runlists), `MES`, or `none`."""
+    if gfx_target_version >= _MES_TARGET:
+        return "MES"
+    return "none" if sched_policy == _NO_SCHEDULER else "HWS"
+
+
+def _device(properties: dict[str, int]) -> tuple[int, int]:
+    """Return domain and bus and device: partitions of one device differ in the function bits only."""
+    return properties.get("domain", 0), properties.get("location_id", 0) & ~7
+
+
+def _row(
+    gpu: int, node: int, gpu_id: int, properties: dict[str, int], partitions: int, sched_policy: int
+) -> dict[str, object]:
+    target, xccs = properties.get("gfx_target_version", 0), properties.get("num_xcc")
+    domain, location = properties.get("domain", 0), properties.get("location_id", 0)
+    # The driver puts the number of the partition where the PCI function was (location_id |= node_id).
+    function = 0 if partitions > 1 else location & 7
+    return {
+        "gpu": gpu, "gpu_id": gpu_id, "kfd_node": node,
+        "pci": f"{domain:04x}:{location >> 8 & 0xFF:02x}:{location >> 3 & 31:02x}.{function}",
+        "render_minor": properties.get("drm_render_minor"), "gfx_target": name_gfx_target(target),
+        "xcc_count": xccs, "partition": _partition(partitions, xccs),
+        "scheduler": name_scheduler(target, sched_policy) if target else None,
+    }  # fmt: skip
+
+
+def _partition(partitions: int, xccs: int | None) -> str | None:
+    if xccs is None or (partitions == 1 and xccs == 1):
+        return None
+    if partitions == 1:
+        return "SPX"
+    return "CPX" if xccs == 1 else _PARTITIONS.get(partitions)
