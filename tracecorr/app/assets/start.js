@@ -21,6 +21,7 @@ window.__perf = { log: [], idle: false };
     TL.drawChain(ctx);
     TL.drawFrame(ctx);
     window.__perf.draw = performance.now() - begun;
+    if (spans && !window.__perf.first) window.__perf.first = performance.now(); // since the page was asked for
     TL.release();
   }
   TL.redraw = function () {
@@ -178,6 +179,7 @@ window.__perf = { log: [], idle: false };
   window.__tl = {
     view: view,
     select: (event) => TL.select(event, true),
+    changed: () => TL.changed(),
     state: () => ({
       t0: view.t0, t1: view.t1, selected: view.selected, chainOnly: view.chainOnly, scroll: view.scroll, detail: view.detail,
       theme: document.documentElement.dataset.theme, records: spans ? spans.n : 0, lanes: view.laneY.size,

@@ -9,6 +9,7 @@ import numpy as np
 import numpy.typing as npt
 import polars as pl
 
+from tracecorr.model import schema
 from tracecorr.model.kinds import INFERRED
 from tracecorr.store.views import drawn, levels
 from tracecorr.store.views.lanes import KEY, Group, Lane, name_owners, plan_lanes
@@ -16,6 +17,9 @@ from tracecorr.store.views.lanes import KEY, Group, Lane, name_owners, plan_lane
 MINIMAP_BINS = 1200
 MAX_DEPTH_ROWS = 8
 MAX_RANGES = 2000
+_MAX_TABLE = 1 << 26  # entries of a table of codes
+_FAR = 1 << 62
+_KIND_COLUMNS = ("layer", "name", "evidence", "result", "process", "thread", "gpu", "queue", "kernel", "sub")
 _EVENT_COLUMNS = (
     "event", "ts_ns", "dur_ns", "layer", "name", "evidence", "process", "thread", "gpu", "depth", "result",
     "queue", "kernel", "flags",
@@ -66,60 +70,80 @@ def build_views(tables: drawn.Tables) -> Views:
     """
     owners = name_owners(*(tables(t).collect() for t in ("processes", "threads", "queues", "gpus")))
     extra = drawn.extra_pieces(tables)
-    keyed = _keyed_events(tables)
-    combinations = pl.concat([keyed.select(KEY).unique().collect(), extra.select(KEY).unique()]).unique()
-    plan = plan_lanes(combinations, owners)
-    names, events = _own_spans(tables, keyed, plan.lane_of)
-    extra = extra.join(plan.lane_of, on=list(KEY), how="left", nulls_equal=True)
-    names, extra = _name_extra(names, extra)
-    t0 = min(_bound(events["start"].min()), _bound(extra["start"].min(), _bound(events["start"].min())))
-    last = max(_bound(events["end"].max()), _bound(extra["end"].max()))
-    length = max(1, last - t0)
+    events = _read_events(tables)
+    count = events.height
+    kinds, code = _classify(events)
+    names, kinds = _label(kinds, tables("kernels").collect())
+    plan = plan_lanes(pl.concat([kinds.select(KEY), extra.select(KEY)]).unique(), owners)
+    own = _own_spans(events, code, kinds, plan.lane_of)
+    del events, code  # large
+    names, extra = _name_extra(names, extra.join(plan.lane_of, on=list(KEY), how="left", nulls_equal=True))
     values = np.unique(extra["value"].drop_nulls().to_numpy())
-    columns = _columns(events, extra, values, t0)
-    minimap = _minimap(columns, plan.lanes, events.height, length)
-    pyramid, place = _arrange(columns, plan.lanes, events.height, values)
+    columns = _both(own, _extra_spans(extra, values))
+    t0 = int(columns.start.min(initial=_FAR)) if len(columns.start) else 0
+    columns.start -= t0
+    columns.end -= t0
+    length = max(1, int(columns.end.max(initial=0)))
+    minimap = _minimap(columns, plan.lanes, count, length)
+    pyramid, place = _arrange(columns, plan.lanes, count, values)
     return Views(
-        t0, length, events.height, plan.lanes, plan.groups, names, values, pyramid, place, minimap,
-        _ranges(tables, t0),
-    )  # fmt: skip
+        t0, length, count, plan.lanes, plan.groups, names, values, pyramid, place, minimap, _ranges(tables, t0)
+    )
 
 
-def _bound(value: Any, default: int = 0) -> int:
-    return default if value is None else int(value)
-
-
-def _keyed_events(tables: drawn.Tables) -> pl.LazyFrame:
-    """Return the events with the key of their lane; copies are told apart by their engine."""
+def _read_events(tables: drawn.Tables) -> pl.DataFrame:
+    """Return the drawn columns of the events in order of their ids; copies are told apart by their engine."""
     engine = pl.format("engine {}", pl.col("engine").cast(pl.String))
     copies = tables("launches").filter(pl.col("engine").is_not_null()).select("event", sub=engine).collect()
-    events = tables("events").select(_EVENT_COLUMNS).with_columns(pl.col("layer").cast(pl.String))
+    events = tables("events").select(_EVENT_COLUMNS).collect()
+    if not events["event"].is_sorted():
+        events = events.sort("event")
     if copies.is_empty():
-        return events.with_columns(sub=pl.lit(None, pl.String))
-    return events.join(copies.lazy().unique("event"), on="event", how="left", maintain_order="left")
+        return events.with_columns(sub=pl.lit(None, schema.CAT))
+    copies = copies.unique("event").with_columns(pl.col("sub").cast(schema.CAT))
+    return events.join(copies, on="event", how="left", maintain_order="left")
 
 
-def _own_spans(tables: drawn.Tables, keyed: pl.LazyFrame, lane_of: pl.DataFrame) -> tuple[list[str], pl.DataFrame]:
-    """Return the drawn names, and `event, start, end, lane, label, style, depth` of every event."""
-    kind = ["layer", "name", "kernel", "evidence", "result"]
-    kinds = keyed.select(kind).unique().collect()
-    names, kinds = _label(kinds, tables("kernels").collect())
-    half = pl.when((pl.col("flags").fill_null(0) & drawn._HALF) > 0).then(levels.HALF_SEEN).otherwise(0)
-    frame = (
-        keyed.join(kinds.lazy(), on=kind, how="left", nulls_equal=True, maintain_order="left")
-        .join(lane_of.lazy(), on=list(KEY), how="left", nulls_equal=True, maintain_order="left")
-        .select(
-            pl.col("event"),
-            pl.col("ts_ns").alias("start"),
-            (pl.col("ts_ns") + pl.col("dur_ns").fill_null(0)).alias("end"),
-            "lane",
-            "label",
-            (pl.col("style") + half).cast(pl.UInt8).alias("style"),
-            pl.col("depth").cast(pl.Int32).fill_null(-1),
-        )
-        .collect()
-    )
-    return names, frame if frame["event"].is_sorted() else frame.sort("event")
+def _classify(events: pl.DataFrame) -> tuple[pl.DataFrame, levels.I32]:
+    """Return the distinct combinations of what decides lane, name and style, and that of each event."""
+    code = np.zeros(events.height, np.int64)
+    for column in _KIND_COLUMNS:
+        values = events[column].to_physical().cast(pl.Int64).fill_null(-1).to_numpy() + 1
+        code = _dense(code * (int(values.max(initial=0)) + 1) + values)
+    example = np.zeros(int(code.max(initial=-1)) + 1, np.int64)
+    example[code] = np.arange(events.height)
+    kinds = events[example].select(_KIND_COLUMNS)
+    return kinds.with_columns(pl.col("layer", "sub").cast(pl.String)), code.astype(np.int32)
+
+
+def _dense(code: levels.I64) -> levels.I64:
+    """Return the codes renumbered from 0 without gaps."""
+    most = int(code.max(initial=-1)) + 1
+    if most > _MAX_TABLE:
+        return np.unique(code, return_inverse=True)[1].astype(np.int64)
+    seen = np.zeros(most, bool)
+    seen[code] = True
+    number: levels.I64 = (np.cumsum(seen) - 1)[code]
+    return number
+
+
+def _own_spans(
+    events: pl.DataFrame, code: levels.I32, kinds: pl.DataFrame, lane_of: pl.DataFrame
+) -> dict[str, npt.NDArray[Any]]:
+    """Return the columns of `_Columns` for the pictures of the events themselves."""
+    lane = kinds.join(lane_of, on=list(KEY), how="left", nulls_equal=True, maintain_order="left")["lane"]
+    half = (events["flags"].fill_null(0).to_numpy() & drawn.HALF) > 0
+    start = events["ts_ns"].to_numpy()
+    return {
+        "event": events["event"].to_numpy().astype(np.int32),
+        "start": start,
+        "end": start + events["dur_ns"].fill_null(0).to_numpy(),
+        "lane": lane.to_numpy()[code],
+        "name": kinds["label"].to_numpy()[code],
+        "style": kinds["style"].to_numpy()[code] | np.where(half, levels.HALF_SEEN, 0).astype(np.uint8),
+        "depth": events["depth"].cast(pl.Int32).fill_null(-1).to_numpy(),
+        "own": np.ones(events.height, bool),
+    }
 
 
 def _label(kinds: pl.DataFrame, kernels: pl.DataFrame) -> tuple[list[str], pl.DataFrame]:
@@ -158,44 +182,53 @@ class _Columns:
     depth: levels.I32
     own: npt.NDArray[np.bool_]
 
-    def take(self, order: levels.Index) -> _Columns:
-        return _Columns(*(column[order] for column in vars(self).values()))
+    def take(self, order: levels.Index) -> None:
+        """Put the rows in this order, one column after the other to save memory."""
+        for name, column in vars(self).items():
+            setattr(self, name, column[order])
 
 
-def _columns(events: pl.DataFrame, extra: pl.DataFrame, values: npt.NDArray[np.float64], t0: int) -> _Columns:
-    code = np.searchsorted(values, extra["value"].fill_null(0.0).to_numpy()) if len(values) else 0
-    name = np.where(extra["value"].is_not_null().to_numpy(), code, extra["label"].to_numpy())
-    more = extra.with_columns(
-        pl.Series("label", name, pl.Int32), pl.col("event").fill_null(-1), pl.col("depth").cast(pl.Int32).fill_null(-1)
-    )
+def _extra_spans(extra: pl.DataFrame, values: npt.NDArray[np.float64]) -> dict[str, npt.NDArray[Any]]:
+    """Return the columns of `_Columns` for what is drawn besides; a counter's name is the code of its value."""
+    value = extra["value"].fill_null(0.0).to_numpy()
+    code = np.searchsorted(values, value) if len(values) else np.zeros(len(value))
+    return {
+        "event": extra["event"].fill_null(-1).to_numpy(),
+        "start": extra["start"].to_numpy(),
+        "end": extra["end"].to_numpy(),
+        "lane": extra["lane"].to_numpy(),
+        "name": np.where(extra["value"].is_not_null().to_numpy(), code, extra["label"].to_numpy()),
+        "style": extra["style"].to_numpy(),
+        "depth": extra["depth"].cast(pl.Int32).fill_null(-1).to_numpy(),
+        "own": np.zeros(extra.height, bool),
+    }
 
-    def both(column: str, dtype: Any) -> Any:
-        parts = [frame[column].to_numpy() for frame in (events, more)]
-        return np.concatenate([part.astype(dtype, copy=False) for part in parts])
 
-    own = np.zeros(events.height + more.height, bool)
-    own[: events.height] = True
-    return _Columns(
-        both("event", np.int32), both("start", np.int64) - t0, both("end", np.int64) - t0, both("lane", np.int32),
-        both("label", np.int32), both("style", np.uint8), both("depth", np.int32), own,
-    )  # fmt: skip
+def _both(own: dict[str, npt.NDArray[Any]], extra: dict[str, npt.NDArray[Any]]) -> _Columns:
+    types: dict[str, Any] = {"start": np.int64, "end": np.int64, "style": np.uint8, "own": np.bool_}
+    joined: dict[str, npt.NDArray[Any]] = {
+        name: np.concatenate([own[name], extra[name]], dtype=types.get(name, np.int32), casting="unsafe")
+        for name in own
+    }
+    return _Columns(**joined)
 
 
 def _arrange(
     columns: _Columns, all_lanes: list[Lane], events: int, values: npt.NDArray[np.float64]
 ) -> tuple[levels.Pyramid, levels.I32]:
     """Return the pyramid and the record of each event; note rows, count and peak in each lane."""
-    columns = columns.take(_lane_order(columns, len(all_lanes)))
+    columns.take(_lane_order(columns, len(all_lanes)))
     edges = np.searchsorted(columns.lane, np.arange(len(all_lanes) + 1))
     row = _rows(columns, all_lanes, edges)
     order = np.arange(len(row))
     for a, b in zip(edges[:-1].tolist(), edges[1:].tolist(), strict=True):
         if row[a:b].any():
             order[a:b] = a + np.argsort(row[a:b], kind="stable")
-    columns, row = columns.take(order), row[order]
+    columns.take(order)
     first_track = np.concatenate([[0], np.cumsum([n.rows for n in all_lanes], dtype=np.int64)]).astype(np.int64)
-    begin = np.searchsorted(first_track[columns.lane] + row, np.arange(first_track[-1] + 1)).astype(np.int64)
-    counter = np.repeat([n.is_counter for n in all_lanes], np.diff(first_track)).astype(bool)
+    track = first_track[columns.lane] + row[order]
+    begin = np.searchsorted(track, np.arange(first_track[-1] + 1)).astype(np.int64)
+    counter = np.repeat(np.array([n.is_counter for n in all_lanes], bool), np.diff(first_track))
     for n, a, b in zip(all_lanes, edges[:-1], edges[1:], strict=True):
         if n.is_counter:
             n.peak = float(values[columns.name[a:b].max()])
@@ -210,14 +243,16 @@ def _lane_order(columns: _Columns, lanes: int) -> levels.Index:
     by_start = np.argsort(columns.start, kind="stable")
     lane = columns.lane[by_start].astype(np.uint16 if lanes < 1 << 16 else np.uint32)
     order = by_start[np.argsort(lane, kind="stable")]
-    lane, start, dur = columns.lane[order], columns.start[order], columns.end[order] - columns.start[order]
-    tied = np.append(False, (lane[1:] == lane[:-1]) & (start[1:] == start[:-1]))
+    lane, start, dur = columns.lane[order], columns.start[order], (columns.end - columns.start)[order]
+    tied = np.zeros(len(order), bool)
+    tied[1:] = (lane[1:] == lane[:-1]) & (start[1:] == start[:-1])
     wrong = tied.copy()
     wrong[1:] &= dur[1:] > dur[:-1]
-    run = np.cumsum(~tied)
-    crossed = np.isin(run, run[wrong])
-    mine = order[crossed]
-    order[crossed] = mine[np.lexsort((-dur[crossed], run[crossed]))]
+    if wrong.any():
+        run = np.cumsum(~tied)
+        crossed = np.isin(run, run[wrong])
+        mine = order[crossed]
+        order[crossed] = mine[np.lexsort((-dur[crossed], run[crossed]))]
     return order
 
 

@@ -27,7 +27,7 @@ SHAPE: dict[str, pl.DataType] = {
 
 # Answers to a question or to a wait, not failures.
 NO_FAILURE = ("hipErrorNotReady", "EAGAIN", "ETIMEDOUT", "EINTR", "ERESTARTSYS")
-_HALF = int(Flag.ENTER_ONLY | Flag.EXIT_ONLY)
+HALF = int(Flag.ENTER_ONLY | Flag.EXIT_ONLY)
 # Functions of the driver that tell the hardware scheduler what to run, and wait for it.
 _SCHEDULING = (
     r"runlist|map_queues|execute_queues|preempt|(?:evict|restore)_|_queue_mes$|fence_wait|quantum|reset_queues"

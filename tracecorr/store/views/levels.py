@@ -8,7 +8,7 @@ keeps the highest value instead of the longest span.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field, fields
 from typing import Protocol
 
@@ -274,30 +274,18 @@ def build_pyramid(finest: Single, first_track: I64) -> Pyramid:
     tracks = int(first_track[-1])
     levels = [make_level(finest, 0, tracks)]
     records = finest.all()
-    room = _room(records)
+    gaps = np.diff(records.start)
     for exponent in range(_FIRST_LEVEL, _LAST_LEVEL, _STEP):
-        if len(records) < 2 or next(room)[exponent] < (1 - _WORTH) * len(records):
-            continue  # a level that does not shrink costs memory and buys nothing
+        # At most this many neighbours can merge: most bin widths are told apart without trying them.
+        if np.count_nonzero(gaps < 1 << exponent) < (1 - _WORTH) * len(records):
+            continue
         at = _group_starts(records, 1 << exponent)
         if len(at) > _WORTH * len(records):
-            continue
+            continue  # a level that does not shrink costs memory and buys nothing
         records = _merge_at(records, at)
         levels.append(make_level(_slim(records), 1 << exponent, tracks))
-        room = _room(records)
+        gaps = np.diff(records.start)
     return Pyramid(levels, first_track)
-
-
-def _room(r: Records) -> Iterator[list[int]]:
-    """Yield again and again how many neighbours at most merge in bins of 2^0, 2^1, ... ns."""
-    if len(r) < 2:
-        gaps = np.zeros(0, np.int64)
-    else:
-        gaps = np.maximum(r.start[1:] - r.start[:-1], np.maximum(r.end[1:] - r.start[1:], r.end[:-1] - r.start[:-1]))
-        gaps = gaps[(r.track[1:] == r.track[:-1]) & (gaps >= 0)]
-    power = np.frexp(gaps.astype(np.float64))[1]  # gap < 2^power
-    counts = np.cumsum(np.bincount(np.clip(power, 0, 63), minlength=64)).tolist()
-    while True:
-        yield counts
 
 
 def _slim(r: Records) -> Records:
