@@ -16,7 +16,7 @@ from tracecorr.align.clock_map import ClockMap
 from tracecorr.align.place import place_records
 from tracecorr.link.doorbell_rings import fill_store_rings
 from tracecorr.link.tables import attach_identities, link_tables
-from tracecorr.link.threads import map_threads
+from tracecorr.link.threads import SeenIdentities, map_threads
 from tracecorr.model import schema
 from tracecorr.model.parts import Block
 from tracecorr.parse.amdlog import read_amd_log
@@ -27,6 +27,7 @@ from tracecorr.store.capture import Capture, write_info, write_tables
 from tracecorr.store.importing import import_files
 from tracecorr.store.pages import open_page_trace
 from tracecorr.store.raw import read_chunks, read_clock_samples, read_topology
+from tracecorr.store.recording import close_killed, recorded_losses, seen_processes, seen_threads
 from tracecorr.store.views import build_views, write_views
 
 __all__ = ["correlate", "import_files"]
@@ -71,12 +72,13 @@ def correlate(path: Path, progress: Callable[[str], None] | None = None) -> list
     Returns: warnings that name what could not be linked and why.
     """
     clock = _Clock(progress)
-    capture = Capture.open(path)
+    capture = close_killed(Capture.open(path))
     parts = _read_parts(capture)
     clock.done("parse")
     log = parts.events.filter(pl.col("source") == "amd_log")
     trace = parts.events.filter(pl.col("source") == "ftrace")
-    identities = map_threads(log, trace, parts.args)
+    seen = SeenIdentities(seen_processes(capture.info), seen_threads(capture.info))
+    identities = map_threads(log, trace, parts.args, seen)
     records = fill_store_rings(attach_identities(parts.events, identities))
     maps = fit_clocks(ClockEvidence(records, parts.args, _samples(capture)))
     placed = place_records(records, maps)
@@ -85,9 +87,11 @@ def correlate(path: Path, progress: Callable[[str], None] | None = None) -> list
     gpus = _known_gpus(capture)
     tables = link_tables(placed, parts.packets, parts.args, identities, aligned, parts.hqd, gpus)
     clock.done("link")
+    dropped, spans = recorded_losses(capture.info)
     tables |= {
-        "clock_map": _clock_rows(records, maps), "files": _file_rows(capture), "ledger": _sum_ledger(parts.ledger),
-        "losses": _place_losses(parts.losses, maps, records),
+        "clock_map": _clock_rows(records, maps), "files": _file_rows(capture),
+        "ledger": _sum_ledger(pl.concat([parts.ledger, dropped])),
+        "losses": pl.concat([_place_losses(parts.losses, maps, records), spans]),
     }  # fmt: skip
     write_tables(path, tables)
     warnings = _warn(tables, maps)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import select
 import signal
 import time
@@ -18,7 +17,7 @@ from tracecorr.capture.journal import Journal
 from tracecorr.capture.logs import LogKeeper
 from tracecorr.capture.naming import log_environment
 from tracecorr.capture.options import CaptureOptions
-from tracecorr.capture.owner import new_token
+from tracecorr.capture.owner import new_token, this_process
 from tracecorr.capture.plan import Plan
 from tracecorr.capture.processes import ProcessTable, read_thread_map
 from tracecorr.capture.recorder import KernelRecorder
@@ -197,8 +196,8 @@ class Session:
     def _begin_info(self, plan: Plan) -> None:
         options = self._options
         self._info = {
-            "state": "recording", "recorder": os.getpid(), "command": list(options.command), "program": self._program,
-            "user": self._invoker.name, "cwd": str(Path.cwd()), "host": read_host(),
+            "state": "recording", "recorder": asdict(this_process()), "command": list(options.command),
+            "program": self._program, "user": self._invoker.name, "cwd": str(Path.cwd()), "host": read_host(),
             "wanted": asdict(options.wanted), "plan": _plan_facts(plan), "ftrace_clock": "auto", "files": [],
         }  # fmt: skip
         copy_topology(self._folder)

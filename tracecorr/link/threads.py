@@ -30,23 +30,52 @@ class Identities:
     trace_threads: pl.DataFrame
 
 
-def map_threads(log: pl.DataFrame, trace: pl.DataFrame, args: pl.DataFrame) -> Identities:
+@dataclass(frozen=True)
+class SeenIdentities:
+    """Hold what a capture read from /proc while its workload ran.
+
+    Args:
+        processes: host pid `pid` and `log_pid`, its number in its own pid namespace.
+        threads: kernel thread `tid` and its `robust_list` (u64).
+    """
+
+    processes: pl.DataFrame
+    threads: pl.DataFrame
+
+
+def map_threads(
+    log: pl.DataFrame, trace: pl.DataFrame, args: pl.DataFrame, seen: SeenIdentities | None = None
+) -> Identities:
     """Join the threads of the log with those of the trace.
 
-    Exact where the trace holds the thread's pthread address (`set_robust_list`, `arch_prctl`);
-    a process whose log pid equals its host pid lends its main thread. No thread is guessed by time.
+    Exact where the trace holds the thread's pthread address (`set_robust_list`, `arch_prctl`), or the
+    capture read it from the kernel; a process whose log pid is known to be a host pid, or equals it,
+    lends its main thread. No thread is guessed by time.
 
     Args:
         log, trace: part events of the two sources.
         args: part args of the trace.
+        seen: what the capture itself knows.
     """
     log_threads = log.filter(pl.col("pid").is_not_null()).group_by("file", "pid", "tid", maintain_order=True).agg()
     # Two containers can both have a pid 7: a process of the log is (file, pid).
     life = pl.struct("file", "pid").rank("dense").alias("life")
     log_threads = log_threads.with_columns(life).rename({"pid": "log_pid", "tid": "log_tid"})
+    log_threads = _with_host_pids(log_threads, seen)
     trace_threads = _trace_threads(trace)
-    exact = _exact(log_threads, trace_threads, _addresses(trace, args))
+    exact = _exact(log_threads, trace_threads, _addresses(trace, args, seen))
     return _number(log_threads, trace_threads, exact, _join_processes(log_threads, trace_threads, exact))
+
+
+def _with_host_pids(log_threads: pl.DataFrame, seen: SeenIdentities | None) -> pl.DataFrame:
+    """Add host_pid: what the capture saw, where one process alone had the log's number, else that number."""
+    own = pl.col("log_pid").cast(pl.Int64)
+    if seen is None:
+        return log_threads.with_columns(host_pid=own)
+    known = seen.processes.select(log_pid=pl.col("log_pid").cast(pl.Int64), seen_pid=pl.col("pid").cast(pl.Int64))
+    known = known.unique().filter(pl.len().over("log_pid") == 1)
+    joined = log_threads.join(known, left_on=own, right_on="log_pid", how="left", maintain_order="left")
+    return joined.with_columns(host_pid=pl.coalesce("seen_pid", own)).drop("seen_pid")
 
 
 def _trace_threads(trace: pl.DataFrame) -> pl.DataFrame:
@@ -60,8 +89,8 @@ def _trace_threads(trace: pl.DataFrame) -> pl.DataFrame:
     ).with_columns(pl.col("tid").cast(pl.Int64), pl.col("tgid").cast(pl.Int64))
 
 
-def _addresses(trace: pl.DataFrame, args: pl.DataFrame) -> pl.DataFrame:
-    """Return kernel tid and pthread address as the C library told them to the kernel."""
+def _addresses(trace: pl.DataFrame, args: pl.DataFrame, seen: SeenIdentities | None) -> pl.DataFrame:
+    """Return kernel tid and pthread address as the C library told them to the kernel, surest first."""
     lists = trace.filter((pl.col("layer") == "syscall") & (pl.col("name") == "set_robust_list"))
     segments = trace.filter((pl.col("layer") == "syscall") & (pl.col("name") == "arch_prctl"))
     options = args.filter((pl.col("key") == "option") & (pl.col("u64") == _ARCH_SET_FS))
@@ -76,8 +105,19 @@ def _addresses(trace: pl.DataFrame, args: pl.DataFrame) -> pl.DataFrame:
                 *columns, pl.lit("set_robust_list").alias("how")
             ),
             segments.select(*columns, pl.lit("arch_prctl").alias("how")),
+            _read_addresses(seen, learned),
         ]
     ).drop_nulls("address")
+
+
+def _read_addresses(seen: SeenIdentities | None, distance: int) -> pl.DataFrame:
+    """Return the pthread addresses of the threads that a capture asked the kernel for."""
+    threads = seen.threads if seen else pl.DataFrame(schema={"tid": pl.Int64, "robust_list": pl.UInt64})
+    return threads.drop_nulls().filter(pl.col("robust_list") > distance).select(
+        pl.col("tid").cast(pl.Int64), pl.lit(None, pl.Int64).alias("stamp_ns"),
+        (pl.col("robust_list") - pl.lit(distance, pl.UInt64)).alias("address"),
+        pl.lit("get_robust_list").alias("how"),
+    )  # fmt: skip
 
 
 def _exact(log_threads: pl.DataFrame, trace_threads: pl.DataFrame, known: pl.DataFrame) -> pl.DataFrame:
@@ -90,17 +130,17 @@ def _exact(log_threads: pl.DataFrame, trace_threads: pl.DataFrame, known: pl.Dat
         trace_threads.select("tid", "tgid"), on="tid", how="left", maintain_order="left"
     )
     pairs = log_threads.join(owners, left_on="log_tid", right_on="address", maintain_order="left")
-    own_pid = (pl.coalesce("tgid", "tid") == pl.col("log_pid")).fill_null(False)
+    own_pid = (pl.coalesce("tgid", "tid") == pl.col("host_pid")).fill_null(False)
     pairs = pairs.filter(own_pid | ~own_pid.any().over("life", "log_tid"))
     alone = (pl.len().over("life", "log_tid") == 1) & (pl.len().over("tid") == 1)
-    return pairs.filter(alone).select("life", "log_pid", "log_tid", "tid", "how")
+    return pairs.filter(alone).select("life", "log_pid", "host_pid", "log_tid", "tid", "how")
 
 
 def _join_processes(log_threads: pl.DataFrame, trace_threads: pl.DataFrame, exact: pl.DataFrame) -> pl.DataFrame:
     """Return life -> tgid and how it is known; a life whose threads disagree has none."""
     by_thread = (
         exact.join(trace_threads, on="tid")
-        .with_columns(tgid=pl.coalesce("tgid", pl.when(pl.col("tid") == pl.col("log_pid")).then(pl.col("log_pid"))))
+        .with_columns(tgid=pl.coalesce("tgid", pl.when(pl.col("tid") == pl.col("host_pid")).then("host_pid")))
         .drop_nulls("tgid")
         .group_by("life", maintain_order=True)
         .agg(pl.col("tgid").unique(), how=pl.lit("threads").first())
@@ -109,11 +149,12 @@ def _join_processes(log_threads: pl.DataFrame, trace_threads: pl.DataFrame, exac
     )
     users = trace_threads.filter("gpu")
     pids = pl.concat([users["tgid"].drop_nulls(), users.filter(pl.col("tgid").is_null())["tid"]]).unique()
+    same_pid = pl.col("host_pid") == pl.col("log_pid")
     same = (
         log_threads.unique("life", maintain_order=True)
         .join(exact, on="life", how="anti", maintain_order="left")
-        .filter(pl.col("log_pid").cast(pl.Int64).is_in(pids.implode()))
-        .select("life", tgid=pl.col("log_pid").cast(pl.Int64), how=pl.lit("same pid"))
+        .filter(pl.col("host_pid").is_in(pids.implode()))
+        .select("life", tgid="host_pid", how=pl.when(same_pid).then(pl.lit("same pid")).otherwise(pl.lit("NSpid")))
     )
     return pl.concat([by_thread, same])
 
@@ -123,7 +164,7 @@ def _number(
 ) -> Identities:
     hows = pids.rename({"how": "process_how"})
     log_side = (
-        log_threads.join(exact.drop("log_pid"), on=["life", "log_tid"], how="left", maintain_order="left")
+        log_threads.join(exact.drop("log_pid", "host_pid"), on=["life", "log_tid"], how="left", maintain_order="left")
         .join(hows, on="life", how="left", maintain_order="left")
         .with_columns(evidence=pl.when(pl.col("tid").is_not_null()).then(pl.lit("recorded")))
     )

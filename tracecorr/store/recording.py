@@ -1,4 +1,4 @@
-"""The raw files of a recording, found by their places in the folder: also after a capture that was killed."""
+"""What a capture recorded, found again in its folder: raw files by their places, identities, losses."""
 
 from __future__ import annotations
 
@@ -6,6 +6,11 @@ import re
 from pathlib import Path
 from typing import Any
 
+import polars as pl
+
+from tracecorr.model import schema
+from tracecorr.model.errors import CaptureError
+from tracecorr.store.capture import Capture, write_info
 from tracecorr.store.raw import describe_file
 
 # First match wins: path inside the folder, source, form.
@@ -41,3 +46,57 @@ def list_raw_files(root: Path) -> list[dict[str, Any]]:
 
 def _rank(name: str) -> int:
     return next((rank for rank, (place, _, _) in enumerate(_PLACES) if place.fullmatch(name)), len(_PLACES))
+
+
+def close_killed(capture: Capture) -> Capture:
+    """Complete capture.json of a recording that was killed; any other capture is returned as it is.
+
+    Raises:
+        CaptureError: the recording still runs.
+    """
+    if capture.info.get("state") != "recording":
+        return capture
+    if _is_alive(capture.info.get("recorder") or {}):
+        raise CaptureError(f"{capture.path} is being recorded now", "wait for the end of its capture")
+    problem = "the capture was killed: what it had not stored is missing, and its exit status"
+    info = {**capture.info, "state": "killed", "problems": [problem], "files": list_raw_files(capture.path)}
+    write_info(capture.path, info)
+    return Capture.open(capture.path)
+
+
+def _is_alive(recorder: dict[str, Any]) -> bool:
+    """Tell whether the process lives that records: its number and its start time, as /proc/PID/stat tells it."""
+    try:
+        fields = Path(f"/proc/{int(recorder['pid'])}/stat").read_text().rpartition(")")[2].split()
+        return int(fields[19]) == int(recorder["started"])
+    except (OSError, ValueError, KeyError, TypeError, IndexError):
+        return False
+
+
+def seen_processes(info: dict[str, Any]) -> pl.DataFrame:
+    """Return host `pid` and `log_pid` of the processes that a capture saw."""
+    rows = [(p["pid"], p["namespace_pid"]) for p in info.get("processes") or []]
+    return pl.DataFrame(rows, schema={"pid": pl.Int64, "log_pid": pl.Int64}, orient="row")
+
+
+def seen_threads(info: dict[str, Any]) -> pl.DataFrame:
+    """Return `tid` and `robust_list` of the threads that a capture asked the kernel for."""
+    rows = [(t["tid"], t["robust_list"]) for t in info.get("threads") or []]
+    return pl.DataFrame(rows, schema={"tid": pl.Int64, "robust_list": pl.UInt64}, orient="row")
+
+
+def recorded_losses(info: dict[str, Any]) -> tuple[pl.DataFrame, pl.DataFrame]:
+    """Return rows for `ledger` and `losses`: what a capture itself dropped, times on CLOCK_MONOTONIC."""
+    files = {entry["path"]: entry["file"] for entry in info.get("files") or []}
+    ledger = [
+        (files.get(loss.get("path")), loss["source"], "lost", loss["reason"], loss.get("records"), 0)
+        for loss in info.get("losses") or []
+    ]
+    losses = [
+        (loss["source"], None, loss.get("from_ns"), loss.get("to_ns"), loss.get("records"))
+        for loss in info.get("losses") or []
+    ]
+    return (
+        pl.DataFrame(ledger, schema=list(schema.LEDGER.schema), orient="row").pipe(schema.LEDGER.conform),
+        pl.DataFrame(losses, schema=list(schema.LOSSES.schema), orient="row").pipe(schema.LOSSES.conform),
+    )

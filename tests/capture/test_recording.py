@@ -1,0 +1,72 @@
+"""What a capture knows by itself reaches the tables: losses, processes, threads, a recording that was killed."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import polars as pl
+import pytest
+
+from tracecorr.capture.owner import start_time
+from tracecorr.link.threads import ROBUST_LIST_OFFSET, SeenIdentities, map_threads
+from tracecorr.model import schema
+from tracecorr.model.errors import CaptureError
+from tracecorr.pipeline import correlate
+from tracecorr.store import Capture, write_info
+
+LINE = ":3:hip_module.cpp           :825 : 2496504193 us: [pid:{pid} tid: {tid:#x}]  hipInit ( 0 ) \n"
+TID = 0x7FB85B569880
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    path = tmp_path / "x.tracecorr"
+    (path / "raw/amd_log").mkdir(parents=True)
+    (path / "raw/amd_log/hip_7").write_text(LINE.format(pid=7, tid=TID))
+    return path
+
+
+def test_a_killed_recording_is_completed(folder: Path) -> None:
+    write_info(folder, {"state": "recording", "recorder": {"pid": os.getpid(), "started": 1}, "files": []})
+    correlate(folder)
+    capture = Capture.open(folder)
+    assert capture.info["state"] == "killed"
+    assert "killed" in capture.info["problems"][0]
+    assert [entry["path"] for entry in capture.info["files"]] == ["raw/amd_log/hip_7"]
+    assert capture.table("events").collect().height == 1
+
+
+def test_a_running_recording_is_left_alone(folder: Path) -> None:
+    recorder = {"pid": os.getpid(), "started": start_time(os.getpid())}
+    write_info(folder, {"state": "recording", "recorder": recorder, "files": []})
+    with pytest.raises(CaptureError, match="is being recorded"):
+        correlate(folder)
+
+
+def test_what_a_capture_dropped_is_in_ledger_and_losses(folder: Path) -> None:
+    loss = {"source": "amd_log", "path": "raw/amd_log/hip_7", "reason": "the recording had ended", "bytes": 99,
+            "records": 3, "from_ns": 5, "to_ns": 9}  # fmt: skip
+    entry = {"file": 0, "path": "raw/amd_log/hip_7", "source": "amd_log", "form": "log", "size": 90, "sha256": ""}
+    write_info(folder, {"state": "complete", "files": [entry], "losses": [loss]})
+    correlate(folder)
+    capture = Capture.open(folder)
+    lost = capture.table("ledger").filter(pl.col("outcome").cast(pl.String) == "lost").collect()
+    assert lost.select("file", "records", "bytes").rows() == [(0, 3, 0)]
+    assert capture.table("losses").select("from_ns", "to_ns", "count").collect().rows() == [(5, 9, 3)]
+
+
+def test_numbers_of_a_pid_namespace_are_translated() -> None:
+    """Synthetic: process 7 of a container is 4000 on the host; its thread was read from the kernel."""
+    log = schema.PART_EVENTS.conform(pl.DataFrame({"file": [0, 0], "pid": [7, 7], "tid": [TID, TID + 64]}))
+    rows = {"tid": [4000, 4001], "pid": [4000, 4000], "layer": ["ioctl", "syscall"], "name": ["x", "y"]}
+    trace = schema.PART_EVENTS.conform(pl.DataFrame(rows))
+    seen = SeenIdentities(
+        pl.DataFrame({"pid": [4000], "log_pid": [7]}),
+        pl.DataFrame({"tid": [4001], "robust_list": pl.Series([TID + 64 + ROBUST_LIST_OFFSET], dtype=pl.UInt64)}),
+    )
+    found = map_threads(log, trace, schema.PART_ARGS.empty(), seen)
+    assert found.processes.select("pid", "log_pid").rows() == [(4000, 7)]
+    assert found.threads.drop_nulls("log_tid").select("tid", "log_tid", "how").rows() == [
+        (None, TID, None), (4001, TID + 64, "get_robust_list"),
+    ]  # fmt: skip
