@@ -132,3 +132,11 @@ def test_report_check_exits_by_verdict(run: Run) -> None:
     assert run(*one, "nonsense").status == 2
     found = json.loads(run("report", "x", "--json").out)["verdicts"]
     assert {v["outcome"] for v in found} <= {"PASS", "FAIL", "UNKNOWN"}
+
+
+@pytest.mark.usefixtures("capture")
+def test_compare(run: Run) -> None:
+    assert "queues with dispatches: 1 in A, 1 in B" in run("compare", "x", "x").out
+    assert json.loads(run("compare", "x", "x", "--json").out)["a"] == "x"
+    assert run("compare", "x", "x", "--confidence", "2").status == 2
+    assert run("compare", "x", "nothing").status == 2

@@ -8,6 +8,7 @@ from typing import Any
 import polars as pl
 
 from tracecorr.analyze.answers import Report, Section
+from tracecorr.analyze.compare import Comparison
 from tracecorr.analyze.values import plain_rows, render_heading, render_ns, render_value
 from tracecorr.analyze.verdicts import Verdict
 
@@ -19,6 +20,13 @@ def render_markdown(report: Report) -> str:
     """Return the whole report."""
     sections = (line for s in report.sections for line in _section_lines(s))
     return "\n".join((*_summary_lines(report), *_answer_lines(report), *_verdict_lines(report.verdicts), *sections))
+
+
+def render_comparison(comparison: Comparison) -> str:
+    """Return a comparison of two captures: the findings, then the tables behind them."""
+    head = [f"# {comparison.first} (A) and {comparison.second} (B)\n", "## Findings\n"]
+    findings = [f"- {line}" for line in comparison.findings]
+    return "\n".join((*head, *findings, "", *(line for s in comparison.sections for line in _section_lines(s))))
 
 
 def render_summary(report: Report) -> str:

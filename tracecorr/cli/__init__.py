@@ -12,7 +12,7 @@ from typing import Annotated
 import typer
 
 from tracecorr import __version__
-from tracecorr.cli import arguments, console, correlate, demo, hqd, import_files, info, query, report, serve
+from tracecorr.cli import arguments, compare, console, correlate, demo, hqd, import_files, info, query, report, serve
 from tracecorr.model.errors import TracecorrError
 
 app = typer.Typer(
@@ -26,6 +26,7 @@ app.command("import")(import_files.import_verb)
 app.command("correlate")(correlate.correlate_verb)
 app.command("info")(info.info_verb)
 app.command("report")(report.report_verb)
+app.command("compare")(compare.compare_verb)
 app.command("query")(query.query_verb)
 app.command("serve")(serve.serve_verb)
 app.command("hqd")(hqd.hqd_verb)

@@ -1,0 +1,124 @@
+"""Two captures side by side: recorded ones with known differences, and SYNTHETIC series with known chances."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import numpy as np
+import polars as pl
+import pytest
+from analyze_tables import tables_of
+from synthetic_run import make_run
+
+from tracecorr.analyze.compare import Comparison, Side, compare_captures
+from tracecorr.analyze.compare.latency import compare_latency
+from tracecorr.analyze.compare.quantiles import QUANTILES, Sample, count_independent, resample
+from tracecorr.analyze.compare.rates import measure_rate
+from tracecorr.analyze.markdown import render_comparison
+from tracecorr.pipeline import correlate, import_files
+
+
+@pytest.fixture(scope="module")
+def comparison(data_folder: Path, tmp_path_factory: pytest.TempPathFactory) -> Comparison:
+    """Return the comparison of the RECORDED runs with one and with four streams."""
+    sides = []
+    for name in ("caseA-1stream", "caseB-4streams"):
+        folder = data_folder / "captures" / name
+        out = tmp_path_factory.mktemp("compare") / f"{name}.tracecorr"
+        capture = import_files(out, [folder / "amd.log"], [folder / "ftrace.txt"], clock_samples=folder / "clock.json")
+        correlate(capture.path)
+        sides.append(Side(capture.name, capture.table, capture.info))
+    return compare_captures(*sides)
+
+
+def test_one_stream_against_four(comparison: Comparison) -> None:
+    queues = {r["what"]: (r["a"], r["b"]) for r in comparison.frame("queues").to_dicts()}
+    assert queues["queues with dispatches"] == (1, 4)
+    assert queues["queues made by HIP (Created lines)"] == (2, 5)
+    assert queues["streams that submitted"] == (1, 4)
+    kernels = comparison.frame("kernels")
+    assert kernels["only"].to_list() == ["both"] * 3
+    assert kernels.select("name", "a_dispatches", "b_dispatches").rows()[:2] == [
+        ("gemm16", 300, 300),
+        ("vadd", 300, 300),
+    ]
+    assert "queues with dispatches: 1 in A, 4 in B" in comparison.findings
+    assert "kernels: 3 in both, 0 only in A, 0 only in B" in comparison.findings
+    assert comparison.frame("topology_b").height == 4
+
+
+def test_comparison_is_printed_and_says_how_latencies_were_taken(comparison: Comparison) -> None:
+    text = render_comparison(comparison)
+    assert "AMD_LOG_LEVEL" in text
+    assert "overhead" in text
+    assert json.loads(json.dumps(comparison.as_dict()))["a"] == "caseA-1stream"
+
+
+def test_a_capture_does_not_differ_from_itself() -> None:
+    tables = tables_of(make_run())
+    same = compare_captures(Side("x", tables), Side("x", tables))
+    assert same.frame("queues")["difference"].to_list() == [0] * same.frame("queues").height
+    assert set(same.frame("kernels")["only"]) == {"both"}
+    assert not same.frame("verdicts")["differs"].any()
+    assert not any(line.startswith("SIGNIFICANT") for line in same.findings)
+
+
+def test_empty_captures_can_be_compared() -> None:
+    empty = Side("nothing", tables_of({}))
+    text = render_comparison(compare_captures(empty, empty))
+    assert "no kernel on either side" in text
+
+
+def series(rng: np.random.Generator, count: int, shift: int = 0) -> pl.DataFrame:
+    """Return launches whose way from call to packet takes a random time, in steps of the log."""
+    ns = (rng.gamma(4, 5, count).astype(np.int64) + shift) * 1000
+    empty = {
+        c: pl.Series([None] * count, dtype=pl.Int64)
+        for c in ("return_ns", "doorbell_ns", "gpu_start_ns", "gpu_end_ns", "complete_ns")
+    }
+    return pl.DataFrame({"kind": ["dispatch"] * count, "call_ns": np.zeros(count, np.int64), "packet_ns": ns} | empty)
+
+
+def test_equal_runs_are_hardly_ever_called_different() -> None:
+    rng = np.random.default_rng(5)
+    wrong = [compare_latency(series(rng, 400), series(rng, 400), 0.95, 4000)["significant"].any() for _ in range(40)]
+    assert sum(wrong) <= 6  # 5 % are expected; more than 6 of 40 has a chance below 1 %
+
+
+def test_a_shift_is_found_and_lies_in_its_interval() -> None:
+    rng = np.random.default_rng(6)
+    rows = {r["statistic"]: r for r in compare_latency(series(rng, 2000), series(rng, 2000, 5), 0.95, 4000).to_dicts()}
+    assert rows["p50"]["significant"]
+    assert rows["p50"]["low_ns"] <= 5000 <= rows["p50"]["high_ns"]
+    assert not rows["jitter"]["significant"]
+
+
+def test_less_than_a_step_of_the_log_is_not_significant() -> None:
+    first = series(np.random.default_rng(7), 5000)
+    second = first.with_columns(pl.col("packet_ns") + 500)
+    assert not compare_latency(first, second, 0.95, 1000)["significant"].any()
+
+
+def test_resampling_agrees_with_drawing_samples() -> None:
+    rng = np.random.default_rng(8)
+    values = rng.exponential(1000, 300).astype(np.int64)
+    drawn = np.sort(values[rng.integers(0, 300, (20_000, 300))], axis=1)[:, [149, 284, 296]]
+    ours = resample(Sample(np.sort(values), 300.0), QUANTILES, 20_000, rng)
+    assert np.abs(drawn.mean(0) / ours.mean(0) - 1).max() < 0.01
+    assert np.abs(np.quantile(drawn, 0.9, axis=0) / np.quantile(ours, 0.9, axis=0) - 1).max() < 0.03
+    assert (np.diff(ours, axis=1) >= 0).all()
+
+
+def test_values_that_come_in_runs_count_less() -> None:
+    alike = np.repeat(np.arange(10) % 2, 100).astype(np.int64)
+    assert count_independent(alike) < 20
+    assert count_independent(np.random.default_rng(1).integers(0, 9, 1000)) > 800
+    assert count_independent(np.array([3, 3, 3, 3])) == 4
+
+
+def test_rate_counts_every_dispatch_once() -> None:
+    launches = [{"event": i, "kind": "dispatch", "packet_ns": t} for i, t in enumerate((0, 1, 2, 999))]
+    rates = measure_rate(tables_of({"launches": launches}), slices=10)
+    assert rates["dispatches"].to_list() == [3, 0, 0, 0, 0, 0, 0, 0, 0, 1]
+    assert measure_rate(tables_of({})).is_empty()

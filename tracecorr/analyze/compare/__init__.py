@@ -1,0 +1,182 @@
+"""Compare two captures: what differs, and which differences are more than chance."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import polars as pl
+
+from tracecorr.analyze.answers import Section
+from tracecorr.analyze.compare.conditions import compare_conditions, describe_conditions
+from tracecorr.analyze.compare.latency import compare_latency, read_steady
+from tracecorr.analyze.compare.rates import compare_rates
+from tracecorr.analyze.compare.sides import (
+    compare_calls,
+    compare_ioctls,
+    compare_kernels,
+    compare_queues,
+    join_sides,
+    list_topology,
+)
+from tracecorr.analyze.copies import summarize_copies
+from tracecorr.analyze.frames import Tables
+from tracecorr.analyze.paths import summarize_paths
+from tracecorr.analyze.values import plain_rows, render_ns
+from tracecorr.analyze.verdicts import Verdict, judge_capture
+
+ROUNDS = 20_000
+
+
+@dataclass(frozen=True)
+class Side:
+    """Hold one capture of a comparison: its name, its tables, the contents of its capture.json."""
+
+    name: str
+    tables: Tables
+    info: Mapping[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """Hold what differs between two captures.
+
+    Args:
+        first, second: names of the captures A and B.
+        findings: the differences in words, the significant ones first.
+        sections: the tables behind them.
+    """
+
+    first: str
+    second: str
+    findings: tuple[str, ...]
+    sections: tuple[Section, ...]
+
+    def frame(self, key: str) -> pl.DataFrame:
+        """Return the table of a section."""
+        return next(s.frame for s in self.sections if s.key == key)
+
+    def as_dict(self) -> dict[str, Any]:
+        """Return the comparison for JSON."""
+        return {
+            "a": self.first,
+            "b": self.second,
+            "findings": list(self.findings),
+            "sections": {
+                s.key: {"title": s.title, "evidence": s.evidence, "rows": plain_rows(s.frame)} for s in self.sections
+            },
+        }
+
+
+def compare_captures(first: Side, second: Side, confidence: float = 0.95, rounds: int = ROUNDS) -> Comparison:
+    """Return how B differs from A.
+
+    Args:
+        first, second: the captures A and B.
+        confidence: chance that all intervals of one table together hold their true differences.
+        rounds: bootstrap rounds; the same captures give the same intervals each time.
+    """
+    verdicts = [judge_capture(side.tables, info=side.info) for side in (first, second)]
+    sections = (
+        *_topology_sections(first.tables, second.tables),
+        *_work_sections(first, second, confidence, rounds),
+        *_path_sections(first.tables, second.tables, verdicts),
+    )
+    by_key = {s.key: s.frame for s in sections}
+    return Comparison(first.name, second.name, tuple(_find(by_key)), sections)
+
+
+def _topology_sections(a: Tables, b: Tables) -> Iterator[Section]:
+    yield Section("queues", "Queues", compare_queues(a, b), "recorded by the log's lines and packets, and by the trace")
+    yield Section("topology_a", "Streams and queues of A", list_topology(a), nothing="no stream submitted to a queue")
+    yield Section("topology_b", "Streams and queues of B", list_topology(b), nothing="no stream submitted to a queue")
+
+
+def _work_sections(first: Side, second: Side, confidence: float, rounds: int) -> Iterator[Section]:
+    a, b = first.tables, second.tables
+    steady = read_steady(a), read_steady(b)
+    interval = (
+        "launches whose call made a queue, loaded code or allocated memory are left out; intervals by bootstrap "
+        f"({rounds} rounds, likeness of neighbours counted), {confidence:.0%} for all rows together; "
+        "significant = the interval leaves out 0 and the difference is at least the 1 us step of the log"
+    )
+    conditions = [describe_conditions(side.tables, side.info) for side in (first, second)]
+    yield Section("conditions", "Conditions of the latencies", compare_conditions(*conditions))
+    yield Section(
+        "latency", "Latency", compare_latency(*steady, confidence, rounds), interval,
+        nothing="no stage has enough launches on both sides",
+    )  # fmt: skip
+    yield Section(
+        "kernels", "Kernels", compare_kernels(a, b, steady, confidence, rounds),
+        f"counts are recorded; times are medians from call to packet: {interval}", nothing="no kernel on either side",
+    )  # fmt: skip
+    yield Section("rates", "Submission rate", compare_rates(a, b), "recorded: times of the packet lines, 100 slices")
+    yield Section("hip_calls", "HIP calls", compare_calls(a, b), "recorded by the log")
+    yield Section("ioctls", "Ioctls", compare_ioctls(a, b), "recorded by the trace", nothing="no ioctl on either side")
+
+
+def _path_sections(a: Tables, b: Tables, verdicts: Sequence[Sequence[Verdict]]) -> Iterator[Section]:
+    paths = [
+        summarize_paths(t("launches"), t("events")).with_columns(way=pl.format("{}: {}", "phase", "layer"))
+        for t in (a, b)
+    ]
+    yield Section(
+        "paths", "Time by layer", join_sides(paths[0], paths[1], "way", ["launches", "mean_ns", "p50_ns", "p99_ns"]),
+        "steady launches and those with set-up work apart",
+    )  # fmt: skip
+    copies = [
+        summarize_copies(t("events"), t("launches"), t("kernels")).group_by("path").agg(pl.col("copies", "bytes").sum())
+        for t in (a, b)
+    ]
+    yield Section(
+        "copies",
+        "Copies",
+        join_sides(copies[0], copies[1], "path", ["copies", "bytes"]),
+        nothing="no copy on either side",
+    )
+    rows = [
+        (x.name, str(x.outcome), str(y.outcome), x.outcome != y.outcome, x.finding.reason, y.finding.reason)
+        for x, y in zip(*verdicts, strict=True)
+    ]
+    shape = {
+        "verdict": pl.String,
+        "a": pl.String,
+        "b": pl.String,
+        "differs": pl.Boolean,
+        "a_because": pl.String,
+        "b_because": pl.String,
+    }
+    yield Section(
+        "verdicts",
+        "Verdicts",
+        pl.DataFrame(rows, schema=shape, orient="row").sort("differs", descending=True, maintain_order=True),
+    )
+
+
+def _find(frames: dict[str, pl.DataFrame]) -> Iterator[str]:
+    queues = {row["what"]: row for row in frames["queues"].iter_rows(named=True)}
+    for what in ("queues with dispatches", "queues made by HIP (Created lines)", "queues shared by streams"):
+        row = queues[what]
+        yield f"{what}: {row['a']} in A, {row['b']} in B" + ("" if row["difference"] else " (no difference)")
+    yield _count_only(frames["kernels"], "kernels")
+    yield _count_only(frames["hip_calls"], "HIP functions")
+    yield _count_only(frames["ioctls"], "ioctls")
+    latency = frames["latency"]
+    for row in latency.filter("significant").iter_rows(named=True):
+        percent = f", {row['percent']:+.1f} %" if row["percent"] is not None else ""
+        yield (
+            f"SIGNIFICANT {row['stage']} of {row['kind']}, {row['statistic']}: {render_ns(row['a_ns'])} in A, "
+            f"{render_ns(row['b_ns'])} in B{percent} (difference between {render_ns(row['low_ns'])} and "
+            f"{render_ns(row['high_ns'])})"
+        )
+    same = latency.filter(~pl.col("significant"))
+    yield f"{same.height} of {latency.height} latency figures do not differ significantly"
+    changed = frames["verdicts"].filter("differs")
+    for row in changed.iter_rows(named=True):
+        yield f"verdict {row['verdict']}: {row['a']} in A, {row['b']} in B"
+
+
+def _count_only(frame: pl.DataFrame, what: str) -> str:
+    counts = {only: frame.filter(pl.col("only") == only).height for only in ("both", "A", "B")}
+    return f"{what}: {counts['both']} in both, {counts['A']} only in A, {counts['B']} only in B"

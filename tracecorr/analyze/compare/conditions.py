@@ -1,0 +1,55 @@
+"""Under which conditions was a capture taken: what was logged, and what did that cost?"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import polars as pl
+
+from tracecorr.analyze.frames import Tables, collect
+
+
+def describe_conditions(tables: Tables, info: Mapping[str, Any] | None = None) -> dict[str, str]:
+    """Return what a reader of a latency must know: log level, log lines per dispatch, trace, doorbell probe.
+
+    The level is the one that capture.json names, else the lowest that prints the lines that were seen
+    (ROCm 7.2: calls at 3, allocations at 4, packets and commands at 5; before, packets at 4).
+    """
+    events = collect(tables("events").group_by("layer").agg(rows=pl.len()))
+    layers = {str(layer): int(rows) for layer, rows in events.iter_rows() if layer is not None}
+    lines = collect(
+        tables("ledger").filter(pl.col("source").cast(pl.String) == "amd_log").select(pl.col("records").sum())
+    ).item()
+    dispatches = collect(tables("launches").filter(pl.col("kind") == "dispatch").select(pl.len())).item()
+    per_dispatch = f"{lines / dispatches:.1f}" if lines and dispatches else "-"
+    return {
+        "AMD_LOG_LEVEL": _log_level(layers, info or {}),
+        "log lines per dispatch": per_dispatch,
+        "kernel trace": "yes" if any(layers.get(layer) for layer in ("syscall", "ioctl", "kfd")) else "no",
+        "doorbell probe": "yes" if layers.get("doorbell") else "no",
+        "overhead": _overhead(info or {}),
+    }
+
+
+def _log_level(layers: Mapping[str, int], info: Mapping[str, Any]) -> str:
+    environment = info.get("environment")
+    named = environment.get("AMD_LOG_LEVEL") if isinstance(environment, Mapping) else None
+    if named:
+        return str(named)
+    if layers.get("command") or layers.get("aql"):
+        return "4 or more (packets and commands are printed; from ROCm 7.2 on at 5)"
+    return "3 or more" if layers.get("hip") else "no log"
+
+
+def _overhead(info: Mapping[str, Any]) -> str:
+    ratio = info.get("overhead_ratio")
+    if isinstance(ratio, int | float):
+        return f"{ratio:.2f} times the uninstrumented run"
+    return "not measured here: writing the log is part of every time (`tracecorr experiment` measures it)"
+
+
+def compare_conditions(first: Mapping[str, str], second: Mapping[str, str]) -> pl.DataFrame:
+    """Return one row per condition, with the value of each side."""
+    rows = [(name, first[name], second[name]) for name in first]
+    return pl.DataFrame(rows, schema={"condition": pl.String, "a": pl.String, "b": pl.String}, orient="row")

@@ -1,0 +1,121 @@
+"""Are latencies of two captures different, by how much, and is that more than chance and clocks can tell?"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+import polars as pl
+
+from tracecorr.analyze.compare.quantiles import QUANTILES, Sample, resample
+from tracecorr.analyze.frames import Tables, collect
+from tracecorr.analyze.steady import list_setup_calls
+from tracecorr.model.kinds import RECORDED
+
+STAGES = (
+    ("call to packet", "call_ns", "packet_ns"),
+    ("call to doorbell", "call_ns", "doorbell_ns"),
+    ("packet to doorbell", "packet_ns", "doorbell_ns"),
+    ("call to return", "call_ns", "return_ns"),
+    ("doorbell to GPU start", "doorbell_ns", "gpu_start_ns"),
+    ("GPU start to GPU end", "gpu_start_ns", "gpu_end_ns"),
+    ("packet to observed completion", "packet_ns", "complete_ns"),
+)
+_STATISTICS = ("p50", "p95", "p99", "jitter")
+# Fewer values than this have no interval worth printing.
+MIN_VALUES = 20
+# Log stamps are cut to 1 us: a smaller difference is not seen by either log.
+RESOLUTION_NS = 1000
+_SEED = 20
+
+
+def read_steady(tables: Tables) -> pl.DataFrame:
+    """Return the launches whose call did no set-up work, with the moments of their way, in the order of the log.
+
+    Returns: kind, kernel (name), and the columns that `STAGES` names; doorbell_ns only where it is recorded.
+    """
+    setup = list_setup_calls(tables("events")).lazy().select(call_event="chain")
+    moments = sorted({column for _, start, end in STAGES for column in (start, end)} - {"doorbell_ns"})
+    recorded = pl.col("doorbell_evidence") == RECORDED
+    rows = tables("launches").join(setup, on="call_event", how="anti").sort("packet_ns")
+    names = tables("kernels").select("kernel", kernel_name=pl.coalesce("display", "name"))
+    return collect(
+        rows.join(names, on="kernel", how="left", maintain_order="left").select(
+            pl.col("kind").cast(pl.String), "kernel_name", *moments, doorbell_ns=pl.when(recorded).then("doorbell_ns")
+        )
+    )
+
+
+def compare_latency(first: pl.DataFrame, second: pl.DataFrame, confidence: float, rounds: int) -> pl.DataFrame:
+    """Return one row per stage, kind and statistic that both sides have.
+
+    Args:
+        first, second: what `read_steady` gave.
+        confidence: chance that all intervals of the table together hold their true difference.
+        rounds: bootstrap rounds.
+
+    Returns: stage, kind, statistic (`p50`, `p95`, `p99`, `jitter` = P99 - P50), a_launches, b_launches, a_ns, b_ns,
+        difference_ns (B - A), low_ns and high_ns (its interval), percent, significant.
+    """
+    pairs = list(_pairs(first, second))
+    wide = 1 - (1 - confidence) / max(1, len(pairs) * len(_STATISTICS))
+    rows = [row for stage, kind, a, b in pairs for row in _compare(stage, kind, a, b, wide, rounds)]
+    return pl.DataFrame(rows, schema=_SCHEMA, orient="row")
+
+
+_SCHEMA = {
+    "stage": pl.String, "kind": pl.String, "statistic": pl.String, "a_launches": pl.Int64, "b_launches": pl.Int64,
+    "a_ns": pl.Int64, "b_ns": pl.Int64, "difference_ns": pl.Int64, "low_ns": pl.Int64, "high_ns": pl.Int64,
+    "percent": pl.Float64, "significant": pl.Boolean,
+}  # fmt: skip
+
+
+def _pairs(first: pl.DataFrame, second: pl.DataFrame) -> Iterator[tuple[str, str, Sample, Sample]]:
+    kinds = sorted(set(first["kind"].drop_nulls()) & set(second["kind"].drop_nulls()))
+    for stage, start, end in STAGES:
+        for kind in kinds:
+            sides = [
+                side.filter(pl.col("kind") == kind).select((pl.col(end) - pl.col(start)).alias("ns")).drop_nulls()["ns"]
+                for side in (first, second)
+            ]
+            if min(side.len() for side in sides) >= MIN_VALUES:
+                yield stage, kind, Sample.of(sides[0].to_numpy()), Sample.of(sides[1].to_numpy())
+
+
+def _compare(
+    stage: str, kind: str, first: Sample, second: Sample, confidence: float, rounds: int
+) -> Iterator[tuple[Any, ...]]:
+    values = [_statistics(np.array([[side.quantile(q) for q in QUANTILES]]))[0] for side in (first, second)]
+    low, high = interval_of_difference(first, second, confidence, rounds)
+    for place, name in enumerate(_STATISTICS):
+        a, b = (int(side[place]) for side in values)
+        percent = round(100 * (b - a) / a, 1) if a > 0 else None
+        bounds = int(low[place]), int(high[place])
+        yield (
+            stage, kind, name, len(first.ordered), len(second.ordered), a, b, b - a, *bounds, percent,
+            is_significant(b - a, *bounds),
+        )  # fmt: skip
+
+
+def is_significant(difference: int, low: int, high: int) -> bool:
+    """Tell whether a difference is more than chance (its interval leaves out 0) and than the step of the stamps."""
+    return (low > 0 or high < 0) and abs(difference) >= RESOLUTION_NS
+
+
+def interval_of_difference(
+    first: Sample, second: Sample, confidence: float, rounds: int
+) -> tuple[np.ndarray, np.ndarray]:
+    """Return low and high ends of the differences B - A of P50, P95, P99 and jitter."""
+    random = np.random.default_rng(_SEED)
+    gap = _statistics(resample(second, QUANTILES, rounds, random)) - _statistics(
+        resample(first, QUANTILES, rounds, random)
+    )
+    tail = (1 - confidence) / 2
+    low, high = np.quantile(gap, [tail, 1 - tail], axis=0, method="nearest")
+    return low, high
+
+
+def _statistics(quantiles: np.ndarray) -> np.ndarray:
+    """Return P50, P95, P99 and P99 - P50, one row per round."""
+    return np.column_stack([quantiles, quantiles[:, 2] - quantiles[:, 0]])

@@ -1,0 +1,134 @@
+"""What do two captures have in common, and what has only one of them?"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import polars as pl
+
+from tracecorr.analyze.compare.latency import MIN_VALUES, interval_of_difference, is_significant
+from tracecorr.analyze.compare.quantiles import Sample
+from tracecorr.analyze.frames import Tables, collect
+from tracecorr.analyze.hip_calls import summarize_hip_calls
+from tracecorr.analyze.ioctls import summarize_ioctls
+from tracecorr.analyze.kernels import summarize_kernels
+
+# Kernels for which the latency is compared, the most dispatched first.
+_MAX_KERNELS = 50
+
+
+def join_sides(first: pl.DataFrame, second: pl.DataFrame, key: str, columns: list[str]) -> pl.DataFrame:
+    """Return one row per value of `key` in either frame, with `a_` and `b_` columns and `only` (A, B or both)."""
+    sides = [
+        frame.select(key, *columns).rename({c: f"{side}_{c}" for c in columns})
+        for side, frame in (("a", first), ("b", second))
+    ]
+    both = sides[0].join(sides[1], on=key, how="full", coalesce=True, nulls_equal=True)
+    a, b = pl.col(f"a_{columns[0]}"), pl.col(f"b_{columns[0]}")
+    only = pl.when(b.is_null()).then(pl.lit("A")).when(a.is_null()).then(pl.lit("B")).otherwise(pl.lit("both"))
+    paired = [f"{side}_{c}" for c in columns for side in ("a", "b")]
+    total = a.fill_null(0) + b.fill_null(0)
+    return both.select(key, only.alias("only"), *paired).sort([total, key], descending=[True, False])
+
+
+def compare_kernels(first: Tables, second: Tables, steady: tuple[pl.DataFrame, pl.DataFrame], confidence: float,
+                    rounds: int) -> pl.DataFrame:  # fmt: skip
+    """Return one row per kernel name of either side: dispatches, and the median time from call to packet.
+
+    Returns: name, only, a_dispatches, b_dispatches, a_queues, b_queues, a_streams, b_streams, a_p50_ns, b_p50_ns,
+        difference_ns, low_ns, high_ns (interval of the difference), significant (null with too few launches).
+    """
+    found = [
+        summarize_kernels(tables("launches"), tables("kernels")).group_by("name", maintain_order=True).agg(
+            pl.col("dispatches").sum(), pl.col("queues").max(), pl.col("streams").max()
+        )
+        for tables in (first, second)
+    ]  # fmt: skip
+    joined = join_sides(found[0], found[1], "name", ["dispatches", "queues", "streams"])
+    shared = joined.filter(pl.col("only") == "both")["name"].head(_MAX_KERNELS)
+    wide = 1 - (1 - confidence) / max(1, shared.len())
+    rows = [_compare_kernel(name, steady, wide, rounds) for name in shared]
+    return joined.join(pl.DataFrame(rows, schema=_KERNEL_SCHEMA), on="name", how="left", maintain_order="left")
+
+
+_KERNEL_SCHEMA = {
+    "name": pl.String, "a_p50_ns": pl.Int64, "b_p50_ns": pl.Int64, "difference_ns": pl.Int64, "low_ns": pl.Int64,
+    "high_ns": pl.Int64, "significant": pl.Boolean,
+}  # fmt: skip
+
+
+def _compare_kernel(
+    name: str, steady: tuple[pl.DataFrame, pl.DataFrame], confidence: float, rounds: int
+) -> dict[str, Any]:
+    times = [
+        side.filter((pl.col("kind") == "dispatch") & (pl.col("kernel_name") == name))
+        .select((pl.col("packet_ns") - pl.col("call_ns")).alias("ns"))
+        .drop_nulls()["ns"]
+        for side in steady
+    ]
+    row: dict[str, Any] = dict.fromkeys(_KERNEL_SCHEMA)
+    row["name"] = name
+    if min(t.len() for t in times) < MIN_VALUES:
+        return row
+    a, b = (Sample.of(t.to_numpy()) for t in times)
+    low, high = interval_of_difference(a, b, confidence, rounds)
+    first, second = a.quantile(0.5), b.quantile(0.5)
+    row |= {"a_p50_ns": first, "b_p50_ns": second, "difference_ns": second - first}
+    row |= {"low_ns": int(low[0]), "high_ns": int(high[0])}
+    return row | {"significant": is_significant(second - first, int(low[0]), int(high[0]))}
+
+
+def compare_calls(first: Tables, second: Tables) -> pl.DataFrame:
+    """Return one row per HIP function of either side: calls, total and median time."""
+    sides = [summarize_hip_calls(tables("events")) for tables in (first, second)]
+    return join_sides(sides[0], sides[1], "name", ["calls", "total_ns", "p50_ns", "p99_ns"])
+
+
+def compare_ioctls(first: Tables, second: Tables) -> pl.DataFrame:
+    """Return one row per ioctl of either side: calls, errors, total time."""
+    sides = [summarize_ioctls(tables("events")) for tables in (first, second)]
+    return join_sides(sides[0], sides[1], "name", ["calls", "errors", "total_ns"])
+
+
+def compare_queues(first: Tables, second: Tables) -> pl.DataFrame:
+    """Return one row per number that describes the queues of a side, with `a`, `b` and their difference."""
+    sides = [_describe_queues(tables) for tables in (first, second)]
+    names = list(dict.fromkeys([*sides[0], *sides[1]]))
+    rows = [(name, sides[0].get(name, 0), sides[1].get(name, 0)) for name in names]
+    frame = pl.DataFrame(rows, schema={"what": pl.String, "a": pl.Int64, "b": pl.Int64}, orient="row")
+    return frame.with_columns(difference=pl.col("b") - pl.col("a"))
+
+
+def _describe_queues(tables: Tables) -> dict[str, int]:
+    queues = tables("queues").with_columns(pl.col("type").cast(pl.String)).collect()
+    edges = tables("stream_queues").select("stream", "queue").unique().collect()
+    per_queue = edges.group_by("queue").len()["len"]
+    per_stream = edges.group_by("stream").len()["len"]
+    numbers = {
+        "queues": queues.height,
+        "queues made by HIP (Created lines)": queues["created_line_event"].count(),
+        "queues with dispatches": queues.filter(pl.col("dispatches") > 0).height,
+        "CREATE_QUEUE ioctls": queues["create_ioctl_event"].count(),
+        "processes with queues": queues["process"].drop_nulls().n_unique(),
+        "GPUs with queues": queues["gpu"].drop_nulls().n_unique(),
+        "streams": int(tables("streams").select(pl.len()).collect().item()),
+        "streams that submitted": per_stream.len(),
+        "queues shared by streams": int((per_queue > 1).sum()),
+        "most streams on one queue": _largest(per_queue),
+        "most queues of one stream": _largest(per_stream),
+    }
+    kinds = queues.group_by(pl.col("type").fill_null("type not known")).len().sort("type")
+    return numbers | {f"queues: {kind}": int(count) for kind, count in kinds.iter_rows()}
+
+
+def _largest(counts: pl.Series) -> int:
+    return max(counts.to_list(), default=0)
+
+
+def list_topology(tables: Tables) -> pl.DataFrame:
+    """Return one row per stream and queue that it submitted to: priority, spans, in the order of first use."""
+    streams = tables("streams").select("stream", "priority")
+    queues = tables("queues").select("queue", "hwq", "priority_log")
+    edges = tables("stream_queues").select("stream", "queue", "from_ns")
+    joined = edges.join(streams, on="stream", how="left").join(queues, on="queue", how="left")
+    return collect(joined.sort("from_ns", "stream").select("stream", "priority", "queue", "hwq", "priority_log"))

@@ -1,0 +1,32 @@
+"""The verb `compare`: what differs between two captures, and what of it is more than chance."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from tracecorr.cli.console import open_capture
+from tracecorr.model.errors import InputError
+
+
+def compare_verb(
+    first: Annotated[Path, typer.Argument(metavar="A", help="Capture folder to compare with.")],
+    second: Annotated[Path, typer.Argument(metavar="B", help="Capture folder that is compared.")],
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+    confidence: Annotated[
+        float, typer.Option(metavar="SHARE", help="Chance that all intervals of a table hold their true difference.")
+    ] = 0.95,
+) -> None:
+    """Compare two captures: queues, kernels, calls, ioctls, rates, latencies with intervals, paths, verdicts."""
+    if not 0.5 <= confidence < 1:
+        raise InputError(f"--confidence {confidence} is no chance that helps", "use a share from 0.5 to below 1")
+    from tracecorr.analyze.compare import Side, compare_captures
+    from tracecorr.analyze.markdown import render_comparison
+
+    captures = [open_capture(name) for name in (first, second)]
+    sides = [Side(c.name, c.table, c.info) for c in captures]
+    comparison = compare_captures(sides[0], sides[1], confidence)
+    typer.echo(json.dumps(comparison.as_dict(), indent=1) if as_json else render_comparison(comparison))
