@@ -142,7 +142,7 @@ class Armed:
         Raises:
             ControlFileError: the kernel refused it.
         """
-        while fresh := [tid for tid in _threads(pid) if tid not in self._admitted]:
+        while fresh := [tid for tid in list_threads(pid) if tid not in self._admitted]:
             for name, plan in self._plans.items():
                 if plan.follows_workload:
                     for file in ("set_event_pid", "set_ftrace_pid") if plan.functions else ("set_event_pid",):
@@ -282,7 +282,8 @@ class _Placeholder:
         self._over.set()
 
 
-def _threads(pid: int) -> list[int]:
+def list_threads(pid: int) -> list[int]:
+    """Return the threads of a process (host numbers); the pid alone for one that is gone."""
     try:
         return sorted(int(p.name) for p in Path(f"/proc/{pid}/task").iterdir())
     except OSError:

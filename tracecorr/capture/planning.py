@@ -43,7 +43,7 @@ _SHARE_OF_MEMORY, _MOST_BYTES = 0.02, 2 << 30
 _LEAST_KB, _PAGE_KB = 64, 4
 # How the memory is shared out: workload, gpu, perf.
 _SHARES = {True: (0.5, 0.25, 0.25), False: (0.7, 0.3, 0.0)}
-_MOST_PERF_KB = 4096
+_MOST_PERF_KB = 16384
 
 
 def make_plan(wanted: Wanted, offer: Offer) -> Plan:

@@ -123,6 +123,13 @@ def _undo_value(note: Note) -> str:
     return ""
 
 
+def _undo_file(note: Note) -> str:
+    """Remove a file that the capture made outside of its folder."""
+    with contextlib.suppress(FileNotFoundError):
+        Path(note["path"]).unlink()
+    return ""
+
+
 def _undo_mount(note: Note) -> str:
     """Take the mount away again; where it is in use by others it stays, as tracefs always may."""
     if mounted_tracefs() == Path(note["path"]):
@@ -149,5 +156,6 @@ ACTIONS: dict[str, Undo] = {
     "instance": _undo_instance,
     "probe": _undo_probe,
     "value": _undo_value,
+    "file": _undo_file,
     "mount": _undo_mount,
 }

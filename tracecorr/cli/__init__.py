@@ -12,7 +12,21 @@ from typing import Annotated
 import typer
 
 from tracecorr import __version__
-from tracecorr.cli import arguments, compare, console, correlate, demo, hqd, import_files, info, query, report, serve
+from tracecorr.cli import (
+    arguments,
+    clean,
+    compare,
+    console,
+    correlate,
+    demo,
+    doctor,
+    hqd,
+    import_files,
+    info,
+    query,
+    report,
+    serve,
+)
 from tracecorr.model.errors import TracecorrError
 
 app = typer.Typer(
@@ -22,6 +36,7 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
+app.command("doctor")(doctor.doctor_verb)
 app.command("import")(import_files.import_verb)
 app.command("correlate")(correlate.correlate_verb)
 app.command("info")(info.info_verb)
@@ -31,6 +46,7 @@ app.command("query")(query.query_verb)
 app.command("serve")(serve.serve_verb)
 app.command("hqd")(hqd.hqd_verb)
 app.command("demo")(demo.demo_verb)
+app.command("clean")(clean.clean_verb)
 
 
 def _print_version(wanted: bool) -> None:

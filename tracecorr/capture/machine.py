@@ -1,0 +1,106 @@
+"""Find out, by trying, what this machine offers to a capture; nothing of it stays."""
+
+from __future__ import annotations
+
+import os
+import platform
+from collections.abc import Iterable
+from dataclasses import replace
+from pathlib import Path
+
+from tracecorr.capture import findings as look
+from tracecorr.capture.journal import Journal
+from tracecorr.capture.offer import NO, YES, Finding, Offer, Runtime
+from tracecorr.capture.owner import new_token
+from tracecorr.capture.plan import Wanted
+from tracecorr.capture.runtimes import find_runtimes, installed_libraries, other_users, read_library
+from tracecorr.capture.tracefs import find_tracefs
+from tracecorr.capture.trials import Trials, try_tracefs
+from tracecorr.capture.undo import ACTIONS
+from tracecorr.model.errors import TracecorrError
+
+
+def probe_machine(
+    pid: int | None = None,
+    libraries: Iterable[Path] = (),
+    wanted: Wanted | None = None,
+    environment: dict[str, str] | None = None,
+) -> Offer:
+    """Return what the machine offers, each point tried; scratch instance and probes are removed again.
+
+    Args:
+        pid: a process of the workload or of its container, whose libraries are looked at.
+        libraries: more files that may be runtimes.
+        wanted: its `uprobes` name libraries to look at.
+        environment: of the workload: where it finds its libraries.
+    """
+    trials = _try()
+    runtimes = _runtimes(pid, libraries, wanted or Wanted(), environment)
+    kfd, debugfs = look.look_at_kfd(), look.look_at_debugfs()
+    memory, cpus = look.memory_available_bytes(), os.cpu_count() or 1
+    where = "this machine" if pid is None else f"process {pid}"
+    budget = f"{memory >> 20} MiB available, {cpus} CPUs"
+    return Offer(
+        kernel=platform.release(),
+        cpus=cpus,
+        memory_available_bytes=memory,
+        kfd=kfd.state == YES,
+        debugfs_kfd=debugfs.state == YES,
+        virtual_function=look.is_virtual_function(),
+        runtimes=runtimes,
+        findings=(
+            look.look_at_rights(), *trials.findings, *(look.look_at_events(trials.events) if trials.events else ()), look.look_at_lockdown(),
+            look.look_at_limits(), Finding("buffer memory", YES, budget), kfd, debugfs,
+            *look.look_at_runtimes(runtimes, where), look.look_at_engines(),
+        ),
+        **{name: value for name, value in vars(trials).items() if name != "findings"},
+    )  # fmt: skip
+
+
+def _try() -> Trials:
+    """Try tracefs; what bars it is a finding, not an error."""
+    trials = Trials()
+    token = new_token()
+    if os.geteuid() != 0:
+        return replace(trials, findings=[Finding("tracefs", NO, "not tried: that needs root")])
+    try:
+        journal = Journal.create(token)
+    except TracecorrError as error:
+        return replace(trials, findings=[Finding("tracefs", NO, error.what, error.next_step)])
+    try:
+        tracefs = find_tracefs(journal)
+        trials = try_tracefs(tracefs, journal, token)
+        trials.findings.insert(0, Finding("tracefs", YES, str(tracefs.root)))
+    except TracecorrError as error:
+        trials.findings.append(Finding("tracefs", NO, error.what, error.next_step))
+    finally:
+        left = journal.undo(ACTIONS)
+    trials.findings += [Finding("clean-up", NO, problem, "tracecorr clean") for problem in left]
+    return trials
+
+
+def _runtimes(
+    pid: int | None, libraries: Iterable[Path], wanted: Wanted, environment: dict[str, str] | None
+) -> tuple[Runtime, ...]:
+    root = Path("/") if pid is None else Path(f"/proc/{pid}/root")
+    paths = [*libraries, *installed_libraries(root, environment)]
+    found = {(r.device, r.inode): r for r in find_runtimes(pid, paths)}
+    for path, symbols in _asked_for(wanted).items():
+        library = read_library(root / path.lstrip("/"), symbols, path)
+        if library is not None:
+            known = found.get((library.device, library.inode))
+            merged = (
+                library if known is None else replace(known, path=path, symbols={**known.symbols, **library.symbols})
+            )
+            found[library.device, library.inode] = merged
+    mine = () if pid is None else (pid,)
+    return tuple(replace(r, other_users=len(other_users(r, mine))) for r in found.values())
+
+
+def _asked_for(wanted: Wanted) -> dict[str, list[str]]:
+    asked: dict[str, list[str]] = {}
+    for text in wanted.uprobes:
+        path, _, symbol = text.rpartition(":")
+        if path and symbol:
+            asked.setdefault(path, []).append(symbol)
+    return asked

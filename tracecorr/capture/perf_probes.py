@@ -1,0 +1,205 @@
+"""Record user-space probes through perf: bound to the workload, so that no other process pays for them."""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import json
+import os
+import resource
+import select
+import threading
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import IO, Any
+
+from tracecorr.capture import perf_events
+from tracecorr.capture.armed import PerfProbe, list_threads
+from tracecorr.capture.perf_events import Ring
+from tracecorr.capture.plan import Absent
+
+_WAIT_MS = 100
+# An event per probe, thread and CPU: more of them are not worth their memory.
+_MOST_EVENTS = 200_000
+
+
+@dataclass(frozen=True)
+class PerfCounts:
+    """What went through the rings so far."""
+
+    bytes: int
+    lost: int  # records that the kernel had no room for
+
+
+class PerfRecorder:
+    """Write what probes record to one file per CPU, `perf-cpuN.bin`: perf's records, whole and in order.
+
+    Args:
+        probes: what `Armed.perf_probes` offers.
+        buffer_kb_per_cpu: size of each ring, a power of two of pages (`Plan.perf_buffer_kb_per_cpu`).
+        open_new: makes a file of the capture by its name inside `raw/ftrace/...`.
+    """
+
+    def __init__(
+        self, probes: Iterable[PerfProbe], buffer_kb_per_cpu: int, open_new: Callable[[str], IO[bytes]]
+    ) -> None:
+        self.absent: list[Absent] = []
+        self.failure: OSError | None = None
+        self._open_new = open_new
+        self._size_kb = buffer_kb_per_cpu
+        self._probes: list[PerfProbe] = list(probes)
+        self._tids: set[int] = set()
+        self._rings: dict[int, Ring] = {}
+        self._files: dict[int, IO[bytes]] = {}
+        self._events: list[int] = []
+        self._running = False
+        self._bytes = self._lost = 0
+        self._lock = threading.Lock()
+        self._over = threading.Event()
+        self._reader: threading.Thread | None = None
+        self._make_rings()
+
+    def admit(self, pid: int) -> None:
+        """Record the process `pid` (host number): all its threads, and what they start later."""
+        while fresh := [tid for tid in list_threads(pid) if tid not in self._tids]:
+            self._tids.update(fresh)
+            self._bind(self._probes, fresh)
+
+    def add_probes(self, probes: Iterable[PerfProbe]) -> None:
+        """Record more probes, of a library that appeared late, for everything admitted so far."""
+        fresh = list(probes)
+        self._probes += fresh
+        self._bind(fresh, sorted(self._tids))
+
+    def start(self) -> None:
+        """Record from now on, and write in the background."""
+        self._running = True
+        for descriptor in self._events:
+            perf_events.enable(descriptor)
+        self._reader = threading.Thread(target=self._read, name="tracecorr-perf", daemon=True)
+        self._reader.start()
+
+    def drain(self) -> PerfCounts:
+        """Write out what the rings hold now; return the counts so far."""
+        with self._lock:
+            for cpu, ring in self._rings.items():
+                data = ring.take()
+                if data:
+                    self._write(cpu, data)
+            return PerfCounts(self._bytes, self._lost)
+
+    def stop(self) -> PerfCounts:
+        """End the recording and free everything; what was recorded is in the files. May be called again."""
+        self._running = False
+        for descriptor in self._events:
+            with contextlib.suppress(OSError):
+                perf_events.disable(descriptor)
+        self._over.set()
+        if self._reader is not None:
+            self._reader.join()
+            self._reader = None
+        counts = self.drain()
+        for descriptor in self._events:
+            os.close(descriptor)
+        for ring in self._rings.values():
+            ring.close()
+        for file in self._files.values():
+            file.close()
+        self._events, self._rings, self._files = [], {}, {}
+        return counts
+
+    def describe(self) -> str:
+        """Return as JSON how to read the files: order of the fields of a sample, clock, events by number."""
+        described: dict[str, Any] = {
+            "sample_type": perf_events.SAMPLE_TYPE, "clock": "mono",
+            "events": {str(p.event_id): p.name for p in self._probes},
+        }  # fmt: skip
+        return json.dumps(described, indent=1)
+
+    def _make_rings(self) -> None:
+        for cpu in _online_cpus():
+            try:
+                self._rings[cpu] = Ring(cpu, self._size_kb)
+            except OSError as error:
+                if error.errno != errno.ENODEV:
+                    self.absent.append(Absent(f"probes of user space on CPU {cpu}", str(error.strerror)))
+        _allow_files(len(self._rings) * 2 + 256)
+
+    def _bind(self, probes: list[PerfProbe], tids: list[int]) -> None:
+        count = len(probes) * len(tids) * len(self._rings)
+        if len(self._events) + count > _MOST_EVENTS:
+            why = f"{len(tids)} threads on {len(self._rings)} CPUs would need {count} perf events"
+            self.absent.append(Absent(f"probes {', '.join(p.name for p in probes)}", why, "--probe-shared"))
+            return
+        _allow_files(len(self._events) + count + 2 * len(self._rings) + 256)
+        for probe in probes:
+            refused = {reason for tid in tids for reason in self._bind_thread(probe, tid) if reason}
+            self.absent += [Absent(f"probe {probe.name} on some threads", reason) for reason in sorted(refused)]
+
+    def _bind_thread(self, probe: PerfProbe, tid: int) -> set[str]:
+        refused = set()
+        for cpu, ring in self._rings.items():
+            try:
+                descriptor = perf_events.open_tracepoint(probe.event_id, tid, cpu)
+            except OSError as error:
+                if error.errno == errno.ESRCH:  # the thread has ended
+                    return set()
+                refused.add(str(error.strerror))
+                continue
+            self._events.append(descriptor)
+            ring.share(descriptor)
+            if probe.filter:
+                perf_events.set_filter(descriptor, probe.filter)
+            if self._running:
+                perf_events.enable(descriptor)
+        return refused
+
+    def _read(self) -> None:
+        """Write in the background until it is over; a disk that is full ends it and is told."""
+        poller = select.poll()
+        for ring in self._rings.values():
+            poller.register(ring.descriptor, select.POLLIN)
+        while not self._over.is_set():
+            poller.poll(_WAIT_MS)
+            try:
+                self.drain()
+            except OSError as error:
+                self.failure = error
+                return
+
+    def _write(self, cpu: int, data: bytes) -> None:
+        if cpu not in self._files:
+            self._files[cpu] = self._open_new(f"perf-cpu{cpu}.bin")
+        self._files[cpu].write(data)
+        self._bytes += len(data)
+        self._lost += count_lost(data)
+
+
+def count_lost(data: bytes) -> int:
+    """Return how many records the kernel says it lost in a stretch of whole perf records."""
+    lost = at = 0
+    while at + 8 <= len(data):
+        kind, size = int.from_bytes(data[at : at + 4], "little"), int.from_bytes(data[at + 6 : at + 8], "little")
+        if kind == _RECORD_LOST:
+            lost += int.from_bytes(data[at + 16 : at + 24], "little")
+        at += max(size, 8)
+    return lost
+
+
+_RECORD_LOST = 2
+
+
+def _online_cpus() -> list[int]:
+    cpus: list[int] = []
+    for part in Path("/sys/devices/system/cpu/online").read_text().strip().split(","):
+        first, _, last = part.partition("-")
+        cpus += range(int(first), int(last or first) + 1)
+    return cpus
+
+
+def _allow_files(count: int) -> None:
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if soft < count and os.geteuid() == 0:
+        with contextlib.suppress(OSError, ValueError):
+            resource.setrlimit(resource.RLIMIT_NOFILE, (count, max(hard, count)))

@@ -1,0 +1,27 @@
+"""The verb `clean`: undo what a killed capture left on the machine."""
+
+from __future__ import annotations
+
+import typer
+
+from tracecorr.cli.console import say
+
+
+def clean_verb() -> None:
+    """Undo what captures left behind whose process is dead: tracing instances, probes, changed settings.
+
+    Captures that run, and other users of tracefs, are not touched. Each capture does this at its start, too.
+    Exit status: 0 nothing is left, 1 something cannot be removed yet.
+    """
+    from tracecorr.capture.undo import restore_leftovers
+
+    done, left = restore_leftovers()
+    for text in done:
+        typer.echo(f"undone: {text}")
+    for text in left:
+        say(f"left: {text}")
+    if not done and not left:
+        typer.echo("nothing was left behind")
+    if left:
+        say("next step: end what uses it (a reader of trace_pipe, another tracer), then: tracecorr clean")
+        raise typer.Exit(1)

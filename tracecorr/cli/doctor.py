@@ -1,0 +1,69 @@
+"""The verb `doctor`: what this machine can capture, and what each gap needs."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+if TYPE_CHECKING:
+    from tracecorr.capture.offer import Offer
+
+# Without these there is no capture at all.
+_NEEDED = ("rights", "tracefs", "instances")
+_CANNOT = 3
+
+
+def doctor_verb(
+    container: Annotated[
+        str | None, typer.Option("--container", help="Look at the libraries inside this running container.")
+    ] = None,
+    pid: Annotated[int | None, typer.Option("--pid", help="Look at the libraries that this process loads.")] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+) -> None:
+    """Say what this machine can capture: each point is tried, nothing of it stays.
+
+    Each line says yes, partly or no, why, and the command that mends it.
+    Exit status: 0 a capture is possible, 3 it is not.
+    """
+    from tracecorr.capture.engines import container_pid
+    from tracecorr.capture.machine import probe_machine
+    from tracecorr.model.errors import InputError
+
+    if container is not None and pid is not None:
+        raise InputError("--container and --pid name two things", "give one of them")
+    if container is not None:
+        _, pid = container_pid(container)
+    offer = probe_machine(pid)
+    if as_json:
+        typer.echo(json.dumps(_as_json(offer), indent=2))
+    else:
+        _print(offer)
+    if not _can_capture(offer):
+        raise typer.Exit(_CANNOT)
+
+
+def _can_capture(offer: Offer) -> bool:
+    return "mono" in offer.clocks and not any(f.state == "no" and f.name in _NEEDED for f in offer.findings)
+
+
+def _print(offer: Offer) -> None:
+    typer.echo(f"kernel {offer.kernel}")
+    width = max(len(f.name) for f in offer.findings)
+    for finding in offer.findings:
+        typer.echo(f"{finding.state:7}{finding.name:{width}}  {finding.why}".rstrip())
+        if finding.remedy:
+            typer.echo(f"{'':{7 + width}}  mend: {finding.remedy}")
+    verdict = "a capture is possible" if _can_capture(offer) else "no capture is possible"
+    typer.echo(f"{verdict}; tracecorr capture --dry-run says what it would record")
+
+
+def _as_json(offer: Offer) -> dict[str, Any]:
+    """Return findings, and what the plan is made from, without the long lists of names."""
+    runtimes = [{**vars(r), "symbols": len(r.symbols)} for r in offer.runtimes]
+    plain = {
+        name: value for name, value in vars(offer).items() if isinstance(value, bool | int | str) or name == "clocks"
+    }
+    findings = [vars(f) for f in offer.findings]
+    return {"can_capture": _can_capture(offer), "findings": findings, "machine": plain, "runtimes": runtimes}
