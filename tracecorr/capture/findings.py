@@ -125,7 +125,9 @@ def look_at_runtimes(runtimes: Sequence[Runtime], where: str) -> Iterator[Findin
 
 
 def look_at_events(events: frozenset[str]) -> Iterator[Finding]:
-    """Yield a line per group of events."""
+    """Yield a line per group of events; nothing where tracefs could not be tried."""
+    if not events:
+        return
     groups = {
         "syscalls": ("syscalls/sys_enter_ioctl", "a kernel with CONFIG_FTRACE_SYSCALLS"),
         "sched": ("sched/sched_process_fork", "a kernel with CONFIG_TRACING"),

@@ -49,7 +49,7 @@ def probe_machine(
         virtual_function=look.is_virtual_function(),
         runtimes=runtimes,
         findings=(
-            look.look_at_rights(), *trials.findings, *(look.look_at_events(trials.events) if trials.events else ()), look.look_at_lockdown(),
+            look.look_at_rights(), *trials.findings, *look.look_at_events(trials.events), look.look_at_lockdown(),
             look.look_at_limits(), Finding("buffer memory", YES, budget), kfd, debugfs,
             *look.look_at_runtimes(runtimes, where), look.look_at_engines(),
         ),
