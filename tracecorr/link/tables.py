@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import polars as pl
 
-from tracecorr.link import calls, queues, streams
+from tracecorr.link import calls, descriptors, queues, streams
 from tracecorr.link.edges import list_links
 from tracecorr.link.gpus import list_gpus
 from tracecorr.link.hqds import attach_queues, link_hqds
@@ -57,6 +57,9 @@ def link_tables(
     keys = events.select("file", "offset", "event").unique(["file", "offset"], keep="first")
     args = part_args.join(keys, on=["file", "offset"], maintain_order="left")
     args = args.select("event", "key", "u64", "text").sort("event", maintain_order=True)
+    devices = descriptors.find_devices(events, args, identities.trace_threads)
+    events = descriptors.name_ioctls(events, devices)
+    args = _add_args(args, descriptors.list_device_args(devices))
     inside = calls.link_syscalls(events, trace_aligned)
     events = _adopt_syscalls(events, inside)
     hqd = schema.HQD.empty() if hqd is None else hqd
@@ -83,6 +86,12 @@ def link_tables(
         "hqd": hqd,
         "links": list_links(events, launches, queue_table, inside, link_hqds(events, hqd, queue_table)),
     }
+
+
+def _add_args(args: pl.DataFrame, *more: pl.DataFrame) -> pl.DataFrame:
+    """Return args by event with the rows that a stage found out."""
+    rows = [frame.with_columns(pl.col("key").cast(schema.CAT)) for frame in more]
+    return pl.concat([args, *rows]).sort("event", maintain_order=True)
 
 
 def _sources(events: pl.DataFrame) -> set[str]:

@@ -214,6 +214,17 @@ def ioctl_name(cmd: int) -> str | None:
     return None
 
 
+def device_ioctl_name(cmd: int, device: str) -> str | None:
+    """Return the name of request `cmd` on a descriptor that is known to be of `device` (`kfd` or `drm`).
+
+    Such a descriptor settles what the number leaves open: a request without a direction is one of it too.
+    """
+    kind, nr = cmd >> 8 & 0xFF, cmd & 0xFF
+    if (device, kind) == ("kfd", KFD_TYPE):
+        return KFD_NAMES.get(nr, f"AMDKFD_IOC_0x{nr:02x}")
+    return ioctl_name(cmd) if (device, kind) == ("drm", DRM_TYPE) else None
+
+
 def ioctl_names(cmds: pl.Series) -> pl.DataFrame:
     """Return the distinct values of `cmds` (column `cmd`) with their `ioctl` name, null for others."""
     distinct = cmds.drop_nulls().unique()

@@ -1,0 +1,246 @@
+"""File descriptors: which device an ioctl or an mmap went to, and how that is known."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import polars as pl
+
+from tracecorr.parse.kfd.ioctls import DRM_TYPE, KFD_TYPE, device_ioctl_name
+
+KFD, DRM, OTHER = "kfd", "drm", "other"
+# How a device is known, the surest first.
+BY_DRIVER, BY_PATH, BY_OPEN, BY_NUMBER = "driver", "path", "open", "number"
+
+_OPENS = ("open", "openat", "openat2", "creat")
+_DUPS = ("dup", "dup2", "dup3")
+_FORK, _EXEC = "sched_process_fork", "sched_process_exec"
+_F_DUPFD, _F_DUPFD_CLOEXEC, _O_CLOEXEC = 0, 1030, 0x80000
+_KFD_PATH, _DRM_PATH = r"(?:^|/)dev/kfd$", r"(?:^|/)dev/dri/(?:by-path/.*|renderD\d+|card\d+)$"
+# Functions of the drivers that run inside the call: they prove the device.
+_OPEN_FUNCTIONS = {"kfd_open": KFD, "drm_open": DRM, "drm_stub_open": DRM}
+_USE_FUNCTIONS = {"kfd_ioctl": KFD, "kfd_mmap": KFD, "amdgpu_drm_ioctl": DRM, "drm_ioctl": DRM}
+# A descriptor handed down by dup and fork more often than this is given up.
+_MAX_HOPS = 32
+_FOUND = {"event": pl.Int64, "device": pl.String, "device_by": pl.String, "path": pl.String}
+
+
+@dataclass(frozen=True)
+class _Owners:
+    """Hold who owns descriptors: threads of one process share a table.
+
+    Args:
+        forks: owner, parent_owner, fork_at.
+        execs: owner, exec_at.
+    """
+
+    forks: pl.DataFrame
+    execs: pl.DataFrame
+
+
+def find_devices(events: pl.DataFrame, args: pl.DataFrame, tids: pl.DataFrame) -> pl.DataFrame:
+    """Return the device behind every ioctl and every mmap of a file.
+
+    A descriptor is followed from its open through dup, fcntl, fork and exec to its close. Where the open was
+    not seen, or its path is not known, an ioctl is taken by its number (type and direction) alone.
+
+    Args:
+        events: placed events with `process`, `thread`, `parent`.
+        args: args by event.
+        tids: tid, process of every kernel thread.
+
+    Returns: event, device (`kfd`, `drm`, `other`; null = not known), device_by (`driver`: a function of the driver
+        ran inside the call; `path`; `open`: a function of the driver ran inside the open; `number`), path.
+    """
+    calls = _order(events)
+    uses = calls.filter(pl.col("use"))
+    if uses.is_empty():
+        return pl.DataFrame(schema=_FOUND)
+    definitions = _definitions(calls, events, args)
+    followed = _follow(uses, definitions, _owners(calls, args, tids))
+    proven = _inside(events, _USE_FUNCTIONS).rename({"inside": "proven"})
+    found = followed.join(proven, on="event", how="left", maintain_order="left")
+    # Without the closes of a trace, a number may long belong to another file.
+    closes = bool((calls["name"] == "close").any())
+    foreign = (pl.col("device") == OTHER).fill_null(value=False)
+    by_number = _device_by_number(pl.col("cmd"))
+    sure = pl.col("device").is_not_null() & (~foreign | pl.lit(closes) | by_number.is_null())
+    return found.select(
+        "event",
+        device=pl.coalesce("proven", pl.when(sure).then("device"), by_number),
+        device_by=pl.when(pl.col("proven").is_not_null()).then(pl.lit(BY_DRIVER))
+        .when(sure).then("by").when(by_number.is_not_null()).then(pl.lit(BY_NUMBER)),
+        path=pl.when(sure).then("path"),
+    )  # fmt: skip
+
+
+def name_ioctls(events: pl.DataFrame, devices: pl.DataFrame) -> pl.DataFrame:
+    """Return `events` with layer and name of ioctls by their device.
+
+    An ioctl of a KFD or DRM descriptor is of layer `ioctl`, whatever its direction bits; one of another file
+    is a plain system call, though its number looks like one.
+    """
+    joined = events.join(devices.select("event", "device"), on="event", how="left", maintain_order="left")
+    calls = joined.filter(pl.col("cmd").is_not_null() & pl.col("device").is_not_null())
+    distinct = calls.select("cmd", "device").unique()
+    names = [device_ioctl_name(cmd, device) for cmd, device in distinct.iter_rows()]
+    distinct = distinct.with_columns(pl.Series("ioctl", names, dtype=pl.String))
+    joined = joined.join(distinct, on=["cmd", "device"], how="left", maintain_order="left")
+    is_call = pl.col("cmd").is_not_null() & pl.col("device").is_not_null()
+    layer = pl.when(pl.col("device") == OTHER).then(pl.lit("syscall")).otherwise(pl.lit("ioctl"))
+    return joined.with_columns(
+        name=pl.when(is_call).then(pl.col("ioctl").fill_null("ioctl").cast(events.schema["name"])).otherwise("name"),
+        layer=pl.when(is_call).then(layer.cast(events.schema["layer"])).otherwise("layer"),
+    ).drop("device", "ioctl")
+
+
+def list_device_args(devices: pl.DataFrame) -> pl.DataFrame:
+    """Return rows of args: `device` (its path where known) and `device_by` of calls to a KFD or DRM device."""
+    known = devices.filter(pl.col("device").is_in([KFD, DRM]))
+    rows = [
+        known.select("event", key=pl.lit(key), u64=pl.lit(None, pl.UInt64), text=text)
+        for key, text in (("device", pl.coalesce("path", "device")), ("device_by", pl.col("device_by")))
+    ]
+    return pl.concat(rows)
+
+
+def _order(events: pl.DataFrame) -> pl.DataFrame:
+    """Return system calls, forks and execs; `at` and `end_at` put their starts and ends in one exact order.
+
+    Many calls of a text trace share a microsecond; there the place in the file tells the order.
+    """
+    name = pl.col("name").cast(pl.String)
+    call = pl.col("layer").cast(pl.String).is_in(["syscall", "ioctl"]) | name.is_in([_FORK, _EXEC])
+    result = pl.col("result").cast(pl.String)
+    chosen = events.filter(call & pl.col("thread").is_not_null()).select(
+        "event", "process", "thread", "fd", "cmd", "ts_ns", "offset", name=name, result=result,
+        end_ns=pl.col("ts_ns") + pl.col("dur_ns"), end_offset=pl.coalesce("end_offset", "offset"),
+        owner=pl.coalesce(pl.col("process").cast(pl.Int64), -1 - pl.col("thread").cast(pl.Int64)),
+        number=result.str.to_integer(strict=False),
+        use=pl.col("cmd").is_not_null() & pl.col("fd").is_not_null() | (name == "mmap") & (pl.col("fd") >= 0),
+    )  # fmt: skip
+    points = pl.concat([
+        chosen.select("event", ns="ts_ns", place="offset", side=pl.lit("at")),
+        chosen.drop_nulls("end_ns").select("event", ns="end_ns", place="end_offset", side=pl.lit("end_at")),
+    ])  # fmt: skip
+    points = points.sort("ns", "place").with_row_index("rank").with_columns(pl.col("rank").cast(pl.Int64))
+    for side in ("at", "end_at"):
+        own = points.filter(pl.col("side") == side).select("event", pl.col("rank").alias(side))
+        chosen = chosen.join(own, on="event", how="left", maintain_order="left")
+    return chosen
+
+
+def _definitions(calls: pl.DataFrame, events: pl.DataFrame, args: pl.DataFrame) -> pl.DataFrame:
+    """Return what gave a descriptor its meaning: owner, fd, def_at, kind (`open`, `dup`, `close`), source_fd,
+    opened, by, path, cloexec."""
+    flags = _arg(args, "flags", calls["event"])
+    numbers = _arg(args, "cmd", calls["event"]).rename({"u64": "operation"}).drop("text")
+    done = pl.col("number") >= 0
+    opens = calls.filter(pl.col("name").is_in(_OPENS) & done)
+    opens = opens.join(_opened(events, args), on="event", how="left").join(flags, on="event", how="left")
+    fcntls = calls.filter((pl.col("name") == "fcntl") & done).join(numbers, on="event")
+    copying = fcntls.filter(pl.col("operation").is_in([_F_DUPFD, _F_DUPFD_CLOEXEC]))
+    dups = calls.filter(pl.col("name").is_in(_DUPS) & done).join(flags, on="event", how="left")
+    closes = calls.filter((pl.col("name") == "close") & pl.col("fd").is_not_null())
+    cloexec = (pl.col("u64").fill_null(0) & _O_CLOEXEC != 0) | pl.col("text").str.contains("CLOEXEC").fill_null(False)
+    fd = pl.col("number").cast(pl.Int32, strict=False)
+    return pl.concat([
+        opens.select("owner", fd=fd, def_at="end_at", kind=pl.lit("open"), opened="opened", by="by", path="path",
+                     cloexec=cloexec),
+        dups.select("owner", fd=fd, def_at="end_at", kind=pl.lit("dup"), source_fd="fd", cloexec=cloexec),
+        copying.select("owner", fd=fd, def_at="end_at", kind=pl.lit("dup"), source_fd="fd",
+                       cloexec=pl.col("operation") == _F_DUPFD_CLOEXEC),
+        closes.select("owner", "fd", def_at="at", kind=pl.lit("close"), cloexec=pl.lit(value=False)),
+    ], how="diagonal_relaxed").drop_nulls("def_at").sort("def_at")  # fmt: skip
+
+
+def _opened(events: pl.DataFrame, args: pl.DataFrame) -> pl.DataFrame:
+    """Return event, opened, by, path of every open whose device is known.
+
+    The path is an argument of the call itself (kernels from 7.2 on), or of a probe that ran inside it.
+    """
+    paths = args.filter((pl.col("key").cast(pl.String) == "path") & pl.col("text").is_not_null()).select(
+        "event", path="text"
+    )
+    probed = events.select("event", "parent").join(paths, on="event").drop_nulls("parent")
+    every = pl.concat([paths, probed.select(event="parent", path="path")]).unique("event", keep="first")
+    device = (
+        pl.when(pl.col("path").str.contains(_KFD_PATH)).then(pl.lit(KFD))
+        .when(pl.col("path").str.contains(_DRM_PATH)).then(pl.lit(DRM)).otherwise(pl.lit(OTHER))
+    )  # fmt: skip
+    # A path that the probe could not read says nothing.
+    by_path = every.filter(pl.col("path") != "(fault)").with_columns(opened=device, by=pl.lit(BY_PATH))
+    by_driver = _inside(events, _OPEN_FUNCTIONS).select(
+        "event", opened="inside", by=pl.lit(BY_OPEN), path=pl.lit(None, pl.String)
+    )
+    both = pl.concat([by_path.select(by_driver.columns), by_driver])
+    return both.unique("event", keep="first", maintain_order=True)
+
+
+def _inside(events: pl.DataFrame, functions: dict[str, str]) -> pl.DataFrame:
+    """Return event, inside: calls in which a function of a driver ran."""
+    name = pl.col("name").cast(pl.String)
+    hits = events.filter(pl.col("parent").is_not_null() & name.is_in(list(functions)))
+    named = hits.select(event="parent", inside=name.replace_strict(functions, return_dtype=pl.String, default=None))
+    return named.unique("event", keep="first", maintain_order=True)
+
+
+def _arg(args: pl.DataFrame, key: str, events: pl.Series) -> pl.DataFrame:
+    rows = args.filter((pl.col("key").cast(pl.String) == key) & pl.col("event").is_in(events.implode()))
+    return rows.select("event", "u64", "text").unique("event", keep="first", maintain_order=True)
+
+
+def _owners(calls: pl.DataFrame, args: pl.DataFrame, tids: pl.DataFrame) -> _Owners:
+    """Return which process took over whose table, and when it was given up for another program."""
+    name = pl.col("name")
+    forked = calls.filter(name == _FORK).join(_arg(args, "child_pid", calls["event"]), on="event")
+    forked = forked.select(parent_owner="owner", fork_at="at", child=pl.col("u64").cast(pl.Int64))
+    children = tids.select(
+        child=pl.col("tid").cast(pl.Int64),
+        owner=pl.coalesce(pl.col("process").cast(pl.Int64), -1 - pl.col("thread").cast(pl.Int64)),
+    )
+    forks = forked.join(children, on="child").filter(pl.col("owner") != pl.col("parent_owner"))
+    execs = calls.filter(name == _EXEC).select("owner", exec_at="at")
+    called = calls.filter(name.is_in(["execve", "execveat"]) & (pl.col("number") == 0)).select(
+        "owner", exec_at="end_at"
+    )
+    return _Owners(
+        forks.select("owner", "parent_owner", "fork_at").unique("owner", keep="first"),
+        pl.concat([execs, called]).drop_nulls().sort("exec_at"),
+    )
+
+
+def _follow(uses: pl.DataFrame, definitions: pl.DataFrame, owners: _Owners) -> pl.DataFrame:
+    """Return event, cmd, device, by, path of `uses`: what gave each descriptor its meaning, hop by hop."""
+    open_ = uses.select("event", "cmd", "owner", "fd", "at", gone=pl.lit(value=False)).sort("at")
+    done: list[pl.DataFrame] = []
+    shape = ["event", "cmd", "opened", "by", "path"]
+    for _ in range(_MAX_HOPS):
+        if open_.is_empty():
+            break
+        found = open_.join_asof(
+            definitions, left_on="at", right_on="def_at", by=["owner", "fd"], check_sortedness=False, coalesce=False
+        ).join_asof(owners.execs, left_on="at", right_on="exec_at", by="owner", check_sortedness=False, coalesce=False)
+        # An exec since the definition (or since the fork, when a parent made it) closes what says so.
+        executed = (pl.col("exec_at") > pl.col("def_at").fill_null(-1)).fill_null(value=False) | pl.col("gone")
+        found = found.with_columns(executed=executed).with_columns(dead=pl.col("executed") & pl.col("cloexec"))
+        alive = pl.col("kind").is_not_null() & ~pl.col("dead")
+        done.append(found.filter(alive & (pl.col("kind") == "open")).select(shape))
+        copied = found.filter(alive & (pl.col("kind") == "dup")).select(
+            "event", "cmd", "owner", fd="source_fd", at="def_at", gone=pl.lit(value=False)
+        )
+        inherited = found.filter(pl.col("kind").is_null()).join(owners.forks, on="owner").select(
+            "event", "cmd", owner="parent_owner", fd="fd", at="fork_at", gone="executed"
+        )  # fmt: skip
+        open_ = pl.concat([copied, inherited]).sort("at")
+    known = pl.concat(
+        [pl.DataFrame(schema={"event": pl.Int64, "cmd": pl.UInt32, **dict.fromkeys(shape[2:], pl.String)}), *done]
+    )
+    joined = uses.select("event", "cmd").join(known.drop("cmd"), on="event", how="left", maintain_order="left")
+    return joined.rename({"opened": "device"})
+
+
+def _device_by_number(cmd: pl.Expr) -> pl.Expr:
+    kind = cmd // 256 % 256
+    kfd = (kind == KFD_TYPE) & (cmd // 2**30 != 0)
+    return pl.when(kfd).then(pl.lit(KFD)).when(kind == DRM_TYPE).then(pl.lit(DRM))
