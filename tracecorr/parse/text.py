@@ -23,6 +23,7 @@ _HIGH = np.uint64(0x8080808080808080)
 _ONES = np.uint64(0xFFFFFFFFFFFFFFFF)
 _KEEP = np.array([(1 << (8 * n)) - 1 for n in range(8)] + [0xFFFFFFFFFFFFFFFF], np.uint64)
 _ZEROS = np.uint64(0x3030303030303030)
+_SIXTEENS = np.uint64(0x1010101010101010)
 
 _DIGIT = np.full(256, 99, np.uint8)
 for _value, _text in enumerate(b"0123456789abcdef"):
@@ -80,10 +81,26 @@ class Text:
                 break
         return at + length, _mix(code, length.astype(np.uint64))
 
+    def find(self, at: Ints, stops: bytes, most: int) -> Ints:
+        """Return the place of the first byte of `stops` or newline after each position, at most `most` bytes on."""
+        end = at.copy()
+        going = np.arange(len(at))
+        for _ in range(0, most, 8):
+            size = _find(self.word(end[going]), stops + b"\n")
+            end[going] += size
+            going = going[size == 8]
+            if len(going) == 0:
+                break
+        return end
+
     def span_hash(self, at: Ints, end: Ints) -> Words:
         """Return the hash of the text between two positions, of any length."""
         size = np.maximum(end - at, 0)
         code = np.zeros(len(at), np.uint64)
+        if len(size) and (size == size[0]).all():
+            for i in range(0, int(size[0]), 8):
+                code = _mix(code, self.word(at + i) & _KEEP[min(int(size[0]) - i, 8)])
+            return _mix(code, size.astype(np.uint64))
         going, i = np.flatnonzero(size > 0), 0
         while len(going):
             left = np.minimum(size[going] - i, 8)
@@ -138,9 +155,33 @@ class Text:
 def decimal(words_of: Text, end: Ints, size: Ints) -> tuple[Words, Mask]:
     """Return value and validity of the `size` (at most 16) decimal digits before each `end`."""
     low = _blank(words_of.word(end - 8), np.minimum(size, 8))
-    high = _blank(words_of.word(end - 16), np.clip(size - 8, 0, 8))
-    good = _all_digits(low) & _all_digits(high)
-    return _swar(low) + _swar(high) * np.uint64(100_000_000), good
+    value, good = _swar(low), _all_digits(low)
+    if size.max(initial=0) > 8:
+        high = _blank(words_of.word(end - 16), np.clip(size - 8, 0, 8))
+        value, good = value + _swar(high) * np.uint64(100_000_000), good & _all_digits(high)
+    return value, good
+
+
+def hexadecimal(words_of: Text, end: Ints, size: Ints) -> tuple[Words, Mask]:
+    """Return value and validity of the `size` (at most 16) hexadecimal digits before each `end`."""
+    low = _blank(words_of.word(end - 8), np.minimum(size, 8))
+    value, good = _hex_swar(low)
+    if size.max(initial=0) > 8:
+        high, fine = _hex_swar(_blank(words_of.word(end - 16), np.clip(size - 8, 0, 8)))
+        value, good = value | high << np.uint64(32), good & fine
+    return value, good
+
+
+def _hex_swar(word: Words) -> tuple[Words, Mask]:
+    letters = (word >> np.uint64(6)) & _LOW
+    value = (word & (_LOW * np.uint64(15))) + letters * np.uint64(9)
+    # A byte is a digit when its value gives it back, and is 10 or more for letters only.
+    good: Mask = value + _ZEROS + letters * np.uint64(39) == (word | letters << np.uint64(5))
+    good &= ((value + _LOW * np.uint64(6)) & _SIXTEENS) == letters << np.uint64(4)
+    good &= (value & _SIXTEENS) == 0
+    value = (value << np.uint64(4) | value >> np.uint64(8)) & np.uint64(0x00FF00FF00FF00FF)
+    value = (value << np.uint64(8) | value >> np.uint64(16)) & np.uint64(0x0000FFFF0000FFFF)
+    return (value << np.uint64(16) | value >> np.uint64(32)) & np.uint64(0xFFFFFFFF), good
 
 
 def _blank(word: Words, keep: Ints) -> Words:
@@ -149,8 +190,9 @@ def _blank(word: Words, keep: Ints) -> Words:
 
 
 def _all_digits(word: Words) -> Mask:
-    over = (word + np.uint64(0x0606060606060606)) | word
-    good: Mask = (over & np.uint64(0xF0F0F0F0F0F0F0F0)) == _ZEROS
+    over = word + _LOW * np.uint64(6)
+    high = _LOW * np.uint64(0xF0)
+    good: Mask = ((word & high) | ((over & high) >> np.uint64(4))) == _LOW * np.uint64(0x33)
     return good
 
 

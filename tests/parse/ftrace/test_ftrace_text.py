@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 from itertools import pairwise
+from pathlib import Path
 
+import numpy as np
 import polars as pl
 import pytest
-from ftrace_cases import read_text, whole
+from ftrace_cases import CAPTURES, Whole, need_data, read_text, whole
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tracecorr.model.kinds import Flag
 from tracecorr.parse.ftrace import looks_like_ftrace_text, read_ftrace_text
+from tracecorr.parse.ftrace.quick import Quick
 
 HEAD = b"# tracer: nop\n#\n# entries-in-buffer/entries-written: 5/9   #P:2\n"
 PREFIX = b"  a-b c(d) [1] x-136   (    99) [001] .....    24.000%03d: "
@@ -133,6 +136,53 @@ def test_cuts_change_nothing(cuts: list[int]) -> None:
     chunks = [TRACE[a:b] for a, b in pairwise(edges)]
     one, many = read_text(TRACE), whole(read_ftrace_text(chunks, 3, "mono"))
     assert one.events.equals(many.events) and one.args.equals(many.args) and one.ledger.equals(many.ledger)
+
+
+def _slowly(data: bytes) -> Whole:
+    """Read with the regular expressions alone."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(Quick, "add", lambda *given: np.zeros(len(given[3].line), np.bool_))
+        return read_text(data)
+
+
+def _same(one: Whole, two: Whole) -> None:
+    for name in ("events", "args"):
+        first, second = getattr(one, name), getattr(two, name)
+        order = ["offset", "name"] if name == "events" else ["offset", "key"]
+        as_text = [pl.col(c).cast(pl.String) for c, t in first.schema.items() if t == pl.Categorical]
+        assert first.sort(order).with_columns(as_text).equals(second.sort(order).with_columns(as_text)), name
+    assert one.ledger.sort("outcome", "reason").equals(two.ledger.sort("outcome", "reason"))
+    assert one.losses.equals(two.losses)
+
+
+_VALUES = st.one_of(st.integers(0, 1 << 64), st.sampled_from([0, 9, 10, 255])).map(lambda n: [f"{n:x}", hex(n), str(n)])
+_LINES = st.one_of(
+    st.tuples(_VALUES, _VALUES, st.integers(0, 2)).map(lambda t: f"sys_ioctl(fd: {t[0][t[2]]}, cmd: {t[1][t[2]]})"),
+    st.tuples(_VALUES, st.integers(0, 2)).map(lambda t: f"sys_ioctl -> {t[0][t[1]]}"),
+    st.tuples(_VALUES, _VALUES, st.integers(1, 2)).map(
+        lambda t: f"kq: (kfd_ioctl+0x4/0x90 [amdgpu]) a={t[0][t[2]]} b={t[1][t[2]]}"
+    ),
+    st.integers(-4100, 9).map(lambda n: f"kq_ret: (sys_ioctl+0x4/0x90 <- kfd_ioctl) ret={n}"),
+    st.sampled_from([body.decode() for body in BODIES]),
+    st.text('sy_abc0123456789xfg:,= ()<->"', max_size=40),
+)
+
+
+@settings(max_examples=60, deadline=None)
+@given(bodies=st.lists(_LINES, max_size=12), tasks=st.lists(st.sampled_from(["a-1", "b c-22", "<...>-7", "-"])))
+def test_columns_tell_what_the_patterns_tell(bodies: list[str], tasks: list[str]) -> None:
+    lines = []
+    for i, body in enumerate(bodies):
+        comm = tasks[i % len(tasks)] if tasks else "x"
+        lines.append(f"{comm:>16}-{i % 3 + 100:<7} [{i % 2:03}] ..... {i * 7 % 12:5}.{i:06}: {body}\n")
+    data = "".join(lines).encode()
+    _same(read_text(data), _slowly(data))
+
+
+@pytest.mark.parametrize("folder", need_data(CAPTURES[:3]))
+def test_columns_tell_what_the_patterns_tell_of_a_capture(folder: Path) -> None:
+    data = (folder / "ftrace.txt").read_bytes()
+    _same(read_text(data), _slowly(data))
 
 
 @settings(max_examples=8, deadline=None)

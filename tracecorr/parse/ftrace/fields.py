@@ -9,7 +9,7 @@ import polars as pl
 
 # How a key is told from its value: what ends a key, and what a value may hold.
 _QUOTED = re.compile(r'"[^"]*"')
-_KEYS = {
+KEYS = {
     "syscall": re.compile(r"(?:^|, )(?:[\w *]+ \**)?(\w+)(: ?|=)"),
     "equals": re.compile(r"(?:^|[\s,])([A-Za-z_]\w*)(=)"),
     "sched": re.compile(r"(?:^|[\s,])((?:hw )?job count|client_id|dependencies|[A-Za-z_]\w*(?==))([:=])"),
@@ -51,7 +51,7 @@ def split_fields(frame: pl.DataFrame, style: str, text: str = "rest") -> Iterato
 def _form(sample: str, style: str) -> tuple[list[str], str]:
     """Return the keys of `sample` (made unlike any column name) and the pattern of its form."""
     bare = _QUOTED.sub(lambda m: '"' + "_" * (len(m[0]) - 2) + '"', sample)
-    found = _KEYS[style].findall(bare)
+    found = KEYS[style].findall(bare)
     keys: list[str] = []
     pattern = r"(?s)^(?:.*?[\s,])??"
     for i, (key, sign) in enumerate(found):

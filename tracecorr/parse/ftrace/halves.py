@@ -201,6 +201,14 @@ def add_doorbell(batch: Batch, frame: pl.DataFrame, event: str, keys: list[str])
         batch.add_text(frame, "probe", pl.lit(event))
 
 
+def add_hits(batch: Batch, frame: pl.DataFrame, event: str, keys: list[str], *, is_return: bool) -> None:
+    """Add hits of a probe: of one on a doorbell store, or of another function."""
+    if event.startswith("doorbell") and not is_return and {"sig", "val"} <= set(keys):
+        add_doorbell(batch, frame, event, keys)
+    else:
+        add_probe(batch, frame, event, keys, is_return=is_return)
+
+
 def add_probe(batch: Batch, frame: pl.DataFrame, event: str, keys: list[str], *, is_return: bool) -> None:
     """Add hits of a kernel or user probe; columns `function` (null = user space) and `module`."""
     user = pl.col("function").is_null()

@@ -10,8 +10,9 @@ import numpy as np
 import polars as pl
 
 from tracecorr.model import schema
+from tracecorr.parse.text import Ints, Mask, Text
 
-BLOCK_BYTES = 6 << 20
+BLOCK_BYTES = 8 << 20
 # Lines looked at from the end of a block for one that starts a record.
 _LOOK_BACK = 4096
 
@@ -29,8 +30,40 @@ _RECORD_START = re.compile(
 )
 _HEAD_RECORD = re.compile(_RECORD_START.pattern, re.MULTILINE)
 _LOST = r"^CPU:(?P<lost_cpu>\d+) \[LOST (?:(?P<lost>\d+) )?EVENTS\]"
-_WRITTEN = re.compile(rb"^# entries-in-buffer/entries-written: (\d+)/(\d+)", re.MULTILINE)
+_WRITTEN = r"^# entries-in-buffer/entries-written: (\d+)/(\d+)"
 _HEADER = r"^#|^cpus=\d+\s*$|^ ?-{20,}\s*$|^\s*$"
+
+
+@dataclass
+class BlockText:
+    """Hold the lines of one block.
+
+    Args:
+        text: the block.
+        start: first byte of each line, as a position in `text`.
+        end: the byte after its last one.
+        offset: byte of the file that the block starts with.
+    """
+
+    text: Text
+    start: Ints
+    end: Ints
+    offset: int
+
+    def sizes(self) -> Ints:
+        """Return the bytes of each line with its line end."""
+        return np.minimum(self.end + 1, self.text.stop) - self.start
+
+    def lines(self, rows: Mask) -> pl.DataFrame:
+        """Return `seq`, `offset`, `length`, `size` (with line end) and `line` of some lines."""
+        start, end = self.start[rows], self.end[rows]
+        # A file in another encoding must not stop the reader: bad bytes become U+FFFD.
+        lines = [self.text.read(a, b) for a, b in zip(start.tolist(), end.tolist(), strict=True)]
+        frame = pl.DataFrame({
+            "seq": np.flatnonzero(rows), "offset": start - self.text.start + self.offset, "length": end - start,
+            "size": self.sizes()[rows], "line": pl.Series(lines, dtype=pl.String),
+        })  # fmt: skip
+        return frame.with_columns(pl.col("line").str.strip_chars_end("\r"))
 
 
 @dataclass
@@ -53,25 +86,32 @@ def cut_blocks(chunks: Iterable[bytes], size: int = BLOCK_BYTES) -> Iterator[tup
 
     A block ends before a line that starts a record, so that continuation lines stay with theirs.
     """
-    buffer, offset = bytearray(), 0
+    parts: list[bytes] = []
+    held = offset = 0
     for chunk in chunks:
-        buffer += chunk
-        while len(buffer) >= size:
-            block = bytes(buffer[: _cut(buffer, size)])
-            del buffer[: len(block)]
-            yield offset, block
-            offset += len(block)
-    if buffer:
-        yield offset, bytes(buffer)
+        parts.append(chunk)
+        held += len(chunk)
+        if held < size:
+            continue
+        buffer, at = b"".join(parts), 0
+        while len(buffer) - at >= size:
+            end = _cut(buffer, at, size)
+            yield offset + at, buffer[at:end]
+            at = end
+        parts, held, offset = [buffer[at:]], len(buffer) - at, offset + at
+    rest = b"".join(parts)
+    if rest:
+        yield offset, rest
 
 
-def _cut(buffer: bytearray, size: int) -> int:
-    end = last = buffer.rfind(b"\n", 0, size) + 1
+def _cut(buffer: bytes, begin: int, size: int) -> int:
+    """Return where the block that begins at `begin` ends: before the last line that starts a record."""
+    end = last = buffer.rfind(b"\n", begin, begin + size) + 1
     if not end:
-        return size
+        return begin + size
     for _ in range(_LOOK_BACK):
-        start = buffer.rfind(b"\n", 0, end - 1) + 1
-        if start == 0:
+        start = buffer.rfind(b"\n", begin, end - 1) + 1
+        if start <= begin:
             break
         if _RECORD_START.match(buffer[start : min(end, start + 200)]):
             return start
@@ -79,30 +119,24 @@ def _cut(buffer: bytearray, size: int) -> int:
     return last
 
 
-def split_lines(block: bytes, offset: int) -> pl.DataFrame:
-    """Return `offset`, `length`, `size` (with line end) and `line` of every line of `block`."""
-    ends = np.flatnonzero(np.frombuffer(block, np.uint8) == 10)
-    starts = np.concatenate([[0], ends + 1])
-    stops = np.concatenate([ends, [len(block)]])
-    sizes = np.concatenate([ends + 1, [len(block)]]) - starts
-    # A file in another encoding must not stop the reader: bad bytes become U+FFFD.
-    lines = pl.Series([block.decode("utf-8", "replace")]).str.split("\n").explode()
-    frame = pl.DataFrame({"offset": starts + offset, "length": stops - starts, "size": sizes, "line": lines})
-    if b"\r\n" in block:
-        frame = frame.with_columns(pl.col("line").str.strip_chars_end("\r"))
-    return frame if sizes[-1] else frame.head(-1)
+def read_lines(block: BlockText, rest: Mask, file: int, others: pl.DataFrame) -> BlockLines:
+    """Return the records of the lines `rest` of a block, and the account of all its lines.
 
-
-def read_block(block: bytes, offset: int, file: int) -> BlockLines:
-    """Return the records of `block`, whose first byte is byte `offset` of the file."""
-    frame = split_lines(block, offset).with_row_index("seq").cast({"seq": pl.Int64})
+    Args:
+        block: the lines.
+        rest: which lines to read.
+        file: key of the file.
+        others: the records that the other lines are, with `offset`, `cpu`, `stamp_ns`.
+    """
+    frame = block.lines(rest)
     frame = frame.with_columns(pl.col("line").str.extract_groups(_PREFIX + _BODY).alias("m")).unnest("m")
     frame = frame.with_columns(_kinds().alias("kind"))
     frame = _attach_continuations(frame)
     records = _finish_records(frame.filter(pl.col("kind") == "record"))
     graph = frame.filter(pl.col("kind") == "graph").select("seq", "offset", "length", "line")
-    losses = _losses(frame.filter(pl.col("kind") == "lost"), records, block)
-    return BlockLines(records, graph, _ledger(frame, losses, file), losses)
+    losses = _losses(frame, [records, others])
+    read = block.sizes()[~rest]
+    return BlockLines(records, graph, _ledger(frame, losses, file, (len(read), int(read.sum()))), losses)
 
 
 def _kinds() -> pl.Expr:
@@ -167,33 +201,38 @@ def _finish_records(frame: pl.DataFrame) -> pl.DataFrame:
     )
 
 
-def _losses(lost: pl.DataFrame, records: pl.DataFrame, block: bytes) -> pl.DataFrame:
+def _losses(frame: pl.DataFrame, records: list[pl.DataFrame]) -> pl.DataFrame:
     """Return the gaps; one ends at the next record of its CPU and starts after the last one before it."""
-    groups = lost["line"].str.extract_groups(_LOST).struct.unnest()
-    rows: list[dict[str, object]] = []
-    for offset, cpu, count in zip(lost["offset"], groups["lost_cpu"], groups["lost"], strict=True):
-        stamps = records.filter(pl.col("cpu") == int(cpu))
-        before = stamps.filter(pl.col("offset") < offset)["stamp_ns"]
-        after = stamps.filter(pl.col("offset") > offset)["stamp_ns"]
-        rows.append(
-            {
-                "source": "ftrace",
-                "cpu": int(cpu),
-                "from_ns": before[-1] if len(before) else None,
-                "to_ns": after[0] if len(after) else None,
-                "count": None if count is None else int(count),
-            }
-        )
-    # The plain search is fast; the pattern has to look at every line.
-    counts = _WRITTEN.findall(block) if b"entries-written" in block else []
-    for present, written in counts:
+    lost = frame.filter(pl.col("kind") == "lost")
+    heads = frame.filter((pl.col("kind") == "header") & pl.col("line").str.contains(_WRITTEN))
+    if lost.is_empty() and heads.is_empty():
+        return schema.LOSSES.empty()
+    columns = {"offset": pl.Int64, "cpu": pl.UInt16, "stamp_ns": pl.Int64}
+    stamps = pl.concat([f.select(pl.col(c).cast(t) for c, t in columns.items()) for f in records]).sort("offset")
+    rows = [_gap(stamps, offset, line) for offset, line in lost.select("offset", "line").iter_rows()]
+    for present, written in heads["line"].str.extract_groups(_WRITTEN).struct.unnest().iter_rows():
         if int(present) < int(written):
-            first = records["stamp_ns"].min()
+            first = stamps["stamp_ns"].min()
             rows.append({"source": "ftrace", "to_ns": first, "count": int(written) - int(present)})
     return pl.DataFrame(rows, schema=schema.LOSSES.schema)
 
 
-def _ledger(frame: pl.DataFrame, losses: pl.DataFrame, file: int) -> pl.DataFrame:
+def _gap(records: pl.DataFrame, offset: int, line: str) -> dict[str, object]:
+    found = re.match(_LOST, line)
+    cpu = int(found["lost_cpu"]) if found else None
+    stamps = records.filter(pl.col("cpu") == cpu)
+    before = stamps.filter(pl.col("offset") < offset)["stamp_ns"]
+    after = stamps.filter(pl.col("offset") > offset)["stamp_ns"]
+    return {
+        "source": "ftrace",
+        "cpu": cpu,
+        "from_ns": before[-1] if len(before) else None,
+        "to_ns": after[0] if len(after) else None,
+        "count": int(found["lost"]) if found and found["lost"] else None,
+    }
+
+
+def _ledger(frame: pl.DataFrame, losses: pl.DataFrame, file: int, others: tuple[int, int]) -> pl.DataFrame:
     rest = pl.col("kind") == "rest"
     account = (
         frame.group_by(
@@ -203,6 +242,9 @@ def _ledger(frame: pl.DataFrame, losses: pl.DataFrame, file: int) -> pl.DataFram
         .agg((pl.col("kind") != "more").sum().alias("records"), pl.col("size").sum().alias("bytes"))
         .select("outcome", "reason", "records", "bytes")
     )
+    used = pl.DataFrame([("used", "", *others)], schema=account.schema, orient="row")
+    account = pl.concat([used, account]).group_by("outcome", "reason").agg(pl.col("records", "bytes").sum())
+    account = account.filter(pl.col("records") + pl.col("bytes") > 0)
     count = int(losses["count"].fill_null(1).sum())
     if count:
         lost = pl.DataFrame({"outcome": ["lost"], "reason": ["ring_buffer_overrun"], "records": [count], "bytes": [0]})

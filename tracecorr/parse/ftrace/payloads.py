@@ -145,16 +145,13 @@ class Payloads:
         frame, keys = rows.frame(event)
         back = "__probe_func" in keys
         keys = [k for k in keys if not k.startswith("__probe")]
-        if event.name.startswith("doorbell") and not back and {"sig", "val"} <= set(keys):
-            hv.add_doorbell(batch, frame, event.name, keys)
-            return
         kernel = pl.col("u___probe_func" if back else "u___probe_ip") >= _KERNEL
         # Without the definition of the probe its own name is the best name of the function.
         name = self._functions.get(event.name) or (event.name[:-4] if event.name.endswith("_ret") else event.name)
         frame = frame.with_columns(
             pl.when(kernel).then(pl.lit(name)).alias("function"), pl.lit(None, pl.String).alias("module")
         )
-        hv.add_probe(batch, frame, event.name, keys, is_return=back)
+        hv.add_hits(batch, frame, event.name, keys, is_return=back)
 
     def _function(self, batch: hv.Batch, rows: Rows, event: Format) -> None:
         frame, _ = rows.frame(event, ("ip",))

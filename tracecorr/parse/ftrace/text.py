@@ -4,18 +4,21 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 
+import numpy as np
 import polars as pl
 
 from tracecorr.model.parts import Block
 from tracecorr.parse.ftrace import halves as hv
 from tracecorr.parse.ftrace.fields import bare_hex, number, split_fields, typed_fields
 from tracecorr.parse.ftrace.graph import graph_records
-from tracecorr.parse.ftrace.lines import BLOCK_BYTES, cut_blocks, read_block
+from tracecorr.parse.ftrace.layout import Tasks
+from tracecorr.parse.ftrace.lines import BLOCK_BYTES, BlockLines, BlockText, cut_blocks, read_lines
 from tracecorr.parse.ftrace.markers import add_marker_texts
 from tracecorr.parse.ftrace.pairing import Pairer
+from tracecorr.parse.ftrace.quick import IS_PROBE, PROBE, Quick
+from tracecorr.parse.text import Text
 
-_PROBE = r"(?s)^\((?:(?P<caller>[^()]*) <- )?(?P<at>[^\s()]+)(?: \[(?P<module>[\w-]+)\])?\)(?:\s+(?P<fields>.*))?$"
-_IS_PROBE = r"^\((?:[^()]* <- [^\s()]+|0x[0-9a-f]+|[^\s()]+\+0x[^\s()]*)(?: \[[\w-]+\])?\)"
+_PROBE = "(?s)" + PROBE + r"(?:\s+(?P<fields>.*))?$"
 _MARKERS = ("tracing_mark_write", "print")
 _PATH = r'(?s)^(\S+) "(.*)"$'
 
@@ -38,34 +41,49 @@ def read_ftrace_text(
 
 
 class _Reader:
-    """Keep what one block tells about the next: open calls and the number form of system calls."""
+    """Keep what one block tells about the next: open calls, known tasks, the number form of system calls."""
 
     def __init__(self, file: int, clock: str) -> None:
         self._file = file
-        self._has_0x = False
+        self._tasks = Tasks()
+        self._quick = Quick()
         self.pairer = Pairer(clock)
 
     def read(self, block: bytes, offset: int) -> Block:
-        lines = read_block(block, offset, self._file)
+        text = Text(block)
+        start, end = text.lines()
         batch = hv.Batch()
+        heads = self._tasks.read(text, start, end)
+        # A line without a head may continue the record before it, which then is more than its line.
+        alone = np.isin(heads.line + 1, np.append(heads.line, len(start)))
+        heads = heads.select(alone)
+        base = heads.frame(self._file, offset - text.start)
+        taken = self._quick.add(batch, text, heads, base)
+        rest = np.ones(len(start), np.bool_)
+        rest[heads.line[taken]] = False
+        lines = read_lines(BlockText(text, start, end, offset), rest, self._file, base.filter(pl.Series(taken)))
+        self._add_records(batch, lines)
+        events, args = self.pairer.feed(batch)
+        return Block(events=events, args=args, ledger=lines.ledger, losses=lines.losses)
+
+    def _add_records(self, batch: hv.Batch, lines: BlockLines) -> None:
         records = lines.records
         if lines.graph.height:
             comments = graph_records(lines.graph, batch, self._file)
             records = pl.concat([records, comments]).sort("offset") if comments.height else records
-        records = records.with_columns(pl.lit(self._file, pl.UInt16).alias("file"), _form().alias("form")).with_columns(
-            _group().alias("group")
-        )
+        if records.is_empty():
+            return
+        records = records.with_columns(pl.lit(self._file, pl.UInt16).alias("file"), _form().alias("form"))
+        records = records.with_columns(_group().alias("group"))
         self._learn(records)
         for (form, event), frame in records.partition_by("form", "group", as_dict=True, maintain_order=True).items():
             self._add(batch, str(form), str(event), frame)
-        events, args = self.pairer.feed(batch)
-        return Block(events=events, args=args, ledger=lines.ledger, losses=lines.losses)
 
     def _learn(self, records: pl.DataFrame) -> None:
         """Kernels after 6.12 write 0x in the arguments: then bare digits are decimal, before hexadecimal."""
-        if not self._has_0x:
+        if not self._quick.has_0x:
             calls = records.filter(pl.col("form") == "enter")["rest"]
-            self._has_0x = bool(calls.str.contains(r"[:=] ?0x").any())
+            self._quick.has_0x = bool(calls.str.contains(r"[:=] ?0x").any())
 
     def _add(self, batch: hv.Batch, form: str, event: str, frame: pl.DataFrame) -> None:
         if form == "enter":
@@ -90,7 +108,7 @@ class _Reader:
                 path = pl.col(key).str.extract(_PATH, 2).alias("f_path")
                 rows = rows.with_columns(path, pl.coalesce(pl.col(key).str.extract(_PATH, 1), key).alias(key))
                 names.append("path")
-            rows = rows.with_columns(typed_fields(keys, plain_hex=not self._has_0x))
+            rows = rows.with_columns(typed_fields(keys, plain_hex=not self._quick.has_0x))
             if "path" in names:
                 rows = rows.with_columns(pl.lit(None, pl.UInt64).alias("u_path"), pl.col("f_path").alias("t_path"))
             hv.add_syscall_enter(batch, rows, name, names)
@@ -116,7 +134,7 @@ def _form() -> pl.Expr:
         .then(pl.lit("function"))
         .when(colon & event.is_in(_MARKERS))
         .then(pl.lit("marker"))
-        .when(colon & rest.str.contains(_IS_PROBE))
+        .when(colon & rest.str.contains(IS_PROBE))
         .then(pl.lit("probe"))
         .otherwise(pl.lit("event"))
     )
@@ -148,12 +166,9 @@ def _add_probes(batch: hv.Batch, event: str, frame: pl.DataFrame) -> None:
         for keys, rows in split_fields(part, "equals", "fields"):
             names = [k[2:] for k in keys]
             rows = rows.with_columns(typed_fields(keys))
-            if event.startswith("doorbell") and not back and {"sig", "val"} <= set(names):
-                hv.add_doorbell(batch, rows, event, names)
-            else:
-                hv.add_probe(batch, rows, event, names, is_return=bool(back))
-                if not keys:
-                    batch.add_text(rows, "body", pl.col("fields"))
+            hv.add_hits(batch, rows, event, names, is_return=bool(back))
+            if not keys:
+                batch.add_text(rows, "body", pl.col("fields"))
 
 
 def _add_events(batch: hv.Batch, event: str, frame: pl.DataFrame) -> None:
