@@ -5,12 +5,11 @@ from __future__ import annotations
 import polars as pl
 
 from tracecorr.model.kinds import DERIVED, INFERRED, PACKET_KINDS, RECORDED
+from tracecorr.parse.kfd.fields import QUEUE_TYPES
 
 # The Created line is printed by the thread that waits for the ioctl, so the ioctl ends before it.
 CREATE = "AMDKFD_IOC_CREATE_QUEUE"
 DESTROY = "AMDKFD_IOC_DESTROY_QUEUE"
-# queue_type of kfd_ioctl_create_queue_args (kfd_ioctl.h, KFD 1.11 to 1.23)
-QUEUE_TYPES = {0: "compute_pm4", 1: "sdma", 2: "compute_aql", 3: "sdma_xgmi", 4: "sdma_by_engine"}
 
 
 def list_creations(events: pl.DataFrame, args: pl.DataFrame) -> pl.DataFrame:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import polars as pl
 
-from tracecorr.link import calls, descriptors, queues, streams
+from tracecorr.link import calls, descriptors, kfd_calls, queues, streams
 from tracecorr.link.edges import list_links
 from tracecorr.link.gpus import list_gpus
 from tracecorr.link.hqds import attach_queues, link_hqds
@@ -59,7 +59,11 @@ def link_tables(
     args = args.select("event", "key", "u64", "text").sort("event", maintain_order=True)
     devices = descriptors.find_devices(events, args, identities.trace_threads)
     events = descriptors.name_ioctls(events, devices)
-    args = _add_args(args, descriptors.list_device_args(devices))
+    mappings = kfd_calls.list_mappings(events, devices)
+    args = _add_args(
+        args, descriptors.list_device_args(devices), kfd_calls.list_ioctl_fields(events, args),
+        kfd_calls.list_mapping_args(mappings),
+    )  # fmt: skip
     inside = calls.link_syscalls(events, trace_aligned)
     events = _adopt_syscalls(events, inside)
     hqd = schema.HQD.empty() if hqd is None else hqd
@@ -84,7 +88,14 @@ def link_tables(
         "threads": _lives(identities.threads, events, "thread"),
         "args": args,
         "hqd": hqd,
-        "links": list_links(events, launches, queue_table, inside, link_hqds(events, hqd, queue_table)),
+        "links": list_links(
+            events,
+            launches,
+            queue_table,
+            inside,
+            link_hqds(events, hqd, queue_table),
+            kfd_calls.link_doorbell_mappings(events, args, mappings),
+        ),
     }
 
 
