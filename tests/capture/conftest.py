@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import fcntl
+import tempfile
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -19,6 +22,15 @@ def run_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 @pytest.fixture
-def tracefs() -> Tracefs:
+def machine_lock() -> Iterator[None]:
+    """Have the machine's tracing to ourselves: two test runs would find each other's leftovers."""
+    with (Path(tempfile.gettempdir()) / "tracecorr-tests.lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        yield
+
+
+@pytest.fixture
+def tracefs(machine_lock: None) -> Tracefs:
     """Return the tracing folder of this machine, or skip."""
+    del machine_lock
     return need_tracefs()

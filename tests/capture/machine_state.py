@@ -44,7 +44,12 @@ def read_state(tracefs: Tracefs) -> dict[str, str]:
     """
     state = {p.name: _text(p) for p in tracefs.root.iterdir() if p.is_file() and p.name not in _REPORTS}
     state |= {f"options/{p.name}": _text(p) for p in (tracefs.root / "options").iterdir()}
-    state |= {str(p): _text(p) for p in tracefs.root.glob("events/*/*/enable") if not _foreign(p.parts[-3])}
+    state["enabled events"] = " ".join(
+        e for e in _text(tracefs.root / "set_event").split() if not _foreign(e.partition(":")[0])
+    )
+    state |= {
+        f"events/{p.name}": _text(p / "enable") for p in (tracefs.root / "events").iterdir() if not _foreign(p.name)
+    }
     ours = [n for n in tracefs.instances() if n.startswith(PREFIX) and not _foreign(n)]
     for file in ("uprobe_events", "kprobe_events", "dynamic_events"):
         lines = state.get(file, "").splitlines()

@@ -219,23 +219,23 @@ class Armed:
 
     def _trace_functions(self, instance: Tracefs, plan: InstancePlan) -> tuple[str, ...]:
         """Switch the function tracer on for exactly these functions: an empty filter would mean all of them."""
-        accepted = []
-        for name in plan.functions:
-            try:
-                instance.append("set_ftrace_filter", name)
-            except ControlFileError as error:
-                self.absent.append(Absent(f"function {name}", os.strerror(error.number)))
-            else:
-                accepted.append(name)
+        if not plan.functions:
+            return ()
+        accepted: list[str] = []
         try:
-            set_now = {line.split()[0] for line in instance.read("set_ftrace_filter").splitlines() if line[:1] != "#"}
+            refused = instance.append_words("set_ftrace_filter", plan.functions)
+            self.absent += [Absent(f"function {name}", why) for name, why in refused.items()]
+            accepted = [name for name in plan.functions if name not in refused]
+            set_now = [line for line in instance.read("set_ftrace_filter").splitlines() if line[:1] != "#"]
             if not accepted or not set_now:
                 return ()
             if plan.follows_workload:
                 instance.write("set_ftrace_pid", str(self._placeholder.tid))
             instance.write("current_tracer", "function")
         except ControlFileError as error:
-            self.absent += [Absent(f"function {name}", error.what) for name in accepted]
+            self.absent += [
+                Absent(f"function {name}", os.strerror(error.number)) for name in accepted or plan.functions
+            ]
             return ()
         return tuple(accepted)
 

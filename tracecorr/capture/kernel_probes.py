@@ -147,7 +147,7 @@ def plan_kernel_functions(wanted: Wanted, offer: Offer, sets: tuple[str, ...]) -
     else:
         why = "this kernel has neither kprobes nor fprobe events"
         absents.append(Absent("arguments of KFD functions", why, "a kernel with CONFIG_KPROBE_EVENTS"))
-    probed = {p.definition.split()[0] for p in probes}
+    probed = {p.definition.split()[0].removeprefix("amdgpu:") for p in probes}
     functions, missing = _traced(offer, probed, sets)
     if not offer.function_tracer:
         probes += _moment_probes(offer, probed)
@@ -173,21 +173,22 @@ def _probe(function: _Function, offer: Offer) -> tuple[list[ProbePlan], list[Abs
     # The compiler has changed what such a copy gets, and in which order.
     plain = name != function.name
     kinds = ("p", "r") if offer.kprobes else ("f", "f-return")
+    place = f"amdgpu:{name}" if name in offer.shared_names and offer.kprobes else name
     typed = function.typed if offer.btf_arguments and not plain else ""
     fixed = "" if plain else _spell(function.arguments, offer)
     definition, otherwise = (typed or fixed), (fixed if typed else "")
     probes = [
         ProbePlan(
-            kinds[0], function.name, f"{name} {definition}".strip(), function.instance,
-            otherwise=f"{name} {otherwise}".strip() if definition else "",
+            kinds[0], function.name, f"{place} {definition}".strip(), function.instance,
+            otherwise=f"{place} {otherwise}".strip() if definition else "",
         )
     ]  # fmt: skip
     if function.returns:
         kept = _spell(function.kept, offer, numbered=True) if offer.return_arguments and not plain else ""
         probes.append(
             ProbePlan(
-                kinds[1], f"{function.name}_ret", f"{name} {function.returns} {kept}".strip(), function.instance,
-                otherwise=f"{name} {function.returns}" if kept else "",
+                kinds[1], f"{function.name}_ret", f"{place} {function.returns} {kept}".strip(), function.instance,
+                otherwise=f"{place} {function.returns}" if kept else "",
             )
         )  # fmt: skip
     lost = function.arguments and plain
@@ -208,12 +209,16 @@ def _traced(offer: Offer, probed: set[str], sets: tuple[str, ...]) -> tuple[tupl
     resolved = (resolve_function(name, offer.functions) for name in names)
     moments = [name for name in resolved if name and name not in probed]
     if offer.function_tracer:
-        return tuple(dict.fromkeys((*moments, *mqd))), []
+        return tuple(dict.fromkeys(_filter_word(name, offer) for name in (*moments, *mqd))), []
     many = [f for f in mqd if offer.functions[f] > 1]
     if not many:
         return (), []
     why = f"several functions bear each of these names ({', '.join(many)}) and the function tracer cannot be used"
     return (), [Absent("MQD functions", why, "a kernel with CONFIG_FUNCTION_TRACER and CONFIG_DYNAMIC_FTRACE")]
+
+
+def _filter_word(name: str, offer: Offer) -> str:
+    return f"{name}:mod:amdgpu" if name in offer.shared_names else name
 
 
 def _moment_probes(offer: Offer, probed: set[str]) -> Iterator[ProbePlan]:
@@ -223,7 +228,8 @@ def _moment_probes(offer: Offer, probed: set[str]) -> Iterator[ProbePlan]:
     mqd = [f for f in sorted(offer.functions) if _MQD.match(_SUFFIX.sub("", f))]
     for name in (*(resolve_function(m, offer.functions) for m in _MOMENTS), *mqd):
         if name and name not in probed and offer.functions[name] == 1:
-            yield ProbePlan("p" if offer.kprobes else "f", _SUFFIX.sub("", name), name, "workload")
+            place = f"amdgpu:{name}" if name in offer.shared_names and offer.kprobes else name
+            yield ProbePlan("p" if offer.kprobes else "f", _SUFFIX.sub("", name), place, "workload")
 
 
 def _extra_functions(wanted: Wanted, offer: Offer) -> tuple[tuple[str, ...], tuple[Absent, ...]]:

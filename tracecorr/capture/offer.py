@@ -40,7 +40,8 @@ class Offer:
     cpus: int
     memory_available_bytes: int
     events: frozenset[str] = frozenset()  # "system/name", as listed by tracefs
-    functions: Mapping[str, int] = field(default_factory=dict)  # traceable name -> how many functions bear it
+    functions: Mapping[str, int] = field(default_factory=dict)  # traceable name -> how many functions of one module
+    shared_names: frozenset[str] = frozenset()  # functions of the driver whose name others of the kernel bear, too
     function_tracer: bool = False
     kprobes: bool = False
     uprobes: bool = False

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import os
+from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -50,6 +51,28 @@ class Tracefs:
             ControlFileError: the kernel refused the value.
         """
         self._write(name, text, os.O_APPEND)
+
+    def append_words(self, name: str, words: Iterable[str]) -> dict[str, str]:
+        """Add words to a list such as `set_ftrace_filter`, in one go; return why the kernel refused some.
+
+        Raises:
+            ControlFileError: the file cannot be opened, or the list not be set.
+        """
+        refused: dict[str, str] = {}
+        path = self.root / name
+        try:
+            descriptor = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CLOEXEC)
+            try:
+                for word in words:
+                    try:
+                        _write_all(descriptor, word.encode() + b"\n")
+                    except OSError as error:
+                        refused[word] = os.strerror(error.errno or 0)
+            finally:
+                os.close(descriptor)
+        except OSError as error:
+            raise self._refused(f"cannot write {path}", error) from error
+        return refused
 
     def instance(self, name: str) -> Tracefs:
         """Return the instance `name`, whether it exists or not."""

@@ -19,6 +19,7 @@ from tracecorr.model.errors import ControlFileError, MachineError
 # Exported on every kernel and hardly ever called; a probe on it is only defined, never enabled.
 _QUIET_FUNCTION = "vfs_fsync"
 _TYPED_ARGUMENT = "flags=file->f_flags"
+_DRIVER_MODULE = "[amdgpu]"
 _DRIVER_FUNCTION, _DRIVER_TYPED = "create_queue_cpsch", "qid=q->properties.queue_id"
 
 
@@ -30,6 +31,7 @@ class Trials:
     instance_options: frozenset[str] = frozenset()
     events: frozenset[str] = frozenset()
     functions: Mapping[str, int] = field(default_factory=dict)
+    shared_names: frozenset[str] = frozenset()
     function_tracer: bool = False
     kprobes: bool = False
     fprobes: bool = False
@@ -55,7 +57,7 @@ def try_tracefs(tracefs: Tracefs, journal: Journal, token: str) -> Trials:
     if scratch is None:
         return trials
     trials.events = tracefs.events()
-    trials.functions = _list_functions(tracefs)
+    trials.functions, trials.shared_names = count_functions(_function_lines(tracefs))
     _try_function_tracer(scratch, trials)
     prober = _Prober(tracefs, journal, f"{PREFIX}{token}")
     _try_kernel_probes(prober, trials)
@@ -110,14 +112,26 @@ def _try_instance(tracefs: Tracefs, journal: Journal, name: str, trials: Trials)
     return scratch
 
 
-def _list_functions(tracefs: Tracefs) -> Mapping[str, int]:
-    """Return how many functions bear each name: the traceable ones, or where the list is barred all symbols."""
+def _function_lines(tracefs: Tracefs) -> list[str]:
+    """Return lines `name [module]`: the traceable functions, or where that list is barred all of the kernel."""
     try:
-        names = [line.split()[0] for line in tracefs.read("available_filter_functions").splitlines()]
+        return tracefs.read("available_filter_functions").splitlines()
     except MachineError:
         lines = (line.split() for line in Path("/proc/kallsyms").read_text().splitlines())
-        names = [words[2] for words in lines if len(words) > 2 and words[1] in "tT"]
-    return Counter(names)
+        return [" ".join(words[2:]) for words in lines if len(words) > 2 and words[1] in "tT"]
+
+
+def count_functions(lines: list[str]) -> tuple[Mapping[str, int], frozenset[str]]:
+    """Return how many functions bear each name, and which names the driver shares with other code.
+
+    A name of the driver counts there alone: `amdgpu:NAME` tells it from others.
+
+    Args:
+        lines: `name` or `name [module]`.
+    """
+    driver = Counter(line.split()[0] for line in lines if line.endswith(_DRIVER_MODULE))
+    others = Counter(line.split()[0] for line in lines if not line.endswith(_DRIVER_MODULE))
+    return {**others, **driver}, frozenset(driver.keys() & others.keys())
 
 
 def _try_function_tracer(scratch: Tracefs, trials: Trials) -> None:

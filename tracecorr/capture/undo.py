@@ -102,7 +102,7 @@ def _undo_probe(note: Note) -> str:
         try:
             tracefs.append(note["file"], f"-:{note['name']}")
         except ControlFileError as error:
-            if error.number not in (errno.ENOENT, errno.EINVAL):
+            if error.number not in (errno.ENOENT, errno.EINVAL, errno.ENODEV):
                 raise OSError(error.number, error.what) from error
             if (tracefs.root / "events" / note["name"]).is_dir():
                 raise OSError(errno.EBUSY, error.what) from error
@@ -138,13 +138,16 @@ def _undo_mount(note: Note) -> str:
 
 
 def _patiently(what: str, action: Callable[[], None]) -> str:
-    """Do `action` until the kernel lets it; return why not, after `_PATIENCE_S`."""
+    """Do `action` until the kernel lets it; return why not, after `_PATIENCE_S`.
+
+    While somebody else removes the same thing, the kernel says that there is no such device.
+    """
     end = time.monotonic() + _PATIENCE_S
     while True:
         try:
             action()
         except OSError as error:
-            if error.errno != errno.EBUSY or time.monotonic() > end:
+            if error.errno not in (errno.EBUSY, errno.ENODEV) or time.monotonic() > end:
                 return f"{what} cannot be removed yet: {os.strerror(error.errno or 0)}"
             time.sleep(_STEP_S)
         else:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Protocol
 
 import numpy as np
 import polars as pl
@@ -38,17 +39,32 @@ def read_ftrace_pages(
     """
     layout = page_layout(trace.header_page)
     cpus = [CpuPages(cpu, files[cpu], pages, layout) for cpu, pages in sorted(trace.pages.items())]
-    reader = _PageReader(trace, clock, cpus)
+    reader = RecordReader(trace, clock, cpus)
     pages_per_cpu = max(pages_at_a_time // max(len(cpus), 1), min(pages_at_a_time, _FEWEST_PAGES))
     while (window := next_window(cpus, pages_per_cpu)) is not None:
         yield reader.read(window)
-    yield Block(events=reader.pairer.finish(), ledger=_torn_pages(cpus), losses=_stats_losses(trace, cpus, reader.gaps))
+    yield Block(
+        events=reader.pairer.finish(),
+        ledger=torn_ends(cpus, "torn_page"),
+        losses=_stats_losses(trace, cpus, reader.gaps),
+    )
 
 
-class _PageReader:
+class CpuFile(Protocol):
+    """The file of one CPU, whatever lies in it."""
+
+    cpu: int
+    file: int
+    page_size: int
+
+    def torn(self) -> int:
+        """Return the bytes at its end that are no whole page or record."""
+
+
+class RecordReader:
     """Keep what one window tells about the next: open calls, numbers of records, names of threads."""
 
-    def __init__(self, trace: PageTrace, clock: str, cpus: list[CpuPages]) -> None:
+    def __init__(self, trace: PageTrace, clock: str, cpus: Sequence[CpuFile]) -> None:
         functions = probed_functions(trace.probes)
         self._payloads = Payloads(parse_formats(trace.formats), functions, trace.symbols)
         self._comms = {0: "<idle>", **saved_names(trace.cmdlines)}
@@ -57,6 +73,10 @@ class _PageReader:
         self.pairer = Pairer(clock)
         self.gaps: set[int] = set()
         self._seq = 0
+
+    def learn_processes(self, owners: Mapping[int, int]) -> None:
+        """Take the process of each thread, for records that come with it."""
+        self._tgids.update(owners)
 
     def read(self, window: Window) -> Block:
         """Return the rows of one window."""
@@ -120,7 +140,7 @@ class _PageReader:
 
 
 def _accounts(
-    cpu: CpuPages, pages: Account, records: int, left_out: list[tuple[str, int, int]]
+    cpu: CpuFile, pages: Account, records: int, left_out: list[tuple[str, int, int]]
 ) -> list[tuple[int, str, str, int, int]]:
     bad = pages.bad_heads * cpu.page_size
     skipped = [("bad_page_head", pages.bad_heads, bad), ("broken_page_data", pages.broken_pages, pages.broken)]
@@ -135,8 +155,9 @@ def _ledger_rows(rows: list[tuple[int, str, str, int, int]]) -> pl.DataFrame:
     return schema.LEDGER.conform(frame.with_columns(pl.lit("ftrace").alias("source")))
 
 
-def _torn_pages(cpus: list[CpuPages]) -> pl.DataFrame:
-    return _ledger_rows([(cpu.file, "skipped", "torn_page", 1, cpu.torn()) for cpu in cpus if cpu.torn()])
+def torn_ends(cpus: Sequence[CpuFile], reason: str) -> pl.DataFrame:
+    """Return ledger rows for the ends of files that are cut inside a page or a record."""
+    return _ledger_rows([(cpu.file, "skipped", reason, 1, cpu.torn()) for cpu in cpus if cpu.torn()])
 
 
 def _losses(rows: Iterable[tuple[int, int | None, int | None, int | None]]) -> pl.DataFrame:

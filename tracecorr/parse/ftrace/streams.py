@@ -86,7 +86,7 @@ class Window:
     source: Ints
     shift: Ints
     accounts: list[Account]
-    gaps: list[tuple[int, int, int | None, int]]
+    gaps: list[tuple[int, int, int | None, int | None]]
 
 
 @dataclass
@@ -137,7 +137,11 @@ class _Cut:
         return window
 
     def _release(
-        self, index: int, cpu: CpuPages, ready: npt.NDArray[np.bool_], gaps: list[tuple[int, int, int | None, int]]
+        self,
+        index: int,
+        cpu: CpuPages,
+        ready: npt.NDArray[np.bool_],
+        gaps: list[tuple[int, int, int | None, int | None]],
     ) -> Account:
         """Mark what stays behind, tell the gaps, and let the CPU drop the pages that are used up."""
         begin, end = (int(e) for e in self._edges[index : index + 2])
@@ -158,7 +162,7 @@ class _Cut:
         return self._account(begin, used_up)
 
     def _gaps(
-        self, index: int, cpu: CpuPages, pages: tuple[int, int], gaps: list[tuple[int, int, int | None, int]]
+        self, index: int, cpu: CpuPages, pages: tuple[int, int], gaps: list[tuple[int, int, int | None, int | None]]
     ) -> None:
         for page in (np.flatnonzero(self._heads.missed[pages[0] : pages[1]]) + pages[0]).tolist():
             first, before = np.searchsorted(self._records.page, (int(self._edges[index]), page)).tolist()

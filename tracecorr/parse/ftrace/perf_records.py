@@ -1,0 +1,185 @@
+"""Read what user-space probes recorded through perf: samples whose raw data is the trace record itself.
+
+A sample (PERF_RECORD_SAMPLE of perf_event.h, Linux 4.1 to 7.2, sample_type TID|TIME|CPU|RAW) holds after its header
+of 8 bytes: u32 pid, u32 tid, u64 time, u32 cpu, u32 0, u32 size, and the record in the layout of its `format` file.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from tracecorr.model.parts import Block
+from tracecorr.parse.ftrace.formats import PageTrace
+from tracecorr.parse.ftrace.pages import RecordReader, torn_ends
+from tracecorr.parse.ftrace.ring import SLACK, Bytes, Ints, Records, word_view
+from tracecorr.parse.ftrace.streams import Account, Window
+
+_SAMPLE, _LOST = 9, 2
+# Bytes before the pid, before the time, before the size of the record, before the record.
+_PID_AT, _TIME_AT, _SIZE_AT, _RECORD_AT = 8, 16, 32, 36
+_BYTES_AT_A_TIME = 4 << 20
+
+
+def read_perf_records(
+    trace: PageTrace, files: Mapping[int, int], clock: str = "unknown", *, bytes_at_a_time: int = _BYTES_AT_A_TIME
+) -> Iterator[Block]:
+    """Yield the blocks of a recording through perf: the rows that the same probes give in a trace instance.
+
+    Args:
+        trace: `pages` are the perf records of each CPU; formats and names as for pages.
+        files: key of the file of each CPU in `trace.pages`.
+        clock: name of the clock of the samples, for the column `clock`.
+        bytes_at_a_time: bytes decoded at a time and per CPU; bounds the memory.
+    """
+    cpus = [_CpuSamples(cpu, files[cpu], chunks, bytes_at_a_time) for cpu, chunks in sorted(trace.pages.items())]
+    reader = RecordReader(trace, clock, cpus)
+    while any(not cpu.used_up for cpu in cpus):
+        for cpu in cpus:
+            cpu.fill()
+        window, owners = _next_window(cpus)
+        reader.learn_processes(owners)
+        yield reader.read(window)
+    yield Block(events=reader.pairer.finish(), ledger=torn_ends(cpus, "torn_record"))
+
+
+@dataclass
+class Samples(Records):
+    """Hold samples; `data` and `length` are first byte and length of the trace record in each."""
+
+    data: Ints
+    length: Ints
+
+    def payloads(self, flat: Bytes) -> tuple[Ints, Ints]:
+        """Return first byte and length of the trace record of each sample."""
+        del flat
+        return self.data, self.length
+
+
+class _CpuSamples:
+    """Hold the bytes of one CPU that are read but not used up."""
+
+    page_size = 0  # perf has no pages
+
+    def __init__(self, cpu: int, file: int, chunks: bytes | Iterable[bytes], at_a_time: int) -> None:
+        self.cpu, self.file = cpu, file
+        self._chunks = iter([chunks] if isinstance(chunks, bytes | bytearray | memoryview) else chunks)
+        self._want = at_a_time
+        self.buffer = bytearray()
+        self.offset = 0
+        self.ended = False
+        self.broken = False
+        self.last_stamp: int | None = None
+        self.starts: Ints = np.zeros(0, np.int64)
+        self.sizes: Ints = np.zeros(0, np.int64)
+
+    @property
+    def used_up(self) -> bool:
+        """Tell whether no whole record is left."""
+        return self.ended and not len(self.starts)
+
+    def fill(self) -> None:
+        """Read more, and find the whole records in it."""
+        while len(self.buffer) < self._want and not self.ended:
+            chunk = next(self._chunks, None)
+            self.ended = chunk is None
+            self.buffer += chunk or b""
+        self._find_records()
+
+    def torn(self) -> int:
+        """Return the bytes at the end of the file that are no whole record."""
+        return len(self.buffer)
+
+    def release(self, count: int) -> int:
+        """Drop the first `count` records; return their bytes."""
+        size = int(self.sizes[:count].sum())
+        del self.buffer[:size]
+        self.offset += size
+        self.starts, self.sizes = self.starts[count:] - size, self.sizes[count:]
+        return size
+
+    def _find_records(self) -> None:
+        """Walk from record to record: only each one tells where the next one starts."""
+        halves = memoryview(self.buffer)[: len(self.buffer) // 8 * 8].cast("H")
+        at, end = 0, len(halves)
+        starts: list[int] = []
+        while at + 4 <= end:
+            size = halves[at + 3] >> 1
+            if size < 4 or size & 3:
+                self.broken = True
+                break
+            if at + size > end:
+                break
+            starts.append(at)
+            at += size
+        halves.release()
+        edges = np.array([*starts, at], np.int64) * 2
+        self.starts, self.sizes = edges[:-1], np.diff(edges)
+        if self.broken:
+            # Nothing after it can be found: the rest counts as torn.
+            self.ended = True
+
+
+def _next_window(cpus: list[_CpuSamples]) -> tuple[Window, dict[int, int]]:
+    """Return the next records in time of all CPUs, and the process of each of their threads."""
+    flat = np.frombuffer(b"".join([*(bytes(c.buffer) for c in cpus), bytes(SLACK)]), np.uint8)
+    words = word_view(flat)
+    edges = np.cumsum([0, *(len(c.buffer) for c in cpus)])
+    parts = [_Part(cpu, int(edge), words) for cpu, edge in zip(cpus, edges, strict=False)]
+    until = min((p.last for p in parts if not p.cpu.ended and p.last is not None), default=None)
+    counts = [p.count_until(until) for p in parts]
+    chosen = [p.samples(count) for p, count in zip(parts, counts, strict=True)]
+    at = np.concatenate([c[0] for c in chosen])
+    size = np.concatenate([c[1] for c in chosen])
+    source = np.repeat(np.arange(len(cpus)), [len(c[0]) for c in chosen])
+    owner, stamp = words[at + _PID_AT], words[at + _TIME_AT].view(np.int64)
+    length = (words[at + _SIZE_AT] & np.uint64(0xFFFFFFFF)).astype(np.int64)
+    length = np.minimum(length, size - _RECORD_AT)
+    records = Samples(np.zeros(len(at), np.int64), at, size, stamp, None, at + _RECORD_AT, length)
+    shift = np.array([c.offset for c in cpus]) - edges[:-1]
+    gaps = [gap for index, (p, count) in enumerate(zip(parts, counts, strict=True)) for gap in p.gaps(index, count)]
+    accounts = [Account(cpu.release(count)) for cpu, count in zip(cpus, counts, strict=True)]
+    pairs = np.unique(owner).tolist()
+    owners = {pair >> 32: pair & 0xFFFFFFFF for pair in pairs}
+    return Window(flat, records, source, shift, accounts, gaps), owners
+
+
+class _Part:
+    """The whole records of one CPU inside the bytes of all."""
+
+    def __init__(self, cpu: _CpuSamples, edge: int, words: npt.NDArray[np.uint64]) -> None:
+        self.cpu = cpu
+        self.at, self._words = cpu.starts + edge, words
+        self.kind = (words[self.at] & np.uint64(0xFFFFFFFF)).astype(np.int64)
+        self.is_sample = (self.kind == _SAMPLE) & (cpu.sizes >= _RECORD_AT + 4)
+        stamps = np.where(self.is_sample, words[self.at + _TIME_AT].view(np.int64), 0)
+        # A record that is no sample counts with the sample before it.
+        self.reached = np.maximum.accumulate(stamps) if len(stamps) else stamps
+
+    @property
+    def last(self) -> int | None:
+        """Return the time that this CPU has reached."""
+        return int(self.reached[-1]) if len(self.reached) else self.cpu.last_stamp
+
+    def count_until(self, until: int | None) -> int:
+        """Return how many records are not later than `until`."""
+        return len(self.at) if until is None else int(np.searchsorted(self.reached, until, "right"))
+
+    def samples(self, count: int) -> tuple[Ints, Ints]:
+        """Return place and size of the samples among the first `count` records."""
+        chosen = self.is_sample[:count]
+        return self.at[:count][chosen], self.cpu.sizes[:count][chosen]
+
+    def gaps(self, index: int, count: int) -> Iterator[tuple[int, int, int | None, int | None]]:
+        """Yield what the kernel says it lost among the first `count` records."""
+        for row in np.flatnonzero(self.kind[:count] == _LOST).tolist():
+            before = int(self.reached[row]) or self.cpu.last_stamp
+            later = self.reached[row + 1 :]
+            after = int(later[later > self.reached[row]][0]) if (later > self.reached[row]).any() else None
+            lost = int(self._words[self.at[row] + 16])
+            yield index, lost, before, after
+        if count:
+            self.cpu.last_stamp = int(self.reached[count - 1]) or self.cpu.last_stamp
