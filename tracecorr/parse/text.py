@@ -6,36 +6,63 @@ buffer of `Text`, so a word near the start or end of a line may be loaded withou
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-Ints = npt.NDArray[np.int64]
-Words = npt.NDArray[np.uint64]
-Mask = npt.NDArray[np.bool_]
+from tracecorr.parse.digits import (
+    HIGH,
+    KEEP,
+    POWERS,
+    Ints,
+    Mask,
+    Words,
+    all_digits,
+    count_decimal,
+    count_hexadecimal,
+    decimal_of,
+    eight_hexadecimal,
+    find,
+    hexadecimal_of,
+    last_digits,
+    swar,
+)  # fmt: skip
+
+__all__ = ["PAD", "Codes", "Heads", "Ints", "Mask", "Text", "Words", "decimal", "hexadecimal", "mix"]
 
 PAD = 64
+# Texts of few lengths below this are hashed one length after the other.
+_LONG_SPAN, _MOST_SIZES = 15 * PAD, 32
 _MIX = np.uint64(0x9E3779B97F4A7C15)
-_LOW = np.uint64(0x0101010101010101)
-_HIGH = np.uint64(0x8080808080808080)
-_ONES = np.uint64(0xFFFFFFFFFFFFFFFF)
-_KEEP = np.array([(1 << (8 * n)) - 1 for n in range(8)] + [0xFFFFFFFFFFFFFFFF], np.uint64)
-_ZEROS = np.uint64(0x3030303030303030)
-_SIXTEENS = np.uint64(0x1010101010101010)
 
-_DIGIT = np.full(256, 99, np.uint8)
-for _value, _text in enumerate(b"0123456789abcdef"):
-    _DIGIT[_text] = _value
-    _DIGIT[bytes([_text]).upper()[0]] = _value
+
+class Heads:
+    """Hold the first `size` bytes from each of many positions, side by side."""
+
+    def __init__(self, rows: npt.NDArray[Any], size: int) -> None:
+        self._rows = rows
+        self.size = size
+
+    def __len__(self) -> int:
+        return len(self._rows)
+
+    def word(self, place: int) -> Words:
+        """Return the 8 bytes at `place` of each row as one little-endian number."""
+        found: Words = np.ndarray((len(self._rows),), "<u8", self._rows, place, (self.size,))
+        return found
+
+    def take(self, rows: Ints) -> Heads:
+        """Return some of the rows."""
+        return Heads(self._rows[rows], self.size)
 
 
 class Text:
     """Hold one block of bytes with padding, readable as bytes and as words at any position."""
 
     def __init__(self, data: bytes) -> None:
-        self.raw = b"".join((bytes(PAD), data, b"\n", bytes(4 * PAD)))
+        self.raw = b"".join((bytes(PAD), data, b"\n", bytes(16 * PAD)))
         self.start, self.stop = PAD, PAD + len(data)
         self.bytes: npt.NDArray[np.uint8] = np.frombuffer(self.raw, np.uint8)
         self.words: Words = np.ndarray((len(self.raw) - 7,), "<u8", self.raw, strides=(1,))
@@ -45,12 +72,17 @@ class Text:
         found: Words = self.words[at]
         return found
 
+    def heads(self, at: Ints, size: int) -> Heads:
+        """Return the `size` bytes (a multiple of 8, at most 15 times `PAD`) from each position."""
+        windows = np.ndarray((len(self.raw) - size + 1,), f"V{size}", self.raw, strides=(1,))
+        return Heads(windows[at], size)
+
     def starts_with(self, at: Ints, literal: bytes) -> Mask:
         """Return where the bytes at a position are `literal`."""
         same = np.ones(len(at), np.bool_)
         for i in range(0, len(literal), 8):
             part = literal[i : i + 8]
-            found = self.word(at + i) & _KEEP[len(part)]
+            found = self.word(at + i) & KEEP[len(part)]
             same &= found == np.uint64(int.from_bytes(part, "little"))
         return same
 
@@ -63,6 +95,21 @@ class Text:
         starts[:1], starts[1:] = self.start, breaks[:-1] + 1
         return starts, breaks
 
+    def count(self, literal: bytes) -> int:
+        """Return how often a text of 4 bytes occurs in the block."""
+        return sum(int(np.count_nonzero(hits)) for hits in self._hits(literal))
+
+    def places_of(self, literal: bytes) -> Ints:
+        """Return the places at which a text of 4 bytes occurs in the block."""
+        places = [np.flatnonzero(hits) * 4 + i for i, hits in enumerate(self._hits(literal))]
+        return np.sort(np.concatenate(places)) + self.start
+
+    def _hits(self, literal: bytes) -> Iterator[Mask]:
+        wanted = np.uint32(int.from_bytes(literal, "little"))
+        for i in range(4):
+            part = self.bytes[self.start + i : self.stop]
+            yield part[: len(part) // 4 * 4].view("<u4") == wanted
+
     def token(self, at: Ints, stops: bytes, most: int) -> tuple[Ints, Words]:
         """Return end and hash of the text from each position up to a byte of `stops` or a newline.
 
@@ -73,20 +120,20 @@ class Text:
         going = np.arange(len(at))
         for i in range(0, most, 8):
             word = self.word(at[going] + i)
-            size = _find(word, stops + b"\n")
+            size = find(word, stops + b"\n")
             length[going] += size
-            code[going] = _mix(code[going], word & _KEEP[size])
+            code[going] = mix(code[going], word & KEEP[size])
             going = going[size == 8]
             if len(going) == 0:
                 break
-        return at + length, _mix(code, length.astype(np.uint64))
+        return at + length, mix(code, length.astype(np.uint64))
 
     def find(self, at: Ints, stops: bytes, most: int) -> Ints:
         """Return the place of the first byte of `stops` or newline after each position, at most `most` bytes on."""
         end = at.copy()
         going = np.arange(len(at))
         for _ in range(0, most, 8):
-            size = _find(self.word(end[going]), stops + b"\n")
+            size = find(self.word(end[going]), stops + b"\n")
             end[going] += size
             going = going[size == 8]
             if len(going) == 0:
@@ -96,18 +143,32 @@ class Text:
     def span_hash(self, at: Ints, end: Ints) -> Words:
         """Return the hash of the text between two positions, of any length."""
         size = np.maximum(end - at, 0)
+        sizes = np.flatnonzero(np.bincount(size)) if size.max(initial=0) < _LONG_SPAN else np.zeros(0, np.int64)
+        if 0 < len(sizes) <= _MOST_SIZES:
+            code = np.zeros(len(at), np.uint64)
+            for one in sizes.tolist():
+                rows = np.flatnonzero(size == one)
+                code[rows] = self._span_hash_of(at[rows], one)
+            return mix(code, size.astype(np.uint64))
         code = np.zeros(len(at), np.uint64)
-        if len(size) and (size == size[0]).all():
-            for i in range(0, int(size[0]), 8):
-                code = _mix(code, self.word(at + i) & _KEEP[min(int(size[0]) - i, 8)])
-            return _mix(code, size.astype(np.uint64))
         going, i = np.flatnonzero(size > 0), 0
         while len(going):
             left = np.minimum(size[going] - i, 8)
-            code[going] = _mix(code[going], self.word(at[going] + i) & _KEEP[left])
+            code[going] = mix(code[going], self.word(at[going] + i) & KEEP[left])
             i += 8
             going = going[size[going] > i]
-        return _mix(code, size.astype(np.uint64))
+        return mix(code, size.astype(np.uint64))
+
+    def _span_hash_of(self, at: Ints, size: int) -> Words:
+        """Return the hash (without the length) of texts of the same length."""
+        code = np.zeros(len(at), np.uint64)
+        if size == 0:
+            return code
+        heads = self.heads(at, (size + 7) // 8 * 8)
+        for i in range(0, size, 8):
+            word = heads.word(i)
+            code = mix(code, word if size - i >= 8 else word & KEEP[size - i])
+        return code
 
     def number(self, at: Ints, bare_base: int = 10) -> tuple[Words, Ints, Mask]:
         """Return value, end and presence of the number at each position.
@@ -115,33 +176,57 @@ class Text:
         Understood are `0x` with hexadecimal digits, digits of `bare_base`, `-` before them (two's
         complement) and `(nil)` or `<null>`, which are zero.
         """
-        head = self.word(at)
-        value = np.zeros(len(at), np.uint64)
-        end = at.copy()
-        is_hex = (head & np.uint64(0xFFFF)) == np.uint64(0x7830)
-        negative = (head & np.uint64(0xFF)) == np.uint64(0x2D)
-        for rows, skip, base in ((is_hex, 2, 16), (~is_hex & ~negative, 0, bare_base), (negative, 1, 10)):
-            if rows.any():
-                got, size = self._digits(at[rows] + skip, base)
-                value[rows] = -got if skip == 1 else got
-                end[rows] += np.where(size > 0, size + skip, 0)
+        first = self.word(at)
+        is_hex = (first & np.uint64(0xFFFF)) == np.uint64(0x7830)
+        if is_hex.all():
+            value, size = self._hexadecimal(at + 2)
+            end = at + np.where(size > 0, size + 2, 0)
+        else:
+            value, end = np.zeros(len(at), np.uint64), at.copy()
+            negative = (first & np.uint64(0xFF)) == np.uint64(0x2D)
+            bare = self._hexadecimal if bare_base == 16 else self._decimal
+            for rows, skip, digits in (
+                (np.flatnonzero(is_hex), 2, self._hexadecimal),
+                (np.flatnonzero(~is_hex & ~negative), 0, bare),
+                (np.flatnonzero(negative), 1, self._decimal),
+            ):
+                if len(rows):
+                    got, size = digits(at[rows] + skip)
+                    value[rows] = -got if skip == 1 else got
+                    end[rows] += np.where(size > 0, size + skip, 0)
         if (end == at).any():
             for nothing in (b"(nil)", b"<null>"):
                 end += np.where(self.starts_with(at, nothing), len(nothing), 0)
         return value, end, end > at
 
-    def _digits(self, at: Ints, base: int) -> tuple[Words, Ints]:
-        words = np.empty((len(at), 3), np.uint64)
-        for i in range(3):
-            words[:, i] = self.word(at + 8 * i)
-        digits = _DIGIT[words.view(np.uint8).reshape(len(at), 24)]
-        stop = digits >= base
-        stop[:, 20 if base == 10 else 16] = True
-        size = stop.argmax(axis=1)
-        value = np.zeros(len(at), np.uint64)
-        for i in range(int(size.max(initial=0))):
-            value = np.where(i < size, value * np.uint64(base) + digits[:, i], value)
-        return value, size.astype(np.int64)
+    def _hexadecimal(self, at: Ints) -> tuple[Words, Ints]:
+        """Return value and number of the (at most 16) hexadecimal digits at each position."""
+        word = self.word(at)
+        size = count_hexadecimal(word)
+        value = hexadecimal_of(word, size)
+        more = np.flatnonzero(size == 8)
+        if len(more):
+            word = self.word(at[more] + 8)
+            rest = count_hexadecimal(word)
+            value[more] = (value[more] << (np.uint64(4) * rest.astype(np.uint64))) | hexadecimal_of(word, rest)
+            size[more] += rest
+        return value, size
+
+    def _decimal(self, at: Ints) -> tuple[Words, Ints]:
+        """Return value (modulo 2^64) and number of the (at most 20) decimal digits at each position."""
+        word = self.word(at)
+        size = count_decimal(word)
+        value = decimal_of(word, size)
+        more = np.flatnonzero(size == 8)
+        for behind, most in ((8, 8), (16, 4)):
+            if len(more) == 0:
+                break
+            word = self.word(at[more] + behind)
+            rest = np.minimum(count_decimal(word), most)
+            value[more] = value[more] * POWERS[rest] + decimal_of(word, rest)
+            size[more] += rest
+            more = more[rest == 8]
+        return value, size
 
     def slice(self, at: int, end: int) -> bytes:
         """Return the bytes between two positions."""
@@ -154,65 +239,25 @@ class Text:
 
 def decimal(words_of: Text, end: Ints, size: Ints) -> tuple[Words, Mask]:
     """Return value and validity of the `size` (at most 16) decimal digits before each `end`."""
-    low = _blank(words_of.word(end - 8), np.minimum(size, 8))
-    value, good = _swar(low), _all_digits(low)
+    low = last_digits(words_of.word(end - 8), np.minimum(size, 8))
+    value, good = swar(low), all_digits(low)
     if size.max(initial=0) > 8:
-        high = _blank(words_of.word(end - 16), np.clip(size - 8, 0, 8))
-        value, good = value + _swar(high) * np.uint64(100_000_000), good & _all_digits(high)
+        high = last_digits(words_of.word(end - 16), np.clip(size - 8, 0, 8))
+        value, good = value + swar(high) * np.uint64(100_000_000), good & all_digits(high)
     return value, good
 
 
 def hexadecimal(words_of: Text, end: Ints, size: Ints) -> tuple[Words, Mask]:
     """Return value and validity of the `size` (at most 16) hexadecimal digits before each `end`."""
-    low = _blank(words_of.word(end - 8), np.minimum(size, 8))
-    value, good = _hex_swar(low)
+    value, good = eight_hexadecimal(last_digits(words_of.word(end - 8), np.minimum(size, 8)))
     if size.max(initial=0) > 8:
-        high, fine = _hex_swar(_blank(words_of.word(end - 16), np.clip(size - 8, 0, 8)))
+        high, fine = eight_hexadecimal(last_digits(words_of.word(end - 16), np.clip(size - 8, 0, 8)))
         value, good = value | high << np.uint64(32), good & fine
     return value, good
 
 
-def _hex_swar(word: Words) -> tuple[Words, Mask]:
-    letters = (word >> np.uint64(6)) & _LOW
-    value = (word & (_LOW * np.uint64(15))) + letters * np.uint64(9)
-    # A byte is a digit when its value gives it back, and is 10 or more for letters only.
-    good: Mask = value + _ZEROS + letters * np.uint64(39) == (word | letters << np.uint64(5))
-    good &= ((value + _LOW * np.uint64(6)) & _SIXTEENS) == letters << np.uint64(4)
-    good &= (value & _SIXTEENS) == 0
-    value = (value << np.uint64(4) | value >> np.uint64(8)) & np.uint64(0x00FF00FF00FF00FF)
-    value = (value << np.uint64(8) | value >> np.uint64(16)) & np.uint64(0x0000FFFF0000FFFF)
-    return (value << np.uint64(16) | value >> np.uint64(32)) & np.uint64(0xFFFFFFFF), good
-
-
-def _blank(word: Words, keep: Ints) -> Words:
-    drop = _KEEP[8 - keep]
-    return (word & ~drop) | (_ZEROS & drop)
-
-
-def _all_digits(word: Words) -> Mask:
-    over = word + _LOW * np.uint64(6)
-    high = _LOW * np.uint64(0xF0)
-    good: Mask = ((word & high) | ((over & high) >> np.uint64(4))) == _LOW * np.uint64(0x33)
-    return good
-
-
-def _swar(word: Words) -> Words:
-    word = word & np.uint64(0x0F0F0F0F0F0F0F0F)
-    word = (word * np.uint64(2561)) >> np.uint64(8)
-    word = ((word & np.uint64(0x00FF00FF00FF00FF)) * np.uint64(6553601)) >> np.uint64(16)
-    return ((word & np.uint64(0x0000FFFF0000FFFF)) * np.uint64(42949672960001)) >> np.uint64(32)
-
-
-def _find(word: Words, stops: bytes) -> Ints:
-    found = np.zeros(len(word), np.uint64)
-    for stop in set(stops):
-        other = word ^ (_LOW * np.uint64(stop))
-        found |= (other - _LOW) & ~other & _HIGH
-    lowest = found & (~found + np.uint64(1))
-    return np.where(found == 0, 8, np.bitwise_count(lowest - np.uint64(1)) >> 3).astype(np.int64)
-
-
-def _mix(code: Words, word: Words) -> Words:
+def mix(code: Words, word: Words) -> Words:
+    """Return the hash `code` continued by a word."""
     code = (code ^ word) * _MIX
     return code ^ (code >> np.uint64(29))
 
@@ -226,6 +271,7 @@ class Codes:
         self._keys = np.zeros(0, np.uint64)
         self._codes = np.zeros(0, np.int64)
         self._by_value: dict[Any, int] = {}
+        self.add(np.zeros(0, np.uint64), np.zeros(0, np.int64))
 
     def code_of(self, value: Any) -> int:
         """Return the code of a decoded value."""
@@ -236,20 +282,36 @@ class Codes:
 
     def encode(self, text: Text, at: Ints, end: Ints, hashes: Words) -> Ints:
         """Return the code of each text between `at` and `end`, whose hashes are given."""
-        codes, known = self._look_up(hashes)
+        codes, known = self.look_up(hashes)
         if not known.all():
             missing = np.flatnonzero(~known)
             new, first = np.unique(hashes[missing], return_index=True)
             added = [self.code_of(self._decode(text.slice(int(at[i]), int(end[i])))) for i in missing[first]]
-            keys = np.concatenate((self._keys, new))
-            order = np.argsort(keys)
-            self._keys = keys[order]
-            self._codes = np.concatenate((self._codes, np.array(added, np.int64)))[order]
-            codes, _ = self._look_up(hashes)
+            self.add(new, np.array(added, np.int64))
+            codes, _ = self.look_up(hashes)
         return codes
 
-    def _look_up(self, hashes: Words) -> tuple[Ints, Mask]:
-        if len(self._keys) == 0:
-            return np.zeros(len(hashes), np.int64), np.zeros(len(hashes), np.bool_)
-        at = np.minimum(np.searchsorted(self._keys, hashes), len(self._keys) - 1)
-        return self._codes[at], self._keys[at] == hashes
+    def look_up(self, hashes: Words) -> tuple[Ints, Mask]:
+        """Return the codes of known hashes, and which ones are known."""
+        place = (hashes >> self._shift).astype(np.int64)
+        codes, known = self._table_codes[place], self._table_keys[place] == hashes
+        if known.all() or len(self._keys) == 0:
+            return codes, known
+        rest = np.flatnonzero(~known)
+        at = np.minimum(np.searchsorted(self._keys, hashes[rest]), len(self._keys) - 1)
+        codes[rest], known[rest] = self._codes[at], self._keys[at] == hashes[rest]
+        return codes, known
+
+    def add(self, hashes: Words, codes: Ints) -> None:
+        """Remember the codes of new hashes."""
+        keys = np.concatenate((self._keys, hashes))
+        order = np.argsort(keys)
+        self._keys, self._codes = keys[order], np.concatenate((self._codes, codes))[order]
+        # Most hashes are found in a table at the place that their high bits name.
+        bits = max(6, (8 * len(keys)).bit_length())
+        self._shift = np.uint64(64 - bits)
+        place = (self._keys >> self._shift).astype(np.int64)
+        self._table_keys, self._table_codes = np.zeros(1 << bits, np.uint64), np.zeros(1 << bits, np.int64)
+        # No entry of the empty table may equal a hash: the key of place 0 has high bits.
+        self._table_keys[0] = HIGH
+        self._table_keys[place], self._table_codes[place] = self._keys, self._codes

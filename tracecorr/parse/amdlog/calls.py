@@ -12,7 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from tracecorr.parse.amdlog.messages import Kind
-from tracecorr.parse.text import Ints, Mask
+from tracecorr.parse.digits import Ints, Mask
 
 # They print no exit line (some releases do, then it is the very next record of the thread).
 WITHOUT_EXIT = ("hipGetLastError", "hipExtGetLastError")

@@ -8,8 +8,7 @@ import numpy as np
 
 from tracecorr.parse.amdlog.calls import Nesting
 from tracecorr.parse.amdlog.messages import Kind
-from tracecorr.parse.amdlog.rows import Rows
-from tracecorr.parse.text import Ints, Mask
+from tracecorr.parse.digits import Ints, Mask
 
 
 @dataclass
@@ -29,12 +28,11 @@ class Folds:
     waiting: Mask
 
 
-def fold(rows: Rows, nesting: Nesting, dispatch: Mask, stays_open: Mask) -> Folds:
-    """Join rows of one thread; `rows` are sorted by lane.
+def fold(lane: Ints, kind: Ints, nesting: Nesting, dispatch: Mask, is_rocr: Mask, stays_open: Mask) -> Folds:
+    """Join rows of one thread; all arrays are sorted by lane.
 
     `dispatch` marks HIP's dispatches, `stays_open` the calls without exit in this block.
     """
-    lane, kind = rows["lane"], rows["kind"]
     is_api = (kind == Kind.ENTER) | (kind == Kind.EXIT)
     calls = np.cumsum(is_api)
     # Outside of any call two lines belong together only if no call lies between them.
@@ -49,7 +47,7 @@ def fold(rows: Rows, nesting: Nesting, dispatch: Mask, stays_open: Mask) -> Fold
         found.append(np.where(dispatch, before, -1))
         waiting |= _latest(source_rows, source_rows | dispatch, last_row) & goes_on
     command = kind == Kind.COMMAND
-    sinks = ((kind == Kind.PACKET) | (kind == Kind.COPY)) & ~rows["is_rocr"]
+    sinks = ((kind == Kind.PACKET) | (kind == Kind.COPY)) & ~is_rocr
     index = np.arange(len(lane))
     last = np.maximum.accumulate(np.where(command, index, -1)) if len(lane) else index
     same = sinks & (last >= 0) & (lane[last] == lane) & (context[last] == context)

@@ -9,11 +9,11 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
-from enum import IntEnum
+from functools import cached_property
 
 
-class Kind(IntEnum):
-    """Say what becomes of a record."""
+class Kind:
+    """Say what becomes of a record: plain numbers, since arrays of them are compared all the time."""
 
     OTHER = 0
     ENTER = 1
@@ -38,14 +38,14 @@ class Message:
     template: str
     layer: str
     name: str
-    kind: Kind = Kind.ROW
+    kind: int = Kind.ROW
 
-    @property
+    @cached_property
     def steps(self) -> list[str]:
         """Return literals (even places) and field names (odd places)."""
         return re.split(r"\{(\w*)\}", self.template)
 
-    @property
+    @cached_property
     def prefix(self) -> bytes:
         """Return the text that a record of this message begins with."""
         return self.steps[0].encode()

@@ -7,7 +7,9 @@ import re
 import numpy as np
 
 from tracecorr.parse.amdlog.messages import PACKET_NAMES
-from tracecorr.parse.text import Codes, Ints, Text, Words
+from tracecorr.parse.amdlog.tails import Tails
+from tracecorr.parse.digits import Ints, Mask, Words
+from tracecorr.parse.text import Codes, Text
 
 _KEY = re.compile(rb"([A-Za-z_0-9]+)\s*$")
 WANTED = {
@@ -20,24 +22,76 @@ WANTED = {
 _TUPLES = {"grid": ("grid_x", "grid_y", "grid_z"), "workgroup": ("workgroup_x", "workgroup_y", "workgroup_z")}
 
 
+Fields = dict[str, tuple[Ints, Words]]
+
+
 class PacketReader:
-    """Read the fields of packets and copies, by key and not by place."""
+    """Read the fields of packets and copies, by key and not by place.
+
+    Most of a packet's line is one of few texts (queue, header, sizes, kernel). Those are read once;
+    of each line only the rest, which differs from packet to packet.
+    """
 
     def __init__(self) -> None:
         # 24 bytes before `=` hold the longest key; the word before `Header` names the packet.
         self._keys = Codes(_key)
         self._kinds = Codes(_kind)
+        self._tails = Tails()
+        self._fronts = Codes(bytes)
+        self._front_fields: dict[str, tuple[Words, Mask]] = {}
+        self._front_kinds = np.zeros(0, np.int64)
 
-    def read(self, text: Text, at: Ints, end: Ints) -> tuple[dict[str, tuple[Ints, Words]], list[str], Ints]:
+    def read(self, text: Text, at: Ints, end: Ints) -> tuple[Fields, list[str], Ints]:
         """Return the fields (rows and values), the packet names, and the code of each row's name."""
-        signs = np.flatnonzero(text.bytes == ord("=")).astype(np.int64)
-        low, high = np.searchsorted(signs, at), np.searchsorted(signs, end)
-        count = high - low
-        row = np.repeat(np.arange(len(at)), count)
-        within = np.arange(len(row)) - np.repeat(np.cumsum(count) - count, count)
-        sign = signs[np.repeat(low, count) + within]
+        fast, split, tail_fields = self._tails.read(text, at, end)
+        slow = np.ones(len(at), np.bool_)
+        slow[fast] = False
+        rest = np.flatnonzero(slow)
+        kind = np.full(len(at), -1, np.int64)
+        fields: Fields = {}
+        if len(rest):
+            found, kind[rest] = self._read_whole(text, at[rest], end[rest])
+            fields = {name: (rest[rows], values) for name, (rows, values) in found.items()}
+            self._tails.learn(text, at[rest], end[rest])
+        if len(fast):
+            front = self._front_codes(text, at[fast], split)
+            kind[fast] = self._front_kinds[front]
+            for name, (values, present) in self._front_fields.items():
+                has = present[front]
+                rows, known = (fast, front) if has.all() else (fast[has], front[has])
+                _add(fields, name, rows, values[known])
+            for name, rows, values in tail_fields:
+                _add(fields, name, rows, values)
+        return fields, [str(v) for v in self._kinds.values], kind
+
+    def _front_codes(self, text: Text, at: Ints, end: Ints) -> Ints:
+        """Return the code of each front, the part of a line before its tail; new ones are read."""
+        hashes = text.span_hash(at, end)
+        codes, known = self._fronts.look_up(hashes)
+        if known.all():
+            return codes
+        missing = np.flatnonzero(~known)
+        new, first = np.unique(hashes[missing], return_index=True)
+        rows = missing[first]
+        fields, kind = self._read_whole(text, at[rows], end[rows])
+        before = len(self._front_kinds)
+        self._fronts.add(new, np.arange(len(new)) + before)
+        self._front_kinds = np.concatenate((self._front_kinds, kind))
+        for name in {**self._front_fields, **fields}:
+            values, present = np.zeros(before + len(new), np.uint64), np.zeros(before + len(new), np.bool_)
+            if name in self._front_fields:
+                values[:before], present[:before] = self._front_fields[name]
+            if name in fields:
+                at_rows, got = fields[name]
+                values[before + at_rows], present[before + at_rows] = got, True
+            self._front_fields[name] = values, present
+        return self._fronts.look_up(hashes)[0]
+
+    def _read_whole(self, text: Text, at: Ints, end: Ints) -> tuple[Fields, Ints]:
+        """Return the fields of texts, and the code of the packet's name."""
+        sign, row = _signs(text, at, end)
         keys = self._key_codes(text, sign, at[row])
-        fields: dict[str, tuple[Ints, Words]] = {}
+        fields: Fields = {}
         kind = np.full(len(at), -1, np.int64)
         for code, key in enumerate(self._keys.values):
             hit = np.flatnonzero(keys == code)
@@ -49,7 +103,7 @@ class PacketReader:
             self._read_key(text, key, rows, place, end[rows], fields)
             if key == "header":
                 kind[rows] = self._kind_codes(text, sign[hit])
-        return fields, [str(v) for v in self._kinds.values], kind
+        return fields, kind
 
     def _key_codes(self, text: Text, sign: Ints, at: Ints) -> Ints:
         start = np.maximum(sign - 24, at)
@@ -62,25 +116,38 @@ class PacketReader:
         return self._kinds.encode(text, start, stop, text.span_hash(start + 3, stop))
 
     @staticmethod
-    def _read_key(
-        text: Text, key: str, rows: Ints, place: Ints, end: Ints, fields: dict[str, tuple[Ints, Words]]
-    ) -> None:
+    def _read_key(text: Text, key: str, rows: Ints, place: Ints, end: Ints, fields: Fields) -> None:
         names = _TUPLES.get(key) or (tuple(f"dep_{i}" for i in range(5)) if key == "dep_signals" else (key,))
         for name in names:
             # ROCm 5.6 to 6.0 print the mask of copy engines in hexadecimal without `0x`.
             values, stop, good = text.number(place, bare_base=16 if key == "engine" else 10)
             good &= stop <= end
             rows, place, end = rows[good], stop[good], end[good]
-            if name in fields:
-                fields[name] = _join(fields[name], (rows, values[good]))
-            else:
-                fields[name] = rows, values[good]
+            _add(fields, name, rows, values[good])
             for separator in b", ":
                 place = place + (text.bytes[place] == separator)
 
 
-def _join(first: tuple[Ints, Words], second: tuple[Ints, Words]) -> tuple[Ints, Words]:
-    return np.concatenate((first[0], second[0])), np.concatenate((first[1], second[1]))
+def _add(fields: Fields, name: str, rows: Ints, values: Words) -> None:
+    if name in fields:
+        before = fields[name]
+        rows, values = np.concatenate((before[0], rows)), np.concatenate((before[1], values))
+    fields[name] = rows, values
+
+
+def _signs(text: Text, at: Ints, end: Ints) -> tuple[Ints, Ints]:
+    """Return the place of each `=` in some texts, and the number of its text."""
+    if 4 * int((end - at).sum()) > len(text.bytes):
+        signs = np.flatnonzero(text.bytes == ord("=")).astype(np.int64)
+        low, high = np.searchsorted(signs, at), np.searchsorted(signs, end)
+        count = high - low
+        row = np.repeat(np.arange(len(at)), count)
+        within = np.arange(len(row)) - np.repeat(np.cumsum(count) - count, count)
+        return signs[np.repeat(low, count) + within], row
+    spans = zip(at.tolist(), end.tolist(), strict=True)
+    found = [np.flatnonzero(text.bytes[i:j] == ord("=")) + i for i, j in spans]
+    row = np.repeat(np.arange(len(at)), [len(places) for places in found])
+    return np.concatenate([np.zeros(0, np.int64), *found]), row
 
 
 def _after_separator(text: Text, start: Ints, stop: Ints) -> Ints:

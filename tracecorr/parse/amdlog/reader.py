@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
 
 import numpy as np
 import polars as pl
@@ -14,11 +15,14 @@ from tracecorr.parse.amdlog.calls import NO_EXIT, OPEN, WITHOUT_EXIT, Nesting, P
 from tracecorr.parse.amdlog.fold import Folds, fold
 from tracecorr.parse.amdlog.messages import Kind
 from tracecorr.parse.amdlog.records import Parsed, RecordReader, packet_frame
-from tracecorr.parse.amdlog.rows import Rows, coded, conform, nullable
-from tracecorr.parse.amdlog.split import Split
-from tracecorr.parse.text import Ints, Mask, Text
+from tracecorr.parse.amdlog.rows import Args, Categories, Ledger, Rows, conform, nullable
+from tracecorr.parse.digits import Ints, Mask
+from tracecorr.parse.text import Text
 
 BLOCK_BYTES = 4 << 20
+# Calls are paired and frames made once for so many blocks.
+BATCH_BLOCKS = 8
+_NUMBERS = ("ring", "packet_index", "signal", "command", "arg", "size_bytes")
 _LONGEST_LINE = 64 << 20
 
 
@@ -35,7 +39,9 @@ def read_amd_log(chunks: Iterable[bytes], file: int, block_bytes: int = BLOCK_BY
     """
     reader = _Reader(file)
     for data in cut_blocks(chunks, block_bytes):
-        yield reader.read(data)
+        block = reader.read(data)
+        if block is not None:
+            yield block
     yield reader.finish()
 
 
@@ -67,75 +73,94 @@ def cut_blocks(chunks: Iterable[bytes], size: int) -> Iterator[bytes]:
 
 
 class _Reader:
-    """Hold what one block leaves to the next: open calls and lines that wait for their packet."""
+    """Hold what one batch of blocks leaves to the next: open calls and lines that wait for their packet."""
 
     def __init__(self, file: int) -> None:
         self._file = file
         self._offset = 0
         self._records = RecordReader()
-        self._carried = Rows.blank(0)
+        self._carried = Rows(0)
         self._leaves = self._records.code_of(WITHOUT_EXIT)
+        self._dispatch = int(self._records.code_of(("dispatch",))[0])
+        self._batch: list[Parsed] = []
+        self._ledger = Ledger()
+        layers, clocks = list(LAYERS), ["mono", "mono_raw"]
+        values = {"layer": layers, "clock": clocks, "name": self._records.names, "result": self._records.results.values}
+        self._categories = {name: Categories(texts) for name, texts in values.items()}
+        self._categories["kernel"] = Categories(self._records.kernels.values)
 
-    def read(self, data: bytes) -> Block:
-        """Return the rows of the next block of lines."""
+    def read(self, data: bytes) -> Block | None:
+        """Take the next block of lines; return the rows of a batch when one is full."""
         text = Text(data)
         split = self._records.splitter.split(text)
-        parsed = self._records.read(text, split, self._offset)
+        self._batch.append(self._records.read(text, split, self._offset))
         self._offset += len(data)
-        return self._block(parsed, split, is_last=False)
+        self._ledger.add("used", "", len(split.start), split.used_bytes)
+        for reason, counts in split.skipped.items():
+            self._ledger.add("skipped", reason, *counts)
+        return self._block(is_last=False) if len(self._batch) >= BATCH_BLOCKS else None
 
     def finish(self) -> Block:
-        """Return the rows that waited for something the file does not hold."""
-        split = self._records.splitter.split(Text(b""))
-        parsed = self._records.read(Text(b""), split, self._offset)
-        return self._block(parsed, split, is_last=True)
+        """Return the rows left, also those that waited for something the file does not hold."""
+        return self._block(is_last=True)
 
-    def _block(self, parsed: Parsed, split: Split, *, is_last: bool) -> Block:
+    def _block(self, *, is_last: bool) -> Block:
+        batch, self._batch = self._batch, []
         old = len(self._carried)
-        rows = parsed.rows.behind(self._carried)
+        rows = Rows.join([self._carried, *(parsed.rows for parsed in batch)])
         rows["is_old"][:old] = True
-        order = np.lexsort((rows["offset"], rows["lane"]))
-        rows = rows.take(order)
-        pairs = pair(rows["lane"], rows["kind"], rows["name"], np.isin(rows["name"], self._leaves))
-        nesting = nest(rows["lane"], rows["kind"], pairs)
-        stays_open = (rows["kind"] == Kind.ENTER) & (pairs.partner == OPEN) & (not is_last)
-        is_dispatch = rows["name"] == self._records.code_of(("dispatch",))[0]
-        is_dispatch &= (rows["kind"] == Kind.PACKET) & ~rows["is_rocr"]
-        folds = fold(rows, nesting, is_dispatch, stays_open)
-        waiting = folds.waiting & (not is_last)
-        events = self._events(rows, pairs, nesting, folds, _emitted(rows, pairs, folds, stays_open, waiting))
-        packets = self._packets(parsed, rows, folds)
-        carried = rows.take(np.flatnonzero(stays_open | waiting))
-        self._carried = carried.take(np.argsort(carried["offset"], kind="stable"))
-        return Block(events, packets, parsed.args.frame(self._file), self._ledger(split), conform(schema.LOSSES))
+        joined = self._join(rows, is_last=is_last)
+        events = self._events(rows, joined)
+        packets = self._packets(batch, rows, joined)
+        rows["is_old"] = np.zeros(len(rows), np.bool_)
+        self._carried = rows.take(np.flatnonzero(joined.in_file(joined.stays_open | joined.waiting)))
+        args = Args.join([parsed.args for parsed in batch]).frame(self._file)
+        return Block(events, packets, args, self._ledger.take(self._file), conform(schema.LOSSES))
 
-    def _events(self, rows: Rows, pairs: Pairs, nesting: Nesting, folds: Folds, emitted: Ints) -> pl.DataFrame:
-        rows["kernel"] = np.where(folds.shader >= 0, rows["kernel"][folds.shader], rows["kernel"])
-        copied = folds.command >= 0
-        rows["command"] = np.where(copied, rows["command"][folds.command], rows["command"])
-        parent = np.where(nesting.parent >= 0, rows["offset"][nesting.parent], -1)
-        emitted = emitted[np.argsort(rows["offset"][emitted], kind="stable")]
-        partner, depth = pairs.partner[emitted], nesting.depth[emitted]
-        parent = parent[emitted]
+    def _join(self, rows: Rows, *, is_last: bool) -> _Joined:
+        # Rows are in the order of the file; a stable sort by lane keeps it inside of each lane.
+        narrow = rows["lane"].astype(np.int16) if rows["lane"].max(initial=0) < 1 << 15 else rows["lane"]
+        order = np.argsort(narrow, kind="stable")
+        lane, kind, name = rows["lane"][order], rows["kind"][order], rows["name"][order]
+        is_rocr = rows["is_rocr"][order]
+        pairs = pair(lane, kind, name, (name == self._leaves[0]) | (name == self._leaves[1]))
+        nesting = nest(lane, kind, pairs)
+        stays_open = (kind == Kind.ENTER) & (pairs.partner == OPEN) & (not is_last)
+        is_dispatch = (name == self._dispatch) & (kind == Kind.PACKET) & ~is_rocr
+        folds = fold(lane, kind, nesting, is_dispatch, is_rocr, stays_open)
+        waiting = folds.waiting & (not is_last)
+        emitted = _emitted(kind, rows["is_old"][order], pairs, folds, stays_open, waiting)
+        return _Joined(order, pairs, nesting, folds, stays_open, waiting, emitted)
+
+    def _events(self, rows: Rows, joined: _Joined) -> pl.DataFrame:
+        order, folds = joined.order, joined.folds
+        for name, source in (("kernel", folds.shader), ("command", folds.command)):
+            to = np.flatnonzero(source >= 0)
+            rows[name][order[to]] = rows[name][order[source[to]]]
+        emitted = np.flatnonzero(joined.in_file(joined.emitted))
+        place = joined.place()[emitted]
+        partner, parent = joined.pairs.partner[place], joined.nesting.parent[place]
+        parent_offset = rows["offset"][order[np.maximum(parent, 0)]]
         own = rows.take(emitted)
         is_call = (own["kind"] == Kind.ENTER) | (own["kind"] == Kind.EXIT)
         half = is_call & (partner < 0)
         orphan = half & (own["kind"] == Kind.EXIT)
         has_exit = (is_call & (partner >= 0)) | orphan
         # The exit of an orphan is the row itself: it has an exit record, but no duration.
-        leave = rows.take(np.where(partner >= 0, partner, emitted))
+        leave = np.where(partner >= 0, order[np.maximum(partner, 0)], emitted)
+        stream = rows["stream"][leave]
         columns = self._common(own)
         columns += [
-            nullable("end_stamp_ns", leave["stamp"], has_exit & ~orphan),
-            nullable("end_offset", leave["offset"], has_exit),
-            nullable("end_length", leave["length"], has_exit),
-            coded("result", np.where(has_exit, leave["result"], -1), self._records.results.values),
-            nullable("stream", np.where(has_exit & (leave["stream"] > 0), leave["stream"], own["stream"])),
-            pl.Series("depth", np.minimum(depth, 0xFFFF)),
-            nullable("parent_offset", parent, parent >= 0),
+            nullable("end_stamp_ns", rows["stamp"][leave], has_exit & ~orphan),
+            nullable("end_offset", rows["offset"][leave], has_exit),
+            nullable("end_length", rows["length"][leave], has_exit),
+            self._categories["result"].column("result", np.where(has_exit, rows["result"][leave], -1)),
+            nullable("stream", np.where(has_exit & (stream > 0), stream, own["stream"])),
+            pl.Series("depth", np.minimum(joined.nesting.depth[place], 0xFFFF).astype(np.uint16)),
+            nullable("parent_offset", parent_offset, parent >= 0),
         ]
-        flags = own["flags"] | np.where(has_exit, leave["flags"], 0)
-        flags |= np.where(orphan, int(Flag.EXIT_ONLY), np.where(half, int(Flag.ENTER_ONLY), 0))
+        flags = own["flags"] | np.where(has_exit, rows["flags"][leave], 0)
+        flags |= np.where(orphan, int(Flag.EXIT_ONLY), np.where(half, int(Flag.ENTER_ONLY), 0)).astype(np.uint16)
         columns.append(pl.Series("flags", flags))
         return conform(schema.PART_EVENTS, pl.DataFrame(columns))
 
@@ -147,49 +172,78 @@ class _Reader:
         return [
             pl.Series("file", np.full(len(own), self._file, np.uint16)),
             pl.Series("stamp_ns", own["stamp"]),
-            coded("clock", own["is_rocr"].astype(np.int64), ["mono", "mono_raw"]),
-            coded("layer", own["layer"], list(LAYERS)),
-            coded("name", own["name"], self._records.names),
+            self._categories["clock"].column("clock", own["is_rocr"]),
+            *(self._categories[name].column(name, own[name]) for name in ("layer", "name", "kernel")),
             nullable("pid", pids, pids >= 0),
             nullable("tid", tids, has_tid),
-            coded("kernel", own["kernel"], self._records.kernels.values),
-            *(nullable(name, own[name]) for name in ("ring", "packet_index", "signal", "command", "arg", "size_bytes")),
+            *(
+                nullable(n, own[n])
+                for n in ("ring", "packet_index", "signal", "command", "arg", "size_bytes")
+                if own.has(n)
+            ),
             pl.Series("offset", own["offset"]),
             pl.Series("length", own["length"]),
         ]
 
-    def _packets(self, parsed: Parsed, rows: Rows, folds: Folds) -> pl.DataFrame:
-        frame = packet_frame(parsed, ["ring", "signal", "packet_index", "size_bytes"])
+    def _packets(self, batch: list[Parsed], rows: Rows, joined: _Joined) -> pl.DataFrame:
+        frames = [packet_frame(parsed, ["ring", "signal", "packet_index", "size_bytes"]) for parsed in batch]
+        frame = pl.concat([f for f in frames if len(f)] or [pl.DataFrame()], how="diagonal")
         if len(frame) == 0:
             return conform(schema.PART_PACKETS)
         at = np.flatnonzero(((rows["kind"] == Kind.PACKET) | (rows["kind"] == Kind.COPY)) & ~rows["is_old"])
-        at = at[np.argsort(rows["offset"][at], kind="stable")]
-        command, kernarg = folds.command[at], folds.kernarg[at]
+        place = joined.place()[at]
+        command, kernarg = joined.folds.command[place], joined.folds.kernarg[place]
         frame = frame.with_columns(
-            nullable("command_offset", rows["offset"][command], command >= 0),
-            nullable("kernarg_bytes", rows["kernarg_bytes"][kernarg], kernarg >= 0),
+            nullable("command_offset", rows["offset"][joined.order[np.maximum(command, 0)]], command >= 0),
+            nullable("kernarg_bytes", rows["kernarg_bytes"][joined.order[np.maximum(kernarg, 0)]], kernarg >= 0),
             file=pl.lit(self._file),
         )
         return conform(schema.PART_PACKETS, frame)
 
-    def _ledger(self, split: Split) -> pl.DataFrame:
-        found = [("used", "", len(split.start), split.used_bytes)]
-        found += [("skipped", reason, *counts) for reason, counts in sorted(split.skipped.items())]
-        names = ("outcome", "reason", "records", "bytes")
-        frame = pl.DataFrame([r for r in found if r[2]], schema=names, orient="row")
-        frame = frame.with_columns(file=pl.lit(self._file), source=pl.lit("amd_log"))
-        return conform(schema.LEDGER, frame)
+
+@dataclass
+class _Joined:
+    """Hold what belongs together in a batch; all but `order` are sorted by lane.
+
+    Args:
+        order: rows sorted by lane.
+        stays_open: calls whose exit may come in the next batch.
+        waiting: rows whose packet may come in the next batch.
+        emitted: rows that become events.
+    """
+
+    order: Ints
+    pairs: Pairs
+    nesting: Nesting
+    folds: Folds
+    stays_open: Mask
+    waiting: Mask
+    emitted: Mask
+
+    def in_file(self, mask: Mask) -> Mask:
+        """Return the mask in the order of the file."""
+        moved = np.empty_like(mask)
+        moved[self.order] = mask
+        return moved
+
+    def place(self) -> Ints:
+        """Return for each row of the file its place in the order of lanes."""
+        place = np.empty_like(self.order)
+        place[self.order] = np.arange(len(self.order))
+        return place
 
 
-def _emitted(rows: Rows, pairs: Pairs, folds: Folds, stays_open: Mask, waiting: Mask) -> Ints:
-    """Return the rows that become events in this block."""
-    kind = rows["kind"]
-    is_new = ~rows["is_old"]
-    simple = (kind == Kind.ROW) | (kind == Kind.COMMAND) | (kind == Kind.VERSION)
-    simple |= (kind == Kind.PACKET) | (kind == Kind.COPY)
+def _emitted(kind: Ints, is_old: Mask, pairs: Pairs, folds: Folds, stays_open: Mask, waiting: Mask) -> Mask:
+    """Return the rows that become events in this batch."""
+    simple = ~is_old & _IS_SIMPLE[kind]
     folded = np.zeros(len(kind), np.bool_)
     folded[folds.shader[folds.shader >= 0]] = True
     shader = (kind == Kind.SHADER) & ~folded & ~waiting
     orphan = (kind == Kind.EXIT) & (pairs.partner == NO_EXIT)
     call = (kind == Kind.ENTER) & ~stays_open
-    return np.flatnonzero((simple & is_new) | shader | orphan | call)
+    emitted: Mask = simple | shader | orphan | call
+    return emitted
+
+
+_IS_SIMPLE = np.zeros(16, np.bool_)
+_IS_SIMPLE[[Kind.ROW, Kind.COMMAND, Kind.VERSION, Kind.PACKET, Kind.COPY]] = True

@@ -15,13 +15,14 @@ from tracecorr.parse.amdlog.messages import MESSAGES, Kind
 from tracecorr.parse.amdlog.packets import PacketReader
 from tracecorr.parse.amdlog.rows import Args, Rows
 from tracecorr.parse.amdlog.split import Split, Splitter, Thread
-from tracecorr.parse.text import PAD, Codes, Ints, Text, Words
+from tracecorr.parse.digits import Ints, Words
+from tracecorr.parse.text import PAD, Codes, Text
 
-_KINDS = np.array([m.kind for m in MESSAGES] + [Kind.OTHER], np.int64)
 _LAYER = np.array([LAYERS.index(m.layer or "other") for m in MESSAGES] + [LAYERS.index("other")], np.int64)
 _HANDLE = re.compile(rb"(?:stream:)?(0x[0-9a-fA-F]+)")
 _DEVICE = re.compile(r", device id : \d+$")
 # The runtime cuts messages at 4095 bytes; the colour in front of a call is part of them.
+_SUCCESS = b"hipSuccess :"
 _CUT_LENGTH = 4095 - len("\x1b[32m ")
 
 Fields = dict[str, tuple[Ints, Words]]
@@ -46,7 +47,6 @@ class RecordReader:
         self.results = Codes(lambda text: text.decode("utf-8", "replace"))
         self.kernels = Codes(lambda text: _DEVICE.sub("", text.decode("utf-8", "replace").strip()))
         self._packets = PacketReader()
-        self._names = [self.classifier.names.code_of(m.name) for m in MESSAGES] + [0]
         self._lanes: dict[tuple[object, ...], int] = {}
         self._lane_of = np.zeros(0, np.int64)
         self._rings: set[int] = set()
@@ -67,14 +67,17 @@ class RecordReader:
         return np.array([self.classifier.names.code_of(n) for n in names], np.int64)
 
     def read(self, text: Text, split: Split, base: int) -> Parsed:
-        """Return the rows of a block whose first byte has offset `base` in the file."""
-        at, end = split.message, split.end
-        rows = self._rows(split, base)
-        found = self.classifier.classify(text, at, end)
-        rows["kind"], rows["layer"] = _KINDS[found], _LAYER[found]
-        rows["name"] = np.array(self._names, np.int64)[found]
+        """Return the rows of a block whose first byte has offset `base` in the file.
+
+        Records that fold into others without leaving a value are no rows.
+        """
+        classes = self.classifier.classify(text, split.message, split.end, split.keys, split.is_rocr)
+        kept = np.flatnonzero(classes.kind != Kind.FOLDED)
+        at, end, found = split.message[kept], split.end[kept], classes.found[kept]
+        rows = self._rows(split, kept, base)
+        rows["kind"], rows["layer"], rows["name"] = classes.kind[kept], _LAYER[found], classes.name[kept]
         parsed = Parsed(rows, np.zeros(0, np.int64), {})
-        self._read_calls(text, rows, at, end)
+        self._read_calls(text, rows, classes.stop[kept], end)
         self._read_commands(text, rows, at, end)
         self._read_kernels(text, rows, found, at, end)
         self._read_fields(text, parsed, found, at, end)
@@ -83,30 +86,34 @@ class RecordReader:
         self._read_others(text, parsed, at, end)
         return parsed
 
-    def _rows(self, split: Split, base: int) -> Rows:
-        rows = Rows.blank(len(split.start))
-        rows["offset"] = split.start - PAD + base
-        rows["length"] = split.end - split.start
-        rows["stamp"], rows["thread"], rows["is_rocr"] = split.stamp_ns, split.thread, split.is_rocr
-        cut = split.end - split.message >= _CUT_LENGTH
-        rows["flags"] = split.torn * int(Flag.TORN) + cut * int(Flag.CUT)
+    def _rows(self, split: Split, kept: Ints, base: int) -> Rows:
+        rows = Rows(len(kept))
+        start, end = split.start[kept], split.end[kept]
+        rows["offset"] = start + (base - PAD)
+        rows["length"] = end - start
+        rows["stamp"], rows["thread"] = split.stamp_ns[kept], split.thread[kept]
+        if split.is_rocr.any():
+            rows["is_rocr"] = split.is_rocr[kept]
+        cut = end - split.message[kept] >= _CUT_LENGTH
+        if cut.any() or split.torn.any():
+            rows["flags"] = split.torn[kept] * int(Flag.TORN) + cut * int(Flag.CUT)
         for thread in self.threads[len(self._lane_of) :]:
             lane = self._lanes.setdefault(thread.lane, len(self._lanes))
             self._lane_of = np.append(self._lane_of, lane)
-        rows["lane"] = self._lane_of[split.thread]
+        rows["lane"] = self._lane_of[rows["thread"]]
         return rows
 
-    def _read_calls(self, text: Text, rows: Rows, at: Ints, end: Ints) -> None:
-        maybe = np.flatnonzero((rows["kind"] == Kind.OTHER) & ~rows["is_rocr"])
-        kind, name, stop = self.classifier.calls(text, at[maybe], end[maybe])
-        is_call = kind != Kind.OTHER
-        calls = maybe[is_call]
-        rows["kind"][calls], rows["name"][calls] = kind[is_call], name[is_call]
-        rows["layer"][calls] = LAYERS.index("hip")
-        leave = kind == Kind.EXIT
+    def _read_calls(self, text: Text, rows: Rows, stop: Ints, end: Ints) -> None:
+        kind = rows["kind"]
+        leave = np.flatnonzero(kind == Kind.EXIT)
+        rows["layer"][(kind == Kind.ENTER) | (kind == Kind.EXIT)] = LAYERS.index("hip")
         start = stop[leave] + len(": Returned ")
-        behind, code = text.token(start, b" :", 64)
-        rows["result"][maybe[leave]] = self.results.encode(text, start, behind, code)
+        good = text.starts_with(start, _SUCCESS) & (start + len(_SUCCESS) <= end[leave])
+        result = np.full(len(leave), self.results.code_of("hipSuccess"), np.int64)
+        rest = np.flatnonzero(~good)
+        behind, code = text.token(start[rest], b" :", 64)
+        result[rest] = self.results.encode(text, start[rest], behind, code)
+        rows["result"][leave] = result
 
     def _read_commands(self, text: Text, rows: Rows, at: Ints, end: Ints) -> None:
         commands = np.flatnonzero(rows["kind"] == Kind.COMMAND)
@@ -135,35 +142,36 @@ class RecordReader:
 
     def _read_fields(self, text: Text, parsed: Parsed, found: Ints, at: Ints, end: Ints) -> None:
         rows = parsed.rows
-        values_found = list(fields(text, found, at, end))
-        for item in values_found:
-            if item.name in ("ring", "swq"):
-                known = self._rings if item.name == "ring" else self._queues
-                known.update(item.values.tolist())
-        for item in values_found:
-            if item.name == "queue":
-                self._read_queue(parsed, item.rows, item.values)
-            elif item.name == "kernarg_bytes":
+        addresses: list[tuple[int, str, int]] = []
+        for item in fields(text, found, at, end):
+            if item.name in ("ring", "swq", "queue"):
+                pairs = zip(item.rows.tolist(), item.values.tolist(), strict=True)
+                addresses += [(row, item.name, value) for row, value in pairs]
+            if item.name == "kernarg_bytes":
                 rows["kernarg_bytes"][item.rows] = _signed(item.values)
             elif item.name == "size_bytes":
                 rows["size_bytes"][item.rows] = _signed(item.values)
             elif item.name in messages.COLUMNS:
                 rows[item.name][item.rows] = item.values
-            else:
+            elif item.name != "queue":
                 parsed.args.add(item.name, rows["offset"][item.rows], item.values)
             if item.name == "ring":
                 parsed.args.add("hwq", rows["offset"][item.rows], item.values)
-
-    def _read_queue(self, parsed: Parsed, rows: Ints, values: Words) -> None:
-        """Tell ring (HWq) from queue (SWq): ROCm <= 6.1 prints the latter without saying so."""
-        for row, value in zip(rows.tolist(), values.tolist(), strict=True):
-            offset = [int(parsed.rows["offset"][row])]
-            style = self.threads[int(parsed.rows["thread"][row])].prints_ring
-            if value in self._rings or (value not in self._queues and style):
-                parsed.rows["ring"][row] = value
+        # In the order of the file: a line says nothing about those before it.
+        for row, name, value in sorted(addresses):
+            if name == "queue":
+                self._read_queue(parsed, row, value)
             else:
-                is_queue = value in self._queues or style is False
-                parsed.args.add("swq" if is_queue else "queue", offset, [value])
+                (self._rings if name == "ring" else self._queues).add(value)
+
+    def _read_queue(self, parsed: Parsed, row: int, value: int) -> None:
+        """Tell ring (HWq) from queue (SWq): ROCm <= 6.1 prints the latter without saying so."""
+        style = self.threads[int(parsed.rows["thread"][row])].prints_ring
+        if value in self._rings or (value not in self._queues and style):
+            parsed.rows["ring"][row] = value
+        else:
+            is_queue = value in self._queues or style is False
+            parsed.args.add("swq" if is_queue else "queue", [int(parsed.rows["offset"][row])], [value])
 
     def _read_packets(self, text: Text, parsed: Parsed, at: Ints, end: Ints) -> None:
         rows = parsed.rows

@@ -10,15 +10,15 @@ import numpy.typing as npt
 import polars as pl
 
 from tracecorr.model import schema
-from tracecorr.parse.text import Ints, Mask, Words
+from tracecorr.parse.digits import Ints, Mask, Words
 
 Array = npt.NDArray[Any]
 
 # Column -> type and the value that stands for null (or for the usual case).
 _COLUMNS: dict[str, tuple[type, int]] = {
-    "offset": (np.int64, 0), "length": (np.int64, 0), "stamp": (np.int64, 0), "thread": (np.int64, 0),
-    "lane": (np.int64, 0), "kind": (np.int64, 0), "layer": (np.int64, 0), "name": (np.int64, 0),
-    "result": (np.int64, -1), "kernel": (np.int64, -1), "flags": (np.int64, 0), "kernarg_bytes": (np.int64, -1),
+    "offset": (np.int64, 0), "length": (np.int64, 0), "stamp": (np.int64, 0), "thread": (np.int32, 0),
+    "lane": (np.int32, 0), "kind": (np.int8, 0), "layer": (np.int8, 0), "name": (np.int32, 0),
+    "result": (np.int32, -1), "kernel": (np.int32, -1), "flags": (np.uint16, 0), "kernarg_bytes": (np.int64, -1),
     "packet_index": (np.int64, -1), "size_bytes": (np.int64, -1),
     "ring": (np.uint64, 0), "signal": (np.uint64, 0), "command": (np.uint64, 0),
     "stream": (np.uint64, 0), "arg": (np.uint64, 0),
@@ -37,32 +37,38 @@ def conform(table: schema.Table, frame: pl.DataFrame | None = None) -> pl.DataFr
 
 
 class Rows:
-    """Hold one value per record and column."""
+    """Hold one value per record and column; a column that nobody has set is null."""
 
-    def __init__(self, columns: dict[str, Array]) -> None:
-        self.columns = columns
-
-    @classmethod
-    def blank(cls, size: int) -> Rows:
-        """Return `size` rows without values."""
-        return cls({name: np.full(size, null, dtype) for name, (dtype, null) in _COLUMNS.items()})
+    def __init__(self, size: int, columns: dict[str, Array] | None = None) -> None:
+        self._size = size
+        self.columns = columns or {}
 
     def __len__(self) -> int:
-        return len(self.columns["offset"])
+        return self._size
 
     def __getitem__(self, name: str) -> Array:
+        if name not in self.columns:
+            dtype, null = _COLUMNS[name]
+            self.columns[name] = np.full(self._size, null, dtype)
         return self.columns[name]
 
     def __setitem__(self, name: str, values: Array) -> None:
-        self.columns[name] = values
+        self.columns[name] = values.astype(_COLUMNS[name][0], copy=False)
+
+    def has(self, name: str) -> bool:
+        """Return whether the column was set."""
+        return name in self.columns
 
     def take(self, rows: Array) -> Rows:
         """Return the given rows, in that order."""
-        return Rows({name: values[rows] for name, values in self.columns.items()})
+        return Rows(len(rows), {name: values[rows] for name, values in self.columns.items()})
 
-    def behind(self, other: Rows) -> Rows:
-        """Return these rows behind the rows of `other`."""
-        return Rows({name: np.concatenate((other[name], values)) for name, values in self.columns.items()})
+    @classmethod
+    def join(cls, parts: list[Rows]) -> Rows:
+        """Return the rows of all parts, one part after the other."""
+        names = {name: None for part in parts for name in part.columns}
+        columns = {name: np.concatenate([part[name] for part in parts]) for name in names}
+        return cls(sum(len(part) for part in parts), columns)
 
 
 class Args:
@@ -80,6 +86,13 @@ class Args:
         """Add one text."""
         self._frames.append(pl.DataFrame({"offset": [offset], "key": [key], "text": [text]}))
 
+    @classmethod
+    def join(cls, parts: list[Args]) -> Args:
+        """Return the rows of all parts."""
+        joined = cls()
+        joined._frames = [frame for part in parts for frame in part._frames]
+        return joined
+
     def frame(self, file: int) -> pl.DataFrame:
         """Return all rows, as `PART_ARGS`."""
         frames = [f for f in self._frames if len(f)]
@@ -87,6 +100,25 @@ class Args:
             return conform(schema.PART_ARGS)
         rows = pl.concat(frames, how="diagonal").with_columns(file=pl.lit(file))
         return conform(schema.PART_ARGS, rows).sort("offset", maintain_order=True)
+
+
+class Ledger:
+    """Count records and bytes by outcome and reason."""
+
+    def __init__(self) -> None:
+        self._counts: dict[tuple[str, str], tuple[int, int]] = {}
+
+    def add(self, outcome: str, reason: str, records: int, size: int) -> None:
+        """Count some records more."""
+        before = self._counts.get((outcome, reason), (0, 0))
+        self._counts[outcome, reason] = before[0] + records, before[1] + size
+
+    def take(self, file: int) -> pl.DataFrame:
+        """Return the counts as `LEDGER` and start anew."""
+        rows = [(*key, *counts) for key, counts in sorted(self._counts.items()) if counts[0]]
+        self._counts = {}
+        frame = pl.DataFrame(rows, schema=("outcome", "reason", "records", "bytes"), orient="row")
+        return conform(schema.LEDGER, frame.with_columns(file=pl.lit(file), source=pl.lit("amd_log")))
 
 
 def nullable(name: str, values: Array, present: Mask | None = None) -> pl.Series:
@@ -97,18 +129,18 @@ def nullable(name: str, values: Array, present: Mask | None = None) -> pl.Series
     return series if present.all() else series.zip_with(pl.Series(present), pl.Series([None], dtype=series.dtype))
 
 
-def coded(name: str, codes: Array, values: list[Any]) -> pl.Series:
-    """Return the categorical column of texts behind codes; negative codes are null."""
-    present = codes >= 0
-    if not present.any():
-        return pl.Series(name, [None], pl.Categorical).new_from_index(0, len(codes))
-    used, place = np.unique(np.where(present, codes, codes[present][0]), return_inverse=True)
-    texts = pl.Series(name, [values[i] for i in used.tolist()], pl.String).cast(pl.Categorical)
-    return _gather(texts, place, present)
+class Categories:
+    """Turn codes into categorical columns; the texts behind the codes only grow."""
 
+    def __init__(self, values: list[Any]) -> None:
+        self._values = values
+        self._texts = pl.Series(dtype=pl.Categorical)
 
-def _gather(texts: pl.Series, place: Array, present: Mask) -> pl.Series:
-    index = pl.Series("index", place.astype(np.uint32))
-    if not present.all():
-        index = index.zip_with(pl.Series(present), pl.Series([None], dtype=pl.UInt32))
-    return texts.gather(index)
+    def column(self, name: str, codes: Array) -> pl.Series:
+        """Return the column of the texts behind codes; negative codes are null."""
+        if len(self._texts) < len(self._values):
+            self._texts = pl.Series(self._values, dtype=pl.String).cast(pl.Categorical)
+        index = pl.Series(name, codes.astype(np.uint32))
+        if len(codes) and codes.min() < 0:
+            index = index.zip_with(pl.Series(codes >= 0), pl.Series([None], dtype=pl.UInt32))
+        return self._texts.gather(index).alias(name) if len(self._texts) else index.cast(pl.Categorical)

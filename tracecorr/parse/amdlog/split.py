@@ -8,11 +8,14 @@ the text of the program, foreign lines, broken ones.
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass, field
+from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
-from tracecorr.parse.text import Codes, Ints, Mask, Text, decimal
+from tracecorr.parse.amdlog.layout import Layouts, Matched, message_keys
+from tracecorr.parse.digits import Ints, Mask, Words
+from tracecorr.parse.text import Codes, Text, decimal
 
 _RECORD = re.compile(rb":(?:\d:)?(?:[A-Za-z]:)?[^:\n\[\]]{0,200}:\d+ *: (\d{5,15})d? us:")
 _THREAD = re.compile(
@@ -56,10 +59,21 @@ class Split:
     stamp_ns: Ints
     thread: Ints
     message: Ints
+    keys: Words
     is_rocr: Mask
     torn: Mask
     used_bytes: int
-    skipped: dict[str, tuple[int, int]] = field(default_factory=dict)
+    skipped: dict[str, tuple[int, int]]
+
+    def join(self, other: Split) -> Split:
+        """Return the records of both in the order of the file; `other` has no skipped bytes."""
+        order = np.argsort(np.concatenate((self.start, other.start)), kind="stable")
+        columns: dict[str, Any] = {
+            name: np.concatenate((mine, vars(other)[name]))[order]
+            for name, mine in vars(self).items()
+            if isinstance(mine, np.ndarray)
+        }
+        return Split(**columns, used_bytes=self.used_bytes + other.used_bytes, skipped=self.skipped)
 
 
 def _thread_of(text: bytes) -> Thread:
@@ -76,35 +90,110 @@ def _thread_of(text: bytes) -> Thread:
     return Thread(int(pid) & 0xFFFFFFFF if pid else None, number, lane, len(text) + 1, prints_ring)
 
 
+@dataclass
+class _Pieces:
+    """Hold lines, or parts of lines, as parallel arrays.
+
+    Args:
+        until: byte behind the line end.
+        mark: byte behind the digits of the time, where the piece is a record.
+        size: number of those digits; 0 where it is none.
+        torn: whether a record follows on the same line.
+    """
+
+    start: Ints
+    end: Ints
+    until: Ints
+    mark: Ints
+    size: Ints
+    torn: Mask
+
+    def take(self, rows: Ints | Mask) -> _Pieces:
+        return _Pieces(*(column[rows] for column in vars(self).values()))
+
+    def join(self, other: _Pieces) -> _Pieces:
+        """Return the pieces of both in the order of the file."""
+        both = zip(vars(self).values(), vars(other).values(), strict=True)
+        joined = _Pieces(*(np.concatenate(columns) for columns in both))
+        return joined.take(np.argsort(joined.start, kind="stable"))
+
+
 class Splitter:
     """Split blocks into records; remembers the layouts and threads seen."""
 
     def __init__(self) -> None:
         self.threads = Codes(_thread_of)
         self.threads.code_of(Thread())
+        self._layouts = Layouts()
         self._places = [(46, 10), (47, 11), (48, 12), (49, 13)]
 
     def split(self, text: Text) -> Split:
         """Return the records of a block that ends at a line end (or at the end of the file)."""
         start, end = text.lines()
-        until = np.minimum(end + 1, text.stop)
-        mark, size = self._find_layout(text, start, end)
-        torn = np.zeros(len(start), np.bool_)
-        odd = self._odd_lines(text, mark, start)
-        if self._learn(text, start, end, odd):
-            mark, size = self._find_layout(text, start, end)
-            odd = self._odd_lines(text, mark, start)
-        if len(odd):
-            start, end, until, mark, size, torn = _search(text, start, end, until, mark, size, odd)
-        stamp, good = decimal(text, mark, size)
-        is_record = (size > 0) & good
-        skipped = _skipped(text, start, end, until, is_record)
-        used = int((until - start)[is_record].sum())
-        start, end, mark = start[is_record], end[is_record], mark[is_record]
-        end = end - (text.bytes[end - 1] == 13)
-        thread, message, is_rocr = self._threads(text, mark, end)
-        ns = (stamp[is_record] * np.uint64(1000)).astype(np.int64)
-        return Split(start, end, ns, thread, message, is_rocr, torn[is_record], used, skipped)
+        none = np.zeros(len(start), np.int64)
+        lines = _Pieces(start, end, np.minimum(end + 1, text.stop), none, none, none > 0)
+        matched = self._layouts.match(text, start, end)
+        if text.count(b" us:") == len(matched.line):
+            # No line holds a second time, and what does not fit a layout holds none.
+            return self._without_odd(text, lines, matched)
+        is_matched = np.zeros(len(start), np.bool_)
+        is_matched[matched.line] = True
+        times = _times_per_line(text, start)
+        is_odd = times != is_matched
+        matched = matched.take(~is_odd[matched.line])
+        pieces = self._split_odd(text, lines.take(is_odd), times[is_odd])
+        stamp, good = decimal(text, pieces.mark, pieces.size)
+        good &= pieces.size > 0
+        foreign = lines.take(~is_odd & ~is_matched).join(pieces.take(~good))
+        pieces = pieces.take(good)
+        fast = self._without_odd(text, lines, matched, foreign, pieces.start)
+        if len(pieces.start) == 0:
+            return fast
+        return fast.join(self._read_pieces(text, pieces, stamp[good]))
+
+    def _without_odd(
+        self, text: Text, lines: _Pieces, matched: Matched, foreign: _Pieces | None = None, also: Ints | None = None
+    ) -> Split:
+        start, end = lines.start, lines.end
+        everything = len(matched.line) == len(start)
+        if not everything:
+            start, end = start[matched.line], end[matched.line]
+        until = lines.until if everything else lines.until[matched.line]
+        if foreign is None:
+            is_foreign = np.ones(len(lines.start), np.bool_)
+            is_foreign[matched.line] = False
+            foreign = lines.take(is_foreign)
+        records = start if also is None else np.sort(np.concatenate((start, also)))
+        used = int((until - start).sum())
+        none = np.zeros(len(start), np.bool_)
+        return Split(
+            start, _without_return(text, end), matched.stamp * 1000, matched.thread, matched.message, matched.keys,
+            none, none, used, _skipped(text, foreign, records),
+        )  # fmt: skip
+
+    def _split_odd(self, text: Text, lines: _Pieces, times: Ints) -> _Pieces:
+        """Return the pieces of lines that no layout fits, or that hold several times."""
+        mark, size = self._find_layout(text, lines.start, lines.end)
+        odd = np.flatnonzero(times != (mark > 0))
+        if self._learn(text, lines.start, lines.end, odd):
+            mark, size = self._find_layout(text, lines.start, lines.end)
+            odd = np.flatnonzero(times != (mark > 0))
+        lines.mark, lines.size = mark, size
+        is_odd = np.zeros(len(lines.start), np.bool_)
+        is_odd[odd] = True
+        return lines.take(~is_odd).join(_search(text, lines.take(is_odd)))
+
+    def _read_pieces(self, text: Text, pieces: _Pieces, stamp: Words) -> Split:
+        end = _without_return(text, pieces.end)
+        thread, behind, message, is_rocr = self._threads(text, pieces.mark, end)
+        plain = ~pieces.torn & ~is_rocr
+        self._layouts.learn(
+            text, pieces.start[plain], pieces.mark[plain], pieces.size[plain], behind[plain], thread[plain]
+        )
+        return Split(
+            pieces.start, end, (stamp * np.uint64(1000)).astype(np.int64), thread, message,
+            message_keys(text, message, end), is_rocr, pieces.torn, int((pieces.until - pieces.start).sum()), {},
+        )  # fmt: skip
 
     def _find_layout(self, text: Text, start: Ints, end: Ints) -> tuple[Ints, Ints]:
         mark = np.zeros(len(start), np.int64)
@@ -135,17 +224,6 @@ class Splitter:
         good: Mask = fits & ((level == np.uint64(ord(":"))) | rocr)
         return good
 
-    @staticmethod
-    def _odd_lines(text: Text, mark: Ints, start: Ints) -> Ints:
-        """Return the lines that hold more or fewer times than the layouts found there."""
-        if len(start) == 0 or text.raw.count(b" us:") == int((mark > 0).sum()):
-            return np.zeros(0, np.int64)
-        marks = np.array([m.start() for m in re.finditer(b" us:", text.raw)], np.int64)
-        _, is_time = decimal(text, marks - (text.bytes[marks - 1] == ord("d")), np.full(len(marks), 5))
-        marks = marks[is_time]
-        per_line = np.bincount(np.searchsorted(start, marks, side="right") - 1, minlength=len(start))
-        return np.flatnonzero(per_line != (mark > 0))
-
     def _learn(self, text: Text, start: Ints, end: Ints, odd: Ints) -> bool:
         known = len(self._places)
         for i in odd[:256].tolist():
@@ -155,7 +233,8 @@ class Splitter:
                 self._places += [place] * (place not in self._places)
         return len(self._places) > known
 
-    def _threads(self, text: Text, mark: Ints, end: Ints) -> tuple[Ints, Ints, Mask]:
+    def _threads(self, text: Text, mark: Ints, end: Ints) -> tuple[Ints, Ints, Ints, Mask]:
+        """Return thread code, end of the prefix, start of the message (behind a colour), and whether ROCr prints it."""
         at = mark + 4 + (text.bytes[mark] == ord("d"))
         at = _skip_blanks(text, at, end, b" ")
         stop, code = text.token(at, b"]", 48)
@@ -166,7 +245,19 @@ class Splitter:
         length = np.array([t.length for t in self.threads.values], np.int64)
         at = _skip_blanks(text, np.minimum(at + length[thread], end), end, b" !\t")
         is_rocr = text.starts_with(at, b"[***rocr***] ")
-        return thread, np.minimum(_skip_colour(text, at + 13 * is_rocr, end), end), is_rocr
+        return thread, at, np.minimum(_skip_colour(text, at + 13 * is_rocr, end), end), is_rocr
+
+
+def _times_per_line(text: Text, start: Ints) -> Ints:
+    """Return how many times (digits before ` us:`) each line holds."""
+    marks = text.places_of(b" us:")
+    _, is_time = decimal(text, marks - (text.bytes[marks - 1] == ord("d")), np.full(len(marks), 5))
+    marks = marks[is_time]
+    return np.bincount(np.searchsorted(start, marks, side="right") - 1, minlength=len(start)).astype(np.int64)
+
+
+def _without_return(text: Text, end: Ints) -> Ints:
+    return end - (text.bytes[end - 1] == 13) if b"\r" in text.raw else end
 
 
 def _skip_blanks(text: Text, at: Ints, end: Ints, blanks: bytes) -> Ints:
@@ -192,46 +283,38 @@ def _skip_colour(text: Text, at: Ints, end: Ints) -> Ints:
     return _skip_blanks(text, np.minimum(at, end), end, b" ")
 
 
-def _search(
-    text: Text, start: Ints, end: Ints, until: Ints, mark: Ints, size: Ints, odd: Ints
-) -> tuple[Ints, Ints, Ints, Ints, Ints, Mask]:
-    """Cut the odd lines where a record starts inside them."""
-    keep = np.ones(len(start), np.bool_)
-    keep[odd] = False
+def _search(text: Text, lines: _Pieces) -> _Pieces:
+    """Cut lines where a record starts inside them."""
     pieces: list[tuple[int, int, int, int, int, bool]] = []
-    for i in odd.tolist():
-        found = list(_RECORD.finditer(text.raw, int(start[i]), int(end[i])))
-        cuts = [int(start[i]), *(m.start() for m in found if m.start() > start[i]), int(end[i])]
+    for start, end, until in zip(lines.start.tolist(), lines.end.tolist(), lines.until.tolist(), strict=True):
+        found = list(_RECORD.finditer(text.raw, start, end))
+        cuts = [start, *(m.start() for m in found if m.start() > start), end]
         marks, sizes = {m.start(): m.end(1) for m in found}, {m.start(): len(m[1]) for m in found}
         for j in range(len(cuts) - 1):
             is_last = j == len(cuts) - 2
             digits = marks.get(cuts[j], 0)
             width = sizes.get(cuts[j], 0)
-            line_end = int(until[i]) if is_last else cuts[j + 1]
+            line_end = until if is_last else cuts[j + 1]
             pieces.append((cuts[j], cuts[j + 1], line_end, digits, width, bool(digits) and not is_last))
-    more = np.array(pieces, np.int64).reshape(-1, 6).T
-    columns = [np.concatenate((a[keep], b)) for a, b in zip((start, end, until, mark, size), more, strict=False)]
-    torn = np.concatenate((np.zeros(int(keep.sum()), np.int64), more[5])).astype(np.bool_)
-    order = np.argsort(columns[0], kind="stable")
-    start, end, until, mark, size = (c[order] for c in columns)
-    return start, end, until, mark, size, torn[order]
+    start, end, until, mark, size, torn = np.array(pieces, np.int64).reshape(-1, 6).T
+    return _Pieces(start, end, until, mark, size, torn > 0)
 
 
-def _skipped(text: Text, start: Ints, end: Ints, until: Ints, is_record: Mask) -> dict[str, tuple[int, int]]:
-    """Return records and bytes of what is no record, by reason."""
-    others = np.flatnonzero(~is_record)
-    first = _skip_blanks(text, start[others], end[others], b" \r\t")
-    reason = np.where(first >= end[others], 0, 3)
+def _skipped(text: Text, others: _Pieces, records: Ints) -> dict[str, tuple[int, int]]:
+    """Return records and bytes of what is no record, by reason; `records` are the starts of the records."""
+    if len(others.start) == 0:
+        return {}
+    first = _skip_blanks(text, others.start, others.end, b" \r\t")
+    reason = np.where(first >= others.end, 0, 3)
     for i in np.flatnonzero((reason == 3) & (text.bytes[first] == ord(":"))).tolist():
-        if _BROKEN.match(text.slice(int(first[i]), int(end[others[i]]))):
+        if _BROKEN.match(text.slice(int(first[i]), int(others.end[i]))):
             reason[i] = 1
-    records = np.flatnonzero(is_record)
-    last = np.searchsorted(records, others) - 1
+    last = np.searchsorted(records, others.start) - 1
     for i in np.unique(last[(reason == 3) & (last >= 0)]).tolist():
-        at = int(start[records[i]])
+        at = int(records[i])
         if _MULTI_LINE.search(text.slice(at, at + 40)):
             reason[(last == i) & (reason == 3)] = 2
     counts = np.bincount(reason, minlength=4)
-    sizes = np.bincount(reason, (until - start)[others], minlength=4).astype(np.int64)
+    sizes = np.bincount(reason, others.until - others.start, minlength=4).astype(np.int64)
     names = (BLANK_LINE, BROKEN_RECORD, CONTINUATION, PROGRAM_OUTPUT)
     return {name: (int(counts[i]), int(sizes[i])) for i, name in enumerate(names) if counts[i]}
