@@ -1,0 +1,157 @@
+"""Container engines: which one has a container or an image, and the commands to run the workload in it."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from tracecorr.capture.invoker import Invoker
+from tracecorr.capture.workload import resolve_command
+from tracecorr.model.errors import CommandError, MachineError
+
+LOG_MOUNT = "/tracecorr"
+MARK = "TRACECORR_GATE"
+_GATE_NAME = "tracecorr-gate"
+# The host's number of a process in a container is known only after its exec; so the first exec is a
+# shell that waits. In a running container it stops itself; as the first process of a new one that
+# would be ignored, so it waits for a pipe.
+_STOP_GATE = 'mkdir -p -m 700 "$TRACECORR_LOGS"; kill -STOP $$; exec "$@"'
+_PIPE_GATE = f'read go < {LOG_MOUNT}/gate; exec "$@"'
+_ENGINES = ("docker", "podman")
+_DEVICES = ("/dev/kfd", "/dev/dri")
+_WAIT_SECONDS = 60
+
+
+@dataclass(frozen=True)
+class Engine:
+    """A container engine as one user sees it: rootless containers are known to their owner alone."""
+
+    path: str
+    user: Invoker
+
+    @property
+    def name(self) -> str:
+        """Return `docker` or `podman`."""
+        return Path(self.path).name
+
+    def inspect(self, kind: str, name: str) -> dict[str, Any] | None:
+        """Return what the engine knows of a container or an image, None where it has none of that name."""
+        try:
+            done = subprocess.run(
+                [self.path, "inspect", "--type", kind, name], capture_output=True, check=False, timeout=_WAIT_SECONDS,
+                env=dict(self.user.environment), preexec_fn=self._change_user(),
+            )  # fmt: skip
+            found = json.loads(done.stdout) if done.returncode == 0 else []
+        except (OSError, ValueError, subprocess.SubprocessError):
+            return None
+        return found[0] if found and isinstance(found[0], dict) else None
+
+    def _change_user(self) -> Callable[[], None] | None:
+        return self.user.become if self.user.uid != os.geteuid() else None
+
+
+def find_engine(kind: str, name: str, root: Invoker, invoker: Invoker) -> tuple[Engine, dict[str, Any]]:
+    """Return the engine that has the container or image `name`, and what it knows of it.
+
+    Raises:
+        MachineError: no engine is installed, or none has it.
+    """
+    engines = list(_installed(root, invoker))
+    if not engines:
+        raise MachineError("neither docker nor podman is installed", "install one, or capture on the host")
+    for engine in engines:
+        found = engine.inspect(kind, name)
+        if found is not None:
+            return engine, found
+    tried = ", ".join(f"{engine.name} as {engine.user.name}" for engine in engines)
+    remedy = "docker ps; podman ps" if kind == "container" else f"docker pull {name}"
+    raise MachineError(f"there is no {kind} {name} (asked {tried})", remedy)
+
+
+def _installed(root: Invoker, invoker: Invoker) -> Iterable[Engine]:
+    # The caller's settings (DOCKER_HOST, a context) name the engine that the caller means.
+    settings = {k: v for k, v in invoker.environment.items() if k.startswith(("DOCKER_", "CONTAINER_", "XDG_"))}
+    as_root = Invoker(root.uid, root.gid, root.groups, root.name, {**root.environment, **settings})
+    users = [as_root] if invoker.uid == root.uid else [as_root, invoker]
+    for name in _ENGINES:
+        for user in users if name == "docker" else reversed(users):
+            try:
+                yield Engine(resolve_command(name, user.environment), user)
+            except CommandError:
+                continue
+
+
+def exec_command(
+    engine: Engine, container: str, command: Sequence[str], variables: Mapping[str, str], token: str, *, tty: bool
+) -> list[str]:
+    """Return the command that runs the workload in a running container, behind a gate.
+
+    Args:
+        engine: the engine that has it.
+        container: its name.
+        command: the workload.
+        variables: environment to add.
+        token: value of the mark by which the gate is found.
+        tty: whether the workload gets a terminal.
+    """
+    logs = {"TRACECORR_LOGS": exec_log_folder(token)}
+    options = [*_terminal(tty=tty), *_environment({**variables, **logs, MARK: token})]
+    return [engine.path, "exec", *options, container, "sh", "-c", _STOP_GATE, _GATE_NAME, *command]
+
+
+def exec_log_folder(token: str) -> str:
+    """Return the folder of the logs inside a running container."""
+    return f"/tmp/tracecorr-{token}"
+
+
+def run_command(
+    engine: Engine, image: str, facts: Mapping[str, Any], command: Sequence[str], variables: Mapping[str, str],
+    token: str, logs: Path, more: Sequence[str], *, tty: bool,
+) -> list[str]:  # fmt: skip
+    """Return the command that runs the workload in a new container with the GPU devices, behind a gate.
+
+    Args:
+        engine: the engine that has the image.
+        image: its name.
+        facts: what `inspect` says of it.
+        command: the workload; empty for the image's own.
+        variables: environment to add.
+        token: value of the mark by which the gate is found.
+        logs: the host's folder of the logs, mounted at `LOG_MOUNT`.
+        more: further options of the user's for `run`.
+        tty: whether the workload gets a terminal.
+
+    Raises:
+        CommandError: neither `command` nor the image names one.
+    """
+    settings = facts.get("Config") or {}
+    inner = [*(settings.get("Entrypoint") or []), *(command or settings.get("Cmd") or [])]
+    if not inner:
+        raise CommandError(f"image {image} names no command", "add one: ... --image IMAGE -- COMMAND", 127)
+    devices = [device for device in _DEVICES if Path(device).exists()]
+    options = ["--rm", "--sig-proxy=false", *_terminal(tty=tty), *_environment({**variables, MARK: token})]
+    options += ["--volume", f"{logs}:{LOG_MOUNT}"]
+    options += [f"--device={device}" for device in devices]
+    options += [f"--group-add={group}" for group in _device_groups()]
+    if engine.name == "docker" or engine.user.uid == 0:
+        options.append("--security-opt=seccomp=unconfined")
+    return [engine.path, "run", *options, *more, "--entrypoint", "sh", image, "-c", _PIPE_GATE, _GATE_NAME, *inner]
+
+
+def _terminal(*, tty: bool) -> list[str]:
+    return ["--interactive", *(["--tty"] if tty else [])]
+
+
+def _environment(variables: Mapping[str, str]) -> list[str]:
+    return [f"--env={key}={value}" for key, value in variables.items()]
+
+
+def _device_groups() -> list[int]:
+    """Return the groups that may use the GPU's device files, without root's."""
+    files = [Path("/dev/kfd"), *Path("/dev/dri").glob("renderD*")]
+    return sorted({path.stat().st_gid for path in files if path.exists()} - {0})
