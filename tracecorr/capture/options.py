@@ -25,4 +25,8 @@ class CaptureOptions:
     correlate: bool = True
     as_root: bool = False
     log_level: int = 5
+    container: str | None = None
+    image: str | None = None
+    run_options: tuple[str, ...] = ()
+    pid: int | None = None
     quiet: bool = False

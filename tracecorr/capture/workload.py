@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import errno
 import os
+import select
 import signal
 import struct
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
+from typing import Protocol
 
 from tracecorr.capture.invoker import Invoker
-from tracecorr.model.errors import CommandError
+from tracecorr.model.errors import CommandError, MachineError
 
 NOT_RUNNABLE, NOT_FOUND = 126, 127
 _FAILURE = struct.Struct("=i")
@@ -33,6 +35,30 @@ def resolve_command(command: str, environment: Mapping[str, str]) -> str:
     if found or any(path.is_dir() for path in candidates if os.sep in command):
         raise CommandError(f"{command} cannot be run: it is no executable file", "check its mode", NOT_RUNNABLE)
     raise CommandError(f"{command}: command not found", "check the name and the PATH", NOT_FOUND)
+
+
+class Workload(Protocol):
+    """What a session watches: a process that waits at a gate, then runs to its end."""
+
+    @property
+    def pid(self) -> int:
+        """Return its host number."""
+
+    @property
+    def status(self) -> int | None:
+        """Return its exit status, None while it runs."""
+
+    def release(self) -> None:
+        """Open the gate."""
+
+    def discard(self) -> None:
+        """End it at the gate."""
+
+    def send(self, number: int) -> None:
+        """Send it a signal, unless it has ended."""
+
+    def poll(self, *, block: bool = False) -> int | None:
+        """Return its exit status, None while it runs."""
 
 
 class GatedProcess:
@@ -58,6 +84,7 @@ class GatedProcess:
         blocked: Sequence[signal.Signals] = (),
     ) -> None:
         self._name = command[0]
+        self._status: int | None = None
         gate_out, self._gate = os.pipe()
         self._failure, failure_in = os.pipe()
         self.pid = os.fork()
@@ -67,8 +94,12 @@ class GatedProcess:
             _become_workload(path, command, environment, invoker, blocked, gate_out, failure_in)
         os.close(gate_out)
         os.close(failure_in)
-        self.pidfd = os.pidfd_open(self.pid)
-        self.status: int | None = None
+        self._pidfd = os.pidfd_open(self.pid)
+
+    @property
+    def status(self) -> int | None:
+        """Return the exit status as a shell gives it (128 + signal), None while it runs."""
+        return self._status
 
     def release(self) -> None:
         """Let the command run.
@@ -93,17 +124,17 @@ class GatedProcess:
 
     def send(self, number: int) -> None:
         """Send a signal, unless the process has ended."""
-        if self.status is None:
-            signal.pidfd_send_signal(self.pidfd, number)
+        if self._status is None:
+            signal.pidfd_send_signal(self._pidfd, number)
 
     def poll(self, *, block: bool = False) -> int | None:
         """Return the exit status as a shell gives it (128 + signal), None while it runs."""
-        if self.status is None:
+        if self._status is None:
             pid, status = os.waitpid(self.pid, 0 if block else os.WNOHANG)
             if pid:
                 code = os.waitstatus_to_exitcode(status)
-                self.status = 128 - code if code < 0 else code
-        return self.status
+                self._status = 128 - code if code < 0 else code
+        return self._status
 
 
 def _become_workload(
@@ -138,6 +169,40 @@ def _execute(path: str, command: Sequence[str], environment: Mapping[str, str]) 
         if error.errno != errno.ENOEXEC:
             raise
         os.execve("/bin/sh", ["sh", path, *command[1:]], environment)
+
+
+class AttachedProcess:
+    """A process that runs already; its exit status is not ours to know.
+
+    Raises:
+        MachineError: there is no such process.
+    """
+
+    def __init__(self, pid: int) -> None:
+        self.pid = pid
+        try:
+            self._pidfd = os.pidfd_open(pid)
+        except OSError as error:
+            raise MachineError(f"there is no process {pid}: {error.strerror}", "ps -e lists them") from error
+
+    @property
+    def status(self) -> int | None:
+        """Return 0 when it has ended."""
+        return self.poll()
+
+    def release(self) -> None:
+        """Do nothing: it runs."""
+
+    def discard(self) -> None:
+        """Do nothing: it was not started here."""
+
+    def send(self, number: int) -> None:
+        """Send nothing: it was not started here."""
+
+    def poll(self, *, block: bool = False) -> int | None:
+        """Return 0 when it has ended, None while it runs."""
+        ended = select.select([self._pidfd], [], [], None if block else 0)[0]
+        return 0 if ended else None
 
 
 def run_as(invoker: Invoker, work: Callable[[], int]) -> int:

@@ -1,0 +1,130 @@
+"""Start the workload where it belongs: on the host, in a running or a new container, or not at all."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from tracecorr.capture.container_workload import ContainerLogs, ContainerProcess, make_gate_pipe
+from tracecorr.capture.containers import LOG_MOUNT, exec_command, exec_log_folder, find_engine, run_command
+from tracecorr.capture.folder import RecordingFolder
+from tracecorr.capture.invoker import Invoker, find_invoker, read_status
+from tracecorr.capture.naming import log_environment
+from tracecorr.capture.options import CaptureOptions
+from tracecorr.capture.signals import WATCHED
+from tracecorr.capture.workload import AttachedProcess, GatedProcess, Workload, resolve_command
+from tracecorr.model.errors import InputError
+
+LOG_NAME = "hip"
+
+
+@dataclass
+class Launched:
+    """A workload at its gate.
+
+    Args:
+        workload: the process.
+        logs: folder of its logs, as the host sees it.
+        variables: environment that it got from here.
+        where: `host`, `container NAME`, `image NAME` or `process PID`.
+        collect: brings the logs into the capture folder, after the workload.
+        free_bytes: space left where the logs land.
+    """
+
+    workload: Workload
+    logs: Path
+    where: str
+    free_bytes: Callable[[], int]
+    variables: dict[str, str] = field(default_factory=dict)
+    collect: Callable[[], None] = lambda: None
+
+
+def check_command(options: CaptureOptions, invoker: Invoker) -> str:
+    """Return the path of the workload's program on the host, "" where the host does not start it.
+
+    Raises:
+        CommandError: it is not found, or cannot run.
+        InputError: the options contradict each other.
+    """
+    places = [option for option in (options.container, options.image, options.pid) if option is not None]
+    if len(places) > 1:
+        raise InputError("--container, --image and --pid exclude each other", "give one of them")
+    if options.pid is not None and options.command:
+        raise InputError("--pid attaches to a running process and starts no command", "leave the command out")
+    if not options.command and options.pid is None and options.image is None:
+        raise InputError("nothing to run", "tracecorr capture -- COMMAND")
+    return "" if places else resolve_command(options.command[0], invoker.environment)
+
+
+def launch(options: CaptureOptions, invoker: Invoker, program: str, folder: RecordingFolder, token: str) -> Launched:
+    """Start the workload behind its gate.
+
+    Args:
+        options: what was asked for.
+        invoker: as whom it runs.
+        program: path of its executable on the host.
+        folder: the capture folder.
+        token: unique name of the capture.
+
+    Raises:
+        MachineError: the container is unknown, or its gate did not appear.
+    """
+    if options.pid is not None:
+        logs = folder.path / "raw/amd_log"
+        return Launched(AttachedProcess(options.pid), logs, f"process {options.pid}", folder.free_bytes)
+    if options.container is not None:
+        return _launch_exec(options, invoker, folder, token)
+    if options.image is not None:
+        return _launch_run(options, invoker, folder, token)
+    variables = log_environment(options.log_level, folder.log_folder / LOG_NAME)
+    process = GatedProcess(program, options.command, {**invoker.environment, **variables}, invoker, WATCHED)
+    return Launched(process, folder.path / "raw/amd_log", "host", folder.free_bytes, variables)
+
+
+def _launch_exec(options: CaptureOptions, invoker: Invoker, folder: RecordingFolder, token: str) -> Launched:
+    assert options.container is not None
+    engine, _ = find_engine("container", options.container, _root(), invoker)
+    variables = log_environment(options.log_level, Path(exec_log_folder(token)) / LOG_NAME)
+    command = exec_command(engine, options.container, options.command, variables, token, tty=_has_terminal())
+    process = _start_engine(command, engine.user)
+    gate = ContainerProcess(process, token, None)
+    logs = ContainerLogs(gate.pid, exec_log_folder(token))
+
+    def collect() -> None:
+        logs.move_to(folder.path / "raw/amd_log")
+        logs.close()
+
+    return Launched(gate, logs.path, f"container {options.container}", logs.free_bytes, variables, collect)
+
+
+def _launch_run(options: CaptureOptions, invoker: Invoker, folder: RecordingFolder, token: str) -> Launched:
+    assert options.image is not None
+    engine, facts = find_engine("image", options.image, _root(), invoker)
+    pipe = make_gate_pipe(folder.path / "raw/amd_log")
+    variables = log_environment(options.log_level, Path(LOG_MOUNT) / LOG_NAME)
+    command = run_command(
+        engine, options.image, facts, options.command, variables, token, folder.log_folder, options.run_options,
+        tty=_has_terminal(),
+    )  # fmt: skip
+    gate = ContainerProcess(_start_engine(command, engine.user), token, pipe)
+    # The container's user must be able to write its log there.
+    owner = int((read_status(gate.pid) or {}).get("Uid", "0").split()[0])
+    os.chown(folder.path / "raw/amd_log", owner, -1)
+    return Launched(gate, folder.path / "raw/amd_log", f"image {options.image}", folder.free_bytes, variables, pipe.unlink)
+
+
+def _start_engine(command: list[str], user: Invoker) -> GatedProcess:
+    process = GatedProcess(command[0], command, user.environment, user, WATCHED)
+    process.release()
+    return process
+
+
+def _root() -> Invoker:
+    return find_invoker(os.environ, as_root=True)
+
+
+def _has_terminal() -> bool:
+    return sys.stdin.isatty() and sys.stdout.isatty()
