@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
-from tracecorr.capture.drain import read_stats
 from tracecorr.capture.folder import RecordingFolder
 
 _PROBE_FILES = ("kprobe_events", "uprobe_events", "dynamic_events")
@@ -27,9 +26,9 @@ def save_formats(folder: RecordingFolder, name: str, instance: Path, group: str)
     for event in sorted({*enabled, *built_in}):
         text = _text(root / "events" / event / "format")
         if text:
-            folder.write_text(f"{target}/events/{event}/format", text)
+            folder.write_once(f"{target}/events/{event}/format", text)
     for header in ("header_page", "header_event"):
-        folder.write_text(f"{target}/{header}", _text(root / "events" / header))
+        folder.write_once(f"{target}/{header}", _text(root / "events" / header))
     for file in _PROBE_FILES:
         own = [line for line in _lines(root / file) if f":{group}/" in line]
         if own:
@@ -43,9 +42,8 @@ def save_names(folder: RecordingFolder, name: str, instance: Path) -> None:
         folder.write_text(f"raw/ftrace/{name}/{file}", _text(root / file))
 
 
-def save_stats(folder: RecordingFolder, name: str, instance: Path) -> dict[str, dict[str, str]]:
+def save_stats(folder: RecordingFolder, name: str, stats: dict[str, dict[str, str]]) -> dict[str, dict[str, str]]:
     """Store and return the counters of every CPU of an instance."""
-    stats = read_stats(instance)
     folder.write_text(f"raw/ftrace/{name}/stats.json", json.dumps(stats, indent=1))
     return stats
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import shutil
@@ -67,6 +68,13 @@ class RecordingFolder:
         fresh.write_text(text)
         fresh.replace(target)
 
+    def write_once(self, name: str, text: str) -> None:
+        """Write a small file of the folder that never changes, unless it is there."""
+        target = self.path / name
+        target.parent.mkdir(parents=True, exist_ok=True)
+        with contextlib.suppress(FileExistsError), target.open("x") as stream:
+            stream.write(text)
+
     def write_info(self, info: dict[str, Any]) -> None:
         """Write `capture.json`."""
         self.write_text("capture.json", json.dumps({"format": FORMAT_VERSION, **info}, indent=1, default=str))
@@ -107,6 +115,12 @@ class RecordingFolder:
             for name in (*folders, *files):
                 os.chown(name, owner.uid, owner.gid, dir_fd=descriptor, follow_symlinks=False)
         os.fchown(self._descriptor, owner.uid, owner.gid)
+
+    def remove(self) -> None:
+        """Take the folder away: nothing was recorded."""
+        for entry in sorted(self.path.iterdir()):
+            shutil.rmtree(entry) if entry.is_dir() else entry.unlink()
+        self.shown.rmdir()
 
     def close(self) -> None:
         """Let go of the folder."""

@@ -113,7 +113,9 @@ def _launch_run(options: CaptureOptions, invoker: Invoker, folder: RecordingFold
     # The container's user must be able to write its log there.
     owner = int((read_status(gate.pid) or {}).get("Uid", "0").split()[0])
     os.chown(folder.path / "raw/amd_log", owner, -1)
-    return Launched(gate, folder.path / "raw/amd_log", f"image {options.image}", folder.free_bytes, variables, pipe.unlink)
+    return Launched(
+        gate, folder.path / "raw/amd_log", f"image {options.image}", folder.free_bytes, variables, pipe.unlink
+    )
 
 
 def _start_engine(command: list[str], user: Invoker) -> GatedProcess:

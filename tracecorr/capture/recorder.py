@@ -4,20 +4,26 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Iterable
 from pathlib import Path
+from typing import IO
 
-from tracecorr.capture.armed import Armed, arm
+from tracecorr.capture.armed import Armed, PerfProbe, arm
 from tracecorr.capture.clock_samples import ClockSampler
 from tracecorr.capture.descriptions import save_formats, save_names, save_stats
 from tracecorr.capture.drain import Counts, Drain, count_events, read_stats
 from tracecorr.capture.folder import RecordingFolder
 from tracecorr.capture.journal import Journal
+from tracecorr.capture.library_watch import INSTANCE as WATCH
+from tracecorr.capture.perf_pages import HEADER_PAGE, ProbePages
+from tracecorr.capture.perf_probes import PerfRecorder
 from tracecorr.capture.plan import Plan, ProbePlan
 from tracecorr.capture.tracefs import Tracefs
 
+PROBES = "probes"  # the recording of what perf binds to the workload
 _MARK_SECONDS = 1.0
 _NAMES_SECONDS = 10.0
+# For libraries that appear late, when none was known before the start.
+_PERF_BUFFER_KB = 1024
 
 
 class KernelRecorder:
@@ -32,12 +38,12 @@ class KernelRecorder:
     def __init__(self, armed: Armed, folder: RecordingFolder, avoid: frozenset[int] = frozenset()) -> None:
         self.armed = armed
         self._folder = folder
-        self._instances: dict[str, Path] = dict(armed.instances)
+        self._instances: dict[str, Path] = {name: path for name, path in armed.instances.items() if name != WATCH}
         self._clock = next((plan.clock for plan in armed.armed.instances), "mono")
-        self._drain = Drain(
-            self._instances, lambda name, cpu: folder.open_new(f"raw/ftrace/{name}/cpu{cpu}.bin"), avoid
-        )
+        self._drain = Drain(self._instances, self._open_pages, avoid)
         self._sampler = ClockSampler(self._instances)
+        self._pages = ProbePages(lambda cpu: self._open_pages(PROBES, cpu))
+        self._perf = self._open_perf()
         self._next_mark = self._next_names = 0.0
         self.recording = False
         self.counts = Counts()
@@ -52,20 +58,49 @@ class KernelRecorder:
             armed.disarm()
             raise
 
+    @property
+    def plan(self) -> Plan:
+        """Return what was really armed, and what is absent and why."""
+        return self.armed.armed
+
+    @property
+    def watch(self) -> Path | None:
+        """Return the instance that announces new libraries."""
+        return self.armed.instances.get(WATCH)
+
+    @property
+    def discarded_bytes(self) -> int:
+        """Return the bytes of pages that no file could take."""
+        return self._drain.discarded_bytes
+
+    @property
+    def failure(self) -> OSError | None:
+        """Return why pages could not be written, if so."""
+        return self._drain.failure or self._perf.failure
+
+    def admit(self, pid: int) -> None:
+        """Follow a process of the workload and its children to come."""
+        self.armed.admit(pid)
+        self._perf.admit(pid)
+
     def start(self) -> None:
         """Record from now on."""
         self._describe()
         self._drain.start()
         self.armed.start()
+        self._perf.start()
         self.recording = True
         self._sampler.burst("start")
         self._save_clock()
         self._next_mark = time.monotonic() + _MARK_SECONDS
 
-    def add_probes(self, probes: Iterable[ProbePlan]) -> list[ProbePlan]:
-        """Arm probes that became possible during the recording."""
+    def add_probes(self, probes: tuple[ProbePlan, ...]) -> list[ProbePlan]:
+        """Arm probes that became possible during the recording; return those that the kernel accepted."""
+        known = len(self.armed.perf_probes)
         accepted = self.armed.add_probes(probes)
-        self._describe()
+        fresh = self.armed.perf_probes[known:]
+        self._learn(fresh)
+        self._perf.add_probes(fresh)
         return accepted
 
     def tick(self) -> None:
@@ -84,7 +119,7 @@ class KernelRecorder:
     def count(self) -> Counts:
         """Return the events recorded and lost so far."""
         if self.recording:
-            self.counts = sum((count_events(read_stats(path)) for path in self._instances.values()), Counts())
+            self.counts = self._sum([read_stats(path) for path in self._instances.values()])
         return self.counts
 
     def stop(self) -> None:
@@ -93,33 +128,48 @@ class KernelRecorder:
             return
         self._sampler.burst("end")
         self.armed.stop()
+        self._perf.stop()
         self.recording = False
         self._drain.stop()
         self._save_clock()
         self._describe()
-        stats = [save_stats(self._folder, name, instance) for name, instance in self._instances.items()]
-        self.counts = sum((count_events(s) for s in stats), Counts())
+        self.counts = self._sum(
+            [save_stats(self._folder, name, read_stats(path)) for name, path in self._instances.items()]
+        )
+        if self._pages.packers:
+            save_stats(self._folder, PROBES, self._pages.stats())
 
     def disarm(self) -> list[str]:
         """Leave the machine as it was found; return what could not be undone yet."""
+        self._perf.stop()
         self._sampler.close()
         self._drain.close()
         return self.armed.disarm()
 
-    @property
-    def discarded_bytes(self) -> int:
-        """Return the bytes of pages that no file could take."""
-        return self._drain.discarded_bytes
+    def _open_perf(self) -> PerfRecorder:
+        size = self.armed.armed.perf_buffer_kb_per_cpu or _PERF_BUFFER_KB
+        self._learn(self.armed.perf_probes)
+        return PerfRecorder(self.armed.perf_probes, size, self._pages.open_new)
 
-    @property
-    def failure(self) -> OSError | None:
-        """Return why pages could not be written, if so."""
-        return self._drain.failure
+    def _learn(self, probes: list[PerfProbe]) -> None:
+        for probe in probes:
+            name = f"{self.armed.group}/{probe.name}"
+            self._pages.learn(name, probe.format)
+            self._folder.write_text(f"raw/ftrace/{PROBES}/events/{name}/format", probe.format)
+
+    def _open_pages(self, name: str, cpu: int) -> IO[bytes]:
+        return self._folder.open_new(f"raw/ftrace/{name}/cpu{cpu}.bin")
+
+    def _sum(self, stats: list[dict[str, dict[str, str]]]) -> Counts:
+        return sum((count_events(s) for s in (*stats, self._pages.stats())), Counts())
 
     def _describe(self) -> None:
         for name, instance in self._instances.items():
             save_formats(self._folder, name, instance, self.armed.group)
             save_names(self._folder, name, instance)
+        if self.armed.perf_probes:
+            self._folder.write_text(f"raw/ftrace/{PROBES}/header_page", HEADER_PAGE)
+            save_names(self._folder, PROBES, next(iter(self._instances.values())))
 
     def _save_clock(self) -> None:
         self._folder.write_text("raw/clock.json", json.dumps(self._sampler.content(self._clock)))

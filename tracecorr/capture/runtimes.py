@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+import struct
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -32,6 +33,9 @@ _PLACES = (
     "usr/local/lib/python3*/*-packages/_rocm_sdk_core/lib", "opt/*/lib/python3*/site-packages/torch/lib",
     "opt/*/lib/python3*/site-packages/_rocm_sdk_core/lib",
 )  # fmt: skip
+# Elf64_Sym: name, info, other, section, value, size; the low half of info is the type.
+_SYMBOL = struct.Struct("<IBBHQQ")
+_FUNCTION = 2
 _MACHINE = "EM_X86_64"  # the probes read x86-64 registers
 _MAPPING = re.compile(r"^(\S+) r\S?x\S \S+ \S+ (\d+) +(/.*)$", re.MULTILINE)
 
@@ -65,11 +69,36 @@ def read_library(path: Path, symbols: Iterable[str], seen_as: str = "") -> Runti
 def find_runtimes(pid: int | None = None, paths: Iterable[Path] = ()) -> tuple[Runtime, ...]:
     """Return the runtimes that process `pid` has mapped, and those among `paths`; each file once."""
     found: dict[tuple[int, int], Runtime] = {}
-    for host_path, seen_as in [*(_mapped(pid) if pid is not None else ()), *((p, str(p)) for p in paths)]:
-        runtime = read_runtime(host_path, seen_as)
+    mapped = {m.inode: m for m in list_mappings(pid)}.values() if pid is not None else ()
+    runtimes = [*(read_mapped_runtime(pid or 0, m) for m in mapped), *(read_runtime(p) for p in paths)]
+    for runtime in runtimes:
         if runtime is not None:
             found.setdefault((runtime.device, runtime.inode), runtime)
     return tuple(found.values())
+
+
+def list_mappings(pid: int) -> list[MappedFile]:
+    """Return the executable mappings of files of a process; none when it is gone."""
+    try:
+        text = Path(f"/proc/{pid}/maps").read_text(errors="replace")
+    except OSError:
+        return []
+    return [MappedFile(span, int(inode), path) for span, inode, path in _MAPPING.findall(text)]
+
+
+def has_usual_name(path: str) -> bool:
+    """Tell whether a file is called like a runtime: a hint what to read first, never a proof."""
+    return _USUAL.match(Path(path).name) is not None
+
+
+def read_mapped_runtime(pid: int, mapping: MappedFile) -> Runtime | None:
+    """Return what a mapped library exports, or None where it is no runtime."""
+    seen_as = mapping.path.removesuffix(" (deleted)")
+    inside = Path(f"/proc/{pid}/root{seen_as}")
+    # A deleted or replaced file is still reached through the mapping itself.
+    exact = Path(f"/proc/{pid}/map_files/{mapping.span}")
+    usable = [p for p in (Path(seen_as), inside, exact) if not re.search(r"\s", str(p)) and _same(p, exact)]
+    return read_runtime(usable[0], seen_as) if usable else None
 
 
 def installed_libraries(root: Path = Path("/"), environment: Mapping[str, str] | None = None) -> list[Path]:
@@ -93,7 +122,7 @@ def other_users(runtime: Runtime, mine: Iterable[int] = ()) -> list[int]:
     """
     own = {os.getpid(), *mine}
     pids = (int(p.name) for p in Path("/proc").iterdir() if p.name.isdigit())
-    return [pid for pid in pids if pid not in own and any(m.inode == runtime.inode for m in _mappings(pid))]
+    return [pid for pid in pids if pid not in own and any(m.inode == runtime.inode for m in list_mappings(pid))]
 
 
 def _read(path: Path, seen_as: str, wanted: re.Pattern[str], any_of: Iterable[str], kind: str = "") -> Runtime | None:
@@ -122,44 +151,36 @@ def _may_export(elf: ELFFile, names: Iterable[str]) -> bool:
 
 def _exported(elf: ELFFile, wanted: re.Pattern[str]) -> dict[str, int]:
     """Return exported functions -> offset in the file, which is what a probe wants, not the address."""
-    segments = list(elf.iter_segments())
-    loads = [s for s in segments if s["p_type"] == "PT_LOAD"]
-    dynamic = next((s for s in segments if isinstance(s, DynamicSegment)), None)
+    loads = [s for s in elf.iter_segments() if s["p_type"] == "PT_LOAD"]
     symbols: dict[str, int] = {}
-    for symbol in dynamic.iter_symbols() if dynamic else ():
-        address = symbol["st_value"]
-        if symbol["st_info"]["type"] != "STT_FUNC" or not address or not wanted.match(symbol.name):
+    for name, address in _functions(elf):
+        if not wanted.match(name):
             continue
         home = next((s for s in loads if s["p_vaddr"] <= address < s["p_vaddr"] + s["p_filesz"]), None)
         if home is not None:
-            symbols.setdefault(symbol.name, address - home["p_vaddr"] + home["p_offset"])
+            symbols.setdefault(name, address - home["p_vaddr"] + home["p_offset"])
     return symbols
+
+
+def _functions(elf: ELFFile) -> Iterator[tuple[str, int]]:
+    """Yield name and address of each exported function; 10,000 symbols in some 10 ms, a workload will not wait."""
+    table = elf.get_section_by_name(".dynsym")
+    if table is None:
+        dynamic = next((s for s in elf.iter_segments() if isinstance(s, DynamicSegment)), None)
+        for symbol in dynamic.iter_symbols() if dynamic else ():
+            if symbol["st_info"]["type"] == "STT_FUNC" and symbol["st_value"]:
+                yield symbol.name, symbol["st_value"]
+        return
+    strings = elf.get_section(table["sh_link"]).data()
+    for at, info, _, _, address, _ in _SYMBOL.iter_unpack(table.data()):
+        if info & 0xF == _FUNCTION and address:
+            yield strings[at : strings.index(b"\0", at)].decode(errors="replace"), address
 
 
 def _build_id(elf: ELFFile) -> str:
     notes = (s for s in elf.iter_segments() if isinstance(s, NoteSegment))
     ids = (n["n_desc"] for s in notes for n in s.iter_notes() if n["n_type"] == "NT_GNU_BUILD_ID")
     return str(next(ids, ""))
-
-
-def _mapped(pid: int) -> Iterator[tuple[Path, str]]:
-    """Yield (how we reach it, how the process names it) of each executable mapping that may be a runtime."""
-    for mapping in {m.inode: m for m in _mappings(pid)}.values():
-        seen_as = mapping.path.removesuffix(" (deleted)")
-        inside = Path(f"/proc/{pid}/root{seen_as}")
-        # A deleted or replaced file is still reached through the mapping itself.
-        exact = Path(f"/proc/{pid}/map_files/{mapping.span}")
-        usable = [p for p in (Path(seen_as), inside, exact) if not re.search(r"\s", str(p)) and _same(p, exact)]
-        if usable:
-            yield usable[0], seen_as
-
-
-def _mappings(pid: int) -> list[MappedFile]:
-    try:
-        text = Path(f"/proc/{pid}/maps").read_text(errors="replace")
-    except OSError:
-        return []
-    return [MappedFile(span, int(inode), path) for span, inode, path in _MAPPING.findall(text)]
 
 
 def _same(path: Path, exact: Path) -> bool:

@@ -6,7 +6,7 @@ import select
 import signal
 import time
 from collections.abc import Callable
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
@@ -14,22 +14,26 @@ from tracecorr.capture.folder import RecordingFolder
 from tracecorr.capture.host_facts import copy_topology, read_all_clocks, read_host
 from tracecorr.capture.invoker import Invoker
 from tracecorr.capture.journal import Journal
+from tracecorr.capture.late_probes import LateProbes
+from tracecorr.capture.launch import launch
+from tracecorr.capture.library_watch import plan_watch
 from tracecorr.capture.logs import LogKeeper
-from tracecorr.capture.naming import log_environment
+from tracecorr.capture.offer import Offer
 from tracecorr.capture.options import CaptureOptions
-from tracecorr.capture.owner import new_token, this_process
-from tracecorr.capture.plan import Plan
-from tracecorr.capture.processes import ProcessTable, read_thread_map
+from tracecorr.capture.owner import this_process
+from tracecorr.capture.plan import Absent, Plan
+from tracecorr.capture.processes import ProcessTable, find_openers, read_thread_map
 from tracecorr.capture.recorder import KernelRecorder
-from tracecorr.capture.signals import WATCHED, Received, SignalInbox
+from tracecorr.capture.signals import Received, SignalInbox
 from tracecorr.capture.status import Progress, StatusLine
 from tracecorr.capture.tracefs import Tracefs
-from tracecorr.capture.workload import GatedProcess
+from tracecorr.model.errors import SessionError
 from tracecorr.store.recording import list_raw_files
 
 Say = Callable[[str], None]
 
 _TICK_SECONDS = 0.1
+_OPENERS_SECONDS = 0.5
 _STORED_PREFIXES = ("AMD_", "HIP_", "HSA_", "ROCR_", "GPU_", "HCC_")
 
 
@@ -39,173 +43,237 @@ class Session:
     Args:
         options: what was asked for.
         invoker: as whom the workload runs.
-        program: path of its executable.
+        program: path of its executable on the host.
         folder: where the capture goes.
+        token: unique name of the capture.
         say: prints a message.
     """
 
     def __init__(
-        self, options: CaptureOptions, invoker: Invoker, program: str, folder: RecordingFolder, say: Say
+        self, options: CaptureOptions, invoker: Invoker, program: str, folder: RecordingFolder, token: str, say: Say
     ) -> None:
         self._options = options
         self._invoker = invoker
         self._folder = folder
         self._say = say
         self._program = program
-        self._logs = LogKeeper(folder.path / "raw/amd_log")
+        self._token = token
         self._processes = ProcessTable()
         self._status = StatusLine()
-        self._recorder: KernelRecorder | None = None
-        self._started_ns = time.monotonic_ns()
+        self._started = time.monotonic()
+        self._recording_since: float | None = None
+        self._next_openers = 0.0
         self._interrupts = 0
         self._end_reason = ""
         self._detached = False
         self._info: dict[str, Any] = {}
         self.problems: list[str] = []
 
-    def run(self, plan: Plan, tracefs: Tracefs) -> int:
+    def run(self, plan: Plan, offer: Offer, tracefs: Tracefs, journal: Journal) -> int:
         """Arm, run the workload to its end and close the folder; return the workload's exit status.
 
         Raises:
             MachineError: the machine refused the plan; the workload was not started.
             CommandError: the workload cannot be executed.
+            SessionError: the capture failed after the start; its folder is closed all the same.
         """
         self._begin_info(plan)
         with SignalInbox() as inbox:
-            workload = self._make_workload()
+            self._launched = launch(self._options, self._invoker, self._program, self._folder, self._token)
             inbox.start()
             try:
-                token = new_token()
-                self._recorder = KernelRecorder.arm(plan, tracefs, Journal.create(token), token, self._folder)
-                try:
-                    self._let_run(workload)
-                    self._watch(workload, inbox)
-                finally:
-                    self._end_recording("the workload ended")
+                self._arm(plan, offer, tracefs, journal)
+                self._release()
             except BaseException:
-                workload.discard()
+                self._launched.workload.discard()
+                journal_problems = self._disarm() if hasattr(self, "_recorder") else []
+                self.problems += journal_problems
                 raise
-        status = 128 + signal.SIGINT if workload.status is None else workload.status
+            failure = self._run_to_end(inbox)
+        ended = self._launched.workload.status
+        status = 128 + signal.SIGINT if ended is None else ended
         self._close(status)
+        if failure is not None:
+            raise SessionError(f"the capture failed: {failure}", "its folder holds what was recorded") from failure
         return status
 
-    def _make_workload(self) -> GatedProcess:
-        environment = {
-            **self._invoker.environment,
-            **log_environment(self._options.log_level, self._folder.log_folder / "hip"),
-        }
-        self._info["environment"] = {k: v for k, v in sorted(environment.items()) if k.startswith(_STORED_PREFIXES)}
-        return GatedProcess(self._program, self._options.command, environment, self._invoker, WATCHED)
+    def _run_to_end(self, inbox: SignalInbox) -> Exception | None:
+        """Watch the workload until it ends, whatever happens to the recording; return what did."""
+        failure: Exception | None = None
+        while True:
+            try:
+                self._watch(inbox)
+                self._end_recording("the workload ended")
+            except Exception as error:
+                if failure is not None:
+                    raise
+                failure = error
+                self._end_reason = self._end_reason or f"tracecorr failed: {error}"
+                self.problems += self._disarm()
+            else:
+                return failure
 
-    def _let_run(self, workload: GatedProcess) -> None:
-        assert self._recorder is not None
-        self._recorder.armed.admit(workload.pid)
+    def _arm(self, plan: Plan, offer: Offer, tracefs: Tracefs, journal: Journal) -> None:
+        syscalls = any(event.system == "syscalls" for instance in plan.instances for event in instance.events)
+        watch = plan_watch(offer.events, syscalls)
+        whole = replace(plan, instances=(*plan.instances, *([watch] if watch else ())))
+        self._recorder = KernelRecorder.arm(whole, tracefs, journal, self._token, self._folder)
+        self._late = LateProbes(self._options.wanted, offer, self._recorder)
+        self._logs = LogKeeper(self._launched.logs)
+
+    def _release(self) -> None:
+        workload = self._launched.workload
+        self._info["where"] = self._launched.where
+        self._info["environment"] = self._stored_environment()
+        self._admit(workload.pid, "attached" if self._options.pid else "started")
+        for pid in self._processes.refresh():
+            self._recorder.admit(pid)
         if not (self._options.delay or self._options.start_on_signal):
             self._start_recording()
-        self._processes.add(workload.pid, "started")
-        self._started_ns = time.monotonic_ns()
+        self._started = time.monotonic()
         workload.release()
 
+    def _admit(self, pid: int, how: str) -> None:
+        if self._processes.add(pid, how):
+            self._recorder.admit(pid)
+
     def _start_recording(self) -> None:
-        assert self._recorder is not None
         self._info["start"] = read_all_clocks()
         self._recorder.start()
-        self._info["plan"] = _plan_facts(self._recorder.armed.armed)
+        self._recording_since = time.monotonic()
+        self._info["plan"] = self._plan_facts()
+        if self._options.pid is not None:
+            self._info["threads"] = read_thread_map(self._processes.alive)
         self._folder.write_info(self._info)
 
-    def _watch(self, workload: GatedProcess, inbox: SignalInbox) -> None:
+    def _watch(self, inbox: SignalInbox) -> None:
         """Look after the recording until the workload ends or the user lets go of it."""
+        workload = self._launched.workload
         while workload.poll() is None and not self._detached:
-            select.select([inbox.descriptor], [], [], _TICK_SECONDS)
+            descriptors = [inbox.descriptor, *([self._late.descriptor] if self._late.descriptor >= 0 else [])]
+            select.select(descriptors, [], [], _TICK_SECONDS)
             for received in inbox.take():
-                self._obey(received, workload)
-            self._tick(workload)
+                self._obey(received)
+            self._tick()
         self._status.clear()
 
-    def _obey(self, received: Received, workload: GatedProcess) -> None:
-        if received.number == signal.SIGUSR1:
-            if self._is_waiting():
-                self._start_recording()
+    def _obey(self, received: Received) -> None:
+        workload = self._launched.workload
+        if received.number == signal.SIGUSR1 and self._is_waiting():
+            self._start_recording()
         elif received.number == signal.SIGINT:
             self._interrupts += 1
-            if received.from_process:
+            # The terminal gives its Ctrl-C to a workload on the host by itself.
+            if received.from_process or self._launched.where != "host":
                 workload.send(signal.SIGINT)
-            if self._interrupts > 1:
-                self._end_recording("interrupted twice")
+            if self._interrupts > 1 or self._options.pid is not None:
+                self._end_recording("interrupted")
                 self._detached = True
         elif received.number in (signal.SIGTERM, signal.SIGHUP):
             self._end_recording(f"tracecorr got {received.number.name}")
             workload.send(received.number)
+            self._detached = self._options.pid is not None
 
-    def _tick(self, workload: GatedProcess) -> None:
-        assert self._recorder is not None
-        self._recorder.tick()
+    def _tick(self) -> None:
         self._processes.refresh()
         self._logs.refresh()
-        elapsed = (time.monotonic_ns() - self._started_ns) / 1e9
-        if self._is_waiting() and self._options.delay and elapsed >= self._options.delay:
-            self._start_recording()
-        reason = self._reached_limit(elapsed)
-        if reason and not self._end_reason:
-            self._end_recording(reason)
-            self._status.clear()
-            self._say(f"the recording ended: {reason}; the workload runs on")
-            if self._options.kill:
-                workload.send(signal.SIGTERM)
+        if not self._end_reason:
+            self._recorder.tick()
+            self._late.look(self._processes.alive)
+            self._admit_openers()
+            self._obey_limits(time.monotonic())
         if self._status.is_due() and not self._options.quiet:
-            self._show(elapsed)
+            self._show()
+
+    def _admit_openers(self) -> None:
+        """Take in every process of the container that opened the KFD: workers may descend from an older daemon."""
+        now = time.monotonic()
+        if self._options.container is None or now < self._next_openers:
+            return
+        self._next_openers = now + _OPENERS_SECONDS
+        cgroup = self._processes.seen[self._launched.workload.pid].cgroup
+        for pid in find_openers(cgroup):
+            self._admit(pid, "opened /dev/kfd in the container")
+
+    def _obey_limits(self, now: float) -> None:
+        if self._is_waiting() and self._options.delay and now - self._started >= self._options.delay:
+            self._start_recording()
+        reason = self._reached_limit(now)
+        if not reason:
+            return
+        self._end_recording(reason)
+        self._status.clear()
+        self._say(f"the recording ended: {reason}; the workload runs on")
+        if self._options.kill:
+            self._launched.workload.send(signal.SIGTERM)
+        self._detached = self._options.pid is not None
 
     def _is_waiting(self) -> bool:
-        return self._recorder is not None and "start" not in self._info and not self._end_reason
+        return self._recording_since is None and not self._end_reason
 
-    def _reached_limit(self, elapsed: float) -> str:
-        assert self._recorder is not None
-        options = self._options
-        if options.duration is not None and "start" in self._info and elapsed - options.delay >= options.duration:
+    def _reached_limit(self, now: float) -> str:
+        options, since = self._options, self._recording_since
+        if options.duration is not None and since is not None and now - since >= options.duration:
             return f"--duration {options.duration:g} s is over"
         if options.max_log_bytes is not None and self._logs.size >= options.max_log_bytes:
             return f"the HIP log reached {options.max_log_bytes / 1e9:g} GB (--max-log-gb)"
         if self._recorder.failure is not None:
             return f"the trace cannot be written: {self._recorder.failure.strerror}"
-        if self._folder.free_bytes() < options.min_free_bytes:
-            return f"less than {options.min_free_bytes / 1e9:.1f} GB is free where the capture lies"
+        free = min(self._folder.free_bytes(), self._launched.free_bytes())
+        if free < options.min_free_bytes:
+            return f"only {free / 1e9:.1f} GB are free where the capture lands (--min-free-gb)"
         return ""
 
-    def _show(self, elapsed: float) -> None:
-        assert self._recorder is not None
+    def _show(self) -> None:
         counts = self._recorder.count()
         state = "waiting" if self._is_waiting() else "ended" if self._end_reason else "recording"
+        elapsed = time.monotonic() - self._started
         self._status.show(Progress(elapsed, counts.events, counts.lost, self._logs.size, state))
 
     def _end_recording(self, reason: str) -> None:
         """Stop, store, and leave the machine as it was; the workload may still run."""
-        if self._end_reason or self._recorder is None:
+        if self._end_reason:
             return
         self._end_reason = reason
-        self._info["threads"] = read_thread_map(self._processes.alive)
+        self._info["threads"] = self._info.get("threads") or read_thread_map(self._processes.alive)
         self._recorder.stop()
         self._info["stop"] = read_all_clocks()
-        self._info["plan"] = _plan_facts(self._recorder.armed.armed)
-        self.problems += self._recorder.disarm()
-        self._logs.cut() if self._workload_may_write() else self._logs.refresh()
-
-    def _workload_may_write(self) -> bool:
+        self._info["plan"] = self._plan_facts()
+        self.problems += self._disarm()
         self._processes.refresh()
-        return bool(self._processes.alive)
+        if self._processes.alive:
+            self._logs.cut()
+
+    def _disarm(self) -> list[str]:
+        if hasattr(self, "_late"):
+            self._late.close()
+        return self._recorder.disarm()
 
     def _begin_info(self, plan: Plan) -> None:
         options = self._options
         self._info = {
             "state": "recording", "recorder": asdict(this_process()), "command": list(options.command),
             "program": self._program, "user": self._invoker.name, "cwd": str(Path.cwd()), "host": read_host(),
-            "wanted": asdict(options.wanted), "plan": _plan_facts(plan), "ftrace_clock": "auto", "files": [],
+            "wanted": asdict(options.wanted), "plan": _facts_of(plan, plan.absent), "ftrace_clock": "auto",
+            "files": [],
         }  # fmt: skip
         copy_topology(self._folder)
         self._folder.write_info(self._info)
 
+    def _stored_environment(self) -> dict[str, str]:
+        whole = {**self._invoker.environment, **self._launched.variables}
+        return {key: value for key, value in sorted(whole.items()) if key.startswith(_STORED_PREFIXES)}
+
+    def _plan_facts(self) -> dict[str, Any]:
+        """Return what was armed, also late, and what is absent after all."""
+        late = {entry["kind"] for entry in self._late.armed if entry["probes"]}
+        plan = self._recorder.plan
+        absent = tuple(a for a in plan.absent if not any(a.what.startswith(_ABSENT_OF[kind]) for kind in late))
+        return {**_facts_of(plan, absent), "late": self._late.armed}
+
     def _close(self, status: int) -> None:
         """Complete capture.json and give the folder to the user."""
-        assert self._recorder is not None
+        self._launched.collect()
         strange = self._folder.seal_logs()
         losses = self._logs.finish()
         if self._recorder.discarded_bytes:
@@ -223,10 +291,14 @@ class Session:
         self._folder.hand_over(self._invoker)
 
 
-def _plan_facts(plan: Plan) -> dict[str, Any]:
+# How the absence of a kind of runtime begins that may appear late after all.
+_ABSENT_OF = {"hsa": "doorbells", "roctx": "roctx ranges", "hip": "HIP entry points", "other": "--uprobes"}
+
+
+def _facts_of(plan: Plan, absent: tuple[Absent, ...]) -> dict[str, Any]:
     """Return what was armed and what is absent, for capture.json."""
     return {
         "instances": [asdict(instance) for instance in plan.instances],
         "probes": [asdict(probe) for probe in plan.probes],
-        "absent": [asdict(absent) for absent in plan.absent],
+        "absent": [asdict(absence) for absence in absent],
     }

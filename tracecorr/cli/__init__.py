@@ -14,6 +14,7 @@ import typer
 from tracecorr import __version__
 from tracecorr.cli import (
     arguments,
+    capture,
     clean,
     compare,
     console,
@@ -37,6 +38,7 @@ app = typer.Typer(
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 app.command("doctor")(doctor.doctor_verb)
+app.command("capture", context_settings=capture.CONTEXT)(capture.capture_verb)
 app.command("import")(import_files.import_verb)
 app.command("correlate")(correlate.correlate_verb)
 app.command("info")(info.info_verb)

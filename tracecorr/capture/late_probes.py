@@ -1,0 +1,64 @@
+"""Arm the runtimes that the workload really loads, as soon as it maps them, and record the gap."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable
+from dataclasses import replace
+from typing import Any
+
+from tracecorr.capture.library_watch import LibraryWatch, MappedRuntime
+from tracecorr.capture.offer import Offer
+from tracecorr.capture.plan import Wanted
+from tracecorr.capture.planning import plan_late_probes
+from tracecorr.capture.recorder import KernelRecorder
+from tracecorr.capture.runtimes import other_users
+
+
+class LateProbes:
+    """Probe runtimes that appear after the start.
+
+    Args:
+        wanted: what the command line asks for.
+        offer: what the machine offers; its runtimes are armed already.
+        recorder: the recording.
+    """
+
+    def __init__(self, wanted: Wanted, offer: Offer, recorder: KernelRecorder) -> None:
+        self._wanted = wanted
+        self._offer = offer
+        self._recorder = recorder
+        self._watch = LibraryWatch(recorder.watch, offer.runtimes)
+        self._count = len(offer.runtimes)
+        self.armed: list[dict[str, Any]] = []
+
+    @property
+    def descriptor(self) -> int:
+        """Return what becomes readable when a library may have been mapped, -1 where nothing does."""
+        return self._watch.descriptor
+
+    def look(self, pids: Iterable[int]) -> None:
+        """Arm what the processes `pids` have mapped since the last look."""
+        known = frozenset(pids)
+        for mapped in self._watch.look(known):
+            self._arm(mapped, known)
+
+    def close(self) -> None:
+        """Let go of the watching instance."""
+        self._watch.close()
+
+    def _arm(self, mapped: MappedRuntime, mine: frozenset[int]) -> None:
+        self._count += 1
+        runtime = mapped.runtime
+        if not self._offer.perf_probes:
+            runtime = replace(runtime, other_users=len(other_users(runtime, mine)))
+        probes, absent = plan_late_probes(self._wanted, replace(self._offer, runtimes=(runtime,)), self._count)
+        # The workload runs on meanwhile: doorbells first.
+        urgent = tuple(probe for probe in probes if probe.name.startswith("doorbell"))
+        rest = tuple(probe for probe in probes if probe not in urgent)
+        accepted = [*self._recorder.add_probes(urgent), *self._recorder.add_probes(rest)]
+        self.armed.append({
+            "library": runtime.path, "kind": runtime.kind, "version": runtime.version, "pid": mapped.pid,
+            "seen_ns": mapped.seen_ns, "armed_ns": time.monotonic_ns(), "probes": [probe.name for probe in accepted],
+            "absent": [absence.why for absence in absent if runtime.path in absence.what],
+        })  # fmt: skip

@@ -1,0 +1,155 @@
+"""The verb `capture` without its command line: look at the machine, plan, run, build the tables, sum up."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import polars as pl
+
+from tracecorr.capture.engines import container_pid
+from tracecorr.capture.folder import RecordingFolder
+from tracecorr.capture.invoker import Invoker, find_invoker
+from tracecorr.capture.journal import Journal
+from tracecorr.capture.launch import check_command
+from tracecorr.capture.machine import probe_machine
+from tracecorr.capture.naming import choose_folder
+from tracecorr.capture.offer import Offer
+from tracecorr.capture.options import CaptureOptions
+from tracecorr.capture.owner import new_token
+from tracecorr.capture.plan import Plan
+from tracecorr.capture.planning import make_plan
+from tracecorr.capture.session import Session
+from tracecorr.capture.tracefs import Tracefs, find_tracefs
+from tracecorr.capture.undo import ACTIONS, restore_leftovers
+from tracecorr.capture.workload import run_as
+from tracecorr.model.errors import CommandError, MachineError, TracecorrError
+from tracecorr.store import Capture
+
+Say = Callable[[str], None]
+
+
+def plan_capture(options: CaptureOptions) -> tuple[Plan, Offer]:
+    """Return what a capture would arm on this machine, and what the machine offers; nothing is changed.
+
+    Raises:
+        MachineError: the machine cannot capture.
+    """
+    invoker = find_invoker(os.environ, as_root=options.as_root)
+    pid = options.pid if options.container is None else container_pid(options.container)[1]
+    environment = dict(invoker.environment) if pid is None else None
+    offer = probe_machine(pid, wanted=options.wanted, environment=environment)
+    return make_plan(options.wanted, offer), offer
+
+
+def run_capture(options: CaptureOptions, say: Say) -> int:
+    """Capture one run of a workload into a folder with tables; return the workload's exit status.
+
+    Args:
+        options: what was asked for.
+        say: prints a message.
+
+    Raises:
+        CommandError: the command is not found or cannot run.
+        MachineError: this machine cannot capture; nothing was started or changed.
+        CaptureError: the folder is in the way.
+        SessionError: the capture failed after the workload had started.
+    """
+    if os.geteuid() != 0:
+        raise MachineError("a capture needs root to use the kernel's trace", "sudo tracecorr capture -- COMMAND")
+    invoker = find_invoker(os.environ, as_root=options.as_root)
+    program = check_command(options, invoker)
+    for left in restore_leftovers()[1]:
+        say(f"warning: left by an earlier capture: {left}")
+    plan, offer = plan_capture(options)
+    shown = choose_folder(options.output, options.command or (f"pid{options.pid}",), Path.cwd())
+    token = new_token()
+    journal = Journal.create(token)
+    try:
+        tracefs = find_tracefs(journal)
+        folder = RecordingFolder.create(shown, invoker, force=options.force)
+        status = _run(Session(options, invoker, program, folder, token, say), plan, offer, tracefs, journal, folder)
+    finally:
+        for problem in journal.undo(ACTIONS):
+            say(f"warning: {problem}; next step: tracecorr clean")
+    if options.correlate:
+        build_tables(shown, invoker, say)
+    for line in render_summary(shown):
+        say(line)
+    return status
+
+
+def _run(
+    session: Session, plan: Plan, offer: Offer, tracefs: Tracefs, journal: Journal, folder: RecordingFolder
+) -> int:
+    """Run the session; a folder of a workload that never ran is not kept."""
+    try:
+        return session.run(plan, offer, tracefs, journal)
+    except (MachineError, CommandError):
+        folder.remove()
+        raise
+    finally:
+        folder.close()
+
+
+def build_tables(shown: Path, invoker: Invoker, say: Say) -> None:
+    """Build the tables as the invoking user: a folder that is the user's must not be read as root."""
+    from tracecorr.pipeline import correlate
+
+    def work() -> int:
+        try:
+            for warning in correlate(shown):
+                say(f"warning: {warning}")
+        except TracecorrError as error:
+            say(f"error: {error.what}")
+            return error.exit_code
+        return 0
+
+    if run_as(invoker, work) != 0:
+        say(f"warning: the tables were not built; next step: tracecorr correlate {shown}")
+
+
+def render_summary(shown: Path) -> Iterator[str]:
+    """Yield what a capture holds: events, log lines, losses, alignment error, and the next command."""
+    capture = Capture.open(shown)
+    info = capture.info
+    lost = info["lost_events"]
+    yield f"{shown.name}: {info['events']:,} events of the kernel, {lost:,} lost" + _seconds(info)
+    for loss in info["losses"]:
+        yield f"lost: {loss.get('records', '?')} records, {loss['bytes']:,} bytes of {loss['source']}: {loss['reason']}"
+    logs = [entry for entry in info["files"] if entry["source"] == "amd_log"]
+    if logs:
+        yield f"HIP log: {len(logs)} file(s), {sum(entry['size'] for entry in logs) / 1e6:,.1f} MB"
+    else:
+        yield (
+            "warning: no HIP log appeared: the workload did not use HIP, its runtime cannot log, "
+            "or it could not write into the capture folder"
+        )
+    for absent in info["plan"]["absent"]:
+        yield f"not recorded: {absent['what']}: {absent['why']}"
+    if not capture.has_tables():
+        yield f"next step: tracecorr correlate {shown}"
+        return
+    yield from _alignment(capture)
+    yield f"next step: tracecorr report {shown}"
+
+
+def _seconds(info: dict[str, Any]) -> str:
+    if "start" not in info or "stop" not in info:
+        return ""
+    return f", in {(info['stop']['monotonic'] - info['start']['monotonic']) / 1e9:.1f} s"
+
+
+def _alignment(capture: Capture) -> Iterator[str]:
+    errors = (
+        capture.table("events")
+        .group_by(pl.col("source").cast(pl.String))
+        .agg(rows=pl.len(), worst=(pl.col("err_lo_ns").cast(pl.Int64) + pl.col("err_hi_ns")).max())
+        .sort("source")
+        .collect()
+    )
+    for source, rows, worst in errors.iter_rows():
+        error = "unknown" if worst is None else f"{worst:,} ns or better"
+        yield f"{source}: {rows:,} rows, start known to {error}"

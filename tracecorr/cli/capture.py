@@ -1,0 +1,128 @@
+"""The verb `capture`: record a workload's kernel trace and HIP log together."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from tracecorr.cli.console import say
+from tracecorr.model.errors import InputError
+
+if TYPE_CHECKING:
+    from tracecorr.capture.options import CaptureOptions
+
+# Options end at the first word of the command, which may have options of its own.
+CONTEXT = {"allow_interspersed_args": False, "ignore_unknown_options": False}
+
+
+def capture_verb(
+    command: Annotated[list[str] | None, typer.Argument(metavar="[--] COMMAND...", help="The workload.")] = None,
+    output: Annotated[
+        Path | None, typer.Option("--output", "-o", metavar="NAME.tracecorr", help="Capture folder to make.")
+    ] = None,
+    force: Annotated[bool, typer.Option("--force", help="Replace the capture folder if it exists.")] = False,
+    event_set: Annotated[
+        str, typer.Option(metavar="SET", help="minimal, default or full: what the kernel records.")
+    ] = "default",
+    events: Annotated[
+        list[str] | None, typer.Option(metavar="SYSTEM/EVENT", help="More kernel events; globs allowed; repeatable.")
+    ] = None,
+    functions: Annotated[
+        list[str] | None, typer.Option(metavar="GLOB", help="More kernel functions to trace; repeatable.")
+    ] = None,
+    uprobes: Annotated[
+        list[str] | None, typer.Option(metavar="PATH:SYMBOL", help="More functions of libraries; repeatable.")
+    ] = None,
+    ranges: Annotated[
+        list[str] | None, typer.Option("--range", metavar="roctx:NAME", help="Keep only these ranges.")
+    ] = None,
+    probe_shared: Annotated[
+        bool, typer.Option("--probe-shared", help="Probe a library even where other processes pay for it.")
+    ] = False,
+    duration: Annotated[float | None, typer.Option(metavar="S", help="End the recording after S seconds.")] = None,
+    delay: Annotated[float, typer.Option(metavar="S", help="Start the kernel trace S seconds after the workload.")] = 0,
+    start_on_signal: Annotated[
+        bool, typer.Option("--start-on-signal", help="Start the kernel trace when tracecorr gets SIGUSR1.")
+    ] = False,
+    buffer_mb: Annotated[int | None, typer.Option(metavar="MB", help="Kernel buffers, all CPUs together.")] = None,
+    max_log_gb: Annotated[float | None, typer.Option(metavar="GB", help="End when the HIP log is larger.")] = None,
+    min_free_gb: Annotated[float, typer.Option(metavar="GB", help="End when the disk has less space left.")] = 1.0,
+    log_level: Annotated[int, typer.Option(metavar="N", help="AMD_LOG_LEVEL; 0 = no HIP log.")] = 5,
+    container: Annotated[
+        str | None, typer.Option(metavar="NAME", help="Run COMMAND in this running container (docker or podman).")
+    ] = None,
+    image: Annotated[
+        str | None, typer.Option(metavar="IMAGE", help="Run COMMAND in a new container of IMAGE, with the GPUs.")
+    ] = None,
+    run_option: Annotated[
+        list[str] | None, typer.Option(metavar="OPTION", help="More for `docker run`, as --run-option=--ipc=host.")
+    ] = None,
+    pid: Annotated[
+        int | None, typer.Option(metavar="PID", help="Attach to a running process: kernel and probes, no HIP log.")
+    ] = None,
+    kill: Annotated[bool, typer.Option("--kill", help="Send the workload SIGTERM when a limit ends it.")] = False,
+    no_correlate: Annotated[bool, typer.Option("--no-correlate", help="Do not build the tables.")] = False,
+    as_root: Annotated[bool, typer.Option("--as-root", help="Run the workload as root, not as sudo's caller.")] = False,
+    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="No live status line.")] = False,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Say what would be armed, and change nothing.")] = False,
+) -> None:
+    """Run COMMAND with the kernel traced and the HIP log on; save both in a capture folder.
+
+    Its exit status is passed through; 125 = tracecorr failed, 126 and 127 = COMMAND cannot run or is not found.
+    """
+    from tracecorr.capture.options import CaptureOptions
+    from tracecorr.capture.plan import EVENT_SETS, Wanted
+
+    if event_set not in EVENT_SETS:
+        raise InputError(f"--event-set {event_set} is unknown", f"use one of: {', '.join(EVENT_SETS)}")
+    wanted = Wanted(
+        event_set, tuple(events or ()), tuple(functions or ()), tuple(uprobes or ()), tuple(ranges or ()),
+        probe_shared, buffer_mb,
+    )  # fmt: skip
+    options = CaptureOptions(
+        command=tuple(command or ()),
+        output=output,
+        force=force,
+        wanted=wanted,
+        duration=duration,
+        delay=delay,
+        start_on_signal=start_on_signal,
+        max_log_bytes=None if max_log_gb is None else round(max_log_gb * 1e9),
+        min_free_bytes=round(min_free_gb * 1e9),
+        kill=kill,
+        correlate=not no_correlate,
+        as_root=as_root,
+        log_level=log_level,
+        container=container,
+        image=image,
+        run_options=tuple(run_option or ()),
+        pid=pid,
+        quiet=quiet,
+    )
+    _check(options.duration, "--duration")
+    _check(options.max_log_bytes, "--max-log-gb")
+    if dry_run:
+        _print_plan(options)
+        return
+    _run(options)
+
+
+def _check(value: float | None, option: str) -> None:
+    if value is not None and value <= 0:
+        raise InputError(f"{option} must be more than 0", "leave it out for no limit")
+
+
+def _print_plan(options: CaptureOptions) -> None:
+    from tracecorr.capture.planning import render_plan
+    from tracecorr.capture.run import plan_capture
+
+    typer.echo(render_plan(*plan_capture(options)))
+
+
+def _run(options: CaptureOptions) -> None:
+    from tracecorr.capture.run import run_capture
+
+    status = run_capture(options, say)
+    raise typer.Exit(status)
