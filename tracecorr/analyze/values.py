@@ -8,6 +8,7 @@ import polars as pl
 
 # Columns that hold a point in time; every other `_ns` column holds a duration.
 _POINTS = {"created_ns", "destroyed_ns", "from_ns", "to_ns", "first_ns", "last_ns", "peak_at_ns", "max_gap_at_ns"}
+_ADDRESSES = (pl.UInt64, pl.List(pl.UInt64))
 _UNITS = (("s", 1_000_000_000), ("ms", 1_000_000), ("us", 1_000))
 
 
@@ -17,13 +18,23 @@ def addresses_as_text(frame: pl.DataFrame) -> pl.DataFrame:
     Only addresses, handles and masks are UInt64 (see `model.schema`), and JSON readers lose
     integers above 2^53.
     """
-    return frame.with_columns(
-        *(
-            pl.col(name).map_elements(_hex, return_dtype=_text_type(dtype), skip_nulls=True)
-            for name, dtype in frame.schema.items()
-            if dtype in (pl.UInt64, pl.List(pl.UInt64))
-        ),
-        *(pl.col(name).cast(pl.String) for name, dtype in frame.schema.items() if dtype == pl.Categorical),
+    return frame.with_columns(plain_columns(frame.schema))
+
+
+def plain_columns(columns: pl.Schema) -> list[pl.Expr]:
+    """Return the expressions that turn UInt64 columns to `0x...` text and categoricals to strings."""
+    return [
+        *(hex_text(pl.col(name), dtype) for name, dtype in columns.items() if dtype in _ADDRESSES),
+        *(pl.col(name).cast(pl.String) for name, dtype in columns.items() if dtype == pl.Categorical),
+    ]
+
+
+def hex_text(value: pl.Expr, dtype: pl.DataType | None = None) -> pl.Expr:
+    """Return addresses, or lists of them, as `0x...` text."""
+    kind = pl.List(pl.String) if isinstance(dtype, pl.List) else pl.String()
+    return value.map_batches(
+        lambda series: pl.Series([None if v is None else _hex(v) for v in series.to_list()], dtype=kind),
+        return_dtype=kind,
     )
 
 
@@ -59,7 +70,3 @@ def render_heading(column: str) -> str:
 
 def _hex(value: Any) -> Any:
     return f"0x{value:x}" if isinstance(value, int) else [None if v is None else f"0x{v:x}" for v in value]
-
-
-def _text_type(dtype: pl.DataType) -> pl.DataType:
-    return pl.String() if dtype == pl.UInt64 else pl.List(pl.String())

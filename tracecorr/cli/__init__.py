@@ -21,6 +21,7 @@ from tracecorr.cli import (
     correlate,
     demo,
     doctor,
+    export,
     hqd,
     import_files,
     info,
@@ -44,6 +45,7 @@ app.command("correlate")(correlate.correlate_verb)
 app.command("info")(info.info_verb)
 app.command("report")(report.report_verb)
 app.command("compare")(compare.compare_verb)
+app.command("export")(export.export_verb)
 app.command("query")(query.query_verb)
 app.command("serve")(serve.serve_verb)
 app.command("hqd")(hqd.hqd_verb)

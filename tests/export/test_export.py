@@ -1,0 +1,188 @@
+"""Exports of recorded runs hold what the tables hold, as Perfetto's own trace_processor counts it."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from io import BytesIO
+from pathlib import Path
+
+import numpy as np
+import polars as pl
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from perfetto_check import ask
+
+from tracecorr.export import protobuf as pb
+from tracecorr.export.chrome import write_chrome
+from tracecorr.export.nesting import split_overlaps
+from tracecorr.export.perfetto import write_perfetto
+from tracecorr.export.selection import Selection, parse_time
+from tracecorr.export.tabular import write_tables
+from tracecorr.model import schema
+from tracecorr.model.errors import InputError
+from tracecorr.pipeline import correlate, import_files
+from tracecorr.store import Capture
+
+_COUNTS = (
+    "select count(*) as n from slice",
+    "select count(*) as n from flow",
+    "select count(*) as n from counter",
+    "select name, value from stats where severity in ('error', 'data_loss') and value > 0",
+)
+
+
+@pytest.fixture(scope="module")
+def capture(data_folder: Path, tmp_path_factory: pytest.TempPathFactory) -> Capture:
+    """Return a recorded run of several threads with graph launches."""
+    folder = data_folder / "captures" / "mt-threads"
+    out = tmp_path_factory.mktemp("export") / "x.tracecorr"
+    made = import_files(out, [folder / "amd.log"], [folder / "ftrace.txt"], clock_samples=folder / "clock.json")
+    correlate(made.path)
+    return made
+
+
+def rows_of(capture: Capture, table: str) -> int:
+    """Return how many rows a table has."""
+    return int(capture.table(table).select(pl.len()).collect().item())
+
+
+def test_perfetto_counts_equal_the_tables(capture: Capture, tmp_path: Path) -> None:
+    path = tmp_path / "x.pftrace"
+    with path.open("wb") as stream:
+        write_perfetto(capture.table, stream, Selection())
+    slices, flows, counts, errors, names, unfinished, arguments = ask(
+        path, tmp_path, *_COUNTS,
+        "select category as layer, name, count(*) as n, sum(dur) as total from slice group by 1, 2 order by 1, 2",
+        "select count(*) as n from slice where dur < 0",
+        "select s.ts, s.dur, a.int_value as event from slice s join args a using (arg_set_id) "
+        "where a.key = 'debug.event'",
+    )  # fmt: skip
+    packets = capture.table("launches").drop_nulls(["queue", "wptr", "rptr"]).select(pl.len()).collect().item()
+    assert (slices, flows, counts) == (
+        [(rows_of(capture, "events"),)], [(rows_of(capture, "links"),)], [(packets,)],
+    )  # fmt: skip
+    assert errors == []
+    assert unfinished == [(0,)]
+    label = pl.when(pl.col("name") == "dispatch").then("display").otherwise(pl.col("name").cast(pl.String))
+    ours = (
+        capture.table("events").join(capture.table("kernels").select("kernel", "display"), on="kernel", how="left")
+        .group_by(layer=pl.col("layer").cast(pl.String), name=label)
+        .agg(n=pl.len(), total=pl.col("dur_ns").fill_null(0).sum()).sort("layer", "name").collect()
+    )  # fmt: skip
+    assert names == ours.rows()
+    times = capture.table("events").select("ts_ns", pl.col("dur_ns").fill_null(0), "event").collect()
+    assert sorted(arguments, key=lambda row: row[2]) == times.rows()
+
+
+def test_chrome_json_counts_equal_the_tables(capture: Capture, tmp_path: Path) -> None:
+    path = tmp_path / "x.json"
+    with path.open("wb") as stream:
+        trace = write_chrome(capture.table, stream, Selection())
+    slices, flows, counts, errors, longest = ask(path, tmp_path, *_COUNTS, "select sum(dur) as n from slice")
+    assert slices == [(rows_of(capture, "events"),)]
+    assert flows == [(trace.flows.height,)]
+    assert counts == [(trace.counts.height,)]
+    assert errors == []
+    assert longest == [(capture.table("events").select(pl.col("dur_ns").sum()).collect().item(),)]
+    assert json.loads(path.read_text())["traceEvents"]
+
+
+def test_a_part_of_a_capture(capture: Capture, tmp_path: Path) -> None:
+    some = Selection(start_ns=parse_time("10ms"), end_ns=parse_time("150ms"), layers=("hip", "aql"))
+    path = tmp_path / "x.pftrace"
+    with path.open("wb") as stream:
+        trace = write_perfetto(capture.table, stream, some)
+    first = capture.table("events").select(pl.col("ts_ns").min()).collect().item()
+    wanted = capture.table("events").filter(
+        (pl.col("ts_ns") >= first + 10_000_000) & (pl.col("ts_ns") < first + 150_000_000)
+        & pl.col("layer").cast(pl.String).is_in(["hip", "aql"])
+    ).collect()  # fmt: skip
+    slices, flows, _, errors = ask(path, tmp_path, *_COUNTS)
+    assert slices == [(wanted.height,)]
+    assert flows == [(trace.flows.height,)]
+    assert errors == []
+
+
+def test_tables_come_back_equal(capture: Capture, tmp_path: Path) -> None:
+    for form, read in (("parquet", pl.read_parquet), ("arrow", pl.read_ipc)):
+        write_tables(capture.table, tmp_path, form, Selection())
+        for name in schema.TABLES:
+            assert read(tmp_path / f"{name}.{form}").equals(capture.table(name).collect()), name
+    (path,) = write_tables(capture.table, tmp_path, "csv", Selection(layers=("hip",)), ["events"])
+    assert set(pl.read_csv(path)["layer"]) == {"hip"}
+    (path,) = write_tables(capture.table, tmp_path, "csv", Selection(), ["queues"])
+    assert pl.read_csv(path)["hwq"][0] == "0x3c00000"
+
+
+def test_empty_capture_gives_empty_files(tmp_path: Path) -> None:
+    def tables(name: str) -> pl.LazyFrame:
+        return schema.TABLES[name].empty().lazy()
+
+    path = tmp_path / "x.pftrace"
+    with path.open("wb") as stream:
+        write_perfetto(tables, stream, Selection())
+    assert ask(path, tmp_path, *_COUNTS)[0] == [(0,)]
+    chrome = BytesIO()
+    write_chrome(tables, chrome, Selection())
+    assert [e["ph"] for e in json.loads(chrome.getvalue())["traceEvents"]] == ["M"]
+
+
+@pytest.mark.parametrize("text", ["", "soon", "1h", "-3s", "1.s"])
+def test_wrong_times_are_refused(text: str) -> None:
+    with pytest.raises(InputError):
+        parse_time(text)
+
+
+def test_wrong_selections_are_refused() -> None:
+    with pytest.raises(InputError, match="no layer"):
+        Selection(layers=("nothing",))
+    with pytest.raises(InputError, match="before the start"):
+        Selection(start_ns=5, end_ns=5)
+
+
+@given(st.lists(st.integers(0, 2**64 - 1), min_size=1), st.just(10))
+def test_varints_read_back(values: list[int], width: int) -> None:
+    def read(row: np.ndarray) -> int:
+        return sum((int(b) & 0x7F) << 7 * i for i, b in enumerate(row))
+
+    encoded = pb.encode_varints(np.array(values, dtype=np.uint64), width)
+    assert [read(row) for row in encoded] == values
+    assert all(row[-1] < 0x80 and (row[:-1] >= 0x80).all() for row in encoded)
+
+
+spans = st.lists(st.tuples(st.integers(0, 30), st.integers(1, 10)), max_size=40)
+
+
+@given(spans)
+def test_spans_of_a_row_nest(pairs: list[tuple[int, int]]) -> None:
+    frame = pl.DataFrame(
+        [(i, 1, start, length) for i, (start, length) in enumerate(pairs)],
+        schema=dict.fromkeys(("event", "track", "ts_ns", "dur_ns"), pl.Int64), orient="row",
+    )  # fmt: skip
+    rows = frame.join(split_overlaps(frame), on="event", how="left").with_columns(pl.col("row").fill_null(0))
+    for (_,), row in rows.group_by("row"):
+        placed = [(s, s + d) for s, d in row.select("ts_ns", "dur_ns").iter_rows()]
+        for a, b in placed:
+            assert not any(a < c < b < d for c, d in placed)
+
+
+@pytest.fixture
+def folder(capture: Capture, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., int]:
+    """Return a function that runs the verb in an empty folder."""
+    from tracecorr.cli import main
+
+    monkeypatch.chdir(tmp_path)
+    return lambda *words: main(["export", str(capture.path), *words])
+
+
+def test_the_verb(folder: Callable[..., int], tmp_path: Path) -> None:
+    assert folder() == 0
+    assert (tmp_path / "x.pftrace").stat().st_size > 10_000
+    assert folder() == 2  # it is there
+    assert folder("--force", "--only", "hip,aql", "--end", "20ms") == 0
+    assert folder("--to", "chrome", "--table", "events") == 2
+    assert folder("--to", "csv", "--table", "queues,streams", "-o", "here") == 0
+    assert sorted(p.name for p in (tmp_path / "here").iterdir()) == ["queues.csv", "streams.csv"]
+    assert folder("--only", "nonsense", "-o", "y") == 2

@@ -1,0 +1,111 @@
+"""The verb `export`: give a capture to other tools."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from pathlib import Path
+from typing import IO, TYPE_CHECKING, Annotated
+
+import typer
+
+from tracecorr.cli.console import NameArgument, open_capture, say
+from tracecorr.model.errors import InputError
+
+if TYPE_CHECKING:
+    from tracecorr.export.selection import Selection
+    from tracecorr.export.trace import Trace
+    from tracecorr.store import Capture
+
+
+class Target(StrEnum):
+    """Name the formats that a capture can be exported to."""
+
+    PERFETTO = "perfetto"
+    CHROME = "chrome"
+    CSV = "csv"
+    PARQUET = "parquet"
+    ARROW = "arrow"
+
+
+_SUFFIX = {Target.PERFETTO: ".pftrace", Target.CHROME: ".json"}
+
+
+def export_verb(
+    name: NameArgument = None,
+    target: Annotated[Target, typer.Option("--to", help="Format.")] = Target.PERFETTO,
+    output: Annotated[
+        Path | None, typer.Option("--output", "-o", metavar="PATH", help="File to write; a folder for tables.")
+    ] = None,
+    start: Annotated[
+        str | None, typer.Option(metavar="TIME", help="From this time after the first event: 1.5s, 20ms.")
+    ] = None,
+    end: Annotated[str | None, typer.Option(metavar="TIME", help="Up to this time after the first event.")] = None,
+    only: Annotated[
+        list[str] | None, typer.Option(metavar="LAYER,...", help="Only these layers, such as hip,aql.")
+    ] = None,
+    process: Annotated[
+        list[int] | None, typer.Option(metavar="N", help="Only this row of `processes`; may be repeated.")
+    ] = None,
+    table: Annotated[
+        list[str] | None, typer.Option(metavar="NAME,...", help="Only these tables (csv, parquet, arrow).")
+    ] = None,
+    force: Annotated[bool, typer.Option("--force", help="Replace what is there.")] = False,
+) -> None:
+    """Export a capture: a trace for Perfetto or Chrome's viewer, or its tables as files."""
+    from tracecorr.export.selection import Selection, parse_time, split_words
+
+    selection = Selection(
+        parse_time(start) if start else None,
+        parse_time(end) if end else None,
+        split_words(only or []),
+        tuple(process or ()),
+    )
+    names = split_words(table or [])
+    is_trace = target in _SUFFIX
+    if names and is_trace:
+        raise InputError(f"--table has no meaning for {target}", "leave it out, or export --to csv, parquet or arrow")
+    capture = open_capture(name)
+    path = output or Path(f"{capture.name}{_SUFFIX[target]}" if is_trace else f"{capture.name}-{target}")
+    if path.exists() and not force:
+        raise InputError(f"{path} exists", "choose another name with -o, or --force to replace it")
+    if is_trace:
+        _export_trace(capture, target, path, selection)
+    else:
+        _export_tables(capture, target, path, selection, names)
+    typer.echo(path)
+
+
+def _export_trace(capture: Capture, target: Target, path: Path, selection: Selection) -> None:
+    fresh = path.with_name(f".{path.name}.new")
+    try:
+        with fresh.open("wb") as stream:
+            trace = _write_trace(capture, target, stream, selection)
+        fresh.replace(path)
+    except OSError as error:
+        raise InputError(f"cannot write {path}: {error.strerror}", "check space and permissions there") from error
+    finally:
+        fresh.unlink(missing_ok=True)
+    links = f"{trace.flows.height} links as arrows"
+    say(f"{trace.slices.height} events, {links}, {trace.counts.height} counter values on {len(trace.tracks)} tracks")
+    say("next step: open it at https://ui.perfetto.dev (it stays in your browser)")
+
+
+def _write_trace(capture: Capture, target: Target, stream: IO[bytes], selection: Selection) -> Trace:
+    if target is Target.CHROME:
+        from tracecorr.export.chrome import write_chrome
+
+        return write_chrome(capture.table, stream, selection)
+    from tracecorr.export.perfetto import write_perfetto
+
+    return write_perfetto(capture.table, stream, selection)
+
+
+def _export_tables(capture: Capture, target: Target, path: Path, selection: Selection, names: tuple[str, ...]) -> None:
+    from tracecorr.export.tabular import write_tables
+
+    try:
+        path.mkdir(parents=True, exist_ok=True)
+        written = write_tables(capture.table, path, target, selection, names)
+    except OSError as error:
+        raise InputError(f"cannot write {path}: {error.strerror}", "check space and permissions there") from error
+    say(f"{len(written)} tables")

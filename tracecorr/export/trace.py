@@ -1,0 +1,117 @@
+"""What a trace viewer is given, in one form for all: slices and instants on tracks, arrows between them, counters."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import polars as pl
+
+from tracecorr.analyze.backlog import measure_depth
+from tracecorr.analyze.frames import Tables, collect
+from tracecorr.export.nesting import split_overlaps
+from tracecorr.export.selection import Selection
+from tracecorr.export.tracks import Track, assign_tracks
+
+
+@dataclass(frozen=True)
+class Trace:
+    """Hold what is to be written.
+
+    Args:
+        tracks: tracks of slices, parents first.
+        slices: one row per exported event, in the order in which they are written: event, track, ts_ns, dur_ns (0 for
+            an instant), name, layer, and columns for the arguments.
+        flows: one row per exported link: flow, from_event, to_event (the earlier one first), rule.
+        counters: tracks of counters.
+        counts: one row per value: track, ts_ns, value.
+    """
+
+    tracks: list[Track]
+    slices: pl.DataFrame
+    flows: pl.DataFrame
+    counters: list[Track]
+    counts: pl.DataFrame
+
+
+def build_trace(tables: Tables, selection: Selection) -> Trace:
+    """Return the slices, flows and counters of a selection."""
+    tracks, events = assign_tracks(tables, selection.filter_events(tables))
+    kernels = tables("kernels").select("kernel", kernel_name="name", short=pl.coalesce("display", "name"))
+    named = events.join(kernels, on="kernel", how="left", maintain_order="left")
+    texts = [pl.col(c).cast(pl.String) for c in ("layer", "source", "evidence", "result")]
+    error = pl.col("err_lo_ns").cast(pl.Int64) + pl.col("err_hi_ns").cast(pl.Int64)
+    slices = collect(
+        named.select(
+            "event", "track", "ts_ns", pl.col("dur_ns").fill_null(0), *texts, "packet_index", "size_bytes", "signal",
+            "stream", "kernel_name", error.alias("error_ns"),
+            name=pl.coalesce(pl.when(pl.col("name") == "dispatch").then("short"), pl.col("name").cast(pl.String)),
+        )
+    )  # fmt: skip
+    tracks, slices = _spread(tracks, slices)
+    slices = slices.sort(["ts_ns", "dur_ns", "event"], descending=[False, True, False])
+    counters, counts = _counters(tables, slices, len(tracks), selection)
+    return Trace(tracks, slices, _flows(tables, slices), counters, counts)
+
+
+def _spread(tracks: list[Track], slices: pl.DataFrame) -> tuple[list[Track], pl.DataFrame]:
+    """Move spans that overlap others of their track without nesting to extra tracks beside it."""
+    spans = slices.filter(pl.col("dur_ns") > 0).select("event", "track", "ts_ns", "dur_ns")
+    moved = split_overlaps(spans).filter(pl.col("row") > 0).join(spans.select("event", "track"), on="event")
+    extra = moved.select("track", "row").unique().sort("track", "row")
+    more = list(tracks)
+    uuids = []
+    for track, row in extra.iter_rows():
+        base = tracks[track - 1]
+        more.append(Track(len(more) + 1, base.parent, f"{base.name} ({row + 1})"))
+        uuids.append(len(more))
+    named = extra.with_columns(extra_track=pl.Series(uuids, dtype=pl.Int64))
+    place = moved.join(named, on=["track", "row"]).select("event", "extra_track")
+    joined = slices.join(place, on="event", how="left", maintain_order="left")
+    return more, joined.with_columns(track=pl.coalesce("extra_track", "track")).drop("extra_track")
+
+
+def _flows(tables: Tables, slices: pl.DataFrame) -> pl.DataFrame:
+    """Return the links whose two ends are exported; viewers draw an arrow from the earlier to the later one."""
+    order = slices.select("event").with_row_index("order").lazy()
+    links = tables("links").select("from_event", "to_event", pl.col("rule").cast(pl.String)).with_row_index("flow", 1)
+    both = links.join(order, left_on="from_event", right_on="event").join(
+        order, left_on="to_event", right_on="event", suffix="_to"
+    )
+    back = pl.col("order") > pl.col("order_to")
+    return collect(
+        both.filter(pl.col("order") != pl.col("order_to")).select(
+            pl.col("flow").cast(pl.UInt64), "rule",
+            from_event=pl.when(back).then("to_event").otherwise("from_event"),
+            to_event=pl.when(back).then("from_event").otherwise("to_event"),
+        ).sort("flow")
+    )  # fmt: skip
+
+
+def _counters(
+    tables: Tables, slices: pl.DataFrame, taken: int, selection: Selection
+) -> tuple[list[Track], pl.DataFrame]:
+    """Return the depth of each queue at its packets, and the polled samples."""
+    depth = (
+        tables("launches")
+        .filter((pl.col("kind") != "copy") & pl.col("queue").is_not_null())
+        .select(
+            "event",
+            name=pl.format("packets in queue {}", "queue"),
+            ts_ns="packet_ns",
+            value=measure_depth().cast(pl.Float64),
+        )
+    )
+    depths = collect(depth.drop_nulls()).join(slices.select("event"), on="event", how="semi").drop("event")
+    parts = [depths]
+    if selection.everything:
+        label = pl.format("{} (gpu {}, process {})", pl.col("name").cast(pl.String), pl.col("gpu").fill_null(0),
+                          pl.col("process").fill_null(0))  # fmt: skip
+        parts.append(collect(tables("samples").select(name=label, ts_ns="ts_ns", value="value").drop_nulls()))
+    counts = pl.concat(parts)
+    names = counts["name"].unique().sort()
+    tracks = [Track(taken + 1 + i, 0, name) for i, name in enumerate(names)]
+    uuids = pl.DataFrame(
+        {"name": names, "track": [t.uuid for t in tracks]}, schema={"name": pl.String, "track": pl.Int64}
+    )
+    placed = counts.join(uuids, on="name").select("track", "ts_ns", "value").sort("ts_ns", "track", maintain_order=True)
+    return tracks, placed
