@@ -20,7 +20,7 @@ from tracecorr.link.threads import SeenIdentities, map_threads
 from tracecorr.model import schema
 from tracecorr.model.parts import Block
 from tracecorr.parse.amdlog import read_amd_log
-from tracecorr.parse.ftrace import read_ftrace_pages, read_ftrace_text
+from tracecorr.parse.ftrace import read_ftrace_pages, read_ftrace_text, read_perf_records
 from tracecorr.parse.kfd.snapshots import read_snapshot
 from tracecorr.parse.kfd.topology import NodeFiles, list_nodes
 from tracecorr.store.capture import Capture, write_info, write_tables
@@ -141,7 +141,9 @@ def _open_readers(capture: Capture) -> Iterator[tuple[str, str, Iterator[Block]]
             yield "hqd", "dump", read_snapshot(chunks, entry["file"], next(snapshots), *times)
     for recording in _page_recordings(capture):
         trace, files = open_page_trace(capture.path, recording)
-        yield "ftrace", "pages", read_ftrace_pages(trace, files, clock)
+        through_perf = any(entry["form"] == "perf" for entry in recording)
+        read = read_perf_records if through_perf else read_ftrace_pages
+        yield "ftrace", "pages", read(trace, files, clock)
 
 
 def _known_gpus(capture: Capture) -> pl.DataFrame:
@@ -157,7 +159,7 @@ def _page_recordings(capture: Capture) -> list[list[dict[str, Any]]]:
     """Return the entries of each folder of pages (`raw/ftrace/N/`)."""
     recordings: dict[str, list[dict[str, Any]]] = {}
     for entry in capture.info["files"]:
-        if entry["form"] in ("pages", "description"):
+        if entry["form"] in ("pages", "perf", "description"):
             recordings.setdefault(entry["path"].split("/")[2], []).append(entry)
     return list(recordings.values())
 

@@ -160,6 +160,14 @@ class Armed:
             if path.is_dir():
                 Tracefs(path).write("tracing_on", "0")
 
+    def function_symbols(self) -> str:
+        """Return the lines of /proc/kallsyms of the traced functions: records of them hold addresses only."""
+        names = {name.partition(":")[0] for plan in self._plans.values() for name in plan.functions}
+        if not names:
+            return ""
+        with Path("/proc/kallsyms").open() as lines:
+            return "".join(line for line in lines if line.split()[2] in names)
+
     def disarm(self) -> list[str]:
         """Undo everything, the last change first; return what could not be undone yet. May be called again."""
         problems = self._journal.undo(ACTIONS)

@@ -106,14 +106,14 @@ def _plan(amd_logs: list[Path], ftrace: list[Path], hqd: list[Path]) -> Iterator
 
 
 def _plan_pages(folder: Path, number: int) -> Iterator[Incoming]:
-    pages = sorted(folder.glob("cpu*.bin"))
+    pages = sorted([*folder.glob("cpu*.bin"), *folder.glob("perf-cpu*.bin")])
     if not pages:
         raise InputError(
             f"{folder} holds no pages of a kernel trace (cpu0.bin, ...)",
             "name a trace text, or a folder with cpuN.bin, header_page and events/*/*/format",
         )
     for path in sorted(p for p in folder.rglob("*") if p.is_file() and not p.is_symlink()):
-        form = "pages" if path in pages else "description"
+        form = ("perf" if path.name.startswith("perf-") else "pages") if path in pages else "description"
         yield Incoming(path, f"raw/ftrace/{number}/{path.relative_to(folder)}", "ftrace", form)
 
 

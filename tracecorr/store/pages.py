@@ -1,4 +1,4 @@
-"""A folder of binary trace pages: which of its files is what."""
+"""A folder of binary trace pages or perf records: which of its files is what."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _CPU_FILE = re.compile(r"cpu(\d+)\.bin$")
 
 
 def open_page_trace(root: Path, entries: Sequence[Mapping[str, Any]]) -> tuple[PageTrace, dict[int, int]]:
-    """Return a recording of pages, and the file key of each of its CPUs.
+    """Return a recording of pages (or of perf records), and the file key of each of its CPUs.
 
     Args:
         root: the capture folder.
@@ -26,7 +26,7 @@ def open_page_trace(root: Path, entries: Sequence[Mapping[str, Any]]) -> tuple[P
     files = {}
     for entry in entries:
         cpu = _CPU_FILE.search(str(entry["path"]))
-        if entry["form"] == "pages" and cpu:
+        if entry["form"] in ("pages", "perf") and cpu:
             files[int(cpu.group(1))] = entry
     trace = PageTrace(
         pages={cpu: read_chunks(root / entry["path"]) for cpu, entry in files.items()},
@@ -36,6 +36,7 @@ def open_page_trace(root: Path, entries: Sequence[Mapping[str, Any]]) -> tuple[P
         tgids=named.get("saved_tgids", ""),
         stats=_read_stats(named.get("stats.json", "{}")),
         probes=named.get("kprobe_events", "") + named.get("dynamic_events", ""),
+        symbols=_read_symbols(named.get("kallsyms", "")),
     )
     return trace, {cpu: int(entry["file"]) for cpu, entry in files.items()}
 
@@ -54,6 +55,13 @@ def _formats(texts: Mapping[str, str]) -> list[tuple[str, str]]:
 
 def _read_text(path: Path) -> str:
     return b"".join(read_chunks(path)).decode(errors="replace")
+
+
+def _read_symbols(text: str) -> dict[int, str]:
+    """Return the functions by the addresses that the function tracer writes: behind an ENDBR it is 4 bytes later."""
+    words = [line.split() for line in text.splitlines()]
+    found = [(int(w[0], 16), w[2]) for w in words if len(w) > 2 and re.fullmatch(r"[0-9a-f]+", w[0])]
+    return {address + shift: name for shift in (4, 0) for address, name in found}
 
 
 def _read_stats(text: str) -> dict[str, dict[str, str]]:

@@ -17,6 +17,7 @@ from tracecorr.store.raw import describe_file
 _PLACES = (
     (re.compile(r"raw/amd_log/[^/]+"), "amd_log", "log"),
     (re.compile(r"raw/ftrace/[^/]+/cpu\d+\.bin"), "ftrace", "pages"),
+    (re.compile(r"raw/ftrace/[^/]+/perf-cpu\d+\.bin"), "ftrace", "perf"),
     (re.compile(r"raw/ftrace/[^/]+/.+"), "ftrace", "description"),
     (re.compile(r"raw/hqd/[^/]+"), "hqd", "dump"),
     (re.compile(r"raw/sysfs\.jsonl"), "sysfs", "polls"),

@@ -13,7 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from tracecorr.model.parts import Block
-from tracecorr.parse.ftrace.formats import PageTrace
+from tracecorr.parse.ftrace.formats import PageTrace, parse_formats
 from tracecorr.parse.ftrace.pages import RecordReader, torn_ends
 from tracecorr.parse.ftrace.ring import SLACK, Bytes, Ints, Records, word_view
 from tracecorr.parse.ftrace.streams import Account, Window
@@ -37,10 +37,11 @@ def read_perf_records(
     """
     cpus = [_CpuSamples(cpu, files[cpu], chunks, bytes_at_a_time) for cpu, chunks in sorted(trace.pages.items())]
     reader = RecordReader(trace, clock, cpus)
+    sizes = _record_sizes(trace.formats)
     while any(not cpu.used_up for cpu in cpus):
         for cpu in cpus:
             cpu.fill()
-        window, owners = _next_window(cpus)
+        window, owners = _next_window(cpus, sizes)
         reader.learn_processes(owners)
         yield reader.read(window)
     yield Block(events=reader.pairer.finish(), ledger=torn_ends(cpus, "torn_record"))
@@ -123,7 +124,16 @@ class _CpuSamples:
             self.ended = True
 
 
-def _next_window(cpus: list[_CpuSamples]) -> tuple[Window, dict[int, int]]:
+def _record_sizes(formats: Mapping[str, str]) -> Ints:
+    """Return the bytes of a record by its event number: perf fills records up, so their length says too much."""
+    sizes = np.full(1 << 16, 1 << 31, np.int64)
+    for number, event in parse_formats(formats).items():
+        if event.fields and not any(field.is_dynamic for field in event.fields):
+            sizes[number] = max(field.offset + field.size for field in event.fields)
+    return sizes
+
+
+def _next_window(cpus: list[_CpuSamples], sizes: Ints) -> tuple[Window, dict[int, int]]:
     """Return the next records in time of all CPUs, and the process of each of their threads."""
     flat = np.frombuffer(b"".join([*(bytes(c.buffer) for c in cpus), bytes(SLACK)]), np.uint8)
     words = word_view(flat)
@@ -138,6 +148,7 @@ def _next_window(cpus: list[_CpuSamples]) -> tuple[Window, dict[int, int]]:
     owner, stamp = words[at + _PID_AT], words[at + _TIME_AT].view(np.int64)
     length = (words[at + _SIZE_AT] & np.uint64(0xFFFFFFFF)).astype(np.int64)
     length = np.minimum(length, size - _RECORD_AT)
+    length = np.minimum(length, sizes[(words[at + _RECORD_AT] & np.uint64(0xFFFF)).astype(np.int64)])
     records = Samples(np.zeros(len(at), np.int64), at, size, stamp, None, at + _RECORD_AT, length)
     shift = np.array([c.offset for c in cpus]) - edges[:-1]
     gaps = [gap for index, (p, count) in enumerate(zip(parts, counts, strict=True)) for gap in p.gaps(index, count)]
