@@ -5,6 +5,7 @@ from __future__ import annotations
 import polars as pl
 
 from tracecorr.link import calls, descriptors, kfd_calls, queues, streams
+from tracecorr.link.drm_jobs import build_drm_jobs, link_drm_jobs
 from tracecorr.link.edges import list_links
 from tracecorr.link.gpus import list_gpus
 from tracecorr.link.hqds import attach_queues, link_hqds
@@ -73,6 +74,7 @@ def link_tables(
     stream_table = streams.build_streams(events, args)
     kernel_table, kernel_ids = list_kernels(events)
     events = _attach_keys(events, queue_table, stream_table, kernel_ids, hqd)
+    jobs = build_drm_jobs(events, args)
     sources = _sources(events)
     launches = build_launches(events, packets, args, sources if trace_aligned else sources | {"unaligned"})
     events = _chain_doorbells(events, launches)
@@ -88,6 +90,7 @@ def link_tables(
         "threads": _lives(identities.threads, events, "thread"),
         "args": args,
         "hqd": hqd,
+        "drm_jobs": jobs,
         "links": list_links(
             events,
             launches,
@@ -95,6 +98,7 @@ def link_tables(
             inside,
             link_hqds(events, hqd, queue_table),
             kfd_calls.link_doorbell_mappings(events, args, mappings),
+            link_drm_jobs(jobs),
         ),
     }
 

@@ -1,0 +1,85 @@
+"""Jobs of the kernel's gpu_scheduler: queued, handed to the ring, done."""
+
+from __future__ import annotations
+
+import polars as pl
+
+from tracecorr.model import schema
+from tracecorr.model.kinds import RECORDED
+
+# Old naming up to Linux 6.16 and in the DKMS trees, new naming from 6.17 on.
+_QUEUE = ("drm_sched_job", "drm_sched_job_queue")
+_RUN = ("drm_run_job", "drm_sched_job_run")
+_DONE = ("drm_sched_process_job", "drm_sched_job_done")
+_STEPS = ((0, "queue"), (1, "run"), (2, "done"))
+_TIMES = ((0, "queued"), (1, "run"), (2, "done"))
+# amdgpu_ring.c and the ring init functions: `comp_1.0.0`, on gfx9.4.3 `comp_0.1.0.0`; `sdma0`, `sdma1.3`, `page0`.
+_RINGS = (
+    (r"^comp_", "kcq"), (r"^gfx", "gfx"), (r"^(?:sdma|page)\d", "sdma"), (r"^(?:uvd|vce|vcn|jpeg|vpe)", "media"),
+)  # fmt: skip
+
+
+def build_drm_jobs(events: pl.DataFrame, args: pl.DataFrame) -> pl.DataFrame:
+    """Return the table `drm_jobs`.
+
+    A job is known by its finished fence. The kernel reuses the memory of fences (old naming): each time one is
+    queued, a new job begins. An end whose begin was not seen is no job.
+
+    Args:
+        events: placed events with `process`, `thread`.
+        args: args by event.
+    """
+    steps = _steps(events, args)
+    if steps.is_empty():
+        return schema.DRM_JOBS.empty()
+    last = pl.col("step").shift(1).over("fence")
+    # A run without its queueing begins a job too; so does an end, which is then left out.
+    begins = (pl.col("step") == 0) | last.is_null() | (pl.col("step") <= last)
+    steps = steps.with_columns(number=begins.cast(pl.Int64).cum_sum().over("fence"))
+    grouped = steps.group_by("fence", "number", maintain_order=True).agg(
+        pl.col("dev", "ring", "id", "client_id").drop_nulls().first(),
+        pl.col("process", "thread").filter(pl.col("step") == 0).first(),
+        *(pl.col("event").filter(pl.col("step") == n).first().alias(f"{name}_event") for n, name in _STEPS),
+        *(pl.col("ts_ns").filter(pl.col("step") == n).first().alias(f"{name}_ns") for n, name in _TIMES),
+    )
+    jobs = grouped.filter(pl.col("queue_event").is_not_null() | pl.col("run_event").is_not_null()).drop("number")
+    return schema.DRM_JOBS.conform(jobs.with_columns(ring_kind=ring_kind(pl.col("ring"))).with_row_index("job"))
+
+
+def ring_kind(ring: pl.Expr) -> pl.Expr:
+    """Return the kind of a ring by its name: `kcq`, `gfx`, `sdma`, `media` or `other`."""
+    kind: pl.Expr = pl.when(ring.is_not_null()).then(pl.lit("other"))
+    for pattern, name in reversed(_RINGS):
+        kind = pl.when(ring.str.contains(pattern)).then(pl.lit(name)).otherwise(kind)
+    return kind
+
+
+def link_drm_jobs(jobs: pl.DataFrame) -> pl.DataFrame:
+    """Return the edges `drm_job`: queue -> run -> done of each job, by its fence."""
+    first = jobs.select(from_event="queue_event", to_event=pl.coalesce("run_event", "done_event"))
+    second = jobs.select(from_event="run_event", to_event="done_event")
+    return pl.concat([first, second]).drop_nulls().select(
+        "from_event", "to_event", rule=pl.lit("drm_job"), evidence=pl.lit(RECORDED)
+    )  # fmt: skip
+
+
+def _steps(events: pl.DataFrame, args: pl.DataFrame) -> pl.DataFrame:
+    """Return the events of all jobs in time order, with their step (0 queued, 1 run, 2 done) and fields."""
+    name = pl.col("name").cast(pl.String)
+    of_jobs = (pl.col("layer").cast(pl.String) == "drm_sched") & name.is_in([*_QUEUE, *_RUN, *_DONE])
+    step = pl.when(name.is_in(_QUEUE)).then(0).when(name.is_in(_RUN)).then(1).otherwise(2)
+    chosen = events.filter(of_jobs).select("event", "ts_ns", "process", "thread", step=step)
+    fields = args.filter(pl.col("event").is_in(chosen["event"].implode())).with_columns(pl.col("key").cast(pl.String))
+    for key, column in (("fence", _text), ("ring", _text), ("dev", _text), ("id", _number), ("client_id", _number)):
+        own = fields.filter(pl.col("key") == key).select("event", column().alias(key)).unique("event", keep="first")
+        chosen = chosen.join(own, on="event", how="left", maintain_order="left")
+    return chosen.drop_nulls("fence").sort("event")
+
+
+def _text() -> pl.Expr:
+    number = pl.col("u64").map_elements(lambda value: f"0x{value:x}", return_dtype=pl.String)
+    return pl.coalesce("text", number)
+
+
+def _number() -> pl.Expr:
+    return pl.col("u64").cast(pl.Int64, strict=False)
