@@ -21,7 +21,7 @@ _VALUES = {
 }
 # Forms of one event tried in a block before the rest is kept as text.
 _MAX_FORMS = 12
-_HASHED = ("entity", "fence", "depends_fence", "bo", "list", "bo_list")
+_HASHED = ("entity", "fence", "depends_fence", "bo", "list", "bo_list", "prev", "next")
 
 
 def split_fields(frame: pl.DataFrame, style: str, text: str = "rest") -> Iterator[tuple[list[str], pl.DataFrame]]:
@@ -77,12 +77,12 @@ def number(value: pl.Expr, *, hashed: bool = False) -> pl.Expr:
     )
 
 
-def typed_fields(keys: list[str], *, plain_hex: bool = False) -> list[pl.Expr]:
+def typed_fields(keys: list[str], *, plain_hex: bool = False, hexadecimal: tuple[str, ...] = ()) -> list[pl.Expr]:
     """Return for each key the expressions `u_KEY` (u64) and `t_KEY` (text where it is no number)."""
     exprs = []
     for key in keys:
         col = pl.col(key)
-        value = bare_hex(col) if plain_hex else number(col, hashed=key[2:] in _HASHED)
+        value = bare_hex(col) if plain_hex or key[2:] in hexadecimal else number(col, hashed=key[2:] in _HASHED)
         text = pl.when(value.is_null()).then(col.str.strip_suffix('"').str.strip_prefix('"'))
         exprs += [value.alias("u_" + key[2:]), text.alias("t_" + key[2:])]
     return exprs

@@ -49,7 +49,7 @@ _COLUMNS: dict[str, tuple[dict[str, str], tuple[str, ...]]] = {
     "execve": ({"arg": "filename"}, ("path",)),
 }
 # Tracepoints that have a layer of their own (see `event_layer`).
-KNOWN_EVENTS = r"^(?:drm_run_job$|drm_sched_|sched_|amdgpu_|kfd_)"
+KNOWN_EVENTS = r"^(?:drm_run_job$|drm_sched_|dma_fence_|sched_|amdgpu_|kfd_)"
 _ADDRESS_CALLS = ("mmap", "mremap", "brk", "shmat")
 _RETURN_KEYS = ("ret", "retval", "status")
 

@@ -16,6 +16,7 @@ from tracecorr.parse.ftrace.lines import BLOCK_BYTES, BlockLines, BlockText, cut
 from tracecorr.parse.ftrace.markers import add_marker_texts
 from tracecorr.parse.ftrace.pairing import Pairer
 from tracecorr.parse.ftrace.quick import IS_PROBE, PROBE, Quick
+from tracecorr.parse.kfd.tracepoints import hex_fields, plain_body
 from tracecorr.parse.text import Text
 
 _PROBE = "(?s)" + PROBE + r"(?:\s+(?P<fields>.*))?$"
@@ -176,14 +177,8 @@ def _add_events(batch: hv.Batch, event: str, frame: pl.DataFrame) -> None:
     if not event:
         hv.add_others(batch, frame)
         return
-    if layer == "drm_sched":
-        frame = frame.with_columns(_plain_sched(pl.col("rest")))
+    frame = frame.with_columns(plain_body(event, pl.col("rest")).alias("rest"))
+    hexadecimal = hex_fields(event)
     for keys, rows in split_fields(frame, "sched" if layer == "drm_sched" else "equals"):
-        hv.add_event(batch, rows.with_columns(typed_fields(keys)), event, [k[2:] for k in keys])
-
-
-def _plain_sched(rest: pl.Expr) -> pl.Expr:
-    """Return scheduler bodies as a list of fields: their words between the fields are left out."""
-    plain = rest.str.replace(r" signaled\s*$", "").str.replace(r"^job ring=", "ring=")
-    plain = plain.str.replace(r" depends on (?:unsignalled )?fence=", ", depends_fence=")
-    return plain.str.replace(r"depends fence=", "depends_fence=").alias("rest")
+        names = [k[2:] for k in keys]
+        hv.add_event(batch, rows.with_columns(typed_fields(keys, hexadecimal=hexadecimal)), event, names)

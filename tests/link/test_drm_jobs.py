@@ -1,0 +1,107 @@
+"""Jobs of the gpu_scheduler: recorded kernels 6.1 and 7.3 whose scheduler ran jobs of a module without hardware."""
+
+from __future__ import annotations
+
+import csv
+from collections.abc import Callable
+from pathlib import Path
+
+import polars as pl
+import pytest
+
+from tracecorr.link.drm_jobs import ring_kind
+from tracecorr.pipeline import correlate, import_files
+from tracecorr.store import Capture
+
+Correlator = Callable[[str], Capture]
+HERE = Path(__file__).parent
+COLUMNS = ["dev", "ring", "ring_kind", "fence", "id", "client_id", "queued_ns", "run_ns", "done_ns"]
+
+
+def _correlate(trace: Path, out: Path) -> Capture:
+    import_files(out, [], [trace], clock="mono")
+    correlate(out)
+    return Capture.open(out)
+
+
+def _rows(capture: Capture) -> list[dict[str, str]]:
+    jobs = capture.table("drm_jobs").select(pl.col(COLUMNS).cast(pl.String).fill_null("")).collect()
+    return jobs.to_dicts()
+
+
+def _expected(name: str) -> list[dict[str, str]]:
+    return list(csv.DictReader((HERE / name).read_text().splitlines()))
+
+
+def test_old_naming_of_kernel_6_1(data_folder: Path, tmp_path: Path) -> None:
+    """Two fences of the first jobs lie where fences of later jobs lie again."""
+    capture = _correlate(data_folder / "vm" / "bookworm-mocksched" / "sched.trace.txt", tmp_path / "old.tracecorr")
+    assert _rows(capture) == _expected("drm_jobs-6.1.csv")
+    _assert_links(capture)
+
+
+def test_new_naming_of_kernel_7_3(tmp_path: Path) -> None:
+    capture = _correlate(HERE / "mocksched-7.3" / "trace.txt", tmp_path / "new.tracecorr")
+    assert _rows(capture) == _expected("drm_jobs-7.3.csv")
+    _assert_links(capture)
+    submitters = capture.table("drm_jobs").select("process", "thread").unique().collect()
+    assert submitters.height == 1 and submitters.null_count().row(0) == (0, 0)
+    assert capture.table("processes").collect()["pid"].to_list()[submitters["process"][0]] == 129
+
+
+def test_text_and_pages_of_one_recording_give_the_same_jobs(tmp_path: Path) -> None:
+    text = _rows(_correlate(HERE / "mocksched-7.3" / "trace.txt", tmp_path / "text.tracecorr"))
+    pages = _rows(_correlate(HERE / "mocksched-7.3" / "raw", tmp_path / "pages.tracecorr"))
+    for one, other in zip(text, pages, strict=True):
+        for column in COLUMNS:
+            if column.endswith("_ns"):
+                assert abs(int(one[column]) - int(other[column])) <= 500
+            else:
+                assert one[column] == other[column]
+
+
+def _assert_links(capture: Capture) -> None:
+    links = capture.table("links").filter(pl.col("rule").cast(pl.String) == "drm_job").collect()
+    jobs = capture.table("drm_jobs").collect()
+    wanted = [*zip(jobs["queue_event"], jobs["run_event"], strict=True),
+              *zip(jobs["run_event"], jobs["done_event"], strict=True)]  # fmt: skip
+    assert sorted(links.select("from_event", "to_event").rows()) == sorted(wanted)
+    assert (links["gap_ns"] >= 0).all() and set(links["evidence"].cast(str)) == {"recorded"}
+
+
+FIELDS = "dev=0000:03:00.0, fence=5:{n}, ring={ring}, job count:0, hw job count:0, client_id:7"
+QUEUE = f"a-10 10 drm_sched_job_queue: {FIELDS}"
+RUN = f"kworker/1:2-9 9 drm_sched_job_run: {FIELDS}"
+DONE = "<idle>-0 0 drm_sched_job_done: fence=5:{n} signaled"
+
+
+def test_half_seen_jobs(correlate_trace: Correlator) -> None:
+    """Queued only, run without its queueing, and an end of a job that began before the trace (synthetic)."""
+    lines = [DONE.format(n=1), RUN.format(n=2, ring="sdma0"), DONE.format(n=2), QUEUE.format(n=3, ring="comp_1.0.0")]
+    jobs = correlate_trace("\n".join(lines)).table("drm_jobs").collect()
+    seen = jobs.select("fence", "ring_kind", *(pl.col(f"{s}_ns").is_not_null() for s in ("queued", "run", "done")))
+    assert seen.rows() == [("5:2", "sdma", False, True, True), ("5:3", "kcq", True, False, False)]
+
+
+def test_a_fence_that_is_used_again_is_another_job(correlate_trace: Correlator) -> None:
+    """Old naming: the kernel frees a fence and puts the next one at its place (synthetic)."""
+    fields = "entity=00000000aa, id={n}, fence=00000000bbbbbbbb, ring=sdma0, job count:0, hw job count:0"
+    lines = []
+    for n in (1, 2):
+        lines += [f"a-10 10 drm_sched_job: {fields.format(n=n)}", f"sdma0-9 9 drm_run_job: {fields.format(n=n)}"]
+        lines += ["<idle>-0 0 drm_sched_process_job: fence=00000000bbbbbbbb signaled"]
+    jobs = correlate_trace("\n".join(lines)).table("drm_jobs").collect()
+    assert jobs.select("id", "queue_event", "run_event", "done_event").rows() == [(1, 0, 1, 2), (2, 3, 4, 5)]
+
+
+@pytest.mark.parametrize(
+    ("ring", "kind"),
+    [
+        ("comp_1.0.0", "kcq"), ("comp_0.1.0.3", "kcq"), ("gfx", "gfx"), ("gfx_0.0.0", "gfx"), ("sdma0", "sdma"),
+        ("sdma1.3", "sdma"), ("page0", "sdma"), ("vcn_dec_0", "media"), ("jpeg_dec_0.1", "media"), ("vpe", "media"),
+        ("mes_0.0.0", "other"), (None, None),
+    ],
+)  # fmt: skip
+def test_kinds_of_rings(ring: str | None, kind: str | None) -> None:
+    frame = pl.DataFrame({"ring": [ring]}, schema={"ring": pl.String})
+    assert frame.select(kind=ring_kind(pl.col("ring")))["kind"][0] == kind
