@@ -1,0 +1,274 @@
+"""Compare what tracecorr finds with what is true: links, bounds of times, identities.
+
+Most runs are SYNTHETIC (scripts/simulator): their truth is known to the nanosecond. With the recorded captures of
+the null GPU the packets are compared with those that its model retired.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+import tempfile
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+
+import polars as pl
+
+from benchmarks import measure
+from simulator import ClockModel, Scene, Simulation, simulate
+from tracecorr.model.errors import TracecorrError
+from tracecorr.pipeline import correlate, import_files
+from tracecorr.store import Capture
+
+# Rule of tracecorr -> pairs of the simulator.
+RULES = {
+    "call_nesting": "calls", "syscall_in_call": "syscalls", "packet_of_command": "commands",
+    "copy_of_command": "commands", "doorbell_of_packet": "doorbells", "ioctl_creates_queue": "creations",
+    "signal_dependency": "dependencies", "completion_of_packet": "completions",
+}  # fmt: skip
+_CAPTURES = ("caseA-1stream", "caseB-4streams", "gemm-rocblas-300", "mt-threads", "streams-priority", "t1-local-clock")
+
+
+@dataclass
+class Score:
+    """Hold how one run compares with its truth.
+
+    Args:
+        name: of the run.
+        method: how the trace's clock was mapped.
+        links: rule -> found, right, true, and wrong ones called `recorded`.
+        covered: events whose true time lies inside their bounds, and all events with bounds.
+        unknown: events of the trace without bounds.
+        width_ns: median and 99th percentile of the width of the bounds of trace events.
+        identities: right, found and true threads, packets and GPU times.
+    """
+
+    name: str
+    method: str = ""
+    links: dict[str, tuple[int, int, int, int]] = field(default_factory=dict)
+    covered: tuple[int, int] = (0, 0)
+    unknown: int = 0
+    width_ns: tuple[int, int] = (0, 0)
+    identities: dict[str, tuple[int, int, int]] = field(default_factory=dict)
+    seconds: float = 0.0
+
+
+def score_scene(name: str, scene: Scene, folder: Path) -> Score:
+    """Simulate a scene, import it and compare the tables with its truth."""
+    made = simulate(scene, folder)
+    out = folder / "run.tracecorr"
+    import_files(out, made.logs, [made.trace], clock=scene.clock.name, clock_samples=made.samples)
+    started = time.monotonic()
+    correlate(out)
+    score = compare(name, made, Capture.open(out))
+    score.seconds = time.monotonic() - started
+    return score
+
+
+def compare(name: str, made: Simulation, capture: Capture) -> Score:
+    """Compare the tables of an imported simulation with its truth."""
+    events = capture.table("events").select(
+        "event", "ts_ns", "err_lo_ns", "err_hi_ns", "file", "offset", source=pl.col("source").cast(pl.String)
+    ).collect()  # fmt: skip
+    score = Score(name)
+    clocks = capture.table("clock_map").select(pl.col("source", "method").cast(pl.String)).collect()
+    score.method = ", ".join(clocks.filter(pl.col("source").str.starts_with("ftrace"))["method"].unique().sort())
+    _score_times(score, events, made)
+    _score_links(score, events, made, capture)
+    _score_packets(score, events, made, capture)
+    _score_threads(score, made, capture)
+    return score
+
+
+def _score_times(score: Score, events: pl.DataFrame, made: Simulation) -> None:
+    both = events.join(made.moments, on=["file", "offset"])
+    known = both.drop_nulls("err_lo_ns")
+    low, high = pl.col("ts_ns") - pl.col("err_lo_ns"), pl.col("ts_ns") + pl.col("err_hi_ns")
+    # The truth is a fraction of a nanosecond finer than the tables.
+    inside = known.filter((pl.col("true_ns") >= low - 1) & (pl.col("true_ns") <= high + 1))
+    score.covered = inside.height, known.height
+    trace = both.filter(pl.col("source") == "ftrace")
+    score.unknown = trace["err_lo_ns"].null_count()
+    width = trace.select((pl.col("err_lo_ns").cast(pl.Int64) + pl.col("err_hi_ns").cast(pl.Int64)).alias("w")).drop_nulls()["w"]
+    if len(width):
+        score.width_ns = int(width.median()), int(width.quantile(0.99) or 0)  # type: ignore[arg-type]
+
+
+def _score_links(score: Score, events: pl.DataFrame, made: Simulation, capture: Capture) -> None:
+    links = capture.table("links").select("from_event", "to_event", pl.col("rule", "evidence").cast(pl.String)).collect()
+    places = events.select("event", "file", "offset")
+    placed = links.join(places, left_on="from_event", right_on="event").join(
+        places, left_on="to_event", right_on="event", suffix="_to"
+    ).select("rule", "evidence", from_file="file", from_offset="offset", to_file="file_to", to_offset="offset_to")  # fmt: skip
+    for truth_name in dict.fromkeys(RULES.values()):
+        rules = [rule for rule, name in RULES.items() if name == truth_name]
+        found = placed.filter(pl.col("rule").is_in(rules))
+        truth = made.truth[truth_name]
+        if truth_name == "syscalls":
+            truth = truth.rename({
+                "from_file": "to_file", "from_offset": "to_offset", "to_file": "from_file", "to_offset": "from_offset",
+            })  # fmt: skip
+        if truth_name == "calls":
+            truth = truth.select(from_file="to_file", from_offset="to_offset", to_file="from_file", to_offset="from_offset")
+        truth = truth.unique()
+        right = found.join(truth, on=["from_file", "from_offset", "to_file", "to_offset"], how="semi")
+        wrong = found.join(truth, on=["from_file", "from_offset", "to_file", "to_offset"], how="anti")
+        recorded = wrong.filter(pl.col("evidence") == "recorded").height
+        score.links[" + ".join(rules)] = found.height, right.height, truth.height, recorded
+
+
+def _score_packets(score: Score, events: pl.DataFrame, made: Simulation, capture: Capture) -> None:
+    rings = capture.table("queues").select("queue", ring=pl.coalesce("hwq", "ring_base")).collect()
+    launches = capture.table("launches").select(
+        "event", "queue", "packet_index", "gpu_start_ns", "gpu_end_ns", kind=pl.col("kind").cast(pl.String)
+    ).collect()  # fmt: skip
+    launches = launches.filter(pl.col("kind") != "copy").join(rings, on="queue", how="left")
+    launches = launches.join(events.select("event", "file", "offset"), on="event")
+    truth = made.truth["packets"]
+    both = launches.join(truth, on=["file", "offset"], suffix="_true")
+    right = both.filter((pl.col("ring") == pl.col("ring_true")) & (pl.col("packet_index") == pl.col("index")))
+    score.identities["packets"] = right.height, both.drop_nulls("packet_index").height, truth.height
+    timed = launches.drop_nulls("gpu_start_ns").join(made.truth["gpu"], on=["file", "offset"])
+    near = timed.filter(
+        ((pl.col("gpu_start_ns") - pl.col("start_ns")).abs() < 5_000) & ((pl.col("gpu_end_ns") - pl.col("end_ns")).abs() < 5_000)
+    )
+    score.identities["gpu times"] = near.height, timed.height, timed.height
+
+
+def _score_threads(score: Score, made: Simulation, capture: Capture) -> None:
+    threads = capture.table("threads").select("log_tid", "tid").collect().drop_nulls()
+    truth = made.truth["threads"].select("log_tid", pl.col("tid").cast(pl.Int32))
+    seen = capture.table("threads").select("log_tid").drop_nulls().collect()
+    right = threads.join(truth, on=["log_tid", "tid"], how="semi")
+    score.identities["threads"] = right.height, threads.height, seen.height
+
+
+def list_scenes(quick: bool) -> Iterator[tuple[str, Scene]]:
+    """Yield the grid of runs: clocks, then structures, then damage."""
+    local = ClockModel("local", 25_750_000, 12.0)
+    clocks = {
+        "mono": ClockModel(), "local": local, "local 500 ppm": replace(local, ppm=500.0),
+        "local -500 ppm": replace(local, ppm=-500.0),
+        "local slew": replace(local, slew_ppm=60.0, slew_at_ns=900_000_000),
+        "global": replace(local, name="global", ppm=-3.0), "mono_raw": ClockModel("mono_raw", 250_000_000, 30.0),
+        "boot": ClockModel("boot", -7_000_000_000), "boot suspend": ClockModel("boot", 0, step_ns=-9_000_000_000, step_at_ns=10**9),
+        "tai": ClockModel("tai", -1_700_000_000_000_000_000), "x86-tsc": ClockModel("x86-tsc", 10**12, ticks_per_ns=2.4),
+        "uptime": ClockModel("uptime", 300_000_000_000),
+    }  # fmt: skip
+    base = Scene(span_s=2.0, threads=2)
+    for name, clock in clocks.items():
+        for samples in (0.0, 1.0):
+            yield f"{name}, {'samples' if samples else 'pairs'}", replace(base, clock=clock, samples_s=samples)
+    for era in ("7.0", "6.4", "6.2", "5.7"):
+        yield f"HIP {era}", replace(base, era=era)
+    structures = {
+        "4 threads, 2 queues": {"threads": 4, "queues": 2, "streams": 3}, "no doorbell probe": {"doorbell": "none"},
+        "rich doorbell": {"doorbell": "rich", "thread_events": ()}, "queue probe": {"queue_probe": True, "doorbell": "none"},
+        "3 processes": {"processes": 3}, "container": {"container": True, "processes": 2},
+        "worker thread": {"direct_dispatch": False}, "wrap at 2^32": {"first_index": 2**32 - 200},
+        "queues made again": {"recreate": True, "threads": 1}, "pid reused": {"processes": 2, "reuse_pid": True, "span_s": 1.0},
+        "no thread events": {"thread_events": ()}, "suspended before": {"suspended_ns": 3_600_000_000_000, "samples_s": 1.0},
+        "level 4": {"level": 4}, "level 3": {"level": 3},
+    }  # fmt: skip
+    for name, options in structures.items():
+        yield name, replace(base, **options)  # type: ignore[arg-type]
+        if not quick:
+            yield f"{name}, local", replace(base, clock=local, **options)  # type: ignore[arg-type]
+    for share in (0.01, 0.1):
+        lost = {"lost_log": share, "lost_trace": share}
+        for name, clock in (("mono", ClockModel()), ("local", local)):
+            yield f"{share:.0%} lost, {name}", replace(base, clock=clock, **lost)
+            yield f"{share:.0%} lost, {name}, rich", replace(base, clock=clock, doorbell="rich", **lost)
+    if not quick:
+        yield from _list_long(base, clocks)
+
+
+def _list_long(base: Scene, clocks: dict[str, ClockModel]) -> Iterator[tuple[str, Scene]]:
+    for name in ("local", "local slew", "mono_raw", "boot suspend"):
+        for span in (0.3, 20.0):
+            for samples in (0.0, 1.0):
+                kind = "samples" if samples else "pairs"
+                scene = replace(base, clock=clocks[name], samples_s=samples, span_s=span, launch_gap_us=800.0, threads=1)
+                yield f"{name}, {span:g} s, {kind}", scene
+
+
+def report(scores: list[Score]) -> str:
+    """Return the tables of all runs: one row per run, then one per rule."""
+    rows = []
+    for s in scores:
+        found = sum(n[0] for n in s.links.values())
+        right = sum(n[1] for n in s.links.values())
+        recorded = sum(n[3] for n in s.links.values())
+        rows.append((
+            s.name, s.method, _share(*s.covered), s.unknown, s.width_ns[0], s.width_ns[1], found, found - right, recorded,
+            *(f"{r}/{f}/{t}" for r, f, t in s.identities.values()), f"{s.seconds:.2f}",
+        ))  # fmt: skip
+    head = (
+        "run", "clock by", "truth inside bounds", "no bounds", "width p50 ns", "p99 ns", "links", "wrong", "wrong recorded",
+        "packets right/found/true", "GPU times", "threads", "s",
+    )  # fmt: skip
+    return measure.markdown(head, rows) + "\n\n" + report_rules(scores)
+
+
+def report_rules(scores: list[Score]) -> str:
+    """Return the table of rules: precision and recall over all runs, and the worst run of each."""
+    rows = []
+    for rule in scores[0].links:
+        counts = [(s.name, *s.links[rule]) for s in scores]
+        found, right, true = (sum(c[i] for c in counts) for i in (1, 2, 3))
+        worst = min((c for c in counts if c[3]), key=lambda c: c[2] / c[3], default=("-", 0, 0, 1, 0))
+        rows.append((rule, found, _share(right, found), _share(right, true), f"{worst[0]} ({_share(worst[2], worst[3])})"))
+    return measure.markdown(("rule", "links", "precision", "recall", "least recall"), rows)
+
+
+def _share(part: int, whole: int) -> str:
+    return f"{100 * part / whole:.3f} %" if whole else "-"
+
+
+def score_capture(folder: Path, work: Path) -> tuple[object, ...]:
+    """Compare a recorded capture with what the null GPU's model retired; return a row of a table."""
+    out = work / f"{folder.name}.tracecorr"
+    samples = folder / "clock.json"
+    import_files(out, [folder / "amd.log"], [folder / "ftrace.txt"], clock_samples=samples)
+    correlate(out)
+    capture = Capture.open(out)
+    rings = capture.table("queues").select("queue", ring=pl.coalesce("hwq", "ring_base"))
+    ours = capture.table("launches").join(rings, on="queue", how="left").collect().filter(pl.col("kind").cast(pl.String) != "copy")
+    truth = pl.read_csv(folder / "truth.csv").filter(pl.col("type").is_in(["dispatch", "barrier", "vendor"]))
+    truth = truth.with_columns(ring=pl.col("queue_ring_base").str.slice(2).str.to_integer(base=16).cast(pl.UInt64))
+    both = ours.join(truth, on=["ring", "packet_index"])
+    timed = both.drop_nulls("gpu_start_ns")
+    equal = timed.filter((pl.col("gpu_end_ns") - pl.col("end_mono_ns")).abs() < 1_000_000)
+    stored = ours.drop_nulls("doorbell_event").height
+    return folder.name, ours.height, both.height, stored, f"{equal.height}/{timed.height}"
+
+
+def main(arguments: list[str]) -> None:
+    """Run the grid and print its tables; fail when a link called recorded is wrong."""
+    parser = argparse.ArgumentParser(prog="bench truth", description=__doc__)
+    parser.add_argument("--quick", action="store_true", help="the small grid")
+    parser.add_argument("--only", default="", help="runs whose name holds this text")
+    parser.add_argument("--data", type=Path, default=Path(os.environ.get("TRACECORR_DATA", "../shared/data")))
+    given = parser.parse_args(arguments)
+    scores = []
+    for name, scene in list_scenes(given.quick):
+        if given.only not in name:
+            continue
+        with tempfile.TemporaryDirectory() as folder:
+            try:
+                scores.append(score_scene(name, scene, Path(folder)))
+            except TracecorrError as error:
+                print(f"{name}: {error.what}", file=sys.stderr)
+    print("Synthetic runs (scripts/simulator)\n")
+    print(report(scores))
+    folders = [given.data / "captures" / name for name in _CAPTURES]
+    if not given.only and all(f.is_dir() for f in folders):
+        with tempfile.TemporaryDirectory() as work:
+            rows = [score_capture(f, Path(work)) for f in folders]
+        head = ("recorded capture", "packets", "retired with this ring and index", "with a recorded doorbell", "GPU times right")
+        print("\nCaptures of the null GPU\n\n" + measure.markdown(head, rows))
+    if any(n[3] for s in scores for n in s.links.values()):
+        sys.exit("a link called recorded is wrong")

@@ -1,0 +1,182 @@
+"""The modelled machine: threads that take turns, queues that run packets, and what each of them leaves behind."""
+
+from __future__ import annotations
+
+import heapq
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from random import Random
+
+from simulator import forms
+from simulator.record import Recorder
+from simulator.scene import Scene
+
+START_NS = 5_000_000_000_000
+Steps = Iterator[float]
+
+
+@dataclass
+class Packet:
+    """Hold one packet of a queue that the GPU has not run yet."""
+
+    line: int
+    index: int
+    duration_ns: float
+    signal: Signal | None = None
+    waits: list[Signal] = field(default_factory=list)
+
+
+@dataclass
+class Signal:
+    """Hold a completion signal and when it was (or will be) completed."""
+
+    handle: int
+    line: int = -1
+    start_ns: float = 0.0
+    end_ns: float = 0.0
+    known: bool = False
+
+
+@dataclass
+class Queue:
+    """Hold one hardware queue."""
+
+    ring: int
+    swq: int
+    log_id: int
+    doorbell: int
+    index: int
+    free_ns: float = 0.0
+    waiting: list[Packet] = field(default_factory=list)
+    stores: list[tuple[float, int, int]] = field(default_factory=list)
+    written: list[tuple[int, int]] = field(default_factory=list)
+
+    def ring_up_to(self, value: int, at_ns: float, record: Recorder) -> None:
+        """Run the packets that a store announces."""
+        ready = [p for p in self.waiting if p.index <= value]
+        self.waiting = [p for p in self.waiting if p.index > value]
+        for packet in sorted(ready, key=lambda p: p.index):
+            begin = max([at_ns + 1_500, self.free_ns, *(w.end_ns for w in packet.waits if w.known)])
+            self.free_ns = begin + packet.duration_ns
+            record.truth.gpu.append((packet.line, begin, self.free_ns))
+            if packet.signal:
+                packet.signal.start_ns, packet.signal.end_ns, packet.signal.known = begin, self.free_ns, True
+
+
+class Machine:
+    """Run generators in the order of their times."""
+
+    def __init__(self, scene: Scene) -> None:
+        self.scene = scene
+        self.random = Random(scene.seed)
+        self.record = Recorder()
+        self._ready: list[tuple[float, int, Steps]] = []
+        self._count = 0
+
+    def start(self, at_ns: float, steps: Steps) -> None:
+        """Let a generator run from a time on; it yields the times at which it goes on."""
+        self._count += 1
+        heapq.heappush(self._ready, (at_ns, self._count, steps))
+
+    def run(self) -> None:
+        """Run all generators to their ends."""
+        while self._ready:
+            _, _, steps = heapq.heappop(self._ready)
+            again = next(steps, None)
+            if again is not None:
+                self.start(again, steps)
+
+
+class Thread:
+    """A thread of a process: its clock, its lines and its records."""
+
+    def __init__(self, machine: Machine, process: Process, tid: int, address: int, comm: str) -> None:
+        self.machine, self.process, self.scene = machine, process, machine.scene
+        self.tid, self.address, self.comm = tid, address, comm
+        self.cpu = tid % 2
+        self.now = 0.0
+        self.calls: list[int] = []
+        process.threads.append(self)
+
+    def spend(self, low_us: float, high_us: float) -> None:
+        """Let time pass."""
+        self.now += self.machine.random.uniform(low_us, high_us) * 1000
+
+    def say(self, site: str, text: str) -> Iterator[float]:
+        """Print a line of the log; return its id (-1 when the level leaves it out)."""
+        level = forms.level_of(self.scene.era, site)
+        line = -1
+        if level <= self.scene.level:
+            head = forms.prefix(
+                self.scene.era, level, site, int(self.now) // 1000, self.process.log_pid, self.address, self.scene.level
+            )
+            line = self.machine.record.add(self.now, self.process.log_name, head + text)
+            self.spend(1.5, 4.5)
+            yield self.now
+        return line
+
+    def say_raw(self, site: str, text: str) -> None:
+        """Print a line of ROCr, which shows CLOCK_MONOTONIC_RAW."""
+        shown = self.scene.raw.show(self.now, START_NS) // 1000
+        head = forms.raw_prefix(site, shown, self.process.log_pid, self.address)
+        self.machine.record.add(self.now, self.process.log_name, head + text)
+        self.spend(1.5, 4.5)
+
+    def trace(self, text: str, flags: str = ".....") -> int:
+        """Leave a record in the trace; return its id."""
+        head = f"{self.comm:>16}-{self.tid:<7} ({self.process.pid:>7}) [{self.cpu:03d}] {flags} "
+        return self.machine.record.add(self.now, "trace", text, self.cpu, head)
+
+    def syscall(self, name: str, arguments: str, low_us: float, high_us: float, result: str = "0x0") -> Iterator[float]:
+        """Make a system call; return the id of its enter record."""
+        self.spend(0.5, 2)
+        line = self.trace(f"sys_{name}({arguments})")
+        if self.calls:
+            self.machine.record.truth.syscalls.append((line, self.calls[-1]))
+        self.spend(low_us, high_us)
+        yield self.now
+        self.trace(f"sys_{name} -> {result}")
+        self.spend(0.5, 2)
+        return line
+
+    def ioctl(self, cmd: int, low_us: float, high_us: float) -> Iterator[float]:
+        """Make an ioctl on /dev/kfd."""
+        return (yield from self.syscall("ioctl", f"fd: 4, cmd: {cmd:#x}, arg: 0x7ffd061c4300", low_us, high_us))
+
+    def enter(self, site: str, name: str, arguments: str) -> Iterator[float]:
+        """Enter a HIP call; return the id of its line."""
+        line = yield from self.say(site, f"{forms.GREEN} {name} ( {arguments} ) {forms.RESET}")
+        if self.calls:
+            self.machine.record.truth.calls.append((line, self.calls[-1]))
+        self.calls.append(line)
+        return line
+
+    def leave(self, site: str, name: str, value: str = "") -> Iterator[float]:
+        """Return from a HIP call."""
+        self.calls.pop()
+        yield from self.say(site, f"{name}: Returned hipSuccess : {value}")
+
+
+class Process:
+    """A process: its queues, threads and names of signals and commands."""
+
+    def __init__(self, machine: Machine, number: int, pid: int, log_pid: int, address: int) -> None:
+        self.machine, self.scene = machine, machine.scene
+        self.number, self.pid, self.log_pid = number, pid, log_pid
+        self.log_name = f"amd-{number}"
+        self.address = address
+        self.threads: list[Thread] = []
+        self.queues: list[Queue] = []
+        self._signals = 0
+        self._commands = 0
+        self.made = 0
+
+    def next_signal(self) -> Signal:
+        """Return a signal of the pool; its 64 handles come again and again."""
+        self._signals += 1
+        return Signal(0x7F0000 + self._signals % 64 * 0x80)
+
+    def next_command(self) -> int:
+        """Return a command pointer of the pool; they are reused at once."""
+        self._commands += 1
+        return 0x55C431AF0000 + self._commands % 24 * 0x2A0

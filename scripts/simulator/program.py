@@ -1,0 +1,344 @@
+"""What the threads of a synthetic run do: HIP calls with everything below them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from simulator import forms
+from simulator.machine import Machine, Packet, Process, Queue, Signal, Thread
+
+CREATE, DESTROY, UPDATE = 0xC0604B02, 0xC0084B03, 0x40184B07
+ALLOC, MAP, WAIT = 0xC0284B16, 0xC0184B18, 0xC0184B0C
+KERNELS = ("vadd(float const*, float const*, float*, int)", "gemm16(float const*, float const*, float*, int)", "fill(float*, float, int)")
+
+
+@dataclass
+class Stream:
+    """Hold a HIP stream, its queue, and the copy that its next kernel waits for."""
+
+    handle: int
+    queue: Queue
+    pending: Signal | None = None
+
+
+class EventThread(Thread):
+    """The event thread of ROCr: prints what completed."""
+
+    def report(self, line: int, signal: Signal, command: int, due_ns: float) -> Iterator[float]:
+        """Print the end of a packet some time after it."""
+        yield due_ns
+        while not signal.known or self.now > due_ns:
+            due_ns = max(due_ns + 50_000, self.now)
+            if signal.known:
+                break
+            yield due_ns
+        self.now = max(self.now, due_ns, signal.end_ns + 8_000)
+        yield from self.say("signal", f"Handler: value(0), timestamp(0x7f5174018900), handle({signal.handle:#x})")
+        shift = self.scene.suspended_ns
+        times = f"{int(signal.start_ns) + shift} / {int(signal.end_ns) + shift}"
+        more = f"Elapsed = {int(signal.end_ns - signal.start_ns)} ns, ticks start/end = 1 / 2, Ticks elapsed = 1, Engine = 0"
+        text = f"Signal = ({signal.handle:#x}), Translated start/end = {times}, {more}"
+        if self.scene.era < "6.3":
+            text = f"Signal = ({signal.handle:#x}), start = {int(signal.start_ns) + shift}, end = {int(signal.end_ns) + shift}"
+        yield from self.say("signal", text)
+        done = yield from self.say("done", f"Command {command:#x} complete (Wall: 58162, CPU: 0, GPU: 0 us)")
+        if done >= 0:
+            self.machine.record.truth.completions.append((line, done))
+
+
+class HipThread(Thread):
+    """A thread that calls HIP."""
+
+    def __init__(self, machine: Machine, process: Process, tid: int, address: int, events: EventThread) -> None:
+        super().__init__(machine, process, tid, address, f"hip{process.number}")
+        self.events = events
+        self.streams: list[Stream] = []
+        self.worker: Thread | None = None
+
+    def live(self, start_ns: float) -> Iterator[float]:
+        """Create the streams, work until the end of the run, and destroy the queues where the scene says so."""
+        scene, random = self.scene, self.machine.random
+        self.now = start_ns
+        yield from self._announce()
+        end_ns = start_ns + scene.span_s * 1e9
+        rounds = 2 if scene.recreate else 1
+        names, weights = zip(*scene.kinds, strict=True)
+        for part in range(rounds):
+            for number in range(scene.streams):
+                yield from self._create_stream(number)
+            while self.now < start_ns + (part + 1) * (end_ns - start_ns) / rounds:
+                kind = random.choices(names, weights)[0]
+                yield from getattr(self, f"_do_{kind}")(random.choice(self.streams))
+                self.spend(5, 2 * scene.launch_gap_us)
+                yield self.now
+            yield from self._synchronize(self.streams)
+            if scene.recreate:
+                yield from self._destroy()
+
+    def _announce(self) -> Iterator[float]:
+        """Tell the kernel the thread's address, as the C library does."""
+        if "arch" in self.scene.thread_events:
+            yield from self.syscall("arch_prctl", f"option: 0x1002, arg2: {self.address:#x}", 0.5, 1)
+        if "robust" in self.scene.thread_events:
+            yield from self.syscall("set_robust_list", f"head: {self.address + 0x2E0:#x}, len: 0x18", 0.5, 1)
+        self.spend(500, 2000)
+        yield self.now
+        if self is self.process.threads[1]:
+            yield from self.say("init", "Initializing runtime stack, Enumerated GPU agents = 1")
+            yield from self.ioctl(CREATE, 300, 900)
+            self.spend(500, 900)
+
+    def _create_stream(self, number: int) -> Iterator[float]:
+        era, process = self.scene.era, self.process
+        yield from self.enter("stream", "hipStreamCreateWithPriority", f"0x7f519107ec68, 1, {(number % 3) - 1}")
+        counts = "of allocated hardware queues with low priority: 0, with normal priority: 0, with high priority: 0"
+        word = "Number" if era >= "6.2" else "number"
+        yield from self.say("queue", f"{word} {counts}, maximum per priority is: {self.scene.queues}")
+        if len(process.queues) < self.scene.queues:
+            queue = yield from self._create_queue(number)
+        else:
+            queue = process.queues[(number + len(process.threads)) % len(process.queues)]
+            name = queue.ring if era >= "6.2" else queue.swq
+            yield from self.say("queue", f"Selected queue refCount: {name:#x} (2)")
+        handle = 0x7F5174001300 + 0x1000 * (100 * process.number + 10 * len(process.threads) + len(self.streams))
+        handle += self.tid * 0x100000
+        self.streams.append(Stream(handle, queue))
+        yield from self.leave("stream", "hipStreamCreateWithPriority", forms.stream_text(era, handle))
+
+    def _create_queue(self, number: int) -> Iterator[float]:
+        process = self.process
+        place = process.made % self.scene.queues if self.scene.recreate else process.made
+        process.made += 1
+        queue = Queue(
+            0x3C00000 + place * 0x3400000, 0x220000 + place * 0x9000, process.made, 0x7FFB80 - process.made * 0x2400,
+            self.scene.first_index,
+        )  # fmt: skip
+        process.queues.append(queue)
+        self.spend(100, 600)
+        enter = self.trace(f"sys_ioctl(fd: 4, cmd: {CREATE:#x}, arg: 0x7ffd061c4300)")
+        self.machine.record.truth.syscalls.append((enter, self.calls[-1]))
+        if self.scene.queue_probe:
+            self.spend(2, 5)
+            fields = f"ring={queue.ring:#x} wptr={queue.swq + 0x38:#x} rptr={queue.swq + 0x80:#x} size=1048576"
+            self.trace(f"kfd_create_queue: (kfd_ioctl_create_queue+0x4/0x670 [amdgpu]) {fields} gpu=0x2 type=2 pct=100 prio=7")
+        self.spend(250, 700)
+        yield self.now
+        self.trace("sys_ioctl -> 0x0")
+        self.spend(50, 300)
+        priority = 2 - number % 3
+        if priority != 1:
+            yield from self.ioctl(UPDATE, 30, 90)
+        line = yield from self.say("queue", forms.created(self.scene.era, queue.swq, queue.ring, priority))
+        self.machine.record.truth.creations.append((enter, line))
+        name = queue.ring if self.scene.era >= "6.2" else queue.swq
+        yield from self.say("queue", f"acquireQueue refCount: {name:#x} (1)")
+        return queue
+
+    def _destroy(self) -> Iterator[float]:
+        """Destroy the thread's streams and the queues that it created."""
+        for stream in self.streams:
+            yield from self.enter("stream", "hipStreamDestroy", forms.stream_text(self.scene.era, stream.handle))
+            yield from self.leave("stream", "hipStreamDestroy")
+        for queue in self.process.queues:
+            name = queue.ring if self.scene.era >= "6.2" else queue.swq
+            yield from self.say("queue", f"Deleting hardware queue {name:#x} with refCount 0")
+            yield from self.ioctl(DESTROY, 100, 300)
+        self.process.queues, self.streams = [], []
+
+    # operations
+
+    def _do_getters(self, stream: Stream) -> Iterator[float]:
+        del stream
+        for name in ("hipGetDevice", "hipSetDevice"):
+            yield from self.enter("device", name, "0x7ffc282687dc")
+            yield from self.leave("device", name, "0")
+
+    def _do_malloc(self, stream: Stream) -> Iterator[float]:
+        del stream
+        yield from self.enter("malloc", "hipMalloc", "0x7f517a5fdc88, 262144")
+        yield from self.ioctl(ALLOC, 20, 250)
+        yield from self.ioctl(MAP, 10, 60)
+        yield from self.say("memory", "Allocate hsa device memory 0x1401e80000, size 0x40000, hsa_mem_flags 0x0h")
+        yield from self.leave("malloc", "hipMalloc", "0x1401e80000: duration: 310 us")
+
+    def _do_launch(self, stream: Stream) -> Iterator[float]:
+        sizes = "{256,1,1}, {256,1,1}"
+        handle = forms.stream_text(self.scene.era, stream.handle)
+        yield from self.enter("launch", "hipLaunchKernel", f"0x55f911829d50, {sizes}, 0x7f519107ece0, 0, {handle}")
+        command = yield from self._enqueue("KernelExecution", stream)
+        if self.worker:
+            yield from self.leave("launch", "hipLaunchKernel", ": duration: 20 us")
+            self.worker.now = max(self.worker.now, self.now + 5_000)
+            yield from self._write_kernel(self.worker, stream, command)
+            return
+        yield from self._write_kernel(self, stream, command)
+        yield from self.leave("launch", "hipLaunchKernel", ": duration: 40 us")
+
+    def _write_kernel(self, thread: Thread, stream: Stream, command: tuple[int, int]) -> Iterator[float]:
+        yield thread.now
+        for number in range(3):
+            yield from thread.say("arg", f"Arg{number}:   = ptr:0x1400e00000 obj:[0x1400e00000-0x1400e40000]")
+        yield from thread.say("shader", f"ShaderName : {self.machine.random.choice(KERNELS)}")
+        if self.scene.era >= "6.4":
+            yield from thread.say("kernarg", "KernargSegmentByteSize = 288 KernargSegmentAlignment = 128")
+        if stream.pending:
+            yield from self._barrier(thread, stream, "barrier_and", command[0], None, stream.pending)
+            stream.pending = None
+        yield from self._dispatch(thread, stream, command[0])
+
+    def _do_event(self, stream: Stream) -> Iterator[float]:
+        yield from self.enter("event", "hipEventRecord", f"0x7f5174042fe0, {forms.stream_text(self.scene.era, stream.handle)}")
+        line, command = yield from self._enqueue("InternalMarker", stream)
+        signal = self.process.next_signal()
+        packet = yield from self._barrier(self, stream, "barrier_value", line, signal, None)
+        yield from self.leave("event", "hipEventRecord")
+        due = self.now + self.machine.random.uniform(0.2e6, 4e6)
+        self.machine.start(due, self.events.report(packet, signal, command, due))
+
+    def _do_sync(self, stream: Stream) -> Iterator[float]:
+        yield from self._synchronize([stream])
+
+    def _synchronize(self, streams: list[Stream]) -> Iterator[float]:
+        for stream in streams:
+            yield from self.enter("sync", "hipStreamSynchronize", forms.stream_text(self.scene.era, stream.handle))
+            line, command = yield from self._enqueue("InternalMarker", stream)
+            signal = self.process.next_signal()
+            packet = yield from self._barrier(self, stream, "barrier_and", line, signal, None)
+            yield from self.say("barrier", f"Host wait on completion_signal={signal.handle:#x}")
+            if signal.end_ns > self.now + 200_000:
+                yield from self.ioctl(WAIT, (signal.end_ns - self.now) / 1000, (signal.end_ns - self.now) / 1000 + 20)
+            self.now = max(self.now, signal.end_ns + 3_000)
+            yield self.now
+            done = yield from self.say("done", f"Command {command:#x} complete (Wall: 58178, CPU: 0, GPU: 2 us)")
+            if done >= 0:
+                self.machine.record.truth.completions.append((packet, done))
+            yield from self.leave("sync", "hipStreamSynchronize")
+
+    def _do_copy(self, stream: Stream) -> Iterator[float]:
+        handle = forms.stream_text(self.scene.era, stream.handle)
+        arguments = f"0x1401e00000, 0x280000, 262144, hipMemcpyHostToDevice, {handle}"
+        yield from self.enter("copy", "hipMemcpyAsync", arguments)
+        line, _ = yield from self._enqueue("CopyHostToDevice", stream)
+        before, after = self.process.next_signal(), self.process.next_signal()
+        barrier = yield from self._barrier(self, stream, "barrier_and", line, before, None)
+        self.spend(3, 8)
+        fields = f"dst=0x1401e00000, src=0x280000, size=262144, forceSDMA=0, engineType=2, wait_event={before.handle:#x}"
+        form = "HSA Copy copy_engine=0x1" if self.scene.era >= "7.1" else "HSA Async Copy on copy_engine=0x1"
+        copied = yield from self.say("blit", f"{form}, {fields}, completion_signal={after.handle:#x}")
+        truth = self.machine.record.truth
+        if copied >= 0:
+            truth.commands.append((line, copied))
+            truth.dependencies.append((barrier, copied))
+        after.line, after.known = copied, True
+        after.start_ns = max(self.now, before.end_ns) + 5_000
+        after.end_ns = after.start_ns + self.machine.random.uniform(1e4, 2e5)
+        stream.pending = after
+        yield from self.leave("copy", "hipMemcpyAsync", ": duration: 36 us")
+
+    def _do_graph(self, stream: Stream) -> Iterator[float]:
+        if self.scene.era < "7.0" or self.worker:
+            return
+        yield from self.enter("graph", "hipGraphLaunch", f"0x7f517404a090, {forms.stream_text(self.scene.era, stream.handle)}")
+        batch: list[int] = []
+        queue = stream.queue
+        first = queue.index
+        count = self.machine.random.randrange(2, 6)
+        # The indexes of a batch are taken at once.
+        queue.index += count
+        for number in range(count):
+            yield from self.say("shader", f"Graph ShaderName : {KERNELS[number % 3]}, device id : 0")
+            batch.append((yield from self._write_packet(self, stream, "dispatch", first + number, None, None)))
+        yield from self._store(self, queue, first + count - 1, batch)
+        line, command = yield from self._enqueue("Task", stream)
+        for packet in batch:
+            self.machine.record.truth.commands.append((line, packet))
+        signal = self.process.next_signal()
+        packet = yield from self._barrier(self, stream, "barrier_value", line, signal, None)
+        yield from self.leave("graph", "hipGraphLaunch", ": duration: 311 us")
+        due = self.now + self.machine.random.uniform(0.2e6, 4e6)
+        self.machine.start(due, self.events.report(packet, signal, command, due))
+
+    # what operations are made of
+
+    def _enqueue(self, kind: str, stream: Stream) -> Iterator[float]:
+        command = self.process.next_command()
+        more = f" to queue: {stream.handle:#x}" if self.scene.era >= "7.0" else ""
+        line = yield from self.say("command", f"Command ({kind}) enqueued: {command:#x}{more}")
+        return line, command
+
+    def _dispatch(self, thread: Thread, stream: Stream, command: int) -> Iterator[float]:
+        index = stream.queue.index
+        stream.queue.index += 1
+        line = yield from self._write_packet(thread, stream, "dispatch", index, None, None)
+        yield from self._store(thread, stream.queue, index, [line])
+        self.machine.record.truth.commands.append((command, line))
+        return line
+
+    def _barrier(
+        self, thread: Thread, stream: Stream, kind: str, command: int, signal: Signal | None, wait: Signal | None
+    ) -> Iterator[float]:
+        index = stream.queue.index
+        stream.queue.index += 1
+        place = len(self.machine.record.lines)
+        del place
+        # The store comes first, the line follows.
+        store = yield from self._ring(thread, stream.queue, index)
+        thread.spend(9, 40)
+        line = yield from self._write_packet(thread, stream, kind, index, signal, wait)
+        stream.queue.ring_up_to(index, self.machine.record.lines[store].at_ns if store >= 0 else thread.now, self.machine.record)
+        self._note_store(store, [line])
+        self.machine.record.truth.commands.append((command, line))
+        if wait and wait.line >= 0:
+            self.machine.record.truth.dependencies.append((wait.line, line))
+        return line
+
+    def _store(self, thread: Thread, queue: Queue, index: int, lines: list[int]) -> Iterator[float]:
+        thread.spend(2, 6)
+        yield thread.now
+        store = yield from self._ring(thread, queue, index)
+        queue.ring_up_to(index, thread.now, self.machine.record)
+        self._note_store(store, lines)
+
+    def _note_store(self, store: int, lines: list[int]) -> None:
+        if store >= 0:
+            self.machine.record.truth.doorbells += [(line, store) for line in lines if line >= 0]
+
+    def _ring(self, thread: Thread, queue: Queue, index: int) -> Iterator[float]:
+        """Store to the doorbell; return the id of the record, or -1 without a probe."""
+        if self.scene.doorbell == "none":
+            return -1
+        text = f"doorbell: (0x7f91946c11c0) sig={queue.doorbell:#x} val={index}"
+        if self.scene.doorbell == "rich":
+            more = f"kind=-1 hw=0x7f5600000008 swq={queue.swq:#x} ring={queue.ring:#x} qid={queue.log_id}"
+            text = f"doorbell: (0x7f91946c11c0) sig={queue.doorbell:#x} val={index:#x} {more}"
+        store = thread.trace(text, "DBZff")
+        thread.spend(1, 4)
+        yield thread.now
+        return store
+
+    def _write_packet(
+        self, thread: Thread, stream: Stream, kind: str, index: int, signal: Signal | None, wait: Signal | None
+    ) -> Iterator[float]:
+        scene, queue = self.scene, stream.queue
+        head = forms.packet_head(scene.era, queue.swq, queue.ring, queue.log_id)
+        handle = signal.handle if signal else 0
+        printed = scene.prints_index if kind == "dispatch" else scene.barriers_print_index
+        tail = forms.packet_tail(printed, max(index - 3, 0), index)
+        if kind == "dispatch":
+            body = "Dispatch Header = 0xb02 (type=2, barrier=1, acquire=1, release=1), setup=3, grid=[65536, 1, 1], workgroup=[256, 1, 1]"
+            body += ", private_seg_size=0, group_seg_size=0, kernel_obj=0x1000197d80, kernarg_address=0x10001bf000"
+            body += f", completion_signal={handle:#x}" + (", correlation_id=0" if scene.era >= "6.3" else "")
+        elif kind == "barrier_and":
+            waits = f"{wait.handle if wait else 0:#x}, 0x0, 0x0, 0x0, 0x0"
+            body = f"BarrierAND Header = 0x1503 (type=3, barrier=1, acquire=2, release=2), dep_signal=[{waits}]"
+            body += f", completion_signal={handle:#x}"
+        else:
+            body = "BarrierValue Header = 0x1500 AmdFormat = 0x2 (type=0, barrier=1, acquire=2, release=2), signal=0x0"
+            body += f", value = 0x0 mask = 0x0 cond: EQ, completion_signal={handle:#x}"
+        line = yield from thread.say("dispatch" if kind == "dispatch" else "barrier", head + body + tail)
+        duration = self.machine.random.uniform(2e3, 3e4) if kind == "dispatch" else 100.0
+        queue.waiting.append(Packet(line, index, duration, signal, [wait] if wait else []))
+        if line >= 0:
+            self.machine.record.truth.packets.append((line, queue.ring, index, self.process.number))
+        return line

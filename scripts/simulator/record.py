@@ -1,0 +1,48 @@
+"""Recorder: lines of the log and records of the trace, each with its true time."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+
+@dataclass
+class Line:
+    """Hold one line of a source: true time, order within one time, thread, text; and an id for the truth."""
+
+    at_ns: float
+    source: str
+    text: str
+    cpu: int = 0
+    head: str = ""
+    offset: int = -1
+    file: str = ""
+
+
+@dataclass
+class Truth:
+    """Hold what is true, in terms of lines (by their place in `Recorder.lines`)."""
+
+    doorbells: list[tuple[int, int]] = field(default_factory=list)
+    announces: list[tuple[int, int]] = field(default_factory=list)
+    calls: list[tuple[int, int]] = field(default_factory=list)
+    syscalls: list[tuple[int, int]] = field(default_factory=list)
+    commands: list[tuple[int, int]] = field(default_factory=list)
+    creations: list[tuple[int, int]] = field(default_factory=list)
+    dependencies: list[tuple[int, int]] = field(default_factory=list)
+    completions: list[tuple[int, int]] = field(default_factory=list)
+    packets: list[tuple[int, int, int, int]] = field(default_factory=list)
+    gpu: list[tuple[int, float, float]] = field(default_factory=list)
+    threads: list[tuple[int, int, int, int]] = field(default_factory=list)
+
+
+@dataclass
+class Recorder:
+    """Collect the lines of all sources."""
+
+    lines: list[Line] = field(default_factory=list)
+    truth: Truth = field(default_factory=Truth)
+
+    def add(self, at_ns: float, source: str, text: str, cpu: int = 0, head: str = "") -> int:
+        """Add a line and return its id."""
+        self.lines.append(Line(at_ns, source, text, cpu, head))
+        return len(self.lines) - 1

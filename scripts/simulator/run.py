@@ -1,0 +1,167 @@
+"""Run a scene: write its files, and give the truth in terms of their bytes."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import polars as pl
+
+from simulator.machine import START_NS, Machine, Process, Thread
+from simulator.program import EventThread, HipThread
+from simulator.record import Line, Recorder
+from simulator.scene import Scene
+
+_HEAD = "# tracer: nop\n#\n# entries-in-buffer/entries-written: {n}/{n}   #P:2\n#\n"
+_HEAD += "# SYNTHETIC: made by scripts/simulator; no kernel recorded this\n"
+_PAIRS = ("doorbells", "calls", "syscalls", "commands", "creations", "dependencies", "completions")
+
+
+@dataclass
+class Simulation:
+    """Hold the files of a run and what is true of it.
+
+    Args:
+        scene: what was run.
+        logs, trace, samples: the files; `samples` is None without clock samples.
+        moments: file (its number at import), offset, true_ns of every line.
+        truth: by name, frames of pairs (from_file, from_offset, to_file, to_offset), and `packets`, `gpu`, `threads`.
+    """
+
+    scene: Scene
+    logs: list[Path]
+    trace: Path
+    samples: Path | None
+    moments: pl.DataFrame
+    truth: dict[str, pl.DataFrame] = field(default_factory=dict)
+
+
+def simulate(scene: Scene, folder: Path) -> Simulation:
+    """Run a scene and write its files (amd-N.log, ftrace.txt, clock.json) into a folder."""
+    machine = Machine(scene)
+    processes = _start(machine)
+    samples = _sample(machine)
+    machine.run()
+    record = machine.record
+    _lose(machine, record)
+    logs = [folder / f"{p.log_name}.log" for p in processes]
+    numbers = {p.log_name: i for i, p in enumerate(processes)}
+    for process, path in zip(processes, logs, strict=True):
+        _write(path, [line for line in record.lines if line.source == process.log_name], "", lambda line: line.text)
+    trace = [line for line in record.lines if line.source == "trace"]
+    _write(folder / "ftrace.txt", trace, _HEAD.format(n=len(trace)), lambda line: _stamped(scene, line))
+    numbers["trace"] = len(logs)
+    path = None
+    if samples:
+        path = folder / "clock.json"
+        content = {"synthetic": True, "trace_clock": scene.clock.name, "samples": samples}
+        path.write_text(json.dumps(content))
+    moments = _moments(record, numbers)
+    threads = [(p.number, t.tid, t.address) for p in processes for t in p.threads]
+    truth = _truth(record, moments)
+    truth["threads"] = pl.DataFrame(threads, schema=["log_file", "tid", "log_tid"], orient="row")
+    truth["threads"] = truth["threads"].with_columns(pl.col("log_tid").cast(pl.UInt64))
+    kept = [path for path in logs if path.stat().st_size]
+    return Simulation(scene, kept, folder / "ftrace.txt", path, moments.drop("line"), truth)
+
+
+def _start(machine: Machine) -> list[Process]:
+    scene, random = machine.scene, machine.random
+    processes = []
+    for number in range(scene.processes):
+        pid = 14720 + 300 * (0 if scene.reuse_pid else number)
+        base = 0x7F5190000000 + random.randrange(1 << 16) * 0x1000000
+        process = Process(machine, number, pid, 7 if scene.container else pid, base)
+        late = number * (scene.span_s + 0.2) * 1e9 if scene.reuse_pid else number * 1e6
+        events = EventThread(machine, process, pid + 1, base + 0x8006C0, f"hip{number}")
+        for i in range(scene.threads):
+            tid = pid if i == 0 else pid + 1 + i
+            thread = HipThread(machine, process, tid, base + 0x10006C0 + i * 0x801000, events)
+            if not scene.direct_dispatch:
+                thread.worker = Thread(machine, process, pid + 100 + i, base + 0x40006C0 + i * 0x801000, "worker")
+            begin = START_NS + late + random.uniform(0, 5e6)
+            machine.start(begin, thread.live(begin))
+        processes.append(process)
+    return processes
+
+
+def _sample(machine: Machine) -> list[dict[str, object]]:
+    """Write marks into the trace, and return the samples that belong to them."""
+    scene, random = machine.scene, machine.random
+    if not scene.samples_s:
+        return []
+    last = scene.span_s * (scene.processes if scene.reuse_pid else 1) + 0.1
+    times = [START_NS - 1e6 + i * 2e4 for i in range(8)]
+    times += [START_NS + i * scene.samples_s * 1e9 for i in range(1, int(last / scene.samples_s) + 1)]
+    times += [START_NS + last * 1e9 + i * 2e4 for i in range(8)]
+    samples: list[dict[str, object]] = []
+    for number, at in enumerate(times):
+        before = int(at)
+        stamped = at + 700 + random.expovariate(1 / 500)
+        after = int(stamped + 900 + random.expovariate(1 / 800))
+        head = f"{'python3':>16}-{14679:<7} ({14679:>7}) [001] ...1. "
+        machine.record.add(stamped, "trace", f"tracing_mark_write: clock_sync id={number} mono={before}", 1, head)
+        read = after + 1_000
+        raw, boot = scene.raw.show(read + 300, START_NS), read + 1_500 + scene.suspended_ns
+        samples.append({
+            "id": number, "mono0": before, "mono1": after,
+            "raw": {"mono0": read, "value": raw, "mono1": read + 600},
+            "boot": {"mono0": read + 1_400, "value": boot, "mono1": read + 1_600},
+        })  # fmt: skip
+    return samples
+
+
+def _lose(machine: Machine, record: Recorder) -> None:
+    """Mark the lines that are missing; samples are never lost."""
+    scene, random = machine.scene, machine.random
+    for line in record.lines:
+        share = scene.lost_trace if line.source == "trace" else scene.lost_log
+        if share and random.random() < share and "clock_sync" not in line.text:
+            line.file = "lost"
+
+
+def _stamped(scene: Scene, line: Line) -> str:
+    shown = scene.clock.show(line.at_ns, START_NS)
+    if scene.clock.ticks_per_ns != 1.0 or scene.clock.name in ("uptime", "counter"):
+        return f"{line.head}{shown:>12}: {line.text}"
+    us = (shown + 500) // 1000
+    return f"{line.head}{us // 1_000_000:>6}.{us % 1_000_000:06d}: {line.text}"
+
+
+def _write(path: Path, lines: list[Line], head: str, form) -> None:  # type: ignore[no-untyped-def]
+    offset = len(head.encode())
+    with path.open("wb") as out:
+        out.write(head.encode())
+        for line in sorted((x for x in lines if x.file != "lost"), key=lambda x: x.at_ns):
+            text = (form(line) + "\n").encode()
+            line.offset = offset
+            offset += len(text)
+            out.write(text)
+
+
+def _moments(record: Recorder, numbers: dict[str, int]) -> pl.DataFrame:
+    rows = [(i, numbers[x.source], x.offset, x.at_ns) for i, x in enumerate(record.lines) if x.file != "lost"]
+    return pl.DataFrame(
+        rows, schema={"line": pl.Int64, "file": pl.UInt16, "offset": pl.Int64, "true_ns": pl.Float64}, orient="row"
+    )
+
+
+def _truth(record: Recorder, moments: pl.DataFrame) -> dict[str, pl.DataFrame]:
+    places = moments.select("line", "file", "offset")
+    truth: dict[str, pl.DataFrame] = {}
+    for name in _PAIRS:
+        pairs = pl.DataFrame(getattr(record.truth, name), schema={"a": pl.Int64, "b": pl.Int64}, orient="row")
+        both = pairs.join(places.rename({"line": "a", "file": "from_file", "offset": "from_offset"}), on="a")
+        both = both.join(places.rename({"line": "b", "file": "to_file", "offset": "to_offset"}), on="b")
+        truth[name] = both.drop("a", "b")
+    packets = pl.DataFrame(
+        record.truth.packets,
+        schema={"line": pl.Int64, "ring": pl.UInt64, "index": pl.Int64, "process": pl.Int64}, orient="row",
+    )  # fmt: skip
+    truth["packets"] = packets.join(places, on="line").drop("line")
+    gpu = pl.DataFrame(
+        record.truth.gpu, schema={"line": pl.Int64, "start_ns": pl.Float64, "end_ns": pl.Float64}, orient="row"
+    )
+    truth["gpu"] = gpu.join(places, on="line").drop("line")
+    return truth

@@ -1,0 +1,74 @@
+"""What a synthetic run does, and what is recorded of it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from simulator.clocks import ClockModel
+
+
+@dataclass(frozen=True)
+class Scene:
+    """Describe one synthetic run; the same scene gives the same bytes.
+
+    Args:
+        seed: of the random choices.
+        era: release whose forms the log has: `7.2`, `7.0`, `6.4`, `6.2` or `5.7`.
+        level: AMD_LOG_LEVEL.
+        span_s: the run goes on for this long.
+        launch_gap_us: mean time between two operations of a thread.
+        processes, threads: processes, and HIP threads in each of them.
+        streams: streams of each thread.
+        queues: hardware queues of a process, at most (GPU_MAX_HW_QUEUES).
+        clock: the trace's clock.
+        raw: CLOCK_MONOTONIC_RAW, the clock of ROCr's lines.
+        suspended_ns: BOOTTIME minus MONOTONIC.
+        samples_s: time between clock samples; 0 = none.
+        doorbell: fields of the probe: `none`, `plain` (sig, val) or `rich` (with ring and qid).
+        queue_probe: whether a kernel probe records the ring of CREATE_QUEUE.
+        thread_events: which calls of the C library were traced: `robust`, `arch`, both or neither.
+        container: the log shows other pids than the trace.
+        direct_dispatch: whether packets are written by the calling thread.
+        first_index: index of the first packet of each queue, to reach the wrap at 2**32.
+        recreate: whether queues are deleted and made again with the same ring.
+        reuse_pid: whether a second process of the same pid follows the first.
+        lost_log, lost_trace: share of lines that are missing.
+        kinds: weights of the operations.
+    """
+
+    seed: int = 1
+    era: str = "7.2"
+    level: int = 5
+    span_s: float = 2.0
+    launch_gap_us: float = 400.0
+    processes: int = 1
+    threads: int = 1
+    streams: int = 2
+    queues: int = 4
+    clock: ClockModel = field(default_factory=ClockModel)
+    raw: ClockModel = field(default_factory=lambda: ClockModel("mono_raw", 250_000_000, 3.0))
+    suspended_ns: int = 0
+    samples_s: float = 0.0
+    doorbell: str = "plain"
+    queue_probe: bool = False
+    thread_events: tuple[str, ...] = ("robust", "arch")
+    container: bool = False
+    direct_dispatch: bool = True
+    first_index: int = 0
+    recreate: bool = False
+    reuse_pid: bool = False
+    lost_log: float = 0.0
+    lost_trace: float = 0.0
+    kinds: tuple[tuple[str, float], ...] = (
+        ("launch", 10), ("event", 3), ("sync", 1), ("malloc", 1), ("copy", 1), ("graph", 0.5), ("getters", 2),
+    )  # fmt: skip
+
+    @property
+    def prints_index(self) -> bool:
+        """Tell whether dispatch lines of this release print rptr and wptr."""
+        return self.era >= "6.3"
+
+    @property
+    def barriers_print_index(self) -> bool:
+        """Tell whether barrier lines of this release print rptr and wptr."""
+        return self.era >= "7.0"
