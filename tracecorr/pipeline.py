@@ -11,10 +11,12 @@ from typing import Any
 
 import polars as pl
 
-from tracecorr.align.build import ClockEvidence, fit_clocks
+from tracecorr.align.build import ClockEvidence, find_steps, fit_clocks
 from tracecorr.align.clock_map import ClockMap
 from tracecorr.align.place import place_records
 from tracecorr.link.doorbell_rings import fill_store_rings
+from tracecorr.link.packet_index import complete_indexes
+from tracecorr.link.signals import add_gpu_times
 from tracecorr.link.tables import attach_identities, link_tables
 from tracecorr.link.threads import SeenIdentities, map_threads
 from tracecorr.model import schema
@@ -79,7 +81,9 @@ def correlate(path: Path, progress: Callable[[str], None] | None = None) -> list
     trace = parts.events.filter(pl.col("source") == "ftrace")
     seen = SeenIdentities(seen_processes(capture.info), seen_threads(capture.info))
     identities = map_threads(log, trace, parts.args, seen)
-    records = fill_store_rings(attach_identities(parts.events, identities))
+    records = attach_identities(parts.events, identities)
+    records = add_gpu_times(fill_store_rings(complete_indexes(records)), parts.args)
+    records = find_steps(records)
     maps = fit_clocks(ClockEvidence(records, parts.args, _samples(capture)))
     placed = place_records(records, maps)
     clock.done("align")

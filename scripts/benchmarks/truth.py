@@ -16,9 +16,9 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import polars as pl
+from simulator import ClockModel, Scene, Simulation, simulate
 
 from benchmarks import measure
-from simulator import ClockModel, Scene, Simulation, simulate
 from tracecorr.model.errors import TracecorrError
 from tracecorr.pipeline import correlate, import_files
 from tracecorr.store import Capture
@@ -71,7 +71,8 @@ def score_scene(name: str, scene: Scene, folder: Path) -> Score:
 def compare(name: str, made: Simulation, capture: Capture) -> Score:
     """Compare the tables of an imported simulation with its truth."""
     events = capture.table("events").select(
-        "event", "ts_ns", "err_lo_ns", "err_hi_ns", "file", "offset", source=pl.col("source").cast(pl.String)
+        "event", "ts_ns", "dur_ns", "err_lo_ns", "err_hi_ns", "file", "offset", "end_offset", "parent",
+        pl.col("layer", "source").cast(pl.String),
     ).collect()  # fmt: skip
     score = Score(name)
     clocks = capture.table("clock_map").select(pl.col("source", "method").cast(pl.String)).collect()
@@ -84,7 +85,10 @@ def compare(name: str, made: Simulation, capture: Capture) -> Score:
 
 
 def _score_times(score: Score, events: pl.DataFrame, made: Simulation) -> None:
-    both = events.join(made.moments, on=["file", "offset"])
+    lines = events.filter(pl.col("layer") != "gpu").join(made.moments, on=["file", "offset"])
+    begun = made.truth["gpu"].join(events.select("file", "offset", packet="event"), on=["file", "offset"])
+    times = events.filter(pl.col("layer") == "gpu").join(begun.select(parent="packet", true_ns="start_ns"), on="parent")
+    both = pl.concat([lines, times.select(lines.columns)])
     known = both.drop_nulls("err_lo_ns")
     low, high = pl.col("ts_ns") - pl.col("err_lo_ns"), pl.col("ts_ns") + pl.col("err_hi_ns")
     # The truth is a fraction of a nanosecond finer than the tables.
@@ -92,28 +96,36 @@ def _score_times(score: Score, events: pl.DataFrame, made: Simulation) -> None:
     score.covered = inside.height, known.height
     trace = both.filter(pl.col("source") == "ftrace")
     score.unknown = trace["err_lo_ns"].null_count()
-    width = trace.select((pl.col("err_lo_ns").cast(pl.Int64) + pl.col("err_hi_ns").cast(pl.Int64)).alias("w")).drop_nulls()["w"]
+    width = trace.select(
+        (pl.col("err_lo_ns").cast(pl.Int64) + pl.col("err_hi_ns").cast(pl.Int64)).alias("w")
+    ).drop_nulls()["w"]
     if len(width):
         score.width_ns = int(width.median()), int(width.quantile(0.99) or 0)  # type: ignore[arg-type]
 
 
 def _score_links(score: Score, events: pl.DataFrame, made: Simulation, capture: Capture) -> None:
-    links = capture.table("links").select("from_event", "to_event", pl.col("rule", "evidence").cast(pl.String)).collect()
+    links = (
+        capture.table("links").select("from_event", "to_event", pl.col("rule", "evidence").cast(pl.String)).collect()
+    )
     places = events.select("event", "file", "offset")
-    placed = links.join(places, left_on="from_event", right_on="event").join(
-        places, left_on="to_event", right_on="event", suffix="_to"
-    ).select("rule", "evidence", from_file="file", from_offset="offset", to_file="file_to", to_offset="offset_to")  # fmt: skip
+    placed = (
+        links.join(places, left_on="from_event", right_on="event")
+        .join(places, left_on="to_event", right_on="event", suffix="_to")
+        .select("rule", "evidence", from_file="file", from_offset="offset", to_file="file_to", to_offset="offset_to")
+    )
     for truth_name in dict.fromkeys(RULES.values()):
         rules = [rule for rule, name in RULES.items() if name == truth_name]
         found = placed.filter(pl.col("rule").is_in(rules))
         truth = made.truth[truth_name]
-        if truth_name == "syscalls":
-            truth = truth.rename({
-                "from_file": "to_file", "from_offset": "to_offset", "to_file": "from_file", "to_offset": "from_offset",
-            })  # fmt: skip
-        if truth_name == "calls":
-            truth = truth.select(from_file="to_file", from_offset="to_offset", to_file="from_file", to_offset="from_offset")
+        if truth_name in ("syscalls", "calls"):
+            truth = truth.select(
+                from_file="to_file", from_offset="to_offset", to_file="from_file", to_offset="from_offset"
+            )
         truth = truth.unique()
+        if truth_name == "syscalls":
+            # A system call is named by the record of its enter, or by that of its exit where the enter is missing.
+            rows = events.filter(pl.col("source") == "ftrace").select(to_file="file", to_offset="offset")
+            truth = truth.join(rows, on=["to_file", "to_offset"], how="semi")
         right = found.join(truth, on=["from_file", "from_offset", "to_file", "to_offset"], how="semi")
         wrong = found.join(truth, on=["from_file", "from_offset", "to_file", "to_offset"], how="anti")
         recorded = wrong.filter(pl.col("evidence") == "recorded").height
@@ -133,7 +145,8 @@ def _score_packets(score: Score, events: pl.DataFrame, made: Simulation, capture
     score.identities["packets"] = right.height, both.drop_nulls("packet_index").height, truth.height
     timed = launches.drop_nulls("gpu_start_ns").join(made.truth["gpu"], on=["file", "offset"])
     near = timed.filter(
-        ((pl.col("gpu_start_ns") - pl.col("start_ns")).abs() < 5_000) & ((pl.col("gpu_end_ns") - pl.col("end_ns")).abs() < 5_000)
+        ((pl.col("gpu_start_ns") - pl.col("start_ns")).abs() < 5_000)
+        & ((pl.col("gpu_end_ns") - pl.col("end_ns")).abs() < 5_000)
     )
     score.identities["gpu times"] = near.height, timed.height, timed.height
 
@@ -154,8 +167,10 @@ def list_scenes(quick: bool) -> Iterator[tuple[str, Scene]]:
         "local -500 ppm": replace(local, ppm=-500.0),
         "local slew": replace(local, slew_ppm=60.0, slew_at_ns=900_000_000),
         "global": replace(local, name="global", ppm=-3.0), "mono_raw": ClockModel("mono_raw", 250_000_000, 30.0),
-        "boot": ClockModel("boot", -7_000_000_000), "boot suspend": ClockModel("boot", 0, step_ns=-9_000_000_000, step_at_ns=10**9),
-        "tai": ClockModel("tai", -1_700_000_000_000_000_000), "x86-tsc": ClockModel("x86-tsc", 10**12, ticks_per_ns=2.4),
+        "boot": ClockModel("boot", -7_000_000_000),
+        "boot suspend": ClockModel("boot", 0, step_ns=-9_000_000_000, step_at_ns=10**9),
+        "tai": ClockModel("tai", -1_700_000_000_000_000_000),
+        "x86-tsc": ClockModel("x86-tsc", 10**12, ticks_per_ns=2.4),
         "uptime": ClockModel("uptime", 300_000_000_000),
     }  # fmt: skip
     base = Scene(span_s=2.0, threads=2)
@@ -166,11 +181,14 @@ def list_scenes(quick: bool) -> Iterator[tuple[str, Scene]]:
         yield f"HIP {era}", replace(base, era=era)
     structures = {
         "4 threads, 2 queues": {"threads": 4, "queues": 2, "streams": 3}, "no doorbell probe": {"doorbell": "none"},
-        "rich doorbell": {"doorbell": "rich", "thread_events": ()}, "queue probe": {"queue_probe": True, "doorbell": "none"},
+        "rich doorbell": {"doorbell": "rich", "thread_events": ()},
+        "queue probe": {"queue_probe": True, "doorbell": "none"},
         "3 processes": {"processes": 3}, "container": {"container": True, "processes": 2},
         "worker thread": {"direct_dispatch": False}, "wrap at 2^32": {"first_index": 2**32 - 200},
-        "queues made again": {"recreate": True, "threads": 1}, "pid reused": {"processes": 2, "reuse_pid": True, "span_s": 1.0},
-        "no thread events": {"thread_events": ()}, "suspended before": {"suspended_ns": 3_600_000_000_000, "samples_s": 1.0},
+        "queues made again": {"recreate": True, "threads": 1},
+        "pid reused": {"processes": 2, "reuse_pid": True, "span_s": 1.0},
+        "no thread events": {"thread_events": ()},
+        "suspended before": {"suspended_ns": 3_600_000_000_000, "samples_s": 1.0},
         "level 4": {"level": 4}, "level 3": {"level": 3},
     }  # fmt: skip
     for name, options in structures.items():
@@ -191,7 +209,9 @@ def _list_long(base: Scene, clocks: dict[str, ClockModel]) -> Iterator[tuple[str
         for span in (0.3, 20.0):
             for samples in (0.0, 1.0):
                 kind = "samples" if samples else "pairs"
-                scene = replace(base, clock=clocks[name], samples_s=samples, span_s=span, launch_gap_us=800.0, threads=1)
+                scene = replace(
+                    base, clock=clocks[name], samples_s=samples, span_s=span, launch_gap_us=800.0, threads=1
+                )
                 yield f"{name}, {span:g} s, {kind}", scene
 
 
@@ -203,12 +223,12 @@ def report(scores: list[Score]) -> str:
         right = sum(n[1] for n in s.links.values())
         recorded = sum(n[3] for n in s.links.values())
         rows.append((
-            s.name, s.method, _share(*s.covered), s.unknown, s.width_ns[0], s.width_ns[1], found, found - right, recorded,
+            s.name, s.method, _share(*s.covered), s.unknown, *s.width_ns, found, found - right, recorded,
             *(f"{r}/{f}/{t}" for r, f, t in s.identities.values()), f"{s.seconds:.2f}",
         ))  # fmt: skip
     head = (
-        "run", "clock by", "truth inside bounds", "no bounds", "width p50 ns", "p99 ns", "links", "wrong", "wrong recorded",
-        "packets right/found/true", "GPU times", "threads", "s",
+        "run", "clock by", "truth inside bounds", "no bounds", "width p50 ns", "p99 ns", "links", "wrong",
+        "wrong recorded", "packets right/found/true", "GPU times", "threads", "s",
     )  # fmt: skip
     return measure.markdown(head, rows) + "\n\n" + report_rules(scores)
 
@@ -220,7 +240,9 @@ def report_rules(scores: list[Score]) -> str:
         counts = [(s.name, *s.links[rule]) for s in scores]
         found, right, true = (sum(c[i] for c in counts) for i in (1, 2, 3))
         worst = min((c for c in counts if c[3]), key=lambda c: c[2] / c[3], default=("-", 0, 0, 1, 0))
-        rows.append((rule, found, _share(right, found), _share(right, true), f"{worst[0]} ({_share(worst[2], worst[3])})"))
+        rows.append(
+            (rule, found, _share(right, found), _share(right, true), f"{worst[0]} ({_share(worst[2], worst[3])})")
+        )
     return measure.markdown(("rule", "links", "precision", "recall", "least recall"), rows)
 
 
@@ -236,7 +258,12 @@ def score_capture(folder: Path, work: Path) -> tuple[object, ...]:
     correlate(out)
     capture = Capture.open(out)
     rings = capture.table("queues").select("queue", ring=pl.coalesce("hwq", "ring_base"))
-    ours = capture.table("launches").join(rings, on="queue", how="left").collect().filter(pl.col("kind").cast(pl.String) != "copy")
+    ours = (
+        capture.table("launches")
+        .join(rings, on="queue", how="left")
+        .collect()
+        .filter(pl.col("kind").cast(pl.String) != "copy")
+    )
     truth = pl.read_csv(folder / "truth.csv").filter(pl.col("type").is_in(["dispatch", "barrier", "vendor"]))
     truth = truth.with_columns(ring=pl.col("queue_ring_base").str.slice(2).str.to_integer(base=16).cast(pl.UInt64))
     both = ours.join(truth, on=["ring", "packet_index"])
@@ -268,7 +295,13 @@ def main(arguments: list[str]) -> None:
     if not given.only and all(f.is_dir() for f in folders):
         with tempfile.TemporaryDirectory() as work:
             rows = [score_capture(f, Path(work)) for f in folders]
-        head = ("recorded capture", "packets", "retired with this ring and index", "with a recorded doorbell", "GPU times right")
+        head = (
+            "recorded capture",
+            "packets",
+            "retired with this ring and index",
+            "with a recorded doorbell",
+            "GPU times right",
+        )
         print("\nCaptures of the null GPU\n\n" + measure.markdown(head, rows))
     if any(n[3] for s in scores for n in s.links.values()):
         sys.exit("a link called recorded is wrong")

@@ -15,7 +15,17 @@ SITES = {
     "rocr": ("amd_blit_kernel.cpp", 1023),
 }  # fmt: skip
 # Lowest level that prints a statement: HIP 7.2.4, and the releases before.
-LEVELS_72 = {"dispatch": 5, "barrier": 5, "command": 5, "done": 5, "kernarg": 5, "finish": 5, "arg": 4, "blit": 4, "memory": 4}
+LEVELS_72 = {
+    "dispatch": 5,
+    "barrier": 5,
+    "command": 5,
+    "done": 5,
+    "kernarg": 5,
+    "finish": 5,
+    "arg": 4,
+    "blit": 4,
+    "memory": 4,
+}
 LEVELS_OLD = {"dispatch": 4, "barrier": 4, "command": 4, "done": 4, "arg": 3, "blit": 4, "memory": 4, "finish": 4}
 
 
@@ -52,7 +62,11 @@ def packet_tail(printed: bool, rptr: int, index: int) -> str:
 def created(era: str, swq: int, ring: int, priority: int) -> str:
     """Return the line of a new hardware queue."""
     end = f" with size 16384 with priority {priority}, cooperative: 0"
-    return f"Created SWq={swq:#x} to map on HWq={ring:#x}{end}" if era >= "6.2" else f"created hardware queue {swq:#x}{end}"
+    return (
+        f"Created SWq={swq:#x} to map on HWq={ring:#x}{end}"
+        if era >= "6.2"
+        else f"created hardware queue {swq:#x}{end}"
+    )
 
 
 def stream_text(era: str, handle: int) -> str:

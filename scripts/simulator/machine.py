@@ -135,7 +135,9 @@ class Thread:
             self.machine.record.truth.syscalls.append((line, self.calls[-1]))
         self.spend(low_us, high_us)
         yield self.now
-        self.trace(f"sys_{name} -> {result}")
+        left = self.trace(f"sys_{name} -> {result}")
+        if self.calls:
+            self.machine.record.truth.syscalls.append((left, self.calls[-1]))
         self.spend(0.5, 2)
         return line
 

@@ -10,7 +10,11 @@ from simulator.machine import Machine, Packet, Process, Queue, Signal, Thread
 
 CREATE, DESTROY, UPDATE = 0xC0604B02, 0xC0084B03, 0x40184B07
 ALLOC, MAP, WAIT = 0xC0284B16, 0xC0184B18, 0xC0184B0C
-KERNELS = ("vadd(float const*, float const*, float*, int)", "gemm16(float const*, float const*, float*, int)", "fill(float*, float, int)")
+KERNELS = (
+    "vadd(float const*, float const*, float*, int)",
+    "gemm16(float const*, float const*, float*, int)",
+    "fill(float*, float, int)",
+)
 
 
 @dataclass
@@ -25,22 +29,25 @@ class Stream:
 class EventThread(Thread):
     """The event thread of ROCr: prints what completed."""
 
+    due_ns = 0.0
+
+    def expect(self, line: int, signal: Signal, command: int, after_ns: float) -> None:
+        """Let the end of a packet be printed some time after `after_ns`; ends are printed in their order."""
+        self.due_ns = max(self.due_ns + 20_000, after_ns + self.machine.random.uniform(0.2e6, 2e6))
+        self.machine.start(self.due_ns, self.report(line, signal, command, self.due_ns))
+
     def report(self, line: int, signal: Signal, command: int, due_ns: float) -> Iterator[float]:
-        """Print the end of a packet some time after it."""
-        yield due_ns
-        while not signal.known or self.now > due_ns:
-            due_ns = max(due_ns + 50_000, self.now)
-            if signal.known:
-                break
-            yield due_ns
+        """Print the end of a packet, its GPU time, and that of its command."""
         self.now = max(self.now, due_ns, signal.end_ns + 8_000)
         yield from self.say("signal", f"Handler: value(0), timestamp(0x7f5174018900), handle({signal.handle:#x})")
         shift = self.scene.suspended_ns
-        times = f"{int(signal.start_ns) + shift} / {int(signal.end_ns) + shift}"
-        more = f"Elapsed = {int(signal.end_ns - signal.start_ns)} ns, ticks start/end = 1 / 2, Ticks elapsed = 1, Engine = 0"
+        start, end = int(signal.start_ns) + shift, int(signal.end_ns) + shift
+        times = f"{start} / {end}"
+        more = f"Elapsed = {int(signal.end_ns - signal.start_ns)} ns"
+        more += ", ticks start/end = 1 / 2, Ticks elapsed = 1, Engine = 0"
         text = f"Signal = ({signal.handle:#x}), Translated start/end = {times}, {more}"
         if self.scene.era < "6.3":
-            text = f"Signal = ({signal.handle:#x}), start = {int(signal.start_ns) + shift}, end = {int(signal.end_ns) + shift}"
+            text = f"Signal = ({signal.handle:#x}), start = {start}, end = {end}"
         yield from self.say("signal", text)
         done = yield from self.say("done", f"Command {command:#x} complete (Wall: 58162, CPU: 0, GPU: 0 us)")
         if done >= 0:
@@ -121,10 +128,13 @@ class HipThread(Thread):
         if self.scene.queue_probe:
             self.spend(2, 5)
             fields = f"ring={queue.ring:#x} wptr={queue.swq + 0x38:#x} rptr={queue.swq + 0x80:#x} size=1048576"
-            self.trace(f"kfd_create_queue: (kfd_ioctl_create_queue+0x4/0x670 [amdgpu]) {fields} gpu=0x2 type=2 pct=100 prio=7")
+            self.trace(
+                f"kfd_create_queue: (kfd_ioctl_create_queue+0x4/0x670 [amdgpu]) {fields} gpu=0x2 type=2 pct=100 prio=7"
+            )
         self.spend(250, 700)
         yield self.now
-        self.trace("sys_ioctl -> 0x0")
+        left = self.trace("sys_ioctl -> 0x0")
+        self.machine.record.truth.syscalls.append((left, self.calls[-1]))
         self.spend(50, 300)
         priority = 2 - number % 3
         if priority != 1:
@@ -188,13 +198,14 @@ class HipThread(Thread):
         yield from self._dispatch(thread, stream, command[0])
 
     def _do_event(self, stream: Stream) -> Iterator[float]:
-        yield from self.enter("event", "hipEventRecord", f"0x7f5174042fe0, {forms.stream_text(self.scene.era, stream.handle)}")
+        yield from self.enter(
+            "event", "hipEventRecord", f"0x7f5174042fe0, {forms.stream_text(self.scene.era, stream.handle)}"
+        )
         line, command = yield from self._enqueue("InternalMarker", stream)
         signal = self.process.next_signal()
         packet = yield from self._barrier(self, stream, "barrier_value", line, signal, None)
         yield from self.leave("event", "hipEventRecord")
-        due = self.now + self.machine.random.uniform(0.2e6, 4e6)
-        self.machine.start(due, self.events.report(packet, signal, command, due))
+        self.events.expect(packet, signal, command, self.now)
 
     def _do_sync(self, stream: Stream) -> Iterator[float]:
         yield from self._synchronize([stream])
@@ -223,7 +234,9 @@ class HipThread(Thread):
         before, after = self.process.next_signal(), self.process.next_signal()
         barrier = yield from self._barrier(self, stream, "barrier_and", line, before, None)
         self.spend(3, 8)
-        fields = f"dst=0x1401e00000, src=0x280000, size=262144, forceSDMA=0, engineType=2, wait_event={before.handle:#x}"
+        fields = (
+            f"dst=0x1401e00000, src=0x280000, size=262144, forceSDMA=0, engineType=2, wait_event={before.handle:#x}"
+        )
         form = "HSA Copy copy_engine=0x1" if self.scene.era >= "7.1" else "HSA Async Copy on copy_engine=0x1"
         copied = yield from self.say("blit", f"{form}, {fields}, completion_signal={after.handle:#x}")
         truth = self.machine.record.truth
@@ -239,7 +252,9 @@ class HipThread(Thread):
     def _do_graph(self, stream: Stream) -> Iterator[float]:
         if self.scene.era < "7.0" or self.worker:
             return
-        yield from self.enter("graph", "hipGraphLaunch", f"0x7f517404a090, {forms.stream_text(self.scene.era, stream.handle)}")
+        yield from self.enter(
+            "graph", "hipGraphLaunch", f"0x7f517404a090, {forms.stream_text(self.scene.era, stream.handle)}"
+        )
         batch: list[int] = []
         queue = stream.queue
         first = queue.index
@@ -256,8 +271,7 @@ class HipThread(Thread):
         signal = self.process.next_signal()
         packet = yield from self._barrier(self, stream, "barrier_value", line, signal, None)
         yield from self.leave("graph", "hipGraphLaunch", ": duration: 311 us")
-        due = self.now + self.machine.random.uniform(0.2e6, 4e6)
-        self.machine.start(due, self.events.report(packet, signal, command, due))
+        self.events.expect(packet, signal, command, self.now)
 
     # what operations are made of
 
@@ -280,13 +294,13 @@ class HipThread(Thread):
     ) -> Iterator[float]:
         index = stream.queue.index
         stream.queue.index += 1
-        place = len(self.machine.record.lines)
-        del place
         # The store comes first, the line follows.
         store = yield from self._ring(thread, stream.queue, index)
         thread.spend(9, 40)
         line = yield from self._write_packet(thread, stream, kind, index, signal, wait)
-        stream.queue.ring_up_to(index, self.machine.record.lines[store].at_ns if store >= 0 else thread.now, self.machine.record)
+        stream.queue.ring_up_to(
+            index, self.machine.record.lines[store].at_ns if store >= 0 else thread.now, self.machine.record
+        )
         self._note_store(store, [line])
         self.machine.record.truth.commands.append((command, line))
         if wait and wait.line >= 0:
@@ -326,8 +340,9 @@ class HipThread(Thread):
         printed = scene.prints_index if kind == "dispatch" else scene.barriers_print_index
         tail = forms.packet_tail(printed, max(index - 3, 0), index)
         if kind == "dispatch":
-            body = "Dispatch Header = 0xb02 (type=2, barrier=1, acquire=1, release=1), setup=3, grid=[65536, 1, 1], workgroup=[256, 1, 1]"
-            body += ", private_seg_size=0, group_seg_size=0, kernel_obj=0x1000197d80, kernarg_address=0x10001bf000"
+            body = "Dispatch Header = 0xb02 (type=2, barrier=1, acquire=1, release=1), setup=3"
+            body += ", grid=[65536, 1, 1], workgroup=[256, 1, 1], private_seg_size=0, group_seg_size=0"
+            body += ", kernel_obj=0x1000197d80, kernarg_address=0x10001bf000"
             body += f", completion_signal={handle:#x}" + (", correlation_id=0" if scene.era >= "6.3" else "")
         elif kind == "barrier_and":
             waits = f"{wait.handle if wait else 0:#x}, 0x0, 0x0, 0x0, 0x0"

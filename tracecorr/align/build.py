@@ -33,6 +33,18 @@ _CREATE_PROBES = ("kfd_ioctl_create_queue", "kfd_create_queue")
 _ROUNDS = 3
 
 
+def find_steps(records: pl.DataFrame) -> pl.DataFrame:
+    """Return `records` with the steps of clocks that are coarser than their print: `uptime` counts jiffies."""
+    coarse = records.filter((pl.col("source") == "ftrace") & (pl.col("clock").cast(pl.String) == "uptime"))
+    ticks = coarse["stamp_ns"].drop_nulls().unique().sort().diff().drop_nulls()
+    if ticks.is_empty():
+        return records
+    is_coarse = (pl.col("source") == "ftrace") & (pl.col("clock").cast(pl.String) == "uptime")
+    # A jiffy may be counted late, by as much as it is long.
+    step = pl.when(is_coarse).then(2 * int(ticks.to_numpy().min()))
+    return records.with_columns(step_hi_ns=pl.coalesce(step, "step_hi_ns"))
+
+
 @dataclass(frozen=True)
 class ClockEvidence:
     """Hold what speaks of the clocks.
@@ -49,22 +61,17 @@ class ClockEvidence:
 
 
 def fit_clocks(evidence: ClockEvidence) -> dict[str, ClockMap]:
-    """Return a clock map by `source:clock` for every clock that the records name.
-
-    `amd_log:boot` is the clock of the GPU times that `Signal =` lines carry.
-    """
+    """Return a clock map by `source:clock` for every clock that the records name."""
     keys = evidence.records.select(
         pl.col("source").cast(pl.String), pl.col("clock").cast(pl.String).fill_null("unknown")
     ).unique()
-    maps = {f"{source}:{clock}": _fit(source, clock, evidence) for source, clock in keys.sort("source").iter_rows()}
-    signals = _signal_times(evidence)
-    if len(signals):
-        maps["amd_log:boot"] = _fit_boot(signals, evidence)
-    return maps
+    return {f"{source}:{clock}": _fit(source, clock, evidence) for source, clock in keys.iter_rows()}
 
 
 def _fit(source: str, clock: str, evidence: ClockEvidence) -> ClockMap:
     if source == "amd_log":
+        if clock == "boot":
+            return _fit_boot(evidence)
         # CLR prints CLOCK_MONOTONIC in all releases (4.5.2 to 6.4.1 read, 7.2.4 measured).
         return _fit_raw_lines(evidence) if clock == "mono_raw" else ClockMap("same_clock")
     if source == "hqd":
@@ -72,11 +79,12 @@ def _fit(source: str, clock: str, evidence: ClockEvidence) -> ClockMap:
         return ClockMap("same_clock")
     if clock == "counter":
         return ClockMap("unaligned", reason="trace_clock `counter` counts events and shows no time")
-    return _fit_trace(clock, evidence)
-
-
-def _fit_trace(clock: str, evidence: ClockEvidence) -> ClockMap:
     trace = evidence.records.filter(pl.col("source") == "ftrace")
+    stamps = pl.concat([trace["stamp_ns"], trace["end_stamp_ns"]]).drop_nulls().sort().to_numpy()
+    return _fit_trace(clock, evidence, trace).settle(stamps)
+
+
+def _fit_trace(clock: str, evidence: ClockEvidence, trace: pl.DataFrame) -> ClockMap:
     steps = int(trace["step_lo_ns"].max() or 0), int(trace["step_hi_ns"].max() or 0)  # type: ignore[arg-type]
     sampled = bound_marks(_marks(trace, evidence.args), evidence.samples["samples"], steps)
     pairs = causal_bounds(evidence, steps)
@@ -149,43 +157,27 @@ def _fit_raw_lines(evidence: ClockEvidence) -> ClockMap:
     return ClockMap("unaligned", reason="no samples of CLOCK_MONOTONIC_RAW, and no other line of the threads of ROCr's")
 
 
-def _signal_times(evidence: ClockEvidence) -> pl.DataFrame:
-    """Return the GPU times of `Signal =` lines: file, offset, start_ns, end_ns, and the line's own stamp."""
-    times = evidence.args.filter(pl.col("key").cast(pl.String).is_in(["start_ns", "end_ns"]))
-    lines = evidence.records.filter((pl.col("layer") == "signal") & (pl.col("name") == "gpu_time"))
-    for key in ("start_ns", "end_ns"):
-        values = times.filter(pl.col("key").cast(pl.String) == key).select("file", "offset", pl.col("u64").alias(key))
-        lines = lines.join(values.unique(["file", "offset"]), on=["file", "offset"], maintain_order="left")
-    likely = (pl.col("start_ns") > 0) & (pl.col("end_ns") < 2**62) & (pl.col("start_ns") <= pl.col("end_ns"))
-    return lines.filter(likely & pl.col("stamp_ns").is_not_null()).with_columns(
-        pl.col("start_ns", "end_ns").cast(pl.Int64)
-    )
-
-
-def _fit_boot(signals: pl.DataFrame, evidence: ClockEvidence) -> ClockMap:
-    """Return the map of the GPU times: CLOCK_BOOTTIME, which differs by the time spent suspended.
+def _fit_boot(evidence: ClockEvidence) -> ClockMap:
+    """Return the map of the GPU times of `Signal =` lines: CLOCK_BOOTTIME, which differs by the time spent suspended.
 
     A packet starts after its line (a barrier: after its thread's line before that), and its GPU time was past
     when it was printed. On a host that never slept the clocks are equal: zero is shown where it is allowed.
     """
     readings = bound_readings(evidence.samples["samples"], "boot")
-    both = join_bounds(readings, bound_spans(_signal_spans(signals, _split(evidence)[0]), (0, 0)))
+    times = evidence.records.filter((pl.col("source") == "amd_log") & (pl.col("layer") == "gpu"))
+    both = join_bounds(readings, bound_spans(_signal_spans(times, _split(evidence)[0]), (0, 0)))
     fitted = fit_clock_map(both, "samples" if len(readings) else "causal_pairs", 0.0)
     return replace(fitted, likely_ns=0)
 
 
-def _signal_spans(signals: pl.DataFrame, log: pl.DataFrame) -> pl.DataFrame:
+def _signal_spans(times: pl.DataFrame, log: pl.DataFrame) -> pl.DataFrame:
     """Return the GPU times between the packet of their signal and their own line."""
     lines = _monotonic(log).filter((pl.col("layer") == "aql") & pl.col("signal").is_not_null())
     moments = list_moments(_monotonic(log), "stamp_ns", pl.col("end_stamp_ns"))
     packets = bracket_doorbells(lines.with_columns(at="stamp_ns"), moments, LOG_STEP_NS)
     latest = packets.select("file", "process", "signal", "offset", from_ns="doorbell_lo_ns").sort("offset")
-    both = signals.sort("offset").join_asof(
-        latest, on="offset", by=["file", "process", "signal"], check_sortedness=False
-    )
-    return both.select(
-        "from_ns", stamp_ns="start_ns", end_stamp_ns="end_ns", to_ns=pl.col("stamp_ns") + LOG_STEP_NS
-    )  # fmt: skip
+    both = times.sort("offset").join_asof(latest, on="offset", by=["file", "process", "signal"], check_sortedness=False)
+    return both.select("from_ns", "stamp_ns", "end_stamp_ns", to_ns=pl.col("line_stamp_ns") + LOG_STEP_NS)
 
 
 def _prove_mono(bounds: Bounds, marks: Bounds, foreign_creations: int) -> ClockMap:
@@ -208,7 +200,7 @@ def _prove_mono(bounds: Bounds, marks: Bounds, foreign_creations: int) -> ClockM
 
 def _unaligned(evidence: ClockEvidence, trace: pl.DataFrame) -> ClockMap:
     """Return a map that only puts the start of the trace beside the start of the log."""
-    log = evidence.records.filter(pl.col("source") == "amd_log")["stamp_ns"]
+    log = _monotonic(evidence.records.filter(pl.col("source") == "amd_log"))["stamp_ns"]
     starts = log.min(), trace["stamp_ns"].min()
     shift = int(starts[0]) - int(starts[1]) if None not in starts else 0  # type: ignore[arg-type]
     why = "no clock samples, and no doorbell or queue creation that log and trace both show"
@@ -234,7 +226,7 @@ def _split(evidence: ClockEvidence) -> tuple[pl.DataFrame, pl.DataFrame]:
 
 
 def _monotonic(log: pl.DataFrame) -> pl.DataFrame:
-    return log.filter(pl.col("clock").cast(pl.String) != "mono_raw")
+    return log.filter(pl.col("clock").cast(pl.String) == "mono")
 
 
 def _marks(trace: pl.DataFrame, args: pl.DataFrame) -> pl.DataFrame:

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 
 from tracecorr.align.bounds import NO_HIGH, NO_LOW, Bounds, Floats, Ints, find_outliers, pick_tightest
-from tracecorr.align.pieces import Pieces, split_pieces
+from tracecorr.align.pieces import Pieces, settle_steps, split_pieces
 
 # NTP slews CLOCK_MONOTONIC by at most 500 ppm (adjtimex); the crystal behind an unslewed clock adds some.
 MAX_RATE = 600e-6
@@ -63,6 +63,17 @@ class ClockMap:
         """Return the least and the largest offset that each stamp can have."""
         offset, below, above = self.offset_at(stamps)
         return offset - below, offset + above
+
+    def settle(self, stamps: Ints) -> ClockMap:
+        """Return the map with its steps where the source's own stamps jump.
+
+        Args:
+            stamps: all stamps of the source, sorted.
+        """
+        if self.curve is None or len(self.curve.pieces) < 2:
+            return self
+        curve = settle_steps(self.curve, (stamps - self.base_stamp_ns).astype(np.float64))
+        return replace(self, curve=curve)
 
     def summarize(self, source: str, first_ns: int, last_ns: int) -> list[dict[str, Any]]:
         """Return the map's rows of the table `clock_map`: one per piece.

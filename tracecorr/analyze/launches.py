@@ -21,7 +21,7 @@ def summarize_launches(launches: pl.LazyFrame) -> pl.DataFrame:
         .agg(
             pl.len().cast(pl.Int64).alias("packets"),
             *(pl.col(column).is_not_null().sum().cast(pl.Int64).alias(f"with_{k}") for k, column in _LINKS.items()),
-            (evidence == "recorded").sum().cast(pl.Int64).alias("doorbell_recorded"),
+            evidence.is_in(["recorded", "derived"]).sum().cast(pl.Int64).alias("doorbell_recorded"),
             (evidence == "inferred").sum().cast(pl.Int64).alias("doorbell_inferred"),
             pl.col("unlinked_reason").is_null().sum().cast(pl.Int64).alias("complete"),
         )

@@ -14,15 +14,16 @@ def match_stores(stores: pl.DataFrame, packets: pl.DataFrame) -> pl.DataFrame:
 
     Args:
         stores: event, queue, thread, ts_ns, packet_index, err_lo_ns, err_hi_ns.
-        packets: event, queue, thread, chain, packet_index, doorbell_lo_ns, doorbell_hi_ns: the interval
-            in which the log lets the store lie; a store outside of it is another packet's.
+        packets: event, queue, thread, chain, name, graph (whether the call is a graph launch), packet_index,
+            doorbell_lo_ns, doorbell_hi_ns: the interval in which the log lets the store lie; a store outside of it
+            is another packet's.
 
     Returns: event (packet), doorbell_event, announce_event, own (whether value == index).
     """
     wanted = packets.drop_nulls(["queue", "packet_index"])
     usable = stores.drop_nulls(["queue", "packet_index"])
     own = _own_stores(usable, wanted)
-    batch = wanted.join(own, on="event", how="anti").sort("packet_index")
+    batch = wanted.filter("graph").join(own, on="event", how="anti").sort("packet_index")
     later = usable.sort("packet_index").select("queue", "thread", "packet_index", doorbell_event="event")
     batch = batch.join_asof(
         later, on="packet_index", by=["queue", "thread"], strategy="forward", check_sortedness=False
@@ -50,13 +51,15 @@ def _own_stores(stores: pl.DataFrame, packets: pl.DataFrame) -> pl.DataFrame:
 
 
 def _same_call(batch: pl.DataFrame, own: pl.DataFrame, packets: pl.DataFrame) -> pl.DataFrame:
-    """Keep the packets whose later store is that of a packet of the same HIP call: a graph launch.
+    """Keep the dispatches whose later store is that of a dispatch of the same graph launch.
 
-    The next store of another call only shows that this packet's own one was lost.
+    The next store of another call, or that of a barrier behind them, only shows that their own one was lost.
     """
-    calls = own.join(packets.select("event", owner_chain="chain"), on="event").drop("event")
+    dispatches = packets.filter(pl.col("name").cast(pl.String) == "dispatch")
+    calls = own.join(dispatches.select("event", owner_chain="chain"), on="event").drop("event")
     joined = batch.drop_nulls("doorbell_event").join(calls, on="doorbell_event", maintain_order="left")
-    return joined.filter(pl.col("chain") == pl.col("owner_chain"))
+    is_dispatch = pl.col("name").cast(pl.String) == "dispatch"
+    return joined.filter(is_dispatch & (pl.col("chain") == pl.col("owner_chain")))
 
 
 def _announcing(stores: pl.DataFrame, packets: pl.DataFrame) -> pl.DataFrame:

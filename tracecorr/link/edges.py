@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import polars as pl
 
-from tracecorr.model.kinds import DERIVED, RECORDED
+from tracecorr.model.kinds import DERIVED
 
 _SHAPE = {"from_event": pl.Int64, "to_event": pl.Int64, "rule": pl.String, "evidence": pl.String}
 
@@ -23,10 +23,13 @@ def list_links(
     is_copy = pl.col("kind").cast(pl.String) == "copy"
     edges = pl.concat([
         _nesting(events),
-        _edge(launches.filter(~is_copy), "call_event", "event", "packet_in_call", RECORDED),
-        _edge(launches.filter(~is_copy), "command_event", "event", "packet_of_command", RECORDED),
-        _edge(launches.filter(is_copy), "command_event", "event", "copy_of_command", RECORDED),
-        _doorbells(events, launches),
+        _edge(launches.filter(~is_copy), "call_event", "event", "packet_in_call"),
+        _edge(launches.filter(~is_copy), "command_event", "event", "packet_of_command"),
+        _edge(launches.filter(is_copy), "command_event", "event", "copy_of_command"),
+        launches.drop_nulls("doorbell_event").select(
+            from_event="event", to_event="doorbell_event", rule=pl.lit("doorbell_of_packet"),
+            evidence=pl.col("doorbell_evidence").cast(pl.String),
+        ),
         inside.select(from_event="call", to_event="event", rule=pl.lit("syscall_in_call"), evidence="evidence"),
         queue_table.drop_nulls(["create_ioctl_event", "created_line_event"]).select(
             from_event="create_ioctl_event", to_event="created_line_event", rule=pl.lit("ioctl_creates_queue"),
@@ -37,25 +40,10 @@ def list_links(
     return _add_gaps(edges, events)
 
 
-def _edge(rows: pl.DataFrame, cause: str, effect: str, rule: str, evidence: str) -> pl.DataFrame:
+def _edge(rows: pl.DataFrame, cause: str, effect: str, rule: str) -> pl.DataFrame:
+    # Which call and which command is meant follows from the order of a thread's lines, not from a key.
     return rows.drop_nulls([cause, effect]).select(
-        from_event=cause, to_event=effect, rule=pl.lit(rule), evidence=pl.lit(evidence)
-    )
-
-
-def _doorbells(events: pl.DataFrame, launches: pl.DataFrame) -> pl.DataFrame:
-    """Return packet -> store: `recorded` where the probe read the ring and the value is the packet's index.
-
-    A ring that was learned from the log, or a store that announced several packets, makes it `derived`.
-    """
-    stores = events.select("ring_learned", doorbell_event="event", stored="packet_index")
-    joined = launches.drop_nulls("doorbell_event").join(stores, on="doorbell_event", maintain_order="left")
-    sure = ~pl.col("ring_learned") & (pl.col("stored") == pl.col("packet_index"))
-    return joined.select(
-        from_event="event",
-        to_event="doorbell_event",
-        rule=pl.lit("doorbell_of_packet"),
-        evidence=pl.when(sure).then(pl.lit(RECORDED)).otherwise(pl.lit(DERIVED)),
+        from_event=cause, to_event=effect, rule=pl.lit(rule), evidence=pl.lit(DERIVED)
     )
 
 
@@ -71,8 +59,8 @@ def _nesting(events: pl.DataFrame) -> pl.DataFrame:
         .when((layer == "kfd") & (pl.col("over") == "ioctl")).then(pl.lit("kfd_in_ioctl"))
         .when((layer == "mqd") & pl.col("over").is_in(["kfd", "ioctl"])).then(pl.lit("mqd_in_kfd"))
     )  # fmt: skip
-    evidence = pl.when(pl.col("source") == "ftrace").then(pl.lit(DERIVED)).otherwise(pl.lit(RECORDED))
-    return nested.select(from_event="parent", to_event="event", rule=rule, evidence=evidence).drop_nulls("rule")
+    # Enclosed by enter and exit of one thread: by order, since neither line names the other.
+    return nested.select(from_event="parent", to_event="event", rule=rule, evidence=pl.lit(DERIVED)).drop_nulls("rule")
 
 
 def _add_gaps(edges: pl.DataFrame, events: pl.DataFrame) -> pl.DataFrame:

@@ -55,7 +55,9 @@ def link_tables(
         known_gpus: GPUs as the machine's topology shows them.
     """
     events = calls.find_parents(placed)
-    keys = events.select("file", "offset", "event").unique(["file", "offset"], keep="first")
+    # A GPU time is a row of its own with the bytes of the line that tells it; the line's fields stay there.
+    lines = events.filter(pl.col("layer") != "gpu")
+    keys = lines.select("file", "offset", "event").unique(["file", "offset"], keep="first")
     args = part_args.join(keys, on=["file", "offset"], maintain_order="left")
     args = args.select("event", "key", "u64", "text").sort("event", maintain_order=True)
     devices = descriptors.find_devices(events, args, identities.trace_threads)
@@ -76,8 +78,9 @@ def link_tables(
     events = _attach_keys(events, queue_table, stream_table, kernel_ids, hqd)
     jobs = build_drm_jobs(events, args)
     sources = _sources(events)
-    launches = build_launches(events, packets, args, sources if trace_aligned else sources | {"unaligned"})
-    events = _chain_doorbells(events, launches)
+    found = build_launches(events, packets, args, sources if trace_aligned else sources | {"unaligned"})
+    launches = found.table
+    events = _describe_gpu_times(_chain_doorbells(events, launches), found.gpu)
     return {
         "events": _finish_events(events),
         "launches": launches,
@@ -99,6 +102,7 @@ def link_tables(
             link_hqds(events, hqd, queue_table),
             kfd_calls.link_doorbell_mappings(events, args, mappings),
             link_drm_jobs(jobs),
+            found.edges,
         ),
     }
 
@@ -159,6 +163,19 @@ def _chain_doorbells(events: pl.DataFrame, launches: pl.DataFrame) -> pl.DataFra
     return joined.with_columns(parent=pl.coalesce("parent", "packet"), chain=pl.coalesce("chain", "packet_chain")).drop(
         "packet", "packet_chain"
     )
+
+
+def _describe_gpu_times(events: pl.DataFrame, gpu: pl.DataFrame) -> pl.DataFrame:
+    """Give each GPU time the queue, kernel and chain of its packet, with the packet as its parent."""
+    if gpu.is_empty():
+        return events
+    columns = ("name", "queue", "gpu", "kernel_id", "stream_id", "packet_index", "chain")
+    owners = events.select("event", *columns).join(gpu, on="event").rename({"event": "parent", "gpu_event": "event"})
+    joined = events.join(owners, on="event", how="left", maintain_order="left", suffix="_owner")
+    is_gpu = pl.col("parent_owner").is_not_null()
+    return joined.with_columns(
+        pl.when(is_gpu).then(f"{name}_owner").otherwise(name).alias(name) for name in ("parent", *columns)
+    ).drop(f"{name}_owner" for name in ("parent", *columns))
 
 
 def _finish_events(events: pl.DataFrame) -> pl.DataFrame:

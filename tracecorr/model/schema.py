@@ -244,7 +244,11 @@ LAUNCHES = Table(
         ("gpu_end_ns", _I64, "end on the GPU, only where recorded", "ns"),
         ("complete_ns", _I64, "first observed completion (not the end on the GPU)", "ns"),
         ("return_ns", _I64, "return of the HIP call", "ns"),
-        ("doorbell_evidence", CAT, "`recorded` (a store was traced) or `inferred` (only its interval is known)"),
+        (
+            "doorbell_evidence",
+            CAT,
+            "`recorded`: its own store was traced; `derived`: its graph launch's; `inferred`: an interval",
+        ),
         ("doorbell_lo_ns", _I64, "inferred doorbell: not earlier than this", "ns"),
         ("doorbell_hi_ns", _I64, "inferred doorbell: not later than this", "ns"),
         ("grid_x", _U32, "grid size", "work-items"),

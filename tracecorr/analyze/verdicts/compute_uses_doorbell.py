@@ -8,7 +8,7 @@ from tracecorr.analyze.frames import collect
 from tracecorr.analyze.steady import list_setup_calls
 from tracecorr.analyze.verdicts.evidence import Evidence
 from tracecorr.analyze.verdicts.model import Claim, Finding, failed, passed, unknown
-from tracecorr.model.kinds import RECORDED
+from tracecorr.model.kinds import DERIVED, RECORDED
 
 _SUBMIT = ("DRM_IOCTL_AMDGPU_CS", "DRM_IOCTL_AMDGPU_USERQ_SIGNAL")
 _TRACE = "record a kernel trace with the ioctl system calls and the doorbell probe (uprobe on hsa_signal_store)"
@@ -44,7 +44,7 @@ def judge(evidence: Evidence) -> Finding:
 
 
 def _count_packets(evidence: Evidence) -> tuple[dict[str, int], pl.Series]:
-    recorded = (pl.col("doorbell_evidence") == RECORDED).fill_null(False)
+    recorded = pl.col("doorbell_evidence").is_in([RECORDED, DERIVED]).fill_null(False)
     rows = collect(
         evidence.packets.select(
             packets=pl.len(), recorded=recorded.sum(), inferred=(pl.col("doorbell_evidence") == "inferred").sum(),

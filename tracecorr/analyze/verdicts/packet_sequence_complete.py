@@ -11,7 +11,8 @@ from tracecorr.analyze.verdicts.model import Claim, Finding, failed, passed, unk
 
 def judge(evidence: Evidence) -> Finding:
     """Compare, per queue, how many indexes there are with how far they reach."""
-    index, packets = pl.col("packet_index"), evidence.packets.drop_nulls("queue")
+    # An index that was counted shows no gap.
+    index, packets = pl.when(pl.col("wptr").is_not_null()).then("packet_index"), evidence.packets.drop_nulls("queue")
     queues = collect(
         packets.group_by("queue").agg(
             packets=pl.len(), indexed=index.count(), different=index.drop_nulls().n_unique(), low=index.min(),

@@ -1,0 +1,85 @@
+"""Commands: which `Command (..) enqueued` line a packet or copy belongs to, and when it completed."""
+
+from __future__ import annotations
+
+import polars as pl
+
+# Markers make barriers only; a kernel makes no copy.
+_MARKERS = ("InternalMarker", "Marker")
+_KERNEL = "KernelExecution"
+# A graph launch writes its packets first and enqueues one command for all of them.
+_GRAPH_COMMAND = "Task"
+GRAPH_CALL = "hipGraphLaunch"
+
+
+def match_commands(launches: pl.DataFrame, commands: pl.DataFrame) -> pl.DataFrame:
+    """Return the command of each packet or copy: the thread's last one before it in the same call.
+
+    Args:
+        launches: columns event, file, offset, parent, parent_offset, name, layer, command_offset (the thread's last
+            command line as the reader saw it), graph (whether the call is a graph launch).
+        commands: enqueue lines: event, file, offset, parent, name, ts_ns, command, stream_id.
+
+    Returns: event, command_event, enqueue_ns, command (pointer), command_stream.
+    """
+    lines = commands.select(
+        "file", command_offset="offset", command_event="event", enqueue_ns="ts_ns", command="command",
+        command_stream="stream_id", command_parent="parent", kind=pl.col("name").cast(pl.String),
+    )  # fmt: skip
+    before = launches.join(lines, on=["file", "command_offset"]).filter(_same_call() & _fits())
+    rest = launches.filter("graph").join(before, on="event", how="anti").drop_nulls("parent")
+    tasks = lines.filter(pl.col("kind") == _GRAPH_COMMAND).drop_nulls("command_parent").sort("command_offset")
+    after = rest.drop("command_offset").sort("offset").join_asof(
+        tasks, left_on="offset", right_on="command_offset", by_left=["file", "parent"],
+        by_right=["file", "command_parent"], strategy="forward", check_sortedness=False,
+    )  # fmt: skip
+    columns = ("event", "command_event", "enqueue_ns", "command", "command_stream")
+    return pl.concat([before.select(columns), after.drop_nulls("command_event").select(columns)])
+
+
+def _same_call() -> pl.Expr:
+    """Tell whether packet and command are in one call, or both outside of all calls as the reader saw them."""
+    outside = pl.col("parent").is_null() & pl.col("command_parent").is_null() & pl.col("parent_offset").is_null()
+    return (pl.col("parent") == pl.col("command_parent")).fill_null(False) | outside
+
+
+def _fits() -> pl.Expr:
+    name = pl.col("name").cast(pl.String)
+    marked = pl.col("kind").is_in(_MARKERS) & name.is_in(["dispatch", "copy"])
+    return ~marked & ~((pl.col("kind") == _KERNEL) & (name == "copy"))
+
+
+def match_completions(launches: pl.DataFrame, commands: pl.DataFrame) -> pl.DataFrame:
+    """Return the completion line of each packet's command: the first one after it, before the pointer's next use.
+
+    Pointers are reused at once. Where the line of the next use was lost, its completion would be found; it is told
+    by its order: a thread prints the ends of one stream's commands in the order in which they were enqueued.
+
+    Args:
+        launches: columns event, process, command, ts_ns, enqueue_ns, command_stream.
+        commands: all rows of layer `command`: event, process, thread, command, ts_ns, name, stream_id.
+
+    Returns: event, complete_event, complete_ns.
+    """
+    lines = commands.drop_nulls("command").sort("ts_ns", "event")
+    is_end = pl.col("name").cast(pl.String) == "complete"
+    ends = lines.filter(is_end).select(
+        "process", "command", "ts_ns", complete_event="event", complete_ns="ts_ns", printer="thread"
+    )
+    uses = lines.filter(~is_end & (pl.col("stream_id").is_not_null() | ~pl.col("name").cast(pl.String).is_in(
+        ["wait_event", "wait_event_done", "queue_marker"]
+    ))).select("process", "command", "ts_ns", next_use="ts_ns")  # fmt: skip
+    columns = ("event", "process", "command", "ts_ns", "enqueue_ns", "command_stream")
+    wanted = launches.select(columns).drop_nulls("command").sort("ts_ns")
+    keys = ["process", "command"]
+    found = wanted.join_asof(ends, on="ts_ns", by=keys, strategy="forward", check_sortedness=False)
+    # The packets of a graph launch come before their command.
+    found = (
+        found.with_columns(ts_ns=pl.max_horizontal("ts_ns", "enqueue_ns"))
+        .sort("ts_ns")
+        .join_asof(uses, on="ts_ns", by=keys, strategy="forward", allow_exact_matches=False, check_sortedness=False)
+    )
+    mine = pl.col("next_use").is_null() | (pl.col("complete_ns") <= pl.col("next_use"))
+    ended = found.filter(mine).drop_nulls("complete_event").sort("enqueue_ns", descending=True)
+    later = pl.col("complete_ns").cum_min().over("process", "printer", "command_stream")
+    return ended.filter(pl.col("complete_ns") <= later).select("event", "complete_event", "complete_ns")

@@ -1,0 +1,106 @@
+"""Signals: which packet or copy completes which signal, what waits for it, and its GPU time."""
+
+from __future__ import annotations
+
+import polars as pl
+
+from tracecorr.model import schema
+
+# A use of a signal is not the one meant when half as many signals were used since as lie between two uses of one.
+_STALE_SHARE = 0.5
+
+
+def add_gpu_times(records: pl.DataFrame, args: pl.DataFrame) -> pl.DataFrame:
+    """Return `records` with a row of layer `gpu` for each `Signal =` line: the span that it tells.
+
+    The rows carry the clock `boot` and the time of their line as `line_stamp_ns`; a span that no clock can have shown
+    is left out.
+
+    Args:
+        records: part events with `source`, `process`, `thread`.
+        args: part args.
+    """
+    times = args.filter(pl.col("key").cast(pl.String).is_in(["start_ns", "end_ns"]))
+    lines = records.filter((pl.col("layer") == "signal") & (pl.col("name") == "gpu_time"))
+    for key in ("start_ns", "end_ns"):
+        values = times.filter(pl.col("key").cast(pl.String) == key).select("file", "offset", pl.col("u64").alias(key))
+        lines = lines.join(values.unique(["file", "offset"]), on=["file", "offset"], maintain_order="left")
+    likely = (pl.col("start_ns") > 0) & (pl.col("end_ns") < 2**62) & (pl.col("start_ns") <= pl.col("end_ns"))
+    rows = lines.filter(likely & pl.col("stamp_ns").is_not_null()).with_columns(
+        layer=pl.lit("gpu").cast(schema.CAT), clock=pl.lit("boot").cast(schema.CAT),
+        line_stamp_ns="stamp_ns", stamp_ns=pl.col("start_ns").cast(pl.Int64),
+        end_stamp_ns=pl.col("end_ns").cast(pl.Int64),
+        thread=pl.lit(None, pl.UInt32), tid=pl.lit(None, pl.UInt64), parent_offset=pl.lit(None, pl.Int64),
+        step_lo_ns=pl.lit(0, pl.Int64), step_hi_ns=pl.lit(0, pl.Int64),
+    )  # fmt: skip
+    return pl.concat([records, rows.drop("start_ns", "end_ns")], how="diagonal_relaxed")
+
+
+def list_uses(launches: pl.DataFrame) -> pl.DataFrame:
+    """Return the packets and copies that complete a signal: event, process, signal, ts_ns, nth (of the process).
+
+    Args:
+        launches: columns event, process, signal, ts_ns, file, offset.
+    """
+    uses = launches.filter(pl.col("signal").fill_null(0) != 0).sort("ts_ns", "file", "offset")
+    return uses.select("event", "process", "signal", "ts_ns", nth=pl.int_range(pl.len()).over("process"))
+
+
+def _latest_use(rows: pl.DataFrame, uses: pl.DataFrame) -> pl.DataFrame:
+    """Return `rows` with `use` and `nth`: the latest packet or copy before them that completes their signal.
+
+    Args:
+        rows: columns process, signal, ts_ns, and others.
+        uses: as `list_uses` returns them.
+    """
+    lines = uses.select("process", "signal", "ts_ns", "nth", use="event").sort("ts_ns", "use")
+    found = rows.sort("ts_ns").join_asof(lines, on="ts_ns", by=["process", "signal"], check_sortedness=False)
+    return found.filter(pl.col("use").is_not_null())
+
+
+def _drop_stale(found: pl.DataFrame, uses: pl.DataFrame) -> pl.DataFrame:
+    """Leave out uses that are too old to be meant.
+
+    Handles are recycled: where the line of the use that is meant was lost, an earlier one is found. It is told by
+    its age, counted in signals that the process used since.
+    """
+    distance = uses.select((pl.col("nth") - pl.col("nth").shift(1).over("process", "signal")).alias("d")).drop_nulls()
+    limit = float(distance["d"].median() or 0) * _STALE_SHARE if len(distance) else float("inf")  # type: ignore[arg-type]
+    clock = uses.select("process", "ts_ns", now=pl.col("nth")).sort("ts_ns")
+    aged = found.sort("ts_ns").join_asof(clock, on="ts_ns", by="process", check_sortedness=False)
+    return aged.filter(pl.col("now") - pl.col("nth") <= limit)
+
+
+def link_dependencies(launches: pl.DataFrame, packets: pl.DataFrame, uses: pl.DataFrame) -> pl.DataFrame:
+    """Return which packet or copy each barrier or copy waits for: from_event (completes), to_event (waits).
+
+    Args:
+        launches: columns event, layer, process, ts_ns, file, offset.
+        packets: part packets with `dep_signals`.
+        uses: as `list_uses` returns them.
+    """
+    waits = packets.select("file", "offset", signal="dep_signals").explode("signal").drop_nulls("signal")
+    # Where a level prints copies but no packets, what a copy waits for is not in the log.
+    shown = launches.filter(pl.col("layer") == "aql").select("process").unique()
+    rows = launches.join(shown, on="process", how="semi", nulls_equal=True)
+    rows = rows.select("event", "process", "ts_ns", "file", "offset").join(waits, on=["file", "offset"])
+    found = _drop_stale(_latest_use(rows, uses), uses)
+    # A line that completes the signal that it waits for finds itself.
+    return found.filter(pl.col("use") != pl.col("event")).select(from_event="use", to_event="event")
+
+
+def link_gpu_times(times: pl.DataFrame, uses: pl.DataFrame) -> pl.DataFrame:
+    """Return whose GPU time each `Signal =` line tells: event (packet or copy), gpu_event, gpu_start_ns, gpu_end_ns.
+
+    Args:
+        times: rows of layer `gpu` made of such lines: event, process, signal, line_ns (time of the line), ts_ns,
+            end_ns.
+        uses: as `list_uses` returns them.
+    """
+    rows = times.select(
+        "process", "signal", gpu_event="event", ts_ns="line_ns", gpu_start_ns="ts_ns", gpu_end_ns="end_ns"
+    )
+    found = _latest_use(rows.drop_nulls(["process", "signal"]), uses)
+    # A second line of one use is that of a use whose packet was lost.
+    first = found.sort("ts_ns", "gpu_event").unique("use", keep="first", maintain_order=True)
+    return first.select("gpu_event", "gpu_start_ns", "gpu_end_ns", event="use")
