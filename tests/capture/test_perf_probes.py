@@ -16,7 +16,7 @@ from tracecorr.capture.armed import Armed, arm
 from tracecorr.capture.journal import Journal
 from tracecorr.capture.owner import new_token
 from tracecorr.capture.perf_events import try_perf
-from tracecorr.capture.perf_probes import PerfRecorder, count_lost
+from tracecorr.capture.perf_probes import PerfRecorder, count_records
 from tracecorr.capture.plan import InstancePlan, Plan, ProbePlan
 from tracecorr.capture.runtimes import read_library
 from tracecorr.capture.tracefs import Tracefs
@@ -110,6 +110,7 @@ def test_workload_alone_is_recorded_and_read_back(tracefs: Tracefs, library: Pat
     finally:
         assert armed.disarm() == []
     assert counts.lost == 0
+    assert counts.samples == _THREADS * _CALLS * 3 // 2
     assert counts.bytes == sum(p.stat().st_size for p in tmp_path.glob("perf-cpu*.bin"))
     block = _rows(tmp_path, armed)
     kept = _THREADS * _CALLS // 2
@@ -153,7 +154,7 @@ def test_lost_records_are_counted_with_their_time(tracefs: Tracefs, library: Pat
     data = path.read_bytes()
     half = int.from_bytes(data[6:8], "little")
     lost = (2).to_bytes(4, "little") + bytes(2) + (24).to_bytes(2, "little") + bytes(8) + (7).to_bytes(8, "little")
-    assert count_lost(data[:half] + lost + data[half:]) == 7
+    assert count_records(data[:half] + lost + data[half:]).lost == 7
     path.write_bytes(data[:half] + lost + data[half:])
     block = _rows(tmp_path, armed)
     gap = block.losses.row(0, named=True)

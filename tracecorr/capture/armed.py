@@ -160,9 +160,9 @@ class Armed:
             if path.is_dir():
                 Tracefs(path).write("tracing_on", "0")
 
-    def function_symbols(self) -> str:
-        """Return the lines of /proc/kallsyms of the traced functions: records of them hold addresses only."""
-        names = {name.partition(":")[0] for plan in self._plans.values() for name in plan.functions}
+    def function_symbols(self, instance: str) -> str:
+        """Return the lines of /proc/kallsyms of the functions that an instance traces."""
+        names = {name.partition(":")[0] for name in self._plans[instance].functions}
         if not names:
             return ""
         with Path("/proc/kallsyms").open() as lines:

@@ -35,6 +35,12 @@ def save_formats(folder: RecordingFolder, name: str, instance: Path, group: str)
             folder.write_text(f"{target}/{file}", "".join(f"{line}\n" for line in own))
 
 
+def save_symbols(folder: RecordingFolder, name: str, symbols: str) -> None:
+    """Store the addresses of the traced functions of an instance: its records hold nothing else of them."""
+    if symbols:
+        folder.write_text(f"raw/ftrace/{name}/kallsyms", symbols)
+
+
 def save_names(folder: RecordingFolder, name: str, instance: Path) -> None:
     """Store which thread had which name and process; the kernel forgets them, so this is called again and again."""
     root = instance.parents[1]

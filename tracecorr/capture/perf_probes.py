@@ -20,6 +20,7 @@ from tracecorr.capture.perf_events import Ring
 from tracecorr.capture.plan import Absent
 
 _WAIT_MS = 100
+_RECORD_LOST = 2  # of perf_event.h; every other record is a sample
 # An event per probe, thread and CPU: more of them are not worth their memory.
 _MOST_EVENTS = 200_000
 
@@ -28,8 +29,13 @@ _MOST_EVENTS = 200_000
 class PerfCounts:
     """What went through the rings so far."""
 
-    bytes: int
-    lost: int  # records that the kernel had no room for
+    bytes: int = 0
+    samples: int = 0
+    lost: int = 0  # samples that the kernel had no room for
+
+    def __add__(self, other: PerfCounts) -> PerfCounts:
+        """Return both together."""
+        return PerfCounts(self.bytes + other.bytes, self.samples + other.samples, self.lost + other.lost)
 
 
 class PerfRecorder:
@@ -54,7 +60,7 @@ class PerfRecorder:
         self._files: dict[int, IO[bytes]] = {}
         self._events: list[int] = []
         self._running = False
-        self._bytes = self._lost = 0
+        self.counts = PerfCounts()
         self._lock = threading.Lock()
         self._over = threading.Event()
         self._reader: threading.Thread | None = None
@@ -87,7 +93,7 @@ class PerfRecorder:
                 data = ring.take()
                 if data:
                     self._write(cpu, data)
-            return PerfCounts(self._bytes, self._lost)
+            return self.counts
 
     def stop(self) -> PerfCounts:
         """End the recording and free everything; what was recorded is in the files. May be called again."""
@@ -172,22 +178,20 @@ class PerfRecorder:
         if cpu not in self._files:
             self._files[cpu] = self._open_new(f"perf-cpu{cpu}.bin")
         self._files[cpu].write(data)
-        self._bytes += len(data)
-        self._lost += count_lost(data)
+        self.counts += count_records(data)
 
 
-def count_lost(data: bytes) -> int:
-    """Return how many records the kernel says it lost in a stretch of whole perf records."""
-    lost = at = 0
-    while at + 8 <= len(data):
-        kind, size = int.from_bytes(data[at : at + 4], "little"), int.from_bytes(data[at + 6 : at + 8], "little")
-        if kind == _RECORD_LOST:
-            lost += int.from_bytes(data[at + 16 : at + 24], "little")
-        at += max(size, 8)
-    return lost
-
-
-_RECORD_LOST = 2
+def count_records(data: bytes) -> PerfCounts:
+    """Return how many samples a stretch of whole perf records holds, and how many the kernel says it lost."""
+    halves = memoryview(data).cast("H")
+    samples = lost = at = 0
+    while at < len(halves):
+        if halves[at] == _RECORD_LOST:
+            lost += int.from_bytes(data[2 * at + 16 : 2 * at + 24], "little")
+        else:
+            samples += 1
+        at += halves[at + 3] >> 1 or len(halves)
+    return PerfCounts(len(data), samples, lost)
 
 
 def _online_cpus() -> list[int]:

@@ -4,17 +4,17 @@ from __future__ import annotations
 
 import json
 import time
+from dataclasses import replace
 from pathlib import Path
 from typing import IO
 
 from tracecorr.capture.armed import Armed, PerfProbe, arm
 from tracecorr.capture.clock_samples import ClockSampler
-from tracecorr.capture.descriptions import save_formats, save_names, save_stats
+from tracecorr.capture.descriptions import save_formats, save_names, save_stats, save_symbols
 from tracecorr.capture.drain import Counts, Drain, count_events, read_stats
 from tracecorr.capture.folder import RecordingFolder
 from tracecorr.capture.journal import Journal
 from tracecorr.capture.library_watch import INSTANCE as WATCH
-from tracecorr.capture.perf_pages import HEADER_PAGE, ProbePages
 from tracecorr.capture.perf_probes import PerfRecorder
 from tracecorr.capture.plan import Plan, ProbePlan
 from tracecorr.capture.tracefs import Tracefs
@@ -42,7 +42,6 @@ class KernelRecorder:
         self._clock = next((plan.clock for plan in armed.armed.instances), "mono")
         self._drain = Drain(self._instances, self._open_pages, avoid)
         self._sampler = ClockSampler(self._instances)
-        self._pages = ProbePages(lambda cpu: self._open_pages(PROBES, cpu))
         self._perf = self._open_perf()
         self._next_mark = self._next_names = 0.0
         self.recording = False
@@ -61,7 +60,8 @@ class KernelRecorder:
     @property
     def plan(self) -> Plan:
         """Return what was really armed, and what is absent and why."""
-        return self.armed.armed
+        plan = self.armed.armed
+        return replace(plan, absent=(*plan.absent, *self._perf.absent))
 
     @property
     def watch(self) -> Path | None:
@@ -136,8 +136,6 @@ class KernelRecorder:
         self.counts = self._sum(
             [save_stats(self._folder, name, read_stats(path)) for name, path in self._instances.items()]
         )
-        if self._pages.packers:
-            save_stats(self._folder, PROBES, self._pages.stats())
 
     def disarm(self) -> list[str]:
         """Leave the machine as it was found; return what could not be undone yet."""
@@ -149,26 +147,28 @@ class KernelRecorder:
     def _open_perf(self) -> PerfRecorder:
         size = self.armed.armed.perf_buffer_kb_per_cpu or _PERF_BUFFER_KB
         self._learn(self.armed.perf_probes)
-        return PerfRecorder(self.armed.perf_probes, size, self._pages.open_new)
+        return PerfRecorder(
+            self.armed.perf_probes, size, lambda name: self._folder.open_new(f"raw/ftrace/{PROBES}/{name}")
+        )
 
     def _learn(self, probes: list[PerfProbe]) -> None:
         for probe in probes:
             name = f"{self.armed.group}/{probe.name}"
-            self._pages.learn(name, probe.format)
             self._folder.write_text(f"raw/ftrace/{PROBES}/events/{name}/format", probe.format)
 
     def _open_pages(self, name: str, cpu: int) -> IO[bytes]:
         return self._folder.open_new(f"raw/ftrace/{name}/cpu{cpu}.bin")
 
     def _sum(self, stats: list[dict[str, dict[str, str]]]) -> Counts:
-        return sum((count_events(s) for s in (*stats, self._pages.stats())), Counts())
+        probes = self._perf.counts
+        return sum((count_events(s) for s in stats), Counts(probes.samples, probes.lost))
 
     def _describe(self) -> None:
         for name, instance in self._instances.items():
             save_formats(self._folder, name, instance, self.armed.group)
+            save_symbols(self._folder, name, self.armed.function_symbols(name))
             save_names(self._folder, name, instance)
         if self.armed.perf_probes:
-            self._folder.write_text(f"raw/ftrace/{PROBES}/header_page", HEADER_PAGE)
             save_names(self._folder, PROBES, next(iter(self._instances.values())))
 
     def _save_clock(self) -> None:
