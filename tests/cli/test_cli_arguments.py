@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tracecorr.analyze.sql import replace_hex
 from tracecorr.cli.arguments import expand_greedy, take_flag
-from tracecorr.cli.query import replace_hex
 
 
 @pytest.mark.parametrize(

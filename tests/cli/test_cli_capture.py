@@ -140,3 +140,14 @@ def test_compare(run: Run) -> None:
     assert json.loads(run("compare", "x", "x", "--json").out)["a"] == "x"
     assert run("compare", "x", "x", "--confidence", "2").status == 2
     assert run("compare", "x", "nothing").status == 2
+
+
+@pytest.mark.usefixtures("capture")
+def test_pages_and_examples(run: Run, tmp_path: Path) -> None:
+    assert run("report", "x", "--html", "r.html").status == 0
+    assert run("compare", "x", "x", "--html", "c.html").status == 0
+    assert all("</html>" in (tmp_path / name).read_text() for name in ("r.html", "c.html"))
+    assert run("report", "x", "--html", "no/r.html").status == 2
+    assert "slowest-launches" in run("query", "--examples").out
+    assert json.loads(run("query", "x", "--example", "queues", "--format", "json").out)[0]["hwq"] == "0x3c00000"
+    assert run("query", "x", "--example", "nonsense").status == 2

@@ -45,16 +45,21 @@ def render_table(frame: pl.DataFrame, max_rows: int = _MAX_ROWS) -> str:
 
 
 def _summary_lines(report: Report) -> Iterator[str]:
-    s = report.summary
     yield f"# {report.name}\n"
-    yield f"- sources: {', '.join(s['sources']) or 'none'}"
-    internal = f" (and {s['hip_internal']} internal __hip* ones)" if s["hip_internal"] else ""
-    yield f"- {s['hip_calls']} HIP calls{internal}, {s['ioctls']} ioctls, {s['queues']} queues, {s['streams']} streams"
-    yield f"- {s['dispatches']} dispatches of {s['kernels']} kernels; {s['packets_and_copies']} packets and copies"
-    yield f"- doorbells: {s['doorbells_recorded']} recorded, {s['doorbells_inferred']} inferred"
-    yield f"- clocks: {_clock_text(s)}"
-    yield f"- records lost: {s['records_lost']}"
+    yield from (f"- {line}" for line in describe_summary(report))
     yield ""
+
+
+def describe_summary(report: Report) -> Iterator[str]:
+    """Yield what the capture holds and what is wrong with it, one fact a line."""
+    s = report.summary
+    yield f"sources: {', '.join(s['sources']) or 'none'}"
+    internal = f" (and {s['hip_internal']} internal __hip* ones)" if s["hip_internal"] else ""
+    yield f"{s['hip_calls']} HIP calls{internal}, {s['ioctls']} ioctls, {s['queues']} queues, {s['streams']} streams"
+    yield f"{s['dispatches']} dispatches of {s['kernels']} kernels; {s['packets_and_copies']} packets and copies"
+    yield f"doorbells: {s['doorbells_recorded']} recorded, {s['doorbells_inferred']} inferred"
+    yield f"clocks: {_clock_text(s)}"
+    yield f"records lost: {s['records_lost']}"
 
 
 def _clock_text(summary: dict[str, Any]) -> str:

@@ -7,8 +7,7 @@ from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import Any
 
-import polars as pl
-
+from tracecorr.analyze.chain import STEPS, find_members, read_events
 from tracecorr.app import ids
 from tracecorr.app.index import CaptureIndex
 from tracecorr.model.kinds import INFERRED
@@ -16,9 +15,6 @@ from tracecorr.store.views.drawn import INFERRED_DOORBELL
 
 Row = dict[str, Any]
 Edge = tuple[int, int]  # stage numbers, from cause to effect
-
-# Steps of a launch in causal order; the edges between them need no row in `links`.
-_STEPS = ("call_event", "command_event", "event", "doorbell_event", "gpu_event")
 
 
 @dataclass
@@ -37,27 +33,15 @@ def find_chain(index: CaptureIndex, event: int) -> Chain | None:
 
     A packet shows its own launch; a HIP call shows everything that it caused.
     """
-    own = _events(index, [event])
-    if not own:
+    found = find_members(index.capture.table, event, ids.MAX_STAGES)
+    if found is None:
         return None
-    launches = _launches(index, event, own[0])
-    narrow = own[0]["layer"] != "hip" and len(launches) == 1
-    members = {event, *_launch_events(launches)}
-    if own[0]["parent"] is not None:
-        members.add(own[0]["parent"])
-    root = own[0]["chain"] if own[0]["chain"] is not None else (launches[0]["call_event"] if launches else None)
-    if root is not None:
-        members.add(root)
-    if not narrow:
-        members |= _same_chain(index, event if root is None else root)
-    links = _links(index, members)
-    # Only what hangs on the asked event itself may widen the chain, else one signal pulls in everything.
-    members |= {e for k in links if event in (k["from_event"], k["to_event"]) for e in (k["from_event"], k["to_event"])}
+    root, members = found.root, found.events
     kept = _bounded(members, event, root)
-    rows = _events(index, kept)
+    rows = read_events(index.capture.table, kept)
     chain = Chain(event, root, truncated=len(kept) < len(members))
-    chain.stages = sorted([*_stages(index, rows), *_hollow_doorbells(index, launches)], key=_time_order)
-    chain.edges = _edges(chain.stages, launches, links)
+    chain.stages = sorted([*_stages(index, rows), *_hollow_doorbells(index, found.launches)], key=_time_order)
+    chain.edges = _edges(chain.stages, found.launches, found.links)
     _add_gaps(chain)
     return chain
 
@@ -70,41 +54,6 @@ def _time_order(stage: Row) -> tuple[int, bool, int]:
 def _bounded(members: Iterable[int], event: int, root: int | None) -> list[int]:
     nearest = sorted(members, key=lambda e: (e not in (event, root), abs(e - event)))
     return nearest[: ids.MAX_STAGES]
-
-
-def _events(index: CaptureIndex, events: Iterable[int]) -> list[Row]:
-    wanted = pl.Series("event", sorted(events), pl.Int64)
-    frame = index.capture.table("events").filter(pl.col("event").is_in(wanted.implode())).collect()
-    return list(frame.iter_rows(named=True))
-
-
-def _same_chain(index: CaptureIndex, root: int) -> set[int]:
-    same = (pl.col("chain") == root) | (pl.col("parent") == root)
-    table = index.capture.table("events").filter(same)
-    return set(table.select("event").head(4 * ids.MAX_STAGES).collect()["event"])
-
-
-def _launches(index: CaptureIndex, event: int, row: Row) -> list[Row]:
-    steps = pl.any_horizontal(pl.col(c) == event for c in (*_STEPS, "announce_event"))
-    table = index.capture.table("launches")
-    found = list(table.filter(steps).head(ids.MAX_STAGES).collect().iter_rows(named=True))
-    # A store announces every packet before it; those that it was made for say more.
-    found = [r for r in found if any(r[c] == event for c in _STEPS)] or found
-    if found or row["chain"] is None:
-        return found
-    return list(table.filter(pl.col("call_event") == row["chain"]).head(ids.MAX_STAGES).collect().iter_rows(named=True))
-
-
-def _launch_events(launches: Iterable[Row]) -> set[int]:
-    columns = (*_STEPS, "announce_event")
-    return {launch[c] for launch in launches for c in columns if launch[c] is not None}
-
-
-def _links(index: CaptureIndex, members: set[int]) -> list[Row]:
-    wanted = pl.Series("event", sorted(members), pl.Int64).implode()
-    touches = pl.col("from_event").is_in(wanted) | pl.col("to_event").is_in(wanted)
-    table = index.capture.table("links").filter(touches).head(4 * ids.MAX_STAGES)
-    return list(table.collect().iter_rows(named=True))
 
 
 def _stages(index: CaptureIndex, rows: Iterable[Row]) -> list[Row]:
@@ -162,7 +111,7 @@ def _edges(stages: list[Row], launches: Iterable[Row], links: Iterable[Row]) -> 
     for k in links:
         add(at.get(k["from_event"]), at.get(k["to_event"]), k["rule"], k["evidence"], k["gap_err_ns"])
     for launch in launches:
-        steps = [at.get(launch[c]) for c in _STEPS]
+        steps = [at.get(launch[c]) for c in STEPS]
         if steps[3] is None:
             steps[3] = hollow.get(launch["event"])
         present = [s for s in steps if s is not None]

@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from tracecorr.cli.console import open_capture
+from tracecorr.cli.console import open_capture, write_page
 from tracecorr.model.errors import InputError
 
 
@@ -16,6 +16,9 @@ def compare_verb(
     first: Annotated[Path, typer.Argument(metavar="A", help="Capture folder to compare with.")],
     second: Annotated[Path, typer.Argument(metavar="B", help="Capture folder that is compared.")],
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+    html: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="Write one self-contained HTML file with plots instead.")
+    ] = None,
     confidence: Annotated[
         float, typer.Option(metavar="SHARE", help="Chance that all intervals of a table hold their true difference.")
     ] = 0.95,
@@ -29,4 +32,10 @@ def compare_verb(
     captures = [open_capture(name) for name in (first, second)]
     sides = [Side(c.name, c.table, c.info) for c in captures]
     comparison = compare_captures(sides[0], sides[1], confidence)
+    if html is not None:
+        from tracecorr.analyze.html import draw_comparison_figures, render_comparison_html
+
+        figures = draw_comparison_figures(sides[0].tables, sides[1].tables)
+        write_page(html, render_comparison_html(comparison, figures))
+        return
     typer.echo(json.dumps(comparison.as_dict(), indent=1) if as_json else render_comparison(comparison))

@@ -65,3 +65,18 @@ def say_warnings(warnings: list[str]) -> None:
     """Print the warnings of a verb that went well all the same."""
     for warning in warnings:
         say(f"warning: {warning}")
+
+
+def write_page(path: Path, text: str) -> None:
+    """Write a page and print its path.
+
+    Raises:
+        InputError: the file cannot be written.
+    """
+    from tracecorr.model.errors import InputError
+
+    try:
+        path.write_text(text, encoding="utf-8")
+    except OSError as error:
+        raise InputError(f"cannot write {path}: {error.strerror}", "check space and permissions there") from error
+    typer.echo(path)

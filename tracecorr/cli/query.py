@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import re
 import sys
 from enum import StrEnum
 from pathlib import Path
@@ -16,11 +15,6 @@ from tracecorr.model.errors import InputError
 
 if TYPE_CHECKING:
     import polars as pl
-
-    from tracecorr.store import Capture
-
-# A quoted text or name, or a comment, is left alone; a hex literal outside of them becomes decimal.
-_HEX_OR_QUOTED = re.compile(r"'(?:[^']|'')*'|\"[^\"]*\"|--[^\n]*|/\*.*?\*/|\b0[xX][0-9a-fA-F]+\b", re.DOTALL)
 
 
 class Format(StrEnum):
@@ -38,46 +32,36 @@ def query_verb(
     second: Annotated[str | None, typer.Argument(metavar="SQL", help="Query, such as 'SELECT * FROM queues'.")] = None,
     form: Annotated[Format, typer.Option("--format", help="Form of the rows.")] = Format.TABLE,
     schema: Annotated[bool, typer.Option("--schema", help="List all tables and columns, and stop.")] = False,
+    example: Annotated[str | None, typer.Option(metavar="NAME", help="Run a query of the examples.")] = None,
+    examples: Annotated[bool, typer.Option("--examples", help="List the examples with their SQL, and stop.")] = False,
 ) -> None:
     """Run SQL over the tables of a capture.
 
     Write addresses as 0x1400e00000; they are printed so in every format.
     """
+    from tracecorr.analyze.sql import find_example, run_sql
+
     if schema:
         _print_schema(form)
+        return
+    if examples:
+        _print_examples()
+        return
+    if example is not None:
+        _print_rows(run_sql(open_capture(Path(first) if first else None).table, find_example(example)), form)
         return
     name, sql = (None, first) if second is None else (first, second)
     if sql is None or (second is None and (sql.endswith(".tracecorr") or Path(sql).is_dir())):
         raise InputError("the query has no SQL", "write it last: tracecorr query NAME 'SELECT * FROM queues'")
-    rows = run_sql(open_capture(Path(name) if name else None), sql)
+    rows = run_sql(open_capture(Path(name) if name else None).table, sql)
     _print_rows(rows, form)
 
 
-def run_sql(capture: Capture, sql: str) -> pl.DataFrame:
-    """Return the rows of an SQL query over the tables of a capture, addresses as `0x...` text.
+def _print_examples() -> None:
+    from tracecorr.analyze.sql import EXAMPLES
 
-    Raises:
-        InputError: the query is wrong.
-    """
-    import polars as pl
-
-    from tracecorr.analyze.values import addresses_as_text
-    from tracecorr.model import schema
-
-    # Only addresses may arrive as UInt64, so that a result column tells by its type what it holds.
-    small = pl.col(pl.UInt32, pl.UInt16).cast(pl.Int64)
-    tables = {t: capture.table(t).with_columns(pl.col(pl.Categorical).cast(pl.String), small) for t in schema.TABLES}
-    try:
-        rows = pl.SQLContext(tables).execute(replace_hex(sql), eager=True)
-    except pl.exceptions.PolarsError as error:
-        reason = next(iter(str(error).splitlines()), "")
-        raise InputError(f"the query failed: {reason}", "tracecorr query --schema lists tables and columns") from error
-    return addresses_as_text(rows)
-
-
-def replace_hex(sql: str) -> str:
-    """Return `sql` with its `0x...` numbers as decimals: SQL takes them for binary text."""
-    return _HEX_OR_QUOTED.sub(lambda m: str(int(m[0], 16)) if m[0][:2] in ("0x", "0X") else m[0], sql)
+    for name, (answers, sql) in EXAMPLES.items():
+        typer.echo(f"{name}: {answers}\n    {sql}\n")
 
 
 def _print_schema(form: Format) -> None:

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from tracecorr.cli.console import NameArgument, open_capture, say
+from tracecorr.cli.console import NameArgument, open_capture, say, write_page
 
 if TYPE_CHECKING:
     from tracecorr.analyze.verdicts import Verdict
@@ -18,6 +19,9 @@ _FAILED, _UNKNOWN = 4, 5
 def report_verb(
     name: NameArgument = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+    html: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="Write one self-contained HTML file with plots instead.")
+    ] = None,
     check: Annotated[bool, typer.Option("--check", help="Exit with 4 when a verdict is FAIL.")] = False,
     strict: Annotated[bool, typer.Option("--strict", help="With --check: exit with 5 when one is UNKNOWN.")] = False,
     verdict: Annotated[
@@ -35,7 +39,12 @@ def report_verb(
     limits = Thresholds.from_words(threshold or [])
     capture = open_capture(name)
     report = summarize_capture(capture.name, capture.table, capture.info, limits, verdict or [])
-    typer.echo(json.dumps(report.as_dict(), indent=1) if as_json else render_markdown(report))
+    if html is not None:
+        from tracecorr.analyze.html import draw_report_figures, render_report_html
+
+        write_page(html, render_report_html(report, draw_report_figures(capture.table)))
+    else:
+        typer.echo(json.dumps(report.as_dict(), indent=1) if as_json else render_markdown(report))
     if check:
         status = check_verdicts(report.verdicts, strict)
         if status:

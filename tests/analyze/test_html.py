@@ -1,0 +1,65 @@
+"""A report as one HTML file: nothing is fetched, texts of the capture are escaped."""
+
+from __future__ import annotations
+
+import re
+
+import polars as pl
+import pytest
+from analyze_tables import tables_of
+from plotly.offline import get_plotlyjs
+from synthetic_run import make_run
+
+from tracecorr.analyze.compare import Side, compare_captures
+from tracecorr.analyze.html import (
+    draw_comparison_figures,
+    draw_report_figures,
+    render_comparison_html,
+    render_report_html,
+)
+from tracecorr.analyze.report import summarize_capture
+from tracecorr.analyze.sql import EXAMPLES, find_example, run_sql
+from tracecorr.model.errors import InputError
+
+
+def without_plotly(page: str) -> str:
+    """Return the page without the script that draws."""
+    return re.sub(r"<head>.*?</head>", "", page, flags=re.DOTALL)
+
+
+def test_report_page_is_whole_and_escaped() -> None:
+    run = make_run()
+    run["kernels"][0] |= {"name": "gemm<float>(x)", "display": "<script>alert(1)</script>"}
+    tables = tables_of(run)
+    page = render_report_html(summarize_capture("a <b>", tables), draw_report_figures(tables))
+    body = without_plotly(page)
+    assert "<script>alert" not in body
+    assert "a &lt;b&gt;" in page
+    assert body.count('class="plotly-graph-div"') >= 4
+    assert not re.search(r"<(script|link|img|iframe)[^>]*(src|href)=", page.replace(get_plotlyjs(), ""))
+    assert "nothing_lost" in body
+
+
+def test_page_of_an_empty_capture_has_no_plot() -> None:
+    tables = tables_of({})
+    page = render_report_html(summarize_capture("x", tables), draw_report_figures(tables))
+    assert len(page) < 100_000
+    assert "no AMD log" in page
+
+
+def test_comparison_page() -> None:
+    tables = tables_of(make_run())
+    comparison = compare_captures(Side("a", tables), Side("b", tables))
+    page = render_comparison_html(comparison, draw_comparison_figures(tables, tables))
+    assert "queues with dispatches: 1 in A, 1 in B" in page
+    assert 'id="plot-rates"' in page
+
+
+@pytest.mark.parametrize("name", EXAMPLES)
+def test_examples_run(name: str) -> None:
+    assert isinstance(run_sql(tables_of(make_run()), find_example(name)), pl.DataFrame)
+
+
+def test_unknown_example_is_refused() -> None:
+    with pytest.raises(InputError, match="no example"):
+        find_example("x")

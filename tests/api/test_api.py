@@ -1,0 +1,71 @@
+"""The Python API: its examples run on the bundled sample, its errors say what to do."""
+
+from __future__ import annotations
+
+import doctest
+import shutil
+from pathlib import Path
+
+import polars as pl
+import pytest
+
+import tracecorr
+from tracecorr import api
+from tracecorr.model import schema
+from tracecorr.pipeline import correlate
+
+
+@pytest.fixture(scope="module")
+def sample(repo: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Return a copy of the bundled sample with tables."""
+    copy = tmp_path_factory.mktemp("api") / "t1-streams.tracecorr"
+    shutil.copytree(repo / "samples" / "t1-streams.tracecorr", copy)
+    correlate(copy)
+    return copy
+
+
+def test_the_examples_of_the_docstrings(sample: Path) -> None:
+    done = doctest.testmod(api, extraglobs={"sample": sample, "pl": pl})
+    assert (done.failed, done.attempted > 10) == (0, True)
+
+
+def test_every_table_is_a_property(sample: Path) -> None:
+    cap = tracecorr.open_capture(sample)
+    for name in schema.TABLES:
+        assert getattr(cap, name).collect_schema().names() == list(schema.TABLES[name].schema), name
+
+
+def test_figures_have_data(sample: Path) -> None:
+    figure = tracecorr.open_capture(sample).figure
+    for draw in (figure.latency, figure.rate, figure.queue_depth, figure.hip_calls, figure.paths, figure.clocks):
+        assert len(draw().data) > 0, draw.__name__
+
+
+def test_a_timeline_of_too_much_is_refused(sample: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("tracecorr.analyze.figures._MAX_SPANS", 10)
+    with pytest.raises(tracecorr.InputError, match="a figure holds 10"):
+        tracecorr.open_capture(sample).figure.timeline()
+
+
+def test_chain_and_raw_of_every_kind_of_event(sample: Path) -> None:
+    cap = tracecorr.open_capture(sample)
+    for event in cap.events.group_by("layer").agg(pl.col("event").first()).collect()["event"]:
+        assert event in cap.chain(event)["event"]
+        assert cap.raw(event)
+    launch = cap.launches.filter(pl.col("kind") == "dispatch").collect().row(5, named=True)
+    chain = cap.chain(launch["event"])
+    assert {launch["event"], launch["call_event"], launch["doorbell_event"]} <= set(chain["event"])
+    assert chain.filter(pl.col("event") == launch["call_event"])["since_root_ns"].item() == 0
+
+
+def test_wrong_names_and_numbers_are_refused(sample: Path, tmp_path: Path) -> None:
+    cap = tracecorr.open_capture(sample)
+    for wrong in (
+        lambda: cap.chain(10**9), lambda: cap.raw(-1), lambda: cap.columns("x"), lambda: cap.table("x"),
+        lambda: cap.query("SELECT nothing FROM queues"), lambda: tracecorr.open_capture(tmp_path),
+    ):  # fmt: skip
+        with pytest.raises(tracecorr.InputError) as error:
+            wrong()
+        assert error.value.next_step
+    with pytest.raises(AttributeError):
+        tracecorr.nothing  # noqa: B018

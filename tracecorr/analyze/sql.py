@@ -1,0 +1,108 @@
+"""SQL over the tables of a capture, and queries worth knowing."""
+
+from __future__ import annotations
+
+import re
+
+import polars as pl
+
+from tracecorr.analyze.frames import Tables
+from tracecorr.analyze.values import addresses_as_text
+from tracecorr.model import schema
+from tracecorr.model.errors import InputError
+
+# A quoted text or name, or a comment, is left alone; a hex literal outside of them becomes decimal.
+_HEX_OR_QUOTED = re.compile(r"'(?:[^']|'')*'|\"[^\"]*\"|--[^\n]*|/\*.*?\*/|\b0[xX][0-9a-fA-F]+\b", re.DOTALL)
+
+
+def run_sql(tables: Tables, sql: str) -> pl.DataFrame:
+    """Return the rows of an SQL query over the tables of a capture, addresses as `0x...` text.
+
+    Raises:
+        InputError: the query is wrong.
+    """
+    # Only addresses may arrive as UInt64, so that a result column tells by its type what it holds.
+    small = pl.col(pl.UInt32, pl.UInt16).cast(pl.Int64)
+    frames = {t: tables(t).with_columns(pl.col(pl.Categorical).cast(pl.String), small) for t in schema.TABLES}
+    try:
+        rows = pl.SQLContext(frames).execute(replace_hex(sql), eager=True)
+    except pl.exceptions.PolarsError as error:
+        reason = next(iter(str(error).splitlines()), "")
+        raise InputError(f"the query failed: {reason}", "tracecorr query --schema lists tables and columns") from error
+    return addresses_as_text(rows)
+
+
+def replace_hex(sql: str) -> str:
+    """Return `sql` with its `0x...` numbers as decimals: SQL takes them for binary text."""
+    return _HEX_OR_QUOTED.sub(lambda m: str(int(m[0], 16)) if m[0][:2] in ("0x", "0X") else m[0], sql)
+
+
+# Name -> what it answers, and the query.
+EXAMPLES: dict[str, tuple[str, str]] = {
+    "queues": (
+        "queues with their ring, priorities and packets",
+        "SELECT queue, type, hwq, priority_log, priority_ioctl, dispatches, barriers FROM queues ORDER BY queue",
+    ),
+    "slowest-launches": (
+        "the 20 slowest launches by the time in their HIP call",
+        "SELECT l.event, k.display AS kernel, l.return_ns - l.call_ns AS call_duration_ns FROM launches l "
+        "LEFT JOIN kernels k ON l.kernel = k.kernel WHERE l.kind = 'dispatch' AND l.return_ns IS NOT NULL "
+        "ORDER BY call_duration_ns DESC LIMIT 20",
+    ),
+    "kernels": (
+        "dispatches by kernel and queue",
+        "SELECT k.display AS kernel, l.queue, COUNT(*) AS dispatches FROM launches l JOIN kernels k "
+        "ON l.kernel = k.kernel GROUP BY k.display, l.queue ORDER BY dispatches DESC",
+    ),
+    "ioctls-in-calls": (
+        "ioctls by the HIP call that caused them",
+        "SELECT c.name AS hip_call, i.name AS ioctl, COUNT(*) AS n, SUM(i.dur_ns) AS total_ns FROM events i "
+        "JOIN events c ON i.chain = c.event WHERE i.layer = 'ioctl' GROUP BY c.name, i.name ORDER BY n DESC",
+    ),
+    "failed": (
+        "calls and ioctls that failed",
+        "SELECT layer, name, result, COUNT(*) AS n FROM events WHERE result IS NOT NULL AND layer IN ('hip', 'ioctl') "
+        "AND result NOT IN ('hipSuccess', '0') GROUP BY layer, name, result ORDER BY n DESC",
+    ),
+    "doorbell-delay": (
+        "time from packet line to doorbell store, by kind of packet (barriers store before their line)",
+        "SELECT kind, COUNT(*) AS n, MIN(doorbell_ns - packet_ns) AS min_ns, AVG(doorbell_ns - packet_ns) AS mean_ns, "
+        "MAX(doorbell_ns - packet_ns) AS max_ns FROM launches WHERE doorbell_evidence = 'recorded' "
+        "GROUP BY kind ORDER BY kind",
+    ),
+    "unlinked": (
+        "why launches lack a link",
+        "SELECT kind, unlinked_reason, COUNT(*) AS n FROM launches WHERE unlinked_reason IS NOT NULL "
+        "GROUP BY kind, unlinked_reason ORDER BY n DESC",
+    ),
+    "streams": (
+        "which stream used which queue, and when",
+        "SELECT s.stream, s.handle, s.priority, q.queue, q.from_ns, q.to_ns FROM streams s "
+        "JOIN stream_queues q ON s.stream = q.stream ORDER BY s.stream, q.from_ns",
+    ),
+    "copies": (
+        "copies by engine",
+        "SELECT engine, COUNT(*) AS copies, SUM(size_bytes) AS total_bytes FROM launches WHERE kind = 'copy' "
+        "GROUP BY engine ORDER BY copies DESC",
+    ),
+    "links": (
+        "links by rule and evidence",
+        "SELECT rule, evidence, COUNT(*) AS n FROM links GROUP BY rule, evidence ORDER BY n DESC",
+    ),
+    "skipped": (
+        "what was skipped or lost, by file and reason",
+        "SELECT f.path, l.outcome, l.reason, l.records, l.bytes FROM ledger l JOIN files f ON l.file = f.file "
+        "WHERE l.outcome <> 'used' ORDER BY l.bytes DESC",
+    ),
+}
+
+
+def find_example(name: str) -> str:
+    """Return the query of an example.
+
+    Raises:
+        InputError: there is no such example.
+    """
+    if name not in EXAMPLES:
+        raise InputError(f"there is no example {name!r}", f"examples are: {', '.join(EXAMPLES)}")
+    return EXAMPLES[name][1]

@@ -1,0 +1,353 @@
+"""The Python API: a capture as lazy frames, its answers as frames, its charts as Plotly figures."""
+
+from __future__ import annotations
+
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import polars as pl
+
+from tracecorr.model.errors import InputError
+from tracecorr.store import Capture as StoredCapture
+
+if TYPE_CHECKING:
+    import plotly.graph_objects as go
+
+    from tracecorr.analyze.answers import Report
+    from tracecorr.analyze.compare import Comparison
+    from tracecorr.analyze.verdicts import Thresholds, Verdict
+
+
+def open_capture(path: str | Path) -> Capture:
+    """Open a capture folder whose tables were built.
+
+    Args:
+        path: the folder `NAME.tracecorr`.
+
+    Raises:
+        CaptureError: there is no such capture, or it has no tables yet.
+
+    >>> cap = open_capture(sample)
+    >>> cap.name
+    't1-streams'
+    >>> cap.launches.filter(pl.col("kind") == "dispatch").collect().height
+    33
+    """
+    from tracecorr.model.errors import CaptureError
+
+    stored = StoredCapture.open(Path(path))
+    if not stored.has_tables():
+        raise CaptureError(f"{path} has no tables yet", f"build them: tracecorr correlate {path}")
+    return Capture(stored)
+
+
+class Capture:
+    """Read one capture; make it with `open_capture`.
+
+    Tables are lazy polars frames (`cap.events`, `cap.launches`, ...): filter and group them, then `.collect()`.
+    Times are Int64 ns of the host's CLOCK_MONOTONIC; addresses are UInt64. All columns: `cap.columns("events")`.
+    """
+
+    def __init__(self, stored: StoredCapture) -> None:
+        self._stored = stored
+
+    def __repr__(self) -> str:
+        return f"<tracecorr capture {self.name}>"
+
+    @property
+    def name(self) -> str:
+        """Return the name of the capture."""
+        return self._stored.name
+
+    @property
+    def path(self) -> Path:
+        """Return the capture folder."""
+        return self._stored.path
+
+    @property
+    def info(self) -> dict[str, Any]:
+        """Return the contents of capture.json."""
+        return self._stored.info
+
+    def table(self, name: str) -> pl.LazyFrame:
+        """Return a table by its name.
+
+        Raises:
+            CaptureError: there is no such table.
+        """
+        return self._stored.table(name)
+
+    def columns(self, table: str) -> pl.DataFrame:
+        """Return the columns of a table: column, type, unit, meaning.
+
+        >>> open_capture(sample).columns("queues").filter(pl.col("column") == "size")["unit"].item()
+        'packets'
+
+        Raises:
+            InputError: there is no such table.
+        """
+        from tracecorr.model import schema
+
+        if table not in schema.TABLES:
+            raise InputError(f"there is no table {table!r}", f"tables are: {', '.join(schema.TABLES)}")
+        columns = schema.TABLES[table].columns
+        return pl.DataFrame({
+            "column": [c.name for c in columns], "type": [str(c.dtype) for c in columns],
+            "unit": [c.unit for c in columns], "meaning": [c.meaning for c in columns],
+        })  # fmt: skip
+
+    @property
+    def events(self) -> pl.LazyFrame:
+        """Return everything that happened, in time order."""
+        return self.table("events")
+
+    @property
+    def launches(self) -> pl.LazyFrame:
+        """Return packets and copies with the time of each stage."""
+        return self.table("launches")
+
+    @property
+    def queues(self) -> pl.LazyFrame:
+        """Return the queues known from any source."""
+        return self.table("queues")
+
+    @property
+    def streams(self) -> pl.LazyFrame:
+        """Return the HIP streams."""
+        return self.table("streams")
+
+    @property
+    def stream_queues(self) -> pl.LazyFrame:
+        """Return which stream submitted to which queue, and when."""
+        return self.table("stream_queues")
+
+    @property
+    def kernels(self) -> pl.LazyFrame:
+        """Return the kernel names."""
+        return self.table("kernels")
+
+    @property
+    def processes(self) -> pl.LazyFrame:
+        """Return the processes."""
+        return self.table("processes")
+
+    @property
+    def threads(self) -> pl.LazyFrame:
+        """Return the threads."""
+        return self.table("threads")
+
+    @property
+    def gpus(self) -> pl.LazyFrame:
+        """Return the GPUs."""
+        return self.table("gpus")
+
+    @property
+    def links(self) -> pl.LazyFrame:
+        """Return the edges from cause to effect."""
+        return self.table("links")
+
+    @property
+    def args(self) -> pl.LazyFrame:
+        """Return the fields of events that have no column of their own."""
+        return self.table("args")
+
+    @property
+    def drm_jobs(self) -> pl.LazyFrame:
+        """Return the jobs of the kernel's gpu_scheduler."""
+        return self.table("drm_jobs")
+
+    @property
+    def hqd(self) -> pl.LazyFrame:
+        """Return the hardware queue slots of debugfs dumps."""
+        return self.table("hqd")
+
+    @property
+    def samples(self) -> pl.LazyFrame:
+        """Return polled values."""
+        return self.table("samples")
+
+    @property
+    def clock_map(self) -> pl.LazyFrame:
+        """Return how each source's clock maps to CLOCK_MONOTONIC, with bounds."""
+        return self.table("clock_map")
+
+    @property
+    def files(self) -> pl.LazyFrame:
+        """Return the raw files."""
+        return self.table("files")
+
+    @property
+    def ledger(self) -> pl.LazyFrame:
+        """Return what became of every byte of every file."""
+        return self.table("ledger")
+
+    @property
+    def losses(self) -> pl.LazyFrame:
+        """Return the spans in which a source lost records."""
+        return self.table("losses")
+
+    def chain(self, event: int) -> pl.DataFrame:
+        """Return the chain of an event in time order: its call, ioctls, packet, doorbell, and what they are linked by.
+
+        >>> cap = open_capture(sample)
+        >>> dispatch = cap.launches.filter(pl.col("kind") == "dispatch").select("event").first().collect().item()
+        >>> cap.chain(dispatch)["layer"].unique().sort().to_list()
+        ['aql', 'command', 'doorbell', 'hip']
+
+        Raises:
+            InputError: there is no such event.
+        """
+        from tracecorr.analyze.chain import list_chain
+
+        found = list_chain(self.table, event)
+        if found.is_empty():
+            raise InputError(f"there is no event {event}", "events are rows of `cap.events`, column `event`")
+        return found
+
+    def raw(self, event: int) -> bytes:
+        """Return the raw bytes behind an event: its (enter) record, and its exit record on the next line.
+
+        >>> cap = open_capture(sample)
+        >>> call = cap.events.filter(pl.col("layer") == "hip").first().collect()["event"].item()
+        >>> b"hipGetDeviceProperties" in cap.raw(call)
+        True
+
+        Raises:
+            InputError: there is no such event.
+        """
+        where = ("file", "offset", "length", "end_offset", "end_length")
+        rows = self.events.filter(pl.col("event") == event).select(where).collect()
+        if rows.is_empty():
+            raise InputError(f"there is no event {event}", "events are rows of `cap.events`, column `event`")
+        file, offset, length, end_offset, end_length = rows.row(0)
+        if file is None:
+            return b""
+        enter = self._stored.raw(file, offset, length)
+        return enter if end_offset is None else enter + b"\n" + self._stored.raw(file, end_offset, end_length)
+
+    def query(self, sql: str) -> pl.DataFrame:
+        """Return the rows of an SQL query; addresses as `0x...` text.
+
+        >>> open_capture(sample).query("SELECT COUNT(*) AS n FROM queues WHERE dispatches > 0")["n"].item()
+        3
+
+        Raises:
+            InputError: the query is wrong.
+        """
+        from tracecorr.analyze.sql import run_sql
+
+        return run_sql(self.table, sql)
+
+    def report(self, thresholds: Thresholds | None = None) -> Report:
+        """Return all answers, verdicts and tables of `tracecorr report`."""
+        from tracecorr.analyze.report import summarize_capture
+
+        return summarize_capture(self.name, self.table, self.info, thresholds)
+
+    def verdicts(self, thresholds: Thresholds | None = None) -> list[Verdict]:
+        """Return the verdict on every claim.
+
+        >>> [v.outcome.value for v in open_capture(sample).verdicts() if v.name == "packet_sequence_complete"]
+        ['PASS']
+        """
+        from tracecorr.analyze.verdicts import judge_capture
+
+        return judge_capture(self.table, thresholds, self.info)
+
+    def queues_report(self) -> pl.DataFrame:
+        """Return one row per queue: what it is, its priorities, how it was made, how full it got.
+
+        >>> open_capture(sample).queues_report().filter(pl.col("dispatches") > 0)["priority_log"].to_list()
+        [2, 0, 1]
+        """
+        from tracecorr.analyze.backlog import summarize_backlog
+        from tracecorr.analyze.queue_creation import summarize_queue_creation
+        from tracecorr.analyze.queues import summarize_queues
+
+        queues = summarize_queues(self.queues, self.stream_queues)
+        made = summarize_queue_creation(self.table).drop("process", "gpu")
+        depth = summarize_backlog(self.launches, self.queues).drop("size")
+        return queues.join(made, on="queue", how="left", maintain_order="left").join(
+            depth, on="queue", how="left", maintain_order="left"
+        )
+
+    def compare(self, other: Capture, confidence: float = 0.95) -> Comparison:
+        """Return how `other` (B) differs from this capture (A)."""
+        from tracecorr.analyze.compare import Side, compare_captures
+
+        sides = [Side(c.name, c.table, c.info) for c in (self, other)]
+        return compare_captures(sides[0], sides[1], confidence)
+
+    def export_perfetto(self, path: str | Path) -> None:
+        """Write the whole capture as a Perfetto trace.
+
+        Raises:
+            MachineError: the package `perfetto` is not installed.
+        """
+        from tracecorr.export.perfetto import write_perfetto
+        from tracecorr.export.selection import Selection
+
+        with Path(path).open("wb") as stream:
+            write_perfetto(self.table, stream, Selection())
+
+    @cached_property
+    def figure(self) -> Figures:
+        """Return the charts of the capture."""
+        return Figures(self)
+
+
+class Figures:
+    """Draw charts of a capture as Plotly figures."""
+
+    def __init__(self, capture: Capture) -> None:
+        self._capture = capture
+
+    def timeline(self, t0_ns: int | None = None, t1_ns: int | None = None, layers: tuple[str, ...] = ()) -> go.Figure:
+        """Return the events between two times (ns after the first event) as bars, one lane per thread and queue.
+
+        >>> len(open_capture(sample).figure.timeline(layers=("hip",)).data)
+        1
+
+        Raises:
+            InputError: more events lie in that span than a figure can hold.
+        """
+        from tracecorr.analyze.figures import draw_timeline
+
+        return draw_timeline(self._capture.table, t0_ns, t1_ns, layers)
+
+    def latency(self) -> go.Figure:
+        """Return the distribution of each stage of steady dispatches."""
+        from tracecorr.analyze.figures import draw_latency
+
+        return draw_latency(self._capture.table)
+
+    def rate(self) -> go.Figure:
+        """Return dispatches per second over time."""
+        from tracecorr.analyze.figures import draw_rate
+
+        return draw_rate(self._capture.table)
+
+    def queue_depth(self) -> go.Figure:
+        """Return the packets in each ring over time."""
+        from tracecorr.analyze.figures import draw_queue_depth
+
+        return draw_queue_depth(self._capture.table)
+
+    def hip_calls(self) -> go.Figure:
+        """Return the HIP functions with the longest total time."""
+        from tracecorr.analyze.figures import draw_hip_calls
+
+        return draw_hip_calls(self._capture.table)
+
+    def paths(self) -> go.Figure:
+        """Return the mean time by layer on the way of a dispatch."""
+        from tracecorr.analyze.figures import draw_paths
+
+        return draw_paths(self._capture.table)
+
+    def clocks(self) -> go.Figure:
+        """Return the bounds of the clock maps."""
+        from tracecorr.analyze.figures import draw_clocks
+
+        return draw_clocks(self._capture.table)
