@@ -12,7 +12,8 @@ from tracecorr.app.index import CaptureIndex
 def _decode(data: bytes) -> dict[str, np.ndarray]:
     _, n, _, _, tracks, shift, width, _ = wire.HEADER.unpack_from(data)
     at, out = wire.HEADER.size, {"unit": np.array(1 << shift)}
-    for name, dtype, count in [(c, d, tracks) for c, d in wire.TRACK_COLUMNS] + [(c, d, n) for c, d in wire.COLUMNS]:
+    columns = [c for c in wire.COLUMNS if c[0] != "tint"]
+    for name, dtype, count in [(c, d, tracks) for c, d in wire.TRACK_COLUMNS] + [(c, d, n) for c, d in columns]:
         assert at % 8 == 0
         column = np.frombuffer(data, dtype or f"<u{width}", count, at)
         out[name] = column

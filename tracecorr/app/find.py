@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from functools import lru_cache
 from typing import Any
 
@@ -38,20 +39,52 @@ class Finder:
             "event": event, "position": position + 1, "start": place.start, "lane": place.lane, "row": place.row,
         }  # fmt: skip
 
+    def ticks(self, text: str, t0: int, t1: int, width: int) -> list[int]:
+        """Return the pixels (of `width`) between two times in which hits start."""
+        hits, _ = self._cached(text.strip().lower())
+        views = self._index.views
+        start = views.pyramid.finest.start[views.place[hits]]
+        inside = start[(start >= t0) & (start < t1)]
+        pixels: list[int] = np.unique((inside - t0) * width // max(1, t1 - t0)).tolist()
+        return pixels
+
     def _hits(self, text: str) -> tuple[I64, list[int]]:
-        if text.startswith("#") and text[1:].isdigit():
+        if text.startswith("#") and text[1:].isdecimal():
             return self._by_number(int(text[1:])), []
         if text.startswith("0x"):
             try:
                 return self._by_address(int(text, 16)), []
             except ValueError:
                 return np.zeros(0, np.int64), []
+        queue = re.fullmatch(r"queue ([0-9]{1,9})", text, re.ASCII)
+        if queue:
+            return self._where(pl.col("queue") == int(queue[1])), []
+        by_name, codes = self._by_name(text)
+        if re.fullmatch(r"[0-9]{1,9}", text, re.ASCII):
+            by_name = np.union1d(by_name, self._by_pid(int(text)))
+        return by_name, codes
+
+    def _by_name(self, text: str) -> tuple[I64, list[int]]:
         views = self._index.views
         codes = [i for i, name in enumerate(views.names) if text in name.lower()] if text else []
         wanted = np.zeros(len(views.names) + 1, bool)
         wanted[codes] = True
         # The record of an event's own picture: what is drawn a second time is not counted twice.
         return np.flatnonzero(wanted[views.pyramid.finest.name[views.place]]), codes
+
+    def _by_pid(self, number: int) -> I64:
+        """Return the events of the processes and threads with this pid or tid, of the host or of the log."""
+        table = self._index.capture.table
+        processes = table("processes").filter(pl.any_horizontal(pl.col("pid", "log_pid") == number))
+        threads = table("threads").filter(pl.col("tid") == number)
+        return self._where(
+            pl.col("process").is_in(processes.select("process").collect()["process"].implode())
+            | pl.col("thread").is_in(threads.select("thread").collect()["thread"].implode())
+        )
+
+    def _where(self, same: pl.Expr) -> I64:
+        events = self._index.capture.table("events").filter(same).select("event")
+        return events.sort("event").collect()["event"].to_numpy()
 
     def _by_number(self, event: int) -> I64:
         return np.asarray([event] if event < self._index.views.events else [], np.int64)
@@ -67,4 +100,4 @@ class Finder:
             pl.col("queue").is_in(queues.select("queue").collect()["queue"].implode()),
             pl.col("stream").is_in(streams.select("stream").collect()["stream"].implode()),
         )
-        return table("events").filter(same).select("event").sort("event").collect()["event"].to_numpy()
+        return self._where(same)

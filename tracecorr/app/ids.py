@@ -8,19 +8,28 @@ TOOLBAR = "tl-toolbar"
 CANVAS_HOST = "tl-canvas-host"
 DETAIL = "tl-detail"
 STATUS = "tl-status"
+TABS = "tl-tabs"
+MIDDLE = "tl-middle"
+PAGE = "tl-page"
+SIDE = "tl-side"
+CARD = "tl-card"
 HELP = "tl-help"
 SELECTION = "tl-selection"  # dcc.Store: the selected event, for callbacks of other panels
 
 META, SPANS, CHAIN = "/api/meta", "/api/spans", "/api/chain"
-EVENT, SEARCH = "/api/event", "/api/search"
+EVENT, SEARCH, TICKS = "/api/event", "/api/search", "/api/ticks"
+FILTER, COUNT, STEP, BRIEF, NOTES = "/api/filter", "/api/count", "/api/step", "/api/brief", "/api/notes"
 
 COOKIE = "tracecorr_token"
 
 MAX_WIDTH_PX = 8000
-MAX_LANES = 4000
+MAX_LANES = 20_000
+MAX_FILTER_CHARS = 2000
+MAX_NOTES_BYTES = 1_500_000
 MAX_QUERY_CHARS = 200
 MAX_LANE_CHARS = 40_000
 MAX_STAGES = 500
+MAX_STREAMS = 2000
 MAX_RAW_STAGES = 60
 MAX_RAW_BYTES = 6000
 

@@ -72,7 +72,16 @@ class CaptureIndex:
             "colours": ids.COLOURS,
             "minimap": views.minimap,
             "ranges": views.ranges,
+            "owners": {
+                "process": self.owners.processes, "thread": self.owners.threads, "queue": self.owners.queues,
+                "gpu": self.owners.gpus,
+            },
+            "streams": {r["stream"]: _stream_name(r) for r in self._streams()},
         }  # fmt: skip
+
+    def _streams(self) -> list[dict[str, Any]]:
+        columns = ("stream", "process", "handle", "priority")
+        return self.capture.table("streams").select(columns).head(ids.MAX_STREAMS).collect().to_dicts()
 
 
 def build(capture: CaptureLike) -> CaptureIndex:
@@ -84,6 +93,12 @@ def build(capture: CaptureLike) -> CaptureIndex:
     owners = name_owners(*(capture.table(t).collect() for t in ("processes", "threads", "queues", "gpus")))
     bells = {n.queue: n.id for n in views.lanes if n.layer == "doorbell" and n.queue is not None}
     return CaptureIndex(capture, views, owners, bells)
+
+
+def _stream_name(row: dict[str, Any]) -> str:
+    handle = "null stream" if not row["handle"] else f"{row['handle']:#x}"
+    priority = "" if row["priority"] is None else f" · priority {row['priority']}"
+    return f"stream {row['stream']} · {handle}{priority}"
 
 
 def _keep(capture: CaptureLike, views: Views) -> None:

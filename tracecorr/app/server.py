@@ -13,7 +13,9 @@ from waitress.server import create_server
 from werkzeug.exceptions import HTTPException
 
 from tracecorr.app import guard, ids
-from tracecorr.app.routes import Library, add_routes
+from tracecorr.app.library import Library
+from tracecorr.app.reading import add_reading_routes
+from tracecorr.app.routes import add_routes
 from tracecorr.app.source import CaptureLike
 
 _THREADS = 8
@@ -41,7 +43,9 @@ def make_app(captures: Mapping[str, CaptureLike], token: str | None = None, host
     app.server.config["TRACECORR_TOKEN"] = secret
     hosts = list(dict.fromkeys(["127.0.0.1", "localhost", "[::1]", host]))
     guard.protect(app.server, secret, guard.content_policy(app.csp_hashes()), hosts)
-    add_routes(app.server, Library(captures))
+    library = Library(captures)
+    add_routes(app.server, library)
+    add_reading_routes(app.server, library)
     app.server.register_error_handler(Exception, _plain_error)
     return app
 
@@ -77,7 +81,9 @@ def _layout() -> html.Div:
         [
             dcc.Store(id=ids.SELECTION),
             html.Header(id=ids.TOOLBAR),
-            html.Div(id=ids.CANVAS_HOST),
+            html.Nav(id=ids.TABS),
+            html.Div([html.Aside(id=ids.SIDE), html.Main(id=ids.CANVAS_HOST), html.Div(id=ids.CARD)], id=ids.MIDDLE),
+            html.Div(id=ids.PAGE),
             html.Div(id=ids.DETAIL),
             html.Footer(id=ids.STATUS),
             html.Div(id=ids.HELP),

@@ -15,7 +15,7 @@ import numpy.typing as npt
 from tracecorr.store.views import Views, levels
 
 MAGIC = 0x54434F32  # "TCO2"
-HEADER = struct.Struct("<IIqqIIII")  # magic, records, t0, t1, tracks, shift, bytes of a name, unused
+HEADER = struct.Struct("<IIqqIIII")  # magic, records, t0, t1, tracks, shift, bytes of a name, 1 when there are tints
 
 CLIPPED = 8  # bit of the style besides those of `levels`: the span reaches far out of what was asked
 
@@ -27,12 +27,14 @@ _BITS = 30
 TRACK_COLUMNS = (("lane", "<u4"), ("row", "<u4"), ("first", "<u4"))
 COLUMNS = (
     ("start", "<i4"), ("dur", "<u4"), ("event", "<u4"), ("count", "<u4"), ("name", ""), ("height", "u1"),
-    ("style", "u1"),
+    ("style", "u1"), ("tint", "<u2"),
 )  # fmt: skip
 
 
-def encode(records: levels.Records, views: Views, t0: int, t1: int) -> bytes:
-    """Return the records as bytes.
+def encode(
+    records: levels.Records, views: Views, t0: int, t1: int, tint: npt.NDArray[np.uint16] | None = None
+) -> bytes:
+    """Return the records as bytes; the column `tint` is left out when there are none (by event).
 
     `height` is 0 ... 255: the busy share of a merged record, or the value of a counter as a share of the
     highest one of its lane.
@@ -42,11 +44,15 @@ def encode(records: levels.Records, views: Views, t0: int, t1: int) -> bytes:
     first = np.flatnonzero(np.append(True, records.track[1:] != records.track[:-1])[: len(records)])
     lane, row = views.pyramid.lane_row(records.track[first])
     columns = _columns(records, views, t0, shift)
-    parts = [HEADER.pack(MAGIC, len(records), t0, t1, len(first), shift, width, 0)]
+    parts = [HEADER.pack(MAGIC, len(records), t0, t1, len(first), shift, width, int(tint is not None))]
     begins: list[Column] = [lane, row, first]
     for (_, dtype), data in zip(TRACK_COLUMNS, begins, strict=True):
         parts += _padded(data.astype(dtype))
+    if tint is not None:
+        columns["tint"] = np.where(records.event >= 0, tint[records.event], 0)
     for name, dtype in COLUMNS:
+        if name not in columns:
+            continue
         parts += _padded(columns[name].astype(dtype or f"<u{width}"))
     return b"".join(parts)
 

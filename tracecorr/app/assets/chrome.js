@@ -7,10 +7,23 @@ window.TL = window.TL || {};
 
   function button(text, title, action) {
     const node = TL.make("button", "", text);
+    node.type = "button";
     node.title = title;
-    node.addEventListener("click", () => { node.blur(); action(); });
+    node.setAttribute("aria-label", title);
+    node.addEventListener("click", () => action());
     return node;
   }
+  TL.button = button;
+  // A link whose address is worked out when it is followed.
+  TL.link = function (text, title, address) {
+    const node = TL.make("a", "tl-link", text);
+    node.href = address();
+    node.title = title;
+    node.setAttribute("download", "");
+    node.addEventListener("focus", () => { node.href = address(); });
+    node.addEventListener("pointerdown", () => { node.href = address(); });
+    return node;
+  };
 
   TL.buildToolbar = function (meta) {
     const bar = $("tl-toolbar");
@@ -26,20 +39,37 @@ window.TL = window.TL || {};
     box.addEventListener("input", () => { searchAt = -1; if (!box.value) clearSearch(); });
     counter = TL.make("span", "tl-count");
     range = TL.make("span", "tl-range");
+    const filters = button("Filters", "filters and colours (G)", () => TL.toggleFilters());
+    filters.id = "tl-filter-button";
+    filters.setAttribute("aria-expanded", "false");
     bar.append(
       box, counter,
-      button("◂", "previous hit (Shift + Enter)", () => TL.find(true)), button("▸", "next hit (Enter)", () => TL.find(false)),
+      button("◂", "previous hit (Shift + Enter)", () => TL.find(true)), button("▸", "next hit (Enter)", () => TL.find(false)), filters,
       button("Fit", "fit the chain of the selection (F)", () => { TL.fit(); TL.changed(); }),
-      button("Chain lanes", "only the lanes of the chain (P)", () => { TL.toggleChain(); TL.changed(); }),
+      button("Chain", "only the lanes of the chain (P)", () => { TL.toggleChain(); TL.changed(); }),
       button("Whole", "whole capture (0)", () => { TL.view.whole(); TL.changed(); }),
-      button("Theme", "light or dark (T)", () => TL.toggleTheme()), button("?", "help", () => TL.toggleHelp()), range,
+      button("Note", "write a note (B)", () => TL.editNote()), exports(),
+      button("Theme", "light or dark (T)", () => TL.toggleTheme()), button("?", "help", () => TL.toggleHelp()),
     );
   };
+
+  // Exports of the view: its picture, the rows in it, the range for other viewers.
+  function exports() {
+    const list = TL.make("select");
+    list.setAttribute("aria-label", "export the view");
+    for (const [value, text] of [["", "Export"], ["png", "PNG of the picture"], ["svg", "SVG of the picture"], ["csv", "CSV of the rows"], ["perfetto", "Perfetto of the range"]]) {
+      const option = TL.make("option", "", text);
+      option.value = value;
+      list.append(option);
+    }
+    list.addEventListener("change", () => { const form = list.value; list.value = ""; if (form) TL.exportView(form); });
+    return list;
+  }
 
   function selector(meta) {
     const list = TL.make("select");
     list.setAttribute("aria-label", "capture");
-    const asked = new URLSearchParams(location.search).get("capture") || meta.captures[0];
+    const asked = meta.shown;
     for (const name of meta.captures) {
       const option = TL.make("option", "", name);
       option.value = name;
@@ -62,15 +92,36 @@ window.TL = window.TL || {};
     counter.textContent = "";
     TL.redraw();
   }
+  TL.setSearch = function (text) { box.value = text; };
+  TL.searchText = () => box.value.trim();
   TL.clearSearch = function () { box.value = ""; searchAt = -1; clearSearch(); };
   TL.find = async function (back) {
     const text = box.value.trim();
     if (!text) { clearSearch(); return; }
     let found;
     try { found = await TL.api.search(text, searchAt, back); } catch (problem) { counter.textContent = problem.message; return; }
-    TL.view.search = { names: found.names, set: new Set(found.names), count: found.count };
+    TL.view.search = { text: text, names: found.names, set: new Set(found.names), count: found.count };
+    TL.loadTicks();
     counter.textContent = found.count ? TL.num(found.position) + " of " + TL.num(found.count) : "nothing found";
     if (found.event !== null) { searchAt = found.event; await TL.select(found.event, true); }
+    TL.redraw();
+  };
+  // Counts and marks the hits without going to one: for a view that comes from its address.
+  TL.showHits = async function () {
+    try {
+      const found = await TL.api.search(box.value.trim(), -1, false);
+      TL.view.search = { text: box.value.trim(), names: found.names, set: new Set(found.names), count: found.count };
+      counter.textContent = TL.num(found.count) + " found";
+    } catch (problem) { counter.textContent = problem.message; }
+  };
+  // Where hits lie in the view: marks on the ruler.
+  TL.loadTicks = async function () {
+    const search = TL.view.search;
+    if (!search) return;
+    const t0 = Math.floor(TL.view.t0), t1 = Math.ceil(TL.view.t1), width = Math.min(8000, Math.ceil(TL.view.plotWidth()));
+    if (search.ticks && search.t0 === t0 && search.t1 === t1) return;
+    try { search.ticks = await TL.api.ticks(search.text, t0, t1, width); } catch (problem) { TL.message("search: " + problem.message); return; }
+    Object.assign(search, { t0: t0, t1: t1, width: width });
     TL.redraw();
   };
 
@@ -86,10 +137,11 @@ window.TL = window.TL || {};
     };
     bar.replaceChildren(
       entry("", "solid = recorded"), entry("hollow", "hatched, dashed = inferred"), entry("error", "dashed box = error of its start"),
-      entry("merged", "lower block = several merged, height = busy share"), entry("failed", "red top = failed"),
+      entry("loss", "red = records lost"), entry("merged", "lower block = several merged, height = busy share"), entry("failed", "red top = failed"),
       TL.make("span", "tl-message"), TL.make("span", "tl-hint", "click a span for its chain · ? for keys"),
     );
   };
+  TL.focusCanvas = function () { const canvas = document.querySelector("#tl-canvas-host canvas"); if (canvas) canvas.focus({ preventScroll: true }); };
   TL.message = function (text) { document.querySelector("#tl-status .tl-message").textContent = text || ""; };
 
   TL.toggleHelp = function (show) {
@@ -110,19 +162,55 @@ window.TL = window.TL || {};
   };
 
   // --- tooltip ----------------------------------------------------------------------------------
+  let asked = 0, tipTimer = null, tipKey = "";
+  function tipLines(hit) {
+    if (hit.lane.counter) return [hit.lane.label, "at " + about(hit.start, hit.unit)];
+    const lines = [TL.view.meta.names[hit.name]];
+    if (hit.count > 1) lines[0] = TL.num(hit.count) + " events merged, longest: " + lines[0];
+    if (hit.style & TL.CLIPPED) lines.push("reaches far out of the view");
+    else {
+      lines.push("start " + about(hit.start, hit.unit));
+      if (hit.dur > 0) lines.push((hit.count > 1 ? "together " : "duration ") + about(hit.dur, hit.unit));
+    }
+    if (hit.style & TL.INFERRED) lines.push("inferred: only this interval is known");
+    if (hit.style & TL.FAILED) lines.push("failed");
+    if (hit.style & TL.HALF) lines.push("only one end was seen");
+    return lines;
+  }
+  // In a long view times are known to a billionth of it: no digit is shown that is not known.
+  function about(ns, unit) {
+    return unit === 1 ? TL.ns(ns) : "about " + TL.num(Math.round(ns / 1000)) + " µs";
+  }
+  // When the pointer rests, the server tells the exact values.
+  function exactTip(hit) {
+    const key = hit.lane.id + ":" + hit.event + ":" + hit.start;
+    if (key === tipKey) return;
+    tipKey = key;
+    clearTimeout(tipTimer);
+    const mine = ++asked;
+    tipTimer = setTimeout(async () => {
+      let lines;
+      try {
+        if (hit.lane.counter) {
+          const found = await TL.api.value(hit.lane.id, Math.round(TL.view.time(TL.view.cursor ? TL.view.cursor.x : 0)));
+          lines = found.value === null ? ["no value here"] : [hit.lane.label, found.value.toLocaleString("en-US"), "since " + TL.ns(found.start)];
+        } else if (hit.event !== TL.NONE && hit.count === 1 && !(hit.style & TL.INFERRED)) {
+          const e = await TL.api.brief(hit.event);
+          lines = [e.name, "start " + TL.ns(e.start), e.dur === null ? "an instant, or only one end was seen" : "duration " + TL.ns(e.dur)];
+          if (e.result) lines.push("result " + e.result);
+          lines.push(e.evidence + " · " + e.source + " · error −" + (e.err_lo_ns ?? "?") + " +" + (e.err_hi_ns ?? "?") + " ns");
+        }
+      } catch (problem) { return; } // the tip keeps what the view itself knows
+      if (lines && mine === asked && tip.classList.contains("open")) tip.textContent = lines.join("\n");
+    }, 150);
+  }
   TL.hover = function (x, y, event) {
     if (!tip) { tip = TL.make("div", "tl-tip"); document.body.append(tip); }
     const hit = x >= TL.GUTTER && y >= TL.TOP ? TL.hit(x, y) : null;
     tip.classList.toggle("open", hit !== null);
-    if (!hit) return;
-    const lines = [TL.view.meta.names[hit.name]];
-    if (hit.count > 1) lines[0] = TL.num(hit.count) + " events merged, longest: " + lines[0];
-    lines.push("start " + TL.ns(hit.start));
-    if (hit.dur > 0) lines.push((hit.count > 1 ? "together " : "duration ") + TL.ns(hit.dur));
-    if (hit.style & TL.INFERRED) lines.push("inferred: only this interval is known");
-    if (hit.style & TL.FAILED) lines.push("failed");
-    if (hit.style & TL.HALF) lines.push("only one end was seen");
-    tip.textContent = lines.join("\n");
+    if (!hit) { tipKey = ""; asked += 1; return; }
+    if (hit.lane.id + ":" + hit.event + ":" + hit.start !== tipKey) tip.textContent = tipLines(hit).join("\n");
+    exactTip(hit);
     const left = Math.min(event.clientX + 14, innerWidth - tip.offsetWidth - 8);
     tip.style.left = left + "px";
     tip.style.top = Math.min(event.clientY + 16, innerHeight - tip.offsetHeight - 8) + "px";

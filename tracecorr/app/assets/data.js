@@ -10,6 +10,7 @@ window.TL = window.TL || {};
     ["start", Int32Array], ["dur", Uint32Array], ["event", Uint32Array], ["count", Uint32Array],
     ["name", nameBytes === 2 ? Uint16Array : Uint32Array], ["height", Uint8Array], ["style", Uint8Array],
   ];
+  const TINTED = ["stream", "queue"]; // ways of colouring that need a key of each event
   TL.NONE = 0xffffffff; // a record without an event
   TL.INFERRED = 1;
   TL.FAILED = 2;
@@ -33,10 +34,16 @@ window.TL = window.TL || {};
     if (pending === 0) requestAnimationFrame(() => { if (pending === 0) window.__perf.idle = true; });
   };
 
-  async function json(path, parameters) {
+  function filterOnly(parameters) {
+    const only = TL.view.only;
+    return Object.keys(only).length ? { ...parameters, f: JSON.stringify(only) } : parameters;
+  }
+  TL.url = (path, parameters) => url(path, filterOnly(parameters));
+
+  async function json(path, parameters, options) {
     TL.hold();
     try {
-      const answer = await fetch(url(path, parameters));
+      const answer = await fetch(url(path, parameters), options);
       if (!answer.ok) throw new Error((await answer.text()).trim() || "HTTP " + answer.status);
       return await answer.json();
     } finally { TL.release(); }
@@ -57,6 +64,7 @@ window.TL = window.TL || {};
     };
     const [lane, row, first] = TRACK_COLUMNS.map(() => read(Uint32Array, tracks));
     for (const [name, type] of columnTypes(head.getUint32(32, true))) out[name] = read(type, n);
+    out.tint = head.getUint32(36, true) ? read(Uint16Array, n) : null;
     out.tracks = new Map(); // lane -> [[row, first record, end], ...]
     for (let i = 0; i < tracks; i += 1) {
       const entry = [row[i], first[i], i + 1 < tracks ? first[i + 1] : n];
@@ -67,6 +75,7 @@ window.TL = window.TL || {};
     return out;
   }
 
+  TL.ranges = ranges;
   // 0,1,2,5 -> "0-2,5": keeps the URL short with a thousand lanes.
   function ranges(lanes) {
     const sorted = [...lanes].sort((a, b) => a - b);
@@ -83,6 +92,17 @@ window.TL = window.TL || {};
   TL.api = {
     meta: () => json("/api/meta", {}),
     event: (event) => json("/api/event", { event: event }),
+    ticks: (text, t0, t1, width) => json("/api/ticks", { q: text, t0: t0, t1: t1, w: width }),
+    filter: () => json("/api/filter", filterOnly({})),
+    count: (t0, t1, lanes) => json("/api/count", filterOnly({ t0: t0, t1: t1, lanes: ranges(lanes) })),
+    step: (event, kind, back) => json("/api/step", { event: event, kind: kind, back: back ? "1" : "0" }),
+    brief: (event) => json("/api/brief", { event: event }),
+    value: (lane, t) => json("/api/brief", { lane: lane, t: t }),
+    notes: () => json("/api/notes", {}),
+    saveNotes: (notes) => json("/api/notes", {}, {
+      method: "POST", headers: { "Content-Type": "application/json" }, body: JSON.stringify(notes),
+    }),
+    page: (name) => json("/api/page", { name: name }),
     search: (text, at, back) => json("/api/search", { q: text, at: at, back: back ? "1" : "0" }),
 
     // Returns null when a newer request overtook this one.
@@ -93,7 +113,11 @@ window.TL = window.TL || {};
       const begun = performance.now();
       TL.hold();
       try {
-        const where = url("/api/spans", { t0: t0, t1: t1, w: width, lanes: ranges(lanes) });
+        const asked = { t0: t0, t1: t1, w: width, lanes: ranges(lanes) };
+        const tint = TINTED.includes(TL.view.colourBy) ? TL.view.colourBy : "";
+        if (tint) asked.tint = tint;
+        const key = JSON.stringify(TL.view.only) + tint;
+        const where = TL.url("/api/spans", asked);
         const answer = await fetch(where, { signal: current.signal });
         if (!answer.ok) throw new Error((await answer.text()).trim());
         const buffer = await answer.arrayBuffer();
@@ -101,6 +125,7 @@ window.TL = window.TL || {};
         const spans = decode(buffer);
         spans.pixel = (t1 - t0) / width;
         spans.lanes = new Set(lanes);
+        spans.key = key;
         window.__perf.log.push({
           what: "spans", ms: performance.now() - begun, n: spans.n, bytes: buffer.byteLength,
           server: answer.headers.get("Server-Timing"),

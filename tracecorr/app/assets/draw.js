@@ -40,6 +40,22 @@ window.TL = window.TL || {};
     }
     return found;
   };
+  // Okabe-Ito and Tol's muted colours, in an order that keeps neighbours apart.
+  const PALETTE = [
+    "#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E6A817", "#56B4E9", "#882255", "#117733", "#999933", "#6A5ACD",
+    "#AA4499", "#44AA99",
+  ];
+  const NEUTRAL = "#9AA3AD";
+  TL.palette = (n) => PALETTE[n % PALETTE.length];
+  // The colour of a record in the chosen way of colouring.
+  TL.colour = function (lane, name, style, tint) {
+    const by = TL.view.colourBy;
+    if (by === "layer") return TL.fill(lane.layer, name);
+    if (by === "kernel") return lane.layer === "aql" || lane.layer === "gpu" ? TL.palette(name) : NEUTRAL;
+    if (by === "result") return style & TL.FAILED ? "#C00000" : style & TL.HALF ? "#E6A817" : "#7FA6C9";
+    if (by === "queue" && lane.queue !== null) return TL.palette(lane.queue);
+    return tint ? TL.palette(tint - 1) : NEUTRAL;
+  };
   TL.inkOn = function (hex) {
     const [r, g, b] = [1, 3, 5].map((i) => parseInt(hex.slice(i, i + 2), 16));
     return 0.299 * r + 0.587 * g + 0.114 * b > 150 ? "#111" : "#fff";
@@ -127,7 +143,7 @@ window.TL = window.TL || {};
       const w = Math.max(spans.dur[i] * k, spans.dur[i] === 0 ? 2 : 1.2);
       if (x + w < TL.GUTTER) continue;
       const name = spans.name[i], style = spans.style[i];
-      const colour = TL.fill(place.lane.layer, name);
+      const colour = TL.colour(place.lane, name, style, spans.tint ? spans.tint[i] : 0);
       const faint = names !== null && !names.has(name);
       const left = Math.max(x, TL.GUTTER), cut = Math.min(x + w, right) - left;
       if (style & TL.INFERRED) hollows.push([x, y, w, h, colour, faint]);

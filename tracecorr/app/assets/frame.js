@@ -109,9 +109,16 @@ window.TL = window.TL || {};
     ctx.beginPath();
     ctx.rect(TL.GUTTER, TL.MINIMAP_H, view.width, view.height);
     ctx.clip();
-    ctx.globalAlpha = 0.16;
+    // What lies outside is dimmed: what is measured keeps its colours.
+    ctx.globalAlpha = 0.35;
+    ctx.fillStyle = TL.theme().bg2;
+    ctx.fillRect(TL.GUTTER, TL.TOP, Math.max(0, a - TL.GUTTER), view.height);
+    ctx.fillRect(b, TL.TOP, Math.max(0, view.width - b), view.height);
+    ctx.globalAlpha = 0.8;
     ctx.fillStyle = TL.theme().accent;
-    ctx.fillRect(a, TL.MINIMAP_H, Math.max(1, b - a), view.height);
+    for (const x of [a, b]) ctx.fillRect(x, TL.MINIMAP_H, 1.2, view.height);
+    ctx.globalAlpha = 0.16;
+    ctx.fillRect(a, TL.MINIMAP_H, Math.max(1, b - a), TL.RULER_H);
     ctx.globalAlpha = 1;
     ctx.restore();
     pill(ctx, TL.ns(Math.abs(mark.b - mark.a)), (a + b) / 2, TL.TOP - TL.RULER_H / 2, TL.theme().accent);
@@ -139,6 +146,7 @@ window.TL = window.TL || {};
   TL.drawFrame = function (ctx) {
     minimap(ctx);
     ruler(ctx);
+    TL.drawMarks(ctx);
     marked(ctx);
     pointer(ctx);
     scrollBar(ctx);

@@ -8,7 +8,10 @@ window.TL = window.TL || {};
     ["click", "select; click on nothing clears"], ["click a header", "fold a process, thread or group"],
     ["drag the overview", "move the view"], ["F", "fit the chain of the selection"], ["P", "only the lanes of the chain"],
     ["0", "whole capture"], ["/", "search: text, #event or 0xaddress; Enter next, Shift + Enter previous"],
-    ["T", "light or dark"], ["Esc", "clear"], ["?", "this help"],
+    [". / ,", "next / previous event of the same thread and layer; without a selection the first one in view"],
+    ["U", "the parent of the selection"], ["N, K, Q", "next of the same name, kernel, queue; with Shift the previous one"],
+    ["E / Shift + E", "next / previous error"], ["M, Z", "measure the selection; zoom to the measured range"],
+    ["B", "write a note"], ["G", "filters and colours"], ["T", "light or dark"], ["Esc", "clear"], ["?", "this help"],
   ];
   const ACTIONS = {
     w: () => TL.view.zoom(1 / 1.5, pointerX()), "+": () => TL.view.zoom(1 / 1.5, pointerX()), "=": () => TL.view.zoom(1 / 1.5, pointerX()),
@@ -17,14 +20,20 @@ window.TL = window.TL || {};
     arrowleft: () => TL.view.pan(-0.15), arrowright: () => TL.view.pan(0.15),
     arrowup: () => TL.view.scrollBy(-60), arrowdown: () => TL.view.scrollBy(60),
     0: () => TL.view.whole(), f: () => TL.fit(), p: () => TL.toggleChain(), t: () => TL.toggleTheme(),
+    u: () => TL.step("parent", false), g: () => TL.toggleFilters(), m: () => TL.markSelection(), z: () => TL.zoomMark(),
+    ".": () => TL.step("thread", false), ",": () => TL.step("thread", true), b: () => TL.editNote(),
     "/": () => TL.focusSearch(), "?": () => TL.toggleHelp(), escape: () => TL.clear(),
   };
+  for (const [key, kind] of [["n", "name"], ["k", "kernel"], ["q", "queue"], ["e", "error"]]) {
+    ACTIONS[key] = (event) => TL.step(kind, event.shiftKey);
+  }
   function pointerX() { return TL.view.cursor ? TL.view.cursor.x : null; }
 
   function onKey(event) {
     const typing = /^(INPUT|SELECT|TEXTAREA)$/.test(event.target.tagName);
-    if (typing && event.key === "Escape") { event.target.blur(); return; }
-    if (typing || event.altKey || event.metaKey) return;
+    if (typing && event.key === "Escape") { TL.closeCard(); TL.focusCanvas(); return; }
+    const pressing = /^(BUTTON|A|SUMMARY)$/.test(event.target.tagName) && (event.key === "Enter" || event.key === " ");
+    if (typing || pressing || event.altKey || event.metaKey || TL.page) return;
     if (event.ctrlKey) {
       if (event.key.toLowerCase() !== "f") return;
       event.preventDefault();
@@ -34,7 +43,7 @@ window.TL = window.TL || {};
     const action = ACTIONS[event.key.toLowerCase()];
     if (!action || !TL.view.meta) return;
     event.preventDefault();
-    action();
+    action(event);
     TL.changed();
   }
 
@@ -87,8 +96,13 @@ window.TL = window.TL || {};
   function onUp(event) {
     const was = drag;
     drag = null;
+    if (was && was.moved && was.kind === "measure") TL.showMeasure();
     if (!was || was.moved || was.kind === "minimap") return;
-    if (was.kind === "measure" && was.y < TL.TOP) { TL.view.mark = null; TL.redraw(); return; }
+    if (was.kind === "measure" && was.y < TL.TOP) {
+      const note = TL.noteAt(was.x);
+      if (note) TL.editNote(note); else TL.clearMark();
+      return;
+    }
     click(event.offsetX, event.offsetY);
   }
   function click(x, y) {

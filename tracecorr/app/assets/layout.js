@@ -16,7 +16,17 @@ window.TL = window.TL || {};
     meta: null, t0: 0, t1: 1, scroll: 0, width: 800, height: 600,
     collapsed: new Set(), chainOnly: false, selected: null, detail: null,
     search: null, mark: null, cursor: null, items: [], laneY: new Map(), total: 0,
+    hidden: {}, only: {}, left: null, colourBy: "layer", notes: [],
   });
+  view.FACETS = ["process", "thread", "queue", "gpu", "layer"];
+  for (const facet of view.FACETS) view.hidden[facet] = new Set(); // keys of owners, as text; layers by name
+
+  // Hidden by a filter of lanes, or without any record that the filter of events leaves.
+  view.isHidden = function (lane) {
+    if (view.left && !view.left[lane.id]) return true;
+    return view.FACETS.some((facet) => lane[facet] !== null && view.hidden[facet].has(String(lane[facet])));
+  };
+  view.filterCount = () => view.FACETS.reduce((n, f) => n + (view.hidden[f].size ? 1 : 0), 0) + Object.keys(view.only).length;
 
   view.span = () => view.t1 - view.t0;
   view.plotWidth = () => Math.max(50, view.width - TL.GUTTER);
@@ -69,7 +79,7 @@ window.TL = window.TL || {};
     let y = 0;
     const closed = (id) => !chain && view.collapsed.has(id);
     for (const lane of meta.lanes) {
-      if (chain && !chain.has(lane.id)) continue;
+      if (chain ? !chain.has(lane.id) : view.isHidden(lane)) continue;
       const path = [];
       for (let g = groups.get(lane.group); g; g = groups.get(g.parent)) path.unshift(g);
       let open = true;

@@ -40,7 +40,10 @@ window.TL = window.TL || {};
         if (i === 1) cell.title = c;
         row.append(cell);
       });
-      if (s.event !== null) row.addEventListener("click", () => TL.select(s.event));
+      if (s.event === null) return;
+      row.tabIndex = 0;
+      row.addEventListener("click", () => TL.select(s.event, true));
+      row.addEventListener("keydown", (e) => { if (e.key === "Enter") TL.select(s.event, true); });
     });
     return table;
   }
@@ -92,6 +95,20 @@ window.TL = window.TL || {};
     return head;
   }
 
+  const STEPS = [["parent", "U", "Parent"], ["name", "N", "name"], ["kernel", "K", "kernel"], ["queue", "Q", "queue"], ["error", "E", "error"]];
+  function steps() {
+    const bar = make("div", "tl-row tl-steps");
+    for (const [kind, key, text] of STEPS) {
+      if (kind === "parent") { bar.append(TL.button(text, "the parent (" + key + ")", () => TL.step(kind, false))); continue; }
+      bar.append(
+        TL.button("◂", "previous of the same " + kind + " (Shift + " + key + ")", () => TL.step(kind, true)), make("span", "tl-note", text),
+        TL.button("▸", "next of the same " + kind + " (" + key + ")", () => TL.step(kind, false)),
+      );
+    }
+    bar.append(TL.button("Measure", "measure the chain (M)", () => { TL.markSelection(); TL.changed(); }));
+    return bar;
+  }
+
   TL.showDetail = function (detail) {
     const panel = document.getElementById("tl-detail");
     panel.replaceChildren();
@@ -100,7 +117,7 @@ window.TL = window.TL || {};
     const left = make("div", "tl-left"), right = make("div", "tl-right");
     const isOwn = (r) => detail.stages[r.stage].event === detail.event;
     const others = detail.raw.filter((r) => !isOwn(r));
-    left.append(title(detail), rawList(detail, detail.raw.filter(isOwn)), make("h4", "", "Stages"), stageTable(detail));
+    left.append(title(detail), steps(), rawList(detail, detail.raw.filter(isOwn)), make("h4", "", "Stages"), stageTable(detail));
     if (others.length) left.append(make("h4", "", "Raw records behind the other rows"), rawList(detail, others));
     right.append(make("h4", "", "All columns of #" + detail.event), columnList(detail));
     const shut = make("button", "tl-shut", "×");

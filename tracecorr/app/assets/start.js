@@ -7,6 +7,7 @@ window.__perf = { log: [], idle: false };
   const FETCH_DELAY = 25; // ms: a wheel turn fires many events
   const MARGIN = 0.35; // fetched beyond each side, so that short pans need no wait
   const MAX_WIDTH = 8000;
+  const MAX_NOTES = 4000; // characters of notes in the address
   // The same names as ids.py.
   const IDS = { host: "tl-canvas-host", selection: "tl-selection" };
   const view = TL.view;
@@ -36,7 +37,8 @@ window.__perf = { log: [], idle: false };
     const edge = 0.08 * view.span(), pixel = view.perPixel();
     const inTime = spans.t0 <= Math.max(view.t0 - edge, -edge) && spans.t1 >= Math.min(view.t1 + edge, view.meta.length);
     const sharp = spans.pixel <= pixel * 1.15 && spans.pixel * 3 >= pixel;
-    return inTime && sharp && view.wantedLanes().every((lane) => spans.lanes.has(lane));
+    const tint = ["stream", "queue"].includes(view.colourBy) ? view.colourBy : "";
+    return inTime && sharp && spans.key === JSON.stringify(view.only) + tint && view.wantedLanes().every((lane) => spans.lanes.has(lane));
   }
   function scheduleFetch() {
     if (timer !== null || covered()) return;
@@ -49,8 +51,32 @@ window.__perf = { log: [], idle: false };
     const width = Math.min(MAX_WIDTH, Math.ceil(view.plotWidth() * (1 + 2 * MARGIN)));
     try {
       const got = await TL.api.spans(t0, t1, width, view.wantedLanes());
-      if (got) { spans = got; TL.message(""); TL.redraw(); scheduleFetch(); }
+      if (got) { spans = got; TL.redraw(); TL.loadTicks(); scheduleFetch(); }
     } catch (problem) { TL.message("spans: " + problem.message); }
+  }
+
+  // Moves the selection; without one, "." takes the first event in view.
+  TL.step = async function (kind, back) {
+    if (view.selected === null) {
+      const first = firstInView();
+      if (first !== null) await TL.select(first); else TL.message("no event in view");
+      return;
+    }
+    let found;
+    try { found = await TL.api.step(view.selected, kind, back); } catch (problem) { TL.message(problem.message); return; }
+    if (found.event === null) TL.message(kind === "parent" ? "this event has no parent" : "no " + (back ? "earlier" : "later") + " event of the same " + kind);
+    else { TL.message(""); await TL.select(found.event, true); }
+  };
+  function firstInView() {
+    for (const item of view.visibleItems(0)) {
+      if (item.kind !== "lane" || item.lane.counter || !spans) continue;
+      for (const [, first, end] of spans.tracks.get(item.lane.id) || []) {
+        for (let i = first; i < end; i += 1) {
+          if (spans.at(i) >= view.t0 && spans.at(i) <= view.t1 && spans.event[i] !== TL.NONE) return spans.event[i];
+        }
+      }
+    }
+    return null;
   }
 
   // Call after every change of the view: draws at once from what is there, fetches what is missing.
@@ -94,6 +120,7 @@ window.__perf = { log: [], idle: false };
   }
   TL.clear = function () {
     if (document.getElementById("tl-help").classList.contains("open")) { TL.toggleHelp(false); return; }
+    if (document.getElementById("tl-card").classList.contains("open")) { TL.clearMark(); return; }
     chosen += 1;
     view.selected = view.detail = view.mark = null;
     view.chainOnly = false;
@@ -160,19 +187,71 @@ window.__perf = { log: [], idle: false };
     const state = new URLSearchParams({ t0: Math.round(view.t0), t1: Math.round(view.t1), theme: document.documentElement.dataset.theme });
     if (view.selected !== null) state.set("sel", view.selected);
     if (view.chainOnly) state.set("lanes", "chain");
+    if (view.scroll) state.set("y", Math.round(view.scroll));
+    if (view.colourBy !== "layer") state.set("colour", view.colourBy);
+    if (Object.keys(view.only).length) state.set("only", JSON.stringify(view.only));
+    for (const facet of view.FACETS) if (view.hidden[facet].size) state.set("hide-" + facet, [...view.hidden[facet]].join(","));
+    const folds = view.meta.groups.filter((g) => view.collapsed.has(g.id) !== Boolean(g.folded)).map((g) => g.id);
+    if (folds.length) state.set("fold", folds.join(","));
+    if (view.mark) state.set("mark", Math.round(view.mark.a) + "," + Math.round(view.mark.b));
+    if (view.search) state.set("q", view.search.text);
+    if (TL.page) state.set("page", TL.page);
+    const notes = JSON.stringify(view.notes.map((n) => [n.start, n.dur, n.text]));
+    if (view.notes.length && notes.length < MAX_NOTES) state.set("notes", notes);
     history.replaceState(null, "", location.pathname + location.search + "#" + state.toString());
+  }
+  TL.writeHash = writeHash;
+
+  // An address may hold anything: what makes no sense is left out.
+  function parsed(text, fallback) {
+    try { return JSON.parse(text) ?? fallback; } catch (problem) { return fallback; }
+  }
+  function readFilters(state) {
+    const given = parsed(state.get("only"), {});
+    for (const key of ["name", "kernel"]) if (typeof given[key] === "string" && given[key]) view.only[key] = given[key].slice(0, 200);
+    for (const key of ["shortest", "longest"]) if (Number.isSafeInteger(given[key]) && given[key] > 0) view.only[key] = given[key];
+    if (given.errors === true) view.only.errors = true;
+    if (Array.isArray(given.streams)) {
+      const known = given.streams.filter((n) => Number.isSafeInteger(n) && String(n) in view.meta.streams);
+      if (known.length) view.only.streams = known;
+    }
+    for (const facet of view.FACETS) {
+      const lanes = new Set(view.meta.lanes.map((n) => String(n[facet])));
+      for (const key of (state.get("hide-" + facet) || "").split(",")) if (lanes.has(key)) view.hidden[facet].add(key);
+    }
+    const groups = new Set(view.meta.groups.map((g) => g.id));
+    for (const id of (state.get("fold") || "").split(",")) {
+      if (groups.has(id)) { if (view.collapsed.has(id)) view.collapsed.delete(id); else view.collapsed.add(id); }
+    }
+    if (["layer", "kernel", "queue", "stream", "result"].includes(state.get("colour"))) view.colourBy = state.get("colour");
+  }
+  function readNotes(state) {
+    const given = parsed(state.get("notes"), []);
+    if (!Array.isArray(given)) return [];
+    return given
+      .filter((n) => Array.isArray(n) && Number.isSafeInteger(n[0]) && Number.isSafeInteger(n[1]) && n[1] >= 0 && typeof n[2] === "string")
+      .map(([start, dur, text]) => ({ start: start, dur: dur, text: text.slice(0, 2000) }));
   }
   async function readHash() {
     const state = new URLSearchParams(location.hash.slice(1));
     const dark = matchMedia("(prefers-color-scheme: dark)").matches;
     TL.setTheme(state.get("theme") === "dark" || (!state.get("theme") && dark) ? "dark" : "light");
+    readFilters(state);
+    await TL.applyFilter();
     const t0 = Number(state.get("t0")), t1 = Number(state.get("t1"));
     if (state.has("t0") && Number.isFinite(t0) && Number.isFinite(t1) && t1 > t0) view.setRange(t0, t1);
     else view.whole();
-    if (/^\d+$/.test(state.get("sel") || "")) {
+    await TL.loadNotes(readNotes(state));
+    if (state.get("q")) { TL.setSearch(state.get("q").slice(0, 200)); await TL.showHits(); }
+    if (/^\d{1,15}$/.test(state.get("sel") || "")) {
       await TL.select(Number(state.get("sel")));
       if (state.get("lanes") === "chain" && view.detail) { TL.toggleChain(); }
     }
+    view.scroll = Number(state.get("y")) || 0;
+    view.scrollBy(0);
+    const mark = /^(-?\d{1,15}),(-?\d{1,15})$/.exec(state.get("mark") || "");
+    if (mark) { view.mark = { a: Number(mark[1]), b: Number(mark[2]) }; await TL.showMeasure(); }
+    if (state.get("page") && TL.openPage) await TL.openPage(state.get("page"));
     TL.changed();
   }
 
@@ -183,6 +262,7 @@ window.__perf = { log: [], idle: false };
     state: () => ({
       t0: view.t0, t1: view.t1, selected: view.selected, chainOnly: view.chainOnly, scroll: view.scroll, detail: view.detail,
       theme: document.documentElement.dataset.theme, records: spans ? spans.n : 0, lanes: view.laneY.size,
+      mark: view.mark, notes: view.notes, colourBy: view.colourBy, only: view.only, count: view.search ? view.search.count : null,
     }),
     // Where an event of the loaded data is on the screen, for tests that click on it.
     locate: function (layer, count) {

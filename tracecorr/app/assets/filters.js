@@ -1,0 +1,161 @@
+// The side panel: which lanes and events are shown, and by what they are coloured.
+window.TL = window.TL || {};
+(function (TL) {
+  "use strict";
+  const view = TL.view;
+  const TITLES = { process: "Processes", thread: "Threads", queue: "Queues", gpu: "GPUs", layer: "Layers" };
+  const COLOURS = ["layer", "kernel", "queue", "stream", "result"];
+  let timer = null;
+
+  function field(label, input) {
+    const row = TL.make("label", "tl-field");
+    row.append(TL.make("span", "", label), input);
+    return row;
+  }
+  function textInput(key, label, type) {
+    const input = TL.make("input");
+    input.type = type || "search";
+    if (type === "number") input.min = "0";
+    const known = view.only[key];
+    input.value = known === undefined ? "" : type === "number" ? known / 1000 : known;
+    input.dataset.filter = key;
+    input.addEventListener("input", () => {
+      const value = type === "number" ? Math.round(Number(input.value) * 1000) : input.value.trim();
+      if (value) view.only[key] = value; else delete view.only[key];
+      later();
+    });
+    return field(label, input);
+  }
+  // Typing fires many events: filter when it pauses.
+  function later() {
+    if (timer === null) TL.hold(); else clearTimeout(timer);
+    timer = setTimeout(() => { timer = null; TL.applyFilter().finally(TL.release); }, 250);
+  }
+
+  // Asks what the filter of events leaves; lanes without a record disappear.
+  TL.applyFilter = async function () {
+    try {
+      const found = Object.keys(view.only).length ? await TL.api.filter() : null;
+      view.left = found ? found.lanes : null;
+      TL.message(found ? TL.num(found.total) + " records left by the filter" : "");
+    } catch (problem) { TL.message("filter: " + problem.message); }
+    lanesChanged();
+  };
+  function lanesChanged() {
+    const title = document.getElementById("tl-filter-button");
+    const n = view.filterCount();
+    title.textContent = n ? "Filters (" + n + ")" : "Filters";
+    view.layout();
+    TL.changed();
+  }
+
+  // The owners that have lanes, in the order of the lanes.
+  function owners(facet) {
+    const seen = new Map();
+    for (const lane of view.meta.lanes) {
+      if (lane[facet] === null || seen.has(String(lane[facet]))) continue;
+      const named = facet === "layer" ? lane.layer : view.meta.owners[facet][lane[facet]];
+      seen.set(String(lane[facet]), named || facet + " " + lane[facet]);
+    }
+    return seen;
+  }
+  function checklist(facet) {
+    const all = owners(facet), hidden = view.hidden[facet];
+    if (all.size < 2 && !hidden.size) return null;
+    const box = TL.make("details", "tl-facet");
+    box.open = all.size <= 12 || hidden.size > 0;
+    box.append(TL.make("summary", "", TITLES[facet] + " (" + all.size + ")"));
+    const inputs = [];
+    const bar = TL.make("div", "tl-row");
+    for (const [text, none] of [["all", false], ["none", true]]) {
+      bar.append(TL.button(text, text + " " + TITLES[facet].toLowerCase(), () => {
+        for (const key of all.keys()) if (none) hidden.add(key); else hidden.delete(key);
+        for (const input of inputs) input.checked = !none;
+        lanesChanged();
+      }));
+    }
+    box.append(bar);
+    for (const [key, name] of all) {
+      const input = TL.make("input");
+      input.type = "checkbox";
+      input.checked = !hidden.has(key);
+      input.addEventListener("change", () => {
+        if (input.checked) hidden.delete(key); else hidden.add(key);
+        lanesChanged();
+      });
+      const row = TL.make("label", "tl-check");
+      row.title = name;
+      row.append(input, TL.make("span", "", name));
+      inputs.push(input);
+      box.append(row);
+    }
+    return box;
+  }
+  function streams() {
+    const known = Object.entries(view.meta.streams);
+    if (known.length < 2) return null;
+    const list = TL.make("select");
+    list.multiple = true;
+    list.size = Math.min(6, known.length);
+    for (const [key, name] of known) {
+      const option = TL.make("option", "", name);
+      option.value = key;
+      option.selected = (view.only.streams || []).includes(Number(key));
+      list.append(option);
+    }
+    list.addEventListener("change", () => {
+      const chosen = [...list.selectedOptions].map((o) => Number(o.value));
+      if (chosen.length) view.only.streams = chosen; else delete view.only.streams;
+      later();
+    });
+    return field("Streams: only these and their launches", list);
+  }
+  function colourBy() {
+    const list = TL.make("select");
+    list.id = "tl-colour-by";
+    for (const by of COLOURS) {
+      const option = TL.make("option", "", by);
+      option.selected = by === view.colourBy;
+      list.append(option);
+    }
+    list.addEventListener("change", () => { view.colourBy = list.value; TL.changed(); });
+    return field("Colour by", list);
+  }
+  function errorsOnly() {
+    const input = TL.make("input");
+    input.type = "checkbox";
+    input.checked = Boolean(view.only.errors);
+    input.dataset.filter = "errors";
+    input.addEventListener("change", () => {
+      if (input.checked) view.only.errors = true; else delete view.only.errors;
+      later();
+    });
+    const row = TL.make("label", "tl-check");
+    row.append(input, TL.make("span", "", "errors only"));
+    return row;
+  }
+
+  function fill(side) {
+    const title = TL.make("div", "tl-row");
+    title.append(TL.make("b", "", "Filters"), TL.button("Clear", "remove all filters", clear), TL.button("×", "close the filters (G)", () => TL.toggleFilters(false)));
+    side.replaceChildren(
+      title, colourBy(), textInput("name", "Name contains"), textInput("kernel", "Kernel contains (with its launches)"),
+      textInput("shortest", "At least (µs)", "number"), textInput("longest", "At most (µs)", "number"), errorsOnly(),
+    );
+    for (const part of [streams(), ...view.FACETS.map(checklist)]) if (part) side.append(part);
+  }
+  function clear() {
+    view.only = {};
+    for (const facet of view.FACETS) view.hidden[facet].clear();
+    fill(document.getElementById("tl-side"));
+    TL.hold();
+    TL.applyFilter().finally(TL.release);
+  }
+  TL.toggleFilters = function (show) {
+    const side = document.getElementById("tl-side");
+    const open = show === undefined ? !side.classList.contains("open") : show;
+    side.classList.toggle("open", open);
+    document.getElementById("tl-filter-button").setAttribute("aria-expanded", String(open));
+    if (open) { fill(side); side.querySelector("select").focus(); } else TL.focusCanvas();
+  };
+})(window.TL);

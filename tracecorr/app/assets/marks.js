@@ -1,0 +1,157 @@
+// Measured ranges with what is inside, marks with notes, hits of the search on the ruler.
+window.TL = window.TL || {};
+(function (TL) {
+  "use strict";
+  const view = TL.view;
+  const card = () => document.getElementById("tl-card");
+  let asked = 0, editing = null;
+
+  function bounds() {
+    return [Math.round(Math.min(view.mark.a, view.mark.b)), Math.round(Math.max(view.mark.a, view.mark.b))];
+  }
+  const shownLanes = () => view.meta.lanes.filter((n) => view.laneY.has(n.id)).map((n) => n.id);
+
+  function table(head, rows) {
+    const out = TL.make("table");
+    const top = out.createTHead().insertRow();
+    for (const text of head) top.append(TL.make("th", "", text));
+    const body = out.createTBody();
+    for (const cells of rows) {
+      const row = body.insertRow();
+      cells.forEach((text, i) => row.append(TL.make("td", i ? "n" : "", text)));
+    }
+    return out;
+  }
+
+  // Counts what starts inside the measured range, in the lanes that are laid out.
+  TL.showMeasure = async function () {
+    const mine = ++asked;
+    if (!view.mark) { if (editing === null) TL.closeCard(); return; }
+    const [t0, t1] = bounds();
+    let found;
+    try { found = await TL.api.count(t0, Math.max(t1, t0 + 1), shownLanes()); } catch (problem) { TL.message("count: " + problem.message); return; }
+    if (mine !== asked || !view.mark) return;
+    const bar = TL.make("div", "tl-row");
+    bar.append(
+      TL.button("Zoom (Z)", "zoom to the range", TL.zoomMark), TL.button("Note (B)", "write a note on the range", TL.editNote),
+      TL.link("CSV", "rows in the range as CSV", () => exportAddress("csv", t0, t1)), TL.button("×", "close (Esc)", TL.clearMark),
+    );
+    card().replaceChildren(
+      TL.make("b", "", TL.ns(t1 - t0)), TL.make("div", "tl-note", "from " + TL.ns(t0) + " to " + TL.ns(t1)),
+      TL.make("div", "", TL.num(found.total) + " events start inside, in " + TL.num(shownLanes().length) + " lanes"), bar,
+      table(["layer", "count"], found.layers.map((n) => [n.layer, TL.num(n.count)])),
+      table(["name", "count", "time inside"], found.names.map((n) => [n.name, TL.num(n.count), TL.short(n.inside_ns)])),
+    );
+    card().classList.add("open");
+  };
+  function exportAddress(form, t0, t1) {
+    return TL.url("/api/export", { form: form, t0: t0, t1: t1, lanes: TL.ranges(shownLanes()) });
+  }
+  TL.exportAddress = (form) => exportAddress(form, Math.floor(view.t0), Math.ceil(view.t1));
+  TL.zoomMark = function () {
+    if (!view.mark) return;
+    const [t0, t1] = bounds();
+    view.setRange(t0, Math.max(t1, t0 + 1));
+    TL.changed();
+  };
+  TL.clearMark = function () { view.mark = null; editing = null; TL.closeCard(); TL.changed(); };
+  TL.closeCard = function () { card().classList.remove("open"); card().replaceChildren(); editing = null; };
+  // The range of the selection: the chain, or the one event when it stands alone.
+  TL.markSelection = function () {
+    const found = view.extent();
+    if (!found) { TL.message("select an event first"); return; }
+    view.mark = { a: found[0], b: found[1] };
+    TL.showMeasure();
+  };
+
+  // --- notes --------------------------------------------------------------------------------------
+  function target() {
+    if (view.mark) { const [a, b] = bounds(); return { start: a, dur: b - a }; }
+    const own = view.detail && view.detail.stages.find((s) => s.event === view.selected);
+    if (own) return { start: own.start, dur: own.dur };
+    return { start: Math.round(view.cursor && view.cursor.x > TL.GUTTER ? view.time(view.cursor.x) : (view.t0 + view.t1) / 2), dur: 0 };
+  }
+  TL.editNote = function (known) {
+    const note = known && known.text !== undefined ? known : { ...target(), text: "" };
+    editing = note;
+    const input = TL.make("textarea");
+    input.rows = 3;
+    input.maxLength = 2000;
+    input.value = note.text;
+    input.setAttribute("aria-label", "text of the note");
+    const save = () => { note.text = input.value.trim(); if (!view.notes.includes(note) && note.text) view.notes.push(note); keep(); };
+    input.addEventListener("keydown", (e) => { if (e.key === "Enter" && !e.shiftKey) { e.preventDefault(); save(); } });
+    const bar = TL.make("div", "tl-row");
+    bar.append(TL.button("Save", "keep the note (Enter)", save));
+    if (view.notes.includes(note)) bar.append(TL.button("Delete", "remove the note", () => { note.text = ""; keep(); }));
+    bar.append(TL.button("×", "close (Esc)", TL.closeCard));
+    card().replaceChildren(TL.make("b", "", "Note at " + TL.ns(note.start)), input, bar);
+    card().classList.add("open");
+    input.focus();
+  };
+  // In the capture where it can be written, and in the address in any case.
+  async function keep() {
+    view.notes = view.notes.filter((n) => n.text);
+    TL.closeCard();
+    TL.focusCanvas();
+    const rows = view.notes.filter((n) => n.start !== null).map((n) => ({ text: n.text, start: n.start, dur: n.dur }));
+    try { await TL.api.saveNotes(rows); TL.message("notes saved in the capture"); } catch (problem) { TL.message(problem.message); }
+    TL.changed();
+  }
+  TL.loadNotes = async function (fromAddress) {
+    try { view.notes = (await TL.api.notes()).filter((n) => n.start !== null); } catch (problem) { TL.message("notes: " + problem.message); }
+    for (const note of fromAddress) {
+      if (!view.notes.some((n) => n.start === note.start && n.text === note.text)) view.notes.push(note);
+    }
+  };
+  TL.noteAt = function (x) {
+    return view.notes.find((n) => { const at = view.x(n.start); return x >= at - 4 && x <= at + Math.max(8, n.dur / view.perPixel()); }) || null;
+  };
+
+  TL.drawMarks = function (ctx) {
+    const theme = TL.theme();
+    ctx.save();
+    ctx.beginPath();
+    ctx.rect(TL.GUTTER, TL.MINIMAP_H, view.width, view.height);
+    ctx.clip();
+    for (const r of view.meta.ranges) range(ctx, r);
+    if (view.search && view.search.ticks) {
+      ctx.fillStyle = theme.accent;
+      const k = (view.search.t1 - view.search.t0) / view.search.width;
+      for (const tick of view.search.ticks) ctx.fillRect(view.x(view.search.t0 + tick * k), TL.TOP - 5, 1.5, 5);
+    }
+    for (const note of view.notes) flag(ctx, note);
+    ctx.restore();
+  };
+  // A loss is hatched over all lanes: what is missing there says nothing. A clock sample is a thin line.
+  function range(ctx, r) {
+    const a = view.x(r.from), b = view.x(r.to);
+    if (b < TL.GUTTER || a > view.width) return;
+    const left = Math.max(a, TL.GUTTER - 2), w = Math.max(1.5, Math.min(b, view.width + 2) - left);
+    ctx.fillStyle = r.kind === "loss" ? "#C00000" : "#7A5CC0";
+    ctx.globalAlpha = r.kind === "loss" ? 0.16 : 0.3;
+    ctx.fillRect(left, TL.TOP, w, view.height);
+    ctx.globalAlpha = 1;
+    if (r.kind !== "loss") { ctx.fillRect(left, TL.TOP - 4, Math.max(2, w), 4); return; }
+    ctx.fillRect(left, TL.TOP - 3, w, 3);
+    ctx.font = TL.FONT;
+    const text = TL.cut(ctx, r.text, w - 8);
+    if (text) ctx.fillText(text, left + 4, view.height - 8);
+  }
+  function flag(ctx, note) {
+    const x = view.x(note.start), w = note.dur / view.perPixel();
+    if (x + w < TL.GUTTER || x > view.width) return;
+    ctx.fillStyle = "#E6A817";
+    ctx.globalAlpha = 0.13;
+    ctx.fillRect(x, TL.TOP, Math.max(1, w), view.height);
+    ctx.globalAlpha = 1;
+    ctx.fillRect(x, TL.MINIMAP_H, 1.5, view.height);
+    ctx.font = TL.FONT;
+    const text = TL.cut(ctx, note.text.split("\n")[0], 160), wide = TL.textWidth(ctx, text) + 8;
+    ctx.fillRect(x, TL.MINIMAP_H, wide, 14);
+    ctx.fillStyle = "#111";
+    ctx.textBaseline = "middle";
+    ctx.textAlign = "left";
+    ctx.fillText(text, x + 4, TL.MINIMAP_H + 7.5);
+  }
+})(window.TL);

@@ -1,0 +1,122 @@
+"""Filters of events: what is left of the picture when only some kernels, streams, durations or errors count.
+
+Filters of whole lanes (process, thread, queue, GPU, layer) need no server: the page hides the lanes.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from functools import lru_cache
+
+import numpy as np
+import numpy.typing as npt
+import polars as pl
+
+from tracecorr.app.index import CaptureIndex
+from tracecorr.store.views import levels
+
+_STEPS = ("event", "call_event", "command_event", "doorbell_event", "gpu_event")
+_MAX_STREAMS = 200
+Mask = npt.NDArray[np.bool_]
+
+
+@dataclass(frozen=True)
+class Filter:
+    """Say which events count.
+
+    Args:
+        name: text that the drawn name contains, in any case.
+        kernel: text in the name of the kernel: its packets, and what belongs to their launches.
+        streams: keys of `streams`: their events, and what belongs to their launches.
+        shortest: least duration, ns; 0 = any.
+        longest: greatest duration, ns; 0 = any.
+        errors: only what failed.
+    """
+
+    name: str = ""
+    kernel: str = ""
+    streams: tuple[int, ...] = ()
+    shortest: int = 0
+    longest: int = 0
+    errors: bool = False
+
+
+def parse_filter(text: str) -> Filter | None:
+    """Return the filter of a query parameter (JSON), None for an empty one.
+
+    Raises:
+        ValueError: the text is no filter.
+    """
+    if not text:
+        return None
+    given = json.loads(text)
+    if not isinstance(given, dict) or set(given) - {"name", "kernel", "streams", "shortest", "longest", "errors"}:
+        raise ValueError("a filter has name, kernel, streams, shortest, longest, errors")
+    streams = given.get("streams", [])
+    if not isinstance(streams, list) or len(streams) > _MAX_STREAMS:
+        raise ValueError("streams must be a list of numbers")
+    found = Filter(
+        str(given.get("name", "")).lower(), str(given.get("kernel", "")).lower(),
+        tuple(sorted(_whole(s) for s in streams)), _whole(given.get("shortest", 0)), _whole(given.get("longest", 0)),
+        bool(given.get("errors", False)),
+    )  # fmt: skip
+    return None if found == Filter() else found
+
+
+def _whole(value: object) -> int:
+    if not isinstance(value, int) or isinstance(value, bool) or not 0 <= value < 1 << 62:
+        raise ValueError("streams and durations must be whole numbers")
+    return value
+
+
+class Filters:
+    """Filter one capture; the last filtered pictures stay in memory."""
+
+    def __init__(self, index: CaptureIndex) -> None:
+        """Filter `index`."""
+        self._index = index
+        self.pyramid = lru_cache(maxsize=2)(self._pyramid)
+
+    def _pyramid(self, chosen: Filter) -> levels.Pyramid:
+        whole = self._index.views.pyramid
+        finest = whole.finest
+        kept = np.flatnonzero(self._mask(chosen))
+        begin = np.searchsorted(kept, finest.begin).astype(np.int64)
+        columns = (finest.start[kept], finest.end[kept], finest.event[kept], finest.name[kept], finest.style[kept])
+        return levels.build_pyramid(levels.Single(*columns, begin, finest.counter), whole.first_track)
+
+    def _mask(self, chosen: Filter) -> Mask:
+        """Return which records of the finest level are left; counters belong to no event and go."""
+        views, finest = self._index.views, self._index.views.pyramid.finest
+        mask = np.repeat(~finest.counter, np.diff(finest.begin))
+        if chosen.name:
+            wanted = np.array([chosen.name in name.lower() for name in views.names] or [False])
+            mask &= wanted[np.minimum(finest.name, len(wanted) - 1)]
+        if chosen.shortest:
+            mask &= finest.end - finest.start >= chosen.shortest
+        if chosen.longest:
+            mask &= finest.end - finest.start <= chosen.longest
+        if chosen.errors:
+            mask &= (finest.style & levels.FAILED) > 0
+        for text, key in ((chosen.kernel, "kernel"), (chosen.streams, "stream")):
+            if text:
+                events = self._events_of(key, self._kernels(chosen.kernel) if key == "kernel" else chosen.streams)
+                mask &= events[finest.event] & (finest.event >= 0)
+        return mask
+
+    def _kernels(self, text: str) -> tuple[int, ...]:
+        name = pl.concat_str(pl.col("name", "display"), separator=" ", ignore_nulls=True).str.to_lowercase()
+        kernels = self._index.capture.table("kernels").filter(name.str.contains(text, literal=True))
+        return tuple(kernels.select("kernel").collect()["kernel"].to_list())
+
+    def _events_of(self, key: str, values: tuple[int, ...]) -> Mask:
+        """Return by event id whether it has one of the keys, or belongs to a launch that has."""
+        table, wanted = self._index.capture.table, pl.Series(values, dtype=pl.UInt32).implode()
+        out = np.zeros(self._index.views.events + 1, bool)  # the last one stands for "no event"
+        own = table("events").filter(pl.col(key).is_in(wanted)).select("event").collect()
+        out[own["event"].to_numpy()] = True
+        launches = table("launches").filter(pl.col(key).is_in(wanted)).select(_STEPS).collect()
+        for step in _STEPS:
+            out[launches[step].drop_nulls().to_numpy()] = True
+        return out
