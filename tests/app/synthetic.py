@@ -29,6 +29,7 @@ class SyntheticCapture:
     files: dict[int, bytes]
     name: str = "synthetic"
     path: Path = Path("/nonexistent/synthetic.tracecorr")
+    info: dict[str, Any] = field(default_factory=dict)
 
     def table(self, name: str) -> pl.LazyFrame:
         return self.tables[name].lazy()

@@ -7,7 +7,7 @@ from typing import Any
 import polars as pl
 
 # Columns that hold a point in time; every other `_ns` column holds a duration.
-_POINTS = {"created_ns", "destroyed_ns", "from_ns", "to_ns", "first_ns", "last_ns", "peak_at_ns", "max_gap_at_ns"}
+POINTS = {"created_ns", "destroyed_ns", "from_ns", "to_ns", "first_ns", "last_ns", "peak_at_ns", "max_gap_at_ns"}
 _ADDRESSES = (pl.UInt64, pl.List(pl.UInt64))
 _UNITS = (("s", 1_000_000_000), ("ms", 1_000_000), ("us", 1_000))
 
@@ -47,7 +47,7 @@ def render_value(column: str, value: Any) -> str:
     """Return the text of one value of a column whose name tells its unit."""
     if value is None:
         return "-"
-    if column in _POINTS:
+    if column in POINTS:
         return f"{value / 1e9:.6f}"
     if column.endswith("_ns"):
         return render_ns(value)
@@ -65,7 +65,7 @@ def render_ns(ns: int) -> str:
 def render_heading(column: str) -> str:
     """Return the heading of a column in a table for people."""
     name = column.removesuffix("_ns").replace("_", " ")
-    return f"{name} (s)" if column in _POINTS else name
+    return f"{name} (s)" if column in POINTS else name
 
 
 def _hex(value: Any) -> Any:

@@ -11,6 +11,7 @@ from flask import Flask, Response, abort, jsonify, request
 from tracecorr.app import ask, chain, detail, ids, wire
 from tracecorr.app.filters import parse_filter
 from tracecorr.app.library import Library, Opened
+from tracecorr.app.pages import COMPARE, PAGES
 from tracecorr.store.views import levels
 
 Answer = Callable[[Opened], Any]
@@ -53,7 +54,13 @@ def add_routes(server: Flask, library: Library) -> None:
 
 def _meta(library: Library) -> Response:
     opened = asked(library)
-    return jsonify(opened.index.meta() | {"captures": library.names(), "shown": opened.name})
+    return jsonify(opened.index.meta() | {"captures": library.names(), "shown": opened.name, "pages": _pages(library)})
+
+
+def _pages(library: Library) -> list[list[str]]:
+    """Return key and title of each page; a comparison needs a second capture."""
+    found = [[name, page.title] for name, page in PAGES.items()]
+    return [*found, [COMPARE, "Compare"]] if len(library.names()) > 1 else found
 
 
 def _spans(opened: Opened) -> Response:

@@ -14,6 +14,7 @@ from werkzeug.exceptions import HTTPException
 
 from tracecorr.app import guard, ids
 from tracecorr.app.library import Library
+from tracecorr.app.page_routes import add_page_routes
 from tracecorr.app.reading import add_reading_routes
 from tracecorr.app.routes import add_routes
 from tracecorr.app.source import CaptureLike
@@ -46,6 +47,7 @@ def make_app(captures: Mapping[str, CaptureLike], token: str | None = None, host
     library = Library(captures)
     add_routes(app.server, library)
     add_reading_routes(app.server, library)
+    add_page_routes(app.server, library)
     app.server.register_error_handler(Exception, _plain_error)
     return app
 

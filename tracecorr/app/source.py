@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
-from typing import Protocol
+from typing import Any, Protocol
 
 import polars as pl
 
@@ -19,6 +20,11 @@ class CaptureLike(Protocol):
     @property
     def path(self) -> Path:
         """Return the capture folder."""
+        ...
+
+    @property
+    def info(self) -> Mapping[str, Any]:
+        """Return the contents of capture.json."""
         ...
 
     def table(self, name: str) -> pl.LazyFrame:

@@ -57,6 +57,7 @@ window.TL = window.TL || {};
   function exports() {
     const list = TL.make("select");
     list.setAttribute("aria-label", "export the view");
+    list.id = "tl-export";
     for (const [value, text] of [["", "Export"], ["png", "PNG of the picture"], ["svg", "SVG of the picture"], ["csv", "CSV of the rows"], ["perfetto", "Perfetto of the range"]]) {
       const option = TL.make("option", "", text);
       option.value = value;
@@ -80,6 +81,7 @@ window.TL = window.TL || {};
     return list;
   }
 
+  TL.rangeText = () => range;
   TL.showRange = function () {
     const v = TL.view;
     range.textContent = TL.num(v.t0) + " → " + TL.ns(v.t1) + "  (" + TL.short(v.span()) + ")";

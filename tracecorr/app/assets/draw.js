@@ -218,6 +218,10 @@ window.TL = window.TL || {};
     if (item.kind === "lane") ctx.fillRect(TL.GUTTER - 1, y, 1, item.h);
   }
 
+  function shortNumber(n) {
+    const unit = [[1e12, "T"], [1e9, "G"], [1e6, "M"], [1e4, "k"]].find(([size]) => Math.abs(n) >= size);
+    return unit ? (n / (unit[1] === "k" ? 1e3 : unit[0])).toFixed(1) + unit[1] : String(Math.round(n * 100) / 100);
+  }
   function heading(ctx, item) {
     const view = TL.view, y = TL.TOP + item.y - view.scroll;
     ctx.font = (item.kind === "group" ? "600 " : "") + FONT;
@@ -232,7 +236,7 @@ window.TL = window.TL || {};
     }
     ctx.fillStyle = TL.view.meta.colours[item.lane.layer] || "#888";
     ctx.fillRect(0, y, 4, item.h - 1);
-    const count = TL.num(item.lane.count), wide = TL.textWidth(ctx, count);
+    const count = item.lane.counter ? "max " + shortNumber(item.lane.peak) : TL.num(item.lane.count), wide = TL.textWidth(ctx, count);
     const mid = y + 3 + (item.rowH - 2) / 2;
     ctx.fillStyle = view.detail && view.chainLanes().has(item.lane.id) ? theme.accent : theme.text;
     ctx.fillText(TL.cut(ctx, item.lane.label, TL.GUTTER - x - wide - 18), x, mid);

@@ -129,7 +129,7 @@ window.TL = window.TL || {};
     if (b < TL.GUTTER || a > view.width) return;
     const left = Math.max(a, TL.GUTTER - 2), w = Math.max(1.5, Math.min(b, view.width + 2) - left);
     ctx.fillStyle = r.kind === "loss" ? "#C00000" : "#7A5CC0";
-    ctx.globalAlpha = r.kind === "loss" ? 0.16 : 0.3;
+    ctx.globalAlpha = r.kind === "loss" ? 0.16 : 0.18;
     ctx.fillRect(left, TL.TOP, w, view.height);
     ctx.globalAlpha = 1;
     if (r.kind !== "loss") { ctx.fillRect(left, TL.TOP - 4, Math.max(2, w), 4); return; }

@@ -13,14 +13,22 @@ window.__perf = { log: [], idle: false };
   const view = TL.view;
   let canvas, ctx, spans = null, drawing = false, timer = null, hashTimer = null, chosen = 0;
 
+  function picture(on) {
+    on.fillStyle = TL.theme().bg2;
+    on.fillRect(0, 0, view.width, view.height);
+    TL.drawLanes(on, spans);
+    TL.drawChain(on);
+    TL.drawFrame(on);
+  }
+  TL.drawSvg = function () {
+    const vector = new TL.SvgContext(ctx);
+    picture(vector);
+    return vector.text(view.width, view.height);
+  };
   function paint() {
     drawing = false;
     const begun = performance.now();
-    ctx.fillStyle = TL.theme().bg2;
-    ctx.fillRect(0, 0, view.width, view.height);
-    TL.drawLanes(ctx, spans);
-    TL.drawChain(ctx);
-    TL.drawFrame(ctx);
+    picture(ctx);
     window.__perf.draw = performance.now() - begun;
     if (spans && !window.__perf.first) window.__perf.first = performance.now(); // since the page was asked for
     TL.release();
@@ -295,6 +303,7 @@ window.__perf = { log: [], idle: false };
     ctx = canvas.getContext("2d");
     TL.readTheme();
     TL.buildToolbar(view.meta);
+    TL.buildTabs(view.meta);
     TL.message(view.meta.lanes.length ? "" : "this capture holds no events");
     for (const g of view.meta.groups) if (g.folded) view.collapsed.add(g.id);
     view.layout();

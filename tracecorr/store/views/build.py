@@ -16,6 +16,7 @@ from tracecorr.store.views.lanes import KEY, Group, Lane, name_owners, plan_lane
 
 MINIMAP_BINS = 1200
 MAX_DEPTH_ROWS = 8
+MAX_BOUND_ROWS = 3
 MAX_RANGES = 2000
 _MAX_TABLE = 1 << 26  # entries of a table of codes
 _FAR = 1 << 62
@@ -266,7 +267,10 @@ def _rows(columns: _Columns, all_lanes: list[Lane], edges: npt.NDArray[np.int64]
         elif item.layer == "hip" and b > a and bool((depth >= 0).all()):
             out[a:b] = np.minimum(depth - depth.min(), MAX_DEPTH_ROWS - 1)
         else:
-            out[a:b] = levels.first_fit(columns.start[a:b], columns.end[a:b], MAX_DEPTH_ROWS)
+            # Bounds of many packets end together: more rows of them would say nothing more.
+            bounds = b > a and bool((columns.style[a:b] & levels.INFERRED).all())
+            most = MAX_BOUND_ROWS if bounds else MAX_DEPTH_ROWS
+            out[a:b] = levels.first_fit(columns.start[a:b], columns.end[a:b], most)
         item.rows, item.count = int(out[a:b].max(initial=0)) + 1, b - a
     return out
 

@@ -85,17 +85,19 @@ def gpu_bounds(tables: Tables) -> pl.DataFrame:
 
 
 def queue_depth(tables: Tables) -> pl.DataFrame:
-    """Return wptr - rptr of each queue as its packets print it: packets in the ring ahead of this one.
+    """Return how many packets lay in the ring of each queue at each of its packets, that one included.
 
+    The log prints both indexes as 32 bit numbers; the read index counts consumed packets, not completed kernels.
     Each value holds until the next packet of the queue.
     """
     known = pl.col("wptr").is_not_null() & pl.col("rptr").is_not_null() & pl.col("queue").is_not_null()
     packets = tables("launches").filter(known).sort("packet_ns", "event")
     until = pl.col("packet_ns").shift(-1).over("queue")
+    depth = (pl.col("wptr") - pl.col("rptr")) % (1 << 32) + 1
     return shape(
         packets.with_columns(end=until.fill_null(pl.col("packet_ns"))),
-        start="packet_ns", layer=pl.lit(lanes.DEPTH), value=pl.col("wptr") - pl.col("rptr"), thread=pl.lit(None),
-        gpu=pl.lit(None), label=pl.lit("depth"),
+        start="packet_ns", layer=pl.lit(lanes.DEPTH), value=depth, thread=pl.lit(None), gpu=pl.lit(None),
+        label=pl.lit("depth"),
     )  # fmt: skip
 
 

@@ -23,10 +23,10 @@ LAYER_ORDER = (
 LAYER_LABEL = {
     "hip": "HIP calls", "command": "commands", "signal": "signals, waits", "memory": "memory", "hsa": "ROCr",
     "syscall": "syscalls", "ioctl": "ioctls", "kfd": "KFD functions", "mqd": "MQD operations",
-    "doorbell": "doorbells", "aql": "packets", DEPTH: "depth (wptr - rptr)", "gpu": "GPU execution", "copy": "copies",
-    SCHEDULER: "hardware scheduler", "amdgpu": "amdgpu events", "drm_sched": "DRM scheduler", DRM_WAIT: "waiting",
-    DRM_RUN: "running", "hqd": "HQD", SAMPLE: "sample", "sched": "CPU scheduler", "marker": "markers, ranges",
-    "other": "other",
+    "doorbell": "doorbells", "aql": "packets", DEPTH: "depth (wptr - rptr + 1)", "gpu": "GPU execution",
+    "copy": "copies", SCHEDULER: "hardware scheduler", "amdgpu": "amdgpu events", "drm_sched": "DRM scheduler",
+    DRM_WAIT: "waiting", DRM_RUN: "running", "hqd": "HQD", SAMPLE: "sample", "sched": "CPU scheduler",
+    "marker": "markers, ranges", "other": "other",
 }  # fmt: skip
 
 QUEUE_LAYERS = frozenset({"doorbell", "aql", DEPTH, "gpu"})

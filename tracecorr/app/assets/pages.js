@@ -1,0 +1,214 @@
+// The pages beside the timeline: tables that sort and export, charts that lead back to the timeline.
+window.TL = window.TL || {};
+(function (TL) {
+  "use strict";
+  const TIMELINE = "";
+  const PLOTLY = "/_dash-component-suites/plotly/package_data/plotly.min.js";
+  const host = () => document.getElementById("tl-page");
+  TL.page = TIMELINE; // the page on the screen; the timeline has no name
+  let asked = 0, plotly = null;
+
+  TL.buildTabs = function (meta) {
+    const bar = document.getElementById("tl-tabs");
+    bar.setAttribute("role", "tablist");
+    bar.setAttribute("aria-label", "pages");
+    bar.replaceChildren();
+    for (const [name, title] of [[TIMELINE, "Timeline"], ...meta.pages]) {
+      const tab = TL.button(title, title, () => TL.openPage(name));
+      tab.dataset.page = name;
+      tab.setAttribute("role", "tab");
+      bar.append(tab);
+    }
+    bar.append(TL.rangeText());
+    choose(TIMELINE);
+  };
+  function choose(name) {
+    TL.page = name;
+    document.getElementById("tl-root").classList.toggle("paged", name !== TIMELINE);
+    for (const tab of document.querySelectorAll("#tl-tabs button")) tab.setAttribute("aria-selected", String(tab.dataset.page === name));
+  }
+
+  TL.openPage = async function (name) {
+    if (name !== TIMELINE && !TL.view.meta.pages.some((p) => p[0] === name)) return;
+    const mine = ++asked;
+    choose(name);
+    TL.changed();
+    if (name === TIMELINE) { TL.focusCanvas(); return; }
+    host().replaceChildren(TL.make("p", "tl-note", "working out the answers …"));
+    TL.hold();
+    try {
+      const found = await TL.api.page(name);
+      if (mine === asked) await show(found);
+    } catch (problem) { host().replaceChildren(TL.make("p", "tl-note", problem.message)); } finally { TL.release(); }
+  };
+
+  async function show(page) {
+    host().replaceChildren(TL.make("h2", "", page.title));
+    host().scrollTop = 0;
+    for (const text of page.findings || []) host().append(TL.make("p", "tl-finding", text));
+    for (const answer of page.answers || []) host().append(answerBox(answer));
+    if (page.verdicts && page.verdicts.length) host().append(verdictTable(page.verdicts));
+    const drawn = TL.make("div", "tl-charts");
+    host().append(drawn);
+    for (const section of page.sections) host().append(sectionBox(section));
+    // All boxes first: a chart takes the width that its box has when it is drawn.
+    const boxes = page.charts.map((figure) => chartBox(drawn, figure));
+    for (let i = 0; i < boxes.length; i += 1) await chart(boxes[i], page.charts[i]);
+  }
+
+  // --- leads back ---------------------------------------------------------------------------------
+  TL.goTo = async function (lead) {
+    choose(TIMELINE);
+    if (lead[0] === "range") { TL.view.setRange(lead[1], Math.max(lead[2], lead[1] + 1)); TL.changed(); }
+    else if (lead[0] === "time") { const half = TL.view.span() / 2; TL.view.setRange(lead[1] - half, lead[1] + half); TL.changed(); }
+    else if (lead[0] === "event") { await TL.select(lead[1], true); TL.fit(); TL.changed(); }
+    else if (lead[0] === "search") { TL.setSearch(lead[1]); await TL.find(false); }
+    TL.focusCanvas();
+  };
+  function leadButton(text, title, lead) {
+    const node = TL.button(text, title, () => TL.goTo(lead));
+    node.className = "tl-lead";
+    return node;
+  }
+  function eventLeads(events) {
+    const box = TL.make("span", "tl-leads");
+    for (const event of events.slice(0, 8)) box.append(leadButton("#" + event, "show event " + event + " on the timeline", ["event", event]));
+    return box;
+  }
+
+  // --- tables -------------------------------------------------------------------------------------
+  function answerBox(answer) {
+    const box = TL.make("section", "tl-answer");
+    box.append(TL.make("h3", "", answer.question));
+    for (const line of answer.answer) box.append(TL.make("p", "", line));
+    box.append(eventLeads(answer.events));
+    return box;
+  }
+  function verdictTable(verdicts) {
+    const table = TL.make("table", "tl-table");
+    const head = table.createTHead().insertRow();
+    for (const text of ["verdict", "claim", "outcome", "reason", "what would tell", "events"]) head.append(TL.make("th", "", text));
+    const body = table.createTBody();
+    for (const v of verdicts) {
+      const row = body.insertRow();
+      row.append(TL.make("td", "", v.name), TL.make("td", "wrap", v.claim), TL.make("td", "tl-" + v.outcome.toLowerCase(), v.outcome));
+      row.append(TL.make("td", "wrap", v.reason), TL.make("td", "wrap", v.remedy || ""));
+      row.insertCell().append(eventLeads(v.events));
+    }
+    return table;
+  }
+  function sectionBox(section) {
+    const box = TL.make("section", "tl-section");
+    const head = TL.make("div", "tl-row");
+    head.append(TL.make("h3", "", section.title));
+    if (section.rows.length) head.append(TL.button("CSV", "save the table " + section.title + " as CSV", () => saveTable(section)));
+    box.append(head);
+    if (section.missing) box.append(TL.make("p", "tl-missing", "Missing: " + section.missing));
+    if (!section.rows.length) { box.append(TL.make("p", "tl-note", section.missing ? "" : section.nothing)); return box; }
+    if (section.evidence) box.append(TL.make("p", "tl-note tl-how", "How it is known: " + section.evidence));
+    const wrap = TL.make("div", "tl-scroll");
+    wrap.append(sortable(section));
+    box.append(wrap);
+    if (section.total > section.rows.length) box.append(TL.make("p", "tl-note", TL.num(section.total - section.rows.length) + " more rows: tracecorr report --json has all"));
+    return box;
+  }
+  function sortable(section) {
+    const used = section.columns.map((c, i) => i).filter((i) => section.rows.some((r) => r[i] !== null));
+    const table = TL.make("table", "tl-table");
+    const head = table.createTHead().insertRow();
+    const body = table.createTBody();
+    let order = null, down = true;
+    const fill = (rows) => body.replaceChildren(...rows.map((r) => rowOf(section, used, r)));
+    for (const i of used) {
+      const cell = TL.make("th");
+      const name = section.columns[i].heading;
+      const sort = TL.button(name, "sort by " + name, () => {
+        down = order === i ? !down : section.columns[i].kind !== "text";
+        order = i;
+        for (const th of head.children) th.removeAttribute("aria-sort");
+        cell.setAttribute("aria-sort", down ? "descending" : "ascending");
+        fill([...section.rows].sort((a, b) => compare(a[i], b[i], down)));
+      });
+      cell.append(sort);
+      head.append(cell);
+    }
+    fill(section.rows);
+    return table;
+  }
+  // What is not known comes last in either direction.
+  function compare(a, b, down) {
+    if (a === null || b === null) return a === b ? 0 : a === null ? 1 : -1;
+    const less = typeof a === "number" && typeof b === "number" ? a - b : String(a).localeCompare(String(b));
+    return down ? -less : less;
+  }
+  function rowOf(section, used, values) {
+    const row = TL.make("tr");
+    for (const i of used) {
+      const kind = section.columns[i].kind, value = values[i];
+      const cell = TL.make("td", kind === "text" ? "" : "n");
+      if (value === null) cell.textContent = "-";
+      else if (kind === "event") cell.append(leadButton("#" + value, "show on the timeline", ["event", value]));
+      else if (kind === "time") cell.append(leadButton((value / 1e9).toFixed(6) + " s", TL.ns(value) + " after the start", ["time", value]));
+      else if (kind === "ns") { cell.textContent = TL.short(value); cell.title = TL.ns(value); }
+      else { cell.textContent = kind === "number" ? value.toLocaleString("en-US") : Array.isArray(value) ? value.join(", ") : String(value); cell.title = cell.textContent; }
+      row.append(cell);
+    }
+    return row;
+  }
+  function saveTable(section) {
+    const quote = (v) => {
+      const text = v === null ? "" : Array.isArray(v) ? v.join(" ") : String(v);
+      const safe = typeof v === "string" && /^[=+\-@\t]/.test(text) ? "'" + text : text; // never a formula
+      return /[",\n]/.test(safe) ? '"' + safe.replaceAll('"', '""') + '"' : safe;
+    };
+    const lines = [section.columns.map((c) => c.name), ...section.rows].map((r) => r.map(quote).join(","));
+    TL.save(new Blob([lines.join("\n") + "\n"], { type: "text/csv" }), section.key + ".csv");
+  }
+
+  // --- charts -------------------------------------------------------------------------------------
+  function loadPlotly() {
+    plotly = plotly || new Promise((done, fail) => {
+      if (window.Plotly) { done(window.Plotly); return; }
+      const script = document.createElement("script");
+      script.src = PLOTLY;
+      script.onload = () => done(window.Plotly);
+      script.onerror = () => { plotly = null; fail(new Error("the chart library did not load")); };
+      document.head.append(script);
+    });
+    return plotly;
+  }
+  function chartBox(drawn, figure) {
+    const box = TL.make("div", "tl-chart");
+    box.setAttribute("role", "img");
+    box.setAttribute("aria-label", figure.layout.title.text || "chart");
+    drawn.append(box);
+    return box;
+  }
+  async function chart(box, figure) {
+    const library = await loadPlotly(), theme = TL.theme();
+    const axis = { gridcolor: theme.line, zerolinecolor: theme.line };
+    const layout = { ...figure.layout, paper_bgcolor: theme.bg, plot_bgcolor: theme.bg, font: { color: theme.text, size: 12 } };
+    layout.xaxis = { ...axis, ...layout.xaxis };
+    layout.yaxis = { ...axis, ...layout.yaxis };
+    await library.newPlot(box, figure.data, layout, { displaylogo: false, responsive: true, modeBarButtonsToRemove: ["sendDataToCloud"] });
+    box.on("plotly_click", (event) => {
+      const lead = event.points.map((p) => p.customdata).find((c) => Array.isArray(c));
+      if (lead) TL.goTo(lead);
+    });
+  }
+
+  // --- exports of the view ------------------------------------------------------------------------
+  TL.save = function (blob, name) {
+    const link = document.createElement("a");
+    link.href = URL.createObjectURL(blob);
+    link.download = name;
+    link.click();
+    setTimeout(() => URL.revokeObjectURL(link.href), 10000);
+  };
+  TL.exportView = function (form) {
+    const name = TL.view.meta.name.replace(/[^\w.-]+/g, "_");
+    if (form === "png") document.querySelector("#tl-canvas-host canvas").toBlob((blob) => TL.save(blob, name + ".png"));
+    else if (form === "svg") TL.save(new Blob([TL.drawSvg()], { type: "image/svg+xml" }), name + ".svg");
+    else location.href = TL.exportAddress(form);
+  };
+})(window.TL);

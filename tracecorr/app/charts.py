@@ -1,0 +1,256 @@
+"""Charts of the pages beside the timeline (plotly). Points carry where they lead: an event, or a range of time.
+
+`customdata` of a point is `["event", id]` or `["range", from, to]`, ns since the capture start.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+import plotly.graph_objects as go
+import polars as pl
+
+from tracecorr.analyze.backlog import measure_depth
+from tracecorr.analyze.frames import Tables, collect
+from tracecorr.analyze.hip_calls import summarize_hip_calls
+from tracecorr.analyze.ioctls import summarize_ioctls
+from tracecorr.analyze.kernels import summarize_kernels
+from tracecorr.analyze.latency import summarize_latency
+from tracecorr.analyze.paths import summarize_paths
+from tracecorr.app.ids import COLOURS
+
+
+@dataclass(frozen=True)
+class Source:
+    """Hold what charts are made from: the tables, and the capture start (CLOCK_MONOTONIC ns)."""
+
+    tables: Tables
+    t0: int
+
+
+# Makes a chart; None when there is nothing to show.
+Chart = Callable[[Source], go.Figure | None]
+
+_BINS = 300
+_TOP = 15
+_SERIES = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E6A817", "#56B4E9", "#882255", "#117733")
+
+
+def packets_by_queue(source: Source) -> go.Figure | None:
+    """Show the packets of each queue by kind; a bar leads to its first packet."""
+    found = collect(
+        source.tables("launches")
+        .filter(pl.col("queue").is_not_null())
+        .group_by("queue", pl.col("kind").cast(pl.String))
+        .agg(pl.len().alias("packets"), pl.col("event").min())
+        .sort("queue", "kind")
+    )
+    bars = [
+        go.Bar(
+            name=kind[0], x=[f"queue {q}" for q in part["queue"]], y=part["packets"].to_list(),
+            customdata=[["event", e] for e in part["event"]],
+        )
+        for kind, part in found.partition_by("kind", as_dict=True).items()
+    ]  # fmt: skip
+    return _figure("Packets by queue", bars, y="packets", barmode="stack")
+
+
+def depth_over_time(source: Source) -> go.Figure | None:
+    """Show the fullest that each of the busiest queues got, per slice of time; a point leads to that packet."""
+    known = source.tables("launches").filter(pl.col("rptr").is_not_null(), pl.col("wptr").is_not_null())
+    rows = known.select("queue", "event", "packet_ns", depth=measure_depth()).drop_nulls()
+    found = collect(
+        rows.with_columns(slice=_slice(*_extent(rows)))
+        .group_by("queue", "slice")
+        .agg(pl.col("event", "packet_ns", "depth").sort_by("depth").last(), pl.len().alias("n"))
+        .sort("queue", "slice")
+    )
+    busiest = found.group_by("queue").agg(pl.col("n").sum()).sort("n", descending=True)["queue"].head(len(_SERIES))
+    lines = []
+    for queue in sorted(busiest):
+        part = found.filter(pl.col("queue") == queue)
+        x = [(t - source.t0) / 1e9 for t in part["packet_ns"]]
+        leads = [["event", e] for e in part["event"]]
+        lines.append(_line(f"queue {queue}", x, part["depth"].to_list(), leads, shape="hv"))
+    return _figure("Packets in the ring (peak per slice)", lines, x="s since the capture start", y="packets")
+
+
+def dispatches_by_kernel(source: Source) -> go.Figure | None:
+    """Show how often each kernel was dispatched."""
+    found = summarize_kernels(source.tables("launches"), source.tables("kernels")).head(_TOP)
+    return _bars("Dispatches by kernel", found["name"].to_list(), found["dispatches"].to_list(), "dispatches", "aql")
+
+
+def latency_by_kernel(source: Source) -> go.Figure | None:
+    """Show the time from call to packet of each kernel as a box: P5, quartiles, P95; it leads to the slowest."""
+    took = pl.col("packet_ns") - pl.col("call_ns")
+    rows = source.tables("launches").filter(pl.col("kind").cast(pl.String) == "dispatch", took.is_not_null())
+    names = source.tables("kernels").select("kernel", name=pl.coalesce("display", "name"))
+    found = collect(
+        rows.join(names, on="kernel", how="left")
+        .with_columns(pl.col("name").fill_null("(unknown)"), took=took)
+        .group_by("name")
+        .agg(
+            pl.len().alias("n"), pl.col("event").sort_by("took").last().alias("slowest"),
+            *(pl.col("took").quantile(q / 100, "nearest").alias(f"p{q}") for q in (5, 25, 50, 75, 95)),
+        )
+        .sort("n", descending=True)
+        .head(_TOP)
+    )  # fmt: skip
+    boxes = [
+        go.Box(
+            x=[_short(r["name"])], lowerfence=[r["p5"] / 1e3], q1=[r["p25"] / 1e3], median=[r["p50"] / 1e3],
+            q3=[r["p75"] / 1e3], upperfence=[r["p95"] / 1e3], name=_short(r["name"]),
+            customdata=[["event", r["slowest"]]], marker_color=COLOURS["aql"], showlegend=False,
+        )
+        for r in found.iter_rows(named=True)
+    ]  # fmt: skip
+    return _figure("Launch latency, HIP call to packet: P5, quartiles, P95", boxes, y="µs")
+
+
+def time_by_call(source: Source) -> go.Figure | None:
+    """Show the total time in each HIP function."""
+    found = summarize_hip_calls(source.tables("events")).head(_TOP)
+    return _bars("Total time by HIP call", found["name"].to_list(), _ms(found["total_ns"]), "ms", "hip")
+
+
+def latency_by_stage(source: Source) -> go.Figure | None:
+    """Show P50, P95 and P99 of each stage of dispatches."""
+    found = summarize_latency(source.tables("launches")).filter(pl.col("kind") == "dispatch")
+    label = [f"{s} ({e})" for s, e in found.select("stage", "evidence").iter_rows()]
+    bars = [
+        go.Bar(name=q.upper(), x=label, y=[None if v is None else v / 1e3 for v in found[f"{q}_ns"]])
+        for q in ("p50", "p95", "p99")
+    ]
+    return _figure("Time by stage (dispatches)", bars if label else [], y="µs", barmode="group")
+
+
+def latency_over_time(source: Source) -> go.Figure | None:
+    """Show how the time from call to packet changed during the capture; a point leads to its slice of time."""
+    took = pl.col("packet_ns") - pl.col("call_ns")
+    rows = source.tables("launches").filter(took.is_not_null()).select("packet_ns", took=took)
+    first, last = _extent(rows)
+    found = collect(
+        rows.with_columns(slice=_slice(first, last))
+        .group_by("slice")
+        .agg(*(pl.col("took").quantile(q / 100, "nearest").alias(f"p{q}") for q in (50, 95, 99)))
+        .sort("slice")
+    )
+    wide = max(1, (last - first) // _BINS)
+    x = [(first - source.t0 + (s + 0.5) * wide) / 1e9 for s in found["slice"]]
+    leads = [["range", first - source.t0 + s * wide, first - source.t0 + (s + 1) * wide] for s in found["slice"]]
+    lines = [_line(q.upper(), x, [v / 1e3 for v in found[q]], leads) for q in ("p50", "p95", "p99")]
+    title = "HIP call to packet over time"
+    return _figure(title, lines if x else [], x="s since the capture start", y="µs")
+
+
+def time_by_ioctl(source: Source) -> go.Figure | None:
+    """Show the total time in each ioctl."""
+    found = summarize_ioctls(source.tables("events")).head(_TOP)
+    return _bars("Total time by ioctl", found["name"].to_list(), _ms(found["total_ns"]), "ms", "ioctl")
+
+
+def ioctls_over_time(source: Source) -> go.Figure | None:
+    """Show the number of ioctls in each slice of time; a bar leads there."""
+    rows = source.tables("events").filter(pl.col("layer").cast(pl.String) == "ioctl").select(packet_ns="ts_ns")
+    first, last = _extent(rows)
+    found = collect(rows.with_columns(slice=_slice(first, last)).group_by("slice").len("n").sort("slice"))
+    wide = max(1, (last - first) // _BINS)
+    leads = [["range", first - source.t0 + s * wide, first - source.t0 + (s + 1) * wide] for s in found["slice"]]
+    x = [(first - source.t0 + (s + 0.5) * wide) / 1e9 for s in found["slice"]]
+    bars = [go.Bar(x=x, y=found["n"].to_list(), customdata=leads, marker_color=COLOURS["ioctl"], showlegend=False)]
+    return _figure("Ioctls over time", bars if x else [], x="s since the capture start", y="ioctls per slice")
+
+
+def memory_over_time(source: Source) -> go.Figure | None:
+    """Show the bytes of each allocation that the log names; a point leads to it."""
+    rows = source.tables("events").filter(
+        pl.col("layer").cast(pl.String) == "memory", pl.col("size_bytes").is_not_null()
+    )
+    columns = ("event", "ts_ns", "size_bytes", pl.col("name").cast(pl.String))
+    found = rows.sort("size_bytes", descending=True).select(columns).head(5000).collect().sort("ts_ns")
+    points = [
+        go.Scatter(
+            name=str(kind[0]), mode="markers", x=[(t - source.t0) / 1e9 for t in part["ts_ns"]],
+            y=part["size_bytes"].to_list(), customdata=[["event", e] for e in part["event"]],
+        )
+        for kind, part in found.partition_by("name", as_dict=True).items()
+    ]  # fmt: skip
+    figure = _figure("Allocations (the 5000 largest)", points, x="s since the capture start", y="bytes")
+    return figure if figure is None else figure.update_yaxes(type="log")
+
+
+def share_of_layers(source: Source) -> go.Figure | None:
+    """Show which share of the time of a launch goes to which layer, steady launches and those with set-up apart."""
+    found = summarize_paths(source.tables("launches"), source.tables("events")).filter(pl.col("share").is_not_null())
+    bars = [
+        go.Bar(name=str(layer[0]), x=part["share"].to_list(), y=part["phase"].to_list(), orientation="h")
+        for layer, part in found.partition_by("layer", as_dict=True, maintain_order=True).items()
+    ]
+    return _figure("Share of the time of a dispatch by layer", bars, x="percent", barmode="stack")
+
+
+def overlay_latency(sides: Sequence[tuple[str, Tables]]) -> go.Figure | None:
+    """Show the distributions of the time from call to packet of several captures over each other."""
+    lines = []
+    for name, tables in sides:
+        took = collect(tables("launches").select(took=pl.col("packet_ns") - pl.col("call_ns")).drop_nulls())["took"]
+        if took.len():
+            shares = [i / 200 for i in range(201)]
+            values = [took.quantile(s, "nearest") for s in shares]
+            lines.append(_line(name, [(v or 0) / 1e3 for v in values], [100 * s for s in shares], []))
+    figure = _figure("HIP call to packet: share of launches that took at most ...", lines, x="µs", y="percent")
+    return figure if figure is None else figure.update_xaxes(type="log")
+
+
+# --- shared ---------------------------------------------------------------------------------------
+
+
+def _extent(rows: pl.LazyFrame) -> tuple[int, int]:
+    first, last = rows.select(a=pl.col("packet_ns").min(), b=pl.col("packet_ns").max()).collect().row(0)
+    return first or 0, last or 0
+
+
+def _slice(first: int, last: int) -> pl.Expr:
+    """Return the number of the slice of time that `packet_ns` lies in."""
+    return ((pl.col("packet_ns") - first) // max(1, (last - first) // _BINS)).clip(0, _BINS - 1)
+
+
+def _line(
+    name: str, x: list[float], y: Sequence[float], leads: list[list[object]], shape: str = "linear"
+) -> go.Scatter:
+    line = {"width": 1.5, "shape": shape}
+    return go.Scatter(name=name, mode="lines+markers", x=x, y=y, customdata=leads, line=line, marker={"size": 4})
+
+
+def _bars(title: str, names: list[str], values: Sequence[float], unit: str, layer: str) -> go.Figure | None:
+    bars = [
+        go.Bar(
+            orientation="h", y=[_short(n) for n in names], x=values, hovertext=names, marker_color=COLOURS[layer],
+            showlegend=False, customdata=[["search", n] for n in names],
+        )
+    ]  # fmt: skip
+    figure = _figure(title, bars if names else [], x=unit)
+    return figure if figure is None else figure.update_yaxes(autorange="reversed")
+
+
+def _short(name: str) -> str:
+    return name if len(name) <= 42 else f"{name[:39]}..."
+
+
+def _ms(values: pl.Series) -> list[float]:
+    return [(v or 0) / 1e6 for v in values]
+
+
+def _figure(
+    title: str, traces: Sequence[object], x: str = "", y: str = "", barmode: str = "relative"
+) -> go.Figure | None:
+    if not traces:
+        return None
+    figure = go.Figure(list(traces))
+    figure.update_layout(
+        title=title, barmode=barmode, height=330, margin={"l": 60, "r": 20, "t": 44, "b": 50}, colorway=_SERIES,
+        xaxis={"title": x, "automargin": True}, yaxis={"title": y, "automargin": True},
+    )  # fmt: skip
+    return figure

@@ -1,0 +1,90 @@
+"""The routes of the pages beside the timeline, and of exports of the view."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+import polars as pl
+from flask import Flask, Response, abort, request
+from plotly.utils import PlotlyJSONEncoder
+
+from tracecorr.analyze.values import addresses_as_text
+from tracecorr.app import ask, ids, pages
+from tracecorr.app.library import Library, Opened
+from tracecorr.app.routes import asked, asked_pyramid
+
+_ROWS_AT_ONCE = 50_000
+
+
+def add_page_routes(server: Flask, library: Library) -> None:
+    """Register the routes on the page's server."""
+    reports = pages.Reports()
+    server.add_url_rule(ids.PAGE_DATA, "page", lambda: _page(library, reports))
+    server.add_url_rule(ids.EXPORT, "export", lambda: _export(asked(library)))
+
+
+def _page(library: Library, reports: pages.Reports) -> Response:
+    name, opened = ask.text("name"), asked(library)
+    if name == pages.COMPARE:
+        return _json(pages.show_comparison(opened, _other(library, opened)))
+    if name not in pages.PAGES:
+        abort(404, "no such page")
+    return _json(pages.show_page(name, opened, reports))
+
+
+def _other(library: Library, opened: Opened) -> Opened:
+    rest = [n for n in library.names() if n != opened.name]
+    name = request.args.get("with") or next(iter(rest), "")
+    if name not in rest:
+        abort(404, "no such second capture")
+    return library.get(name)
+
+
+def _json(data: Any) -> Response:
+    return Response(PlotlyJSONEncoder().encode(data), mimetype="application/json")
+
+
+def _export(opened: Opened) -> Response:
+    if ask.text("form") != "csv":
+        abort(400, "form is csv")
+    t0, t1 = ask.time_range()
+    lanes = ask.lanes(len(opened.index.views.lanes))
+    events = _events_between(opened, t0, t1, lanes)
+    answer = Response(_rows_as_csv(opened, events), mimetype="text/csv")
+    answer.headers["Content-Disposition"] = 'attachment; filename="view.csv"'
+    return answer
+
+
+def _events_between(opened: Opened, t0: int, t1: int, lanes: list[int]) -> pl.Series:
+    """Return the events that touch [t0, t1) in some lanes, in order of time."""
+    pyramid = asked_pyramid(opened)
+    found = [np.zeros(0, np.int32)]
+    for lane in lanes:
+        for track in range(int(pyramid.first_track[lane]), int(pyramid.first_track[lane + 1])):
+            lo, hi = pyramid.levels[0].between(track, t0, t1)
+            inside = (pyramid.finest.start[lo:hi] < t1) & (pyramid.finest.end[lo:hi] >= t0)
+            found.append(pyramid.finest.event[lo:hi][inside])
+    events = np.unique(np.concatenate(found))
+    return pl.Series("event", events[events >= 0], pl.Int64)
+
+
+def _rows_as_csv(opened: Opened, events: pl.Series) -> Iterator[str]:
+    """Yield the rows of some events as CSV: every column of `events`, and the time since the capture start."""
+    table = opened.index.capture.table("events")
+    start = (pl.col("ts_ns") - opened.index.t0_ns).alias("start_ns")
+    for first in range(0, max(1, len(events)), _ROWS_AT_ONCE):
+        part = events[first : first + _ROWS_AT_ONCE]
+        rows = table.filter(pl.col("event").is_in(part.implode())).select("event", start, pl.exclude("event")).collect()
+        rows = addresses_as_text(rows)
+        rows = rows.with_columns(_harmless(c) for c, t in rows.schema.items() if t == pl.String)
+        yield rows.write_csv(include_header=first == 0)
+
+
+def _harmless(column: str) -> pl.Expr:
+    """Return a text that a spreadsheet does not take for a formula."""
+    text = pl.col(column)
+    return (
+        pl.when(text.str.contains(r"^[=+\-@\t]")).then(pl.concat_str(pl.lit("'"), text)).otherwise(text).alias(column)
+    )
