@@ -26,7 +26,10 @@ class PageTrace:
         tgids: text of `saved_tgids`.
         stats: per CPU the lines of `per_cpu/cpuN/stats` as a mapping; keys such as `cpu0`.
         probes: text of `kprobe_events` or `dynamic_events`: which function an event probes.
-        symbols: names by kernel address, for the function tracer.
+        kallsyms: text of `/proc/kallsyms`, for the function tracers.
+        printk: text of `printk_formats`.
+        page_size: bytes of a page where that is known better than from `header_page`.
+        starts: per CPU the byte of its file that the pages begin at, where it is not the first one.
     """
 
     pages: Mapping[int, bytes | Iterable[bytes]]
@@ -36,7 +39,10 @@ class PageTrace:
     tgids: str = ""
     stats: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
     probes: str = ""
-    symbols: Mapping[int, str] = field(default_factory=dict)
+    kallsyms: str = ""
+    printk: str = ""
+    page_size: int | None = None
+    starts: Mapping[int, int] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -101,12 +107,12 @@ def _fields(text: str) -> Iterable[Field]:
             yield Field(words[-1].lstrip("*"), " ".join(words[:-1]) + brackets, int(offset), int(size), signed == "1")
 
 
-def page_layout(header_page: str) -> tuple[int, int]:
+def page_layout(header_page: str, page_size: int | None = None) -> tuple[int, int]:
     """Return (bytes before the data, size of a page); the usual 16 and 4096 when the text does not tell."""
     for declaration, offset, size, _ in _FIELD.findall(header_page):
         if declaration.split()[-1] == "data":
-            return int(offset), int(offset) + int(size)
-    return 16, 4096
+            return int(offset), page_size or int(offset) + int(size)
+    return 16, page_size or 4096
 
 
 def saved_names(text: str) -> dict[int, str]:

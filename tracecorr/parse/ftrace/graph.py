@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import polars as pl
 
-from tracecorr.parse.ftrace.halves import ENTER, EXIT, GRAPH, INSTANT, Batch
+from tracecorr.parse.ftrace.halves import GRAPH, INSTANT, Batch, add_graph
 from tracecorr.parse.ftrace.lines import stamp_ns
 from tracecorr.parse.kfd import layer_of
 
@@ -34,19 +34,18 @@ def graph_records(lines: pl.DataFrame, batch: Batch, file: int) -> pl.DataFrame:
 def _add_functions(batch: Batch, frame: pl.DataFrame) -> None:
     opens = frame.with_columns(pl.col("code").str.extract_groups(_FUNCTION).alias("f")).unnest("f")
     opens = opens.filter(pl.col("function").is_not_null())
-    layer = layer_of(pl.col("function"), pl.col("module"))
-    # Without the option funcgraph-proc the thread is unknown: nest by CPU, which is right between switches.
-    lane = pl.col("tid").cast(pl.String).fill_null(pl.format("cpu{}", "cpu"))
-    key = pl.format("graph {} {}", lane, "level")
-    common = {"layer": layer, "name": pl.col("function"), "depth": pl.col("level").clip(1, 60000) - 1}
+    depth = pl.col("level").cast(pl.Int64).clip(1) - 1
     leaf = pl.col("open") == ";"
-    batch.add(opens.filter(leaf), phase=INSTANT, call=GRAPH, dur_ns=pl.col("dur_ns"), **common)
-    batch.add(opens.filter(~leaf), phase=ENTER, call=GRAPH, key=key, **common)
+    batch.add(
+        opens.filter(leaf), phase=INSTANT, call=GRAPH, layer=layer_of(pl.col("function"), pl.col("module")),
+        name=pl.col("function"), depth=depth.clip(0, 60000), dur_ns=pl.col("dur_ns"),
+    )  # fmt: skip
+    add_graph(batch, opens.filter(~leaf), depth, pl.lit(None, pl.Int64), is_exit=False)
     closes = frame.filter(pl.col("code").str.starts_with("}")).with_columns(
         pl.col("code").str.extract(_CLOSE, 1).fill_null("unknown").alias("function"),
         pl.lit(None, pl.String).alias("module"),
     )
-    batch.add(closes, phase=EXIT, call=GRAPH, key=key, dur_ns=pl.col("dur_ns"), **common)
+    add_graph(batch, closes, depth, pl.col("dur_ns"), is_exit=True)
 
 
 def _comments(frame: pl.DataFrame) -> pl.DataFrame:

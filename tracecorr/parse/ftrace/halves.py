@@ -229,6 +229,17 @@ def add_function(batch: Batch, frame: pl.DataFrame) -> None:
     batch.add(frame, phase=INSTANT, call=FUNCTION, layer=layer, name=pl.col("function"))
 
 
+def add_graph(batch: Batch, frame: pl.DataFrame, depth: pl.Expr, dur_ns: pl.Expr, *, is_exit: bool) -> None:
+    """Add one side of function_graph calls; columns `function`, `module`, and the depth counted from 0."""
+    # Without the thread (text without funcgraph-proc) the CPU nests them, which is right between switches.
+    lane = pl.col("tid").cast(pl.String).fill_null(pl.format("cpu{}", "cpu"))
+    layer = layer_of(pl.col("function"), pl.col("module"))
+    batch.add(
+        frame, phase=EXIT if is_exit else ENTER, call=GRAPH, layer=layer, name=pl.col("function"),
+        key=pl.format("graph {} {}", lane, depth), depth=depth.clip(0, 60000), dur_ns=dur_ns,
+    )  # fmt: skip
+
+
 def add_event(batch: Batch, frame: pl.DataFrame, event: str, keys: list[str]) -> None:
     """Add tracepoint records with the fields `keys`; without any, the column `rest` is their `body`."""
     batch.add(frame, phase=INSTANT, call=0, layer=event_layer(event), name=event or "unknown")

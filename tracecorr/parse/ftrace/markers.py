@@ -17,3 +17,28 @@ def add_marker_texts(batch: hv.Batch, frame: pl.DataFrame) -> None:
     samples = frame.filter(is_clock).with_columns(pl.col("rest").str.replace(r" monotonic=", " mono="))
     for keys, rows in split_fields(samples, "equals"):
         hv.add_marker(batch, rows.with_columns(typed_fields(keys)), [k[2:] for k in keys])
+
+
+# What instrumented amdgpu drivers print with trace_printk: `[KFD-TRACE] CREATE_QUEUE_SUCCESS: pid=.. queue_id=..`,
+# `KFD_MQD_CREATE: pid= gpu= qid= type= active=`, `KFD_MQD_DESTROY: qid=`, `[CU_MASK] ...` (DKMS trees of 2026).
+DRIVER_TEXT = r"^(?:\[KFD-TRACE\] *|\[CU_MASK\]|KFD_MQD_\w+:)"
+_DRIVER_NAME = r"^(?:\[KFD-TRACE\] *)?\[?(\w+)"
+
+
+def add_printk(batch: hv.Batch, frame: pl.DataFrame) -> None:
+    """Add texts of trace_printk (`rest`) of the function in `event`; those of KFD become its events."""
+    ours = frame["rest"].str.contains(DRIVER_TEXT)
+    hv.add_others(batch, frame.filter(~ours))
+    frame = frame.filter(ours).with_columns(
+        pl.col("rest").str.extract(_DRIVER_NAME).fill_null("KFD_TRACE").alias("name"),
+        pl.col("event").alias("function"),
+        pl.col("rest").alias("text"),
+    )
+    mqd = pl.col("name").str.contains("MQD|CU_MASK")
+    layer = pl.when(mqd).then(pl.lit("mqd")).otherwise(pl.lit("kfd"))
+    for keys, rows in split_fields(frame, "equals"):
+        rows = rows.with_columns(typed_fields(keys))
+        batch.add(rows, phase=hv.INSTANT, call=0, layer=layer, name=pl.col("name"))
+        batch.add_args(rows, [k[2:] for k in keys])
+        batch.add_text(rows, "function", pl.col("function"))
+        batch.add_text(rows, "body", pl.col("text"))

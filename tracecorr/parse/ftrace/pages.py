@@ -14,9 +14,10 @@ from tracecorr.parse.ftrace import halves as hv
 from tracecorr.parse.ftrace.formats import PageTrace, page_layout, parse_formats, probed_functions, saved_names
 from tracecorr.parse.ftrace.halves import number_values
 from tracecorr.parse.ftrace.pairing import Pairer
-from tracecorr.parse.ftrace.payloads import SHORT, Payloads, Skipped
+from tracecorr.parse.ftrace.payloads import SHORT, Names, Payloads, Skipped
 from tracecorr.parse.ftrace.ring import Ints, word_view
 from tracecorr.parse.ftrace.streams import Account, CpuPages, Window, next_window
+from tracecorr.parse.ftrace.symbols import Symbols, parse_printk_formats
 
 # Pages decoded at a time (best of 256 to 8192 measured): steps of the walk are wide, arrays fit the cache.
 PAGES_AT_A_TIME = 1024
@@ -37,8 +38,10 @@ def read_ftrace_pages(
         clock: name of the trace clock, for the column `clock`.
         pages_at_a_time: pages of all CPUs decoded at a time; bounds the memory.
     """
-    layout = page_layout(trace.header_page)
-    cpus = [CpuPages(cpu, files[cpu], pages, layout) for cpu, pages in sorted(trace.pages.items())]
+    layout = page_layout(trace.header_page, trace.page_size)
+    cpus = [
+        CpuPages(cpu, files[cpu], pages, layout, trace.starts.get(cpu, 0)) for cpu, pages in sorted(trace.pages.items())
+    ]
     reader = RecordReader(trace, clock, cpus)
     pages_per_cpu = max(pages_at_a_time // max(len(cpus), 1), min(pages_at_a_time, _FEWEST_PAGES))
     while (window := next_window(cpus, pages_per_cpu)) is not None:
@@ -65,8 +68,8 @@ class RecordReader:
     """Keep what one window tells about the next: open calls, numbers of records, names of threads."""
 
     def __init__(self, trace: PageTrace, clock: str, cpus: Sequence[CpuFile]) -> None:
-        functions = probed_functions(trace.probes)
-        self._payloads = Payloads(parse_formats(trace.formats), functions, trace.symbols)
+        names = Names(probed_functions(trace.probes), Symbols(trace.kallsyms), parse_printk_formats(trace.printk))
+        self._payloads = Payloads(parse_formats(trace.formats), names)
         self._comms = {0: "<idle>", **saved_names(trace.cmdlines)}
         self._tgids = {tid: int(tgid) for tid, tgid in saved_names(trace.tgids).items() if tgid.strip().isdigit()}
         self._cpus = cpus

@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
 import polars as pl
 
 from tracecorr.parse.ftrace import halves as hv
+from tracecorr.parse.ftrace.bprint import format_binary
 from tracecorr.parse.ftrace.formats import Field, Format
-from tracecorr.parse.ftrace.markers import add_marker_texts
+from tracecorr.parse.ftrace.markers import add_marker_texts, add_printk
 from tracecorr.parse.ftrace.ring import Bytes, Ints, word_view
+from tracecorr.parse.ftrace.symbols import Symbols
+from tracecorr.parse.ftrace.syscalls import syscall_of
 
 # Id of records that are too short to hold one.
 SHORT = 0xFFFF
@@ -62,6 +66,15 @@ class Rows:
         shift = 64 - 8 * field.size
         return ((values << np.uint64(shift)).view(np.int64) >> shift).view(np.uint64)
 
+    def select(self, rows: npt.NDArray[np.bool_]) -> Rows:
+        """Return some of the records."""
+        return Rows(self.flat, self.base.filter(pl.Series(rows)), self.data[rows], self.length[rows])
+
+    def numbers(self, event: Format, name: str) -> npt.NDArray[np.uint64]:
+        """Return the values of the field `name`, zeros where the event has none."""
+        field = next((f for f in event.fields if f.name == name), None)
+        return self.ints(field) if field and field.size in _MASKS else np.zeros(len(self.data), np.uint64)
+
     def texts(self, field: Field) -> pl.Series:
         """Return the texts of a field, in place or where its `__data_loc` points to."""
         if field.is_dynamic:
@@ -99,11 +112,26 @@ class Rows:
         return self.base.with_columns(columns), keys
 
 
+@dataclass(frozen=True)
+class Names:
+    """Hold what the recording says about addresses and probes.
+
+    Args:
+        probed: function behind each probe event.
+        symbols: functions by address.
+        formats: formats of trace_printk by address.
+    """
+
+    probed: Mapping[str, str]
+    symbols: Symbols
+    formats: Mapping[int, str]
+
+
 class Payloads:
     """Add the records of a window to a `Batch`, event by event."""
 
-    def __init__(self, formats: Mapping[int, Format], functions: Mapping[str, str], symbols: Mapping[int, str]) -> None:
-        self._formats, self._functions, self._symbols = formats, functions, symbols
+    def __init__(self, formats: Mapping[int, Format], names: Names) -> None:
+        self._formats, self._names = formats, names
 
     def add(self, batch: hv.Batch, flat: Bytes, kinds: Ints, base: pl.DataFrame, data: Ints, length: Ints) -> Skipped:
         """Add all records, given in the order of their event ids; return what cannot be used."""
@@ -123,7 +151,7 @@ class Payloads:
         fits = event.fits(rows.length)
         if not fits.all():
             skipped.add("record_unlike_its_format", rows.base.filter(~fits))
-            rows = Rows(rows.flat, rows.base.filter(fits), rows.data[fits], rows.length[fits])
+            rows = rows.select(fits)
         if len(rows.data):
             self._choose(event)(batch, rows, event)
 
@@ -133,13 +161,21 @@ class Payloads:
             return _enter
         if event.system == "syscalls" and event.name.startswith("sys_exit_"):
             return _exit
+        if event.system == "raw_syscalls" and "id" in names:
+            return _raw_enter if event.name == "sys_enter" else _raw_exit
         if {"__probe_ip", "__probe_func"} & names:
             return self._probe
-        if event.system == "ftrace" and event.name == "function":
-            return self._function
-        if event.system == "ftrace" and event.name == "print":
-            return _marker
+        if event.system == "ftrace":
+            return self._own.get(event.name, _event)
         return _event
+
+    @property
+    def _own(self) -> dict[str, Callable[[hv.Batch, Rows, Format], None]]:
+        """Return what reads the kernel's own events."""
+        return {
+            "function": self._function, "funcgraph_entry": self._graph, "funcgraph_exit": self._graph,
+            "print": self._print, "bprint": self._bprint, "bputs": self._bputs, "raw_data": _raw_marker,
+        }  # fmt: skip
 
     def _probe(self, batch: hv.Batch, rows: Rows, event: Format) -> None:
         frame, keys = rows.frame(event)
@@ -147,17 +183,80 @@ class Payloads:
         keys = [k for k in keys if not k.startswith("__probe")]
         kernel = pl.col("u___probe_func" if back else "u___probe_ip") >= _KERNEL
         # Without the definition of the probe its own name is the best name of the function.
-        name = self._functions.get(event.name) or (event.name[:-4] if event.name.endswith("_ret") else event.name)
+        name = self._names.probed.get(event.name) or (event.name[:-4] if event.name.endswith("_ret") else event.name)
         frame = frame.with_columns(
             pl.when(kernel).then(pl.lit(name)).alias("function"), pl.lit(None, pl.String).alias("module")
         )
         hv.add_hits(batch, frame, event.name, keys, is_return=back)
 
     def _function(self, batch: hv.Batch, rows: Rows, event: Format) -> None:
-        frame, _ = rows.frame(event, ("ip",))
-        names = [self._symbols.get(ip, hex(ip)) for ip in frame["u_ip"].to_list()]
-        function = pl.Series("function", names, dtype=pl.String)
-        hv.add_function(batch, frame.with_columns(function, pl.lit(None, pl.String).alias("module")))
+        address = rows.numbers(event, "ip")
+        hv.add_function(batch, rows.base.with_columns(self._names.symbols.names(address)))
+
+    def _graph(self, batch: hv.Batch, rows: Rows, event: Format) -> None:
+        frame, _ = rows.frame(event, ("depth", "calltime", "rettime"))
+        frame = frame.with_columns(self._names.symbols.names(rows.numbers(event, "func")))
+        # Both times come from another clock than the record: their difference is right, they are not.
+        taken = (pl.col("u_rettime") - pl.col("u_calltime")).cast(pl.Int64)
+        dur_ns = taken if "u_rettime" in frame.columns else pl.lit(None, pl.Int64)
+        hv.add_graph(batch, frame, pl.col("u_depth"), dur_ns, is_exit=event.name == "funcgraph_exit")
+
+    def _print(self, batch: hv.Batch, rows: Rows, event: Format) -> None:
+        frame, _ = rows.frame(event, ("buf",))
+        frame = frame.with_columns(self._names.symbols.names(rows.numbers(event, "ip")))
+        self._add_texts(batch, frame, pl.col("t_buf"))
+
+    def _bprint(self, batch: hv.Batch, rows: Rows, event: Format) -> None:
+        buffer = next((f.offset for f in event.fields if f.name == "buf"), 24)
+        formats = [self._names.formats.get(at) for at in rows.numbers(event, "fmt").tolist()]
+        spans = zip(formats, (rows.data + buffer).tolist(), (rows.data + rows.length).tolist(), strict=True)
+        texts = [f"(unknown format) {rows.flat[a:b].tobytes().hex()}" if known is None
+                 else format_binary(known, rows.flat[a:b].tobytes()) for known, a, b in spans]  # fmt: skip
+        frame = rows.base.with_columns(self._names.symbols.names(rows.numbers(event, "ip")))
+        self._add_texts(batch, frame, pl.Series(texts, dtype=pl.String))
+
+    def _bputs(self, batch: hv.Batch, rows: Rows, event: Format) -> None:
+        texts = [self._names.formats.get(at, hex(at)) for at in rows.numbers(event, "str").tolist()]
+        frame = rows.base.with_columns(self._names.symbols.names(rows.numbers(event, "ip")))
+        self._add_texts(batch, frame, pl.Series(texts, dtype=pl.String))
+
+    def _add_texts(self, batch: hv.Batch, frame: pl.DataFrame, text: pl.Expr | pl.Series) -> None:
+        """Add texts: those of a driver under the function that wrote them, all others as markers."""
+        frame = frame.with_columns(text.str.strip_chars_end("\n").alias("rest"), pl.col("function").alias("event"))
+        ours = pl.col("function").str.contains("^(?:0x|tracing_mark_write)")
+        add_marker_texts(batch, frame.filter(ours))
+        add_printk(batch, frame.filter(~ours))
+
+
+def _raw_marker(batch: hv.Batch, rows: Rows, event: Format) -> None:
+    numbers = [format(number, "x") for number in rows.numbers(event, "id").tolist()]
+    data = zip(numbers, (rows.data + 12).tolist(), (rows.data + rows.length).tolist(), strict=True)
+    texts = [f"# {number} buf: {rows.flat[a:b].tobytes().hex(' ')}" for number, a, b in data]
+    add_marker_texts(batch, rows.base.with_columns(pl.Series("rest", texts, dtype=pl.String)))
+
+
+def _raw_enter(batch: hv.Batch, rows: Rows, event: Format) -> None:
+    start = next((f.offset for f in event.fields if f.name == "args"), 16)
+    for name, keys, part in _raw_calls(rows, event):
+        fields = [Field(key, "", start + 8 * i, 8, signed=False) for i, key in enumerate(keys)]
+        wanted = hv.used_fields(name, keys)
+        columns = [pl.Series(f"u_{f.name}", part.ints(f)) for f in fields if f.name in wanted]
+        hv.add_syscall_enter(batch, part.base.with_columns(columns), name, keys)
+
+
+def _raw_exit(batch: hv.Batch, rows: Rows, event: Format) -> None:
+    for name, _, part in _raw_calls(rows, event):
+        frame, keys = part.frame(event, ("ret",))
+        if keys:
+            hv.add_syscall_exit(batch, frame, name)
+
+
+def _raw_calls(rows: Rows, event: Format) -> Iterator[tuple[str, list[str], Rows]]:
+    """Yield name, arguments and records of each system call among records that tell its number."""
+    distinct, codes = hv.number_values(rows.numbers(event, "id"))
+    for code, number in enumerate(distinct.view(np.int64).tolist()):
+        name, keys = syscall_of(number)
+        yield name, keys, rows.select(codes == code)
 
 
 def _enter(batch: hv.Batch, rows: Rows, event: Format) -> None:
@@ -178,12 +277,6 @@ def _exit(batch: hv.Batch, rows: Rows, event: Format) -> None:
     frame, keys = rows.frame(event, ("ret",))
     if keys:
         hv.add_syscall_exit(batch, frame, event.name.removeprefix("sys_exit_"))
-
-
-def _marker(batch: hv.Batch, rows: Rows, event: Format) -> None:
-    frame, keys = rows.frame(event, ("buf",))
-    text = pl.col("t_buf").str.strip_chars_end("\n") if keys else pl.lit("")
-    add_marker_texts(batch, frame.with_columns(text.alias("rest")))
 
 
 def _event(batch: hv.Batch, rows: Rows, event: Format) -> None:

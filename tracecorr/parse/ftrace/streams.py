@@ -23,14 +23,17 @@ class CpuPages:
         file: key of its file.
         chunks: its bytes, cut anywhere.
         layout: bytes before the data of a page, and bytes of a page.
+        offset: byte of the file that the pages begin at.
     """
 
-    def __init__(self, cpu: int, file: int, chunks: bytes | Iterable[bytes], layout: tuple[int, int]) -> None:
+    def __init__(
+        self, cpu: int, file: int, chunks: bytes | Iterable[bytes], layout: tuple[int, int], offset: int = 0
+    ) -> None:
         self.cpu, self.file = cpu, file
         self.header, self.page_size = layout
         self._chunks = iter([chunks] if isinstance(chunks, bytes | bytearray | memoryview) else chunks)
         self._buffer = bytearray()
-        self.offset = 0
+        self.offset = offset
         self.skip = 0
         self.ended = False
         self.first_stamp: int | None = None

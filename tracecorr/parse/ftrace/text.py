@@ -13,19 +13,23 @@ from tracecorr.parse.ftrace.fields import bare_hex, number, split_fields, typed_
 from tracecorr.parse.ftrace.graph import graph_records
 from tracecorr.parse.ftrace.layout import Tasks
 from tracecorr.parse.ftrace.lines import BLOCK_BYTES, BlockLines, BlockText, cut_blocks, read_lines
-from tracecorr.parse.ftrace.markers import add_marker_texts
+from tracecorr.parse.ftrace.markers import DRIVER_TEXT, add_marker_texts, add_printk
 from tracecorr.parse.ftrace.pairing import Pairer
 from tracecorr.parse.ftrace.quick import IS_PROBE, PROBE, Quick
+from tracecorr.parse.ftrace.syscalls import syscall_of
 from tracecorr.parse.kfd.tracepoints import hex_fields, plain_body
 from tracecorr.parse.text import Text
 
 _PROBE = "(?s)" + PROBE + r"(?:\s+(?P<fields>.*))?$"
 _MARKERS = ("tracing_mark_write", "print")
+# `raw_syscalls` prints the same on all kernels: hexadecimal arguments, a signed decimal result.
+_RAW_ENTER = r"^NR (-?\d+) \((\w+), (\w+), (\w+), (\w+), (\w+), (\w+)\)"
+_RAW_EXIT = r"^NR (-?\d+) = (-?\d+)"
 _PATH = r'(?s)^(\S+) "(.*)"$'
 
 
 def read_ftrace_text(
-    chunks: Iterable[bytes], file: int, clock: str = "unknown", *, block_bytes: int = BLOCK_BYTES
+    chunks: Iterable[bytes], file: int, clock: str = "unknown", *, block_bytes: int = BLOCK_BYTES, first_byte: int = 0
 ) -> Iterator[Block]:
     """Yield the blocks of one kernel trace text (`trace`, `trace_pipe` or `trace-cmd report`).
 
@@ -34,10 +38,11 @@ def read_ftrace_text(
         file: key of the file.
         clock: name of the trace clock, for the column `clock`.
         block_bytes: bytes parsed at a time; bounds the memory.
+        first_byte: byte of the file that `chunks` begin with.
     """
     reader = _Reader(file, clock)
     for offset, block in cut_blocks(chunks, block_bytes):
-        yield reader.read(block, offset)
+        yield reader.read(block, first_byte + offset)
     yield Block(events=reader.pairer.finish())
 
 
@@ -98,6 +103,12 @@ class _Reader:
             hv.add_function(batch, frame.with_columns(pl.col("event").alias("function"), module))
         elif form == "marker":
             add_marker_texts(batch, frame)
+        elif form == "printk":
+            add_printk(batch, frame)
+        elif form == "raw_enter":
+            _add_raw_enters(batch, frame)
+        elif form == "raw_exit":
+            _add_raw_exits(batch, frame)
         else:
             _add_events(batch, event, frame)
 
@@ -133,6 +144,12 @@ def _form() -> pl.Expr:
         .then(pl.lit("exit"))
         .when(sep.str.ends_with("<-") | (sep == "(") & rest.str.contains(r"\) <-\w"))
         .then(pl.lit("function"))
+        .when(colon & (event == "sys_enter") & rest.str.contains(_RAW_ENTER))
+        .then(pl.lit("raw_enter"))
+        .when(colon & (event == "sys_exit") & rest.str.contains(_RAW_EXIT))
+        .then(pl.lit("raw_exit"))
+        .when(colon & rest.str.contains(DRIVER_TEXT))
+        .then(pl.lit("printk"))
         .when(colon & event.is_in(_MARKERS))
         .then(pl.lit("marker"))
         .when(colon & rest.str.contains(IS_PROBE))
@@ -146,6 +163,21 @@ def _group() -> pl.Expr:
     split = pl.col("form").is_in(["enter", "exit", "probe"])
     known = (pl.col("form") == "event") & pl.col("event").str.contains(hv.KNOWN_EVENTS)
     return pl.when(split | known).then(pl.col("event")).otherwise(pl.lit(""))
+
+
+def _add_raw_enters(batch: hv.Batch, frame: pl.DataFrame) -> None:
+    frame = frame.with_columns(pl.col("rest").str.extract_groups(_RAW_ENTER).alias("m")).unnest("m")
+    for (called,), rows in frame.partition_by("1", as_dict=True).items():
+        name, keys = syscall_of(int(str(called)))
+        columns = [bare_hex(pl.col(str(i + 2))).alias(f"u_{key}") for i, key in enumerate(keys)]
+        hv.add_syscall_enter(batch, rows.with_columns(columns), name, keys)
+
+
+def _add_raw_exits(batch: hv.Batch, frame: pl.DataFrame) -> None:
+    frame = frame.with_columns(pl.col("rest").str.extract_groups(_RAW_EXIT).alias("m")).unnest("m")
+    for (called,), rows in frame.partition_by("1", as_dict=True).items():
+        name, _ = syscall_of(int(str(called)))
+        hv.add_syscall_exit(batch, rows.with_columns(number(pl.col("2")).alias("u_ret")), name)
 
 
 def _add_exits(batch: hv.Batch, name: str, frame: pl.DataFrame) -> None:
