@@ -22,13 +22,13 @@ from tracecorr.link.threads import SeenIdentities, map_threads
 from tracecorr.model import schema
 from tracecorr.model.parts import Block
 from tracecorr.parse.amdlog import read_amd_log
-from tracecorr.parse.ftrace import read_ftrace_pages, read_ftrace_text, read_perf_records
+from tracecorr.parse.ftrace import read_ftrace_pages, read_ftrace_text, read_perf_records, read_trace_dat
 from tracecorr.parse.kfd.snapshots import read_snapshot
 from tracecorr.parse.kfd.topology import NodeFiles, list_nodes
 from tracecorr.store.capture import Capture, write_info, write_tables
 from tracecorr.store.importing import import_files
 from tracecorr.store.pages import open_page_trace
-from tracecorr.store.raw import read_chunks, read_clock_samples, read_topology
+from tracecorr.store.raw import open_read_at, read_chunks, read_clock_samples, read_topology
 from tracecorr.store.recording import close_killed, recorded_losses, seen_processes, seen_threads
 from tracecorr.store.views import build_views, write_views
 
@@ -140,6 +140,8 @@ def _open_readers(capture: Capture) -> Iterator[tuple[str, str, Iterator[Block]]
             yield "amd_log", "log", read_amd_log(chunks, entry["file"])
         elif entry["form"] == "text":
             yield "ftrace", "text", read_ftrace_text(chunks, entry["file"], clock)
+        elif entry["form"] == "trace_dat":
+            yield "ftrace", "pages", _read_dat(capture.path / entry["path"], entry["file"], clock)
         elif entry["form"] == "dump":
             times = entry.get("read_start_ns"), entry.get("read_end_ns")
             yield "hqd", "dump", read_snapshot(chunks, entry["file"], next(snapshots), *times)
@@ -148,6 +150,11 @@ def _open_readers(capture: Capture) -> Iterator[tuple[str, str, Iterator[Block]]
         through_perf = any(entry["form"] == "perf" for entry in recording)
         read = read_perf_records if through_perf else read_ftrace_pages
         yield "ftrace", "pages", read(trace, files, clock)
+
+
+def _read_dat(path: Path, file: int, clock: str) -> Iterator[Block]:
+    with open_read_at(path) as (read_at, size):
+        yield from read_trace_dat(read_at, size, file, clock)
 
 
 def _known_gpus(capture: Capture) -> pl.DataFrame:

@@ -11,9 +11,10 @@ from typing import Any
 
 from tracecorr.model.errors import CaptureError, InputError
 from tracecorr.parse.amdlog import looks_like_amd_log
-from tracecorr.parse.ftrace import looks_like_ftrace_text
+from tracecorr.parse.ftrace import looks_like_ftrace_text, looks_like_trace_dat
 from tracecorr.store.capture import Capture, write_info
 from tracecorr.store.raw import copy_in, describe_file, read_clock_samples, read_head
+from tracecorr.store.trace_dat import unpack_in_place
 
 
 @dataclass(frozen=True)
@@ -41,7 +42,7 @@ def import_files(
     Args:
         out: the folder to make.
         amd_logs: HIP logs, plain or gzip.
-        ftrace: kernel traces: text, or a folder of binary pages.
+        ftrace: kernel traces: text, a `trace.dat` of trace-cmd, or a folder of binary pages.
         clock: trace_clock of the traces, or `auto`.
         clock_samples: clock.json with bracketed samples.
         hqd: debugfs dumps; kept, not decoded.
@@ -97,6 +98,8 @@ def _plan(amd_logs: list[Path], ftrace: list[Path], hqd: list[Path]) -> Iterator
     for number, path in enumerate(ftrace):
         if path.is_dir():
             yield from _plan_pages(path, number)
+        elif looks_like_trace_dat(read_head(path, 64)):
+            yield Incoming(path, f"raw/ftrace/{number}-{_plain_name(path)}", "ftrace", "trace_dat")
         else:
             _check(path, looks_like_ftrace_text, "no event of an ftrace text", "--ftrace")
             yield Incoming(path, f"raw/ftrace/{number}-{_plain_name(path)}", "ftrace", "text")
@@ -110,10 +113,16 @@ def _plan_pages(folder: Path, number: int) -> Iterator[Incoming]:
     if not pages:
         raise InputError(
             f"{folder} holds no pages of a kernel trace (cpu0.bin, ...)",
-            "name a trace text, or a folder with cpuN.bin, header_page and events/*/*/format",
+            "name a trace text, a trace.dat, or a folder with cpuN.bin, header_page and events/*/*/format",
         )
+<<<<<<< HEAD
     for path in sorted(p for p in folder.rglob("*") if p.is_file() and not p.is_symlink()):
         form = ("perf" if path.name.startswith("perf-") else "pages") if path in pages else "description"
+=======
+    # The pages may be links to where they were recorded; a link to a folder is not followed.
+    for path in sorted(p for p in folder.rglob("*") if p.is_file()):
+        form = "pages" if path in pages else "description"
+>>>>>>> f7157d6 (Import reads trace.dat, unpacked; links to pages are followed)
         yield Incoming(path, f"raw/ftrace/{number}/{path.relative_to(folder)}", "ftrace", form)
 
 
@@ -133,8 +142,10 @@ def _copy(incoming: list[Incoming], stage: Path, progress: Callable[[str], None]
     entries: list[dict[str, Any]] = []
     for number, item in enumerate(incoming):
         copy_in(item.origin, stage / item.target)
+        if item.form == "trace_dat":
+            unpack_in_place(stage / item.target, item.origin)
         size, checksum = describe_file(stage / item.target)
-        twin = next((e for e in entries if e["sha256"] == checksum and e["form"] in ("log", "text")), None)
+        twin = next((e for e in entries if e["sha256"] == checksum and e["form"] in ("log", "text", "trace_dat")), None)
         if twin:
             raise InputError(f"{item.origin} was given twice (it equals {twin['path']})", "name each file once")
         entries.append({

@@ -11,6 +11,8 @@ from typing import Any
 from tracecorr.parse.ftrace import PageTrace
 from tracecorr.store.raw import read_chunks
 
+# Every CPU has a chunk in memory, and a big machine has hundreds of CPUs.
+_CHUNK_BYTES = 256 << 10
 _CPU_FILE = re.compile(r"cpu(\d+)\.bin$")
 
 
@@ -29,14 +31,19 @@ def open_page_trace(root: Path, entries: Sequence[Mapping[str, Any]]) -> tuple[P
         if entry["form"] in ("pages", "perf") and cpu:
             files[int(cpu.group(1))] = entry
     trace = PageTrace(
-        pages={cpu: read_chunks(root / entry["path"]) for cpu, entry in files.items()},
+        pages={cpu: read_chunks(root / entry["path"], _CHUNK_BYTES) for cpu, entry in files.items()},
         formats=dict(_formats(texts)),
         header_page=named.get("header_page", ""),
         cmdlines=named.get("saved_cmdlines", ""),
         tgids=named.get("saved_tgids", ""),
         stats=_read_stats(named.get("stats.json", "{}")),
         probes=named.get("kprobe_events", "") + named.get("dynamic_events", ""),
+<<<<<<< HEAD
         symbols=_read_symbols(named.get("kallsyms", "")),
+=======
+        kallsyms=named.get("kallsyms", ""),
+        printk=named.get("printk_formats", ""),
+>>>>>>> f7157d6 (Import reads trace.dat, unpacked; links to pages are followed)
     )
     return trace, {cpu: int(entry["file"]) for cpu, entry in files.items()}
 

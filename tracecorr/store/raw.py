@@ -8,7 +8,8 @@ import json
 import os
 import shutil
 import zlib
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import IO, Any, cast
 
@@ -37,6 +38,23 @@ def read_chunks(path: Path, chunk_bytes: int = CHUNK_BYTES) -> Iterator[bytes]:
     with open_decompressed(path) as stream:
         while chunk := stream.read(chunk_bytes):
             yield chunk
+
+
+@contextmanager
+def open_read_at(path: Path) -> Iterator[tuple[Callable[[int, int], bytes], int]]:
+    """Open a plain file for reading anywhere in it: a function of (offset, bytes), and the size of the file.
+
+    Raises:
+        InputError: the file is missing or not readable.
+    """
+    try:
+        handle = os.open(path, os.O_RDONLY)
+    except OSError as error:
+        raise InputError(f"cannot read {path}: {error.strerror}", "check the path and its permissions") from error
+    try:
+        yield lambda offset, size: os.pread(handle, size, offset), os.fstat(handle).st_size
+    finally:
+        os.close(handle)
 
 
 def read_head(path: Path, head_bytes: int = 1 << 20) -> bytes:

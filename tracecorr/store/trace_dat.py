@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import IO
 
+from tracecorr.model.errors import InputError
 from tracecorr.parse.ftrace.dat_format import MAGIC, SECTION_BYTES, Buffer, Option, TraceDat
 from tracecorr.parse.ftrace.dat_read import read_description, unpacked_pages
 from tracecorr.store.raw import open_read_at
@@ -44,19 +45,33 @@ def write_trace_dat(out: IO[bytes], dat: TraceDat, buffers: Iterable[BufferPages
     out.write(struct.pack("<Q", start))
 
 
-def unpack_trace_dat(path: Path, target: Path) -> None:
-    """Write the compressed `trace.dat` at `path` to `target` without compression; nothing else changes.
+def unpack_in_place(path: Path, named: Path) -> None:
+    """Replace a compressed `trace.dat` by its uncompressed form, so that any record has an offset.
+
+    Args:
+        path: the file; a plain one is left as it is.
+        named: what to call it in an error.
 
     Raises:
-        InputError: the file is damaged or cannot be read.
+        InputError: the file is damaged, or of a kind that cannot be read.
     """
-    with open_read_at(path) as (read_at, size):
-        dat = read_description(read_at, size)
-        buffers = [
-            BufferPages(b, {d.cpu: unpacked_pages(read_at, dat.compression, d) for d in b.cpus}) for b in dat.buffers
-        ]
-        with target.open("wb") as out:
-            write_trace_dat(out, dat, buffers)
+    plain = path.with_name(f".{path.name}.plain")
+    try:
+        with open_read_at(path) as (read_at, size):
+            dat = read_description(read_at, size)
+            if dat.compression == "none":
+                return
+            parts = [
+                BufferPages(b, {d.cpu: unpacked_pages(read_at, dat.compression, d) for d in b.cpus})
+                for b in dat.buffers
+            ]
+            with plain.open("wb") as out:
+                write_trace_dat(out, dat, parts)
+        plain.replace(path)
+    except InputError as error:
+        raise InputError(f"{named}: {error.what}", error.next_step) from error
+    finally:
+        plain.unlink(missing_ok=True)
 
 
 def _description_parts(dat: TraceDat) -> list[tuple[int, bytes]]:

@@ -283,7 +283,8 @@ def unpacked_pages(read_at: ReadAt, compression: str, data: CpuData) -> Iterator
         InputError: a chunk is damaged or cut off.
     """
     try:
-        cursor = _Cursor(read_at, data.offset, data.offset + data.present)
+        # The size that the file tells leaves the count out (seen in files of trace-cmd 3.1.6).
+        cursor = _Cursor(read_at, data.offset, data.offset + data.size + 4)
         for _ in range(cursor.number(4) if data.size else 0):
             packed, plain = cursor.number(4), cursor.number(4)
             yield decompress(compression, cursor.take(packed), plain)
