@@ -14,7 +14,7 @@ import polars as pl
 import pytest
 
 from tracecorr.model.parts import Block
-from tracecorr.parse.ftrace import read_ftrace_text
+from tracecorr.parse.ftrace import PageTrace, read_ftrace_text
 
 DATA = Path(os.environ.get("TRACECORR_DATA", Path(__file__).parents[4] / "shared" / "data"))
 CAPTURES = sorted(p.parent for p in DATA.glob("captures/*/ftrace.txt"))
@@ -43,6 +43,19 @@ def whole(blocks: Iterable[Block]) -> Whole:
 
 def read_text(data: bytes, **options: Any) -> Whole:
     return whole(read_ftrace_text([data], 3, "mono", **options))
+
+
+def page_folder(raw: Path) -> PageTrace:
+    """Return the recording in a folder of pages with `events/SYSTEM/EVENT/format`."""
+    stats = raw / "stats.json"
+    return PageTrace(
+        pages={int(p.stem[3:]): p.read_bytes() for p in raw.glob("cpu*.bin")},
+        formats={f"{p.parent.parent.name}/{p.parent.name}": p.read_text() for p in raw.glob("events/*/*/format")},
+        header_page=(raw / "header_page").read_text(),
+        cmdlines=(raw / "saved_cmdlines").read_text(),
+        tgids=(raw / "saved_tgids").read_text(),
+        stats=json.loads(stats.read_text()) if stats.is_file() else {},
+    )
 
 
 def meta(folder: Path) -> dict[str, Any]:

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 
 import polars as pl
 import pytest
-from ftrace_cases import CAPTURES, DATA, Whole, need_data, read_text, whole
+from ftrace_cases import CAPTURES, DATA, Whole, need_data, page_folder, read_text, whole
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -31,18 +30,6 @@ _SAME = [
     "depth",
     "flags",
 ]
-
-
-def _raw_trace(folder: Path) -> PageTrace:
-    raw = folder / "raw"
-    return PageTrace(
-        pages={int(p.stem[3:]): p.read_bytes() for p in raw.glob("cpu*.bin")},
-        formats={f"{p.parent.parent.name}/{p.parent.name}": p.read_text() for p in raw.glob("events/*/*/format")},
-        header_page=(raw / "header_page").read_text(),
-        cmdlines=(raw / "saved_cmdlines").read_text(),
-        tgids=(raw / "saved_tgids").read_text(),
-        stats=json.loads((raw / "stats.json").read_text()),
-    )
 
 
 def _vm_trace(folder: Path) -> PageTrace:
@@ -76,7 +63,7 @@ def _compare(text: Whole, pages: Whole, columns: list[str]) -> None:
 
 @pytest.mark.parametrize("folder", need_data(_RAW))
 def test_capture_pages_like_text(folder: Path) -> None:
-    trace = _raw_trace(folder)
+    trace = page_folder(folder / "raw")
     text, pages = read_text((folder / "ftrace.txt").read_bytes()), _read(trace)
     no_definitions = bool(text.names("kfd"))
     _compare(text, pages, [c for c in _SAME if c != "name"] if no_definitions else _SAME)
@@ -94,7 +81,7 @@ def test_vm_pages_like_text(folder: Path) -> None:
 
 @pytest.mark.parametrize("folder", need_data(_RAW[:2]))
 def test_few_pages_at_a_time(folder: Path) -> None:
-    trace = _raw_trace(folder)
+    trace = page_folder(folder / "raw")
     one, many = _read(trace), _read(trace, pages_at_a_time=1)
     columns = ["file", "offset", "name", "stamp_ns", "end_stamp_ns", "end_offset", "parent_offset", "result", "flags"]
     order = ["file", "offset"]

@@ -10,6 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 _FIELD = re.compile(r"field:\s*([^;]+);\s*offset:\s*(\d+);\s*size:\s*(\d+);(?:\s*signed:\s*(\d))?")
+_CHOICE = re.compile(r'\(?REC->(\w+)\)? \? "(\w+)" : "(\w+)"')
 _PROBE = re.compile(r"^[pr]\d*:(?:[\w.-]+/)?([\w.-]+)\s+(?:[\w-]+:)?([A-Za-z_][\w.]*)(?:\+\d\w*)?(?:\s|$)")
 _EVENT_ID = re.compile(r"^ID:\s*(\d+)", re.MULTILINE)
 
@@ -68,11 +69,12 @@ class Field:
 
 @dataclass(frozen=True)
 class Format:
-    """Describe one event: its system, its name and its own fields (without the common ones)."""
+    """Describe one event: its own fields (without the common ones), and those printed as one of two words."""
 
     system: str
     name: str
     fields: tuple[Field, ...]
+    choices: Mapping[str, tuple[str, str]] = field(default_factory=dict)
 
     def fits(self, length: npt.NDArray[np.int64]) -> npt.NDArray[np.bool_]:
         """Return which records of `length` bytes can be of this event.
@@ -95,8 +97,12 @@ def parse_formats(formats: Mapping[str, str]) -> dict[int, Format]:
         number = _EVENT_ID.search(text)
         if number:
             system, _, name = path.partition("/")
-            result[int(number[1])] = Format(system, name, tuple(_fields(text)))
+            result[int(number[1])] = Format(system, name, tuple(_fields(text)), _choices(text))
     return result
+
+
+def _choices(text: str) -> dict[str, tuple[str, str]]:
+    return {name: (yes, no) for name, yes, no in _CHOICE.findall(text)}
 
 
 def _fields(text: str) -> Iterable[Field]:

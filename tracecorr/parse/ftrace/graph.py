@@ -5,7 +5,7 @@ from __future__ import annotations
 import polars as pl
 
 from tracecorr.parse.ftrace.halves import GRAPH, INSTANT, Batch, add_graph
-from tracecorr.parse.ftrace.lines import stamp_ns
+from tracecorr.parse.ftrace.prefixes import stamp_ns
 from tracecorr.parse.kfd import layer_of
 
 _LINE = (
@@ -22,7 +22,8 @@ def graph_records(lines: pl.DataFrame, batch: Batch, file: int) -> pl.DataFrame:
     frame = lines.with_columns(pl.col("line").str.extract_groups(_LINE).alias("m")).unnest("m")
     frame = frame.filter(pl.col("code").is_not_null()).select(
         "seq", pl.lit(file).alias("file"), "offset", "length",
-        stamp_ns(pl.col("sec"), pl.col("frac")).alias("stamp_ns"), pl.col("cpu").str.to_integer(strict=False),
+        stamp_ns(pl.col("sec").str.to_integer(strict=False), pl.col("frac")).alias("stamp_ns"),
+        pl.col("cpu").str.to_integer(strict=False),
         pl.col("tid").str.to_integer(strict=False).cast(pl.UInt64, strict=False), pl.lit(None, pl.UInt32).alias("pid"),
         "comm", "code", (pl.col("indent").str.len_bytes() // 2).alias("level"),
         (pl.col("us").cast(pl.Float64, strict=False) * 1000).round().cast(pl.Int64, strict=False).alias("dur_ns"),

@@ -10,18 +10,14 @@ import numpy as np
 import polars as pl
 
 from tracecorr.model import schema
+from tracecorr.parse.ftrace.prefixes import Prefix, find_prefix
 from tracecorr.parse.text import Ints, Mask, Text
 
 BLOCK_BYTES = 8 << 20
 # Lines looked at from the end of a block for one that starts a record.
 _LOOK_BACK = 4096
+_HEAD_BYTES = 1 << 16
 
-# comm may hold spaces, dashes, brackets: the anchor is `-pid ... [cpu] ... stamp:`. The kernel has 15
-# bytes for comm; other tools print up to 31.
-_PREFIX = (
-    r"^ *(?P<comm>.{1,32}?)-(?P<tid>\d+) +(?:\( *(?P<pid>\d+|-+)\) +)?\[(?P<cpu>\d{3,})\] +"
-    r"(?:[a-zA-Z0-9.#]{4,5} +)?(?P<sec>\d+)(?:\.(?P<frac>\d{1,9}))?: +"
-)
 _BODY = r"(?P<event>[^ :(+<]*)(?P<sep>: *|\(| -> |[ +]?[^<]* <-)?(?P<rest>.*)$"
 _GRAPH_LINE = r"^ *(?:\d+\.\d{6} +\| +)?\d+\) .*[|=]"
 _RECORD_START = re.compile(
@@ -78,7 +74,9 @@ class BlockLines:
 
 def looks_like_ftrace_text(head: bytes) -> bool:
     """Tell whether the first bytes of a file are kernel trace text."""
-    return head.startswith(b"# tracer: ") or (b"\0" not in head and _HEAD_RECORD.search(head) is not None)
+    if head.startswith(b"# tracer: "):
+        return True
+    return b"\0" not in head and (_HEAD_RECORD.search(head) is not None or find_prefix(head[:_HEAD_BYTES]) is not None)
 
 
 def cut_blocks(chunks: Iterable[bytes], size: int = BLOCK_BYTES) -> Iterator[tuple[int, bytes]]:
@@ -119,7 +117,7 @@ def _cut(buffer: bytes, begin: int, size: int) -> int:
     return last
 
 
-def read_lines(block: BlockText, rest: Mask, file: int, others: pl.DataFrame) -> BlockLines:
+def read_lines(block: BlockText, rest: Mask, file: int, others: pl.DataFrame, prefix: Prefix) -> BlockLines:
     """Return the records of the lines `rest` of a block, and the account of all its lines.
 
     Args:
@@ -127,12 +125,13 @@ def read_lines(block: BlockText, rest: Mask, file: int, others: pl.DataFrame) ->
         rest: which lines to read.
         file: key of the file.
         others: the records that the other lines are, with `offset`, `cpu`, `stamp_ns`.
+        prefix: the form of the records.
     """
     frame = block.lines(rest)
-    frame = frame.with_columns(pl.col("line").str.extract_groups(_PREFIX + _BODY).alias("m")).unnest("m")
+    frame = frame.with_columns(pl.col("line").str.extract_groups(prefix.pattern + _BODY).alias("m")).unnest("m")
     frame = frame.with_columns(_kinds().alias("kind"))
     frame = _attach_continuations(frame)
-    records = _finish_records(frame.filter(pl.col("kind") == "record"))
+    records = _finish_records(frame.filter(pl.col("kind") == "record"), prefix)
     graph = frame.filter(pl.col("kind") == "graph").select("seq", "offset", "length", "line")
     losses = _losses(frame, [records, others])
     read = block.sizes()[~rest]
@@ -158,7 +157,9 @@ def _attach_continuations(frame: pl.DataFrame) -> pl.DataFrame:
     """Join lines without a prefix to the record before them; those without one stay `rest`."""
     if not (frame["kind"] == "rest").any():
         return frame
-    owner = pl.when(pl.col("kind") == "record").then(pl.col("offset")).when(pl.col("kind") != "rest").then(-1)
+    # A blank line may lie in the middle of a text of several lines.
+    outer = (pl.col("kind") != "rest") & (pl.col("line") != "")
+    owner = pl.when(pl.col("kind") == "record").then(pl.col("offset")).when(outer).then(-1)
     frame = frame.with_columns(owner.forward_fill().fill_null(-1).alias("owner"))
     frame = frame.with_columns(
         pl.when((pl.col("kind") == "rest") & (pl.col("owner") >= 0))
@@ -178,26 +179,20 @@ def _attach_continuations(frame: pl.DataFrame) -> pl.DataFrame:
     ).drop("tail", "stop", "owner")
 
 
-def stamp_ns(sec: pl.Expr, frac: pl.Expr) -> pl.Expr:
-    """Return nanoseconds; a stamp without a fraction (clocks `counter`, `uptime`, `x86-tsc`) stays as it is."""
-    whole = sec.str.to_integer(strict=False)
-    part = frac.str.pad_end(9, "0").str.to_integer(strict=False)
-    return pl.when(frac.is_null()).then(whole).otherwise(whole * 1_000_000_000 + part)
-
-
-def _finish_records(frame: pl.DataFrame) -> pl.DataFrame:
+def _finish_records(frame: pl.DataFrame, prefix: Prefix) -> pl.DataFrame:
     return frame.select(
         "seq",
         "offset",
         "length",
-        stamp_ns(pl.col("sec"), pl.col("frac")).alias("stamp_ns"),
-        pl.col("cpu").str.to_integer(strict=False).cast(pl.UInt16, strict=False),
-        pl.col("tid").str.to_integer(strict=False).cast(pl.UInt64, strict=False),
+        prefix.stamp_ns().alias("stamp_ns"),
+        prefix.whole("cpu").cast(pl.UInt16, strict=False),
+        prefix.whole("tid"),
         pl.col("pid").str.to_integer(strict=False).cast(pl.UInt32, strict=False),
         pl.col("comm"),
         pl.col("event"),
         pl.col("sep").fill_null(""),
         pl.col("rest"),
+        pl.col("frac").is_null().alias("whole"),
     )
 
 

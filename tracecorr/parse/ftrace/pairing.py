@@ -28,7 +28,7 @@ class Pairer:
     """Turn halves into rows of `PART_EVENTS`; halves of one call may come in different blocks."""
 
     def __init__(self, clock: str) -> None:
-        self._clock = clock
+        self.clock = clock
         self._open = HALF.to_frame()
         self._with_return = np.zeros(0, np.uint32)
 
@@ -75,7 +75,7 @@ class Pairer:
         same_file = pl.col("file") == pl.col("end_file")
         frame = pl.concat([frame, ends], how="horizontal").with_columns(
             pl.Series("flags", flags.astype(np.uint16)),
-            pl.lit(self._clock, schema.CAT).alias("clock"),
+            pl.lit(self.clock, schema.CAT).alias("clock"),
             pl.coalesce("end_result", "result").alias("result"),
             pl.coalesce("end_stamp_ns", pl.col("stamp_ns") + pl.col("dur_ns")).alias("end_stamp_ns"),
             pl.when(same_file).then(pl.col("end_offset")).alias("end_offset"),

@@ -104,6 +104,9 @@ class Rows:
                 continue
             if field.is_text:
                 columns.append(self.texts(field).alias(f"t_{key}"))
+            elif field.name in event.choices:
+                words = pl.Series(event.choices[field.name][::-1], dtype=pl.String)
+                columns.append(words.gather(pl.Series((self.ints(field) > 0).astype(np.uint8))).alias(f"t_{key}"))
             elif field.size in _MASKS and not field.is_dynamic:
                 columns.append(pl.Series(f"u_{key}", self.ints(field)))
             else:

@@ -15,6 +15,7 @@ from tracecorr.parse.ftrace.layout import Tasks
 from tracecorr.parse.ftrace.lines import BLOCK_BYTES, BlockLines, BlockText, cut_blocks, read_lines
 from tracecorr.parse.ftrace.markers import DRIVER_TEXT, add_marker_texts, add_printk
 from tracecorr.parse.ftrace.pairing import Pairer
+from tracecorr.parse.ftrace.prefixes import COUNTING_CLOCKS, USUAL, Prefix, find_prefix
 from tracecorr.parse.ftrace.quick import IS_PROBE, PROBE, Quick
 from tracecorr.parse.ftrace.syscalls import syscall_of
 from tracecorr.parse.kfd.tracepoints import hex_fields, plain_body
@@ -22,9 +23,11 @@ from tracecorr.parse.text import Text
 
 _PROBE = "(?s)" + PROBE + r"(?:\s+(?P<fields>.*))?$"
 _MARKERS = ("tracing_mark_write", "print")
+_FIELDED = r"(?:^|[ ,])\w+=(?:0x[0-9a-f]+ \(-?\d+\)|\((?:0x[0-9a-f]+|\d+)\))(?:[ ,]|$)"
 # `raw_syscalls` prints the same on all kernels: hexadecimal arguments, a signed decimal result.
 _RAW_ENTER = r"^NR (-?\d+) \((\w+), (\w+), (\w+), (\w+), (\w+), (\w+)\)"
 _RAW_EXIT = r"^NR (-?\d+) = (-?\d+)"
+_HEAD_BYTES = 1 << 16
 _PATH = r'(?s)^(\S+) "(.*)"$'
 
 
@@ -53,6 +56,7 @@ class _Reader:
         self._file = file
         self._tasks = Tasks()
         self._quick = Quick()
+        self._prefix: Prefix | None = None
         self.pairer = Pairer(clock)
 
     def read(self, block: bytes, offset: int) -> Block:
@@ -67,13 +71,29 @@ class _Reader:
         taken = self._quick.add(batch, text, heads, base)
         rest = np.ones(len(start), np.bool_)
         rest[heads.line[taken]] = False
-        lines = read_lines(BlockText(text, start, end, offset), rest, self._file, base.filter(pl.Series(taken)))
+        self._learn_prefix(block, bool(taken.any()))
+        others, prefix = base.filter(pl.Series(taken)), self._prefix or USUAL
+        lines = read_lines(BlockText(text, start, end, offset), rest, self._file, others, prefix)
         self._add_records(batch, lines)
         events, args = self.pairer.feed(batch)
         return Block(events=events, args=args, ledger=lines.ledger, losses=lines.losses)
 
+    def _learn_prefix(self, block: bytes, usual: bool) -> None:
+        """A file has one form of prefix: that of its first records."""
+        if self._prefix is None:
+            self._prefix = USUAL if usual else find_prefix(block[:_HEAD_BYTES])
+            if self._prefix and self._prefix.clock:
+                self.pairer.clock = self._prefix.clock
+
+    def _learn_clock(self, records: pl.DataFrame) -> None:
+        """Stamps without a dot count something, and what the caller takes for the clock may be wrong."""
+        prefix = self._prefix or USUAL
+        if prefix.unit_ns is None and records["whole"].any() and self.pairer.clock not in COUNTING_CLOCKS:
+            self.pairer.clock = "ticks"
+
     def _add_records(self, batch: hv.Batch, lines: BlockLines) -> None:
-        records = lines.records
+        self._learn_clock(lines.records)
+        records = _plain_forms(lines.records.drop("whole"))
         if lines.graph.height:
             comments = graph_records(lines.graph, batch, self._file)
             records = pl.concat([records, comments]).sort("offset") if comments.height else records
@@ -102,7 +122,8 @@ class _Reader:
             module = pl.col("sep").str.extract(r"\[([\w-]+)\] <-").alias("module")
             hv.add_function(batch, frame.with_columns(pl.col("event").alias("function"), module))
         elif form == "marker":
-            add_marker_texts(batch, frame)
+            raw = pl.when(pl.col("event") == "#").then("#" + pl.col("rest")).otherwise("rest").alias("rest")
+            add_marker_texts(batch, frame.with_columns(raw))
         elif form == "printk":
             add_printk(batch, frame)
         elif form == "raw_enter":
@@ -128,6 +149,30 @@ class _Reader:
                 batch.add_text(rows, "body", pl.col("rest"))
 
 
+def _plain_forms(records: pl.DataFrame) -> pl.DataFrame:
+    """Return the records with the bodies of the option `fields` and of trace-cmd as the kernel prints them.
+
+    The option prints `key=0x3 (3)`, `key=(1)` for booleans, and for pointers to text an address that
+    is not theirs. trace-cmd prints the event before the function: `print: tracing_mark_write: text`; the
+    option `raw` prints its address: `# ffffffff8149ab1a text`.
+    """
+    event, rest = pl.col("event"), pl.col("rest")
+    fielded = rest.str.contains(_FIELDED)
+    plain = rest.str.replace_all(r"=(0x[0-9a-f]+) \(-?\d+\)", "=${1}").str.replace_all(r"=\((\d+)\)", "=${1}")
+    plain = plain.str.replace_all(r" ?\b\w+=\(0x[0-9a-f]+\)", "").str.replace(r"^__syscall_nr=\w+ ?", "")
+    call = plain.str.replace_all(r" (\w+)=", ", ${1}=")
+    plain = pl.when(event.str.starts_with("sys_enter_")).then(call).otherwise(plain)
+    fielded = fielded & ~rest.str.starts_with("(")
+    records = records.with_columns(pl.when(fielded).then(plain).otherwise(rest).alias("rest"))
+    inner = rest.str.extract_groups(r"^(?:(?P<event>[^ :]+):| [0-9a-f]{16}) (?P<rest>(?s:.*))$")
+    told = event.is_in(["print", "bprint", "bputs", "#"]) & inner.struct[1].is_not_null()
+    inner = inner.struct.with_fields(pl.field("event").fill_null(_MARKERS[0]))
+    records = records.with_columns(pl.when(told).then(inner).alias("inner"))
+    return records.with_columns(
+        pl.coalesce(pl.col("inner").struct.field(name), name).alias(name) for name in ("event", "rest")
+    ).drop("inner")
+
+
 def _form() -> pl.Expr:
     """Return the form of each record, from its event name, what follows the name, and the rest."""
     event, sep, rest = pl.col("event"), pl.col("sep"), pl.col("rest")
@@ -150,7 +195,7 @@ def _form() -> pl.Expr:
         .then(pl.lit("raw_exit"))
         .when(colon & rest.str.contains(DRIVER_TEXT))
         .then(pl.lit("printk"))
-        .when(colon & event.is_in(_MARKERS))
+        .when(colon & event.is_in(_MARKERS) | (event == "#") & rest.str.contains("^ [0-9a-f]+ buf:"))
         .then(pl.lit("marker"))
         .when(colon & rest.str.contains(IS_PROBE))
         .then(pl.lit("probe"))
