@@ -115,14 +115,9 @@ def _plan_pages(folder: Path, number: int) -> Iterator[Incoming]:
             f"{folder} holds no pages of a kernel trace (cpu0.bin, ...)",
             "name a trace text, a trace.dat, or a folder with cpuN.bin, header_page and events/*/*/format",
         )
-<<<<<<< HEAD
-    for path in sorted(p for p in folder.rglob("*") if p.is_file() and not p.is_symlink()):
-        form = ("perf" if path.name.startswith("perf-") else "pages") if path in pages else "description"
-=======
     # The pages may be links to where they were recorded; a link to a folder is not followed.
     for path in sorted(p for p in folder.rglob("*") if p.is_file()):
-        form = "pages" if path in pages else "description"
->>>>>>> f7157d6 (Import reads trace.dat, unpacked; links to pages are followed)
+        form = ("perf" if path.name.startswith("perf-") else "pages") if path in pages else "description"
         yield Incoming(path, f"raw/ftrace/{number}/{path.relative_to(folder)}", "ftrace", form)
 
 

@@ -38,12 +38,8 @@ def open_page_trace(root: Path, entries: Sequence[Mapping[str, Any]]) -> tuple[P
         tgids=named.get("saved_tgids", ""),
         stats=_read_stats(named.get("stats.json", "{}")),
         probes=named.get("kprobe_events", "") + named.get("dynamic_events", ""),
-<<<<<<< HEAD
-        symbols=_read_symbols(named.get("kallsyms", "")),
-=======
         kallsyms=named.get("kallsyms", ""),
         printk=named.get("printk_formats", ""),
->>>>>>> f7157d6 (Import reads trace.dat, unpacked; links to pages are followed)
     )
     return trace, {cpu: int(entry["file"]) for cpu, entry in files.items()}
 
@@ -62,13 +58,6 @@ def _formats(texts: Mapping[str, str]) -> list[tuple[str, str]]:
 
 def _read_text(path: Path) -> str:
     return b"".join(read_chunks(path)).decode(errors="replace")
-
-
-def _read_symbols(text: str) -> dict[int, str]:
-    """Return the functions by the addresses that the function tracer writes: behind an ENDBR it is 4 bytes later."""
-    words = [line.split() for line in text.splitlines()]
-    found = [(int(w[0], 16), w[2]) for w in words if len(w) > 2 and re.fullmatch(r"[0-9a-f]+", w[0])]
-    return {address + shift: name for shift in (4, 0) for address, name in found}
 
 
 def _read_stats(text: str) -> dict[str, dict[str, str]]:

@@ -15,7 +15,7 @@ from tracecorr.parse.ftrace.bprint import format_binary
 from tracecorr.parse.ftrace.formats import Field, Format
 from tracecorr.parse.ftrace.markers import add_marker_texts, add_printk
 from tracecorr.parse.ftrace.ring import Bytes, Ints, word_view
-from tracecorr.parse.ftrace.symbols import Symbols
+from tracecorr.parse.ftrace.symbols import INSIDE, Symbols
 from tracecorr.parse.ftrace.syscalls import syscall_of
 
 # Id of records that are too short to hold one.
@@ -206,7 +206,7 @@ class Payloads:
 
     def _print(self, batch: hv.Batch, rows: Rows, event: Format) -> None:
         frame, _ = rows.frame(event, ("buf",))
-        frame = frame.with_columns(self._names.symbols.names(rows.numbers(event, "ip")))
+        frame = frame.with_columns(self._names.symbols.names(rows.numbers(event, "ip"), INSIDE))
         self._add_texts(batch, frame, pl.col("t_buf"))
 
     def _bprint(self, batch: hv.Batch, rows: Rows, event: Format) -> None:
@@ -215,12 +215,12 @@ class Payloads:
         spans = zip(formats, (rows.data + buffer).tolist(), (rows.data + rows.length).tolist(), strict=True)
         texts = [f"(unknown format) {rows.flat[a:b].tobytes().hex()}" if known is None
                  else format_binary(known, rows.flat[a:b].tobytes()) for known, a, b in spans]  # fmt: skip
-        frame = rows.base.with_columns(self._names.symbols.names(rows.numbers(event, "ip")))
+        frame = rows.base.with_columns(self._names.symbols.names(rows.numbers(event, "ip"), INSIDE))
         self._add_texts(batch, frame, pl.Series(texts, dtype=pl.String))
 
     def _bputs(self, batch: hv.Batch, rows: Rows, event: Format) -> None:
         texts = [self._names.formats.get(at, hex(at)) for at in rows.numbers(event, "str").tolist()]
-        frame = rows.base.with_columns(self._names.symbols.names(rows.numbers(event, "ip")))
+        frame = rows.base.with_columns(self._names.symbols.names(rows.numbers(event, "ip"), INSIDE))
         self._add_texts(batch, frame, pl.Series(texts, dtype=pl.String))
 
     def _add_texts(self, batch: hv.Batch, frame: pl.DataFrame, text: pl.Expr | pl.Series) -> None:

@@ -10,6 +10,9 @@ import polars as pl
 
 from tracecorr.parse.ftrace.halves import Words, number_values
 
+# The function tracers tell the entry of a function: its start, or what follows its ENDBR. A text is written
+# from anywhere inside.
+ENTRY, INSIDE = 16, 1 << 16
 _SYMBOL = r"^([0-9a-fA-F]{8,16}) [tTwW] (\S+)(?:\s+\[([\w-]+)\])?"
 _FORMAT = re.compile(r'^(0x[0-9a-fA-F]+)\s*:\s*"(.*)"\s*$')
 _ESCAPES = {"n": "\n", "t": "\t", '"': '"', "\\": "\\"}
@@ -35,12 +38,19 @@ class Symbols:
         address = pl.col("address").str.to_integer(base=16, dtype=pl.UInt64, strict=False)
         return found.with_columns(address).filter(pl.col("address") > 0).sort("address")
 
-    def names(self, address: Words) -> pl.DataFrame:
-        """Return `function` (hexadecimal where it is not known) and `module` of each address."""
+    def names(self, address: Words, reach: int = ENTRY) -> pl.DataFrame:
+        """Return `function` (hexadecimal where it is not known) and `module` of each address.
+
+        Args:
+            address: kernel addresses.
+            reach: bytes that an address may lie behind the start of its function: a table need not have all.
+        """
         distinct, codes = number_values(address)
         table = self._table
         at = np.searchsorted(table["address"].to_numpy(), distinct, "right").astype(np.int64) - 1
-        index = pl.Series(at)
+        starts = table["address"].to_numpy()
+        near = (at >= 0) & (distinct - starts[np.maximum(at, 0)] < np.uint64(reach)) if len(starts) else at >= 0
+        index = pl.Series(np.where(near, at, -1))
         found = table[pl.select(pl.when(index >= 0).then(index).cast(pl.UInt32)).to_series()]
         bare = pl.Series([hex(number) for number in distinct.tolist()], dtype=pl.String)
         names = found.select(pl.coalesce("function", bare).alias("function"), "module")
