@@ -159,13 +159,9 @@ def _robust_list(libc: ctypes.CDLL, tid: int) -> int | None:
     return head.value or None
 
 
-def find_openers(cgroup: str, device: Path = Path("/dev/kfd")) -> list[int]:
+def find_openers(cgroup: str) -> list[int]:
     """Return the host pids of a cgroup whose open files include the KFD."""
-    try:
-        number = device.stat().st_rdev
-    except OSError:
-        return []
-    return [pid for pid in cgroup_pids(cgroup) if _has_open(pid, number)]
+    return [pid for pid in cgroup_pids(cgroup) if _has_open(pid, "/dev/kfd")]
 
 
 def cgroup_pids(cgroup: str) -> list[int]:
@@ -179,14 +175,15 @@ def cgroup_pids(cgroup: str) -> list[int]:
     return []
 
 
-def _has_open(pid: int, device: int) -> bool:
+def _has_open(pid: int, device: str) -> bool:
+    """Tell whether a process has a device open, by the name it has in its own root."""
     try:
         links = list((_PROC / str(pid) / "fd").iterdir())
     except OSError:
         return False
     for link in links:
         with contextlib.suppress(OSError):
-            if link.stat().st_rdev == device:
+            if str(link.readlink()) == device:
                 return True
     return False
 

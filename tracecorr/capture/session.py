@@ -92,9 +92,15 @@ class Session:
             failure = self._run_to_end(inbox)
         ended = self._launched.workload.status
         status = 128 + signal.SIGINT if ended is None else ended
-        self._close(status)
+        try:
+            self._close(status)
+        except OSError as error:
+            failure = failure or error
         if failure is not None:
-            raise SessionError(f"the capture failed: {failure}", "its folder holds what was recorded") from failure
+            raise SessionError(
+                f"the capture failed: {failure}",
+                f"what was recorded is in it: tracecorr correlate {self._folder.shown}",
+            ) from failure
         return status
 
     def _run_to_end(self, inbox: SignalInbox) -> Exception | None:
@@ -273,9 +279,9 @@ class Session:
 
     def _close(self, status: int) -> None:
         """Complete capture.json and give the folder to the user."""
+        losses = self._logs.finish()
         self._launched.collect()
         strange = self._folder.seal_logs()
-        losses = self._logs.finish()
         if self._recorder.discarded_bytes:
             losses.append({"source": "ftrace", "bytes": self._recorder.discarded_bytes,
                            "reason": f"the trace could not be written: {self._recorder.failure}"})  # fmt: skip

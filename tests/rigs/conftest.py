@@ -1,0 +1,80 @@
+"""What the tests with rigs need: root, tracefs, the null GPU rig, a Docker Engine of their own."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import NoReturn
+
+import pytest
+from docker_rig import DockerRig, make_image
+from rig import REPO, NullGpu
+
+
+def _missing(reason: str) -> NoReturn:
+    """Skip, or fail where nothing may be skipped."""
+    if os.environ.get("CI") == "true":
+        pytest.fail(reason)
+    pytest.skip(reason)
+
+
+@pytest.fixture(scope="session")
+def rigs_folder() -> Path:
+    """Return the folder of the rigs."""
+    named = os.environ.get("TRACECORR_RIGS")
+    if not named:
+        _missing("no test rigs: set TRACECORR_RIGS to their folder")
+    folder = (REPO / named).resolve()
+    if not folder.is_dir():
+        _missing(f"there is no folder {folder} (TRACECORR_RIGS)")
+    return folder
+
+
+@pytest.fixture(scope="session")
+def nullgpu(rigs_folder: Path) -> NullGpu:
+    """Return the null GPU rig, built before by its build.sh into NULLGPU_CACHE."""
+    if os.geteuid() != 0:
+        _missing("a capture needs root")
+    if not Path("/sys/kernel/tracing/instances").is_dir():
+        _missing("tracefs is not mounted")
+    folder = rigs_folder / "nullgpu"
+    cache = Path(os.environ.get("NULLGPU_CACHE") or folder / "cache")
+    if not (cache / "root/usr/bin/env").exists():
+        _missing(f"the null GPU rig is not built: NULLGPU_CACHE={cache} {folder}/build.sh")
+    return NullGpu(folder, cache)
+
+
+@pytest.fixture(scope="session")
+def docker(nullgpu: NullGpu, tmp_path_factory: pytest.TempPathFactory) -> Iterator[DockerRig]:
+    """Return a Docker Engine of this test run with an image of the rig's root."""
+    daemon = shutil.which("dockerd", path="/usr/sbin:/usr/bin")
+    if daemon is None:
+        _missing("there is no Docker Engine: apt-get install docker.io")
+    work = Path(os.path.realpath("/tmp")) / f"tracecorr-docker-{os.getpid()}"
+    work.mkdir()
+    log = (work / "log").open("w")
+    engine = subprocess.Popen(
+        [daemon, "--iptables=false", "--ip6tables=false", "--bridge=none", "--storage-driver=vfs",
+         f"--data-root={work}/data", f"--exec-root={work}/exec", f"--pidfile={work}/pid", f"--host=unix://{work}/sock"],
+        stdout=log, stderr=log,
+    )  # fmt: skip
+    rig = DockerRig(nullgpu, f"unix://{work}/sock", tmp_path_factory.mktemp("docker"))
+    try:
+        for _ in range(300):
+            if engine.poll() is not None or rig.answers():
+                break
+            time.sleep(0.1)
+        if not rig.answers():
+            _missing(f"the Docker Engine does not start: {(work / 'log').read_text()[-500:]}")
+        make_image(rig)
+        yield rig
+    finally:
+        rig.remove_all()
+        engine.terminate()
+        engine.wait(timeout=60)
+        log.close()
+        shutil.rmtree(work, ignore_errors=True)
