@@ -156,4 +156,3 @@ def list_tracefs_leftovers() -> list[str]:
     root = Path("/sys/kernel/tracing")
     names = [path.name for path in (root / "instances").glob("tracecorr_*")]
     return [name for name in names if not Path(f"/proc/{name.split('_')[1]}").exists()]
-

@@ -56,7 +56,7 @@ class LateProbes:
         # The workload runs on meanwhile: doorbells first.
         urgent = tuple(probe for probe in probes if probe.name.startswith("doorbell"))
         rest = tuple(probe for probe in probes if probe not in urgent)
-        accepted = [*self._recorder.add_probes(urgent), *self._recorder.add_probes(rest)]
+        accepted = [*self._recorder.add_probes(urgent, mine), *self._recorder.add_probes(rest, mine)]
         self.armed.append({
             "library": runtime.path, "kind": runtime.kind, "version": runtime.version, "pid": mapped.pid,
             "seen_ns": mapped.seen_ns, "armed_ns": time.monotonic_ns(), "probes": [probe.name for probe in accepted],

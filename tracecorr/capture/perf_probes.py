@@ -72,11 +72,17 @@ class PerfRecorder:
             self._tids.update(fresh)
             self._bind(self._probes, fresh)
 
-    def add_probes(self, probes: Iterable[PerfProbe]) -> None:
-        """Record more probes, of a library that appeared late, for everything admitted so far."""
+    def add_probes(self, probes: Iterable[PerfProbe], pids: Iterable[int] = ()) -> None:
+        """Record more probes, of a library that appeared late.
+
+        Args:
+            probes: the new ones.
+            pids: processes that live now besides those admitted: children inherited the earlier probes only.
+        """
         fresh = list(probes)
         self._probes += fresh
-        self._bind(fresh, sorted(self._tids))
+        living = {tid for pid in pids for tid in list_threads(pid)}
+        self._bind(fresh, sorted(self._tids | living))
 
     def start(self) -> None:
         """Record from now on, and write in the background."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import time
+from collections.abc import Iterable
 from dataclasses import replace
 from pathlib import Path
 from typing import IO
@@ -94,13 +95,18 @@ class KernelRecorder:
         self._save_clock()
         self._next_mark = time.monotonic() + _MARK_SECONDS
 
-    def add_probes(self, probes: tuple[ProbePlan, ...]) -> list[ProbePlan]:
-        """Arm probes that became possible during the recording; return those that the kernel accepted."""
+    def add_probes(self, probes: tuple[ProbePlan, ...], pids: Iterable[int]) -> list[ProbePlan]:
+        """Arm probes that became possible during the recording; return those that the kernel accepted.
+
+        Args:
+            probes: the new ones.
+            pids: processes of the workload that live now.
+        """
         known = len(self.armed.perf_probes)
         accepted = self.armed.add_probes(probes)
         fresh = self.armed.perf_probes[known:]
         self._learn(fresh)
-        self._perf.add_probes(fresh)
+        self._perf.add_probes(fresh, pids)
         return accepted
 
     def tick(self) -> None:
@@ -154,7 +160,7 @@ class KernelRecorder:
     def _learn(self, probes: list[PerfProbe]) -> None:
         for probe in probes:
             name = f"{self.armed.group}/{probe.name}"
-            self._folder.write_text(f"raw/ftrace/{PROBES}/events/{name}/format", probe.format)
+            self._folder.write_once(f"raw/ftrace/{PROBES}/events/{name}/format", probe.format)
 
     def _open_pages(self, name: str, cpu: int) -> IO[bytes]:
         return self._folder.open_new(f"raw/ftrace/{name}/cpu{cpu}.bin")
