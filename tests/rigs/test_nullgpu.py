@@ -6,7 +6,7 @@ from pathlib import Path
 
 import polars as pl
 import pytest
-from rig import NullGpu, capture_run, check_packets, check_threads, list_tracefs_leftovers
+from rig import NullGpu, capture_run, check_packets, check_threads, list_leftovers
 
 pytestmark = pytest.mark.nullgpu
 
@@ -32,7 +32,7 @@ def test_tables_equal_the_truth(
     logged = run.table("processes").filter(pl.col("log_pid").is_not_null())
     assert logged.height == processes
     assert (logged["pid"] == logged["log_pid"]).all()
-    assert list_tracefs_leftovers() == []
+    assert list_leftovers(run) == []
 
 
 def test_a_runtime_unknown_before_is_probed_when_it_is_mapped(nullgpu: NullGpu, tmp_path: Path) -> None:
