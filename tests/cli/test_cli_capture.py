@@ -151,3 +151,28 @@ def test_pages_and_examples(run: Run, tmp_path: Path) -> None:
     assert "slowest-launches" in run("query", "--examples").out
     assert json.loads(run("query", "x", "--example", "queues", "--format", "json").out)[0]["hwq"] == "0x3c00000"
     assert run("query", "x", "--example", "nonsense").status == 2
+
+
+def test_info_says_what_was_recorded_in_few_lines(run: Run, capture: Path) -> None:
+    path = capture / "capture.json"
+    info = json.loads(path.read_text())
+    event = {"system": "syscalls", "name": "sys_enter_ioctl", "filter": ""}
+    instance = {"name": "workload", "clock": "mono", "follows_workload": True, "events": [event], "functions": []}
+    info |= {
+        "plan": {
+            "instances": [instance],
+            "probes": [{"instance": "workload", "name": "doorbell"}],
+            "absent": [{"what": "events amdgpu/*", "why": "the driver is not loaded"}],
+        },
+        "processes": [
+            {"pid": 300, "namespace_pid": 7, "exe": "/usr/bin/gemm", "how": "started"},
+            *({"pid": 301 + n, "how": "child"} for n in range(50)),
+        ],
+    }
+    path.write_text(json.dumps(info))
+    out = run("info").out
+    assert "recorded of the workload (workload): 1 events, 0 functions, 1 probes, clock mono" in out
+    assert "not recorded: events amdgpu/*: the driver is not loaded" in out
+    assert "process 300 (7 in its container): /usr/bin/gemm, started" in out
+    assert "and 50 children of these" in out
+    assert len(out.splitlines()) < 45
