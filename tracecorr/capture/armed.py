@@ -9,6 +9,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from tracecorr.capture.function_filter import functions_set, set_functions
 from tracecorr.capture.journal import Journal
 from tracecorr.capture.owner import PREFIX
 from tracecorr.capture.plan import Absent, EventPlan, InstancePlan, Plan, ProbePlan
@@ -231,11 +232,10 @@ class Armed:
             return ()
         accepted: list[str] = []
         try:
-            refused = instance.append_words("set_ftrace_filter", plan.functions)
+            refused = set_functions(self.tracefs, instance, plan.functions)
             self.absent += [Absent(f"function {name}", why) for name, why in refused.items()]
             accepted = [name for name in plan.functions if name not in refused]
-            set_now = [line for line in instance.read("set_ftrace_filter").splitlines() if line[:1] != "#"]
-            if not accepted or not set_now:
+            if not accepted or not functions_set(instance):
                 return ()
             if plan.follows_workload:
                 instance.write("set_ftrace_pid", str(self._placeholder.tid))

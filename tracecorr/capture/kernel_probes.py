@@ -14,6 +14,7 @@ import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
+from tracecorr.capture.function_filter import OF_DRIVER
 from tracecorr.capture.offer import Offer
 from tracecorr.capture.plan import Absent, ProbePlan, Wanted
 
@@ -218,7 +219,7 @@ def _traced(offer: Offer, probed: set[str], sets: tuple[str, ...]) -> tuple[tupl
 
 
 def _filter_word(name: str, offer: Offer) -> str:
-    return f"{name}:mod:amdgpu" if name in offer.shared_names else name
+    return f"{name}{OF_DRIVER}" if name in offer.shared_names else name
 
 
 def _moment_probes(offer: Offer, probed: set[str]) -> Iterator[ProbePlan]:

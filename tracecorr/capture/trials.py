@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from tracecorr.capture.function_filter import DRIVER_MODULE, functions_set, set_functions
 from tracecorr.capture.journal import Journal, journal_folder
 from tracecorr.capture.offer import NO, PARTLY, YES, Finding
 from tracecorr.capture.owner import PREFIX
@@ -19,7 +20,6 @@ from tracecorr.model.errors import ControlFileError, MachineError
 # Exported on every kernel and hardly ever called; a probe on it is only defined, never enabled.
 _QUIET_FUNCTION = "vfs_fsync"
 _TYPED_ARGUMENT = "flags=file->f_flags"
-_DRIVER_MODULE = "[amdgpu]"
 _DRIVER_FUNCTION, _DRIVER_TYPED = "create_queue_cpsch", "qid=q->properties.queue_id"
 
 
@@ -58,7 +58,7 @@ def try_tracefs(tracefs: Tracefs, journal: Journal, token: str) -> Trials:
         return trials
     trials.events = tracefs.events()
     trials.functions, trials.shared_names = count_functions(_function_lines(tracefs))
-    _try_function_tracer(scratch, trials)
+    _try_function_tracer(tracefs, scratch, trials)
     prober = _Prober(tracefs, journal, f"{PREFIX}{token}")
     _try_kernel_probes(prober, trials)
     _try_user_probes(prober, trials)
@@ -129,21 +129,21 @@ def count_functions(lines: list[str]) -> tuple[Mapping[str, int], frozenset[str]
     Args:
         lines: `name` or `name [module]`.
     """
-    driver = Counter(line.split()[0] for line in lines if line.endswith(_DRIVER_MODULE))
-    others = Counter(line.split()[0] for line in lines if not line.endswith(_DRIVER_MODULE))
+    driver = Counter(line.split()[0] for line in lines if line.endswith(DRIVER_MODULE))
+    others = Counter(line.split()[0] for line in lines if not line.endswith(DRIVER_MODULE))
     return {**others, **driver}, frozenset(driver.keys() & others.keys())
 
 
-def _try_function_tracer(scratch: Tracefs, trials: Trials) -> None:
+def _try_function_tracer(tracefs: Tracefs, scratch: Tracefs, trials: Trials) -> None:
     if "function" not in scratch.read("available_tracers").split():
         remedy = "a kernel with CONFIG_FUNCTION_TRACER and CONFIG_DYNAMIC_FTRACE"
         trials.findings.append(Finding("function tracer", NO, "this kernel does not have it", remedy))
         return
     try:
         # Never without a filter: that would trace every function of the kernel.
-        scratch.write("set_ftrace_filter", _QUIET_FUNCTION)
-        if _QUIET_FUNCTION not in scratch.read("set_ftrace_filter"):
-            raise ControlFileError("set_ftrace_filter stays empty", 0)
+        set_functions(tracefs, scratch, [_QUIET_FUNCTION])
+        if functions_set(scratch) != {_QUIET_FUNCTION}:
+            raise ControlFileError("set_ftrace_filter does not take a function", 0)
         scratch.write("current_tracer", "function")
         scratch.write("current_tracer", "nop")
         scratch.write("set_ftrace_filter", "")
