@@ -9,7 +9,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from tracecorr.capture.function_filter import functions_set, set_functions
+from tracecorr.capture.function_filter import functions_set, set_functions, traceable_functions
 from tracecorr.capture.journal import Journal
 from tracecorr.capture.owner import PREFIX
 from tracecorr.capture.plan import Absent, EventPlan, InstancePlan, Plan, ProbePlan
@@ -232,7 +232,7 @@ class Armed:
             return ()
         accepted: list[str] = []
         try:
-            refused = set_functions(self.tracefs, instance, plan.functions)
+            refused = set_functions(instance, plan.functions, traceable_functions(self.tracefs))
             self.absent += [Absent(f"function {name}", why) for name, why in refused.items()]
             accepted = [name for name in plan.functions if name not in refused]
             if not accepted or not functions_set(instance):

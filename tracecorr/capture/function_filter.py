@@ -6,28 +6,36 @@ from collections.abc import Sequence
 
 from tracecorr.capture.tracefs import Tracefs
 
-_LIST = "available_filter_functions"
 _FILTER = "set_ftrace_filter"
 DRIVER_MODULE = "[amdgpu]"
 # Marks a name that only the driver's function of this name is meant by.
 OF_DRIVER = ":mod:amdgpu"
 
 
-def set_functions(tracefs: Tracefs, instance: Tracefs, names: Sequence[str]) -> dict[str, str]:
+def traceable_functions(tracefs: Tracefs) -> list[str]:
+    """Return the lines `name` or `name [module]` of all functions that can be traced, in the kernel's order.
+
+    Raises:
+        ControlFileError: the kernel does not show them.
+    """
+    return tracefs.read("available_filter_functions").splitlines()
+
+
+def set_functions(instance: Tracefs, names: Sequence[str], lines: Sequence[str]) -> dict[str, str]:
     """Set the filter of an instance and read it back; return why the kernel refused some names.
 
     A name makes the kernel look through all 60,000 functions, a line number of its list does not (Linux 5.1), so
     numbers are tried first. What does not come back as it was asked for is asked for again by name.
 
     Args:
-        tracefs: the tracing folder.
         instance: where to set the filter; its tracer must be off.
         names: functions, all copies of each; with `OF_DRIVER` behind the name only the driver's.
+        lines: what `traceable_functions` returned.
 
     Raises:
         ControlFileError: the filter cannot be used here.
     """
-    numbers, missing = number_functions(tracefs.read(_LIST).splitlines(), names)
+    numbers, missing = number_functions(lines, names)
     wanted = {name.partition(":")[0] for name in names} - set(missing)
     instance.write(_FILTER, "")
     if instance.append_words(_FILTER, map(str, numbers)) or functions_set(instance) != wanted:

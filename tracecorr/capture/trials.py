@@ -9,13 +9,13 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from tracecorr.capture.function_filter import DRIVER_MODULE, functions_set, set_functions
+from tracecorr.capture.function_filter import DRIVER_MODULE, functions_set, set_functions, traceable_functions
 from tracecorr.capture.journal import Journal, journal_folder
 from tracecorr.capture.offer import NO, PARTLY, YES, Finding
 from tracecorr.capture.owner import PREFIX
 from tracecorr.capture.perf_events import try_perf
 from tracecorr.capture.tracefs import Tracefs
-from tracecorr.model.errors import ControlFileError, MachineError
+from tracecorr.model.errors import ControlFileError
 
 # Exported on every kernel and hardly ever called; a probe on it is only defined, never enabled.
 _QUIET_FUNCTION = "vfs_fsync"
@@ -57,8 +57,9 @@ def try_tracefs(tracefs: Tracefs, journal: Journal, token: str) -> Trials:
     if scratch is None:
         return trials
     trials.events = tracefs.events()
-    trials.functions, trials.shared_names = count_functions(_function_lines(tracefs))
-    _try_function_tracer(tracefs, scratch, trials)
+    listed = _listed_functions(tracefs)
+    trials.functions, trials.shared_names = count_functions(listed or _all_functions())
+    _try_function_tracer(scratch, listed, trials)
     prober = _Prober(tracefs, journal, f"{PREFIX}{token}")
     _try_kernel_probes(prober, trials)
     _try_user_probes(prober, trials)
@@ -112,13 +113,17 @@ def _try_instance(tracefs: Tracefs, journal: Journal, name: str, trials: Trials)
     return scratch
 
 
-def _function_lines(tracefs: Tracefs) -> list[str]:
-    """Return lines `name [module]`: the traceable functions, or where that list is barred all of the kernel."""
+def _listed_functions(tracefs: Tracefs) -> list[str]:
     try:
-        return tracefs.read("available_filter_functions").splitlines()
-    except MachineError:
-        lines = (line.split() for line in Path("/proc/kallsyms").read_text().splitlines())
-        return [" ".join(words[2:]) for words in lines if len(words) > 2 and words[1] in "tT"]
+        return traceable_functions(tracefs)
+    except ControlFileError:
+        return []
+
+
+def _all_functions() -> list[str]:
+    """Return `name [module]` of all functions of the kernel, where the traceable ones are not shown."""
+    lines = (line.split() for line in Path("/proc/kallsyms").read_text().splitlines())
+    return [" ".join(words[2:]) for words in lines if len(words) > 2 and words[1] in "tT"]
 
 
 def count_functions(lines: list[str]) -> tuple[Mapping[str, int], frozenset[str]]:
@@ -134,14 +139,14 @@ def count_functions(lines: list[str]) -> tuple[Mapping[str, int], frozenset[str]
     return {**others, **driver}, frozenset(driver.keys() & others.keys())
 
 
-def _try_function_tracer(tracefs: Tracefs, scratch: Tracefs, trials: Trials) -> None:
+def _try_function_tracer(scratch: Tracefs, listed: list[str], trials: Trials) -> None:
     if "function" not in scratch.read("available_tracers").split():
         remedy = "a kernel with CONFIG_FUNCTION_TRACER and CONFIG_DYNAMIC_FTRACE"
         trials.findings.append(Finding("function tracer", NO, "this kernel does not have it", remedy))
         return
     try:
         # Never without a filter: that would trace every function of the kernel.
-        set_functions(tracefs, scratch, [_QUIET_FUNCTION])
+        set_functions(scratch, [_QUIET_FUNCTION], listed)
         if functions_set(scratch) != {_QUIET_FUNCTION}:
             raise ControlFileError("set_ftrace_filter does not take a function", 0)
         scratch.write("current_tracer", "function")

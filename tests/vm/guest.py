@@ -1,0 +1,46 @@
+"""Run in the guest of scripts/test_vm: doctor, plan, one capture of KFD calls, and nothing left behind."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+from described import describe_offer
+from machine_state import read_state
+
+from tracecorr.capture.machine import probe_machine
+from tracecorr.capture.plan import EVENT_SETS, Wanted
+from tracecorr.capture.planning import make_plan, render_plan
+from tracecorr.capture.tracefs import find_tracefs
+
+CAPTURE = ["capture", "--quiet", "--no-correlate", "--as-root", "-o", "poke.tracecorr", "--"]
+
+
+def main() -> None:
+    """Write what check.py looks at; the file `done` comes last."""
+    log = Path("guest.log").open("w", buffering=1)  # noqa: SIM115
+    before = read_state(find_tracefs())
+    start = time.monotonic()
+    offer = probe_machine()
+    log.write(f"probe_machine: {time.monotonic() - start:.1f} s\n")
+    Path("machine.json").write_text(describe_offer(offer, f"scripts/test_vm, kernel {offer.kernel}"))
+    for name in EVENT_SETS:
+        Path(f"plan-{name}.txt").write_text(render_plan(make_plan(Wanted(name), offer), offer))
+    findings = [f"{f.state:7}{f.name}: {f.why}\n" for f in offer.findings]
+    Path("doctor.txt").write_text("".join(findings))
+    start = time.monotonic()
+    with Path("poke.jsonl").open("w") as out:
+        done = subprocess.run(
+            [sys.executable, "-m", "tracecorr", *CAPTURE, sys.executable, "kfd_poke.py", "3"],
+            stdout=out, stderr=log, check=False,
+        )  # fmt: skip
+    log.write(f"capture: status {done.returncode}, {time.monotonic() - start:.1f} s\n")
+    after = read_state(find_tracefs())
+    changed = sorted(name for name in before.keys() | after.keys() if before.get(name) != after.get(name))
+    Path("state.txt").write_text("\n".join(changed))
+    Path("done").write_text(str(done.returncode))
+
+
+main()
