@@ -61,7 +61,7 @@ class Heads:
 class Text:
     """Hold one block of bytes with padding, readable as bytes and as words at any position."""
 
-    def __init__(self, data: bytes) -> None:
+    def __init__(self, data: bytes | memoryview) -> None:
         self.raw = b"".join((bytes(PAD), data, b"\n", bytes(16 * PAD)))
         self.start, self.stop = PAD, PAD + len(data)
         self.bytes: npt.NDArray[np.uint8] = np.frombuffer(self.raw, np.uint8)

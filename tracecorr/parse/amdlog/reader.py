@@ -51,25 +51,38 @@ def looks_like_amd_log(head: bytes) -> bool:
     return len(RecordReader().splitter.split(text).start) > 0
 
 
-def cut_blocks(chunks: Iterable[bytes], size: int) -> Iterator[bytes]:
+def cut_blocks(chunks: Iterable[bytes], size: int) -> Iterator[memoryview]:
     """Yield the bytes in blocks that end at a line end; the cuts depend on the content only."""
-    buffer = bytearray()
+    parts: list[bytes] = []
+    held, enough = 0, size
     for chunk in chunks:
-        buffer += chunk
+        parts.append(chunk)
+        held += len(chunk)
+        if held < enough:
+            continue
+        data = b"".join(parts)
         start = 0
-        while len(buffer) - start >= size:
-            stop = buffer.rfind(b"\n", start, start + size) + 1
-            if stop <= start:
-                stop = buffer.find(b"\n", start + size, start + _LONGEST_LINE) + 1
-            if stop <= start:
-                if len(buffer) - start < _LONGEST_LINE:
-                    break
-                stop = start + _LONGEST_LINE
-            yield bytes(memoryview(buffer)[start:stop])
+        while len(data) - start >= size:
+            stop = _cut(data, start, size)
+            if not stop:
+                break
+            yield memoryview(data)[start:stop]
             start = stop
-        del buffer[:start]
-    if buffer:
-        yield bytes(buffer)
+        parts, held = [data[start:]], len(data) - start
+        # A line longer than a block: look again when there is more of it.
+        enough = size if held < size else 2 * held
+    if held:
+        yield memoryview(b"".join(parts))
+
+
+def _cut(data: bytes, start: int, size: int) -> int:
+    """Return where a block ends that begins at `start`; 0 = the data does not show it yet."""
+    stop = data.rfind(b"\n", start, start + size) + 1
+    if stop <= start:
+        stop = data.find(b"\n", start + size, start + _LONGEST_LINE) + 1
+    if stop <= start and len(data) - start >= _LONGEST_LINE:
+        stop = start + _LONGEST_LINE
+    return stop if stop > start else 0
 
 
 class _Reader:
@@ -89,7 +102,7 @@ class _Reader:
         self._categories = {name: Categories(texts) for name, texts in values.items()}
         self._categories["kernel"] = Categories(self._records.kernels.values)
 
-    def read(self, data: bytes) -> Block | None:
+    def read(self, data: memoryview) -> Block | None:
         """Take the next block of lines; return the rows of a batch when one is full."""
         text = Text(data)
         split = self._records.splitter.split(text)
@@ -186,8 +199,7 @@ class _Reader:
         ]
 
     def _packets(self, batch: list[Parsed], rows: Rows, joined: _Joined) -> pl.DataFrame:
-        frames = [packet_frame(parsed, ["ring", "signal", "packet_index", "size_bytes"]) for parsed in batch]
-        frame = pl.concat([f for f in frames if len(f)] or [pl.DataFrame()], how="diagonal")
+        frame = packet_frame(batch, ["ring", "signal", "packet_index", "size_bytes"])
         if len(frame) == 0:
             return conform(schema.PART_PACKETS)
         at = np.flatnonzero(((rows["kind"] == Kind.PACKET) | (rows["kind"] == Kind.COPY)) & ~rows["is_old"])

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 import polars as pl
+import pyarrow as pa
 
 from tracecorr.model.kinds import LAYERS, Flag
 from tracecorr.parse.amdlog import messages
@@ -235,28 +236,51 @@ def _signed(values: Words) -> Ints:
     return np.maximum(values.astype(np.int64), -1)
 
 
-def packet_frame(parsed: Parsed, names: list[str]) -> pl.DataFrame:
-    """Return the packets of a block as columns of `PART_PACKETS` (key, and what the lines say)."""
-    size = len(parsed.packets)
-    columns: dict[str, pl.Series] = {"offset": pl.Series(parsed.rows["offset"][parsed.packets], dtype=pl.Int64)}
-    waits = [name for name in parsed.packet_fields if name.startswith(("dep_", "wait_"))]
-    for name, (at, values) in parsed.packet_fields.items():
-        if name in waits or name in names:
+def packet_frame(parts: list[Parsed], without: list[str]) -> pl.DataFrame:
+    """Return packets as columns of `PART_PACKETS` (key, and what the lines say), but for those in `without`."""
+    offsets = [part.rows["offset"][part.packets] for part in parts]
+    size = sum(map(len, offsets))
+    if size == 0:
+        return pl.DataFrame()
+    columns: dict[str, pl.Series] = {"offset": pl.Series(np.concatenate(offsets), dtype=pl.Int64)}
+    fields = _join_fields(parts)
+    waits = [name for name in fields if name.startswith(("dep_", "wait_"))]
+    for name, (at, values) in fields.items():
+        if name in waits or name in without:
             continue
         column, present = np.zeros(size, np.uint64), np.zeros(size, np.bool_)
         column[at], present[at] = values, True
         series = pl.Series(name, column)
-        columns[name] = series.zip_with(pl.Series(present), pl.Series([None], dtype=pl.UInt64))
+        if not present.all():
+            series = series.zip_with(pl.Series(present), pl.Series([None], dtype=pl.UInt64))
+        columns[name] = series
     if waits:
-        columns["dep_signals"] = _waits(parsed, waits, size)
+        columns["dep_signals"] = _waits([fields[name] for name in waits], size)
     return pl.DataFrame(columns)
 
 
-def _waits(parsed: Parsed, waits: list[str], size: int) -> pl.Series:
-    table = np.zeros((size, len(waits)), np.uint64)
+def _join_fields(parts: list[Parsed]) -> Fields:
+    before = np.cumsum([0, *(len(part.packets) for part in parts)])
+    joined: dict[str, list[tuple[Ints, Words]]] = {}
+    for base, part in zip(before.tolist(), parts, strict=False):
+        for name, (at, values) in part.packet_fields.items():
+            joined.setdefault(name, []).append((at + base, values))
+    return {
+        name: (np.concatenate([at for at, _ in found]), np.concatenate([values for _, values in found]))
+        for name, found in joined.items()
+    }
+
+
+def _waits(fields: list[tuple[Ints, Words]], size: int) -> pl.Series:
+    """Return the list of signals (not zero) of each packet; null where the packet waits for none at all."""
+    at = np.concatenate([rows for rows, _ in fields])
+    values = np.concatenate([values for _, values in fields])
     present = np.zeros(size, np.bool_)
-    for i, name in enumerate(waits):
-        at, values = parsed.packet_fields[name]
-        table[at, i], present[at] = values, True
-    lists = pl.Series("dep_signals", table).arr.to_list().list.eval(pl.element().filter(pl.element() != 0))
-    return lists.zip_with(pl.Series(present), pl.Series([None], dtype=pl.List(pl.UInt64)))
+    present[at] = True
+    at, values = at[values != 0], values[values != 0]
+    order = np.argsort(at, kind="stable")
+    ends = np.cumsum(np.bincount(at, minlength=size))
+    lists = pa.LargeListArray.from_arrays(
+        pa.array(np.concatenate((np.zeros(1, np.int64), ends))), pa.array(values[order]), mask=pa.array(~present)
+    )
+    return pl.Series("dep_signals", pl.from_arrow(lists))

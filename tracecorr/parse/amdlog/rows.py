@@ -75,30 +75,45 @@ class Args:
     """Collect rows of `PART_ARGS`."""
 
     def __init__(self) -> None:
-        self._frames: list[pl.DataFrame] = []
+        self._numbers: list[tuple[str, Ints, Words]] = []
+        self._texts: list[tuple[int, str, str]] = []
 
     def add(self, key: str, offsets: Iterable[int] | Ints, values: Iterable[int] | Words) -> None:
         """Add one number per offset."""
-        columns = {"offset": pl.Series(offsets, dtype=pl.Int64), "u64": pl.Series(values, dtype=pl.UInt64)}
-        self._frames.append(pl.DataFrame(columns).with_columns(key=pl.lit(key)))
+        self._numbers.append((key, np.asarray(offsets, np.int64), np.asarray(values, np.uint64)))
 
     def add_text(self, key: str, offset: int, text: str) -> None:
         """Add one text."""
-        self._frames.append(pl.DataFrame({"offset": [offset], "key": [key], "text": [text]}))
+        self._texts.append((offset, key, text))
 
     @classmethod
     def join(cls, parts: list[Args]) -> Args:
         """Return the rows of all parts."""
         joined = cls()
-        joined._frames = [frame for part in parts for frame in part._frames]
+        joined._numbers = [item for part in parts for item in part._numbers]
+        joined._texts = [item for part in parts for item in part._texts]
         return joined
 
     def frame(self, file: int) -> pl.DataFrame:
         """Return all rows, as `PART_ARGS`."""
-        frames = [f for f in self._frames if len(f)]
-        if not frames:
+        offsets = [item[1] for item in self._numbers]
+        if not sum(map(len, offsets)) and not self._texts:
             return conform(schema.PART_ARGS)
-        rows = pl.concat(frames, how="diagonal").with_columns(file=pl.lit(file))
+        keys = pl.Series("key", [item[0] for item in self._numbers], pl.String)
+        index = np.repeat(np.arange(len(offsets)), [len(rows) for rows in offsets])
+        none = np.zeros(0, np.uint64)
+        numbers = pl.DataFrame(
+            {
+                "offset": np.concatenate([none.astype(np.int64), *offsets]),
+                "key": keys.cast(pl.Categorical).gather(index),
+                "u64": np.concatenate([none, *(item[2] for item in self._numbers)]),
+            }
+        )
+        texts = pl.DataFrame(
+            self._texts, schema={"offset": pl.Int64, "key": pl.String, "text": pl.String}, orient="row"
+        )
+        texts = texts.with_columns(pl.col("key").cast(pl.Categorical))
+        rows = pl.concat([numbers, texts], how="diagonal").with_columns(file=pl.lit(file))
         return conform(schema.PART_ARGS, rows).sort("offset", maintain_order=True)
 
 
