@@ -57,6 +57,10 @@ class Heads:
         """Return some of the rows."""
         return Heads(self._rows[rows], self.size)
 
+    def tobytes(self) -> bytes:
+        """Return the bytes of all rows."""
+        return self._rows.tobytes()
+
 
 class Text:
     """Hold one block of bytes with padding, readable as bytes and as words at any position."""

@@ -104,7 +104,7 @@ class Classifier:
     def classify(self, text: Text, at: Ints, end: Ints, keys: Words, is_rocr: Mask) -> Classes:
         """Return what each record is; `keys` are hashes of more and more of its first bytes."""
         codes = self._shape_codes(text, at, end, keys)
-        found, kind, name, length, state = self._columns[:, codes]
+        found, kind, name, length, state = (column[codes] for column in self._columns)
         classes = Classes(found, kind, name, at + length)
         unsure = (state < 0) | is_rocr
         for i in range(int(state.max(initial=0))):
@@ -169,7 +169,7 @@ class Classifier:
         maybe = np.flatnonzero((found == _OTHER) & ~is_rocr)
         kind[maybe], name[maybe], stop[maybe] = self._calls(text, at[maybe], end[maybe])
         others = np.flatnonzero(kind == Kind.OTHER)
-        name[others] = self.general(text, at[others], end[others])
+        name[others], kind[others] = self.general(text, at[others], end[others]), Kind.ROW
         return Classes(found, kind, name, stop)
 
     def _find(self, text: Text, at: Ints, end: Ints) -> Ints:

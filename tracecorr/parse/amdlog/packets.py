@@ -44,6 +44,8 @@ class PacketReader:
     def read(self, text: Text, at: Ints, end: Ints) -> tuple[Fields, list[str], Ints]:
         """Return the fields (rows and values), the packet names, and the code of each row's name."""
         fast, split, tail_fields = self._tails.read(text, at, end)
+        if len(fast) < len(at) and self._tails.learn(text, *_others(fast, at, end)):
+            fast, split, tail_fields = self._tails.read(text, at, end)
         slow = np.ones(len(at), np.bool_)
         slow[fast] = False
         rest = np.flatnonzero(slow)
@@ -52,7 +54,6 @@ class PacketReader:
         if len(rest):
             found, kind[rest] = self._read_whole(text, at[rest], end[rest])
             fields = {name: (rest[rows], values) for name, (rows, values) in found.items()}
-            self._tails.learn(text, at[rest], end[rest])
         if len(fast):
             front = self._front_codes(text, at[fast], split)
             kind[fast] = self._front_kinds[front]
@@ -133,6 +134,10 @@ def _add(fields: Fields, name: str, rows: Ints, values: Words) -> None:
         before = fields[name]
         rows, values = np.concatenate((before[0], rows)), np.concatenate((before[1], values))
     fields[name] = rows, values
+
+
+def _others(rows: Ints, at: Ints, end: Ints) -> tuple[Ints, Ints]:
+    return np.delete(at, rows), np.delete(end, rows)
 
 
 def _signs(text: Text, at: Ints, end: Ints) -> tuple[Ints, Ints]:

@@ -12,10 +12,13 @@ from tracecorr.model import schema
 from tracecorr.model.kinds import LAYERS, Flag
 from tracecorr.model.parts import Block
 from tracecorr.parse.amdlog.calls import NO_EXIT, OPEN, WITHOUT_EXIT, Nesting, Pairs, nest, pair
+from tracecorr.parse.amdlog.details import DetailReader, Details
+from tracecorr.parse.amdlog.excerpts import join_excerpts
 from tracecorr.parse.amdlog.fold import Folds, fold
 from tracecorr.parse.amdlog.messages import Kind
-from tracecorr.parse.amdlog.records import Parsed, RecordReader, packet_frame
-from tracecorr.parse.amdlog.rows import Args, Categories, Ledger, Rows, conform, nullable
+from tracecorr.parse.amdlog.packet_frame import packet_frame
+from tracecorr.parse.amdlog.records import Lines, RecordReader
+from tracecorr.parse.amdlog.rows import Categories, Ledger, Rows, conform, nullable
 from tracecorr.parse.digits import Ints, Mask
 from tracecorr.parse.text import Text
 
@@ -92,15 +95,16 @@ class _Reader:
         self._file = file
         self._offset = 0
         self._records = RecordReader()
+        self._details = DetailReader(self._records.classifier)
         self._carried = Rows(0)
         self._leaves = self._records.code_of(WITHOUT_EXIT)
         self._dispatch = int(self._records.code_of(("dispatch",))[0])
-        self._batch: list[Parsed] = []
+        self._batch: list[Lines] = []
         self._ledger = Ledger()
         layers, clocks = list(LAYERS), ["mono", "mono_raw"]
         values = {"layer": layers, "clock": clocks, "name": self._records.names, "result": self._records.results.values}
         self._categories = {name: Categories(texts) for name, texts in values.items()}
-        self._categories["kernel"] = Categories(self._records.kernels.values)
+        self._categories["kernel"] = Categories(self._details.kernels.values)
 
     def read(self, data: memoryview) -> Block | None:
         """Take the next block of lines; return the rows of a batch when one is full."""
@@ -119,16 +123,27 @@ class _Reader:
 
     def _block(self, *, is_last: bool) -> Block:
         batch, self._batch = self._batch, []
-        old = len(self._carried)
-        rows = Rows.join([self._carried, *(parsed.rows for parsed in batch)])
-        rows["is_old"][:old] = True
+        new = Rows.join([lines.rows for lines in batch])
+        details = self._read_details(new, batch)
+        rows = Rows.join([self._carried, new])
+        rows["is_old"][: len(self._carried)] = True
         joined = self._join(rows, is_last=is_last)
         events = self._events(rows, joined)
-        packets = self._packets(batch, rows, joined)
+        packets = self._packets(details, rows, new, joined)
         rows["is_old"] = np.zeros(len(rows), np.bool_)
         self._carried = rows.take(np.flatnonzero(joined.in_file(joined.stays_open | joined.waiting)))
-        args = Args.join([parsed.args for parsed in batch]).frame(self._file)
+        args = details.args.frame(self._file)
         return Block(events, packets, args, self._ledger.take(self._file), conform(schema.LOSSES))
+
+    def _read_details(self, rows: Rows, batch: list[Lines]) -> Details:
+        none = np.zeros(0, np.int64)
+        before = np.cumsum([0, *(len(lines.rows) for lines in batch)]).tolist()
+        detailed = np.concatenate([none, *(lines.detailed + b for lines, b in zip(batch, before, strict=False))])
+        text, at_detailed, end_detailed = join_excerpts([lines.excerpt for lines in batch])
+        at, end = np.zeros(len(rows), np.int64), np.zeros(len(rows), np.int64)
+        at[detailed], end[detailed] = at_detailed, end_detailed
+        found = np.concatenate([none, *(lines.found for lines in batch)])
+        return self._details.read(text, rows, found, at, end, self._records.threads)
 
     def _join(self, rows: Rows, *, is_last: bool) -> _Joined:
         # Rows are in the order of the file; a stable sort by lane keeps it inside of each lane.
@@ -198,8 +213,8 @@ class _Reader:
             pl.Series("length", own["length"]),
         ]
 
-    def _packets(self, batch: list[Parsed], rows: Rows, joined: _Joined) -> pl.DataFrame:
-        frame = packet_frame(batch, ["ring", "signal", "packet_index", "size_bytes"])
+    def _packets(self, details: Details, rows: Rows, new: Rows, joined: _Joined) -> pl.DataFrame:
+        frame = packet_frame(new, details, ["ring", "signal", "packet_index", "size_bytes"])
         if len(frame) == 0:
             return conform(schema.PART_PACKETS)
         at = np.flatnonzero(((rows["kind"] == Kind.PACKET) | (rows["kind"] == Kind.COPY)) & ~rows["is_old"])

@@ -118,6 +118,9 @@ class _Pieces:
         return joined.take(np.argsort(joined.start, kind="stable"))
 
 
+_SAMPLE = 200
+
+
 class Splitter:
     """Split blocks into records; remembers the layouts and threads seen."""
 
@@ -133,6 +136,15 @@ class Splitter:
         none = np.zeros(len(start), np.int64)
         lines = _Pieces(start, end, np.minimum(end + 1, text.stop), none, none, none > 0)
         matched = self._layouts.match(text, start, end)
+        if len(start) > 4 * _SAMPLE and 2 * len(matched.line) < len(start):
+            # New layouts: learn them from a few lines, not from all.
+            pick = np.arange(0, len(start), len(start) // _SAMPLE)
+            self._split_lines(text, lines.take(pick), self._layouts.match(text, start[pick], end[pick]))
+            matched = self._layouts.match(text, start, end)
+        return self._split_lines(text, lines, matched)
+
+    def _split_lines(self, text: Text, lines: _Pieces, matched: Matched) -> Split:
+        start = lines.start
         if text.count(b" us:") == len(matched.line):
             # No line holds a second time, and what does not fit a layout holds none.
             return self._without_odd(text, lines, matched)

@@ -85,8 +85,9 @@ class Tails:
             left = left[~hit]
         return split, tail
 
-    def learn(self, text: Text, at: Ints, end: Ints) -> None:
-        """Remember the tails of lines that were read by their keys."""
+    def learn(self, text: Text, at: Ints, end: Ints) -> bool:
+        """Remember the tails of lines that fit no known one; return whether there are new ones."""
+        known = len(self._places)
         sizes, first = np.unique(end - at, return_index=True)
         for row in first[np.argsort(sizes)][:32].tolist():
             line = text.slice(int(at[row]), int(end[row]))
@@ -97,6 +98,7 @@ class Tails:
                     self._tails.append(tail)
                 if tail in self._tails and len(self._places) < _MOST_PLACES:
                     self._places.setdefault((start.start(), self._tails.index(tail)), 0)
+        return len(self._places) > known
 
 
 def _read_tail(

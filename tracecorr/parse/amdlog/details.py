@@ -1,0 +1,180 @@
+"""What the messages of a batch of blocks hold: commands, kernels, fields, packets, streams."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from tracecorr.model.kinds import LAYERS
+from tracecorr.parse.amdlog import messages
+from tracecorr.parse.amdlog.classify import Classifier, fields
+from tracecorr.parse.amdlog.messages import MESSAGES, Kind, Message
+from tracecorr.parse.amdlog.packets import Fields, PacketReader
+from tracecorr.parse.amdlog.rows import Args, Rows
+from tracecorr.parse.amdlog.split import Thread
+from tracecorr.parse.digits import Ints, Words
+from tracecorr.parse.text import Codes, Text
+
+_HANDLE = re.compile(rb"(?:stream:)?(0x[0-9a-fA-F]+)")
+_DEVICE = re.compile(r", device id : \d+$")
+_DETAILED = (Kind.KERNARG, Kind.SHADER, Kind.PACKET, Kind.COMMAND, Kind.COPY, Kind.VERSION)
+
+
+def has_details(message: Message) -> bool:
+    """Return whether records of a message hold more than its class says."""
+    return message.kind != Kind.FOLDED and (message.kind in _DETAILED or len(message.steps) > 1)
+
+
+@dataclass
+class Details:
+    """Hold the packets and args of a batch; the other details are in its rows.
+
+    Args:
+        packets: rows that are packets or copies.
+        packet_fields: name -> index into `packets`, values.
+    """
+
+    packets: Ints
+    packet_fields: Fields
+    args: Args = field(default_factory=Args)
+
+
+class DetailReader:
+    """Read the messages of rows; remembers kernels and queue addresses."""
+
+    def __init__(self, classifier: Classifier) -> None:
+        self.kernels = Codes(lambda text: _DEVICE.sub("", text.decode("utf-8", "replace").strip()))
+        self._classifier = classifier
+        self._packets = PacketReader()
+        self._rings: set[int] = set()
+        self._queues: set[int] = set()
+
+    def read(self, text: Text, rows: Rows, found: Ints, at: Ints, end: Ints, threads: list[Thread]) -> Details:
+        """Complete the rows of a batch, whose messages lie at `at` to `end` of `text`, and return the rest."""
+        details = Details(np.zeros(0, np.int64), {})
+        self._read_commands(text, rows, at, end)
+        self._read_kernels(text, rows, found, at, end)
+        self._read_fields(text, rows, details.args, found, at, end, threads)
+        self._read_packets(text, rows, details, at, end)
+        self._read_streams(text, rows, details.args, at, end)
+        self._read_others(text, rows, details.args, at, end)
+        return details
+
+    def _read_commands(self, text: Text, rows: Rows, at: Ints, end: Ints) -> None:
+        commands = np.flatnonzero(rows["kind"] == Kind.COMMAND)
+        commands = commands[text.starts_with(at[commands], b"Command (")]
+        start = at[commands] + len("Command (")
+        stop, code = text.token(start, b")", 64)
+        is_enqueue = text.starts_with(stop, b") enqueued: ") & (stop < end[commands])
+        rows["kind"][commands[~is_enqueue]] = Kind.OTHER
+        commands, stop = commands[is_enqueue], stop[is_enqueue]
+        name = self._classifier.names.encode(text, start[is_enqueue], stop, code[is_enqueue])
+        rows["name"][commands] = name
+        value, stop, good = text.number(stop + len(") enqueued: "))
+        good &= stop <= end[commands]
+        rows["command"][commands[good]] = value[good]
+        commands, stop = commands[good], stop[good]
+        more = text.starts_with(stop, b" to queue: ")
+        value, stop, good = text.number(stop[more] + len(" to queue: "))
+        good &= stop <= end[commands[more]]
+        rows["stream"][commands[more][good]] = value[good]
+
+    def _read_kernels(self, text: Text, rows: Rows, found: Ints, at: Ints, end: Ints) -> None:
+        shaders = np.flatnonzero(rows["kind"] == Kind.SHADER)
+        skip = np.array([len(m.prefix) for m in MESSAGES] + [0], np.int64)[found[shaders]]
+        start, stop = at[shaders] + skip, end[shaders]
+        rows["kernel"][shaders] = self.kernels.encode(text, start, stop, text.span_hash(start, stop))
+
+    def _read_fields(
+        self, text: Text, rows: Rows, args: Args, found: Ints, at: Ints, end: Ints, threads: list[Thread]
+    ) -> None:
+        addresses: list[tuple[int, str, int]] = []
+        for item in fields(text, found, at, end):
+            if item.name in ("ring", "swq", "queue"):
+                pairs = zip(item.rows.tolist(), item.values.tolist(), strict=True)
+                addresses += [(row, item.name, value) for row, value in pairs]
+            if item.name == "kernarg_bytes":
+                rows["kernarg_bytes"][item.rows] = _signed(item.values)
+            elif item.name == "size_bytes":
+                rows["size_bytes"][item.rows] = _signed(item.values)
+            elif item.name in messages.COLUMNS:
+                rows[item.name][item.rows] = item.values
+            elif item.name != "queue":
+                args.add(item.name, rows["offset"][item.rows], item.values)
+            if item.name == "ring":
+                args.add("hwq", rows["offset"][item.rows], item.values)
+        # In the order of the file: a line says nothing about those before it.
+        for row, name, value in sorted(addresses):
+            if name == "queue":
+                self._read_queue(rows, args, row, value, threads[int(rows["thread"][row])].prints_ring)
+            else:
+                (self._rings if name == "ring" else self._queues).add(value)
+
+    def _read_queue(self, rows: Rows, args: Args, row: int, value: int, prints_ring: bool | None) -> None:
+        """Tell ring (HWq) from queue (SWq): ROCm <= 6.1 prints the latter without saying so."""
+        if value in self._rings or (value not in self._queues and prints_ring):
+            rows["ring"][row] = value
+        else:
+            is_queue = value in self._queues or prints_ring is False
+            args.add("swq" if is_queue else "queue", [int(rows["offset"][row])], [value])
+
+    def _read_packets(self, text: Text, rows: Rows, details: Details, at: Ints, end: Ints) -> None:
+        packets = np.flatnonzero((rows["kind"] == Kind.PACKET) | (rows["kind"] == Kind.COPY))
+        found, names, kind = self._packets.read(text, at[packets], end[packets])
+        is_packet = rows["kind"][packets] == Kind.PACKET
+        # A line that was cut before its header is no packet that could be counted.
+        broken = is_packet & (kind < 0)
+        rows["kind"][packets[broken]] = Kind.OTHER
+        rows["layer"][packets[broken]] = LAYERS.index("other")
+        known = is_packet & ~broken
+        codes = np.array([self._classifier.names.code_of(name) for name in names], np.int64)
+        if known.any():
+            rows["name"][packets[known]] = codes[kind[known]]
+        rocr = packets[known & rows["is_rocr"][packets]]
+        details.args.add("rocr", rows["offset"][rocr], np.ones(len(rocr), np.uint64))
+        details.packets = packets[~broken]
+        place = np.cumsum(~broken) - 1
+        for name, (at_rows, values) in found.items():
+            good = ~broken[at_rows]
+            at_rows, values = at_rows[good], values[good]
+            if name in ("ring", "signal"):
+                rows[name][packets[at_rows]] = values
+            elif name in ("packet_index", "size_bytes"):
+                rows[name][packets[at_rows]] = _signed(values)
+            details.packet_fields[name] = place[at_rows], values
+
+    def _read_streams(self, text: Text, rows: Rows, args: Args, at: Ints, end: Ints) -> None:
+        names = self._classifier.names.values
+        is_call = (rows["kind"] == Kind.ENTER) | (rows["kind"] == Kind.EXIT)
+        wanted = [i for i, n in enumerate(names) if n.startswith(("hipStreamCreate", "hipStreamDestroy"))]
+        for row in np.flatnonzero(is_call & np.isin(rows["name"], wanted)).tolist():
+            name, offset = names[rows["name"][row]], [int(rows["offset"][row])]
+            line = text.slice(int(at[row]), int(end[row]))
+            if rows["kind"][row] == Kind.EXIT:
+                handle = _HANDLE.search(line.partition(b": Returned hipSuccess : ")[2])
+                if handle and name.startswith("hipStreamCreate"):
+                    rows["stream"][row] = int(handle[1], 16) & 0xFFFFFFFFFFFFFFFF
+                continue
+            given = [a.strip() for a in line.partition(b" ( ")[2].rpartition(b")")[0].split(b",")]
+            if name.startswith("hipStreamDestroy"):
+                handle = _HANDLE.match(given[0])
+                rows["stream"][row] = int(handle[1], 16) & 0xFFFFFFFFFFFFFFFF if handle else 0
+            for key, value in zip(("flags", "priority"), given[1:], strict=False):
+                if re.fullmatch(rb"-?\d{1,18}", value) and name != "hipStreamDestroy":
+                    args.add(key, offset, [int(value) & 0xFFFFFFFFFFFFFFFF])
+
+    def _read_others(self, text: Text, rows: Rows, args: Args, at: Ints, end: Ints) -> None:
+        others = np.flatnonzero(rows["kind"] == Kind.OTHER)
+        rows["name"][others] = self._classifier.general(text, at[others], end[others])
+        rows["layer"][others] = LAYERS.index("other")
+        rows["kind"][others] = Kind.ROW
+        for row in np.flatnonzero(rows["kind"] == Kind.VERSION).tolist():
+            line = text.read(int(at[row]), int(end[row]))
+            args.add_text("version", int(rows["offset"][row]), line)
+
+
+def _signed(values: Words) -> Ints:
+    # A number that cannot be a size or an index (garbage of 5.4) becomes null.
+    return np.maximum(values.astype(np.int64), -1)
