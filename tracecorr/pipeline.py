@@ -25,9 +25,10 @@ from tracecorr.parse.amdlog import read_amd_log
 from tracecorr.parse.ftrace import read_ftrace_pages, read_ftrace_text, read_perf_records, read_trace_dat
 from tracecorr.parse.kfd.snapshots import read_snapshot
 from tracecorr.parse.kfd.topology import NodeFiles, list_nodes
-from tracecorr.store.capture import Capture, write_info, write_tables
+from tracecorr.store.capture import Capture, make_parts_folder, write_info, write_tables
 from tracecorr.store.importing import import_files
 from tracecorr.store.pages import open_page_trace
+from tracecorr.store.parts import write_part
 from tracecorr.store.raw import open_read_at, read_chunks, read_clock_samples, read_topology
 from tracecorr.store.recording import close_killed, recorded_losses, seen_processes, seen_threads
 from tracecorr.store.views import build_views, write_views
@@ -107,27 +108,28 @@ def correlate(path: Path, progress: Callable[[str], None] | None = None) -> list
 
 
 def _read_parts(capture: Capture) -> Parts:
-    blocks: list[tuple[str, str, Block]] = []
-    for source, form, stream in _open_readers(capture):
-        blocks += [(source, form, block) for block in stream]
-    events = [
-        block.events.with_columns(
-            source=pl.lit(source).cast(schema.CAT),
-            step_lo_ns=pl.lit(_STEPS[form][0], pl.Int64),
-            step_hi_ns=pl.lit(_STEPS[form][1], pl.Int64),
-        )
-        for source, form, block in blocks
-    ]
+    folder = make_parts_folder(capture.path)
     empty = schema.PART_EVENTS.empty().with_columns(
         source=pl.lit(None, schema.CAT), step_lo_ns=pl.lit(None, pl.Int64), step_hi_ns=pl.lit(None, pl.Int64)
     )
+    events, stored = [empty], []
+    for number, (source, form, blocks) in enumerate(_open_readers(capture)):
+        part = write_part(folder, f"{source}-{number}", blocks)
+        stored.append(part)
+        events.append(
+            part.read("events").with_columns(
+                source=pl.lit(source).cast(schema.CAT),
+                step_lo_ns=pl.lit(_STEPS[form][0], pl.Int64),
+                step_hi_ns=pl.lit(_STEPS[form][1], pl.Int64),
+            )
+        )
     return Parts(
-        pl.concat([empty, *events]),
-        pl.concat([schema.PART_PACKETS.empty(), *(b.packets for _, _, b in blocks)]),
-        pl.concat([schema.PART_ARGS.empty(), *(b.args for _, _, b in blocks)]),
-        pl.concat([schema.LEDGER.empty(), *(b.ledger for _, _, b in blocks)]),
-        pl.concat([schema.LOSSES.empty(), *(b.losses for _, _, b in blocks)]),
-        pl.concat([schema.HQD.empty(), *(b.hqd for _, _, b in blocks)]),
+        pl.concat(events),
+        pl.concat([schema.PART_PACKETS.empty(), *(part.read("packets") for part in stored)]),
+        pl.concat([schema.PART_ARGS.empty(), *(part.read("args") for part in stored)]),
+        pl.concat([schema.LEDGER.empty(), *(part.ledger for part in stored)]),
+        pl.concat([schema.LOSSES.empty(), *(part.losses for part in stored)]),
+        pl.concat([schema.HQD.empty(), *(part.hqd for part in stored)]),
     )
 
 

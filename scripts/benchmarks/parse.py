@@ -13,6 +13,7 @@ from pathlib import Path
 from benchmarks import big_log, measure
 from benchmarks.measure import Cost
 from tracecorr.parse.amdlog import read_amd_log
+from tracecorr.store.parts import write_part
 from tracecorr.store.raw import read_chunks
 
 # What engineers count in such a log today.
@@ -20,10 +21,9 @@ GREPS = ("Dispatch Header", "ShaderName", "Returned hipSuccess", "Barrier", "enq
 _C_LOCALE = {"LC_ALL": "C"}
 
 
-def parse(log: Path) -> None:
-    """Read a log to parts; run in a process of its own to measure it."""
-    for _ in read_amd_log(read_chunks(log), 1):
-        pass
+def parse(log: Path, folder: Path) -> None:
+    """Read a log to parts in a folder; run in a process of its own to measure it."""
+    write_part(folder, "amd_log-0", read_amd_log(read_chunks(log), 1))
 
 
 def _five_greps(log: Path) -> Cost:
@@ -31,13 +31,14 @@ def _five_greps(log: Path) -> Cost:
     return Cost(sum(c.cpu for c in costs), sum(c.wall for c in costs), max(c.peak_mib for c in costs))
 
 
-def compare(log: Path, runs: int) -> str:
-    """Return the table of costs of one log."""
+def compare(log: Path, folder: Path, runs: int) -> str:
+    """Return the table of costs of one log; the parts are left in `folder`."""
     measure.cache(log)
+    worker = [sys.executable, "-m", "benchmarks.parse", "--log", str(log), "--worker", str(folder)]
     works = {
         "`grep -c HWq=`": lambda: measure.run(["grep", "-c", "HWq=", str(log)], _C_LOCALE),
         "five greps": lambda: _five_greps(log),
-        "parse to parts": lambda: measure.run([sys.executable, "-m", "benchmarks.parse", "--worker", str(log)]),
+        "parse to parts": lambda: measure.run(worker),
     }
     costs = measure.paired(works, runs)
     reference = costs["`grep -c HWq=`"]
@@ -59,7 +60,7 @@ def main(arguments: list[str]) -> None:
     parser.add_argument("--worker", type=Path, help=argparse.SUPPRESS)
     given = parser.parse_args(arguments)
     if given.worker:
-        parse(given.worker)
+        parse(given.log, given.worker)
         return
     with tempfile.TemporaryDirectory() as folder:
         log = given.log or Path(folder) / "big.log"
@@ -67,7 +68,9 @@ def main(arguments: list[str]) -> None:
             big_log.write_big_log(log, size_bytes=given.size_mb * 1_000_000)
         kind = "recorded" if given.log else "synthetic"
         print(f"{kind} log of {log.stat().st_size / 1e6:.0f} MB, medians of {given.runs} paired runs\n")
-        print(compare(log, given.runs))
+        print(compare(log, Path(folder), given.runs))
+        size = sum(part.stat().st_size for part in Path(folder).glob("*.parquet"))
+        print(f"\nparts on disk: {size / 1e6:.1f} MB")
 
 
 if __name__ == "__main__":

@@ -14,6 +14,7 @@ import polars as pl
 
 from tracecorr.model import schema
 from tracecorr.model.errors import CaptureError
+from tracecorr.store.columns import write_frame
 from tracecorr.store.raw import read_chunks, write_atomically
 
 FORMAT_VERSION = 1
@@ -124,19 +125,26 @@ def write_info(path: Path, info: dict[str, Any]) -> None:
     write_atomically(path / "capture.json", json.dumps({"format": FORMAT_VERSION, **info}, indent=1).encode())
 
 
+def make_parts_folder(path: Path) -> Path:
+    """Return an empty folder for the parts of a capture; `write_tables` puts it in its place."""
+    fresh = path / f".tables.{os.getpid()}"
+    shutil.rmtree(fresh, ignore_errors=True)
+    (fresh / "parts").mkdir(parents=True)
+    return fresh / "parts"
+
+
 def write_tables(path: Path, tables: dict[str, pl.DataFrame]) -> None:
     """Replace the tables of a capture folder by `tables`; readers never see a mixture of old and new.
 
     Args:
-        path: the capture folder.
+        path: the capture folder; parts written since `make_parts_folder` go with the tables.
         tables: frames by name; each is conformed to its schema.
     """
     fresh = path / f".tables.{os.getpid()}"
-    shutil.rmtree(fresh, ignore_errors=True)
-    fresh.mkdir()
+    fresh.mkdir(exist_ok=True)
     for name, table in schema.TABLES.items():
         frame = table.conform(tables[name]) if name in tables else table.empty()
-        frame.write_parquet(fresh / f"{name}.parquet", compression="zstd", compression_level=1)
+        write_frame(fresh / f"{name}.parquet", frame)
     shutil.rmtree(path / "tables", ignore_errors=True)
     fresh.replace(path / "tables")
 

@@ -1,0 +1,95 @@
+"""Frames as Parquet files: each column in the encoding that suits it.
+
+Times, offsets and pointers grow or jump little from row to row: delta encoding keeps them at a byte
+or two per row. Columns with few values are written as a dictionary.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from types import TracebackType
+
+import polars as pl
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+_FEW_VALUES = frozenset(
+    {
+        "file", "length", "end_length", "pid", "tid", "cpu", "depth", "flags", "ring", "stream", "signal", "arg", "fd",
+        "cmd", "size_bytes", "process", "thread", "gpu", "queue", "kernel", "err_lo_ns", "err_hi_ns", "swq", "log_id",
+        "header", "grid_x", "grid_y", "grid_z", "workgroup_x", "workgroup_y", "workgroup_z", "private_bytes",
+        "group_bytes", "kernel_object", "kernarg_bytes", "engine",
+    }
+)  # fmt: skip
+# The index of a row group takes some kilobytes; fewer rows would not fill its encodings.
+_GROUP_ROWS = 1 << 18
+
+
+def write_frame(path: Path, frame: pl.DataFrame) -> None:
+    """Write a frame; its schema comes back with it, Categoricals as such."""
+    with FrameWriter(path) as out:
+        out.write(frame)
+
+
+class FrameWriter:
+    """Write frames of the same columns one after the other into one file; at least one frame."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._writer: pq.ParquetWriter | None = None
+        self._held: list[pa.Table] = []
+        self._rows = 0
+
+    def write(self, frame: pl.DataFrame) -> None:
+        """Add the rows of a frame; small ones are held until they fill a group of rows."""
+        self._held.append(_to_arrow(frame))
+        self._rows += len(frame)
+        if self._rows >= _GROUP_ROWS:
+            self._flush()
+
+    def __enter__(self) -> FrameWriter:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if kind is None:
+            self._flush()
+        if self._writer:
+            self._writer.close()
+
+    def _flush(self) -> None:
+        if not self._held:
+            return
+        table = pa.concat_tables(self._held).unify_dictionaries()
+        self._held, self._rows = [], 0
+        if self._writer is None:
+            self._writer = _open(self._path, table.schema)
+        self._writer.write_table(table, row_group_size=4 * _GROUP_ROWS)
+
+
+def _open(path: Path, columns: pa.Schema) -> pq.ParquetWriter:
+    coded = [c.name for c in columns if pa.types.is_dictionary(c.type)]
+    numbers = [c.name for c in columns if pa.types.is_integer(c.type)]
+    few = [name for name in numbers if name in _FEW_VALUES]
+    texts = [c.name for c in columns if pa.types.is_string(c.type) or pa.types.is_large_string(c.type)]
+    deltas = {name: "DELTA_BINARY_PACKED" for name in numbers if name not in few}
+    return pq.ParquetWriter(
+        path, columns, compression="zstd", compression_level=1, use_dictionary=[*coded, *few, *texts],
+        column_encoding=deltas or None,
+    )  # fmt: skip
+
+
+def _to_arrow(frame: pl.DataFrame) -> pa.Table:
+    table = frame.to_arrow()
+    for i, column in enumerate(table.schema):
+        if pa.types.is_dictionary(column.type):
+            # Of this type alone the writer takes the codes as they are; polars has 64-bit texts.
+            kind = pa.dictionary(pa.int32(), pa.string())
+            chunks = [_narrow(chunk) for chunk in table.column(i).chunks]
+            table = table.set_column(i, pa.field(column.name, kind), pa.chunked_array(chunks, kind))
+    return table
+
+
+def _narrow(chunk: pa.DictionaryArray) -> pa.DictionaryArray:
+    return pa.DictionaryArray.from_arrays(chunk.indices.cast(pa.int32()), chunk.dictionary.cast(pa.string()))

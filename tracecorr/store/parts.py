@@ -1,0 +1,62 @@
+"""The parts of a capture on disk: what each reader gave, before clocks and links."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import ExitStack
+from dataclasses import dataclass
+from pathlib import Path
+
+import polars as pl
+
+from tracecorr.model import schema
+from tracecorr.model.parts import Block
+from tracecorr.store.columns import FrameWriter
+
+_TABLES = {"events": schema.PART_EVENTS, "packets": schema.PART_PACKETS, "args": schema.PART_ARGS}
+
+
+@dataclass
+class StoredPart:
+    """Name the files of one source, and hold its small tables.
+
+    Args:
+        paths: `events`, `packets` and `args` -> file.
+        ledger, losses, hqd: rows of these tables.
+    """
+
+    paths: dict[str, Path]
+    ledger: pl.DataFrame
+    losses: pl.DataFrame
+    hqd: pl.DataFrame
+
+    def read(self, name: str) -> pl.DataFrame:
+        """Return all rows of `events`, `packets` or `args`."""
+        return pl.read_parquet(self.paths[name])
+
+
+def write_part(folder: Path, name: str, blocks: Iterator[Block]) -> StoredPart:
+    """Write the blocks of a reader to `folder`, one after the other.
+
+    Args:
+        folder: exists.
+        name: `SOURCE-N`; the events go to `SOURCE-N.parquet`, the others to `SOURCE-N.packets.parquet` and so on.
+        blocks: what the reader yields.
+
+    Raises:
+        OSError: the folder cannot be written.
+    """
+    names = {"events": f"{name}.parquet", "packets": f"{name}.packets.parquet", "args": f"{name}.args.parquet"}
+    paths = {table: folder / file for table, file in names.items()}
+    small: dict[str, list[pl.DataFrame]] = {"ledger": [], "losses": [], "hqd": []}
+    with ExitStack() as stack:
+        writers = {table: stack.enter_context(FrameWriter(path)) for table, path in paths.items()}
+        for table, writer in writers.items():
+            writer.write(_TABLES[table].empty())
+        for block in blocks:
+            for table, writer in writers.items():
+                writer.write(getattr(block, table))
+            for table, rows in small.items():
+                rows.append(getattr(block, table))
+    empty = {"ledger": schema.LEDGER, "losses": schema.LOSSES, "hqd": schema.HQD}
+    return StoredPart(paths, **{table: pl.concat([empty[table].empty(), *rows]) for table, rows in small.items()})
