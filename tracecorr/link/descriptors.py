@@ -45,7 +45,7 @@ def find_devices(events: pl.DataFrame, args: pl.DataFrame, tids: pl.DataFrame) -
     not seen, or its path is not known, an ioctl is taken by its number (type and direction) alone.
 
     Args:
-        events: placed events with `process`, `thread`, `parent`.
+        events: placed events with `process`, `thread`, `enclosing_call`.
         args: args by event.
         tids: tid, process of every kernel thread.
 
@@ -162,8 +162,8 @@ def _opened(events: pl.DataFrame, args: pl.DataFrame) -> pl.DataFrame:
     paths = args.filter((pl.col("key").cast(pl.String) == "path") & pl.col("text").is_not_null()).select(
         "event", path="text"
     )
-    probed = events.select("event", "parent").join(paths, on="event").drop_nulls("parent")
-    every = pl.concat([paths, probed.select(event="parent", path="path")]).unique("event", keep="first")
+    probed = events.select("event", "enclosing_call").join(paths, on="event").drop_nulls("enclosing_call")
+    every = pl.concat([paths, probed.select(event="enclosing_call", path="path")]).unique("event", keep="first")
     device = (
         pl.when(pl.col("path").str.contains(_KFD_PATH)).then(pl.lit(KFD))
         .when(pl.col("path").str.contains(_DRM_PATH)).then(pl.lit(DRM)).otherwise(pl.lit(OTHER))
@@ -180,8 +180,10 @@ def _opened(events: pl.DataFrame, args: pl.DataFrame) -> pl.DataFrame:
 def _inside(events: pl.DataFrame, functions: dict[str, str]) -> pl.DataFrame:
     """Return event, inside: calls in which a function of a driver ran."""
     name = pl.col("name").cast(pl.String)
-    hits = events.filter(pl.col("parent").is_not_null() & name.is_in(list(functions)))
-    named = hits.select(event="parent", inside=name.replace_strict(functions, return_dtype=pl.String, default=None))
+    hits = events.filter(pl.col("enclosing_call").is_not_null() & name.is_in(list(functions)))
+    named = hits.select(
+        event="enclosing_call", inside=name.replace_strict(functions, return_dtype=pl.String, default=None)
+    )
     return named.unique("event", keep="first", maintain_order=True)
 
 

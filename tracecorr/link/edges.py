@@ -23,6 +23,7 @@ def list_links(
     is_copy = pl.col("kind").cast(pl.String) == "copy"
     edges = pl.concat([
         _nesting(events),
+        _functions(events),
         _edge(launches.filter(~is_copy), "call_event", "event", "packet_in_call"),
         _edge(launches.filter(~is_copy), "command_event", "event", "packet_of_command"),
         _edge(launches.filter(is_copy), "command_event", "event", "copy_of_command"),
@@ -56,11 +57,20 @@ def _nesting(events: pl.DataFrame) -> pl.DataFrame:
     rule = (
         pl.when((layer == "hip") & (pl.col("over") == "hip")).then(pl.lit("call_nesting"))
         .when((layer == "command") & (pl.col("over") == "hip")).then(pl.lit("command_in_call"))
-        .when((layer == "kfd") & (pl.col("over") == "ioctl")).then(pl.lit("kfd_in_ioctl"))
         .when((layer == "mqd") & pl.col("over").is_in(["kfd", "ioctl"])).then(pl.lit("mqd_in_kfd"))
     )  # fmt: skip
     # Enclosed by enter and exit of one thread: by order, since neither line names the other.
     return nested.select(from_event="parent", to_event="event", rule=rule, evidence=pl.lit(DERIVED)).drop_nulls("rule")
+
+
+def _functions(events: pl.DataFrame) -> pl.DataFrame:
+    """Return the edges from each ioctl to all KFD functions that ran in it, however deep."""
+    layer = pl.col("layer").cast(pl.String)
+    ioctls = events.filter(layer == "ioctl").select(enclosing_call="event")
+    inside = events.filter(layer == "kfd").join(ioctls, on="enclosing_call", maintain_order="left")
+    return inside.select(
+        from_event="enclosing_call", to_event="event", rule=pl.lit("kfd_in_ioctl"), evidence=pl.lit(DERIVED)
+    )
 
 
 def _add_gaps(edges: pl.DataFrame, events: pl.DataFrame) -> pl.DataFrame:

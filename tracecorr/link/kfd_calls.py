@@ -9,6 +9,7 @@ from tracecorr.model.kinds import DERIVED, INFERRED
 from tracecorr.parse.kfd.fields import decode_mapping, name_value
 
 _PREFIX = "kfd_ioctl_"
+_LEAST_NAME = 5
 # A file cannot be that long: an offset from here on is one of /dev/kfd, though its open was not seen.
 _LEAST_KFD_OFFSET = 1 << 62
 
@@ -19,15 +20,19 @@ def list_ioctl_fields(events: pl.DataFrame, args: pl.DataFrame) -> pl.DataFrame:
     A number with a meaning comes with a second row `KEY_name`.
 
     Args:
-        events: placed events with `parent`.
+        events: placed events with `enclosing_call`.
         args: args by event.
     """
     layer, name = pl.col("layer").cast(pl.String), pl.col("name").cast(pl.String)
-    ioctls = events.filter(layer == "ioctl").select(parent="event")
-    probes = events.filter((layer == "kfd") & name.str.starts_with(_PREFIX)).select(
-        "parent", probe="event", function=name
-    )
-    probes = probes.join(ioctls, on="parent")
+    operation = name.str.strip_prefix("AMDKFD_IOC_").str.to_lowercase()
+    ioctls = events.filter(layer == "ioctl").select(parent="event", operation=operation)
+    probes = events.filter((layer == "kfd") & pl.col("enclosing_call").is_not_null())
+    probes = probes.select(parent="enclosing_call", probe="event", function=name).join(ioctls, on="parent")
+    # Pages without the definitions of their probes name a function as its probe was called: kfd_create_queue.
+    short = pl.col("function").str.strip_prefix("kfd_")
+    called = pl.col("operation").str.starts_with(short) & (short.str.len_bytes() >= _LEAST_NAME)
+    probes = probes.filter(pl.col("function").str.starts_with(_PREFIX) | called)
+    probes = probes.with_columns(function=pl.when(called).then(_PREFIX + pl.col("operation")).otherwise("function"))
     fields = args.select("u64", "text", probe="event", key=pl.col("key").cast(pl.String)).join(probes, on="probe")
     fields = fields.unique(["parent", "key"], keep="first", maintain_order=True)
     distinct = fields.select("function", "key", "u64").drop_nulls().unique()

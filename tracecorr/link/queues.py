@@ -32,7 +32,7 @@ def list_creations(events: pl.DataFrame, args: pl.DataFrame) -> pl.DataFrame:
 
 
 def list_kernel_creations(events: pl.DataFrame, args: pl.DataFrame) -> pl.DataFrame:
-    """Return the CREATE_QUEUE ioctls, each with the ring and fields that a probe recorded inside it.
+    """Return the CREATE_QUEUE ioctls, each with the ring and fields that a probe recorded inside it (in `args`).
 
     Returns: event, process, thread, ts_ns, end_ns, ring_base, size_bytes, type, priority, gpu_id.
     """
@@ -45,13 +45,8 @@ def list_kernel_creations(events: pl.DataFrame, args: pl.DataFrame) -> pl.DataFr
         ioctl_lo=pl.col("err_lo_ns").fill_null(0).cast(pl.Int64),
         ioctl_hi=pl.col("err_hi_ns").fill_null(0).cast(pl.Int64),
     )
-    probes = events.filter(
-        (pl.col("layer") == "kfd")
-        & pl.col("name").cast(pl.String).is_in(["kfd_ioctl_create_queue", "kfd_create_queue"])
-    )
-    fields = pivot_args(args, probes["event"], ["ring", "size", "gpu", "type", "qtype", "prio"])
-    inside = probes.select("event", "parent").join(fields, on="event").rename({"event": "probe"})
-    joined = ioctls.join(inside, left_on="event", right_on="parent", how="left", maintain_order="left")
+    fields = pivot_args(args, ioctls["event"], ["ring", "size", "gpu", "type", "qtype", "prio"])
+    joined = ioctls.join(fields, on="event", how="left", maintain_order="left")
     kinds = (
         pl.coalesce("type", "qtype")
         .cast(pl.Int64, strict=False)

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import polars as pl
 
-from tracecorr.link import calls, descriptors, kfd_calls, queues, streams
+from tracecorr.link import calls, descriptors, kfd_calls, queue_creation, queues, streams
 from tracecorr.link.drm_jobs import build_drm_jobs, link_drm_jobs
 from tracecorr.link.edges import list_links
+from tracecorr.link.functions import nest_functions
 from tracecorr.link.gpus import list_gpus
 from tracecorr.link.hqds import attach_queues, link_hqds
 from tracecorr.link.kernels import list_kernels
@@ -54,7 +55,7 @@ def link_tables(
         hqd: rows of the dumps.
         known_gpus: GPUs as the machine's topology shows them.
     """
-    events = calls.find_parents(placed)
+    events = nest_functions(calls.find_parents(placed))
     # A GPU time is a row of its own with the bytes of the line that tells it; the line's fields stay there.
     lines = events.filter(pl.col("layer") != "gpu")
     keys = lines.select("file", "offset", "event").unique(["file", "offset"], keep="first")
@@ -72,10 +73,15 @@ def link_tables(
     hqd = schema.HQD.empty() if hqd is None else hqd
     known_gpus = schema.GPUS.empty() if known_gpus is None else known_gpus
     gpu_table, queue_table = list_gpus(queues.build_queues(events, packets, args, trace_aligned), hqd, known_gpus)
+    queue_table = queue_creation.add_driver_facts(queue_table, events, args)
+    gpu_table = _add_schedulers(gpu_table, queue_creation.find_schedulers(queue_table, events))
+    args = _add_args(args, queue_creation.list_operation_args(queue_creation.list_mqd_operations(events)))
     hqd = attach_queues(hqd, queue_table, identities.processes, gpu_table)
     stream_table = streams.build_streams(events, args)
     kernel_table, kernel_ids = list_kernels(events)
     events = _attach_keys(events, queue_table, stream_table, kernel_ids, hqd)
+    events = _spread_queues(events, queue_creation.queues_of_calls(queue_table, events, args))
+    events = events.join(queue_table.select("queue", "gpu"), on="queue", how="left", maintain_order="left")
     jobs = build_drm_jobs(events, args)
     sources = _sources(events)
     found = build_launches(events, packets, args, sources if trace_aligned else sources | {"unaligned"})
@@ -150,8 +156,23 @@ def _attach_keys(
     events = events.with_columns(queue=pl.coalesce("queue", "made")).drop("made")
     seen = hqd.drop_nulls("queue").select("file", "offset", sight="queue").unique(["file", "offset"], keep="first")
     events = events.join(seen, on=["file", "offset"], how="left", maintain_order="left")
-    events = events.with_columns(queue=pl.coalesce("queue", "sight")).drop("sight")
-    return events.join(queue_table.select("queue", "gpu"), on="queue", how="left", maintain_order="left")
+    return events.with_columns(queue=pl.coalesce("queue", "sight")).drop("sight")
+
+
+def _spread_queues(events: pl.DataFrame, named: pl.DataFrame) -> pl.DataFrame:
+    """Give ioctls the queue that they name by id, and what ran inside an ioctl the queue of that ioctl."""
+    events = events.join(named.rename({"queue": "named"}), on="event", how="left", maintain_order="left")
+    events = events.with_columns(queue=pl.coalesce("queue", "named")).drop("named")
+    owners = events.filter((pl.col("layer") == "ioctl") & pl.col("queue").is_not_null())
+    owners = owners.select(enclosing_call="event", around="queue")
+    events = events.join(owners, on="enclosing_call", how="left", maintain_order="left")
+    return events.with_columns(queue=pl.coalesce("queue", "around")).drop("around")
+
+
+def _add_schedulers(gpu_table: pl.DataFrame, found: pl.DataFrame) -> pl.DataFrame:
+    joined = gpu_table.join(found.rename({"scheduler": "seen"}), on="gpu", how="left", maintain_order="left")
+    scheduler = pl.coalesce(pl.col("scheduler").cast(pl.String), "seen").cast(schema.CAT)
+    return joined.with_columns(scheduler=scheduler).drop("seen")
 
 
 def _chain_doorbells(events: pl.DataFrame, launches: pl.DataFrame) -> pl.DataFrame:
@@ -196,25 +217,10 @@ def _count_packets(queue_table: pl.DataFrame, launches: pl.DataFrame, events: pl
     )
     doorbells = events.filter(pl.col("layer") == "doorbell").drop_nulls("queue")
     signals = doorbells.group_by("queue").agg(doorbell_signal=pl.col("arg").first())
-    mqd = _count_mqd(queue_table, events)
     joined = queue_table
-    for more in (counts, signals, mqd):
+    for more in (counts, signals):
         joined = joined.join(more, on="queue", how="left", maintain_order="left")
     return joined.with_columns(pl.col("dispatches").fill_null(0), pl.col("barriers").fill_null(0))
-
-
-def _count_mqd(queue_table: pl.DataFrame, events: pl.DataFrame) -> pl.DataFrame:
-    """Count the MQD operations under each creating ioctl; null where the trace has no such layer."""
-    if not (events["layer"] == "mqd").any():
-        return pl.DataFrame(schema={"queue": pl.UInt32, "mqd_events": pl.Int64})
-    mqd = events.filter(pl.col("layer") == "mqd").select("event", "parent")
-    parents = events.select(parent="event", grand="parent")
-    mqd = mqd.join(parents, on="parent", how="left")
-    made = queue_table.drop_nulls("create_ioctl_event").select("queue", ioctl="create_ioctl_event")
-    direct = mqd.join(made, left_on="parent", right_on="ioctl").select("queue")
-    nested = mqd.join(made, left_on="grand", right_on="ioctl").select("queue")
-    counted = pl.concat([direct, nested]).group_by("queue").agg(mqd_events=pl.len().cast(pl.Int64))
-    return made.select("queue").join(counted, on="queue", how="left").with_columns(pl.col("mqd_events").fill_null(0))
 
 
 def _lives(table: pl.DataFrame, events: pl.DataFrame, key: str) -> pl.DataFrame:

@@ -294,7 +294,7 @@ QUEUES = Table(
         ("created_line_event", _I64, "the log's Created line"),
         ("create_ioctl_event", _I64, "the CREATE_QUEUE ioctl"),
         ("create_evidence", CAT, "how line and ioctl were joined: `recorded` by address, `derived` by thread and time"),
-        ("mqd_events", _I64, "number of events of layer `mqd` in the creation"),
+        ("mqd_events", _I64, "MQD operations of the creation; repetitions for several XCCs count once"),
         ("dispatches", _I64, "dispatch packets"),
         ("barriers", _I64, "barrier packets"),
         ("known_from", pl.String, "sources that name the queue"),

@@ -1,0 +1,168 @@
+"""The life of a queue inside the driver (synthetic traces in real text: no recorded driver had a GPU)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import polars as pl
+import pytest
+
+from tracecorr.store import Capture
+
+Correlator = Callable[[str], Capture]
+RING, GPU = 0x7F4910800000, 0xF7BC
+
+
+def _probe(name: str, fields: str = "", inner: list[str] | None = None, result: str = "ret=0") -> list[str]:
+    """Return the lines of a kprobe and its return probe, with what ran between."""
+    return [
+        f"a-10 10 {name}: ({name}+0x4/0x90 [amdgpu]) {fields}".rstrip(), *(inner or []),
+        f"a-10 10 {name}_ret: (caller+0x8/0x90 [amdgpu] <- {name}) {result}",
+    ]  # fmt: skip
+
+
+def _function(name: str) -> list[str]:
+    """Return the line of the function tracer."""
+    return [f"a-10 10 {name} <-caller"]
+
+
+def _ioctl(cmd: str, inner: list[str], result: str = "0x0") -> list[str]:
+    return [f"a-10 10 sys_ioctl(fd: 4, cmd: {cmd}, arg: 0x7ffc)", *inner, f"a-10 10 sys_ioctl -> {result}"]
+
+
+def _create(inner: list[str], qid: int = 1, ring: int = RING, result: str = "") -> list[str]:
+    fields = f"ring={ring:#x} size=1048576 gpu={GPU:#x} type=2 prio=7"
+    result = result or f"ret=0 qid={qid} doorbell=0xfdef000000000008"
+    return _ioctl("0xc0604b02", _probe("kfd_ioctl_create_queue", fields, inner, result))
+
+
+def _flat(lines: Iterator[list[str]]) -> list[str]:
+    return [line for group in lines for line in group]
+
+
+def _queues(capture: Capture, *columns: str) -> list[Any]:
+    return capture.table("queues").sort("created_ns").select(columns).collect().rows()
+
+
+def _multiplicities(capture: Capture) -> list[tuple[str, int]]:
+    args = capture.table("args").filter(pl.col("key").cast(pl.String) == "mqd_multiplicity")
+    names = capture.table("events").select("event", pl.col("name").cast(pl.String))
+    return args.join(names, on="event").sort("event").select("name", "u64").collect().rows()
+
+
+def _mi300(xccs: int) -> list[str]:
+    """Return a creation under HWS on a part of the MI300 family: the wrapper, and the plain functions once per XCC."""
+    plain = _flat(_probe("init_mqd", inner=_probe("update_mqd")) for _ in range(xccs))
+    inner = [
+        *_probe("allocate_doorbell"), *_probe("allocate_mqd"), *_probe("init_mqd_v9_4_3", inner=plain),
+        *_probe("map_queues_cpsch"),
+    ]  # fmt: skip
+    return _probe("pqm_create_queue", inner=_probe("create_queue_cpsch", f"qid=1 ring={RING:#x}", inner))
+
+
+def test_repetitions_for_the_xccs_are_one_operation(correlate_trace: Correlator) -> None:
+    capture = correlate_trace("\n".join(_create(_mi300(4))))
+    assert _queues(capture, "mqd_events", "kfd_queue_id", "ring_base") == [(2, 1, RING)]
+    assert _multiplicities(capture) == [("init_mqd_v9_4_3", 4)]
+    assert capture.table("gpus").select("gpu_id", pl.col("scheduler").cast(str)).collect().rows() == [(GPU, "HWS")]
+
+
+def test_functions_nest_and_belong_to_the_queue(correlate_trace: Correlator) -> None:
+    capture = correlate_trace("\n".join(_create(_mi300(2))))
+    events = capture.table("events").sort("event").collect()
+    names = dict(events.select("event", pl.col("name").cast(pl.String)).iter_rows())
+    found = {(names[e], names.get(p), d) for e, p, d in events.select("event", "parent", "depth").iter_rows()}
+    assert found == {
+        ("AMDKFD_IOC_CREATE_QUEUE", None, None), ("kfd_ioctl_create_queue", "AMDKFD_IOC_CREATE_QUEUE", 1),
+        ("pqm_create_queue", "kfd_ioctl_create_queue", 2), ("create_queue_cpsch", "pqm_create_queue", 3),
+        ("allocate_doorbell", "create_queue_cpsch", 4), ("allocate_mqd", "create_queue_cpsch", 4),
+        ("init_mqd_v9_4_3", "create_queue_cpsch", 4), ("init_mqd", "init_mqd_v9_4_3", 5), ("update_mqd", "init_mqd", 6),
+        ("map_queues_cpsch", "create_queue_cpsch", 4),
+    }  # fmt: skip
+    assert events["queue"].unique().to_list() == [0] and events["gpu"].unique().to_list() == [0]
+    links = capture.table("links").collect().group_by(pl.col("rule").cast(pl.String)).len().sort("rule")
+    assert links.rows() == [("kfd_in_ioctl", 5), ("mqd_in_kfd", 2)]
+    assert (capture.table("links").collect()["evidence"] == "derived").all()
+
+
+@pytest.mark.parametrize("xccs", [1, 4])
+def test_plain_functions_without_their_wrapper(correlate_trace: Correlator, xccs: int) -> None:
+    plain = _flat(_probe("init_mqd", inner=_probe("update_mqd")) for _ in range(xccs))
+    inner = _probe("create_queue_cpsch", inner=[*_probe("allocate_mqd"), *plain])
+    capture = correlate_trace("\n".join(_create(inner)))
+    assert _queues(capture, "mqd_events") == [(2,)]
+    assert _multiplicities(capture) == ([("init_mqd", 4)] if xccs == 4 else [])
+
+
+def test_the_function_tracer_sees_no_nesting(correlate_trace: Correlator) -> None:
+    inner = [*_function("allocate_mqd"), *_function("init_mqd_v9_4_3")]
+    inner += _flat([*_function("init_mqd"), *_function("update_mqd")] for _ in range(4))
+    capture = correlate_trace("\n".join(_create(inner)))
+    assert _queues(capture, "mqd_events") == [(2,)]
+    assert _multiplicities(capture) == [("init_mqd_v9_4_3", 4)]
+
+
+def test_two_tracers_of_one_call_count_once(correlate_trace: Correlator) -> None:
+    """A probe fires inside the function that the function tracer (or function_graph) has just entered."""
+    inner = _probe("init_mqd_v9_4_3", inner=_probe("init_mqd_v9_4_3", inner=_flat(
+        _probe("init_mqd", inner=_probe("init_mqd")) for _ in range(4))))  # fmt: skip
+    capture = correlate_trace("\n".join(_create(inner)))
+    assert _queues(capture, "mqd_events") == [(1,)]
+    assert _multiplicities(capture) == [("init_mqd_v9_4_3", 4)]
+
+
+@pytest.mark.parametrize(
+    ("inner", "scheduler", "operations"),
+    [
+        (_probe("create_queue_cpsch", inner=_probe("add_queue_mes")), "MES", 0),
+        (_probe("create_queue_cpsch.isra.0"), "HWS", 0),
+        (_probe("create_queue_nocpsch", inner=[*_probe("init_mqd"), *_probe("load_mqd")]), "none", 2),
+        (_probe("create_queue_cpsch", inner=[*_probe("allocate_sdma_mqd"), *_probe("init_mqd_sdma")]), "HWS", 2),
+    ],
+)
+def test_who_schedules(correlate_trace: Correlator, inner: list[str], scheduler: str, operations: int) -> None:
+    capture = correlate_trace("\n".join(_create(inner)))
+    assert capture.table("gpus").collect()["scheduler"].cast(str).to_list() == [scheduler]
+    assert _queues(capture, "mqd_events") == [(operations or None,)]
+
+
+def test_ids_name_a_queue_until_it_is_destroyed(correlate_trace: Correlator) -> None:
+    """The KFD gives an id again after its queue is gone; a destroy that failed destroys nothing."""
+    update = _ioctl("0x40184b07", _probe("kfd_ioctl_update_queue", "qid=1 prio=11", _probe("update_mqd_v9_4_3")))
+    destroy = _ioctl("0xc0084b03", _probe("kfd_ioctl_destroy_queue", "qid=1"))
+    failed = _ioctl("0xc0084b03", _probe("kfd_ioctl_destroy_queue", "qid=1"), "0xffffffffffffffea")
+    lines = [*_create([]), *update, *failed, *destroy, *_create([], ring=RING + (1 << 20)), *update]
+    capture = correlate_trace("\n".join(lines))
+    first, second = _queues(capture, "kfd_queue_id", "doorbell_offset", "destroyed_ns")
+    assert first[:2] == second[:2] == (1, 0xFDEF000000000008)
+    assert second[2] is None
+    calls = capture.table("events").filter(pl.col("layer").cast(pl.String) == "ioctl").sort("event").collect()
+    assert calls["queue"].to_list() == [0, 0, 0, 0, 1, 1]
+    ended = calls.row(3, named=True)
+    assert first[2] == ended["ts_ns"] + ended["dur_ns"]
+    updates = capture.table("events").filter(pl.col("name").cast(pl.String) == "update_mqd_v9_4_3").sort("event")
+    assert updates.collect()["queue"].to_list() == [0, 1]
+
+
+def test_a_struct_of_the_driver_is_believed_only_with_its_ring(correlate_trace: Correlator) -> None:
+    """Its layout changes with the kernel: a wrong offset reads another ring."""
+
+    def ids(ring: int) -> list[Any]:
+        inner = _probe("create_queue_cpsch", f"qid=5 ring={ring:#x}")
+        return _queues(correlate_trace("\n".join(_create(inner, result="ret=0"))), "kfd_queue_id")
+
+    assert ids(RING) == [(5,)]
+    assert ids(0xFFFF888100000000) == [(None,)]
+
+
+def test_functions_outside_of_calls(correlate_trace: Correlator) -> None:
+    """A worker evicts: its functions nest in each other and belong to no system call before them."""
+    work = _probe("evict_process_worker", inner=_probe("kfd_process_evict_queues", inner=_probe("destroy_mqd")))
+    lines = [*_ioctl("0x80084b01", []), *work]
+    capture = correlate_trace("\n".join(lines))
+    events = capture.table("events").sort("event").collect()
+    assert events["parent"].to_list() == [None, None, 1, 2]
+    assert events["depth"].to_list() == [None, 0, 1, 2]
+    rules = capture.table("links").collect()["rule"].cast(str).to_list()
+    assert rules == ["mqd_in_kfd"]

@@ -1,0 +1,76 @@
+"""Kernel functions: which call encloses which, per thread."""
+
+from __future__ import annotations
+
+import polars as pl
+
+# Layers whose rows can enclose others; user-space probes, marks and doorbells are no part of a kernel call.
+_KERNEL = ("kfd", "mqd", "amdgpu", "other")
+_CALLS = ("syscall", "ioctl")
+
+
+def nest_functions(events: pl.DataFrame) -> pl.DataFrame:
+    """Return `events` with direct parents of kernel functions, their `depth`, and `enclosing_call`.
+
+    A function lies in the innermost call of its thread that was entered before it and left after it. In a text the
+    order of the lines tells that, for all its times are rounded; in pages it is the time. Tracepoints keep the parent
+    that their reader gave them: an interrupt fires in whatever thread it meets.
+
+    Args:
+        events: placed events with `thread`, `parent` and `step_hi_ns` (0 for exact stamps).
+
+    Returns: the same rows; `enclosing_call` is the system call around a function or a probe.
+    """
+    inside = _function_rows(events)
+    if inside.is_empty():
+        return events.with_columns(enclosing_call=pl.col("parent"))
+    found = _enclosing(inside)
+    joined = events.join(found, on="event", how="left", maintain_order="left")
+    nested = pl.col("level").is_not_null()
+    return joined.with_columns(
+        # The reader knows the calls that never returned in the trace.
+        parent=pl.coalesce("inner", "parent"),
+        enclosing_call=pl.coalesce("outer", "parent"),
+        depth=pl.when(nested).then("level").otherwise("depth").cast(events.schema["depth"]),
+    ).drop("inner", "outer", "level")
+
+
+def _function_rows(events: pl.DataFrame) -> pl.DataFrame:
+    """Return functions and system calls of the threads that have functions, with the order of start and end."""
+    layer = pl.col("layer").cast(pl.String)
+    traced = events.filter((pl.col("source") == "ftrace") & pl.col("thread").is_not_null())
+    function = layer.is_in(_KERNEL) & pl.col("depth").is_not_null()
+    chosen = traced.with_columns(is_call=layer.is_in(_CALLS)).filter(function | pl.col("is_call"))
+    chosen = chosen.join(chosen.filter(~pl.col("is_call")).select("thread").unique(), on="thread", how="semi")
+    text = pl.col("step_hi_ns") > 0
+    end = pl.col("ts_ns") + pl.col("dur_ns")
+    return chosen.select(
+        "event", "thread", "is_call",
+        # One text is one order; the pages of a recording share the order of time.
+        lane=pl.when(text).then(pl.col("file").cast(pl.Int32)).otherwise(-1),
+        start=pl.when(text).then("offset").otherwise("ts_ns"),
+        stop=pl.when(text).then(pl.coalesce("end_offset", "offset")).otherwise(end),
+        place="offset", stop_place=pl.coalesce("end_offset", "offset"), is_span=pl.col("dur_ns").is_not_null(),
+    )  # fmt: skip
+
+
+def _enclosing(rows: pl.DataFrame) -> pl.DataFrame:
+    """Return event, inner (the enclosing row), outer (the enclosing system call), level, for functions."""
+    spans = rows.filter("is_span")
+    lane = ["thread", "lane"]
+    points = pl.concat([
+        rows.select(*lane, "event", "is_call", "place", at="start", step=pl.when("is_span").then(1).otherwise(0)),
+        spans.select(*lane, "event", "is_call", place="stop_place", at="stop", step=pl.lit(-1)),
+    ]).sort(*lane, "at", "place", -pl.col("step"))  # fmt: skip
+    level = (pl.col("step").cum_sum() - pl.col("step").clip(0, 1)).over(lane)
+    points = points.with_columns(level=level).with_row_index("rank")
+    stops = points.filter(pl.col("step") == -1).select(outer="event", outer_until="rank")
+    opened = points.filter(pl.col("step") == 1)
+    inner = opened.select(*lane, "rank", inner="event", level=pl.col("level") + 1)
+    outer = opened.filter("is_call").select(*lane, "rank", outer="event").join(stops, on="outer")
+    functions = points.filter((pl.col("step") >= 0) & ~pl.col("is_call")).select(*lane, "event", "rank", "level")
+    # The last row that was opened one level up is still open: its end would have lowered the level.
+    found = functions.sort("rank").join_asof(inner.sort("rank"), on="rank", by=[*lane, "level"], check_sortedness=False)
+    found = found.join_asof(outer.sort("rank"), on="rank", by=lane, check_sortedness=False)
+    within = pl.col("outer_until") > pl.col("rank")
+    return found.select("event", "inner", "level", outer=pl.when(within).then("outer"))

@@ -1,0 +1,190 @@
+"""The life of a queue inside the driver: its ids, the MQD operations, its end, who schedules it."""
+
+from __future__ import annotations
+
+import polars as pl
+
+from tracecorr.link.queues import CREATE, DESTROY, pivot_args
+
+UPDATE, CU_MASK = "AMDKFD_IOC_UPDATE_QUEUE", "AMDKFD_IOC_SET_CU_MASK"
+# <operation>_mqd[_generation], allocate_sdma_mqd, init_mqd_sdma, kfd_load_mqd_sdma, hiq_load_mqd_kiq_v9_4_3.
+_OPERATION = r"(allocate|init|update|load|destroy|free|restore|checkpoint)_"
+_TARGET = r"(sdma|hiq|diq)"
+# On parts with several XCCs this wrapper runs once per queue and calls the plain function once per XCC
+# (kfd_mqd_manager_v9.c, GC 9.4.3 to 9.5.0, from Linux 6.5 on).
+_WRAPPER = r"_v9_4_3$"
+_COMPILED = r"(?:\.(?:isra|constprop|part|cold)\.?\d*)+$"
+# Functions and ioctls that work on one queue: repetitions in them are those for its XCCs.
+_ONE_QUEUE = r"^(?:(?:create|destroy)_queue_(?:no)?cpsch|update_queue|(?:add|remove)_queue_mes|pqm_\w+_queue\w*)$"
+_SCHEDULERS = (("MES", r"^add_queue_mes$"), ("none", r"^create_queue_nocpsch$"), ("HWS", r"^create_queue_cpsch$"))
+
+
+def list_mqd_operations(events: pl.DataFrame) -> pl.DataFrame:
+    """Return the operations on MQDs, each once whatever the number of XCCs and of tracers that saw it.
+
+    What one operation calls is part of it: an initialization ends with an update of its own, which some compilers
+    make a part of it.
+
+    Args:
+        events: events nested by `functions.nest_functions`.
+
+    Returns: event (its outermost or first row), operation (`init`, `update`, ...), target (`cp`, `sdma`, `hiq`,
+        `diq`), multiplicity (calls for the XCCs), enclosing_call.
+    """
+    rows = _mqd_rows(events)
+    inner = rows.filter(pl.col("top") != pl.col("event"))
+    tops = rows.filter(pl.col("top") == pl.col("event"))
+    kinds = tops.select(top="event", over="operation", group="group")
+    again = inner.join(kinds, on="top", suffix="_top").filter(pl.col("operation") == pl.col("over"))
+    calls = pl.concat([tops, again.with_columns(group="group_top").select(tops.columns)], how="vertical_relaxed")
+    keys = ["group", "target", "operation"]
+    plain = ~pl.col("wrapper")
+    grouped = (
+        calls.sort("event")
+        .group_by(keys, maintain_order=True)
+        .agg(pl.col("event", "enclosing_call").first(), multiplicity=plain.sum().clip(1).cast(pl.UInt64))
+    )
+    initialized = (pl.col("operation") == "init").any().over("group", "target")
+    own = grouped.filter((pl.col("operation") != "update") | ~initialized)
+    return own.select("event", "operation", "target", "multiplicity", "enclosing_call")
+
+
+def _mqd_rows(events: pl.DataFrame) -> pl.DataFrame:
+    """Return the functions on MQDs, one row per call: event, enclosing_call, operation, target, wrapper, group (calls
+    in one group repeat each other), top (the outermost operation around it)."""
+    name = pl.col("name").cast(pl.String).str.replace(_COMPILED, "")
+    layer = pl.col("layer").cast(pl.String)
+    rows = events.filter(layer == "mqd").select("event", "parent", "enclosing_call", function=name)
+    rows = _drop_twins(rows)
+    above = events.select(parent="event", over=name, over_layer=layer)
+    rows = rows.join(above, on="parent", how="left", maintain_order="left")
+    single = events.filter(name.is_in([CREATE, DESTROY, UPDATE, CU_MASK])).select(
+        enclosing_call="event", single="event"
+    )
+    rows = rows.join(single, on="enclosing_call", how="left", maintain_order="left")
+    one_queue = pl.when(pl.col("over").str.contains(_ONE_QUEUE)).then("parent")
+    inside = (pl.col("over_layer") == "mqd").fill_null(value=False)
+    rows = rows.select(
+        "event", "enclosing_call", operation=pl.col("function").str.extract(_OPERATION, 1).fill_null("other"),
+        target=pl.col("function").str.extract(_TARGET, 1).fill_null("cp"),
+        wrapper=pl.col("function").str.contains(_WRAPPER), top=pl.when(inside).then("parent").otherwise("event"),
+        group=pl.coalesce("single", one_queue, "event"),
+    )  # fmt: skip
+    return _climb(rows)
+
+
+def _drop_twins(rows: pl.DataFrame) -> pl.DataFrame:
+    """Leave one row of a call that several tracers recorded: such rows are nested in each other."""
+    for _ in range(2):
+        outer = rows.select(parent="event", same="function", real="parent")
+        rows = rows.join(outer, on="parent", how="left", maintain_order="left")
+        twin = (pl.col("same") == pl.col("function")).fill_null(value=False)
+        aliases = rows.filter(twin).select(parent="event", first="parent")
+        rows = rows.filter(~twin).drop("same", "real").join(aliases, on="parent", how="left", maintain_order="left")
+        rows = rows.with_columns(parent=pl.coalesce("first", "parent")).drop("first")
+    return rows
+
+
+def _climb(rows: pl.DataFrame) -> pl.DataFrame:
+    """Replace `top` by the outermost operation; a wrapper, its plain call and that one's update are three deep."""
+    for _ in range(4):
+        above = rows.select(top="event", higher="top")
+        rows = rows.join(above, on="top", how="left", maintain_order="left")
+        rows = rows.with_columns(top=pl.coalesce("higher", "top")).drop("higher")
+    return rows
+
+
+def list_operation_args(operations: pl.DataFrame) -> pl.DataFrame:
+    """Return rows of args: `mqd_multiplicity` of every MQD operation that ran for more than one XCC."""
+    repeated = operations.filter(pl.col("multiplicity") > 1)
+    return repeated.select(
+        "event", key=pl.lit("mqd_multiplicity"), u64="multiplicity", text=pl.lit(None, pl.String)
+    )  # fmt: skip
+
+
+def add_driver_facts(queues: pl.DataFrame, events: pl.DataFrame, args: pl.DataFrame) -> pl.DataFrame:
+    """Return `queues` with what the driver's side tells: `kfd_queue_id`, `doorbell_offset`, `mqd_events`, the end.
+
+    The struct of the ioctl is believed. A driver's own struct, whose layout changes, only where its ring is the one
+    that the ioctl asked for.
+
+    Args:
+        queues: queues with `create_ioctl_event`, `ring_base`.
+        events: linked events with `enclosing_call`.
+        args: args by event.
+    """
+    ids = _queue_ids(queues, events, args)
+    joined = queues.join(ids, on="create_ioctl_event", how="left", maintain_order="left")
+    joined = _add_ends(joined, events, args)
+    if not (events["layer"] == "mqd").any():
+        return joined
+    operations = list_mqd_operations(events).drop_nulls("enclosing_call")
+    counted = operations.group_by(create_ioctl_event="enclosing_call").agg(mqd_events=pl.len().cast(pl.Int64))
+    joined = joined.join(counted, on="create_ioctl_event", how="left", maintain_order="left")
+    made = pl.col("create_ioctl_event").is_not_null()
+    return joined.with_columns(mqd_events=pl.when(made).then(pl.col("mqd_events").fill_null(0)))
+
+
+def _queue_ids(queues: pl.DataFrame, events: pl.DataFrame, args: pl.DataFrame) -> pl.DataFrame:
+    made = (
+        queues.drop_nulls("create_ioctl_event").select("create_ioctl_event", "ring_base").unique("create_ioctl_event")
+    )
+    told = pivot_args(args, made["create_ioctl_event"], ["qid", "doorbell"]).rename({"event": "create_ioctl_event"})
+    inside = events.filter(pl.col("enclosing_call").is_in(made["create_ioctl_event"].implode()))
+    fields = pivot_args(args, inside["event"], ["qid", "ring"])
+    inner = (
+        inside.select("event", create_ioctl_event="enclosing_call")
+        .join(fields, on="event")
+        .join(made, on="create_ioctl_event")
+    )
+    believed = inner.filter(pl.col("ring") == pl.col("ring_base")).drop_nulls("qid")
+    # Two answers are none.
+    agreed = believed.group_by("create_ioctl_event").agg(
+        inner_qid=pl.when(pl.col("qid").n_unique() == 1).then(pl.col("qid").first())
+    )
+    both = (
+        made.select("create_ioctl_event")
+        .join(told, on="create_ioctl_event", how="left")
+        .join(agreed, on="create_ioctl_event", how="left")
+    )
+    qid = pl.coalesce("qid", "inner_qid").cast(pl.Int64, strict=False)
+    return both.select("create_ioctl_event", kfd_queue_id=qid, doorbell_offset="doorbell")
+
+
+def _add_ends(queues: pl.DataFrame, events: pl.DataFrame, args: pl.DataFrame) -> pl.DataFrame:
+    """Add the end of queues that a DESTROY_QUEUE names by their id."""
+    calls = queues_of_calls(queues, events, args)
+    done = (pl.col("name").cast(pl.String) == DESTROY) & (pl.col("result").cast(pl.String) == "0")
+    ends = events.filter(done).select("event", ended_ns=pl.col("ts_ns") + pl.col("dur_ns").fill_null(0))
+    ends = ends.join(calls, on="event").group_by("queue").agg(pl.col("ended_ns").first())
+    joined = queues.join(ends, on="queue", how="left", maintain_order="left")
+    return joined.with_columns(destroyed_ns=pl.coalesce("destroyed_ns", "ended_ns")).drop("ended_ns")
+
+
+def queues_of_calls(queues: pl.DataFrame, events: pl.DataFrame, args: pl.DataFrame) -> pl.DataFrame:
+    """Return event, queue of ioctls that name a queue by its KFD id: the one of the process that was made last."""
+    name = pl.col("name").cast(pl.String)
+    calls = events.filter((pl.col("layer").cast(pl.String) == "ioctl") & name.is_in([DESTROY, UPDATE, CU_MASK]))
+    named = calls.select("event", "process", "ts_ns").join(pivot_args(args, calls["event"], ["qid"]), on="event")
+    named = named.select("event", "process", "ts_ns", kfd_queue_id=pl.col("qid").cast(pl.Int64, strict=False))
+    known = queues.drop_nulls(["kfd_queue_id", "created_ns"]).select(
+        "queue", "process", "kfd_queue_id", ts_ns="created_ns"
+    )
+    found = named.sort("ts_ns").join_asof(
+        known.sort("ts_ns"), on="ts_ns", by=["process", "kfd_queue_id"], check_sortedness=False
+    )
+    return found.select("event", "queue").drop_nulls()
+
+
+def find_schedulers(queues: pl.DataFrame, events: pl.DataFrame) -> pl.DataFrame:
+    """Return gpu, scheduler (`HWS`, `MES`, `none`) as the functions inside queue creations show it."""
+    name = pl.col("name").cast(pl.String).str.replace(_COMPILED, "")
+    kind = pl.coalesce(pl.when(name.str.contains(pattern)).then(pl.lit(text)) for text, pattern in _SCHEDULERS)
+    seen = events.filter(pl.col("enclosing_call").is_not_null()).select(
+        create_ioctl_event="enclosing_call", scheduler=kind
+    )
+    made = queues.drop_nulls(["create_ioctl_event", "gpu"]).select("create_ioctl_event", "gpu")
+    joined = made.join(seen.drop_nulls("scheduler"), on="create_ioctl_event")
+    # With MES the driver passes through create_queue_cpsch too.
+    rank = pl.col("scheduler").replace_strict({"MES": 0, "none": 1, "HWS": 2}, return_dtype=pl.Int8)
+    return joined.sort(rank).group_by("gpu", maintain_order=True).agg(pl.col("scheduler").first())
