@@ -2,16 +2,23 @@
 
 from __future__ import annotations
 
+import shutil
 import sys
+import threading
+from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 sys.path.insert(0, str(Path(__file__).parent))
 
+from browsing import CHROMIUM, FLAGS, wait_idle
 from synthetic import SyntheticCapture, make_capture
 
-from tracecorr.app import index
+from tracecorr.app import index, serve
+from tracecorr.pipeline import correlate
+from tracecorr.store import Capture
 
 
 @pytest.fixture(scope="session")
@@ -22,3 +29,57 @@ def synthetic_capture() -> SyntheticCapture:
 @pytest.fixture(scope="session")
 def synthetic_index(synthetic_capture: SyntheticCapture) -> index.CaptureIndex:
     return index.build(synthetic_capture)
+
+
+@pytest.fixture(scope="session")
+def sample(repo: Path, tmp_path_factory: pytest.TempPathFactory) -> Capture:
+    """Return a copy of the bundled capture of the real HIP runtime, with tables."""
+    path = tmp_path_factory.mktemp("sample") / "t1-streams.tracecorr"
+    shutil.copytree(repo / "samples" / "t1-streams.tracecorr", path)
+    correlate(path)
+    return Capture.open(path)
+
+
+@pytest.fixture(scope="session")
+def url(synthetic_capture: SyntheticCapture, sample: Capture) -> str:
+    """Return the address, token included, of a server of both captures."""
+    ready, urls = threading.Event(), []
+
+    def on_ready(found: str) -> None:
+        urls.append(found)
+        ready.set()
+
+    captures = {"synthetic": synthetic_capture, "t1-streams": sample}
+    threading.Thread(target=serve, args=(captures, "127.0.0.1", 0, on_ready), daemon=True).start()
+    assert ready.wait(30)
+    return str(urls[0])
+
+
+@pytest.fixture(scope="session")
+def browser(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
+    api = pytest.importorskip("playwright.sync_api", reason="playwright is not installed")
+    with api.sync_playwright() as playwright:
+        context = playwright.chromium.launch_persistent_context(
+            tmp_path_factory.mktemp("profile"), executable_path=str(CHROMIUM), args=FLAGS,
+            viewport={"width": 1500, "height": 900}, accept_downloads=True,
+        )  # fmt: skip
+        yield context
+        context.close()
+
+
+@pytest.fixture
+def page(browser: Any, url: str) -> Iterator[Any]:
+    """Return a page on the synthetic capture; a console error or a foreign request fails the test."""
+    troubles: list[str] = []
+    own = url.split("/?")[0]
+    page = browser.new_page()
+    page.on("console", lambda m: troubles.append(m.text) if m.type in ("error", "warning") else None)
+    page.on("pageerror", lambda e: troubles.append(str(e)))
+    page.on(
+        "request", lambda r: None if r.url.startswith((own, "data:", "blob:", "about:")) else troubles.append(r.url)
+    )
+    page.goto(url)
+    wait_idle(page)
+    yield page
+    page.close()
+    assert troubles == []

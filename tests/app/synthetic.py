@@ -17,6 +17,7 @@ KERNELS = (
     "vectorAdd(float*, float*, int)",
     "reduce<256>",
     "__amd_rocclr_fillBufferAligned",
+    "<script>window.__executed=1</script><img src=x onerror=window.__executed=1>",
 )
 Row = dict[str, Any]
 
@@ -72,7 +73,7 @@ class _Maker:
 
     def launch(self, ts: int, own: Row, queue: int, packet: int) -> int:
         """Add one hipLaunchKernel with its packet and doorbell; return its end."""
-        kernel = self.random.randrange(len(KERNELS))
+        kernel = packet % len(KERNELS)
         dur = self.random.randint(9_000, 30_000)
         call = self.add(ts, dur, "hip", "hipLaunchKernel", depth=0, result="hipSuccess", **own)
         self.events[call]["chain"] = call
@@ -149,8 +150,66 @@ def make_capture(launches: int = 6_000, seed: int = 5) -> SyntheticCapture:
                 maker.add(now + 200, 90_000, "syscall", "futex", result="EAGAIN", **own)
                 maker.add(now + 300, 70_000, "copy", "copy H2D", size_bytes=4096, **own)
                 now += 100_000
-    maker.add(T0 + 5_000, None, "marker", "clock_sync id=1")
+    maker.add(T0 + 5_000, None, "marker", "clock_sync")
+    _add_driver_work(maker)
     return SyntheticCapture(_tables(maker), {k: bytes(v) for k, v in maker.text.items()})
+
+
+def _add_driver_work(maker: _Maker) -> None:
+    """Add what a driver with a GPU would show: runlists, an engine copy, failures, a thread of the runtime, ranges."""
+    own = {"process": 0, "thread": 0}
+    for n in range(20):
+        maker.add(T0 + n * 2_000_000, 40_000, "kfd", "map_queues_cpsch", process=1, thread=2, result="0")
+        maker.add(T0 + n * 2_000_000 + 50_000, 9_000, "ioctl", "AMDKFD_IOC_UPDATE_QUEUE", result="EINVAL", **own)
+        maker.add(T0 + n * 3_000_000, 800_000, "marker", f"roctx range {n}", depth=0, **own)
+        maker.add(T0 + n * 3_000_000, 5_000, "signal", "handler", process=0, thread=4)
+        copy = maker.add(T0 + n * 3_000_000, 60_000, "copy", "copy", size_bytes=1 << 20, **own)
+        maker.launches.append({"event": copy, "kind": "copy", **own, "engine": 1 << n % 2, "size_bytes": 1 << 20})
+
+
+def _driver_tables() -> dict[str, list[Row]]:
+    """Return rows that only a machine with a GPU gives: jobs on rings, hardware queues, polled values, losses."""
+    ms = 1_000_000
+    jobs = [
+        {
+            "job": n,
+            "dev": "0000:03:00.0",
+            "ring": f"sdma{n % 2}",
+            "ring_kind": "sdma",
+            "id": n,
+            "queued_ns": T0 + n * ms,
+            "run_ns": T0 + n * ms + 20_000,
+            "done_ns": T0 + n * ms + 300_000,
+        }
+        for n in range(60)
+    ]
+    slots = [
+        {
+            "snapshot": n,
+            "dump": "hqds",
+            "read_start_ns": T0 + n * 10 * ms,
+            "read_end_ns": T0 + n * 10 * ms + 90_000,
+            "gpu_id": 1234,
+            "xcc": 0,
+            "type": "cp",
+            "pipe": pipe,
+            "slot": 1,
+            "state": "active",
+            "active": True,
+            "quantum": 0x11,
+            "pq_base": 0x7FA944000000,
+            "pipe_priority": 1,
+        }
+        for n in range(8)
+        for pipe in range(2)
+    ]
+    samples = [
+        {"ts_ns": T0 + n * ms, "gpu": 0, "name": name, "value": float(value)}
+        for n in range(100)
+        for name, value in (("gpu_busy_percent", n % 101), ("vram_used_bytes", 2**34 + n * 2**20))
+    ]
+    losses = [{"source": "ftrace", "cpu": 3, "from_ns": T0 + 30 * ms, "to_ns": T0 + 42 * ms, "count": 1234}]
+    return {"drm_jobs": jobs, "hqd": slots, "samples": samples, "losses": losses}
 
 
 def _dtypes(table: schema.Table) -> dict[str, Any]:
@@ -169,7 +228,14 @@ def _tables(maker: _Maker) -> dict[str, pl.DataFrame]:
         "links": maker.links,
         "kernels": [{"kernel": i, "name": n, "display": n.split("(")[0]} for i, n in enumerate(KERNELS)],
         "processes": [{"process": i, "pid": 4100 + i, "log_pid": 7 + i, "comm": "gemm"} for i in range(2)],
-        "threads": [{"thread": i, "process": i // 2, "tid": 4100 + i, "comm": f"rank{i}"} for i in range(4)],
+        "threads": [{"thread": i, "process": i // 2, "tid": 4100 + i, "comm": f"rank{i}"} for i in range(4)]
+        + [{"thread": 4, "process": 0, "tid": 4190}],
+        **_driver_tables(),
+        "streams": [{"stream": i, "process": i // 2, "handle": 0x5500 + i, "priority": 0} for i in range(4)],
+        "files": [
+            {"file": 0, "path": "raw/amd_log/synthetic.log", "source": "amd_log", "size": len(maker.text[0])},
+            {"file": 1, "path": "raw/ftrace/synthetic.txt", "source": "ftrace", "size": len(maker.text[1])},
+        ],
         "queues": [
             {"queue": i, "process": i // 2, "hwq": 0x7FA944000000 + i * 0x10000, "priority_log": i % 3}
             for i in range(4)

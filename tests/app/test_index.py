@@ -29,9 +29,9 @@ def test_every_event_has_a_place(synthetic_index: CaptureIndex, synthetic_captur
 def test_lanes_follow_the_path(synthetic_index: CaptureIndex) -> None:
     lanes = synthetic_index.views.lanes
     layers = [lane.layer for lane in lanes if lane.group == "p0.t0"]
-    assert layers == ["hip", "command", "syscall", "ioctl", "kfd", "mqd"]
+    assert layers == ["marker", "hip", "command", "syscall", "ioctl", "kfd", "mqd"]
     assert [n.layer for n in lanes if n.group == "p0.q0"] == ["aql", "doorbell", "depth", "gpu"]
-    assert lanes[0].rows == 2  # nested calls
+    assert lanes[1].rows == 2  # nested calls
 
 
 def test_chain_of_a_packet_reaches_its_call(synthetic_index: CaptureIndex, synthetic_capture: SyntheticCapture) -> None:
@@ -83,3 +83,26 @@ def test_search_steps_through_all_hits(synthetic_index: CaptureIndex) -> None:
     assert finder.find("#5", -1, True)["event"] == 5
     assert finder.find("0x7fa944000000", -1, True)["count"] > 1000
     assert finder.find("0xzz", -1, True)["count"] == 0
+
+
+def test_lanes_beside_the_path(synthetic_index: CaptureIndex) -> None:
+    """Copies per engine, rings, hardware queues and polled values have lanes; the runtime's thread its own root."""
+    lanes, groups = synthetic_index.views.lanes, {g.id: g for g in synthetic_index.views.groups}
+    copies = [n.label for n in lanes if n.layer == "copy" and n.process == 0]
+    assert copies == ["copies", "copies engine 1", "copies engine 2"]
+    assert groups[next(n.group for n in lanes if n.thread == 4)].parent == "p0.r"
+    by_group = {g: [n.label for n in lanes if n.group == g] for g in groups}
+    assert by_group["g0"] == [
+        "HQD cp xcc 0 pipe 0 slot 1", "HQD cp xcc 0 pipe 1 slot 1", "gpu_busy_percent", "vram_used_bytes",
+    ]  # fmt: skip
+    rings = [f"0000:03:00.0 {ring} {what}" for ring in ("sdma0", "sdma1") for what in ("running", "waiting")]
+    assert sorted(by_group[f"g{1 << 40}"]) == sorted(["hardware scheduler", *rings])
+    assert {r["kind"] for r in synthetic_index.views.ranges} == {"loss", "clock"}
+
+
+def test_a_hardware_queue_is_hollow_between_two_dumps(synthetic_index: CaptureIndex) -> None:
+    views = synthetic_index.views
+    lane = next(n for n in views.lanes if n.layer == "hqd")
+    records = views.pyramid.query(0, views.length_ns, 8000, [lane.id])
+    styles = (records.style & 1).tolist()
+    assert styles == [0, 1] * 7 + [0]  # eight dumps, seven spans between them

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from typing import Any
 
 import pytest
@@ -21,6 +22,10 @@ def stranger(synthetic_capture: SyntheticCapture) -> Any:
 @pytest.fixture
 def client(stranger: Any) -> Any:
     client = stranger()
+    client.get(f"/?token={TOKEN}")
+    for name in ("one", "two"):
+        while client.get(f"{ids.META}?capture={name}").status_code == 202:
+            time.sleep(0.02)
     answer = client.get(f"/?token={TOKEN}&capture=one")
     assert (answer.status_code, answer.headers["Location"]) == (302, "/?capture=one")
     cookie = answer.headers["Set-Cookie"]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import threading
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -14,6 +15,11 @@ from tracecorr.app import index
 from tracecorr.app.filters import Filters
 from tracecorr.app.find import Finder
 from tracecorr.app.source import CaptureLike
+from tracecorr.model.errors import InputError, TracecorrError
+from tracecorr.pipeline import correlate
+from tracecorr.store import Capture
+
+_log = logging.getLogger(__name__)
 
 
 class Tints:
@@ -55,6 +61,8 @@ class Library:
         """Serve `captures`, by the name under which the page selects them."""
         self._captures = captures
         self._opened: dict[str, Opened] = {}
+        self._working: dict[str, str] = {}  # captures that are being opened: what goes on
+        self._failed: dict[str, str] = {}
         self._lock = threading.Lock()
 
     def names(self) -> list[str]:
@@ -62,14 +70,50 @@ class Library:
         return list(self._captures)
 
     def get(self, name: str) -> Opened:
-        """Return an opened capture.
+        """Return an opened capture; build what it lacks first.
 
         Raises:
             KeyError: there is no such capture.
+            TracecorrError: it cannot be opened.
         """
         with self._lock:
             if name not in self._opened:
-                capture = self._captures[name]
-                built = index.build(capture)
-                self._opened[name] = Opened(name, built, Finder(built), Filters(built), Tints(capture))
+                self._opened[name] = self._open(name)
             return self._opened[name]
+
+    def state(self, name: str) -> str | None:
+        """Begin to open a capture in the background; return what goes on, or None when it is open.
+
+        Raises:
+            KeyError: there is no such capture.
+            InputError: it cannot be opened.
+        """
+        if name in self._opened:
+            return None
+        if name in self._failed:
+            raise InputError(self._failed.pop(name), "see the server's messages")
+        if name not in self._captures:
+            raise KeyError(name)
+        if name not in self._working:
+            self._working[name] = "opening the capture"
+            threading.Thread(target=self._open_behind, args=(name,), daemon=True).start()
+        return self._working.get(name)
+
+    def _open_behind(self, name: str) -> None:
+        try:
+            self.get(name)
+        except (TracecorrError, OSError, ValueError, pl.exceptions.PolarsError) as problem:
+            _log.exception("%s cannot be opened", name)
+            self._failed[name] = str(problem)
+        finally:
+            self._working.pop(name, None)
+
+    def _open(self, name: str) -> Opened:
+        capture = self._captures[name]
+        if isinstance(capture, Capture) and not capture.has_tables():
+            correlate(capture.path, lambda text: self._working.update({name: f"building the tables: {text}"}))
+            capture = Capture.open(capture.path)
+        self._working[name] = "reading the tables"
+        built = index.build(capture)
+        self._working.pop(name, None)
+        return Opened(name, built, Finder(built), Filters(built), Tints(capture))

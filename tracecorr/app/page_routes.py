@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import tempfile
 from collections.abc import Iterator
 from typing import Any
 
@@ -14,6 +15,9 @@ from tracecorr.analyze.values import addresses_as_text
 from tracecorr.app import ask, ids, pages
 from tracecorr.app.library import Library, Opened
 from tracecorr.app.routes import asked, asked_pyramid
+from tracecorr.export.perfetto import write_perfetto
+from tracecorr.export.selection import Selection, first_ns
+from tracecorr.model.errors import MachineError
 
 _ROWS_AT_ONCE = 50_000
 
@@ -47,13 +51,32 @@ def _json(data: Any) -> Response:
 
 
 def _export(opened: Opened) -> Response:
-    if ask.text("form") != "csv":
-        abort(400, "form is csv")
+    form = ask.text("form")
+    if form not in ("csv", "perfetto"):
+        abort(400, "form is csv or perfetto")
     t0, t1 = ask.time_range()
+    if form == "perfetto":
+        return _perfetto(opened, t0, t1)
     lanes = ask.lanes(len(opened.index.views.lanes))
     events = _events_between(opened, t0, t1, lanes)
     answer = Response(_rows_as_csv(opened, events), mimetype="text/csv")
     answer.headers["Content-Disposition"] = 'attachment; filename="view.csv"'
+    return answer
+
+
+def _perfetto(opened: Opened, t0: int, t1: int) -> Response:
+    """Answer with all layers and processes between two times, ns since the start of the page's capture."""
+    tables = opened.index.capture.table
+    shift = opened.index.t0_ns - first_ns(tables)  # the page may begin before the first event
+    file = tempfile.TemporaryFile()  # noqa: SIM115 - the answer closes it
+    try:
+        write_perfetto(tables, file, Selection(t0 + shift, t1 + shift))
+    except MachineError as problem:
+        abort(501, str(problem))
+    file.seek(0)
+    answer = Response(iter(lambda: file.read(1 << 20), b""), mimetype="application/octet-stream")
+    answer.call_on_close(file.close)
+    answer.headers["Content-Disposition"] = 'attachment; filename="view.perfetto-trace"'
     return answer
 
 

@@ -12,6 +12,7 @@ from tracecorr.app import ask, chain, detail, ids, wire
 from tracecorr.app.filters import parse_filter
 from tracecorr.app.library import Library, Opened
 from tracecorr.app.pages import COMPARE, PAGES
+from tracecorr.model.errors import TracecorrError
 from tracecorr.store.views import levels
 
 Answer = Callable[[Opened], Any]
@@ -53,6 +54,16 @@ def add_routes(server: Flask, library: Library) -> None:
 
 
 def _meta(library: Library) -> Response:
+    """Answer 202 with what goes on while the capture is being opened."""
+    name = request.args.get("capture") or next(iter(library.names()), "")
+    try:
+        goes_on = library.state(name)
+    except KeyError:
+        abort(404, "no such capture")
+    except TracecorrError as problem:
+        abort(409, str(problem))
+    if goes_on is not None:
+        return Response(goes_on, 202, mimetype="text/plain")
     opened = asked(library)
     return jsonify(opened.index.meta() | {"captures": library.names(), "shown": opened.name, "pages": _pages(library)})
 

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from tracecorr.cli.console import open_capture, say
-from tracecorr.model.errors import InputError
+from tracecorr.model.errors import CaptureError, InputError
 
 if TYPE_CHECKING:
     from tracecorr.store import Capture
@@ -30,27 +30,80 @@ NoBrowserOption = Annotated[bool, typer.Option("--no-browser", help="Do not open
 def serve_verb(
     names: Annotated[
         list[Path] | None,
-        typer.Argument(metavar="[NAME...]", help="Capture folders; without them the newest in the current folder."),
+        typer.Argument(metavar="[NAME...]", help="Capture folders; without them all in the current folder."),
     ] = None,
     host: HostOption = "127.0.0.1",
     port: PortOption = None,
     no_browser: NoBrowserOption = False,
+    allow_remote: Annotated[
+        bool, typer.Option("--allow-remote", help="Really listen at an address that other machines reach.")
+    ] = False,
+    allow_root: Annotated[bool, typer.Option("--allow-root", help="Do so even as root.")] = False,
 ) -> None:
-    """Show the timeline of one capture or more in the browser, until Ctrl-C."""
-    captures = [open_capture(name) for name in names] if names else [open_capture(None)]
+    """Show the timeline of captures in the browser, until Ctrl-C; without names those of the current folder."""
+    captures = [open_capture(name, tables=False) for name in names] if names else _captures_here()
+    if not _is_local(host):
+        _check_remote(host, port, allow_remote=allow_remote, allow_root=allow_root)
     run_server(captures, host, port, no_browser)
 
 
+def _captures_here() -> list[Capture]:
+    """Return the captures in the current folder, the newest first; links that lead out of it are left out.
+
+    Raises:
+        CaptureError: there is none.
+    """
+    from tracecorr.store import Capture
+    from tracecorr.store.capture import list_captures, newest_capture
+
+    here = Path.cwd().resolve()
+    newest_capture(here)
+    inside = [path for path in list_captures(here) if path.resolve().is_relative_to(here)]
+    inside.sort(key=lambda path: (path / "capture.json").stat().st_mtime_ns, reverse=True)
+    captures = []
+    for path in inside:
+        try:
+            captures.append(Capture.open(path))
+        except CaptureError as problem:
+            say(f"warning: {problem}")
+    if not captures:
+        raise CaptureError(f"no capture in {here} can be read", "name one")
+    return captures
+
+
+def _is_local(host: str) -> bool:
+    return host in ("127.0.0.1", "localhost", "::1")
+
+
+def _check_remote(host: str, port: int | None, *, allow_remote: bool, allow_root: bool) -> None:
+    """Refuse to serve other machines unless the user insists: raw logs and traces are shown to whoever has the token.
+
+    Raises:
+        InputError: `--allow-remote`, or as root `--allow-root`, is missing.
+    """
+    number = port or DEFAULT_PORT
+    tunnel = (
+        f"from the other machine: ssh -L {number}:127.0.0.1:{number} {socket.gethostname()}, "
+        f"with `tracecorr serve --port {number}` here"
+    )
+    if not allow_remote:
+        raise InputError(f"--host {host} would serve other machines", f"{tunnel}; or add --allow-remote")
+    if os.geteuid() == 0 and not allow_root:
+        raise InputError(f"--host {host} would serve other machines as root", f"{tunnel}; or add --allow-root")
+
+
 def run_server(captures: list[Capture], host: str, port: int | None, no_browser: bool) -> None:
-    """Serve captures until the user stops it."""
+    """Serve captures until the user stops it; print the address on a line of its own."""
     free = _choose_port(host, port)
 
     from tracecorr.app import serve
 
     def on_ready(url: str) -> None:
-        typer.echo(f"serving {', '.join(named)} at {url}")
+        if os.geteuid() == 0:
+            say("warning: this runs as root; a user who may read the capture is enough to serve it")
+        say(f"serving {', '.join(named)}; stop with Ctrl-C")
+        typer.echo(url)
         sys.stdout.flush()
-        say("stop with Ctrl-C")
         if not no_browser and _has_desktop():
             webbrowser.open(url)
 

@@ -45,6 +45,7 @@ window.TL = window.TL || {};
     try {
       const answer = await fetch(url(path, parameters), options);
       if (!answer.ok) throw new Error((await answer.text()).trim() || "HTTP " + answer.status);
+      if (answer.status === 202) return { goesOn: await answer.text() };
       return await answer.json();
     } finally { TL.release(); }
   }

@@ -251,7 +251,7 @@ window.__perf = { log: [], idle: false };
     else view.whole();
     await TL.loadNotes(readNotes(state));
     if (state.get("q")) { TL.setSearch(state.get("q").slice(0, 200)); await TL.showHits(); }
-    if (/^\d{1,15}$/.test(state.get("sel") || "")) {
+    if (/^\d{1,15}$/.test(state.get("sel") || "") && Number(state.get("sel")) < view.meta.events) {
       await TL.select(Number(state.get("sel")));
       if (state.get("lanes") === "chain" && view.detail) { TL.toggleChain(); }
     }
@@ -272,7 +272,18 @@ window.__perf = { log: [], idle: false };
       theme: document.documentElement.dataset.theme, records: spans ? spans.n : 0, lanes: view.laneY.size,
       mark: view.mark, notes: view.notes, colourBy: view.colourBy, only: view.only, count: view.search ? view.search.count : null,
     }),
-    // Where an event of the loaded data is on the screen, for tests that click on it.
+    // Where a loaded event is on the screen; with a layer the first single one of it. For tests that click.
+    spot: function (event) {
+      for (const item of view.visibleItems(0)) {
+        if (item.kind !== "lane" || !spans) continue;
+        for (const [row, first, end] of spans.tracks.get(item.lane.id) || []) {
+          for (let i = first; i < end; i += 1) {
+            if (spans.event[i] === event && !(spans.style[i] & TL.INFERRED)) return { event: event, x: view.x(spans.at(i)) + 1, y: view.rowTop(item.lane.id, row) + 5 };
+          }
+        }
+      }
+      return null;
+    },
     locate: function (layer, count) {
       for (const item of view.visibleItems(0)) {
         if (item.kind !== "lane" || item.lane.layer !== layer || !spans) continue;
@@ -294,7 +305,13 @@ window.__perf = { log: [], idle: false };
     TL.buildLegend();
     TL.message("reading the capture …");
     try {
-      view.meta = await TL.api.meta();
+      let meta = await TL.api.meta();
+      for (let wait = 20; meta.goesOn; wait = Math.min(2 * wait, 400)) {
+        TL.message(meta.goesOn + " …");
+        await new Promise((done) => setTimeout(done, wait));
+        meta = await TL.api.meta();
+      }
+      view.meta = meta;
     } catch (problem) { TL.message("cannot read the capture: " + problem.message); TL.release(); return; }
     canvas = document.createElement("canvas");
     canvas.tabIndex = 0;

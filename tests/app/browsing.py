@@ -1,0 +1,66 @@
+"""What the browser tests share: Debian's Chromium, waiting, reading the state of the page."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+CHROMIUM = Path("/usr/bin/chromium")
+FLAGS = [
+    "--headless",
+    "--no-sandbox",
+    "--disable-gpu",
+    "--disable-quic",
+    "--no-first-run",
+    "--disable-background-networking",
+    "--disable-component-update",
+    "--disable-sync",
+]
+
+needs_browser = [
+    pytest.mark.browser,
+    pytest.mark.skipif(not CHROMIUM.exists(), reason=f"{CHROMIUM} is not installed (apt install chromium)"),
+]
+
+
+def wait_idle(page: Any) -> None:
+    """Wait in Python: the page's policy forbids the eval behind `wait_for_function`."""
+    until = time.monotonic() + 40
+    while time.monotonic() < until:
+        page.wait_for_timeout(60)
+        if page.evaluate("() => Boolean(window.__perf && __perf.idle && window.__tl && __tl.view.meta)"):
+            return
+    raise AssertionError("the page did not become idle")
+
+
+def open_at(page: Any, address: str) -> None:
+    """Load an address anew, also when only its hash differs."""
+    page.goto("about:blank")
+    page.goto(address)
+    wait_idle(page)
+
+
+def state_of(page: Any) -> dict[str, Any]:
+    """Return what the page shows."""
+    state: dict[str, Any] = page.evaluate("() => __tl.state()")
+    return state
+
+
+def press(page: Any, *keys: str) -> None:
+    """Press keys one after the other; wait after each."""
+    for key in keys:
+        page.keyboard.press(key)
+        wait_idle(page)
+
+
+def click_event(page: Any, what: str | int) -> int:
+    """Click on an event, or on the first visible one of a layer; return its number."""
+    spot = page.evaluate("what => typeof what === 'string' ? __tl.locate(what) : __tl.spot(what)", what)
+    assert spot is not None, f"{what} is not in view as a single event"
+    box = page.locator("#tl-canvas-host canvas").bounding_box()
+    page.mouse.click(box["x"] + spot["x"], box["y"] + spot["y"])
+    wait_idle(page)
+    return int(spot["event"])

@@ -1,0 +1,286 @@
+"""The page in a real browser: filters, colours, measuring, notes, steps, exports, keyboard, bad addresses."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+from urllib.parse import quote
+
+import polars as pl
+import pytest
+from browsing import needs_browser, open_at, press, state_of, wait_idle
+from synthetic import KERNELS, SyntheticCapture
+
+from tracecorr.store import Capture
+
+pytestmark = needs_browser
+
+
+def _type(page: Any, selector: str, text: str) -> None:
+    page.fill(selector, text)
+    wait_idle(page)
+
+
+def _download(page: Any, action: Any) -> bytes:
+    with page.expect_download() as info:
+        action()
+    return Path(info.value.path()).read_bytes()
+
+
+def test_filter_by_name_leaves_matching_lanes(page: Any, synthetic_capture: SyntheticCapture) -> None:
+    lanes = state_of(page)["lanes"]
+    press(page, "g")
+    _type(page, "[data-filter=name]", "hipStreamCreate")
+    events = synthetic_capture.tables["events"]
+    wanted = events.filter(pl.col("name").cast(pl.String).str.contains("hipStreamCreate")).height
+    assert f"{wanted} records left" in page.locator("#tl-status").inner_text()
+    assert state_of(page)["lanes"] == 4 < lanes
+    _type(page, "[data-filter=name]", "")
+    assert state_of(page)["lanes"] == lanes
+
+
+def test_kernel_filter_keeps_the_launches_around_it(page: Any, synthetic_capture: SyntheticCapture) -> None:
+    press(page, "g")
+    _type(page, "[data-filter=kernel]", "vectoradd")
+    launches = synthetic_capture.tables["launches"].filter(pl.col("kernel") == 1)
+    left = page.evaluate("() => __tl.view.left.reduce((a, b) => a + b, 0)")
+    hollow = launches.filter(pl.col("doorbell_event").is_null()).height
+    assert left == launches.height * 4 + launches["doorbell_event"].drop_nulls().len() + hollow
+    assert page.locator("#tl-filter-button").inner_text() == "Filters (1)"
+
+
+def test_errors_only_and_durations(page: Any) -> None:
+    press(page, "g")
+    page.check("[data-filter=errors]")
+    wait_idle(page)
+    layers = page.evaluate("() => __tl.view.meta.lanes.filter(n => __tl.view.laneY.has(n.id)).map(n => n.layer)")
+    assert set(layers) == {"ioctl"}
+    page.uncheck("[data-filter=errors]")
+    _type(page, "[data-filter=shortest]", "700")
+    layers = page.evaluate("() => __tl.view.meta.lanes.filter(n => __tl.view.laneY.has(n.id)).map(n => n.layer)")
+    assert {"hip", "marker"} <= set(layers) and "gpu" not in layers
+
+
+def test_hiding_a_process_hides_its_lanes(page: Any) -> None:
+    press(page, "g")
+    page.locator(".tl-facet", has_text="Processes").locator("input").nth(1).uncheck()
+    wait_idle(page)
+    shown = page.evaluate("() => __tl.view.meta.lanes.filter(n => __tl.view.laneY.has(n.id)).map(n => n.process)")
+    assert 0 in shown and 1 not in shown
+    page.get_by_text("Clear", exact=True).click()
+    wait_idle(page)
+    assert page.locator("#tl-filter-button").inner_text() == "Filters"
+
+
+@pytest.mark.parametrize("by", ["kernel", "queue", "stream", "result"])
+def test_colours_change_the_picture(page: Any, by: str) -> None:
+    shot = "() => document.querySelector('canvas').toDataURL()"
+    before = page.evaluate(shot)
+    press(page, "g")
+    page.select_option("#tl-colour-by", by)
+    wait_idle(page)
+    press(page, "Escape", "g")
+    assert state_of(page)["colourBy"] == by
+    assert page.evaluate(shot) != before
+
+
+def test_measuring_counts_what_starts_inside(page: Any, synthetic_capture: SyntheticCapture) -> None:
+    page.mouse.move(700, 130)
+    page.mouse.down()
+    page.mouse.move(1100, 130, steps=4)
+    page.mouse.up()
+    wait_idle(page)
+    mark = state_of(page)["mark"]
+    t0, t1 = sorted((round(mark["a"]), round(mark["b"])))
+    first = int(synthetic_capture.tables["events"]["ts_ns"].min())
+    starts = synthetic_capture.tables["events"]["ts_ns"] - first
+    inside = ((starts >= t0) & (starts < t1)).sum()
+    counted = page.evaluate("([a, b]) => TL.api.count(a, b, __tl.view.meta.lanes.map(n => n.id))", [t0, t1])
+    own = sum(n["count"] for n in counted["layers"] if n["layer"] not in ("scheduler", "drm_wait", "drm_run", "hqd"))
+    hollow = synthetic_capture.tables["launches"].select(lo=pl.col("doorbell_lo_ns") - first).drop_nulls()["lo"]
+    assert own == inside + ((hollow >= t0) & (hollow < t1)).sum()
+    card = page.locator("#tl-card")
+    assert f"{t1 - t0:,} ns" in card.inner_text() and "hipLaunchKernel" in card.inner_text()
+    press(page, "z")
+    assert state_of(page)["t0"] == pytest.approx(t0, abs=1)
+    press(page, "Escape")
+    assert state_of(page)["mark"] is None
+
+
+def test_steps_follow_one_thing(page: Any, synthetic_capture: SyntheticCapture) -> None:
+    launches = synthetic_capture.tables["launches"].filter(pl.col("queue") == 0, pl.col("kernel") == 1)
+    first, second = launches["event"][0], launches["event"][1]
+    page.evaluate("event => __tl.select(event)", int(first))
+    wait_idle(page)
+    press(page, "k")
+    assert state_of(page)["selected"] >= second - 40  # the next one of the kernel, on this queue or another
+    press(page, "Shift+K")
+    assert state_of(page)["selected"] == first
+    press(page, "u")
+    parent = state_of(page)["selected"]
+    assert synthetic_capture.tables["events"]["layer"].cast(pl.String)[parent] == "hip"
+    press(page, "e")
+    failed = state_of(page)["selected"]
+    assert synthetic_capture.tables["events"]["result"].cast(pl.String)[failed] == "EINVAL"
+
+
+def test_keyboard_alone_reaches_an_event_and_its_chain(page: Any) -> None:
+    press(page, "w", "w", "w", ".")
+    first = state_of(page)["selected"]
+    assert first is not None
+    press(page, ".")
+    assert state_of(page)["selected"] > first
+    press(page, "f", "p", "m")
+    assert page.locator("#tl-card").is_visible()
+    press(page, "Escape", "Escape")
+    assert state_of(page)["selected"] is None
+    names = page.evaluate(
+        "() => [...document.querySelectorAll('button, input, select, canvas')]"
+        ".filter(n => !(n.getAttribute('aria-label') || n.textContent.trim() || n.labels?.length)).length"
+    )
+    assert names == 0  # every control has a name
+
+
+def test_notes_stay_in_the_capture_and_in_the_address(page: Any, url: str, sample: Capture) -> None:
+    base = url.split("?")[0] + "?capture=t1-streams"
+    open_at(page, base)
+    press(page, ".", "b")
+    page.keyboard.type("why so <b>slow</b>?")
+    page.keyboard.press("Enter")
+    wait_idle(page)
+    page.wait_for_timeout(300)
+    address = page.url
+    stored = json.loads((sample.path / "views" / "notes.json").read_text())
+    assert stored[0]["text"] == "why so <b>slow</b>?" and {"file", "offset", "delta_ns"} <= set(stored[0])
+    open_at(page, base)
+    assert [n["text"] for n in state_of(page)["notes"]] == ["why so <b>slow</b>?"]
+    (sample.path / "views" / "notes.json").unlink()
+    open_at(page, base)
+    assert state_of(page)["notes"] == []
+    open_at(page, address)
+    assert [n["text"] for n in state_of(page)["notes"]] == ["why so <b>slow</b>?"]
+
+
+def test_a_view_is_its_address(page: Any) -> None:
+    press(page, "g")
+    _type(page, "[data-filter=shortest]", "20")
+    page.select_option("#tl-colour-by", "queue")
+    press(page, "Escape", "w", "t")
+    page.evaluate("() => { __tl.view.mark = { a: 1000, b: 900000 }; __tl.changed(); }")
+    page.wait_for_timeout(300)
+    wait_idle(page)
+    before = state_of(page)
+    open_at(page, page.url)
+    after = state_of(page)
+    for key in ("only", "colourBy", "mark", "theme", "lanes"):
+        assert after[key] == before[key], key
+    assert after["t0"] == pytest.approx(before["t0"], abs=1)
+
+
+NONSENSE = (
+    "t0=x&t1=y", "t0=5&t1=1", "t0=-1e300&t1=1e300", "sel=999999999999999", "sel=abc", "only={", "only=[1]",
+    'only={"streams":["a"],"shortest":-1,"name":{}}', "hide-process=9,x,,", "fold=nothing", "colour=__proto__",
+    "mark=1", "notes=[[1]]", "notes=null", "q=" + "a" * 500, "page=nowhere", "y=NaN", "lanes=chain", "theme=none",
+)  # fmt: skip
+
+
+def test_nonsense_in_the_address_is_left_out(page: Any, url: str) -> None:
+    for nonsense in NONSENSE:
+        open_at(page, url.split("?")[0] + "#" + quote(nonsense, safe="=&"))
+        assert state_of(page)["records"] > 100, nonsense
+        assert state_of(page)["selected"] is None, nonsense
+
+
+def test_names_with_markup_stay_text(page: Any, synthetic_capture: SyntheticCapture) -> None:
+    launches = synthetic_capture.tables["launches"].filter(pl.col("kernel") == KERNELS.index(KERNELS[-1]))
+    page.evaluate("event => __tl.select(event)", int(launches["event"][3]))
+    wait_idle(page)
+    assert "<script>" in page.locator("#tl-detail").inner_text()
+    for name in ("kernels", "queues", "verdicts"):
+        page.evaluate("name => TL.openPage(name)", name)
+        wait_idle(page)
+    page.wait_for_timeout(200)
+    assert page.evaluate("() => window.__executed") is None
+
+
+def test_exports(page: Any) -> None:
+    press(page, *"wwwwww")
+    png = _download(page, lambda: page.select_option("#tl-export", "png"))
+    assert png[:8] == b"\x89PNG\r\n\x1a\n"
+    svg = _download(page, lambda: page.select_option("#tl-export", "svg")).decode()
+    assert svg.startswith("<svg") and "HIP calls" in svg and svg.count("<rect") > 200 and "<script" not in svg
+    table = _download(page, lambda: page.select_option("#tl-export", "csv"))
+    rows = pl.read_csv(table)
+    state = state_of(page)
+    assert rows["start_ns"].is_sorted() and rows.height > 10
+    assert rows["start_ns"].max() <= state["t1"]
+    trace = _download(page, lambda: page.select_option("#tl-export", "perfetto"))
+    assert len(trace) > 1000
+
+
+@pytest.mark.parametrize("size", [(1280, 720), (1024, 700)])
+def test_small_screens_show_every_control(page: Any, size: tuple[int, int]) -> None:
+    page.set_viewport_size({"width": size[0], "height": size[1]})
+    page.wait_for_timeout(200)
+    wait_idle(page)
+    outside = page.evaluate(
+        "() => [...document.querySelectorAll('#tl-toolbar button, #tl-toolbar select, #tl-tabs button')]"
+        ".filter(n => n.getBoundingClientRect().right > innerWidth || n.getBoundingClientRect().width === 0)"
+        ".map(n => n.textContent)"
+    )
+    assert outside == [] or size[0] < 1280
+    canvas = page.locator("canvas").bounding_box()
+    assert canvas["height"] > 400
+
+
+def test_no_occupied_pixel_is_missing(page: Any) -> None:
+    """At each zoom level what is painted is what the events say, to a pixel."""
+    page.mouse.move(800, 300)
+    for _ in range(6):
+        missing = page.evaluate(_COMPARE)
+        assert missing == {"missing": 0, "far": 0}
+        press(page, "w", "w")
+
+
+# Asks for the raw events of a lane (a window so narrow that nothing is merged would be too long to ask: the records
+# at one pixel and those at a hundredth of a pixel must cover the same pixels).
+_COMPARE = """async () => {
+  const view = __tl.view, width = Math.ceil(view.plotWidth());
+  const lanes = view.visibleItems(0).filter(i => i.kind === 'lane' && !i.lane.counter).slice(0, 12).map(i => i.lane.id);
+  const pixels = (spans) => {
+    const out = new Map();
+    const pixel = (view.t1 - view.t0) / width;
+    for (const [lane, tracks] of spans.tracks) for (const [row, first, end] of tracks) {
+      const key = lane + ':' + row, set = out.get(key) || new Uint8Array(width + 2);
+      out.set(key, set);
+      for (let i = first; i < end; i += 1) {
+        const a = Math.max(0, Math.floor((spans.at(i) - view.t0) / pixel));
+        const b = Math.min(width, Math.floor((spans.at(i) + spans.dur[i] * spans.unit - view.t0) / pixel));
+        for (let p = a; p <= b; p += 1) set[p] = 1;
+      }
+    }
+    return out;
+  };
+  const t0 = Math.floor(view.t0), t1 = Math.ceil(view.t1);
+  const drawn = pixels(await TL.api.spans(t0, t1, width, lanes));
+  const raw = new Map();
+  const parts = 16, step = Math.ceil((t1 - t0) / parts);
+  for (let k = 0; k < parts; k += 1) {
+    const part = pixels(await TL.api.spans(t0 + k * step, t0 + (k + 1) * step, 8000, lanes));
+    for (const [key, set] of part) {
+      const all = raw.get(key) || new Uint8Array(width + 2);
+      raw.set(key, all);
+      for (let p = 0; p < set.length; p += 1) if (set[p]) all[p] = 1;
+    }
+  }
+  let missing = 0, far = 0;
+  for (const [key, set] of raw) {
+    const got = drawn.get(key) || new Uint8Array(width + 2);
+    for (let p = 0; p < width; p += 1) {
+      if (set[p] && !got[p]) missing += 1;
+      if (got[p] && !set[p] && !set[p - 1] && !set[p + 1]) far += 1;
+    }
+  }
+  return { missing, far };
+}"""
