@@ -14,14 +14,23 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from tracecorr.api import Capture, open_capture
+    from tracecorr.api import Capture, open_capture, open_sample
     from tracecorr.model.errors import CaptureError, InputError, MachineError, TracecorrError
 
 __version__ = "0.1.0"
 
-__all__ = ["Capture", "CaptureError", "InputError", "MachineError", "TracecorrError", "__version__", "open_capture"]
+__all__ = [
+    "Capture",
+    "CaptureError",
+    "InputError",
+    "MachineError",
+    "TracecorrError",
+    "__version__",
+    "open_capture",
+    "open_sample",
+]
 
-_HOMES = {"Capture": "tracecorr.api", "open_capture": "tracecorr.api"}
+_HOMES = {"Capture": "tracecorr.api", "open_capture": "tracecorr.api", "open_sample": "tracecorr.api"}
 
 
 def __getattr__(name: str) -> Any:

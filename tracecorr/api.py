@@ -42,6 +42,22 @@ def open_capture(path: str | Path) -> Capture:
     return Capture(stored)
 
 
+def open_sample() -> Capture:
+    """Open a copy of the bundled sample, building its tables at the first time.
+
+    Raises:
+        CaptureError: this installation has no sample.
+        MachineError: the cache folder cannot be written.
+    """
+    from tracecorr.bundled import cache_folder, copy_sample, find_sample
+    from tracecorr.pipeline import correlate
+
+    path = copy_sample(find_sample(), cache_folder())
+    if not StoredCapture.open(path).has_tables():
+        correlate(path)
+    return open_capture(path)
+
+
 class Capture:
     """Read one capture; make it with `open_capture`.
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from cli_inputs import Result
 
-from tracecorr.cli.demo import copy_sample, find_sample
+from tracecorr.bundled import copy_sample, find_sample
 from tracecorr.model.errors import MachineError
 
 Run = Callable[..., Result]

@@ -1,0 +1,60 @@
+"""Every notebook runs from top to bottom: on the bundled sample, the comparison on two recorded runs."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tracecorr.pipeline import correlate, import_files
+
+NOTEBOOKS = ("first-look", "queues", "path-of-a-launch", "compare", "clock-quality", "custom-analyses")
+
+
+def run(path: Path) -> str:
+    """Run a notebook and return the text that its cells gave."""
+    nbformat = pytest.importorskip("nbformat", reason="nbformat is not installed (extra notebooks)")
+    nbclient = pytest.importorskip("nbclient", reason="nbclient is not installed (extra notebooks)")
+    pytest.importorskip("ipykernel", reason="ipykernel is not installed (extra notebooks)")
+    book = nbformat.read(path, as_version=4)
+    nbclient.NotebookClient(
+        book, timeout=120, kernel_name="python3", resources={"metadata": {"path": path.parent}}
+    ).execute()
+    outputs = [output for cell in book.cells if cell.cell_type == "code" for output in cell.outputs]
+    return "\n".join(str(o.get("text") or o.get("data", {}).get("text/plain", "")) for o in outputs)
+
+
+@pytest.fixture(scope="module")
+def cache(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Return a cache folder of its own for the sample."""
+    return tmp_path_factory.mktemp("cache")
+
+
+@pytest.fixture(autouse=True)
+def environment(monkeypatch: pytest.MonkeyPatch, cache: Path, repo: Path) -> None:
+    """Let the notebooks use this checkout and this cache."""
+    monkeypatch.setenv("XDG_CACHE_HOME", str(cache))
+    monkeypatch.setenv("PYTHONPATH", str(repo))
+    for name in ("TRACECORR_CAPTURE", "TRACECORR_A", "TRACECORR_B"):
+        monkeypatch.delenv(name, raising=False)
+
+
+def test_all_notebooks_are_tested(repo: Path) -> None:
+    assert sorted(p.stem for p in (repo / "notebooks").glob("*.ipynb")) == sorted(NOTEBOOKS)
+
+
+@pytest.mark.parametrize("name", NOTEBOOKS)
+def test_notebook_runs(name: str, repo: Path) -> None:
+    assert run(repo / "notebooks" / f"{name}.ipynb")
+
+
+def test_comparison_of_recorded_runs(
+    repo: Path, data_folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for side, name in (("A", "caseA-1stream"), ("B", "caseB-4streams")):
+        folder = data_folder / "captures" / name
+        made = import_files(tmp_path / f"{name}.tracecorr", [folder / "amd.log"], [folder / "ftrace.txt"])
+        correlate(made.path)
+        monkeypatch.setenv(f"TRACECORR_{side}", str(made.path))
+    text = run(repo / "notebooks" / "compare.ipynb")
+    assert "queues with dispatches: 1 in A, 4 in B" in text
