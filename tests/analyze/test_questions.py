@@ -17,7 +17,7 @@ from tracecorr.analyze.paths import summarize_paths
 from tracecorr.analyze.priorities import summarize_priorities
 from tracecorr.analyze.queue_creation import summarize_queue_creation
 from tracecorr.analyze.steady import list_setup_calls
-from tracecorr.analyze.verdicts import judge_capture
+from tracecorr.analyze.verdicts import Evidence, judge_capture
 from tracecorr.analyze.waits import summarize_waits
 from tracecorr.analyze.words import answer_questions
 
@@ -167,8 +167,8 @@ def test_setup_launches_stand_apart() -> None:
 
 
 def test_answers_in_words_name_their_rows() -> None:
-    tables = tables_of(make_run())
-    answers = answer_questions(tables, judge_capture(tables))
+    run = Evidence(tables_of(make_run()))
+    answers = answer_questions(run, judge_capture(run))
     assert len(answers) == 5
     assert answers[0].lines[0] == (
         "queue 0: requested by hipStreamCreateWithPriority (event 1); the runtime took 850 ns; CREATE_QUEUE (event 3) "
@@ -176,5 +176,5 @@ def test_answers_in_words_name_their_rows() -> None:
     )
     assert answers[1].events == (5, 11)
     assert "2 queues are known: 1 compute_aql, 1 sdma" in answers[3].lines
-    empty = tables_of({})
+    empty = Evidence(tables_of({}))
     assert "not recorded" in answer_questions(empty, judge_capture(empty))[1].lines[0]

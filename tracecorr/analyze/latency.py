@@ -27,22 +27,24 @@ def summarize_latency(launches: pl.LazyFrame) -> pl.DataFrame:
     A negative time is shown as it is: a barrier's doorbell is stored before its log line is
     written. `evidence` is that of the weaker of the join and the doorbell.
     """
-    kind = pl.col("kind").cast(pl.String)
-    inferred = pl.col("doorbell_evidence").cast(pl.String).ne_missing(RECORDED)
-    stages = [
-        launches.select(
-            pl.lit(order, pl.Int64).alias("order"),
-            pl.lit(stage).alias("stage"),
-            kind,
-            pl.when(inferred & of_doorbell).then(pl.lit(INFERRED)).otherwise(pl.lit(join)).alias("evidence"),
-            (pl.col(end) - pl.col(start)).alias("ns"),
-        ).drop_nulls("ns")
-        for order, (stage, start, end, join, of_doorbell) in enumerate(_STAGES)
-    ]
+    moments = sorted({column for _, start, end, _, _ in _STAGES for column in (start, end)})
+    inferred = pl.col("doorbell_evidence").ne_missing(RECORDED)
+    rows = collect(launches.select("kind", inferred.alias("inferred"), *moments))
+    stages = [_summarize_stage(rows, order) for order in range(len(_STAGES))]
+    return pl.concat(stages).drop("total_ns")
+
+
+def _summarize_stage(rows: pl.DataFrame, order: int) -> pl.DataFrame:
+    stage, start, end, join, of_doorbell = _STAGES[order]
+    hidden = pl.col("inferred") & of_doorbell
+    times = rows.lazy().select(
+        pl.col("kind").cast(pl.String), hidden.alias("hidden"), ns=pl.col(end) - pl.col(start)
+    )  # fmt: skip
+    evidence = pl.when("hidden").then(pl.lit(INFERRED)).otherwise(pl.lit(join))
     return collect(
-        pl.concat(stages)
-        .group_by("order", "stage", "kind", "evidence")
+        times.drop_nulls("ns")
+        .group_by("kind", "hidden")
         .agg(pl.len().cast(pl.Int64).alias("packets"), pl.col("ns").min().alias("min_ns"), *describe_ns("ns"))
-        .sort("order", "kind", "evidence")
-        .drop("order", "total_ns")
+        .select(pl.lit(stage).alias("stage"), "kind", evidence.alias("evidence"), pl.exclude("kind", "hidden"))
+        .sort("kind", "evidence")
     )

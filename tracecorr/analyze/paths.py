@@ -52,22 +52,28 @@ def summarize_paths(launches: pl.LazyFrame, events: pl.LazyFrame) -> pl.DataFram
         sum over hip, command, doorbell and return of the phase, percent).
     """
     paths = collect(trace_paths(launches, events))
-    order = [name for name, _, _ in _STRETCHES] + ["kernel_mode"]
-    long = paths.unpivot([f"{n}_ns" for n in order], index="phase", variable_name="layer", value_name="ns").drop_nulls(
-        "ns"
-    )
-    rows = (
-        long.with_columns(pl.col("layer").str.strip_suffix("_ns"))
-        .group_by("phase", "layer")
-        .agg(
-            launches=pl.len().cast(pl.Int64),
-            total_ns=pl.col("ns").sum(),
-            mean_ns=pl.col("ns").mean().round(0).cast(pl.Int64),
-            **{f"p{q}_ns": pl.col("ns").quantile(q / 100, "nearest").cast(pl.Int64) for q in (50, 95, 99)},
-        )
-    )
+    order = [*(name for name, _, _ in _STRETCHES), "kernel_mode"]
+    rows = pl.concat([_summarize_layer(paths, name) for name in order])
     on_path = pl.col("layer").is_in(["hip", "command", "doorbell", "return"])
     whole = pl.col("total_ns").filter(on_path).sum().over("phase")
-    places = pl.col("layer").replace_strict({name: i for i, name in enumerate(order)}, return_dtype=pl.Int64)
     shares = rows.with_columns(share=pl.when(on_path & (whole > 0)).then(100 * pl.col("total_ns") / whole).round(1))
+    places = pl.col("layer").replace_strict({name: i for i, name in enumerate(order)}, return_dtype=pl.Int64)
     return shares.sort("phase", places)
+
+
+def _summarize_layer(paths: pl.DataFrame, name: str) -> pl.DataFrame:
+    ns = pl.col("ns")
+    return (
+        paths.lazy()
+        .select("phase", ns=pl.col(f"{name}_ns"))
+        .drop_nulls("ns")
+        .group_by("phase")
+        .agg(
+            layer=pl.lit(name).first(),
+            launches=pl.len().cast(pl.Int64),
+            total_ns=ns.sum().cast(pl.Int64),
+            mean_ns=ns.mean().round(0).cast(pl.Int64),
+            **{f"p{q}_ns": ns.quantile(q / 100, "nearest").cast(pl.Int64) for q in (50, 95, 99)},
+        )
+        .collect()
+    )

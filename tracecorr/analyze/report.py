@@ -10,7 +10,7 @@ import polars as pl
 from tracecorr.analyze.answers import Report, Section
 from tracecorr.analyze.frames import Tables
 from tracecorr.analyze.sections import list_sections
-from tracecorr.analyze.verdicts import Thresholds, judge_capture
+from tracecorr.analyze.verdicts import Evidence, Thresholds, judge_capture
 from tracecorr.analyze.words import answer_questions
 
 __all__ = ["Report", "Section", "summarize_capture"]
@@ -37,9 +37,10 @@ def summarize_capture(
     """
     files = tables("files").select(pl.col("source").cast(pl.String)).collect()
     sources = set(files["source"].drop_nulls())
-    sections = tuple(list_sections(tables, sources))
-    verdicts = tuple(judge_capture(tables, thresholds, info, claims))
-    answers = answer_questions(tables, verdicts)
+    evidence = Evidence(tables, thresholds, info)
+    sections = tuple(list_sections(evidence, sources))
+    verdicts = tuple(judge_capture(evidence, names=claims))
+    answers = answer_questions(evidence, verdicts)
     return Report(name, _summarize(sources, {s.key: s.frame for s in sections}), sections, verdicts, answers)
 
 

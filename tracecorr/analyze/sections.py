@@ -7,7 +7,6 @@ from collections.abc import Iterator
 import polars as pl
 
 from tracecorr.analyze.answers import Section
-from tracecorr.analyze.backlog import summarize_backlog
 from tracecorr.analyze.clocks import summarize_clocks, summarize_time_errors
 from tracecorr.analyze.copies import summarize_copies
 from tracecorr.analyze.frames import Tables
@@ -22,25 +21,25 @@ from tracecorr.analyze.ledger import summarize_ledger, summarize_unaccounted
 from tracecorr.analyze.losses import summarize_losses
 from tracecorr.analyze.memory import summarize_memory
 from tracecorr.analyze.paths import summarize_paths
-from tracecorr.analyze.priorities import summarize_priorities
-from tracecorr.analyze.queue_creation import summarize_queue_creation
 from tracecorr.analyze.queues import summarize_queues
 from tracecorr.analyze.streams import summarize_streams
+from tracecorr.analyze.verdicts.evidence import Evidence
 from tracecorr.analyze.waits import summarize_waits
 
 _NO_LOG = "no AMD log: {} unknown; import with --amd-log"
 _NO_TRACE = "no ftrace: {} unknown; import with --ftrace"
 
 
-def list_sections(tables: Tables, sources: set[str]) -> Iterator[Section]:
+def list_sections(evidence: Evidence, sources: set[str]) -> Iterator[Section]:
     """Yield all sections of the report, in its order.
 
     Args:
-        tables: gives the table of a capture by its name.
+        evidence: the tables of a capture.
         sources: the sources that were read.
     """
+    tables = evidence.tables
     yield from _time_sections(tables, sources)
-    yield from _submission_sections(tables, sources)
+    yield from _submission_sections(evidence, sources)
     yield from _call_sections(tables, sources)
     yield from _trust_sections(tables)
 
@@ -70,7 +69,8 @@ def _time_sections(tables: Tables, sources: set[str]) -> Iterator[Section]:
     )
 
 
-def _submission_sections(tables: Tables, sources: set[str]) -> Iterator[Section]:
+def _submission_sections(evidence: Evidence, sources: set[str]) -> Iterator[Section]:
+    tables = evidence.tables
     launches = tables("launches")
     packets = summarize_launches(launches)
     yield Section(
@@ -109,7 +109,7 @@ def _submission_sections(tables: Tables, sources: set[str]) -> Iterator[Section]
     yield Section(
         "queue_creation",
         "Queue creation",
-        summarize_queue_creation(tables),
+        evidence.queue_creation,
         "`rocr` = from `Number of allocated` to `Created` of the log; `ioctl`, `kfd` and `mqd` = durations and the way "
         "to the MQD's initialisation in the trace; the doorbell page is mapped once per process and GPU",
         _need(sources, "half of each creation is", log=True, trace=True),
@@ -117,7 +117,7 @@ def _submission_sections(tables: Tables, sources: set[str]) -> Iterator[Section]
     yield Section(
         "priorities",
         "Priorities",
-        summarize_priorities(tables),
+        evidence.priorities,
         "`hip` = asked by the stream, `log` = Created line, `driver` = UPDATE_QUEUE, else CREATE_QUEUE, as a probe "
         "read it, `hqd` = the last dump; they prove the setting, not that the GPU preempts",
         _need(sources, "priorities are", log=True),
@@ -125,7 +125,7 @@ def _submission_sections(tables: Tables, sources: set[str]) -> Iterator[Section]
     yield Section(
         "backlog",
         "Depth of the rings",
-        summarize_backlog(launches, tables("queues")),
+        evidence.backlog,
         "recorded: wptr - rptr + 1 of the log, packets in the ring when one more was written: an upper bound",
         _need(sources, "packets", log=True),
         nothing="the log prints no rptr and wptr (ROCm 6.2 and later do at level 5)",

@@ -9,10 +9,9 @@ from typing import Any
 import polars as pl
 
 from tracecorr.analyze.frames import Tables, collect
-from tracecorr.analyze.priorities import summarize_priorities
-from tracecorr.analyze.queue_creation import summarize_queue_creation
 from tracecorr.analyze.queues import summarize_queues
 from tracecorr.analyze.values import render_ns
+from tracecorr.analyze.verdicts.evidence import Evidence
 from tracecorr.analyze.verdicts.model import Verdict
 
 _MAX_QUEUES = 8
@@ -38,16 +37,16 @@ class Answer:
         return {"question": self.question, "answer": list(self.lines), "events": list(self.events)}
 
 
-def answer_questions(tables: Tables, verdicts: Sequence[Verdict]) -> tuple[Answer, ...]:
+def answer_questions(evidence: Evidence, verdicts: Sequence[Verdict]) -> tuple[Answer, ...]:
     """Return the answers; what the capture does not hold is said to be not recorded, never guessed."""
-    made = summarize_queue_creation(tables)
+    made, tables = evidence.queue_creation, evidence.tables
     said = {v.name: v for v in verdicts}
     return (
         _creation(made),
         _mqd(made),
         _path(said, made),
         _queues(tables),
-        _priority(tables, said),
+        _priority(evidence, said),
     )
 
 
@@ -118,8 +117,8 @@ def _queues(tables: Tables) -> Answer:
     return Answer("How many queues of which type, and are they shared?", tuple(lines))
 
 
-def _priority(tables: Tables, said: dict[str, Verdict]) -> Answer:
-    rows = summarize_priorities(tables).filter(pl.col("priority_hip").is_not_null())
+def _priority(evidence: Evidence, said: dict[str, Verdict]) -> Answer:
+    rows = evidence.priorities.filter(pl.col("priority_hip").is_not_null())
     kinds = rows.group_by("priority_hip", "priority_log", "priority_driver").len().sort("priority_hip")
     lines = [
         f"{n} queues: HIP priority {hip}, log {_or_unknown(log)}, driver {_or_unknown(driver)}"
@@ -129,7 +128,7 @@ def _priority(tables: Tables, said: dict[str, Verdict]) -> Answer:
         verdict = said["priority_reaches_hardware"]
         lines.append(f"priority_reaches_hardware: {verdict.outcome}, {verdict.finding.reason}")
     moved = collect(
-        tables("events")
+        evidence.tables("events")
         .filter(pl.col("layer").is_in(["kfd", "mqd"]))
         .select("event", pl.col("name").cast(pl.String))
         .filter(pl.col("name").str.contains(_EVICTIONS))

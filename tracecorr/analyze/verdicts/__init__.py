@@ -29,7 +29,7 @@ from tracecorr.analyze.verdicts.evidence import Evidence
 from tracecorr.analyze.verdicts.model import Claim, Outcome, Thresholds, Verdict
 from tracecorr.model.errors import InputError
 
-__all__ = ["CLAIMS", "Outcome", "Thresholds", "Verdict", "judge_capture"]
+__all__ = ["CLAIMS", "Evidence", "Outcome", "Thresholds", "Verdict", "judge_capture"]
 
 CLAIMS: tuple[Claim, ...] = (
     nothing_lost.CLAIM,
@@ -52,7 +52,7 @@ CLAIMS: tuple[Claim, ...] = (
 
 
 def judge_capture(
-    tables: Tables,
+    tables: Tables | Evidence,
     thresholds: Thresholds | None = None,
     info: Mapping[str, Any] | None = None,
     names: Collection[str] = (),
@@ -60,7 +60,7 @@ def judge_capture(
     """Return the verdict on every claim, in the order of `CLAIMS`.
 
     Args:
-        tables: gives the table of a capture by its name.
+        tables: gives the table of a capture by its name; or evidence that is there already.
         thresholds: limits to judge by; the defaults where None.
         info: contents of capture.json, which names the events that were armed.
         names: names of the claims wanted; all when empty.
@@ -72,7 +72,7 @@ def judge_capture(
     for name in names:
         if name not in known:
             raise InputError(f"there is no verdict {name!r}", f"verdicts are: {', '.join(known)}")
-    evidence = Evidence(tables, thresholds, info)
+    evidence = tables if isinstance(tables, Evidence) else Evidence(tables, thresholds, info)
     return [_judge(claim, evidence) for claim in CLAIMS if not names or claim.name in names]
 
 

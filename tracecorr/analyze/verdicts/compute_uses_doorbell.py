@@ -5,7 +5,6 @@ from __future__ import annotations
 import polars as pl
 
 from tracecorr.analyze.frames import collect
-from tracecorr.analyze.steady import list_setup_calls
 from tracecorr.analyze.verdicts.evidence import Evidence
 from tracecorr.analyze.verdicts.model import Claim, Finding, failed, passed, unknown
 from tracecorr.model.kinds import DERIVED, RECORDED
@@ -64,15 +63,15 @@ def _submissions(evidence: Evidence) -> pl.Series:
 
 def _count_syscalls(evidence: Evidence) -> dict[str, int]:
     """Count the system calls inside launching calls: with set-up work (queue, code, memory) apart from steady ones."""
-    launching = collect(
-        evidence.packets.filter(pl.col("kind") == "dispatch").select(pl.col("call_event").alias("chain")).unique()
-    ).drop_nulls()
     inside = collect(
         evidence.tables("events")
         .filter(pl.col("layer").is_in(["syscall", "ioctl"]) & pl.col("chain").is_not_null())
         .select("event", "chain", pl.col("name").cast(pl.String))
-    ).join(launching, on="chain", how="semi")
-    steady = inside.join(list_setup_calls(evidence.tables("events")), on="chain", how="anti")
+    )
+    dispatches = evidence.packets.filter(pl.col("kind") == "dispatch").select(chain="call_event")
+    launching = collect(dispatches.join(inside.lazy().select("chain").unique(), on="chain", how="semi")).unique()
+    inside = inside.join(launching, on="chain", how="semi")
+    steady = inside.join(evidence.setup_calls, on="chain", how="anti")
     names = steady.group_by("name").len().sort(["len", "name"], descending=[True, False])
     return {
         "syscalls_in_setup_launches": inside.height - steady.height,

@@ -8,7 +8,11 @@ from typing import Any
 
 import polars as pl
 
+from tracecorr.analyze.backlog import summarize_backlog
 from tracecorr.analyze.frames import Tables, collect
+from tracecorr.analyze.priorities import summarize_priorities
+from tracecorr.analyze.queue_creation import summarize_queue_creation
+from tracecorr.analyze.steady import list_setup_calls
 from tracecorr.analyze.verdicts.model import Thresholds
 
 # Layers with few rows; packets, doorbells, calls and commands are asked for one by one.
@@ -58,6 +62,26 @@ class Evidence:
     def queues(self) -> pl.DataFrame:
         """Return the table `queues`, texts as strings."""
         return self.tables("queues").with_columns(pl.col(pl.Categorical).cast(pl.String)).collect()
+
+    @cached_property
+    def queue_creation(self) -> pl.DataFrame:
+        """Return how each queue was made (`queue_creation.summarize_queue_creation`)."""
+        return summarize_queue_creation(self.tables)
+
+    @cached_property
+    def priorities(self) -> pl.DataFrame:
+        """Return the priorities of each queue (`priorities.summarize_priorities`)."""
+        return summarize_priorities(self.tables)
+
+    @cached_property
+    def setup_calls(self) -> pl.DataFrame:
+        """Return the HIP calls that did set-up work (`steady.list_setup_calls`)."""
+        return list_setup_calls(self.tables("events"))
+
+    @cached_property
+    def backlog(self) -> pl.DataFrame:
+        """Return how full each ring got (`backlog.summarize_backlog`)."""
+        return summarize_backlog(self.tables("launches"), self.tables("queues"))
 
     @cached_property
     def log_processes(self) -> list[int]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import polars as pl
 
-from tracecorr.analyze.priorities import LOG_OF_HIP, QUEUE_OF_LOG, summarize_priorities
+from tracecorr.analyze.priorities import LOG_OF_HIP, QUEUE_OF_LOG
 from tracecorr.analyze.verdicts.evidence import Evidence
 from tracecorr.analyze.verdicts.model import Claim, Finding, failed, passed, unknown
 
@@ -17,7 +17,7 @@ _REMEDY = {
 
 def judge(evidence: Evidence) -> Finding:
     """Follow each priority that is not the normal one; contradiction fails, a missing stage is UNKNOWN."""
-    asked = summarize_priorities(evidence.tables)
+    asked = evidence.priorities
     special = asked.filter((pl.col("priority_hip") != 0) | (pl.col("priority_log") != 1))
     counts = {
         "queues": asked.height,

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import polars as pl
 
-from tracecorr.analyze.backlog import summarize_backlog
 from tracecorr.analyze.verdicts.evidence import Evidence
 from tracecorr.analyze.verdicts.model import Claim, Finding, failed, passed, unknown
 
@@ -12,7 +11,7 @@ from tracecorr.analyze.verdicts.model import Claim, Finding, failed, passed, unk
 def judge(evidence: Evidence) -> Finding:
     """Compare the peak of wptr - rptr with the ring size; it is an upper bound of what waits."""
     share = evidence.thresholds.backlog_share
-    peaks = summarize_backlog(evidence.tables("launches"), evidence.tables("queues")).drop_nulls(["peak", "size"])
+    peaks = evidence.backlog.drop_nulls(["peak", "size"])
     if peaks.is_empty():
         return unknown("the log prints no rptr and wptr, or no ring size", "ROCm 6.2 and later print them at level 5")
     full = peaks.filter(pl.col("peak") >= share * pl.col("size"))

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import polars as pl
 
-from tracecorr.analyze.queue_creation import summarize_queue_creation
 from tracecorr.analyze.verdicts.evidence import Evidence
 from tracecorr.analyze.verdicts.model import Claim, Finding, failed, passed, unknown
 
@@ -19,7 +18,7 @@ _STEPS = (
 
 def judge(evidence: Evidence) -> Finding:
     """Follow each Created line of the log down; a queue that is shared was created once, by its first stream."""
-    made = summarize_queue_creation(evidence.tables).filter(pl.col("created_line_event").is_not_null())
+    made = evidence.queue_creation.filter(pl.col("created_line_event").is_not_null())
     counts = {"queues": made.height} | {
         f"with_{step.replace(' ', '_')}": made[column].drop_nulls().len() for step, column, _, _ in _STEPS
     }

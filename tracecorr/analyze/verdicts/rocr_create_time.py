@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import polars as pl
 
-from tracecorr.analyze.queue_creation import summarize_queue_creation
 from tracecorr.analyze.values import render_ns
 from tracecorr.analyze.verdicts.evidence import Evidence
 from tracecorr.analyze.verdicts.model import Claim, Finding, failed, passed, unknown
@@ -13,7 +12,7 @@ from tracecorr.analyze.verdicts.model import Claim, Finding, failed, passed, unk
 def judge(evidence: Evidence) -> Finding:
     """Compare the time between the two log lines of each creation with the threshold."""
     limit = evidence.thresholds.rocr_create_ns
-    made = summarize_queue_creation(evidence.tables).drop_nulls("rocr_ns")
+    made = evidence.queue_creation.drop_nulls("rocr_ns")
     if made.is_empty():
         return unknown(
             "no queue has both its `Number of allocated` and its `Created` line",

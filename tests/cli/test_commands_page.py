@@ -1,0 +1,28 @@
+"""Every command and every option is on the page of commands, and the README links it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import typer
+
+from tracecorr.cli import app
+from tracecorr.cli.reference import render_commands
+
+
+def test_commands_page_is_current(repo: Path) -> None:
+    page = (repo / "tracecorr" / "cli" / "COMMANDS.md").read_text()
+    assert page == render_commands(app), "run scripts/make_commands_page"
+
+
+def test_every_option_is_there_and_says_what_it_does(repo: Path) -> None:
+    page = (repo / "tracecorr" / "cli" / "COMMANDS.md").read_text()
+    assert "tracecorr/cli/COMMANDS.md" in (repo / "README.md").read_text()
+    root = typer.main.get_command(app)
+    for name, command in root.commands.items():  # type: ignore[attr-defined]
+        section = page.split(f"\n## tracecorr {name}\n")[1].split("\n## ")[0]
+        for parameter in command.params:
+            if parameter.name != "help":
+                words = parameter.opts if parameter.param_type_name == "option" else [parameter.metavar or ""]
+                assert all(word.replace("|", "\\|") in section for word in words), (name, parameter.name)
+                assert getattr(parameter, "help", None), f"{name} {parameter.name} has no help"

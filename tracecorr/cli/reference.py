@@ -1,0 +1,79 @@
+"""The page of all commands and options, made from the command line itself."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import fields
+from enum import Enum
+from typing import Any
+
+import typer
+
+from tracecorr.analyze.sql import EXAMPLES
+from tracecorr.analyze.verdicts import CLAIMS, Thresholds
+
+_HEAD = """# Commands
+
+Made by `scripts/make_commands_page` from the command line itself. Results go to stdout, progress and messages to
+stderr. Verbs that read a capture take the newest `*.tracecorr` in the current folder when none is named.
+
+| exit status | meaning |
+|---|---|
+| 0 | done |
+| 1 | tracecorr failed |
+| 2 | wrong usage or bad input |
+| 3 | this machine cannot do it; nothing was started or changed |
+| 4 | `report --check`: a verdict is FAIL |
+| 5 | `report --check --strict`: a verdict is UNKNOWN |
+| 125, 126, 127 | `capture`: failed after the start, command cannot run, command not found; else the command's own |
+"""
+
+
+def render_commands(app: typer.Typer) -> str:
+    """Return the page (Markdown): every verb with its arguments and options, verdicts, thresholds, example queries."""
+    root = typer.main.get_command(app)
+    lines = [_HEAD, "## tracecorr\n", *_parameters(root)]
+    for name, command in getattr(root, "commands", {}).items():
+        lines += ["", f"## tracecorr {name}\n", _plain(command.help), "", *_parameters(command)]
+    return "\n".join([*lines, "", *_verdicts(), "", *_examples()]).rstrip() + "\n"
+
+
+def _parameters(command: Any) -> Iterator[str]:
+    yield "| argument or option | meaning | default |\n|---|---|---|"
+    for parameter in command.params:
+        if parameter.name == "help" or getattr(parameter, "hidden", False):
+            continue
+        yield f"| {_spell(parameter)} | {_plain(getattr(parameter, 'help', None))} | {_default(parameter)} |"
+
+
+def _spell(parameter: Any) -> str:
+    metavar = parameter.metavar or ""
+    if parameter.param_type_name == "argument":
+        return f"`{metavar or str(parameter.name).upper()}`".replace("|", "\\|")
+    names = ", ".join(f"`{o}`" for o in (*parameter.opts, *parameter.secondary_opts))
+    choices = type(parameter.default) if isinstance(parameter.default, Enum) else ()
+    value = metavar or " / ".join(str(choice.value) for choice in choices)
+    return f"{names} {value}".strip().replace("|", "\\|")
+
+
+def _default(parameter: Any) -> str:
+    value = parameter.default
+    if value is None or value is False or value == () or callable(value) or value is ...:
+        return ""
+    return f"`{getattr(value, 'value', value)}`"
+
+
+def _plain(text: str | None) -> str:
+    return " ".join((text or "").split()).replace("|", "\\|")
+
+
+def _verdicts() -> Iterator[str]:
+    yield "## Verdicts of `tracecorr report`\n\n| verdict | claim |\n|---|---|"
+    yield from (f"| `{claim.name}` | {_plain(claim.text)} |" for claim in CLAIMS)
+    yield "\n| threshold (`--threshold NAME=VALUE`) | default |\n|---|---|"
+    yield from (f"| `{f.name}` | `{getattr(Thresholds, f.name)!r}` |" for f in fields(Thresholds))
+
+
+def _examples() -> Iterator[str]:
+    yield "## Queries of `tracecorr query --example`\n\n| name | what it answers |\n|---|---|"
+    yield from (f"| `{name}` | {_plain(answers)} |" for name, (answers, _) in EXAMPLES.items())
