@@ -15,10 +15,12 @@ from tracecorr.align.build import ClockEvidence, find_steps, fit_clocks
 from tracecorr.align.clock_map import ClockMap
 from tracecorr.align.place import place_records
 from tracecorr.link.doorbell_rings import fill_store_rings
+from tracecorr.link.lives import number_lives
 from tracecorr.link.packet_index import complete_indexes
 from tracecorr.link.signals import add_gpu_times
 from tracecorr.link.tables import attach_identities, link_tables
-from tracecorr.link.threads import SeenIdentities, map_threads
+from tracecorr.link.thread_votes import vote_threads
+from tracecorr.link.threads import Identities, SeenIdentities, map_threads
 from tracecorr.model import schema
 from tracecorr.model.parts import Block
 from tracecorr.parse.amdlog import read_amd_log
@@ -78,14 +80,8 @@ def correlate(path: Path, progress: Callable[[str], None] | None = None) -> list
     capture = close_killed(Capture.open(path))
     parts = _read_parts(capture)
     clock.done("parse")
-    log = parts.events.filter(pl.col("source") == "amd_log")
-    trace = parts.events.filter(pl.col("source") == "ftrace")
     seen = SeenIdentities(seen_processes(capture.info), seen_threads(capture.info))
-    identities = map_threads(log, trace, parts.args, seen)
-    records = attach_identities(parts.events, identities)
-    records = add_gpu_times(fill_store_rings(complete_indexes(records)), parts.args)
-    records = find_steps(records)
-    maps = fit_clocks(ClockEvidence(records, parts.args, _samples(capture)))
+    identities, records, maps = _align(parts, seen, _samples(capture))
     placed = place_records(records, maps)
     clock.done("align")
     aligned = all(m.aligned for key, m in maps.items() if key.startswith("ftrace:"))
@@ -105,6 +101,34 @@ def correlate(path: Path, progress: Callable[[str], None] | None = None) -> list
     write_views(path, build_views(capture.table))
     clock.done("views")
     return warnings
+
+
+def _align(
+    parts: Parts, seen: SeenIdentities, samples: dict[str, Any]
+) -> tuple[Identities, pl.DataFrame, dict[str, ClockMap]]:
+    """Find threads and clocks; what threads did at the same time is asked only once the clocks are known."""
+    log = parts.events.filter(pl.col("source") == "amd_log")
+    trace = parts.events.filter(pl.col("source") == "ftrace")
+    identities = map_threads(log, trace, parts.args, seen)
+    records, maps = _fit(parts, identities, samples)
+    clocks = [m for key, m in maps.items() if key.startswith("ftrace:")]
+    unknown = identities.log_threads["tid"].null_count()
+    if not unknown or len(clocks) != 1 or not clocks[0].aligned:
+        return identities, records, maps
+    guessed = vote_threads(number_lives(place_records(records, maps), identities.lives))
+    again = map_threads(log, trace, parts.args, seen, clocks[0].to_common, guessed)
+    if again.log_threads["tid"].count() == identities.log_threads["tid"].count():
+        return identities, records, maps
+    return again, *_fit(parts, again, samples)
+
+
+def _fit(
+    parts: Parts, identities: Identities, samples: dict[str, Any]
+) -> tuple[pl.DataFrame, dict[str, ClockMap]]:
+    records = attach_identities(parts.events, identities)
+    records = add_gpu_times(fill_store_rings(complete_indexes(records)), parts.args)
+    records = find_steps(records)
+    return records, fit_clocks(ClockEvidence(records, parts.args, samples))
 
 
 def _read_parts(capture: Capture) -> Parts:

@@ -188,6 +188,8 @@ def list_scenes(quick: bool) -> Iterator[tuple[str, Scene]]:
         "queues made again": {"recreate": True, "threads": 1},
         "pid reused": {"processes": 2, "reuse_pid": True, "span_s": 1.0},
         "no thread events": {"thread_events": ()},
+        "only ioctls": {"thread_events": (), "doorbell": "none"},
+        "threads one after the other": {"successive": True, "span_s": 0.7, "threads": 3},
         "suspended before": {"suspended_ns": 3_600_000_000_000, "samples_s": 1.0},
         "level 4": {"level": 4}, "level 3": {"level": 3},
     }  # fmt: skip

@@ -141,6 +141,13 @@ class Thread:
         self.spend(0.5, 2)
         return line
 
+    def register(self) -> Iterator[float]:
+        """Tell the kernel the thread's address, as the C library does."""
+        if "arch" in self.scene.thread_events:
+            yield from self.syscall("arch_prctl", f"option: 0x1002, arg2: {self.address:#x}", 0.5, 1)
+        if "robust" in self.scene.thread_events:
+            yield from self.syscall("set_robust_list", f"head: {self.address + 0x2E0:#x}, len: 0x18", 0.5, 1)
+
     def ioctl(self, cmd: int, low_us: float, high_us: float) -> Iterator[float]:
         """Make an ioctl on /dev/kfd."""
         return (yield from self.syscall("ioctl", f"fd: 4, cmd: {cmd:#x}, arg: 0x7ffd061c4300", low_us, high_us))

@@ -77,10 +77,14 @@ def _start(machine: Machine) -> list[Process]:
         events = EventThread(machine, process, pid + 1, base + 0x8006C0, f"hip{number}")
         for i in range(scene.threads):
             tid = pid if i == 0 else pid + 1 + i
-            thread = HipThread(machine, process, tid, base + 0x10006C0 + i * 0x801000, events)
+            stack = base + 0x10006C0 + (0 if scene.successive else i * 0x801000)
+            thread = HipThread(machine, process, tid, stack, events)
             if not scene.direct_dispatch:
                 thread.worker = Thread(machine, process, pid + 100 + i, base + 0x40006C0 + i * 0x801000, "worker")
-            begin = START_NS + late + random.uniform(0, 5e6)
+                thread.worker.now = START_NS + late
+                for _ in thread.worker.register():
+                    pass
+            begin = START_NS + late + random.uniform(0, 5e6) + (i * (scene.span_s + 0.05) * 1e9 if scene.successive else 0)
             machine.start(begin, thread.live(begin))
         processes.append(process)
     return processes

@@ -32,6 +32,7 @@ class Scene:
         first_index: index of the first packet of each queue, to reach the wrap at 2**32.
         recreate: whether queues are deleted and made again with the same ring.
         reuse_pid: whether a second process of the same pid follows the first.
+        successive: whether the threads follow each other, all with the same stack address.
         lost_log, lost_trace: share of lines that are missing.
         kinds: weights of the operations.
     """
@@ -57,6 +58,7 @@ class Scene:
     first_index: int = 0
     recreate: bool = False
     reuse_pid: bool = False
+    successive: bool = False
     lost_log: float = 0.0
     lost_trace: float = 0.0
     kinds: tuple[tuple[str, float], ...] = (

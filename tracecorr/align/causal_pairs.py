@@ -7,11 +7,10 @@ import polars as pl
 
 from tracecorr.align.bounds import NO_HIGH, NO_LOW, Bounds, Ints, join_bounds, no_bounds
 from tracecorr.align.clock_map import ClockMap
+from tracecorr.align.intervals import list_silences
 
 # Log stamps are truncated to a microsecond: the true time lies up to 1 us later.
 LOG_STEP_NS = 1000
-# A system call may lie in any of so many silences of its thread before they are asked which can hold it.
-_MAX_SILENCES = 64
 # The longest system calls say the most; more of them only cost time.
 _MAX_CALLS = 20_000
 
@@ -129,13 +128,7 @@ def _silences_of_thread(calls: pl.DataFrame, lines: Ints, rough: ClockMap, steps
     start, end = calls["stamp_ns"].to_numpy(), calls["end_stamp_ns"].to_numpy()
     start_low, _ = rough.bound(start)
     _, end_high = rough.bound(end)
-    # Silence i lies between line i - 1 and line i.
-    first = np.searchsorted(lines, start + start_low - steps[0] - LOG_STEP_NS, side="right")
-    last = np.searchsorted(lines, end + end_high + steps[1], side="right")
-    near = np.flatnonzero((last - first < _MAX_SILENCES) & (last >= first))
-    count = last[near] - first[near] + 1
-    call = np.repeat(near, count)
-    silence = np.arange(len(call)) - np.repeat(np.cumsum(count) - count, count) + first[call]
+    call, silence = list_silences(lines, start + start_low - steps[0] - LOG_STEP_NS, end + end_high + steps[1])
     opened = np.concatenate([[NO_LOW // 4], lines])[silence]
     closed = np.concatenate([lines + LOG_STEP_NS, [NO_HIGH // 4]])[silence]
     low, high = opened - start[call] - steps[1], closed - end[call] + steps[0]

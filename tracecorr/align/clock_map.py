@@ -59,6 +59,10 @@ class ClockMap:
         above = np.ceil(np.maximum(high - centre, 0)).astype(np.int64)
         return centre.astype(np.int64) + self.base_offset_ns, below, above
 
+    def to_common(self, stamps: Ints) -> Ints:
+        """Return the times on CLOCK_MONOTONIC that the map shows for stamps of the source."""
+        return stamps + self.offset_at(stamps)[0]
+
     def bound(self, stamps: Ints) -> tuple[Ints, Ints]:
         """Return the least and the largest offset that each stamp can have."""
         offset, below, above = self.offset_at(stamps)

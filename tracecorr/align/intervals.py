@@ -2,7 +2,13 @@
 
 from __future__ import annotations
 
+import numpy as np
 import polars as pl
+
+from tracecorr.align.bounds import Ints
+
+# What may lie in more silences than this is asked nothing: it tells little and costs much.
+MAX_SILENCES = 64
 
 
 def list_moments(log: pl.DataFrame, start: str, end: pl.Expr) -> pl.DataFrame:
@@ -48,3 +54,21 @@ def bracket_doorbells(packets: pl.DataFrame, moments: pl.DataFrame, step_ns: int
         doorbell_lo_ns=pl.when(dispatch).then("at").otherwise("backward"),
         doorbell_hi_ns=pl.when(dispatch).then(pl.col("forward")).otherwise("at") + step_ns,
     ).drop("_row", "backward", "forward")
+
+
+def list_silences(lines: Ints, earliest: Ints, latest: Ints) -> tuple[Ints, Ints]:
+    """Return in which silences of a thread each thing may lie, as pairs (thing, silence).
+
+    Silence i lies between line i - 1 and line i; the first has no start, the last no end.
+
+    Args:
+        lines: sorted times of the thread's lines.
+        earliest, latest: first and last moment that each thing can have had.
+    """
+    first = np.searchsorted(lines, earliest, side="right")
+    last = np.searchsorted(lines, latest, side="right")
+    near = np.flatnonzero((last - first < MAX_SILENCES) & (last >= first))
+    count = last[near] - first[near] + 1
+    thing = np.repeat(near, count)
+    silence = np.arange(len(thing)) - np.repeat(np.cumsum(count) - count, count) + first[thing]
+    return thing, silence

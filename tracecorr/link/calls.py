@@ -5,6 +5,8 @@ from __future__ import annotations
 import numpy as np
 import polars as pl
 
+from tracecorr.align.causal_pairs import LOG_STEP_NS
+from tracecorr.align.intervals import list_silences
 from tracecorr.model.kinds import DERIVED, INFERRED, Flag
 
 # Of the calls of a function that calls another one, at least this share does so.
@@ -85,52 +87,72 @@ def _leave_open_calls(parent: np.ndarray, is_hip: np.ndarray, is_open: np.ndarra
 def link_syscalls(events: pl.DataFrame, aligned: bool) -> pl.DataFrame:
     """Return which innermost HIP call each system call happened in, on the same thread.
 
+    A thread prints nothing while it is in the kernel: the system call lies in a silence between two of its lines
+    that is long enough and within the errors of the times.
+
     Args:
         events: placed events with `thread` and `parent`.
         aligned: whether the trace's clock is known; without it nothing is linked by time.
 
-    Returns: event, call, evidence: `derived` where it lies inside by more than the error of both times,
-        `inferred` where that is sure of the outermost call only. What may lie outside is not linked.
+    Returns: event, call, evidence: `derived` where all silences that can hold it lie in the same call, `inferred`
+        where they only lie in the same outermost call. What may lie outside is not linked.
     """
     empty = pl.DataFrame(schema={"event": pl.Int64, "call": pl.Int64, "evidence": pl.String})
-    hip = events.filter((pl.col("layer") == "hip") & pl.col("dur_ns").is_not_null() & pl.col("thread").is_not_null())
     inner = events.filter(
         pl.col("layer").cast(pl.String).is_in(["syscall", "ioctl"]) & (pl.col("source") == "ftrace")
-        & pl.col("thread").is_not_null()
-    ).sort("ts_ns")  # fmt: skip
-    if not aligned or hip.is_empty() or inner.is_empty():
+        & pl.col("thread").is_not_null() & pl.col("err_lo_ns").is_not_null()
+    )  # fmt: skip
+    lines = _list_lines(events)
+    if not aligned or inner.is_empty() or lines.is_empty():
         return empty
-    edges = _edges(hip)
-    at_start = inner.select(
-        "event", "thread", "ts_ns", "err_lo_ns", "err_hi_ns", end_ns=pl.col("ts_ns") + pl.col("dur_ns").fill_null(0)
-    ).join_asof(edges, on="ts_ns", by="thread", check_sortedness=False)
-    inside = at_start.drop_nulls("call").join(_spans(events, hip), on="call", maintain_order="left")
-    evidence = pl.when(_surely("call")).then(pl.lit(DERIVED)).when(_surely("root")).then(pl.lit(INFERRED))
-    return inside.select("event", "call", evidence=evidence).drop_nulls("evidence")
+    roots = find_chains(events["parent"].fill_null(-1).to_numpy())
+    by_thread = {key[0]: part for key, part in lines.partition_by("thread", as_dict=True, maintain_order=True).items()}
+    found = [
+        _link_thread(part, by_thread[key[0]], roots)
+        for key, part in inner.partition_by("thread", as_dict=True).items()
+        if key[0] in by_thread
+    ]
+    return pl.concat([empty, *found])
 
 
-def _spans(events: pl.DataFrame, hip: pl.DataFrame) -> pl.DataFrame:
-    """Return each HIP call's own span and that of its outermost call; both stamps are truncated to 1 us."""
-    roots = events.select(call="event", root=pl.Series(find_chains(events["parent"].fill_null(-1).to_numpy())))
-    own = hip.select(
-        call="event", call_ns=pl.col("ts_ns") + pl.col("err_hi_ns"), call_end_ns=pl.col("ts_ns") + pl.col("dur_ns")
+def _list_lines(events: pl.DataFrame) -> pl.DataFrame:
+    """Return each line of a known thread: thread, at, call (the innermost one open behind it; -1 none, -2 unknown)."""
+    log = events.filter(
+        (pl.col("source") == "amd_log") & (pl.col("clock") == "mono") & pl.col("thread").is_not_null()
+    )  # fmt: skip
+    is_hip, ended = pl.col("layer") == "hip", pl.col("dur_ns").is_not_null()
+    outer = pl.col("parent").fill_null(-1)
+    # Behind the enter of a call whose exit is missing it may have ended at any time.
+    opened = pl.when(is_hip & ended).then("event").when(is_hip).then(-2).otherwise(outer)
+    starts = log.select("thread", "offset", at="ts_ns", call=opened.cast(pl.Int64))
+    ends = log.filter(is_hip & ended).select(
+        "thread", pl.col("end_offset").alias("offset"), at=pl.col("ts_ns") + pl.col("dur_ns"), call=outer
     )
-    outer = own.rename({"call": "root", "call_ns": "root_ns", "call_end_ns": "root_end_ns"})
-    return own.join(roots, on="call").join(outer, on="root", how="left")
+    # Many lines fall into one microsecond; the order of a thread's lines in the file is exact.
+    return pl.concat([starts, ends]).sort("at", "offset")
 
 
-def _surely(span: str) -> pl.Expr:
-    started = pl.col("ts_ns") - pl.col("err_lo_ns") >= pl.col(f"{span}_ns")
-    return started & (pl.col("end_ns") + pl.col("err_hi_ns") <= pl.col(f"{span}_end_ns"))
-
-
-def _edges(hip: pl.DataFrame) -> pl.DataFrame:
-    """Return, per thread, the innermost open HIP call from each moment on at which it changes."""
-    opened = hip.select("thread", "ts_ns", "offset", call="event")
-    end_ns = (pl.col("ts_ns") + pl.col("dur_ns")).alias("ts_ns")
-    closed = hip.select("thread", end_ns, pl.col("end_offset").alias("offset"), call="parent")
-    # Many edges fall into one microsecond; the order of a thread's lines in the file is exact.
-    return pl.concat([opened, closed]).sort("ts_ns", "offset").select("thread", "ts_ns", "call")
+def _link_thread(inner: pl.DataFrame, lines: pl.DataFrame, roots: np.ndarray) -> pl.DataFrame:
+    at, calls = lines["at"].to_numpy(), lines["call"].to_numpy()
+    start = inner["ts_ns"].to_numpy()
+    end = start + inner["dur_ns"].fill_null(0).to_numpy()
+    early = inner["err_lo_ns"].cast(pl.Int64).to_numpy()
+    late = inner["err_hi_ns"].fill_null(0).cast(pl.Int64).to_numpy()
+    thing, silence = list_silences(at, start - early - LOG_STEP_NS, end + late)
+    opened = np.concatenate([[np.iinfo(np.int64).min // 4], at])[silence]
+    closed = np.concatenate([at + LOG_STEP_NS, [np.iinfo(np.int64).max // 4]])[silence]
+    # The whole call shifts within its errors; it must fit between the two lines.
+    least, most = np.maximum(opened - start[thing], -early[thing]), np.minimum(closed - end[thing], late[thing])
+    fits = least <= most
+    thing, call = thing[fits], np.concatenate([[-1], calls])[silence[fits]]
+    root = np.where(call >= 0, roots[np.maximum(call, 0)], call)
+    frame = pl.DataFrame({"thing": thing, "call": call, "root": root}).group_by("thing").agg(
+        call=pl.col("call").last(), calls=pl.col("call").n_unique(), roots=pl.col("root").n_unique(),
+        outside=(pl.col("call") < 0).any(),
+    )  # fmt: skip
+    evidence = pl.when(pl.col("calls") == 1).then(pl.lit(DERIVED)).when(pl.col("roots") == 1).then(pl.lit(INFERRED))
+    inside = frame.filter(~pl.col("outside")).with_columns(evidence=evidence).drop_nulls("evidence")
+    return inside.select(event=inner["event"].gather(inside["thing"]), call="call", evidence="evidence")
 
 
 def find_chains(parents: np.ndarray) -> np.ndarray:

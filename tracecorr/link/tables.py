@@ -12,6 +12,7 @@ from tracecorr.link.gpus import list_gpus
 from tracecorr.link.hqds import attach_queues, link_hqds
 from tracecorr.link.kernels import list_kernels
 from tracecorr.link.launches import build_launches
+from tracecorr.link.lives import number_lives
 from tracecorr.link.threads import Identities
 from tracecorr.model import schema
 
@@ -24,16 +25,32 @@ def attach_identities(records: pl.DataFrame, identities: Identities) -> pl.DataF
         identities: threads and processes of the capture.
     """
     log = records.filter(pl.col("source") == "amd_log")
-    trace = records.filter(pl.col("source") != "amd_log")
-    log = log.join(
-        identities.log_threads.rename({"tid": "host_tid", "tgid": "host_pid"}),
-        left_on=["file", "pid", "tid"], right_on=["file", "log_pid", "log_tid"], how="left", maintain_order="left",
-    )  # fmt: skip
-    trace = trace.with_columns(host_tid=pl.col("tid").cast(pl.Int64)).join(
-        identities.trace_threads.select("thread", "process", host_tid="tid", host_pid="tgid"),
-        on="host_tid", how="left", maintain_order="left",
-    )  # fmt: skip
+    trace = number_lives(records.filter(pl.col("source") != "amd_log"), identities.lives)
+    keys = identities.trace_threads.select("thread", "process", "tid_key", host_tid="tid", host_pid="tgid")
+    trace = trace.join(keys, on="tid_key", how="left", maintain_order="left").drop("tid_key", "tgid_key")
+    log = _attach_log(log, identities.log_threads.rename({"tid": "host_tid", "tgid": "host_pid"}))
     return pl.concat([log, trace], how="diagonal_relaxed")
+
+
+def _attach_log(log: pl.DataFrame, threads: pl.DataFrame) -> pl.DataFrame:
+    """Attach the thread that used each line's address at its time."""
+    keys = {"left_on": ["file", "pid", "tid"], "right_on": ["file", "log_pid", "log_tid"]}
+    split = threads.filter(pl.len().over("file", "log_pid", "log_tid") > 1)
+    whole = threads.join(split.select("file", "log_pid", "log_tid").unique(), on=keys["right_on"], how="anti")
+    joined = log.join(whole.drop("from_ns"), how="left", maintain_order="left", **keys)  # type: ignore[arg-type]
+    if split.is_empty():
+        return joined
+    rows = log.with_row_index("_row").select("_row", *keys["left_on"], stamp_ns=pl.col("stamp_ns").fill_null(0))
+    found = rows.sort("stamp_ns").join_asof(
+        split.sort("from_ns"), left_on="stamp_ns", right_on="from_ns", by_left=keys["left_on"],
+        by_right=keys["right_on"], check_sortedness=False,
+    )  # fmt: skip
+    names = ("thread", "process", "host_tid", "host_pid")
+    later = found.select("_row", *names).drop_nulls("thread")
+    merged = joined.with_row_index("_row").join(later, on="_row", how="left", maintain_order="left", suffix="_later")
+    return merged.with_columns(pl.coalesce(n, f"{n}_later").alias(n) for n in names).drop(
+        "_row", *(f"{n}_later" for n in names)
+    )
 
 
 def link_tables(

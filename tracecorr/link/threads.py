@@ -6,6 +6,8 @@ from dataclasses import dataclass
 
 import polars as pl
 
+from tracecorr.link.doorbell_threads import match_doorbells
+from tracecorr.link.lives import LIFE, ToLog, find_process_lives, find_thread_lives, number_lives
 from tracecorr.model import schema
 
 # glibc on x86-64 registers the robust list at pthread address + 0x2e0 (measured with HIP 7.2.4).
@@ -20,14 +22,17 @@ class Identities:
     Args:
         processes: rows of `schema.PROCESSES` without times.
         threads: rows of `schema.THREADS` without times.
-        log_threads: file, log_pid, log_tid -> thread, process.
-        trace_threads: tid, tgid -> thread, process.
+        log_threads: file, log_pid, log_tid -> thread, process; from_ns: the stamp of the log from which on, where an
+            address is used by one thread after the other.
+        trace_threads: tid, tgid -> thread, process; tid_key and tgid_key name one life of each number.
+        lives: where a pid begins to name another process: tgid, stamp_ns, life.
     """
 
     processes: pl.DataFrame
     threads: pl.DataFrame
     log_threads: pl.DataFrame
     trace_threads: pl.DataFrame
+    lives: pl.DataFrame
 
 
 @dataclass(frozen=True)
@@ -44,27 +49,77 @@ class SeenIdentities:
 
 
 def map_threads(
-    log: pl.DataFrame, trace: pl.DataFrame, args: pl.DataFrame, seen: SeenIdentities | None = None
+    log: pl.DataFrame,
+    trace: pl.DataFrame,
+    args: pl.DataFrame,
+    seen: SeenIdentities | None = None,
+    to_log: ToLog | None = None,
+    guessed: pl.DataFrame | None = None,
 ) -> Identities:
     """Join the threads of the log with those of the trace.
 
-    Exact where the trace holds the thread's pthread address (`set_robust_list`, `arch_prctl`), or the
-    capture read it from the kernel; a process whose log pid is known to be a host pid, or equals it,
-    lends its main thread. No thread is guessed by time.
+    Exact where the trace holds the thread's pthread address (`set_robust_list`, `arch_prctl`), where the
+    capture read it from the kernel, and where doorbell stores show it; a process whose log pid is known to be a
+    host pid, or equals it, lends its main thread.
 
     Args:
         log, trace: part events of the two sources.
         args: part args of the trace.
         seen: what the capture itself knows.
+        to_log: from stamps of the trace to those of the log, once its clock is known: needed to tell threads apart
+            that used one address after the other.
+        guessed: threads found by what they did at the same time: file, log_pid, log_tid, tid_key, how.
     """
     log_threads = log.filter(pl.col("pid").is_not_null()).group_by("file", "pid", "tid", maintain_order=True).agg()
     # Two containers can both have a pid 7: a process of the log is (file, pid).
     life = pl.struct("file", "pid").rank("dense").alias("life")
     log_threads = log_threads.with_columns(life).rename({"pid": "log_pid", "tid": "log_tid"})
     log_threads = _with_host_pids(log_threads, seen)
+    known = _addresses(trace, args, seen)
+    lives = find_process_lives(_claims(log_threads, known, "tgid").select("stamp_ns", "tgid", owner="life"))
+    trace = number_lives(trace, lives)
+    known = number_lives(known.rename({"tgid": "pid"}), lives).drop("tid", "pid").rename({"tid_key": "tid"})
     trace_threads = _trace_threads(trace)
-    exact = _exact(log_threads, trace_threads, _addresses(trace, args, seen))
-    return _number(log_threads, trace_threads, exact, _join_processes(log_threads, trace_threads, exact))
+    log_threads = _split_addresses(log_threads, known, to_log)
+    exact = _exact(log_threads, trace_threads, known)
+    # An address that threads registered is one of theirs, though it may not be known whose.
+    free = log_threads.join(known, left_on="log_tid", right_on="address", how="anti")
+    exact = _add_matched(exact, free, match_doorbells(log, trace), "recorded")
+    if guessed is not None:
+        exact = _add_matched(exact, free, guessed, "inferred")
+    pids = _join_processes(log_threads, trace_threads, exact)
+    return _number(log_threads, trace_threads, exact, pids, lives)
+
+
+def _claims(log_threads: pl.DataFrame, known: pl.DataFrame, *columns: str) -> pl.DataFrame:
+    """Return the registrations of addresses that the log uses: life, log_tid, tid, stamp_ns, how."""
+    wanted = log_threads.select("life", "log_tid")
+    return wanted.join(known, left_on="log_tid", right_on="address").select(
+        "life", "log_tid", "tid", "stamp_ns", "how", *columns
+    )
+
+
+def _split_addresses(log_threads: pl.DataFrame, known: pl.DataFrame, to_log: ToLog | None) -> pl.DataFrame:
+    """Return the log's threads with `from_ns` and `tid`: an address that several threads used one after the other
+    gives a row for each of them, when the clock of the trace is known."""
+    whole = log_threads.with_columns(from_ns=pl.lit(0, pl.Int64), tid=pl.lit(None, pl.Int64))
+    if to_log is None:
+        return whole
+    claims = _claims(log_threads, known).rename({"life": "owner"})
+    lives = find_thread_lives(claims, to_log).rename({"owner": "life"}).select("life", "log_tid", "from_ns", "tid")
+    if lives.is_empty():
+        return whole
+    split = log_threads.join(lives, on=["life", "log_tid"])
+    return pl.concat([whole.join(lives, on=["life", "log_tid"], how="anti"), split.select(whole.columns)])
+
+
+def _add_matched(exact: pl.DataFrame, free: pl.DataFrame, found: pl.DataFrame, evidence: str) -> pl.DataFrame:
+    """Add threads that were found otherwise, where neither side has a partner yet."""
+    keys = ["file", "log_pid", "log_tid"]
+    both = free.join(found, on=keys).join(exact, on=["life", "log_tid"], how="anti")
+    both = both.drop("tid").rename({"tid_key": "tid"}).join(exact, on="tid", how="anti")
+    columns = ("life", "log_pid", "host_pid", "log_tid", "from_ns", "tid", "how")
+    return pl.concat([exact, both.select(*columns, evidence=pl.lit(evidence))])
 
 
 def _with_host_pids(log_threads: pl.DataFrame, seen: SeenIdentities | None) -> pl.DataFrame:
@@ -79,14 +134,14 @@ def _with_host_pids(log_threads: pl.DataFrame, seen: SeenIdentities | None) -> p
 
 
 def _trace_threads(trace: pl.DataFrame) -> pl.DataFrame:
-    """Return the kernel threads: tid, tgid (null where the trace tells none, or two), comm, gpu (it used one)."""
-    named = pl.col("pid").drop_nulls()
-    seen = trace.filter(pl.col("tid").is_not_null()).group_by("tid", maintain_order=True)
+    """Return the lives of kernel threads: tid, tgid (keys; null where the trace tells none, or two), comm, gpu."""
+    named = pl.col("tgid_key").drop_nulls()
+    seen = trace.filter(pl.col("tid").is_not_null()).group_by(tid="tid_key", maintain_order=True)
     return seen.agg(
         tgid=pl.when(named.n_unique() == 1).then(named.first()),
         comm=pl.col("comm").drop_nulls().last(),
         gpu=pl.col("layer").cast(pl.String).is_in(["ioctl", "kfd", "doorbell"]).any(),
-    ).with_columns(pl.col("tid").cast(pl.Int64), pl.col("tgid").cast(pl.Int64))
+    )
 
 
 def _addresses(trace: pl.DataFrame, args: pl.DataFrame, seen: SeenIdentities | None) -> pl.DataFrame:
@@ -98,7 +153,8 @@ def _addresses(trace: pl.DataFrame, args: pl.DataFrame, seen: SeenIdentities | N
     both = lists.select("tid", "arg").join(segments.select("tid", segment="arg"), on="tid")
     distance = both.select((pl.col("arg") - pl.col("segment")).alias("d")).filter(pl.col("d") < 4096)["d"].mode()
     learned = distance[0] if len(distance) else ROBUST_LIST_OFFSET
-    columns = [pl.col("tid").cast(pl.Int64), pl.col("stamp_ns"), pl.col("arg").alias("address")]
+    tgid = pl.coalesce("pid", "tid").cast(pl.Int64).alias("tgid")
+    columns = [pl.col("tid").cast(pl.Int64), tgid, pl.col("stamp_ns"), pl.col("arg").alias("address")]
     return pl.concat(
         [
             lists.with_columns(pl.col("arg") - pl.lit(learned, pl.UInt64)).select(
@@ -114,33 +170,37 @@ def _read_addresses(seen: SeenIdentities | None, distance: int) -> pl.DataFrame:
     """Return the pthread addresses of the threads that a capture asked the kernel for."""
     threads = seen.threads if seen else pl.DataFrame(schema={"tid": pl.Int64, "robust_list": pl.UInt64})
     return threads.drop_nulls().filter(pl.col("robust_list") > distance).select(
-        pl.col("tid").cast(pl.Int64), pl.lit(None, pl.Int64).alias("stamp_ns"),
-        (pl.col("robust_list") - pl.lit(distance, pl.UInt64)).alias("address"),
+        pl.col("tid").cast(pl.Int64), pl.lit(None, pl.Int64).alias("tgid"),
+        pl.lit(None, pl.Int64).alias("stamp_ns"), (pl.col("robust_list") - pl.lit(distance, pl.UInt64)).alias("address"),
         pl.lit("get_robust_list").alias("how"),
     )  # fmt: skip
 
 
 def _exact(log_threads: pl.DataFrame, trace_threads: pl.DataFrame, known: pl.DataFrame) -> pl.DataFrame:
-    """Return life, log_tid -> tid where address and kernel thread belong to each other alone.
+    """Return life, log_tid, from_ns -> tid where address and kernel thread belong to each other alone.
 
     A forked child registers the address that it inherits again; of several owners the one whose process
     has the log's pid is meant.
     """
-    owners = known.unique(["address", "tid"], maintain_order=True).join(
+    owners = known.select("address", "tid", "how").unique(["address", "tid"], maintain_order=True).join(
         trace_threads.select("tid", "tgid"), on="tid", how="left", maintain_order="left"
-    )
-    pairs = log_threads.join(owners, left_on="log_tid", right_on="address", maintain_order="left")
-    own_pid = (pl.coalesce("tgid", "tid") == pl.col("host_pid")).fill_null(False)
-    pairs = pairs.filter(own_pid | ~own_pid.any().over("life", "log_tid"))
-    alone = (pl.len().over("life", "log_tid") == 1) & (pl.len().over("tid") == 1)
-    return pairs.filter(alone).select("life", "log_pid", "host_pid", "log_tid", "tid", "how")
+    )  # fmt: skip
+    wanted = log_threads.rename({"tid": "split_tid"})
+    pairs = wanted.join(owners, left_on="log_tid", right_on="address", maintain_order="left")
+    pairs = pairs.filter((pl.col("split_tid") == pl.col("tid")).fill_null(True))
+    own_pid = (pl.coalesce("tgid", "tid") % LIFE == pl.col("host_pid")).fill_null(False)
+    line = ("life", "log_tid", "from_ns")
+    pairs = pairs.filter(own_pid | ~own_pid.any().over(line))
+    alone = (pl.len().over(line) == 1) & (pl.len().over("tid") == 1)
+    columns = ("life", "log_pid", "host_pid", "log_tid", "from_ns", "tid", "how")
+    return pairs.filter(alone).select(*columns, evidence=pl.lit("recorded"))
 
 
 def _join_processes(log_threads: pl.DataFrame, trace_threads: pl.DataFrame, exact: pl.DataFrame) -> pl.DataFrame:
     """Return life -> tgid and how it is known; a life whose threads disagree has none."""
     by_thread = (
         exact.join(trace_threads, on="tid")
-        .with_columns(tgid=pl.coalesce("tgid", pl.when(pl.col("tid") == pl.col("host_pid")).then("host_pid")))
+        .with_columns(tgid=pl.coalesce("tgid", pl.when(pl.col("tid") % LIFE == pl.col("host_pid")).then("tid")))
         .drop_nulls("tgid")
         .group_by("life", maintain_order=True)
         .agg(pl.col("tgid").unique(), how=pl.lit("threads").first())
@@ -160,13 +220,14 @@ def _join_processes(log_threads: pl.DataFrame, trace_threads: pl.DataFrame, exac
 
 
 def _number(
-    log_threads: pl.DataFrame, trace_threads: pl.DataFrame, exact: pl.DataFrame, pids: pl.DataFrame
+    log_threads: pl.DataFrame, trace_threads: pl.DataFrame, exact: pl.DataFrame, pids: pl.DataFrame, lives: pl.DataFrame
 ) -> Identities:
     hows = pids.rename({"how": "process_how"})
+    line = ["life", "log_tid", "from_ns"]
     log_side = (
-        log_threads.join(exact.drop("log_pid", "host_pid"), on=["life", "log_tid"], how="left", maintain_order="left")
+        log_threads.drop("tid")
+        .join(exact.drop("log_pid", "host_pid"), on=line, how="left", maintain_order="left")
         .join(hows, on="life", how="left", maintain_order="left")
-        .with_columns(evidence=pl.when(pl.col("tid").is_not_null()).then(pl.lit("recorded")))
     )
     comms = trace_threads.select("tid", "comm", own=pl.col("tgid"))
     log_side = log_side.join(comms, on="tid", how="left", maintain_order="left")
@@ -181,11 +242,15 @@ def _number(
     every = every.with_columns(owner=pl.coalesce("tgid", -1 - pl.col("life").cast(pl.Int64)))
     processes = _processes(every)
     every = every.join(processes.select("owner", "process"), on="owner", how="left", maintain_order="left")
+    every = every.with_columns(
+        tid_key="tid", tgid_key="tgid", tid=pl.col("tid") % LIFE, tgid=pl.col("tgid") % LIFE
+    )  # fmt: skip
     return Identities(
-        schema.PROCESSES.conform(processes.drop("owner")),
+        schema.PROCESSES.conform(processes.drop("owner").with_columns(pl.col("pid") % LIFE)),
         schema.THREADS.conform(every.select("thread", "process", "tid", "log_tid", "comm", "how", "evidence")),
-        every.drop_nulls("log_tid").select("file", "log_pid", "log_tid", "thread", "process", "tid", "tgid"),
-        every.drop_nulls("tid").select("tid", "thread", "process", "tgid"),
+        every.drop_nulls("log_tid").select("file", "log_pid", "log_tid", "from_ns", "thread", "process", "tid", "tgid"),
+        every.drop_nulls("tid").select("tid", "tid_key", "thread", "process", "tgid", "tgid_key"),
+        lives,
     )
 
 

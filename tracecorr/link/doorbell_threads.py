@@ -1,0 +1,82 @@
+"""Threads by doorbells: a store that the trace shows and the packet line of the log name one thread each."""
+
+from __future__ import annotations
+
+from difflib import SequenceMatcher
+
+import polars as pl
+
+from tracecorr.model.kinds import PACKET_KINDS
+
+# So many packets must agree on a thread, and so large a share of them.
+_LEAST, _SHARE = 3, 0.9
+# Of what was compared in order, a second thread must not fit half as well.
+_COMPARED, _SECOND = 600, 0.5
+_SHAPE = {"file": pl.UInt16, "log_pid": pl.UInt32, "log_tid": pl.UInt64, "tid_key": pl.Int64, "how": pl.String}
+
+
+def match_doorbells(log: pl.DataFrame, trace: pl.DataFrame) -> pl.DataFrame:
+    """Return file, log_pid, log_tid -> tid_key, how.
+
+    By ring and index where the probe reads the ring; else by the order of the values that each thread stores,
+    where one thread of the trace fits one of the log alone.
+
+    Args:
+        log: part events of the log.
+        trace: part events of the trace with `tid_key`.
+    """
+    # The log prints the lower 32 bits.
+    printed = pl.col("packet_index") % 2**32
+    stores = trace.filter((pl.col("layer") == "doorbell") & pl.col("packet_index").is_not_null())
+    stores = stores.with_columns(packet_index=printed)
+    lines = log.filter((pl.col("layer") == "aql") & pl.col("name").cast(pl.String).is_in(PACKET_KINDS))
+    lines = lines.drop_nulls(["pid", "tid", "packet_index"])
+    if stores.is_empty() or lines.is_empty():
+        return pl.DataFrame(schema=_SHAPE)
+    by_ring = _by_ring(stores, lines)
+    rest = stores.filter(pl.col("ring").is_null())
+    return by_ring if len(by_ring) or rest.is_empty() else _by_order(rest, lines)
+
+
+def _by_ring(stores: pl.DataFrame, lines: pl.DataFrame) -> pl.DataFrame:
+    keys = ["ring", "packet_index"]
+    alone = pl.len().over(keys) == 1
+    left = stores.drop_nulls(keys).filter(alone).select(*keys, "tid_key")
+    right = lines.drop_nulls(keys).filter(alone).select(*keys, "file", log_pid="pid", log_tid="tid")
+    line = ["file", "log_pid", "log_tid"]
+    votes = left.join(right, on=keys).group_by(*line, "tid_key").agg(n=pl.len())
+    sure = (pl.col("n") >= _SHARE * pl.col("n").sum().over(line)) & (
+        pl.col("n") >= _SHARE * pl.col("n").sum().over("tid_key")
+    )
+    found = votes.filter(sure & (pl.col("n") >= _LEAST)).with_columns(how=pl.lit("doorbell"))
+    return found.select(*_SHAPE).cast(_SHAPE)  # type: ignore[arg-type]
+
+
+def _by_order(stores: pl.DataFrame, lines: pl.DataFrame) -> pl.DataFrame:
+    line = ["file", "pid", "tid"]
+    sides = [
+        {key: part["packet_index"].head(_COMPARED).to_list() for key, part in parts.items()}
+        for parts in (
+            stores.sort("stamp_ns", maintain_order=True).partition_by("tid_key", as_dict=True, maintain_order=True),
+            lines.sort("file", "offset").partition_by(line, as_dict=True, maintain_order=True),
+        )
+    ]
+    rows = [
+        (*printed, stored[0], 2 * _matched(values, indexes) / (len(values) + len(indexes)))
+        for stored, values in sides[0].items()
+        for printed, indexes in sides[1].items()
+        if min(len(values), len(indexes)) >= 3 * _LEAST
+    ]
+    scores = pl.DataFrame(rows, schema=[*line, "tid_key", "score"], orient="row")
+    if scores.is_empty():
+        return pl.DataFrame(schema=_SHAPE)
+    best = (pl.col("score") >= _SHARE) & (pl.col("score") == pl.col("score").max().over("tid_key"))
+    good = pl.col("score") >= _SECOND
+    alone = (good.sum().over("tid_key") == 1) & (good.sum().over(line) == 1)
+    found = scores.filter(best & alone).rename({"pid": "log_pid", "tid": "log_tid"})
+    return found.with_columns(how=pl.lit("order of doorbells")).select(*_SHAPE).cast(_SHAPE)  # type: ignore[arg-type]
+
+
+def _matched(values: list[int], indexes: list[int]) -> int:
+    matcher = SequenceMatcher(None, values, indexes, autojunk=False)
+    return sum(block.size for block in matcher.get_matching_blocks())

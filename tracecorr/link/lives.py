@@ -1,0 +1,64 @@
+"""Lives: numbers that the kernel and the C library give out again (pids, tids, pthread addresses), told apart by time."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+import polars as pl
+from numpy.typing import NDArray
+
+# Added to a pid or tid for each earlier life of the number; what the kernel gives out is below it.
+LIFE = 2**32
+
+# From stamps of the trace to stamps of the log.
+ToLog = Callable[[NDArray[np.int64]], NDArray[np.int64]]
+
+
+def find_process_lives(claims: pl.DataFrame) -> pl.DataFrame:
+    """Return where a number begins to name another process: tgid, stamp_ns, life (1, 2, ...).
+
+    Args:
+        claims: addresses that the log's processes use and the trace's threads registered: columns owner (process of
+            the log), tgid, stamp_ns.
+    """
+    spans = claims.drop_nulls().group_by("tgid", "owner").agg(first=pl.col("stamp_ns").min(), last=pl.col("stamp_ns").max())
+    ordered = spans.sort("tgid", "first").with_columns(
+        life=pl.int_range(pl.len()).over("tgid"), before=pl.col("last").shift(1).over("tgid")
+    )
+    # Processes that claim one number in turns are not lives of it.
+    crossed = (pl.col("first") <= pl.col("before")).fill_null(False).any().over("tgid")
+    return ordered.filter(~crossed & (pl.col("life") > 0)).select("tgid", pl.col("first").alias("stamp_ns"), "life")
+
+
+def number_lives(trace: pl.DataFrame, lives: pl.DataFrame) -> pl.DataFrame:
+    """Return `trace` with `tid_key` and `tgid_key`: numbers of threads and processes that name one life each."""
+    tid, tgid = pl.col("tid").cast(pl.Int64), pl.col("pid").cast(pl.Int64)
+    if lives.is_empty():
+        return trace.with_columns(tid_key=tid, tgid_key=tgid)
+    rows = trace.with_row_index("_row").with_columns(owner=pl.coalesce(tgid, tid))
+    found = rows.select("_row", "owner", "stamp_ns").drop_nulls().sort("stamp_ns").join_asof(
+        lives.sort("stamp_ns"), on="stamp_ns", by_left="owner", by_right="tgid", check_sortedness=False
+    )  # fmt: skip
+    joined = rows.join(found.select("_row", "life"), on="_row", how="left", maintain_order="left")
+    added = pl.col("life").fill_null(0) * LIFE
+    return joined.with_columns(tid_key=tid + added, tgid_key=tgid + added).drop("_row", "owner", "life")
+
+
+def find_thread_lives(claims: pl.DataFrame, to_log: ToLog) -> pl.DataFrame:
+    """Return from when on a pthread address of the log is another kernel thread: owner, log_tid, tid, from_ns.
+
+    Threads of one process that follow each other can get one stack. A thread's lines come after it registered its
+    address, and those of the thread before it have come by then.
+
+    Args:
+        claims: columns owner (process of the log), log_tid, tid, stamp_ns (registration), how.
+        to_log: from stamps of the trace to those of the log.
+    """
+    spans = claims.drop_nulls(["stamp_ns", "tid"]).group_by("owner", "log_tid", "tid").agg(
+        pl.col("stamp_ns").max(), pl.col("how").first()
+    )  # fmt: skip
+    several = spans.filter(pl.len().over("owner", "log_tid") > 1).sort("owner", "log_tid", "stamp_ns")
+    start = pl.Series("from_ns", to_log(several["stamp_ns"].to_numpy()), dtype=pl.Int64)
+    first = pl.int_range(pl.len()).over("owner", "log_tid") == 0
+    return several.with_columns(start).with_columns(from_ns=pl.when(first).then(0).otherwise("from_ns"))

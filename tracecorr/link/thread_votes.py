@@ -1,0 +1,53 @@
+"""Threads by containment: whose HIP calls the system calls of a kernel thread lie in, where nothing names both."""
+
+from __future__ import annotations
+
+import polars as pl
+
+# At least so many system calls, and so large a share of them, lie in the calls of one thread of the log, ...
+_LEAST, _SHARE = 5, 0.9
+# ... and of those in calls of no second one more than this share.
+_SECOND = 0.5
+_SHAPE = {"file": pl.UInt16, "log_pid": pl.UInt32, "log_tid": pl.UInt64, "tid_key": pl.Int64, "how": pl.String}
+
+
+def vote_threads(placed: pl.DataFrame) -> pl.DataFrame:
+    """Return file, log_pid, log_tid -> tid_key, how; `how` tells the votes.
+
+    Args:
+        placed: rows of log and trace on one clock, with `tid_key` on those of the trace; those whose `host_tid` is
+            known on the log's side are left out.
+    """
+    hip = placed.filter(
+        (pl.col("layer") == "hip") & pl.col("dur_ns").is_not_null() & pl.col("host_tid").is_null()
+        & pl.col("tid").is_not_null() & pl.col("parent_offset").is_null()
+    )  # fmt: skip
+    taken = placed.filter(pl.col("source") == "amd_log")["host_tid"].drop_nulls().unique()
+    calls = placed.filter(
+        (pl.col("layer") == "ioctl") & (pl.col("source") == "ftrace") & ~pl.col("host_tid").is_in(taken.implode())
+    )
+    if hip.is_empty() or calls.is_empty():
+        return pl.DataFrame(schema=_SHAPE)
+    line = ["file", "log_pid", "log_tid"]
+    spans = hip.select("file", "ts_ns", log_pid="pid", log_tid="tid", call_end=pl.col("ts_ns") + pl.col("dur_ns"))
+    totals = calls.group_by("tid_key").agg(total=pl.len())
+    # Every thread of the log is asked about every system call: few threads, few calls.
+    votes = [
+        _inside(calls, part.sort("ts_ns")).with_columns(
+            pl.lit(value, _SHAPE[name]).alias(name) for name, value in zip(line, key, strict=True)
+        )
+        for key, part in spans.partition_by(*line, as_dict=True).items()
+    ]  # fmt: skip
+    shares = pl.concat(votes).join(totals, on="tid_key").with_columns(share=pl.col("n") / pl.col("total"))
+    good = pl.col("share") >= _SECOND
+    alone = (good.sum().over("tid_key") == 1) & (good.sum().over(line) == 1)
+    found = shares.filter((pl.col("share") >= _SHARE) & (pl.col("n") >= _LEAST) & alone)
+    how = pl.format("{} of {} ioctls inside its calls", "n", "total")
+    return found.with_columns(how=how).select(*_SHAPE).cast(_SHAPE)  # type: ignore[arg-type]
+
+
+def _inside(calls: pl.DataFrame, spans: pl.DataFrame) -> pl.DataFrame:
+    """Return tid_key, n: how many of each kernel thread's system calls lie in these HIP calls."""
+    rows = calls.select("tid_key", "ts_ns", end=pl.col("ts_ns") + pl.col("dur_ns").fill_null(0)).sort("ts_ns")
+    found = rows.join_asof(spans.select("ts_ns", "call_end"), on="ts_ns", check_sortedness=False)
+    return found.filter(pl.col("end") <= pl.col("call_end")).group_by("tid_key").agg(n=pl.len())
