@@ -122,9 +122,7 @@ def _align(
     return again, *_fit(parts, again, samples)
 
 
-def _fit(
-    parts: Parts, identities: Identities, samples: dict[str, Any]
-) -> tuple[pl.DataFrame, dict[str, ClockMap]]:
+def _fit(parts: Parts, identities: Identities, samples: dict[str, Any]) -> tuple[pl.DataFrame, dict[str, ClockMap]]:
     records = attach_identities(parts.events, identities)
     records = add_gpu_times(fill_store_rings(complete_indexes(records)), parts.args)
     records = find_steps(records)

@@ -12,7 +12,7 @@ SITES = {
     "shader": ("rocvirtual.cpp", 3631), "kernarg": ("rocvirtual.cpp", 3827), "dispatch": ("rocvirtual.cpp", 1165),
     "barrier": ("rocvirtual.cpp", 1568), "signal": ("rocvirtual.cpp", 194), "blit": ("rocblit.cpp", 549),
     "finish": ("commandqueue.cpp", 195), "memory": ("rocdevice.cpp", 2186), "init": ("rocdevice.cpp", 416),
-    "rocr": ("amd_blit_kernel.cpp", 1023),
+    "wait": ("rocvirtual.cpp", 696), "rocr": ("amd_blit_kernel.cpp", 1023),
 }  # fmt: skip
 # Lowest level that prints a statement: HIP 7.2.4, and the releases before.
 LEVELS_72 = {

@@ -181,11 +181,11 @@ class Process:
         self.made = 0
 
     def next_signal(self) -> Signal:
-        """Return a signal of the pool; its 64 handles come again and again."""
+        """Return a signal of the pool; its handles come again and again."""
         self._signals += 1
-        return Signal(0x7F0000 + self._signals % 64 * 0x80)
+        return Signal(0x7F0000 + self._signals % (64 * self.scene.threads) * 0x80)
 
     def next_command(self) -> int:
-        """Return a command pointer of the pool; they are reused at once."""
+        """Return a command pointer of the pool; they are reused soon after their command is complete."""
         self._commands += 1
-        return 0x55C431AF0000 + self._commands % 24 * 0x2A0
+        return 0x55C431AF0000 + self._commands % (48 * self.scene.threads) * 0x2A0

@@ -157,7 +157,7 @@ class HipThread(Thread):
 
     def _do_getters(self, stream: Stream) -> Iterator[float]:
         del stream
-        for name in ("hipGetDevice", "hipSetDevice"):
+        for name in ("hipGetDevice", "hipGetDevice"):
             yield from self.enter("device", name, "0x7ffc282687dc")
             yield from self.leave("device", name, "0")
 
@@ -213,7 +213,7 @@ class HipThread(Thread):
             line, command = yield from self._enqueue("InternalMarker", stream)
             signal = self.process.next_signal()
             packet = yield from self._barrier(self, stream, "barrier_and", line, signal, None)
-            yield from self.say("barrier", f"Host wait on completion_signal={signal.handle:#x}")
+            yield from self.say("wait", f"Host wait on completion_signal={signal.handle:#x}")
             if signal.end_ns > self.now + 200_000:
                 yield from self.ioctl(WAIT, (signal.end_ns - self.now) / 1000, (signal.end_ns - self.now) / 1000 + 20)
             self.now = max(self.now, signal.end_ns + 3_000)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -48,8 +49,9 @@ def simulate(scene: Scene, folder: Path) -> Simulation:
     logs = [folder / f"{p.log_name}.log" for p in processes]
     numbers = {p.log_name: i for i, p in enumerate(processes)}
     for process, path in zip(processes, logs, strict=True):
-        _write(path, [line for line in record.lines if line.source == process.log_name], "", lambda line: line.text)
-    trace = [line for line in record.lines if line.source == "trace"]
+        lines = _shuffle(machine, [x for x in record.lines if x.source == process.log_name], scene.shuffled_log)
+        _write(path, lines, "", lambda line: line.text)
+    trace = _shuffle(machine, [line for line in record.lines if line.source == "trace"], scene.shuffled_trace)
     _write(folder / "ftrace.txt", trace, _HEAD.format(n=len(trace)), lambda line: _stamped(scene, line))
     numbers["trace"] = len(logs)
     path = None
@@ -84,7 +86,9 @@ def _start(machine: Machine) -> list[Process]:
                 thread.worker.now = START_NS + late
                 for _ in thread.worker.register():
                     pass
-            begin = START_NS + late + random.uniform(0, 5e6) + (i * (scene.span_s + 0.05) * 1e9 if scene.successive else 0)
+            begin = (
+                START_NS + late + random.uniform(0, 5e6) + (i * (scene.span_s + 0.05) * 1e9 if scene.successive else 0)
+            )
             machine.start(begin, thread.live(begin))
         processes.append(process)
     return processes
@@ -133,11 +137,21 @@ def _stamped(scene: Scene, line: Line) -> str:
     return f"{line.head}{us // 1_000_000:>6}.{us % 1_000_000:06d}: {line.text}"
 
 
-def _write(path: Path, lines: list[Line], head: str, form) -> None:  # type: ignore[no-untyped-def]
+def _shuffle(machine: Machine, lines: list[Line], window: int) -> list[Line]:
+    """Return the lines in the order of their times, with those of each window at random places."""
+    ordered = sorted((x for x in lines if x.file != "lost"), key=lambda x: x.at_ns)
+    for start in range(0, len(ordered), window) if window else ():
+        part = ordered[start : start + window]
+        machine.random.shuffle(part)
+        ordered[start : start + window] = part
+    return ordered
+
+
+def _write(path: Path, lines: list[Line], head: str, form: Callable[[Line], str]) -> None:
     offset = len(head.encode())
     with path.open("wb") as out:
         out.write(head.encode())
-        for line in sorted((x for x in lines if x.file != "lost"), key=lambda x: x.at_ns):
+        for line in lines:
             text = (form(line) + "\n").encode()
             line.offset = offset
             offset += len(text)

@@ -34,6 +34,7 @@ class Scene:
         reuse_pid: whether a second process of the same pid follows the first.
         successive: whether the threads follow each other, all with the same stack address.
         lost_log, lost_trace: share of lines that are missing.
+        shuffled_log, shuffled_trace: lines within this many change places at random.
         kinds: weights of the operations.
     """
 
@@ -61,6 +62,8 @@ class Scene:
     successive: bool = False
     lost_log: float = 0.0
     lost_trace: float = 0.0
+    shuffled_log: int = 0
+    shuffled_trace: int = 0
     kinds: tuple[tuple[str, float], ...] = (
         ("launch", 10), ("event", 3), ("sync", 1), ("malloc", 1), ("copy", 1), ("graph", 0.5), ("getters", 2),
     )  # fmt: skip

@@ -1,4 +1,4 @@
-"""Lives: numbers that the kernel and the C library give out again (pids, tids, pthread addresses), told apart by time."""
+"""Lives: pids, tids and pthread addresses are given out again; here they are told apart by time."""
 
 from __future__ import annotations
 
@@ -22,7 +22,9 @@ def find_process_lives(claims: pl.DataFrame) -> pl.DataFrame:
         claims: addresses that the log's processes use and the trace's threads registered: columns owner (process of
             the log), tgid, stamp_ns.
     """
-    spans = claims.drop_nulls().group_by("tgid", "owner").agg(first=pl.col("stamp_ns").min(), last=pl.col("stamp_ns").max())
+    spans = (
+        claims.drop_nulls().group_by("tgid", "owner").agg(first=pl.col("stamp_ns").min(), last=pl.col("stamp_ns").max())
+    )
     ordered = spans.sort("tgid", "first").with_columns(
         life=pl.int_range(pl.len()).over("tgid"), before=pl.col("last").shift(1).over("tgid")
     )

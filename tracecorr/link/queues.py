@@ -9,6 +9,8 @@ from tracecorr.parse.kfd.fields import QUEUE_TYPES
 
 # The Created line is printed by the thread that waits for the ioctl, so the ioctl ends before it.
 CREATE = "AMDKFD_IOC_CREATE_QUEUE"
+# Lines of threads that share a queue change places by less than so many packets.
+_OUT_OF_ORDER = 64
 DESTROY = "AMDKFD_IOC_DESTROY_QUEUE"
 
 
@@ -22,12 +24,15 @@ def list_creations(events: pl.DataFrame, args: pl.DataFrame) -> pl.DataFrame:
     created = events.filter((pl.col("layer") == "aql") & (pl.col("name") == "queue_created"))
     fields = pivot_args(args, created["event"], ["swq", "size", "priority"])
     counts = events.filter((pl.col("layer") == "aql") & (pl.col("name") == "queue_allocated_count"))
-    starts = counts.select("process", "thread", "ts_ns", from_ns="ts_ns")
+    # Both lines are printed in one HIP call: the count of another creation says nothing of this one.
+    call = pl.col("parent").fill_null(-1).alias("call")
+    starts = counts.select("process", "thread", call, "ts_ns", from_ns="ts_ns")
     return (
-        created.select("event", "process", "thread", "ts_ns", "ring", "err_hi_ns")
+        created.select("event", "process", "thread", call, "ts_ns", "ring", "err_hi_ns")
         .join(fields, on="event", how="left", maintain_order="left")
         .sort("ts_ns")
-        .join_asof(starts.sort("ts_ns"), on="ts_ns", by=["process", "thread"], check_sortedness=False)
+        .join_asof(starts.sort("ts_ns"), on="ts_ns", by=["process", "thread", "call"], check_sortedness=False)
+        .drop("call")
     )
 
 
@@ -111,8 +116,9 @@ def _pick(candidates: pl.DataFrame) -> pl.DataFrame:
 def build_queues(events: pl.DataFrame, packets: pl.DataFrame, args: pl.DataFrame, aligned: bool) -> pl.DataFrame:
     """Return the table `queues` (without the counts that need packets).
 
-    Rows: one per Created line, one per ring that only packets name, one per CREATE_QUEUE ioctl that no
-    Created line belongs to.
+    Rows: one per Created line, one per ring that only packets name, one per life of a ring whose index starts again
+    without a Created line, one per CREATE_QUEUE ioctl that no Created line belongs to. `starts_ns` tells from when on
+    a ring belongs to a row.
     """
     lines, ioctls = list_creations(events, args), list_kernel_creations(events, args)
     # On an unknown clock nothing says which of two creations with one address is meant.
@@ -124,7 +130,9 @@ def build_queues(events: pl.DataFrame, packets: pl.DataFrame, args: pl.DataFrame
         created_ns="end_ns",
         size=pl.when(pl.col("type") == "compute_aql").then(pl.col("size_bytes") // 64), known_from=pl.lit("ftrace"),
     )  # fmt: skip
-    queues = pl.concat([logged, unlined, foreign], how="diagonal_relaxed").with_row_index("queue")
+    again = _find_restarts(events, lines)
+    queues = pl.concat([logged, unlined, again, foreign], how="diagonal_relaxed").with_row_index("queue")
+    queues = queues.with_columns(starts_ns=pl.coalesce("starts_ns", "created_ns").fill_null(0))
     queues = _add_packet_ids(queues, events, packets)
     return _add_destroyed(queues, events)
 
@@ -149,6 +157,25 @@ def _rings_without_line(events: pl.DataFrame, lines: pl.DataFrame) -> pl.DataFra
     named = lines.select("process", "ring").drop_nulls()
     missing = rings.join(named, on=["process", "ring"], how="anti", nulls_equal=True, maintain_order="left")
     return missing.select("process", hwq="ring", type=pl.lit("compute_aql"), known_from=pl.lit("amd_log"))
+
+
+def _find_restarts(events: pl.DataFrame, lines: pl.DataFrame) -> pl.DataFrame:
+    """Return rings whose packet index starts again though no Created line tells why: it was lost.
+
+    An index occurs once in the life of a queue. Threads that share one may print a few packets out of order.
+    """
+    keys = ["process", "ring"]
+    packets = _log_packets(events).drop_nulls("packet_index").sort("ts_ns", "event")
+    before = pl.col("packet_index").shift(1).over(keys)
+    packets = packets.with_columns(before=before, before_ns=pl.col("ts_ns").shift(1).over(keys))
+    fell = (pl.col("before") - pl.col("packet_index") >= _OUT_OF_ORDER) | (
+        (pl.col("packet_index") == 0) & (pl.col("before") > 0)
+    )
+    starts = packets.filter(fell).select(*keys, "before_ns", starts_ns="ts_ns").sort("starts_ns")
+    made = lines.drop_nulls("ring").select(*keys, made_ns="ts_ns").sort("made_ns")
+    told = starts.join_asof(made, left_on="starts_ns", right_on="made_ns", by=keys, check_sortedness=False)
+    lost = told.filter((pl.col("made_ns") < pl.col("before_ns")).fill_null(True))
+    return lost.select("process", "starts_ns", hwq="ring", type=pl.lit("compute_aql"), known_from=pl.lit("amd_log"))
 
 
 def _log_packets(events: pl.DataFrame) -> pl.DataFrame:
@@ -177,17 +204,18 @@ def _add_packet_ids(queues: pl.DataFrame, events: pl.DataFrame, packets: pl.Data
 def _add_destroyed(queues: pl.DataFrame, events: pl.DataFrame) -> pl.DataFrame:
     deleted = events.filter((pl.col("layer") == "aql") & (pl.col("name") == "queue_deleted"))
     ends = deleted.select("process", "ring", "ts_ns", destroyed_ns="ts_ns").drop_nulls("ring").sort("ts_ns")
-    alive = queues.filter(pl.col("hwq").is_not_null()).with_columns(at=pl.col("created_ns").fill_null(0)).sort("at")
-    found = alive.select("queue", "process", "at", ring="hwq").join_asof(
+    alive = queues.filter(pl.col("hwq").is_not_null()).select("queue", "process", at="starts_ns", ring="hwq").sort("at")
+    alive = alive.with_columns(next_life=pl.col("at").shift(-1).over("process", "ring"))
+    found = alive.join_asof(
         ends, left_on="at", right_on="ts_ns", by=["process", "ring"], strategy="forward", check_sortedness=False
-    )
+    ).filter(pl.col("next_life").is_null() | (pl.col("destroyed_ns") <= pl.col("next_life")))
     return queues.join(found.select("queue", "destroyed_ns"), on="queue", how="left", maintain_order="left")
 
 
 def assign_queues(events: pl.DataFrame, queues: pl.DataFrame) -> pl.DataFrame:
     """Return `event`, `queue` for every row that names a ring: the instance that was created last before it."""
     named = events.filter(pl.col("ring").is_not_null()).select("event", "process", "ring", "ts_ns")
-    instances = queues.with_columns(ring=pl.coalesce("hwq", "ring_base"), ts_ns=pl.col("created_ns").fill_null(0))
+    instances = queues.with_columns(ring=pl.coalesce("hwq", "ring_base"), ts_ns="starts_ns")
     instances = instances.drop_nulls("ring").select("process", "ring", "ts_ns", "queue").sort("ts_ns")
     before = named.sort("ts_ns").join_asof(instances, on="ts_ns", by=["process", "ring"], check_sortedness=False)
     # Rows of the creation itself come before its Created line: they belong to the instance to come.

@@ -37,13 +37,16 @@ def add_gpu_times(records: pl.DataFrame, args: pl.DataFrame) -> pl.DataFrame:
 
 
 def list_uses(launches: pl.DataFrame) -> pl.DataFrame:
-    """Return the packets and copies that complete a signal: event, process, signal, ts_ns, nth (of the process).
+    """Return the packets and copies that complete a signal: event, process, signal, ts_ns, queue, packet_index, nth.
 
     Args:
-        launches: columns event, process, signal, ts_ns, file, offset.
+        launches: columns event, process, signal, ts_ns, queue, packet_index, file, offset.
+
+    Returns: `nth` numbers the uses of a process in the order of their times.
     """
     uses = launches.filter(pl.col("signal").fill_null(0) != 0).sort("ts_ns", "file", "offset")
-    return uses.select("event", "process", "signal", "ts_ns", nth=pl.int_range(pl.len()).over("process"))
+    columns = ("event", "process", "signal", "ts_ns", "queue", "packet_index")
+    return uses.select(*columns, nth=pl.int_range(pl.len()).over("process"))
 
 
 def _latest_use(rows: pl.DataFrame, uses: pl.DataFrame) -> pl.DataFrame:
@@ -103,4 +106,10 @@ def link_gpu_times(times: pl.DataFrame, uses: pl.DataFrame) -> pl.DataFrame:
     found = _latest_use(rows.drop_nulls(["process", "signal"]), uses)
     # A second line of one use is that of a use whose packet was lost.
     first = found.sort("ts_ns", "gpu_event").unique("use", keep="first", maintain_order=True)
+    places = uses.select(use="event", queue="queue", packet_index="packet_index")
+    ordered = first.join(places, on="use").sort("packet_index", descending=True, nulls_last=True)
+    # A queue starts its packets in order: a later packet that started earlier shows that this time is another's.
+    later = pl.col("gpu_start_ns").cum_min().over("queue")
+    in_order = (pl.col("gpu_start_ns") <= later) | pl.col("queue").is_null() | pl.col("packet_index").is_null()
+    first = ordered.filter(in_order)
     return first.select("gpu_event", "gpu_start_ns", "gpu_end_ns", event="use")

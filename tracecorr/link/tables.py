@@ -234,7 +234,7 @@ def _count_packets(queue_table: pl.DataFrame, launches: pl.DataFrame, events: pl
     )
     doorbells = events.filter(pl.col("layer") == "doorbell").drop_nulls("queue")
     signals = doorbells.group_by("queue").agg(doorbell_signal=pl.col("arg").first())
-    joined = queue_table
+    joined = queue_table.drop("starts_ns")
     for more in (counts, signals):
         joined = joined.join(more, on="queue", how="left", maintain_order="left")
     return joined.with_columns(pl.col("dispatches").fill_null(0), pl.col("barriers").fill_null(0))

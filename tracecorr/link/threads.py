@@ -171,7 +171,8 @@ def _read_addresses(seen: SeenIdentities | None, distance: int) -> pl.DataFrame:
     threads = seen.threads if seen else pl.DataFrame(schema={"tid": pl.Int64, "robust_list": pl.UInt64})
     return threads.drop_nulls().filter(pl.col("robust_list") > distance).select(
         pl.col("tid").cast(pl.Int64), pl.lit(None, pl.Int64).alias("tgid"),
-        pl.lit(None, pl.Int64).alias("stamp_ns"), (pl.col("robust_list") - pl.lit(distance, pl.UInt64)).alias("address"),
+        pl.lit(None, pl.Int64).alias("stamp_ns"),
+        (pl.col("robust_list") - pl.lit(distance, pl.UInt64)).alias("address"),
         pl.lit("get_robust_list").alias("how"),
     )  # fmt: skip
 

@@ -1,0 +1,136 @@
+"""SYNTHETIC runs whose truth is known: what tracecorr links and how sure it is of its times."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import polars as pl
+import pytest
+from benchmarks.truth import Score, compare, score_scene
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from simulator import ClockModel, Scene, simulate
+
+from tracecorr.pipeline import correlate, import_files
+from tracecorr.store import Capture
+
+BASE = Scene(span_s=0.25, threads=2)
+LOCAL = ClockModel("local", 25_750_000, 12.0)
+CLOCKS = {
+    "mono": ClockModel(), "local": LOCAL, "fast": replace(LOCAL, ppm=500.0), "boot": ClockModel("boot", -7 * 10**9),
+    "suspend": ClockModel("boot", 0, step_ns=-9 * 10**9, step_at_ns=12 * 10**7), "mono_raw": BASE.raw,
+    "tai": ClockModel("tai", -17 * 10**17), "x86-tsc": ClockModel("x86-tsc", 10**12, ticks_per_ns=2.4),
+    "slew": replace(LOCAL, slew_ppm=200.0, slew_at_ns=10**8),
+}  # fmt: skip
+STRUCTURES = {
+    "eight threads on two queues": {"threads": 8, "queues": 2}, "container": {"container": True, "processes": 2},
+    "rich doorbell names the threads": {"doorbell": "rich", "thread_events": ()},
+    "order of doorbells names the threads": {"thread_events": ()},
+    "ioctls name the threads": {"doorbell": "none", "thread_events": (), "span_s": 0.6},
+    "wrap at 2^32": {"first_index": 2**32 - 60}, "queues made again": {"recreate": True, "threads": 1},
+    "pid reused": {"processes": 2, "reuse_pid": True}, "stack reused": {"successive": True},
+    "HIP 7.0": {"era": "7.0"}, "HIP 6.4": {"era": "6.4"}, "HIP 6.2": {"era": "6.2"}, "HIP 5.7": {"era": "5.7"},
+    "suspended before": {"suspended_ns": 36 * 10**11, "samples_s": 0.1},
+}  # fmt: skip
+
+
+def totals(score: Score) -> tuple[int, int, int, int]:
+    """Return found, right, true, and wrong recorded links of all rules."""
+    found, right, true, wrong = (sum(counts[i] for counts in score.links.values()) for i in range(4))
+    return found, right, true, wrong
+
+
+def assert_complete(score: Score) -> None:
+    """Assert what is demanded on complete data."""
+    found, right, true, _ = totals(score)
+    covered, bounded = score.covered
+    assert (score.unknown, found) == (0, right)
+    assert right >= 0.999 * true
+    assert covered >= 0.999 * bounded
+    for name, (right, found, _) in score.identities.items():
+        assert right == found, name
+
+
+@pytest.mark.parametrize("samples_s", [0.0, 0.1])
+@pytest.mark.parametrize("name", CLOCKS)
+def test_every_clock(name: str, samples_s: float, tmp_path: Path) -> None:
+    score = score_scene(name, replace(BASE, clock=CLOCKS[name], samples_s=samples_s), tmp_path)
+    assert_complete(score)
+    assert score.method == {"mono": "same_clock"}.get(name, "samples" if samples_s else "causal_pairs")
+    assert score.width_ns[1] <= 1_000 if name == "mono" else score.width_ns[1] < 20_000
+
+
+@pytest.mark.parametrize("name", STRUCTURES)
+def test_every_structure(name: str, tmp_path: Path) -> None:
+    options = STRUCTURES[name]
+    score = score_scene(name, replace(BASE, **options), tmp_path)  # type: ignore[arg-type]
+    assert_complete(score)
+    right, _, true = score.identities["packets"]
+    assert right == true
+    # The event thread of ROCr does nothing that the trace shows.
+    threads = options.get("processes", 1) * (options.get("threads", 2))  # type: ignore[operator]
+    assert score.identities["threads"][0] == threads
+
+
+def test_a_coarse_clock_is_known_to_some_jiffies(tmp_path: Path) -> None:
+    score = score_scene("uptime", replace(BASE, clock=ClockModel("uptime", 3 * 10**11)), tmp_path)
+    found, right, _, _ = totals(score)
+    assert found == right
+    assert score.covered[0] == score.covered[1]
+    assert 8_000_000 <= score.width_ns[0] <= 20_000_000
+
+
+@pytest.mark.parametrize("level", [3, 4])
+def test_a_lower_level_links_less_and_nothing_wrong(level: int, tmp_path: Path) -> None:
+    score = score_scene("level", replace(BASE, level=level), tmp_path)
+    found, right, _, _ = totals(score)
+    assert found == right
+    assert score.identities["packets"] == (0, 0, 0)
+
+
+@settings(max_examples=12, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(
+    seed=st.integers(1, 10**6),
+    lost_log=st.sampled_from([0.0, 0.02, 0.3]), lost_trace=st.sampled_from([0.0, 0.02, 0.3]),
+    shuffled_log=st.sampled_from([0, 3, 50]), shuffled_trace=st.sampled_from([0, 3, 50]),
+    doorbell=st.sampled_from(["plain", "rich"]), queue_probe=st.booleans(), clock=st.sampled_from(["mono", "local"]),
+)  # fmt: skip
+def test_damage_never_makes_a_wrong_recorded_link(
+    tmp_path_factory: pytest.TempPathFactory, seed: int, clock: str, **damage: object
+) -> None:
+    """Lines removed or moved on either side: links may be missing, but none is wrong that is called recorded."""
+    scene = replace(BASE, seed=seed, span_s=0.06, clock=CLOCKS[clock], recreate=seed % 3 == 0, **damage)  # type: ignore[arg-type]
+    score = score_scene("damaged", scene, tmp_path_factory.mktemp("damaged"))
+    assert totals(score)[3] == 0, score.links
+
+
+def test_sides_of_different_runs_share_no_link(tmp_path: Path) -> None:
+    """The same program ran twice: pids, addresses and queues are equal, but it is another run."""
+    for name, seed in (("one", 1), ("two", 2)):
+        (tmp_path / name).mkdir()
+        simulate(replace(BASE, seed=seed), tmp_path / name)
+    out = tmp_path / "mixed.tracecorr"
+    import_files(out, [tmp_path / "one" / "amd-0.log"], [tmp_path / "two" / "ftrace.txt"], clock="mono")
+    warnings = correlate(out)
+    assert warnings
+    capture = Capture.open(out)
+    source = capture.table("events").select("event", pl.col("source").cast(pl.String))
+    links = capture.table("links").join(source, left_on="from_event", right_on="event")
+    crossing = links.join(source, left_on="to_event", right_on="event", suffix="_to").filter(
+        pl.col("source") != pl.col("source_to")
+    )  # fmt: skip
+    assert crossing.collect().is_empty()
+
+
+def test_one_side_alone_still_gives_its_tables(tmp_path: Path) -> None:
+    made = simulate(BASE, tmp_path)
+    for name, logs, trace in (("log", made.logs, []), ("trace", [], [made.trace])):
+        out = tmp_path / f"{name}.tracecorr"
+        import_files(out, logs, trace, clock="mono")
+        correlate(out)
+        capture = Capture.open(out)
+        assert capture.table("events").collect().height > 100
+        score = compare(name, made, capture)
+        found, right, _, _ = totals(score)
+        assert found == right
