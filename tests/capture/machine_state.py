@@ -43,6 +43,9 @@ def read_state(tracefs: Tracefs) -> dict[str, str]:
     Instances and probes of captures of other living processes are theirs, and left out.
     """
     state = {p.name: _text(p) for p in tracefs.root.iterdir() if p.is_file() and p.name not in _REPORTS}
+    # 6.1 enlarges the top buffer for good; its size is put back, the note that it never was larger is not.
+    state["buffer_size_kb"] = state["buffer_size_kb"].partition(" (")[0].strip()
+    state["buffer_total_size_kb"] = state["buffer_total_size_kb"].partition(" (")[0].strip()
     state |= {f"options/{p.name}": _text(p) for p in (tracefs.root / "options").iterdir()}
     state["enabled events"] = " ".join(
         e for e in _text(tracefs.root / "set_event").split() if not _foreign(e.partition(":")[0])

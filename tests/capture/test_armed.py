@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 from machine_state import arm_small, read_state
 
+from tracecorr.capture.armed import note_top_buffer
 from tracecorr.capture.journal import Journal, read_journal
 from tracecorr.capture.owner import new_token, owner_of, this_process
 from tracecorr.capture.plan import Plan, ProbePlan
@@ -177,6 +178,25 @@ def test_a_value_that_somebody_else_changed_is_not_put_back(tmp_path: Path) -> N
     assert journal.undo(ACTIONS) == []
     assert (ours.read_text(), theirs.read_text()) == ("1", "3\n")
     assert not journal.path.exists()
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "size"),
+    [("set_event", "", "7"), ("set_event", "sched:sched_switch\n", "1408"), ("current_tracer", "function\n", "1408"),
+     ("per_cpu/cpu0/stats", "entries: 12\n", "1408"), ("buffer_size_kb", "512\n", "512")],
+)  # fmt: skip
+def test_top_buffer_is_shrunk_only_where_nobody_uses_it(tmp_path: Path, name: str, text: str, size: str) -> None:
+    top = tmp_path / "tracing"
+    (top / "per_cpu/cpu0").mkdir(parents=True)
+    plain = {"buffer_size_kb": "7 (expanded: 1408)\n", "set_event": "", "current_tracer": "nop\n"}
+    for file, content in {**plain, "per_cpu/cpu0/stats": "entries: 0\noverrun: 0\n"}.items():
+        (top / file).write_text(content)
+    journal = Journal.create("x", tmp_path)
+    note_top_buffer(Tracefs(top), journal)
+    (top / "buffer_size_kb").write_text("1408\n")
+    (top / name).write_text(text)
+    assert journal.undo(ACTIONS) == []
+    assert (top / "buffer_size_kb").read_text().strip() == size
 
 
 def test_a_change_that_cannot_be_written_down_is_not_made(tmp_path: Path) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import os
+import re
 import threading
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
@@ -45,6 +46,7 @@ def arm(plan: Plan, tracefs: Tracefs, journal: Journal, token: str) -> Armed:
         MachineError: an instance cannot be made; nothing is left armed.
     """
     armed = Armed(tracefs, journal, token)
+    note_top_buffer(tracefs, journal)
     try:
         for instance in plan.instances:
             armed.make_instance(instance)
@@ -274,6 +276,13 @@ class Armed:
             return f"f:{name} {function}%return {arguments}"
         letter = {"p": "p", "f": "f", "u": "p", "u-return": "r"}[probe.kind]
         return f"{letter}:{name} {probe.definition}"
+
+
+def note_top_buffer(tracefs: Tracefs, journal: Journal) -> None:
+    """Write down that the top buffer is still small: older kernels (6.1) enlarge it when any instance is used."""
+    found = re.fullmatch(r"(\d+) \(expanded: (\d+)\)\s*", tracefs.read("buffer_size_kb"))
+    if found:
+        journal.note("top_buffer", path=str(tracefs.root), small_kb=found[1], large_kb=found[2])
 
 
 class _Placeholder:

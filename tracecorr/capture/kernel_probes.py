@@ -175,7 +175,8 @@ def _probe(function: _Function, offer: Offer) -> tuple[list[ProbePlan], list[Abs
     plain = name != function.name
     kinds = ("p", "r") if offer.kprobes else ("f", "f-return")
     place = f"amdgpu:{name}" if name in offer.shared_names and offer.kprobes else name
-    typed = function.typed if offer.btf_arguments and not plain else ""
+    # The kernel has no types for a name that has to be qualified (seen on 6.12 and 7.3).
+    typed = function.typed if offer.btf_arguments and not plain and name not in offer.shared_names else ""
     fixed = "" if plain else _spell(function.arguments, offer)
     definition, otherwise = (typed or fixed), (fixed if typed else "")
     probes = [

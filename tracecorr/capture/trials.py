@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from tracecorr.capture.armed import note_top_buffer
 from tracecorr.capture.function_filter import DRIVER_MODULE, functions_set, set_functions, traceable_functions
 from tracecorr.capture.journal import Journal, journal_folder
 from tracecorr.capture.offer import NO, PARTLY, YES, Finding
@@ -53,6 +54,7 @@ def try_tracefs(tracefs: Tracefs, journal: Journal, token: str) -> Trials:
         token: names the scratch instance and the probes that are tried.
     """
     trials = Trials()
+    note_top_buffer(tracefs, journal)
     scratch = _try_instance(tracefs, journal, f"{PREFIX}{token}_scratch", trials)
     if scratch is None:
         return trials

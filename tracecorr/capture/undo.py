@@ -123,6 +123,17 @@ def _undo_value(note: Note) -> str:
     return ""
 
 
+def _undo_top_buffer(note: Note) -> str:
+    """Shrink the top buffer again, if the kernel enlarged it and nobody has begun to use it."""
+    top = Tracefs(Path(note["path"]))
+    with contextlib.suppress(ControlFileError):
+        idle = not top.read("set_event").strip() and top.read("current_tracer").strip() == "nop"
+        empty = all("entries: 0\n" in p.read_text() for p in top.root.glob("per_cpu/cpu*/stats"))
+        if idle and empty and top.read("buffer_size_kb").strip() == note["large_kb"]:
+            top.write("buffer_size_kb", note["small_kb"])
+    return ""
+
+
 def _undo_file(note: Note) -> str:
     """Remove a file that the capture made outside of its folder."""
     with contextlib.suppress(FileNotFoundError):
@@ -159,6 +170,7 @@ ACTIONS: dict[str, Undo] = {
     "instance": _undo_instance,
     "probe": _undo_probe,
     "value": _undo_value,
+    "top_buffer": _undo_top_buffer,
     "file": _undo_file,
     "mount": _undo_mount,
 }
