@@ -29,7 +29,7 @@ from tracecorr.parse.kfd.snapshots import read_snapshot
 from tracecorr.parse.kfd.topology import NodeFiles, list_nodes
 from tracecorr.store.capture import Capture, make_parts_folder, write_info, write_tables
 from tracecorr.store.importing import import_files
-from tracecorr.store.pages import open_page_trace
+from tracecorr.store.pages import list_recordings, open_page_trace, trace_clock
 from tracecorr.store.parts import write_part
 from tracecorr.store.raw import open_read_at, read_chunks, read_clock_samples, read_topology
 from tracecorr.store.recording import close_killed, recorded_losses, seen_processes, seen_threads
@@ -156,7 +156,7 @@ def _read_parts(capture: Capture) -> Parts:
 
 
 def _open_readers(capture: Capture) -> Iterator[tuple[str, str, Iterator[Block]]]:
-    clock = _trace_clock(capture)
+    clock = trace_clock(capture)
     snapshots = count()
     for entry in capture.info["files"]:
         chunks = read_chunks(capture.path / entry["path"])
@@ -169,7 +169,7 @@ def _open_readers(capture: Capture) -> Iterator[tuple[str, str, Iterator[Block]]
         elif entry["form"] == "dump":
             times = entry.get("read_start_ns"), entry.get("read_end_ns")
             yield "hqd", "dump", read_snapshot(chunks, entry["file"], next(snapshots), *times)
-    for recording in _page_recordings(capture):
+    for recording in list_recordings(capture.info["files"]):
         trace, files = open_page_trace(capture.path, recording)
         through_perf = any(entry["form"] == "perf" for entry in recording)
         read = read_perf_records if through_perf else read_ftrace_pages
@@ -190,23 +190,9 @@ def _known_gpus(capture: Capture) -> pl.DataFrame:
     return schema.GPUS.conform(pl.DataFrame(facts, infer_schema_length=None)) if facts else schema.GPUS.empty()
 
 
-def _page_recordings(capture: Capture) -> list[list[dict[str, Any]]]:
-    """Return the entries of each folder of pages (`raw/ftrace/N/`)."""
-    recordings: dict[str, list[dict[str, Any]]] = {}
-    for entry in capture.info["files"]:
-        if entry["form"] in ("pages", "perf", "description"):
-            recordings.setdefault(entry["path"].split("/")[2], []).append(entry)
-    return list(recordings.values())
-
-
 def _samples(capture: Capture) -> dict[str, Any]:
     path = capture.path / "raw" / "clock.json"
     return read_clock_samples(path) if path.is_file() else {"samples": []}
-
-
-def _trace_clock(capture: Capture) -> str:
-    asked = str(capture.info.get("ftrace_clock", "auto"))
-    return str(_samples(capture).get("trace_clock", "unknown")) if asked == "auto" else asked
 
 
 def _clock_rows(records: pl.DataFrame, maps: dict[str, ClockMap]) -> pl.DataFrame:

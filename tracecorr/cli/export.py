@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from enum import StrEnum
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Annotated
@@ -22,12 +24,13 @@ class Target(StrEnum):
 
     PERFETTO = "perfetto"
     CHROME = "chrome"
+    TRACE_DAT = "trace.dat"
     CSV = "csv"
     PARQUET = "parquet"
     ARROW = "arrow"
 
 
-_SUFFIX = {Target.PERFETTO: ".pftrace", Target.CHROME: ".json"}
+_SUFFIX = {Target.PERFETTO: ".pftrace", Target.CHROME: ".json", Target.TRACE_DAT: ".dat"}
 
 
 def export_verb(
@@ -51,7 +54,7 @@ def export_verb(
     ] = None,
     force: Annotated[bool, typer.Option("--force", help="Replace what is there.")] = False,
 ) -> None:
-    """Export a capture: a trace for Perfetto or Chrome's viewer, or its tables as files."""
+    """Export a capture: a trace for Perfetto, Chrome's viewer or KernelShark, or its tables as files."""
     from tracecorr.export.selection import Selection, parse_time, split_words
 
     selection = Selection(
@@ -68,7 +71,9 @@ def export_verb(
     path = output or Path(f"{capture.name}{_SUFFIX[target]}" if is_trace else f"{capture.name}-{target}")
     if path.exists() and not force:
         raise InputError(f"{path} exists", "choose another name with -o, or --force to replace it")
-    if is_trace:
+    if target is Target.TRACE_DAT:
+        _export_dat(capture, path, selection)
+    elif is_trace:
         _export_trace(capture, target, path, selection)
     else:
         _export_tables(capture, target, path, selection, names)
@@ -76,18 +81,37 @@ def export_verb(
 
 
 def _export_trace(capture: Capture, target: Target, path: Path, selection: Selection) -> None:
+    with _fresh(path) as stream:
+        trace = _write_trace(capture, target, stream, selection)
+    links = f"{trace.flows.height} links as arrows"
+    say(f"{trace.slices.height} events, {links}, {trace.counts.height} counter values on {len(trace.tracks)} tracks")
+    say("next step: open it at https://ui.perfetto.dev (it stays in your browser)")
+
+
+def _export_dat(capture: Capture, path: Path, selection: Selection) -> None:
+    from tracecorr.export.selection import Selection
+    from tracecorr.export.trace_dat import write_kernel_trace
+
+    if selection != Selection():
+        raise InputError("a trace.dat holds the whole kernel trace", "leave out --start, --end, --only and --process")
+    with _fresh(path) as stream:
+        names = write_kernel_trace(capture, stream)
+    say(f"kernel trace of {', '.join(names)}")
+    say(f"next step: trace-cmd report -i {path}, or open it with KernelShark")
+
+
+@contextmanager
+def _fresh(path: Path) -> Iterator[IO[bytes]]:
+    """Open a file that takes the place of `path` when all of it is written."""
     fresh = path.with_name(f".{path.name}.new")
     try:
         with fresh.open("wb") as stream:
-            trace = _write_trace(capture, target, stream, selection)
+            yield stream
         fresh.replace(path)
     except OSError as error:
         raise InputError(f"cannot write {path}: {error.strerror}", "check space and permissions there") from error
     finally:
         fresh.unlink(missing_ok=True)
-    links = f"{trace.flows.height} links as arrows"
-    say(f"{trace.slices.height} events, {links}, {trace.counts.height} counter values on {len(trace.tracks)} tracks")
-    say("next step: open it at https://ui.perfetto.dev (it stays in your browser)")
 
 
 def _write_trace(capture: Capture, target: Target, stream: IO[bytes], selection: Selection) -> Trace:

@@ -9,11 +9,30 @@ from pathlib import Path, PurePosixPath
 from typing import Any
 
 from tracecorr.parse.ftrace import PageTrace
-from tracecorr.store.raw import read_chunks
+from tracecorr.store.capture import Capture
+from tracecorr.store.raw import read_chunks, read_clock_samples
 
 # Every CPU has a chunk in memory, and a big machine has hundreds of CPUs.
 _CHUNK_BYTES = 256 << 10
 _CPU_FILE = re.compile(r"cpu(\d+)\.bin$")
+
+
+def list_recordings(entries: Sequence[Mapping[str, Any]]) -> list[list[Mapping[str, Any]]]:
+    """Return the entries of each folder of pages or perf records (`raw/ftrace/NAME/`)."""
+    recordings: dict[str, list[Mapping[str, Any]]] = {}
+    for entry in entries:
+        if entry["form"] in ("pages", "perf", "description"):
+            recordings.setdefault(str(entry["path"]).split("/")[2], []).append(entry)
+    return list(recordings.values())
+
+
+def trace_clock(capture: Capture) -> str:
+    """Return the trace clock of a capture: as its import was told, else as its clock samples say."""
+    asked = str(capture.info.get("ftrace_clock", "auto"))
+    path = capture.path / "raw" / "clock.json"
+    if asked != "auto" or not path.is_file():
+        return "unknown" if asked == "auto" else asked
+    return str(read_clock_samples(path).get("trace_clock", "unknown"))
 
 
 def open_page_trace(root: Path, entries: Sequence[Mapping[str, Any]]) -> tuple[PageTrace, dict[int, int]]:
@@ -34,6 +53,7 @@ def open_page_trace(root: Path, entries: Sequence[Mapping[str, Any]]) -> tuple[P
         pages={cpu: read_chunks(root / entry["path"], _CHUNK_BYTES) for cpu, entry in files.items()},
         formats=dict(_formats(texts)),
         header_page=named.get("header_page", ""),
+        header_event=named.get("header_event", ""),
         cmdlines=named.get("saved_cmdlines", ""),
         tgids=named.get("saved_tgids", ""),
         stats=_read_stats(named.get("stats.json", "{}")),

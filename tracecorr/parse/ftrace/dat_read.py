@@ -22,8 +22,10 @@ from tracecorr.parse.ftrace.dat_format import (
 )
 
 _ZSTD_MAGIC = b"\x28\xb5\x2f\xfd"
+_MOST_PAGE_BYTES = 1 << 16
 _CHUNK_BYTES = 1 << 20
-_MOST_CPUS = 1 << 16
+# The column `cpu` holds 16 bits; Linux can have 8192.
+MOST_CPUS = 1 << 16
 # A description text is never larger: kallsyms of a big kernel with all modules has about 20 MB.
 _MOST_BYTES = 1 << 30
 _NAME = re.compile(r"^name:\s*(\S+)", re.MULTILINE)
@@ -98,8 +100,8 @@ def _read_start(cursor: _Cursor, dat: TraceDat) -> None:
     dat.long_size = cursor.number(1)
     page = cursor.take(4)
     dat.page_size = int.from_bytes(page, "little")
-    if not _is_page_size(dat.page_size):
-        if _is_page_size(int.from_bytes(page, "big")):
+    if not is_page_size(dat.page_size, _MOST_PAGE_BYTES):
+        if is_page_size(int.from_bytes(page, "big"), _MOST_PAGE_BYTES):
             raise InputError(
                 "this trace.dat was recorded on a big-endian machine", "read it with trace-cmd report, import the text"
             )
@@ -108,8 +110,9 @@ def _read_start(cursor: _Cursor, dat: TraceDat) -> None:
         dat.problems.append(("wrong_endianness_mark", 1))
 
 
-def _is_page_size(size: int) -> bool:
-    return 1 << 10 <= size <= 1 << 26 and size & (size - 1) == 0
+def is_page_size(size: int, most: int = 1 << 26) -> bool:
+    """Tell whether a page can have `size` bytes: that of a buffer can be many of the machine's."""
+    return 1 << 10 <= size <= most and size & (size - 1) == 0
 
 
 class _Reader:
@@ -140,6 +143,13 @@ class _Reader:
             self._dat.events[f"{system}/{name[1]}"] = text
         else:
             self._dat.problems.append(("format_without_a_name", 0))
+
+    def _add(self, buffer: Buffer, data: CpuData) -> None:
+        """Add the pages of a CPU, unless the table is damaged: a CPU twice, or one that cannot be."""
+        if data.cpu >= MOST_CPUS or any(known.cpu == data.cpu for known in buffer.cpus):
+            self._dat.problems.append(("impossible_cpu", 0))
+        else:
+            buffer.cpus.append(data)
 
     def _data(self, cpu: int, offset: int, size: int) -> CpuData:
         return CpuData(cpu, offset, size, max(min(size, self._size - offset), 0))
@@ -180,13 +190,13 @@ class _Version6(_Reader):
         return instances
 
     def _buffer(self, cursor: _Cursor, kind: bytes, name: str, cpus: int) -> None:
-        if not kind.startswith(b"flyrecord") or cpus > _MOST_CPUS:
+        if not kind.startswith(b"flyrecord") or cpus > MOST_CPUS:
             self._dat.problems.append(("unknown_kind_of_trace_data", 0))
             return
         buffer = Buffer(name, self._dat.clock(), self._dat.page_size)
         self._dat.buffers.append(buffer)
         for cpu in range(cpus):
-            buffer.cpus.append(self._data(cpu, cursor.number(8), cursor.number(8)))
+            self._add(buffer, self._data(cpu, cursor.number(8), cursor.number(8)))
 
 
 class _Version7(_Reader):
@@ -251,9 +261,12 @@ class _Version7(_Reader):
     def _buffer(self, data: bytes) -> None:
         cursor = _Cursor(lambda at, count: data[at : at + count], 8, len(data))
         buffer = Buffer(cursor.name(), cursor.name(), cursor.number(4))
+        if not is_page_size(buffer.page_size):
+            self._dat.problems.append(("buffer_with_an_impossible_page_size", 0))
+            return
         self._dat.buffers.append(buffer)
-        for _ in range(min(cursor.number(4), _MOST_CPUS)):
-            buffer.cpus.append(self._data(cursor.number(4), cursor.number(8), cursor.number(8)))
+        for _ in range(min(cursor.number(4), MOST_CPUS)):
+            self._add(buffer, self._data(cursor.number(4), cursor.number(8), cursor.number(8)))
 
 
 def decompress(name: str, data: bytes, size: int) -> bytes:

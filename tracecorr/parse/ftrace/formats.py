@@ -23,6 +23,7 @@ class PageTrace:
         pages: per CPU the bytes of `per_cpu/cpuN/trace_pipe_raw`, whole or in chunks cut anywhere.
         formats: text of each event's `format` file by `system/event`.
         header_page: text of `events/header_page`.
+        header_event: text of `events/header_event`; kept for exports.
         cmdlines: text of `saved_cmdlines`.
         tgids: text of `saved_tgids`.
         stats: per CPU the lines of `per_cpu/cpuN/stats` as a mapping; keys such as `cpu0`.
@@ -36,6 +37,7 @@ class PageTrace:
     pages: Mapping[int, bytes | Iterable[bytes]]
     formats: Mapping[str, str]
     header_page: str = ""
+    header_event: str = ""
     cmdlines: str = ""
     tgids: str = ""
     stats: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
@@ -114,10 +116,16 @@ def _fields(text: str) -> Iterable[Field]:
 
 
 def page_layout(header_page: str, page_size: int | None = None) -> tuple[int, int]:
-    """Return (bytes before the data, size of a page); the usual 16 and 4096 when the text does not tell."""
+    """Return (bytes before the data, size of a page); the usual 16 and 4096 when the text does not tell.
+
+    Args:
+        header_page: text of `events/header_page`.
+        page_size: size of a page where that is known better.
+    """
     for declaration, offset, size, _ in _FIELD.findall(header_page):
-        if declaration.split()[-1] == "data":
-            return int(offset), page_size or int(offset) + int(size)
+        start, whole = int(offset), page_size or int(offset) + int(size)
+        if declaration.split()[-1] == "data" and start in (12, 16) and whole % 4 == 0 and start < whole < 1 << 27:
+            return start, whole
     return 16, page_size or 4096
 
 

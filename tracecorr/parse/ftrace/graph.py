@@ -12,6 +12,7 @@ _LINE = (
     r"^ *(?:(?P<sec>\d+)\.(?P<frac>\d{6}) +\| +)?(?P<cpu>\d+)\) +(?:(?P<comm>[^|]{1,32}?)-(?P<tid>\d+) +\| +)?"
     r"(?:[+!#*@$] *)?(?:(?P<us>\d+(?:\.\d+)?) us +)?\|(?P<indent> *)(?P<code>.*)$"
 )
+_REPORT = r"^ *(?:[+!#*@$] *)?(?:(?P<us>\d+(?:\.\d+)?) us +)?\|(?P<indent> *)(?P<code>.*)$"
 _FUNCTION = r"^(?P<function>[\w.]+)(?: \[(?P<module>[\w-]+)\])?\(.*?\)(?P<open> \{|;)"
 _CLOSE = r"^\}(?: /\* (?P<function>[\w.]+))?"
 _COMMENT = r"^/\* (?P<event>[^ :(+<]*)(?P<sep>: *|\(| -> |[ +]?[^<]* <-)?(?P<rest>.*?)(?: \*/)?$"
@@ -26,7 +27,7 @@ def graph_records(lines: pl.DataFrame, batch: Batch, file: int) -> pl.DataFrame:
         pl.col("cpu").str.to_integer(strict=False),
         pl.col("tid").str.to_integer(strict=False).cast(pl.UInt64, strict=False), pl.lit(None, pl.UInt32).alias("pid"),
         "comm", "code", (pl.col("indent").str.len_bytes() // 2).alias("level"),
-        (pl.col("us").cast(pl.Float64, strict=False) * 1000).round().cast(pl.Int64, strict=False).alias("dur_ns"),
+        _duration(pl.col("us")).alias("dur_ns"),
     )  # fmt: skip
     _add_functions(batch, frame)
     return _comments(frame)
@@ -47,6 +48,24 @@ def _add_functions(batch: Batch, frame: pl.DataFrame) -> None:
         pl.lit(None, pl.String).alias("module"),
     )
     add_graph(batch, closes, depth, pl.col("dur_ns"), is_exit=True)
+    for rows, of_exit in ((opens.filter(leaf), False), (closes, True)):
+        # Without a stamp there is no end either: the duration is all that the line tells.
+        timeless = rows.filter(pl.col("stamp_ns").is_null() & pl.col("dur_ns").is_not_null())
+        columns = pl.col("dur_ns").cast(pl.UInt64).alias("u_duration_ns")
+        batch.add_args(timeless.with_columns(columns), ["duration_ns"], of_exit=of_exit)
+
+
+def add_graph_reports(batch: Batch, records: pl.DataFrame) -> None:
+    """Add function_graph records as `trace-cmd report` prints them: the drawing is the body of an event."""
+    parts = records["rest"].str.extract_groups(_REPORT).struct.unnest()
+    frame = pl.concat([records, parts], how="horizontal").with_columns(
+        (pl.col("indent").str.len_bytes() // 2).alias("level"), _duration(pl.col("us")).alias("dur_ns")
+    )
+    _add_functions(batch, frame)
+
+
+def _duration(us: pl.Expr) -> pl.Expr:
+    return (us.cast(pl.Float64, strict=False) * 1000).round().cast(pl.Int64, strict=False)
 
 
 def _comments(frame: pl.DataFrame) -> pl.DataFrame:

@@ -174,9 +174,13 @@ def _stats_losses(trace: PageTrace, cpus: list[CpuPages], gaps: set[int]) -> pl.
     rows: list[tuple[int, int | None, int | None, int | None]] = []
     for index, cpu in enumerate(cpus):
         stats = trace.stats.get(f"cpu{cpu.cpu}", {})
-        overrun, dropped = (int(stats.get(k, "0")) for k in ("overrun", "dropped events"))
+        overrun, dropped = (_count(stats.get(k, "")) for k in ("overrun", "dropped events"))
         if overrun and index not in gaps:
             rows.append((cpu.cpu, None, cpu.first_stamp, overrun))
         if dropped and index not in gaps:
             rows.append((cpu.cpu, cpu.last_stamp, None, dropped))
     return _losses(rows)
+
+
+def _count(text: str) -> int:
+    return int(text) if text.strip().isdecimal() else 0

@@ -10,7 +10,7 @@ import polars as pl
 from tracecorr.model.parts import Block
 from tracecorr.parse.ftrace import halves as hv
 from tracecorr.parse.ftrace.fields import bare_hex, number, split_fields, typed_fields
-from tracecorr.parse.ftrace.graph import graph_records
+from tracecorr.parse.ftrace.graph import add_graph_reports, graph_records
 from tracecorr.parse.ftrace.layout import Tasks
 from tracecorr.parse.ftrace.lines import BLOCK_BYTES, BlockLines, BlockText, cut_blocks, read_lines
 from tracecorr.parse.ftrace.markers import DRIVER_TEXT, add_marker_texts, add_printk
@@ -23,6 +23,7 @@ from tracecorr.parse.text import Text
 
 _PROBE = "(?s)" + PROBE + r"(?:\s+(?P<fields>.*))?$"
 _MARKERS = ("tracing_mark_write", "print")
+_GRAPH_EVENTS = ("funcgraph_entry", "funcgraph_exit")
 _FIELDED = r"(?:^|[ ,])\w+=(?:0x[0-9a-f]+ \(-?\d+\)|\((?:0x[0-9a-f]+|\d+)\))(?:[ ,]|$)"
 # `raw_syscalls` prints the same on all kernels: hexadecimal arguments, a signed decimal result.
 _RAW_ENTER = r"^NR (-?\d+) \((\w+), (\w+), (\w+), (\w+), (\w+), (\w+)\)"
@@ -126,6 +127,8 @@ class _Reader:
             add_marker_texts(batch, frame.with_columns(raw))
         elif form == "printk":
             add_printk(batch, frame)
+        elif form == "graph":
+            add_graph_reports(batch, frame)
         elif form == "raw_enter":
             _add_raw_enters(batch, frame)
         elif form == "raw_exit":
@@ -153,8 +156,8 @@ def _plain_forms(records: pl.DataFrame) -> pl.DataFrame:
     """Return the records with the bodies of the option `fields` and of trace-cmd as the kernel prints them.
 
     The option prints `key=0x3 (3)`, `key=(1)` for booleans, and for pointers to text an address that
-    is not theirs. trace-cmd prints the event before the function: `print: tracing_mark_write: text`; the
-    option `raw` prints its address: `# ffffffff8149ab1a text`.
+    is not theirs. trace-cmd prints the event before the function: `print: tracing_mark_write: text`,
+    `function: kfd_open`; the option `raw` prints its address: `# ffffffff8149ab1a text`.
     """
     event, rest = pl.col("event"), pl.col("rest")
     fielded = rest.str.contains(_FIELDED)
@@ -168,9 +171,14 @@ def _plain_forms(records: pl.DataFrame) -> pl.DataFrame:
     told = event.is_in(["print", "bprint", "bputs", "#"]) & inner.struct[1].is_not_null()
     inner = inner.struct.with_fields(pl.field("event").fill_null(_MARKERS[0]))
     records = records.with_columns(pl.when(told).then(inner).alias("inner"))
-    return records.with_columns(
+    records = records.with_columns(
         pl.coalesce(pl.col("inner").struct.field(name), name).alias(name) for name in ("event", "rest")
     ).drop("inner")
+    function = pl.when(event == "function").then(rest.str.extract(r"^ *([^\s:]+)(?: <-.*)?$"))
+    return records.with_columns(
+        pl.coalesce(function, event).alias("event"),
+        pl.when(function.is_not_null()).then(pl.lit(" <-")).otherwise("sep").alias("sep"),
+    )
 
 
 def _form() -> pl.Expr:
@@ -189,6 +197,8 @@ def _form() -> pl.Expr:
         .then(pl.lit("exit"))
         .when(sep.str.ends_with("<-") | (sep == "(") & rest.str.contains(r"\) <-\w"))
         .then(pl.lit("function"))
+        .when(colon & event.is_in(_GRAPH_EVENTS) & rest.str.contains(r"\|"))
+        .then(pl.lit("graph"))
         .when(colon & (event == "sys_enter") & rest.str.contains(_RAW_ENTER))
         .then(pl.lit("raw_enter"))
         .when(colon & (event == "sys_exit") & rest.str.contains(_RAW_EXIT))

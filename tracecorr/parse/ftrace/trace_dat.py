@@ -10,7 +10,7 @@ import polars as pl
 from tracecorr.model import schema
 from tracecorr.model.errors import InputError
 from tracecorr.model.parts import Block
-from tracecorr.parse.ftrace.dat_format import Buffer, CpuData, ReadAt, TraceDat
+from tracecorr.parse.ftrace.dat_format import Buffer, ReadAt, TraceDat
 from tracecorr.parse.ftrace.dat_read import plain_pages, read_description
 from tracecorr.parse.ftrace.formats import PageTrace
 from tracecorr.parse.ftrace.pages import PAGES_AT_A_TIME, read_ftrace_pages
@@ -78,11 +78,6 @@ def _drop_overlaps(dat: TraceDat) -> None:
                 buffer.cpus = [replace(d, present=0) if d is data else d for d in buffer.cpus]
         else:
             end = max(end, data.offset + data.present)
-    for buffer in dat.buffers:
-        known: dict[int, CpuData] = {}
-        for data in buffer.cpus:
-            known.setdefault(data.cpu, data)
-        buffer.cpus = list(known.values())
 
 
 def _description_ledger(dat: TraceDat, size: int, file: int) -> pl.DataFrame:

@@ -1,0 +1,152 @@
+"""`trace.dat` in both versions, plain and compressed, whole and damaged."""
+
+from __future__ import annotations
+
+import gzip
+from pathlib import Path
+from typing import Any
+
+import polars as pl
+import pytest
+from dat_cases import PACK, packed, plain, unpacked, version6
+from ftrace_cases import DATA, Whole, need_data, page_folder, read_text, whole
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from tracecorr.model.errors import InputError
+from tracecorr.parse.ftrace import PageTrace, looks_like_trace_dat, read_ftrace_pages, read_trace_dat
+
+TRACE = page_folder(Path(__file__).parent / "forms" / "syscalls" / "raw")
+_COLUMNS = ["layer", "name", "tid", "comm", "cpu", "stamp_ns", "end_stamp_ns", "result", "arg", "fd", "cmd", "depth"]
+
+
+def _read(data: bytes, **options: Any) -> Whole:
+    return whole(read_trace_dat(lambda at, size: data[at : at + size], len(data), 3, **options))
+
+
+def _rows(trace: Whole) -> list[tuple[Any, ...]]:
+    return sorted(trace.events.select(pl.col(c).cast(pl.String) for c in _COLUMNS).rows(), key=repr)
+
+
+@pytest.fixture(scope="module")
+def rows() -> list[tuple[Any, ...]]:
+    assert all(isinstance(pages, bytes) for pages in TRACE.pages.values())
+    return _rows(whole(read_ftrace_pages(TRACE, {0: 1, 1: 2}, "mono")))
+
+
+def test_a_file_tells_what_its_pages_tell(rows: list[tuple[Any, ...]]) -> None:
+    for data in (plain(TRACE), version6(TRACE)):
+        trace = _read(data)
+        assert looks_like_trace_dat(data[:64]) and _rows(trace) == rows
+        assert trace.ledger["outcome"].unique().to_list() == ["used"] and trace.ledger["bytes"].sum() == len(data)
+        assert trace.events["clock"].unique().to_list() == ["mono"]
+        _offsets_are_those_of_the_file(trace, data)
+
+
+def _offsets_are_those_of_the_file(trace: Whole, data: bytes) -> None:
+    """The thread of every record stands 8 bytes behind the start of its header."""
+    for offset, tid in trace.events.select("offset", "tid").iter_rows():
+        assert int.from_bytes(data[offset + 8 : offset + 12], "little") == tid
+
+
+@pytest.mark.parametrize("how", PACK)
+def test_compressed_files_are_unpacked(tmp_path: Path, how: str, rows: list[tuple[Any, ...]]) -> None:
+    data = packed(TRACE, how)
+    with pytest.raises(InputError, match="compressed"):
+        _read(data)
+    assert _rows(_read(unpacked(tmp_path, data))) == rows
+    assert [path.name for path in tmp_path.iterdir()] == ["trace.dat"]
+
+
+def test_buffers_of_instances(rows: list[tuple[Any, ...]]) -> None:
+    for data in (plain(TRACE, "second"), version6(TRACE, "second")):
+        trace = _read(data)
+        assert _rows(trace) == sorted(rows * 2, key=repr)
+        assert trace.ledger["bytes"].sum() == len(data)
+        assert trace.events["offset"].n_unique() == trace.events.height
+
+
+@pytest.mark.parametrize("kernel", need_data(sorted(DATA.glob("vm/*/ftrace/tc.dat.gz"))))
+def test_recorded_files_agree_with_the_report_of_trace_cmd(tmp_path: Path, kernel: Path) -> None:
+    data = unpacked(tmp_path, gzip.decompress(kernel.read_bytes()))
+    trace, report = _read(data), read_text((kernel.parent / "tc.report.txt").read_bytes())
+    assert trace.ledger["outcome"].unique().to_list() == report.ledger["outcome"].unique().to_list() == ["used"]
+    assert trace.ledger["bytes"].sum() == len(data)
+    # The report has one line more than events: the number of CPUs.
+    assert trace.ledger["records"].sum() == report.ledger["records"].sum() - 1
+    one, two = trace.events.sort("tid", "stamp_ns", maintain_order=True), report.events.sort("tid", "offset")
+    for column in ("layer", "name", "tid", "comm", "cpu", "result", "arg", "fd", "cmd", "depth", "flags"):
+        assert one[column].cast(pl.String).equals(two[column].cast(pl.String), null_equal=True), column
+    assert (one["stamp_ns"] - two["stamp_ns"]).abs().max() <= 500
+    names = trace.names("kfd")
+    assert (names["kfd_ioctl"], names["kfd_ioctl_create_queue"], names["kfd_open"]) == (24, 3, 1)
+    assert trace.names("amdgpu")["amdgpu_pasid_allocated"] == 1
+
+
+def test_wrong_mark_of_the_byte_order(rows: list[tuple[Any, ...]]) -> None:
+    data = bytearray(plain(TRACE))
+    data[12] = 1
+    trace = _read(bytes(data))
+    assert _rows(trace) == rows
+    assert trace.ledger.filter(pl.col("outcome") == "skipped")["reason"].to_list() == ["wrong_endianness_mark"]
+    assert trace.ledger["bytes"].sum() == len(data)
+
+
+@pytest.mark.parametrize(
+    ("change", "says"),
+    [
+        ({0: b"\x18"}, "no trace.dat"), ({10: b"5"}, "version '5'"), ({14: b"\0\0\x10\0"}, "big-endian"),
+        ({14: b"\3\0\0\0"}, "a page has 3 bytes"), ({18: b"lzma\0"}, "'lzma'"),
+    ],
+)  # fmt: skip
+def test_files_that_cannot_be_read(change: dict[int, bytes], says: str) -> None:
+    data = bytearray(plain(TRACE))
+    for at, replaced in change.items():
+        data[at : at + len(replaced)] = replaced
+    with pytest.raises(InputError, match=says) as error:
+        _read(bytes(data))
+    assert error.value.next_step
+
+
+def test_a_file_that_was_cut_keeps_what_is_there(rows: list[tuple[Any, ...]]) -> None:
+    data = version6(TRACE)
+    trace = _read(data[:-2000])
+    assert set(_rows(trace)) < set(rows) and trace.events.height > 3
+    assert trace.ledger["bytes"].sum() == len(data) - 2000
+    assert {"file_cut_off", "torn_page"} < set(trace.ledger["reason"]) and trace.losses["cpu"].to_list() == [1]
+
+
+_FILES = [plain(TRACE), version6(TRACE, "second"), plain(TRACE, "second")]
+
+
+@settings(max_examples=60, deadline=None)
+@given(
+    number=st.integers(0, len(_FILES) - 1),
+    cut=st.floats(0, 1),
+    changes=st.lists(st.tuples(st.floats(0, 1), st.binary(min_size=1, max_size=8)), max_size=6),
+    early=st.booleans(),
+)
+def test_damaged_files_are_accounted_for(
+    number: int, cut: float, changes: list[tuple[float, bytes]], early: bool
+) -> None:
+    data = bytearray(_FILES[number])
+    for place, replaced in changes:
+        at = int(place * (4096 if early else len(data)))
+        data[at : at + len(replaced)] = replaced
+    data = data[: int(len(data) * cut)] if cut < 0.9 else data
+    try:
+        trace = _read(bytes(data), pages_at_a_time=4)
+    except InputError:
+        return
+    assert trace.ledger["bytes"].sum() == len(data)
+
+
+def test_pages_of_another_kernel_are_named() -> None:
+    """Event numbers differ between kernels: records then are unlike the formats that carry their number."""
+    formats = {name: text.replace("ID: 776", "ID: 19999").replace("ID: 898", "ID: 776") for name, text in
+               TRACE.formats.items()}  # fmt: skip
+    mixed = PageTrace(TRACE.pages, formats, TRACE.header_page)
+    ledger = whole(read_ftrace_pages(mixed, {0: 1, 1: 2})).ledger.filter(pl.col("outcome") == "skipped")
+    assert set(ledger["reason"]) == {"record_unlike_its_format", "unknown_event_id"}
+    # Four entries into close and two into ioctl.
+    assert ledger["records"].sum() == 6
