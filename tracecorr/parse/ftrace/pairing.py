@@ -77,7 +77,10 @@ class Pairer:
             pl.Series("flags", flags.astype(np.uint16)),
             pl.lit(self.clock, schema.CAT).alias("clock"),
             pl.coalesce("end_result", "result").alias("result"),
-            pl.coalesce("end_stamp_ns", pl.col("stamp_ns") + pl.col("dur_ns")).alias("end_stamp_ns"),
+            # A lone exit has a duration too, but it lies before its stamp.
+            pl.coalesce("end_stamp_ns", pl.col("stamp_ns") + pl.when(pl.Series(phase != EXIT)).then("dur_ns")).alias(
+                "end_stamp_ns"
+            ),
             pl.when(same_file).then(pl.col("end_offset")).alias("end_offset"),
             pl.when(same_file).then(pl.col("end_length")).alias("end_length"),
         )
