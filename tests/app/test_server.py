@@ -67,6 +67,9 @@ def test_spans_are_binary(client: Any) -> None:
     [
         "", "t0=0", "t0=5&t1=5&w=10", "t0=0&t1=9&w=0", "t0=0&t1=9&w=8001", "t0=x&t1=9&w=10", "t0=0&t1=1e9&w=10",
         "t0=0&t1=9&w=10&lanes=99999", "t0=0&t1=9&w=10&lanes=-1", "t0=0&t1=9&w=10&lanes=3-1", "t0=0&t1=9&w=10&lanes=a",
+        "t0=0&t1=9&w=10&lanes=1-99999999", "t0=0&t1=9&w=10&lanes=%D9%A3", "t0=%D9%A3&t1=9&w=10", "t0=0&t1=9&w=1_0",
+        "t0=0&t1=9&w=10&f={", "t0=0&t1=9&w=10&f=[]", 't0=0&t1=9&w=10&f={"shortest":-1}', 't0=0&t1=9&w=10&f={"x":1}',
+        't0=0&t1=9&w=10&f={"streams":[1.5]}', "t0=0&t1=9&w=10&f=" + "[" * 1900, "t0=0&t1=9&w=10&f=" + "x" * 3000,
         "t0=0&t1=" + "9" * 5000 + "&w=10", "t0=0&t1=9&w=10&lanes=" + "1," * 30000,
     ],
 )  # fmt: skip
@@ -81,6 +84,53 @@ def test_unknown_things_are_refused_in_one_line(client: Any) -> None:
     answer = client.get("/_dash-component-suites/dash/../../../etc/passwd")
     assert answer.status_code == 404
     assert b"Traceback" not in answer.data
+
+
+@pytest.mark.parametrize(
+    "path",
+    [
+        ids.COUNT + "?t0=0&t1=0&lanes=0", ids.COUNT + "?t0=0&t1=9&lanes=99999", ids.STEP + "?event=-1&kind=parent",
+        ids.STEP + "?event=0&kind=__class__", ids.BRIEF + "?event=99999999", ids.BRIEF + "?lane=-1&t=0",
+        ids.BRIEF + "?lane=0&t=" + "9" * 30, ids.TICKS + "?q=a&t0=0&t1=9&w=0", ids.EXPORT + "?form=exe&t0=0&t1=9",
+        ids.EXPORT + "?form=csv&t0=9&t1=0", ids.SEARCH + "?q=a&at=-2", ids.FILTER + "?f=nothing",
+    ],
+)  # fmt: skip
+def test_parameters_out_of_bounds_are_refused(client: Any, path: str) -> None:
+    answer = client.get(path)
+    assert answer.status_code == 400 and b"Traceback" not in answer.data
+
+
+def test_pages_are_named(client: Any) -> None:
+    assert client.get(ids.PAGE_DATA + "?name=../../etc/passwd").status_code == 404
+    assert client.get(ids.PAGE_DATA + "?name=compare&with=/etc").status_code == 404
+    assert client.get(ids.PAGE_DATA + "?name=queues").get_json()["sections"]
+
+
+@pytest.mark.parametrize(
+    "path", ["/assets/../server.py", "/assets/%2e%2e/server.py", "/assets/..%2f..%2fserver.py", "//etc/passwd"]
+)
+def test_files_outside_the_assets_are_not_served(client: Any, path: str) -> None:
+    answer = client.get(path)
+    assert b"import" not in answer.data and b"root:" not in answer.data
+
+
+def test_notes_from_elsewhere_are_refused(client: Any, stranger: Any) -> None:
+    notes = [{"text": "x", "start": 0, "dur": 0}]
+    assert stranger().post(ids.NOTES, json=notes).status_code == 403
+    for headers in ({"Origin": "http://evil.example"}, {"Sec-Fetch-Site": "cross-site"}):
+        assert client.post(ids.NOTES, json=notes, headers=headers).status_code == 403
+    assert client.post(ids.NOTES, data="text=x").status_code == 400
+    for wrong in ({}, [1], [{"text": 1, "start": 0, "dur": 0}], [{"text": "x", "start": 0, "dur": -1}], [{}] * 501):
+        assert client.post(ids.NOTES, json=wrong).status_code == 400
+    assert client.post(ids.NOTES, json=[{"text": "y" * 3000, "start": 0, "dur": 0}]).status_code == 400
+
+
+def test_formulas_are_disarmed_in_csv(client: Any) -> None:
+    answer = client.get(ids.EXPORT + "?form=csv&t0=0&t1=2000000&lanes=0-9")
+    lines = answer.data.decode().splitlines()
+    assert lines[0].startswith("event,start_ns,ts_ns")
+    assert len(lines) > 5
+    assert not any(cell[:1] in "=@" for line in lines for cell in line.split(",") if cell)
 
 
 def test_event_comes_with_chain_columns_and_raw(client: Any) -> None:

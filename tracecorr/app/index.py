@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
+import polars as pl
 
 from tracecorr.app import ids
 from tracecorr.app.source import CaptureLike
@@ -72,12 +73,21 @@ class CaptureIndex:
             "colours": ids.COLOURS,
             "minimap": views.minimap,
             "ranges": views.ranges,
+            "warnings": self._warnings(),
             "owners": {
                 "process": self.owners.processes, "thread": self.owners.threads, "queue": self.owners.queues,
                 "gpu": self.owners.gpus,
             },
             "streams": {r["stream"]: _stream_name(r) for r in self._streams()},
         }  # fmt: skip
+
+    def _warnings(self) -> list[str]:
+        """Return what a reader of the picture must know: no events, sources on a clock of their own."""
+        clocks = self.capture.table("clock_map").filter(pl.col("method").cast(pl.String) == "unaligned")
+        sources = sorted(set(clocks.select(pl.col("source").cast(pl.String)).collect()["source"]))
+        out = [f"{source} is UNALIGNED: only the starts agree, nothing of it is linked by time" for source in sources]
+        said = [str(text) for text in self.capture.info.get("warnings", []) if "UNALIGNED" not in str(text)]
+        return [*out, *said] if self.views.events else ["this capture holds no events", *out, *said]
 
     def _streams(self) -> list[dict[str, Any]]:
         columns = ("stream", "process", "handle", "priority")

@@ -140,12 +140,18 @@ window.TL = window.TL || {};
     bar.replaceChildren(
       entry("", "solid = recorded"), entry("hollow", "hatched, dashed = inferred"), entry("error", "dashed box = error of its start"),
       entry("loss", "red = records lost"), entry("merged", "lower block = several merged, height = busy share"), entry("failed", "red top = failed"),
-      TL.make("span", "tl-message"), TL.make("span", "tl-hint", "click a span for its chain · ? for keys"),
+      TL.make("span", "tl-message"), TL.make("span", "tl-warning"), TL.make("span", "tl-hint", "click a span for its chain · ? for keys"),
     );
   };
   TL.focusCanvas = function () { const canvas = document.querySelector("#tl-canvas-host canvas"); if (canvas) canvas.focus({ preventScroll: true }); };
   TL.message = function (text) { document.querySelector("#tl-status .tl-message").textContent = text || ""; };
 
+  // What a reader of the picture must know stays in sight.
+  TL.showWarnings = function (warnings) {
+    const node = document.querySelector("#tl-status .tl-warning");
+    node.textContent = warnings.length ? "⚠ " + warnings[0] + (warnings.length > 1 ? " (and " + (warnings.length - 1) + " more)" : "") : "";
+    node.title = warnings.join("\n");
+  };
   TL.toggleHelp = function (show) {
     const help = $("tl-help");
     if (!help.firstChild) {

@@ -1,0 +1,199 @@
+"""Captures that are empty, tiny, wide, damaged or not aligned: all shown sensibly."""
+
+from __future__ import annotations
+
+import shutil
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import polars as pl
+import pytest
+from browsing import needs_browser, open_at, press, state_of
+from synthetic import SyntheticCapture, make_capture
+
+from tracecorr.app import index, make_app, serve
+from tracecorr.app.library import Library
+from tracecorr.model import schema
+from tracecorr.model.errors import InputError
+from tracecorr.model.kinds import Flag
+from tracecorr.store import Capture
+
+
+def _empty() -> SyntheticCapture:
+    return SyntheticCapture({name: table.empty() for name, table in schema.TABLES.items()}, {}, name="empty")
+
+
+def _single() -> SyntheticCapture:
+    capture = _empty()
+    row = {"event": 0, "ts_ns": 5_000, "layer": "syscall", "name": "futex", "evidence": "recorded", "source": "ftrace"}
+    capture.tables["events"] = schema.EVENTS.conform(pl.DataFrame([row]))
+    capture.name = "single"
+    return capture
+
+
+def _wide(threads: int = 5_000) -> SyntheticCapture:
+    capture = _empty()
+    number = pl.int_range(2 * threads, eager=True)
+    capture.tables["events"] = schema.EVENTS.conform(
+        pl.DataFrame({"event": number, "ts_ns": number * 1000, "dur_ns": 700, "thread": number // 2, "process": 0})
+        .with_columns(layer=pl.when(pl.col("event") % 2 == 0).then(pl.lit("hip")).otherwise(pl.lit("ioctl")))
+        .with_columns(name=pl.lit("call"), evidence=pl.lit("recorded"), source=pl.lit("amd_log"))
+    )
+    capture.name = "wide"
+    return capture
+
+
+def _unaligned() -> SyntheticCapture:
+    capture = make_capture(200)
+    events = capture.tables["events"]
+    of_trace = pl.col("source").cast(pl.String) == "ftrace"
+    capture.tables["events"] = events.with_columns(
+        flags=pl.when(of_trace).then(int(Flag.UNALIGNED)).otherwise("flags").cast(pl.UInt16),
+        err_lo_ns=pl.when(~of_trace).then("err_lo_ns"),
+        err_hi_ns=pl.when(~of_trace).then("err_hi_ns"),
+    )
+    clock = {"source": "ftrace:local", "method": "unaligned", "from_ns": 0, "to_ns": 1}
+    capture.tables["clock_map"] = schema.CLOCK_MAP.conform(pl.DataFrame([clock]))
+    capture.name = "unaligned"
+    return capture
+
+
+MAKERS: dict[str, Callable[[], SyntheticCapture]] = {
+    "empty": _empty, "single": _single, "wide": _wide, "unaligned": _unaligned,
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", MAKERS)
+def test_views_of_odd_captures(name: str) -> None:
+    capture = MAKERS[name]()
+    views = index.build(capture).views
+    assert views.events == capture.tables["events"].height
+    found = views.pyramid.query(-1, views.length_ns + 1, 1000, range(len(views.lanes)))
+    assert int(found.count.sum()) == len(views.pyramid.finest)
+    assert len(views.lanes) == {"empty": 0, "single": 1, "wide": 10_000}.get(name, len(views.lanes))
+
+
+@contextmanager
+def _serving(captures: dict[str, Any]) -> Iterator[str]:
+    ready, urls = threading.Event(), []
+
+    def on_ready(url: str) -> None:
+        urls.append(url)
+        ready.set()
+
+    threading.Thread(target=serve, args=(captures, "127.0.0.1", 0, on_ready), daemon=True).start()
+    assert ready.wait(30)
+    yield urls[0]
+
+
+class TestInTheBrowser:
+    """The page on odd captures: no error, something sensible on the screen."""
+
+    pytestmark = needs_browser
+
+    @pytest.fixture(scope="class")
+    def odd_url(self) -> Iterator[str]:
+        with _serving({name: make() for name, make in MAKERS.items()}) as url:
+            yield url
+
+    @pytest.fixture
+    def odd_page(self, browser: Any) -> Iterator[Any]:
+        troubles: list[str] = []
+        page = browser.new_page()
+        page.on("console", lambda m: troubles.append(m.text) if m.type in ("error", "warning") else None)
+        page.on("pageerror", lambda e: troubles.append(str(e)))
+        yield page
+        page.close()
+        assert troubles == []
+
+    def test_no_event(self, odd_page: Any, odd_url: str) -> None:
+        open_at(odd_page, odd_url)
+        assert "holds no events" in odd_page.locator("#tl-status").inner_text()
+        press(odd_page, "w", "f", ".", "e", "0", "g", "Escape", "m")
+        for name in odd_page.evaluate("() => __tl.view.meta.pages.map(p => p[0])"):
+            if name != "compare":
+                odd_page.evaluate("name => TL.openPage(name)", name)
+                press(odd_page, "Shift")
+                assert "failed" not in odd_page.locator("#tl-page").inner_text()
+
+    def test_one_event(self, odd_page: Any, odd_url: str) -> None:
+        open_at(odd_page, odd_url)
+        open_at(odd_page, odd_url.split("?")[0] + "?capture=single")
+        press(odd_page, ".")
+        assert state_of(odd_page)["selected"] == 0
+        press(odd_page, "f", "w", "w", "s", "0")
+
+    def test_ten_thousand_lanes(self, odd_page: Any, odd_url: str) -> None:
+        open_at(odd_page, odd_url)
+        open_at(odd_page, odd_url.split("?")[0] + "?capture=wide")
+        state = state_of(odd_page)
+        assert state["lanes"] == 10_000 and state["records"] > 0
+        odd_page.evaluate("() => { __tl.view.scrollBy(1e9); __tl.changed(); }")
+        press(odd_page, "w")
+        assert odd_page.evaluate("() => __tl.view.visibleItems(0).length") > 10
+
+    def test_unaligned_side_says_so(self, odd_page: Any, odd_url: str) -> None:
+        open_at(odd_page, odd_url)
+        open_at(odd_page, odd_url.split("?")[0] + "?capture=unaligned")
+        assert "UNALIGNED" in odd_page.locator("#tl-status").inner_text()
+
+
+def _copied_sample(repo: Path, folder: Path) -> Capture:
+    path = folder / "half.tracecorr"
+    shutil.copytree(repo / "samples" / "t1-streams.tracecorr", path)
+    for name in ("tables", "views"):
+        shutil.rmtree(path / name, ignore_errors=True)
+    return Capture.open(path)
+
+
+def test_missing_tables_are_built_when_asked_for(repo: Path, tmp_path: Path) -> None:
+    capture = _copied_sample(repo, tmp_path)
+    opened = Library({"half": capture}).get("half")
+    assert capture.has_tables() and opened.index.views.events > 1000
+    assert (tmp_path / "half.tracecorr" / "views" / "pyramid" / "index.json").is_file()
+
+
+def test_damaged_tables_are_named_not_shown(repo: Path, tmp_path: Path) -> None:
+    capture = _copied_sample(repo, tmp_path)
+    Library({"half": capture}).get("half")
+    shutil.rmtree(capture.path / "views")
+    (capture.path / "tables" / "events.parquet").write_bytes(b"not a table")
+    library = Library({"half": capture})
+    with pytest.raises(InputError):
+        while library.state("half") is not None:
+            pass
+
+
+@pytest.mark.parametrize("damage", ["index.json", "0.start.npy", "1.end.npy"])
+def test_damaged_views_are_built_again(repo: Path, tmp_path: Path, damage: str) -> None:
+    capture = _copied_sample(repo, tmp_path)
+    first = Library({"half": capture}).get("half").index.views
+    start = first.pyramid.finest.start.copy()  # the file is mapped
+    file = capture.path / "views" / "pyramid" / damage
+    file.write_bytes(file.read_bytes()[:-9])
+    again = Library({"half": capture}).get("half").index.views
+    assert (again.pyramid.finest.start == start).all()
+    assert len(again.pyramid.levels) == len(first.pyramid.levels)
+
+
+def test_a_link_out_of_the_capture_is_not_followed(repo: Path, tmp_path: Path) -> None:
+    capture = _copied_sample(repo, tmp_path)
+    Library({"half": capture}).get("half")
+    secret = tmp_path / "secret"
+    secret.write_text("nobody shall read this")
+    raw = capture.path / "raw" / "amd_log"
+    log = next(raw.iterdir())
+    log.unlink()
+    log.symlink_to(secret)
+    app = make_app({"half": capture}, token="t")
+    client = app.server.test_client()
+    client.get("/?token=t")
+    while client.get("/api/meta").status_code == 202:
+        pass
+    found = client.get("/api/search?q=hipLaunchKernel").get_json()
+    answer = client.get(f"/api/event?event={found['event']}")
+    assert answer.status_code == 200 and b"nobody shall" not in answer.data
+    assert b"not readable" in answer.data
