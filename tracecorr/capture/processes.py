@@ -7,7 +7,7 @@ import ctypes
 import os
 import time
 from collections.abc import Iterable
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -85,7 +85,9 @@ class ProcessTable:
         if status is None or status.get("State", "Z")[0] in "ZX":
             return False
         if status.get("Name") != self.seen[pid].comm:
-            self.seen[pid] = _look_at(pid, self.seen[pid].how) or self.seen[pid]
+            before = self.seen[pid]
+            now = _look_at(pid, before.how) or before
+            self.seen[pid] = replace(now, seen_ns=before.seen_ns)
         return True
 
 

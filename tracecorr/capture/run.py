@@ -7,8 +7,6 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
-import polars as pl
-
 from tracecorr.capture.engines import container_pid
 from tracecorr.capture.folder import RecordingFolder
 from tracecorr.capture.invoker import Invoker, find_invoker
@@ -22,7 +20,8 @@ from tracecorr.capture.owner import new_token
 from tracecorr.capture.plan import Plan
 from tracecorr.capture.planning import make_plan
 from tracecorr.capture.session import Session
-from tracecorr.capture.tracefs import Tracefs, find_tracefs
+from tracecorr.capture.signals import SignalInbox
+from tracecorr.capture.tracefs import find_tracefs
 from tracecorr.capture.undo import ACTIONS, restore_leftovers
 from tracecorr.capture.workload import run_as
 from tracecorr.model.errors import CommandError, MachineError, TracecorrError
@@ -44,11 +43,12 @@ def plan_capture(options: CaptureOptions) -> tuple[Plan, Offer]:
     return make_plan(options.wanted, offer), offer
 
 
-def run_capture(options: CaptureOptions, say: Say) -> int:
+def run_capture(options: CaptureOptions, inbox: SignalInbox, say: Say) -> int:
     """Capture one run of a workload into a folder with tables; return the workload's exit status.
 
     Args:
         options: what was asked for.
+        inbox: signals to this process, entered before any thread was started.
         say: prints a message.
 
     Raises:
@@ -61,19 +61,10 @@ def run_capture(options: CaptureOptions, say: Say) -> int:
         raise MachineError("a capture needs root to use the kernel's trace", "sudo tracecorr capture -- COMMAND")
     invoker = find_invoker(os.environ, as_root=options.as_root)
     program = check_command(options, invoker)
+    shown = choose_folder(options.output, options.command or (f"pid{options.pid}",), Path.cwd())
     for left in restore_leftovers()[1]:
         say(f"warning: left by an earlier capture: {left}")
-    plan, offer = plan_capture(options)
-    shown = choose_folder(options.output, options.command or (f"pid{options.pid}",), Path.cwd())
-    token = new_token()
-    journal = Journal.create(token)
-    try:
-        tracefs = find_tracefs(journal)
-        folder = RecordingFolder.create(shown, invoker, force=options.force)
-        status = _run(Session(options, invoker, program, folder, token, say), plan, offer, tracefs, journal, folder)
-    finally:
-        for problem in journal.undo(ACTIONS):
-            say(f"warning: {problem}; next step: tracecorr clean")
+    status = _record(options, invoker, program, shown, inbox, say)
     if options.correlate:
         build_tables(shown, invoker, say)
     for line in render_summary(shown):
@@ -81,17 +72,27 @@ def run_capture(options: CaptureOptions, say: Say) -> int:
     return status
 
 
-def _run(
-    session: Session, plan: Plan, offer: Offer, tracefs: Tracefs, journal: Journal, folder: RecordingFolder
-) -> int:
-    """Run the session; a folder of a workload that never ran is not kept."""
+def _record(options: CaptureOptions, invoker: Invoker, program: str, shown: Path, inbox: SignalInbox, say: Say) -> int:
+    """Record into a new folder; one of a workload that never ran is not kept."""
+    plan, offer = plan_capture(options)
+    token = new_token()
+    journal = Journal.create(token)
     try:
-        return session.run(plan, offer, tracefs, journal)
-    except (MachineError, CommandError):
-        folder.remove()
-        raise
+        tracefs = find_tracefs(journal)
+        folder = RecordingFolder.create(shown, invoker, force=options.force)
+        session = Session(options, invoker, program, folder, token, say)
+        try:
+            return session.run(plan, offer, tracefs, journal, inbox)
+        except (MachineError, CommandError):
+            folder.remove()
+            raise
+        finally:
+            folder.close()
+            for problem in session.problems:
+                say(f"warning: {problem}")
     finally:
-        folder.close()
+        for problem in journal.undo(ACTIONS):
+            say(f"warning: {problem}; next step: tracecorr clean")
 
 
 def build_tables(shown: Path, invoker: Invoker, say: Say) -> None:
@@ -116,6 +117,8 @@ def render_summary(shown: Path) -> Iterator[str]:
     capture = Capture.open(shown)
     info = capture.info
     lost = info["lost_events"]
+    if "start" not in info:
+        yield "warning: the kernel trace was never started (--delay, --start-on-signal)"
     yield f"{shown.name}: {info['events']:,} events of the kernel, {lost:,} lost" + _seconds(info)
     for loss in info["losses"]:
         yield f"lost: {loss.get('records', '?')} records, {loss['bytes']:,} bytes of {loss['source']}: {loss['reason']}"
@@ -143,6 +146,8 @@ def _seconds(info: dict[str, Any]) -> str:
 
 
 def _alignment(capture: Capture) -> Iterator[str]:
+    import polars as pl
+
     errors = (
         capture.table("events")
         .group_by(pl.col("source").cast(pl.String))

@@ -69,8 +69,15 @@ class Session:
         self._info: dict[str, Any] = {}
         self.problems: list[str] = []
 
-    def run(self, plan: Plan, offer: Offer, tracefs: Tracefs, journal: Journal) -> int:
+    def run(self, plan: Plan, offer: Offer, tracefs: Tracefs, journal: Journal, inbox: SignalInbox) -> int:
         """Arm, run the workload to its end and close the folder; return the workload's exit status.
+
+        Args:
+            plan: what to arm.
+            offer: what the machine offers.
+            tracefs: the tracing folder.
+            journal: every change is written there first.
+            inbox: signals to this process.
 
         Raises:
             MachineError: the machine refused the plan; the workload was not started.
@@ -78,20 +85,18 @@ class Session:
             SessionError: the capture failed after the start; its folder is closed all the same.
         """
         self._begin_info(plan)
-        with SignalInbox() as inbox:
-            self._launched = launch(self._options, self._invoker, self._program, self._folder, self._token)
-            inbox.start()
-            try:
-                self._arm(plan, offer, tracefs, journal)
-                self._release()
-            except BaseException:
-                self._launched.workload.discard()
-                journal_problems = self._disarm() if hasattr(self, "_recorder") else []
-                self.problems += journal_problems
-                raise
-            failure = self._run_to_end(inbox)
+        self._launched = launch(self._options, self._invoker, self._program, self._folder, self._token)
+        inbox.start()
+        try:
+            self._arm(plan, offer, tracefs, journal)
+            self._release()
+        except BaseException:
+            self._launched.workload.discard()
+            self.problems += self._disarm() if hasattr(self, "_recorder") else []
+            raise
+        failure = self._run_to_end(inbox)
         ended = self._launched.workload.status
-        status = 128 + signal.SIGINT if ended is None else ended
+        status = self._status_after(ended)
         try:
             self._close(status)
         except OSError as error:
@@ -102,6 +107,12 @@ class Session:
                 f"what was recorded is in it: tracecorr correlate {self._folder.shown}",
             ) from failure
         return status
+
+    def _status_after(self, ended: int | None) -> int:
+        """Return the exit status: the workload's; letting go of an attached one is no failure."""
+        if ended is None:
+            return 0 if self._options.pid is not None else 128 + signal.SIGINT
+        return ended
 
     def _run_to_end(self, inbox: SignalInbox) -> Exception | None:
         """Watch the workload until it ends, whatever happens to the recording; return what did."""

@@ -46,6 +46,9 @@ class SignalInbox:
         self._over.set()
         if self._thread.is_alive():
             self._thread.join()
+        # What came too late to be obeyed must not end the process now.
+        while signal.sigtimedwait(WATCHED, 0) is not None:
+            pass
         os.close(self.descriptor)
         signal.pthread_sigmask(signal.SIG_SETMASK, self._before)
 

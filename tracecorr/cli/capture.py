@@ -122,7 +122,12 @@ def _print_plan(options: CaptureOptions) -> None:
 
 
 def _run(options: CaptureOptions) -> None:
-    from tracecorr.capture.run import run_capture
+    from tracecorr.capture.signals import SignalInbox
 
-    status = run_capture(options, say)
+    # Before heavy modules are imported: they start threads, and a signal that one thread does not block
+    # would end the process.
+    with SignalInbox() as inbox:
+        from tracecorr.capture.run import run_capture
+
+        status = run_capture(options, inbox, say)
     raise typer.Exit(status)

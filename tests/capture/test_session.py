@@ -1,0 +1,290 @@
+"""Whole captures of small commands: statuses, signals, limits, and what is left after each."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from machine_state import need_tracefs, read_state
+
+from tracecorr.capture.tracefs import Tracefs
+
+REPO = Path(__file__).resolve().parents[2]
+QUICK = ("--event-set", "minimal", "--no-correlate", "--quiet")
+
+
+@pytest.fixture(autouse=True)
+def _machine() -> None:
+    if os.geteuid() != 0:
+        pytest.skip("a capture needs root")
+    need_tracefs()
+
+
+class Capture:
+    """A capture that runs in a process of its own."""
+
+    def __init__(self, folder: Path, *words: str) -> None:
+        self.folder = folder
+        self.shown = folder / "x.tracecorr"
+        self.process = subprocess.Popen(
+            [sys.executable, "-m", "tracecorr", "capture", "-o", "x", *words], cwd=folder, text=True,
+            env={**os.environ, "PYTHONPATH": str(REPO)}, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE, start_new_session=True,
+        )  # fmt: skip
+
+    def end(self) -> tuple[int, str, str]:
+        """Return status, stdout and stderr."""
+        out, err = self.process.communicate(timeout=60)
+        return self.process.returncode, out, err
+
+    def wait_for(self, name: str) -> None:
+        """Wait until the workload has made a file."""
+        for _ in range(3000):
+            if (self.folder / name).exists():
+                return
+            assert self.process.poll() is None, self.end()
+            time.sleep(0.01)
+        pytest.fail(f"{name} did not appear")
+
+    @property
+    def info(self) -> dict[str, Any]:
+        """Return capture.json."""
+        found: dict[str, Any] = json.loads((self.shown / "capture.json").read_text())
+        return found
+
+
+@contextlib.contextmanager
+def unchanged(tracefs: Tracefs) -> Iterator[None]:
+    """Check that the machine is afterwards as it was before."""
+    before = read_state(tracefs)
+    yield
+    assert read_state(tracefs) == before
+
+
+def test_status_and_streams_pass_through(tmp_path: Path, tracefs: Tracefs) -> None:
+    with unchanged(tracefs):
+        capture = Capture(tmp_path, *QUICK, "--", "sh", "-c", "echo out; echo err >&2; exit 7")
+        status, out, err = capture.end()
+    assert (status, out) == (7, "out\n")
+    assert "err\n" in err
+    assert capture.info["exit_status"] == 7
+    assert capture.info["state"] == "complete"
+
+
+def test_a_killed_workload_gives_its_signal(tmp_path: Path) -> None:
+    assert Capture(tmp_path, *QUICK, "--", "sh", "-c", "kill -KILL $$").end()[0] == 137
+
+
+@pytest.mark.parametrize(("command", "status"), [("no-such-command", 127), ("/etc/passwd", 126)])
+def test_commands_that_cannot_run_leave_nothing(tmp_path: Path, tracefs: Tracefs, command: str, status: int) -> None:
+    with unchanged(tracefs):
+        found, out, err = Capture(tmp_path, *QUICK, "--", command).end()
+    assert (found, out) == (status, "")
+    assert "next step: " in err
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_command_that_the_kernel_refuses_leaves_nothing(tmp_path: Path, tracefs: Tracefs) -> None:
+    script = tmp_path / "script"
+    script.write_text("#!/no/such/interpreter\n")
+    script.chmod(0o755)
+    with unchanged(tracefs):
+        status, _, err = Capture(tmp_path, *QUICK, "--", "./script").end()
+    assert status == 127, err
+    assert not (tmp_path / "x.tracecorr").exists()
+
+
+def test_an_existing_capture_is_kept(tmp_path: Path) -> None:
+    assert Capture(tmp_path, *QUICK, "--", "true").end()[0] == 0
+    status, _, err = Capture(tmp_path, *QUICK, "--", "true").end()
+    assert status == 2
+    assert "--force" in err
+    assert Capture(tmp_path, "--force", *QUICK, "--", "true").end()[0] == 0
+
+
+def test_a_folder_that_root_cannot_write_starts_nothing(tmp_path: Path) -> None:
+    (tmp_path / "out").symlink_to("/proc/sys")
+    words = ("--force", "-o", "out/x", *QUICK, "--", "touch", str(tmp_path / "ran"))
+    status, _, err = Capture(tmp_path, *words).end()
+    assert status == 3, err
+    assert not (tmp_path / "ran").exists()
+
+
+def test_termination_ends_both_and_closes_the_folder(tmp_path: Path, tracefs: Tracefs) -> None:
+    with unchanged(tracefs):
+        capture = Capture(tmp_path, *QUICK, "--", "sh", "-c", "touch started; exec sleep 60")
+        capture.wait_for("started")
+        capture.process.send_signal(signal.SIGTERM)
+        assert capture.end()[0] == 128 + signal.SIGTERM
+    assert capture.info["state"] == "complete"
+    assert "SIGTERM" in capture.info["end_reason"]
+
+
+def test_the_first_interrupt_is_the_workloads_the_second_ends_the_capture(tmp_path: Path, tracefs: Tracefs) -> None:
+    script = "trap 'touch interrupted' INT; touch started; while :; do sleep 0.1; done"
+    with unchanged(tracefs):
+        capture = Capture(tmp_path, *QUICK, "--", "sh", "-c", script)
+        capture.wait_for("started")
+        capture.process.send_signal(signal.SIGINT)
+        capture.wait_for("interrupted")
+        time.sleep(0.3)
+        assert capture.process.poll() is None
+        capture.process.send_signal(signal.SIGINT)
+        status = capture.process.wait(timeout=60)
+    (workload,) = [p["pid"] for p in capture.info["processes"] if p["how"] == "started"]
+    os.kill(workload, signal.SIGKILL)
+    _, _, err = capture.end()
+    assert status == 128 + signal.SIGINT, err
+    assert capture.info["end_reason"] == "interrupted"
+
+
+def test_a_duration_ends_the_recording_and_not_the_workload(tmp_path: Path, tracefs: Tracefs) -> None:
+    script = "touch started; until [ -e seen ]; do sleep 0.05; done; exit 5"
+    capture = Capture(tmp_path, "--duration", "0.3", *QUICK, "--", "sh", "-c", script)
+    capture.wait_for("started")
+    for _ in range(500):
+        if not [name for name in tracefs.instances() if f"tracecorr_{capture.process.pid}_" in name]:
+            break
+        time.sleep(0.02)
+    assert capture.process.poll() is None
+    (tmp_path / "seen").touch()
+    status, _, err = capture.end()
+    assert status == 5
+    assert "--duration 0.3 s is over" in err
+    start, stop = (capture.info[key]["monotonic"] for key in ("start", "stop"))
+    assert stop - start >= 300_000_000
+
+
+def test_kill_ends_the_workload_with_the_recording(tmp_path: Path) -> None:
+    capture = Capture(tmp_path, "--duration", "0.2", "--kill", *QUICK, "--", "sleep", "60")
+    assert capture.end()[0] == 128 + signal.SIGTERM
+
+
+def test_too_little_space_ends_the_recording(tmp_path: Path) -> None:
+    capture = Capture(tmp_path, "--min-free-gb", "1000000", *QUICK, "--", "sleep", "0.5")
+    status, _, err = capture.end()
+    assert status == 0
+    assert "--min-free-gb" in err
+    assert capture.info["state"] == "complete"
+
+
+def test_a_delay_starts_the_trace_later(tmp_path: Path) -> None:
+    capture = Capture(tmp_path, "--delay", "0.5", *QUICK, "--", "sleep", "1")
+    assert capture.end()[0] == 0
+    started = next(p["seen_ns"] for p in capture.info["processes"] if p["how"] == "started")
+    assert capture.info["start"]["monotonic"] - started >= 450_000_000
+
+
+def test_a_signal_starts_the_trace(tmp_path: Path) -> None:
+    script = "touch started; until [ -e go ]; do sleep 0.05; done"
+    capture = Capture(tmp_path, "--start-on-signal", *QUICK, "--", "sh", "-c", script)
+    capture.wait_for("started")
+    assert "start" not in capture.info
+    capture.process.send_signal(signal.SIGUSR1)
+    for _ in range(500):
+        if "start" in capture.info:
+            break
+        time.sleep(0.02)
+    (tmp_path / "go").touch()
+    assert capture.end()[0] == 0
+    assert capture.info["start"]["monotonic"] > 0
+
+
+def test_a_trace_that_never_started_is_said(tmp_path: Path) -> None:
+    capture = Capture(tmp_path, "--start-on-signal", *QUICK, "--", "true")
+    status, _, err = capture.end()
+    assert status == 0
+    assert "the kernel trace was never started" in err
+
+
+def test_a_log_beyond_its_limit_is_cut_and_counted(tmp_path: Path) -> None:
+    line = ":3:x.cpp :1 : 100 us: [pid:7 tid: 0x7f00] hipInit ( 0 )"
+    script = (
+        f"import os, time\nf = open(os.environ['AMD_LOG_LEVEL_FILE'] + '_7', 'a')\n"
+        f"for _ in range(30):\n    f.write(({line!r} + '\\n') * 2000)\n    f.flush()\n    time.sleep(0.05)\n"
+    )
+    capture = Capture(tmp_path, "--max-log-gb", "0.0005", *QUICK, "--", sys.executable, "-c", script)
+    status, _, err = capture.end()
+    assert status == 0, err
+    assert "--max-log-gb" in err
+    (loss,) = capture.info["losses"]
+    kept = (capture.shown / "raw/amd_log/hip_7").read_bytes()
+    assert len(kept) >= 500_000
+    assert kept.endswith(b"\n")
+    assert kept.count(b"\n") + loss["records"] == 30 * 2000
+    assert len(kept) + loss["bytes"] == 30 * 2000 * (len(line) + 1)
+
+
+def test_attaching_to_a_running_process(tmp_path: Path, tracefs: Tracefs) -> None:
+    workload = subprocess.Popen(["sh", "-c", "while :; do sleep 0.05; done"])
+    try:
+        with unchanged(tracefs):
+            capture = Capture(tmp_path, "--duration", "0.5", *QUICK, "--pid", str(workload.pid))
+            status, _, err = capture.end()
+        assert status == 0, err
+        assert workload.poll() is None
+        assert capture.info["where"] == f"process {workload.pid}"
+        assert workload.pid in {thread["tid"] for thread in capture.info["threads"]}
+        assert capture.info["events"] > 0
+    finally:
+        workload.kill()
+        workload.wait()
+
+
+def test_after_sigkill_the_folder_opens_and_clean_restores(tmp_path: Path, tracefs: Tracefs) -> None:
+    with unchanged(tracefs):
+        capture = Capture(tmp_path, *QUICK, "--", "sh", "-c", "touch started; exec sleep 60")
+        capture.wait_for("started")
+        time.sleep(0.3)
+        (workload,) = _children(capture.process.pid)
+        capture.process.kill()
+        capture.end()
+        os.kill(workload, signal.SIGKILL)
+        assert capture.info["state"] == "recording"
+        verb = [sys.executable, "-m", "tracecorr"]
+        environment = {**os.environ, "PYTHONPATH": str(REPO)}
+        subprocess.run([*verb, "clean"], check=True, env=environment, capture_output=True)
+    done = subprocess.run([*verb, "correlate", capture.shown], env=environment, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    assert capture.info["state"] == "killed"
+    assert any(entry["form"] == "pages" for entry in capture.info["files"])
+
+
+def test_two_captures_at_once(tmp_path: Path, tracefs: Tracefs) -> None:
+    folders = [tmp_path / name for name in ("a", "b")]
+    for folder in folders:
+        folder.mkdir()
+    with unchanged(tracefs):
+        captures = [Capture(folder, *QUICK, "--", "sh", "-c", "sleep 1; exit 4") for folder in folders]
+        assert [capture.end()[0] for capture in captures] == [4, 4]
+    assert all(capture.info["events"] > 0 for capture in captures)
+
+
+def test_a_full_disk_ends_the_recording_and_the_folder_opens(tmp_path: Path, tracefs: Tracefs) -> None:
+    disk = tmp_path / "disk"
+    disk.mkdir()
+    mounted = subprocess.run(["mount", "-t", "tmpfs", "-o", "size=3m", "none", disk], check=False)
+    if mounted.returncode:
+        pytest.skip("this machine lets nobody mount")
+    try:
+        script = "touch started; dd if=/dev/zero of=fill bs=64k 2>/dev/null; sleep 1; rm -f fill; exit 6"
+        with unchanged(tracefs):
+            capture = Capture(disk, "--min-free-gb", "0", *QUICK, "--", "sh", "-c", script)
+            status, _, err = capture.end()
+        assert status in (6, 125), err
+        assert capture.info["state"] == "complete"
+    finally:
+        subprocess.run(["umount", disk], check=True)
+
+
+def _children(pid: int) -> list[int]:
+    return [int(word) for word in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
