@@ -8,6 +8,7 @@ from typing import Any
 import polars as pl
 import pytest
 
+from tracecorr.link.queue_creation import list_mqd_operations
 from tracecorr.store import Capture
 
 Correlator = Callable[[str], Capture]
@@ -110,6 +111,25 @@ def test_two_tracers_of_one_call_count_once(correlate_trace: Correlator) -> None
     capture = correlate_trace("\n".join(_create(inner)))
     assert _queues(capture, "mqd_events") == [(1,)]
     assert _multiplicities(capture) == [("init_mqd_v9_4_3", 4)]
+
+
+def _operations(*names: str) -> list[tuple[str, str, int]]:
+    """Return name, operation and multiplicity of what ran in one CREATE_QUEUE, in this order."""
+    rows = [(0, "ioctl", "AMDKFD_IOC_CREATE_QUEUE", None, None), (1, "kfd", "create_queue_cpsch", 0, 0)]
+    rows += [(2 + i, "mqd", name, 1, 0) for i, name in enumerate(names)]
+    schema = {"event": pl.Int64, "layer": pl.String, "name": pl.String, "parent": pl.Int64, "enclosing_call": pl.Int64}
+    events = pl.DataFrame(rows, schema=schema, orient="row")
+    found = list_mqd_operations(events).join(events.select("event", "name"), on="event", maintain_order="left")
+    return found.select("name", "operation", "multiplicity").rows()
+
+
+def test_two_wrappers_are_two_operations() -> None:
+    assert _operations(*["init_mqd_v9_4_3", "init_mqd", "init_mqd"] * 2) == [("init_mqd_v9_4_3", "init", 2)] * 2
+
+
+def test_what_the_driver_prints_counts_where_nothing_else_does() -> None:
+    assert _operations("KFD_MQD_CREATE") == [("KFD_MQD_CREATE", "init", 1)]
+    assert _operations("init_mqd", "KFD_MQD_CREATE") == [("init_mqd", "init", 1)]
 
 
 @pytest.mark.parametrize(

@@ -14,6 +14,8 @@ _TARGET = r"(sdma|hiq|diq)"
 # (kfd_mqd_manager_v9.c, GC 9.4.3 to 9.5.0, from Linux 6.5 on).
 _WRAPPER = r"_v9_4_3$"
 _COMPILED = r"(?:\.(?:isra|constprop|part|cold)\.?\d*)+$"
+# trace_printk texts of instrumented drivers: KFD_MQD_CREATE, KFD_MQD_DESTROY.
+_PRINTED, _PRINTED_OPERATIONS = r"^kfd_mqd_(create|destroy)", {"create": "init", "destroy": "destroy"}
 # Functions and ioctls that work on one queue: repetitions in them are those for its XCCs.
 _ONE_QUEUE = r"^(?:(?:create|destroy)_queue_(?:no)?cpsch|update_queue|(?:add|remove)_queue_mes|pqm_\w+_queue\w*)$"
 _SCHEDULERS = (("MES", r"^add_queue_mes$"), ("none", r"^create_queue_nocpsch$"), ("HWS", r"^create_queue_cpsch$"))
@@ -31,21 +33,25 @@ def list_mqd_operations(events: pl.DataFrame) -> pl.DataFrame:
     Returns: event (its outermost or first row), operation (`init`, `update`, ...), target (`cp`, `sdma`, `hiq`,
         `diq`), multiplicity (calls for the XCCs), enclosing_call.
     """
-    rows = _mqd_rows(events)
-    inner = rows.filter(pl.col("top") != pl.col("event"))
-    tops = rows.filter(pl.col("top") == pl.col("event"))
-    kinds = tops.select(top="event", over="operation", group="group")
-    again = inner.join(kinds, on="top", suffix="_top").filter(pl.col("operation") == pl.col("over"))
-    calls = pl.concat([tops, again.with_columns(group="group_top").select(tops.columns)], how="vertical_relaxed")
-    keys = ["group", "target", "operation"]
-    plain = ~pl.col("wrapper")
-    grouped = (
-        calls.sort("event")
-        .group_by(keys, maintain_order=True)
-        .agg(pl.col("event", "enclosing_call").first(), multiplicity=plain.sum().clip(1).cast(pl.UInt64))
+    rows = _mqd_rows(events).sort("event")
+    same = ("group", "target", "operation")
+    top = pl.col("top") == pl.col("event")
+    # A wrapper is an operation; the plain calls after it, or the plain calls alone, are its repetitions.
+    wrapper = pl.when("wrapper").then("event")
+    leader = pl.coalesce(
+        wrapper,
+        wrapper.forward_fill().over(same),
+        wrapper.backward_fill().over(same),
+        pl.col("event").first().over(same),
     )
+    tops = rows.filter(top).with_columns(leader=leader)
+    led = tops.select("leader", top="event", over="operation")
+    inner = rows.filter(~top).join(led, on="top").filter(pl.col("operation") == pl.col("over"))
+    calls = pl.concat([tops.select("leader", "wrapper"), inner.select("leader", "wrapper")])
+    counted = calls.group_by(event="leader").agg(multiplicity=(~pl.col("wrapper")).sum().clip(1).cast(pl.UInt64))
+    operations = tops.join(counted, on="event", maintain_order="left")
     initialized = (pl.col("operation") == "init").any().over("group", "target")
-    own = grouped.filter((pl.col("operation") != "update") | ~initialized)
+    own = operations.filter((pl.col("operation") != "update") | ~initialized)
     return own.select("event", "operation", "target", "multiplicity", "enclosing_call")
 
 
@@ -64,13 +70,21 @@ def _mqd_rows(events: pl.DataFrame) -> pl.DataFrame:
     rows = rows.join(single, on="enclosing_call", how="left", maintain_order="left")
     one_queue = pl.when(pl.col("over").str.contains(_ONE_QUEUE)).then("parent")
     inside = (pl.col("over_layer") == "mqd").fill_null(value=False)
+    printed = pl.col("function").str.to_lowercase().str.extract(_PRINTED, 1)
+    operation = pl.coalesce(
+        printed.replace_strict(_PRINTED_OPERATIONS, default=None, return_dtype=pl.String),
+        pl.col("function").str.extract(_OPERATION, 1),
+        pl.lit("other"),
+    )
     rows = rows.select(
-        "event", "enclosing_call", operation=pl.col("function").str.extract(_OPERATION, 1).fill_null("other"),
+        "event", "enclosing_call", operation=operation, printed=printed.is_not_null(),
         target=pl.col("function").str.extract(_TARGET, 1).fill_null("cp"),
         wrapper=pl.col("function").str.contains(_WRAPPER), top=pl.when(inside).then("parent").otherwise("event"),
         group=pl.coalesce("single", one_queue, "event"),
     )  # fmt: skip
-    return _climb(rows)
+    # What the driver printed of an operation is a second sight of it where its functions were traced.
+    traced = (~pl.col("printed")).any().over("group", "operation")
+    return _climb(rows.filter(~pl.col("printed") | ~traced)).drop("printed")
 
 
 def _drop_twins(rows: pl.DataFrame) -> pl.DataFrame:
