@@ -39,6 +39,8 @@ __all__ = ["correlate", "import_files"]
 
 # Log stamps are cut to a microsecond, trace texts round to one; pages are exact.
 _STEPS = {"log": (0, 1000), "text": (500, 500), "pages": (0, 0), "dump": (0, 0)}
+# Times that are worse than this tell launches apart no more.
+_WIDE_NS = 1_000_000
 
 
 @dataclass
@@ -81,7 +83,7 @@ def correlate(path: Path, progress: Callable[[str], None] | None = None) -> list
     parts = _read_parts(capture)
     clock.done("parse")
     seen = SeenIdentities(seen_processes(capture.info), seen_threads(capture.info))
-    identities, records, maps = _align(parts, seen, _samples(capture))
+    identities, records, maps = _align(parts, seen, capture)
     placed = place_records(records, maps)
     clock.done("align")
     aligned = all(m.aligned for key, m in maps.items() if key.startswith("ftrace:"))
@@ -104,13 +106,13 @@ def correlate(path: Path, progress: Callable[[str], None] | None = None) -> list
 
 
 def _align(
-    parts: Parts, seen: SeenIdentities, samples: dict[str, Any]
+    parts: Parts, seen: SeenIdentities, capture: Capture
 ) -> tuple[Identities, pl.DataFrame, dict[str, ClockMap]]:
     """Find threads and clocks; what threads did at the same time is asked only once the clocks are known."""
     log = parts.events.filter(pl.col("source") == "amd_log")
     trace = parts.events.filter(pl.col("source") == "ftrace")
     identities = map_threads(log, trace, parts.args, seen)
-    records, maps = _fit(parts, identities, samples)
+    records, maps = _fit(parts, identities, capture)
     clocks = [m for key, m in maps.items() if key.startswith("ftrace:")]
     unknown = identities.log_threads["tid"].null_count()
     if not unknown or len(clocks) != 1 or not clocks[0].aligned:
@@ -119,14 +121,16 @@ def _align(
     again = map_threads(log, trace, parts.args, seen, clocks[0].to_common, guessed)
     if again.log_threads["tid"].count() == identities.log_threads["tid"].count():
         return identities, records, maps
-    return again, *_fit(parts, again, samples)
+    return again, *_fit(parts, again, capture)
 
 
-def _fit(parts: Parts, identities: Identities, samples: dict[str, Any]) -> tuple[pl.DataFrame, dict[str, ClockMap]]:
+def _fit(parts: Parts, identities: Identities, capture: Capture) -> tuple[pl.DataFrame, dict[str, ClockMap]]:
     records = attach_identities(parts.events, identities)
     records = add_gpu_times(fill_store_rings(complete_indexes(records)), parts.args)
     records = find_steps(records)
-    return records, fit_clocks(ClockEvidence(records, parts.args, samples))
+    # What a capture found in /proc/PID/timens_offsets of its workload.
+    offsets = {f"{clock}_ns": int(ns) for clock, ns in capture.info.get("timens_offsets", {}).items()}
+    return records, fit_clocks(ClockEvidence(records, parts.args, _samples(capture), **offsets))
 
 
 def _read_parts(capture: Capture) -> Parts:
@@ -238,6 +242,7 @@ def _warn(tables: dict[str, pl.DataFrame], maps: dict[str, ClockMap]) -> list[st
     sources = set(events["source"].cast(pl.String).unique())
     warnings = [f"{key} is UNALIGNED: {m.reason}; nothing of it is linked by time" for key, m in maps.items()
                 if not m.aligned]  # fmt: skip
+    warnings += _warn_wide(tables["clock_map"])
     log = events.filter(pl.col("source") == "amd_log")
     if len(log):
         warnings += [
@@ -259,6 +264,19 @@ def _warn(tables: dict[str, pl.DataFrame], maps: dict[str, ClockMap]) -> list[st
     if {"amd_log", "ftrace"} <= sources and not _overlap(events):
         warnings.append("log and trace do not overlap in time: are they of one run, and of one machine?")
     return warnings
+
+
+def _warn_wide(clock_map: pl.DataFrame) -> list[str]:
+    """Name the clocks whose times are so uncertain that little can be linked by time."""
+    width = pl.col("lo_ns") + pl.col("hi_ns")
+    wide = clock_map.filter(pl.col("source").cast(pl.String).str.starts_with("ftrace:")).group_by(
+        pl.col("source").cast(pl.String), maintain_order=True
+    ).agg(width.max().alias("width"), pl.col("method").cast(pl.String).first())  # fmt: skip
+    return [
+        f"{source}: times are known to {width / 1e6:.1f} ms only (by {method}): system calls and doorbells may stay "
+        "unlinked; clock samples each second, or a doorbell probe, narrow that"
+        for source, width, method in wide.filter(pl.col("width") > _WIDE_NS).iter_rows()
+    ]
 
 
 def _overlap(events: pl.DataFrame) -> bool:

@@ -108,7 +108,13 @@ class Thread:
         line = -1
         if level <= self.scene.level:
             head = forms.prefix(
-                self.scene.era, level, site, int(self.now) // 1000, self.process.log_pid, self.address, self.scene.level
+                self.scene.era,
+                level,
+                site,
+                (int(self.now) + self.scene.namespace_ns) // 1000,
+                self.process.log_pid,
+                self.address,
+                self.scene.level,
             )
             line = self.machine.record.add(self.now, self.process.log_name, head + text)
             self.spend(1.5, 4.5)

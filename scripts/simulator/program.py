@@ -40,7 +40,7 @@ class EventThread(Thread):
         """Print the end of a packet, its GPU time, and that of its command."""
         self.now = max(self.now, due_ns, signal.end_ns + 8_000)
         yield from self.say("signal", f"Handler: value(0), timestamp(0x7f5174018900), handle({signal.handle:#x})")
-        shift = self.scene.suspended_ns
+        shift = self.scene.suspended_ns + self.scene.namespace_ns
         start, end = int(signal.start_ns) + shift, int(signal.end_ns) + shift
         times = f"{start} / {end}"
         more = f"Elapsed = {int(signal.end_ns - signal.start_ns)} ns"

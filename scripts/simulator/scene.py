@@ -23,6 +23,7 @@ class Scene:
         clock: the trace's clock.
         raw: CLOCK_MONOTONIC_RAW, the clock of ROCr's lines.
         suspended_ns: BOOTTIME minus MONOTONIC.
+        namespace_ns: what the time namespace of the processes adds to the clocks that the log shows.
         samples_s: time between clock samples; 0 = none.
         doorbell: fields of the probe: `none`, `plain` (sig, val) or `rich` (with ring and qid).
         queue_probe: whether a kernel probe records the ring of CREATE_QUEUE.
@@ -50,6 +51,7 @@ class Scene:
     clock: ClockModel = field(default_factory=ClockModel)
     raw: ClockModel = field(default_factory=lambda: ClockModel("mono_raw", 250_000_000, 3.0))
     suspended_ns: int = 0
+    namespace_ns: int = 0
     samples_s: float = 0.0
     doorbell: str = "plain"
     queue_probe: bool = False

@@ -14,6 +14,7 @@ from simulator import ClockModel, Scene, simulate
 
 from tracecorr.pipeline import correlate, import_files
 from tracecorr.store import Capture
+from tracecorr.store.capture import write_info
 
 BASE = Scene(span_s=0.25, threads=2)
 LOCAL = ClockModel("local", 25_750_000, 12.0)
@@ -134,3 +135,29 @@ def test_one_side_alone_still_gives_its_tables(tmp_path: Path) -> None:
         score = compare(name, made, capture)
         found, right, _, _ = totals(score)
         assert found == right
+
+
+NAMESPACE = replace(BASE, namespace_ns=100 * 10**9 + 12_345_678)
+
+
+def test_a_time_namespace_that_the_capture_knows(tmp_path: Path) -> None:
+    made = simulate(NAMESPACE, tmp_path)
+    out = tmp_path / "run.tracecorr"
+    import_files(out, made.logs, [made.trace], clock="mono")
+    info = Capture.open(out).info
+    offsets = {"monotonic": NAMESPACE.namespace_ns, "boottime": NAMESPACE.namespace_ns}
+    write_info(out, {**info, "timens_offsets": offsets})
+    correlate(out)
+    assert_complete(compare("known", made, Capture.open(out)))
+
+
+def test_a_time_namespace_that_nobody_knows_is_found_from_the_pairs(tmp_path: Path) -> None:
+    """Then the log's clock is the common one: both sides fit together, 100 s beside the host's clock."""
+    made = simulate(NAMESPACE, tmp_path)
+    out = tmp_path / "run.tracecorr"
+    import_files(out, made.logs, [made.trace], clock="mono")
+    correlate(out)
+    score = compare("unknown", made, Capture.open(out))
+    found, right, true, _ = totals(score)
+    assert (score.method, found, right) == ("causal_pairs", right, found)
+    assert right >= 0.99 * true

@@ -53,19 +53,39 @@ class ClockEvidence:
         records: part events with `source`, `thread`, `step_lo_ns` and `step_hi_ns`.
         args: part args.
         samples: contents of clock.json (`{"samples": []}` when there is none).
+        monotonic_ns, boottime_ns: what the time namespace of the log's processes adds to these clocks of the host
+            (`/proc/PID/timens_offsets`); CLOCK_MONOTONIC_RAW is shifted like CLOCK_MONOTONIC.
     """
 
     records: pl.DataFrame
     args: pl.DataFrame
     samples: dict[str, Any]
+    monotonic_ns: int = 0
+    boottime_ns: int = 0
 
 
 def fit_clocks(evidence: ClockEvidence) -> dict[str, ClockMap]:
     """Return a clock map by `source:clock` for every clock that the records name."""
+    if evidence.monotonic_ns or evidence.boottime_ns:
+        return _fit_namespace(evidence)
     keys = evidence.records.select(
         pl.col("source").cast(pl.String), pl.col("clock").cast(pl.String).fill_null("unknown")
     ).unique()
     return {f"{source}:{clock}": _fit(source, clock, evidence) for source, clock in keys.iter_rows()}
+
+
+def _fit_namespace(evidence: ClockEvidence) -> dict[str, ClockMap]:
+    """Return the maps of a log that was written in a time namespace of its own."""
+    added = {"mono": evidence.monotonic_ns, "mono_raw": evidence.monotonic_ns, "boot": evidence.boottime_ns}
+    is_log, clock = pl.col("source") == "amd_log", pl.col("clock").cast(pl.String)
+    shift = pl.when(is_log).then(clock.replace_strict(added, default=0, return_dtype=pl.Int64)).otherwise(0)
+    lines = [pl.col("line_stamp_ns") - evidence.monotonic_ns] if "line_stamp_ns" in evidence.records.columns else []
+    records = evidence.records.with_columns(pl.col("stamp_ns") - shift, pl.col("end_stamp_ns") - shift, *lines)
+    maps = fit_clocks(replace(evidence, records=records, monotonic_ns=0, boottime_ns=0))
+    return {
+        key: clock_map.shifted(-added.get(key.partition(":")[2], 0)) if key.startswith("amd_log:") else clock_map
+        for key, clock_map in maps.items()
+    }
 
 
 def _fit(source: str, clock: str, evidence: ClockEvidence) -> ClockMap:

@@ -68,6 +68,14 @@ class ClockMap:
         offset, below, above = self.offset_at(stamps)
         return offset - below, offset + above
 
+    def shifted(self, shift_ns: int) -> ClockMap:
+        """Return the map of a clock that shows `shift_ns` less than this one, to the same common clock."""
+        likely = None if self.likely_ns is None else self.likely_ns + shift_ns
+        return replace(
+            self, shift_ns=self.shift_ns + shift_ns, base_offset_ns=self.base_offset_ns + shift_ns,
+            base_stamp_ns=self.base_stamp_ns - shift_ns, likely_ns=likely,
+        )  # fmt: skip
+
     def settle(self, stamps: Ints) -> ClockMap:
         """Return the map with its steps where the source's own stamps jump.
 

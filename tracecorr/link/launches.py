@@ -85,9 +85,10 @@ def _gpu_times(events: pl.DataFrame) -> pl.DataFrame:
     """Return the rows of GPU times whose clock is known, with the time of the line that told each."""
     known = (pl.col("layer") == "gpu") & (pl.col("flags").fill_null(0) & int(Flag.UNALIGNED) == 0)
     rows = events.filter(known & (pl.col("source") == "amd_log"))
-    if rows.is_empty():
-        return rows.with_columns(line_ns="ts_ns", end_ns="ts_ns")
-    return rows.with_columns(line_ns="line_stamp_ns", end_ns=pl.col("ts_ns") + pl.col("dur_ns"))
+    lines = events.filter((pl.col("layer") == "signal") & (pl.col("name") == "gpu_time"))
+    lines = lines.select("file", "offset", line_ns="ts_ns").unique(["file", "offset"], keep="first")
+    rows = rows.join(lines, on=["file", "offset"], how="left", maintain_order="left")
+    return rows.with_columns(end_ns=pl.col("ts_ns") + pl.col("dur_ns"))
 
 
 def _add_intervals(base: pl.DataFrame, log: pl.DataFrame) -> pl.DataFrame:
@@ -154,6 +155,7 @@ def _reason(sources: set[str]) -> pl.Expr:
         no_store = "no doorbell store with this index at its time"
     return (
         pl.when(pl.col("call_event").is_null()).then(pl.lit("no enclosing HIP call in the log"))
+        .when(pl.col("command_event").is_null()).then(pl.lit("no command line before it in its call"))
         .when(is_packet & pl.col("packet_index").is_null()).then(pl.lit("the log prints no packet index"))
         .when(is_packet & pl.col("doorbell_event").is_null()).then(pl.lit(no_store))
     )  # fmt: skip
