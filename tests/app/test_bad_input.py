@@ -5,7 +5,6 @@ from __future__ import annotations
 import shutil
 import threading
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +14,7 @@ from browsing import needs_browser, open_at, press, state_of
 from synthetic import SyntheticCapture, make_capture
 
 from tracecorr.app import index, make_app, serve
-from tracecorr.app.library import Library
+from tracecorr.app.library import Library, Wanted
 from tracecorr.model import schema
 from tracecorr.model.errors import InputError
 from tracecorr.model.kinds import Flag
@@ -76,8 +75,9 @@ def test_views_of_odd_captures(name: str) -> None:
     assert len(views.lanes) == {"empty": 0, "single": 1, "wide": 10_000}.get(name, len(views.lanes))
 
 
-@contextmanager
-def _serving(captures: dict[str, Any]) -> Iterator[str]:
+@pytest.fixture(scope="module")
+def odd_url() -> str:
+    captures = {name: make() for name, make in MAKERS.items()}
     ready, urls = threading.Event(), []
 
     def on_ready(url: str) -> None:
@@ -86,18 +86,13 @@ def _serving(captures: dict[str, Any]) -> Iterator[str]:
 
     threading.Thread(target=serve, args=(captures, "127.0.0.1", 0, on_ready), daemon=True).start()
     assert ready.wait(30)
-    yield urls[0]
+    return str(urls[0])
 
 
 class TestInTheBrowser:
     """The page on odd captures: no error, something sensible on the screen."""
 
     pytestmark = needs_browser
-
-    @pytest.fixture(scope="class")
-    def odd_url(self) -> Iterator[str]:
-        with _serving({name: make() for name, make in MAKERS.items()}) as url:
-            yield url
 
     @pytest.fixture
     def odd_page(self, browser: Any) -> Iterator[Any]:
@@ -151,37 +146,37 @@ def _copied_sample(repo: Path, folder: Path) -> Capture:
 
 def test_missing_tables_are_built_when_asked_for(repo: Path, tmp_path: Path) -> None:
     capture = _copied_sample(repo, tmp_path)
-    opened = Library({"half": capture}).get("half")
+    opened = Library({"half": capture}).get(Wanted("half"))
     assert capture.has_tables() and opened.index.views.events > 1000
     assert (tmp_path / "half.tracecorr" / "views" / "pyramid" / "index.json").is_file()
 
 
 def test_damaged_tables_are_named_not_shown(repo: Path, tmp_path: Path) -> None:
     capture = _copied_sample(repo, tmp_path)
-    Library({"half": capture}).get("half")
+    Library({"half": capture}).get(Wanted("half"))
     shutil.rmtree(capture.path / "views")
     (capture.path / "tables" / "events.parquet").write_bytes(b"not a table")
     library = Library({"half": capture})
     with pytest.raises(InputError):
-        while library.state("half") is not None:
+        while library.state(Wanted("half")) is not None:
             pass
 
 
 @pytest.mark.parametrize("damage", ["index.json", "0.start.npy", "1.end.npy"])
 def test_damaged_views_are_built_again(repo: Path, tmp_path: Path, damage: str) -> None:
     capture = _copied_sample(repo, tmp_path)
-    first = Library({"half": capture}).get("half").index.views
+    first = Library({"half": capture}).get(Wanted("half")).index.views
     start = first.pyramid.finest.start.copy()  # the file is mapped
     file = capture.path / "views" / "pyramid" / damage
     file.write_bytes(file.read_bytes()[:-9])
-    again = Library({"half": capture}).get("half").index.views
+    again = Library({"half": capture}).get(Wanted("half")).index.views
     assert (again.pyramid.finest.start == start).all()
     assert len(again.pyramid.levels) == len(first.pyramid.levels)
 
 
 def test_a_link_out_of_the_capture_is_not_followed(repo: Path, tmp_path: Path) -> None:
     capture = _copied_sample(repo, tmp_path)
-    Library({"half": capture}).get("half")
+    Library({"half": capture}).get(Wanted("half"))
     secret = tmp_path / "secret"
     secret.write_text("nobody shall read this")
     raw = capture.path / "raw" / "amd_log"

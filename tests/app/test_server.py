@@ -125,6 +125,11 @@ def test_notes_from_elsewhere_are_refused(client: Any, stranger: Any) -> None:
     assert client.post(ids.NOTES, json=[{"text": "y" * 3000, "start": 0, "dur": 0}]).status_code == 400
 
 
+def test_notes_are_kept_only_where_there_is_a_capture(client: Any) -> None:
+    answer = client.post(ids.NOTES, json=[{"text": "x", "start": 0, "dur": 0}])
+    assert answer.status_code == 409 and b"stay in the address" in answer.data
+
+
 def test_formulas_are_disarmed_in_csv(client: Any) -> None:
     answer = client.get(ids.EXPORT + "?form=csv&t0=0&t1=2000000&lanes=0-9")
     lines = answer.data.decode().splitlines()

@@ -90,8 +90,7 @@ class CaptureIndex:
         return [*out, *said] if self.views.events else ["this capture holds no events", *out, *said]
 
     def _streams(self) -> list[dict[str, Any]]:
-        columns = ("stream", "process", "handle", "priority")
-        return self.capture.table("streams").select(columns).head(ids.MAX_STREAMS).collect().to_dicts()
+        return self.capture.table("streams").head(ids.MAX_STREAMS).collect().to_dicts()
 
 
 def build(capture: CaptureLike) -> CaptureIndex:
@@ -108,7 +107,8 @@ def build(capture: CaptureLike) -> CaptureIndex:
 def _stream_name(row: dict[str, Any]) -> str:
     handle = "null stream" if not row["handle"] else f"{row['handle']:#x}"
     priority = "" if row["priority"] is None else f" · priority {row['priority']}"
-    return f"stream {row['stream']} · {handle}{priority}"
+    side = f"{row['side']} · " if row.get("side") else ""
+    return f"{side}stream {row.get('own', row['stream'])} · {handle}{priority}"
 
 
 def _keep(capture: CaptureLike, views: Views) -> None:

@@ -14,6 +14,7 @@ import polars as pl
 from tracecorr.app import index
 from tracecorr.app.filters import Filters
 from tracecorr.app.find import Finder
+from tracecorr.app.pair import Pair
 from tracecorr.app.source import CaptureLike
 from tracecorr.model.errors import InputError, TracecorrError
 from tracecorr.pipeline import correlate
@@ -54,66 +55,82 @@ class Opened:
     tints: Tints
 
 
+@dataclass(frozen=True)
+class Wanted:
+    """Name what is to be shown: one capture, or two (`other`) put together at an anchor of `pair.ANCHORS`."""
+
+    name: str
+    other: str = ""
+    anchor: str = "start"
+
+
 class Library:
     """Hold the captures of the page; each is opened when it is first asked for."""
 
     def __init__(self, captures: Mapping[str, CaptureLike]) -> None:
         """Serve `captures`, by the name under which the page selects them."""
         self._captures = captures
-        self._opened: dict[str, Opened] = {}
-        self._working: dict[str, str] = {}  # captures that are being opened: what goes on
-        self._failed: dict[str, str] = {}
-        self._lock = threading.Lock()
+        self._opened: dict[Wanted, Opened] = {}
+        self._working: dict[Wanted, str] = {}  # what is being opened, and what goes on
+        self._failed: dict[Wanted, str] = {}
+        self._lock = threading.RLock()
 
     def names(self) -> list[str]:
         """Return the names of all captures."""
         return list(self._captures)
 
-    def get(self, name: str) -> Opened:
-        """Return an opened capture; build what it lacks first.
+    def get(self, wanted: Wanted) -> Opened:
+        """Return an opened capture or pair; build what it lacks first.
 
         Raises:
             KeyError: there is no such capture.
+            ValueError: there is no such anchor.
             TracecorrError: it cannot be opened.
         """
         with self._lock:
-            if name not in self._opened:
-                self._opened[name] = self._open(name)
-            return self._opened[name]
+            if wanted not in self._opened:
+                self._opened[wanted] = self._open(wanted)
+            return self._opened[wanted]
 
-    def state(self, name: str) -> str | None:
+    def state(self, wanted: Wanted) -> str | None:
         """Begin to open a capture in the background; return what goes on, or None when it is open.
 
         Raises:
             KeyError: there is no such capture.
             InputError: it cannot be opened.
         """
-        if name in self._opened:
+        if wanted in self._opened:
             return None
-        if name in self._failed:
-            raise InputError(self._failed.pop(name), "see the server's messages")
-        if name not in self._captures:
-            raise KeyError(name)
-        if name not in self._working:
-            self._working[name] = "opening the capture"
-            threading.Thread(target=self._open_behind, args=(name,), daemon=True).start()
-        return self._working.get(name)
+        if wanted in self._failed:
+            raise InputError(self._failed.pop(wanted), "see the server's messages")
+        for name in filter(None, (wanted.name, wanted.other)):
+            self._captures[name]
+        if wanted not in self._working:
+            self._working[wanted] = "opening the capture"
+            threading.Thread(target=self._open_behind, args=(wanted,), daemon=True).start()
+        return self._working.get(wanted)
 
-    def _open_behind(self, name: str) -> None:
+    def _open_behind(self, wanted: Wanted) -> None:
         try:
-            self.get(name)
+            self.get(wanted)
         except (TracecorrError, OSError, ValueError, pl.exceptions.PolarsError) as problem:
-            _log.exception("%s cannot be opened", name)
-            self._failed[name] = str(problem)
+            _log.exception("%s cannot be opened", wanted.name)
+            self._failed[wanted] = str(problem)
         finally:
-            self._working.pop(name, None)
+            self._working.pop(wanted, None)
 
-    def _open(self, name: str) -> Opened:
+    def _open(self, wanted: Wanted) -> Opened:
+        capture = self._with_tables(wanted, wanted.name)
+        if wanted.other:
+            capture = Pair(capture, self._with_tables(wanted, wanted.other), wanted.anchor)
+        self._working[wanted] = "reading the tables"
+        built = index.build(capture)
+        self._working.pop(wanted, None)
+        return Opened(wanted.name, built, Finder(built), Filters(built), Tints(capture))
+
+    def _with_tables(self, wanted: Wanted, name: str) -> CaptureLike:
         capture = self._captures[name]
         if isinstance(capture, Capture) and not capture.has_tables():
-            correlate(capture.path, lambda text: self._working.update({name: f"building the tables: {text}"}))
-            capture = Capture.open(capture.path)
-        self._working[name] = "reading the tables"
-        built = index.build(capture)
-        self._working.pop(name, None)
-        return Opened(name, built, Finder(built), Filters(built), Tints(capture))
+            correlate(capture.path, lambda text: self._working.update({wanted: f"building the tables: {text}"}))
+            return Capture.open(capture.path)
+        return capture

@@ -41,6 +41,8 @@ def save_notes(index: CaptureIndex, notes: object) -> None:
         raise ValueError(f"notes must be a list of at most {MAX_NOTES}")
     rows = [_anchored(index, note) for note in notes]
     path = index.capture.path / _FILE
+    if not index.capture.path.is_dir():
+        raise OSError("there is no folder to keep notes in")
     if not path.parent.resolve().is_relative_to(index.capture.path.resolve()):
         raise OSError("the folder views of this capture lies outside of it")
     write_atomically(path, json.dumps(rows, indent=1).encode())

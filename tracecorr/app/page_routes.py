@@ -8,13 +8,13 @@ from typing import Any
 
 import numpy as np
 import polars as pl
-from flask import Flask, Response, abort, request
+from flask import Flask, Response, abort
 from plotly.utils import PlotlyJSONEncoder
 
 from tracecorr.analyze.values import addresses_as_text
 from tracecorr.app import ask, ids, pages
-from tracecorr.app.library import Library, Opened
-from tracecorr.app.routes import asked, asked_pyramid
+from tracecorr.app.library import Library, Opened, Wanted
+from tracecorr.app.routes import asked, asked_pyramid, wanted
 from tracecorr.export.perfetto import write_perfetto
 from tracecorr.export.selection import Selection, first_ns
 from tracecorr.model.errors import MachineError
@@ -30,20 +30,30 @@ def add_page_routes(server: Flask, library: Library) -> None:
 
 
 def _page(library: Library, reports: pages.Reports) -> Response:
-    name, opened = ask.text("name"), asked(library)
+    name = ask.text("name")
     if name == pages.COMPARE:
-        return _json(pages.show_comparison(opened, _other(library, opened)))
+        return _json(_comparison(library))
     if name not in pages.PAGES:
         abort(404, "no such page")
-    return _json(pages.show_page(name, opened, reports))
+    return _json(pages.show_page(name, asked(library), reports))
 
 
-def _other(library: Library, opened: Opened) -> Opened:
-    rest = [n for n in library.names() if n != opened.name]
-    name = request.args.get("with") or next(iter(rest), "")
-    if name not in rest:
+def _comparison(library: Library) -> dict[str, Any]:
+    """Return how the second capture (`with`, else the other one of the page) differs from the first."""
+    first = wanted(library)
+    rest = [n for n in library.names() if n != first.name]
+    second = ask.text("with") or first.other or next(iter(rest), "")
+    if second not in rest:
         abort(404, "no such second capture")
-    return library.get(name)
+    sides = [_open_one(library, name) for name in (first.name, second)]
+    return pages.show_comparison(sides[0], sides[1]) | {"second": second, "rest": rest}
+
+
+def _open_one(library: Library, name: str) -> Opened:
+    try:
+        return library.get(Wanted(name))
+    except KeyError:
+        abort(404, "no such capture")
 
 
 def _json(data: Any) -> Response:

@@ -10,7 +10,7 @@ from flask import Flask, Response, abort, jsonify, request
 
 from tracecorr.app import ask, chain, detail, ids, wire
 from tracecorr.app.filters import parse_filter
-from tracecorr.app.library import Library, Opened
+from tracecorr.app.library import Library, Opened, Wanted
 from tracecorr.app.pages import COMPARE, PAGES
 from tracecorr.model.errors import TracecorrError
 from tracecorr.store.views import levels
@@ -18,13 +18,20 @@ from tracecorr.store.views import levels
 Answer = Callable[[Opened], Any]
 
 
-def asked(library: Library) -> Opened:
-    """Return the capture that the request names, the first one when it names none."""
+def wanted(library: Library) -> Wanted:
+    """Return what the request names: a capture (the first one when it names none), or two put together."""
     name = request.args.get("capture") or next(iter(library.names()), "")
+    return Wanted(name, ask.text("other"), ask.text("at") or "start")
+
+
+def asked(library: Library) -> Opened:
+    """Return the capture or the pair that the request names."""
     try:
-        return library.get(name)
+        return library.get(wanted(library))
     except KeyError:
         abort(404, "no such capture")
+    except ValueError as problem:
+        abort(400, str(problem))
 
 
 def asked_pyramid(opened: Opened) -> levels.Pyramid:
@@ -55,9 +62,8 @@ def add_routes(server: Flask, library: Library) -> None:
 
 def _meta(library: Library) -> Response:
     """Answer 202 with what goes on while the capture is being opened."""
-    name = request.args.get("capture") or next(iter(library.names()), "")
     try:
-        goes_on = library.state(name)
+        goes_on = library.state(wanted(library))
     except KeyError:
         abort(404, "no such capture")
     except TracecorrError as problem:
@@ -70,6 +76,8 @@ def _meta(library: Library) -> Response:
 
 def _pages(library: Library) -> list[list[str]]:
     """Return key and title of each page; a comparison needs a second capture."""
+    if request.args.get("other"):
+        return [[COMPARE, "Compare"]]
     found = [[name, page.title] for name, page in PAGES.items()]
     return [*found, [COMPARE, "Compare"]] if len(library.names()) > 1 else found
 

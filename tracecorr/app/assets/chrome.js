@@ -30,6 +30,7 @@ window.TL = window.TL || {};
     bar.replaceChildren(TL.make("b", "tl-brand", "tracecorr"));
     if (meta.captures.length > 1) bar.append(selector(meta));
     else bar.append(TL.make("span", "tl-name", meta.name));
+    if (new URLSearchParams(location.search).get("other")) bar.append(TL.make("span", "tl-name", meta.name));
     bar.append(TL.make("span", "tl-note", TL.num(meta.events) + " events"));
     box = TL.make("input");
     box.type = "search";

@@ -17,14 +17,14 @@ window.TL = window.TL || {};
   TL.HALF = 4;
   TL.CLIPPED = 8;
 
-  const capture = new URLSearchParams(location.search).get("capture") || "";
+  const address = new URLSearchParams(location.search);
   let pending = 0; // requests and timers under way: the page is idle when none is left
   let current = null; // AbortController of the spans request in flight
   let sequence = 0;
 
   function url(path, parameters) {
     const q = new URLSearchParams(parameters);
-    if (capture) q.set("capture", capture);
+    for (const key of ["capture", "other", "at"]) if (address.get(key)) q.set(key, address.get(key));
     return path + "?" + q.toString();
   }
 
@@ -103,7 +103,7 @@ window.TL = window.TL || {};
     saveNotes: (notes) => json("/api/notes", {}, {
       method: "POST", headers: { "Content-Type": "application/json" }, body: JSON.stringify(notes),
     }),
-    page: (name) => json("/api/page", { name: name }),
+    page: (name, second) => json("/api/page", second ? { name: name, with: second } : { name: name }),
     search: (text, at, back) => json("/api/search", { q: text, at: at, back: back ? "1" : "0" }),
 
     // Returns null when a newer request overtook this one.

@@ -28,7 +28,7 @@ window.TL = window.TL || {};
     for (const tab of document.querySelectorAll("#tl-tabs button")) tab.setAttribute("aria-selected", String(tab.dataset.page === name));
   }
 
-  TL.openPage = async function (name) {
+  TL.openPage = async function (name, second) {
     if (name !== TIMELINE && !TL.view.meta.pages.some((p) => p[0] === name)) return;
     const mine = ++asked;
     choose(name);
@@ -37,7 +37,7 @@ window.TL = window.TL || {};
     host().replaceChildren(TL.make("p", "tl-note", "working out the answers …"));
     TL.hold();
     try {
-      const found = await TL.api.page(name);
+      const found = await TL.api.page(name, second);
       if (mine === asked) await show(found);
     } catch (problem) { host().replaceChildren(TL.make("p", "tl-note", problem.message)); } finally { TL.release(); }
   };
@@ -45,6 +45,7 @@ window.TL = window.TL || {};
   async function show(page) {
     host().replaceChildren(TL.make("h2", "", page.title));
     host().scrollTop = 0;
+    if (page.second) host().append(otherBar(page));
     for (const text of page.findings || []) host().append(TL.make("p", "tl-finding", text));
     for (const answer of page.answers || []) host().append(answerBox(answer));
     if (page.verdicts && page.verdicts.length) host().append(verdictTable(page.verdicts));
@@ -54,6 +55,26 @@ window.TL = window.TL || {};
     // All boxes first: a chart takes the width that its box has when it is drawn.
     const boxes = page.charts.map((figure) => chartBox(drawn, figure));
     for (let i = 0; i < boxes.length; i += 1) await chart(boxes[i], page.charts[i]);
+  }
+
+  // Which capture is compared, and both of them on one axis of time.
+  function otherBar(page) {
+    const bar = TL.make("div", "tl-row");
+    const list = TL.make("select");
+    list.setAttribute("aria-label", "capture B");
+    for (const name of page.rest) {
+      const option = TL.make("option", "", name);
+      option.selected = name === page.second;
+      list.append(option);
+    }
+    list.addEventListener("change", () => TL.openPage("compare", list.value));
+    bar.append(TL.make("span", "tl-note", "B:"), list, TL.make("span", "tl-note", "both on one timeline:"));
+    for (const [at, text] of [["start", "first events together"], ["packet", "first packets together"]]) {
+      const link = TL.make("a", "tl-link", text);
+      link.href = "/?" + new URLSearchParams({ capture: TL.view.meta.shown, other: page.second, at: at });
+      bar.append(link);
+    }
+    return bar;
   }
 
   // --- leads back ---------------------------------------------------------------------------------

@@ -202,6 +202,11 @@ def _make_lane(lane: int, key: Place, row: Mapping[str, Any], names: Names) -> L
 
 
 # --- readable names ------------------------------------------------------------------------------
+# Rows of two captures shown together have a `side` (A or B) and their `own` number in it.
+
+
+def _side(row: Mapping[str, Any]) -> str:
+    return f"{row['side']} · " if row.get("side") else ""
 
 
 def _process_name(row: Mapping[str, Any]) -> str:
@@ -209,7 +214,7 @@ def _process_name(row: Mapping[str, Any]) -> str:
     number = pid if pid is not None else log_pid
     inside = f" (log pid {log_pid})" if log_pid is not None and pid is not None and log_pid != pid else ""
     comm = f" · {row['comm']}" if row["comm"] else ""
-    return f"process {number if number is not None else '?'}{inside}{comm}"
+    return f"{_side(row)}process {number if number is not None else '?'}{inside}{comm}"
 
 
 def _thread_name(row: Mapping[str, Any]) -> str:
@@ -219,7 +224,7 @@ def _thread_name(row: Mapping[str, Any]) -> str:
         number = f"{row['log_tid']:#x}" if row["log_tid"] is not None else "?"
     comm = f" · {row['comm']}" if row["comm"] else ""
     guessed = " (tid inferred)" if row["evidence"] == "inferred" else ""
-    return f"thread {number}{comm}{guessed}"
+    return f"{_side(row)}thread {number}{comm}{guessed}"
 
 
 def _queue_name(row: Mapping[str, Any]) -> str:
@@ -228,10 +233,11 @@ def _queue_name(row: Mapping[str, Any]) -> str:
     level = (
         {0: "low priority", 1: "normal priority", 2: "high priority"}.get(priority, "") if priority is not None else ""
     )
-    parts = [f"queue {row['queue']}", f"HWq {ring:#x}" if ring is not None else None, row["type"], level]
-    return " · ".join(p for p in parts if p)
+    number = row.get("own", row["queue"])
+    parts = [f"queue {number}", f"HWq {ring:#x}" if ring is not None else None, row["type"], level]
+    return _side(row) + " · ".join(p for p in parts if p)
 
 
 def _gpu_name(row: Mapping[str, Any]) -> str:
-    parts = [f"GPU {row['gpu']}", row["gfx_target"], row["pci"]]
-    return " · ".join(p for p in parts if p)
+    parts = [f"GPU {row.get('own', row['gpu'])}", row["gfx_target"], row["pci"]]
+    return _side(row) + " · ".join(p for p in parts if p)

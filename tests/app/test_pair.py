@@ -1,0 +1,67 @@
+"""Two captures on one axis of time."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import polars as pl
+import pytest
+from browsing import needs_browser, open_at, press, state_of, wait_idle
+from synthetic import SyntheticCapture, make_capture
+
+from tracecorr.app import chain, index
+from tracecorr.app.pair import Pair
+from tracecorr.store import Capture
+
+
+@pytest.fixture(scope="module")
+def other() -> SyntheticCapture:
+    return make_capture(400, seed=9)
+
+
+@pytest.mark.parametrize("anchor", ["start", "packet"])
+def test_the_anchor_is_at_the_same_time(synthetic_capture: SyntheticCapture, sample: Capture, anchor: str) -> None:
+    pair = Pair(synthetic_capture, sample, anchor)
+    table, column = ("launches", "packet_ns") if anchor == "packet" else ("events", "ts_ns")
+    both = pair.table(table).select(column).collect()[column]
+    cut = synthetic_capture.tables[table].height
+    assert both[:cut].min() == both[cut:].min()
+
+
+def test_keys_stay_apart_and_links_inside(synthetic_capture: SyntheticCapture, other: SyntheticCapture) -> None:
+    pair = Pair(synthetic_capture, other, "start")
+    events, launches = pair.table("events").collect(), pair.table("launches").collect()
+    assert events["event"].to_list() == list(range(events.height))
+    first = synthetic_capture.tables["events"].height
+    own = launches[synthetic_capture.tables["launches"].height :]
+    assert own["event"].min() >= first and own["call_event"].drop_nulls().min() >= first
+    layers = events.select("event", pl.col("layer").cast(pl.String))
+    calls = own.select(event="call_event").drop_nulls().join(layers, on="event")
+    assert set(calls["layer"]) == {"hip"}
+    built = index.build(pair)
+    names = [g.label for g in built.views.groups]
+    assert any(n.startswith("A · process 4100") for n in names) and any(n.startswith("B · process 4100") for n in names)
+    assert any(n.startswith("B · queue 0 ") for n in names)
+    found = chain.find_chain(built, int(own["event"][5]))
+    assert found is not None and {s["event"] for s in found.stages if s["event"] is not None} <= set(
+        range(first, events.height)
+    )
+    assert pair.file_path(2).startswith("B: ")
+
+
+class TestInTheBrowser:
+    """Comparison and pair on the page."""
+
+    pytestmark = needs_browser
+
+    def test_from_the_comparison_to_both_on_one_timeline(self, page: Any, url: str) -> None:
+        page.get_by_role("tab", name="Compare").click()
+        wait_idle(page)
+        assert "t1-streams (B)" in page.locator("#tl-page h2").inner_text()
+        page.get_by_text("first packets together").click()
+        wait_idle(page)
+        groups = page.evaluate("() => __tl.view.meta.groups.map(g => g.label)")
+        assert {g[:4] for g in groups if "process" in g} == {"A · ", "B · "}
+        press(page, "w", ".")
+        assert state_of(page)["selected"] is not None
+        open_at(page, url.split("?")[0] + "?capture=t1-streams")

@@ -1,0 +1,133 @@
+"""Two captures on one axis of time: their tables together, keys kept apart, times of the second one moved."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import polars as pl
+
+from tracecorr.app.source import CaptureLike
+
+# What of the two captures is put at the same time.
+ANCHORS = {"start": "the first events", "packet": "the first packets"}
+
+_KEYS = {
+    "process": "processes", "thread": "threads", "queue": "queues", "kernel": "kernels", "stream": "streams",
+    "gpu": "gpus", "file": "files",
+}  # fmt: skip
+_EVENT_KEYS = frozenset({"event", "parent", "chain"})
+# Points on the common clock; times on a source's own clock (stamps, clock maps) and durations stay.
+_POINTS = frozenset({
+    "ts_ns", "call_ns", "enqueue_ns", "packet_ns", "doorbell_ns", "gpu_start_ns", "gpu_end_ns", "complete_ns",
+    "return_ns", "doorbell_lo_ns", "doorbell_hi_ns", "created_ns", "destroyed_ns", "from_ns", "to_ns",
+    "read_start_ns", "read_end_ns", "queued_ns", "run_ns", "done_ns",
+})  # fmt: skip
+_ON_SOURCE_CLOCK = frozenset({"clock_map"})
+
+
+class Pair:
+    """Show two captures as one (see `source.CaptureLike`); A keeps its times."""
+
+    def __init__(self, first: CaptureLike, second: CaptureLike, anchor: str) -> None:
+        """Put B beside A.
+
+        Args:
+            first: capture A.
+            second: capture B.
+            anchor: one of `ANCHORS`.
+
+        Raises:
+            ValueError: there is no such anchor.
+        """
+        if anchor not in ANCHORS:
+            raise ValueError(f"captures are put together at {', '.join(ANCHORS)}")
+        self._sides = (first, second)
+        self._anchor = anchor
+
+    @property
+    def name(self) -> str:
+        """Return the name shown to the user."""
+        return f"A {self._sides[0].name} + B {self._sides[1].name}"
+
+    @property
+    def path(self) -> Path:
+        """Return a path that does not exist: nothing of a pair is stored."""
+        return self._sides[0].path / "pair"
+
+    @property
+    def info(self) -> Mapping[str, Any]:
+        """Return the warnings of both."""
+        warnings = [
+            f"{side}: {text}" for side, c in zip("AB", self._sides, strict=True) for text in c.info.get("warnings", [])
+        ]
+        return {"warnings": warnings}
+
+    def table(self, name: str) -> pl.LazyFrame:
+        """Return the rows of A, then those of B with keys and times moved; owners of lanes name their side."""
+        first, second = (capture.table(name) for capture in self._sides)
+        columns = second.collect_schema()
+        moved = [self._moved(column, name).cast(dtype).alias(column) for column, dtype in columns.items()]
+        frames = [first, second.select(moved)]
+        if name in _KEYS.values():
+            key = next(k for k, table in _KEYS.items() if table == name)
+            own = [f.select(pl.col(key).alias("own")) for f in (first, second)]
+            frames = [
+                pl.concat([f, o], how="horizontal").with_columns(side=pl.lit(side))
+                for f, o, side in zip(frames, own, "AB", strict=True)
+            ]
+        both = pl.concat(frames, how="vertical")
+        return both.sort("ts_ns", maintain_order=True) if name == "samples" else both
+
+    def _moved(self, column: str, table: str) -> pl.Expr:
+        if column in _KEYS:
+            return pl.col(column).cast(pl.Int64) + self._sizes[_KEYS[column]]
+        if column in _EVENT_KEYS or column.endswith("_event"):
+            return pl.col(column) + self._sizes["events"]
+        if column in _POINTS and table not in _ON_SOURCE_CLOCK:
+            return pl.col(column) + self._shift
+        return pl.col(column)
+
+    @cached_property
+    def _sizes(self) -> dict[str, int]:
+        """Return by table the first free key of A."""
+        keys = {"events": "event"} | {table: key for key, table in _KEYS.items()}
+        out = {}
+        for table, key in keys.items():
+            last = self._sides[0].table(table).select(pl.col(key).max()).collect().item()
+            out[table] = 0 if last is None else int(last) + 1
+        return out
+
+    @cached_property
+    def _shift(self) -> int:
+        """Return the ns to add to the times of B."""
+        a, b = (self._anchor_of(capture) for capture in self._sides)
+        return 0 if a is None or b is None else a - b
+
+    def _anchor_of(self, capture: CaptureLike) -> int | None:
+        packets = capture.table("launches").select(pl.col("packet_ns").min()).collect().item()
+        if self._anchor == "packet" and packets is not None:
+            return int(packets)
+        first = capture.table("events").select(pl.col("ts_ns").min()).collect().item()
+        return None if first is None else int(first)
+
+    def raw(self, file: int, offset: int, length: int) -> bytes:
+        """Return exactly the bytes behind a row."""
+        capture, own = self._owner(file)
+        return capture.raw(own, offset, length)
+
+    def file_path(self, file: int) -> str:
+        """Return the path of a raw file inside its capture, after the letter of the side."""
+        capture, own = self._owner(file)
+        return f"{'A' if capture is self._sides[0] else 'B'}: {capture.file_path(own)}"
+
+    def line_number(self, file: int, offset: int) -> int | None:
+        """Return the line number (from 1) of an offset; None where the file has no lines."""
+        capture, own = self._owner(file)
+        return capture.line_number(own, offset)
+
+    def _owner(self, file: int) -> tuple[CaptureLike, int]:
+        free = self._sizes["files"]
+        return (self._sides[0], file) if file < free else (self._sides[1], file - free)
