@@ -216,7 +216,7 @@ class _Thread:
 
     def _synchronize(self, queue: _Queue) -> None:
         self._call("hipStreamSynchronize", _at("hip_stream.cpp", 430), f"{queue.stream:#x}")
-        name = "finish() called with batch size: #, cpu_wait: #"
+        name = "finish() called with batch size: #, cpu_wait: #,"
         self._put(
             5, _at("commandqueue.cpp", 195), "finish() called with batch size: 2, cpu_wait: 0, fence dirty: 0", name
         )
@@ -277,12 +277,14 @@ def _tear(text: str, n: int, offset: int, truth: Truth, *, glue: bool) -> list[s
     if glue:
         truth.torn.append({"kind": "glued", "offset": offset + len(output)})
         return [output + text]
-    cut = len(text) - 12
+    cut = (len(text) + 80) // 2
     truth.torn.append({"kind": "cut", "offset": offset, "tail_offset": offset + cut + len(output) + 1})
     return [text[:cut] + output, text[cut:]]
 
 
-def write_big_log(path: Path, iterations: int = ITERATIONS, size_bytes: int | None = None, seed: int = 1) -> Truth:
+def write_big_log(
+    path: Path, iterations: int = ITERATIONS, size_bytes: int | None = None, seed: int = 1, torn_every: int = 66_037
+) -> Truth:
     """Write a log and return what it holds; the same arguments give the same bytes.
 
     Args:
@@ -290,6 +292,7 @@ def write_big_log(path: Path, iterations: int = ITERATIONS, size_bytes: int | No
         iterations: iterations of the loop.
         size_bytes: stop the loop near this size instead.
         seed: of the random choices.
+        torn_every: every so many records one is torn.
     """
     truth, random = Truth(), Random(seed)
     if size_bytes is not None:
@@ -301,7 +304,7 @@ def write_big_log(path: Path, iterations: int = ITERATIONS, size_bytes: int | No
     threads = [_Thread(tid, queues[i::2], 2_496_383_546, random, truth) for i, tid in enumerate(tids)]
     for thread in threads:
         thread.create_streams()
-    lines = _disturb(_merged(threads, iterations), truth, random, every=1000, torn_every=66_000)
+    lines = _disturb(_merged(threads, iterations), truth, random, every=1000, torn_every=torn_every)
     with path.open("w", buffering=1 << 20, newline="\n") as out:
         out.writelines(lines)
     return truth

@@ -182,6 +182,10 @@ class Text:
         """
         first = self.word(at)
         is_hex = (first & np.uint64(0xFFFF)) == np.uint64(0x7830)
+        twice = (first & np.uint64(0xFFFFFFFF)) == np.uint64(0x78307830)
+        if twice.any():
+            value, end, good = self.number(at + 2 * twice, bare_base)
+            return value, np.where(good, end, at), good
         if is_hex.all():
             value, size = self._hexadecimal(at + 2)
             end = at + np.where(size > 0, size + 2, 0)

@@ -17,7 +17,8 @@ from tracecorr.parse.amdlog.split import Thread
 from tracecorr.parse.digits import Ints, Words
 from tracecorr.parse.text import Codes, Text
 
-_HANDLE = re.compile(rb"(?:stream:)?(0x[0-9a-fA-F]+)")
+# With the separators of a locale (`0x7fb,bb5,801`) or a doubled `0x`, as the runtime prints some pointers.
+_HANDLE = re.compile(rb"(?:stream:)?0x(?:0x)?([0-9a-fA-F]+(?:,[0-9a-fA-F]{3})*)(?![0-9a-fA-F])")
 _DEVICE = re.compile(r", device id : \d+$")
 _DETAILED = (Kind.KERNARG, Kind.SHADER, Kind.PACKET, Kind.COMMAND, Kind.COPY, Kind.VERSION)
 
@@ -155,12 +156,12 @@ class DetailReader:
             if rows["kind"][row] == Kind.EXIT:
                 handle = _HANDLE.search(line.partition(b": Returned hipSuccess : ")[2])
                 if handle and name.startswith("hipStreamCreate"):
-                    rows["stream"][row] = int(handle[1], 16) & 0xFFFFFFFFFFFFFFFF
+                    rows["stream"][row] = _address(handle[1])
                 continue
-            given = [a.strip() for a in line.partition(b" ( ")[2].rpartition(b")")[0].split(b",")]
+            given = [a.strip() for a in line.partition(b" ( ")[2].rpartition(b")")[0].split(b", ")]
             if name.startswith("hipStreamDestroy"):
                 handle = _HANDLE.match(given[0])
-                rows["stream"][row] = int(handle[1], 16) & 0xFFFFFFFFFFFFFFFF if handle else 0
+                rows["stream"][row] = _address(handle[1]) if handle else 0
             for key, value in zip(("flags", "priority"), given[1:], strict=False):
                 if re.fullmatch(rb"-?\d{1,18}", value) and name != "hipStreamDestroy":
                     args.add(key, offset, [int(value) & 0xFFFFFFFFFFFFFFFF])
@@ -173,6 +174,10 @@ class DetailReader:
         for row in np.flatnonzero(rows["kind"] == Kind.VERSION).tolist():
             line = text.read(int(at[row]), int(end[row]))
             args.add_text("version", int(rows["offset"][row]), line)
+
+
+def _address(digits: bytes) -> int:
+    return int(digits.replace(b",", b""), 16) & 0xFFFFFFFFFFFFFFFF
 
 
 def _signed(values: Words) -> Ints:

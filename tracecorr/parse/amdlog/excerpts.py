@@ -27,11 +27,13 @@ class Excerpt:
     end: Ints
 
     @classmethod
-    def of(cls, text: Text, at: Ints, end: Ints) -> Excerpt:
-        """Copy messages out of a block."""
+    def of(cls, text: Text, at: Ints, end: Ints, whole: dict[int, bytes]) -> Excerpt:
+        """Copy messages out of a block; those in `whole` (torn records put together) are taken from there."""
         # With the byte behind it (the line end): a number must not go on in the next message.
         length = end - at + 1
         width = np.searchsorted(_WIDTHS, length)
+        for row, message in whole.items():
+            length[row], width[row] = len(message) + 1, len(_WIDTHS)
         place = np.zeros(len(at), np.int64)
         parts: list[bytes] = []
         size = 0
@@ -43,7 +45,10 @@ class Excerpt:
                 place[rows] = size + np.arange(len(rows)) * step
             else:
                 ends = np.cumsum(length[rows])
-                parts += [text.slice(int(at[row]), int(end[row]) + 1) for row in rows.tolist()]
+                parts += [
+                    whole[row] + b"\n" if row in whole else text.slice(int(at[row]), int(end[row]) + 1)
+                    for row in rows.tolist()
+                ]
                 place[rows] = size + ends - length[rows]
             size += len(rows) * int(_WIDTHS[i]) if i < len(_WIDTHS) else int(ends[-1])
         return cls(parts, size, place, place + length - 1)

@@ -27,6 +27,8 @@ BLOCK_BYTES = 4 << 20
 BATCH_BLOCKS = 8
 _NUMBERS = ("ring", "packet_index", "signal", "command", "arg", "size_bytes")
 _LONGEST_LINE = 64 << 20
+# Where no line begins like a record, a block is cut at any line.
+_LOOK_AHEAD = 1 << 20
 
 
 def read_amd_log(chunks: Iterable[bytes], file: int, block_bytes: int = BLOCK_BYTES) -> Iterator[Block]:
@@ -79,13 +81,22 @@ def cut_blocks(chunks: Iterable[bytes], size: int) -> Iterator[memoryview]:
 
 
 def _cut(data: bytes, start: int, size: int) -> int:
-    """Return where a block ends that begins at `start`; 0 = the data does not show it yet."""
-    stop = data.rfind(b"\n", start, start + size) + 1
-    if stop <= start:
-        stop = data.find(b"\n", start + size, start + _LONGEST_LINE) + 1
-    if stop <= start and len(data) - start >= _LONGEST_LINE:
+    """Return where a block ends that begins at `start`; 0 = the data does not show it yet.
+
+    A block begins with a line that may be a record: what follows a record stays with it.
+    """
+    stop = data.rfind(b"\n:", start + 1, start + size + 1) + 1
+    if stop > start + 1:
+        return stop
+    stop = data.find(b"\n:", start + size, start + size + _LOOK_AHEAD) + 1
+    if stop:
+        return stop
+    if len(data) - start < size + _LOOK_AHEAD:
+        return 0
+    stop = data.rfind(b"\n", start, start + size) + 1 or data.find(b"\n", start + size, start + _LONGEST_LINE) + 1
+    if not stop and len(data) - start >= _LONGEST_LINE:
         stop = start + _LONGEST_LINE
-    return stop if stop > start else 0
+    return stop
 
 
 class _Reader:

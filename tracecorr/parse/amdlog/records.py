@@ -21,6 +21,8 @@ _HAS_DETAILS = np.array([*map(has_details, MESSAGES), False], np.bool_)
 _SUCCESS = b"hipSuccess :"
 # The runtime cuts messages at 4095 bytes; the colour in front of a call is part of them.
 _CUT_LENGTH = 4095 - len("\x1b[32m ")
+# Of what is left of a message that other output cut apart no name can be told.
+TORN_NAME = "(torn)"
 _STREAM_CALLS = ("hipStreamCreate", "hipStreamDestroy")
 
 
@@ -71,13 +73,16 @@ class RecordReader:
         Records that fold into others without leaving a value are no rows.
         """
         classes = self.classifier.classify(text, split.message, split.end, split.keys, split.is_rocr)
+        unknown = split.torn & (classes.found == len(MESSAGES)) & (classes.kind == Kind.ROW)
+        classes.name[unknown] = self.code_of((TORN_NAME,))[0]
         kept = np.flatnonzero(classes.kind != Kind.FOLDED)
         at, end, found = split.message[kept], split.end[kept], classes.found[kept]
         rows = self._rows(split, kept, base)
         rows["kind"], rows["layer"], rows["name"] = classes.kind[kept], _LAYER[found], classes.name[kept]
         self._read_calls(text, rows, classes.stop[kept], end)
         detailed = np.flatnonzero(_HAS_DETAILS[found] | self._stream_calls(rows))
-        return Lines(rows, found, detailed, Excerpt.of(text, at[detailed], end[detailed]))
+        whole = _messages_of(split, kept[detailed])
+        return Lines(rows, found, detailed, Excerpt.of(text, at[detailed], end[detailed], whole))
 
     def _stream_calls(self, rows: Rows) -> Mask:
         new = [name.startswith(_STREAM_CALLS) for name in self.names[len(self._is_stream_call) :]]
@@ -113,3 +118,10 @@ class RecordReader:
         behind, code = text.token(start[rest], b" :", 64)
         result[rest] = self.results.encode(text, start[rest], behind, code)
         rows["result"][leave] = result
+
+
+def _messages_of(split: Split, records: Ints) -> dict[int, bytes]:
+    """Return the messages of torn records, by place in `records`."""
+    places = np.searchsorted(records, list(split.messages)).tolist() if split.messages else []
+    pairs = zip(places, split.messages.items(), strict=True)
+    return {place: text for place, (i, text) in pairs if place < len(records) and records[place] == i}

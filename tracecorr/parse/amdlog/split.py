@@ -8,16 +8,21 @@ the text of the program, foreign lines, broken ones.
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 
 from tracecorr.parse.amdlog.layout import Layouts, Matched, message_keys
+from tracecorr.parse.amdlog.torn import find_joins, without_cut_number
 from tracecorr.parse.digits import Ints, Mask, Words
 from tracecorr.parse.text import Codes, Text, decimal
 
 _RECORD = re.compile(rb":(?:\d:)?(?:[A-Za-z]:)?[^:\n\[\]]{0,200}:\d+ *: (\d{5,15})d? us:")
+# ROCm 3.5 to 4.1 print no ` us` behind the time.
+_WITHOUT_UNIT = re.compile(rb" *:\d:[A-Za-z_.]{1,60} *:\d+ *: (\d{9,15}): ")
+# ROCm 3.5 prints no ` us` behind the time.
+_WITHOUT_UNIT = re.compile(rb" *:\d:[A-Za-z_.]{1,60} *:\d+ *: (\d{9,15}):(?= )")
 _THREAD = re.compile(
     rb"\[pid:(\d+) *tid: ?(?:0x)? *([0-9a-fA-F]+)\]"
     rb"|(\d+) *: \[(?:tid:)?(0x)?([0-9a-fA-F]+)\]"
@@ -52,7 +57,12 @@ class Thread:
 
 @dataclass
 class Split:
-    """Hold the records of one block as parallel arrays, and the bytes that are none."""
+    """Hold the records of one block as parallel arrays, and the bytes that are none.
+
+    Args:
+        skipped: reason -> lines and bytes that are no record.
+        messages: index of a torn record -> what is known of its message.
+    """
 
     start: Ints
     end: Ints
@@ -63,17 +73,18 @@ class Split:
     is_rocr: Mask
     torn: Mask
     used_bytes: int
-    skipped: dict[str, tuple[int, int]]
+    skipped: dict[str, tuple[int, int]] = field(default_factory=dict)
+    messages: dict[int, bytes] = field(default_factory=dict)
 
     def join(self, other: Split) -> Split:
-        """Return the records of both in the order of the file; `other` has no skipped bytes."""
+        """Return the records of both in the order of the file; neither has skipped bytes or messages yet."""
         order = np.argsort(np.concatenate((self.start, other.start)), kind="stable")
         columns: dict[str, Any] = {
             name: np.concatenate((mine, vars(other)[name]))[order]
             for name, mine in vars(self).items()
             if isinstance(mine, np.ndarray)
         }
-        return Split(**columns, used_bytes=self.used_bytes + other.used_bytes, skipped=self.skipped)
+        return Split(**columns, used_bytes=self.used_bytes + other.used_bytes)
 
 
 def _thread_of(text: bytes) -> Thread:
@@ -144,44 +155,46 @@ class Splitter:
         return self._split_lines(text, lines, matched)
 
     def _split_lines(self, text: Text, lines: _Pieces, matched: Matched) -> Split:
-        start = lines.start
+        is_matched = np.zeros(len(lines.start), np.bool_)
+        is_matched[matched.line] = True
+        pieces = lines.take(np.zeros(0, np.int64))
         if text.count(b" us:") == len(matched.line):
             # No line holds a second time, and what does not fit a layout holds none.
-            return self._without_odd(text, lines, matched)
-        is_matched = np.zeros(len(start), np.bool_)
-        is_matched[matched.line] = True
-        times = _times_per_line(text, start)
-        is_odd = times != is_matched
-        matched = matched.take(~is_odd[matched.line])
-        pieces = self._split_odd(text, lines.take(is_odd), times[is_odd])
-        stamp, good = decimal(text, pieces.mark, pieces.size)
-        good &= pieces.size > 0
-        foreign = lines.take(~is_odd & ~is_matched).join(pieces.take(~good))
-        pieces = pieces.take(good)
-        fast = self._without_odd(text, lines, matched, foreign, pieces.start)
-        if len(pieces.start) == 0:
-            return fast
-        return fast.join(self._read_pieces(text, pieces, stamp[good]))
+            foreign = lines.take(~is_matched)
+        else:
+            times = _times_per_line(text, lines.start)
+            is_odd = times != is_matched
+            matched = matched.take(~is_odd[matched.line])
+            foreign = lines.take(~is_odd & ~is_matched)
+            pieces = self._split_odd(text, lines.take(is_odd), times[is_odd])
+        if len(foreign.start):
+            old = _records_without_unit(text, foreign)
+            foreign, pieces = foreign.take(old.size == 0), pieces.join(old.take(old.size > 0))
+        split = _split_of(text, lines, matched)
+        if len(pieces.start):
+            stamp, good = decimal(text, pieces.mark, pieces.size)
+            good &= pieces.size > 0
+            foreign, pieces = foreign.join(pieces.take(~good)), pieces.take(good)
+            split = split.join(self._read_pieces(text, pieces, stamp[good]))
+        return self._join_torn(text, split, foreign)
 
-    def _without_odd(
-        self, text: Text, lines: _Pieces, matched: Matched, foreign: _Pieces | None = None, also: Ints | None = None
-    ) -> Split:
-        start, end = lines.start, lines.end
-        everything = len(matched.line) == len(start)
-        if not everything:
-            start, end = start[matched.line], end[matched.line]
-        until = lines.until if everything else lines.until[matched.line]
-        if foreign is None:
-            is_foreign = np.ones(len(lines.start), np.bool_)
-            is_foreign[matched.line] = False
-            foreign = lines.take(is_foreign)
-        records = start if also is None else np.sort(np.concatenate((start, also)))
-        used = int((until - start).sum())
-        none = np.zeros(len(start), np.bool_)
-        return Split(
-            start, _without_return(text, end), matched.stamp * 1000, matched.thread, matched.message, matched.keys,
-            none, none, used, _skipped(text, foreign, records),
-        )  # fmt: skip
+    def _join_torn(self, text: Text, split: Split, foreign: _Pieces) -> Split:
+        """Put torn records together, and account for all that is no record."""
+        is_tail = np.zeros(len(foreign.start), np.bool_)
+        output = 0, 0
+        for i in np.flatnonzero(split.torn).tolist():
+            split.messages[i] = without_cut_number(text.slice(int(split.message[i]), int(split.end[i])))
+        for join in find_joins(text, split.message, split.end, split.torn, foreign.start, foreign.end):
+            i, j = join.record, join.tail
+            split.end[i], split.torn[i], is_tail[j] = foreign.end[j], True, True
+            split.used_bytes += int(foreign.until[j] - foreign.start[j]) - join.output
+            output = output[0] + (join.output > 0), output[1] + join.output
+            split.messages[i] = b"" if join.message is None else join.message
+        split.skipped = _skipped(text, foreign.take(~is_tail), split.start)
+        if output[0]:
+            before = split.skipped.get(PROGRAM_OUTPUT, (0, 0))
+            split.skipped[PROGRAM_OUTPUT] = before[0] + output[0], before[1] + output[1]
+        return split
 
     def _split_odd(self, text: Text, lines: _Pieces, times: Ints) -> _Pieces:
         """Return the pieces of lines that no layout fits, or that hold several times."""
@@ -198,13 +211,13 @@ class Splitter:
     def _read_pieces(self, text: Text, pieces: _Pieces, stamp: Words) -> Split:
         end = _without_return(text, pieces.end)
         thread, behind, message, is_rocr = self._threads(text, pieces.mark, end)
-        plain = ~pieces.torn & ~is_rocr
+        plain = ~pieces.torn & ~is_rocr & (text.bytes[pieces.mark] != ord(":"))
         self._layouts.learn(
             text, pieces.start[plain], pieces.mark[plain], pieces.size[plain], behind[plain], thread[plain]
         )
         return Split(
             pieces.start, end, (stamp * np.uint64(1000)).astype(np.int64), thread, message,
-            message_keys(text, message, end), is_rocr, pieces.torn, int((pieces.until - pieces.start).sum()), {},
+            message_keys(text, message, end), is_rocr, pieces.torn, int((pieces.until - pieces.start).sum()),
         )  # fmt: skip
 
     def _find_layout(self, text: Text, start: Ints, end: Ints) -> tuple[Ints, Ints]:
@@ -247,7 +260,8 @@ class Splitter:
 
     def _threads(self, text: Text, mark: Ints, end: Ints) -> tuple[Ints, Ints, Ints, Mask]:
         """Return thread code, end of the prefix, start of the message (behind a colour), and whether ROCr prints it."""
-        at = mark + 4 + (text.bytes[mark] == ord("d"))
+        behind = text.bytes[mark]
+        at = mark + np.where(behind == ord(":"), 1, 4 + (behind == ord("d")))
         at = _skip_blanks(text, at, end, b" ")
         stop, code = text.token(at, b"]", 48)
         first = text.bytes[at]
@@ -258,6 +272,29 @@ class Splitter:
         at = _skip_blanks(text, np.minimum(at + length[thread], end), end, b" !\t")
         is_rocr = text.starts_with(at, b"[***rocr***] ")
         return thread, at, np.minimum(_skip_colour(text, at + 13 * is_rocr, end), end), is_rocr
+
+
+def _split_of(text: Text, lines: _Pieces, matched: Matched) -> Split:
+    """Return the lines that fit a layout as records."""
+    if len(matched.line) != len(lines.start):
+        lines = lines.take(matched.line)
+    none = np.zeros(len(lines.start), np.bool_)
+    used = int((lines.until - lines.start).sum())
+    end = _without_return(text, lines.end)
+    stamp, thread = matched.stamp * 1000, matched.thread
+    return Split(lines.start, end, stamp, thread, matched.message, matched.keys, none, none.copy(), used)
+
+
+def _records_without_unit(text: Text, lines: _Pieces) -> _Pieces:
+    """Return the lines with time and its digits where they are records of ROCm 3.5."""
+    mark, size = np.zeros(len(lines.start), np.int64), np.zeros(len(lines.start), np.int64)
+    first = _skip_blanks(text, lines.start, lines.end, b" ")
+    level = (text.word(first) & np.uint64(0xFF00FF)) == np.uint64(0x3A003A)
+    for i in np.flatnonzero(level).tolist():
+        found = _WITHOUT_UNIT.match(text.raw, int(lines.start[i]), int(lines.end[i]))
+        if found:
+            mark[i], size[i] = found.end(1), len(found[1])
+    return _Pieces(lines.start, lines.end, lines.until, mark, size, lines.torn)
 
 
 def _times_per_line(text: Text, start: Ints) -> Ints:
