@@ -8,6 +8,7 @@ from typing import Any
 
 import polars as pl
 
+from tracecorr.model.kinds import Flag
 from tracecorr.parse.amdlog.reader import read_amd_log
 
 THREAD = "[pid:7 tid: 0x7f00000000a0] "
@@ -87,3 +88,25 @@ DISPATCH = (
     "grid=[16384, 2, 1], workgroup=[256, 1, 1], private_seg_size=8, group_seg_size=64, kernel_obj=0x100018a580, "
     "kernarg_address=0x1401400100, completion_signal=0x0, correlation_id=0, rptr=5, wptr=6"
 )
+
+
+def summarize(log: Read) -> dict[str, Any]:
+    """Return what a log holds as counts: bytes by reason, events by layer, calls and messages by name."""
+    halves = {"complete": 0, "enter_only": Flag.ENTER_ONLY, "exit_only": Flag.EXIT_ONLY}
+    calls = log.events.filter(layer="hip")
+    flags = calls["flags"].to_list()
+    return {
+        "ledger": {reason: list(counts) for reason, counts in sorted(log.counts().items())},
+        "layers": _count(log.events["layer"]),
+        "calls": {name: sum((f & 3) == bits for f in flags) for name, bits in halves.items()},
+        "names": _count(log.events["name"]),
+        "results": _count(calls["result"].drop_nulls()),
+        "kernels": sorted(set(log.events["kernel"].drop_nulls())),
+        "rings": [f"{ring:#x}" for ring in sorted(set(log.events["ring"].drop_nulls()))],
+        "pids": sorted(set(log.events["pid"].drop_nulls())),
+        "threads": log.events["tid"].n_unique() - (log.events["tid"].null_count() > 0),
+    }
+
+
+def _count(values: pl.Series) -> dict[str, int]:
+    return dict(sorted(values.value_counts().iter_rows()))

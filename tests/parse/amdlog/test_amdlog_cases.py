@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import polars as pl
 import pytest
 from amdlog_cases import DISPATCH, THREAD, enter, leave, line, log, read
 
@@ -296,3 +297,35 @@ def test_copy_engine_is_hexadecimal_with_and_without_sign() -> None:
     rest = "dst=0x1, src=0x2, size=3, wait_event=0x0, completion_signal=0x4"
     found = read(log(f"HSA Async Copy on copy_engine=10, {rest}", f"HSA Async Copy on copy_engine=0x10, {rest}"))
     assert found.packets["engine"].to_list() == [16, 16]
+
+
+def test_rocm_3_5_prints_no_unit() -> None:
+    text = (
+        ":3:rocdevice.cpp             :453 : 23647210092: Initializing HSA stack.\n"
+        ":3:hip_device_runtime.cpp   :502 : 23647698990: 5617 : [7fad295dd840] hipSetDevice ( 0 )\n"
+        ":3:hip_device_runtime.cpp   :507 : 23647699042: 5617 : [7fad295dd840] hipSetDevice: Returned hipSuccess\n"
+        "device#                           0\n"
+    )
+    found = read(text)
+    row = found.one(layer="hip")
+    assert (row["name"], row["pid"], row["tid"], row["result"]) == ("hipSetDevice", 5617, 0x7FAD295DD840, "hipSuccess")
+    assert (row["stamp_ns"], row["end_stamp_ns"]) == (23647698990_000, 23647699042_000)
+    assert found.counts() == {"program_output": (1, 36), "used": (3, len(text) - 36)}
+
+
+def test_pointers_with_separators_or_two_prefixes() -> None:
+    found = read(log(enter("hipStreamCreate", "0x7ff"), leave("hipStreamCreate", value="stream:0x7fb,bb5,801,fe0")))
+    assert found.one(layer="hip")["stream"] == 0x7FBBB5801FE0
+    found = read(log(enter("hipStreamDestroy", "stream:0x0x16fe080"), leave("hipStreamDestroy")))
+    assert found.one(layer="hip")["stream"] == 0x16FE080
+    assert read(log("Free hsa memory 0x0x1400")).one(name="free")["arg"] == 0x1400
+
+
+def test_one_file_of_two_processes_reads_as_two_files() -> None:
+    threads = ("[pid:7 tid: 0x7f00000000a0] ", "[pid:12345 tid: 0x7f00000000a0] ")
+    messages = [enter("hipA"), "ShaderName : k(int)", DISPATCH, leave("hipA")]
+    lines = [line(m, 5000000000 + i, threads[i % 2]) for i, m in enumerate(m for m in messages for _ in threads)]
+    columns = ["name", "pid", "stamp_ns", "end_stamp_ns", "kernel", "depth", "ring", "packet_index", "flags"]
+    both = read("".join(lines)).events.select(columns).sort("pid", "stamp_ns")
+    apart = [read("".join(lines[i::2])).events.select(columns) for i in range(2)]
+    assert both.equals(pl.concat(apart).sort("pid", "stamp_ns"))

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import polars as pl
 import pytest
-from amdlog_cases import read
+from amdlog_cases import Read, read, summarize
 
 from tracecorr.parse.amdlog import looks_like_amd_log
 
@@ -59,16 +59,45 @@ def test_every_dispatch_has_its_call_kernel_and_packet(data_folder: Path, name: 
     assert dispatches.join(log.packets, on="offset")["grid_x"].null_count() == 0
 
 
-def test_all_real_logs_are_read_and_accounted_for(data_folder: Path) -> None:
-    paths = sorted((data_folder / "real").glob("amdlog-*.txt"))
-    assert len(paths) >= 20
-    for path in paths:
-        data = path.read_bytes()
-        log = read(data)
-        assert log.ledger["bytes"].sum() == len(data), path.name
-        assert looks_like_amd_log(data) == (log.counts().get("used", (0, 0))[0] > 0), path.name
-        if "rocm3.5" not in path.name:
-            assert log.counts()["used"][0] > 0, path.name
+EXPECTED = json.loads((Path(__file__).parent / "expected_recorded.json").read_text())
+
+
+@pytest.mark.parametrize("name", EXPECTED)
+def test_a_real_log_holds_what_was_counted_in_it(data_folder: Path, name: str) -> None:
+    data = (data_folder / "real" / name).read_bytes()
+    log = read(data)
+    assert summarize(log) == EXPECTED[name]
+    assert log.ledger["bytes"].sum() == len(data)
+    assert looks_like_amd_log(data)
+
+
+def test_every_real_log_has_expected_counts(data_folder: Path) -> None:
+    assert sorted(EXPECTED) == sorted(path.name for path in (data_folder / "real").glob("amdlog-*.txt"))
+
+
+def test_one_program_on_three_releases(data_folder: Path) -> None:
+    logs = {
+        v: read((data_folder / "captures" / f"hip-{v}" / "amd.log").read_bytes()) for v in ("5.7.1", "6.4.3", "7.2.4")
+    }
+    barriers = {v: len(log.rows(name="barrier_and")) + len(log.rows(name="barrier_value")) for v, log in logs.items()}
+    assert barriers == {"5.7.1": 4, "6.4.3": 4, "7.2.4": 2}
+    calls = [_count_calls(log) for log in logs.values()]
+    assert calls[0] == calls[1] == calls[2]
+    shares = []
+    for log in logs.values():
+        dispatches = log.events.filter(name="dispatch")
+        kernels = [str(k).removeprefix("_Z4vaddPKfS0_Pfi") or "vadd(float const*, float const*, float*, int)"
+                   for k in dispatches["kernel"]]  # fmt: skip
+        per_ring = dispatches.group_by("ring", maintain_order=True).len()["len"].to_list()
+        shares.append((kernels, per_ring))
+        assert len(log.rows(name="queue_created")) == 3
+        assert len(dispatches) == 20
+    assert shares[0] == shares[1] == shares[2]
+
+
+def _count_calls(log: Read) -> dict[str, int]:
+    names = log.events.filter(layer="hip")["name"]
+    return dict(names.value_counts().sort("name").iter_rows())
 
 
 def test_priority_log_of_mi308x(data_folder: Path) -> None:

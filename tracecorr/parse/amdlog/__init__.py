@@ -1,8 +1,9 @@
-"""Reader of the AMD HIP runtime log (`AMD_LOG_LEVEL`) of ROCm 4.5 to 7.2.
+"""Reader of the AMD HIP runtime log (`AMD_LOG_LEVEL`) of ROCm 3.5 to 7.2.
 
 The ledger counts every byte. Records are `used`; the rest is `skipped` for one of these reasons:
 
-- `program_output`: text without the prefix of a record, also the part of a line before a record.
+- `program_output`: text without the prefix of a record, also the part of a line before a record, or inside of one
+  that it cut apart.
 - `blank_line`: nothing but blanks.
 - `continuation`: a further line of a message of the compiler (`devprogram.cpp`, `comgr`).
 - `broken_record`: begins like a record, but its time cannot be read.

@@ -185,11 +185,13 @@ class Splitter:
         for i in np.flatnonzero(split.torn).tolist():
             split.messages[i] = without_cut_number(text.slice(int(split.message[i]), int(split.end[i])))
         for join in find_joins(text, split.message, split.end, split.torn, foreign.start, foreign.end):
-            i, j = join.record, join.tail
-            split.end[i], split.torn[i], is_tail[j] = foreign.end[j], True, True
-            split.used_bytes += int(foreign.until[j] - foreign.start[j]) - join.output
-            output = output[0] + (join.output > 0), output[1] + join.output
-            split.messages[i] = b"" if join.message is None else join.message
+            i = join.record
+            split.torn[i] = True
+            split.messages[i] = join.message or b""
+            if join.tail is not None:
+                split.end[i], is_tail[join.tail] = foreign.end[join.tail], True
+                split.used_bytes += int(foreign.until[join.tail] - foreign.start[join.tail]) - join.output
+                output = output[0] + (join.output > 0), output[1] + join.output
         split.skipped = _skipped(text, foreign.take(~is_tail), split.start)
         if output[0]:
             before = split.skipped.get(PROGRAM_OUTPUT, (0, 0))

@@ -22,13 +22,15 @@ _KEYS = (
     rb"setup|grid|workgroup|cluster_count|cluster_size|private_seg_size|group_seg_size|kernel_obj|kernarg_address"
     rb"|completion_signal|correlation_id|rptr|wptr|dep_signal|signal|value|mask|cond"
 )
+_LIST = rb"\[" + _NUMBER + rb"(?:,? " + _NUMBER + rb")*\]"
+_FRONT = (
+    rb"(?:SWq=0x[0-9a-f]+, )?HWq=0x[0-9a-f]+, (?:id=\d+, )?(?:Dispatch|Barrier-?AND|Barrier-?OR|BarrierValue) "
+    rb"Header = 0x[0-9a-f]+ (?:AmdFormat = 0x[0-9a-f]+ )?\(type=\d+, barrier=\d+, acquire=\d+, release=\d+\)"
+)
+_PAIRS = rb"(?:,? (?:" + _KEYS + rb")(?: ?= ?|: )(?:" + _NUMBER + rb"|" + _LIST + rb"|EQ|NE|LT|GTE))*"
+_PACKET = re.compile(_FRONT + _PAIRS)
 _WHOLE = (
-    re.compile(
-        rb"(?:SWq=0x[0-9a-f]+, )?HWq=0x[0-9a-f]+, (?:id=\d+, )?(?:Dispatch|Barrier-?AND|Barrier-?OR|BarrierValue) "
-        rb"Header = 0x[0-9a-f]+ (?:AmdFormat = 0x[0-9a-f]+ )?\(type=\d+, barrier=\d+, acquire=\d+, release=\d+\)"
-        rb"(?:,? (?:" + _KEYS + rb")(?: ?= ?|: )(?:0x[0-9a-f]+|\d+|\[[0-9a-fx, ]*\]|EQ|NE|LT|GTE))*"
-        rb"[, ]+(?:completion_signal=0x[0-9a-f]+|rptr=\d+, wptr=\d+)"
-    ),
+    re.compile(_FRONT + _PAIRS + rb"[, ]+(?:completion_signal=0x[0-9a-f]+|rptr=\d+, wptr=\d+)"),
     re.compile(
         rb"HSA (?:Async )?Copy (?:on )?(?:(?:copy_engine|dst|src|size|forceSDMA|engineType|wait_event)="
         + _NUMBER
@@ -36,7 +38,16 @@ _WHOLE = (
     ),
     re.compile(rb"Command \(\w+\) enqueued: 0x[0-9a-f]+ to queue: 0x[0-9a-f]+"),
 )
-_EXIT_HEAD = re.compile(rb"_{0,2}i?hip(?!\w*: Returned hip\w+ :)")
+_READ_WHOLE = re.compile(rb"SWq=|HWq=|HSA (?:Async )?Copy |Command \(")
+_NEW_KEY = re.compile(rb",? ?\w+ ?[=:]")
+_CALL = re.compile(rb"\w+ \( ")
+_CALL_END = b" ) \x1b[0m"
+_COLOUR_END = b"\x1b[0m"
+# So many lines of the program may stand between the halves.
+_MOST_LINES = 8
+_CUT_NUMBER = re.compile(rb"[\w.]*$")
+_DIGITS = re.compile(rb"^[0-9a-fA-Fx]+")
+_EXIT_HEAD = re.compile(rb"_{0,2}i?hip(?!\w*: Returned hip\w+ :|\w* \( )")
 _EXIT_TAIL = re.compile(rb".*Returned hip\w+ :|.*: duration: \d+ us$")
 _READ_WHOLE = re.compile(rb"SWq=|HWq=|HSA (?:Async )?Copy |Command \(")
 _CALL = re.compile(rb"\w+ \( ")
@@ -53,13 +64,13 @@ class Join:
 
     Args:
         record: index of the record.
-        tail: index of the line that is its second half.
-        message: the whole message; null where the place of the cut is not known.
+        tail: index of the line that is its second half; null where none is found.
+        message: the whole message, or what is sure of it; null where the place of the cut is not known.
         output: bytes of the program's text on the record's line; 0 where they are not known.
     """
 
     record: int
-    tail: int
+    tail: int | None
     message: bytes | None
     output: int
 
@@ -84,6 +95,9 @@ def find_joins(text: Text, message: Ints, end: Ints, torn: Mask, other_start: In
             if found:
                 yield Join(record, line + found[0], found[1], found[2])
                 break
+            sure = _sure_of(text.slice(int(message[record]), int(end[record])))
+            if sure is not None:
+                yield Join(record, None, sure, 0)
 
 
 def _candidates(text: Text, head: int, message: Ints, end: Ints, torn: Mask) -> Iterator[int]:
@@ -123,9 +137,21 @@ def _join(
             continue
         cuts = [len(head)] if torn else range(1, len(head))
         whole = [cut for cut in cuts if any(w.fullmatch(head[:cut] + line) for w in _WHOLE)]
-        if len(whole) == 1:
-            return i, head[: whole[0]] + line, len(head) - whole[0]
+        if whole:
+            cut = whole[-1]
+            if any(_DIGITS.fullmatch(head[other:cut]) for other in whole[:-1]):
+                # Cut inside of a number, which may or may not go on in the text: all but that number is known.
+                return i, without_cut_number(head[:cut]) + _DIGITS.sub(b"", line, count=1), 0
+            return i, head[:cut] + line, len(head) - cut
     return None
+
+
+def _sure_of(message: bytes) -> bytes | None:
+    """Return what is sure of a packet's first half; null where it may be a wording that is not known here."""
+    found = _PACKET.match(message)
+    if not found or _NEW_KEY.match(message, found.end()):
+        return None
+    return without_cut_number(found[0])
 
 
 def without_cut_number(message: bytes) -> bytes:

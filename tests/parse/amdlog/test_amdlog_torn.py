@@ -1,0 +1,105 @@
+"""Records cut apart by other output, glued to it or to each other: both halves are found, nothing is guessed."""
+
+from __future__ import annotations
+
+import pytest
+from amdlog_cases import DISPATCH, Read, enter, leave, line, read
+
+from tracecorr.model.kinds import Flag
+
+OUTPUT = "step 7 done"
+COMMAND = "Command (KernelExecution) enqueued: 0x55c431b09020 to queue: 0x55c431a2b210"
+COPY = (
+    "HSA Copy copy_engine=0x1, dst=0x580000, src=0x1401e00000, size=262144, forceSDMA=0, engineType=1, "
+    "wait_event=0x7fe680, completion_signal=0x7fe600"
+)
+
+
+def _cut(message: str, place: int, output: str = OUTPUT + "\n") -> str:
+    """Return a record that a text cuts `place` bytes into its message."""
+    whole = line(message)
+    place += whole.index(message)
+    return whole[:place] + output + whole[place:]
+
+
+def _check_ledger(log: Read, text: str, used: int, output: int) -> None:
+    counts = log.counts()
+    assert sum(size for _, size in counts.values()) == len(text.encode())
+    assert counts["used"][0] == used
+    assert counts["program_output"][0] == output
+
+
+@pytest.mark.parametrize("key", ["Dispatch Head", "grid=[", "private_s", "kernel_obj=", "ptr=5", "wptr="])
+def test_a_packet_cut_apart_has_all_its_fields(key: str) -> None:
+    text = _cut(DISPATCH, DISPATCH.index(key) + len(key))
+    log = read(text + line("No HW event"))
+    row, whole = log.one(name="dispatch"), read(line(DISPATCH)).one(name="dispatch")
+    for column in ("ring", "packet_index", "signal", "stamp_ns"):
+        assert row[column] == whole[column]
+    expected = read(line(DISPATCH)).packets.drop("offset").to_dicts()
+    assert log.packets.drop("offset").to_dicts() == expected
+    assert (row["flags"], row["offset"], row["length"]) == (Flag.TORN, 0, len(text) - 1)
+    _check_ledger(log, text + line("No HW event"), used=2, output=1)
+
+
+def test_a_number_that_may_go_on_in_the_text_is_not_read() -> None:
+    for key, known in (("wptr=", {"rptr": 5, "wptr": None}), ("rptr=", {"rptr": None, "wptr": 6})):
+        log = read(_cut(DISPATCH, DISPATCH.index(key) + len(key), "3 items done\n"))
+        row = log.one(name="dispatch")
+        assert (row["packet_index"], row["flags"]) == (known["wptr"], Flag.TORN)
+        assert log.packet(row)["rptr"] == known["rptr"]
+        assert log.packet(row)["kernarg"] == 0x1401400100
+
+
+@pytest.mark.parametrize("message", [COMMAND, COPY])
+def test_commands_and_copies_cut_apart(message: str) -> None:
+    whole = read(line(message)).events.drop("length", "flags").to_dicts()
+    log = read(_cut(message, message.index("0x")))
+    assert log.events.drop("length", "flags").to_dicts() == whole
+    assert log.events["flags"].to_list() == [Flag.TORN]
+
+
+def test_a_call_cut_apart_is_one_call() -> None:
+    text = line(enter("hipMalloc", "0x7f, 64"), 1)
+    place = text.index("64")
+    text = text[:place] + OUTPUT + "\nmore of it\n" + text[place:] + line(leave("hipMalloc"), 9)
+    log = read(text)
+    row = log.one(layer="hip")
+    assert (row["name"], row["result"], row["flags"]) == ("hipMalloc", "hipSuccess", Flag.TORN)
+    assert row["end_stamp_ns"] == 9000
+    _check_ledger(log, text, used=2, output=1)
+
+
+def test_a_record_of_another_process_cuts_one_apart() -> None:
+    other = "[pid:8 tid: 0x7f00000000b0] "
+    whole, place = line(DISPATCH), len(line("")) + 150
+    text = whole[:place] + line("Free hsa memory 0x14", thread=other) + whole[place:]
+    log = read(text)
+    assert log.one(name="dispatch")["packet_index"] == 6
+    assert log.one(name="free")["arg"] == 0x14
+    assert log.counts() == {"used": (2, len(text))}
+
+
+def test_half_a_number_at_a_tear_is_dropped() -> None:
+    whole = line(DISPATCH)
+    place = whole.index("kernarg_address=0x14014") + len("kernarg_address=0x14014")
+    row = read(whole[:place] + line("No HW event")).one(name="dispatch")
+    assert row["flags"] == Flag.TORN
+    log = read(whole[:place] + line("No HW event"))
+    packet = log.packet(log.one(name="dispatch"))
+    assert (packet["kernarg"], packet["kernel_object"]) == (None, 0x100018A580)
+
+
+def test_text_of_the_program_alone_cuts_nothing() -> None:
+    text = line(DISPATCH) + "loss=0x12\n" + line(enter("hipA")) + "\x1b[1mbold ( 5 ) \x1b[0m\n" + line(leave("hipA"))
+    log = read(text)
+    assert set(log.events["flags"]) == {0}
+    assert log.counts()["program_output"][0] == 2
+
+
+def test_what_is_left_of_a_name_names_nothing() -> None:
+    text = line(enter("hipMalloc", "0x7f, 64"))
+    place = text.index("lloc")
+    log = read(text[:place] + OUTPUT + "\n" + text[place:])
+    assert log.events["name"].to_list() == ["(torn)"]
+    assert log.events["flags"].to_list() == [Flag.TORN]
