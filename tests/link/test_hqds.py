@@ -9,9 +9,10 @@ from typing import Any
 import polars as pl
 import pytest
 
-from tracecorr.link.gpus import list_gpus
+from tracecorr.link.gpus import assign_gpus, list_gpus
 from tracecorr.link.hqds import attach_queues
 from tracecorr.model import schema
+from tracecorr.model.errors import InputError
 from tracecorr.pipeline import correlate, import_files
 from tracecorr.store import Capture
 
@@ -73,6 +74,12 @@ def test_topology_and_dump_describe_the_gpu(capture: Capture) -> None:
     assert {key: found[key] for key in wanted} == wanted
 
 
+def test_a_file_that_is_no_dump_is_refused(data_folder: Path, tmp_path: Path) -> None:
+    log = data_folder / "captures" / "streams-priority" / "amd.log"
+    with pytest.raises(InputError, match="no queue of a KFD dump"):
+        import_files(tmp_path / "x.tracecorr", [log], [], hqd=[log])
+
+
 def test_foreign_lines_of_a_dump_are_in_the_ledger(capture: Capture) -> None:
     ledger = capture.table("ledger").filter(pl.col("source").cast(pl.String) == "hqd").collect()
     assert ledger.select("outcome", "reason", "records").rows() == [
@@ -110,6 +117,17 @@ def test_a_slot_is_joined_only_where_one_queue_fits(
     slot: dict[str, Any], queue: dict[str, Any], found: int | None
 ) -> None:
     assert attach_queues(_slot(**slot), *_tables(**queue))["queue"].to_list() == [found]
+
+
+def test_calls_that_name_their_gpu() -> None:
+    args = schema.ARGS.conform(
+        pl.DataFrame({"event": [1, 2, 3, 4], "key": ["gpu", "gpu_id", "gpu", "size"], "u64": [9, 10, 77, 9]})
+    )
+    paths = ["/dev/dri/renderD128", "/dev/dri/card0", "/dev/dri/renderD129", None]
+    devices = pl.DataFrame({"event": [5, 6, 7, 8], "path": paths}, schema={"event": pl.Int64, "path": pl.String})
+    gpus = pl.DataFrame({"gpu": [0, 1, 2, 3], "gpu_id": [9, 10, 11, 12], "render_minor": [128, None, 129, 129]})
+    found = assign_gpus(args, devices, schema.GPUS.conform(gpus))
+    assert found.sort("event").rows() == [(1, 0), (2, 1), (5, 0)]
 
 
 def test_gpus_of_all_sources_are_one_table() -> None:

@@ -8,11 +8,11 @@ import resource
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
+from tracecorr.capture.debugfs import KFD_DEBUGFS
 from tracecorr.capture.engines import available_engines
 from tracecorr.capture.offer import NO, PARTLY, YES, Finding, Runtime
 
 KFD_DEVICE = Path("/dev/kfd")
-KFD_DEBUGFS = Path("/sys/kernel/debug/kfd")
 _DRM = Path("/sys/class/drm")
 _AMD_VENDOR = "0x1002"
 # Virtual functions of Instinct accelerators, by PCI device (amdgpu_drv.c, kernel 7.2, and ROCm's list).

@@ -14,6 +14,7 @@ from tracecorr.model.errors import InputError
 
 if TYPE_CHECKING:
     import polars as pl
+    from rich.console import Group
 
 # Reading may take at most this share of the time between two reads.
 _READ_SHARE = 20
@@ -72,8 +73,13 @@ def _read_files(files: list[Path]) -> tuple[pl.DataFrame, list[dict[str, Any]]]:
 
 def _read_machine(folder: Path) -> tuple[pl.DataFrame, list[dict[str, Any]]]:
     from tracecorr.capture.debugfs import read_kfd_dump
+    from tracecorr.capture.findings import is_virtual_function
 
-    reads = [(str(folder / name), read_kfd_dump(name, folder)) for name in ("hqds", "mqds")]
+    names = ["hqds", "mqds"]
+    if is_virtual_function():
+        say("a GPU is an SR-IOV function: its registers (hqds) are not read, each would be a request to the host")
+        names.remove("hqds")
+    reads = [(str(folder / name), read_kfd_dump(name, folder)) for name in names]
     return _decode([(name, read.data, read.start_ns, read.end_ns) for name, read in reads])
 
 
@@ -146,11 +152,11 @@ def _describe(source: dict[str, Any], queues: int) -> str:
 
 
 def _watch(folder: Path, interval: float) -> None:
+    from rich.console import Console
     from rich.live import Live
-    from rich.text import Text
 
     pause = interval
-    with Live(auto_refresh=False, vertical_overflow="visible") as live:
+    with Live(auto_refresh=False, vertical_overflow="visible", console=Console(soft_wrap=True)) as live:
         try:
             while True:
                 started = time.monotonic()
@@ -159,7 +165,30 @@ def _watch(folder: Path, interval: float) -> None:
                 if least > pause:
                     say(f"a read takes {least / _READ_SHARE:.2f} s: reading every {least:.1f} s instead")
                     pause = least
-                live.update(Text(_render_text(rows, sources, with_slots=False)), refresh=True)
+                live.update(_draw(rows, sources), refresh=True)
                 time.sleep(max(0.0, started + pause - time.monotonic()))
         except KeyboardInterrupt:
             return
+
+
+def _draw(rows: pl.DataFrame, sources: list[dict[str, Any]]) -> Group:
+    """Return the queues of each dump as a table for the terminal."""
+    import polars as pl
+    from rich.console import Group
+    from rich.table import Table
+
+    from tracecorr.analyze.hqd import list_logical_queues
+    from tracecorr.analyze.values import plain_rows, render_heading, render_value
+
+    queues = list_logical_queues(rows)
+    tables = []
+    for source in sources:
+        own = queues.filter(pl.col("snapshot") == source["snapshot"]).drop("snapshot", "dump", "queue")
+        shown = [c for c in own.columns if own[c].null_count() < own.height]
+        table = Table(title=f"{source['dump'] or 'empty'}: {_describe(source, own.height)}", title_justify="left")
+        for column in shown:
+            table.add_column(render_heading(column), no_wrap=True)
+        for row in plain_rows(own):
+            table.add_row(*(render_value(column, row[column]) for column in shown))
+        tables.append(table)
+    return Group(*tables)

@@ -30,3 +30,23 @@ def list_gpus(queues: pl.DataFrame, hqd: pl.DataFrame, known: pl.DataFrame) -> t
     keyed = queues.with_columns(pl.col("gpu_id").cast(pl.UInt32, strict=False))
     keyed = keyed.join(ids, on="gpu_id", how="left", maintain_order="left").drop("gpu_id")
     return schema.GPUS.conform(table), keyed
+
+
+def assign_gpus(args: pl.DataFrame, devices: pl.DataFrame, gpus: pl.DataFrame) -> pl.DataFrame:
+    """Return event, named_gpu of calls that name their GPU: by gpu_id in a field, or by the render node of the file.
+
+    Args:
+        args: args by event; `gpu` of KFD ioctls and `gpu_id` of mmaps hold a gpu_id.
+        devices: devices behind descriptors (`descriptors.find_devices`).
+        gpus: the table.
+    """
+    ids = gpus.select("gpu_id", named_gpu="gpu")
+    fields = args.filter(pl.col("key").cast(pl.String).is_in(["gpu", "gpu_id"]) & pl.col("u64").is_not_null())
+    by_id = fields.select("event", gpu_id=pl.col("u64").cast(pl.UInt32, strict=False)).join(ids, on="gpu_id")
+    minor = pl.col("path").str.extract(r"renderD(\d+)$", 1).cast(pl.Int32)
+    nodes = gpus.select("render_minor", named_gpu="gpu").drop_nulls()
+    # Partitions of one device share its first render node in old kernels: then the node names none of them.
+    nodes = nodes.filter(pl.len().over("render_minor") == 1)
+    by_node = devices.select("event", render_minor=minor).drop_nulls().join(nodes, on="render_minor")
+    both = pl.concat([by_id.select("event", "named_gpu"), by_node.select("event", "named_gpu")])
+    return both.unique("event", keep="first", maintain_order=True)

@@ -8,7 +8,7 @@ from tracecorr.link import calls, descriptors, kfd_calls, queue_creation, queues
 from tracecorr.link.drm_jobs import build_drm_jobs, link_drm_jobs
 from tracecorr.link.edges import list_links
 from tracecorr.link.functions import nest_functions
-from tracecorr.link.gpus import list_gpus
+from tracecorr.link.gpus import assign_gpus, list_gpus
 from tracecorr.link.hqds import attach_queues, link_hqds
 from tracecorr.link.kernels import list_kernels
 from tracecorr.link.launches import build_launches
@@ -98,7 +98,7 @@ def link_tables(
     kernel_table, kernel_ids = list_kernels(events)
     events = _attach_keys(events, queue_table, stream_table, kernel_ids, hqd)
     events = _spread_queues(events, queue_creation.queues_of_calls(queue_table, events, args))
-    events = events.join(queue_table.select("queue", "gpu"), on="queue", how="left", maintain_order="left")
+    events = _attach_gpus(events, queue_table, assign_gpus(args, devices, gpu_table))
     jobs = build_drm_jobs(events, args)
     sources = _sources(events)
     found = build_launches(events, packets, args, sources if trace_aligned else sources | {"unaligned"})
@@ -184,6 +184,12 @@ def _spread_queues(events: pl.DataFrame, named: pl.DataFrame) -> pl.DataFrame:
     owners = owners.select(enclosing_call="event", around="queue")
     events = events.join(owners, on="enclosing_call", how="left", maintain_order="left")
     return events.with_columns(queue=pl.coalesce("queue", "around")).drop("around")
+
+
+def _attach_gpus(events: pl.DataFrame, queue_table: pl.DataFrame, named: pl.DataFrame) -> pl.DataFrame:
+    events = events.join(queue_table.select("queue", "gpu"), on="queue", how="left", maintain_order="left")
+    events = events.join(named, on="event", how="left", maintain_order="left")
+    return events.with_columns(gpu=pl.coalesce("gpu", "named_gpu")).drop("named_gpu")
 
 
 def _add_schedulers(gpu_table: pl.DataFrame, found: pl.DataFrame) -> pl.DataFrame:

@@ -12,6 +12,7 @@ from typing import Any
 from tracecorr.model.errors import CaptureError, InputError
 from tracecorr.parse.amdlog import looks_like_amd_log
 from tracecorr.parse.ftrace import looks_like_ftrace_text, looks_like_trace_dat
+from tracecorr.parse.kfd.dumps import looks_like_dump
 from tracecorr.store.capture import Capture, write_info
 from tracecorr.store.raw import copy_in, describe_file, read_clock_samples, read_head
 from tracecorr.store.trace_dat import unpack_in_place
@@ -104,7 +105,7 @@ def _plan(amd_logs: list[Path], ftrace: list[Path], hqd: list[Path]) -> Iterator
             _check(path, looks_like_ftrace_text, "no event of an ftrace text", "--ftrace")
             yield Incoming(path, f"raw/ftrace/{number}-{_plain_name(path)}", "ftrace", "text")
     for number, path in enumerate(hqd):
-        read_head(path, 1)
+        _check(path, looks_like_dump, "no queue of a KFD dump (hqds, mqds, rls)", "--hqd")
         yield Incoming(path, f"raw/hqd/{number}-{_plain_name(path)}", "hqd", "dump")
 
 

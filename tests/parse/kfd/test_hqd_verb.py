@@ -9,6 +9,7 @@ from pathlib import Path
 import dump_cases as cases
 import pytest
 
+from tracecorr.capture.debugfs import DumpRead
 from tracecorr.cli import main
 
 
@@ -58,6 +59,45 @@ def test_a_machine_without_kfd_is_refused_with_3(tmp_path: Path, capsys: pytest.
         assert main(["hqd", "--debugfs", str(tmp_path / "none"), *more]) == 3
         said = capsys.readouterr()
         assert said.out.strip() == "" and "there is no" in said.err and "next step" in said.err
+
+
+def test_watching_leaves_the_driver_alone_between_reads(
+    debugfs: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Two reads of a second each: the next ones come 40 s later at the earliest, whatever was asked for."""
+    slept: list[float] = []
+    reads: list[str] = []
+
+    def read(name: str, folder: Path) -> DumpRead:
+        reads.append(name)
+        return DumpRead((folder / name).read_bytes(), 0, 1_000_000_000)
+
+    def sleep(seconds: float) -> None:
+        slept.append(seconds)
+        if len(slept) == 2:
+            raise KeyboardInterrupt
+
+    monkeypatch.setattr("tracecorr.capture.debugfs.read_kfd_dump", read)
+    monkeypatch.setattr("time.sleep", sleep)
+    monkeypatch.setenv("COLUMNS", "200")
+    assert main(["hqd", "--debugfs", str(debugfs), "--watch", "--interval", "1"]) == 0
+    said = capsys.readouterr()
+    assert reads == ["hqds", "mqds"] * 2
+    assert all(39 < seconds <= 40 for seconds in slept)
+    assert "reading every 40.0 s instead" in said.err
+    assert "hqds: 1 running queue" in said.out and "mqds: 1 existing queue" in said.out
+    row = next(line for line in said.out.splitlines() if "0x7f4910800000" in line)
+    assert [cell.strip() for cell in row.strip("│").split("│")][:6] == ["65a1", "cp", "2", "0.2", "3", "0x7f4910800000"]
+
+
+def test_registers_of_a_virtual_function_are_not_read(
+    debugfs: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("tracecorr.capture.findings.is_virtual_function", lambda: True)
+    assert main(["hqd", "--debugfs", str(debugfs)]) == 0
+    said = capsys.readouterr()
+    assert "running" not in said.out and "1 existing queue" in said.out
+    assert "SR-IOV" in said.err
 
 
 @pytest.mark.parametrize(

@@ -36,6 +36,11 @@ class Dump:
     ledger: pl.DataFrame
 
 
+def looks_like_dump(head: bytes) -> bool:
+    """Tell whether the first bytes of a file are a dump of the KFD's queues."""
+    return any(s.kind not in ("words", "blank", "other") for s in cut_sections(head))
+
+
 def read_dump(data: bytes, file: int = 0) -> Dump:
     """Read one dump.
 
