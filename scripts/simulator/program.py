@@ -177,6 +177,10 @@ class HipThread(Thread):
         if self.worker:
             yield from self.leave("launch", "hipLaunchKernel", ": duration: 20 us")
             self.worker.now = max(self.worker.now, self.now + 5_000)
+            yield from self.worker.say(
+                "command", f"Command (KernelExecution) processing: {command[1]:#x} ,events.size(): 0"
+            )
+            yield from self.worker.say("command", f"Command (KernelExecution) submitted: {command[1]:#x}")
             yield from self._write_kernel(self.worker, stream, command)
             return
         yield from self._write_kernel(self, stream, command)

@@ -31,6 +31,7 @@ STRUCTURES = {
     "ioctls name the threads": {"doorbell": "none", "thread_events": (), "span_s": 0.6},
     "wrap at 2^32": {"first_index": 2**32 - 60}, "queues made again": {"recreate": True, "threads": 1},
     "pid reused": {"processes": 2, "reuse_pid": True}, "stack reused": {"successive": True},
+    "Direct Dispatch off": {"direct_dispatch": False},
     "HIP 7.0": {"era": "7.0"}, "HIP 6.4": {"era": "6.4"}, "HIP 6.2": {"era": "6.2"}, "HIP 5.7": {"era": "5.7"},
     "suspended before": {"suspended_ns": 36 * 10**11, "samples_s": 0.1},
 }  # fmt: skip
@@ -71,7 +72,7 @@ def test_every_structure(name: str, tmp_path: Path) -> None:
     assert right == true
     # The event thread of ROCr does nothing that the trace shows.
     threads = options.get("processes", 1) * (options.get("threads", 2))  # type: ignore[operator]
-    assert score.identities["threads"][0] == threads
+    assert score.identities["threads"][0] == threads * (2 if "direct_dispatch" in options else 1)
 
 
 def test_a_coarse_clock_is_known_to_some_jiffies(tmp_path: Path) -> None:

@@ -10,6 +10,8 @@ _KERNEL = "KernelExecution"
 # A graph launch writes its packets first and enqueues one command for all of them.
 _GRAPH_COMMAND = "Task"
 GRAPH_CALL = "hipGraphLaunch"
+# Where Direct Dispatch is off, a worker thread takes a command from its queue and prints this.
+_SUBMITTED = "submitted"
 
 
 def match_commands(launches: pl.DataFrame, commands: pl.DataFrame) -> pl.DataFrame:
@@ -18,15 +20,19 @@ def match_commands(launches: pl.DataFrame, commands: pl.DataFrame) -> pl.DataFra
     Args:
         launches: columns event, file, offset, parent, parent_offset, name, layer, command_offset (the thread's last
             command line as the reader saw it), graph (whether the call is a graph launch).
-        commands: enqueue lines: event, file, offset, parent, name, ts_ns, command, stream_id.
+        commands: enqueue and submit lines: event, file, offset, process, parent, name, ts_ns, command, stream_id.
 
     Returns: event, command_event, enqueue_ns, command (pointer), command_stream.
     """
-    lines = commands.select(
-        "file", command_offset="offset", command_event="event", enqueue_ns="ts_ns", command="command",
-        command_stream="stream_id", command_parent="parent", kind=pl.col("name").cast(pl.String),
+    lines = _find_enqueues(commands).select(
+        "file", command_offset="offset", command_event="enqueued", enqueue_ns="enqueue_ns", command="command",
+        command_stream="stream_id", command_parent="parent", kind="kind", submitted="submitted",
     )  # fmt: skip
     before = launches.join(lines, on=["file", "command_offset"]).filter(_same_call() & _fits())
+    # A worker prints no calls that would end what it does for a command: a second dispatch is another command's.
+    nth = pl.int_range(pl.len()).over("command_event", pl.col("name") == "dispatch")
+    second = pl.col("submitted") & (pl.col("kind") == _KERNEL) & (pl.col("name") == "dispatch") & (nth > 0)
+    before = before.sort("offset").filter(~second)
     rest = launches.filter("graph").join(before, on="event", how="anti").drop_nulls("parent")
     tasks = lines.filter(pl.col("kind") == _GRAPH_COMMAND).drop_nulls("command_parent").sort("command_offset")
     after = rest.drop("command_offset").sort("offset").join_asof(
@@ -35,6 +41,22 @@ def match_commands(launches: pl.DataFrame, commands: pl.DataFrame) -> pl.DataFra
     )  # fmt: skip
     columns = ("event", "command_event", "enqueue_ns", "command", "command_stream")
     return pl.concat([before.select(columns), after.drop_nulls("command_event").select(columns)])
+
+
+def _find_enqueues(commands: pl.DataFrame) -> pl.DataFrame:
+    """Return the lines with `enqueued`, `enqueue_ns`, `kind` and `stream_id` of the command that each names."""
+    submitted = pl.col("name").cast(pl.String) == _SUBMITTED
+    lines = commands.with_columns(
+        submitted=submitted, enqueued="event", enqueue_ns="ts_ns", kind=pl.col("name").cast(pl.String)
+    )
+    if not lines["submitted"].any():
+        return lines
+    made = lines.filter(~pl.col("submitted")).select(
+        "process", "command", "ts_ns", "enqueued", "enqueue_ns", "kind", "stream_id"
+    )
+    taken = lines.filter("submitted").drop("enqueued", "enqueue_ns", "kind", "stream_id").sort("ts_ns")
+    found = taken.join_asof(made.sort("ts_ns"), on="ts_ns", by=["process", "command"], check_sortedness=False)
+    return pl.concat([lines.filter(~pl.col("submitted")), found.drop_nulls("enqueued").select(lines.columns)])
 
 
 def _same_call() -> pl.Expr:
@@ -66,9 +88,9 @@ def match_completions(launches: pl.DataFrame, commands: pl.DataFrame) -> pl.Data
     ends = lines.filter(is_end).select(
         "process", "command", "ts_ns", complete_event="event", complete_ns="ts_ns", printer="thread"
     )
-    uses = lines.filter(~is_end & (pl.col("stream_id").is_not_null() | ~pl.col("name").cast(pl.String).is_in(
-        ["wait_event", "wait_event_done", "queue_marker"]
-    ))).select("process", "command", "ts_ns", next_use="ts_ns")  # fmt: skip
+    name = pl.col("name").cast(pl.String)
+    no_use = name.is_in(["wait_event", "wait_event_done", "queue_marker", _SUBMITTED])
+    uses = lines.filter(~is_end & ~no_use).select("process", "command", "ts_ns", next_use="ts_ns")
     columns = ("event", "process", "command", "ts_ns", "enqueue_ns", "command_stream")
     wanted = launches.select(columns).drop_nulls("command").sort("ts_ns")
     keys = ["process", "command"]

@@ -66,6 +66,7 @@ def build_launches(events: pl.DataFrame, packets: pl.DataFrame, args: pl.DataFra
     joined = base.join(fields, on=["file", "offset"], how="left", maintain_order="left")
     joined = joined.join(match_stores(stores, base), on="event", how="left", maintain_order="left")
     joined = _add_command(joined, log.filter(pl.col("layer") == "command"))
+    joined = _adopt_calls(joined, events)
     uses = list_uses(base)
     gpu = link_gpu_times(_gpu_times(events), uses)
     joined = joined.join(gpu, on="event", how="left", maintain_order="left")
@@ -110,6 +111,24 @@ def _add_call(joined: pl.DataFrame, events: pl.DataFrame) -> pl.DataFrame:
     joined = joined.join(calls, left_on="chain", right_on="call_event", how="left", maintain_order="left",
                          coalesce=False)  # fmt: skip
     return joined.with_columns(pl.col("graph").fill_null(False))
+
+
+def _adopt_calls(joined: pl.DataFrame, events: pl.DataFrame) -> pl.DataFrame:
+    """Give packets that a worker thread wrote the call that enqueued their command."""
+    if joined["call_event"].null_count() == 0:
+        return joined
+    commands = events.filter(pl.col("layer") == "command").select(command_event="event", adopted="chain")
+    calls = events.filter(pl.col("layer") == "hip").select(
+        adopted="event", adopted_ns="ts_ns", adopted_end=pl.col("ts_ns") + pl.col("dur_ns")
+    )
+    found = joined.join(commands, on="command_event", how="left", maintain_order="left")
+    found = found.join(calls, on="adopted", how="left", maintain_order="left")
+    lost = pl.col("call_event").is_null()
+    return found.with_columns(
+        call_event=pl.coalesce("call_event", "adopted"),
+        call_ns=pl.when(lost).then("adopted_ns").otherwise("call_ns"),
+        return_ns=pl.when(lost).then("adopted_end").otherwise("return_ns"),
+    ).drop("adopted", "adopted_ns", "adopted_end")
 
 
 def _add_command(joined: pl.DataFrame, commands: pl.DataFrame) -> pl.DataFrame:

@@ -84,11 +84,18 @@ def map_threads(
     exact = _exact(log_threads, trace_threads, known)
     # An address that threads registered is one of theirs, though it may not be known whose.
     free = log_threads.join(known, left_on="log_tid", right_on="address", how="anti")
-    exact = _add_matched(exact, free, match_doorbells(log, trace), "recorded")
+    exact = _add_matched(exact, free, _match_free(log, trace, free, exact), "recorded")
     if guessed is not None:
         exact = _add_matched(exact, free, guessed, "inferred")
     pids = _join_processes(log_threads, trace_threads, exact)
     return _number(log_threads, trace_threads, exact, pids, lives)
+
+
+def _match_free(log: pl.DataFrame, trace: pl.DataFrame, free: pl.DataFrame, exact: pl.DataFrame) -> pl.DataFrame:
+    """Ask the doorbells about the threads that nothing else names."""
+    unknown = free.join(exact, on=["life", "log_tid"], how="anti").select("file", pid="log_pid", tid="log_tid")
+    lines = log.join(unknown, on=["file", "pid", "tid"], how="semi")
+    return match_doorbells(lines, trace.join(exact.select(tid_key="tid"), on="tid_key", how="anti"))
 
 
 def _claims(log_threads: pl.DataFrame, known: pl.DataFrame, *columns: str) -> pl.DataFrame:

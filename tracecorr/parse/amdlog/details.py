@@ -69,7 +69,9 @@ class DetailReader:
         start = at[commands] + len("Command (")
         stop, code = text.token(start, b")", 64)
         is_enqueue = text.starts_with(stop, b") enqueued: ") & (stop < end[commands])
-        rows["kind"][commands[~is_enqueue]] = Kind.OTHER
+        is_submit = text.starts_with(stop, b") submitted: ") & (stop < end[commands])
+        rows["kind"][commands[~is_enqueue & ~is_submit]] = Kind.OTHER
+        self._read_submits(text, rows, commands[is_submit], stop[is_submit], end)
         commands, stop = commands[is_enqueue], stop[is_enqueue]
         name = self._classifier.names.encode(text, start[is_enqueue], stop, code[is_enqueue])
         rows["name"][commands] = name
@@ -81,6 +83,13 @@ class DetailReader:
         value, stop, good = text.number(stop[more] + len(" to queue: "))
         good &= stop <= end[commands[more]]
         rows["stream"][commands[more][good]] = value[good]
+
+    def _read_submits(self, text: Text, rows: Rows, submits: Ints, stop: Ints, end: Ints) -> None:
+        """Read `Command (..) submitted`: the queue's worker thread prints it where Direct Dispatch is off."""
+        value, stop, good = text.number(stop + len(") submitted: "))
+        good &= stop <= end[submits]
+        rows["name"][submits] = self._classifier.names.code_of("submitted")
+        rows["command"][submits[good]] = value[good]
 
     def _read_kernels(self, text: Text, rows: Rows, found: Ints, at: Ints, end: Ints) -> None:
         shaders = np.flatnonzero(rows["kind"] == Kind.SHADER)
