@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import cached_property
 
 import polars as pl
 
@@ -34,7 +35,7 @@ class Table:
     row: str
     columns: tuple[Column, ...]
 
-    @property
+    @cached_property
     def schema(self) -> pl.Schema:
         """Return the polars schema of the table."""
         return pl.Schema({c.name: c.dtype for c in self.columns})

@@ -21,6 +21,9 @@ Words = npt.NDArray[np.uint64]
 BASE = ("seq", "file", "offset", "length", "stamp_ns", "cpu", "tid", "pid", "comm")
 INSTANT, ENTER, EXIT = 0, 1, 2
 SYSCALL, FUNCTION, GRAPH = 1, 2, 3
+# Numbers below this (all thread numbers are) index a table of their own.
+_SMALL = 1 << 22
+_MOST_ERROR = np.uint64(4095)
 _MIX = np.uint64(0x9E3779B97F4A7C15)
 
 _HALF: dict[str, pl.DataType | type[pl.DataType]] = {
@@ -75,7 +78,13 @@ class Batch:
         values = {k: v if isinstance(v, pl.Expr) else pl.lit(v, pl.String) for k, v in columns.items()}
         values |= {"phase": pl.lit(phase), "call": pl.lit(call)}
         values |= {c: pl.col(c) for c in BASE if c in frame.columns and c not in values}
-        self.halves.append(frame.select(values[c].cast(t).alias(c) for c, t in HALF.items() if c in values))
+        # A column that has its type already needs no cast: there are many small frames.
+        self.halves.append(
+            frame.select(
+                value if frame.schema.get(c) == _HALF[c] and c in BASE else value.cast(_HALF[c]).alias(c)
+                for c, value in values.items()
+            )
+        )
 
     def add_args(self, frame: pl.DataFrame, keys: list[str] | tuple[str, ...], *, of_exit: bool = False) -> None:
         """Add rows of args for the fields `keys` of `frame`."""
@@ -156,8 +165,9 @@ def _ioctl_columns(cmd: pl.Series, name: str) -> dict[str, pl.Expr | str | None]
 def results(frame: pl.DataFrame, key: str, *, as_hex: bool = False) -> pl.Series:
     """Return the texts of the return values in field `key`: `0`, an errno name, or the number."""
     values = frame.select(value_of(frame, key)).to_series()
-    distinct, codes = number_values(values.fill_null(0).to_numpy())
-    numbers = pl.DataFrame({"value": distinct.view(np.int64)})
+    # Error numbers are small negative ones: shifted they are small positive ones.
+    distinct, codes = number_values(values.fill_null(0).to_numpy() + _MOST_ERROR)
+    numbers = pl.DataFrame({"value": (distinct - _MOST_ERROR).view(np.int64)})
     texts = numbers.select(result_text(pl.col("value"), pl.lit(value=as_hex)).cast(CAT)).to_series()
     found = texts.gather(pl.Series(codes))
     return found if not values.null_count() else pl.select(pl.when(values.is_not_null()).then(found)).to_series()
@@ -166,8 +176,11 @@ def results(frame: pl.DataFrame, key: str, *, as_hex: bool = False) -> pl.Series
 def number_values(values: Words) -> tuple[Words, npt.NDArray[np.uint32]]:
     """Return the distinct numbers, and for each number its place among them.
 
-    Few numbers fall into slots of their own: that is seen in one pass, without sorting.
+    Small numbers are slots themselves, and few numbers fall into slots of their own by their hash: that
+    is seen in one pass, without sorting.
     """
+    if len(values) and int(values.max()) < _SMALL:
+        return _number_small(values.view(np.int64))
     bits = 16 if len(values) < 1 << 17 else 20
     slot = (values * _MIX) >> np.uint64(64 - bits)
     table = np.zeros(1 << bits, np.uint64)
@@ -181,6 +194,15 @@ def number_values(values: Words) -> tuple[Words, npt.NDArray[np.uint32]]:
     code = np.zeros(1 << bits, np.uint32)
     code[taken] = np.arange(len(taken), dtype=np.uint32)
     return table[taken], code[slot]
+
+
+def _number_small(values: npt.NDArray[np.int64]) -> tuple[Words, npt.NDArray[np.uint32]]:
+    present = np.zeros(int(values.max()) + 1, np.bool_)
+    present[values] = True
+    distinct = np.flatnonzero(present)
+    code = np.empty(len(present), np.uint32)
+    code[distinct] = np.arange(len(distinct), dtype=np.uint32)
+    return distinct.astype(np.uint64), code[values]
 
 
 def add_syscall_exit(batch: Batch, frame: pl.DataFrame, name: str) -> None:

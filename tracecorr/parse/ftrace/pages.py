@@ -20,7 +20,7 @@ from tracecorr.parse.ftrace.streams import Account, CpuPages, Window, next_windo
 from tracecorr.parse.ftrace.symbols import Symbols, parse_printk_formats
 
 # Pages decoded at a time (best of 256 to 8192 measured): steps of the walk are wide, arrays fit the cache.
-PAGES_AT_A_TIME = 1024
+PAGES_AT_A_TIME = 2048
 _FEWEST_PAGES = 16
 
 

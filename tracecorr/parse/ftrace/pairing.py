@@ -37,7 +37,7 @@ class Pairer:
 
         `seq` of the halves of one batch orders them and is dense: about as many numbers as halves.
         """
-        halves = pl.concat([self._open, *batch.halves], how="diagonal")
+        halves = pl.concat([self._open, *batch.halves], how="diagonal", rechunk=True)
         halves = halves.with_columns(pl.lit(None, HALF[c]).alias(c) for c in _NEEDED if c not in halves.columns)
         calls = _Calls.of(halves, self._open.height)
         self._with_return = np.union1d(self._with_return, calls.key[(calls.phase == EXIT) & (calls.call >= FUNCTION)])

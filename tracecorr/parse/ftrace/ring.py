@@ -101,9 +101,6 @@ def decode_pages(flat: Bytes, header: int, page_size: int, pages: Pages) -> tupl
     """Return the records of the pages in `flat`, and for each page its bytes that could not be decoded."""
     base = np.arange(len(pages.used), dtype=np.int64) * page_size + header
     page, at, word, size, broken = _walk(flat, base, base + pages.used)
-    # A page number fits 16 bits in most batches, and those sort in linear time.
-    order = np.argsort(page.astype(np.uint16) if len(base) < 1 << 16 else page, kind="stable")
-    page, at, word, size = page[order], at[order], word[order], size[order]
     kind = word & 31
     step = word >> 5
     timed = np.flatnonzero(kind >= _TIME_EXTEND)
@@ -142,9 +139,20 @@ def _walk(flat: Bytes, base: Ints, end: Ints) -> tuple[Ints, Ints, Ints, Ints, I
         going = at + 4 <= stop
         if not going.all():
             page, at, stop = page[going], at[going], stop[going]
+    return *_page_by_page(steps, len(base)), broken
+
+
+def _page_by_page(steps: list[tuple[Ints, Ints, Ints, Ints]], pages: int) -> tuple[Ints, Ints, Ints, Ints]:
+    """Return page, position, word and size in the order of the pages: step n holds the n-th record of each."""
     empty = (np.zeros(0, np.int64),) * 4
-    first, second, third, fourth = (np.concatenate(c) for c in zip(empty, *steps, strict=True))
-    return first, second, third, fourth, broken
+    page, at, word, size = (np.concatenate(c) for c in zip(empty, *steps, strict=True))
+    counts = np.bincount(page, minlength=pages)
+    first = np.cumsum(counts) - counts
+    place = first[page] + np.repeat(np.arange(len(steps)), [len(step[0]) for step in steps])
+    ordered = np.empty((3, len(page)), np.int64)
+    for row, values in zip(ordered, (at, word, size), strict=True):
+        row[place] = values
+    return np.repeat(np.arange(pages), counts), ordered[0], ordered[1], ordered[2]
 
 
 def _told_sizes(words: npt.NDArray[np.uint32], at: Ints, word: Ints, stop: Ints) -> Ints:
