@@ -17,6 +17,8 @@ from tracecorr.capture.plan import EventPlan, InstancePlan, Plan, ProbePlan
 from tracecorr.capture.tracefs import Tracefs, find_tracefs
 from tracecorr.model.errors import MachineError
 
+# Processes whose captures belong to the state; empty = all.
+OURS = {os.getpid()}
 # What others may change at any time, or what only reports: not part of the state that a capture must restore.
 _REPORTS = (
     "trace", "trace_pipe", "trace_marker", "trace_marker_raw", "per_cpu", "instances", "error_log", "saved_cmdlines",
@@ -40,7 +42,7 @@ def need_tracefs() -> Tracefs:
 def read_state(tracefs: Tracefs) -> dict[str, str]:
     """Return every control file of the top folder, the enable bits of all events, our instances and probes.
 
-    Instances and probes of captures of other living processes are theirs, and left out.
+    Instances and probes of captures of processes that are not in `OURS` are theirs, and left out.
     """
     state = {p.name: _text(p) for p in tracefs.root.iterdir() if p.is_file() and p.name not in _REPORTS}
     # 6.1 enlarges the top buffer for good; its size is put back, the note that it never was larger is not.
@@ -62,7 +64,7 @@ def read_state(tracefs: Tracefs) -> dict[str, str]:
 
 def _foreign(name: str) -> bool:
     owner = owner_of(name)
-    return owner is not None and not owner.is_dead() and owner.pid != os.getpid()
+    return owner is not None and bool(OURS) and owner.pid not in OURS
 
 
 def _text(path: Path) -> str:

@@ -8,7 +8,7 @@ import time
 from pathlib import Path
 
 from described import describe_offer
-from machine_state import read_state
+from machine_state import OURS, read_state
 
 from tracecorr.capture.machine import probe_machine
 from tracecorr.capture.plan import EVENT_SETS, Wanted
@@ -21,6 +21,7 @@ CAPTURE = ["capture", "--quiet", "--no-correlate", "--as-root", "-o", "poke.trac
 def main() -> None:
     """Write what check.py looks at; the file `done` comes last."""
     log = Path("guest.log").open("w", buffering=1)  # noqa: SIM115
+    OURS.clear()
     before = read_state(find_tracefs())
     start = time.monotonic()
     offer = probe_machine()
