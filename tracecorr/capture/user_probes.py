@@ -47,8 +47,6 @@ _CALLS = (
     _entry("hsa_amd_queue_cu_set_mask", "swq=%di:x64 bits=%si:u32", "minimal"),
     _Call("roctxRangePushA", "roctx_push", "text=+0(%di):string", event_set="default"),
     _Call("roctxRangePop", "roctx_pop", "", event_set="default"),
-    _Call("roctxRangeStartA", "roctx_start", "text=+0(%di):string", "ret=$retval:u64", "default"),
-    _Call("roctxRangeStop", "roctx_stop", "id=%di:u64", event_set="default"),
     _Call("roctxMarkA", "roctx_mark", "text=+0(%di):string", event_set="default"),
     _entry("hsa_init"),
     _entry("hsa_shut_down"),

@@ -234,3 +234,30 @@ def test_function_graph_with_and_without_stamps() -> None:
     trace = read_text(short)
     assert set(trace.events["flags"]) == {Flag.NO_TIME} and trace.events.height == 2
     assert trace.ledger["outcome"].to_list() == ["used"]
+
+
+def test_only_doorbells_of_the_hardware_are_doorbells() -> None:
+    kinds = {-1: "doorbell", -2: "doorbell", 0: "signal_store", 1: "signal_store"}
+    body = "doorbell: (0x7f7bd24c11c0) sig=0x7ffb80 val=5 kind={} hw=0x7f10 swq=0x99 ring=0x20a000 qid=1"
+    lines = [PREFIX % n + body.format(kind).encode() + b"\n" for n, kind in enumerate(kinds)]
+    whole_text = read_text(HEAD + b"".join(lines))
+    rows = whole_text.events.sort("offset")
+    assert rows["name"].to_list() == list(kinds.values())
+    assert rows["ring"].to_list() == [0x20A000, 0x20A000, None, None]
+    assert rows["layer"].to_list() == ["doorbell", "doorbell", "signal", "signal"]
+    stores = rows.filter(pl.col("name") == "signal_store").join(whole_text.args, on=["file", "offset"])
+    assert set(stores["key"].to_list()) == {"val", "kind"}
+
+
+def test_roctx_ranges_nest_and_carry_their_text() -> None:
+    place = b"(0x7f7bd24c11c0)"
+    bodies = [b'roctx_push: %s text="outer"', b'roctx_push: %s text="inner, x=1"', b'roctx_mark: %s text="here"',
+              b"init_mqd: (init_mqd+0x4/0x90 [amdgpu])%.0s", b"roctx_pop: %s", b"roctx_pop: %s"]  # fmt: skip
+    whole_text = read_text(HEAD + b"".join(PREFIX % n + b % place + b"\n" for n, b in enumerate(bodies)))
+    rows = whole_text.events.sort("offset")
+    assert rows["name"].to_list() == ["roctx_range", "roctx_range", "roctx_mark", "init_mqd"]
+    lengths = (rows["end_stamp_ns"] - rows["stamp_ns"]).to_list()
+    assert lengths == [5000, 3000, None, None]
+    assert rows.filter(pl.col("name") == "init_mqd")["depth"].to_list() == [0]
+    texts = rows.join(whole_text.args.filter(pl.col("key") == "text"), on=["file", "offset"]).sort("offset")
+    assert texts["text"].to_list() == ["outer", "inner, x=1", "here"]

@@ -6,6 +6,7 @@ each field `x` of the event `u_x` (u64) and `t_x` (text). The functions here tur
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -53,6 +54,8 @@ _COLUMNS: dict[str, tuple[dict[str, str], tuple[str, ...]]] = {
 }
 # Tracepoints that have a layer of their own (see `event_layer`).
 KNOWN_EVENTS = r"^(?:drm_run_job$|drm_sched_|dma_fence_|sched_|amdgpu_|kfd_)"
+# roctx_push, roctx_pop, roctx_mark, ...; of a second library roctx_push_2.
+_ROCTX = re.compile(r"roctx_(push|pop|mark)(_\d+)?$")
 _ADDRESS_CALLS = ("mmap", "mremap", "brk", "shmat")
 _RETURN_KEYS = ("ret", "retval", "status")
 
@@ -223,10 +226,32 @@ def add_doorbell(batch: Batch, frame: pl.DataFrame, event: str, keys: list[str])
         batch.add_text(frame, "probe", pl.lit(event))
 
 
+def _add_stores(batch: Batch, frame: pl.DataFrame, event: str, keys: list[str]) -> None:
+    """Add stores to signals: only kinds below 0 are doorbells of the hardware (amd_hsa_signal.h, ROCm 4.5 to 7.2)."""
+    if "kind" in keys:
+        to_user = (pl.col("u_kind").reinterpret(signed=True) >= 0).fill_null(value=False)
+        stores, frame = frame.filter(to_user), frame.filter(~to_user)
+        # Without a queue behind the signal the fields of one mean nothing.
+        batch.add(stores, phase=INSTANT, call=0, layer="signal", name="signal_store", arg=pl.col("u_sig"))
+        batch.add_args(stores, ["val", "kind"])
+    add_doorbell(batch, frame, event, keys)
+
+
+def _add_range(batch: Batch, frame: pl.DataFrame, event: str, keys: list[str]) -> None:
+    """Add roctx calls: a push and the pop that ends it are one range, everything else a moment."""
+    word = event.split("_")[1]
+    phase = {"push": ENTER, "pop": EXIT}.get(word, INSTANT)
+    name = "roctx_range" if phase else f"roctx_{word}"
+    batch.add(frame, phase=phase, call=FUNCTION if phase else 0, layer="marker", name=name, key=name)
+    batch.add_args(frame, keys, of_exit=phase == EXIT)
+
+
 def add_hits(batch: Batch, frame: pl.DataFrame, event: str, keys: list[str], *, is_return: bool) -> None:
-    """Add hits of a probe: of one on a doorbell store, or of another function."""
+    """Add hits of a probe: on a doorbell store, on a range or mark of roctx, or on another function."""
     if event.startswith("doorbell") and not is_return and {"sig", "val"} <= set(keys):
-        add_doorbell(batch, frame, event, keys)
+        _add_stores(batch, frame, event, keys)
+    elif _ROCTX.match(event) and not is_return:
+        _add_range(batch, frame, event, keys)
     else:
         add_probe(batch, frame, event, keys, is_return=is_return)
 

@@ -124,7 +124,8 @@ class _Calls:
         chosen = order[call[order] > 0]
         codes = thread[chosen]
         narrow = codes.astype(np.uint16) if len(codes) and codes.max() < 1 << 16 else codes
-        probed = (call == FUNCTION) & (halves["layer"] != "hsa").fill_null(value=False).to_numpy()
+        of_user = (halves["layer"] == "hsa") | (halves["layer"] == "marker")
+        probed = (call == FUNCTION) & (~of_user).fill_null(value=False).to_numpy()
         inside = probed & (phase != EXIT) & halves["depth"].is_null().to_numpy()
         return cls(order, chosen[np.argsort(narrow, kind="stable")], thread, phase, call,
                    halves["key"].to_physical().fill_null(0).to_numpy(), probed, inside, halves["file"].to_numpy(),
