@@ -1,0 +1,248 @@
+"""The verbs doctor and clean, capture --dry-run, and what doctor is made of, on this machine and on files."""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import json
+import os
+import signal
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from machine_state import OURS, arm_small, need_zlib, read_state
+from test_planning import HSA
+
+from tracecorr.capture import findings
+from tracecorr.capture.function_filter import number_functions
+from tracecorr.capture.machine import probe_machine
+from tracecorr.capture.offer import NO, PARTLY, YES, Offer
+from tracecorr.capture.plan import Wanted
+from tracecorr.capture.planning import make_plan, render_plan
+from tracecorr.capture.runtimes import find_runtimes, installed_libraries, other_users, read_library, read_runtime
+from tracecorr.capture.tracefs import Tracefs
+from tracecorr.capture.trials import count_functions
+from tracecorr.cli import main
+
+Capture = pytest.CaptureFixture[str]
+
+
+@pytest.fixture
+def offer(tracefs: Tracefs) -> Offer:
+    """Return what this machine offers."""
+    del tracefs
+    return probe_machine()
+
+
+def test_doctor_leaves_nothing_behind(tracefs: Tracefs, run_folder: Path, capfd: Capture) -> None:
+    before = read_state(tracefs)
+    assert main(["doctor"]) == 0
+    assert read_state(tracefs) == before
+    assert list(run_folder.glob("*")) == []
+    out = capfd.readouterr().out
+    assert "a capture is possible" in out
+    assert not [line for line in out.splitlines() if line.startswith("no ") and "mend" in line]
+
+
+def test_doctor_says_yes_no_or_partly_with_a_reason(tracefs: Tracefs, capfd: Capture) -> None:
+    del tracefs
+    assert main(["doctor", "--json"]) == 0
+    found = json.loads(capfd.readouterr().out)
+    assert found["can_capture"]
+    assert {f["state"] for f in found["findings"]} <= {YES, PARTLY, NO}
+    assert all(f["why"] for f in found["findings"] if f["state"] != YES)
+    names = [f["name"] for f in found["findings"]]
+    assert len(names) == len(set(names))
+    assert {"tracefs", "instances", "function tracer", "kprobes", "fprobes", "uprobes", "/dev/kfd", "lockdown",
+            "debugfs of the KFD", "container engines", "buffer memory", "rights"} <= set(names)  # fmt: skip
+
+
+def test_findings_agree_with_the_kernel(offer: Offer, tracefs: Tracefs) -> None:
+    states = {f.name: f.state for f in offer.findings}
+    assert (states["kprobes"] == YES) == offer.kprobes == tracefs.has("kprobe_events")
+    assert (states["uprobes"] == YES) == offer.uprobes
+    assert (states["function tracer"] == YES) == offer.function_tracer
+    assert "mono" in offer.clocks
+    assert offer.events == tracefs.events()
+    assert (states["events syscalls"] == YES) == ("syscalls/sys_enter_ioctl" in offer.events)
+    assert offer.cpus == os.cpu_count()
+
+
+def test_dry_run_changes_nothing(tracefs: Tracefs, run_folder: Path, offer: Offer, capfd: Capture) -> None:
+    before = read_state(tracefs)
+    assert main(["capture", "--dry-run", "--", "true"]) == 0
+    assert read_state(tracefs) == before
+    assert list(run_folder.glob("*")) == []
+    out = capfd.readouterr().out
+    assert f"kernel {offer.kernel}, {offer.cpus} CPUs" in out
+    for line in render_plan(make_plan(Wanted(), offer), offer).splitlines():
+        # Free memory moves from one look to the next.
+        if "KiB" not in line:
+            assert line in out
+
+
+def test_without_root_nothing_is_tried() -> None:
+    if os.geteuid() != 0:
+        pytest.skip("needs root, to become somebody else")
+
+    def become_nobody() -> None:
+        os.setgroups([])
+        os.setgid(65534)
+        os.setuid(65534)
+
+    # A fork and no new program: others may not be able to read this Python.
+    read, write = os.pipe()
+    child = os.fork()
+    if child == 0:
+        become_nobody()
+        with os.fdopen(write, "w") as stream, contextlib.redirect_stdout(stream):
+            status = main(["doctor"])
+        os._exit(status)
+    os.close(write)
+    with os.fdopen(read) as stream:
+        out = stream.read()
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 3
+    assert "tracing needs root" in out
+    assert "no capture is possible" in out
+
+
+def test_two_targets_are_wrong_usage(capfd: Capture) -> None:
+    assert main(["doctor", "--pid", "1", "--container", "x"]) == 2
+    assert "--container and --pid" in capfd.readouterr().err
+
+
+def test_unknown_container_is_told(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capfd: Capture) -> None:
+    engine = tmp_path / "docker"
+    engine.write_text('#!/bin/sh\necho "Error: No such container: $6" >&2\nexit 1\n')
+    engine.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tmp_path}:/usr/bin:/bin")
+    assert main(["doctor", "--container", "gone"]) == 2
+    assert "no running container 'gone' (docker: " in capfd.readouterr().err
+
+
+def test_clean_undoes_what_a_killed_capture_left(tracefs: Tracefs, run_folder: Path, capfd: Capture) -> None:
+    before = read_state(tracefs)
+    child = os.fork()
+    if child == 0:
+        arm_small(tracefs)
+        os.kill(os.getpid(), signal.SIGKILL)
+    OURS.add(child)
+    os.waitpid(child, 0)
+    assert read_state(tracefs) != before
+    assert main(["clean"]) == 0
+    assert read_state(tracefs) == before
+    assert f"of process {child}" in capfd.readouterr().out
+    assert list(run_folder.glob("*")) == []
+
+
+def test_clean_tells_what_it_cannot_remove(tracefs: Tracefs, monkeypatch: pytest.MonkeyPatch, capfd: Capture) -> None:
+    monkeypatch.setattr("tracecorr.capture.undo._PATIENCE_S", 0.05)
+    child = os.fork()
+    if child == 0:
+        arm_small(tracefs)
+        os.kill(os.getpid(), signal.SIGKILL)
+    OURS.add(child)
+    os.waitpid(child, 0)
+    instance = next(n for n in tracefs.instances() if f"_{child}_" in n and n.endswith("_gpu"))
+    with (tracefs.instance(instance).root / "trace_pipe").open("rb"):
+        assert main(["clean"]) == 1
+    assert "cannot be removed yet" in capfd.readouterr().err
+    assert main(["clean"]) == 0
+
+
+def _address_of(library: Path, symbol: str) -> int:
+    """Return where a symbol of a loaded library is, as an offset in its file."""
+    function = getattr(ctypes.CDLL(str(library)), symbol)
+    address = ctypes.cast(function, ctypes.c_void_p).value or 0
+    for line in Path("/proc/self/maps").read_text().splitlines():
+        words = line.split()
+        low, high = (int(part, 16) for part in words[0].split("-"))
+        if low <= address < high:
+            return address - low + int(words[2], 16)
+    raise AssertionError(symbol)
+
+
+def test_offsets_of_symbols_are_those_of_the_loaded_library(tmp_path: Path) -> None:
+    library = need_zlib(tmp_path)
+    runtime = read_library(library, ["crc32", "zlibVersion", "no_such_symbol"])
+    assert runtime is not None
+    assert runtime.kind == "other"
+    assert runtime.symbols == {name: _address_of(library, name) for name in ("crc32", "zlibVersion")}
+    assert read_runtime(library) is None
+    assert read_library(library, ["no_such_symbol"]) is None
+    assert read_library(library, []) is None
+
+
+@pytest.mark.parametrize("content", [b"", b"\x7fELF", b"\x7fELF" + bytes(60), b"#!/bin/sh\n"])
+def test_what_is_no_library_is_no_runtime(tmp_path: Path, content: bytes) -> None:
+    path = tmp_path / "libhsa-runtime64.so.1"
+    path.write_bytes(content)
+    assert read_runtime(path) is None
+    assert read_library(path, ["x"]) is None
+    assert read_runtime(tmp_path / "missing") is None
+
+
+def test_usual_places_are_looked_into(tmp_path: Path) -> None:
+    wheel = tmp_path / "usr/lib/python3.12/site-packages/torch/lib"
+    rocm, own = tmp_path / "opt/rocm-7.0.2/lib", tmp_path / "work/lib"
+    for folder in (wheel, rocm, own):
+        folder.mkdir(parents=True)
+    (wheel / "libhsa-runtime64.so").touch()
+    (rocm / "libamdhip64.so.7.0.2").touch()
+    (rocm / "libamdhip64.so.7").symlink_to("libamdhip64.so.7.0.2")
+    (rocm / "libother.so").touch()
+    (own / "libroctx64.so.4").touch()
+    found = installed_libraries(tmp_path, {"LD_LIBRARY_PATH": "/work/lib:relative"})
+    assert set(found) == {rocm / "libamdhip64.so.7", wheel / "libhsa-runtime64.so", own / "libroctx64.so.4"}
+
+
+def _start_user(library: Path) -> tuple[int, Callable[[], None]]:
+    """Fork a process that maps the library; return its pid and what ends it."""
+    mapped_read, mapped_write = os.pipe()
+    end_read, end_write = os.pipe()
+    pid = os.fork()
+    if pid == 0:
+        ctypes.CDLL(str(library))
+        os.write(mapped_write, b"x")
+        os.read(end_read, 1)
+        os._exit(0)
+    os.read(mapped_read, 1)
+
+    def end() -> None:
+        os.write(end_write, b"x")
+        os.waitpid(pid, 0)
+
+    return pid, end
+
+
+def test_users_of_a_file_are_counted(tmp_path: Path) -> None:
+    library = need_zlib(tmp_path)
+    runtime = read_library(library, ["crc32"])
+    assert runtime is not None
+    assert other_users(runtime) == []
+    pid, end = _start_user(library)
+    try:
+        assert other_users(runtime) == [pid]
+        assert other_users(runtime, [pid]) == []
+        assert find_runtimes(pid) == ()
+    finally:
+        end()
+
+
+def test_functions_are_counted_by_name_and_driver() -> None:
+    lines = ["update_queue", "update_queue [amdgpu]", "init_mqd [amdgpu]", "init_mqd [amdgpu]", "vfs_fsync"]
+    counts, shared = count_functions(lines)
+    assert counts == {"update_queue": 1, "init_mqd": 2, "vfs_fsync": 1}
+    assert shared == {"update_queue"}
+    assert number_functions(lines, ["init_mqd", "update_queue:mod:amdgpu"]) == ([2, 3, 4], {})
+    assert number_functions(lines, ["update_queue", "gone"]) == ([1, 2], {"gone": "there is no such function"})
+
+
+def test_each_runtime_is_a_line(monkeypatch: pytest.MonkeyPatch) -> None:
+    found = list(findings.look_at_runtimes([HSA], "container x"))
+    assert [f.state for f in found] == [YES, NO, NO]
+    assert HSA.path in found[0].why
+    assert "container x" in found[1].why
+    monkeypatch.setattr(findings, "KFD_DEVICE", Path("/no/such/kfd"))
+    assert findings.look_at_kfd().state == NO
