@@ -114,11 +114,11 @@ def test_two_copies_of_a_runtime_are_both_probed() -> None:
     wheel = replace(HSA, path="/venv/torch/lib/libhsa-runtime64.so", host_path="/venv/libhsa.so", inode=99)
     plan = make_plan(Wanted(), replace(_machine("6.12"), runtimes=(HSA, wheel)))
     assert len({p.name for p in plan.probes}) == len(plan.probes)
-    places = {p.name: p.definition.split(":")[0] for p in plan.probes if p.name in ("doorbell", "doorbell_2")}
-    assert places == {"doorbell": HSA.host_path, "doorbell_2": "/venv/libhsa.so"}
+    places = {p.name: p.definition.split(":")[0] for p in plan.probes if p.name in ("doorbell", "doorbell__2")}
+    assert places == {"doorbell": HSA.host_path, "doorbell__2": "/venv/libhsa.so"}
     late, absent = plan_late_probes(Wanted(), replace(_machine("6.12"), runtimes=(wheel,)), 3)
     assert not {p.name for p in late} & {p.name for p in plan.probes}
-    assert {p.name for p in late} >= {"doorbell_3", "hsa_queue_create_3", "hsa_queue_create_3_ret"}
+    assert {p.name for p in late} >= {"doorbell__3", "hsa_queue_create__3", "hsa_queue_create__3_ret"}
     assert [a.what for a in absent] == ["roctx ranges (libroctx64)"]
 
 

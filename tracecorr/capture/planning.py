@@ -9,7 +9,7 @@ from dataclasses import replace
 from tracecorr.capture.kernel_probes import plan_kernel_functions
 from tracecorr.capture.offer import Offer
 from tracecorr.capture.plan import EVENT_SETS, Absent, EventPlan, InstancePlan, Plan, ProbePlan, Wanted
-from tracecorr.capture.user_probes import plan_user_probes
+from tracecorr.capture.user_probes import copy_suffix, plan_user_probes
 from tracecorr.model.errors import InputError, MachineError
 
 _SYSCALLS = (
@@ -79,7 +79,7 @@ def make_plan(wanted: Wanted, offer: Offer) -> Plan:
 
 
 def plan_late_probes(wanted: Wanted, offer: Offer, number: int) -> tuple[tuple[ProbePlan, ...], tuple[Absent, ...]]:
-    """Return the probes of runtimes that appeared after the start, their names ending in `number`, and what is absent.
+    """Return the probes of runtimes that appeared after the start, their names made unique, and what is absent.
 
     Args:
         wanted: what the command line asks for.
@@ -93,7 +93,7 @@ def plan_late_probes(wanted: Wanted, offer: Offer, number: int) -> tuple[tuple[P
 
 def _renamed(probe: ProbePlan, number: int) -> ProbePlan:
     name, back = (probe.name[:-4], "_ret") if probe.kind == "u-return" else (probe.name, "")
-    return replace(probe, name=f"{name}_{number}{back}")
+    return replace(probe, name=f"{name}{copy_suffix(number)}{back}")
 
 
 def _plan_events(

@@ -87,10 +87,15 @@ def plan_user_probes(
         if calls and reason:
             absent.append(reason)
             continue
-        suffix = "" if number == 1 + _first(offer.runtimes, runtime.kind) else f"_{number}"
+        suffix = copy_suffix(1 if number == 1 + _first(offer.runtimes, runtime.kind) else number)
         probes += [p for call in calls for p in _probes(call, runtime, suffix, offer)]
     absent += _missing(wanted, offer, sets)
     return tuple(probes), tuple(absent)
+
+
+def copy_suffix(number: int) -> str:
+    """Return what the names of probes end in for the `number`-th library; readers take it off again."""
+    return "" if number == 1 else f"__{number}"
 
 
 def _first(runtimes: tuple[Runtime, ...], kind: str) -> int:

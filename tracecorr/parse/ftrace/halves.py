@@ -54,8 +54,9 @@ _COLUMNS: dict[str, tuple[dict[str, str], tuple[str, ...]]] = {
 }
 # Tracepoints that have a layer of their own (see `event_layer`).
 KNOWN_EVENTS = r"^(?:drm_run_job$|drm_sched_|dma_fence_|sched_|amdgpu_|kfd_)"
-# roctx_push, roctx_pop, roctx_mark, ...; of a second library roctx_push_2.
-_ROCTX = re.compile(r"roctx_(push|pop|mark)(_\d+)?$")
+# roctx_push, roctx_pop, roctx_mark, ...; of a second library roctx_push__2.
+_COPY = re.compile(r"__\d+$")
+_ROCTX = re.compile(r"roctx_(push|pop|mark)(?:__\d+)?$")
 _ADDRESS_CALLS = ("mmap", "mremap", "brk", "shmat")
 _RETURN_KEYS = ("ret", "retval", "status")
 
@@ -259,7 +260,7 @@ def add_hits(batch: Batch, frame: pl.DataFrame, event: str, keys: list[str], *, 
 def add_probe(batch: Batch, frame: pl.DataFrame, event: str, keys: list[str], *, is_return: bool) -> None:
     """Add hits of a kernel or user probe; columns `function` (null = user space) and `module`."""
     user = pl.col("function").is_null()
-    base = event[:-4] if is_return and event.endswith("_ret") else event
+    base = _COPY.sub("", event[:-4] if is_return and event.endswith("_ret") else event)
     name = pl.when(user).then(pl.lit(base)).otherwise(pl.col("function"))
     layer = pl.when(user).then(pl.lit("hsa")).otherwise(layer_of(pl.col("function"), pl.col("module")))
     columns: dict[str, pl.Expr | str | None] = {"layer": layer, "name": name, "key": name}
