@@ -11,6 +11,7 @@ from tracecorr.analyze.answers import Report, Section
 from tracecorr.analyze.compare import Comparison
 from tracecorr.analyze.values import plain_rows, render_heading, render_ns, render_value
 from tracecorr.analyze.verdicts import Verdict
+from tracecorr.analyze.verdicts.model import Finding
 
 _MAX_ROWS = 25
 _MAX_TEXT = 80
@@ -27,6 +28,14 @@ def render_comparison(comparison: Comparison) -> str:
     head = [f"# {comparison.first} (A) and {comparison.second} (B)\n", "## Findings\n"]
     findings = [f"- {line}" for line in comparison.findings]
     return "\n".join((*head, *findings, "", *(line for s in comparison.sections for line in _section_lines(s))))
+
+
+def render_experiment(name: str, finding: Finding, sections: Iterable[Section]) -> str:
+    """Return the report of an experiment: its verdict, then the tables."""
+    head = [f"# {name}\n", f"**{finding.outcome}** the high one keeps its latency: {finding.reason}"]
+    if finding.remedy:
+        head.append(f"- to know it: {finding.remedy}")
+    return "\n".join((*head, "", *(line for s in sections for line in _section_lines(s))))
 
 
 def render_summary(report: Report) -> str:

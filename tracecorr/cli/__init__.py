@@ -21,6 +21,7 @@ from tracecorr.cli import (
     correlate,
     demo,
     doctor,
+    experiment,
     export,
     hqd,
     import_files,
@@ -45,6 +46,7 @@ app.command("correlate")(correlate.correlate_verb)
 app.command("info")(info.info_verb)
 app.command("report")(report.report_verb)
 app.command("compare")(compare.compare_verb)
+app.command("experiment")(experiment.experiment_verb)
 app.command("export")(export.export_verb)
 app.command("query")(query.query_verb)
 app.command("serve")(serve.serve_verb)

@@ -1,0 +1,147 @@
+"""What an experiment with a high and a low priority workload shows: latencies, throughput, who waited for whom."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+import polars as pl
+
+from tracecorr.analyze.compare.latency import MIN_VALUES, interval_of_difference
+from tracecorr.analyze.compare.quantiles import Sample
+from tracecorr.analyze.verdicts.model import Finding, failed, passed, unknown
+
+STAMPS = {"phase": pl.String, "round": pl.Int64, "role": pl.String, "start_ns": pl.Int64, "return_ns": pl.Int64,
+          "complete_ns": pl.Int64}  # fmt: skip
+PHASES = ("high_alone", "low_alone", "sequential", "together")
+# Above this slow-down by instrumentation a captured round explains nothing about latency.
+MAX_OVERHEAD = 1.2
+# The high one kept its latency when its P95 beside the low one is at most this many times that alone.
+KEPT = 1.2
+_ROUNDS = 20_000
+
+
+def summarize_phases(stamps: pl.DataFrame) -> pl.DataFrame:
+    """Return one row per phase and role: call and launch-to-completion latency, throughput.
+
+    Args:
+        stamps: rows of `STAMPS`: one launch each, times of the workload's own CLOCK_MONOTONIC, uninstrumented.
+
+    Returns: phase, role, rounds, launches, call_mean_ns, call_p50_ns, call_p95_ns, call_p99_ns, call_std_ns, and the
+        same for `done` (launch to completion), per_second (launches by the time from first start to last completion).
+    """
+    measured = stamps.with_columns(
+        call=pl.col("return_ns") - pl.col("start_ns"), done=pl.col("complete_ns") - pl.col("start_ns")
+    )
+    spans = stamps.group_by("phase", "role", "round").agg(
+        n=pl.len(), span=pl.col("complete_ns").max() - pl.col("start_ns").min()
+    )
+    rates = spans.group_by("phase", "role").agg(per_second=(pl.col("n").sum() * 1e9 / pl.col("span").sum()).round(1))
+    figures = [expr for name in ("call", "done") for expr in _describe(name)]
+    rows = measured.group_by("phase", "role").agg(
+        rounds=pl.col("round").n_unique().cast(pl.Int64), launches=pl.len().cast(pl.Int64), **dict(figures)
+    )
+    order = pl.col("phase").replace_strict({p: i for i, p in enumerate(PHASES)}, default=9, return_dtype=pl.Int64)
+    return rows.join(rates, on=["phase", "role"]).sort(order, "role")
+
+
+def _describe(name: str) -> list[tuple[str, pl.Expr]]:
+    value = pl.col(name)
+    whole = [(f"{name}_mean_ns", value.mean().round(0).cast(pl.Int64))]
+    whole += [(f"{name}_p{q}_ns", value.quantile(q / 100, "nearest").cast(pl.Int64)) for q in (50, 95, 99)]
+    return [*whole, (f"{name}_std_ns", value.std().fill_nan(None).round(0).cast(pl.Int64))]
+
+
+def summarize_throughput(stamps: pl.DataFrame) -> pl.DataFrame:
+    """Return launches per second of both roles in total: one after the other, and together."""
+    shared = stamps.filter(pl.col("phase").is_in(["sequential", "together"]))
+    spans = shared.group_by("phase", "round").agg(
+        n=pl.len(), span=pl.col("complete_ns").max() - pl.col("start_ns").min()
+    )
+    return spans.group_by("phase").agg(
+        rounds=pl.len().cast(pl.Int64), launches=pl.col("n").sum().cast(pl.Int64),
+        total_per_second=(pl.col("n").sum() * 1e9 / pl.col("span").sum()).round(1),
+    ).sort("phase")  # fmt: skip
+
+
+def measure_yields(stamps: pl.DataFrame) -> pl.DataFrame:
+    """Return, per launch of the high one beside the low one, when the low one was last and next seen to complete.
+
+    Completions are those that the host noticed, so these are bounds of what the GPU did, not its schedule.
+
+    Returns: round, start_ns, complete_ns, low_completions (inside the launch), stop_ns (from the launch to the last
+        completion of the low one inside it, null when there is none), resume_ns (from the launch to the first one
+        after it, null when there is none).
+    """
+    together = stamps.filter(pl.col("phase") == "together")
+    low = together.filter(pl.col("role") == "low").select("round", low_ns="complete_ns").sort("low_ns")
+    high = together.filter(pl.col("role") == "high").select("round", "start_ns", "complete_ns").sort("start_ns")
+    rows: list[dict[str, Any]] = []
+    for (number,), part in high.group_by("round", maintain_order=True):
+        ends = low.filter(pl.col("round") == number)["low_ns"].to_numpy()
+        starts, dones = part["start_ns"].to_numpy(), part["complete_ns"].to_numpy()
+        first, last = np.searchsorted(ends, starts, "left"), np.searchsorted(ends, dones, "right")
+        for start, done, i, j in zip(starts, dones, first, last, strict=True):
+            stop = int(ends[j - 1] - start) if j > i else None
+            resume = int(ends[j] - start) if j < len(ends) else None
+            rows.append({"round": number, "start_ns": int(start), "complete_ns": int(done),
+                         "low_completions": int(j - i), "stop_ns": stop, "resume_ns": resume})  # fmt: skip
+    names = ("round", "start_ns", "complete_ns", "low_completions", "stop_ns", "resume_ns")
+    return pl.DataFrame(rows, schema=dict.fromkeys(names, pl.Int64))
+
+
+def measure_overhead(stamps: pl.DataFrame, captured: pl.DataFrame) -> pl.DataFrame:
+    """Return, per phase and role, the median latency without and with instrumentation, and their ratio."""
+    medians = [
+        side.group_by("phase", "role").agg(p50=(pl.col("complete_ns") - pl.col("start_ns")).median().cast(pl.Int64))
+        for side in (stamps, captured)
+    ]
+    joined = medians[0].join(medians[1], on=["phase", "role"], suffix="_captured").sort("phase", "role")
+    ratio = pl.when(pl.col("p50") > 0).then(pl.col("p50_captured") / pl.col("p50")).round(2)
+    return joined.select("phase", "role", plain_p50_ns="p50", captured_p50_ns="p50_captured", ratio=ratio)
+
+
+def judge_latency(stamps: pl.DataFrame, overhead: pl.DataFrame, kept: float = KEPT) -> Finding:
+    """Return whether the high one kept its latency beside the low one.
+
+    Args:
+        stamps: uninstrumented launches.
+        overhead: what `measure_overhead` gave; empty when nothing was captured.
+        kept: how many times its P95 alone the P95 together may be.
+    """
+    latency = {
+        phase: stamps.filter((pl.col("phase") == phase) & (pl.col("role") == "high"))
+        .select((pl.col("complete_ns") - pl.col("start_ns")).alias("ns"))["ns"]
+        .to_numpy()
+        for phase in ("high_alone", "together")
+    }
+    counts = {f"launches_{phase}": len(values) for phase, values in latency.items()}
+    if min(counts.values()) < MIN_VALUES:
+        return unknown(
+            "too few launches of the high one were stamped", "let it print a stamp per launch; more --rounds", counts
+        )
+    alone, beside = Sample.of(latency["high_alone"]), Sample.of(latency["together"])
+    low, high = interval_of_difference(alone, beside, 0.95, _ROUNDS)
+    first, second = alone.quantile(0.95), beside.quantile(0.95)
+    counts |= {"alone_p95_ns": first, "together_p95_ns": second, "low_ns": int(low[1]), "high_ns": int(high[1])}
+    said = f"its P95 is {first} ns alone and {second} ns beside the low one"
+    said += f" (difference {int(low[1])} to {int(high[1])} ns)"
+    slowest = max(_ratios_of_high(overhead), default=0.0)
+    if slowest > MAX_OVERHEAD:
+        return unknown(
+            f"{said}, but instrumentation slows the high one {slowest} times",
+            "the captured rounds do not explain the plain ones: lower --log-level, or a longer kernel", counts,
+        )  # fmt: skip
+    limit = kept * first
+    return passed(said, counts) if second <= limit or low[1] <= 0 else failed(said, counts)
+
+
+def _ratios_of_high(overhead: pl.DataFrame) -> list[float]:
+    return overhead.filter(pl.col("role") == "high")["ratio"].drop_nulls().to_list()
+
+
+def as_rows(phase: str, number: int, stamps: Mapping[str, list[tuple[int, int, int]]]) -> pl.DataFrame:
+    """Return the stamps of one round as rows of `STAMPS`."""
+    rows = [(phase, number, role, *stamp) for role, found in stamps.items() for stamp in found]
+    return pl.DataFrame(rows, schema=STAMPS, orient="row")

@@ -1,0 +1,60 @@
+"""The verb `experiment`: run workloads alone and together, and say who waited for whom."""
+
+from __future__ import annotations
+
+import json
+import time
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from tracecorr.cli.console import say
+from tracecorr.model.errors import InputError
+
+_FAILED, _UNKNOWN = 4, 5
+
+
+def experiment_verb(
+    kind: Annotated[str, typer.Argument(metavar="preempt", help="The experiment; `preempt` is the one there is.")],
+    high: Annotated[str, typer.Option(metavar="CMD", help="Workload of high priority; it prints stamps.")],
+    low: Annotated[str, typer.Option(metavar="CMD", help="Workload of low priority; it prints stamps.")],
+    rounds: Annotated[int, typer.Option(metavar="N", help="Uninstrumented rounds, which give the figures.")] = 5,
+    no_capture: Annotated[
+        bool, typer.Option("--no-capture", help="Leave out the captured rounds (needs no root).")
+    ] = False,
+    container: Annotated[
+        str | None, typer.Option(metavar="NAME", help="Run the workloads in this running container.")
+    ] = None,
+    log_level: Annotated[int, typer.Option(metavar="N", help="AMD_LOG_LEVEL of the captured rounds.")] = 5,
+    kept: Annotated[float, typer.Option(metavar="TIMES", help="P95 together may be so many times that alone.")] = 1.2,
+    output: Annotated[Path | None, typer.Option("--output", "-o", metavar="FOLDER", help="Folder to make.")] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+    check: Annotated[
+        bool, typer.Option("--check", help="Exit with 4 when the verdict is FAIL, 5 when UNKNOWN.")
+    ] = False,
+) -> None:
+    """Run the high one alone, the low one alone, one after the other, both together; several rounds, then captured.
+
+    A workload prints one line `tracecorr-stamp START RETURN COMPLETE` per launch (CLOCK_MONOTONIC, ns).
+    """
+    if kind != "preempt":
+        raise InputError(f"there is no experiment {kind!r}", "the experiment is called preempt")
+    if rounds < 1:
+        raise InputError(f"--rounds {rounds} runs nothing", "use 1 or more")
+    folder = output or Path(time.strftime("preempt-%Y%m%d-%H%M%S.experiment"))
+    if folder.exists():
+        raise InputError(f"{folder} exists", "choose another folder with -o")
+
+    from tracecorr.analyze.markdown import render_experiment
+    from tracecorr.experiment.preempt import PreemptOptions, run_preempt
+    from tracecorr.experiment.report import summarize_experiment
+
+    options = PreemptOptions(high, low, folder.resolve(), rounds, not no_capture, container, log_level)
+    report = summarize_experiment(run_preempt(options, say), kept)
+    found = report.finding
+    told = json.dumps(report.as_dict(), indent=1)
+    (folder / "report.json").write_text(told)
+    typer.echo(told if as_json else render_experiment(folder.name, found, report.sections))
+    if check and found.outcome != "PASS":
+        raise typer.Exit(_FAILED if found.outcome == "FAIL" else _UNKNOWN)

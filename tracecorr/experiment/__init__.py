@@ -1,0 +1,1 @@
+"""Experiments: run workloads in turn and together, without and with capture."""

@@ -1,0 +1,110 @@
+"""The report of an experiment: figures of the plain rounds, what the captured rounds say, the verdict."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import polars as pl
+
+from tracecorr.analyze.answers import Section
+from tracecorr.analyze.experiment import (
+    judge_latency,
+    measure_overhead,
+    measure_yields,
+    summarize_phases,
+    summarize_throughput,
+)
+from tracecorr.analyze.frames import collect, describe_ns
+from tracecorr.analyze.priorities import summarize_priorities
+from tracecorr.analyze.values import plain_rows
+from tracecorr.analyze.verdicts.model import Finding
+from tracecorr.experiment.preempt import Runs
+from tracecorr.store import Capture
+
+_MOVES = r"evict|suspend|resume|restore_process"
+
+
+@dataclass(frozen=True)
+class ExperimentReport:
+    """Hold the answers of an experiment."""
+
+    finding: Finding
+    sections: tuple[Section, ...]
+
+    def as_dict(self) -> dict[str, Any]:
+        """Return the report for JSON."""
+        found = self.finding
+        return {
+            "verdict": {"name": "high_keeps_its_latency", "outcome": str(found.outcome), "reason": found.reason,
+                        "counts": dict(found.counts), "remedy": found.remedy or None},
+            "sections": {s.key: plain_rows(s.frame) for s in self.sections},
+        }  # fmt: skip
+
+
+def summarize_experiment(runs: Runs, kept: float) -> ExperimentReport:
+    """Return the answers of an experiment.
+
+    Args:
+        runs: what was measured.
+        kept: how many times its P95 alone the high one's P95 together may be.
+    """
+    overhead = measure_overhead(runs.stamps, runs.captured)
+    captures = {phase: Capture.open(path) for phase, path in runs.captures.items()}
+    yields = measure_yields(runs.stamps)
+    sections = (
+        Section("phases", "Latency and throughput", summarize_phases(runs.stamps),
+                "stamps of the workloads themselves, without any instrumentation; call = start to return, "
+                "done = start to the completion that the host noticed"),
+        Section("throughput", "Throughput of both", summarize_throughput(runs.stamps)),
+        Section("yields", "From the high one's launch to the low one's stop and resume", _describe_yields(yields),
+                "completions of the low one as its host noticed them: bounds, not the GPU's schedule",
+                nothing="no completion of the low one was noticed inside or after a launch of the high one"),
+        Section("overhead", "What instrumentation costs", overhead,
+                "medians of launch to completion, plain and captured",
+                nothing="nothing was captured, or the captured rounds printed no stamps"),
+        Section("priorities", "Queue priorities of the captured rounds", _by_phase(captures, _priorities),
+                nothing="nothing was captured"),
+        Section("moves", "Evictions, suspends and resumes", _by_phase(captures, _moves),
+                nothing="none was captured; preemption by firmware leaves no trace event"),
+        Section("utilisation", "Utilisation", _by_phase(captures, _utilisation),
+                nothing="no value was polled in a captured round"),
+    )  # fmt: skip
+    return ExperimentReport(judge_latency(runs.stamps, overhead, kept), sections)
+
+
+def _describe_yields(yields: pl.DataFrame) -> pl.DataFrame:
+    columns = [("stop", "stop_ns"), ("resume", "resume_ns")]
+    rows = [
+        yields.drop_nulls(column).select(
+            pl.lit(name).first().alias("what"), pl.len().cast(pl.Int64).alias("launches"), *describe_ns(column)
+        )
+        for name, column in columns
+    ]
+    return pl.concat(rows).filter(pl.col("launches") > 0).drop("total_ns")
+
+
+def _by_phase(captures: Mapping[str, Capture], question: Any) -> pl.DataFrame:
+    parts = [question(c).select(pl.lit(phase).alias("phase"), pl.all()) for phase, c in captures.items()]
+    return pl.concat(parts) if parts else pl.DataFrame()
+
+
+def _priorities(capture: Capture) -> pl.DataFrame:
+    return summarize_priorities(capture.table)
+
+
+def _moves(capture: Capture) -> pl.DataFrame:
+    rows = (
+        capture.table("events")
+        .filter(pl.col("layer").is_in(["kfd", "mqd"]))
+        .select("ts_ns", pl.col("name").cast(pl.String))
+    )
+    moved = rows.filter(pl.col("name").str.contains(_MOVES))
+    return collect(moved.group_by("name").agg(n=pl.len().cast(pl.Int64), first_ns=pl.col("ts_ns").min()).sort("name"))
+
+
+def _utilisation(capture: Capture) -> pl.DataFrame:
+    values = capture.table("samples").group_by(pl.col("name").cast(pl.String), "gpu")
+    figures = {"samples": pl.len().cast(pl.Int64), "mean": pl.col("value").mean(), "max": pl.col("value").max()}
+    return collect(values.agg(**figures).sort("name", "gpu"))
