@@ -235,6 +235,9 @@ class HipThread(Thread):
         before, after = self.process.next_signal(), self.process.next_signal()
         barrier = yield from self._barrier(self, stream, "barrier_and", line, before, None)
         self.spend(3, 8)
+        if self.scene.era in ("6.4", "7.0") and self.scene.level >= 5:
+            text = "HWq=0x20a000, id=0, Barrier Header = 0x103 (type=3, barrier=1, acquire=0, release=0), "
+            self.say_raw("rocr", text + "dep_signal=[0x0 0x0 0x0 0x0 0x0], completion_signal=0x0 rptr=1, wptr=2")
         fields = (
             f"dst=0x1401e00000, src=0x280000, size=262144, forceSDMA=0, engineType=2, wait_event={before.handle:#x}"
         )

@@ -208,14 +208,15 @@ def _prove_mono(bounds: Bounds, marks: Bounds, foreign_creations: int) -> ClockM
         marks: those of them that come from marks.
         foreign_creations: queue creations that do not hold their ioctl when the clock is mono.
     """
+    total = len(bounds) + foreign_creations
     violated = int(((bounds.low_ns > 0) | (bounds.high_ns < 0)).sum()) + foreign_creations
     if len(marks) and marks.low_ns.max() < -MARK_DELAY_NS:
         violated += len(marks)
-    if violated * 100 > len(bounds):
+    if violated * 100 > total:
         fitted = fit_clock_map(bounds, "causal_pairs")
-        reason = f"said to be mono, but {violated} of {len(bounds)} marks and pairs contradict it"
-        return fitted if fitted.aligned else ClockMap("unaligned", pairs=len(bounds), violated=violated, reason=reason)
-    return ClockMap("same_clock", pairs=len(bounds), violated=violated)
+        reason = f"said to be mono, but {violated} of {total} marks and pairs contradict it"
+        return fitted if fitted.aligned else ClockMap("unaligned", pairs=total, violated=violated, reason=reason)
+    return ClockMap("same_clock", pairs=total, violated=violated)
 
 
 def _unaligned(evidence: ClockEvidence, trace: pl.DataFrame) -> ClockMap:

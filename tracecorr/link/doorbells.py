@@ -38,12 +38,13 @@ def match_stores(stores: pl.DataFrame, packets: pl.DataFrame) -> pl.DataFrame:
 def _own_stores(stores: pl.DataFrame, packets: pl.DataFrame) -> pl.DataFrame:
     """Return the store of each packet's own index, on its thread and in the interval that the log leaves for it."""
     pairs = packets.join(
-        stores.select("queue", "thread", "packet_index", "err_lo_ns", "err_hi_ns", store="event", store_ns="ts_ns"),
+        stores.select(
+            "queue", "thread", "packet_index", store="event", store_ns="ts_ns", early="err_lo_ns", late="err_hi_ns"
+        ),
         on=["queue", "thread", "packet_index"],
-        suffix="_store",
     )
-    after = pl.col("store_ns") + pl.col("err_hi_ns_store").fill_null(0) >= pl.col("doorbell_lo_ns")
-    before = pl.col("store_ns") - pl.col("err_lo_ns_store").fill_null(0) <= pl.col("doorbell_hi_ns")
+    after = pl.col("store_ns") + pl.col("late").fill_null(0) >= pl.col("doorbell_lo_ns")
+    before = pl.col("store_ns") - pl.col("early").fill_null(0) <= pl.col("doorbell_hi_ns")
     # An open side (the thread's first or last record) bounds nothing.
     inside = pairs.filter(after.fill_null(True) & before.fill_null(True))
     alone = (pl.len().over("event") == 1) & (pl.len().over("store") == 1)

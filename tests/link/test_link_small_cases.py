@@ -1,0 +1,195 @@
+"""Small HAND-MADE cases of the links that no recorded run shows: wraps, lost lines, numbers given out again."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import polars as pl
+import pytest
+
+from tracecorr.link.calls import find_parents
+from tracecorr.link.doorbells import match_stores
+from tracecorr.link.lives import find_process_lives, find_thread_lives, number_lives
+from tracecorr.link.packet_index import complete_indexes
+from tracecorr.link.signals import link_dependencies, link_gpu_times, list_uses
+from tracecorr.model.schema import CAT
+
+RING = 0x3C00000
+
+
+def frame(rows: list[dict[str, Any]], **types: Any) -> pl.DataFrame:
+    return pl.DataFrame(rows, schema_overrides=types)
+
+
+def packet_lines(indexes: list[int | None], *, created: bool = True, rings: list[int] | None = None) -> pl.DataFrame:
+    """Return part events of one process: a Created line and packets, one each microsecond."""
+    lines = [{"name": "queue_created", "packet_index": None, "ring": RING}] if created else []
+    lines += [
+        {"name": "dispatch", "packet_index": index, "ring": ring}
+        for index, ring in zip(indexes, rings or [RING] * len(indexes), strict=True)
+    ]
+    rows = [
+        {
+            **line,
+            "layer": "aql",
+            "source": "amd_log",
+            "clock": "mono",
+            "process": 0,
+            "stamp_ns": n,
+            "file": 0,
+            "offset": n,
+        }
+        for n, line in enumerate(lines)
+    ]
+    return frame(rows, packet_index=pl.Int64, ring=pl.UInt64, layer=CAT, name=CAT, source=CAT, clock=CAT)
+
+
+@pytest.mark.parametrize(
+    ("printed", "expected"),
+    [
+        pytest.param([2**32 - 2, 2**32 - 1, 0, 1], [2**32 - 2, 2**32 - 1, 2**32, 2**32 + 1], id="wrap"),
+        pytest.param([2**32 - 1, 0, 2**32 - 2, 1], [2**32 - 1, 2**32, 2**32 - 2, 2**32 + 1], id="out of order at it"),
+        pytest.param([0, None, 2, None, None, 5], [0, 1, 2, 3, 4, 5], id="barriers print none"),
+        pytest.param([0, None, 3, None, 5], [0, None, 3, 4, 5], id="a line was lost"),
+        pytest.param([None, None, None], [0, 1, 2], id="none printed, creation seen"),
+    ],
+)
+def test_indexes_are_completed(printed: list[int | None], expected: list[int | None]) -> None:
+    lines = complete_indexes(packet_lines(printed)).filter(pl.col("name") == "dispatch")
+    assert lines["packet_index"].to_list() == expected
+    counted = [now is not None and was is None for was, now in zip(printed, expected, strict=True)]
+    assert lines["index_counted"].to_list() == counted
+
+
+def test_without_the_creation_nothing_is_counted() -> None:
+    lines = complete_indexes(packet_lines([None, None], created=False))
+    assert lines["packet_index"].to_list() == [None, None]
+
+
+def hip_events(rows: list[tuple[str, int, int | None, int | None]]) -> pl.DataFrame:
+    """Return placed events: name, offset, duration, offset of the enclosing call as the reader saw it."""
+    return frame(
+        [
+            {"event": n, "layer": "hip" if name.startswith("hip") else "aql", "name": name, "file": 0, "offset": offset,
+             "dur_ns": dur, "parent_offset": parent, "thread": 0, "source": "amd_log", "flags": 0}
+            for n, (name, offset, dur, parent) in enumerate(rows)
+        ],
+        layer=CAT, name=CAT, source=CAT, flags=pl.UInt16, dur_ns=pl.Int64, parent_offset=pl.Int64,
+    )  # fmt: skip
+
+
+def test_a_call_without_exit_holds_nothing_behind_the_next_call() -> None:
+    events = hip_events([
+        ("hipMalloc", 0, None, None), ("dispatch", 1, None, 0), ("hipLaunchKernel", 2, 50, 0), ("dispatch", 3, None, 2),
+        ("dispatch", 4, None, 0),
+    ])  # fmt: skip
+    assert find_parents(events)["parent"].to_list() == [None, 0, None, 2, None]
+
+
+def test_an_exit_of_a_later_call_ends_no_call() -> None:
+    """Of ten calls one seems to hold another call: the lines between its enter and that exit were lost."""
+    calls: list[tuple[str, int, int | None, int | None]] = [("hipMalloc", 10 * n, 5, None) for n in range(10)]
+    events = find_parents(hip_events([*calls, ("hipFree", 91, 1, 90)]))
+    assert events["parent"].to_list() == [None] * 11
+    assert events["dur_ns"].to_list() == [5] * 9 + [None, 1]
+
+
+def test_a_function_that_always_calls_another_one_holds_it() -> None:
+    rows = [
+        (name, 10 * n + k, 9 - k, 10 * n if k else None) for n in range(4) for k, name in enumerate(("hipA", "hipB"))
+    ]
+    assert find_parents(hip_events(rows))["parent"].to_list() == [None, 0, None, 2, None, 4, None, 6]
+
+
+def store_rows(values: list[int]) -> pl.DataFrame:
+    rows = [
+        {
+            "event": 100 + n,
+            "queue": 0,
+            "thread": 0,
+            "ts_ns": 1000 * v + 500,
+            "packet_index": v,
+            "err_lo_ns": 0,
+            "err_hi_ns": 0,
+        }
+        for n, v in enumerate(values)
+    ]
+    return frame(rows, queue=pl.UInt32, thread=pl.UInt32)
+
+
+def graph_packets(names: list[str]) -> pl.DataFrame:
+    rows = [
+        {"event": n, "queue": 0, "thread": 0, "chain": 7, "name": name, "graph": True, "packet_index": n,
+         "doorbell_lo_ns": 1000 * n, "doorbell_hi_ns": 1000 * n + 999}
+        for n, name in enumerate(names)
+    ]  # fmt: skip
+    return frame(rows, queue=pl.UInt32, thread=pl.UInt32, name=CAT)
+
+
+def test_one_store_of_a_graph_launch_announces_its_dispatches() -> None:
+    found = match_stores(store_rows([2, 3]), graph_packets(["dispatch", "dispatch", "dispatch", "barrier_value"]))
+    assert sorted(found.select("event", "doorbell_event", "own").rows()) == [
+        (0, 100, False), (1, 100, False), (2, 100, True), (3, 101, True),
+    ]  # fmt: skip
+
+
+def test_a_lost_store_of_a_graph_launch_is_not_that_of_its_barrier() -> None:
+    found = match_stores(store_rows([3]), graph_packets(["dispatch", "dispatch", "dispatch", "barrier_value"]))
+    assert found.select("event", "doorbell_event", "own").rows() == [(3, 100, True)]
+
+
+def signal_uses(handles: list[int]) -> pl.DataFrame:
+    rows = [
+        {"event": n, "layer": "aql", "process": 0, "signal": handle, "ts_ns": 100 * n, "queue": 0, "packet_index": n,
+         "file": 0, "offset": n}
+        for n, handle in enumerate(handles)
+    ]  # fmt: skip
+    return frame(rows, signal=pl.UInt64, queue=pl.UInt32, process=pl.UInt32, layer=CAT, file=pl.UInt16)
+
+
+def test_a_wait_finds_the_latest_use_but_no_stale_one() -> None:
+    """Handles 1 to 4 come in turns; the use of 3 before the last wait is missing."""
+    launches = signal_uses([1, 2, 3, 4, 1, 2, 3, 4, 1, 2, 9])
+    waits = frame([{"file": 0, "offset": 9, "dep_signals": [1]}, {"file": 0, "offset": 10, "dep_signals": [3]}],
+                  dep_signals=pl.List(pl.UInt64), file=pl.UInt16)  # fmt: skip
+    found = link_dependencies(launches, waits, list_uses(launches))
+    assert found.rows() == [(8, 9)]
+
+
+def test_a_gpu_time_out_of_its_queues_order_is_of_another_packet() -> None:
+    uses = list_uses(signal_uses([1, 2, 3]))
+    times = frame(
+        [
+            {"event": 50, "process": 0, "signal": 2, "line_ns": 250, "ts_ns": 210, "end_ns": 220},
+            {"event": 51, "process": 0, "signal": 1, "line_ns": 900, "ts_ns": 800, "end_ns": 810},
+        ],
+        signal=pl.UInt64, process=pl.UInt32,
+    )  # fmt: skip
+    assert link_gpu_times(times, uses).select("event", "gpu_event").rows() == [(1, 50)]
+
+
+def test_a_pid_names_two_processes_one_after_the_other() -> None:
+    claims = frame([
+        {"owner": 1, "tgid": 500, "stamp_ns": 10}, {"owner": 1, "tgid": 500, "stamp_ns": 20},
+        {"owner": 2, "tgid": 500, "stamp_ns": 90},
+    ])  # fmt: skip
+    lives = find_process_lives(claims)
+    assert lives.rows() == [(500, 90, 1)]
+    rows = frame([{"tid": 501, "pid": 500, "stamp_ns": t} for t in (15, 89, 90, 95)], tid=pl.UInt64, pid=pl.UInt32)
+    assert number_lives(rows, lives)["tgid_key"].to_list() == [500, 500, 500 + 2**32, 500 + 2**32]
+
+
+def test_processes_that_claim_a_pid_in_turns_are_no_lives_of_it() -> None:
+    claims = frame([{"owner": owner, "tgid": 500, "stamp_ns": t} for t, owner in enumerate((1, 2, 1))])
+    assert find_process_lives(claims).is_empty()
+
+
+def test_an_address_is_that_of_the_thread_that_registered_it_last() -> None:
+    claims = frame([
+        {"owner": 1, "log_tid": 0x7F00, "tid": 11, "stamp_ns": 100, "how": "set_robust_list"},
+        {"owner": 1, "log_tid": 0x7F00, "tid": 12, "stamp_ns": 900, "how": "set_robust_list"},
+        {"owner": 1, "log_tid": 0x8F00, "tid": 13, "stamp_ns": 50, "how": "set_robust_list"},
+    ])  # fmt: skip
+    lives = find_thread_lives(claims, lambda stamps: np.asarray(stamps) + 5)
+    assert lives.select("tid", "from_ns").rows() == [(11, 0), (12, 905)]
