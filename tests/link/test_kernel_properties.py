@@ -129,15 +129,17 @@ class _Machine:
         })  # fmt: skip
 
 
-@settings(max_examples=150, deadline=None)
-@given(st.lists(st.tuples(st.integers(0, 3), _OPERATIONS), max_size=25))
+@settings(max_examples=200, deadline=None)
+@given(st.lists(st.tuples(st.integers(0, 3), _OPERATIONS), min_size=8, max_size=30))
 def test_descriptors_follow_their_tables(steps: list[tuple[int, tuple[Any, Any, int, bool]]]) -> None:
     """What is known of a path is the path of the table; all stamps are equal, so the lines' order decides."""
     machine = _Machine()
     machine.do(0, ("close", 9, 0, False))
     for process, operation in steps:
-        if process < len(machine.tables):
-            machine.do(process, operation)
+        machine.do(process % len(machine.tables), operation)
+    for process in range(len(machine.tables)):
+        for fd in range(3, 7):
+            machine.do(process, ("ioctl", fd, 0, False))
     events = nest_functions(_frame(machine.rows))
     args = pl.DataFrame(
         machine.args, schema={"event": pl.Int64, "key": pl.String, "u64": pl.UInt64, "text": pl.String}, orient="row"
