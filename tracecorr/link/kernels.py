@@ -1,25 +1,44 @@
-"""Kernels: one row per kernel name, with a short name for lanes."""
+"""Kernels: one row per kernel name, demangled, with a short name for lanes."""
 
 from __future__ import annotations
 
 import re
 
 import polars as pl
+from demangle import demangle
 
 _TILE = re.compile(r"MT\d+x\d+x\d+")
+_CLONE = re.compile(r"( \[clone [^\]]*\])+$")
+_ANONYMOUS = "(anonymous namespace)::"
+_OPERATOR = re.compile(r"operator(?:\(\)|[^\w(\s]+)")
+_LONGEST_DISPLAY = 64
 
 
 def list_kernels(events: pl.DataFrame) -> tuple[pl.DataFrame, pl.DataFrame]:
     """Return the table `kernels`, and `event` -> `kernel_id` for every row that names one."""
     named = events.filter(pl.col("kernel").is_not_null()).select("event", pl.col("kernel").cast(pl.String))
     names = named.select("kernel").unique(maintain_order=True).with_row_index("kernel_id")
+    readable = [demangle_name(name) for name in names["kernel"]]
     table = names.select(
         kernel="kernel_id",
-        name="kernel",
+        name=pl.Series(readable, dtype=pl.String),
         mangled=pl.when(pl.col("kernel").str.starts_with("_Z")).then("kernel"),
-        display=pl.Series([shorten_name(name) for name in names["kernel"]], dtype=pl.String),
+        display=pl.Series([shorten_name(name) for name in readable], dtype=pl.String),
     )
     return table, named.join(names, on="kernel", maintain_order="left").select("event", "kernel_id")
+
+
+def demangle_name(name: str) -> str:
+    """Return a kernel name as ROCm 6.4 and later print it; a name that is not mangled, or cut, stays as it is.
+
+    >>> demangle_name("_Z4vaddPKfS0_Pfi")
+    'vadd(float const*, float const*, float*, int)'
+    >>> demangle_name("__amd_rocclr_copyBuffer")
+    '__amd_rocclr_copyBuffer'
+    """
+    if not name.startswith("_Z"):
+        return name
+    return _CLONE.sub("", demangle(name, language="itanium", style="gnu"))
 
 
 def shorten_name(name: str) -> str:
@@ -29,9 +48,28 @@ def shorten_name(name: str) -> str:
     'gemm16'
     >>> shorten_name("Cijk_Ailk_Bljk_SB_MT64x64x32_MI32x32x1_SN_LDSB0")
     'Cijk_Ailk_Bljk_SB MT64x64x32'
+    >>> shorten_name("void (anonymous namespace)::softmax<float, 4>(float*, int)")
+    'softmax'
     """
     tile = _TILE.search(name)
     if name.startswith("Cijk_") and tile:
         return f"{name[: tile.start()].rstrip('_')} {tile.group()}"
-    plain = name.split("(", 1)[0].split("<", 1)[0].strip()
-    return (plain.split(" ")[-1] or name)[:64]
+    plain = _without_brackets(_OPERATOR.sub("operator", name.removesuffix(".kd").replace(_ANONYMOUS, "")))
+    words = plain.split()
+    short = words[-1] if words else name
+    while len(short) > _LONGEST_DISPLAY and "::" in short:
+        short = short.partition("::")[2]
+    return short[:_LONGEST_DISPLAY]
+
+
+def _without_brackets(name: str) -> str:
+    """Return a demangled name up to its arguments, without template values and lambdas."""
+    kept, depth = [], 0
+    for character in name:
+        if character == "(" and depth == 0:
+            break
+        depth += character in "<{"
+        if depth == 0:
+            kept.append(character)
+        depth -= character in ">}" and depth > 0
+    return "".join(kept)

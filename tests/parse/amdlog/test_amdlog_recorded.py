@@ -9,6 +9,7 @@ import polars as pl
 import pytest
 from amdlog_cases import Read, read, summarize
 
+from tracecorr.link.kernels import demangle_name
 from tracecorr.parse.amdlog import looks_like_amd_log
 
 CAPTURES = (
@@ -86,8 +87,7 @@ def test_one_program_on_three_releases(data_folder: Path) -> None:
     shares = []
     for log in logs.values():
         dispatches = log.events.filter(name="dispatch")
-        kernels = [str(k).removeprefix("_Z4vaddPKfS0_Pfi") or "vadd(float const*, float const*, float*, int)"
-                   for k in dispatches["kernel"]]  # fmt: skip
+        kernels = [demangle_name(str(k)) for k in dispatches["kernel"]]
         per_ring = dispatches.group_by("ring", maintain_order=True).len()["len"].to_list()
         shares.append((kernels, per_ring))
         assert len(log.rows(name="queue_created")) == 3

@@ -6,6 +6,7 @@ colour. Releases, log levels and hosts differ in the widths, but hardly ever doe
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 
 import numpy as np
@@ -17,6 +18,9 @@ HEAD_BYTES = 128
 KEY_BYTES = 24
 _MOST_LAYOUTS = 16
 COLOUR = b"\x1b[32m "
+# What stands before the time: level, file and line.
+SITE = rb":(?:\d:)?(?:[A-Za-z]:)?[^:\n\[\]]{0,200}:\d+ *: "
+_SITE = re.compile(SITE)
 
 
 @dataclass(frozen=True)
@@ -63,6 +67,8 @@ class Layouts:
     def __init__(self) -> None:
         self._known: list[Layout] = []
         self._gaps = Codes(bytes)
+        self._sites = Codes(lambda text: bool(_SITE.fullmatch(text)))
+        self._no_site = self._sites.code_of(False)
 
     def match(self, text: Text, start: Ints, end: Ints) -> Matched:
         """Return the lines that fit a known layout; the most frequent layout is tried first."""
@@ -87,11 +93,10 @@ class Layouts:
     def _match_one(self, text: Text, heads: Heads, start: Ints, end: Ints, layout: Layout) -> tuple[Mask, Matched]:
         place = layout.mark + layout.gap
         thread, fits = self._gaps.look_up(_gap_hash(heads, layout))
-        fits &= (heads.word(0) & np.uint64(0xFF00FF)) == np.uint64(0x3A003A)
-        fits &= (heads.word(layout.mark - layout.digits - 2) & np.uint64(0xFFFF)) == np.uint64(0x203A)
         low = last_digits(heads.word(layout.mark - 8), min(layout.digits, 8))
         high = last_digits(heads.word(layout.mark - 16), max(layout.digits - 8, 0))
         fits &= all_digits(low) & all_digits(high)
+        self._check_sites(text, heads, start, layout, fits)
         first = heads.word(place)
         coloured = (first & KEEP[len(COLOUR)]) == np.uint64(int.from_bytes(COLOUR, "little"))
         fits &= _is_word(first) | (coloured & _is_word(first >> np.uint64(8 * len(COLOUR))))
@@ -105,6 +110,16 @@ class Layouts:
         keys[short] = message_keys(text, start[short] + place, end[short])
         matched = Matched(np.arange(len(start)), stamp, thread, message, keys)
         return fits, matched if fits.all() else matched.take(fits)
+
+    def _check_sites(self, text: Text, heads: Heads, start: Ints, layout: Layout, fits: Mask) -> None:
+        """Clear `fits` where what stands before the time is no level, file and line."""
+        size = layout.mark - layout.digits
+        code = _hash_of(heads, 0, size)
+        found, known = self._sites.look_up(code)
+        new = np.flatnonzero(fits & ~known)
+        if len(new):
+            found[new] = self._sites.encode(text, start[new], start[new] + size, code[new])
+        fits &= found != self._no_site
 
     def learn(self, text: Text, start: Ints, mark: Ints, size: Ints, message: Ints, thread: Ints) -> None:
         """Remember layouts and gaps of records that were read without them; `message` is before a colour."""
@@ -148,11 +163,15 @@ def _join(parts: list[Matched]) -> Matched:
 
 
 def _gap_hash(heads: Heads, layout: Layout) -> Words:
-    places = [*range(0, layout.gap - 7, 8), max(layout.gap - 8, 0)]
-    code = np.full(len(heads), layout.gap, np.uint64)
-    for place in places:
-        word = heads.word(layout.mark + place)
-        code = mix(code, word & KEEP[layout.gap] if layout.gap < 8 else word)
+    return _hash_of(heads, layout.mark, layout.gap)
+
+
+def _hash_of(heads: Heads, place: int, size: int) -> Words:
+    """Return the hash of `size` bytes at `place` of each head."""
+    code = np.full(len(heads), size, np.uint64)
+    for at in [*range(0, size - 7, 8), max(size - 8, 0)]:
+        word = heads.word(place + at)
+        code = mix(code, word & KEEP[size] if size < 8 else word)
     return code
 
 

@@ -1,8 +1,8 @@
 """Lines to records: where each record starts, its time, its process and thread, its message.
 
-The layout of a prefix is tried at the places where earlier lines had it (one word compare per
-line). Only lines that fit nowhere are searched with a regular expression: records glued behind
-the text of the program, foreign lines, broken ones.
+Most lines have a prefix like one before them (`layout.py`). Only those that do not, or that hold
+two times, are searched with a regular expression: records glued behind the text of the program,
+foreign lines, broken ones. What one record lost to another is put together in `torn.py`.
 """
 
 from __future__ import annotations
@@ -13,14 +13,12 @@ from typing import Any
 
 import numpy as np
 
-from tracecorr.parse.amdlog.layout import Layouts, Matched, message_keys
+from tracecorr.parse.amdlog.layout import SITE, Layouts, Matched, message_keys
 from tracecorr.parse.amdlog.torn import find_joins, without_cut_number
 from tracecorr.parse.digits import Ints, Mask, Words
 from tracecorr.parse.text import Codes, Text, decimal
 
-_RECORD = re.compile(rb":(?:\d:)?(?:[A-Za-z]:)?[^:\n\[\]]{0,200}:\d+ *: (\d{5,15})d? us:")
-# ROCm 3.5 to 4.1 print no ` us` behind the time.
-_WITHOUT_UNIT = re.compile(rb" *:\d:[A-Za-z_.]{1,60} *:\d+ *: (\d{9,15}): ")
+_RECORD = re.compile(SITE + rb"(\d{5,15})d? us:")
 # ROCm 3.5 prints no ` us` behind the time.
 _WITHOUT_UNIT = re.compile(rb" *:\d:[A-Za-z_.]{1,60} *:\d+ *: (\d{9,15}):(?= )")
 _THREAD = re.compile(
@@ -139,7 +137,6 @@ class Splitter:
         self.threads = Codes(_thread_of)
         self.threads.code_of(Thread())
         self._layouts = Layouts()
-        self._places = [(46, 10), (47, 11), (48, 12), (49, 13)]
 
     def split(self, text: Text) -> Split:
         """Return the records of a block that ends at a line end (or at the end of the file)."""
@@ -166,7 +163,7 @@ class Splitter:
             is_odd = times != is_matched
             matched = matched.take(~is_odd[matched.line])
             foreign = lines.take(~is_odd & ~is_matched)
-            pieces = self._split_odd(text, lines.take(is_odd), times[is_odd])
+            pieces = _search(text, lines.take(is_odd))
         if len(foreign.start):
             old = _records_without_unit(text, foreign)
             foreign, pieces = foreign.take(old.size == 0), pieces.join(old.take(old.size > 0))
@@ -198,18 +195,6 @@ class Splitter:
             split.skipped[PROGRAM_OUTPUT] = before[0] + output[0], before[1] + output[1]
         return split
 
-    def _split_odd(self, text: Text, lines: _Pieces, times: Ints) -> _Pieces:
-        """Return the pieces of lines that no layout fits, or that hold several times."""
-        mark, size = self._find_layout(text, lines.start, lines.end)
-        odd = np.flatnonzero(times != (mark > 0))
-        if self._learn(text, lines.start, lines.end, odd):
-            mark, size = self._find_layout(text, lines.start, lines.end)
-            odd = np.flatnonzero(times != (mark > 0))
-        lines.mark, lines.size = mark, size
-        is_odd = np.zeros(len(lines.start), np.bool_)
-        is_odd[odd] = True
-        return lines.take(~is_odd).join(_search(text, lines.take(is_odd)))
-
     def _read_pieces(self, text: Text, pieces: _Pieces, stamp: Words) -> Split:
         end = _without_return(text, pieces.end)
         thread, behind, message, is_rocr = self._threads(text, pieces.mark, end)
@@ -221,44 +206,6 @@ class Splitter:
             pieces.start, end, (stamp * np.uint64(1000)).astype(np.int64), thread, message,
             message_keys(text, message, end), is_rocr, pieces.torn, int((pieces.until - pieces.start).sum()),
         )  # fmt: skip
-
-    def _find_layout(self, text: Text, start: Ints, end: Ints) -> tuple[Ints, Ints]:
-        mark = np.zeros(len(start), np.int64)
-        size = np.zeros(len(start), np.int64)
-        left = np.flatnonzero(text.bytes[start] == ord(":"))
-        counts = []
-        for place, digits in self._places:
-            if len(left) == 0:
-                break
-            hit = self._fits(text, start[left], end[left], place, digits)
-            mark[left[hit]], size[left[hit]] = start[left[hit]] + place, digits
-            counts.append((int(hit.sum()), (place, digits)))
-            left = left[~hit]
-        best = [place for _, place in sorted(counts, key=lambda c: -c[0])]
-        self._places = best + [p for p in self._places if p not in best]
-        return mark, size
-
-    @staticmethod
-    def _fits(text: Text, start: Ints, end: Ints, place: int, digits: int) -> Mask:
-        # mark = first byte after the digits; 6.3 prints a `d` between them and ` us:`
-        at = np.minimum(start + place, text.stop)
-        is_typo = text.bytes[at] == ord("d")
-        head = text.word(at + is_typo) & np.uint64(0xFFFFFFFF)
-        before = text.word(at - digits - 2) & np.uint64(0xFFFF)
-        fits = (head == np.uint64(0x3A737520)) & (before == np.uint64(0x203A)) & (at + 4 <= end)
-        level = (text.words[start] >> np.uint64(16)) & np.uint64(0xFF)
-        rocr = text.bytes[start + 1] > ord("9")
-        good: Mask = fits & ((level == np.uint64(ord(":"))) | rocr)
-        return good
-
-    def _learn(self, text: Text, start: Ints, end: Ints, odd: Ints) -> bool:
-        known = len(self._places)
-        for i in odd[:256].tolist():
-            found = _RECORD.match(text.raw, int(start[i]), int(end[i]))
-            if found and len(self._places) < 64:
-                place = (found.end(1) - int(start[i]), len(found[1]))
-                self._places += [place] * (place not in self._places)
-        return len(self._places) > known
 
     def _threads(self, text: Text, mark: Ints, end: Ints) -> tuple[Ints, Ints, Ints, Mask]:
         """Return thread code, end of the prefix, start of the message (behind a colour), and whether ROCr prints it."""
@@ -335,7 +282,7 @@ def _skip_colour(text: Text, at: Ints, end: Ints) -> Ints:
 
 
 def _search(text: Text, lines: _Pieces) -> _Pieces:
-    """Cut lines where a record starts inside them."""
+    """Return the pieces of lines that no layout fits, or that hold several times, cut where a record starts."""
     pieces: list[tuple[int, int, int, int, int, bool]] = []
     for start, end, until in zip(lines.start.tolist(), lines.end.tolist(), lines.until.tolist(), strict=True):
         found = list(_RECORD.finditer(text.raw, start, end))

@@ -1,0 +1,68 @@
+"""Kernel names: demangled as later releases print them, and short ones for lanes."""
+
+from __future__ import annotations
+
+import doctest
+
+import polars as pl
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tracecorr.link import kernels
+from tracecorr.link.kernels import demangle_name, list_kernels, shorten_name
+
+ELEMENTWISE = (
+    "_ZN2at6native29vectorized_elementwise_kernelILi4ENS0_13AUnaryFunctorIfffNS0_15binary_internal10MulFunctorIfEEEE"
+    "St5arrayIPcLm2EEEEviT0_T1_"
+)
+# As the log of a later release prints it.
+ELEMENTWISE_PRINTED = (
+    "void at::native::vectorized_elementwise_kernel<4, at::native::AUnaryFunctor<float, float, float, at::native::"
+    "binary_internal::MulFunctor<float> >, std::array<char*, 2ul> >(int, at::native::AUnaryFunctor<float, float, "
+    "float, at::native::binary_internal::MulFunctor<float> >, std::array<char*, 2ul>)"
+)
+
+
+def test_examples() -> None:
+    assert doctest.testmod(kernels).failed == 0
+
+
+def test_a_mangled_name_reads_as_later_releases_print_it() -> None:
+    assert demangle_name(ELEMENTWISE) == ELEMENTWISE_PRINTED
+
+
+@pytest.mark.parametrize("name", ["_Z", "_Z999x", ELEMENTWISE[:60], "_ZN_ZN_ZN", "hipcc \u00e9", "", "_Z" + "N" * 5000])
+def test_what_cannot_be_demangled_stays(name: str) -> None:
+    assert demangle_name(name) == name
+
+
+@given(st.text(max_size=80))
+def test_any_text_has_a_short_name(name: str) -> None:
+    assert len(shorten_name("_Z" + name)) <= 64
+    assert shorten_name(demangle_name("_Z" + name)) is not None
+
+
+@pytest.mark.parametrize(
+    ("name", "short"),
+    [
+        (ELEMENTWISE_PRINTED, "at::native::vectorized_elementwise_kernel"),
+        ("__amd_rocclr_fillBufferAligned", "__amd_rocclr_fillBufferAligned"),
+        ("triton_poi_fused_0.kd", "triton_poi_fused_0"),
+        ("void a::{lambda(int)#1}::b<(c)1>(int)", "a::::b"),
+        ("x" * 90, "x" * 64),
+        ("void " + "deep::" * 20 + "f<int>()", "deep::" * 10 + "f"),
+    ],
+)
+def test_short_names(name: str, short: str) -> None:
+    assert shorten_name(name) == short
+
+
+def test_the_table_keeps_the_original() -> None:
+    events = pl.DataFrame({"event": [0, 1, 2], "kernel": [ELEMENTWISE, None, "gemm16(float*)"]})
+    table, keys = list_kernels(events)
+    assert table.rows() == [
+        (0, ELEMENTWISE_PRINTED, ELEMENTWISE, "at::native::vectorized_elementwise_kernel"),
+        (1, "gemm16(float*)", None, "gemm16"),
+    ]
+    assert keys.rows() == [(0, 0), (2, 1)]
