@@ -79,7 +79,7 @@ def gpu_bounds(tables: Tables) -> pl.DataFrame:
     joined = dispatches.join(rung, on="announce_event", how="left").with_columns(begin=first)
     return shape(
         joined.filter(pl.col("complete_ns") >= pl.col("begin")),
-        start="begin", end="complete_ns", layer=pl.lit("gpu"), style=pl.lit(levels.INFERRED),
+        start="begin", end="complete_ns", layer=pl.lit("gpu"), sub=pl.lit("bounds"), style=pl.lit(levels.INFERRED),
         label=pl.lit(GPU_BOUNDS),
     )  # fmt: skip
 
