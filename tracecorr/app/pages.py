@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import threading
-from dataclasses import dataclass, field
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import plotly.graph_objects as go
@@ -11,8 +13,11 @@ import polars as pl
 
 from tracecorr.analyze.answers import Section
 from tracecorr.analyze.compare import Side, compare_captures
-from tracecorr.analyze.report import Report, summarize_capture
+from tracecorr.analyze.sections import list_sections
 from tracecorr.analyze.values import POINTS, addresses_as_text, render_heading
+from tracecorr.analyze.verdicts import Verdict, judge_capture
+from tracecorr.analyze.verdicts.evidence import Evidence
+from tracecorr.analyze.words import Answer, answer_questions
 from tracecorr.app import charts
 from tracecorr.app.library import Opened
 
@@ -48,20 +53,51 @@ PAGES: dict[str, Page] = {
 COMPARE = "compare"
 
 
-@dataclass
-class Reports:
-    """Keep the report of each capture: it takes seconds on a large one."""
+class Answers:
+    """Work out the sections of one capture's report one after the other, and no more than is asked for."""
 
-    _known: dict[str, Report] = field(default_factory=dict)
-    _lock: threading.Lock = field(default_factory=threading.Lock)
+    def __init__(self, opened: Opened) -> None:
+        """Answer about `opened`."""
+        capture = opened.index.capture
+        files = capture.table("files").select(pl.col("source").cast(pl.String)).collect()
+        self._evidence = Evidence(capture.table, None, capture.info)
+        self._rest = list_sections(self._evidence, set(files["source"].drop_nulls()))
+        self._known: dict[str, Section] = {}
+        self._lock = threading.Lock()
 
-    def get(self, opened: Opened) -> Report:
-        """Return the report of a capture."""
+    def sections(self, keys: Sequence[str]) -> list[Section]:
+        """Return some sections; those that this version does not have are left out."""
         with self._lock:
-            if opened.name not in self._known:
-                capture = opened.index.capture
-                self._known[opened.name] = summarize_capture(capture.name, capture.table, capture.info)
-            return self._known[opened.name]
+            while not set(keys) <= set(self._known):
+                section = next(self._rest, None)
+                if section is None:
+                    break
+                self._known[section.key] = section
+            return [self._known[key] for key in keys if key in self._known]
+
+    @cached_property
+    def verdicts(self) -> list[Verdict]:
+        """Return the verdict on every claim."""
+        return judge_capture(self._evidence)
+
+    @cached_property
+    def answers(self) -> tuple[Answer, ...]:
+        """Return the answers in words."""
+        return answer_questions(self._evidence, self.verdicts)
+
+
+class Reports:
+    """Keep the answers about each capture: they take seconds on a large one."""
+
+    def __init__(self) -> None:
+        """Know nothing yet."""
+        self._known: dict[int, Answers] = {}
+        self._lock = threading.Lock()
+
+    def get(self, opened: Opened) -> Answers:
+        """Return the answers about a capture."""
+        with self._lock:
+            return self._known.setdefault(id(opened), Answers(opened))
 
 
 def show_page(name: str, opened: Opened, reports: Reports) -> dict[str, Any]:
@@ -70,16 +106,16 @@ def show_page(name: str, opened: Opened, reports: Reports) -> dict[str, Any]:
     Raises:
         KeyError: there is no such page.
     """
-    page, report = PAGES[name], reports.get(opened)
-    sections = [_section(s, opened) for key in page.sections for s in report.sections if s.key == key]
+    page, answers = PAGES[name], reports.get(opened)
     source = charts.Source(opened.index.capture.table, opened.index.t0_ns)
     drawn = [chart(source) for chart in page.charts]
+    judged = name == "verdicts"
     return {
         "title": page.title,
-        "sections": sections,
+        "sections": [_section(s, opened) for s in answers.sections(page.sections)],
         "charts": [_figure(f) for f in drawn if f is not None],
-        "verdicts": [v.as_dict() for v in report.verdicts] if name == "verdicts" else [],
-        "answers": [a.as_dict() for a in report.answers] if name == "verdicts" else [],
+        "verdicts": [v.as_dict() for v in answers.verdicts] if judged else [],
+        "answers": [a.as_dict() for a in answers.answers] if judged else [],
     }
 
 
