@@ -128,6 +128,13 @@ window.TL = window.TL || {};
     TL.redraw();
   };
 
+  // Read aloud by screen readers when it changes.
+  function live() {
+    const node = TL.make("span", "tl-message");
+    node.setAttribute("role", "status");
+    return node;
+  }
+
   // --- legend and status ------------------------------------------------------------------------
   TL.buildLegend = function () {
     const bar = $("tl-status");
@@ -141,7 +148,7 @@ window.TL = window.TL || {};
     bar.replaceChildren(
       entry("", "solid = recorded"), entry("hollow", "hatched, dashed = inferred"), entry("error", "dashed box = error of its start"),
       entry("loss", "red = records lost"), entry("merged", "lower block = several merged, height = busy share"), entry("failed", "red top = failed"),
-      TL.make("span", "tl-message"), TL.make("span", "tl-warning"), TL.make("span", "tl-hint", "? = keys"),
+      live(), TL.make("span", "tl-warning"), TL.make("span", "tl-hint", "? = keys"),
     );
   };
   TL.focusCanvas = function () { const canvas = document.querySelector("#tl-canvas-host canvas"); if (canvas) canvas.focus({ preventScroll: true }); };

@@ -162,7 +162,9 @@ window.TL = window.TL || {};
   function label(texts, text, style, box) {
     if (box.w >= MIN_LABEL) {
       const ink = style & TL.INFERRED ? null : TL.inkOn(box.colour);
-      texts.push([text, box.x + 4, box.y, box.w - 7, ink, box.faint]);
+      // A span that overlaps this one in its row begins before its end.
+      const own = Math.min(box.w - 7, box.next - box.x - 6);
+      if (own >= MIN_LABEL / 2) texts.push([text, box.x + 4, box.y, own, ink, box.faint]);
       return;
     }
     const room = Math.min(box.next, TL.view.width) - box.x - box.w - 8;

@@ -115,6 +115,7 @@ window.__perf = { log: [], idle: false };
       open(own.lane);
     }
     if (own) view.reveal(own.lane);
+    if (own) document.getElementById("tl-detail").setAttribute("aria-label", own.name + ", event " + event + ", start " + TL.ns(own.start));
     if (window.dash_clientside && window.dash_clientside.set_props) {
       window.dash_clientside.set_props(IDS.selection, { data: event });
     }
@@ -144,6 +145,7 @@ window.__perf = { log: [], idle: false };
     view.layout();
     const own = view.detail.stages.find((s) => s.event === view.selected);
     if (own) view.reveal(own.lane);
+    if (own) document.getElementById("tl-detail").setAttribute("aria-label", own.name + ", event " + event + ", start " + TL.ns(own.start));
   };
   TL.fit = () => view.fit();
 
@@ -315,7 +317,9 @@ window.__perf = { log: [], idle: false };
     } catch (problem) { TL.message("cannot read the capture: " + problem.message); TL.release(); return; }
     canvas = document.createElement("canvas");
     canvas.tabIndex = 0;
-    canvas.setAttribute("aria-label", "timeline");
+    canvas.setAttribute("role", "application");
+    canvas.setAttribute("aria-roledescription", "timeline");
+    canvas.setAttribute("aria-label", "timeline: . and , select events, F fits, arrows pan, ? lists all keys");
     host.replaceChildren(canvas);
     ctx = canvas.getContext("2d");
     TL.readTheme();

@@ -16,7 +16,7 @@ from tracecorr.store.views import lanes, levels
 Tables = Callable[[str], pl.LazyFrame]
 
 INFERRED_DOORBELL = "doorbell (inferred)"
-GPU_BOUNDS = "on the GPU within (bounds)"
+GPU_BOUNDS = " (bounds)"  # after the name of the kernel
 
 # One drawn thing: `own` = it is the place of its event, not a second picture of it; `label` its name.
 SHAPE: dict[str, pl.DataType] = {
@@ -76,11 +76,13 @@ def gpu_bounds(tables: Tables) -> pl.DataFrame:
     unknown = pl.col("gpu_start_ns").is_null() & pl.col("gpu_event").is_null() & pl.col("complete_ns").is_not_null()
     dispatches = tables("launches").filter(unknown & (pl.col("kind").cast(pl.String) == "dispatch"))
     first = pl.coalesce("announce_ns", "doorbell_ns", "doorbell_lo_ns", "packet_ns")
-    joined = dispatches.join(rung, on="announce_event", how="left").with_columns(begin=first)
+    names = tables("kernels").select("kernel", name=pl.coalesce("display", "name"))
+    joined = dispatches.join(rung, on="announce_event", how="left").join(names, on="kernel", how="left")
+    joined = joined.with_columns(begin=first)
     return shape(
         joined.filter(pl.col("complete_ns") >= pl.col("begin")),
         start="begin", end="complete_ns", layer=pl.lit("gpu"), sub=pl.lit("bounds"), style=pl.lit(levels.INFERRED),
-        label=pl.lit(GPU_BOUNDS),
+        label=pl.concat_str(pl.col("name").fill_null("dispatch"), pl.lit(GPU_BOUNDS)),
     )  # fmt: skip
 
 
