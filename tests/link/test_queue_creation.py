@@ -186,3 +186,26 @@ def test_functions_outside_of_calls(correlate_trace: Correlator) -> None:
     assert events["depth"].to_list() == [None, 0, 1, 2]
     rules = capture.table("links").collect()["rule"].cast(str).to_list()
     assert rules == ["mqd_in_kfd"]
+
+
+def test_without_system_calls_the_entry_to_the_driver_is_the_ioctl(correlate_trace: Correlator) -> None:
+    entry = "cmd=0xc0604b02 arg=0x7ffc"
+    fields = f"ring={RING:#x} size=1048576 gpu={GPU:#x} type=2 prio=7"
+    made = _probe("kfd_ioctl_create_queue", fields, _probe("pqm_create_queue"), "ret=0 qid=3 doorbell=0xfdef")
+    waits = _probe("kfd_ioctl", "cmd=0xc0184b0c arg=0x7ffc")
+    unknown = _probe("kfd_ioctl", "cmd=0x5413 arg=0x7ffc")
+    capture = correlate_trace("\n".join([*_probe("kfd_ioctl", entry, made), *waits, *unknown]))
+    events = capture.table("events").sort("event").collect()
+    rows = events.select(
+        pl.col("layer", "name").cast(pl.String), "cmd", "depth", pl.col("result").cast(pl.String)
+    ).rows()
+    assert rows == [
+        ("ioctl", "AMDKFD_IOC_CREATE_QUEUE", 0xC0604B02, None, "0"), ("kfd", "kfd_ioctl_create_queue", None, 1, "0"),
+        ("kfd", "pqm_create_queue", None, 2, "0"), ("ioctl", "AMDKFD_IOC_WAIT_EVENTS", 0xC0184B0C, None, "0"),
+        ("kfd", "kfd_ioctl", 0x5413, 0, "0"),
+    ]  # fmt: skip
+    assert events["parent"].to_list() == [None, 0, 1, None, None]
+    assert _queues(capture, "ring_base", "kfd_queue_id", "create_ioctl_event") == [(RING, 3, 0)]
+    inside = correlate_trace("\n".join(_ioctl("0xc0604b02", _probe("kfd_ioctl", entry, made))))
+    names = inside.table("events").sort("event").collect()["name"].cast(pl.String).to_list()
+    assert names == ["AMDKFD_IOC_CREATE_QUEUE", "kfd_ioctl", "kfd_ioctl_create_queue", "pqm_create_queue"]

@@ -22,6 +22,7 @@ _REGISTERS = ("di", "si", "dx", "cx", "r8", "r9")  # of the first arguments, x86
 _SUFFIX = re.compile(r"(?:\.(?:isra|constprop|part)\.\d+)+$")
 _RING = "ring=+0({3}):x64"
 _RESULT = "ret=$retval:s32"
+_ENTRY = "kfd_ioctl"
 # The wrappers that MI300's generation has are unique and count once per queue; the others exist once per generation.
 _MQD = re.compile(
     r"^(?:(?:allocate|init|update|load|destroy|free|restore)_(?:mqd|sdma_mqd|hiq_mqd)(?:_(?!hub)\w+)?"
@@ -48,7 +49,7 @@ def _call(name: str, arguments: str, kept: str = "", event_set: str = "minimal")
 
 _FUNCTIONS = (
     # Entering and leaving the driver.
-    _Function("kfd_ioctl", "cmd={2}:x32 arg={3}:x64", returns="ret=$retval:s64"),
+    _Function(_ENTRY, "cmd={2}:x32 arg={3}:x64", returns="ret=$retval:s64"),
     _Function("kfd_mmap"),
     _Function("kfd_open", instance="gpu"),
     _Function("kfd_release", instance="gpu"),
@@ -140,11 +141,10 @@ def plan_kernel_functions(wanted: Wanted, offer: Offer, sets: tuple[str, ...]) -
     probes: list[ProbePlan] = []
     absents: list[Absent] = []
     if offer.kprobes or offer.fprobes:
-        for function in _FUNCTIONS:
-            if function.event_set in sets:
-                found, missing = _probe(function, offer)
-                probes += found
-                absents += missing
+        for function in _chosen(offer, sets):
+            found, missing = _probe(function, offer)
+            probes += found
+            absents += missing
     else:
         why = "this kernel has neither kprobes nor fprobe events"
         absents.append(Absent("arguments of KFD functions", why, "a kernel with CONFIG_KPROBE_EVENTS"))
@@ -154,6 +154,12 @@ def plan_kernel_functions(wanted: Wanted, offer: Offer, sets: tuple[str, ...]) -
         probes += _moment_probes(offer, probed)
     extra, more = _extra_functions(wanted, offer)
     return KernelPlan(tuple(probes), (*functions, *extra), (*absents, *missing, *more))
+
+
+def _chosen(offer: Offer, sets: tuple[str, ...]) -> list[_Function]:
+    """Return the functions of these sets; the events of the ioctl itself tell more than its entry to the driver."""
+    told = "default" in sets and "syscalls/sys_enter_ioctl" in offer.events
+    return [f for f in _FUNCTIONS if f.event_set in sets and not (told and f.name == _ENTRY)]
 
 
 def resolve_function(name: str, functions: Mapping[str, int]) -> str:
@@ -207,7 +213,7 @@ def _spell(text: str, offer: Offer, *, numbered: bool = False) -> str:
 def _traced(offer: Offer, probed: set[str], sets: tuple[str, ...]) -> tuple[tuple[str, ...], list[Absent]]:
     """Return what the function tracer records: MQD functions, of which many bear one name, and all without a probe."""
     mqd = sorted(f for f in offer.functions if _MQD.match(_SUFFIX.sub("", f)) and f not in probed)
-    names = (*(f.name for f in _FUNCTIONS if f.event_set in sets), *_MOMENTS)
+    names = (*(f.name for f in _chosen(offer, sets)), *_MOMENTS)
     resolved = (resolve_function(name, offer.functions) for name in names)
     moments = [name for name in resolved if name and name not in probed]
     if offer.function_tracer:

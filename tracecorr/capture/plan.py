@@ -74,4 +74,3 @@ class Plan:
     probes: tuple[ProbePlan, ...]
     absent: tuple[Absent, ...]
     perf_buffer_kb_per_cpu: int = 0  # for probes that go through perf
-    copy_top_buffer: bool = False  # the driver prints into the top buffer: copy it without consuming it

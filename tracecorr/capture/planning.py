@@ -39,6 +39,14 @@ _GPU_SYSTEMS = ("gpu_scheduler", "amdgpu", "amdkfd", "amdgpu_dm", "dma_fence", "
 # Every register access of the driver: only by its exact name.
 _TOO_HOT = ("amdgpu/amdgpu_device_rreg", "amdgpu/amdgpu_device_wreg")
 
+_UNMOVED = (
+    Absent(
+        "the driver's own trace_printk",
+        "it goes to the top tracing buffer, on that buffer's clock; this kernel cannot send it to ours",
+        "save /sys/kernel/tracing/trace yourself after the run",
+    ),
+)
+
 _SHARE_OF_MEMORY, _MOST_BYTES = 0.02, 2 << 30
 _LEAST_KB, _PAGE_KB = 64, 4
 # How the memory is shared out: workload, gpu, perf.
@@ -73,9 +81,8 @@ def make_plan(wanted: Wanted, offer: Offer) -> Plan:
                      _options(offer, {"event-fork": "1", "function-fork": "1"})),
         InstancePlan("gpu", "mono", False, sizes[1], gpu, (), _options(offer, moved)),
     )  # fmt: skip
-    absent = (*no_events, *kernel.absent, *no_user)
-    copy_top = offer.driver_prints and not moved
-    return Plan(instances, (*kernel.probes, *user), absent, sizes[2] if by_perf else 0, copy_top)
+    absent = (*no_events, *kernel.absent, *no_user, *(_UNMOVED if offer.driver_prints and not moved else ()))
+    return Plan(instances, (*kernel.probes, *user), absent, sizes[2] if by_perf else 0)
 
 
 def plan_late_probes(wanted: Wanted, offer: Offer, number: int) -> tuple[tuple[ProbePlan, ...], tuple[Absent, ...]]:
@@ -154,8 +161,6 @@ def render_plan(plan: Plan, offer: Offer | None = None) -> str:
         lines += _render_instance(instance, [p for p in plan.probes if p.instance == instance.name])
     if plan.perf_buffer_kb_per_cpu:
         lines.append(f"perf rings: {plan.perf_buffer_kb_per_cpu} KiB per CPU")
-    if plan.copy_top_buffer:
-        lines.append("the driver's own trace_printk: copied from the top buffer, on its clock")
     lines.append("absent: nothing" if not plan.absent else f"absent: {len(plan.absent)}")
     for absent in plan.absent:
         lines.append(f"  {absent.what}: {absent.why}")

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import polars as pl
 
+from tracecorr.parse.kfd import ioctl_names
+
 # Layers whose rows can enclose others; user-space probes, marks and doorbells are no part of a kernel call.
 _KERNEL = ("kfd", "mqd", "amdgpu", "other")
 _CALLS = ("syscall", "ioctl")
@@ -33,6 +35,25 @@ def nest_functions(events: pl.DataFrame) -> pl.DataFrame:
         enclosing_call=pl.coalesce("outer", "parent"),
         depth=pl.when(nested).then("level").otherwise("depth").cast(events.schema["depth"]),
     ).drop("inner", "outer", "level")
+
+
+def name_driver_calls(events: pl.DataFrame) -> pl.DataFrame:
+    """Return `events` where a probed kfd_ioctl stands for its ioctl, if no system call was traced around it.
+
+    Args:
+        events: placed events with `parent`, `cmd`.
+    """
+    alone = (pl.col("name") == "kfd_ioctl") & pl.col("cmd").is_not_null() & pl.col("parent").is_null()
+    calls = events.filter(alone)
+    if calls.is_empty():
+        return events
+    joined = events.join(ioctl_names(calls["cmd"]), on="cmd", how="left", maintain_order="left")
+    stands = alone & pl.col("ioctl").is_not_null()
+    return joined.with_columns(
+        layer=pl.when(stands).then(pl.lit("ioctl")).otherwise(pl.col("layer").cast(pl.String)),
+        name=pl.when(stands).then("ioctl").otherwise(pl.col("name").cast(pl.String)),
+        depth=pl.when(~stands).then("depth"),
+    ).cast({"layer": events.schema["layer"], "name": events.schema["name"]}).drop("ioctl")  # fmt: skip
 
 
 def _function_rows(events: pl.DataFrame) -> pl.DataFrame:

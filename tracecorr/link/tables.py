@@ -7,7 +7,7 @@ import polars as pl
 from tracecorr.link import calls, descriptors, kfd_calls, queue_creation, queues, streams
 from tracecorr.link.drm_jobs import build_drm_jobs, link_drm_jobs
 from tracecorr.link.edges import list_links
-from tracecorr.link.functions import nest_functions
+from tracecorr.link.functions import name_driver_calls, nest_functions
 from tracecorr.link.gpus import assign_gpus, list_gpus
 from tracecorr.link.hqds import attach_queues, link_hqds
 from tracecorr.link.kernels import list_kernels
@@ -72,7 +72,7 @@ def link_tables(
         hqd: rows of the dumps.
         known_gpus: GPUs as the machine's topology shows them.
     """
-    events = nest_functions(calls.find_parents(placed))
+    events = nest_functions(name_driver_calls(calls.find_parents(placed)))
     # A GPU time is a row of its own with the bytes of the line that tells it; the line's fields stay there.
     lines = events.filter(pl.col("layer") != "gpu")
     keys = lines.select("file", "offset", "event").unique(["file", "offset"], keep="first")

@@ -264,6 +264,13 @@ def add_probe(batch: Batch, frame: pl.DataFrame, event: str, keys: list[str], *,
     name = pl.when(user).then(pl.lit(base)).otherwise(pl.col("function"))
     layer = pl.when(user).then(pl.lit("hsa")).otherwise(layer_of(pl.col("function"), pl.col("module")))
     columns: dict[str, pl.Expr | str | None] = {"layer": layer, "name": name, "key": name}
+    if not is_return and {"cmd", "arg"} <= set(keys):
+        # Of kfd_ioctl(file, cmd, arg): the request, as of the system call around it.
+        of_driver = pl.col("function") == "kfd_ioctl"
+        columns |= {
+            "cmd": pl.when(of_driver).then(pl.col("u_cmd") & 0xFFFFFFFF),
+            "arg": pl.when(of_driver).then("u_arg"),
+        }
     value = next((k for k in keys if k in _RETURN_KEYS), None) if is_return else None
     if value:
         columns["result"] = pl.coalesce(pl.lit(results(frame, value)), text_of(frame, value).cast(CAT))
