@@ -94,6 +94,31 @@ def test_a_fence_that_is_used_again_is_another_job(correlate_trace: Correlator) 
     assert jobs.select("id", "queue_event", "run_event", "done_event").rows() == [(1, 0, 1, 2), (2, 3, 4, 5)]
 
 
+def test_events_of_the_driver_alone(correlate_trace: Correlator) -> None:
+    """Without gpu_scheduler events those of amdgpu and dma_fence tell the jobs; 7.2 changed their text (synthetic)."""
+    old = "timeline=gfx_0.0.0, context=5, seqno=9, ring_name=gfx_0.0.0, num_ibs=1"
+    new = "timeline=comp_1.0.0, fence=6:1, ring_name=comp_1.0.0, num_ibs=1"
+    lines = [f"a-10 10 amdgpu_cs_ioctl: sched_job=1, {old}", f"gfx_0.0.0-9 9 amdgpu_sched_run_job: sched_job=1, {old}"]
+    lines += [f"a-10 10 amdgpu_cs_ioctl: {new}", f"kworker-8 8 amdgpu_sched_run_job: {new}"]
+    for context, seqno in ((5, 9), (6, 1), (7, 1)):
+        lines.append(f"<idle>-0 0 dma_fence_signaled: driver=drm_sched timeline=x context={context} seqno={seqno}")
+    jobs = correlate_trace("\n".join(lines)).table("drm_jobs").collect()
+    found = jobs.select("fence", pl.col("ring").cast(pl.String), "queue_event", "run_event", "done_event")
+    assert found.rows() == [("5:9", "gfx_0.0.0", 0, 1, 4), ("6:1", "comp_1.0.0", 2, 3, 5)]
+
+
+def test_recorded_desktop_of_kernel_4_11(data_folder: Path, tmp_path: Path) -> None:
+    """A real trace of amdgpu and dma_fence events: every job that ran was queued or began before the trace."""
+    path = data_folder / "real" / "ftrace-amdgpu-steamvr-k4.11.gpu-only.txt"
+    if not path.is_file():
+        pytest.skip(f"no recorded trace {path}")
+    jobs = _correlate(path, tmp_path / "real.tracecorr").table("drm_jobs").collect()
+    assert jobs["queue_event"].drop_nulls().len() == 755 and jobs["run_event"].drop_nulls().len() == 693
+    whole = jobs.drop_nulls(["queued_ns", "run_ns", "done_ns"])
+    assert whole.height > 600
+    assert (whole["queued_ns"] <= whole["run_ns"]).all() and (whole["run_ns"] <= whole["done_ns"]).all()
+
+
 @pytest.mark.parametrize(
     ("ring", "kind"),
     [

@@ -11,6 +11,8 @@ from tracecorr.model.kinds import RECORDED
 _QUEUE = ("drm_sched_job", "drm_sched_job_queue")
 _RUN = ("drm_run_job", "drm_sched_job_run")
 _DONE = ("drm_sched_process_job", "drm_sched_job_done")
+# Where only the driver's own events were recorded: their fence is the job's finished fence, too.
+_DRIVER_QUEUE, _DRIVER_RUN, _FENCE_DONE = "amdgpu_cs_ioctl", "amdgpu_sched_run_job", "dma_fence_signaled"
 _STEPS = ((0, "queue"), (1, "run"), (2, "done"))
 _TIMES = ((0, "queued"), (1, "run"), (2, "done"))
 # amdgpu_ring.c and the ring init functions: `comp_1.0.0`, on gfx9.4.3 `comp_0.1.0.0`; `sdma0`, `sdma1.3`, `page0`.
@@ -66,14 +68,37 @@ def link_drm_jobs(jobs: pl.DataFrame) -> pl.DataFrame:
 def _steps(events: pl.DataFrame, args: pl.DataFrame) -> pl.DataFrame:
     """Return the events of all jobs in time order, with their step (0 queued, 1 run, 2 done) and fields."""
     name = pl.col("name").cast(pl.String)
-    of_jobs = (pl.col("layer").cast(pl.String) == "drm_sched") & name.is_in([*_QUEUE, *_RUN, *_DONE])
+    own = (pl.col("layer").cast(pl.String) == "drm_sched") & name.is_in([*_QUEUE, *_RUN, *_DONE])
+    chosen = events.filter(own)
+    if chosen.is_empty():
+        return _driver_steps(events, args)
     step = pl.when(name.is_in(_QUEUE)).then(0).when(name.is_in(_RUN)).then(1).otherwise(2)
-    chosen = events.filter(of_jobs).select("event", "ts_ns", "process", "thread", step=step)
-    fields = args.filter(pl.col("event").is_in(chosen["event"].implode())).with_columns(pl.col("key").cast(pl.String))
+    steps = chosen.select("event", "ts_ns", "process", "thread", step=step)
     for key, column in (("fence", _text), ("ring", _text), ("dev", _text), ("id", _number), ("client_id", _number)):
-        own = fields.filter(pl.col("key") == key).select("event", column().alias(key)).unique("event", keep="first")
-        chosen = chosen.join(own, on="event", how="left", maintain_order="left")
-    return chosen.drop_nulls("fence").sort("event")
+        steps = steps.join(_field(args, steps, key, column()), on="event", how="left", maintain_order="left")
+    return steps.drop_nulls("fence").sort("event")
+
+
+def _driver_steps(events: pl.DataFrame, args: pl.DataFrame) -> pl.DataFrame:
+    """Return the steps of jobs as the events of amdgpu and dma_fence tell them (Linux 4.11 to 7.2)."""
+    steps_of = {_DRIVER_QUEUE: 0, _DRIVER_RUN: 1, _FENCE_DONE: 2}
+    name = pl.col("name").cast(pl.String)
+    steps = events.filter(name.is_in(list(steps_of))).select(
+        "event", "ts_ns", "process", "thread", step=name.replace_strict(steps_of, return_dtype=pl.Int32)
+    )
+    for key, column in (("fence", _text), ("context", _number), ("seqno", _number), ("timeline", _text)):
+        steps = steps.join(_field(args, steps, key, column()), on="event", how="left", maintain_order="left")
+    none = {key: pl.lit(None, dtype) for key, dtype in (("dev", pl.String), ("id", pl.Int64), ("client_id", pl.Int64))}
+    fence = pl.coalesce("fence", pl.format("{}:{}", "context", "seqno"))
+    steps = steps.select("event", "ts_ns", "process", "thread", "step", fence=fence, ring="timeline", **none)
+    # Most fences that are signalled are no jobs of these rings.
+    jobs = steps.filter(pl.col("step") < 2).select("fence").unique()
+    return steps.join(jobs, on="fence", how="semi").sort("event")
+
+
+def _field(args: pl.DataFrame, steps: pl.DataFrame, key: str, value: pl.Expr) -> pl.DataFrame:
+    own = args.filter((pl.col("key").cast(pl.String) == key) & pl.col("event").is_in(steps["event"].implode()))
+    return own.select("event", value.alias(key)).unique("event", keep="first")
 
 
 def _text() -> pl.Expr:
