@@ -23,7 +23,6 @@ from tracecorr.capture.session import Session
 from tracecorr.capture.signals import SignalInbox
 from tracecorr.capture.tracefs import find_tracefs
 from tracecorr.capture.undo import ACTIONS, restore_leftovers
-from tracecorr.capture.workload import run_as
 from tracecorr.model.errors import CommandError, MachineError, TracecorrError
 from tracecorr.store import Capture
 
@@ -65,8 +64,6 @@ def run_capture(options: CaptureOptions, inbox: SignalInbox, say: Say) -> int:
     for left in restore_leftovers()[1]:
         say(f"warning: left by an earlier capture: {left}")
     status = _record(options, invoker, program, shown, inbox, say)
-    if options.correlate:
-        build_tables(shown, invoker, say)
     for line in render_summary(shown):
         say(line)
     return status
@@ -82,11 +79,15 @@ def _record(options: CaptureOptions, invoker: Invoker, program: str, shown: Path
         folder = RecordingFolder.create(shown, invoker, force=options.force)
         session = Session(options, invoker, program, folder, token, say)
         try:
-            return session.run(plan, offer, tracefs, journal, inbox)
+            status = session.run(plan, offer, tracefs, journal, inbox)
+            if options.correlate:
+                _build_tables(folder, say)
+            return status
         except (MachineError, CommandError):
             folder.remove()
             raise
         finally:
+            folder.hand_over(invoker)
             folder.close()
             for problem in session.problems:
                 say(f"warning: {problem}")
@@ -95,21 +96,15 @@ def _record(options: CaptureOptions, invoker: Invoker, program: str, shown: Path
             say(f"warning: {problem}; next step: tracecorr clean")
 
 
-def build_tables(shown: Path, invoker: Invoker, say: Say) -> None:
-    """Build the tables as the invoking user: a folder that is the user's must not be read as root."""
+def _build_tables(folder: RecordingFolder, say: Say) -> None:
+    """Build the tables while the folder is still root's, so that no link of the user's is followed on the way."""
     from tracecorr.pipeline import correlate
 
-    def work() -> int:
-        try:
-            for warning in correlate(shown):
-                say(f"warning: {warning}")
-        except TracecorrError as error:
-            say(f"error: {error.what}")
-            return error.exit_code
-        return 0
-
-    if run_as(invoker, work) != 0:
-        say(f"warning: the tables were not built; next step: tracecorr correlate {shown}")
+    try:
+        for warning in correlate(folder.path):
+            say(f"warning: {warning}")
+    except (TracecorrError, OSError) as error:
+        say(f"warning: the tables were not built: {error}")
 
 
 def render_summary(shown: Path) -> Iterator[str]:

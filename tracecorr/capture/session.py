@@ -289,7 +289,7 @@ class Session:
         return {**_facts_of(plan, absent), "late": self._late.armed}
 
     def _close(self, status: int) -> None:
-        """Complete capture.json and give the folder to the user."""
+        """Complete capture.json."""
         losses = self._logs.finish()
         self._launched.collect()
         strange = self._folder.seal_logs()
@@ -305,7 +305,6 @@ class Session:
             "problems": self.problems, "files": list_raw_files(self._folder.path),
         }  # fmt: skip
         self._folder.write_info(self._info)
-        self._folder.hand_over(self._invoker)
 
 
 # How the absence of a kind of runtime begins that may appear late after all.

@@ -7,7 +7,7 @@ import os
 import select
 import signal
 import struct
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Protocol
 
@@ -203,16 +203,3 @@ class AttachedProcess:
         """Return 0 when it has ended, None while it runs."""
         ended = select.select([self._pidfd], [], [], None if block else 0)[0]
         return 0 if ended else None
-
-
-def run_as(invoker: Invoker, work: Callable[[], int]) -> int:
-    """Run `work` in a child process that has dropped root; return its exit status."""
-    pid = os.fork()
-    if pid == 0:
-        status = 1
-        try:
-            invoker.become()
-            status = work()
-        finally:
-            os._exit(status)
-    return os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
