@@ -1,0 +1,189 @@
+"""What a capture costs its workload and everybody else: per ioctl, per doorbell store, per log line, per program.
+
+Needs root, tracefs and gcc; the whole-program table also the null GPU rig (TRACECORR_RIGS, NULLGPU_CACHE).
+Every figure is a median of paired runs: all variants run in turn. Costs of calls are CPU time, so that a busy
+machine disturbs them little; the whole program is measured by the clock on the wall.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import statistics
+import subprocess
+import sys
+import tempfile
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+from benchmarks.measure import markdown
+
+# A library that exports what a runtime exports is probed like one; its signal has the layout of amd_hsa_signal.h.
+_LIBRARY = """
+#include <stdint.h>
+#include <stddef.h>
+int hsa_queue_create(void *a, uint32_t s, int t) { return 0; }
+static volatile int64_t sink;
+void hsa_signal_store_relaxed(void *signal, int64_t value) { sink = value + 1; }
+void hsa_signal_store_screlease(void *signal, int64_t value) { sink = value; }
+"""
+_PROGRAM = """
+#define _GNU_SOURCE
+#include <fcntl.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/ioctl.h>
+#include <sys/syscall.h>
+#include <time.h>
+#include <unistd.h>
+void hsa_signal_store_screlease(void *signal, int64_t value);
+static int64_t now(clockid_t clock) {
+  struct timespec t;
+  clock_gettime(clock, &t);
+  return t.tv_sec * 1000000000LL + t.tv_nsec;
+}
+int main(int argc, char **argv) {
+  long count = atol(argv[2]), rate = argc > 3 ? atol(argv[3]) : 0;
+  int fd = open("/dev/null", O_RDWR);
+  uint64_t queue[8] = {0, 0x1000, 0, 0, 7}, signal[8] = {(uint64_t)-1, 0x2000, 0, 0, 0, 0, (uint64_t)queue};
+  usleep(300000); /* probes of a library that was just mapped are armed meanwhile */
+  int64_t start = now(CLOCK_MONOTONIC), used = now(CLOCK_PROCESS_CPUTIME_ID);
+  for (long i = 0; i < count; i++) {
+    if (!strcmp(argv[1], "ioctl")) ioctl(fd, 0x4b01, 0);
+    else if (!strcmp(argv[1], "getppid")) syscall(SYS_getppid);
+    else hsa_signal_store_screlease(signal, i);
+    if (rate && i % 100 == 0) while (now(CLOCK_MONOTONIC) < start + i * 1000000000LL / rate) {}
+  }
+  printf("%.2f\\n", (double)(now(CLOCK_PROCESS_CPUTIME_ID) - used) / count);
+}
+"""
+_LOG_OFF = ("--log-level", "0")
+
+
+class Bench:
+    """The program, and how to run it alone, captured, and beside a capture."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        (folder / "library.c").write_text(_LIBRARY)
+        (folder / "program.c").write_text(_PROGRAM)
+        compile_c = ["gcc", "-O2", "-w"]
+        library = folder / "libhsa-runtime64.so.1"
+        subprocess.run([*compile_c, "-shared", "-fPIC", "-o", library, folder / "library.c"], check=True)
+        link = ["-o", folder / "program", folder / "program.c", library, f"-Wl,-rpath,{folder}"]
+        subprocess.run([*compile_c, *link], check=True)
+
+    def alone(self, *words: str) -> float:
+        """Return ns per call without any capture."""
+        return float(_output([str(self.folder / "program"), *words]))
+
+    def captured(self, *words: str, options: Sequence[str] = ()) -> float:
+        """Return ns per call of a captured run."""
+        return float(_output(self.capture(options, str(self.folder / "program"), *words)))
+
+    def beside(self, *words: str) -> float:
+        """Return ns per call while something else is captured."""
+        ready, over = self.folder / "ready", self.folder / "over"
+        for file in (ready, over):
+            file.unlink(missing_ok=True)
+        script = f"touch {ready}; until [ -e {over} ]; do sleep 0.05; done"
+        other = subprocess.Popen(self.capture((), "sh", "-c", script), stderr=subprocess.DEVNULL)
+        try:
+            while not ready.exists() and other.poll() is None:
+                pass
+            return self.alone(*words)
+        finally:
+            over.touch()
+            other.wait()
+
+    def capture(self, options: Sequence[str], *command: str) -> list[str]:
+        """Return the command that captures `command`."""
+        fixed = ["-o", str(self.folder / "x"), "--force", "--no-correlate", "--quiet"]
+        return [sys.executable, "-m", "tracecorr", "capture", *fixed, *options, "--", *command]
+
+
+def _output(command: Sequence[str], environment: dict[str, str] | None = None) -> str:
+    found = subprocess.run(
+        command, check=True, text=True, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL,
+        env={**os.environ, **(environment or {})},
+    )  # fmt: skip
+    return found.stdout.split()[-1]
+
+
+def _paired(works: dict[str, Callable[[], float]], runs: int) -> dict[str, float]:
+    found: dict[str, list[float]] = {name: [] for name in works}
+    for _ in range(runs):
+        for name, work in works.items():
+            found[name].append(work())
+    return {name: statistics.median(values) for name, values in found.items()}
+
+
+def measure_calls(bench: Bench, runs: int) -> str:
+    """Return the table of costs per call."""
+    rows = []
+    for name, words in {"ioctl": ("ioctl", "1000000"), "doorbell store": ("store", "100000")}.items():
+        ns = _paired({"alone": lambda w=words: bench.alone(*w), "captured": lambda w=words: bench.captured(*w)}, runs)
+        rows.append((f"{name} of the workload", f"{ns['alone']:.0f}", f"{ns['captured']:.0f}",
+                     f"{ns['captured'] - ns['alone']:.0f}"))  # fmt: skip
+    for name, words in {"system call": ("getppid", "5000000"), "doorbell store": ("store", "5000000")}.items():
+        ns = _paired({"alone": lambda w=words: bench.alone(*w), "beside": lambda w=words: bench.beside(*w)}, runs)
+        rows.append((f"{name} of another process", f"{ns['alone']:.0f}", f"{ns['beside']:.0f}",
+                     f"{ns['beside'] - ns['alone']:.0f}"))  # fmt: skip
+    return markdown(("call", "alone, ns CPU", "with a capture, ns CPU", "added ns"), rows)
+
+
+def measure_losses(bench: Bench, events_per_second: int, seconds: int) -> str:
+    """Return what a stream of events at a fixed rate lost."""
+    calls = events_per_second // 2
+    bench.captured("ioctl", str(calls * seconds), str(calls))
+    info = json.loads((bench.folder / "x.tracecorr/capture.json").read_text())
+    return f"{events_per_second:,} events/s for {seconds} s: {info['events']:,} recorded, {info['lost_events']:,} lost"
+
+
+def measure_program(bench: Bench, rigs: Path, runs: int) -> str:
+    """Return the table of the whole null GPU program."""
+    folder = bench.folder
+    environment = {"NULLGPU_BIND": f"{folder}:{folder}", "NULLGPU_KERNEL_NS": "5000"}
+    inner = "s=$EPOCHREALTIME; /rig/programs/t1 2000 1 flat > /dev/null 2>&1; echo $(((${EPOCHREALTIME/./} - ${s/./})))"
+    command = [str(rigs / "nullgpu/run.sh"), "bash", "-c", inner]
+    log = {"AMD_LOG_LEVEL": "5", "AMD_LOG_LEVEL_FILE": str(folder / "log")}
+    works: dict[str, Callable[[], float]] = {
+        "nothing": lambda: float(_output(command, environment)),
+        "HIP log only": lambda: float(_output(command, {**environment, **log})),
+        "kernel trace only": lambda: float(_output(bench.capture(_LOG_OFF, *command), environment)),
+        "all": lambda: float(_output(bench.capture((), *command), environment)),
+    }
+    found = _paired(works, runs)
+    lines = sum(path.read_bytes().count(b"\n") for path in folder.glob("log_*")) / runs
+    rows = [(name, f"{us / 1e6:.2f}", f"{us / found['nothing']:.2f}") for name, us in found.items()]
+    per_line = (found["HIP log only"] - found["nothing"]) / lines
+    table = markdown(("recorded", "seconds", "x nothing"), rows)
+    return f"{table}\n\n{lines:,.0f} log lines, {per_line:.2f} us each"
+
+
+def main(arguments: list[str]) -> None:
+    """Measure all that this machine allows."""
+    parser = argparse.ArgumentParser(prog="bench capture", description=__doc__)
+    parser.add_argument("--runs", type=int, default=5)
+    parser.add_argument("--rate", type=int, default=200_000, help="events per second of the loss test")
+    parser.add_argument("--seconds", type=int, default=10, help="duration of the loss test")
+    given = parser.parse_args(arguments)
+    rigs = os.environ.get("TRACECORR_RIGS")
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        folder.chmod(0o755)
+        bench = Bench(folder)
+        print(f"medians of {given.runs} paired runs, {os.cpu_count()} CPUs, kernel {os.uname().release}\n")
+        print(measure_calls(bench, given.runs), flush=True)
+        print(f"\n{measure_losses(bench, given.rate, given.seconds)}", flush=True)
+        if rigs:
+            print(f"\n{measure_program(bench, Path(rigs).resolve(), given.runs)}")
+        else:
+            print("\nthe whole program was not measured: TRACECORR_RIGS is not set")
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])
