@@ -28,24 +28,20 @@ class LateProbes:
         self._wanted = wanted
         self._offer = offer
         self._recorder = recorder
-        self._watch = LibraryWatch(recorder.watch, offer.runtimes)
+        self._watch = LibraryWatch(offer.runtimes)
         self._count = len(offer.runtimes)
         self.armed: list[dict[str, Any]] = []
 
     @property
-    def descriptor(self) -> int:
-        """Return what becomes readable when a library may have been mapped, -1 where nothing does."""
-        return self._watch.descriptor
+    def pause(self) -> float:
+        """Return the seconds until the next look."""
+        return self._watch.pause
 
     def look(self, pids: Iterable[int]) -> None:
         """Arm what the processes `pids` have mapped since the last look."""
         known = frozenset(pids)
         for mapped in self._watch.look(known):
             self._arm(mapped, known)
-
-    def close(self) -> None:
-        """Let go of the watching instance."""
-        self._watch.close()
 
     def _arm(self, mapped: MappedRuntime, mine: frozenset[int]) -> None:
         self._count += 1

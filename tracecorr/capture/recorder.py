@@ -15,7 +15,6 @@ from tracecorr.capture.descriptions import save_formats, save_names, save_stats,
 from tracecorr.capture.drain import Counts, Drain, count_events, read_stats
 from tracecorr.capture.folder import RecordingFolder
 from tracecorr.capture.journal import Journal
-from tracecorr.capture.library_watch import INSTANCE as WATCH
 from tracecorr.capture.perf_probes import PerfRecorder
 from tracecorr.capture.plan import Plan, ProbePlan
 from tracecorr.capture.tracefs import Tracefs
@@ -39,7 +38,7 @@ class KernelRecorder:
     def __init__(self, armed: Armed, folder: RecordingFolder, avoid: frozenset[int] = frozenset()) -> None:
         self.armed = armed
         self._folder = folder
-        self._instances: dict[str, Path] = {name: path for name, path in armed.instances.items() if name != WATCH}
+        self._instances: dict[str, Path] = dict(armed.instances)
         self._clock = next((plan.clock for plan in armed.armed.instances), "mono")
         self._drain = Drain(self._instances, self._open_pages, avoid)
         self._sampler = ClockSampler(self._instances)
@@ -63,11 +62,6 @@ class KernelRecorder:
         """Return what was really armed, and what is absent and why."""
         plan = self.armed.armed
         return replace(plan, absent=(*plan.absent, *self._perf.absent))
-
-    @property
-    def watch(self) -> Path | None:
-        """Return the instance that announces new libraries."""
-        return self.armed.instances.get(WATCH)
 
     @property
     def discarded_bytes(self) -> int:

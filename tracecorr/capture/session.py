@@ -6,7 +6,7 @@ import select
 import signal
 import time
 from collections.abc import Callable
-from dataclasses import asdict, replace
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -16,11 +16,11 @@ from tracecorr.capture.invoker import Invoker
 from tracecorr.capture.journal import Journal
 from tracecorr.capture.late_probes import LateProbes
 from tracecorr.capture.launch import launch
-from tracecorr.capture.library_watch import plan_watch
 from tracecorr.capture.logs import LogKeeper
 from tracecorr.capture.offer import Offer
 from tracecorr.capture.options import CaptureOptions
 from tracecorr.capture.owner import this_process
+from tracecorr.capture.pace import Pace
 from tracecorr.capture.plan import Absent, Plan
 from tracecorr.capture.processes import ProcessTable, find_openers, read_thread_map
 from tracecorr.capture.recorder import KernelRecorder
@@ -33,7 +33,7 @@ from tracecorr.store.recording import list_raw_files
 Say = Callable[[str], None]
 
 _TICK_SECONDS = 0.1
-_OPENERS_SECONDS = 0.5
+_PROCESSES_SECONDS, _OPENERS_SECONDS = 0.02, 0.5
 _STORED_PREFIXES = ("AMD_", "HIP_", "HSA_", "ROCR_", "GPU_", "HCC_")
 
 
@@ -62,7 +62,8 @@ class Session:
         self._status = StatusLine()
         self._started = time.monotonic()
         self._recording_since: float | None = None
-        self._next_openers = 0.0
+        self._find_processes, self._find_openers = Pace(_PROCESSES_SECONDS), Pace(_OPENERS_SECONDS)
+        self._measure_logs, self._check_limits = Pace(_TICK_SECONDS), Pace(_TICK_SECONDS)
         self._interrupts = 0
         self._end_reason = ""
         self._detached = False
@@ -131,10 +132,7 @@ class Session:
                 return failure
 
     def _arm(self, plan: Plan, offer: Offer, tracefs: Tracefs, journal: Journal) -> None:
-        syscalls = any(event.system == "syscalls" for instance in plan.instances for event in instance.events)
-        watch = plan_watch(offer.events, syscalls)
-        whole = replace(plan, instances=(*plan.instances, *([watch] if watch else ())))
-        self._recorder = KernelRecorder.arm(whole, tracefs, journal, self._token, self._folder)
+        self._recorder = KernelRecorder.arm(plan, tracefs, journal, self._token, self._folder)
         self._late = LateProbes(self._options.wanted, offer, self._recorder)
         self._logs = LogKeeper(self._launched.logs)
 
@@ -167,8 +165,8 @@ class Session:
         """Look after the recording until the workload ends or the user lets go of it."""
         workload = self._launched.workload
         while workload.poll() is None and not self._detached:
-            descriptors = [inbox.descriptor, *([self._late.descriptor] if self._late.descriptor >= 0 else [])]
-            select.select(descriptors, [], [], _TICK_SECONDS)
+            pause = _TICK_SECONDS if self._end_reason else min(_TICK_SECONDS, self._late.pause)
+            select.select([inbox.descriptor], [], [], pause)
             for received in inbox.take():
                 self._obey(received)
             self._tick()
@@ -192,27 +190,25 @@ class Session:
             self._detached = self._options.pid is not None
 
     def _tick(self) -> None:
-        self._processes.refresh()
-        self._logs.refresh()
+        self._find_processes.run(self._processes.refresh)
+        self._measure_logs.run(self._logs.refresh)
         if not self._end_reason:
             self._recorder.tick()
             self._late.look(self._processes.alive)
-            self._admit_openers()
-            self._obey_limits(time.monotonic())
+            self._find_openers.run(self._admit_openers)
+            self._check_limits.run(self._obey_limits)
         if self._status.is_due() and not self._options.quiet:
             self._show()
 
     def _admit_openers(self) -> None:
         """Take in every process of the container that opened the KFD: workers may descend from an older daemon."""
-        now = time.monotonic()
-        if self._options.container is None or now < self._next_openers:
-            return
-        self._next_openers = now + _OPENERS_SECONDS
-        cgroup = self._processes.seen[self._launched.workload.pid].cgroup
-        for pid in find_openers(cgroup):
-            self._admit(pid, "opened /dev/kfd in the container")
+        if self._options.container is not None:
+            cgroup = self._processes.seen[self._launched.workload.pid].cgroup
+            for pid in find_openers(cgroup):
+                self._admit(pid, "opened /dev/kfd in the container")
 
-    def _obey_limits(self, now: float) -> None:
+    def _obey_limits(self) -> None:
+        now = time.monotonic()
         if self._is_waiting() and self._options.delay and now - self._started >= self._options.delay:
             self._start_recording()
         reason = self._reached_limit(now)
@@ -262,8 +258,6 @@ class Session:
             self._logs.cut()
 
     def _disarm(self) -> list[str]:
-        if hasattr(self, "_late"):
-            self._late.close()
         return self._recorder.disarm()
 
     def _begin_info(self, plan: Plan) -> None:
