@@ -18,7 +18,7 @@ SELECTION = "tl-selection"  # dcc.Store: the selected event, for callbacks of ot
 
 META, SPANS, CHAIN = "/api/meta", "/api/spans", "/api/chain"
 EVENT, SEARCH, TICKS = "/api/event", "/api/search", "/api/ticks"
-PAGE_DATA, EXPORT = "/api/page", "/api/export"
+PAGE_DATA, EXPORT, LIVE = "/api/page", "/api/export", "/api/live"
 FILTER, COUNT, STEP, BRIEF, NOTES = "/api/filter", "/api/count", "/api/step", "/api/brief", "/api/notes"
 
 COOKIE = "tracecorr_token"

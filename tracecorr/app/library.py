@@ -14,11 +14,13 @@ import polars as pl
 from tracecorr.app import index
 from tracecorr.app.filters import Filters
 from tracecorr.app.find import Finder
+from tracecorr.app.live import Live
 from tracecorr.app.pair import Pair
 from tracecorr.app.source import CaptureLike
 from tracecorr.model.errors import InputError, TracecorrError
 from tracecorr.pipeline import correlate
 from tracecorr.store import Capture
+from tracecorr.store.recording import is_recorded_now
 
 _log = logging.getLogger(__name__)
 
@@ -74,6 +76,7 @@ class Library:
         self._working: dict[Wanted, str] = {}  # what is being opened, and what goes on
         self._failed: dict[Wanted, str] = {}
         self._lock = threading.RLock()
+        self._live: dict[str, Live] = {}
 
     def names(self) -> list[str]:
         """Return the names of all captures."""
@@ -100,7 +103,7 @@ class Library:
             InputError: it cannot be opened.
         """
         if wanted in self._opened:
-            return None
+            return None  # also while it is read anew
         if wanted in self._failed:
             raise InputError(self._failed.pop(wanted), "see the server's messages")
         for name in filter(None, (wanted.name, wanted.other)):
@@ -109,6 +112,27 @@ class Library:
             self._working[wanted] = "opening the capture"
             threading.Thread(target=self._open_behind, args=(wanted,), daemon=True).start()
         return self._working.get(wanted)
+
+    def follow(self, wanted: Wanted) -> int | None:
+        """Read what a running recording has written since, in the background.
+
+        Returns: how often it was read anew; None when nothing of what is shown is being recorded.
+        """
+        live = [self._live[name] for name in (wanted.name, wanted.other) if name in self._live]
+        if not live:
+            return None
+        if wanted in self._opened and wanted not in self._working and any(one.has_grown() for one in live):
+            self._working[wanted] = "reading what was recorded since"
+            threading.Thread(target=self._open_anew, args=(wanted,), daemon=True).start()
+        return sum(one.readings for one in live)
+
+    def _open_anew(self, wanted: Wanted) -> None:
+        try:
+            self._opened[wanted] = self._open(wanted)  # until then the older picture is shown
+        except (TracecorrError, OSError, ValueError, pl.exceptions.PolarsError):
+            _log.exception("%s cannot be followed", wanted.name)
+        finally:
+            self._working.pop(wanted, None)
 
     def _open_behind(self, wanted: Wanted) -> None:
         try:
@@ -130,7 +154,12 @@ class Library:
 
     def _with_tables(self, wanted: Wanted, name: str) -> CaptureLike:
         capture = self._captures[name]
-        if isinstance(capture, Capture) and not capture.has_tables():
+        if not isinstance(capture, Capture):
+            return capture
+        if is_recorded_now(Capture.open(capture.path)):
+            return self._live.setdefault(name, Live(capture)).read()
+        self._live.pop(name, None)
+        if not capture.has_tables():
             correlate(capture.path, lambda text: self._working.update({wanted: f"building the tables: {text}"}))
             return Capture.open(capture.path)
         return capture

@@ -55,6 +55,7 @@ def add_routes(server: Flask, library: Library) -> None:
         server.add_url_rule(path, path, lambda: answer(asked(library)))
 
     server.add_url_rule(ids.META, "meta", lambda: _meta(library))
+    server.add_url_rule(ids.LIVE, "live", lambda: jsonify({"readings": library.follow(wanted(library))}))
     add(ids.SPANS, _spans)
     add(ids.CHAIN, lambda opened: jsonify(_chain_json(_found(opened))))
     add(ids.EVENT, _event)
@@ -71,7 +72,8 @@ def _meta(library: Library) -> Response:
     if goes_on is not None:
         return Response(goes_on, 202, mimetype="text/plain")
     opened = asked(library)
-    return jsonify(opened.index.meta() | {"captures": library.names(), "shown": opened.name, "pages": _pages(library)})
+    more = {"captures": library.names(), "shown": opened.name, "pages": _pages(library)}
+    return jsonify(opened.index.meta() | more | {"readings": library.follow(wanted(library))})
 
 
 def _pages(library: Library) -> list[list[str]]:

@@ -57,12 +57,17 @@ def close_killed(capture: Capture) -> Capture:
     """
     if capture.info.get("state") != "recording":
         return capture
-    if _is_alive(capture.info.get("recorder") or {}):
+    if is_recorded_now(capture):
         raise CaptureError(f"{capture.path} is being recorded now", "wait for the end of its capture")
     problem = "the capture was killed: what it had not stored is missing, and its exit status"
     info = {**capture.info, "state": "killed", "problems": [problem], "files": list_raw_files(capture.path)}
     write_info(capture.path, info)
     return Capture.open(capture.path)
+
+
+def is_recorded_now(capture: Capture) -> bool:
+    """Tell whether the recording of a capture still runs."""
+    return capture.info.get("state") == "recording" and _is_alive(capture.info.get("recorder") or {})
 
 
 def _is_alive(recorder: dict[str, Any]) -> bool:

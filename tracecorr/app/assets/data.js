@@ -92,6 +92,8 @@ window.TL = window.TL || {};
 
   TL.api = {
     meta: () => json("/api/meta", {}),
+    // Not counted as work of the page: it is asked again and again while a recording runs.
+    live: async () => (await (await fetch(url("/api/live", {}))).json()).readings,
     event: (event) => json("/api/event", { event: event }),
     ticks: (text, t0, t1, width) => json("/api/ticks", { q: text, t0: t0, t1: t1, w: width }),
     filter: () => json("/api/filter", filterOnly({})),

@@ -7,6 +7,7 @@ window.__perf = { log: [], idle: false };
   const FETCH_DELAY = 25; // ms: a wheel turn fires many events
   const MARGIN = 0.35; // fetched beyond each side, so that short pans need no wait
   const MAX_WIDTH = 8000;
+  const FOLLOW_EVERY = 1500; // ms
   const MAX_NOTES = 4000; // characters of notes in the address
   // The same names as ids.py.
   const IDS = { host: "tl-canvas-host", selection: "tl-selection" };
@@ -302,18 +303,52 @@ window.__perf = { log: [], idle: false };
     },
   };
 
+  async function fetchMeta() {
+    let meta = await TL.api.meta();
+    for (let wait = 20; meta.goesOn; wait = Math.min(2 * wait, 400)) {
+      TL.message(meta.goesOn + " …");
+      await new Promise((done) => setTimeout(done, wait));
+      meta = await TL.api.meta();
+    }
+    return meta;
+  }
+
+  // While the capture is being recorded: shows what has come since, and follows the end when it is in view.
+  function follow() {
+    if (view.meta.readings === null) return;
+    TL.message("recording …");
+    setTimeout(async () => {
+      try {
+        const readings = await TL.api.live();
+        if (readings !== view.meta.readings) await reload();
+      } catch (problem) { TL.message("following: " + problem.message); }
+      follow();
+    }, FOLLOW_EVERY);
+  }
+  async function reload() {
+    TL.hold();
+    try {
+      const atEnd = view.t1 >= view.meta.length, span = view.span(), whole = view.t0 <= 0;
+      const meta = await fetchMeta();
+      view.meta = meta;
+      spans = null;
+      view.selected = view.detail = null; // numbers of events are those of one reading
+      TL.showDetail(null);
+      TL.buildToolbar(meta);
+      TL.buildTabs(meta);
+      TL.showWarnings(meta.warnings);
+      view.layout();
+      if (atEnd && whole) view.whole(); else if (atEnd) view.setRange(meta.length - span, meta.length);
+      TL.changed();
+    } finally { TL.release(); }
+  }
+
   async function start(host) {
     TL.hold();
     TL.buildLegend();
     TL.message("reading the capture …");
     try {
-      let meta = await TL.api.meta();
-      for (let wait = 20; meta.goesOn; wait = Math.min(2 * wait, 400)) {
-        TL.message(meta.goesOn + " …");
-        await new Promise((done) => setTimeout(done, wait));
-        meta = await TL.api.meta();
-      }
-      view.meta = meta;
+      view.meta = await fetchMeta();
     } catch (problem) { TL.message("cannot read the capture: " + problem.message); TL.release(); return; }
     canvas = document.createElement("canvas");
     canvas.tabIndex = 0;
@@ -335,6 +370,7 @@ window.__perf = { log: [], idle: false };
     TL.bind(canvas);
     await readHash();
     TL.release();
+    follow();
   }
   // Dash renders its layout after the scripts ran.
   function whenReady() {
