@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import random
 import signal
+import subprocess
+import sys
 import time
 from dataclasses import replace
 from pathlib import Path
@@ -18,7 +21,7 @@ from tracecorr.capture.owner import new_token, owner_of, this_process
 from tracecorr.capture.plan import Plan, ProbePlan
 from tracecorr.capture.tracefs import Tracefs, last_explanation
 from tracecorr.capture.undo import ACTIONS, restore_leftovers
-from tracecorr.model.errors import MachineError
+from tracecorr.model.errors import ControlFileError, MachineError
 
 
 def test_what_is_armed_and_what_is_refused(tracefs: Tracefs) -> None:
@@ -40,6 +43,29 @@ def test_what_is_armed_and_what_is_refused(tracefs: Tracefs) -> None:
         assert f"ID: {armed.perf_probes[0].event_id}\n" in armed.perf_probes[0].format
         # Without a name in the filter the function tracer would trace every function of the kernel.
         assert (workload / "current_tracer").read_text().strip() == "nop"
+    finally:
+        assert armed.disarm() == []
+
+
+def test_buffers_of_busy_cpus_are_larger_and_fall_back(tracefs: Tracefs, monkeypatch: pytest.MonkeyPatch) -> None:
+    write = Tracefs.write
+
+    def refuse_large(self: Tracefs, name: str, text: str) -> None:
+        if name.endswith("buffer_size_kb") and int(text) > 1500:
+            raise ControlFileError("no memory", errno.ENOMEM)
+        write(self, name, text)
+
+    monkeypatch.setattr(Tracefs, "write", refuse_large)
+
+    def favour(plan: Plan) -> Plan:
+        busy = replace(plan.instances[0], busy_cpus=(0,), busy_buffer_kb=4096)
+        return replace(plan, instances=(busy, *plan.instances[1:]))
+
+    armed = arm_small(tracefs, favour)
+    try:
+        assert armed.armed.instances[0].busy_buffer_kb == 1024
+        assert int((armed.instances["workload"] / "per_cpu/cpu0/buffer_size_kb").read_text()) in range(1000, 1100)
+        assert any("had no memory for more than 1024 KiB" in a.why for a in armed.absent)
     finally:
         assert armed.disarm() == []
 
@@ -231,3 +257,33 @@ def test_error_log_entry_of_the_command_is_found() -> None:
     ]  # fmt: skip
     assert last_explanation(lines, "p:a/c init_mqd") == "The symbol is not unique"
     assert last_explanation(lines, "p:a/d none") == ""
+
+
+def test_tracefs_that_is_not_mounted_is_mounted_and_unmounted(tracefs: Tracefs, tmp_path: Path) -> None:
+    code = f"""
+import subprocess
+from pathlib import Path
+from tracecorr.capture.journal import Journal
+from tracecorr.capture.tracefs import MOUNT_POINT, find_tracefs, mounted_tracefs
+from tracecorr.capture.undo import ACTIONS
+from tracecorr.model.errors import ControlFileError, MachineError
+while (place := mounted_tracefs()) is not None:
+    subprocess.run(["umount", "-l", str(place)], check=True)
+try:
+    find_tracefs()
+except MachineError as error:
+    assert "mount -t tracefs" in error.next_step, error.next_step
+else:
+    raise SystemExit("found what is not there")
+journal = Journal.create("x", Path({str(tmp_path)!r}))
+assert find_tracefs(journal).root == MOUNT_POINT
+assert journal.undo(ACTIONS) == []
+assert mounted_tracefs() is None
+print("done")
+"""
+    del tracefs
+    command = ["unshare", "--mount", "--propagation", "private", sys.executable, "-c", code]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    if "unshare failed" in done.stderr:
+        pytest.skip(f"no mount namespace here: {done.stderr}")
+    assert done.stdout == "done\n", done.stderr

@@ -195,6 +195,16 @@ def test_buffers_stay_small(cpus: int, memory: int, buffer_mb: int | None) -> No
     assert all(size >= 64 and size % 4 == 0 for size in sizes)
 
 
+def test_memory_goes_to_the_cpus_of_the_workload() -> None:
+    offer = replace(_machine("5.10-dkms"), workload_cpus=tuple(range(24)))
+    everywhere, pinned = (make_plan(Wanted(), o).instances[0] for o in (replace(offer, workload_cpus=()), offer))
+    assert pinned.busy_cpus == tuple(range(24))
+    assert pinned.busy_buffer_kb > 6 * everywhere.buffer_kb_per_cpu
+    together = pinned.busy_buffer_kb * 24 + pinned.buffer_kb_per_cpu * (192 - 24)
+    assert together <= everywhere.buffer_kb_per_cpu * 192
+    assert "KiB on 24 of the workload" in render_plan(make_plan(Wanted(), offer), offer)
+
+
 @given(
     flags=st.fixed_dictionaries({name: st.booleans() for name in (
         "function_tracer", "kprobes", "uprobes", "fprobes", "numbered_arguments", "return_arguments", "btf_arguments",

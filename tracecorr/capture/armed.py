@@ -101,7 +101,12 @@ class Armed:
         instance.write("trace_clock", plan.clock)
         options = tuple(o for o in plan.options if self._accepts(instance, *o))
         self._plans[plan.name] = replace(
-            plan, events=(), functions=(), options=options, buffer_kb_per_cpu=self._size_buffer(instance, plan)
+            plan,
+            events=(),
+            functions=(),
+            options=options,
+            buffer_kb_per_cpu=self._size_buffer(instance, "buffer_size_kb", plan.buffer_kb_per_cpu),
+            busy_buffer_kb=self._size_busy(instance, plan),
         )
 
     def define(self, probes: Iterable[ProbePlan]) -> list[ProbePlan]:
@@ -190,21 +195,27 @@ class Armed:
             return self._define(replace(probe, definition=probe.otherwise, otherwise=""), file)
         return probe
 
-    def _size_buffer(self, instance: Tracefs, plan: InstancePlan) -> int:
-        size = plan.buffer_kb_per_cpu
+    def _size_buffer(self, instance: Tracefs, file: str, size_kb: int) -> int:
+        """Set a buffer size, or a smaller one where the kernel has no memory; return it."""
+        size = size_kb
         while True:
             try:
-                instance.write("buffer_size_kb", str(size))
+                instance.write(file, str(size))
             except ControlFileError as error:
                 if error.number != errno.ENOMEM or size // 2 < _LEAST_BUFFER_KB:
                     raise
                 size //= 2
             else:
                 break
-        if size < plan.buffer_kb_per_cpu:
-            why = f"the kernel had no memory for more than {size} KiB per CPU"
-            self.absent.append(Absent(f"buffer of {plan.buffer_kb_per_cpu} KiB per CPU in {plan.name}", why))
+        if size < size_kb:
+            what = f"{file} of {size_kb} KiB in {instance.root.name.removeprefix(self.group + '_')}"
+            self.absent.append(Absent(what, f"the kernel had no memory for more than {size} KiB"))
         return size
+
+    def _size_busy(self, instance: Tracefs, plan: InstancePlan) -> int:
+        files = [f"per_cpu/cpu{cpu}/buffer_size_kb" for cpu in plan.busy_cpus]
+        sizes = [self._size_buffer(instance, f, plan.busy_buffer_kb) for f in files if instance.has(f)]
+        return min(sizes, default=0)
 
     def _accepts(self, instance: Tracefs, option: str, value: str) -> bool:
         if option == _PRINTK and self.tracefs.read(f"options/{_PRINTK}").strip() != "1":

@@ -44,6 +44,7 @@ def probe_machine(
         kernel=platform.release(),
         cpus=cpus,
         memory_available_bytes=memory,
+        workload_cpus=_allowed_cpus(pid or 0, cpus),
         kfd=kfd.state == YES,
         debugfs_kfd=debugfs.state == YES,
         virtual_function=look.is_virtual_function(),
@@ -55,6 +56,15 @@ def probe_machine(
         ),
         **{name: value for name, value in vars(trials).items() if name != "findings"},
     )  # fmt: skip
+
+
+def _allowed_cpus(pid: int, cpus: int) -> tuple[int, ...]:
+    """Return the CPUs that a process may use, where these are not all."""
+    try:
+        allowed = os.sched_getaffinity(pid)
+    except OSError:
+        return ()
+    return tuple(sorted(allowed)) if len(allowed) < cpus else ()
 
 
 def _try() -> Trials:

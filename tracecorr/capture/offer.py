@@ -39,6 +39,7 @@ class Offer:
     kernel: str
     cpus: int
     memory_available_bytes: int
+    workload_cpus: tuple[int, ...] = ()  # where the workload may run; empty = anywhere
     events: frozenset[str] = frozenset()  # "system/name", as listed by tracefs
     functions: Mapping[str, int] = field(default_factory=dict)  # traceable name -> how many functions of one module
     shared_names: frozenset[str] = frozenset()  # functions of the driver whose name others of the kernel bear, too

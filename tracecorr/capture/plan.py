@@ -55,6 +55,8 @@ class InstancePlan:
     events: tuple[EventPlan, ...] = ()
     functions: tuple[str, ...] = ()  # for the function tracer
     options: tuple[tuple[str, str], ...] = ()
+    busy_cpus: tuple[int, ...] = ()  # CPUs with larger buffers: those of the workload
+    busy_buffer_kb: int = 0
 
 
 @dataclass(frozen=True)

@@ -77,8 +77,10 @@ def make_plan(wanted: Wanted, offer: Offer) -> Plan:
     sizes = _buffers(wanted, offer, by_perf)
     moved = {"trace_printk_dest": "1"} if offer.driver_prints and "trace_printk_dest" in offer.instance_options else {}
     instances = (
-        InstancePlan("workload", "mono", True, sizes[0], workload, kernel.functions,
-                     _options(offer, {"event-fork": "1", "function-fork": "1"})),
+        _favour_busy(offer, InstancePlan(
+            "workload", "mono", True, sizes[0], workload, kernel.functions,
+            _options(offer, {"event-fork": "1", "function-fork": "1"}),
+        )),
         InstancePlan("gpu", "mono", False, sizes[1], gpu, (), _options(offer, moved)),
     )  # fmt: skip
     absent = (*no_events, *kernel.absent, *no_user, *(_UNMOVED if offer.driver_prints and not moved else ()))
@@ -154,6 +156,16 @@ def _buffers(wanted: Wanted, offer: Offer, by_perf: bool) -> tuple[int, int, int
     return workload, gpu, min(1 << (perf.bit_length() - 1), _MOST_PERF_KB)
 
 
+def _favour_busy(offer: Offer, plan: InstancePlan) -> InstancePlan:
+    """Give the memory of an instance to the CPUs that the workload may use; the others keep an eighth of theirs."""
+    busy = len(offer.workload_cpus)
+    if not 0 < busy < offer.cpus:
+        return plan
+    idle_kb = max(plan.buffer_kb_per_cpu // 8 // _PAGE_KB * _PAGE_KB, _LEAST_KB)
+    busy_kb = (plan.buffer_kb_per_cpu * offer.cpus - idle_kb * (offer.cpus - busy)) // busy // _PAGE_KB * _PAGE_KB
+    return replace(plan, buffer_kb_per_cpu=idle_kb, busy_cpus=offer.workload_cpus, busy_buffer_kb=busy_kb)
+
+
 def render_plan(plan: Plan, offer: Offer | None = None) -> str:
     """Return the plan as text: what gets armed where, and what is absent, why, and what mends it."""
     lines = [f"kernel {offer.kernel}, {offer.cpus} CPUs"] if offer else []
@@ -171,7 +183,8 @@ def render_plan(plan: Plan, offer: Offer | None = None) -> str:
 
 def _render_instance(instance: InstancePlan, probes: list[ProbePlan]) -> Iterator[str]:
     whom = "the workload and its children" if instance.follows_workload else "the whole machine"
-    yield f"instance {instance.name}: {whom}, clock {instance.clock}, {instance.buffer_kb_per_cpu} KiB per CPU"
+    busy = f", {instance.busy_buffer_kb} KiB on {len(instance.busy_cpus)} of the workload" if instance.busy_cpus else ""
+    yield f"instance {instance.name}: {whom}, clock {instance.clock}, {instance.buffer_kb_per_cpu} KiB per CPU{busy}"
     if instance.options:
         yield f"  options: {' '.join(f'{name}={value}' for name, value in instance.options)}"
     systems: dict[str, list[str]] = {}
