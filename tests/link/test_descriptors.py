@@ -33,7 +33,8 @@ def _ioctl(fd: int, cmd: str = VERSION, task: str = "a-10", tgid: int = 10) -> s
 
 def _ioctls(capture: Capture) -> list[tuple[str, str, str | None, str | None]]:
     """Return layer, name, device and device_by of every ioctl in order."""
-    events = capture.table("events").filter(pl.col("cmd").is_not_null()).sort("event").collect()
+    calls = pl.col("layer").cast(pl.String).is_in(["ioctl", "syscall"])
+    events = capture.table("events").filter(calls & pl.col("cmd").is_not_null()).sort("event").collect()
     args = capture.table("args").collect()
     for key in ("device", "device_by"):
         own = args.filter(pl.col("key").cast(pl.String) == key).select("event", pl.col("text").alias(key))
@@ -146,6 +147,11 @@ def test_functions_inside_a_call_prove_its_device(correlate_trace: Correlator) -
     assert _ioctls(correlate_trace(text)) == [
         ("ioctl", "AMDKFD_IOC_GET_VERSION", "kfd", "open"), ("ioctl", "AMDKFD_IOC_GET_VERSION", "kfd", "driver"),
     ]  # fmt: skip
+
+
+def test_a_probe_in_the_place_of_the_system_call(correlate_trace: Correlator) -> None:
+    text = "a-10 10 kfd_ioctl: (kfd_ioctl+0x4/0x570 [amdgpu]) cmd=0x80084b01 arg=0x7ffc"
+    assert _ioctls(correlate_trace(text)) == [("ioctl", "AMDKFD_IOC_GET_VERSION", "kfd", "driver")]
 
 
 def test_a_path_that_a_probe_read(correlate_trace: Correlator) -> None:

@@ -149,3 +149,23 @@ def test_descriptors_follow_their_tables(steps: list[tuple[int, tuple[Any, Any, 
     assert dict(found.select("event", "path").iter_rows()) == machine.truth
     for device, by, path in found.select("device", "device_by", "path").iter_rows():
         assert (device, by) == {KFD: ("kfd", "path"), TTY: ("other", "path"), None: ("kfd", "number")}[path]
+
+
+def test_a_pid_that_is_given_out_again_has_two_parents() -> None:
+    """Both lives of pid 101 are children of different processes: each inherits from its own."""
+    machine = _Machine()
+    machine.do(0, ("close", 9, 0, False))
+    machine.do(0, ("open", KFD, 3, False))
+    machine.do(0, ("fork", 0, 0, False))
+    machine.do(1, ("ioctl", 3, 0, False))
+    machine.do(0, ("fork", 0, 0, False))
+    machine.do(2, ("close", 3, 0, False))
+    machine.do(2, ("fork", 0, 0, False))
+    machine.do(3, ("ioctl", 3, 0, False))
+    args = [(event, key, 101 if value == 103 else value, text) for event, key, value, text in machine.args]
+    frame = pl.DataFrame(
+        args, schema={"event": pl.Int64, "key": pl.String, "u64": pl.UInt64, "text": pl.String}, orient="row"
+    ).with_columns(pl.col("key").cast(schema.CAT))
+    tids = pl.DataFrame({"tid": [100, 101, 102, 101], "process": [0, 1, 2, 3], "thread": [0, 1, 2, 3]})
+    found = find_devices(nest_functions(_frame(machine.rows)), frame, tids)
+    assert found["path"].to_list() == [KFD, None]

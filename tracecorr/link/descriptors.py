@@ -54,8 +54,12 @@ def find_devices(events: pl.DataFrame, args: pl.DataFrame, tids: pl.DataFrame) -
     """
     calls = _order(events)
     uses = calls.filter(pl.col("use"))
+    # A probe in the driver that stands for its ioctl has no descriptor, and needs none.
+    layer = pl.col("layer").cast(pl.String)
+    probed = events.filter((layer == "ioctl") & pl.col("fd").is_null() & pl.col("cmd").is_not_null())
+    inside = probed.select("event", device=pl.lit(KFD), device_by=pl.lit(BY_DRIVER), path=pl.lit(None, pl.String))
     if uses.is_empty():
-        return pl.DataFrame(schema=_FOUND)
+        return pl.concat([pl.DataFrame(schema=_FOUND), inside])
     definitions = _definitions(calls, events, args)
     followed = _follow(uses, definitions, _owners(calls, args, tids))
     proven = _inside(events, _USE_FUNCTIONS).rename({"inside": "proven"})
@@ -65,13 +69,14 @@ def find_devices(events: pl.DataFrame, args: pl.DataFrame, tids: pl.DataFrame) -
     foreign = (pl.col("device") == OTHER).fill_null(value=False)
     by_number = _device_by_number(pl.col("cmd"))
     sure = pl.col("device").is_not_null() & (~foreign | pl.lit(closes) | by_number.is_null())
-    return found.select(
+    described = found.select(
         "event",
         device=pl.coalesce("proven", pl.when(sure).then("device"), by_number),
         device_by=pl.when(pl.col("proven").is_not_null()).then(pl.lit(BY_DRIVER))
         .when(sure).then("by").when(by_number.is_not_null()).then(pl.lit(BY_NUMBER)),
         path=pl.when(sure).then("path"),
     )  # fmt: skip
+    return pl.concat([described, inside])
 
 
 def name_ioctls(events: pl.DataFrame, devices: pl.DataFrame) -> pl.DataFrame:
@@ -201,13 +206,16 @@ def _owners(calls: pl.DataFrame, args: pl.DataFrame, tids: pl.DataFrame) -> _Own
         child=pl.col("tid").cast(pl.Int64),
         owner=pl.coalesce(pl.col("process").cast(pl.Int64), -1 - pl.col("thread").cast(pl.Int64)),
     )
-    forks = forked.join(children, on="child").filter(pl.col("owner") != pl.col("parent_owner"))
+    # A number is given out again: the fork that began a process is the last one before it was first seen.
+    births = calls.group_by("owner").agg(first_at=pl.col("at").min())
+    forks = forked.join(children, on="child").filter(pl.col("owner") != pl.col("parent_owner")).join(births, on="owner")
+    forks = forks.filter(pl.col("fork_at") < pl.col("first_at")).sort("fork_at")
     execs = calls.filter(name == _EXEC).select("owner", exec_at="at")
     called = calls.filter(name.is_in(["execve", "execveat"]) & (pl.col("number") == 0)).select(
         "owner", exec_at="end_at"
     )
     return _Owners(
-        forks.select("owner", "parent_owner", "fork_at").unique("owner", keep="first"),
+        forks.select("owner", "parent_owner", "fork_at").unique("owner", keep="last"),
         pl.concat([execs, called]).drop_nulls().sort("exec_at"),
     )
 
