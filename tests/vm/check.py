@@ -66,6 +66,10 @@ def _check_calls(path: Path, calls: list[dict[str, Any]]) -> list[str]:
     print(f"calls {len(calls)}, ioctl rows {ioctls.height}")
     if len(calls) != ioctls.height:
         problems.append("calls and ioctls differ in number")
+    traced = events.filter(name == "kfd_ioctl_get_version")
+    print(f"kfd_ioctl_get_version through the function tracer: {traced.height}")
+    if traced.height != sum(call["name"] == "GET_VERSION" for call in calls):
+        problems.append("the function tracer did not show kfd_ioctl_get_version under its name")
     made = events.filter(name == "kfd_ioctl_create_queue").sort("ts_ns")
     parents = made.join(ioctls.select("event", outer="name"), left_on="parent", right_on="event", how="left")
     print(f"kfd_ioctl_create_queue rows: {made.height}, inside {parents['outer'].cast(pl.String).to_list()}")

@@ -15,7 +15,9 @@ from tracecorr.capture.plan import EVENT_SETS, Wanted
 from tracecorr.capture.planning import make_plan, render_plan
 from tracecorr.capture.tracefs import find_tracefs
 
-CAPTURE = ["capture", "--quiet", "--no-correlate", "--as-root", "-o", "poke.tracecorr", "--"]
+# A function that kfd_poke.py surely reaches, for the function tracer.
+TRACED = "kfd_ioctl_get_version"
+CAPTURE = ["capture", "--quiet", "--no-correlate", "--as-root", "--functions", TRACED, "-o", "poke.tracecorr", "--"]
 
 
 def main() -> None:
