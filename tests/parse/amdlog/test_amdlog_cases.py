@@ -85,6 +85,18 @@ def test_missing_exits_are_flagged_and_not_guessed() -> None:
     assert [r["depth"] for r in found.rows(layer="hip")] == [0, 0, 0]
 
 
+def test_a_call_without_exit_encloses_nothing_behind_the_next_call() -> None:
+    lost = [enter("hipA"), "No HW event", enter("hipB"), "Check HW event = 0x1", leave("hipB"), "Free hsa memory 0x1"]
+    for behind in ([], [enter("hipA"), leave("hipA")]):
+        found = read(log(*lost, *behind))
+        first = found.events["offset"][0]
+        assert found.one(name="No HW event")["parent_offset"] == first
+        assert found.one(name="hipB")["parent_offset"] is None
+        assert found.one(name="Check HW event = #")["parent_offset"] == found.one(name="hipB")["offset"]
+        assert found.one(name="free")["parent_offset"] is None
+        assert found.rows(offset=first)[0]["flags"] == Flag.ENTER_ONLY
+
+
 def test_an_exit_without_enter_stands_alone() -> None:
     found = read(log(leave("hipInit"), enter("hipA"), leave("hipA")))
     row = found.one(name="hipInit")

@@ -1,8 +1,9 @@
 """HIP calls: which exit belongs to which enter, and which calls enclose a record.
 
-All arrays are sorted by lane (one lane per thread) and in file order inside a lane. A call whose
-exit never came ends where that is proven: at the exit of a call that encloses it, or where the
-same function is entered again, since no HIP function calls itself.
+All arrays are sorted by lane (one lane per thread) and in file order inside a lane. That the exit
+of a call never comes is proven by the exit of a call that encloses it, or by the same function
+being entered again, since no HIP function calls itself. Such a call encloses what follows it up to
+the next call's line: how long it really went on is not known.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ class Pairs:
 
     Args:
         partner: of an enter its exit, `OPEN` or `NO_EXIT`; of an exit its enter, or `NO_EXIT`.
-        ends: rows at which a call without exit ends, one per such call.
+        ends: rows before which a call without exit ends, at most one per such call.
     """
 
     partner: Ints
@@ -41,11 +42,11 @@ class Nesting:
     parent: Ints
 
 
-def pair(lane: Ints, kind: Ints, name: Ints, without_exit: Mask) -> Pairs:
-    """Pair enters and exits of the same lane; calls nest."""
+def pair(lane: Ints, kind: Ints, name: Ints, without_exit: Mask, *, is_last: bool) -> Pairs:
+    """Pair enters and exits of the same lane; calls nest. With `is_last` no exit comes any more."""
     partner = np.full(len(lane), OPEN, np.int64)
-    rows = np.flatnonzero((kind == Kind.ENTER) | (kind == Kind.EXIT))
-    rows, ends = _close_leaves(rows, lane, kind, name, without_exit, partner)
+    calls = np.flatnonzero((kind == Kind.ENTER) | (kind == Kind.EXIT))
+    rows = _close_leaves(calls, lane, kind, name, without_exit, partner)
     # Innermost pairs are neighbours; without them the next level's are. A few rounds leave only
     # the calls that lack an enter or an exit.
     while True:
@@ -59,29 +60,31 @@ def pair(lane: Ints, kind: Ints, name: Ints, without_exit: Mask) -> Pairs:
         keep[:-1] &= ~hit
         keep[1:] &= ~hit
         rows = rows[keep]
-    more = _pair_rest(rows, lane, kind, name, partner)
-    return Pairs(partner, np.concatenate((ends, np.array(more, np.int64))))
+    _pair_rest(rows, lane, kind, name, partner)
+    lost = partner[calls] <= OPEN if is_last else partner[calls] == NO_EXIT
+    before = np.flatnonzero(lost & (kind[calls] == Kind.ENTER))
+    before = before[before + 1 < len(calls)]
+    ends = calls[before + 1]
+    return Pairs(partner, ends[lane[ends] == lane[calls[before]]])
 
 
-def _close_leaves(
-    rows: Ints, lane: Ints, kind: Ints, name: Ints, without_exit: Mask, partner: Ints
-) -> tuple[Ints, Ints]:
+def _close_leaves(rows: Ints, lane: Ints, kind: Ints, name: Ints, without_exit: Mask, partner: Ints) -> Ints:
     if len(rows) < 2:
-        return rows, np.zeros(0, np.int64)
+        return rows
     first, second = rows[:-1], rows[1:]
     leaf = without_exit[first] & (kind[first] == Kind.ENTER) & (lane[first] == lane[second])
     leaf &= ~((kind[second] == Kind.EXIT) & (name[second] == name[first]))
     partner[first[leaf]] = NO_EXIT
-    return rows[np.append(~leaf, True)], second[leaf]
+    left: Ints = rows[np.append(~leaf, True)]
+    return left
 
 
-def _pair_rest(rows: Ints, lane: Ints, kind: Ints, name: Ints, partner: Ints) -> list[int]:
+def _pair_rest(rows: Ints, lane: Ints, kind: Ints, name: Ints, partner: Ints) -> None:
     """Walk over the calls that lack one half, and over later enters of the same functions."""
-    ends: list[int] = []
     stack: list[int] = []
     enters = rows[kind[rows] == Kind.ENTER]
     if len(rows) == 0:
-        return ends
+        return
     again = _entered_again(enters, lane, kind, name, partner)
     for row in np.union1d(rows, again).tolist():
         if stack and lane[stack[-1]] != lane[row]:
@@ -95,13 +98,11 @@ def _pair_rest(rows: Ints, lane: Ints, kind: Ints, name: Ints, partner: Ints) ->
             lost = stack[same + 1 :] if is_exit else stack[same:]
             for call in lost:
                 partner[call] = NO_EXIT
-                ends.append(row)
             if is_exit:
                 partner[row], partner[stack[same]] = stack[same], row
             del stack[same:]
         if not is_exit and partner[row] == OPEN:
             stack.append(row)
-    return ends
 
 
 def _entered_again(enters: Ints, lane: Ints, kind: Ints, name: Ints, partner: Ints) -> Ints:

@@ -162,7 +162,8 @@ class _Reader:
         order = np.argsort(narrow, kind="stable")
         lane, kind, name = rows["lane"][order], rows["kind"][order], rows["name"][order]
         is_rocr = rows["is_rocr"][order]
-        pairs = pair(lane, kind, name, (name == self._leaves[0]) | (name == self._leaves[1]))
+        leaf = (name == self._leaves[0]) | (name == self._leaves[1])
+        pairs = pair(lane, kind, name, leaf, is_last=is_last)
         nesting = nest(lane, kind, pairs)
         stays_open = (kind == Kind.ENTER) & (pairs.partner == OPEN) & (not is_last)
         is_dispatch = (name == self._dispatch) & (kind == Kind.PACKET) & ~is_rocr

@@ -86,7 +86,7 @@ def find_joins(text: Text, message: Ints, end: Ints, torn: Mask, other_start: In
         return
     head = np.searchsorted(message, other_start) - 1
     # The line behind a line; a torn record has another one, on its line, before it.
-    first = np.flatnonzero((head >= 0) & (np.diff(head, prepend=-1) != 0))
+    first = np.flatnonzero((head >= 0) & (np.diff(head, prepend=-1) != 0) & (text.bytes[other_start] != ord(":")))
     for line in first.tolist():
         for record in _candidates(text, int(head[line]), message, end, torn):
             lines = range(line, min(line + _MOST_LINES, len(other_start)))
