@@ -6,7 +6,6 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from tracecorr.parse.amdlog.calls import Nesting
 from tracecorr.parse.amdlog.messages import Kind
 from tracecorr.parse.digits import Ints, Mask
 
@@ -28,17 +27,14 @@ class Folds:
     waiting: Mask
 
 
-def fold(lane: Ints, kind: Ints, nesting: Nesting, dispatch: Mask, is_rocr: Mask, stays_open: Mask) -> Folds:
-    """Join rows of one thread; all arrays are sorted by lane.
+def fold(lane: Ints, kind: Ints, dispatch: Mask, is_rocr: Mask) -> Folds:
+    """Join rows of one thread; all arrays are sorted by lane, and `dispatch` marks HIP's dispatches.
 
-    `dispatch` marks HIP's dispatches, `stays_open` the calls without exit in this block.
+    Two rows belong together only if no call begins or ends between them.
     """
-    is_api = (kind == Kind.ENTER) | (kind == Kind.EXIT)
-    calls = np.cumsum(is_api)
-    # Outside of any call two lines belong together only if no call lies between them.
-    context = np.where(nesting.parent >= 0, nesting.parent, -1 - calls)
+    context = np.cumsum((kind == Kind.ENTER) | (kind == Kind.EXIT))
     last_row = _last_of_lane(lane)
-    goes_on = _goes_on(nesting, calls, last_row, stays_open)
+    goes_on = context[last_row] == context
     waiting = np.zeros(len(lane), np.bool_)
     found = []
     for source in (Kind.SHADER, Kind.KERNARG):
@@ -79,11 +75,3 @@ def _latest(wanted: Mask, any_of: Mask, last_row: Ints) -> Mask:
         is_last = np.append(last_row[rows[1:]] != last_row[rows[:-1]], True)
         latest[rows[is_last]] = True
     return latest & wanted
-
-
-def _goes_on(nesting: Nesting, calls: Ints, last_row: Ints, stays_open: Mask) -> Mask:
-    """Return the rows whose call (or time between two calls) goes on behind the block."""
-    if len(calls) == 0:
-        return stays_open
-    goes_on: Mask = np.where(nesting.parent >= 0, stays_open[nesting.parent], calls[last_row] == calls)
-    return goes_on

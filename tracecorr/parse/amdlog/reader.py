@@ -167,7 +167,7 @@ class _Reader:
         nesting = nest(lane, kind, pairs)
         stays_open = (kind == Kind.ENTER) & (pairs.partner == OPEN) & (not is_last)
         is_dispatch = (name == self._dispatch) & (kind == Kind.PACKET) & ~is_rocr
-        folds = fold(lane, kind, nesting, is_dispatch, is_rocr, stays_open)
+        folds = fold(lane, kind, is_dispatch, is_rocr)
         waiting = folds.waiting & (not is_last)
         emitted = _emitted(kind, rows["is_old"][order], pairs, folds, stays_open, waiting)
         return _Joined(order, pairs, nesting, folds, stays_open, waiting, emitted)
