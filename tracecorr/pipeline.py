@@ -17,6 +17,7 @@ from tracecorr.align.place import place_records
 from tracecorr.link.doorbell_rings import fill_store_rings
 from tracecorr.link.lives import number_lives
 from tracecorr.link.packet_index import complete_indexes
+from tracecorr.link.rocprof import warn_foreign
 from tracecorr.link.signals import add_gpu_times
 from tracecorr.link.tables import attach_identities, link_tables
 from tracecorr.link.thread_votes import vote_threads
@@ -27,6 +28,7 @@ from tracecorr.parse.amdlog import read_amd_log
 from tracecorr.parse.ftrace import read_ftrace_pages, read_ftrace_text, read_perf_records, read_trace_dat
 from tracecorr.parse.kfd.snapshots import read_snapshot
 from tracecorr.parse.kfd.topology import NodeFiles, list_nodes
+from tracecorr.parse.rocprof import read_rocprof
 from tracecorr.store.capture import Capture, make_parts_folder, write_info, write_tables
 from tracecorr.store.importing import import_files
 from tracecorr.store.pages import list_recordings, open_page_trace, trace_clock
@@ -38,7 +40,7 @@ from tracecorr.store.views import build_views, write_views
 __all__ = ["correlate", "import_files"]
 
 # Log stamps are cut to a microsecond, trace texts round to one; pages are exact.
-_STEPS = {"log": (0, 1000), "text": (500, 500), "pages": (0, 0), "dump": (0, 0)}
+_STEPS = {"log": (0, 1000), "text": (500, 500), "pages": (0, 0), "dump": (0, 0), "rocprof": (0, 0)}
 # Times that are worse than this tell launches apart no more.
 _WIDE_NS = 1_000_000
 
@@ -170,6 +172,8 @@ def _open_readers(capture: Capture) -> Iterator[tuple[str, str, Iterator[Block]]
             yield "ftrace", "text", read_ftrace_text(chunks, entry["file"], clock)
         elif entry["form"] == "trace_dat":
             yield "ftrace", "pages", _read_dat(capture.path / entry["path"], entry["file"], clock)
+        elif entry["form"] == "rocprof":
+            yield "rocprof", "rocprof", read_rocprof(chunks, entry["file"])
         elif entry["form"] == "dump":
             times = entry.get("read_start_ns"), entry.get("read_end_ns")
             yield "hqd", "dump", read_snapshot(chunks, entry["file"], next(snapshots), *times)
@@ -261,6 +265,7 @@ def _warn(tables: dict[str, pl.DataFrame], maps: dict[str, ClockMap]) -> list[st
         pl.col("tid").is_not_null() & pl.col("log_tid").is_not_null()
     ).is_empty():
         warnings.append("no thread of the log was found in the trace: HIP calls and system calls cannot be linked")
+    warnings += warn_foreign(events, tables["links"])
     if {"amd_log", "ftrace"} <= sources and not _overlap(events):
         warnings.append("log and trace do not overlap in time: are they of one run, and of one machine?")
     return warnings

@@ -94,6 +94,11 @@ def _fit(source: str, clock: str, evidence: ClockEvidence) -> ClockMap:
             return _fit_boot(evidence)
         # CLR prints CLOCK_MONOTONIC in all releases (4.5.2 to 6.4.1 read, 7.2.4 measured).
         return _fit_raw_lines(evidence) if clock == "mono_raw" else ClockMap("same_clock")
+    if source == "rocprof":
+        readings = bound_readings(evidence.samples["samples"], "boot")
+        if len(readings):
+            return fit_clock_map(readings, "samples", 0.0)
+        return ClockMap("unaligned", reason="no samples of CLOCK_BOOTTIME, by which rocprof stamps")
     if source == "hqd":
         # The reader of the dump took CLOCK_MONOTONIC itself.
         return ClockMap("same_clock")

@@ -22,7 +22,9 @@ def summarize_internal_calls(events: pl.LazyFrame) -> pl.DataFrame:
 
 
 def _summarize(events: pl.LazyFrame, *, internal: bool) -> pl.DataFrame:
-    calls = events.filter(pl.col("layer").cast(pl.String) == "hip").with_columns(as_text("name"))
+    # What a profiler timed again is in the section of rocprof.
+    logged = (pl.col("layer") == "hip") & pl.col("source").ne_missing("rocprof")
+    calls = events.filter(logged).with_columns(as_text("name"))
     inner = pl.col("name").str.starts_with("__").fill_null(False)
     return collect(
         calls.filter(inner if internal else ~inner)

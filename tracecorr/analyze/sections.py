@@ -22,6 +22,7 @@ from tracecorr.analyze.losses import summarize_losses
 from tracecorr.analyze.memory import summarize_memory
 from tracecorr.analyze.paths import summarize_paths
 from tracecorr.analyze.queues import summarize_queues
+from tracecorr.analyze.rocprof import summarize_rocprof
 from tracecorr.analyze.streams import summarize_streams
 from tracecorr.analyze.verdicts.evidence import Evidence
 from tracecorr.analyze.waits import summarize_waits
@@ -217,6 +218,13 @@ def _call_sections(tables: Tables, sources: set[str]) -> Iterator[Section]:
         summarize_hsa_calls(events),
         "recorded by probes on the library, or by a profiler",
         nothing="no HSA call is recorded (probes on libhsa-runtime64 or rocprof --hsa-trace do)",
+    )
+    yield Section(
+        "rocprof",
+        "What rocprof timed",
+        summarize_rocprof(events, tables("kernels")),
+        "recorded by rocprof: the GPU times of its kernels and copies, and its own view of the calls",
+        nothing="no output of rocprof was imported (--rocprof)",
     )
     yield Section(
         "ioctls",

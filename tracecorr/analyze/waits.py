@@ -23,7 +23,11 @@ def summarize_waits(events: pl.LazyFrame) -> pl.DataFrame:
     calls = (pl.col("layer") == "hip") & (name.str.contains("Synchronize") | copies)
     signals = (pl.col("layer") == "signal") & name.is_in(_SIGNAL_WAITS)
     ioctls = (pl.col("layer") == "ioctl") & name.is_in(_WAIT_IOCTLS)
-    rows = events.filter(pl.col("layer").is_in(["hip", "signal", "ioctl"])).filter(calls | signals | ioctls)
+    rows = (
+        events.filter(pl.col("source").ne_missing("rocprof"))
+        .filter(pl.col("layer").is_in(["hip", "signal", "ioctl"]))
+        .filter(calls | signals | ioctls)
+    )
     return collect(
         rows.group_by(pl.col("layer").cast(pl.String), name)
         .agg(pl.len().cast(pl.Int64).alias("waits"), *describe_ns("dur_ns"))

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 # Options of `import` that take every word up to the next option: `--amd-log *.log`.
-_GREEDY = ("--amd-log", "--ftrace", "--hqd")
+_GREEDY = ("--amd-log", "--ftrace", "--hqd", "--rocprof")
 
 
 def expand_greedy(words: list[str]) -> list[str]:

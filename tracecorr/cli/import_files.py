@@ -29,18 +29,22 @@ def import_verb(
         Path | None, typer.Option(metavar="FILE", help="clock.json with the samples behind the trace's clock marks.")
     ] = None,
     hqd: Annotated[list[Path] | None, typer.Option("--hqd", metavar="FILE...", help="Dump of the KFD's HQDs.")] = None,
+    rocprof: Annotated[
+        list[Path] | None,
+        typer.Option("--rocprof", metavar="FILE...", help="rocprof output: CSV, or JSON of rocprof v1."),
+    ] = None,
     output: Annotated[
         Path | None, typer.Option("--output", "-o", metavar="NAME.tracecorr", help="Capture folder to make.")
     ] = None,
     force: Annotated[bool, typer.Option("--force", help="Replace the capture folder if it exists.")] = False,
 ) -> None:
     """Make a capture folder of a HIP log, a kernel trace, or both, and build its tables."""
-    logs, traces, dumps = amd_log or [], ftrace or [], hqd or []
-    if not (logs or traces):
+    logs, traces, dumps, profiles = amd_log or [], ftrace or [], hqd or [], rocprof or []
+    if not (logs or traces or profiles):
         raise InputError("nothing to import", "name a HIP log with --amd-log, a kernel trace with --ftrace, or both")
     if ftrace_clock not in _CLOCKS:
         raise InputError(f"--ftrace-clock {ftrace_clock} is no trace clock", f"use one of: {', '.join(_CLOCKS)}")
-    target = _choose_output(output, (logs or traces)[0])
+    target = _choose_output(output, (logs or traces or profiles)[0])
 
     from tracecorr.pipeline import correlate, import_files
 
@@ -51,6 +55,7 @@ def import_verb(
         clock=ftrace_clock,
         clock_samples=clock_samples,
         hqd=dumps,
+        rocprof=profiles,
         force=force,
         progress=say,
     )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import polars as pl
 
-from tracecorr.link import calls, descriptors, kfd_calls, queue_creation, queues, streams
+from tracecorr.link import calls, descriptors, kfd_calls, queue_creation, queues, rocprof, streams
 from tracecorr.link.drm_jobs import build_drm_jobs, link_drm_jobs
 from tracecorr.link.edges import list_links
 from tracecorr.link.functions import name_driver_calls, nest_functions
@@ -72,9 +72,10 @@ def link_tables(
         hqd: rows of the dumps.
         known_gpus: GPUs as the machine's topology shows them.
     """
-    events = nest_functions(name_driver_calls(calls.find_parents(placed)))
+    owned = rocprof.attach_processes(placed, identities.processes)
+    events = nest_functions(name_driver_calls(calls.find_parents(owned)))
     # A GPU time is a row of its own with the bytes of the line that tells it; the line's fields stay there.
-    lines = events.filter(pl.col("layer") != "gpu")
+    lines = events.filter((pl.col("layer") != "gpu") | (pl.col("source") == "rocprof"))
     keys = lines.select("file", "offset", "event").unique(["file", "offset"], keep="first")
     args = part_args.join(keys, on=["file", "offset"], maintain_order="left")
     args = args.select("event", "key", "u64", "text").sort("event", maintain_order=True)
@@ -102,7 +103,8 @@ def link_tables(
     jobs = build_drm_jobs(events, args)
     sources = _sources(events)
     found = build_launches(events, packets, args, sources if trace_aligned else sources | {"unaligned"})
-    launches = found.table
+    timed = rocprof.match_kernels(events, args, found.table, queue_table)
+    launches = rocprof.fill_gpu_times(found.table, timed)
     events = _describe_gpu_times(_chain_doorbells(events, launches), found.gpu)
     return {
         "events": _finish_events(events),
@@ -125,7 +127,7 @@ def link_tables(
             link_hqds(events, hqd, queue_table),
             kfd_calls.link_doorbell_mappings(events, args, mappings),
             link_drm_jobs(jobs),
-            found.edges,
+            pl.concat([found.edges, rocprof.list_edges(timed)]),
         ),
     }
 

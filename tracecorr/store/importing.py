@@ -13,6 +13,7 @@ from tracecorr.model.errors import CaptureError, InputError
 from tracecorr.parse.amdlog import looks_like_amd_log
 from tracecorr.parse.ftrace import looks_like_ftrace_text, looks_like_trace_dat
 from tracecorr.parse.kfd.dumps import looks_like_dump
+from tracecorr.parse.rocprof import looks_like_rocprof
 from tracecorr.store.capture import Capture, write_info
 from tracecorr.store.raw import copy_in, describe_file, read_clock_samples, read_head
 from tracecorr.store.trace_dat import unpack_in_place
@@ -35,6 +36,7 @@ def import_files(
     clock: str = "auto",
     clock_samples: Path | None = None,
     hqd: list[Path] | None = None,
+    rocprof: list[Path] | None = None,
     force: bool = False,
     progress: Callable[[str], None] | None = None,
 ) -> Capture:
@@ -47,6 +49,7 @@ def import_files(
         clock: trace_clock of the traces, or `auto`.
         clock_samples: clock.json with bracketed samples.
         hqd: debugfs dumps; kept, not decoded.
+        rocprof: tables or traces of rocprof.
         force: replace `out`.
         progress: called with a line of text for each file.
 
@@ -59,7 +62,7 @@ def import_files(
         raise CaptureError(f"{out} {reason}", "choose another name with -o, or --force to replace a capture")
     if not out.resolve().parent.is_dir():
         raise InputError(f"there is no folder {out.resolve().parent}", "make it first, or choose another with -o")
-    incoming = list(_plan(amd_logs, ftrace, hqd or []))
+    incoming = [*_plan(amd_logs, ftrace, hqd or []), *_plan_rocprof(rocprof or [])]
     if clock_samples is not None:
         read_clock_samples(clock_samples)
         incoming.append(Incoming(clock_samples, "raw/clock.json", "tracecorr", "clock_samples"))
@@ -107,6 +110,12 @@ def _plan(amd_logs: list[Path], ftrace: list[Path], hqd: list[Path]) -> Iterator
     for number, path in enumerate(hqd):
         _check(path, looks_like_dump, "no queue of a KFD dump (hqds, mqds, rls)", "--hqd")
         yield Incoming(path, f"raw/hqd/{number}-{_plain_name(path)}", "hqd", "dump")
+
+
+def _plan_rocprof(files: list[Path]) -> Iterator[Incoming]:
+    for number, path in enumerate(files):
+        _check(path, looks_like_rocprof, "no table or trace of rocprof (CSV, or JSON of rocprof v1)", "--rocprof")
+        yield Incoming(path, f"raw/rocprof/{number}-{_plain_name(path)}", "rocprof", "rocprof")
 
 
 def _plan_pages(folder: Path, number: int) -> Iterator[Incoming]:

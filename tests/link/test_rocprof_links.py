@@ -1,0 +1,95 @@
+"""Kernels that a profiler timed become the GPU times of their packets; those of another run do not.
+
+The log and the GPU times are those of a RECORDED run; the table of rocprof is SYNTHETIC, made of what the model
+retired.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import polars as pl
+import pytest
+
+from tracecorr.analyze.rocprof import summarize_rocprof
+from tracecorr.pipeline import correlate, import_files
+from tracecorr.store import Capture
+
+_HEAD = '"Kind","Queue_Id","Process_Id","Thread_Id","Dispatch_Id","Kernel_Name","Start_Timestamp","End_Timestamp"\n'
+
+
+@pytest.fixture(scope="module")
+def recorded(data_folder: Path, tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, pl.DataFrame]:
+    """Return the folder of a run, and its dispatches: name, log_id, start_mono_ns, end_mono_ns, in order of start."""
+    folder = data_folder / "captures" / "streams-priority"
+    plain = import_files(tmp_path_factory.mktemp("plain") / "x.tracecorr", [folder / "amd.log"], [])
+    correlate(plain.path)
+    truth = pl.read_csv(folder / "truth.csv").filter(pl.col("type") == "dispatch")
+    truth = truth.with_columns(hwq=pl.col("queue_ring_base").str.slice(2).str.to_integer(base=16).cast(pl.UInt64))
+    named = plain.table("launches").filter(pl.col("kind") == "dispatch").join(plain.table("kernels"), on="kernel")
+    named = named.join(plain.table("queues").select("queue", "log_id", "hwq"), on="queue")
+    rows = named.select("name", "log_id", "hwq", "packet_index").collect().join(truth, on=["hwq", "packet_index"])
+    return folder, rows.sort("start_mono_ns")
+
+
+def profiled(
+    folder: Path, rows: pl.DataFrame, out: Path, pid: int = 14446, *, samples: bool = True
+) -> tuple[Capture, list[str]]:
+    """Import the run with a table of rocprof made of `rows`, and return the capture and its warnings."""
+    table = out.with_suffix(".csv")
+    lines = [
+        f'"KERNEL_DISPATCH",{r["log_id"]},{pid},{pid},{i},"{r["name"]}",{r["start_mono_ns"]},{r["end_mono_ns"]}\n'
+        for i, r in enumerate(rows.iter_rows(named=True))
+    ]
+    table.write_text(_HEAD + "".join(lines))
+    clock = folder / "clock.json" if samples else None
+    made = import_files(out, [folder / "amd.log"], [folder / "ftrace.txt"], clock_samples=clock, rocprof=[table])
+    return made, correlate(made.path)
+
+
+def links(capture: Capture) -> pl.DataFrame:
+    """Return the links that rocprof gave."""
+    return capture.table("links").filter(pl.col("rule").cast(pl.String) == "rocprof_of_packet").collect()
+
+
+def test_every_kernel_finds_its_packet(recorded: tuple[Path, pl.DataFrame], tmp_path: Path) -> None:
+    folder, rows = recorded
+    capture, warnings = profiled(folder, rows, tmp_path / "x.tracecorr")
+    assert warnings == []
+    assert links(capture).height == rows.height == 101
+    queues = capture.table("queues").select("queue", "hwq")
+    ours = capture.table("launches").filter(pl.col("kind") == "dispatch").join(queues, on="queue").collect()
+    both = ours.join(rows, on=["hwq", "packet_index"])
+    assert (both["gpu_start_ns"] - both["start_mono_ns"]).abs().max() < 1000
+    assert (both["gpu_end_ns"] - both["gpu_start_ns"] == both["end_mono_ns"] - both["start_mono_ns"]).all()
+    calls = summarize_rocprof(capture.table("events"), capture.table("kernels"))
+    assert calls.select("domain", "calls").rows() == [("KERNEL_DISPATCH", n) for n in (50, 50, 1)]
+
+
+def test_another_run_is_told_by_its_process(recorded: tuple[Path, pl.DataFrame], tmp_path: Path) -> None:
+    capture, warnings = profiled(*recorded, tmp_path / "x.tracecorr", pid=99)
+    assert any("of another run" in w and "99" in w for w in warnings)
+    assert links(capture).is_empty()
+
+
+def test_kernels_in_another_order_are_not_linked(recorded: tuple[Path, pl.DataFrame], tmp_path: Path) -> None:
+    folder, rows = recorded
+    mixed = rows.with_columns(pl.col("name").reverse())
+    capture, warnings = profiled(folder, mixed, tmp_path / "x.tracecorr")
+    assert links(capture).height < rows.height
+    assert any("are no packets of the log" in w for w in warnings)
+
+
+def test_a_part_of_a_queue_is_not_linked(recorded: tuple[Path, pl.DataFrame], tmp_path: Path) -> None:
+    folder, rows = recorded
+    capture, _ = profiled(folder, rows.head(40), tmp_path / "x.tracecorr")
+    assert links(capture).is_empty()
+
+
+def test_without_samples_the_clock_is_not_guessed(recorded: tuple[Path, pl.DataFrame], tmp_path: Path) -> None:
+    capture, warnings = profiled(*recorded, tmp_path / "x.tracecorr", samples=False)
+    assert any("rocprof:boot is UNALIGNED" in w for w in warnings)
+    assert links(capture).height == 101
+    packets = capture.table("launches").filter(pl.col("kind") == "dispatch").collect()
+    assert packets["gpu_event"].null_count() == 0
+    assert packets["gpu_start_ns"].null_count() == packets.height

@@ -1,0 +1,99 @@
+"""rocprof files: rows and ledger of each form; any bytes are read without a crash and accounted for."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import polars as pl
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tracecorr.model.parts import Block
+from tracecorr.parse.rocprof import looks_like_rocprof, read_rocprof
+
+COLUMNS = b'"Kind","Agent_Id","Queue_Id","Process_Id","Thread_Id","Dispatch_Id","Kernel_Id","Kernel_Name",'
+KERNELS = COLUMNS + b'''"Start_Timestamp","End_Timestamp"
+"KERNEL_DISPATCH","Agent 4",2,15,16,7,10,"void add<float>(float*, int)",1000,1500
+"KERNEL_DISPATCH","Agent 4",2,15,16,8,10,"broken
+"KERNEL_DISPATCH","Agent 4",2,15,16,9,10,"sub(int)",2000,1500
+'''  # fmt: skip
+V1 = b""""Index","KernelName","gpu-id","queue-id","queue-index","pid","tid","BeginNs","EndNs"
+0,"vadd(int) [clone .kd]",9,0,5,31,32,4000,4100
+"""
+JSON = b"""{ "traceEvents":[{}
+,{"args":{"name":"GPU0"},"ph":"M","pid":6,"name":"process_name"}
+,{"ph":"X","name":"vadd(int) [clone .kd]","pid":15,"tid":3,"ts":"4","dur":"1",
+  "args":{
+    "KernelName":"vadd(int) [clone .kd]",
+    "queue-id":"0",
+    "pid":"31",
+    "BeginNs":"4000",
+    "EndNs":"4100"
+  }
+}
+,{"ph":"X","name":"hsa_init","pid":3,"tid":3,"ts":"1","dur":"1",
+  "args":{ "BeginNs":"1000", "EndNs":"1100", "pid":"31", "Name":"hsa_init" }
+}
+],
+"otherData":{ "x": "y" }
+}"""
+
+
+def read(data: bytes) -> tuple[pl.DataFrame, Block]:
+    """Return the rows and the last block of a file."""
+    blocks = list(read_rocprof([data], 3))
+    texts = [pl.col(c).cast(pl.String) for c in ("layer", "name", "kernel")]
+    return pl.concat([b.events for b in blocks]).with_columns(texts), blocks[-1]
+
+
+def test_kernels_of_rocprofv3() -> None:
+    rows, block = read(KERNELS)
+    assert rows.select("stamp_ns", "end_stamp_ns", "layer", "name", "kernel", "pid").rows() == [
+        (1000, 1500, "gpu", "dispatch", "void add<float>(float*, int)", 15)
+    ]
+    assert KERNELS[rows["offset"][0] :].startswith(b'"KERNEL_DISPATCH","Agent 4",2')
+    args = dict(block.args.select(pl.col("key").cast(pl.String), "u64").rows())
+    assert args == {"tid": 16, "queue_id": 2, "dispatch_id": 7}
+    reasons = dict(block.ledger.select(pl.col("reason").cast(pl.String), "records").rows())
+    assert reasons == {"": 1, "header": 1, "line of another table": 1, "no times": 1}
+
+
+@pytest.mark.parametrize("data", [V1, JSON])
+def test_rocprof_v1(data: bytes) -> None:
+    rows, _ = read(data)
+    assert rows.filter(pl.col("layer") == "gpu").select("stamp_ns", "end_stamp_ns", "kernel", "pid").rows() == [
+        (4000, 4100, "vadd(int)", 31)
+    ]
+    assert rows.filter(pl.col("layer") == "hsa")["name"].to_list() == (["hsa_init"] if data is JSON else [])
+
+
+@pytest.mark.parametrize("data", [KERNELS, V1, JSON])
+def test_every_byte_is_booked(data: bytes) -> None:
+    assert looks_like_rocprof(data)
+    assert sum(b.ledger["bytes"].sum() for b in read_rocprof([data], 0)) == len(data)
+
+
+@given(st.binary(), st.sampled_from([b"", KERNELS, JSON, b"{", b'"Start_Timestamp"\n']))
+def test_any_bytes(noise: bytes, start: bytes) -> None:
+    data = start + noise
+    blocks = list(read_rocprof([data], 0))
+    assert sum(b.ledger["bytes"].sum() for b in blocks) == len(data)
+    looks_like_rocprof(data)
+
+
+def test_files_of_the_field(data_folder: Path) -> None:
+    """REAL output of rocprof on MI308X, and the tables of the documentation."""
+    expected = {
+        "rocprofv1-mi308x-vectoradd-kernels.csv": {"gpu": 1},
+        "rocprofv1-mi308x-vectoradd-trace.json": {"gpu": 4, "hip": 15, "hsa": 442},
+        "rocprofv3-docs-kernel_trace.csv": {"gpu": 9},
+        "rocprofv3-docs-memory_copy_trace.csv": {"gpu": 4},
+        "rocprofv3-docs-hip_runtime_trace.csv": {"hip": 8},
+        "rocprofv3-docs-hip_api_stats.csv": {},
+    }
+    for name, layers in expected.items():
+        data = (data_folder / "real" / name).read_bytes()
+        rows, _ = read(data)
+        assert dict(sorted(rows.group_by("layer").len().rows())) == layers, name
+        assert sum(b.ledger["bytes"].sum() for b in read_rocprof([data], 0)) == len(data)

@@ -1,0 +1,140 @@
+"""Records of rocprof's files: what each line of a CSV table or each object of a JSON trace tells."""
+
+from __future__ import annotations
+
+import csv
+import json
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from itertools import pairwise
+
+# Columns of rocprofv3 (ROCm 6.2 to 7.x) and rocprof v1 (ROCm 4 to 6) that mean the same.
+_START = ("Start_Timestamp", "BeginNs")
+_END = ("End_Timestamp", "EndNs")
+_PID = ("Process_Id", "pid")
+_TID = ("Thread_Id", "tid")
+_QUEUE = ("Queue_Id", "queue-id")
+_DISPATCH = ("Dispatch_Id", "queue-index")
+_NAME = ("Kernel_Name", "KernelName", "Function", "Direction", "Operation", "Name")
+_KIND = ("Kind", "Domain")
+# `[clone .kd]` names the kernel descriptor; the HIP log prints the kernel.
+_DESCRIPTOR = re.compile(r"\s*\[clone \.kd\]$|\.kd$")
+_GAP = re.compile(rb"\n,(?=\{)")
+
+
+@dataclass(frozen=True)
+class Record:
+    """Hold one record.
+
+    Args:
+        offset, length: its bytes in the file; the record and what lies before the next one.
+        fields: columns by name; empty for what is no record.
+        layer: layer of its row; empty when it is skipped.
+        reason: why it is skipped.
+    """
+
+    offset: int
+    length: int
+    fields: Mapping[str, str]
+    layer: str = ""
+    reason: str = ""
+
+    def text(self, names: tuple[str, ...]) -> str | None:
+        """Return the first of the named columns that the record has."""
+        return next((self.fields[n] for n in names if self.fields.get(n)), None)
+
+    def number(self, names: tuple[str, ...]) -> int | None:
+        """Return the first of the named columns as a number that fits 63 bits; None for anything else."""
+        text = self.text(names)
+        digits = text is not None and text.isascii() and text.isdigit() and len(text) < 19
+        return int(text) if digits and text is not None else None
+
+    @property
+    def start_ns(self) -> int | None:
+        """Return when it began, on rocprof's clock."""
+        return self.number(_START)
+
+    @property
+    def end_ns(self) -> int | None:
+        """Return when it ended."""
+        return self.number(_END)
+
+    @property
+    def pid(self) -> int | None:
+        """Return the process number, as the profiled program sees it."""
+        return self.number(_PID)
+
+    @property
+    def args(self) -> dict[str, int | None]:
+        """Return the fields that have no column of `events`."""
+        return {"tid": self.number(_TID), "queue_id": self.number(_QUEUE), "dispatch_id": self.number(_DISPATCH)}
+
+    @property
+    def name(self) -> str:
+        """Return what happened: a kernel, a function, the direction of a copy."""
+        return _DESCRIPTOR.sub("", self.text(_NAME) or "?")
+
+
+def read_csv_records(data: bytes) -> Iterator[Record]:
+    """Yield the lines of a CSV table; the first one names the columns."""
+    header: list[str] = []
+    offset = 0
+    for line in data.splitlines(keepends=True):
+        cells = next(iter(csv.reader([line.decode("utf-8", "replace")])), [])
+        if not header:
+            header = cells
+            yield Record(offset, len(line), {}, reason="header")
+        elif len(cells) != len(header):
+            yield Record(offset, len(line), {}, reason="line of another table" if cells else "empty line")
+        else:
+            yield _classify(offset, len(line), dict(zip(header, cells, strict=True)))
+        offset += len(line)
+
+
+def read_json_records(data: bytes) -> Iterator[Record]:
+    """Yield the objects of a JSON trace of rocprof v1; each begins a line with `,{`."""
+    edges = [0, *(m.start() + 1 for m in _GAP.finditer(data)), len(data)]
+    for begin, end in pairwise(edges):
+        piece = data[begin:end]
+        if not piece:
+            continue
+        found = _decode(piece)
+        if not isinstance(found, dict) or found.get("ph") != "X":
+            yield Record(begin, len(piece), {}, reason="description of the trace")
+            continue
+        told = found.get("args")
+        fields = {str(k): str(v) for k, v in told.items()} if isinstance(told, dict) else {}
+        yield _classify(begin, len(piece), {**fields, "Name": str(found.get("name", "?"))})
+
+
+def _decode(piece: bytes) -> object:
+    text = piece.strip().removeprefix(b",")
+    try:
+        # The last object of the list is followed by the end of the file's own.
+        return json.JSONDecoder().raw_decode(text.decode("utf-8", "replace"))[0]
+    except (ValueError, RecursionError):
+        return None
+
+
+def _classify(offset: int, length: int, fields: Mapping[str, str]) -> Record:
+    record = Record(offset, length, fields)
+    if record.start_ns is None or record.end_ns is None or record.end_ns < record.start_ns:
+        return Record(offset, length, fields, reason="no times")
+    return Record(offset, length, fields, _layer(record))
+
+
+def _layer(record: Record) -> str:
+    """Return the layer: by the kind that rocprofv3 names, else by what rocprof v1 calls things."""
+    kind = record.text(_KIND) or ""
+    if kind:
+        for word, layer in (("KERNEL", "gpu"), ("COPY", "gpu"), ("HIP", "hip"), ("HSA", "hsa"), ("MARKER", "marker")):
+            if word in kind:
+                return layer
+        return "memory" if "MEMORY" in kind else "other"
+    if record.fields.get("KernelName"):
+        return "gpu"
+    if record.fields.get("Kernel_Name"):
+        return "other"  # a counter of a kernel, whose times the kernel's own record has
+    name = record.name
+    return "gpu" if name.startswith("async-copy") else "hsa" if name.startswith("hsa_") else "hip"
