@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+from itertools import pairwise
 from pathlib import Path
 
 import polars as pl
@@ -108,6 +110,44 @@ def test_any_page_is_read_and_accounted_for(data: bytes, commit: int, repeat: in
     }
     trace = PageTrace(pages={0: [whole_file[:100], whole_file[100:]]}, formats=formats)
     assert _read(trace).ledger["bytes"].sum() == len(whole_file)
+
+
+_SMALL = page_folder(Path(__file__).parent / "forms" / "raw_syscalls" / "raw")
+
+
+def _table(trace: PageTrace, **options: int) -> tuple[pl.DataFrame, pl.DataFrame]:
+    read = _read(trace, **options)
+    categories = [pl.col(c).cast(pl.String) for c, t in read.events.schema.items() if t == pl.Categorical]
+    args = read.args.with_columns(pl.col("key").cast(pl.String)).sort("file", "offset", "key")
+    return read.events.with_columns(categories).sort("file", "offset"), args
+
+
+@settings(max_examples=25, deadline=None)
+@given(cuts=st.lists(st.integers(0, 20_000), max_size=9), at_a_time=st.integers(1, 12))
+def test_any_cut_gives_the_same_table(cuts: list[int], at_a_time: int) -> None:
+    pages = {}
+    for cpu, data in _SMALL.pages.items():
+        assert isinstance(data, bytes)
+        edges = [0, *sorted(min(c, len(data)) for c in cuts), len(data)]
+        pages[cpu] = [data[a:b] for a, b in pairwise(edges)]
+    (one, args), (two, more) = _table(_SMALL), _table(replace(_SMALL, pages=pages), pages_at_a_time=at_a_time)
+    assert one.equals(two) and args.equals(more)
+
+
+@settings(max_examples=60, deadline=None)
+@given(
+    changes=st.lists(st.tuples(st.integers(0, 1), st.integers(0, 9000), st.binary(min_size=1, max_size=9)), max_size=9),
+    cut=st.integers(0, 5000),
+    at_a_time=st.integers(1, 4),
+)
+def test_damaged_pages_are_accounted_for(changes: list[tuple[int, int, bytes]], cut: int, at_a_time: int) -> None:
+    pages = {cpu: bytearray(data) for cpu, data in _SMALL.pages.items() if isinstance(data, bytes)}
+    for cpu, at, replaced in changes:
+        pages[cpu][at : at + len(replaced)] = replaced
+    damaged = {cpu: bytes(data[: len(data) - cut * cpu]) for cpu, data in pages.items()}
+    result = _read(replace(_SMALL, pages=damaged), pages_at_a_time=at_a_time)
+    found = dict(result.ledger.group_by("file").agg(pl.col("bytes").sum()).iter_rows())
+    assert all(found.get(cpu + 1, 0) == len(data) for cpu, data in damaged.items())
 
 
 def test_losses_of_pages_and_counters() -> None:

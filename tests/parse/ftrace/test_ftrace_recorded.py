@@ -10,6 +10,8 @@ import polars as pl
 import pytest
 from ftrace_cases import CAPTURES, DATA, Whole, meta, need_data, read_text
 
+from tracecorr.parse.ftrace import looks_like_ftrace_text
+
 _TEXTS = sorted(DATA.glob("vm/**/*.txt")) + sorted(DATA.glob("real/ftrace-*.txt"))
 
 
@@ -52,11 +54,34 @@ def test_kprobes_of_a_capture(folder: Path) -> None:
     assert set(queues["depth"]) == {2} and set(queues["result"]) == {"EINVAL"}
 
 
+def _is_trace(path: Path) -> bool:
+    names = (
+        "*.trace.txt",
+        "ftrace.txt",
+        "function_graph.txt",
+        "tc.report.txt",
+        "ftrace-amdgpu-*",
+        "ftrace-drm_sched-*",
+    )
+    return any(path.match(name) for name in names)
+
+
+def test_all_recorded_texts_are_known() -> None:
+    traces = [path for path in _TEXTS if _is_trace(path)]
+    assert not _TEXTS or len(traces) == 13
+
+
 @pytest.mark.parametrize("path", need_data(_TEXTS))
 def test_every_text_is_read_and_accounted_for(path: Path) -> None:
     data = path.read_bytes()
     trace = read_text(data, block_bytes=50_000)
     assert trace.ledger["bytes"].sum() == len(data)
+    if _is_trace(path):
+        assert looks_like_ftrace_text(data[: 1 << 20])
+        assert trace.ledger.filter(pl.col("outcome") == "skipped").is_empty()
+    else:
+        # Formats, lists and counters lie beside the traces: import refuses them.
+        assert not looks_like_ftrace_text(data[: 1 << 20])
 
 
 @pytest.mark.parametrize(

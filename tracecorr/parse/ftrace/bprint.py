@@ -14,14 +14,25 @@ _STORED = set("SsFfxKe")
 
 
 def format_binary(text: str, data: bytes) -> str:
-    """Return the text of format `text` with the values in `data`; what is cut off is left out.
+    """Return the text of format `text` with the values in `data`; one that is cut off becomes `?`.
 
     Args:
         text: a printf format of the kernel.
         data: the words that follow the format's address in a `bprint` record of a 64-bit kernel.
     """
     values = _Values(data)
-    return _SPEC.sub(lambda found: _convert(found, values), text)
+
+    def convert(found: re.Match[str]) -> str:
+        try:
+            return _convert(found, values)
+        except _CutOffError:
+            return "?"
+
+    return _SPEC.sub(convert, text)
+
+
+class _CutOffError(Exception):
+    """Say that the record ends before the value."""
 
 
 class _Values:
@@ -31,9 +42,11 @@ class _Values:
     def number(self, size: int, *, signed: bool) -> int:
         align = min(size, 4)
         self._at = -(-self._at // align) * align
-        value = int.from_bytes(self._data[self._at : self._at + size], "little", signed=signed)
+        stored = self._data[self._at : self._at + size]
         self._at += size
-        return value
+        if len(stored) < size:
+            raise _CutOffError
+        return int.from_bytes(stored, "little", signed=signed)
 
     def string(self) -> str:
         text = self._data[self._at :].partition(b"\0")[0]

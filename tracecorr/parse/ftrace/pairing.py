@@ -100,6 +100,7 @@ class _Calls:
         key: code of what an exit must share with its enter.
         probed: calls of kernel functions that a probe or the function tracer saw.
         inside: those of them whose depth is not known yet.
+        child: functions, function_graph's too, that may lie in a system call of their thread.
         file: key of the file.
         offset: first byte of the record.
     """
@@ -112,6 +113,7 @@ class _Calls:
     key: npt.NDArray[np.uint32]
     probed: Mask
     inside: Mask
+    child: Mask
     file: npt.NDArray[np.uint16]
     offset: Ints
 
@@ -125,11 +127,15 @@ class _Calls:
         codes = thread[chosen]
         narrow = codes.astype(np.uint16) if len(codes) and codes.max() < 1 << 16 else codes
         of_user = (halves["layer"] == "hsa") | (halves["layer"] == "marker")
-        probed = (call == FUNCTION) & (~of_user).fill_null(value=False).to_numpy()
+        kernel = (~of_user).fill_null(value=False).to_numpy()
+        probed = (call == FUNCTION) & kernel
         inside = probed & (phase != EXIT) & halves["depth"].is_null().to_numpy()
-        return cls(order, chosen[np.argsort(narrow, kind="stable")], thread, phase, call,
-                   halves["key"].to_physical().fill_null(0).to_numpy(), probed, inside, halves["file"].to_numpy(),
-                   halves["offset"].to_numpy())  # fmt: skip
+        child = (call >= FUNCTION) & kernel & (phase != EXIT) & halves["tid"].is_not_null().to_numpy()
+        child &= halves["parent_offset"].is_null().to_numpy()
+        key = halves["key"].to_physical().fill_null(0).to_numpy()
+        file, offset = halves["file"].to_numpy(), halves["offset"].to_numpy()
+        by_thread = chosen[np.argsort(narrow, kind="stable")]
+        return cls(order, by_thread, thread, phase, call, key, probed, inside, child, file, offset)
 
 
 def _order(seq: Ints, carried: int) -> Ints:
@@ -193,7 +199,7 @@ def _pair_functions(calls: _Calls, rows: Ints, partner: Ints, is_open: Mask) -> 
 def _nest(calls: _Calls, partner: Ints, returns: Mask) -> tuple[Ints, Ints]:
     """Return depth and offset of the enclosing call of each function; -1 = not known, or none."""
     depth, parent = np.full(len(partner), -1), np.full(len(partner), -1)
-    if not calls.inside.any():
+    if not (calls.inside | calls.child).any():
         return depth, parent
     rows = calls.by_thread
     thread, phase, call = calls.thread[rows], calls.phase[rows], calls.call[rows]
@@ -210,7 +216,7 @@ def _nest(calls: _Calls, partner: Ints, returns: Mask) -> tuple[Ints, Ints]:
     mine = calls.inside[rows]
     depth[rows[mine]] = level[mine]
     outer = rows[np.maximum(last, 0)]
-    inner = mine & nested & (calls.file[outer] == calls.file[rows])
+    inner = calls.child[rows] & nested & (calls.file[outer] == calls.file[rows])
     parent[rows[inner]] = calls.offset[outer[inner]]
     return depth, parent
 
@@ -221,7 +227,7 @@ def _without_empty(frame: pl.DataFrame) -> pl.DataFrame:
 
 
 def _with_places(halves: pl.DataFrame, depth: Ints, parent: Ints) -> pl.DataFrame:
-    if not (depth >= 0).any():
+    if not ((depth >= 0) | (parent >= 0)).any():
         return halves
     new_depth, new_parent = pl.Series(depth), pl.Series(parent)
     return halves.with_columns(

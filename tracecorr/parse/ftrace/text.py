@@ -175,8 +175,9 @@ def _plain_forms(records: pl.DataFrame) -> pl.DataFrame:
         pl.coalesce(pl.col("inner").struct.field(name), name).alias(name) for name in ("event", "rest")
     ).drop("inner")
     function = pl.when(event == "function").then(rest.str.extract(r"^ *([^\s:]+)(?: <-.*)?$"))
+    stack = pl.when((event == "") & rest.str.starts_with("<stack trace>")).then(pl.lit("stack_trace"))
     return records.with_columns(
-        pl.coalesce(function, event).alias("event"),
+        pl.coalesce(function, stack, event).alias("event"),
         pl.when(function.is_not_null()).then(pl.lit(" <-")).otherwise("sep").alias("sep"),
     )
 

@@ -1,0 +1,184 @@
+"""The kernel's own binary events (SYNTHETIC records of the recorded formats), and texts of instrumented drivers."""
+
+from __future__ import annotations
+
+import struct
+
+import polars as pl
+import pytest
+from ftrace_cases import Whole, read_text, whole
+
+from tracecorr.model.kinds import Flag
+from tracecorr.parse.ftrace import PageTrace, read_ftrace_pages
+from tracecorr.parse.ftrace.bprint import format_binary
+from tracecorr.parse.ftrace.symbols import Symbols, parse_printk_formats
+
+_HEAD = "name: {}\nID: {}\nformat:\n"
+
+
+def _format(name: str, number: int, *fields: tuple[str, int, int]) -> str:
+    lines = (f"\tfield:{d};\toffset:{at};\tsize:{size};\tsigned:0;\n" for d, at, size in fields)
+    return _HEAD.format(name, number) + "".join(lines)
+
+
+# Linux 6.18; 6.1 has the same fields, the depth of funcgraph_entry is an int there.
+FORMATS = {
+    "ftrace/function": _format("function", 1, ("unsigned long ip", 8, 8), ("unsigned long parent_ip", 16, 8)),
+    "ftrace/print": _format("print", 5, ("unsigned long ip", 8, 8), ("char buf[]", 16, 0)),
+    "ftrace/bprint": _format(
+        "bprint", 6, ("unsigned long ip", 8, 8), ("const char * fmt", 16, 8), ("u32 buf[]", 24, 0)
+    ),
+    "ftrace/funcgraph_exit": _format(
+        "funcgraph_exit", 10, ("unsigned long func", 8, 8), ("unsigned int depth", 16, 4),
+        ("unsigned int overrun", 20, 4), ("unsigned long long calltime", 24, 8), ("unsigned long long rettime", 32, 8),
+    ),
+    "ftrace/funcgraph_entry": _format(
+        "funcgraph_entry", 11, ("unsigned long func", 8, 8), ("unsigned int depth", 16, 4),
+        ("unsigned long args[]", 24, 0),
+    ),
+    "ftrace/bputs": _format("bputs", 15, ("unsigned long ip", 8, 8), ("const char * str", 16, 8)),
+}  # fmt: skip
+IOCTL, CREATE, MARK = 0xFFFFFFFFC0A00010, 0xFFFFFFFFC0A01000, 0xFFFFFFFF81200000
+KALLSYMS = (
+    "ffffffff81200000 t tracing_mark_write\nffffffffc0a00010 t kfd_ioctl\t[amdgpu]\n"
+    "ffffffffc0a01000 T pqm_create_queue\t[amdgpu]\nffffffffc0a01004 d some_data\t[amdgpu]\n"
+)
+PRINTK = '0xffffffffc0b00000 : "[KFD-TRACE] CREATE_QUEUE_SUCCESS: pid=%d queue_id=%u doorbell_offset=0x%llx\\n"\n'
+
+
+def _trace(*records: tuple[int, bytes], kallsyms: str = KALLSYMS) -> Whole:
+    """Read one page with records of (event id, fields), 100 ns apart, of thread 7."""
+    body = b""
+    for number, fields in records:
+        payload = struct.pack("<HBBi", number, 0, 0, 7) + fields
+        payload += bytes(-len(payload) % 4)
+        words = len(payload) // 4
+        head = struct.pack("<I", 100 << 5 | words) if words <= 28 else struct.pack("<II", 100 << 5, len(payload) + 4)
+        body += head + payload
+    page = (struct.pack("<QQ", 5000, len(body)) + body).ljust(4096, b"\0")
+    trace = PageTrace({0: page}, FORMATS, cmdlines="7 k\n", kallsyms=kallsyms, printk=PRINTK)
+    return whole(read_ftrace_pages(trace, {0: 1}, "mono"))
+
+
+def test_functions_have_names_and_modules() -> None:
+    trace = _trace((1, struct.pack("<QQ", IOCTL + 4, 0)), (1, struct.pack("<QQ", CREATE + 400, 0)))
+    assert trace.events["name"].to_list() == ["kfd_ioctl", hex(CREATE + 400)]
+    assert trace.events["layer"].to_list() == ["kfd", "other"]
+
+
+def test_function_graph_has_spans_and_depth() -> None:
+    trace = _trace(
+        (11, struct.pack("<QI", IOCTL, 0)), (11, struct.pack("<QI", CREATE, 1)),
+        (10, struct.pack("<QIIQQ", CREATE, 1, 0, 1, 91)), (10, struct.pack("<QIIQQ", IOCTL, 0, 0, 1, 291)),
+    )  # fmt: skip
+    rows = trace.events.select("name", "stamp_ns", "end_stamp_ns", "depth", "flags").rows()
+    assert rows == [("kfd_ioctl", 5100, 5400, 0, 0), ("pqm_create_queue", 5200, 5300, 1, 0)]
+    assert trace.ledger["outcome"].to_list() == ["used"] and trace.ledger["records"].to_list() == [4]
+
+
+def test_a_text_of_a_driver_and_a_marker() -> None:
+    values = struct.pack("<iIQ", 4711, 3, 0x1008)
+    trace = _trace(
+        (6, struct.pack("<QQ", CREATE + 40, 0xFFFFFFFFC0B00000) + values),
+        (5, struct.pack("<Q", MARK + 60) + b"clock_sync id=1 mono=77\n\0"),
+        (5, struct.pack("<Q", IOCTL + 99) + b"KFD_MQD_DESTROY: qid=3\n\0"),
+        (15, struct.pack("<QQ", IOCTL, 0x1234)),
+    )
+    assert trace.events.select("layer", "name").rows() == [
+        ("kfd", "CREATE_QUEUE_SUCCESS"), ("marker", "clock_sync"), ("mqd", "KFD_MQD_DESTROY"), ("other", "kfd_ioctl"),
+    ]  # fmt: skip
+    assert trace.arg("pid") == [4711] and trace.arg("queue_id") == [3] and trace.arg("doorbell_offset") == [0x1008]
+    assert trace.arg("function") == ["pqm_create_queue", "kfd_ioctl"] and trace.arg("mono") == [77]
+    assert trace.arg("qid") == [3] and trace.arg("body")[-1] == "0x1234"
+
+
+def test_without_symbols_a_text_is_a_marker() -> None:
+    trace = _trace((5, struct.pack("<Q", MARK + 60) + b"hello\n\0"), kallsyms="")
+    assert trace.events["name"].to_list() == ["marker"] and trace.arg("text") == ["hello"]
+
+
+@pytest.mark.parametrize(
+    ("text", "data", "expected"),
+    [
+        ("%d %s %u", struct.pack("<i", -5) + b"abc\0" + struct.pack("<I", 7), "-5 abc 7"),
+        ("%s%d", b"ab\0\0" + struct.pack("<i", 9), "ab9"),
+        ("%5.2d|%-4x|%%|%c", struct.pack("<iI", 3, 0xAB) + b"Z", "   03|ab  |%|Z"),
+        ("%llu %lx", struct.pack("<QQ", 1 << 40, 0xFFFF), "1099511627776 ffff"),
+        ("%hhu %hu %*d", struct.pack("<BxHii", 200, 60000, 4, 1), "200 60000    1"),
+        ("%ps at %p", b"kfd_ioctl+0x1\0\0\0", "%ps"),
+        ("%pK", struct.pack("<Q", 0xABC), "0000000000000abc"),
+        ("%d %d", struct.pack("<i", 1), "1 ?"),
+    ],
+)
+def test_stored_values_are_printed(text: str, data: bytes, expected: str) -> None:
+    if expected == "%ps":
+        # `%ps` is stored as its address, which only the symbols could name.
+        expected = f"{int.from_bytes(data[:8], 'little'):016x} at {int.from_bytes(data[8:16], 'little'):016x}"
+    assert format_binary(text, data) == expected
+
+
+def test_symbols_and_formats() -> None:
+    names = Symbols(KALLSYMS).names(pl.Series([IOCTL, IOCTL + 15, IOCTL + 16, 5], dtype=pl.UInt64).to_numpy())
+    assert names["function"].to_list() == ["kfd_ioctl", "kfd_ioctl", hex(IOCTL + 16), "0x5"]
+    hidden = Symbols("0000000000000000 T kfd_ioctl\n")
+    assert hidden.names(pl.Series([0x10], dtype=pl.UInt64).to_numpy())["function"].to_list() == ["0x10"]
+    assert list(parse_printk_formats(PRINTK)) == [0xFFFFFFFFC0B00000]
+
+
+# SYNTHETIC: the wording is that of a DKMS driver tree with trace_printk, the values are invented.
+INSTRUMENTED = b"""\
+      python-99      [001] .....    10.000001: kfd_ioctl_create_queue: [KFD-TRACE] CREATE_QUEUE_SUCCESS: queue_id=4
+      python-99      [001] .....    10.000002: pqm_create_queue: KFD_MQD_CREATE: pid=99 gpu=63420 qid=4 type=0 active=1
+      python-99      [001] .....    10.000003: pqm_destroy_queue: KFD_MQD_DESTROY: qid=4
+      python-99      [001] .....    10.000004: update_mqd: [CU_MASK] qid=4 mask=0xff
+      python-99      [001] .....    10.000005: some_function: free text: with=equals
+      python-99      [001] .....    10.000006: <stack trace>
+ => kfd_ioctl
+ => __x64_sys_ioctl
+"""
+
+
+def test_texts_of_an_instrumented_driver() -> None:
+    trace = read_text(INSTRUMENTED)
+    assert trace.events.select("layer", "name").rows()[:5] == [
+        ("kfd", "CREATE_QUEUE_SUCCESS"), ("mqd", "KFD_MQD_CREATE"), ("mqd", "KFD_MQD_DESTROY"), ("mqd", "CU_MASK"),
+        ("other", "some_function"),
+    ]  # fmt: skip
+    assert trace.events["name"][-1] == "stack_trace"
+    assert trace.arg("qid") == [4, 4, 4] and trace.arg("gpu") == [63420] and trace.arg("mask") == [0xFF]
+    assert trace.arg("function") == ["kfd_ioctl_create_queue", "pqm_create_queue", "pqm_destroy_queue", "update_mqd"]
+    assert "=> __x64_sys_ioctl" in trace.arg("body")[-1]
+    assert trace.ledger["outcome"].to_list() == ["used"] and trace.events.height == 6
+
+
+# SYNTHETIC: lines as `trace-cmd report` (3.1.6) prints these events.
+REPORT = b"""\
+cpus=2
+          python-99    [001]    10.000001: funcgraph_entry:                   |  kfd_ioctl() {
+          python-99    [001]    10.000002: funcgraph_entry:      + 12.500 us  |    pqm_create_queue();
+          python-99    [001]    10.000015: funcgraph_exit:       ! 120.250 us |  }
+          python-99    [001]    10.000020: print:                tracing_mark_write: clock_sync id=3 mono=9
+          python-99    [001]    10.000021: bprint:               kfd_ioctl: KFD_MQD_DESTROY: qid=8
+          python-99    [001]    10.000022: function:             kfd_open <-- chrdev_open
+"""
+
+
+def test_report_of_trace_cmd() -> None:
+    trace = read_text(REPORT)
+    rows = {r["name"]: r for r in trace.events.to_dicts()}
+    assert rows["kfd_ioctl"]["end_stamp_ns"] == 10_000_015_000 and rows["kfd_ioctl"]["depth"] == 0
+    leaf = rows["pqm_create_queue"]
+    assert (leaf["depth"], leaf["end_stamp_ns"] - leaf["stamp_ns"], leaf["tid"]) == (1, 12_500, 99)
+    assert {"clock_sync", "KFD_MQD_DESTROY", "kfd_open"} < rows.keys() and trace.arg("qid") == [8]
+    assert trace.ledger["bytes"].sum() == len(REPORT)
+
+
+def test_durations_without_stamps_are_kept() -> None:
+    text = (
+        b" 1)   a-12     =>  b-34  \n 1)               |  kfd_ioctl [amdgpu]() {\n"
+        b" 1) + 38.677 us   |    kfd_ioctl_get_version [amdgpu]();\n 1) ! 386.576 us  |  }\n"
+    )
+    trace = read_text(text)
+    assert set(trace.events["flags"]) == {Flag.NO_TIME}
+    durations = trace.args.filter(pl.col("key") == "duration_ns").join(trace.events, on=["file", "offset"])
+    assert sorted(durations.select("name", "u64").rows()) == [("kfd_ioctl", 386_576), ("kfd_ioctl_get_version", 38_677)]
