@@ -26,6 +26,10 @@ _EVENT_BYTES, _VALUE_BYTES, _SITE_BYTES = 64, 24, 160
 # A literal is never longer than this: that much is between the end of a block and of its padding.
 _LITERAL_BYTES = 128
 _ENTER, _EXIT, _FUNCTION, _PROBED = 1, 2, 3, 4
+# What stands between the start of an entry into a system call and the value of one of its arguments.
+_CALL = re.compile(rb" sys_(?:\w+\(|enter_\w+: )[^)\n]*$")
+# Other lines with a 0x that are looked at in a block before it is taken to have none.
+_MOST_PLACES = 1000
 _BYTE, _THREE, _FOUR = np.uint64(0xFF), np.uint64(0xFFFFFF), np.uint64(0xFFFFFFFF)
 
 
@@ -46,6 +50,11 @@ class Quick:
         self._sites = Codes(_read_site)
         self.has_0x = False
 
+    def learn(self, block: bytes) -> None:
+        """See whether system calls print 0x: kernels after 6.12 do, and their bare digits are decimal."""
+        if not self.has_0x:
+            self.has_0x = any(_is_in_call(block, at) for sign in (b": 0x", b"=0x") for at in _places(block, sign))
+
     def add(self, batch: hv.Batch, text: Text, heads: Heads, base: pl.DataFrame) -> Mask:
         """Add the rows of the lines `heads`, whose base columns are `base`; return which lines they were."""
         taken = np.zeros(len(heads.line), np.bool_)
@@ -54,11 +63,8 @@ class Quick:
         stop, code = text.token(heads.body, b":( +", _EVENT_BYTES)
         event = self._events.encode(text, heads.body, stop, code)
         form = self._forms(text, stop, event)
-        enters = [
-            (name, rows, _syscall_values(text, heads, stop, rows)) for name, rows in self._groups(form, event, _ENTER)
-        ]
-        self.has_0x = self.has_0x or any(_any_0x(text, values) for _, _, values in enters)
-        for name, rows, values in enters:
+        for name, rows in self._groups(form, event, _ENTER):
+            values = _syscall_values(text, heads, stop, rows)
             taken[self._add_enters(batch, text, base, name, rows, values)] = True
         for name, rows in self._groups(form, event, _EXIT):
             taken[_add_exits(batch, text, heads, stop, base, name, rows)] = True
@@ -114,6 +120,19 @@ class Quick:
             yield chosen[good]
 
 
+def _places(block: bytes, sign: bytes) -> Iterator[int]:
+    at = block.find(sign)
+    for _ in range(_MOST_PLACES):
+        if at < 0:
+            return
+        yield at
+        at = block.find(sign, at + 1)
+
+
+def _is_in_call(block: bytes, at: int) -> bool:
+    return _CALL.search(block, block.rfind(b"\n", 0, at) + 1, at) is not None
+
+
 def _is_syscall(name: str) -> bool:
     return name.startswith("sys_") and not name.startswith(("sys_enter_", "sys_exit_"))
 
@@ -152,10 +171,6 @@ def _fields(text: Text, at: Ints, end: Ints, style: str, stops: bytes) -> _Value
         spans.append((start, cursor))
     plain = len(set(keys)) == len(keys) and all(re.fullmatch(r"\w+", key) for key in keys)
     return _Values(keys, spans, good & (cursor == end) & plain)
-
-
-def _any_0x(text: Text, values: _Values) -> bool:
-    return any(bool((_has_0x(text, start) & values.good).any()) for start, _ in values.spans)
 
 
 def _has_0x(text: Text, at: Ints) -> Mask:

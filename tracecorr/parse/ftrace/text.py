@@ -63,6 +63,7 @@ class _Reader:
     def read(self, block: bytes, offset: int) -> Block:
         text = Text(block)
         start, end = text.lines()
+        self._quick.learn(block)
         batch = hv.Batch()
         heads = self._tasks.read(text, start, end)
         # A line without a head may continue the record before it, which then is more than its line.
@@ -102,15 +103,8 @@ class _Reader:
             return
         records = records.with_columns(pl.lit(self._file, pl.UInt16).alias("file"), _form().alias("form"))
         records = records.with_columns(_group().alias("group"))
-        self._learn(records)
         for (form, event), frame in records.partition_by("form", "group", as_dict=True, maintain_order=True).items():
             self._add(batch, str(form), str(event), frame)
-
-    def _learn(self, records: pl.DataFrame) -> None:
-        """Kernels after 6.12 write 0x in the arguments: then bare digits are decimal, before hexadecimal."""
-        if not self._quick.has_0x:
-            calls = records.filter(pl.col("form") == "enter")["rest"]
-            self._quick.has_0x = bool(calls.str.contains(r"[:=] ?0x").any())
 
     def _add(self, batch: hv.Batch, form: str, event: str, frame: pl.DataFrame) -> None:
         if form == "enter":
