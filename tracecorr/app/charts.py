@@ -123,7 +123,9 @@ def latency_by_stage(source: Source) -> go.Figure | None:
         go.Bar(name=q.upper(), x=label, y=[None if v is None else v / 1e3 for v in found[f"{q}_ns"]])
         for q in ("p50", "p95", "p99")
     ]
-    return _figure("Time by stage (dispatches)", bars if label else [], y="µs", barmode="group")
+    title = "Time by stage (dispatches; negative times are in the table only)"
+    figure = _figure(title, bars if label else [], y="µs, logarithmic", barmode="group")
+    return figure if figure is None else figure.update_yaxes(type="log")
 
 
 def latency_over_time(source: Source) -> go.Figure | None:

@@ -18,7 +18,8 @@ MINIMAP_BINS = 1200
 MAX_DEPTH_ROWS = 8
 MAX_BOUND_ROWS = 3
 MAX_RANGES = 2000
-_MAX_TABLE = 1 << 26  # entries of a table of codes
+_MAX_TABLE = 1 << 22  # entries of a table of codes
+_SLICE = 1 << 19  # rows
 _FAR = 1 << 62
 _KIND_COLUMNS = ("layer", "name", "evidence", "result", "process", "thread", "gpu", "queue", "kernel", "sub")
 _EVENT_COLUMNS = (
@@ -107,14 +108,32 @@ def _read_events(tables: drawn.Tables) -> pl.DataFrame:
 
 def _classify(events: pl.DataFrame) -> tuple[pl.DataFrame, levels.I32]:
     """Return the distinct combinations of what decides lane, name and style, and that of each event."""
+    code = np.empty(events.height, np.int32)
+    parts = [events.schema.to_frame().select(_KIND_COLUMNS)]
+    found = 0
+    # Slice by slice: arrays of a few MB are used again, large ones cost more time in the kernel than here.
+    for first in range(0, events.height, _SLICE):
+        kinds, local = _classify_slice(events[first : first + _SLICE])
+        code[first : first + _SLICE] = local + found
+        parts.append(kinds)
+        found += kinds.height
+    every = pl.concat(parts)
+    distinct = every.unique(maintain_order=True).with_row_index("kind")
+    joined = every.join(distinct, on=list(_KIND_COLUMNS), how="left", nulls_equal=True, maintain_order="left")
+    number = joined["kind"].to_numpy().astype(np.int32)
+    for first in range(0, events.height, _SLICE):
+        code[first : first + _SLICE] = number[code[first : first + _SLICE]]
+    return distinct.drop("kind").with_columns(pl.col("layer", "sub").cast(pl.String)), code
+
+
+def _classify_slice(events: pl.DataFrame) -> tuple[pl.DataFrame, levels.I64]:
     code = np.zeros(events.height, np.int64)
     for column in _KIND_COLUMNS:
         values = events[column].to_physical().cast(pl.Int64).fill_null(-1).to_numpy() + 1
         code = _dense(code * (int(values.max(initial=0)) + 1) + values)
     example = np.zeros(int(code.max(initial=-1)) + 1, np.int64)
     example[code] = np.arange(events.height)
-    kinds = events[example].select(_KIND_COLUMNS)
-    return kinds.with_columns(pl.col("layer", "sub").cast(pl.String)), code.astype(np.int32)
+    return events[example].select(_KIND_COLUMNS), code
 
 
 def _dense(code: levels.I64) -> levels.I64:
@@ -218,61 +237,57 @@ def _arrange(
     columns: _Columns, all_lanes: list[Lane], events: int, values: npt.NDArray[np.float64]
 ) -> tuple[levels.Pyramid, levels.I32]:
     """Return the pyramid and the record of each event; note rows, count and peak in each lane."""
-    columns.take(_lane_order(columns, len(all_lanes)))
-    edges = np.searchsorted(columns.lane, np.arange(len(all_lanes) + 1))
-    row = _rows(columns, all_lanes, edges)
-    order = np.arange(len(row))
-    for a, b in zip(edges[:-1].tolist(), edges[1:].tolist(), strict=True):
-        if row[a:b].any():
-            order[a:b] = a + np.argsort(row[a:b], kind="stable")
-    columns.take(order)
+    order, edges = _by_lane(columns, len(all_lanes))
+    row = np.zeros(len(order), np.uint8)
+    # Lane by lane, in arrays that fit the cache.
+    for item, a, b in zip(all_lanes, edges[:-1].tolist(), edges[1:].tolist(), strict=True):
+        index = _longest_first(columns, order[a:b])
+        rows = _rows(columns, index, item)
+        item.rows, item.count = int(rows.max(initial=0)) + 1, b - a
+        if item.is_counter:
+            item.peak = float(values[columns.name[index].max()])
+        by_row = np.argsort(rows, kind="stable")
+        order[a:b], row[a:b] = index[by_row], rows[by_row]
     first_track = np.concatenate([[0], np.cumsum([n.rows for n in all_lanes], dtype=np.int64)]).astype(np.int64)
-    track = first_track[columns.lane] + row[order]
+    track = np.repeat(first_track[:-1].astype(np.int32), np.diff(edges)) + row
     begin = np.searchsorted(track, np.arange(first_track[-1] + 1)).astype(np.int64)
     counter = np.repeat(np.array([n.is_counter for n in all_lanes], bool), np.diff(first_track))
-    for n, a, b in zip(all_lanes, edges[:-1], edges[1:], strict=True):
-        if n.is_counter:
-            n.peak = float(values[columns.name[a:b].max()])
+    columns.take(order)
     place = np.zeros(events, np.int32)
     place[columns.event[columns.own]] = np.flatnonzero(columns.own)
     finest = levels.Single(columns.start, columns.end, columns.event, columns.name, columns.style, begin, counter)
     return levels.build_pyramid(finest, first_track), place
 
 
-def _lane_order(columns: _Columns, lanes: int) -> levels.Index:
-    """Return the order by (lane, start, longest first)."""
+def _by_lane(columns: _Columns, lanes: int) -> tuple[levels.Index, npt.NDArray[np.intp]]:
+    """Return the order by (lane, start), and where each lane begins in it."""
     by_start = np.argsort(columns.start, kind="stable")
     lane = columns.lane[by_start].astype(np.uint16 if lanes < 1 << 16 else np.uint32)
     order = by_start[np.argsort(lane, kind="stable")]
-    lane, start, dur = columns.lane[order], columns.start[order], (columns.end - columns.start)[order]
-    tied = np.zeros(len(order), bool)
-    tied[1:] = (lane[1:] == lane[:-1]) & (start[1:] == start[:-1])
-    wrong = tied.copy()
-    wrong[1:] &= dur[1:] > dur[:-1]
-    if wrong.any():
-        run = np.cumsum(~tied)
-        crossed = np.isin(run, run[wrong])
-        mine = order[crossed]
-        order[crossed] = mine[np.lexsort((-dur[crossed], run[crossed]))]
-    return order
+    return order, np.append(0, np.cumsum(np.bincount(columns.lane, minlength=lanes)))
 
 
-def _rows(columns: _Columns, all_lanes: list[Lane], edges: npt.NDArray[np.int64]) -> levels.U8:
-    """Return the depth row of every span, and note rows and count in each lane."""
-    out = np.zeros(len(columns.start), np.uint8)
-    for item, a, b in zip(all_lanes, edges[:-1].tolist(), edges[1:].tolist(), strict=True):
-        depth = columns.depth[a:b]
-        if item.is_counter:
-            pass
-        elif item.layer == "hip" and b > a and bool((depth >= 0).all()):
-            out[a:b] = np.minimum(depth - depth.min(), MAX_DEPTH_ROWS - 1)
-        else:
-            # Bounds of many packets end together: more rows of them would say nothing more.
-            bounds = b > a and bool((columns.style[a:b] & levels.INFERRED).all())
-            most = MAX_BOUND_ROWS if bounds else MAX_DEPTH_ROWS
-            out[a:b] = levels.first_fit(columns.start[a:b], columns.end[a:b], most)
-        item.rows, item.count = int(out[a:b].max(initial=0)) + 1, b - a
-    return out
+def _longest_first(columns: _Columns, index: levels.Index) -> levels.Index:
+    """Return the records of a lane, sorted by start, so that of those that start together the longest comes first."""
+    start = columns.start[index]
+    dur = columns.end[index] - start
+    if not np.any((start[1:] == start[:-1]) & (dur[1:] > dur[:-1])):
+        return index
+    return index[np.lexsort((-dur, start))]
+
+
+def _rows(columns: _Columns, index: levels.Index, lane: Lane) -> levels.U8:
+    """Return the depth row of every record of a lane."""
+    depth = columns.depth[index]
+    if lane.is_counter or not len(index):
+        return np.zeros(len(index), np.uint8)
+    if lane.layer == "hip" and bool((depth >= 0).all()):
+        nested: levels.U8 = np.minimum(depth - depth.min(), MAX_DEPTH_ROWS - 1).astype(np.uint8)
+        return nested
+    # Bounds of many packets end together: more rows of them would say nothing more.
+    bounds = bool((columns.style[index] & levels.INFERRED).all())
+    most = MAX_BOUND_ROWS if bounds else MAX_DEPTH_ROWS
+    return levels.first_fit(columns.start[index], columns.end[index], most)
 
 
 def _minimap(columns: _Columns, all_lanes: list[Lane], events: int, length: int) -> dict[str, list[int]]:
