@@ -178,8 +178,9 @@ def test_too_little_space_ends_the_recording(tmp_path: Path) -> None:
 
 
 def test_a_delay_starts_the_trace_later(tmp_path: Path) -> None:
-    capture = Capture(tmp_path, "--delay", "0.5", *QUICK, "--", "sleep", "1")
+    capture = Capture(tmp_path, "--delay", "0.5", "--duration", "0.5", *QUICK, "--", "sleep", "4")
     assert capture.end()[0] == 0
+    assert capture.info["end_reason"] == "--duration 0.5 s is over"
     started = next(p["seen_ns"] for p in capture.info["processes"] if p["how"] == "started")
     assert capture.info["start"]["monotonic"] - started >= 450_000_000
 

@@ -68,6 +68,16 @@ class RecordingFolder:
         fresh.write_text(text)
         fresh.replace(target)
 
+    def write_bytes(self, name: str, data: bytes) -> None:
+        """Write a file of the folder at once."""
+        with self.open_new(name) as stream:
+            stream.write(data)
+
+    def append_line(self, name: str, line: str) -> None:
+        """Add a line to a file of the folder."""
+        with (self.path / name).open("a") as stream:
+            stream.write(f"{line}\n")
+
     def write_once(self, name: str, text: str) -> None:
         """Write a small file of the folder that never changes, unless it is there."""
         target = self.path / name

@@ -29,4 +29,5 @@ class CaptureOptions:
     image: str | None = None
     run_options: tuple[str, ...] = ()
     pid: int | None = None
+    hqd_interval: float | None = None
     quiet: bool = False

@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 
-_LARGEST_SHARE = 0.05
+_LARGEST_SHARE, _LONGEST_REST_SECONDS = 0.05, 2.0
 
 
 class Pace:
@@ -26,4 +26,4 @@ class Pace:
             return
         work()
         now = time.monotonic()
-        self._next = now + max(self._seconds, (now - began) / _LARGEST_SHARE)
+        self._next = now + max(self._seconds, min((now - began) / _LARGEST_SHARE, _LONGEST_REST_SECONDS))

@@ -25,6 +25,7 @@ from tracecorr.capture.plan import Absent, Plan
 from tracecorr.capture.processes import ProcessTable, find_openers, read_thread_map
 from tracecorr.capture.recorder import KernelRecorder
 from tracecorr.capture.signals import Received, SignalInbox
+from tracecorr.capture.snapshots import Snapshots
 from tracecorr.capture.status import Progress, StatusLine
 from tracecorr.capture.tracefs import Tracefs
 from tracecorr.model.errors import SessionError
@@ -63,7 +64,7 @@ class Session:
         self._started = time.monotonic()
         self._recording_since: float | None = None
         self._find_processes, self._find_openers = Pace(_PROCESSES_SECONDS), Pace(_OPENERS_SECONDS)
-        self._measure_logs, self._check_limits = Pace(_TICK_SECONDS), Pace(_TICK_SECONDS)
+        self._measure_logs = Pace(_TICK_SECONDS)
         self._interrupts = 0
         self._end_reason = ""
         self._detached = False
@@ -134,6 +135,11 @@ class Session:
     def _arm(self, plan: Plan, offer: Offer, tracefs: Tracefs, journal: Journal) -> None:
         self._recorder = KernelRecorder.arm(plan, tracefs, journal, self._token, self._folder)
         self._late = LateProbes(self._options.wanted, offer, self._recorder)
+        interval = self._options.hqd_interval
+        if interval is not None and offer.virtual_function:
+            self.problems.append("no snapshots of hqds: on a virtual function each register goes through the host")
+            interval = None
+        self._snapshots = Snapshots(self._folder, interval)
         self._logs = LogKeeper(self._launched.logs)
 
     def _release(self) -> None:
@@ -194,9 +200,10 @@ class Session:
         self._measure_logs.run(self._logs.refresh)
         if not self._end_reason:
             self._recorder.tick()
+            self._snapshots.tick(self._processes.alive)
             self._late.look(self._processes.alive)
             self._find_openers.run(self._admit_openers)
-            self._check_limits.run(self._obey_limits)
+            self._obey_limits()
         if self._status.is_due() and not self._options.quiet:
             self._show()
 
@@ -250,6 +257,9 @@ class Session:
         self._end_reason = reason
         self._info["threads"] = self._info.get("threads") or read_thread_map(self._processes.alive)
         self._recorder.stop()
+        self._snapshots.finish()
+        self.problems += self._snapshots.problems
+        self._info["devices"] = {str(pid): found for pid, found in sorted(self._snapshots.devices.items())}
         self._info["stop"] = read_all_clocks()
         self._info["plan"] = self._plan_facts()
         self.problems += self._disarm()
@@ -282,6 +292,11 @@ class Session:
         absent = tuple(a for a in plan.absent if not any(a.what.startswith(_ABSENT_OF[kind]) for kind in late))
         return {**_facts_of(plan, absent), "late": self._late.armed}
 
+    def _time_offsets(self) -> dict[str, int]:
+        """Return what the workload's time namespace adds to its clocks."""
+        first = self._processes.seen.get(self._launched.workload.pid)
+        return first.time_offsets_ns if first else {}
+
     def _close(self, status: int) -> None:
         """Complete capture.json."""
         losses = self._logs.finish()
@@ -294,6 +309,7 @@ class Session:
         counts = self._recorder.counts
         self._info |= {
             "state": "complete", "exit_status": status, "end_reason": self._end_reason,
+            "timens_offsets": self._time_offsets(),
             "processes": [seen.as_json() for _, seen in sorted(self._processes.seen.items())],
             "events": counts.events, "lost_events": counts.lost, "losses": losses,
             "problems": self.problems, "files": list_raw_files(self._folder.path),

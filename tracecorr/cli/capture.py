@@ -49,6 +49,10 @@ def capture_verb(
     buffer_mb: Annotated[int | None, typer.Option(metavar="MB", help="Kernel buffers, all CPUs together.")] = None,
     max_log_gb: Annotated[float | None, typer.Option(metavar="GB", help="End when the HIP log is larger.")] = None,
     min_free_gb: Annotated[float, typer.Option(metavar="GB", help="End when the disk has less space left.")] = 1.0,
+    hqd: Annotated[
+        bool, typer.Option("--hqd", help="Read the hardware's queues again and again; each read holds up the driver.")
+    ] = False,
+    hqd_interval: Annotated[float, typer.Option(metavar="S", help="Seconds between two such reads, at least.")] = 10.0,
     log_level: Annotated[int, typer.Option(metavar="N", help="AMD_LOG_LEVEL; 0 = no HIP log.")] = 5,
     container: Annotated[
         str | None, typer.Option(metavar="NAME", help="Run COMMAND in this running container (docker or podman).")
@@ -94,6 +98,7 @@ def capture_verb(
         kill=kill,
         correlate=not no_correlate,
         as_root=as_root,
+        hqd_interval=hqd_interval if hqd else None,
         log_level=log_level,
         container=container,
         image=image,
@@ -103,6 +108,8 @@ def capture_verb(
     )
     _check(options.duration, "--duration")
     _check(options.max_log_bytes, "--max-log-gb")
+    _check(hqd_interval, "--hqd-interval")
+    _check(wanted.buffer_mb, "--buffer-mb")
     if dry_run:
         _print_plan(options)
         return

@@ -13,6 +13,8 @@ from tracecorr.model.errors import CaptureError
 from tracecorr.store.capture import Capture, write_info
 from tracecorr.store.raw import describe_file
 
+# A dump of the driver's queues has the times of its read in its name (CLOCK_MONOTONIC, ns).
+_DUMP_TIMES = re.compile(r"-(\d+)-(\d+)\.txt$")
 # First match wins: path inside the folder, source, form.
 _PLACES = (
     (re.compile(r"raw/amd_log/[^/]+"), "amd_log", "log"),
@@ -41,8 +43,14 @@ def list_raw_files(root: Path) -> list[dict[str, Any]]:
             size, checksum = describe_file(path)
             entries.append({
                 "file": len(entries), "path": name, "source": source, "form": form, "size": size, "sha256": checksum,
+                **_read_times(name),
             })  # fmt: skip
     return entries
+
+
+def _read_times(name: str) -> dict[str, int]:
+    times = _DUMP_TIMES.search(name) if name.startswith("raw/hqd/") else None
+    return {"read_start_ns": int(times[1]), "read_end_ns": int(times[2])} if times else {}
 
 
 def _rank(name: str) -> int:

@@ -1,0 +1,88 @@
+"""Snapshots beside the trace, from synthetic folders in the form of sysfs and debugfs."""
+
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+
+import pytest
+
+from tracecorr.capture.folder import RecordingFolder
+from tracecorr.capture.invoker import Invoker
+from tracecorr.capture.snapshots import Snapshots, read_devices
+from tracecorr.store.recording import list_raw_files
+
+ME = Invoker(os.geteuid(), os.getegid(), (), "me", {})
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> RecordingFolder:
+    return RecordingFolder.create(tmp_path / "x.tracecorr", ME)
+
+
+@pytest.fixture
+def machine(tmp_path: Path) -> Path:
+    """Return a synthetic machine: one process with one queue, one card."""
+    root = tmp_path / "machine"
+    files = {
+        "kfd/proc/7/vram_100": "4096\n", "kfd/proc/7/sdma_100": "12\n", "kfd/proc/7/pasid": "32770\n",
+        "kfd/proc/7/stats_100/cu_occupancy": "1\n", "kfd/proc/7/queues/3/gpuid": "100",
+        "kfd/proc/7/queues/3/size": "1048576", "kfd/proc/7/queues/3/type": "0",
+        "drm/card1/device/gpu_busy_percent": "93\n", "debug/hqds": "hqds text\n", "debug/mqds": "mqds text\n",
+    }  # fmt: skip
+    for name, text in files.items():
+        (root / name).parent.mkdir(parents=True, exist_ok=True)
+        (root / name).write_text(text)
+    return root
+
+
+def snapshots(folder: RecordingFolder, machine: Path, interval: float | None = None) -> Snapshots:
+    return Snapshots(folder, interval, machine / "debug", machine / "kfd", machine / "drm")
+
+
+def test_counters_are_polled_once_a_second(folder: RecordingFolder, machine: Path) -> None:
+    taker = snapshots(folder, machine)
+    taker.tick([7])
+    taker.tick([7])
+    (line,) = (folder.shown / "raw/sysfs.jsonl").read_text().splitlines()
+    found = json.loads(line)
+    assert found["processes"]["7"] == {
+        "counters": {"vram_100": 4096, "sdma_100": 12},
+        "queues": {"3": {"gpuid": 100, "size": 1048576, "type": 0}},
+    }
+    assert found["cards"] == {"device": {"gpu_busy_percent": 93}}
+    assert found["start_ns"] <= found["end_ns"]
+
+
+def test_the_hardware_is_read_only_when_asked(folder: RecordingFolder, machine: Path) -> None:
+    taker = snapshots(folder, machine)
+    taker.tick([7])
+    assert not (folder.shown / "raw/hqd").exists()
+    taker.finish()
+    (entry,) = [e for e in list_raw_files(folder.shown) if e["source"] == "hqd"]
+    assert entry["path"].startswith("raw/hqd/mqds-")
+    assert 0 < entry["read_start_ns"] <= entry["read_end_ns"]
+
+
+def test_reads_of_the_hardware_keep_their_interval(folder: RecordingFolder, machine: Path) -> None:
+    taker = snapshots(folder, machine, 1000.0)
+    for _ in range(3):
+        taker.tick([7])
+    assert [path.read_text() for path in (folder.shown / "raw/hqd").iterdir()] == ["hqds text\n"]
+
+
+def test_a_dump_that_cannot_be_read_is_said_once(folder: RecordingFolder, machine: Path) -> None:
+    (machine / "debug/hqds").unlink()
+    taker = snapshots(folder, machine, 0.0)
+    taker.tick([7])
+    taker.tick([7])
+    assert len(taker.problems) == 1
+
+
+def test_no_gpu_means_no_file(folder: RecordingFolder, tmp_path: Path) -> None:
+    taker = snapshots(folder, tmp_path / "nothing")
+    taker.tick([os.getpid()])
+    taker.finish()
+    assert not (folder.shown / "raw/sysfs.jsonl").exists()
+    assert read_devices(os.getpid()) == {"open": [], "mapped": []}

@@ -1,0 +1,131 @@
+"""Snapshots beside the trace: queue dumps, sysfs counters, and which devices the workload has open."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import time
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+from tracecorr.capture.debugfs import KFD_DEBUGFS, read_kfd_dump
+from tracecorr.capture.folder import RecordingFolder
+from tracecorr.model.errors import MachineError
+
+POLL_SECONDS = 1.0
+# A read of hqds is some 600,000 register reads under a lock of the driver on 8 GPUs: rests are longer than reads.
+_REST_FACTOR = 20
+_KFD = Path("/sys/class/kfd/kfd")
+_CARDS = Path("/sys/class/drm")
+# cu_occupancy is never read: it takes locks of the shader processors.
+_PROCESS_COUNTERS, _QUEUE_FIELDS = ("vram_*", "sdma_*"), ("gpuid", "size", "type")
+_CARD_COUNTERS = ("gpu_busy_percent", "mem_busy_percent", "mem_info_vram_used")
+_DEVICES = ("/dev/kfd", "/dev/dri/")
+
+
+class Snapshots:
+    """Take the snapshots of one capture.
+
+    Args:
+        folder: the capture folder.
+        hqd_interval: seconds between reads of `hqds`; None: never.
+        debugfs, kfd, cards: where the kernel shows them.
+    """
+
+    def __init__(
+        self,
+        folder: RecordingFolder,
+        hqd_interval: float | None = None,
+        debugfs: Path = KFD_DEBUGFS,
+        kfd: Path = _KFD,
+        cards: Path = _CARDS,
+    ) -> None:
+        self._folder = folder
+        self._interval = hqd_interval
+        self._debugfs, self._kfd, self._cards = debugfs, kfd, cards
+        self._next_hqds = self._next_poll = 0.0
+        self.devices: dict[int, dict[str, Any]] = {}
+        self.problems: list[str] = []
+
+    def tick(self, pids: Iterable[int]) -> None:
+        """Do what is due: a poll each second, a read of `hqds` at its interval."""
+        now = time.monotonic()
+        if now >= self._next_poll:
+            self._next_poll = now + POLL_SECONDS
+            self._poll(frozenset(pids))
+        if self._interval is not None and now >= self._next_hqds:
+            rest = max(self._interval, _REST_FACTOR * self._dump("hqds"))
+            self._next_hqds = time.monotonic() + rest
+
+    def finish(self) -> None:
+        """Read `mqds` once: which queues exist, also while none runs."""
+        if (self._debugfs / "mqds").exists():
+            self._dump("mqds")
+
+    def _dump(self, name: str) -> float:
+        """Store one dump, its times in its name; return the seconds that the read took."""
+        try:
+            read = read_kfd_dump(name, self._debugfs)
+        except MachineError as error:
+            self.problems.append(f"no more snapshots of {name}: {error.what}")
+            self._interval = None
+            return 0.0
+        self._folder.write_bytes(f"raw/hqd/{name}-{read.start_ns}-{read.end_ns}.txt", read.data)
+        return (read.end_ns - read.start_ns) / 1e9
+
+    def _poll(self, pids: frozenset[int]) -> None:
+        start = time.monotonic_ns()
+        found = {"processes": self._read_processes(pids), "cards": self._read_cards()}
+        for pid in pids:
+            devices = read_devices(pid)
+            if any(devices.values()):
+                self.devices[pid] = devices
+        if found["processes"] or found["cards"]:
+            line = {"start_ns": start, "end_ns": time.monotonic_ns(), **found}
+            self._folder.append_line("raw/sysfs.jsonl", json.dumps(line))
+
+    def _read_processes(self, pids: frozenset[int]) -> dict[str, Any]:
+        found = {}
+        for pid in sorted(pids):
+            root = self._kfd / "proc" / str(pid)
+            counters = _read_numbers(path for pattern in _PROCESS_COUNTERS for path in root.glob(pattern))
+            queues = {
+                queue.name: _read_numbers(queue / name for name in _QUEUE_FIELDS) for queue in root.glob("queues/*")
+            }
+            if counters or queues:
+                found[str(pid)] = {"counters": counters, "queues": queues}
+        return found
+
+    def _read_cards(self) -> dict[str, Any]:
+        found = {}
+        for device in sorted(self._cards.glob("card*/device")):
+            if counters := _read_numbers(device / name for name in _CARD_COUNTERS):
+                found[device.resolve().name] = counters
+        return found
+
+
+def read_devices(pid: int) -> dict[str, list[str]]:
+    """Return the GPU device files that a process has open and has mapped, as its own root names them.
+
+    `lsof` outside the pid namespace of a container shows nothing of these: the kernel hides them there.
+    """
+    opened: list[str] = []
+    mapped: list[str] = []
+    with contextlib.suppress(OSError):
+        for link in sorted(Path(f"/proc/{pid}/fd").iterdir(), key=lambda path: int(path.name)):
+            with contextlib.suppress(OSError):
+                target = str(link.readlink())
+                if target.startswith(_DEVICES):
+                    opened.append(f"{link.name} {target}")
+        lines = Path(f"/proc/{pid}/maps").read_text(errors="replace").splitlines()
+        mapped = [line for line in lines if any(f" {device}" in line for device in _DEVICES)]
+    return {"open": opened, "mapped": mapped}
+
+
+def _read_numbers(paths: Iterable[Path]) -> dict[str, int]:
+    found = {}
+    for path in paths:
+        with contextlib.suppress(OSError, ValueError):
+            found[path.name] = int(path.read_text().split()[0])
+    return found
