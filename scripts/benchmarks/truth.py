@@ -38,7 +38,7 @@ class Score:
 
     Args:
         name: of the run.
-        kind: `complete`, the share of lost lines, or `poor` where level or clock leave much unknown.
+        kind: `complete`, the share of lost lines, or `poor` where the log's level or the clock leave much unknown.
         method: how the trace's clock was mapped.
         links: rule -> found, right, true, and wrong ones called `recorded`.
         covered: events whose true time lies inside their bounds, and all events with bounds.
@@ -69,7 +69,7 @@ def score_scene(name: str, scene: Scene, folder: Path) -> Score:
     score.seconds = time.monotonic() - started
     if scene.lost_log:
         score.kind = f"{scene.lost_log:.0%}"
-    elif scene.level < 5 or scene.clock.name == "uptime":
+    elif scene.level < 5 or scene.clock.name == "uptime" or "unaligned" in score.method:
         score.kind = "poor"
     return score
 
@@ -232,7 +232,9 @@ def report(scores: list[Score]) -> str:
         for s in scores
     ]
     link_head = ("run", "links", "wrong", "wrong recorded", "packets right", "GPU times right", "threads right", "s")
-    tables = [measure.markdown(head, times), measure.markdown(link_head, links), report_rules(scores)]
+    poor = ", ".join(s.name for s in scores if s.kind == "poor")
+    note = f"Not among the rules, because level or clock leave too much unknown: {poor or 'none'}."
+    tables = [measure.markdown(head, times), measure.markdown(link_head, links), report_rules(scores), note]
     return "\n\n".join(tables)
 
 

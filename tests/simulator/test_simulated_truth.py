@@ -162,3 +162,11 @@ def test_a_time_namespace_that_nobody_knows_is_found_from_the_pairs(tmp_path: Pa
     found, right, true, _ = totals(score)
     assert (score.method, found, right) == ("causal_pairs", right, found)
     assert right >= 0.99 * true
+
+
+def test_queues_that_come_late_in_a_long_run_are_known(tmp_path: Path) -> None:
+    """More stores lie before the second life of the queues than are compared at a time."""
+    scene = replace(BASE, threads=1, span_s=0.8, launch_gap_us=150.0, recreate=True)
+    score = score_scene("late", scene, tmp_path)
+    assert score.identities["packets"][2] > 2_500
+    assert_complete(score)

@@ -23,7 +23,7 @@ def list_moments(log: pl.DataFrame, start: str, end: pl.Expr) -> pl.DataFrame:
     both = pl.concat([
         lines.select("thread", at=pl.col(start)), lines.select("thread", at=end),
     ])  # fmt: skip
-    return both.drop_nulls().unique().sort("at")
+    return both.drop_nulls().sort("at")
 
 
 def bracket_doorbells(packets: pl.DataFrame, moments: pl.DataFrame, step_ns: int) -> pl.DataFrame:
@@ -42,13 +42,12 @@ def bracket_doorbells(packets: pl.DataFrame, moments: pl.DataFrame, step_ns: int
     """
     numbered = packets.with_row_index("_row")
     ordered = numbered.select("_row", "thread", "at").sort("at")
-    joined = numbered
     for side in ("backward", "forward"):
-        other = ordered.join_asof(
+        ordered = ordered.join_asof(
             moments.with_columns(pl.col("at").alias(side)), on="at", by="thread", strategy=side,
             allow_exact_matches=False, check_sortedness=False,
         )  # fmt: skip
-        joined = joined.join(other.select("_row", side), on="_row", how="left", maintain_order="left")
+    joined = numbered.join(ordered.select("_row", "backward", "forward"), on="_row", how="left", maintain_order="left")
     dispatch = pl.col("name").cast(pl.String) == "dispatch"
     return joined.with_columns(
         doorbell_lo_ns=pl.when(dispatch).then("at").otherwise("backward"),

@@ -19,7 +19,8 @@ def find_parents(events: pl.DataFrame) -> pl.DataFrame:
     A HIP call whose exit was not seen encloses no other call, and nothing after the thread's next call: where it
     ended is not known. So does one whose enter and exit are those of two calls (the lines between them were lost).
     """
-    lines = events.filter(pl.col("layer") != "gpu")
+    # In the log only calls enclose anything.
+    lines = events.filter((pl.col("layer") == "hip") | (pl.col("source") != "amd_log"))
     starts = lines.select("file", pl.col("offset").alias("parent_offset"), parent="event")
     # A page of a trace or a glued line can hold several records, but never two with one offset.
     starts = starts.unique(["file", "parent_offset"], keep="first")
@@ -102,8 +103,10 @@ def link_syscalls(events: pl.DataFrame, aligned: bool) -> pl.DataFrame:
         pl.col("layer").cast(pl.String).is_in(["syscall", "ioctl"]) & (pl.col("source") == "ftrace")
         & pl.col("thread").is_not_null() & pl.col("err_lo_ns").is_not_null()
     )  # fmt: skip
+    if not aligned or inner.is_empty():
+        return empty
     lines = _list_lines(events)
-    if not aligned or inner.is_empty() or lines.is_empty():
+    if lines.is_empty():
         return empty
     roots = find_chains(events["parent"].fill_null(-1).to_numpy())
     by_thread = {key[0]: part for key, part in lines.partition_by("thread", as_dict=True, maintain_order=True).items()}

@@ -29,10 +29,7 @@ def match_commands(launches: pl.DataFrame, commands: pl.DataFrame) -> pl.DataFra
         command_stream="stream_id", command_parent="parent", kind="kind", submitted="submitted",
     )  # fmt: skip
     before = launches.join(lines, on=["file", "command_offset"]).filter(_same_call() & _fits())
-    # A worker prints no calls that would end what it does for a command: a second dispatch is another command's.
-    nth = pl.int_range(pl.len()).over("command_event", pl.col("name") == "dispatch")
-    second = pl.col("submitted") & (pl.col("kind") == _KERNEL) & (pl.col("name") == "dispatch") & (nth > 0)
-    before = before.sort("offset").filter(~second)
+    before = _drop_second_dispatches(before) if lines["submitted"].any() else before
     rest = launches.filter("graph").join(before, on="event", how="anti").drop_nulls("parent")
     tasks = lines.filter(pl.col("kind") == _GRAPH_COMMAND).drop_nulls("command_parent").sort("command_offset")
     after = rest.drop("command_offset").sort("offset").join_asof(
@@ -41,6 +38,17 @@ def match_commands(launches: pl.DataFrame, commands: pl.DataFrame) -> pl.DataFra
     )  # fmt: skip
     columns = ("event", "command_event", "enqueue_ns", "command", "command_stream")
     return pl.concat([before.select(columns), after.drop_nulls("command_event").select(columns)])
+
+
+def _drop_second_dispatches(found: pl.DataFrame) -> pl.DataFrame:
+    """Leave out what a worker thread surely wrote for another command.
+
+    It prints no calls that would end what it does for a command: a second dispatch is that of the next one.
+    """
+    dispatch = pl.col("name").cast(pl.String) == "dispatch"
+    nth = pl.int_range(pl.len()).over("command_event", dispatch)
+    second = pl.col("submitted") & (pl.col("kind") == _KERNEL) & dispatch & (nth > 0)
+    return found.sort("offset").filter(~second)
 
 
 def _find_enqueues(commands: pl.DataFrame) -> pl.DataFrame:

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from difflib import SequenceMatcher
 
+import numpy as np
 import polars as pl
 
+from tracecorr.align.bounds import Ints
 from tracecorr.model import schema
 from tracecorr.model.kinds import PACKET_KINDS
 
-# Stores and packets of a thread that are laid side by side; more of them tell nothing new.
-_COMPARED = 2000
+# Stores and packets of a thread that are laid side by side from a new handle on; more of them tell nothing new.
+_COMPARED = 1000
 # A handle belongs to a ring when this share of its matched stores says so.
 _SHARE = 0.9
 
@@ -45,9 +48,10 @@ def learn_rings(stores: pl.DataFrame, lines: pl.DataFrame) -> pl.DataFrame:
     """
     packets = {key[0]: part for key, part in lines.partition_by("thread", as_dict=True, maintain_order=True).items()}
     votes = [
-        _match_thread(part.head(_COMPARED), packets[key[0]].head(_COMPARED))
+        vote
         for key, part in stores.partition_by("thread", as_dict=True, maintain_order=True).items()
         if key[0] in packets
+        for vote in _match_thread(part, packets[key[0]])
     ]
     if not votes:
         return pl.DataFrame(schema={"process": pl.UInt32, "arg": pl.UInt64, "ring": pl.UInt64})
@@ -62,10 +66,45 @@ def learn_rings(stores: pl.DataFrame, lines: pl.DataFrame) -> pl.DataFrame:
     return ordered.filter(~crossed).select("process", "arg", "ring")
 
 
-def _match_thread(stores: pl.DataFrame, packets: pl.DataFrame) -> pl.DataFrame:
-    """Return one vote (process, arg, ring, at) for each store that the sequences put beside a packet."""
-    matcher = SequenceMatcher(None, stores["packet_index"].to_list(), packets["packet_index"].to_list(), autojunk=False)
+def _match_thread(stores: pl.DataFrame, packets: pl.DataFrame) -> Iterator[pl.DataFrame]:
+    """Yield votes (process, arg, ring, at): a store and the packet that the sequences of the thread put beside it.
+
+    Only stretches that begin with a handle not seen before are compared; the queues of a program are few.
+    """
+    handles, values = stores["arg"].to_numpy(), stores["packet_index"].to_numpy()
+    rings, indexes = packets["ring"].to_numpy(), packets["packet_index"].to_numpy()
+    known: dict[int, int] = {}
+    store = packet = 0
+    while store < len(values):
+        left, right = _match_stretch(values[store : store + _COMPARED], indexes[packet : packet + _COMPARED])
+        left, right = left + store, right + packet
+        yield (
+            stores[left].select("process", "arg", at="stamp_ns").with_columns(packets[right].select("ring").to_series())
+        )
+        known |= dict(zip(handles[left].tolist(), rings[right].tolist(), strict=True))
+        tried = np.unique(handles[: store + _COMPARED])
+        fresh = np.flatnonzero(~np.isin(handles, tried))
+        if not len(fresh):
+            return
+        store = int(fresh[0])
+        packet = _place_before(handles[:store], values[:store], rings, indexes, known, packet)
+
+
+def _match_stretch(values: Ints, indexes: Ints) -> tuple[Ints, Ints]:
+    matcher = SequenceMatcher(None, values.tolist(), indexes.tolist(), autojunk=False)
     blocks = matcher.get_matching_blocks()
-    left = [block.a + i for block in blocks for i in range(block.size)]
-    right = [block.b + i for block in blocks for i in range(block.size)]
-    return stores[left].select("process", "arg", at="stamp_ns").with_columns(packets[right].select("ring").to_series())
+    pairs = [(block.a + i, block.b + i) for block in blocks for i in range(block.size)]
+    both = np.array(pairs, dtype=np.int64).reshape(-1, 2)
+    return both[:, 0], both[:, 1]
+
+
+def _place_before(handles: Ints, values: Ints, rings: Ints, indexes: Ints, known: dict[int, int], first: int) -> int:
+    """Return the place behind the packet of the last store of a known handle, not before place `first`."""
+    for store in range(len(handles) - 1, max(len(handles) - _COMPARED, 0) - 1, -1):
+        ring = known.get(int(handles[store]))
+        if ring is None:
+            continue
+        found = np.flatnonzero((rings[first:] == ring) & (indexes[first:] == values[store]))
+        if len(found):
+            return first + int(found[0]) + 1
+    return first

@@ -38,7 +38,7 @@ def list_links(
         ),
         *more,
     ])  # fmt: skip
-    return _add_gaps(edges.sort("from_event", "to_event", "rule"), events)
+    return _add_gaps(edges.sort("from_event", "to_event", maintain_order=True), events)
 
 
 def _edge(rows: pl.DataFrame, cause: str, effect: str, rule: str) -> pl.DataFrame:

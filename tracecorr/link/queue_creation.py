@@ -6,6 +6,7 @@ import polars as pl
 
 from tracecorr.link.queues import CREATE, DESTROY, pivot_args
 
+_LOG_LAYERS = ["hip", "command", "aql", "copy", "signal", "memory"]
 UPDATE, CU_MASK = "AMDKFD_IOC_UPDATE_QUEUE", "AMDKFD_IOC_SET_CU_MASK"
 # <operation>_mqd[_generation], allocate_sdma_mqd, init_mqd_sdma, kfd_load_mqd_sdma, hiq_load_mqd_kiq_v9_4_3.
 _OPERATION = r"(allocate|init|update|load|destroy|free|restore|checkpoint)_"
@@ -58,6 +59,8 @@ def list_mqd_operations(events: pl.DataFrame) -> pl.DataFrame:
 def _mqd_rows(events: pl.DataFrame) -> pl.DataFrame:
     """Return the functions on MQDs, one row per call: event, enclosing_call, operation, target, wrapper, group (calls
     in one group repeat each other), top (the outermost operation around it)."""
+    # The rows of a log are many, and none of them is a function of the driver.
+    events = events.filter(~pl.col("layer").is_in(_LOG_LAYERS))
     name = pl.col("name").cast(pl.String).str.replace(_COMPILED, "")
     layer = pl.col("layer").cast(pl.String)
     rows = events.filter(layer == "mqd").select("event", "parent", "enclosing_call", function=name)
