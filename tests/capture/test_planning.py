@@ -132,6 +132,9 @@ def test_others_never_pay_unless_asked() -> None:
     assert reason.remedy == "tracecorr capture --probe-shared"
     asked = make_plan(Wanted(probe_shared=True), shared)
     assert {p.through for p in asked.probes} == {"tracefs"}
+    offered = make_plan(Wanted(probe_shared=True), replace(shared, perf_probes=True))
+    assert {p.through for p in offered.probes} == {"tracefs"}
+    assert offered.perf_buffer_kb_per_cpu == 0
     alone = make_plan(Wanted(), replace(shared, runtimes=(HSA,)))
     assert any(p.name == "doorbell" for p in alone.probes)
     assert alone.perf_buffer_kb_per_cpu == 0

@@ -88,7 +88,9 @@ def plan_user_probes(
             absent.append(reason)
             continue
         suffix = copy_suffix(1 if number == 1 + _first(offer.runtimes, runtime.kind) else number)
-        probes += [p for call in calls for p in _probes(call, runtime, suffix, offer)]
+        # Where the user lets everybody pay, tracefs does it with one probe instead of one per thread and CPU.
+        through = "perf" if offer.perf_probes and not wanted.probe_shared else "tracefs"
+        probes += [p for call in calls for p in _probes(call, runtime, suffix, through)]
     absent += _missing(wanted, offer, sets)
     return tuple(probes), tuple(absent)
 
@@ -132,9 +134,8 @@ def _unbound(runtime: Runtime, wanted: Wanted, offer: Offer) -> Absent | None:
     )
 
 
-def _probes(call: _Call, runtime: Runtime, suffix: str, offer: Offer) -> Iterator[ProbePlan]:
+def _probes(call: _Call, runtime: Runtime, suffix: str, through: str) -> Iterator[ProbePlan]:
     place = f"{runtime.host_path}:{runtime.symbols[call.symbol]:#x}"
-    through = "perf" if offer.perf_probes else "tracefs"
     name = f"{call.event}{suffix}"
     why = f"{call.symbol} of {runtime.path}"
     yield ProbePlan(
