@@ -74,18 +74,11 @@ def link_tables(
     """
     owned = rocprof.attach_processes(placed, identities.processes)
     events = nest_functions(name_driver_calls(calls.find_parents(owned)))
-    # A GPU time is a row of its own with the bytes of the line that tells it; the line's fields stay there.
-    lines = events.filter((pl.col("layer") != "gpu") | (pl.col("source") == "rocprof"))
-    keys = lines.select("file", "offset", "event").unique(["file", "offset"], keep="first")
-    args = part_args.join(keys, on=["file", "offset"], maintain_order="left")
-    args = args.select("event", "key", "u64", "text").sort("event", maintain_order=True)
+    args = _args_by_event(part_args, events)
     devices = descriptors.find_devices(events, args, identities.trace_threads)
     events = descriptors.name_ioctls(events, devices)
     mappings = kfd_calls.list_mappings(events, devices)
-    args = _add_args(
-        args, descriptors.list_device_args(devices), kfd_calls.list_ioctl_fields(events, args),
-        kfd_calls.list_mapping_args(mappings),
-    )  # fmt: skip
+    args = _add_driver_args(args, events, devices, mappings)
     inside = calls.link_syscalls(events, trace_aligned)
     events = _adopt_syscalls(events, inside)
     hqd = schema.HQD.empty() if hqd is None else hqd
@@ -93,7 +86,6 @@ def link_tables(
     gpu_table, queue_table = list_gpus(queues.build_queues(events, packets, args, trace_aligned), hqd, known_gpus)
     queue_table = queue_creation.add_driver_facts(queue_table, events, args)
     gpu_table = _add_schedulers(gpu_table, queue_creation.find_schedulers(queue_table, events))
-    args = _add_args(args, queue_creation.list_operation_args(queue_creation.list_mqd_operations(events)))
     hqd = attach_queues(hqd, queue_table, identities.processes, gpu_table)
     stream_table = streams.build_streams(events, args)
     kernel_table, kernel_ids = list_kernels(events)
@@ -106,6 +98,10 @@ def link_tables(
     timed = rocprof.match_kernels(events, args, found.table, queue_table)
     launches = rocprof.fill_gpu_times(found.table, timed)
     events = _describe_gpu_times(_chain_doorbells(events, launches), found.gpu)
+    edges = (
+        link_hqds(events, hqd, queue_table), kfd_calls.link_doorbell_mappings(events, args, mappings),
+        link_drm_jobs(jobs), found.edges, rocprof.list_edges(timed),
+    )  # fmt: skip
     return {
         "events": _finish_events(events),
         "launches": launches,
@@ -119,17 +115,27 @@ def link_tables(
         "args": args,
         "hqd": hqd,
         "drm_jobs": jobs,
-        "links": list_links(
-            events,
-            launches,
-            queue_table,
-            inside,
-            link_hqds(events, hqd, queue_table),
-            kfd_calls.link_doorbell_mappings(events, args, mappings),
-            link_drm_jobs(jobs),
-            pl.concat([found.edges, rocprof.list_edges(timed)]),
-        ),
+        "links": list_links(events, launches, queue_table, inside, *edges),
     }
+
+
+def _args_by_event(part_args: pl.DataFrame, events: pl.DataFrame) -> pl.DataFrame:
+    # A GPU time is a row of its own with the bytes of the line that tells it; the line's fields stay there.
+    lines = events.filter((pl.col("layer") != "gpu") | (pl.col("source") == "rocprof"))
+    keys = lines.select("file", "offset", "event").unique(["file", "offset"], keep="first")
+    args = part_args.join(keys, on=["file", "offset"], maintain_order="left")
+    return args.select("event", "key", "u64", "text").sort("event", maintain_order=True)
+
+
+def _add_driver_args(
+    args: pl.DataFrame, events: pl.DataFrame, devices: pl.DataFrame, mappings: pl.DataFrame
+) -> pl.DataFrame:
+    """Return args with what the driver's side tells of each call: its device, its fields, what it maps."""
+    return _add_args(
+        args, descriptors.list_device_args(devices), kfd_calls.list_ioctl_fields(events, args),
+        kfd_calls.list_mapping_args(mappings),
+        queue_creation.list_operation_args(queue_creation.list_mqd_operations(events)),
+    )  # fmt: skip
 
 
 def _add_args(args: pl.DataFrame, *more: pl.DataFrame) -> pl.DataFrame:
