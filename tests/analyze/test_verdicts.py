@@ -222,3 +222,18 @@ def test_recorded_runs(capture: str, data_folder: Path, tmp_path: Path) -> None:
     found = {v.name: str(v.outcome) for v in judge_capture(made.table, info=made.info)}
     assert {name: found[name] for name in RECORDED[capture]} == RECORDED[capture]
     assert found["nothing_lost"] == found["causality"] == "PASS"
+
+
+@pytest.mark.parametrize(("dump", "quantum"), [("active-32streams", "PASS"), ("idle", "UNKNOWN")])
+def test_dumps_of_real_gpus(dump: str, quantum: str, data_folder: Path, tmp_path: Path) -> None:
+    """REAL register dumps of 8 x MI308X: busy ones show a quantum, and both that the firmware schedules."""
+    made = import_files(
+        tmp_path / "x.tracecorr",
+        [data_folder / "captures" / "hip-7.2.4" / "amd.log"],
+        [],
+        hqd=[data_folder / "real" / f"kfd-hqds-mi308x-8gpu-{dump}.txt"],
+    )
+    correlate(made.path)
+    names = ["hqd_quantum", "scheduler_mode"]
+    found = {v.name: str(v.outcome) for v in judge_capture(made.table, info=made.info, names=names)}
+    assert found == {"hqd_quantum": quantum, "scheduler_mode": "PASS"}

@@ -12,6 +12,7 @@ from tracecorr.analyze.copies import summarize_copies
 from tracecorr.analyze.frames import Tables
 from tracecorr.analyze.gaps import summarize_gaps
 from tracecorr.analyze.hip_calls import summarize_hip_calls, summarize_internal_calls
+from tracecorr.analyze.hqd import list_logical_queues
 from tracecorr.analyze.hsa_calls import summarize_hsa_calls
 from tracecorr.analyze.ioctls import summarize_ioctls
 from tracecorr.analyze.kernels import summarize_kernels
@@ -122,6 +123,14 @@ def _submission_sections(evidence: Evidence, sources: set[str]) -> Iterator[Sect
         "`hip` = asked by the stream, `log` = Created line, `driver` = UPDATE_QUEUE, else CREATE_QUEUE, as a probe "
         "read it, `hqd` = the last dump; they prove the setting, not that the GPU preempts",
         _need(sources, "priorities are", log=True),
+    )
+    yield Section(
+        "hqd",
+        "Queues in the hardware",
+        list_logical_queues(tables("hqd").collect()),
+        "recorded: dumps of HQDs, MQDs and runlists, the slots of all XCCs of a queue together; `queue` is joined by "
+        "ring address",
+        nothing="no dump of the KFD is in the capture (--hqd, or `tracecorr hqd`)",
     )
     yield Section(
         "backlog",
