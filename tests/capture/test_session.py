@@ -17,6 +17,7 @@ import pytest
 from machine_state import need_tracefs, read_state
 
 from tracecorr.capture.tracefs import Tracefs
+from tracecorr.cli import main
 
 REPO = Path(__file__).resolve().parents[2]
 QUICK = ("--event-set", "minimal", "--no-correlate", "--quiet")
@@ -101,6 +102,20 @@ def test_a_command_that_the_kernel_refuses_leaves_nothing(tmp_path: Path, tracef
         status, _, err = Capture(tmp_path, *QUICK, "--", "./script").end()
     assert status == 127, err
     assert not (tmp_path / "x.tracecorr").exists()
+
+
+@pytest.mark.parametrize("words", [("--", "true"), ("--dry-run",)])
+def test_without_root_nothing_is_tried(monkeypatch: pytest.MonkeyPatch, words: tuple[str, ...]) -> None:
+    monkeypatch.setattr(os, "geteuid", lambda: 1234)
+    assert main(["capture", *words]) == 3
+
+
+def test_contradictions_are_refused() -> None:
+    assert main(["capture"]) == 2
+    assert main(["capture", "--pid", "1", "--", "true"]) == 2
+    assert main(["capture", "--pid", "1", "--image", "x"]) == 2
+    assert main(["capture", "--event-set", "some", "--", "true"]) == 2
+    assert main(["capture", "--duration", "0", "--", "true"]) == 2
 
 
 def test_an_existing_capture_is_kept(tmp_path: Path) -> None:

@@ -36,7 +36,7 @@ def test_tables_equal_the_truth(
 
 
 def test_a_runtime_unknown_before_is_probed_when_it_is_mapped(nullgpu: NullGpu, tmp_path: Path) -> None:
-    run = capture_run(nullgpu, tmp_path, ("/rig/programs/t1", "200", "2"), known=False)
+    run = capture_run(nullgpu, tmp_path, ("/rig/programs/t1", "2000", "2"), known=False)
     assert run.ended.status == 0, run.ended.err
     late = {entry["kind"]: entry for entry in run.info["plan"]["late"]}
     assert late["hsa"]["armed_ns"] > late["hsa"]["seen_ns"]

@@ -16,8 +16,9 @@ from tracecorr.capture.runtimes import MappedFile, has_usual_name, list_mappings
 
 # Most libraries are mapped soon after the start; wheels load theirs on import.
 _QUICK_SECONDS, _SLOW_SECONDS, _QUICK_FOR_SECONDS = 0.01, 0.25, 15.0
-# Many processes are looked at less often: one look may not take more than this share of the time.
+# Many processes are looked at less often: a look takes no more than this share of the time, within limits.
 _LARGEST_SHARE = 0.05
+_LONGEST_QUICK_SECONDS, _LONGEST_SLOW_SECONDS = 0.05, 2.0
 
 
 @dataclass(frozen=True)
@@ -62,7 +63,9 @@ class LibraryWatch:
             young |= began - self._first_look.setdefault(pid, began) < _QUICK_FOR_SECONDS
             yield from self._runtimes(pid, self._fresh_mappings(pid))
         now = time.monotonic()
-        self._next_look = now + max(_QUICK_SECONDS if young else _SLOW_SECONDS, (now - began) / _LARGEST_SHARE)
+        rest = (now - began) / _LARGEST_SHARE
+        least, most = (_QUICK_SECONDS, _LONGEST_QUICK_SECONDS) if young else (_SLOW_SECONDS, _LONGEST_SLOW_SECONDS)
+        self._next_look = now + min(max(rest, least), most)
 
     def _fresh_mappings(self, pid: int) -> list[MappedFile]:
         """Return the mappings not seen before, those with the usual names of runtimes first."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 
-_LARGEST_SHARE, _LONGEST_REST_SECONDS = 0.05, 2.0
+_LARGEST_SHARE, _LONGEST_REST_SECONDS = 0.05, 0.2
 
 
 class Pace:

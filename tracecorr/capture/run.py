@@ -29,12 +29,18 @@ from tracecorr.store import Capture
 Say = Callable[[str], None]
 
 
+def _need_root() -> None:
+    if os.geteuid() != 0:
+        raise MachineError("a capture needs root to use the kernel's trace", "sudo tracecorr capture -- COMMAND")
+
+
 def plan_capture(options: CaptureOptions) -> tuple[Plan, Offer]:
     """Return what a capture would arm on this machine, and what the machine offers; nothing is changed.
 
     Raises:
         MachineError: the machine cannot capture.
     """
+    _need_root()
     invoker = find_invoker(os.environ, as_root=options.as_root)
     pid = options.pid if options.container is None else container_pid(options.container)[1]
     environment = dict(invoker.environment) if pid is None else None
@@ -56,8 +62,7 @@ def run_capture(options: CaptureOptions, inbox: SignalInbox, say: Say) -> int:
         CaptureError: the folder is in the way.
         SessionError: the capture failed after the workload had started.
     """
-    if os.geteuid() != 0:
-        raise MachineError("a capture needs root to use the kernel's trace", "sudo tracecorr capture -- COMMAND")
+    _need_root()
     invoker = find_invoker(os.environ, as_root=options.as_root)
     program = check_command(options, invoker)
     shown = choose_folder(options.output, options.command or (f"pid{options.pid}",), Path.cwd())
