@@ -10,6 +10,8 @@ import sys
 import tempfile
 from pathlib import Path
 
+import polars as pl
+
 from benchmarks import big_log, measure
 from benchmarks.measure import Cost
 from tracecorr.parse.amdlog import read_amd_log
@@ -31,15 +33,19 @@ def _five_greps(log: Path) -> Cost:
     return Cost(sum(c.cpu for c in costs), sum(c.wall for c in costs), max(c.peak_mib for c in costs))
 
 
-def compare(log: Path, folder: Path, runs: int) -> str:
-    """Return the table of costs of one log; the parts are left in `folder`."""
+def compare(log: Path, folder: Path, runs: int, *, with_import: bool) -> str:
+    """Return the table of costs of one log; what is made is left in `folder`."""
     measure.cache(log)
     worker = [sys.executable, "-m", "benchmarks.parse", "--log", str(log), "--worker", str(folder)]
+    capture = str(folder / "big.tracecorr")
+    importing = [sys.executable, "-m", "tracecorr", "import", "--amd-log", str(log), "-o", capture, "--force"]
     works = {
         "`grep -c HWq=`": lambda: measure.run(["grep", "-c", "HWq=", str(log)], _C_LOCALE),
         "five greps": lambda: _five_greps(log),
         "parse to parts": lambda: measure.run(worker),
     }
+    if with_import:
+        works["import, all tables and views"] = lambda: measure.run(importing)
     costs = measure.paired(works, runs)
     reference = costs["`grep -c HWq=`"]
     rows = []
@@ -47,8 +53,21 @@ def compare(log: Path, folder: Path, runs: int) -> str:
         middle = measure.median(found)
         speed = log.stat().st_size / 1e6 / middle.wall
         times = f"{measure.ratio(found, reference):.1f}"
-        rows.append((name, f"{middle.cpu:.2f}", f"{middle.wall:.2f}", times, f"{middle.peak_mib:.0f}", f"{speed:.0f}"))
+        # Of a small command the system reports the memory of the process that started it.
+        peak = "-" if "grep" in name else f"{middle.peak_mib:.0f}"
+        rows.append((name, f"{middle.cpu:.2f}", f"{middle.wall:.2f}", times, peak, f"{speed:.0f}"))
     return measure.markdown(("work", "CPU s", "wall s", "x grep (CPU)", "peak MiB", "MB/s"), rows)
+
+
+def sizes(folder: Path) -> str:
+    """Return what the parts, and the events of an import, take on disk."""
+    parts = sum(part.stat().st_size for part in folder.glob("*.parquet"))
+    lines = [f"parts on disk: {parts / 1e6:.1f} MB"]
+    events = folder / "big.tracecorr" / "tables" / "events.parquet"
+    if events.exists():
+        rows = pl.scan_parquet(events).select(pl.len()).collect().item()
+        lines.append(f"events on disk: {events.stat().st_size / rows:.1f} bytes per row, {rows} rows")
+    return "\n".join(lines)
 
 
 def main(arguments: list[str]) -> None:
@@ -57,6 +76,7 @@ def main(arguments: list[str]) -> None:
     parser.add_argument("--log", type=Path, help="measure this log, not a synthetic one")
     parser.add_argument("--size-mb", type=int, default=1507, help="size of the synthetic log (default: %(default)s)")
     parser.add_argument("--runs", type=int, default=5)
+    parser.add_argument("--with-import", action="store_true", help="measure a whole import, too")
     parser.add_argument("--worker", type=Path, help=argparse.SUPPRESS)
     given = parser.parse_args(arguments)
     if given.worker:
@@ -68,9 +88,8 @@ def main(arguments: list[str]) -> None:
             big_log.write_big_log(log, size_bytes=given.size_mb * 1_000_000)
         kind = "recorded" if given.log else "synthetic"
         print(f"{kind} log of {log.stat().st_size / 1e6:.0f} MB, medians of {given.runs} paired runs\n")
-        print(compare(log, Path(folder), given.runs))
-        size = sum(part.stat().st_size for part in Path(folder).glob("*.parquet"))
-        print(f"\nparts on disk: {size / 1e6:.1f} MB")
+        print(compare(log, Path(folder), given.runs, with_import=given.with_import))
+        print("\n" + sizes(Path(folder)))
 
 
 if __name__ == "__main__":
