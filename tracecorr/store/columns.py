@@ -32,10 +32,13 @@ def write_frame(path: Path, frame: pl.DataFrame) -> None:
 
 
 class FrameWriter:
-    """Write frames of the same columns one after the other into one file; at least one frame."""
+    """Write frames of the same columns one after the other into one file; at least one frame.
 
-    def __init__(self, path: Path) -> None:
-        self._path = path
+    With `statistics` readers can leave out groups of rows that a filter excludes.
+    """
+
+    def __init__(self, path: Path, *, statistics: bool = True) -> None:
+        self._path, self._statistics = path, statistics
         self._writer: pq.ParquetWriter | None = None
         self._held: list[pa.Table] = []
         self._rows = 0
@@ -64,11 +67,11 @@ class FrameWriter:
         table = pa.concat_tables(self._held).unify_dictionaries()
         self._held, self._rows = [], 0
         if self._writer is None:
-            self._writer = _open(self._path, table.schema)
+            self._writer = _open(self._path, table.schema, statistics=self._statistics)
         self._writer.write_table(table, row_group_size=4 * _GROUP_ROWS)
 
 
-def _open(path: Path, columns: pa.Schema) -> pq.ParquetWriter:
+def _open(path: Path, columns: pa.Schema, *, statistics: bool) -> pq.ParquetWriter:
     coded = [c.name for c in columns if pa.types.is_dictionary(c.type)]
     numbers = [c.name for c in columns if pa.types.is_integer(c.type)]
     few = [name for name in numbers if name in _FEW_VALUES]
@@ -76,7 +79,7 @@ def _open(path: Path, columns: pa.Schema) -> pq.ParquetWriter:
     deltas = {name: "DELTA_BINARY_PACKED" for name in numbers if name not in few}
     return pq.ParquetWriter(
         path, columns, compression="zstd", compression_level=1, use_dictionary=[*coded, *few, *texts],
-        column_encoding=deltas or None,
+        column_encoding=deltas or None, write_statistics=statistics,
     )  # fmt: skip
 
 

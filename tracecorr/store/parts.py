@@ -50,7 +50,7 @@ def write_part(folder: Path, name: str, blocks: Iterator[Block]) -> StoredPart:
     paths = {table: folder / file for table, file in names.items()}
     small: dict[str, list[pl.DataFrame]] = {"ledger": [], "losses": [], "hqd": []}
     with ExitStack() as stack:
-        writers = {table: stack.enter_context(FrameWriter(path)) for table, path in paths.items()}
+        writers = {table: stack.enter_context(FrameWriter(path, statistics=False)) for table, path in paths.items()}
         for table, writer in writers.items():
             writer.write(_TABLES[table].empty())
         for block in blocks:
