@@ -29,7 +29,7 @@ from tracecorr.parse.ftrace import read_ftrace_pages, read_ftrace_text, read_per
 from tracecorr.parse.kfd.snapshots import read_snapshot
 from tracecorr.parse.kfd.topology import NodeFiles, list_nodes
 from tracecorr.parse.rocprof import read_rocprof
-from tracecorr.store.capture import Capture, make_parts_folder, write_info, write_tables
+from tracecorr.store.capture import Capture, drop_unfinished, make_parts_folder, write_info, write_tables
 from tracecorr.store.importing import import_files
 from tracecorr.store.pages import list_recordings, open_page_trace, trace_clock
 from tracecorr.store.parts import write_part
@@ -80,7 +80,13 @@ def correlate(path: Path, progress: Callable[[str], None] | None = None) -> list
 
     Returns: warnings that name what could not be linked and why.
     """
-    clock = _Clock(progress)
+    try:
+        return _correlate(path, _Clock(progress))
+    finally:
+        drop_unfinished(path)
+
+
+def _correlate(path: Path, clock: _Clock) -> list[str]:
     capture = close_killed(Capture.open(path))
     parts = _read_parts(capture)
     clock.done("parse")

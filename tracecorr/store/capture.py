@@ -133,6 +133,11 @@ def make_parts_folder(path: Path) -> Path:
     return fresh / "parts"
 
 
+def drop_unfinished(path: Path) -> None:
+    """Remove parts that no `write_tables` put in their place, because the work on them failed."""
+    shutil.rmtree(path / f".tables.{os.getpid()}", ignore_errors=True)
+
+
 def write_tables(path: Path, tables: dict[str, pl.DataFrame]) -> None:
     """Replace the tables of a capture folder by `tables`; readers never see a mixture of old and new.
 
