@@ -16,7 +16,6 @@ from tracecorr.parse.text import Codes, Ints, Mask, Text, decimal
 _HEAD = rb"^(?P<head> *.{1,32}?-\d+ +(?:\( *(?:\d+|-+)\) +)?)\[(?P<cpu>\d{3,8})\] +"
 _LINE = re.compile(_HEAD + rb"(?:[a-zA-Z0-9.#]{4,5} +)??(?P<sec>\d{1,12})\.(?P<frac>\d{6}|\d{9}): +(?=\S)", re.DOTALL)
 _TASK = re.compile(rb"^ *(?P<comm>.{1,32})-(?P<tid>\d+) +(?:\( *(?P<pid>\d+|-+)\) +)?$", re.DOTALL)
-# Lines looked at for one that has columns, and different columns in one block.
 _BASE: dict[str, pl.DataType | type[pl.DataType]] = {
     "stamp_ns": pl.Int64,
     "cpu": pl.UInt16,
@@ -24,6 +23,7 @@ _BASE: dict[str, pl.DataType | type[pl.DataType]] = {
     "pid": pl.UInt32,
     "comm": CAT,
 }
+# Lines looked at for one that has columns, and different columns in one block.
 _LOOK_AT, _MOST_LAYOUTS = 200, 16
 
 
