@@ -20,7 +20,7 @@ from tracecorr.store import Capture
 def _bank(xcc: int, ring: int, active: bool = True) -> str:
     words = [0] * 56
     words[2], words[3], words[8], words[9], words[17] = int(active), 0x303, ring >> 8 & 0xFFFFFFFF, ring >> 40, 0x11
-    lines = [f"    {4 * i:08x}: " + " ".join(f"{w:08x}" for w in words[i : i + 8]) for i in range(0, 56, 8)]
+    lines = [f"    {0xC914 + 4 * i:08x}: " + " ".join(f"{w:08x}" for w in words[i : i + 8]) for i in range(0, 56, 8)]
     return f" Inst {xcc},  CP Pipe 0, Queue 2\n" + "\n".join(lines) + "\n"
 
 

@@ -24,6 +24,8 @@ _SDMA_STRIDE = 0x160 // 4  # from one RLC to the next
 _SDMA_DOORBELL = {"gapped": (0x12, 0x2B), "gfx12": (0x0F, 0x11)}
 # SDMA MQDs have layouts of their own: (doorbell, doorbell_offset) in words, v9 and v10, v11, v12.
 _SDMA_MQD_DOORBELL = ((0x48 // 4, 0x58 // 4), (0x44 // 4, 0x4C // 4), (0x3C // 4, 0x44 // 4))
+# Registers of GC and SDMA lie far above; below are offsets in an MQD, whose lines look alike.
+_LEAST_ADDRESS = 0x800
 _DOORBELL_ENABLE, _DOORBELL_CAPTURED = 1 << 28, 1 << 30
 
 
@@ -64,13 +66,15 @@ def decode_sdma_mqd(blocks: list[Words]) -> pl.DataFrame:
 
 def cp_is_whole(addresses: Words) -> bool:
     """Tell whether a CP or HIQ block holds its 56 registers, without a gap."""
-    return len(addresses) == CP_REGISTERS and bool((np.diff(addresses.astype(np.int64)) == 4).all())
+    gapless = bool((np.diff(addresses.astype(np.int64)) == 4).all())
+    return len(addresses) == CP_REGISTERS and gapless and int(addresses[0]) >= _LEAST_ADDRESS
 
 
 def sdma_is_whole(addresses: Words) -> bool:
     """Tell whether an RLC block holds ring, pointers and doorbell."""
     places = set(((addresses.astype(np.int64) - int(addresses[0])) // 4).tolist())
-    return max(places) < _SDMA_STRIDE and places >= {*range(SDMA_REGISTERS), *_doorbell_places(addresses)}
+    near = int(addresses[0]) >= _LEAST_ADDRESS and max(places) < _SDMA_STRIDE
+    return near and places >= {*range(SDMA_REGISTERS), *_doorbell_places(addresses)}
 
 
 def _pair(words: Words, low: int) -> np.ndarray[tuple[int], np.dtype[np.uint64]]:
