@@ -188,7 +188,9 @@ def test_armed_probes_make_absence_known() -> None:
     rows = make_run()
     rows["drm_jobs"] = []
     drop_layer("drm_sched")(rows)
-    assert judge(rows, "no_kcq_use", info={"armed": ["gpu_scheduler:drm_sched_job"]})[0] == "PASS"
+    instance = {"events": [{"system": "gpu_scheduler", "name": "drm_sched_job"}], "functions": []}
+    assert judge(rows, "no_kcq_use", info={"plan": {"instances": [instance]}})[0] == "PASS"
+    assert judge(rows, "no_kcq_use", info={"plan": {"instances": []}})[0] == "UNKNOWN"
 
 
 def test_unknown_verdict_is_refused() -> None:

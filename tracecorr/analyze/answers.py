@@ -42,12 +42,14 @@ class Report:
     sections: tuple[Section, ...] = field(default_factory=tuple)
     verdicts: tuple[Verdict, ...] = field(default_factory=tuple)
     answers: tuple[Answer, ...] = field(default_factory=tuple)
+    run: tuple[str, ...] = ()  # what capture.json knows, one fact a line
 
     def as_dict(self) -> dict[str, Any]:
         """Return the report for JSON: times as numbers of ns, addresses as `0x...` text."""
         return {
             "capture": self.name,
             "summary": self.summary,
+            "run": list(self.run),
             "answers": [a.as_dict() for a in self.answers],
             "verdicts": [v.as_dict() for v in self.verdicts],
             "sections": {

@@ -32,6 +32,7 @@ def render_report_html(report: Report, figures: Mapping[str, go.Figure]) -> str:
     """Return the whole report as one page; `figures` by title."""
     parts = [
         _list(describe_summary(report)),
+        *(("<h2>Machine and run</h2>", _list(report.run)) if report.run else ()),
         "<h2>Answers</h2>",
         *(f"<h3>{escape(a.question)}</h3>{_list(a.lines)}" for a in report.answers),
         "<h2>Verdicts</h2>",

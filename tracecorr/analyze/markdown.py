@@ -20,7 +20,8 @@ _MAX_TEXT = 80
 def render_markdown(report: Report) -> str:
     """Return the whole report."""
     sections = (line for s in report.sections for line in _section_lines(s))
-    return "\n".join((*_summary_lines(report), *_answer_lines(report), *_verdict_lines(report.verdicts), *sections))
+    head = (*_summary_lines(report), *_run_lines(report), *_answer_lines(report))
+    return "\n".join((*head, *_verdict_lines(report.verdicts), *sections))
 
 
 def render_comparison(comparison: Comparison) -> str:
@@ -57,6 +58,13 @@ def _summary_lines(report: Report) -> Iterator[str]:
     yield f"# {report.name}\n"
     yield from (f"- {line}" for line in describe_summary(report))
     yield ""
+
+
+def _run_lines(report: Report) -> Iterator[str]:
+    if report.run:
+        yield "## Machine and run\n"
+        yield from (f"- {line}" for line in report.run)
+        yield ""
 
 
 def describe_summary(report: Report) -> Iterator[str]:

@@ -9,6 +9,7 @@ import polars as pl
 
 from tracecorr.analyze.answers import Report, Section
 from tracecorr.analyze.frames import Tables
+from tracecorr.analyze.run_facts import describe_run
 from tracecorr.analyze.sections import list_sections
 from tracecorr.analyze.verdicts import Evidence, Thresholds, judge_capture
 from tracecorr.analyze.words import answer_questions
@@ -41,7 +42,8 @@ def summarize_capture(
     sections = tuple(list_sections(evidence, sources))
     verdicts = tuple(judge_capture(evidence, names=claims))
     answers = answer_questions(evidence, verdicts)
-    return Report(name, _summarize(sources, {s.key: s.frame for s in sections}), sections, verdicts, answers)
+    summary = _summarize(sources, {s.key: s.frame for s in sections})
+    return Report(name, summary, sections, verdicts, answers, tuple(describe_run(info or {})))
 
 
 def _summarize(sources: set[str], frames: dict[str, pl.DataFrame]) -> dict[str, Any]:

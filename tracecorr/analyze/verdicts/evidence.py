@@ -12,6 +12,7 @@ from tracecorr.analyze.backlog import summarize_backlog
 from tracecorr.analyze.frames import Tables, collect
 from tracecorr.analyze.priorities import summarize_priorities
 from tracecorr.analyze.queue_creation import summarize_queue_creation
+from tracecorr.analyze.run_facts import list_armed
 from tracecorr.analyze.steady import list_setup_calls
 from tracecorr.analyze.verdicts.model import Thresholds
 
@@ -97,9 +98,7 @@ class Evidence:
     @cached_property
     def armed(self) -> set[str]:
         """Return the names of the events and probes that the capture says were armed; empty for imports."""
-        armed = self.info.get("armed") or ()
-        names = armed.keys() if isinstance(armed, Mapping) else armed
-        return {str(name.get("name", "") if isinstance(name, Mapping) else name) for name in names}
+        return list_armed(self.info)
 
     def saw(self, layer: str, *words: str) -> bool:
         """Tell whether a layer was recorded: it has rows, or a probe with one of `words` in its name was armed."""

@@ -1,0 +1,84 @@
+"""What capture.json knows of a run: the workload, the machine, what was recorded and what not."""
+
+from __future__ import annotations
+
+import shlex
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+
+def describe_run(info: Mapping[str, Any]) -> Iterator[str]:
+    """Yield in a few lines what ran, where, what was recorded of it and what not.
+
+    Args:
+        info: contents of capture.json.
+    """
+    yield from _describe_workload(info)
+    yield from _describe_plan(info.get("plan") or {})
+    yield from _describe_processes(info.get("processes") or [])
+    yield from _describe_files(info.get("files") or [])
+    if "lost_events" in info:
+        yield f"kernel events: {info.get('events', 0)} recorded, {info['lost_events']} lost"
+    for kind in ("problems", "warnings"):
+        yield from (f"{kind[:-1]}: {text}" for text in info.get(kind) or [])
+
+
+def _describe_workload(info: Mapping[str, Any]) -> Iterator[str]:
+    host = info.get("host") or {}
+    known = {
+        "state": info.get("state"),
+        "command": shlex.join(info.get("command") or []),
+        "exit status": info.get("exit_status"),
+        "ended because": info.get("end_reason"),
+        "user": info.get("user"),
+        "folder": info.get("cwd"),
+        "where": info.get("where"),
+        "host": " ".join(str(host[k]) for k in ("name", "kernel", "machine") if host.get(k)),
+        "CPUs": host.get("cpus"),
+        "driver": host.get("driver"),
+        "ROCm": host.get("rocm"),
+        "clock of the trace": info.get("ftrace_clock"),
+        "environment": " ".join(f"{k}={v}" for k, v in (info.get("environment") or {}).items()),
+    }
+    yield from (f"{name}: {value}" for name, value in known.items() if value not in (None, ""))
+
+
+def _describe_plan(plan: Mapping[str, Any]) -> Iterator[str]:
+    probes = Counter(probe["instance"] for probe in plan.get("probes", []))
+    for instance in plan.get("instances", []):
+        whose = "the workload" if instance["follows_workload"] else "the whole machine"
+        yield (
+            f"recorded of {whose} ({instance['name']}): {len(instance['events'])} events, "
+            f"{len(instance['functions'])} functions, {probes[instance['name']]} probes, clock {instance['clock']}"
+        )
+    yield from (f"not recorded: {absent['what']}: {absent['why']}" for absent in plan.get("absent", []))
+
+
+def _describe_processes(processes: list[Mapping[str, Any]]) -> Iterator[str]:
+    shown = [p for p in processes if p.get("how") != "child"]
+    for process in shown:
+        inside = process.get("namespace_pid")
+        where = "" if inside in (None, process["pid"]) else f" ({inside} in its container)"
+        program = process.get("exe") or process.get("comm") or "-"
+        yield f"process {process['pid']}{where}: {program}, {process.get('how', 'seen')}"
+    if len(processes) > len(shown):
+        yield f"and {len(processes) - len(shown)} children of these"
+
+
+def _describe_files(files: list[Mapping[str, Any]]) -> Iterator[str]:
+    kinds: dict[tuple[str, str], list[int]] = {}
+    for file in files:
+        kind = str(file.get("source", "-")), str(file.get("form", "-"))
+        kinds.setdefault(kind, []).append(int(file.get("size", 0)))
+    for (source, form), sizes in kinds.items():
+        yield f"files of {source}, {form}: {len(sizes)}, {sum(sizes):,} bytes"
+
+
+def list_armed(info: Mapping[str, Any]) -> set[str]:
+    """Return the names of all that a capture armed: `system/event`, functions and probes; empty for imports."""
+    plan = info.get("plan") or {}
+    instances = plan.get("instances", [])
+    events = {f"{event['system']}/{event['name']}" for instance in instances for event in instance["events"]}
+    functions = {str(name) for instance in instances for name in instance["functions"]}
+    return events | functions | {str(probe["name"]) for probe in plan.get("probes", [])}
