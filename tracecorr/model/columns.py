@@ -1,0 +1,72 @@
+"""What a table is made of: columns with type, unit and meaning."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+
+import polars as pl
+
+CAT = pl.Categorical()
+
+
+@dataclass(frozen=True)
+class Column:
+    """Describe one column: its name, type, unit and meaning."""
+
+    name: str
+    dtype: pl.DataType | type[pl.DataType]
+    meaning: str
+    unit: str = ""
+
+
+@dataclass(frozen=True)
+class Table:
+    """Describe one table: its name, what a row is, and its columns."""
+
+    name: str
+    row: str
+    columns: tuple[Column, ...]
+
+    @cached_property
+    def schema(self) -> pl.Schema:
+        """Return the polars schema of the table."""
+        return pl.Schema({c.name: c.dtype for c in self.columns})
+
+    def empty(self) -> pl.DataFrame:
+        """Return the table without rows."""
+        return pl.DataFrame(schema=self.schema)
+
+    def conform(self, frame: pl.DataFrame) -> pl.DataFrame:
+        """Return `frame` with exactly the columns of the table: missing ones null, types cast.
+
+        A number that its column cannot hold becomes null.
+
+        Raises:
+            ValueError: `frame` has a column that the table does not know.
+        """
+        foreign = set(frame.columns) - set(self.schema)
+        if foreign:
+            raise ValueError(f"table {self.name} has no column {sorted(foreign)}")
+        return frame.select(
+            (pl.col(c.name).cast(c.dtype, strict=False) if c.name in frame.columns else pl.lit(None, c.dtype)).alias(
+                c.name
+            )
+            for c in self.columns
+        )
+
+
+def columns_of(*rows: tuple[object, ...]) -> tuple[Column, ...]:
+    """Return columns from rows of name, type, meaning and, where there is one, unit."""
+    return tuple(Column(*row) for row in rows)  # type: ignore[arg-type]
+
+
+I64, U64, U32, U16, I32 = pl.Int64, pl.UInt64, pl.UInt32, pl.UInt16, pl.Int32
+
+LOCATION = columns_of(
+    ("file", U16, "key of `files`: the raw file behind the row"),
+    ("offset", I64, "first byte of the (enter) record in the decompressed file", "bytes"),
+    ("length", U32, "length of that record without its line end", "bytes"),
+    ("end_offset", I64, "first byte of the exit record; null when there is none", "bytes"),
+    ("end_length", U32, "length of the exit record", "bytes"),
+)
