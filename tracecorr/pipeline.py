@@ -17,7 +17,9 @@ from tracecorr.align.place import place_records
 from tracecorr.link.doorbell_rings import fill_store_rings
 from tracecorr.link.lives import number_lives
 from tracecorr.link.packet_index import complete_indexes
+from tracecorr.link.programs import add_programs
 from tracecorr.link.rocprof import warn_foreign
+from tracecorr.link.samples import add_polled_gpus, build_samples
 from tracecorr.link.signals import add_gpu_times
 from tracecorr.link.tables import attach_identities, link_tables
 from tracecorr.link.thread_votes import vote_threads
@@ -26,6 +28,7 @@ from tracecorr.model import schema
 from tracecorr.model.parts import Block
 from tracecorr.parse.amdlog import read_amd_log
 from tracecorr.parse.ftrace import read_ftrace_pages, read_ftrace_text, read_perf_records, read_trace_dat
+from tracecorr.parse.kfd.polls import read_polls
 from tracecorr.parse.kfd.snapshots import read_snapshot
 from tracecorr.parse.kfd.topology import NodeFiles, list_nodes
 from tracecorr.parse.rocprof import read_rocprof
@@ -40,7 +43,7 @@ from tracecorr.store.views import build_views, write_views
 __all__ = ["correlate", "import_files"]
 
 # Log stamps are cut to a microsecond, trace texts round to one; pages are exact.
-_STEPS = {"log": (0, 1000), "text": (500, 500), "pages": (0, 0), "dump": (0, 0), "rocprof": (0, 0)}
+_STEPS = {"log": (0, 1000), "text": (500, 500), "pages": (0, 0), "dump": (0, 0), "rocprof": (0, 0), "polls": (0, 0)}
 # Times that are worse than this tell launches apart no more.
 _WIDE_NS = 1_000_000
 
@@ -55,6 +58,7 @@ class Parts:
     ledger: pl.DataFrame
     losses: pl.DataFrame
     hqd: pl.DataFrame
+    polls: pl.DataFrame
 
 
 @dataclass
@@ -95,14 +99,16 @@ def _correlate(path: Path, clock: _Clock) -> list[str]:
     placed = place_records(records, maps)
     clock.done("align")
     aligned = all(m.aligned for key, m in maps.items() if key.startswith("ftrace:"))
-    gpus = _known_gpus(capture)
+    gpus = add_polled_gpus(_known_gpus(capture), parts.polls)
     tables = link_tables(placed, parts.packets, parts.args, identities, aligned, parts.hqd, gpus)
     clock.done("link")
+    tables["processes"] = add_programs(tables["processes"], seen.processes)
     dropped, spans = recorded_losses(capture.info)
     tables |= {
         "clock_map": _clock_rows(records, maps), "files": _file_rows(capture),
         "ledger": _sum_ledger(pl.concat([parts.ledger, dropped])),
         "losses": pl.concat([_place_losses(parts.losses, maps, records), spans]),
+        "samples": build_samples(parts.polls, tables["gpus"], tables["processes"]),
     }  # fmt: skip
     write_tables(path, tables)
     warnings = _warn(tables, maps)
@@ -164,6 +170,7 @@ def _read_parts(capture: Capture) -> Parts:
         pl.concat([schema.LEDGER.empty(), *(part.ledger for part in stored)]),
         pl.concat([schema.LOSSES.empty(), *(part.losses for part in stored)]),
         pl.concat([schema.HQD.empty(), *(part.hqd for part in stored)]),
+        pl.concat([schema.PART_POLLS.empty(), *(part.polls for part in stored)]),
     )
 
 
@@ -183,6 +190,8 @@ def _open_readers(capture: Capture) -> Iterator[tuple[str, str, Iterator[Block]]
         elif entry["form"] == "dump":
             times = entry.get("read_start_ns"), entry.get("read_end_ns")
             yield "hqd", "dump", read_snapshot(chunks, entry["file"], next(snapshots), *times)
+        elif entry["form"] == "polls":
+            yield "sysfs", "polls", read_polls(chunks, entry["file"])
     for recording in list_recordings(capture.info["files"]):
         trace, files = open_page_trace(capture.path, recording)
         through_perf = any(entry["form"] == "perf" for entry in recording)

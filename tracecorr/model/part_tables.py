@@ -106,4 +106,17 @@ PART_LOSSES = Table(
     ),
 )
 
-PARTS = {t.name: t for t in (PART_EVENTS, PART_PACKETS, PART_ARGS, PART_LEDGER, PART_LOSSES)}
+PART_POLLS = Table(
+    "polls",
+    "one value that a capture polled from sysfs",
+    columns_of(
+        ("ts_ns", I64, "time of the read, CLOCK_MONOTONIC", "ns"),
+        ("gpu_id", U32, "gpu_id of the KFD, where the value is of one"),
+        ("pci", pl.String, "PCI address of the card, where the value is of one"),
+        ("pid", I64, "host pid, where the value is of a process"),
+        ("name", pl.String, "name of the file in sysfs"),
+        ("value", pl.Float64, "its value"),
+    ),
+)
+
+PARTS = {t.name: t for t in (PART_EVENTS, PART_PACKETS, PART_ARGS, PART_LEDGER, PART_LOSSES, PART_POLLS)}

@@ -20,6 +20,7 @@ class Block:
         ledger: rows of `schema.LEDGER`; the rows of all blocks of a file add up to its size.
         losses: rows of `schema.LOSSES`, on the source's clock.
         hqd: rows of `schema.HQD` (dumps of the KFD only).
+        polls: rows of `schema.PART_POLLS` (polled values of sysfs only).
     """
 
     events: pl.DataFrame = field(default_factory=schema.PART_EVENTS.empty)
@@ -28,3 +29,4 @@ class Block:
     ledger: pl.DataFrame = field(default_factory=schema.LEDGER.empty)
     losses: pl.DataFrame = field(default_factory=schema.LOSSES.empty)
     hqd: pl.DataFrame = field(default_factory=schema.HQD.empty)
+    polls: pl.DataFrame = field(default_factory=schema.PART_POLLS.empty)

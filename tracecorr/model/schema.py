@@ -11,7 +11,15 @@ from collections.abc import Iterator
 import polars as pl
 
 from tracecorr.model.columns import CAT, I32, I64, LOCATION, U16, U32, U64, Column, Table, columns_of
-from tracecorr.model.part_tables import PART_ARGS, PART_EVENTS, PART_LEDGER, PART_LOSSES, PART_PACKETS, PARTS
+from tracecorr.model.part_tables import (
+    PART_ARGS,
+    PART_EVENTS,
+    PART_LEDGER,
+    PART_LOSSES,
+    PART_PACKETS,
+    PART_POLLS,
+    PARTS,
+)
 
 __all__ = [
     "ARGS",
@@ -33,6 +41,7 @@ __all__ = [
     "PART_LEDGER",
     "PART_LOSSES",
     "PART_PACKETS",
+    "PART_POLLS",
     "PROCESSES",
     "QUEUES",
     "SAMPLES",

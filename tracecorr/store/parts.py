@@ -14,6 +14,7 @@ from tracecorr.model.parts import Block
 from tracecorr.store.columns import FrameWriter
 
 _TABLES = {"events": schema.PART_EVENTS, "packets": schema.PART_PACKETS, "args": schema.PART_ARGS}
+_SMALL = {"ledger": schema.LEDGER, "losses": schema.LOSSES, "hqd": schema.HQD, "polls": schema.PART_POLLS}
 
 
 @dataclass
@@ -22,13 +23,14 @@ class StoredPart:
 
     Args:
         paths: `events`, `packets` and `args` -> file.
-        ledger, losses, hqd: rows of these tables.
+        ledger, losses, hqd, polls: rows of these tables.
     """
 
     paths: dict[str, Path]
     ledger: pl.DataFrame
     losses: pl.DataFrame
     hqd: pl.DataFrame
+    polls: pl.DataFrame
 
     def read(self, name: str) -> pl.DataFrame:
         """Return all rows of `events`, `packets` or `args`."""
@@ -48,7 +50,7 @@ def write_part(folder: Path, name: str, blocks: Iterator[Block]) -> StoredPart:
     """
     names = {"events": f"{name}.parquet", "packets": f"{name}.packets.parquet", "args": f"{name}.args.parquet"}
     paths = {table: folder / file for table, file in names.items()}
-    small: dict[str, list[pl.DataFrame]] = {"ledger": [], "losses": [], "hqd": []}
+    small: dict[str, list[pl.DataFrame]] = {table: [] for table in _SMALL}
     with ExitStack() as stack:
         writers = {table: stack.enter_context(FrameWriter(path, statistics=False)) for table, path in paths.items()}
         for table, writer in writers.items():
@@ -58,5 +60,4 @@ def write_part(folder: Path, name: str, blocks: Iterator[Block]) -> StoredPart:
                 writer.write(getattr(block, table))
             for table, rows in small.items():
                 rows.append(getattr(block, table))
-    empty = {"ledger": schema.LEDGER, "losses": schema.LOSSES, "hqd": schema.HQD}
-    return StoredPart(paths, **{table: pl.concat([empty[table].empty(), *rows]) for table, rows in small.items()})
+    return StoredPart(paths, **{table: pl.concat([_SMALL[table].empty(), *rows]) for table, rows in small.items()})

@@ -88,9 +88,13 @@ def _is_alive(recorder: dict[str, Any]) -> bool:
 
 
 def seen_processes(info: dict[str, Any]) -> pl.DataFrame:
-    """Return host `pid` and `log_pid` of the processes that a capture saw."""
-    rows = [(p["pid"], p["namespace_pid"]) for p in info.get("processes") or []]
-    return pl.DataFrame(rows, schema={"pid": pl.Int64, "log_pid": pl.Int64}, orient="row")
+    """Return host `pid`, `log_pid`, `comm`, `exe` and `seen_ns` of the processes that a capture saw."""
+    rows = [
+        (p["pid"], p["namespace_pid"], p.get("comm") or None, p.get("exe") or None, p.get("seen_ns"))
+        for p in info.get("processes") or []
+    ]
+    names = {"pid": pl.Int64, "log_pid": pl.Int64, "comm": pl.String, "exe": pl.String, "seen_ns": pl.Int64}
+    return pl.DataFrame(rows, schema=names, orient="row")
 
 
 def seen_threads(info: dict[str, Any]) -> pl.DataFrame:
