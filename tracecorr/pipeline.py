@@ -37,7 +37,7 @@ from tracecorr.store.importing import import_files
 from tracecorr.store.pages import list_recordings, open_page_trace, trace_clock
 from tracecorr.store.parts import write_part
 from tracecorr.store.raw import open_read_at, read_chunks, read_clock_samples, read_topology
-from tracecorr.store.recording import close_killed, recorded_losses, seen_processes, seen_threads
+from tracecorr.store.recording import close_killed, recorded_losses, seen_processes, seen_threads, seen_time_offsets
 from tracecorr.store.views import build_views, write_views
 
 __all__ = ["correlate", "import_files"]
@@ -142,8 +142,7 @@ def _fit(parts: Parts, identities: Identities, capture: Capture) -> tuple[pl.Dat
     records = attach_identities(parts.events, identities)
     records = add_gpu_times(fill_store_rings(complete_indexes(records)), parts.args)
     records = find_steps(records)
-    # What a capture found in /proc/PID/timens_offsets of its workload.
-    offsets = {f"{clock}_ns": int(ns) for clock, ns in capture.info.get("timens_offsets", {}).items()}
+    offsets = seen_time_offsets(capture.info)
     return records, fit_clocks(ClockEvidence(records, parts.args, _samples(capture), **offsets))
 
 

@@ -39,6 +39,24 @@ def test_only_a_capture_is_replaced(tmp_path: Path) -> None:
         RecordingFolder.create(tmp_path / "c.tracecorr", ME, force=True)
 
 
+def test_what_is_left_of_a_capture_that_recorded_nothing_is_replaced(tmp_path: Path) -> None:
+    shown = tmp_path / "a.tracecorr"
+    RecordingFolder.create(shown, ME).write_text("raw/topology/nodes/1/gpu_id", "7\n")
+    with pytest.raises(CaptureError, match="already exists"):
+        RecordingFolder.create(shown, ME)
+    RecordingFolder.create(shown, ME, force=True)
+    assert not (shown / "raw/topology").exists()
+
+
+@pytest.mark.parametrize("name", ["notes.txt", "raw/notes.txt", "raw/amd_log/hip_7", "raw/ftrace/gpu/cpu0.bin"])
+def test_a_folder_with_anything_else_in_it_is_kept(tmp_path: Path, name: str) -> None:
+    shown = tmp_path / "a.tracecorr"
+    RecordingFolder.create(shown, ME).write_text(name, "precious\n")
+    with pytest.raises(CaptureError, match="is no capture"):
+        RecordingFolder.create(shown, ME, force=True)
+    assert (shown / name).read_text() == "precious\n"
+
+
 def test_a_missing_parent_is_named(tmp_path: Path) -> None:
     with pytest.raises(CaptureError, match="there is no folder"):
         RecordingFolder.create(tmp_path / "no" / "a.tracecorr", ME)

@@ -11,7 +11,7 @@ from collections.abc import Callable
 
 import pytest
 
-from tracecorr.capture.processes import ProcessTable, list_children, read_thread_map, read_time_offsets
+from tracecorr.capture.processes import ProcessTable, SeenProcess, list_children, read_thread_map, read_time_offsets
 
 
 def wait_for(condition: Callable[[], bool]) -> None:
@@ -72,3 +72,13 @@ def test_time_offsets_of_a_time_namespace() -> None:
     offsets = read_time_offsets(process.pid)
     process.communicate(b"\n")
     assert offsets == {"monotonic": 100_000_000_000}
+
+
+def test_the_time_namespace_is_that_of_the_processes_with_a_gpu() -> None:
+    table = ProcessTable()
+    for pid, offsets in ((1, {}), (2, {"monotonic": 5}), (3, {"monotonic": 5}), (4, {"monotonic": 6})):
+        table.seen[pid] = SeenProcess(pid, pid, 0, "", "", "", offsets, 0, "child")
+    assert table.find_time_offsets(1, [2, 3, 99]) == {"monotonic": 5}
+    assert table.find_time_offsets(1, [2, 4]) == {}
+    assert table.find_time_offsets(4, []) == {"monotonic": 6}
+    assert table.find_time_offsets(9, []) == {}

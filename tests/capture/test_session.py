@@ -18,6 +18,7 @@ from machine_state import need_tracefs, read_state
 
 from tracecorr.capture.tracefs import Tracefs
 from tracecorr.cli import main
+from tracecorr.store.recording import seen_time_offsets
 
 REPO = Path(__file__).resolve().parents[2]
 QUICK = ("--event-set", "minimal", "--no-correlate", "--quiet")
@@ -79,6 +80,17 @@ def test_status_and_streams_pass_through(tmp_path: Path, tracefs: Tracefs) -> No
     assert "err\n" in err
     assert capture.info["exit_status"] == 7
     assert capture.info["state"] == "complete"
+
+
+def test_the_time_namespace_of_the_workload_reaches_correlate(tmp_path: Path) -> None:
+    in_namespace = ("unshare", "-T", "--monotonic", "100", "--boottime", "200", "--")
+    if subprocess.run([*in_namespace, "true"], check=False, capture_output=True).returncode:
+        pytest.skip("this machine makes no time namespaces")
+    capture = Capture(tmp_path, *QUICK, "--", *in_namespace, "sleep", "1")
+    assert capture.end()[0] == 0
+    assert capture.info["timens_offsets"] == {"monotonic": 100 * 10**9, "boottime": 200 * 10**9}
+    assert capture.info["timens_offsets"] in [p["timens_offsets"] for p in capture.info["processes"]]
+    assert seen_time_offsets(capture.info) == {"monotonic_ns": 100 * 10**9, "boottime_ns": 200 * 10**9}
 
 
 def test_a_killed_workload_gives_its_signal(tmp_path: Path) -> None:

@@ -12,7 +12,7 @@ from typing import IO, Any
 
 from tracecorr.capture.invoker import Invoker
 from tracecorr.model.errors import CaptureError, MachineError
-from tracecorr.store.capture import FORMAT_VERSION
+from tracecorr.store.capture import FORMAT_VERSION, is_replaceable
 
 # Only the logs are written by the workload; every other folder belongs to root until the capture ends.
 LOG_FOLDER = "raw/amd_log"
@@ -142,7 +142,7 @@ def _make_room(shown: Path, *, force: bool) -> None:
         raise CaptureError(f"there is no folder {shown.parent}", "make it first, or choose another with -o")
     if not os.path.lexists(shown):
         return
-    is_capture = shown.is_dir() and not shown.is_symlink() and (shown / "capture.json").is_file()
+    is_capture = not shown.is_symlink() and is_replaceable(shown)
     if not (force and is_capture):
         reason = "already exists" if is_capture or not force else "exists and is no capture"
         raise CaptureError(f"{shown} {reason}", "choose another name with -o, or --force to replace a capture")

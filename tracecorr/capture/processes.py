@@ -24,7 +24,7 @@ class SeenProcess:
     Args:
         pid: host number.
         namespace_pid: number in its own pid namespace: what the HIP log prints.
-        time_offsets_ns: offsets of its time namespace by clock; empty in the host's.
+        timens_offsets: ns that its time namespace adds to clocks of the host; empty in the host's.
     """
 
     pid: int
@@ -33,7 +33,7 @@ class SeenProcess:
     comm: str
     exe: str
     cgroup: str
-    time_offsets_ns: dict[str, int]
+    timens_offsets: dict[str, int]
     seen_ns: int
     how: str
 
@@ -79,6 +79,20 @@ class ProcessTable:
             todo += new
         return fresh
 
+    def find_time_offsets(self, first: int, gpu_users: Iterable[int]) -> dict[str, int]:
+        """Return what the time namespace of the log's processes adds to clocks of the host, in ns.
+
+        Those that had a GPU open write the logs; where they differ, or none was seen, it is that of `first`.
+
+        Args:
+            first: host pid of the workload's first process.
+            gpu_users: host pids of processes that had a GPU open.
+        """
+        found = [self.seen[pid].timens_offsets for pid in gpu_users if pid in self.seen]
+        if found and all(offsets == found[0] for offsets in found):
+            return found[0]
+        return self.seen[first].timens_offsets if first in self.seen else {}
+
     def _is_alive(self, pid: int) -> bool:
         """Tell whether a process lives, and take over its name after an exec."""
         status = read_status(pid)
@@ -105,7 +119,7 @@ def _look_at(pid: int, how: str) -> SeenProcess | None:
         comm=status.get("Name", ""),
         exe=exe,
         cgroup=_read(_PROC / str(pid) / "cgroup").rpartition(":")[2],
-        time_offsets_ns=read_time_offsets(pid),
+        timens_offsets=read_time_offsets(pid),
         seen_ns=time.monotonic_ns(),
         how=how,
     )

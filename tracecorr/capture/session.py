@@ -160,6 +160,7 @@ class Session:
 
     def _start_recording(self) -> None:
         self._info["start"] = read_all_clocks()
+        self._info["timens_offsets"] = self._time_offsets()
         self._recorder.start()
         self._recording_since = time.monotonic()
         self._info["plan"] = self._plan_facts()
@@ -293,9 +294,8 @@ class Session:
         return {**_facts_of(plan, absent), "late": self._late.armed}
 
     def _time_offsets(self) -> dict[str, int]:
-        """Return what the workload's time namespace adds to its clocks."""
-        first = self._processes.seen.get(self._launched.workload.pid)
-        return first.time_offsets_ns if first else {}
+        """Return what the time namespace of the workload adds to its clocks, as far as it is known now."""
+        return self._processes.find_time_offsets(self._launched.workload.pid, self._snapshots.devices)
 
     def _close(self, status: int) -> None:
         """Complete capture.json."""

@@ -120,6 +120,21 @@ def _count_lines(path: Path, offset: int) -> int:
     return lines
 
 
+def is_replaceable(path: Path) -> bool:
+    """Tell whether `path` is a capture, or what is left of one that ended before it recorded anything."""
+    return path.is_dir() and ((path / "capture.json").is_file() or _is_half_made(path))
+
+
+def _is_half_made(path: Path) -> bool:
+    """Tell whether a folder holds nothing but what a recording makes before its capture.json."""
+    raw = path / "raw"
+    if not path.name.endswith(SUFFIX) or not raw.is_dir() or raw.is_symlink():
+        return False
+    made = {entry.name for entry in path.iterdir()} <= {"raw", ".capture.json.new"}
+    made = made and {entry.name for entry in raw.iterdir()} <= {"amd_log", "ftrace", "topology"}
+    return made and not any(entry for name in ("amd_log", "ftrace") for entry in (raw / name).glob("*"))
+
+
 def write_info(path: Path, info: dict[str, Any]) -> None:
     """Write `capture.json` of a capture folder."""
     write_atomically(path / "capture.json", json.dumps({"format": FORMAT_VERSION, **info}, indent=1).encode())

@@ -14,7 +14,7 @@ from tracecorr.parse.amdlog import looks_like_amd_log
 from tracecorr.parse.ftrace import looks_like_ftrace_text, looks_like_trace_dat
 from tracecorr.parse.kfd.dumps import looks_like_dump
 from tracecorr.parse.rocprof import looks_like_rocprof
-from tracecorr.store.capture import Capture, write_info
+from tracecorr.store.capture import Capture, is_replaceable, write_info
 from tracecorr.store.raw import copy_in, describe_file, read_clock_samples, read_head
 from tracecorr.store.trace_dat import unpack_in_place
 
@@ -57,8 +57,8 @@ def import_files(
         InputError: a file is missing, empty, or not what its option says.
         CaptureError: `out` exists and `force` is not set.
     """
-    if out.exists() and not (force and (out / "capture.json").is_file()):
-        reason = "already exists" if (out / "capture.json").is_file() or not force else "exists and is no capture"
+    if out.exists() and not (force and is_replaceable(out)):
+        reason = "already exists" if is_replaceable(out) or not force else "exists and is no capture"
         raise CaptureError(f"{out} {reason}", "choose another name with -o, or --force to replace a capture")
     if not out.resolve().parent.is_dir():
         raise InputError(f"there is no folder {out.resolve().parent}", "make it first, or choose another with -o")

@@ -103,6 +103,12 @@ def seen_threads(info: dict[str, Any]) -> pl.DataFrame:
     return pl.DataFrame(rows, schema={"tid": pl.Int64, "robust_list": pl.UInt64}, orient="row")
 
 
+def seen_time_offsets(info: dict[str, Any]) -> dict[str, int]:
+    """Return `monotonic_ns` and `boottime_ns`: what a capture found in /proc/PID/timens_offsets of its workload."""
+    found = info.get("timens_offsets") or {}
+    return {f"{clock}_ns": int(found[clock]) for clock in ("monotonic", "boottime") if clock in found}
+
+
 def recorded_losses(info: dict[str, Any]) -> tuple[pl.DataFrame, pl.DataFrame]:
     """Return rows for `ledger` and `losses`: what a capture itself dropped, times on CLOCK_MONOTONIC."""
     files = {entry["path"]: entry["file"] for entry in info.get("files") or []}
