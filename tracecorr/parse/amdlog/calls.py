@@ -2,8 +2,12 @@
 
 All arrays are sorted by lane (one lane per thread) and in file order inside a lane. That the exit
 of a call never comes is proven by the exit of a call that encloses it, or by the same function
-being entered again, since no HIP function calls itself. Such a call encloses what follows it up to
-the next call's line: how long it really went on is not known.
+being entered again, since no HIP function calls itself.
+
+A call encloses what follows it up to the next call's line, whether its exit comes or not. It
+encloses what follows that line only if its exit comes, and no more than `WAIT_BYTES` of the file
+behind its enter: how long a call without exit really went on is not known. So the rows behind that
+line wait for the exit (`find_held`), and neither depth nor parent depends on how the file is cut.
 """
 
 from __future__ import annotations
@@ -17,21 +21,10 @@ from tracecorr.parse.digits import Ints, Mask
 
 # They print no exit line (some releases do, then it is the very next record of the thread).
 WITHOUT_EXIT = ("hipGetLastError", "hipExtGetLastError")
+# Bounds what waits: all rows that are held back lie in the last so many bytes read.
+WAIT_BYTES = 8 << 20
 
 OPEN, NO_EXIT = -1, -2
-
-
-@dataclass
-class Pairs:
-    """Hold the pairing of enters and exits.
-
-    Args:
-        partner: of an enter its exit, `OPEN` or `NO_EXIT`; of an exit its enter, or `NO_EXIT`.
-        ends: rows before which a call without exit ends, at most one per such call.
-    """
-
-    partner: Ints
-    ends: Ints
 
 
 @dataclass
@@ -42,11 +35,25 @@ class Nesting:
     parent: Ints
 
 
-def pair(lane: Ints, kind: Ints, name: Ints, without_exit: Mask, *, is_last: bool) -> Pairs:
-    """Pair enters and exits of the same lane; calls nest. With `is_last` no exit comes any more."""
+@dataclass
+class Held:
+    """Say what of a batch waits for the exits of open calls.
+
+    Args:
+        rows: rows whose depth and parent the next batch may show.
+        passed: open calls that enclose nothing behind this batch.
+    """
+
+    rows: Mask
+    passed: Mask
+
+
+def pair(lane: Ints, kind: Ints, name: Ints, without_exit: Mask) -> Ints:
+    """Return of an enter its exit, `OPEN` or `NO_EXIT`; of an exit its enter, or `NO_EXIT`."""
     partner = np.full(len(lane), OPEN, np.int64)
-    calls = np.flatnonzero((kind == Kind.ENTER) | (kind == Kind.EXIT))
-    rows = _close_leaves(calls, lane, kind, name, without_exit, partner)
+    rows = _calls(kind)
+    rows = _close_leaves(rows, lane, kind, name, without_exit, partner)
+    outer = [rows[:0]]
     # Innermost pairs are neighbours; without them the next level's are. A few rounds leave only
     # the calls that lack an enter or an exit.
     while True:
@@ -56,16 +63,26 @@ def pair(lane: Ints, kind: Ints, name: Ints, without_exit: Mask, *, is_last: boo
         if not hit.any():
             break
         partner[first[hit]], partner[second[hit]] = second[hit], first[hit]
+        # Only what encloses another call can enclose one of the same name.
+        outer.append(first[hit & (second - first > 1)])
         keep = np.ones(len(rows), np.bool_)
         keep[:-1] &= ~hit
         keep[1:] &= ~hit
         rows = rows[keep]
-    _pair_rest(rows, lane, kind, name, partner)
-    lost = partner[calls] <= OPEN if is_last else partner[calls] == NO_EXIT
-    before = np.flatnonzero(lost & (kind[calls] == Kind.ENTER))
-    before = before[before + 1 < len(calls)]
-    ends = calls[before + 1]
-    return Pairs(partner, ends[lane[ends] == lane[calls[before]]])
+    enclosing = np.concatenate(outer)
+    left = rows[kind[rows] == Kind.ENTER]
+    again = _next_enters(np.concatenate((enclosing, left)), lane, kind, name)
+    inside = again[: len(enclosing)]
+    lost = enclosing[(inside >= 0) & (inside < partner[enclosing])]
+    partner[partner[lost]] = NO_EXIT
+    partner[lost] = NO_EXIT
+    again = again[len(enclosing) :]
+    _pair_rest(np.union1d(rows, again[again >= 0]), lane, kind, name, partner)
+    return partner
+
+
+def _calls(kind: Ints) -> Ints:
+    return np.flatnonzero((kind == Kind.ENTER) | (kind == Kind.EXIT))
 
 
 def _close_leaves(rows: Ints, lane: Ints, kind: Ints, name: Ints, without_exit: Mask, partner: Ints) -> Ints:
@@ -79,53 +96,81 @@ def _close_leaves(rows: Ints, lane: Ints, kind: Ints, name: Ints, without_exit: 
     return left
 
 
-def _pair_rest(rows: Ints, lane: Ints, kind: Ints, name: Ints, partner: Ints) -> None:
-    """Walk over the calls that lack one half, and over later enters of the same functions."""
-    stack: list[int] = []
-    enters = rows[kind[rows] == Kind.ENTER]
+def _next_enters(rows: Ints, lane: Ints, kind: Ints, name: Ints) -> Ints:
+    """Return for each enter the next one of the same function and lane; -1 = none."""
     if len(rows) == 0:
-        return
-    again = _entered_again(enters, lane, kind, name, partner)
-    for row in np.union1d(rows, again).tolist():
+        return rows
+    key = lane.astype(np.int64) * (int(name.max()) + 1) + name
+    enters = np.flatnonzero(kind == Kind.ENTER)
+    enters = enters[np.isin(key[enters], key[rows])]
+    enters = enters[np.argsort(key[enters], kind="stable")]
+    following = np.full(len(lane), -1, np.int64)
+    same = key[enters[1:]] == key[enters[:-1]]
+    following[enters[:-1][same]] = enters[1:][same]
+    found: Ints = following[rows]
+    return found
+
+
+def _pair_rest(rows: Ints, lane: Ints, kind: Ints, name: Ints, partner: Ints) -> None:
+    """Walk over the calls that lack one half, and over the next enters of the same functions."""
+    stack: list[int] = []
+    for row in rows.tolist():
         if stack and lane[stack[-1]] != lane[row]:
             stack.clear()
         same = next((i for i in range(len(stack) - 1, -1, -1) if name[stack[i]] == name[row]), -1)
-        is_exit = kind[row] == Kind.EXIT
-        if is_exit and same < 0:
+        if kind[row] == Kind.ENTER:
+            if same >= 0:
+                partner[stack.pop(same)] = NO_EXIT
+            if partner[row] == OPEN:
+                stack.append(row)
+        elif same < 0:
             partner[row] = NO_EXIT
-            continue
-        if same >= 0:
-            lost = stack[same + 1 :] if is_exit else stack[same:]
-            for call in lost:
+        else:
+            for call in stack[same + 1 :]:
                 partner[call] = NO_EXIT
-            if is_exit:
-                partner[row], partner[stack[same]] = stack[same], row
+            partner[row], partner[stack[same]] = stack[same], row
             del stack[same:]
-        if not is_exit and partner[row] == OPEN:
-            stack.append(row)
 
 
-def _entered_again(enters: Ints, lane: Ints, kind: Ints, name: Ints, partner: Ints) -> Ints:
-    """Return the paired enters, outside all other pairs, of functions that have an unpaired one."""
-    paired = partner >= 0
-    step = np.where(paired & (kind == Kind.ENTER), 1, np.where(paired & (kind == Kind.EXIT), -1, 0))
-    outside = (np.cumsum(step) - step) == 0
-    key = lane * (int(name.max(initial=0)) + 1) + name
-    seen = np.isin(key, key[enters])
-    return np.flatnonzero(paired & (kind == Kind.ENTER) & outside & seen)
+def _next_calls(lane: Ints, kind: Ints) -> Ints:
+    """Return for each row that is a call's line the next one of its lane; -1 = none."""
+    following = np.full(len(lane), -1, np.int64)
+    calls = _calls(kind)
+    first, second = calls[:-1], calls[1:]
+    same = lane[first] == lane[second]
+    following[first[same]] = second[same]
+    return following
 
 
-def nest(lane: Ints, kind: Ints, pairs: Pairs) -> Nesting:
-    """Return depth and innermost enclosing call of every row."""
-    enter = kind == Kind.ENTER
-    leave = (kind == Kind.EXIT) & (pairs.partner >= 0)
-    before = -leave.astype(np.int64)
-    before -= np.bincount(pairs.ends, minlength=len(lane))[: len(lane)]
-    steps = np.cumsum(before + enter)
-    depth = steps - enter
+def find_held(lane: Ints, kind: Ints, offset: Ints, partner: Ints, passed: Mask, position: int) -> Held:
+    """Return what waits for the exits of open calls when the file is read up to byte `position`."""
+    following = _next_calls(lane, kind)
+    is_open = (kind == Kind.ENTER) & (partner == OPEN) & (following >= 0) & ~passed
+    waits = is_open & (position - offset <= WAIT_BYTES)
+    starts = np.zeros(len(lane), np.int64)
+    starts[following[waits]] = 1
+    return Held(_count_in_lane(starts, lane) > 0, passed | (is_open & ~waits))
+
+
+def _count_in_lane(steps: Ints, lane: Ints) -> Ints:
+    """Return the running sum of `steps`, begun anew in each lane."""
+    total = np.cumsum(steps)
     starts = np.flatnonzero(np.append(True, lane[1:] != lane[:-1])) if len(lane) else np.zeros(0, np.int64)
-    base = np.where(starts > 0, steps[starts - 1], 0)
-    depth -= np.repeat(base, np.diff(np.append(starts, len(lane))))
+    base = np.where(starts > 0, total[starts - 1], 0)
+    counted: Ints = total - np.repeat(base, np.diff(np.append(starts, len(lane))))
+    return counted
+
+
+def nest(lane: Ints, kind: Ints, offset: Ints, partner: Ints, passed: Mask) -> Nesting:
+    """Return depth and innermost enclosing call of every row; `passed` calls enclose nothing."""
+    enter = (kind == Kind.ENTER) & ~passed
+    stops = np.where(partner >= 0, partner, 0)
+    to_exit = enter & (partner >= 0) & (offset[stops] - offset <= WAIT_BYTES)
+    following = _next_calls(lane, kind)
+    to_next = enter & ~to_exit & (following >= 0)
+    before = np.bincount(partner[to_exit], minlength=len(lane))
+    before += np.bincount(following[to_next], minlength=len(lane))
+    depth = _count_in_lane(enter - before, lane) - enter
     parent = np.full(len(lane), -1, np.int64)
     index = np.arange(len(lane))
     for level in range(int(depth.max(initial=0))):

@@ -11,7 +11,7 @@ import polars as pl
 from tracecorr.model import schema
 from tracecorr.model.kinds import LAYERS, Flag
 from tracecorr.model.parts import Block
-from tracecorr.parse.amdlog.calls import NO_EXIT, OPEN, WITHOUT_EXIT, Nesting, Pairs, nest, pair
+from tracecorr.parse.amdlog.calls import NO_EXIT, OPEN, WITHOUT_EXIT, Held, Nesting, find_held, nest, pair
 from tracecorr.parse.amdlog.details import DetailReader, Details
 from tracecorr.parse.amdlog.excerpts import join_excerpts
 from tracecorr.parse.amdlog.fold import Folds, fold
@@ -40,7 +40,8 @@ def read_amd_log(chunks: Iterable[bytes], file: int, block_bytes: int = BLOCK_BY
         block_bytes: about how many bytes are read at once.
 
     Yields:
-        Blocks of rows. A call comes with the block that holds its exit.
+        Blocks of rows. A call comes with the block that holds its exit, or a later one; rows behind a call inside of an
+        open one wait for its exit, at most `WAIT_BYTES` of the file.
     """
     reader = _Reader(file)
     for data in cut_blocks(chunks, block_bytes):
@@ -141,10 +142,16 @@ class _Reader:
         joined = self._join(rows, is_last=is_last)
         events = self._events(rows, joined)
         packets = self._packets(details, rows, new, joined)
-        rows["is_old"] = np.zeros(len(rows), np.bool_)
-        self._carried = rows.take(np.flatnonzero(joined.in_file(joined.stays_open | joined.waiting)))
+        self._carried = self._carry(rows, joined)
         args = details.args.frame(self._file)
         return Block(events, packets, args, self._ledger.take(self._file), conform(schema.LOSSES))
+
+    def _carry(self, rows: Rows, joined: _Joined) -> Rows:
+        """Return the rows that the next batch needs again."""
+        held = joined.held
+        rows["is_old"] = np.zeros(len(rows), np.bool_)
+        rows["is_held"], rows["is_passed"] = joined.in_file(held.rows), joined.in_file(held.passed)
+        return rows.take(np.flatnonzero(joined.in_file(joined.stays_open | joined.waiting | held.rows)))
 
     def _read_details(self, rows: Rows, batch: list[Lines]) -> Details:
         none = np.zeros(0, np.int64)
@@ -163,14 +170,18 @@ class _Reader:
         lane, kind, name = rows["lane"][order], rows["kind"][order], rows["name"][order]
         is_rocr = rows["is_rocr"][order]
         leaf = (name == self._leaves[0]) | (name == self._leaves[1])
-        pairs = pair(lane, kind, name, leaf, is_last=is_last)
-        nesting = nest(lane, kind, pairs)
-        stays_open = (kind == Kind.ENTER) & (pairs.partner == OPEN) & (not is_last)
+        offset, passed = rows["offset"][order], rows["is_passed"][order]
+        partner = pair(lane, kind, name, leaf)
+        nesting = nest(lane, kind, offset, partner, passed)
+        held = find_held(lane, kind, offset, partner, passed, self._offset)
+        held.rows &= not is_last
+        stays_open = (kind == Kind.ENTER) & (partner == OPEN) & (not is_last)
         is_dispatch = (name == self._dispatch) & (kind == Kind.PACKET) & ~is_rocr
         folds = fold(lane, kind, is_dispatch, is_rocr)
         waiting = folds.waiting & (not is_last)
-        emitted = _emitted(kind, rows["is_old"][order], pairs, folds, stays_open, waiting)
-        return _Joined(order, pairs, nesting, folds, stays_open, waiting, emitted)
+        is_done = (rows["is_old"] & ~rows["is_held"])[order]
+        emitted = _emitted(kind, is_done, partner, folds, stays_open, waiting) & ~held.rows
+        return _Joined(order, partner, nesting, held, folds, stays_open, waiting, emitted)
 
     def _events(self, rows: Rows, joined: _Joined) -> pl.DataFrame:
         order, folds = joined.order, joined.folds
@@ -179,7 +190,7 @@ class _Reader:
             rows[name][order[to]] = rows[name][order[source[to]]]
         emitted = np.flatnonzero(joined.in_file(joined.emitted))
         place = joined.place()[emitted]
-        partner, parent = joined.pairs.partner[place], joined.nesting.parent[place]
+        partner, parent = joined.partner[place], joined.nesting.parent[place]
         parent_offset = rows["offset"][order[np.maximum(parent, 0)]]
         own = rows.take(emitted)
         is_call = (own["kind"] == Kind.ENTER) | (own["kind"] == Kind.EXIT)
@@ -246,14 +257,17 @@ class _Joined:
 
     Args:
         order: rows sorted by lane.
+        partner: of an enter its exit, of an exit its enter, or `OPEN` or `NO_EXIT`.
+        held: rows whose depth and parent the next batch may show.
         stays_open: calls whose exit may come in the next batch.
         waiting: rows whose packet may come in the next batch.
         emitted: rows that become events.
     """
 
     order: Ints
-    pairs: Pairs
+    partner: Ints
     nesting: Nesting
+    held: Held
     folds: Folds
     stays_open: Mask
     waiting: Mask
@@ -272,13 +286,13 @@ class _Joined:
         return place
 
 
-def _emitted(kind: Ints, is_old: Mask, pairs: Pairs, folds: Folds, stays_open: Mask, waiting: Mask) -> Mask:
-    """Return the rows that become events in this batch."""
-    simple = ~is_old & _IS_SIMPLE[kind]
+def _emitted(kind: Ints, is_done: Mask, partner: Ints, folds: Folds, stays_open: Mask, waiting: Mask) -> Mask:
+    """Return the rows that become events, unless they are held back; `is_done` ones did so in an earlier batch."""
+    simple = ~is_done & _IS_SIMPLE[kind]
     folded = np.zeros(len(kind), np.bool_)
     folded[folds.shader[folds.shader >= 0]] = True
     shader = (kind == Kind.SHADER) & ~folded & ~waiting
-    orphan = (kind == Kind.EXIT) & (pairs.partner == NO_EXIT)
+    orphan = (kind == Kind.EXIT) & (partner == NO_EXIT)
     call = (kind == Kind.ENTER) & ~stays_open
     emitted: Mask = simple | shader | orphan | call
     return emitted
