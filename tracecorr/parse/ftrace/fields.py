@@ -14,6 +14,8 @@ KEYS = {
     "equals": re.compile(r"(?:^|[\s,])([A-Za-z_]\w*)(=)"),
     "sched": re.compile(r"(?:^|[\s,])((?:hw )?job count|client_id|dependencies|[A-Za-z_]\w*(?==))([:=])"),
 }
+# Any of these keys, as the regular expressions of polars write it.
+_ANY_KEY = {style: key.pattern.replace("(?==))([:=])", "=)") for style, key in KEYS.items()}
 _VALUES = {
     "syscall": r'((?:[^",]|"[^"]*")*)',
     "equals": r'((?:[^"=]|"[^"]*")*?)',
@@ -35,14 +37,15 @@ def split_fields(frame: pl.DataFrame, style: str, text: str = "rest") -> Iterato
         keys, pattern = _form(frame[text][0], style)
         if not keys:
             break
-        fields = frame[text].str.extract_groups(pattern)
-        fits = fields.struct[0].is_not_null()
+        fields = frame[text].str.extract_groups(pattern).struct.rename_fields(["lead", *keys]).struct.unnest()
+        # A line with more fields than the sample has another form: none of them may be lost before its first.
+        lead = fields["lead"].str.replace_all(_QUOTED.pattern, '""').str.contains(_ANY_KEY[style])
+        fits = fields[keys[0]].is_not_null() & ~lead.fill_null(value=False)
         if not fits.any():
             yield [], frame.head(1)
             frame = frame.tail(-1)
             continue
-        wide = fields.struct.rename_fields(keys).struct.unnest()
-        yield keys, pl.concat([frame, wide], how="horizontal").filter(fits)
+        yield keys, pl.concat([frame, fields.drop("lead")], how="horizontal").filter(fits)
         frame = frame.filter(~fits)
     if frame.height:
         yield [], frame
@@ -53,7 +56,7 @@ def _form(sample: str, style: str) -> tuple[list[str], str]:
     bare = _QUOTED.sub(lambda m: '"' + "_" * (len(m[0]) - 2) + '"', sample)
     found = KEYS[style].findall(bare)
     keys: list[str] = []
-    pattern = r"(?s)^(?:.*?[\s,])??"
+    pattern = r"(?s)^(?P<lead>.*?[\s,])??"
     for i, (key, sign) in enumerate(found):
         name = "f_" + key.replace(" ", "_")
         keys.append(name if name not in keys else f"{name}_{i}")

@@ -67,6 +67,9 @@ class Layout:
         for column, sign in ((self.bracket, "["), (close, "]"), (close + 1, " "), (self.seconds - 1, " "),
                              (self.dot, "."), (after, ":"), (after + 1, " ")):  # fmt: skip
             good &= text.bytes[at + column] == ord(sign)
+        # A body may begin with spaces of its own: a line with fewer of them has its body further left.
+        for column in range(after + 2, self.body):
+            good &= text.bytes[at + column] == ord(" ")
         good &= text.bytes[at + self.body] != ord(" ")
         return good
 

@@ -20,12 +20,14 @@ from tracecorr.parse.text import Codes, Ints, Mask, Text, Words, decimal, hexade
 
 # Where a probe is: `(kfd_ioctl+0x4/0x570 [amdgpu])`, `(0x7f7bd24c11c0)`, `(__x64_sys_ioctl+0x8d/0xd0 <- kfd_ioctl)`.
 PROBE = r"^\((?:(?P<caller>[^()]*) <- )?(?P<at>[^\s()]+)(?: \[(?P<module>[\w-]+)\])?\)"
-IS_PROBE = r"^\((?:[^()]* <- [^\s()]+|0x[0-9a-f]+|[^\s()]+\+0x[^\s()]*)(?: \[[\w-]+\])?\)"
-_PROBE, _IS_PROBE = re.compile(PROBE), re.compile(IS_PROBE + "$")
+IS_PROBE = r"^\((?:[^()]* <- [^\s()]+|0x[0-9a-f]+|[^\s()]+\+0x[^\s()]*)(?: \[[\w-]+\])?\)(?:\s|$)"
+_PROBE, _IS_PROBE = re.compile(PROBE), re.compile(IS_PROBE)
 _EVENT_BYTES, _VALUE_BYTES, _SITE_BYTES = 64, 24, 160
 # A literal is never longer than this: that much is between the end of a block and of its padding.
 _LITERAL_BYTES = 128
 _ENTER, _EXIT, _FUNCTION, _PROBED = 1, 2, 3, 4
+# Events whose text may begin as that of a probe does.
+_NO_PROBES = ("tracing_mark_write", "print", "sys_enter", "sys_exit", "funcgraph_")
 # What stands between the start of an entry into a system call and the value of one of its arguments.
 _CALL = re.compile(rb" sys_(?:\w+\(|enter_\w+: )[^)\n]*$")
 # Other lines with a 0x that are looked at in a block before it is taken to have none.
@@ -60,7 +62,7 @@ class Quick:
         taken = np.zeros(len(heads.line), np.bool_)
         if not len(taken):
             return taken
-        stop, code = text.token(heads.body, b":( +", _EVENT_BYTES)
+        stop, code = text.token(heads.body, b":( +<", _EVENT_BYTES)
         event = self._events.encode(text, heads.body, stop, code)
         form = self._forms(text, stop, event)
         for name, rows in self._groups(form, event, _ENTER):
@@ -83,7 +85,8 @@ class Quick:
         form = np.where(system & (sign & _BYTE == ord("(")), _ENTER, 0)
         form[system & (sign & _FOUR == int.from_bytes(b" -> ", "little"))] = _EXIT
         form[sign & _THREE == int.from_bytes(b" <-", "little")] = _FUNCTION
-        form[sign & _THREE == int.from_bytes(b": (", "little")] = _PROBED
+        other = np.array([name.startswith(_NO_PROBES) for name in self._events.values], np.bool_)[event]
+        form[~other & (sign & _THREE == int.from_bytes(b": (", "little"))] = _PROBED
         return form
 
     def _groups(self, form: Ints, event: Ints, wanted: int) -> Iterator[tuple[str, Ints]]:
@@ -110,6 +113,7 @@ class Quick:
                 continue
             chosen = rows[part]
             values = _fields(text, close[part] + 1, heads.end[chosen], "equals", b" ")
+            values.good &= text.bytes[close[part] + 1] == ord(" ")
             columns, good = _numbers(text, values, bare_hex=False)
             if not values.keys or not good.any():
                 continue

@@ -168,7 +168,8 @@ def _plain_forms(records: pl.DataFrame) -> pl.DataFrame:
     records = records.with_columns(
         pl.coalesce(pl.col("inner").struct.field(name), name).alias(name) for name in ("event", "rest")
     ).drop("inner")
-    function = pl.when(event == "function").then(rest.str.extract(r"^ *([^\s:]+)(?: <-.*)?$"))
+    named = (event == "function") & pl.col("sep").str.starts_with(":")
+    function = pl.when(named).then(rest.str.extract(r"^ *([^\s:]+)(?: <-.*)?$"))
     stack = pl.when((event == "") & rest.str.starts_with("<stack trace>")).then(pl.lit("stack_trace"))
     return records.with_columns(
         pl.coalesce(function, stack, event).alias("event"),
