@@ -9,7 +9,7 @@ import numpy as np
 import polars as pl
 import pytest
 from ftrace_cases import CAPTURES, Whole, need_data, read_text, whole
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from tracecorr.model.kinds import Flag
@@ -170,6 +170,16 @@ _LINES = st.one_of(
 
 @settings(max_examples=60, deadline=None)
 @given(bodies=st.lists(_LINES, max_size=12), tasks=st.lists(st.sampled_from(["a-1", "b c-22", "<...>-7", "-"])))
+@example(bodies=["sys_ioctl()", "sys_ioctl(fd: 3, cmd: 0xc0604b02, arg: 0x7ffdade5bc40)"], tasks=[])
+@example(bodies=["sys_ioctl(fd: 0, cmd: a)", "sys_ioctl()", "sys_ioctl(fd: 0x9)"], tasks=[])
+@example(bodies=["sys_ioctl(arg: 0xa)", "sys_ioctl(cmd: 0xff, arg: 9)"], tasks=[])
+@example(bodies=["sys_ioctl(fd: 7)", "sys_ioctl( fd: 0x10)"], tasks=[])
+@example(bodies=["  sys_ioctl(cmd: 0x1)", "init_mqd <-allocate_mqd"], tasks=[])
+@example(bodies=["sys_<a -> 1", "sys_x<a(cmd: 9)"], tasks=[])
+@example(bodies=["function <-b"], tasks=[])
+@example(bodies=["tracing_mark_write: (0x7f12) b=9", "sys_enter_a: (kfd_ioctl+0x4/0x90) b=9"], tasks=[])
+@example(bodies=["kq: (kfd_ioctl+0x4/0x90) b=1", "kq: (kfd_ioctl+0x4/0x90) a=5 b=2"], tasks=[])
+@example(bodies=["kq: (0x7f12),b=9", "kq: (kfd_ioctl+0x4/0x90)b=0xa"], tasks=[])
 def test_columns_tell_what_the_patterns_tell(bodies: list[str], tasks: list[str]) -> None:
     lines = []
     for i, body in enumerate(bodies):
@@ -183,6 +193,12 @@ def test_columns_tell_what_the_patterns_tell(bodies: list[str], tasks: list[str]
 def test_columns_tell_what_the_patterns_tell_of_a_capture(folder: Path) -> None:
     data = (folder / "ftrace.txt").read_bytes()
     _same(read_text(data), _slowly(data))
+
+
+def test_no_argument_is_lost_after_a_call_with_fewer() -> None:
+    bodies = [b"sys_ioctl()", b"sys_ioctl(arg: 0xa)", b"sys_ioctl(fd: 0x10, cmd: 0xc0604b02, arg: (fault))"]
+    rows = _slowly(b"".join(PREFIX % i + body + b"\n" for i, body in enumerate(bodies))).events.sort("offset")
+    assert rows.select("fd", "cmd", "arg").rows() == [(None, None, None), (None, None, 10), (16, 0xC0604B02, None)]
 
 
 @settings(max_examples=8, deadline=None)

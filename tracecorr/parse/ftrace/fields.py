@@ -10,7 +10,7 @@ import polars as pl
 # How a key is told from its value: what ends a key, and what a value may hold.
 _QUOTED = re.compile(r'"[^"]*"')
 KEYS = {
-    "syscall": re.compile(r"(?:^|, )(?:[\w *]+ \**)?(\w+)(: ?|=)"),
+    "syscall": re.compile(r"(?:^ *|, )(?:[\w *]+ \**)?(\w+)(: ?|=)"),
     "equals": re.compile(r"(?:^|[\s,])([A-Za-z_]\w*)(=)"),
     "sched": re.compile(r"(?:^|[\s,])((?:hw )?job count|client_id|dependencies|[A-Za-z_]\w*(?==))([:=])"),
 }
@@ -36,11 +36,14 @@ def split_fields(frame: pl.DataFrame, style: str, text: str = "rest") -> Iterato
             return
         keys, pattern = _form(frame[text][0], style)
         if not keys:
-            break
+            # The records after it may have some: only those without any go with it.
+            keyed = _has_key(frame[text], style)
+            yield [], pl.concat([frame.head(1), frame.tail(-1).filter(~keyed.tail(-1))])
+            frame = frame.tail(-1).filter(keyed.tail(-1))
+            continue
         fields = frame[text].str.extract_groups(pattern).struct.rename_fields(["lead", *keys]).struct.unnest()
         # A line with more fields than the sample has another form: none of them may be lost before its first.
-        lead = fields["lead"].str.replace_all(_QUOTED.pattern, '""').str.contains(_ANY_KEY[style])
-        fits = fields[keys[0]].is_not_null() & ~lead.fill_null(value=False)
+        fits = fields[keys[0]].is_not_null() & ~_has_key(fields["lead"], style)
         if not fits.any():
             yield [], frame.head(1)
             frame = frame.tail(-1)
@@ -49,6 +52,11 @@ def split_fields(frame: pl.DataFrame, style: str, text: str = "rest") -> Iterato
         frame = frame.filter(~fits)
     if frame.height:
         yield [], frame
+
+
+def _has_key(texts: pl.Series, style: str) -> pl.Series:
+    """Return which texts hold a key outside of quotes; null holds none."""
+    return texts.str.replace_all(_QUOTED.pattern, '""').str.contains(_ANY_KEY[style]).fill_null(value=False)
 
 
 def _form(sample: str, style: str) -> tuple[list[str], str]:
