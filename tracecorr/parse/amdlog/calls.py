@@ -8,6 +8,7 @@ A call encloses what follows it up to the next call's line, whether its exit com
 encloses what follows that line only if its exit comes, and no more than `WAIT_BYTES` of the file
 behind its enter: how long a call without exit really went on is not known. So the rows behind that
 line wait for the exit (`find_held`), and neither depth nor parent depends on how the file is cut.
+Calls without a thread (`shared_lane`) enclose what follows up to the next call's line only.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from tracecorr.parse.amdlog.messages import Kind
+from tracecorr.parse.amdlog.shared_lane import pair_without_threads
 from tracecorr.parse.digits import Ints, Mask
 
 # They print no exit line (some releases do, then it is the very next record of the thread).
@@ -25,6 +27,26 @@ WITHOUT_EXIT = ("hipGetLastError", "hipExtGetLastError")
 WAIT_BYTES = 8 << 20
 
 OPEN, NO_EXIT = -1, -2
+
+
+@dataclass
+class Calls:
+    """Hold the rows of a batch, sorted by lane.
+
+    Args:
+        offset: byte of the file.
+        shared: rows without a thread: their lane may be that of several.
+        passed: calls of earlier batches that enclose nothing in this one.
+        doubtful: calls in shared lanes of which no exit can be told; `pair` sets it.
+    """
+
+    lane: Ints
+    kind: Ints
+    name: Ints
+    offset: Ints
+    shared: Mask
+    passed: Mask
+    doubtful: Mask
 
 
 @dataclass
@@ -48,11 +70,16 @@ class Held:
     passed: Mask
 
 
-def pair(lane: Ints, kind: Ints, name: Ints, without_exit: Mask) -> Ints:
+def pair(calls: Calls, without_exit: Mask) -> Ints:
     """Return of an enter its exit, `OPEN` or `NO_EXIT`; of an exit its enter, or `NO_EXIT`."""
+    lane, kind, name = calls.lane, calls.kind, calls.name
     partner = np.full(len(lane), OPEN, np.int64)
     rows = _calls(kind)
     rows = _close_leaves(rows, lane, kind, name, without_exit, partner)
+    shared = rows[calls.shared[rows]]
+    if len(shared):
+        partner[shared] = pair_without_threads(shared, kind, name, calls.offset, calls.doubtful, WAIT_BYTES)
+        rows = rows[~calls.shared[rows]]
     outer = [rows[:0]]
     # Innermost pairs are neighbours; without them the next level's are. A few rounds leave only
     # the calls that lack an enter or an exit.
@@ -142,11 +169,12 @@ def _next_calls(lane: Ints, kind: Ints) -> Ints:
     return following
 
 
-def find_held(lane: Ints, kind: Ints, offset: Ints, partner: Ints, passed: Mask, position: int) -> Held:
+def find_held(calls: Calls, partner: Ints, position: int) -> Held:
     """Return what waits for the exits of open calls when the file is read up to byte `position`."""
+    lane, kind, passed = calls.lane, calls.kind, calls.passed
     following = _next_calls(lane, kind)
     is_open = (kind == Kind.ENTER) & (partner == OPEN) & (following >= 0) & ~passed
-    waits = is_open & (position - offset <= WAIT_BYTES)
+    waits = is_open & ~calls.shared & (position - calls.offset <= WAIT_BYTES)
     starts = np.zeros(len(lane), np.int64)
     starts[following[waits]] = 1
     return Held(_count_in_lane(starts, lane) > 0, passed | (is_open & ~waits))
@@ -161,11 +189,12 @@ def _count_in_lane(steps: Ints, lane: Ints) -> Ints:
     return counted
 
 
-def nest(lane: Ints, kind: Ints, offset: Ints, partner: Ints, passed: Mask) -> Nesting:
+def nest(calls: Calls, partner: Ints) -> Nesting:
     """Return depth and innermost enclosing call of every row; `passed` calls enclose nothing."""
-    enter = (kind == Kind.ENTER) & ~passed
+    lane, kind, offset = calls.lane, calls.kind, calls.offset
+    enter = (kind == Kind.ENTER) & ~calls.passed
     stops = np.where(partner >= 0, partner, 0)
-    to_exit = enter & (partner >= 0) & (offset[stops] - offset <= WAIT_BYTES)
+    to_exit = enter & ~calls.shared & (partner >= 0) & (offset[stops] - offset <= WAIT_BYTES)
     following = _next_calls(lane, kind)
     to_next = enter & ~to_exit & (following >= 0)
     before = np.bincount(partner[to_exit], minlength=len(lane))

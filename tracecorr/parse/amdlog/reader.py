@@ -11,7 +11,7 @@ import polars as pl
 from tracecorr.model import schema
 from tracecorr.model.kinds import LAYERS, Flag
 from tracecorr.model.parts import Block
-from tracecorr.parse.amdlog.calls import NO_EXIT, OPEN, WITHOUT_EXIT, Held, Nesting, find_held, nest, pair
+from tracecorr.parse.amdlog.calls import NO_EXIT, OPEN, WITHOUT_EXIT, Calls, Held, Nesting, find_held, nest, pair
 from tracecorr.parse.amdlog.details import DetailReader, Details
 from tracecorr.parse.amdlog.excerpts import join_excerpts
 from tracecorr.parse.amdlog.fold import Folds, fold
@@ -170,10 +170,12 @@ class _Reader:
         lane, kind, name = rows["lane"][order], rows["kind"][order], rows["name"][order]
         is_rocr = rows["is_rocr"][order]
         leaf = (name == self._leaves[0]) | (name == self._leaves[1])
-        offset, passed = rows["offset"][order], rows["is_passed"][order]
-        partner = pair(lane, kind, name, leaf)
-        nesting = nest(lane, kind, offset, partner, passed)
-        held = find_held(lane, kind, offset, partner, passed, self._offset)
+        has_no_tid = np.array([t.tid is None for t in self._records.threads], np.bool_)
+        offset, shared = rows["offset"][order], has_no_tid[rows["thread"]][order]
+        calls = Calls(lane, kind, name, offset, shared, rows["is_passed"][order], rows["is_doubtful"][order])
+        partner = pair(calls, leaf)
+        nesting, held = nest(calls, partner), find_held(calls, partner, self._offset)
+        rows["is_doubtful"][order] = calls.doubtful
         held.rows &= not is_last
         stays_open = (kind == Kind.ENTER) & (partner == OPEN) & (not is_last)
         is_dispatch = (name == self._dispatch) & (kind == Kind.PACKET) & ~is_rocr

@@ -23,6 +23,7 @@ _COLUMNS: dict[str, tuple[type, int]] = {
     "ring": (np.uint64, 0), "signal": (np.uint64, 0), "command": (np.uint64, 0),
     "stream": (np.uint64, 0), "arg": (np.uint64, 0),
     "is_rocr": (np.bool_, 0), "is_old": (np.bool_, 0), "is_held": (np.bool_, 0), "is_passed": (np.bool_, 0),
+    "is_doubtful": (np.bool_, 0),
 }  # fmt: skip
 
 
