@@ -74,7 +74,7 @@ def list_chain(tables: Tables, event: int) -> pl.DataFrame:
     text = [pl.col(c).cast(pl.String) for c in ("layer", "name", "evidence", "source", "result")]
     error = pl.col("err_lo_ns").cast(pl.Int64) + pl.col("err_hi_ns").cast(pl.Int64)
     ordered = rows.sort("ts_ns", "event").select("event", "ts_ns", "dur_ns", error.alias("error_ns"), *text)
-    start = ordered.filter(pl.col("event") == (found.root if found else None))["ts_ns"]
+    start = ordered.filter(pl.col("event").eq_missing(found.root if found else None))["ts_ns"]
     origin = start[0] if start.len() else (ordered["ts_ns"][0] if ordered.height else 0)
     return ordered.join(_incoming(found), on="event", how="left", maintain_order="left").select(
         "event", (pl.col("ts_ns") - origin).alias("since_root_ns"), pl.exclude("event")
