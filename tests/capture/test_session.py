@@ -174,6 +174,16 @@ def test_the_first_interrupt_is_the_workloads_the_second_ends_the_capture(tmp_pa
     assert capture.info["end_reason"] == "interrupted"
 
 
+def test_a_quit_is_the_workloads(tmp_path: Path, tracefs: Tracefs) -> None:
+    script = "trap 'exit 9' QUIT; touch started; while :; do sleep 0.1; done"
+    with unchanged(tracefs):
+        capture = Capture(tmp_path, *QUICK, "--", "sh", "-c", script)
+        capture.wait_for("started")
+        capture.process.send_signal(signal.SIGQUIT)
+        status, _, err = capture.end()
+    assert (status, capture.info["state"]) == (9, "complete"), err
+
+
 def test_a_duration_ends_the_recording_and_not_the_workload(tmp_path: Path, tracefs: Tracefs) -> None:
     script = "touch started; until [ -e seen ]; do sleep 0.05; done; exit 5"
     capture = Capture(tmp_path, "--duration", "0.3", *QUICK, "--", "sh", "-c", script)

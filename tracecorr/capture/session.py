@@ -183,11 +183,11 @@ class Session:
         workload = self._launched.workload
         if received.number == signal.SIGUSR1 and self._is_waiting():
             self._start_recording()
-        elif received.number == signal.SIGINT:
+        elif received.number in (signal.SIGINT, signal.SIGQUIT):
             self._interrupts += 1
-            # The terminal gives its Ctrl-C to a workload on the host by itself.
+            # The terminal gives its Ctrl-C and Ctrl-\ to a workload on the host by itself.
             if received.from_process or self._launched.where != "host":
-                workload.send(signal.SIGINT)
+                workload.send(received.number)
             if self._interrupts > 1 or self._options.pid is not None:
                 self._end_recording("interrupted")
                 self._detached = True

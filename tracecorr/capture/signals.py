@@ -10,7 +10,9 @@ import threading
 from dataclasses import dataclass
 from types import TracebackType
 
-WATCHED = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGUSR1, signal.SIGCHLD)
+WATCHED = (signal.SIGINT, signal.SIGQUIT, signal.SIGTERM, signal.SIGHUP, signal.SIGUSR1, signal.SIGCHLD)
+# `nohup` and a script's `&` ignore these for a reason: a blocked signal would be received all the same.
+_MAY_BE_IGNORED = (signal.SIGINT, signal.SIGQUIT, signal.SIGTERM, signal.SIGHUP)
 _LOOK_SECONDS = 0.5
 
 
@@ -23,16 +25,21 @@ class Received:
 
 
 class SignalInbox:
-    """Block the watched signals in all threads and collect them; `descriptor` is readable when there are some."""
+    """Block the watched signals in all threads and collect them; `descriptor` is readable when there are some.
+
+    What the caller made this process ignore stays ignored.
+    """
 
     def __init__(self) -> None:
         self._queue: queue.SimpleQueue[Received] = queue.SimpleQueue()
         self._over = threading.Event()
         self._thread = threading.Thread(target=self._collect, name="signals", daemon=True)
+        self._watched: tuple[signal.Signals, ...] = ()
         self.descriptor = -1
 
     def __enter__(self) -> SignalInbox:
-        self._before = signal.pthread_sigmask(signal.SIG_BLOCK, WATCHED)
+        self._watched = tuple(number for number in WATCHED if not _is_ignored(number))
+        self._before = signal.pthread_sigmask(signal.SIG_BLOCK, self._watched)
         self.descriptor = os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC)
         return self
 
@@ -47,7 +54,7 @@ class SignalInbox:
         if self._thread.is_alive():
             self._thread.join()
         # What came too late to be obeyed must not end the process now.
-        while signal.sigtimedwait(WATCHED, 0) is not None:
+        while signal.sigtimedwait(self._watched, 0) is not None:
             pass
         os.close(self.descriptor)
         signal.pthread_sigmask(signal.SIG_SETMASK, self._before)
@@ -64,8 +71,12 @@ class SignalInbox:
 
     def _collect(self) -> None:
         while not self._over.is_set():
-            info = signal.sigtimedwait(WATCHED, _LOOK_SECONDS)
+            info = signal.sigtimedwait(self._watched, _LOOK_SECONDS)
             if info is not None:
                 # SI_USER, SI_TKILL and the like are not positive; the kernel's own codes are.
                 self._queue.put(Received(signal.Signals(info.si_signo), info.si_code <= 0))
                 os.eventfd_write(self.descriptor, 1)
+
+
+def _is_ignored(number: signal.Signals) -> bool:
+    return number in _MAY_BE_IGNORED and signal.getsignal(number) == signal.SIG_IGN
