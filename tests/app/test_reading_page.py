@@ -284,3 +284,68 @@ _COMPARE = """async () => {
   }
   return { missing, far };
 }"""
+
+
+def test_canvas_paints_every_event_and_nothing_else(page: Any) -> None:
+    """At each zoom level the pixels of the canvas are those of the events, to one pixel."""
+    page.mouse.move(800, 300)
+    for _ in range(6):
+        seen = page.evaluate(_PAINTED)
+        assert (seen["missing"], seen["far"]) == (0, 0)
+        assert seen["occupied"] > 0
+        press(page, "w", "w")
+
+
+# Draws the lanes twice, with and without their records and both without texts: where the two differ is painted.
+# Occupied is what the records say that are asked for at a sixteenth of a pixel and less.
+_PAINTED = """async () => {
+  const view = __tl.view, width = Math.ceil(view.plotWidth()), left = view.width - width;
+  const solid = ['hip', 'command', 'aql', 'syscall', 'ioctl'];
+  const items = view.visibleItems(0).filter(i => i.kind === 'lane' && solid.includes(i.lane.layer) && !i.lane.counter);
+  const lanes = items.map(i => i.lane.id);
+  const t0 = Math.floor(view.t0), t1 = Math.ceil(view.t1);
+  const spans = await TL.api.spans(t0, t1, width, lanes);
+  const picture = (what) => {
+    const canvas = document.createElement('canvas');
+    canvas.width = view.width; canvas.height = view.height;
+    const context = canvas.getContext('2d', { willReadFrequently: true });
+    context.fillText = () => {};
+    TL.drawLanes(context, what);
+    return context.getImageData(0, 0, view.width, view.height).data;
+  };
+  const empty = Object.create(spans, { tracks: { value: new Map() } });
+  const full = picture(spans), bare = picture(empty);
+  const painted = (item) => {
+    const out = new Uint8Array(view.width + 2), top = Math.max(TL.TOP, Math.floor(TL.TOP + item.y - view.scroll));
+    const bottom = Math.min(view.height, Math.ceil(top + item.h));
+    for (let y = top; y < bottom; y += 1) for (let x = left; x < view.width; x += 1) {
+      const k = 4 * (y * view.width + x);
+      if (full[k] !== bare[k] || full[k + 1] !== bare[k + 1] || full[k + 2] !== bare[k + 2]) out[x] = 1;
+    }
+    return out;
+  };
+  const occupied = new Map(lanes.map(id => [id, new Uint8Array(view.width + 2)]));
+  const parts = 16, step = Math.ceil((t1 - t0) / parts);
+  for (let n = 0; n < parts; n += 1) {
+    const fine = await TL.api.spans(t0 + n * step, t0 + (n + 1) * step, width, lanes);
+    for (const [lane, tracks] of fine.tracks) for (const [, first, end] of tracks) {
+      for (let i = first; i < end; i += 1) {
+        const a = view.x(fine.at(i)), b = view.x(fine.at(i) + fine.dur[i] * fine.unit);
+        const last = Math.min(view.width - 1, Math.floor(b));
+        for (let p = Math.max(left, Math.floor(a)); p <= last; p += 1) occupied.get(lane)[p] = 1;
+      }
+    }
+  }
+  const near = (set, p) => set[p - 1] || set[p] || set[p + 1];
+  const seen = { missing: 0, far: 0, occupied: 0 };
+  for (const item of items) {
+    const drawn = painted(item), said = occupied.get(item.lane.id);
+    if (item.y - view.scroll + item.h > view.height - TL.TOP) continue;
+    for (let p = left + 2; p < view.width - 2; p += 1) {
+      seen.occupied += said[p];
+      if (said[p] && !near(drawn, p)) seen.missing += 1;
+      if (drawn[p] && !near(said, p)) seen.far += 1;
+    }
+  }
+  return seen;
+}"""

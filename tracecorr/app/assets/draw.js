@@ -140,7 +140,8 @@ window.TL = window.TL || {};
     for (let i = first; i < end; i += 1) {
       const x = origin + spans.start[i] * k;
       if (x > right) break;
-      const w = Math.max(spans.dur[i] * k, spans.dur[i] === 0 ? 2 : 1.2);
+      // Wide enough to be seen, but never beyond the pixel after the one where the event begins.
+      const room = Math.floor(x) + 2 - x, w = Math.max(spans.dur[i] * k, Math.min(room, spans.dur[i] === 0 ? 2 : 1.2));
       if (x + w < TL.GUTTER) continue;
       const name = spans.name[i], style = spans.style[i];
       const colour = TL.colour(place.lane, name, style, spans.tint ? spans.tint[i] : 0);
@@ -151,7 +152,7 @@ window.TL = window.TL || {};
         const share = spans.count[i] > 1 ? 0.4 + (0.6 * spans.height[i]) / 255 : 1;
         push(batches, (faint ? "~" : "") + colour, left, y + h * (1 - share), cut, h * share);
       }
-      if (style & TL.FAILED) push(batches, "#C00000", left, y, Math.max(cut, 2), 3);
+      if (style & TL.FAILED) push(batches, "#C00000", left, y, Math.max(cut, Math.floor(left) + 2 - left), 3);
       if (spans.count[i] > 1) continue;
       const next = i + 1 < end ? origin + spans.start[i + 1] * k : right;
       label(texts, TL.view.meta.names[name], style, { x: left, y: y + h / 2, w: cut, colour: colour, faint: faint, next: next });
