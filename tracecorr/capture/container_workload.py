@@ -9,6 +9,7 @@ import signal
 import stat
 import time
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 
 from tracecorr.capture.containers import MARK
@@ -33,10 +34,19 @@ class ContainerProcess:
         MachineError: the gate did not appear.
     """
 
-    def __init__(self, engine: GatedProcess, token: str, pipe: Path | None) -> None:
+    def __init__(self, engine: GatedProcess, token: str, pipe: GatePipe | None) -> None:
         self._engine = engine
         self._pipe = pipe
-        self.pid = self._find(token)
+        try:
+            self.pid, self._pidfd = self._find(token)
+        except BaseException:
+            for pid in find_marked(token):
+                pidfd = _open_gate(pid, token)
+                if pidfd is not None:
+                    _send(pidfd, signal.SIGKILL)
+                    os.close(pidfd)
+            engine.discard()
+            raise
 
     @property
     def status(self) -> int | None:
@@ -44,12 +54,15 @@ class ContainerProcess:
         return self._engine.status
 
     def release(self) -> None:
-        """Open the gate."""
+        """Open the gate; of one that has ended the engine passes the status on.
+
+        Raises:
+            MachineError: the gate's pipe takes nothing.
+        """
         if self._pipe is None:
-            os.kill(self.pid, signal.SIGCONT)
+            _send(self._pidfd, signal.SIGCONT)
         else:
-            with self._pipe.open("w") as gate:
-                gate.write("go\n")
+            self._pipe.release()
 
     def discard(self) -> None:
         """End the workload and the engine's command."""
@@ -58,38 +71,64 @@ class ContainerProcess:
 
     def send(self, number: int) -> None:
         """Send a signal to the process in the container: `docker exec` would not pass it on."""
-        try:
-            os.kill(self.pid, number)
-        except ProcessLookupError:
+        if not _send(self._pidfd, number):
             self._engine.send(number)
 
     def poll(self, *, block: bool = False) -> int | None:
         """Return the exit status, None while it runs."""
         return self._engine.poll(block=block)
 
-    def _find(self, token: str) -> int:
+    def _find(self, token: str) -> tuple[int, int]:
+        """Return the number of the gate and a descriptor of it."""
         end = time.monotonic() + _FIND_SECONDS
         while time.monotonic() < end:
             for pid in find_marked(token):
-                if self._pipe is not None or (read_status(pid) or {}).get("State", "").startswith("T"):
-                    return pid
+                if self._pipe is None and not (read_status(pid) or {}).get("State", "").startswith("T"):
+                    continue
+                pidfd = _open_gate(pid, token)
+                if pidfd is not None:
+                    return pid, pidfd
             if self._engine.poll() is not None:
                 raise MachineError(
                     f"the container's engine ended with status {self._engine.status} before the workload started",
                     "its message above says why; the container needs a shell (sh)",
                 )
             time.sleep(_STEP_SECONDS)
-        self._engine.discard()
         raise MachineError(f"no process started in the container within {_FIND_SECONDS:g} s", "look at its engine")
 
 
 def find_marked(token: str) -> Iterator[int]:
     """Yield the shells whose environment holds the mark of a gate."""
     for path in Path("/proc").iterdir():
-        if path.name.isdigit() and _command(path).startswith(b"sh\0-c\0"):
-            variables = read_environment(int(path.name))
-            if variables and variables.get(MARK) == token:
-                yield int(path.name)
+        if path.name.isdigit() and _is_gate(int(path.name), token):
+            yield int(path.name)
+
+
+def _is_gate(pid: int, token: str) -> bool:
+    if not _command(Path(f"/proc/{pid}")).startswith(b"sh\0-c\0"):
+        return False
+    return (read_environment(pid) or {}).get(MARK) == token
+
+
+def _open_gate(pid: int, token: str) -> int | None:
+    """Return a descriptor of a gate, None where its number is another process's by now."""
+    try:
+        pidfd = os.pidfd_open(pid)
+    except ProcessLookupError:
+        return None
+    if _is_gate(pid, token):
+        return pidfd
+    os.close(pidfd)
+    return None
+
+
+def _send(pidfd: int, number: int) -> bool:
+    """Send a signal; return False where the process has ended."""
+    try:
+        signal.pidfd_send_signal(pidfd, number)
+    except ProcessLookupError:
+        return False
+    return True
 
 
 def _command(process: Path) -> bytes:
@@ -99,11 +138,51 @@ def _command(process: Path) -> bytes:
         return b""
 
 
-def make_gate_pipe(logs: Path) -> Path:
-    """Make the pipe that a new container's gate reads from."""
-    pipe = logs / "gate"
-    os.mkfifo(pipe, 0o644)
-    return pipe
+class GatePipe:
+    """The pipe that a new container's gate reads from.
+
+    The folder belongs to the workload's user, who can put anything in the pipe's place: it is
+    opened once, when it is made, and never again by its name.
+
+    Args:
+        logs: folder of the logs, which the container sees.
+
+    Raises:
+        MachineError: no pipe can be made there.
+    """
+
+    def __init__(self, logs: Path) -> None:
+        self._path = logs / "gate"
+        try:
+            os.mkfifo(self._path, 0o644)
+            # Open for both, it needs no reader yet and keeps what is written until one comes.
+            flags = os.O_RDWR | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
+            self._descriptor = os.open(self._path, flags)
+        except OSError as error:
+            raise MachineError(
+                f"cannot make the gate's pipe in the capture folder: {error.strerror}", "try another folder with -o"
+            ) from error
+        if not stat.S_ISFIFO(os.fstat(self._descriptor).st_mode):
+            os.close(self._descriptor)
+            raise MachineError("the gate's pipe in the capture folder was replaced", "try another folder with -o")
+
+    def release(self) -> None:
+        """Let the gate that reads from it, now or later, go on; never waits.
+
+        Raises:
+            MachineError: someone else filled it.
+        """
+        try:
+            os.write(self._descriptor, b"go\n")
+        except BlockingIOError as error:
+            raise MachineError("the gate's pipe is full: another process wrote to it", "capture again") from error
+
+    def close(self) -> None:
+        """Let go of it; a gate that still waits ends."""
+        os.close(self._descriptor)
+        # What is in its place and is no file is thrown out when the logs are sealed.
+        with suppress(FileNotFoundError, IsADirectoryError):
+            self._path.unlink()
 
 
 class ContainerLogs:
@@ -119,9 +198,13 @@ class ContainerLogs:
             self._parent = _open_in_root(root, parent)
         finally:
             os.close(root)
-        self._folder = os.open(
-            self._name, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=self._parent
-        )
+        try:
+            self._folder = os.open(
+                self._name, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=self._parent
+            )
+        except OSError:
+            os.close(self._parent)
+            raise
         self.path = Path(f"/proc/{os.getpid()}/fd/{self._folder}")
 
     def free_bytes(self) -> int:

@@ -20,8 +20,9 @@ _GATE_NAME = "tracecorr-gate"
 # The host's number of a process in a container is known only after its exec; so the first exec is a
 # shell that waits. In a running container it stops itself; as the first process of a new one that
 # would be ignored, so it waits for a pipe.
-_STOP_GATE = 'mkdir -p -m 700 "$TRACECORR_LOGS"; kill -STOP $$; exec "$@"'
-_PIPE_GATE = f'read go < {LOG_MOUNT}/gate; exec "$@"'
+_STOP_GATE = 'mkdir -p -m 700 "$TRACECORR_LOGS" || exit 125; kill -STOP $$ || exit 125; exec "$@"'
+# The pipe ends without a line when tracecorr does: the workload must not run then.
+_PIPE_GATE = f'read go < {LOG_MOUNT}/gate || exit 125; exec "$@"'
 _ENGINES = ("docker", "podman")
 _DEVICES = ("/dev/kfd", "/dev/dri")
 _WAIT_SECONDS = 60

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from tracecorr.capture.container_workload import ContainerLogs, ContainerProcess, make_gate_pipe
+from tracecorr.capture.container_workload import ContainerLogs, ContainerProcess, GatePipe
 from tracecorr.capture.containers import LOG_MOUNT, exec_command, exec_log_folder, find_engine, run_command
 from tracecorr.capture.folder import RecordingFolder
 from tracecorr.capture.invoker import Invoker, find_invoker, read_status
@@ -16,7 +17,7 @@ from tracecorr.capture.naming import log_environment
 from tracecorr.capture.options import CaptureOptions
 from tracecorr.capture.signals import WATCHED
 from tracecorr.capture.workload import AttachedProcess, GatedProcess, Workload, resolve_command
-from tracecorr.model.errors import InputError
+from tracecorr.model.errors import InputError, MachineError
 
 LOG_NAME = "hip"
 
@@ -91,7 +92,8 @@ def _launch_exec(options: CaptureOptions, invoker: Invoker, folder: RecordingFol
     command = exec_command(engine, options.container, options.command, variables, token, tty=_has_terminal())
     process = _start_engine(command, engine.user)
     gate = ContainerProcess(process, token, None)
-    logs = ContainerLogs(gate.pid, exec_log_folder(token))
+    with _discard_on_failure(gate):
+        logs = ContainerLogs(gate.pid, exec_log_folder(token))
 
     def collect() -> None:
         logs.move_to(folder.path / "raw/amd_log")
@@ -103,19 +105,39 @@ def _launch_exec(options: CaptureOptions, invoker: Invoker, folder: RecordingFol
 def _launch_run(options: CaptureOptions, invoker: Invoker, folder: RecordingFolder, token: str) -> Launched:
     assert options.image is not None
     engine, facts = find_engine("image", options.image, _root(), invoker)
-    pipe = make_gate_pipe(folder.path / "raw/amd_log")
+    pipe = GatePipe(folder.path / "raw/amd_log")
     variables = log_environment(options.log_level, Path(LOG_MOUNT) / LOG_NAME)
     command = run_command(
         engine, options.image, facts, options.command, variables, token, folder.log_folder, options.run_options,
         tty=_has_terminal(),
     )  # fmt: skip
     gate = ContainerProcess(_start_engine(command, engine.user), token, pipe)
-    # The container's user must be able to write its log there.
-    owner = int((read_status(gate.pid) or {}).get("Uid", "0").split()[0])
-    os.chown(folder.path / "raw/amd_log", owner, -1)
+    with _discard_on_failure(gate):
+        # The container's user must be able to write its log there.
+        owner = int((read_status(gate.pid) or {}).get("Uid", "0").split()[0])
+        os.chown(folder.path / "raw/amd_log", owner, -1)
     return Launched(
-        gate, folder.path / "raw/amd_log", f"image {options.image}", folder.free_bytes, variables, pipe.unlink
+        gate, folder.path / "raw/amd_log", f"image {options.image}", folder.free_bytes, variables, pipe.close
     )
+
+
+@contextmanager
+def _discard_on_failure(gate: ContainerProcess) -> Iterator[None]:
+    """End a workload at its gate when what follows its start fails.
+
+    Raises:
+        MachineError: the system refused it.
+    """
+    try:
+        yield
+    except OSError as error:
+        gate.discard()
+        raise MachineError(
+            f"the logs of the container cannot be reached: {error}", "look at the container; its workload did not run"
+        ) from error
+    except BaseException:
+        gate.discard()
+        raise
 
 
 def _start_engine(command: list[str], user: Invoker) -> GatedProcess:

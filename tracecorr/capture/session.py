@@ -28,7 +28,7 @@ from tracecorr.capture.signals import Received, SignalInbox
 from tracecorr.capture.snapshots import Snapshots
 from tracecorr.capture.status import Progress, StatusLine
 from tracecorr.capture.tracefs import Tracefs
-from tracecorr.model.errors import SessionError
+from tracecorr.model.errors import MachineError, SessionError
 from tracecorr.store.recording import list_raw_files
 
 Say = Callable[[str], None]
@@ -88,13 +88,15 @@ class Session:
         """
         self._begin_info(plan)
         self._launched = launch(self._options, self._invoker, self._program, self._folder, self._token)
-        inbox.start()
         try:
+            inbox.start()
             self._arm(plan, offer, tracefs, journal)
             self._release()
+        except OSError as error:
+            self._abandon()
+            raise MachineError(f"the capture cannot start: {error}", "the workload did not run") from error
         except BaseException:
-            self._launched.workload.discard()
-            self.problems += self._disarm() if hasattr(self, "_recorder") else []
+            self._abandon()
             raise
         failure = self._run_to_end(inbox)
         ended = self._launched.workload.status
@@ -109,6 +111,13 @@ class Session:
                 f"what was recorded is in it: tracecorr correlate {self._folder.shown}",
             ) from failure
         return status
+
+    def _abandon(self) -> None:
+        """End the workload at its gate and leave the machine as it was."""
+        try:
+            self._launched.workload.discard()
+        finally:
+            self.problems += self._disarm() if hasattr(self, "_recorder") else []
 
     def _status_after(self, ended: int | None) -> int:
         """Return the exit status: the workload's; letting go of an attached one is no failure."""

@@ -1,0 +1,181 @@
+"""The gate of a container's workload: whatever is put in its place, nothing else is written, killed or waited for.
+
+The gate's own shell runs here on the host, in the place of the container engine's command.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+from pathlib import Path
+
+import pytest
+
+from tracecorr.capture import container_workload, launch
+from tracecorr.capture.container_workload import ContainerProcess, GatePipe
+from tracecorr.capture.containers import LOG_MOUNT, Engine, exec_command, run_command
+from tracecorr.capture.folder import RecordingFolder
+from tracecorr.capture.invoker import Invoker, find_invoker, read_status
+from tracecorr.capture.options import CaptureOptions
+from tracecorr.capture.owner import new_token
+from tracecorr.capture.workload import GatedProcess, resolve_command
+from tracecorr.model.errors import MachineError
+
+
+@pytest.fixture
+def invoker() -> Invoker:
+    return find_invoker({"PATH": os.environ["PATH"]})
+
+
+def start_shell(words: list[str], variables: dict[str, str], invoker: Invoker) -> GatedProcess:
+    environment = {**invoker.environment, **variables}
+    process = GatedProcess(resolve_command("sh", environment), words, environment, invoker)
+    process.release()
+    return process
+
+
+def start_stop_gate(invoker: Invoker, token: str, logs: Path, *command: str) -> GatedProcess:
+    words = exec_command(Engine("docker", invoker), "name", command, {}, token, tty=False)
+    variables = {"TRACECORR_GATE": token, "TRACECORR_LOGS": str(logs)}
+    return start_shell(words[words.index("sh") :], variables, invoker)
+
+
+def start_pipe_gate(invoker: Invoker, token: str, logs: Path, *command: str) -> GatedProcess:
+    words = run_command(Engine("docker", invoker), "image", {}, command, {}, token, logs, (), tty=False)
+    script = [word.replace(LOG_MOUNT, str(logs)) for word in words[words.index("-c") :]]
+    return start_shell(["sh", *script], {"TRACECORR_GATE": token}, invoker)
+
+
+def test_a_gate_that_stops_itself_goes_on(invoker: Invoker, tmp_path: Path) -> None:
+    token, mark = new_token(), tmp_path / "ran"
+    gate = ContainerProcess(start_stop_gate(invoker, token, tmp_path / "logs", "touch", str(mark)), token, None)
+    assert not mark.exists()
+    gate.release()
+    assert gate.poll(block=True) == 0
+    assert mark.exists()
+
+
+def test_a_gate_without_its_folder_ends(invoker: Invoker, tmp_path: Path) -> None:
+    token, mark = new_token(), tmp_path / "ran"
+    (tmp_path / "plain").touch()
+    engine = start_stop_gate(invoker, token, tmp_path / "plain", "touch", str(mark))
+    with pytest.raises(MachineError, match="status 125"):
+        ContainerProcess(engine, token, None)
+    assert not mark.exists()
+
+
+def test_a_gate_that_reads_a_pipe_goes_on(invoker: Invoker, tmp_path: Path) -> None:
+    token, mark, pipe = new_token(), tmp_path / "ran", GatePipe(tmp_path)
+    gate = ContainerProcess(start_pipe_gate(invoker, token, tmp_path, "touch", str(mark)), token, pipe)
+    assert not mark.exists()
+    gate.release()
+    assert gate.poll(block=True) == 0
+    assert mark.exists()
+    pipe.close()
+    assert not (tmp_path / "gate").exists()
+
+
+def test_a_gate_whose_pipe_ends_runs_nothing(invoker: Invoker, tmp_path: Path) -> None:
+    token, mark, pipe = new_token(), tmp_path / "ran", GatePipe(tmp_path)
+    gate = ContainerProcess(start_pipe_gate(invoker, token, tmp_path, "touch", str(mark)), token, pipe)
+    pipe.close()
+    assert gate.poll(block=True) == 125
+    assert not mark.exists()
+
+
+def test_a_link_in_place_of_the_pipe_is_not_written_through(tmp_path: Path) -> None:
+    victim = tmp_path / "victim"
+    victim.write_text("mine\n")
+    pipe = GatePipe(tmp_path)
+    (tmp_path / "gate").unlink()
+    (tmp_path / "gate").symlink_to(victim)
+    pipe.release()
+    pipe.close()
+    assert victim.read_text() == "mine\n"
+
+
+def test_a_pipe_without_a_reader_does_not_wait(tmp_path: Path) -> None:
+    pipe = GatePipe(tmp_path)
+    pipe.release()
+    (tmp_path / "gate").unlink()
+    pipe.close()
+
+
+def test_a_folder_in_place_of_the_pipe_is_left_to_the_sealing(tmp_path: Path) -> None:
+    pipe = GatePipe(tmp_path)
+    (tmp_path / "gate").unlink()
+    (tmp_path / "gate").mkdir()
+    pipe.close()
+    assert (tmp_path / "gate").is_dir()
+
+
+def test_a_pipe_that_another_filled_is_an_error(tmp_path: Path) -> None:
+    pipe = GatePipe(tmp_path)
+    writer = os.open(tmp_path / "gate", os.O_WRONLY | os.O_NONBLOCK)
+    with pytest.raises(BlockingIOError):
+        while True:
+            os.write(writer, b"x" * 4096)
+    with pytest.raises(MachineError, match="full"):
+        pipe.release()
+    os.close(writer)
+    pipe.close()
+
+
+def test_what_stands_in_the_place_of_a_new_pipe_is_an_error(tmp_path: Path) -> None:
+    (tmp_path / "gate").symlink_to(tmp_path / "victim")
+    with pytest.raises(MachineError):
+        GatePipe(tmp_path)
+    assert not (tmp_path / "victim").exists()
+
+
+def test_a_signal_reaches_the_process_that_was_found(invoker: Invoker, tmp_path: Path) -> None:
+    """Its number may be another's by now: here it is changed to this test's own."""
+    token = new_token()
+    gate = ContainerProcess(start_stop_gate(invoker, token, tmp_path / "logs", "sleep", "600"), token, None)
+    gate.pid = os.getpid()
+    gate.release()
+    gate.send(signal.SIGTERM)
+    assert gate.poll(block=True) == 128 + signal.SIGTERM
+
+
+def test_a_number_that_is_no_gate_any_more_is_not_taken(
+    invoker: Invoker, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    token, own = new_token(), os.getpid()
+    true_find = container_workload.find_marked
+    monkeypatch.setattr(container_workload, "find_marked", lambda token: [own, *true_find(token)])
+    pipe = GatePipe(tmp_path)
+    engine = start_pipe_gate(invoker, token, tmp_path, "true")
+    gate = ContainerProcess(engine, token, pipe)
+    assert gate.pid == engine.pid
+    gate.discard()
+    pipe.close()
+    assert gate.status == 128 + signal.SIGKILL
+
+
+def test_a_gate_that_does_not_show_is_ended(invoker: Invoker, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    token = new_token()
+    engine = start_stop_gate(invoker, token, tmp_path / "logs", "true")
+    monkeypatch.setattr(container_workload, "_FIND_SECONDS", 0.0)
+    with pytest.raises(MachineError, match="no process started"):
+        ContainerProcess(engine, token, None)
+    assert engine.status == 128 + signal.SIGKILL
+
+
+def test_a_failure_behind_the_gate_ends_it(invoker: Invoker, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The logs inside the container cannot be opened: neither the gate nor the engine's command stays."""
+    token, started = new_token(), []
+
+    def start(_command: list[str], user: Invoker) -> GatedProcess:
+        started.append(start_stop_gate(user, token, tmp_path / "elsewhere", "true"))
+        return started[0]
+
+    monkeypatch.setattr(launch, "find_engine", lambda *_: (Engine("docker", invoker), {}))
+    monkeypatch.setattr(launch, "_start_engine", start)
+    folder = RecordingFolder.create(tmp_path / "x.tracecorr", invoker, force=False)
+    options = CaptureOptions(command=("true",), container="name")
+    with pytest.raises(MachineError, match="logs of the container"):
+        launch.launch(options, invoker, "", folder, token)
+    folder.close()
+    assert started[0].status == 128 + signal.SIGKILL
+    assert read_status(started[0].pid) is None
