@@ -91,6 +91,18 @@ def test_handing_over_follows_no_link(tmp_path: Path) -> None:
     assert {(p.stat().st_uid, p.stat().st_gid) for p in (tmp_path / "a.tracecorr").rglob("*")} == {(1234, 1235)}
 
 
+def test_a_folder_of_logs_that_the_workload_took_away_is_made_again(tmp_path: Path) -> None:
+    folder = RecordingFolder.create(tmp_path / "a.tracecorr", ME)
+    logs = tmp_path / "a.tracecorr/raw/amd_log"
+    logs.rmdir()
+    assert folder.seal_logs() == []
+    logs.rmdir()
+    logs.symlink_to(tmp_path)
+    assert folder.seal_logs() == []
+    assert logs.is_dir()
+    assert not logs.is_symlink()
+
+
 def test_raw_files_are_found_by_their_places(tmp_path: Path) -> None:
     folder = RecordingFolder.create(tmp_path / "a.tracecorr", ME)
     for name in ("raw/amd_log/hip_7", "raw/ftrace/gpu/cpu0.bin", "raw/ftrace/gpu/events/sched/x/format",

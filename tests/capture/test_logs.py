@@ -2,8 +2,13 @@
 
 from __future__ import annotations
 
+import os
+import socket
 from pathlib import Path
 
+import pytest
+
+import tracecorr.capture.logs as logs_module
 from tracecorr.capture.logs import LogKeeper
 
 
@@ -51,3 +56,74 @@ def test_links_and_pipes_are_not_followed(tmp_path: Path) -> None:
     keeper.cut()
     assert keeper.finish() == []
     assert outside.read_text() == "secret\n"
+
+
+def test_a_removed_log_is_a_loss(tmp_path: Path) -> None:
+    (tmp_path / "hip_1").write_bytes(b"one\n")
+    (tmp_path / "hip_2").write_bytes(b"two two\n")
+    keeper = LogKeeper(tmp_path)
+    keeper.refresh()
+    (tmp_path / "hip_2").unlink()
+    keeper.cut()
+    (loss,) = keeper.finish()
+    assert (loss["path"], loss["bytes"]) == ("raw/amd_log/hip_2", 8)
+    assert "removed" in loss["reason"]
+    assert (keeper.size, keeper.names, keeper.problems) == (4, ["hip_1"], [])
+
+
+@pytest.mark.parametrize("step", ["_last_line_end", "_open_log"])
+def test_a_log_that_vanishes_while_it_is_cut_ends_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, step: str
+) -> None:
+    log = tmp_path / "hip_1"
+    log.write_bytes(b"one\nhalf")
+    whole = getattr(logs_module, step)
+
+    def vanish(*arguments: object) -> object:
+        log.unlink(missing_ok=True)
+        return whole(*arguments)
+
+    monkeypatch.setattr(logs_module, step, vanish)
+    keeper = LogKeeper(tmp_path)
+    keeper.cut()
+    (loss,) = keeper.finish()
+    assert (loss["bytes"], keeper.names) == (8, [])
+    assert keeper.problems == ["the log hip_1 cannot be read or cut: No such file or directory"]
+
+
+def test_a_renamed_log_is_still_cut_where_it_was(tmp_path: Path) -> None:
+    (tmp_path / "hip_1").write_bytes(b"kept\n")
+    keeper = LogKeeper(tmp_path)
+    keeper.cut()
+    (tmp_path / "hip_1").rename(tmp_path / "hip_old")
+    with (tmp_path / "hip_old").open("ab") as stream:
+        stream.write(b"lost\n")
+    (loss,) = keeper.finish()
+    assert (loss["path"], loss["bytes"], loss["records"]) == ("raw/amd_log/hip_old", 5, 1)
+    assert (tmp_path / "hip_old").read_bytes() == b"kept\n"
+
+
+def test_what_is_no_file_is_passed_over(tmp_path: Path) -> None:
+    (tmp_path / "folder").mkdir()
+    (tmp_path / "link").symlink_to("nowhere")
+    os.mkfifo(tmp_path / "pipe")
+    keeper = LogKeeper(tmp_path)
+    with socket.socket(socket.AF_UNIX) as server:
+        server.bind(str(tmp_path / "s"))
+        keeper.cut()
+        assert keeper.finish() == []
+    assert (keeper.names, keeper.problems) == ([], [])
+
+
+def test_a_folder_that_vanishes_is_said(tmp_path: Path) -> None:
+    logs = tmp_path / "logs"
+    logs.mkdir()
+    (logs / "hip_1").write_bytes(b"one\n")
+    keeper = LogKeeper(logs)
+    keeper.refresh()
+    (logs / "hip_1").unlink()
+    logs.rmdir()
+    keeper.cut()
+    (loss,) = keeper.finish()
+    assert loss["bytes"] == 4
+    assert keeper.problems == ["the folder of the logs cannot be read: No such file or directory"]

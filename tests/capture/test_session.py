@@ -174,6 +174,19 @@ def test_the_first_interrupt_is_the_workloads_the_second_ends_the_capture(tmp_pa
     assert capture.info["end_reason"] == "interrupted"
 
 
+def test_a_workload_that_removes_its_logs_gets_a_complete_capture(tmp_path: Path, tracefs: Tracefs) -> None:
+    script = """
+folder=$(dirname "$AMD_LOG_LEVEL_FILE"); echo line > "$folder/hip_1"; sleep 1.2; rm "$folder/hip_1"
+mkdir "$folder/strange"; ln -s /etc/passwd "$folder/link"
+"""
+    with unchanged(tracefs):
+        capture = Capture(tmp_path, *QUICK, "--", "sh", "-c", script)
+        status, _, err = capture.end()
+    assert (status, capture.info["state"]) == (0, "complete"), err
+    assert [(loss["path"], loss["bytes"]) for loss in capture.info["losses"]] == [("raw/amd_log/hip_1", 5)]
+    assert sum("was no plain file" in problem for problem in capture.info["problems"]) == 2
+
+
 def test_a_quit_is_the_workloads(tmp_path: Path, tracefs: Tracefs) -> None:
     script = "trap 'exit 9' QUIT; touch started; while :; do sleep 0.1; done"
     with unchanged(tracefs):

@@ -106,15 +106,17 @@ class RecordingFolder:
         Anything but a plain file with one name could lead a later reader elsewhere.
         """
         logs = self.path / LOG_FOLDER
+        if logs.is_symlink() or not logs.is_dir():
+            logs.unlink(missing_ok=True)
+            logs.mkdir()
         os.chown(logs, os.geteuid(), os.getegid())
         strange = []
         for entry in sorted(os.scandir(logs), key=lambda e: e.name):
-            found = entry.stat(follow_symlinks=False)
-            if not stat.S_ISREG(found.st_mode) or found.st_nlink != 1:
-                strange.append(entry.name)
-                shutil.rmtree(logs / entry.name) if entry.is_dir(follow_symlinks=False) else (
-                    logs / entry.name
-                ).unlink()
+            with contextlib.suppress(FileNotFoundError):
+                found = entry.stat(follow_symlinks=False)
+                if not stat.S_ISREG(found.st_mode) or found.st_nlink != 1:
+                    strange.append(entry.name)
+                    shutil.rmtree(entry.path) if stat.S_ISDIR(found.st_mode) else os.unlink(entry.path)
         return strange
 
     def hand_over(self, owner: Invoker) -> None:

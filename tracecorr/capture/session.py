@@ -307,10 +307,21 @@ class Session:
         return self._processes.find_time_offsets(self._launched.workload.pid, self._snapshots.devices)
 
     def _close(self, status: int) -> None:
-        """Complete capture.json."""
-        losses = self._logs.finish()
-        self._launched.collect()
-        strange = self._folder.seal_logs()
+        """Complete capture.json, whatever the workload did to its logs.
+
+        Raises:
+            OSError: the logs could not be brought in; capture.json is complete and says so.
+        """
+        losses: list[dict[str, Any]] = []
+        strange: list[str] = []
+        failures: list[OSError] = []
+        for step in (lambda: losses.extend(self._logs.finish()), self._launched.collect,
+                     lambda: strange.extend(self._folder.seal_logs())):  # fmt: skip
+            try:
+                step()
+            except OSError as error:
+                failures.append(error)
+        self.problems += [*self._logs.problems, *(f"the logs are not complete: {error}" for error in failures)]
         if self._recorder.discarded_bytes:
             losses.append({"source": "ftrace", "bytes": self._recorder.discarded_bytes,
                            "reason": f"the trace could not be written: {self._recorder.failure}"})  # fmt: skip
@@ -324,6 +335,8 @@ class Session:
             "problems": self.problems, "files": list_raw_files(self._folder.path),
         }  # fmt: skip
         self._folder.write_info(self._info)
+        if failures:
+            raise failures[0]
 
 
 # How the absence of a kind of runtime begins that may appear late after all.
