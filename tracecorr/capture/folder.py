@@ -116,7 +116,7 @@ class RecordingFolder:
                 found = entry.stat(follow_symlinks=False)
                 if not stat.S_ISREG(found.st_mode) or found.st_nlink != 1:
                     strange.append(entry.name)
-                    shutil.rmtree(entry.path) if stat.S_ISDIR(found.st_mode) else os.unlink(entry.path)
+                    shutil.rmtree(entry.path) if stat.S_ISDIR(found.st_mode) else (logs / entry.name).unlink()
         return strange
 
     def hand_over(self, owner: Invoker) -> None:

@@ -315,8 +315,12 @@ class Session:
         losses: list[dict[str, Any]] = []
         strange: list[str] = []
         failures: list[OSError] = []
-        for step in (lambda: losses.extend(self._logs.finish()), self._launched.collect,
-                     lambda: strange.extend(self._folder.seal_logs())):  # fmt: skip
+        steps: list[Callable[[], None]] = [
+            lambda: losses.extend(self._logs.finish()),
+            self._launched.collect,
+            lambda: strange.extend(self._folder.seal_logs()),
+        ]
+        for step in steps:
             try:
                 step()
             except OSError as error:
