@@ -16,7 +16,7 @@ from tracecorr.capture.armed import Armed, arm
 from tracecorr.capture.journal import Journal
 from tracecorr.capture.owner import new_token
 from tracecorr.capture.perf_events import try_perf
-from tracecorr.capture.perf_probes import PerfRecorder, count_records
+from tracecorr.capture.perf_probes import HitCounter, PerfRecorder
 from tracecorr.capture.plan import InstancePlan, Plan, ProbePlan
 from tracecorr.capture.runtimes import read_library
 from tracecorr.capture.tracefs import Tracefs
@@ -154,7 +154,7 @@ def test_lost_records_are_counted_with_their_time(tracefs: Tracefs, library: Pat
     data = path.read_bytes()
     half = int.from_bytes(data[6:8], "little")
     lost = (2).to_bytes(4, "little") + bytes(2) + (24).to_bytes(2, "little") + bytes(8) + (7).to_bytes(8, "little")
-    assert count_records(data[:half] + lost + data[half:]).lost == 7
+    assert HitCounter().count(data[:half] + lost + data[half:]).lost == 7
     path.write_bytes(data[:half] + lost + data[half:])
     block = _rows(tmp_path, armed)
     gap = block.losses.row(0, named=True)
@@ -188,3 +188,51 @@ def test_late_probe_and_late_process(tracefs: Tracefs, library: Path, tmp_path: 
     finally:
         assert armed.disarm() == []
     assert _rows(tmp_path, armed).events.height == _THREADS * _CALLS
+
+
+@pytest.mark.parametrize("at_a_time", [1 << 20, 64])
+def test_child_that_inherits_and_is_admitted_gives_each_hit_once(
+    tracefs: Tracefs, library: Path, tmp_path: Path, at_a_time: int
+) -> None:
+    armed = _arm(tracefs, library, "perf")
+    try:
+        recorder = PerfRecorder(armed.perf_probes, 256, lambda name: (tmp_path / name).open("wb"))
+        gate, told = os.pipe(), os.pipe()
+        pid = os.fork()
+        if not pid:
+            os.read(gate[0], 1)
+            child, go = _start_equal_calls(library)
+            os.write(told[1], f"{child} ".encode())
+            os.read(gate[0], 1)
+            os.write(go, b"x")
+            os.waitpid(child, 0)
+            os._exit(0)
+        recorder.admit(pid)
+        recorder.start()
+        os.write(gate[1], b"x")
+        recorder.admit(int(os.read(told[0], 20)))
+        os.write(gate[1], b"x")
+        os.waitpid(pid, 0)
+        counts = recorder.stop()
+    finally:
+        assert armed.disarm() == []
+    assert counts.samples == 2 * _CALLS
+    block = _rows(tmp_path, armed, bytes_at_a_time=at_a_time)
+    assert block.events.height == _CALLS
+    assert set(block.events["flags"]) == {0}
+    doubles = block.ledger.filter(pl.col("reason") == "duplicate_sample")
+    assert doubles["records"].sum() == 2 * _CALLS
+    assert block.ledger["bytes"].sum() == counts.bytes
+
+
+def _start_equal_calls(library: Path) -> tuple[int, int]:
+    """Fork a process that waits for a byte, then makes calls that cannot be told apart; return (pid, gate)."""
+    gate_read, gate_write = os.pipe()
+    pid = os.fork()
+    if pid:
+        return pid, gate_write
+    os.read(gate_read, 1)
+    crc32 = ctypes.CDLL(str(library)).crc32
+    for _ in range(_CALLS):
+        crc32(7, None, 60)
+    os._exit(0)

@@ -46,6 +46,7 @@ def arm(plan: Plan, tracefs: Tracefs, journal: Journal, token: str) -> Armed:
         MachineError: an instance cannot be made; nothing is left armed.
     """
     armed = Armed(tracefs, journal, token)
+    armed.perf_buffer_kb_per_cpu = plan.perf_buffer_kb_per_cpu
     note_top_buffer(tracefs, journal)
     try:
         for instance in plan.instances:
@@ -74,11 +75,12 @@ class Armed:
         self._probes: list[ProbePlan] = []
         self._admitted: set[int] = set()
         self._placeholder = _Placeholder()
+        self.perf_buffer_kb_per_cpu = 0
 
     @property
     def armed(self) -> Plan:
         """What the kernel accepted: real buffers, events, functions and probes, and what is absent."""
-        return Plan(tuple(self._plans.values()), tuple(self._probes), tuple(self.absent))
+        return Plan(tuple(self._plans.values()), tuple(self._probes), tuple(self.absent), self.perf_buffer_kb_per_cpu)
 
     def make_instance(self, plan: InstancePlan) -> None:
         """Make one instance, quiet, with clock, options and buffer.

@@ -12,9 +12,10 @@ import struct
 _ATTRIBUTES = struct.Struct("<IIQQQQQIIQQQQIiQIHH")
 _TYPE_SOFTWARE, _TYPE_TRACEPOINT = 1, 2
 _SOFTWARE_DUMMY = 9
-_SAMPLE_TID, _SAMPLE_TIME, _SAMPLE_CPU, _SAMPLE_RAW = 1 << 1, 1 << 2, 1 << 7, 1 << 10
-# What each sample holds, in this order: u32 pid, u32 tid, u64 time, u32 cpu, u32 0, u32 size, the trace record.
-SAMPLE_TYPE = _SAMPLE_TID | _SAMPLE_TIME | _SAMPLE_CPU | _SAMPLE_RAW
+_SAMPLE_TID, _SAMPLE_TIME, _SAMPLE_ID, _SAMPLE_CPU, _SAMPLE_RAW = 1 << 1, 1 << 2, 1 << 6, 1 << 7, 1 << 10
+# What each sample holds: u32 pid, u32 tid, u64 time, u64 id, u32 cpu, u32 0, u32 size, the trace record. The id is
+# that of the event as it was opened: it tells two events that saw the same hit from two hits.
+SAMPLE_TYPE = _SAMPLE_TID | _SAMPLE_TIME | _SAMPLE_ID | _SAMPLE_CPU | _SAMPLE_RAW
 _DISABLED, _INHERIT, _WATERMARK, _USE_CLOCKID = 1 << 0, 1 << 1, 1 << 14, 1 << 25
 _CLOCK_MONOTONIC = 1
 _CLOSE_ON_EXEC = 8

@@ -16,11 +16,14 @@ from typing import IO, Any
 
 from tracecorr.capture import perf_events
 from tracecorr.capture.armed import PerfProbe, list_threads
+from tracecorr.capture.owner import start_time
 from tracecorr.capture.perf_events import Ring
 from tracecorr.capture.plan import Absent
 
 _WAIT_MS = 100
 _RECORD_LOST = 2  # of perf_event.h; every other record is a sample
+# Where a sample has its thread, its time and the id of its event (`perf_events.SAMPLE_TYPE`).
+_THREAD, _ID, _REST = slice(8, 16), slice(24, 32), 32
 # An event per probe, thread and CPU: more of them are not worth their memory.
 _MOST_EVENTS = 200_000
 
@@ -36,6 +39,33 @@ class PerfCounts:
     def __add__(self, other: PerfCounts) -> PerfCounts:
         """Return both together."""
         return PerfCounts(self.bytes + other.bytes, self.samples + other.samples, self.lost + other.lost)
+
+
+class HitCounter:
+    """Count the hits of the records of one CPU: two events that saw one hit wrote two samples, side by side."""
+
+    def __init__(self) -> None:
+        self._last: tuple[bytes, bytes] = (b"", b"")
+        self._id = b""
+
+    def count(self, data: bytes) -> PerfCounts:
+        """Return the samples that a stretch of whole records holds, and how many the kernel says it lost."""
+        halves = memoryview(data).cast("H")
+        samples = lost = at = 0
+        while at < len(halves):
+            size = halves[at + 3] or len(data)
+            if halves[at] == _RECORD_LOST:
+                lost += int.from_bytes(data[2 * at + 16 : 2 * at + 24], "little")
+            else:
+                samples += self._is_hit(data[2 * at : 2 * at + size])
+            at += size >> 1
+        return PerfCounts(len(data), samples, lost)
+
+    def _is_hit(self, sample: bytes) -> bool:
+        content = sample[_THREAD], sample[_REST:]
+        if content != self._last:
+            self._last, self._id = content, sample[_ID]
+        return sample[_ID] == self._id
 
 
 class PerfRecorder:
@@ -55,9 +85,11 @@ class PerfRecorder:
         self._open_new = open_new
         self._size_kb = buffer_kb_per_cpu
         self._probes: list[PerfProbe] = list(probes)
+        self._pids: dict[int, int | None] = {}  # with their start, because numbers come again
         self._tids: set[int] = set()
         self._rings: dict[int, Ring] = {}
         self._files: dict[int, IO[bytes]] = {}
+        self._counters: dict[int, HitCounter] = {}
         self._events: list[int] = []
         self._running = False
         self.counts = PerfCounts()
@@ -68,6 +100,7 @@ class PerfRecorder:
 
     def admit(self, pid: int) -> None:
         """Record the process `pid` (host number): all its threads, and what they start later."""
+        self._pids[pid] = start_time(pid)
         while fresh := [tid for tid in list_threads(pid) if tid not in self._tids]:
             self._tids.update(fresh)
             self._bind(self._probes, fresh)
@@ -81,8 +114,10 @@ class PerfRecorder:
         """
         fresh = list(probes)
         self._probes += fresh
-        living = {tid for pid in pids for tid in list_threads(pid)}
-        self._bind(fresh, sorted(self._tids | living))
+        # Only what lives: the number of a process that ended may be that of a stranger by now.
+        admitted = {pid for pid, started in self._pids.items() if started is not None and start_time(pid) == started}
+        living = {tid for pid in admitted | set(pids) for tid in list_threads(pid)}
+        self._bind(fresh, sorted(living))
 
     def start(self) -> None:
         """Record from now on, and write in the background."""
@@ -184,20 +219,7 @@ class PerfRecorder:
         if cpu not in self._files:
             self._files[cpu] = self._open_new(f"perf-cpu{cpu}.bin")
         self._files[cpu].write(data)
-        self.counts += count_records(data)
-
-
-def count_records(data: bytes) -> PerfCounts:
-    """Return how many samples a stretch of whole perf records holds, and how many the kernel says it lost."""
-    halves = memoryview(data).cast("H")
-    samples = lost = at = 0
-    while at < len(halves):
-        if halves[at] == _RECORD_LOST:
-            lost += int.from_bytes(data[2 * at + 16 : 2 * at + 24], "little")
-        else:
-            samples += 1
-        at += halves[at + 3] >> 1 or len(halves)
-    return PerfCounts(len(data), samples, lost)
+        self.counts += self._counters.setdefault(cpu, HitCounter()).count(data)
 
 
 def _online_cpus() -> list[int]:

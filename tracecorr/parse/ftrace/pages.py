@@ -147,7 +147,7 @@ def _accounts(
 ) -> list[tuple[int, str, str, int, int]]:
     bad = pages.bad_heads * cpu.page_size
     skipped = [("bad_page_head", pages.bad_heads, bad), ("broken_page_data", pages.broken_pages, pages.broken)]
-    skipped += left_out
+    skipped += [("duplicate_sample", pages.duplicates, pages.duplicate_bytes), *left_out]
     used = pages.size - sum(size for _, _, size in skipped)
     rows = [(cpu.file, "used", "", records - sum(count for _, count, _ in left_out), used)]
     return rows + [(cpu.file, "skipped", reason, count, size) for reason, count, size in skipped if count]

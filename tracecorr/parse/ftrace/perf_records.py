@@ -1,7 +1,11 @@
 """Read what user-space probes recorded through perf: samples whose raw data is the trace record itself.
 
-A sample (PERF_RECORD_SAMPLE of perf_event.h, Linux 4.1 to 7.2, sample_type TID|TIME|CPU|RAW) holds after its header
-of 8 bytes: u32 pid, u32 tid, u64 time, u32 cpu, u32 0, u32 size, and the record in the layout of its `format` file.
+A sample (PERF_RECORD_SAMPLE of perf_event.h, Linux 4.1 to 7.2, sample_type TID|TIME|ID|CPU|RAW) holds after its header
+of 8 bytes: u32 pid, u32 tid, u64 time, u64 id, u32 cpu, u32 0, u32 size, and the record in the layout of its `format`
+file. Older captures have no id (sample_type TID|TIME|CPU|RAW).
+
+A thread that inherited an event and was bound too has two events that see each hit. Both samples lie side by side,
+because the kernel writes them with preemption off: same thread, same bytes, another id, each its own time.
 """
 
 from __future__ import annotations
@@ -19,8 +23,9 @@ from tracecorr.parse.ftrace.ring import SLACK, Bytes, Ints, Records, word_view
 from tracecorr.parse.ftrace.streams import Account, Window
 
 _SAMPLE, _LOST = 9, 2
-# Bytes before the pid, before the time, before the size of the record, before the record.
+# Bytes before the pid, before the time, before the size of the record, before the record; the last two without id.
 _PID_AT, _TIME_AT, _SIZE_AT, _RECORD_AT = 8, 16, 32, 36
+_ID_AT, _ID_BYTES = 24, 8
 _BYTES_AT_A_TIME = 4 << 20
 
 
@@ -74,6 +79,7 @@ class _CpuSamples:
         self.ended = False
         self.broken = False
         self.last_stamp: int | None = None
+        self.last_sample = b""  # of the records that are used up; with the id of the first of its kind
         self.starts: Ints = np.zeros(0, np.int64)
         self.sizes: Ints = np.zeros(0, np.int64)
 
@@ -141,21 +147,64 @@ def _next_window(cpus: list[_CpuSamples], sizes: Ints) -> tuple[Window, dict[int
     parts = [_Part(cpu, int(edge), words) for cpu, edge in zip(cpus, edges, strict=False)]
     until = min((p.last for p in parts if not p.cpu.ended and p.last is not None), default=None)
     counts = [p.count_until(until) for p in parts]
-    chosen = [p.samples(count) for p, count in zip(parts, counts, strict=True)]
-    at = np.concatenate([c[0] for c in chosen])
-    size = np.concatenate([c[1] for c in chosen])
-    source = np.repeat(np.arange(len(cpus)), [len(c[0]) for c in chosen])
+    chosen = [p.samples(count, flat) for p, count in zip(parts, counts, strict=True)]
+    at = np.concatenate([c.at for c in chosen])
+    size = np.concatenate([c.size for c in chosen])
+    source = np.repeat(np.arange(len(cpus)), [len(c.at) for c in chosen])
     owner, stamp = words[at + _PID_AT], words[at + _TIME_AT].view(np.int64)
-    length = (words[at + _SIZE_AT] & np.uint64(0xFFFFFFFF)).astype(np.int64)
-    length = np.minimum(length, size - _RECORD_AT)
-    length = np.minimum(length, sizes[(words[at + _RECORD_AT] & np.uint64(0xFFFF)).astype(np.int64)])
-    records = Samples(np.zeros(len(at), np.int64), at, size, stamp, None, at + _RECORD_AT, length)
+    more = _ID_BYTES * _has_id(words, at, size)
+    length = (words[at + more + _SIZE_AT] & np.uint64(0xFFFFFFFF)).astype(np.int64)
+    data = at + more + _RECORD_AT
+    length = np.minimum(length, at + size - data)
+    length = np.minimum(length, sizes[(words[data] & np.uint64(0xFFFF)).astype(np.int64)])
+    records = Samples(np.zeros(len(at), np.int64), at, size, stamp, None, data, length)
     shift = np.array([c.offset for c in cpus]) - edges[:-1]
     gaps = [gap for index, (p, count) in enumerate(zip(parts, counts, strict=True)) for gap in p.gaps(index, count)]
-    accounts = [Account(cpu.release(count)) for cpu, count in zip(cpus, counts, strict=True)]
+    accounts = [
+        Account(cpu.release(count), duplicates=c.duplicates, duplicate_bytes=c.duplicate_bytes)
+        for cpu, count, c in zip(cpus, counts, chosen, strict=True)
+    ]
     pairs = np.unique(owner).tolist()
     owners = {pair >> 32: pair & 0xFFFFFFFF for pair in pairs}
     return Window(flat, records, source, shift, accounts, gaps), owners
+
+
+def _has_id(words: npt.NDArray[np.uint64], at: Ints, size: Ints) -> npt.NDArray[np.bool_]:
+    """Tell which samples have an id: there a 0 lies where the others have the type of the record, which is never 0."""
+    none = (words[at + _RECORD_AT] & np.uint64(0xFFFFFFFF)) == 0
+    return np.asarray(none & (size >= _ID_BYTES + _RECORD_AT + 4), np.bool_)
+
+
+def _equal_before(words: npt.NDArray[np.uint64], at: Ints, size: Ints) -> npt.NDArray[np.bool_]:
+    """Tell which samples have thread and record of the sample before them; the first one has none."""
+    equal = np.zeros(len(at), np.bool_)
+    if len(at) < 2:
+        return equal
+    rows = np.flatnonzero((size[1:] == size[:-1]) & (words[at[1:] + _PID_AT] == words[at[:-1] + _PID_AT])) + 1
+    place = _ID_AT + _ID_BYTES
+    done = [np.zeros(0, np.int64)]
+    while len(rows):
+        whole = size[rows] <= place
+        done.append(rows[whole])
+        rows = rows[~whole]
+        rows = rows[words[at[rows] + place] == words[at[rows - 1] + place]]
+        place += 8
+    equal[np.concatenate(done)] = True
+    return equal
+
+
+def _thread_and_record(sample: bytes) -> tuple[bytes, bytes]:
+    return sample[_PID_AT:_TIME_AT], sample[_ID_AT + _ID_BYTES :]
+
+
+@dataclass
+class _Chosen:
+    """Place and size of the samples that count, and how many were doubles."""
+
+    at: Ints
+    size: Ints
+    duplicates: int
+    duplicate_bytes: int
 
 
 class _Part:
@@ -179,10 +228,26 @@ class _Part:
         """Return how many records are not later than `until`."""
         return len(self.at) if until is None else int(np.searchsorted(self.reached, until, "right"))
 
-    def samples(self, count: int) -> tuple[Ints, Ints]:
-        """Return place and size of the samples among the first `count` records."""
+    def samples(self, count: int, flat: Bytes) -> _Chosen:
+        """Return the samples among the first `count` records, one of each hit."""
         chosen = self.is_sample[:count]
-        return self.at[:count][chosen], self.cpu.sizes[:count][chosen]
+        at, size = self.at[:count][chosen], self.cpu.sizes[:count][chosen]
+        if not len(at):
+            return _Chosen(at, size, 0, 0)
+        numbers = np.where(_has_id(self._words, at, size), self._words[at + _ID_AT], np.uint64(0))
+        equal = _equal_before(self._words, at, size)
+        run = np.cumsum(~equal) - 1
+        firsts = numbers[~equal]
+        first = bytes(flat[at[0] : at[0] + size[0]])
+        before = self.cpu.last_sample
+        if numbers[0] and _thread_and_record(first) == _thread_and_record(before):
+            firsts[0] = int.from_bytes(before[_ID_AT : _ID_AT + _ID_BYTES], "little")
+        # Of the events that saw the same hits one is believed.
+        double = numbers != firsts[run]
+        last = bytes(flat[at[-1] : at[-1] + size[-1]])
+        known = int(firsts[-1]).to_bytes(_ID_BYTES, "little")
+        self.cpu.last_sample = last[:_ID_AT] + known + last[_ID_AT + _ID_BYTES :] if firsts[-1] else b""
+        return _Chosen(at[~double], size[~double], int(double.sum()), int(size[double].sum()))
 
     def gaps(self, index: int, count: int) -> Iterator[tuple[int, int, int | None, int | None]]:
         """Yield what the kernel says it lost among the first `count` records."""

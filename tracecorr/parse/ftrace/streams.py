@@ -94,12 +94,14 @@ class Window:
 
 @dataclass
 class Account:
-    """Count pages of one CPU: bytes of all, pages with an impossible head, bytes that could not be decoded."""
+    """Count pages of one CPU: bytes of all, pages with an impossible head, bytes that could not be decoded, doubles."""
 
     size: int = 0
     bad_heads: int = 0
     broken_pages: int = 0
     broken: int = 0
+    duplicates: int = 0
+    duplicate_bytes: int = 0
 
 
 def next_window(cpus: Sequence[CpuPages], pages_per_cpu: int) -> Window | None:
