@@ -9,7 +9,7 @@ from typing import Any
 
 from tracecorr.capture.library_watch import LibraryWatch, MappedRuntime
 from tracecorr.capture.offer import Offer
-from tracecorr.capture.plan import Wanted
+from tracecorr.capture.plan import Absent, Wanted
 from tracecorr.capture.planning import plan_late_probes
 from tracecorr.capture.recorder import KernelRecorder
 from tracecorr.capture.runtimes import other_users
@@ -36,6 +36,11 @@ class LateProbes:
     def pause(self) -> float:
         """Return the seconds until the next look."""
         return self._watch.pause
+
+    @property
+    def absent(self) -> tuple[Absent, ...]:
+        """Return the mapped libraries that cannot be probed because they cannot be read."""
+        return tuple(Absent(f"probes of {path}", why) for path, why in sorted(self._watch.refused.items()))
 
     def look(self, pids: Iterable[int]) -> None:
         """Arm what the processes `pids` have mapped since the last look."""

@@ -9,6 +9,7 @@ from __future__ import annotations
 import time
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 from tracecorr.capture.offer import Runtime
@@ -35,6 +36,8 @@ class LibraryWatch:
 
     Args:
         known: runtimes that need not be found any more.
+
+    `refused` has the mapped libraries that could not be read, and why.
     """
 
     def __init__(self, known: Iterable[Runtime] = ()) -> None:
@@ -43,6 +46,7 @@ class LibraryWatch:
         self._sizes: dict[int, bytes] = {}
         self._first_look: dict[int, float] = {}
         self._next_look = 0.0
+        self.refused: dict[str, str] = {}
 
     @property
     def pause(self) -> float:
@@ -80,7 +84,7 @@ class LibraryWatch:
     def _runtimes(self, pid: int, mappings: Iterable[MappedFile]) -> Iterator[MappedRuntime]:
         seen_ns = time.monotonic_ns()
         for mapping in mappings:
-            runtime = read_mapped_runtime(pid, mapping)
+            runtime = read_mapped_runtime(pid, mapping, partial(self.refused.setdefault, mapping.path))
             if runtime is not None and (runtime.device, runtime.inode) not in self._found:
                 self._found.add((runtime.device, runtime.inode))
                 yield MappedRuntime(pid, runtime, seen_ns)

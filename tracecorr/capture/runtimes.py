@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import io
 import os
 import re
 import struct
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -37,7 +38,17 @@ _PLACES = (
 _SYMBOL = struct.Struct("<IBBHQQ")
 _FUNCTION = 2
 _MACHINE = "EM_X86_64"  # the probes read x86-64 registers
+# What reading one library may cost at most, so that a forged one cannot hold the recording up.
+_MOST_BYTES, _MOST_READS, _LONGEST_NAME = 256 << 20, 2_000_000, 1 << 14
 _MAPPING = re.compile(r"^(\S+) r\S?x\S \S+ \S+ (\d+) +(/.*)$", re.MULTILINE)
+
+
+# Told the reason why an ELF file could not be read.
+Refuse = Callable[[str], object]
+
+
+def _ignore(_reason: str) -> None:
+    """Take no note of a refused file."""
 
 
 @dataclass(frozen=True)
@@ -49,14 +60,16 @@ class MappedFile:
     path: str
 
 
-def read_runtime(path: Path, seen_as: str = "") -> Runtime | None:
+def read_runtime(path: Path, seen_as: str = "", refuse: Refuse = _ignore) -> Runtime | None:
     """Return what a library exports, or None where it is no runtime (or no library of this kind of machine).
 
     Args:
         path: how this process reaches the file.
         seen_as: how the workload names it, where that differs.
+        refuse: is told why an ELF file is damaged or too costly to read; the workload decides what it maps.
     """
-    return _read(path, seen_as or str(path), _WANTED, [name for names in _KINDS.values() for name in names[:1]])
+    any_of = [name for names in _KINDS.values() for name in names[:1]]
+    return _read(path, seen_as or str(path), _WANTED, any_of, refuse=refuse)
 
 
 def read_library(path: Path, symbols: Iterable[str], seen_as: str = "") -> Runtime | None:
@@ -91,14 +104,14 @@ def has_usual_name(path: str) -> bool:
     return _USUAL.match(Path(path).name) is not None
 
 
-def read_mapped_runtime(pid: int, mapping: MappedFile) -> Runtime | None:
-    """Return what a mapped library exports, or None where it is no runtime."""
+def read_mapped_runtime(pid: int, mapping: MappedFile, refuse: Refuse = _ignore) -> Runtime | None:
+    """Return what a mapped library exports, or None where it is no runtime; `refuse` as for `read_runtime`."""
     seen_as = mapping.path.removesuffix(" (deleted)")
     inside = Path(f"/proc/{pid}/root{seen_as}")
     # A deleted or replaced file is still reached through the mapping itself.
     exact = Path(f"/proc/{pid}/map_files/{mapping.span}")
     usable = [p for p in (Path(seen_as), inside, exact) if not re.search(r"\s", str(p)) and _same(p, exact)]
-    return read_runtime(usable[0], seen_as) if usable else None
+    return read_runtime(usable[0], seen_as, refuse) if usable else None
 
 
 def installed_libraries(root: Path = Path("/"), environment: Mapping[str, str] | None = None) -> list[Path]:
@@ -125,15 +138,52 @@ def other_users(runtime: Runtime, mine: Iterable[int] = ()) -> list[int]:
     return [pid for pid in pids if pid not in own and any(m.inode == runtime.inode for m in list_mappings(pid))]
 
 
-def _read(path: Path, seen_as: str, wanted: re.Pattern[str], any_of: Iterable[str], kind: str = "") -> Runtime | None:
+class _Bounded(io.BufferedReader):
+    """A file whose reads are bounded: sizes and counts in a forged header must not take memory or time."""
+
+    def __init__(self, path: Path) -> None:
+        super().__init__(io.FileIO(path))
+        self._bytes, self._reads = _MOST_BYTES, _MOST_READS
+        self._size = os.fstat(self.fileno()).st_size
+
+    def read(self, size: int | None = -1, /) -> bytes:
+        """Read as a file does.
+
+        Raises:
+            ELFError: more is asked for than the file has, or than any library needs.
+        """
+        if size is None or not 0 <= size <= self._size:
+            raise ELFError("a size in its headers is larger than the file")
+        data = super().read(size)
+        self._bytes -= len(data)
+        self._reads -= 1
+        if self._bytes < 0 or self._reads < 0:
+            raise ELFError("its tables are larger than those of any library")
+        return data
+
+
+def _read(
+    path: Path,
+    seen_as: str,
+    wanted: re.Pattern[str],
+    any_of: Iterable[str],
+    kind: str = "",
+    refuse: Refuse = _ignore,
+) -> Runtime | None:
     try:
-        with path.open("rb") as stream:
+        with _Bounded(path) as stream:
+            if stream.peek(4)[:4] != b"\x7fELF":
+                return None
             elf = ELFFile(stream)
             if elf["e_machine"] != _MACHINE or not _may_export(elf, any_of):
                 return None
             symbols, build = _exported(elf, wanted), _build_id(elf)
         status = path.stat()
-    except (OSError, ELFError, ValueError, KeyError, AssertionError):
+    except (FileNotFoundError, PermissionError, ProcessLookupError):
+        return None
+    # The parser raises anything at a forged file (also OSError from a seek), and the workload chooses the file.
+    except Exception as error:
+        refuse(f"its ELF tables cannot be read: {type(error).__name__} {error}".rstrip())
         return None
     kind = next((k for k, names in _KINDS.items() if all(n in symbols for n in names)), kind)
     if not kind or not symbols:
@@ -171,10 +221,14 @@ def _functions(elf: ELFFile) -> Iterator[tuple[str, int]]:
             if symbol["st_info"]["type"] == "STT_FUNC" and symbol["st_value"]:
                 yield symbol.name, symbol["st_value"]
         return
-    strings = elf.get_section(table["sh_link"]).data()
+    names = elf.get_section(table["sh_link"])
+    if table.compressed or names.compressed:
+        raise ELFError("its symbols are compressed, which no loader reads")
+    strings = names.data()
     for at, info, _, _, address, _ in _SYMBOL.iter_unpack(table.data()):
         if info & 0xF == _FUNCTION and address:
-            yield strings[at : strings.index(b"\0", at)].decode(errors="replace"), address
+            end = strings.index(b"\0", at, at + _LONGEST_NAME)
+            yield strings[at:end].decode(errors="replace"), address
 
 
 def _build_id(elf: ELFFile) -> str:

@@ -300,7 +300,7 @@ class Session:
         late = {entry["kind"] for entry in self._late.armed if entry["probes"]}
         plan = self._recorder.plan
         absent = tuple(a for a in plan.absent if not any(a.what.startswith(_ABSENT_OF[kind]) for kind in late))
-        return {**_facts_of(plan, absent), "late": self._late.armed}
+        return {**_facts_of(plan, (*absent, *self._late.absent)), "late": self._late.armed}
 
     def _time_offsets(self) -> dict[str, int]:
         """Return what the time namespace of the workload adds to its clocks, as far as it is known now."""
