@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import ctypes
+import errno
 import os
 import threading
 from dataclasses import replace
 from pathlib import Path
+from typing import IO, Any, cast
 
 import polars as pl
 import pytest
 from machine_state import need_zlib
 
+from tracecorr.capture import perf_probes
 from tracecorr.capture.armed import Armed, arm
 from tracecorr.capture.journal import Journal
 from tracecorr.capture.owner import new_token
@@ -223,6 +226,64 @@ def test_child_that_inherits_and_is_admitted_gives_each_hit_once(
     doubles = block.ledger.filter(pl.col("reason") == "duplicate_sample")
     assert doubles["records"].sum() == 2 * _CALLS
     assert block.ledger["bytes"].sum() == counts.bytes
+
+
+class _Disk:
+    """A file of a disk that has room for `room` bytes and takes few at a time."""
+
+    def __init__(self, path: Path, room: int) -> None:
+        self._file, self._room = path.open("wb", buffering=0), room
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._file, name)
+
+    def write(self, data: memoryview) -> int:
+        if not self._room:
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+        done = self._file.write(data[: min(self._room, 1000)])
+        self._room -= done
+        return done
+
+
+@pytest.mark.parametrize("room", [1 << 30, 5003, 0])
+def test_full_disk_leaves_whole_records_and_counts_the_rest(
+    tracefs: Tracefs, library: Path, tmp_path: Path, room: int
+) -> None:
+    armed = _arm(tracefs, library, "perf")
+    try:
+        probes = [replace(p, filter="") for p in armed.perf_probes]
+        recorder = PerfRecorder(probes, 256, lambda name: cast(IO[bytes], _Disk(tmp_path / name, room)))
+        pid, gate = _start_caller(library)
+        recorder.admit(pid)
+        recorder.start()
+        os.write(gate, b"x")
+        os.close(gate)
+        os.waitpid(pid, 0)
+        counts = recorder.stop()
+    finally:
+        assert armed.disarm() == []
+    assert (recorder.failure is None) == (room == 1 << 30)
+    assert (counts.discarded_bytes > 0) == (room < 1 << 30)
+    assert counts.samples + counts.lost == 2 * _THREADS * _CALLS
+    assert counts.bytes == sum(p.stat().st_size for p in tmp_path.glob("perf-cpu*.bin"))
+    if counts.bytes:
+        ledger = _rows(tmp_path, armed).ledger
+        assert ledger.filter(pl.col("reason") == "torn_record").is_empty()
+        assert ledger.filter(pl.col("outcome") == "used")["bytes"].sum() == counts.bytes
+
+
+def test_ring_is_halved_where_the_kernel_has_no_memory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    sizes = []
+
+    def make(_: int, size_kb: int) -> None:
+        sizes.append(size_kb)
+        raise OSError(errno.ENOMEM, os.strerror(errno.ENOMEM))
+
+    monkeypatch.setattr(perf_probes, "Ring", make)
+    recorder = PerfRecorder([], 256, lambda name: (tmp_path / name).open("wb"))
+    assert sizes[:3] == [256, 128, 64]
+    assert recorder.absent[0].what.startswith("probes of user space on CPU")
+    assert recorder.stop().bytes == 0
 
 
 def _start_equal_calls(library: Path) -> tuple[int, int]:

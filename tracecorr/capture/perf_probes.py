@@ -24,6 +24,7 @@ _WAIT_MS = 100
 _RECORD_LOST = 2  # of perf_event.h; every other record is a sample
 # Where a sample has its thread, its time and the id of its event (`perf_events.SAMPLE_TYPE`).
 _THREAD, _ID, _REST = slice(8, 16), slice(24, 32), 32
+_LEAST_RING_KB = 64
 # An event per probe, thread and CPU: more of them are not worth their memory.
 _MOST_EVENTS = 200_000
 
@@ -34,11 +35,15 @@ class PerfCounts:
 
     bytes: int = 0
     samples: int = 0
-    lost: int = 0  # samples that the kernel had no room for
+    lost: int = 0  # samples that the kernel or the disk had no room for
+    discarded_bytes: int = 0  # records that the disk had no room for
 
     def __add__(self, other: PerfCounts) -> PerfCounts:
         """Return both together."""
-        return PerfCounts(self.bytes + other.bytes, self.samples + other.samples, self.lost + other.lost)
+        return PerfCounts(
+            self.bytes + other.bytes, self.samples + other.samples, self.lost + other.lost,
+            self.discarded_bytes + other.discarded_bytes,
+        )  # fmt: skip
 
 
 class HitCounter:
@@ -128,7 +133,7 @@ class PerfRecorder:
         self._reader.start()
 
     def drain(self) -> PerfCounts:
-        """Write out what the rings hold now; return the counts so far."""
+        """Write out what the rings hold now; return the counts so far. What no file takes counts as lost."""
         with self._lock:
             for cpu, ring in self._rings.items():
                 data = ring.take()
@@ -146,15 +151,10 @@ class PerfRecorder:
         if self._reader is not None:
             self._reader.join()
             self._reader = None
-        counts = self.drain()
-        for descriptor in self._events:
-            os.close(descriptor)
-        for ring in self._rings.values():
-            ring.close()
-        for file in self._files.values():
-            file.close()
-        self._events, self._rings, self._files = [], {}, {}
-        return counts
+        try:
+            return self.drain()
+        finally:
+            self._close()
 
     def describe(self) -> str:
         """Return as JSON how to read the files: order of the fields of a sample, clock, events by number."""
@@ -164,14 +164,40 @@ class PerfRecorder:
         }  # fmt: skip
         return json.dumps(described, indent=1)
 
+    def _close(self) -> None:
+        for descriptor in self._events:
+            os.close(descriptor)
+        for ring in self._rings.values():
+            ring.close()
+        for file in self._files.values():
+            try:
+                file.close()
+            except OSError as error:
+                self.failure = self.failure or error
+        self._events, self._rings, self._files = [], {}, {}
+
     def _make_rings(self) -> None:
+        wanted = self._size_kb
         for cpu in _online_cpus():
             try:
-                self._rings[cpu] = Ring(cpu, self._size_kb)
+                self._rings[cpu] = self._make_ring(cpu)
             except OSError as error:
                 if error.errno != errno.ENODEV:
                     self.absent.append(Absent(f"probes of user space on CPU {cpu}", str(error.strerror)))
+        if self._rings and self._size_kb < wanted:
+            why = f"the kernel had no memory for more than {self._size_kb} KiB"
+            self.absent.append(Absent(f"perf rings of {wanted} KiB", why))
         _allow_files(len(self._rings) * 2 + 256)
+
+    def _make_ring(self, cpu: int) -> Ring:
+        """Make a ring, or a smaller one where the kernel has no memory; those of the next CPUs are as small."""
+        while True:
+            try:
+                return Ring(cpu, self._size_kb)
+            except OSError as error:
+                if error.errno not in (errno.ENOMEM, errno.EPERM) or self._size_kb // 2 < _LEAST_RING_KB:
+                    raise
+                self._size_kb //= 2
 
     def _bind(self, probes: list[PerfProbe], tids: list[int]) -> None:
         count = len(probes) * len(tids) * len(self._rings)
@@ -203,23 +229,56 @@ class PerfRecorder:
         return refused
 
     def _read(self) -> None:
-        """Write in the background until it is over; a disk that is full ends it and is told."""
+        """Write in the background until it is over."""
         poller = select.poll()
         for ring in self._rings.values():
             poller.register(ring.descriptor, select.POLLIN)
         while not self._over.is_set():
             poller.poll(_WAIT_MS)
-            try:
-                self.drain()
-            except OSError as error:
-                self.failure = error
-                return
+            self.drain()
 
     def _write(self, cpu: int, data: bytes) -> None:
-        if cpu not in self._files:
-            self._files[cpu] = self._open_new(f"perf-cpu{cpu}.bin")
-        self._files[cpu].write(data)
-        self.counts += self._counters.setdefault(cpu, HitCounter()).count(data)
+        """Append whole records to the file of a CPU; after a failure the rest is counted as lost, not kept."""
+        kept = 0
+        if self.failure is None:
+            try:
+                if cpu not in self._files:
+                    self._files[cpu] = self._open_new(f"perf-cpu{cpu}.bin")
+                kept = self._append(self._files[cpu], data)
+            except OSError as error:
+                self.failure = error
+        counter = self._counters.setdefault(cpu, HitCounter())
+        self.counts += counter.count(data[:kept])
+        if kept < len(data):
+            gone = counter.count(data[kept:])
+            self.counts += PerfCounts(0, 0, gone.samples + gone.lost, gone.bytes)
+
+    def _append(self, file: IO[bytes], data: bytes) -> int:
+        """Write records; return the bytes of those that are whole in the file, a torn one is cut off again."""
+        done = 0
+        try:
+            while done < len(data):
+                done += file.write(memoryview(data)[done:])
+        except OSError as error:
+            self.failure = error
+            whole = whole_records(data, done)
+            if whole < done:
+                end = file.seek(0, os.SEEK_CUR) - (done - whole)
+                with contextlib.suppress(OSError):
+                    file.truncate(end)
+            return whole
+        return done
+
+
+def whole_records(data: bytes, end: int) -> int:
+    """Return the bytes of the records of `data` that end before `end`."""
+    at = 0
+    while at < end:
+        size = int.from_bytes(data[at + 6 : at + 8], "little") or len(data)
+        if at + size > end:
+            break
+        at += size
+    return at
 
 
 def _online_cpus() -> list[int]:

@@ -65,8 +65,8 @@ class KernelRecorder:
 
     @property
     def discarded_bytes(self) -> int:
-        """Return the bytes of pages that no file could take."""
-        return self._drain.discarded_bytes
+        """Return the bytes of pages and perf records that no file could take."""
+        return self._drain.discarded_bytes + self._perf.counts.discarded_bytes
 
     @property
     def failure(self) -> OSError | None:
@@ -126,23 +126,37 @@ class KernelRecorder:
         """End the recording and store what is left; the machine is still armed."""
         if not self.recording:
             return
-        self._sampler.burst("end")
-        self.armed.stop()
-        self._perf.stop()
         self.recording = False
-        self._drain.stop()
+        try:
+            self._sampler.burst("end")
+            self.armed.stop()
+        finally:
+            self._take_rest()
         self._save_clock()
         self._describe()
-        self.counts = self._sum(
-            [save_stats(self._folder, name, read_stats(path)) for name, path in self._instances.items()]
-        )
 
     def disarm(self) -> list[str]:
         """Leave the machine as it was found; return what could not be undone yet."""
-        self._perf.stop()
-        self._sampler.close()
-        self._drain.close()
-        return self.armed.disarm()
+        try:
+            self._perf.stop()
+        finally:
+            try:
+                self._sampler.close()
+                self._drain.close()
+            finally:
+                problems = self.armed.disarm()
+        return problems
+
+    def _take_rest(self) -> None:
+        """Empty rings and buffers, and keep what the kernel counted: whatever else fails on a full disk."""
+        try:
+            self._perf.stop()
+        finally:
+            self._drain.stop()
+        stats = {name: read_stats(path) for name, path in self._instances.items()}
+        self.counts = self._sum(list(stats.values()))
+        for name, counters in stats.items():
+            save_stats(self._folder, name, counters)
 
     def _open_perf(self) -> PerfRecorder:
         size = self.armed.armed.perf_buffer_kb_per_cpu or _PERF_BUFFER_KB

@@ -326,6 +326,8 @@ class Session:
             except OSError as error:
                 failures.append(error)
         self.problems += [*self._logs.problems, *(f"the logs are not complete: {error}" for error in failures)]
+        if self._recorder.failure is not None:
+            self.problems.append(f"the trace could not be written: {self._recorder.failure}")
         if self._recorder.discarded_bytes:
             losses.append({"source": "ftrace", "bytes": self._recorder.discarded_bytes,
                            "reason": f"the trace could not be written: {self._recorder.failure}"})  # fmt: skip
