@@ -193,7 +193,7 @@ def test_usual_places_are_looked_into(tmp_path: Path) -> None:
     (rocm / "libamdhip64.so.7").symlink_to("libamdhip64.so.7.0.2")
     (rocm / "libother.so").touch()
     (own / "libroctx64.so.4").touch()
-    found = installed_libraries(tmp_path, {"LD_LIBRARY_PATH": "/work/lib:relative"})
+    found = installed_libraries(tmp_path, {"LD_LIBRARY_PATH": "/site/lib:relative"})
     assert set(found) == {rocm / "libamdhip64.so.7", wheel / "libhsa-runtime64.so", own / "libroctx64.so.4"}
 
 
