@@ -185,7 +185,7 @@ def test_what_is_no_library_is_no_runtime(tmp_path: Path, content: bytes) -> Non
 
 def test_usual_places_are_looked_into(tmp_path: Path) -> None:
     wheel = tmp_path / "usr/lib/python3.12/site-packages/torch/lib"
-    rocm, own = tmp_path / "opt/rocm-7.0.2/lib", tmp_path / "work/lib"
+    rocm, own = tmp_path / "opt/rocm-7.0.2/lib", tmp_path / "site/lib"
     for folder in (wheel, rocm, own):
         folder.mkdir(parents=True)
     (wheel / "libhsa-runtime64.so").touch()
