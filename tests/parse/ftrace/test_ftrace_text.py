@@ -277,3 +277,18 @@ def test_roctx_ranges_nest_and_carry_their_text() -> None:
     assert rows.filter(pl.col("name") == "init_mqd")["depth"].to_list() == [0]
     texts = rows.join(whole_text.args.filter(pl.col("key") == "text"), on=["file", "offset"]).sort("offset")
     assert texts["text"].to_list() == ["outer", "inner, x=1", "here"]
+
+
+def test_a_lone_open_with_its_path_is_decimal_however_blocks_are_cut() -> None:
+    """Kernel 7.2 prints the path behind its pointer; the pointer is decimal though this line shows no 0x."""
+    prefix = b"            t1-100     [000] .....     1.0000%02d: "
+    bodies = [
+        b'sys_openat(dfd: 4294967196, filename: 4689924 "/dev/kfd", flags: O_RDWR|O_CREAT, mode: 0666)',
+        b"sys_openat -> 0x3",
+        b"sys_ioctl(fd: 3, cmd: 0xc0604b02, arg: 0x7ffd)",
+    ]
+    trace = b"".join(prefix % i + body + b"\n" for i, body in enumerate(bodies))
+    whole_read, cut_read = (read_text(trace, block_bytes=size).events for size in (1 << 20, 150))
+    opened = whole_read.filter(pl.col("name") == "openat")
+    assert opened["arg"].to_list() == [4689924]
+    assert cut_read.equals(whole_read)

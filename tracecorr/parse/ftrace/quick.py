@@ -53,9 +53,13 @@ class Quick:
         self.has_0x = False
 
     def learn(self, block: bytes) -> None:
-        """See whether system calls print 0x: kernels after 6.12 do, and their bare digits are decimal."""
+        """See whether system calls print 0x: kernels after 6.12 do, and their bare digits are decimal.
+
+        A path behind its pointer (kernel 7.2) says the same: that line may be the first of its block, and alone in it.
+        """
         if not self.has_0x:
-            self.has_0x = any(_is_in_call(block, at) for sign in (b": 0x", b"=0x") for at in _places(block, sign))
+            signs = (b": 0x", b"=0x", b' "')
+            self.has_0x = any(_is_in_call(block, at) for sign in signs for at in _places(block, sign))
 
     def add(self, batch: hv.Batch, text: Text, heads: Heads, base: pl.DataFrame) -> Mask:
         """Add the rows of the lines `heads`, whose base columns are `base`; return which lines they were."""
