@@ -18,8 +18,8 @@ def match_commands(launches: pl.DataFrame, commands: pl.DataFrame) -> pl.DataFra
     """Return the command of each packet or copy: the thread's last one before it in the same call.
 
     Args:
-        launches: columns event, file, offset, parent, parent_offset, name, layer, command_offset (the thread's last
-            command line as the reader saw it), graph (whether the call is a graph launch).
+        launches: columns event, file, offset, parent, parent_offset, name, layer, queue, command_offset (the thread's
+            last command line as the reader saw it), graph (whether the call is a graph launch).
         commands: enqueue and submit lines: event, file, offset, process, parent, name, ts_ns, command, stream_id.
 
     Returns: event, command_event, enqueue_ns, command (pointer), command_stream.
@@ -30,14 +30,17 @@ def match_commands(launches: pl.DataFrame, commands: pl.DataFrame) -> pl.DataFra
     )  # fmt: skip
     before = launches.join(lines, on=["file", "command_offset"]).filter(_same_call() & _fits())
     before = _drop_second_dispatches(before) if lines["submitted"].any() else before
-    rest = launches.filter("graph").join(before, on="event", how="anti").drop_nulls("parent")
+    is_packet = pl.col("name").cast(pl.String) != "copy"
+    rest = launches.filter(pl.col("graph") & is_packet).join(before, on="event", how="anti").drop_nulls("parent")
     tasks = lines.filter(pl.col("kind") == _GRAPH_COMMAND).drop_nulls("command_parent").sort("command_offset")
     after = rest.drop("command_offset").sort("offset").join_asof(
         tasks, left_on="offset", right_on="command_offset", by_left=["file", "parent"],
         by_right=["file", "command_parent"], strategy="forward", check_sortedness=False,
     )  # fmt: skip
+    # A command is one stream's: of packets of several rings it is not known which are its own.
+    one_ring = pl.col("queue").n_unique().over("command_event") == 1
     columns = ("event", "command_event", "enqueue_ns", "command", "command_stream")
-    return pl.concat([before.select(columns), after.drop_nulls("command_event").select(columns)])
+    return pl.concat([before.select(columns), after.drop_nulls("command_event").filter(one_ring).select(columns)])
 
 
 def _drop_second_dispatches(found: pl.DataFrame) -> pl.DataFrame:

@@ -39,11 +39,16 @@ class Launches:
         table: the table `launches`.
         edges: links that it does not show: from_event, to_event, rule, evidence.
         gpu: GPU times: event (packet or copy), gpu_event.
+        commands: event, command (pointer, null = none) of the packets and copies whose row names another one: the
+            reader sees only what is written before them.
     """
 
     table: pl.DataFrame = field(default_factory=schema.LAUNCHES.empty)
     edges: pl.DataFrame = field(default_factory=lambda: pl.DataFrame(schema=EDGE))
     gpu: pl.DataFrame = field(default_factory=lambda: pl.DataFrame(schema={"event": pl.Int64, "gpu_event": pl.Int64}))
+    commands: pl.DataFrame = field(
+        default_factory=lambda: pl.DataFrame(schema={"event": pl.Int64, "command": pl.UInt64})
+    )
 
 
 def build_launches(events: pl.DataFrame, packets: pl.DataFrame, args: pl.DataFrame, sources: set[str]) -> Launches:
@@ -66,6 +71,7 @@ def build_launches(events: pl.DataFrame, packets: pl.DataFrame, args: pl.DataFra
     joined = base.join(fields, on=["file", "offset"], how="left", maintain_order="left")
     joined = joined.join(match_stores(stores, base), on="event", how="left", maintain_order="left")
     joined = _add_command(joined, log.filter(pl.col("layer") == "command"))
+    other_command = joined.filter(pl.col("command").ne_missing(pl.col("command_seen"))).select("event", "command")
     joined = _adopt_calls(joined, events)
     uses = list_uses(base)
     gpu = link_gpu_times(_gpu_times(events), uses)
@@ -79,7 +85,8 @@ def build_launches(events: pl.DataFrame, packets: pl.DataFrame, args: pl.DataFra
         ),
         gpu.select(from_event="event", to_event="gpu_event", rule=pl.lit("gpu_time_of_signal")),
     ]).with_columns(evidence=pl.lit(DERIVED))  # fmt: skip
-    return Launches(schema.LAUNCHES.conform(_select(joined, sources)), edges, gpu.select("event", "gpu_event"))
+    table = schema.LAUNCHES.conform(_select(joined, sources))
+    return Launches(table, edges, gpu.select("event", "gpu_event"), other_command)
 
 
 def _gpu_times(events: pl.DataFrame) -> pl.DataFrame:
@@ -132,10 +139,14 @@ def _adopt_calls(joined: pl.DataFrame, events: pl.DataFrame) -> pl.DataFrame:
 
 
 def _add_command(joined: pl.DataFrame, commands: pl.DataFrame) -> pl.DataFrame:
-    """Add the command line of each packet, the stream that it names, and the command's completion line."""
+    """Add the command line of each packet, the stream that it names, and the command's completion line.
+
+    What the row of the packet had as `command` becomes `command_seen`.
+    """
     complete = pl.col("name").cast(pl.String) == "complete"
+    joined = joined.rename({"command": "command_seen"})
     found = match_commands(joined, commands.filter(~complete))
-    joined = joined.drop("command").join(found, on="event", how="left", maintain_order="left")
+    joined = joined.join(found, on="event", how="left", maintain_order="left")
     ends = match_completions(joined, commands)
     return joined.join(ends, on="event", how="left", maintain_order="left")
 

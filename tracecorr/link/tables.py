@@ -97,7 +97,7 @@ def link_tables(
     found = build_launches(events, packets, args, sources if trace_aligned else sources | {"unaligned"})
     timed = rocprof.match_kernels(events, args, found.table, queue_table)
     launches = rocprof.fill_gpu_times(found.table, timed)
-    events = _describe_gpu_times(_chain_doorbells(events, launches), found.gpu)
+    events = _describe_gpu_times(_chain_doorbells(_name_commands(events, found.commands), launches), found.gpu)
     edges = (
         link_hqds(events, hqd, queue_table), kfd_calls.link_doorbell_mappings(events, args, mappings),
         link_drm_jobs(jobs), found.edges, rocprof.list_edges(timed),
@@ -204,6 +204,16 @@ def _add_schedulers(gpu_table: pl.DataFrame, found: pl.DataFrame) -> pl.DataFram
     joined = gpu_table.join(found.rename({"scheduler": "seen"}), on="gpu", how="left", maintain_order="left")
     scheduler = pl.coalesce(pl.col("scheduler").cast(pl.String), "seen").cast(schema.CAT)
     return joined.with_columns(scheduler=scheduler).drop("seen")
+
+
+def _name_commands(events: pl.DataFrame, commands: pl.DataFrame) -> pl.DataFrame:
+    """Give packets the command that their launch has, where their row names another one or none."""
+    if commands.is_empty():
+        return events
+    other = commands.with_columns(is_other=True)
+    joined = events.join(other, on="event", how="left", maintain_order="left", suffix="_launch")
+    named = pl.when("is_other").then("command_launch").otherwise("command")
+    return joined.with_columns(command=named).drop("command_launch", "is_other")
 
 
 def _chain_doorbells(events: pl.DataFrame, launches: pl.DataFrame) -> pl.DataFrame:
