@@ -31,13 +31,13 @@ class EventThread(Thread):
 
     due_ns = 0.0
 
-    def expect(self, line: int, signal: Signal, command: int, after_ns: float) -> None:
-        """Let the end of a packet be printed some time after `after_ns`; ends are printed in their order."""
+    def expect(self, lines: list[int], signal: Signal, command: int, after_ns: float) -> None:
+        """Let the end of a command's packets be printed some time after `after_ns`; ends are printed in their order."""
         self.due_ns = max(self.due_ns + 20_000, after_ns + self.machine.random.uniform(0.2e6, 2e6))
-        self.machine.start(self.due_ns, self.report(line, signal, command, self.due_ns))
+        self.machine.start(self.due_ns, self.report(lines, signal, command, self.due_ns))
 
-    def report(self, line: int, signal: Signal, command: int, due_ns: float) -> Iterator[float]:
-        """Print the end of a packet, its GPU time, and that of its command."""
+    def report(self, lines: list[int], signal: Signal, command: int, due_ns: float) -> Iterator[float]:
+        """Print the GPU time of the last of some packets, and the end of their command."""
         self.now = max(self.now, due_ns, signal.end_ns + 8_000)
         yield from self.say("signal", f"Handler: value(0), timestamp(0x7f5174018900), handle({signal.handle:#x})")
         shift = self.scene.suspended_ns + self.scene.namespace_ns
@@ -51,7 +51,7 @@ class EventThread(Thread):
         yield from self.say("signal", text)
         done = yield from self.say("done", f"Command {command:#x} complete (Wall: 58162, CPU: 0, GPU: 0 us)")
         if done >= 0:
-            self.machine.record.truth.completions.append((line, done))
+            self.machine.record.truth.completions += [(line, done) for line in lines]
 
 
 class HipThread(Thread):
@@ -206,7 +206,7 @@ class HipThread(Thread):
         signal = self.process.next_signal()
         packet = yield from self._barrier(self, stream, "barrier_value", line, signal, None)
         yield from self.leave("event", "hipEventRecord")
-        self.events.expect(packet, signal, command, self.now)
+        self.events.expect([packet], signal, command, self.now)
 
     def _do_sync(self, stream: Stream) -> Iterator[float]:
         yield from self._synchronize([stream])
@@ -275,7 +275,7 @@ class HipThread(Thread):
         signal = self.process.next_signal()
         packet = yield from self._barrier(self, stream, "barrier_value", line, signal, None)
         yield from self.leave("graph", "hipGraphLaunch", ": duration: 311 us")
-        self.events.expect(packet, signal, command, self.now)
+        self.events.expect([*batch, packet], signal, command, self.now)
 
     # what operations are made of
 
