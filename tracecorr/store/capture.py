@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import shutil
+from bisect import bisect_right
 from collections.abc import Iterable
 from functools import lru_cache
 from pathlib import Path
@@ -15,7 +16,7 @@ import polars as pl
 from tracecorr.model import schema
 from tracecorr.model.errors import CaptureError
 from tracecorr.store.columns import write_frame
-from tracecorr.store.raw import read_chunks, write_atomically
+from tracecorr.store.raw import read_at, read_chunks, write_atomically
 
 FORMAT_VERSION = 1
 SUFFIX = ".tracecorr"
@@ -80,9 +81,7 @@ class Capture:
 
     def raw(self, file: int, offset: int, length: int) -> bytes:
         """Return the exact raw bytes behind a row, as (file, offset, length) of the row name them."""
-        with self._raw_path(file).open("rb") as stream:
-            stream.seek(offset)
-            return stream.read(length)
+        return read_at(self._raw_path(file), offset, length)
 
     def file_path(self, file: int) -> str:
         """Return the path of a raw file inside the folder."""
@@ -109,15 +108,21 @@ class Capture:
         return self.path / "tables" / f"{name}.parquet"
 
 
-@lru_cache(maxsize=4096)
 def _count_lines(path: Path, offset: int) -> int:
-    lines = 0
+    """Return the newlines before a byte of a text file; what was counted for one byte serves all others."""
+    starts, lines = _index_lines(path, path.stat().st_mtime_ns)
+    number = bisect_right(starts, offset) - 1
+    return lines[number] + read_at(path, starts[number], offset - starts[number]).count(b"\n")
+
+
+@lru_cache(maxsize=16)
+def _index_lines(path: Path, _changed_ns: int) -> tuple[list[int], list[int]]:
+    """Return where the chunks of a file begin, and the newlines before each."""
+    starts, lines = [0], [0]
     for chunk in read_chunks(path):
-        if offset <= len(chunk):
-            return lines + chunk[:offset].count(b"\n")
-        lines += chunk.count(b"\n")
-        offset -= len(chunk)
-    return lines
+        starts.append(starts[-1] + len(chunk))
+        lines.append(lines[-1] + chunk.count(b"\n"))
+    return starts, lines
 
 
 def is_replaceable(path: Path) -> bool:

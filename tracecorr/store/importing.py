@@ -44,7 +44,7 @@ def import_files(
 
     Args:
         out: the folder to make.
-        amd_logs: HIP logs, plain or gzip.
+        amd_logs: HIP logs, plain, gzip or zstd.
         ftrace: kernel traces: text, a `trace.dat` of trace-cmd, or a folder of binary pages.
         clock: trace_clock of the traces, or `auto`.
         clock_samples: clock.json with bracketed samples.
@@ -140,22 +140,22 @@ def _check(path: Path, looks_right: Callable[[bytes], bool], lacks: str, option:
 
 
 def _plain_name(path: Path) -> str:
-    return path.name.removesuffix(".gz")
+    return path.name.removesuffix(".gz").removesuffix(".zst")
 
 
 def _copy(incoming: list[Incoming], stage: Path, progress: Callable[[str], None] | None) -> list[dict[str, Any]]:
     entries: list[dict[str, Any]] = []
     for number, item in enumerate(incoming):
-        copy_in(item.origin, stage / item.target)
+        stored = copy_in(item.origin, stage / item.target, compress=item.form in ("log", "text"))
         if item.form == "trace_dat":
-            unpack_in_place(stage / item.target, item.origin)
-        size, checksum = describe_file(stage / item.target)
+            unpack_in_place(stored, item.origin)
+        size, checksum = describe_file(stored)
         twin = next((e for e in entries if e["sha256"] == checksum and e["form"] in ("log", "text", "trace_dat")), None)
         if twin:
             raise InputError(f"{item.origin} was given twice (it equals {twin['path']})", "name each file once")
         entries.append({
-            "file": number, "path": item.target, "source": item.source, "form": item.form, "size": size,
-            "sha256": checksum,
+            "file": number, "path": str(stored.relative_to(stage)), "source": item.source, "form": item.form,
+            "size": size, "sha256": checksum,
         })  # fmt: skip
         if progress and item.form != "description":
             progress(f"{item.origin}: {size:,} bytes")

@@ -10,31 +10,58 @@ import shutil
 import zlib
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import lru_cache
 from pathlib import Path
 from typing import IO, Any, cast
 
+import zstandard
+
 from tracecorr.model.errors import InputError
+from tracecorr.store import frames
+from tracecorr.store.frames import FRAME_BYTES, FrameReader, FrameWriter
 
 CHUNK_BYTES = 4 << 20
 _GZIP_MAGIC = b"\x1f\x8b"
+_DAMAGES = (EOFError, zlib.error, zstandard.ZstdError, gzip.BadGzipFile)
+_PACKED_PIECE = 16 << 10
 
 
 def open_decompressed(path: Path) -> IO[bytes]:
-    """Open a plain or gzip file for reading its decompressed bytes.
+    """Open a plain, gzip or zstd file for reading its decompressed bytes.
 
     Raises:
         InputError: the file is missing, a folder, or not readable.
     """
     try:
-        with path.open("rb") as plain:
-            magic = plain.read(2)
-        return cast("IO[bytes]", gzip.open(path, "rb")) if magic == _GZIP_MAGIC else path.open("rb")
+        compression = _find_compression(path)
+        if compression == "gzip":
+            return cast("IO[bytes]", gzip.open(path, "rb"))
+        stream = path.open("rb")
+        if compression == "zstd":
+            return cast("IO[bytes]", zstandard.ZstdDecompressor().stream_reader(stream, read_across_frames=True))
+        return stream
     except OSError as error:
         raise InputError(f"cannot read {path}: {error.strerror}", "check the path and its permissions") from error
 
 
+def _find_compression(path: Path) -> str | None:
+    """Return `gzip` or `zstd` where the first bytes say so; those of binary pages are a time and may be anything."""
+    if path.suffix == ".bin":
+        return None
+    with path.open("rb") as stream:
+        magic = stream.read(len(frames.MAGIC))
+    return "gzip" if magic.startswith(_GZIP_MAGIC) else "zstd" if magic == frames.MAGIC else None
+
+
 def read_chunks(path: Path, chunk_bytes: int = CHUNK_BYTES) -> Iterator[bytes]:
-    """Yield the decompressed bytes of a file, `chunk_bytes` at a time."""
+    """Yield the decompressed bytes of a file, at most `chunk_bytes` at a time.
+
+    Raises:
+        InputError: the file cannot be read, or its compressed data is damaged.
+    """
+    if path.suffix == frames.SUFFIX:
+        yield from FrameReader(path).read_all()
+        return
     with open_decompressed(path) as stream:
         while chunk := stream.read(chunk_bytes):
             yield chunk
@@ -42,11 +69,15 @@ def read_chunks(path: Path, chunk_bytes: int = CHUNK_BYTES) -> Iterator[bytes]:
 
 @contextmanager
 def open_read_at(path: Path) -> Iterator[tuple[Callable[[int, int], bytes], int]]:
-    """Open a plain file for reading anywhere in it: a function of (offset, bytes), and the size of the file.
+    """Open a raw file for reading anywhere in it: a function of (offset, bytes), and its size, both decompressed.
 
     Raises:
         InputError: the file is missing or not readable.
     """
+    if path.suffix == frames.SUFFIX:
+        reader = FrameReader(path)
+        yield lambda offset, size: reader.read(offset, size), reader.size
+        return
     try:
         handle = os.open(path, os.O_RDONLY)
     except OSError as error:
@@ -55,6 +86,24 @@ def open_read_at(path: Path) -> Iterator[tuple[Callable[[int, int], bytes], int]
         yield lambda offset, size: os.pread(handle, size, offset), os.fstat(handle).st_size
     finally:
         os.close(handle)
+
+
+def read_at(path: Path, offset: int, length: int) -> bytes:
+    """Return up to `length` decompressed bytes of a raw file from `offset` on.
+
+    Raises:
+        InputError: the file cannot be read, or is damaged there.
+    """
+    if path.suffix == frames.SUFFIX:
+        return _reader_of(path, path.stat().st_mtime_ns).read(offset, length)
+    with path.open("rb") as stream:
+        stream.seek(offset)
+        return stream.read(length)
+
+
+@lru_cache(maxsize=16)
+def _reader_of(path: Path, _changed_ns: int) -> FrameReader:
+    return FrameReader(path)
 
 
 def read_head(path: Path, head_bytes: int = 1 << 20) -> bytes:
@@ -66,36 +115,97 @@ def read_head(path: Path, head_bytes: int = 1 << 20) -> bytes:
     try:
         with open_decompressed(path) as stream:
             return stream.read(head_bytes)
-    except (EOFError, zlib.error, OSError) as error:
-        raise InputError(f"cannot read {path}: {error}", "the gzip data is damaged; copy the file again") from error
+    except (*_DAMAGES, OSError) as error:
+        raise InputError(
+            f"cannot read {path}: {error}", "the compressed data is damaged; copy the file again"
+        ) from error
 
 
-def copy_in(source: Path, target: Path) -> None:
-    """Copy a foreign file to `target`, decompressed, so that any byte of it can be reached at once.
+def copy_in(source: Path, target: Path, *, compress: bool = False) -> Path:
+    """Copy a foreign file to `target`, stored so that any byte of it can be reached at once; return its path.
 
     A copy and not a hard link: a log that is still written to must not change under the capture.
     A symlink is followed, never copied.
 
+    Args:
+        source: plain, gzip or zstd.
+        target: where it goes; a compressed copy gets the suffix of zstd.
+        compress: store a large file that comes compressed in frames of zstd; else it is decompressed.
+
     Raises:
-        InputError: the file cannot be read, or its gzip data is cut short or damaged.
+        InputError: the file cannot be read, or its compressed data is cut short or damaged.
     """
     target.parent.mkdir(parents=True, exist_ok=True)
-    with open_decompressed(source.resolve()) as stream:
-        compressed = isinstance(stream, gzip.GzipFile)
-        if not compressed:
-            shutil.copyfile(source.resolve(), target)
+    try:
+        compression = _find_compression(source)
+    except OSError as error:
+        raise InputError(f"cannot read {source}: {error.strerror}", "check the path and its permissions") from error
+    if compression is None:
+        shutil.copyfile(source.resolve(), target)
+        return target
+    try:
+        return _store_decompressed(_decompress(source, compression), target, compress=compress)
+    except _DAMAGES as error:
+        raise InputError(
+            f"cannot decompress {source}: {error}", f"the {compression} data is damaged; copy the file again"
+        ) from error
+
+
+def _decompress(source: Path, compression: str) -> Iterator[bytes]:
+    """Yield pieces of the decompressed bytes of a gzip or zstd file.
+
+    Raises:
+        EOFError: the data ends early.
+    """
+    with source.open("rb") as stream:
+        if compression == "gzip":
+            with gzip.open(stream) as unpacked:
+                while piece := unpacked.read(CHUNK_BYTES):
+                    yield piece
             return
-        try:
-            with target.open("wb") as out:
-                shutil.copyfileobj(stream, out, CHUNK_BYTES)
-        except (EOFError, zlib.error, gzip.BadGzipFile) as error:
-            raise InputError(
-                f"cannot decompress {source}: {error}", "the gzip data is damaged; copy the file again"
-            ) from error
+        unpacker = zstandard.ZstdDecompressor().decompressobj(read_across_frames=False)
+        rest = b""
+        while piece := rest or stream.read(_PACKED_PIECE):
+            if unpacker.eof:
+                unpacker = zstandard.ZstdDecompressor().decompressobj(read_across_frames=False)
+            yield unpacker.decompress(piece)
+            rest = unpacker.unused_data if unpacker.eof else b""
+        if not unpacker.eof:
+            raise EOFError("it ends inside a frame")
+
+
+def _store_decompressed(pieces: Iterator[bytes], target: Path, *, compress: bool) -> Path:
+    """Write pieces to `target`, or in frames of zstd beside it when there is more than one frame of them."""
+    head = bytearray()
+    for piece in pieces:
+        head += piece
+        if len(head) > FRAME_BYTES and compress:
+            target = target.with_name(target.name + frames.SUFFIX)
+            _write_frames(bytes(head), pieces, target)
+            return target
+        if len(head) > FRAME_BYTES:
+            break
+    with target.open("wb") as out:
+        out.write(head)
+        out.writelines(pieces)
+    return target
+
+
+def _write_frames(head: bytes, pieces: Iterator[bytes], target: Path) -> None:
+    writer = FrameWriter.create(target)
+    waiting = bytearray(head)
+    for piece in pieces:
+        waiting += piece
+        while len(waiting) >= FRAME_BYTES:
+            writer.append(bytes(waiting[:FRAME_BYTES]))
+            del waiting[:FRAME_BYTES]
+    for start in range(0, len(waiting), FRAME_BYTES):
+        writer.append(bytes(waiting[start : start + FRAME_BYTES]))
+    writer.finish()
 
 
 def describe_file(path: Path) -> tuple[int, str]:
-    """Return size in bytes and SHA-256 of a file."""
+    """Return size in bytes and SHA-256 of a file, decompressed."""
     digest = hashlib.sha256()
     size = 0
     for chunk in read_chunks(path):
