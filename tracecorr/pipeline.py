@@ -31,12 +31,12 @@ from tracecorr.parse.ftrace import read_ftrace_pages, read_ftrace_text, read_per
 from tracecorr.parse.kfd.polls import read_polls
 from tracecorr.parse.kfd.snapshots import read_snapshot
 from tracecorr.parse.kfd.topology import NodeFiles, list_nodes
-from tracecorr.parse.rocprof import read_rocprof
+from tracecorr.parse.rocprof import read_rocpd, read_rocprof
 from tracecorr.store.capture import Capture, drop_unfinished, make_parts_folder, write_info, write_tables
 from tracecorr.store.importing import import_files
 from tracecorr.store.pages import list_recordings, open_page_trace, trace_clock
 from tracecorr.store.parts import write_part
-from tracecorr.store.raw import open_read_at, read_chunks, read_clock_samples, read_topology
+from tracecorr.store.raw import open_database, open_read_at, read_chunks, read_clock_samples, read_topology
 from tracecorr.store.recording import close_killed, recorded_losses, seen_processes, seen_threads, seen_time_offsets
 from tracecorr.store.views import build_views, write_views
 
@@ -186,6 +186,8 @@ def _open_readers(capture: Capture) -> Iterator[tuple[str, str, Iterator[Block]]
             yield "ftrace", "pages", _read_dat(capture.path / entry["path"], entry["file"], clock)
         elif entry["form"] == "rocprof":
             yield "rocprof", "rocprof", read_rocprof(chunks, entry["file"])
+        elif entry["form"] == "rocpd":
+            yield "rocprof", "rocprof", _read_database(capture.path / entry["path"], entry["file"])
         elif entry["form"] == "dump":
             times = entry.get("read_start_ns"), entry.get("read_end_ns")
             yield "hqd", "dump", read_snapshot(chunks, entry["file"], next(snapshots), *times)
@@ -201,6 +203,11 @@ def _open_readers(capture: Capture) -> Iterator[tuple[str, str, Iterator[Block]]
 def _read_dat(path: Path, file: int, clock: str) -> Iterator[Block]:
     with open_read_at(path) as (read_at, size):
         yield from read_trace_dat(read_at, size, file, clock)
+
+
+def _read_database(path: Path, file: int) -> Iterator[Block]:
+    with open_database(path) as connection, open_read_at(path) as (read_at, size):
+        yield from read_rocpd(connection, read_at, size, file)
 
 
 def _known_gpus(capture: Capture) -> pl.DataFrame:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import os
 import shutil
 from collections.abc import Callable, Iterator
@@ -13,9 +14,9 @@ from tracecorr.model.errors import CaptureError, InputError
 from tracecorr.parse.amdlog import looks_like_amd_log
 from tracecorr.parse.ftrace import looks_like_ftrace_text, looks_like_trace_dat
 from tracecorr.parse.kfd.dumps import looks_like_dump
-from tracecorr.parse.rocprof import looks_like_rocprof
+from tracecorr.parse.rocprof import check_rocpd, looks_like_rocprof, looks_like_sqlite
 from tracecorr.store.capture import Capture, is_replaceable, write_info
-from tracecorr.store.raw import copy_in, describe_file, read_clock_samples, read_head
+from tracecorr.store.raw import copy_in, describe_file, open_database, open_decompressed, read_clock_samples, read_head
 from tracecorr.store.trace_dat import unpack_in_place
 
 
@@ -49,7 +50,7 @@ def import_files(
         clock: trace_clock of the traces, or `auto`.
         clock_samples: clock.json with bracketed samples.
         hqd: debugfs dumps; kept, not decoded.
-        rocprof: tables or traces of rocprof.
+        rocprof: CSV, JSON or rocpd databases of rocprof.
         force: replace `out`.
         progress: called with a line of text for each file.
 
@@ -114,8 +115,20 @@ def _plan(amd_logs: list[Path], ftrace: list[Path], hqd: list[Path]) -> Iterator
 
 def _plan_rocprof(files: list[Path]) -> Iterator[Incoming]:
     for number, path in enumerate(files):
-        _check(path, looks_like_rocprof, "no table or trace of rocprof (CSV, or JSON of rocprof v1)", "--rocprof")
+        if looks_like_sqlite(read_head(path, 64)):
+            _check_database(path)
+            yield Incoming(path, f"raw/rocprof/{number}-{_plain_name(path)}", "rocprof", "rocpd")
+            continue
+        _check(path, looks_like_rocprof, "no table or trace of rocprof (CSV, JSON or rocpd database)", "--rocprof")
         yield Incoming(path, f"raw/rocprof/{number}-{_plain_name(path)}", "rocprof", "rocprof")
+
+
+def _check_database(path: Path) -> None:
+    with open_decompressed(path) as stream:
+        if isinstance(stream, gzip.GzipFile):
+            raise InputError(f"{path} is a compressed database", "decompress it first (gunzip)")
+    with open_database(path) as connection:
+        check_rocpd(connection, read_head(path, 100), path.stat().st_size, str(path))
 
 
 def _plan_pages(folder: Path, number: int) -> Iterator[Incoming]:

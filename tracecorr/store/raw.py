@@ -7,12 +7,14 @@ import hashlib
 import json
 import os
 import shutil
+import sqlite3
 import zlib
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from functools import lru_cache
 from pathlib import Path
 from typing import IO, Any, cast
+from urllib.parse import quote
 
 import zstandard
 
@@ -104,6 +106,23 @@ def read_at(path: Path, offset: int, length: int) -> bytes:
 @lru_cache(maxsize=16)
 def _reader_of(path: Path, _changed_ns: int) -> FrameReader:
     return FrameReader(path)
+
+
+@contextmanager
+def open_database(path: Path) -> Iterator[sqlite3.Connection]:
+    """Open an SQLite database for reading only; nothing is written beside it.
+
+    Raises:
+        InputError: the file cannot be opened.
+    """
+    address = f"file:{quote(str(path.resolve()))}?mode=ro&immutable=1"
+    try:
+        connection = sqlite3.connect(address, uri=True)
+    except sqlite3.OperationalError as error:
+        raise InputError(f"cannot open {path}: {error}", "check the path and its permissions") from error
+    connection.text_factory = lambda data: data.decode("utf-8", "replace")
+    with closing(connection):
+        yield connection
 
 
 def read_head(path: Path, head_bytes: int = 1 << 20) -> bytes:

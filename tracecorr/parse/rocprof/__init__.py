@@ -1,5 +1,6 @@
-"""rocprof output: CSV tables of rocprofv3 and rocprof v1, and the JSON trace of rocprof v1."""
+"""rocprof output: CSV, JSON and database of rocprofv3, CSV tables and the JSON trace of rocprof v1."""
 
 from tracecorr.parse.rocprof.reader import looks_like_rocprof, read_rocprof
+from tracecorr.parse.rocprof.rocpd import check_rocpd, looks_like_sqlite, read_rocpd
 
-__all__ = ["looks_like_rocprof", "read_rocprof"]
+__all__ = ["check_rocpd", "looks_like_rocprof", "looks_like_sqlite", "read_rocpd", "read_rocprof"]

@@ -9,6 +9,7 @@ import polars as pl
 from tracecorr.model import schema
 from tracecorr.model.parts import Block
 from tracecorr.parse.rocprof.records import Record, read_csv_records, read_json_records
+from tracecorr.parse.rocprof.sdk_json import ROOT, read_sdk_records
 
 # rocprofiler stamps with CLOCK_BOOTTIME (the system clock of HSA).
 CLOCK = "boot"
@@ -17,10 +18,10 @@ _ROWS_OF_BLOCK = 200_000
 
 
 def looks_like_rocprof(head: bytes) -> bool:
-    """Tell whether a file begins like a CSV table of rocprof or like a JSON trace of rocprof v1."""
+    """Tell whether a file begins like a CSV table of rocprof, a JSON trace of rocprof v1 or the JSON of rocprofv3."""
     first = head.lstrip()[:4096]
     if first.startswith(b"{"):
-        return b"traceEvents" in first
+        return b"traceEvents" in first or ROOT.encode() in first
     return any(name in first.split(b"\n", 1)[0] for name in _HEADERS)
 
 
@@ -35,7 +36,23 @@ def read_rocprof(chunks: Iterable[bytes], file: int) -> Iterator[Block]:
         Blocks; HIP and HSA calls have no thread, so that nothing of the log or the trace is put inside them by time.
     """
     data = b"".join(chunks)
-    records = read_json_records(data) if data.lstrip().startswith(b"{") else read_csv_records(data)
+    start = data.lstrip()[:4096]
+    if not start.startswith(b"{"):
+        records = read_csv_records(data)
+    elif b"traceEvents" in start:
+        records = read_json_records(data)
+    else:
+        records = read_sdk_records(data)
+    yield from make_blocks(records, file)
+
+
+def make_blocks(records: Iterable[Record], file: int) -> Iterator[Block]:
+    """Yield blocks of the rows of records, each of which is booked.
+
+    Args:
+        records: of one file.
+        file: key of `files`.
+    """
     batch: list[Record] = []
     for record in records:
         batch.append(record)
@@ -59,6 +76,7 @@ def _events(records: list[Record], file: int) -> pl.DataFrame:
         "name": ["dispatch" if _is_kernel(r) else r.name for r in records],
         "kernel": [r.name if _is_kernel(r) else None for r in records],
         "pid": [r.pid for r in records],
+        "size_bytes": [r.size_bytes for r in records],
         "offset": [r.offset for r in records],
         "length": [r.length for r in records],
     }

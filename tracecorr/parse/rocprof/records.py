@@ -16,11 +16,18 @@ _PID = ("Process_Id", "pid")
 _TID = ("Thread_Id", "tid")
 _QUEUE = ("Queue_Id", "queue-id")
 _DISPATCH = ("Dispatch_Id", "queue-index")
+_CORRELATION = ("Correlation_Id",)
+_STREAM = ("Stream_Id",)
+_SIZE = ("Size", "Allocation_Size")
 _NAME = ("Kernel_Name", "KernelName", "Function", "Direction", "Operation", "Name")
 _KIND = ("Kind", "Domain")
 # `[clone .kd]` names the kernel descriptor; the HIP log prints the kernel.
 _DESCRIPTOR = re.compile(r"\s*\[clone \.kd\]$|\.kd$")
 _GAP = re.compile(rb"\n,(?=\{)")
+
+
+# A CSV table and rocprof v1 hold text, rocprofv3's JSON and databases numbers too.
+Field = str | int | None
 
 
 @dataclass(frozen=True)
@@ -36,13 +43,14 @@ class Record:
 
     offset: int
     length: int
-    fields: Mapping[str, str]
+    fields: Mapping[str, Field]
     layer: str = ""
     reason: str = ""
 
     def text(self, names: tuple[str, ...]) -> str | None:
-        """Return the first of the named columns that the record has."""
-        return next((self.fields[n] for n in names if self.fields.get(n)), None)
+        """Return the first of the named columns that the record has, as text."""
+        found = next((self.fields[n] for n in names if self.fields.get(n) not in (None, "")), None)
+        return None if found is None else str(found)
 
     def number(self, names: tuple[str, ...]) -> int | None:
         """Return the first of the named columns as a number that fits 63 bits; None for anything else."""
@@ -66,9 +74,20 @@ class Record:
         return self.number(_PID)
 
     @property
+    def size_bytes(self) -> int | None:
+        """Return the size of a copy or an allocation."""
+        return self.number(_SIZE)
+
+    @property
     def args(self) -> dict[str, int | None]:
         """Return the fields that have no column of `events`."""
-        return {"tid": self.number(_TID), "queue_id": self.number(_QUEUE), "dispatch_id": self.number(_DISPATCH)}
+        return {
+            "tid": self.number(_TID),
+            "queue_id": self.number(_QUEUE),
+            "dispatch_id": self.number(_DISPATCH),
+            "correlation_id": self.number(_CORRELATION),
+            "stream_id": self.number(_STREAM),
+        }
 
     @property
     def name(self) -> str:
@@ -88,7 +107,7 @@ def read_csv_records(data: bytes) -> Iterator[Record]:
         elif len(cells) != len(header):
             yield Record(offset, len(line), {}, reason="line of another table" if cells else "empty line")
         else:
-            yield _classify(offset, len(line), dict(zip(header, cells, strict=True)))
+            yield classify(offset, len(line), dict(zip(header, cells, strict=True)))
         offset += len(line)
 
 
@@ -105,7 +124,7 @@ def read_json_records(data: bytes) -> Iterator[Record]:
             continue
         told = found.get("args")
         fields = {str(k): str(v) for k, v in told.items()} if isinstance(told, dict) else {}
-        yield _classify(begin, len(piece), {**fields, "Name": str(found.get("name", "?"))})
+        yield classify(begin, len(piece), {**fields, "Name": str(found.get("name", "?"))})
 
 
 def _decode(piece: bytes) -> object:
@@ -117,7 +136,8 @@ def _decode(piece: bytes) -> object:
         return None
 
 
-def _classify(offset: int, length: int, fields: Mapping[str, str]) -> Record:
+def classify(offset: int, length: int, fields: Mapping[str, Field]) -> Record:
+    """Return a record with its layer, or with the reason why it is skipped."""
     record = Record(offset, length, fields)
     if record.start_ns is None or record.end_ns is None or record.end_ns < record.start_ns:
         return Record(offset, length, fields, reason="no times")
