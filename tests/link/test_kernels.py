@@ -10,7 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tracecorr.link import kernels
-from tracecorr.link.kernels import demangle_name, list_kernels, shorten_name
+from tracecorr.link.kernels import list_kernels
+from tracecorr.model.kernel_names import demangle_name, shorten_name
 
 ELEMENTWISE = (
     "_ZN2at6native29vectorized_elementwise_kernelILi4ENS0_13AUnaryFunctorIfffNS0_15binary_internal10MulFunctorIfEEEE"

@@ -19,6 +19,7 @@ from tracecorr.align.causal_pairs import (
 )  # fmt: skip
 from tracecorr.align.clock_map import MAX_RATE, ClockMap, fit_clock_map
 from tracecorr.align.intervals import bracket_doorbells, list_moments
+from tracecorr.align.rocprof_pairs import bound_profile
 from tracecorr.align.samples import bound_marks, bound_readings
 from tracecorr.model.kinds import PACKET_KINDS
 
@@ -95,10 +96,7 @@ def _fit(source: str, clock: str, evidence: ClockEvidence) -> ClockMap:
         # CLR prints CLOCK_MONOTONIC in all releases (4.5.2 to 6.4.1 read, 7.2.4 measured).
         return _fit_raw_lines(evidence) if clock == "mono_raw" else ClockMap("same_clock")
     if source == "rocprof":
-        readings = bound_readings(evidence.samples["samples"], "boot")
-        if len(readings):
-            return fit_clock_map(readings, "samples", 0.0)
-        return ClockMap("unaligned", reason="no samples of CLOCK_BOOTTIME, by which rocprof stamps")
+        return _fit_rocprof(evidence)
     if source == "hqd":
         # The reader of the dump took CLOCK_MONOTONIC itself.
         return ClockMap("same_clock")
@@ -107,6 +105,19 @@ def _fit(source: str, clock: str, evidence: ClockEvidence) -> ClockMap:
     trace = evidence.records.filter(pl.col("source") == "ftrace")
     stamps = pl.concat([trace["stamp_ns"], trace["end_stamp_ns"]]).drop_nulls().sort().to_numpy()
     return _fit_trace(clock, evidence, trace).settle(stamps)
+
+
+def _fit_rocprof(evidence: ClockEvidence) -> ClockMap:
+    """Return the map of rocprof's stamps, CLOCK_BOOTTIME: from samples, else from the calls that the log shows too."""
+    readings = bound_readings(evidence.samples["samples"], "boot")
+    if len(readings):
+        return fit_clock_map(readings, "samples", 0.0)
+    pairs, told = bound_profile(evidence.records, evidence.args)
+    fitted = fit_clock_map(pairs, "causal_pairs", 0.0)
+    if fitted.aligned:
+        return replace(fitted, likely_ns=0)  # a host that never slept
+    why = f"no samples of CLOCK_BOOTTIME, by which rocprof stamps; {told}"
+    return replace(fitted, reason=f"{why}: {fitted.reason}" if len(pairs) else why)
 
 
 def _fit_trace(clock: str, evidence: ClockEvidence, trace: pl.DataFrame) -> ClockMap:

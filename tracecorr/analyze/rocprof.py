@@ -12,7 +12,7 @@ _DOMAINS = {"gpu": "KERNEL_DISPATCH", "hip": "HIP_API", "hsa": "HSA_API", "marke
 def summarize_rocprof(events: pl.LazyFrame, kernels: pl.LazyFrame) -> pl.DataFrame:
     """Return one row per domain and name, as rocprof's statistics: the longest total of a domain first.
 
-    Returns: domain, name, calls, total_ns, mean_ns, percent (of its domain), min_ns, max_ns.
+    Returns: domain, name, calls, total_ns, mean_ns, percent (of its domain), min_ns, max_ns, std_ns (of a sample).
     """
     names = kernels.select("kernel", kernel_name="name")
     layer = pl.col("layer").cast(pl.String)
@@ -22,9 +22,11 @@ def summarize_rocprof(events: pl.LazyFrame, kernels: pl.LazyFrame) -> pl.DataFra
     ns = pl.col("dur_ns")
     summed = rows.group_by(domain=domain, name=pl.coalesce("kernel_name", pl.col("name").cast(pl.String))).agg(
         calls=pl.len().cast(pl.Int64), total_ns=ns.sum(), mean_ns=ns.mean().round(0).cast(pl.Int64), min_ns=ns.min(),
-        max_ns=ns.max(),
+        max_ns=ns.max(), std_ns=ns.std().fill_null(0).round(0).cast(pl.Int64),
     )  # fmt: skip
     whole = pl.col("total_ns").sum().over("domain")
     percent = pl.when(whole > 0).then(100 * pl.col("total_ns") / whole).round(2)
     shaped = summed.with_columns(percent=percent).sort(["domain", "total_ns", "name"], descending=[False, True, False])
-    return collect(shaped.select("domain", "name", "calls", "total_ns", "mean_ns", "percent", "min_ns", "max_ns"))
+    return collect(
+        shaped.select("domain", "name", "calls", "total_ns", "mean_ns", "percent", "min_ns", "max_ns", "std_ns")
+    )

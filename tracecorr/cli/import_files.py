@@ -31,7 +31,9 @@ def import_verb(
     hqd: Annotated[list[Path] | None, typer.Option("--hqd", metavar="FILE...", help="Dump of the KFD's HQDs.")] = None,
     rocprof: Annotated[
         list[Path] | None,
-        typer.Option("--rocprof", metavar="FILE...", help="rocprof output: CSV, or JSON of rocprof v1."),
+        typer.Option(
+            "--rocprof", metavar="FILE...", help="Output of rocprofv3 (CSV, JSON, rocpd .db) or rocprof v1 (CSV, JSON)."
+        ),
     ] = None,
     output: Annotated[
         Path | None, typer.Option("--output", "-o", metavar="NAME.tracecorr", help="Capture folder to make.")

@@ -1,13 +1,15 @@
-"""Kernels that rocprof timed: which packet of the log is each of them?"""
+"""What rocprof timed: which packet or copy of the log is each of them?"""
 
 from __future__ import annotations
 
 import polars as pl
 
+from tracecorr.align.rocprof_pairs import are_truncated, compare_names, pair_lanes
 from tracecorr.model import schema
-from tracecorr.model.kinds import DERIVED, Flag
+from tracecorr.model.kinds import DERIVED, RECORDED, Flag
 
 RULE = "rocprof_of_packet"
+CORRELATION_RULE = "rocprof_correlation"
 
 
 def attach_processes(events: pl.DataFrame, processes: pl.DataFrame) -> pl.DataFrame:
@@ -33,67 +35,94 @@ def attach_processes(events: pl.DataFrame, processes: pl.DataFrame) -> pl.DataFr
     ).drop("found", "host", "_pid")
 
 
-def match_kernels(
-    events: pl.DataFrame, args: pl.DataFrame, launches: pl.DataFrame, queues: pl.DataFrame
+def match_packets(
+    events: pl.DataFrame, args: pl.DataFrame, launches: pl.DataFrame, queues: pl.DataFrame, kernels: pl.DataFrame
 ) -> pl.DataFrame:
-    """Return event (packet), gpu_event and gpu times of the kernels that rocprof timed.
+    """Return event (packet or copy), gpu_event and gpu times of what rocprof timed.
 
-    Packets of one queue run in order, so the n-th timed kernel of a queue is the n-th dispatch of the log's queue with
-    that HSA queue id. A queue is linked only when both sides name the same kernels in the same order; where the ids do
-    not fit, a process whose dispatches are on one queue is compared as a whole.
+    The dispatches of one queue are in the order in which they were submitted (Dispatch_Id; else their start). A queue
+    is linked only when both sides name the same kernels in the same order: the one with that HSA queue id, else the
+    only one of the process. Copies are compared by their sizes, process by process.
 
     Args:
         events: linked events with `kernel_id`.
-        args: args by event, with `queue_id`.
+        args: args by event, with `queue_id` and `dispatch_id`.
         launches: rows of `launches`.
         queues: rows of `queues`.
+        kernels: rows of `kernels`.
 
     Returns: event, gpu_event, gpu_start_ns, gpu_end_ns (null where rocprof's clock is not known).
     """
-    empty = pl.DataFrame(schema=dict.fromkeys(("event", "gpu_event", "gpu_start_ns", "gpu_end_ns"), pl.Int64))
+    columns = ("event", "gpu_event", "gpu_start_ns", "gpu_end_ns")
     timed = _timed(events, args)
-    dispatches = launches.filter(pl.col("kind").cast(pl.String) == "dispatch").select(
-        "event", "process", "queue", "kernel", "packet_ns"
+    if timed.is_empty() or launches.is_empty():
+        return pl.DataFrame(schema=dict.fromkeys(columns, pl.Int64))
+    pairs = pl.concat([_pair_kernels(timed, launches, queues, kernels), _pair_copies(timed, launches)])
+    times = timed.select(gpu_event="event", gpu_start_ns="gpu_start_ns", gpu_end_ns="gpu_end_ns")
+    return pairs.rename({"row": "gpu_event", "row_other": "event"}).join(times, on="gpu_event").select(columns)
+
+
+def _pair_kernels(
+    timed: pl.DataFrame, launches: pl.DataFrame, queues: pl.DataFrame, kernels: pl.DataFrame
+) -> pl.DataFrame:
+    names = kernels.select(kernel="kernel", printed=pl.coalesce("mangled", "name"))
+    ours = timed.drop_nulls("kernel").join(names, on="kernel", how="left", maintain_order="left")
+    ids = queues.select("queue", log_id=pl.col("log_id").cast(pl.Int64))
+    theirs = launches.filter(pl.col("kind").cast(pl.String) == "dispatch").join(ids, on="queue", how="left")
+    theirs = theirs.join(names, on="kernel", how="left", maintain_order="left")
+    short = are_truncated(ours["printed"])
+    # A queue whose HSA id the log does not print is a lane all the same.
+    unnumbered = -1 - pl.col("queue").cast(pl.Int64)
+    return pair_lanes(
+        ours.select(row="event", name=compare_names(ours["printed"], short), process="process", lane="queue_id",
+                    place=pl.coalesce("dispatch_id", "stamp_ns")),
+        theirs.select(row="event", name=compare_names(theirs["printed"], short), process="process",
+                      lane=pl.coalesce("log_id", unnumbered), place="packet_ns"),
+    )  # fmt: skip
+
+
+def _pair_copies(timed: pl.DataFrame, launches: pl.DataFrame) -> pl.DataFrame:
+    ours = timed.filter(pl.col("kernel").is_null() & pl.col("size_bytes").is_not_null())
+    theirs = launches.filter((pl.col("kind").cast(pl.String) == "copy") & pl.col("size_bytes").is_not_null())
+    lane, size = pl.lit(0, pl.Int64), pl.col("size_bytes").cast(pl.String)
+    return pair_lanes(
+        ours.select(row="event", name=size, process="process", lane=lane, place="stamp_ns"),
+        theirs.select(row="event", name=size, process="process", lane=lane, place="packet_ns"),
     )
-    if timed.is_empty() or dispatches.is_empty():
-        return empty
-    ids = queues.select("queue", queue_id=pl.col("log_id").cast(pl.Int64))
-    dispatches = dispatches.join(ids, on="queue", how="left").sort("packet_ns", "event")
-    by_queue = _match(timed, dispatches, ["process", "queue_id"])
-    rest = timed.join(by_queue, on="gpu_event", how="anti")
-    lonely = dispatches.filter(pl.col("queue").n_unique().over("process") == 1)
-    by_process = _match(rest, lonely.join(by_queue, on="event", how="anti"), ["process"])
-    return pl.concat([by_queue, by_process])
 
 
 def _timed(events: pl.DataFrame, args: pl.DataFrame) -> pl.DataFrame:
-    """Return rocprof's kernels; a file that names no process is of the only process, if there is one."""
-    rows = events.filter(
-        (pl.col("source") == "rocprof") & (pl.col("layer") == "gpu") & pl.col("kernel_id").is_not_null()
-    )
-    queue_ids = args.filter(pl.col("key").cast(pl.String) == "queue_id").select(
-        "event", queue_id=pl.col("u64").cast(pl.Int64, strict=False)
-    )
+    """Return rocprof's kernels and copies; a file that names no process is of the only process, if there is one."""
+    rows = events.filter((pl.col("source") == "rocprof") & (pl.col("layer") == "gpu"))
+    for key in ("queue_id", "dispatch_id"):
+        values = args.filter(pl.col("key").cast(pl.String) == key)
+        values = values.select("event", pl.col("u64").cast(pl.Int64, strict=False).alias(key))
+        rows = rows.join(values, on="event", how="left", maintain_order="left")
     logs = events.filter(pl.col("source") == "amd_log")["process"].drop_nulls().unique()
     only = logs.item() if logs.len() == 1 else None
     unaligned = pl.col("flags").fill_null(0) & int(Flag.UNALIGNED) > 0
     end_ns = pl.col("ts_ns") + pl.col("dur_ns")
-    return rows.join(queue_ids, on="event", how="left", maintain_order="left").select(
-        gpu_event="event",
+    return rows.select(
+        "event", "queue_id", "dispatch_id", "size_bytes", "stamp_ns", kernel="kernel_id",
         process=pl.when(pl.col("pid").is_null()).then(pl.lit(only)).otherwise("process").cast(pl.UInt32),
-        queue_id="queue_id", kernel="kernel_id", stamp_ns="stamp_ns",
         gpu_start_ns=pl.when(~unaligned).then("ts_ns"), gpu_end_ns=pl.when(~unaligned).then(end_ns),
-    ).drop_nulls("process").sort("stamp_ns", "gpu_event")  # fmt: skip
+    ).drop_nulls("process")  # fmt: skip
 
 
-def _match(timed: pl.DataFrame, dispatches: pl.DataFrame, keys: list[str]) -> pl.DataFrame:
-    place = pl.int_range(pl.len()).over(keys).alias("place")
-    ours = timed.drop_nulls(keys).with_columns(place, count=pl.len().over(keys))
-    theirs = dispatches.drop_nulls(keys).with_columns(place, count=pl.len().over(keys))
-    both = ours.join(theirs.select(*keys, "place", "event", "kernel", "count"), on=[*keys, "place"], suffix="_log")
-    same = (pl.col("kernel") == pl.col("kernel_log")) & (pl.col("count") == pl.col("count_log"))
-    whole = both.with_columns(same=same.all().over(keys)).filter("same")
-    return whole.select("event", "gpu_event", "gpu_start_ns", "gpu_end_ns")
+def link_correlations(events: pl.DataFrame, args: pl.DataFrame) -> pl.DataFrame:
+    """Return the links from rocprof's HIP calls to what they made the GPU do, by rocprof's correlation ids.
+
+    Args:
+        events: linked events.
+        args: args by event, with `correlation_id`.
+    """
+    ids = args.filter(pl.col("key").cast(pl.String) == "correlation_id").select("event", correlation="u64")
+    rows = events.filter(pl.col("source") == "rocprof").join(ids, on="event").drop_nulls("process")
+    layer = pl.col("layer").cast(pl.String)
+    keys = ["process", "correlation"]
+    calls = rows.filter((layer == "hip") & (pl.len().over([*keys, layer]) == 1)).select(*keys, from_event="event")
+    found = rows.filter(layer == "gpu").select(*keys, to_event="event").join(calls, on=keys)
+    return found.select("from_event", "to_event", rule=pl.lit(CORRELATION_RULE), evidence=pl.lit(RECORDED))
 
 
 def fill_gpu_times(launches: pl.DataFrame, found: pl.DataFrame) -> pl.DataFrame:

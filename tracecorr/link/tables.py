@@ -95,12 +95,13 @@ def link_tables(
     jobs = build_drm_jobs(events, args)
     sources = _sources(events)
     found = build_launches(events, packets, args, sources if trace_aligned else sources | {"unaligned"})
-    timed = rocprof.match_kernels(events, args, found.table, queue_table)
+    timed = rocprof.match_packets(events, args, found.table, queue_table, kernel_table)
     launches = rocprof.fill_gpu_times(found.table, timed)
     events = _describe_gpu_times(_chain_doorbells(_name_commands(events, found.commands), launches), found.gpu)
     edges = (
         link_hqds(events, hqd, queue_table), kfd_calls.link_doorbell_mappings(events, args, mappings),
         link_drm_jobs(jobs), found.edges, rocprof.list_edges(timed),
+        rocprof.link_correlations(events, args),
     )  # fmt: skip
     return {
         "events": _finish_events(events),

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import gzip
 import os
 import shutil
 from collections.abc import Callable, Iterator
@@ -16,7 +15,7 @@ from tracecorr.parse.ftrace import looks_like_ftrace_text, looks_like_trace_dat
 from tracecorr.parse.kfd.dumps import looks_like_dump
 from tracecorr.parse.rocprof import check_rocpd, looks_like_rocprof, looks_like_sqlite
 from tracecorr.store.capture import Capture, is_replaceable, write_info
-from tracecorr.store.raw import copy_in, describe_file, open_database, open_decompressed, read_clock_samples, read_head
+from tracecorr.store.raw import copy_in, describe_file, open_database, read_clock_samples, read_head
 from tracecorr.store.trace_dat import unpack_in_place
 
 
@@ -124,9 +123,9 @@ def _plan_rocprof(files: list[Path]) -> Iterator[Incoming]:
 
 
 def _check_database(path: Path) -> None:
-    with open_decompressed(path) as stream:
-        if isinstance(stream, gzip.GzipFile):
-            raise InputError(f"{path} is a compressed database", "decompress it first (gunzip)")
+    with path.open("rb") as stream:
+        if not looks_like_sqlite(stream.read(64)):
+            raise InputError(f"{path} is a compressed database", "decompress it first")
     with open_database(path) as connection:
         check_rocpd(connection, read_head(path, 100), path.stat().st_size, str(path))
 

@@ -9,7 +9,7 @@ import polars as pl
 import pytest
 from amdlog_cases import Read, read, summarize
 
-from tracecorr.link.kernels import demangle_name
+from tracecorr.model.kernel_names import demangle_name
 from tracecorr.parse.amdlog import looks_like_amd_log
 
 CAPTURES = (

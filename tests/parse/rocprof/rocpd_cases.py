@@ -33,7 +33,8 @@ _DIRECT = {
     "region": f'guid TEXT, {_WHERE}start BIGINT, "end" BIGINT, name_id INTEGER, event_id INTEGER',
     "sample": "guid TEXT, track_id INTEGER, timestamp BIGINT, event_id INTEGER",
     "kernel_dispatch": f"guid TEXT, {_WHERE}agent_id INTEGER, kernel_id INTEGER, dispatch_id INTEGER, "
-    f'queue_id INTEGER, stream_id INTEGER, start BIGINT, "end" BIGINT, {_SIZES}, region_name_id INTEGER, event_id INTEGER',
+    f'queue_id INTEGER, stream_id INTEGER, start BIGINT, "end" BIGINT, {_SIZES}, region_name_id INTEGER, '
+    "event_id INTEGER",
     "memory_copy": f'guid TEXT, {_WHERE}start BIGINT, "end" BIGINT, name_id INTEGER, dst_agent_id INTEGER, '
     "dst_address INTEGER, src_agent_id INTEGER, src_address INTEGER, size INTEGER, queue_id INTEGER, "
     "stream_id INTEGER, event_id INTEGER",
