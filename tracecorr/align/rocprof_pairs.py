@@ -15,7 +15,8 @@ def bound_profile(records: pl.DataFrame, args: pl.DataFrame) -> tuple[Bounds, st
     """Return what log and profile together say of rocprof's clock, and in words what was compared.
 
     rocprofv3 wraps each HIP function: the lines of a call lie between the times that it took. A kernel starts after
-    the thread's line before that of its packet, which is printed when the packet is in the ring already. Calls and kernels are paired by their order, where both sides tell the same.
+    the thread's line before that of its packet, which is printed when the packet is in the ring already. Calls and
+    kernels are paired by their order, where both sides tell the same.
 
     Args:
         records: part events with `source`; stamps of the log on CLOCK_MONOTONIC.
