@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-import tracecorr.capture.logs as logs_module
+import tracecorr.capture.log_file as log_file_module
 from tracecorr.capture.logs import LogKeeper
 
 
@@ -71,24 +71,21 @@ def test_a_removed_log_is_a_loss(tmp_path: Path) -> None:
     assert (keeper.size, keeper.names, keeper.problems) == (4, ["hip_1"], [])
 
 
-@pytest.mark.parametrize("step", ["_last_line_end", "_open_log"])
-def test_a_log_that_vanishes_while_it_is_cut_ends_nothing(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, step: str
-) -> None:
+def test_a_log_that_vanishes_while_it_is_cut_ends_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     log = tmp_path / "hip_1"
     log.write_bytes(b"one\nhalf")
-    whole = getattr(logs_module, step)
+    whole = log_file_module.open_log
 
-    def vanish(*arguments: object) -> object:
+    def vanish(path: Path, flags: int) -> int:
         log.unlink(missing_ok=True)
-        return whole(*arguments)
+        return whole(path, flags)
 
-    monkeypatch.setattr(logs_module, step, vanish)
+    monkeypatch.setattr(log_file_module, "open_log", vanish)
     keeper = LogKeeper(tmp_path)
     keeper.cut()
     (loss,) = keeper.finish()
     assert (loss["bytes"], keeper.names) == (8, [])
-    assert keeper.problems == ["the log hip_1 cannot be read or cut: No such file or directory"]
+    assert keeper.problems == ["the log hip_1 cannot be read, cut or compressed: No such file or directory"]
 
 
 def test_a_renamed_log_is_still_cut_where_it_was(tmp_path: Path) -> None:

@@ -5,16 +5,16 @@ from __future__ import annotations
 import shutil
 import tempfile
 import time
+from collections.abc import Iterator
 from pathlib import Path
 
 from tracecorr.pipeline import correlate
 from tracecorr.store import Capture
 from tracecorr.store.capture import write_info
+from tracecorr.store.followed import LOG_FOLDER, list_growing, read_growing
 from tracecorr.store.recording import list_raw_files
 
-_LOGS = Path("raw") / "amd_log"
 _PAUSE = 4.0  # at least this many times the last reading's duration pass before the next
-_PIECE = 1 << 20
 
 
 class Live:
@@ -41,9 +41,9 @@ class Live:
         begun = time.monotonic()
         self._sizes = self._sizes_now()
         path = Path(self._folder.name) / f"{self.readings}" / self._capture.path.name
-        for name, size in self._sizes.items():
-            _copy_lines(self._capture.path / _LOGS / name, path / _LOGS / name, size)
-        (path / _LOGS).mkdir(parents=True, exist_ok=True)
+        (path / LOG_FOLDER).mkdir(parents=True)
+        for name in self._sizes:
+            _write_lines(path / LOG_FOLDER / name, read_growing(self._capture.path, name))
         warning = "this is still being recorded: the kernel trace comes when it has ended"
         write_info(path, {**self._capture.info, "state": "live", "files": list_raw_files(path)})
         warnings = [warning, *correlate(path)]
@@ -55,26 +55,17 @@ class Live:
         return Capture.open(path)
 
     def _sizes_now(self) -> dict[str, int]:
-        logs = self._capture.path / _LOGS
-        return {p.name: p.stat().st_size for p in sorted(logs.glob("*")) if p.is_file() and not p.is_symlink()}
+        return list_growing(self._capture.path)
 
 
-def _copy_lines(source: Path, target: Path, size: int) -> None:
-    """Copy at most `size` bytes, and no part of a line."""
-    target.parent.mkdir(parents=True, exist_ok=True)
-    with source.open("rb") as reader, target.open("wb") as writer:
-        left = size
-        while left and (piece := reader.read(min(left, _PIECE))):
-            writer.write(piece)
-            left -= len(piece)
-    with target.open("rb+") as copied:
-        end = size
-        while end:
-            begin = max(0, end - _PIECE)
-            copied.seek(begin)
-            newline = copied.read(end - begin).rfind(b"\n")
-            if newline >= 0:
-                copied.truncate(begin + newline + 1)
-                return
-            end = begin
-        copied.truncate(0)
+def _write_lines(target: Path, pieces: Iterator[bytes]) -> None:
+    """Write all whole lines of `pieces`."""
+    with target.open("wb") as writer:
+        line = b""
+        for piece in pieces:
+            whole, newline, rest = piece.rpartition(b"\n")
+            if newline:
+                writer.write(line + whole + newline)
+                line = rest
+            else:
+                line += rest

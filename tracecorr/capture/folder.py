@@ -13,9 +13,7 @@ from typing import IO, Any
 from tracecorr.capture.invoker import Invoker
 from tracecorr.model.errors import CaptureError, MachineError
 from tracecorr.store.capture import FORMAT_VERSION, is_replaceable
-
-# Only the logs are written by the workload; every other folder belongs to root until the capture ends.
-LOG_FOLDER = "raw/amd_log"
+from tracecorr.store.followed import FRAMES_FOLDER, LOG_FOLDER, adopt_frames
 
 
 class RecordingFolder:
@@ -60,6 +58,11 @@ class RecordingFolder:
         """Return the folder of the logs, as the host's processes see it."""
         return self.shown / LOG_FOLDER
 
+    @property
+    def frames(self) -> Path:
+        """Return root's folder for logs that are compressed while they grow; it may not exist yet."""
+        return self.path / FRAMES_FOLDER
+
     def write_text(self, name: str, text: str) -> None:
         """Write a small file of the folder, in place of an older one."""
         target = self.path / name
@@ -101,7 +104,9 @@ class RecordingFolder:
         return left.f_bavail * left.f_frsize
 
     def seal_logs(self) -> list[str]:
-        """Take the folder of the logs back from the workload; return the names that were thrown out.
+        """Take the folder of the logs back from the workload, and put the compressed ones into it.
+
+        Returns: the names that were thrown out.
 
         Anything but a plain file with one name could lead a later reader elsewhere.
         """
@@ -117,6 +122,7 @@ class RecordingFolder:
                 if not stat.S_ISREG(found.st_mode) or found.st_nlink != 1:
                     strange.append(entry.name)
                     shutil.rmtree(entry.path) if stat.S_ISDIR(found.st_mode) else (logs / entry.name).unlink()
+        adopt_frames(self.path)
         return strange
 
     def hand_over(self, owner: Invoker) -> None:

@@ -1,94 +1,134 @@
-"""The HIP logs while they are written: how large, and where they are cut when a limit is reached."""
+"""The HIP logs of a workload while they are written: found, followed, and cut when a limit is reached."""
 
 from __future__ import annotations
 
 import contextlib
-import ctypes
 import os
 import stat
-import time
+import threading
 from collections.abc import Callable
-from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
-_PUNCH_HOLE, _KEEP_SIZE = 0x02, 0x01
-_BLOCK = 4096
-_CHUNK = 1 << 20
+from tracecorr.capture.log_file import GrowingLog
+from tracecorr.capture.log_follower import LogFollower
 
-
-@dataclass
-class _Log:
-    """One log file: how long it is, and from where on it is not kept (None: all of it is)."""
-
-    path: Path
-    inode: int
-    size: int = 0
-    kept: int | None = None
-    counted: int = 0
-    lost_lines: int = 0
-    cut_ns: int = 0
+_PAUSE_SECONDS = 0.1
 
 
 class LogKeeper:
-    """Watch the logs that a workload writes into a folder.
+    """Watch the logs that a workload writes into a folder, and compress them as they grow.
 
     A runtime cannot be told to stop logging. After `cut` what it still writes is counted and its
     space given back; offsets of what was kept stay as they are. The folder is the workload's: what
     vanishes from it is a loss, what cannot be read goes into `problems`, and neither ends the recording.
+
+    Args:
+        folder: where the logs are.
+        frames: root's folder for the compressed logs; None to leave the logs as they are.
     """
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, frames: Path | None = None) -> None:
         self._folder = folder
-        self._logs: dict[str, _Log] = {}
-        self._vanished: list[_Log] = []
+        self._frames = frames
+        self._logs: dict[str, GrowingLog] = {}
+        self._vanished: list[GrowingLog] = []
         self._is_cut = False
+        self._lock = threading.RLock()
+        self._stop = threading.Event()
+        self._thread: threading.Thread | None = None
+        self.size = 0
+        self.stored: dict[str, tuple[int, str]] = {}
         self.problems: list[str] = []
-
-    @property
-    def size(self) -> int:
-        """Return the bytes of all logs that are kept."""
-        return sum(log.size if log.kept is None else log.kept for log in self._logs.values())
 
     @property
     def names(self) -> list[str]:
         """Return the names of the logs."""
-        return sorted(self._logs)
+        with self._lock:
+            return sorted(self._logs)
 
-    def refresh(self) -> None:
-        """Look at the files again; after a cut, count and free what was added."""
-        found = self._find_files()
-        self._forget_vanished(found)
-        for name, status in found.items():
-            log = self._logs.setdefault(name, _Log(self._folder / name, status.st_ino))
-            log.size = status.st_size
-            if self._is_cut:
-                self._attempt(log, self._discard)
+    def start(self) -> None:
+        """Look after the logs in a thread of its own until `stop` or `finish`."""
+        self._thread = threading.Thread(target=self._work, name="logs", daemon=True)
+        self._thread.start()
+
+    def stop(self) -> None:
+        """End the thread; the logs stay as they are."""
+        self._stop.set()
+        if self._thread is not None:
+            self._thread.join()
+            self._thread = None
+
+    def refresh(self) -> bool:
+        """Look at the files again and compress one frame of each; after a cut, count and free what was added.
+
+        Returns: whether there is more to compress at once.
+        """
+        with self._lock:
+            found = self._find_files()
+            self._forget_vanished(found)
+            more = [self._look(name, status) for name, status in found.items()]
+            self._measure()
+            return any(more)
 
     def cut(self) -> None:
         """Keep nothing that is written from now on."""
-        self.refresh()
-        self._is_cut = True
-        for log in self._logs.values():
-            if log.kept is None:
-                log.kept = log.counted = log.size
-                log.cut_ns = time.monotonic_ns()
-                self._attempt(log, _cut_at_line)
+        with self._lock:
+            self.refresh()
+            for log in self._logs.values():
+                self._attempt(log, log.cut)
+            self._is_cut = True
+            self._measure()
 
     def finish(self) -> list[dict[str, Any]]:
-        """Cut the files to what is kept; return one loss (path, bytes, lines, times) for each that lost something."""
-        self.refresh()
-        losses = [_vanished_loss(log) for log in self._vanished]
-        for name, log in sorted(self._logs.items()):
-            if log.kept is None or log.size <= log.kept:
-                continue
-            self._attempt(log, _truncate)
-            losses.append({
-                "source": "amd_log", "path": f"raw/amd_log/{name}", "reason": "the recording had ended",
-                "offset": log.kept, "bytes": log.size - log.kept, "records": log.lost_lines,
-                "from_ns": log.cut_ns, "to_ns": time.monotonic_ns(),
-            })  # fmt: skip
+        """Cut the logs to what is kept; size and SHA-256 of those that are compressed are then in `stored`.
+
+        Returns: one loss (path, bytes, lines, times) for each that lost something.
+        """
+        self.stop()
+        while self.refresh():
+            pass
+        losses = []
+        for log in (*self._vanished, *(log for _, log in sorted(self._logs.items()))):
+            is_gone = log in self._vanished
+            self._attempt(log, partial(log.close, is_gone=is_gone))
+            losses += log.list_losses(is_gone=is_gone)
+            if log.follower is not None and log.stored is not None:
+                self.stored[log.follower.path.name] = log.stored
         return losses
+
+    def _work(self) -> None:
+        while True:
+            try:
+                more = self.refresh()
+            except Exception as error:
+                self._note(f"the logs were not followed any longer: {error}")
+                return
+            if self._stop.wait(0 if more else _PAUSE_SECONDS):
+                return
+
+    def _look(self, name: str, status: os.stat_result) -> bool:
+        log = self._logs.get(name)
+        if log is None:
+            follower = None if self._frames is None else LogFollower(self._frames, name)
+            log = self._logs[name] = GrowingLog(self._folder / name, status.st_ino, follower)
+            if self._is_cut:
+                log.cut(at_start=True)
+        more = False
+
+        def look() -> None:
+            nonlocal more
+            more = log.look(status.st_size, whole=self._is_cut)
+            log.discard()
+
+        self._attempt(log, look)
+        if log.follower is not None and log.follower.cannot_free:
+            self._note(f"the log {name} takes its space until the end: {log.follower.cannot_free} (punching holes)")
+        return more
+
+    def _measure(self) -> None:
+        self.size = sum(log.kept_bytes for log in self._logs.values())
 
     def _find_files(self) -> dict[str, os.stat_result]:
         found = {}
@@ -111,86 +151,16 @@ class LogKeeper:
             if name is None or found[name].st_size < log.size:
                 self._vanished.append(log)
             else:
-                log.path = self._folder / name
                 self._logs[name] = log
+                self._attempt(log, partial(log.rename, self._folder / name))
 
-    def _attempt(self, log: _Log, step: Callable[[_Log], None]) -> None:
+    def _attempt(self, log: GrowingLog, step: Callable[[], object]) -> None:
         """Do something to a log; that it vanished meanwhile is seen at the next refresh."""
         try:
-            step(log)
+            step()
         except OSError as error:
-            self._note(f"the log {log.path.name} cannot be read or cut: {error.strerror or error}")
+            self._note(f"the log {log.path.name} cannot be read, cut or compressed: {error.strerror or error}")
 
     def _note(self, problem: str) -> None:
         if problem not in self.problems:
             self.problems.append(problem)
-
-    def _discard(self, log: _Log) -> None:
-        if log.kept is None:
-            log.kept, log.cut_ns = 0, time.monotonic_ns()
-        if log.size <= log.counted:
-            return
-        descriptor = _open_log(log.path, os.O_RDWR)
-        try:
-            while log.counted < log.size:
-                data = os.pread(descriptor, min(_CHUNK, log.size - log.counted), log.counted)
-                if not data:
-                    break
-                log.lost_lines += data.count(b"\n")
-                log.counted += len(data)
-            _free(descriptor, -(-log.kept // _BLOCK) * _BLOCK, log.counted // _BLOCK * _BLOCK)
-        finally:
-            os.close(descriptor)
-
-
-def _vanished_loss(log: _Log) -> dict[str, Any]:
-    return {
-        "source": "amd_log", "path": f"raw/amd_log/{log.path.name}",
-        "reason": "the file was removed or replaced while the workload ran",
-        "offset": 0, "bytes": log.size, "from_ns": None, "to_ns": time.monotonic_ns(),
-    }  # fmt: skip
-
-
-def _cut_at_line(log: _Log) -> None:
-    log.kept = log.counted = _last_line_end(log.path, log.size)
-
-
-def _truncate(log: _Log) -> None:
-    descriptor = _open_log(log.path, os.O_WRONLY)
-    try:
-        os.ftruncate(descriptor, log.kept or 0)
-    finally:
-        os.close(descriptor)
-
-
-def _open_log(path: Path, flags: int) -> int:
-    """Open a file of the workload's folder; it may be anything, so no link is followed and nothing waited for."""
-    descriptor = os.open(path, flags | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
-    if not stat.S_ISREG(os.fstat(descriptor).st_mode):
-        os.close(descriptor)
-        raise OSError(f"{path} is no plain file")
-    return descriptor
-
-
-def _last_line_end(path: Path, size: int) -> int:
-    """Return where the last whole line of the first `size` bytes ends."""
-    descriptor = _open_log(path, os.O_RDONLY)
-    try:
-        end = size
-        while end > 0:
-            start = max(end - _CHUNK, 0)
-            found = os.pread(descriptor, end - start, start).rfind(b"\n")
-            if found >= 0:
-                return start + found + 1
-            end = start
-        return 0
-    finally:
-        os.close(descriptor)
-
-
-def _free(descriptor: int, start: int, end: int) -> None:
-    """Give the space of a range back to the file system; a file system that cannot keeps it."""
-    if end > start:
-        libc = ctypes.CDLL(None, use_errno=True)
-        offset, length = ctypes.c_int64(start), ctypes.c_int64(end - start)
-        libc.fallocate(descriptor, _PUNCH_HOLE | _KEEP_SIZE, offset, length)

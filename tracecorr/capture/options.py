@@ -25,6 +25,7 @@ class CaptureOptions:
     correlate: bool = True
     as_root: bool = False
     log_level: int = 5
+    compress_log: bool = True
     container: str | None = None
     image: str | None = None
     run_options: tuple[str, ...] = ()

@@ -124,7 +124,10 @@ def render_summary(shown: Path) -> Iterator[str]:
         yield f"lost: {loss.get('records', '?')} records, {loss['bytes']:,} bytes of {loss['source']}: {loss['reason']}"
     logs = [entry for entry in info["files"] if entry["source"] == "amd_log"]
     if logs:
-        yield f"HIP log: {len(logs)} file(s), {sum(entry['size'] for entry in logs) / 1e6:,.1f} MB"
+        stored = sum(entry.get("stored_bytes", entry["size"]) for entry in logs)
+        size = sum(entry["size"] for entry in logs)
+        on_disk = "" if stored == size else f", compressed to {stored / 1e6:,.1f} MB"
+        yield f"HIP log: {len(logs)} file(s), {size / 1e6:,.1f} MB{on_disk}"
     else:
         yield (
             "warning: no HIP log appeared: the workload did not use HIP, its runtime cannot log, "

@@ -64,7 +64,6 @@ class Session:
         self._started = time.monotonic()
         self._recording_since: float | None = None
         self._find_processes, self._find_openers = Pace(_PROCESSES_SECONDS), Pace(_OPENERS_SECONDS)
-        self._measure_logs = Pace(_TICK_SECONDS)
         self._interrupts = 0
         self._end_reason = ""
         self._detached = False
@@ -149,7 +148,7 @@ class Session:
             self.problems.append("no snapshots of hqds: on a virtual function each register goes through the host")
             interval = None
         self._snapshots = Snapshots(self._folder, interval)
-        self._logs = LogKeeper(self._launched.logs)
+        self._logs = LogKeeper(self._launched.logs, self._folder.frames if self._options.compress_log else None)
 
     def _release(self) -> None:
         workload = self._launched.workload
@@ -162,6 +161,7 @@ class Session:
             self._start_recording()
         self._started = time.monotonic()
         workload.release()
+        self._logs.start()
 
     def _admit(self, pid: int, how: str) -> None:
         if self._processes.add(pid, how):
@@ -207,7 +207,6 @@ class Session:
 
     def _tick(self) -> None:
         self._find_processes.run(self._processes.refresh)
-        self._measure_logs.run(self._logs.refresh)
         if not self._end_reason:
             self._recorder.tick()
             self._snapshots.tick(self._processes.alive)
@@ -338,7 +337,7 @@ class Session:
             "timens_offsets": self._time_offsets(),
             "processes": [seen.as_json() for _, seen in sorted(self._processes.seen.items())],
             "events": counts.events, "lost_events": counts.lost, "losses": losses,
-            "problems": self.problems, "files": list_raw_files(self._folder.path),
+            "problems": self.problems, "files": list_raw_files(self._folder.path, self._logs.stored),
         }  # fmt: skip
         self._folder.write_info(self._info)
         if failures:

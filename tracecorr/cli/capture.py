@@ -47,13 +47,18 @@ def capture_verb(
         bool, typer.Option("--start-on-signal", help="Start the kernel trace when tracecorr gets SIGUSR1.")
     ] = False,
     buffer_mb: Annotated[int | None, typer.Option(metavar="MB", help="Kernel buffers, all CPUs together.")] = None,
-    max_log_gb: Annotated[float | None, typer.Option(metavar="GB", help="End when the HIP log is larger.")] = None,
+    max_log_gb: Annotated[
+        float | None, typer.Option(metavar="GB", help="End when the HIP log is larger, uncompressed.")
+    ] = None,
     min_free_gb: Annotated[float, typer.Option(metavar="GB", help="End when the disk has less space left.")] = 1.0,
     hqd: Annotated[
         bool, typer.Option("--hqd", help="Read the hardware's queues again and again; each read holds up the driver.")
     ] = False,
     hqd_interval: Annotated[float, typer.Option(metavar="S", help="Seconds between two such reads, at least.")] = 10.0,
     log_level: Annotated[int, typer.Option(metavar="N", help="AMD_LOG_LEVEL; 0 = no HIP log.")] = 5,
+    plain_log: Annotated[
+        bool, typer.Option("--plain-log", help="Keep the HIP log as it is written; else it is compressed meanwhile.")
+    ] = False,
     container: Annotated[
         str | None, typer.Option(metavar="NAME", help="Run COMMAND in this running container (docker or podman).")
     ] = None,
@@ -100,6 +105,7 @@ def capture_verb(
         as_root=as_root,
         hqd_interval=hqd_interval if hqd else None,
         log_level=log_level,
+        compress_log=not plain_log,
         container=container,
         image=image,
         run_options=tuple(run_option or ()),

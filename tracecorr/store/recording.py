@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -10,7 +11,9 @@ import polars as pl
 
 from tracecorr.model import schema
 from tracecorr.model.errors import CaptureError
+from tracecorr.store import frames
 from tracecorr.store.capture import Capture, write_info
+from tracecorr.store.followed import complete_frames
 from tracecorr.store.raw import describe_file
 
 # A dump of the driver's queues has the times of its read in its name (CLOCK_MONOTONIC, ns).
@@ -27,25 +30,32 @@ _PLACES = (
 )
 
 
-def list_raw_files(root: Path) -> list[dict[str, Any]]:
+def list_raw_files(root: Path, known: Mapping[str, tuple[int, str]] | None = None) -> list[dict[str, Any]]:
     """Return the entries `files` of capture.json for what lies in `raw/`, logs first.
 
     Args:
         root: the capture folder.
+        known: size in bytes (decompressed) and SHA-256 of files that need not be read for that, by name.
     """
     entries: list[dict[str, Any]] = []
     found = [path for path in (root / "raw").rglob("*") if path.is_file() and not path.is_symlink()]
+    # Beside its compressed file lies what there was no room for; it has holes.
+    found = [path for path in found if not path.with_name(path.name + frames.SUFFIX).exists()]
     for rank, (place, source, form) in enumerate(_PLACES):
         for path in sorted(found):
             name = str(path.relative_to(root))
             if path.name.startswith(".") or _rank(name) != rank or not place.fullmatch(name):
                 continue
-            size, checksum = describe_file(path)
+            size, checksum = (known or {}).get(path.name) or describe_file(path)
             entries.append({
                 "file": len(entries), "path": name, "source": source, "form": form, "size": size, "sha256": checksum,
-                **_read_times(name),
+                **_read_times(name), **_stored_bytes(path),
             })  # fmt: skip
     return entries
+
+
+def _stored_bytes(path: Path) -> dict[str, int]:
+    return {"stored_bytes": path.stat().st_size} if path.suffix == frames.SUFFIX else {}
 
 
 def _read_times(name: str) -> dict[str, int]:
@@ -67,8 +77,9 @@ def close_killed(capture: Capture) -> Capture:
         return capture
     if is_recorded_now(capture):
         raise CaptureError(f"{capture.path} is being recorded now", "wait for the end of its capture")
-    problem = "the capture was killed: what it had not stored is missing, and its exit status"
-    info = {**capture.info, "state": "killed", "problems": [problem], "files": list_raw_files(capture.path)}
+    problems = ["the capture was killed: what it had not stored is missing, and its exit status"]
+    problems += complete_frames(capture.path)
+    info = {**capture.info, "state": "killed", "problems": problems, "files": list_raw_files(capture.path)}
     write_info(capture.path, info)
     return Capture.open(capture.path)
 

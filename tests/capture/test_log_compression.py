@@ -1,0 +1,265 @@
+"""Logs compressed while they grow: whole afterwards, also after cuts, kills, full disks and emptied files."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import random
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+import tracecorr.capture.log_follower as follower_module
+from tracecorr.capture.folder import RecordingFolder
+from tracecorr.capture.invoker import Invoker
+from tracecorr.capture.logs import LogKeeper
+from tracecorr.store.followed import complete_frames, list_growing, read_growing
+from tracecorr.store.frames import FRAME_BYTES
+from tracecorr.store.raw import read_at, read_chunks
+from tracecorr.store.recording import list_raw_files
+
+ME = Invoker(os.geteuid(), os.getegid(), (), "me", {})
+
+
+def lines(size: int, seed: int = 0) -> bytes:
+    """Return about `size` bytes of lines, like a log's (synthetic)."""
+    made = random.Random(seed)
+    count = size // 40
+    return b"".join(
+        b":3:hip.cpp:%d: %016x [pid:1 tid:2]\n" % (made.randrange(99), made.getrandbits(60)) for _ in range(count)
+    )
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Iterator[RecordingFolder]:
+    made = RecordingFolder.create(tmp_path / "x.tracecorr", ME)
+    yield made
+    made.close()
+
+
+def keep(folder: RecordingFolder) -> LogKeeper:
+    return LogKeeper(folder.path / "raw/amd_log", folder.frames)
+
+
+def close(folder: RecordingFolder, keeper: LogKeeper) -> tuple[list[dict[str, object]], bytes]:
+    """Close as a session does; return losses, and the bytes of the only log."""
+    losses = keeper.finish()
+    folder.seal_logs()
+    (entry,) = list_raw_files(folder.path, keeper.stored)
+    assert entry == list_raw_files(folder.path)[0]
+    data = b"".join(read_chunks(folder.shown / entry["path"]))
+    assert (len(data), hashlib.sha256(data).hexdigest()) == (entry["size"], entry["sha256"])
+    return losses, data
+
+
+def append(folder: RecordingFolder, data: bytes, name: str = "hip_1") -> Path:
+    path = folder.path / "raw/amd_log" / name
+    with path.open("ab") as stream:
+        stream.write(data)
+    return path
+
+
+def used(path: Path) -> int:
+    return path.stat().st_blocks * 512
+
+
+def test_a_large_log_is_compressed_and_freed_while_it_grows(folder: RecordingFolder) -> None:
+    keeper, whole = keep(folder), b""
+    for seed in range(6):
+        whole += (piece := lines(2 * FRAME_BYTES, seed))
+        path = append(folder, piece)
+        while keeper.refresh():
+            pass
+        assert used(path) < 6 * FRAME_BYTES
+        assert keeper.size == len(whole)
+        assert b"".join(read_growing(folder.path, "hip_1")) == whole
+    assert path.stat().st_size == len(whole)
+    losses, data = close(folder, keeper)
+    assert (losses, data == whole) == ([], True)
+    assert [p.name for p in (folder.shown / "raw/amd_log").iterdir()] == ["hip_1.zst"]
+    assert not folder.frames.exists()
+    for offset in (0, FRAME_BYTES - 5, len(whole) - 10):
+        assert read_at(folder.shown / "raw/amd_log/hip_1.zst", offset, 20) == whole[offset : offset + 20]
+
+
+def test_a_small_log_stays_as_it_is(folder: RecordingFolder) -> None:
+    keeper, whole = keep(folder), lines(FRAME_BYTES // 2)
+    append(folder, whole)
+    keeper.refresh()
+    losses, data = close(folder, keeper)
+    assert (losses, data == whole) == ([], True)
+    assert [p.name for p in (folder.shown / "raw/amd_log").iterdir()] == ["hip_1"]
+
+
+def test_what_comes_after_the_cut_is_no_part_of_it(folder: RecordingFolder) -> None:
+    keeper, whole = keep(folder), lines(2 * FRAME_BYTES)
+    append(folder, whole + b"half a li")
+    keeper.cut()
+    path = append(folder, b"ne\n" + b"lost\n" * 4_000_000)
+    keeper.refresh()
+    assert keeper.size == len(whole)
+    assert used(path) < 3 * FRAME_BYTES
+    (loss,), data = close(folder, keeper)
+    assert data == whole
+    assert (loss["offset"], loss["bytes"], loss["records"]) == (len(whole), 20_000_012, 4_000_001)
+    assert loss["path"] == "raw/amd_log/hip_1.zst"
+
+
+@pytest.mark.parametrize("grown", [0, 3 * FRAME_BYTES], ids=["shorter", "longer than before"])
+def test_a_log_that_its_runtime_empties_goes_on(folder: RecordingFolder, grown: int) -> None:
+    """AMD_LOG_LEVEL_SIZE: past its limit the runtime empties the file and writes on (ROCm 6.4 and later)."""
+    keeper, first = keep(folder), lines(2 * FRAME_BYTES + 4000)
+    path = append(folder, first)
+    while keeper.refresh():
+        pass
+    second = lines(grown, 1) + b"a last line\n"
+    os.truncate(path, 0)
+    append(folder, second)
+    keeper.refresh()
+    assert keeper.problems == []
+    losses, data = close(folder, keeper)
+    assert "emptied" in str(losses[0]["reason"])
+    kept = len(data) - len(second)
+    assert kept >= FRAME_BYTES - 100 and data == first[:kept] + second
+    assert losses[0]["offset"] == kept and (grown or losses[0]["bytes"] == len(first) - kept)
+
+
+def test_a_removed_log_keeps_what_was_compressed(folder: RecordingFolder) -> None:
+    keeper, whole = keep(folder), lines(FRAME_BYTES + 4000)
+    path = append(folder, whole)
+    keeper.refresh()
+    path.unlink()
+    (loss,), data = close(folder, keeper)
+    assert whole.startswith(data) and len(data) > FRAME_BYTES - 100
+    assert (loss["offset"], loss["bytes"]) == (len(data), len(whole) - len(data))
+
+
+def test_a_renamed_log_is_followed(folder: RecordingFolder) -> None:
+    keeper, whole = keep(folder), lines(FRAME_BYTES + 4000)
+    path = append(folder, whole)
+    keeper.refresh()
+    path.rename(path.with_name("hip_old"))
+    append(folder, b"more\n", "hip_old")
+    losses, data = close(folder, keeper)
+    assert (losses, data == whole + b"more\n") == ([], True)
+    assert (folder.shown / "raw/amd_log/hip_old.zst").exists()
+
+
+def test_many_logs_are_followed_by_a_thread(folder: RecordingFolder) -> None:
+    keeper = keep(folder)
+    whole = {f"hip_{number}": lines(FRAME_BYTES + number * 1000, number) for number in range(5)}
+    keeper.start()
+    for start in range(0, 2 * FRAME_BYTES, FRAME_BYTES // 2):
+        for name, data in whole.items():
+            append(folder, data[start : start + FRAME_BYTES // 2], name)
+    assert keeper.finish() == []
+    folder.seal_logs()
+    stored = {
+        path.name.removesuffix(".zst"): b"".join(read_chunks(path)) for path in (folder.shown / "raw/amd_log").iterdir()
+    }
+    assert stored == whole
+
+
+def test_a_file_system_that_cannot_punch_holes_is_named(
+    folder: RecordingFolder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(*_: object) -> None:
+        raise OSError(95, "Operation not supported")
+
+    monkeypatch.setattr(follower_module, "free_space", refuse)
+    keeper, whole = keep(folder), lines(6 * FRAME_BYTES)
+    append(folder, whole)
+    while keeper.refresh():
+        pass
+    assert keeper.problems == ["the log hip_1 takes its space until the end: Operation not supported (punching holes)"]
+    losses, data = close(folder, keeper)
+    assert (losses, data == whole) == ([], True)
+
+
+_RECORDER = """
+import sys, time
+from pathlib import Path
+from tracecorr.capture.logs import LogKeeper
+root = Path(sys.argv[1])
+keeper = LogKeeper(root / "raw/amd_log", root / "raw/.amd_log")
+print("go", flush=True)
+while True:
+    keeper.refresh()
+"""
+
+
+def test_nothing_is_lost_when_tracecorr_is_killed_at_any_moment(folder: RecordingFolder, repo: Path) -> None:
+    made = random.Random(5)
+    for turn in range(8):
+        name = f"hip_{turn}"
+        recorder = subprocess.Popen([sys.executable, "-c", _RECORDER, folder.shown], stdout=subprocess.PIPE,
+                                    env={**os.environ, "PYTHONPATH": str(repo)})  # fmt: skip
+        assert recorder.stdout is not None and recorder.stdout.readline() == b"go\n"
+        whole = lines(3 * FRAME_BYTES, turn)
+        for start in range(0, len(whole), 1 << 20):
+            append(folder, whole[start : start + (1 << 20)], name)
+        time.sleep(made.uniform(0, 0.15))
+        recorder.send_signal(signal.SIGKILL)
+        recorder.wait()
+        recorder.stdout.close()
+        assert b"".join(read_growing(folder.shown, name)) == whole
+        assert complete_frames(folder.shown) == []
+        logs = folder.shown / "raw/amd_log"
+        stored = logs / f"{name}.zst" if (logs / f"{name}.zst").exists() else logs / name
+        assert b"".join(read_chunks(stored)) == whole
+        stored.unlink()
+    assert list_growing(folder.shown) == {}
+
+
+@pytest.fixture
+def small_disk(tmp_path: Path) -> Iterator[Path]:
+    """Return a file system of 48 MiB."""
+    if os.geteuid() != 0:
+        pytest.skip("mounting a file system needs root")
+    place = tmp_path / "disk"
+    place.mkdir()
+    done = subprocess.run(["mount", "-t", "tmpfs", "-o", "size=48m", "none", place], check=False, capture_output=True)
+    if done.returncode:
+        pytest.skip(f"tmpfs cannot be mounted: {done.stderr.decode()}")
+    yield place
+    subprocess.run(["umount", place], check=True)
+
+
+def test_a_disk_that_runs_full_does_not_stop_the_compression(small_disk: Path) -> None:
+    """What is compressed makes the room for what comes next, because a frame's space is reserved before."""
+    folder = RecordingFolder.create(small_disk / "x.tracecorr", ME)
+    keeper, whole = keep(folder), lines(24 << 20)
+    append(folder, whole[: 8 << 20])
+    keeper.refresh()
+    append(folder, whole[8 << 20 :])
+    filler = (small_disk / "filler").open("wb", buffering=0)
+    with pytest.raises(OSError, match="No space"):
+        while True:
+            filler.write(bytes(4096))
+    while keeper.refresh():
+        pass
+    losses, data = close(folder, keeper)
+    assert (losses, keeper.problems, data == whole) == ([], [], True)
+    filler.close()
+    folder.close()
+
+
+def test_a_disk_that_was_full_before_leaves_the_log_as_it_is(small_disk: Path) -> None:
+    folder = RecordingFolder.create(small_disk / "x.tracecorr", ME)
+    keeper, whole = keep(folder), lines(8 << 20)
+    append(folder, whole)
+    filler = (small_disk / "filler").open("wb", buffering=0)
+    with pytest.raises(OSError, match="No space"):
+        while True:
+            filler.write(bytes(4096))
+    keeper.refresh()
+    assert len(keeper.problems) == 1 and "No space left" in keeper.problems[0]
+    losses, data = close(folder, keeper)
+    assert (losses, data == whole) == ([], True)
+    filler.close()
+    folder.close()

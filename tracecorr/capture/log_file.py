@@ -1,0 +1,199 @@
+"""One log of a workload while it is written: looked at, compressed, cut, its losses counted."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import stat
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from tracecorr.capture.log_follower import LogFollower
+from tracecorr.store.space import free_space
+
+_BLOCK = 4096
+_CHUNK = 1 << 20
+
+
+class GrowingLog:
+    """One log file, and from where on it is not kept.
+
+    Every method may raise OSError: the file is its workload's, which can remove or replace it at any moment.
+
+    Args:
+        path: where it is.
+        inode: which file it is.
+        follower: what compresses it; None to leave it as it is.
+
+    `stored` is the size and the SHA-256 of what was compressed, when it is closed.
+    """
+
+    def __init__(self, path: Path, inode: int, follower: LogFollower | None) -> None:
+        self.path, self.inode, self.follower = path, inode, follower
+        self.size = 0
+        self._kept: int | None = None
+        self._counted = self._lost_lines = self._cut_ns = 0
+        self._losses: list[dict[str, Any]] = []
+        self.stored: tuple[int, str] | None = None
+
+    @property
+    def kept_bytes(self) -> int:
+        """Return how much of all that was written is kept."""
+        return self._begins + self._end
+
+    @property
+    def is_compressed(self) -> bool:
+        """Tell whether a part of it is compressed already."""
+        return self.follower is not None and self.follower.has_begun
+
+    def look(self, size: int, *, whole: bool = False) -> bool:
+        """Take notice of its size, and compress a frame of it; return whether one more can follow at once.
+
+        Args:
+            size: bytes of the file.
+            whole: whether a last, short frame is wanted.
+        """
+        seen, self.size = self.size, size
+        if size >= seen and (self.follower is None or not self.follower.wants(size)):
+            return False
+        with self._open(os.O_RDWR) as descriptor:
+            if size < seen or (self.follower is not None and self.follower.was_emptied(descriptor, size)):
+                self._begin_anew(seen)
+            return self.follower is not None and self.follower.step(descriptor, self._end, whole=whole)
+
+    def rename(self, path: Path) -> None:
+        """Go on under a new name."""
+        self.path = path
+        if self.follower is not None:
+            self.follower.rename(path.name)
+
+    def cut(self, *, at_start: bool = False) -> None:
+        """Keep nothing that comes behind its last whole line.
+
+        Args:
+            at_start: keep nothing of it at all.
+        """
+        if self._kept is None:
+            self._kept = self._counted = 0 if at_start else self.size
+            self._cut_ns = time.monotonic_ns()
+            if not at_start:
+                with self._open(os.O_RDONLY) as descriptor:
+                    start = self.follower.position if self.follower is not None else 0
+                    self._kept = self._counted = find_last_line_end(descriptor, start, self.size)
+
+    def discard(self) -> None:
+        """Count what was written behind the cut, and give its space back."""
+        if self._kept is None or self.size <= self._counted:
+            return
+        with self._open(os.O_RDWR) as descriptor:
+            while self._counted < self.size:
+                data = os.pread(descriptor, min(_CHUNK, self.size - self._counted), self._counted)
+                if not data:
+                    break
+                self._lost_lines += data.count(b"\n")
+                self._counted += len(data)
+            start, end = -(-self._kept // _BLOCK) * _BLOCK, self._counted // _BLOCK * _BLOCK
+            if end > start:
+                # A file system that cannot give it back keeps it until the end.
+                with contextlib.suppress(OSError):
+                    free_space(descriptor, start, end - start)
+
+    def close(self, *, is_gone: bool) -> None:
+        """Cut the file to what is kept, or complete the compressed one and remove it.
+
+        Args:
+            is_gone: whether the file is gone already.
+        """
+        if self.follower is None or not self.follower.has_begun:
+            if not is_gone and self._kept is not None and self.size > self._kept:
+                with self._open(os.O_WRONLY) as descriptor:
+                    os.ftruncate(descriptor, self._kept)
+            return
+        if not is_gone:
+            self._compress_rest(self.follower)
+        self.stored = self.follower.summary
+        self.follower.finish()
+
+    def list_losses(self, *, is_gone: bool) -> list[dict[str, Any]]:
+        """Return what was lost of it: path, reason, offset, bytes, lines where they were counted, times."""
+        if is_gone:
+            position = self.follower.position if self.follower is not None else 0
+            if self.size > position or not self.is_compressed:
+                reason = "the file was removed or replaced while the workload ran"
+                self._add_loss(reason, self._begins + position, self.size - position)
+        elif self._kept is not None and self.size > self._kept:
+            self._add_loss("the recording had ended", self.kept_bytes, self.size - self._kept)
+            self._losses[-1] |= {"records": self._lost_lines, "from_ns": self._cut_ns}
+        return self._losses
+
+    def _compress_rest(self, follower: LogFollower) -> None:
+        try:
+            with self._open(os.O_RDWR) as descriptor:
+                while follower.step(descriptor, self._end, whole=True):
+                    pass
+            self.path.unlink()
+        except OSError as error:
+            left = self._end - follower.position
+            reason = f"not compressed: {error.strerror or error}; it is left in {self.path.name}"
+            self._add_loss(reason, self.kept_bytes - left, left)
+
+    @property
+    def _end(self) -> int:
+        return self.size if self._kept is None else self._kept
+
+    @property
+    def _begins(self) -> int:
+        return self.follower.begins if self.follower is not None else 0
+
+    def _begin_anew(self, seen: int) -> None:
+        """Go on with a file that its runtime emptied; what was not read before is lost."""
+        position = self.follower.position if self.follower is not None else 0
+        reason = "the runtime emptied its log (AMD_LOG_LEVEL_SIZE)"
+        self._add_loss(reason, self._begins + position, max(seen - position, 0))
+        if self.follower is not None:
+            self.follower.begin_anew()
+        if self._kept is not None:
+            self._kept = self._counted = 0
+
+    def _add_loss(self, reason: str, offset: int, size: int) -> None:
+        stored = self.follower.path.name if self.follower is not None and self.is_compressed else self.path.name
+        self._losses.append({
+            "source": "amd_log", "path": f"raw/amd_log/{stored}", "reason": reason, "offset": offset, "bytes": size,
+            "from_ns": None, "to_ns": time.monotonic_ns(),
+        })  # fmt: skip
+
+    @contextmanager
+    def _open(self, flags: int) -> Iterator[int]:
+        descriptor = open_log(self.path, flags)
+        try:
+            yield descriptor
+        finally:
+            os.close(descriptor)
+
+
+def open_log(path: Path, flags: int) -> int:
+    """Open a file of the workload's folder; it may be anything, so no link is followed and nothing waited for.
+
+    Raises:
+        OSError: it is gone, or no plain file.
+    """
+    descriptor = os.open(path, flags | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+    if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+        os.close(descriptor)
+        raise OSError(f"{path} is no plain file")
+    return descriptor
+
+
+def find_last_line_end(descriptor: int, start: int, size: int) -> int:
+    """Return where the last whole line of a file ends, or `start` where none ends between it and `size`."""
+    end = size
+    while end > start:
+        begin = max(end - _CHUNK, start)
+        found = os.pread(descriptor, end - begin, begin).rfind(b"\n")
+        if found >= 0:
+            return begin + found + 1
+        end = begin
+    return start

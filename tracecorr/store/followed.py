@@ -1,0 +1,122 @@
+"""Logs that are compressed while they grow: read during the recording, completed after one that was killed.
+
+While it is recorded, `raw/.amd_log/NAME.zst` holds the beginning of the log `raw/amd_log/NAME`, whose space there may
+have been given back. What the frames do not hold begins in the log at their size, less where the runtime began anew.
+"""
+
+from __future__ import annotations
+
+import os
+import stat
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from tracecorr.store.frames import FRAME_BYTES, SUFFIX, FrameReader, FrameWriter
+
+LOG_FOLDER = "raw/amd_log"
+FRAMES_FOLDER = "raw/.amd_log"
+
+
+def adopt_frames(root: Path) -> None:
+    """Move the compressed logs of a recording into the folder of the logs.
+
+    Args:
+        root: the capture folder; the folder of the logs must no longer be the workload's.
+    """
+    frames = root / FRAMES_FOLDER
+    if not frames.is_dir():
+        return
+    for path in sorted(frames.iterdir()):
+        path.replace(root / LOG_FOLDER / path.name)
+    frames.rmdir()
+
+
+def complete_frames(root: Path) -> list[str]:
+    """Bring together what a killed recording left of its logs: frames, and the rest that was not compressed.
+
+    Args:
+        root: the capture folder.
+
+    Returns: why a log is not whole.
+    """
+    problems = []
+    for path in sorted((root / FRAMES_FOLDER).glob(f"*{SUFFIX}")):
+        log = root / LOG_FOLDER / path.name.removesuffix(SUFFIX)
+        try:
+            writer = FrameWriter.reopen(path)
+            try:
+                _append_rest(writer, log)
+                writer.finish()
+            except BaseException:
+                writer.close()
+                raise
+            log.unlink(missing_ok=True)
+        except OSError as error:
+            problems.append(f"the end of the log {log.name} could not be compressed: {error.strerror or error}")
+    adopt_frames(root)
+    return problems
+
+
+def list_growing(root: Path) -> dict[str, int]:
+    """Return the logs of a running recording by name, each with a size that changes when it grows."""
+    frames = {p.name.removesuffix(SUFFIX): p.stat().st_size for p in (root / FRAMES_FOLDER).glob(f"*{SUFFIX}")}
+    logs = (root / LOG_FOLDER).glob("*")
+    return dict(sorted({**frames, **{p.name: p.lstat().st_size for p in logs if _is_plain(p)}}.items()))
+
+
+def read_growing(root: Path, name: str) -> Iterator[bytes]:
+    """Yield a log of a running recording from its beginning: its frames, then what is not compressed yet.
+
+    Args:
+        root: the capture folder.
+        name: the log's.
+
+    Raises:
+        OSError: the log cannot be read.
+    """
+    frames, offset, begins = root / FRAMES_FOLDER / f"{name}{SUFFIX}", 0, 0
+    while True:
+        start = offset
+        if frames.exists():
+            reader = FrameReader(frames)
+            begins = reader.begins
+            while piece := reader.read(offset, FRAME_BYTES):
+                yield piece
+                offset += len(piece)
+        try:
+            with _open_plain(root / LOG_FOLDER / name) as descriptor:
+                rest = os.pread(descriptor, FRAME_BYTES, offset - begins)
+        except FileNotFoundError:
+            return  # the recording ended meanwhile
+        # Its space was given back meanwhile: then there are new frames.
+        was_freed = rest.startswith(b"\0") and offset > start
+        if not rest:
+            return
+        if not was_freed:
+            yield rest
+            offset += len(rest)
+
+
+def _is_plain(path: Path) -> bool:
+    return path.is_file() and not path.is_symlink()
+
+
+def _append_rest(writer: FrameWriter, log: Path) -> None:
+    try:
+        with _open_plain(log) as descriptor:
+            while data := os.pread(descriptor, FRAME_BYTES, writer.size - writer.table.begins):
+                writer.append(data)
+    except FileNotFoundError:
+        return  # it was compressed to its end
+
+
+@contextmanager
+def _open_plain(path: Path) -> Iterator[int]:
+    descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+    try:
+        if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+            raise OSError(f"{path} is no plain file")
+        yield descriptor
+    finally:
+        os.close(descriptor)
