@@ -227,7 +227,7 @@ def small_disk(tmp_path: Path) -> Iterator[Path]:
     if done.returncode:
         pytest.skip(f"tmpfs cannot be mounted: {done.stderr.decode()}")
     yield place
-    subprocess.run(["umount", place], check=True)
+    subprocess.run(["umount", "--lazy", place], check=True)
 
 
 def test_a_disk_that_runs_full_does_not_stop_the_compression(small_disk: Path) -> None:
