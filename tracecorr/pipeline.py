@@ -95,8 +95,10 @@ def _correlate(path: Path, clock: _Clock) -> list[str]:
     parts = _read_parts(capture)
     clock.done("parse")
     seen = SeenIdentities(seen_processes(capture.info), seen_threads(capture.info))
-    identities, records, maps = _align(parts, seen, capture)
-    placed = place_records(records, maps)
+    identities, placed, maps = _align(parts, seen, capture)
+    # The rows are most of what is in memory: from here on there are only the placed ones.
+    parts.events = parts.events.clear()
+    clock_map, losses = _clock_rows(placed, maps), _place_losses(parts.losses, maps, placed)
     clock.done("align")
     aligned = all(m.aligned for key, m in maps.items() if key.startswith("ftrace:"))
     gpus = add_polled_gpus(_known_gpus(capture), parts.polls)
@@ -105,9 +107,9 @@ def _correlate(path: Path, clock: _Clock) -> list[str]:
     tables["processes"] = add_programs(tables["processes"], seen.processes)
     dropped, spans = recorded_losses(capture.info)
     tables |= {
-        "clock_map": _clock_rows(records, maps), "files": _file_rows(capture),
+        "clock_map": clock_map, "files": _file_rows(capture),
         "ledger": _sum_ledger(pl.concat([parts.ledger, dropped])),
-        "losses": pl.concat([_place_losses(parts.losses, maps, records), spans]),
+        "losses": pl.concat([losses, spans]),
         "samples": build_samples(parts.polls, tables["gpus"], tables["processes"]),
     }  # fmt: skip
     write_tables(path, tables)
@@ -122,20 +124,22 @@ def _correlate(path: Path, clock: _Clock) -> list[str]:
 def _align(
     parts: Parts, seen: SeenIdentities, capture: Capture
 ) -> tuple[Identities, pl.DataFrame, dict[str, ClockMap]]:
-    """Find threads and clocks; what threads did at the same time is asked only once the clocks are known."""
+    """Find threads and clocks, and place the rows; what threads did at the same time is asked once clocks are known."""
     log = parts.events.filter(pl.col("source") == "amd_log")
     trace = parts.events.filter(pl.col("source") == "ftrace")
     identities = map_threads(log, trace, parts.args, seen)
     records, maps = _fit(parts, identities, capture)
     clocks = [m for key, m in maps.items() if key.startswith("ftrace:")]
+    placed = place_records(records, maps)
     unknown = identities.log_threads["tid"].null_count()
     if not unknown or len(clocks) != 1 or not clocks[0].aligned:
-        return identities, records, maps
-    guessed = vote_threads(number_lives(place_records(records, maps), identities.lives))
+        return identities, placed, maps
+    guessed = vote_threads(number_lives(placed, identities.lives))
     again = map_threads(log, trace, parts.args, seen, clocks[0].to_common, guessed)
     if again.log_threads["tid"].count() == identities.log_threads["tid"].count():
-        return identities, records, maps
-    return again, *_fit(parts, again, capture)
+        return identities, placed, maps
+    records, maps = _fit(parts, again, capture)
+    return again, place_records(records, maps), maps
 
 
 def _fit(parts: Parts, identities: Identities, capture: Capture) -> tuple[pl.DataFrame, dict[str, ClockMap]]:
@@ -151,7 +155,7 @@ def _read_parts(capture: Capture) -> Parts:
     empty = schema.PART_EVENTS.empty().with_columns(
         source=pl.lit(None, schema.CAT), step_lo_ns=pl.lit(None, pl.Int64), step_hi_ns=pl.lit(None, pl.Int64)
     )
-    events, stored = [empty], []
+    events, stored = [], []
     for number, (source, form, blocks) in enumerate(_open_readers(capture)):
         part = write_part(folder, f"{source}-{number}", blocks)
         stored.append(part)
@@ -163,7 +167,7 @@ def _read_parts(capture: Capture) -> Parts:
             )
         )
     return Parts(
-        pl.concat(events),
+        pl.concat([part for part in events if len(part)] or [empty]),
         pl.concat([schema.PART_PACKETS.empty(), *(part.read("packets") for part in stored)]),
         pl.concat([schema.PART_ARGS.empty(), *(part.read("args") for part in stored)]),
         pl.concat([schema.LEDGER.empty(), *(part.ledger for part in stored)]),

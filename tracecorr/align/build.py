@@ -20,6 +20,7 @@ from tracecorr.align.causal_pairs import (
 from tracecorr.align.clock_map import MAX_RATE, ClockMap, fit_clock_map
 from tracecorr.align.intervals import bracket_doorbells, list_moments
 from tracecorr.align.rocprof_pairs import bound_profile
+from tracecorr.align.rows import number_groups
 from tracecorr.align.samples import bound_marks, bound_readings
 from tracecorr.model.kinds import PACKET_KINDS
 
@@ -36,11 +37,11 @@ _ROUNDS = 3
 
 def find_steps(records: pl.DataFrame) -> pl.DataFrame:
     """Return `records` with the steps of clocks that are coarser than their print: `uptime` counts jiffies."""
-    coarse = records.filter((pl.col("source") == "ftrace") & (pl.col("clock").cast(pl.String) == "uptime"))
+    is_coarse = (pl.col("source") == "ftrace") & (pl.col("clock") == "uptime")
+    coarse = records.select("source", "clock", "stamp_ns").filter(is_coarse)
     ticks = coarse["stamp_ns"].drop_nulls().unique().sort().diff().drop_nulls()
     if ticks.is_empty():
         return records
-    is_coarse = (pl.col("source") == "ftrace") & (pl.col("clock").cast(pl.String) == "uptime")
     # A jiffy may be counted late, by as much as it is long.
     step = pl.when(is_coarse).then(2 * int(ticks.to_numpy().min()))
     return records.with_columns(step_hi_ns=pl.coalesce(step, "step_hi_ns"))
@@ -69,9 +70,8 @@ def fit_clocks(evidence: ClockEvidence) -> dict[str, ClockMap]:
     """Return a clock map by `source:clock` for every clock that the records name."""
     if evidence.monotonic_ns or evidence.boottime_ns:
         return _fit_namespace(evidence)
-    keys = evidence.records.select(
-        pl.col("source").cast(pl.String), pl.col("clock").cast(pl.String).fill_null("unknown")
-    ).unique()
+    _, clocks = number_groups(evidence.records, ["source", "clock"])
+    keys = clocks.select(pl.col("source").cast(pl.String), pl.col("clock").cast(pl.String).fill_null("unknown"))
     return {f"{source}:{clock}": _fit(source, clock, evidence) for source, clock in keys.iter_rows()}
 
 

@@ -7,9 +7,11 @@ import polars as pl
 
 from tracecorr.align.bounds import Ints
 from tracecorr.align.clock_map import ClockMap
+from tracecorr.align.rows import number_groups
 from tracecorr.model.kinds import Flag
 
 _U32_MAX = 2**32 - 1
+_TIMES = ("stamp_ns", "end_stamp_ns", "step_lo_ns", "step_hi_ns", "file", "offset", "flags")
 
 
 def place_records(records: pl.DataFrame, maps: dict[str, ClockMap]) -> pl.DataFrame:
@@ -20,20 +22,37 @@ def place_records(records: pl.DataFrame, maps: dict[str, ClockMap]) -> pl.DataFr
             puts the true time below and above a stamp).
         maps: a clock map for every `source:clock` of the records.
     """
-    keyed = records.with_columns(
-        key=pl.format("{}:{}", pl.col("source").cast(pl.String), pl.col("clock").cast(pl.String).fill_null("unknown"))
-    )
-    pieces = [_place(piece, maps[str(key[0])]) for key, piece in keyed.partition_by("key", as_dict=True).items()]
-    # A capture without any file has no piece, but its rows have the same columns.
-    placed = pl.concat(pieces or [_place(keyed, ClockMap("same_clock"))]).drop("key")
-    ordered = placed.sort("ts_ns", "file", "offset", maintain_order=True)
+    times = records.select(_TIMES)
+    codes, clocks = number_groups(records, ["source", "clock"])
+    # A capture without any file names no clock, but its rows have the same columns.
+    keys = [f"{source}:{clock or 'unknown'}" for source, clock in clocks.cast(pl.String).iter_rows()]
+    fitting = [maps[key] for key in keys] or [ClockMap("same_clock")]
+    placed = _place(times, fitting[0]) if len(fitting) == 1 else _place_each(times, codes, fitting)
+    ordered = _in_order(records.with_columns(placed.get_columns()))
     return ordered.with_row_index("event").with_columns(pl.col("event").cast(pl.Int64))
 
 
+def _place_each(times: pl.DataFrame, codes: Ints, maps: list[ClockMap]) -> pl.DataFrame:
+    """Place rows of several clocks; row i is on clock `maps[codes[i]]`."""
+    rows = [np.flatnonzero(codes == code) for code in range(len(maps))]
+    placed = pl.concat(_place(times[own], clock) for own, clock in zip(rows, maps, strict=True))
+    return placed[np.argsort(np.concatenate(rows))]
+
+
+def _in_order(placed: pl.DataFrame) -> pl.DataFrame:
+    keys = [placed[name].to_numpy() for name in ("offset", "file", "ts_ns")]
+    order = np.lexsort(keys)
+    if (np.diff(order) == 1).all():
+        return placed
+    rows = pl.Series(order.astype(np.uint32))
+    # One column after the other: a column is gathered much faster from one piece, which is a copy of it.
+    columns = [placed.select(name).rechunk()[rows] for name in placed.columns]
+    return pl.concat(columns, how="horizontal")
+
+
 def _place(piece: pl.DataFrame, clock: ClockMap) -> pl.DataFrame:
-    # A record without a time stands where its file has it: behind the record before it.
-    piece = piece.sort("file", "offset") if piece["stamp_ns"].null_count() else piece
-    stamps = piece["stamp_ns"].forward_fill().backward_fill().fill_null(0).to_numpy()
+    """Return ts_ns, dur_ns, err_lo_ns, err_hi_ns and flags of rows of one clock."""
+    stamps = _filled_stamps(piece)
     offset, below, above = clock.offset_at(stamps)
     end = piece["end_stamp_ns"].fill_null(0).to_numpy()
     end_offset, _, _ = clock.offset_at(np.where(end == 0, stamps, end))
@@ -46,7 +65,8 @@ def _place(piece: pl.DataFrame, clock: ClockMap) -> pl.DataFrame:
     )
     known = pl.col("stamp_ns").is_not_null() & pl.lit(clock.aligned)
     clamped = (pl.col("err_lo_ns") == _U32_MAX) | (pl.col("err_hi_ns") == _U32_MAX)
-    return placed.with_columns(
+    return placed.select(
+        "ts_ns",
         dur_ns=pl.when(pl.col("end_stamp_ns").is_not_null()).then(pl.col("mapped_end") - pl.col("ts_ns")),
         err_lo_ns=pl.when(known).then("err_lo_ns"),
         err_hi_ns=pl.when(known).then("err_hi_ns"),
@@ -54,7 +74,19 @@ def _place(piece: pl.DataFrame, clock: ClockMap) -> pl.DataFrame:
         | pl.when(pl.col("stamp_ns").is_null()).then(int(Flag.NO_TIME)).otherwise(0).cast(pl.UInt16)
         | pl.when(pl.lit(not clock.aligned)).then(int(Flag.UNALIGNED)).otherwise(0).cast(pl.UInt16)
         | pl.when(known & clamped).then(int(Flag.ERROR_CLAMPED)).otherwise(0).cast(pl.UInt16),
-    ).drop("mapped_end")
+    )
+
+
+def _filled_stamps(piece: pl.DataFrame) -> Ints:
+    """Return the stamps; a record without a time stands where its file has it: behind the record before it."""
+    if not piece["stamp_ns"].null_count():
+        stamps: Ints = piece["stamp_ns"].to_numpy()
+        return stamps
+    order = piece.select(pl.arg_sort_by("file", "offset")).to_series()
+    filled = piece["stamp_ns"].gather(order).forward_fill().backward_fill().fill_null(0).to_numpy()
+    stamps = np.empty_like(filled)
+    stamps[order.to_numpy()] = filled
+    return stamps
 
 
 def _error(width: Ints, step: Ints, name: str) -> pl.Series:

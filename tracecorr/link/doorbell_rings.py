@@ -9,7 +9,7 @@ import numpy as np
 import polars as pl
 
 from tracecorr.align.bounds import Ints
-from tracecorr.model import schema
+from tracecorr.align.rows import attach_columns, fill_columns
 from tracecorr.model.kinds import PACKET_KINDS
 
 # Stores and packets of a thread that are laid side by side from a new handle on; more of them tell nothing new.
@@ -27,16 +27,19 @@ def fill_store_rings(records: pl.DataFrame) -> pl.DataFrame:
     Args:
         records: part events with `source`, `process` and `thread`.
     """
-    needed = (pl.col("layer") == "doorbell") & pl.col("ring").is_null()
-    stores = records.filter(needed).drop_nulls(["thread", "arg", "packet_index"]).sort("stamp_ns", maintain_order=True)
-    lines = records.filter((pl.col("layer") == "aql") & pl.col("name").cast(pl.String).is_in(PACKET_KINDS))
+    columns = ("process", "thread", "arg", "ring", "packet_index", "stamp_ns", "file", "offset", "layer", "name")
+    rows = records.select(columns).with_row_index("_row")
+    handles = rows.filter((pl.col("layer") == "doorbell") & pl.col("ring").is_null())
+    if handles.is_empty():
+        return records.with_columns(ring_learned=pl.lit(False))
+    stores = handles.drop_nulls(["thread", "arg", "packet_index"]).sort("stamp_ns", maintain_order=True)
+    lines = rows.filter((pl.col("layer") == "aql") & pl.col("name").is_in(PACKET_KINDS))
     lines = lines.drop_nulls(["thread", "ring", "packet_index"]).sort("file", "offset")
-    learned = learn_rings(stores, lines)
-    keyed = learned.select("process", "arg", learned="ring", layer=pl.lit("doorbell").cast(schema.CAT))
-    joined = records.join(keyed, on=["process", "arg", "layer"], how="left", maintain_order="left")
-    return joined.with_columns(
-        ring=pl.coalesce("ring", "learned"), ring_learned=pl.col("ring").is_null() & pl.col("learned").is_not_null()
-    ).drop("learned")
+    learned = handles.drop("ring").join(learn_rings(stores, lines), on=["process", "arg"])
+    known = learned.select("_row", "ring", ring_learned=pl.lit(True))
+    filled = fill_columns(records, known.select("_row", "ring"), "_row")
+    flagged = attach_columns(filled, known.select("_row", "ring_learned"), "_row")
+    return flagged.with_columns(pl.col("ring_learned").fill_null(False))
 
 
 def learn_rings(stores: pl.DataFrame, lines: pl.DataFrame) -> pl.DataFrame:

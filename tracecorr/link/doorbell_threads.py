@@ -15,22 +15,33 @@ _COMPARED, _SECOND = 600, 0.5
 _SHAPE = {"file": pl.UInt16, "log_pid": pl.UInt32, "log_tid": pl.UInt64, "tid_key": pl.Int64, "how": pl.String}
 
 
-def match_doorbells(log: pl.DataFrame, trace: pl.DataFrame) -> pl.DataFrame:
+def select_stores(trace: pl.DataFrame) -> pl.DataFrame:
+    """Return the doorbell stores of part events of a trace with `tid_key`: tid_key, ring, packet_index, stamp_ns.
+
+    Of the index the lower 32 bits are left, which the log prints.
+    """
+    wanted = (pl.col("layer") == "doorbell") & pl.col("packet_index").is_not_null()
+    stores = trace.select("tid_key", "ring", "packet_index", "stamp_ns", "layer").filter(wanted).drop("layer")
+    return stores.with_columns(pl.col("packet_index") % 2**32)
+
+
+def select_lines(log: pl.DataFrame) -> pl.DataFrame:
+    """Return the packets in part events of a log: file, pid, tid, ring, packet_index, offset."""
+    wanted = (pl.col("layer") == "aql") & pl.col("name").is_in(PACKET_KINDS)
+    lines = log.select("file", "pid", "tid", "ring", "packet_index", "offset", "layer", "name").filter(wanted)
+    return lines.drop("layer", "name").drop_nulls(["pid", "tid", "packet_index"])
+
+
+def match_doorbells(lines: pl.DataFrame, stores: pl.DataFrame) -> pl.DataFrame:
     """Return file, log_pid, log_tid -> tid_key, how.
 
     By ring and index where the probe reads the ring; else by the order of the values that each thread stores,
     where one thread of the trace fits one of the log alone.
 
     Args:
-        log: part events of the log.
-        trace: part events of the trace with `tid_key`.
+        lines: packets of the log (`select_lines`).
+        stores: doorbell stores of the trace (`select_stores`).
     """
-    # The log prints the lower 32 bits.
-    printed = pl.col("packet_index") % 2**32
-    stores = trace.filter((pl.col("layer") == "doorbell") & pl.col("packet_index").is_not_null())
-    stores = stores.with_columns(packet_index=printed)
-    lines = log.filter((pl.col("layer") == "aql") & pl.col("name").cast(pl.String).is_in(PACKET_KINDS))
-    lines = lines.drop_nulls(["pid", "tid", "packet_index"])
     if stores.is_empty() or lines.is_empty():
         return pl.DataFrame(schema=_SHAPE)
     by_ring = _by_ring(stores, lines)

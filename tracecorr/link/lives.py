@@ -8,6 +8,8 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
+from tracecorr.align.rows import attach_columns
+
 # Added to a pid or tid for each earlier life of the number; what the kernel gives out is below it.
 LIFE = 2**32
 
@@ -38,13 +40,13 @@ def number_lives(trace: pl.DataFrame, lives: pl.DataFrame) -> pl.DataFrame:
     tid, tgid = pl.col("tid").cast(pl.Int64), pl.col("pid").cast(pl.Int64)
     if lives.is_empty():
         return trace.with_columns(tid_key=tid, tgid_key=tgid)
-    rows = trace.with_row_index("_row").with_columns(owner=pl.coalesce(tgid, tid))
-    found = rows.select("_row", "owner", "stamp_ns").drop_nulls().sort("stamp_ns").join_asof(
+    rows = trace.select("stamp_ns", owner=pl.coalesce(tgid, tid)).with_row_index("_row").drop_nulls()
+    found = rows.sort("stamp_ns").join_asof(
         lives.sort("stamp_ns"), on="stamp_ns", by_left="owner", by_right="tgid", check_sortedness=False
     )  # fmt: skip
-    joined = rows.join(found.select("_row", "life"), on="_row", how="left", maintain_order="left")
     added = pl.col("life").fill_null(0) * LIFE
-    return joined.with_columns(tid_key=tid + added, tgid_key=tgid + added).drop("_row", "owner", "life")
+    joined = attach_columns(trace, found.select("_row", "life"), "_row")
+    return joined.with_columns(tid_key=tid + added, tgid_key=tgid + added).drop("life")
 
 
 def find_thread_lives(claims: pl.DataFrame, to_log: ToLog) -> pl.DataFrame:

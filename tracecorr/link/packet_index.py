@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import polars as pl
 
+from tracecorr.align.rows import attach_columns
 from tracecorr.model.kinds import PACKET_KINDS
 
 _WRAP = 2**32
+_COLUMNS = ("process", "ring", "packet_index", "stamp_ns", "file", "offset", "layer", "name", "source", "clock")
 _RING = ("process", "ring", "generation")
 
 
@@ -20,21 +22,24 @@ def complete_indexes(records: pl.DataFrame) -> pl.DataFrame:
     Args:
         records: part events with `source` and `process`.
     """
-    is_packet = (pl.col("layer") == "aql") & pl.col("name").cast(pl.String).is_in(PACKET_KINDS)
-    mine = is_packet & (pl.col("source") == "amd_log") & (pl.col("clock").cast(pl.String) != "mono_raw")
-    lines = records.with_row_index("_row").filter(mine & pl.col("ring").is_not_null())
-    if lines.is_empty():
+    is_packet = (pl.col("layer") == "aql") & pl.col("name").is_in(PACKET_KINDS)
+    mine = is_packet & (pl.col("source") == "amd_log") & (pl.col("clock") != "mono_raw")
+    rows = records.select(_COLUMNS).with_row_index("_row").filter(pl.col("layer") == "aql")
+    lines = rows.filter(mine & pl.col("ring").is_not_null())
+    if _are_whole(lines["packet_index"]):
         return records.with_columns(index_counted=pl.lit(False))
-    lines = _count(_unwrap(_add_generations(lines, records)))
-    return (
-        records.with_row_index("_row")
-        .join(lines.select("_row", "counted", whole="packet_index"), on="_row", how="left", maintain_order="left")
-        .with_columns(
-            packet_index=pl.when(pl.col("counted").is_not_null()).then("whole").otherwise("packet_index"),
-            index_counted=pl.col("counted").fill_null(False),
-        )
-        .drop("_row", "counted", "whole")
-    )
+    lines = _count(_unwrap(_add_generations(lines, rows)))
+    found = attach_columns(records, lines.select("_row", "counted", whole="packet_index"), "_row")
+    return found.with_columns(
+        packet_index=pl.when(pl.col("counted").is_not_null()).then("whole").otherwise("packet_index"),
+        index_counted=pl.col("counted").fill_null(False),
+    ).drop("counted", "whole")
+
+
+def _are_whole(printed: pl.Series) -> bool:
+    """Tell whether all packets print their index, and none of them can be behind a wrap."""
+    span = int(printed.max() or 0) - int(printed.min() or 0)  # type: ignore[arg-type]
+    return printed.null_count() == 0 and span <= _WRAP // 2
 
 
 def _add_generations(lines: pl.DataFrame, records: pl.DataFrame) -> pl.DataFrame:

@@ -20,10 +20,12 @@ def add_gpu_times(records: pl.DataFrame, args: pl.DataFrame) -> pl.DataFrame:
         records: part events with `source`, `process`, `thread`.
         args: part args.
     """
-    times = args.filter(pl.col("key").cast(pl.String).is_in(["start_ns", "end_ns"]))
     lines = records.filter((pl.col("layer") == "signal") & (pl.col("name") == "gpu_time"))
+    if lines.is_empty():
+        return records.with_columns(line_stamp_ns=pl.lit(None, pl.Int64))
+    times = args.filter(pl.col("key").is_in(["start_ns", "end_ns"]))
     for key in ("start_ns", "end_ns"):
-        values = times.filter(pl.col("key").cast(pl.String) == key).select("file", "offset", pl.col("u64").alias(key))
+        values = times.filter(pl.col("key") == key).select("file", "offset", pl.col("u64").alias(key))
         lines = lines.join(values.unique(["file", "offset"]), on=["file", "offset"], maintain_order="left")
     likely = (pl.col("start_ns") > 0) & (pl.col("end_ns") < 2**62) & (pl.col("start_ns") <= pl.col("end_ns"))
     rows = lines.filter(likely & pl.col("stamp_ns").is_not_null()).with_columns(

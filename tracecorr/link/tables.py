@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import numpy as np
 import polars as pl
 
+from tracecorr.align.rows import attach_columns, fill_columns, number_groups
 from tracecorr.link import calls, descriptors, kfd_calls, queue_creation, queues, rocprof, streams
 from tracecorr.link.drm_jobs import build_drm_jobs, link_drm_jobs
 from tracecorr.link.edges import list_links
@@ -16,6 +18,8 @@ from tracecorr.link.lives import number_lives
 from tracecorr.link.threads import Identities
 from tracecorr.model import schema
 
+_OWNERS = ("thread", "process", "host_tid", "host_pid")
+
 
 def attach_identities(records: pl.DataFrame, identities: Identities) -> pl.DataFrame:
     """Return part events with `process`, `thread`, `host_pid` and `host_tid`.
@@ -24,33 +28,36 @@ def attach_identities(records: pl.DataFrame, identities: Identities) -> pl.DataF
         records: part events with `source`.
         identities: threads and processes of the capture.
     """
-    log = records.filter(pl.col("source") == "amd_log")
-    trace = number_lives(records.filter(pl.col("source") != "amd_log"), identities.lives)
+    columns = records.select("source", "file", "pid", "tid", "stamp_ns").with_row_index("_row")
+    log = columns.filter(pl.col("source") == "amd_log")
+    trace = number_lives(columns.filter(pl.col("source") != "amd_log"), identities.lives)
     keys = identities.trace_threads.select("thread", "process", "tid_key", host_tid="tid", host_pid="tgid")
-    trace = trace.join(keys, on="tid_key", how="left", maintain_order="left").drop("tid_key", "tgid_key")
+    trace = trace.join(keys, on="tid_key", how="left", maintain_order="left")
     log = _attach_log(log, identities.log_threads.rename({"tid": "host_tid", "tgid": "host_pid"}))
-    return pl.concat([log, trace], how="diagonal_relaxed")
+    if trace.is_empty():
+        return records.with_columns(log.select(_OWNERS).get_columns())
+    found = pl.concat([side.select("_row", *_OWNERS) for side in (log, trace)], how="vertical_relaxed")
+    return attach_columns(records, found, "_row")
 
 
 def _attach_log(log: pl.DataFrame, threads: pl.DataFrame) -> pl.DataFrame:
-    """Attach the thread that used each line's address at its time."""
-    keys = {"left_on": ["file", "pid", "tid"], "right_on": ["file", "log_pid", "log_tid"]}
-    split = threads.filter(pl.len().over("file", "log_pid", "log_tid") > 1)
-    whole = threads.join(split.select("file", "log_pid", "log_tid").unique(), on=keys["right_on"], how="anti")
-    joined = log.join(whole.drop("from_ns"), how="left", maintain_order="left", **keys)  # type: ignore[arg-type]
+    """Return `log` with the thread that used each line's address at its time."""
+    line = ["file", "log_pid", "log_tid"]
+    split = threads.filter(pl.len().over(line) > 1)
+    whole = threads.join(split.select(line).unique(), on=line, how="anti")
+    codes, groups = number_groups(log, ["file", "pid", "tid"])
+    owners = groups.join(whole, left_on=groups.columns, right_on=line, how="left", maintain_order="left")
+    rows = pl.Series(codes.astype(np.uint32))
+    joined = log.with_columns(owners[name].gather(rows) for name in _OWNERS)
     if split.is_empty():
         return joined
-    rows = log.with_row_index("_row").select("_row", *keys["left_on"], stamp_ns=pl.col("stamp_ns").fill_null(0))
-    found = rows.sort("stamp_ns").join_asof(
-        split.sort("from_ns"), left_on="stamp_ns", right_on="from_ns", by_left=keys["left_on"],
-        by_right=keys["right_on"], check_sortedness=False,
+    shared = joined.select(pl.int_range(pl.len()).alias("_place"), "file", "pid", "tid",
+                           stamp_ns=pl.col("stamp_ns").fill_null(0))  # fmt: skip
+    found = shared.sort("stamp_ns").join_asof(
+        split.sort("from_ns"), left_on="stamp_ns", right_on="from_ns", by_left=["file", "pid", "tid"], by_right=line,
+        check_sortedness=False,
     )  # fmt: skip
-    names = ("thread", "process", "host_tid", "host_pid")
-    later = found.select("_row", *names).drop_nulls("thread")
-    merged = joined.with_row_index("_row").join(later, on="_row", how="left", maintain_order="left", suffix="_later")
-    return merged.with_columns(pl.coalesce(n, f"{n}_later").alias(n) for n in names).drop(
-        "_row", *(f"{n}_later" for n in names)
-    )
+    return fill_columns(joined, found.select("_place", *_OWNERS).drop_nulls("thread"), "_place")
 
 
 def link_tables(

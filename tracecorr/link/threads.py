@@ -6,7 +6,8 @@ from dataclasses import dataclass
 
 import polars as pl
 
-from tracecorr.link.doorbell_threads import match_doorbells
+from tracecorr.align.rows import number_groups
+from tracecorr.link.doorbell_threads import match_doorbells, select_lines, select_stores
 from tracecorr.link.lives import LIFE, ToLog, find_process_lives, find_thread_lives, number_lives
 from tracecorr.model import schema
 
@@ -70,7 +71,8 @@ def map_threads(
             that used one address after the other.
         guessed: threads found by what they did at the same time: file, log_pid, log_tid, tid_key, how.
     """
-    log_threads = log.filter(pl.col("pid").is_not_null()).group_by("file", "pid", "tid", maintain_order=True).agg()
+    _, log_threads = number_groups(log, ["file", "pid", "tid"])
+    log_threads = log_threads.filter(pl.col("pid").is_not_null())
     # Two containers can both have a pid 7: a process of the log is (file, pid).
     life = pl.struct("file", "pid").rank("dense").alias("life")
     log_threads = log_threads.with_columns(life).rename({"pid": "log_pid", "tid": "log_tid"})
@@ -94,8 +96,10 @@ def map_threads(
 def _match_free(log: pl.DataFrame, trace: pl.DataFrame, free: pl.DataFrame, exact: pl.DataFrame) -> pl.DataFrame:
     """Ask the doorbells about the threads that nothing else names."""
     unknown = free.join(exact, on=["life", "log_tid"], how="anti").select("file", pid="log_pid", tid="log_tid")
-    lines = log.join(unknown, on=["file", "pid", "tid"], how="semi")
-    return match_doorbells(lines, trace.join(exact.select(tid_key="tid"), on="tid_key", how="anti"))
+    stores = select_stores(trace).join(exact.select(tid_key="tid"), on="tid_key", how="anti")
+    if unknown.is_empty() or stores.is_empty():
+        return match_doorbells(select_lines(log).clear(), stores.clear())
+    return match_doorbells(select_lines(log).join(unknown, on=["file", "pid", "tid"], how="semi"), stores)
 
 
 def _claims(log_threads: pl.DataFrame, known: pl.DataFrame, *columns: str) -> pl.DataFrame:

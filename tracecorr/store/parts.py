@@ -34,7 +34,10 @@ class StoredPart:
 
     def read(self, name: str) -> pl.DataFrame:
         """Return all rows of `events`, `packets` or `args`."""
-        return pl.read_parquet(self.paths[name])
+        frame = pl.read_parquet(self.paths[name])
+        # A source leaves many columns empty; as literals they take no memory, whatever is done to the frame.
+        empty = [column for column in frame.columns if frame[column].null_count() == frame.height]
+        return frame.with_columns(pl.lit(None, frame.schema[column]).alias(column) for column in empty)
 
 
 def write_part(folder: Path, name: str, blocks: Iterator[Block]) -> StoredPart:

@@ -1,0 +1,121 @@
+"""Rows of large frames: found and filled by their number or their place in a file, without joining whole frames."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import polars as pl
+
+from tracecorr.align.bounds import Ints, Mask
+
+# No file of a capture is that long (128 TiB), so file and offset fit one number.
+_OFFSET_BITS = 47
+
+
+def attach_columns(frame: pl.DataFrame, found: pl.DataFrame, key: str = "event") -> pl.DataFrame:
+    """Return `frame` with the columns of `found`, null in rows that `found` does not name.
+
+    Args:
+        frame: its row i is number i.
+        found: one row per number that it names.
+        key: column of `found` with the numbers.
+    """
+    names = [name for name in found.columns if name != key]
+    if found.is_empty():
+        return frame.with_columns(pl.lit(None, found.schema[name]).alias(name) for name in names)
+    place = np.full(frame.height, found.height, dtype=np.uint32)
+    place[found[key].to_numpy()] = np.arange(found.height, dtype=np.uint32)
+    gathered = pl.Series(place)
+    return frame.with_columns(found[name].extend_constant(None, 1).gather(gathered) for name in names)
+
+
+def fill_columns(frame: pl.DataFrame, found: pl.DataFrame, key: str = "event") -> pl.DataFrame:
+    """Return `frame` with the values of `found` where its own are null; arguments as in `attach_columns`."""
+    names = [name for name in found.columns if name != key]
+    if found.is_empty():
+        return frame
+    added = attach_columns(pl.DataFrame(height=frame.height), found, key)
+    return frame.with_columns(pl.coalesce(name, added[name]).alias(name) for name in names)
+
+
+def number_groups(frame: pl.DataFrame, keys: list[str]) -> tuple[Ints, pl.DataFrame]:
+    """Return the number of the group that each row belongs to, and the groups in the order of their first rows.
+
+    Meant for few groups and many rows. Null is a value like others.
+
+    Args:
+        frame: has at least the columns `keys`, numbers or categories.
+        keys: what makes a group.
+    """
+    codes = np.zeros(frame.height, dtype=np.int64)
+    for name in keys:
+        numbers = frame[name].to_physical()
+        values = numbers.unique().drop_nulls().sort().to_numpy()
+        has_null = numbers.null_count() > 0
+        if len(values) + has_null <= 1:
+            continue
+        own = np.searchsorted(values, numbers.fill_null(0).to_numpy())
+        if has_null:
+            own = np.where(numbers.is_null().to_numpy(), len(values), own)
+        _, codes = _narrow(codes * (len(values) + 1) + own)
+    count = int(codes.max(initial=-1)) + 1
+    first = np.empty(count, dtype=np.int64)
+    # Of several rows that write to one place the last one stays.
+    first[codes[::-1]] = np.arange(frame.height - 1, -1, -1)
+    order = np.argsort(first)
+    rank = np.empty(count, dtype=np.int64)
+    rank[order] = np.arange(count)
+    return rank[codes], frame.select(keys)[first[order]]
+
+
+def _narrow(codes: Ints) -> tuple[Ints, Ints]:
+    """Return the codes that occur, and each code's number among them."""
+    size = int(codes.max(initial=-1)) + 1
+    if size > 4 * len(codes) + 1024:
+        values, numbers = np.unique(codes, return_inverse=True)
+        return values, numbers
+    seen = np.zeros(size, dtype=np.bool_)
+    seen[codes] = True
+    return np.flatnonzero(seen), (np.cumsum(seen) - 1)[codes]
+
+
+@dataclass(frozen=True)
+class Places:
+    """Find rows by file and offset of their record; of several with one place the first.
+
+    Args:
+        keys: places, sorted.
+        rows: the row of each place.
+    """
+
+    keys: Ints
+    rows: Ints
+
+    @classmethod
+    def of(cls, frame: pl.DataFrame, chosen: Mask | None = None) -> Places:
+        """Return the places of the rows of `frame` (columns file, offset) that `chosen` selects; None for all."""
+        keys = _place_keys(frame, "offset")
+        rows = np.arange(frame.height) if chosen is None else np.flatnonzero(chosen)
+        keys = keys if chosen is None else keys[rows]
+        order = np.argsort(keys, kind="stable")
+        return cls(keys[order], rows[order])
+
+    def find(self, frame: pl.DataFrame, offset: str = "offset") -> pl.Series:
+        """Return the row that each row of `frame` names by its columns file and `offset`; null where there is none."""
+        wanted = _place_keys(frame, offset)
+        at = np.minimum(np.searchsorted(self.keys, wanted), max(len(self.keys) - 1, 0))
+        hit = (self.keys[at] == wanted) & (wanted >= 0) if len(self.keys) else np.zeros(len(wanted), dtype=np.bool_)
+        rows = self.rows[at] if len(self.keys) else np.full(len(wanted), -1)
+        return _with_nulls(rows, hit)
+
+
+def _place_keys(frame: pl.DataFrame, offset: str) -> Ints:
+    key = pl.col("file").cast(pl.Int64) * 2**_OFFSET_BITS + pl.col(offset)
+    keys: Ints = frame.select(key.fill_null(-1)).to_series().to_numpy()
+    return keys
+
+
+def _with_nulls(values: Ints, valid: Mask) -> pl.Series:
+    return pl.DataFrame({"v": values, "m": valid}).select(pl.when("m").then("v")).to_series()
+
