@@ -118,4 +118,3 @@ def _place_keys(frame: pl.DataFrame, offset: str) -> Ints:
 
 def _with_nulls(values: Ints, valid: Mask) -> pl.Series:
     return pl.DataFrame({"v": values, "m": valid}).select(pl.when("m").then("v")).to_series()
-

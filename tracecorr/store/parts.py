@@ -35,9 +35,15 @@ class StoredPart:
     def read(self, name: str) -> pl.DataFrame:
         """Return all rows of `events`, `packets` or `args`."""
         frame = pl.read_parquet(self.paths[name])
-        # A source leaves many columns empty; as literals they take no memory, whatever is done to the frame.
-        empty = [column for column in frame.columns if frame[column].null_count() == frame.height]
-        return frame.with_columns(pl.lit(None, frame.schema[column]).alias(column) for column in empty)
+        rows = pl.DataFrame(height=frame.height)
+        # Column by column: what is read comes in pieces, and is put together in a copy.
+        return rows.with_columns(_in_one_piece(frame.drop_in_place(column)) for column in frame.columns)
+
+
+def _in_one_piece(column: pl.Series) -> pl.Series | pl.Expr:
+    # A source leaves many columns empty; as literals they take no memory, whatever is done to their frame.
+    empty = column.null_count() == len(column)
+    return pl.lit(None, column.dtype).alias(column.name) if empty else column.rechunk()
 
 
 def write_part(folder: Path, name: str, blocks: Iterator[Block]) -> StoredPart:
