@@ -16,8 +16,10 @@ from tracecorr.capture.container_workload import ContainerProcess, GatePipe
 from tracecorr.capture.containers import LOG_MOUNT, Engine, exec_command, run_command
 from tracecorr.capture.folder import RecordingFolder
 from tracecorr.capture.invoker import Invoker, find_invoker, read_status
+from tracecorr.capture.journal import Journal
 from tracecorr.capture.options import CaptureOptions
 from tracecorr.capture.owner import new_token
+from tracecorr.capture.undo import restore_leftovers
 from tracecorr.capture.workload import GatedProcess, resolve_command
 from tracecorr.model.errors import MachineError
 
@@ -160,6 +162,47 @@ def test_a_gate_that_does_not_show_is_ended(invoker: Invoker, tmp_path: Path, mo
     with pytest.raises(MachineError, match="no process started"):
         ContainerProcess(engine, token, None)
     assert engine.status == 128 + signal.SIGKILL
+
+
+@pytest.mark.parametrize("kind", ["stop", "pipe"])
+def test_clean_ends_the_gate_of_a_killed_capture(invoker: Invoker, tmp_path: Path, kind: str) -> None:
+    token, mark = new_token(), tmp_path / "ran"
+    journal = Journal.create(token)
+    journal.note("gate", token=token)
+    owner, *notes = journal.path.read_text().splitlines(keepends=True)
+    journal.path.write_text("".join([owner.replace(str(os.getpid()), str(_dead_pid())), *notes]))
+    if kind == "stop":
+        engine = start_stop_gate(invoker, token, tmp_path / "logs", "touch", str(mark))
+    else:
+        os.mkfifo(tmp_path / "gate")
+        engine = start_pipe_gate(invoker, token, tmp_path, "touch", str(mark))
+    while not list(container_workload.find_marked(token)):
+        assert engine.poll() is None
+    restore_leftovers()
+    assert engine.poll(block=True) == 128 + signal.SIGKILL
+    assert not mark.exists()
+    assert not journal.path.exists()
+
+
+def test_a_workload_behind_an_open_gate_is_no_gate(invoker: Invoker, tmp_path: Path) -> None:
+    """It has the gate's environment and may be a `sh -c` itself."""
+    token, mark, go = new_token(), tmp_path / "ran", tmp_path / "go"
+    script = f"touch {mark}; until [ -e {go} ]; do sleep 0.01; done; exit 5"
+    gate = ContainerProcess(start_stop_gate(invoker, token, tmp_path / "logs", "sh", "-c", script), token, None)
+    gate.release()
+    while not mark.exists():
+        assert gate.poll() is None
+    container_workload.end_gates(token)
+    go.touch()
+    assert gate.poll(block=True) == 5
+
+
+def _dead_pid() -> int:
+    pid = os.fork()
+    if not pid:
+        os._exit(0)
+    os.waitpid(pid, 0)
+    return pid
 
 
 def test_a_failure_behind_the_gate_ends_it(invoker: Invoker, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

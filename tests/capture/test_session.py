@@ -291,6 +291,16 @@ def test_attaching_to_a_running_process(tmp_path: Path, tracefs: Tracefs) -> Non
         workload.wait()
 
 
+def test_without_a_process_nothing_is_started(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    def refuse() -> int:
+        raise BlockingIOError(11, "Resource temporarily unavailable")
+
+    monkeypatch.setattr(os, "fork", refuse)
+    monkeypatch.chdir(tmp_path)
+    assert main(["capture", "-o", "x", *QUICK, "--", "true"]) == 3
+    assert list(tmp_path.iterdir()) == [tmp_path / "run"]
+
+
 def test_after_sigkill_the_folder_opens_and_clean_restores(tmp_path: Path, tracefs: Tracefs) -> None:
     with unchanged(tracefs):
         capture = Capture(tmp_path, *QUICK, "--", "sh", "-c", "touch started; exec sleep 60")

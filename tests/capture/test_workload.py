@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import signal
 import sys
@@ -46,6 +47,26 @@ def test_discarded_at_the_gate(invoker: Invoker, tmp_path: Path) -> None:
     process.discard()
     assert process.status == 128 + signal.SIGKILL
     assert not mark.exists()
+
+
+def test_ended_by_others_at_the_gate(invoker: Invoker) -> None:
+    process = start(invoker, "true")
+    os.kill(process.pid, signal.SIGKILL)
+    assert process.poll(block=True) == 128 + signal.SIGKILL
+    with pytest.raises(MachineError, match="before it ran, with status 137"):
+        process.release()
+
+
+def test_a_user_that_cannot_be_become_is_a_refusal(invoker: Invoker, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(_: Invoker) -> None:
+        raise PermissionError(errno.EPERM, os.strerror(errno.EPERM))
+
+    monkeypatch.setattr(Invoker, "become", refuse)
+    process = start(invoker, "true")
+    process.poll(block=True)
+    with pytest.raises(CommandError, match="Operation not permitted") as error:
+        process.release()
+    assert error.value.exit_code == 126
 
 
 def test_signals_that_python_ignores_are_back(invoker: Invoker) -> None:

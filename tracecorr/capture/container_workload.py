@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
 
-from tracecorr.capture.containers import MARK
+from tracecorr.capture.containers import MARK, is_gate_command
 from tracecorr.capture.invoker import read_environment, read_status
 from tracecorr.capture.workload import GatedProcess
 from tracecorr.model.errors import MachineError
@@ -40,11 +40,7 @@ class ContainerProcess:
         try:
             self.pid, self._pidfd = self._find(token)
         except BaseException:
-            for pid in find_marked(token):
-                pidfd = _open_gate(pid, token)
-                if pidfd is not None:
-                    _send(pidfd, signal.SIGKILL)
-                    os.close(pidfd)
+            end_gates(token)
             engine.discard()
             raise
 
@@ -97,6 +93,15 @@ class ContainerProcess:
         raise MachineError(f"no process started in the container within {_FIND_SECONDS:g} s", "look at its engine")
 
 
+def end_gates(token: str) -> None:
+    """End every gate of a capture that still waits; a workload behind an open gate is none."""
+    for pid in find_marked(token):
+        pidfd = _open_gate(pid, token)
+        if pidfd is not None:
+            _send(pidfd, signal.SIGKILL)
+            os.close(pidfd)
+
+
 def find_marked(token: str) -> Iterator[int]:
     """Yield the shells whose environment holds the mark of a gate."""
     for path in Path("/proc").iterdir():
@@ -105,7 +110,7 @@ def find_marked(token: str) -> Iterator[int]:
 
 
 def _is_gate(pid: int, token: str) -> bool:
-    if not _command(Path(f"/proc/{pid}")).startswith(b"sh\0-c\0"):
+    if not is_gate_command(_command(Path(f"/proc/{pid}"))):
         return False
     return (read_environment(pid) or {}).get(MARK) == token
 

@@ -144,6 +144,15 @@ def run_command(
     return [engine.path, "run", *options, *more, "--entrypoint", "sh", image, "-c", _PIPE_GATE, _GATE_NAME, *inner]
 
 
+def is_gate_command(arguments: bytes) -> bool:
+    """Tell whether the arguments of a process (`/proc/PID/cmdline`) are those of a gate that has not opened yet.
+
+    The workload inherits the gate's environment and may be a `sh -c` of its own.
+    """
+    words = arguments.split(b"\0")
+    return words[:2] == [b"sh", b"-c"] and words[3:4] == [_GATE_NAME.encode()]
+
+
 def _terminal(*, tty: bool) -> list[str]:
     return ["--interactive", *(["--tty"] if tty else [])]
 

@@ -86,7 +86,7 @@ class Session:
             SessionError: the capture failed after the start; its folder is closed all the same.
         """
         self._begin_info(plan)
-        self._launched = launch(self._options, self._invoker, self._program, self._folder, self._token)
+        self._launch(journal)
         try:
             inbox.start()
             self._arm(plan, offer, tracefs, journal)
@@ -110,6 +110,15 @@ class Session:
                 f"what was recorded is in it: tracecorr correlate {self._folder.shown}",
             ) from failure
         return status
+
+    def _launch(self, journal: Journal) -> None:
+        """Start the workload as far as its gate; one in a container is in the journal, nobody would open its gate."""
+        if self._options.container is not None or self._options.image is not None:
+            journal.note("gate", token=self._token)
+        try:
+            self._launched = launch(self._options, self._invoker, self._program, self._folder, self._token)
+        except OSError as error:
+            raise MachineError(f"the workload cannot be started: {error}", "nothing ran; capture again") from error
 
     def _abandon(self) -> None:
         """End the workload at its gate and leave the machine as it was."""

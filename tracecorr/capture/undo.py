@@ -10,6 +10,7 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
+from tracecorr.capture.container_workload import end_gates
 from tracecorr.capture.journal import Note, Undo, journal_folder, read_journal
 from tracecorr.capture.owner import PREFIX, owner_of
 from tracecorr.capture.tracefs import Tracefs, mounted_tracefs
@@ -141,6 +142,12 @@ def _undo_file(note: Note) -> str:
     return ""
 
 
+def _undo_gate(note: Note) -> str:
+    """End the workload that waits in a container for a capture that will not come back."""
+    end_gates(note["token"])
+    return ""
+
+
 def _undo_mount(note: Note) -> str:
     """Take the mount away again; where it is in use by others it stays, as tracefs always may."""
     if mounted_tracefs() == Path(note["path"]):
@@ -172,5 +179,6 @@ ACTIONS: dict[str, Undo] = {
     "value": _undo_value,
     "top_buffer": _undo_top_buffer,
     "file": _undo_file,
+    "gate": _undo_gate,
     "mount": _undo_mount,
 }

@@ -106,11 +106,21 @@ class GatedProcess:
 
         Raises:
             CommandError: the kernel refused to run it.
+            MachineError: somebody ended it at its gate.
         """
-        os.write(self._gate, b"g")
+        try:
+            os.write(self._gate, b"g")
+            gone = False
+        except BrokenPipeError:
+            gone = True
         os.close(self._gate)
         reason = os.read(self._failure, _FAILURE.size)
         os.close(self._failure)
+        if gone and not reason:
+            raise MachineError(
+                f"{self._name} was ended before it ran, with status {self.poll(block=True)}",
+                "look into the kernel log (dmesg): was the memory short?",
+            )
         if reason:
             self.poll(block=True)
             number = _FAILURE.unpack(reason)[0]
