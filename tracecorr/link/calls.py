@@ -7,6 +7,7 @@ import polars as pl
 
 from tracecorr.align.causal_pairs import LOG_STEP_NS
 from tracecorr.align.intervals import list_silences
+from tracecorr.align.rows import Places, attach_columns
 from tracecorr.model.kinds import DERIVED, INFERRED, Flag
 
 # Of the calls of a function that calls another one, at least this share does so.
@@ -19,19 +20,16 @@ def find_parents(events: pl.DataFrame) -> pl.DataFrame:
     A HIP call whose exit was not seen encloses no other call, and nothing after the thread's next call: where it
     ended is not known. So does one whose enter and exit are those of two calls (the lines between them were lost).
     """
-    # In the log only calls enclose anything.
-    lines = events.filter((pl.col("layer") == "hip") | (pl.col("source") != "amd_log"))
-    starts = lines.select("file", pl.col("offset").alias("parent_offset"), parent="event")
-    # A page of a trace or a glued line can hold several records, but never two with one offset.
-    starts = starts.unique(["file", "parent_offset"], keep="first")
-    joined = events.join(starts, on=["file", "parent_offset"], how="left", maintain_order="left")
-    joined = _open_false_calls(_part_mixed_threads(joined))
     hip = pl.col("layer") == "hip"
-    if joined.filter(hip & pl.col("dur_ns").is_null()).is_empty():
-        return joined
-    parent = joined["parent"].fill_null(-1).to_numpy().copy()
+    # In the log only calls enclose anything.
+    enclosing = events.select(hip | (pl.col("source") != "amd_log")).to_series().to_numpy()
+    parents = Places.of(events, enclosing).find(events, "parent_offset")
+    joined = _open_false_calls(_part_mixed_threads(events.with_columns(parent=parents)))
     is_hip = joined.select(hip).to_series().to_numpy()
     is_open = is_hip & joined["dur_ns"].is_null().to_numpy()
+    if not is_open.any():
+        return joined
+    parent = joined["parent"].fill_null(-1).to_numpy().copy()
     _leave_open_calls(parent, is_hip, is_open, joined["offset"].to_numpy())
     found = pl.Series("parent", parent)
     return joined.with_columns(found.set(found < 0, None))
@@ -40,8 +38,8 @@ def find_parents(events: pl.DataFrame) -> pl.DataFrame:
 def _part_mixed_threads(events: pl.DataFrame) -> pl.DataFrame:
     """Take the parents from rows of a log without tids that lie where calls overlap: these are of several threads."""
     hip = pl.col("layer") == "hip"
-    unknown = events.filter((pl.col("source") == "amd_log") & pl.col("thread").is_null())
-    inner = unknown.filter(hip).drop_nulls("parent")
+    columns = events.select("event", "parent", "source", "thread", "layer")
+    inner = columns.filter((pl.col("source") == "amd_log") & pl.col("thread").is_null() & hip).drop_nulls("parent")
     if inner.is_empty():
         return events
     mixed = pl.concat([inner["event"], inner["parent"]]).unique()
@@ -55,15 +53,18 @@ def _open_false_calls(events: pl.DataFrame) -> pl.DataFrame:
     A HIP function that calls another logged one does so as a rule. Where one call of many encloses others, its exit
     is that of a later call of the same name, and the lines between were lost.
     """
-    hip = events.filter((pl.col("layer") == "hip") & pl.col("dur_ns").is_not_null())
+    calls = events.select("event", "parent", "name", "layer", "dur_ns").filter(pl.col("layer") == "hip")
+    hip = calls.filter(pl.col("dur_ns").is_not_null())
     inner = hip.drop_nulls("parent").select(event="parent").unique()
-    inner = inner.join(hip.select("event", "name"), on="event")
+    inner = inner.join(hip.select("event", "name"), on="event") if len(inner) else inner
     if inner.is_empty():
         return events
     total, enclosing = hip.group_by("name").agg(total=pl.len()), inner.group_by("name").agg(enclosing=pl.len())
     rare = total.join(enclosing, on="name").filter(pl.col("enclosing") < _USUAL_SHARE * pl.col("total"))
     false = inner.join(rare, on="name", how="semi").select("event", is_false=pl.lit(True))
-    joined = events.join(false, on="event", how="left", maintain_order="left")
+    if false.is_empty():
+        return events
+    joined = attach_columns(events, false)
     ended = pl.col("is_false").is_null()
     return joined.with_columns(
         dur_ns=pl.when(ended).then("dur_ns"),
@@ -99,8 +100,9 @@ def link_syscalls(events: pl.DataFrame, aligned: bool) -> pl.DataFrame:
         where they only lie in the same outermost call. What may lie outside is not linked.
     """
     empty = pl.DataFrame(schema={"event": pl.Int64, "call": pl.Int64, "evidence": pl.String})
-    inner = events.filter(
-        pl.col("layer").cast(pl.String).is_in(["syscall", "ioctl"]) & (pl.col("source") == "ftrace")
+    columns = ("event", "thread", "ts_ns", "dur_ns", "err_lo_ns", "err_hi_ns", "layer", "source")
+    inner = events.select(columns).filter(
+        pl.col("layer").is_in(["syscall", "ioctl"]) & (pl.col("source") == "ftrace")
         & pl.col("thread").is_not_null() & pl.col("err_lo_ns").is_not_null()
     )  # fmt: skip
     if not aligned or inner.is_empty():
@@ -120,9 +122,12 @@ def link_syscalls(events: pl.DataFrame, aligned: bool) -> pl.DataFrame:
 
 def _list_lines(events: pl.DataFrame) -> pl.DataFrame:
     """Return each line of a known thread: thread, at, call (the innermost one open behind it; -1 none, -2 unknown)."""
-    log = events.filter(
-        (pl.col("source") == "amd_log") & (pl.col("clock") == "mono") & pl.col("thread").is_not_null()
+    columns = (
+        "event", "thread", "parent", "ts_ns", "dur_ns", "offset", "end_offset", "layer", "source", "clock"
     )  # fmt: skip
+    log = events.select(columns).filter(
+        (pl.col("source") == "amd_log") & (pl.col("clock") == "mono") & pl.col("thread").is_not_null()
+    )
     is_hip, ended = pl.col("layer") == "hip", pl.col("dur_ns").is_not_null()
     outer = pl.col("parent").fill_null(-1)
     # Behind the enter of a call whose exit is missing it may have ended at any time.

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import polars as pl
 
-from tracecorr.align.rows import attach_columns, fill_columns, number_groups
+from tracecorr.align.rows import Places, attach_columns, fill_columns, number_groups
 from tracecorr.link import calls, descriptors, kfd_calls, queue_creation, queues, rocprof, streams
 from tracecorr.link.drm_jobs import build_drm_jobs, link_drm_jobs
 from tracecorr.link.edges import list_links
@@ -129,10 +129,10 @@ def link_tables(
 
 def _args_by_event(part_args: pl.DataFrame, events: pl.DataFrame) -> pl.DataFrame:
     # A GPU time is a row of its own with the bytes of the line that tells it; the line's fields stay there.
-    lines = events.filter((pl.col("layer") != "gpu") | (pl.col("source") == "rocprof"))
-    keys = lines.select("file", "offset", "event").unique(["file", "offset"], keep="first")
-    args = part_args.join(keys, on=["file", "offset"], maintain_order="left")
-    return args.select("event", "key", "u64", "text").sort("event", maintain_order=True)
+    lines = events.select((pl.col("layer") != "gpu") | (pl.col("source") == "rocprof")).to_series().to_numpy()
+    found = Places.of(events, lines).find(part_args).alias("event")
+    args = part_args.select(found, "key", "u64", "text").drop_nulls("event")
+    return args.sort("event", maintain_order=True)
 
 
 def _add_driver_args(
@@ -159,13 +159,12 @@ def _sources(events: pl.DataFrame) -> set[str]:
 
 def _adopt_syscalls(events: pl.DataFrame, inside: pl.DataFrame) -> pl.DataFrame:
     """Make HIP calls the parents of the outermost rows that happened inside them, and find all chains."""
-    joined = events.join(inside.select("event", "call"), on="event", how="left", maintain_order="left")
-    joined = joined.with_columns(parent=pl.coalesce("parent", "call")).drop("call")
+    joined = fill_columns(events, inside.select("event", parent="call"))
     roots = calls.find_chains(joined["parent"].fill_null(-1).to_numpy())
-    chained = joined.with_columns(root=pl.Series(roots, dtype=pl.Int64))
-    hip = chained.filter(pl.col("layer") == "hip").select(root="event", chain="event")
+    is_hip = joined.select(pl.col("layer") == "hip").to_series().to_numpy()
     # A chain is named by its root HIP call; a tree without one (a bare syscall) is no chain.
-    return chained.join(hip, on="root", how="left", maintain_order="left").drop("root")
+    chain = pl.DataFrame({"root": roots, "named": is_hip[roots]}).select(chain=pl.when("named").then("root"))
+    return joined.with_columns(chain.to_series())
 
 
 def _attach_keys(
@@ -178,34 +177,33 @@ def _attach_keys(
     for keys in (
         queues.assign_queues(events, queue_table), streams.assign_streams(events, stream_table), kernel_ids,
     ):  # fmt: skip
-        events = events.join(keys, on="event", how="left", maintain_order="left")
+        events = attach_columns(events, keys)
     # An ioctl or a queue line that made a queue belongs to it, though it names no ring.
     made = pl.concat([
         queue_table.select("queue", event="create_ioctl_event"),
         queue_table.select("queue", event="created_line_event"),
     ]).drop_nulls()  # fmt: skip
-    made = made.rename({"queue": "made"}).unique("event", keep="first")
-    events = events.join(made, on="event", how="left", maintain_order="left")
-    events = events.with_columns(queue=pl.coalesce("queue", "made")).drop("made")
-    seen = hqd.drop_nulls("queue").select("file", "offset", sight="queue").unique(["file", "offset"], keep="first")
-    events = events.join(seen, on=["file", "offset"], how="left", maintain_order="left")
-    return events.with_columns(queue=pl.coalesce("queue", "sight")).drop("sight")
+    events = fill_columns(events, made.unique("event", keep="first"))
+    seen = hqd.drop_nulls("queue").select("file", "offset", "queue").unique(["file", "offset"], keep="first")
+    if seen.is_empty():
+        return events
+    sights = events.select("file", "offset", "event").join(seen, on=["file", "offset"])
+    return fill_columns(events, sights.select("event", "queue"))
 
 
 def _spread_queues(events: pl.DataFrame, named: pl.DataFrame) -> pl.DataFrame:
     """Give ioctls the queue that they name by id, and what ran inside an ioctl the queue of that ioctl."""
-    events = events.join(named.rename({"queue": "named"}), on="event", how="left", maintain_order="left")
-    events = events.with_columns(queue=pl.coalesce("queue", "named")).drop("named")
-    owners = events.filter((pl.col("layer") == "ioctl") & pl.col("queue").is_not_null())
-    owners = owners.select(enclosing_call="event", around="queue")
-    events = events.join(owners, on="enclosing_call", how="left", maintain_order="left")
-    return events.with_columns(queue=pl.coalesce("queue", "around")).drop("around")
+    events = fill_columns(events, named)
+    columns = events.select("event", "layer", "queue", "enclosing_call")
+    owners = columns.filter((pl.col("layer") == "ioctl") & pl.col("queue").is_not_null())
+    inside = columns.drop("queue").join(owners.select("queue", enclosing_call="event"), on="enclosing_call")
+    return fill_columns(events, inside.select("event", "queue"))
 
 
 def _attach_gpus(events: pl.DataFrame, queue_table: pl.DataFrame, named: pl.DataFrame) -> pl.DataFrame:
-    events = events.join(queue_table.select("queue", "gpu"), on="queue", how="left", maintain_order="left")
-    events = events.join(named, on="event", how="left", maintain_order="left")
-    return events.with_columns(gpu=pl.coalesce("gpu", "named_gpu")).drop("named_gpu")
+    # Queues are numbered by their rows.
+    owned = events.with_columns(queue_table["gpu"].gather(events["queue"]))
+    return fill_columns(owned, named.rename({"named_gpu": "gpu"}))
 
 
 def _add_schedulers(gpu_table: pl.DataFrame, found: pl.DataFrame) -> pl.DataFrame:
@@ -218,8 +216,7 @@ def _name_commands(events: pl.DataFrame, commands: pl.DataFrame) -> pl.DataFrame
     """Give packets the command that their launch has, where their row names another one or none."""
     if commands.is_empty():
         return events
-    other = commands.with_columns(is_other=True)
-    joined = events.join(other, on="event", how="left", maintain_order="left", suffix="_launch")
+    joined = attach_columns(events, commands.select("event", command_launch="command", is_other=pl.lit(value=True)))
     named = pl.when("is_other").then("command_launch").otherwise("command")
     return joined.with_columns(command=named).drop("command_launch", "is_other")
 
@@ -228,11 +225,8 @@ def _chain_doorbells(events: pl.DataFrame, launches: pl.DataFrame) -> pl.DataFra
     """Give each matched doorbell store the chain of its packet, with the packet as its parent."""
     stores = launches.drop_nulls("doorbell_event").sort("packet_index", nulls_last=True)
     stores = stores.unique("doorbell_event", keep="last", maintain_order=True)
-    owners = stores.select(event="doorbell_event", packet="event", packet_chain="call_event")
-    joined = events.join(owners, on="event", how="left", maintain_order="left")
-    return joined.with_columns(parent=pl.coalesce("parent", "packet"), chain=pl.coalesce("chain", "packet_chain")).drop(
-        "packet", "packet_chain"
-    )
+    owners = stores.select(event="doorbell_event", parent="event", chain="call_event")
+    return fill_columns(events, owners)
 
 
 def _describe_gpu_times(events: pl.DataFrame, gpu: pl.DataFrame) -> pl.DataFrame:
@@ -240,8 +234,9 @@ def _describe_gpu_times(events: pl.DataFrame, gpu: pl.DataFrame) -> pl.DataFrame
     if gpu.is_empty():
         return events
     columns = ("name", "queue", "gpu", "kernel_id", "stream_id", "packet_index", "chain")
-    owners = events.select("event", *columns).join(gpu, on="event").rename({"event": "parent", "gpu_event": "event"})
-    joined = events.join(owners, on="event", how="left", maintain_order="left", suffix="_owner")
+    owners = events.select("event", *columns).join(gpu, on="event").rename({"event": "parent"})
+    owners = owners.rename({name: f"{name}_owner" for name in ("parent", *columns)})
+    joined = attach_columns(events, owners, "gpu_event")
     is_gpu = pl.col("parent_owner").is_not_null()
     return joined.with_columns(
         pl.when(is_gpu).then(f"{name}_owner").otherwise(name).alias(name) for name in ("parent", *columns)
@@ -257,14 +252,15 @@ def _finish_events(events: pl.DataFrame) -> pl.DataFrame:
 
 
 def _count_packets(queue_table: pl.DataFrame, launches: pl.DataFrame, events: pl.DataFrame) -> pl.DataFrame:
-    kind = pl.col("kind").cast(pl.String)
+    kind = pl.col("kind")
     counts = (
-        launches.filter(kind != "copy")
+        launches.select("queue", "kind")
+        .filter(kind != "copy")
         .drop_nulls("queue")
         .group_by("queue")
         .agg(dispatches=(kind == "dispatch").sum(), barriers=(kind != "dispatch").sum())
     )
-    doorbells = events.filter(pl.col("layer") == "doorbell").drop_nulls("queue")
+    doorbells = events.select("queue", "arg", "layer").filter(pl.col("layer") == "doorbell").drop_nulls("queue")
     signals = doorbells.group_by("queue").agg(doorbell_signal=pl.col("arg").first())
     joined = queue_table.drop("starts_ns")
     for more in (counts, signals):
@@ -274,7 +270,8 @@ def _count_packets(queue_table: pl.DataFrame, launches: pl.DataFrame, events: pl
 
 def _lives(table: pl.DataFrame, events: pl.DataFrame, key: str) -> pl.DataFrame:
     seen = (
-        events.drop_nulls(key)
+        events.select(key, "ts_ns", "dur_ns")
+        .drop_nulls(key)
         .group_by(key)
         .agg(from_ns=pl.col("ts_ns").min(), to_ns=(pl.col("ts_ns") + pl.col("dur_ns").fill_null(0)).max())
     )
