@@ -157,7 +157,7 @@ def _refine(
     kernel = pl.col("layer").cast(pl.String).is_in(["ioctl", "syscall"])
     calls = trace.filter(kernel).select("thread", "stamp_ns", "end_stamp_ns").drop_nulls()
     moments = list_moments(_monotonic(log), "stamp_ns", pl.col("end_stamp_ns"))
-    if calls.is_empty() or moments.is_empty():
+    if calls.is_empty() or not moments:
         return rough
     stamps = calls["stamp_ns"].to_numpy()
     for _ in range(_ROUNDS):

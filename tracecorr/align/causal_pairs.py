@@ -7,7 +7,7 @@ import polars as pl
 
 from tracecorr.align.bounds import NO_HIGH, NO_LOW, Bounds, Ints, join_bounds, no_bounds
 from tracecorr.align.clock_map import ClockMap
-from tracecorr.align.intervals import list_silences
+from tracecorr.align.intervals import Moments, list_silences
 
 # Log stamps are truncated to a microsecond: the true time lies up to 1 us later.
 LOG_STEP_NS = 1000
@@ -101,7 +101,7 @@ def _shifts(crossed: pl.DataFrame, first: pl.DataFrame) -> list[list[int]]:
     return list(found.values())
 
 
-def bound_silences(calls: pl.DataFrame, moments: pl.DataFrame, rough: ClockMap, steps: tuple[int, int]) -> Bounds:
+def bound_silences(calls: pl.DataFrame, moments: Moments, rough: ClockMap, steps: tuple[int, int]) -> Bounds:
     """Return what system calls say of the clock once it is roughly known.
 
     A thread prints nothing while it is in the kernel: a call lies between two of its lines. Where only one of
@@ -109,17 +109,16 @@ def bound_silences(calls: pl.DataFrame, moments: pl.DataFrame, rough: ClockMap, 
 
     Args:
         calls: columns thread, stamp_ns, end_stamp_ns of the trace.
-        moments: columns thread, at: the lines of the log, sorted.
+        moments: the lines of the log (`list_moments`).
         rough: what is known of the clock.
         steps: how far the true time of a trace stamp may lie below and above it.
     """
     duration = pl.col("end_stamp_ns") - pl.col("stamp_ns")
     longest = calls.drop_nulls().filter(duration >= 0).top_k(_MAX_CALLS, by=duration)
-    lines = {int(key[0]): part["at"].to_numpy() for key, part in moments.partition_by("thread", as_dict=True).items()}
     found = [
-        _silences_of_thread(part, lines[int(key[0])], rough, steps)
+        _silences_of_thread(part, moments[int(key[0])], rough, steps)
         for key, part in longest.partition_by("thread", as_dict=True).items()
-        if int(key[0]) in lines
+        if int(key[0]) in moments
     ]
     return join_bounds(*found) if found else no_bounds()
 

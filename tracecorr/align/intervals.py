@@ -2,31 +2,50 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 import numpy as np
 import polars as pl
 
-from tracecorr.align.bounds import Ints
+from tracecorr.align.bounds import NO_LOW, Ints
+from tracecorr.align.rows import number_groups
+
+# The times of each thread's lines, sorted.
+Moments = dict[int, Ints]
+_NONE = NO_LOW
 
 # What may lie in more silences than this is asked nothing: it tells little and costs much.
 MAX_SILENCES = 64
 
 
-def list_moments(log: pl.DataFrame, start: str, end: pl.Expr) -> pl.DataFrame:
-    """Return every moment at which a thread printed a line: columns thread, at; sorted by `at`.
+def list_moments(log: pl.DataFrame, start: str, end: pl.Expr) -> Moments:
+    """Return every moment at which each thread printed a line.
 
     Args:
         log: rows of the log with `thread`.
         start: column of their first line's time.
         end: time of the line that ended the row, null where there is none.
     """
-    lines = log.drop_nulls("thread")
-    both = pl.concat([
-        lines.select("thread", at=pl.col(start)), lines.select("thread", at=end),
-    ])  # fmt: skip
-    return both.drop_nulls().sort("at")
+    lines = log.select("thread", pl.col(start).alias("start"), end.alias("end")).drop_nulls("thread")
+    starts, ends = lines["start"], lines["end"]
+    return {
+        thread: np.sort(np.concatenate([side.gather(rows).drop_nulls().to_numpy() for side in (starts, ends)]),
+                        kind="stable")
+        for thread, rows in _rows_by_thread(lines["thread"])
+    }  # fmt: skip
 
 
-def bracket_doorbells(packets: pl.DataFrame, moments: pl.DataFrame, step_ns: int) -> pl.DataFrame:
+def _rows_by_thread(threads: pl.Series) -> Iterator[tuple[int, pl.Series]]:
+    """Yield the numbers of the rows of each thread, in their order."""
+    codes, groups = number_groups(threads.to_frame("thread"), ["thread"])
+    # Numbers of 16 bits are sorted by their digits.
+    order = np.argsort(codes.astype(np.uint16) if len(groups) < 2**16 else codes, kind="stable").astype(np.uint32)
+    counts = np.bincount(codes, minlength=len(groups))
+    for thread, end, count in zip(groups["thread"], np.cumsum(counts), counts, strict=True):
+        yield thread, pl.Series(order[end - count : end])
+
+
+def bracket_doorbells(packets: pl.DataFrame, moments: Moments, step_ns: int) -> pl.DataFrame:
     """Return between which two moments of its thread each packet's doorbell store lies.
 
     A dispatch line is printed before its store, so the store lies before the thread's next line; a barrier
@@ -40,19 +59,23 @@ def bracket_doorbells(packets: pl.DataFrame, moments: pl.DataFrame, step_ns: int
 
     Returns: `packets` with doorbell_lo_ns and doorbell_hi_ns; null where the thread has no such line.
     """
-    numbered = packets.with_row_index("_row")
-    ordered = numbered.select("_row", "thread", "at").sort("at")
-    for side in ("backward", "forward"):
-        ordered = ordered.join_asof(
-            moments.with_columns(pl.col("at").alias(side)), on="at", by="thread", strategy=side,
-            allow_exact_matches=False, check_sortedness=False,
-        )  # fmt: skip
-    joined = numbered.join(ordered.select("_row", "backward", "forward"), on="_row", how="left", maintain_order="left")
-    dispatch = pl.col("name").cast(pl.String) == "dispatch"
+    at = packets["at"].to_numpy()
+    before, after = np.full(len(at), _NONE), np.full(len(at), _NONE)
+    for thread, rows in _rows_by_thread(packets["thread"]):
+        if thread not in moments:
+            continue
+        own, lines = rows.to_numpy(), np.concatenate([[_NONE], moments[thread], [_NONE]])
+        before[own] = lines[np.searchsorted(moments[thread], at[own], side="left")]
+        after[own] = lines[np.searchsorted(moments[thread], at[own], side="right") + 1]
+    joined = packets.with_columns(
+        pl.when(side != _NONE).then(side).alias(name)
+        for name, side in (("_before", pl.Series(before)), ("_after", pl.Series(after)))
+    )
+    dispatch = pl.col("name") == "dispatch"
     return joined.with_columns(
-        doorbell_lo_ns=pl.when(dispatch).then("at").otherwise("backward"),
-        doorbell_hi_ns=pl.when(dispatch).then(pl.col("forward")).otherwise("at") + step_ns,
-    ).drop("_row", "backward", "forward")
+        doorbell_lo_ns=pl.when(dispatch).then("at").otherwise("_before"),
+        doorbell_hi_ns=pl.when(dispatch).then("_after").otherwise("at") + step_ns,
+    ).drop("_before", "_after")
 
 
 def list_silences(lines: Ints, earliest: Ints, latest: Ints) -> tuple[Ints, Ints]:

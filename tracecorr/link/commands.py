@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import polars as pl
 
+from tracecorr.align.rows import Places
+
 # Markers make barriers only; a kernel makes no copy.
 _MARKERS = ("InternalMarker", "Marker")
 _KERNEL = "KernelExecution"
@@ -28,9 +30,14 @@ def match_commands(launches: pl.DataFrame, commands: pl.DataFrame) -> pl.DataFra
         "file", command_offset="offset", command_event="enqueued", enqueue_ns="enqueue_ns", command="command",
         command_stream="stream_id", command_parent="parent", kind="kind", submitted="submitted",
     )  # fmt: skip
-    before = launches.join(lines, on=["file", "command_offset"]).filter(_same_call() & _fits())
+    launches = launches.select("event", "file", "offset", "parent", "parent_offset", "name", "queue",
+                               "command_offset", "graph")  # fmt: skip
+    place = Places.of(lines.select("file", offset="command_offset")).find(launches, "command_offset")
+    told = launches.filter(place.is_not_null())
+    told = told.with_columns(lines.drop("file", "command_offset")[place.drop_nulls()].get_columns())
+    before = told.filter(_same_call() & _fits())
     before = _drop_second_dispatches(before) if lines["submitted"].any() else before
-    is_packet = pl.col("name").cast(pl.String) != "copy"
+    is_packet = pl.col("name") != "copy"
     rest = launches.filter(pl.col("graph") & is_packet).join(before, on="event", how="anti").drop_nulls("parent")
     tasks = lines.filter(pl.col("kind") == _GRAPH_COMMAND).drop_nulls("command_parent").sort("command_offset")
     after = rest.drop("command_offset").sort("offset").join_asof(
@@ -48,7 +55,7 @@ def _drop_second_dispatches(found: pl.DataFrame) -> pl.DataFrame:
 
     It prints no calls that would end what it does for a command: a second dispatch is that of the next one.
     """
-    dispatch = pl.col("name").cast(pl.String) == "dispatch"
+    dispatch = pl.col("name") == "dispatch"
     nth = pl.int_range(pl.len()).over("command_event", dispatch)
     second = pl.col("submitted") & (pl.col("kind") == _KERNEL) & dispatch & (nth > 0)
     return found.sort("offset").filter(~second)
@@ -56,10 +63,8 @@ def _drop_second_dispatches(found: pl.DataFrame) -> pl.DataFrame:
 
 def _find_enqueues(commands: pl.DataFrame) -> pl.DataFrame:
     """Return the lines with `enqueued`, `enqueue_ns`, `kind` and `stream_id` of the command that each names."""
-    submitted = pl.col("name").cast(pl.String) == _SUBMITTED
-    lines = commands.with_columns(
-        submitted=submitted, enqueued="event", enqueue_ns="ts_ns", kind=pl.col("name").cast(pl.String)
-    )
+    submitted = pl.col("name") == _SUBMITTED
+    lines = commands.with_columns(submitted=submitted, enqueued="event", enqueue_ns="ts_ns", kind="name")
     if not lines["submitted"].any():
         return lines
     made = lines.filter(~pl.col("submitted")).select(
@@ -77,7 +82,7 @@ def _same_call() -> pl.Expr:
 
 
 def _fits() -> pl.Expr:
-    name = pl.col("name").cast(pl.String)
+    name = pl.col("name")
     marked = pl.col("kind").is_in(_MARKERS) & name.is_in(["dispatch", "copy"])
     return ~marked & ~((pl.col("kind") == _KERNEL) & (name == "copy"))
 
@@ -94,12 +99,13 @@ def match_completions(launches: pl.DataFrame, commands: pl.DataFrame) -> pl.Data
 
     Returns: event, complete_event, complete_ns.
     """
-    lines = commands.drop_nulls("command").sort("ts_ns", "event")
-    is_end = pl.col("name").cast(pl.String) == "complete"
+    lines = commands.select("event", "process", "thread", "command", "ts_ns", "name", "stream_id")
+    lines = lines.drop_nulls("command").sort("ts_ns", "event")
+    is_end = pl.col("name") == "complete"
     ends = lines.filter(is_end).select(
         "process", "command", "ts_ns", complete_event="event", complete_ns="ts_ns", printer="thread"
     )
-    name = pl.col("name").cast(pl.String)
+    name = pl.col("name")
     no_use = name.is_in(["wait_event", "wait_event_done", "queue_marker", _SUBMITTED])
     uses = lines.filter(~is_end & ~no_use).select("process", "command", "ts_ns", next_use="ts_ns")
     columns = ("event", "process", "command", "ts_ns", "enqueue_ns", "command_stream")

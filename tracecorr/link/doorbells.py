@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import polars as pl
 
+_MATCHED = {"event": pl.Int64, "doorbell_event": pl.Int64, "own": pl.Boolean, "announce_event": pl.Int64}
+
 
 def match_stores(stores: pl.DataFrame, packets: pl.DataFrame) -> pl.DataFrame:
     """Return, per packet, its own doorbell store and the store that announced it.
@@ -20,8 +22,11 @@ def match_stores(stores: pl.DataFrame, packets: pl.DataFrame) -> pl.DataFrame:
 
     Returns: event (packet), doorbell_event, announce_event, own (whether value == index).
     """
-    wanted = packets.drop_nulls(["queue", "packet_index"])
+    columns = ("event", "queue", "thread", "chain", "name", "graph", "packet_index", "doorbell_lo_ns", "doorbell_hi_ns")
+    wanted = packets.select(columns).drop_nulls(["queue", "packet_index"])
     usable = stores.drop_nulls(["queue", "packet_index"])
+    if usable.is_empty():
+        return pl.DataFrame(schema=_MATCHED)
     own = _own_stores(usable, wanted)
     batch = wanted.filter("graph").join(own, on="event", how="anti").sort("packet_index")
     later = usable.sort("packet_index").select("queue", "thread", "packet_index", doorbell_event="event")
@@ -56,10 +61,10 @@ def _same_call(batch: pl.DataFrame, own: pl.DataFrame, packets: pl.DataFrame) ->
 
     The next store of another call, or that of a barrier behind them, only shows that their own one was lost.
     """
-    dispatches = packets.filter(pl.col("name").cast(pl.String) == "dispatch")
+    dispatches = packets.filter(pl.col("name") == "dispatch")
     calls = own.join(dispatches.select("event", owner_chain="chain"), on="event").drop("event")
     joined = batch.drop_nulls("doorbell_event").join(calls, on="doorbell_event", maintain_order="left")
-    is_dispatch = pl.col("name").cast(pl.String) == "dispatch"
+    is_dispatch = pl.col("name") == "dispatch"
     return joined.filter(is_dispatch & (pl.col("chain") == pl.col("owner_chain")))
 
 

@@ -8,6 +8,7 @@ import polars as pl
 
 from tracecorr.align.causal_pairs import LOG_STEP_NS
 from tracecorr.align.intervals import bracket_doorbells, list_moments
+from tracecorr.align.rows import Places
 from tracecorr.link.commands import GRAPH_CALL, match_commands, match_completions
 from tracecorr.link.doorbells import match_stores
 from tracecorr.link.signals import link_dependencies, link_gpu_times, list_uses
@@ -18,17 +19,21 @@ _PACKET_COLUMNS = [
     "rptr", "header", "grid_x", "grid_y", "grid_z", "workgroup_x", "workgroup_y", "workgroup_z", "kernel_object",
     "kernarg", "engine",
 ]  # fmt: skip
+_EVENT_COLUMNS = [
+    "event", "ts_ns", "layer", "name", "process", "thread", "gpu", "file", "offset", "parent", "parent_offset",
+    "chain", "queue", "stream_id", "kernel_id", "packet_index", "index_counted", "signal", "command", "size_bytes",
+]  # fmt: skip
 
 EDGE = {"from_event": pl.Int64, "to_event": pl.Int64, "rule": pl.String, "evidence": pl.String}
 
 
 def select_launches(events: pl.DataFrame, args: pl.DataFrame) -> pl.DataFrame:
     """Return the log's packets and copies that HIP submits (ROCr's own packets are left out)."""
-    name = pl.col("name").cast(pl.String)
-    packet = (pl.col("layer") == "aql") & name.is_in(PACKET_KINDS)
-    copy = (pl.col("layer") == "copy") & (name == "copy")
-    internal = args.filter(pl.col("key").cast(pl.String) == "rocr").select("event")
-    return events.filter(packet | copy).join(internal, on="event", how="anti", maintain_order="left")
+    packet = (pl.col("layer") == "aql") & pl.col("name").is_in(PACKET_KINDS)
+    copy = (pl.col("layer") == "copy") & (pl.col("name") == "copy")
+    internal = args.filter(pl.col("key") == "rocr").select("event")
+    chosen = events.select(_EVENT_COLUMNS).filter(packet | copy)
+    return chosen.join(internal, on="event", how="anti", maintain_order="left") if len(internal) else chosen
 
 
 @dataclass(frozen=True)
@@ -64,20 +69,17 @@ def build_launches(events: pl.DataFrame, packets: pl.DataFrame, args: pl.DataFra
     base = select_launches(events, args)
     if base.is_empty():
         return Launches()
-    log = events.filter(pl.col("source") == "amd_log")
-    stores = events.filter((pl.col("layer") == "doorbell") & pl.lit("unaligned" not in sources))
-    base = _add_intervals(_add_call(base, events), log)
-    fields = packets.select("file", "offset", "command_offset", *_PACKET_COLUMNS)
-    joined = base.join(fields, on=["file", "offset"], how="left", maintain_order="left")
-    joined = joined.join(match_stores(stores, base), on="event", how="left", maintain_order="left")
-    joined = _add_command(joined, log.filter(pl.col("layer") == "command"))
+    base = _add_intervals(_add_call(base, events), events)
+    places = Places.of(packets).find(base)
+    joined = base.with_columns(packets[name].gather(places) for name in ("command_offset", *_PACKET_COLUMNS))
+    joined = joined.join(match_stores(_stores(events, sources), base), on="event", how="left", maintain_order="left")
+    joined = _add_command(joined, _commands(events))
     other_command = joined.filter(pl.col("command").ne_missing(pl.col("command_seen"))).select("event", "command")
     joined = _adopt_calls(joined, events)
     uses = list_uses(base)
     gpu = link_gpu_times(_gpu_times(events), uses)
     joined = joined.join(gpu, on="event", how="left", maintain_order="left")
-    times = events.select(doorbell_event="event", doorbell_ns="ts_ns")
-    joined = joined.join(times, on="doorbell_event", how="left", maintain_order="left")
+    joined = joined.with_columns(doorbell_ns=events["ts_ns"].gather(joined["doorbell_event"]))
     edges = pl.concat([
         link_dependencies(base, packets, uses).with_columns(rule=pl.lit("signal_dependency")),
         joined.drop_nulls("complete_event").select(
@@ -92,50 +94,61 @@ def build_launches(events: pl.DataFrame, packets: pl.DataFrame, args: pl.DataFra
 def _gpu_times(events: pl.DataFrame) -> pl.DataFrame:
     """Return the rows of GPU times whose clock is known, with the time of the line that told each."""
     known = (pl.col("layer") == "gpu") & (pl.col("flags").fill_null(0) & int(Flag.UNALIGNED) == 0)
-    rows = events.filter(known & (pl.col("source") == "amd_log"))
-    lines = events.filter((pl.col("layer") == "signal") & (pl.col("name") == "gpu_time"))
+    columns = events.select(
+        "event", "ts_ns", "dur_ns", "process", "signal", "file", "offset", "source", "layer", "name", "flags"
+    )
+    rows = columns.filter(known & (pl.col("source") == "amd_log"))
+    lines = columns.filter((pl.col("layer") == "signal") & (pl.col("name") == "gpu_time"))
     lines = lines.select("file", "offset", line_ns="ts_ns").unique(["file", "offset"], keep="first")
     rows = rows.join(lines, on=["file", "offset"], how="left", maintain_order="left")
     return rows.with_columns(end_ns=pl.col("ts_ns") + pl.col("dur_ns"))
 
 
-def _add_intervals(base: pl.DataFrame, log: pl.DataFrame) -> pl.DataFrame:
+def _stores(events: pl.DataFrame, sources: set[str]) -> pl.DataFrame:
+    columns = ("event", "queue", "thread", "ts_ns", "packet_index", "err_lo_ns", "err_hi_ns", "layer")
+    return events.select(columns).filter((pl.col("layer") == "doorbell") & pl.lit("unaligned" not in sources))
+
+
+def _commands(events: pl.DataFrame) -> pl.DataFrame:
+    columns = ("event", "file", "offset", "process", "thread", "parent", "name", "ts_ns", "command", "stream_id")
+    rows = events.select(*columns, "source", "layer")
+    return rows.filter((pl.col("source") == "amd_log") & (pl.col("layer") == "command"))
+
+
+def _add_intervals(base: pl.DataFrame, events: pl.DataFrame) -> pl.DataFrame:
     """Add the interval in which the log lets each packet's doorbell store lie."""
-    packets = base.filter(pl.col("layer") == "aql").select("event", "thread", "name", at="ts_ns")
-    moments = list_moments(log.filter(pl.col("clock") == "mono"), "ts_ns", pl.col("ts_ns") + pl.col("dur_ns"))
-    intervals = bracket_doorbells(packets, moments, LOG_STEP_NS)
-    return base.join(
-        intervals.select("event", "doorbell_lo_ns", "doorbell_hi_ns"), on="event", how="left", maintain_order="left"
+    lines = events.select("thread", "ts_ns", "dur_ns", "source", "clock")
+    lines = lines.filter((pl.col("source") == "amd_log") & (pl.col("clock") == "mono"))
+    moments = list_moments(lines, "ts_ns", pl.col("ts_ns") + pl.col("dur_ns"))
+    found = bracket_doorbells(base.with_columns(at="ts_ns"), moments, LOG_STEP_NS).drop("at")
+    is_packet = pl.col("layer") == "aql"
+    return found.with_columns(
+        pl.when(is_packet).then(side).alias(side) for side in ("doorbell_lo_ns", "doorbell_hi_ns")
     )
 
 
 def _add_call(joined: pl.DataFrame, events: pl.DataFrame) -> pl.DataFrame:
     """Add the outermost HIP call of each packet, and whether it is a graph launch."""
-    calls = events.filter(pl.col("layer") == "hip").select(
-        call_event="event", call_ns="ts_ns", return_ns=pl.col("ts_ns") + pl.col("dur_ns"),
-        graph=pl.col("name").cast(pl.String).str.starts_with(GRAPH_CALL),
-    )  # fmt: skip
-    joined = joined.join(calls, left_on="chain", right_on="call_event", how="left", maintain_order="left",
-                         coalesce=False)  # fmt: skip
-    return joined.with_columns(pl.col("graph").fill_null(False))
+    calls = joined["chain"]
+    start, duration = events["ts_ns"].gather(calls), events["dur_ns"].gather(calls)
+    graph = events["name"].gather(calls).cat.starts_with(GRAPH_CALL)
+    return joined.with_columns(
+        call_event="chain", call_ns=start, return_ns=start + duration, graph=graph.fill_null(value=False)
+    )
 
 
 def _adopt_calls(joined: pl.DataFrame, events: pl.DataFrame) -> pl.DataFrame:
     """Give packets that a worker thread wrote the call that enqueued their command."""
     if joined["call_event"].null_count() == 0:
         return joined
-    commands = events.filter(pl.col("layer") == "command").select(command_event="event", adopted="chain")
-    calls = events.filter(pl.col("layer") == "hip").select(
-        adopted="event", adopted_ns="ts_ns", adopted_end=pl.col("ts_ns") + pl.col("dur_ns")
-    )
-    found = joined.join(commands, on="command_event", how="left", maintain_order="left")
-    found = found.join(calls, on="adopted", how="left", maintain_order="left")
+    adopted = events["chain"].gather(joined["command_event"])
+    start, duration = events["ts_ns"].gather(adopted), events["dur_ns"].gather(adopted)
     lost = pl.col("call_event").is_null()
-    return found.with_columns(
-        call_event=pl.coalesce("call_event", "adopted"),
-        call_ns=pl.when(lost).then("adopted_ns").otherwise("call_ns"),
-        return_ns=pl.when(lost).then("adopted_end").otherwise("return_ns"),
-    ).drop("adopted", "adopted_ns", "adopted_end")
+    return joined.with_columns(
+        call_event=pl.coalesce("call_event", adopted),
+        call_ns=pl.when(lost).then(start).otherwise("call_ns"),
+        return_ns=pl.when(lost).then(start + duration).otherwise("return_ns"),
+    )
 
 
 def _add_command(joined: pl.DataFrame, commands: pl.DataFrame) -> pl.DataFrame:
@@ -143,7 +156,7 @@ def _add_command(joined: pl.DataFrame, commands: pl.DataFrame) -> pl.DataFrame:
 
     What the row of the packet had as `command` becomes `command_seen`.
     """
-    complete = pl.col("name").cast(pl.String) == "complete"
+    complete = pl.col("name") == "complete"
     joined = joined.rename({"command": "command_seen"})
     found = match_commands(joined, commands.filter(~complete))
     joined = joined.join(found, on="event", how="left", maintain_order="left")
