@@ -25,17 +25,23 @@ from tracecorr.parse.digits import (
     decimal_of,
     eight_hexadecimal,
     find,
+    first_of,
     hexadecimal_of,
     last_digits,
     swar,
 )  # fmt: skip
 
-__all__ = ["PAD", "Codes", "Heads", "Ints", "Mask", "Text", "Words", "decimal", "hexadecimal", "mix"]
+__all__ = ["PAD", "Codes", "Heads", "Ints", "Mask", "Text", "Words", "decimal", "hexadecimal", "mix", "pad"]
 
 PAD = 64
 # Texts of few lengths below this are hashed one length after the other.
 _LONG_SPAN, _MOST_SIZES = 15 * PAD, 32
 _MIX = np.uint64(0x9E3779B97F4A7C15)
+
+
+def pad(*parts: bytes | memoryview) -> bytes:
+    """Return the joined parts with the padding of `Text`: `PAD` bytes before them, a newline and zeros behind."""
+    return b"".join((bytes(PAD), *parts, b"\n", bytes(16 * PAD)))
 
 
 class Heads:
@@ -66,8 +72,17 @@ class Text:
     """Hold one block of bytes with padding, readable as bytes and as words at any position."""
 
     def __init__(self, data: bytes | memoryview) -> None:
-        self.raw = b"".join((bytes(PAD), data, b"\n", bytes(16 * PAD)))
-        self.start, self.stop = PAD, PAD + len(data)
+        self._wrap(pad(data), PAD, PAD + len(data))
+
+    @classmethod
+    def within(cls, raw: bytes, start: int, stop: int) -> Text:
+        """Return a part of padded bytes (`pad`) that ends at a line end, without a copy of it."""
+        text = cls.__new__(cls)
+        text._wrap(raw, start, stop)
+        return text
+
+    def _wrap(self, raw: bytes, start: int, stop: int) -> None:
+        self.raw, self.start, self.stop = raw, start, stop
         self.bytes: npt.NDArray[np.uint8] = np.frombuffer(self.raw, np.uint8)
         self.words: Words = np.ndarray((len(self.raw) - 7,), "<u8", self.raw, strides=(1,))
 
@@ -92,7 +107,7 @@ class Text:
 
     def lines(self) -> tuple[Ints, Ints]:
         """Return start and end (without the newline) of every line."""
-        breaks = np.flatnonzero(self.bytes[self.start : self.stop] == 10).astype(np.int64) + self.start
+        breaks = _places_of_true(self.bytes[self.start : self.stop] == 10) + self.start
         if self.stop > self.start and (len(breaks) == 0 or breaks[-1] != self.stop - 1):
             breaks = np.append(breaks, self.stop)
         starts = np.empty_like(breaks)
@@ -100,19 +115,22 @@ class Text:
         return starts, breaks
 
     def count(self, literal: bytes) -> int:
-        """Return how often a text of 4 bytes occurs in the block."""
+        """Return how often a text of 2 or 4 bytes occurs in the block."""
         return sum(int(np.count_nonzero(hits)) for hits in self._hits(literal))
 
     def places_of(self, literal: bytes) -> Ints:
-        """Return the places at which a text of 4 bytes occurs in the block."""
-        places = [np.flatnonzero(hits) * 4 + i for i, hits in enumerate(self._hits(literal))]
+        """Return the places at which a text of 2 or 4 bytes occurs in the block."""
+        size = len(literal)
+        places = [_places_of_true(hits) * size + i for i, hits in enumerate(self._hits(literal))]
         return np.sort(np.concatenate(places)) + self.start
 
     def _hits(self, literal: bytes) -> Iterator[Mask]:
-        wanted = np.uint32(int.from_bytes(literal, "little"))
-        for i in range(4):
+        size = len(literal)
+        kind = f"<u{size}"
+        wanted = np.frombuffer(literal, kind)[0]
+        for i in range(size):
             part = self.bytes[self.start + i : self.stop]
-            yield part[: len(part) // 4 * 4].view("<u4") == wanted
+            yield part[: len(part) // size * size].view(kind) == wanted
 
     def token(self, at: Ints, stops: bytes, most: int) -> tuple[Ints, Words]:
         """Return end and hash of the text from each position up to a byte of `stops` or a newline.
@@ -243,6 +261,25 @@ class Text:
     def read(self, at: int, end: int) -> str:
         """Return the text between two positions; broken UTF-8 is replaced."""
         return self.raw[at:end].decode("utf-8", "replace")
+
+
+def _places_of_true(mask: Mask) -> Ints:
+    """Return the indexes of the few true values of a mask."""
+    whole = len(mask) // 8 * 8
+    words: Words = mask[:whole].view(np.uint64)
+    at = np.flatnonzero(words != 0)
+    found, more = at * 8, words[at]
+    found += first_of(more << np.uint64(7))
+    further = [np.flatnonzero(mask[whole:]) + whole]
+    while True:
+        more &= more - np.uint64(1)
+        left = np.flatnonzero(more != 0)
+        if len(left) == 0:
+            break
+        at, more = at[left], more[left]
+        further.append(at * 8 + first_of(more << np.uint64(7)))
+    extra = np.sort(np.concatenate(further))
+    return np.insert(found, np.searchsorted(found, extra), extra) if len(extra) else found
 
 
 def decimal(words_of: Text, end: Ints, size: Ints) -> tuple[Words, Mask]:

@@ -20,13 +20,14 @@ from tracecorr.parse.amdlog.packet_frame import packet_frame
 from tracecorr.parse.amdlog.records import Lines, RecordReader
 from tracecorr.parse.amdlog.rows import Categories, Ledger, Rows, conform, nullable
 from tracecorr.parse.digits import Ints, Mask
-from tracecorr.parse.text import Text
+from tracecorr.parse.text import PAD, Text, pad
 
 BLOCK_BYTES = 4 << 20
 # Calls are paired and frames made once for so many blocks.
 BATCH_BLOCKS = 8
 _NUMBERS = ("ring", "packet_index", "signal", "command", "arg", "size_bytes")
 _LONGEST_LINE = 64 << 20
+_NEWLINE = 10
 # Where no line begins like a record, a block is cut at any line.
 _LOOK_AHEAD = 1 << 20
 
@@ -44,8 +45,8 @@ def read_amd_log(chunks: Iterable[bytes], file: int, block_bytes: int = BLOCK_BY
         open one wait for its exit, at most `WAIT_BYTES` of the file.
     """
     reader = _Reader(file)
-    for data in cut_blocks(chunks, block_bytes):
-        block = reader.read(data)
+    for text in cut_blocks(chunks, block_bytes):
+        block = reader.read(text)
         if block is not None:
             yield block
     yield reader.finish()
@@ -57,7 +58,7 @@ def looks_like_amd_log(head: bytes) -> bool:
     return len(RecordReader().splitter.split(text).start) > 0
 
 
-def cut_blocks(chunks: Iterable[bytes], size: int) -> Iterator[memoryview]:
+def cut_blocks(chunks: Iterable[bytes], size: int) -> Iterator[Text]:
     """Yield the bytes in blocks that end at a line end; the cuts depend on the content only."""
     parts: list[bytes] = []
     held, enough = 0, size
@@ -66,36 +67,38 @@ def cut_blocks(chunks: Iterable[bytes], size: int) -> Iterator[memoryview]:
         held += len(chunk)
         if held < enough:
             continue
-        data = b"".join(parts)
-        start = 0
-        while len(data) - start >= size:
-            stop = _cut(data, start, size)
+        data = pad(*parts)
+        start, end = PAD, PAD + held
+        while end - start >= size:
+            stop = _cut(data, start, end, size)
             if not stop:
                 break
-            yield memoryview(data)[start:stop]
+            ends_line = data[stop - 1] == _NEWLINE
+            yield Text.within(data, start, stop) if ends_line else Text(data[start:stop])
             start = stop
-        parts, held = [data[start:]], len(data) - start
+        parts, held = [data[start:end]], end - start
         # A line longer than a block: look again when there is more of it.
         enough = size if held < size else 2 * held
     if held:
-        yield memoryview(b"".join(parts))
+        yield Text(b"".join(parts))
 
 
-def _cut(data: bytes, start: int, size: int) -> int:
-    """Return where a block ends that begins at `start`; 0 = the data does not show it yet.
+def _cut(data: bytes, start: int, end: int, size: int) -> int:
+    """Return where a block ends that begins at `start`; 0 = the data up to `end` does not show it yet.
 
     A block begins with a line that may be a record: what follows a record stays with it.
     """
-    stop = data.rfind(b"\n:", start + 1, start + size + 1) + 1
+    stop = data.rfind(b"\n:", start + 1, min(start + size + 1, end)) + 1
     if stop > start + 1:
         return stop
-    stop = data.find(b"\n:", start + size, start + size + _LOOK_AHEAD) + 1
+    stop = data.find(b"\n:", start + size, min(start + size + _LOOK_AHEAD, end)) + 1
     if stop:
         return stop
-    if len(data) - start < size + _LOOK_AHEAD:
+    if end - start < size + _LOOK_AHEAD:
         return 0
-    stop = data.rfind(b"\n", start, start + size) + 1 or data.find(b"\n", start + size, start + _LONGEST_LINE) + 1
-    if not stop and len(data) - start >= _LONGEST_LINE:
+    stop = data.rfind(b"\n", start, start + size) + 1
+    stop = stop or data.find(b"\n", start + size, min(start + _LONGEST_LINE, end)) + 1
+    if not stop and end - start >= _LONGEST_LINE:
         stop = start + _LONGEST_LINE
     return stop
 
@@ -118,12 +121,11 @@ class _Reader:
         self._categories = {name: Categories(texts) for name, texts in values.items()}
         self._categories["kernel"] = Categories(self._details.kernels.values)
 
-    def read(self, data: memoryview) -> Block | None:
+    def read(self, text: Text) -> Block | None:
         """Take the next block of lines; return the rows of a batch when one is full."""
-        text = Text(data)
         split = self._records.splitter.split(text)
         self._batch.append(self._records.read(text, split, self._offset))
-        self._offset += len(data)
+        self._offset += text.stop - text.start
         self._ledger.add("used", "", len(split.start), split.used_bytes)
         for reason, counts in split.skipped.items():
             self._ledger.add("skipped", reason, *counts)

@@ -14,7 +14,7 @@ from tracecorr.parse.amdlog.messages import MESSAGES, Kind
 from tracecorr.parse.amdlog.rows import Rows
 from tracecorr.parse.amdlog.split import Split, Splitter, Thread
 from tracecorr.parse.digits import Ints, Mask
-from tracecorr.parse.text import PAD, Codes, Text
+from tracecorr.parse.text import Codes, Text
 
 _LAYER = np.array([LAYERS.index(m.layer or "other") for m in MESSAGES] + [LAYERS.index("other")], np.int8)
 _HAS_DETAILS = np.array([*map(has_details, MESSAGES), False], np.bool_)
@@ -77,7 +77,7 @@ class RecordReader:
         classes.name[unknown] = self.code_of((TORN_NAME,))[0]
         kept = np.flatnonzero(classes.kind != Kind.FOLDED)
         at, end, found = split.message[kept], split.end[kept], classes.found[kept]
-        rows = self._rows(split, kept, base)
+        rows = self._rows(split, kept, base - text.start)
         rows["kind"], rows["layer"], rows["name"] = classes.kind[kept], _LAYER[found], classes.name[kept]
         self._read_calls(text, rows, classes.stop[kept], end)
         detailed = np.flatnonzero(_HAS_DETAILS[found] | self._stream_calls(rows))
@@ -90,10 +90,10 @@ class RecordReader:
             self._is_stream_call = np.append(self._is_stream_call, new)
         return self._is_stream_call[rows["name"]]
 
-    def _rows(self, split: Split, kept: Ints, base: int) -> Rows:
+    def _rows(self, split: Split, kept: Ints, shift: int) -> Rows:
         rows = Rows(len(kept))
         start, end = split.start[kept], split.end[kept]
-        rows["offset"] = start + (base - PAD)
+        rows["offset"] = start + shift
         rows["length"] = end - start
         rows["stamp"], rows["thread"] = split.stamp_ns[kept], split.thread[kept]
         if split.is_rocr.any():

@@ -128,6 +128,8 @@ class _Pieces:
 
 
 _SAMPLE = 200
+# Its last two bytes are hardly ever found elsewhere, and counted in half the time.
+_END_OF_TIME = b" us:"
 
 
 class Splitter:
@@ -155,7 +157,7 @@ class Splitter:
         is_matched = np.zeros(len(lines.start), np.bool_)
         is_matched[matched.line] = True
         pieces = lines.take(np.zeros(0, np.int64))
-        if text.count(b" us:") == len(matched.line):
+        if any(text.count(part) == len(matched.line) for part in (_END_OF_TIME[2:], _END_OF_TIME)):
             # No line holds a second time, and what does not fit a layout holds none.
             foreign = lines.take(~is_matched)
         else:
@@ -248,14 +250,14 @@ def _records_without_unit(text: Text, lines: _Pieces) -> _Pieces:
 
 def _times_per_line(text: Text, start: Ints) -> Ints:
     """Return how many times (digits before ` us:`) each line holds."""
-    marks = text.places_of(b" us:")
+    marks = text.places_of(_END_OF_TIME)
     _, is_time = decimal(text, marks - (text.bytes[marks - 1] == ord("d")), np.full(len(marks), 5))
     marks = marks[is_time]
     return np.bincount(np.searchsorted(start, marks, side="right") - 1, minlength=len(start)).astype(np.int64)
 
 
 def _without_return(text: Text, end: Ints) -> Ints:
-    return end - (text.bytes[end - 1] == 13) if b"\r" in text.raw else end
+    return end - (text.bytes[end - 1] == 13) if text.raw.find(b"\r", text.start, text.stop) >= 0 else end
 
 
 def _skip_blanks(text: Text, at: Ints, end: Ints, blanks: bytes) -> Ints:
