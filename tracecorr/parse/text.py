@@ -7,6 +7,7 @@ buffer of `Text`, so a word near the start or end of a line may be loaded withou
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -37,6 +38,8 @@ PAD = 64
 # Texts of few lengths below this are hashed one length after the other.
 _LONG_SPAN, _MOST_SIZES = 15 * PAD, 32
 _MIX = np.uint64(0x9E3779B97F4A7C15)
+# Odd numbers without a pattern.
+_FACTORS = np.array([pow(0x9E3779B97F4A7C15, 2 * i + 3, 1 << 64) for i in range(64)], np.uint64)
 
 
 def pad(*parts: bytes | memoryview) -> bytes:
@@ -58,6 +61,15 @@ class Heads:
         """Return the 8 bytes at `place` of each row as one little-endian number."""
         found: Words = np.ndarray((len(self._rows),), "<u8", self._rows, place, (self.size,))
         return found
+
+    def hash(self, place: int, size: int) -> Words:
+        """Return the hash of `size` bytes at `place` of each row."""
+        code = np.full(len(self), size, np.uint64)
+        if size < 8:
+            return mix(code, self.word(place) & KEEP[size])
+        for i, at in enumerate([*range(0, size - 7, 8), size - 8]):
+            code += self.word(place + at) * _FACTORS[i]
+        return mix(code, np.uint64(0))
 
     def take(self, rows: Ints) -> Heads:
         """Return some of the rows."""
@@ -104,6 +116,11 @@ class Text:
             found = self.word(at + i) & KEEP[len(part)]
             same &= found == np.uint64(int.from_bytes(part, "little"))
         return same
+
+    @cached_property
+    def has_returns(self) -> bool:
+        """Return whether a carriage return is in the block."""
+        return self.raw.find(b"\r", self.start, self.stop) >= 0
 
     def lines(self) -> tuple[Ints, Ints]:
         """Return start and end (without the newline) of every line."""
@@ -301,7 +318,7 @@ def hexadecimal(words_of: Text, end: Ints, size: Ints) -> tuple[Words, Mask]:
     return value, good
 
 
-def mix(code: Words, word: Words) -> Words:
+def mix(code: Words, word: Words | np.uint64) -> Words:
     """Return the hash `code` continued by a word."""
     code = (code ^ word) * _MIX
     return code ^ (code >> np.uint64(29))

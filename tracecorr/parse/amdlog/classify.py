@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from tracecorr.parse.amdlog.layout import COLOUR
+from tracecorr.parse.amdlog.forms import Form
 from tracecorr.parse.amdlog.messages import MESSAGES, Kind, general_name
 from tracecorr.parse.digits import Ints, Mask, Words
 from tracecorr.parse.text import Codes, Text
@@ -34,143 +34,86 @@ def _candidates(head: bytes) -> tuple[int, ...]:
 
 
 @dataclass
-class Classes:
-    """Hold what the records of a block are, as parallel arrays.
+class Found:
+    """Hold what records are, as parallel arrays.
 
     Args:
-        found: index in `MESSAGES`; their number for HIP calls and messages without a template.
+        message: index in `MESSAGES`; their number for HIP calls and messages without a template.
         kind: `Kind` of each record.
         name: code of its name.
-        stop: byte behind the name of a HIP call.
+        length: bytes of the name of a HIP call.
     """
 
-    found: Ints
+    message: Ints
     kind: Ints
     name: Ints
-    stop: Ints
-
-
-_MORE, _UNSURE = -1, -2
-_MOST_SHAPES = 4096
-
-
-class _Shape:
-    """Say what records are that begin alike, and what they must hold behind their first bytes to be that.
-
-    Args:
-        literal: the text that makes the message what it is; empty = no such text.
-        covered: bytes of the message that are known to be alike.
-        is_last: whether there is no key of more bytes.
-    """
-
-    def __init__(self, found: int, name: int, literal: bytes, message: bytes, covered: int, *, is_last: bool) -> None:
-        covers = covered >= min(len(literal), len(message))
-        decided = bool(literal) and (covers or is_last or found < _OTHER) and not _rivals(found, message, covered)
-        places = [*range(covered, len(literal) - 7, 8), len(literal) - 8] if len(literal) > covered else []
-        self.checks = [(p, np.uint64(int.from_bytes(literal[p : p + 8], "little"))) for p in places]
-        self.state = len(self.checks) if decided else _UNSURE if is_last else _MORE
-        self.found, self.name = found, name
-
-
-def _literal(found: int, kind: int, message: bytes, length: int) -> bytes:
-    """Return the text that makes a message what it is; `length` is that of a call's name."""
-    if found < _OTHER:
-        return MESSAGES[found].prefix
-    ends = {Kind.ENTER: b" ( ", Kind.EXIT: b": Returned "}
-    return message[:length] + ends[kind] if kind in ends else b""
-
-
-def _rivals(found: int, message: bytes, covered: int) -> bool:
-    """Return whether another template, told apart only behind the covered bytes, may fit too."""
-    own = len(MESSAGES[found].prefix) if found < _OTHER else 0
-    seen = min(covered, len(message))
-    others = (m.prefix for i, m in enumerate(MESSAGES) if i != found and len(m.prefix) > own)
-    return any(len(p) > covered and p[:seen] == message[:seen] for p in others)
+    length: Ints
 
 
 class Classifier:
-    """Find the message of each record."""
+    """Find the message of each record.
+
+    What a record is, is a code: it stands for a message, kind, name and length of the name.
+    """
 
     def __init__(self) -> None:
         self._heads = Codes(_candidates)
         self.names = Codes(lambda text: text.decode("utf-8", "replace"))
         self._message_names = np.array([self.names.code_of(m.name) for m in MESSAGES] + [0], np.int64)
-        self._keys = Codes(bytes)
-        self._shapes: list[_Shape] = []
-        # Found, kind, name, length of the name, state of each shape; the first one is unknown.
-        self._columns = np.array([[_OTHER], [Kind.OTHER], [0], [0], [_UNSURE]], np.int64)
-        self._lay_out_checks()
+        self._whats: dict[tuple[int, ...], int] = {}
+        self._columns = np.zeros((4, 0), np.int64)
 
-    def classify(self, text: Text, at: Ints, end: Ints, keys: Words, is_rocr: Mask) -> Classes:
-        """Return what each record is; `keys` are hashes of more and more of its first bytes."""
-        codes = self._shape_codes(text, at, end, keys)
-        found, kind, name, length, state = (column[codes] for column in self._columns)
-        classes = Classes(found, kind, name, at + length)
-        unsure = (state < 0) | is_rocr
-        for i in range(int(state.max(initial=0))):
-            rows = np.flatnonzero(state > i)
-            shapes = codes[rows]
-            place = at[rows] + self._places[i, shapes]
-            unsure[rows] |= (text.word(place) != self._words[i, shapes]) | (place + 8 > end[rows])
-        rows = np.flatnonzero(unsure)
-        if len(rows):
-            one = self._look(text, at[rows], end[rows], is_rocr[rows])
-            for mine, theirs in zip(vars(classes).values(), vars(one).values(), strict=True):
-                mine[rows] = theirs
-        return classes
+    def found(self, what: Ints) -> Found:
+        """Return what codes stand for."""
+        return Found(*(column[what] for column in self._columns))
 
-    def _shape_codes(self, text: Text, at: Ints, end: Ints, keys: Words) -> Ints:
-        """Return the shape of each record; the first one stands for unknown."""
-        codes = np.zeros(len(at), np.int64)
-        rows = np.arange(len(at))
-        for level in range(3):
-            key = keys[rows, level] if level else keys[:, 0]
-            found, known = self._keys.look_up(key)
-            if not known.all() and len(self._shapes) < _MOST_SHAPES:
-                self._learn(text, at, end, keys[:, level], rows[~known], level)
-                found, known = self._keys.look_up(key)
-            codes[rows] = np.where(known, found, 0)
-            rows = rows[known & (self._columns[4, found] == _MORE)]
-            if len(rows) == 0:
-                break
-        return codes
+    @property
+    def kind_of(self) -> Ints:
+        """Return the kind that each code stands for."""
+        kinds: Ints = self._columns[1]
+        return kinds
 
-    def _learn(self, text: Text, at: Ints, end: Ints, key: Words, unknown: Ints, level: int) -> None:
-        keys, first = np.unique(key[unknown], return_index=True)
-        rows = unknown[first]
-        one = self._look(text, at[rows], end[rows], np.zeros(len(rows), np.bool_))
-        columns = []
-        for i, row in enumerate(rows.tolist()):
-            start = int(at[row])
-            message = text.slice(start, int(end[row]))
-            # The key of a coloured message includes the colour.
-            covered = 8 * level + 8 - len(COLOUR) * (text.slice(start - len(COLOUR), start) == COLOUR)
-            found, kind, name, length = int(one.found[i]), int(one.kind[i]), int(one.name[i]), int(one.stop[i]) - start
-            literal = _literal(found, kind, message, length)
-            shape = _Shape(found, name, literal, message, covered, is_last=level == 2)
-            self._shapes.append(shape)
-            columns.append((found, kind, name, length, shape.state))
-        self._keys.add(keys, np.arange(len(keys)) + self._columns.shape[1])
-        self._columns = np.concatenate((self._columns, np.array(columns, np.int64).T), axis=1)
-        self._lay_out_checks()
-
-    def _lay_out_checks(self) -> None:
-        most = max((len(shape.checks) for shape in self._shapes), default=0)
-        self._places = np.zeros((most, len(self._shapes) + 1), np.int64)
-        self._words = np.zeros((most, len(self._shapes) + 1), np.uint64)
-        for code, shape in enumerate(self._shapes, 1):
-            for i, (place, word) in enumerate(shape.checks):
-                self._places[i, code], self._words[i, code] = place, word
-
-    def _look(self, text: Text, at: Ints, end: Ints, is_rocr: Mask) -> Classes:
-        """Return what records are that no known shape decides."""
+    def look(self, text: Text, at: Ints, end: Ints, is_rocr: Mask | None = None) -> Ints:
+        """Return what records are whose messages lie between `at` and `end`."""
         found = self._find(text, at, end)
-        kind, name, stop = _KINDS[found], self._message_names[found], at.copy()
-        maybe = np.flatnonzero((found == _OTHER) & ~is_rocr)
-        kind[maybe], name[maybe], stop[maybe] = self._calls(text, at[maybe], end[maybe])
+        kind, name, length = _KINDS[found], self._message_names[found], np.zeros(len(at), np.int64)
+        maybe = np.flatnonzero(found == _OTHER if is_rocr is None else (found == _OTHER) & ~is_rocr)
+        kind[maybe], name[maybe], length[maybe] = self._calls(text, at[maybe], end[maybe])
         others = np.flatnonzero(kind == Kind.OTHER)
         name[others], kind[others] = self.general(text, at[others], end[others]), Kind.ROW
-        return Classes(found, kind, name, stop)
+        return self._codes_of(np.stack((found, kind, name, length)))
+
+    def code_of_name(self, name: str) -> int:
+        """Return the code of a record without a template that is a row of this name."""
+        columns = np.array([[_OTHER], [Kind.ROW], [self.names.code_of(name)], [0]], np.int64)
+        return int(self._codes_of(columns)[0])
+
+    def _codes_of(self, columns: Ints) -> Ints:
+        # One number per column set: the names are few, the other numbers are small.
+        message, kind, name, length = columns
+        keys, first, place = np.unique(
+            ((name << 8 | message) << 8 | kind) << 8 | length, return_index=True, return_inverse=True
+        )
+        known = len(self._whats)
+        distinct = columns[:, first]
+        codes = [self._whats.setdefault(tuple(one), len(self._whats)) for one in distinct.T.tolist()]
+        if len(self._whats) > known:
+            new = np.array(codes) >= known
+            order = np.argsort(np.array(codes)[new])
+            self._columns = np.concatenate((self._columns, distinct[:, new][:, order]), axis=1)
+        return np.array(codes, np.int64)[place.reshape(-1)] if len(keys) else np.zeros(0, np.int64)
+
+    def form_of(self, site: int, what: int, message: bytes, colour: bytes) -> Form | None:
+        """Return the form of a message of a site; null where its first bytes do not decide what it is."""
+        found, kind, _, length = self._columns[:, what].tolist()
+        ends = {Kind.ENTER: b" ( ", Kind.EXIT: b": Returned "}
+        literal = MESSAGES[found].prefix if found < _OTHER else message[:length] + ends.get(kind, b"")
+        if found == _OTHER and kind not in ends:
+            return None
+        # As far as it takes to tell the message from others that begin with the same text.
+        rivals = [len(m.prefix) for m in MESSAGES if m.prefix.startswith(literal) and m.prefix != literal]
+        extent = max(rivals, default=len(literal))
+        return Form(site, colour + message[:extent], what, len(colour)) if len(message) >= extent else None
 
     def _find(self, text: Text, at: Ints, end: Ints) -> Ints:
         """Return the index in `MESSAGES` of each record; their number stands for none of them."""
@@ -188,7 +131,7 @@ class Classifier:
         return found
 
     def _calls(self, text: Text, at: Ints, end: Ints) -> tuple[Ints, Ints, Ints]:
-        """Return kind, name code and position behind the name of records that may be HIP calls."""
+        """Return kind, name code and length of the name of records that may be HIP calls."""
         stop, code = text.token(at, b" :", 64)
         enter = text.starts_with(stop, b" ( ") & (stop + 3 <= end)
         leave = text.starts_with(stop, b": Returned ") & (stop + 11 <= end)
@@ -198,7 +141,7 @@ class Classifier:
         name = np.zeros(len(at), np.int64)
         is_call = kind != Kind.OTHER
         name[is_call] = self.names.encode(text, at[is_call], stop[is_call], code[is_call])
-        return kind, name, stop
+        return kind, name, np.where(is_call, stop - at, 0)
 
     def general(self, text: Text, at: Ints, end: Ints) -> Ints:
         """Return a name code for messages without a template."""

@@ -11,13 +11,13 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from tracecorr.parse.digits import KEEP, Ints, Mask, Words, all_digits, last_digits, swar
-from tracecorr.parse.text import Codes, Heads, Text, mix
+from tracecorr.parse.amdlog.classify import Classifier
+from tracecorr.parse.amdlog.forms import COLOUR, FORM_BYTES, Forms
+from tracecorr.parse.digits import KEEP, Ints, Mask, all_digits, last_digits, swar
+from tracecorr.parse.text import Codes, Heads, Text
 
-HEAD_BYTES = 128
-KEY_BYTES = 24
-_MOST_LAYOUTS = 16
-COLOUR = b"\x1b[32m "
+HEAD_BYTES = 160
+_MOST_LAYOUTS, _MOST_LEARNED = 16, 64
 # What stands before the time: level, file and line.
 SITE = rb":(?:\d:)?(?:[A-Za-z]:)?[^:\n\[\]]{0,200}:\d+ *: "
 _SITE = re.compile(SITE)
@@ -47,14 +47,14 @@ class Matched:
         stamp: microseconds.
         thread: code of the thread.
         message: first byte of the message, behind its colour.
-        keys: hashes of the first 8, 16 and 24 bytes of the message, with its colour; shape (lines, 3).
+        what: what the message is, a code of `Classifier`.
     """
 
     line: Ints
     stamp: Ints
     thread: Ints
     message: Ints
-    keys: Words
+    what: Ints
 
     def take(self, rows: Ints | Mask) -> Matched:
         """Return some of the lines."""
@@ -64,14 +64,20 @@ class Matched:
 class Layouts:
     """Remember the layouts and the gaps seen."""
 
-    def __init__(self) -> None:
+    def __init__(self, classifier: Classifier) -> None:
+        self._classifier = classifier
+        self._forms = Forms()
         self._known: list[Layout] = []
         self._gaps = Codes(bytes)
-        self._sites = Codes(lambda text: bool(_SITE.fullmatch(text)))
-        self._no_site = self._sites.code_of(False)
+        self._sites = Codes(lambda text: text if _SITE.fullmatch(text) else None)
+        self._no_site = self._sites.code_of(None)
 
     def match(self, text: Text, start: Ints, end: Ints) -> Matched:
-        """Return the lines that fit a known layout; the most frequent layout is tried first."""
+        """Return the lines that fit a known layout; the most frequent layout is tried first.
+
+        Args:
+            start, end: of the lines, without a carriage return.
+        """
         found: list[tuple[int, Layout]] = []
         parts: list[Matched] = []
         left = np.arange(len(start))
@@ -92,39 +98,49 @@ class Layouts:
 
     def _match_one(self, text: Text, heads: Heads, start: Ints, end: Ints, layout: Layout) -> tuple[Mask, Matched]:
         place = layout.mark + layout.gap
-        thread, fits = self._gaps.look_up(_gap_hash(heads, layout))
-        low = last_digits(heads.word(layout.mark - 8), min(layout.digits, 8))
-        high = last_digits(heads.word(layout.mark - 16), max(layout.digits - 8, 0))
-        fits &= all_digits(low) & all_digits(high)
-        self._check_sites(text, heads, start, layout, fits)
-        first = heads.word(place)
-        coloured = (first & KEEP[len(COLOUR)]) == np.uint64(int.from_bytes(COLOUR, "little"))
-        fits &= _is_word(first) | (coloured & _is_word(first >> np.uint64(8 * len(COLOUR))))
-        stamp = (swar(low) + swar(high) * np.uint64(100_000_000)).astype(np.int64)
-        message = start + (place + len(COLOUR) * coloured)
-        keys = np.empty((len(start), 3), np.uint64)
-        keys[:, 0] = mix(np.zeros(len(start), np.uint64), first)
-        keys[:, 1] = mix(keys[:, 0], heads.word(place + 8))
-        keys[:, 2] = mix(keys[:, 1], heads.word(place + 16))
-        short = np.flatnonzero(end - start < place + KEY_BYTES)
-        keys[short] = message_keys(text, start[short] + place, end[short])
-        matched = Matched(np.arange(len(start)), stamp, thread, message, keys)
-        return fits, matched if fits.all() else matched.take(fits)
+        thread, fits = self._gaps.look_up(heads.hash(layout.mark, layout.gap))
+        stamp, good = _stamps(heads, layout)
+        fits &= good
+        site = self._find_sites(text, heads, start, layout, fits)
+        what, skip = self._forms.find(heads, place, end - start - place, site)
+        rows = np.flatnonzero((what < 0) & fits)
+        if len(rows):
+            first = heads.take(rows).word(place)
+            skip[rows] = len(COLOUR) * ((first & _COLOUR_MASK) == _COLOUR_WORD)
+            is_word = _WORD[text.bytes[start[rows] + place + skip[rows]]]
+            fits[rows[~is_word]] = False
+            rows = rows[is_word]
+            what[rows] = self._look(text, start[rows] + place, end[rows], skip[rows], site[rows])
+        matched = Matched(np.arange(len(start)), stamp, thread, start + (place + skip), what)
+        return fits, matched if fits.all() else matched.take(np.flatnonzero(fits))
 
-    def _check_sites(self, text: Text, heads: Heads, start: Ints, layout: Layout, fits: Mask) -> None:
-        """Clear `fits` where what stands before the time is no level, file and line."""
+    def _look(self, text: Text, at: Ints, end: Ints, skip: Ints, site: Ints) -> Ints:
+        """Return what messages are that have no known form, and learn their forms; `at` is before a colour."""
+        what = self._classifier.look(text, at + skip, end)
+        _, first = np.unique((site << 32 | what) << 1 | (skip > 0), return_index=True)
+        forms = []
+        for i in first[:_MOST_LEARNED].tolist():
+            begin = int(at[i] + skip[i])
+            message, colour = text.slice(begin, int(end[i])), text.slice(int(at[i]), begin)
+            forms.append(self._classifier.form_of(int(site[i]), int(what[i]), message, colour))
+        self._forms.learn([form for form in forms if form])
+        return what
+
+    def _find_sites(self, text: Text, heads: Heads, start: Ints, layout: Layout, fits: Mask) -> Ints:
+        """Return the site of each line; clear `fits` where what stands before the time is no level, file and line."""
         size = layout.mark - layout.digits
-        code = _hash_of(heads, 0, size)
-        found, known = self._sites.look_up(code)
-        new = np.flatnonzero(fits & ~known)
-        if len(new):
-            found[new] = self._sites.encode(text, start[new], start[new] + size, code[new])
-        fits &= found != self._no_site
+        code = heads.hash(0, size)
+        site, known = self._sites.look_up(code)
+        if not known.all():
+            new = np.flatnonzero(fits & ~known)
+            site[new] = self._sites.encode(text, start[new], start[new] + size, code[new])
+        fits &= site != self._no_site
+        return site
 
     def learn(self, text: Text, start: Ints, mark: Ints, size: Ints, message: Ints, thread: Ints) -> None:
         """Remember layouts and gaps of records that were read without them; `message` is before a colour."""
         rows = np.stack((mark - start, size, message - mark), axis=1)
-        good = (rows[:, 0] + rows[:, 2] + KEY_BYTES <= HEAD_BYTES) & (rows[:, 0] >= 17) & (rows[:, 2] > 0)
+        good = (rows[:, 0] + rows[:, 2] + FORM_BYTES <= HEAD_BYTES) & (rows[:, 0] >= 17) & (rows[:, 2] > 0)
         layouts, place = np.unique(rows[good], axis=0, return_inverse=True)
         thread, start = thread[good], start[good]
         for i, (before, digits, gap) in enumerate(layouts.tolist()):
@@ -134,21 +150,9 @@ class Layouts:
                     continue
                 self._known.append(layout)
             own = np.flatnonzero(place.reshape(-1) == i)
-            hashes, first = np.unique(_gap_hash(text.heads(start[own], HEAD_BYTES), layout), return_index=True)
+            hashes, first = np.unique(text.heads(start[own], HEAD_BYTES).hash(before, gap), return_index=True)
             new = ~self._gaps.look_up(hashes)[1]
             self._gaps.add(hashes[new], thread[own[first]][new])
-
-
-def message_keys(text: Text, at: Ints, end: Ints) -> Words:
-    """Return the hashes of the first 8, 16 and 24 bytes of each text; shape (texts, 3)."""
-    keys = np.empty((len(at), 3), np.uint64)
-    key = np.zeros(len(at), np.uint64)
-    size = end - at
-    for i in range(3):
-        key = mix(key, text.word(at + 8 * i) & KEEP[np.clip(size - 8 * i, 0, 8)])
-        # Shorter ones carry their length: a text and the same text with NUL bytes behind it differ.
-        keys[:, i] = np.where(size < 8 * i + 8, mix(key, size.astype(np.uint64)), key)
-    return keys
 
 
 def _join(parts: list[Matched]) -> Matched:
@@ -157,30 +161,22 @@ def _join(parts: list[Matched]) -> Matched:
         return parts[0]
     if not parts:
         none = np.zeros(0, np.int64)
-        return Matched(none, none, none, none, np.zeros((0, 3), np.uint64))
+        return Matched(none, none, none, none, none)
     joined = Matched(*(np.concatenate([vars(part)[name] for part in parts]) for name in vars(parts[0])))
     return joined.take(np.argsort(joined.line, kind="stable"))
 
 
-def _gap_hash(heads: Heads, layout: Layout) -> Words:
-    return _hash_of(heads, layout.mark, layout.gap)
+def _stamps(heads: Heads, layout: Layout) -> tuple[Ints, Mask]:
+    """Return the times of lines, and whether they are numbers."""
+    low = last_digits(heads.word(layout.mark - 8), min(layout.digits, 8))
+    high = last_digits(heads.word(layout.mark - 16), max(layout.digits - 8, 0))
+    if len(high) and (high == high[0]).all():
+        # The first digits of a time change every 100 seconds.
+        high = high[:1]
+    stamp = swar(low) + swar(high) * np.uint64(100_000_000)
+    return stamp.view(np.int64), all_digits(low) & all_digits(high)
 
 
-def _hash_of(heads: Heads, place: int, size: int) -> Words:
-    """Return the hash of `size` bytes at `place` of each head."""
-    code = np.full(len(heads), size, np.uint64)
-    for at in [*range(0, size - 7, 8), max(size - 8, 0)]:
-        word = heads.word(place + at)
-        code = mix(code, word & KEEP[size] if size < 8 else word)
-    return code
-
-
-def _is_word(word: Words) -> Mask:
-    """Return whether the first byte is a letter or `_`."""
-    first = (word & np.uint64(0xFF)).astype(np.uint8)
-    good: Mask = _WORD[first]
-    return good
-
-
+_COLOUR_MASK, _COLOUR_WORD = KEEP[len(COLOUR)], np.uint64(int.from_bytes(COLOUR, "little"))
 _WORD = np.zeros(256, np.bool_)
 _WORD[list(b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz_")] = True

@@ -46,8 +46,8 @@ class RecordReader:
     """Turn the records of blocks into rows; remembers names and threads."""
 
     def __init__(self) -> None:
-        self.splitter = Splitter()
         self.classifier = Classifier()
+        self.splitter = Splitter(self.classifier)
         self.results = Codes(lambda text: text.decode("utf-8", "replace"))
         self._lanes: dict[tuple[object, ...], int] = {}
         self._lane_of = np.zeros(0, np.int32)
@@ -72,14 +72,16 @@ class RecordReader:
 
         Records that fold into others without leaving a value are no rows.
         """
-        classes = self.classifier.classify(text, split.message, split.end, split.keys, split.is_rocr)
-        unknown = split.torn & (classes.found == len(MESSAGES)) & (classes.kind == Kind.ROW)
-        classes.name[unknown] = self.code_of((TORN_NAME,))[0]
-        kept = np.flatnonzero(classes.kind != Kind.FOLDED)
-        at, end, found = split.message[kept], split.end[kept], classes.found[kept]
+        torn = np.flatnonzero(split.torn)
+        known = self.classifier.found(split.what[torn])
+        unknown = (known.message == len(MESSAGES)) & (known.kind == Kind.ROW)
+        split.what[torn[unknown]] = self.classifier.code_of_name(TORN_NAME)
+        kept = np.flatnonzero(self.classifier.kind_of[split.what] != Kind.FOLDED)
+        at, end, classes = split.message[kept], split.end[kept], self.classifier.found(split.what[kept])
+        found = classes.message
         rows = self._rows(split, kept, base - text.start)
-        rows["kind"], rows["layer"], rows["name"] = classes.kind[kept], _LAYER[found], classes.name[kept]
-        self._read_calls(text, rows, classes.stop[kept], end)
+        rows["kind"], rows["layer"], rows["name"] = classes.kind, _LAYER[found], classes.name
+        self._read_calls(text, rows, at + classes.length, end)
         detailed = np.flatnonzero(_HAS_DETAILS[found] | self._stream_calls(rows))
         whole = _messages_of(split, kept[detailed])
         return Lines(rows, found, detailed, Excerpt.of(text, at[detailed], end[detailed], whole))

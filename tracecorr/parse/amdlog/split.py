@@ -13,7 +13,8 @@ from typing import Any
 
 import numpy as np
 
-from tracecorr.parse.amdlog.layout import SITE, Layouts, Matched, message_keys
+from tracecorr.parse.amdlog.classify import Classifier
+from tracecorr.parse.amdlog.layout import SITE, Layouts, Matched
 from tracecorr.parse.amdlog.torn import find_joins, without_cut_number
 from tracecorr.parse.digits import Ints, Mask, Words
 from tracecorr.parse.text import Codes, Text, decimal
@@ -58,6 +59,7 @@ class Split:
     """Hold the records of one block as parallel arrays, and the bytes that are none.
 
     Args:
+        what: what each message is, a code of `Classifier`.
         skipped: reason -> lines and bytes that are no record.
         messages: index of a torn record -> what is known of its message.
     """
@@ -67,7 +69,7 @@ class Split:
     stamp_ns: Ints
     thread: Ints
     message: Ints
-    keys: Words
+    what: Ints
     is_rocr: Mask
     torn: Mask
     used_bytes: int
@@ -130,42 +132,47 @@ class _Pieces:
 _SAMPLE = 200
 # Its last two bytes are hardly ever found elsewhere, and counted in half the time.
 _END_OF_TIME = b" us:"
+_TIME = re.compile(rb"(?<=\d{5})d?" + _END_OF_TIME)
+_MOST_FOREIGN = 200
 
 
 class Splitter:
     """Split blocks into records; remembers the layouts and threads seen."""
 
-    def __init__(self) -> None:
+    def __init__(self, classifier: Classifier) -> None:
         self.threads = Codes(_thread_of)
         self.threads.code_of(Thread())
-        self._layouts = Layouts()
+        self._classifier = classifier
+        self._layouts = Layouts(classifier)
 
     def split(self, text: Text) -> Split:
         """Return the records of a block that ends at a line end (or at the end of the file)."""
         start, end = text.lines()
         none = np.zeros(len(start), np.int64)
         lines = _Pieces(start, end, np.minimum(end + 1, text.stop), none, none, none > 0)
-        matched = self._layouts.match(text, start, end)
+        bare = _without_return(text, end)
+        matched = self._layouts.match(text, start, bare)
         if len(start) > 4 * _SAMPLE and 2 * len(matched.line) < len(start):
             # New layouts: learn them from a few lines, not from all.
             pick = np.arange(0, len(start), len(start) // _SAMPLE)
-            self._split_lines(text, lines.take(pick), self._layouts.match(text, start[pick], end[pick]))
-            matched = self._layouts.match(text, start, end)
+            self._split_lines(text, lines.take(pick), self._layouts.match(text, start[pick], bare[pick]))
+            matched = self._layouts.match(text, start, bare)
         return self._split_lines(text, lines, matched)
 
     def _split_lines(self, text: Text, lines: _Pieces, matched: Matched) -> Split:
         is_matched = np.zeros(len(lines.start), np.bool_)
         is_matched[matched.line] = True
         pieces = lines.take(np.zeros(0, np.int64))
-        if any(text.count(part) == len(matched.line) for part in (_END_OF_TIME[2:], _END_OF_TIME)):
-            # No line holds a second time, and what does not fit a layout holds none.
-            foreign = lines.take(~is_matched)
+        foreign = lines.take(np.flatnonzero(~is_matched))
+        if _hold_one_time_each(text, len(matched.line), foreign):
+            times = _count_times(text, foreign)
         else:
-            times = _times_per_line(text, lines.start)
-            is_odd = times != is_matched
-            matched = matched.take(~is_odd[matched.line])
-            foreign = lines.take(~is_odd & ~is_matched)
+            counted = _times_per_line(text, lines.start)
+            is_odd = is_matched & (counted != 1)
             pieces = _search(text, lines.take(is_odd))
+            matched, times = matched.take(~is_odd[matched.line]), counted[~is_matched]
+        if times.any():
+            pieces, foreign = pieces.join(_search(text, foreign.take(times > 0))), foreign.take(times == 0)
         if len(foreign.start):
             old = _records_without_unit(text, foreign)
             foreign, pieces = foreign.take(old.size == 0), pieces.join(old.take(old.size > 0))
@@ -206,7 +213,8 @@ class Splitter:
         )
         return Split(
             pieces.start, end, (stamp * np.uint64(1000)).astype(np.int64), thread, message,
-            message_keys(text, message, end), is_rocr, pieces.torn, int((pieces.until - pieces.start).sum()),
+            self._classifier.look(text, message, end, is_rocr), is_rocr, pieces.torn,
+            int((pieces.until - pieces.start).sum()),
         )  # fmt: skip
 
     def _threads(self, text: Text, mark: Ints, end: Ints) -> tuple[Ints, Ints, Ints, Mask]:
@@ -233,7 +241,7 @@ def _split_of(text: Text, lines: _Pieces, matched: Matched) -> Split:
     used = int((lines.until - lines.start).sum())
     end = _without_return(text, lines.end)
     stamp, thread = matched.stamp * 1000, matched.thread
-    return Split(lines.start, end, stamp, thread, matched.message, matched.keys, none, none.copy(), used)
+    return Split(lines.start, end, stamp, thread, matched.message, matched.what, none, none.copy(), used)
 
 
 def _records_without_unit(text: Text, lines: _Pieces) -> _Pieces:
@@ -248,6 +256,21 @@ def _records_without_unit(text: Text, lines: _Pieces) -> _Pieces:
     return _Pieces(lines.start, lines.end, lines.until, mark, size, lines.torn)
 
 
+def _hold_one_time_each(text: Text, matched: int, foreign: _Pieces) -> bool:
+    """Return whether each of the matched lines, all but the foreign ones, is known to hold one time only."""
+    if len(foreign.start) > _MOST_FOREIGN:
+        return False
+    others = [text.slice(i, j) for i, j in zip(foreign.start.tolist(), foreign.end.tolist(), strict=True)]
+    parts = (_END_OF_TIME[2:], _END_OF_TIME)
+    return any(text.count(part) - sum(line.count(part) for line in others) == matched for part in parts)
+
+
+def _count_times(text: Text, lines: _Pieces) -> Ints:
+    """Return how many times each of a few lines holds."""
+    spans = zip(lines.start.tolist(), lines.end.tolist(), strict=True)
+    return np.array([len(_TIME.findall(text.raw, i, j)) for i, j in spans], np.int64)
+
+
 def _times_per_line(text: Text, start: Ints) -> Ints:
     """Return how many times (digits before ` us:`) each line holds."""
     marks = text.places_of(_END_OF_TIME)
@@ -257,7 +280,7 @@ def _times_per_line(text: Text, start: Ints) -> Ints:
 
 
 def _without_return(text: Text, end: Ints) -> Ints:
-    return end - (text.bytes[end - 1] == 13) if text.raw.find(b"\r", text.start, text.stop) >= 0 else end
+    return end - (text.bytes[end - 1] == 13) if text.has_returns else end
 
 
 def _skip_blanks(text: Text, at: Ints, end: Ints, blanks: bytes) -> Ints:

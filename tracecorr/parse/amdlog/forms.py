@@ -1,0 +1,126 @@
+"""What the messages of a place in the source begin with, and what such a record is then.
+
+A site (level, file and line) prints one text or few. A form is a text that a site printed before: as
+far as it decides what the message is, and nothing else. It is compared word by word with the bytes of
+a line; only messages that begin otherwise are looked at in full (`classify.py`).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from tracecorr.parse.digits import KEEP, Ints, Mask, Words
+from tracecorr.parse.text import Heads
+
+COLOUR = b"\x1b[32m "
+# Bytes of a message (with its colour) that are compared at most.
+FORM_BYTES = 64
+_FEW_WORDS = 3
+_MOST_FORMS, _MOST_OF_A_SLOT = 4096, 8
+# The forms of a site are kept in so many slots, by a hash of the first 4 bytes.
+_SLOTS, _FACTOR, _SHIFT = 64, np.uint64(0x9E3779B1), np.uint64(26)
+
+
+@dataclass(frozen=True)
+class Form:
+    """Name a text that messages begin with, and what they are.
+
+    Args:
+        site: code of the level, file and line that print it.
+        literal: the text, with the colour before it.
+        what: what the message is, a code of `Classifier`.
+        skip: bytes of the colour.
+    """
+
+    site: int
+    literal: bytes
+    what: int
+    skip: int
+
+
+class Forms:
+    """Remember the forms seen, by site."""
+
+    def __init__(self) -> None:
+        self._known: set[Form] = set()
+        # The form of number 0 fits nothing, and is the last one of every slot.
+        self._forms = [Form(-1, b"", -1, 0)]
+        self._following = [0]
+        self._first: dict[int, int] = {}
+        self._in_slot: dict[int, int] = {}
+        self._lay_out()
+
+    def find(self, heads: Heads, place: int, size: Ints, site: Ints) -> tuple[Ints, Ints]:
+        """Return what each message is (-1 = not known here), and the bytes of its colour.
+
+        Args:
+            heads: the first bytes of the lines.
+            place: where the messages begin in them.
+            size: bytes of the messages.
+            site: code of the site of each line.
+        """
+        form = self._first_of[np.minimum(_slots(site, heads.word(place)), len(self._first_of) - 1)]
+        rows = np.flatnonzero(~self._fits(heads, place, size, form))
+        while len(rows):
+            form[rows] = self._following_of[form[rows]]
+            rows = rows[form[rows] > 0]
+            rows = rows[~self._fits(heads.take(rows), place, size[rows], form[rows])]
+        return self._what[form], self._skip[form]
+
+    def _fits(self, heads: Heads, place: int, size: Ints, form: Ints) -> Mask:
+        fits: Mask = self._sizes[form] <= size
+        count = self._counts[form]
+        for i in range(int(count.max(initial=0))):
+            if i < _FEW_WORDS:
+                fits &= (heads.word(place + 8 * i) & self._keep[i, form]) == self._words[i, form]
+            else:
+                rows = np.flatnonzero(count > i)
+                word = heads.word(place + 8 * i)[rows]
+                fits[rows] &= (word & self._keep[i, form[rows]]) == self._words[i, form[rows]]
+        return fits
+
+    def learn(self, forms: list[Form]) -> None:
+        """Remember forms; those that are too short, too long or too many are left out."""
+        for form in forms:
+            size = len(form.literal)
+            if form in self._known or not 4 <= size <= FORM_BYTES or len(self._forms) == _MOST_FORMS:
+                continue
+            first = np.frombuffer(form.literal[:8].ljust(8), np.uint64)
+            slot = int(_slots(np.array([form.site]), first)[0])
+            if self._in_slot.get(slot, 0) < _MOST_OF_A_SLOT:
+                self._known.add(form)
+                self._in_slot[slot] = self._in_slot.get(slot, 0) + 1
+                self._following.append(self._first.get(slot, 0))
+                self._first[slot] = len(self._forms)
+                self._forms.append(form)
+        self._lay_out()
+
+    def _lay_out(self) -> None:
+        self._what = np.array([form.what for form in self._forms], np.int64)
+        self._skip = np.array([form.skip for form in self._forms], np.int64)
+        self._sizes = np.array([len(form.literal) for form in self._forms], np.int64)
+        self._sizes[0] = np.iinfo(np.int64).max
+        self._counts = (np.array([len(form.literal) for form in self._forms], np.int64) + 7) // 8
+        self._words = np.zeros((FORM_BYTES // 8, len(self._forms)), np.uint64)
+        self._keep = np.zeros((FORM_BYTES // 8, len(self._forms)), np.uint64)
+        for number, form in enumerate(self._forms):
+            for i in range(0, len(form.literal), 8):
+                part = form.literal[i : i + 8]
+                self._words[i // 8, number] = int.from_bytes(part, "little")
+                self._keep[i // 8, number] = KEEP[len(part)]
+        self._following_of = np.array(self._following, np.int64)
+        # Slots behind the last one have no form.
+        self._first_of = np.zeros(max(self._first, default=-1) + 2, np.int64)
+        self._first_of[list(self._first)] = list(self._first.values())
+
+
+def _slots(site: Ints, first: Words) -> Ints:
+    """Return where the forms of sites are found whose messages begin with these words."""
+    hashes = ((first & _FIRST_BYTES) * _FACTOR & _FIRST_BYTES) >> _SHIFT
+    slots: Ints = hashes.view(np.int64) + site * _SLOTS
+    return slots
+
+
+_FIRST_BYTES = KEEP[4]
