@@ -35,6 +35,8 @@ from tracecorr.parse.digits import (
 __all__ = ["PAD", "Codes", "Heads", "Ints", "Mask", "Text", "Words", "decimal", "hexadecimal", "mix", "pad"]
 
 PAD = 64
+# Room for texts that are added to a block.
+_SPARE = 64 << 10
 # Texts of few lengths below this are hashed one length after the other.
 _LONG_SPAN, _MOST_SIZES = 15 * PAD, 32
 _MIX = np.uint64(0x9E3779B97F4A7C15)
@@ -42,9 +44,9 @@ _MIX = np.uint64(0x9E3779B97F4A7C15)
 _FACTORS = np.array([pow(0x9E3779B97F4A7C15, 2 * i + 3, 1 << 64) for i in range(64)], np.uint64)
 
 
-def pad(*parts: bytes | memoryview) -> bytes:
+def pad(*parts: bytes | bytearray | memoryview) -> bytearray:
     """Return the joined parts with the padding of `Text`: `PAD` bytes before them, a newline and zeros behind."""
-    return b"".join((bytes(PAD), *parts, b"\n", bytes(16 * PAD)))
+    return bytearray().join((bytes(PAD), *parts, b"\n", bytes(16 * PAD + _SPARE)))
 
 
 class Heads:
@@ -83,20 +85,31 @@ class Heads:
 class Text:
     """Hold one block of bytes with padding, readable as bytes and as words at any position."""
 
-    def __init__(self, data: bytes | memoryview) -> None:
+    def __init__(self, data: bytes | bytearray | memoryview) -> None:
         self._wrap(pad(data), PAD, PAD + len(data))
 
     @classmethod
-    def within(cls, raw: bytes, start: int, stop: int) -> Text:
+    def within(cls, raw: bytearray, start: int, stop: int) -> Text:
         """Return a part of padded bytes (`pad`) that ends at a line end, without a copy of it."""
         text = cls.__new__(cls)
         text._wrap(raw, start, stop)
         return text
 
-    def _wrap(self, raw: bytes, start: int, stop: int) -> None:
+    def _wrap(self, raw: bytearray, start: int, stop: int) -> None:
         self.raw, self.start, self.stop = raw, start, stop
         self.bytes: npt.NDArray[np.uint8] = np.frombuffer(self.raw, np.uint8)
         self.words: Words = np.ndarray((len(self.raw) - 7,), "<u8", self.raw, strides=(1,))
+
+    def with_texts(self, texts: list[bytes]) -> tuple[Text, Ints]:
+        """Return the block with further texts behind it, each one a line, and where they begin."""
+        added = b"".join(text + b"\n" for text in texts)
+        held, place = self, len(self.raw) - 15 * PAD - _SPARE
+        if len(added) > _SPARE:
+            raw = pad(self.raw[PAD:], added)
+            held, place = Text.within(raw, self.start, self.stop), len(self.raw)
+        else:
+            self.raw[place : place + len(added)] = added
+        return held, place + np.cumsum([0, *(len(text) + 1 for text in texts[:-1])])
 
     def word(self, at: Ints) -> Words:
         """Return the 8 bytes at each position as one little-endian number."""
@@ -273,7 +286,7 @@ class Text:
 
     def slice(self, at: int, end: int) -> bytes:
         """Return the bytes between two positions."""
-        return self.raw[at:end]
+        return bytes(self.raw[at:end])
 
     def read(self, at: int, end: int) -> str:
         """Return the text between two positions; broken UTF-8 is replaced."""

@@ -51,8 +51,6 @@ _LOGS = st.builds(_interleave, _MESSAGES, _MESSAGES, st.lists(st.booleans(), max
 def _read(data: bytes | str, wait_bytes: int, *, tiny: bool, block_bytes: int = 150) -> Read:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(calls, "WAIT_BYTES", wait_bytes)
-        if tiny:
-            patch.setattr(reader, "BATCH_BLOCKS", 1)
         return read(data, block_bytes if tiny else 4 << 20)
 
 
@@ -140,7 +138,6 @@ def test_what_waits_is_bounded() -> None:
     text = log(enter("hipA"), *[enter("hipB"), leave("hipB")] * 500)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(calls, "WAIT_BYTES", 5000)
-        patch.setattr(reader, "BATCH_BLOCKS", 1)
         blocks = list(reader.read_amd_log([text.encode()], 3, 1000))
     seen = [block.events["offset"].max() for block in blocks[8:-1]]
     assert None not in seen

@@ -10,7 +10,7 @@ import numpy as np
 from tracecorr.model.kinds import LAYERS
 from tracecorr.parse.amdlog import messages
 from tracecorr.parse.amdlog.classify import Classifier, fields
-from tracecorr.parse.amdlog.messages import MESSAGES, Kind, Message
+from tracecorr.parse.amdlog.messages import MESSAGES, Kind
 from tracecorr.parse.amdlog.packets import Fields, PacketReader
 from tracecorr.parse.amdlog.rows import Args, Rows
 from tracecorr.parse.amdlog.split import Thread
@@ -20,12 +20,6 @@ from tracecorr.parse.text import Codes, Text
 # With the separators of a locale (`0x7fb,bb5,801`) or a doubled `0x`, as the runtime prints some pointers.
 _HANDLE = re.compile(rb"(?:stream:)?0x(?:0x)?([0-9a-fA-F]+(?:,[0-9a-fA-F]{3})*)(?![0-9a-fA-F])")
 _DEVICE = re.compile(r", device id : \d+$")
-_DETAILED = (Kind.KERNARG, Kind.SHADER, Kind.PACKET, Kind.COMMAND, Kind.COPY, Kind.VERSION)
-
-
-def has_details(message: Message) -> bool:
-    """Return whether records of a message hold more than its class says."""
-    return message.kind != Kind.FOLDED and (message.kind in _DETAILED or len(message.steps) > 1)
 
 
 @dataclass
@@ -40,6 +34,11 @@ class Details:
     packets: Ints
     packet_fields: Fields
     args: Args = field(default_factory=Args)
+
+    @classmethod
+    def none(cls) -> Details:
+        """Return those of no rows."""
+        return cls(np.zeros(0, np.int64), {})
 
 
 class DetailReader:

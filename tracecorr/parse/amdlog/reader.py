@@ -13,18 +13,15 @@ from tracecorr.model.kinds import LAYERS, Flag
 from tracecorr.model.parts import Block
 from tracecorr.parse.amdlog.calls import NO_EXIT, OPEN, WITHOUT_EXIT, Calls, Held, Nesting, find_held, nest, pair
 from tracecorr.parse.amdlog.details import DetailReader, Details
-from tracecorr.parse.amdlog.excerpts import join_excerpts
 from tracecorr.parse.amdlog.fold import Folds, fold
 from tracecorr.parse.amdlog.messages import Kind
 from tracecorr.parse.amdlog.packet_frame import packet_frame
-from tracecorr.parse.amdlog.records import Lines, RecordReader
+from tracecorr.parse.amdlog.records import RecordReader
 from tracecorr.parse.amdlog.rows import Categories, Ledger, Rows, conform, nullable
 from tracecorr.parse.digits import Ints, Mask
 from tracecorr.parse.text import PAD, Text, pad
 
-BLOCK_BYTES = 4 << 20
-# Calls are paired and frames made once for so many blocks.
-BATCH_BLOCKS = 8
+BLOCK_BYTES = 8 << 20
 _NUMBERS = ("ring", "packet_index", "signal", "command", "arg", "size_bytes")
 _LONGEST_LINE = 64 << 20
 _NEWLINE = 10
@@ -46,9 +43,7 @@ def read_amd_log(chunks: Iterable[bytes], file: int, block_bytes: int = BLOCK_BY
     """
     reader = _Reader(file)
     for text in cut_blocks(chunks, block_bytes):
-        block = reader.read(text)
-        if block is not None:
-            yield block
+        yield reader.read(text)
     yield reader.finish()
 
 
@@ -60,7 +55,7 @@ def looks_like_amd_log(head: bytes) -> bool:
 
 def cut_blocks(chunks: Iterable[bytes], size: int) -> Iterator[Text]:
     """Yield the bytes in blocks that end at a line end; the cuts depend on the content only."""
-    parts: list[bytes] = []
+    parts: list[bytes | bytearray] = []
     held, enough = 0, size
     for chunk in chunks:
         parts.append(chunk)
@@ -83,7 +78,7 @@ def cut_blocks(chunks: Iterable[bytes], size: int) -> Iterator[Text]:
         yield Text(b"".join(parts))
 
 
-def _cut(data: bytes, start: int, end: int, size: int) -> int:
+def _cut(data: bytearray, start: int, end: int, size: int) -> int:
     """Return where a block ends that begins at `start`; 0 = the data up to `end` does not show it yet.
 
     A block begins with a line that may be a record: what follows a record stays with it.
@@ -104,7 +99,7 @@ def _cut(data: bytes, start: int, end: int, size: int) -> int:
 
 
 class _Reader:
-    """Hold what one batch of blocks leaves to the next: open calls and lines that wait for their packet."""
+    """Hold what one block leaves to the next: open calls and lines that wait for their packet."""
 
     def __init__(self, file: int) -> None:
         self._file = file
@@ -114,31 +109,28 @@ class _Reader:
         self._carried = Rows(0)
         self._leaves = self._records.code_of(WITHOUT_EXIT)
         self._dispatch = int(self._records.code_of(("dispatch",))[0])
-        self._batch: list[Lines] = []
         self._ledger = Ledger()
         layers, clocks = list(LAYERS), ["mono", "mono_raw"]
         values = {"layer": layers, "clock": clocks, "name": self._records.names, "result": self._records.results.values}
         self._categories = {name: Categories(texts) for name, texts in values.items()}
         self._categories["kernel"] = Categories(self._details.kernels.values)
 
-    def read(self, text: Text) -> Block | None:
-        """Take the next block of lines; return the rows of a batch when one is full."""
+    def read(self, text: Text) -> Block:
+        """Return the rows of the next block of lines, as far as they are complete."""
         split = self._records.splitter.split(text)
-        self._batch.append(self._records.read(text, split, self._offset))
+        lines = self._records.read(text, split, self._offset)
         self._offset += text.stop - text.start
         self._ledger.add("used", "", len(split.start), split.used_bytes)
         for reason, counts in split.skipped.items():
             self._ledger.add("skipped", reason, *counts)
-        return self._block(is_last=False) if len(self._batch) >= BATCH_BLOCKS else None
+        details = self._details.read(lines.text, lines.rows, lines.found, lines.at, lines.end, self._records.threads)
+        return self._block(lines.rows, details, is_last=False)
 
     def finish(self) -> Block:
         """Return the rows left, also those that waited for something the file does not hold."""
-        return self._block(is_last=True)
+        return self._block(Rows(0), Details.none(), is_last=True)
 
-    def _block(self, *, is_last: bool) -> Block:
-        batch, self._batch = self._batch, []
-        new = Rows.join([lines.rows for lines in batch])
-        details = self._read_details(new, batch)
+    def _block(self, new: Rows, details: Details, *, is_last: bool) -> Block:
         rows = Rows.join([self._carried, new])
         rows["is_old"][: len(self._carried)] = True
         joined = self._join(rows, is_last=is_last)
@@ -154,16 +146,6 @@ class _Reader:
         rows["is_old"] = np.zeros(len(rows), np.bool_)
         rows["is_held"], rows["is_passed"] = joined.in_file(held.rows), joined.in_file(held.passed)
         return rows.take(np.flatnonzero(joined.in_file(joined.stays_open | joined.waiting | held.rows)))
-
-    def _read_details(self, rows: Rows, batch: list[Lines]) -> Details:
-        none = np.zeros(0, np.int64)
-        before = np.cumsum([0, *(len(lines.rows) for lines in batch)]).tolist()
-        detailed = np.concatenate([none, *(lines.detailed + b for lines, b in zip(batch, before, strict=False))])
-        text, at_detailed, end_detailed = join_excerpts([lines.excerpt for lines in batch])
-        at, end = np.zeros(len(rows), np.int64), np.zeros(len(rows), np.int64)
-        at[detailed], end[detailed] = at_detailed, end_detailed
-        found = np.concatenate([none, *(lines.found for lines in batch)])
-        return self._details.read(text, rows, found, at, end, self._records.threads)
 
     def _join(self, rows: Rows, *, is_last: bool) -> _Joined:
         # Rows are in the order of the file; a stable sort by lane keeps it inside of each lane.

@@ -8,38 +8,35 @@ import numpy as np
 
 from tracecorr.model.kinds import LAYERS, Flag
 from tracecorr.parse.amdlog.classify import Classifier
-from tracecorr.parse.amdlog.details import has_details
-from tracecorr.parse.amdlog.excerpts import Excerpt
 from tracecorr.parse.amdlog.messages import MESSAGES, Kind
 from tracecorr.parse.amdlog.rows import Rows
 from tracecorr.parse.amdlog.split import Split, Splitter, Thread
-from tracecorr.parse.digits import Ints, Mask
+from tracecorr.parse.digits import Ints
 from tracecorr.parse.text import Codes, Text
 
 _LAYER = np.array([LAYERS.index(m.layer or "other") for m in MESSAGES] + [LAYERS.index("other")], np.int8)
-_HAS_DETAILS = np.array([*map(has_details, MESSAGES), False], np.bool_)
 _SUCCESS = b"hipSuccess :"
 # The runtime cuts messages at 4095 bytes; the colour in front of a call is part of them.
 _CUT_LENGTH = 4095 - len("\x1b[32m ")
 # Of what is left of a message that other output cut apart no name can be told.
 TORN_NAME = "(torn)"
-_STREAM_CALLS = ("hipStreamCreate", "hipStreamDestroy")
 
 
 @dataclass
 class Lines:
-    """Hold the rows of one block.
+    """Hold the rows of one block, and their messages.
 
     Args:
+        text: holds their messages.
         found: index in `MESSAGES` of each row.
-        detailed: rows whose message holds more than its class says.
-        excerpt: their messages.
+        at, end: where the message of each row lies in the text.
     """
 
     rows: Rows
+    text: Text
     found: Ints
-    detailed: Ints
-    excerpt: Excerpt
+    at: Ints
+    end: Ints
 
 
 class RecordReader:
@@ -51,7 +48,6 @@ class RecordReader:
         self.results = Codes(lambda text: text.decode("utf-8", "replace"))
         self._lanes: dict[tuple[object, ...], int] = {}
         self._lane_of = np.zeros(0, np.int32)
-        self._is_stream_call = np.zeros(0, np.bool_)
 
     @property
     def names(self) -> list[str]:
@@ -82,15 +78,9 @@ class RecordReader:
         rows = self._rows(split, kept, base - text.start)
         rows["kind"], rows["layer"], rows["name"] = classes.kind, _LAYER[found], classes.name
         self._read_calls(text, rows, at + classes.length, end)
-        detailed = np.flatnonzero(_HAS_DETAILS[found] | self._stream_calls(rows))
-        whole = _messages_of(split, kept[detailed])
-        return Lines(rows, found, detailed, Excerpt.of(text, at[detailed], end[detailed], whole))
-
-    def _stream_calls(self, rows: Rows) -> Mask:
-        new = [name.startswith(_STREAM_CALLS) for name in self.names[len(self._is_stream_call) :]]
-        if new:
-            self._is_stream_call = np.append(self._is_stream_call, new)
-        return self._is_stream_call[rows["name"]]
+        if split.messages:
+            text, at, end = _with_messages(text, split, kept, at, end)
+        return Lines(rows, text, found, at, end)
 
     def _rows(self, split: Split, kept: Ints, shift: int) -> Rows:
         rows = Rows(len(kept))
@@ -122,8 +112,13 @@ class RecordReader:
         rows["result"][leave] = result
 
 
-def _messages_of(split: Split, records: Ints) -> dict[int, bytes]:
-    """Return the messages of torn records, by place in `records`."""
-    places = np.searchsorted(records, list(split.messages)).tolist() if split.messages else []
-    pairs = zip(places, split.messages.items(), strict=True)
-    return {place: text for place, (i, text) in pairs if place < len(records) and records[place] == i}
+def _with_messages(text: Text, split: Split, records: Ints, at: Ints, end: Ints) -> tuple[Text, Ints, Ints]:
+    """Return a text that holds the messages of torn records put together, and where the messages of `records` lie."""
+    torn = np.array(sorted(split.messages), np.int64)
+    place = np.minimum(np.searchsorted(records, torn), len(records) - 1) if len(records) else torn[:0]
+    is_kept = records[place] == torn if len(records) else np.zeros(len(torn), np.bool_)
+    messages = [split.messages[i] for i in torn[is_kept].tolist()]
+    text, begin = text.with_texts(messages)
+    at, end, place = at.copy(), end.copy(), place[is_kept]
+    at[place], end[place] = begin, begin + np.array([len(message) for message in messages], np.int64)
+    return text, at, end
