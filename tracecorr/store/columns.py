@@ -40,12 +40,12 @@ class FrameWriter:
     def __init__(self, path: Path, *, statistics: bool = True) -> None:
         self._path, self._statistics = path, statistics
         self._writer: pq.ParquetWriter | None = None
-        self._held: list[pa.Table] = []
+        self._held: list[pl.DataFrame] = []
         self._rows = 0
 
     def write(self, frame: pl.DataFrame) -> None:
         """Add the rows of a frame; small ones are held until they fill a group of rows."""
-        self._held.append(_to_arrow(frame))
+        self._held.append(frame)
         self._rows += len(frame)
         if self._rows >= _GROUP_ROWS:
             self._flush()
@@ -64,7 +64,7 @@ class FrameWriter:
     def _flush(self) -> None:
         if not self._held:
             return
-        table = pa.concat_tables(self._held).unify_dictionaries()
+        table = _to_arrow(pl.concat(self._held, rechunk=True))
         self._held, self._rows = [], 0
         if self._writer is None:
             self._writer = _open(self._path, table.schema, statistics=self._statistics)

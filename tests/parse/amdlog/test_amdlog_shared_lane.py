@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tracecorr.model.kinds import Flag
-from tracecorr.parse.amdlog import calls, reader
+from tracecorr.parse.amdlog import calls
 
 _A, _B, _AX, _BX = enter("hipA"), enter("hipB"), leave("hipA"), leave("hipB")
 
@@ -52,7 +52,6 @@ def test_pairs_do_not_depend_on_batches(messages: list[str], wait_bytes: int) ->
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(calls, "WAIT_BYTES", wait_bytes)
         whole = read(text)
-        patch.setattr(reader, "BATCH_BLOCKS", 1)
         assert read(text, 150).events.equals(whole.events)
 
 

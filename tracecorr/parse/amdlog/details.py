@@ -10,9 +10,10 @@ import numpy as np
 from tracecorr.model.kinds import LAYERS
 from tracecorr.parse.amdlog import messages
 from tracecorr.parse.amdlog.classify import Classifier, fields
+from tracecorr.parse.amdlog.frames import Args
 from tracecorr.parse.amdlog.messages import MESSAGES, Kind
 from tracecorr.parse.amdlog.packets import Fields, PacketReader
-from tracecorr.parse.amdlog.rows import Args, Rows
+from tracecorr.parse.amdlog.rows import Rows
 from tracecorr.parse.amdlog.split import Thread
 from tracecorr.parse.digits import Ints, Words
 from tracecorr.parse.text import Codes, Text
@@ -127,7 +128,7 @@ class DetailReader:
             rows["ring"][row] = value
         else:
             is_queue = value in self._queues or prints_ring is False
-            args.add("swq" if is_queue else "queue", [int(rows["offset"][row])], [value])
+            args.add_one("swq" if is_queue else "queue", int(rows["offset"][row]), value)
 
     def _read_packets(self, text: Text, rows: Rows, details: Details, at: Ints, end: Ints) -> None:
         packets = np.flatnonzero((rows["kind"] == Kind.PACKET) | (rows["kind"] == Kind.COPY))
@@ -159,7 +160,7 @@ class DetailReader:
         is_call = (rows["kind"] == Kind.ENTER) | (rows["kind"] == Kind.EXIT)
         wanted = [i for i, n in enumerate(names) if n.startswith(("hipStreamCreate", "hipStreamDestroy"))]
         for row in np.flatnonzero(is_call & np.isin(rows["name"], wanted)).tolist():
-            name, offset = names[rows["name"][row]], [int(rows["offset"][row])]
+            name, offset = names[rows["name"][row]], int(rows["offset"][row])
             line = text.slice(int(at[row]), int(end[row]))
             if rows["kind"][row] == Kind.EXIT:
                 handle = _HANDLE.search(line.partition(b": Returned hipSuccess : ")[2])
@@ -172,7 +173,7 @@ class DetailReader:
                 rows["stream"][row] = _address(handle[1]) if handle else 0
             for key, value in zip(("flags", "priority"), given[1:], strict=False):
                 if re.fullmatch(rb"-?\d{1,18}", value) and name != "hipStreamDestroy":
-                    args.add(key, offset, [int(value) & 0xFFFFFFFFFFFFFFFF])
+                    args.add_one(key, offset, int(value) & 0xFFFFFFFFFFFFFFFF)
 
     def _read_others(self, text: Text, rows: Rows, args: Args, at: Ints, end: Ints) -> None:
         others = np.flatnonzero(rows["kind"] == Kind.OTHER)

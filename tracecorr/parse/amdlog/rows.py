@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from typing import Any
 
 import numpy as np
@@ -10,7 +9,6 @@ import numpy.typing as npt
 import polars as pl
 
 from tracecorr.model import schema
-from tracecorr.parse.digits import Ints, Mask, Words
 
 Array = npt.NDArray[Any]
 
@@ -27,14 +25,7 @@ _COLUMNS: dict[str, tuple[type, int]] = {
 }  # fmt: skip
 
 
-def conform(table: schema.Table, frame: pl.DataFrame | None = None) -> pl.DataFrame:
-    """Return `frame` (or no rows) with exactly the columns of the table; what does not fit is null."""
-    if frame is None:
-        return table.empty()
-    return frame.select(
-        (pl.col(name).cast(dtype, strict=False) if name in frame.columns else pl.lit(None, dtype)).alias(name)
-        for name, dtype in table.schema.items()
-    )
+NULLS = {name: null for name, (_, null) in _COLUMNS.items()}
 
 
 class Rows:
@@ -72,52 +63,6 @@ class Rows:
         return cls(sum(len(part) for part in parts), columns)
 
 
-class Args:
-    """Collect rows of `PART_ARGS`."""
-
-    def __init__(self) -> None:
-        self._numbers: list[tuple[str, Ints, Words]] = []
-        self._texts: list[tuple[int, str, str]] = []
-
-    def add(self, key: str, offsets: Iterable[int] | Ints, values: Iterable[int] | Words) -> None:
-        """Add one number per offset."""
-        self._numbers.append((key, np.asarray(offsets, np.int64), np.asarray(values, np.uint64)))
-
-    def add_text(self, key: str, offset: int, text: str) -> None:
-        """Add one text."""
-        self._texts.append((offset, key, text))
-
-    @classmethod
-    def join(cls, parts: list[Args]) -> Args:
-        """Return the rows of all parts."""
-        joined = cls()
-        joined._numbers = [item for part in parts for item in part._numbers]
-        joined._texts = [item for part in parts for item in part._texts]
-        return joined
-
-    def frame(self, file: int) -> pl.DataFrame:
-        """Return all rows, as `PART_ARGS`."""
-        offsets = [item[1] for item in self._numbers]
-        if not sum(map(len, offsets)) and not self._texts:
-            return conform(schema.PART_ARGS)
-        keys = pl.Series("key", [item[0] for item in self._numbers], pl.String)
-        index = np.repeat(np.arange(len(offsets)), [len(rows) for rows in offsets])
-        none = np.zeros(0, np.uint64)
-        numbers = pl.DataFrame(
-            {
-                "offset": np.concatenate([none.astype(np.int64), *offsets]),
-                "key": keys.cast(pl.Categorical).gather(index),
-                "u64": np.concatenate([none, *(item[2] for item in self._numbers)]),
-            }
-        )
-        texts = pl.DataFrame(
-            self._texts, schema={"offset": pl.Int64, "key": pl.String, "text": pl.String}, orient="row"
-        )
-        texts = texts.with_columns(pl.col("key").cast(pl.Categorical))
-        rows = pl.concat([numbers, texts], how="diagonal").with_columns(file=pl.lit(file))
-        return conform(schema.PART_ARGS, rows).sort("offset", maintain_order=True)
-
-
 class Ledger:
     """Count records and bytes by outcome and reason."""
 
@@ -129,34 +74,8 @@ class Ledger:
         before = self._counts.get((outcome, reason), (0, 0))
         self._counts[outcome, reason] = before[0] + records, before[1] + size
 
-    def take(self, file: int) -> pl.DataFrame:
-        """Return the counts as `LEDGER` and start anew."""
+    def frame(self, file: int) -> pl.DataFrame:
+        """Return the counts as `LEDGER`."""
         rows = [(*key, *counts) for key, counts in sorted(self._counts.items()) if counts[0]]
-        self._counts = {}
         frame = pl.DataFrame(rows, schema=("outcome", "reason", "records", "bytes"), orient="row")
-        return conform(schema.LEDGER, frame.with_columns(file=pl.lit(file), source=pl.lit("amd_log")))
-
-
-def nullable(name: str, values: Array, present: Mask | None = None) -> pl.Series:
-    """Return a column in which the null value of `name`, or what is not present, is null."""
-    if present is None:
-        present = values != _COLUMNS[name][1]
-    series = pl.Series(name, values)
-    return series if present.all() else series.zip_with(pl.Series(present), pl.Series([None], dtype=series.dtype))
-
-
-class Categories:
-    """Turn codes into categorical columns; the texts behind the codes only grow."""
-
-    def __init__(self, values: list[Any]) -> None:
-        self._values = values
-        self._texts = pl.Series(dtype=pl.Categorical)
-
-    def column(self, name: str, codes: Array) -> pl.Series:
-        """Return the column of the texts behind codes; negative codes are null."""
-        if len(self._texts) < len(self._values):
-            self._texts = pl.Series(self._values, dtype=pl.String).cast(pl.Categorical)
-        index = pl.Series(name, codes.astype(np.uint32))
-        if len(codes) and codes.min() < 0:
-            index = index.zip_with(pl.Series(codes >= 0), pl.Series([None], dtype=pl.UInt32))
-        return self._texts.gather(index).alias(name) if len(self._texts) else index.cast(pl.Categorical)
+        return schema.LEDGER.conform(frame.with_columns(file=pl.lit(file), source=pl.lit("amd_log")))

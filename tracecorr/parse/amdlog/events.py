@@ -1,0 +1,136 @@
+"""Rows of a block, joined, to the frames of its part."""
+
+from __future__ import annotations
+
+import numpy as np
+import polars as pl
+import pyarrow as pa
+
+from tracecorr.model import schema
+from tracecorr.model.kinds import LAYERS, Flag
+from tracecorr.parse.amdlog.details import Details
+from tracecorr.parse.amdlog.frames import Columns, Texts
+from tracecorr.parse.amdlog.joining import Joined
+from tracecorr.parse.amdlog.messages import Kind
+from tracecorr.parse.amdlog.rows import NULLS, Rows
+from tracecorr.parse.amdlog.split import Thread
+from tracecorr.parse.digits import Ints, Words
+
+_NUMBERS = ("ring", "packet_index", "signal", "command", "arg", "size_bytes")
+# Columns of a packet that its event has.
+_OF_EVENT = frozenset({"ring", "signal", "packet_index", "size_bytes"})
+_CLOCKS = ("mono", "mono_raw")
+
+
+class FrameMaker:
+    """Make the frames of each block; remembers the texts of the blocks before.
+
+    Args:
+        file: key of the file.
+        names, results, kernels: texts behind the codes in the rows; they may grow.
+        threads: threads behind the codes in the rows; they may grow.
+    """
+
+    def __init__(
+        self, file: int, names: list[str], results: list[str], kernels: list[str], threads: list[Thread]
+    ) -> None:
+        self._file, self._threads = file, threads
+        values = {"layer": list(LAYERS), "name": names, "kernel": kernels}
+        self._texts = {name: Texts(texts) for name, texts in values.items()}
+        self._clocks, self._results = Texts(list(_CLOCKS)), Texts(results)
+
+    def events(self, rows: Rows, joined: Joined) -> pl.DataFrame:
+        """Return the rows that are complete as `PART_EVENTS`."""
+        order, folds = joined.order, joined.folds
+        for name, source in (("kernel", folds.shader), ("command", folds.command)):
+            to = np.flatnonzero(source >= 0)
+            rows[name][order[to]] = rows[name][order[source[to]]]
+        emitted = np.flatnonzero(joined.in_file(joined.emitted))
+        place = joined.place()[emitted]
+        own = rows.take(emitted)
+        columns = Columns(schema.PART_EVENTS, len(emitted))
+        self._add_common(columns, own)
+        self._add_calls(columns, rows, own, emitted, order, joined.partner[place])
+        parent = joined.nesting.parent[place]
+        columns.add("depth", np.minimum(joined.nesting.depth[place], 0xFFFF))
+        columns.add("parent_offset", rows["offset"][order[np.maximum(parent, 0)]], parent >= 0)
+        return columns.frame()
+
+    def _add_common(self, columns: Columns, own: Rows) -> None:
+        """Add what every row has."""
+        thread = own["thread"]
+        pids = np.array([-1 if t.pid is None else t.pid for t in self._threads], np.int64)[thread]
+        has_tid = np.array([t.tid is not None for t in self._threads], np.bool_)[thread]
+        columns.add("file", np.full(len(own), self._file, np.uint16))
+        columns.add("stamp_ns", own["stamp"])
+        columns.add_array("clock", self._clocks.column(own["is_rocr"]))
+        for name, texts in self._texts.items():
+            columns.add_array(name, texts.column(own[name]))
+        columns.add("pid", np.maximum(pids, 0), pids >= 0)
+        columns.add("tid", np.array([t.tid or 0 for t in self._threads], np.uint64)[thread], has_tid)
+        for name in _NUMBERS:
+            if own.has(name):
+                columns.add(name, own[name], own[name] != NULLS[name])
+        columns.add("offset", own["offset"])
+        columns.add("length", own["length"])
+
+    def _add_calls(self, columns: Columns, rows: Rows, own: Rows, emitted: Ints, order: Ints, partner: Ints) -> None:
+        """Add what the exit of a call gives; `emitted` are the own rows in `rows`, `partner` their partners."""
+        is_call = (own["kind"] == Kind.ENTER) | (own["kind"] == Kind.EXIT)
+        half = is_call & (partner < 0)
+        orphan = half & (own["kind"] == Kind.EXIT)
+        has_exit = (is_call & (partner >= 0)) | orphan
+        # The exit of an orphan is the row itself: it has an exit record, but no duration.
+        leave = np.where(partner >= 0, order[np.maximum(partner, 0)], emitted)
+        columns.add("end_stamp_ns", rows["stamp"][leave], has_exit & ~orphan)
+        columns.add("end_offset", rows["offset"][leave], has_exit)
+        columns.add("end_length", rows["length"][leave], has_exit)
+        columns.add_array("result", self._results.column(np.where(has_exit, rows["result"][leave], -1)))
+        stream = rows["stream"][leave]
+        stream = np.where(has_exit & (stream > 0), stream, own["stream"])
+        columns.add("stream", stream, stream > 0)
+        flags = own["flags"] | np.where(has_exit, rows["flags"][leave], 0)
+        flags |= np.where(orphan, int(Flag.EXIT_ONLY), np.where(half, int(Flag.ENTER_ONLY), 0)).astype(np.uint16)
+        columns.add("flags", flags)
+
+    def packets(self, rows: Rows, new: Rows, details: Details, joined: Joined) -> pl.DataFrame:
+        """Return the packets and copies of a block as `PART_PACKETS`: what their lines, and those before them, say."""
+        size = len(details.packets)
+        if size == 0:
+            return schema.PART_PACKETS.empty()
+        columns = Columns(schema.PART_PACKETS, size)
+        columns.add("file", np.full(size, self._file, np.uint16))
+        columns.add("offset", new["offset"][details.packets])
+        place = joined.place()[details.packets + (len(rows) - len(new))]
+        command, kernarg = joined.folds.command[place], joined.folds.kernarg[place]
+        columns.add("command_offset", rows["offset"][joined.order[np.maximum(command, 0)]], command >= 0)
+        kernarg_bytes = rows["kernarg_bytes"][joined.order[np.maximum(kernarg, 0)]]
+        columns.add("kernarg_bytes", kernarg_bytes, (kernarg >= 0) & (kernarg_bytes >= 0))
+        _add_fields(columns, size, details)
+        return columns.frame()
+
+
+def _add_fields(columns: Columns, size: int, details: Details) -> None:
+    waits = [found for name, found in details.packet_fields.items() if name.startswith(("dep_", "wait_"))]
+    for name, (at, values) in details.packet_fields.items():
+        if name in _OF_EVENT or name.startswith(("dep_", "wait_")):
+            continue
+        column, present = np.zeros(size, np.uint64), np.zeros(size, np.bool_)
+        column[at], present[at] = values, True
+        columns.add(name, column, present)
+    if waits:
+        columns.add_array("dep_signals", _waits(waits, size))
+
+
+def _waits(fields: list[tuple[Ints, Words]], size: int) -> pa.LargeListArray:
+    """Return the list of signals (not zero) of each packet; null where the packet waits for none at all."""
+    at = np.concatenate([rows for rows, _ in fields])
+    values = np.concatenate([values for _, values in fields])
+    present = np.zeros(size, np.bool_)
+    present[at] = True
+    at, values = at[values != 0], values[values != 0]
+    order = np.argsort(at, kind="stable")
+    ends = np.cumsum(np.bincount(at, minlength=size))
+    return pa.LargeListArray.from_arrays(
+        pa.array(np.concatenate((np.zeros(1, np.int64), ends))), pa.array(values[order]), mask=pa.array(~present)
+    )

@@ -1,0 +1,114 @@
+"""Arrays to frames: the columns of a block as a table of the parts."""
+
+from __future__ import annotations
+
+from functools import cache
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import polars as pl
+import pyarrow as pa
+
+from tracecorr.model.columns import Table
+from tracecorr.parse.digits import Ints, Mask, Words
+
+Array = npt.NDArray[Any]
+
+
+class Texts:
+    """Turn codes into columns of texts; the texts behind the codes only grow."""
+
+    def __init__(self, values: list[Any]) -> None:
+        self._values = values
+        self._texts = pa.array([], pa.large_string())
+
+    def column(self, codes: Array) -> pa.DictionaryArray:
+        """Return the column of the texts behind codes; negative codes are null."""
+        if len(self._texts) < len(self._values):
+            self._texts = pa.array(self._values, pa.large_string())
+        return pa.DictionaryArray.from_arrays(_masked(codes.astype(np.int32), codes >= 0), self._texts, safe=False)
+
+
+class Columns:
+    """Collect the columns of a table; those that are not set are null."""
+
+    def __init__(self, table: Table, size: int) -> None:
+        self._types, self._size = _types_of(table), size
+        self._arrays: dict[str, pa.Array] = {}
+
+    def add(self, name: str, values: Array, present: Mask | None = None) -> None:
+        """Set a column of numbers; what is not present, and numbers that its type cannot hold, are null."""
+        dtype = np.dtype(self._types[name].to_pandas_dtype())
+        if not np.can_cast(values.dtype, dtype) and len(values):
+            limits = np.iinfo(dtype)
+            if int(values.min()) < limits.min or int(values.max()) > limits.max:
+                fits = (values >= max(limits.min, np.iinfo(values.dtype).min)) & (values <= limits.max)
+                present = fits if present is None else present & fits
+        self._arrays[name] = _masked(values.astype(dtype, copy=False), present)
+
+    def add_array(self, name: str, values: pa.Array) -> None:
+        """Set a column of texts or lists."""
+        self._arrays[name] = values
+
+    def frame(self) -> pl.DataFrame:
+        """Return the columns as a frame of the table."""
+        nothing = {name: pa.nulls(self._size, kind) for name, kind in self._types.items() if name not in self._arrays}
+        frame = pl.from_arrow(pa.table({name: nothing.get(name, self._arrays.get(name)) for name in self._types}))
+        assert isinstance(frame, pl.DataFrame)
+        return frame
+
+
+class Args:
+    """Collect rows of `PART_ARGS`."""
+
+    def __init__(self) -> None:
+        self._keys: list[str] = []
+        self._offsets: list[Ints] = []
+        self._values: list[Words] = []
+        self._texts: list[tuple[int, str, str]] = []
+
+    def add(self, key: str, offsets: Ints, values: Words) -> None:
+        """Add one number per offset."""
+        if len(offsets):
+            self._keys.append(key)
+            self._offsets.append(offsets)
+            self._values.append(values)
+
+    def add_one(self, key: str, offset: int, value: int) -> None:
+        """Add one number."""
+        self.add(key, np.array([offset], np.int64), np.array([value], np.uint64))
+
+    def add_text(self, key: str, offset: int, text: str) -> None:
+        """Add one text."""
+        self._texts.append((offset, key, text))
+
+    def frame(self, table: Table, file: int) -> pl.DataFrame:
+        """Return all rows, as `PART_ARGS`."""
+        numbers = sum(map(len, self._offsets))
+        if not numbers and not self._texts:
+            return table.empty()
+        keys = list(dict.fromkeys([*self._keys, *(key for _, key, _ in self._texts)]))
+        counts = [*map(len, self._offsets), *(1 for _ in self._texts)]
+        number_of = [keys.index(key) for key in [*self._keys, *(key for _, key, _ in self._texts)]]
+        offset = np.concatenate([*self._offsets, np.array([offset for offset, _, _ in self._texts], np.int64)])
+        order = np.argsort(offset, kind="stable")
+        columns = Columns(table, len(offset))
+        columns.add("file", np.full(len(offset), file, np.uint16))
+        columns.add("offset", offset[order])
+        columns.add_array("key", Texts(keys).column(np.repeat(number_of, counts)[order]))
+        values = np.concatenate([*self._values, np.zeros(len(self._texts), np.uint64)])
+        columns.add("u64", values[order], order < numbers)
+        if self._texts:
+            texts = pa.array([None] * numbers + [text for _, _, text in self._texts], pa.large_string())
+            columns.add_array("text", texts.take(pa.array(order)))
+        return columns.frame()
+
+
+@cache
+def _types_of(table: Table) -> dict[str, pa.DataType]:
+    return {field.name: field.type for field in table.empty().to_arrow().schema}
+
+
+def _masked(values: Array, present: Mask | None) -> pa.Array:
+    return pa.array(values) if present is None or present.all() else pa.array(values, mask=~present)
