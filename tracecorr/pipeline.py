@@ -11,7 +11,7 @@ from typing import Any
 
 import polars as pl
 
-from tracecorr.align.build import ClockEvidence, find_steps, fit_clocks
+from tracecorr.align.build import ClockEvidence, find_steps, fit_clocks, widen_reads
 from tracecorr.align.clock_map import ClockMap
 from tracecorr.align.place import place_records
 from tracecorr.link.doorbell_rings import fill_store_rings
@@ -29,6 +29,7 @@ from tracecorr.model.parts import Block
 from tracecorr.parse.amdlog import read_amd_log
 from tracecorr.parse.ftrace import read_ftrace_pages, read_ftrace_text, read_perf_records, read_trace_dat
 from tracecorr.parse.kfd.polls import read_polls
+from tracecorr.parse.kfd.smi import read_smi_events
 from tracecorr.parse.kfd.snapshots import read_snapshot
 from tracecorr.parse.kfd.topology import NodeFiles, list_nodes
 from tracecorr.parse.rocprof import read_rocpd, read_rocprof
@@ -43,7 +44,15 @@ from tracecorr.store.views import build_views, write_views
 __all__ = ["correlate", "import_files"]
 
 # Log stamps are cut to a microsecond, trace texts round to one; pages are exact.
-_STEPS = {"log": (0, 1000), "text": (500, 500), "pages": (0, 0), "dump": (0, 0), "rocprof": (0, 0), "polls": (0, 0)}
+_STEPS = {
+    "log": (0, 1000),
+    "text": (500, 500),
+    "pages": (0, 0),
+    "dump": (0, 0),
+    "rocprof": (0, 0),
+    "polls": (0, 0),
+    "smi": (0, 0),
+}
 # Times that are worse than this tell launches apart no more.
 _WIDE_NS = 1_000_000
 
@@ -145,7 +154,7 @@ def _align(
 def _fit(parts: Parts, identities: Identities, capture: Capture) -> tuple[pl.DataFrame, dict[str, ClockMap]]:
     records = attach_identities(parts.events, identities)
     records = add_gpu_times(fill_store_rings(complete_indexes(records)), parts.args)
-    records = find_steps(records)
+    records = widen_reads(find_steps(records), parts.args)
     offsets = seen_time_offsets(capture.info)
     return records, fit_clocks(ClockEvidence(records, parts.args, _samples(capture), **offsets))
 
@@ -197,6 +206,8 @@ def _open_readers(capture: Capture) -> Iterator[tuple[str, str, Iterator[Block]]
             yield "hqd", "dump", read_snapshot(chunks, entry["file"], next(snapshots), *times)
         elif entry["form"] == "polls":
             yield "sysfs", "polls", read_polls(chunks, entry["file"])
+        elif entry["form"] == "smi":
+            yield "kfd_smi", "smi", read_smi_events(chunks, entry["file"])
     for recording in list_recordings(capture.info["files"]):
         trace, files = open_page_trace(capture.path, recording)
         through_perf = any(entry["form"] == "perf" for entry in recording)

@@ -20,7 +20,7 @@ def read_offer(path: Path) -> Offer:
     assert content.keys() <= known, content.keys() - known
     for name in ("events", "instance_options", "shared_names"):
         content[name] = frozenset(content.get(name, ()))
-    for name in ("clocks", "workload_cpus"):
+    for name in ("clocks", "workload_cpus", "smi_gpus"):
         content[name] = tuple(content.get(name, ()))
     content["runtimes"] = tuple(Runtime(**runtime) for runtime in content.get("runtimes", ()))
     return Offer(**content)

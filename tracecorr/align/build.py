@@ -47,6 +47,22 @@ def find_steps(records: pl.DataFrame) -> pl.DataFrame:
     return records.with_columns(step_hi_ns=pl.coalesce(step, "step_hi_ns"))
 
 
+def widen_reads(records: pl.DataFrame, args: pl.DataFrame) -> pl.DataFrame:
+    """Return `records` with the steps of what has no time but that of the read that brought it: it was earlier.
+
+    Args:
+        records: part events with `source` and `step_lo_ns`.
+        args: part args; `waited_ns` of an SMI event says how much earlier it may have happened.
+    """
+    mine = records.filter(pl.col("source") == "kfd_smi").select("file").unique()
+    if mine.is_empty():
+        return records
+    waits = args.join(mine, on="file", how="semi").filter(pl.col("key").cast(pl.String) == "waited_ns")
+    keyed = waits.select("file", "offset", waited=pl.col("u64").cast(pl.Int64))
+    joined = records.join(keyed, on=["file", "offset"], how="left", maintain_order="left")
+    return joined.with_columns(step_lo_ns=pl.coalesce("waited", "step_lo_ns")).drop("waited")
+
+
 @dataclass(frozen=True)
 class ClockEvidence:
     """Hold what speaks of the clocks.
@@ -97,8 +113,12 @@ def _fit(source: str, clock: str, evidence: ClockEvidence) -> ClockMap:
         return _fit_raw_lines(evidence) if clock == "mono_raw" else ClockMap("same_clock")
     if source == "rocprof":
         return _fit_rocprof(evidence)
-    if source == "hqd":
-        # The reader of the dump took CLOCK_MONOTONIC itself.
+    if source == "kfd_smi" and clock == "boot":
+        readings = bound_readings(evidence.samples["samples"], "boot")
+        unknown = ClockMap("unaligned", reason="no samples of CLOCK_BOOTTIME, by which the KFD stamps")
+        return fit_clock_map(readings, "samples", 0.0) if len(readings) else unknown
+    if source in ("hqd", "kfd_smi"):
+        # The reader took CLOCK_MONOTONIC itself.
         return ClockMap("same_clock")
     if clock == "counter":
         return ClockMap("unaligned", reason="trace_clock `counter` counts events and shows no time")

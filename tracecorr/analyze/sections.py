@@ -9,6 +9,7 @@ import polars as pl
 from tracecorr.analyze.answers import Section
 from tracecorr.analyze.clocks import summarize_clocks, summarize_time_errors
 from tracecorr.analyze.copies import summarize_copies
+from tracecorr.analyze.evictions import summarize_evictions
 from tracecorr.analyze.frames import Tables
 from tracecorr.analyze.gaps import summarize_gaps
 from tracecorr.analyze.hip_calls import summarize_hip_calls, summarize_internal_calls
@@ -43,6 +44,7 @@ def list_sections(evidence: Evidence, sources: set[str]) -> Iterator[Section]:
     yield from _time_sections(tables, sources)
     yield from _submission_sections(evidence, sources)
     yield from _call_sections(tables, sources)
+    yield from _driver_sections(tables)
     yield from _trust_sections(tables)
 
 
@@ -242,6 +244,17 @@ def _call_sections(tables: Tables, sources: set[str]) -> Iterator[Section]:
         "recorded: sys_enter and sys_exit of the trace; names are derived from the request number",
         _need(sources, "ioctls", trace=True),
         nothing="the trace holds no ioctl on a KFD or DRM descriptor",
+    )
+
+
+def _driver_sections(tables: Tables) -> Iterator[Section]:
+    yield Section(
+        "evictions",
+        "Evictions, page faults, resets",
+        summarize_evictions(tables("events"), tables("args"), tables("processes")),
+        "recorded by the KFD (SMI events), also of processes that are not the workload's: a queue that is evicted does "
+        "not run until its restore. What the driver's small buffer had no room for it tells since DROPPED_EVENT only",
+        nothing="no SMI event of the KFD is recorded (a capture as root on a machine with GPUs takes them)",
     )
 
 

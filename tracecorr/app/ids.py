@@ -57,6 +57,7 @@ COLOURS = {
     "drm_sched": "#9A4F78",
     "amdgpu": "#8C6D1F",
     "hqd": "#5A5AA8",
+    "smi": "#B22222",
     "sched": "#9AA0A6",
     "marker": "#B8A800",
     "other": "#8A8A8A",

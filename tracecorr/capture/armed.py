@@ -47,6 +47,7 @@ def arm(plan: Plan, tracefs: Tracefs, journal: Journal, token: str) -> Armed:
     """
     armed = Armed(tracefs, journal, token)
     armed.perf_buffer_kb_per_cpu = plan.perf_buffer_kb_per_cpu
+    armed.smi_gpus = plan.smi_gpus
     note_top_buffer(tracefs, journal)
     try:
         for instance in plan.instances:
@@ -76,11 +77,15 @@ class Armed:
         self._admitted: set[int] = set()
         self._placeholder = _Placeholder()
         self.perf_buffer_kb_per_cpu = 0
+        self.smi_gpus: tuple[int, ...] = ()
 
     @property
     def armed(self) -> Plan:
         """What the kernel accepted: real buffers, events, functions and probes, and what is absent."""
-        return Plan(tuple(self._plans.values()), tuple(self._probes), tuple(self.absent), self.perf_buffer_kb_per_cpu)
+        return Plan(
+            tuple(self._plans.values()), tuple(self._probes), tuple(self.absent), self.perf_buffer_kb_per_cpu,
+            self.smi_gpus,
+        )  # fmt: skip
 
     def make_instance(self, plan: InstancePlan) -> None:
         """Make one instance, quiet, with clock, options and buffer.

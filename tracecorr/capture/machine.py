@@ -14,6 +14,7 @@ from tracecorr.capture.offer import NO, YES, Finding, Offer, Runtime
 from tracecorr.capture.owner import new_token
 from tracecorr.capture.plan import Wanted
 from tracecorr.capture.runtimes import find_runtimes, installed_libraries, other_users, read_library
+from tracecorr.capture.smi_events import look_at_smi
 from tracecorr.capture.tracefs import find_tracefs
 from tracecorr.capture.trials import Trials, try_tracefs
 from tracecorr.capture.undo import ACTIONS
@@ -37,6 +38,7 @@ def probe_machine(
     trials = _try()
     runtimes = _runtimes(pid, libraries, wanted or Wanted(), environment)
     kfd, debugfs = look.look_at_kfd(), look.look_at_debugfs()
+    smi, smi_gpus = look_at_smi()
     memory, cpus = look.memory_available_bytes(), os.cpu_count() or 1
     where = "this machine" if pid is None else f"process {pid}"
     budget = f"{memory >> 20} MiB available, {cpus} CPUs"
@@ -46,12 +48,14 @@ def probe_machine(
         memory_available_bytes=memory,
         workload_cpus=_allowed_cpus(pid or 0, cpus),
         kfd=kfd.state == YES,
+        smi_gpus=smi_gpus,
+        smi_refusal=smi.why if smi.state == NO else "",
         debugfs_kfd=debugfs.state == YES,
         virtual_function=look.is_virtual_function(),
         runtimes=runtimes,
         findings=(
             look.look_at_rights(), *trials.findings, *look.look_at_events(trials.events), look.look_at_lockdown(),
-            look.look_at_limits(), Finding("buffer memory", YES, budget), kfd, debugfs,
+            look.look_at_limits(), Finding("buffer memory", YES, budget), kfd, smi, debugfs,
             *look.look_at_runtimes(runtimes, where), look.look_at_engines(),
         ),
         **{name: value for name, value in vars(trials).items() if name != "findings"},

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 EVENT_SETS = ("minimal", "default", "full")
+SMI_EVENTS = "SMI events of the KFD (evictions, page faults, resets)"
 
 
 @dataclass(frozen=True)
@@ -76,3 +77,4 @@ class Plan:
     probes: tuple[ProbePlan, ...]
     absent: tuple[Absent, ...]
     perf_buffer_kb_per_cpu: int = 0  # for probes that go through perf
+    smi_gpus: tuple[int, ...] = ()  # gpu_ids whose SMI events are taken

@@ -8,7 +8,7 @@ from dataclasses import replace
 
 from tracecorr.capture.kernel_probes import plan_kernel_functions
 from tracecorr.capture.offer import Offer
-from tracecorr.capture.plan import EVENT_SETS, Absent, EventPlan, InstancePlan, Plan, ProbePlan, Wanted
+from tracecorr.capture.plan import EVENT_SETS, SMI_EVENTS, Absent, EventPlan, InstancePlan, Plan, ProbePlan, Wanted
 from tracecorr.capture.user_probes import copy_suffix, plan_user_probes
 from tracecorr.model.errors import InputError, MachineError
 
@@ -83,8 +83,15 @@ def make_plan(wanted: Wanted, offer: Offer) -> Plan:
         )),
         InstancePlan("gpu", "mono", False, sizes[1], gpu, (), _options(offer, moved)),
     )  # fmt: skip
-    absent = (*no_events, *kernel.absent, *no_user, *(_UNMOVED if offer.driver_prints and not moved else ()))
-    return Plan(instances, (*kernel.probes, *user), absent, sizes[2] if by_perf else 0)
+    absent = (
+        *no_events, *kernel.absent, *no_user, *(_UNMOVED if offer.driver_prints and not moved else ()),
+        *_missing_smi_events(offer),
+    )  # fmt: skip
+    return Plan(instances, (*kernel.probes, *user), absent, sizes[2] if by_perf else 0, offer.smi_gpus)
+
+
+def _missing_smi_events(offer: Offer) -> tuple[Absent, ...]:
+    return () if offer.smi_gpus else (Absent(SMI_EVENTS, offer.smi_refusal or "the driver has no GPU"),)
 
 
 def plan_late_probes(wanted: Wanted, offer: Offer, number: int) -> tuple[tuple[ProbePlan, ...], tuple[Absent, ...]]:
@@ -173,6 +180,8 @@ def render_plan(plan: Plan, offer: Offer | None = None) -> str:
         lines += _render_instance(instance, [p for p in plan.probes if p.instance == instance.name])
     if plan.perf_buffer_kb_per_cpu:
         lines.append(f"perf rings: {plan.perf_buffer_kb_per_cpu} KiB per CPU")
+    if plan.smi_gpus:
+        lines.append(f"{SMI_EVENTS}: gpu_id {' '.join(f'{gpu:x}' for gpu in plan.smi_gpus)}")
     lines.append("absent: nothing" if not plan.absent else f"absent: {len(plan.absent)}")
     for absent in plan.absent:
         lines.append(f"  {absent.what}: {absent.why}")

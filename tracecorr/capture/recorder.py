@@ -16,7 +16,8 @@ from tracecorr.capture.drain import Counts, Drain, count_events, read_stats
 from tracecorr.capture.folder import RecordingFolder
 from tracecorr.capture.journal import Journal
 from tracecorr.capture.perf_probes import PerfRecorder
-from tracecorr.capture.plan import Plan, ProbePlan
+from tracecorr.capture.plan import SMI_EVENTS, Absent, Plan, ProbePlan
+from tracecorr.capture.smi_events import FILE, SmiRecorder, close_clients, open_clients
 from tracecorr.capture.tracefs import Tracefs
 
 PROBES = "probes"  # the recording of what perf binds to the workload
@@ -43,6 +44,8 @@ class KernelRecorder:
         self._drain = Drain(self._instances, self._open_pages, avoid)
         self._sampler = ClockSampler(self._instances)
         self._perf = self._open_perf()
+        self._absent: list[Absent] = []
+        self._smi = self._open_smi()
         self._next_mark = self._next_names = 0.0
         self.recording = False
         self.counts = Counts()
@@ -61,17 +64,24 @@ class KernelRecorder:
     def plan(self) -> Plan:
         """Return what was really armed, and what is absent and why."""
         plan = self.armed.armed
-        return replace(plan, absent=(*plan.absent, *self._perf.absent))
+        smi = plan.smi_gpus if self._smi is not None else ()
+        return replace(plan, absent=(*plan.absent, *self._perf.absent, *self._absent), smi_gpus=smi)
+
+    @property
+    def problems(self) -> list[str]:
+        """Return what went wrong on the way."""
+        return self._smi.problems if self._smi is not None else []
 
     @property
     def discarded_bytes(self) -> int:
         """Return the bytes of pages and perf records that no file could take."""
-        return self._drain.discarded_bytes + self._perf.counts.discarded_bytes
+        smi = self._smi.discarded_bytes if self._smi is not None else 0
+        return self._drain.discarded_bytes + self._perf.counts.discarded_bytes + smi
 
     @property
     def failure(self) -> OSError | None:
         """Return why pages could not be written, if so."""
-        return self._drain.failure or self._perf.failure
+        return self._drain.failure or self._perf.failure or (self._smi.failure if self._smi is not None else None)
 
     def admit(self, pid: int) -> None:
         """Follow a process of the workload and its children to come."""
@@ -84,6 +94,7 @@ class KernelRecorder:
         self._drain.start()
         self.armed.start()
         self._perf.start()
+        self._start_smi()
         self.recording = True
         self._sampler.burst("start")
         self._save_clock()
@@ -138,7 +149,7 @@ class KernelRecorder:
     def disarm(self) -> list[str]:
         """Leave the machine as it was found; return what could not be undone yet."""
         try:
-            self._perf.stop()
+            self._stop_readers()
         finally:
             try:
                 self._sampler.close()
@@ -150,13 +161,41 @@ class KernelRecorder:
     def _take_rest(self) -> None:
         """Empty rings and buffers, and keep what the kernel counted: whatever else fails on a full disk."""
         try:
-            self._perf.stop()
+            self._stop_readers()
         finally:
             self._drain.stop()
         stats = {name: read_stats(path) for name, path in self._instances.items()}
         self.counts = self._sum(list(stats.values()))
         for name, counters in stats.items():
             save_stats(self._folder, name, counters)
+
+    def _stop_readers(self) -> None:
+        try:
+            self._perf.stop()
+        finally:
+            if self._smi is not None:
+                self._smi.stop()
+
+    def _open_smi(self) -> SmiRecorder | None:
+        if not self.armed.armed.smi_gpus:
+            return None
+        try:
+            clients = open_clients()
+        except OSError as error:
+            self._absent.append(Absent(SMI_EVENTS, str(error.strerror)))
+            return None
+        try:
+            return SmiRecorder(clients, self._folder.open_new(FILE))
+        except BaseException:
+            close_clients(clients)
+            raise
+
+    def _start_smi(self) -> None:
+        try:
+            if self._smi is not None:
+                self._smi.start()
+        except OSError as error:
+            self._absent.append(Absent(SMI_EVENTS, str(error.strerror)))
 
     def _open_perf(self) -> PerfRecorder:
         size = self.armed.armed.perf_buffer_kb_per_cpu or _PERF_BUFFER_KB

@@ -276,7 +276,7 @@ class Session:
         self._info["threads"] = self._info.get("threads") or read_thread_map(self._processes.alive)
         self._recorder.stop()
         self._snapshots.finish()
-        self.problems += self._snapshots.problems
+        self.problems += [*self._snapshots.problems, *self._recorder.problems]
         self._info["devices"] = {str(pid): found for pid, found in sorted(self._snapshots.devices.items())}
         self._info["stop"] = read_all_clocks()
         self._info["plan"] = self._plan_facts()

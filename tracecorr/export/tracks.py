@@ -12,6 +12,7 @@ _QUEUE_LAYERS = ("aql", "doorbell", "gpu")
 _GROUPS = {
     "hip": "HIP calls", "hsa": "HSA calls", "gpu": "GPU", "doorbell": "doorbells", "aql": "log", "command": "log",
     "copy": "log", "signal": "log", "memory": "log", "hqd": "HQD", "marker": "marks", "other": "other",
+    "smi": "evictions, faults",
 }  # fmt: skip
 _QUEUE_GROUPS = {"aql": "packets", "doorbell": "doorbells", "gpu": "GPU"}
 _KERNEL = "kernel"

@@ -6,7 +6,7 @@ import numpy as np
 import polars as pl
 
 from tracecorr.align.rows import Places, attach_columns, fill_columns, number_groups
-from tracecorr.link import calls, descriptors, kfd_calls, queue_creation, queues, rocprof, streams
+from tracecorr.link import calls, descriptors, kfd_calls, queue_creation, queues, rocprof, smi, streams
 from tracecorr.link.drm_jobs import build_drm_jobs, link_drm_jobs
 from tracecorr.link.edges import list_links
 from tracecorr.link.functions import name_driver_calls, nest_functions
@@ -79,7 +79,7 @@ def link_tables(
         hqd: rows of the dumps.
         known_gpus: GPUs as the machine's topology shows them.
     """
-    owned = rocprof.attach_processes(placed, identities.processes)
+    owned = smi.attach_processes(rocprof.attach_processes(placed, identities.processes), identities)
     events = nest_functions(name_driver_calls(calls.find_parents(owned)))
     args = _args_by_event(part_args, events)
     devices = descriptors.find_devices(events, args, identities.trace_threads)

@@ -94,12 +94,15 @@ def build_views(tables: drawn.Tables) -> Views:
 
 
 def _read_events(tables: drawn.Tables) -> pl.DataFrame:
-    """Return the drawn columns of the events in order of their ids; copies are told apart by their engine."""
+    """Return the drawn columns of the events in order of their ids; copies are told apart by their engine,
+    evictions and faults of a process by their GPU."""
     engine = pl.format("engine {}", pl.col("engine").cast(pl.String))
     copies = tables("launches").filter(pl.col("engine").is_not_null()).select("event", sub=engine).collect()
     events = tables("events").select(_EVENT_COLUMNS).collect()
     if not events["event"].is_sorted():
         events = events.sort("event")
+    stops = events.filter((pl.col("layer") == "smi") & pl.col("process").is_not_null() & pl.col("gpu").is_not_null())
+    copies = pl.concat([copies, stops.select("event", sub=pl.format("GPU {}", "gpu"))])
     if copies.is_empty():
         return events.with_columns(sub=pl.lit(None, schema.CAT))
     copies = copies.unique("event").with_columns(pl.col("sub").cast(schema.CAT))

@@ -16,8 +16,8 @@ COUNTERS = frozenset({DEPTH, SAMPLE})
 # A packet is written before its doorbell rings, so its lane stands above.
 LAYER_ORDER = (
     "marker", "hip", "command", "signal", "memory", "hsa", "syscall", "ioctl", "kfd", "mqd", "aql",
-    "doorbell", DEPTH, "gpu", "copy", SCHEDULER, "amdgpu", "drm_sched", DRM_WAIT, DRM_RUN, "hqd", SAMPLE, "sched",
-    "other",
+    "doorbell", DEPTH, "gpu", "copy", "smi", SCHEDULER, "amdgpu", "drm_sched", DRM_WAIT, DRM_RUN, "hqd", SAMPLE,
+    "sched", "other",
 )  # fmt: skip
 
 LAYER_LABEL = {
@@ -26,7 +26,7 @@ LAYER_LABEL = {
     "doorbell": "doorbells", "aql": "packets", DEPTH: "depth (wptr - rptr + 1)", "gpu": "GPU execution",
     "copy": "copies", SCHEDULER: "hardware scheduler", "amdgpu": "amdgpu events", "drm_sched": "DRM scheduler",
     DRM_WAIT: "waiting", DRM_RUN: "running", "hqd": "HQD", SAMPLE: "sample", "sched": "CPU scheduler",
-    "marker": "markers, ranges", "other": "other",
+    "marker": "markers, ranges", "smi": "evictions, faults", "other": "other",
 }  # fmt: skip
 
 QUEUE_LAYERS = frozenset({"doorbell", "aql", DEPTH, "gpu"})
@@ -152,7 +152,7 @@ def _place(row: Mapping[str, Any], section_of: Mapping[tuple[Any, Any], int]) ->
     if layer in QUEUE_LAYERS and row["queue"] is not None:
         return (process, _QUEUES, row["queue"], rank, layer, sub)
     gpu = _LAST if row["gpu"] is None else row["gpu"]
-    if layer in GPU_LAYERS or (layer == SAMPLE and row["process"] is None):
+    if layer in GPU_LAYERS or (layer in (SAMPLE, "smi") and row["process"] is None):
         return (_LAST, _QUEUES, gpu, LAYER_ORDER.index(DRM_WAIT) if layer == DRM_RUN else rank, *_pair(layer, sub))
     if layer in ("copy", SAMPLE) or row["thread"] is None:
         return (process, _COPIES, 0, rank, layer, sub)
