@@ -23,7 +23,7 @@ from tracecorr.link.samples import add_polled_gpus, build_samples
 from tracecorr.link.signals import add_gpu_times
 from tracecorr.link.tables import attach_identities, link_tables
 from tracecorr.link.thread_votes import vote_threads
-from tracecorr.link.threads import Identities, SeenIdentities, map_threads
+from tracecorr.link.threads import THREAD_COLUMNS, Identities, SeenIdentities, map_threads
 from tracecorr.model import schema
 from tracecorr.model.parts import Block
 from tracecorr.parse.amdlog import read_amd_log
@@ -36,7 +36,7 @@ from tracecorr.parse.rocprof import read_rocpd, read_rocprof
 from tracecorr.store.capture import Capture, drop_unfinished, make_parts_folder, write_info, write_tables
 from tracecorr.store.importing import import_files
 from tracecorr.store.pages import list_recordings, open_page_trace, trace_clock
-from tracecorr.store.parts import write_part
+from tracecorr.store.parts import Parts, SourcePart, write_part
 from tracecorr.store.raw import open_database, open_read_at, read_chunks, read_clock_samples, read_topology
 from tracecorr.store.recording import close_killed, recorded_losses, seen_processes, seen_threads, seen_time_offsets
 from tracecorr.store.views import build_views, write_views
@@ -55,19 +55,6 @@ _STEPS = {
 }
 # Times that are worse than this tell launches apart no more.
 _WIDE_NS = 1_000_000
-
-
-@dataclass
-class Parts:
-    """Hold what the readers gave: the parts of all files, concatenated."""
-
-    events: pl.DataFrame
-    packets: pl.DataFrame
-    args: pl.DataFrame
-    ledger: pl.DataFrame
-    losses: pl.DataFrame
-    hqd: pl.DataFrame
-    polls: pl.DataFrame
 
 
 @dataclass
@@ -104,55 +91,67 @@ def _correlate(path: Path, clock: _Clock) -> list[str]:
     parts = _read_parts(capture)
     clock.done("parse")
     seen = SeenIdentities(seen_processes(capture.info), seen_threads(capture.info))
-    identities, placed, maps = _align(parts, seen, capture)
-    # The rows are most of what is in memory: from here on there are only the placed ones.
-    parts.events = parts.events.clear()
-    clock_map, losses = _clock_rows(placed, maps), _place_losses(parts.losses, maps, placed)
-    clock.done("align")
-    aligned = all(m.aligned for key, m in maps.items() if key.startswith("ftrace:"))
-    gpus = add_polled_gpus(_known_gpus(capture), parts.polls)
-    tables = link_tables(placed, parts.packets, parts.args, identities, aligned, parts.hqd, gpus)
-    clock.done("link")
-    tables["processes"] = add_programs(tables["processes"], seen.processes)
-    dropped, spans = recorded_losses(capture.info)
-    tables |= {
-        "clock_map": clock_map, "files": _file_rows(capture),
-        "ledger": _sum_ledger(pl.concat([parts.ledger, dropped])),
-        "losses": pl.concat([losses, spans]),
-        "samples": build_samples(parts.polls, tables["gpus"], tables["processes"]),
-    }  # fmt: skip
+    tables, maps = _build_tables(parts, seen, capture, clock)
     write_tables(path, tables)
     warnings = _warn(tables, maps)
     write_info(path, {**capture.info, "warnings": warnings})
+    del tables  # large
     clock.done("store")
     write_views(path, build_views(capture.table))
     clock.done("views")
     return warnings
 
 
+def _build_tables(
+    parts: Parts, seen: SeenIdentities, capture: Capture, clock: _Clock
+) -> tuple[dict[str, pl.DataFrame], dict[str, ClockMap]]:
+    identities, held, maps = _align(parts, seen, capture)
+    clock_map, losses = _clock_rows(held[0], maps), _place_losses(parts.small("losses"), maps, held[0])
+    # The rows are most of what is in memory. Popped, they are the callee's alone, and freed as it goes.
+    held.append(place_records(held.pop(), maps))
+    clock.done("align")
+    aligned = all(m.aligned for key, m in maps.items() if key.startswith("ftrace:"))
+    gpus = add_polled_gpus(_known_gpus(capture), parts.small("polls"))
+    tables = link_tables(held.pop(), parts.read_packets(), parts.args, identities, aligned, parts.small("hqd"), gpus)
+    clock.done("link")
+    tables["processes"] = add_programs(tables["processes"], seen.processes)
+    dropped, spans = recorded_losses(capture.info)
+    tables |= {
+        "clock_map": clock_map, "files": _file_rows(capture),
+        "ledger": _sum_ledger(pl.concat([parts.small("ledger"), dropped])), "losses": pl.concat([losses, spans]),
+        "samples": build_samples(parts.small("polls"), tables["gpus"], tables["processes"]),
+    }  # fmt: skip
+    return tables, maps
+
+
 def _align(
     parts: Parts, seen: SeenIdentities, capture: Capture
-) -> tuple[Identities, pl.DataFrame, dict[str, ClockMap]]:
-    """Find threads and clocks, and place the rows; what threads did at the same time is asked once clocks are known."""
-    log = parts.events.filter(pl.col("source") == "amd_log")
-    trace = parts.events.filter(pl.col("source") == "ftrace")
-    identities = map_threads(log, trace, parts.args, seen)
+) -> tuple[Identities, list[pl.DataFrame], dict[str, ClockMap]]:
+    """Find threads and clocks; what threads did at the same time is asked only once the clocks are known.
+
+    Returns: threads and processes; all rows, as the only frame of a list; the clock maps.
+    """
+    identities = _map_threads(parts, seen)
     records, maps = _fit(parts, identities, capture)
     clocks = [m for key, m in maps.items() if key.startswith("ftrace:")]
-    placed = place_records(records, maps)
     unknown = identities.log_threads["tid"].null_count()
     if not unknown or len(clocks) != 1 or not clocks[0].aligned:
-        return identities, placed, maps
-    guessed = vote_threads(number_lives(placed, identities.lives))
-    again = map_threads(log, trace, parts.args, seen, clocks[0].to_common, guessed)
+        return identities, [records], maps
+    guessed = vote_threads(number_lives(place_records(records, maps), identities.lives))
+    again = _map_threads(parts, seen, clocks[0].to_common, guessed)
     if again.log_threads["tid"].count() == identities.log_threads["tid"].count():
-        return identities, placed, maps
+        return identities, [records], maps
     records, maps = _fit(parts, again, capture)
-    return again, place_records(records, maps), maps
+    return again, [records], maps
+
+
+def _map_threads(parts: Parts, seen: SeenIdentities, *known: Any) -> Identities:
+    log, trace = (parts.read_events([source], THREAD_COLUMNS) for source in ("amd_log", "ftrace"))
+    return map_threads(log, trace, parts.args, seen, *known)
 
 
 def _fit(parts: Parts, identities: Identities, capture: Capture) -> tuple[pl.DataFrame, dict[str, ClockMap]]:
-    records = attach_identities(parts.events, identities)
+    records = attach_identities(parts.read_events(), identities)
     records = add_gpu_times(fill_store_rings(complete_indexes(records)), parts.args)
     records = widen_reads(find_steps(records), parts.args)
     offsets = seen_time_offsets(capture.info)
@@ -161,29 +160,10 @@ def _fit(parts: Parts, identities: Identities, capture: Capture) -> tuple[pl.Dat
 
 def _read_parts(capture: Capture) -> Parts:
     folder = make_parts_folder(capture.path)
-    empty = schema.PART_EVENTS.empty().with_columns(
-        source=pl.lit(None, schema.CAT), step_lo_ns=pl.lit(None, pl.Int64), step_hi_ns=pl.lit(None, pl.Int64)
-    )
-    events, stored = [], []
-    for number, (source, form, blocks) in enumerate(_open_readers(capture)):
-        part = write_part(folder, f"{source}-{number}", blocks)
-        stored.append(part)
-        events.append(
-            part.read("events").with_columns(
-                source=pl.lit(source).cast(schema.CAT),
-                step_lo_ns=pl.lit(_STEPS[form][0], pl.Int64),
-                step_hi_ns=pl.lit(_STEPS[form][1], pl.Int64),
-            )
-        )
-    return Parts(
-        pl.concat([part for part in events if len(part)] or [empty]),
-        pl.concat([schema.PART_PACKETS.empty(), *(part.read("packets") for part in stored)]),
-        pl.concat([schema.PART_ARGS.empty(), *(part.read("args") for part in stored)]),
-        pl.concat([schema.LEDGER.empty(), *(part.ledger for part in stored)]),
-        pl.concat([schema.LOSSES.empty(), *(part.losses for part in stored)]),
-        pl.concat([schema.HQD.empty(), *(part.hqd for part in stored)]),
-        pl.concat([schema.PART_POLLS.empty(), *(part.polls for part in stored)]),
-    )
+    return Parts([
+        SourcePart(source, _STEPS[form], write_part(folder, f"{source}-{number}", blocks))
+        for number, (source, form, blocks) in enumerate(_open_readers(capture))
+    ])  # fmt: skip
 
 
 def _open_readers(capture: Capture) -> Iterator[tuple[str, str, Iterator[Block]]]:

@@ -12,6 +12,8 @@ from tracecorr.model.kinds import Flag
 
 _U32_MAX = 2**32 - 1
 _TIMES = ("stamp_ns", "end_stamp_ns", "step_lo_ns", "step_hi_ns", "file", "offset", "flags")
+# What the times on the common clock stand for from here on.
+_SPENT = ("end_stamp_ns", "step_lo_ns")
 
 
 def place_records(records: pl.DataFrame, maps: dict[str, ClockMap]) -> pl.DataFrame:
@@ -19,7 +21,7 @@ def place_records(records: pl.DataFrame, maps: dict[str, ClockMap]) -> pl.DataFr
 
     Args:
         records: part events with `source`, `step_lo_ns` and `step_hi_ns` (how far the source's rounding
-            puts the true time below and above a stamp).
+            puts the true time below and above a stamp). What the caller does not hold is freed column by column.
         maps: a clock map for every `source:clock` of the records.
     """
     times = records.select(_TIMES)
@@ -28,8 +30,9 @@ def place_records(records: pl.DataFrame, maps: dict[str, ClockMap]) -> pl.DataFr
     keys = [f"{source}:{clock or 'unknown'}" for source, clock in clocks.cast(pl.String).iter_rows()]
     fitting = [maps[key] for key in keys] or [ClockMap("same_clock")]
     placed = _place(times, fitting[0]) if len(fitting) == 1 else _place_each(times, codes, fitting)
-    ordered = _in_order(records.with_columns(placed.get_columns()))
-    return ordered.with_row_index("event").with_columns(pl.col("event").cast(pl.Int64))
+    columns = [records.drop(_SPENT).with_columns(placed.get_columns())]
+    del records, times, codes, placed
+    return _in_order(columns.pop()).with_row_index("event").with_columns(pl.col("event").cast(pl.Int64))
 
 
 def _place_each(times: pl.DataFrame, codes: Ints, maps: list[ClockMap]) -> pl.DataFrame:
@@ -44,7 +47,14 @@ def _in_order(placed: pl.DataFrame) -> pl.DataFrame:
     order = np.lexsort(keys)
     if (np.diff(order) == 1).all():
         return placed
-    return placed[pl.Series(order.astype(np.uint32))]
+    rows = pl.Series(order.astype(np.uint32))
+    columns = [placed.select(name) for name in reversed(placed.columns)]
+    del placed, keys, order
+    # One after the other, so that only one of them is in memory twice.
+    taken = []
+    while columns:
+        taken.append(columns.pop().select(pl.all().gather(rows)))
+    return pl.concat(taken, how="horizontal")
 
 
 def _place(piece: pl.DataFrame, clock: ClockMap) -> pl.DataFrame:

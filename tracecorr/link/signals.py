@@ -35,7 +35,7 @@ def add_gpu_times(records: pl.DataFrame, args: pl.DataFrame) -> pl.DataFrame:
         thread=pl.lit(None, pl.UInt32), tid=pl.lit(None, pl.UInt64), parent_offset=pl.lit(None, pl.Int64),
         step_lo_ns=pl.lit(0, pl.Int64), step_hi_ns=pl.lit(0, pl.Int64),
     )  # fmt: skip
-    return pl.concat([records, rows.drop("start_ns", "end_ns")], how="diagonal_relaxed")
+    return pl.concat([records, rows.drop("start_ns", "end_ns")], how="diagonal")
 
 
 def list_uses(launches: pl.DataFrame) -> pl.DataFrame:

@@ -14,6 +14,10 @@ from tracecorr.model import schema
 # glibc on x86-64 registers the robust list at pthread address + 0x2e0 (measured with HIP 7.2.4).
 ROBUST_LIST_OFFSET = 0x2E0
 _ARCH_SET_FS = 0x1002
+# Columns of the part events that speak of threads.
+THREAD_COLUMNS = (
+    "file", "offset", "stamp_ns", "pid", "tid", "comm", "layer", "name", "ring", "packet_index", "arg",
+)  # fmt: skip
 
 
 @dataclass(frozen=True)

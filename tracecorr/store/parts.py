@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from functools import cached_property
 from pathlib import Path
 
 import polars as pl
@@ -14,6 +15,7 @@ from tracecorr.model.parts import Block
 from tracecorr.store.columns import FrameWriter
 
 _TABLES = {"events": schema.PART_EVENTS, "packets": schema.PART_PACKETS, "args": schema.PART_ARGS}
+_SOURCE = {"source": schema.CAT, "step_lo_ns": pl.Int64(), "step_hi_ns": pl.Int64()}
 _SMALL = {"ledger": schema.LEDGER, "losses": schema.LOSSES, "hqd": schema.HQD, "polls": schema.PART_POLLS}
 
 
@@ -32,12 +34,75 @@ class StoredPart:
     hqd: pl.DataFrame
     polls: pl.DataFrame
 
-    def read(self, name: str) -> pl.DataFrame:
-        """Return all rows of `events`, `packets` or `args`."""
-        frame = pl.read_parquet(self.paths[name])
+    def read(self, name: str, columns: Sequence[str] | None = None) -> pl.DataFrame:
+        """Return the rows of `events`, `packets` or `args`, or only these columns of them."""
+        frame = pl.read_parquet(self.paths[name], columns=None if columns is None else list(columns))
         rows = pl.DataFrame(height=frame.height)
         # Column by column: what is read comes in pieces, and is put together in a copy.
         return rows.with_columns(_in_one_piece(frame.drop_in_place(column)) for column in frame.columns)
+
+
+@dataclass(frozen=True)
+class SourcePart:
+    """Hold what one reader gave.
+
+    Args:
+        source: one of `kinds.SOURCES`.
+        steps_ns: how far the source's rounding puts the true time below and above a stamp.
+        stored: its files.
+    """
+
+    source: str
+    steps_ns: tuple[int, int]
+    stored: StoredPart
+
+    def read_events(self, columns: Sequence[str] | None) -> pl.DataFrame:
+        """Return rows of `part_events` with `source`, `step_lo_ns` and `step_hi_ns`."""
+        values = {"source": self.source, "step_lo_ns": self.steps_ns[0], "step_hi_ns": self.steps_ns[1]}
+        literals = [pl.lit(value).cast(_SOURCE[name]).alias(name) for name, value in values.items()]
+        return self.stored.read("events", columns).with_columns(literals)
+
+
+@dataclass
+class Parts:
+    """Read what the readers gave, of all files; what is large stays on disk until it is asked for.
+
+    Args:
+        each: one part per reader.
+    """
+
+    each: list[SourcePart] = field(default_factory=list)
+
+    def read_events(self, sources: Sequence[str] | None = None, columns: Sequence[str] | None = None) -> pl.DataFrame:
+        """Return `part_events` with `source`, `step_lo_ns` and `step_hi_ns`.
+
+        Args:
+            sources: only these; None = all.
+            columns: only these of `part_events`; None = all.
+        """
+        wanted = [part for part in self.each if sources is None or part.source in sources]
+        empty = schema.PART_EVENTS.empty().select(columns or schema.PART_EVENTS.schema.names())
+        empty = empty.with_columns(pl.lit(None, dtype).alias(name) for name, dtype in _SOURCE.items())
+        return _join([part.read_events(columns) for part in wanted], empty)
+
+    def read_packets(self) -> pl.DataFrame:
+        """Return `part_packets`."""
+        return _join([part.stored.read("packets") for part in self.each], schema.PART_PACKETS.empty())
+
+    @cached_property
+    def args(self) -> pl.DataFrame:
+        """Return `part_args`."""
+        return _join([part.stored.read("args") for part in self.each], schema.PART_ARGS.empty())
+
+    def small(self, name: str) -> pl.DataFrame:
+        """Return `ledger`, `losses`, `hqd` or `polls`."""
+        rows: list[pl.DataFrame] = [getattr(part.stored, name) for part in self.each]
+        return pl.concat([_SMALL[name].empty(), *rows])
+
+
+def _join(frames: list[pl.DataFrame], empty: pl.DataFrame) -> pl.DataFrame:
+    filled = [frame for frame in frames if not frame.is_empty()]
+    return pl.concat(filled) if len(filled) > 1 else filled[0] if filled else empty
 
 
 def _in_one_piece(column: pl.Series) -> pl.Series | pl.Expr:
