@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 import polars as pl
 
+from tracecorr.align.rows import attach_columns
 from tracecorr.parse.kfd.ioctls import DRM_TYPE, KFD_TYPE, device_ioctl_name
 
 KFD, DRM, OTHER = "kfd", "drm", "other"
@@ -22,6 +23,9 @@ _OPEN_FUNCTIONS = {"kfd_open": KFD, "drm_open": DRM, "drm_stub_open": DRM}
 _USE_FUNCTIONS = {"kfd_ioctl": KFD, "kfd_mmap": KFD, "amdgpu_drm_ioctl": DRM, "drm_ioctl": DRM}
 # A descriptor handed down by dup and fork more often than this is given up.
 _MAX_HOPS = 32
+_CALL_COLUMNS = (
+    "event", "process", "thread", "fd", "cmd", "ts_ns", "dur_ns", "offset", "end_offset", "name", "result", "layer"
+)  # fmt: skip
 _FOUND = {"event": pl.Int64, "device": pl.String, "device_by": pl.String, "path": pl.String}
 
 
@@ -55,8 +59,8 @@ def find_devices(events: pl.DataFrame, args: pl.DataFrame, tids: pl.DataFrame) -
     calls = _order(events)
     uses = calls.filter(pl.col("use"))
     # A probe in the driver that stands for its ioctl has no descriptor, and needs none.
-    layer = pl.col("layer").cast(pl.String)
-    probed = events.filter((layer == "ioctl") & pl.col("fd").is_null() & pl.col("cmd").is_not_null())
+    probed = events.select("event", "fd", "cmd", "layer")
+    probed = probed.filter((pl.col("layer") == "ioctl") & pl.col("fd").is_null() & pl.col("cmd").is_not_null())
     inside = probed.select("event", device=pl.lit(KFD), device_by=pl.lit(BY_DRIVER), path=pl.lit(None, pl.String))
     if uses.is_empty():
         return pl.concat([pl.DataFrame(schema=_FOUND), inside])
@@ -85,18 +89,21 @@ def name_ioctls(events: pl.DataFrame, devices: pl.DataFrame) -> pl.DataFrame:
     An ioctl of a KFD or DRM descriptor is of layer `ioctl`, whatever its direction bits; one of another file
     is a plain system call, though its number looks like one.
     """
-    joined = events.join(devices.select("event", "device"), on="event", how="left", maintain_order="left")
-    calls = joined.filter(pl.col("cmd").is_not_null() & pl.col("device").is_not_null())
+    calls = devices.select("event", "device").with_columns(cmd=events["cmd"].gather(devices["event"]))
+    calls = calls.drop_nulls(["cmd", "device"])
+    if calls.is_empty():
+        return events
     distinct = calls.select("cmd", "device").unique()
     names = [device_ioctl_name(cmd, device) for cmd, device in distinct.iter_rows()]
-    distinct = distinct.with_columns(pl.Series("ioctl", names, dtype=pl.String))
-    joined = joined.join(distinct, on=["cmd", "device"], how="left", maintain_order="left")
-    is_call = pl.col("cmd").is_not_null() & pl.col("device").is_not_null()
+    distinct = distinct.with_columns(pl.Series("ioctl", names, dtype=pl.String).fill_null("ioctl"))
     layer = pl.when(pl.col("device") == OTHER).then(pl.lit("syscall")).otherwise(pl.lit("ioctl"))
-    return joined.with_columns(
-        name=pl.when(is_call).then(pl.col("ioctl").fill_null("ioctl").cast(events.schema["name"])).otherwise("name"),
-        layer=pl.when(is_call).then(layer.cast(events.schema["layer"])).otherwise("layer"),
-    ).drop("device", "ioctl")
+    named = calls.join(distinct, on=["cmd", "device"]).select(
+        "event", call_name=pl.col("ioctl").cast(events.schema["name"]), call_layer=layer.cast(events.schema["layer"])
+    )
+    joined = attach_columns(events, named)
+    return joined.with_columns(name=pl.coalesce("call_name", "name"), layer=pl.coalesce("call_layer", "layer")).drop(
+        "call_name", "call_layer"
+    )
 
 
 def list_device_args(devices: pl.DataFrame) -> pl.DataFrame:
@@ -114,10 +121,9 @@ def _order(events: pl.DataFrame) -> pl.DataFrame:
 
     Many calls of a text trace share a microsecond; there the place in the file tells the order.
     """
-    name = pl.col("name").cast(pl.String)
-    call = pl.col("layer").cast(pl.String).is_in(["syscall", "ioctl"]) | name.is_in([_FORK, _EXEC])
-    result = pl.col("result").cast(pl.String)
-    chosen = events.filter(call & pl.col("thread").is_not_null()).select(
+    call = pl.col("layer").is_in(["syscall", "ioctl"]) | pl.col("name").is_in([_FORK, _EXEC])
+    name, result = pl.col("name").cast(pl.String), pl.col("result").cast(pl.String)
+    chosen = events.select(_CALL_COLUMNS).filter(call & pl.col("thread").is_not_null()).select(
         "event", "process", "thread", "fd", "cmd", "ts_ns", "offset", name=name, result=result,
         end_ns=pl.col("ts_ns") + pl.col("dur_ns"), end_offset=pl.coalesce("end_offset", "offset"),
         owner=pl.coalesce(pl.col("process").cast(pl.Int64), -1 - pl.col("thread").cast(pl.Int64)),
@@ -164,10 +170,9 @@ def _opened(events: pl.DataFrame, args: pl.DataFrame) -> pl.DataFrame:
 
     The path is an argument of the call itself (kernels from 7.2 on), or of a probe that ran inside it.
     """
-    paths = args.filter((pl.col("key").cast(pl.String) == "path") & pl.col("text").is_not_null()).select(
-        "event", path="text"
-    )
-    probed = events.select("event", "enclosing_call").join(paths, on="event").drop_nulls("enclosing_call")
+    paths = args.filter((pl.col("key") == "path") & pl.col("text").is_not_null()).select("event", path="text")
+    probed = paths.with_columns(enclosing_call=events["enclosing_call"].gather(paths["event"]))
+    probed = probed.drop_nulls("enclosing_call")
     every = pl.concat([paths, probed.select(event="enclosing_call", path="path")]).unique("event", keep="first")
     device = (
         pl.when(pl.col("path").str.contains(_KFD_PATH)).then(pl.lit(KFD))
@@ -185,7 +190,8 @@ def _opened(events: pl.DataFrame, args: pl.DataFrame) -> pl.DataFrame:
 def _inside(events: pl.DataFrame, functions: dict[str, str]) -> pl.DataFrame:
     """Return event, inside: calls in which a function of a driver ran."""
     name = pl.col("name").cast(pl.String)
-    hits = events.filter(pl.col("enclosing_call").is_not_null() & name.is_in(list(functions)))
+    hits = events.select("enclosing_call", "name").filter(pl.col("name").is_in(list(functions)))
+    hits = hits.drop_nulls("enclosing_call")
     named = hits.select(
         event="enclosing_call", inside=name.replace_strict(functions, return_dtype=pl.String, default=None)
     )
@@ -193,7 +199,7 @@ def _inside(events: pl.DataFrame, functions: dict[str, str]) -> pl.DataFrame:
 
 
 def _arg(args: pl.DataFrame, key: str, events: pl.Series) -> pl.DataFrame:
-    rows = args.filter((pl.col("key").cast(pl.String) == key) & pl.col("event").is_in(events.implode()))
+    rows = args.filter((pl.col("key") == key) & pl.col("event").is_in(events.implode()))
     return rows.select("event", "u64", "text").unique("event", keep="first", maintain_order=True)
 
 

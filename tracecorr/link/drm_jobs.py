@@ -67,9 +67,9 @@ def link_drm_jobs(jobs: pl.DataFrame) -> pl.DataFrame:
 
 def _steps(events: pl.DataFrame, args: pl.DataFrame) -> pl.DataFrame:
     """Return the events of all jobs in time order, with their step (0 queued, 1 run, 2 done) and fields."""
-    name = pl.col("name").cast(pl.String)
-    own = (pl.col("layer").cast(pl.String) == "drm_sched") & name.is_in([*_QUEUE, *_RUN, *_DONE])
-    chosen = events.filter(own)
+    name = pl.col("name")
+    events = events.select("event", "ts_ns", "process", "thread", "layer", "name")
+    chosen = events.filter((pl.col("layer") == "drm_sched") & name.is_in([*_QUEUE, *_RUN, *_DONE]))
     if chosen.is_empty():
         return _driver_steps(events, args)
     step = pl.when(name.is_in(_QUEUE)).then(0).when(name.is_in(_RUN)).then(1).otherwise(2)
@@ -82,10 +82,9 @@ def _steps(events: pl.DataFrame, args: pl.DataFrame) -> pl.DataFrame:
 def _driver_steps(events: pl.DataFrame, args: pl.DataFrame) -> pl.DataFrame:
     """Return the steps of jobs as the events of amdgpu and dma_fence tell them (Linux 4.11 to 7.2)."""
     steps_of = {_DRIVER_QUEUE: 0, _DRIVER_RUN: 1, _FENCE_DONE: 2}
-    name = pl.col("name").cast(pl.String)
-    steps = events.filter(name.is_in(list(steps_of))).select(
-        "event", "ts_ns", "process", "thread", step=name.replace_strict(steps_of, return_dtype=pl.Int32)
-    )
+    step = pl.col("name").cast(pl.String).replace_strict(steps_of, return_dtype=pl.Int32)
+    steps = events.filter(pl.col("name").is_in(list(steps_of)))
+    steps = steps.select("event", "ts_ns", "process", "thread", step=step)
     for key, column in (("fence", _text), ("context", _number), ("seqno", _number), ("timeline", _text)):
         steps = steps.join(_field(args, steps, key, column()), on="event", how="left", maintain_order="left")
     none = {key: pl.lit(None, dtype) for key, dtype in (("dev", pl.String), ("id", pl.Int64), ("client_id", pl.Int64))}
@@ -97,7 +96,7 @@ def _driver_steps(events: pl.DataFrame, args: pl.DataFrame) -> pl.DataFrame:
 
 
 def _field(args: pl.DataFrame, steps: pl.DataFrame, key: str, value: pl.Expr) -> pl.DataFrame:
-    own = args.filter((pl.col("key").cast(pl.String) == key) & pl.col("event").is_in(steps["event"].implode()))
+    own = args.filter((pl.col("key") == key) & pl.col("event").is_in(steps["event"].implode()))
     return own.select("event", value.alias(key)).unique("event", keep="first")
 
 

@@ -2,11 +2,17 @@
 
 from __future__ import annotations
 
+import numpy as np
 import polars as pl
 
+from tracecorr.model.columns import CAT
 from tracecorr.model.kinds import DERIVED
 
-_SHAPE = {"from_event": pl.Int64, "to_event": pl.Int64, "rule": pl.String, "evidence": pl.String}
+_SHAPE = {"from_event": pl.Int64, "to_event": pl.Int64, "rule": CAT, "evidence": CAT}
+# Layer of the inner row, layers of the outer one, rule.
+_NESTED = (
+    ("hip", ["hip"], "call_nesting"), ("command", ["hip"], "command_in_call"), ("mqd", ["kfd", "ioctl"], "mqd_in_kfd"),
+)  # fmt: skip
 
 
 def list_links(
@@ -20,25 +26,28 @@ def list_links(
         inside: event, call, evidence of system calls inside HIP calls.
         more: edges that other modules made: from_event, to_event, rule, evidence.
     """
-    is_copy = pl.col("kind").cast(pl.String) == "copy"
-    edges = pl.concat([
-        _nesting(events),
+    ends = launches.select("event", "kind", "call_event", "command_event", "doorbell_event", "doorbell_evidence")
+    copies, packets = ends.filter(pl.col("kind") == "copy"), ends.filter(pl.col("kind") != "copy")
+    parts = [
+        *_nesting(events),
         _functions(events),
-        _edge(launches.filter(~is_copy), "call_event", "event", "packet_in_call"),
-        _edge(launches.filter(~is_copy), "command_event", "event", "packet_of_command"),
-        _edge(launches.filter(is_copy), "command_event", "event", "copy_of_command"),
-        launches.drop_nulls("doorbell_event").select(
+        _edge(packets, "call_event", "event", "packet_in_call"),
+        _edge(packets, "command_event", "event", "packet_of_command"),
+        _edge(copies, "command_event", "event", "copy_of_command"),
+        ends.drop_nulls("doorbell_event").select(
             from_event="event", to_event="doorbell_event", rule=pl.lit("doorbell_of_packet"),
-            evidence=pl.col("doorbell_evidence").cast(pl.String),
+            evidence="doorbell_evidence",
         ),
         inside.select(from_event="call", to_event="event", rule=pl.lit("syscall_in_call"), evidence="evidence"),
         queue_table.drop_nulls(["create_ioctl_event", "created_line_event"]).select(
             from_event="create_ioctl_event", to_event="created_line_event", rule=pl.lit("ioctl_creates_queue"),
-            evidence=pl.col("create_evidence").cast(pl.String),
+            evidence="create_evidence",
         ),
         *more,
-    ])  # fmt: skip
-    return _add_gaps(edges.sort("from_event", "to_event", maintain_order=True), events)
+    ]  # fmt: skip
+    edges = pl.concat(part.select(*_SHAPE).cast(_SHAPE) for part in parts)  # type: ignore[arg-type]
+    order = np.lexsort([edges[name].to_numpy() for name in ("to_event", "from_event")])
+    return _add_gaps(edges[pl.Series(order.astype(np.uint32))], events)
 
 
 def _edge(rows: pl.DataFrame, cause: str, effect: str, rule: str) -> pl.DataFrame:
@@ -48,26 +57,26 @@ def _edge(rows: pl.DataFrame, cause: str, effect: str, rule: str) -> pl.DataFram
     )
 
 
-def _nesting(events: pl.DataFrame) -> pl.DataFrame:
+def _nesting(events: pl.DataFrame) -> list[pl.DataFrame]:
     """Return the edges that the readers saw themselves: a record between the enter and exit of its parent."""
-    layers = events.select(parent="event", over=pl.col("layer").cast(pl.String), over_source="source")
-    nested = events.drop_nulls("parent").join(layers, on="parent")
-    nested = nested.filter(pl.col("source") == pl.col("over_source"))
-    layer = pl.col("layer").cast(pl.String)
-    rule = (
-        pl.when((layer == "hip") & (pl.col("over") == "hip")).then(pl.lit("call_nesting"))
-        .when((layer == "command") & (pl.col("over") == "hip")).then(pl.lit("command_in_call"))
-        .when((layer == "mqd") & pl.col("over").is_in(["kfd", "ioctl"])).then(pl.lit("mqd_in_kfd"))
-    )  # fmt: skip
+    inner = events.select("event", "parent", "layer", "source").filter(
+        pl.col("layer").is_in([n for n, _, _ in _NESTED])
+    )
+    inner = inner.drop_nulls("parent")
+    above = events.select(over="layer", over_source="source")[inner["parent"]]
+    nested = inner.with_columns(above.get_columns()).filter(pl.col("source") == pl.col("over_source"))
     # Enclosed by enter and exit of one thread: by order, since neither line names the other.
-    return nested.select(from_event="parent", to_event="event", rule=rule, evidence=pl.lit(DERIVED)).drop_nulls("rule")
+    return [
+        _edge(nested.filter((pl.col("layer") == layer) & pl.col("over").is_in(over)), "parent", "event", rule)
+        for layer, over, rule in _NESTED
+    ]
 
 
 def _functions(events: pl.DataFrame) -> pl.DataFrame:
     """Return the edges from each ioctl to all KFD functions that ran in it, however deep."""
-    layer = pl.col("layer").cast(pl.String)
-    ioctls = events.filter(layer == "ioctl").select(enclosing_call="event")
-    inside = events.filter(layer == "kfd").join(ioctls, on="enclosing_call", maintain_order="left")
+    rows = events.select("event", "enclosing_call", "layer").filter(pl.col("layer").is_in(["ioctl", "kfd"]))
+    ioctls = rows.filter(pl.col("layer") == "ioctl").select(enclosing_call="event")
+    inside = rows.filter(pl.col("layer") == "kfd").join(ioctls, on="enclosing_call", maintain_order="left")
     return inside.select(
         from_event="enclosing_call", to_event="event", rule=pl.lit("kfd_in_ioctl"), evidence=pl.lit(DERIVED)
     )
@@ -75,10 +84,6 @@ def _functions(events: pl.DataFrame) -> pl.DataFrame:
 
 def _add_gaps(edges: pl.DataFrame, events: pl.DataFrame) -> pl.DataFrame:
     width = (pl.col("err_lo_ns").cast(pl.Int64) + pl.col("err_hi_ns").cast(pl.Int64)) // 2
-    times = events.select("event", "ts_ns", width=width)
-    joined = edges.join(times, left_on="from_event", right_on="event", how="left", maintain_order="left").join(
-        times, left_on="to_event", right_on="event", how="left", suffix="_to", maintain_order="left"
-    )
-    return joined.select(
-        *_SHAPE, gap_ns=pl.col("ts_ns_to") - pl.col("ts_ns"), gap_err_ns=pl.col("width") + pl.col("width_to")
-    )
+    times = events.select("ts_ns", width=width)
+    cause, effect = times[edges["from_event"]], times[edges["to_event"]]
+    return edges.with_columns(gap_ns=effect["ts_ns"] - cause["ts_ns"], gap_err_ns=cause["width"] + effect["width"])

@@ -4,11 +4,15 @@ from __future__ import annotations
 
 import polars as pl
 
+from tracecorr.align.rows import attach_columns
 from tracecorr.parse.kfd import ioctl_names
 
 # Layers whose rows can enclose others; user-space probes, marks and doorbells are no part of a kernel call.
 _KERNEL = ("kfd", "mqd", "amdgpu", "other")
 _CALLS = ("syscall", "ioctl")
+_COLUMNS = (
+    "event", "thread", "layer", "source", "depth", "ts_ns", "dur_ns", "step_hi_ns", "file", "offset", "end_offset"
+)  # fmt: skip
 
 
 def nest_functions(events: pl.DataFrame) -> pl.DataFrame:
@@ -27,7 +31,7 @@ def nest_functions(events: pl.DataFrame) -> pl.DataFrame:
     if inside.is_empty():
         return events.with_columns(enclosing_call=pl.col("parent"))
     found = _enclosing(inside)
-    joined = events.join(found, on="event", how="left", maintain_order="left")
+    joined = attach_columns(events, found)
     nested = pl.col("level").is_not_null()
     return joined.with_columns(
         # The reader knows the calls that never returned in the trace.
@@ -44,7 +48,7 @@ def name_driver_calls(events: pl.DataFrame) -> pl.DataFrame:
         events: placed events with `parent`, `cmd`.
     """
     alone = (pl.col("name") == "kfd_ioctl") & pl.col("cmd").is_not_null() & pl.col("parent").is_null()
-    calls = events.filter(alone)
+    calls = events.select("name", "cmd", "parent").filter(alone)
     if calls.is_empty():
         return events
     joined = events.join(ioctl_names(calls["cmd"]), on="cmd", how="left", maintain_order="left")
@@ -58,10 +62,11 @@ def name_driver_calls(events: pl.DataFrame) -> pl.DataFrame:
 
 def _function_rows(events: pl.DataFrame) -> pl.DataFrame:
     """Return functions and system calls of the threads that have functions, with the order of start and end."""
-    layer = pl.col("layer").cast(pl.String)
-    traced = events.filter((pl.col("source") == "ftrace") & pl.col("thread").is_not_null())
+    layer = pl.col("layer")
+    traced = (pl.col("source") == "ftrace") & pl.col("thread").is_not_null()
     function = layer.is_in(_KERNEL) & pl.col("depth").is_not_null()
-    chosen = traced.with_columns(is_call=layer.is_in(_CALLS)).filter(function | pl.col("is_call"))
+    rows = events.select(_COLUMNS).with_columns(is_call=layer.is_in(_CALLS))
+    chosen = rows.filter(traced & (function | pl.col("is_call")))
     chosen = chosen.join(chosen.filter(~pl.col("is_call")).select("thread").unique(), on="thread", how="semi")
     text = pl.col("step_hi_ns") > 0
     end = pl.col("ts_ns") + pl.col("dur_ns")

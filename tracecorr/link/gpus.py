@@ -41,7 +41,7 @@ def assign_gpus(args: pl.DataFrame, devices: pl.DataFrame, gpus: pl.DataFrame) -
         gpus: the table.
     """
     ids = gpus.select("gpu_id", named_gpu="gpu")
-    fields = args.filter(pl.col("key").cast(pl.String).is_in(["gpu", "gpu_id"]) & pl.col("u64").is_not_null())
+    fields = args.filter(pl.col("key").is_in(["gpu", "gpu_id"]) & pl.col("u64").is_not_null())
     by_id = fields.select("event", gpu_id=pl.col("u64").cast(pl.UInt32, strict=False)).join(ids, on="gpu_id")
     minor = pl.col("path").str.extract(r"renderD(\d+)$", 1).cast(pl.Int32)
     nodes = gpus.select("render_minor", named_gpu="gpu").drop_nulls()

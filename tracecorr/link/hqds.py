@@ -48,7 +48,7 @@ def link_hqds(events: pl.DataFrame, hqd: pl.DataFrame, queues: pl.DataFrame) -> 
         hqd: table `hqd` with `queue`.
         queues: the table.
     """
-    sights = events.filter(pl.col("layer").cast(pl.String) == "hqd").select("file", "offset", "event")
+    sights = events.select("file", "offset", "event", "layer").filter(pl.col("layer") == "hqd").drop("layer")
     rows = hqd.drop_nulls(["queue", "logical"]).unique(["file", "offset"], keep="first", maintain_order=True)
     causes = queues.select("queue", "gpu", from_event=pl.coalesce("create_ioctl_event", "created_line_event"))
     joined = sights.join(rows, on=["file", "offset"], maintain_order="left").join(

@@ -23,10 +23,11 @@ def list_ioctl_fields(events: pl.DataFrame, args: pl.DataFrame) -> pl.DataFrame:
         events: placed events with `enclosing_call`.
         args: args by event.
     """
-    layer, name = pl.col("layer").cast(pl.String), pl.col("name").cast(pl.String)
+    layer, name = pl.col("layer"), pl.col("name").cast(pl.String)
     operation = name.str.strip_prefix("AMDKFD_IOC_").str.to_lowercase()
-    ioctls = events.filter(layer == "ioctl").select(parent="event", operation=operation)
-    probes = events.filter((layer == "kfd") & pl.col("enclosing_call").is_not_null())
+    rows = events.select("event", "enclosing_call", "name", "layer").filter(layer.is_in(["ioctl", "kfd"]))
+    ioctls = rows.filter(layer == "ioctl").select(parent="event", operation=operation)
+    probes = rows.filter((layer == "kfd") & pl.col("enclosing_call").is_not_null())
     probes = probes.select(parent="enclosing_call", probe="event", function=name).join(ioctls, on="parent")
     # Pages without the definitions of their probes name a function as its probe was called: kfd_create_queue.
     short = pl.col("function").str.strip_prefix("kfd_")
@@ -58,7 +59,8 @@ def list_mappings(events: pl.DataFrame, devices: pl.DataFrame) -> pl.DataFrame:
     Returns: event, process, thread, ts_ns, mapping (`doorbells`, `events_page`, `reserved_memory`, `mmio`), gpu_id.
     """
     failed = pl.col("result").cast(pl.String).str.starts_with("E").fill_null(value=False)
-    calls = events.filter((pl.col("name").cast(pl.String) == "mmap") & pl.col("arg").is_not_null() & ~failed)
+    columns = ("event", "process", "thread", "ts_ns", "arg", "name", "result")
+    calls = events.select(columns).filter((pl.col("name") == "mmap") & pl.col("arg").is_not_null()).filter(~failed)
     calls = calls.join(devices.select("event", "device"), on="event", how="left", maintain_order="left")
     far = pl.col("device").is_null() & (pl.col("arg") >= _LEAST_KFD_OFFSET)
     own = calls.filter((pl.col("device") == "kfd").fill_null(value=False) | far)
@@ -83,10 +85,10 @@ def link_doorbell_mappings(events: pl.DataFrame, args: pl.DataFrame, mappings: p
     """
     pages = mappings.filter(pl.col("mapping") == "doorbells").sort("ts_ns")
     pages = pages.unique(["process", "thread", "gpu_id"], keep="first", maintain_order=True)
-    layer, name = pl.col("layer").cast(pl.String), pl.col("name").cast(pl.String)
-    made = events.filter((layer == "ioctl") & (name == CREATE) & (pl.col("result").cast(pl.String) == "0")).select(
-        "thread", from_event="event", made_ns=pl.col("ts_ns") + pl.col("dur_ns").fill_null(0)
+    made = events.select("event", "thread", "ts_ns", "dur_ns", "layer", "name", "result").filter(
+        (pl.col("layer") == "ioctl") & (pl.col("name") == CREATE) & (pl.col("result") == "0")
     )
+    made = made.select("thread", from_event="event", made_ns=pl.col("ts_ns") + pl.col("dur_ns").fill_null(0))
     gpus = pivot_args(args, made["from_event"], ["gpu"]).rename({"event": "from_event"})
     made = made.join(gpus, on="from_event", how="left", maintain_order="left").sort("made_ns")
     joined = pages.join_asof(made, left_on="ts_ns", right_on="made_ns", by="thread", check_sortedness=False).drop_nulls(

@@ -60,7 +60,8 @@ def _mqd_rows(events: pl.DataFrame) -> pl.DataFrame:
     """Return the functions on MQDs, one row per call: event, enclosing_call, operation, target, wrapper, group (calls
     in one group repeat each other), top (the outermost operation around it)."""
     # The rows of a log are many, and none of them is a function of the driver.
-    events = events.filter(~pl.col("layer").is_in(_LOG_LAYERS))
+    columns = ("event", "parent", "enclosing_call", "name", "layer")
+    events = events.select(columns).filter(~pl.col("layer").is_in(_LOG_LAYERS))
     name = pl.col("name").cast(pl.String).str.replace(_COMPILED, "")
     layer = pl.col("layer").cast(pl.String)
     rows = events.filter(layer == "mqd").select("event", "parent", "enclosing_call", function=name)
@@ -147,7 +148,8 @@ def _queue_ids(queues: pl.DataFrame, events: pl.DataFrame, args: pl.DataFrame) -
         queues.drop_nulls("create_ioctl_event").select("create_ioctl_event", "ring_base").unique("create_ioctl_event")
     )
     told = pivot_args(args, made["create_ioctl_event"], ["qid", "doorbell"]).rename({"event": "create_ioctl_event"})
-    inside = events.filter(pl.col("enclosing_call").is_in(made["create_ioctl_event"].implode()))
+    inside = events.select("event", "enclosing_call")
+    inside = inside.filter(pl.col("enclosing_call").is_in(made["create_ioctl_event"].implode()))
     fields = pivot_args(args, inside["event"], ["qid", "ring"])
     inner = (
         inside.select("event", create_ioctl_event="enclosing_call")
@@ -171,8 +173,9 @@ def _queue_ids(queues: pl.DataFrame, events: pl.DataFrame, args: pl.DataFrame) -
 def _add_ends(queues: pl.DataFrame, events: pl.DataFrame, args: pl.DataFrame) -> pl.DataFrame:
     """Add the end of queues that a DESTROY_QUEUE names by their id."""
     calls = queues_of_calls(queues, events, args)
-    done = (pl.col("name").cast(pl.String) == DESTROY) & (pl.col("result").cast(pl.String) == "0")
-    ends = events.filter(done).select("event", ended_ns=pl.col("ts_ns") + pl.col("dur_ns").fill_null(0))
+    done = (pl.col("name") == DESTROY) & (pl.col("result") == "0")
+    ends = events.select("event", "ts_ns", "dur_ns", "name", "result").filter(done)
+    ends = ends.select("event", ended_ns=pl.col("ts_ns") + pl.col("dur_ns").fill_null(0))
     ends = ends.join(calls, on="event").group_by("queue").agg(pl.col("ended_ns").first())
     joined = queues.join(ends, on="queue", how="left", maintain_order="left")
     return joined.with_columns(destroyed_ns=pl.coalesce("destroyed_ns", "ended_ns")).drop("ended_ns")
@@ -180,8 +183,8 @@ def _add_ends(queues: pl.DataFrame, events: pl.DataFrame, args: pl.DataFrame) ->
 
 def queues_of_calls(queues: pl.DataFrame, events: pl.DataFrame, args: pl.DataFrame) -> pl.DataFrame:
     """Return event, queue of ioctls that name a queue by its KFD id: the one of the process that was made last."""
-    name = pl.col("name").cast(pl.String)
-    calls = events.filter((pl.col("layer").cast(pl.String) == "ioctl") & name.is_in([DESTROY, UPDATE, CU_MASK]))
+    wanted = (pl.col("layer") == "ioctl") & pl.col("name").is_in([DESTROY, UPDATE, CU_MASK])
+    calls = events.select("event", "process", "ts_ns", "layer", "name").filter(wanted)
     named = calls.select("event", "process", "ts_ns").join(pivot_args(args, calls["event"], ["qid"]), on="event")
     named = named.select("event", "process", "ts_ns", kfd_queue_id=pl.col("qid").cast(pl.Int64, strict=False))
     known = queues.drop_nulls(["kfd_queue_id", "created_ns"]).select(
@@ -197,9 +200,8 @@ def find_schedulers(queues: pl.DataFrame, events: pl.DataFrame) -> pl.DataFrame:
     """Return gpu, scheduler (`HWS`, `MES`, `none`) as the functions inside queue creations show it."""
     name = pl.col("name").cast(pl.String).str.replace(_COMPILED, "")
     kind = pl.coalesce(pl.when(name.str.contains(pattern)).then(pl.lit(text)) for text, pattern in _SCHEDULERS)
-    seen = events.filter(pl.col("enclosing_call").is_not_null()).select(
-        create_ioctl_event="enclosing_call", scheduler=kind
-    )
+    driver = events.select("enclosing_call", "name", "layer").filter(~pl.col("layer").is_in(_LOG_LAYERS))
+    seen = driver.drop_nulls("enclosing_call").select(create_ioctl_event="enclosing_call", scheduler=kind)
     made = queues.drop_nulls(["create_ioctl_event", "gpu"]).select("create_ioctl_event", "gpu")
     joined = made.join(seen.drop_nulls("scheduler"), on="create_ioctl_event")
     # With MES the driver passes through create_queue_cpsch too.

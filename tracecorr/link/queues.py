@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import numpy as np
 import polars as pl
 
+from tracecorr.align.rows import Places, number_groups
 from tracecorr.model.kinds import DERIVED, INFERRED, PACKET_KINDS, RECORDED
 from tracecorr.parse.kfd.fields import QUEUE_TYPES
 
@@ -75,8 +77,8 @@ def list_kernel_creations(events: pl.DataFrame, args: pl.DataFrame) -> pl.DataFr
 
 def pivot_args(args: pl.DataFrame, events: pl.Series, keys: list[str]) -> pl.DataFrame:
     """Return one row per event that has any of `keys`, with a UInt64 column for each of them."""
-    wanted = args.filter(pl.col("event").is_in(events.implode()) & pl.col("key").cast(pl.String).is_in(keys))
-    first = [pl.col("u64").filter(pl.col("key").cast(pl.String) == key).first().alias(key) for key in keys]
+    wanted = args.filter(pl.col("event").is_in(events.implode()) & pl.col("key").is_in(keys))
+    first = [pl.col("u64").filter(pl.col("key") == key).first().alias(key) for key in keys]
     return wanted.group_by("event", maintain_order=True).agg(first)
 
 
@@ -120,20 +122,21 @@ def build_queues(events: pl.DataFrame, packets: pl.DataFrame, args: pl.DataFrame
     without a Created line, one per CREATE_QUEUE ioctl that no Created line belongs to. `starts_ns` tells from when on
     a ring belongs to a row.
     """
+    printed = _log_packets(events)
     lines, ioctls = list_creations(events, args), list_kernel_creations(events, args)
     # On an unknown clock nothing says which of two creations with one address is meant.
     joins = join_creations(lines if aligned else lines.clear(), ioctls)
     logged = _logged(lines, joins, ioctls)
-    unlined = _rings_without_line(events, lines)
+    unlined = _rings_without_line(printed, lines)
     foreign = ioctls.join(joins, left_on="event", right_on="ioctl", how="anti").select(
         "process", "ring_base", "gpu_id", "type", create_ioctl_event="event", priority_ioctl="priority",
         created_ns="end_ns",
         size=pl.when(pl.col("type") == "compute_aql").then(pl.col("size_bytes") // 64), known_from=pl.lit("ftrace"),
     )  # fmt: skip
-    again = _find_restarts(events, lines)
+    again = _find_restarts(printed, lines)
     queues = pl.concat([logged, unlined, again, foreign], how="diagonal_relaxed").with_row_index("queue")
     queues = queues.with_columns(starts_ns=pl.coalesce("starts_ns", "created_ns").fill_null(0))
-    queues = _add_packet_ids(queues, events, packets)
+    queues = _add_packet_ids(queues, printed, packets)
     return _add_destroyed(queues, events)
 
 
@@ -151,27 +154,34 @@ def _logged(lines: pl.DataFrame, joins: pl.DataFrame, ioctls: pl.DataFrame) -> p
     )  # fmt: skip
 
 
-def _rings_without_line(events: pl.DataFrame, lines: pl.DataFrame) -> pl.DataFrame:
+def _rings_without_line(printed: pl.DataFrame, lines: pl.DataFrame) -> pl.DataFrame:
     """Return rings that packets name but no Created line does (its line was lost, or ROCm <= 6.1)."""
-    rings = _log_packets(events).select("process", "ring").unique(maintain_order=True)
+    _, rings = number_groups(printed, ["process", "ring"])
     named = lines.select("process", "ring").drop_nulls()
     missing = rings.join(named, on=["process", "ring"], how="anti", nulls_equal=True, maintain_order="left")
     return missing.select("process", hwq="ring", type=pl.lit("compute_aql"), known_from=pl.lit("amd_log"))
 
 
-def _find_restarts(events: pl.DataFrame, lines: pl.DataFrame) -> pl.DataFrame:
+def _find_restarts(printed: pl.DataFrame, lines: pl.DataFrame) -> pl.DataFrame:
     """Return rings whose packet index starts again though no Created line tells why: it was lost.
 
     An index occurs once in the life of a queue. Threads that share one may print a few packets out of order.
     """
     keys = ["process", "ring"]
-    packets = _log_packets(events).drop_nulls("packet_index").sort("ts_ns", "event")
-    before = pl.col("packet_index").shift(1).over(keys)
-    packets = packets.with_columns(before=before, before_ns=pl.col("ts_ns").shift(1).over(keys))
+    packets = printed.drop_nulls("packet_index")
+    codes, _ = number_groups(packets, keys)
+    # Ring by ring, each in the order of time: in this order a row follows the one before it on its ring.
+    order = np.argsort(codes, kind="stable")
+    packets = packets.with_columns(ring_code=codes)[order]
+    same = pl.col("ring_code") == pl.col("ring_code").shift(1)
+    packets = packets.with_columns(
+        before=pl.when(same).then(pl.col("packet_index").shift(1)),
+        before_ns=pl.when(same).then(pl.col("ts_ns").shift(1)),
+    )
     fell = (pl.col("before") - pl.col("packet_index") >= _OUT_OF_ORDER) | (
         (pl.col("packet_index") == 0) & (pl.col("before") > 0)
     )
-    starts = packets.filter(fell).select(*keys, "before_ns", starts_ns="ts_ns").sort("starts_ns")
+    starts = packets.filter(fell).sort("event").select(*keys, "before_ns", starts_ns="ts_ns")
     made = lines.drop_nulls("ring").select(*keys, made_ns="ts_ns").sort("made_ns")
     told = starts.join_asof(made, left_on="starts_ns", right_on="made_ns", by=keys, check_sortedness=False)
     lost = told.filter((pl.col("made_ns") < pl.col("before_ns")).fill_null(True))
@@ -179,19 +189,26 @@ def _find_restarts(events: pl.DataFrame, lines: pl.DataFrame) -> pl.DataFrame:
 
 
 def _log_packets(events: pl.DataFrame) -> pl.DataFrame:
-    is_packet = (pl.col("layer") == "aql") & pl.col("name").cast(pl.String).is_in(PACKET_KINDS)
-    return events.filter(is_packet & pl.col("ring").is_not_null())
+    """Return the packets of the log in the order of their times."""
+    is_packet = (pl.col("layer") == "aql") & pl.col("name").is_in(PACKET_KINDS)
+    columns = ("event", "ts_ns", "process", "ring", "packet_index", "file", "offset")
+    rows = events.select(*columns, "layer", "name").filter(is_packet & pl.col("ring").is_not_null())
+    return rows.select(columns)
 
 
-def _add_packet_ids(queues: pl.DataFrame, events: pl.DataFrame, packets: pl.DataFrame) -> pl.DataFrame:
+def _add_packet_ids(queues: pl.DataFrame, printed: pl.DataFrame, packets: pl.DataFrame) -> pl.DataFrame:
     """Add SWq and log id as the packets of the ring print them."""
-    printed = (
-        _log_packets(events).select("file", "offset", "process", "ring")
-        .join(packets.select("file", "offset", "swq", "log_id"), on=["file", "offset"])
-        .group_by("process", "ring").agg(pl.col("swq").drop_nulls().first(), pl.col("log_id").drop_nulls().first())
-    )  # fmt: skip
+    rows = Places.of(packets).find(printed)
+    codes, rings = number_groups(printed, ["process", "ring"])
+    fields = pl.DataFrame([packets[name].gather(rows) for name in ("swq", "log_id")]).with_columns(ring_code=codes)
+    first = [
+        fields.select("ring_code", name).drop_nulls().unique("ring_code", keep="first") for name in ("swq", "log_id")
+    ]
+    named = rings.with_columns(ring_code=pl.int_range(pl.len()))
+    for found in first:
+        named = named.join(found, on="ring_code", how="left", maintain_order="left")
     joined = queues.join(
-        printed,
+        named.drop("ring_code"),
         left_on=["process", "hwq"],
         right_on=["process", "ring"],
         how="left",
@@ -202,7 +219,8 @@ def _add_packet_ids(queues: pl.DataFrame, events: pl.DataFrame, packets: pl.Data
 
 
 def _add_destroyed(queues: pl.DataFrame, events: pl.DataFrame) -> pl.DataFrame:
-    deleted = events.filter((pl.col("layer") == "aql") & (pl.col("name") == "queue_deleted"))
+    rows = events.select("process", "ring", "ts_ns", "layer", "name")
+    deleted = rows.filter((pl.col("layer") == "aql") & (pl.col("name") == "queue_deleted"))
     ends = deleted.select("process", "ring", "ts_ns", destroyed_ns="ts_ns").drop_nulls("ring").sort("ts_ns")
     alive = queues.filter(pl.col("hwq").is_not_null()).select("queue", "process", at="starts_ns", ring="hwq").sort("at")
     alive = alive.with_columns(next_life=pl.col("at").shift(-1).over("process", "ring"))
@@ -214,7 +232,7 @@ def _add_destroyed(queues: pl.DataFrame, events: pl.DataFrame) -> pl.DataFrame:
 
 def assign_queues(events: pl.DataFrame, queues: pl.DataFrame) -> pl.DataFrame:
     """Return `event`, `queue` for every row that names a ring: the instance that was created last before it."""
-    named = events.filter(pl.col("ring").is_not_null()).select("event", "process", "ring", "ts_ns")
+    named = events.select("event", "process", "ring", "ts_ns").drop_nulls("ring")
     instances = queues.with_columns(ring=pl.coalesce("hwq", "ring_base"), ts_ns="starts_ns")
     instances = instances.drop_nulls("ring").select("process", "ring", "ts_ns", "queue").sort("ts_ns")
     before = named.sort("ts_ns").join_asof(instances, on="ts_ns", by=["process", "ring"], check_sortedness=False)

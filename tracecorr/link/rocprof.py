@@ -116,8 +116,9 @@ def link_correlations(events: pl.DataFrame, args: pl.DataFrame) -> pl.DataFrame:
         events: linked events.
         args: args by event, with `correlation_id`.
     """
-    ids = args.filter(pl.col("key").cast(pl.String) == "correlation_id").select("event", correlation="u64")
-    rows = events.filter(pl.col("source") == "rocprof").join(ids, on="event").drop_nulls("process")
+    ids = args.filter(pl.col("key") == "correlation_id").select("event", correlation="u64")
+    rows = events.select("event", "process", "layer", "source").filter(pl.col("source") == "rocprof")
+    rows = rows.join(ids, on="event").drop_nulls("process")
     layer = pl.col("layer").cast(pl.String)
     keys = ["process", "correlation"]
     calls = rows.filter((layer == "hip") & (pl.len().over([*keys, layer]) == 1)).select(*keys, from_event="event")

@@ -10,25 +10,23 @@ from tracecorr.model.kinds import RECORDED
 
 def build_streams(events: pl.DataFrame, args: pl.DataFrame) -> pl.DataFrame:
     """Return the table `streams`: one row per creating call, one per handle that only commands name."""
-    made = events.filter(
-        (pl.col("layer") == "hip") & pl.col("name").cast(pl.String).str.starts_with("hipStreamCreate")
-        & pl.col("stream").is_not_null()
-    )  # fmt: skip
+    named = events.select("event", "process", "stream", "ts_ns", "dur_ns", "layer", "name")
+    named = named.filter(pl.col("stream").is_not_null())
+    made = named.filter((pl.col("layer") == "hip") & pl.col("name").cat.starts_with("hipStreamCreate"))
     asked = pivot_args(args, made["event"], ["priority", "flags"])
     created = made.select("event", "process", "stream", created_ns=pl.col("ts_ns") + pl.col("dur_ns").fill_null(0))
     created = created.join(asked, on="event", how="left", maintain_order="left").select(
         "process", handle="stream", priority=pl.col("priority").reinterpret(signed=True).cast(pl.Int32, strict=False),
         flags=pl.col("flags").cast(pl.UInt32, strict=False), created_ns="created_ns", create_event="event",
     )  # fmt: skip
-    named = events.filter((pl.col("layer") == "command") & pl.col("stream").is_not_null())
-    others = named.select("process", handle="stream").unique(maintain_order=True)
+    others = named.filter(pl.col("layer") == "command").select("process", handle="stream").unique(maintain_order=True)
     others = others.join(created, on=["process", "handle"], how="anti", nulls_equal=True, maintain_order="left")
     streams = pl.concat([created, others], how="diagonal_relaxed").with_row_index("stream")
-    return _add_destroyed(streams, events)
+    return _add_destroyed(streams, named)
 
 
-def _add_destroyed(streams: pl.DataFrame, events: pl.DataFrame) -> pl.DataFrame:
-    ends = events.filter((pl.col("layer") == "hip") & (pl.col("name") == "hipStreamDestroy"))
+def _add_destroyed(streams: pl.DataFrame, named: pl.DataFrame) -> pl.DataFrame:
+    ends = named.filter((pl.col("layer") == "hip") & (pl.col("name") == "hipStreamDestroy"))
     ends = ends.select("process", "ts_ns", handle="stream", destroyed_ns="ts_ns").drop_nulls("handle").sort("ts_ns")
     alive = streams.with_columns(at=pl.col("created_ns").fill_null(0)).sort("at")
     found = alive.select("stream", "process", "handle", "at").join_asof(
@@ -39,9 +37,8 @@ def _add_destroyed(streams: pl.DataFrame, events: pl.DataFrame) -> pl.DataFrame:
 
 def assign_streams(events: pl.DataFrame, streams: pl.DataFrame) -> pl.DataFrame:
     """Return `event`, `stream_id` for every row that names a handle: the life that began last before it ends."""
-    named = events.filter(pl.col("stream").is_not_null()).select(
-        "event", "process", handle="stream", at=pl.col("ts_ns") + pl.col("dur_ns").fill_null(0)
-    )
+    named = events.select("event", "process", "ts_ns", "dur_ns", handle="stream").drop_nulls("handle")
+    named = named.select("event", "process", "handle", at=pl.col("ts_ns") + pl.col("dur_ns").fill_null(0))
     lives = streams.select("process", "handle", at=pl.col("created_ns").fill_null(0), stream_id="stream").sort("at")
     found = named.sort("at").join_asof(lives, on="at", by=["process", "handle"], check_sortedness=False)
     return found.drop_nulls("stream_id").select("event", "stream_id")

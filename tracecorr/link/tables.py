@@ -153,7 +153,7 @@ def _add_args(args: pl.DataFrame, *more: pl.DataFrame) -> pl.DataFrame:
 
 
 def _sources(events: pl.DataFrame) -> set[str]:
-    named = set(events["source"].cast(pl.String).unique().to_list())
+    named = set(events["source"].unique().cast(pl.String).to_list())
     return named | ({"doorbell"} if (events["layer"] == "doorbell").any() else set())
 
 

@@ -155,7 +155,7 @@ def _trace_threads(trace: pl.DataFrame) -> pl.DataFrame:
     return seen.agg(
         tgid=pl.when(named.n_unique() == 1).then(named.first()),
         comm=pl.col("comm").drop_nulls().last(),
-        gpu=pl.col("layer").cast(pl.String).is_in(["ioctl", "kfd", "doorbell"]).any(),
+        gpu=pl.col("layer").is_in(["ioctl", "kfd", "doorbell"]).any(),
     )
 
 
