@@ -144,6 +144,8 @@ class Splitter:
         self.threads.code_of(Thread())
         self._classifier = classifier
         self._layouts = Layouts(classifier)
+        # Whether the last record of the blocks before is a message of many lines.
+        self._goes_on = False
 
     def split(self, text: Text) -> Split:
         """Return the records of a block that ends at a line end (or at the end of the file)."""
@@ -157,7 +159,10 @@ class Splitter:
             pick = np.arange(0, len(start), len(start) // _SAMPLE)
             self._split_lines(text, lines.take(pick), self._layouts.match(text, start[pick], bare[pick]))
             matched = self._layouts.match(text, start, bare)
-        return self._split_lines(text, lines, matched)
+        split = self._split_lines(text, lines, matched)
+        if len(split.start):
+            self._goes_on = _is_multi_line(text, int(split.start[-1]))
+        return split
 
     def _split_lines(self, text: Text, lines: _Pieces, matched: Matched) -> Split:
         is_matched = np.zeros(len(lines.start), np.bool_)
@@ -198,7 +203,7 @@ class Splitter:
                 split.end[i], is_tail[join.tail] = foreign.end[join.tail], True
                 split.used_bytes += int(foreign.until[join.tail] - foreign.start[join.tail]) - join.output
                 output = output[0] + (join.output > 0), output[1] + join.output
-        split.skipped = _skipped(text, foreign.take(~is_tail), split.start)
+        split.skipped = _skipped(text, foreign.take(~is_tail), split.start, self._goes_on)
         if output[0]:
             before = split.skipped.get(PROGRAM_OUTPUT, (0, 0))
             split.skipped[PROGRAM_OUTPUT] = before[0] + output[0], before[1] + output[1]
@@ -323,8 +328,17 @@ def _search(text: Text, lines: _Pieces) -> _Pieces:
     return _Pieces(start, end, until, mark, size, torn > 0)
 
 
-def _skipped(text: Text, others: _Pieces, records: Ints) -> dict[str, tuple[int, int]]:
-    """Return records and bytes of what is no record, by reason; `records` are the starts of the records."""
+def _is_multi_line(text: Text, record: int) -> bool:
+    return bool(_MULTI_LINE.search(text.slice(record, record + 40)))
+
+
+def _skipped(text: Text, others: _Pieces, records: Ints, goes_on: bool) -> dict[str, tuple[int, int]]:
+    """Return records and bytes of what is no record, by reason.
+
+    Args:
+        records: starts of the records.
+        goes_on: whether a message of many lines may go on before the first record.
+    """
     if len(others.start) == 0:
         return {}
     first = _skip_blanks(text, others.start, others.end, b" \r\t")
@@ -333,9 +347,8 @@ def _skipped(text: Text, others: _Pieces, records: Ints) -> dict[str, tuple[int,
         if _BROKEN.match(text.slice(int(first[i]), int(others.end[i]))):
             reason[i] = 1
     last = np.searchsorted(records, others.start) - 1
-    for i in np.unique(last[(reason == 3) & (last >= 0)]).tolist():
-        at = int(records[i])
-        if _MULTI_LINE.search(text.slice(at, at + 40)):
+    for i in np.unique(last[reason == 3]).tolist():
+        if _is_multi_line(text, int(records[i])) if i >= 0 else goes_on:
             reason[(last == i) & (reason == 3)] = 2
     counts = np.bincount(reason, minlength=4)
     sizes = np.bincount(reason, others.until - others.start, minlength=4).astype(np.int64)
