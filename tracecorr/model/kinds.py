@@ -23,7 +23,7 @@ class Flag(IntFlag):
 
     ENTER_ONLY = 1  # the end of the span was not seen
     EXIT_ONLY = 2  # the start of the span was not seen
-    TORN = 4  # the record was cut apart by other output and put together again
+    TORN = 4  # other output, or the width of a paste, cut the record apart; what is sure of it was put together
     CUT = 8  # the message reached the runtime's limit of 4095 bytes
     UNALIGNED = 16  # the source's clock could not be mapped
     ERROR_CLAMPED = 32  # the error bound is larger than its column holds

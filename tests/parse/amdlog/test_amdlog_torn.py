@@ -103,3 +103,68 @@ def test_what_is_left_of_a_name_names_nothing() -> None:
     log = read(text[:place] + OUTPUT + "\n" + text[place:])
     assert log.events["name"].to_list() == ["(torn)"]
     assert log.events["flags"].to_list() == [Flag.TORN]
+
+
+KERNEL = "ShaderName : void (anonymous namespace)::gemm16<float>(float const*, int)"
+
+
+@pytest.mark.parametrize("key", ["gem", "anonymous", "namespace)", "float>(flo", ", int"])
+def test_a_torn_kernel_is_flagged_and_names_nothing(key: str) -> None:
+    place = KERNEL.index(key) + len(key)
+    text = line(enter("hipA")) + line("ShaderName : other(int)") + _cut(KERNEL, place) + line(DISPATCH)
+    log = read(text)
+    assert log.one(name="dispatch")["kernel"] is None
+    kernels = [(row["kernel"], row["flags"]) for row in log.rows(name="shader_name")]
+    assert kernels == [("other(int)", 0), (None, Flag.TORN)]
+    assert log.ledger["bytes"].sum() == len(text)
+
+
+def test_a_kernel_torn_by_another_record_has_its_whole_name() -> None:
+    other = line("Free hsa memory 0x14", thread="[pid:8 tid: 0x7f00000000b0] ")
+    text = line(enter("hipA")) + _cut(KERNEL, KERNEL.index("gemm") + 3, other) + line(DISPATCH)
+    log = read(text)
+    assert log.one(name="dispatch")["kernel"] == KERNEL.removeprefix("ShaderName : ")
+    assert log.counts() == {"used": (4, len(text))}
+
+
+def test_a_kernel_cut_at_the_limit_keeps_its_beginning() -> None:
+    name = "void at::native::kernel<" + "std::array<char*, 2>, " * 200
+    row = read(line("ShaderName : " + name[: 4095 - len("ShaderName : ")])).one(name="shader_name")
+    assert (row["flags"], row["kernel"][:23]) == (Flag.CUT, "void at::native::kernel")
+
+
+@pytest.mark.parametrize(
+    "message",
+    ["Set Handler: handle(0x7fd080), timestamp(0x7f51740bb610)", "Blob (0x7fd080) of 4", "NullStream 0x7fd080, wait 0"],
+)
+def test_any_torn_message_is_flagged_where_it_shows(message: str) -> None:
+    text = _cut(message, message.index("0x7fd080") + 4, "step 7\n") + line("init")
+    log = read(text)
+    (row,) = log.rows(offset=0)
+    assert (row["flags"], row["signal"]) == (Flag.TORN, None)
+    assert row["name"] == ("set_handler" if "Handler" in message else "(torn)")
+    assert log.arg(row) == {}
+
+
+def test_whole_messages_before_text_of_the_program_are_not_torn() -> None:
+    messages = (
+        "Allocate hsa device memory 0x14, size 0x20, hsa_mem_flags 0x4h", "ShaderName : _Z4vaddPKfS0_Pfi", "Blob 1",
+        "ShaderName : Cijk_Ailk_Bljk_SB_MT64x64x32", "ShaderName : void a<b>::operator()(int) const [clone .kd]",
+        "ShaderName : foo(int) [clone .kd] (.kd)", "Graph ShaderName : fill(int), device id : 0",
+        "ShaderName : a::b({lambda(int)#1}, c<(d)1>)", "hipFree: Returned hipSuccess : ", enter("hipFree", "0x1"),
+    )  # fmt: skip
+    log = read("".join(line(m) + "loss (0.5]\n" for m in messages))
+    assert {flags & Flag.TORN for flags in log.events["flags"]} == {0}
+    assert log.counts()["program_output"][0] == len(messages)
+
+
+def test_an_exit_torn_by_another_record_ends_its_call() -> None:
+    exit_text = leave("hipMemcpy", value=": duration: 6 us")
+    other = line("Free hsa memory 0x14", thread="[pid:8 tid: 0x7f00000000b0] ")
+    log = read(line(enter("hipMemcpy"), 1) + _cut(exit_text, 6, other))
+    row = log.one(name="hipMemcpy")
+    assert (row["result"], row["flags"], row["end_stamp_ns"]) == ("hipSuccess", Flag.TORN, 5000000000_000)
+    log = read(line(enter("hipMemcpy"), 1) + _cut(exit_text, 6, "done\n") + line("init"))
+    assert [(row["name"], row["flags"]) for row in log.events.to_dicts()] == [
+        ("hipMemcpy", Flag.ENTER_ONLY), ("(torn)", Flag.TORN), ("init", 0),
+    ]  # fmt: skip

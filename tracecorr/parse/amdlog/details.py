@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from tracecorr.model.kinds import LAYERS
+from tracecorr.model.kinds import LAYERS, Flag
 from tracecorr.parse.amdlog import messages
 from tracecorr.parse.amdlog.classify import Classifier, fields
 from tracecorr.parse.amdlog.frames import Args
@@ -15,6 +15,7 @@ from tracecorr.parse.amdlog.messages import MESSAGES, Kind
 from tracecorr.parse.amdlog.packets import Fields, PacketReader
 from tracecorr.parse.amdlog.rows import Rows
 from tracecorr.parse.amdlog.split import Thread
+from tracecorr.parse.amdlog.wholeness import is_whole_kernel
 from tracecorr.parse.digits import Ints, Words
 from tracecorr.parse.text import Codes, Text
 
@@ -47,6 +48,7 @@ class DetailReader:
 
     def __init__(self, classifier: Classifier) -> None:
         self.kernels = Codes(lambda text: _DEVICE.sub("", text.decode("utf-8", "replace").strip()))
+        self._is_whole: list[bool] = []
         self._classifier = classifier
         self._packets = PacketReader()
         self._rings: set[int] = set()
@@ -95,7 +97,13 @@ class DetailReader:
         shaders = np.flatnonzero(rows["kind"] == Kind.SHADER)
         skip = np.array([len(m.prefix) for m in MESSAGES] + [0], np.int64)[found[shaders]]
         start, stop = at[shaders] + skip, end[shaders]
-        rows["kernel"][shaders] = self.kernels.encode(text, start, stop, text.span_hash(start, stop))
+        codes = self.kernels.encode(text, start, stop, text.span_hash(start, stop))
+        self._is_whole += [is_whole_kernel(name.encode()) for name in self.kernels.values[len(self._is_whole) :]]
+        # Of a name that was cut apart nothing is sure; one that reached the runtime's limit is its beginning.
+        torn = ~np.array(self._is_whole, np.bool_)[codes] & (rows["flags"][shaders] & int(Flag.CUT) == 0)
+        rows["kernel"][shaders] = np.where(torn, -1, codes)
+        if torn.any():
+            rows["flags"][shaders[torn]] |= int(Flag.TORN)
 
     def _read_fields(
         self, text: Text, rows: Rows, args: Args, found: Ints, at: Ints, end: Ints, threads: list[Thread]

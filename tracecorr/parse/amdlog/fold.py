@@ -27,10 +27,11 @@ class Folds:
     waiting: Mask
 
 
-def fold(lane: Ints, kind: Ints, dispatch: Mask, is_rocr: Mask) -> Folds:
+def fold(lane: Ints, kind: Ints, dispatch: Mask, is_rocr: Mask, unnamed: Mask) -> Folds:
     """Join rows of one thread; all arrays are sorted by lane, and `dispatch` marks HIP's dispatches.
 
-    Two rows belong together only if no call begins or ends between them.
+    Two rows belong together only if no call begins or ends between them. A ShaderName of which the name is not
+    known (`unnamed`) gives its dispatch none, nor does one before it.
     """
     context = np.cumsum((kind == Kind.ENTER) | (kind == Kind.EXIT))
     last_row = _last_of_lane(lane)
@@ -42,6 +43,7 @@ def fold(lane: Ints, kind: Ints, dispatch: Mask, is_rocr: Mask) -> Folds:
         before = _last_before(source_rows, dispatch, lane, context, np.flatnonzero(source_rows | dispatch))
         found.append(np.where(dispatch, before, -1))
         waiting |= _latest(source_rows, source_rows | dispatch, last_row) & goes_on
+    found[0][unnamed[found[0]] & (found[0] >= 0)] = -1
     command = kind == Kind.COMMAND
     sinks = ((kind == Kind.PACKET) | (kind == Kind.COPY)) & ~is_rocr
     index = np.arange(len(lane))

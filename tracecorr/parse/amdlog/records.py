@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 
 import numpy as np
@@ -16,6 +17,7 @@ from tracecorr.parse.text import Codes, Text
 
 _LAYER = np.array([LAYERS.index(m.layer or "other") for m in MESSAGES] + [LAYERS.index("other")], np.int8)
 _SUCCESS = b"hipSuccess :"
+_RESULT = re.compile(r"hipSuccess|hipError\w+|HIPRTC_\w+")
 # The runtime cuts messages at 4095 bytes; the colour in front of a call is part of them.
 _CUT_LENGTH = 4095 - len("\x1b[32m ")
 # Of what is left of a message that other output cut apart no name can be told.
@@ -68,18 +70,21 @@ class RecordReader:
 
         Records that fold into others without leaving a value are no rows.
         """
-        torn = np.flatnonzero(split.torn)
+        shift, at, end = base - text.start, split.message, split.end
+        if split.messages:
+            text, at, end = _with_messages(text, split)
+            joined = np.flatnonzero((at != split.message) & (end > at))
+            split.what[joined] = self.classifier.look(text, at[joined], end[joined], split.is_rocr[joined])
+        torn = np.array(sorted(set(np.flatnonzero(split.torn).tolist()) - split.whole), np.int64)
         known = self.classifier.found(split.what[torn])
         unknown = (known.message == len(MESSAGES)) & (known.kind == Kind.ROW)
         split.what[torn[unknown]] = self.classifier.code_of_name(TORN_NAME)
         kept = np.flatnonzero(self.classifier.kind_of[split.what] != Kind.FOLDED)
-        at, end, classes = split.message[kept], split.end[kept], self.classifier.found(split.what[kept])
+        at, end, classes = at[kept], end[kept], self.classifier.found(split.what[kept])
         found = classes.message
-        rows = self._rows(split, kept, base - text.start)
+        rows = self._rows(split, kept, shift)
         rows["kind"], rows["layer"], rows["name"] = classes.kind, _LAYER[found], classes.name
         self._read_calls(text, rows, at + classes.length, end)
-        if split.messages:
-            text, at, end = _with_messages(text, split, kept, at, end)
         return Lines(rows, text, found, at, end)
 
     def _rows(self, split: Split, kept: Ints, shift: int) -> Rows:
@@ -108,17 +113,19 @@ class RecordReader:
         result = np.full(len(leave), self.results.code_of("hipSuccess"), np.int64)
         rest = np.flatnonzero(~good)
         behind, code = text.token(start[rest], b" :", 64)
-        result[rest] = self.results.encode(text, start[rest], behind, code)
+        found = self.results.encode(text, start[rest], np.minimum(behind, end[leave[rest]]), code)
+        # Some old releases print nothing behind the result: there a part of one must not pass for it.
+        known = np.array([bool(_RESULT.fullmatch(value)) for value in self.results.values], np.bool_)
+        is_whole = (text.starts_with(behind, b" :") & (behind < end[leave[rest]])) | known[found]
+        result[rest] = np.where(is_whole, found, -1)
         rows["result"][leave] = result
 
 
-def _with_messages(text: Text, split: Split, records: Ints, at: Ints, end: Ints) -> tuple[Text, Ints, Ints]:
-    """Return a text that holds the messages of torn records put together, and where the messages of `records` lie."""
-    torn = np.array(sorted(split.messages), np.int64)
-    place = np.minimum(np.searchsorted(records, torn), len(records) - 1) if len(records) else torn[:0]
-    is_kept = records[place] == torn if len(records) else np.zeros(len(torn), np.bool_)
-    messages = [split.messages[i] for i in torn[is_kept].tolist()]
+def _with_messages(text: Text, split: Split) -> tuple[Text, Ints, Ints]:
+    """Return a text that holds the messages of torn records put together, and where the messages of all records lie."""
+    torn = sorted(split.messages)
+    messages = [split.messages[i] for i in torn]
     text, begin = text.with_texts(messages)
-    at, end, place = at.copy(), end.copy(), place[is_kept]
-    at[place], end[place] = begin, begin + np.array([len(message) for message in messages], np.int64)
+    at, end = split.message.copy(), split.end.copy()
+    at[torn], end[torn] = begin, begin + np.array([len(message) for message in messages], np.int64)
     return text, at, end

@@ -15,20 +15,20 @@ import numpy as np
 
 from tracecorr.parse.amdlog.classify import Classifier
 from tracecorr.parse.amdlog.layout import SITE, Layouts, Matched
-from tracecorr.parse.amdlog.torn import find_joins, without_cut_number
+from tracecorr.parse.amdlog.torn import Join, Joiner
+from tracecorr.parse.amdlog.wholeness import THREAD
+from tracecorr.parse.amdlog.wraps import without_cut_number
 from tracecorr.parse.digits import Ints, Mask, Words
 from tracecorr.parse.text import Codes, Text, decimal
 
 _RECORD = re.compile(SITE + rb"(\d{5,15})d? us:")
 # ROCm 3.5 prints no ` us` behind the time.
 _WITHOUT_UNIT = re.compile(rb" *:\d:[A-Za-z_.]{1,60} *:\d+ *: (\d{9,15}):(?= )")
-_THREAD = re.compile(
-    rb"\[pid:(\d+) *tid: ?(?:0x)? *([0-9a-fA-F]+)\]"
-    rb"|(\d+) *: \[(?:tid:)?(0x)?([0-9a-fA-F]+)\]"
-    rb"|\[(?:tid:)?(?:0x)?([0-9a-fA-F]{6,16})\]"
-)
 _MULTI_LINE = re.compile(rb"devprogram\.cpp|comgr|code-object", re.IGNORECASE)
 _BROKEN = re.compile(rb":\d:[A-Za-z_. ]")
+
+_ROCR = b"[***rocr***] "
+_COLOURED = re.compile("^(?:\x1b|\\^\\[|\u2190)\\[[0-9;]*m *".encode())
 
 PROGRAM_OUTPUT, BLANK_LINE, CONTINUATION, BROKEN_RECORD = (
     "program_output", "blank_line", "continuation", "broken_record",
@@ -62,6 +62,7 @@ class Split:
         what: what each message is, a code of `Classifier`.
         skipped: reason -> lines and bytes that are no record.
         messages: index of a torn record -> what is known of its message.
+        whole: torn records of whose message nothing lacks.
     """
 
     start: Ints
@@ -75,6 +76,7 @@ class Split:
     used_bytes: int
     skipped: dict[str, tuple[int, int]] = field(default_factory=dict)
     messages: dict[int, bytes] = field(default_factory=dict)
+    whole: set[int] = field(default_factory=set)
 
     def join(self, other: Split) -> Split:
         """Return the records of both in the order of the file; neither has skipped bytes or messages yet."""
@@ -88,7 +90,7 @@ class Split:
 
 
 def _thread_of(text: bytes) -> Thread:
-    found = _THREAD.match(text + b"]")
+    found = THREAD.match(text + b"]")
     if not found:
         return Thread()
     pid, tid = found[1] or found[3], found[2] or found[5] or found[6]
@@ -134,6 +136,8 @@ _SAMPLE = 200
 _END_OF_TIME = b" us:"
 _TIME = re.compile(rb"(?<=\d{5})d?" + _END_OF_TIME)
 _MOST_FOREIGN = 200
+# So many blanks are skipped at once.
+_MOST_BLANKS = 64
 
 
 class Splitter:
@@ -144,6 +148,7 @@ class Splitter:
         self.threads.code_of(Thread())
         self._classifier = classifier
         self._layouts = Layouts(classifier)
+        self._joiner = Joiner()
         # Whether the last record of the blocks before is a message of many lines.
         self._goes_on = False
 
@@ -159,12 +164,14 @@ class Splitter:
             pick = np.arange(0, len(start), len(start) // _SAMPLE)
             self._split_lines(text, lines.take(pick), self._layouts.match(text, start[pick], bare[pick]))
             matched = self._layouts.match(text, start, bare)
-        split = self._split_lines(text, lines, matched)
+        split, foreign = self._split_lines(text, lines, matched)
+        self._join_torn(text, split, foreign)
         if len(split.start):
             self._goes_on = _is_multi_line(text, int(split.start[-1]))
         return split
 
-    def _split_lines(self, text: Text, lines: _Pieces, matched: Matched) -> Split:
+    def _split_lines(self, text: Text, lines: _Pieces, matched: Matched) -> tuple[Split, _Pieces]:
+        """Return the records, and the lines and parts of lines that are none."""
         is_matched = np.zeros(len(lines.start), np.bool_)
         is_matched[matched.line] = True
         pieces = lines.take(np.zeros(0, np.int64))
@@ -187,27 +194,39 @@ class Splitter:
             good &= pieces.size > 0
             foreign, pieces = foreign.join(pieces.take(~good)), pieces.take(good)
             split = split.join(self._read_pieces(text, pieces, stamp[good]))
-        return self._join_torn(text, split, foreign)
+        return split, foreign
 
-    def _join_torn(self, text: Text, split: Split, foreign: _Pieces) -> Split:
-        """Put torn records together, and account for all that is no record."""
+    def _join_torn(self, text: Text, split: Split, foreign: _Pieces) -> None:
+        """Put torn and wrapped records together, and account for all that is no record."""
         is_tail = np.zeros(len(foreign.start), np.bool_)
         output = 0, 0
         for i in np.flatnonzero(split.torn).tolist():
             split.messages[i] = without_cut_number(text.slice(int(split.message[i]), int(split.end[i])))
-        for join in find_joins(text, split.message, split.end, split.torn, foreign.start, foreign.end):
-            i = join.record
-            split.torn[i] = True
-            split.messages[i] = join.message or b""
-            if join.tail is not None:
-                split.end[i], is_tail[join.tail] = foreign.end[join.tail], True
-                split.used_bytes += int(foreign.until[join.tail] - foreign.start[join.tail]) - join.output
-                output = output[0] + (join.output > 0), output[1] + join.output
+        for join in self._joiner.find(text, split.message, split.end, split.torn, foreign.start, foreign.end):
+            self._apply(split, join)
+            for tail in join.tails:
+                split.end[join.record], is_tail[tail] = foreign.end[tail], True
+                split.used_bytes += int(foreign.until[tail] - foreign.start[tail])
+            split.used_bytes -= join.output
+            output = output[0] + (join.output > 0), output[1] + join.output
         split.skipped = _skipped(text, foreign.take(~is_tail), split.start, self._goes_on)
         if output[0]:
             before = split.skipped.get(PROGRAM_OUTPUT, (0, 0))
             split.skipped[PROGRAM_OUTPUT] = before[0] + output[0], before[1] + output[1]
-        return split
+
+    def _apply(self, split: Split, join: Join) -> None:
+        """Give a record what is known of its message, and its thread where the prefix was cut."""
+        i, message = join.record, join.message or b""
+        split.torn[i] = True
+        if message and join.tails:
+            split.whole.add(i)
+        prefix = THREAD.match(message)
+        if prefix and message[prefix.end() :].startswith(b" "):
+            split.thread[i] = self.threads.code_of(_thread_of(prefix[0][:-1]))
+            message = _COLOURED.sub(b"", message[prefix.end() :].lstrip(b" "))
+            split.is_rocr[i] = message.startswith(_ROCR)
+            message = message.removeprefix(_ROCR)
+        split.messages[i] = message
 
     def _read_pieces(self, text: Text, pieces: _Pieces, stamp: Words) -> Split:
         end = _without_return(text, pieces.end)
@@ -234,8 +253,8 @@ class Splitter:
         thread[maybe] = self.threads.encode(text, at[maybe], stop[maybe], code[maybe])
         length = np.array([t.length for t in self.threads.values], np.int64)
         at = _skip_blanks(text, np.minimum(at + length[thread], end), end, b" !\t")
-        is_rocr = text.starts_with(at, b"[***rocr***] ")
-        return thread, at, np.minimum(_skip_colour(text, at + 13 * is_rocr, end), end), is_rocr
+        is_rocr = text.starts_with(at, _ROCR)
+        return thread, at, np.minimum(_skip_colour(text, at + len(_ROCR) * is_rocr, end), end), is_rocr
 
 
 def _split_of(text: Text, lines: _Pieces, matched: Matched) -> Split:
@@ -291,7 +310,7 @@ def _without_return(text: Text, end: Ints) -> Ints:
 def _skip_blanks(text: Text, at: Ints, end: Ints, blanks: bytes) -> Ints:
     is_blank = np.zeros(256, np.bool_)
     is_blank[list(blanks)] = True
-    for _ in range(64):
+    for _ in range(_MOST_BLANKS):
         more = is_blank[text.bytes[at]] & (at < end)
         if not more.any():
             break
@@ -343,6 +362,9 @@ def _skipped(text: Text, others: _Pieces, records: Ints, goes_on: bool) -> dict[
         return {}
     first = _skip_blanks(text, others.start, others.end, b" \r\t")
     reason = np.where(first >= others.end, 0, 3)
+    for i in np.flatnonzero((reason == 3) & (first - others.start >= _MOST_BLANKS)).tolist():
+        if not text.slice(int(first[i]), int(others.end[i])).strip(b" \r\t"):
+            reason[i] = 0
     for i in np.flatnonzero((reason == 3) & (text.bytes[first] == ord(":"))).tolist():
         if _BROKEN.match(text.slice(int(first[i]), int(others.end[i]))):
             reason[i] = 1
