@@ -27,7 +27,13 @@ from tracecorr.link.threads import THREAD_COLUMNS, Identities, SeenIdentities, m
 from tracecorr.model import schema
 from tracecorr.model.parts import Block
 from tracecorr.parse.amdlog import read_amd_log
-from tracecorr.parse.ftrace import read_ftrace_pages, read_ftrace_text, read_perf_records, read_trace_dat
+from tracecorr.parse.ftrace import (
+    read_ftrace_pages,
+    read_ftrace_text,
+    read_perf_records,
+    read_prints,
+    read_trace_dat,
+)
 from tracecorr.parse.kfd.polls import read_polls
 from tracecorr.parse.kfd.smi import read_smi_events
 from tracecorr.parse.kfd.snapshots import read_snapshot
@@ -52,6 +58,7 @@ _STEPS = {
     "rocprof": (0, 0),
     "polls": (0, 0),
     "smi": (0, 0),
+    "prints": (500, 500),
 }
 # Times that are worse than this tell launches apart no more.
 _WIDE_NS = 1_000_000
@@ -186,6 +193,8 @@ def _open_readers(capture: Capture) -> Iterator[tuple[str, str, Iterator[Block]]
             yield "hqd", "dump", read_snapshot(chunks, entry["file"], next(snapshots), *times)
         elif entry["form"] == "polls":
             yield "sysfs", "polls", read_polls(chunks, entry["file"])
+        elif entry["form"] == "prints":
+            yield "trace_printk", "prints", read_prints(chunks, entry["file"], Path(entry["path"]).stem)
         elif entry["form"] == "smi":
             yield "kfd_smi", "smi", read_smi_events(chunks, entry["file"])
     for recording in list_recordings(capture.info["files"]):

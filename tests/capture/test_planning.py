@@ -175,8 +175,10 @@ def test_own_prints_of_the_driver() -> None:
     assert ("trace_printk_dest", "1") in make_plan(Wanted(), replace(
         offer, instance_options=offer.instance_options | {"trace_printk_dest"}
     )).instances[1].options  # fmt: skip
-    old = make_plan(Wanted(), replace(offer, instance_options=offer.instance_options - {"trace_printk_dest"}))
-    assert "the driver's own trace_printk" in {a.what for a in old.absent}
+    without = replace(offer, instance_options=offer.instance_options - {"trace_printk_dest"})
+    assert make_plan(Wanted(), without).copy_top_buffer
+    assert "copied from the top buffer" in render_plan(make_plan(Wanted(), without))
+    assert not make_plan(Wanted(), replace(without, driver_prints=False)).copy_top_buffer
 
 
 def test_impossible_plans_are_refused() -> None:

@@ -21,7 +21,7 @@ from tracecorr.align.clock_map import MAX_RATE, ClockMap, fit_clock_map
 from tracecorr.align.intervals import bracket_doorbells, list_moments
 from tracecorr.align.rocprof_pairs import bound_profile
 from tracecorr.align.rows import number_groups
-from tracecorr.align.samples import bound_marks, bound_readings
+from tracecorr.align.samples import bound_marks, bound_readings, bound_top_buffer
 from tracecorr.model.kinds import PACKET_KINDS
 
 # A mark is written microseconds after its clock was read (p99 741 ns, measured); pre-emption takes milliseconds,
@@ -117,7 +117,9 @@ def _fit(source: str, clock: str, evidence: ClockEvidence) -> ClockMap:
         readings = bound_readings(evidence.samples["samples"], "boot")
         unknown = ClockMap("unaligned", reason="no samples of CLOCK_BOOTTIME, by which the KFD stamps")
         return fit_clock_map(readings, "samples", 0.0) if len(readings) else unknown
-    if source in ("hqd", "kfd_smi"):
+    if source == "trace_printk" and clock != "mono":
+        return _fit_top_buffer(clock, evidence.samples.get("top_buffer"))
+    if source in ("hqd", "kfd_smi", "trace_printk"):
         # The reader took CLOCK_MONOTONIC itself.
         return ClockMap("same_clock")
     if clock == "counter":
@@ -125,6 +127,14 @@ def _fit(source: str, clock: str, evidence: ClockEvidence) -> ClockMap:
     trace = evidence.records.filter(pl.col("source") == "ftrace")
     stamps = pl.concat([trace["stamp_ns"], trace["end_stamp_ns"]]).drop_nulls().sort().to_numpy()
     return _fit_trace(clock, evidence, trace).settle(stamps)
+
+
+def _fit_top_buffer(clock: str, readings: Any) -> ClockMap:
+    """Return the map of the clock of the top tracing buffer, of which a capture took readings."""
+    if not isinstance(readings, dict) or not readings.get("samples"):
+        return ClockMap("unaligned", reason=f"no reading of the top buffer's clock {clock}")
+    bounds = bound_top_buffer(readings["samples"])
+    return fit_clock_map(bounds, "samples", 0.0 if clock in _SAME_RATE else MAX_RATE)
 
 
 def _fit_rocprof(evidence: ClockEvidence) -> ClockMap:

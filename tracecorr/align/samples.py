@@ -9,6 +9,9 @@ import polars as pl
 
 from tracecorr.align.bounds import NO_HIGH, Bounds
 
+# Counters print times in microseconds.
+_ROUNDED_NS = 500
+
 
 def bound_marks(marks: pl.DataFrame, samples: list[dict[str, Any]], steps: tuple[int, int]) -> Bounds:
     """Return what the `clock_sync` marks say of a trace clock.
@@ -40,4 +43,18 @@ def bound_readings(samples: list[dict[str, Any]], clock: str) -> Bounds:
     value = np.array([int(r["value"]) for r in readings], dtype=np.int64)
     low = np.array([int(r["mono0"]) for r in readings], dtype=np.int64) - value
     high = np.array([int(r["mono1"]) for r in readings], dtype=np.int64) - value
+    return Bounds(value, low, high)
+
+
+def bound_top_buffer(samples: list[dict[str, Any]]) -> Bounds:
+    """Return what clock.json says of the clock of the top tracing buffer, `now ts` of its counters.
+
+    Args:
+        samples: each with `mono0`, `now_ns` and `last_ns` (the least and the greatest of all CPUs, rounded to a
+            microsecond), `mono1`.
+    """
+    value = np.array([int(s["now_ns"]) for s in samples], dtype=np.int64)
+    last = np.array([int(s["last_ns"]) for s in samples], dtype=np.int64)
+    low = np.array([int(s["mono0"]) for s in samples], dtype=np.int64) - last - _ROUNDED_NS
+    high = np.array([int(s["mono1"]) for s in samples], dtype=np.int64) - value + _ROUNDED_NS
     return Bounds(value, low, high)

@@ -39,14 +39,6 @@ _GPU_SYSTEMS = ("gpu_scheduler", "amdgpu", "amdkfd", "amdgpu_dm", "dma_fence", "
 # Every register access of the driver: only by its exact name.
 _TOO_HOT = ("amdgpu/amdgpu_device_rreg", "amdgpu/amdgpu_device_wreg")
 
-_UNMOVED = (
-    Absent(
-        "the driver's own trace_printk",
-        "it goes to the top tracing buffer, on that buffer's clock; this kernel cannot send it to ours",
-        "save /sys/kernel/tracing/trace yourself after the run",
-    ),
-)
-
 _SHARE_OF_MEMORY, _MOST_BYTES = 0.02, 2 << 30
 _LEAST_KB, _PAGE_KB = 64, 4
 # How the memory is shared out: workload, gpu, perf.
@@ -84,10 +76,10 @@ def make_plan(wanted: Wanted, offer: Offer) -> Plan:
         InstancePlan("gpu", "mono", False, sizes[1], gpu, (), _options(offer, moved)),
     )  # fmt: skip
     absent = (
-        *no_events, *kernel.absent, *no_user, *(_UNMOVED if offer.driver_prints and not moved else ()),
-        *_missing_smi_events(offer),
+        *no_events, *kernel.absent, *no_user, *_missing_smi_events(offer),
     )  # fmt: skip
-    return Plan(instances, (*kernel.probes, *user), absent, sizes[2] if by_perf else 0, offer.smi_gpus)
+    copied = offer.driver_prints and not moved
+    return Plan(instances, (*kernel.probes, *user), absent, sizes[2] if by_perf else 0, copied, offer.smi_gpus)
 
 
 def _missing_smi_events(offer: Offer) -> tuple[Absent, ...]:
@@ -180,6 +172,8 @@ def render_plan(plan: Plan, offer: Offer | None = None) -> str:
         lines += _render_instance(instance, [p for p in plan.probes if p.instance == instance.name])
     if plan.perf_buffer_kb_per_cpu:
         lines.append(f"perf rings: {plan.perf_buffer_kb_per_cpu} KiB per CPU")
+    if plan.copy_top_buffer:
+        lines.append("the driver's own trace_printk: copied from the top buffer, which keeps it")
     if plan.smi_gpus:
         lines.append(f"{SMI_EVENTS}: gpu_id {' '.join(f'{gpu:x}' for gpu in plan.smi_gpus)}")
     lines.append("absent: nothing" if not plan.absent else f"absent: {len(plan.absent)}")

@@ -7,7 +7,7 @@ import time
 from collections.abc import Iterable
 from dataclasses import replace
 from pathlib import Path
-from typing import IO
+from typing import IO, Any
 
 from tracecorr.capture.armed import Armed, PerfProbe, arm
 from tracecorr.capture.clock_samples import ClockSampler
@@ -18,6 +18,7 @@ from tracecorr.capture.journal import Journal
 from tracecorr.capture.perf_probes import PerfRecorder
 from tracecorr.capture.plan import SMI_EVENTS, Absent, Plan, ProbePlan
 from tracecorr.capture.smi_events import FILE, SmiRecorder, close_clients, open_clients
+from tracecorr.capture.top_buffer import TopBuffer, read_top_clock
 from tracecorr.capture.tracefs import Tracefs
 
 PROBES = "probes"  # the recording of what perf binds to the workload
@@ -46,6 +47,7 @@ class KernelRecorder:
         self._perf = self._open_perf()
         self._absent: list[Absent] = []
         self._smi = self._open_smi()
+        self._top = self._open_top()
         self._next_mark = self._next_names = 0.0
         self.recording = False
         self.counts = Counts()
@@ -70,7 +72,13 @@ class KernelRecorder:
     @property
     def problems(self) -> list[str]:
         """Return what went wrong on the way."""
-        return self._smi.problems if self._smi is not None else []
+        sources = (self._smi, self._top)
+        return [problem for source in sources if source is not None for problem in source.problems]
+
+    @property
+    def losses(self) -> list[dict[str, Any]]:
+        """Return what other parts of the kernel dropped before it could be copied, as capture.json has it."""
+        return self._top.losses if self._top is not None else []
 
     @property
     def discarded_bytes(self) -> int:
@@ -95,6 +103,8 @@ class KernelRecorder:
         self.armed.start()
         self._perf.start()
         self._start_smi()
+        if self._top is not None:
+            self._top.start()
         self.recording = True
         self._sampler.burst("start")
         self._save_clock()
@@ -121,6 +131,8 @@ class KernelRecorder:
             return
         self._next_mark = now + _MARK_SECONDS
         self._sampler.sample("during")
+        if self._top is not None:
+            self._top.tick()
         self._save_clock()
         if now >= self._next_names:
             self._next_names = now + _NAMES_SECONDS
@@ -173,8 +185,9 @@ class KernelRecorder:
         try:
             self._perf.stop()
         finally:
-            if self._smi is not None:
-                self._smi.stop()
+            for source in (self._smi, self._top):
+                if source is not None:
+                    source.stop()
 
     def _open_smi(self) -> SmiRecorder | None:
         if not self.armed.armed.smi_gpus:
@@ -189,6 +202,12 @@ class KernelRecorder:
         except BaseException:
             close_clients(clients)
             raise
+
+    def _open_top(self) -> TopBuffer | None:
+        if not self.armed.armed.copy_top_buffer:
+            return None
+        root = self.armed.tracefs.root
+        return TopBuffer(root, self._folder.open_new(f"raw/trace_printk/{read_top_clock(root)}.txt"))
 
     def _start_smi(self) -> None:
         try:
@@ -225,4 +244,5 @@ class KernelRecorder:
             save_names(self._folder, PROBES, next(iter(self._instances.values())))
 
     def _save_clock(self) -> None:
-        self._folder.write_text("raw/clock.json", json.dumps(self._sampler.content(self._clock)))
+        top = self._top.clock_content() if self._top is not None else {}
+        self._folder.write_text("raw/clock.json", json.dumps({**self._sampler.content(self._clock), **top}))

@@ -320,7 +320,7 @@ class Session:
         Raises:
             OSError: the logs could not be brought in; capture.json is complete and says so.
         """
-        losses: list[dict[str, Any]] = []
+        losses: list[dict[str, Any]] = [*self._recorder.losses]
         strange: list[str] = []
         failures: list[OSError] = []
         steps: list[Callable[[], None]] = [

@@ -10,7 +10,7 @@ LAYERS = (
     "doorbell", "drm_sched", "amdgpu", "smi", "gpu", "hqd", "sched", "marker", "other",
 )  # fmt: skip
 
-SOURCES = ("amd_log", "ftrace", "hqd", "sysfs", "kfd_smi", "rocprof", "tracecorr")
+SOURCES = ("amd_log", "ftrace", "trace_printk", "hqd", "sysfs", "kfd_smi", "rocprof", "tracecorr")
 
 RECORDED, DERIVED, INFERRED = "recorded", "derived", "inferred"
 

@@ -5,6 +5,7 @@ from tracecorr.parse.ftrace.formats import PageTrace
 from tracecorr.parse.ftrace.lines import looks_like_ftrace_text
 from tracecorr.parse.ftrace.pages import read_ftrace_pages
 from tracecorr.parse.ftrace.perf_records import read_perf_records
+from tracecorr.parse.ftrace.prints import read_prints
 from tracecorr.parse.ftrace.text import read_ftrace_text
 from tracecorr.parse.ftrace.trace_dat import read_trace_dat
 
@@ -15,5 +16,6 @@ __all__ = [
     "read_ftrace_pages",
     "read_ftrace_text",
     "read_perf_records",
+    "read_prints",
     "read_trace_dat",
 ]
