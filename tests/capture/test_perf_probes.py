@@ -228,6 +228,33 @@ def test_child_that_inherits_and_is_admitted_gives_each_hit_once(
     assert block.ledger["bytes"].sum() == counts.bytes
 
 
+def test_a_workload_that_leaves_its_cpus_is_followed(tracefs: Tracefs, library: Path, tmp_path: Path) -> None:
+    first, *rest = sorted(os.sched_getaffinity(0))
+    if not rest:
+        pytest.skip("this machine has one CPU")
+    armed = _arm(tracefs, library, "perf")
+    try:
+        probes = [replace(p, filter="") for p in armed.perf_probes]
+        recorder = PerfRecorder(probes, 256, lambda name: (tmp_path / name).open("wb"), [first])
+        pid, gate = _start_caller(library)
+        os.sched_setaffinity(pid, [first])
+        recorder.admit(pid)
+        recorder.start()
+        assert recorder.cover([pid]) == set()
+        os.sched_setaffinity(pid, rest[:1])
+        assert recorder.cover([pid]) == set(rest[:1])
+        os.write(gate, b"x")
+        os.close(gate)
+        os.waitpid(pid, 0)
+        recorder.stop()
+    finally:
+        assert armed.disarm() == []
+    events = _rows(tmp_path, armed).events
+    assert events.height == _THREADS * _CALLS
+    assert set(events["cpu"]) == set(rest[:1])
+    assert recorder.absent == []
+
+
 class _Disk:
     """A file of a disk that has room for `room` bytes and takes few at a time."""
 

@@ -16,6 +16,7 @@ from tracecorr.capture.kernel_probes import resolve_function
 from tracecorr.capture.offer import Offer, Runtime
 from tracecorr.capture.plan import EVENT_SETS, Plan, Wanted
 from tracecorr.capture.planning import make_plan, plan_late_probes, render_plan
+from tracecorr.capture.probe_budget import MOST_OPEN, MOST_PER_THREAD, most_probes, perf_cpus
 from tracecorr.model.errors import InputError, MachineError
 
 NAMES = sorted(p.stem for p in MACHINES.glob("*.json"))
@@ -179,6 +180,84 @@ def test_own_prints_of_the_driver() -> None:
     assert make_plan(Wanted(), without).copy_top_buffer
     assert "copied from the top buffer" in render_plan(make_plan(Wanted(), without))
     assert not make_plan(Wanted(), replace(without, driver_prints=False)).copy_top_buffer
+
+
+# A server of two sockets with 384 CPUs, described: what costs nothing on 2 CPUs does here.
+BIG = {"cpus": 384, "memory_available_bytes": 2 << 40, "perf_probes": True}
+
+
+def _ways(plan: Plan) -> dict[str, str]:
+    return {p.name: p.through for p in plan.probes if p.kind.startswith("u")}
+
+
+def test_probes_of_a_big_server_go_through_perf_as_far_as_threads_can_bear() -> None:
+    """The most wanted probe goes through perf; nobody else maps the libraries, so tracefs takes the others."""
+    plan = make_plan(Wanted(), replace(_machine("6.12"), **BIG))
+    ways = _ways(plan)
+    assert {name for name, way in ways.items() if way == "perf"} == {"doorbell"}
+    assert ways.keys() == _ways(make_plan(Wanted(), _machine("6.12"))).keys()
+    assert "384 perf events per thread of the workload (1 probes x 384 CPUs)" in render_plan(
+        plan, replace(_machine("6.12"), **BIG)
+    )
+
+
+def test_probes_that_nobody_can_pay_for_are_absent_with_their_price() -> None:
+    shared = tuple(replace(runtime, other_users=3) for runtime in (HSA, HIP, ROCTX))
+    offer = replace(_machine("6.12"), **BIG, runtimes=shared)
+    plan = make_plan(Wanted(), offer)
+    assert _ways(plan) == {"doorbell": "perf"}
+    hsa = next(a for a in plan.absent if a.what.endswith(HSA.path))
+    assert hsa.what.startswith("probes doorbell_relaxed hsa_queue_create hsa_queue_create_ret")
+    assert "1152 perf events per thread" in hsa.why
+    assert "3 other processes that map the library would pay" in hsa.why
+    assert "--probe-shared" in hsa.remedy
+    everybody = make_plan(Wanted(probe_shared=True), offer)
+    assert set(_ways(everybody).values()) == {"tracefs"}
+
+
+def test_a_workload_on_few_cpus_of_a_big_server_has_all_probes() -> None:
+    offer = replace(_machine("6.12"), **BIG, workload_cpus=tuple(range(48, 72)))
+    plan = make_plan(Wanted(), offer)
+    assert set(_ways(plan).values()) == {"perf"}
+    assert plan.perf_cpus == offer.workload_cpus
+    assert plan.perf_buffer_kb_per_cpu > make_plan(Wanted(), replace(_machine("6.12"), **BIG)).perf_buffer_kb_per_cpu
+
+
+def test_an_attached_process_with_many_threads_has_fewer_probes() -> None:
+    machine = replace(_machine("6.12"), cpus=64, workload_threads=2000)
+    assert set(_ways(make_plan(Wanted(), machine)).values()) == {"perf", "tracefs"}
+    few_files = replace(machine, workload_threads=1, most_files=1024)
+    assert len([w for w in _ways(make_plan(Wanted(), few_files)).values() if w == "perf"]) == most_probes(few_files)
+
+
+@given(
+    cpus=st.integers(1, 512),
+    bound=st.integers(0, 512),
+    threads=st.integers(1, 5000),
+    files=st.integers(256, 1 << 20),
+    users=st.integers(0, 2),
+    taken=st.integers(0, 20),
+    shared=st.booleans(),
+)
+@settings(max_examples=100, deadline=None)
+def test_events_of_probes_stay_within_their_budget(
+    cpus: int, bound: int, threads: int, files: int, users: int, taken: int, shared: bool
+) -> None:
+    offer = replace(
+        _machine("6.12"), cpus=cpus, perf_probes=True, workload_cpus=tuple(range(bound)) if bound < cpus else (),
+        workload_threads=threads, most_files=files,
+        runtimes=tuple(replace(runtime, other_users=users) for runtime in (HSA, HIP, ROCTX)),
+    )  # fmt: skip
+    wanted = Wanted("full", probe_shared=shared)
+    probes, absent = plan_late_probes(wanted, offer, 2, taken)
+    events = sum(p.through == "perf" for p in probes) * perf_cpus(offer)
+    assert (taken * perf_cpus(offer) + events) <= MOST_PER_THREAD or events == 0
+    assert events * threads <= min(files, MOST_OPEN)
+    every, _ = plan_late_probes(wanted, replace(offer, cpus=1, workload_cpus=(), workload_threads=1), 2, 0)
+    gone = {name for a in absent if a.what.startswith("probes ") for name in a.what.split(" on ")[0].split()[1:]}
+    assert len(probes) + len(gone) >= len(plan_late_probes(Wanted("full", probe_shared=True), offer, 2)[0])
+    assert {p.name for p in every} >= {p.name for p in probes}
+    assert not users or shared or all(p.through == "perf" for p in probes)
 
 
 def test_impossible_plans_are_refused() -> None:

@@ -8,8 +8,8 @@ from dataclasses import replace
 from typing import Any
 
 from tracecorr.capture.library_watch import LibraryWatch, MappedRuntime
-from tracecorr.capture.offer import Offer
-from tracecorr.capture.plan import Absent, Wanted
+from tracecorr.capture.offer import Offer, Runtime
+from tracecorr.capture.plan import Absent, ProbePlan, Wanted
 from tracecorr.capture.planning import plan_late_probes
 from tracecorr.capture.recorder import KernelRecorder
 from tracecorr.capture.runtimes import other_users
@@ -48,12 +48,17 @@ class LateProbes:
         for mapped in self._watch.look(known):
             self._arm(mapped, known)
 
+    def _plan(self, runtime: Runtime) -> tuple[tuple[ProbePlan, ...], tuple[Absent, ...]]:
+        offer, taken = replace(self._offer, runtimes=(runtime,)), len(self._recorder.armed.perf_probes)
+        return plan_late_probes(self._wanted, offer, self._count, taken)
+
     def _arm(self, mapped: MappedRuntime, mine: frozenset[int]) -> None:
         self._count += 1
         runtime = mapped.runtime
-        if not self._offer.perf_probes:
-            runtime = replace(runtime, other_users=len(other_users(runtime, mine)))
-        probes, absent = plan_late_probes(self._wanted, replace(self._offer, runtimes=(runtime,)), self._count)
+        probes, absent = self._plan(runtime)
+        if not self._wanted.probe_shared and any(probe.through == "tracefs" for probe in probes):
+            # Only where others would not pay; to count them takes a look at every process.
+            probes, absent = self._plan(replace(runtime, other_users=len(other_users(runtime, mine))))
         # The workload runs on meanwhile: doorbells first.
         urgent = tuple(probe for probe in probes if probe.name.startswith("doorbell"))
         rest = tuple(probe for probe in probes if probe not in urgent)

@@ -9,10 +9,13 @@ from dataclasses import replace
 from pathlib import Path
 
 from tracecorr.capture import findings as look
+from tracecorr.capture.armed import list_threads
 from tracecorr.capture.journal import Journal
-from tracecorr.capture.offer import NO, YES, Finding, Offer, Runtime
+from tracecorr.capture.offer import NO, PARTLY, YES, Finding, Offer, Runtime
 from tracecorr.capture.owner import new_token
 from tracecorr.capture.plan import Wanted
+from tracecorr.capture.probe_budget import describe_cost, most_probes, perf_cpus
+from tracecorr.capture.processes import list_children
 from tracecorr.capture.runtimes import find_runtimes, installed_libraries, other_users, read_library
 from tracecorr.capture.smi_events import look_at_smi
 from tracecorr.capture.tracefs import find_tracefs
@@ -20,12 +23,16 @@ from tracecorr.capture.trials import Trials, try_tracefs
 from tracecorr.capture.undo import ACTIONS
 from tracecorr.model.errors import TracecorrError
 
+# What the default set wants of one libhsa-runtime64 and one libroctx64.
+_USUAL_PROBES = 13
+
 
 def probe_machine(
     pid: int | None = None,
     libraries: Iterable[Path] = (),
     wanted: Wanted | None = None,
     environment: dict[str, str] | None = None,
+    attached: bool = False,
 ) -> Offer:
     """Return what the machine offers, each point tried; scratch instance and probes are removed again.
 
@@ -34,6 +41,7 @@ def probe_machine(
         libraries: more files that may be runtimes.
         wanted: its `uprobes` name libraries to look at.
         environment: of the workload: where it finds its libraries.
+        attached: whether `pid` is the workload itself, with all its threads.
     """
     trials = _try()
     runtimes = _runtimes(pid, libraries, wanted or Wanted(), environment)
@@ -42,11 +50,13 @@ def probe_machine(
     memory, cpus = look.memory_available_bytes(), os.cpu_count() or 1
     where = "this machine" if pid is None else f"process {pid}"
     budget = f"{memory >> 20} MiB available, {cpus} CPUs"
-    return Offer(
+    offer = Offer(
         kernel=platform.release(),
         cpus=cpus,
         memory_available_bytes=memory,
         workload_cpus=_allowed_cpus(pid or 0, cpus),
+        workload_threads=_count_threads(pid) if attached and pid is not None else 1,
+        most_files=look.most_files(),
         kfd=kfd.state == YES,
         smi_gpus=smi_gpus,
         smi_refusal=smi.why if smi.state == NO else "",
@@ -60,6 +70,22 @@ def probe_machine(
         ),
         **{name: value for name, value in vars(trials).items() if name != "findings"},
     )  # fmt: skip
+    return replace(offer, findings=(*offer.findings, *_look_at_probe_budget(offer)))
+
+
+def _look_at_probe_budget(offer: Offer) -> tuple[Finding, ...]:
+    """Return what probes cost each thread of the workload, where they are bound to it."""
+    if not offer.perf_probes:
+        return ()
+    most, cpus = most_probes(offer), perf_cpus(offer)
+    why = f"up to {most} probes are bound to the workload: {describe_cost(1, cpus)}"
+    remedy = "" if most >= _USUAL_PROBES else "run the workload on fewer CPUs (taskset, numactl)"
+    return (Finding("probes through perf", YES if not remedy else PARTLY if most else NO, why, remedy),)
+
+
+def _count_threads(pid: int) -> int:
+    """Return the threads of a process and of its descendants."""
+    return len(list_threads(pid)) + sum(_count_threads(child) for child in list_children(pid))
 
 
 def _allowed_cpus(pid: int, cpus: int) -> tuple[int, ...]:

@@ -40,6 +40,8 @@ class Offer:
     cpus: int
     memory_available_bytes: int
     workload_cpus: tuple[int, ...] = ()  # where the workload may run; empty = anywhere
+    workload_threads: int = 1  # threads that it has already, when it is attached to
+    most_files: int = 1 << 20  # descriptors that one process may have open
     events: frozenset[str] = frozenset()  # "system/name", as listed by tracefs
     functions: Mapping[str, int] = field(default_factory=dict)  # traceable name -> how many functions of one module
     shared_names: frozenset[str] = frozenset()  # functions of the driver whose name others of the kernel bear, too

@@ -19,6 +19,7 @@ from tracecorr.capture.armed import PerfProbe, list_threads
 from tracecorr.capture.owner import start_time
 from tracecorr.capture.perf_events import Ring
 from tracecorr.capture.plan import Absent
+from tracecorr.capture.probe_budget import MOST_OPEN
 
 _WAIT_MS = 100
 _RECORD_LOST = 2  # of perf_event.h; every other record is a sample
@@ -26,7 +27,7 @@ _RECORD_LOST = 2  # of perf_event.h; every other record is a sample
 _THREAD, _ID, _REST = slice(8, 16), slice(24, 32), 32
 _LEAST_RING_KB = 64
 # An event per probe, thread and CPU: more of them are not worth their memory.
-_MOST_EVENTS = 200_000
+_MOST_EVENTS = MOST_OPEN
 
 
 @dataclass(frozen=True)
@@ -78,12 +79,17 @@ class PerfRecorder:
 
     Args:
         probes: what `Armed.perf_probes` offers.
+        cpus: where the workload may run; empty = everywhere. `cover` adds more.
         buffer_kb_per_cpu: size of each ring, a power of two of pages (`Plan.perf_buffer_kb_per_cpu`).
         open_new: makes a file of the capture by its name inside `raw/ftrace/...`.
     """
 
     def __init__(
-        self, probes: Iterable[PerfProbe], buffer_kb_per_cpu: int, open_new: Callable[[str], IO[bytes]]
+        self,
+        probes: Iterable[PerfProbe],
+        buffer_kb_per_cpu: int,
+        open_new: Callable[[str], IO[bytes]],
+        cpus: Iterable[int] = (),
     ) -> None:
         self.absent: list[Absent] = []
         self.failure: OSError | None = None
@@ -101,7 +107,8 @@ class PerfRecorder:
         self._lock = threading.Lock()
         self._over = threading.Event()
         self._reader: threading.Thread | None = None
-        self._make_rings()
+        self._online = frozenset(_online_cpus())
+        self._make_rings(self._online & frozenset(cpus) or self._online)
 
     def admit(self, pid: int) -> None:
         """Record the process `pid` (host number): all its threads, and what they start later."""
@@ -123,6 +130,18 @@ class PerfRecorder:
         admitted = {pid for pid, started in self._pids.items() if started is not None and start_time(pid) == started}
         living = {tid for pid in admitted | set(pids) for tid in list_threads(pid)}
         self._bind(fresh, sorted(living))
+
+    def cover(self, pids: Iterable[int]) -> frozenset[int]:
+        """Record the CPUs, too, that threads of the processes `pids` may use by now; return those that are new."""
+        living = {tid for pid in pids for tid in list_threads(pid)}
+        if len(self._rings) == len(self._online):
+            return frozenset()
+        fresh = frozenset().union(*(_allowed_cpus(tid) for tid in living)) & self._online - self._rings.keys()
+        if fresh:
+            with self._lock:
+                added = self._make_rings(fresh)
+            self._bind(self._probes, sorted(living), added)
+        return fresh
 
     def start(self) -> None:
         """Record from now on, and write in the background."""
@@ -176,18 +195,20 @@ class PerfRecorder:
                 self.failure = self.failure or error
         self._events, self._rings, self._files = [], {}, {}
 
-    def _make_rings(self) -> None:
-        wanted = self._size_kb
-        for cpu in _online_cpus():
+    def _make_rings(self, cpus: Iterable[int]) -> list[Ring]:
+        wanted, made = self._size_kb, []
+        _allow_files(len(self._events) + len(self._online) * 2 + 256)
+        for cpu in sorted(cpus):
             try:
                 self._rings[cpu] = self._make_ring(cpu)
+                made.append(self._rings[cpu])
             except OSError as error:
                 if error.errno != errno.ENODEV:
                     self.absent.append(Absent(f"probes of user space on CPU {cpu}", str(error.strerror)))
         if self._rings and self._size_kb < wanted:
             why = f"the kernel had no memory for more than {self._size_kb} KiB"
             self.absent.append(Absent(f"perf rings of {wanted} KiB", why))
-        _allow_files(len(self._rings) * 2 + 256)
+        return made
 
     def _make_ring(self, cpu: int) -> Ring:
         """Make a ring, or a smaller one where the kernel has no memory; those of the next CPUs are as small."""
@@ -199,22 +220,23 @@ class PerfRecorder:
                     raise
                 self._size_kb //= 2
 
-    def _bind(self, probes: list[PerfProbe], tids: list[int]) -> None:
-        count = len(probes) * len(tids) * len(self._rings)
+    def _bind(self, probes: list[PerfProbe], tids: list[int], rings: Iterable[Ring] = ()) -> None:
+        rings = list(rings) or list(self._rings.values())
+        count = len(probes) * len(tids) * len(rings)
         if len(self._events) + count > _MOST_EVENTS:
-            why = f"{len(tids)} threads on {len(self._rings)} CPUs would need {count} perf events"
+            why = f"{len(tids)} threads on {len(rings)} CPUs would need {count} perf events"
             self.absent.append(Absent(f"probes {', '.join(p.name for p in probes)}", why, "--probe-shared"))
             return
         _allow_files(len(self._events) + count + 2 * len(self._rings) + 256)
         for probe in probes:
-            refused = {reason for tid in tids for reason in self._bind_thread(probe, tid) if reason}
+            refused = {reason for tid in tids for reason in self._bind_thread(probe, tid, rings) if reason}
             self.absent += [Absent(f"probe {probe.name} on some threads", reason) for reason in sorted(refused)]
 
-    def _bind_thread(self, probe: PerfProbe, tid: int) -> set[str]:
+    def _bind_thread(self, probe: PerfProbe, tid: int, rings: list[Ring]) -> set[str]:
         refused = set()
-        for cpu, ring in self._rings.items():
+        for ring in rings:
             try:
-                descriptor = perf_events.open_tracepoint(probe.event_id, tid, cpu)
+                descriptor = perf_events.open_tracepoint(probe.event_id, tid, ring.cpu)
             except OSError as error:
                 if error.errno == errno.ESRCH:  # the thread has ended
                     return set()
@@ -289,8 +311,17 @@ def _online_cpus() -> list[int]:
     return cpus
 
 
+def _allowed_cpus(tid: int) -> set[int]:
+    try:
+        return os.sched_getaffinity(tid)
+    except OSError:  # it has ended
+        return set()
+
+
 def _allow_files(count: int) -> None:
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     if soft < count and os.geteuid() == 0:
-        with contextlib.suppress(OSError, ValueError):
-            resource.setrlimit(resource.RLIMIT_NOFILE, (count, max(hard, count)))
+        for wanted in ((count, max(hard, count)), (hard, hard)):
+            with contextlib.suppress(OSError, ValueError):
+                resource.setrlimit(resource.RLIMIT_NOFILE, wanted)
+                return

@@ -77,5 +77,6 @@ class Plan:
     probes: tuple[ProbePlan, ...]
     absent: tuple[Absent, ...]
     perf_buffer_kb_per_cpu: int = 0  # for probes that go through perf
+    perf_cpus: tuple[int, ...] = ()  # where the workload may run, and its probes are opened; empty = everywhere
     copy_top_buffer: bool = False  # copy what is printed there while the workload runs
     smi_gpus: tuple[int, ...] = ()  # gpu_ids whose SMI events are taken

@@ -9,6 +9,7 @@ from dataclasses import replace
 from tracecorr.capture.kernel_probes import plan_kernel_functions
 from tracecorr.capture.offer import Offer
 from tracecorr.capture.plan import EVENT_SETS, SMI_EVENTS, Absent, EventPlan, InstancePlan, Plan, ProbePlan, Wanted
+from tracecorr.capture.probe_budget import describe_cost, perf_cpus
 from tracecorr.capture.user_probes import copy_suffix, plan_user_probes
 from tracecorr.model.errors import InputError, MachineError
 
@@ -79,23 +80,29 @@ def make_plan(wanted: Wanted, offer: Offer) -> Plan:
         *no_events, *kernel.absent, *no_user, *_missing_smi_events(offer),
     )  # fmt: skip
     copied = offer.driver_prints and not moved
-    return Plan(instances, (*kernel.probes, *user), absent, sizes[2] if by_perf else 0, copied, offer.smi_gpus)
+    return Plan(
+        instances, (*kernel.probes, *user), absent, sizes[2] if by_perf else 0, offer.workload_cpus, copied,
+        offer.smi_gpus,
+    )  # fmt: skip
 
 
 def _missing_smi_events(offer: Offer) -> tuple[Absent, ...]:
     return () if offer.smi_gpus else (Absent(SMI_EVENTS, offer.smi_refusal or "the driver has no GPU"),)
 
 
-def plan_late_probes(wanted: Wanted, offer: Offer, number: int) -> tuple[tuple[ProbePlan, ...], tuple[Absent, ...]]:
+def plan_late_probes(
+    wanted: Wanted, offer: Offer, number: int, taken: int = 0
+) -> tuple[tuple[ProbePlan, ...], tuple[Absent, ...]]:
     """Return the probes of runtimes that appeared after the start, their names made unique, and what is absent.
 
     Args:
         wanted: what the command line asks for.
         offer: what the machine offers, with only the new runtimes in it.
         number: how many runtimes are armed already, plus one: no two probes may have one name.
+        taken: how many probes go through perf already.
     """
     sets = EVENT_SETS[: EVENT_SETS.index(wanted.event_set) + 1]
-    probes, absent = plan_user_probes(wanted, offer, sets)
+    probes, absent = plan_user_probes(wanted, offer, sets, taken)
     return tuple(_renamed(p, number) for p in probes), absent
 
 
@@ -152,6 +159,7 @@ def _buffers(wanted: Wanted, offer: Offer, by_perf: bool) -> tuple[int, int, int
         whole = wanted.buffer_mb << 20
     per_cpu = whole // 1024 // max(offer.cpus, 1)
     workload, gpu, perf = (max(int(per_cpu * share) // _PAGE_KB * _PAGE_KB, _LEAST_KB) for share in _SHARES[by_perf])
+    perf = perf * offer.cpus // perf_cpus(offer)
     return workload, gpu, min(1 << (perf.bit_length() - 1), _MOST_PERF_KB)
 
 
@@ -171,7 +179,7 @@ def render_plan(plan: Plan, offer: Offer | None = None) -> str:
     for instance in plan.instances:
         lines += _render_instance(instance, [p for p in plan.probes if p.instance == instance.name])
     if plan.perf_buffer_kb_per_cpu:
-        lines.append(f"perf rings: {plan.perf_buffer_kb_per_cpu} KiB per CPU")
+        lines.append(f"perf rings: {plan.perf_buffer_kb_per_cpu} KiB per CPU{_render_cost(plan, offer)}")
     if plan.copy_top_buffer:
         lines.append("the driver's own trace_printk: copied from the top buffer, which keeps it")
     if plan.smi_gpus:
@@ -182,6 +190,11 @@ def render_plan(plan: Plan, offer: Offer | None = None) -> str:
         if absent.remedy:
             lines.append(f"    mend: {absent.remedy}")
     return "\n".join(lines)
+
+
+def _render_cost(plan: Plan, offer: Offer | None) -> str:
+    probes = sum(p.through == "perf" for p in plan.probes)
+    return f"; {describe_cost(probes, perf_cpus(offer))}" if offer else ""
 
 
 def _render_instance(instance: InstancePlan, probes: list[ProbePlan]) -> Iterator[str]:

@@ -124,6 +124,14 @@ class KernelRecorder:
         self._perf.add_probes(fresh, pids)
         return accepted
 
+    def cover(self, pids: Iterable[int]) -> None:
+        """Follow the workload to CPUs that it could not use when it started."""
+        fresh = self._perf.cover(pids) if self.armed.armed.perf_cpus else ()
+        if fresh:
+            cpus = " ".join(map(str, sorted(fresh)))
+            why = f"the workload was bound to others at its start; probed there since {time.monotonic_ns()} ns"
+            self._absent.append(Absent(f"earlier hits of probes on CPUs {cpus}", why))
+
     def tick(self) -> None:
         """Do what is due: a clock mark each second, the names of threads each ten."""
         now = time.monotonic()
@@ -220,8 +228,9 @@ class KernelRecorder:
         size = self.armed.armed.perf_buffer_kb_per_cpu or _PERF_BUFFER_KB
         self._learn(self.armed.perf_probes)
         return PerfRecorder(
-            self.armed.perf_probes, size, lambda name: self._folder.open_new(f"raw/ftrace/{PROBES}/{name}")
-        )
+            self.armed.perf_probes, size, lambda name: self._folder.open_new(f"raw/ftrace/{PROBES}/{name}"),
+            self.armed.armed.perf_cpus,
+        )  # fmt: skip
 
     def _learn(self, probes: list[PerfProbe]) -> None:
         for probe in probes:

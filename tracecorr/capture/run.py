@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -44,7 +45,12 @@ def plan_capture(options: CaptureOptions) -> tuple[Plan, Offer]:
     invoker = find_invoker(os.environ, as_root=options.as_root)
     pid = options.pid if options.container is None else container_pid(options.container)[1]
     environment = dict(invoker.environment) if pid is None else None
-    offer = probe_machine(pid, wanted=options.wanted, environment=environment)
+    offer = probe_machine(
+        pid, wanted=options.wanted, environment=environment, attached=options.pid is not None
+    )  # fmt: skip
+    if options.image is not None:
+        # The engine's daemon starts it, on CPUs of its own choice.
+        offer = replace(offer, workload_cpus=())
     return make_plan(options.wanted, offer), offer
 
 

@@ -34,7 +34,7 @@ from tracecorr.store.recording import list_raw_files
 Say = Callable[[str], None]
 
 _TICK_SECONDS = 0.1
-_PROCESSES_SECONDS, _OPENERS_SECONDS = 0.02, 0.5
+_PROCESSES_SECONDS, _OPENERS_SECONDS, _CPUS_SECONDS = 0.02, 0.5, 1.0
 _STORED_PREFIXES = ("AMD_", "HIP_", "HSA_", "ROCR_", "GPU_", "HCC_")
 
 
@@ -64,6 +64,7 @@ class Session:
         self._started = time.monotonic()
         self._recording_since: float | None = None
         self._find_processes, self._find_openers = Pace(_PROCESSES_SECONDS), Pace(_OPENERS_SECONDS)
+        self._find_cpus = Pace(_CPUS_SECONDS)
         self._interrupts = 0
         self._end_reason = ""
         self._detached = False
@@ -221,6 +222,7 @@ class Session:
             self._snapshots.tick(self._processes.alive)
             self._late.look(self._processes.alive)
             self._find_openers.run(self._admit_openers)
+            self._find_cpus.run(lambda: self._recorder.cover(self._processes.alive))
             self._obey_limits()
         if self._status.is_due() and not self._options.quiet:
             self._show()

@@ -8,10 +8,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from tracecorr.capture.offer import Offer, Runtime
 from tracecorr.capture.plan import Absent, ProbePlan, Wanted
+from tracecorr.capture.probe_budget import describe_cost, most_probes, perf_cpus
 
 _STORE = (
     "sig=%di:x64 val=%si:s64 kind=+0(%di):s64 hw=+8(%di):x64 swq=+48(%di):x64 ring=+8(+48(%di)):x64"
@@ -66,8 +67,17 @@ _CALLS = (
 _KIND_NAMES = {"hsa": "libhsa-runtime64", "roctx": "libroctx64"}
 
 
+@dataclass(frozen=True)
+class _Wish:
+    """The probes of one function of one runtime."""
+
+    runtime: Runtime
+    probes: tuple[ProbePlan, ...]
+    rank: int  # the lowest is armed first where not all can be
+
+
 def plan_user_probes(
-    wanted: Wanted, offer: Offer, sets: tuple[str, ...]
+    wanted: Wanted, offer: Offer, sets: tuple[str, ...], taken: int = 0
 ) -> tuple[tuple[ProbePlan, ...], tuple[Absent, ...]]:
     """Choose the probes on the runtimes of the offer; one that appears late is planned by the same function.
 
@@ -75,11 +85,12 @@ def plan_user_probes(
         wanted: what the command line asks for.
         offer: what the machine offers; `runtimes` are those that the workload loads, or may load.
         sets: the event sets that are included, the wanted one last.
+        taken: how many probes go through perf already.
     """
     if not offer.uprobes:
         why = "this kernel has no uprobe events"
         return (), (Absent("doorbells (inferred instead)", why, "a kernel with CONFIG_UPROBE_EVENTS"),)
-    probes: list[ProbePlan] = []
+    wishes: list[_Wish] = []
     absent: list[Absent] = []
     for number, runtime in enumerate(offer.runtimes, 1):
         calls = [*_calls_of(runtime, sets), *_wanted_calls(runtime, wanted)]
@@ -88,11 +99,52 @@ def plan_user_probes(
             absent.append(reason)
             continue
         suffix = copy_suffix(1 if number == 1 + _first(offer.runtimes, runtime.kind) else number)
-        # Where the user lets everybody pay, tracefs does it with one probe instead of one per thread and CPU.
-        through = "perf" if offer.perf_probes and not wanted.probe_shared else "tracefs"
-        probes += [p for call in calls for p in _probes(call, runtime, suffix, through)]
-    absent += _missing(wanted, offer, sets)
-    return tuple(probes), tuple(absent)
+        wishes += [_Wish(runtime, tuple(_probes(call, runtime, suffix)), _rank(call)) for call in calls]
+    probes, too_many = _share_out(wishes, wanted, offer, taken)
+    return probes, (*absent, *too_many, *_missing(wanted, offer, sets))
+
+
+def _rank(call: _Call) -> int:
+    """Doorbells first, then what the user named, then the functions in their order."""
+    if call.event.startswith("doorbell"):
+        return 0
+    return _CALLS.index(call) + 2 if call in _CALLS else 1
+
+
+def _share_out(
+    wishes: list[_Wish], wanted: Wanted, offer: Offer, taken: int
+) -> tuple[tuple[ProbePlan, ...], list[Absent]]:
+    """Choose the way of each probe: perf as far as its events go, else tracefs where no other process would pay.
+
+    Where the user lets everybody pay, tracefs does it with one probe instead of one per thread and CPU.
+    """
+    if not offer.perf_probes or wanted.probe_shared:
+        return tuple(probe for wish in wishes for probe in wish.probes), []
+    left = most_probes(offer) - taken
+    ways: dict[int, str] = {}
+    for at in sorted(range(len(wishes)), key=lambda at: wishes[at].rank):
+        count = len(wishes[at].probes)
+        fits = count <= left
+        left -= count if fits else 0
+        ways[at] = "perf" if fits else "tracefs" if not wishes[at].runtime.other_users else ""
+    probes = [
+        replace(probe, through=ways[at]) for at, wish in enumerate(wishes) for probe in wish.probes if ways[at]
+    ]  # fmt: skip
+    refused: dict[str, tuple[Runtime, list[str]]] = {}
+    for at, wish in enumerate(wishes):
+        if not ways[at]:
+            names = refused.setdefault(wish.runtime.host_path, (wish.runtime, []))[1]
+            names += [probe.name for probe in wish.probes]
+    return tuple(probes), [_too_costly(runtime, names, offer) for runtime, names in refused.values()]
+
+
+def _too_costly(runtime: Runtime, names: list[str], offer: Offer) -> Absent:
+    cost = describe_cost(len(names), perf_cpus(offer))
+    return Absent(
+        f"probes {' '.join(names)} on {runtime.path}",
+        f"{cost}; through tracefs the {runtime.other_users} other processes that map the library would pay",
+        "run the workload on fewer CPUs (taskset, numactl), or: tracecorr capture --probe-shared",
+    )
 
 
 def copy_suffix(number: int) -> str:
@@ -134,15 +186,13 @@ def _unbound(runtime: Runtime, wanted: Wanted, offer: Offer) -> Absent | None:
     )
 
 
-def _probes(call: _Call, runtime: Runtime, suffix: str, through: str) -> Iterator[ProbePlan]:
+def _probes(call: _Call, runtime: Runtime, suffix: str) -> Iterator[ProbePlan]:
     place = f"{runtime.host_path}:{runtime.symbols[call.symbol]:#x}"
     name = f"{call.event}{suffix}"
     why = f"{call.symbol} of {runtime.path}"
-    yield ProbePlan(
-        "u", name, f"{place} {call.arguments}".strip(), "workload", through=through, why=why, filter=call.filter
-    )
+    yield ProbePlan("u", name, f"{place} {call.arguments}".strip(), "workload", why=why, filter=call.filter)
     if call.returns:
-        yield ProbePlan("u-return", f"{name}_ret", f"{place} {call.returns}", "workload", through=through, why=why)
+        yield ProbePlan("u-return", f"{name}_ret", f"{place} {call.returns}", "workload", why=why)
 
 
 def _missing(wanted: Wanted, offer: Offer, sets: tuple[str, ...]) -> Iterator[Absent]:
