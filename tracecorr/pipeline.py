@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import shutil
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import count
 from pathlib import Path
@@ -25,6 +26,7 @@ from tracecorr.link.tables import attach_identities, link_tables
 from tracecorr.link.thread_votes import vote_threads
 from tracecorr.link.threads import THREAD_COLUMNS, Identities, SeenIdentities, map_threads
 from tracecorr.model import schema
+from tracecorr.model.errors import CaptureError
 from tracecorr.model.parts import Block
 from tracecorr.parse.amdlog import read_amd_log
 from tracecorr.parse.ftrace import (
@@ -40,14 +42,15 @@ from tracecorr.parse.kfd.snapshots import read_snapshot
 from tracecorr.parse.kfd.topology import NodeFiles, list_nodes
 from tracecorr.parse.rocprof import read_rocpd, read_rocprof
 from tracecorr.store.capture import Capture, drop_unfinished, make_parts_folder, write_info, write_tables
+from tracecorr.store.fleet import begin_fleet, finish_fleet, plan_fleet, write_member
 from tracecorr.store.importing import import_files
 from tracecorr.store.pages import list_recordings, open_page_trace, trace_clock
-from tracecorr.store.parts import Parts, SourcePart, write_part
+from tracecorr.store.parts import Parts, SourcePart, StoredPart, read_blocks, write_part
 from tracecorr.store.raw import open_database, open_read_at, read_chunks, read_clock_samples, read_topology
 from tracecorr.store.recording import close_killed, recorded_losses, seen_processes, seen_threads, seen_time_offsets
 from tracecorr.store.views import build_views, write_views
 
-__all__ = ["correlate", "import_files"]
+__all__ = ["correlate", "import_files", "make_dataset"]
 
 # Log stamps are cut to a microsecond, trace texts round to one; pages are exact.
 _STEPS = {
@@ -78,24 +81,53 @@ class _Clock:
         self.started = now
 
 
-def correlate(path: Path, progress: Callable[[str], None] | None = None) -> list[str]:
+def correlate(
+    path: Path, progress: Callable[[str], None] | None = None, ready: Mapping[int, list[StoredPart]] | None = None
+) -> list[str]:
     """Build the tables of a capture folder from its raw files, replacing older ones.
 
     Args:
         path: the capture folder.
         progress: called with a line of text after each stage.
+        ready: what other processes have read already: key of `files` -> its parts in the order of the file.
 
     Returns: warnings that name what could not be linked and why.
     """
     try:
-        return _correlate(path, _Clock(progress))
+        return _correlate(path, _Clock(progress), ready or {})
     finally:
         drop_unfinished(path)
 
 
-def _correlate(path: Path, clock: _Clock) -> list[str]:
-    capture = close_killed(Capture.open(path))
-    parts = _read_parts(capture)
+def make_dataset(paths: Sequence[Path], out: Path, *, force: bool = False) -> Capture:
+    """Make one dataset of captures that have tables.
+
+    Args:
+        paths: the captures, one per node.
+        out: the dataset.
+        force: replace `out`.
+
+    Raises:
+        CaptureError: a folder is no capture, or `out` exists.
+    """
+    stage = begin_fleet(out, force=force)
+    try:
+        members = plan_fleet(paths)
+        for member in members:
+            write_member(stage, member)
+        return finish_fleet(stage, out, members)
+    finally:
+        shutil.rmtree(stage, ignore_errors=True)
+
+
+def _correlate(path: Path, clock: _Clock, ready: Mapping[int, list[StoredPart]]) -> list[str]:
+    capture = Capture.open(path)
+    if capture.nodes:
+        raise CaptureError(
+            f"{path} is a dataset of many nodes without raw files", "correlate the captures it is made of"
+        )
+    capture = close_killed(capture)
+    parts = _read_parts(capture, ready)
     clock.done("parse")
     seen = SeenIdentities(seen_processes(capture.info), seen_threads(capture.info))
     tables, maps = _build_tables(parts, seen, capture, clock)
@@ -165,20 +197,24 @@ def _fit(parts: Parts, identities: Identities, capture: Capture) -> tuple[pl.Dat
     return records, fit_clocks(ClockEvidence(records, parts.args, _samples(capture), **offsets))
 
 
-def _read_parts(capture: Capture) -> Parts:
+def _read_parts(capture: Capture, ready: Mapping[int, list[StoredPart]]) -> Parts:
     folder = make_parts_folder(capture.path)
     return Parts([
         SourcePart(source, _STEPS[form], write_part(folder, f"{source}-{number}", blocks))
-        for number, (source, form, blocks) in enumerate(_open_readers(capture))
+        for number, (source, form, blocks) in enumerate(_open_readers(capture, ready))
     ])  # fmt: skip
 
 
-def _open_readers(capture: Capture) -> Iterator[tuple[str, str, Iterator[Block]]]:
+def _open_readers(
+    capture: Capture, ready: Mapping[int, list[StoredPart]]
+) -> Iterator[tuple[str, str, Iterator[Block]]]:
     clock = trace_clock(capture)
     snapshots = count()
     for entry in capture.info["files"]:
         chunks = read_chunks(capture.path / entry["path"])
-        if entry["form"] == "log":
+        if entry["file"] in ready:
+            yield "amd_log", "log", read_blocks(ready[entry["file"]])
+        elif entry["form"] == "log":
             yield "amd_log", "log", read_amd_log(chunks, entry["file"])
         elif entry["form"] == "text":
             yield "ftrace", "text", read_ftrace_text(chunks, entry["file"], clock)

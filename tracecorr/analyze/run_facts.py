@@ -15,6 +15,7 @@ def describe_run(info: Mapping[str, Any]) -> Iterator[str]:
         info: contents of capture.json.
     """
     yield from _describe_workload(info)
+    yield from _describe_nodes(info.get("nodes") or [])
     yield from _describe_plan(info.get("plan") or {})
     yield from _describe_processes(info.get("processes") or [])
     yield from _describe_files(info.get("files") or [])
@@ -42,6 +43,16 @@ def _describe_workload(info: Mapping[str, Any]) -> Iterator[str]:
         "environment": " ".join(f"{k}={v}" for k, v in (info.get("environment") or {}).items()),
     }
     yield from (f"{name}: {value}" for name, value in known.items() if value not in (None, ""))
+
+
+_PLACES = {"wall_clock": "by the wall clocks (NTP)", "start": "so that it begins with the first node"}
+
+
+def _describe_nodes(nodes: list[Mapping[str, Any]]) -> Iterator[str]:
+    for node in nodes:
+        how = _PLACES.get(str(node["placed_by"]))
+        moved = f", times moved by {node['shift_ns']:,} ns {how}" if how else ""
+        yield f"node {node['node']}: {node['capture']}{moved}"
 
 
 def _describe_plan(plan: Mapping[str, Any]) -> Iterator[str]:

@@ -22,6 +22,7 @@ from tracecorr.analyze.launches import summarize_launches, summarize_unlinked
 from tracecorr.analyze.ledger import summarize_ledger, summarize_unaccounted
 from tracecorr.analyze.losses import summarize_losses
 from tracecorr.analyze.memory import summarize_memory
+from tracecorr.analyze.nodes import summarize_nodes
 from tracecorr.analyze.paths import summarize_paths
 from tracecorr.analyze.queues import summarize_queues
 from tracecorr.analyze.rocprof import summarize_rocprof
@@ -41,6 +42,7 @@ def list_sections(evidence: Evidence, sources: set[str]) -> Iterator[Section]:
         sources: the sources that were read.
     """
     tables = evidence.tables
+    yield from _node_sections(evidence)
     yield from _time_sections(tables, sources)
     yield from _submission_sections(evidence, sources)
     yield from _call_sections(tables, sources)
@@ -52,6 +54,18 @@ def _need(sources: set[str], what: str, *, log: bool = False, trace: bool = Fals
     lacks = [text for text, wanted, source in ((_NO_LOG, log, "amd_log"), (_NO_TRACE, trace, "ftrace"))
              if wanted and source not in sources]  # fmt: skip
     return "; ".join(text.format(what) for text in lacks)
+
+
+def _node_sections(evidence: Evidence) -> Iterator[Section]:
+    nodes = evidence.info.get("nodes")
+    if nodes:
+        yield Section(
+            "nodes",
+            "Nodes",
+            summarize_nodes(evidence.tables, nodes),
+            "one row per capture of the dataset; all other tables and verdicts are of all nodes together. "
+            "call = duration of the HIP calls that dispatch a kernel",
+        )
 
 
 def _time_sections(tables: Tables, sources: set[str]) -> Iterator[Section]:

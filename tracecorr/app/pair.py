@@ -10,22 +10,10 @@ from typing import Any
 import polars as pl
 
 from tracecorr.app.source import CaptureLike
+from tracecorr.store.keys import KEYS, count_keys, move_table
 
 # What of the two captures is put at the same time.
 ANCHORS = {"start": "the first events", "packet": "the first packets"}
-
-_KEYS = {
-    "process": "processes", "thread": "threads", "queue": "queues", "kernel": "kernels", "stream": "streams",
-    "gpu": "gpus", "file": "files",
-}  # fmt: skip
-_EVENT_KEYS = frozenset({"event", "parent", "chain"})
-# Points on the common clock; times on a source's own clock (stamps, clock maps) and durations stay.
-_POINTS = frozenset({
-    "ts_ns", "call_ns", "enqueue_ns", "packet_ns", "doorbell_ns", "gpu_start_ns", "gpu_end_ns", "complete_ns",
-    "return_ns", "doorbell_lo_ns", "doorbell_hi_ns", "created_ns", "destroyed_ns", "from_ns", "to_ns",
-    "read_start_ns", "read_end_ns", "queued_ns", "run_ns", "done_ns",
-})  # fmt: skip
-_ON_SOURCE_CLOCK = frozenset({"clock_map"})
 
 
 class Pair:
@@ -68,11 +56,9 @@ class Pair:
     def table(self, name: str) -> pl.LazyFrame:
         """Return the rows of A, then those of B with keys and times moved; owners of lanes name their side."""
         first, second = (capture.table(name) for capture in self._sides)
-        columns = second.collect_schema()
-        moved = [self._moved(column, name).cast(dtype).alias(column) for column, dtype in columns.items()]
-        frames = [first, second.select(moved)]
-        if name in _KEYS.values():
-            key = next(k for k, table in _KEYS.items() if table == name)
+        frames = [first, move_table(second, name, self._sizes, self._shift)]
+        if name in KEYS.values():
+            key = next(k for k, table in KEYS.items() if table == name)
             own = [f.select(pl.col(key).alias("own")) for f in (first, second)]
             frames = [
                 pl.concat([f, o], how="horizontal").with_columns(side=pl.lit(side))
@@ -81,24 +67,10 @@ class Pair:
         both = pl.concat(frames, how="vertical")
         return both.sort("ts_ns", maintain_order=True) if name == "samples" else both
 
-    def _moved(self, column: str, table: str) -> pl.Expr:
-        if column in _KEYS:
-            return pl.col(column).cast(pl.Int64) + self._sizes[_KEYS[column]]
-        if column in _EVENT_KEYS or column.endswith("_event"):
-            return pl.col(column) + self._sizes["events"]
-        if column in _POINTS and table not in _ON_SOURCE_CLOCK:
-            return pl.col(column) + self._shift
-        return pl.col(column)
-
     @cached_property
     def _sizes(self) -> dict[str, int]:
         """Return by table the first free key of A."""
-        keys = {"events": "event"} | {table: key for key, table in _KEYS.items()}
-        out = {}
-        for table, key in keys.items():
-            last = self._sides[0].table(table).select(pl.col(key).max()).collect().item()
-            out[table] = 0 if last is None else int(last) + 1
-        return out
+        return count_keys(self._sides[0].table)
 
     @cached_property
     def _shift(self) -> int:

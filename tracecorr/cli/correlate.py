@@ -1,18 +1,62 @@
-"""The verb `correlate`: build the tables of a capture folder again."""
+"""The verb `correlate`: build the tables of captures again, here or on a cluster."""
 
 from __future__ import annotations
 
+from pathlib import Path
+from typing import Annotated
+
 import typer
 
-from tracecorr.cli.console import NameArgument, find_capture, say, say_warnings
+from tracecorr.cli.console import find_capture, say, say_warnings
+
+_DATASET = Path("fleet.tracecorr")
 
 
-def correlate_verb(name: NameArgument = None) -> None:
-    """Build the tables of a capture again from its raw files, which stay as they are."""
-    path = find_capture(name)
+def correlate_verb(
+    names: Annotated[
+        list[Path] | None, typer.Argument(metavar="[NAME]...", help="Capture folders; without any the newest one here.")
+    ] = None,
+    cluster: Annotated[
+        str | None,
+        typer.Option(metavar="ADDRESS", help="Let the workers of this Dask scheduler do it; `local`: one per CPU."),
+    ] = None,
+    output: Annotated[
+        Path | None,
+        typer.Option("--output", "-o", metavar="NAME.tracecorr", help="Dataset of several captures to make."),
+    ] = None,
+    force: Annotated[bool, typer.Option("--force", help="Replace the dataset if it exists.")] = False,
+) -> None:
+    """Build the tables of a capture again from its raw files, which stay as they are.
 
-    from tracecorr.pipeline import correlate
+    Several captures become one dataset that query, report, compare and serve read.
+    """
+    paths = [find_capture(name) for name in names or [None]]
+    out = _choose_output(output) if output is not None or len(paths) > 1 else None
+    if cluster is not None:
+        _correlate_on_cluster(cluster, paths, out, force)
+    else:
+        _correlate_here(paths, out, force)
+    target = out or paths[0]
+    say(f"next step: tracecorr report {target}")
+    typer.echo(target)
 
-    say_warnings(correlate(path, progress=say))
-    say(f"next step: tracecorr report {path}")
-    typer.echo(path)
+
+def _correlate_on_cluster(address: str, paths: list[Path], out: Path | None, force: bool) -> None:
+    from tracecorr.cluster import correlate_on_cluster
+
+    for path, warnings in correlate_on_cluster(address, paths, out, say, force=force).items():
+        say_warnings([f"{path}: {text}" for text in warnings] if len(paths) > 1 else warnings)
+
+
+def _correlate_here(paths: list[Path], out: Path | None, force: bool) -> None:
+    from tracecorr.pipeline import correlate, make_dataset
+
+    for path in paths:
+        say_warnings(correlate(path, progress=say))
+    if out is not None:
+        make_dataset(paths, out, force=force)
+
+
+def _choose_output(output: Path | None) -> Path:
+    chosen = output or _DATASET
+    return chosen if chosen.name.endswith(".tracecorr") else chosen.with_name(f"{chosen.name}.tracecorr")

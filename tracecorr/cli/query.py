@@ -48,12 +48,12 @@ def query_verb(
         _print_examples()
         return
     if example is not None:
-        _print_rows(run_sql(open_capture(Path(first) if first else None).table, find_example(example)), form)
+        _print_rows(run_sql(open_capture(Path(first) if first else None).table_by_node, find_example(example)), form)
         return
     name, sql = (None, first) if second is None else (first, second)
     if sql is None or (second is None and (sql.endswith(".tracecorr") or Path(sql).is_dir())):
         raise InputError("the query has no SQL", "write it last: tracecorr query NAME 'SELECT * FROM queues'")
-    rows = run_sql(open_capture(Path(name) if name else None).table, sql)
+    rows = run_sql(open_capture(Path(name) if name else None).table_by_node, sql)
     _print_rows(rows, form)
 
 

@@ -27,6 +27,10 @@ def write_kernel_trace(capture: Capture, out: IO[bytes]) -> list[str]:
     Raises:
         InputError: the capture holds no such trace, or traces that one file cannot hold.
     """
+    if capture.nodes:
+        raise InputError(
+            f"{capture.path} is a dataset of {len(capture.nodes)} captures", "export the trace of each capture"
+        )
     recordings = [r for r in list_recordings(capture.info["files"]) if any(e["form"] == "pages" for e in r)]
     files = [entry for entry in capture.info["files"] if entry["form"] == "trace_dat"]
     if len(files) + bool(recordings) > 1:

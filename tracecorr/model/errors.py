@@ -50,6 +50,10 @@ class ControlFileError(MachineError):
         self.log = log
 
 
+class ClusterError(TracecorrError):
+    """Report that a worker of a cluster failed."""
+
+
 class SessionError(TracecorrError):
     """Report that a capture failed after its workload was started."""
 

@@ -64,6 +64,8 @@ class Capture:
 
     def has_tables(self) -> bool:
         """Tell whether all tables were built."""
+        if self.nodes:
+            return all(self._node_path(name, node).is_file() for name in schema.TABLES for node in self.nodes)
         return all(self._table_path(name).is_file() for name in schema.TABLES)
 
     def table(self, name: str) -> pl.LazyFrame:
@@ -74,18 +76,43 @@ class Capture:
         """
         if name not in schema.TABLES:
             raise CaptureError(f"there is no table {name!r}", f"tables are: {', '.join(schema.TABLES)}")
+        if self.nodes:
+            return self.table_by_node(name).drop("node")
         path = self._table_path(name)
         if not path.is_file():
             raise CaptureError(f"{self.path} has no table {name}", f"build it: tracecorr correlate {self.path}")
         return pl.scan_parquet(path)
+
+    def table_by_node(self, name: str) -> pl.LazyFrame:
+        """Return a table of a dataset of many nodes with its column `node`; of a capture, as `table` does.
+
+        Raises:
+            CaptureError: there is no such table, or it was not built.
+        """
+        if not self.nodes:
+            return self.table(name)
+        if name not in schema.TABLES:
+            raise CaptureError(f"there is no table {name!r}", f"tables are: {', '.join(schema.TABLES)}")
+        parts = [self._node_path(name, node) for node in self.nodes]
+        missing = [p for p in parts if not p.is_file()]
+        if missing:
+            raise CaptureError(f"{self.path} has no {missing[0].relative_to(self.path)}", "make the dataset again")
+        frames = [pl.scan_parquet(p).with_columns(node=pl.lit(n)) for p, n in zip(parts, self.nodes, strict=True)]
+        return pl.concat(frames, how="vertical")
+
+    @property
+    def nodes(self) -> list[str]:
+        """Return the nodes of a dataset of many nodes, in its order; none for a capture."""
+        return [str(node["node"]) for node in self.info.get("nodes", [])]
 
     def raw(self, file: int, offset: int, length: int) -> bytes:
         """Return the exact raw bytes behind a row, as (file, offset, length) of the row name them."""
         return read_at(self._raw_path(file), offset, length)
 
     def file_path(self, file: int) -> str:
-        """Return the path of a raw file inside the folder."""
-        return str(self._files()[file])
+        """Return the path of a raw file inside the folder; of a dataset of many nodes, behind its capture's folder."""
+        entry = next(e for e in self.info["files"] if int(e["file"]) == file)
+        return f"{entry['capture']}: {entry['path']}" if "capture" in entry else str(entry["path"])
 
     def line_number(self, file: int, offset: int) -> int | None:
         """Return the line number (from 1) of a byte of a text file, null for binary pages."""
@@ -98,14 +125,18 @@ class Capture:
         return {int(entry["file"]): str(entry["path"]) for entry in self.info["files"]}
 
     def _raw_path(self, file: int) -> Path:
-        root = (self.path / "raw").resolve()
-        path = (self.path / self._files()[file]).resolve()
+        homes = {int(entry["file"]): Path(entry.get("capture", self.path)) for entry in self.info["files"]}
+        root = (homes[file] / "raw").resolve()
+        path = (homes[file] / self._files()[file]).resolve()
         if not path.is_relative_to(root):
             raise CaptureError(f"file {file} of {self.path} lies outside its raw folder", "import the files again")
         return path
 
     def _table_path(self, name: str) -> Path:
         return self.path / "tables" / f"{name}.parquet"
+
+    def _node_path(self, name: str, node: str) -> Path:
+        return self.path / "tables" / name / f"node={node}" / "0.parquet"
 
 
 def _count_lines(path: Path, offset: int) -> int:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -135,3 +135,10 @@ def write_part(folder: Path, name: str, blocks: Iterator[Block]) -> StoredPart:
             for table, rows in small.items():
                 rows.append(getattr(block, table))
     return StoredPart(paths, **{table: pl.concat([_SMALL[table].empty(), *rows]) for table, rows in small.items()})
+
+
+def read_blocks(parts: Iterable[StoredPart]) -> Iterator[Block]:
+    """Yield what several parts hold, as a reader would yield it."""
+    for part in parts:
+        tables = {name: part.read(name) for name in _TABLES}
+        yield Block(**tables, **{name: getattr(part, name) for name in _SMALL})

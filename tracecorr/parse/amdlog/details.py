@@ -43,6 +43,28 @@ class Details:
         return cls(np.zeros(0, np.int64), {})
 
 
+@dataclass(frozen=True)
+class Question:
+    """Hold an address whose meaning depends on what was seen before it: ROCm <= 6.1 prints the SWq without saying so.
+
+    Args:
+        address: as the line prints it.
+        as_ring, as_queue: whether it was seen as a ring (HWq), as a queue (SWq).
+        prints_ring: what lines of this release print; None = not known.
+    """
+
+    address: int
+    as_ring: bool
+    as_queue: bool
+    prints_ring: bool | None
+
+    def answer(self) -> str:
+        """Return what it is: `ring`, `swq`, or `queue` where that cannot be told."""
+        if self.as_ring or (not self.as_queue and self.prints_ring):
+            return "ring"
+        return "swq" if self.as_queue or self.prints_ring is False else "queue"
+
+
 class DetailReader:
     """Read the messages of rows; remembers kernels and queue addresses."""
 
@@ -51,8 +73,9 @@ class DetailReader:
         self._is_whole: list[bool] = []
         self._classifier = classifier
         self._packets = PacketReader()
-        self._rings: set[int] = set()
-        self._queues: set[int] = set()
+        self.rings: set[int] = set()
+        self.queues: set[int] = set()
+        self.asked: set[Question] = set()
 
     def read(self, text: Text, rows: Rows, found: Ints, at: Ints, end: Ints, threads: list[Thread]) -> Details:
         """Complete the rows of a batch, whose messages lie at `at` to `end` of `text`, and return the rest."""
@@ -128,15 +151,16 @@ class DetailReader:
             if name == "queue":
                 self._read_queue(rows, args, row, value, threads[int(rows["thread"][row])].prints_ring)
             else:
-                (self._rings if name == "ring" else self._queues).add(value)
+                (self.rings if name == "ring" else self.queues).add(value)
 
     def _read_queue(self, rows: Rows, args: Args, row: int, value: int, prints_ring: bool | None) -> None:
-        """Tell ring (HWq) from queue (SWq): ROCm <= 6.1 prints the latter without saying so."""
-        if value in self._rings or (value not in self._queues and prints_ring):
+        question = Question(value, value in self.rings, value in self.queues, prints_ring)
+        self.asked.add(question)
+        key = question.answer()
+        if key == "ring":
             rows["ring"][row] = value
         else:
-            is_queue = value in self._queues or prints_ring is False
-            args.add_one("swq" if is_queue else "queue", int(rows["offset"][row]), value)
+            args.add_one(key, int(rows["offset"][row]), value)
 
     def _read_packets(self, text: Text, rows: Rows, details: Details, at: Ints, end: Ints) -> None:
         packets = np.flatnonzero((rows["kind"] == Kind.PACKET) | (rows["kind"] == Kind.COPY))

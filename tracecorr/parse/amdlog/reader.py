@@ -3,14 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from hashlib import sha256
+from mmap import mmap
+
+import numpy as np
 
 from tracecorr.model import schema
 from tracecorr.model.parts import Block
-from tracecorr.parse.amdlog.details import DetailReader, Details
+from tracecorr.parse.amdlog.details import DetailReader, Details, Question
 from tracecorr.parse.amdlog.events import FrameMaker
 from tracecorr.parse.amdlog.joining import Joiner
 from tracecorr.parse.amdlog.records import RecordReader
-from tracecorr.parse.amdlog.rows import Ledger, Rows
+from tracecorr.parse.amdlog.rows import NULLS, Ledger, Rows
 from tracecorr.parse.text import PAD, Text, pad
 
 BLOCK_BYTES = 8 << 20
@@ -33,7 +38,7 @@ def read_amd_log(chunks: Iterable[bytes], file: int, block_bytes: int = BLOCK_BY
         Blocks of rows. A call comes with the block that holds its exit, or a later one; rows behind a call inside of an
         open one wait for its exit, at most `WAIT_BYTES` of the file.
     """
-    reader = _Reader(file)
+    reader = Reader(file)
     for text in cut_blocks(chunks, block_bytes):
         yield reader.read(text)
     yield reader.finish()
@@ -57,7 +62,7 @@ def cut_blocks(chunks: Iterable[bytes], size: int) -> Iterator[Text]:
         data = pad(*parts)
         start, end = PAD, PAD + held
         while end - start >= size:
-            stop = _cut(data, start, end, size)
+            stop = cut_at(data, start, end, size)
             if not stop:
                 break
             ends_line = data[stop - 1] == _NEWLINE
@@ -70,7 +75,7 @@ def cut_blocks(chunks: Iterable[bytes], size: int) -> Iterator[Text]:
         yield Text(b"".join(parts))
 
 
-def _cut(data: bytearray, start: int, end: int, size: int) -> int:
+def cut_at(data: bytearray | mmap | bytes, start: int, end: int, size: int) -> int:
     """Return where a block ends that begins at `start`; 0 = the data up to `end` does not show it yet.
 
     A block begins with a line that may be a record: what follows a record stays with it.
@@ -90,12 +95,46 @@ def _cut(data: bytearray, start: int, end: int, size: int) -> int:
     return stop
 
 
-class _Reader:
-    """Hold what one block leaves to the next: open calls and lines that wait for their packet."""
+def find_borders(data: bytes | mmap, block_bytes: int = BLOCK_BYTES) -> list[int]:
+    """Return where the blocks of a whole log begin, and its size at the end: those that `cut_blocks` makes of it."""
+    borders = [0]
+    while len(data) - borders[-1] >= block_bytes:
+        stop = cut_at(data, borders[-1], len(data), block_bytes)
+        if not stop:
+            break
+        borders.append(stop)
+    return borders if borders[-1] == len(data) else [*borders, len(data)]
 
-    def __init__(self, file: int) -> None:
+
+@dataclass(frozen=True)
+class State:
+    """Hold what a reader knows between two blocks, in a form that two readers can be compared by.
+
+    Args:
+        carried: digest of the rows that the next block needs again, and of what it must know of the lines before it.
+        rings, queues: addresses of rings and queues seen.
+        asked: what was read by the addresses seen before it.
+    """
+
+    carried: bytes
+    rings: frozenset[int]
+    queues: frozenset[int]
+    asked: frozenset[Question]
+
+
+class Reader:
+    """Hold what one block leaves to the next: open calls and lines that wait for their packet.
+
+    Whatever is added to it that changes the rows of later blocks must be in its `State`, too.
+
+    Args:
+        file: key of the file.
+        offset: where in the file the first block begins.
+    """
+
+    def __init__(self, file: int, offset: int = 0) -> None:
         self._file = file
-        self._offset = 0
+        self._offset = offset
         self._records = RecordReader()
         self._details = DetailReader(self._records.classifier)
         self._carried = Rows(0)
@@ -114,6 +153,35 @@ class _Reader:
             self._ledger.add("skipped", reason, *counts)
         details = self._details.read(lines.text, lines.rows, lines.found, lines.at, lines.end, self._records.threads)
         return self._block(lines.rows, details, is_last=False)
+
+    def state(self) -> State:
+        """Return what is known behind the last block."""
+        rows = self._carried.take(np.arange(len(self._carried)))
+        digest = sha256(repr(self._records.splitter.context).encode())
+        threads, names = self._records.threads, self._records.names
+        # Codes are those of this reader; what they stand for is the same for all.
+        for column in sorted(NULLS.keys() - {"thread", "lane", "name", "result", "kernel"}):
+            digest.update(np.ascontiguousarray(rows[column]).tobytes())
+        for i in range(len(rows)):
+            result, kernel = int(rows["result"][i]), int(rows["kernel"][i])
+            told = (
+                threads[int(rows["thread"][i])], names[int(rows["name"][i])],
+                self._records.results.values[result] if result >= 0 else None,
+                self._details.kernels.values[kernel] if kernel >= 0 else None,
+            )  # fmt: skip
+            digest.update(repr(told).encode())
+        details = self._details
+        return State(digest.digest(), frozenset(details.rings), frozenset(details.queues), frozenset(details.asked))
+
+    def learn(self, known: State) -> None:
+        """Take over the addresses that were seen before the first block of this reader."""
+        self._details.rings |= known.rings
+        self._details.queues |= known.queues
+
+    def take_counts(self) -> Block:
+        """Return a block without rows that books what was read, and count anew."""
+        ledger, self._ledger = self._ledger.frame(self._file), Ledger()
+        return Block(ledger=ledger)
 
     def finish(self) -> Block:
         """Return the rows left, also those that waited for something the file does not hold."""

@@ -23,6 +23,7 @@ _COLUMNS: dict[str, tuple[type, int]] = {
     "is_rocr": (np.bool_, 0), "is_old": (np.bool_, 0), "is_held": (np.bool_, 0), "is_passed": (np.bool_, 0),
     "is_doubtful": (np.bool_, 0),
 }  # fmt: skip
+COLUMNS = frozenset(_COLUMNS)
 
 
 NULLS = {name: null for name, (_, null) in _COLUMNS.items()}

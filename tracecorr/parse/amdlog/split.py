@@ -152,6 +152,11 @@ class Splitter:
         # Whether the last record of the blocks before is a message of many lines.
         self._goes_on = False
 
+    @property
+    def context(self) -> tuple[bool, int]:
+        """Return what the next block needs to know of the lines before it."""
+        return self._goes_on, self._joiner.width
+
     def split(self, text: Text) -> Split:
         """Return the records of a block that ends at a line end (or at the end of the file)."""
         start, end = text.lines()

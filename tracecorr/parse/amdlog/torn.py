@@ -58,6 +58,11 @@ class Joiner:
     def __init__(self) -> None:
         self._wraps = Wraps()
 
+    @property
+    def width(self) -> int:
+        """Return the width at which the lines before were wrapped; 0 = they were not."""
+        return self._wraps.width
+
     def find(
         self, text: Text, message: Ints, end: Ints, torn: Mask, other_start: Ints, other_end: Ints
     ) -> Iterator[Join]:

@@ -25,6 +25,11 @@ class Wraps:
     def __init__(self) -> None:
         self._width = 0
 
+    @property
+    def width(self) -> int:
+        """Return the width at which the lines before were wrapped; 0 = they were not."""
+        return self._width
+
     def unwrap(self, line: bytes, head: bytes, pieces: list[bytes]) -> tuple[int, bytes | None] | None:
         """Return how many of `pieces` belong to a record, and its message (null = not sure); null = none do.
 

@@ -77,7 +77,9 @@ def _index(path: Path, views: Views) -> dict[str, Any]:
 
 def _stamp(path: Path) -> dict[str, int]:
     """Return the sizes of the tables: tables of another build differ in at least one of them."""
-    return {file.name: file.stat().st_size for file in sorted((path / "tables").glob("*.parquet"))}
+    folder = path / "tables"
+    files = sorted([*folder.glob("*.parquet"), *folder.glob("*/node=*/*.parquet")])
+    return {str(file.relative_to(folder)): file.stat().st_size for file in files}
 
 
 def _load(folder: Path, index: dict[str, Any]) -> Views:

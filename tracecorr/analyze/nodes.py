@@ -1,0 +1,57 @@
+"""What did each node of a dataset do?"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import polars as pl
+
+from tracecorr.analyze.frames import Tables, collect
+
+
+def summarize_nodes(tables: Tables, nodes: Sequence[Mapping[str, Any]]) -> pl.DataFrame:
+    """Return one row per node of a dataset, in its order.
+
+    Args:
+        tables: gives a table by its name.
+        nodes: `nodes` of capture.json: the name, and the first keys of each node.
+
+    Returns: node, events, hip_calls, ioctls, queues, dispatches, call_p50_ns, call_p99_ns (of the HIP calls that
+        dispatch), failed_calls.
+    """
+    layer, result = pl.col("layer").cast(pl.String), pl.col("result").cast(pl.String)
+    hip = layer == "hip"
+    events = collect(
+        tables("events").select("event", is_hip=hip, is_ioctl=layer == "ioctl", failed=hip & (result != "hipSuccess"))
+        .with_columns(node=_node_of("event", nodes, "events"))
+        .group_by("node")
+        .agg(events=pl.len(), hip_calls=pl.col("is_hip").sum(), ioctls=pl.col("is_ioctl").sum(),
+             failed_calls=pl.col("failed").sum())
+    )  # fmt: skip
+    took = pl.col("return_ns") - pl.col("call_ns")
+    launches = collect(
+        tables("launches").filter(pl.col("kind").cast(pl.String) == "dispatch")
+        .with_columns(node=_node_of("event", nodes, "events"))
+        .group_by("node")
+        .agg(dispatches=pl.len(), call_p50_ns=took.quantile(0.5), call_p99_ns=took.quantile(0.99))
+    )  # fmt: skip
+    queues = collect(
+        tables("queues").with_columns(node=_node_of("queue", nodes, "queues")).group_by("node").agg(queues=pl.len())
+    )
+    rows = pl.DataFrame({"node": [str(n["node"]) for n in nodes]}, schema={"node": pl.String})
+    for part in (events, queues, launches):
+        rows = rows.join(part, on="node", how="left", maintain_order="left")
+    counts = ("events", "hip_calls", "ioctls", "queues", "dispatches", "failed_calls")
+    times = ("call_p50_ns", "call_p99_ns")
+    return rows.select(
+        "node", *(pl.col(c).fill_null(0).cast(pl.Int64) for c in counts[:-1]),
+        *(pl.col(c).round(0).cast(pl.Int64) for c in times), pl.col("failed_calls").fill_null(0).cast(pl.Int64),
+    )  # fmt: skip
+
+
+def _node_of(key: str, nodes: Sequence[Mapping[str, Any]], table: str) -> pl.Expr:
+    """Return the node that a key belongs to: the last one whose keys begin at or before it."""
+    names, starts = [str(n["node"]) for n in nodes], [int(n["used"][table]) for n in nodes]
+    place = pl.lit(pl.Series(starts, dtype=pl.Int64)).search_sorted(pl.col(key).cast(pl.Int64), side="right") - 1
+    return pl.lit(pl.Series(names, dtype=pl.String)).gather(place)

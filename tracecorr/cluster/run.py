@@ -1,0 +1,194 @@
+"""The order of the work on a cluster: ranges of logs, then the tables of each capture, then the dataset."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from tracecorr.cluster import tasks
+from tracecorr.model.errors import ClusterError, InputError, TracecorrError
+from tracecorr.parse.amdlog.ranges import LOOKBACK_BLOCKS, LogRange, agrees, join_states
+from tracecorr.parse.amdlog.reader import BLOCK_BYTES
+from tracecorr.store import Capture
+from tracecorr.store.fleet import begin_fleet, finish_fleet, plan_fleet
+from tracecorr.store.parts import StoredPart
+
+if TYPE_CHECKING:
+    from distributed import Client, Future
+
+LOCAL = "local"
+_CONNECT_S = 10
+Say = Callable[[str], None]
+
+
+@dataclass
+class _Log:
+    """Follow one log: its ranges, and what their readers will give."""
+
+    file: tasks.LogFile
+    ranges: list[LogRange]
+    futures: list[Future]
+
+
+def correlate_on_cluster(
+    address: str,
+    paths: Sequence[Path],
+    out: Path | None,
+    say: Say,
+    *,
+    force: bool = False,
+    block_bytes: int = BLOCK_BYTES,
+) -> dict[Path, list[str]]:
+    """Build the tables of captures on the workers of a cluster.
+
+    Args:
+        address: of a Dask scheduler, or `local` for one worker process for each CPU of this machine.
+        paths: capture folders, on a file system that all workers see under the same path.
+        out: dataset of all of them to make; None = none.
+        say: called with a line of progress.
+        force: replace `out`.
+        block_bytes: about how many bytes of a log a reader takes at once.
+
+    Returns: the warnings of each capture.
+
+    Raises:
+        InputError: there is no scheduler, or a worker does not see a capture.
+        ClusterError: the cluster failed.
+        CaptureError: a folder is no capture, or `out` exists.
+    """
+    places = [path.resolve() for path in paths]
+    captures = [Capture.open(place) for place in places]
+    stage = begin_fleet(out, force=force) if out is not None else None
+    try:
+        with _connect(address) as client:
+            _check_workers(client, places)
+            warnings = _build_captures(client, captures, say, block_bytes)
+            if stage is not None and out is not None:
+                _write_dataset(client, places, stage, out, say)
+    finally:
+        if stage is not None:
+            shutil.rmtree(stage, ignore_errors=True)
+        for place in places:
+            shutil.rmtree(_parts_folder(place), ignore_errors=True)
+    return dict(zip(paths, warnings, strict=True))
+
+
+@contextmanager
+def _connect(address: str) -> Iterator[Client]:
+    try:
+        from distributed import Client, LocalCluster
+    except ImportError as error:
+        raise InputError("Dask is not installed", "pip install 'tracecorr[cluster]'") from error
+    if address == LOCAL:
+        with LocalCluster(threads_per_worker=1, dashboard_address=None) as cluster, Client(cluster) as client:
+            yield client
+        return
+    try:
+        client = Client(address, timeout=_CONNECT_S)
+    except (OSError, ValueError, TimeoutError) as error:
+        raise InputError(
+            f"there is no Dask scheduler at {address}: {error}", "start one with `dask scheduler`, and workers for it"
+        ) from error
+    with client:
+        yield client
+
+
+def _check_workers(client: Client, places: list[Path]) -> None:
+    if not client.scheduler_info()["workers"]:
+        raise InputError("the cluster has no workers", f"start some: dask worker {client.scheduler_info()['address']}")
+    with _told_failures():
+        missing = client.run(tasks.find_missing, places)
+    for worker, paths in missing.items():
+        if paths:
+            raise InputError(
+                f"worker {worker} does not see {paths[0]}", "put the captures where all workers see the same path"
+            )
+
+
+@contextmanager
+def _told_failures() -> Iterator[None]:
+    """Turn what a worker failed with into an error that says where; ours pass as they are."""
+    try:
+        yield
+    except TracecorrError:
+        raise
+    except Exception as error:
+        raise ClusterError(
+            f"a worker failed: {type(error).__name__}: {error}",
+            "look at the worker's own messages; it needs this version of tracecorr, and memory for a whole capture",
+        ) from error
+
+
+def _build_captures(client: Client, captures: list[Capture], say: Say, block_bytes: int) -> list[list[str]]:
+    threads = sum(worker["nthreads"] for worker in client.scheduler_info()["workers"].values())
+    # All ranges are handed out first, so that no worker waits while borders of one log are compared.
+    logs = [[_start(client, file, threads, block_bytes) for file in _list_logs(c, block_bytes)] for c in captures]
+    building = []
+    for capture, own in zip(captures, logs, strict=True):
+        with _told_failures():
+            ready = {log.file.file: _finish(client, log, say) for log in own}
+            building.append(client.submit(tasks.build_capture, capture.path, ready, pure=False))
+    with _told_failures():
+        out = []
+        for capture, future in zip(captures, building, strict=True):
+            out.append(list(future.result()))
+            say(f"{capture.path}: tables built")
+        return out
+
+
+def _list_logs(capture: Capture, block_bytes: int) -> list[tasks.LogFile]:
+    """Return the logs of a capture that are long enough for ranges; others are read where the tables are built."""
+    parts = _parts_folder(capture.path)
+    found = []
+    for entry in capture.info["files"]:
+        path = capture.path / entry["path"]
+        plain = entry["form"] == "log" and path.suffix not in (".zst", ".gz")
+        if plain and path.is_file() and path.stat().st_size > 4 * LOOKBACK_BLOCKS * block_bytes:
+            parts.mkdir(exist_ok=True)
+            found.append(tasks.LogFile(capture.path, path, entry["file"], parts))
+    return found
+
+
+def _parts_folder(capture: Path) -> Path:
+    return capture / ".cluster-parts"
+
+
+def _start(client: Client, log: tasks.LogFile, threads: int, block_bytes: int) -> _Log:
+    ranges = tasks.plan_log(log, threads, block_bytes)
+    numbered = enumerate(ranges)
+    futures = [client.submit(tasks.read_log_range, log, number, part, pure=False) for number, part in numbered]
+    return _Log(log, ranges, futures)
+
+
+def _finish(client: Client, log: _Log, say: Say) -> list[StoredPart]:
+    """Return the parts of a log, each with exactly the rows of one pass: see `parse.amdlog.ranges`."""
+    alone: list[tasks.RangeRows] = client.gather(log.futures)
+    rows, known, again = [alone[0]], 0, 0
+    true_end = alone[0].end
+    while len(rows) < len(alone):
+        number = len(rows)
+        if agrees(true_end, alone[number].start, alone[number].end):
+            rows.append(alone[number])
+            true_end, known = join_states(true_end, alone[number].end), number
+            continue
+        # Where only addresses were missing the lookback of the range itself is enough.
+        from_here = true_end.carried == alone[number].start.carried
+        told: list[Any] = [log.file, log.ranges, number if from_here else known, number, alone]
+        fresh = client.submit(tasks.read_again, *told, pure=False).result()
+        rows += fresh
+        true_end, again = fresh[-1].end, again + len(fresh)
+    say(f"{log.file.path.name}: {len(alone)} ranges, {again} of them read again behind an open call")
+    return [r.part for r in rows]
+
+
+def _write_dataset(client: Client, places: list[Path], stage: Path, out: Path, say: Say) -> None:
+    members = plan_fleet(places)
+    with _told_failures():
+        futures = [client.submit(tasks.write_node, stage, member, pure=False) for member in members]
+        for node in client.gather(futures):
+            say(f"{out}: node {node} written")
+    finish_fleet(stage, out, members)

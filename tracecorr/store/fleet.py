@@ -1,0 +1,152 @@
+"""A fleet: captures of many nodes as one partitioned dataset, which reads like a capture.
+
+`tables/TABLE/node=NODE/0.parquet` holds the rows of one node with keys that no other node has; `capture.json` says
+where the captures are, whose raw files stay where they are. Times are those of the first node: those of another are
+moved by the difference of the wall clocks (as exact as NTP), or, where a capture does not know it, so that both begin
+together; `nodes` in `capture.json` says which.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+import polars as pl
+
+from tracecorr.model import schema
+from tracecorr.model.errors import CaptureError
+from tracecorr.store.capture import Capture, is_replaceable, write_info
+from tracecorr.store.columns import write_frame
+from tracecorr.store.keys import KEYS, count_keys, move_table
+
+_ODD = re.compile(r"[^\w.-]+")
+_MOST_FILES = 1 << 16
+
+
+@dataclass(frozen=True)
+class Member:
+    """Describe one node of a fleet.
+
+    Args:
+        node: its name in the dataset.
+        capture: its capture folder.
+        used: by table the first key that is free for it.
+        shift_ns: added to its times.
+        placed_by: `wall_clock`, `start` or `own_clock`.
+    """
+
+    node: str
+    capture: str
+    used: dict[str, int]
+    shift_ns: int
+    placed_by: str
+
+
+def plan_fleet(paths: Sequence[Path]) -> list[Member]:
+    """Return the nodes of a fleet in the order of `paths`, which are captures with tables.
+
+    Raises:
+        CaptureError: there are more raw files than the dataset can number.
+    """
+    captures = [Capture.open(path) for path in paths]
+    used = dict.fromkeys(("events", *KEYS.values()), 0)
+    members = []
+    for capture, node in zip(captures, _name_nodes(paths), strict=True):
+        shift_ns, placed_by = _place(captures[0], capture)
+        members.append(Member(node, str(capture.path.resolve()), dict(used), shift_ns, placed_by))
+        used = {table: used[table] + count for table, count in count_keys(capture.table).items()}
+    if used["files"] > _MOST_FILES:
+        raise CaptureError(
+            f"these captures have {used['files']} raw files, a dataset numbers {_MOST_FILES} of them",
+            "make several datasets of fewer captures",
+        )
+    return members
+
+
+def _name_nodes(paths: Sequence[Path]) -> list[str]:
+    """Return a name for each capture: its folder's, where that is not enough with the folder above it or a number."""
+    plain = [_ODD.sub("_", p.resolve().name.removesuffix(".tracecorr")) or "capture" for p in paths]
+    above = [f"{_ODD.sub('_', p.resolve().parent.name)}-{n}" for p, n in zip(paths, plain, strict=True)]
+    often = Counter(plain)
+    names = [n if often[n] == 1 else a for n, a in zip(plain, above, strict=True)]
+    seen: Counter[str] = Counter()
+    out = []
+    for name in names:
+        seen[name] += 1
+        out.append(name if seen[name] == 1 else f"{name}-{seen[name]}")
+    return out
+
+
+def _place(first: Capture, other: Capture) -> tuple[int, str]:
+    if other is first:
+        return 0, "own_clock"
+    walls = [_wall_minus_monotonic(c) for c in (first, other)]
+    if walls[0] is not None and walls[1] is not None:
+        return walls[1] - walls[0], "wall_clock"
+    starts = [c.table("events").select(pl.col("ts_ns").min()).collect().item() for c in (first, other)]
+    return (int(starts[0]) - int(starts[1]) if None not in starts else 0), "start"
+
+
+def _wall_minus_monotonic(capture: Capture) -> int | None:
+    told = capture.info.get("start") or {}
+    wall, monotonic = told.get("realtime"), told.get("monotonic")
+    return wall - monotonic if isinstance(wall, int) and isinstance(monotonic, int) else None
+
+
+def write_member(stage: Path, member: Member) -> None:
+    """Write the tables of one node into a dataset that is being made.
+
+    Args:
+        stage: folder of the dataset.
+        member: the node; its capture has tables.
+    """
+    capture = Capture.open(Path(member.capture))
+    for name in schema.TABLES:
+        folder = stage / "tables" / name / f"node={member.node}"
+        folder.mkdir(parents=True)
+        rows = move_table(capture.table(name), name, member.used, member.shift_ns).collect()
+        write_frame(folder / "0.parquet", rows)
+
+
+def begin_fleet(out: Path, *, force: bool) -> Path:
+    """Return an empty folder beside `out` in which the dataset is made.
+
+    Raises:
+        CaptureError: `out` exists and `force` is not set, or its folder does not exist.
+    """
+    if out.exists() and not (force and is_replaceable(out)):
+        raise CaptureError(f"{out} already exists", "choose another name with -o, or --force to replace a capture")
+    if not out.resolve().parent.is_dir():
+        raise CaptureError(f"there is no folder {out.resolve().parent}", "make it first, or choose another with -o")
+    stage = out.resolve().parent / f".{out.resolve().name}.{os.getpid()}.new"
+    shutil.rmtree(stage, ignore_errors=True)
+    stage.mkdir()
+    return stage
+
+
+def finish_fleet(stage: Path, out: Path, members: list[Member]) -> Capture:
+    """Put a dataset whose tables are written in its place, and return it."""
+    files, warnings = [], []
+    for member in members:
+        info = Capture.open(Path(member.capture)).info
+        for entry in info.get("files", []):
+            moved = {"file": entry["file"] + member.used["files"], "capture": member.capture}
+            files.append({**entry, **moved})
+        warnings += [f"{member.node}: {text}" for text in info.get("warnings", [])]
+    by_start = [m.node for m in members if m.placed_by == "start"]
+    if by_start:
+        warnings.append(
+            f"clocks of {', '.join(by_start)}: their captures know no wall clock, so they are shown to begin together "
+            f"with {members[0].node}; times of different nodes are not comparable"
+        )
+    nodes = [asdict(m) for m in members]
+    write_info(stage, {"nodes": nodes, "files": files, "warnings": warnings, "ftrace_clock": "auto"})
+    if out.exists():
+        shutil.rmtree(out)
+    stage.replace(out)
+    return Capture.open(out)
