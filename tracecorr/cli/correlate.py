@@ -30,7 +30,7 @@ def correlate_verb(
 
     Several captures become one dataset that query, report, compare and serve read.
     """
-    paths = [find_capture(name) for name in names or [None]]
+    paths = [find_capture(name) for name in names] if names else [find_capture(None)]
     out = _choose_output(output) if output is not None or len(paths) > 1 else None
     if cluster is not None:
         _correlate_on_cluster(cluster, paths, out, force)
