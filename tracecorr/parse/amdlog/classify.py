@@ -8,11 +8,13 @@ from dataclasses import dataclass
 import numpy as np
 
 from tracecorr.parse.amdlog.forms import Form
-from tracecorr.parse.amdlog.messages import MESSAGES, Kind, general_name
+from tracecorr.parse.amdlog.general_names import GeneralNames
+from tracecorr.parse.amdlog.messages import MESSAGES, Kind
 from tracecorr.parse.digits import Ints, Mask, Words
 from tracecorr.parse.text import Codes, Text
 
 _OTHER = len(MESSAGES)
+_MOST_NAMES = 1 << 16
 _KINDS = np.array([m.kind for m in MESSAGES] + [Kind.OTHER], np.int64)
 # Templates that begin alike are wordings of the same message: one after the other is tried.
 _WORDINGS = {m.prefix: [i for i, other in enumerate(MESSAGES) if other.prefix == m.prefix] for m in MESSAGES}
@@ -59,6 +61,7 @@ class Classifier:
     def __init__(self) -> None:
         self._heads = Codes(_candidates)
         self.names = Codes(lambda text: text.decode("utf-8", "replace"))
+        self._general = GeneralNames(self.names)
         self._message_names = np.array([self.names.code_of(m.name) for m in MESSAGES] + [0], np.int64)
         self._whats: dict[tuple[int, ...], int] = {}
         self._columns = np.zeros((4, 0), np.int64)
@@ -140,13 +143,16 @@ class Classifier:
         kind[~_is_word(text, at)] = Kind.OTHER
         name = np.zeros(len(at), np.int64)
         is_call = kind != Kind.OTHER
+        if len(self.names.values) >= _MOST_NAMES:
+            # No HIP has so many functions: what is new now is text of a program.
+            is_call &= self.names.look_up(code)[1]
+            kind[~is_call] = Kind.OTHER
         name[is_call] = self.names.encode(text, at[is_call], stop[is_call], code[is_call])
         return kind, name, np.where(is_call, stop - at, 0)
 
     def general(self, text: Text, at: Ints, end: Ints) -> Ints:
         """Return a name code for messages without a template."""
-        found = zip(at.tolist(), end.tolist(), strict=True)
-        return np.array([self.names.code_of(general_name(text.slice(i, j))) for i, j in found], np.int64)
+        return self._general.encode(text, at, end)
 
 
 def _is_word(text: Text, at: Ints) -> Mask:

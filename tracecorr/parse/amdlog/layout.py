@@ -108,6 +108,7 @@ class Layouts:
             first = heads.take(rows).word(place)
             skip[rows] = len(COLOUR) * ((first & _COLOUR_MASK) == _COLOUR_WORD)
             is_word = _WORD[text.bytes[start[rows] + place + skip[rows]]]
+            is_word |= text.starts_with(start[rows] + place, _GRAPH) & (start[rows] + place + len(_GRAPH) <= end[rows])
             fits[rows[~is_word]] = False
             rows = rows[is_word]
             what[rows] = self._look(text, start[rows] + place, end[rows], skip[rows], site[rows])
@@ -177,6 +178,8 @@ def _stamps(heads: Heads, layout: Layout) -> tuple[Ints, Mask]:
     return stamp.view(np.int64), all_digits(low) & all_digits(high)
 
 
+# The only message that begins with another character; what else does may be a prefix of another layout.
+_GRAPH = b"[hipGraph] "
 _COLOUR_MASK, _COLOUR_WORD = KEEP[len(COLOUR)], np.uint64(int.from_bytes(COLOUR, "little"))
 _WORD = np.zeros(256, np.bool_)
 _WORD[list(b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz_")] = True

@@ -11,6 +11,8 @@ import re
 from dataclasses import dataclass
 from functools import cached_property
 
+from tracecorr.parse.amdlog.general_names import general_name
+
 
 class Kind:
     """Say what becomes of a record: plain numbers, since arrays of them are compared all the time."""
@@ -49,15 +51,6 @@ class Message:
     def prefix(self) -> bytes:
         """Return the text that a record of this message begins with."""
         return self.steps[0].encode()
-
-
-_VARIABLE = re.compile(r"\(nil\)|0x[0-9a-fA-F]+h?|\b[0-9a-f]{6,16}\b|\d+")
-
-
-def general_name(message: bytes) -> str:
-    """Return the message with its numbers and addresses as `#`, cut to 48 characters."""
-    text = _VARIABLE.sub("#", message[:400].decode("utf-8", "replace")).strip()
-    return "".join(c if c.isprintable() else "?" for c in text)[:48].strip() or "(empty)"
 
 
 def _queue_messages() -> list[Message]:
