@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from tracecorr.link import kernels
 from tracecorr.link.kernels import list_kernels
 from tracecorr.model.kernel_names import demangle_name, shorten_name
+from tracecorr.model.schema import CAT
 
 ELEMENTWISE = (
     "_ZN2at6native29vectorized_elementwise_kernelILi4ENS0_13AUnaryFunctorIfffNS0_15binary_internal10MulFunctorIfEEEE"
@@ -60,7 +61,7 @@ def test_short_names(name: str, short: str) -> None:
 
 
 def test_the_table_keeps_the_original() -> None:
-    events = pl.DataFrame({"event": [0, 1, 2], "kernel": [ELEMENTWISE, None, "gemm16(float*)"]})
+    events = pl.DataFrame({"event": [0, 1, 2], "kernel": [ELEMENTWISE, None, "gemm16(float*)"]}).cast({"kernel": CAT})
     table, keys = list_kernels(events)
     assert table.rows() == [
         (0, ELEMENTWISE_PRINTED, ELEMENTWISE, "at::native::vectorized_elementwise_kernel"),

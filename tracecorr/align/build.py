@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -20,7 +21,7 @@ from tracecorr.align.causal_pairs import (
 from tracecorr.align.clock_map import MAX_RATE, ClockMap, fit_clock_map
 from tracecorr.align.intervals import bracket_doorbells, list_moments
 from tracecorr.align.rocprof_pairs import bound_profile
-from tracecorr.align.rows import number_groups
+from tracecorr.align.rows import Places, attach_columns, number_groups
 from tracecorr.align.samples import bound_marks, bound_readings, bound_top_buffer
 from tracecorr.model.kinds import PACKET_KINDS
 
@@ -31,6 +32,10 @@ MARK_DELAY_NS = 1_000_000
 _SAME_RATE = ("boot", "tai")
 _CREATE = "AMDKFD_IOC_CREATE_QUEUE"
 _CREATE_PROBES = ("kfd_ioctl_create_queue", "kfd_create_queue")
+_COLUMNS = (
+    "source", "clock", "layer", "name", "process", "thread", "file", "offset", "stamp_ns", "end_stamp_ns", "ring",
+    "packet_index", "signal",
+)  # fmt: skip
 # Each round of system calls narrows the bounds for the next one; after few rounds nothing changes.
 _ROUNDS = 3
 
@@ -54,13 +59,13 @@ def widen_reads(records: pl.DataFrame, args: pl.DataFrame) -> pl.DataFrame:
         records: part events with `source` and `step_lo_ns`.
         args: part args; `waited_ns` of an SMI event says how much earlier it may have happened.
     """
-    mine = records.filter(pl.col("source") == "kfd_smi").select("file").unique()
+    mine = records.select("file", "source").filter(pl.col("source") == "kfd_smi").select("file").unique()
     if mine.is_empty():
         return records
-    waits = args.join(mine, on="file", how="semi").filter(pl.col("key").cast(pl.String) == "waited_ns")
-    keyed = waits.select("file", "offset", waited=pl.col("u64").cast(pl.Int64))
-    joined = records.join(keyed, on=["file", "offset"], how="left", maintain_order="left")
-    return joined.with_columns(step_lo_ns=pl.coalesce("waited", "step_lo_ns")).drop("waited")
+    waits = args.join(mine, on="file", how="semi").filter(pl.col("key") == "waited_ns")
+    keyed = waits.select("u64", row=Places.of(records).find(waits)).drop_nulls()
+    waited = attach_columns(records, keyed.select("row", waited=pl.col("u64").cast(pl.Int64)), "row")
+    return waited.with_columns(step_lo_ns=pl.coalesce("waited", "step_lo_ns")).drop("waited")
 
 
 @dataclass(frozen=True)
@@ -80,6 +85,12 @@ class ClockEvidence:
     samples: dict[str, Any]
     monotonic_ns: int = 0
     boottime_ns: int = 0
+
+    @cached_property
+    def sides(self) -> tuple[pl.DataFrame, pl.DataFrame]:
+        """Return the rows of the log and of the trace whose thread and time are known."""
+        rows = self.records.select(_COLUMNS).drop_nulls(["thread", "stamp_ns"])
+        return rows.filter(pl.col("source") == "amd_log"), rows.filter(pl.col("source") == "ftrace")
 
 
 def fit_clocks(evidence: ClockEvidence) -> dict[str, ClockMap]:
@@ -124,7 +135,7 @@ def _fit(source: str, clock: str, evidence: ClockEvidence) -> ClockMap:
         return ClockMap("same_clock")
     if clock == "counter":
         return ClockMap("unaligned", reason="trace_clock `counter` counts events and shows no time")
-    trace = evidence.records.filter(pl.col("source") == "ftrace")
+    trace = evidence.records.select(*_COLUMNS, "step_lo_ns", "step_hi_ns").filter(pl.col("source") == "ftrace")
     stamps = pl.concat([trace["stamp_ns"], trace["end_stamp_ns"]]).drop_nulls().sort().to_numpy()
     return _fit_trace(clock, evidence, trace).settle(stamps)
 
@@ -184,8 +195,8 @@ def _refine(
 ) -> ClockMap:
     """Return the map with what the system calls of known threads add to it, as long as it gets better."""
     log, trace = _split(evidence)
-    kernel = pl.col("layer").cast(pl.String).is_in(["ioctl", "syscall"])
-    calls = trace.filter(kernel).select("thread", "stamp_ns", "end_stamp_ns").drop_nulls()
+    calls = trace.filter(pl.col("layer").is_in(["ioctl", "syscall"]))
+    calls = calls.select("thread", "stamp_ns", "end_stamp_ns").drop_nulls()
     moments = list_moments(_monotonic(log), "stamp_ns", pl.col("end_stamp_ns"))
     if calls.is_empty() or not moments:
         return rough
@@ -194,6 +205,8 @@ def _refine(
         if not rough.aligned:
             break
         found = bound_silences(calls, moments, rough, steps)
+        if not len(found):
+            break
         finer = fit_clock_map(join_bounds(bounds, found), "causal_pairs", *rates)
         if not finer.aligned or _width(finer, stamps) > 0.95 * _width(rough, stamps):
             break
@@ -210,7 +223,7 @@ def _fit_raw_lines(evidence: ClockEvidence) -> ClockMap:
     """Return the map of ROCr's own lines (CLOCK_MONOTONIC_RAW): from samples, and from the CLR lines around them."""
     readings = bound_readings(evidence.samples["samples"], "raw")
     log, _ = _split(evidence)
-    raw = pl.col("clock").cast(pl.String) == "mono_raw"
+    raw = pl.col("clock") == "mono_raw"
     ordered = log.sort("file", "offset").with_columns(
         from_ns=pl.when(~raw).then("stamp_ns").forward_fill().over("file", "thread"),
         to_ns=pl.when(~raw).then(pl.col("stamp_ns") + LOG_STEP_NS).backward_fill().over("file", "thread"),
@@ -230,7 +243,8 @@ def _fit_boot(evidence: ClockEvidence) -> ClockMap:
     when it was printed. On a host that never slept the clocks are equal: zero is shown where it is allowed.
     """
     readings = bound_readings(evidence.samples["samples"], "boot")
-    times = evidence.records.filter((pl.col("source") == "amd_log") & (pl.col("layer") == "gpu"))
+    columns = ("source", "layer", "process", "signal", "file", "offset", "stamp_ns", "end_stamp_ns", "line_stamp_ns")
+    times = evidence.records.select(columns).filter((pl.col("source") == "amd_log") & (pl.col("layer") == "gpu"))
     both = join_bounds(readings, bound_spans(_signal_spans(times, _split(evidence)[0]), (0, 0)))
     fitted = fit_clock_map(both, "samples" if len(readings) else "causal_pairs", 0.0)
     return replace(fitted, likely_ns=0)
@@ -267,7 +281,8 @@ def _prove_mono(bounds: Bounds, marks: Bounds, foreign_creations: int) -> ClockM
 
 def _unaligned(evidence: ClockEvidence, trace: pl.DataFrame) -> ClockMap:
     """Return a map that only puts the start of the trace beside the start of the log."""
-    log = _monotonic(evidence.records.filter(pl.col("source") == "amd_log"))["stamp_ns"]
+    rows = evidence.records.select("source", "clock", "stamp_ns")
+    log = _monotonic(rows.filter(pl.col("source") == "amd_log"))["stamp_ns"]
     starts = log.min(), trace["stamp_ns"].min()
     shift = int(starts[0]) - int(starts[1]) if None not in starts else 0  # type: ignore[arg-type]
     why = "no clock samples, and no doorbell or queue creation that log and trace both show"
@@ -288,18 +303,17 @@ def count_foreign_creations(evidence: ClockEvidence, steps: tuple[int, int]) -> 
 
 
 def _split(evidence: ClockEvidence) -> tuple[pl.DataFrame, pl.DataFrame]:
-    rows = evidence.records.drop_nulls(["thread", "stamp_ns"])
-    return rows.filter(pl.col("source") == "amd_log"), rows.filter(pl.col("source") == "ftrace")
+    return evidence.sides
 
 
 def _monotonic(log: pl.DataFrame) -> pl.DataFrame:
-    return log.filter(pl.col("clock").cast(pl.String) == "mono")
+    return log.filter(pl.col("clock") == "mono")
 
 
 def _marks(trace: pl.DataFrame, args: pl.DataFrame) -> pl.DataFrame:
     marks = trace.filter((pl.col("layer") == "marker") & (pl.col("name") == "clock_sync"))
     for key in ("id", "mono"):
-        values = args.filter(pl.col("key").cast(pl.String) == key).select("file", "offset", pl.col("u64").alias(key))
+        values = args.filter(pl.col("key") == key).select("file", "offset", pl.col("u64").alias(key))
         marks = marks.join(values, on=["file", "offset"], how="left", maintain_order="left")
     # A mark that no clock can have shown is not one of ours.
     marks = marks.filter(pl.col("mono") < 2**62)
@@ -326,7 +340,7 @@ def causal_bounds(evidence: ClockEvidence, steps: tuple[int, int]) -> Bounds:
 
 
 def _doorbell_spans(log: pl.DataFrame, trace: pl.DataFrame) -> pl.DataFrame:
-    lines = log.filter((pl.col("layer") == "aql") & pl.col("name").cast(pl.String).is_in(PACKET_KINDS))
+    lines = log.filter((pl.col("layer") == "aql") & pl.col("name").is_in(PACKET_KINDS))
     moments = list_moments(log, "stamp_ns", pl.col("end_stamp_ns"))
     packets = lines.select("thread", "ring", "packet_index", "name", at="stamp_ns")
     stores = trace.filter(pl.col("layer") == "doorbell").select("thread", "ring", "packet_index", "stamp_ns")
@@ -334,7 +348,7 @@ def _doorbell_spans(log: pl.DataFrame, trace: pl.DataFrame) -> pl.DataFrame:
 
 
 def _creations(log: pl.DataFrame) -> pl.DataFrame:
-    name = pl.col("name").cast(pl.String)
+    name = pl.col("name")
     lines = log.filter(name.is_in(["queue_allocated_count", "queue_created"])).sort("file", "offset")
     counted = pl.when(name == "queue_allocated_count").then("stamp_ns")
     lines = lines.with_columns(from_ns=counted.forward_fill().over("thread"))
@@ -343,7 +357,7 @@ def _creations(log: pl.DataFrame) -> pl.DataFrame:
 
 
 def _created_rings(trace: pl.DataFrame, args: pl.DataFrame) -> pl.DataFrame:
-    probes = trace.filter((pl.col("layer") == "kfd") & pl.col("name").cast(pl.String).is_in(_CREATE_PROBES))
-    rings = args.filter(pl.col("key").cast(pl.String) == "ring").select("file", "offset", made_ring="u64")
+    probes = trace.filter((pl.col("layer") == "kfd") & pl.col("name").is_in(_CREATE_PROBES))
+    rings = args.filter(pl.col("key") == "ring").select("file", "offset", made_ring="u64")
     made = probes.join(rings, on=["file", "offset"])
     return made.select("thread", "stamp_ns", "end_stamp_ns", ring="made_ring")

@@ -11,6 +11,8 @@ from tracecorr.align.bounds import Ints, Mask
 
 # No file of a capture is that long (128 TiB), so file and offset fit one number.
 _OFFSET_BITS = 47
+# Values that lie so near each other are numbered by a table of all between them.
+_NEAR = 2**20
 
 
 def attach_columns(frame: pl.DataFrame, found: pl.DataFrame, key: str = "event") -> pl.DataFrame:
@@ -48,18 +50,11 @@ def number_groups(frame: pl.DataFrame, keys: list[str]) -> tuple[Ints, pl.DataFr
         frame: has at least the columns `keys`, numbers or categories.
         keys: what makes a group.
     """
-    codes = np.zeros(frame.height, dtype=np.int64)
+    codes, count = np.zeros(frame.height, dtype=np.int64), int(frame.height > 0)
     for name in keys:
-        numbers = frame[name].to_physical()
-        values = numbers.unique().drop_nulls().sort().to_numpy()
-        has_null = numbers.null_count() > 0
-        if len(values) + has_null <= 1:
-            continue
-        own = np.searchsorted(values, numbers.fill_null(0).to_numpy())
-        if has_null:
-            own = np.where(numbers.is_null().to_numpy(), len(values), own)
-        _, codes = _narrow(codes * (len(values) + 1) + own)
-    count = int(codes.max(initial=-1)) + 1
+        own, values = _number_values(frame[name].to_physical())
+        if values > 1:
+            codes, count = (own, values) if count == 1 else _narrow(codes * values + own)
     first = np.empty(count, dtype=np.int64)
     # Of several rows that write to one place the last one stays.
     first[codes[::-1]] = np.arange(frame.height - 1, -1, -1)
@@ -69,15 +64,30 @@ def number_groups(frame: pl.DataFrame, keys: list[str]) -> tuple[Ints, pl.DataFr
     return rank[codes], frame.select(keys)[first[order]]
 
 
-def _narrow(codes: Ints) -> tuple[Ints, Ints]:
-    """Return the codes that occur, and each code's number among them."""
+def _number_values(column: pl.Series) -> tuple[Ints, int]:
+    """Return the number of each value of a column among its values, null as the last of them, and how many they are."""
+    null = column.null_count() > 0
+    low, high = column.min(), column.max()
+    if low is None or (low == high and not null):
+        return np.zeros(len(column), dtype=np.int64), int(len(column) > 0)
+    filled = column.fill_null(low).to_numpy()
+    if int(high) - int(low) < _NEAR:  # type: ignore[arg-type]
+        codes, count = _narrow((filled - filled.dtype.type(low)).astype(np.int64))
+    else:
+        values = column.unique().drop_nulls().sort().to_numpy()
+        codes, count = np.searchsorted(values, filled), len(values)
+    return (np.where(column.is_null().to_numpy(), count, codes), count + 1) if null else (codes, count)
+
+
+def _narrow(codes: Ints) -> tuple[Ints, int]:
+    """Return each code's number among those that occur, and how many they are."""
     size = int(codes.max(initial=-1)) + 1
-    if size > 4 * len(codes) + 1024:
+    if size > max(_NEAR, 4 * len(codes)):
         values, numbers = np.unique(codes, return_inverse=True)
-        return values, numbers
+        return numbers, len(values)
     seen = np.zeros(size, dtype=np.bool_)
     seen[codes] = True
-    return np.flatnonzero(seen), (np.cumsum(seen) - 1)[codes]
+    return (np.cumsum(seen) - 1)[codes], int(seen.sum())
 
 
 @dataclass(frozen=True)

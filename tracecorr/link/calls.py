@@ -107,7 +107,7 @@ def link_syscalls(events: pl.DataFrame, aligned: bool) -> pl.DataFrame:
     )  # fmt: skip
     if not aligned or inner.is_empty():
         return empty
-    lines = _list_lines(events)
+    lines = _list_lines(events, inner["thread"].unique())
     if lines.is_empty():
         return empty
     roots = find_chains(events["parent"].fill_null(-1).to_numpy())
@@ -120,13 +120,13 @@ def link_syscalls(events: pl.DataFrame, aligned: bool) -> pl.DataFrame:
     return pl.concat([empty, *found])
 
 
-def _list_lines(events: pl.DataFrame) -> pl.DataFrame:
-    """Return each line of a known thread: thread, at, call (the innermost one open behind it; -1 none, -2 unknown)."""
+def _list_lines(events: pl.DataFrame, threads: pl.Series) -> pl.DataFrame:
+    """Return each line of these threads: thread, at, call (the innermost one open behind it; -1 none, -2 unknown)."""
     columns = (
         "event", "thread", "parent", "ts_ns", "dur_ns", "offset", "end_offset", "layer", "source", "clock"
     )  # fmt: skip
     log = events.select(columns).filter(
-        (pl.col("source") == "amd_log") & (pl.col("clock") == "mono") & pl.col("thread").is_not_null()
+        (pl.col("source") == "amd_log") & (pl.col("clock") == "mono") & pl.col("thread").is_in(threads.implode())
     )
     is_hip, ended = pl.col("layer") == "hip", pl.col("dur_ns").is_not_null()
     outer = pl.col("parent").fill_null(-1)
@@ -137,7 +137,9 @@ def _list_lines(events: pl.DataFrame) -> pl.DataFrame:
         "thread", pl.col("end_offset").alias("offset"), at=pl.col("ts_ns") + pl.col("dur_ns"), call=outer
     )
     # Many lines fall into one microsecond; the order of a thread's lines in the file is exact.
-    return pl.concat([starts, ends]).sort("at", "offset")
+    both = pl.concat([starts, ends])
+    order = np.lexsort([both[name].to_numpy() for name in ("offset", "at")])
+    return both[pl.Series(order.astype(np.uint32))]
 
 
 def _link_thread(inner: pl.DataFrame, lines: pl.DataFrame, roots: np.ndarray) -> pl.DataFrame:

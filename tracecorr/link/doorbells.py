@@ -70,17 +70,9 @@ def _same_call(batch: pl.DataFrame, own: pl.DataFrame, packets: pl.DataFrame) ->
 
 def _announcing(stores: pl.DataFrame, packets: pl.DataFrame) -> pl.DataFrame:
     """Return the earliest store with value >= index, from any thread."""
-    falling = stores.sort("packet_index", descending=True).with_columns(
-        earliest=pl.struct("ts_ns", "event").rank("ordinal").over("queue")
-    )
-    falling = falling.with_columns(least=pl.col("earliest").cum_min().over("queue"))
-    names = falling.select("queue", "earliest", announce_event="event")
-    suffix = falling.select("queue", "packet_index", "least").join(
-        names, left_on=["queue", "least"], right_on=["queue", "earliest"]
-    )
-    return (
-        packets.sort("packet_index")
-        .join_asof(suffix.sort("packet_index"), on="packet_index", by="queue", strategy="forward",
-                   check_sortedness=False)
-        .select("event", "announce_event")
-    )  # fmt: skip
+    # Events are numbered in the order of their times.
+    falling = stores.select("queue", "packet_index", "event").sort("packet_index", "event", descending=True)
+    suffix = falling.select("queue", "packet_index", announce_event=pl.col("event").cum_min().over("queue")).reverse()
+    wanted = packets.select("event", "queue", "packet_index").sort("packet_index")
+    found = wanted.join_asof(suffix, on="packet_index", by="queue", strategy="forward", check_sortedness=False)
+    return found.select("event", "announce_event")

@@ -93,12 +93,14 @@ def _pair_copies(timed: pl.DataFrame, launches: pl.DataFrame) -> pl.DataFrame:
 
 def _timed(events: pl.DataFrame, args: pl.DataFrame) -> pl.DataFrame:
     """Return rocprof's kernels and copies; a file that names no process is of the only process, if there is one."""
-    rows = events.filter((pl.col("source") == "rocprof") & (pl.col("layer") == "gpu"))
+    columns = ("event", "process", "pid", "kernel_id", "size_bytes", "ts_ns", "dur_ns", "stamp_ns", "flags")
+    rows = events.select(*columns, "source", "layer")
+    rows = rows.filter((pl.col("source") == "rocprof") & (pl.col("layer") == "gpu"))
     for key in ("queue_id", "dispatch_id"):
-        values = args.filter(pl.col("key").cast(pl.String) == key)
+        values = args.filter(pl.col("key") == key)
         values = values.select("event", pl.col("u64").cast(pl.Int64, strict=False).alias(key))
         rows = rows.join(values, on="event", how="left", maintain_order="left")
-    logs = events.filter(pl.col("source") == "amd_log")["process"].drop_nulls().unique()
+    logs = events.select("process", "source").filter(pl.col("source") == "amd_log")["process"].drop_nulls().unique()
     only = logs.item() if logs.len() == 1 else None
     unaligned = pl.col("flags").fill_null(0) & int(Flag.UNALIGNED) > 0
     end_ns = pl.col("ts_ns") + pl.col("dur_ns")

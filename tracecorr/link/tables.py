@@ -223,7 +223,8 @@ def _name_commands(events: pl.DataFrame, commands: pl.DataFrame) -> pl.DataFrame
 
 def _chain_doorbells(events: pl.DataFrame, launches: pl.DataFrame) -> pl.DataFrame:
     """Give each matched doorbell store the chain of its packet, with the packet as its parent."""
-    stores = launches.drop_nulls("doorbell_event").sort("packet_index", nulls_last=True)
+    stores = launches.select("event", "call_event", "doorbell_event", "packet_index").drop_nulls("doorbell_event")
+    stores = stores.sort("packet_index", nulls_last=True)
     stores = stores.unique("doorbell_event", keep="last", maintain_order=True)
     owners = stores.select(event="doorbell_event", parent="event", chain="call_event")
     return fill_columns(events, owners)

@@ -10,6 +10,12 @@ _LEAST, _SHARE = 5, 0.9
 _SECOND = 0.5
 _SHAPE = {"file": pl.UInt16, "log_pid": pl.UInt32, "log_tid": pl.UInt64, "tid_key": pl.Int64, "how": pl.String}
 
+# What the votes need of part events, to place them and to count.
+VOTE_COLUMNS = (
+    "stamp_ns", "end_stamp_ns", "step_lo_ns", "step_hi_ns", "clock", "flags", "file", "offset", "parent_offset",
+    "layer", "source", "pid", "tid", "host_tid",
+)  # fmt: skip
+
 
 def vote_threads(placed: pl.DataFrame) -> pl.DataFrame:
     """Return file, log_pid, log_tid -> tid_key, how; `how` tells the votes.

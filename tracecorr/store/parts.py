@@ -102,7 +102,11 @@ class Parts:
 
 def _join(frames: list[pl.DataFrame], empty: pl.DataFrame) -> pl.DataFrame:
     filled = [frame for frame in frames if not frame.is_empty()]
-    return pl.concat(filled) if len(filled) > 1 else filled[0] if filled else empty
+    if len(filled) < 2:
+        return filled[0] if filled else empty
+    rows = pl.DataFrame(height=sum(frame.height for frame in filled))
+    columns = filled[0].columns
+    return rows.with_columns(_in_one_piece(pl.concat([f.drop_in_place(c) for f in filled])) for c in columns)
 
 
 def _in_one_piece(column: pl.Series) -> pl.Series | pl.Expr:
