@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-_HZ_TICK_NS = 4_000_000
+# Jiffies pass every 4 ms; `uptime` shows them in clock_t, hundredths of a second.
+_JIFFY_NS, _CLOCK_T_NS = 4_000_000, 10_000_000
 
 
 @dataclass(frozen=True)
@@ -39,5 +40,5 @@ class ClockModel:
             offset += self.step_ns
         shown = int(mono_ns - offset)
         if self.name == "uptime":
-            return shown // _HZ_TICK_NS * _HZ_TICK_NS
+            return shown // _JIFFY_NS * _JIFFY_NS // _CLOCK_T_NS
         return shown if self.ticks_per_ns == 1.0 else int(since * self.ticks_per_ns) + self.offset_ns

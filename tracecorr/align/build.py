@@ -30,6 +30,11 @@ from tracecorr.model.kinds import PACKET_KINDS
 MARK_DELAY_NS = 1_000_000
 # These run at one rate with CLOCK_MONOTONIC and are only ever stepped (suspend, setting the time).
 _SAME_RATE = ("boot", "tai")
+# These count cycles, or what else an unnamed clock counts; a cycle is no longer than a nanosecond.
+_COUNTS = ("x86-tsc", "ticks")
+_CYCLE_NS = 1
+# `uptime` with one stamp alone.
+_COARSEST_NS = 20_000_000
 _CREATE = "AMDKFD_IOC_CREATE_QUEUE"
 _CREATE_PROBES = ("kfd_ioctl_create_queue", "kfd_create_queue")
 _COLUMNS = (
@@ -41,15 +46,23 @@ _ROUNDS = 3
 
 
 def find_steps(records: pl.DataFrame) -> pl.DataFrame:
-    """Return `records` with the steps of clocks that are coarser than their print: `uptime` counts jiffies."""
-    is_coarse = (pl.col("source") == "ftrace") & (pl.col("clock") == "uptime")
-    coarse = records.select("source", "clock", "stamp_ns").filter(is_coarse)
-    ticks = coarse["stamp_ns"].drop_nulls().unique().sort().diff().drop_nulls()
-    if ticks.is_empty():
+    """Return `records` with the steps of clocks that text does not round to a microsecond.
+
+    A counter of cycles is printed whole; `uptime` counts jiffies.
+    """
+    of_trace, clock = pl.col("source") == "ftrace", pl.col("clock")
+    is_coarse = of_trace & (clock == "uptime")
+    is_count = of_trace & pl.any_horizontal(clock == name for name in _COUNTS)
+    odd = records.select("source", "clock", "stamp_ns").filter(is_coarse | is_count)
+    if odd.is_empty():
         return records
+    ticks = odd.filter(is_coarse)["stamp_ns"].drop_nulls().unique().sort().diff().drop_nulls()
     # A jiffy may be counted late, by as much as it is long.
-    step = pl.when(is_coarse).then(2 * int(ticks.to_numpy().min()))
-    return records.with_columns(step_hi_ns=pl.coalesce(step, "step_hi_ns"))
+    late = pl.when(is_coarse).then(2 * int(ticks.to_numpy().min()) if len(ticks) else _COARSEST_NS)
+    return records.with_columns(
+        step_lo_ns=pl.when(is_count | is_coarse).then(0).otherwise("step_lo_ns"),
+        step_hi_ns=late.when(is_count).then(_CYCLE_NS).otherwise("step_hi_ns"),
+    )
 
 
 def widen_reads(records: pl.DataFrame, args: pl.DataFrame) -> pl.DataFrame:
@@ -168,7 +181,7 @@ def _fit_trace(clock: str, evidence: ClockEvidence, trace: pl.DataFrame) -> Cloc
     both = join_bounds(sampled, pairs)
     if clock == "mono":
         return _prove_mono(both, sampled, count_foreign_creations(evidence, steps))
-    rate = _guess_rate(both) if clock == "x86-tsc" else 0.0
+    rate = _guess_rate(both) if clock in _COUNTS else 0.0
     max_rate = 0.0 if clock in _SAME_RATE else MAX_RATE
     if evidence.samples["samples"] and len(sampled):
         # Samples that cause and effect contradict are of another run: both together leave no line.

@@ -12,6 +12,10 @@ from tracecorr.align.lines import Lines, fit_lines
 # The rate of a disciplined clock (NTP) moves by less than this between two corrections; a larger change shows
 # as a contradiction and starts a new piece.
 WANDER = 1e-6
+# Into so many parts the slopes of a piece are cut: what each of them leaves is bounded apart.
+_CELLS = 32
+# Between inequalities that are further apart than this part of the piece the bounds are told in between, too.
+_GRID = 2000
 # How many later inequalities must agree with the old piece before one that does not is called wrong.
 _LOOK_AHEAD = 48
 
@@ -129,7 +133,7 @@ def split_pieces(x: Floats, low: Floats, high: Floats, rate: float, max_rate: fl
         return None
     later = [_reach_back(x, low, high, runs[k - 1 : k + 1], (rate, max_rate)) for k in range(1, len(runs))]
     sure = [_trim(run, first, low, high) for run, first in zip(runs, [*later, None], strict=True)]
-    pieces = [_build(x, low, high, run, _slopes(x, low, high, run, (rate, max_rate))) for run in sure]
+    pieces = [_build_run(x, low, high, run, (rate, max_rate)) for run in sure]
     changes = [
         _build_change(x, low, high, pieces[k], pieces[k + 1], np.concatenate([runs[k], runs[k + 1][:1]]), max_rate)
         for k in range(len(pieces) - 1)
@@ -207,11 +211,38 @@ def _trim(chosen: Ints, later: int | None, low: Floats, high: Floats) -> Ints:
     return sure if bounded else chosen
 
 
-def _slopes(x: Floats, low: Floats, high: Floats, chosen: Ints, rates: tuple[float, float]) -> tuple[float, float]:
-    """Return the middle slope of all lines through a run, and how far the clock's slope may lie from it."""
+def _build_run(x: Floats, low: Floats, high: Floats, chosen: Ints, rates: tuple[float, float]) -> Piece:
+    """Return the piece of a run: at any moment the slope lies within WANDER of that of one line through the run."""
     lines = _fits(x, low, high, chosen, rates)
     assert lines is not None  # a part of a run that lines satisfy
-    return lines.rate, min(lines.spread + WANDER, 2 * rates[1])
+    slack = min(lines.spread + WANDER, 2 * rates[1])
+    whole = _build(x, low, high, chosen, (lines.rate, slack))
+    return _narrow(whole, x[chosen], low[chosen], high[chosen], lines) if 0 < slack - lines.spread < slack else whole
+
+
+def _narrow(whole: Piece, x: Floats, low: Floats, high: Floats, lines: Lines) -> Piece:
+    """Return the piece with the bounds that its slopes leave when only one of them is true.
+
+    `whole` lets the clock take any of the slopes at any moment. Here each part of the slopes gives bounds of its own;
+    parts that some inequality contradicts fall out, and what the others leave together is kept.
+    """
+    grid = np.union1d(x, np.linspace(x[0], x[-1], _GRID))
+    half = lines.spread / _CELLS
+    centres = lines.rate - lines.spread + half * (2 * np.arange(_CELLS) + 1)
+    least, most = np.full(len(grid), np.inf), np.full(len(grid), -np.inf)
+    for centre in centres:
+        cell = _build(x, low, high, np.arange(len(x)), (float(centre), half + whole.slack - lines.spread))
+        if (np.maximum(cell.low_after, cell.low_before) <= np.minimum(cell.high_after, cell.high_before)).all():
+            below, above = cell.bound(grid)
+            np.minimum(least, below, out=least)
+            np.maximum(most, above, out=most)
+    if not np.isfinite(least).all():
+        return whole
+    level = whole.rate * grid
+    return replace(
+        whole, x=grid, low_after=least - level, low_before=least - level, high_after=most - level,
+        high_before=most - level,
+    )  # fmt: skip
 
 
 def _build_change(

@@ -138,7 +138,7 @@ class KernelRecorder:
         if not self.recording or now < self._next_mark:
             return
         self._next_mark = now + _MARK_SECONDS
-        self._sampler.sample("during")
+        self._sampler.sample_narrowly("during")
         if self._top is not None:
             self._top.tick()
         self._save_clock()

@@ -49,7 +49,7 @@ def read_ftrace_pages(
     yield Block(
         events=reader.pairer.finish(),
         ledger=torn_ends(cpus, "torn_page"),
-        losses=_stats_losses(trace, cpus, reader.gaps),
+        losses=reader.scale_losses(_stats_losses(trace, cpus, reader.gaps)),
     )
 
 
@@ -89,7 +89,13 @@ class RecordReader:
         events, args = self.pairer.feed(batch)
         self.gaps.update(gap[0] for gap in window.gaps)
         losses = [(self._cpus[i].cpu, before, after, n if n >= 0 else None) for i, n, before, after in window.gaps]
-        return Block(events=events, args=args, ledger=self._ledger(window, skipped), losses=_losses(losses))
+        return Block(
+            events=events, args=args, ledger=self._ledger(window, skipped), losses=self.scale_losses(_losses(losses))
+        )  # fmt: skip
+
+    def scale_losses(self, losses: pl.DataFrame) -> pl.DataFrame:
+        """Return losses with their stamps in nanoseconds, as those of the events are."""
+        return losses.with_columns(pl.col("from_ns", "to_ns") * self.pairer.unit_ns)
 
     def _base(self, window: Window) -> tuple[Ints, pl.DataFrame, Ints, Ints]:
         """Return event ids, base columns, start and length of the payloads; by event, then by time."""

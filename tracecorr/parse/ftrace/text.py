@@ -78,7 +78,8 @@ class _Reader:
         lines = read_lines(BlockText(text, start, end, offset), rest, self._file, others, prefix)
         self._add_records(batch, lines)
         events, args = self.pairer.feed(batch)
-        return Block(events=events, args=args, ledger=lines.ledger, losses=lines.losses)
+        losses = lines.losses.with_columns(pl.col("from_ns", "to_ns") * self.pairer.unit_ns)
+        return Block(events=events, args=args, ledger=lines.ledger, losses=losses)
 
     def _learn_prefix(self, block: bytes, usual: bool) -> None:
         """A file has one form of prefix: that of its first records."""
