@@ -26,6 +26,21 @@ def slewed(ppm: float, at_s: float) -> Curve:
     return lambda t: np.where(t < at_s * SECOND, 5e9, 5e9 + ppm * 1e-6 * (t - at_s * SECOND))
 
 
+def settling(ppm: float, seconds: float) -> Curve:
+    """A rate that decays, as the kernel's phase-locked loop (adjtimex) works off an offset."""
+    tau = seconds * SECOND
+    return lambda t: 5e9 + ppm * 1e-6 * tau * (1 - np.exp(-t / tau))
+
+
+def wandering(ppm: float, each_s: float) -> Curve:
+    """A rate that is changed by a random amount each few seconds, as a daemon does that keeps the time."""
+    rng = np.random.default_rng(3)
+    rates = np.cumsum(rng.normal(0, ppm * 1e-6, 4000))
+    knots = np.arange(4001) * each_s * SECOND
+    values = np.concatenate([[0], np.cumsum(rates * each_s * SECOND)])
+    return lambda t: 5e9 + np.interp(t, knots, values)
+
+
 def stepped(step_ns: float, at_s: float) -> Curve:
     return lambda t: np.where(t < at_s * SECOND, 5e9, 5e9 + step_ns)
 
@@ -94,12 +109,32 @@ def test_causal_pairs_bound_the_clock(name: str, per_s: int, wrong: float) -> No
     assert np.median(width) < 25_000
 
 
+SMOOTH = {
+    "settling 10 ppm": settling(10, 16), "settling 60 ppm": settling(60, 16), "wandering 0.3 ppm": wandering(0.3, 1),
+    "wandering 1 ppm": wandering(1, 4),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("evidence", ["samples", "pairs", "both"])
+@pytest.mark.parametrize("name", SMOOTH)
+def test_a_rate_that_changes_all_the_time_stays_inside_the_bounds(name: str, evidence: str) -> None:
+    rng = np.random.default_rng(1)
+    curve = SMOOTH[name]
+    bounds = {"samples": sample(rng, curve, 20), "pairs": pair(rng, curve, 20, 500)}
+    bounds["both"] = join_bounds(*bounds.values())
+    fitted = fit_clock_map(bounds[evidence], "causal_pairs" if evidence == "pairs" else "samples")
+    covered, width = measure(rng, fitted, curve, 20)
+    assert fitted.aligned, fitted.reason
+    assert covered >= 0.999
+    assert np.median(width) < 25_000
+
+
 def test_a_suspend_splits_the_map() -> None:
     rng = np.random.default_rng(5)
     curve = stepped(-7e9, 12.2)
     fitted = fit_clock_map(sample(rng, curve, 20), "samples", max_rate=0.0)
     assert fitted.curve is not None
-    assert [p.rate for p in fitted.curve.pieces] == [0.0, 0.0]
+    assert [rate for _, rate in fitted.curve.runs] == [0.0, 0.0]
     covered, width = measure(rng, fitted, curve, 20)
     assert covered == 1.0
     assert np.quantile(width, 0.9) < 5_000

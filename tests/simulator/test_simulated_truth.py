@@ -80,7 +80,8 @@ def test_a_coarse_clock_is_known_to_some_jiffies(tmp_path: Path) -> None:
     found, right, _, _ = totals(score)
     assert found == right
     assert score.covered[0] == score.covered[1]
-    assert 8_000_000 <= score.width_ns[0] <= 20_000_000
+    # Hundredths of a second, counted up to one late.
+    assert 10_000_000 <= score.width_ns[0] <= 40_000_000
 
 
 @pytest.mark.parametrize("level", [3, 4])

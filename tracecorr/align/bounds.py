@@ -21,6 +21,8 @@ _MAJORITY = 0.75
 _BUCKETS = 1500
 # Of many inequalities the very tightest are the likeliest to be wrong: this share of a part is passed over.
 _TRIM = 0.02
+# Where some may be wrong, a part holds at least so many inequalities.
+_FULL = 80
 
 
 @dataclass(frozen=True)
@@ -121,7 +123,7 @@ def pick_tightest(x: Floats, low: Floats, high: Floats, trim: bool) -> Ints:
     """
     if len(x) <= 2 * _BUCKETS:
         return np.arange(len(x), dtype=np.int64)
-    count = min(_BUCKETS, len(x) // 200) if trim else _BUCKETS
+    count = min(_BUCKETS, len(x) // _FULL) if trim else _BUCKETS
     bucket = np.minimum(((x - x[0]) / max(x[-1] - x[0], 1.0) * count).astype(np.int64), count - 1)
     best = [_tight_of_each(bucket, -low, trim), _tight_of_each(bucket, high, trim)]
     picked: Ints = np.unique(np.concatenate(best)).astype(np.int64)
@@ -132,6 +134,6 @@ def _tight_of_each(bucket: Ints, key: Floats, trim: bool) -> Ints:
     order = np.lexsort((key, bucket))
     order = order[np.isfinite(key[order])]
     _, first, size = np.unique(bucket[order], return_index=True, return_counts=True)
-    passed = np.where((size >= 50) & trim, (size * _TRIM).astype(np.int64) + 2, 0)
+    passed = np.where((size >= _FULL // 4) & trim, (size * _TRIM).astype(np.int64) + 2, 0)
     chosen: Ints = order[first + passed]
     return chosen

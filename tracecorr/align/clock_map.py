@@ -9,9 +9,13 @@ import numpy as np
 
 from tracecorr.align.bounds import NO_HIGH, NO_LOW, Bounds, Floats, Ints, find_outliers, pick_tightest
 from tracecorr.align.pieces import Pieces, settle_steps, split_pieces
+from tracecorr.align.slopes import Rates
 
 # NTP slews CLOCK_MONOTONIC by at most 500 ppm (adjtimex); the crystal behind an unslewed clock adds some.
 MAX_RATE = 600e-6
+# Within seconds the rate of a disciplined clock (NTP) moves by less than this unseen; pairs, which are wider than
+# samples, hide more, and are so many that it costs nothing to allow for it.
+_WANDER, _HIDDEN_WANDER = 0.5e-6, 3e-6
 # A clock of which more than one inequality in twenty is contradicted by the others is not understood.
 _MAX_WRONG = 0.05
 # More pieces than one in this time are no corrections of a clock: the evidence contradicts itself.
@@ -88,16 +92,16 @@ class ClockMap:
         return replace(self, curve=curve)
 
     def summarize(self, source: str, first_ns: int, last_ns: int) -> list[dict[str, Any]]:
-        """Return the map's rows of the table `clock_map`: one per piece.
+        """Return the map's rows of the table `clock_map`: one per rate.
 
         Args:
             source: source and clock.
             first_ns, last_ns: first and last stamp of the source.
         """
-        pieces = self.curve.pieces if self.curve else ()
-        starts = [first_ns, *(int(p.first) + self.base_stamp_ns for p in pieces[1:])]
+        runs = self.curve.runs if self.curve else ((0.0, 0.0),)
+        starts = [first_ns, *(int(first) + self.base_stamp_ns for first, _ in runs[1:])]
         ends = [*(s - 1 for s in starts[1:]), last_ns]
-        rates = [p.rate for p in pieces] or [0.0]
+        rates = [rate for _, rate in runs]
         return [self._row(source, *piece) for piece in zip(starts, ends, rates, strict=True)]
 
     def _row(self, source: str, start_ns: int, end_ns: int, rate: float) -> dict[str, Any]:
@@ -135,31 +139,32 @@ def fit_clock_map(bounds: Bounds, method: str, max_rate: float = MAX_RATE, rate:
     x, low, high = usable.floats(base_stamp, base_offset)
     good = ~find_outliers(x, low, high, rate, max_rate)
     # A mark names its sample; a causal pair may be of two things that only look alike.
-    curve = _fit_curve(x[good], low[good], high[good], (rate, max_rate), trim=method != "samples")
+    rates = Rates(rate, max_rate, (_WANDER if method == "samples" else _HIDDEN_WANDER) if max_rate else 0.0)
+    curve = _fit_curve(x[good], low[good], high[good], rates, trim=method != "samples")
     violated = _count_violated(curve, x, low, high) if curve else total
     reason = ""
     if curve is None or violated > _MAX_WRONG * total:
         reason = f"{violated} of {total} pairs contradict the others"
-    elif len(curve.pieces) > 3 + (x[-1] - x[0]) / _SHORTEST_PIECE_NS:
-        reason = f"{total} pairs allow no steady clock: it would change its rate {len(curve.changes)} times"
+    elif len(curve.runs) > 3 + (x[-1] - x[0]) / _SHORTEST_PIECE_NS:
+        reason = f"{total} pairs allow no steady clock: it would change its rate {len(curve.runs) - 1} times"
     if reason:
         return ClockMap("unaligned", pairs=total, violated=violated, reason=reason)
     return ClockMap(method, 0, base_offset, base_stamp, curve, total, violated)
 
 
-def _fit_curve(x: Floats, low: Floats, high: Floats, rates: tuple[float, float], trim: bool) -> Pieces | None:
+def _fit_curve(x: Floats, low: Floats, high: Floats, rates: Rates, trim: bool) -> Pieces | None:
     if not len(x):
         return None
-    level = rates[0] * x
+    level = rates.middle * x
     chosen = pick_tightest(x, low - level, high - level, trim)
-    found = split_pieces(x[chosen], low[chosen], high[chosen], *rates)
+    found = split_pieces(x[chosen], low[chosen], high[chosen], rates)
     if found is None or len(chosen) == len(x):
         return found
     # Measured from the first result, other inequalities may be the tight ones of their time.
     least, largest = found.bound(x)
     level = (least + largest) / 2
     chosen = pick_tightest(x, low - level, high - level, trim)
-    return split_pieces(x[chosen], low[chosen], high[chosen], *rates) or found
+    return split_pieces(x[chosen], low[chosen], high[chosen], rates) or found
 
 
 def _count_violated(curve: Pieces, x: Floats, low: Floats, high: Floats) -> int:

@@ -1,74 +1,69 @@
-"""Pieces of a clock map: spans of time in which the clock ran at one rate, with their bounds."""
+"""Pieces of a clock map: spans of time without a step, with the bounds of the offset in them."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from itertools import pairwise
 
 import numpy as np
 
-from tracecorr.align.bounds import Floats, Ints, Mask
-from tracecorr.align.lines import Lines, fit_lines
+from tracecorr.align.bounds import Floats, Mask
+from tracecorr.align.runs import Run, find_runs
+from tracecorr.align.slopes import Rates, Slopes, find_slopes
 
-# The rate of a disciplined clock (NTP) moves by less than this between two corrections; a larger change shows
-# as a contradiction and starts a new piece.
-WANDER = 1e-6
-# Into so many parts the slopes of a piece are cut: what each of them leaves is bounded apart.
-_CELLS = 32
-# Between inequalities that are further apart than this part of the piece the bounds are told in between, too.
+# Between inequalities that are further apart than this part of a piece the bounds are told in between, too.
 _GRID = 2000
-# How many later inequalities must agree with the old piece before one that does not is called wrong.
-_LOOK_AHEAD = 48
+# Limits of slopes that let no curve through are made this much wider, so often.
+_WIDER, _TIMES = 2.0, 8
 
 
 @dataclass(frozen=True)
 class Piece:
     """Hold the bounds of the offset in one piece.
 
-    The offset minus `rate` * x changes by at most `slack` per ns, so every inequality also bounds its
-    neighbourhood; `*_after` hold what inequalities up to a stamp say, `*_before` what those from it on say.
+    Between two knots the offset's slope lies within limits, so that the bounds at a knot also bound its neighbourhood.
 
     Args:
         first, last: span of x in which the clock is surely on this piece.
-        rate: middle slope of the lines that satisfy all inequalities of the piece.
-        slack: how far the slope may lie from it.
-        x: stamps of the inequalities.
-        low_after, low_before, high_after, high_before: bounds of offset - rate * x at `x`.
+        x: the knots.
+        low, high: bounds of the offset at each of them.
+        slope_low, slope_high: limits of the slope before each knot, and after the last one.
     """
 
     first: float
     last: float
-    rate: float
-    slack: float
     x: Floats
-    low_after: Floats
-    low_before: Floats
-    high_after: Floats
-    high_before: Floats
+    low: Floats
+    high: Floats
+    slope_low: Floats
+    slope_high: Floats
 
     def bound(self, at: Floats) -> tuple[Floats, Floats]:
         """Return the lower and upper bound of the offset at each stamp."""
         place = np.searchsorted(self.x, at, side="right")
         before, after = np.maximum(place - 1, 0), np.minimum(place, len(self.x) - 1)
-        # Left of the first inequality only the right ones speak, and the other way round.
-        back = np.where(place > 0, (at - self.x[before]) * self.slack, np.inf)
-        ahead = np.where(place < len(self.x), (self.x[after] - at) * self.slack, np.inf)
-        low = np.maximum(self.low_after[before] - back, self.low_before[after] - ahead)
-        high = np.minimum(self.high_after[before] + back, self.high_before[after] + ahead)
+        least, most = self.slope_low[place], self.slope_high[place]
+        # Left of the first knot only the right ones speak, and the other way round.
+        back = np.where(place > 0, at - self.x[before], np.nan)
+        ahead = np.where(place < len(self.x), self.x[after] - at, np.nan)
+        low = np.fmax(self.low[before] + least * back, self.low[after] - most * ahead)
+        high = np.fmin(self.high[before] + most * back, self.high[after] - least * ahead)
         # Rounding of floats may cross bounds that touch.
         middle = (low + high) / 2
-        return np.minimum(low, middle) + self.rate * at, np.maximum(high, middle) + self.rate * at
+        return np.minimum(low, middle), np.maximum(high, middle)
 
 
 @dataclass(frozen=True)
 class Pieces:
-    """Hold a curve: its pieces in time order, and the piece between each two of them.
+    """Hold a curve: its pieces in time order, with a step between each two of them.
 
-    A change of the rate lies somewhere between what only one of two pieces satisfies. There the slope is one
-    of theirs; where no such curve exists (a step), the place is None, and the clock is on either of them.
+    Args:
+        pieces: the pieces; between the end of one and the start of the next the clock is on either of them.
+        runs: where the clock took up another rate: stamp, middle slope; the first one at the start.
     """
 
     pieces: tuple[Piece, ...]
-    changes: tuple[Piece | None, ...]
+    runs: tuple[tuple[float, float], ...]
 
     def bound(self, at: Floats) -> tuple[Floats, Floats]:
         """Return the lower and upper bound of the offset at each stamp."""
@@ -77,10 +72,10 @@ class Pieces:
         ends = np.array([*(p.last for p in self.pieces[:-1]), np.inf])
         for k, piece in enumerate(self.pieces):
             _widen(low, high, at, (at >= starts[k]) & (at <= ends[k]), piece)
-        for k, change in enumerate(self.changes):
-            between = (at > ends[k]) & (at < starts[k + 1])
-            for piece in [change] if change else self.pieces[k : k + 2]:
-                _widen(low, high, at, between, piece)
+            if k + 1 < len(self.pieces):
+                between = (at > ends[k]) & (at < starts[k + 1])
+                for side in self.pieces[k : k + 2]:
+                    _widen(low, high, at, between, side)
         return low, high
 
 
@@ -95,7 +90,7 @@ def settle_steps(curve: Pieces, stamps: Floats) -> Pieces:
         stamps: sorted stamps of everything that the source recorded, on the scale of the curve.
     """
     pieces = list(curve.pieces)
-    for k in [k for k, change in enumerate(curve.changes) if change is None]:
+    for k in range(len(pieces) - 1):
         ends = np.array([pieces[k].last]), np.array([pieces[k + 1].first])
         jump = float(pieces[k].bound(ends[0])[0][0] - pieces[k + 1].bound(ends[1])[1][0])
         inside = stamps[(stamps >= ends[0][0]) & (stamps <= ends[1][0])]
@@ -103,7 +98,7 @@ def settle_steps(curve: Pieces, stamps: Floats) -> Pieces:
         if jump > 0 and len(long) == 1:
             pieces[k] = replace(pieces[k], last=float(inside[long[0]]))
             pieces[k + 1] = replace(pieces[k + 1], first=float(inside[long[0] + 1]))
-    return Pieces(tuple(pieces), curve.changes)
+    return Pieces(tuple(pieces), curve.runs)
 
 
 def _widen(low: Floats, high: Floats, at: Floats, inside: Mask, piece: Piece) -> None:
@@ -112,159 +107,80 @@ def _widen(low: Floats, high: Floats, at: Floats, inside: Mask, piece: Piece) ->
     low[rows], high[rows] = np.minimum(low[rows], piece_low), np.maximum(high[rows], piece_high)
 
 
-def split_pieces(x: Floats, low: Floats, high: Floats, rate: float, max_rate: float) -> Pieces | None:
+def split_pieces(x: Floats, low: Floats, high: Floats, rates: Rates) -> Pieces | None:
     """Return the fewest pieces that satisfy the inequalities, but for single ones that are wrong.
 
     Args:
         x, low, high: sorted stamps and bounds, infinite where there is none.
-        rate: known slope of the offset.
-        max_rate: how far the slope may lie from it.
+        rates: what is known of the slope of the offset.
 
     Returns: None when no piece can be bounded on both sides.
     """
-    wrong = np.zeros(len(x), dtype=np.bool_)
-    runs: list[Ints] = []
-    start = 0
-    while start < len(x):
-        chosen, bounded, start = _grow(x, low, high, start, wrong, (rate, max_rate))
-        if bounded and (len(chosen) >= 3 or (not runs and start == len(x))):
-            runs.append(chosen)
+    runs = find_runs(x, low, high, rates)
     if not runs:
         return None
-    later = [_reach_back(x, low, high, runs[k - 1 : k + 1], (rate, max_rate)) for k in range(1, len(runs))]
-    sure = [_trim(run, first, low, high) for run, first in zip(runs, [*later, None], strict=True)]
-    pieces = [_build_run(x, low, high, run, (rate, max_rate)) for run in sure]
-    changes = [
-        _build_change(x, low, high, pieces[k], pieces[k + 1], np.concatenate([runs[k], runs[k + 1][:1]]), max_rate)
-        for k in range(len(pieces) - 1)
-    ]
-    return Pieces(tuple(pieces), tuple(changes))
-
-
-def _grow(
-    x: Floats, low: Floats, high: Floats, start: int, wrong: Mask, rates: tuple[float, float]
-) -> tuple[Ints, bool, int]:
-    """Return the longest run from `start` on that lines satisfy, whether any do, and where the next run begins.
-
-    A single inequality that contradicts both its past and its future is marked as wrong and left out.
-    """
-    skipped: list[int] = []
-    while True:
-        end, lines = _longest(x, low, high, start, skipped, rates)
-        if end >= len(x):
-            break
-        # Does the run go on without this one?
-        ahead = np.arange(start, min(end + 1 + _LOOK_AHEAD, len(x)))
-        without = ahead[~np.isin(ahead, [*skipped, end])]
-        if end + 1 >= len(x) or _fits(x, low, high, without, rates) is None:
-            break
-        skipped.append(end)
-        wrong[end] = True
-    chosen = np.arange(start, max(end, start + 1))
-    return chosen[~np.isin(chosen, skipped)], lines is not None, max(end, start + 1)
-
-
-def _longest(
-    x: Floats, low: Floats, high: Floats, start: int, skipped: list[int], rates: tuple[float, float]
-) -> tuple[int, Lines | None]:
-    good, bad = start, len(x) + 1
-    found: Lines | None = None
-    step = 64
-    while bad - good > 1:
-        end = min(good + step, bad - 1) if bad > len(x) else (good + bad) // 2
-        end = min(end, len(x))
-        chosen = np.arange(start, end)
-        one_sided = not (np.isfinite(low[start:end]).any() and np.isfinite(high[start:end]).any())
-        lines = _fits(x, low, high, chosen[~np.isin(chosen, skipped)], rates)
-        if lines is not None or one_sided:
-            good, found, step = end, lines, step * 4
-            if end == len(x):
-                break
+    parts = [[runs[0]]]
+    for before, after in pairwise(runs):
+        if _is_step(x, low, high, (before, after), rates.wander):
+            parts.append([after])
         else:
-            bad = end
-    return good, found
+            parts[-1].append(after)
+    pieces = tuple(_build(x, low, high, part, rates, part is parts[-1]) for part in parts)
+    return Pieces(pieces, tuple((float(x[run.sure[0]]), run.rate) for run in runs))
 
 
-def _fits(x: Floats, low: Floats, high: Floats, chosen: Ints, rates: tuple[float, float]) -> Lines | None:
-    return fit_lines(x[chosen], low[chosen], high[chosen], *rates)
+def _is_step(x: Floats, low: Floats, high: Floats, runs: tuple[Run, Run], wander: float) -> bool:
+    """Tell whether no curve with the slopes of two runs leads from one to the other."""
+    before, after = runs
+    least = min(run.rate - run.spread for run in runs) - wander
+    most = max(run.rate + run.spread for run in runs) + wander
+    chosen = np.concatenate([before.chosen[before.chosen >= before.sure[-1]], after.chosen[:1]])
+    slopes = Slopes(x[chosen[:1]], np.array([least]), np.array([most]))
+    lowest, highest = _spread(x[chosen], low[chosen], high[chosen], slopes)[:2]
+    return bool((lowest > highest).any())
 
 
-def _reach_back(x: Floats, low: Floats, high: Floats, pair: list[Ints], rates: tuple[float, float]) -> int:
-    """Return the first inequality of the earlier run from which on the later run's lines fit, too."""
-    earlier, later = pair
-    good, bad = len(earlier), -1
-    while good - bad > 1:
-        middle = (good + bad) // 2
-        if _fits(x, low, high, np.concatenate([earlier[middle:], later]), rates) is not None:
-            good = middle
-        else:
-            bad = middle
-    return int(earlier[good]) if good < len(earlier) else int(earlier[-1]) + 1
+def _build(x: Floats, low: Floats, high: Floats, part: list[Run], rates: Rates, is_last: bool) -> Piece:
+    """Return the piece of some runs; its slopes are those of windows around each moment."""
+    sure = np.concatenate([run.sure for run in part])
+    # What the run behind a step satisfies as well may be on either side of it.
+    last = part[-1].chosen if is_last else part[-1].sure
+    chosen = np.unique(np.concatenate([*(run.chosen for run in part[:-1]), last]))
+    at, below, above = x[chosen], low[chosen], high[chosen]
+    slopes = find_slopes(at, below, above, rates)
+    knots = np.union1d(np.linspace(at[0], at[-1], _GRID), np.union1d(at, slopes.edges)) if rates.reach else at
+    sides = _at_knots(at, below, above, knots)
+    for _ in range(_TIMES if rates.reach else 0):
+        lowest, highest = _spread(knots, *sides, slopes)[:2]
+        crossed = knots[lowest > highest]
+        if not len(crossed):
+            break
+        slopes = slopes.widened(crossed, _WIDER)
+    lowest, highest, least, most = _spread(knots, *sides, slopes)
+    return Piece(float(x[sure[0]]), float(x[sure[-1]]), knots, lowest, highest, least, most)
 
 
-def _trim(chosen: Ints, later: int | None, low: Floats, high: Floats) -> Ints:
-    """Leave out what the next run, which reaches back to index `later`, satisfies as well."""
-    if later is None:
-        return chosen
-    sure = chosen[chosen < later]
-    bounded = len(sure) >= 3 and np.isfinite(low[sure]).any() and np.isfinite(high[sure]).any()
-    return sure if bounded else chosen
+def _at_knots(x: Floats, low: Floats, high: Floats, knots: Floats) -> tuple[Floats, Floats]:
+    """Return the tightest inequalities at each knot; infinite where there is none."""
+    place = np.searchsorted(knots, x)
+    below, above = np.full(len(knots), -np.inf), np.full(len(knots), np.inf)
+    np.maximum.at(below, place, low)
+    np.minimum.at(above, place, high)
+    return below, above
 
 
-def _build_run(x: Floats, low: Floats, high: Floats, chosen: Ints, rates: tuple[float, float]) -> Piece:
-    """Return the piece of a run: at any moment the slope lies within WANDER of that of one line through the run."""
-    lines = _fits(x, low, high, chosen, rates)
-    assert lines is not None  # a part of a run that lines satisfy
-    slack = min(lines.spread + WANDER, 2 * rates[1])
-    whole = _build(x, low, high, chosen, (lines.rate, slack))
-    return _narrow(whole, x[chosen], low[chosen], high[chosen], lines) if 0 < slack - lines.spread < slack else whole
-
-
-def _narrow(whole: Piece, x: Floats, low: Floats, high: Floats, lines: Lines) -> Piece:
-    """Return the piece with the bounds that its slopes leave when only one of them is true.
-
-    `whole` lets the clock take any of the slopes at any moment. Here each part of the slopes gives bounds of its own;
-    parts that some inequality contradicts fall out, and what the others leave together is kept.
-    """
-    grid = np.union1d(x, np.linspace(x[0], x[-1], _GRID))
-    half = lines.spread / _CELLS
-    centres = lines.rate - lines.spread + half * (2 * np.arange(_CELLS) + 1)
-    least, most = np.full(len(grid), np.inf), np.full(len(grid), -np.inf)
-    for centre in centres:
-        cell = _build(x, low, high, np.arange(len(x)), (float(centre), half + whole.slack - lines.spread))
-        if (np.maximum(cell.low_after, cell.low_before) <= np.minimum(cell.high_after, cell.high_before)).all():
-            below, above = cell.bound(grid)
-            np.minimum(least, below, out=least)
-            np.maximum(most, above, out=most)
-    if not np.isfinite(least).all():
-        return whole
-    level = whole.rate * grid
-    return replace(
-        whole, x=grid, low_after=least - level, low_before=least - level, high_after=most - level,
-        high_before=most - level,
-    )  # fmt: skip
-
-
-def _build_change(
-    x: Floats, low: Floats, high: Floats, before: Piece, after: Piece, run: Ints, max_rate: float
-) -> Piece | None:
-    """Return the piece between two others: slopes of both, and what inequalities say there; None for a step."""
-    least = min(before.rate - before.slack, after.rate - after.slack)
-    largest = max(before.rate + before.slack, after.rate + after.slack)
-    rate = (least + largest) / 2
-    chosen = run[x[run] >= before.last]
-    change = _build(x, low, high, chosen, (rate, min((largest - least) / 2, 2 * max_rate)))
-    lowest, highest = np.maximum(change.low_after, change.low_before), np.minimum(change.high_after, change.high_before)
-    return change if (lowest <= highest).all() else None
-
-
-def _build(x: Floats, low: Floats, high: Floats, chosen: Ints, slopes: tuple[float, float]) -> Piece:
-    rate, slack = slopes
-    at = x[chosen]
-    level_low, level_high = low[chosen] - rate * at, high[chosen] - rate * at
-    # max over i of (level_i - slack * distance), as running extremes from either side
-    low_after = np.maximum.accumulate(level_low + slack * at) - slack * at
-    low_before = np.maximum.accumulate((level_low - slack * at)[::-1])[::-1] + slack * at
-    high_after = np.minimum.accumulate(level_high - slack * at) + slack * at
-    high_before = np.minimum.accumulate((level_high + slack * at)[::-1])[::-1] - slack * at
-    return Piece(float(at[0]), float(at[-1]), rate, slack, at, low_after, low_before, high_after, high_before)
+def _spread(x: Floats, low: Floats, high: Floats, slopes: Slopes) -> tuple[Floats, Floats, Floats, Floats]:
+    """Return the bounds that all inequalities leave at each stamp, and the limits of the slope around them."""
+    # Before the first and behind the last stamp the slopes go on.
+    step = np.diff(x)
+    least, most = slopes.between(x[:-1], x[1:])
+    fall, rise = np.concatenate([[0.0], np.cumsum(least * step)]), np.concatenate([[0.0], np.cumsum(most * step)])
+    # max over i before of (low_i + least slope on the way), and over i behind of (low_i - largest slope on the way)
+    lowest = np.maximum(
+        np.maximum.accumulate(low - fall) + fall, np.maximum.accumulate((low - rise)[::-1])[::-1] + rise
+    )
+    highest = np.minimum(
+        np.minimum.accumulate(high - rise) + rise, np.minimum.accumulate((high - fall)[::-1])[::-1] + fall
+    )
+    first, last = slopes.between(x[:1], x[:1]), slopes.between(x[-1:], x[-1:])
+    return lowest, highest, np.concatenate([first[0], least, last[0]]), np.concatenate([first[1], most, last[1]])

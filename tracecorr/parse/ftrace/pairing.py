@@ -15,7 +15,7 @@ from tracecorr.parse.ftrace.halves import ENTER, EXIT, FUNCTION, HALF, SYSCALL, 
 Ints = npt.NDArray[np.int64]
 Mask = npt.NDArray[np.bool_]
 
-# trace_clock `uptime` counts in clock_t, 100 in a second on all of Linux's architectures that have the KFD (6.18: measured).
+# trace_clock `uptime` counts in clock_t, hundredths of a second where the KFD runs (measured on 6.18).
 UPTIME_TICK_NS = 10_000_000
 # Open enters kept per (thread, function): deeper ones are recursion or missed returns.
 _MAX_OPEN = 8

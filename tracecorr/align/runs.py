@@ -1,0 +1,152 @@
+"""Runs: which inequalities one line satisfies, one after the other, and which are wrong."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from tracecorr.align.bounds import Floats, Ints, Mask
+from tracecorr.align.lines import Lines, fit_lines
+from tracecorr.align.slopes import Rates
+
+# How many later inequalities must agree with the old run before one that does not is called wrong.
+_LOOK_AHEAD = 48
+# So many neighbours on each side are asked whether it is wrong.
+_NEIGHBOURS = (3, 6, 12, 24, 48)
+
+
+@dataclass(frozen=True)
+class Run:
+    """Hold inequalities that lines satisfy together.
+
+    Args:
+        chosen: their indices, without single ones that are wrong.
+        sure: those of them that the next run's lines do not satisfy as well.
+        rate: middle slope of the lines through the sure ones.
+        spread: how far the slopes lie from it.
+    """
+
+    chosen: Ints
+    sure: Ints
+    rate: float
+    spread: float
+
+
+def find_runs(x: Floats, low: Floats, high: Floats, rates: Rates) -> list[Run]:
+    """Return the fewest runs that hold all inequalities, but for single ones that are wrong.
+
+    Args:
+        x, low, high: sorted stamps and bounds, infinite where there is none.
+        rates: what is known of the slope.
+
+    Returns: none when no run is bounded on both sides.
+    """
+    wrong = np.zeros(len(x), dtype=np.bool_)
+    found: list[Ints] = []
+    # What follows a run and is too little for another one.
+    rest: list[list[Ints]] = []
+    start = 0
+    while start < len(x):
+        chosen, bounded, start = _grow(x, low, high, start, wrong, rates)
+        if bounded and (len(chosen) >= 3 or (not found and start == len(x))):
+            found.append(chosen)
+            rest.append([])
+        elif found and not _is_wrong(x, low, high, found[-1], int(chosen[0]), rates):
+            rest[-1].append(chosen)
+    later = [_reach_back(x, low, high, found[k - 1 : k + 1], rates) for k in range(1, len(found))]
+    sure = [_trim(run, first, low, high) for run, first in zip(found, [*later, None], strict=True)]
+    lines = [_fits(x, low, high, run, rates) for run in sure]
+    return [
+        Run(np.concatenate([chosen, *more]), own, line.rate, line.spread)
+        for chosen, more, own, line in zip(found, rest, sure, lines, strict=True)
+        if line is not None
+    ]
+
+
+def _grow(x: Floats, low: Floats, high: Floats, start: int, wrong: Mask, rates: Rates) -> tuple[Ints, bool, int]:
+    """Return the longest run from `start` on that lines satisfy, whether any do, and where the next run begins.
+
+    A single inequality that contradicts both its past and its future is marked as wrong and left out.
+    """
+    skipped: list[int] = []
+    while True:
+        end, lines = _longest(x, low, high, start, skipped, rates)
+        if end >= len(x):
+            break
+        # Does the run go on without this one, which even its neighbours alone contradict?
+        ahead = np.arange(start, min(end + 1 + _LOOK_AHEAD, len(x)))
+        without = ahead[~np.isin(ahead, [*skipped, end])]
+        goes_on = end + 1 < len(x) and _fits(x, low, high, without, rates) is not None
+        if not goes_on or not _is_wrong(x, low, high, without, end, rates):
+            break
+        skipped.append(end)
+        wrong[end] = True
+    chosen = np.arange(start, max(end, start + 1))
+    return chosen[~np.isin(chosen, skipped)], lines is not None, max(end, start + 1)
+
+
+def _is_wrong(x: Floats, low: Floats, high: Floats, others: Ints, one: int, rates: Rates) -> bool:
+    """Tell whether an inequality contradicts its neighbours.
+
+    Where only a longer run contradicts it, the clock may have changed its rate, and both are right.
+    """
+    place = int(np.searchsorted(others, one))
+    for reach in _NEIGHBOURS:
+        near = others[max(place - reach, 0) : place + reach]
+        lines = _fits(x, low, high, near, rates)
+        if lines is None:
+            if np.isfinite(low[near]).any() and np.isfinite(high[near]).any():
+                return False
+            continue
+        at = lines.offsets + lines.rates * x[one]
+        if at.max() < low[one] or at.min() > high[one]:
+            return True
+    return False
+
+
+def _longest(
+    x: Floats, low: Floats, high: Floats, start: int, skipped: list[int], rates: Rates
+) -> tuple[int, Lines | None]:
+    good, bad = start, len(x) + 1
+    found: Lines | None = None
+    step = 64
+    while bad - good > 1:
+        end = min(good + step, bad - 1) if bad > len(x) else (good + bad) // 2
+        end = min(end, len(x))
+        chosen = np.arange(start, end)
+        one_sided = not (np.isfinite(low[start:end]).any() and np.isfinite(high[start:end]).any())
+        lines = _fits(x, low, high, chosen[~np.isin(chosen, skipped)], rates)
+        if lines is not None or one_sided:
+            good, found, step = end, lines, step * 4
+            if end == len(x):
+                break
+        else:
+            bad = end
+    return good, found
+
+
+def _fits(x: Floats, low: Floats, high: Floats, chosen: Ints, rates: Rates) -> Lines | None:
+    return fit_lines(x[chosen], low[chosen], high[chosen], rates.middle, rates.reach)
+
+
+def _reach_back(x: Floats, low: Floats, high: Floats, pair: list[Ints], rates: Rates) -> int:
+    """Return the first inequality of the earlier run from which on the later run's lines fit, too."""
+    earlier, later = pair
+    good, bad = len(earlier), -1
+    while good - bad > 1:
+        middle = (good + bad) // 2
+        if _fits(x, low, high, np.concatenate([earlier[middle:], later]), rates) is not None:
+            good = middle
+        else:
+            bad = middle
+    return int(earlier[good]) if good < len(earlier) else int(earlier[-1]) + 1
+
+
+def _trim(chosen: Ints, later: int | None, low: Floats, high: Floats) -> Ints:
+    """Leave out what the next run, which reaches back to index `later`, satisfies as well."""
+    if later is None:
+        return chosen
+    sure = chosen[chosen < later]
+    bounded = len(sure) >= 3 and np.isfinite(low[sure]).any() and np.isfinite(high[sure]).any()
+    return sure if bounded else chosen
