@@ -94,7 +94,7 @@ def test_samples_each_second_bound_the_clock(name: str, span_s: int) -> None:
     assert (covered, fitted.violated) == (1.0, 0)
     assert np.median(width) < 5_000
     # Between samples the moment of a slew is not known: only for some seconds around it may the bounds be wide.
-    assert (width >= 5_000).mean() < 6 / span_s
+    assert (width >= 5_000).mean() < 7 / span_s
 
 
 @pytest.mark.parametrize("name", CURVES)
