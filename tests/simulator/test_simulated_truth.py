@@ -8,7 +8,7 @@ from pathlib import Path
 import polars as pl
 import pytest
 from benchmarks.truth import Score, compare, score_scene
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 from simulator import ClockModel, Scene, simulate
 
@@ -98,6 +98,10 @@ def test_a_lower_level_links_less_and_nothing_wrong(level: int, tmp_path: Path) 
     lost_log=st.sampled_from([0.0, 0.02, 0.3]), lost_trace=st.sampled_from([0.0, 0.02, 0.3]),
     shuffled_log=st.sampled_from([0, 3, 50]), shuffled_trace=st.sampled_from([0, 3, 50]),
     doorbell=st.sampled_from(["plain", "rich"]), queue_probe=st.booleans(), clock=st.sampled_from(["mono", "local"]),
+)  # fmt: skip
+@example(
+    seed=2092, lost_log=0.02, lost_trace=0.02, shuffled_log=50, shuffled_trace=50, doorbell="plain", queue_probe=True,
+    clock="mono",
 )  # fmt: skip
 def test_damage_never_makes_a_wrong_recorded_link(
     tmp_path_factory: pytest.TempPathFactory, seed: int, clock: str, **damage: object

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import numpy as np
 import polars as pl
 
 from tracecorr.align.rows import attach_columns
@@ -10,6 +11,9 @@ from tracecorr.parse.kfd import ioctl_names
 # Layers whose rows can enclose others; user-space probes, marks and doorbells are no part of a kernel call.
 _KERNEL = ("kfd", "mqd", "amdgpu", "other")
 _CALLS = ("syscall", "ioctl")
+# Both times of a text are rounded to the nearest microsecond.
+_ROUNDING_NS = 1_000
+_NO_END_NS = 2**60
 _COLUMNS = (
     "event", "thread", "layer", "source", "depth", "ts_ns", "dur_ns", "step_hi_ns", "file", "offset", "end_offset"
 )  # fmt: skip
@@ -29,16 +33,33 @@ def nest_functions(events: pl.DataFrame) -> pl.DataFrame:
     """
     inside = _function_rows(events)
     if inside.is_empty():
-        return events.with_columns(enclosing_call=pl.col("parent"))
+        return _free_misplaced(events.with_columns(enclosing_call=pl.col("parent")))
     found = _enclosing(inside)
     joined = attach_columns(events, found)
     nested = pl.col("level").is_not_null()
-    return joined.with_columns(
+    placed = joined.with_columns(
         # The reader knows the calls that never returned in the trace.
         parent=pl.coalesce("inner", "parent"),
         enclosing_call=pl.coalesce("outer", "parent"),
         depth=pl.when(nested).then("level").otherwise("depth").cast(events.schema["depth"]),
     ).drop("inner", "outer", "level")
+    return _free_misplaced(placed)
+
+
+def _free_misplaced(events: pl.DataFrame) -> pl.DataFrame:
+    """Take parent and call from records of a trace whose own time lies outside of it: their lines are out of order."""
+    traced = ((events["source"] == "ftrace") & events["enclosing_call"].is_not_null()).to_numpy()
+    rows = np.flatnonzero(traced)
+    call = events["enclosing_call"].gather(rows).to_numpy()
+    start = events["ts_ns"].to_numpy()
+    length = events["dur_ns"].fill_null(_NO_END_NS).to_numpy()
+    since = start[rows] - start[call]
+    misplaced = np.zeros(len(events), dtype=np.bool_)
+    misplaced[rows] = (since < -_ROUNDING_NS) | (since > length[call] + _ROUNDING_NS)
+    if not misplaced.any():
+        return events
+    kept = ~pl.Series(misplaced)
+    return events.with_columns(pl.when(kept).then(name).alias(name) for name in ("parent", "enclosing_call"))
 
 
 def name_driver_calls(events: pl.DataFrame) -> pl.DataFrame:
