@@ -276,8 +276,17 @@ def _clock_rows(records: pl.DataFrame, maps: dict[str, ClockMap]) -> pl.DataFram
 
 
 def _file_rows(capture: Capture) -> pl.DataFrame:
-    wanted = [{name: entry[name] for name in schema.FILES.schema} for entry in capture.info["files"]]
+    wanted = [
+        {name: entry[name] for name in schema.FILES.schema if name != "checksum"} | {"checksum": _checksum_of(entry)}
+        for entry in capture.info["files"]
+    ]
     return pl.DataFrame(wanted, schema=schema.FILES.schema)
+
+
+def _checksum_of(entry: dict[str, Any]) -> str | None:
+    # Older captures name their checksum by its kind.
+    older = f"sha256:{entry['sha256']}" if entry.get("sha256") else None
+    return entry.get("checksum") or older
 
 
 def _sum_ledger(ledger: pl.DataFrame) -> pl.DataFrame:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import os
 import random
 import signal
@@ -18,6 +17,7 @@ import tracecorr.capture.log_follower as follower_module
 from tracecorr.capture.folder import RecordingFolder
 from tracecorr.capture.invoker import Invoker
 from tracecorr.capture.logs import LogKeeper
+from tracecorr.model.checksum import Checksum
 from tracecorr.store.followed import complete_frames, list_growing, read_growing
 from tracecorr.store.frames import FRAME_BYTES
 from tracecorr.store.raw import read_at, read_chunks
@@ -53,8 +53,14 @@ def close(folder: RecordingFolder, keeper: LogKeeper) -> tuple[list[dict[str, ob
     (entry,) = list_raw_files(folder.path, keeper.stored)
     assert entry == list_raw_files(folder.path)[0]
     data = b"".join(read_chunks(folder.shown / entry["path"]))
-    assert (len(data), hashlib.sha256(data).hexdigest()) == (entry["size"], entry["sha256"])
+    assert (len(data), _checksum(data)) == (entry["size"], entry["checksum"])
     return losses, data
+
+
+def _checksum(data: bytes) -> str:
+    checksum = Checksum()
+    checksum.update(data)
+    return checksum.text()
 
 
 def append(folder: RecordingFolder, data: bytes, name: str = "hip_1") -> Path:

@@ -160,7 +160,7 @@ def test_events_reach_tables_and_report(tmp_path: Path) -> None:
     call = "gemm-70 (     70) [000] ..... 2.000100: sys_"
     folder.write_text("raw/trace.txt", f"{call}ioctl(fd: 0x3, cmd: 0xc0604b02, arg: 0x7f)\n{call}ioctl -> 0x0\n")
     size, checksum = describe_file(folder.path / "raw/trace.txt")
-    trace = {"file": 9, "path": "raw/trace.txt", "source": "ftrace", "form": "text", "size": size, "sha256": checksum}
+    trace = {"file": 9, "path": "raw/trace.txt", "source": "ftrace", "form": "text", "size": size, "checksum": checksum}
     process = {"pid": 70, "namespace_pid": 7, "comm": "gemm", "exe": "/opt/gemm", "seen_ns": 5}
     folder.write_info({"state": "complete", "processes": [process], "ftrace_clock": "mono",
                        "files": [*list_raw_files(folder.path), trace]})  # fmt: skip

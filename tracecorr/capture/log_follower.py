@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import hashlib
 import os
 import time
 from pathlib import Path
 
+from tracecorr.model.checksum import Checksum
 from tracecorr.store.frames import FRAME_BYTES, SUFFIX, FrameWriter
 from tracecorr.store.space import free_space
 
@@ -32,7 +32,7 @@ class LogFollower:
     def __init__(self, folder: Path, name: str) -> None:
         self.path = folder / f"{name}{SUFFIX}"
         self._writer: FrameWriter | None = None
-        self._digest = hashlib.sha256()
+        self._checksum = Checksum()
         self._remembered = b""
         self._freed = 0
         self._retry = 0.0
@@ -47,8 +47,8 @@ class LogFollower:
 
     @property
     def summary(self) -> tuple[int, str]:
-        """Return size in bytes and SHA-256 of what was compressed."""
-        return self.begins + self.position, self._digest.hexdigest()
+        """Return size in bytes and checksum of what was compressed."""
+        return self.begins + self.position, self._checksum.text()
 
     def wants(self, size: int) -> bool:
         """Tell whether there is something for it in a file of `size` bytes."""
@@ -126,7 +126,7 @@ class LogFollower:
             self._free_behind(descriptor)
             self._writer.reserve(_LARGEST_FRAME)
         self._writer.append(data)
-        self._digest.update(data)
+        self._checksum.update(data)
         self.position += len(data)
         self._remembered = data[-_REMEMBERED:]
 

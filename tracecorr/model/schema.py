@@ -312,7 +312,11 @@ FILES = Table(
         ("path", pl.String, "path inside the capture folder"),
         ("source", CAT, "one of `kinds.SOURCES`"),
         ("size", I64, "decompressed size", "bytes"),
-        ("sha256", pl.String, "checksum of the decompressed bytes"),
+        (
+            "checksum",
+            pl.String,
+            "checksum of the decompressed bytes: its kind (`xxh128`; `sha256` in older captures) and value",
+        ),
     ),
 )
 

@@ -162,12 +162,14 @@ def _copy(incoming: list[Incoming], stage: Path, progress: Callable[[str], None]
         if item.form == "trace_dat":
             unpack_in_place(stored, item.origin)
         size, checksum = describe_file(stored)
-        twin = next((e for e in entries if e["sha256"] == checksum and e["form"] in ("log", "text", "trace_dat")), None)
+        twin = next(
+            (e for e in entries if e["checksum"] == checksum and e["form"] in ("log", "text", "trace_dat")), None
+        )
         if twin:
             raise InputError(f"{item.origin} was given twice (it equals {twin['path']})", "name each file once")
         entries.append({
             "file": number, "path": str(stored.relative_to(stage)), "source": item.source, "form": item.form,
-            "size": size, "sha256": checksum,
+            "size": size, "checksum": checksum,
         })  # fmt: skip
         if progress and item.form != "description":
             progress(f"{item.origin}: {size:,} bytes")

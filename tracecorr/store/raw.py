@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import gzip
-import hashlib
 import json
 import os
 import shutil
@@ -18,6 +17,7 @@ from urllib.parse import quote
 
 import zstandard
 
+from tracecorr.model.checksum import Checksum
 from tracecorr.model.errors import InputError
 from tracecorr.store import frames
 from tracecorr.store.frames import FRAME_BYTES, FrameReader, FrameWriter
@@ -224,13 +224,13 @@ def _write_frames(head: bytes, pieces: Iterator[bytes], target: Path) -> None:
 
 
 def describe_file(path: Path) -> tuple[int, str]:
-    """Return size in bytes and SHA-256 of a file, decompressed."""
-    digest = hashlib.sha256()
+    """Return size in bytes and checksum of a file, decompressed."""
+    checksum = Checksum()
     size = 0
     for chunk in read_chunks(path):
-        digest.update(chunk)
+        checksum.update(chunk)
         size += len(chunk)
-    return size, digest.hexdigest()
+    return size, checksum.text()
 
 
 def write_atomically(path: Path, data: bytes) -> None:

@@ -50,7 +50,7 @@ def list_raw_files(root: Path, known: Mapping[str, tuple[int, str]] | None = Non
                 continue
             size, checksum = (known or {}).get(path.name) or describe_file(path)
             entries.append({
-                "file": len(entries), "path": name, "source": source, "form": form, "size": size, "sha256": checksum,
+                "file": len(entries), "path": name, "source": source, "form": form, "size": size, "checksum": checksum,
                 **_read_times(name), **_stored_bytes(path),
             })  # fmt: skip
     return entries
