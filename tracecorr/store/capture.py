@@ -15,11 +15,13 @@ import polars as pl
 
 from tracecorr.model import schema
 from tracecorr.model.errors import CaptureError
-from tracecorr.store.columns import write_frame
+from tracecorr.store.columns import FrameWriter
 from tracecorr.store.raw import read_at, read_chunks, write_atomically
 
 FORMAT_VERSION = 1
 SUFFIX = ".tracecorr"
+# Tables are brought into their form and written by so many rows, so that no second copy of them is in memory.
+_SLICE_ROWS = 1 << 18
 
 
 class Capture:
@@ -199,8 +201,10 @@ def write_tables(path: Path, tables: dict[str, pl.DataFrame]) -> None:
     fresh = path / f".tables.{os.getpid()}"
     fresh.mkdir(exist_ok=True)
     for name, table in schema.TABLES.items():
-        frame = table.conform(tables[name]) if name in tables else table.empty()
-        write_frame(fresh / f"{name}.parquet", frame)
+        with FrameWriter(fresh / f"{name}.parquet") as out:
+            out.write(table.empty())
+            for rows in tables[name].iter_slices(_SLICE_ROWS) if name in tables else ():
+                out.write(table.conform(rows))
     shutil.rmtree(path / "tables", ignore_errors=True)
     fresh.replace(path / "tables")
 

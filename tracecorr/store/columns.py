@@ -9,6 +9,7 @@ from __future__ import annotations
 from pathlib import Path
 from types import TracebackType
 
+import numpy as np
 import polars as pl
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -84,15 +85,23 @@ def _open(path: Path, columns: pa.Schema, *, statistics: bool) -> pq.ParquetWrit
 
 
 def _to_arrow(frame: pl.DataFrame) -> pa.Table:
-    table = frame.to_arrow()
-    for i, column in enumerate(table.schema):
-        if pa.types.is_dictionary(column.type):
-            # Of this type alone the writer takes the codes as they are; polars has 64-bit texts.
-            kind = pa.dictionary(pa.int32(), pa.string())
-            chunks = [_narrow(chunk) for chunk in table.column(i).chunks]
-            table = table.set_column(i, pa.field(column.name, kind), pa.chunked_array(chunks, kind))
-    return table
+    columns = [_to_dictionary(c) if c.dtype == pl.Categorical else c.to_arrow() for c in frame.iter_columns()]
+    return pa.table(dict(zip(frame.columns, columns, strict=True)))
 
 
-def _narrow(chunk: pa.DictionaryArray) -> pa.DictionaryArray:
-    return pa.DictionaryArray.from_arrays(chunk.indices.cast(pa.int32()), chunk.dictionary.cast(pa.string()))
+def _to_dictionary(column: pl.Series) -> pa.DictionaryArray:
+    """Return a Categorical with a dictionary of the values that occur.
+
+    Of this type alone the writer takes the codes as they are; polars has 64-bit texts, and all values of the process.
+    """
+    physical = column.to_physical()
+    missing = physical.is_null().to_numpy() if physical.null_count() else None
+    codes = physical.fill_null(0).to_numpy()
+    example = np.full(int(codes.max(initial=0)) + 1, -1)
+    rows = np.arange(len(codes)) if missing is None else np.flatnonzero(~missing)
+    example[codes[rows]] = rows
+    used = np.flatnonzero(example >= 0)
+    number = np.zeros(len(example), np.int32)
+    number[used] = np.arange(len(used), dtype=np.int32)
+    texts = column.gather(example[used]).cast(pl.String).to_arrow().cast(pa.string())
+    return pa.DictionaryArray.from_arrays(pa.array(number[codes], mask=missing), texts)
