@@ -1,20 +1,24 @@
 """Cooperation by events: the low priority stream waits for an event of the high one before each of its launches."""
 
+import time
+
 import torch
 from stamps import Stamps, read_options
+from torch_loop import Device
 
 options = read_options(__doc__)
-high, low = torch.cuda.Stream(priority=-1), torch.cuda.Stream(priority=0)
-large = torch.randn(2 * options.size, 2 * options.size, device="cuda", dtype=torch.float16)
-small = torch.randn(256, 256, device="cuda", dtype=torch.float16)
-done, stamps = torch.cuda.Event(), Stamps()
+device = Device(options.device)
+high, low = device.make_stream(-1), device.make_stream(0)
+large, small = device.random(2 * options.size, 2 * options.size), device.random(256, 256)
+stamps = Stamps()
 with torch.no_grad():
     for _ in range(options.iterations):
-        with torch.cuda.stream(high):
-            stamps.time(lambda: small @ small, high.synchronize)
-            done.record(high)
-        with torch.cuda.stream(low):
-            low.wait_event(done)
+        with device.use(high):
+            stamps.time(lambda: small @ small, lambda: device.wait(high))
+            done = device.record(high)
+        with device.use(low):
+            device.wait_event(low, done)
             large @ large
-torch.cuda.synchronize()
+        time.sleep(options.pause_ms / 1000)
+device.wait()
 stamps.print()

@@ -16,7 +16,7 @@ _NON_BLOCKING = 1  # hipStreamNonBlocking
 
 def main() -> None:
     """Fill SIZE x 1024 bytes per launch on a stream of the asked priority."""
-    options = read_options(__doc__ or "")
+    options = read_options(__doc__, with_device=False)
     hip = ctypes.CDLL(os.environ.get("HIP_LIBRARY", "libamdhip64.so.7"))
 
     def call(name: str, *arguments: object) -> None:

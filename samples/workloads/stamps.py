@@ -27,11 +27,21 @@ class Stamps:
         sys.stdout.flush()
 
 
-def read_options(about: str) -> argparse.Namespace:
-    """Return the options that all workloads share."""
+def read_options(
+    about: str | None, size: int = 2048, pause_ms: float = 0, with_device: bool = True
+) -> argparse.Namespace:
+    """Return the options that all workloads share.
+
+    Args:
+        about: what the workload does.
+        size, pause_ms: defaults of these options.
+        with_device: whether it can do without a GPU.
+    """
     parser = argparse.ArgumentParser(description=about)
     parser.add_argument("--iterations", type=int, default=200, help="launches")
-    parser.add_argument("--size", type=int, default=2048, help="size of the problem")
+    parser.add_argument("--size", type=int, default=size, help=f"size of the problem ({size})")
     parser.add_argument("--priority", type=int, default=0, help="stream priority: -1 high, 0 normal, 1 low")
-    parser.add_argument("--pause-ms", type=float, default=0, help="pause between launches")
+    parser.add_argument("--pause-ms", type=float, default=pause_ms, help="pause between launches")
+    if with_device:
+        parser.add_argument("--device", choices=("cuda", "cpu"), default="cuda", help="cpu: try it without a GPU")
     return parser.parse_args()

@@ -1,18 +1,22 @@
 """A high and a low priority stream in one process: the low one is kept full, the high one is stamped (PyTorch)."""
 
+import time
+
 import torch
 from stamps import Stamps, read_options
+from torch_loop import Device
 
 options = read_options(__doc__)
-high, low = torch.cuda.Stream(priority=-1), torch.cuda.Stream(priority=0)
-large = torch.randn(4 * options.size, 4 * options.size, device="cuda", dtype=torch.float16)
-small = torch.randn(256, 256, device="cuda", dtype=torch.float16)
+device = Device(options.device)
+high, low = device.make_stream(-1), device.make_stream(0)
+large, small = device.random(4 * options.size, 4 * options.size), device.random(256, 256)
 stamps = Stamps()
 with torch.no_grad():
     for _ in range(options.iterations):
-        with torch.cuda.stream(low):
+        with device.use(low):
             large @ large
-        with torch.cuda.stream(high):
-            stamps.time(lambda: small @ small, high.synchronize)
-torch.cuda.synchronize()
+        with device.use(high):
+            stamps.time(lambda: small @ small, lambda: device.wait(high))
+        time.sleep(options.pause_ms / 1000)
+device.wait()
 stamps.print()

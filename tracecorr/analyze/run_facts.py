@@ -25,6 +25,20 @@ def describe_run(info: Mapping[str, Any]) -> Iterator[str]:
         yield from (f"{kind[:-1]}: {text}" for text in info.get(kind) or [])
 
 
+def describe_overhead(info: Mapping[str, Any]) -> str:
+    """Return how many times slower a launch was than without instrumentation, empty where that was not measured.
+
+    Args:
+        info: contents of capture.json, into which `tracecorr experiment` writes it.
+    """
+    ratio = info.get("overhead_ratio")
+    if not isinstance(ratio, int | float):
+        return ""
+    each = info.get("overhead_ratios") or {}
+    of = f" ({', '.join(f'{role} {value:.2f}' for role, value in each.items())})" if len(each) > 1 else ""
+    return f"{ratio:.2f} times the uninstrumented run{of}"
+
+
 def _describe_workload(info: Mapping[str, Any]) -> Iterator[str]:
     host = info.get("host") or {}
     known = {
@@ -40,6 +54,7 @@ def _describe_workload(info: Mapping[str, Any]) -> Iterator[str]:
         "driver": host.get("driver"),
         "ROCm": host.get("rocm"),
         "clock of the trace": info.get("ftrace_clock"),
+        "cost of the recording": describe_overhead(info),
         "environment": " ".join(f"{k}={v}" for k, v in (info.get("environment") or {}).items()),
     }
     yield from (f"{name}: {value}" for name, value in known.items() if value not in (None, ""))

@@ -43,14 +43,22 @@ class Engine:
     def inspect(self, kind: str, name: str) -> dict[str, Any] | None:
         """Return what the engine knows of a container or an image, None where it has none of that name."""
         try:
-            done = subprocess.run(
-                [self.path, "inspect", "--type", kind, name], capture_output=True, check=False, timeout=_WAIT_SECONDS,
-                env=dict(self.user.environment), preexec_fn=self._change_user(),
-            )  # fmt: skip
+            done = self.run("inspect", "--type", kind, name, timeout=_WAIT_SECONDS)
             found = json.loads(done.stdout) if done.returncode == 0 else []
         except (OSError, ValueError, subprocess.SubprocessError):
             return None
         return found[0] if found and isinstance(found[0], dict) else None
+
+    def run(self, *words: str, timeout: float | None = None) -> subprocess.CompletedProcess[bytes]:
+        """Run the engine's client as the user who knows its containers, and return what it printed.
+
+        Raises:
+            OSError, subprocess.SubprocessError: it cannot run, or does not end in time.
+        """
+        return subprocess.run(
+            [self.path, *words], capture_output=True, stdin=subprocess.DEVNULL, check=False, timeout=timeout,
+            env=dict(self.user.environment), preexec_fn=self._change_user(),
+        )  # fmt: skip
 
     def _change_user(self) -> Callable[[], None] | None:
         return self.user.become if self.user.uid != os.geteuid() else None

@@ -13,9 +13,12 @@ from pathlib import Path
 
 import polars as pl
 
-from tracecorr.analyze.experiment import STAMPS, as_rows
+from tracecorr.analyze.experiment import STAMPS, as_rows, measure_overhead
+from tracecorr.experiment.container import join_script, output_paths, run_in_container, split_outputs
 from tracecorr.experiment.stamps import Stamp, read_stamp_file
 from tracecorr.model.errors import InputError, MachineError
+from tracecorr.store import Capture
+from tracecorr.store.capture import write_info
 
 Say = Callable[[str], None]
 _CAPTURED = ("high_alone", "low_alone", "together")
@@ -77,6 +80,7 @@ def run_preempt(options: PreemptOptions, say: Say) -> Runs:
         captures[phase] = options.folder / f"{phase}.tracecorr"
         captured.append(as_rows(phase, 0, _capture_phase(options, phase, captures[phase], say)))
     runs = Runs(pl.concat(parts), pl.concat(captured), captures)
+    _store_overhead(runs)
     runs.stamps.write_parquet(options.folder / "stamps.parquet")
     runs.captured.write_parquet(options.folder / "captured.parquet")
     told = {"high": options.high, "low": options.low, "rounds": options.rounds, "container": options.container}
@@ -84,52 +88,78 @@ def run_preempt(options: PreemptOptions, say: Say) -> Runs:
     return runs
 
 
+def _store_overhead(runs: Runs) -> None:
+    """Write into each capture how many times slower its launches were than those of the plain rounds."""
+    found = measure_overhead(runs.stamps, runs.captured).drop_nulls("ratio")
+    for phase, path in runs.captures.items():
+        ratios = dict(found.filter(pl.col("phase") == phase).select("role", "ratio").rows())
+        if ratios:
+            # Where two workloads ran, a reader of either must know the worse figure.
+            info = Capture.open(path).info
+            write_info(path, {**info, "overhead_ratio": max(ratios.values()), "overhead_ratios": ratios})
+
+
 def _roles(phase: str) -> tuple[str, ...]:
     return {"high_alone": ("high",), "low_alone": ("low",)}.get(phase, ("high", "low"))
 
 
-def _script(options: PreemptOptions, phase: str, outputs: Mapping[str, Path]) -> str:
-    """Return the shell line of a phase; each workload's output goes to a file, any failure is the line's."""
+def _script(options: PreemptOptions, phase: str, outputs: Mapping[str, str]) -> str:
+    """Return the shell line of a phase; each workload's output goes to a file, any failure is the line's.
+
+    Args:
+        options: what is run.
+        phase: which workloads, and whether at once.
+        outputs: role -> file, as the shell reads it; two roles in the order in which they start.
+    """
     commands = {"high": options.high, "low": options.low}
-    parts = [f"( {commands[role]} ) > {shlex.quote(str(path))}" for role, path in outputs.items()]
+    parts = [f"( {commands[role]} ) > {path}" for role, path in outputs.items()]
     if phase != "together":
         return " && ".join(parts)
-    return f"{parts[0]} & a=$!; {parts[1]} & b=$!; wait $a; x=$?; wait $b && exit $x"
+    return f"{parts[0]} & a=$!; {parts[1]} & b=$!; wait $a; x=$?; wait $b && ( exit $x )"
 
 
 def _run_phase(options: PreemptOptions, phase: str, stem: Path) -> dict[str, list[Stamp]]:
     outputs = {role: Path(f"{stem}-{role}.txt") for role in _roles(phase)}
     if options.container is not None:
-        return _run_in_container(options, phase, outputs)
-    environment = {name: value for name, value in os.environ.items() if not name.startswith("AMD_LOG_")}
-    done = subprocess.run(
-        ["sh", "-c", _script(options, phase, outputs)], env=environment, stderr=subprocess.PIPE, check=False
-    )
+        done = run_in_container(options.container, _inner_script(options, phase))
+        _keep(done.stdout, outputs)
+    else:
+        environment = {name: value for name, value in os.environ.items() if not name.startswith("AMD_LOG_")}
+        words = ["sh", "-c", _outer_script(options, phase, outputs)]
+        done = subprocess.run(words, env=environment, stderr=subprocess.PIPE, check=False)
     _check(phase, done)
     return _read(phase, outputs)
 
 
-def _run_in_container(options: PreemptOptions, phase: str, outputs: Mapping[str, Path]) -> dict[str, list[Stamp]]:
-    """Run a phase with `docker exec`, so that the files of its outputs are the host's."""
-    inner = {"high": options.high, "low": options.low}
-    wrapped = {
-        role: f"docker exec {shlex.quote(str(options.container))} sh -c {shlex.quote(inner[role])}" for role in inner
-    }
-    outside = PreemptOptions(wrapped["high"], wrapped["low"], options.folder)
-    done = subprocess.run(["sh", "-c", _script(outside, phase, outputs)], stderr=subprocess.PIPE, check=False)
-    _check(phase, done)
-    return _read(phase, outputs)
+def _outer_script(options: PreemptOptions, phase: str, outputs: Mapping[str, Path]) -> str:
+    return _script(options, phase, {role: shlex.quote(str(path)) for role, path in outputs.items()})
+
+
+def _inner_script(options: PreemptOptions, phase: str) -> str:
+    """Return the script of a phase inside a container, where the files of the host are not."""
+    paths = output_paths(_roles(phase))
+    return join_script(_script(options, phase, {role: f'"{path}"' for role, path in paths.items()}), paths)
+
+
+def _keep(stdout: bytes, outputs: Mapping[str, Path]) -> None:
+    found = split_outputs(stdout)
+    for role, path in outputs.items():
+        path.write_bytes(found.get(role, b""))
 
 
 def _capture_phase(options: PreemptOptions, phase: str, target: Path, say: Say) -> dict[str, list[Stamp]]:
     outputs = {role: options.folder / f"captured-{phase}-{role}.txt" for role in _roles(phase)}
     command = [sys.executable, "-m", "tracecorr", "capture", "--quiet", "--log-level", str(options.log_level)]
-    command += ["--container", options.container] if options.container is not None else []
+    inside = options.container is not None
+    command += ["--container", str(options.container)] if inside else []
+    script = _inner_script(options, phase) if inside else _outer_script(options, phase, outputs)
     # A process of its own: a capture forks, which a process with threads must not.
     done = subprocess.run(
-        [*command, "-o", str(target), "--", "sh", "-c", _script(options, phase, outputs)],
-        stderr=subprocess.PIPE, stdin=subprocess.DEVNULL, check=False,
+        [*command, "-o", str(target), "--", "sh", "-c", script], capture_output=True, stdin=subprocess.DEVNULL,
+        check=False,
     )  # fmt: skip
+    if inside:
+        _keep(done.stdout, outputs)
     said = done.stderr.decode(errors="replace").strip()
     say(said)
     if done.returncode == MachineError.exit_code and "error: " in said:
@@ -140,8 +170,7 @@ def _capture_phase(options: PreemptOptions, phase: str, target: Path, say: Say) 
         raise InputError(
             f"the captured round {phase} ended with status {done.returncode}", "run its commands by hand first"
         )
-    # In a container the outputs stay inside; then the captured round has no stamps to compare.
-    return {role: read_stamp_file(path) for role, path in outputs.items()}
+    return _read(f"captured {phase}", outputs)
 
 
 def _check(phase: str, done: subprocess.CompletedProcess[bytes]) -> None:

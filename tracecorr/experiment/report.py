@@ -16,14 +16,13 @@ from tracecorr.analyze.experiment import (
     summarize_phases,
     summarize_throughput,
 )
-from tracecorr.analyze.frames import collect, describe_ns
+from tracecorr.analyze.frames import describe_ns
 from tracecorr.analyze.priorities import summarize_priorities
 from tracecorr.analyze.values import plain_rows
 from tracecorr.analyze.verdicts.model import Finding
+from tracecorr.experiment.figures import count_moves, summarize_load
 from tracecorr.experiment.preempt import Runs
 from tracecorr.store import Capture
-
-_MOVES = r"evict|suspend|resume|restore_process"
 
 
 @dataclass(frozen=True)
@@ -60,16 +59,18 @@ def summarize_experiment(runs: Runs, kept: float) -> ExperimentReport:
         Section("throughput", "Throughput of both", summarize_throughput(runs.stamps)),
         Section("yields", "From the high one's launch to the low one's stop and resume", _describe_yields(yields),
                 "completions of the low one as its host noticed them: bounds, not the GPU's schedule",
-                nothing="no completion of the low one was noticed inside or after a launch of the high one"),
+                nothing="UNKNOWN: no completion of the low one was noticed inside or after a launch of the high one"),
         Section("overhead", "What instrumentation costs", overhead,
                 "medians of launch to completion, plain and captured",
                 nothing="nothing was captured, or the captured rounds printed no stamps"),
         Section("priorities", "Queue priorities of the captured rounds", _by_phase(captures, _priorities),
                 nothing="nothing was captured"),
-        Section("moves", "Evictions, suspends and resumes", _by_phase(captures, _moves),
-                nothing="none was captured; preemption by firmware leaves no trace event"),
-        Section("utilisation", "Utilisation", _by_phase(captures, _utilisation),
-                nothing="no value was polled in a captured round"),
+        Section("moves", "Evictions, suspends and resumes", _by_phase(captures, count_moves),
+                "of the driver; preemption by the firmware alone leaves no event",
+                nothing="UNKNOWN: nothing was captured"),
+        Section("utilisation", "Utilisation", _by_phase(captures, summarize_load),
+                "polled once a second; ring filled = packets that waited in a ring when one was written, of its size",
+                nothing="UNKNOWN: nothing was captured"),
     )  # fmt: skip
     return ExperimentReport(judge_latency(runs.stamps, overhead, kept), sections)
 
@@ -92,19 +93,3 @@ def _by_phase(captures: Mapping[str, Capture], question: Any) -> pl.DataFrame:
 
 def _priorities(capture: Capture) -> pl.DataFrame:
     return summarize_priorities(capture.table)
-
-
-def _moves(capture: Capture) -> pl.DataFrame:
-    rows = (
-        capture.table("events")
-        .filter(pl.col("layer").is_in(["kfd", "mqd"]))
-        .select("ts_ns", pl.col("name").cast(pl.String))
-    )
-    moved = rows.filter(pl.col("name").str.contains(_MOVES))
-    return collect(moved.group_by("name").agg(n=pl.len().cast(pl.Int64), first_ns=pl.col("ts_ns").min()).sort("name"))
-
-
-def _utilisation(capture: Capture) -> pl.DataFrame:
-    values = capture.table("samples").group_by(pl.col("name").cast(pl.String), "gpu")
-    figures = {"samples": pl.len().cast(pl.Int64), "mean": pl.col("value").mean(), "max": pl.col("value").max()}
-    return collect(values.agg(**figures).sort("name", "gpu"))

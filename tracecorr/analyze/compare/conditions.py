@@ -8,6 +8,9 @@ from typing import Any
 import polars as pl
 
 from tracecorr.analyze.frames import Tables, collect
+from tracecorr.analyze.run_facts import describe_overhead
+
+_NOT_MEASURED = "not measured here: writing the log is part of every time (`tracecorr experiment` measures it)"
 
 
 def describe_conditions(tables: Tables, info: Mapping[str, Any] | None = None) -> dict[str, str]:
@@ -28,7 +31,7 @@ def describe_conditions(tables: Tables, info: Mapping[str, Any] | None = None) -
         "log lines per dispatch": per_dispatch,
         "kernel trace": "yes" if any(layers.get(layer) for layer in ("syscall", "ioctl", "kfd")) else "no",
         "doorbell probe": "yes" if layers.get("doorbell") else "no",
-        "overhead": _overhead(info or {}),
+        "overhead": describe_overhead(info or {}) or _NOT_MEASURED,
     }
 
 
@@ -40,13 +43,6 @@ def _log_level(layers: Mapping[str, int], info: Mapping[str, Any]) -> str:
     if layers.get("command") or layers.get("aql"):
         return "4 or more (packets and commands are printed; from ROCm 7.2 on at 5)"
     return "3 or more" if layers.get("hip") else "no log"
-
-
-def _overhead(info: Mapping[str, Any]) -> str:
-    ratio = info.get("overhead_ratio")
-    if isinstance(ratio, int | float):
-        return f"{ratio:.2f} times the uninstrumented run"
-    return "not measured here: writing the log is part of every time (`tracecorr experiment` measures it)"
 
 
 def compare_conditions(first: Mapping[str, str], second: Mapping[str, str]) -> pl.DataFrame:

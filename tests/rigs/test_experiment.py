@@ -1,0 +1,46 @@
+"""The experiment in a container of a real Docker Engine: real HIP on a GPU that does not exist."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from docker_rig import DockerRig
+from rig import REPO, run_verb
+
+from tracecorr.store import Capture
+
+pytestmark = pytest.mark.docker
+
+
+def test_preempt_in_a_container(docker: DockerRig, tmp_path: Path) -> None:
+    truth, programs = tmp_path / "truth", tmp_path / "workloads"
+    truth.mkdir()
+    programs.mkdir()
+    for name in ("hip_fill.py", "stamps.py"):
+        (truth / name).write_text((REPO / "samples" / "workloads" / name).read_text())
+    docker.start("preempt", truth, "sleep", "3600")
+    program = "python3 /truth/hip_fill.py --iterations 30 --size 64 --priority"
+    ended = run_verb(
+        "experiment", "preempt", "--container", "preempt", "--high", f"{program} -1", "--low", f"{program} 1",
+        "--rounds", "1", "--json", "-o", "x.experiment", cwd=tmp_path, env=docker.environment,
+    )  # fmt: skip
+    assert ended.status == 0, ended.err
+    report = json.loads(ended.out)
+    sections = report["sections"]
+    told = {(r["phase"], r["role"]): r["launches"] for r in sections["phases"]}
+    assert told["together", "high"] == told["together", "low"] == told["sequential", "low"] == 30
+    asked = {(r["phase"], r["priority_hip"]) for r in sections["priorities"]}
+    assert {("high_alone", -1), ("low_alone", 1), ("together", -1), ("together", 1)} <= asked
+    assert {(r["phase"], r["role"]) for r in sections["overhead"]} >= {("together", "high"), ("together", "low")}
+    assert all(r["ratio"] > 0 for r in sections["overhead"])
+    moves = {(r["phase"], r["what"]): r for r in sections["moves"]}
+    assert len(moves) == 9
+    load = [r for r in sections["utilisation"] if r["phase"] == "together"]
+    # A model has no sysfs of a card: its load is not known, and that is said.
+    assert {r["figure"] for r in load if r["known"].startswith("UNKNOWN")} >= {"GPU busy", "memory busy"}
+    assert any(r["figure"] == "ring filled" and r["known"] == "recorded" and r["max"] > 0 for r in load)
+    info = Capture.open(tmp_path / "x.experiment" / "together.tracecorr").info
+    assert info["overhead_ratio"] == max(info["overhead_ratios"].values()) > 0
+    assert docker.call("exec", "preempt", "ls", "-A", "/tmp") == ""
