@@ -106,7 +106,7 @@ def match_completions(launches: pl.DataFrame, commands: pl.DataFrame) -> pl.Data
         "process", "command", "ts_ns", complete_event="event", complete_ns="ts_ns", printer="thread"
     )
     name = pl.col("name")
-    no_use = name.is_in(["wait_event", "wait_event_done", "queue_marker", _SUBMITTED])
+    no_use = name.is_in(["wait_event", "wait_event_done", "queue_marker", _SUBMITTED, "processing", "awaiting_event"])
     uses = lines.filter(~is_end & ~no_use).select("process", "command", "ts_ns", next_use="ts_ns")
     columns = ("event", "process", "command", "ts_ns", "enqueue_ns", "command_stream")
     wanted = launches.select(columns).drop_nulls("command").sort("ts_ns")

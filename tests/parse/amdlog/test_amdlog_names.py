@@ -17,10 +17,10 @@ from tracecorr.parse.text import Codes, Text
 NAMES = {
     "NullStream 0x7f51740a48d0, wait 0": "NullStream #, wait #",
     "NullStream (nil), wait 1": "NullStream #, wait #",
-    "[hipGraph] Add KernelNode(0x7f517401fda0)": "[hipGraph] Add KernelNode(#)",
+    "[hipGraph] Nodes of (0x7f517401fda0)": "[hipGraph] Nodes of (#)",
     "Allocated, hsa_mem_flags 0x4h": "Allocated, hsa_mem_flags #",
-    "Gfx Major/Minor/Stepping: 9/4/2": "Gfx Major/Minor/Stepping: #/#/#",
-    "Setting CU mask 00ff33aa11 for 7": "Setting CU mask # for #",
+    "Engine 9/4/2": "Engine #/#/#",
+    "A mask 00ff33aa11 for 7": "A mask # for #",
     "decadent facade": "decadent #",
     "Loaded COMGR library version 3.0.": "Loaded COMGR library version #.#.",
     "x" * 60 + "1": "x" * 48,

@@ -21,6 +21,14 @@ from tracecorr.parse.text import Codes, Text
 
 # With the separators of a locale (`0x7fb,bb5,801`) or a doubled `0x`, as the runtime prints some pointers.
 _HANDLE = re.compile(rb"(?:stream:)?0x(?:0x)?([0-9a-fA-F]+(?:,[0-9a-fA-F]{3})*)(?![0-9a-fA-F])")
+# A queue whose ring or address a message prints: which one, `queue` tells by the release, `any_queue` does not tell.
+_QUEUES = ("ring", "swq", "queue", "any_queue")
+# The worker thread takes a command, waits for the events before it, and submits it.
+_BY_WORKER = (
+    (b") submitted: ", b"", "submitted", Kind.COMMAND),
+    (b") processing: ", b"", "processing", Kind.ROW),
+    (b") ", b" awaiting event: ", "awaiting_event", Kind.ROW),
+)
 _DEVICE = re.compile(r", device id : \d+$")
 
 
@@ -85,7 +93,7 @@ class DetailReader:
         self._read_fields(text, rows, details.args, found, at, end, threads)
         self._read_packets(text, rows, details, at, end)
         self._read_streams(text, rows, details.args, at, end)
-        self._read_others(text, rows, details.args, at, end)
+        self._read_others(text, rows, at, end)
         return details
 
     def _read_commands(self, text: Text, rows: Rows, at: Ints, end: Ints) -> None:
@@ -94,9 +102,7 @@ class DetailReader:
         start = at[commands] + len("Command (")
         stop, code = text.token(start, b")", 64)
         is_enqueue = text.starts_with(stop, b") enqueued: ") & (stop < end[commands])
-        is_submit = text.starts_with(stop, b") submitted: ") & (stop < end[commands])
-        rows["kind"][commands[~is_enqueue & ~is_submit]] = Kind.OTHER
-        self._read_submits(text, rows, commands[is_submit], stop[is_submit], end)
+        self._read_by_worker(text, rows, commands[~is_enqueue], stop[~is_enqueue], end)
         commands, stop = commands[is_enqueue], stop[is_enqueue]
         name = self._classifier.names.encode(text, start[is_enqueue], stop, code[is_enqueue])
         rows["name"][commands] = name
@@ -109,12 +115,21 @@ class DetailReader:
         good &= stop <= end[commands[more]]
         rows["stream"][commands[more][good]] = value[good]
 
-    def _read_submits(self, text: Text, rows: Rows, submits: Ints, stop: Ints, end: Ints) -> None:
-        """Read `Command (..) submitted`: the queue's worker thread prints it where Direct Dispatch is off."""
-        value, stop, good = text.number(stop + len(") submitted: "))
-        good &= stop <= end[submits]
-        rows["name"][submits] = self._classifier.names.code_of("submitted")
-        rows["command"][submits[good]] = value[good]
+    def _read_by_worker(self, text: Text, rows: Rows, lines: Ints, stop: Ints, end: Ints) -> None:
+        """Read what the queue's worker thread prints of commands where Direct Dispatch is off.
+
+        Args:
+            lines: rows whose message begins with `Command (`.
+            stop: byte behind the command's kind in each of them.
+        """
+        rows["kind"][lines] = Kind.OTHER
+        for before, behind, name, kind in _BY_WORKER:
+            fits = text.starts_with(stop, before)
+            value, last, good = text.number(stop[fits] + len(before))
+            good &= (last <= end[lines[fits]]) & text.starts_with(last, behind)
+            found = lines[fits][good]
+            rows["kind"][found], rows["name"][found] = kind, self._classifier.names.code_of(name)
+            rows["command"][found] = value[good]
 
     def _read_kernels(self, text: Text, rows: Rows, found: Ints, at: Ints, end: Ints) -> None:
         shaders = np.flatnonzero(rows["kind"] == Kind.SHADER)
@@ -131,9 +146,9 @@ class DetailReader:
     def _read_fields(
         self, text: Text, rows: Rows, args: Args, found: Ints, at: Ints, end: Ints, threads: list[Thread]
     ) -> None:
-        addresses: list[tuple[int, str, int]] = []
+        addresses = self._read_texts(text, rows, args, at, end)
         for item in fields(text, found, at, end):
-            if item.name in ("ring", "swq", "queue"):
+            if item.name in _QUEUES:
                 pairs = zip(item.rows.tolist(), item.values.tolist(), strict=True)
                 addresses += [(row, item.name, value) for row, value in pairs]
             if item.name == "kernarg_bytes":
@@ -142,7 +157,7 @@ class DetailReader:
                 rows["size_bytes"][item.rows] = _signed(item.values)
             elif item.name in messages.COLUMNS:
                 rows[item.name][item.rows] = item.values
-            elif item.name != "queue":
+            elif item.name not in ("queue", "any_queue"):
                 args.add(item.name, rows["offset"][item.rows], item.values)
             if item.name == "ring":
                 args.add("hwq", rows["offset"][item.rows], item.values)
@@ -150,8 +165,28 @@ class DetailReader:
         for row, name, value in sorted(addresses):
             if name == "queue":
                 self._read_queue(rows, args, row, value, threads[int(rows["thread"][row])].prints_ring)
+            elif name == "any_queue":
+                self._read_queue(rows, args, row, value, None)
             else:
                 (self.rings if name == "ring" else self.queues).add(value)
+
+    def _read_texts(self, text: Text, rows: Rows, args: Args, at: Ints, end: Ints) -> list[tuple[int, str, int]]:
+        """Read messages that hold text; return the queues that they name: row, `any_queue`, address."""
+        names = self._classifier.names.values
+        queues = []
+        for row in np.flatnonzero(rows["kind"] == Kind.TEXT).tolist():
+            found = messages.TEXTS[names[rows["name"][row]]].match(text.read(int(at[row]), int(end[row])).strip())
+            for key, value in found.groupdict().items() if found else ():
+                number = int(value, 16) if re.fullmatch(r"0x[0-9a-fA-F]{1,16}", value) else None
+                if key == "any_queue" and number is not None:
+                    queues.append((row, key, number))
+                elif key in messages.COLUMNS and number is not None:
+                    rows[key][row] = number
+                elif number is not None:
+                    args.add_one(key, int(rows["offset"][row]), number)
+                else:
+                    args.add_text(key, int(rows["offset"][row]), value)
+        return queues
 
     def _read_queue(self, rows: Rows, args: Args, row: int, value: int, prints_ring: bool | None) -> None:
         question = Question(value, value in self.rings, value in self.queues, prints_ring)
@@ -207,14 +242,11 @@ class DetailReader:
                 if re.fullmatch(rb"-?\d{1,18}", value) and name != "hipStreamDestroy":
                     args.add_one(key, offset, int(value) & 0xFFFFFFFFFFFFFFFF)
 
-    def _read_others(self, text: Text, rows: Rows, args: Args, at: Ints, end: Ints) -> None:
+    def _read_others(self, text: Text, rows: Rows, at: Ints, end: Ints) -> None:
         others = np.flatnonzero(rows["kind"] == Kind.OTHER)
         rows["name"][others] = self._classifier.general(text, at[others], end[others])
         rows["layer"][others] = LAYERS.index("other")
         rows["kind"][others] = Kind.ROW
-        for row in np.flatnonzero(rows["kind"] == Kind.VERSION).tolist():
-            line = text.read(int(at[row]), int(end[row]))
-            args.add_text("version", int(rows["offset"][row]), line)
 
 
 def _address(digits: bytes) -> int:

@@ -101,4 +101,4 @@ def _emitted(kind: Ints, is_done: Mask, partner: Ints, folds: Folds, stays_open:
 
 
 _IS_SIMPLE = np.zeros(16, np.bool_)
-_IS_SIMPLE[[Kind.ROW, Kind.COMMAND, Kind.VERSION, Kind.PACKET, Kind.COPY]] = True
+_IS_SIMPLE[[Kind.ROW, Kind.COMMAND, Kind.TEXT, Kind.PACKET, Kind.COPY]] = True

@@ -27,7 +27,7 @@ class Kind:
     PACKET = 7
     COMMAND = 8
     COPY = 9
-    VERSION = 10
+    TEXT = 10
 
 
 COLUMNS = ("ring", "signal", "command", "stream", "arg", "size_bytes")
@@ -70,8 +70,25 @@ def _queue_messages() -> list[Message]:
         table += [
             (first + "eleting hardware queue {queue} with refCount {refcount}", "queue_deleted"),
             (first + "eleting CG enabled hardware queue {queue}", "queue_deleted"),
+            (
+                first + "eleting hostcall buffer {hostcall_buffer} for hardware queue {any_queue}",
+                "hostcall_buffer_deleted",
+            ),
         ]
-    return [Message(template, "aql", name) for template, name in table]
+    table += [
+        (first + "reated hostcall buffer {hostcall_buffer} for hardware queue {any_queue}", "hostcall_buffer_created")
+        for first in "Cc"
+    ]
+    for word in ("reachead", "reached"):
+        table.append((f"Runtime {word} the AQL queue limit", "queue_full"))
+    table.append(("Scratch size ({scratch_bytes}) exceeds max allowed ({maximum}) for kernel", "scratch_exceeded"))
+    texts = [
+        ("Callback: Queue ", "queue_aborted"),
+        ("Setting CU mask ", "queue_cu_mask"),
+        ("setting CU mask ", "queue_cu_mask"),
+    ]
+    messages = [Message(template, "aql", name) for template, name in table]
+    return messages + [Message(template, "aql", name, Kind.TEXT) for template, name in texts]
 
 
 def _signal_messages() -> list[Message]:
@@ -79,6 +96,7 @@ def _signal_messages() -> list[Message]:
         ("Host wait on completion_signal={signal}", "host_wait"),
         ("Host active wait for Signal = ({signal}) for {timeout_ns} ns", "host_active_wait"),
         ("Host blocked wait for Signal = ({signal})", "host_blocked_wait"),
+        ("Device not Stable, while waiting for Signal =({signal}) for {timeout_ns} ns", "device_not_stable"),
         ("Set Handler: handle({signal}), timestamp({timestamp})", "set_handler"),
         ("Handler: value({value}), timestamp({timestamp}), handle({signal})", "handler"),
         ("Requeue handler : value({value}), timestamp({timestamp}),handle({signal})", "requeue_handler"),
@@ -94,6 +112,10 @@ def _memory_messages() -> list[Message]:
         ("Allocate hsa device memory {arg}, size {size_bytes}", "allocate_device"),
         ("Allocate hsa host memory {arg}, size {size_bytes}, numa_node = {numa_node}, mem_seg", "allocate_host"),
         ("Free hsa memory {arg}", "free"),
+        ("Device={device}, freeMem_ = {free_bytes}", "free_memory"),
+        ("device={device}, freeMem_ = {free_bytes}", "free_memory"),
+        ("Pool AllocMem: {arg}", "pool_allocate"),
+        ("Pool FreeMem: {arg}", "pool_free"),
         (lock + "hostMem = {arg}, deviceMemory = {device_address}", "lock"),
         (lock + "HostPtr = {arg}, DevPtr = {device_address}", "lock"),
     ]
@@ -135,24 +157,70 @@ def _copy_messages() -> list[Message]:
     for way in ("H2D", "D2H"):
         table.append(Message(f"HSA Async Copy staged {way} dst=", "copy", "copy", Kind.COPY))
         table.append(Message(f"HSA Async Copy staged {way}", "copy", f"staged_{way.lower()}"))
-        table.append(Message(f"Blit staging {way} copy ", "copy", f"blit_staging_{way.lower()}"))
     for way in ("Staging", "Pinned"):
         name = f"using_{way.lower()}_resource"
         table.append(Message(f"HSA Copy Using {way} resource size {{size_bytes}}", "copy", name))
+    places = {"H2D": "dst={dst}, stg buf={staging}, dstOrigin={}", "D2H": "stg buf={staging}, src={src}, srcOrigin={}"}
+    for way, place in places.items():
+        template = f"Blit staging {way} copy {place}, size={{size_bytes}}"
+        table.append(Message(template, "copy", f"blit_staging_{way.lower()}"))
+    table += [Message(f"Unpinned {way} ", "copy", f"unpinned_{way}") for way in ("read", "write")]
+    table += [
+        Message(template, "copy", name)
+        for template, name in (
+            ("Using assigned SDMA engine for VirtualGPU ", "sdma_engine_used"),
+            ("Assigned SDMA engine to VirtualGPU {virtual_gpu}: mask={mask}, engine_type=", "sdma_engine_assigned"),
+            (
+                "Allocated new SDMA engine for VirtualGPU {virtual_gpu}: mask={mask}, engine_type=",
+                "sdma_engine_allocated",
+            ),
+            ("Released SDMA engine for VirtualGPU {virtual_gpu}: mask={mask}", "sdma_engine_released"),
+            ("Engine query for VirtualGPU ", "sdma_engine_query"),
+            ("Query copy engine status {status}, free_engine mask {free_mask}", "copy_engine_query"),
+            ("Last copy mask {mask}", "copy_engine_last"),
+        )
+    ]
     table.append(Message("memcpy stg buf={}, host src={}, size={size_bytes}", "copy", "memcpy_to_staging"))
     table.append(Message("memcpy host dst={}, stg buf={}, size={size_bytes}", "copy", "memcpy_from_staging"))
     return table
 
 
 def _other_messages() -> list[Message]:
-    table = [Message(start, "other", "hip_version", Kind.VERSION) for start in ("HIP Version: ", "ROCclr version: ")]
+    table = [
+        Message(start, "other", name, Kind.TEXT)
+        for start, name in (
+            ("HIP Version: ", "hip_version"), ("ROCclr version: ", "hip_version"),
+            ("HIP Library Path: ", "hip_library"), ("Code object saved in ", "code_object_saved"),
+            ("Using Native code object: ", "code_object"), ("Using native code object for device: ", "code_object"),
+            ("[hipGraph] Add ", "graph_node_added"), ("[hipGraph] Root node: ", "graph_root_node"),
+            ("[hipGraph] Current capture node ", "graph_capture_node"),
+        )
+    ]  # fmt: skip
+    table += [
+        Message(template, "other", name)
+        for template, name in (
+            ("Using Code Object V{code_object_version}.", "code_object_version"),
+            ("Gfx Major/Minor/Stepping: {gfx_major}/{gfx_minor}/{gfx_stepping}", "gfx_version"),
+            ("HMM support: {hmm}, XNACK: {xnack}, Direct host access: {direct_host_access}", "hmm_support"),
+            ("HMM support: {hmm}, xnack: {xnack}, direct host access: {direct_host_access}", "hmm_support"),
+            ("Max SDMA Read Mask: {sdma_read_mask}, Max SDMA Write Mask: {sdma_write_mask}", "sdma_masks"),
+            ("Numa selects cpu agent[{cpu_agent}]=", "numa_agent"),
+            ("Numa select cpu agent[{cpu_agent}]=", "numa_agent"),
+            ("Enumerated GPU agents = {gpu_agents}", "gpu_agents"),
+            ("Initializing runtime stack, Enumerated GPU agents = {gpu_agents}", "gpu_agents"),
+            ("Initalizing runtime stack, Enumerated GPU agents = {gpu_agents}", "gpu_agents"),
+            ("Direct Dispatch: {direct_dispatch}", "direct_dispatch"),
+            ("GraphExec::Run max_streams: {max_streams}, on device: {device}", "graph_run"),
+            ("Memory Fault Error", "memory_fault"),
+            ("Unknown Event Type", "unknown_event"),
+        )
+    ]
     # Frequent ones without fields of interest, named here only to spare them the slow path.
     for sample in (
         "Check HW event = 0x1", "Waiting on nullstream 0x1", "Issue barrier to flush chunk 1",
         "finish() called with batch size: 1, cpu_wait: 0, fence dirty: 0",
         "No HW event or batch size is less than 16, await command completion",
         "All commands finished for host queue : 0x1",
-        "Using assigned SDMA engine for VirtualGPU 0x1: mask=0x1, engine_type=2",
     ):  # fmt: skip
         prefix = re.split(r"0x|\d", sample)[0]
         table.append(Message(prefix, "other", general_name(sample.encode())))
@@ -171,3 +239,20 @@ PACKET_NAMES = (
     (re.compile(rb"BarrierValue\s*$"), "barrier_value"),
     (re.compile(rb"Barrier\s*$"), "barrier_and"),
 )
+
+# What messages of kind `TEXT` hold: groups that are numbers go to their columns, or to `args` like the others.
+TEXTS = {
+    "hip_version": re.compile(r"(?P<version>.*)"),
+    "hip_library": re.compile(r"HIP Library Path: (?P<path>.*)"),
+    "code_object": re.compile(r".*(?:code object: | co: )(?P<isa>.*)"),
+    "code_object_saved": re.compile(r"Code object saved in (?P<path>.*)"),
+    "graph_node_added": re.compile(r"\[hipGraph\] Add (?P<node>\w+)\((?P<address>0x[0-9a-f]+)\)"),
+    "graph_root_node": re.compile(r"\[hipGraph\] Root node: (?P<node>\w+)\((?P<address>0x[0-9a-f]+)\)"),
+    "graph_capture_node": re.compile(
+        r"\[hipGraph\] Current capture node (?P<node>\w+) on stream : (?P<stream>0x[0-9a-f]+)"
+    ),
+    "queue_aborted": re.compile(
+        r"Callback: Queue (?P<any_queue>0x[0-9a-f]+) aborting with error : (?P<error>.*) code: (?P<code>0x[0-9a-f]+)"
+    ),
+    "queue_cu_mask": re.compile(r".etting CU mask (?P<cu_mask>\w+) for hardware queue (?P<any_queue>0x[0-9a-f]+)"),
+}
