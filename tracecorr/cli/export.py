@@ -24,13 +24,19 @@ class Target(StrEnum):
 
     PERFETTO = "perfetto"
     CHROME = "chrome"
+    SPEEDSCOPE = "speedscope"
     TRACE_DAT = "trace.dat"
     CSV = "csv"
     PARQUET = "parquet"
     ARROW = "arrow"
 
 
-_SUFFIX = {Target.PERFETTO: ".pftrace", Target.CHROME: ".json", Target.TRACE_DAT: ".dat"}
+_SUFFIX = {
+    Target.PERFETTO: ".pftrace",
+    Target.CHROME: ".json",
+    Target.SPEEDSCOPE: ".speedscope.json",
+    Target.TRACE_DAT: ".dat",
+}
 
 
 def export_verb(
@@ -54,7 +60,7 @@ def export_verb(
     ] = None,
     force: Annotated[bool, typer.Option("--force", help="Replace what is there.")] = False,
 ) -> None:
-    """Export a capture: a trace for Perfetto, Chrome's viewer or KernelShark, or its tables as files."""
+    """Export a capture: a trace for Perfetto, Chrome's viewer, speedscope or KernelShark, or its tables as files."""
     from tracecorr.export.selection import Selection, parse_time, split_words
 
     selection = Selection(
@@ -73,6 +79,8 @@ def export_verb(
         raise InputError(f"{path} exists", "choose another name with -o, or --force to replace it")
     if target is Target.TRACE_DAT:
         _export_dat(capture, path, selection)
+    elif target is Target.SPEEDSCOPE:
+        _export_speedscope(capture, path, selection)
     elif is_trace:
         _export_trace(capture, target, path, selection)
     else:
@@ -86,6 +94,15 @@ def _export_trace(capture: Capture, target: Target, path: Path, selection: Selec
     links = f"{trace.flows.height} links as arrows"
     say(f"{trace.slices.height} events, {links}, {trace.counts.height} counter values on {len(trace.tracks)} tracks")
     say("next step: open it at https://ui.perfetto.dev (it stays in your browser)")
+
+
+def _export_speedscope(capture: Capture, path: Path, selection: Selection) -> None:
+    from tracecorr.export.speedscope import write_speedscope
+
+    with _fresh(path) as stream:
+        calls = write_speedscope(capture.table, stream, selection, capture.name)
+    say(f"{calls} calls of threads")
+    say("next step: open it at https://www.speedscope.app (it stays in your browser)")
 
 
 def _export_dat(capture: Capture, path: Path, selection: Selection) -> None:

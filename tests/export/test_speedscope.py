@@ -1,0 +1,75 @@
+"""speedscope profiles of a RECORDED run: calls are balanced, nested, and those of the tables."""
+
+from __future__ import annotations
+
+import json
+from io import BytesIO
+from pathlib import Path
+
+import polars as pl
+import pytest
+
+from tracecorr.export.selection import Selection
+from tracecorr.export.speedscope import write_speedscope
+from tracecorr.pipeline import correlate, import_files
+from tracecorr.store import Capture
+
+
+@pytest.fixture(scope="module")
+def capture(data_folder: Path, tmp_path_factory: pytest.TempPathFactory) -> Capture:
+    """Return a recorded run of several threads."""
+    folder = data_folder / "captures" / "mt-threads"
+    out = tmp_path_factory.mktemp("export") / "x.tracecorr"
+    made = import_files(out, [folder / "amd.log"], [folder / "ftrace.txt"], clock_samples=folder / "clock.json")
+    correlate(made.path)
+    return made
+
+
+def written(capture: Capture, selection: Selection) -> dict[str, object]:
+    """Return the profile as JSON."""
+    stream = BytesIO()
+    count = write_speedscope(capture.table, stream, selection, capture.name)
+    told: dict[str, object] = json.loads(stream.getvalue())
+    assert sum(len(p["events"]) for p in told["profiles"]) == 2 * count  # type: ignore[attr-defined]
+    return told
+
+
+def spans_of(told: dict[str, object]) -> list[tuple[str, int, int]]:
+    """Return name, start and duration of each call, and make sure that all are closed in the right order."""
+    frames = [frame["name"] for frame in told["shared"]["frames"]]  # type: ignore[index]
+    out = []
+    for profile in told["profiles"]:  # type: ignore[attr-defined]
+        stack: list[tuple[int, int]] = []
+        last = profile["startValue"]
+        for event in profile["events"]:
+            assert last <= event["at"] <= profile["endValue"]
+            last = event["at"]
+            if event["type"] == "O":
+                stack.append((event["frame"], event["at"]))
+                continue
+            frame, start = stack.pop()
+            assert frame == event["frame"], "a call is closed that was not opened last"
+            out.append((frames[frame], start, event["at"] - start))
+        assert stack == []
+    return sorted(out)
+
+
+def test_calls_are_those_of_the_tables(capture: Capture) -> None:
+    layers = ("marker", "hip", "hsa", "syscall", "ioctl", "kfd", "mqd")
+    rows = capture.table("events").filter(
+        pl.col("layer").cast(pl.String).is_in(layers), pl.col("dur_ns") > 0, pl.col("thread").is_not_null()
+    )
+    first = capture.table("events").select(pl.col("ts_ns").min()).collect().item()
+    ours = rows.select(pl.col("name").cast(pl.String), pl.col("ts_ns") - first, "dur_ns").collect().rows()
+    assert spans_of(written(capture, Selection())) == sorted(ours)
+    assert len(ours) > 1000
+
+
+def test_a_part_of_it(capture: Capture) -> None:
+    whole, part = (spans_of(written(capture, s)) for s in (Selection(), Selection(0, 50_000_000, ("hip",))))
+    assert 0 < len(part) < len(whole)
+    assert all(name.removeprefix("__").startswith("hip") and start < 50_000_000 for name, start, _ in part)
+
+
+def test_nothing_selected(capture: Capture) -> None:
+    assert written(capture, Selection(layers=("drm_sched",)))["profiles"] == []
