@@ -23,7 +23,7 @@ from tracecorr.link.rocprof import warn_foreign
 from tracecorr.link.samples import add_polled_gpus, build_samples
 from tracecorr.link.signals import add_gpu_times
 from tracecorr.link.tables import attach_identities, link_tables
-from tracecorr.link.thread_votes import VOTE_COLUMNS, vote_threads
+from tracecorr.link.thread_votes import VOTE_COLUMNS, guess_threads
 from tracecorr.link.threads import THREAD_COLUMNS, Identities, SeenIdentities, map_threads
 from tracecorr.model import schema
 from tracecorr.model.errors import CaptureError
@@ -176,7 +176,7 @@ def _align(
     unknown = identities.log_threads["tid"].null_count()
     if not unknown or len(clocks) != 1 or not clocks[0].aligned:
         return identities, [records], maps
-    guessed = vote_threads(number_lives(place_records(records.select(VOTE_COLUMNS), maps), identities.lives))
+    guessed = guess_threads(number_lives(place_records(records.select(VOTE_COLUMNS), maps), identities.lives))
     again = _map_threads(parts, seen, clocks[0].to_common, guessed)
     if again.log_threads["tid"].count() == identities.log_threads["tid"].count():
         return identities, [records], maps

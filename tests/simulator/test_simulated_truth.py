@@ -75,6 +75,15 @@ def test_every_structure(name: str, tmp_path: Path) -> None:
     assert score.identities["threads"][0] == threads * (2 if "direct_dispatch" in options else 1)
 
 
+@pytest.mark.parametrize("name", ["ioctls name the threads", "stack reused"])
+def test_creations_align_a_local_clock_when_no_thread_is_known(name: str, tmp_path: Path) -> None:
+    """Neither doorbells nor addresses join the sides before their clocks are known."""
+    score = score_scene(name, replace(BASE, clock=LOCAL, **STRUCTURES[name]), tmp_path)  # type: ignore[arg-type]
+    assert score.method == "causal_pairs"
+    assert_complete(score)
+    assert score.width_ns[1] < 20_000
+
+
 def test_a_coarse_clock_is_known_to_some_jiffies(tmp_path: Path) -> None:
     score = score_scene("uptime", replace(BASE, clock=ClockModel("uptime", 3 * 10**11)), tmp_path)
     found, right, _, _ = totals(score)

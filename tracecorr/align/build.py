@@ -19,6 +19,7 @@ from tracecorr.align.causal_pairs import (
     pair_doorbells,
 )  # fmt: skip
 from tracecorr.align.clock_map import MAX_RATE, ClockMap, fit_clock_map
+from tracecorr.align.creation_shift import bound_by_shift
 from tracecorr.align.intervals import bracket_doorbells, list_moments
 from tracecorr.align.rocprof_pairs import bound_profile
 from tracecorr.align.rows import Places, attach_columns, number_groups
@@ -345,11 +346,13 @@ def causal_bounds(evidence: ClockEvidence, steps: tuple[int, int]) -> Bounds:
         _doorbell_spans(_monotonic(log), trace),
         pair_created_rings(_creations(log), _created_rings(trace, evidence.args)),
     ]
+    ioctls = trace.filter((pl.col("layer") == "ioctl") & (pl.col("name") == _CREATE))
+    ioctls = ioctls.select("thread", "process", "stamp_ns", "end_stamp_ns").drop_nulls()
     if spans[1].is_empty():
-        ioctls = trace.filter((pl.col("layer") == "ioctl") & (pl.col("name") == _CREATE))
-        ioctls = ioctls.select("thread", "stamp_ns", "end_stamp_ns").drop_nulls()
         spans.append(pair_creations(_creations(log), ioctls, steps))
-    return join_bounds(*(bound_spans(part, steps) for part in spans))
+    found = join_bounds(*(bound_spans(part, steps) for part in spans))
+    # Without any thread in common the creations of all threads are laid side by side.
+    return found if len(found) else bound_by_shift(_creations(log), ioctls, steps)
 
 
 def _doorbell_spans(log: pl.DataFrame, trace: pl.DataFrame) -> pl.DataFrame:
@@ -365,7 +368,7 @@ def _creations(log: pl.DataFrame) -> pl.DataFrame:
     lines = log.filter(name.is_in(["queue_allocated_count", "queue_created"])).sort("file", "offset")
     counted = pl.when(name == "queue_allocated_count").then("stamp_ns")
     lines = lines.with_columns(from_ns=counted.forward_fill().over("thread"))
-    made = lines.filter(name == "queue_created").select("thread", "ring", "from_ns", to_ns="stamp_ns")
+    made = lines.filter(name == "queue_created").select("thread", "process", "ring", "from_ns", to_ns="stamp_ns")
     return made.drop_nulls(["from_ns", "to_ns"])
 
 

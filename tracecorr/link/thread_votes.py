@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import polars as pl
 
+from tracecorr.link.creation_threads import match_creations
+
 # At least so many system calls, and so large a share of them, lie in the calls of one thread of the log, ...
 _LEAST, _SHARE = 5, 0.9
 # ... and of those in calls of no second one more than this share.
@@ -13,8 +15,16 @@ _SHAPE = {"file": pl.UInt16, "log_pid": pl.UInt32, "log_tid": pl.UInt64, "tid_ke
 # What the votes need of part events, to place them and to count.
 VOTE_COLUMNS = (
     "stamp_ns", "end_stamp_ns", "step_lo_ns", "step_hi_ns", "clock", "flags", "file", "offset", "parent_offset",
-    "layer", "source", "pid", "tid", "host_tid",
+    "layer", "name", "source", "pid", "tid", "host_tid",
 )  # fmt: skip
+
+
+def guess_threads(placed: pl.DataFrame) -> pl.DataFrame:
+    """Return what queue creations and votes tell of unknown threads, the creations first; as `vote_threads`."""
+    made = match_creations(placed)
+    voted = vote_threads(placed)
+    keys = ["file", "log_pid", "log_tid"]
+    return pl.concat([made, voted.join(made, on=keys, how="anti").join(made, on="tid_key", how="anti")])
 
 
 def vote_threads(placed: pl.DataFrame) -> pl.DataFrame:
