@@ -61,6 +61,8 @@ class Heads:
 
     def word(self, place: int) -> Words:
         """Return the 8 bytes at `place` of each row as one little-endian number."""
+        if len(self._rows) == 0:
+            return np.zeros(0, np.uint64)
         found: Words = np.ndarray((len(self._rows),), "<u8", self._rows, place, (self.size,))
         return found
 
@@ -228,61 +230,44 @@ class Text:
         Understood are `0x` with hexadecimal digits, digits of `bare_base`, `-` before them (two's
         complement) and `(nil)` or `<null>`, which are zero.
         """
-        first = self.word(at)
+        if len(at) == 0:
+            return np.zeros(0, np.uint64), at, np.zeros(0, np.bool_)
+        heads = self.heads(at, 32)
+        first = heads.word(0)
         is_hex = (first & np.uint64(0xFFFF)) == np.uint64(0x7830)
         twice = (first & np.uint64(0xFFFFFFFF)) == np.uint64(0x78307830)
         if twice.any():
             value, end, good = self.number(at + 2 * twice, bare_base)
             return value, np.where(good, end, at), good
         if is_hex.all():
-            value, size = self._hexadecimal(at + 2)
+            value, size = _hexadecimal(heads, 2)
             end = at + np.where(size > 0, size + 2, 0)
+        elif bare_base == 10 and (count_decimal(first) > 0).all():
+            value, size = _decimal(heads, 0)
+            end = at + size
         else:
-            value, end = np.zeros(len(at), np.uint64), at.copy()
-            negative = (first & np.uint64(0xFF)) == np.uint64(0x2D)
-            bare = self._hexadecimal if bare_base == 16 else self._decimal
-            for rows, skip, digits in (
-                (np.flatnonzero(is_hex), 2, self._hexadecimal),
-                (np.flatnonzero(~is_hex & ~negative), 0, bare),
-                (np.flatnonzero(negative), 1, self._decimal),
-            ):
-                if len(rows):
-                    got, size = digits(at[rows] + skip)
-                    value[rows] = -got if skip == 1 else got
-                    end[rows] += np.where(size > 0, size + skip, 0)
+            value, end = self._mixed_numbers(heads, at, is_hex, bare_base)
         if (end == at).any():
             for nothing in (b"(nil)", b"<null>"):
                 end += np.where(self.starts_with(at, nothing), len(nothing), 0)
         return value, end, end > at
 
-    def _hexadecimal(self, at: Ints) -> tuple[Words, Ints]:
-        """Return value and number of the (at most 16) hexadecimal digits at each position."""
-        word = self.word(at)
-        size = count_hexadecimal(word)
-        value = hexadecimal_of(word, size)
-        more = np.flatnonzero(size == 8)
-        if len(more):
-            word = self.word(at[more] + 8)
-            rest = count_hexadecimal(word)
-            value[more] = (value[more] << (np.uint64(4) * rest.astype(np.uint64))) | hexadecimal_of(word, rest)
-            size[more] += rest
-        return value, size
-
-    def _decimal(self, at: Ints) -> tuple[Words, Ints]:
-        """Return value (modulo 2^64) and number of the (at most 20) decimal digits at each position."""
-        word = self.word(at)
-        size = count_decimal(word)
-        value = decimal_of(word, size)
-        more = np.flatnonzero(size == 8)
-        for behind, most in ((8, 8), (16, 4)):
-            if len(more) == 0:
-                break
-            word = self.word(at[more] + behind)
-            rest = np.minimum(count_decimal(word), most)
-            value[more] = value[more] * POWERS[rest] + decimal_of(word, rest)
-            size[more] += rest
-            more = more[rest == 8]
-        return value, size
+    @staticmethod
+    def _mixed_numbers(heads: Heads, at: Ints, is_hex: Mask, bare_base: int) -> tuple[Words, Ints]:
+        """Return value and end of numbers of several kinds."""
+        value, end = np.zeros(len(at), np.uint64), at.copy()
+        negative = (heads.word(0) & np.uint64(0xFF)) == np.uint64(0x2D)
+        bare = _hexadecimal if bare_base == 16 else _decimal
+        for rows, skip, digits in (
+            (np.flatnonzero(is_hex), 2, _hexadecimal),
+            (np.flatnonzero(~is_hex & ~negative), 0, bare),
+            (np.flatnonzero(negative), 1, _decimal),
+        ):
+            if len(rows):
+                got, size = digits(heads.take(rows), skip)
+                value[rows] = -got if skip == 1 else got
+                end[rows] += np.where(size > 0, size + skip, 0)
+        return value, end
 
     def slice(self, at: int, end: int) -> bytes:
         """Return the bytes between two positions."""
@@ -291,6 +276,37 @@ class Text:
     def read(self, at: int, end: int) -> str:
         """Return the text between two positions; broken UTF-8 is replaced."""
         return self.raw[at:end].decode("utf-8", "replace")
+
+
+def _hexadecimal(heads: Heads, place: int) -> tuple[Words, Ints]:
+    """Return value and number of the (at most 16) hexadecimal digits at a place in each head."""
+    word = heads.word(place)
+    size = count_hexadecimal(word)
+    value = hexadecimal_of(word, size)
+    more = np.flatnonzero(size == 8)
+    if len(more):
+        word = heads.word(place + 8)[more]
+        rest = count_hexadecimal(word)
+        value[more] = (value[more] << (np.uint64(4) * rest.astype(np.uint64))) | hexadecimal_of(word, rest)
+        size[more] += rest
+    return value, size
+
+
+def _decimal(heads: Heads, place: int) -> tuple[Words, Ints]:
+    """Return value (modulo 2^64) and number of the (at most 20) decimal digits at a place in each head."""
+    word = heads.word(place)
+    size = count_decimal(word)
+    value = decimal_of(word, size)
+    more = np.flatnonzero(size == 8)
+    for behind, most in ((8, 8), (16, 4)):
+        if len(more) == 0:
+            break
+        word = heads.word(place + behind)[more]
+        rest = np.minimum(count_decimal(word), most)
+        value[more] = value[more] * POWERS[rest] + decimal_of(word, rest)
+        size[more] += rest
+        more = more[rest == 8]
+    return value, size
 
 
 def _places_of_true(mask: Mask) -> Ints:

@@ -19,6 +19,8 @@ _KINDS = np.array([m.kind for m in MESSAGES] + [Kind.OTHER], np.int64)
 # Templates that begin alike are wordings of the same message: one after the other is tried.
 _WORDINGS = {m.prefix: [i for i, other in enumerate(MESSAGES) if other.prefix == m.prefix] for m in MESSAGES}
 
+_HAS_FIELDS = np.array([any(len(MESSAGES[i].steps) > 1 for i in _WORDINGS[m.prefix]) for m in MESSAGES] + [False])
+
 
 @dataclass
 class Field:
@@ -163,9 +165,10 @@ def _is_word(text: Text, at: Ints) -> Mask:
 
 def fields(text: Text, found: Ints, at: Ints, end: Ints) -> Iterator[Field]:
     """Yield the fields of all records whose message has some."""
-    present = np.unique(found)
-    for index in present[present < _OTHER].tolist():
-        rows = np.flatnonzero(found == index)
+    some = np.flatnonzero(_HAS_FIELDS[found])
+    messages = found[some]
+    for index in np.flatnonzero(np.bincount(messages)).tolist():
+        rows = some[messages == index]
         for wording in _WORDINGS[MESSAGES[index].prefix]:
             if len(rows):
                 rows = yield from _fields_of(text, wording, rows, at, end)
