@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from functools import cache
 
 import polars as pl
+import pyarrow as pa
 
 from tracecorr.model import schema
 
@@ -30,3 +32,46 @@ class Block:
     losses: pl.DataFrame = field(default_factory=schema.LOSSES.empty)
     hqd: pl.DataFrame = field(default_factory=schema.HQD.empty)
     polls: pl.DataFrame = field(default_factory=schema.PART_POLLS.empty)
+
+    def table(self, name: str) -> pl.DataFrame | pa.Table:
+        """Return the rows of a table as the reader made them."""
+        rows: pl.DataFrame = getattr(self, name)
+        return rows
+
+
+class ArrowBlock(Block):
+    """Hold one block of a fast reader: Arrow tables, which are stored as they are; they become frames when asked for.
+
+    Args:
+        tables: `events`, `packets` and `args`, of the types that `arrow_types` tells.
+        ledger: rows of `schema.LEDGER`.
+    """
+
+    def __init__(self, tables: dict[str, pa.Table], ledger: pl.DataFrame) -> None:
+        self._tables = tables
+        self.ledger, self.losses = ledger, schema.LOSSES.empty()
+        self.hqd, self.polls = schema.HQD.empty(), schema.PART_POLLS.empty()
+
+    def __getattr__(self, name: str) -> pl.DataFrame:
+        """Return a table as a frame; it is made when it is asked for first."""
+        if name not in ("events", "packets", "args"):
+            raise AttributeError(name)
+        frame = pl.from_arrow(self._tables[name])
+        assert isinstance(frame, pl.DataFrame)
+        setattr(self, name, frame)
+        return frame
+
+    def table(self, name: str) -> pl.DataFrame | pa.Table:
+        """Return the rows of a table as the reader made them."""
+        return self._tables[name] if name in self._tables else super().table(name)
+
+
+# Of this type alone the writer of parts takes the codes as they are; polars has 64-bit texts.
+ARROW_CODES = pa.dictionary(pa.int32(), pa.string())
+
+
+@cache
+def arrow_types(table: schema.Table) -> dict[str, pa.DataType]:
+    """Return the Arrow types of the columns of a table."""
+    fields = table.empty().to_arrow().schema
+    return {f.name: ARROW_CODES if pa.types.is_dictionary(f.type) else f.type for f in fields}

@@ -14,6 +14,8 @@ import polars as pl
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from tracecorr.model.parts import ARROW_CODES
+
 _FEW_VALUES = frozenset(
     {
         "file", "length", "end_length", "pid", "tid", "cpu", "depth", "flags", "ring", "stream", "signal", "arg", "fd",
@@ -41,12 +43,12 @@ class FrameWriter:
     def __init__(self, path: Path, *, statistics: bool = True) -> None:
         self._path, self._statistics = path, statistics
         self._writer: pq.ParquetWriter | None = None
-        self._held: list[pl.DataFrame] = []
+        self._held: list[pa.Table] = []
         self._rows = 0
 
-    def write(self, frame: pl.DataFrame) -> None:
-        """Add the rows of a frame; small ones are held until they fill a group of rows."""
-        self._held.append(frame)
+    def write(self, frame: pl.DataFrame | pa.Table) -> None:
+        """Add the rows of a frame (or of a table as `arrow_types` says); small ones wait until they fill a group."""
+        self._held.append(_to_arrow(frame) if isinstance(frame, pl.DataFrame) else frame)
         self._rows += len(frame)
         if self._rows >= _GROUP_ROWS:
             self._flush()
@@ -65,7 +67,7 @@ class FrameWriter:
     def _flush(self) -> None:
         if not self._held:
             return
-        table = _to_arrow(pl.concat(self._held, rechunk=True))
+        table = pa.concat_tables(self._held).unify_dictionaries()
         self._held, self._rows = [], 0
         if self._writer is None:
             self._writer = _open(self._path, table.schema, statistics=self._statistics)

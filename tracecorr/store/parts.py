@@ -135,7 +135,7 @@ def write_part(folder: Path, name: str, blocks: Iterator[Block]) -> StoredPart:
             writer.write(_TABLES[table].empty())
         for block in blocks:
             for table, writer in writers.items():
-                writer.write(getattr(block, table))
+                writer.write(block.table(table))
             for table, rows in small.items():
                 rows.append(getattr(block, table))
     return StoredPart(paths, **{table: pl.concat([_SMALL[table].empty(), *rows]) for table, rows in small.items()})

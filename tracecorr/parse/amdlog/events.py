@@ -1,9 +1,8 @@
-"""Rows of a block, joined, to the frames of its part."""
+"""Rows of a block, joined, to the tables of its part."""
 
 from __future__ import annotations
 
 import numpy as np
-import polars as pl
 import pyarrow as pa
 
 from tracecorr.model import schema
@@ -22,8 +21,8 @@ _OF_EVENT = frozenset({"ring", "signal", "packet_index", "size_bytes"})
 _CLOCKS = ("mono", "mono_raw")
 
 
-class FrameMaker:
-    """Make the frames of each block; remembers the texts of the blocks before.
+class TableMaker:
+    """Make the tables of each block; remembers the texts of the blocks before.
 
     Args:
         file: key of the file.
@@ -39,7 +38,7 @@ class FrameMaker:
         self._texts = {name: Texts(texts) for name, texts in values.items()}
         self._clocks, self._results = Texts(list(_CLOCKS)), Texts(results)
 
-    def events(self, rows: Rows, joined: Joined) -> pl.DataFrame:
+    def events(self, rows: Rows, joined: Joined) -> pa.Table:
         """Return the rows that are complete as `PART_EVENTS`."""
         order, folds = joined.order, joined.folds
         for name, source in (("kernel", folds.shader), ("command", folds.command)):
@@ -54,7 +53,7 @@ class FrameMaker:
         parent = joined.nesting.parent[place]
         columns.add("depth", np.minimum(joined.nesting.depth[place], 0xFFFF))
         columns.add("parent_offset", rows["offset"][order[np.maximum(parent, 0)]], parent >= 0)
-        return columns.frame()
+        return columns.table()
 
     def _add_common(self, columns: Columns, own: Rows) -> None:
         """Add what every row has."""
@@ -93,11 +92,11 @@ class FrameMaker:
         flags |= np.where(orphan, int(Flag.EXIT_ONLY), np.where(half, int(Flag.ENTER_ONLY), 0)).astype(np.uint16)
         columns.add("flags", flags)
 
-    def packets(self, rows: Rows, new: Rows, details: Details, joined: Joined) -> pl.DataFrame:
+    def packets(self, rows: Rows, new: Rows, details: Details, joined: Joined) -> pa.Table:
         """Return the packets and copies of a block as `PART_PACKETS`: what their lines, and those before them, say."""
         size = len(details.packets)
         if size == 0:
-            return schema.PART_PACKETS.empty()
+            return Columns(schema.PART_PACKETS, 0).table()
         columns = Columns(schema.PART_PACKETS, size)
         columns.add("file", np.full(size, self._file, np.uint16))
         columns.add("offset", new["offset"][details.packets])
@@ -107,7 +106,7 @@ class FrameMaker:
         kernarg_bytes = rows["kernarg_bytes"][joined.order[np.maximum(kernarg, 0)]]
         columns.add("kernarg_bytes", kernarg_bytes, (kernarg >= 0) & (kernarg_bytes >= 0))
         _add_fields(columns, size, details)
-        return columns.frame()
+        return columns.table()
 
 
 def _add_fields(columns: Columns, size: int, details: Details) -> None:

@@ -1,16 +1,15 @@
-"""Arrays to frames: the columns of a block as a table of the parts."""
+"""Arrays to Arrow tables: the columns of a block as a table of the parts."""
 
 from __future__ import annotations
 
-from functools import cache
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-import polars as pl
 import pyarrow as pa
 
 from tracecorr.model.columns import Table
+from tracecorr.model.parts import arrow_types
 from tracecorr.parse.digits import Ints, Mask, Words
 
 Array = npt.NDArray[Any]
@@ -21,12 +20,12 @@ class Texts:
 
     def __init__(self, values: list[Any]) -> None:
         self._values = values
-        self._texts = pa.array([], pa.large_string())
+        self._texts = pa.array([], pa.string())
 
     def column(self, codes: Array) -> pa.DictionaryArray:
         """Return the column of the texts behind codes; negative codes are null."""
         if len(self._texts) < len(self._values):
-            self._texts = pa.array(self._values, pa.large_string())
+            self._texts = pa.array(self._values, pa.string())
         return pa.DictionaryArray.from_arrays(_masked(codes.astype(np.int32), codes >= 0), self._texts, safe=False)
 
 
@@ -34,7 +33,7 @@ class Columns:
     """Collect the columns of a table; those that are not set are null."""
 
     def __init__(self, table: Table, size: int) -> None:
-        self._types, self._size = _types_of(table), size
+        self._types, self._size = arrow_types(table), size
         self._arrays: dict[str, pa.Array] = {}
 
     def add(self, name: str, values: Array, present: Mask | None = None) -> None:
@@ -51,12 +50,10 @@ class Columns:
         """Set a column of texts or lists."""
         self._arrays[name] = values
 
-    def frame(self) -> pl.DataFrame:
-        """Return the columns as a frame of the table."""
+    def table(self) -> pa.Table:
+        """Return the columns as an Arrow table."""
         nothing = {name: pa.nulls(self._size, kind) for name, kind in self._types.items() if name not in self._arrays}
-        frame = pl.from_arrow(pa.table({name: nothing.get(name, self._arrays.get(name)) for name in self._types}))
-        assert isinstance(frame, pl.DataFrame)
-        return frame
+        return pa.table({**dict.fromkeys(self._types), **nothing, **self._arrays})
 
 
 class Args:
@@ -83,11 +80,11 @@ class Args:
         """Add one text."""
         self._texts.append((offset, key, text))
 
-    def frame(self, table: Table, file: int) -> pl.DataFrame:
+    def table(self, table: Table, file: int) -> pa.Table:
         """Return all rows, as `PART_ARGS`."""
         numbers = sum(map(len, self._offsets))
         if not numbers and not self._texts:
-            return table.empty()
+            return Columns(table, 0).table()
         keys = list(dict.fromkeys([*self._keys, *(key for _, key, _ in self._texts)]))
         counts = [*map(len, self._offsets), *(1 for _ in self._texts)]
         number_of = [keys.index(key) for key in [*self._keys, *(key for _, key, _ in self._texts)]]
@@ -102,12 +99,7 @@ class Args:
         if self._texts:
             texts = pa.array([None] * numbers + [text for _, _, text in self._texts], pa.large_string())
             columns.add_array("text", texts.take(pa.array(order)))
-        return columns.frame()
-
-
-@cache
-def _types_of(table: Table) -> dict[str, pa.DataType]:
-    return {field.name: field.type for field in table.empty().to_arrow().schema}
+        return columns.table()
 
 
 def _masked(values: Array, present: Mask | None) -> pa.Array:

@@ -10,9 +10,9 @@ from mmap import mmap
 import numpy as np
 
 from tracecorr.model import schema
-from tracecorr.model.parts import Block
+from tracecorr.model.parts import ArrowBlock, Block
 from tracecorr.parse.amdlog.details import DetailReader, Details, Question
-from tracecorr.parse.amdlog.events import FrameMaker
+from tracecorr.parse.amdlog.events import TableMaker
 from tracecorr.parse.amdlog.joining import Joiner
 from tracecorr.parse.amdlog.records import RecordReader
 from tracecorr.parse.amdlog.rows import NULLS, Ledger, Rows
@@ -140,7 +140,7 @@ class Reader:
         self._carried = Rows(0)
         self._joiner = Joiner(self._records)
         texts = self._records.names, self._records.results.values, self._details.kernels.values
-        self._frames = FrameMaker(file, *texts, self._records.threads)
+        self._tables = TableMaker(file, *texts, self._records.threads)
         self._ledger = Ledger()
 
     def read(self, text: Text) -> Block:
@@ -191,9 +191,10 @@ class Reader:
         rows = Rows.join([self._carried, new])
         rows["is_old"][: len(self._carried)] = True
         joined = self._joiner.join(rows, self._offset, is_last=is_last)
-        events = self._frames.events(rows, joined)
-        packets = self._frames.packets(rows, new, details, joined)
+        tables = {
+            "events": self._tables.events(rows, joined),
+            "packets": self._tables.packets(rows, new, details, joined),
+            "args": details.args.table(schema.PART_ARGS, self._file),
+        }
         self._carried = joined.carry(rows)
-        args = details.args.frame(schema.PART_ARGS, self._file)
-        ledger = self._ledger.frame(self._file) if is_last else schema.LEDGER.empty()
-        return Block(events, packets, args, ledger)
+        return ArrowBlock(tables, self._ledger.frame(self._file) if is_last else schema.LEDGER.empty())
