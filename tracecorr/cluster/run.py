@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any
 
 from tracecorr.cluster import tasks
 from tracecorr.model.errors import ClusterError, InputError, TracecorrError
+from tracecorr.parse.amdlog.blocks import BLOCK_BYTES
 from tracecorr.parse.amdlog.ranges import LOOKBACK_BLOCKS, LogRange, agrees, join_states
-from tracecorr.parse.amdlog.reader import BLOCK_BYTES
 from tracecorr.store import Capture
 from tracecorr.store.fleet import begin_fleet, finish_fleet, plan_fleet
 from tracecorr.store.parts import StoredPart

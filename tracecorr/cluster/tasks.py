@@ -8,8 +8,9 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
+from tracecorr.parse.amdlog.blocks import find_borders
 from tracecorr.parse.amdlog.ranges import LogRange, agrees, look_back, plan_ranges, read_range
-from tracecorr.parse.amdlog.reader import Reader, State, find_borders
+from tracecorr.parse.amdlog.reader import Reader, State
 from tracecorr.pipeline import correlate
 from tracecorr.store.fleet import Member, write_member
 from tracecorr.store.parts import StoredPart, write_part

@@ -13,6 +13,7 @@ import polars as pl
 from tracecorr.model import schema
 from tracecorr.model.parts import Block
 from tracecorr.store.columns import FrameWriter
+from tracecorr.store.memory import kept_memory
 
 _TABLES = {"events": schema.PART_EVENTS, "packets": schema.PART_PACKETS, "args": schema.PART_ARGS}
 _SOURCE = {"source": schema.CAT, "step_lo_ns": pl.Int64(), "step_hi_ns": pl.Int64()}
@@ -129,7 +130,7 @@ def write_part(folder: Path, name: str, blocks: Iterator[Block]) -> StoredPart:
     names = {"events": f"{name}.parquet", "packets": f"{name}.packets.parquet", "args": f"{name}.args.parquet"}
     paths = {table: folder / file for table, file in names.items()}
     small: dict[str, list[pl.DataFrame]] = {table: [] for table in _SMALL}
-    with ExitStack() as stack:
+    with kept_memory(), ExitStack() as stack:
         writers = {table: stack.enter_context(FrameWriter(path, statistics=False)) for table, path in paths.items()}
         for table, writer in writers.items():
             writer.write(_TABLES[table].empty())

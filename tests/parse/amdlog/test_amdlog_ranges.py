@@ -10,8 +10,9 @@ import pytest
 
 from tracecorr.model.parts import Block
 from tracecorr.parse.amdlog import read_amd_log
+from tracecorr.parse.amdlog.blocks import cut_blocks, find_borders
 from tracecorr.parse.amdlog.ranges import LogRange, agrees, join_states, look_back, plan_ranges, read_range
-from tracecorr.parse.amdlog.reader import Reader, State, cut_blocks, find_borders
+from tracecorr.parse.amdlog.reader import Reader, State
 
 LOGS = ("caseB-4streams", "mt-threads", "gemm-rocblas-300", "hip-5.7.1", "hip-6.4.3")
 

@@ -5,25 +5,18 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from hashlib import sha256
-from mmap import mmap
 
 import numpy as np
 
 from tracecorr.model import schema
 from tracecorr.model.parts import ArrowBlock, Block
+from tracecorr.parse.amdlog.blocks import BLOCK_BYTES, cut_blocks
 from tracecorr.parse.amdlog.details import DetailReader, Details, Question
 from tracecorr.parse.amdlog.events import TableMaker
 from tracecorr.parse.amdlog.joining import Joiner
 from tracecorr.parse.amdlog.records import RecordReader
 from tracecorr.parse.amdlog.rows import NULLS, Ledger, Rows
-from tracecorr.parse.text import PAD, Text, pad
-
-BLOCK_BYTES = 8 << 20
-_NUMBERS = ("ring", "packet_index", "signal", "command", "arg", "size_bytes")
-_LONGEST_LINE = 64 << 20
-_NEWLINE = 10
-# Where no line begins like a record, a block is cut at any line.
-_LOOK_AHEAD = 1 << 20
+from tracecorr.parse.text import Text
 
 
 def read_amd_log(chunks: Iterable[bytes], file: int, block_bytes: int = BLOCK_BYTES) -> Iterator[Block]:
@@ -47,63 +40,7 @@ def read_amd_log(chunks: Iterable[bytes], file: int, block_bytes: int = BLOCK_BY
 def looks_like_amd_log(head: bytes) -> bool:
     """Return whether the first bytes of a file hold a record of the AMD log."""
     text = Text(head[: 1 << 18])
-    return len(RecordReader().splitter.split(text).start) > 0
-
-
-def cut_blocks(chunks: Iterable[bytes], size: int) -> Iterator[Text]:
-    """Yield the bytes in blocks that end at a line end; the cuts depend on the content only."""
-    parts: list[bytes | bytearray] = []
-    held, enough = 0, size
-    for chunk in chunks:
-        parts.append(chunk)
-        held += len(chunk)
-        if held < enough:
-            continue
-        data = pad(*parts)
-        start, end = PAD, PAD + held
-        while end - start >= size:
-            stop = cut_at(data, start, end, size)
-            if not stop:
-                break
-            ends_line = data[stop - 1] == _NEWLINE
-            yield Text.within(data, start, stop) if ends_line else Text(data[start:stop])
-            start = stop
-        parts, held = [data[start:end]], end - start
-        # A line longer than a block: look again when there is more of it.
-        enough = size if held < size else 2 * held
-    if held:
-        yield Text(b"".join(parts))
-
-
-def cut_at(data: bytearray | mmap | bytes, start: int, end: int, size: int) -> int:
-    """Return where a block ends that begins at `start`; 0 = the data up to `end` does not show it yet.
-
-    A block begins with a line that may be a record: what follows a record stays with it.
-    """
-    stop = data.rfind(b"\n:", start + 1, min(start + size + 1, end)) + 1
-    if stop > start + 1:
-        return stop
-    stop = data.find(b"\n:", start + size, min(start + size + _LOOK_AHEAD, end)) + 1
-    if stop:
-        return stop
-    if end - start < size + _LOOK_AHEAD:
-        return 0
-    stop = data.rfind(b"\n", start, start + size) + 1
-    stop = stop or data.find(b"\n", start + size, min(start + _LONGEST_LINE, end)) + 1
-    if not stop and end - start >= _LONGEST_LINE:
-        stop = start + _LONGEST_LINE
-    return stop
-
-
-def find_borders(data: bytes | mmap, block_bytes: int = BLOCK_BYTES) -> list[int]:
-    """Return where the blocks of a whole log begin, and its size at the end: those that `cut_blocks` makes of it."""
-    borders = [0]
-    while len(data) - borders[-1] >= block_bytes:
-        stop = cut_at(data, borders[-1], len(data), block_bytes)
-        if not stop:
-            break
-        borders.append(stop)
-    return borders if borders[-1] == len(data) else [*borders, len(data)]
+    return RecordReader().splitter.split(text).used[0] > 0
 
 
 @dataclass(frozen=True)
@@ -148,7 +85,7 @@ class Reader:
         split = self._records.splitter.split(text)
         lines = self._records.read(text, split, self._offset)
         self._offset += text.stop - text.start
-        self._ledger.add("used", "", len(split.start), split.used_bytes)
+        self._ledger.add("used", "", *split.used)
         for reason, counts in split.skipped.items():
             self._ledger.add("skipped", reason, *counts)
         details = self._details.read(lines.text, lines.rows, lines.found, lines.at, lines.end, self._records.threads)

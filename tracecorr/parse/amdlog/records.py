@@ -10,8 +10,9 @@ import numpy as np
 from tracecorr.model.kinds import LAYERS, Flag
 from tracecorr.parse.amdlog.classify import Classifier
 from tracecorr.parse.amdlog.messages import MESSAGES, Kind
+from tracecorr.parse.amdlog.records_found import Split
 from tracecorr.parse.amdlog.rows import Rows
-from tracecorr.parse.amdlog.split import Split, Splitter, Thread
+from tracecorr.parse.amdlog.split import Splitter, Thread
 from tracecorr.parse.digits import Ints
 from tracecorr.parse.text import Codes, Text
 
@@ -66,10 +67,7 @@ class RecordReader:
         return np.array([self.classifier.names.code_of(n) for n in names], np.int64)
 
     def read(self, text: Text, split: Split, base: int) -> Lines:
-        """Return the rows of a block whose first byte has offset `base` in the file.
-
-        Records that fold into others without leaving a value are no rows.
-        """
+        """Return the rows of a block whose first byte has offset `base` in the file."""
         shift, at, end = base - text.start, split.message, split.end
         if split.messages:
             text, at, end = _with_messages(text, split)
@@ -79,25 +77,25 @@ class RecordReader:
         known = self.classifier.found(split.what[torn])
         unknown = (known.message == len(MESSAGES)) & (known.kind == Kind.ROW)
         split.what[torn[unknown]] = self.classifier.code_of_name(TORN_NAME)
-        kept = np.flatnonzero(self.classifier.kind_of[split.what] != Kind.FOLDED)
-        at, end, classes = at[kept], end[kept], self.classifier.found(split.what[kept])
-        found = classes.message
-        rows = self._rows(split, kept, shift)
-        rows["kind"], rows["layer"], rows["name"] = classes.kind, _LAYER[found], classes.name
+        if split.messages:
+            kept = np.flatnonzero(self.classifier.kind_of[split.what] != Kind.FOLDED)
+            split, at, end = split.take(kept), at[kept], end[kept]
+        classes = self.classifier.found(split.what)
+        rows = self._rows(split, shift)
+        rows["kind"], rows["layer"], rows["name"] = classes.kind, _LAYER[classes.message], classes.name
         self._read_calls(text, rows, at + classes.length, end)
-        return Lines(rows, text, found, at, end)
+        return Lines(rows, text, classes.message, at, end)
 
-    def _rows(self, split: Split, kept: Ints, shift: int) -> Rows:
-        rows = Rows(len(kept))
-        start, end = split.start[kept], split.end[kept]
-        rows["offset"] = start + shift
-        rows["length"] = end - start
-        rows["stamp"], rows["thread"] = split.stamp_ns[kept], split.thread[kept]
+    def _rows(self, split: Split, shift: int) -> Rows:
+        rows = Rows(len(split.start))
+        rows["offset"] = split.start + shift
+        rows["length"] = split.end - split.start
+        rows["stamp"], rows["thread"] = split.stamp_ns, split.thread
         if split.is_rocr.any():
-            rows["is_rocr"] = split.is_rocr[kept]
-        cut = end - split.message[kept] >= _CUT_LENGTH
+            rows["is_rocr"] = split.is_rocr
+        cut = split.end - split.message >= _CUT_LENGTH
         if cut.any() or split.torn.any():
-            rows["flags"] = split.torn[kept] * int(Flag.TORN) + cut * int(Flag.CUT)
+            rows["flags"] = split.torn * int(Flag.TORN) + cut * int(Flag.CUT)
         for thread in self.threads[len(self._lane_of) :]:
             lane = self._lanes.setdefault(thread.lane, len(self._lanes))
             self._lane_of = np.append(self._lane_of, lane)

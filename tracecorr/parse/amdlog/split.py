@@ -8,13 +8,15 @@ foreign lines, broken ones. What one record lost to another is put together in `
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass, field
-from typing import Any
+from dataclasses import dataclass
 
 import numpy as np
 
+from tracecorr.parse.amdlog.blocks import cut_pieces
 from tracecorr.parse.amdlog.classify import Classifier
 from tracecorr.parse.amdlog.layout import SITE, Layouts, Matched
+from tracecorr.parse.amdlog.messages import Kind
+from tracecorr.parse.amdlog.records_found import Split, concatenate
 from tracecorr.parse.amdlog.torn import Join, Joiner
 from tracecorr.parse.amdlog.wholeness import THREAD
 from tracecorr.parse.amdlog.wraps import without_cut_number
@@ -52,41 +54,6 @@ class Thread:
     lane: tuple[object, ...] = ()
     length: int = 0
     prints_ring: bool | None = None
-
-
-@dataclass
-class Split:
-    """Hold the records of one block as parallel arrays, and the bytes that are none.
-
-    Args:
-        what: what each message is, a code of `Classifier`.
-        skipped: reason -> lines and bytes that are no record.
-        messages: index of a torn record -> what is known of its message.
-        whole: torn records of whose message nothing lacks.
-    """
-
-    start: Ints
-    end: Ints
-    stamp_ns: Ints
-    thread: Ints
-    message: Ints
-    what: Ints
-    is_rocr: Mask
-    torn: Mask
-    used_bytes: int
-    skipped: dict[str, tuple[int, int]] = field(default_factory=dict)
-    messages: dict[int, bytes] = field(default_factory=dict)
-    whole: set[int] = field(default_factory=set)
-
-    def join(self, other: Split) -> Split:
-        """Return the records of both in the order of the file; neither has skipped bytes or messages yet."""
-        order = np.argsort(np.concatenate((self.start, other.start)), kind="stable")
-        columns: dict[str, Any] = {
-            name: np.concatenate((mine, vars(other)[name]))[order]
-            for name, mine in vars(self).items()
-            if isinstance(mine, np.ndarray)
-        }
-        return Split(**columns, used_bytes=self.used_bytes + other.used_bytes)
 
 
 def _thread_of(text: bytes) -> Thread:
@@ -157,63 +124,75 @@ class Splitter:
         """Return what the next block needs to know of the lines before it."""
         return self._goes_on, self._joiner.width
 
-    def split(self, text: Text) -> Split:
-        """Return the records of a block that ends at a line end (or at the end of the file)."""
+    def split(self, block: Text) -> Split:
+        """Return the records of a block that ends at a line end (or at the end of the file).
+
+        Those that fold into others without leaving a value are only counted.
+        """
+        parts = []
+        for piece in cut_pieces(block):
+            split = self._split_piece(piece)
+            is_row = self._classifier.kind_of[split.what] != Kind.FOLDED
+            is_row[list(split.messages)] = True
+            parts.append(split.take(np.flatnonzero(is_row)))
+        return concatenate(parts)
+
+    def _split_piece(self, text: Text) -> Split:
         start, end = text.lines()
-        none = np.zeros(len(start), np.int64)
-        lines = _Pieces(start, end, np.minimum(end + 1, text.stop), none, none, none > 0)
         bare = _without_return(text, end)
         matched = self._layouts.match(text, start, bare)
         if len(start) > 4 * _SAMPLE and 2 * len(matched.line) < len(start):
             # New layouts: learn them from a few lines, not from all.
             pick = np.arange(0, len(start), len(start) // _SAMPLE)
-            self._split_lines(text, lines.take(pick), self._layouts.match(text, start[pick], bare[pick]))
+            known = self._layouts.match(text, start[pick], bare[pick])
+            self._split_lines(text, start[pick], end[pick], known)
             matched = self._layouts.match(text, start, bare)
-        split, foreign = self._split_lines(text, lines, matched)
+        split, foreign = self._split_lines(text, start, end, matched)
         self._join_torn(text, split, foreign)
         if len(split.start):
             self._goes_on = _is_multi_line(text, int(split.start[-1]))
         return split
 
-    def _split_lines(self, text: Text, lines: _Pieces, matched: Matched) -> tuple[Split, _Pieces]:
+    def _split_lines(self, text: Text, start: Ints, end: Ints, matched: Matched) -> tuple[Split, _Pieces]:
         """Return the records, and the lines and parts of lines that are none."""
-        is_matched = np.zeros(len(lines.start), np.bool_)
+        is_matched = np.zeros(len(start), np.bool_)
         is_matched[matched.line] = True
-        pieces = lines.take(np.zeros(0, np.int64))
-        foreign = lines.take(np.flatnonzero(~is_matched))
+        rest = np.flatnonzero(~is_matched)
+        pieces, foreign = _pieces_of(text, start, end, rest[:0]), _pieces_of(text, start, end, rest)
         if _hold_one_time_each(text, len(matched.line), foreign):
             times = _count_times(text, foreign)
         else:
-            counted = _times_per_line(text, lines.start)
+            counted = _times_per_line(text, start)
             is_odd = is_matched & (counted != 1)
-            pieces = _search(text, lines.take(is_odd))
-            matched, times = matched.take(~is_odd[matched.line]), counted[~is_matched]
+            pieces = _search(text, _pieces_of(text, start, end, np.flatnonzero(is_odd)))
+            matched, times = matched.take(~is_odd[matched.line]), counted[rest]
         if times.any():
             pieces, foreign = pieces.join(_search(text, foreign.take(times > 0))), foreign.take(times == 0)
         if len(foreign.start):
             old = _records_without_unit(text, foreign)
             foreign, pieces = foreign.take(old.size == 0), pieces.join(old.take(old.size > 0))
-        split = _split_of(text, lines, matched)
+        split = _split_of(text, start, end, matched)
         if len(pieces.start):
             stamp, good = decimal(text, pieces.mark, pieces.size)
             good &= pieces.size > 0
             foreign, pieces = foreign.join(pieces.take(~good)), pieces.take(good)
-            split = split.join(self._read_pieces(text, pieces, stamp[good]))
+            split = split.merge(self._read_pieces(text, pieces, stamp[good]))
         return split, foreign
 
     def _join_torn(self, text: Text, split: Split, foreign: _Pieces) -> None:
         """Put torn and wrapped records together, and account for all that is no record."""
         is_tail = np.zeros(len(foreign.start), np.bool_)
-        output = 0, 0
+        output, more = (0, 0), 0
         for i in np.flatnonzero(split.torn).tolist():
             split.messages[i] = without_cut_number(text.slice(int(split.message[i]), int(split.end[i])))
         for join in self._joiner.find(text, split.message, split.end, split.torn, foreign.start, foreign.end):
             self._apply(split, join)
             for tail in join.tails:
                 split.end[join.record], is_tail[tail] = foreign.end[tail], True
-                split.used_bytes += int(foreign.until[tail] - foreign.start[tail])
-            split.used_bytes -= join.output
+                more += int(foreign.until[tail] - foreign.start[tail])
+            more -= join.output
             output = output[0] + (join.output > 0), output[1] + join.output
+        split.used = split.used[0], split.used[1] + more
         split.skipped = _skipped(text, foreign.take(~is_tail), split.start, self._goes_on)
         if output[0]:
             before = split.skipped.get(PROGRAM_OUTPUT, (0, 0))
@@ -243,7 +222,7 @@ class Splitter:
         return Split(
             pieces.start, end, (stamp * np.uint64(1000)).astype(np.int64), thread, message,
             self._classifier.look(text, message, end, is_rocr), is_rocr, pieces.torn,
-            int((pieces.until - pieces.start).sum()),
+            (len(end), int((pieces.until - pieces.start).sum())),
         )  # fmt: skip
 
     def _threads(self, text: Text, mark: Ints, end: Ints) -> tuple[Ints, Ints, Ints, Mask]:
@@ -262,15 +241,20 @@ class Splitter:
         return thread, at, np.minimum(_skip_colour(text, at + len(_ROCR) * is_rocr, end), end), is_rocr
 
 
-def _split_of(text: Text, lines: _Pieces, matched: Matched) -> Split:
+def _pieces_of(text: Text, start: Ints, end: Ints, rows: Ints) -> _Pieces:
+    """Return some of the lines, of which no time is known."""
+    none = np.zeros(len(rows), np.int64)
+    return _Pieces(start[rows], end[rows], np.minimum(end[rows] + 1, text.stop), none, none, none > 0)
+
+
+def _split_of(text: Text, start: Ints, end: Ints, matched: Matched) -> Split:
     """Return the lines that fit a layout as records."""
-    if len(matched.line) != len(lines.start):
-        lines = lines.take(matched.line)
-    none = np.zeros(len(lines.start), np.bool_)
-    used = int((lines.until - lines.start).sum())
-    end = _without_return(text, lines.end)
-    stamp, thread = matched.stamp * 1000, matched.thread
-    return Split(lines.start, end, stamp, thread, matched.message, matched.what, none, none.copy(), used)
+    if len(matched.line) != len(start):
+        start, end = start[matched.line], end[matched.line]
+    none = np.zeros(len(start), np.bool_)
+    used = len(start), int((np.minimum(end + 1, text.stop) - start).sum())
+    end, stamp = _without_return(text, end), matched.stamp * 1000
+    return Split(start, end.copy(), stamp, matched.thread, matched.message, matched.what, none, none.copy(), used)
 
 
 def _records_without_unit(text: Text, lines: _Pieces) -> _Pieces:

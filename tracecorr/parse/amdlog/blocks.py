@@ -1,0 +1,84 @@
+"""Bytes to blocks of whole lines, and blocks to pieces that fit the cache; a cut is made before a record."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from mmap import mmap
+
+from tracecorr.parse.text import PAD, Text, pad
+
+# Calls are paired and tables made once for so many bytes.
+BLOCK_BYTES = 16 << 20
+_PIECE_BYTES = 2 << 20
+_LONGEST_LINE = 64 << 20
+_NEWLINE = 10
+# Where no line begins like a record, a block is cut at any line.
+_LOOK_AHEAD = 1 << 20
+
+
+def cut_blocks(chunks: Iterable[bytes], size: int) -> Iterator[Text]:
+    """Yield the bytes in blocks that end at a line end; the cuts depend on the content only."""
+    parts: list[bytes | bytearray] = []
+    held, enough = 0, size
+    for chunk in chunks:
+        parts.append(chunk)
+        held += len(chunk)
+        if held < enough:
+            continue
+        data = pad(*parts)
+        start, end = PAD, PAD + held
+        while end - start >= size:
+            stop = cut_at(data, start, end, size)
+            if not stop:
+                break
+            ends_line = data[stop - 1] == _NEWLINE
+            yield Text.within(data, start, stop) if ends_line else Text(data[start:stop])
+            start = stop
+        parts, held = [data[start:end]], end - start
+        # A line longer than a block: look again when there is more of it.
+        enough = size if held < size else 2 * held
+    if held:
+        yield Text(b"".join(parts))
+
+
+def cut_at(data: bytearray | mmap | bytes, start: int, end: int, size: int) -> int:
+    """Return where a block ends that begins at `start`; 0 = the data up to `end` does not show it yet.
+
+    A block begins with a line that may be a record: what follows a record stays with it.
+    """
+    stop = data.rfind(b"\n:", start + 1, min(start + size + 1, end)) + 1
+    if stop > start + 1:
+        return stop
+    stop = data.find(b"\n:", start + size, min(start + size + _LOOK_AHEAD, end)) + 1
+    if stop:
+        return stop
+    if end - start < size + _LOOK_AHEAD:
+        return 0
+    stop = data.rfind(b"\n", start, start + size) + 1
+    stop = stop or data.find(b"\n", start + size, min(start + _LONGEST_LINE, end)) + 1
+    if not stop and end - start >= _LONGEST_LINE:
+        stop = start + _LONGEST_LINE
+    return stop
+
+
+def find_borders(data: bytes | mmap, block_bytes: int = BLOCK_BYTES) -> list[int]:
+    """Return where the blocks of a whole log begin, and its size at the end: those that `cut_blocks` makes of it."""
+    borders = [0]
+    while len(data) - borders[-1] >= block_bytes:
+        stop = cut_at(data, borders[-1], len(data), block_bytes)
+        if not stop:
+            break
+        borders.append(stop)
+    return borders if borders[-1] == len(data) else [*borders, len(data)]
+
+
+def cut_pieces(block: Text) -> Iterator[Text]:
+    """Yield a block in pieces, without a copy of it."""
+    start = block.start
+    while block.stop - start >= 2 * _PIECE_BYTES:
+        stop = cut_at(block.raw, start, block.stop, _PIECE_BYTES)
+        if not stop or block.raw[stop - 1] != _NEWLINE:
+            break
+        yield Text.within(block.raw, start, stop)
+        start = stop
+    yield block if start == block.start else Text.within(block.raw, start, block.stop)
