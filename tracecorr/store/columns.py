@@ -14,8 +14,6 @@ import polars as pl
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from tracecorr.model.parts import ARROW_CODES
-
 _FEW_VALUES = frozenset(
     {
         "file", "length", "end_length", "pid", "tid", "cpu", "depth", "flags", "ring", "stream", "signal", "arg", "fd",
