@@ -18,9 +18,10 @@ def summarize_gaps(launches: pl.LazyFrame) -> pl.DataFrame:
     packets = launches.filter(
         (pl.col("kind") != "copy") & pl.col("queue").is_not_null() & pl.col("packet_ns").is_not_null()
     )
-    steps = packets.select("queue", "event", "packet_ns").sort("packet_ns", "event").with_columns(
-        gap=pl.col("packet_ns").diff().over("queue")
-    )  # fmt: skip
+    rows = collect(packets.select("queue", "event", "packet_ns"))
+    if not (rows["packet_ns"].is_sorted() and rows["event"].is_sorted()):
+        rows = rows.sort("packet_ns", "event")
+    steps = rows.lazy().with_columns(gap=pl.col("packet_ns").diff().over("queue"))
     gap, span = pl.col("gap"), pl.col("packet_ns").max() - pl.col("packet_ns").min()
     return collect(
         steps.group_by("queue")

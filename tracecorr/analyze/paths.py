@@ -19,17 +19,19 @@ _STRETCHES = (
 )
 
 
-def trace_paths(launches: pl.LazyFrame, events: pl.LazyFrame) -> pl.LazyFrame:
+def trace_paths(launches: pl.LazyFrame, events: pl.LazyFrame, setup_calls: pl.DataFrame | None = None) -> pl.LazyFrame:
     """Return one row per dispatch: the time that each layer took on its way.
 
     Args:
         launches, events: the tables.
+        setup_calls: what `steady.list_setup_calls` gave, where it was asked already.
 
     Returns: event, call_event, kernel, queue, phase (`setup` where the call made a queue, loaded code or allocated
         memory, else `steady`), hip_ns, command_ns, doorbell_ns, return_ns, wait_for_gpu_ns, gpu_ns, noticed_ns and
         kernel_mode_ns (system calls inside the HIP call; 0 where none was traced).
     """
-    setup = list_setup_calls(events).lazy().select(call_event="chain", phase=pl.lit("setup"))
+    calls = list_setup_calls(events) if setup_calls is None else setup_calls
+    setup = calls.lazy().select(call_event="chain", phase=pl.lit("setup"))
     inside = (
         events.filter(pl.col("layer").is_in(["syscall", "ioctl"]) & pl.col("chain").is_not_null())
         .group_by(call_event="chain")
@@ -45,13 +47,15 @@ def trace_paths(launches: pl.LazyFrame, events: pl.LazyFrame) -> pl.LazyFrame:
     )
 
 
-def summarize_paths(launches: pl.LazyFrame, events: pl.LazyFrame) -> pl.DataFrame:
-    """Return one row per phase and layer, in the order of the path.
+def summarize_paths(
+    launches: pl.LazyFrame, events: pl.LazyFrame, setup_calls: pl.DataFrame | None = None
+) -> pl.DataFrame:
+    """Return one row per phase and layer, in the order of the path; arguments as in `trace_paths`.
 
     Returns: phase, layer, launches (that have both ends), total_ns, mean_ns, p50_ns, p95_ns, p99_ns, share (of the
         sum over hip, command, doorbell and return of the phase, percent).
     """
-    paths = collect(trace_paths(launches, events))
+    paths = collect(trace_paths(launches, events, setup_calls))
     order = [*(name for name, _, _ in _STRETCHES), "kernel_mode"]
     rows = pl.concat([_summarize_layer(paths, name) for name in order])
     on_path = pl.col("layer").is_in(["hip", "command", "doorbell", "return"])

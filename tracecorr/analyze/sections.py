@@ -44,7 +44,11 @@ def list_sections(evidence: Evidence, sources: set[str]) -> Iterator[Section]:
     tables = evidence.tables
     yield from _node_sections(evidence)
     yield from _time_sections(tables, sources)
-    yield from _submission_sections(evidence, sources)
+    yield from _packet_sections(tables, sources)
+    yield from _queue_sections(evidence, sources)
+    yield from _ring_sections(evidence, sources)
+    yield from _path_sections(evidence, sources)
+    yield from _kernel_sections(tables, sources)
     yield from _call_sections(tables, sources)
     yield from _driver_sections(tables)
     yield from _trust_sections(tables)
@@ -87,8 +91,7 @@ def _time_sections(tables: Tables, sources: set[str]) -> Iterator[Section]:
     )
 
 
-def _submission_sections(evidence: Evidence, sources: set[str]) -> Iterator[Section]:
-    tables = evidence.tables
+def _packet_sections(tables: Tables, sources: set[str]) -> Iterator[Section]:
     launches = tables("launches")
     packets = summarize_launches(launches)
     yield Section(
@@ -117,6 +120,10 @@ def _submission_sections(evidence: Evidence, sources: set[str]) -> Iterator[Sect
         "Observed completion is when the host noticed, not the end on the GPU",
         _need(sources, "packets", log=True),
     )
+
+
+def _queue_sections(evidence: Evidence, sources: set[str]) -> Iterator[Section]:
+    tables = evidence.tables
     yield Section(
         "queues",
         "Queues",
@@ -140,6 +147,10 @@ def _submission_sections(evidence: Evidence, sources: set[str]) -> Iterator[Sect
         "read it, `hqd` = the last dump; they prove the setting, not that the GPU preempts",
         _need(sources, "priorities are", log=True),
     )
+
+
+def _ring_sections(evidence: Evidence, sources: set[str]) -> Iterator[Section]:
+    tables = evidence.tables
     yield Section(
         "hqd",
         "Queues in the hardware",
@@ -159,12 +170,14 @@ def _submission_sections(evidence: Evidence, sources: set[str]) -> Iterator[Sect
     yield Section(
         "streams",
         "Streams",
-        summarize_streams(tables("streams"), tables("stream_queues"), launches),
+        summarize_streams(tables("streams"), tables("stream_queues"), tables("launches")),
         "streams are recorded by the log's calls; their queues are known as `queue_evidence` says",
         _need(sources, "streams", log=True),
     )
-    yield from _path_sections(tables, sources)
-    kernels = summarize_kernels(launches, tables("kernels"))
+
+
+def _kernel_sections(tables: Tables, sources: set[str]) -> Iterator[Section]:
+    kernels = summarize_kernels(tables("launches"), tables("kernels"))
     yield Section(
         "kernels",
         "Kernels",
@@ -174,12 +187,13 @@ def _submission_sections(evidence: Evidence, sources: set[str]) -> Iterator[Sect
     )
 
 
-def _path_sections(tables: Tables, sources: set[str]) -> Iterator[Section]:
+def _path_sections(evidence: Evidence, sources: set[str]) -> Iterator[Section]:
+    tables = evidence.tables
     events, launches = tables("events"), tables("launches")
     yield Section(
         "paths",
         "Time by layer on the way of a dispatch",
-        summarize_paths(launches, events),
+        summarize_paths(launches, events, evidence.setup_calls),
         "`hip` = call to command, `command` = command to packet line, `doorbell` = to its store, `return` = to "
         "the return of the call; `kernel_mode` = system calls inside the call (part of the others). `setup` = launches "
         "whose call made a queue, loaded code or allocated memory: they say nothing about steady ones",

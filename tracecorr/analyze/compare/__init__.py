@@ -24,7 +24,7 @@ from tracecorr.analyze.copies import summarize_copies
 from tracecorr.analyze.frames import Tables
 from tracecorr.analyze.paths import summarize_paths
 from tracecorr.analyze.values import plain_rows, render_ns
-from tracecorr.analyze.verdicts import Verdict, judge_capture
+from tracecorr.analyze.verdicts import Evidence, Verdict, judge_capture
 
 ROUNDS = 20_000
 
@@ -77,11 +77,11 @@ def compare_captures(first: Side, second: Side, confidence: float = 0.95, rounds
         confidence: chance that all intervals of one table together hold their true differences.
         rounds: bootstrap rounds; the same captures give the same intervals each time.
     """
-    verdicts = [judge_capture(side.tables, info=side.info) for side in (first, second)]
+    a, b = (Evidence(side.tables, info=side.info) for side in (first, second))
     sections = (
-        *_topology_sections(first.tables, second.tables),
-        *_work_sections(first, second, confidence, rounds),
-        *_path_sections(first.tables, second.tables, verdicts),
+        *_topology_sections(a.tables, b.tables),
+        *_work_sections(a, b, confidence, rounds),
+        *_path_sections(a, b),
     )
     by_key = {s.key: s.frame for s in sections}
     return Comparison(first.name, second.name, tuple(_find(by_key)), sections)
@@ -93,16 +93,16 @@ def _topology_sections(a: Tables, b: Tables) -> Iterator[Section]:
     yield Section("topology_b", "Streams and queues of B", list_topology(b), nothing="no stream submitted to a queue")
 
 
-def _work_sections(first: Side, second: Side, confidence: float, rounds: int) -> Iterator[Section]:
+def _work_sections(first: Evidence, second: Evidence, confidence: float, rounds: int) -> Iterator[Section]:
     a, b = first.tables, second.tables
-    steady = read_steady(a), read_steady(b)
+    steady = read_steady(a, first.setup_calls), read_steady(b, second.setup_calls)
     interval = (
         "launches whose call made a queue, loaded code or allocated memory are left out; intervals by bootstrap "
         f"({rounds} rounds, likeness of neighbours counted), {confidence:.0%} for all rows together; "
         "significant = the interval leaves out 0 and the difference is at least the 1 us step of the log"
     )
-    conditions = [describe_conditions(side.tables, side.info) for side in (first, second)]
-    yield Section("conditions", "Conditions of the latencies", compare_conditions(*conditions))
+    conditions = compare_conditions(describe_conditions(first), describe_conditions(second))
+    yield Section("conditions", "Conditions of the latencies", conditions)
     yield Section(
         "latency", "Latency", compare_latency(*steady, confidence, rounds), interval,
         nothing="no stage has enough launches on both sides",
@@ -116,10 +116,11 @@ def _work_sections(first: Side, second: Side, confidence: float, rounds: int) ->
     yield Section("ioctls", "Ioctls", compare_ioctls(a, b), "recorded by the trace", nothing="no ioctl on either side")
 
 
-def _path_sections(a: Tables, b: Tables, verdicts: Sequence[Sequence[Verdict]]) -> Iterator[Section]:
+def _path_sections(first: Evidence, second: Evidence) -> Iterator[Section]:
+    sides = (first.tables, first.setup_calls), (second.tables, second.setup_calls)
     paths = [
-        summarize_paths(t("launches"), t("events")).with_columns(way=pl.format("{}: {}", "phase", "layer"))
-        for t in (a, b)
+        summarize_paths(t("launches"), t("events"), setup).with_columns(way=pl.format("{}: {}", "phase", "layer"))
+        for t, setup in sides
     ]
     yield Section(
         "paths", "Time by layer", join_sides(paths[0], paths[1], "way", ["launches", "mean_ns", "p50_ns", "p99_ns"]),
@@ -127,7 +128,7 @@ def _path_sections(a: Tables, b: Tables, verdicts: Sequence[Sequence[Verdict]]) 
     )  # fmt: skip
     copies = [
         summarize_copies(t("events"), t("launches"), t("kernels")).group_by("path").agg(pl.col("copies", "bytes").sum())
-        for t in (a, b)
+        for t, _ in sides
     ]
     yield Section(
         "copies",
@@ -135,9 +136,14 @@ def _path_sections(a: Tables, b: Tables, verdicts: Sequence[Sequence[Verdict]]) 
         join_sides(copies[0], copies[1], "path", ["copies", "bytes"]),
         nothing="no copy on either side",
     )
+    yield Section("verdicts", "Verdicts", _compare_verdicts(judge_capture(first), judge_capture(second)))
+
+
+def _compare_verdicts(first: Sequence[Verdict], second: Sequence[Verdict]) -> pl.DataFrame:
+    """Return one row per verdict, with the outcome and reason of each side; what differs comes first."""
     rows = [
         (x.name, str(x.outcome), str(y.outcome), x.outcome != y.outcome, x.finding.reason, y.finding.reason)
-        for x, y in zip(*verdicts, strict=True)
+        for x, y in zip(first, second, strict=True)
     ]
     shape = {
         "verdict": pl.String,
@@ -147,11 +153,7 @@ def _path_sections(a: Tables, b: Tables, verdicts: Sequence[Sequence[Verdict]]) 
         "a_because": pl.String,
         "b_because": pl.String,
     }
-    yield Section(
-        "verdicts",
-        "Verdicts",
-        pl.DataFrame(rows, schema=shape, orient="row").sort("differs", descending=True, maintain_order=True),
-    )
+    return pl.DataFrame(rows, schema=shape, orient="row").sort("differs", descending=True, maintain_order=True)
 
 
 def _find(frames: dict[str, pl.DataFrame]) -> Iterator[str]:

@@ -7,31 +7,31 @@ from typing import Any
 
 import polars as pl
 
-from tracecorr.analyze.frames import Tables, collect
+from tracecorr.analyze.frames import collect
 from tracecorr.analyze.run_facts import describe_overhead
+from tracecorr.analyze.verdicts.evidence import Evidence
 
 _NOT_MEASURED = "not measured here: writing the log is part of every time (`tracecorr experiment` measures it)"
 
 
-def describe_conditions(tables: Tables, info: Mapping[str, Any] | None = None) -> dict[str, str]:
+def describe_conditions(evidence: Evidence) -> dict[str, str]:
     """Return what a reader of a latency must know: log level, log lines per dispatch, trace, doorbell probe.
 
     The level is the one that capture.json names, else the lowest that prints the lines that were seen
     (ROCm 7.2: calls at 3, allocations at 4, packets and commands at 5; before, packets at 4).
     """
-    events = collect(tables("events").group_by("layer").agg(rows=pl.len()))
-    layers = {str(layer): int(rows) for layer, rows in events.iter_rows() if layer is not None}
+    tables, layers = evidence.tables, evidence.layers
     lines = collect(
         tables("ledger").filter(pl.col("source").cast(pl.String) == "amd_log").select(pl.col("records").sum())
     ).item()
     dispatches = collect(tables("launches").filter(pl.col("kind") == "dispatch").select(pl.len())).item()
     per_dispatch = f"{lines / dispatches:.1f}" if lines and dispatches else "-"
     return {
-        "AMD_LOG_LEVEL": _log_level(layers, info or {}),
+        "AMD_LOG_LEVEL": _log_level(layers, evidence.info),
         "log lines per dispatch": per_dispatch,
         "kernel trace": "yes" if any(layers.get(layer) for layer in ("syscall", "ioctl", "kfd")) else "no",
         "doorbell probe": "yes" if layers.get("doorbell") else "no",
-        "overhead": describe_overhead(info or {}) or _NOT_MEASURED,
+        "overhead": describe_overhead(evidence.info) or _NOT_MEASURED,
     }
 
 

@@ -30,21 +30,27 @@ RESOLUTION_NS = 1000
 _SEED = 20
 
 
-def read_steady(tables: Tables) -> pl.DataFrame:
+def read_steady(tables: Tables, setup_calls: pl.DataFrame | None = None) -> pl.DataFrame:
     """Return the launches whose call did no set-up work, with the moments of their way, in the order of the log.
+
+    Args:
+        tables: gives the table of a capture by its name.
+        setup_calls: what `steady.list_setup_calls` gave, where it was asked already.
 
     Returns: kind, kernel (name), and the columns that `STAGES` names; doorbell_ns only where it is recorded.
     """
-    setup = list_setup_calls(tables("events")).lazy().select(call_event="chain")
+    calls = list_setup_calls(tables("events")) if setup_calls is None else setup_calls
+    setup = calls.lazy().select(call_event="chain")
     moments = sorted({column for _, start, end in STAGES for column in (start, end)} - {"doorbell_ns"})
     recorded = pl.col("doorbell_evidence") == RECORDED
-    rows = tables("launches").join(setup, on="call_event", how="anti").sort("packet_ns")
+    rows = tables("launches").join(setup, on="call_event", how="anti", maintain_order="left")
     names = tables("kernels").select("kernel", kernel_name=pl.coalesce("display", "name"))
-    return collect(
+    found = collect(
         rows.join(names, on="kernel", how="left", maintain_order="left").select(
-            pl.col("kind").cast(pl.String), "kernel_name", *moments, doorbell_ns=pl.when(recorded).then("doorbell_ns")
+            "kind", "kernel_name", *moments, doorbell_ns=pl.when(recorded).then("doorbell_ns")
         )
     )
+    return found if found["packet_ns"].is_sorted() else found.sort("packet_ns", maintain_order=True)
 
 
 def compare_latency(first: pl.DataFrame, second: pl.DataFrame, confidence: float, rounds: int) -> pl.DataFrame:
@@ -72,7 +78,9 @@ _SCHEMA = {
 
 
 def _pairs(first: pl.DataFrame, second: pl.DataFrame) -> Iterator[tuple[str, str, Sample, Sample]]:
-    kinds = sorted(set(first["kind"].drop_nulls()) & set(second["kind"].drop_nulls()))
+    kinds = sorted(
+        set.intersection(*(set(side["kind"].drop_nulls().unique().cast(pl.String)) for side in (first, second)))
+    )
     for stage, start, end in STAGES:
         for kind in kinds:
             sides = [

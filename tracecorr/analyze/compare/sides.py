@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
 import polars as pl
 
 from tracecorr.analyze.compare.latency import MIN_VALUES, interval_of_difference, is_significant
-from tracecorr.analyze.compare.quantiles import Sample
+from tracecorr.analyze.compare.quantiles import Ints, Sample
 from tracecorr.analyze.frames import Tables, collect
 from tracecorr.analyze.hip_calls import summarize_hip_calls
 from tracecorr.analyze.ioctls import summarize_ioctls
@@ -47,7 +48,9 @@ def compare_kernels(first: Tables, second: Tables, steady: tuple[pl.DataFrame, p
     joined = join_sides(found[0], found[1], "name", ["dispatches", "queues", "streams"])
     shared = joined.filter(pl.col("only") == "both")["name"].head(_MAX_KERNELS)
     wide = 1 - (1 - confidence) / max(1, shared.len())
-    rows = [_compare_kernel(name, steady, wide, rounds) for name in shared]
+    times = [_times_by_kernel(side, shared) for side in steady]
+    none = np.empty(0, dtype=np.int64)
+    rows = [_compare_kernel(name, times[0].get(name, none), times[1].get(name, none), wide, rounds) for name in shared]
     return joined.join(pl.DataFrame(rows, schema=_KERNEL_SCHEMA), on="name", how="left", maintain_order="left")
 
 
@@ -57,20 +60,19 @@ _KERNEL_SCHEMA = {
 }  # fmt: skip
 
 
-def _compare_kernel(
-    name: str, steady: tuple[pl.DataFrame, pl.DataFrame], confidence: float, rounds: int
-) -> dict[str, Any]:
-    times = [
-        side.filter((pl.col("kind") == "dispatch") & (pl.col("kernel_name") == name))
-        .select((pl.col("packet_ns") - pl.col("call_ns")).alias("ns"))
-        .drop_nulls()["ns"]
-        for side in steady
-    ]
+def _times_by_kernel(steady: pl.DataFrame, names: pl.Series) -> dict[str, Ints]:
+    """Return the times from call to packet of the dispatches of each kernel, in their order."""
+    wanted = (pl.col("kind") == "dispatch") & pl.col("kernel_name").is_in(names.implode())
+    rows = steady.filter(wanted).select("kernel_name", ns=pl.col("packet_ns") - pl.col("call_ns")).drop_nulls("ns")
+    return {str(key[0]): part["ns"].to_numpy() for key, part in rows.partition_by("kernel_name", as_dict=True).items()}
+
+
+def _compare_kernel(name: str, a_ns: Ints, b_ns: Ints, confidence: float, rounds: int) -> dict[str, Any]:
     row: dict[str, Any] = dict.fromkeys(_KERNEL_SCHEMA)
     row["name"] = name
-    if min(t.len() for t in times) < MIN_VALUES:
+    if min(len(a_ns), len(b_ns)) < MIN_VALUES:
         return row
-    a, b = (Sample.of(t.to_numpy()) for t in times)
+    a, b = Sample.of(a_ns), Sample.of(b_ns)
     low, high = interval_of_difference(a, b, confidence, rounds)
     first, second = a.quantile(0.5), b.quantile(0.5)
     row |= {"a_p50_ns": first, "b_p50_ns": second, "difference_ns": second - first}

@@ -13,14 +13,15 @@ def judge(evidence: Evidence) -> Finding:
     """Count stores per packet: own ones, stores of a later packet that announced several, none at all."""
     if not evidence.layers.get("doorbell"):
         return unknown("no doorbell store is recorded", "capture with the doorbell probe (uprobe on hsa_signal_store)")
-    stores = evidence.tables("events").filter(pl.col("layer") == "doorbell")
-    values = stores.select(doorbell_event="event", value="packet_index")
+    rows = evidence.tables("events").filter(pl.col("layer") == "doorbell")
+    stores = collect(rows.select("queue", "packet_index", doorbell_event="event"))
+    values = stores.lazy().select("doorbell_event", value="packet_index")
     packets = collect(
         evidence.packets.select("event", "packet_index", "doorbell_event").join(values, on="doorbell_event", how="left")
     )
     batched = packets.filter(pl.col("value") != pl.col("packet_index"))
     bare = packets.filter(pl.col("doorbell_event").is_null())
-    again = collect(stores.drop_nulls("queue").group_by("queue", "packet_index").len().filter(pl.col("len") > 1)).height
+    again = stores.drop_nulls("queue").group_by("queue", "packet_index").len().filter(pl.col("len") > 1).height
     counts = {
         "packets": packets.height, "stores": evidence.layers["doorbell"],
         "own_store": packets.height - batched.height - bare.height, "batched": batched.height, "without": bare.height,
