@@ -47,7 +47,8 @@ def arm(plan: Plan, tracefs: Tracefs, journal: Journal, token: str) -> Armed:
     """
     armed = Armed(tracefs, journal, token)
     armed.perf_buffer_kb_per_cpu = plan.perf_buffer_kb_per_cpu
-    armed.perf_cpus, armed.copy_top_buffer, armed.smi_gpus = plan.perf_cpus, plan.copy_top_buffer, plan.smi_gpus
+    armed.perf_cpus, armed.watch_mappings = plan.perf_cpus, plan.watch_mappings
+    armed.copy_top_buffer, armed.smi_gpus = plan.copy_top_buffer, plan.smi_gpus
     note_top_buffer(tracefs, journal)
     try:
         for instance in plan.instances:
@@ -78,7 +79,7 @@ class Armed:
         self._placeholder = _Placeholder()
         self.perf_buffer_kb_per_cpu = 0
         self.perf_cpus: tuple[int, ...] = ()
-        self.copy_top_buffer = False
+        self.watch_mappings = self.copy_top_buffer = False
         self.smi_gpus: tuple[int, ...] = ()
 
     @property
@@ -86,7 +87,7 @@ class Armed:
         """What the kernel accepted: real buffers, events, functions and probes, and what is absent."""
         return Plan(
             tuple(self._plans.values()), tuple(self._probes), tuple(self.absent), self.perf_buffer_kb_per_cpu,
-            self.perf_cpus, self.copy_top_buffer, self.smi_gpus,
+            self.perf_cpus, self.watch_mappings, self.copy_top_buffer, self.smi_gpus,
         )  # fmt: skip
 
     def make_instance(self, plan: InstancePlan) -> None:

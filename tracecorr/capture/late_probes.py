@@ -28,7 +28,8 @@ class LateProbes:
         self._wanted = wanted
         self._offer = offer
         self._recorder = recorder
-        self._watch = LibraryWatch(offer.runtimes)
+        self._maps = recorder.map_watch
+        self._watch = LibraryWatch(offer.runtimes, told=self._maps is not None)
         self._count = len(offer.runtimes)
         self.armed: list[dict[str, Any]] = []
 
@@ -38,6 +39,11 @@ class LateProbes:
         return self._watch.pause
 
     @property
+    def descriptors(self) -> list[int]:
+        """Return what becomes readable when the workload has mapped something."""
+        return [self._maps.descriptor] if self._maps is not None else []
+
+    @property
     def absent(self) -> tuple[Absent, ...]:
         """Return the mapped libraries that cannot be probed because they cannot be read."""
         return tuple(Absent(f"probes of {path}", why) for path, why in sorted(self._watch.refused.items()))
@@ -45,6 +51,12 @@ class LateProbes:
     def look(self, pids: Iterable[int]) -> None:
         """Arm what the processes `pids` have mapped since the last look."""
         known = frozenset(pids)
+        if self._maps is not None:
+            told, lost = self._maps.take()
+            for mapped in self._watch.arrive(told):
+                self._arm(mapped, known | {mapped.pid})
+            if lost:
+                self._watch.look_again()
         for mapped in self._watch.look(known):
             self._arm(mapped, known)
 

@@ -1,7 +1,8 @@
 """Watch which runtimes the workload maps, so that their functions are probed before they are called.
 
-The mappings of young processes are polled. An event that announced them (mmap, in an instance of its
-own) would be quicker, but costs every system call of every task of the machine 43 ns (measured).
+perf tells of the mappings of the workload's threads (`map_watch.py`). Where it does not, those of young processes are
+polled: a system call event that announced them, in an instance of its own, would cost every system call of every task
+of the machine 43 ns (measured).
 """
 
 from __future__ import annotations
@@ -36,11 +37,13 @@ class LibraryWatch:
 
     Args:
         known: runtimes that need not be found any more.
+        told: whether the kernel tells of mappings (`arrive`): then a look now and then is enough.
 
     `refused` has the mapped libraries that could not be read, and why.
     """
 
-    def __init__(self, known: Iterable[Runtime] = ()) -> None:
+    def __init__(self, known: Iterable[Runtime] = (), *, told: bool = False) -> None:
+        self._told = told
         self._seen: set[tuple[str, int]] = set()
         self._found = {(runtime.device, runtime.inode) for runtime in known}
         self._sizes: dict[int, bytes] = {}
@@ -60,16 +63,33 @@ class LibraryWatch:
             pids: the workload's processes that live now.
         """
         began = time.monotonic()
-        if began < self._next_look:
+        pids = list(pids)
+        if began < self._next_look and self._first_look.keys() >= set(pids):
             return
         young = False
         for pid in pids:
-            young |= began - self._first_look.setdefault(pid, began) < _QUICK_FOR_SECONDS
+            young |= began - self._first_look.setdefault(pid, began) < _QUICK_FOR_SECONDS and not self._told
             yield from self._runtimes(pid, self._fresh_mappings(pid))
         now = time.monotonic()
         rest = (now - began) / _LARGEST_SHARE
         least, most = (_QUICK_SECONDS, _LONGEST_QUICK_SECONDS) if young else (_SLOW_SECONDS, _LONGEST_SLOW_SECONDS)
         self._next_look = now + min(max(rest, least), most)
+
+    def arrive(self, mapped: Iterable[tuple[int, MappedFile]]) -> Iterator[MappedRuntime]:
+        """Yield the runtimes among mappings that the kernel told of.
+
+        Args:
+            mapped: pid and mapping, as `MapWatch.take` gives them.
+        """
+        fresh = [(pid, m) for pid, m in mapped if (m.path, m.inode) not in self._seen]
+        self._seen.update((m.path, m.inode) for _, m in fresh)
+        for pid, mapping in sorted(fresh, key=lambda found: not has_usual_name(found[1].path)):
+            yield from self._runtimes(pid, [mapping])
+
+    def look_again(self) -> None:
+        """Look at everything at the next turn: the kernel lost what it had to tell."""
+        self._sizes.clear()
+        self._next_look = 0.0
 
     def _fresh_mappings(self, pid: int) -> list[MappedFile]:
         """Return the mappings not seen before, those with the usual names of runtimes first."""

@@ -17,6 +17,7 @@ _SAMPLE_TID, _SAMPLE_TIME, _SAMPLE_ID, _SAMPLE_CPU, _SAMPLE_RAW = 1 << 1, 1 << 2
 # that of the event as it was opened: it tells two events that saw the same hit from two hits.
 SAMPLE_TYPE = _SAMPLE_TID | _SAMPLE_TIME | _SAMPLE_ID | _SAMPLE_CPU | _SAMPLE_RAW
 _DISABLED, _INHERIT, _WATERMARK, _USE_CLOCKID = 1 << 0, 1 << 1, 1 << 14, 1 << 25
+_MMAP, _MMAP2 = 1 << 8, 1 << 23
 _CLOCK_MONOTONIC = 1
 _CLOSE_ON_EXEC = 8
 _SYSCALL_NUMBER = 298  # perf_event_open on x86-64
@@ -34,6 +35,15 @@ def open_tracepoint(event_id: int, tid: int, cpu: int) -> int:
         OSError: the kernel refused it.
     """
     return _open(_TYPE_TRACEPOINT, event_id, tid, cpu, _DISABLED | _INHERIT | _USE_CLOCKID)
+
+
+def open_mappings(tid: int, cpu: int) -> int:
+    """Return the descriptor of an event that tells what a thread and its children to come map as code, on one CPU.
+
+    Raises:
+        OSError: the kernel refused it.
+    """
+    return _open(_TYPE_SOFTWARE, _SOFTWARE_DUMMY, tid, cpu, _DISABLED | _INHERIT | _MMAP | _MMAP2 | _USE_CLOCKID)
 
 
 def try_perf(event_id: int) -> str:
@@ -66,17 +76,18 @@ class Ring:
     Args:
         cpu: number of the CPU.
         size_kb: KiB, a power of two of pages.
+        wake_at: bytes that wake who polls; a quarter of the ring without.
 
     Raises:
         OSError: the CPU is offline, or there is no memory.
     """
 
-    def __init__(self, cpu: int, size_kb: int) -> None:
+    def __init__(self, cpu: int, size_kb: int, wake_at: int = 0) -> None:
         self.cpu = cpu
         self.size = size_kb * 1024
         # An event that never fires owns the ring: those of the workload come and go.
         self.descriptor = _open(
-            _TYPE_SOFTWARE, _SOFTWARE_DUMMY, -1, cpu, _USE_CLOCKID | _WATERMARK, watermark=self.size // 4
+            _TYPE_SOFTWARE, _SOFTWARE_DUMMY, -1, cpu, _USE_CLOCKID | _WATERMARK, watermark=wake_at or self.size // 4
         )
         try:
             self._memory = mmap.mmap(self.descriptor, mmap.PAGESIZE + self.size)

@@ -131,6 +131,11 @@ class PerfRecorder:
         living = {tid for pid in admitted | set(pids) for tid in list_threads(pid)}
         self._bind(fresh, sorted(living))
 
+    @property
+    def cpus(self) -> frozenset[int]:
+        """Return the CPUs whose hits are recorded."""
+        return frozenset(self._rings)
+
     def cover(self, pids: Iterable[int]) -> frozenset[int]:
         """Record the CPUs, too, that threads of the processes `pids` may use by now; return those that are new."""
         living = {tid for pid in pids for tid in list_threads(pid)}

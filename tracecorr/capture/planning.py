@@ -9,7 +9,7 @@ from dataclasses import replace
 from tracecorr.capture.kernel_probes import plan_kernel_functions
 from tracecorr.capture.offer import Offer
 from tracecorr.capture.plan import EVENT_SETS, SMI_EVENTS, Absent, EventPlan, InstancePlan, Plan, ProbePlan, Wanted
-from tracecorr.capture.probe_budget import describe_cost, perf_cpus
+from tracecorr.capture.probe_budget import describe_cost, perf_cpus, watches_mappings
 from tracecorr.capture.user_probes import copy_suffix, plan_user_probes
 from tracecorr.model.errors import InputError, MachineError
 
@@ -81,8 +81,8 @@ def make_plan(wanted: Wanted, offer: Offer) -> Plan:
     )  # fmt: skip
     copied = offer.driver_prints and not moved
     return Plan(
-        instances, (*kernel.probes, *user), absent, sizes[2] if by_perf else 0, offer.workload_cpus, copied,
-        offer.smi_gpus,
+        instances, (*kernel.probes, *user), absent, sizes[2] if by_perf else 0, offer.workload_cpus,
+        watches_mappings(offer), copied, offer.smi_gpus,
     )  # fmt: skip
 
 
@@ -180,6 +180,8 @@ def render_plan(plan: Plan, offer: Offer | None = None) -> str:
         lines += _render_instance(instance, [p for p in plan.probes if p.instance == instance.name])
     if plan.perf_buffer_kb_per_cpu:
         lines.append(f"perf rings: {plan.perf_buffer_kb_per_cpu} KiB per CPU{_render_cost(plan, offer)}")
+    if any(p.kind in ("u", "u-return") for p in plan.probes) or plan.watch_mappings:
+        lines.append(f"libraries that appear late: {_LATE[plan.watch_mappings]}")
     if plan.copy_top_buffer:
         lines.append("the driver's own trace_printk: copied from the top buffer, which keeps it")
     if plan.smi_gpus:
@@ -193,7 +195,7 @@ def render_plan(plan: Plan, offer: Offer | None = None) -> str:
 
 
 def _render_cost(plan: Plan, offer: Offer | None) -> str:
-    probes = sum(p.through == "perf" for p in plan.probes)
+    probes = sum(p.through == "perf" for p in plan.probes) + plan.watch_mappings
     return f"; {describe_cost(probes, perf_cpus(offer))}" if offer else ""
 
 
@@ -216,6 +218,7 @@ def _render_instance(instance: InstancePlan, probes: list[ProbePlan]) -> Iterato
         yield f"  probe {probe.name}: {_KINDS[probe.kind]}{bound}{kept}: {probe.definition}"
 
 
+_LATE = {True: "probed as soon as they are mapped", False: "looked for every 10 ms while processes are young"}
 _KINDS = {
     "p": "kprobe", "r": "kprobe at return", "f": "fprobe", "f-return": "fprobe at return", "u": "uprobe",
     "u-return": "uprobe at return",

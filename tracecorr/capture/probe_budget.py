@@ -14,6 +14,8 @@ START_NS_PER_EVENT = 7_500
 BYTES_PER_EVENT = 1_280
 # So a thread of the workload starts at most some 4 ms later.
 MOST_PER_THREAD = 512
+# Two functions that ring doorbells, and the watch of the mappings.
+_FEW_PROBES = 3
 # Descriptors of the events of threads that run already, and the kernel's memory for them.
 MOST_OPEN = 200_000
 _FILES_PER_CPU, _OTHER_FILES = 6, 256
@@ -29,6 +31,14 @@ def most_probes(offer: Offer) -> int:
     files = min(offer.most_files - offer.cpus * _FILES_PER_CPU - _OTHER_FILES, MOST_OPEN)
     per_thread = min(MOST_PER_THREAD, files // max(offer.workload_threads, 1))
     return max(per_thread // perf_cpus(offer), 0)
+
+
+def watches_mappings(offer: Offer) -> bool:
+    """Tell whether the mappings of the workload are watched through perf: it costs what one probe does.
+
+    Where few probes fit, the doorbells take them all.
+    """
+    return offer.perf_probes and most_probes(offer) >= _FEW_PROBES
 
 
 def describe_cost(probes: int, cpus: int) -> str:

@@ -15,6 +15,7 @@ from tracecorr.capture.descriptions import save_formats, save_names, save_stats,
 from tracecorr.capture.drain import Counts, Drain, count_events, read_stats
 from tracecorr.capture.folder import RecordingFolder
 from tracecorr.capture.journal import Journal
+from tracecorr.capture.map_watch import MapWatch
 from tracecorr.capture.perf_probes import PerfRecorder
 from tracecorr.capture.plan import SMI_EVENTS, Absent, Plan, ProbePlan
 from tracecorr.capture.smi_events import FILE, SmiRecorder, close_clients, open_clients
@@ -46,6 +47,7 @@ class KernelRecorder:
         self._sampler = ClockSampler(self._instances)
         self._perf = self._open_perf()
         self._absent: list[Absent] = []
+        self.map_watch = self._open_map_watch()
         self._smi = self._open_smi()
         self._top = self._open_top()
         self._next_mark = self._next_names = 0.0
@@ -95,6 +97,8 @@ class KernelRecorder:
         """Follow a process of the workload and its children to come."""
         self.armed.admit(pid)
         self._perf.admit(pid)
+        if self.map_watch is not None:
+            self.map_watch.admit(pid)
 
     def start(self) -> None:
         """Record from now on."""
@@ -128,6 +132,8 @@ class KernelRecorder:
         """Follow the workload to CPUs that it could not use when it started."""
         fresh = self._perf.cover(pids) if self.armed.armed.perf_cpus else ()
         if fresh:
+            if self.map_watch is not None:
+                self.map_watch.cover(fresh, pids)
             cpus = " ".join(map(str, sorted(fresh)))
             why = f"the workload was bound to others at its start; probed there since {time.monotonic_ns()} ns"
             self._absent.append(Absent(f"earlier hits of probes on CPUs {cpus}", why))
@@ -172,6 +178,8 @@ class KernelRecorder:
             self._stop_readers()
         finally:
             try:
+                if self.map_watch is not None:
+                    self.map_watch.close()
                 self._sampler.close()
                 self._drain.close()
             finally:
@@ -196,6 +204,15 @@ class KernelRecorder:
             for source in (self._smi, self._top):
                 if source is not None:
                     source.stop()
+
+    def _open_map_watch(self) -> MapWatch | None:
+        if not self.armed.armed.watch_mappings:
+            return None
+        try:
+            return MapWatch(self._perf.cpus)
+        except OSError as error:
+            self._absent.append(Absent("libraries as soon as they are mapped", f"perf: {error.strerror}"))
+            return None
 
     def _open_smi(self) -> SmiRecorder | None:
         if not self.armed.armed.smi_gpus:

@@ -192,7 +192,8 @@ class Session:
         workload = self._launched.workload
         while workload.poll() is None and not self._detached:
             pause = _TICK_SECONDS if self._end_reason else min(_TICK_SECONDS, self._late.pause)
-            select.select([inbox.descriptor], [], [], pause)
+            late = [] if self._end_reason else self._late.descriptors
+            select.select([inbox.descriptor, *late], [], [], pause)
             for received in inbox.take():
                 self._obey(received)
             self._tick()

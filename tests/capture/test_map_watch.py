@@ -1,0 +1,144 @@
+"""Libraries that appear late are heard of when they are mapped, and probed before their first call."""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import select
+import shutil
+import subprocess
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import polars as pl
+import pytest
+
+from tracecorr.capture import library_watch
+from tracecorr.capture.folder import RecordingFolder
+from tracecorr.capture.invoker import find_invoker
+from tracecorr.capture.journal import Journal
+from tracecorr.capture.late_probes import LateProbes
+from tracecorr.capture.map_watch import MapWatch
+from tracecorr.capture.offer import Offer
+from tracecorr.capture.owner import new_token
+from tracecorr.capture.plan import InstancePlan, Plan, Wanted
+from tracecorr.capture.recorder import KernelRecorder
+from tracecorr.capture.tracefs import Tracefs
+from tracecorr.parse.ftrace import read_perf_records
+from tracecorr.store.pages import list_recordings, open_page_trace
+from tracecorr.store.recording import list_raw_files
+
+# Exports what a HSA runtime exports; its signals have the layout of amd_hsa_signal.h.
+_LIBRARY = """
+#include <stdint.h>
+int hsa_queue_create(void *a, uint32_t s, int t) { return 0; }
+static volatile int64_t sink;
+void hsa_signal_store_relaxed(void *signal, int64_t value) { sink = value + 1; }
+void hsa_signal_store_screlease(void *signal, int64_t value) { sink = value; }
+"""
+_STORES = 50
+
+
+@pytest.fixture(scope="module")
+def library(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    if shutil.which("gcc") is None:
+        pytest.skip("no gcc on this machine")
+    folder = tmp_path_factory.mktemp("wheel")
+    (folder / "x.c").write_text(_LIBRARY)
+    subprocess.run(["gcc", "-shared", "-fPIC", "-O1", "-o", "libunusual.so", "x.c"], cwd=folder, check=True)
+    return folder / "libunusual.so"
+
+
+@dataclass
+class _Child:
+    """A process that maps a library, and then rings, when it is told to."""
+
+    pid: int
+    go: int
+    done: int
+
+    def step(self) -> None:
+        os.write(self.go, b"x")
+        assert os.read(self.done, 1) == b"y"
+
+
+@pytest.fixture
+def child(library: Path) -> Iterator[_Child]:
+    (go_out, go), (done, done_in) = os.pipe(), os.pipe()
+    pid = os.fork()
+    if not pid:
+        try:
+            os.close(go)
+            os.read(go_out, 1)
+            loaded = ctypes.CDLL(str(library))
+            queue = (ctypes.c_uint64 * 8)(0, 0x1000, 0, 0, 7)
+            signal = (ctypes.c_uint64 * 8)(2**64 - 1, 0x2000, 0, 0, 0, 0, ctypes.addressof(queue))
+            os.write(done_in, b"y")
+            os.read(go_out, 1)
+            for number in range(_STORES):
+                loaded.hsa_signal_store_screlease(ctypes.byref(signal), ctypes.c_int64(number))
+            os.write(done_in, b"y")
+        finally:
+            os._exit(0)
+    yield _Child(pid, go, done)
+    os.close(go)
+    os.waitpid(pid, 0)
+
+
+def _watch() -> MapWatch:
+    try:
+        return MapWatch(os.sched_getaffinity(0))
+    except OSError as error:
+        pytest.skip(f"this machine does not let perf watch mappings: {error.strerror}")
+
+
+def test_a_mapping_is_told_at_once(child: _Child, library: Path) -> None:
+    watch = _watch()
+    try:
+        watch.admit(child.pid)
+        assert watch.failed == ""
+        watch.take()
+        child.step()
+        assert select.select([watch.descriptor], [], [], 10)[0]
+        told, lost = watch.take()
+    finally:
+        watch.close()
+    found = [(pid, mapping.inode) for pid, mapping in told if mapping.path == str(library)]
+    assert found == [(child.pid, library.stat().st_ino)]
+    assert not lost
+
+
+def test_a_late_library_is_probed_without_a_look_at_proc(
+    tracefs: Tracefs, child: _Child, library: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(library_watch, "list_mappings", lambda _: [])
+    folder = RecordingFolder.create(tmp_path / "x.tracecorr", find_invoker({"PATH": "/bin"}))
+    token = new_token()
+    plan = Plan((InstancePlan("workload", "mono", True, 256),), (), (), watch_mappings=True)
+    recorder = KernelRecorder.arm(plan, tracefs, Journal.create(token), token, folder)
+    try:
+        if recorder.map_watch is None or recorder.plan.absent:
+            pytest.skip(f"this machine does not let perf watch mappings: {recorder.plan.absent}")
+        offer = Offer("test", 2, 1 << 30, uprobes=True, perf_probes=True, clocks=("mono",))
+        late = LateProbes(Wanted("minimal"), offer, recorder)
+        recorder.admit(child.pid)
+        recorder.start()
+        late.look([child.pid])
+        child.step()
+        assert select.select(late.descriptors, [], [], 10)[0]
+        late.look([child.pid])
+        (entry,) = late.armed
+        assert (entry["library"], entry["pid"], "doorbell" in entry["probes"][0]) == (str(library), child.pid, True)
+        assert entry["seen_ns"] <= entry["armed_ns"] <= time.monotonic_ns()
+        child.step()
+        recorder.stop()
+    finally:
+        assert recorder.disarm() == []
+    (recording,) = [r for r in list_recordings(list_raw_files(folder.path)) if any(e["form"] == "perf" for e in r)]
+    events = pl.concat(b.events for b in read_perf_records(*open_page_trace(folder.path, recording), "mono"))
+    folder.close()
+    assert events.filter(pl.col("layer").cast(pl.String) == "doorbell")["packet_index"].to_list() == list(
+        range(_STORES)
+    )
