@@ -6,7 +6,9 @@ import contextlib
 import ctypes
 import json
 import os
+import shutil
 import signal
+import subprocess
 from collections.abc import Callable
 from pathlib import Path
 
@@ -195,6 +197,47 @@ def test_usual_places_are_looked_into(tmp_path: Path) -> None:
     (own / "libroctx64.so.4").touch()
     found = installed_libraries(tmp_path, {"LD_LIBRARY_PATH": "/site/lib:relative"})
     assert set(found) == {rocm / "libamdhip64.so.7", wheel / "libhsa-runtime64.so", own / "libroctx64.so.4"}
+
+
+def test_libraries_of_the_workloads_own_python_are_found(tmp_path: Path) -> None:
+    """Venv, conda, a script's first line, the user's site, PYTHONPATH, preloads: all below a container's root."""
+    wheel = "lib/python3.12/site-packages"
+    places = [
+        f"venv/{wheel}/torch/lib", f"conda/{wheel}/onnx.libs", f"home/me/.local/{wheel}/jax/lib", "conda/lib",
+        f"script/{wheel}/_rocm_sdk_core/lib", "more/pkg/lib", "pre", f"own/{wheel}/torch/lib", "cached",
+    ]  # fmt: skip
+    for place in places:
+        (tmp_path / place).mkdir(parents=True, exist_ok=True)
+        (tmp_path / place / "libhsa-runtime64.so.1").write_text(place)
+    (tmp_path / "etc").mkdir()
+    (tmp_path / "etc/ld.so.cache").write_bytes(b"x\0/cached/libhsa-runtime64.so.1\0libm.so\0/gone/libamdhip64.so\0")
+    for program in ("script/bin/python", "own/bin/python"):
+        (tmp_path / program).parent.mkdir()
+        (tmp_path / program).touch()
+    (tmp_path / "job").write_text("#!/usr/bin/env -S python -u\n")
+    environment = {
+        "VIRTUAL_ENV": "/venv", "CONDA_PREFIX": "/conda", "HOME": "/home/me", "PYTHONPATH": "relative:/more",
+        "LD_PRELOAD": "libx.so /pre/libhsa-runtime64.so.1", "PATH": "/nothing:/script/bin",
+    }  # fmt: skip
+    found = {str(path.parent.relative_to(tmp_path)) for path in installed_libraries(tmp_path, environment, "/job")}
+    assert found == {*places} - {f"own/{wheel}/torch/lib"}
+    assert {str(p.parent.relative_to(tmp_path)) for p in installed_libraries(tmp_path, {}, "/own/bin/python")} == {
+        f"own/{wheel}/torch/lib", "cached",
+    }  # fmt: skip
+
+
+def test_folders_that_an_executable_tells_its_loader(tmp_path: Path) -> None:
+    if shutil.which("gcc") is None:
+        pytest.skip("no gcc on this machine")
+    (tmp_path / "app/bin").mkdir(parents=True)
+    (tmp_path / "other").mkdir()
+    (tmp_path / "other/libhsa-runtime64.so.1").touch()
+    (tmp_path / "x.c").write_text("int main(void) { return 0; }\n")
+    run_path = "-Wl,-rpath,$ORIGIN/../../other:relative"
+    subprocess.run(["gcc", "-o", "app/bin/x", "x.c", run_path], cwd=tmp_path, check=True)
+    assert installed_libraries(tmp_path, {}, "/app/bin/x") == [tmp_path / "other/libhsa-runtime64.so.1"]
+    (tmp_path / "app/bin/x").write_bytes((tmp_path / "app/bin/x").read_bytes()[:200])
+    assert installed_libraries(tmp_path, {}, "/app/bin/x") == []
 
 
 def _start_user(library: Path) -> tuple[int, Callable[[], None]]:

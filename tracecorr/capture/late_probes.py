@@ -48,6 +48,11 @@ class LateProbes:
         """Return the mapped libraries that cannot be probed because they cannot be read."""
         return tuple(Absent(f"probes of {path}", why) for path, why in sorted(self._watch.refused.items()))
 
+    def prepare(self, pid: int) -> None:
+        """Arm what a process that waits at its gate may load: nothing of that is late."""
+        for found in self._watch.find_installed(pid):
+            self._arm(found, frozenset({pid}), before_start=True)
+
     def look(self, pids: Iterable[int]) -> None:
         """Arm what the processes `pids` have mapped since the last look."""
         known = frozenset(pids)
@@ -64,7 +69,7 @@ class LateProbes:
         offer, taken = replace(self._offer, runtimes=(runtime,)), len(self._recorder.armed.perf_probes)
         return plan_late_probes(self._wanted, offer, self._count, taken)
 
-    def _arm(self, mapped: MappedRuntime, mine: frozenset[int]) -> None:
+    def _arm(self, mapped: MappedRuntime, mine: frozenset[int], *, before_start: bool = False) -> None:
         self._count += 1
         runtime = mapped.runtime
         probes, absent = self._plan(runtime)
@@ -77,6 +82,7 @@ class LateProbes:
         accepted = [*self._recorder.add_probes(urgent, mine), *self._recorder.add_probes(rest, mine)]
         self.armed.append({
             "library": runtime.path, "kind": runtime.kind, "version": runtime.version, "pid": mapped.pid,
-            "seen_ns": mapped.seen_ns, "armed_ns": time.monotonic_ns(), "probes": [probe.name for probe in accepted],
+            "before_start": before_start, "seen_ns": mapped.seen_ns, "armed_ns": time.monotonic_ns(),
+            "probes": [probe.name for probe in accepted],
             "absent": [absence.why for absence in absent if runtime.path in absence.what],
         })  # fmt: skip

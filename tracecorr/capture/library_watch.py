@@ -13,8 +13,16 @@ from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
+from tracecorr.capture.invoker import read_environment
 from tracecorr.capture.offer import Runtime
-from tracecorr.capture.runtimes import MappedFile, has_usual_name, list_mappings, read_mapped_runtime
+from tracecorr.capture.runtimes import (
+    MappedFile,
+    has_usual_name,
+    installed_libraries,
+    list_mappings,
+    read_mapped_runtime,
+    read_runtime,
+)  # fmt: skip
 
 # Most libraries are mapped soon after the start; wheels load theirs on import.
 _QUICK_SECONDS, _SLOW_SECONDS, _QUICK_FOR_SECONDS = 0.01, 0.25, 15.0
@@ -74,6 +82,16 @@ class LibraryWatch:
         rest = (now - began) / _LARGEST_SHARE
         least, most = (_QUICK_SECONDS, _LONGEST_QUICK_SECONDS) if young else (_SLOW_SECONDS, _LONGEST_SLOW_SECONDS)
         self._next_look = now + min(max(rest, least), most)
+
+    def find_installed(self, pid: int) -> Iterator[MappedRuntime]:
+        """Yield the runtimes that a process may find in its own root, whether it maps them or not."""
+        root = Path(f"/proc/{pid}/root")
+        for path in installed_libraries(root, read_environment(pid)):
+            inside = f"/{path.relative_to(root)}"
+            runtime = read_runtime(path, inside, partial(self.refused.setdefault, inside))
+            if runtime is not None and (runtime.device, runtime.inode) not in self._found:
+                self._found.add((runtime.device, runtime.inode))
+                yield MappedRuntime(pid, runtime, time.monotonic_ns())
 
     def arrive(self, mapped: Iterable[tuple[int, MappedFile]]) -> Iterator[MappedRuntime]:
         """Yield the runtimes among mappings that the kernel told of.

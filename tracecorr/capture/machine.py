@@ -33,6 +33,7 @@ def probe_machine(
     wanted: Wanted | None = None,
     environment: dict[str, str] | None = None,
     attached: bool = False,
+    program: str = "",
 ) -> Offer:
     """Return what the machine offers, each point tried; scratch instance and probes are removed again.
 
@@ -41,10 +42,11 @@ def probe_machine(
         libraries: more files that may be runtimes.
         wanted: its `uprobes` name libraries to look at.
         environment: of the workload: where it finds its libraries.
+        program: path of its executable or script, as it names it.
         attached: whether `pid` is the workload itself, with all its threads.
     """
     trials = _try()
-    runtimes = _runtimes(pid, libraries, wanted or Wanted(), environment)
+    runtimes = _runtimes(pid, libraries, wanted or Wanted(), environment, program)
     kfd, debugfs = look.look_at_kfd(), look.look_at_debugfs()
     smi, smi_gpus = look_at_smi()
     memory, cpus = look.memory_available_bytes(), os.cpu_count() or 1
@@ -120,10 +122,10 @@ def _try() -> Trials:
 
 
 def _runtimes(
-    pid: int | None, libraries: Iterable[Path], wanted: Wanted, environment: dict[str, str] | None
+    pid: int | None, libraries: Iterable[Path], wanted: Wanted, environment: dict[str, str] | None, program: str
 ) -> tuple[Runtime, ...]:
     root = Path("/") if pid is None else Path(f"/proc/{pid}/root")
-    paths = [*libraries, *installed_libraries(root, environment)]
+    paths = [*libraries, *installed_libraries(root, environment, program)]
     found = {(r.device, r.inode): r for r in find_runtimes(pid, paths)}
     for path, symbols in _asked_for(wanted).items():
         library = read_library(root / path.lstrip("/"), symbols, path)

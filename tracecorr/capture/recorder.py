@@ -69,7 +69,9 @@ class KernelRecorder:
         """Return what was really armed, and what is absent and why."""
         plan = self.armed.armed
         smi = plan.smi_gpus if self._smi is not None else ()
-        return replace(plan, absent=(*plan.absent, *self._perf.absent, *self._absent), smi_gpus=smi)
+        failed = self.map_watch.failed if self.map_watch is not None else ""
+        unwatched = (Absent("some libraries as soon as they are mapped", f"perf: {failed}"),) if failed else ()
+        return replace(plan, absent=(*plan.absent, *self._perf.absent, *self._absent, *unwatched), smi_gpus=smi)
 
     @property
     def problems(self) -> list[str]:

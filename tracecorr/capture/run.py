@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from tracecorr.capture.engines import container_pid
 from tracecorr.capture.folder import RecordingFolder
-from tracecorr.capture.invoker import Invoker, find_invoker
+from tracecorr.capture.invoker import Invoker, find_invoker, read_environment
 from tracecorr.capture.journal import Journal
 from tracecorr.capture.launch import check_command
 from tracecorr.capture.machine import probe_machine
@@ -44,14 +44,28 @@ def plan_capture(options: CaptureOptions) -> tuple[Plan, Offer]:
     _need_root()
     invoker = find_invoker(os.environ, as_root=options.as_root)
     pid = options.pid if options.container is None else container_pid(options.container)[1]
-    environment = dict(invoker.environment) if pid is None else None
+    environment = dict(invoker.environment) if pid is None else read_environment(pid)
     offer = probe_machine(
-        pid, wanted=options.wanted, environment=environment, attached=options.pid is not None
+        pid, wanted=options.wanted, environment=environment, attached=options.pid is not None,
+        program=_program_path(options, pid, environment or {}),
     )  # fmt: skip
     if options.image is not None:
-        # The engine's daemon starts it, on CPUs of its own choice.
-        offer = replace(offer, workload_cpus=())
+        # The engine's daemon starts it, on CPUs of its own choice; its libraries are looked at before its gate opens.
+        offer = replace(offer, workload_cpus=(), runtimes=())
     return make_plan(options.wanted, offer), offer
+
+
+def _program_path(options: CaptureOptions, pid: int | None, environment: Mapping[str, str]) -> str:
+    """Return the path of the workload's program as the workload names it; "" where it cannot be told."""
+    if options.pid is not None:
+        return str(Path(f"/proc/{options.pid}/exe").readlink()) if Path(f"/proc/{options.pid}/exe").exists() else ""
+    command = options.command[0] if options.command else ""
+    root = Path("/") if pid is None else Path(f"/proc/{pid}/root")
+    if "/" in command:
+        return str(Path.cwd() / command) if pid is None else command
+    folders = environment.get("PATH", os.defpath).split(":") if command else []
+    found = (f"{folder}/{command}" for folder in folders if folder.startswith("/"))
+    return next((path for path in found if (root / path.lstrip("/")).is_file()), "")
 
 
 def run_capture(options: CaptureOptions, inbox: SignalInbox, say: Say) -> int:

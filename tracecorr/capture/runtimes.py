@@ -16,6 +16,7 @@ from elftools.elf.elffile import ELFFile
 from elftools.elf.hash import GNUHashSection
 from elftools.elf.segments import NoteSegment
 
+from tracecorr.capture.library_places import list_cached, list_folders
 from tracecorr.capture.offer import Runtime
 
 # What a library must export to be of a kind (ROCm 4.5 to 7.2; roctx64 and rocprofiler-sdk-roctx).
@@ -27,13 +28,6 @@ _KINDS = {
 _WANTED = re.compile(r"hsa_|hip[A-Z]|roctx")
 # Names that such libraries usually have: a file of another name is looked at only when it is mapped.
 _USUAL = re.compile(r"lib(hsa-runtime64|amdhip64|roctx64|rocprofiler-sdk-roctx)\.so")
-# Where they lie without any process that uses them: distributions, ROCm, wheels of PyTorch and TheRock.
-_PLACES = (
-    "opt/rocm*/lib", "usr/lib/x86_64-linux-gnu", "usr/lib64", "usr/local/lib",
-    "usr/lib/python3*/*-packages/torch/lib", "usr/local/lib/python3*/*-packages/torch/lib",
-    "usr/local/lib/python3*/*-packages/_rocm_sdk_core/lib", "opt/*/lib/python3*/site-packages/torch/lib",
-    "opt/*/lib/python3*/site-packages/_rocm_sdk_core/lib",
-)  # fmt: skip
 # Elf64_Sym: name, info, other, section, value, size; the low half of info is the type.
 _SYMBOL = struct.Struct("<IBBHQQ")
 _FUNCTION = 2
@@ -114,16 +108,19 @@ def read_mapped_runtime(pid: int, mapping: MappedFile, refuse: Refuse = _ignore)
     return read_runtime(usable[0], seen_as, refuse) if usable else None
 
 
-def installed_libraries(root: Path = Path("/"), environment: Mapping[str, str] | None = None) -> list[Path]:
-    """Return libraries with the usual names in the usual folders below `root`, no link twice.
+def installed_libraries(
+    root: Path = Path("/"), environment: Mapping[str, str] | None = None, program: str = ""
+) -> list[Path]:
+    """Return libraries with the usual names where a workload may find them below `root`, no link twice.
 
     Args:
         root: `/`, or `/proc/PID/root` of a container.
-        environment: of the workload: its LD_LIBRARY_PATH, ROCM_PATH and VIRTUAL_ENV are looked into, too.
+        environment: of the workload: its search paths are looked into, too.
+        program: path of its executable or script, as it names it.
     """
-    folders = [folder for place in _PLACES for folder in root.glob(place)]
-    folders = [*(root / f.lstrip("/") for f in _named_folders(environment or {})), *folders]
-    found = sorted((p for folder in folders for p in _usual_files(folder)), key=lambda p: -len(str(p)))
+    folders = dict.fromkeys(list_folders(root, environment or {}, program))
+    cached = (path for path in list_cached(root) if _USUAL.match(path.name) and path.is_file())
+    found = sorted({*(p for folder in folders for p in _usual_files(folder)), *cached}, key=lambda p: (-len(str(p)), p))
     files = {os.path.realpath(p): p for p in found}  # of several links the shortest name
     return sorted(files.values())
 
@@ -242,13 +239,6 @@ def _same(path: Path, exact: Path) -> bool:
         return path.samefile(exact)
     except OSError:
         return False
-
-
-def _named_folders(environment: Mapping[str, str]) -> list[str]:
-    folders = [f for f in environment.get("LD_LIBRARY_PATH", "").split(":") if f.startswith("/")]
-    if rocm := environment.get("ROCM_PATH"):
-        folders.append(f"{rocm}/lib")
-    return folders
 
 
 def _usual_files(folder: Path) -> list[Path]:

@@ -169,6 +169,8 @@ class Session:
             self._recorder.admit(pid)
         if not (self._options.delay or self._options.start_on_signal):
             self._start_recording()
+        if self._options.image is not None:
+            self._late.prepare(workload.pid)
         self._started = time.monotonic()
         workload.release()
         self._logs.start()
