@@ -9,6 +9,7 @@ import numpy as np
 
 from tracecorr.model.kinds import LAYERS, Flag
 from tracecorr.parse.amdlog.classify import Classifier
+from tracecorr.parse.amdlog.lanes import Lanes
 from tracecorr.parse.amdlog.messages import MESSAGES, Kind
 from tracecorr.parse.amdlog.records_found import Split
 from tracecorr.parse.amdlog.rows import Rows
@@ -49,8 +50,7 @@ class RecordReader:
         self.classifier = Classifier()
         self.splitter = Splitter(self.classifier)
         self.results = Codes(lambda text: text.decode("utf-8", "replace"))
-        self._lanes: dict[tuple[object, ...], int] = {}
-        self._lane_of = np.zeros(0, np.int32)
+        self._lanes = Lanes()
 
     @property
     def names(self) -> list[str]:
@@ -96,10 +96,7 @@ class RecordReader:
         cut = split.end - split.message >= _CUT_LENGTH
         if cut.any() or split.torn.any():
             rows["flags"] = split.torn * int(Flag.TORN) + cut * int(Flag.CUT)
-        for thread in self.threads[len(self._lane_of) :]:
-            lane = self._lanes.setdefault(thread.lane, len(self._lanes))
-            self._lane_of = np.append(self._lane_of, lane)
-        rows["lane"] = self._lane_of[rows["thread"]]
+        rows["lane"] = self._lanes.of(self.threads, split.thread, split.stamp_ns, split.is_rocr)
         return rows
 
     def _read_calls(self, text: Text, rows: Rows, stop: Ints, end: Ints) -> None:
