@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import os
 import signal
+import time
 from pathlib import Path
 
 import pytest
@@ -36,9 +37,10 @@ def start_shell(words: list[str], variables: dict[str, str], invoker: Invoker) -
     return process
 
 
-def start_stop_gate(invoker: Invoker, token: str, logs: Path, *command: str) -> GatedProcess:
-    words = exec_command(Engine("docker", invoker), "name", command, {}, token, tty=False)
-    variables = {"TRACECORR_GATE": token, "TRACECORR_LOGS": str(logs)}
+def start_stop_gate(invoker: Invoker, token: str, logs: Path, *command: str, seconds: float = 60) -> GatedProcess:
+    until = time.time() + seconds
+    words = exec_command(Engine("docker", invoker), "name", command, {}, token, until, tty=False)
+    variables = {"TRACECORR_GATE": token, "TRACECORR_LOGS": str(logs), "TRACECORR_UNTIL": f"{until:.0f}"}
     return start_shell(words[words.index("sh") :], variables, invoker)
 
 
@@ -144,8 +146,8 @@ def test_a_number_that_is_no_gate_any_more_is_not_taken(
     invoker: Invoker, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     token, own = new_token(), os.getpid()
-    true_find = container_workload.find_marked
-    monkeypatch.setattr(container_workload, "find_marked", lambda token: [own, *true_find(token)])
+    true_find = container_workload.find_gates
+    monkeypatch.setattr(container_workload, "find_gates", lambda token: [own, *true_find(token)])
     pipe = GatePipe(tmp_path)
     engine = start_pipe_gate(invoker, token, tmp_path, "true")
     gate = ContainerProcess(engine, token, pipe)
@@ -158,7 +160,8 @@ def test_a_number_that_is_no_gate_any_more_is_not_taken(
 def test_a_gate_that_does_not_show_is_ended(invoker: Invoker, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     token = new_token()
     engine = start_stop_gate(invoker, token, tmp_path / "logs", "true")
-    monkeypatch.setattr(container_workload, "_FIND_SECONDS", 0.0)
+    monkeypatch.setattr(container_workload, "FIND_SECONDS", 0.0)
+    monkeypatch.setattr(container_workload, "_GRACE_SECONDS", 0.0)
     with pytest.raises(MachineError, match="no process started"):
         ContainerProcess(engine, token, None)
     assert engine.status == 128 + signal.SIGKILL
@@ -168,7 +171,7 @@ def test_a_gate_that_does_not_show_is_ended(invoker: Invoker, tmp_path: Path, mo
 def test_clean_ends_the_gate_of_a_killed_capture(invoker: Invoker, tmp_path: Path, kind: str) -> None:
     token, mark = new_token(), tmp_path / "ran"
     journal = Journal.create(token)
-    journal.note("gate", token=token)
+    journal.note("gate", token=token, folder=str(tmp_path / "x.tracecorr"))
     owner, *notes = journal.path.read_text().splitlines(keepends=True)
     journal.path.write_text("".join([owner.replace(str(os.getpid()), str(_dead_pid())), *notes]))
     if kind == "stop":
@@ -176,7 +179,7 @@ def test_clean_ends_the_gate_of_a_killed_capture(invoker: Invoker, tmp_path: Pat
     else:
         os.mkfifo(tmp_path / "gate")
         engine = start_pipe_gate(invoker, token, tmp_path, "touch", str(mark))
-    while not list(container_workload.find_marked(token)):
+    while not list(container_workload.find_gates(token)):
         assert engine.poll() is None
     restore_leftovers()
     assert engine.poll(block=True) == 128 + signal.SIGKILL
@@ -222,3 +225,27 @@ def test_a_failure_behind_the_gate_ends_it(invoker: Invoker, tmp_path: Path, mon
     folder.close()
     assert started[0].status == 128 + signal.SIGKILL
     assert read_status(started[0].pid) is None
+
+
+def test_a_gate_that_comes_too_late_ends_itself(invoker: Invoker, tmp_path: Path) -> None:
+    """Nobody looks for it any more: it would stay stopped for ever."""
+    mark = tmp_path / "ran"
+    gate = start_stop_gate(invoker, new_token(), tmp_path / "logs", "touch", str(mark), seconds=-1)
+    assert gate.poll(block=True) == 125
+    assert not mark.exists() and not (tmp_path / "logs").exists()
+
+
+def test_a_gate_takes_the_first_folder_that_it_can_make(invoker: Invoker, tmp_path: Path) -> None:
+    command = ("sh", "-c", "echo $AMD_LOG_LEVEL_FILE > $0", str(tmp_path / "out"))
+    words = exec_command(Engine("docker", invoker), "name", command, {}, new_token(), time.time() + 60, tty=False)
+    (tmp_path / "plain").touch()
+    token, places = new_token(), (tmp_path / "plain/a", tmp_path / "tracecorr-b", tmp_path / "c")
+    variables = {
+        "TRACECORR_GATE": token, "TRACECORR_LOGS": " ".join(map(str, places)),
+        "AMD_LOG_LEVEL_FILE": "/tmp/tracecorr-x/hip", "TRACECORR_UNTIL": f"{time.time() + 60:.0f}",
+    }  # fmt: skip
+    gate = ContainerProcess(start_shell(words[words.index("sh") :], variables, invoker), token, None)
+    gate.release()
+    assert gate.poll(block=True) == 0
+    assert (tmp_path / "out").read_text() == f"{places[1]}/hip\n"
+    assert places[1].is_dir() and not places[2].exists()

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import ctypes
 import os
-import shutil
+import select
 import signal
 import stat
 import time
@@ -17,9 +16,8 @@ from tracecorr.capture.invoker import read_environment, read_status
 from tracecorr.capture.workload import GatedProcess
 from tracecorr.model.errors import MachineError
 
-_FIND_SECONDS, _STEP_SECONDS = 60.0, 0.02
-_SYS_OPENAT2 = 437
-_RESOLVE_IN_ROOT, _RESOLVE_NO_MAGICLINKS = 0x10, 0x02
+# A gate that comes after FIND_SECONDS does not stop; one that came just before is still found.
+FIND_SECONDS, _GRACE_SECONDS, _STEP_SECONDS, _END_SECONDS = 60.0, 3.0, 0.02, 2.0
 
 
 class ContainerProcess:
@@ -76,9 +74,9 @@ class ContainerProcess:
 
     def _find(self, token: str) -> tuple[int, int]:
         """Return the number of the gate and a descriptor of it."""
-        end = time.monotonic() + _FIND_SECONDS
+        end = time.monotonic() + FIND_SECONDS + _GRACE_SECONDS
         while time.monotonic() < end:
-            for pid in find_marked(token):
+            for pid in find_gates(token):
                 if self._pipe is None and not (read_status(pid) or {}).get("State", "").startswith("T"):
                     continue
                 pidfd = _open_gate(pid, token)
@@ -90,28 +88,41 @@ class ContainerProcess:
                     "its message above says why; the container needs a shell (sh)",
                 )
             time.sleep(_STEP_SECONDS)
-        raise MachineError(f"no process started in the container within {_FIND_SECONDS:g} s", "look at its engine")
+        raise MachineError(
+            f"no process started in the container within {FIND_SECONDS:g} s",
+            "look at its engine (docker ps, podman ps); a process that starts later ends itself",
+        )
 
 
 def end_gates(token: str) -> None:
     """End every gate of a capture that still waits; a workload behind an open gate is none."""
-    for pid in find_marked(token):
+    for pid in find_gates(token):
         pidfd = _open_gate(pid, token)
         if pidfd is not None:
             _send(pidfd, signal.SIGKILL)
+            select.select([pidfd], [], [], _END_SECONDS)
             os.close(pidfd)
 
 
-def find_marked(token: str) -> Iterator[int]:
-    """Yield the shells whose environment holds the mark of a gate."""
+def find_gates(token: str) -> Iterator[int]:
+    """Yield the shells that wait at the gate of a capture."""
     for path in Path("/proc").iterdir():
         if path.name.isdigit() and _is_gate(int(path.name), token):
             yield int(path.name)
 
 
+def find_marked(token: str) -> Iterator[int]:
+    """Yield the processes whose environment holds the mark of a capture: its workload's, and its gate."""
+    for path in Path("/proc").iterdir():
+        if path.name.isdigit() and _is_marked(int(path.name), token):
+            yield int(path.name)
+
+
 def _is_gate(pid: int, token: str) -> bool:
-    if not is_gate_command(_command(Path(f"/proc/{pid}"))):
-        return False
+    return is_gate_command(_command(Path(f"/proc/{pid}"))) and _is_marked(pid, token)
+
+
+def _is_marked(pid: int, token: str) -> bool:
     return (read_environment(pid) or {}).get(MARK) == token
 
 
@@ -188,61 +199,3 @@ class GatePipe:
         # What is in its place and is no file is thrown out when the logs are sealed.
         with suppress(FileNotFoundError, IsADirectoryError):
             self._path.unlink()
-
-
-class ContainerLogs:
-    """The folder of the logs inside a running container, reached from the host through its root.
-
-    The container's user owns it: links in it are resolved inside that root or not at all.
-    """
-
-    def __init__(self, pid: int, inside: str) -> None:
-        root = os.open(f"/proc/{pid}/root", os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-        try:
-            parent, self._name = os.path.split(inside)
-            self._parent = _open_in_root(root, parent)
-        finally:
-            os.close(root)
-        try:
-            self._folder = os.open(
-                self._name, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=self._parent
-            )
-        except OSError:
-            os.close(self._parent)
-            raise
-        self.path = Path(f"/proc/{os.getpid()}/fd/{self._folder}")
-
-    def free_bytes(self) -> int:
-        """Return the space left on the file system where the logs land."""
-        left = os.statvfs(self._folder)
-        return left.f_bavail * left.f_frsize
-
-    def move_to(self, target: Path) -> None:
-        """Move the logs into the capture folder and take their folder away from the container."""
-        for name in sorted(entry.name for entry in self.path.iterdir()):
-            descriptor = os.open(name, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC, dir_fd=self._folder)
-            with os.fdopen(descriptor, "rb") as source:
-                if stat.S_ISREG(os.fstat(descriptor).st_mode):
-                    with (target / name).open("xb") as copy:
-                        shutil.copyfileobj(source, copy, 1 << 20)
-            os.unlink(name, dir_fd=self._folder)
-        os.rmdir(self._name, dir_fd=self._parent)
-
-    def close(self) -> None:
-        """Let go of the folder."""
-        os.close(self._folder)
-        os.close(self._parent)
-
-
-class _OpenHow(ctypes.Structure):
-    _fields_ = (("flags", ctypes.c_uint64), ("mode", ctypes.c_uint64), ("resolve", ctypes.c_uint64))
-
-
-def _open_in_root(root: int, path: str) -> int:
-    """Open a folder below a root; no link leads out of it (openat2, Linux 5.6)."""
-    libc = ctypes.CDLL(None, use_errno=True)
-    how = _OpenHow(os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC, 0, _RESOLVE_IN_ROOT | _RESOLVE_NO_MAGICLINKS)
-    found = libc.syscall(_SYS_OPENAT2, root, os.fsencode(path), ctypes.byref(how), ctypes.sizeof(how))
-    if found < 0:
-        raise OSError(ctypes.get_errno(), os.strerror(ctypes.get_errno()), path)
-    return int(found)

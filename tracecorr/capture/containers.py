@@ -19,13 +19,24 @@ MARK = "TRACECORR_GATE"
 _GATE_NAME = "tracecorr-gate"
 # The host's number of a process in a container is known only after its exec; so the first exec is a
 # shell that waits. In a running container it stops itself; as the first process of a new one that
-# would be ignored, so it waits for a pipe.
-_STOP_GATE = 'mkdir -p -m 700 "$TRACECORR_LOGS" || exit 125; kill -STOP $$ || exit 125; exec "$@"'
+# would be ignored, so it waits for a pipe. One that comes after tracecorr has given up does not stop: nobody
+# would let it go on.
+_STOP_GATE = """now=$(date +%s 2>/dev/null)
+[ "${now:-0}" -lt "$TRACECORR_UNTIL" ] || { echo "tracecorr: too late, nothing was run" >&2; exit 125; }
+for logs in $TRACECORR_LOGS none; do mkdir -m 700 "$logs" 2>/dev/null && break; done
+[ "$logs" != none ] || { echo "tracecorr: cannot make one of: $TRACECORR_LOGS" >&2; exit 125; }
+case "$AMD_LOG_LEVEL_FILE" in */tracecorr-*) export AMD_LOG_LEVEL_FILE="$logs/hip";; esac
+kill -STOP $$ || exit 125
+exec "$@"
+"""
 # The pipe ends without a line when tracecorr does: the workload must not run then.
 _PIPE_GATE = f'read go < {LOG_MOUNT}/gate || exit 125; exec "$@"'
 _ENGINES = ("docker", "podman")
 _DEVICES = ("/dev/kfd", "/dev/dri")
 _WAIT_SECONDS = 60
+_SELINUX = Path("/sys/fs/selinux/enforce")
+# A container without a writable /tmp has at least shared memory.
+_LOG_PLACES = ("/tmp", "/var/tmp", "/dev/shm")
 
 
 @dataclass(frozen=True)
@@ -84,7 +95,7 @@ def find_engine(kind: str, name: str, root: Invoker, invoker: Invoker) -> tuple[
 
 def _installed(root: Invoker, invoker: Invoker) -> Iterable[Engine]:
     # The caller's settings (DOCKER_HOST, a context) name the engine that the caller means.
-    settings = {k: v for k, v in invoker.environment.items() if k.startswith(("DOCKER_", "CONTAINER_", "XDG_"))}
+    settings = {k: v for k, v in invoker.environment.items() if k.startswith(("DOCKER_", "CONTAINER", "XDG_"))}
     as_root = Invoker(root.uid, root.gid, root.groups, root.name, {**root.environment, **settings})
     users = [as_root] if invoker.uid == root.uid else [as_root, invoker]
     for name in _ENGINES:
@@ -96,8 +107,9 @@ def _installed(root: Invoker, invoker: Invoker) -> Iterable[Engine]:
 
 
 def exec_command(
-    engine: Engine, container: str, command: Sequence[str], variables: Mapping[str, str], token: str, *, tty: bool
-) -> list[str]:
+    engine: Engine, container: str, command: Sequence[str], variables: Mapping[str, str], token: str, until: float,
+    *, tty: bool,
+) -> list[str]:  # fmt: skip
     """Return the command that runs the workload in a running container, behind a gate.
 
     Args:
@@ -106,16 +118,17 @@ def exec_command(
         command: the workload.
         variables: environment to add.
         token: value of the mark by which the gate is found.
+        until: when the gate must not stop any more, as seconds since the epoch.
         tty: whether the workload gets a terminal.
     """
-    logs = {"TRACECORR_LOGS": exec_log_folder(token)}
-    options = [*_terminal(tty=tty), *_environment({**variables, **logs, MARK: token})]
+    gate = {"TRACECORR_LOGS": " ".join(exec_log_folders(token)), "TRACECORR_UNTIL": f"{until:.0f}", MARK: token}
+    options = [*_terminal(tty=tty), *_environment({**variables, **gate})]
     return [engine.path, "exec", *options, container, "sh", "-c", _STOP_GATE, _GATE_NAME, *command]
 
 
-def exec_log_folder(token: str) -> str:
-    """Return the folder of the logs inside a running container."""
-    return f"/tmp/tracecorr-{token}"
+def exec_log_folders(token: str) -> tuple[str, ...]:
+    """Return the folders of the logs inside a running container; the gate makes the first that it can."""
+    return tuple(f"{place}/tracecorr-{token}" for place in _LOG_PLACES)
 
 
 def run_command(
@@ -146,9 +159,7 @@ def run_command(
     options = ["--rm", "--sig-proxy=false", *_terminal(tty=tty), *_environment({**variables, MARK: token})]
     options += ["--volume", f"{logs}:{LOG_MOUNT}"]
     options += [f"--device={device}" for device in devices]
-    options += [f"--group-add={group}" for group in _device_groups()]
-    if engine.name == "docker" or engine.user.uid == 0:
-        options.append("--security-opt=seccomp=unconfined")
+    options += _device_access(engine, more)
     return [engine.path, "run", *options, *more, "--entrypoint", "sh", image, "-c", _PIPE_GATE, _GATE_NAME, *inner]
 
 
@@ -159,6 +170,21 @@ def is_gate_command(arguments: bytes) -> bool:
     """
     words = arguments.split(b"\0")
     return words[:2] == [b"sh", b"-c"] and words[3:4] == [_GATE_NAME.encode()]
+
+
+def _device_access(engine: Engine, more: Sequence[str]) -> list[str]:
+    """Return the options that let the container's user open the devices and write its log."""
+    options = []
+    if engine.name == "docker" or engine.user.uid == 0:
+        options += [f"--group-add={group}" for group in _device_groups()]
+        options.append("--security-opt=seccomp=unconfined")
+    elif _device_groups() and not any(option.startswith("--group-add") for option in more):
+        # In the user namespace of a rootless container the groups of the host have no number.
+        options.append("--group-add=keep-groups")
+    if _SELINUX.exists():
+        # The folder of the logs has no label that a container may write to.
+        options.append("--security-opt=label=disable")
+    return options
 
 
 def _terminal(*, tty: bool) -> list[str]:

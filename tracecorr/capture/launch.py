@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import os
 import sys
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from tracecorr.capture.container_workload import ContainerLogs, ContainerProcess, GatePipe
-from tracecorr.capture.containers import LOG_MOUNT, exec_command, exec_log_folder, find_engine, run_command
+from tracecorr.capture.container_logs import ContainerLogs
+from tracecorr.capture.container_workload import FIND_SECONDS, ContainerProcess, GatePipe
+from tracecorr.capture.containers import LOG_MOUNT, exec_command, exec_log_folders, find_engine, run_command
 from tracecorr.capture.folder import RecordingFolder
 from tracecorr.capture.invoker import Invoker, find_invoker, read_status
 from tracecorr.capture.naming import log_environment
@@ -32,6 +34,7 @@ class Launched:
         variables: environment that it got from here.
         where: `host`, `container NAME`, `image NAME` or `process PID`.
         collect: brings the logs into the capture folder, after the workload.
+        withdraw: takes away what was made for a workload that was ended at its gate.
         free_bytes: space left where the logs land.
     """
 
@@ -41,6 +44,7 @@ class Launched:
     free_bytes: Callable[[], int]
     variables: dict[str, str] = field(default_factory=dict)
     collect: Callable[[], None] = lambda: None
+    withdraw: Callable[[], None] = lambda: None
 
 
 def check_command(options: CaptureOptions, invoker: Invoker) -> str:
@@ -88,18 +92,30 @@ def launch(options: CaptureOptions, invoker: Invoker, program: str, folder: Reco
 def _launch_exec(options: CaptureOptions, invoker: Invoker, folder: RecordingFolder, token: str) -> Launched:
     assert options.container is not None
     engine, _ = find_engine("container", options.container, _root(), invoker)
-    variables = log_environment(options.log_level, Path(exec_log_folder(token)) / LOG_NAME)
-    command = exec_command(engine, options.container, options.command, variables, token, tty=_has_terminal())
+    folders, until = exec_log_folders(token), time.time() + FIND_SECONDS
+    variables = log_environment(options.log_level, Path(folders[0]) / LOG_NAME)
+    command = exec_command(engine, options.container, options.command, variables, token, until, tty=_has_terminal())
     process = _start_engine(command, engine.user)
     gate = ContainerProcess(process, token, None)
     with _discard_on_failure(gate):
-        logs = ContainerLogs(gate.pid, exec_log_folder(token))
+        logs = ContainerLogs(gate.pid, folders)
+    if "AMD_LOG_LEVEL_FILE" in variables:
+        variables["AMD_LOG_LEVEL_FILE"] = f"{logs.inside}/{LOG_NAME}"
 
     def collect() -> None:
-        logs.move_to(folder.path / "raw/amd_log")
-        logs.close()
+        try:
+            logs.move_to(folder.path / "raw/amd_log")
+        finally:
+            logs.close()
 
-    return Launched(gate, logs.path, f"container {options.container}", logs.free_bytes, variables, collect)
+    def withdraw() -> None:
+        try:
+            logs.remove()
+        finally:
+            logs.close()
+
+    where = f"container {options.container}"
+    return Launched(gate, logs.path, where, logs.free_bytes, variables, collect, withdraw)
 
 
 def _launch_run(options: CaptureOptions, invoker: Invoker, folder: RecordingFolder, token: str) -> Launched:
@@ -116,9 +132,8 @@ def _launch_run(options: CaptureOptions, invoker: Invoker, folder: RecordingFold
         # The container's user must be able to write its log there.
         owner = int((read_status(gate.pid) or {}).get("Uid", "0").split()[0])
         os.chown(folder.path / "raw/amd_log", owner, -1)
-    return Launched(
-        gate, folder.path / "raw/amd_log", f"image {options.image}", folder.free_bytes, variables, pipe.close
-    )
+    logs, where = folder.path / "raw/amd_log", f"image {options.image}"
+    return Launched(gate, logs, where, folder.free_bytes, variables, pipe.close, pipe.close)
 
 
 @contextmanager

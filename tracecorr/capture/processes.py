@@ -118,7 +118,7 @@ def _look_at(pid: int, how: str) -> SeenProcess | None:
         parent=int(status.get("PPid", "0")),
         comm=status.get("Name", ""),
         exe=exe,
-        cgroup=_read(_PROC / str(pid) / "cgroup").rpartition(":")[2],
+        cgroup=find_cgroup(pid),
         timens_offsets=read_time_offsets(pid),
         seen_ns=time.monotonic_ns(),
         how=how,
@@ -175,9 +175,11 @@ def _robust_list(libc: ctypes.CDLL, tid: int) -> int | None:
     return head.value or None
 
 
-def find_openers(cgroup: str) -> list[int]:
-    """Return the host pids of a cgroup whose open files include the KFD."""
-    return [pid for pid in cgroup_pids(cgroup) if _has_open(pid, "/dev/kfd")]
+def find_cgroup(pid: int) -> str:
+    """Return the cgroup of a process: of version 2, or of the first hierarchy of version 1 in which it has one."""
+    paths = [line.partition(":")[2].partition(":")[2] for line in _read(_PROC / str(pid) / "cgroup").splitlines()]
+    named = [path for path in reversed(paths) if path.strip("/")]
+    return (named or paths or [""])[0]
 
 
 def cgroup_pids(cgroup: str) -> list[int]:
@@ -191,7 +193,7 @@ def cgroup_pids(cgroup: str) -> list[int]:
     return []
 
 
-def _has_open(pid: int, device: str) -> bool:
+def has_open(pid: int, device: str) -> bool:
     """Tell whether a process has a device open, by the name it has in its own root."""
     try:
         links = list((_PROC / str(pid) / "fd").iterdir())

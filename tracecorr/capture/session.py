@@ -17,12 +17,13 @@ from tracecorr.capture.journal import Journal
 from tracecorr.capture.late_probes import LateProbes
 from tracecorr.capture.launch import launch
 from tracecorr.capture.logs import LogKeeper
+from tracecorr.capture.members import ContainerMembers
 from tracecorr.capture.offer import Offer
 from tracecorr.capture.options import CaptureOptions
 from tracecorr.capture.owner import this_process
 from tracecorr.capture.pace import Pace
 from tracecorr.capture.plan import Absent, Plan
-from tracecorr.capture.processes import ProcessTable, find_openers, read_thread_map
+from tracecorr.capture.processes import ProcessTable, read_thread_map
 from tracecorr.capture.recorder import KernelRecorder
 from tracecorr.capture.signals import Received, SignalInbox
 from tracecorr.capture.snapshots import Snapshots
@@ -115,7 +116,7 @@ class Session:
     def _launch(self, journal: Journal) -> None:
         """Start the workload as far as its gate; one in a container is in the journal, nobody would open its gate."""
         if self._options.container is not None or self._options.image is not None:
-            journal.note("gate", token=self._token)
+            journal.note("gate", token=self._token, folder=str(self._folder.shown))
         try:
             self._launched = launch(self._options, self._invoker, self._program, self._folder, self._token)
         except OSError as error:
@@ -125,6 +126,9 @@ class Session:
         """End the workload at its gate and leave the machine as it was."""
         try:
             self._launched.workload.discard()
+            self._launched.withdraw()
+        except OSError as error:
+            self.problems.append(f"the log folder of the workload is left: {error}")
         finally:
             self.problems += self._disarm() if hasattr(self, "_recorder") else []
 
@@ -164,6 +168,7 @@ class Session:
         workload = self._launched.workload
         self._info["where"] = self._launched.where
         self._info["environment"] = self._stored_environment()
+        self._members = ContainerMembers(workload.pid)
         self._admit(workload.pid, "attached" if self._options.pid else "started")
         for pid in self._processes.refresh():
             self._recorder.admit(pid)
@@ -233,8 +238,7 @@ class Session:
     def _admit_openers(self) -> None:
         """Take in every process of the container that opened the KFD: workers may descend from an older daemon."""
         if self._options.container is not None:
-            cgroup = self._processes.seen[self._launched.workload.pid].cgroup
-            for pid in find_openers(cgroup):
+            for pid in self._members.find_openers():
                 self._admit(pid, "opened /dev/kfd in the container")
 
     def _obey_limits(self) -> None:

@@ -10,6 +10,7 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
+from tracecorr.capture.container_logs import clear_leftovers
 from tracecorr.capture.container_workload import end_gates
 from tracecorr.capture.journal import Note, Undo, journal_folder, read_journal
 from tracecorr.capture.owner import PREFIX, owner_of
@@ -143,9 +144,9 @@ def _undo_file(note: Note) -> str:
 
 
 def _undo_gate(note: Note) -> str:
-    """End the workload that waits in a container for a capture that will not come back."""
+    """End the workload that waits in a container for a capture that will not come back, and take its logs out."""
     end_gates(note["token"])
-    return ""
+    return clear_leftovers(note["token"], Path(note["folder"]))
 
 
 def _undo_mount(note: Note) -> str:

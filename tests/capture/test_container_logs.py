@@ -1,0 +1,119 @@
+"""The log folder inside a container: all of it is brought out or named, and nothing of it stays.
+
+A process with a root of its own (chroot, mount namespace) stands for the container.
+"""
+
+from __future__ import annotations
+
+import os
+import socket
+import subprocess
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tracecorr.capture.container_logs import ContainerLogs, clear_leftovers
+from tracecorr.capture.containers import exec_log_folders
+from tracecorr.capture.owner import new_token
+
+pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="a mount namespace needs root")
+
+
+@pytest.fixture
+def inside(tmp_path: Path) -> Iterator[tuple[Path, subprocess.Popen[bytes]]]:
+    """Return /tmp of a mount namespace as it is seen here, and a process in it."""
+    place = tmp_path / "inside"
+    place.mkdir()
+    script = f"mount --bind {place} /tmp && echo go && exec sleep 600"
+    process = subprocess.Popen(["unshare", "-m", "sh", "-c", script], stdout=subprocess.PIPE)
+    assert process.stdout is not None and process.stdout.readline() == b"go\n"
+    yield place, process
+    process.kill()
+    process.wait()
+    process.stdout.close()
+
+
+def make_logs(place: Path, token: str) -> Path:
+    logs = place / f"tracecorr-{token}"
+    logs.mkdir()
+    (logs / "hip_1").write_bytes(b"one\n")
+    (logs / "a folder/in it").mkdir(parents=True)
+    os.mkfifo(logs / "a pipe")
+    (logs / "a link").symlink_to("/etc/passwd")
+    with socket.socket(socket.AF_UNIX) as server:
+        folder = os.open(logs, os.O_RDONLY)
+        server.bind(f"/proc/self/fd/{folder}/s")
+        os.close(folder)
+    with (logs / "sparse").open("wb") as stream:
+        stream.seek(64 << 20)
+        stream.write(b"the end\n")
+    return logs
+
+
+def test_strange_entries_do_not_keep_the_logs_from_coming(
+    inside: tuple[Path, subprocess.Popen[bytes]], tmp_path: Path
+) -> None:
+    place, process = inside
+    token, target = new_token(), tmp_path / "target"
+    target.mkdir()
+    made = make_logs(place, token)
+    logs = ContainerLogs(process.pid, exec_log_folders(token))
+    logs.move_to(target)
+    logs.close()
+    assert not made.exists()
+    assert sorted(path.name for path in target.iterdir()) == ["hip_1", "sparse"]
+    assert (target / "sparse").stat().st_size == (64 << 20) + 8
+    assert (target / "sparse").stat().st_blocks * 512 < 1 << 20
+
+
+def test_one_that_cannot_be_moved_does_not_keep_the_others(
+    inside: tuple[Path, subprocess.Popen[bytes]], tmp_path: Path
+) -> None:
+    place, process = inside
+    token, target = new_token(), tmp_path / "target"
+    target.mkdir()
+    (target / "hip_1").write_text("in the way\n")
+    made = make_logs(place, token)
+    logs = ContainerLogs(process.pid, exec_log_folders(token))
+    with pytest.raises(FileExistsError):
+        logs.move_to(target)
+    logs.close()
+    assert not made.exists() and (target / "sparse").exists()
+
+
+def test_what_a_killed_capture_left_is_brought_out(
+    inside: tuple[Path, subprocess.Popen[bytes]], tmp_path: Path
+) -> None:
+    place, _ = inside
+    token, shown = new_token(), tmp_path / "x.tracecorr"
+    (shown / "raw/amd_log").mkdir(parents=True)
+    made = make_logs(place, token)
+    assert clear_leftovers(token, shown) == ""
+    assert not made.exists()
+    assert (shown / "raw/amd_log/hip_1").read_bytes() == b"one\n"
+    assert clear_leftovers(token, shown) == ""
+
+
+def test_without_its_capture_it_is_removed(inside: tuple[Path, subprocess.Popen[bytes]], tmp_path: Path) -> None:
+    place, _ = inside
+    token = new_token()
+    made = make_logs(place, token)
+    (tmp_path / "x.tracecorr").symlink_to(tmp_path)
+    assert clear_leftovers(token, tmp_path / "x.tracecorr") == ""
+    assert not made.exists() and not (tmp_path / "raw").exists()
+
+
+def test_a_workload_that_still_logs_is_left_alone(inside: tuple[Path, subprocess.Popen[bytes]], tmp_path: Path) -> None:
+    place, _ = inside
+    token = new_token()
+    made = make_logs(place, token)
+    workload = subprocess.Popen(["sleep", "600"], env={**os.environ, "TRACECORR_GATE": token})
+    while b"sleep" not in Path(f"/proc/{workload.pid}/cmdline").read_bytes():
+        time.sleep(0.01)
+    problem = clear_leftovers(token, tmp_path / "x.tracecorr")
+    assert str(workload.pid) in problem and f"/tmp/tracecorr-{token}" in problem
+    assert made.exists()
+    workload.kill()
+    workload.wait()
