@@ -3,16 +3,21 @@
 from __future__ import annotations
 
 import os
+import pwd
 import shutil
 import subprocess
+import tempfile
 import time
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import NoReturn
 
 import pytest
-from docker_rig import DockerRig, make_image
+from container_rig import CLIENT, IMAGE, ContainerRig, make_image, podman_settings, sudo_variables
 from rig import REPO, NullGpu
+
+from tracecorr.capture.invoker import Invoker
 
 
 def _missing(reason: str) -> NoReturn:
@@ -49,7 +54,7 @@ def nullgpu(rigs_folder: Path) -> NullGpu:
 
 
 @pytest.fixture(scope="session")
-def docker(nullgpu: NullGpu, tmp_path_factory: pytest.TempPathFactory) -> Iterator[DockerRig]:
+def docker(nullgpu: NullGpu, tmp_path_factory: pytest.TempPathFactory) -> Iterator[ContainerRig]:
     """Return a Docker Engine of this test run with an image of the rig's root."""
     daemon = shutil.which("dockerd", path="/usr/sbin:/usr/bin")
     if daemon is None:
@@ -62,7 +67,9 @@ def docker(nullgpu: NullGpu, tmp_path_factory: pytest.TempPathFactory) -> Iterat
          f"--data-root={work}/data", f"--exec-root={work}/exec", f"--pidfile={work}/pid", f"--host=unix://{work}/sock"],
         stdout=log, stderr=log,
     )  # fmt: skip
-    rig = DockerRig(nullgpu, f"unix://{work}/sock", tmp_path_factory.mktemp("docker"))
+    # The host may have another `docker` in front of the one of the engine.
+    settings = {"DOCKER_HOST": f"unix://{work}/sock", "PATH": f"/usr/bin:/usr/sbin:{os.environ['PATH']}"}
+    rig = ContainerRig(nullgpu, CLIENT, settings, tmp_path_factory.mktemp("docker"))
     try:
         for _ in range(300):
             if engine.poll() is not None or rig.answers():
@@ -78,3 +85,63 @@ def docker(nullgpu: NullGpu, tmp_path_factory: pytest.TempPathFactory) -> Iterat
         engine.wait(timeout=60)
         log.close()
         shutil.rmtree(work, ignore_errors=True)
+
+
+@pytest.fixture(scope="session")
+def podman(nullgpu: NullGpu) -> Iterator[ContainerRig]:
+    """Return podman as root with an image of the rig's root."""
+    yield from _make_podman(nullgpu, None)
+
+
+@pytest.fixture(scope="session")
+def rootless_podman(nullgpu: NullGpu) -> Iterator[ContainerRig]:
+    """Return podman as a user without root, called through sudo."""
+    nobody = pwd.getpwnam("nobody")
+    yield from _make_podman(nullgpu, Invoker(nobody.pw_uid, nobody.pw_gid, (), "nobody", {}))
+
+
+def _make_podman(nullgpu: NullGpu, user: Invoker | None) -> Iterator[ContainerRig]:
+    client = shutil.which("podman", path="/usr/bin:/usr/local/bin")
+    if client is None:
+        pytest.skip("there is no podman: apt-get install podman runc")
+    # pytest's own folders are closed to other users.
+    work = Path(tempfile.mkdtemp(prefix="tracecorr-podman-"))
+    rig = ContainerRig(
+        nullgpu, client, podman_settings(work, rootless=user is not None), work, user, f"localhost/{IMAGE}"
+    )
+    if user is not None:
+        os.chown(work, user.uid, user.gid)
+        rig = replace(rig, environment={**rig.environment, **sudo_variables(user)})
+    work.chmod(0o755)
+    try:
+        make_image(rig)
+        tried = rig.call("run", "--rm", rig.image, "true", check=False, errors=True)
+        if tried:
+            pytest.skip(f"podman runs no container here: {tried[-300:]}")
+        yield rig
+    finally:
+        rig.remove_all()
+        rig.call("unshare", "rm", "-rf", str(work / "data"), check=False)
+        shutil.rmtree(work, ignore_errors=True)
+
+
+@pytest.fixture(
+    params=[
+        pytest.param("docker", marks=pytest.mark.docker),
+        pytest.param("podman", marks=pytest.mark.podman),
+        pytest.param("rootless_podman", marks=pytest.mark.podman),
+    ]
+)
+def engine(request: pytest.FixtureRequest) -> Iterator[ContainerRig]:
+    """Return each container engine in turn."""
+    rig = request.getfixturevalue(request.param)
+    yield rig
+    rig.remove_all()
+
+
+@pytest.fixture
+def place(engine: ContainerRig) -> Path:
+    """Return a new folder for a capture that the engine's containers can reach."""
+    made = Path(tempfile.mkdtemp(dir=engine.work))
+    made.chmod(0o777)
+    return made

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
+import pty
 import subprocess
 import sys
 from collections.abc import Mapping, Sequence
@@ -38,6 +40,20 @@ def run_verb(*words: str | Path, cwd: Path, env: Mapping[str, str] | None = None
         capture_output=True, text=True, check=False, stdin=subprocess.DEVNULL,
     )  # fmt: skip
     return Ended(done.returncode, done.stdout, done.stderr)
+
+
+def run_in_terminal(words: Sequence[str | Path], cwd: Path, env: Mapping[str, str]) -> tuple[int, str]:
+    """Run `tracecorr` in a terminal of its own; return its exit status and what the terminal showed."""
+    pid, terminal = pty.fork()
+    if pid == 0:
+        os.chdir(cwd)
+        whole = {**os.environ, "PYTHONPATH": str(REPO), **env}
+        os.execve(sys.executable, [sys.executable, "-m", "tracecorr", *map(str, words)], whole)
+    shown = bytearray()
+    with os.fdopen(terminal, "rb", buffering=0) as stream, contextlib.suppress(OSError):  # EIO at its end
+        while piece := stream.read(4096):
+            shown += piece
+    return os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]), shown.decode(errors="replace")
 
 
 @dataclass(frozen=True)

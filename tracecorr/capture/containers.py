@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from tracecorr.capture.invoker import Invoker
+from tracecorr.capture.invoker import Invoker, find_invoker
 from tracecorr.capture.workload import resolve_command
 from tracecorr.model.errors import CommandError, MachineError
 
@@ -91,6 +91,24 @@ def find_engine(kind: str, name: str, root: Invoker, invoker: Invoker) -> tuple[
     tried = ", ".join(f"{engine.name} as {engine.user.name}" for engine in engines)
     remedy = "docker ps; podman ps" if kind == "container" else f"docker pull {name}"
     raise MachineError(f"there is no {kind} {name} (asked {tried})", remedy)
+
+
+def container_pid(name: str, environment: Mapping[str, str]) -> int:
+    """Return the host's number of the first process of a running container.
+
+    Args:
+        name: name or id of the container.
+        environment: that of this process; its caller's rootless containers are found, too.
+
+    Raises:
+        MachineError: no engine is installed, none has the container, or it does not run.
+    """
+    root, invoker = find_invoker(environment, as_root=True), find_invoker(environment)
+    engine, facts = find_engine("container", name, root, invoker)
+    pid = (facts.get("State") or {}).get("Pid")
+    if not isinstance(pid, int) or pid <= 0:
+        raise MachineError(f"the container {name} does not run", f"{engine.name} start {name}")
+    return pid
 
 
 def _installed(root: Invoker, invoker: Invoker) -> Iterable[Engine]:

@@ -8,7 +8,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from tracecorr.capture.engines import container_pid
+from tracecorr.capture.containers import container_pid
 from tracecorr.capture.folder import RecordingFolder
 from tracecorr.capture.invoker import Invoker, find_invoker, read_environment
 from tracecorr.capture.journal import Journal
@@ -43,7 +43,7 @@ def plan_capture(options: CaptureOptions) -> tuple[Plan, Offer]:
     """
     _need_root()
     invoker = find_invoker(os.environ, as_root=options.as_root)
-    pid = options.pid if options.container is None else container_pid(options.container)[1]
+    pid = options.pid if options.container is None else container_pid(options.container, os.environ)
     environment = dict(invoker.environment) if pid is None else read_environment(pid)
     offer = probe_machine(
         pid, wanted=options.wanted, environment=environment, attached=options.pid is not None,

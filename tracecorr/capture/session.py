@@ -16,6 +16,7 @@ from tracecorr.capture.invoker import Invoker
 from tracecorr.capture.journal import Journal
 from tracecorr.capture.late_probes import LateProbes
 from tracecorr.capture.launch import launch
+from tracecorr.capture.log_sight import LogSight
 from tracecorr.capture.logs import LogKeeper
 from tracecorr.capture.members import ContainerMembers
 from tracecorr.capture.offer import Offer
@@ -66,10 +67,12 @@ class Session:
         self._recording_since: float | None = None
         self._find_processes, self._find_openers = Pace(_PROCESSES_SECONDS), Pace(_OPENERS_SECONDS)
         self._find_cpus = Pace(_CPUS_SECONDS)
+        self._find_blind = Pace(_PROCESSES_SECONDS)
         self._interrupts = 0
         self._end_reason = ""
         self._detached = False
         self._info: dict[str, Any] = {}
+        self._said: list[str] = []
         self.problems: list[str] = []
 
     def run(self, plan: Plan, offer: Offer, tracefs: Tracefs, journal: Journal, inbox: SignalInbox) -> int:
@@ -162,6 +165,7 @@ class Session:
             self.problems.append("no snapshots of hqds: on a virtual function each register goes through the host")
             interval = None
         self._snapshots = Snapshots(self._folder, interval)
+        self._sight = self._watch_sight()
         self._logs = LogKeeper(self._launched.logs, self._folder.frames if self._options.compress_log else None)
 
     def _release(self) -> None:
@@ -231,9 +235,22 @@ class Session:
             self._late.look(self._processes.alive)
             self._find_openers.run(self._admit_openers)
             self._find_cpus.run(lambda: self._recorder.cover(self._processes.alive))
+            self._find_blind.run(self._look_for_blind)
             self._obey_limits()
         if self._status.is_due() and not self._options.quiet:
             self._show()
+
+    def _watch_sight(self) -> LogSight | None:
+        """Return what finds processes that cannot reach the log; a container was given a folder of its own."""
+        if self._launched.where != "host" or not self._launched.variables:
+            return None
+        return LogSight(self._folder.log_folder, self._launched.logs)
+
+    def _look_for_blind(self) -> None:
+        for problem in self._sight.look(self._processes.alive) if self._sight else ():
+            self._status.clear()
+            self._say(f"warning: {problem}")
+            self._said.append(problem)
 
     def _admit_openers(self) -> None:
         """Take in every process of the container that opened the KFD: workers may descend from an older daemon."""
@@ -355,7 +372,7 @@ class Session:
             "timens_offsets": self._time_offsets(),
             "processes": [seen.as_json() for _, seen in sorted(self._processes.seen.items())],
             "events": counts.events, "lost_events": counts.lost, "losses": losses,
-            "problems": self.problems, "files": list_raw_files(self._folder.path, self._logs.stored),
+            "problems": [*self._said, *self.problems], "files": list_raw_files(self._folder.path, self._logs.stored),
         }  # fmt: skip
         self._folder.write_info(self._info)
         if failures:

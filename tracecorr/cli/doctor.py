@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -27,14 +28,14 @@ def doctor_verb(
     Each line says yes, partly or no, why, and the command that mends it.
     Exit status: 0 a capture is possible, 3 it is not.
     """
-    from tracecorr.capture.engines import container_pid
+    from tracecorr.capture.containers import container_pid
     from tracecorr.capture.machine import probe_machine
     from tracecorr.model.errors import InputError
 
     if container is not None and pid is not None:
         raise InputError("--container and --pid name two things", "give one of them")
     if container is not None:
-        _, pid = container_pid(container)
+        pid = container_pid(container, os.environ)
     offer = probe_machine(pid)
     if as_json:
         typer.echo(json.dumps(_as_json(offer), indent=2))

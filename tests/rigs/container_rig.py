@@ -1,8 +1,9 @@
-"""The null GPU rig in containers of a real Docker Engine."""
+"""The null GPU rig in containers of a real Docker Engine, and of podman."""
 
 from __future__ import annotations
 
 import os
+import pwd
 import stat
 import subprocess
 from dataclasses import dataclass
@@ -10,30 +11,36 @@ from pathlib import Path
 
 from rig import NullGpu
 
+from tracecorr.capture.invoker import Invoker
+
 IMAGE = "tracecorr-nullgpu"
 # The host may have another `docker` in front of the one of the engine.
 CLIENT = "/usr/bin/docker"
 
 
 @dataclass(frozen=True)
-class DockerRig:
-    """An engine and where it listens."""
+class ContainerRig:
+    """An engine: its client, and the variables that lead the client to it.
+
+    `user` is who calls it, for podman without root; `work` is a folder of that user.
+    """
 
     nullgpu: NullGpu
-    host: str
+    client: str
+    environment: dict[str, str]
     work: Path
+    user: Invoker | None = None
+    image: str = IMAGE
 
-    @property
-    def environment(self) -> dict[str, str]:
-        """Return the variables that lead a client to this engine."""
-        return {"DOCKER_HOST": self.host, "PATH": f"/usr/bin:/usr/sbin:{os.environ['PATH']}"}
-
-    def call(self, *words: str, check: bool = True) -> str:
-        """Return what the client prints."""
+    def call(self, *words: str, check: bool = True, errors: bool = False) -> str:
+        """Return what the client prints, or with `errors` what it complains of when it fails."""
         done = subprocess.run(
-            [CLIENT, *words], env={**os.environ, **self.environment}, capture_output=True, text=True, check=False
-        )
+            [self.client, *words], env={**os.environ, **self.environment}, capture_output=True, text=True, check=False,
+            preexec_fn=self.user.become if self.user else None, cwd="/",
+        )  # fmt: skip
         assert done.returncode == 0 or not check, done.stderr
+        if errors:
+            return done.stderr.strip() if done.returncode else ""
         return done.stdout.strip()
 
     def answers(self) -> bool:
@@ -57,15 +64,16 @@ class DockerRig:
 
     def start(self, name: str, truth: Path, *command: str) -> None:
         """Start a container in the background."""
-        self.call("run", "--detach", "--name", name, *self.options(truth), IMAGE, *command)
+        self.call("run", "--detach", "--name", name, *self.options(truth), self.image, *command)
 
     def remove_all(self) -> None:
         """Remove all containers of this engine."""
         for container in self.call("ps", "--all", "--quiet", check=False).split():
+            self.call("kill", container, check=False)
             self.call("rm", "--force", container, check=False)
 
 
-def make_image(rig: DockerRig) -> None:
+def make_image(rig: ContainerRig) -> None:
     """Make the image of the rig's root; its bash is the container's sh."""
     root, topology = rig.nullgpu.cache / "root", rig.nullgpu.cache / "topo-gfx942-1"
     if not topology.is_dir():
@@ -81,3 +89,28 @@ def make_image(rig: DockerRig) -> None:
     subprocess.run(["tar", "-C", rig.work / "sh", "-rf", archive, "./usr/bin/sh", "./tmp"], check=True)
     rig.call("import", "--change", "ENV PATH=/usr/bin:/bin", str(archive), IMAGE)
     archive.unlink()
+
+
+def podman_settings(work: Path, *, rootless: bool) -> dict[str, str]:
+    """Return the variables of a podman whose images and containers lie in `work`, on a machine of containers.
+
+    Such a machine has no systemd, limits that root cannot raise, and version 1 of cgroups, which crun may refuse.
+    """
+    (work / "containers.conf").write_text(
+        '[containers]\nnetns = "none"\ndefault_ulimits = ["nofile=1024:4096", "nproc=1024:4096"]\n'
+        '[engine]\ncgroup_manager = "cgroupfs"\nevents_logger = "file"\nruntime = "runc"\n'
+    )
+    # A user without numbers of its own for the other users of an image.
+    ignore = '[storage.options.overlay]\nignore_chown_errors = "true"\n' if rootless else ""
+    (work / "storage.conf").write_text(
+        f'[storage]\ndriver = "overlay"\nrunroot = "{work}/run"\ngraphroot = "{work}/data"\n{ignore}'
+    )
+    folders = {f"XDG_{kind}": str(work) for kind in ("RUNTIME_DIR", "CONFIG_HOME", "DATA_HOME")} if rootless else {}
+    settings = {"CONTAINERS_CONF": str(work / "containers.conf"), "CONTAINERS_STORAGE_CONF": str(work / "storage.conf")}
+    return {**settings, **folders}
+
+
+def sudo_variables(user: Invoker) -> dict[str, str]:
+    """Return what sudo gives to a command that `user` runs as root with its own home (`sudo -E`)."""
+    home = pwd.getpwuid(user.uid).pw_dir
+    return {"SUDO_UID": str(user.uid), "SUDO_GID": str(user.gid), "SUDO_USER": user.name, "HOME": home}

@@ -1,0 +1,98 @@
+"""Processes that use HIP and cannot reach their log: in another root, or as another user."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tracecorr.capture.log_sight import LogSight
+
+pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="another root needs root")
+
+# Maps a file of the runtime's name, as a program that uses HIP does.
+_USER = (
+    "import mmap, sys, time; f = open(sys.argv[1], 'rb'); m = mmap.mmap(f.fileno(), 0, prot=1); print('go', flush=1); "
+)
+_STAY = "time.sleep(600)"
+
+
+@pytest.fixture
+def logs(tmp_path: Path) -> Path:
+    made = tmp_path / "x.tracecorr"
+    made.mkdir()
+    return made
+
+
+@pytest.fixture
+def library(tmp_path: Path) -> Path:
+    made = tmp_path / "libamdhip64.so.7"
+    made.write_bytes(b"not a library (synthetic)")
+    made.chmod(0o644)
+    return made
+
+
+@pytest.fixture
+def started() -> Iterator[list[subprocess.Popen[bytes]]]:
+    processes: list[subprocess.Popen[bytes]] = []
+    yield processes
+    for process in processes:
+        process.kill()
+        process.wait()
+        assert process.stdout is not None
+        process.stdout.close()
+
+
+def start(started: list[subprocess.Popen[bytes]], library: Path, first: str = "", before: tuple[str, ...] = ()) -> int:
+    command = [*before, sys.executable, "-c", _USER + first + _STAY, str(library)]
+    process = subprocess.Popen(command, stdout=subprocess.PIPE)
+    started.append(process)
+    assert process.stdout is not None and process.stdout.readline() == b"go\n"
+    return process.pid
+
+
+def test_one_that_sees_the_folder_is_fine(logs: Path, library: Path, started: list[subprocess.Popen[bytes]]) -> None:
+    assert LogSight(logs, logs).look([start(started, library)]) == []
+
+
+def test_one_in_another_root_is_named_once(logs: Path, library: Path, started: list[subprocess.Popen[bytes]]) -> None:
+    jail = logs.parent / "jail"
+    jail.mkdir()
+    pid = start(started, library, f"import os; os.chroot({str(jail)!r}); print('in', flush=True); ")
+    assert started[0].stdout is not None and started[0].stdout.readline() == b"in\n"
+    sight = LogSight(logs, logs)
+    (problem,) = sight.look([pid])
+    assert f"in its root {jail} there is no {logs}" in problem
+    assert sight.look([pid]) == []
+
+
+def test_one_whose_mount_hides_the_folder_is_named(
+    logs: Path, library: Path, started: list[subprocess.Popen[bytes]]
+) -> None:
+    if shutil.which("unshare") is None:
+        pytest.skip("no unshare command: apt-get install util-linux")
+    other = logs.parent / "other"
+    other.mkdir()
+    script = f'mount --bind {other} {logs} && exec "$@"'
+    pid = start(started, library, before=("unshare", "-m", "sh", "-c", script, ""))
+    (problem,) = LogSight(logs, logs).look([pid])
+    assert f"there is no {logs}" in problem
+
+
+def test_one_of_another_user_is_named(logs: Path, library: Path, started: list[subprocess.Popen[bytes]]) -> None:
+    pid = start(started, library, "import os; os.setuid(65534); print('in', flush=True); ")
+    assert started[0].stdout is not None and started[0].stdout.readline() == b"in\n"
+    (problem,) = LogSight(logs, logs).look([pid])
+    assert "user 65534" in problem
+
+
+def test_one_that_uses_no_hip_is_not_named(logs: Path, tmp_path: Path, started: list[subprocess.Popen[bytes]]) -> None:
+    (tmp_path / "other.so").write_bytes(b"x")
+    pid = start(started, tmp_path / "other.so", "import os; os.setuid(65534); print('in', flush=True); ")
+    assert started[0].stdout is not None and started[0].stdout.readline() == b"in\n"
+    assert LogSight(logs, logs).look([pid]) == []

@@ -1,0 +1,106 @@
+"""Captures in containers of real engines: own pid namespace, tables equal what the model retired."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import polars as pl
+import pytest
+from container_rig import ContainerRig
+from rig import Ended, Run, check_packets, check_threads, read_truth, run_in_terminal, run_verb
+
+from tracecorr.store import Capture
+
+
+def capture(engine: ContainerRig, place: Path, *words: str) -> Run:
+    """Capture with this engine; the truth lies in `place/truth`."""
+    ended = run_verb("capture", "-o", "x", *words, cwd=place, env=engine.environment)
+    assert (place / "x.tracecorr").is_dir(), ended.err
+    return Run(ended, Capture.open(place / "x.tracecorr"), read_truth(place / "truth/truth.csv"))
+
+
+def make_truth(place: Path) -> Path:
+    """Return the folder of the truth, which the container's user can write to."""
+    truth = place / "truth"
+    truth.mkdir()
+    truth.chmod(0o777)
+    return truth
+
+
+def check_namespace(run: Run, log_pid: int | None = None) -> None:
+    """The log's pid is the container's, the trace's the host's, and both are one process."""
+    (process,) = run.table("processes").filter(pl.col("log_pid").is_not_null()).to_dicts()
+    assert process["pid"] != process["log_pid"]
+    assert log_pid is None or process["log_pid"] == log_pid
+    pairs = {(seen["pid"], seen["namespace_pid"]) for seen in run.info["processes"]}
+    assert (process["pid"], process["log_pid"]) in pairs
+
+
+def test_a_new_container(engine: ContainerRig, place: Path) -> None:
+    options = [f"--run-option={option}" for option in engine.options(make_truth(place))]
+    run = capture(engine, place, "--image", engine.image, *options, "--", "/rig/programs/t1", "20", "3")
+    assert run.ended.status == 0, run.ended.err
+    check_packets(run)
+    check_threads(run)
+    check_namespace(run, log_pid=1)
+    assert run.info["where"] == f"image {engine.image}"
+    assert engine.call("ps", "--all", "--quiet") == ""
+    owner = engine.user.uid if engine.user else 0
+    assert {path.stat().st_uid for path in (place / "x.tracecorr").rglob("*")} == {owner}
+
+
+def test_a_running_container(engine: ContainerRig, place: Path) -> None:
+    engine.start("exec", make_truth(place), "sleep", "3600")
+    run = capture(engine, place, "--container", "exec", "--", "/rig/programs/mt", "20")
+    assert run.ended.status == 0, run.ended.err
+    check_packets(run)
+    check_threads(run)
+    check_namespace(run)
+    assert engine.call("exec", "exec", "ls", "-A", "/tmp") == ""
+
+
+def test_a_status_comes_out_of_the_container(engine: ContainerRig, place: Path) -> None:
+    engine.start("status", place, "sleep", "3600")
+    ended = run_verb("capture", "--container", "status", "--no-correlate", "--", "sh", "-c", "echo hi; exit 9",
+                     cwd=place, env=engine.environment)  # fmt: skip
+    assert (ended.status, ended.out) == (9, "hi\n")
+
+
+@pytest.mark.parametrize("kind", ["exec", "run"])
+def test_a_terminal_reaches_the_container(engine: ContainerRig, place: Path, kind: str) -> None:
+    truth = make_truth(place)
+    words = ["--image", engine.image, *(f"--run-option={option}" for option in engine.options(truth))]
+    if kind == "exec":
+        engine.start("tty", truth, "sleep", "3600")
+        words = ["--container", "tty"]
+    command = ["capture", "-o", "x", "--quiet", *words, "--", "bash", "-c", "tty; /rig/programs/t1 5 1; exit 7"]
+    status, out = run_in_terminal(command, place, engine.environment)
+    assert status == 7, out
+    assert "/dev/pts/0" in out
+    run = Run(Ended(status, out, ""), Capture.open(place / "x.tracecorr"), read_truth(truth / "truth.csv"))
+    check_packets(run)
+
+
+def test_a_daemon_that_was_there_before_is_captured(engine: ContainerRig, place: Path) -> None:
+    """The worker descends from the container's first process and not from ours; it opens /dev/kfd and uses the GPU."""
+    truth = make_truth(place)
+    worker = "until [ -e /truth/go ]; do sleep 0.1; done; exec 3<>/dev/kfd; sleep 2 3>&-; /rig/programs/t1 20 3"
+    engine.start("daemon", truth, "bash", "-c", f"({worker}; touch /truth/done) & wait; sleep 600")
+    wait = "touch /truth/go; until [ -e /truth/done ]; do sleep 0.2; done"
+    run = capture(engine, place, "--container", "daemon", "--", "bash", "-c", wait)
+    assert run.ended.status == 0, run.ended.err
+    opened = [p for p in run.info["processes"] if p["how"].startswith("opened /dev/kfd")]
+    assert [p["comm"] for p in opened] == ["bash"]
+    (child,) = [p for p in run.info["processes"] if p["comm"] == "t1"]
+    # It started without the log; what the kernel saw of it is there.
+    stores = run.table("events").filter(pl.col("layer").cast(pl.String) == "doorbell", pl.col("pid") == child["pid"])
+    packets = run.truth.filter(pl.col("type").is_in(["dispatch", "barrier"]))
+    assert stores.height >= packets.height > 0
+
+
+def test_an_unknown_container_changes_nothing(engine: ContainerRig, place: Path) -> None:
+    ended = run_verb("capture", "--container", "nobody-knows", "--", "true", cwd=place, env=engine.environment)
+    assert ended.status in (2, 3)
+    assert "nobody-knows" in ended.err
+    assert "next step: " in ended.err
+    assert list(place.iterdir()) == []
