@@ -9,11 +9,19 @@ import subprocess
 from dataclasses import dataclass
 from pathlib import Path
 
+import pytest
 from rig import NullGpu
 
 from tracecorr.capture.invoker import Invoker
 
 IMAGE = "tracecorr-nullgpu"
+ENGINES = [
+    pytest.param("docker", marks=pytest.mark.docker),
+    pytest.param("podman", marks=pytest.mark.podman),
+    pytest.param("rootless_podman", marks=pytest.mark.podman),
+]
+# For what does not depend on who asks podman.
+two_engines = pytest.mark.parametrize("engine", [ENGINES[0], ENGINES[2]], indirect=True)
 # The host may have another `docker` in front of the one of the engine.
 CLIENT = "/usr/bin/docker"
 
@@ -32,15 +40,13 @@ class ContainerRig:
     user: Invoker | None = None
     image: str = IMAGE
 
-    def call(self, *words: str, check: bool = True, errors: bool = False) -> str:
-        """Return what the client prints, or with `errors` what it complains of when it fails."""
+    def call(self, *words: str, check: bool = True) -> str:
+        """Return what the client prints."""
         done = subprocess.run(
             [self.client, *words], env={**os.environ, **self.environment}, capture_output=True, text=True, check=False,
             preexec_fn=self.user.become if self.user else None, cwd="/",
         )  # fmt: skip
         assert done.returncode == 0 or not check, done.stderr
-        if errors:
-            return done.stderr.strip() if done.returncode else ""
         return done.stdout.strip()
 
     def answers(self) -> bool:

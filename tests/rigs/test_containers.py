@@ -6,7 +6,7 @@ from pathlib import Path
 
 import polars as pl
 import pytest
-from container_rig import ContainerRig
+from container_rig import ContainerRig, two_engines
 from rig import Ended, Run, check_packets, check_threads, read_truth, run_in_terminal, run_verb
 
 from tracecorr.store import Capture
@@ -59,6 +59,7 @@ def test_a_running_container(engine: ContainerRig, place: Path) -> None:
     assert engine.call("exec", "exec", "ls", "-A", "/tmp") == ""
 
 
+@two_engines
 def test_a_status_comes_out_of_the_container(engine: ContainerRig, place: Path) -> None:
     engine.start("status", place, "sleep", "3600")
     ended = run_verb("capture", "--container", "status", "--no-correlate", "--", "sh", "-c", "echo hi; exit 9",
@@ -66,6 +67,7 @@ def test_a_status_comes_out_of_the_container(engine: ContainerRig, place: Path) 
     assert (ended.status, ended.out) == (9, "hi\n")
 
 
+@two_engines
 @pytest.mark.parametrize("kind", ["exec", "run"])
 def test_a_terminal_reaches_the_container(engine: ContainerRig, place: Path, kind: str) -> None:
     truth = make_truth(place)
@@ -98,6 +100,7 @@ def test_a_daemon_that_was_there_before_is_captured(engine: ContainerRig, place:
     assert stores.height >= packets.height > 0
 
 
+@two_engines
 def test_an_unknown_container_changes_nothing(engine: ContainerRig, place: Path) -> None:
     ended = run_verb("capture", "--container", "nobody-knows", "--", "true", cwd=place, env=engine.environment)
     assert ended.status in (2, 3)
