@@ -82,7 +82,7 @@ class LogKeeper:
             self._measure()
 
     def finish(self) -> list[dict[str, Any]]:
-        """Cut the logs to what is kept; size and SHA-256 of those that are compressed are then in `stored`.
+        """Cut the logs to what is kept; size and checksum of those that are compressed are then in `stored`.
 
         Returns: one loss (path, bytes, lines, times) for each that lost something.
         """

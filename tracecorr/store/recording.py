@@ -37,7 +37,7 @@ def list_raw_files(root: Path, known: Mapping[str, tuple[int, str]] | None = Non
 
     Args:
         root: the capture folder.
-        known: size in bytes (decompressed) and SHA-256 of files that need not be read for that, by name.
+        known: size in bytes (decompressed) and checksum of files that need not be read for that, by name.
     """
     entries: list[dict[str, Any]] = []
     found = [path for path in (root / "raw").rglob("*") if path.is_file() and not path.is_symlink()]
