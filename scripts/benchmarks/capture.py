@@ -31,6 +31,7 @@ void hsa_signal_store_screlease(void *signal, int64_t value) { sink = value; }
 _PROGRAM = """
 #define _GNU_SOURCE
 #include <fcntl.h>
+#include <pthread.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -45,6 +46,11 @@ static int64_t now(clockid_t clock) {
   clock_gettime(clock, &t);
   return t.tv_sec * 1000000000LL + t.tv_nsec;
 }
+static void *nothing(void *argument) { return argument; }
+static void start_thread(void) {
+  pthread_t thread;
+  if (!pthread_create(&thread, 0, nothing, 0)) pthread_join(thread, 0);
+}
 int main(int argc, char **argv) {
   long count = atol(argv[2]), rate = argc > 3 ? atol(argv[3]) : 0;
   int fd = open("/dev/null", O_RDWR);
@@ -54,6 +60,7 @@ int main(int argc, char **argv) {
   for (long i = 0; i < count; i++) {
     if (!strcmp(argv[1], "ioctl")) ioctl(fd, 0x4b01, 0);
     else if (!strcmp(argv[1], "getppid")) syscall(SYS_getppid);
+    else if (!strcmp(argv[1], "thread")) start_thread();
     else hsa_signal_store_screlease(signal, i);
     if (rate && i % 100 == 0) while (now(CLOCK_MONOTONIC) < start + i * 1000000000LL / rate) {}
   }
@@ -70,7 +77,7 @@ class Bench:
         self.folder = folder
         (folder / "library.c").write_text(_LIBRARY)
         (folder / "program.c").write_text(_PROGRAM)
-        compile_c = ["gcc", "-O2", "-w"]
+        compile_c = ["gcc", "-O2", "-w", "-pthread"]
         library = folder / "libhsa-runtime64.so.1"
         subprocess.run([*compile_c, "-shared", "-fPIC", "-o", library, folder / "library.c"], check=True)
         link = ["-o", folder / "program", folder / "program.c", library, f"-Wl,-rpath,{folder}"]
@@ -124,7 +131,8 @@ def _paired(works: dict[str, Callable[[], float]], runs: int) -> dict[str, float
 def measure_calls(bench: Bench, runs: int) -> str:
     """Return the table of costs per call."""
     rows = []
-    for name, words in {"ioctl": ("ioctl", "1000000"), "doorbell store": ("store", "100000")}.items():
+    calls = {"ioctl": ("ioctl", "1000000"), "doorbell store": ("store", "100000"), "thread": ("thread", "2000")}
+    for name, words in calls.items():
         ns = _paired({"alone": lambda w=words: bench.alone(*w), "captured": lambda w=words: bench.captured(*w)}, runs)
         rows.append((f"{name} of the workload", f"{ns['alone']:.0f}", f"{ns['captured']:.0f}",
                      f"{ns['captured'] - ns['alone']:.0f}"))  # fmt: skip

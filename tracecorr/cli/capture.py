@@ -12,6 +12,7 @@ from tracecorr.model.errors import InputError
 
 if TYPE_CHECKING:
     from tracecorr.capture.options import CaptureOptions
+    from tracecorr.capture.plan import Wanted
 
 # Options end at the first word of the command, which may have options of its own.
 CONTEXT = {"allow_interspersed_args": False, "ignore_unknown_options": False}
@@ -82,19 +83,12 @@ def capture_verb(
     Its exit status is passed through; 125 = tracecorr failed, 126 and 127 = COMMAND cannot run or is not found.
     """
     from tracecorr.capture.options import CaptureOptions
-    from tracecorr.capture.plan import EVENT_SETS, Wanted
 
-    if event_set not in EVENT_SETS:
-        raise InputError(f"--event-set {event_set} is unknown", f"use one of: {', '.join(EVENT_SETS)}")
-    wanted = Wanted(
-        event_set, tuple(events or ()), tuple(functions or ()), tuple(uprobes or ()), tuple(ranges or ()),
-        probe_shared, buffer_mb,
-    )  # fmt: skip
     options = CaptureOptions(
         command=tuple(command or ()),
         output=output,
         force=force,
-        wanted=wanted,
+        wanted=_want(event_set, events, functions, uprobes, ranges, probe_shared, buffer_mb),
         duration=duration,
         delay=delay,
         start_on_signal=start_on_signal,
@@ -112,14 +106,37 @@ def capture_verb(
         pid=pid,
         quiet=quiet,
     )
+    _check(hqd_interval, "--hqd-interval")
+    _start(options, dry_run=dry_run)
+
+
+def _want(
+    event_set: str,
+    events: list[str] | None,
+    functions: list[str] | None,
+    uprobes: list[str] | None,
+    ranges: list[str] | None,
+    probe_shared: bool,
+    buffer_mb: int | None,
+) -> Wanted:
+    from tracecorr.capture.plan import EVENT_SETS, Wanted
+
+    if event_set not in EVENT_SETS:
+        raise InputError(f"--event-set {event_set} is unknown", f"use one of: {', '.join(EVENT_SETS)}")
+    return Wanted(
+        event_set, tuple(events or ()), tuple(functions or ()), tuple(uprobes or ()), tuple(ranges or ()),
+        probe_shared, buffer_mb,
+    )  # fmt: skip
+
+
+def _start(options: CaptureOptions, *, dry_run: bool) -> None:
     _check(options.duration, "--duration")
     _check(options.max_log_bytes, "--max-log-gb")
-    _check(hqd_interval, "--hqd-interval")
-    _check(wanted.buffer_mb, "--buffer-mb")
+    _check(options.wanted.buffer_mb, "--buffer-mb")
     if dry_run:
         _print_plan(options)
-        return
-    _run(options)
+    else:
+        _run(options)
 
 
 def _check(value: float | None, option: str) -> None:
