@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import subprocess
 import sys
 import time
@@ -13,6 +14,7 @@ from machine_state import OURS, read_state
 from tracecorr.capture.machine import probe_machine
 from tracecorr.capture.plan import EVENT_SETS, Wanted
 from tracecorr.capture.planning import make_plan, render_plan
+from tracecorr.capture.smi_events import close_clients, open_clients
 from tracecorr.capture.tracefs import find_tracefs
 
 # A function that kfd_poke.py surely reaches, for the function tracer.
@@ -33,6 +35,7 @@ def main() -> None:
         Path(f"plan-{name}.txt").write_text(render_plan(make_plan(Wanted(name), offer), offer))
     findings = [f"{f.state:7}{f.name}: {f.why}\n" for f in offer.findings]
     Path("doctor.txt").write_text("".join(findings))
+    Path("smi.txt").write_text(_ask_for_smi_events())
     start = time.monotonic()
     with Path("poke.jsonl").open("w") as out:
         done = subprocess.run(
@@ -44,6 +47,19 @@ def main() -> None:
     changed = sorted(name for name in before.keys() | after.keys() if before.get(name) != after.get(name))
     Path("state.txt").write_text("\n".join(changed))
     Path("done").write_text(str(done.returncode))
+
+
+def _ask_for_smi_events() -> str:
+    """Ask the driver for the events of a GPU that is not there; return what it says."""
+    node = Path("nodes/1")
+    node.mkdir(parents=True)
+    (node / "gpu_id").write_text("57005\n")
+    try:
+        clients = open_clients(nodes=node.parent)
+    except OSError as error:
+        return errno.errorcode[error.errno or 0]
+    close_clients(clients)
+    return "clients"
 
 
 main()
