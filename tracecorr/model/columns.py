@@ -35,6 +35,10 @@ class Table:
 
     def empty(self) -> pl.DataFrame:
         """Return the table without rows."""
+        return self._empty.clone()
+
+    @cached_property
+    def _empty(self) -> pl.DataFrame:
         return pl.DataFrame(schema=self.schema)
 
     def conform(self, frame: pl.DataFrame) -> pl.DataFrame:

@@ -22,7 +22,7 @@ from tracecorr.model.errors import InputError
 from tracecorr.store import frames
 from tracecorr.store.frames import FRAME_BYTES, FrameReader, FrameWriter
 
-CHUNK_BYTES = 4 << 20
+CHUNK_BYTES = 1 << 20
 _GZIP_MAGIC = b"\x1f\x8b"
 _DAMAGES = (EOFError, zlib.error, zstandard.ZstdError, gzip.BadGzipFile)
 _PACKED_PIECE = 16 << 10

@@ -12,33 +12,39 @@ BLOCK_BYTES = 16 << 20
 _PIECE_BYTES = 2 << 20
 _LONGEST_LINE = 64 << 20
 _NEWLINE = 10
+_PADDING = len(pad())
 # Where no line begins like a record, a block is cut at any line.
 _LOOK_AHEAD = 1 << 20
 
 
 def cut_blocks(chunks: Iterable[bytes], size: int) -> Iterator[Text]:
-    """Yield the bytes in blocks that end at a line end; the cuts depend on the content only."""
-    parts: list[bytes | bytearray] = []
-    held, enough = 0, size
+    """Yield the bytes in blocks that end at a line end; the cuts depend on the content only.
+
+    The memory of a block is that of the next one, too.
+    """
+    data = pad(bytes(size + _LOOK_AHEAD))
+    filled, enough = PAD, size
     for chunk in chunks:
-        parts.append(chunk)
-        held += len(chunk)
-        if held < enough:
+        if len(chunk) > len(data) - _PADDING - (filled - PAD):
+            data = pad(memoryview(data)[PAD:filled], bytes(len(chunk)))
+        data[filled : filled + len(chunk)] = chunk
+        filled += len(chunk)
+        if filled - PAD < enough:
             continue
-        data = pad(*parts)
-        start, end = PAD, PAD + held
-        while end - start >= size:
-            stop = cut_at(data, start, end, size)
+        start = PAD
+        while filled - start >= size:
+            stop = cut_at(data, start, filled, size)
             if not stop:
                 break
             ends_line = data[stop - 1] == _NEWLINE
             yield Text.within(data, start, stop) if ends_line else Text(data[start:stop])
             start = stop
-        parts, held = [data[start:end]], end - start
+        data[PAD : PAD + filled - start] = data[start:filled]
+        filled -= start - PAD
         # A line longer than a block: look again when there is more of it.
-        enough = size if held < size else 2 * held
-    if held:
-        yield Text(b"".join(parts))
+        enough = size if filled - PAD < size else 2 * (filled - PAD)
+    if filled > PAD:
+        yield Text(data[PAD:filled])
 
 
 def cut_at(data: bytearray | mmap | bytes, start: int, end: int, size: int) -> int:
