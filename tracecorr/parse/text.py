@@ -7,7 +7,6 @@ buffer of `Text`, so a word near the start or end of a line may be loaded withou
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -131,11 +130,6 @@ class Text:
             found = self.word(at + i) & KEEP[len(part)]
             same &= found == np.uint64(int.from_bytes(part, "little"))
         return same
-
-    @cached_property
-    def has_returns(self) -> bool:
-        """Return whether a carriage return is in the block."""
-        return self.raw.find(b"\r", self.start, self.stop) >= 0
 
     def lines(self) -> tuple[Ints, Ints]:
         """Return start and end (without the newline) of every line."""

@@ -80,23 +80,7 @@ def pair(calls: Calls, without_exit: Mask) -> Ints:
     if len(shared):
         partner[shared] = pair_without_threads(shared, kind, name, calls.offset, calls.doubtful, WAIT_BYTES)
         rows = rows[~calls.shared[rows]]
-    outer = [rows[:0]]
-    # Innermost pairs are neighbours; without them the next level's are. A few rounds leave only
-    # the calls that lack an enter or an exit.
-    while True:
-        first, second = rows[:-1], rows[1:]
-        hit = (kind[first] == Kind.ENTER) & (kind[second] == Kind.EXIT)
-        hit &= (lane[first] == lane[second]) & (name[first] == name[second])
-        if not hit.any():
-            break
-        partner[first[hit]], partner[second[hit]] = second[hit], first[hit]
-        # Only what encloses another call can enclose one of the same name.
-        outer.append(first[hit & (second - first > 1)])
-        keep = np.ones(len(rows), np.bool_)
-        keep[:-1] &= ~hit
-        keep[1:] &= ~hit
-        rows = rows[keep]
-    enclosing = np.concatenate(outer)
+    rows, enclosing = _pair_neighbours(rows, calls, partner)
     left = rows[kind[rows] == Kind.ENTER]
     again = _next_enters(np.concatenate((enclosing, left)), lane, kind, name)
     inside = again[: len(enclosing)]
@@ -106,6 +90,27 @@ def pair(calls: Calls, without_exit: Mask) -> Ints:
     again = again[len(enclosing) :]
     _pair_rest(np.union1d(rows, again[again >= 0]), lane, kind, name, partner)
     return partner
+
+
+def _pair_neighbours(rows: Ints, calls: Calls, partner: Ints) -> tuple[Ints, Ints]:
+    """Pair calls that nest; return the rows left, and the enters of pairs that have rows between them."""
+    outer = [rows[:0]]
+    is_enter = calls.kind[rows] == Kind.ENTER
+    key = calls.lane[rows].astype(np.int64) << 32 | calls.name[rows]
+    # Innermost pairs are neighbours; without them the next level's are. A few rounds leave only
+    # the calls that lack an enter or an exit.
+    while True:
+        hit = is_enter[:-1] & ~is_enter[1:] & (key[:-1] == key[1:])
+        at = np.flatnonzero(hit)
+        if len(at) == 0:
+            return rows, np.concatenate(outer)
+        first, second = rows[at], rows[at + 1]
+        partner[first], partner[second] = second, first
+        # Only what encloses another call can enclose one of the same name.
+        outer.append(first[second - first > 1])
+        keep = np.ones(len(rows), np.bool_)
+        keep[at] = keep[at + 1] = False
+        rows, is_enter, key = rows[keep], is_enter[keep], key[keep]
 
 
 def _calls(kind: Ints) -> Ints:

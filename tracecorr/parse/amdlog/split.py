@@ -145,16 +145,21 @@ class Splitter:
             # New layouts: learn them from a few lines, not from all.
             pick = np.arange(0, len(start), len(start) // _SAMPLE)
             known = self._layouts.match(text, start[pick], bare[pick])
-            self._split_lines(text, start[pick], end[pick], known)
+            self._split_lines(text, start[pick], end[pick], bare[pick], known)
             matched = self._layouts.match(text, start, bare)
-        split, foreign = self._split_lines(text, start, end, matched)
+        split, foreign = self._split_lines(text, start, end, bare, matched)
         self._join_torn(text, split, foreign)
         if len(split.start):
             self._goes_on = _is_multi_line(text, int(split.start[-1]))
         return split
 
-    def _split_lines(self, text: Text, start: Ints, end: Ints, matched: Matched) -> tuple[Split, _Pieces]:
-        """Return the records, and the lines and parts of lines that are none."""
+    def _split_lines(self, text: Text, start: Ints, end: Ints, bare: Ints, matched: Matched) -> tuple[Split, _Pieces]:
+        """Return the records, and the lines and parts of lines that are none.
+
+        Args:
+            start, end: of the lines; `bare` ends are before a carriage return.
+            matched: those that fit a layout.
+        """
         is_matched = np.zeros(len(start), np.bool_)
         is_matched[matched.line] = True
         rest = np.flatnonzero(~is_matched)
@@ -171,7 +176,7 @@ class Splitter:
         if len(foreign.start):
             old = _records_without_unit(text, foreign)
             foreign, pieces = foreign.take(old.size == 0), pieces.join(old.take(old.size > 0))
-        split = _split_of(text, start, end, matched)
+        split = _split_of(text, start, end, bare, matched)
         if len(pieces.start):
             stamp, good = decimal(text, pieces.mark, pieces.size)
             good &= pieces.size > 0
@@ -247,14 +252,13 @@ def _pieces_of(text: Text, start: Ints, end: Ints, rows: Ints) -> _Pieces:
     return _Pieces(start[rows], end[rows], np.minimum(end[rows] + 1, text.stop), none, none, none > 0)
 
 
-def _split_of(text: Text, start: Ints, end: Ints, matched: Matched) -> Split:
+def _split_of(text: Text, start: Ints, end: Ints, bare: Ints, matched: Matched) -> Split:
     """Return the lines that fit a layout as records."""
-    if len(matched.line) != len(start):
-        start, end = start[matched.line], end[matched.line]
+    start, end, bare = start[matched.line], end[matched.line], bare[matched.line]
     none = np.zeros(len(start), np.bool_)
     used = len(start), int((np.minimum(end + 1, text.stop) - start).sum())
-    end, stamp = _without_return(text, end), matched.stamp * 1000
-    return Split(start, end.copy(), stamp, matched.thread, matched.message, matched.what, none, none.copy(), used)
+    stamp = matched.stamp * 1000
+    return Split(start, bare, stamp, matched.thread, matched.message, matched.what, none, none.copy(), used)
 
 
 def _records_without_unit(text: Text, lines: _Pieces) -> _Pieces:
@@ -293,7 +297,8 @@ def _times_per_line(text: Text, start: Ints) -> Ints:
 
 
 def _without_return(text: Text, end: Ints) -> Ints:
-    return end - (text.bytes[end - 1] == 13) if text.has_returns else end
+    has_return = text.bytes[end - 1] == 13
+    return end - has_return if has_return.any() else end
 
 
 def _skip_blanks(text: Text, at: Ints, end: Ints, blanks: bytes) -> Ints:
