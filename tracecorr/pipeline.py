@@ -44,6 +44,7 @@ from tracecorr.parse.rocprof import read_rocpd, read_rocprof
 from tracecorr.store.capture import Capture, drop_unfinished, make_parts_folder, write_info, write_tables
 from tracecorr.store.fleet import begin_fleet, finish_fleet, plan_fleet, write_member
 from tracecorr.store.importing import import_files
+from tracecorr.store.memory import give_back
 from tracecorr.store.pages import list_recordings, open_page_trace, trace_clock
 from tracecorr.store.parts import Parts, SourcePart, StoredPart, read_blocks, write_part
 from tracecorr.store.raw import open_database, open_read_at, read_chunks, read_clock_samples, read_topology
@@ -69,12 +70,13 @@ _WIDE_NS = 1_000_000
 
 @dataclass
 class _Clock:
-    """Measure the stages."""
+    """Measure the stages, and part one from the next."""
 
     progress: Callable[[str], None] | None
     started: float = field(default_factory=time.monotonic)
 
     def done(self, stage: str) -> None:
+        give_back()
         now = time.monotonic()
         if self.progress:
             self.progress(f"{stage}: {now - self.started:.2f} s")

@@ -93,7 +93,7 @@ def _pair_copies(timed: pl.DataFrame, launches: pl.DataFrame) -> pl.DataFrame:
 
 def _timed(events: pl.DataFrame, args: pl.DataFrame) -> pl.DataFrame:
     """Return rocprof's kernels and copies; a file that names no process is of the only process, if there is one."""
-    columns = ("event", "process", "pid", "kernel_id", "size_bytes", "ts_ns", "dur_ns", "stamp_ns", "flags")
+    columns = ("event", "process", "host_pid", "kernel_id", "size_bytes", "ts_ns", "dur_ns", "stamp_ns", "flags")
     rows = events.select(*columns, "source", "layer")
     rows = rows.filter((pl.col("source") == "rocprof") & (pl.col("layer") == "gpu"))
     for key in ("queue_id", "dispatch_id"):
@@ -106,7 +106,7 @@ def _timed(events: pl.DataFrame, args: pl.DataFrame) -> pl.DataFrame:
     end_ns = pl.col("ts_ns") + pl.col("dur_ns")
     return rows.select(
         "event", "queue_id", "dispatch_id", "size_bytes", "stamp_ns", kernel="kernel_id",
-        process=pl.when(pl.col("pid").is_null()).then(pl.lit(only)).otherwise("process").cast(pl.UInt32),
+        process=pl.when(pl.col("host_pid").is_null()).then(pl.lit(only)).otherwise("process").cast(pl.UInt32),
         gpu_start_ns=pl.when(~unaligned).then("ts_ns"), gpu_end_ns=pl.when(~unaligned).then(end_ns),
     ).drop_nulls("process")  # fmt: skip
 

@@ -46,8 +46,9 @@ def list_uses(launches: pl.DataFrame) -> pl.DataFrame:
 
     Returns: `nth` numbers the uses of a process in the order of their times.
     """
-    uses = launches.filter(pl.col("signal").fill_null(0) != 0).sort("ts_ns", "file", "offset")
     columns = ("event", "process", "signal", "ts_ns", "queue", "packet_index")
+    uses = launches.select(*columns, "file", "offset").filter(pl.col("signal").fill_null(0) != 0)
+    uses = uses.sort("ts_ns", "file", "offset")
     return uses.select(*columns, nth=pl.int_range(pl.len()).over("process"))
 
 
@@ -87,8 +88,8 @@ def link_dependencies(launches: pl.DataFrame, packets: pl.DataFrame, uses: pl.Da
     waits = packets.select("file", "offset", signal="dep_signals").explode("signal").drop_nulls("signal")
     # Where a level prints copies but no packets, what a copy waits for is not in the log.
     shown = launches.filter(pl.col("layer") == "aql").select("process").unique()
-    rows = launches.join(shown, on="process", how="semi", nulls_equal=True)
-    rows = rows.select("event", "process", "ts_ns", "file", "offset").join(waits, on=["file", "offset"])
+    rows = launches.select("event", "process", "ts_ns", "file", "offset")
+    rows = rows.join(shown, on="process", how="semi", nulls_equal=True).join(waits, on=["file", "offset"])
     found = _drop_stale(_latest_use(rows, uses), uses)
     # A line that completes the signal that it waits for finds itself.
     return found.filter(pl.col("use") != pl.col("event")).select(from_event="use", to_event="event")

@@ -31,9 +31,10 @@ def attach_identities(records: pl.DataFrame, identities: Identities) -> pl.DataF
     columns = records.select("source", "file", "pid", "tid", "stamp_ns").with_row_index("_row")
     log = columns.filter(pl.col("source") == "amd_log")
     trace = number_lives(columns.filter(pl.col("source") != "amd_log"), identities.lives)
-    keys = identities.trace_threads.select("thread", "process", "tid_key", host_tid="tid", host_pid="tgid")
+    host = {"host_tid": pl.col("tid").cast(pl.UInt32), "host_pid": pl.col("tgid").cast(pl.UInt32)}
+    keys = identities.trace_threads.select("thread", "process", "tid_key", **host)
     trace = trace.join(keys, on="tid_key", how="left", maintain_order="left")
-    log = _attach_log(log, identities.log_threads.rename({"tid": "host_tid", "tgid": "host_pid"}))
+    log = _attach_log(log, identities.log_threads.with_columns(**host))
     if trace.is_empty():
         return records.with_columns(log.select(_OWNERS).get_columns())
     found = pl.concat([side.select("_row", *_OWNERS) for side in (log, trace)], how="vertical_relaxed")
@@ -79,8 +80,9 @@ def link_tables(
         hqd: rows of the dumps.
         known_gpus: GPUs as the machine's topology shows them.
     """
-    owned = smi.attach_processes(rocprof.attach_processes(placed, identities.processes), identities)
-    events = nest_functions(name_driver_calls(calls.find_parents(owned)))
+    events = smi.attach_processes(rocprof.attach_processes(placed, identities.processes), identities)
+    del placed  # large, as are these columns: from here on a row's thread and process stand for them
+    events = nest_functions(name_driver_calls(calls.find_parents(events.drop("pid", "tid", "comm"))))
     args = _args_by_event(part_args, events)
     devices = descriptors.find_devices(events, args, identities.trace_threads)
     events = descriptors.name_ioctls(events, devices)
@@ -102,6 +104,7 @@ def link_tables(
     jobs = build_drm_jobs(events, args)
     sources = _sources(events)
     found = build_launches(events, packets, args, sources if trace_aligned else sources | {"unaligned"})
+    del packets  # large
     timed = rocprof.match_packets(events, args, found.table, queue_table, kernel_table)
     launches = rocprof.fill_gpu_times(found.table, timed)
     events = _describe_gpu_times(_chain_doorbells(_name_commands(events, found.commands), launches), found.gpu)

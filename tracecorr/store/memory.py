@@ -1,10 +1,12 @@
-"""Memory that a loop frees and takes again, block after block, is kept meanwhile."""
+"""Memory that a loop frees and takes again is kept meanwhile; what a stage has done with goes back to the system."""
 
 from __future__ import annotations
 
 import ctypes
 from collections.abc import Iterator
 from contextlib import contextmanager
+
+import pyarrow as pa
 
 # Numbers of mallopt(3), and what it begins with.
 _TRIM_THRESHOLD, _MMAP_THRESHOLD, _DEFAULT = -1, -3, 128 << 10
@@ -29,4 +31,12 @@ def kept_memory() -> Iterator[None]:
     finally:
         library.mallopt(_MMAP_THRESHOLD, _DEFAULT)
         library.mallopt(_TRIM_THRESHOLD, _DEFAULT)
+        library.malloc_trim(0)
+
+
+def give_back() -> None:
+    """Return the free memory of arrow and of the C library to the system, where these can."""
+    pa.default_memory_pool().release_unused()
+    library = ctypes.CDLL(None)
+    if hasattr(library, "malloc_trim"):
         library.malloc_trim(0)
