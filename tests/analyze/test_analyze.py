@@ -50,8 +50,8 @@ def test_hip_calls() -> None:
     )
     rows = summarize_hip_calls(events).to_dicts()
     assert rows[0] == {
-        "name": "hipMalloc", "calls": 101, "errors": 0, "half_seen": 1, "total_ns": 5050, "mean_ns": 50, "p50_ns": 51,
-        "p95_ns": 95, "p99_ns": 99, "max_ns": 100,
+        "name": "hipMalloc", "calls": 101, "errors": 0, "half_seen": 1, "total_ns": 5050, "mean_ns": 50, "p50_ns": 50,
+        "p95_ns": 95, "p99_ns": 99, "max_ns": 100, "share": 99.9,
     }  # fmt: skip
     assert (rows[1]["name"], rows[1]["errors"]) == ("hipFree", 1)
     assert len(rows) == 2

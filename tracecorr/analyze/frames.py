@@ -16,13 +16,13 @@ SUCCESS = ("hipSuccess", "0")
 def describe_ns(column: str, quantiles: tuple[int, ...] = (50, 95, 99)) -> list[pl.Expr]:
     """Return the aggregates `total_ns, mean_ns, p50_ns, ..., max_ns` of a column of nanoseconds.
 
-    Percentiles are values that occurred (nearest rank), never interpolated ones.
+    Percentiles are values that occurred, by nearest rank (of two values P50 is the smaller one), never interpolated.
     """
     value = pl.col(column)
     return [
         value.sum().cast(pl.Int64).alias("total_ns"),
         value.mean().round(0).cast(pl.Int64).alias("mean_ns"),
-        *(value.quantile(q / 100, "nearest").cast(pl.Int64).alias(f"p{q}_ns") for q in quantiles),
+        *(value.quantile(q / 100, "equiprobable").cast(pl.Int64).alias(f"p{q}_ns") for q in quantiles),
         value.max().cast(pl.Int64).alias("max_ns"),
     ]
 

@@ -11,7 +11,8 @@ def summarize_hip_calls(events: pl.LazyFrame) -> pl.DataFrame:
     """Return one row per HIP function that a program calls by name, the longest total first.
 
     Times are those of whole calls: a call inside another one counts in both. Calls whose return
-    was not seen are counted in `calls` and `half_seen`, and in no time.
+    was not seen are counted in `calls` and `half_seen`, and in no time. `share` is the part of the time of all these
+    calls, percent.
     """
     return _summarize(events, internal=False)
 
@@ -35,5 +36,11 @@ def _summarize(events: pl.LazyFrame, *, internal: bool) -> pl.DataFrame:
             pl.col("dur_ns").is_null().sum().cast(pl.Int64).alias("half_seen"),
             *describe_ns("dur_ns"),
         )
+        .with_columns(share=_share_of_all())
         .sort(["total_ns", "name"], descending=[True, False])
     )
+
+
+def _share_of_all() -> pl.Expr:
+    whole = pl.col("total_ns").sum()
+    return pl.when(whole > 0).then(100 * pl.col("total_ns") / whole).round(1)

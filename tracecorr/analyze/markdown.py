@@ -9,11 +9,11 @@ import polars as pl
 
 from tracecorr.analyze.answers import Report, Section
 from tracecorr.analyze.compare import Comparison
-from tracecorr.analyze.values import plain_rows, render_heading, render_ns, render_value
+from tracecorr.analyze.values import count_of, plain_rows, render_heading, render_ns, render_value
 from tracecorr.analyze.verdicts import Verdict
 from tracecorr.analyze.verdicts.model import Finding
 
-_MAX_ROWS = 25
+_MAX_ROWS = 40
 _MAX_TEXT = 80
 
 
@@ -50,7 +50,7 @@ def render_table(frame: pl.DataFrame, max_rows: int = _MAX_ROWS) -> str:
     lines = [_row(render_heading(c) for c in shown), _row("---" for _ in shown)]
     lines += [_row(_cell(render_value(c, row[c])) for c in shown) for row in plain_rows(frame.head(max_rows))]
     if frame.height > max_rows:
-        lines.append(f"\n... and {frame.height - max_rows} more: `tracecorr report --json` has all")
+        lines.append(f"\n... and {frame.height - max_rows} more: `--json` has all")
     return "\n".join(lines)
 
 
@@ -70,18 +70,24 @@ def _run_lines(report: Report) -> Iterator[str]:
 def describe_summary(report: Report) -> Iterator[str]:
     """Yield what the capture holds and what is wrong with it, one fact a line."""
     s = report.summary
+    log, trace = "amd_log" in s["sources"], "ftrace" in s["sources"]
     yield f"sources: {', '.join(s['sources']) or 'none'}"
     internal = f" (and {s['hip_internal']} internal __hip* ones)" if s["hip_internal"] else ""
-    yield f"{s['hip_calls']} HIP calls{internal}, {s['ioctls']} ioctls, {s['queues']} queues, {s['streams']} streams"
-    yield f"{s['dispatches']} dispatches of {s['kernels']} kernels; {s['packets_and_copies']} packets and copies"
-    yield f"doorbells: {s['doorbells_recorded']} recorded, {s['doorbells_inferred']} inferred"
+    calls = f"{count_of(s['hip_calls'], 'HIP call')}{internal}" if log else "HIP calls not recorded"
+    ioctls = count_of(s["ioctls"], "ioctl") if trace else "ioctls not recorded"
+    yield f"{calls}, {ioctls}, {count_of(s['queues'], 'queue')}, {count_of(s['streams'], 'stream')}"
+    if log:
+        kernels = count_of(s["kernels"], "kernel")
+        both = count_of(s["packets_and_copies"], "packets and copies", "packet or copy")
+        yield f"{count_of(s['dispatches'], 'dispatches', 'dispatch')} of {kernels}; {both}"
+        yield f"doorbells: {s['doorbells_recorded']} recorded, {s['doorbells_inferred']} inferred"
     yield f"clocks: {_clock_text(s)}"
     yield f"records lost: {s['records_lost']}"
 
 
 def _clock_text(summary: dict[str, Any]) -> str:
     if summary["unaligned"]:
-        return f"UNALIGNED: {', '.join(summary['unaligned'])}; no link was made by time"
+        return f"UNALIGNED: {', '.join(summary['unaligned'])}; nothing of it was linked by time"
     error, unknown = summary["time_error_ns"], summary["time_error_unknown"]
     if error is None:
         return "error unknown"

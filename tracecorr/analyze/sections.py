@@ -253,7 +253,7 @@ def _call_sections(tables: Tables, sources: set[str]) -> Iterator[Section]:
     )
     yield Section(
         "hsa_calls",
-        "HSA calls",
+        "HSA calls and probed functions of libraries",
         summarize_hsa_calls(events),
         "recorded by probes on the library, or by a profiler",
         nothing="no HSA call is recorded (probes on libhsa-runtime64 or rocprof --hsa-trace do)",

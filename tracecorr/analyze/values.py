@@ -47,6 +47,8 @@ def render_value(column: str, value: Any) -> str:
     """Return the text of one value of a column whose name tells its unit."""
     if value is None:
         return "-"
+    if isinstance(value, bool):
+        return "yes" if value else "no"
     if column in POINTS:
         return f"{value / 1e9:.6f}"
     if column.endswith("_ns"):
@@ -62,10 +64,27 @@ def render_ns(ns: int) -> str:
     return f"{ns} ns"
 
 
+def count_of(number: int, noun: str, single: str = "") -> str:
+    """Return a number with its noun.
+
+    Args:
+        number: how many.
+        noun: one of them; their plural where `single` is given.
+        single: one of them.
+
+    >>> count_of(1, "queue"), count_of(3, "queue"), count_of(2, "dispatches", "dispatch")
+    ('1 queue', '3 queues', '2 dispatches')
+    """
+    if number == 1:
+        return f"1 {single or noun}"
+    return f"{number} {noun}" if single else f"{number} {noun}s"
+
+
 def render_heading(column: str) -> str:
     """Return the heading of a column in a table for people."""
     name = column.removesuffix("_ns").replace("_", " ")
-    return f"{name} (s)" if column in POINTS else name
+    unit = "s" if column in POINTS else "%" if name == "share" else ""
+    return f"{name} ({unit})" if unit else name
 
 
 def _hex(value: Any) -> Any:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -10,12 +11,13 @@ import polars as pl
 
 from tracecorr.analyze.frames import Tables, collect
 from tracecorr.analyze.queues import summarize_queues
-from tracecorr.analyze.values import render_ns
+from tracecorr.analyze.values import count_of, render_ns
 from tracecorr.analyze.verdicts.evidence import Evidence
 from tracecorr.analyze.verdicts.model import Verdict
 
 _MAX_QUEUES = 8
-_EVICTIONS = r"evict|restore_process|suspend_queues|resume_queues"
+# Functions of the driver, and rows of its SMI events.
+_EVICTIONS = r"evict|restore_process|suspend_queues|resume_queues|^QUEUE_EVICTION$"
 
 
 @dataclass(frozen=True)
@@ -44,7 +46,7 @@ def answer_questions(evidence: Evidence, verdicts: Sequence[Verdict]) -> tuple[A
     return (
         _creation(made),
         _mqd(made),
-        _path(said, made),
+        _path(said, made, "ftrace" in evidence.sources),
         _queues(tables),
         _priority(evidence, said),
     )
@@ -57,7 +59,8 @@ def _creation(made: pl.DataFrame) -> Answer:
         lines.append(f"... and {logged.height - _MAX_QUEUES} more queues: section Queue creation")
     own = made.height - logged.height
     if own:
-        lines.append(f"{own} more queues were made by CREATE_QUEUE without a line in the HIP log (ROCr's own and SDMA)")
+        more = "1 more queue was" if own == 1 else f"{own} more queues were"
+        lines.append(f"{more} made by CREATE_QUEUE without a line in the HIP log (ROCr's own and SDMA)")
     events = logged["created_line_event"].head(_MAX_QUEUES).to_list()
     question = "How was each queue requested and created, and how long did it take on each side?"
     return Answer(question, tuple(lines) or ("no queue creation is recorded",), tuple(events))
@@ -69,9 +72,16 @@ def _describe_creation(row: dict[str, Any]) -> str:
     if row["create_ioctl_event"] is None:
         kernel = "its CREATE_QUEUE ioctl is not recorded"
     else:
-        took = render_ns(row["ioctl_ns"]) if row["ioctl_ns"] is not None else "an unknown time"
+        took = _describe_short(row["ioctl_ns"])
         kernel = f"CREATE_QUEUE (event {row['create_ioctl_event']}) took {took} and returned {row['ioctl_result']}"
     return f"queue {row['queue']}: {asked}; {runtime}; {kernel}"
+
+
+def _describe_short(took_ns: int | None) -> str:
+    """Return a duration; the stamps of a trace text are whole microseconds, so that a short one can be zero."""
+    if took_ns is None:
+        return "an unknown time"
+    return "less than 1 us" if took_ns == 0 else render_ns(took_ns)
 
 
 def _mqd(made: pl.DataFrame) -> Answer:
@@ -88,14 +98,19 @@ def _mqd(made: pl.DataFrame) -> Answer:
     return Answer(question, tuple(lines), tuple(seen["init_mqd_event"].head(_MAX_QUEUES).to_list()))
 
 
-def _path(said: dict[str, Verdict], made: pl.DataFrame) -> Answer:
+def _path(said: dict[str, Verdict], made: pl.DataFrame, has_trace: bool) -> Answer:
     names = ("compute_uses_doorbell", "doorbell_per_packet", "copies_use_user_sdma", "no_kcq_use")
     lines = [f"{name}: {said[name].outcome}, {said[name].finding.reason}" for name in names if name in said]
     maps = made["doorbell_map_event"].drop_nulls().unique().sort()
     if maps.len():
-        lines.append(f"the doorbell page was mapped {maps.len()} times (once per process and GPU)")
+        times = "once" if maps.len() == 1 else f"{maps.len()} times"
+        lines.append(f"the doorbell page was mapped {times} (it is once per process and GPU)")
     else:
-        lines.append("no mapping of a doorbell page is in the trace")
+        lines.append(
+            "no mapping of a doorbell page is in the trace"
+            if has_trace
+            else "the mapping of the doorbell page is not recorded: there is no kernel trace"
+        )
     question = "Which path did launches and copies take, and was the doorbell visible?"
     return Answer(question, tuple(lines), tuple(maps.to_list()))
 
@@ -105,7 +120,7 @@ def _queues(tables: Tables) -> Answer:
     used = queues.filter(pl.col("dispatches") > 0)
     kinds = queues.group_by(pl.col("type").fill_null("unknown type")).len().sort("type").iter_rows()
     lines = [
-        f"{queues.height} queues are known: {_list(f'{n} {kind}' for kind, n in kinds)}",
+        f"{count_of(queues.height, 'queues are', 'queue is')} known: {_list(f'{n} {kind}' for kind, n in kinds)}",
         f"{used.height} of them had dispatches",
     ]
     shared = queues.filter(pl.col("streams") > 1)
@@ -121,7 +136,7 @@ def _priority(evidence: Evidence, said: dict[str, Verdict]) -> Answer:
     rows = evidence.priorities.filter(pl.col("priority_hip").is_not_null())
     kinds = rows.group_by("priority_hip", "priority_log", "priority_driver").len().sort("priority_hip")
     lines = [
-        f"{n} queues: HIP priority {hip}, log {_or_unknown(log)}, driver {_or_unknown(driver)}"
+        f"{count_of(n, 'queue')}: HIP priority {hip}, log {_or_unknown(log)}, driver {_or_unknown(driver)}"
         for hip, log, driver, n in kinds.iter_rows()
     ]
     if "priority_reaches_hardware" in said:
@@ -129,16 +144,23 @@ def _priority(evidence: Evidence, said: dict[str, Verdict]) -> Answer:
         lines.append(f"priority_reaches_hardware: {verdict.outcome}, {verdict.finding.reason}")
     moved = collect(
         evidence.tables("events")
-        .filter(pl.col("layer").is_in(["kfd", "mqd"]))
+        .filter(pl.col("layer").is_in(["kfd", "mqd", "smi"]))
         .select("event", pl.col("name").cast(pl.String))
         .filter(pl.col("name").str.contains(_EVICTIONS))
     )
-    lines.append(
-        f"{moved.height} evictions, suspends or restores of queues were traced"
-        if moved.height
-        else "no eviction, suspend or restore of queues is in the capture; preemption by firmware leaves no trace event"
-    )
+    lines.append(_describe_moves(evidence, moved.height))
     return Answer("Is preemption or priority in effect?", tuple(lines), tuple(moved["event"].head(20).to_list()))
+
+
+def _describe_moves(evidence: Evidence, moves: int) -> str:
+    if moves:
+        return (
+            f"{count_of(moves, 'evictions, suspends or restores', 'eviction, suspend or restore')} of queues recorded"
+        )
+    smi = any(entry.get("form") == "smi" for entry in evidence.info.get("files", []))
+    if smi or any(re.search(_EVICTIONS, name) for name in evidence.armed):
+        return "no eviction, suspend or restore of queues was recorded; preemption by firmware alone leaves no event"
+    return "evictions, suspends and restores of queues are not recorded (capture with the KFD's functions, as root)"
 
 
 def _or_unknown(value: int | None) -> str:

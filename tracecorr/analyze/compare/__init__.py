@@ -97,6 +97,7 @@ def _work_sections(first: Evidence, second: Evidence, confidence: float, rounds:
     a, b = first.tables, second.tables
     steady = read_steady(a, first.setup_calls), read_steady(b, second.setup_calls)
     interval = (
+        "jitter = P99 - P50; "
         "launches whose call made a queue, loaded code or allocated memory are left out; intervals by bootstrap "
         f"({rounds} rounds, likeness of neighbours counted), {confidence:.0%} for all rows together; "
         "significant = the interval leaves out 0 and the difference is at least the 1 us step of the log"

@@ -11,7 +11,7 @@ from tracecorr.analyze.frames import collect
 from tracecorr.analyze.run_facts import describe_overhead
 from tracecorr.analyze.verdicts.evidence import Evidence
 
-_NOT_MEASURED = "not measured here: writing the log is part of every time (`tracecorr experiment` measures it)"
+_NOT_MEASURED = "not measured; `tracecorr experiment` does"
 
 
 def describe_conditions(evidence: Evidence) -> dict[str, str]:

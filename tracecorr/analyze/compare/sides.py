@@ -112,7 +112,7 @@ def _describe_queues(tables: Tables) -> dict[str, int]:
         "queues with dispatches": queues.filter(pl.col("dispatches") > 0).height,
         "CREATE_QUEUE ioctls": queues["create_ioctl_event"].count(),
         "processes with queues": queues["process"].drop_nulls().n_unique(),
-        "GPUs with queues": queues["gpu"].drop_nulls().n_unique(),
+        "known GPUs with queues": queues["gpu"].drop_nulls().n_unique(),
         "streams": int(tables("streams").select(pl.len()).collect().item()),
         "streams that submitted": per_stream.len(),
         "queues shared by streams": int((per_queue > 1).sum()),

@@ -44,11 +44,16 @@ def judge(evidence: Evidence) -> Finding:
     return passed(f"the priorities of {special.height} queues arrived in the HQD", counts, special["evidence_event"])
 
 
+_STAGES = {"priority_hip": "HIP", "priority_log": "log", "priority_driver": "driver", "priority_hqd": "HQD"}
+
+
 def _describe(wrong: pl.DataFrame) -> str:
     row = wrong.row(0, named=True)
-    told = ", ".join(f"{k} {row[k]}" for k in ("priority_hip", "priority_log", "priority_driver", "priority_hqd"))
+    known = {stage: row[name] for name, stage in _STAGES.items()}
+    told = ", ".join(f"{stage} {'not recorded' if value is None else value}" for stage, value in known.items())
     refused = "; its UPDATE_QUEUE was refused" if row["update_refused"] else ""
-    return f"{wrong.height} queues differ, first queue {row['queue']}: {told}{refused}"
+    differ = "1 queue differs, it is" if wrong.height == 1 else f"{wrong.height} queues differ, the first is"
+    return f"{differ} queue {row['queue']}: {told}{refused}"
 
 
 CLAIM = Claim(
