@@ -236,7 +236,7 @@ class Text:
         if is_hex.all():
             value, size = _hexadecimal(heads, 2)
             end = at + np.where(size > 0, size + 2, 0)
-        elif bare_base == 10 and (count_decimal(first) > 0).all():
+        elif bare_base == 10 and not is_hex.any() and (count_decimal(first) > 0).all():
             value, size = _decimal(heads, 0)
             end = at + size
         else:

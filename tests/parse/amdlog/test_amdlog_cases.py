@@ -337,6 +337,14 @@ def test_pointers_with_separators_or_two_prefixes() -> None:
     assert read(log("Free hsa memory 0x0x1400")).one(name="free")["arg"] == 0x1400
 
 
+def test_one_number_without_its_sign_changes_no_other_one() -> None:
+    # A torn line may leave a decimal number where all others are hexadecimal.
+    text = "SWq={}, HWq=0x3, id=1, Dispatch Header = 0x2 (type=2)"
+    found = read(log("Free hsa memory 0x1400", "Free hsa memory 12", text.format("0x220000"), text.format("7, x")))
+    assert [row["arg"] for row in found.rows(name="free")] == [0x1400, 12]
+    assert found.packets["swq"].to_list() == [0x220000, 7]
+
+
 def test_one_file_of_two_processes_reads_as_two_files() -> None:
     threads = ("[pid:7 tid: 0x7f00000000a0] ", "[pid:12345 tid: 0x7f00000000a0] ")
     messages = [enter("hipA"), "ShaderName : k(int)", DISPATCH, leave("hipA")]
