@@ -11,6 +11,7 @@ import polars as pl
 import pytest
 from typer.testing import CliRunner
 
+from tracecorr.analyze.verdicts import Outcome, judge_capture
 from tracecorr.cli import app
 from tracecorr.model.errors import InputError
 from tracecorr.pipeline import correlate, import_files
@@ -152,6 +153,13 @@ def test_packets_of_a_graph_launch_name_its_task(imported: Importer) -> None:
 
 
 @pytest.mark.parametrize("name", WITH_TRACE)
+@pytest.mark.parametrize("pages", [False, True])
+def test_no_effect_comes_before_its_cause(imported: Importer, name: str, pages: bool) -> None:
+    (verdict,) = judge_capture(imported(name, pages=pages).table, names={"causality"})
+    assert verdict.outcome == Outcome.PASS, verdict
+
+
+@pytest.mark.parametrize("name", WITH_TRACE)
 def test_log_queues_are_joined_to_their_ioctls(imported: Importer, name: str) -> None:
     capture = imported(name)
     queues = capture.table("queues").drop_nulls("created_line_event").collect()
@@ -233,10 +241,12 @@ def test_a_local_clock_called_mono_is_not_believed(data_folder: Path, tmp_path: 
         assert capture.table("links").filter(pl.col("rule").cast(pl.String) == "syscall_in_call").collect().is_empty()
 
 
-def test_log_and_trace_of_different_runs_share_no_link(data_folder: Path, tmp_path: Path) -> None:
+@pytest.mark.parametrize(("log", "trace"), list(zip(WITH_TRACE, WITH_TRACE[1:] + WITH_TRACE[:1], strict=True)))
+def test_log_and_trace_of_different_runs_share_no_link(log: str, trace: str, data_folder: Path, tmp_path: Path) -> None:
     folder = data_folder / "captures"
     out = tmp_path / "mixed.tracecorr"
-    import_files(out, [folder / "caseA-1stream" / "amd.log"], [folder / "streams-priority" / "ftrace.txt"])
+    samples = folder / trace / "clock.json"
+    import_files(out, [folder / log / "amd.log"], [folder / trace / "ftrace.txt"], clock_samples=samples)
     warnings = correlate(out)
     assert any("no thread of the log was found in the trace" in w for w in warnings)
     capture = Capture.open(out)
@@ -244,6 +254,7 @@ def test_log_and_trace_of_different_runs_share_no_link(data_folder: Path, tmp_pa
     links = capture.table("links").join(sources, left_on="from_event", right_on="event")
     links = links.join(sources, left_on="to_event", right_on="event", suffix="_to")
     assert links.filter(pl.col("source") != pl.col("source_to")).collect().is_empty()
+    assert set(sources.collect()["source"]) == {"amd_log", "ftrace"}
 
 
 def test_the_same_log_twice_is_refused(data_folder: Path, tmp_path: Path) -> None:

@@ -12,6 +12,7 @@ from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 from simulator import ClockModel, Scene, simulate
 
+from tracecorr.analyze.verdicts import Outcome, judge_capture
 from tracecorr.pipeline import correlate, import_files
 from tracecorr.store import Capture
 from tracecorr.store.capture import write_info
@@ -43,6 +44,12 @@ def totals(score: Score) -> tuple[int, int, int, int]:
     return found, right, true, wrong
 
 
+def assert_causal(capture: Capture) -> None:
+    """Assert that no effect comes before its cause."""
+    (verdict,) = judge_capture(capture.table, names={"causality"})
+    assert verdict.outcome == Outcome.PASS, verdict
+
+
 def assert_complete(score: Score) -> None:
     """Assert what is demanded on complete data."""
     found, right, true, _ = totals(score)
@@ -59,6 +66,7 @@ def assert_complete(score: Score) -> None:
 def test_every_clock(name: str, samples_s: float, tmp_path: Path) -> None:
     score = score_scene(name, replace(BASE, clock=CLOCKS[name], samples_s=samples_s), tmp_path)
     assert_complete(score)
+    assert_causal(Capture.open(tmp_path / "run.tracecorr"))
     assert score.method == {"mono": "same_clock"}.get(name, "samples" if samples_s else "causal_pairs")
     assert score.width_ns[1] <= 1_000 if name == "mono" else score.width_ns[1] < 20_000
 
@@ -70,9 +78,15 @@ def test_every_structure(name: str, tmp_path: Path) -> None:
     assert_complete(score)
     right, _, true = score.identities["packets"]
     assert right == true
+    assert_causal(Capture.open(tmp_path / "run.tracecorr"))
     # The event thread of ROCr does nothing that the trace shows.
     threads = options.get("processes", 1) * (options.get("threads", 2))  # type: ignore[operator]
     assert score.identities["threads"][0] == threads * (2 if "direct_dispatch" in options else 1)
+
+
+def test_cycles_are_scaled_whatever_the_threads_do(tmp_path: Path) -> None:
+    scene = replace(BASE, clock=CLOCKS["x86-tsc"], direct_dispatch=False)
+    assert_complete(score_scene("cycles", scene, tmp_path))
 
 
 @pytest.mark.parametrize("name", ["ioctls name the threads", "stack reused"])
@@ -121,15 +135,25 @@ def test_damage_never_makes_a_wrong_recorded_link(
     assert totals(score)[3] == 0, score.links
 
 
-def test_sides_of_different_runs_share_no_link(tmp_path: Path) -> None:
-    """The same program ran twice: pids, addresses and queues are equal, but it is another run."""
+@pytest.mark.parametrize("clock", ["mono", "local"])
+@pytest.mark.parametrize("samples_s", [0.0, 0.1])
+@pytest.mark.parametrize("options", [
+    {}, {"doorbell": "rich"}, {"doorbell": "none", "queue_probe": True}, {"doorbell": "none", "thread_events": ()},
+    {"thread_events": ()},
+], ids=str)  # fmt: skip
+def test_sides_of_different_runs_share_no_link(
+    clock: str, samples_s: float, options: dict[str, object], tmp_path: Path
+) -> None:
+    """The same program ran twice: pids and rings are equal, and so is its pace, but it is another run."""
+    made = {}
     for name, seed in (("one", 1), ("two", 2)):
         (tmp_path / name).mkdir()
-        simulate(replace(BASE, seed=seed), tmp_path / name)
+        scene = replace(BASE, seed=seed, clock=CLOCKS[clock], samples_s=samples_s, **options)  # type: ignore[arg-type]
+        made[name] = simulate(scene, tmp_path / name)
     out = tmp_path / "mixed.tracecorr"
-    import_files(out, [tmp_path / "one" / "amd-0.log"], [tmp_path / "two" / "ftrace.txt"], clock="mono")
-    warnings = correlate(out)
-    assert warnings
+    samples = made["two"].samples
+    import_files(out, made["one"].logs, [made["two"].trace], clock=clock, clock_samples=samples)
+    assert correlate(out)
     capture = Capture.open(out)
     source = capture.table("events").select("event", pl.col("source").cast(pl.String))
     links = capture.table("links").join(source, left_on="from_event", right_on="event")

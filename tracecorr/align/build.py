@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import polars as pl
 
-from tracecorr.align.bounds import NO_HIGH, NO_LOW, Bounds, join_bounds
+from tracecorr.align.bounds import NO_HIGH, NO_LOW, Bounds, join_bounds, pick_tightest
 from tracecorr.align.causal_pairs import (
     LOG_STEP_NS,
     bound_silences,
@@ -21,6 +21,7 @@ from tracecorr.align.causal_pairs import (
 from tracecorr.align.clock_map import MAX_RATE, ClockMap, fit_clock_map
 from tracecorr.align.creation_shift import bound_by_shift
 from tracecorr.align.intervals import bracket_doorbells, list_moments
+from tracecorr.align.lines import fit_lines
 from tracecorr.align.rocprof_pairs import bound_profile
 from tracecorr.align.rows import Places, attach_columns, number_groups
 from tracecorr.align.samples import bound_marks, bound_readings, bound_top_buffer
@@ -34,6 +35,8 @@ _SAME_RATE = ("boot", "tai")
 # These count cycles, or what else an unnamed clock counts; a cycle is no longer than a nanosecond.
 _COUNTS = ("x86-tsc", "ticks")
 _CYCLE_NS = 1
+# How far the first guess of such a clock's rate may lie beside it.
+_ROUGH_RATE = 0.02
 # `uptime` with one stamp alone.
 _COARSEST_NS = 20_000_000
 _CREATE = "AMDKFD_IOC_CREATE_QUEUE"
@@ -187,6 +190,9 @@ def _fit_trace(clock: str, evidence: ClockEvidence, trace: pl.DataFrame) -> Cloc
     if evidence.samples["samples"] and len(sampled):
         # Samples that cause and effect contradict are of another run: both together leave no line.
         return fit_clock_map(both, "samples", max_rate, rate)
+    if not len(pairs) and clock not in _COUNTS:
+        pairs = _shift_bounds(evidence, steps)
+        both = join_bounds(sampled, pairs)
     if len(pairs):
         return _refine(fit_clock_map(both, "causal_pairs", max_rate, rate), both, evidence, steps, (max_rate, rate))
     return _unaligned(evidence, trace)
@@ -195,13 +201,22 @@ def _fit_trace(clock: str, evidence: ClockEvidence, trace: pl.DataFrame) -> Cloc
 def _guess_rate(bounds: Bounds) -> float:
     """Return the growth of the offset per tick of a clock that does not count nanoseconds."""
     usable = bounds.keep((bounds.low_ns != NO_LOW) | (bounds.high_ns != NO_HIGH)).sort()
-    if len(usable) < 2 or usable.stamp_ns[0] == usable.stamp_ns[-1]:
+    if len(usable) < 2 or usable.stamp_ns[0] == usable.stamp_ns[-1] or (usable.low_ns == NO_LOW).all():
         return 0.0
     offset = np.where(usable.low_ns != NO_LOW, usable.low_ns, usable.high_ns).astype(np.float64)
     part = max(len(usable) // 10, 1)
     first, last = slice(0, part), slice(len(usable) - part, None)
     run = float(np.median(usable.stamp_ns[last]) - np.median(usable.stamp_ns[first]))
-    return float(np.median(offset[last]) - np.median(offset[first])) / run if run else 0.0
+    rough = float(np.median(offset[last]) - np.median(offset[first])) / run if run else 0.0
+    return _fit_rate(usable, rough)
+
+
+def _fit_rate(bounds: Bounds, rough: float) -> float:
+    """Return the middle slope of the lines that inequalities allow near a rough one."""
+    x, low, high = bounds.floats(int(bounds.stamp_ns[0]), int(np.median(bounds.low_ns[bounds.low_ns != NO_LOW])))
+    chosen = pick_tightest(x, low - rough * x, high - rough * x, trim=True)
+    lines = fit_lines(x[chosen], low[chosen], high[chosen], rough, _ROUGH_RATE)
+    return lines.rate if lines else rough
 
 
 def _refine(
@@ -346,13 +361,20 @@ def causal_bounds(evidence: ClockEvidence, steps: tuple[int, int]) -> Bounds:
         _doorbell_spans(_monotonic(log), trace),
         pair_created_rings(_creations(log), _created_rings(trace, evidence.args)),
     ]
-    ioctls = trace.filter((pl.col("layer") == "ioctl") & (pl.col("name") == _CREATE))
-    ioctls = ioctls.select("thread", "process", "stamp_ns", "end_stamp_ns").drop_nulls()
     if spans[1].is_empty():
-        spans.append(pair_creations(_creations(log), ioctls, steps))
-    found = join_bounds(*(bound_spans(part, steps) for part in spans))
-    # Without any thread in common the creations of all threads are laid side by side.
-    return found if len(found) else bound_by_shift(_creations(log), ioctls, steps)
+        spans.append(pair_creations(_creations(log), _create_ioctls(trace), steps))
+    return join_bounds(*(bound_spans(part, steps) for part in spans))
+
+
+def _shift_bounds(evidence: ClockEvidence, steps: tuple[int, int]) -> Bounds:
+    """Return what queue creations say where the sides have no thread in common yet."""
+    log, trace = _split(evidence)
+    return bound_by_shift(_creations(log), _create_ioctls(trace), steps)
+
+
+def _create_ioctls(trace: pl.DataFrame) -> pl.DataFrame:
+    ioctls = trace.filter((pl.col("layer") == "ioctl") & (pl.col("name") == _CREATE))
+    return ioctls.select("thread", "process", "stamp_ns", "end_stamp_ns").drop_nulls()
 
 
 def _doorbell_spans(log: pl.DataFrame, trace: pl.DataFrame) -> pl.DataFrame:

@@ -83,7 +83,10 @@ def _functions(events: pl.DataFrame) -> pl.DataFrame:
 
 
 def _add_gaps(edges: pl.DataFrame, events: pl.DataFrame) -> pl.DataFrame:
-    width = (pl.col("err_lo_ns").cast(pl.Int64) + pl.col("err_hi_ns").cast(pl.Int64)) // 2
-    times = events.select("ts_ns", width=width)
+    times = events.select("ts_ns", pl.col("err_lo_ns", "err_hi_ns").cast(pl.Int64))
     cause, effect = times[edges["from_event"]], times[edges["to_event"]]
-    return edges.with_columns(gap_ns=effect["ts_ns"] - cause["ts_ns"], gap_err_ns=cause["width"] + effect["width"])
+    # By how much the true gap can be larger and smaller.
+    larger, smaller = cause["err_lo_ns"] + effect["err_hi_ns"], cause["err_hi_ns"] + effect["err_lo_ns"]
+    return edges.with_columns(
+        gap_ns=effect["ts_ns"] - cause["ts_ns"], gap_err_ns=pl.max_horizontal(larger, smaller)
+    ).with_columns(gap_err_ns=pl.when(larger.is_not_null() & smaller.is_not_null()).then("gap_err_ns"))

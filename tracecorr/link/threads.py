@@ -93,7 +93,8 @@ def map_threads(
     exact = _add_matched(exact, free, _match_free(log, trace, free, exact), "recorded")
     if guessed is not None:
         exact = _add_matched(exact, free, guessed, "inferred")
-    pids = _join_processes(log_threads, trace_threads, exact)
+    foreign = _find_foreign(log_threads, trace, known)
+    pids = _join_processes(log_threads, trace_threads.join(foreign, on="tgid", how="anti"), exact)
     return _number(log_threads, trace_threads, exact, pids, lives)
 
 
@@ -210,6 +211,18 @@ def _exact(log_threads: pl.DataFrame, trace_threads: pl.DataFrame, known: pl.Dat
     alone = (pl.len().over(line) == 1) & (pl.len().over("tid") == 1)
     columns = ("life", "log_pid", "host_pid", "log_tid", "from_ns", "tid", "how")
     return pairs.filter(alone).select(*columns, evidence=pl.lit("recorded"))
+
+
+def _find_foreign(log_threads: pl.DataFrame, trace: pl.DataFrame, known: pl.DataFrame) -> pl.DataFrame:
+    """Return the tgids that are of another run than the log, though a pid is the same.
+
+    Queues are created in HIP calls: the address of at least one thread that creates them is in the log.
+    """
+    created = trace.filter((pl.col("layer") == "ioctl") & (pl.col("name") == "AMDKFD_IOC_CREATE_QUEUE"))
+    creators = created.select(tid="tid_key", tgid=pl.coalesce("tgid_key", "tid_key")).unique()
+    addressed = creators.join(known.select("tid", "address").unique(), on="tid")
+    logged = pl.col("address").is_in(log_threads["log_tid"].unique().implode())
+    return addressed.group_by("tgid").agg(ours=logged.any()).filter(~pl.col("ours")).select("tgid")
 
 
 def _join_processes(log_threads: pl.DataFrame, trace_threads: pl.DataFrame, exact: pl.DataFrame) -> pl.DataFrame:

@@ -283,7 +283,7 @@ LINKS = Table(
         ("rule", CAT, "rule that made the link"),
         ("evidence", CAT, "`recorded`, `derived` or `inferred`"),
         ("gap_ns", I64, "start of the effect minus start of the cause", "ns"),
-        ("gap_err_ns", I64, "half width of the gap's error; null = unknown", "ns"),
+        ("gap_err_ns", I64, "how far the true gap may lie from gap_ns, to either side; null = unknown", "ns"),
     ),
 )
 
