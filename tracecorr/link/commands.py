@@ -14,6 +14,8 @@ _GRAPH_COMMAND = "Task"
 GRAPH_CALL = "hipGraphLaunch"
 # Where Direct Dispatch is off, a worker thread takes a command from its queue and prints this.
 _SUBMITTED = "submitted"
+# Other lines that name a command, and enqueue none.
+_MENTIONS = ("wait_event", "wait_event_done", "queue_marker", "processing", "awaiting_event")
 
 
 def match_commands(launches: pl.DataFrame, commands: pl.DataFrame) -> pl.DataFrame:
@@ -64,6 +66,7 @@ def _drop_second_dispatches(found: pl.DataFrame) -> pl.DataFrame:
 def _find_enqueues(commands: pl.DataFrame) -> pl.DataFrame:
     """Return the lines with `enqueued`, `enqueue_ns`, `kind` and `stream_id` of the command that each names."""
     submitted = pl.col("name") == _SUBMITTED
+    commands = commands.filter(~pl.col("name").is_in(_MENTIONS))
     lines = commands.with_columns(submitted=submitted, enqueued="event", enqueue_ns="ts_ns", kind="name")
     if not lines["submitted"].any():
         return lines
@@ -106,7 +109,7 @@ def match_completions(launches: pl.DataFrame, commands: pl.DataFrame) -> pl.Data
         "process", "command", "ts_ns", complete_event="event", complete_ns="ts_ns", printer="thread"
     )
     name = pl.col("name")
-    no_use = name.is_in(["wait_event", "wait_event_done", "queue_marker", _SUBMITTED, "processing", "awaiting_event"])
+    no_use = name.is_in([*_MENTIONS, _SUBMITTED])
     uses = lines.filter(~is_end & ~no_use).select("process", "command", "ts_ns", next_use="ts_ns")
     columns = ("event", "process", "command", "ts_ns", "enqueue_ns", "command_stream")
     wanted = launches.select(columns).drop_nulls("command").sort("ts_ns")
