@@ -8,7 +8,7 @@ from pathlib import Path
 
 from tracecorr.model.errors import CaptureError, MachineError
 
-_SAMPLE = "t1-streams.tracecorr"
+_SAMPLE = "streams-graph.tracecorr"
 
 
 def find_sample() -> Path:

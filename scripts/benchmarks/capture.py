@@ -2,7 +2,7 @@
 
 Needs root, tracefs and gcc; the whole-program table also the null GPU rig (TRACECORR_RIGS, NULLGPU_CACHE).
 Every figure is a median of paired runs: all variants run in turn. Costs of calls are CPU time, so that a busy
-machine disturbs them little; the whole program is measured by the clock on the wall.
+machine disturbs them little; of the whole program both CPU time and the time on the wall are given.
 """
 
 from __future__ import annotations
@@ -112,11 +112,8 @@ class Bench:
         return [sys.executable, "-m", "tracecorr", "capture", *fixed, *options, "--", *command]
 
 
-def _output(command: Sequence[str], environment: dict[str, str] | None = None) -> str:
-    found = subprocess.run(
-        command, check=True, text=True, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL,
-        env={**os.environ, **(environment or {})},
-    )  # fmt: skip
+def _output(command: Sequence[str]) -> str:
+    found = subprocess.run(command, check=True, text=True, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL)
     return found.stdout.split()[-1]
 
 
@@ -152,24 +149,45 @@ def measure_losses(bench: Bench, events_per_second: int, seconds: int) -> str:
 
 
 def measure_program(bench: Bench, rigs: Path, runs: int) -> str:
-    """Return the table of the whole null GPU program."""
+    """Return the table of the whole null GPU program, and what a log line costs."""
     folder = bench.folder
     environment = {"NULLGPU_BIND": f"{folder}:{folder}", "NULLGPU_KERNEL_NS": "5000"}
-    inner = "s=$EPOCHREALTIME; /rig/programs/t1 2000 1 flat > /dev/null 2>&1; echo $(((${EPOCHREALTIME/./} - ${s/./})))"
+    inner = "TIMEFORMAT='%R %U %S'; { time /rig/programs/t1 2000 1 flat > /dev/null 2>&1; } 2>&1 | tail -n 1"
     command = [str(rigs / "nullgpu/run.sh"), "bash", "-c", inner]
     log = {"AMD_LOG_LEVEL": "5", "AMD_LOG_LEVEL_FILE": str(folder / "log")}
-    works: dict[str, Callable[[], float]] = {
-        "nothing": lambda: float(_output(command, environment)),
-        "HIP log only": lambda: float(_output(command, {**environment, **log})),
-        "kernel trace only": lambda: float(_output(bench.capture(_LOG_OFF, *command), environment)),
-        "all": lambda: float(_output(bench.capture((), *command), environment)),
+    works: dict[str, tuple[Sequence[str], dict[str, str]]] = {
+        "nothing": (command, environment),
+        "HIP log only": (command, {**environment, **log}),
+        "kernel trace only": (bench.capture(_LOG_OFF, *command), environment),
+        "both": (bench.capture((), *command), environment),
     }
-    found = _paired(works, runs)
+    found: dict[str, list[tuple[float, float, float]]] = {name: [] for name in works}
+    for _ in range(runs):
+        for name, (words, variables) in works.items():
+            found[name].append(_measure_run(words, variables))
+    middle = {name: [statistics.median(column) for column in zip(*rows, strict=True)] for name, rows in found.items()}
+    nothing = middle["nothing"]
+    rows = [
+        (name, f"{wall:.2f}", f"{own:.2f}", f"{own / nothing[1]:.2f}", f"{whole - own:.2f}")
+        for name, (wall, own, whole) in middle.items()
+    ]
     lines = sum(path.read_bytes().count(b"\n") for path in folder.glob("log_*")) / runs
-    rows = [(name, f"{us / 1e6:.2f}", f"{us / found['nothing']:.2f}") for name, us in found.items()]
-    per_line = (found["HIP log only"] - found["nothing"]) / lines
-    table = markdown(("recorded", "seconds", "x nothing"), rows)
-    return f"{table}\n\n{lines:,.0f} log lines, {per_line:.2f} us each"
+    per_line = (middle["HIP log only"][1] - nothing[1]) * 1e6 / lines
+    heads = ("recorded", "wall s", "CPU s of the program", "x nothing", "CPU s of the rest")
+    return f"{markdown(heads, rows)}\n\n{lines:,.0f} log lines, {per_line:.2f} us of CPU time each"
+
+
+def _measure_run(command: Sequence[str], environment: dict[str, str]) -> tuple[float, float, float]:
+    """Return the program's seconds on the wall and of CPU time, and the CPU seconds of all that was started."""
+    before = os.times()
+    found = subprocess.run(
+        command, check=True, text=True, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL,
+        env={**os.environ, **environment},
+    )  # fmt: skip
+    after = os.times()
+    wall, user, system = (float(word) for word in found.stdout.split()[-3:])
+    whole = after.children_user + after.children_system - before.children_user - before.children_system
+    return wall, user + system, whole
 
 
 def main(arguments: list[str]) -> None:
@@ -178,6 +196,7 @@ def main(arguments: list[str]) -> None:
     parser.add_argument("--runs", type=int, default=5)
     parser.add_argument("--rate", type=int, default=200_000, help="events per second of the loss test")
     parser.add_argument("--seconds", type=int, default=10, help="duration of the loss test")
+    parser.add_argument("--program-only", action="store_true", help="measure the whole program alone")
     given = parser.parse_args(arguments)
     rigs = os.environ.get("TRACECORR_RIGS")
     with tempfile.TemporaryDirectory() as name:
@@ -185,8 +204,9 @@ def main(arguments: list[str]) -> None:
         folder.chmod(0o755)
         bench = Bench(folder)
         print(f"medians of {given.runs} paired runs, {os.cpu_count()} CPUs, kernel {os.uname().release}\n")
-        print(measure_calls(bench, given.runs), flush=True)
-        print(f"\n{measure_losses(bench, given.rate, given.seconds)}", flush=True)
+        if not given.program_only:
+            print(measure_calls(bench, given.runs), flush=True)
+            print(f"\n{measure_losses(bench, given.rate, given.seconds)}", flush=True)
         if rigs:
             print(f"\n{measure_program(bench, Path(rigs).resolve(), given.runs)}")
         else:
