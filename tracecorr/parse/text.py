@@ -36,8 +36,8 @@ __all__ = ["PAD", "Codes", "Heads", "Ints", "Mask", "Text", "Words", "decimal", 
 PAD = 64
 # Room for texts that are added to a block.
 _SPARE = 64 << 10
-# Texts of few lengths below this are hashed one length after the other.
-_LONG_SPAN, _MOST_SIZES = 15 * PAD, 32
+# So many words of a text are read at once to hash it.
+_HEAD_WORDS = 60
 _MIX = np.uint64(0x9E3779B97F4A7C15)
 # Odd numbers without a pattern.
 _FACTORS = np.array([pow(0x9E3779B97F4A7C15, 2 * i + 3, 1 << 64) for i in range(64)], np.uint64)
@@ -191,31 +191,20 @@ class Text:
     def span_hash(self, at: Ints, end: Ints) -> Words:
         """Return the hash of the text between two positions, of any length."""
         size = np.maximum(end - at, 0)
-        sizes = np.flatnonzero(np.bincount(size)) if size.max(initial=0) < _LONG_SPAN else np.zeros(0, np.int64)
-        if 0 < len(sizes) <= _MOST_SIZES:
-            code = np.zeros(len(at), np.uint64)
-            for one in sizes.tolist():
-                rows = np.flatnonzero(size == one)
-                code[rows] = self._span_hash_of(at[rows], one)
-            return mix(code, size.astype(np.uint64))
-        code = np.zeros(len(at), np.uint64)
-        going, i = np.flatnonzero(size > 0), 0
-        while len(going):
-            left = np.minimum(size[going] - i, 8)
-            code[going] = mix(code[going], self.word(at[going] + i) & KEEP[left])
-            i += 8
-            going = going[size[going] > i]
-        return mix(code, size.astype(np.uint64))
-
-    def _span_hash_of(self, at: Ints, size: int) -> Words:
-        """Return the hash (without the length) of texts of the same length."""
-        code = np.zeros(len(at), np.uint64)
-        if size == 0:
-            return code
-        heads = self.heads(at, (size + 7) // 8 * 8)
-        for i in range(0, size, 8):
-            word = heads.word(i)
-            code = mix(code, word if size - i >= 8 else word & KEEP[size - i])
+        # Longest first: those that have a further word are the first ones.
+        order = np.argsort(-size, kind="stable")
+        at, size = at[order], size[order]
+        counts = np.searchsorted(-size, -np.arange(8, size.max(initial=0) + 1, 8), side="right").tolist()
+        sums = np.zeros(len(at), np.uint64)
+        for first in range(0, len(counts), _HEAD_WORDS):
+            some = counts[first : first + _HEAD_WORDS]
+            heads = self.heads(at[: some[0]] + 8 * first, 8 * len(some))
+            sums[: some[0]] = mix(sums[: some[0]], np.uint64(first))
+            for i, count in enumerate(some):
+                sums[:count] += heads.word(8 * i)[:count] * _FACTORS[i]
+        rest = self.word(at + size // 8 * 8) & KEEP[size % 8]
+        code = np.empty(len(at), np.uint64)
+        code[order] = mix(sums + rest * _FACTORS[-1], size.astype(np.uint64))
         return code
 
     def number(self, at: Ints, bare_base: int = 10) -> tuple[Words, Ints, Mask]:

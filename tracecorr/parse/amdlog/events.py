@@ -62,7 +62,7 @@ class TableMaker:
         has_tid = np.array([t.tid is not None for t in self._threads], np.bool_)[thread]
         columns.add("file", np.full(len(own), self._file, np.uint16))
         columns.add("stamp_ns", own["stamp"])
-        columns.add_array("clock", self._clocks.column(own["is_rocr"]))
+        columns.add_array("clock", self._clocks.column(own["is_rocr"].astype(np.int8)))
         for name, texts in self._texts.items():
             columns.add_array(name, texts.column(own[name]))
         columns.add("pid", np.maximum(pids, 0), pids >= 0)

@@ -16,17 +16,34 @@ Array = npt.NDArray[Any]
 
 
 class Texts:
-    """Turn codes into columns of texts; the texts behind the codes only grow."""
+    """Turn codes into columns of texts; the texts behind the codes only grow.
+
+    The texts that occur are numbered anew: the fewer of them, the fewer bits takes a row.
+    """
 
     def __init__(self, values: list[Any]) -> None:
         self._values = values
+        self._seen: list[int] = []
+        # The last one is that of code -1.
+        self._numbers = np.full(1, -1, np.int32)
         self._texts = pa.array([], pa.string())
 
     def column(self, codes: Array) -> pa.DictionaryArray:
-        """Return the column of the texts behind codes; negative codes are null."""
-        if len(self._texts) < len(self._values):
-            self._texts = pa.array(self._values, pa.string())
-        return pa.DictionaryArray.from_arrays(_masked(codes.astype(np.int32), codes >= 0), self._texts, safe=False)
+        """Return the column of the texts behind codes; code -1 is null."""
+        if len(self._numbers) <= len(self._values):
+            added = np.full(len(self._values) + 1 - len(self._numbers), -1, np.int32)
+            self._numbers = np.append(self._numbers, added)
+        numbers = self._numbers[codes]
+        present = numbers >= 0
+        if not present.all():
+            new = np.unique(codes[~present & (codes >= 0)])
+            if len(new):
+                self._numbers[new] = np.arange(len(new)) + len(self._seen)
+                self._seen += new.tolist()
+                self._texts = pa.array([self._values[i] for i in self._seen], pa.string())
+                numbers = self._numbers[codes]
+                present = numbers >= 0
+        return pa.DictionaryArray.from_arrays(_masked(numbers, present), self._texts, safe=False)
 
 
 class Columns:
