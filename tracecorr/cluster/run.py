@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from tracecorr.cluster import tasks
 from tracecorr.model.errors import ClusterError, InputError, TracecorrError
 from tracecorr.parse.amdlog.blocks import BLOCK_BYTES
-from tracecorr.parse.amdlog.ranges import LOOKBACK_BLOCKS, LogRange, agrees, join_states
+from tracecorr.parse.amdlog.ranges import LogRange, agrees, join_states
 from tracecorr.store import Capture
 from tracecorr.store.fleet import begin_fleet, finish_fleet, plan_fleet
 from tracecorr.store.parts import StoredPart
@@ -147,7 +147,7 @@ def _list_logs(capture: Capture, block_bytes: int) -> list[tasks.LogFile]:
     for entry in capture.info["files"]:
         path = capture.path / entry["path"]
         plain = entry["form"] == "log" and path.suffix not in (".zst", ".gz")
-        if plain and path.is_file() and path.stat().st_size > 4 * LOOKBACK_BLOCKS * block_bytes:
+        if plain and path.is_file() and path.stat().st_size > 4 * block_bytes:
             parts.mkdir(exist_ok=True)
             found.append(tasks.LogFile(capture.path, path, entry["file"], parts))
     return found

@@ -18,8 +18,8 @@ from tracecorr.parse.amdlog.details import Question
 from tracecorr.parse.amdlog.reader import Reader, State
 from tracecorr.parse.text import Text
 
-# More than twice the bytes for which rows wait for the exit of an open call.
-LOOKBACK_BLOCKS = 3
+# A block is twice the bytes for which rows wait for the exit of an open call.
+LOOKBACK_BLOCKS = 1
 
 
 @dataclass(frozen=True)
