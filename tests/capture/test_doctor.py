@@ -226,6 +226,13 @@ def test_libraries_of_the_workloads_own_python_are_found(tmp_path: Path) -> None
     }  # fmt: skip
 
 
+def test_a_pipe_in_place_of_a_program_holds_nobody_up(tmp_path: Path) -> None:
+    (tmp_path / "etc").mkdir()
+    for name in ("program", "etc/ld.so.cache"):
+        os.mkfifo(tmp_path / name)
+    assert installed_libraries(tmp_path, {"PATH": "/"}, "/program") == []
+
+
 def test_folders_that_an_executable_tells_its_loader(tmp_path: Path) -> None:
     if shutil.which("gcc") is None:
         pytest.skip("no gcc on this machine")

@@ -36,7 +36,7 @@ class Page:
 PAGES: dict[str, Page] = {
     "verdicts": Page("Verdicts", ()),
     "queues": Page(
-        "Queues", ("queues", "queue_creation", "priorities", "backlog", "streams"),
+        "Queues", ("queues", "queue_creation", "priorities", "backlog", "streams", "evictions"),
         (charts.packets_by_queue, charts.depth_over_time),
     ),
     "kernels": Page("Kernels", ("kernels",), (charts.dispatches_by_kernel, charts.latency_by_kernel)),

@@ -7,8 +7,11 @@ import re
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
+from elftools.common.exceptions import ELFError
 from elftools.elf.dynamic import DynamicSegment
 from elftools.elf.elffile import ELFFile
+
+from tracecorr.capture.bounded_file import BoundedFile
 
 # Distributions, ROCm, wheels of PyTorch and TheRock, also without any process that uses them.
 _PLACES = (
@@ -53,9 +56,9 @@ def list_folders(root: Path, environment: Mapping[str, str], program: str = "") 
 def list_cached(root: Path) -> Iterator[Path]:
     """Yield the libraries below `root` that its dynamic loader knows (`ldconfig`)."""
     try:
-        with (root / _LOADER_CACHE).open("rb") as stream:
-            content = stream.read(_MOST_CACHE_BYTES)
-    except OSError:
+        with BoundedFile(root / _LOADER_CACHE) as stream:
+            content = stream.read(min(os.fstat(stream.fileno()).st_size, _MOST_CACHE_BYTES))
+    except (OSError, ELFError):
         return
     for name in _CACHED.findall(content):
         yield root / os.fsdecode(name).lstrip("/")
@@ -64,7 +67,7 @@ def list_cached(root: Path) -> Iterator[Path]:
 def find_interpreter(root: Path, program: str, environment: Mapping[str, str]) -> str:
     """Return the path of the interpreter that a script names in its first line, "" where it names none."""
     try:
-        with (root / program.lstrip("/")).open("rb") as stream:
+        with BoundedFile(root / program.lstrip("/")) as stream:
             first = stream.readline(_SHEBANG_BYTES).decode(errors="replace")
     except OSError:
         return ""
@@ -96,8 +99,8 @@ def _of_prefix(prefix: Path) -> Iterator[Path]:
 def _run_paths(file: Path, seen_as: str) -> list[str]:
     """Return the folders that an executable tells its loader (DT_RPATH, DT_RUNPATH); none where it cannot be read."""
     try:
-        with file.open("rb") as stream:
-            if stream.read(4) != b"\x7fELF":
+        with BoundedFile(file) as stream:
+            if stream.peek(4)[:4] != b"\x7fELF":
                 return []
             elf = ELFFile(stream)
             dynamic = next((s for s in elf.iter_segments() if isinstance(s, DynamicSegment)), None)

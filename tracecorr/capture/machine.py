@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import platform
 from collections.abc import Iterable
@@ -56,7 +57,7 @@ def probe_machine(
         kernel=platform.release(),
         cpus=cpus,
         memory_available_bytes=memory,
-        workload_cpus=_allowed_cpus(pid or 0, cpus),
+        workload_cpus=_allowed_cpus([0] if pid is None else list_threads(pid), cpus),
         workload_threads=_count_threads(pid) if attached and pid is not None else 1,
         most_files=look.most_files(),
         kfd=kfd.state == YES,
@@ -90,12 +91,12 @@ def _count_threads(pid: int) -> int:
     return len(list_threads(pid)) + sum(_count_threads(child) for child in list_children(pid))
 
 
-def _allowed_cpus(pid: int, cpus: int) -> tuple[int, ...]:
-    """Return the CPUs that a process may use, where these are not all."""
-    try:
-        allowed = os.sched_getaffinity(pid)
-    except OSError:
-        return ()
+def _allowed_cpus(tids: Iterable[int], cpus: int) -> tuple[int, ...]:
+    """Return the CPUs that some threads may use, where these are not all."""
+    allowed: set[int] = set()
+    for tid in tids:
+        with contextlib.suppress(OSError):  # it has ended
+            allowed |= os.sched_getaffinity(tid)
     return tuple(sorted(allowed)) if len(allowed) < cpus else ()
 
 

@@ -13,7 +13,7 @@ from tracecorr.capture.armed import list_threads
 from tracecorr.capture.perf_events import Ring
 from tracecorr.capture.runtimes import MappedFile
 
-_RING_KB = 64
+_RING_KB = 16
 _HEADER = struct.Struct("<IHH")
 # PERF_RECORD_MMAP2: pid, tid, address, length, offset, device (2), inode, its generation, protection, flags, file name.
 _MMAP2, _LOST = 10, 2

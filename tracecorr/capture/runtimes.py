@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import io
 import os
 import re
 import struct
@@ -16,6 +15,7 @@ from elftools.elf.elffile import ELFFile
 from elftools.elf.hash import GNUHashSection
 from elftools.elf.segments import NoteSegment
 
+from tracecorr.capture.bounded_file import BoundedFile
 from tracecorr.capture.library_places import list_cached, list_folders
 from tracecorr.capture.offer import Runtime
 
@@ -32,8 +32,7 @@ _USUAL = re.compile(r"lib(hsa-runtime64|amdhip64|roctx64|rocprofiler-sdk-roctx)\
 _SYMBOL = struct.Struct("<IBBHQQ")
 _FUNCTION = 2
 _MACHINE = "EM_X86_64"  # the probes read x86-64 registers
-# What reading one library may cost at most, so that a forged one cannot hold the recording up.
-_MOST_BYTES, _MOST_READS, _LONGEST_NAME = 256 << 20, 2_000_000, 1 << 14
+_LONGEST_NAME = 1 << 14
 _MAPPING = re.compile(r"^(\S+) r\S?x\S \S+ \S+ (\d+) +(/.*)$", re.MULTILINE)
 
 
@@ -135,30 +134,6 @@ def other_users(runtime: Runtime, mine: Iterable[int] = ()) -> list[int]:
     return [pid for pid in pids if pid not in own and any(m.inode == runtime.inode for m in list_mappings(pid))]
 
 
-class _Bounded(io.BufferedReader):
-    """A file whose reads are bounded: sizes and counts in a forged header must not take memory or time."""
-
-    def __init__(self, path: Path) -> None:
-        super().__init__(io.FileIO(path))
-        self._bytes, self._reads = _MOST_BYTES, _MOST_READS
-        self._size = os.fstat(self.fileno()).st_size
-
-    def read(self, size: int | None = -1, /) -> bytes:
-        """Read as a file does.
-
-        Raises:
-            ELFError: more is asked for than the file has, or than any library needs.
-        """
-        if size is None or not 0 <= size <= self._size:
-            raise ELFError("a size in its headers is larger than the file")
-        data = super().read(size)
-        self._bytes -= len(data)
-        self._reads -= 1
-        if self._bytes < 0 or self._reads < 0:
-            raise ELFError("its tables are larger than those of any library")
-        return data
-
-
 def _read(
     path: Path,
     seen_as: str,
@@ -168,7 +143,7 @@ def _read(
     refuse: Refuse = _ignore,
 ) -> Runtime | None:
     try:
-        with _Bounded(path) as stream:
+        with BoundedFile(path) as stream:
             if stream.peek(4)[:4] != b"\x7fELF":
                 return None
             elf = ELFFile(stream)

@@ -144,6 +144,8 @@ def _settle(read: pl.DataFrame) -> pl.DataFrame:
     return read.with_columns(
         name=pl.when(known & again).then(pl.lit(_RESCHEDULED)).otherwise("name"),
         part=pl.when(known & again).then(pl.lit("")).otherwise("part"),
+        # That line names the process that reads, not one that something happened to.
+        pid=pl.when(pl.col("dropped").is_null()).then("pid"),
         reason=reason,
         stamp_ns=pl.coalesce("ns", "before"),
         clock=pl.when(pl.col("ns").is_not_null()).then(pl.lit("boot")).otherwise(pl.lit("mono")),
