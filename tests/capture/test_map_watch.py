@@ -25,6 +25,7 @@ from tracecorr.capture.offer import Offer
 from tracecorr.capture.owner import new_token
 from tracecorr.capture.plan import InstancePlan, Plan, Wanted
 from tracecorr.capture.recorder import KernelRecorder
+from tracecorr.capture.runtimes import MappedFile
 from tracecorr.capture.tracefs import Tracefs
 from tracecorr.parse.ftrace import read_perf_records
 from tracecorr.store.pages import list_recordings, open_page_trace
@@ -110,6 +111,21 @@ def test_a_mapping_is_told_at_once(child: _Child, library: Path) -> None:
     assert not lost
 
 
+def test_what_rings_doorbells_is_read_first(tmp_path: Path) -> None:
+    """Programs map dozens of libraries; each takes milliseconds to read."""
+    watch = library_watch.LibraryWatch(told=True, reads_hip=False)
+    names = ("libc.so.6", "libamdhip64.so.7", "libhsa-runtime64.so.1", "libunusual.so", "libroctx64.so.4")
+    read: list[str] = []
+    watch.arrive((1, MappedFile("0-1", at + 1, str(tmp_path / name))) for at, name in enumerate(names))
+    watch.arrive([(2, MappedFile("0-1", 1, str(tmp_path / "libc.so.6")))])
+    assert watch.pause == 0
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(library_watch, "read_mapped_runtime", lambda _pid, m, _refuse: read.append(Path(m.path).name))
+        while watch.has_more:
+            assert watch.read_next() is None
+    assert read == ["libhsa-runtime64.so.1", "libroctx64.so.4", "libc.so.6", "libunusual.so", "libamdhip64.so.7"]
+
+
 def test_a_late_library_is_probed_without_a_look_at_proc(
     tracefs: Tracefs, child: _Child, library: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -128,10 +144,11 @@ def test_a_late_library_is_probed_without_a_look_at_proc(
         late.look([child.pid])
         child.step()
         assert select.select(late.descriptors, [], [], 10)[0]
-        late.look([child.pid])
+        while not late.armed:
+            late.look([child.pid])
         (entry,) = late.armed
         assert (entry["library"], entry["pid"], "doorbell" in entry["probes"][0]) == (str(library), child.pid, True)
-        assert entry["seen_ns"] <= entry["armed_ns"] <= time.monotonic_ns()
+        assert entry["seen_ns"] <= entry["doorbells_ns"] <= entry["armed_ns"] <= time.monotonic_ns()
         child.step()
         recorder.stop()
     finally:

@@ -78,6 +78,10 @@ def test_a_refused_mapping_is_named_with_its_reason(tmp_path: Path, library: byt
     forged.write_bytes(bytes(damaged))
     ctypes.CDLL(str(forged))  # the loader reads segments and not sections
     watch = LibraryWatch()
-    found = [mapped.runtime.path for mapped in watch.look([os.getpid()])]
+    watch.look([os.getpid()])
+    found = []
+    while watch.has_more:
+        mapped = watch.read_next()
+        found += [mapped.runtime.path] if mapped else []
     assert str(forged) not in found
     assert "its ELF tables cannot be read" in watch.refused[str(forged)]

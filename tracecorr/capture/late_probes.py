@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import os
+import threading
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager, suppress
 from dataclasses import replace
 from typing import Any
 
@@ -13,6 +16,10 @@ from tracecorr.capture.plan import Absent, ProbePlan, Wanted
 from tracecorr.capture.planning import plan_late_probes
 from tracecorr.capture.recorder import KernelRecorder
 from tracecorr.capture.runtimes import other_users
+
+# The session has other work, too.
+_TURN_SECONDS = 0.1
+_HURRY = -15
 
 
 class LateProbes:
@@ -29,7 +36,8 @@ class LateProbes:
         self._offer = offer
         self._recorder = recorder
         self._maps = recorder.map_watch
-        self._watch = LibraryWatch(offer.runtimes, told=self._maps is not None)
+        reads_hip = wanted.event_set == "full" or any("hip" in text for text in wanted.uprobes)
+        self._watch = LibraryWatch(offer.runtimes, told=self._maps is not None, reads_hip=reads_hip)
         self._count = len(offer.runtimes)
         self.armed: list[dict[str, Any]] = []
 
@@ -54,16 +62,27 @@ class LateProbes:
             self._arm(found, frozenset({pid}), before_start=True)
 
     def look(self, pids: Iterable[int]) -> None:
-        """Arm what the processes `pids` have mapped since the last look."""
+        """Arm what the processes `pids` have mapped since the last look; what takes too long waits for the next."""
         known = frozenset(pids)
+        end = time.monotonic() + _TURN_SECONDS
+        self._watch.look(known)
+        self._listen()
+        if not self._watch.has_more:
+            return
+        with _hurry():
+            while self._watch.has_more and time.monotonic() < end:
+                mapped = self._watch.read_next()
+                if mapped is not None:
+                    self._arm(mapped, known | {mapped.pid})
+                # What was mapped meanwhile may be worth more than what waits.
+                self._listen()
+
+    def _listen(self) -> None:
         if self._maps is not None:
             told, lost = self._maps.take()
-            for mapped in self._watch.arrive(told):
-                self._arm(mapped, known | {mapped.pid})
+            self._watch.arrive(told)
             if lost:
                 self._watch.look_again()
-        for mapped in self._watch.look(known):
-            self._arm(mapped, known)
 
     def _plan(self, runtime: Runtime) -> tuple[tuple[ProbePlan, ...], tuple[Absent, ...]]:
         offer, taken = replace(self._offer, runtimes=(runtime,)), len(self._recorder.armed.perf_probes)
@@ -79,10 +98,27 @@ class LateProbes:
         # The workload runs on meanwhile: doorbells first.
         urgent = tuple(probe for probe in probes if probe.name.startswith("doorbell"))
         rest = tuple(probe for probe in probes if probe not in urgent)
-        accepted = [*self._recorder.add_probes(urgent, mine), *self._recorder.add_probes(rest, mine)]
+        accepted = self._recorder.add_probes(urgent, mine)
+        urgent_ns = time.monotonic_ns()
+        accepted += self._recorder.add_probes(rest, mine)
         self.armed.append({
             "library": runtime.path, "kind": runtime.kind, "version": runtime.version, "pid": mapped.pid,
-            "before_start": before_start, "seen_ns": mapped.seen_ns, "armed_ns": time.monotonic_ns(),
+            "before_start": before_start, "seen_ns": mapped.seen_ns, "doorbells_ns": urgent_ns,
+            "armed_ns": time.monotonic_ns(),
             "probes": [probe.name for probe in accepted],
             "absent": [absence.why for absence in absent if runtime.path in absence.what],
         })  # fmt: skip
+
+
+@contextmanager
+def _hurry() -> Iterator[None]:
+    """Let this thread go before others for a moment: on a busy machine the first doorbells would ring unseen."""
+    me = threading.get_native_id()
+    before = os.getpriority(os.PRIO_PROCESS, me)
+    with suppress(OSError):
+        os.setpriority(os.PRIO_PROCESS, me, min(before, _HURRY))
+    try:
+        yield
+    finally:
+        with suppress(OSError):
+            os.setpriority(os.PRIO_PROCESS, me, before)

@@ -7,6 +7,7 @@ of the machine 43 ns (measured).
 
 from __future__ import annotations
 
+import heapq
 import time
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
@@ -41,17 +42,19 @@ class MappedRuntime:
 
 
 class LibraryWatch:
-    """Find the runtimes among the executable mappings of the workload's processes, each file once.
+    """Find the runtimes among the executable mappings of the workload's processes; each file is read once.
 
     Args:
         known: runtimes that need not be found any more.
         told: whether the kernel tells of mappings (`arrive`): then a look now and then is enough.
+        reads_hip: whether functions of HIP itself are probed.
 
     `refused` has the mapped libraries that could not be read, and why.
     """
 
-    def __init__(self, known: Iterable[Runtime] = (), *, told: bool = False) -> None:
-        self._told = told
+    def __init__(self, known: Iterable[Runtime] = (), *, told: bool = False, reads_hip: bool = True) -> None:
+        self._told, self._reads_hip = told, reads_hip
+        self._pending: list[tuple[int, int, int, MappedFile, int]] = []
         self._seen: set[tuple[str, int]] = set()
         self._found = {(runtime.device, runtime.inode) for runtime in known}
         self._sizes: dict[int, bytes] = {}
@@ -62,10 +65,15 @@ class LibraryWatch:
     @property
     def pause(self) -> float:
         """Return the seconds until the next look."""
-        return max(self._next_look - time.monotonic(), 0.0)
+        return 0.0 if self._pending else max(self._next_look - time.monotonic(), 0.0)
 
-    def look(self, pids: Iterable[int]) -> Iterator[MappedRuntime]:
-        """Yield the runtimes that were mapped since the last look, each as soon as it is found.
+    @property
+    def has_more(self) -> bool:
+        """Tell whether mappings wait to be read."""
+        return bool(self._pending)
+
+    def look(self, pids: Iterable[int]) -> None:
+        """Take note of what was mapped since the last look, when one is due or there is a new process.
 
         Args:
             pids: the workload's processes that live now.
@@ -77,11 +85,24 @@ class LibraryWatch:
         young = False
         for pid in pids:
             young |= began - self._first_look.setdefault(pid, began) < _QUICK_FOR_SECONDS and not self._told
-            yield from self._runtimes(pid, self._fresh_mappings(pid))
+            self._note((pid, mapping) for mapping in self._mappings(pid))
         now = time.monotonic()
         rest = (now - began) / _LARGEST_SHARE
         least, most = (_QUICK_SECONDS, _LONGEST_QUICK_SECONDS) if young else (_SLOW_SECONDS, _LONGEST_SLOW_SECONDS)
         self._next_look = now + min(max(rest, least), most)
+
+    def arrive(self, mapped: Iterable[tuple[int, MappedFile]]) -> None:
+        """Take note of mappings that the kernel told of (`MapWatch.take`)."""
+        self._note(mapped)
+
+    def read_next(self) -> MappedRuntime | None:
+        """Read the most likely of the mappings that wait; return its runtime, None where it is none, or known."""
+        *_, pid, mapping, seen_ns = heapq.heappop(self._pending)
+        runtime = read_mapped_runtime(pid, mapping, partial(self.refused.setdefault, mapping.path))
+        if runtime is None or (runtime.device, runtime.inode) in self._found:
+            return None
+        self._found.add((runtime.device, runtime.inode))
+        return MappedRuntime(pid, runtime, seen_ns)
 
     def find_installed(self, pid: int) -> Iterator[MappedRuntime]:
         """Yield the runtimes that a process may find in its own root, whether it maps them or not."""
@@ -93,39 +114,33 @@ class LibraryWatch:
                 self._found.add((runtime.device, runtime.inode))
                 yield MappedRuntime(pid, runtime, time.monotonic_ns())
 
-    def arrive(self, mapped: Iterable[tuple[int, MappedFile]]) -> Iterator[MappedRuntime]:
-        """Yield the runtimes among mappings that the kernel told of.
-
-        Args:
-            mapped: pid and mapping, as `MapWatch.take` gives them.
-        """
-        fresh = [(pid, m) for pid, m in mapped if (m.path, m.inode) not in self._seen]
-        self._seen.update((m.path, m.inode) for _, m in fresh)
-        for pid, mapping in sorted(fresh, key=lambda found: not has_usual_name(found[1].path)):
-            yield from self._runtimes(pid, [mapping])
-
     def look_again(self) -> None:
         """Look at everything at the next turn: the kernel lost what it had to tell."""
         self._sizes.clear()
         self._next_look = 0.0
 
-    def _fresh_mappings(self, pid: int) -> list[MappedFile]:
-        """Return the mappings not seen before, those with the usual names of runtimes first."""
+    def _mappings(self, pid: int) -> list[MappedFile]:
+        """Return the mappings of a process, none while its address space has the size that it had."""
         size = _address_space(pid)
         if size == self._sizes.get(pid):
             return []
-        fresh = [m for m in list_mappings(pid) if (m.path, m.inode) not in self._seen]
         self._sizes[pid] = size
-        self._seen.update((m.path, m.inode) for m in fresh)
-        return sorted({m.inode: m for m in fresh}.values(), key=lambda m: not has_usual_name(m.path))
+        return list_mappings(pid)
 
-    def _runtimes(self, pid: int, mappings: Iterable[MappedFile]) -> Iterator[MappedRuntime]:
-        seen_ns = time.monotonic_ns()
-        for mapping in mappings:
-            runtime = read_mapped_runtime(pid, mapping, partial(self.refused.setdefault, mapping.path))
-            if runtime is not None and (runtime.device, runtime.inode) not in self._found:
-                self._found.add((runtime.device, runtime.inode))
-                yield MappedRuntime(pid, runtime, seen_ns)
+    def _note(self, mapped: Iterable[tuple[int, MappedFile]]) -> None:
+        """Put mappings not seen before in the order in which they are worth reading."""
+        now = time.monotonic_ns()
+        for pid, mapping in mapped:
+            key = mapping.path, mapping.inode
+            if key not in self._seen:
+                self._seen.add(key)
+                heapq.heappush(self._pending, (self._rank(mapping.path), len(self._seen), pid, mapping, now))
+
+    def _rank(self, path: str) -> int:
+        """Say how soon a file is worth reading: those that ring doorbells first, HIP last where it is not probed."""
+        if not has_usual_name(path):
+            return 2
+        return (1 if self._reads_hip else 3) if "amdhip64" in path else 0
 
 
 def _address_space(pid: int) -> bytes:
