@@ -97,13 +97,13 @@ def match_completions(launches: pl.DataFrame, commands: pl.DataFrame) -> pl.Data
     by its order: a thread prints the ends of one stream's commands in the order in which they were enqueued.
 
     Args:
-        launches: columns event, process, command, ts_ns, enqueue_ns, command_stream.
-        commands: all rows of layer `command`: event, process, thread, command, ts_ns, name, stream_id.
+        launches: columns event, process, command, ts_ns, enqueue_ns, command_stream; in the order of time.
+        commands: all rows of layer `command`: event, process, thread, command, ts_ns, name, stream_id; in the same.
 
     Returns: event, complete_event, complete_ns.
     """
     lines = commands.select("event", "process", "thread", "command", "ts_ns", "name", "stream_id")
-    lines = lines.drop_nulls("command").sort("ts_ns", "event")
+    lines = lines.drop_nulls("command")
     is_end = pl.col("name") == "complete"
     ends = lines.filter(is_end).select(
         "process", "command", "ts_ns", complete_event="event", complete_ns="ts_ns", printer="thread"
@@ -112,7 +112,7 @@ def match_completions(launches: pl.DataFrame, commands: pl.DataFrame) -> pl.Data
     no_use = name.is_in([*_MENTIONS, _SUBMITTED])
     uses = lines.filter(~is_end & ~no_use).select("process", "command", "ts_ns", next_use="ts_ns")
     columns = ("event", "process", "command", "ts_ns", "enqueue_ns", "command_stream")
-    wanted = launches.select(columns).drop_nulls("command").sort("ts_ns")
+    wanted = launches.select(columns).drop_nulls("command")
     keys = ["process", "command"]
     found = wanted.join_asof(ends, on="ts_ns", by=keys, strategy="forward", check_sortedness=False)
     # The packets of a graph launch come before their command.

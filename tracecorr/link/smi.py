@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import polars as pl
 
+from tracecorr.align.rows import fill_columns
 from tracecorr.link.lives import number_lives
 from tracecorr.link.threads import Identities
 
@@ -18,15 +19,13 @@ def attach_processes(events: pl.DataFrame, identities: Identities) -> pl.DataFra
     is_ours = pl.col("source") == "kfd_smi"
     if not events.select(is_ours.any()).item():
         return events
-    rows = events.with_row_index("_row")
-    mine = rows.filter(is_ours & pl.col("pid").is_not_null()).select("_row", "pid", "tid", stamp_ns="ts_ns")
+    rows = events.select("source", "pid", "tid", stamp_ns="ts_ns").with_row_index("_row")
+    mine = rows.filter(is_ours & pl.col("pid").is_not_null()).drop("source")
     traced = identities.trace_threads.select("tgid_key", "process").drop_nulls().unique("tgid_key")
     seen = identities.processes.select(tgid_key=pl.col("pid").cast(pl.Int64), process="process").drop_nulls()
     alone = seen.join(traced, on="tgid_key", how="anti").filter(pl.len().over("tgid_key") == 1)
     found = number_lives(mine, identities.lives).join(
         pl.concat([traced, alone]), on="tgid_key", how="left", maintain_order="left"
     )
-    owners = found.select("_row", _owner="process", _pid=pl.col("pid").cast(events.schema["host_pid"]))
-    joined = rows.join(owners, on="_row", how="left", maintain_order="left")
-    owner, pid = pl.coalesce("process", "_owner"), pl.coalesce("host_pid", "_pid")
-    return joined.with_columns(process=owner, host_pid=pid).drop("_row", "_owner", "_pid")
+    owners = found.select("_row", "process", host_pid=pl.col("pid").cast(events.schema["host_pid"]))
+    return fill_columns(events, owners, "_row")

@@ -18,6 +18,8 @@ from tracecorr.link.lives import number_lives
 from tracecorr.link.threads import Identities
 from tracecorr.model import schema
 
+# What the keys of the tables stand for.
+_SPENT = ("ring", "stream", "kernel")
 _OWNERS = ("thread", "process", "host_tid", "host_pid")
 
 
@@ -98,7 +100,7 @@ def link_tables(
     hqd = attach_queues(hqd, queue_table, identities.processes, gpu_table)
     stream_table = streams.build_streams(events, args)
     kernel_table, kernel_ids = list_kernels(events)
-    events = _attach_keys(events, queue_table, stream_table, kernel_ids, hqd)
+    events = _attach_keys(events, queue_table, stream_table, kernel_ids, hqd).drop(_SPENT)
     events = _spread_queues(events, queue_creation.queues_of_calls(queue_table, events, args))
     events = _attach_gpus(events, queue_table, assign_gpus(args, devices, gpu_table))
     jobs = build_drm_jobs(events, args)
@@ -273,10 +275,6 @@ def _count_packets(queue_table: pl.DataFrame, launches: pl.DataFrame, events: pl
 
 
 def _lives(table: pl.DataFrame, events: pl.DataFrame, key: str) -> pl.DataFrame:
-    seen = (
-        events.select(key, "ts_ns", "dur_ns")
-        .drop_nulls(key)
-        .group_by(key)
-        .agg(from_ns=pl.col("ts_ns").min(), to_ns=(pl.col("ts_ns") + pl.col("dur_ns").fill_null(0)).max())
-    )
+    end = pl.col("ts_ns") + pl.col("dur_ns").fill_null(0)
+    seen = events.group_by(key).agg(from_ns=pl.col("ts_ns").min(), to_ns=end.max()).drop_nulls(key)
     return table.drop("from_ns", "to_ns").join(seen, on=key, how="left", maintain_order="left")
