@@ -53,6 +53,41 @@ def test_any_bytes_are_read(data: bytes) -> None:
     assert read(data).ledger["bytes"].sum() == len(data)
 
 
+def _torn(message: str, place: int, output: str) -> bytes:
+    record = line(message)
+    place += record.index(message)
+    return (record[:place] + output + record[place:]).encode()
+
+
+# Each form whose meaning rests on lines before or behind it; the lines between make it reach over several blocks.
+_CONTEXTS = (
+    line(enter("hipA")), line("Command (KernelExecution) enqueued: 0x5 to queue: 0x6"), line("No HW event"),
+    line("ShaderName : k(int)"), line("KernargSegmentByteSize = 8 K"), line("No HW event"), line(DISPATCH),
+    line(DISPATCH.replace("wptr=6", "wptr=7")), line(enter("hipB", "0x7f, 64")), line("No HW event"),
+    line(leave("hipB")),
+    line("No HW event"), line(leave("hipA")), line("No HW event"),
+    line("amd_comgr_do_action:").replace("rocvirtual.cpp", "devprogram.cpp"), "error: one\n", ": error: two\n",
+    "error: three\n", line("No HW event"),
+)  # fmt: skip
+_TORN = (
+    _torn(DISPATCH, 60, "step 7\n"), _torn("Command (Marker) enqueued: 0x5 to queue: 0x6", 12, "step 8\n"),
+    _torn(enter("hipC", "0x7f"), 16, "a\nb\n"), _torn("ShaderName : k(float, int)", 16, "step 9\n"),
+    _torn(leave("hipC"), 4, line("No HW event", thread=_OTHER)), _torn(DISPATCH, 200, "\n"),
+)  # fmt: skip
+
+
+def test_blocks_of_every_size_give_the_same_rows() -> None:
+    data = "".join(_CONTEXTS).encode() + b"".join(_TORN) + line("No HW event").encode()
+    whole = read(data)
+    assert whole.counts().keys() == {"used", "program_output", "continuation"}
+    assert whole.counts()["continuation"][0] == 3
+    assert [row["command"] for row in whole.rows(name="dispatch")] == [5, 5, None, None]
+    for block_bytes in (20, 97, 150, 210, 333, 500, 777, 1000, 1500, 2500):
+        parts = read(data, block_bytes)
+        for name in ("events", "packets", "args", "ledger"):
+            assert getattr(parts, name).equals(getattr(whole, name)), (block_bytes, name)
+
+
 @settings(max_examples=150, deadline=None)
 @given(_LOGS)
 def test_events_do_not_depend_on_the_block_size(data: bytes) -> None:
