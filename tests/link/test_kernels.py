@@ -48,7 +48,29 @@ def test_any_text_has_a_short_name(name: str) -> None:
 @pytest.mark.parametrize(
     ("name", "short"),
     [
-        (ELEMENTWISE_PRINTED, "at::native::vectorized_elementwise_kernel"),
+        (ELEMENTWISE_PRINTED, "at::native::vectorized_elementwise_kernel MulFunctor"),
+        (
+            "void at::native::elementwise_kernel<4, at::native::direct_copy_kernel_cuda(int)::{lambda()#3}>(int)",
+            "at::native::elementwise_kernel direct_copy",
+        ),
+        (
+            "void at::native::elementwise_kernel<at::native::BinaryFunctor<float, at::CUDAFunctor_add<float> > >()",
+            "at::native::elementwise_kernel CUDAFunctor_add",
+        ),
+        (
+            "void rocprim::ROCPRIM_304000_NS::detail::trampoline_kernel<rocprim::ROCPRIM_304000_NS::default_config, "
+            "rocprim::ROCPRIM_304000_NS::detail::reduce_config_selector<int> >(int)",
+            "rocprim::detail::trampoline_kernel reduce",
+        ),
+        (
+            "_ZN7rocprim17ROCPRIM_304000_NS6detail17trampoline_kernelINS0_14default_configENS1_22reduce_config_selectorI?",
+            "rocprim::detail::trampoline_kernel reduce",
+        ),
+        ("_ZN2at6native12_GLOBAL__N_16kernelE?", "at::native::kernel"),
+        ("_Z3fooILi3EEv?", "foo"),
+        ("decltype(auto) foo::bar<int>(int)", "foo::bar"),
+        ("std::enable_if<((x)>(3)), void>::type foo<int>(void (*)(std::less<int>))", "foo"),
+        ("ns::A::operator()(int) const [clone .kd]", "ns::A::operator()"),
         ("__amd_rocclr_fillBufferAligned", "__amd_rocclr_fillBufferAligned"),
         ("triton_poi_fused_0.kd", "triton_poi_fused_0"),
         ("void a::{lambda(int)#1}::b<(c)1>(int)", "a::::b"),
@@ -64,7 +86,7 @@ def test_the_table_keeps_the_original() -> None:
     events = pl.DataFrame({"event": [0, 1, 2], "kernel": [ELEMENTWISE, None, "gemm16(float*)"]}).cast({"kernel": CAT})
     table, keys = list_kernels(events)
     assert table.rows() == [
-        (0, ELEMENTWISE_PRINTED, ELEMENTWISE, "at::native::vectorized_elementwise_kernel"),
+        (0, ELEMENTWISE_PRINTED, ELEMENTWISE, "at::native::vectorized_elementwise_kernel MulFunctor"),
         (1, "gemm16(float*)", None, "gemm16"),
     ]
     assert keys.rows() == [(0, 0), (2, 1)]

@@ -7,9 +7,16 @@ import re
 from demangle import demangle
 
 _TILE = re.compile(r"MT\d+x\d+x\d+")
-_CLONE = re.compile(r"( \[clone [^\]]*\])+$")
+_SUFFIX = re.compile(r"(?:\.kd|(?: \[clone [^\]]*\])| \(\.kd\))+$")
 _ANONYMOUS = "(anonymous namespace)::"
 _OPERATOR = re.compile(r"operator(?:\(\)|[^\w(\s]+)")
+# Namespaces that only carry the version of a library.
+_VERSION_NAMESPACE = re.compile(r"\b[A-Z]+_[0-9_]*NS::|\bTHRUST_[0-9_]+::")
+_SOURCE_NAME = re.compile(r"([0-9]{1,4})(?=[^0-9])")
+# Some kernels of libraries say nothing by themselves, but what they run stands in their template values.
+_ALGORITHM = re.compile(r"([a-z_]+)_config_selector")
+_FUNCTOR = re.compile(r"\w+(?=_kernel_cuda\b)|\bCUDAFunctor_\w+|\b\w+Functor\b")
+_WRAPPERS = ("AUnaryFunctor", "BUnaryFunctor", "BinaryFunctor")
 _LONGEST_DISPLAY = 64
 
 
@@ -23,11 +30,15 @@ def demangle_name(name: str) -> str:
     """
     if not name.startswith("_Z"):
         return name
-    return _CLONE.sub("", demangle(name, language="itanium", style="gnu"))
+    bare = _SUFFIX.sub("", name)
+    readable = demangle(bare, language="itanium", style="gnu")
+    return name if readable == bare else _SUFFIX.sub("", readable)
 
 
 def shorten_name(name: str) -> str:
     """Return a short name for a lane: without arguments and template values, Tensile kernels by their tile.
+
+    Behind a kernel that says nothing by itself stands what it runs.
 
     >>> shorten_name("gemm16(float const*, float const*, float*, int)")
     'gemm16'
@@ -35,26 +46,62 @@ def shorten_name(name: str) -> str:
     'Cijk_Ailk_Bljk_SB MT64x64x32'
     >>> shorten_name("void (anonymous namespace)::softmax<float, 4>(float*, int)")
     'softmax'
+    >>> shorten_name("void at::native::vectorized_elementwise_kernel<4, at::native::MulFunctor<float> >(int)")
+    'at::native::vectorized_elementwise_kernel MulFunctor'
     """
     tile = _TILE.search(name)
     if name.startswith("Cijk_") and tile:
-        return f"{name[: tile.start()].rstrip('_')} {tile.group()}"
-    plain = _without_brackets(_OPERATOR.sub("operator", name.removesuffix(".kd").replace(_ANONYMOUS, "")))
-    words = plain.split()
+        return f"{name[: tile.start()].rstrip('_')} {tile.group()}"[:_LONGEST_DISPLAY]
+    if name.startswith("_Z"):
+        short = _VERSION_NAMESPACE.sub("", _source_names(name) or name)
+        return _fit(short, _what_it_runs(short, name))
+    plain = _VERSION_NAMESPACE.sub("", _SUFFIX.sub("", name).replace(_ANONYMOUS, ""))
+    words = _without_brackets(_OPERATOR.sub("operator", plain)).split()
     short = words[-1] if words else name
-    while len(short) > _LONGEST_DISPLAY and "::" in short:
+    if short.endswith("::operator") and f"{short}()" in plain:
+        short += "()"
+    return _fit(short, _what_it_runs(short, name))
+
+
+def _fit(short: str, inner: str = "") -> str:
+    """Return a name that fits a lane; namespaces go first."""
+    behind = f" {inner}" if inner else ""
+    while len(short + behind) > _LONGEST_DISPLAY and "::" in short:
         short = short.partition("::")[2]
-    return short[:_LONGEST_DISPLAY]
+    return (short + behind)[:_LONGEST_DISPLAY]
+
+
+def _what_it_runs(short: str, name: str) -> str:
+    """Return the algorithm of a kernel of rocPRIM, the functor of an elementwise kernel of PyTorch; else nothing."""
+    if short.endswith("::trampoline_kernel"):
+        found = _ALGORITHM.search(name)
+        return found[1] if found else ""
+    if short.startswith("at::native::") and "elementwise_kernel" in short:
+        functors: list[str] = _FUNCTOR.findall(name)
+        return next((one for one in functors if one not in _WRAPPERS), "")
+    return ""
+
+
+def _source_names(mangled: str) -> str:
+    """Return the names that a mangled name begins with; empty = none."""
+    names, at = [], 3 if mangled.startswith("_ZN") else 2
+    while size := _SOURCE_NAME.match(mangled, at):
+        at = size.end() + int(size[1])
+        names.append(mangled[size.end() : at])
+    return "::".join(one for one in names if not one.startswith("_GLOBAL__N"))
 
 
 def _without_brackets(name: str) -> str:
-    """Return a demangled name up to its arguments, without template values and lambdas."""
-    kept, depth = [], 0
+    """Return a demangled name up to its arguments, without template values, lambdas and `decltype(..)`."""
+    kept, depth, rounds = "", 0, 0
     for character in name:
-        if character == "(" and depth == 0:
+        if character == "(" and depth == rounds == 0 and not kept.endswith("decltype"):
             break
-        depth += character in "<{"
-        if depth == 0:
-            kept.append(character)
-        depth -= character in ">}" and depth > 0
-    return "".join(kept)
+        # Inside of round brackets `<` and `>` may compare.
+        rounds += character == "("
+        depth += rounds == 0 and character in "<{"
+        if depth == rounds == 0:
+            kept += character
+        depth -= rounds == 0 and character in ">}" and depth > 0
+        rounds -= character == ")" and rounds > 0
+    return kept
