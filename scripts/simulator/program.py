@@ -169,6 +169,12 @@ class HipThread(Thread):
         yield from self.say("memory", "Allocate hsa device memory 0x1401e80000, size 0x40000, hsa_mem_flags 0x0h")
         yield from self.leave("malloc", "hipMalloc", "0x1401e80000: duration: 310 us")
 
+    def _do_nested(self, stream: Stream) -> Iterator[float]:
+        """Make a call whose function makes another logged one, as hipMallocHost does."""
+        yield from self.enter("malloc", "hipMallocHost", "0x7f517a5fdc88, 262144")
+        yield from self._do_malloc(stream)
+        yield from self.leave("malloc", "hipMallocHost", "0x1401e80000: duration: 340 us")
+
     def _do_launch(self, stream: Stream) -> Iterator[float]:
         sizes = "{256,1,1}, {256,1,1}"
         handle = forms.stream_text(self.scene.era, stream.handle)
@@ -238,20 +244,31 @@ class HipThread(Thread):
         if self.scene.era in ("6.4", "7.0") and self.scene.level >= 5:
             text = "HWq=0x20a000, id=0, Barrier Header = 0x103 (type=3, barrier=1, acquire=0, release=0), "
             self.say_raw("rocr", text + "dep_signal=[0x0 0x0 0x0 0x0 0x0], completion_signal=0x0 rptr=1, wptr=2")
-        fields = (
-            f"dst=0x1401e00000, src=0x280000, size=262144, forceSDMA=0, engineType=2, wait_event={before.handle:#x}"
-        )
-        form = "HSA Copy copy_engine=0x1" if self.scene.era >= "7.1" else "HSA Async Copy on copy_engine=0x1"
-        copied = yield from self.say("blit", f"{form}, {fields}, completion_signal={after.handle:#x}")
-        truth = self.machine.record.truth
+        copied = yield from self._copy_on_engine(line, before, after)
         if copied >= 0:
-            truth.commands.append((line, copied))
-            truth.dependencies.append((barrier, copied))
-        after.line, after.known = copied, True
-        after.start_ns = max(self.now, before.end_ns) + 5_000
-        after.end_ns = after.start_ns + self.machine.random.uniform(1e4, 2e5)
-        stream.pending = after
+            self.machine.record.truth.dependencies.append((barrier, copied))
+        last = after
+        # What the staging buffer does not hold at once follows in further copies, each behind the one before.
+        for _ in range(self.machine.random.choice((0, 0, 1, 2)) if self.scene.staged_copies else 0):
+            last = self.process.next_signal()
+            more = yield from self._copy_on_engine(line, after, last)
+            if more >= 0 and after.line >= 0:
+                self.machine.record.truth.dependencies.append((after.line, more))
+            after = last
+        stream.pending = last
         yield from self.leave("copy", "hipMemcpyAsync", ": duration: 36 us")
+
+    def _copy_on_engine(self, command: int, wait: Signal, done: Signal) -> Iterator[float]:
+        """Start one copy on an SDMA engine that waits for a signal; return the id of its line."""
+        fields = f"dst=0x1401e00000, src=0x280000, size=262144, forceSDMA=0, engineType=2, wait_event={wait.handle:#x}"
+        form = "HSA Copy copy_engine=0x1" if self.scene.era >= "7.1" else "HSA Async Copy on copy_engine=0x1"
+        copied = yield from self.say("blit", f"{form}, {fields}, completion_signal={done.handle:#x}")
+        if copied >= 0:
+            self.machine.record.truth.commands.append((command, copied))
+        done.line, done.known = copied, True
+        done.start_ns = max(self.now, wait.end_ns) + 5_000
+        done.end_ns = done.start_ns + self.machine.random.uniform(1e4, 2e5)
+        return copied
 
     def _do_graph(self, stream: Stream) -> Iterator[float]:
         if self.scene.era < "7.0" or self.worker:

@@ -31,6 +31,7 @@ class Scene:
         container: the log shows other pids than the trace.
         direct_dispatch: whether packets are written by the calling thread.
         first_index: index of the first packet of each queue, to reach the wrap at 2**32.
+        staged_copies: whether some copies are made in parts that wait for each other.
         recreate: whether queues are deleted and made again with the same ring.
         reuse_pid: whether a second process of the same pid follows the first.
         successive: whether the threads follow each other, all with the same stack address.
@@ -59,6 +60,7 @@ class Scene:
     container: bool = False
     direct_dispatch: bool = True
     first_index: int = 0
+    staged_copies: bool = False
     recreate: bool = False
     reuse_pid: bool = False
     successive: bool = False

@@ -32,6 +32,8 @@ STRUCTURES = {
     "ioctls name the threads": {"doorbell": "none", "thread_events": (), "span_s": 0.6},
     "wrap at 2^32": {"first_index": 2**32 - 60}, "queues made again": {"recreate": True, "threads": 1},
     "pid reused": {"processes": 2, "reuse_pid": True}, "stack reused": {"successive": True},
+    "eight processes with equal rings": {"processes": 8, "threads": 1, "span_s": 0.15},
+    "calls in calls": {"kinds": (*BASE.kinds, ("nested", 2))}, "copies behind copies": {"staged_copies": True},
     "Direct Dispatch off": {"direct_dispatch": False},
     "HIP 7.0": {"era": "7.0"}, "HIP 6.4": {"era": "6.4"}, "HIP 6.2": {"era": "6.2"}, "HIP 5.7": {"era": "5.7"},
     "suspended before": {"suspended_ns": 36 * 10**11, "samples_s": 0.1},
