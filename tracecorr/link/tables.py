@@ -15,6 +15,7 @@ from tracecorr.link.hqds import attach_queues, link_hqds
 from tracecorr.link.kernels import list_kernels
 from tracecorr.link.launches import build_launches
 from tracecorr.link.lives import number_lives
+from tracecorr.link.thread_creation import find_creators
 from tracecorr.link.threads import Identities
 from tracecorr.model import schema
 
@@ -124,7 +125,7 @@ def link_tables(
         "stream_queues": streams.summarize_stream_queues(launches),
         "kernels": kernel_table,
         "processes": _lives(identities.processes, events, "process"),
-        "threads": _lives(identities.threads, events, "thread"),
+        "threads": find_creators(_lives(identities.threads, events, "thread"), events),
         "args": args,
         "hqd": hqd,
         "drm_jobs": jobs,

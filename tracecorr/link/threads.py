@@ -9,6 +9,7 @@ import polars as pl
 from tracecorr.align.rows import number_groups
 from tracecorr.link.doorbell_threads import match_doorbells, select_lines, select_stores
 from tracecorr.link.lives import LIFE, ToLog, find_process_lives, find_thread_lives, number_lives
+from tracecorr.link.thread_creation import list_clone_addresses
 from tracecorr.model import schema
 
 # glibc on x86-64 registers the robust list at pthread address + 0x2e0 (measured with HIP 7.2.4).
@@ -16,7 +17,7 @@ ROBUST_LIST_OFFSET = 0x2E0
 _ARCH_SET_FS = 0x1002
 # Columns of the part events that speak of threads.
 THREAD_COLUMNS = (
-    "file", "offset", "stamp_ns", "pid", "tid", "comm", "layer", "name", "ring", "packet_index", "arg",
+    "file", "offset", "stamp_ns", "pid", "tid", "comm", "layer", "name", "ring", "packet_index", "arg", "result",
 )  # fmt: skip
 
 
@@ -177,6 +178,7 @@ def _addresses(trace: pl.DataFrame, args: pl.DataFrame, seen: SeenIdentities | N
                 *columns, pl.lit("set_robust_list").alias("how")
             ),
             segments.select(*columns, pl.lit("arch_prctl").alias("how")),
+            list_clone_addresses(trace, args).select("tid", "tgid", "stamp_ns", "address", "how"),
             _read_addresses(seen, learned),
         ]
     ).drop_nulls("address")
