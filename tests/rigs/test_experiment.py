@@ -6,7 +6,7 @@ import json
 from pathlib import Path
 
 import pytest
-from docker_rig import DockerRig
+from container_rig import ContainerRig
 from rig import REPO, run_verb
 
 from tracecorr.store import Capture
@@ -14,7 +14,7 @@ from tracecorr.store import Capture
 pytestmark = pytest.mark.docker
 
 
-def test_preempt_in_a_container(docker: DockerRig, tmp_path: Path) -> None:
+def test_preempt_in_a_container(docker: ContainerRig, tmp_path: Path) -> None:
     truth, programs = tmp_path / "truth", tmp_path / "workloads"
     truth.mkdir()
     programs.mkdir()
