@@ -40,6 +40,8 @@ def test_a_new_container(engine: ContainerRig, place: Path) -> None:
     options = [f"--run-option={option}" for option in engine.options(make_truth(place))]
     run = capture(engine, place, "--image", engine.image, *options, "--", "/rig/programs/t1", "20", "3")
     assert run.ended.status == 0, run.ended.err
+    # Its libraries are known before its gate opens.
+    assert {entry["kind"] for entry in run.info["plan"]["late"] if entry["before_start"]} >= {"hsa"}
     check_packets(run)
     check_threads(run)
     check_namespace(run, log_pid=1)

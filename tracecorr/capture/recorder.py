@@ -71,7 +71,10 @@ class KernelRecorder:
         smi = plan.smi_gpus if self._smi is not None else ()
         failed = self.map_watch.failed if self.map_watch is not None else ""
         unwatched = (Absent("some libraries as soon as they are mapped", f"perf: {failed}"),) if failed else ()
-        return replace(plan, absent=(*plan.absent, *self._perf.absent, *self._absent, *unwatched), smi_gpus=smi)
+        return replace(
+            plan, absent=(*plan.absent, *self._perf.absent, *self._absent, *unwatched), smi_gpus=smi,
+            watch_mappings=self.map_watch is not None,
+        )  # fmt: skip
 
     @property
     def problems(self) -> list[str]:

@@ -389,4 +389,8 @@ def _facts_of(plan: Plan, absent: tuple[Absent, ...]) -> dict[str, Any]:
         "instances": [asdict(instance) for instance in plan.instances],
         "probes": [asdict(probe) for probe in plan.probes],
         "absent": [asdict(absence) for absence in absent],
+        "perf_cpus": plan.perf_cpus,
+        "watch_mappings": plan.watch_mappings,
+        "copy_top_buffer": plan.copy_top_buffer,
+        "smi_gpus": plan.smi_gpus,
     }
