@@ -17,7 +17,8 @@ import tempfile
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from benchmarks.measure import markdown
+from benchmarks.big_log import write_big_log
+from benchmarks.measure import markdown, run
 
 # A library that exports what a runtime exports is probed like one; its signal has the layout of amd_hsa_signal.h.
 _LIBRARY = """
@@ -68,6 +69,7 @@ int main(int argc, char **argv) {
 }
 """
 _LOG_OFF = ("--log-level", "0")
+PARTS = ("calls", "losses", "log", "program")
 
 
 class Bench:
@@ -148,6 +150,26 @@ def measure_losses(bench: Bench, events_per_second: int, seconds: int) -> str:
     return f"{events_per_second:,} events/s for {seconds} s: {info['events']:,} recorded, {info['lost_events']:,} lost"
 
 
+def measure_log(bench: Bench, size_mb: int, runs: int) -> str:
+    """Return what following and compressing a growing log costs, and what is left of it on disk."""
+    source = bench.folder / "source.log"
+    write_big_log(source, size_bytes=size_mb * 1_000_000)
+    size = source.stat().st_size / 1e6
+    writer = ("sh", "-c", f'cat {source} > "${{AMD_LOG_LEVEL_FILE}}_$$"')
+    found: dict[str, list[float]] = {"compressed": [], "left plain": []}
+    stored = {}
+    for _ in range(runs):
+        for name, options in {"compressed": (), "left plain": ("--plain-log",)}.items():
+            found[name].append(run(bench.capture(options, *writer)).cpu)
+            (log,) = (bench.folder / "x.tracecorr/raw/amd_log").iterdir()
+            stored[name] = log.stat().st_size / 1e6
+    cpu = {name: statistics.median(seconds) for name, seconds in found.items()}
+    rows = [(name, f"{cpu[name]:.2f}", f"{stored[name]:,.0f}", f"{size / stored[name]:.1f}") for name in found]
+    added = (cpu["compressed"] - cpu["left plain"]) * 1e3 / size
+    heads = (f"a log of {size:,.0f} MB (synthetic)", "CPU s of the capture", "MB on disk", "times smaller")
+    return f"{markdown(heads, rows)}\n\ncompression costs {added:.2f} ms of CPU time per MB"
+
+
 def measure_program(bench: Bench, rigs: Path, runs: int) -> str:
     """Return the table of the whole null GPU program, and what a log line costs."""
     folder = bench.folder
@@ -196,7 +218,8 @@ def main(arguments: list[str]) -> None:
     parser.add_argument("--runs", type=int, default=5)
     parser.add_argument("--rate", type=int, default=200_000, help="events per second of the loss test")
     parser.add_argument("--seconds", type=int, default=10, help="duration of the loss test")
-    parser.add_argument("--program-only", action="store_true", help="measure the whole program alone")
+    parser.add_argument("--log-mb", type=int, default=1500, help="size of the synthetic HIP log")
+    parser.add_argument("--parts", nargs="+", choices=PARTS, default=PARTS, help="what to measure")
     given = parser.parse_args(arguments)
     rigs = os.environ.get("TRACECORR_RIGS")
     with tempfile.TemporaryDirectory() as name:
@@ -204,12 +227,15 @@ def main(arguments: list[str]) -> None:
         folder.chmod(0o755)
         bench = Bench(folder)
         print(f"medians of {given.runs} paired runs, {os.cpu_count()} CPUs, kernel {os.uname().release}\n")
-        if not given.program_only:
+        if "calls" in given.parts:
             print(measure_calls(bench, given.runs), flush=True)
+        if "losses" in given.parts:
             print(f"\n{measure_losses(bench, given.rate, given.seconds)}", flush=True)
-        if rigs:
+        if "log" in given.parts:
+            print(f"\n{measure_log(bench, given.log_mb, given.runs)}", flush=True)
+        if "program" in given.parts and rigs:
             print(f"\n{measure_program(bench, Path(rigs).resolve(), given.runs)}")
-        else:
+        elif "program" in given.parts:
             print("\nthe whole program was not measured: TRACECORR_RIGS is not set")
 
 

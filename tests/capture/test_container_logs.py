@@ -17,6 +17,7 @@ import pytest
 from tracecorr.capture.container_logs import ContainerLogs, clear_leftovers
 from tracecorr.capture.containers import exec_log_folders
 from tracecorr.capture.owner import new_token
+from tracecorr.capture.undo import ACTIONS
 
 pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="a mount namespace needs root")
 
@@ -117,3 +118,14 @@ def test_a_workload_that_still_logs_is_left_alone(inside: tuple[Path, subprocess
     assert made.exists()
     workload.kill()
     workload.wait()
+
+
+def test_a_capture_that_lives_takes_its_logs_out_itself(
+    inside: tuple[Path, subprocess.Popen[bytes]], tmp_path: Path
+) -> None:
+    """Its journal is undone when the recording ends; the logs are needed until the workload has ended."""
+    place, _ = inside
+    token = new_token()
+    made = make_logs(place, token)
+    assert ACTIONS["gate"]({"kind": "gate", "token": token, "folder": str(tmp_path / "x.tracecorr")}) == ""
+    assert (made / "hip_1").exists()

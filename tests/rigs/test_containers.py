@@ -27,6 +27,12 @@ def make_truth(place: Path) -> Path:
     return truth
 
 
+def log_pid(run: Run) -> int:
+    """Return the number of the only process that has a log, as its log prints it."""
+    (found,) = run.table("processes")["log_pid"].drop_nulls()
+    return int(found)
+
+
 def check_namespace(run: Run, log_pid: int | None = None) -> None:
     """The log's pid is the container's, the trace's the host's, and both are one process."""
     (process,) = run.table("processes").filter(pl.col("log_pid").is_not_null()).to_dicts()
@@ -53,8 +59,11 @@ def test_a_new_container(engine: ContainerRig, place: Path) -> None:
 
 def test_a_running_container(engine: ContainerRig, place: Path) -> None:
     engine.start("exec", make_truth(place), "sleep", "3600")
-    run = capture(engine, place, "--container", "exec", "--", "/rig/programs/mt", "20")
+    run = capture(engine, place, "--container", "exec", "--", "/rig/programs/mt", "150")
     assert run.ended.status == 0, run.ended.err
+    # The log was compressed where it landed, inside the container, and its end came along.
+    assert [path.name for path in (place / "x.tracecorr/raw/amd_log").glob("*")] == [f"hip_{log_pid(run)}.zst"]
+    assert (run.info["losses"], run.info["problems"]) == ([], [])
     check_packets(run)
     check_threads(run)
     check_namespace(run)

@@ -10,6 +10,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
+from tracecorr.capture.container_logs import clear_leftovers
 from tracecorr.capture.folder import RecordingFolder
 from tracecorr.capture.host_facts import copy_topology, read_all_clocks, read_host
 from tracecorr.capture.invoker import Invoker
@@ -122,8 +123,13 @@ class Session:
             journal.note("gate", token=self._token, folder=str(self._folder.shown))
         try:
             self._launched = launch(self._options, self._invoker, self._program, self._folder, self._token)
-        except OSError as error:
-            raise MachineError(f"the workload cannot be started: {error}", "nothing ran; capture again") from error
+        except BaseException as error:
+            if self._options.container is not None:
+                # The gate may have made the folder of its logs before it was ended.
+                clear_leftovers(self._token, self._folder.shown)
+            if isinstance(error, OSError):
+                raise MachineError(f"the workload cannot be started: {error}", "nothing ran; capture again") from error
+            raise
 
     def _abandon(self) -> None:
         """End the workload at its gate and leave the machine as it was."""

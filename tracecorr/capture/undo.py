@@ -144,9 +144,13 @@ def _undo_file(note: Note) -> str:
 
 
 def _undo_gate(note: Note) -> str:
-    """End the workload that waits in a container for a capture that will not come back, and take its logs out."""
+    """End the workload that waits in a container for a capture that will not come back, and take its logs out.
+
+    A capture that lives takes them out itself, when its workload has ended.
+    """
     end_gates(note["token"])
-    return clear_leftovers(note["token"], Path(note["folder"]))
+    owner = owner_of(PREFIX + note["token"])
+    return clear_leftovers(note["token"], Path(note["folder"])) if owner is None or owner.is_dead() else ""
 
 
 def _undo_mount(note: Note) -> str:
