@@ -135,10 +135,18 @@ def test_commands_read_the_dataset(both: tuple[Path, Path, list[str]], tmp_path:
 
 
 def test_page_shows_the_dataset(both: tuple[Path, Path, list[str]]) -> None:
-    from tracecorr.store.views import build_views
+    from tracecorr.app.index import build
+    from tracecorr.app.nodes import Nodes
 
-    views = build_views(Capture.open(both[1]).table)
-    assert views.events == Capture.open(both[1]).table("events").select(pl.len()).collect().item()
+    capture = Capture.open(both[1])
+    index = build(Nodes(capture))
+    assert index.meta()["events"] == capture.table("events").select(pl.len()).collect().item()
+    labels = " ".join(group["label"] for group in index.meta()["groups"])
+    assert all(f"{name} · process" in labels and f"{name} · queue 0" in labels for name in NAMES), labels
+    events = capture.table_by_node("events").filter(pl.col("layer") == "hip").group_by("node").first().collect()
+    for event, offset, file in events.select("event", "offset", "file").iter_rows():
+        assert index.place(event).name
+        assert index.capture.line_number(file, offset)
 
 
 def test_a_call_open_across_ranges_is_read_again(cluster: str, tmp_path: Path) -> None:

@@ -15,6 +15,7 @@ from tracecorr.app import index
 from tracecorr.app.filters import Filters
 from tracecorr.app.find import Finder
 from tracecorr.app.live import Live
+from tracecorr.app.nodes import Nodes
 from tracecorr.app.pair import Pair
 from tracecorr.app.source import CaptureLike
 from tracecorr.model.errors import InputError, TracecorrError
@@ -147,6 +148,8 @@ class Library:
         capture = self._with_tables(wanted, wanted.name)
         if wanted.other:
             capture = Pair(capture, self._with_tables(wanted, wanted.other), wanted.anchor)
+        elif isinstance(capture, Capture) and capture.nodes:
+            capture = Nodes(capture)
         self._working[wanted] = "reading the tables"
         built = index.build(capture)
         self._working.pop(wanted, None)
