@@ -129,3 +129,22 @@ def test_another_run_with_the_same_calls_contradicts(
         calls.append((*c[:3], c[3] + shift, c[4] + shift, c[5]))
     _, warnings = imported(folder, Profile(profile.pid, calls), tmp_path / "x.tracecorr")
     assert any("rocprof:boot is UNALIGNED" in w and "contradict" in w for w in warnings)
+
+
+def test_a_profile_alone_links_its_calls(tmp_path: Path) -> None:
+    """SYNTHETIC tables of rocprofv3, without a log: the one of kernels names no process, as rocprofv3 writes it."""
+    calls, kernels = tmp_path / "hip_api_trace.csv", tmp_path / "kernel_trace.csv"
+    calls.write_text(
+        '"Domain","Function","Process_Id","Thread_Id","Correlation_Id","Start_Timestamp","End_Timestamp"\n'
+        '"HIP_RUNTIME_API_EXT","hipMalloc",7,7,1,1000,1100\n"HIP_RUNTIME_API_EXT","hipLaunchKernel",7,7,2,1200,1300\n'
+    )
+    kernels.write_text(
+        '"Kind","Queue_Id","Thread_Id","Dispatch_Id","Kernel_Name","Correlation_Id","Start_Timestamp","End_Timestamp"\n'
+        '"KERNEL_DISPATCH",1,7,1,"vadd(int)",2,1500,1900\n'
+    )
+    made = import_files(tmp_path / "x.tracecorr", [], [], rocprof=[calls, kernels])
+    correlate(made.path)
+    names = made.table("events").select("event", pl.col("name").cast(pl.String))
+    links = made.table("links").join(names, left_on="from_event", right_on="event")
+    found = links.select(pl.col("rule", "evidence").cast(pl.String), "name").collect()
+    assert found.rows() == [("rocprof_correlation", "recorded", "hipLaunchKernel")]

@@ -119,10 +119,14 @@ def link_correlations(events: pl.DataFrame, args: pl.DataFrame) -> pl.DataFrame:
         args: args by event, with `correlation_id`.
     """
     ids = args.filter(pl.col("key") == "correlation_id").select("event", correlation="u64")
-    rows = events.select("event", "process", "layer", "source").filter(pl.col("source") == "rocprof")
-    rows = rows.join(ids, on="event").drop_nulls("process")
-    layer = pl.col("layer").cast(pl.String)
-    keys = ["process", "correlation"]
+    rows = events.select("event", "layer", "source", pid="host_pid").filter(pl.col("source") == "rocprof")
+    rows = rows.join(ids, on="event")
+    # The kernel tables of rocprofv3 name no process: they are of the one whose calls are there, if it is one.
+    pids = rows["pid"].drop_nulls().unique()
+    if pids.len() == 1:
+        rows = rows.with_columns(pl.col("pid").fill_null(pids.item()))
+    layer, keys = pl.col("layer").cast(pl.String), ["pid", "correlation"]
+    rows = rows.drop_nulls("pid")
     calls = rows.filter((layer == "hip") & (pl.len().over([*keys, layer]) == 1)).select(*keys, from_event="event")
     found = rows.filter(layer == "gpu").select(*keys, to_event="event").join(calls, on=keys)
     return found.select("from_event", "to_event", rule=pl.lit(CORRELATION_RULE), evidence=pl.lit(RECORDED))
