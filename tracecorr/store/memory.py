@@ -9,8 +9,10 @@ from contextlib import contextmanager
 import pyarrow as pa
 
 # Numbers of mallopt(3), and what it begins with.
-_TRIM_THRESHOLD, _MMAP_THRESHOLD, _DEFAULT = -1, -3, 128 << 10
+_TRIM_THRESHOLD, _MMAP_THRESHOLD = -1, -3
 _MOST_KEPT = 256 << 20
+# What glibc itself comes to in a process that frees large arrays; once they are set it does not adapt them.
+_MAPPED_AFTERWARDS, _KEPT_AFTERWARDS = 32 << 20, 64 << 20
 
 
 @contextmanager
@@ -29,8 +31,8 @@ def kept_memory() -> Iterator[None]:
     try:
         yield
     finally:
-        library.mallopt(_MMAP_THRESHOLD, _DEFAULT)
-        library.mallopt(_TRIM_THRESHOLD, _DEFAULT)
+        library.mallopt(_MMAP_THRESHOLD, _MAPPED_AFTERWARDS)
+        library.mallopt(_TRIM_THRESHOLD, _KEPT_AFTERWARDS)
         library.malloc_trim(0)
 
 

@@ -26,7 +26,8 @@ def cut_blocks(chunks: Iterable[bytes], size: int) -> Iterator[Text]:
     filled, enough = PAD, size
     for chunk in chunks:
         if len(chunk) > len(data) - _PADDING - (filled - PAD):
-            data = pad(memoryview(data)[PAD:filled], bytes(len(chunk)))
+            # Twice as much, so that a very long line is not copied for each chunk of it.
+            data = pad(memoryview(data)[PAD:filled], bytes(max(len(chunk), filled)))
         data[filled : filled + len(chunk)] = chunk
         filled += len(chunk)
         if filled - PAD < enough:

@@ -83,6 +83,7 @@ class Forms:
 
     def learn(self, forms: list[Form]) -> None:
         """Remember forms; those that are too short, too long or too many are left out."""
+        before = len(self._forms)
         for form in forms:
             size = len(form.literal)
             if form in self._known or not 4 <= size <= FORM_BYTES or len(self._forms) == _MOST_FORMS:
@@ -95,7 +96,8 @@ class Forms:
                 self._following.append(self._first.get(slot, 0))
                 self._first[slot] = len(self._forms)
                 self._forms.append(form)
-        self._lay_out()
+        if len(self._forms) > before:
+            self._lay_out()
 
     def _lay_out(self) -> None:
         self._what = np.array([form.what for form in self._forms], np.int64)

@@ -1,0 +1,43 @@
+"""Blocks of the log: no byte is lost, whatever the chunks, and a line of any length ends somewhere."""
+
+from __future__ import annotations
+
+import pytest
+from amdlog_cases import DISPATCH, enter, leave, line, read
+
+from tracecorr.parse.amdlog import blocks
+from tracecorr.parse.amdlog.blocks import cut_blocks, cut_pieces
+
+
+def _contents(chunks: list[bytes], size: int) -> list[bytes]:
+    return [block.slice(block.start, block.stop) for block in cut_blocks(chunks, size)]
+
+
+@pytest.mark.parametrize("chunk", [1, 7, 100, 5000])
+def test_blocks_are_the_bytes_of_the_file(chunk: int) -> None:
+    data = "".join(line(message) for message in [enter("hipA"), DISPATCH, leave("hipA")] * 40).encode() + b"no line end"
+    found = _contents([data[i : i + chunk] for i in range(0, len(data), chunk)], 700)
+    assert b"".join(found) == data
+    assert all(block.startswith(b":") for block in found)
+    assert len(found) > 5
+
+
+def test_a_very_long_line_is_cut(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(blocks, "_LONGEST_LINE", 3000)
+    monkeypatch.setattr(blocks, "_LOOK_AHEAD", 100)
+    data = b"x" * 10_000 + b"\n" + line(DISPATCH).encode()
+    found = _contents([data[i : i + 64] for i in range(0, len(data), 64)], 500)
+    assert b"".join(found) == data
+    assert max(map(len, found)) <= 3000
+
+
+def test_pieces_give_what_the_whole_block_gives(monkeypatch: pytest.MonkeyPatch) -> None:
+    texts = [enter("hipA"), "Arg0: = 1", "ShaderName : k(int)", DISPATCH, leave("hipA"), "No HW event"]
+    data = "".join(line(message) for message in texts * 30) + "\n\nnoise\r\n" + line("Free hsa memory 0x1")
+    whole = read(data)
+    monkeypatch.setattr(blocks, "_PIECE_BYTES", 400)
+    pieces = [block for text in cut_blocks([data.encode()], 1 << 20) for block in cut_pieces(text)]
+    assert len(pieces) > 10
+    split = read(data)
+    for name in ("events", "packets", "args", "ledger"):
+        assert getattr(split, name).equals(getattr(whole, name)), name
