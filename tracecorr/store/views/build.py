@@ -10,18 +10,22 @@ import numpy.typing as npt
 import polars as pl
 
 from tracecorr.model import schema
+from tracecorr.model.errors import CaptureError
 from tracecorr.model.kinds import INFERRED
+from tracecorr.store.memory import kept_memory
 from tracecorr.store.views import drawn, levels
+from tracecorr.store.views.kinds import Kinds
 from tracecorr.store.views.lanes import KEY, Group, Lane, name_owners, plan_lanes
 
 MINIMAP_BINS = 1200
 MAX_DEPTH_ROWS = 8
 MAX_BOUND_ROWS = 3
 MAX_RANGES = 2000
-_MAX_TABLE = 1 << 22  # entries of a table of codes
-_SLICE = 1 << 19  # rows
+_SLICE = 1 << 18  # rows
 _FAR = 1 << 62
 _KIND_COLUMNS = ("layer", "name", "evidence", "result", "process", "thread", "gpu", "queue", "kernel", "sub")
+_EXTRA_COLUMNS = (*KEY, "style", "label")
+_BY_KEY: dict[str, Any] = {"on": list(KEY), "how": "left", "nulls_equal": True, "maintain_order": "left"}
 _EVENT_COLUMNS = (
     "event", "ts_ns", "dur_ns", "layer", "name", "evidence", "process", "thread", "gpu", "depth", "result",
     "queue", "kernel", "flags",
@@ -64,6 +68,7 @@ class Views:
         return int(lane[0]), int(row[0]), int(finest.name[at]), int(finest.start[at])
 
 
+@kept_memory()
 def build_views(tables: drawn.Tables) -> Views:
     """Return what the timeline draws; reads the columns that are drawn, nothing else.
 
@@ -72,16 +77,17 @@ def build_views(tables: drawn.Tables) -> Views:
     """
     owners = name_owners(*(tables(t).collect() for t in ("processes", "threads", "queues", "gpus")))
     extra = drawn.extra_pieces(tables)
-    events = _read_events(tables)
-    count = events.height
-    kinds, code = _classify(events)
-    names, kinds = _label(kinds, tables("kernels").collect())
-    plan = plan_lanes(pl.concat([kinds.select(KEY), extra.select(KEY)]).unique(), owners)
-    own = _own_spans(events, code, kinds, plan.lane_of)
-    del events, code  # large
-    names, extra = _name_extra(names, extra.join(plan.lane_of, on=list(KEY), how="left", nulls_equal=True))
+    columns, count, kinds, own_number = _read_events(tables, extra.height)
+    extra_kinds = Kinds(_EXTRA_COLUMNS)
+    extra_code = extra_kinds.add(extra)
+    pieces, extra_number = extra_kinds.settle()
+    names, kinds = _label(_readable(kinds), tables("kernels").collect())
+    names, pieces = _name_extra(names, _readable(pieces))
+    plan = plan_lanes(pl.concat([kinds.select(KEY), pieces.select(KEY)]).unique(maintain_order=True), owners)
     values = np.unique(extra["value"].drop_nulls().to_numpy())
-    columns = _both(own, _extra_spans(extra, values))
+    _place_events(columns, count, own_number, kinds.join(plan.lane_of, **_BY_KEY))
+    _place_extra(columns, count, extra, extra_number[extra_code], pieces.join(plan.lane_of, **_BY_KEY), values)
+    del extra, extra_code  # large
     t0 = int(columns.start.min(initial=_FAR)) if len(columns.start) else 0
     columns.start -= t0
     columns.end -= t0
@@ -93,80 +99,85 @@ def build_views(tables: drawn.Tables) -> Views:
     )
 
 
-def _read_events(tables: drawn.Tables) -> pl.DataFrame:
-    """Return the drawn columns of the events in order of their ids; copies are told apart by their engine,
-    evictions and faults of a process by their GPU."""
-    engine = pl.format("engine {}", pl.col("engine").cast(pl.String))
+def _read_events(tables: drawn.Tables, more: int) -> tuple[_Columns, int, pl.DataFrame, levels.I32]:
+    """Return the columns with the events at their front, their number, their kinds and the numbers of these.
+
+    `name` holds the provisional numbers of the kinds, `style` what only the row itself tells.
+
+    Args:
+        tables: of the capture.
+        more: room for so many rows behind the events.
+    """
+    events = tables("events").select(_EVENT_COLUMNS)
+    count = int(events.select(pl.len()).collect().item())
+    columns, kinds, first = _Columns.of_length(count + more), Kinds(_KIND_COLUMNS), 0
+    subs = _list_subs(tables)
+    # Batch by batch: arrays of a few MB are used again, large ones cost more time in the kernel than here.
+    for batch in events.collect_batches(chunk_size=_SLICE, maintain_order=True):
+        rows = slice(first, first := first + batch.height)
+        if first > count:
+            raise CaptureError("the tables were written anew while they were read", "open the capture again")
+        columns.name[rows] = kinds.add(_add_subs(batch, subs))
+        columns.event[rows], columns.start[rows] = batch["event"], batch["ts_ns"]
+        columns.end[rows] = batch["ts_ns"].to_numpy() + batch["dur_ns"].fill_null(0).to_numpy()
+        columns.depth[rows] = batch["depth"].cast(pl.Int32).fill_null(-1)
+        half = (batch["flags"].fill_null(0).to_numpy() & drawn.HALF) > 0
+        columns.style[rows] = np.where(half, levels.HALF_SEEN, 0)
+    columns.own[:count], columns.own[count:] = True, False
+    kinds.add(_add_subs(events.head(0).collect(), subs))  # where there is no batch
+    return columns, count, *kinds.settle()
+
+
+def _list_subs(tables: drawn.Tables) -> pl.DataFrame:
+    """Return event, sub of the copies, which are told apart by their engine."""
+    engine = pl.format("engine {}", pl.col("engine").cast(pl.String)).cast(schema.CAT)
     copies = tables("launches").filter(pl.col("engine").is_not_null()).select("event", sub=engine).collect()
-    events = tables("events").select(_EVENT_COLUMNS).collect()
-    if not events["event"].is_sorted():
-        events = events.sort("event")
-    stops = events.filter((pl.col("layer") == "smi") & pl.col("process").is_not_null() & pl.col("gpu").is_not_null())
-    copies = pl.concat([copies, stops.select("event", sub=pl.format("GPU {}", "gpu"))])
-    if copies.is_empty():
-        return events.with_columns(sub=pl.lit(None, schema.CAT))
-    copies = copies.unique("event").with_columns(pl.col("sub").cast(schema.CAT))
-    return events.join(copies, on="event", how="left", maintain_order="left")
+    return copies.unique("event", keep="first", maintain_order=True)
 
 
-def _classify(events: pl.DataFrame) -> tuple[pl.DataFrame, levels.I32]:
-    """Return the distinct combinations of what decides lane, name and style, and that of each event."""
-    code = np.empty(events.height, np.int32)
-    parts = [events.schema.to_frame().select(_KIND_COLUMNS)]
-    found = 0
-    # Slice by slice: arrays of a few MB are used again, large ones cost more time in the kernel than here.
-    for first in range(0, events.height, _SLICE):
-        kinds, local = _classify_slice(events[first : first + _SLICE])
-        code[first : first + _SLICE] = local + found
-        parts.append(kinds)
-        found += kinds.height
-    every = pl.concat(parts)
-    distinct = every.unique(maintain_order=True).with_row_index("kind")
-    joined = every.join(distinct, on=list(_KIND_COLUMNS), how="left", nulls_equal=True, maintain_order="left")
-    number = joined["kind"].to_numpy().astype(np.int32)
-    for first in range(0, events.height, _SLICE):
-        code[first : first + _SLICE] = number[code[first : first + _SLICE]]
-    return distinct.drop("kind").with_columns(pl.col("layer", "sub").cast(pl.String)), code
+def _add_subs(events: pl.DataFrame, subs: pl.DataFrame) -> pl.DataFrame:
+    """Return the events with `sub`: evictions and faults of a process are told apart by their GPU."""
+    if subs.is_empty():
+        events = events.with_columns(sub=pl.lit(None, schema.CAT))
+    else:
+        events = events.join(subs, on="event", how="left", maintain_order="left")
+    if not (events["layer"] == "smi").any():
+        return events
+    stop = (pl.col("layer") == "smi") & pl.col("process").is_not_null() & pl.col("gpu").is_not_null()
+    gpu = pl.format("GPU {}", "gpu").cast(schema.CAT)
+    return events.with_columns(sub=pl.when(stop).then(gpu).otherwise("sub"))
 
 
-def _classify_slice(events: pl.DataFrame) -> tuple[pl.DataFrame, levels.I64]:
-    code = np.zeros(events.height, np.int64)
-    for column in _KIND_COLUMNS:
-        values = events[column].to_physical().cast(pl.Int64).fill_null(-1).to_numpy() + 1
-        code = _dense(code * (int(values.max(initial=0)) + 1) + values)
-    example = np.zeros(int(code.max(initial=-1)) + 1, np.int64)
-    example[code] = np.arange(events.height)
-    return events[example].select(_KIND_COLUMNS), code
+def _readable(kinds: pl.DataFrame) -> pl.DataFrame:
+    return kinds.with_columns(pl.col("layer", "sub").cast(pl.String))
 
 
-def _dense(code: levels.I64) -> levels.I64:
-    """Return the codes renumbered from 0 without gaps."""
-    most = int(code.max(initial=-1)) + 1
-    if most > _MAX_TABLE:
-        return np.unique(code, return_inverse=True)[1].astype(np.int64)
-    seen = np.zeros(most, bool)
-    seen[code] = True
-    number: levels.I64 = (np.cumsum(seen) - 1)[code]
-    return number
+def _place_events(columns: _Columns, count: int, number: levels.I32, kinds: pl.DataFrame) -> None:
+    """Fill lane, name and style of the events from their kinds."""
+    lane, label, style = (kinds[name].to_numpy() for name in ("lane", "label", "style"))
+    for first in range(0, count, _SLICE):
+        rows = slice(first, min(first + _SLICE, count))
+        code = number[columns.name[rows]]
+        columns.lane[rows], columns.name[rows] = lane[code], label[code]
+        columns.style[rows] |= style[code]
 
 
-def _own_spans(
-    events: pl.DataFrame, code: levels.I32, kinds: pl.DataFrame, lane_of: pl.DataFrame
-) -> dict[str, npt.NDArray[Any]]:
-    """Return the columns of `_Columns` for the pictures of the events themselves."""
-    lane = kinds.join(lane_of, on=list(KEY), how="left", nulls_equal=True, maintain_order="left")["lane"]
-    half = (events["flags"].fill_null(0).to_numpy() & drawn.HALF) > 0
-    start = events["ts_ns"].to_numpy()
-    return {
-        "event": events["event"].to_numpy().astype(np.int32),
-        "start": start,
-        "end": start + events["dur_ns"].fill_null(0).to_numpy(),
-        "lane": lane.to_numpy()[code],
-        "name": kinds["label"].to_numpy()[code],
-        "style": kinds["style"].to_numpy()[code] | np.where(half, levels.HALF_SEEN, 0).astype(np.uint8),
-        "depth": events["depth"].cast(pl.Int32).fill_null(-1).to_numpy(),
-        "own": np.ones(events.height, bool),
-    }
+def _place_extra(
+    columns: _Columns,
+    count: int,
+    extra: pl.DataFrame,
+    code: levels.I32,
+    kinds: pl.DataFrame,
+    values: npt.NDArray[np.float64],
+) -> None:
+    """Fill the rows behind the events with what is drawn besides; a counter's name is the code of its value."""
+    columns.event[count:] = extra["event"].fill_null(-1)
+    columns.start[count:], columns.end[count:] = extra["start"], extra["end"]
+    columns.depth[count:] = extra["depth"].cast(pl.Int32).fill_null(-1)
+    columns.lane[count:], columns.style[count:] = kinds["lane"].to_numpy()[code], kinds["style"].to_numpy()[code]
+    columns.name[count:] = kinds["label"].to_numpy()[code]
+    counted = np.flatnonzero(extra["value"].is_not_null())
+    columns.name[count + counted] = np.searchsorted(values, extra["value"].gather(counted).to_numpy())
 
 
 def _label(kinds: pl.DataFrame, kernels: pl.DataFrame) -> tuple[list[str], pl.DataFrame]:
@@ -184,12 +195,13 @@ def _label(kinds: pl.DataFrame, kernels: pl.DataFrame) -> tuple[list[str], pl.Da
     return list(codes), kinds.with_columns(pl.Series("label", rows, pl.Int32), style=style.cast(pl.UInt8))
 
 
-def _name_extra(names: list[str], extra: pl.DataFrame) -> tuple[list[str], pl.DataFrame]:
+def _name_extra(names: list[str], kinds: pl.DataFrame) -> tuple[list[str], pl.DataFrame]:
+    """Return the dictionary of drawn names with those of the kinds, and `kinds` with the codes of their names."""
     codes = {name: code for code, name in enumerate(names)}
-    for text in extra["label"].unique(maintain_order=True).drop_nulls():
+    texts = kinds["label"].cast(pl.String)
+    for text in texts.unique(maintain_order=True).drop_nulls():
         codes.setdefault(text, len(codes))
-    code = pl.col("label").replace_strict(codes, default=0, return_dtype=pl.Int32)
-    return list(codes), extra.with_columns(code)
+    return list(codes), kinds.with_columns(texts.replace_strict(codes, default=0, return_dtype=pl.Int32))
 
 
 @dataclass
@@ -205,35 +217,16 @@ class _Columns:
     depth: levels.I32
     own: npt.NDArray[np.bool_]
 
+    @classmethod
+    def of_length(cls, rows: int) -> _Columns:
+        """Return columns whose values are still to be written."""
+        types: tuple[Any, ...] = (np.int32, np.int64, np.int64, np.int32, np.int32, np.uint8, np.int32, np.bool_)
+        return cls(*(np.empty(rows, dtype) for dtype in types))
+
     def take(self, order: levels.Index) -> None:
         """Put the rows in this order, one column after the other to save memory."""
         for name, column in vars(self).items():
             setattr(self, name, column[order])
-
-
-def _extra_spans(extra: pl.DataFrame, values: npt.NDArray[np.float64]) -> dict[str, npt.NDArray[Any]]:
-    """Return the columns of `_Columns` for what is drawn besides; a counter's name is the code of its value."""
-    value = extra["value"].fill_null(0.0).to_numpy()
-    code = np.searchsorted(values, value) if len(values) else np.zeros(len(value))
-    return {
-        "event": extra["event"].fill_null(-1).to_numpy(),
-        "start": extra["start"].to_numpy(),
-        "end": extra["end"].to_numpy(),
-        "lane": extra["lane"].to_numpy(),
-        "name": np.where(extra["value"].is_not_null().to_numpy(), code, extra["label"].to_numpy()),
-        "style": extra["style"].to_numpy(),
-        "depth": extra["depth"].cast(pl.Int32).fill_null(-1).to_numpy(),
-        "own": np.zeros(extra.height, bool),
-    }
-
-
-def _both(own: dict[str, npt.NDArray[Any]], extra: dict[str, npt.NDArray[Any]]) -> _Columns:
-    types: dict[str, Any] = {"start": np.int64, "end": np.int64, "style": np.uint8, "own": np.bool_}
-    joined: dict[str, npt.NDArray[Any]] = {
-        name: np.concatenate([own[name], extra[name]], dtype=types.get(name, np.int32), casting="unsafe")
-        for name in own
-    }
-    return _Columns(**joined)
 
 
 def _arrange(

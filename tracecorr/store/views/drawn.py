@@ -11,6 +11,7 @@ import polars as pl
 
 from tracecorr.model.errors import TracecorrError
 from tracecorr.model.kinds import INFERRED, Flag
+from tracecorr.model.schema import CAT
 from tracecorr.store.views import lanes, levels
 
 Tables = Callable[[str], pl.LazyFrame]
@@ -20,9 +21,9 @@ GPU_BOUNDS = " (bounds)"  # after the name of the kernel
 
 # One drawn thing: `own` = it is the place of its event, not a second picture of it; `label` its name.
 SHAPE: dict[str, pl.DataType] = {
-    "event": pl.Int64(), "start": pl.Int64(), "end": pl.Int64(), "layer": pl.String(), "process": pl.UInt32(),
-    "thread": pl.UInt32(), "queue": pl.UInt32(), "gpu": pl.UInt16(), "sub": pl.String(), "depth": pl.UInt16(),
-    "style": pl.UInt8(), "label": pl.String(), "value": pl.Float64(), "own": pl.Boolean(),
+    "event": pl.Int64(), "start": pl.Int64(), "end": pl.Int64(), "layer": CAT, "process": pl.UInt32(),
+    "thread": pl.UInt32(), "queue": pl.UInt32(), "gpu": pl.UInt16(), "sub": CAT, "depth": pl.UInt16(),
+    "style": pl.UInt8(), "label": CAT, "value": pl.Float64(), "own": pl.Boolean(),
 }  # fmt: skip
 
 # Answers to a question or to a wait, not failures.
@@ -72,18 +73,27 @@ def inferred_doorbells(tables: Tables) -> pl.DataFrame:
 
 def gpu_bounds(tables: Tables) -> pl.DataFrame:
     """Return one hollow span per dispatch without GPU times: it ran between its doorbell and its observed end."""
-    rung = tables("events").select(announce_event="event", announce_ns="ts_ns")
     unknown = pl.col("gpu_start_ns").is_null() & pl.col("gpu_event").is_null() & pl.col("complete_ns").is_not_null()
     dispatches = tables("launches").filter(unknown & (pl.col("kind").cast(pl.String) == "dispatch"))
     first = pl.coalesce("announce_ns", "doorbell_ns", "doorbell_lo_ns", "packet_ns")
-    names = tables("kernels").select("kernel", name=pl.coalesce("display", "name"))
-    joined = dispatches.join(rung, on="announce_event", how="left").join(names, on="kernel", how="left")
-    joined = joined.with_columns(begin=first)
+    # Texts are put together once for each kernel.
+    label = pl.concat_str(pl.coalesce("display", "name"), pl.lit(GPU_BOUNDS)).cast(CAT)
+    names = tables("kernels").select("kernel", label=label)
+    joined = _add_announced(dispatches, tables)
+    joined = joined.join(names, on="kernel", how="left", maintain_order="left").with_columns(begin=first)
     return shape(
         joined.filter(pl.col("complete_ns") >= pl.col("begin")),
         start="begin", end="complete_ns", layer=pl.lit("gpu"), sub=pl.lit("bounds"), style=pl.lit(levels.INFERRED),
-        label=pl.concat_str(pl.col("name").fill_null("dispatch"), pl.lit(GPU_BOUNDS)),
+        label=pl.coalesce("label", pl.lit(f"dispatch{GPU_BOUNDS}").cast(CAT)),
     )  # fmt: skip
+
+
+def _add_announced(dispatches: pl.LazyFrame, tables: Tables) -> pl.LazyFrame:
+    """Return the dispatches with `announce_ns`, the time of the store that announced each."""
+    if not dispatches.select(pl.col("announce_event").is_not_null().any()).collect().item():
+        return dispatches.with_columns(announce_ns=pl.lit(None, pl.Int64))
+    rung = tables("events").select(announce_event="event", announce_ns="ts_ns")
+    return dispatches.join(rung, on="announce_event", how="left", maintain_order="left")
 
 
 def queue_depth(tables: Tables) -> pl.DataFrame:
@@ -150,9 +160,9 @@ def hardware_queues(tables: Tables) -> pl.DataFrame:
     at = (
         dumps.filter((pl.col("dump").cast(pl.String) == "hqds") & state.is_in(["active", "stale"]))
         .filter(pl.col("read_start_ns").is_not_null())
-        .join(gpus, on="gpu_id", how="left")
+        .join(gpus, on="gpu_id", how="left", maintain_order="left")
         .with_columns(sub=slot, label=label, end=pl.coalesce("read_end_ns", "read_start_ns"))
-        .sort("snapshot")
+        .sort("snapshot", maintain_order=True)
     )
     same = [pl.col(c).eq_missing(pl.col(c).shift(-1)).over("gpu", "sub") for c in ("label", "pq_base")]
     follows = (pl.col("snapshot") + 1 == pl.col("snapshot").shift(-1)).over("gpu", "sub")
