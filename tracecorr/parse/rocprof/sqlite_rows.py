@@ -77,7 +77,7 @@ def _read_page(page: bytes, header: int, usable: int) -> tuple[list[int], list[t
 
 def _read_cells(page: bytes, places: tuple[int, ...], usable: int) -> Iterator[tuple[int, int, int]]:
     for place in places:
-        if place + 18 > len(page) + 16:
+        if place >= len(page):
             continue
         payload, at = _read_varint(page, place)
         rowid, at = _read_varint(page, at)
