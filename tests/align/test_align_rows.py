@@ -1,0 +1,91 @@
+"""Rows found and filled without joins give what the joins would."""
+
+from __future__ import annotations
+
+import numpy as np
+import polars as pl
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from polars.testing import assert_frame_equal
+
+from tracecorr.align.intervals import bracket_doorbells, list_moments
+from tracecorr.align.rows import Places, attach_columns, fill_columns, number_groups
+from tracecorr.model.schema import CAT
+
+# Values near each other, far from each other, at the ends of their type, and none.
+numbers = st.none() | st.integers(-3, 3) | st.sampled_from([-(2**63), 2**40, 2**63 - 1])
+keys = st.lists(st.tuples(numbers, st.none() | st.sampled_from(["hip", "aql", "ioctl"])), max_size=40)
+
+
+@settings(deadline=None)
+@given(keys)
+def test_groups_are_numbered_in_the_order_of_their_first_rows(rows: list[tuple[int | None, str | None]]) -> None:
+    frame = pl.DataFrame(rows, schema={"a": pl.Int64, "b": CAT}, orient="row")
+    codes, groups = number_groups(frame, ["a", "b"])
+    assert_frame_equal(groups, frame.unique(maintain_order=True))
+    assert_frame_equal(groups[codes], frame)
+
+
+@settings(deadline=None)
+@given(keys)
+def test_unsigned_keys_are_numbered_too(rows: list[tuple[int | None, str | None]]) -> None:
+    unsigned = [None if value is None else value % 2**64 for value, _ in rows]
+    frame = pl.DataFrame({"a": pl.Series(unsigned, dtype=pl.UInt64)})
+    codes, groups = number_groups(frame, ["a"])
+    assert_frame_equal(groups, frame.unique(maintain_order=True))
+    assert_frame_equal(groups[codes], frame)
+
+
+places = st.lists(st.tuples(st.integers(0, 3), st.integers(0, 6)), max_size=30)
+
+
+@settings(deadline=None)
+@given(places, places, st.data())
+def test_places_find_the_first_row_that_was_chosen(
+    rows: list[tuple[int, int]], wanted: list[tuple[int, int]], data: st.DataObject
+) -> None:
+    shape = {"file": pl.UInt16, "offset": pl.Int64}
+    frame = pl.DataFrame(rows, schema=shape, orient="row")
+    asked = pl.DataFrame([*wanted, (1, None)], schema=shape, orient="row")
+    chosen = np.array(data.draw(st.lists(st.booleans(), min_size=len(rows), max_size=len(rows))), dtype=np.bool_)
+    known = frame.with_row_index("row").filter(chosen).unique(["file", "offset"], keep="first", maintain_order=True)
+    expected = asked.join(known, on=["file", "offset"], how="left", maintain_order="left")["row"]
+    assert Places.of(frame, chosen).find(asked).to_list() == expected.to_list()
+
+
+@settings(deadline=None)
+@given(st.lists(st.none() | st.integers(0, 9), min_size=1, max_size=20), st.data())
+def test_columns_are_attached_and_filled_as_by_a_join(own: list[int | None], data: st.DataObject) -> None:
+    rows = data.draw(st.lists(st.integers(0, len(own) - 1), unique=True))
+    found = pl.DataFrame({"event": rows, "value": range(100, 100 + len(rows)), "text": ["x"] * len(rows)},
+                         schema={"event": pl.Int64, "value": pl.Int64, "text": CAT})  # fmt: skip
+    frame = pl.DataFrame({"own": pl.Series(own, dtype=pl.Int64)}).with_row_index("event")
+    frame = frame.with_columns(pl.col("event").cast(pl.Int64))
+    joined = frame.join(found, on="event", how="left", maintain_order="left")
+    assert_frame_equal(attach_columns(frame, found), joined)
+    filled = fill_columns(frame, found.select("event", own="value"))
+    assert filled["own"].to_list() == joined.select(pl.coalesce("own", "value")).to_series().to_list()
+
+
+@settings(deadline=None)
+@given(
+    st.lists(st.tuples(st.none() | st.integers(0, 2), st.integers(0, 9), st.none() | st.integers(0, 9)), max_size=30)
+)
+def test_a_store_lies_between_the_lines_before_and_after_its_packet(
+    rows: list[tuple[int | None, int, int | None]],
+) -> None:
+    log = pl.DataFrame(rows, schema={"thread": pl.UInt32, "start": pl.Int64, "end": pl.Int64}, orient="row")
+    packets = log.select("thread", at="start", name=pl.lit("barrier_and")).with_columns(pl.col("name").cast(CAT))
+    found = bracket_doorbells(packets, list_moments(log, "start", pl.col("end")), 1)
+    for (thread, at, _), low, high in zip(rows, found["doorbell_lo_ns"], found["doorbell_hi_ns"], strict=True):
+        lines = [t for other, *times in rows for t in times if other == thread and thread is not None]
+        assert low == max((t for t in lines if t is not None and t < at), default=None)
+        assert high == at + 1
+    dispatches = bracket_doorbells(packets.with_columns(name=pl.lit("dispatch").cast(CAT)),
+                                   list_moments(log, "start", pl.col("end")), 1)  # fmt: skip
+    for (thread, at, _), low, high in zip(
+        rows, dispatches["doorbell_lo_ns"], dispatches["doorbell_hi_ns"], strict=True
+    ):
+        lines = [t for other, *times in rows for t in times if other == thread and thread is not None]
+        after = min((t for t in lines if t is not None and t > at), default=None)
+        assert (low, high) == (at, None if after is None else after + 1)
