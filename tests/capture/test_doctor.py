@@ -119,8 +119,8 @@ def test_unknown_container_is_told(monkeypatch: pytest.MonkeyPatch, tmp_path: Pa
     engine.write_text('#!/bin/sh\necho "Error: No such container: $6" >&2\nexit 1\n')
     engine.chmod(0o755)
     monkeypatch.setenv("PATH", f"{tmp_path}:/usr/bin:/bin")
-    assert main(["doctor", "--container", "gone"]) == 2
-    assert "no running container 'gone' (docker: " in capfd.readouterr().err
+    assert main(["doctor", "--container", "gone"]) == 3
+    assert "there is no container gone (asked docker as " in capfd.readouterr().err
 
 
 def test_clean_undoes_what_a_killed_capture_left(tracefs: Tracefs, run_folder: Path, capfd: Capture) -> None:
