@@ -7,6 +7,7 @@ the null GPU the packets are compared with those that its model retired.
 from __future__ import annotations
 
 import argparse
+import json
 import os
 import sys
 import tempfile
@@ -288,7 +289,34 @@ def score_capture(folder: Path, work: Path) -> tuple[object, ...]:
     timed = both.drop_nulls("gpu_start_ns")
     equal = timed.filter((pl.col("gpu_end_ns") - pl.col("end_mono_ns")).abs() < 1_000_000)
     stored = ours.drop_nulls("doorbell_event").height
-    return folder.name, ours.height, both.height, stored, f"{equal.height}/{timed.height}"
+    marks, width = score_pages(folder, work)
+    return folder.name, ours.height, both.height, stored, f"{equal.height}/{timed.height}", marks, width
+
+
+def score_pages(folder: Path, work: Path) -> tuple[str, int]:
+    """Compare the times of a capture's binary pages with its clock samples.
+
+    Returns: how many marks lie between the two readings of CLOCK_MONOTONIC around them, of how many; the largest
+    width of the bounds of a record, ns.
+    """
+    out = work / f"{folder.name}-pages.tracecorr"
+    import_files(out, [folder / "amd.log"], [folder / "raw"], clock_samples=folder / "clock.json")
+    correlate(out)
+    capture = Capture.open(out)
+    events = capture.table("events").filter(pl.col("source").cast(pl.String) == "ftrace")
+    width = pl.col("err_lo_ns").cast(pl.Int64) + pl.col("err_hi_ns").cast(pl.Int64)
+    events = events.select("event", "ts_ns", "err_lo_ns", "err_hi_ns", width=width).collect()
+    ids = capture.table("args").filter(pl.col("key").cast(pl.String) == "id").select("event", id="u64").collect()
+    samples = json.loads((folder / "clock.json").read_text())["samples"]
+    read = pl.DataFrame(
+        [{k: s[k] for k in ("id", "mono0", "mono1")} for s in samples], schema_overrides={"id": pl.UInt64}
+    )
+    marks = events.join(ids, on="event").join(read, on="id")
+    right = marks.filter(
+        (pl.col("ts_ns") + pl.col("err_hi_ns") >= pl.col("mono0"))
+        & (pl.col("ts_ns") - pl.col("err_lo_ns").cast(pl.Int64) <= pl.col("mono1"))
+    )
+    return f"{right.height}/{len(samples)}", int(events["width"].max())  # type: ignore[arg-type]
 
 
 def main(arguments: list[str]) -> None:
@@ -319,6 +347,8 @@ def main(arguments: list[str]) -> None:
             "retired with this ring and index",
             "with a recorded doorbell",
             "GPU times right",
+            "marks of the pages between their readings",
+            "widest bounds in pages, ns",
         )
         print("\nCaptures of the null GPU\n\n" + measure.markdown(head, rows))
     if any(n[3] for s in scores for n in s.links.values()):
