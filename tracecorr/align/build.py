@@ -45,8 +45,8 @@ _COLUMNS = (
     "source", "clock", "layer", "name", "process", "thread", "file", "offset", "stamp_ns", "end_stamp_ns", "ring",
     "packet_index", "signal",
 )  # fmt: skip
-# Each round of system calls narrows the bounds for the next one; after few rounds nothing changes.
-_ROUNDS = 3
+# Each round of system calls narrows the bounds for the next one; it ends when a round changes little.
+_ROUNDS = 12
 
 
 def find_steps(records: pl.DataFrame) -> pl.DataFrame:
