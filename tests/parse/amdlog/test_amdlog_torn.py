@@ -168,3 +168,9 @@ def test_an_exit_torn_by_another_record_ends_its_call() -> None:
     assert [(row["name"], row["flags"]) for row in log.events.to_dicts()] == [
         ("hipMemcpy", Flag.ENTER_ONLY), ("(torn)", Flag.TORN), ("init", 0),
     ]  # fmt: skip
+
+
+def test_many_torn_records_are_looked_at_once_each() -> None:
+    # A search through all torn ones before would take minutes.
+    text = (line("Blob ((((") + "x\n") * 20_000
+    assert {row["flags"] for row in read(text).events.to_dicts()} == {Flag.TORN}

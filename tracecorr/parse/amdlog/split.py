@@ -190,7 +190,8 @@ class Splitter:
         output, more = (0, 0), 0
         for i in np.flatnonzero(split.torn).tolist():
             split.messages[i] = without_cut_number(text.slice(int(split.message[i]), int(split.end[i])))
-        for join in self._joiner.find(text, split.message, split.end, split.torn, foreign.start, foreign.end):
+        glued = split.torn.copy()
+        for join in self._joiner.find(text, split.message, split.end.copy(), glued, foreign.start, foreign.end):
             self._apply(split, join)
             for tail in join.tails:
                 split.end[join.record], is_tail[tail] = foreign.end[tail], True

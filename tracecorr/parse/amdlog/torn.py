@@ -23,6 +23,8 @@ _CALL_END = b" ) \x1b[0m"
 _COLOUR, _COLOUR_END = b"\x1b[32m ", b"\x1b[0m"
 # So many lines of the program may stand between the halves, or hold a wrapped record.
 _MOST_LINES = 8
+# A message so short may be the beginning of any other.
+_SHORT = 24
 _EXIT_TAIL = re.compile(rb".*Returned hip\w+ :|.*: duration: \d+ us$")
 
 
@@ -78,6 +80,11 @@ class Joiner:
         # The line behind a line; a torn record has another one, on its line, before it.
         is_first = (others.record >= 0) & (np.diff(others.record, prepend=-1) != 0)
         for line in np.flatnonzero(is_first & (text.bytes[other_start] != ord(":"))).tolist():
+            record = int(others.record[line])
+            # A record before it on its line may go on, too.
+            is_alone = not torn[record] and (record == 0 or not torn[record - 1])
+            if is_alone and not self._may_go_on(text, int(message[record]), int(end[record])):
+                continue
             last = min(line + _MOST_LINES, len(other_start))
             spans = [
                 (int(other_start[i]), int(other_end[i]))
@@ -85,6 +92,18 @@ class Joiner:
                 if others.record[i] == others.record[line]
             ]
             yield from self._join_behind(text, int(others.record[line]), line, spans, message, end, torn)
+
+    def _may_go_on(self, text: Text, at: int, end: int) -> bool:
+        """Return whether something of a record may stand on the lines behind it; most lines of a program fail here."""
+        head = text.slice(at, end)
+        return bool(
+            self._wraps.width
+            or _is_cut(head)
+            or len(head) < _SHORT
+            or not 0x41 <= head[0] <= 0x7A
+            or (wholeness.is_call(head) and not wholeness.is_whole_call(head))
+            or (text.slice(at - len(_COLOUR), at) == _COLOUR and not head.endswith(_COLOUR_END))
+        )
 
     def _join_behind(
         self, text: Text, head: int, line: int, spans: list[tuple[int, int]], message: Ints, end: Ints, torn: Mask

@@ -53,6 +53,7 @@ _DEVICE = re.compile(rb", device id : \d+$")
 _NAME_END = re.compile(rb"\)(?: ?(?:const|volatile|noexcept|&&?|\[clone [^\]]*\]|\[abi:\w+\]|\(\.[\w.]+\)|\.[\w.]+))*$")
 _NO_ARGUMENTS = (b"(anonymous namespace)", b"operator()")
 _TEXT_IN_NUMBER = re.compile(rb"\b0x[0-9a-f]+(?!h\b)[g-zG-Z_]")
+_BRACKET = re.compile(rb"[\[\](){}]")
 _PAIRS_OF_BRACKETS = ((b"(", b")"), (b"[", b"]"), (b"{", b"}"))
 
 
@@ -105,6 +106,8 @@ def is_whole_kernel(name: bytes) -> bool:
 
 def open_brackets(text: bytes) -> int:
     """Return how many round, square or curly brackets are open at the end of a text; negative = more were closed."""
+    if not _BRACKET.search(text):
+        return 0
     text = ANSI.sub(b"", text)
     counts = [text.count(first) - text.count(last) for first, last in _PAIRS_OF_BRACKETS]
     return next((count for count in counts if count), 0)
