@@ -305,6 +305,10 @@ class Session:
         if self._end_reason:
             return
         self._end_reason = reason
+        self._processes.refresh()
+        if self._processes.alive:
+            # First of all: a limit is reached, and what follows takes its time.
+            self._logs.cut()
         self._info["threads"] = self._info.get("threads") or read_thread_map(self._processes.alive)
         self._recorder.stop()
         self._snapshots.finish()
@@ -313,9 +317,6 @@ class Session:
         self._info["stop"] = read_all_clocks()
         self._info["plan"] = self._plan_facts()
         self.problems += self._disarm()
-        self._processes.refresh()
-        if self._processes.alive:
-            self._logs.cut()
 
     def _disarm(self) -> list[str]:
         return self._recorder.disarm()
