@@ -11,7 +11,7 @@ from pathlib import Path
 
 import polars as pl
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from tests.parse.rocprof.rocpd_cases import SMALL, Profile, sdk_json, write_rocpd
@@ -120,6 +120,7 @@ def test_json_cut_anywhere(cut: int, noise: bytes) -> None:
 
 
 @settings(deadline=None, max_examples=40)
+@example([(143289, 128)])
 @given(st.lists(st.tuples(st.integers(0, 200_000), st.integers(0, 255)), min_size=1, max_size=20))
 def test_damaged_database(tmp_path_factory: pytest.TempPathFactory, hits: list[tuple[int, int]]) -> None:
     path = write_rocpd(tmp_path_factory.mktemp("damaged") / "x.db")

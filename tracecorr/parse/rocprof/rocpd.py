@@ -19,6 +19,8 @@ from tracecorr.parse.rocprof.records import Field, Record, classify
 from tracecorr.parse.rocprof.sqlite_rows import MAGIC, ReadAt, count_bytes, locate_rows
 
 _REQUIRED = ("rocpd_string", "rocpd_event")
+# SQLite's own messages and names can hold damaged bytes, too.
+_DAMAGES = (sqlite3.DatabaseError, UnicodeDecodeError)
 _KINDS = ("region", "sample", "kernel_dispatch", "memory_copy", "memory_allocate")
 
 
@@ -44,7 +46,7 @@ def check_rocpd(connection: sqlite3.Connection, head: bytes, size: int, name: st
         raise InputError(f"{name} is cut short: {size} of {told} bytes", "copy it again, or run rocprofv3 again")
     try:
         sets = _list_sets(connection)
-    except sqlite3.DatabaseError as error:
+    except _DAMAGES as error:
         raise InputError(f"{name} is a damaged database: {error}", "copy it again, or run rocprofv3 again") from error
     if not sets:
         raise InputError(
@@ -76,7 +78,7 @@ def _read_records(connection: sqlite3.Connection, read_at: ReadAt, size: int) ->
                 for record in _read_table(connection, read_at, tables, kind):
                     told += record.length
                     yield record
-    except sqlite3.DatabaseError:
+    except _DAMAGES:
         reason = "damaged database: nothing behind the damage is read"
     if told < size:
         yield Record(0, size - told, {}, reason=reason)
