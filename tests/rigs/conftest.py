@@ -123,6 +123,8 @@ def _make_podman(nullgpu: NullGpu, user: Invoker | None) -> Iterator[ContainerRi
     finally:
         rig.remove_all()
         rig.call("unshare", "rm", "-rf", str(work / "data"), check=False)
+        # podman's overlay driver leaves its own folder mounted.
+        subprocess.run(["umount", "--lazy", work / "data/overlay"], check=False, capture_output=True)
         shutil.rmtree(work, ignore_errors=True)
 
 
