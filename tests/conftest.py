@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 from collections.abc import Generator
 from pathlib import Path
 
@@ -27,6 +28,24 @@ def data_folder() -> Path:
     if os.environ.get("CI") == "true":
         pytest.fail(reason)
     pytest.skip(reason)
+
+
+def pytest_configure() -> None:
+    """Let signals do here what they do in a terminal: who runs tests in the background may have them ignored."""
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+    for number in (signal.SIGHUP, signal.SIGQUIT):
+        signal.signal(number, signal.SIG_DFL)
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Leave out the PyTorch programs where no Python with PyTorch is named: it is too large for a test environment."""
+    if os.environ.get("TRACECORR_TORCH_PYTHON"):
+        return
+    left_out = [item for item in items if item.get_closest_marker("torch")]
+    if left_out:
+        config.hook.pytest_deselected(items=left_out)
+        items[:] = [item for item in items if item not in left_out]
+        print(f"\n{len(left_out)} tests of PyTorch programs are left out: set TRACECORR_TORCH_PYTHON to run them")
 
 
 @pytest.hookimpl(wrapper=True)

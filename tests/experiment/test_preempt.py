@@ -163,14 +163,12 @@ def test_on_the_null_gpu(
     assert {("high_alone", -1), ("low_alone", 1), ("together", -1), ("together", 1)} <= asked
 
 
+@pytest.mark.torch
 @pytest.mark.parametrize(
     "program", ["gemm", "cnn", "transformer", "stream_priority", "time_slicing", "event_cooperation"]
 )
 def test_torch_workloads_on_the_cpu(repo: Path, program: str) -> None:
-    python = os.environ.get("TRACECORR_TORCH_PYTHON")
-    if not python:
-        pytest.skip("needs a Python with PyTorch: set TRACECORR_TORCH_PYTHON")
     path = repo / "samples" / "workloads" / f"{program}.py"
-    words = [python, str(path), "--device", "cpu", "--iterations", "2", "--size", "64"]
+    words = [os.environ["TRACECORR_TORCH_PYTHON"], str(path), "--device", "cpu", "--iterations", "2", "--size", "64"]
     done = subprocess.run(words, capture_output=True, check=True)
     assert len(read_stamps(done.stdout)) == 2
