@@ -13,6 +13,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import polars as pl
 import pytest
 from machine_state import need_tracefs, read_state
 
@@ -80,6 +81,27 @@ def test_status_and_streams_pass_through(tmp_path: Path, tracefs: Tracefs) -> No
     assert "err\n" in err
     assert capture.info["exit_status"] == 7
     assert capture.info["state"] == "complete"
+
+
+def test_the_cost_of_an_event_is_measured_and_not_recorded(tmp_path: Path, tracefs: Tracefs) -> None:
+    with unchanged(tracefs):
+        capture = Capture(tmp_path, "--", "sh", "-c", "exit 0")
+        status, _, err = capture.end()
+    assert status == 0, err
+    cost = capture.info["event_cost"]
+    assert cost["recorded_ns"] > cost["alone_ns"] > 0
+    assert cost["added_ns"] in (cost["recorded_ns"] - cost["alone_ns"] + off for off in (-1, 0, 1))
+    assert f"recording added {cost['added_ns']:,} ns" in err
+    events = pl.read_parquet(capture.shown / "tables" / "events.parquet", columns=["layer", "pid"])
+    of_ours = events.filter(pl.col("pid") == capture.process.pid)["layer"].cast(pl.String)
+    assert not {"syscall", "ioctl"} & set(of_ours)
+
+
+def test_without_system_calls_no_cost_of_one_is_said(tmp_path: Path) -> None:
+    capture = Capture(tmp_path, *QUICK, "--", "sh", "-c", "exit 0")
+    _, _, err = capture.end()
+    assert "event_cost" not in capture.info
+    assert "recording added" not in err
 
 
 def test_the_time_namespace_of_the_workload_reaches_correlate(tmp_path: Path) -> None:

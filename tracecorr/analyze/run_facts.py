@@ -7,6 +7,8 @@ from collections import Counter
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+from tracecorr.store.recording import describe_event_cost
+
 
 def describe_run(info: Mapping[str, Any]) -> Iterator[str]:
     """Yield in a few lines what ran, where, what was recorded of it and what not.
@@ -55,6 +57,7 @@ def _describe_workload(info: Mapping[str, Any]) -> Iterator[str]:
         "ROCm": host.get("rocm"),
         "clock of the trace": info.get("ftrace_clock"),
         "cost of the recording": describe_overhead(info),
+        "cost of an event": describe_event_cost(info),
         "environment": " ".join(f"{k}={v}" for k, v in (info.get("environment") or {}).items()),
     }
     yield from (f"{name}: {value}" for name, value in known.items() if value not in (None, ""))

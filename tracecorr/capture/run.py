@@ -26,6 +26,7 @@ from tracecorr.capture.tracefs import find_tracefs
 from tracecorr.capture.undo import ACTIONS, restore_leftovers
 from tracecorr.model.errors import CommandError, MachineError, TracecorrError
 from tracecorr.store import Capture
+from tracecorr.store.recording import describe_event_cost
 
 Say = Callable[[str], None]
 
@@ -153,6 +154,8 @@ def render_summary(shown: Path) -> Iterator[str]:
             "warning: no HIP log appeared: the workload did not use HIP, its runtime cannot log, "
             "or it could not write into the capture folder"
         )
+    if cost := describe_event_cost(info):
+        yield f"cost: {cost}"
     for absent in info["plan"]["absent"]:
         yield f"not recorded: {absent['what']}: {absent['why']}"
     if not capture.has_tables():

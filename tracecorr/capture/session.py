@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from tracecorr.capture.container_logs import clear_leftovers
+from tracecorr.capture.event_cost import measure_event_cost, time_call
 from tracecorr.capture.folder import RecordingFolder
 from tracecorr.capture.host_facts import copy_topology, read_all_clocks, read_host
 from tracecorr.capture.invoker import Invoker
@@ -164,6 +165,7 @@ class Session:
                 return failure
 
     def _arm(self, plan: Plan, offer: Offer, tracefs: Tracefs, journal: Journal) -> None:
+        self._call_alone_ns = time_call()
         self._recorder = KernelRecorder.arm(plan, tracefs, journal, self._token, self._folder)
         self._late = LateProbes(self._options.wanted, offer, self._recorder)
         interval = self._options.hqd_interval
@@ -311,12 +313,19 @@ class Session:
             self._logs.cut()
         self._info["threads"] = self._info.get("threads") or read_thread_map(self._processes.alive)
         self._recorder.stop()
+        self._measure_cost()
         self._snapshots.finish()
         self.problems += [*self._snapshots.problems, *self._recorder.problems]
         self._info["devices"] = {str(pid): found for pid, found in sorted(self._snapshots.devices.items())}
         self._info["stop"] = read_all_clocks()
         self._info["plan"] = self._plan_facts()
         self.problems += self._disarm()
+
+    def _measure_cost(self) -> None:
+        armed = self._recorder.armed
+        cost = measure_event_cost(armed.armed, armed.instances, self._call_alone_ns)
+        if cost is not None:
+            self._info["event_cost"] = cost.as_json()
 
     def _disarm(self) -> list[str]:
         return self._recorder.disarm()

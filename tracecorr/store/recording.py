@@ -137,3 +137,18 @@ def recorded_losses(info: dict[str, Any]) -> tuple[pl.DataFrame, pl.DataFrame]:
         pl.DataFrame(ledger, schema=list(schema.LEDGER.schema), orient="row").pipe(schema.LEDGER.conform),
         pl.DataFrame(losses, schema=list(schema.LOSSES.schema), orient="row").pipe(schema.LOSSES.conform),
     )
+
+
+def describe_event_cost(info: Mapping[str, Any]) -> str:
+    """Return what recording added to a system call of the workload, empty where none was recorded.
+
+    Args:
+        info: contents of capture.json; `capture` times the call before it arms and when the recording is over.
+    """
+    cost = info.get("event_cost")
+    if not isinstance(cost, Mapping):
+        return ""
+    return (
+        f"recording added {cost['added_ns']:,} ns to a system call, {cost['added_ns'] / 2:,.0f} ns per event "
+        f"(an ioctl: {cost['alone_ns']:,} ns before, {cost['recorded_ns']:,} ns recorded)"
+    )

@@ -10,6 +10,7 @@ import polars as pl
 from tracecorr.analyze.frames import collect
 from tracecorr.analyze.run_facts import describe_overhead
 from tracecorr.analyze.verdicts.evidence import Evidence
+from tracecorr.store.recording import describe_event_cost
 
 _NOT_MEASURED = "not measured; `tracecorr experiment` does"
 
@@ -32,6 +33,7 @@ def describe_conditions(evidence: Evidence) -> dict[str, str]:
         "kernel trace": "yes" if any(layers.get(layer) for layer in ("syscall", "ioctl", "kfd")) else "no",
         "doorbell probe": "yes" if layers.get("doorbell") else "no",
         "overhead": describe_overhead(evidence.info) or _NOT_MEASURED,
+        "cost of an event": describe_event_cost(evidence.info) or "not measured; `tracecorr capture` does",
     }
 
 
