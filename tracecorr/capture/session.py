@@ -25,7 +25,8 @@ from tracecorr.capture.offer import Offer
 from tracecorr.capture.options import CaptureOptions
 from tracecorr.capture.owner import this_process
 from tracecorr.capture.pace import Pace
-from tracecorr.capture.plan import Absent, Plan
+from tracecorr.capture.plan import Plan
+from tracecorr.capture.plan_facts import facts_after_late, facts_of_plan
 from tracecorr.capture.processes import ProcessTable, read_thread_map
 from tracecorr.capture.recorder import KernelRecorder
 from tracecorr.capture.signals import Received, SignalInbox
@@ -335,7 +336,7 @@ class Session:
         self._info = {
             "state": "recording", "recorder": asdict(this_process()), "command": list(options.command),
             "program": self._program, "user": self._invoker.name, "cwd": str(Path.cwd()), "host": read_host(),
-            "wanted": asdict(options.wanted), "plan": _facts_of(plan, plan.absent), "ftrace_clock": "auto",
+            "wanted": asdict(options.wanted), "plan": facts_of_plan(plan, plan.absent), "ftrace_clock": "auto",
             "files": [],
         }  # fmt: skip
         copy_topology(self._folder)
@@ -347,10 +348,7 @@ class Session:
 
     def _plan_facts(self) -> dict[str, Any]:
         """Return what was armed, also late, and what is absent after all."""
-        late = {entry["kind"] for entry in self._late.armed if entry["probes"]}
-        plan = self._recorder.plan
-        absent = tuple(a for a in plan.absent if not any(a.what.startswith(_ABSENT_OF[kind]) for kind in late))
-        return {**_facts_of(plan, (*absent, *self._late.absent)), "late": self._late.armed}
+        return facts_after_late(self._recorder.plan, self._late.armed, self._late.absent)
 
     def _time_offsets(self) -> dict[str, int]:
         """Return what the time namespace of the workload adds to its clocks, as far as it is known now."""
@@ -393,20 +391,3 @@ class Session:
         self._folder.write_info(self._info)
         if failures:
             raise failures[0]
-
-
-# How the absence of a kind of runtime begins that may appear late after all.
-_ABSENT_OF = {"hsa": "doorbells", "roctx": "roctx ranges", "hip": "HIP entry points", "other": "--uprobes"}
-
-
-def _facts_of(plan: Plan, absent: tuple[Absent, ...]) -> dict[str, Any]:
-    """Return what was armed and what is absent, for capture.json."""
-    return {
-        "instances": [asdict(instance) for instance in plan.instances],
-        "probes": [asdict(probe) for probe in plan.probes],
-        "absent": [asdict(absence) for absence in absent],
-        "perf_cpus": plan.perf_cpus,
-        "watch_mappings": plan.watch_mappings,
-        "copy_top_buffer": plan.copy_top_buffer,
-        "smi_gpus": plan.smi_gpus,
-    }

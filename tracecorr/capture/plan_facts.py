@@ -1,0 +1,38 @@
+"""What a plan is in capture.json: what was armed, from the start or late, and what is absent after all."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import asdict
+from typing import Any
+
+from tracecorr.capture.plan import Absent, Plan
+
+# How the absence of a kind of runtime begins that may appear late after all.
+_ABSENT_OF = {"hsa": "doorbells", "roctx": "roctx ranges", "hip": "HIP entry points", "other": "--uprobes"}
+
+
+def facts_of_plan(plan: Plan, absent: Iterable[Absent]) -> dict[str, Any]:
+    """Return what was armed and what is absent, for capture.json."""
+    return {
+        "instances": [asdict(instance) for instance in plan.instances],
+        "probes": [asdict(probe) for probe in plan.probes],
+        "absent": [asdict(absence) for absence in absent],
+        "perf_cpus": plan.perf_cpus,
+        "watch_mappings": plan.watch_mappings,
+        "copy_top_buffer": plan.copy_top_buffer,
+        "smi_gpus": plan.smi_gpus,
+    }
+
+
+def facts_after_late(plan: Plan, late: list[dict[str, Any]], late_absent: Iterable[Absent]) -> dict[str, Any]:
+    """Return the plan with what was armed late; what is armed is absent no more.
+
+    Args:
+        plan: what was armed, and what is absent.
+        late: libraries that appeared during the recording, as `LateProbes.armed` has them.
+        late_absent: what is absent of these.
+    """
+    kinds = {entry["kind"] for entry in late if entry["probes"]}
+    absent = [a for a in plan.absent if not any(a.what.startswith(_ABSENT_OF[kind]) for kind in kinds)]
+    return {**facts_of_plan(plan, (*absent, *late_absent)), "late": late}
