@@ -29,7 +29,7 @@ class EventCost:
     @property
     def added_ns(self) -> float:
         """Return what recording adds to the call; it is two events."""
-        return max(self.recorded_ns - self.alone_ns, 0.0)
+        return self.recorded_ns - self.alone_ns
 
     def as_json(self) -> dict[str, int]:
         """Return it for capture.json."""
@@ -52,7 +52,8 @@ def time_call() -> float:
 
 
 def measure_event_cost(plan: Plan, instances: dict[str, Path], alone_ns: float) -> EventCost | None:
-    """Time an ioctl of this thread in the instance that recorded the workload's; None where none did.
+    """Time an ioctl of this thread in the instance that recorded the workload's; None where none did,
+    or where the difference is lost in other work.
 
     The recording is over and its buffers are emptied: what is written here is never read.
 
@@ -71,11 +72,13 @@ def measure_event_cost(plan: Plan, instances: dict[str, Path], alone_ns: float) 
         instance.append("set_event_pid", str(threading.get_native_id()))
         instance.write("tracing_on", "1")
         try:
-            return EventCost(alone_ns, time_call())
+            cost = EventCost(alone_ns, time_call())
         finally:
             instance.write("tracing_on", "0")
     except ControlFileError:
         return None
+    # Other work may have slowed the first measurement more than recording slows the second.
+    return cost if cost.added_ns > 0 else None
 
 
 def _time_burst(descriptor: int, buffer: bytearray) -> float:

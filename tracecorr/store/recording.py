@@ -140,7 +140,7 @@ def recorded_losses(info: dict[str, Any]) -> tuple[pl.DataFrame, pl.DataFrame]:
 
 
 def describe_event_cost(info: Mapping[str, Any]) -> str:
-    """Return what recording added to a system call of the workload, empty where none was recorded.
+    """Return what recording added to an ioctl of tracecorr's own, empty where that was not measured.
 
     Args:
         info: contents of capture.json; `capture` times the call before it arms and when the recording is over.
@@ -149,6 +149,7 @@ def describe_event_cost(info: Mapping[str, Any]) -> str:
     if not isinstance(cost, Mapping):
         return ""
     return (
-        f"recording added {cost['added_ns']:,} ns to a system call, {cost['added_ns'] / 2:,.0f} ns per event "
-        f"(an ioctl: {cost['alone_ns']:,} ns before, {cost['recorded_ns']:,} ns recorded)"
+        f"recording added {cost['added_ns']:,} ns to an ioctl of tracecorr's own, "
+        f"{cost['added_ns'] / 2:,.0f} ns per event "
+        f"({cost['alone_ns']:,} ns before, {cost['recorded_ns']:,} ns recorded)"
     )
