@@ -162,6 +162,20 @@ def test_damaged_tables_are_named_not_shown(repo: Path, tmp_path: Path) -> None:
             pass
 
 
+def test_a_capture_that_fails_at_once_is_never_called_open(
+    repo: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    capture = _copied_sample(repo, tmp_path)
+    Library({"half": capture}).get(Wanted("half"))
+    shutil.rmtree(capture.path / "views")
+    (capture.path / "tables" / "events.parquet").write_bytes(b"not a table")
+    monkeypatch.setattr(threading.Thread, "start", threading.Thread.run)
+    library = Library({"half": capture})
+    assert library.state(Wanted("half")) is not None
+    with pytest.raises(InputError):
+        library.state(Wanted("half"))
+
+
 @pytest.mark.parametrize("damage", ["index.json", "0.start.npy", "1.end.npy"])
 def test_damaged_views_are_built_again(repo: Path, tmp_path: Path, damage: str) -> None:
     capture = _copied_sample(repo, tmp_path)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import pwd
+import shutil
 import stat
 import subprocess
 from dataclasses import dataclass
@@ -55,14 +56,13 @@ class ContainerRig:
 
     def options(self, truth: Path) -> list[str]:
         """Return the options of `docker run` that put the model into a container."""
-        topology = self.nullgpu.cache / "topo-gfx942-1"
         device = self.work / "kfd"
         if not device.exists():
             os.mknod(device, 0o666 | stat.S_IFCHR, os.makedev(1, 3))
             device.chmod(0o666)
         return [
-            f"--device={device}:/dev/kfd", f"--volume={truth}:/truth", f"--volume={self.nullgpu.cache}/lib:/ng/lib:ro",
-            f"--volume={topology}:/ng/topo:ro", f"--volume={self.nullgpu.folder}:/rig:ro", "--shm-size=2g",
+            f"--device={device}:/dev/kfd", f"--volume={truth}:/truth", f"--volume={self.work}/ng:/ng:ro",
+            f"--volume={self.work}/rig:/rig:ro", "--shm-size=2g",
             "--env=HSA_MODEL_LIB=/ng/lib/libnullgpu.so", "--env=HSA_MODEL_TOPOLOGY=/ng/topo",
             "--env=NULLGPU_TRUTH=/truth/truth.csv", "--env=HSA_MODEL_MEMFILE=/dev/shm/nullgpu",
             "--env=NULLGPU_KERNEL_NS=30000",
@@ -80,10 +80,14 @@ class ContainerRig:
 
 
 def make_image(rig: ContainerRig) -> None:
-    """Make the image of the rig's root; its bash is the container's sh."""
+    """Make the image of the rig's root, with bash as its sh, and copies of what its containers need."""
     root, topology = rig.nullgpu.cache / "root", rig.nullgpu.cache / "topo-gfx942-1"
     if not topology.is_dir():
         subprocess.run(["python3", rig.nullgpu.folder / "mktopo.py", topology, "1", "gfx942"], check=True)
+    # A user without root may not reach the rig where it lies.
+    shutil.copytree(rig.nullgpu.cache / "lib", rig.work / "ng/lib")
+    shutil.copytree(topology, rig.work / "ng/topo", symlinks=True)
+    shutil.copytree(rig.nullgpu.folder, rig.work / "rig", ignore=shutil.ignore_patterns("cache"))
     shell = rig.work / "sh/usr/bin"
     shell.mkdir(parents=True)
     (shell / "sh").symlink_to("bash")

@@ -109,10 +109,12 @@ class Library:
             raise InputError(self._failed.pop(wanted), "see the server's messages")
         for name in filter(None, (wanted.name, wanted.other)):
             self._captures[name]
-        if wanted not in self._working:
-            self._working[wanted] = "opening the capture"
+        # Not asked for again: the thread may have ended by now, and the capture not be open.
+        going_on = self._working.get(wanted)
+        if going_on is None:
+            going_on = self._working[wanted] = "opening the capture"
             threading.Thread(target=self._open_behind, args=(wanted,), daemon=True).start()
-        return self._working.get(wanted)
+        return going_on
 
     def follow(self, wanted: Wanted) -> int | None:
         """Read what a running recording has written since, in the background.
