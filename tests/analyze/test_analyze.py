@@ -20,6 +20,7 @@ from tracecorr.analyze.losses import summarize_losses
 from tracecorr.analyze.markdown import render_markdown, render_summary, render_table
 from tracecorr.analyze.queues import summarize_queues
 from tracecorr.analyze.report import summarize_capture
+from tracecorr.analyze.run_facts import describe_run
 from tracecorr.analyze.streams import summarize_streams
 from tracecorr.analyze.values import addresses_as_text, render_ns, render_value
 from tracecorr.model import schema
@@ -36,7 +37,7 @@ def test_report_of_empty_tables() -> None:
     text = render_markdown(report)
     assert "no ftrace: ioctls unknown; import with --ftrace" in text
     assert "no AMD log: HIP calls unknown; import with --amd-log" in text
-    assert "error unknown" in render_summary(report)
+    assert "no event has a time" in render_summary(report)
     assert json.loads(json.dumps(report.as_dict()))["sections"]["queues"]["rows"] == []
 
 
@@ -160,6 +161,50 @@ def test_time_errors() -> None:
         ("amd_log", 1, 0, 0, 1000, 1000),
         ("ftrace", 2, 1, 1, 2**33 - 2, 2**33 - 2),
     ]
+
+
+def test_a_profile_alone_is_summed_up() -> None:
+    tables = {
+        "files": table("files", {"file": 0, "source": "rocprof"}),
+        "kernels": table("kernels", {"kernel": 0, "name": "vadd"}),
+        "events": table(
+            "events",
+            {"event": 0, "source": "rocprof", "layer": "gpu", "name": "vadd", "kernel": 0, "dur_ns": 5},
+            {"event": 1, "source": "rocprof", "layer": "hip", "name": "hipMalloc", "dur_ns": 5},
+            {"event": 2, "source": "rocprof", "layer": "hip", "name": "hipFree", "dur_ns": 5},
+        ),
+    }
+    report = summarize_capture("x", lambda name: tables.get(name, schema.TABLES[name].empty().lazy()))
+    text = render_markdown(report)
+    assert "- rocprof: 1 kernel dispatch, 2 HIP calls\n" in text
+    assert "What rocprof timed has the kernels" in text
+
+    tables["events"] = schema.TABLES["events"].empty().lazy()
+    sums = summarize_capture("x", lambda name: tables.get(name, schema.TABLES[name].empty().lazy()))
+    assert "rocprof: no row with times" in render_summary(sums)
+    assert "no output of rocprof was imported" not in render_markdown(sums)
+
+
+def test_the_clock_is_told_of_a_trace_only() -> None:
+    def told(*sources: str, **more: Any) -> list[str]:
+        files = [{"source": source} for source in sources]
+        return [s for s in describe_run({"files": files, "ftrace_clock": "auto", **more}) if s.startswith("clock")]
+
+    assert told("amd_log") == []
+    assert told("amd_log", "ftrace") == [
+        "clock of the trace: not named, so worked out: see the report's section Clocks"
+    ]
+    assert told("ftrace", ftrace_clock="local") == ["clock of the trace: local"]
+    assert told("ftrace", plan={"instances": []}, absent=[]) != []  # an empty plan tells no clock
+
+
+def test_kernels_that_are_only_named_are_not_dispatched() -> None:
+    tables = {
+        "files": table("files", {"file": 0, "source": "amd_log"}),
+        "kernels": table("kernels", {"kernel": 0, "name": "vadd"}),
+    }
+    report = summarize_capture("x", lambda name: tables.get(name, schema.TABLES[name].empty().lazy()))
+    assert "- no dispatch (1 kernel is named); 0 packets and copies" in render_markdown(report)
 
 
 def test_unaligned_capture_says_so() -> None:

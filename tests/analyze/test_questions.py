@@ -101,6 +101,8 @@ def test_copies_have_a_rate_only_where_their_end_is_recorded() -> None:
     rows = {(r["path"], r["engine"]): r for r in summarize_copies(events, launches, kernels).to_dicts()}
     first = rows["copy engine (SDMA)", 1]
     assert (first["copies"], first["bytes"], first["gpu_timed"], first["gb_per_s"]) == (2, 6000, 1, 20.0)
+    # By nearest rank, as in every table: of two values P50 is the smaller one.
+    assert (first["p50_bytes"], first["observed_p50_ns"]) == (1000, 90)
     assert rows["copy engine (SDMA)", 2]["gb_per_s"] is None
     assert rows["host memcpy into a staging buffer", None]["bytes"] == 64
     assert rows["blit kernel __amd_rocclr_copyBuffer", None]["copies"] == 1

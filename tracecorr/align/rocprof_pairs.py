@@ -30,6 +30,8 @@ def bound_profile(records: pl.DataFrame, args: pl.DataFrame) -> tuple[Bounds, st
     calls = _pair_calls(profile, log)
     kernels = _pair_packets(profile, log)
     told = f"{calls.height} HIP calls and {kernels.height} kernels of the log are also in the profile"
+    if log.is_empty():
+        told = "there is no log to compare it with"
     return join_bounds(bound_spans(calls, _EXACT), bound_spans(kernels, _EXACT)), told
 
 

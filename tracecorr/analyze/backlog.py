@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import polars as pl
 
-from tracecorr.analyze.frames import collect
+from tracecorr.analyze.frames import collect, percentile
 
 # The log prints both indexes as 32 bit numbers (rocvirtual.cpp, ROCm 6.2 to 7.2).
 _WRAP = 1 << 32
@@ -33,7 +33,7 @@ def summarize_backlog(launches: pl.LazyFrame, queues: pl.LazyFrame) -> pl.DataFr
         .agg(
             measured=pl.len().cast(pl.Int64),
             mean=depth.mean().round(1),
-            p95=depth.quantile(0.95, "nearest").cast(pl.Int64),
+            p95=percentile(depth, 95),
             peak=depth.max(),
             peak_event=pl.col("event").get(depth.arg_max()),
             peak_at_ns=pl.col("packet_ns").get(depth.arg_max()),

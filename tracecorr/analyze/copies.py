@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import polars as pl
 
-from tracecorr.analyze.frames import collect
+from tracecorr.analyze.frames import collect, percentile
 
 _STEPS = {
     "memcpy_to_staging": "host memcpy into a staging buffer",
@@ -43,8 +43,8 @@ def _engine_copies(launches: pl.LazyFrame) -> pl.LazyFrame:
         .agg(
             copies=pl.len().cast(pl.Int64),
             bytes=pl.col("size_bytes").sum(),
-            p50_bytes=pl.col("size_bytes").quantile(0.5, "nearest").cast(pl.Int64),
-            observed_p50_ns=(pl.col("complete_ns") - pl.col("packet_ns")).quantile(0.5, "nearest").cast(pl.Int64),
+            p50_bytes=percentile(pl.col("size_bytes"), 50),
+            observed_p50_ns=percentile(pl.col("complete_ns") - pl.col("packet_ns"), 50),
             gpu_timed=timed.sum().cast(pl.Int64),
             gb_per_s=(pl.col("size_bytes").filter(timed).sum() / gpu_ns.filter(timed).sum()).fill_nan(None),
         )
@@ -57,7 +57,7 @@ def _staging_steps(events: pl.LazyFrame) -> pl.LazyFrame:
     return steps.group_by(path=name.replace(_STEPS)).agg(
         copies=pl.len().cast(pl.Int64),
         bytes=pl.col("size_bytes").sum(),
-        p50_bytes=pl.col("size_bytes").quantile(0.5, "nearest").cast(pl.Int64),
+        p50_bytes=percentile(pl.col("size_bytes"), 50),
     )
 
 

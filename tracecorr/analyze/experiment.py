@@ -10,6 +10,7 @@ import polars as pl
 
 from tracecorr.analyze.compare.latency import MIN_VALUES, interval_of_difference
 from tracecorr.analyze.compare.quantiles import Sample
+from tracecorr.analyze.frames import percentile
 from tracecorr.analyze.verdicts.model import Finding, failed, passed, unknown
 
 STAMPS = {"phase": pl.String, "round": pl.Int64, "role": pl.String, "start_ns": pl.Int64, "return_ns": pl.Int64,
@@ -49,7 +50,7 @@ def summarize_phases(stamps: pl.DataFrame) -> pl.DataFrame:
 def _describe(name: str) -> list[tuple[str, pl.Expr]]:
     value = pl.col(name)
     whole = [(f"{name}_mean_ns", value.mean().round(0).cast(pl.Int64))]
-    whole += [(f"{name}_p{q}_ns", value.quantile(q / 100, "nearest").cast(pl.Int64)) for q in (50, 95, 99)]
+    whole += [(f"{name}_p{q}_ns", percentile(value, q)) for q in (50, 95, 99)]
     return [*whole, (f"{name}_std_ns", value.std().fill_nan(None).round(0).cast(pl.Int64))]
 
 

@@ -13,16 +13,21 @@ Tables = Callable[[str], pl.LazyFrame]
 SUCCESS = ("hipSuccess", "0")
 
 
+def percentile(value: pl.Expr, percent: int) -> pl.Expr:
+    """Return a percentile by nearest rank: a value that occurred, of two values the smaller one for 50."""
+    return value.quantile(percent / 100, "equiprobable").cast(pl.Int64)
+
+
 def describe_ns(column: str, quantiles: tuple[int, ...] = (50, 95, 99)) -> list[pl.Expr]:
     """Return the aggregates `total_ns, mean_ns, p50_ns, ..., max_ns` of a column of nanoseconds.
 
-    Percentiles are values that occurred, by nearest rank (of two values P50 is the smaller one), never interpolated.
+    Percentiles are those of `percentile`, never interpolated.
     """
     value = pl.col(column)
     return [
         value.sum().cast(pl.Int64).alias("total_ns"),
         value.mean().round(0).cast(pl.Int64).alias("mean_ns"),
-        *(value.quantile(q / 100, "equiprobable").cast(pl.Int64).alias(f"p{q}_ns") for q in quantiles),
+        *(percentile(value, q).alias(f"p{q}_ns") for q in quantiles),
         value.max().cast(pl.Int64).alias("max_ns"),
     ]
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import polars as pl
 
-from tracecorr.analyze.frames import collect
+from tracecorr.analyze.frames import collect, percentile
 
 
 def summarize_gaps(launches: pl.LazyFrame) -> pl.DataFrame:
@@ -28,7 +28,7 @@ def summarize_gaps(launches: pl.LazyFrame) -> pl.DataFrame:
         .agg(
             packets=pl.len().cast(pl.Int64),
             per_second=pl.when(span > 0).then((pl.len() - 1) * 1e9 / span).round(1),
-            **{f"p{q}_ns": gap.quantile(q / 100, "nearest").cast(pl.Int64) for q in (50, 95, 99)},
+            **{f"p{q}_ns": percentile(gap, q) for q in (50, 95, 99)},
             max_ns=gap.max(),
             max_gap_event=pl.col("event").get(gap.arg_max()),
             max_gap_at_ns=pl.col("packet_ns").get(gap.arg_max()),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import polars as pl
 
-from tracecorr.analyze.frames import collect
+from tracecorr.analyze.frames import collect, percentile
 
 
 def summarize_kernels(launches: pl.LazyFrame, kernels: pl.LazyFrame) -> pl.DataFrame:
@@ -24,7 +24,7 @@ def summarize_kernels(launches: pl.LazyFrame, kernels: pl.LazyFrame) -> pl.DataF
             pl.struct("grid_x", "grid_y", "grid_z").n_unique().cast(pl.Int64).alias("grids"),
             gpu_ns.is_not_null().sum().cast(pl.Int64).alias("gpu_timed"),
             gpu_ns.mean().round(0).cast(pl.Int64).alias("gpu_mean_ns"),
-            gpu_ns.quantile(0.95, "nearest").cast(pl.Int64).alias("gpu_p95_ns"),
+            percentile(gpu_ns, 95).alias("gpu_p95_ns"),
         )
     )
     names = kernels.select("kernel", pl.coalesce("display", "name").alias("name"))

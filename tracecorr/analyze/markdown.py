@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 import polars as pl
@@ -15,6 +15,14 @@ from tracecorr.analyze.verdicts.model import Finding
 
 _MAX_ROWS = 40
 _MAX_TEXT = 80
+# Domain of rocprof -> how many of its rows are called.
+_PROFILED = {
+    "KERNEL_DISPATCH": ("kernel dispatches", "kernel dispatch"),
+    "MEMORY_COPY": ("copies", "copy"),
+    "HIP_API": ("HIP call",),
+    "HSA_API": ("HSA call",),
+    "MARKER_API": ("marker",),
+}
 
 
 def render_markdown(report: Report) -> str:
@@ -74,15 +82,34 @@ def describe_summary(report: Report) -> Iterator[str]:
     yield f"sources: {', '.join(s['sources']) or 'none'}"
     internal = f" (and {s['hip_internal']} internal __hip* ones)" if s["hip_internal"] else ""
     calls = f"{count_of(s['hip_calls'], 'HIP call')}{internal}" if log else "HIP calls not recorded"
-    ioctls = count_of(s["ioctls"], "ioctl") if trace else "ioctls not recorded"
+    seen = count_of(s["ioctls"], "ioctl") if s["ioctls"] else "no ioctl in the trace"
+    ioctls = seen if trace else "ioctls not recorded"
+    ioctls += f", {count_of(s['drm_jobs'], 'DRM job')}" if s["drm_jobs"] else ""
     yield f"{calls}, {ioctls}, {count_of(s['queues'], 'queue')}, {count_of(s['streams'], 'stream')}"
     if log:
-        kernels = count_of(s["kernels"], "kernel")
         both = count_of(s["packets_and_copies"], "packets and copies", "packet or copy")
-        yield f"{count_of(s['dispatches'], 'dispatches', 'dispatch')} of {kernels}; {both}"
+        yield f"{_dispatch_text(s)}; {both}"
         yield f"doorbells: {s['doorbells_recorded']} recorded, {s['doorbells_inferred']} inferred"
+    if s["rocprof"] is not None:
+        yield f"rocprof: {_profile_text(s['rocprof'])}"
     yield f"clocks: {_clock_text(s)}"
     yield f"records lost: {s['records_lost']}"
+
+
+def _dispatch_text(summary: dict[str, Any]) -> str:
+    if summary["dispatches"]:
+        kernels = count_of(summary["kernels"], "kernel")
+        return f"{count_of(summary['dispatches'], 'dispatches', 'dispatch')} of {kernels}"
+    named = count_of(summary["kernels_named"], "kernels are named", "kernel is named")
+    return f"no dispatch ({named})" if summary["kernels_named"] else "no dispatch"
+
+
+def _profile_text(calls: Mapping[str, int]) -> str:
+    """Return what a profiler recorded, from the number of rows of each of its domains."""
+    told = [count_of(calls[domain], *noun) for domain, noun in _PROFILED.items() if domain in calls]
+    rest = sum(n for domain, n in calls.items() if domain not in _PROFILED)
+    told += [count_of(rest, "other row")] if rest else []
+    return ", ".join(told) or "no row with times (sums are not events); What became of the bytes says more"
 
 
 def _clock_text(summary: dict[str, Any]) -> str:
@@ -90,7 +117,7 @@ def _clock_text(summary: dict[str, Any]) -> str:
         return f"UNALIGNED: {', '.join(summary['unaligned'])}; nothing of it was linked by time"
     error, unknown = summary["time_error_ns"], summary["time_error_unknown"]
     if error is None:
-        return "error unknown"
+        return f"the error of {count_of(unknown, 'event')} is unknown" if unknown else "no event has a time"
     rest = f"; {unknown} events of unknown error" if unknown else ""
     return f"aligned, an event's start is known to {render_ns(error)} or better{rest}"
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import polars as pl
 
-from tracecorr.analyze.frames import Tables, collect
+from tracecorr.analyze.frames import Tables, collect, percentile
 
 
 def summarize_nodes(tables: Tables, nodes: Sequence[Mapping[str, Any]]) -> pl.DataFrame:
@@ -34,7 +34,7 @@ def summarize_nodes(tables: Tables, nodes: Sequence[Mapping[str, Any]]) -> pl.Da
         tables("launches").filter(pl.col("kind").cast(pl.String) == "dispatch")
         .with_columns(node=_node_of("event", nodes, "events"))
         .group_by("node")
-        .agg(dispatches=pl.len(), call_p50_ns=took.quantile(0.5), call_p99_ns=took.quantile(0.99))
+        .agg(dispatches=pl.len(), call_p50_ns=percentile(took, 50), call_p99_ns=percentile(took, 99))
     )  # fmt: skip
     queues = collect(
         tables("queues").with_columns(node=_node_of("queue", nodes, "queues")).group_by("node").agg(queues=pl.len())

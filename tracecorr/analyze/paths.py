@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import polars as pl
 
-from tracecorr.analyze.frames import collect
+from tracecorr.analyze.frames import collect, percentile
 from tracecorr.analyze.steady import list_setup_calls
 
 # Stretches that follow one another from the HIP call to the return; where a moment is not known its stretch is null.
@@ -77,7 +77,7 @@ def _summarize_layer(paths: pl.DataFrame, name: str) -> pl.DataFrame:
             launches=pl.len().cast(pl.Int64),
             total_ns=ns.sum().cast(pl.Int64),
             mean_ns=ns.mean().round(0).cast(pl.Int64),
-            **{f"p{q}_ns": ns.quantile(q / 100, "nearest").cast(pl.Int64) for q in (50, 95, 99)},
+            **{f"p{q}_ns": percentile(ns, q) for q in (50, 95, 99)},
         )
         .collect()
     )

@@ -8,7 +8,7 @@ from typing import Any
 import polars as pl
 
 from tracecorr.analyze.answers import Report, Section
-from tracecorr.analyze.frames import Tables
+from tracecorr.analyze.frames import Tables, collect
 from tracecorr.analyze.run_facts import describe_run
 from tracecorr.analyze.sections import list_sections
 from tracecorr.analyze.verdicts import Evidence, Thresholds, judge_capture
@@ -42,11 +42,12 @@ def summarize_capture(
     sections = tuple(list_sections(evidence, sources))
     verdicts = tuple(judge_capture(evidence, names=claims))
     answers = answer_questions(evidence, verdicts)
-    summary = _summarize(sources, {s.key: s.frame for s in sections})
+    rows = {table: int(collect(tables(table).select(pl.len())).item()) for table in ("kernels", "drm_jobs")}
+    summary = _summarize(sources, {s.key: s.frame for s in sections}, rows)
     return Report(name, summary, sections, verdicts, answers, tuple(describe_run(info or {})))
 
 
-def _summarize(sources: set[str], frames: dict[str, pl.DataFrame]) -> dict[str, Any]:
+def _summarize(sources: set[str], frames: dict[str, pl.DataFrame], rows: Mapping[str, int]) -> dict[str, Any]:
     packets, ledger, clocks = frames["launches"], frames["ledger"], frames["clocks"]
     errors = frames["time_errors"]
     lost = ledger.filter(pl.col("outcome") == "lost")
@@ -58,6 +59,9 @@ def _summarize(sources: set[str], frames: dict[str, pl.DataFrame]) -> dict[str, 
         "queues": frames["queues"].height,
         "streams": frames["streams"].height,
         "kernels": frames["kernels"].height,
+        "kernels_named": rows["kernels"],
+        "drm_jobs": rows["drm_jobs"],
+        "rocprof": _count_domains(frames["rocprof"]) if "rocprof" in sources else None,
         "dispatches": _total(packets.filter(pl.col("kind") == "dispatch"), "packets"),
         "packets_and_copies": _total(packets, "packets"),
         "doorbells_recorded": _total(packets, "doorbell_recorded"),
@@ -67,6 +71,10 @@ def _summarize(sources: set[str], frames: dict[str, pl.DataFrame]) -> dict[str, 
         "time_error_unknown": _total(errors, "error_unknown"),
         "records_lost": _total(lost, "records") + _total(frames["losses"], "lost"),
     }
+
+
+def _count_domains(profile: pl.DataFrame) -> dict[str, int]:
+    return dict(profile.group_by("domain", maintain_order=True).agg(pl.col("calls").sum()).iter_rows())
 
 
 def _total(frame: pl.DataFrame, column: str) -> int:

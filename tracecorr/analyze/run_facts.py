@@ -55,12 +55,21 @@ def _describe_workload(info: Mapping[str, Any]) -> Iterator[str]:
         "CPUs": host.get("cpus"),
         "driver": host.get("driver"),
         "ROCm": host.get("rocm"),
-        "clock of the trace": info.get("ftrace_clock"),
+        "clock of the trace": _describe_clock(info),
         "cost of the recording": describe_overhead(info),
         "cost of an event": describe_event_cost(info),
         "environment": " ".join(f"{k}={v}" for k, v in (info.get("environment") or {}).items()),
     }
     yield from (f"{name}: {value}" for name, value in known.items() if value not in (None, ""))
+
+
+def _describe_clock(info: Mapping[str, Any]) -> str:
+    """Return the clock that the trace was said to have; empty without a trace, or where the plan tells it."""
+    traced = any(file.get("source") == "ftrace" for file in info.get("files") or [])
+    if not traced or (info.get("plan") or {}).get("instances"):
+        return ""
+    clock = str(info.get("ftrace_clock") or "auto")
+    return "not named, so worked out: see the report's section Clocks" if clock == "auto" else clock
 
 
 _PLACES = {"wall_clock": "by the wall clocks (NTP)", "start": "so that it begins with the first node"}

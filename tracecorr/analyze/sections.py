@@ -31,6 +31,7 @@ from tracecorr.analyze.verdicts.evidence import Evidence
 from tracecorr.analyze.waits import summarize_waits
 
 _NO_LOG = "no AMD log: {} unknown; import with --amd-log"
+_PROFILED_KERNELS = "no AMD log: dispatches unknown; section What rocprof timed has the kernels of the profile"
 _NO_TRACE = "no ftrace: {} unknown; import with --ftrace"
 
 
@@ -183,7 +184,7 @@ def _kernel_sections(tables: Tables, sources: set[str]) -> Iterator[Section]:
         "Kernels",
         kernels,
         "names are recorded (ShaderName line); GPU times only where a source recorded them",
-        _need(sources, "kernels", log=True) or _missing_gpu_times(kernels),
+        _missing_kernels(sources) or _missing_gpu_times(kernels),
     )
 
 
@@ -263,7 +264,9 @@ def _call_sections(tables: Tables, sources: set[str]) -> Iterator[Section]:
         "What rocprof timed",
         summarize_rocprof(events, tables("kernels")),
         "recorded by rocprof: the GPU times of its kernels and copies, and its own view of the calls",
-        nothing="no output of rocprof was imported (--rocprof)",
+        nothing="what was imported of rocprof holds no row with times: section What became of the bytes says why"
+        if "rocprof" in sources
+        else "no output of rocprof was imported (--rocprof)",
     )
     yield Section(
         "ioctls",
@@ -302,6 +305,11 @@ def _trust_sections(tables: Tables) -> Iterator[Section]:
         summarize_unaccounted(ledger, files),
         nothing="all bytes are accounted for",
     )
+
+
+def _missing_kernels(sources: set[str]) -> str:
+    lacks = _need(sources, "kernels", log=True)
+    return _PROFILED_KERNELS if lacks and "rocprof" in sources else lacks
 
 
 def _missing_doorbells(packets: pl.DataFrame) -> str:

@@ -14,6 +14,11 @@ from tracecorr.model.errors import InputError
 # A quoted text or name, or a comment, is left alone; a hex literal outside of them becomes decimal.
 _HEX_OR_QUOTED = re.compile(r"'(?:[^']|'')*'|\"[^\"]*\"|--[^\n]*|/\*.*?\*/|\b0[xX][0-9a-fA-F]+\b", re.DOTALL)
 
+# Statements that read; comments may stand before them.
+_READS = re.compile(
+    r"(?:\s|--[^\n]*\n|/\*.*?\*/|\()*(?:SELECT|WITH|FROM|VALUES|SHOW|EXPLAIN|DESCRIBE)\b", re.DOTALL | re.I
+)
+
 
 def run_sql(tables: Tables, sql: str) -> pl.DataFrame:
     """Return the rows of an SQL query over the tables of a capture, addresses as `0x...` text.
@@ -21,6 +26,11 @@ def run_sql(tables: Tables, sql: str) -> pl.DataFrame:
     Raises:
         InputError: the query is wrong.
     """
+    if not _READS.match(sql):
+        raise InputError(
+            f"a query only reads, and this begins with {' '.join(sql.split()[:1])!r}",
+            "write SELECT ... FROM ...; tracecorr query --schema lists tables and columns",
+        )
     # Only addresses may arrive as UInt64, so that a result column tells by its type what it holds.
     small = pl.col(pl.UInt32, pl.UInt16).cast(pl.Int64)
     frames = {t: tables(t).with_columns(pl.col(pl.Categorical).cast(pl.String), small) for t in schema.TABLES}

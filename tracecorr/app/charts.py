@@ -12,7 +12,7 @@ import plotly.graph_objects as go
 import polars as pl
 
 from tracecorr.analyze.backlog import measure_depth
-from tracecorr.analyze.frames import Tables, collect
+from tracecorr.analyze.frames import Tables, collect, percentile
 from tracecorr.analyze.hip_calls import summarize_hip_calls
 from tracecorr.analyze.ioctls import summarize_ioctls
 from tracecorr.analyze.kernels import summarize_kernels
@@ -93,7 +93,7 @@ def latency_by_kernel(source: Source) -> go.Figure | None:
         .group_by("name")
         .agg(
             pl.len().alias("n"), pl.col("event").sort_by("took").last().alias("slowest"),
-            *(pl.col("took").quantile(q / 100, "nearest").alias(f"p{q}") for q in (5, 25, 50, 75, 95)),
+            *(percentile(pl.col("took"), q).alias(f"p{q}") for q in (5, 25, 50, 75, 95)),
         )
         .sort("n", descending=True)
         .head(_TOP)
@@ -136,7 +136,7 @@ def latency_over_time(source: Source) -> go.Figure | None:
     found = collect(
         rows.with_columns(slice=_slice(first, last))
         .group_by("slice")
-        .agg(*(pl.col("took").quantile(q / 100, "nearest").alias(f"p{q}") for q in (50, 95, 99)))
+        .agg(*(percentile(pl.col("took"), q).alias(f"p{q}") for q in (50, 95, 99)))
         .sort("slice")
     )
     wide = max(1, (last - first) // _BINS)

@@ -5,6 +5,7 @@ Heavy modules (polars, dash) are imported inside the verbs, so that `tracecorr -
 
 from __future__ import annotations
 
+import errno
 import sys
 import traceback
 from typing import Annotated
@@ -91,12 +92,18 @@ def main(argv: list[str] | None = None) -> int:
     except Exception as error:
         if wants_traceback:
             traceback.print_exc()
-        console.say_error(
-            f"tracecorr failed: {type(error).__name__}: {_first_line(error)}",
-            "" if wants_traceback else "run the same command with --traceback to see where",
-        )
+        console.say_error(*_describe_failure(error, wants_traceback))
         return 1
     return 0
+
+
+def _describe_failure(error: Exception, wants_traceback: bool) -> tuple[str, str]:
+    """Return what happened and the next step of a failure that no verb expected."""
+    if isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT):
+        place = error.filename or "the output"
+        return f"cannot write {place}: {error.strerror}", "make room there, or write to another place"
+    text = f"tracecorr failed: {type(error).__name__}: {_first_line(error)}"
+    return text, "" if wants_traceback else "run the same command with --traceback to see where"
 
 
 def _first_line(error: Exception) -> str:

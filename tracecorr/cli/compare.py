@@ -26,6 +26,8 @@ def compare_verb(
     """Compare two captures: queues, kernels, calls, ioctls, rates, latencies with intervals, paths, verdicts."""
     if not 0.5 <= confidence < 1:
         raise InputError(f"--confidence {confidence} is no chance that helps", "use a share from 0.5 to below 1")
+    if html is not None and as_json:
+        raise InputError("--html and --json are two forms", "call it once for each")
     from tracecorr.analyze.compare import Side, compare_captures
     from tracecorr.analyze.markdown import render_comparison
 

@@ -45,6 +45,19 @@ def find_capture(name: Path | None) -> Path:
     return with_suffix if not name.exists() and with_suffix.is_dir() else name
 
 
+def add_suffix(path: Path) -> Path:
+    """Return the path of a capture folder to make, with its suffix.
+
+    Raises:
+        InputError: the path names no file.
+    """
+    from tracecorr.model.errors import InputError
+
+    if not path.name:
+        raise InputError(f"-o {str(path)!r} names no folder to make", "write a name, such as -o gemm.tracecorr")
+    return path if path.name.endswith(".tracecorr") else path.with_name(f"{path.name}.tracecorr")
+
+
 def open_capture(name: Path | None, *, tables: bool = True) -> Capture:
     """Return the capture that the user means.
 

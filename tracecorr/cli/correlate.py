@@ -7,7 +7,8 @@ from typing import Annotated
 
 import typer
 
-from tracecorr.cli.console import find_capture, say, say_warnings
+from tracecorr.cli.console import add_suffix, find_capture, say, say_warnings
+from tracecorr.model.errors import InputError
 
 _DATASET = Path("fleet.tracecorr")
 
@@ -31,6 +32,7 @@ def correlate_verb(
     Several captures become one dataset that query, report, compare and serve read.
     """
     paths = [find_capture(name) for name in names] if names else [find_capture(None)]
+    _refuse_twice(paths)
     out = _choose_output(output) if output is not None or len(paths) > 1 else None
     if cluster is not None:
         _correlate_on_cluster(cluster, paths, out, force)
@@ -39,6 +41,14 @@ def correlate_verb(
     target = out or paths[0]
     say(f"next step: tracecorr report {target}")
     typer.echo(target)
+
+
+def _refuse_twice(paths: list[Path]) -> None:
+    seen: set[Path] = set()
+    for path in paths:
+        if path.resolve() in seen:
+            raise InputError(f"{path} was given twice", "name each capture once")
+        seen.add(path.resolve())
 
 
 def _correlate_on_cluster(address: str, paths: list[Path], out: Path | None, force: bool) -> None:
@@ -58,5 +68,4 @@ def _correlate_here(paths: list[Path], out: Path | None, force: bool) -> None:
 
 
 def _choose_output(output: Path | None) -> Path:
-    chosen = output or _DATASET
-    return chosen if chosen.name.endswith(".tracecorr") else chosen.with_name(f"{chosen.name}.tracecorr")
+    return add_suffix(output or _DATASET)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -36,6 +37,8 @@ def doctor_verb(
         raise InputError("--container and --pid name two things", "give one of them")
     if container is not None:
         pid = container_pid(container, os.environ)
+    elif pid is not None and not Path(f"/proc/{pid}").is_dir():
+        raise InputError(f"there is no process {pid}", "ps -e lists them")
     offer = probe_machine(pid)
     if as_json:
         typer.echo(json.dumps(_as_json(offer), indent=2))

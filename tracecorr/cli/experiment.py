@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import time
 from pathlib import Path
 from typing import Annotated
@@ -40,6 +41,11 @@ def experiment_verb(
     """
     if kind != "preempt":
         raise InputError(f"there is no experiment {kind!r}", "the experiment is called preempt")
+    for option, command in (("--high", high), ("--low", low)):
+        if not command.strip():
+            raise InputError(f"{option} names no command", "write the command of the workload, in quotes")
+    if not 0 < kept < math.inf:
+        raise InputError(f"--kept {kept} is no limit", "write how many times longer P95 may be, such as 1.2")
     if rounds < 1:
         raise InputError(f"--rounds {rounds} runs nothing", "use 1 or more")
     folder = output or Path(time.strftime("preempt-%Y%m%d-%H%M%S.experiment"))

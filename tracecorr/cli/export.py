@@ -93,6 +93,8 @@ def _export_trace(capture: Capture, target: Target, path: Path, selection: Selec
         trace = _write_trace(capture, target, stream, selection)
     links = f"{trace.flows.height} links as arrows"
     say(f"{trace.slices.height} events, {links}, {trace.counts.height} counter values on {len(trace.tracks)} tracks")
+    if trace.slices.is_empty():
+        say("warning: no event is in this selection")
     say("next step: open it at https://ui.perfetto.dev (it stays in your browser)")
 
 

@@ -49,6 +49,9 @@ def hqd_verb(
         _watch(debugfs, interval)
         return
     rows, sources = _read_files(files) if files else _read_machine(debugfs)
+    for source in sources:
+        if not source["bytes"]:
+            say(f"{source['source']} is empty: mqds and rls are where no process has a queue, hqds never is")
     if as_json:
         typer.echo(_render_json(rows, sources))
         return

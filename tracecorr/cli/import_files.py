@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from tracecorr.cli.console import say, say_warnings
+from tracecorr.cli.console import add_suffix, say, say_warnings
 from tracecorr.model.errors import InputError
 
 _CLOCKS = ("auto", "mono", "mono_raw", "boot", "tai", "local", "global", "perf", "x86-tsc", "uptime", "counter")
@@ -43,7 +43,11 @@ def import_verb(
     """Make a capture folder of a HIP log, a kernel trace, or both, and build its tables."""
     logs, traces, dumps, profiles = amd_log or [], ftrace or [], hqd or [], rocprof or []
     if not (logs or traces or profiles):
-        raise InputError("nothing to import", "name a HIP log with --amd-log, a kernel trace with --ftrace, or both")
+        lone = "; tracecorr hqd FILE shows a dump alone" if dumps else ""
+        raise InputError(
+            "nothing to import" if not dumps else "a dump of HQDs tells no times: it is imported beside a log or trace",
+            f"name a HIP log with --amd-log, a kernel trace with --ftrace, or a profile with --rocprof{lone}",
+        )
     if ftrace_clock not in _CLOCKS:
         raise InputError(f"--ftrace-clock {ftrace_clock} is no trace clock", f"use one of: {', '.join(_CLOCKS)}")
     target = _choose_output(output, (logs or traces or profiles)[0])
@@ -70,4 +74,4 @@ def _choose_output(output: Path | None, first: Path) -> Path:
     if output is None:
         name = first.resolve().name.removesuffix(".gz")
         return Path(f"{name.rsplit('.', 1)[0] or name}.tracecorr")
-    return output if output.name.endswith(".tracecorr") else output.with_name(f"{output.name}.tracecorr")
+    return add_suffix(output)

@@ -51,10 +51,20 @@ def query_verb(
         _print_rows(run_sql(open_capture(Path(first) if first else None).table_by_node, find_example(example)), form)
         return
     name, sql = (None, first) if second is None else (first, second)
-    if sql is None or (second is None and (sql.endswith(".tracecorr") or Path(sql).is_dir())):
-        raise InputError("the query has no SQL", "write it last: tracecorr query NAME 'SELECT * FROM queues'")
+    if sql is None or not sql.strip() or (second is None and _names_capture(sql)):
+        raise InputError(
+            "the query has no SQL",
+            "write it last: tracecorr query NAME 'SELECT * FROM queues'; --examples lists queries worth knowing",
+        )
     rows = run_sql(open_capture(Path(name) if name else None).table_by_node, sql)
     _print_rows(rows, form)
+
+
+def _names_capture(word: str) -> bool:
+    """Tell whether the only word of a query is a capture, with or without its suffix, and no SQL."""
+    return word.endswith(".tracecorr") or (
+        " " not in word and any(Path(p).is_dir() for p in (word, f"{word}.tracecorr"))
+    )
 
 
 def _print_examples() -> None:
@@ -95,7 +105,7 @@ def _print_rows(rows: pl.DataFrame, form: Format) -> None:
         with pl.Config(
             tbl_rows=-1,
             tbl_cols=-1,
-            tbl_width_chars=-1 if not sys.stdout.isatty() else None,
+            tbl_width_chars=None if sys.stdout is not None and sys.stdout.isatty() else -1,
             fmt_str_lengths=100,
             tbl_hide_column_data_types=True,
             tbl_hide_dataframe_shape=True,

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from tracecorr.cli.console import NameArgument, open_capture, say, write_page
+from tracecorr.model.errors import InputError
 
 if TYPE_CHECKING:
     from tracecorr.analyze.verdicts import Verdict
@@ -36,6 +37,10 @@ def report_verb(
     from tracecorr.analyze.report import summarize_capture
     from tracecorr.analyze.verdicts import Thresholds
 
+    if strict and not check:
+        raise InputError("--strict changes nothing without --check", "add --check, or leave out --strict")
+    if html is not None and as_json:
+        raise InputError("--html and --json are two forms", "call it once for each")
     limits = Thresholds.from_words(threshold or [])
     capture = open_capture(name)
     report = summarize_capture(capture.name, capture.table, capture.info, limits, verdict or [])

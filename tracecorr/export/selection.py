@@ -50,6 +50,7 @@ class Selection:
         if self.layers:
             rows = rows.filter(pl.col("layer").is_in(list(self.layers)))
         if self.processes:
+            _check_processes(tables, self.processes)
             rows = rows.filter(pl.col("process").is_in(list(self.processes)))
         return rows
 
@@ -57,6 +58,17 @@ class Selection:
     def everything(self) -> bool:
         """Tell whether nothing is left out."""
         return self == Selection()
+
+
+def _check_processes(tables: Tables, wanted: Sequence[int]) -> None:
+    known = collect(tables("processes").select("process"))["process"].to_list()
+    lacks = next((p for p in wanted if p not in known), None)
+    if lacks is not None:
+        raise InputError(f"there is no process {lacks} in the capture", f"processes are: {_list(known)}")
+
+
+def _list(numbers: Sequence[int]) -> str:
+    return ", ".join(map(str, numbers[:20])) + (", ..." if len(numbers) > 20 else "") if numbers else "none"
 
 
 def first_ns(tables: Tables) -> int:

@@ -20,6 +20,7 @@ from tracecorr.store.raw import read_at, read_chunks, write_atomically
 
 FORMAT_VERSION = 1
 SUFFIX = ".tracecorr"
+_PARQUET_END = b"PAR1"
 # Tables are brought into their form and written by so many rows, so that no second copy of them is in memory.
 _SLICE_ROWS = 1 << 18
 
@@ -74,7 +75,7 @@ class Capture:
         """Return a table of `schema.TABLES` as a lazy frame.
 
         Raises:
-            CaptureError: there is no such table, or it was not built.
+            CaptureError: there is no such table, or it was not built, or its file is damaged.
         """
         if name not in schema.TABLES:
             raise CaptureError(f"there is no table {name!r}", f"tables are: {', '.join(schema.TABLES)}")
@@ -83,7 +84,7 @@ class Capture:
         path = self._table_path(name)
         if not path.is_file():
             raise CaptureError(f"{self.path} has no table {name}", f"build it: tracecorr correlate {self.path}")
-        return pl.scan_parquet(path)
+        return self._scan(path)
 
     def table_by_node(self, name: str) -> pl.LazyFrame:
         """Return a table of a dataset of many nodes with its column `node`; of a capture, as `table` does.
@@ -99,7 +100,7 @@ class Capture:
         missing = [p for p in parts if not p.is_file()]
         if missing:
             raise CaptureError(f"{self.path} has no {missing[0].relative_to(self.path)}", "make the dataset again")
-        frames = [pl.scan_parquet(p).with_columns(node=pl.lit(n)) for p, n in zip(parts, self.nodes, strict=True)]
+        frames = [self._scan(p).with_columns(node=pl.lit(n)) for p, n in zip(parts, self.nodes, strict=True)]
         return pl.concat(frames, how="vertical")
 
     @property
@@ -133,6 +134,16 @@ class Capture:
         if not path.is_relative_to(root):
             raise CaptureError(f"file {file} of {self.path} lies outside its raw folder", "import the files again")
         return path
+
+    def _scan(self, path: Path) -> pl.LazyFrame:
+        """Return a table file as a lazy frame; one that was cut or overwritten is named before polars meets it."""
+        with path.open("rb") as stream:
+            stream.seek(max(0, path.stat().st_size - len(_PARQUET_END)))
+            whole = stream.read() == _PARQUET_END
+        if not whole:
+            again = "make the dataset again" if self.nodes else f"build it again: tracecorr correlate {self.path}"
+            raise CaptureError(f"{path} is damaged: it ends before its end", again)
+        return pl.scan_parquet(path)
 
     def _table_path(self, name: str) -> Path:
         return self.path / "tables" / f"{name}.parquet"

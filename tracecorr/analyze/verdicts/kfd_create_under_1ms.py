@@ -16,10 +16,12 @@ def judge(evidence: Evidence) -> Finding:
     good = ioctls.filter((pl.col("result") == "0") & pl.col("dur_ns").is_not_null())
     counts = {"create_queue_ioctls": ioctls.height, "successful": good.height, "limit_ns": limit}
     if good.is_empty():
-        why = "no CREATE_QUEUE succeeded" if ioctls.height else "no CREATE_QUEUE ioctl is recorded"
-        return unknown(
-            why, "record the ioctl system calls from before the first queue is made", counts, ioctls["event"]
-        )
+        if ioctls.is_empty():
+            remedy = "record the ioctl system calls from before the first queue is made"
+            return unknown("no CREATE_QUEUE ioctl is recorded", remedy, counts)
+        refused = ioctls["result"].drop_nulls().unique().sort().to_list()
+        why = f"no CREATE_QUEUE succeeded ({', '.join(refused) or 'none of them is seen to return'})"
+        return unknown(why, "run it where the driver makes the queues", counts, ioctls["event"])
     slow = good.filter(pl.col("dur_ns") > limit)
     longest = int(good["dur_ns"].sort()[-1])
     counts |= {"slower": slow.height, "longest_ns": longest}

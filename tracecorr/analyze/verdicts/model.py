@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, fields
 from enum import StrEnum
@@ -65,7 +66,10 @@ class Thresholds:
             try:
                 changed[name] = known[name](text)
             except ValueError as error:
-                raise InputError(f"threshold {word!r} holds no {known[name].__name__}", "write NAME=NUMBER") from error
+                kind = "whole number" if known[name] is int else "number"
+                raise InputError(f"threshold {word!r} holds no {kind}", "write NAME=NUMBER") from error
+            if known[name] is not str and not 0 <= changed[name] < math.inf:
+                raise InputError(f"threshold {word!r} is no limit", "write a number of 0 or more")
         return cls(**changed)
 
 

@@ -1,0 +1,75 @@
+"""Wrong usage of each verb: one clear error with the next step, status 2, and nothing written."""
+
+from __future__ import annotations
+
+import errno
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+import typer
+from cli_inputs import Result
+
+Run = Callable[..., Result]
+
+
+@pytest.fixture(autouse=True)
+def _capture(run: Run, log_file: Path, trace_file: Path) -> None:
+    assert run("import", "--amd-log", log_file, "--ftrace", trace_file, "-o", "a").status == 0
+
+
+@pytest.mark.parametrize(
+    ("words", "told"),
+    [
+        (["report", "a", "--strict"], "without --check"),
+        (["report", "a", "--json", "--html", "x.html"], "two forms"),
+        (["report", "a", "--threshold", "kfd_create_ns=-5"], "no limit"),
+        (["report", "a", "--threshold", "backlog_share=nan"], "no limit"),
+        (["report", "a", "--threshold", "kfd_create_ns=1e3"], "no whole number"),
+        (["compare", "a", "a", "--json", "--html", "x.html"], "two forms"),
+        (["query", "a"], "no SQL"),
+        (["query", "a", " "], "no SQL"),
+        (["query", "a", "DROP TABLE events"], "only reads"),
+        (["export", "a", "--process", "7", "-o", "x"], "no process 7"),
+        (["correlate", "a", "a.tracecorr", "-o", "x"], "given twice"),
+        (["import", "--amd-log", "amd.log", "-o", ""], "names no folder"),
+        (["experiment", "preempt", "--high", " ", "--low", "true"], "--high names no command"),
+        (["experiment", "preempt", "--high", "true", "--low", "true", "--kept", "nan"], "no limit"),
+        (["doctor", "--pid", "99999999"], "no process 99999999"),
+    ],
+)
+def test_one_clear_error(run: Run, tmp_path: Path, words: list[str], told: str) -> None:
+    before = sorted(tmp_path.iterdir())
+    found = run(*words)
+    said = found.err.splitlines()
+    assert (found.status, found.out, sorted(tmp_path.iterdir())) == (2, "", before)
+    assert said[-2].startswith("error: ") and told in said[-2]
+    assert said[-1].startswith("next step: ")
+
+
+@pytest.mark.parametrize("sql", [" -- why\nSELECT 1", "(SELECT 1)", "/* x */ with t as (select 1) select * from t"])
+def test_a_query_that_reads_runs(run: Run, sql: str) -> None:
+    assert run("query", "a", sql).status == 0
+
+
+@pytest.mark.parametrize("verb", [["info"], ["report"], ["query"], ["export", "-o", "x"]])
+def test_a_table_that_was_cut_names_what_builds_it_again(run: Run, tmp_path: Path, verb: list[str]) -> None:
+    table = tmp_path / "a.tracecorr" / "tables" / "events.parquet"
+    table.write_bytes(table.read_bytes()[:-3])
+    found = run(verb[0], "a", *verb[1:], *(["SELECT 1"] if verb[0] == "query" else []))
+    assert found.status == 2
+    assert "events.parquet is damaged" in found.err and "tracecorr correlate a.tracecorr" in found.err
+
+
+def test_a_selection_that_leaves_nothing_is_said(run: Run) -> None:
+    assert "no event is in this selection" in run("export", "a", "--start", "99s").err
+    assert "selection" not in run("export", "a", "--force").err
+
+
+def test_a_full_disk_is_said_without_a_trace(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(*_: object, **__: object) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(typer, "echo", fail)
+    found = run("info", "a")
+    assert (found.status, found.err.splitlines()[0]) == (1, "error: cannot write the output: No space left on device")
