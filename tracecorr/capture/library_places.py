@@ -12,6 +12,7 @@ from elftools.elf.dynamic import DynamicSegment
 from elftools.elf.elffile import ELFFile
 
 from tracecorr.capture.bounded_file import BoundedFile
+from tracecorr.capture.inside import find_inside, glob_inside, resolve_inside
 
 # Distributions, ROCm, wheels of PyTorch and TheRock, also without any process that uses them.
 _PLACES = (
@@ -22,52 +23,51 @@ _PLACES = (
 )  # fmt: skip
 # Wheels bundle their libraries in PACKAGE/lib, or (auditwheel) in PACKAGE.libs.
 _IN_PACKAGES = ("*/lib", "*.libs")
-_OF_PYTHON = "lib*/python3*/*-packages"
+_OF_PYTHON = "lib*/python3*/*-packages/"
 _RUN_PATHS = {"DT_RUNPATH": "runpath", "DT_RPATH": "rpath"}
-_LOADER_CACHE, _CACHED = "etc/ld.so.cache", re.compile(rb"(/[^\0]+)\0")
+_LOADER_CACHE, _CACHED = "/etc/ld.so.cache", re.compile(rb"(/[^\0]+)\0")
 _MOST_CACHE_BYTES, _SHEBANG_BYTES = 16 << 20, 512
 
 
-def list_folders(root: Path, environment: Mapping[str, str], program: str = "") -> Iterator[Path]:
-    """Yield folders below `root` in which libraries of a workload may lie; some may not exist.
+def list_folders(root: Path, environment: Mapping[str, str], program: str = "") -> Iterator[str]:
+    """Yield folders in which libraries of a workload may lie, as it names them; some may not exist.
 
     Args:
         root: `/`, or `/proc/PID/root` of a container.
         environment: of the workload.
         program: path of its executable or script, as it names it; the libraries beside its Python are found by that.
     """
-    for folder in _named(environment):
-        yield root / folder.lstrip("/")
+    yield from _named(environment)
     interpreter = find_interpreter(root, program, environment) if program else ""
     prefixes = [environment.get("VIRTUAL_ENV", ""), environment.get("CONDA_PREFIX", "")]
     prefixes += [str(Path(path).parent.parent) for path in (program, interpreter) if path.startswith("/")]
     prefixes += [f"{environment['HOME']}/.local"] if environment.get("HOME", "").startswith("/") else []
     for prefix in dict.fromkeys(p for p in prefixes if p and p != "/"):
-        yield from _of_prefix(root / prefix.lstrip("/"))
+        yield f"{prefix}/lib"
+        yield from (folder for pattern in _IN_PACKAGES for folder in glob_inside(root, prefix, _OF_PYTHON + pattern))
     for path in environment.get("PYTHONPATH", "").split(":"):
         if path.startswith("/"):
-            yield from (f for pattern in _IN_PACKAGES for f in (root / path.lstrip("/")).glob(pattern))
+            yield from (folder for pattern in _IN_PACKAGES for folder in glob_inside(root, path, pattern))
     for path in dict.fromkeys((program, interpreter)):
         if path.startswith("/"):
-            yield from (root / folder.lstrip("/") for folder in _run_paths(root / path.lstrip("/"), path))
-    yield from (folder for place in _PLACES for folder in root.glob(place))
+            yield from _run_paths(root, path)
+    yield from (folder for place in _PLACES for folder in glob_inside(root, "/", place))
 
 
-def list_cached(root: Path) -> Iterator[Path]:
-    """Yield the libraries below `root` that its dynamic loader knows (`ldconfig`)."""
+def list_cached(root: Path) -> Iterator[str]:
+    """Yield the libraries that the dynamic loader of `root` knows (`ldconfig`)."""
     try:
-        with BoundedFile(root / _LOADER_CACHE) as stream:
+        with BoundedFile(resolve_inside(root, _LOADER_CACHE)) as stream:
             content = stream.read(min(os.fstat(stream.fileno()).st_size, _MOST_CACHE_BYTES))
     except (OSError, ELFError):
         return
-    for name in _CACHED.findall(content):
-        yield root / os.fsdecode(name).lstrip("/")
+    yield from map(os.fsdecode, _CACHED.findall(content))
 
 
 def find_interpreter(root: Path, program: str, environment: Mapping[str, str]) -> str:
     """Return the path of the interpreter that a script names in its first line, "" where it names none."""
     try:
-        with BoundedFile(root / program.lstrip("/")) as stream:
+        with BoundedFile(resolve_inside(root, program)) as stream:
             first = stream.readline(_SHEBANG_BYTES).decode(errors="replace")
     except OSError:
         return ""
@@ -78,7 +78,7 @@ def find_interpreter(root: Path, program: str, environment: Mapping[str, str]) -
         return words[0]
     names = [word for word in words[1:] if not word.startswith("-") and "=" not in word]
     found = (f"{folder}/{names[0]}" for folder in environment.get("PATH", os.defpath).split(":") if names and folder)
-    return next((path for path in found if (root / path.lstrip("/")).exists()), "")
+    return next((path for path in found if find_inside(root, path) is not None), "")
 
 
 def _named(environment: Mapping[str, str]) -> list[str]:
@@ -89,17 +89,10 @@ def _named(environment: Mapping[str, str]) -> list[str]:
     return [folder for folder in folders if folder.startswith("/")]
 
 
-def _of_prefix(prefix: Path) -> Iterator[Path]:
-    """Yield the folders of a Python's prefix: its libraries, and those that wheels bundle."""
-    yield prefix / "lib"
-    for packages in prefix.glob(_OF_PYTHON):
-        yield from (folder for pattern in _IN_PACKAGES for folder in packages.glob(pattern))
-
-
-def _run_paths(file: Path, seen_as: str) -> list[str]:
+def _run_paths(root: Path, program: str) -> list[str]:
     """Return the folders that an executable tells its loader (DT_RPATH, DT_RUNPATH); none where it cannot be read."""
     try:
-        with BoundedFile(file) as stream:
+        with BoundedFile(resolve_inside(root, program)) as stream:
             if stream.peek(4)[:4] != b"\x7fELF":
                 return []
             elf = ELFFile(stream)
@@ -110,6 +103,6 @@ def _run_paths(file: Path, seen_as: str) -> list[str]:
     # The parser raises anything at a damaged file, and the workload chooses its program.
     except Exception:
         return []
-    origin = str(Path(seen_as).parent)
+    origin = str(Path(program).parent)
     folders = [f.replace("${ORIGIN}", origin).replace("$ORIGIN", origin) for path in paths for f in path.split(":")]
     return [os.path.normpath(folder) for folder in folders if folder.startswith("/")]

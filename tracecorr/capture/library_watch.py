@@ -107,8 +107,7 @@ class LibraryWatch:
     def find_installed(self, pid: int) -> Iterator[MappedRuntime]:
         """Yield the runtimes that a process may find in its own root, whether it maps them or not."""
         root = Path(f"/proc/{pid}/root")
-        for path in installed_libraries(root, read_environment(pid)):
-            inside = f"/{path.relative_to(root)}"
+        for inside, path in installed_libraries(root, read_environment(pid)).items():
             runtime = read_runtime(path, inside, partial(self.refused.setdefault, inside))
             if runtime is not None and (runtime.device, runtime.inode) not in self._found:
                 self._found.add((runtime.device, runtime.inode))

@@ -11,6 +11,7 @@ from pathlib import Path
 
 from tracecorr.capture import findings as look
 from tracecorr.capture.armed import list_threads
+from tracecorr.capture.inside import find_inside
 from tracecorr.capture.journal import Journal
 from tracecorr.capture.offer import NO, PARTLY, YES, Finding, Offer, Runtime
 from tracecorr.capture.owner import new_token
@@ -126,10 +127,11 @@ def _runtimes(
     pid: int | None, libraries: Iterable[Path], wanted: Wanted, environment: dict[str, str] | None, program: str
 ) -> tuple[Runtime, ...]:
     root = Path("/") if pid is None else Path(f"/proc/{pid}/root")
-    paths = [*libraries, *installed_libraries(root, environment, program)]
-    found = {(r.device, r.inode): r for r in find_runtimes(pid, paths)}
+    files = {**{str(path): path for path in libraries}, **installed_libraries(root, environment, program)}
+    found = {(r.device, r.inode): r for r in find_runtimes(pid, files)}
     for path, symbols in _asked_for(wanted).items():
-        library = read_library(root / path.lstrip("/"), symbols, path)
+        file = find_inside(root, path)
+        library = read_library(file, symbols, path) if file is not None else None
         if library is not None:
             known = found.get((library.device, library.inode))
             merged = (

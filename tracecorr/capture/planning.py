@@ -14,8 +14,8 @@ from tracecorr.capture.user_probes import copy_suffix, plan_user_probes
 from tracecorr.model.errors import InputError, MachineError
 
 _SYSCALLS = (
-    "ioctl", "openat", "mmap", "munmap", "close", "dup", "dup2", "dup3", "clone3", "set_robust_list", "arch_prctl",
-    "execve", "exit_group",
+    "ioctl", "openat", "mmap", "munmap", "close", "dup", "dup2", "dup3", "clone", "clone3", "set_robust_list",
+    "arch_prctl", "execve", "exit_group",
 )  # fmt: skip
 # Per event set and instance. Scheduler and interrupt events fire outside the workload: nothing filters them by pid.
 _WORKLOAD = {

@@ -10,6 +10,7 @@ from typing import Any
 
 from tracecorr.capture.containers import container_pid
 from tracecorr.capture.folder import RecordingFolder
+from tracecorr.capture.inside import find_inside
 from tracecorr.capture.invoker import Invoker, find_invoker, read_environment
 from tracecorr.capture.journal import Journal
 from tracecorr.capture.launch import check_command
@@ -66,7 +67,7 @@ def _program_path(options: CaptureOptions, pid: int | None, environment: Mapping
         return str(Path.cwd() / command) if pid is None else command
     folders = environment.get("PATH", os.defpath).split(":") if command else []
     found = (f"{folder}/{command}" for folder in folders if folder.startswith("/"))
-    return next((path for path in found if (root / path.lstrip("/")).is_file()), "")
+    return next((path for path in found if find_inside(root, path) is not None), "")
 
 
 def run_capture(options: CaptureOptions, inbox: SignalInbox, say: Say) -> int:

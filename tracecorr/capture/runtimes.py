@@ -16,6 +16,7 @@ from elftools.elf.hash import GNUHashSection
 from elftools.elf.segments import NoteSegment
 
 from tracecorr.capture.bounded_file import BoundedFile
+from tracecorr.capture.inside import find_inside, resolve_inside
 from tracecorr.capture.library_places import list_cached, list_folders
 from tracecorr.capture.offer import Runtime
 
@@ -72,11 +73,19 @@ def read_library(path: Path, symbols: Iterable[str], seen_as: str = "") -> Runti
     return _read(path, seen_as or str(path), wanted, names, kind="other") if names else None
 
 
-def find_runtimes(pid: int | None = None, paths: Iterable[Path] = ()) -> tuple[Runtime, ...]:
-    """Return the runtimes that process `pid` has mapped, and those among `paths`; each file once."""
+def find_runtimes(pid: int | None = None, files: Mapping[str, Path] | None = None) -> tuple[Runtime, ...]:
+    """Return the runtimes that process `pid` has mapped, and those among `files`; each file once.
+
+    Args:
+        pid: the process.
+        files: how the workload names a file -> how this process reaches it.
+    """
     found: dict[tuple[int, int], Runtime] = {}
     mapped = {m.inode: m for m in list_mappings(pid)}.values() if pid is not None else ()
-    runtimes = [*(read_mapped_runtime(pid or 0, m) for m in mapped), *(read_runtime(p) for p in paths)]
+    named = (files or {}).items()
+    runtimes = [
+        *(read_mapped_runtime(pid or 0, m) for m in mapped), *(read_runtime(path, name) for name, path in named),
+    ]  # fmt: skip
     for runtime in runtimes:
         if runtime is not None:
             found.setdefault((runtime.device, runtime.inode), runtime)
@@ -109,19 +118,22 @@ def read_mapped_runtime(pid: int, mapping: MappedFile, refuse: Refuse = _ignore)
 
 def installed_libraries(
     root: Path = Path("/"), environment: Mapping[str, str] | None = None, program: str = ""
-) -> list[Path]:
-    """Return libraries with the usual names where a workload may find them below `root`, no link twice.
+) -> dict[str, Path]:
+    """Find libraries with the usual names where a workload may find them; no file twice.
 
     Args:
         root: `/`, or `/proc/PID/root` of a container.
         environment: of the workload: its search paths are looked into, too.
         program: path of its executable or script, as it names it.
+
+    Returns: how the workload names it, the shortest of several -> the file itself, as this process reaches it.
     """
     folders = dict.fromkeys(list_folders(root, environment or {}, program))
-    cached = (path for path in list_cached(root) if _USUAL.match(path.name) and path.is_file())
-    found = sorted({*(p for folder in folders for p in _usual_files(folder)), *cached}, key=lambda p: (-len(str(p)), p))
-    files = {os.path.realpath(p): p for p in found}  # of several links the shortest name
-    return sorted(files.values())
+    cached = (name for name in list_cached(root) if _USUAL.match(Path(name).name))
+    names = {*(name for folder in folders for name in _usual_files(root, folder)), *cached}
+    found = ((name, find_inside(root, name)) for name in sorted(names, key=lambda name: (-len(name), name)))
+    files = {path: name for name, path in found if path is not None}
+    return {name: path for path, name in sorted(files.items())}
 
 
 def other_users(runtime: Runtime, mine: Iterable[int] = ()) -> list[int]:
@@ -216,8 +228,9 @@ def _same(path: Path, exact: Path) -> bool:
         return False
 
 
-def _usual_files(folder: Path) -> list[Path]:
+def _usual_files(root: Path, folder: str) -> list[str]:
     try:
-        return [p for p in folder.iterdir() if _USUAL.match(p.name) and p.is_file()]
+        names = os.listdir(resolve_inside(root, folder))  # noqa: PTH208
     except OSError:
         return []
+    return [f"{folder.rstrip('/')}/{name}" for name in names if _USUAL.match(name)]
