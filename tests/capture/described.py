@@ -16,6 +16,9 @@ def read_offer(path: Path) -> Offer:
     """Return the offer of a described machine."""
     content: dict[str, Any] = json.loads(path.read_text())
     content.pop("from", None)
+    if "like" in content:
+        content = json.loads((MACHINES / f"{content.pop('like')}.json").read_text()) | content
+        content.pop("from", None)
     known = {field.name for field in fields(Offer)}
     assert content.keys() <= known, content.keys() - known
     for name in ("events", "instance_options", "shared_names"):

@@ -6,11 +6,13 @@ import ctypes
 import os
 import select
 import shutil
+import signal
 import subprocess
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from types import SimpleNamespace
 
 import polars as pl
 import pytest
@@ -88,17 +90,19 @@ def child(library: Path) -> Iterator[_Child]:
     os.waitpid(pid, 0)
 
 
-def _watch() -> MapWatch:
+def _watch(*, whole_machine: bool = False) -> MapWatch:
     try:
-        return MapWatch(os.sched_getaffinity(0))
+        return MapWatch(os.sched_getaffinity(0), whole_machine=whole_machine)
     except OSError as error:
         pytest.skip(f"this machine does not let perf watch mappings: {error.strerror}")
 
 
-def test_a_mapping_is_told_at_once(child: _Child, library: Path) -> None:
-    watch = _watch()
+@pytest.mark.parametrize("whole_machine", [False, True])
+def test_a_mapping_is_told_at_once(child: _Child, library: Path, whole_machine: bool) -> None:
+    watch = _watch(whole_machine=whole_machine)
     try:
-        watch.admit(child.pid)
+        if not whole_machine:
+            watch.admit(child.pid)
         assert watch.failed == ""
         watch.take()
         child.step()
@@ -106,6 +110,7 @@ def test_a_mapping_is_told_at_once(child: _Child, library: Path) -> None:
         told, lost = watch.take()
     finally:
         watch.close()
+    # Others may map something, too, while the whole machine is watched.
     found = [(pid, mapping.inode) for pid, mapping in told if mapping.path == str(library)]
     assert found == [(child.pid, library.stat().st_ino)]
     assert not lost
@@ -126,13 +131,14 @@ def test_what_rings_doorbells_is_read_first(tmp_path: Path) -> None:
     assert read == ["libhsa-runtime64.so.1", "libroctx64.so.4", "libc.so.6", "libunusual.so", "libamdhip64.so.7"]
 
 
+@pytest.mark.parametrize("whose", ["workload", "machine"])
 def test_a_late_library_is_probed_without_a_look_at_proc(
-    tracefs: Tracefs, child: _Child, library: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tracefs: Tracefs, child: _Child, library: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, whose: str
 ) -> None:
     monkeypatch.setattr(library_watch, "list_mappings", lambda _: [])
     folder = RecordingFolder.create(tmp_path / "x.tracecorr", find_invoker({"PATH": "/bin"}))
     token = new_token()
-    plan = Plan((InstancePlan("workload", "mono", True, 256),), (), (), watch_mappings=True)
+    plan = Plan((InstancePlan("workload", "mono", True, 256),), (), (), watch_mappings=whose)
     recorder = KernelRecorder.arm(plan, tracefs, Journal.create(token), token, folder)
     try:
         if recorder.map_watch is None or recorder.plan.absent:
@@ -159,3 +165,25 @@ def test_a_late_library_is_probed_without_a_look_at_proc(
     assert events.filter(pl.col("layer").cast(pl.String) == "doorbell")["packet_index"].to_list() == list(
         range(_STORES)
     )
+
+
+def test_mappings_of_strangers_are_not_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where the whole machine is watched: children of the workload count before anybody saw them, others never."""
+    monkeypatch.setattr(library_watch, "list_mappings", lambda _: [])
+    read: list[int] = []
+    monkeypatch.setattr(library_watch, "read_mapped_runtime", lambda pid, _m, _refuse: read.append(pid))
+    shell = subprocess.Popen(["sh", "-c", "sleep 600 & echo $!; wait"], stdout=subprocess.PIPE, start_new_session=True)
+    try:
+        assert shell.stdout is not None
+        child = int(shell.stdout.readline())
+        told = [(pid, MappedFile("0-1", at + 1, f"{tmp_path}/x{pid}.so"))
+                for at, pid in enumerate((shell.pid, child, os.getpid(), 1, 1 << 30))]  # fmt: skip
+        heard = SimpleNamespace(descriptor=-1, take=lambda: ([told.pop()] if told else [], False))
+        recorder = SimpleNamespace(map_watch=heard)
+        late = LateProbes(Wanted("minimal"), Offer("test", 2, 1 << 30), recorder)  # type: ignore[arg-type]
+        while told:
+            late.look([shell.pid])
+        assert read == [child, shell.pid]
+    finally:
+        os.killpg(shell.pid, signal.SIGKILL)
+        shell.communicate()

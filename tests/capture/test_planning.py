@@ -16,7 +16,15 @@ from tracecorr.capture.kernel_probes import resolve_function
 from tracecorr.capture.offer import Offer, Runtime
 from tracecorr.capture.plan import EVENT_SETS, Plan, Wanted
 from tracecorr.capture.planning import make_plan, plan_late_probes, render_plan
-from tracecorr.capture.probe_budget import MOST_OPEN, MOST_PER_THREAD, most_probes, perf_cpus
+from tracecorr.capture.probe_budget import (
+    MOST_FOR_DOORBELLS,
+    MOST_OPEN,
+    MOST_PER_THREAD,
+    choose_watch,
+    most_probes,
+    perf_cpus,
+    watch_probes,
+)  # fmt: skip
 from tracecorr.model.errors import InputError, MachineError
 
 NAMES = sorted(p.stem for p in MACHINES.glob("*.json"))
@@ -191,24 +199,36 @@ def _ways(plan: Plan) -> dict[str, str]:
 
 
 def test_probes_of_a_big_server_go_through_perf_as_far_as_threads_can_bear() -> None:
-    """The most wanted probe goes through perf; nobody else maps the libraries, so tracefs takes the others."""
-    plan = make_plan(Wanted(), replace(_machine("6.12"), **BIG))
+    """The doorbells go through perf; nobody else maps the libraries, so tracefs takes the others."""
+    offer = replace(_machine("6.12"), **BIG)
+    plan = make_plan(Wanted(), offer)
     ways = _ways(plan)
-    assert {name for name, way in ways.items() if way == "perf"} == {"doorbell"}
+    assert {name for name, way in ways.items() if way == "perf"} == {"doorbell", "doorbell_relaxed"}
     assert ways.keys() == _ways(make_plan(Wanted(), _machine("6.12"))).keys()
-    assert "384 perf events per thread of the workload (1 probes x 384 CPUs)" in render_plan(
-        plan, replace(_machine("6.12"), **BIG)
-    )
+    assert "768 perf events per thread of the workload (2 probes x 384 CPUs)" in render_plan(plan, offer)
+    # One more CPU, and there is room for one only.
+    more = _ways(make_plan(Wanted(), replace(offer, cpus=385)))
+    assert {name for name, way in more.items() if way == "perf"} == {"doorbell"}
+
+
+@pytest.mark.parametrize(("cpus", "watched"), [(2, "workload"), (170, "workload"), (171, "machine"), (1024, "machine")])
+def test_late_libraries_are_never_polled_where_perf_can_tell(cpus: int, watched: str) -> None:
+    """Beyond the budget of a thread one event per CPU tells of all mappings, which costs threads nothing."""
+    offer = replace(_machine("6.12"), cpus=cpus, perf_probes=True)
+    plan = make_plan(Wanted(), offer)
+    assert plan.watch_mappings == choose_watch(offer) == watched
+    assert ("on the whole machine" in render_plan(plan, offer)) == (watched == "machine")
+    assert make_plan(Wanted(), replace(offer, perf_probes=False)).watch_mappings == ""
 
 
 def test_probes_that_nobody_can_pay_for_are_absent_with_their_price() -> None:
     shared = tuple(replace(runtime, other_users=3) for runtime in (HSA, HIP, ROCTX))
     offer = replace(_machine("6.12"), **BIG, runtimes=shared)
     plan = make_plan(Wanted(), offer)
-    assert _ways(plan) == {"doorbell": "perf"}
+    assert _ways(plan) == {"doorbell": "perf", "doorbell_relaxed": "perf"}
     hsa = next(a for a in plan.absent if a.what.endswith(HSA.path))
-    assert hsa.what.startswith("probes doorbell_relaxed hsa_queue_create hsa_queue_create_ret")
-    assert "1152 perf events per thread" in hsa.why
+    assert hsa.what.startswith("probes hsa_queue_create hsa_queue_create_ret")
+    assert "768 perf events per thread" in hsa.why
     assert "3 other processes that map the library would pay" in hsa.why
     assert "--probe-shared" in hsa.remedy
     everybody = make_plan(Wanted(probe_shared=True), offer)
@@ -228,7 +248,11 @@ def test_an_attached_process_with_many_threads_has_fewer_probes() -> None:
     assert set(_ways(make_plan(Wanted(), machine)).values()) == {"perf", "tracefs"}
     few_files = replace(machine, workload_threads=1, most_files=1024)
     through_perf = [w for w in _ways(make_plan(Wanted(), few_files)).values() if w == "perf"]
-    assert len(through_perf) + make_plan(Wanted(), few_files).watch_mappings == most_probes(few_files)
+    assert len(through_perf) + watch_probes(few_files) == most_probes(few_files)
+    fewer_files = make_plan(Wanted(), replace(few_files, most_files=800))
+    assert [name for name, way in _ways(fewer_files).items() if way == "perf"] == ["doorbell", "doorbell_relaxed"]
+    # Threads have no room for a watch of their own, so it is the machine's.
+    assert fewer_files.watch_mappings == "machine"
 
 
 @given(
@@ -252,7 +276,9 @@ def test_events_of_probes_stay_within_their_budget(
     wanted = Wanted("full", probe_shared=shared)
     probes, absent = plan_late_probes(wanted, offer, 2, taken)
     events = sum(p.through == "perf" for p in probes) * perf_cpus(offer)
-    assert (taken * perf_cpus(offer) + events) <= MOST_PER_THREAD or events == 0
+    only_doorbells = all(p.name.startswith("doorbell") for p in probes if p.through == "perf")
+    most = MOST_FOR_DOORBELLS if only_doorbells else MOST_PER_THREAD
+    assert (taken * perf_cpus(offer) + events) <= most or events == 0
     assert events * threads <= min(files, MOST_OPEN)
     every, _ = plan_late_probes(wanted, replace(offer, cpus=1, workload_cpus=(), workload_threads=1), 2, 0)
     gone = {name for a in absent if a.what.startswith("probes ") for name in a.what.split(" on ")[0].split()[1:]}
@@ -278,6 +304,13 @@ def test_buffers_stay_small(cpus: int, memory: int, buffer_mb: int | None) -> No
     assert sum(sizes) <= whole / 1024 / cpus + len(sizes) * 64
     assert plan.perf_buffer_kb_per_cpu & (plan.perf_buffer_kb_per_cpu - 1) == 0
     assert all(size >= 64 and size % 4 == 0 for size in sizes)
+
+
+def test_buffers_of_a_big_server_take_no_more_than_2_gib() -> None:
+    offer = _machine("6.12-384-cpus")
+    for plan in (make_plan(Wanted(event_set), offer) for event_set in EVENT_SETS):
+        per_cpu = sum(i.buffer_kb_per_cpu for i in plan.instances) + plan.perf_buffer_kb_per_cpu
+        assert (2 << 30) * 3 // 4 < per_cpu * 1024 * offer.cpus <= 2 << 30
 
 
 def test_memory_goes_to_the_cpus_of_the_workload() -> None:

@@ -79,7 +79,7 @@ class Armed:
         self._placeholder = _Placeholder()
         self.perf_buffer_kb_per_cpu = 0
         self.perf_cpus: tuple[int, ...] = ()
-        self.watch_mappings = self.copy_top_buffer = False
+        self.watch_mappings, self.copy_top_buffer = "", False
         self.smi_gpus: tuple[int, ...] = ()
 
     @property

@@ -14,6 +14,7 @@ from tracecorr.capture.library_watch import LibraryWatch, MappedRuntime
 from tracecorr.capture.offer import Offer, Runtime
 from tracecorr.capture.plan import Absent, ProbePlan, Wanted
 from tracecorr.capture.planning import plan_late_probes
+from tracecorr.capture.processes import descends_from
 from tracecorr.capture.recorder import KernelRecorder
 from tracecorr.capture.runtimes import other_users
 
@@ -66,7 +67,7 @@ class LateProbes:
         known = frozenset(pids)
         end = time.monotonic() + _TURN_SECONDS
         self._watch.look(known)
-        self._listen()
+        self._listen(known)
         if not self._watch.has_more:
             return
         with _hurry():
@@ -75,12 +76,13 @@ class LateProbes:
                 if mapped is not None:
                     self._arm(mapped, known | {mapped.pid})
                 # What was mapped meanwhile may be worth more than what waits.
-                self._listen()
+                self._listen(known)
 
-    def _listen(self) -> None:
+    def _listen(self, known: frozenset[int]) -> None:
         if self._maps is not None:
             told, lost = self._maps.take()
-            self._watch.arrive(told)
+            mine = {pid for pid in {pid for pid, _ in told} if descends_from(pid, known)}
+            self._watch.arrive((pid, mapping) for pid, mapping in told if pid in mine)
             if lost:
                 self._watch.look_again()
 

@@ -1,4 +1,8 @@
-"""Hear at once which files the workload maps as code: perf tells each mmap of its threads and children to come."""
+"""Hear at once which files the workload maps as code: perf tells each mmap of its threads and children to come.
+
+Where the events of its threads would be too many, one event per CPU tells of the mappings of every process. Others pay
+some 0.6 us then when they map code (measured on 6.18), and nothing else.
+"""
 
 from __future__ import annotations
 
@@ -14,6 +18,7 @@ from tracecorr.capture.perf_events import Ring
 from tracecorr.capture.runtimes import MappedFile
 
 _RING_KB = 16
+_EVERYBODY = -1
 _HEADER = struct.Struct("<IHH")
 # PERF_RECORD_MMAP2: pid, tid, address, length, offset, device (2), inode, its generation, protection, flags, file name.
 _MMAP2, _LOST = 10, 2
@@ -27,6 +32,7 @@ class MapWatch:
 
     Args:
         cpus: where the workload may run.
+        whole_machine: whether every process is heard of: others pay for their mappings of code, threads for nothing.
 
     `descriptor` is readable when there is something to `take`.
 
@@ -34,7 +40,8 @@ class MapWatch:
         OSError: the kernel does not tell of mappings.
     """
 
-    def __init__(self, cpus: Iterable[int]) -> None:
+    def __init__(self, cpus: Iterable[int], *, whole_machine: bool = False) -> None:
+        self._whole_machine = whole_machine
         self._rings: list[Ring] = []
         self._events: list[int] = []
         self._tids: set[int] = set()
@@ -54,6 +61,8 @@ class MapWatch:
 
     def admit(self, pid: int) -> None:
         """Hear of the process `pid`: all its threads, and what they start later."""
+        if self._whole_machine:
+            return
         while fresh := [tid for tid in list_threads(pid) if tid not in self._tids]:
             self._tids.update(fresh)
             for tid in fresh:
@@ -64,7 +73,7 @@ class MapWatch:
         known = len(self._rings)
         for cpu in sorted(cpus):
             self._add_ring(cpu)
-        for tid in {tid for pid in pids for tid in list_threads(pid)}:
+        for tid in {tid for pid in pids for tid in list_threads(pid)} if not self._whole_machine else ():
             self._bind(tid, self._rings[known:])
 
     def take(self) -> tuple[list[tuple[int, MappedFile]], bool]:
@@ -100,6 +109,8 @@ class MapWatch:
             raise
         self._rings.append(ring)
         self._poller.register(ring.descriptor, select.EPOLLIN)
+        if self._whole_machine:
+            self._bind(_EVERYBODY, [ring])
 
     def _bind(self, tid: int, rings: Iterable[Ring]) -> None:
         for ring in rings:

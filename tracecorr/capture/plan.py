@@ -78,6 +78,7 @@ class Plan:
     absent: tuple[Absent, ...]
     perf_buffer_kb_per_cpu: int = 0  # for probes that go through perf
     perf_cpus: tuple[int, ...] = ()  # where the workload may run, and its probes are opened; empty = everywhere
-    watch_mappings: bool = False  # hear of libraries that appear late when they are mapped, instead of by polling
+    # Whose mappings perf tells of, so that libraries that appear late need not be polled: `workload`, `machine`, or "".
+    watch_mappings: str = ""
     copy_top_buffer: bool = False  # copy what is printed there while the workload runs
     smi_gpus: tuple[int, ...] = ()  # gpu_ids whose SMI events are taken

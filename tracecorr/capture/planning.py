@@ -9,7 +9,7 @@ from dataclasses import replace
 from tracecorr.capture.kernel_probes import plan_kernel_functions
 from tracecorr.capture.offer import Offer
 from tracecorr.capture.plan import EVENT_SETS, SMI_EVENTS, Absent, EventPlan, InstancePlan, Plan, ProbePlan, Wanted
-from tracecorr.capture.probe_budget import describe_cost, perf_cpus, watches_mappings
+from tracecorr.capture.probe_budget import choose_watch, describe_cost, perf_cpus, watch_probes
 from tracecorr.capture.user_probes import copy_suffix, plan_user_probes
 from tracecorr.model.errors import InputError, MachineError
 
@@ -82,7 +82,7 @@ def make_plan(wanted: Wanted, offer: Offer) -> Plan:
     copied = offer.driver_prints and not moved
     return Plan(
         instances, (*kernel.probes, *user), absent, sizes[2] if by_perf else 0, offer.workload_cpus,
-        watches_mappings(offer), copied, offer.smi_gpus,
+        choose_watch(offer), copied, offer.smi_gpus,
     )  # fmt: skip
 
 
@@ -195,8 +195,10 @@ def render_plan(plan: Plan, offer: Offer | None = None) -> str:
 
 
 def _render_cost(plan: Plan, offer: Offer | None) -> str:
-    probes = sum(p.through == "perf" for p in plan.probes) + plan.watch_mappings
-    return f"; {describe_cost(probes, perf_cpus(offer))}" if offer else ""
+    if offer is None:
+        return ""
+    probes = sum(p.through == "perf" for p in plan.probes) + watch_probes(offer)
+    return f"; {describe_cost(probes, perf_cpus(offer))}"
 
 
 def _render_instance(instance: InstancePlan, probes: list[ProbePlan]) -> Iterator[str]:
@@ -218,7 +220,11 @@ def _render_instance(instance: InstancePlan, probes: list[ProbePlan]) -> Iterato
         yield f"  probe {probe.name}: {_KINDS[probe.kind]}{bound}{kept}: {probe.definition}"
 
 
-_LATE = {True: "probed as soon as they are mapped", False: "looked for every 10 ms while processes are young"}
+_LATE = {
+    "workload": "probed as soon as they are mapped",
+    "machine": "probed as soon as they are mapped; perf tells of each mapping of code on the whole machine",
+    "": "looked for every 10 ms while processes are young",
+}
 _KINDS = {
     "p": "kprobe", "r": "kprobe at return", "f": "fprobe", "f-return": "fprobe at return", "u": "uprobe",
     "u-return": "uprobe at return",

@@ -14,7 +14,9 @@ START_NS_PER_EVENT = 7_500
 BYTES_PER_EVENT = 1_280
 # So a thread of the workload starts at most some 4 ms later.
 MOST_PER_THREAD = 512
-# Two functions that ring doorbells, and the watch of the mappings.
+# Two functions ring doorbells. Without both most of a launch is not seen, so on 257 to 384 CPUs they may cost 6 ms.
+_DOORBELLS, MOST_FOR_DOORBELLS = 2, 768
+# Both, and the watch of the mappings.
 _FEW_PROBES = 3
 # Descriptors of the events of threads that run already, and the kernel's memory for them.
 MOST_OPEN = 200_000
@@ -29,16 +31,25 @@ def perf_cpus(offer: Offer) -> int:
 def most_probes(offer: Offer) -> int:
     """Return how many probes may go through perf."""
     files = min(offer.most_files - offer.cpus * _FILES_PER_CPU - _OTHER_FILES, MOST_OPEN)
-    per_thread = min(MOST_PER_THREAD, files // max(offer.workload_threads, 1))
-    return max(per_thread // perf_cpus(offer), 0)
+    files_per_thread, cpus = files // max(offer.workload_threads, 1), perf_cpus(offer)
+    doorbells = min(MOST_FOR_DOORBELLS, files_per_thread) // cpus
+    return max(min(MOST_PER_THREAD, files_per_thread) // cpus, min(doorbells, _DOORBELLS), 0)
 
 
-def watches_mappings(offer: Offer) -> bool:
-    """Tell whether the mappings of the workload are watched through perf: it costs what one probe does.
+def choose_watch(offer: Offer) -> str:
+    """Return whose mappings perf tells of (`Plan.watch_mappings`).
 
-    Where few probes fit, the doorbells take them all.
+    Those of the workload's threads alone cost as many events as one probe does. Where few probes fit, the doorbells
+    take them all, and one event per CPU tells of the mappings of the whole machine.
     """
-    return offer.perf_probes and most_probes(offer) >= _FEW_PROBES
+    if not offer.perf_probes:
+        return ""
+    return "workload" if most_probes(offer) >= _FEW_PROBES else "machine"
+
+
+def watch_probes(offer: Offer) -> int:
+    """Return how many probes the watch of the mappings costs each thread of the workload."""
+    return int(choose_watch(offer) == "workload")
 
 
 def describe_cost(probes: int, cpus: int) -> str:

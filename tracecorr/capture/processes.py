@@ -6,7 +6,7 @@ import contextlib
 import ctypes
 import os
 import time
-from collections.abc import Iterable
+from collections.abc import Container, Iterable
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -135,6 +135,13 @@ def list_children(pid: int) -> list[int]:
     for task in tasks:
         children += [int(word) for word in _read(task / "children").split()]
     return children
+
+
+def descends_from(pid: int, ancestors: Container[int]) -> bool:
+    """Tell whether a process is one of `ancestors` or descends from one, as far as its parents still live."""
+    while pid > 1 and pid not in ancestors:
+        pid = int((read_status(pid) or {}).get("PPid", "0"))
+    return pid in ancestors
 
 
 def read_time_offsets(pid: int) -> dict[str, int]:

@@ -73,7 +73,7 @@ class KernelRecorder:
         unwatched = (Absent("some libraries as soon as they are mapped", f"perf: {failed}"),) if failed else ()
         return replace(
             plan, absent=(*plan.absent, *self._perf.absent, *self._absent, *unwatched), smi_gpus=smi,
-            watch_mappings=self.map_watch is not None,
+            watch_mappings=plan.watch_mappings if self.map_watch is not None else "",
         )  # fmt: skip
 
     @property
@@ -214,7 +214,7 @@ class KernelRecorder:
         if not self.armed.armed.watch_mappings:
             return None
         try:
-            return MapWatch(self._perf.cpus)
+            return MapWatch(self._perf.cpus, whole_machine=self.armed.armed.watch_mappings == "machine")
         except OSError as error:
             self._absent.append(Absent("libraries as soon as they are mapped", f"perf: {error.strerror}"))
             return None

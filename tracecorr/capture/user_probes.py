@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 
 from tracecorr.capture.offer import Offer, Runtime
 from tracecorr.capture.plan import Absent, ProbePlan, Wanted
-from tracecorr.capture.probe_budget import describe_cost, most_probes, perf_cpus, watches_mappings
+from tracecorr.capture.probe_budget import describe_cost, most_probes, perf_cpus, watch_probes
 
 _STORE = (
     "sig=%di:x64 val=%si:s64 kind=+0(%di):s64 hw=+8(%di):x64 swq=+48(%di):x64 ring=+8(+48(%di)):x64"
@@ -120,7 +120,7 @@ def _share_out(
     """
     if not offer.perf_probes or wanted.probe_shared:
         return tuple(probe for wish in wishes for probe in wish.probes), []
-    left = most_probes(offer) - taken - watches_mappings(offer)
+    left = most_probes(offer) - taken - watch_probes(offer)
     ways: dict[int, str] = {}
     for at in sorted(range(len(wishes)), key=lambda at: wishes[at].rank):
         count = len(wishes[at].probes)
