@@ -101,14 +101,17 @@ class GrowingLog:
                 with contextlib.suppress(OSError):
                     free_space(descriptor, start, end - start)
 
-    def close(self, *, is_gone: bool) -> None:
+    def close(self, *, is_gone: bool, is_written: bool = False) -> None:
         """Cut the file to what is kept, or complete the compressed one and remove it.
 
         Args:
             is_gone: whether the file is gone already.
+            is_written: whether its writer goes on: then a copy takes its place, which stays as it is.
         """
         if self.follower is None or not self.follower.has_begun:
-            if not is_gone and self._kept is not None and self.size > self._kept:
+            if is_written and not is_gone:
+                self._replace_by_copy()
+            elif not is_gone and self._kept is not None and self.size > self._kept:
                 with self._open(os.O_WRONLY) as descriptor:
                     os.ftruncate(descriptor, self._kept)
             return
@@ -128,6 +131,25 @@ class GrowingLog:
             self._add_loss("the recording had ended", self.kept_bytes, self.size - self._kept)
             self._losses[-1] |= {"records": self._lost_lines, "from_ns": self._cut_ns}
         return self._losses
+
+    def _replace_by_copy(self) -> None:
+        fresh = self.path.with_name(f".{self.path.name}.kept")
+        with self._open(os.O_RDONLY) as descriptor:
+            owner = os.fstat(descriptor)
+            if owner.st_nlink != 1:  # a file of another folder, which the workload's user may not even read
+                return
+            copy = os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, 0o644)
+            try:
+                done = 0
+                while done < self._end and (count := os.sendfile(copy, descriptor, done, self._end - done)):
+                    done += count
+                os.fchown(copy, owner.st_uid, owner.st_gid)
+                fresh.replace(self.path)
+            except BaseException:
+                fresh.unlink()
+                raise
+            finally:
+                os.close(copy)
 
     def _compress_rest(self, follower: LogFollower) -> None:
         try:

@@ -6,7 +6,7 @@ import contextlib
 import os
 import stat
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Container
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -81,8 +81,11 @@ class LogKeeper:
             self._is_cut = True
             self._measure()
 
-    def finish(self) -> list[dict[str, Any]]:
+    def finish(self, written: Container[str] = ()) -> list[dict[str, Any]]:
         """Cut the logs to what is kept; size and checksum of those that are compressed are then in `stored`.
+
+        Args:
+            written: names of logs whose writers go on.
 
         Returns: one loss (path, bytes, lines, times) for each that lost something.
         """
@@ -92,7 +95,7 @@ class LogKeeper:
         losses = []
         for log in (*self._vanished, *(log for _, log in sorted(self._logs.items()))):
             is_gone = log in self._vanished
-            self._attempt(log, partial(log.close, is_gone=is_gone))
+            self._attempt(log, partial(log.close, is_gone=is_gone, is_written=log.path.name in written))
             losses += log.list_losses(is_gone=is_gone)
             if log.follower is not None and log.stored is not None:
                 self.stored[log.follower.path.name] = log.stored

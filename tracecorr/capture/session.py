@@ -18,6 +18,7 @@ from tracecorr.capture.invoker import Invoker
 from tracecorr.capture.journal import Journal
 from tracecorr.capture.late_probes import LateProbes
 from tracecorr.capture.launch import launch
+from tracecorr.capture.log_closing import close_logs
 from tracecorr.capture.log_sight import LogSight
 from tracecorr.capture.logs import LogKeeper
 from tracecorr.capture.members import ContainerMembers
@@ -360,26 +361,16 @@ class Session:
         Raises:
             OSError: the logs could not be brought in; capture.json is complete and says so.
         """
-        losses: list[dict[str, Any]] = [*self._recorder.losses]
-        strange: list[str] = []
-        failures: list[OSError] = []
-        steps: list[Callable[[], None]] = [
-            lambda: losses.extend(self._logs.finish()),
-            self._launched.collect,
-            lambda: strange.extend(self._folder.seal_logs()),
-        ]
-        for step in steps:
-            try:
-                step()
-            except OSError as error:
-                failures.append(error)
-        self.problems += [*self._logs.problems, *(f"the logs are not complete: {error}" for error in failures)]
+        self._processes.refresh()
+        seconds = time.monotonic() - self._started
+        closed = close_logs(self._logs, self._launched, self._folder, self._processes.alive, seconds)
+        losses = [*self._recorder.losses, *closed.losses]
+        self.problems += closed.problems
         if self._recorder.failure is not None:
             self.problems.append(f"the trace could not be written: {self._recorder.failure}")
         if self._recorder.discarded_bytes:
             losses.append({"source": "ftrace", "bytes": self._recorder.discarded_bytes,
                            "reason": f"the trace could not be written: {self._recorder.failure}"})  # fmt: skip
-        self.problems += [f"{name} in the log folder was no plain file and was removed" for name in strange]
         counts = self._recorder.counts
         self._info |= {
             "state": "complete", "exit_status": status, "end_reason": self._end_reason,
@@ -389,5 +380,5 @@ class Session:
             "problems": [*self._said, *self.problems], "files": list_raw_files(self._folder.path, self._logs.stored),
         }  # fmt: skip
         self._folder.write_info(self._info)
-        if failures:
-            raise failures[0]
+        if closed.failures:
+            raise closed.failures[0]

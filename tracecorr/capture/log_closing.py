@@ -1,0 +1,60 @@
+"""The end of the logs of a capture: completed, brought into its folder, taken back from the workload."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from contextlib import closing
+from dataclasses import dataclass, field
+from typing import Any
+
+from tracecorr.capture.folder import RecordingFolder
+from tracecorr.capture.late_writers import LateWriters
+from tracecorr.capture.launch import Launched
+from tracecorr.capture.logs import LogKeeper
+
+
+@dataclass
+class ClosedLogs:
+    """What came of it.
+
+    Args:
+        losses: what was lost of the logs.
+        problems: what to tell the user.
+        failures: why the logs could not be brought in.
+    """
+
+    losses: list[dict[str, Any]] = field(default_factory=list)
+    problems: list[str] = field(default_factory=list)
+    failures: list[OSError] = field(default_factory=list)
+
+
+def close_logs(
+    logs: LogKeeper, launched: Launched, folder: RecordingFolder, alive: Iterable[int], seconds: float
+) -> ClosedLogs:
+    """Complete the logs, whatever the workload did to them; who still writes cannot change them any more.
+
+    Args:
+        logs: the logs.
+        launched: the workload.
+        folder: the capture folder.
+        alive: processes of the workload that go on.
+        seconds: for how long it ran.
+    """
+    closed = ClosedLogs()
+    strange: list[str] = []
+    with closing(LateWriters(launched.logs, alive)) as late:
+        steps: list[Callable[[], None]] = [
+            lambda: closed.losses.extend(logs.finish(late.names)),
+            launched.collect,
+            lambda: strange.extend(folder.seal_logs()),
+        ]
+        for step in steps:
+            try:
+                step()
+            except OSError as error:
+                closed.failures.append(error)
+        said = late.discard(logs.size / seconds)
+    closed.problems += [*logs.problems, *(f"the logs are not complete: {error}" for error in closed.failures)]
+    closed.problems += [f"{name} in the log folder was no plain file and was removed" for name in strange]
+    closed.problems += [said] if said else []
+    return closed
