@@ -196,6 +196,40 @@ def test_the_first_interrupt_is_the_workloads_the_second_ends_the_capture(tmp_pa
     assert capture.info["end_reason"] == "interrupted"
 
 
+def test_a_workload_that_outlives_its_capture_takes_no_space(tmp_path: Path, tracefs: Tracefs) -> None:
+    """SYNTHETIC log."""
+    script = """
+trap 'touch interrupted' INT; exec 3>>"$AMD_LOG_LEVEL_FILE"_$$; touch started
+while :; do printf '%65535s\\n' line >&3; sleep 0.01; done
+"""
+    with unchanged(tracefs):
+        capture = Capture(tmp_path, *QUICK, "--", "bash", "-c", script)
+        capture.wait_for("started")
+        capture.process.send_signal(signal.SIGINT)
+        capture.wait_for("interrupted")
+        capture.process.send_signal(signal.SIGINT)
+        status = capture.process.wait(timeout=60)
+    (workload,) = [p["pid"] for p in capture.info["processes"] if p["how"] == "started"]
+    try:
+        (file,) = [file for file in capture.info["files"] if file["source"] == "amd_log"]
+        stored = capture.shown / file["path"]
+        kept, log = stored.stat().st_size, Path(f"/proc/{workload}/fd/3")
+        assert log.stat().st_nlink == 0
+        sizes = [log.stat().st_blocks]
+        while sizes[-1] >= max(sizes) and len(sizes) < 6000:
+            time.sleep(0.01)
+            sizes.append(log.stat().st_blocks)
+        assert sizes[-1] < max(sizes)
+        assert stored.stat().st_size == kept == file["size"]
+    finally:
+        os.kill(workload, signal.SIGKILL)
+    _, _, err = capture.end()
+    assert status == 128 + signal.SIGINT, err
+    assert f"runs on (pid {workload}" in err  # its `sleep` has the log open, too
+    (loss,) = capture.info["losses"] or [None]
+    assert loss is None or loss["reason"] == "the recording had ended"
+
+
 def test_a_workload_that_removes_its_logs_gets_a_complete_capture(tmp_path: Path, tracefs: Tracefs) -> None:
     script = """
 folder=$(dirname "$AMD_LOG_LEVEL_FILE"); echo line > "$folder/hip_1"; sleep 1.2; rm "$folder/hip_1"
