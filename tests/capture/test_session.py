@@ -8,6 +8,7 @@ import os
 import signal
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -17,6 +18,7 @@ import polars as pl
 import pytest
 from machine_state import need_tracefs, read_state
 
+from tracecorr.capture.session import Session
 from tracecorr.capture.tracefs import Tracefs
 from tracecorr.cli import main
 from tracecorr.store.recording import seen_time_offsets
@@ -340,11 +342,51 @@ def test_attaching_to_a_running_process(tmp_path: Path, tracefs: Tracefs) -> Non
         assert status == 0, err
         assert workload.poll() is None
         assert capture.info["where"] == f"process {workload.pid}"
+        assert "HIP log: none, a runtime that runs already cannot be told to log" in err
         assert workload.pid in {thread["tid"] for thread in capture.info["threads"]}
         assert capture.info["events"] > 0
     finally:
         workload.kill()
         workload.wait()
+
+
+def test_attaching_to_what_is_no_process_leaves_nothing(tmp_path: Path, tracefs: Tracefs) -> None:
+    ended = subprocess.Popen(["true"])
+    while Path(f"/proc/{ended.pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z":
+        time.sleep(0.01)
+    over = threading.Event()
+    thread = threading.Thread(target=over.wait)
+    thread.start()
+    try:
+        with unchanged(tracefs):
+            found = {pid: Capture(tmp_path, *QUICK, "--pid", str(pid)).end() for pid in (ended.pid, thread.native_id)}
+    finally:
+        over.set()
+        thread.join()
+        ended.wait()
+    assert [status for status, _, _ in found.values()] == [3, 3]
+    assert f"there is no process {ended.pid}, or it has ended" in found[ended.pid][2]
+    assert f"next step: tracecorr capture --pid {os.getpid()}" in found[thread.native_id][2]
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_process_that_ends_before_it_is_recorded_is_no_capture(
+    tmp_path: Path, tracefs: Tracefs, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    workload = subprocess.Popen(["sleep", "600"])
+
+    def end_it(session: Session) -> None:
+        workload.kill()
+        workload.wait()
+        release(session)
+
+    release = Session._release
+    monkeypatch.setattr(Session, "_release", end_it)
+    monkeypatch.chdir(tmp_path)
+    with unchanged(tracefs):
+        assert main(["capture", "-o", "x", *QUICK, "--pid", str(workload.pid)]) == 3
+    assert f"there is no process {workload.pid}, or it has ended" in capfd.readouterr().err
+    assert list(tmp_path.glob("*.tracecorr")) == []
 
 
 def test_without_a_process_nothing_is_started(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

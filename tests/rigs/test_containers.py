@@ -6,6 +6,7 @@ import time
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from pathlib import Path
+from typing import Any
 
 import polars as pl
 import pytest
@@ -37,17 +38,34 @@ def log_pid(run: Run) -> int:
     return int(found)
 
 
-def tell_when_followed(sign: Path) -> bool:
-    """Make the file `sign` once the kernel follows a process that opened /dev/kfd; return whether that came."""
-    for _ in range(600):
-        for control in Path("/sys/kernel/tracing/instances").glob("tracecorr_*/set_event_pid"):
+def tell_when_followed(sign: Path, pid: int | None = None) -> bool:
+    """Make the file `sign` once a process is recorded: `pid`, or one that opened /dev/kfd; return whether that came.
+
+    It is when the kernel follows it and tracecorr waits for what comes next.
+    """
+    for _ in range(1200):
+        for instance in Path("/sys/kernel/tracing/instances").glob("tracecorr_*"):
             with suppress(OSError):  # its instance may be on its way out
-                if any(has_open(int(pid), "/dev/kfd") for pid in control.read_text().split() if pid.isdigit()):
-                    time.sleep(0.2)  # what else is bound to a process comes just after
+                followed = [int(word) for word in (instance / "set_event_pid").read_text().split() if word.isdigit()]
+                if any(has_open(found, "/dev/kfd") if pid is None else found == pid for found in followed) and waits(
+                    int(instance.name.split("_")[1])
+                ):
                     sign.touch()
                     return True
         time.sleep(0.1)
     return False
+
+
+def waits(pid: int) -> bool:
+    """Tell whether the main thread of a capture waits for events (select, pselect6): all it was at is done."""
+    return Path(f"/proc/{pid}/syscall").read_text().split()[0] in ("23", "270")
+
+
+def process_of_truth(run: Run) -> dict[str, Any]:
+    """Return the process that used the model, whose number in its namespace the model wrote down."""
+    (inside,) = run.truth["pid"].unique()
+    (found,) = [p for p in run.info["processes"] if p["namespace_pid"] == inside]
+    return dict(found)
 
 
 def check_namespace(run: Run, log_pid: int | None = None) -> None:
@@ -129,11 +147,35 @@ def test_a_daemon_that_was_there_before_is_captured(engine: ContainerRig, place:
     processes, plan = run.info["processes"], run.info["plan"]
     opened = [p for p in processes if p["how"].startswith("opened /dev/kfd")]
     assert [p["comm"] for p in opened] == ["bash"], processes
-    (child,) = [p for p in processes if p["comm"] == "t1"]
+    child = process_of_truth(run)
     # It started without the log; what the kernel saw of it is there.
     stores = run.table("events").filter(pl.col("layer").cast(pl.String) == "doorbell", pl.col("pid") == child["pid"])
     packets = run.truth.filter(pl.col("type").is_in(["dispatch", "barrier"]))
     assert stores.height >= packets.height > 0, (plan["late"], run.info["losses"], run.info["problems"])
+
+
+def test_a_running_process_of_a_container_is_attached_to(engine: ContainerRig, place: Path) -> None:
+    """By its number on the host: its library is found through its root, its children are followed."""
+    truth = make_truth(place)
+    script = "until [ -e /truth/followed ]; do sleep 0.1; done; /rig/programs/t1 20 3; :"
+    engine.start("attach", truth, "bash", "-c", script)
+    pid = engine.call("inspect", "--format", "{{.State.Pid}}", "attach")
+    with ThreadPoolExecutor() as pool:
+        followed = pool.submit(tell_when_followed, truth / "followed", int(pid))
+        run = capture(engine, place, "--pid", pid)
+    assert followed.result()
+    assert (run.ended.status, run.info["end_reason"]) == (0, "the workload ended"), run.ended.err
+    (first,) = [p for p in run.info["processes"] if p["how"] == "attached"]
+    assert (first["pid"], first["namespace_pid"]) == (int(pid), 1)
+    child = process_of_truth(run)
+    # Its library was known before, through the root of the container.
+    places = [p["definition"].split(":")[0] for p in run.info["plan"]["probes"] if p["name"] == "doorbell"]
+    assert [path.startswith(f"/proc/{pid}/root/") for path in places] == [True]
+    stores = run.table("events").filter(pl.col("layer").cast(pl.String) == "doorbell", pl.col("pid") == child["pid"])
+    packets = run.truth.filter(pl.col("type").is_in(["dispatch", "barrier"]))
+    assert stores.height >= packets.height > 0, (run.info["losses"], run.info["problems"])
+    ended = run_verb("capture", "-o", "y", "--pid", pid, cwd=place, env=engine.environment)
+    assert (ended.status, f"there is no process {pid}, or it has ended" in ended.err) == (3, True)
 
 
 @two_engines

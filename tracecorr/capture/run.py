@@ -25,6 +25,7 @@ from tracecorr.capture.session import Session
 from tracecorr.capture.signals import SignalInbox
 from tracecorr.capture.tracefs import find_tracefs
 from tracecorr.capture.undo import ACTIONS, restore_leftovers
+from tracecorr.capture.workload import AttachedProcess
 from tracecorr.model.errors import CommandError, MachineError, TracecorrError
 from tracecorr.store import Capture
 from tracecorr.store.recording import describe_event_cost
@@ -46,6 +47,8 @@ def plan_capture(options: CaptureOptions) -> tuple[Plan, Offer]:
     _need_root()
     invoker = find_invoker(os.environ, as_root=options.as_root)
     pid = options.pid if options.container is None else container_pid(options.container, os.environ)
+    if options.pid is not None:
+        AttachedProcess(options.pid).close()
     environment = dict(invoker.environment) if pid is None else read_environment(pid)
     offer = probe_machine(
         pid, wanted=options.wanted, environment=environment, attached=options.pid is not None,
@@ -150,6 +153,8 @@ def render_summary(shown: Path) -> Iterator[str]:
         size = sum(entry["size"] for entry in logs)
         on_disk = "" if stored == size else f", compressed to {stored / 1e6:,.1f} MB"
         yield f"HIP log: {len(logs)} file(s), {size / 1e6:,.1f} MB{on_disk}"
+    elif info["where"].startswith("process "):
+        yield "HIP log: none, a runtime that runs already cannot be told to log"
     else:
         yield (
             "warning: no HIP log appeared: the workload did not use HIP, its runtime cannot log, "

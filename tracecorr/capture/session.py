@@ -34,6 +34,7 @@ from tracecorr.capture.signals import Received, SignalInbox
 from tracecorr.capture.snapshots import Snapshots
 from tracecorr.capture.status import Progress, StatusLine
 from tracecorr.capture.tracefs import Tracefs
+from tracecorr.capture.workload import AttachedProcess
 from tracecorr.model.errors import MachineError, SessionError
 from tracecorr.store.recording import list_raw_files
 
@@ -184,6 +185,8 @@ class Session:
         self._info["environment"] = self._stored_environment()
         self._members = ContainerMembers(workload.pid)
         self._admit(workload.pid, "attached" if self._options.pid else "started")
+        if self._options.pid is not None and not self._processes.alive:
+            raise AttachedProcess.missing(workload.pid)
         for pid in self._processes.refresh():
             self._recorder.admit(pid)
         if not (self._options.delay or self._options.start_on_signal):

@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Protocol
 
-from tracecorr.capture.invoker import Invoker
+from tracecorr.capture.invoker import Invoker, read_status
 from tracecorr.model.errors import CommandError, MachineError
 
 NOT_RUNNABLE, NOT_FOUND = 126, 127
@@ -185,15 +185,34 @@ class AttachedProcess:
     """A process that runs already; its exit status is not ours to know.
 
     Raises:
-        MachineError: there is no such process.
+        MachineError: there is no such process, or it has ended.
     """
 
     def __init__(self, pid: int) -> None:
         self.pid = pid
+        status = read_status(pid) or {}
+        leader = status.get("Tgid", str(pid))
+        if leader != str(pid):
+            raise MachineError(f"{pid} is a thread of process {leader}", f"tracecorr capture --pid {leader}")
         try:
             self._pidfd = os.pidfd_open(pid)
         except OSError as error:
-            raise MachineError(f"there is no process {pid}: {error.strerror}", "ps -e lists them") from error
+            raise self.missing(pid) from error
+        if self.poll() is not None:
+            os.close(self._pidfd)
+            raise self.missing(pid)
+
+    @staticmethod
+    def missing(pid: int) -> MachineError:
+        """Return what to say of a process that has ended, or never was."""
+        return MachineError(
+            f"there is no process {pid}, or it has ended",
+            "ps -e lists them; numbers inside a container are not the host's",
+        )
+
+    def close(self) -> None:
+        """Let go of it."""
+        os.close(self._pidfd)
 
     @property
     def status(self) -> int | None:
