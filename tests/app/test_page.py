@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from typing import Any
 
 import polars as pl
@@ -72,6 +73,52 @@ def test_search_counts_and_steps(page: Any) -> None:
     _idle(page)
     assert page.locator(".tl-count").inner_text() == "2 of 4"
     assert _state(page)["selected"] != first
+
+
+def test_hits_are_counted_while_typing(page: Any) -> None:
+    page.keyboard.press("/")
+    before = _state(page)["selected"]
+    page.keyboard.type("hipstreamcreate")
+    counter = page.locator(".tl-count")
+    until = time.monotonic() + 20
+    while not counter.inner_text() and time.monotonic() < until:
+        page.wait_for_timeout(50)
+    assert counter.inner_text() == f"{_state(page)['count']} found" != "0 found"
+    assert _state(page)["selected"] == before
+    page.keyboard.press("Enter")
+    _idle(page)
+    assert counter.inner_text().startswith("1 of ")
+
+
+def test_names_of_the_chain_stand_alone(page: Any) -> None:
+    """No name of another event is painted under that of a stage; the panel names the event in a narrow window, too."""
+    page.set_viewport_size({"width": 700, "height": 700})
+    _click(page, "aql")
+    page.keyboard.press("f")
+    _idle(page)
+    overlaps = page.evaluate(_OVERLAPS)
+    assert overlaps["stages"] > 0 < overlaps["written"] and overlaps["over"] == []
+    name = page.locator(".tl-title b").bounding_box()
+    assert name is not None and name["width"] > 20
+
+
+# Notes which text the lanes paint in one frame, and where the names beside stages stand.
+_OVERLAPS = """async () => {
+  const ctx = document.querySelector('#tl-canvas-host canvas').getContext('2d'), draw = TL.drawLanes;
+  const written = [];
+  let places = [];
+  TL.drawLanes = function (to, spans) {
+    to.fillText = function (text, x, y) { written.push([text, x, y, to.measureText(text).width]); };
+    try { draw(to, spans); } finally { delete to.fillText; }
+    places = TL.chainLabels(to);
+  };
+  TL.redraw();
+  await new Promise((done) => requestAnimationFrame(() => requestAnimationFrame(done)));
+  TL.drawLanes = draw;
+  const over = written.filter(([, x, y, w]) => x >= TL.GUTTER
+    && places.some((r) => x < r[0] + r[2] && x + w > r[0] && y > r[1] && y < r[1] + r[3]));
+  return { written: written.length, stages: places.length, over: over.map((t) => t[0]) };
+}"""
 
 
 def test_view_comes_back_from_its_address(page: Any) -> None:

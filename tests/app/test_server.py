@@ -8,7 +8,11 @@ from typing import Any
 import pytest
 from synthetic import SyntheticCapture
 
+from tracecorr.analyze.sections import list_sections
+from tracecorr.analyze.verdicts.evidence import Evidence
 from tracecorr.app import ids, make_app, wire
+from tracecorr.app.pages import PAGES
+from tracecorr.model import schema
 
 TOKEN = "for-tests-only"
 
@@ -98,6 +102,13 @@ def test_unknown_things_are_refused_in_one_line(client: Any) -> None:
 def test_parameters_out_of_bounds_are_refused(client: Any, path: str) -> None:
     answer = client.get(path)
     assert answer.status_code == 400 and b"Traceback" not in answer.data
+
+
+def test_every_section_of_the_report_has_a_page() -> None:
+    """`nodes` is of datasets of many nodes, whose timeline names them."""
+    empty = Evidence(lambda name: schema.TABLES[name].empty().lazy(), None, {})
+    shown = {key for page in PAGES.values() for key in page.sections}
+    assert {section.key for section in list_sections(empty, set())} == shown
 
 
 def test_pages_are_named(client: Any) -> None:

@@ -131,7 +131,8 @@ def latency_by_stage(source: Source) -> go.Figure | None:
 def latency_over_time(source: Source) -> go.Figure | None:
     """Show how the time from call to packet changed during the capture; a point leads to its slice of time."""
     took = pl.col("packet_ns") - pl.col("call_ns")
-    rows = source.tables("launches").filter(took.is_not_null()).select("packet_ns", took=took)
+    dispatches = source.tables("launches").filter(pl.col("kind").cast(pl.String) == "dispatch")
+    rows = dispatches.filter(took.is_not_null()).select("packet_ns", took=took)
     first, last = _extent(rows)
     found = collect(
         rows.with_columns(slice=_slice(first, last))
@@ -143,7 +144,7 @@ def latency_over_time(source: Source) -> go.Figure | None:
     x = [(first - source.t0 + (s + 0.5) * wide) / 1e9 for s in found["slice"]]
     leads = [["range", first - source.t0 + s * wide, first - source.t0 + (s + 1) * wide] for s in found["slice"]]
     lines = [_line(q.upper(), x, [v / 1e3 for v in found[q]], leads) for q in ("p50", "p95", "p99")]
-    title = "HIP call to packet over time"
+    title = "HIP call to packet over time (dispatches)"
     return _figure(title, lines if x else [], x="s since the capture start", y="µs")
 
 

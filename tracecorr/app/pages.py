@@ -36,10 +36,10 @@ class Page:
 PAGES: dict[str, Page] = {
     "verdicts": Page("Verdicts", ()),
     "queues": Page(
-        "Queues", ("queues", "queue_creation", "priorities", "backlog", "streams", "evictions"),
+        "Queues", ("queues", "queue_creation", "priorities", "hqd", "backlog", "streams", "evictions"),
         (charts.packets_by_queue, charts.depth_over_time),
     ),
-    "kernels": Page("Kernels", ("kernels",), (charts.dispatches_by_kernel, charts.latency_by_kernel)),
+    "kernels": Page("Kernels", ("kernels", "rocprof"), (charts.dispatches_by_kernel, charts.latency_by_kernel)),
     "calls": Page("HIP calls", ("hip_calls", "hip_internal", "hsa_calls", "waits"), (charts.time_by_call,)),
     "latency": Page(
         "Latency", ("latency", "launches", "unlinked", "gaps"), (charts.latency_by_stage, charts.latency_over_time)

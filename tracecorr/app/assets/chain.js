@@ -43,7 +43,7 @@ window.TL = window.TL || {};
     ctx.lineWidth = chosen ? 2.5 : 1;
     const bordered = chosen || (stage.evidence !== "inferred" && (w > 6 || TL.view.detail.stages.length <= CROWD));
     if (bordered) ctx.strokeRect(left, box.y, w, box.h);
-    ctx.font = (chosen ? "600 " : "") + TL.FONT;
+    ctx.font = fontOf(stage);
     ctx.textBaseline = "middle";
     ctx.textAlign = "left";
     const mid = box.y + box.h / 2 + 0.5;
@@ -52,16 +52,27 @@ window.TL = window.TL || {};
       ctx.fillText(TL.cut(ctx, stage.name, w - 8), left + 4, mid);
       return;
     }
-    const text = TL.cut(ctx, stage.name, room);
-    if (!text || room < 30 || w > 40) return; // a wide hollow span already carries its name
-    const at = box.x + box.w + 5;
-    box.label = ctx.measureText(text).width + 8;
+    if (w > 40) return; // a wide hollow span already carries its name
+    const beside = labelBeside(ctx, stage, box, room);
+    if (!beside) return;
+    box.label = beside.width + 8;
     ctx.fillStyle = theme.bg;
     ctx.globalAlpha = 0.85;
-    ctx.fillRect(at - 2, box.y + 1, Math.min(ctx.measureText(text).width + 4, room), box.h - 2);
+    ctx.fillRect(beside.at - 2, box.y + 1, Math.min(beside.width + 4, room), box.h - 2);
     ctx.globalAlpha = 1;
     ctx.fillStyle = theme.text;
-    ctx.fillText(text, at, mid);
+    ctx.fillText(beside.text, beside.at, mid);
+  }
+
+  function fontOf(stage) {
+    const chosen = stage.event !== null && stage.event === TL.view.selected;
+    return (chosen ? "600 " : "") + TL.FONT;
+  }
+  // The name of a narrow stage stands beside it when there is room.
+  function labelBeside(ctx, stage, box, room) {
+    ctx.font = fontOf(stage);
+    const text = room < 30 ? "" : TL.cut(ctx, stage.name, room);
+    return text ? { text: text, at: box.x + box.w + 5, width: ctx.measureText(text).width } : null;
   }
 
   // An effect inside its cause hangs straight below it; a later one is reached by a curve.
@@ -94,6 +105,20 @@ window.TL = window.TL || {};
     });
     return next - mine.x - mine.w - 10;
   }
+
+  // Where the names of narrow stages will stand: the lanes leave these places free.
+  TL.chainLabels = function (ctx) {
+    const detail = TL.view.detail;
+    if (!detail || detail.stages.length > CROWD) return [];
+    const boxes = detail.stages.map(boxOf), places = [];
+    detail.stages.forEach((stage, i) => {
+      const box = boxes[i];
+      if (!box || box.w > 40) return;
+      const beside = labelBeside(ctx, stage, box, roomRight(boxes, i));
+      if (beside) places.push([beside.at - 2, box.y, beside.width + 4, box.h]);
+    });
+    return places;
+  };
 
   TL.drawChain = function (ctx) {
     const view = TL.view, detail = view.detail;

@@ -37,7 +37,7 @@ window.TL = window.TL || {};
     box.placeholder = "Search: name, #event, 0x…  ( / )";
     box.setAttribute("aria-label", "search");
     box.addEventListener("keydown", (e) => { if (e.key === "Enter") TL.find(e.shiftKey); });
-    box.addEventListener("input", () => { searchAt = -1; if (!box.value) clearSearch(); });
+    box.addEventListener("input", () => { searchAt = -1; if (box.value) countSoon(); else clearSearch(); });
     counter = TL.make("span", "tl-count");
     range = TL.make("span", "tl-range");
     const filters = button("Filters", "filters and colours (G)", () => TL.toggleFilters());
@@ -109,12 +109,28 @@ window.TL = window.TL || {};
     if (found.event !== null) { searchAt = found.event; await TL.select(found.event, true); }
     TL.redraw();
   };
+  // Hits are counted while somebody types, once the hand rests; addresses and numbers cost more, they wait for Enter.
+  const REST_MS = 250;
+  let resting = null;
+  function countSoon() {
+    clearTimeout(resting);
+    const text = box.value.trim();
+    if (!text || /^(0x|#|[0-9])/i.test(text)) return;
+    resting = setTimeout(async () => {
+      if (TL.view.search && TL.view.search.text === text) return;
+      await TL.showHits();
+      if (box.value.trim() === text) TL.loadTicks();
+    }, REST_MS);
+  }
   // Counts and marks the hits without going to one: for a view that comes from its address.
   TL.showHits = async function () {
+    const text = box.value.trim();
     try {
-      const found = await TL.api.search(box.value.trim(), -1, false);
-      TL.view.search = { text: box.value.trim(), names: found.names, set: new Set(found.names), count: found.count };
-      counter.textContent = TL.num(found.count) + " found";
+      const found = await TL.api.search(text, -1, false);
+      if (box.value.trim() !== text || searchAt >= 0) return; // overtaken by the next letter, or by Enter
+      TL.view.search = { text: text, names: found.names, set: new Set(found.names), count: found.count };
+      counter.textContent = found.count ? TL.num(found.count) + " found" : "nothing found";
+      TL.redraw();
     } catch (problem) { counter.textContent = problem.message; }
   };
   // Where hits lie in the view: marks on the ruler.
@@ -136,7 +152,7 @@ window.TL = window.TL || {};
   }
 
   // --- legend and status ------------------------------------------------------------------------
-  TL.buildLegend = function () {
+  TL.buildLegend = function (ranges) {
     const bar = $("tl-status");
     const entry = (kind, text) => {
       const mark = TL.make("span", "tl-swatch " + kind);
@@ -148,6 +164,7 @@ window.TL = window.TL || {};
     bar.replaceChildren(
       entry("", "solid = recorded"), entry("hollow", "hatched, dashed = inferred"), entry("error", "dashed box = error of its start"),
       entry("loss", "red = records lost"), entry("merged", "lower block = several merged, height = busy share"), entry("failed", "red top = failed"),
+      ...(ranges.some((r) => r.kind !== "loss") ? [entry("sample", "violet line = clock sample")] : []),
       live(), TL.make("span", "tl-warning"), TL.make("span", "tl-hint", "? = keys"),
     );
   };

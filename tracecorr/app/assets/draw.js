@@ -198,14 +198,17 @@ window.TL = window.TL || {};
         ctx.globalAlpha = dim * (faint ? 0.25 : 1);
         TL.hollow(ctx, x, y, w, h, colour);
       }
-      ctx.font = FONT;
       ctx.textBaseline = "middle";
       ctx.textAlign = "left";
+      const taken = TL.chainLabels(ctx);
+      ctx.font = FONT;
       for (const [text, x, y, room, ink, faint] of texts) {
         ctx.globalAlpha = (view.detail ? 0.6 : 1) * (faint ? 0.3 : 1);
         ctx.fillStyle = ink || theme.text;
         const shown = TL.cut(ctx, text, room);
-        if (shown) ctx.fillText(shown, x, y + 0.5);
+        // The name of a stage of the chain stands there: two names over each other read as neither.
+        const over = (r) => x < r[0] + r[2] && x + TL.textWidth(ctx, shown) > r[0] && y > r[1] && y < r[1] + r[3];
+        if (shown && !taken.some(over)) ctx.fillText(shown, x, y + 0.5);
       }
     }
     ctx.restore();

@@ -97,11 +97,18 @@ window.TL = window.TL || {};
     return box;
   }
 
+  // The report's own words are Markdown: a name between back quotes is code here.
+  function plain(className, text, tag) {
+    const node = TL.make(tag || "p", className);
+    text.split("`").forEach((part, i) => node.append(i % 2 ? TL.make("code", "", part) : document.createTextNode(part)));
+    return node;
+  }
+
   // --- tables -------------------------------------------------------------------------------------
   function answerBox(answer) {
     const box = TL.make("section", "tl-answer");
     box.append(TL.make("h3", "", answer.question));
-    for (const line of answer.answer) box.append(TL.make("p", "", line));
+    for (const line of answer.answer) box.append(plain("", line));
     box.append(eventLeads(answer.events));
     return box;
   }
@@ -112,7 +119,7 @@ window.TL = window.TL || {};
     const body = table.createTBody();
     for (const v of verdicts) {
       const row = body.insertRow();
-      row.append(TL.make("td", "", v.name), TL.make("td", "wrap", v.claim), TL.make("td", "tl-" + v.outcome.toLowerCase(), v.outcome));
+      row.append(TL.make("td", "", v.name), plain("wrap", v.claim, "td"), TL.make("td", "tl-" + v.outcome.toLowerCase(), v.outcome));
       row.append(TL.make("td", "wrap", v.reason), TL.make("td", "wrap", v.remedy || ""));
       row.insertCell().append(eventLeads(v.events));
     }
@@ -126,7 +133,7 @@ window.TL = window.TL || {};
     box.append(head);
     if (section.missing) box.append(TL.make("p", "tl-missing", "Missing: " + section.missing));
     if (!section.rows.length) { box.append(TL.make("p", "tl-note", section.missing ? "" : section.nothing)); return box; }
-    if (section.evidence) box.append(TL.make("p", "tl-note tl-how", "How it is known: " + section.evidence));
+    if (section.evidence) box.append(plain("tl-note tl-how", "How it is known: " + section.evidence));
     const wrap = TL.make("div", "tl-scroll");
     wrap.append(sortable(section));
     box.append(wrap);

@@ -345,7 +345,7 @@ window.__perf = { log: [], idle: false };
 
   async function start(host) {
     TL.hold();
-    TL.buildLegend();
+    TL.buildLegend([]);
     TL.message("reading the capture …");
     try {
       view.meta = await fetchMeta();
@@ -360,7 +360,7 @@ window.__perf = { log: [], idle: false };
     TL.readTheme();
     TL.buildToolbar(view.meta);
     TL.buildTabs(view.meta);
-    TL.message("");
+    TL.buildLegend(view.meta.ranges);
     TL.showWarnings(view.meta.warnings);
     for (const g of view.meta.groups) if (g.folded) view.collapsed.add(g.id);
     view.layout();
