@@ -135,6 +135,24 @@ class TestInTheBrowser:
         open_at(odd_page, odd_url.split("?")[0] + "?capture=unaligned")
         assert "UNALIGNED" in odd_page.locator("#tl-status").inner_text()
 
+    def test_a_damaged_capture_is_explained_in_place_of_the_picture(
+        self, browser: Any, repo: Path, tmp_path: Path
+    ) -> None:
+        capture = _copied_sample(repo, tmp_path)
+        Library({"half": capture}).get(Wanted("half"))
+        shutil.rmtree(capture.path / "views")
+        (capture.path / "tables" / "events.parquet").write_bytes(b"not a table")
+        ready, urls = threading.Event(), []
+        on_ready = lambda url: (urls.append(url), ready.set())  # noqa: E731
+        threading.Thread(target=serve, args=({"half": capture}, "127.0.0.1", 0, on_ready), daemon=True).start()
+        assert ready.wait(30)
+        page = browser.new_page()
+        page.goto(urls[0])
+        page.locator(".tl-failure").wait_for()
+        said = page.locator(".tl-failure").inner_text()
+        page.close()
+        assert "events.parquet is damaged" in said and "tracecorr correlate" in said
+
 
 def _copied_sample(repo: Path, folder: Path) -> Capture:
     path = folder / "half.tracecorr"
@@ -157,9 +175,10 @@ def test_damaged_tables_are_named_not_shown(repo: Path, tmp_path: Path) -> None:
     shutil.rmtree(capture.path / "views")
     (capture.path / "tables" / "events.parquet").write_bytes(b"not a table")
     library = Library({"half": capture})
-    with pytest.raises(InputError):
+    with pytest.raises(InputError, match="is damaged") as told:
         while library.state(Wanted("half")) is not None:
             pass
+    assert "tracecorr correlate" in told.value.next_step
 
 
 def test_a_capture_that_fails_at_once_is_never_called_open(

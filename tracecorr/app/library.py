@@ -75,7 +75,7 @@ class Library:
         self._captures = captures
         self._opened: dict[Wanted, Opened] = {}
         self._working: dict[Wanted, str] = {}  # what is being opened, and what goes on
-        self._failed: dict[Wanted, str] = {}
+        self._failed: dict[Wanted, InputError] = {}
         self._lock = threading.RLock()
         self._live: dict[str, Live] = {}
 
@@ -106,7 +106,7 @@ class Library:
         if wanted in self._opened:
             return None  # also while it is read anew
         if wanted in self._failed:
-            raise InputError(self._failed.pop(wanted), "see the server's messages")
+            raise self._failed.pop(wanted)
         for name in filter(None, (wanted.name, wanted.other)):
             self._captures[name]
         # Not asked for again: the thread may have ended by now, and the capture not be open.
@@ -142,7 +142,8 @@ class Library:
             self.get(wanted)
         except (TracecorrError, OSError, ValueError, pl.exceptions.PolarsError) as problem:
             _log.exception("%s cannot be opened", wanted.name)
-            self._failed[wanted] = str(problem)
+            next_step = getattr(problem, "next_step", "") or "see the server's messages"
+            self._failed[wanted] = InputError(str(problem), next_step)
         finally:
             self._working.pop(wanted, None)
 

@@ -68,7 +68,7 @@ def _meta(library: Library) -> Response:
     except KeyError:
         abort(404, "no such capture")
     except TracecorrError as problem:
-        abort(409, str(problem))
+        abort(409, "\n".join(filter(None, (problem.what, problem.next_step))))
     if goes_on is not None:
         return Response(goes_on, 202, mimetype="text/plain")
     opened = asked(library)

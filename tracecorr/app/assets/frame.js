@@ -143,6 +143,17 @@ window.TL = window.TL || {};
     ctx.globalAlpha = 1;
   }
 
+  // An empty picture says that it is empty, where people look.
+  function nothing(ctx) {
+    const view = TL.view;
+    if (view.meta.lanes.length) return;
+    ctx.font = TL.FONT;
+    ctx.fillStyle = TL.theme().dim;
+    ctx.textBaseline = "middle";
+    ctx.textAlign = "left";
+    ctx.fillText("This capture holds no events. The page Ledger says what became of its files.", TL.GUTTER + 20, TL.TOP + 40);
+  }
+
   TL.drawFrame = function (ctx) {
     minimap(ctx);
     ruler(ctx);
@@ -150,6 +161,7 @@ window.TL = window.TL || {};
     marked(ctx);
     pointer(ctx);
     scrollBar(ctx);
+    nothing(ctx);
     ctx.fillStyle = TL.theme().line;
     ctx.fillRect(TL.GUTTER - 1, 0, 1, TL.TOP);
   };

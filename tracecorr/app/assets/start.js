@@ -343,13 +343,26 @@ window.__perf = { log: [], idle: false };
     } finally { TL.release(); }
   }
 
+  // Instead of an empty page: what is wrong, what to do, and the way to the other captures.
+  function showFailure(host, problem) {
+    const box = TL.make("div", "tl-failure");
+    box.setAttribute("role", "alert");
+    const [what, ...next] = problem.message.split("\n");
+    box.append(TL.make("h2", "", "This capture cannot be shown"), TL.make("p", "", what));
+    for (const line of next) box.append(TL.make("p", "", "Next step: " + line));
+    const back = TL.make("a", "tl-link", "the first capture served here");
+    back.href = "/";
+    if (location.search) box.append(back);
+    host.replaceChildren(box);
+  }
+
   async function start(host) {
     TL.hold();
     TL.buildLegend([]);
     TL.message("reading the capture …");
     try {
       view.meta = await fetchMeta();
-    } catch (problem) { TL.message("cannot read the capture: " + problem.message); TL.release(); return; }
+    } catch (problem) { showFailure(host, problem); TL.message(""); TL.release(); return; }
     canvas = document.createElement("canvas");
     canvas.tabIndex = 0;
     canvas.setAttribute("role", "application");
