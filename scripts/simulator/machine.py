@@ -96,6 +96,7 @@ class Thread:
         self.cpu = tid % 2
         self.now = 0.0
         self.calls: list[int] = []
+        self._entered_us: list[int] = []
         process.threads.append(self)
 
     def spend(self, low_us: float, high_us: float) -> None:
@@ -111,7 +112,7 @@ class Thread:
                 self.scene.era,
                 level,
                 site,
-                (int(self.now) + self.scene.namespace_ns) // 1000,
+                self._shown_us(),
                 self.process.log_pid,
                 self.address,
                 self.scene.level,
@@ -138,14 +139,19 @@ class Thread:
         self.spend(0.5, 2)
         line = self.trace(f"sys_{name}({arguments})")
         if self.calls:
-            self.machine.record.truth.syscalls.append((line, self.calls[-1]))
+            self._note_syscall(line)
         self.spend(low_us, high_us)
         yield self.now
         left = self.trace(f"sys_{name} -> {result}")
         if self.calls:
-            self.machine.record.truth.syscalls.append((left, self.calls[-1]))
+            self._note_syscall(left)
         self.spend(0.5, 2)
         return line
+
+    def _note_syscall(self, record: int) -> None:
+        """Note the call that a record of a system call lies in, and the calls around that one."""
+        self.machine.record.truth.syscalls.append((record, self.calls[-1]))
+        self.machine.record.truth.around += [(record, call) for call in self.calls[:-1]]
 
     def register(self) -> Iterator[float]:
         """Tell the kernel the thread's address, as the C library does."""
@@ -158,18 +164,27 @@ class Thread:
         """Make an ioctl on /dev/kfd."""
         return (yield from self.syscall("ioctl", f"fd: 4, cmd: {cmd:#x}, arg: 0x7ffd061c4300", low_us, high_us))
 
+    def _shown_us(self) -> int:
+        """Return what a line of the log shows now."""
+        return (int(self.now) + self.scene.namespace_ns) // 1000
+
     def enter(self, site: str, name: str, arguments: str) -> Iterator[float]:
         """Enter a HIP call; return the id of its line."""
+        self._entered_us.append(self._shown_us())
         line = yield from self.say(site, f"{forms.GREEN} {name} ( {arguments} ) {forms.RESET}")
         if self.calls:
             self.machine.record.truth.calls.append((line, self.calls[-1]))
         self.calls.append(line)
         return line
 
-    def leave(self, site: str, name: str, value: str = "") -> Iterator[float]:
-        """Return from a HIP call."""
+    def leave(self, site: str, name: str, value: str = "", *, timed: bool = False) -> Iterator[float]:
+        """Return from a HIP call; some functions tell how long it took, as the difference of the stamps."""
         self.calls.pop()
-        yield from self.say(site, f"{name}: Returned hipSuccess : {value}")
+        entered = self._entered_us.pop()
+        duration = f": duration: {self._shown_us() - entered} us" if timed else ""
+        line = yield from self.say(site, f"{name}: Returned hipSuccess : {value}{duration}")
+        if self.calls:
+            self.machine.record.truth.calls.append((line, self.calls[-1]))
 
 
 class Process:

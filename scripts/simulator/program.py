@@ -48,7 +48,8 @@ class EventThread(Thread):
         text = f"Signal = ({signal.handle:#x}), Translated start/end = {times}, {more}"
         if self.scene.era < "6.3":
             text = f"Signal = ({signal.handle:#x}), start = {start}, end = {end}"
-        yield from self.say("signal", text)
+        told = yield from self.say("signal", text)
+        self.machine.record.truth.gpu_times.append((lines[-1], told))
         done = yield from self.say("done", f"Command {command:#x} complete (Wall: 58162, CPU: 0, GPU: 0 us)")
         if done >= 0:
             self.machine.record.truth.completions += [(line, done) for line in lines]
@@ -62,6 +63,8 @@ class HipThread(Thread):
         self.events = events
         self.streams: list[Stream] = []
         self.worker: Thread | None = None
+        # The outermost call that enqueued each command's line.
+        self._caller: dict[int, int] = {}
 
     def live(self, start_ns: float) -> Iterator[float]:
         """Create the streams, work until the end of the run, and destroy the queues where the scene says so."""
@@ -121,7 +124,7 @@ class HipThread(Thread):
         process.queues.append(queue)
         self.spend(100, 600)
         enter = self.trace(f"sys_ioctl(fd: 4, cmd: {CREATE:#x}, arg: 0x7ffd061c4300)")
-        self.machine.record.truth.syscalls.append((enter, self.calls[-1]))
+        self._note_syscall(enter)
         if self.scene.queue_probe:
             self.spend(2, 5)
             fields = f"ring={queue.ring:#x} wptr={queue.swq + 0x38:#x} rptr={queue.swq + 0x80:#x} size=1048576"
@@ -131,7 +134,7 @@ class HipThread(Thread):
         self.spend(250, 700)
         yield self.now
         left = self.trace("sys_ioctl -> 0x0")
-        self.machine.record.truth.syscalls.append((left, self.calls[-1]))
+        self._note_syscall(left)
         self.spend(50, 300)
         priority = 2 - number % 3
         if priority != 1:
@@ -167,13 +170,13 @@ class HipThread(Thread):
         yield from self.ioctl(ALLOC, 20, 250)
         yield from self.ioctl(MAP, 10, 60)
         yield from self.say("memory", "Allocate hsa device memory 0x1401e80000, size 0x40000, hsa_mem_flags 0x0h")
-        yield from self.leave("malloc", "hipMalloc", "0x1401e80000: duration: 310 us")
+        yield from self.leave("malloc", "hipMalloc", "0x1401e80000", timed=True)
 
     def _do_nested(self, stream: Stream) -> Iterator[float]:
         """Make a call whose function makes another logged one, as hipMallocHost does."""
         yield from self.enter("malloc", "hipMallocHost", "0x7f517a5fdc88, 262144")
         yield from self._do_malloc(stream)
-        yield from self.leave("malloc", "hipMallocHost", "0x1401e80000: duration: 340 us")
+        yield from self.leave("malloc", "hipMallocHost", "0x1401e80000", timed=True)
 
     def _do_launch(self, stream: Stream) -> Iterator[float]:
         sizes = "{256,1,1}, {256,1,1}"
@@ -181,7 +184,7 @@ class HipThread(Thread):
         yield from self.enter("launch", "hipLaunchKernel", f"0x55f911829d50, {sizes}, 0x7f519107ece0, 0, {handle}")
         command = yield from self._enqueue("KernelExecution", stream)
         if self.worker:
-            yield from self.leave("launch", "hipLaunchKernel", ": duration: 20 us")
+            yield from self.leave("launch", "hipLaunchKernel", timed=True)
             self.worker.now = max(self.worker.now, self.now + 5_000)
             yield from self.worker.say(
                 "command", f"Command (KernelExecution) processing: {command[1]:#x} ,events.size(): 0"
@@ -190,7 +193,7 @@ class HipThread(Thread):
             yield from self._write_kernel(self.worker, stream, command)
             return
         yield from self._write_kernel(self, stream, command)
-        yield from self.leave("launch", "hipLaunchKernel", ": duration: 40 us")
+        yield from self.leave("launch", "hipLaunchKernel", timed=True)
 
     def _write_kernel(self, thread: Thread, stream: Stream, command: tuple[int, int]) -> Iterator[float]:
         yield thread.now
@@ -231,6 +234,7 @@ class HipThread(Thread):
             done = yield from self.say("done", f"Command {command:#x} complete (Wall: 58178, CPU: 0, GPU: 2 us)")
             if done >= 0:
                 self.machine.record.truth.completions.append((packet, done))
+                self.machine.record.truth.inside.append((done, self.calls[-1]))
             yield from self.leave("sync", "hipStreamSynchronize")
 
     def _do_copy(self, stream: Stream) -> Iterator[float]:
@@ -256,7 +260,7 @@ class HipThread(Thread):
                 self.machine.record.truth.dependencies.append((after.line, more))
             after = last
         stream.pending = last
-        yield from self.leave("copy", "hipMemcpyAsync", ": duration: 36 us")
+        yield from self.leave("copy", "hipMemcpyAsync", timed=True)
 
     def _copy_on_engine(self, command: int, wait: Signal, done: Signal) -> Iterator[float]:
         """Start one copy on an SDMA engine that waits for a signal; return the id of its line."""
@@ -264,7 +268,7 @@ class HipThread(Thread):
         form = "HSA Copy copy_engine=0x1" if self.scene.era >= "7.1" else "HSA Async Copy on copy_engine=0x1"
         copied = yield from self.say("blit", f"{form}, {fields}, completion_signal={done.handle:#x}")
         if copied >= 0:
-            self.machine.record.truth.commands.append((command, copied))
+            self._own(command, copied)
         done.line, done.known = copied, True
         done.start_ns = max(self.now, wait.end_ns) + 5_000
         done.end_ns = done.start_ns + self.machine.random.uniform(1e4, 2e5)
@@ -288,10 +292,10 @@ class HipThread(Thread):
         yield from self._store(self, queue, first + count - 1, batch)
         line, command = yield from self._enqueue("Task", stream)
         for packet in batch:
-            self.machine.record.truth.commands.append((line, packet))
+            self._own(line, packet)
         signal = self.process.next_signal()
         packet = yield from self._barrier(self, stream, "barrier_value", line, signal, None)
-        yield from self.leave("graph", "hipGraphLaunch", ": duration: 311 us")
+        yield from self.leave("graph", "hipGraphLaunch", timed=True)
         self.events.expect([*batch, packet], signal, command, self.now)
 
     # what operations are made of
@@ -300,14 +304,21 @@ class HipThread(Thread):
         command = self.process.next_command()
         more = f" to queue: {stream.handle:#x}" if self.scene.era >= "7.0" else ""
         line = yield from self.say("command", f"Command ({kind}) enqueued: {command:#x}{more}")
+        self._caller[line] = self.calls[0]
+        self.machine.record.truth.inside.append((line, self.calls[-1]))
         return line, command
+
+    def _own(self, command: int, line: int) -> None:
+        """Note that the line of a packet or copy belongs to a command, and to the call that enqueued it."""
+        self.machine.record.truth.commands.append((command, line))
+        self.machine.record.truth.inside.append((line, self._caller[command]))
 
     def _dispatch(self, thread: Thread, stream: Stream, command: int) -> Iterator[float]:
         index = stream.queue.index
         stream.queue.index += 1
         line = yield from self._write_packet(thread, stream, "dispatch", index, None, None)
         yield from self._store(thread, stream.queue, index, [line])
-        self.machine.record.truth.commands.append((command, line))
+        self._own(command, line)
         return line
 
     def _barrier(
@@ -323,7 +334,7 @@ class HipThread(Thread):
             index, self.machine.record.lines[store].at_ns if store >= 0 else thread.now, self.machine.record
         )
         self._note_store(store, [line])
-        self.machine.record.truth.commands.append((command, line))
+        self._own(command, line)
         if wait and wait.line >= 0:
             self.machine.record.truth.dependencies.append((wait.line, line))
         return line

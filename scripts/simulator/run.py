@@ -18,7 +18,10 @@ from simulator.scene import Scene
 
 _HEAD = "# tracer: nop\n#\n# entries-in-buffer/entries-written: {n}/{n}   #P:2\n#\n"
 _HEAD += "# SYNTHETIC: made by scripts/simulator; no kernel recorded this\n"
-_PAIRS = ("doorbells", "calls", "syscalls", "commands", "creations", "dependencies", "completions")
+_PAIRS = (
+    "doorbells", "calls", "inside", "around", "gpu_times", "syscalls", "commands", "creations", "dependencies",
+    "completions",
+)  # fmt: skip
 
 
 @dataclass

@@ -10,38 +10,37 @@ import pytest
 
 from tracecorr.link.calls import find_parents
 from tracecorr.link.doorbells import match_stores
+from tracecorr.link.false_calls import find_losses
 from tracecorr.link.lives import find_process_lives, find_thread_lives, number_lives
 from tracecorr.link.packet_index import complete_indexes
 from tracecorr.link.signals import link_dependencies, link_gpu_times, list_uses
+from tracecorr.model.kinds import Flag
 from tracecorr.model.schema import CAT
 
 RING = 0x3C00000
+NO_LOSSES = pl.DataFrame(schema={"file": pl.UInt16, "lost": pl.Float64})
 
 
 def frame(rows: list[dict[str, Any]], **types: Any) -> pl.DataFrame:
     return pl.DataFrame(rows, schema_overrides=types)
 
 
-def packet_lines(indexes: list[int | None], *, created: bool = True, rings: list[int] | None = None) -> pl.DataFrame:
-    """Return part events of one process: a Created line and packets, one each microsecond."""
+def packet_lines(
+    indexes: list[int | None], *, created: bool = True, rings: list[int] | None = None, lossy: bool = False
+) -> pl.DataFrame:
+    """Return part events of one process: a Created line and packets, one each microsecond; `lossy` adds half a call."""
+    halves = (0, 0, int(Flag.EXIT_ONLY)) if lossy else ()
+    calls = [{"name": "hipFree", "layer": "hip", "packet_index": None, "ring": None, "flags": f} for f in halves]
     lines = [{"name": "queue_created", "packet_index": None, "ring": RING}] if created else []
     lines += [
         {"name": "dispatch", "packet_index": index, "ring": ring}
         for index, ring in zip(indexes, rings or [RING] * len(indexes), strict=True)
     ]
     rows = [
-        {
-            **line,
-            "layer": "aql",
-            "source": "amd_log",
-            "clock": "mono",
-            "process": 0,
-            "stamp_ns": n,
-            "file": 0,
-            "offset": n,
-        }
-        for n, line in enumerate(lines)
-    ]
+        {"layer": "aql", "flags": 0, **line, "source": "amd_log", "clock": "mono", "process": 0, "thread": 0,
+         "stamp_ns": n, "file": 0, "offset": n}
+        for n, line in enumerate([*calls, *lines])
+    ]  # fmt: skip
     return frame(rows, packet_index=pl.Int64, ring=pl.UInt64, layer=CAT, name=CAT, source=CAT, clock=CAT)
 
 
@@ -67,6 +66,11 @@ def test_without_the_creation_nothing_is_counted() -> None:
     assert lines["packet_index"].to_list() == [None, None]
 
 
+def test_in_a_log_that_lost_lines_nothing_is_counted_without_a_printed_index_behind() -> None:
+    lines = complete_indexes(packet_lines([None, None, 2, None], lossy=True)).filter(pl.col("name") == "dispatch")
+    assert lines["packet_index"].to_list() == [0, 1, 2, None]
+
+
 def hip_events(rows: list[tuple[str, int, int | None, int | None]]) -> pl.DataFrame:
     """Return placed events: name, offset, duration, offset of the enclosing call as the reader saw it."""
     return frame(
@@ -84,13 +88,14 @@ def test_a_call_without_exit_holds_nothing_behind_the_next_call() -> None:
         ("hipMalloc", 0, None, None), ("dispatch", 1, None, 0), ("hipLaunchKernel", 2, 50, 0), ("dispatch", 3, None, 2),
         ("dispatch", 4, None, 0),
     ])  # fmt: skip
-    assert find_parents(events)["parent"].to_list() == [None, 0, None, 2, None]
+    assert find_parents(events, find_losses(events))["parent"].to_list() == [None, 0, None, 2, None]
 
 
 def test_an_exit_of_a_later_call_ends_no_call() -> None:
     """Of ten calls one seems to hold another call: the lines between its enter and that exit were lost."""
     calls: list[tuple[str, int, int | None, int | None]] = [("hipMalloc", 10 * n, 5, None) for n in range(10)]
-    events = find_parents(hip_events([*calls, ("hipFree", 91, 1, 90)]))
+    rows = hip_events([*calls, ("hipFree", 91, 1, 90)])
+    events = find_parents(rows, find_losses(rows))
     assert events["parent"].to_list() == [None] * 11
     assert events["dur_ns"].to_list() == [5] * 9 + [None, 1]
 
@@ -99,7 +104,8 @@ def test_a_function_that_always_calls_another_one_holds_it() -> None:
     rows = [
         (name, 10 * n + k, 9 - k, 10 * n if k else None) for n in range(4) for k, name in enumerate(("hipA", "hipB"))
     ]
-    assert find_parents(hip_events(rows))["parent"].to_list() == [None, 0, None, 2, None, 4, None, 6]
+    events = hip_events(rows)
+    assert find_parents(events, find_losses(events))["parent"].to_list() == [None, 0, None, 2, None, 4, None, 6]
 
 
 def store_rows(values: list[int]) -> pl.DataFrame:
@@ -161,12 +167,12 @@ def test_a_gpu_time_out_of_its_queues_order_is_of_another_packet() -> None:
     uses = list_uses(signal_uses([1, 2, 3]))
     times = frame(
         [
-            {"event": 50, "process": 0, "signal": 2, "line_ns": 250, "ts_ns": 210, "end_ns": 220},
-            {"event": 51, "process": 0, "signal": 1, "line_ns": 900, "ts_ns": 800, "end_ns": 810},
+            {"event": 50, "file": 0, "process": 0, "signal": 2, "line_ns": 250, "ts_ns": 210, "end_ns": 220},
+            {"event": 51, "file": 0, "process": 0, "signal": 1, "line_ns": 900, "ts_ns": 800, "end_ns": 810},
         ],
         signal=pl.UInt64, process=pl.UInt32,
     )  # fmt: skip
-    assert link_gpu_times(times, uses).select("event", "gpu_event").rows() == [(1, 50)]
+    assert link_gpu_times(times, uses, NO_LOSSES).select("event", "gpu_event").rows() == [(1, 50)]
 
 
 def test_a_pid_names_two_processes_one_after_the_other() -> None:

@@ -7,30 +7,33 @@ import polars as pl
 
 from tracecorr.align.causal_pairs import LOG_STEP_NS
 from tracecorr.align.intervals import list_silences
-from tracecorr.align.rows import Places, attach_columns
-from tracecorr.model.kinds import DERIVED, INFERRED, Flag
-
-# Of the calls of a function that calls another one, at least this share does so.
-_USUAL_SHARE = 0.2
+from tracecorr.align.rows import Places
+from tracecorr.link.false_calls import list_empty_calls, open_false_calls
+from tracecorr.model.kinds import DERIVED, INFERRED
 
 
-def find_parents(events: pl.DataFrame) -> pl.DataFrame:
+def find_parents(events: pl.DataFrame, losses: pl.DataFrame) -> pl.DataFrame:
     """Return `events` with `parent`: the row whose record encloses it (same file and thread).
 
     A HIP call whose exit was not seen encloses no other call, and nothing after the thread's next call: where it
     ended is not known. So does one whose enter and exit are those of two calls (the lines between them were lost).
+    In a log that lost lines it encloses nothing at all: the next enter may be lost as well.
+
+    Args:
+        events: placed events with `thread`.
+        losses: files of the log that lost lines (`find_losses`).
     """
     hip = pl.col("layer") == "hip"
     # In the log only calls enclose anything.
     enclosing = events.select(hip | (pl.col("source") != "amd_log")).to_series().to_numpy()
     parents = Places.of(events, enclosing).find(events, "parent_offset")
-    joined = _open_false_calls(_part_mixed_threads(events.with_columns(parent=parents)))
+    joined = open_false_calls(_part_mixed_threads(events.with_columns(parent=parents)), losses)
     is_hip = joined.select(hip).to_series().to_numpy()
     is_open = is_hip & joined["dur_ns"].is_null().to_numpy()
     if not is_open.any():
         return joined
     parent = joined["parent"].fill_null(-1).to_numpy().copy()
-    _leave_open_calls(parent, is_hip, is_open, joined["offset"].to_numpy())
+    _leave_open_calls(parent, is_hip, is_open, joined["offset"].to_numpy(), list_empty_calls(joined, losses))
     found = pl.Series("parent", parent)
     return joined.with_columns(found.set(found < 0, None))
 
@@ -47,32 +50,9 @@ def _part_mixed_threads(events: pl.DataFrame) -> pl.DataFrame:
     return events.with_columns(parent=pl.when(~parted.fill_null(False)).then("parent"))
 
 
-def _open_false_calls(events: pl.DataFrame) -> pl.DataFrame:
-    """Take the end from calls that enclose another one as few calls of their name do.
-
-    A HIP function that calls another logged one does so as a rule. Where one call of many encloses others, its exit
-    is that of a later call of the same name, and the lines between were lost.
-    """
-    calls = events.select("event", "parent", "name", "layer", "dur_ns").filter(pl.col("layer") == "hip")
-    hip = calls.filter(pl.col("dur_ns").is_not_null())
-    inner = hip.drop_nulls("parent").select(event="parent").unique()
-    inner = inner.join(hip.select("event", "name"), on="event") if len(inner) else inner
-    if inner.is_empty():
-        return events
-    total, enclosing = hip.group_by("name").agg(total=pl.len()), inner.group_by("name").agg(enclosing=pl.len())
-    rare = total.join(enclosing, on="name").filter(pl.col("enclosing") < _USUAL_SHARE * pl.col("total"))
-    false = inner.join(rare, on="name", how="semi").select("event", is_false=pl.lit(True))
-    if false.is_empty():
-        return events
-    joined = attach_columns(events, false)
-    ended = pl.col("is_false").is_null()
-    return joined.with_columns(
-        dur_ns=pl.when(ended).then("dur_ns"),
-        flags=pl.when(ended).then("flags").otherwise(pl.col("flags") | int(Flag.ENTER_ONLY)),
-    ).drop("is_false")
-
-
-def _leave_open_calls(parent: np.ndarray, is_hip: np.ndarray, is_open: np.ndarray, offset: np.ndarray) -> None:
+def _leave_open_calls(
+    parent: np.ndarray, is_hip: np.ndarray, is_open: np.ndarray, offset: np.ndarray, is_empty: np.ndarray
+) -> None:
     """Move the rows that open calls do not surely enclose to what encloses these, in place."""
     child = np.flatnonzero((parent >= 0) & is_hip)
     next_call = np.full(len(parent), np.iinfo(np.int64).max)
@@ -80,7 +60,7 @@ def _leave_open_calls(parent: np.ndarray, is_hip: np.ndarray, is_open: np.ndarra
     while True:
         rows = np.flatnonzero(parent >= 0)
         above = parent[rows]
-        outside = is_open[above] & (is_hip[rows] | (offset[rows] >= next_call[above]))
+        outside = is_open[above] & (is_empty[above] | is_hip[rows] | (offset[rows] >= next_call[above]))
         if not outside.any():
             return
         parent[rows[outside]] = parent[above[outside]]

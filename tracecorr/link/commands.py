@@ -5,6 +5,7 @@ from __future__ import annotations
 import polars as pl
 
 from tracecorr.align.rows import Places
+from tracecorr.link.sure_commands import drop_late
 
 # Markers make barriers only; a kernel makes no copy.
 _MARKERS = ("InternalMarker", "Marker")
@@ -75,6 +76,8 @@ def _find_enqueues(commands: pl.DataFrame) -> pl.DataFrame:
     )
     taken = lines.filter("submitted").drop("enqueued", "enqueue_ns", "kind", "stream_id").sort("ts_ns")
     found = taken.join_asof(made.sort("ts_ns"), on="ts_ns", by=["process", "command"], check_sortedness=False)
+    # A command is submitted once: a second time it is a later one whose line was lost.
+    found = found.unique("enqueued", keep="first", maintain_order=True)
     return pl.concat([lines.filter(~pl.col("submitted")), found.drop_nulls("enqueued").select(lines.columns)])
 
 
@@ -90,38 +93,50 @@ def _fits() -> pl.Expr:
     return ~marked & ~((pl.col("kind") == _KERNEL) & (name == "copy"))
 
 
-def match_completions(launches: pl.DataFrame, commands: pl.DataFrame) -> pl.DataFrame:
+def match_completions(launches: pl.DataFrame, commands: pl.DataFrame, losses: pl.DataFrame) -> pl.DataFrame:
     """Return the completion line of each packet's command: the first one after it, before the pointer's next use.
 
     Pointers are reused at once. Where the line of the next use was lost, its completion would be found; it is told
-    by its order: a thread prints the ends of one stream's commands in the order in which they were enqueued.
+    by its order: a thread prints the ends of one stream's commands in the order in which they were enqueued. In a log
+    that lost lines it must also come sooner than pointers are used again.
 
     Args:
-        launches: columns event, process, command, ts_ns, enqueue_ns, command_stream; in the order of time.
-        commands: all rows of layer `command`: event, process, thread, command, ts_ns, name, stream_id; in the same.
+        launches: columns event, file, process, command, ts_ns, enqueue_ns, command_stream; in the order of time.
+        commands: all rows of layer `command`: event, file, process, thread, command, ts_ns, name, stream_id; in the
+            same.
+        losses: files of the log that lost lines (`false_calls.find_losses`).
 
     Returns: event, complete_event, complete_ns.
     """
-    lines = commands.select("event", "process", "thread", "command", "ts_ns", "name", "stream_id")
+    lines = commands.select("event", "file", "process", "thread", "command", "ts_ns", "name", "stream_id")
     lines = lines.drop_nulls("command")
     is_end = pl.col("name") == "complete"
     ends = lines.filter(is_end).select(
         "process", "command", "ts_ns", complete_event="event", complete_ns="ts_ns", printer="thread"
     )
-    name = pl.col("name")
-    no_use = name.is_in([*_MENTIONS, _SUBMITTED])
-    uses = lines.filter(~is_end & ~no_use).select("process", "command", "ts_ns", next_use="ts_ns")
-    columns = ("event", "process", "command", "ts_ns", "enqueue_ns", "command_stream")
+    uses = list_command_uses(lines)
+    columns = ("event", "file", "process", "command", "ts_ns", "enqueue_ns", "command_stream")
     wanted = launches.select(columns).drop_nulls("command")
     keys = ["process", "command"]
     found = wanted.join_asof(ends, on="ts_ns", by=keys, strategy="forward", check_sortedness=False)
     # The packets of a graph launch come before their command.
-    found = (
-        found.with_columns(ts_ns=pl.max_horizontal("ts_ns", "enqueue_ns"))
-        .sort("ts_ns")
-        .join_asof(uses, on="ts_ns", by=keys, strategy="forward", allow_exact_matches=False, check_sortedness=False)
-    )
+    found = found.with_columns(ts_ns=pl.max_horizontal("ts_ns", "enqueue_ns")).sort("ts_ns").join_asof(
+        uses.with_columns(next_use="ts_ns"), on="ts_ns", by=keys, strategy="forward", allow_exact_matches=False,
+        check_sortedness=False,
+    )  # fmt: skip
     mine = pl.col("next_use").is_null() | (pl.col("complete_ns") <= pl.col("next_use"))
     ended = found.filter(mine).drop_nulls("complete_event").sort("enqueue_ns", descending=True)
     later = pl.col("complete_ns").cum_min().over("process", "printer", "command_stream")
-    return ended.filter(pl.col("complete_ns") <= later).select("event", "complete_event", "complete_ns")
+    in_order = ended.filter(pl.col("complete_ns") <= later)
+    in_time = drop_late(in_order, uses, losses, "complete_ns")
+    return in_time.select("event", "complete_event", "complete_ns")
+
+
+def list_command_uses(commands: pl.DataFrame) -> pl.DataFrame:
+    """Return when each command's pointer came into use: process, command, ts_ns.
+
+    Args:
+        commands: rows of layer `command`.
+    """
+    no_use = pl.col("name").is_in([*_MENTIONS, _SUBMITTED, "complete"])
+    return commands.filter(~no_use).select("process", "command", "ts_ns")

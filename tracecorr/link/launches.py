@@ -9,9 +9,10 @@ import polars as pl
 from tracecorr.align.causal_pairs import LOG_STEP_NS
 from tracecorr.align.intervals import bracket_doorbells, list_moments
 from tracecorr.align.rows import Places
-from tracecorr.link.commands import GRAPH_CALL, match_commands, match_completions
+from tracecorr.link.commands import GRAPH_CALL, list_command_uses, match_commands, match_completions
 from tracecorr.link.doorbells import match_stores
 from tracecorr.link.signals import link_dependencies, link_gpu_times, list_uses
+from tracecorr.link.sure_commands import drop_late, keep_sure_commands
 from tracecorr.model import schema
 from tracecorr.model.kinds import DERIVED, INFERRED, PACKET_KINDS, RECORDED, Flag
 
@@ -56,7 +57,9 @@ class Launches:
     )
 
 
-def build_launches(events: pl.DataFrame, packets: pl.DataFrame, args: pl.DataFrame, sources: set[str]) -> Launches:
+def build_launches(
+    events: pl.DataFrame, packets: pl.DataFrame, args: pl.DataFrame, sources: set[str], losses: pl.DataFrame
+) -> Launches:
     """Return the table `launches` and the links between packets, signals and completions.
 
     Args:
@@ -65,6 +68,7 @@ def build_launches(events: pl.DataFrame, packets: pl.DataFrame, args: pl.DataFra
         args: args by event.
         sources: `ftrace` in it says that a trace is there at all, `doorbell` that it holds stores,
             `unaligned` that its clock is not known, so that no store is matched.
+        losses: files of the log that lost lines (`false_calls.find_losses`).
     """
     base = select_launches(events, args)
     if base.is_empty():
@@ -73,11 +77,11 @@ def build_launches(events: pl.DataFrame, packets: pl.DataFrame, args: pl.DataFra
     places = Places.of(packets).find(base)
     joined = base.with_columns(packets[name].gather(places) for name in ("command_offset", *_PACKET_COLUMNS))
     joined = joined.join(match_stores(_stores(events, sources), base), on="event", how="left", maintain_order="left")
-    joined = _add_command(joined, _commands(events))
+    joined = _add_command(joined, events, losses)
     other_command = joined.filter(pl.col("command").ne_missing(pl.col("command_seen"))).select("event", "command")
     joined = _adopt_calls(joined, events)
     uses = list_uses(base)
-    gpu = link_gpu_times(_gpu_times(events), uses)
+    gpu = link_gpu_times(_gpu_times(events), uses, losses)
     joined = joined.join(gpu, on="event", how="left", maintain_order="left")
     joined = joined.with_columns(doorbell_ns=events["ts_ns"].gather(joined["doorbell_event"]))
     edges = pl.concat([
@@ -151,16 +155,19 @@ def _adopt_calls(joined: pl.DataFrame, events: pl.DataFrame) -> pl.DataFrame:
     )
 
 
-def _add_command(joined: pl.DataFrame, commands: pl.DataFrame) -> pl.DataFrame:
+def _add_command(joined: pl.DataFrame, events: pl.DataFrame, losses: pl.DataFrame) -> pl.DataFrame:
     """Add the command line of each packet, the stream that it names, and the command's completion line.
 
     What the row of the packet had as `command` becomes `command_seen`.
     """
-    complete = pl.col("name") == "complete"
+    commands = _commands(events)
     joined = joined.rename({"command": "command_seen"})
-    found = match_commands(joined, commands.filter(~complete))
+    found = match_commands(joined, commands.filter(pl.col("name") != "complete"))
+    found = keep_sure_commands(found, joined, events, losses)
+    placed = found.join(joined.select("event", "file", "process", "ts_ns"), on="event", maintain_order="left")
+    found = drop_late(placed, list_command_uses(commands), losses, "ts_ns").select(found.columns)
     joined = joined.join(found, on="event", how="left", maintain_order="left")
-    ends = match_completions(joined, commands)
+    ends = match_completions(joined, commands, losses)
     return joined.join(ends, on="event", how="left", maintain_order="left")
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import polars as pl
 
 from tracecorr.align.rows import attach_columns
+from tracecorr.link.false_calls import find_losses
 from tracecorr.model.kinds import PACKET_KINDS
 
 _WRAP = 2**32
@@ -28,7 +29,7 @@ def complete_indexes(records: pl.DataFrame) -> pl.DataFrame:
     lines = rows.filter(mine & pl.col("ring").is_not_null())
     if _are_whole(lines["packet_index"]):
         return records.with_columns(index_counted=pl.lit(False))
-    lines = _count(_unwrap(_add_generations(lines, rows)))
+    lines = _count(_unwrap(_add_generations(lines, rows)), find_losses(records)["file"])
     found = attach_columns(records, lines.select("_row", "counted", whole="packet_index"), "_row")
     return found.with_columns(
         packet_index=pl.when(pl.col("counted").is_not_null()).then("whole").otherwise("packet_index"),
@@ -69,18 +70,19 @@ def _unwrap(lines: pl.DataFrame) -> pl.DataFrame:
     return lines.with_columns(packet_index=seen + _WRAP * pl.col("wraps").cum_sum().over(_RING))
 
 
-def _count(lines: pl.DataFrame) -> pl.DataFrame:
+def _count(lines: pl.DataFrame, lossy: pl.Series) -> pl.DataFrame:
     """Fill the indexes of packets without one.
 
     Between two printed indexes as many packets must lie as there are numbers; before the first printed one, and on
-    rings that print none, the count starts at 0.
+    rings that print none, the count starts at 0. In files that lost lines (`lossy`) it needs a printed index behind.
     """
     lines = lines.with_columns(nth=pl.int_range(pl.len()).over(_RING), printed=pl.col("packet_index").is_not_null())
     lead = pl.col("packet_index") - pl.col("nth")
     lines = lines.with_columns(before=lead.forward_fill().over(_RING), after=lead.backward_fill().over(_RING))
     # Nothing printed before: index 0 was the first one.
     first = pl.coalesce("before", pl.when("made").then(0))
-    agreed = pl.when(pl.col("after").is_null() | (first == pl.col("after"))).then(first)
+    unproven = pl.col("after").is_null() & ~pl.col("file").is_in(lossy.implode())
+    agreed = pl.when(unproven | (first == pl.col("after"))).then(first)
     lines = lines.with_columns(agreed=agreed)
     return lines.with_columns(
         packet_index=pl.coalesce("packet_index", pl.col("agreed") + pl.col("nth")),

@@ -16,18 +16,21 @@ _OUT_OF_ORDER = 64
 DESTROY = "AMDKFD_IOC_DESTROY_QUEUE"
 
 
-def list_creations(events: pl.DataFrame, args: pl.DataFrame) -> pl.DataFrame:
+def list_creations(events: pl.DataFrame, args: pl.DataFrame, losses: pl.DataFrame) -> pl.DataFrame:
     """Return the log's queue creations: one row per Created line, with the interval of its making.
 
     Args:
         events: placed events with `process`, `thread`, `ring`.
         args: args by event.
+        losses: files of the log that lost lines (`false_calls.find_losses`).
     """
     created = events.filter((pl.col("layer") == "aql") & (pl.col("name") == "queue_created"))
     fields = pivot_args(args, created["event"], ["swq", "size", "priority"])
     counts = events.filter((pl.col("layer") == "aql") & (pl.col("name") == "queue_allocated_count"))
     # Both lines are printed in one HIP call: the count of another creation says nothing of this one.
-    call = pl.col("parent").fill_null(-1).alias("call")
+    # So does one that is in no call, where the call's lines may be lost.
+    lossy = pl.col("file").is_in(losses["file"].implode())
+    call = pl.coalesce("parent", pl.when(~lossy).then(-1)).alias("call")
     starts = counts.select("process", "thread", call, "ts_ns", from_ns="ts_ns")
     return (
         created.select("event", "process", "thread", call, "ts_ns", "ring", "err_hi_ns")
@@ -115,7 +118,9 @@ def _pick(candidates: pl.DataFrame) -> pl.DataFrame:
     return last.filter(pl.len().over("ioctl") == 1).select("event", "ioctl", "evidence")
 
 
-def build_queues(events: pl.DataFrame, packets: pl.DataFrame, args: pl.DataFrame, aligned: bool) -> pl.DataFrame:
+def build_queues(
+    events: pl.DataFrame, packets: pl.DataFrame, args: pl.DataFrame, aligned: bool, losses: pl.DataFrame
+) -> pl.DataFrame:
     """Return the table `queues` (without the counts that need packets).
 
     Rows: one per Created line, one per ring that only packets name, one per life of a ring whose index starts again
@@ -123,7 +128,7 @@ def build_queues(events: pl.DataFrame, packets: pl.DataFrame, args: pl.DataFrame
     a ring belongs to a row.
     """
     printed = _log_packets(events)
-    lines, ioctls = list_creations(events, args), list_kernel_creations(events, args)
+    lines, ioctls = list_creations(events, args, losses), list_kernel_creations(events, args)
     # On an unknown clock nothing says which of two creations with one address is meant.
     joins = join_creations(lines if aligned else lines.clear(), ioctls)
     logged = _logged(lines, joins, ioctls)

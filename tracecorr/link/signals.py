@@ -95,18 +95,21 @@ def link_dependencies(launches: pl.DataFrame, packets: pl.DataFrame, uses: pl.Da
     return found.filter(pl.col("use") != pl.col("event")).select(from_event="use", to_event="event")
 
 
-def link_gpu_times(times: pl.DataFrame, uses: pl.DataFrame) -> pl.DataFrame:
+def link_gpu_times(times: pl.DataFrame, uses: pl.DataFrame, losses: pl.DataFrame) -> pl.DataFrame:
     """Return whose GPU time each `Signal =` line tells: event (packet or copy), gpu_event, gpu_start_ns, gpu_end_ns.
 
     Args:
         times: rows of layer `gpu` made of such lines: event, process, signal, line_ns (time of the line), ts_ns,
             end_ns.
         uses: as `list_uses` returns them.
+        losses: files of the log that lost lines (`false_calls.find_losses`).
     """
     rows = times.select(
-        "process", "signal", gpu_event="event", ts_ns="line_ns", gpu_start_ns="ts_ns", gpu_end_ns="end_ns"
+        "file", "process", "signal", gpu_event="event", ts_ns="line_ns", gpu_start_ns="ts_ns", gpu_end_ns="end_ns"
     )
     found = _latest_use(rows.drop_nulls(["process", "signal"]), uses)
+    lossy = pl.col("file").is_in(losses["file"].implode())
+    found = pl.concat([found.filter(~lossy), _drop_stale(found.filter(lossy), uses).select(found.columns)])
     # A second line of one use is that of a use whose packet was lost.
     first = found.sort("ts_ns", "gpu_event").unique("use", keep="first", maintain_order=True)
     places = uses.select(use="event", queue="queue", packet_index="packet_index")

@@ -9,6 +9,7 @@ from tracecorr.align.rows import Places, attach_columns, fill_columns, number_gr
 from tracecorr.link import calls, descriptors, kfd_calls, queue_creation, queues, rocprof, smi, streams
 from tracecorr.link.drm_jobs import build_drm_jobs, link_drm_jobs
 from tracecorr.link.edges import list_links
+from tracecorr.link.false_calls import find_losses
 from tracecorr.link.functions import name_driver_calls, nest_functions
 from tracecorr.link.gpus import assign_gpus, list_gpus
 from tracecorr.link.hqds import attach_queues, link_hqds
@@ -85,7 +86,8 @@ def link_tables(
     """
     events = smi.attach_processes(rocprof.attach_processes(placed, identities.processes), identities)
     del placed  # large, as are these columns: from here on a row's thread and process stand for them
-    events = nest_functions(name_driver_calls(calls.find_parents(events.drop("pid", "tid", "comm"))))
+    losses = find_losses(events)
+    events = nest_functions(name_driver_calls(calls.find_parents(events.drop("pid", "tid", "comm"), losses)))
     args = _args_by_event(part_args, events)
     devices = descriptors.find_devices(events, args, identities.trace_threads)
     events = descriptors.name_ioctls(events, devices)
@@ -95,7 +97,8 @@ def link_tables(
     events = _adopt_syscalls(events, inside)
     hqd = schema.HQD.empty() if hqd is None else hqd
     known_gpus = schema.GPUS.empty() if known_gpus is None else known_gpus
-    gpu_table, queue_table = list_gpus(queues.build_queues(events, packets, args, trace_aligned), hqd, known_gpus)
+    queue_table = queues.build_queues(events, packets, args, trace_aligned, losses)
+    gpu_table, queue_table = list_gpus(queue_table, hqd, known_gpus)
     queue_table = queue_creation.add_driver_facts(queue_table, events, args)
     gpu_table = _add_schedulers(gpu_table, queue_creation.find_schedulers(queue_table, events))
     hqd = attach_queues(hqd, queue_table, identities.processes, gpu_table)
@@ -106,7 +109,7 @@ def link_tables(
     events = _attach_gpus(events, queue_table, assign_gpus(args, devices, gpu_table))
     jobs = build_drm_jobs(events, args)
     sources = _sources(events)
-    found = build_launches(events, packets, args, sources if trace_aligned else sources | {"unaligned"})
+    found = build_launches(events, packets, args, sources if trace_aligned else sources | {"unaligned"}, losses)
     del packets  # large
     timed = rocprof.match_packets(events, args, found.table, queue_table, kernel_table)
     launches = rocprof.fill_gpu_times(found.table, timed)

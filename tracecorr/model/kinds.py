@@ -28,3 +28,5 @@ class Flag(IntFlag):
     UNALIGNED = 16  # the source's clock could not be mapped
     ERROR_CLAMPED = 32  # the error bound is larger than its column holds
     NO_TIME = 64  # the record carries no time; ts_ns is that of the record before it
+    SPAN_TOLD = 128  # the end of the call tells its duration, and start and end are that far apart
+    SPAN_DIFFERS = 256  # the end of the call tells another duration: start and end may be those of two calls

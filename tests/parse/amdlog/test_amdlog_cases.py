@@ -49,10 +49,24 @@ def test_a_call_is_one_row_with_both_records() -> None:
     text = log(enter("hipMalloc", "0x7f, 64"), leave("hipMalloc", value="0x14: duration: 1 us"))
     row = read(text).one(layer="hip")
     first = text.index("\n")
-    assert (row["name"], row["result"], row["depth"], row["flags"]) == ("hipMalloc", "hipSuccess", 0, 0)
+    assert (row["name"], row["result"], row["depth"]) == ("hipMalloc", "hipSuccess", 0)
+    assert row["flags"] == Flag.SPAN_TOLD
     assert (row["stamp_ns"], row["end_stamp_ns"]) == (5000000000_000, 5000000001_000)
     assert (row["offset"], row["length"], row["end_offset"]) == (0, first, first + 1)
     assert row["end_length"] == len(text) - first - 2
+
+
+@pytest.mark.parametrize(
+    ("value", "flag"),
+    [
+        ("0x14: duration: 1 us", Flag.SPAN_TOLD), (": duration: 3 us", Flag.SPAN_DIFFERS), ("0x14", Flag(0)),
+        (": duration:  us", Flag(0)), (": duration: 123456789012 us", Flag(0)),
+        (": duration: 0x1 us", Flag(0)), (": duration: 1 us ", Flag(0)),
+    ],
+)  # fmt: skip
+def test_an_exit_tells_how_long_its_call_took(value: str, flag: Flag) -> None:
+    row = read(log(enter("hipMalloc", "0x7f, 64"), leave("hipMalloc", value=value))).one(layer="hip")
+    assert row["flags"] == flag
 
 
 def test_colours_as_caret_text_arrow_or_blank() -> None:

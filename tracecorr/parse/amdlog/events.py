@@ -18,6 +18,8 @@ from tracecorr.parse.digits import Ints, Words
 _NUMBERS = ("ring", "packet_index", "signal", "command", "arg", "size_bytes")
 # Columns of a packet that its event has.
 _OF_EVENT = frozenset({"ring", "signal", "packet_index", "size_bytes"})
+# Stamps and durations are whole microseconds.
+_STEP_NS = 1000
 _CLOCKS = ("mono", "mono_raw")
 
 
@@ -90,6 +92,9 @@ class TableMaker:
         columns.add("stream", stream, stream > 0)
         flags = own["flags"] | np.where(has_exit, rows["flags"][leave], 0)
         flags |= np.where(orphan, int(Flag.EXIT_ONLY), np.where(half, int(Flag.ENTER_ONLY), 0)).astype(np.uint16)
+        told = np.where(has_exit & ~orphan, rows["told_us"][leave], -1)
+        is_told = np.abs(rows["stamp"][leave] - own["stamp"] - 1000 * told) <= _STEP_NS
+        flags |= np.where(told < 0, 0, np.where(is_told, int(Flag.SPAN_TOLD), int(Flag.SPAN_DIFFERS))).astype(np.uint16)
         columns.add("flags", flags)
 
     def packets(self, rows: Rows, new: Rows, details: Details, joined: Joined) -> pa.Table:

@@ -14,10 +14,11 @@ from tracecorr.parse.amdlog.messages import MESSAGES, Kind
 from tracecorr.parse.amdlog.records_found import Split
 from tracecorr.parse.amdlog.rows import Rows
 from tracecorr.parse.amdlog.split import Splitter, Thread
-from tracecorr.parse.digits import Ints
-from tracecorr.parse.text import Codes, Text
+from tracecorr.parse.digits import Ints, count_decimal
+from tracecorr.parse.text import Codes, Text, decimal
 
 _LAYER = np.array([LAYERS.index(m.layer or "other") for m in MESSAGES] + [LAYERS.index("other")], np.int8)
+_DURATION, _UNIT = b": duration: ", b" us"
 _SUCCESS = b"hipSuccess :"
 _RESULT = re.compile(r"hipSuccess|hipError\w+|HIPRTC_\w+")
 # The runtime cuts messages at 4095 bytes; the colour in front of a call is part of them.
@@ -114,6 +115,24 @@ class RecordReader:
         is_whole = (text.starts_with(behind, b" :") & (behind < end[leave[rest]])) | known[found]
         result[rest] = np.where(is_whole, found, -1)
         rows["result"][leave] = result
+        rows["told_us"][leave] = _read_durations(text, stop[leave], end[leave])
+
+
+def _read_durations(text: Text, start: Ints, end: Ints) -> Ints:
+    """Return the duration that each exit line tells at its end (`: duration: 31 us`), -1 where it tells none.
+
+    It is the difference of the stamps of the call's two lines, to the microsecond (HIP 5.7 to 7.2).
+    """
+    told = np.full(len(end), -1, np.int64)
+    rows = np.flatnonzero(text.starts_with(end - len(_UNIT), _UNIT))
+    last = end[rows] - len(_UNIT)
+    # The digits from the last one on: none of the word's bytes behind the first other one counts.
+    size = count_decimal(text.word(last - 8).byteswap())
+    first = last - size
+    before = first - len(_DURATION)
+    fits = (size > 0) & (size < 8) & (before >= start[rows]) & text.starts_with(before, _DURATION)
+    told[rows[fits]] = decimal(text, last[fits], size[fits])[0]
+    return told
 
 
 def _with_messages(text: Text, split: Split) -> tuple[Text, Ints, Ints]:

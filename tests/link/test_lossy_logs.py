@@ -1,0 +1,115 @@
+"""SYNTHETIC rows of logs that lost lines: which calls are false, and which commands are sure."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import polars as pl
+
+from tracecorr.link.false_calls import find_losses, list_empty_calls, open_false_calls
+from tracecorr.link.sure_commands import keep_sure_commands
+from tracecorr.model.kinds import Flag
+from tracecorr.model.schema import CAT
+
+Row = tuple[str, int | None, int | None, int]
+_TYPES = {
+    "layer": CAT, "name": CAT, "source": CAT, "flags": pl.UInt16, "dur_ns": pl.Int64, "parent": pl.Int64,
+    "file": pl.UInt16, "thread": pl.UInt32, "command": pl.UInt64,
+}  # fmt: skip
+HALF = ("hipFree", None, None, int(Flag.EXIT_ONLY))
+WHOLE = ("hipFree", 5, None, 0)
+
+
+def events_of(rows: list[Row]) -> pl.DataFrame:
+    """Return placed events of one thread: name, duration, parent, flags."""
+    layers = {"hip": "hip", "Ker": "command", "dis": "aql", "bar": "aql", "sub": "command", "pro": "command"}
+    made: list[dict[str, Any]] = [
+        {"event": n, "layer": layers[name[:3]], "name": name, "file": 0, "offset": 10 * n, "dur_ns": dur,
+         "parent": parent, "thread": 0, "process": 0, "source": "amd_log", "flags": flags, "command": None}
+        for n, (name, dur, parent, flags) in enumerate(rows)
+    ]  # fmt: skip
+    return pl.DataFrame(made, schema_overrides=_TYPES)
+
+
+def opened(rows: list[Row]) -> list[int]:
+    """Return the events that lost their end."""
+    events = events_of(rows)
+    after = open_false_calls(events, find_losses(events))
+    return [n for n, (was, now) in enumerate(zip(events["dur_ns"], after["dur_ns"], strict=True)) if was and not now]
+
+
+def test_what_tells_that_lines_were_lost() -> None:
+    last_alone = ("hipFree", None, None, int(Flag.ENTER_ONLY))
+    never = [("hipGetLastError", None, None, int(Flag.ENTER_ONLY))] * 9
+    assert find_losses(events_of([WHOLE, *never, WHOLE, last_alone])).is_empty()
+    assert find_losses(events_of([WHOLE, HALF, WHOLE]))["file"].to_list() == [0]
+    assert find_losses(events_of([WHOLE, last_alone, WHOLE]))["file"].to_list() == [0]
+    # Half of the calls that are left show one line: so it is where a third of the lines is lost.
+    (lost,) = find_losses(events_of([WHOLE, HALF] * 50))["lost"]
+    assert abs(lost - 1 / 3) < 0.01
+
+
+def test_a_call_whose_exit_tells_another_duration_is_open() -> None:
+    told, differs = ("hipFree", 5, None, int(Flag.SPAN_TOLD)), ("hipFree", 90, None, int(Flag.SPAN_DIFFERS))
+    assert opened([told, told, differs, told]) == [2]
+    # A release that measures otherwise makes no call false.
+    assert opened([differs, differs, told]) == []
+
+
+def test_a_call_that_holds_more_than_usual_is_open_where_lines_were_lost() -> None:
+    calls: list[Row] = []
+    for n in range(10):
+        calls += [("hipEventRecord", 5, None, 0), ("dispatch", None, 2 * n, 0)]
+    twice = [*calls, ("hipEventRecord", 5, None, 0), ("dispatch", None, 20, 0), ("dispatch", None, 20, 0)]
+    assert opened(twice) == []
+    assert opened([*twice, WHOLE, HALF]) == [20]
+    told = [(name, dur, parent, flags | (int(Flag.SPAN_TOLD) if dur else 0)) for name, dur, parent, flags in twice]
+    assert opened([*told, WHOLE, HALF]) == []
+
+
+def test_of_calls_that_tell_nothing_the_longest_are_open_where_many_lines_were_lost() -> None:
+    calls: list[Row] = [("hipEventRecord", 5 + n, None, 0) for n in range(20)]
+    assert opened(calls) == []
+    halves = [("hipStreamQuery", 1, None, 0), ("hipStreamQuery", None, None, int(Flag.EXIT_ONLY))] * 50
+    # 50 of 120 calls show one line, as where 26 % of the lines are lost: 2 * 0.26 ** 2 of 20 calls may be false.
+    assert [n for n in opened([*calls, *halves]) if n < 20] == [18, 19]
+
+
+def test_open_calls_hold_nothing_where_lines_were_lost() -> None:
+    call = ("hipFree", None, None, int(Flag.ENTER_ONLY))
+    for rows, expected in (([call], [False]), ([call, WHOLE, WHOLE, HALF], [True, False, False, True])):
+        events = events_of(rows)
+        assert list_empty_calls(events, find_losses(events)).tolist() == expected
+
+
+def sure(rows: list[Row], indexes: dict[int, int], pairs: list[tuple[int, int]], *, lossy: bool = True) -> list[int]:
+    """Return the packets whose command is sure; `indexes` holds those of the packets, `pairs` packet and command."""
+    events = events_of(rows).with_columns(command=pl.when(pl.col("layer") == "command").then(1).cast(pl.UInt64))
+    packets = pl.DataFrame({"event": list(indexes), "packet_index": list(indexes.values())})
+    launches = packets.join(events, on="event").with_columns(queue=pl.lit(0, pl.UInt32))
+    found = pl.DataFrame(pairs, schema={"event": pl.Int64, "command_event": pl.Int64}, orient="row")
+    found = found.with_columns(command_stream=pl.lit(0, pl.UInt32))
+    losses = pl.DataFrame({"file": [0] if lossy else [], "lost": [0.1] if lossy else []},
+                          schema={"file": pl.UInt16, "lost": pl.Float64})  # fmt: skip
+    return keep_sure_commands(found, launches, events, losses)["event"].to_list()
+
+
+def test_a_packet_behind_a_lost_one_is_of_no_sure_command() -> None:
+    rows: list[Row] = [
+        ("hipEventRecord", 5, None, 0), ("KernelExecution", None, 0, 0), ("dispatch", None, 0, 0),
+        ("hipEventRecord", 5, None, 0), ("KernelExecution", None, 3, 0), ("dispatch", None, 3, 0),
+    ]  # fmt: skip
+    pairs = [(2, 1), (5, 4)]
+    assert sure(rows, {2: 0, 5: 1}, pairs) == [2, 5]
+    assert sure(rows, {2: 0, 5: 2}, pairs) == [2]
+    assert sure(rows, {2: 0, 5: 2}, pairs, lossy=False) == [2, 5]
+    told = [(*row[:3], int(Flag.SPAN_TOLD) if row[0].startswith("hip") else 0) for row in rows]
+    assert sure(told, {2: 0, 5: 2}, pairs) == [2, 5]
+
+
+def test_behind_a_kernels_dispatch_comes_the_next_command() -> None:
+    rows: list[Row] = [
+        ("KernelExecution", None, None, 0), ("dispatch", None, None, 0), ("barrier_and", None, None, 0),
+        ("dispatch", None, None, 0),
+    ]  # fmt: skip
+    assert sure(rows, {1: 0, 2: 1, 3: 2}, [(1, 0), (2, 0), (3, 0)]) == [1]

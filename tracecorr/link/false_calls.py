@@ -1,0 +1,153 @@
+"""False calls: in a log that lost lines, which calls are not those of one enter and its own exit.
+
+Where a call's exit and a later call's enter were lost, the enter of the one and the exit of the other make a call that
+never was. What it encloses is of two calls, or of what happened between them.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import polars as pl
+
+from tracecorr.align.bounds import Mask
+from tracecorr.align.rows import attach_columns
+from tracecorr.model.kinds import Flag
+
+# What at least this share of a function's calls does is usual for it.
+_USUAL_SHARE = 0.2
+# A function that shows both lines of fewer of its calls, in so many calls, prints one line only.
+_LEAST_WHOLE, _LEAST_CALLS = 0.1, 5
+# Where fewer lines are lost, it hardly happens that several lines that belong together are.
+MANY_LOST = 0.005
+_HALF = int(Flag.ENTER_ONLY | Flag.EXIT_ONLY)
+_TOLD, _DIFFERS = int(Flag.SPAN_TOLD), int(Flag.SPAN_DIFFERS)
+_COLUMNS = ("file", "offset", "thread", "name", "layer", "source", "flags")
+
+
+def find_losses(events: pl.DataFrame) -> pl.DataFrame:
+    """Return the files of the log that lack lines: file, lost (the share of lines that lack, 0 to 1).
+
+    What tells it is an exit without its enter, an enter without its exit, or an exit that tells another duration. An
+    enter that a thread's last call has alone tells nothing: the log ends in it. Neither does a function that hardly
+    ever shows both lines.
+
+    Args:
+        events: rows with file, offset, thread, name, layer, source, flags.
+    """
+    calls = _hip_calls(events.select(_COLUMNS)).drop_nulls("thread")
+    flags, name = pl.col("flags"), ["file", "name"]
+    if not calls.select((flags & (_HALF | _DIFFERS) > 0).any()).item():
+        return pl.DataFrame(schema={"file": pl.UInt16, "lost": pl.Float64})
+    last = pl.col("offset") == pl.col("offset").max().over("file", "thread")
+    half = (flags & int(Flag.EXIT_ONLY) > 0) | ((flags & int(Flag.ENTER_ONLY) > 0) & ~last)
+    whole = (flags & _HALF == 0).mean().over(name) >= _LEAST_WHOLE
+    differs = flags & _DIFFERS > 0
+    false = differs & (2 * differs.sum().over(name) < pl.len().over(name))
+    found = calls.select("file", half=half & whole, wrong=(half & whole) | false, whole=whole)
+    shares = found.group_by("file").agg(pl.col("wrong").any(), half=pl.col("half").sum() / pl.col("whole").sum())
+    # Of the calls of which any line is left, 2q / (1 + q) show one line where a share q of the lines is lost.
+    return shares.filter("wrong").select("file", lost=pl.col("half") / (2 - pl.col("half")))
+
+
+def open_false_calls(events: pl.DataFrame, losses: pl.DataFrame) -> pl.DataFrame:
+    """Return `events` in which calls that are surely or likely those of two are open: their end is not known.
+
+    So are calls
+    - whose exit tells another duration than the one from their enter,
+    - that enclose other calls, as few calls of their name do: a function that calls another logged one does so as a
+      rule,
+    - in a log that lost lines: that hold more of something (commands, packets) than is usual for their name, or are
+      among the longest of their name, as many as may be false. Calls whose exit tells their duration are not.
+
+    Args:
+        events: rows with `parent`.
+        losses: as `find_losses` returns them.
+    """
+    calls = _hip_calls(events.select("event", "dur_ns", *_COLUMNS))
+    ended = calls.filter(pl.col("dur_ns").is_not_null())
+    inner = events.select("parent", "layer", "source", child="name").filter(pl.col("source") == "amd_log")
+    inner = inner.drop("source").drop_nulls("parent")
+    if ended.is_empty():
+        return events
+    doubtful = ended.filter(pl.col("flags") & _TOLD == 0)
+    damaged = doubtful.join(losses, on="file")
+    found = pl.concat(
+        [_differing(calls), _enclosing(doubtful, ended, inner), _overfull(damaged, inner), _longest(damaged)]
+    ).unique()
+    if found.is_empty():
+        return events
+    joined = attach_columns(events, found.select("event", is_false=pl.lit(value=True)))
+    kept = pl.col("is_false").is_null()
+    return joined.with_columns(
+        pl.when(kept).then("dur_ns").alias("dur_ns"),
+        flags=pl.when(kept).then("flags").otherwise(pl.col("flags") | int(Flag.ENTER_ONLY)),
+    ).drop("is_false")
+
+
+def list_empty_calls(events: pl.DataFrame, losses: pl.DataFrame) -> Mask:
+    """Return which rows are open calls that surely enclose nothing: their log lost lines, and the next enter may too.
+
+    Args:
+        events: rows with `dur_ns`.
+        losses: as `find_losses` returns them.
+    """
+    if losses.is_empty():
+        return np.zeros(events.height, dtype=np.bool_)
+    rows = attach_columns(events.select("event", "dur_ns", *_COLUMNS), _spread(events, losses))
+    hip = (pl.col("layer") == "hip") & pl.col("lost").is_not_null()
+    is_open = hip & pl.col("dur_ns").is_null()
+    last = pl.when(hip).then("offset").max().over("file", "thread")
+    goes_on = (pl.col("offset") < last) | (pl.col("lost") >= MANY_LOST)
+    name = ["file", "name"]
+    never = ((hip & ~is_open).sum().over(name) < _LEAST_WHOLE * hip.sum().over(name)) & (
+        hip.sum().over(name) >= _LEAST_CALLS
+    )
+    empty: Mask = rows.select((is_open & goes_on & ~never).fill_null(False)).to_series().to_numpy()
+    return empty
+
+
+def _spread(events: pl.DataFrame, losses: pl.DataFrame) -> pl.DataFrame:
+    return events.select("event", "file").join(losses, on="file").drop("file")
+
+
+def _hip_calls(events: pl.DataFrame) -> pl.DataFrame:
+    calls = events.filter((pl.col("layer") == "hip") & (pl.col("source") == "amd_log"))
+    return calls.with_columns(pl.col("flags").fill_null(0))
+
+
+def _differing(calls: pl.DataFrame) -> pl.DataFrame:
+    """Return the calls whose exit tells another duration, as less than half of those of their name do."""
+    differs = pl.col("flags") & _DIFFERS > 0
+    few = 2 * differs.sum().over("file", "name") < pl.len().over("file", "name")
+    return calls.filter(differs & few).select("event")
+
+
+def _enclosing(doubtful: pl.DataFrame, ended: pl.DataFrame, inner: pl.DataFrame) -> pl.DataFrame:
+    """Return the doubtful calls that enclose calls though few of their name do."""
+    outer = inner.filter(pl.col("layer") == "hip").select(event="parent").unique()
+    outer = ended.join(outer, on="event", how="semi")
+    total, enclosing = ended.group_by("name").agg(total=pl.len()), outer.group_by("name").agg(enclosing=pl.len())
+    rare = total.join(enclosing, on="name").filter(pl.col("enclosing") < _USUAL_SHARE * pl.col("total"))
+    return doubtful.join(outer, on="event", how="semi").join(rare, on="name", how="semi").select("event")
+
+
+def _overfull(doubtful: pl.DataFrame, inner: pl.DataFrame) -> pl.DataFrame:
+    """Return the doubtful calls that hold more rows of a kind than is usual for their name."""
+    if doubtful.is_empty():
+        return doubtful.select("event")
+    held = inner.group_by("parent", "layer", "child").agg(held=pl.len()).rename({"parent": "event"})
+    held = held.join(doubtful.select("event", "name"), on="event")
+    kind = ["name", "layer", "child"]
+    # So many calls of a name hold at least as many.
+    as_many = held.group_by(*kind, "held").agg(calls=pl.len()).sort("held", descending=True)
+    as_many = as_many.with_columns(pl.col("calls").cum_sum().over(kind))
+    total = doubtful.group_by("name").agg(total=pl.len())
+    rare = as_many.join(total, on="name").filter(pl.col("calls") < _USUAL_SHARE * pl.col("total"))
+    return held.join(rare, on=[*kind, "held"], how="semi").select("event").unique()
+
+
+def _longest(damaged: pl.DataFrame) -> pl.DataFrame:
+    """Return the longest calls of each name, as many as may be false: two lost lines make a false call of two."""
+    name = ["file", "name"]
+    rank = pl.col("dur_ns").rank("ordinal", descending=True).over(name)
+    return damaged.filter(rank <= 2 * pl.col("lost") ** 2 * pl.len().over(name)).select("event")

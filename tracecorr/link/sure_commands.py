@@ -1,0 +1,180 @@
+"""Sure commands: in a log that lost lines, which packets and copies surely belong to the command line before them.
+
+Between a command's line and a packet's line those of the command's own packet and of the packet's own command may be
+lost. Then the packet would be given to a command that is not its own.
+"""
+
+from __future__ import annotations
+
+import polars as pl
+
+from tracecorr.link.false_calls import MANY_LOST
+from tracecorr.model.kinds import Flag
+
+# Few uses of a command's pointer follow each other sooner than this share of them; lost lines make it half as sure.
+_SOONEST, _SURE_SHARE = 0.05, 0.5
+# What the thread that submits commands prints of each (Direct Dispatch is off), and the command of one dispatch.
+_BY_WORKER, _KERNEL = ("processing", "submitted"), "KernelExecution"
+# A stream uses the queues of at least this share of its packets.
+_SHARE = 0.05
+
+
+def keep_sure_commands(
+    found: pl.DataFrame, launches: pl.DataFrame, events: pl.DataFrame, losses: pl.DataFrame
+) -> pl.DataFrame:
+    """Return the rows of `found` that are sure: all of a log that is whole, else those of which one of these is true.
+
+    - The call's exit tells its duration, and calls of its function enqueue one command.
+    - It lies in a call, or its thread makes none, and all queues that its command may use show the packets that were
+      written between the two lines.
+
+    Where few lines were lost a queue that prints no indexes is taken for whole.
+
+    Args:
+        found: event (packet or copy), command_event, command_stream, and others.
+        launches: event, file, offset, process, thread, parent, queue, packet_index, name.
+        events: linked events.
+        losses: files of the log that lost lines (`false_calls.find_losses`).
+    """
+    columns = ("event", "file", "offset", "process", "thread", "parent", "queue", "packet_index", "name")
+    damaged = launches.select(columns).filter(pl.col("file").is_in(losses["file"].implode()))
+    if damaged.is_empty():
+        return found
+    pairs = found.select("event", "command_event", "command_stream").join(damaged, on="event")
+    pairs = pairs.with_columns(command_offset=events["offset"].gather(pairs["command_event"]))
+    placed = pairs.join(_list_callers(events, losses), on=["file", "thread"], how="left", maintain_order="left")
+    told = pairs.join(_told_calls(events), on="parent", how="semi")
+    called = placed.filter(pl.col("parent").is_not_null()).join(told, on="event", how="anti")
+    worked = _drop_of_next(placed.filter(pl.col("parent").is_null() & pl.col("calls").is_null()), events)
+    proven = _drop_behind_gaps(pl.concat([called, worked.select(called.columns)]), damaged, _list_damaged(losses))
+    sure = pl.concat([told.select("event"), proven.select("event")])
+    doubtful = pairs.select("event").join(sure, on="event", how="anti")
+    return found.join(doubtful, on="event", how="anti", maintain_order="left")
+
+
+def _list_callers(events: pl.DataFrame, losses: pl.DataFrame) -> pl.DataFrame:
+    """Return file, thread, calls: the threads that make HIP calls."""
+    calls = events.select("file", "thread", "layer").filter(pl.col("file").is_in(losses["file"].implode()))
+    return calls.filter(pl.col("layer") == "hip").group_by("file", "thread").agg(calls=pl.len())
+
+
+def _told_calls(events: pl.DataFrame) -> pl.DataFrame:
+    """Return the calls (parent) whose exit tells their duration, of functions that enqueue one command a call."""
+    rows = events.select("event", "parent", "name", "layer", "flags")
+    hip = (pl.col("layer") == "hip") & (pl.col("flags").fill_null(0) & int(Flag.SPAN_TOLD) > 0)
+    told = rows.filter(hip).select("name", parent="event")
+    held = rows.filter(pl.col("layer") == "command").group_by("parent").agg(
+        commands=(~pl.col("name").is_in(["complete"])).sum()
+    )  # fmt: skip
+    counted = told.join(held.drop_nulls("parent"), on="parent", how="left")
+    single = counted.group_by("name").agg(pl.col("commands").max()).filter(pl.col("commands") <= 1)
+    return counted.join(single, on="name", how="semi").select("parent")
+
+
+def drop_late(found: pl.DataFrame, uses: pl.DataFrame, losses: pl.DataFrame, end: str) -> pl.DataFrame:
+    """Leave out rows of files that lost many lines that come when the command's pointer may be in use again.
+
+    How soon it may be is counted in commands that the process enqueues between two uses of one pointer.
+
+    Args:
+        found: columns event, file, process, enqueue_ns and `end`, the time of what belongs to the command.
+        uses: when pointers came into use: process, command, ts_ns.
+        losses: files of the log that lost lines.
+        end: a column of `found`.
+    """
+    damaged = found.filter(pl.col("file").is_in(_list_damaged(losses).implode()))
+    if damaged.is_empty():
+        return found
+    numbered = uses.sort("ts_ns").with_columns(nth=pl.int_range(pl.len()).over("process"))
+    apart = (pl.col("nth") - pl.col("nth").shift(1)).over("process", "command")
+    soon = numbered.with_columns(apart=apart).group_by("process").agg(soon=pl.col("apart").quantile(_SOONEST))
+    clock = numbered.select("process", "ts_ns", "nth")
+    begun = damaged.select("event", "process", then=end, ts_ns="enqueue_ns").sort("ts_ns")
+    begun = begun.join_asof(clock, on="ts_ns", by="process", check_sortedness=False).drop("ts_ns").sort("then")
+    ended = begun.join_asof(
+        clock.rename({"nth": "last"}), left_on="then", right_on="ts_ns", by="process", check_sortedness=False
+    )
+    late = ended.join(soon, on="process").filter(pl.col("last") - pl.col("nth") > _SURE_SHARE * pl.col("soon"))
+    return found.join(late, on="event", how="anti", maintain_order="left")
+
+
+def _drop_of_next(pairs: pl.DataFrame, events: pl.DataFrame) -> pl.DataFrame:
+    """Leave out what the thread that submits commands wrote for a later command, whose `submitted` line was lost.
+
+    Its line before tells which command it began; and behind a kernel's dispatch comes the next command.
+    """
+    rows = events.select("file", "offset", "thread", "layer", "name", "command")
+    named = rows.filter((pl.col("layer") == "command") & pl.col("name").is_in(_BY_WORKER)).sort("offset")
+    named = named.select("file", "thread", "offset", begun="command")
+    found = pairs.sort("offset").join_asof(named, on="offset", by=["file", "thread"], check_sortedness=False)
+    commands = events.select("command", kind="name")[found["command_event"]]
+    found = found.with_columns(commands.get_columns())
+    dispatch = pl.col("name") == "dispatch"
+    dispatched = dispatch.cum_sum().over("command_event") - dispatch.cast(pl.Int64)
+    another = pl.col("begun").is_not_null() & (pl.col("begun") != pl.col("command"))
+    behind = (pl.col("kind") == _KERNEL) & (dispatched > 0)
+    return found.filter(~another & ~behind)
+
+
+def _list_damaged(losses: pl.DataFrame) -> pl.Series:
+    """Return the files that lost so many lines that several that belong together may be lost."""
+    return losses.filter(pl.col("lost") >= MANY_LOST)["file"]
+
+
+def _drop_behind_gaps(pairs: pl.DataFrame, packets: pl.DataFrame, damaged: pl.Series) -> pl.DataFrame:
+    """Return the pairs between whose lines no queue that the command may use lost a packet.
+
+    Args:
+        pairs: packets and their commands.
+        packets: all packets of these files.
+        damaged: files in which a queue without indexes is not taken for whole.
+    """
+    gaps, uncounted = _list_gaps(packets, damaged)
+    used = _candidate_queues(pairs)
+    own = pl.col("queue").is_null() | (pl.col("queue") == pl.col("candidate")).any().over("event")
+    asked = pairs.join(used, on=["process", "thread", "command_stream"], nulls_equal=True).filter(own)
+    asked = asked.with_columns(
+        low=pl.min_horizontal("offset", "command_offset"), high=pl.max_horizontal("offset", "command_offset") - 1
+    ).sort("high")
+    hit = asked.join_asof(
+        gaps, left_on="high", right_on="from_offset", by_left=["file", "candidate"], by_right=["file", "queue"],
+        check_sortedness=False,
+    )  # fmt: skip
+    bad = hit.filter((pl.col("to_offset") > pl.col("low")) | pl.col("candidate").is_in(uncounted.implode()))
+    return pairs.join(asked.select("event"), on="event", how="semi").join(bad, on="event", how="anti")
+
+
+def _list_gaps(packets: pl.DataFrame, damaged: pl.Series) -> tuple[pl.DataFrame, pl.Series]:
+    """Return where each queue lacks packets (file, queue, from_offset, to_offset), and the queues that cannot tell.
+
+    `to_offset` is the furthest end of the gaps up to that one.
+    """
+    known = packets.drop_nulls("queue")
+    uncounted = known.filter(pl.col("packet_index").is_null() & pl.col("file").is_in(damaged.implode()))[
+        "queue"
+    ].unique()
+    ordered = known.drop_nulls("packet_index").sort("file", "queue", "packet_index")
+    key = ["file", "queue"]
+    before = pl.col("packet_index").shift(1, fill_value=-1).over(key)
+    place = pl.col("offset").shift(1, fill_value=-1).over(key)
+    gaps = ordered.with_columns(step=pl.col("packet_index") - before, place=place).filter(pl.col("step") > 1)
+    gaps = gaps.select(
+        *key, from_offset=pl.min_horizontal("place", "offset"), to_offset=pl.max_horizontal("place", "offset")
+    )
+    return gaps.sort("from_offset").with_columns(pl.col("to_offset").cum_max().over(key)), uncounted
+
+
+def _candidate_queues(pairs: pl.DataFrame) -> pl.DataFrame:
+    """Return process, thread, command_stream, candidate: the queues that a command may write to.
+
+    Of a command that names its stream these are the stream's; else all that its thread writes to.
+    """
+    key = ["process", "thread", "command_stream"]
+    counted = pairs.drop_nulls("queue").group_by("process", "command_stream", "queue").agg(n=pl.len())
+    share = pl.col("n") / pl.col("n").sum().over("process", "command_stream")
+    used = counted.filter((share >= _SHARE) & pl.col("command_stream").is_not_null())
+    used = used.select("process", "command_stream", candidate="queue")
+    named = pairs.select(key).unique().join(used, on=["process", "command_stream"])
+    mine = pairs.drop_nulls("queue").select("process", "thread", candidate="queue").unique()
+    unnamed = pairs.select(key).unique().filter(pl.col("command_stream").is_null())
+    return pl.concat([named, unnamed.join(mine, on=["process", "thread"])])
