@@ -85,10 +85,12 @@ class _Thread:
         self._tid, self._queues, self._random, self._truth = tid, queues, random, truth
         self._turn = 0
         self._command = 0
+        self._entered = start_us
 
     def _put(self, level: int, site: str, message: str, row: str = "", tid: str = "", delay: int = 0) -> None:
         random = self._random.random()
         self.now += 2 + int(random * 4)
+        message = message.replace("$SPAN", f"{self.now - self._entered} us")
         text = f":{level}:{site}: {self.now + delay:010d} us: [pid:{PID} tid: {tid or self._tid}] {message}"
         # Lines of several threads change places by a microsecond or two.
         self.lines.append((self.now + delay + random * 1.9, text))
@@ -97,6 +99,7 @@ class _Thread:
 
     def _call(self, name: str, site: str, arguments: str = "") -> None:
         self._put(3, site, f"\x1b[32m {name} ( {arguments} ) \x1b[0m")
+        self._entered = self.now
         self._truth.calls[name] += 1
 
     def _return(self, name: str, site: str, value: str = "") -> None:
@@ -148,12 +151,11 @@ class _Thread:
         self._pair(
             "__hipPopCallConfiguration", site[2], site[3], "{0,0,0}, {0,0,926328864}, 0x73e303ffd3a8, 0x73e303ffd370"
         )
-        before = self.now
         self._call(
             "hipLaunchKernel", _at("hip_module.cpp", 825), f"0x55f911829d50, {sizes}, 0x7f519107ece0, 0, {stream}"
         )
         self._submit(queue, kernel, [f"  = val:{0x3600 + i:#x} (size:0x4)" for i in range(arguments)], grid * 256)
-        self._return("hipLaunchKernel", _at("hip_module.cpp", 826), f": duration: {self.now - before} us")
+        self._return("hipLaunchKernel", _at("hip_module.cpp", 826), ": duration: $SPAN")
         self._call("hipGetLastError", _at("hip_error.cpp", 34))
 
     def _launch_module(self, queue: _Queue) -> None:

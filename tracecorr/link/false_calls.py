@@ -17,6 +17,8 @@ from tracecorr.model.kinds import Flag
 _USUAL_SHARE = 0.2
 # A function that shows both lines of fewer of its calls, in so many calls, prints one line only.
 _LEAST_WHOLE, _LEAST_CALLS = 0.1, 5
+# Where more calls of a function tell another duration, its release measures it otherwise.
+_MOST_FALSE = 0.25
 # Where fewer lines are lost, it hardly happens that several lines that belong together are.
 MANY_LOST = 0.005
 _HALF = int(Flag.ENTER_ONLY | Flag.EXIT_ONLY)
@@ -36,17 +38,19 @@ def find_losses(events: pl.DataFrame) -> pl.DataFrame:
     """
     calls = _hip_calls(events.select(_COLUMNS)).drop_nulls("thread")
     flags, name = pl.col("flags"), ["file", "name"]
-    if not calls.select((flags & (_HALF | _DIFFERS) > 0).any()).item():
-        return pl.DataFrame(schema={"file": pl.UInt16, "lost": pl.Float64})
-    last = pl.col("offset") == pl.col("offset").max().over("file", "thread")
-    half = (flags & int(Flag.EXIT_ONLY) > 0) | ((flags & int(Flag.ENTER_ONLY) > 0) & ~last)
-    whole = (flags & _HALF == 0).mean().over(name) >= _LEAST_WHOLE
-    differs = flags & _DIFFERS > 0
-    false = differs & (2 * differs.sum().over(name) < pl.len().over(name))
-    found = calls.select("file", half=half & whole, wrong=(half & whole) | false, whole=whole)
-    shares = found.group_by("file").agg(pl.col("wrong").any(), half=pl.col("half").sum() / pl.col("whole").sum())
+    half, differs = flags & _HALF > 0, flags & _DIFFERS > 0
+    names = calls.group_by(name).agg(total=pl.len(), halves=half.sum(), differing=differs.sum())
+    whole = names.filter(pl.col("total") - pl.col("halves") >= _LEAST_WHOLE * pl.col("total"))
+    false = names.filter((pl.col("differing") > 0) & (pl.col("differing") < _MOST_FALSE * pl.col("total")))
+    alone = calls.filter(half).join(whole, on=name, how="semi")
+    ends = calls.group_by("file", "thread").agg(last=pl.col("offset").max())
+    at_end = (flags & int(Flag.EXIT_ONLY) == 0) & (pl.col("offset") == pl.col("last"))
+    lost = alone.join(ends, on=["file", "thread"]).filter(~at_end).group_by("file").agg(lost=pl.len())
+    shares = whole.group_by("file").agg(pl.col("total").sum()).join(lost, on="file", how="left")
+    found = shares.filter(pl.col("lost").is_not_null() | pl.col("file").is_in(false["file"].implode()))
     # Of the calls of which any line is left, 2q / (1 + q) show one line where a share q of the lines is lost.
-    return shares.filter("wrong").select("file", lost=pl.col("half") / (2 - pl.col("half")))
+    half_share = pl.col("lost").fill_null(0) / pl.col("total")
+    return found.select("file", lost=half_share / (2 - half_share))
 
 
 def open_false_calls(events: pl.DataFrame, losses: pl.DataFrame) -> pl.DataFrame:
@@ -93,21 +97,16 @@ def list_empty_calls(events: pl.DataFrame, losses: pl.DataFrame) -> Mask:
     """
     if losses.is_empty():
         return np.zeros(events.height, dtype=np.bool_)
-    rows = attach_columns(events.select("event", "dur_ns", *_COLUMNS), _spread(events, losses))
-    hip = (pl.col("layer") == "hip") & pl.col("lost").is_not_null()
-    is_open = hip & pl.col("dur_ns").is_null()
-    last = pl.when(hip).then("offset").max().over("file", "thread")
-    goes_on = (pl.col("offset") < last) | (pl.col("lost") >= MANY_LOST)
+    rows = events.select("dur_ns", *_COLUMNS).with_row_index("row")
+    calls = _hip_calls(rows).join(losses, on="file")
     name = ["file", "name"]
-    never = ((hip & ~is_open).sum().over(name) < _LEAST_WHOLE * hip.sum().over(name)) & (
-        hip.sum().over(name) >= _LEAST_CALLS
-    )
-    empty: Mask = rows.select((is_open & goes_on & ~never).fill_null(False)).to_series().to_numpy()
+    is_open = pl.col("dur_ns").is_null()
+    last = pl.col("offset").max().over("file", "thread")
+    goes_on = (pl.col("offset") < last) | (pl.col("lost") >= MANY_LOST)
+    never = ((~is_open).mean().over(name) < _LEAST_WHOLE) & (pl.len().over(name) >= _LEAST_CALLS)
+    empty = np.zeros(events.height, dtype=np.bool_)
+    empty[calls.filter(is_open & goes_on & ~never)["row"].to_numpy()] = True
     return empty
-
-
-def _spread(events: pl.DataFrame, losses: pl.DataFrame) -> pl.DataFrame:
-    return events.select("event", "file").join(losses, on="file").drop("file")
 
 
 def _hip_calls(events: pl.DataFrame) -> pl.DataFrame:
@@ -116,10 +115,9 @@ def _hip_calls(events: pl.DataFrame) -> pl.DataFrame:
 
 
 def _differing(calls: pl.DataFrame) -> pl.DataFrame:
-    """Return the calls whose exit tells another duration, as less than half of those of their name do."""
+    """Return the calls whose exit tells another duration, as few of those of their name do."""
     differs = pl.col("flags") & _DIFFERS > 0
-    few = 2 * differs.sum().over("file", "name") < pl.len().over("file", "name")
-    return calls.filter(differs & few).select("event")
+    return calls.filter(differs & (differs.mean().over("file", "name") < _MOST_FALSE)).select("event")
 
 
 def _enclosing(doubtful: pl.DataFrame, ended: pl.DataFrame, inner: pl.DataFrame) -> pl.DataFrame:
