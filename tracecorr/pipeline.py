@@ -15,6 +15,7 @@ import polars as pl
 from tracecorr.align.build import ClockEvidence, find_steps, fit_clocks, widen_reads
 from tracecorr.align.clock_map import ClockMap
 from tracecorr.align.place import place_records
+from tracecorr.align.rows import number_groups, select_source
 from tracecorr.link.doorbell_rings import fill_store_rings
 from tracecorr.link.lives import number_lives
 from tracecorr.link.packet_index import complete_indexes
@@ -172,27 +173,30 @@ def _align(
 
     Returns: threads and processes; all rows, as the only frame of a list; the clock maps.
     """
-    identities = _map_threads(parts, seen)
-    records, maps = _fit(parts, identities, capture)
+    rows = parts.read_events()
+    identities = _map_threads(rows, parts, seen)
+    records, maps = _fit(rows, parts, identities, capture)
     clocks = [m for key, m in maps.items() if key.startswith("ftrace:")]
     unknown = identities.log_threads["tid"].null_count()
     if not unknown or len(clocks) != 1 or not clocks[0].aligned:
         return identities, [records], maps
     guessed = guess_threads(number_lives(place_records(records.select(VOTE_COLUMNS), maps), identities.lives))
-    again = _map_threads(parts, seen, clocks[0].to_common, guessed)
+    again = _map_threads(rows, parts, seen, clocks[0].to_common, guessed)
     if again.log_threads["tid"].count() == identities.log_threads["tid"].count():
         return identities, [records], maps
-    records, maps = _fit(parts, again, capture)
+    records, maps = _fit(rows, parts, again, capture)
     return again, [records], maps
 
 
-def _map_threads(parts: Parts, seen: SeenIdentities, *known: Any) -> Identities:
-    log, trace = (parts.read_events([source], THREAD_COLUMNS) for source in ("amd_log", "ftrace"))
+def _map_threads(rows: pl.DataFrame, parts: Parts, seen: SeenIdentities, *known: Any) -> Identities:
+    log, trace = (select_source(rows, source, THREAD_COLUMNS) for source in ("amd_log", "ftrace"))
     return map_threads(log, trace, parts.args, seen, *known)
 
 
-def _fit(parts: Parts, identities: Identities, capture: Capture) -> tuple[pl.DataFrame, dict[str, ClockMap]]:
-    records = attach_identities(parts.read_events(), identities)
+def _fit(
+    rows: pl.DataFrame, parts: Parts, identities: Identities, capture: Capture
+) -> tuple[pl.DataFrame, dict[str, ClockMap]]:
+    records = attach_identities(rows, identities)
     records = add_gpu_times(fill_store_rings(complete_indexes(records)), parts.args)
     records = widen_reads(find_steps(records), parts.args)
     offsets = seen_time_offsets(capture.info)
@@ -267,11 +271,12 @@ def _samples(capture: Capture) -> dict[str, Any]:
 
 
 def _clock_rows(records: pl.DataFrame, maps: dict[str, ClockMap]) -> pl.DataFrame:
-    spans = records.group_by("source", "clock").agg(
-        first=pl.col("stamp_ns").min(), last=pl.max_horizontal(pl.col("stamp_ns").max(), pl.col("end_stamp_ns").max())
-    )
+    codes, clocks = number_groups(records, ["source", "clock"])
+    times = records.select("stamp_ns", "end_stamp_ns")
     rows = []
-    for source, clock, first, last in spans.sort("source", "clock").iter_rows():
+    for code, source, clock in clocks.with_row_index("code").sort("source", "clock").iter_rows():
+        own = times if len(clocks) == 1 else times.filter(pl.Series(codes == code))
+        first, last = own.select(pl.col("stamp_ns").min(), last=pl.max_horizontal(pl.all().max())).row(0)
         key = f"{source}:{clock or 'unknown'}"
         rows += maps[key].summarize(key, first or 0, last or 0)
     return pl.DataFrame(rows, schema=schema.CLOCK_MAP.schema) if rows else schema.CLOCK_MAP.empty()
@@ -315,11 +320,11 @@ def _place_losses(losses: pl.DataFrame, maps: dict[str, ClockMap], records: pl.D
 
 def _warn(tables: dict[str, pl.DataFrame], maps: dict[str, ClockMap]) -> list[str]:
     events, threads = tables["events"], tables["threads"]
-    sources = set(events["source"].cast(pl.String).unique())
+    sources = set(events["source"].unique().cast(pl.String))
     warnings = [f"{key} is UNALIGNED: {m.reason}; nothing of it is linked by time" for key, m in maps.items()
                 if not m.aligned]  # fmt: skip
     warnings += _warn_wide(tables["clock_map"])
-    log = events.filter(pl.col("source") == "amd_log")
+    log = select_source(events, "amd_log", ["source", "thread", "stamp_ns"])
     if len(log):
         warnings += [
             f"{key} is taken as CLOCK_MONOTONIC unproven: no mark, doorbell or queue creation shows it"

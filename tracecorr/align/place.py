@@ -30,9 +30,9 @@ def place_records(records: pl.DataFrame, maps: dict[str, ClockMap]) -> pl.DataFr
     keys = [f"{source}:{clock or 'unknown'}" for source, clock in clocks.cast(pl.String).iter_rows()]
     fitting = [maps[key] for key in keys] or [ClockMap("same_clock")]
     placed = _place(times, fitting[0]) if len(fitting) == 1 else _place_each(times, codes, fitting)
-    columns = [records.drop(_SPENT).with_columns(placed.get_columns())]
+    columns = [pl.concat([records.drop(*_SPENT, "flags"), placed], how="horizontal")]
     del records, times, codes, placed
-    return _in_order(columns.pop()).with_row_index("event").with_columns(pl.col("event").cast(pl.Int64))
+    return _in_order(columns.pop()).with_columns(event=pl.int_range(pl.len()))
 
 
 def _place_each(times: pl.DataFrame, codes: Ints, maps: list[ClockMap]) -> pl.DataFrame:
@@ -59,42 +59,53 @@ def _in_order(placed: pl.DataFrame) -> pl.DataFrame:
 
 def _place(piece: pl.DataFrame, clock: ClockMap) -> pl.DataFrame:
     """Return ts_ns, dur_ns, err_lo_ns, err_hi_ns and flags of rows of one clock."""
-    stamps = _filled_stamps(piece)
-    offset, below, above = clock.offset_at(stamps)
-    end = piece["end_stamp_ns"].fill_null(0).to_numpy()
-    end_offset, _, _ = clock.offset_at(np.where(end == 0, stamps, end))
-    ts = stamps + offset
-    placed = piece.with_columns(
-        pl.Series("ts_ns", ts),
-        pl.Series("mapped_end", end + end_offset),
-        _error(below, piece["step_lo_ns"].to_numpy(), "err_lo_ns"),
-        _error(above, piece["step_hi_ns"].to_numpy(), "err_hi_ns"),
-    )
-    known = pl.col("stamp_ns").is_not_null() & pl.lit(clock.aligned)
-    clamped = (pl.col("err_lo_ns") == _U32_MAX) | (pl.col("err_hi_ns") == _U32_MAX)
+    stamps, ends = _filled_stamps(piece), piece["end_stamp_ns"]
+    offset, below, above = _offset_at(clock, stamps)
+    end_offset, _, _ = _offset_at(clock, ends.set(ends == 0, None).fill_null(stamps) if clock.curve else ends)
+    timeless = piece["stamp_ns"].null_count() > 0
+    # What is the same in all rows stays a literal, which takes no memory.
+    placed = piece.select(
+        "flags", "stamp_ns", ts_ns=pl.lit(stamps) + offset, end_ns=pl.col("end_stamp_ns") + end_offset,
+        err_lo_ns=_error("step_lo_ns", below, clock, timeless=timeless),
+        err_hi_ns=_error("step_hi_ns", above, clock, timeless=timeless),
+    )  # fmt: skip
     return placed.select(
-        "ts_ns",
-        dur_ns=pl.when(pl.col("end_stamp_ns").is_not_null()).then(pl.col("mapped_end") - pl.col("ts_ns")),
-        err_lo_ns=pl.when(known).then("err_lo_ns"),
-        err_hi_ns=pl.when(known).then("err_hi_ns"),
-        flags=pl.col("flags").fill_null(0)
-        | pl.when(pl.col("stamp_ns").is_null()).then(int(Flag.NO_TIME)).otherwise(0).cast(pl.UInt16)
-        | pl.when(pl.lit(not clock.aligned)).then(int(Flag.UNALIGNED)).otherwise(0).cast(pl.UInt16)
-        | pl.when(known & clamped).then(int(Flag.ERROR_CLAMPED)).otherwise(0).cast(pl.UInt16),
+        "ts_ns", "err_lo_ns", "err_hi_ns", dur_ns=pl.col("end_ns") - pl.col("ts_ns"), flags=_flags(placed, clock)
     )
 
 
-def _filled_stamps(piece: pl.DataFrame) -> Ints:
+def _offset_at(clock: ClockMap, stamps: pl.Series) -> tuple[pl.Expr, ...]:
+    """Return offset, and how far the true offset may lie below and above it, at each stamp."""
+    if clock.curve is None:
+        return pl.lit(clock.shift_ns), pl.lit(0), pl.lit(0)
+    return tuple(pl.lit(pl.Series(values)) for values in clock.offset_at(stamps.to_numpy()))
+
+
+def _error(step: str, width: pl.Expr, clock: ClockMap, *, timeless: bool) -> pl.Expr:
+    if not clock.aligned:
+        return pl.lit(None, pl.UInt32)
+    whole = (pl.col(step) + width).clip(upper_bound=_U32_MAX).cast(pl.UInt32)
+    return pl.when(pl.col("stamp_ns").is_not_null()).then(whole) if timeless else whole
+
+
+def _flags(placed: pl.DataFrame, clock: ClockMap) -> pl.Expr:
+    flags = pl.col("flags").fill_null(0)
+    clamped = ((pl.col("err_lo_ns") == _U32_MAX) | (pl.col("err_hi_ns") == _U32_MAX)).fill_null(False)
+    for rows, flag in (
+        (pl.col("stamp_ns").is_null(), Flag.NO_TIME), (pl.lit(not clock.aligned), Flag.UNALIGNED),
+        (clamped, Flag.ERROR_CLAMPED),
+    ):  # fmt: skip
+        if placed.select(rows.any()).item():
+            flags = flags | pl.when(rows).then(int(flag)).otherwise(0).cast(pl.UInt16)
+    return flags
+
+
+def _filled_stamps(piece: pl.DataFrame) -> pl.Series:
     """Return the stamps; a record without a time stands where its file has it: behind the record before it."""
     if not piece["stamp_ns"].null_count():
-        stamps: Ints = piece["stamp_ns"].to_numpy()
-        return stamps
+        return piece["stamp_ns"]
     order = piece.select(pl.arg_sort_by("file", "offset")).to_series()
     filled = piece["stamp_ns"].gather(order).forward_fill().backward_fill().fill_null(0).to_numpy()
     stamps = np.empty_like(filled)
     stamps[order.to_numpy()] = filled
-    return stamps
-
-
-def _error(width: Ints, step: Ints, name: str) -> pl.Series:
-    return pl.Series(name, np.minimum(width + step, _U32_MAX).astype(np.uint32))
+    return pl.Series(stamps)

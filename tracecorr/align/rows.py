@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -39,6 +40,12 @@ def fill_columns(frame: pl.DataFrame, found: pl.DataFrame, key: str = "event") -
         return frame
     added = attach_columns(pl.DataFrame(height=frame.height), found, key)
     return frame.with_columns(pl.coalesce(name, added[name]).alias(name) for name in names)
+
+
+def select_source(records: pl.DataFrame, source: str, columns: Sequence[str]) -> pl.DataFrame:
+    """Return these columns of the rows of one source; without a copy where all rows are."""
+    own = records["source"] == source
+    return records.select(columns) if own.all() else records.select(columns).filter(own)
 
 
 def number_groups(frame: pl.DataFrame, keys: list[str]) -> tuple[Ints, pl.DataFrame]:

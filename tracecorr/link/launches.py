@@ -8,7 +8,7 @@ import polars as pl
 
 from tracecorr.align.causal_pairs import LOG_STEP_NS
 from tracecorr.align.intervals import bracket_doorbells, list_moments
-from tracecorr.align.rows import Places
+from tracecorr.align.rows import Places, attach_columns
 from tracecorr.link.commands import GRAPH_CALL, list_command_uses, match_commands, match_completions
 from tracecorr.link.doorbells import match_stores
 from tracecorr.link.signals import link_dependencies, link_gpu_times, list_uses
@@ -75,14 +75,14 @@ def build_launches(
         return Launches()
     base = _add_intervals(_add_call(base, events), events)
     places = Places.of(packets).find(base)
-    joined = base.with_columns(packets[name].gather(places) for name in ("command_offset", *_PACKET_COLUMNS))
-    joined = joined.join(match_stores(_stores(events, sources), base), on="event", how="left", maintain_order="left")
+    joined = base.with_columns(packets["command_offset"].gather(places))
+    joined = _add(joined, match_stores(_stores(events, sources), base))
     joined = _add_command(joined, events, losses)
     other_command = joined.filter(pl.col("command").ne_missing(pl.col("command_seen"))).select("event", "command")
     joined = _adopt_calls(joined, events)
     uses = list_uses(base)
     gpu = link_gpu_times(_gpu_times(events), uses, losses)
-    joined = joined.join(gpu, on="event", how="left", maintain_order="left")
+    joined = _add(joined, gpu)
     joined = joined.with_columns(doorbell_ns=events["ts_ns"].gather(joined["doorbell_event"]))
     edges = pl.concat([
         link_dependencies(base, packets, uses).with_columns(rule=pl.lit("signal_dependency")),
@@ -91,8 +91,15 @@ def build_launches(
         ),
         gpu.select(from_event="event", to_event="gpu_event", rule=pl.lit("gpu_time_of_signal")),
     ]).with_columns(evidence=pl.lit(DERIVED))  # fmt: skip
+    joined = joined.with_columns(packets[name].gather(places) for name in _PACKET_COLUMNS)
     table = schema.LAUNCHES.conform(_select(joined, sources))
     return Launches(table, edges, gpu.select("event", "gpu_event"), other_command)
+
+
+def _add(joined: pl.DataFrame, found: pl.DataFrame) -> pl.DataFrame:
+    """Return `joined` with what was found for its events; no event is found twice."""
+    rows = joined["event"].search_sorted(found["event"])
+    return attach_columns(joined, found.drop("event").with_columns(_row=rows), "_row")
 
 
 def _gpu_times(events: pl.DataFrame) -> pl.DataFrame:
@@ -166,9 +173,8 @@ def _add_command(joined: pl.DataFrame, events: pl.DataFrame, losses: pl.DataFram
     found = keep_sure_commands(found, joined, events, losses)
     placed = found.join(joined.select("event", "file", "process", "ts_ns"), on="event", maintain_order="left")
     found = drop_late(placed, list_command_uses(commands), losses, "ts_ns").select(found.columns)
-    joined = joined.join(found, on="event", how="left", maintain_order="left")
-    ends = match_completions(joined, commands, losses)
-    return joined.join(ends, on="event", how="left", maintain_order="left")
+    joined = _add(joined, found)
+    return _add(joined, match_completions(joined, commands, losses))
 
 
 def _select(joined: pl.DataFrame, sources: set[str]) -> pl.DataFrame:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from contextlib import ExitStack
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -35,12 +35,14 @@ class StoredPart:
     hqd: pl.DataFrame
     polls: pl.DataFrame
 
-    def read(self, name: str, columns: Sequence[str] | None = None) -> pl.DataFrame:
-        """Return the rows of `events`, `packets` or `args`, or only these columns of them."""
-        frame = pl.read_parquet(self.paths[name], columns=None if columns is None else list(columns))
-        rows = pl.DataFrame(height=frame.height)
+    def read(self, name: str) -> pl.DataFrame:
+        """Return the rows of `events`, `packets` or `args`."""
+        file = pl.scan_parquet(self.paths[name])
+        rows = pl.DataFrame(height=file.select(pl.len()).collect().item())
         # Column by column: what is read comes in pieces, and is put together in a copy.
-        return rows.with_columns(_in_one_piece(frame.drop_in_place(column)) for column in frame.columns)
+        return rows.with_columns(
+            _in_one_piece(file.select(column).collect().to_series()) for column in _TABLES[name].schema
+        )
 
 
 @dataclass(frozen=True)
@@ -57,11 +59,11 @@ class SourcePart:
     steps_ns: tuple[int, int]
     stored: StoredPart
 
-    def read_events(self, columns: Sequence[str] | None) -> pl.DataFrame:
+    def read_events(self) -> pl.DataFrame:
         """Return rows of `part_events` with `source`, `step_lo_ns` and `step_hi_ns`."""
         values = {"source": self.source, "step_lo_ns": self.steps_ns[0], "step_hi_ns": self.steps_ns[1]}
         literals = [pl.lit(value).cast(_SOURCE[name]).alias(name) for name, value in values.items()]
-        return self.stored.read("events", columns).with_columns(literals)
+        return self.stored.read("events").with_columns(literals)
 
 
 @dataclass
@@ -74,17 +76,11 @@ class Parts:
 
     each: list[SourcePart] = field(default_factory=list)
 
-    def read_events(self, sources: Sequence[str] | None = None, columns: Sequence[str] | None = None) -> pl.DataFrame:
-        """Return `part_events` with `source`, `step_lo_ns` and `step_hi_ns`.
-
-        Args:
-            sources: only these; None = all.
-            columns: only these of `part_events`; None = all.
-        """
-        wanted = [part for part in self.each if sources is None or part.source in sources]
-        empty = schema.PART_EVENTS.empty().select(columns or schema.PART_EVENTS.schema.names())
+    def read_events(self) -> pl.DataFrame:
+        """Return `part_events` with `source`, `step_lo_ns` and `step_hi_ns`."""
+        empty = schema.PART_EVENTS.empty()
         empty = empty.with_columns(pl.lit(None, dtype).alias(name) for name, dtype in _SOURCE.items())
-        return _join([part.read_events(columns) for part in wanted], empty)
+        return _join([part.read_events() for part in self.each], empty)
 
     def read_packets(self) -> pl.DataFrame:
         """Return `part_packets`."""
