@@ -13,7 +13,7 @@ import pytest
 from analyze_tables import Rows, tables_of
 from synthetic_run import make_run
 
-from tracecorr.analyze.verdicts import CLAIMS, Thresholds, judge_capture
+from tracecorr.analyze.verdicts import CLAIMS, Evidence, Thresholds, judge_capture
 from tracecorr.model import schema
 from tracecorr.model.errors import InputError
 from tracecorr.pipeline import correlate, import_files
@@ -143,6 +143,23 @@ def test_empty_capture_proves_nothing() -> None:
     found = judge_capture(lambda name: schema.TABLES[name].empty().lazy())
     assert {str(v.outcome) for v in found} == {"UNKNOWN"}
     assert all(v.finding.remedy for v in found)
+
+
+def test_a_late_doorbell_probe_is_the_reason_given() -> None:
+    """Not the probe lacked: it came when the library had been mapped already."""
+    entry = {"before_start": False, "probes": ["doorbell__2"], "seen_ns": 1_000, "doorbells_ns": 671_001_000}
+    rows = make_run()
+    drop_layer("doorbell")(rows)
+    rows["launches"][0].update(doorbell_evidence="inferred")
+    for name in ("compute_uses_doorbell", "doorbell_per_packet"):
+        told = []
+        for late in ([entry], [entry | {"before_start": True}]):
+            evidence = Evidence(tables_of(rows), None, {"plan": {"late": late}})
+            (verdict,) = judge_capture(evidence, names=[name])
+            assert verdict.outcome == "UNKNOWN"
+            told.append((verdict.finding.reason, verdict.finding.remedy))
+        assert "671.00 ms after the library was mapped" in told[0][0] and "before the start" in told[0][1]
+        assert "mapped" not in told[1][0] and "before the start" not in told[1][1]
 
 
 @pytest.mark.parametrize("name", ["no_kcq_use", "compute_uses_doorbell", "packet_sequence_complete"])

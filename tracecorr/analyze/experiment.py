@@ -11,6 +11,7 @@ import polars as pl
 from tracecorr.analyze.compare.latency import MIN_VALUES, interval_of_difference
 from tracecorr.analyze.compare.quantiles import Sample
 from tracecorr.analyze.frames import percentile
+from tracecorr.analyze.values import render_ns
 from tracecorr.analyze.verdicts.model import Finding, failed, passed, unknown
 
 STAMPS = {"phase": pl.String, "round": pl.Int64, "role": pl.String, "start_ns": pl.Int64, "return_ns": pl.Int64,
@@ -95,7 +96,7 @@ def measure_yields(stamps: pl.DataFrame) -> pl.DataFrame:
 def measure_overhead(stamps: pl.DataFrame, captured: pl.DataFrame) -> pl.DataFrame:
     """Return, per phase and role, the median latency without and with instrumentation, and their ratio."""
     medians = [
-        side.group_by("phase", "role").agg(p50=(pl.col("complete_ns") - pl.col("start_ns")).median().cast(pl.Int64))
+        side.group_by("phase", "role").agg(p50=percentile(pl.col("complete_ns") - pl.col("start_ns"), 50))
         for side in (stamps, captured)
     ]
     joined = medians[0].join(medians[1], on=["phase", "role"], suffix="_captured").sort("phase", "role")
@@ -120,14 +121,16 @@ def judge_latency(stamps: pl.DataFrame, overhead: pl.DataFrame, kept: float = KE
     counts = {f"launches_{phase}": len(values) for phase, values in latency.items()}
     if min(counts.values()) < MIN_VALUES:
         return unknown(
-            "too few launches of the high one were stamped", "let it print a stamp per launch; more --rounds", counts
+            f"{min(counts.values())} launches of the high one were stamped, {MIN_VALUES} are needed",
+            "let it print a stamp per launch; more --rounds",
+            counts,
         )
     alone, beside = Sample.of(latency["high_alone"]), Sample.of(latency["together"])
     low, high = interval_of_difference(alone, beside, 0.95, _ROUNDS)
     first, second = alone.quantile(0.95), beside.quantile(0.95)
     counts |= {"alone_p95_ns": first, "together_p95_ns": second, "low_ns": int(low[1]), "high_ns": int(high[1])}
-    said = f"its P95 is {first} ns alone and {second} ns beside the low one"
-    said += f" (difference {int(low[1])} to {int(high[1])} ns)"
+    said = f"its P95 is {render_ns(first)} alone and {render_ns(second)} beside the low one"
+    said += f" (difference {render_ns(int(low[1]))} to {render_ns(int(high[1]))}, limit {kept:g} times that alone)"
     slowest = max(_ratios_of_high(overhead), default=0.0)
     if slowest > MAX_OVERHEAD:
         return unknown(

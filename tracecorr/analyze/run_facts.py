@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from tracecorr.store.recording import describe_event_cost
+from tracecorr.store.recording import describe_event_cost, describe_gaps
 
 
 def describe_run(info: Mapping[str, Any]) -> Iterator[str]:
@@ -90,7 +90,7 @@ def _describe_plan(plan: Mapping[str, Any]) -> Iterator[str]:
             f"recorded of {whose} ({instance['name']}): {len(instance['events'])} events, "
             f"{len(instance['functions'])} functions, {probes[instance['name']]} probes, clock {instance['clock']}"
         )
-    yield from (f"not recorded: {absent['what']}: {absent['why']}" for absent in plan.get("absent", []))
+    yield from describe_gaps(plan)
 
 
 def _describe_processes(processes: list[Mapping[str, Any]]) -> Iterator[str]:

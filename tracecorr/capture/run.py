@@ -28,7 +28,7 @@ from tracecorr.capture.undo import ACTIONS, restore_leftovers
 from tracecorr.capture.workload import AttachedProcess
 from tracecorr.model.errors import CommandError, MachineError, TracecorrError
 from tracecorr.store import Capture
-from tracecorr.store.recording import describe_event_cost
+from tracecorr.store.recording import describe_event_cost, describe_gaps
 
 Say = Callable[[str], None]
 
@@ -162,8 +162,7 @@ def render_summary(shown: Path) -> Iterator[str]:
         )
     if cost := describe_event_cost(info):
         yield f"cost: {cost}"
-    for absent in info["plan"]["absent"]:
-        yield f"not recorded: {absent['what']}: {absent['why']}"
+    yield from describe_gaps(info["plan"])
     if not capture.has_tables():
         yield f"next step: tracecorr correlate {shown}"
         return

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +18,10 @@ from tracecorr.store.raw import describe_file
 
 # A dump of the driver's queues has the times of its read in its name (CLOCK_MONOTONIC, ns).
 _DUMP_TIMES = re.compile(r"-(\d+)-(\d+)\.txt$")
+# A probe on a place in a file, as a plan names it.
+_PROBE = re.compile(r"probe \S+ \((?P<path>.+):0x[0-9a-f]+(?: .*)?\)")
+_PROCESS = re.compile(r"/proc/(\d+)/root/")
+_GONE = "Failed to find the given file"
 # First match wins: path inside the folder, source, form.
 _PLACES = (
     (re.compile(r"raw/amd_log/[^/]+"), "amd_log", "log"),
@@ -136,6 +140,38 @@ def recorded_losses(info: dict[str, Any]) -> tuple[pl.DataFrame, pl.DataFrame]:
     return (
         pl.DataFrame(ledger, schema=list(schema.LEDGER.schema), orient="row").pipe(schema.LEDGER.conform),
         pl.DataFrame(losses, schema=list(schema.LOSSES.schema), orient="row").pipe(schema.LOSSES.conform),
+    )
+
+
+def describe_gaps(plan: Mapping[str, Any]) -> Iterator[str]:
+    """Yield what a capture did not record, and what it recorded only from some moment on.
+
+    Args:
+        plan: `plan` of capture.json. Probes on one library that are absent for one reason are one line.
+    """
+    for entry in plan.get("late") or []:
+        if entry["probes"] and not entry["before_start"]:
+            yield _describe_late(entry)
+    lines: dict[tuple[str, str], list[str]] = {}
+    for absent in plan.get("absent") or []:
+        probe = _PROBE.fullmatch(absent["what"])
+        lines.setdefault((probe["path"] if probe else absent["what"], absent["why"]), []).append(absent["what"])
+    for (place, why), names in lines.items():
+        what = f"{len(names)} probes on {place}" if len(names) > 1 else names[0]
+        # The kernel's words for a path below /proc/PID/root whose process is gone.
+        ended = _GONE in why and _PROCESS.match(place)
+        yield f"not recorded: {what}: {why}" + (f" (process {ended[1]} had ended)" if ended else "")
+
+
+def _describe_late(entry: Mapping[str, Any]) -> str:
+    """Return from when on a library is probed that was found only when a process mapped it."""
+    rings = any(name.startswith("doorbell") for name in entry["probes"])
+    late_ms = (entry["doorbells_ns" if rings else "armed_ns"] - entry["seen_ns"]) / 1e6
+    what = "doorbells are" if rings else "functions are"
+    before = ", earlier ones are inferred" if rings else ""
+    return (
+        f"late: {Path(entry['library']).name} was found when process {entry['pid']} mapped it: its {what} recorded "
+        f"from {late_ms:,.1f} ms after that{before}"
     )
 
 

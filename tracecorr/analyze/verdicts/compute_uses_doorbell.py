@@ -6,7 +6,7 @@ import polars as pl
 
 from tracecorr.analyze.frames import collect
 from tracecorr.analyze.verdicts.evidence import Evidence
-from tracecorr.analyze.verdicts.model import Claim, Finding, failed, passed, unknown
+from tracecorr.analyze.verdicts.model import EARLIER, Claim, Finding, failed, passed, unknown
 from tracecorr.model.kinds import DERIVED, RECORDED
 
 _SUBMIT = ("DRM_IOCTL_AMDGPU_CS", "DRM_IOCTL_AMDGPU_USERQ_SIGNAL")
@@ -32,9 +32,9 @@ def judge(evidence: Evidence) -> Finding:
             "run without a profiler", counts,
         )  # fmt: skip
     if counts["recorded"] < packets:
-        return unknown(
-            f"{packets - counts['recorded']} of {packets} doorbells were not recorded", _TRACE, counts, missing
-        )
+        late = evidence.late_doorbells
+        why = f"{packets - counts['recorded']} of {packets} doorbells were not recorded"
+        return unknown(f"{why}: {late}" if late else why, EARLIER if late else _TRACE, counts, missing)
     return passed(
         f"all {packets} packets have a recorded doorbell store and no command submission was made",
         counts,

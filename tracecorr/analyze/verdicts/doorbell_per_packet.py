@@ -6,12 +6,15 @@ import polars as pl
 
 from tracecorr.analyze.frames import collect
 from tracecorr.analyze.verdicts.evidence import Evidence
-from tracecorr.analyze.verdicts.model import Claim, Finding, failed, passed, unknown
+from tracecorr.analyze.verdicts.model import EARLIER, Claim, Finding, failed, passed, unknown
 
 
 def judge(evidence: Evidence) -> Finding:
     """Count stores per packet: own ones, stores of a later packet that announced several, none at all."""
     if not evidence.layers.get("doorbell"):
+        late = evidence.late_doorbells
+        if late:
+            return unknown(f"no doorbell store is recorded: {late}", EARLIER)
         return unknown("no doorbell store is recorded", "capture with the doorbell probe (uprobe on hsa_signal_store)")
     rows = evidence.tables("events").filter(pl.col("layer") == "doorbell")
     stores = collect(rows.select("queue", "packet_index", doorbell_event="event"))

@@ -14,6 +14,7 @@ from tracecorr.analyze.priorities import summarize_priorities
 from tracecorr.analyze.queue_creation import summarize_queue_creation
 from tracecorr.analyze.run_facts import list_armed
 from tracecorr.analyze.steady import list_setup_calls
+from tracecorr.analyze.values import render_ns
 from tracecorr.analyze.verdicts.model import Thresholds
 
 # Layers with few rows; packets, doorbells, calls and commands are asked for one by one.
@@ -47,6 +48,18 @@ class Evidence:
         """Return the sources that were read and gave rows."""
         files = self.tables("files").select(pl.col("source").cast(pl.String)).collect()
         return set(files["source"].drop_nulls())
+
+    @cached_property
+    def late_doorbells(self) -> str:
+        """Return, in words, that the doorbell probe was set only when a process had mapped the library; else empty."""
+        late = [
+            entry for entry in (self.info.get("plan") or {}).get("late") or []
+            if not entry["before_start"] and any(name.startswith("doorbell") for name in entry["probes"])
+        ]  # fmt: skip
+        if not late:
+            return ""
+        most = max(entry["doorbells_ns"] - entry["seen_ns"] for entry in late)
+        return f"the doorbell probe was set {render_ns(most)} after the library was mapped"
 
     @cached_property
     def kernel_events(self) -> pl.DataFrame:

@@ -17,6 +17,11 @@ if TYPE_CHECKING:
 
 # How many row ids a verdict names; its counts tell how many there are.
 MAX_EVENTS = 20
+# What helps where a library was probed only when the workload had mapped it.
+EARLIER = (
+    "name the library before the start, so that it is probed from its first call: LD_LIBRARY_PATH of the program, or "
+    "--uprobes PATH:SYMBOL; on a busy machine late probes come later still"
+)
 
 
 class Outcome(StrEnum):
