@@ -32,9 +32,15 @@ class Ended:
     err: str
 
 
-def run_verb(*words: str | Path, cwd: Path, env: Mapping[str, str] | None = None) -> Ended:
-    """Run `tracecorr` as a user would, in a process of its own."""
+# Runs a command in a root of its own, which shows what the whole machine has.
+_IN_JAIL = 'mount --rbind / "$1" && cd "$PWD" && exec chroot "$1" env --chdir="$PWD" "${@:2}"'
+
+
+def run_verb(*words: str | Path, cwd: Path, env: Mapping[str, str] | None = None, jail: Path | None = None) -> Ended:
+    """Run `tracecorr` as a user would, in a process of its own; in a root of its own where an empty folder is given."""
     command = [sys.executable, "-m", "tracecorr", *map(str, words)]
+    if jail is not None:
+        command = ["unshare", "--mount", "bash", "-c", _IN_JAIL, "_", str(jail), *command]
     done = subprocess.run(
         command, cwd=cwd, env={**os.environ, "PYTHONPATH": str(REPO), **(env or {})}, timeout=_SECONDS,
         capture_output=True, text=True, check=False, stdin=subprocess.DEVNULL,
@@ -105,11 +111,19 @@ class Run:
 
 
 def capture_run(
-    rig: NullGpu, work: Path, program: Sequence[str], options: Sequence[str] = (), gpus: int = 1, *, known: bool = True
-) -> Run:
-    """Capture a program of the rig on the host."""
+    rig: NullGpu, work: Path, program: Sequence[str], options: Sequence[str] = (), gpus: int = 1, *, known: bool = True,
+    jail: Path | None = None, shown: bool = True,
+) -> Run:  # fmt: skip
+    """Capture a program of the rig on the host.
+
+    Args:
+        jail: an empty folder, to run tracecorr in a root of its own.
+        shown: whether the capture folder is there in the root of the program.
+    """
     environment = rig.environment(work, gpus, known=known)
-    ended = run_verb("capture", "-o", "x", *options, "--", *rig.command(*program), cwd=work, env=environment)
+    if not shown:
+        environment["NULLGPU_BIND"] = ""
+    ended = run_verb("capture", "-o", "x", *options, "--", *rig.command(*program), cwd=work, env=environment, jail=jail)
     assert (work / "x.tracecorr").is_dir(), ended.err
     return Run(ended, Capture.open(work / "x.tracecorr"), read_truth(work / "truth.csv"))
 

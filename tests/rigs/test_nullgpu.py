@@ -51,6 +51,28 @@ def test_a_runtime_unknown_before_is_probed_when_it_is_mapped(nullgpu: NullGpu, 
     assert (missed["packet_ns"] <= first).all()
 
 
+def test_tracecorr_in_a_root_of_its_own_records_the_same(nullgpu: NullGpu, tmp_path: Path) -> None:
+    jail = tmp_path / "jail"
+    jail.mkdir()
+    run = capture_run(nullgpu, tmp_path, ("/rig/programs/t1", "20", "3"), jail=jail)
+    assert run.ended.status == 0, run.ended.err
+    assert (run.info["losses"], run.info["problems"]) == ([], [])
+    check_packets(run)
+    check_threads(run)
+    assert list_leftovers(run) == []
+
+
+def test_a_program_whose_root_has_no_place_for_its_log_is_named(nullgpu: NullGpu, tmp_path: Path) -> None:
+    """Its doorbells are recorded all the same."""
+    run = capture_run(nullgpu, tmp_path, ("/rig/programs/t1", "200", "3"), shown=False)
+    assert run.ended.status == 0, run.ended.err
+    assert any("writes no HIP log: in its root" in problem for problem in run.info["problems"])
+    assert run.table("launches").is_empty()
+    stores = run.table("events").filter(pl.col("layer").cast(pl.String) == "doorbell")
+    packets = run.truth.filter(pl.col("type").is_in(["dispatch", "barrier"]))
+    assert stores.height >= packets.height > 0
+
+
 def test_stdout_and_status_are_the_workloads(nullgpu: NullGpu, tmp_path: Path) -> None:
     run = capture_run(nullgpu, tmp_path, ("bash", "-c", "echo to stdout; echo to stderr >&2; exit 7"))
     assert run.ended.status == 7
