@@ -9,6 +9,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -26,6 +27,7 @@ from tracecorr.store.recording import list_raw_files
 ME = Invoker(os.geteuid(), os.getegid(), (), "me", {})
 
 
+@cache
 def lines(size: int, seed: int = 0) -> bytes:
     """Return about `size` bytes of lines, like a log's (synthetic)."""
     made = random.Random(seed)
@@ -197,6 +199,28 @@ print("go", flush=True)
 while True:
     keeper.refresh()
 """
+
+
+@pytest.mark.parametrize("whole_frames", [0, 2])
+@pytest.mark.parametrize("torn", [0, 3, 18, 1 << 19, -1])
+def test_a_frame_that_was_torn_at_any_byte_is_read_from_the_log(
+    folder: RecordingFolder, whole_frames: int, torn: int
+) -> None:
+    """Also the first one, where the file holds nothing else."""
+    whole = lines(3 * FRAME_BYTES)
+    log, keeper = append(folder, whole), keep(folder)
+    sizes = []
+    for _ in range(whole_frames + 1):
+        keeper.refresh()
+        sizes.append((folder.frames / "hip_1.zst").stat().st_size)
+    keeper.stop()
+    last = sizes[-1] - ([0, *sizes])[-2]
+    with (folder.frames / "hip_1.zst").open("r+b") as frames:
+        frames.truncate(sizes[-1] - last + (torn if torn >= 0 else last - 1))
+    assert b"".join(read_growing(folder.shown, "hip_1")) == whole
+    assert complete_frames(folder.shown) == []
+    assert b"".join(read_chunks(log.with_name("hip_1.zst"))) == whole
+    assert not log.exists()
 
 
 def test_nothing_is_lost_when_tracecorr_is_killed_at_any_moment(folder: RecordingFolder, repo: Path) -> None:

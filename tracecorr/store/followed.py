@@ -79,7 +79,7 @@ def read_growing(root: Path, name: str) -> Iterator[bytes]:
     while True:
         start = offset
         if frames.exists():
-            reader = FrameReader(frames)
+            reader = FrameReader(frames, growing=True)
             begins = reader.begins
             while piece := reader.read(offset, FRAME_BYTES):
                 yield piece

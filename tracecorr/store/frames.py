@@ -146,14 +146,18 @@ class FrameWriter:
 class FrameReader:
     """Read a compressed file at any place.
 
+    Args:
+        path: the file.
+        growing: whether its writer may be at work, or was killed: then it may hold nothing but a torn frame.
+
     Raises:
         InputError: the file is missing, unreadable, or holds no such frames.
     """
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, *, growing: bool = False) -> None:
         self._path = path
         with self._open() as descriptor:
-            self._table = read_table(descriptor)
+            self._table = read_table(descriptor) or (FrameTable() if growing else None)
         if self._table is None:
             raise self._damage("it holds something else than zstd frames with known sizes")
         self._stored = [0, *accumulate(stored for stored, _ in self._table.sizes)]
