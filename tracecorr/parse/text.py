@@ -31,7 +31,7 @@ from tracecorr.parse.digits import (
     swar,
 )  # fmt: skip
 
-__all__ = ["PAD", "Codes", "Heads", "Ints", "Mask", "Text", "Words", "decimal", "hexadecimal", "mix", "pad"]
+__all__ = ["FACTORS", "PAD", "Codes", "Heads", "Ints", "Mask", "Text", "Words", "decimal", "hexadecimal", "mix", "pad"]
 
 PAD = 64
 # Room for texts that are added to a block.
@@ -39,8 +39,8 @@ _SPARE = 64 << 10
 # So many words of a text are read at once to hash it.
 _HEAD_WORDS = 60
 _MIX = np.uint64(0x9E3779B97F4A7C15)
-# Odd numbers without a pattern.
-_FACTORS = np.array([pow(0x9E3779B97F4A7C15, 2 * i + 3, 1 << 64) for i in range(64)], np.uint64)
+# Odd numbers without a pattern; a hash of words is their sum of products.
+FACTORS = np.array([pow(0x9E3779B97F4A7C15, 2 * i + 3, 1 << 64) for i in range(64)], np.uint64)
 
 
 def pad(*parts: bytes | bytearray | memoryview) -> bytearray:
@@ -65,13 +65,18 @@ class Heads:
         found: Words = np.ndarray((len(self._rows),), "<u8", self._rows, place, (self.size,))
         return found
 
+    def words(self, place: int, count: int) -> Words:
+        """Return `count` words from `place` (a multiple of 8) of each row, one row per row."""
+        shape = len(self._rows), count
+        return np.ndarray(shape, "<u8", self._rows, place, (self.size, 8)) if len(self) else np.zeros(shape, np.uint64)
+
     def hash(self, place: int, size: int) -> Words:
         """Return the hash of `size` bytes at `place` of each row."""
         code = np.full(len(self), size, np.uint64)
         if size < 8:
             return mix(code, self.word(place) & KEEP[size])
         for i, at in enumerate([*range(0, size - 7, 8), size - 8]):
-            code += self.word(place + at) * _FACTORS[i]
+            code += self.word(place + at) * FACTORS[i]
         return mix(code, np.uint64(0))
 
     def take(self, rows: Ints) -> Heads:
@@ -201,10 +206,10 @@ class Text:
             heads = self.heads(at[: some[0]] + 8 * first, 8 * len(some))
             sums[: some[0]] = mix(sums[: some[0]], np.uint64(first))
             for i, count in enumerate(some):
-                sums[:count] += heads.word(8 * i)[:count] * _FACTORS[i]
+                sums[:count] += heads.word(8 * i)[:count] * FACTORS[i]
         rest = self.word(at + size // 8 * 8) & KEEP[size % 8]
         code = np.empty(len(at), np.uint64)
-        code[order] = mix(sums + rest * _FACTORS[-1], size.astype(np.uint64))
+        code[order] = mix(sums + rest * FACTORS[-1], size.astype(np.uint64))
         return code
 
     def number(self, at: Ints, bare_base: int = 10) -> tuple[Words, Ints, Mask]:

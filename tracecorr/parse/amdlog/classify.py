@@ -1,8 +1,7 @@
-"""Messages to classes and fields: which message each record holds, and the numbers in it."""
+"""Messages to classes: which message each record holds."""
 
 from __future__ import annotations
 
-from collections.abc import Generator, Iterator
 from dataclasses import dataclass
 
 import numpy as np
@@ -10,26 +9,12 @@ import numpy as np
 from tracecorr.parse.amdlog.forms import Form
 from tracecorr.parse.amdlog.general_names import GeneralNames
 from tracecorr.parse.amdlog.messages import MESSAGES, Kind
-from tracecorr.parse.digits import Ints, Mask, Words
+from tracecorr.parse.digits import Ints, Mask
 from tracecorr.parse.text import Codes, Text
 
 _OTHER = len(MESSAGES)
 _MOST_NAMES = 1 << 16
 _KINDS = np.array([m.kind for m in MESSAGES] + [Kind.OTHER], np.int64)
-# Templates that begin alike are wordings of the same message: one after the other is tried.
-_WORDINGS = {m.prefix: [i for i, other in enumerate(MESSAGES) if other.prefix == m.prefix] for m in MESSAGES}
-
-_HAS_FIELDS = np.array([any(len(MESSAGES[i].steps) > 1 for i in _WORDINGS[m.prefix]) for m in MESSAGES] + [False])
-
-
-@dataclass
-class Field:
-    """Hold the values of one field of one message."""
-
-    name: str
-    rows: Ints
-    values: Words
-
 
 def _candidates(head: bytes) -> tuple[int, ...]:
     # Longest first, so that a wording wins over a shorter one that it begins with.
@@ -161,32 +146,3 @@ def _is_word(text: Text, at: Ints) -> Mask:
     first = text.bytes[at] | 0x20
     is_word: Mask = ((first >= ord("a")) & (first <= ord("z"))) | (text.bytes[at] == ord("_"))
     return is_word
-
-
-def fields(text: Text, found: Ints, at: Ints, end: Ints) -> Iterator[Field]:
-    """Yield the fields of all records whose message has some."""
-    some = np.flatnonzero(_HAS_FIELDS[found])
-    messages = found[some]
-    for index in np.flatnonzero(np.bincount(messages)).tolist():
-        rows = some[messages == index]
-        for wording in _WORDINGS[MESSAGES[index].prefix]:
-            if len(rows):
-                rows = yield from _fields_of(text, wording, rows, at, end)
-
-
-def _fields_of(text: Text, index: int, rows: Ints, at: Ints, end: Ints) -> Generator[Field, None, Ints]:
-    """Yield the fields of one template; return the rows whose text between two fields differs."""
-    steps = MESSAGES[index].steps
-    place = at[rows] + len(steps[0].encode())
-    differ = []
-    for name, literal in zip(steps[1::2], steps[2::2], strict=True):
-        values, stop, good = text.number(place)
-        good &= stop <= end[rows]
-        rows, place = rows[good], stop[good]
-        if name:
-            yield Field(name, rows, values[good])
-        follows = literal.encode()
-        fits = text.starts_with(place, follows) & (place + len(follows) <= end[rows])
-        differ.append(rows[~fits])
-        rows, place = rows[fits], place[fits] + len(follows)
-    return np.concatenate(differ) if differ else rows[:0]

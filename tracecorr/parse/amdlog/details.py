@@ -9,7 +9,9 @@ import numpy as np
 
 from tracecorr.model.kinds import LAYERS, Flag
 from tracecorr.parse.amdlog import messages
-from tracecorr.parse.amdlog.classify import Classifier, fields
+from tracecorr.parse.amdlog.classify import Classifier
+from tracecorr.parse.amdlog.commands import CommandReader
+from tracecorr.parse.amdlog.fields import FieldReader
 from tracecorr.parse.amdlog.frames import Args
 from tracecorr.parse.amdlog.messages import MESSAGES, Kind
 from tracecorr.parse.amdlog.packets import Fields, PacketReader
@@ -23,12 +25,6 @@ from tracecorr.parse.text import Codes, Text
 _HANDLE = re.compile(rb"(?:stream:)?0x(?:0x)?([0-9a-fA-F]+(?:,[0-9a-fA-F]{3})*)(?![0-9a-fA-F])")
 # A queue whose ring or address a message prints: which one, `queue` tells by the release, `any_queue` does not tell.
 _QUEUES = ("ring", "swq", "queue", "any_queue")
-# The worker thread takes a command, waits for the events before it, and submits it.
-_BY_WORKER = (
-    (b") submitted: ", b"", "submitted", Kind.COMMAND),
-    (b") processing: ", b"", "processing", Kind.ROW),
-    (b") ", b" awaiting event: ", "awaiting_event", Kind.ROW),
-)
 _DEVICE = re.compile(r", device id : \d+$")
 
 
@@ -80,6 +76,7 @@ class DetailReader:
         self.kernels = Codes(lambda text: _DEVICE.sub("", text.decode("utf-8", "replace").strip()))
         self._is_whole: list[bool] = []
         self._classifier = classifier
+        self._commands, self._fields = CommandReader(classifier), FieldReader()
         self._packets = PacketReader()
         self.rings: set[int] = set()
         self.queues: set[int] = set()
@@ -88,48 +85,13 @@ class DetailReader:
     def read(self, text: Text, rows: Rows, found: Ints, at: Ints, end: Ints, threads: list[Thread]) -> Details:
         """Complete the rows of a batch, whose messages lie at `at` to `end` of `text`, and return the rest."""
         details = Details(np.zeros(0, np.int64), {})
-        self._read_commands(text, rows, at, end)
+        self._commands.read(text, rows, at, end)
         self._read_kernels(text, rows, found, at, end)
         self._read_fields(text, rows, details.args, found, at, end, threads)
         self._read_packets(text, rows, details, at, end)
         self._read_streams(text, rows, details.args, at, end)
         self._read_others(text, rows, at, end)
         return details
-
-    def _read_commands(self, text: Text, rows: Rows, at: Ints, end: Ints) -> None:
-        commands = np.flatnonzero(rows["kind"] == Kind.COMMAND)
-        commands = commands[text.starts_with(at[commands], b"Command (")]
-        start = at[commands] + len("Command (")
-        stop, code = text.token(start, b")", 64)
-        is_enqueue = text.starts_with(stop, b") enqueued: ") & (stop < end[commands])
-        self._read_by_worker(text, rows, commands[~is_enqueue], stop[~is_enqueue], end)
-        commands, stop = commands[is_enqueue], stop[is_enqueue]
-        name = self._classifier.names.encode(text, start[is_enqueue], stop, code[is_enqueue])
-        rows["name"][commands] = name
-        value, stop, good = text.number(stop + len(") enqueued: "))
-        good &= stop <= end[commands]
-        rows["command"][commands[good]] = value[good]
-        commands, stop = commands[good], stop[good]
-        more = text.starts_with(stop, b" to queue: ")
-        value, stop, good = text.number(stop[more] + len(" to queue: "))
-        good &= stop <= end[commands[more]]
-        rows["stream"][commands[more][good]] = value[good]
-
-    def _read_by_worker(self, text: Text, rows: Rows, lines: Ints, stop: Ints, end: Ints) -> None:
-        """Read what the queue's worker thread prints of commands where Direct Dispatch is off.
-
-        Args:
-            lines: rows whose message begins with `Command (`.
-            stop: byte behind the command's kind in each of them.
-        """
-        rows["kind"][lines] = Kind.OTHER
-        for before, behind, name, kind in _BY_WORKER:
-            fits = text.starts_with(stop, before)
-            value, last, good = text.number(stop[fits] + len(before))
-            good &= (last <= end[lines[fits]]) & text.starts_with(last, behind)
-            found = lines[fits][good]
-            rows["kind"][found], rows["name"][found] = kind, self._classifier.names.code_of(name)
-            rows["command"][found] = value[good]
 
     def _read_kernels(self, text: Text, rows: Rows, found: Ints, at: Ints, end: Ints) -> None:
         shaders = np.flatnonzero(rows["kind"] == Kind.SHADER)
@@ -147,7 +109,7 @@ class DetailReader:
         self, text: Text, rows: Rows, args: Args, found: Ints, at: Ints, end: Ints, threads: list[Thread]
     ) -> None:
         addresses = self._read_texts(text, rows, args, at, end)
-        for item in fields(text, found, at, end):
+        for item in self._fields.read(text, found, at, end):
             if item.name in _QUEUES:
                 pairs = zip(item.rows.tolist(), item.values.tolist(), strict=True)
                 addresses += [(row, item.name, value) for row, value in pairs]

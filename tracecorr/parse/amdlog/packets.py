@@ -44,26 +44,24 @@ class PacketReader:
     def read(self, text: Text, at: Ints, end: Ints) -> tuple[Fields, list[str], Ints]:
         """Return the fields (rows and values), the packet names, and the code of each row's name."""
         fast, split, tail_fields = self._tails.read(text, at, end)
-        if len(fast) < len(at) and self._tails.learn(text, *_others(fast, at, end)):
-            fast, split, tail_fields = self._tails.read(text, at, end)
-        slow = np.ones(len(at), np.bool_)
-        slow[fast] = False
-        rest = np.flatnonzero(slow)
+        rest = np.delete(np.arange(len(at)), fast)
         kind = np.full(len(at), -1, np.int64)
-        fields: Fields = {}
+        found = _Collected()
         if len(rest):
-            found, kind[rest] = self._read_whole(text, at[rest], end[rest])
-            fields = {name: (rest[rows], values) for name, (rows, values) in found.items()}
+            self._tails.learn(text, at[rest], end[rest])
+            whole, kind[rest] = self._read_whole(text, at[rest], end[rest])
+            for name, (rows, values) in whole.items():
+                found.add(name, rest[rows], values)
         if len(fast):
             front = self._front_codes(text, at[fast], split)
             kind[fast] = self._front_kinds[front]
             for name, (values, present) in self._front_fields.items():
                 has = present[front]
                 rows, known = (fast, front) if has.all() else (fast[has], front[has])
-                _add(fields, name, rows, values[known])
+                found.add(name, rows, values[known])
             for name, rows, values in tail_fields:
-                _add(fields, name, rows, values)
-        return fields, [str(v) for v in self._kinds.values], kind
+                found.add(name, rows, values)
+        return found.join(), [str(v) for v in self._kinds.values], kind
 
     def _front_codes(self, text: Text, at: Ints, end: Ints) -> Ints:
         """Return the code of each front, the part of a line before its tail; new ones are read."""
@@ -92,7 +90,7 @@ class PacketReader:
         """Return the fields of texts, and the code of the packet's name."""
         sign, row = _signs(text, at, end)
         keys = self._key_codes(text, sign, at[row])
-        fields: Fields = {}
+        fields = _Collected()
         kind = np.full(len(at), -1, np.int64)
         for code, key in enumerate(self._keys.values):
             hit = np.flatnonzero(keys == code)
@@ -104,7 +102,7 @@ class PacketReader:
             self._read_key(text, key, rows, place, end[rows], fields)
             if key == "header":
                 kind[rows] = self._kind_codes(text, sign[hit])
-        return fields, kind
+        return fields.join(), kind
 
     def _key_codes(self, text: Text, sign: Ints, at: Ints) -> Ints:
         start = np.maximum(sign - 24, at)
@@ -117,27 +115,32 @@ class PacketReader:
         return self._kinds.encode(text, start, stop, text.span_hash(start + 3, stop))
 
     @staticmethod
-    def _read_key(text: Text, key: str, rows: Ints, place: Ints, end: Ints, fields: Fields) -> None:
+    def _read_key(text: Text, key: str, rows: Ints, place: Ints, end: Ints, fields: _Collected) -> None:
         names = _TUPLES.get(key) or (tuple(f"dep_{i}" for i in range(5)) if key == "dep_signals" else (key,))
         for name in names:
             # ROCm 5.6 to 6.0 print the mask of copy engines in hexadecimal without `0x`.
             values, stop, good = text.number(place, bare_base=16 if key == "engine" else 10)
             good &= stop <= end
             rows, place, end = rows[good], stop[good], end[good]
-            _add(fields, name, rows, values[good])
+            fields.add(name, rows, values[good])
             for separator in b", ":
                 place = place + (text.bytes[place] == separator)
 
 
-def _add(fields: Fields, name: str, rows: Ints, values: Words) -> None:
-    if name in fields:
-        before = fields[name]
-        rows, values = np.concatenate((before[0], rows)), np.concatenate((before[1], values))
-    fields[name] = rows, values
+class _Collected:
+    """Collect the values of fields."""
 
+    def __init__(self) -> None:
+        self._parts: dict[str, list[tuple[Ints, Words]]] = {}
 
-def _others(rows: Ints, at: Ints, end: Ints) -> tuple[Ints, Ints]:
-    return np.delete(at, rows), np.delete(end, rows)
+    def add(self, name: str, rows: Ints, values: Words) -> None:
+        """Add some values of a field."""
+        self._parts.setdefault(name, []).append((rows, values))
+
+    def join(self) -> Fields:
+        """Return all values of each field."""
+        return {name: (np.concatenate([rows for rows, _ in parts]), np.concatenate([values for _, values in parts]))
+                for name, parts in self._parts.items()}  # fmt: skip
 
 
 def _signs(text: Text, at: Ints, end: Ints) -> tuple[Ints, Ints]:

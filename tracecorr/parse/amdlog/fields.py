@@ -1,0 +1,108 @@
+"""The numbers in messages that have a template."""
+
+from __future__ import annotations
+
+from collections.abc import Generator, Iterator
+from dataclasses import dataclass
+
+import numpy as np
+
+from tracecorr.parse.amdlog.messages import MESSAGES
+from tracecorr.parse.amdlog.shapes import Shapes, Span
+from tracecorr.parse.digits import Ints, Words
+from tracecorr.parse.text import Text
+
+# Templates that begin alike are wordings of the same message: one after the other is tried.
+_WORDINGS = {m.prefix: [i for i, other in enumerate(MESSAGES) if other.prefix == m.prefix] for m in MESSAGES}
+
+_HAS_FIELDS = np.array([any(len(MESSAGES[i].steps) > 1 for i in _WORDINGS[m.prefix]) for m in MESSAGES] + [False])
+
+
+@dataclass
+class Field:
+    """Hold the values of one field of one message; a field without a name is of no interest."""
+
+    name: str
+    rows: Ints
+    values: Words
+
+
+@dataclass
+class _Found(Field):
+    """Hold a field with the place of its numbers in the text."""
+
+    start: Ints
+    stop: Ints
+
+
+class FieldReader:
+    """Read the fields of messages; remembers the shapes of their texts."""
+
+    def __init__(self) -> None:
+        self._shapes = Shapes()
+
+    def read(self, text: Text, found: Ints, at: Ints, end: Ints) -> Iterator[Field]:
+        """Yield the fields of all records whose message has some.
+
+        Args:
+            found: index in `MESSAGES` of each record.
+            at, end: where its message lies.
+        """
+        some = np.flatnonzero(_HAS_FIELDS[found])
+        kind, at, size = found[some], at[some], end[some] - at[some]
+        readings, rest = self._shapes.read(text, kind, at, size)
+        for reading in readings:
+            rows = some[reading.rows]
+            yield from (Field(name, rows, values) for name, values in reading.fields if name)
+        if len(rest):
+            for item in _fields(text, kind, at, at + size, rest):
+                if item.name:
+                    yield Field(item.name, some[item.rows], item.values)
+            picked = rest[self._shapes.pick(kind[rest], size[rest])]
+            self._learn(text, kind, at, at + size, picked)
+
+    def _learn(self, text: Text, kind: Ints, at: Ints, end: Ints, rows: Ints) -> None:
+        spans: dict[int, list[Span]] = {row: [] for row in rows.tolist()}
+        for item in _fields(text, kind, at, end, rows):
+            places = zip(item.rows.tolist(), item.start.tolist(), item.stop.tolist(), strict=True)
+            for row, start, stop in places:
+                spans[row].append(Span(item.name, start - int(at[row]), stop - int(at[row])))
+        for row, of_row in spans.items():
+            index, message = int(kind[row]), text.slice(int(at[row]), int(end[row]) + 1)
+            self._shapes.learn(index, message, of_row, free_from=_end_of_interest(index, message, of_row))
+
+
+def _end_of_interest(index: int, message: bytes, spans: list[Span]) -> int | None:
+    """Return where that of a message ends that is read; null = it may be read to its end."""
+    steps = MESSAGES[_WORDINGS[MESSAGES[index].prefix][0]].steps
+    if not spans or [span.field for span in spans] != steps[1::2]:
+        return None
+    last = steps[-1].encode()
+    return spans[-1].stop + len(last) if message.startswith(last, spans[-1].stop) else None
+
+
+def _fields(text: Text, found: Ints, at: Ints, end: Ints, some: Ints) -> Iterator[_Found]:
+    """Yield the fields of some messages."""
+    messages = found[some]
+    for index in np.flatnonzero(np.bincount(messages)).tolist():
+        rows = some[messages == index]
+        for wording in _WORDINGS[MESSAGES[index].prefix]:
+            if len(rows):
+                rows = yield from _fields_of(text, wording, rows, at, end)
+
+
+def _fields_of(text: Text, index: int, rows: Ints, at: Ints, end: Ints) -> Generator[_Found, None, Ints]:
+    """Yield the fields of one template; return the rows whose text between two fields differs."""
+    steps = MESSAGES[index].steps
+    place = at[rows] + len(steps[0].encode())
+    differ = []
+    for name, literal in zip(steps[1::2], steps[2::2], strict=True):
+        values, stop, good = text.number(place)
+        good &= stop <= end[rows]
+        rows, start, place = rows[good], place[good], stop[good]
+        yield _Found(name, rows, values[good], start, place)
+        follows = literal.encode()
+        fits = text.starts_with(place, follows) & (place + len(follows) <= end[rows])
+        differ.append(rows[~fits])
+        rows, place = rows[fits], place[fits] + len(follows)
+    return np.concatenate(differ) if differ else rows[:0]

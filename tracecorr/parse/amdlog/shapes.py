@@ -1,0 +1,212 @@
+"""Texts that differ from one seen before in the digits of their numbers only: read at known places.
+
+Most messages come in few shapes: the same words with numbers of the same widths between them. A shape
+is learned from one text; of the others all bytes but the digits are compared, and the numbers are where
+that one had them. What has no known shape is read by other means.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+
+import numpy as np
+
+from tracecorr.parse.digits import Ints, Mask, Words, all_digits, eight_hexadecimal, last_digits, swar
+from tracecorr.parse.text import Text
+
+# Bytes before a text that are at hand, so that the word that ends with a number's digit can be read.
+_BEFORE = 8
+_MOST_BYTES = 256
+_MOST_SHAPES, _MOST_OF_A_KEY = 1024, 12
+_HEXADECIMAL, _DECIMAL = re.compile(rb"0x[0-9a-f]{1,16}"), re.compile(rb"\d{1,16}")
+# A zero before an `x` would be another number.
+_GOES_ON = {True: re.compile(rb"[0-9a-fA-F]"), False: re.compile(rb"[0-9x]")}
+_DIGITS = re.compile(rb"(?<=0x)[0-9a-f]+|\d+")
+
+
+@dataclass(frozen=True)
+class Span:
+    """Name a number of a text: its field, and where it begins (with its `0x`) and ends."""
+
+    field: str
+    start: int
+    stop: int
+
+
+@dataclass(frozen=True)
+class _Number:
+    """Name the digits of a number, counted from `_BEFORE` bytes before the text."""
+
+    field: str
+    stop: int
+    digits: int
+    is_hexadecimal: bool
+
+
+@dataclass(frozen=True)
+class _Shape:
+    """Hold what texts have in common.
+
+    Args:
+        keep: bits that are compared, as words.
+        literal: what they are.
+        label: what the texts are, as the one said that learned it.
+    """
+
+    keep: Words
+    literal: Words
+    numbers: tuple[_Number, ...]
+    label: int
+
+
+@dataclass
+class Reading:
+    """Hold the numbers of texts of one shape.
+
+    Args:
+        rows: which of the texts.
+        label: what they are.
+        fields: name and values of each number.
+    """
+
+    rows: Ints
+    label: int
+    fields: list[tuple[str, Words]]
+
+
+class Shapes:
+    """Remember the shapes seen, by kind and size of the text."""
+
+    def __init__(self) -> None:
+        self._shapes: list[_Shape] = []
+        self._known: set[tuple[int, bytes]] = set()
+        self._following: list[int] = []
+        self._first: dict[int, int] = {}
+        self._of_key: dict[int, int] = {}
+        self._lay_out()
+
+    def read(self, text: Text, kind: Ints, at: Ints, size: Ints) -> tuple[list[Reading], Ints]:
+        """Return the numbers of all texts of known shapes, and which texts have none.
+
+        Args:
+            kind: a small number; texts of different kinds have different shapes.
+            at, size: of the texts.
+        """
+        candidate = self._first_of[np.minimum(_keys(kind, size), len(self._first_of) - 1)]
+        is_left = candidate < 0
+        rows, readings = np.flatnonzero(~is_left), []
+        while len(rows):
+            tried, rows = rows, rows[:0]
+            numbers = candidate[tried]
+            for number in np.flatnonzero(np.bincount(numbers)).tolist():
+                own = tried[numbers == number]
+                reading, missed = _read(text, self._shapes[number], own, at)
+                readings.append(reading)
+                if len(missed):
+                    candidate[missed] = self._following[number]
+                    is_left[missed[candidate[missed] < 0]] = True
+                    rows = np.concatenate((rows, missed[candidate[missed] >= 0]))
+        return readings, np.flatnonzero(is_left)
+
+    def pick(self, kind: Ints, size: Ints, most: int = 32) -> Ints:
+        """Return some texts that have no shape yet but may have: a few of each kind and size."""
+        keys, first = np.unique(_keys(kind, size), return_index=True)
+        wanted = [row for key, row in zip(keys.tolist(), first.tolist(), strict=True) if self._has_room(key)]
+        return np.array(wanted[:most], np.int64)
+
+    def _has_room(self, key: int) -> bool:
+        return len(self._shapes) < _MOST_SHAPES and self._of_key.get(key, 0) < _MOST_OF_A_KEY
+
+    def learn(self, kind: int, text: bytes, spans: list[Span], label: int = 0, free_from: int | None = None) -> None:
+        """Remember the shape of a text whose numbers are plain ones: `0x` and lower-case digits, or decimal digits.
+
+        Args:
+            kind: what it is read as.
+            text: has one byte more, the one behind it.
+            spans: its numbers.
+            label: what the texts of the shape are.
+            free_from: what stands behind it is of no interest, and its digits may be anything; null = all is.
+        """
+        key = int(_keys(np.array([kind]), np.array([len(text) - 1]))[0])
+        if len(text) > _MOST_BYTES or not self._has_room(key):
+            return
+        self._of_key[key] = self._of_key.get(key, 0) + 1
+        shape = _shape_of(text, spans, label, len(text) if free_from is None else free_from)
+        if shape and (key, shape.literal.tobytes()) not in self._known:
+            self._known.add((key, shape.literal.tobytes()))
+            self._following.append(self._first.get(key, -1))
+            self._first[key] = len(self._shapes)
+            self._shapes.append(shape)
+            self._lay_out()
+
+    def _lay_out(self) -> None:
+        # Keys behind the last one have no shape.
+        self._first_of = np.full(max(self._first, default=-1) + 2, -1, np.int64)
+        self._first_of[list(self._first)] = list(self._first.values())
+
+
+def _keys(kind: Ints, size: Ints) -> Ints:
+    keys: Ints = kind * _MOST_BYTES + np.minimum(size, _MOST_BYTES - 1)
+    return keys
+
+
+def _shape_of(text: bytes, spans: list[Span], label: int, free_from: int) -> _Shape | None:
+    words = -(-(_BEFORE + len(text)) // 8)
+    keep = np.zeros(8 * words, np.uint8)
+    keep[_BEFORE : _BEFORE + len(text)] = 0xFF
+    numbers = []
+    for span in spans:
+        found = text[span.start : span.stop]
+        is_hexadecimal = _HEXADECIMAL.fullmatch(found) is not None
+        goes_on = _GOES_ON[is_hexadecimal].match(text, span.stop)
+        if goes_on or not (is_hexadecimal or _DECIMAL.fullmatch(found)):
+            return None
+        digits = len(found) - 2 * is_hexadecimal
+        stop = _BEFORE + span.stop
+        keep[stop - digits : stop] = 0
+        numbers.append(_Number(span.field, stop, digits, is_hexadecimal))
+    for free in _DIGITS.finditer(text, free_from):
+        keep[_BEFORE + free.start() : _BEFORE + free.end()] = 0
+    bits = keep.view(np.uint64)
+    held = np.frombuffer(bytes(_BEFORE) + text.ljust(8 * words - _BEFORE, b"\0"), np.uint64)
+    return _Shape(bits, held & bits, tuple(numbers), label)
+
+
+def _read(text: Text, shape: _Shape, rows: Ints, at: Ints) -> tuple[Reading, Ints]:
+    """Return the numbers of the texts that have a shape, and the other texts."""
+    words = len(shape.keep)
+    heads = text.heads(at[rows] - _BEFORE, 8 * words)
+    differs = (heads.words(0, words) & shape.keep) != shape.literal
+    good = ~differs.any(axis=1) if differs.any() else np.ones(len(rows), np.bool_)
+    values = []
+    for number in shape.numbers:
+        decode = _hexadecimal if number.is_hexadecimal else _decimal
+        value, is_number = decode(heads.word(number.stop - 8), number.digits)
+        if number.digits > 8:
+            high, is_high = decode(_narrowed(heads.word(number.stop - 16)), number.digits - 8)
+            value, is_number = value + high * _EIGHT_DIGITS[number.is_hexadecimal], is_number & is_high
+        good &= is_number
+        values.append(value)
+    named = [(number.field, value) for number, value in zip(shape.numbers, values, strict=True)]
+    if good.all():
+        return Reading(rows, shape.label, named), rows[:0]
+    fine = np.flatnonzero(good)
+    return Reading(rows[fine], shape.label, [(name, value[fine]) for name, value in named]), rows[~good]
+
+
+def _narrowed(word: Words) -> Words:
+    # The first digits of addresses are often the same.
+    return word[:1] if (word == word[0]).all() else word
+
+
+def _hexadecimal(word: Words, digits: int) -> tuple[Words, Mask]:
+    return eight_hexadecimal(last_digits(word, digits) if digits < 8 else word)
+
+
+def _decimal(word: Words, digits: int) -> tuple[Words, Mask]:
+    word = last_digits(word, digits) if digits < 8 else word
+    return swar(word), all_digits(word)
+
+
+_EIGHT_DIGITS = {True: np.uint64(1 << 32), False: np.uint64(10**8)}
