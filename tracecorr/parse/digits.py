@@ -76,6 +76,8 @@ def _joined_nibbles(word: Words) -> Words:
 
 def last_digits(word: Words, keep: Ints | int) -> Words:
     """Return the word with zeros as digits in place of all but its last `keep` bytes."""
+    if isinstance(keep, int) and keep == 8:
+        return word.copy()
     drop = KEEP[8 - keep]
     blanked: Words = (word & ~drop) | (_ZEROS & drop)
     return blanked

@@ -72,12 +72,15 @@ class Heads:
 
     def hash(self, place: int, size: int) -> Words:
         """Return the hash of `size` bytes at `place` of each row."""
-        code = np.full(len(self), size, np.uint64)
         if size < 8:
-            return mix(code, self.word(place) & KEEP[size])
-        for i, at in enumerate([*range(0, size - 7, 8), size - 8]):
-            code += self.word(place + at) * FACTORS[i]
-        return mix(code, np.uint64(0))
+            return mix(np.full(len(self), size, np.uint64), self.word(place) & KEEP[size])
+        # Whole words of the rows at once, and those at both ends, which may overlap them.
+        first, last = -(-place // 8), (place + size) // 8
+        code = np.vecdot(self.words(8 * first, last - first), FACTORS[: last - first])
+        for i, at in enumerate((place, place + size - 8)):
+            if at % 8:
+                code += self.word(at) * FACTORS[last - first + i]
+        return mix(code, np.uint64(size))
 
     def take(self, rows: Ints) -> Heads:
         """Return some of the rows."""

@@ -52,16 +52,16 @@ class Forms:
         self._in_slot: dict[int, int] = {}
         self._lay_out()
 
-    def find(self, heads: Heads, place: int, size: Ints, site: Ints) -> tuple[Ints, Ints]:
+    def find(self, heads: Heads, place: int, size: Ints, slot: Ints) -> tuple[Ints, Ints]:
         """Return what each message is (-1 = not known here), and the bytes of its colour.
 
         Args:
             heads: the first bytes of the lines.
             place: where the messages begin in them.
             size: bytes of the messages.
-            site: code of the site of each line.
+            slot: where the forms of each message are found (`slots`).
         """
-        form = self._first_of[np.minimum(_slots(site, heads.word(place)), len(self._first_of) - 1)]
+        form = self._first_of[np.minimum(slot, len(self._first_of) - 1)]
         rows = np.flatnonzero(~self._fits(heads, place, size, form))
         while len(rows):
             form[rows] = self._following_of[form[rows]]
@@ -70,15 +70,16 @@ class Forms:
         return self._what[form], self._skip[form]
 
     def _fits(self, heads: Heads, place: int, size: Ints, form: Ints) -> Mask:
-        fits: Mask = self._sizes[form] <= size
-        count = self._counts[form]
+        fits: Mask = self._sizes.take(form) <= size
+        count = self._counts.take(form)
         for i in range(int(count.max(initial=0))):
+            word, keep, wanted = heads.word(place + 8 * i), self._keep[i], self._words[i]
             if i < _FEW_WORDS:
-                fits &= (heads.word(place + 8 * i) & self._keep[i, form]) == self._words[i, form]
+                fits &= (word & keep.take(form)) == wanted.take(form)
             else:
                 rows = np.flatnonzero(count > i)
-                word = heads.word(place + 8 * i)[rows]
-                fits[rows] &= (word & self._keep[i, form[rows]]) == self._words[i, form[rows]]
+                of_row = form.take(rows)
+                fits[rows] &= (word[rows] & keep.take(of_row)) == wanted.take(of_row)
         return fits
 
     def learn(self, forms: list[Form]) -> None:
@@ -89,7 +90,7 @@ class Forms:
             if form in self._known or not 4 <= size <= FORM_BYTES or len(self._forms) == _MOST_FORMS:
                 continue
             first = np.frombuffer(form.literal[:8].ljust(8), np.uint64)
-            slot = int(_slots(np.array([form.site]), first)[0])
+            slot = int(slots(np.array([form.site]), first)[0])
             if self._in_slot.get(slot, 0) < _MOST_OF_A_SLOT:
                 self._known.add(form)
                 self._in_slot[slot] = self._in_slot.get(slot, 0) + 1
@@ -104,7 +105,7 @@ class Forms:
         self._skip = np.array([form.skip for form in self._forms], np.int64)
         self._sizes = np.array([len(form.literal) for form in self._forms], np.int64)
         self._sizes[0] = np.iinfo(np.int64).max
-        self._counts = (np.array([len(form.literal) for form in self._forms], np.int64) + 7) // 8
+        self._counts = ((np.array([len(form.literal) for form in self._forms]) + 7) // 8).astype(np.int8)
         self._words = np.zeros((FORM_BYTES // 8, len(self._forms)), np.uint64)
         self._keep = np.zeros((FORM_BYTES // 8, len(self._forms)), np.uint64)
         for number, form in enumerate(self._forms):
@@ -118,11 +119,16 @@ class Forms:
         self._first_of[list(self._first)] = list(self._first.values())
 
 
-def _slots(site: Ints, first: Words) -> Ints:
-    """Return where the forms of sites are found whose messages begin with these words."""
+def slots(site: Ints, first: Words) -> Ints:
+    """Return where the forms of sites are found whose messages begin with these words: with their first 4 bytes."""
     hashes = ((first & _FIRST_BYTES) * _FACTOR & _FIRST_BYTES) >> _SHIFT
-    slots: Ints = hashes.view(np.int64) + site * _SLOTS
-    return slots
+    found: Ints = hashes.view(np.int64) + site * _SLOTS
+    return found
+
+
+def site_of(slot: Ints) -> Ints:
+    """Return the site of slots."""
+    return slot // _SLOTS
 
 
 _FIRST_BYTES = KEEP[4]
