@@ -43,12 +43,14 @@ class PacketReader:
 
     def read(self, text: Text, at: Ints, end: Ints) -> tuple[Fields, list[str], Ints]:
         """Return the fields (rows and values), the packet names, and the code of each row's name."""
+        found = _Collected()
         fast, split, tail_fields = self._tails.read(text, at, end)
         rest = np.delete(np.arange(len(at)), fast)
+        if self._tails.learn(text, at[rest], end[rest]):
+            fast, split, tail_fields = self._tails.read(text, at, end)
+            rest = np.delete(np.arange(len(at)), fast)
         kind = np.full(len(at), -1, np.int64)
-        found = _Collected()
         if len(rest):
-            self._tails.learn(text, at[rest], end[rest])
             whole, kind[rest] = self._read_whole(text, at[rest], end[rest])
             for name, (rows, values) in whole.items():
                 found.add(name, rest[rows], values)

@@ -86,6 +86,9 @@ class Shapes:
         self._of_key: dict[int, int] = {}
         self._lay_out()
 
+    def __len__(self) -> int:
+        return len(self._shapes)
+
     def read(self, text: Text, kind: Ints, at: Ints, size: Ints) -> tuple[list[Reading], Ints]:
         """Return the numbers of all texts of known shapes, and which texts have none.
 

@@ -16,7 +16,7 @@ from tracecorr.parse.text import Text
 
 _START = re.compile(rb", (?:kernarg_address|dep_signal|signal|completion_signal)=")
 _NUMBER = re.compile(rb"0x[0-9a-f]{1,16}|\d{1,19}")
-_KEY = re.compile(rb"(\w+) ?= ?\[?$")
+_KEY = re.compile(rb"[ ,(](\w+) ?= ?\[?$")
 _NAMES = {
     b"kernarg_address": "kernarg", b"completion_signal": "signal", b"rptr": "rptr", b"wptr": "packet_index",
     b"signal": "wait_signal", b"dep_signal": "dep_0", b"value": "", b"mask": "", b"correlation_id": "",
@@ -79,8 +79,9 @@ class Tails:
             left = left[~hit]
         return split, start
 
-    def learn(self, text: Text, at: Ints, end: Ints) -> None:
-        """Remember the tails of some lines of which none is known."""
+    def learn(self, text: Text, at: Ints, end: Ints) -> bool:
+        """Remember the tails of some lines of which none is known; return whether there are new ones."""
+        known = len(self._places), len(self._shapes)
         sizes, first = np.unique(end - at, return_index=True)
         for row in first[np.argsort(sizes)][:_MOST_LEARNED].tolist():
             line = text.slice(int(at[row]), int(end[row]) + 1)
@@ -93,3 +94,4 @@ class Tails:
                 if len(self._places) < _MOST_PLACES:
                     self._places.setdefault(place, 0)
                 self._shapes.learn(place[1], line[start.start() :], spans)
+        return known != (len(self._places), len(self._shapes))
