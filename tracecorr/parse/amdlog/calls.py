@@ -94,7 +94,7 @@ def pair(calls: Calls, without_exit: Mask) -> Ints:
 
 def _pair_neighbours(rows: Ints, calls: Calls, partner: Ints) -> tuple[Ints, Ints]:
     """Pair calls that nest; return the rows left, and the enters of pairs that have rows between them."""
-    outer = [rows[:0]]
+    outer: list[Ints] = []
     is_enter = calls.kind[rows] == Kind.ENTER
     key = calls.lane[rows].astype(np.int64) << 32 | calls.name[rows]
     # Innermost pairs are neighbours; without them the next level's are. A few rounds leave only
@@ -103,11 +103,11 @@ def _pair_neighbours(rows: Ints, calls: Calls, partner: Ints) -> tuple[Ints, Int
         hit = is_enter[:-1] & ~is_enter[1:] & (key[:-1] == key[1:])
         at = np.flatnonzero(hit)
         if len(at) == 0:
-            return rows, np.concatenate(outer)
+            # The first ones enclose no call that could have their name.
+            return rows, np.concatenate([rows[:0], *outer[1:]])
         first, second = rows[at], rows[at + 1]
         partner[first], partner[second] = second, first
-        # Only what encloses another call can enclose one of the same name.
-        outer.append(first[second - first > 1])
+        outer.append(first)
         keep = np.ones(len(rows), np.bool_)
         keep[at] = keep[at + 1] = False
         rows, is_enter, key = rows[keep], is_enter[keep], key[keep]
@@ -132,12 +132,14 @@ def _next_enters(rows: Ints, lane: Ints, kind: Ints, name: Ints) -> Ints:
     """Return for each enter the next one of the same function and lane; -1 = none."""
     if len(rows) == 0:
         return rows
-    key = lane.astype(np.int64) * (int(name.max()) + 1) + name
-    enters = np.flatnonzero(kind == Kind.ENTER)
-    enters = enters[np.isin(key[enters], key[rows])]
-    enters = enters[np.argsort(key[enters], kind="stable")]
+    is_wanted = np.zeros(int(name.max()) + 1, np.bool_)
+    is_wanted[name[rows]] = True
+    enters = np.flatnonzero((kind == Kind.ENTER) & is_wanted[name])
+    key = lane[enters].astype(np.int64) << 32 | name[enters]
+    order = np.argsort(key, kind="stable")
+    enters, key = enters[order], key[order]
     following = np.full(len(lane), -1, np.int64)
-    same = key[enters[1:]] == key[enters[:-1]]
+    same = key[1:] == key[:-1]
     following[enters[:-1][same]] = enters[1:][same]
     found: Ints = following[rows]
     return found
@@ -164,7 +166,7 @@ def _pair_rest(rows: Ints, lane: Ints, kind: Ints, name: Ints, partner: Ints) ->
             del stack[same:]
 
 
-def _next_calls(lane: Ints, kind: Ints) -> Ints:
+def next_calls(lane: Ints, kind: Ints) -> Ints:
     """Return for each row that is a call's line the next one of its lane; -1 = none."""
     following = np.full(len(lane), -1, np.int64)
     calls = _calls(kind)
@@ -174,12 +176,13 @@ def _next_calls(lane: Ints, kind: Ints) -> Ints:
     return following
 
 
-def find_held(calls: Calls, partner: Ints, position: int) -> Held:
+def find_held(calls: Calls, partner: Ints, following: Ints, position: int) -> Held:
     """Return what waits for the exits of open calls when the file is read up to byte `position`."""
     lane, kind, passed = calls.lane, calls.kind, calls.passed
-    following = _next_calls(lane, kind)
     is_open = (kind == Kind.ENTER) & (partner == OPEN) & (following >= 0) & ~passed
     waits = is_open & ~calls.shared & (position - calls.offset <= WAIT_BYTES)
+    if not waits.any():
+        return Held(np.zeros(len(lane), np.bool_), passed | is_open)
     starts = np.zeros(len(lane), np.int64)
     starts[following[waits]] = 1
     return Held(_count_in_lane(starts, lane) > 0, passed | (is_open & ~waits))
@@ -187,24 +190,25 @@ def find_held(calls: Calls, partner: Ints, position: int) -> Held:
 
 def _count_in_lane(steps: Ints, lane: Ints) -> Ints:
     """Return the running sum of `steps`, begun anew in each lane."""
-    total = np.cumsum(steps)
+    total = np.cumsum(steps, dtype=np.int64)
     starts = np.flatnonzero(np.append(True, lane[1:] != lane[:-1])) if len(lane) else np.zeros(0, np.int64)
     base = np.where(starts > 0, total[starts - 1], 0)
     counted: Ints = total - np.repeat(base, np.diff(np.append(starts, len(lane))))
     return counted
 
 
-def nest(calls: Calls, partner: Ints) -> Nesting:
+def nest(calls: Calls, partner: Ints, following: Ints) -> Nesting:
     """Return depth and innermost enclosing call of every row; `passed` calls enclose nothing."""
     lane, kind, offset = calls.lane, calls.kind, calls.offset
     enter = (kind == Kind.ENTER) & ~calls.passed
     stops = np.where(partner >= 0, partner, 0)
     to_exit = enter & ~calls.shared & (partner >= 0) & (offset[stops] - offset <= WAIT_BYTES)
-    following = _next_calls(lane, kind)
     to_next = enter & ~to_exit & (following >= 0)
-    before = np.bincount(partner[to_exit], minlength=len(lane))
-    before += np.bincount(following[to_next], minlength=len(lane))
-    depth = _count_in_lane(enter - before, lane) - enter
+    # An enter has one exit and one next call.
+    steps = enter.astype(np.int8)
+    steps[partner[to_exit]] -= 1
+    steps[following[to_next]] -= 1
+    depth = _count_in_lane(steps, lane) - enter
     parent = np.full(len(lane), -1, np.int64)
     index = np.arange(len(lane))
     for level in range(int(depth.max(initial=0))):

@@ -16,6 +16,9 @@ from tracecorr.parse.amdlog.split import Thread
 from tracecorr.parse.digits import Ints, Words
 
 _NUMBERS = ("ring", "packet_index", "signal", "command", "arg", "size_bytes")
+_OF_EVENT_ROW = frozenset({
+    *_NUMBERS, "kind", "stamp", "thread", "is_rocr", "layer", "name", "kernel", "offset", "length", "stream", "flags",
+})  # fmt: skip
 # Columns of a packet that its event has.
 _OF_EVENT = frozenset({"ring", "signal", "packet_index", "size_bytes"})
 # Stamps and durations are whole microseconds.
@@ -47,8 +50,8 @@ class TableMaker:
             to = np.flatnonzero(source >= 0)
             rows[name][order[to]] = rows[name][order[source[to]]]
         emitted = np.flatnonzero(joined.in_file(joined.emitted))
-        place = joined.place()[emitted]
-        own = rows.take(emitted)
+        place = joined.place[emitted]
+        own = rows.take(emitted, _OF_EVENT_ROW)
         columns = Columns(schema.PART_EVENTS, len(emitted))
         self._add_common(columns, own)
         self._add_calls(columns, rows, own, emitted, order, joined.partner[place])
@@ -105,7 +108,7 @@ class TableMaker:
         columns = Columns(schema.PART_PACKETS, size)
         columns.add("file", np.full(size, self._file, np.uint16))
         columns.add("offset", new["offset"][details.packets])
-        place = joined.place()[details.packets + (len(rows) - len(new))]
+        place = joined.place[details.packets + (len(rows) - len(new))]
         command, kernarg = joined.folds.command[place], joined.folds.kernarg[place]
         columns.add("command_offset", rows["offset"][joined.order[np.maximum(command, 0)]], command >= 0)
         kernarg_bytes = rows["kernarg_bytes"][joined.order[np.maximum(kernarg, 0)]]

@@ -120,4 +120,8 @@ class Args:
 
 
 def _masked(values: Array, present: Mask | None) -> pa.Array:
-    return pa.array(values) if present is None or present.all() else pa.array(values, mask=~present)
+    if present is None or present.all():
+        return pa.array(values)
+    bits = np.packbits(present, bitorder="little")
+    buffers = [pa.py_buffer(bits), pa.py_buffer(np.ascontiguousarray(values))]
+    return pa.Array.from_buffers(pa.from_numpy_dtype(values.dtype), len(values), buffers)

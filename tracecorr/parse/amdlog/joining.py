@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 
-from tracecorr.parse.amdlog.calls import NO_EXIT, OPEN, WITHOUT_EXIT, Calls, Held, Nesting, find_held, nest, pair
+from tracecorr.parse.amdlog.calls import NO_EXIT, OPEN, WITHOUT_EXIT, Calls, Held, Nesting, find_held, nest, next_calls, pair
 from tracecorr.parse.amdlog.fold import Folds, fold
 from tracecorr.parse.amdlog.messages import Kind
 from tracecorr.parse.amdlog.records import RecordReader
@@ -45,10 +46,14 @@ class Joined:
     def carry(self, rows: Rows) -> Rows:
         """Return the rows that the next block needs again."""
         held = self.held
-        rows["is_old"] = np.zeros(len(rows), np.bool_)
-        rows["is_held"], rows["is_passed"] = self.in_file(held.rows), self.in_file(held.passed)
-        return rows.take(np.flatnonzero(self.in_file(self.stays_open | self.waiting | held.rows)))
+        kept = np.flatnonzero(self.stays_open | self.waiting | held.rows)
+        kept = kept[np.argsort(self.order[kept])]
+        carried = rows.take(self.order[kept])
+        carried["is_old"] = np.zeros(len(kept), np.bool_)
+        carried["is_held"], carried["is_passed"] = held.rows[kept], held.passed[kept]
+        return carried
 
+    @cached_property
     def place(self) -> Ints:
         """Return for each row of the file its place in the order of lanes."""
         place = np.empty_like(self.order)
@@ -76,7 +81,8 @@ class Joiner:
         offset, shared = rows["offset"][order], has_no_tid[rows["thread"]][order]
         calls = Calls(lane, kind, name, offset, shared, rows["is_passed"][order], rows["is_doubtful"][order])
         partner = pair(calls, leaf)
-        nesting, held = nest(calls, partner), find_held(calls, partner, position)
+        following = next_calls(lane, kind)
+        nesting, held = nest(calls, partner, following), find_held(calls, partner, following, position)
         rows["is_doubtful"][order] = calls.doubtful
         held.rows &= not is_last
         stays_open = (kind == Kind.ENTER) & (partner == OPEN) & (not is_last)

@@ -40,13 +40,14 @@ class Lanes:
         self._add(threads)
         key = self._key_of[thread]
         lane = self._lane_now[key]
-        rows = np.flatnonzero(~is_rocr) if is_rocr.any() else np.arange(len(stamp))
-        if len(rows) == 0:
+        time, key_of = stamp, key
+        if is_rocr.any():
+            time, key_of = stamp[~is_rocr], key[~is_rocr]
+        if len(time) == 0:
             return lane
-        time, key_of = stamp[rows], key[rows]
         newest = np.maximum.accumulate(time)
         if time.min() < self._newest - _STEP_NS or (newest - time).max() > _STEP_NS:
-            self._part(lane, key, rows, time)
+            self._part(lane, key, np.flatnonzero(~is_rocr), time)
         self._last[key_of] = time
         self._newest = int(newest[-1])
         return lane

@@ -52,9 +52,9 @@ class Rows:
         """Return whether the column was set."""
         return name in self.columns
 
-    def take(self, rows: Array) -> Rows:
-        """Return the given rows, in that order."""
-        return Rows(len(rows), {name: values[rows] for name, values in self.columns.items()})
+    def take(self, rows: Array, columns: frozenset[str] = COLUMNS) -> Rows:
+        """Return the given rows, in that order, with some of the columns."""
+        return Rows(len(rows), {name: values.take(rows) for name, values in self.columns.items() if name in columns})
 
     @classmethod
     def join(cls, parts: list[Rows]) -> Rows:
