@@ -33,24 +33,41 @@ def fold(lane: Ints, kind: Ints, dispatch: Mask, is_rocr: Mask, unnamed: Mask) -
     Two rows belong together only if no call begins or ends between them. A ShaderName of which the name is not
     known (`unnamed`) gives its dispatch none, nor does one before it.
     """
+    size = len(lane)
     context = np.cumsum((kind == Kind.ENTER) | (kind == Kind.EXIT))
-    last_row = _last_of_lane(lane)
-    goes_on = context[last_row] == context
-    waiting = np.zeros(len(lane), np.bool_)
+    rows = np.flatnonzero(_TAKES_PART[kind])
+    last_row = _last_of_lane(lane)[rows]
+    goes_on = context[last_row] == context[rows]
+    kind, dispatch, lane, context = kind[rows], dispatch[rows], lane[rows], context[rows]
+    waiting = np.zeros(len(rows), np.bool_)
     found = []
     for source in (Kind.SHADER, Kind.KERNARG):
         source_rows = kind == source
         before = _last_before(source_rows, dispatch, lane, context, np.flatnonzero(source_rows | dispatch))
-        found.append(np.where(dispatch, before, -1))
+        found.append(_spread(before, rows, size))
         waiting |= _latest(source_rows, source_rows | dispatch, last_row) & goes_on
     found[0][unnamed[found[0]] & (found[0] >= 0)] = -1
     command = kind == Kind.COMMAND
-    sinks = ((kind == Kind.PACKET) | (kind == Kind.COPY)) & ~is_rocr
-    index = np.arange(len(lane))
-    last = np.maximum.accumulate(np.where(command, index, -1)) if len(lane) else index
+    sinks = ((kind == Kind.PACKET) | (kind == Kind.COPY)) & ~is_rocr[rows]
+    index = np.arange(len(rows))
+    last = np.maximum.accumulate(np.where(command, index, -1)) if len(rows) else index
     same = sinks & (last >= 0) & (lane[last] == lane) & (context[last] == context)
     waiting |= _latest(command, command, last_row) & goes_on
-    return Folds(found[0], found[1], np.where(same, last, -1), waiting)
+    is_waiting = np.zeros(size, np.bool_)
+    is_waiting[rows[waiting]] = True
+    return Folds(found[0], found[1], _spread(np.where(same, last, -1), rows, size), is_waiting)
+
+
+def _spread(partner: Ints, rows: Ints, size: int) -> Ints:
+    """Return for each of `size` rows its partner (-1 = none), given those of some `rows` as indexes into these."""
+    spread = np.full(size, -1, np.int64)
+    has = np.flatnonzero(partner >= 0)
+    spread[rows[has]] = rows[partner[has]]
+    return spread
+
+
+_TAKES_PART = np.zeros(16, np.bool_)
+_TAKES_PART[[Kind.SHADER, Kind.KERNARG, Kind.COMMAND, Kind.PACKET, Kind.COPY]] = True
 
 
 def _last_before(source: Mask, sink: Mask, lane: Ints, context: Ints, rows: Ints) -> Ints:

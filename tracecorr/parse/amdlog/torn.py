@@ -11,6 +11,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import lru_cache
 
 import numpy as np
 
@@ -94,16 +95,9 @@ class Joiner:
             yield from self._join_behind(text, int(others.record[line]), line, spans, message, end, torn)
 
     def _may_go_on(self, text: Text, at: int, end: int) -> bool:
-        """Return whether something of a record may stand on the lines behind it; most lines of a program fail here."""
-        head = text.slice(at, end)
-        return bool(
-            self._wraps.width
-            or _is_cut(head)
-            or len(head) < _SHORT
-            or not 0x41 <= head[0] <= 0x7A
-            or (wholeness.is_call(head) and not wholeness.is_whole_call(head))
-            or (text.slice(at - len(_COLOUR), at) == _COLOUR and not head.endswith(_COLOUR_END))
-        )
+        """Return whether something of a record may stand on the lines behind it."""
+        is_coloured = text.slice(at - len(_COLOUR), at) == _COLOUR
+        return self._wraps.width > 0 or _lacks_end(text.slice(at, end), is_coloured)
 
     def _join_behind(
         self, text: Text, head: int, line: int, spans: list[tuple[int, int]], message: Ints, end: Ints, torn: Mask
@@ -144,6 +138,18 @@ def _candidates(text: Text, head: int, message: Ints, end: Ints, torn: Mask) -> 
         head -= 1
         if head < 0 or not torn[head]:
             return
+
+
+@lru_cache(maxsize=256)
+def _lacks_end(head: bytes, is_coloured: bool) -> bool:
+    """Return whether a message may be a part of one; few are, and many records have the same message."""
+    return bool(
+        _is_cut(head)
+        or len(head) < _SHORT
+        or not 0x41 <= head[0] <= 0x7A
+        or (wholeness.is_call(head) and not wholeness.is_whole_call(head))
+        or (is_coloured and not head.endswith(_COLOUR_END))
+    )
 
 
 def _is_cut(message: bytes) -> bool:
