@@ -12,6 +12,8 @@ from tracecorr.parse.amdlog.messages import MESSAGES, Kind
 from tracecorr.parse.digits import Ints, Mask
 from tracecorr.parse.text import Codes, Text
 
+# Behind the name of a call.
+RETURNED, SUCCESS = b": Returned ", b"hipSuccess :"
 _OTHER = len(MESSAGES)
 _MOST_NAMES = 1 << 16
 _KINDS = np.array([m.kind for m in MESSAGES] + [Kind.OTHER], np.int64)
@@ -31,18 +33,20 @@ class Found:
         kind: `Kind` of each record.
         name: code of its name.
         length: bytes of the name of a HIP call.
+        succeeds: 1 for the exits of HIP calls that are known to return `hipSuccess`, else 0.
     """
 
     message: Ints
     kind: Ints
     name: Ints
     length: Ints
+    succeeds: Ints
 
 
 class Classifier:
     """Find the message of each record.
 
-    What a record is, is a code: it stands for a message, kind, name and length of the name.
+    What a record is, is a code: it stands for the columns of `Found`.
     """
 
     def __init__(self) -> None:
@@ -51,7 +55,7 @@ class Classifier:
         self._general = GeneralNames(self.names)
         self._message_names = np.array([self.names.code_of(m.name) for m in MESSAGES] + [0], np.int64)
         self._whats: dict[tuple[int, ...], int] = {}
-        self._columns = np.zeros((4, 0), np.int64)
+        self._columns = np.zeros((5, 0), np.int64)
 
     def found(self, what: Ints) -> Found:
         """Return what codes stand for."""
@@ -71,18 +75,28 @@ class Classifier:
         kind[maybe], name[maybe], length[maybe] = self._calls(text, at[maybe], end[maybe])
         others = np.flatnonzero(kind == Kind.OTHER)
         name[others], kind[others] = self.general(text, at[others], end[others]), Kind.ROW
-        return self._codes_of(np.stack((found, kind, name, length)))
+        succeeds = self._succeeds(text, at + length, end, kind)
+        return self._codes_of(np.stack((found, kind, name, length, succeeds)))
+
+    @staticmethod
+    def _succeeds(text: Text, stop: Ints, end: Ints, kind: Ints) -> Ints:
+        """Return 1 for exits that return success; `stop` is behind the name of a call."""
+        start = stop + len(RETURNED)
+        succeeds = (kind == Kind.EXIT) & (start + len(SUCCESS) <= end)
+        rows = np.flatnonzero(succeeds)
+        succeeds[rows] = text.starts_with(start[rows], SUCCESS)
+        return succeeds.astype(np.int64)
 
     def code_of_name(self, name: str) -> int:
         """Return the code of a record without a template that is a row of this name."""
-        columns = np.array([[_OTHER], [Kind.ROW], [self.names.code_of(name)], [0]], np.int64)
+        columns = np.array([[_OTHER], [Kind.ROW], [self.names.code_of(name)], [0], [0]], np.int64)
         return int(self._codes_of(columns)[0])
 
     def _codes_of(self, columns: Ints) -> Ints:
         # One number per column set: the names are few, the other numbers are small.
-        message, kind, name, length = columns
+        message, kind, name, length, succeeds = columns
         keys, first, place = np.unique(
-            ((name << 8 | message) << 8 | kind) << 8 | length, return_index=True, return_inverse=True
+            (((name << 8 | message) << 8 | kind) << 8 | length) << 1 | succeeds, return_index=True, return_inverse=True
         )
         known = len(self._whats)
         distinct = columns[:, first]
@@ -95,8 +109,8 @@ class Classifier:
 
     def form_of(self, site: int, what: int, message: bytes, colour: bytes) -> Form | None:
         """Return the form of a message of a site; null where its first bytes do not decide what it is."""
-        found, kind, _, length = self._columns[:, what].tolist()
-        ends = {Kind.ENTER: b" ( ", Kind.EXIT: b": Returned "}
+        found, kind, _, length, succeeds = self._columns[:, what].tolist()
+        ends = {Kind.ENTER: b" ( ", Kind.EXIT: RETURNED + SUCCESS if succeeds else RETURNED}
         literal = MESSAGES[found].prefix if found < _OTHER else message[:length] + ends.get(kind, b"")
         if found == _OTHER and kind not in ends:
             return None
@@ -124,7 +138,7 @@ class Classifier:
         """Return kind, name code and length of the name of records that may be HIP calls."""
         stop, code = text.token(at, b" :", 64)
         enter = text.starts_with(stop, b" ( ") & (stop + 3 <= end)
-        leave = text.starts_with(stop, b": Returned ") & (stop + 11 <= end)
+        leave = text.starts_with(stop, RETURNED) & (stop + len(RETURNED) <= end)
         kind = np.where(enter, Kind.ENTER, np.where(leave, Kind.EXIT, Kind.OTHER))
         kind[stop == at] = Kind.OTHER
         kind[~_is_word(text, at)] = Kind.OTHER

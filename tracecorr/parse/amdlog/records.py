@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from tracecorr.model.kinds import LAYERS, Flag
-from tracecorr.parse.amdlog.classify import Classifier
+from tracecorr.parse.amdlog.classify import RETURNED, SUCCESS, Classifier
 from tracecorr.parse.amdlog.lanes import Lanes
 from tracecorr.parse.amdlog.messages import MESSAGES, Kind
 from tracecorr.parse.amdlog.records_found import Split
@@ -19,7 +19,6 @@ from tracecorr.parse.text import Codes, Text, decimal
 
 _LAYER = np.array([LAYERS.index(m.layer or "other") for m in MESSAGES] + [LAYERS.index("other")], np.int8)
 _DURATION, _UNIT = b": duration: ", b" us"
-_SUCCESS = b"hipSuccess :"
 _RESULT = re.compile(r"hipSuccess|hipError\w+|HIPRTC_\w+")
 # The runtime cuts messages at 4095 bytes; the colour in front of a call is part of them.
 _CUT_LENGTH = 4095 - len("\x1b[32m ")
@@ -84,7 +83,7 @@ class RecordReader:
         classes = self.classifier.found(split.what)
         rows = self._rows(split, shift)
         rows["kind"], rows["layer"], rows["name"] = classes.kind, _LAYER[classes.message], classes.name
-        self._read_calls(text, rows, at + classes.length, end)
+        self._read_calls(text, rows, at + classes.length, end, classes.succeeds)
         return Lines(rows, text, classes.message, at, end)
 
     def _rows(self, split: Split, shift: int) -> Rows:
@@ -100,22 +99,29 @@ class RecordReader:
         rows["lane"] = self._lanes.of(self.threads, split.thread, split.stamp_ns, split.is_rocr)
         return rows
 
-    def _read_calls(self, text: Text, rows: Rows, stop: Ints, end: Ints) -> None:
+    def _read_calls(self, text: Text, rows: Rows, stop: Ints, end: Ints, succeeds: Ints) -> None:
+        """Set layer and result of the rows of calls; `stop` is behind their names."""
         kind = rows["kind"]
-        leave = np.flatnonzero(kind == Kind.EXIT)
-        rows["layer"][(kind == Kind.ENTER) | (kind == Kind.EXIT)] = LAYERS.index("hip")
-        start = stop[leave] + len(": Returned ")
-        good = text.starts_with(start, _SUCCESS) & (start + len(_SUCCESS) <= end[leave])
-        result = np.full(len(leave), self.results.code_of("hipSuccess"), np.int64)
-        rest = np.flatnonzero(~good)
-        behind, code = text.token(start[rest], b" :", 64)
-        found = self.results.encode(text, start[rest], np.minimum(behind, end[leave[rest]]), code)
+        is_exit = kind == Kind.EXIT
+        rows["layer"][(kind == Kind.ENTER) | is_exit] = LAYERS.index("hip")
+        # Of a torn record less may be left than it was classified by.
+        is_success = (succeeds > 0) & (stop + len(RETURNED + SUCCESS) <= end)
+        result = np.where(is_success, self.results.code_of("hipSuccess"), -1)
+        rest = np.flatnonzero(is_exit & ~is_success)
+        if len(rest):
+            result[rest] = self._results(text, stop[rest] + len(RETURNED), end[rest])
+        rows["result"] = result
+        leave = np.flatnonzero(is_exit)
+        rows["told_us"][leave] = _read_durations(text, stop[leave], end[leave])
+
+    def _results(self, text: Text, start: Ints, end: Ints) -> Ints:
+        """Return the codes of results that begin at `start`; -1 = not whole."""
+        behind, code = text.token(start, b" :", 64)
+        found = self.results.encode(text, start, np.minimum(behind, end), code)
         # Some old releases print nothing behind the result: there a part of one must not pass for it.
         known = np.array([bool(_RESULT.fullmatch(value)) for value in self.results.values], np.bool_)
-        is_whole = (text.starts_with(behind, b" :") & (behind < end[leave[rest]])) | known[found]
-        result[rest] = np.where(is_whole, found, -1)
-        rows["result"][leave] = result
-        rows["told_us"][leave] = _read_durations(text, stop[leave], end[leave])
+        is_whole = (text.starts_with(behind, b" :") & (behind < end)) | known[found]
+        return np.where(is_whole, found, -1)
 
 
 def _read_durations(text: Text, start: Ints, end: Ints) -> Ints:
