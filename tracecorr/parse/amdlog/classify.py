@@ -18,6 +18,7 @@ _OTHER = len(MESSAGES)
 _MOST_NAMES = 1 << 16
 _KINDS = np.array([m.kind for m in MESSAGES] + [Kind.OTHER], np.int64)
 
+
 def _candidates(head: bytes) -> tuple[int, ...]:
     # Longest first, so that a wording wins over a shorter one that it begins with.
     fitting = [i for i, m in enumerate(MESSAGES) if m.prefix[:8] == head[: min(8, len(m.prefix))]]
@@ -82,10 +83,10 @@ class Classifier:
     def _succeeds(text: Text, stop: Ints, end: Ints, kind: Ints) -> Ints:
         """Return 1 for exits that return success; `stop` is behind the name of a call."""
         start = stop + len(RETURNED)
-        succeeds = (kind == Kind.EXIT) & (start + len(SUCCESS) <= end)
-        rows = np.flatnonzero(succeeds)
+        rows = np.flatnonzero((kind == Kind.EXIT) & (start + len(SUCCESS) <= end))
+        succeeds = np.zeros(len(kind), np.int64)
         succeeds[rows] = text.starts_with(start[rows], SUCCESS)
-        return succeeds.astype(np.int64)
+        return succeeds
 
     def code_of_name(self, name: str) -> int:
         """Return the code of a record without a template that is a row of this name."""

@@ -41,7 +41,9 @@ class CommandReader:
                 rows[name][own] = values
         if len(rest):
             self._read_any(text, rows, commands[rest], at, end)
-            self._learn(text, rows, commands[rest[self._shapes.pick(np.zeros(len(rest), np.int64), size[rest])]], at, end)
+            self._learn(
+                text, rows, commands[rest[self._shapes.pick(np.zeros(len(rest), np.int64), size[rest])]], at, end
+            )
 
     def _learn(self, text: Text, rows: Rows, commands: Ints, at: Ints, end: Ints) -> None:
         for row in commands.tolist():

@@ -7,7 +7,18 @@ from functools import cached_property
 
 import numpy as np
 
-from tracecorr.parse.amdlog.calls import NO_EXIT, OPEN, WITHOUT_EXIT, Calls, Held, Nesting, find_held, nest, next_calls, pair
+from tracecorr.parse.amdlog.calls import (
+    NO_EXIT,
+    OPEN,
+    WITHOUT_EXIT,
+    Calls,
+    Held,
+    Nesting,
+    find_held,
+    nest,
+    next_calls,
+    pair,
+)  # fmt: skip
 from tracecorr.parse.amdlog.fold import Folds, fold
 from tracecorr.parse.amdlog.messages import Kind
 from tracecorr.parse.amdlog.records import RecordReader

@@ -118,9 +118,10 @@ class Layouts:
         for layout in self._known:
             if len(left) == 0:
                 break
-            is_first = not parts
-            fits, matched = self._match_one(text, start if is_first else start[left], end if is_first else end[left], layout)
-            matched.line = matched.line if is_first else left[matched.line]
+            is_whole = len(left) == len(start)
+            spans = (start, end) if is_whole else (start[left], end[left])
+            fits, matched = self._match_one(text, *spans, layout)
+            matched.line = matched.line if is_whole else left[matched.line]
             found.append((len(matched.line), layout))
             parts.append(matched)
             left = left[~fits]

@@ -66,7 +66,7 @@ class Tails:
         return lines, split[lines], fields
 
     def _find(self, text: Text, at: Ints) -> tuple[Ints, Ints]:
-        """Return where the tail of each line begins, and the number of the text that it starts with (-1 = not known)."""
+        """Return where the tail of each line begins, and the number of its first text (-1 = not known)."""
         split, start = np.zeros(len(at), np.int64), np.full(len(at), -1, np.int64)
         left = np.arange(len(at))
         for (length, number), seen in sorted(self._places.items(), key=lambda item: -item[1]):
