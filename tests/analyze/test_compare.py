@@ -86,6 +86,39 @@ def test_equal_runs_are_hardly_ever_called_different() -> None:
     assert sum(wrong) <= 6  # 5 % are expected; more than 6 of 40 has a chance below 1 %
 
 
+@pytest.mark.parametrize("count", [20, 24, 200, 2000])
+def test_every_interval_holds_the_difference_that_was_measured(count: int) -> None:
+    """Also of launches that come in a ramp: they are worth one, and their P99 then falls on their P50."""
+    ramp = series(np.random.default_rng(1), count).with_columns(packet_ns=pl.int_range(count) * 20_000 + 100_000)
+    even = series(np.random.default_rng(2), count)
+    for first, second in ((even, ramp), (ramp, even), (ramp, ramp)):
+        for row in compare_latency(first, second, 0.5, 2000).to_dicts():
+            assert row["low_ns"] <= row["difference_ns"] <= row["high_ns"]
+    jitter = compare_latency(even, ramp, 0.95, 2000).row(3, named=True)
+    assert jitter["statistic"] == "jitter" and not jitter["significant"]  # one value tells no spread
+
+
+def test_a_jitter_between_few_independent_values_is_not_significant() -> None:
+    """Without bounds the ramp's jitter resamples to 0, and would be called smaller than any other."""
+    rng = np.random.default_rng(3)
+    ramp = series(rng, 100).with_columns(packet_ns=pl.int_range(100) * 400 + 10_000)
+    wide = series(rng, 2000)
+    row = compare_latency(wide, ramp, 0.95, 2000).row(3, named=True)
+    assert row["statistic"] == "jitter" and row["difference_ns"] < -5_000
+    assert not row["significant"] and row["low_ns"] < row["difference_ns"] < 0 < row["high_ns"]
+
+
+def test_a_side_without_a_source_is_named() -> None:
+    log = tables_of({"files": [{"file": 0, "source": "amd_log"}]})
+    both = tables_of({"files": [{"file": 0, "source": "amd_log"}, {"file": 1, "source": "ftrace"}]})
+    found = compare_captures(Side("a", log), Side("b", both)).findings
+    assert found[0].startswith("A has no kernel trace: its ioctls")
+    assert not any("HIP log" in line for line in found)
+    assert any("no latency is compared" in line for line in found)
+    neither = compare_captures(Side("a", tables_of({})), Side("b", tables_of({}))).findings
+    assert neither[0].startswith("A and B have no HIP log")
+
+
 def test_a_shift_is_found_and_lies_in_its_interval() -> None:
     rng = np.random.default_rng(6)
     rows = {r["statistic"]: r for r in compare_latency(series(rng, 2000), series(rng, 2000, 5), 0.95, 4000).to_dicts()}

@@ -93,6 +93,8 @@ def _export_trace(capture: Capture, target: Target, path: Path, selection: Selec
         trace = _write_trace(capture, target, stream, selection)
     links = f"{trace.flows.height} links as arrows"
     say(f"{trace.slices.height} events, {links}, {trace.counts.height} counter values on {len(trace.tracks)} tracks")
+    if target is Target.CHROME:
+        say("Chrome's format can draw arrows between two spans only; --to perfetto has all links")
     if trace.slices.is_empty():
         say("warning: no event is in this selection")
     say("next step: open it at https://ui.perfetto.dev (it stays in your browser)")
@@ -115,7 +117,7 @@ def _export_dat(capture: Capture, path: Path, selection: Selection) -> None:
         raise InputError("a trace.dat holds the whole kernel trace", "leave out --start, --end, --only and --process")
     with _fresh(path) as stream:
         names = write_kernel_trace(capture, stream)
-    say(f"kernel trace of {', '.join(names)}")
+    say(f"kernel trace of raw/ftrace: {', '.join(names)}")
     say(f"next step: trace-cmd report -i {path}, or open it with KernelShark")
 
 

@@ -10,7 +10,7 @@ import polars as pl
 
 from tracecorr.analyze.answers import Section
 from tracecorr.analyze.compare.conditions import compare_conditions, describe_conditions
-from tracecorr.analyze.compare.latency import compare_latency, read_steady
+from tracecorr.analyze.compare.latency import MIN_VALUES, compare_latency, read_steady
 from tracecorr.analyze.compare.rates import compare_rates
 from tracecorr.analyze.compare.sides import (
     compare_calls,
@@ -84,7 +84,8 @@ def compare_captures(first: Side, second: Side, confidence: float = 0.95, rounds
         *_path_sections(a, b),
     )
     by_key = {s.key: s.frame for s in sections}
-    return Comparison(first.name, second.name, tuple(_find(by_key)), sections)
+    findings = (*_name_missing(a.sources, b.sources), *_find(by_key))
+    return Comparison(first.name, second.name, findings, sections)
 
 
 def _topology_sections(a: Tables, b: Tables) -> Iterator[Section]:
@@ -157,6 +158,20 @@ def _compare_verdicts(first: Sequence[Verdict], second: Sequence[Verdict]) -> pl
     return pl.DataFrame(rows, schema=shape, orient="row").sort("differs", descending=True, maintain_order=True)
 
 
+_SOURCES = {
+    "amd_log": "HIP log: its calls, packets, queues and latencies are not recorded",
+    "ftrace": "kernel trace: its ioctls and doorbells are not recorded",
+}
+
+
+def _name_missing(first: set[str], second: set[str]) -> Iterator[str]:
+    """Yield which source a side lacks: what is counted as 0 there was not looked for."""
+    for source, what in _SOURCES.items():
+        lacks = [side for side, known in (("A", first), ("B", second)) if source not in known]
+        if lacks:
+            yield f"{' and '.join(lacks)} {'has' if len(lacks) == 1 else 'have'} no {what}; 0 of them means unknown"
+
+
 def _find(frames: dict[str, pl.DataFrame]) -> Iterator[str]:
     queues = {row["what"]: row for row in frames["queues"].iter_rows(named=True)}
     for what in ("queues with dispatches", "queues made by HIP (Created lines)", "queues shared by streams"):
@@ -174,7 +189,11 @@ def _find(frames: dict[str, pl.DataFrame]) -> Iterator[str]:
             f"{render_ns(row['high_ns'])})"
         )
     same = latency.filter(~pl.col("significant"))
-    yield f"{same.height} of {latency.height} latency figures do not differ significantly"
+    yield (
+        f"{same.height} of {latency.height} latency figures do not differ significantly"
+        if latency.height
+        else f"no latency is compared: no stage has {MIN_VALUES} launches of one kind on both sides"
+    )
     changed = frames["verdicts"].filter("differs")
     for row in changed.iter_rows(named=True):
         yield f"verdict {row['verdict']}: {row['a']} in A, {row['b']} in B"

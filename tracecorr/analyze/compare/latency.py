@@ -94,7 +94,7 @@ def _pairs(first: pl.DataFrame, second: pl.DataFrame) -> Iterator[tuple[str, str
 def _compare(
     stage: str, kind: str, first: Sample, second: Sample, confidence: float, rounds: int
 ) -> Iterator[tuple[Any, ...]]:
-    values = [_statistics(np.array([[side.quantile(q) for q in QUANTILES]]))[0] for side in (first, second)]
+    values = [_measure(side) for side in (first, second)]
     low, high = interval_of_difference(first, second, confidence, rounds)
     for place, name in enumerate(_STATISTICS):
         a, b = (int(side[place]) for side in values)
@@ -114,14 +114,29 @@ def is_significant(difference: int, low: int, high: int) -> bool:
 def interval_of_difference(
     first: Sample, second: Sample, confidence: float, rounds: int
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Return low and high ends of the differences B - A of P50, P95, P99 and jitter."""
+    """Return low and high ends of the differences B - A of P50, P95, P99 and jitter; they hold the one measured."""
     random = np.random.default_rng(_SEED)
-    gap = _statistics(resample(second, QUANTILES, rounds, random)) - _statistics(
-        resample(first, QUANTILES, rounds, random)
-    )
+    later = _statistics(resample(second, QUANTILES, rounds, random))
+    earlier = _statistics(resample(first, QUANTILES, rounds, random))
     tail = (1 - confidence) / 2
-    low, high = np.quantile(gap, [tail, 1 - tail], axis=0, method="nearest")
-    return low, high
+    low, high = np.quantile(later - earlier, [tail, 1 - tail], axis=0, method="nearest")
+    if min(first.effective, second.effective) < MIN_VALUES:
+        below, above = _bound_jitter(first), _bound_jitter(second)
+        low[-1], high[-1] = above[0] - below[1], above[1] - below[0]
+    # Of a few values, or of lopsided ones, the bootstrap misses even the difference that was measured.
+    measured = _measure(second) - _measure(first)
+    return np.minimum(low, measured), np.maximum(high, measured)
+
+
+def _bound_jitter(sample: Sample) -> tuple[int, int]:
+    """Return what a jitter may be where launches are so alike that they are worth a few: P99 falls on P50 then."""
+    return 0, int(sample.ordered[-1] - sample.ordered[0])
+
+
+def _measure(sample: Sample) -> np.ndarray:
+    """Return P50, P95, P99 and jitter of a sample itself."""
+    measured: np.ndarray = _statistics(np.array([[sample.quantile(q) for q in QUANTILES]]))[0]
+    return measured
 
 
 def _statistics(quantiles: np.ndarray) -> np.ndarray:
