@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import os
 from collections.abc import Callable
 from pathlib import Path
 
@@ -73,3 +74,38 @@ def test_a_full_disk_is_said_without_a_trace(run: Run, monkeypatch: pytest.Monke
     monkeypatch.setattr(typer, "echo", fail)
     found = run("info", "a")
     assert (found.status, found.err.splitlines()[0]) == (1, "error: cannot write the output: No space left on device")
+
+
+def test_a_folder_without_rights_is_named(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(*_: object, **__: object) -> None:
+        raise PermissionError(errno.EACCES, "Permission denied", "a.tracecorr/.tables.1")
+
+    monkeypatch.setattr("tracecorr.pipeline.correlate", fail)
+    found = run("correlate", "a")
+    assert found.status == 2
+    assert found.err.startswith("error: no right to use a.tracecorr/.tables.1: Permission denied\nnext step: ")
+
+
+def test_clean_of_another_user_claims_nothing(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("os.geteuid", lambda: 1000)
+    found = run("clean")
+    assert (found.status, found.out) == (3, "")
+    assert "sudo tracecorr clean" in found.err
+
+
+@pytest.mark.parametrize(
+    ("number", "told"),
+    [
+        (errno.EACCES, "no right to listen on port 80"),
+        (errno.EADDRNOTAVAIL, "--host 127.0.0.1 is no address"),
+        (errno.EADDRINUSE, "port 80 of 127.0.0.1 is in use"),
+    ],
+)
+def test_why_a_port_cannot_be_used(run: Run, monkeypatch: pytest.MonkeyPatch, number: int, told: str) -> None:
+    def refuse(*_: object) -> None:
+        raise OSError(number, os.strerror(number))
+
+    monkeypatch.setattr("socket.socket.bind", refuse)
+    found = run("serve", "a", "--no-browser", "--port", "80")
+    assert found.status == 2
+    assert told in found.err

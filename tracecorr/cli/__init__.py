@@ -92,18 +92,21 @@ def main(argv: list[str] | None = None) -> int:
     except Exception as error:
         if wants_traceback:
             traceback.print_exc()
-        console.say_error(*_describe_failure(error, wants_traceback))
-        return 1
+        what, next_step, status = _describe_failure(error, wants_traceback)
+        console.say_error(what, next_step)
+        return status
     return 0
 
 
-def _describe_failure(error: Exception, wants_traceback: bool) -> tuple[str, str]:
-    """Return what happened and the next step of a failure that no verb expected."""
+def _describe_failure(error: Exception, wants_traceback: bool) -> tuple[str, str, int]:
+    """Return what happened, the next step and the exit status of a failure that no verb expected."""
     if isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT):
         place = error.filename or "the output"
-        return f"cannot write {place}: {error.strerror}", "make room there, or write to another place"
+        return f"cannot write {place}: {error.strerror}", "make room there, or write to another place", 1
+    if isinstance(error, OSError) and error.errno in (errno.EACCES, errno.EPERM, errno.EROFS) and error.filename:
+        return f"no right to use {error.filename}: {error.strerror}", "check its permissions, and whose it is", 2
     text = f"tracecorr failed: {type(error).__name__}: {_first_line(error)}"
-    return text, "" if wants_traceback else "run the same command with --traceback to see where"
+    return text, "" if wants_traceback else "run the same command with --traceback to see where", 1
 
 
 def _first_line(error: Exception) -> str:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+
 import typer
 
 from tracecorr.cli.console import say
@@ -11,10 +13,13 @@ def clean_verb() -> None:
     """Undo what captures left behind whose process is dead: tracing instances, probes, changed settings.
 
     Captures that run, and other users of tracefs, are not touched. Each capture does this at its start, too.
-    Exit status: 0 nothing is left, 1 something cannot be removed yet.
+    Exit status: 0 nothing is left, 1 something cannot be removed yet, 3 it was not called as root.
     """
     from tracecorr.capture.undo import restore_leftovers
+    from tracecorr.model.errors import MachineError
 
+    if os.geteuid() != 0:
+        raise MachineError("what captures left is seen and removed by root only", "sudo tracecorr clean")
     done, left = restore_leftovers()
     for text in done:
         typer.echo(f"undone: {text}")

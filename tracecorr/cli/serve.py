@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import socket
 import sys
@@ -135,10 +136,12 @@ def _is_free(host: str, port: int) -> bool:
         probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:
             probe.bind((host, port))
-        except PermissionError:
-            return False
+        except PermissionError as error:
+            raise InputError(
+                f"no right to listen on port {port}: {error.strerror}", "choose one of 1024 or more, or --port 0"
+            ) from error
         except OSError as error:
-            if isinstance(error, socket.gaierror):
+            if isinstance(error, socket.gaierror) or error.errno == errno.EADDRNOTAVAIL:
                 raise InputError(f"--host {host} is no address of this machine", "leave --host out") from error
             return False
     return True
