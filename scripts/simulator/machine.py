@@ -46,6 +46,7 @@ class Queue:
     log_id: int
     doorbell: int
     index: int
+    gpu: int = 0
     free_ns: float = 0.0
     waiting: list[Packet] = field(default_factory=list)
     stores: list[tuple[float, int, int]] = field(default_factory=list)
@@ -197,14 +198,20 @@ class Process:
         self.address = address
         self.threads: list[Thread] = []
         self.queues: list[Queue] = []
+        self.mapped: set[int] = set()
+        # Handles of signals that a stream's next kernel will wait for.
+        self.awaited: set[int] = set()
         self._signals = 0
         self._commands = 0
         self.made = 0
 
     def next_signal(self) -> Signal:
-        """Return a signal of the pool; its handles come again and again."""
-        self._signals += 1
-        return Signal(0x7F0000 + self._signals % (64 * self.scene.threads) * 0x80)
+        """Return a signal of the pool; its handles come again and again, but not while a stream waits for them."""
+        while True:
+            self._signals += 1
+            handle = 0x7F0000 + self._signals % (64 * self.scene.threads) * 0x80
+            if handle not in self.awaited:
+                return Signal(handle)
 
     def next_command(self) -> int:
         """Return a command pointer of the pool; they are reused soon after their command is complete."""

@@ -10,6 +10,10 @@ from simulator.machine import Machine, Packet, Process, Queue, Signal, Thread
 
 CREATE, DESTROY, UPDATE = 0xC0604B02, 0xC0084B03, 0x40184B07
 ALLOC, MAP, WAIT = 0xC0284B16, 0xC0184B18, 0xC0184B0C
+# The ids of GPUs are hashes: agents come in another order than their ids.
+GPU_IDS = (0xC8DD, 0x7E3A, 0xF00F, 0x1B2C, 0x9A41, 0x0D5E, 0xB677, 0x4412)
+# Kind of mapping in the highest two bits of an offset in /dev/kfd, gpu_id in the next 16.
+_DOORBELLS = 3 << 62
 KERNELS = (
     "vadd(float const*, float const*, float*, int)",
     "gemm16(float const*, float const*, float*, int)",
@@ -92,20 +96,25 @@ class HipThread(Thread):
         self.spend(500, 2000)
         yield self.now
         if self is self.process.threads[1]:
-            yield from self.say("init", "Initializing runtime stack, Enumerated GPU agents = 1")
+            yield from self.say("init", f"Initializing runtime stack, Enumerated GPU agents = {self.scene.gpus}")
             yield from self.ioctl(CREATE, 300, 900)
             self.spend(500, 900)
 
     def _create_stream(self, number: int) -> Iterator[float]:
         era, process = self.scene.era, self.process
+        gpu = number % self.scene.gpus
+        if self.scene.gpus > 1:
+            yield from self.enter("device", "hipSetDevice", str(gpu))
+            yield from self.leave("device", "hipSetDevice")
         yield from self.enter("stream", "hipStreamCreateWithPriority", f"0x7f519107ec68, 1, {(number % 3) - 1}")
         counts = "of allocated hardware queues with low priority: 0, with normal priority: 0, with high priority: 0"
         word = "Number" if era >= "6.2" else "number"
         yield from self.say("queue", f"{word} {counts}, maximum per priority is: {self.scene.queues}")
-        if len(process.queues) < self.scene.queues:
-            queue = yield from self._create_queue(number)
+        mine = [queue for queue in process.queues if queue.gpu == gpu]
+        if len(mine) < self.scene.queues:
+            queue = yield from self._create_queue(number, gpu)
         else:
-            queue = process.queues[(number + len(process.threads)) % len(process.queues)]
+            queue = mine[(number + len(process.threads)) % len(mine)]
             name = queue.ring if era >= "6.2" else queue.swq
             yield from self.say("queue", f"Selected queue refCount: {name:#x} (2)")
         handle = 0x7F5174001300 + 0x1000 * (100 * process.number + 10 * len(process.threads) + len(self.streams))
@@ -113,13 +122,23 @@ class HipThread(Thread):
         self.streams.append(Stream(handle, queue))
         yield from self.leave("stream", "hipStreamCreateWithPriority", forms.stream_text(era, handle))
 
-    def _create_queue(self, number: int) -> Iterator[float]:
+    def _map_doorbells(self, gpu: int, ioctl: int) -> Iterator[float]:
+        """Map the doorbell page of a GPU, once in a process and after its first queue there."""
+        if gpu in self.process.mapped or self.scene.gpus == 1:
+            return
+        self.process.mapped.add(gpu)
+        offset = _DOORBELLS | GPU_IDS[gpu] << 46
+        given = f"addr: 0, len: 0x2000, prot: 3, flags: 0x1, fd: 4, off: {offset:#x}"
+        mapping = yield from self.syscall("mmap", given, 5, 20, "0x7f5600000000")
+        self.machine.record.truth.mappings.append((ioctl, mapping))
+
+    def _create_queue(self, number: int, gpu: int) -> Iterator[float]:
         process = self.process
         place = process.made % self.scene.queues if self.scene.recreate else process.made
         process.made += 1
         queue = Queue(
             0x3C00000 + place * 0x3400000, 0x220000 + place * 0x9000, process.made, 0x7FFB80 - process.made * 0x2400,
-            self.scene.first_index,
+            self.scene.first_index, gpu,
         )  # fmt: skip
         process.queues.append(queue)
         self.spend(100, 600)
@@ -129,18 +148,22 @@ class HipThread(Thread):
             self.spend(2, 5)
             fields = f"ring={queue.ring:#x} wptr={queue.swq + 0x38:#x} rptr={queue.swq + 0x80:#x} size=1048576"
             self.trace(
-                f"kfd_create_queue: (kfd_ioctl_create_queue+0x4/0x670 [amdgpu]) {fields} gpu=0x2 type=2 pct=100 prio=7"
+                f"kfd_create_queue: (kfd_ioctl_create_queue+0x4/0x670 [amdgpu]) {fields}"
+                f" gpu={GPU_IDS[gpu] if self.scene.gpus > 1 else 2:#x} type=2 pct=100 prio=7"
             )
         self.spend(250, 700)
         yield self.now
         left = self.trace("sys_ioctl -> 0x0")
         self._note_syscall(left)
+        yield from self._map_doorbells(gpu, enter)
         self.spend(50, 300)
         priority = 2 - number % 3
         if priority != 1:
             yield from self.ioctl(UPDATE, 30, 90)
         line = yield from self.say("queue", forms.created(self.scene.era, queue.swq, queue.ring, priority))
         self.machine.record.truth.creations.append((enter, line))
+        if self.scene.queue_probe:
+            self.machine.record.truth.queue_gpus.append((line, GPU_IDS[gpu] if self.scene.gpus > 1 else 2, gpu))
         name = queue.ring if self.scene.era >= "6.2" else queue.swq
         yield from self.say("queue", f"acquireQueue refCount: {name:#x} (1)")
         return queue
@@ -204,7 +227,7 @@ class HipThread(Thread):
             yield from thread.say("kernarg", "KernargSegmentByteSize = 288 KernargSegmentAlignment = 128")
         if stream.pending:
             yield from self._barrier(thread, stream, "barrier_and", command[0], None, stream.pending)
-            stream.pending = None
+            self._await(stream, None)
         yield from self._dispatch(thread, stream, command[0])
 
     def _do_event(self, stream: Stream) -> Iterator[float]:
@@ -259,8 +282,15 @@ class HipThread(Thread):
             if more >= 0 and after.line >= 0:
                 self.machine.record.truth.dependencies.append((after.line, more))
             after = last
-        stream.pending = last
+        self._await(stream, last)
         yield from self.leave("copy", "hipMemcpyAsync", timed=True)
+
+    def _await(self, stream: Stream, signal: Signal | None) -> None:
+        """Let the stream's next kernel wait for a signal, which is not used again before."""
+        awaited = self.process.awaited
+        awaited.difference_update([stream.pending.handle] if stream.pending else [])
+        awaited.update([signal.handle] if signal else [])
+        stream.pending = signal
 
     def _copy_on_engine(self, command: int, wait: Signal, done: Signal) -> Iterator[float]:
         """Start one copy on an SDMA engine that waits for a signal; return the id of its line."""
@@ -283,7 +313,7 @@ class HipThread(Thread):
         batch: list[int] = []
         queue = stream.queue
         first = queue.index
-        count = self.machine.random.randrange(2, 6)
+        count = self.scene.graph_packets or self.machine.random.randrange(2, 6)
         # The indexes of a batch are taken at once.
         queue.index += count
         for number in range(count):

@@ -31,6 +31,8 @@ class Truth:
     syscalls: list[tuple[int, int]] = field(default_factory=list)
     commands: list[tuple[int, int]] = field(default_factory=list)
     creations: list[tuple[int, int]] = field(default_factory=list)
+    mappings: list[tuple[int, int]] = field(default_factory=list)
+    queue_gpus: list[tuple[int, int, int]] = field(default_factory=list)
     dependencies: list[tuple[int, int]] = field(default_factory=list)
     completions: list[tuple[int, int]] = field(default_factory=list)
     packets: list[tuple[int, int, int, int]] = field(default_factory=list)

@@ -12,6 +12,7 @@ from typing import Any
 import polars as pl
 
 from simulator.machine import START_NS, Machine, Process, Thread
+from simulator.pages import write_pages
 from simulator.program import EventThread, HipThread
 from simulator.record import Line, Recorder
 from simulator.scene import Scene
@@ -20,7 +21,7 @@ _HEAD = "# tracer: nop\n#\n# entries-in-buffer/entries-written: {n}/{n}   #P:2\n
 _HEAD += "# SYNTHETIC: made by scripts/simulator; no kernel recorded this\n"
 _PAIRS = (
     "doorbells", "calls", "inside", "around", "gpu_times", "syscalls", "commands", "creations", "dependencies",
-    "completions",
+    "completions", "mappings",
 )  # fmt: skip
 
 
@@ -30,9 +31,11 @@ class Simulation:
 
     Args:
         scene: what was run.
-        logs, trace, samples: the files; `samples` is None without clock samples.
+        logs, trace, samples: the files; `trace` is a folder where it was written as pages, `samples` is None without
+            clock samples.
         moments: file (its number at import), offset, true_ns of every line.
-        truth: by name, frames of pairs (from_file, from_offset, to_file, to_offset), and `packets`, `gpu`, `threads`.
+        truth: by name, frames of pairs (from_file, from_offset, to_file, to_offset), and `packets`, `gpu`,
+            `threads`, `queue_gpus`.
     """
 
     scene: Scene
@@ -44,7 +47,7 @@ class Simulation:
 
 
 def simulate(scene: Scene, folder: Path) -> Simulation:
-    """Run a scene and write its files (amd-N.log, ftrace.txt, clock.json) into a folder."""
+    """Run a scene and write its files (amd-N.log, ftrace.txt or raw/, clock.json) into a folder."""
     machine = Machine(scene)
     processes = _start(machine)
     samples = _sample(machine)
@@ -57,8 +60,14 @@ def simulate(scene: Scene, folder: Path) -> Simulation:
         lines = _shuffle(machine, [x for x in record.lines if x.source == process.log_name], scene.shuffled_log)
         _write(path, lines, "", lambda line: line.text)
     trace = _shuffle(machine, [line for line in record.lines if line.source == "trace"], scene.shuffled_trace)
-    _write(folder / "ftrace.txt", trace, _HEAD.format(n=len(trace)), lambda line: _stamped(scene, line))
-    numbers["trace"] = len(logs)
+    kept = [path for path in logs if path.stat().st_size]
+    if scene.pages:
+        write_pages(folder / "raw", trace, lambda at_ns: scene.clock.show(at_ns, START_NS))
+        for place, cpu in enumerate(sorted({line.cpu for line in trace})):
+            numbers[f"trace {cpu}"] = len(kept) + place
+    else:
+        _write(folder / "ftrace.txt", trace, _HEAD.format(n=len(trace)), lambda line: _stamped(scene, line))
+        numbers |= dict.fromkeys(("trace 0", "trace 1"), len(kept))
     path = None
     if samples:
         path = folder / "clock.json"
@@ -69,8 +78,8 @@ def simulate(scene: Scene, folder: Path) -> Simulation:
     truth = _truth(record, moments)
     truth["threads"] = pl.DataFrame(threads, schema=["log_file", "tid", "log_tid"], orient="row")
     truth["threads"] = truth["threads"].with_columns(pl.col("log_tid").cast(pl.UInt64))
-    kept = [path for path in logs if path.stat().st_size]
-    return Simulation(scene, kept, folder / "ftrace.txt", path, moments.drop("line"), truth)
+    written = folder / ("raw" if scene.pages else "ftrace.txt")
+    return Simulation(scene, kept, written, path, moments.drop("line"), truth)
 
 
 def _start(machine: Machine) -> list[Process]:
@@ -78,7 +87,8 @@ def _start(machine: Machine) -> list[Process]:
     processes = []
     for number in range(scene.processes):
         pid = 14720 + 300 * (0 if scene.reuse_pid else number)
-        base = 0x7F5190000000 + random.randrange(1 << 16) * 0x1000000
+        place = random.randrange(1 << 16)
+        base = 0x7F5190000000 + (0 if scene.same_layout else place) * 0x1000000
         process = Process(machine, number, pid, 7 if scene.container else pid, base)
         late = number * (scene.span_s + 0.2) * 1e9 if scene.reuse_pid else number * 1e6
         events = EventThread(machine, process, pid + 1, base + 0x8006C0, f"hip{number}")
@@ -176,7 +186,11 @@ def _write(path: Path, lines: list[Line], head: str, form: Callable[[Line], str]
 
 
 def _moments(record: Recorder, numbers: dict[str, int]) -> pl.DataFrame:
-    rows = [(i, numbers[x.source], x.offset, x.at_ns) for i, x in enumerate(record.lines) if x.file != "lost"]
+    rows = [
+        (i, numbers[f"trace {x.cpu}" if x.source == "trace" else x.source], x.offset, x.at_ns)
+        for i, x in enumerate(record.lines)
+        if x.file != "lost"
+    ]
     return pl.DataFrame(
         rows, schema={"line": pl.Int64, "file": pl.UInt16, "offset": pl.Int64, "true_ns": pl.Float64}, orient="row"
     )
@@ -199,4 +213,7 @@ def _truth(record: Recorder, moments: pl.DataFrame) -> dict[str, pl.DataFrame]:
         record.truth.gpu, schema={"line": pl.Int64, "start_ns": pl.Float64, "end_ns": pl.Float64}, orient="row"
     )
     truth["gpu"] = gpu.join(places, on="line").drop("line")
+    owners = {"line": pl.Int64, "gpu_id": pl.UInt32, "node": pl.Int32}
+    queue_gpus = pl.DataFrame(record.truth.queue_gpus, schema=owners, orient="row")
+    truth["queue_gpus"] = queue_gpus.join(places, on="line").drop("line")
     return truth

@@ -37,6 +37,10 @@ class Scene:
         successive: whether the threads follow each other, all with the same stack address.
         lost_log, lost_trace: share of lines that are missing.
         shuffled_log, shuffled_trace: lines within this many change places at random.
+        gpus: GPUs of each process; its threads make their streams on all of them in turns.
+        graph_packets: kernels of each graph; 0 = two to five.
+        same_layout: whether the processes have equal addresses, as copies of one container without ASLR do.
+        pages: whether the trace is written as pages of the ring buffer, else as text.
         kinds: weights of the operations.
     """
 
@@ -68,6 +72,10 @@ class Scene:
     lost_trace: float = 0.0
     shuffled_log: int = 0
     shuffled_trace: int = 0
+    gpus: int = 1
+    graph_packets: int = 0
+    same_layout: bool = False
+    pages: bool = False
     kinds: tuple[tuple[str, float], ...] = (
         ("launch", 10), ("event", 3), ("sync", 1), ("malloc", 1), ("copy", 1), ("graph", 0.5), ("getters", 2),
     )  # fmt: skip

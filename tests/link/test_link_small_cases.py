@@ -155,12 +155,14 @@ def signal_uses(handles: list[int]) -> pl.DataFrame:
 
 
 def test_a_wait_finds_the_latest_use_but_no_stale_one() -> None:
-    """Handles 1 to 4 come in turns; the use of 3 before the last wait is missing."""
+    """Handles 1 to 4 come in turns; the use of 3 before the last wait is missing: if the log lost lines, it is lost."""
     launches = signal_uses([1, 2, 3, 4, 1, 2, 3, 4, 1, 2, 9])
     waits = frame([{"file": 0, "offset": 9, "dep_signals": [1]}, {"file": 0, "offset": 10, "dep_signals": [3]}],
                   dep_signals=pl.List(pl.UInt64), file=pl.UInt16)  # fmt: skip
-    found = link_dependencies(launches, waits, list_uses(launches))
-    assert found.rows() == [(8, 9)]
+    lossy = pl.DataFrame({"file": [0], "lost": [0.1]}, schema_overrides={"file": pl.UInt16})
+    assert link_dependencies(launches, waits, list_uses(launches), lossy).rows() == [(8, 9)]
+    whole = link_dependencies(launches, waits, list_uses(launches), NO_LOSSES)
+    assert sorted(whole.rows()) == [(6, 10), (8, 9)]
 
 
 def test_a_gpu_time_out_of_its_queues_order_is_of_another_packet() -> None:

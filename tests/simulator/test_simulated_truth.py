@@ -36,6 +36,10 @@ STRUCTURES = {
     "calls in calls": {"kinds": (*BASE.kinds, ("nested", 2))}, "copies behind copies": {"staged_copies": True},
     "Direct Dispatch off": {"direct_dispatch": False},
     "HIP 7.0": {"era": "7.0"}, "HIP 6.4": {"era": "6.4"}, "HIP 6.2": {"era": "6.2"}, "HIP 5.7": {"era": "5.7"},
+    "32 streams on 4 queues": {"streams": 32, "threads": 1, "queue_probe": True},
+    "8 GPUs": {"gpus": 8, "streams": 8, "queue_probe": True},
+    "graphs of 200": {"graph_packets": 200, "kinds": (("launch", 4), ("graph", 0.5), ("event", 1)), "span_s": 0.1},
+    "pages": {"pages": True, "queue_probe": True}, "pages, copies": {"pages": True, "staged_copies": True},
     "suspended before": {"suspended_ns": 36 * 10**11, "samples_s": 0.1},
 }  # fmt: skip
 
@@ -84,6 +88,33 @@ def test_every_structure(name: str, tmp_path: Path) -> None:
     # The event thread of ROCr does nothing that the trace shows.
     threads = options.get("processes", 1) * (options.get("threads", 2))  # type: ignore[operator]
     assert score.identities["threads"][0] == threads * (2 if "direct_dispatch" in options else 1)
+
+
+def test_pages_tell_what_the_text_tells(tmp_path: Path) -> None:
+    """The same scene as pages of the ring buffer: the same links, and times without the rounding of the text."""
+    scores = []
+    for pages in (False, True):
+        folder = tmp_path / str(pages)
+        folder.mkdir()
+        scene = replace(BASE, pages=pages, clock=LOCAL, samples_s=0.1, doorbell="rich")
+        scores.append(score_scene("pages", scene, folder))
+    text, binary = scores
+    assert_complete(binary)
+    assert binary.links == text.links
+    assert binary.width_ns[0] < text.width_ns[0]
+
+
+def test_queues_of_eight_gpus_are_known_by_their_ids(tmp_path: Path) -> None:
+    scene = replace(BASE, gpus=8, streams=16, queue_probe=True)
+    score = score_scene("gpus", scene, tmp_path)
+    assert score.identities["queue GPUs"] == (32, 32, 32)
+    assert score.links["doorbell_mapping"] == (8, 8, 8, 0)
+
+
+def test_containers_that_are_alike_in_all_are_not_told_apart_by_guessing(tmp_path: Path) -> None:
+    scene = replace(BASE, container=True, processes=3, same_layout=True, doorbell="rich")
+    found, right, _, _ = totals(score_scene("alike", scene, tmp_path))
+    assert found == right
 
 
 def test_cycles_are_scaled_whatever_the_threads_do(tmp_path: Path) -> None:

@@ -72,9 +72,11 @@ def learn_rings(stores: pl.DataFrame, lines: pl.DataFrame) -> pl.DataFrame:
 def _match_thread(stores: pl.DataFrame, packets: pl.DataFrame) -> Iterator[pl.DataFrame]:
     """Yield votes (process, arg, ring, at): a store and the packet that the sequences of the thread put beside it.
 
-    Only stretches that begin with a handle not seen before are compared; the queues of a program are few.
+    Only stretches that begin with a handle not seen before are compared; the queues of a program are few. One store
+    announces all packets of a graph launch: those whose index is never stored are left out.
     """
     handles, values = stores["arg"].to_numpy(), stores["packet_index"].to_numpy()
+    packets = packets.filter(pl.col("packet_index").is_in(stores["packet_index"].unique().implode()))
     rings, indexes = packets["ring"].to_numpy(), packets["packet_index"].to_numpy()
     known: dict[int, int] = {}
     store = packet = 0

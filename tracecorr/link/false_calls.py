@@ -15,10 +15,12 @@ from tracecorr.model.kinds import Flag
 
 # What at least this share of a function's calls does is usual for it.
 _USUAL_SHARE = 0.2
+# In a log that lost lines more of them must do so: some of those that do are false.
+_LOSSY_SHARE = 0.5
 # A function that shows both lines of fewer of its calls, in so many calls, prints one line only.
 _LEAST_WHOLE, _LEAST_CALLS = 0.1, 5
-# Where more calls of a function tell another duration, its release measures it otherwise.
-_MOST_FALSE = 0.25
+# Where more of a log's calls that tell a duration tell another one, its release measures it otherwise.
+_MOST_FALSE = 0.5
 # Where fewer lines are lost, it hardly happens that several lines that belong together are.
 MANY_LOST = 0.005
 _HALF = int(Flag.ENTER_ONLY | Flag.EXIT_ONLY)
@@ -38,10 +40,10 @@ def find_losses(events: pl.DataFrame) -> pl.DataFrame:
     """
     calls = _hip_calls(events.select(_COLUMNS)).drop_nulls("thread")
     flags, name = pl.col("flags"), ["file", "name"]
-    half, differs = flags & _HALF > 0, flags & _DIFFERS > 0
-    names = calls.group_by(name).agg(total=pl.len(), halves=half.sum(), differing=differs.sum())
+    half = flags & _HALF > 0
+    names = calls.group_by(name).agg(total=pl.len(), halves=half.sum())
     whole = names.filter(pl.col("total") - pl.col("halves") >= _LEAST_WHOLE * pl.col("total"))
-    false = names.filter((pl.col("differing") > 0) & (pl.col("differing") < _MOST_FALSE * pl.col("total")))
+    false = _differing(calls)
     alone = calls.filter(half).join(whole, on=name, how="semi")
     ends = calls.group_by("file", "thread").agg(last=pl.col("offset").max())
     at_end = (flags & int(Flag.EXIT_ONLY) == 0) & (pl.col("offset") == pl.col("last"))
@@ -75,9 +77,9 @@ def open_false_calls(events: pl.DataFrame, losses: pl.DataFrame) -> pl.DataFrame
         return events
     doubtful = ended.filter(pl.col("flags") & _TOLD == 0)
     damaged = doubtful.join(losses, on="file")
-    found = pl.concat(
-        [_differing(calls), _enclosing(doubtful, ended, inner), _overfull(damaged, inner), _longest(damaged)]
-    ).unique()
+    enclosing = _enclosing(doubtful, ended, inner, losses)
+    found = pl.concat([_differing(calls).select("event"), enclosing, _overfull(damaged, inner), _longest(damaged)])
+    found = found.unique()
     if found.is_empty():
         return events
     joined = attach_columns(events, found.select("event", is_false=pl.lit(value=True)))
@@ -115,18 +117,31 @@ def _hip_calls(events: pl.DataFrame) -> pl.DataFrame:
 
 
 def _differing(calls: pl.DataFrame) -> pl.DataFrame:
-    """Return the calls whose exit tells another duration, as few of those of their name do."""
+    """Return the calls whose exit tells another duration, in logs in which few do."""
+    told = calls.filter(pl.col("flags") & (_TOLD | _DIFFERS) > 0)
     differs = pl.col("flags") & _DIFFERS > 0
-    return calls.filter(differs & (differs.mean().over("file", "name") < _MOST_FALSE)).select("event")
+    if not told.select(differs.any()).item():
+        return calls.clear()
+    share = told.group_by("file").agg(false=differs.mean()).filter(pl.col("false") < _MOST_FALSE)
+    return told.filter(differs).join(share, on="file", how="semi")
 
 
-def _enclosing(doubtful: pl.DataFrame, ended: pl.DataFrame, inner: pl.DataFrame) -> pl.DataFrame:
+def _enclosing(doubtful: pl.DataFrame, ended: pl.DataFrame, inner: pl.DataFrame, losses: pl.DataFrame) -> pl.DataFrame:
     """Return the doubtful calls that enclose calls though few of their name do."""
     outer = inner.filter(pl.col("layer") == "hip").select(event="parent").unique()
     outer = ended.join(outer, on="event", how="semi")
-    total, enclosing = ended.group_by("name").agg(total=pl.len()), outer.group_by("name").agg(enclosing=pl.len())
-    rare = total.join(enclosing, on="name").filter(pl.col("enclosing") < _USUAL_SHARE * pl.col("total"))
-    return doubtful.join(outer, on="event", how="semi").join(rare, on="name", how="semi").select("event")
+    name = ["file", "name"]
+    counts = _count_enclosing(ended, outer, ["name"]), _count_enclosing(ended, outer, name)
+    rare = counts[0].filter(pl.col("enclosing") < _USUAL_SHARE * pl.col("total"))
+    lossy = counts[1].filter(pl.col("enclosing") < _LOSSY_SHARE * pl.col("total")).join(losses, on="file", how="semi")
+    found = doubtful.join(outer, on="event", how="semi")
+    by_name, by_file = found.join(rare, on="name", how="semi"), found.join(lossy, on=name, how="semi")
+    return pl.concat([by_name, by_file]).select("event").unique()
+
+
+def _count_enclosing(ended: pl.DataFrame, outer: pl.DataFrame, keys: list[str]) -> pl.DataFrame:
+    total, enclosing = ended.group_by(keys).agg(total=pl.len()), outer.group_by(keys).agg(enclosing=pl.len())
+    return total.join(enclosing, on=keys)
 
 
 def _overfull(doubtful: pl.DataFrame, inner: pl.DataFrame) -> pl.DataFrame:

@@ -81,7 +81,8 @@ def link_doorbell_mappings(events: pl.DataFrame, args: pl.DataFrame, mappings: p
     """Return the edges `doorbell_mapping`: from the CREATE_QUEUE that needed the doorbell page to its mmap.
 
     The page is mapped once per process and GPU, by the thread that made the first queue there, after the ioctl
-    returned. `derived` where a probe read the GPU of the ioctl; else `inferred` by thread and time.
+    returned and in the same HIP call. `derived` where a probe read the GPU of the ioctl; else `inferred` by thread and
+    time.
     """
     pages = mappings.filter(pl.col("mapping") == "doorbells").sort("ts_ns")
     pages = pages.unique(["process", "thread", "gpu_id"], keep="first", maintain_order=True)
@@ -94,7 +95,10 @@ def link_doorbell_mappings(events: pl.DataFrame, args: pl.DataFrame, mappings: p
     joined = pages.join_asof(made, left_on="ts_ns", right_on="made_ns", by="thread", check_sortedness=False).drop_nulls(
         "from_event"
     )
-    agreed = joined.filter(pl.col("gpu").is_null() | (pl.col("gpu") == pl.col("gpu_id")))
+    # Else the queue's own ioctl was lost.
+    chain = events["chain"]
+    same_call = chain.gather(joined["event"]).eq_missing(chain.gather(joined["from_event"]))
+    agreed = joined.filter(same_call & (pl.col("gpu").is_null() | (pl.col("gpu") == pl.col("gpu_id"))))
     return agreed.select(
         "from_event", to_event="event", rule=pl.lit("doorbell_mapping"),
         evidence=pl.when(pl.col("gpu").is_not_null()).then(pl.lit(DERIVED)).otherwise(pl.lit(INFERRED)),

@@ -85,7 +85,7 @@ def build_launches(
     joined = _add(joined, gpu)
     joined = joined.with_columns(doorbell_ns=events["ts_ns"].gather(joined["doorbell_event"]))
     edges = pl.concat([
-        link_dependencies(base, packets, uses).with_columns(rule=pl.lit("signal_dependency")),
+        link_dependencies(base, packets, uses, losses).with_columns(rule=pl.lit("signal_dependency")),
         joined.drop_nulls("complete_event").select(
             from_event="event", to_event="complete_event", rule=pl.lit("completion_of_packet")
         ),

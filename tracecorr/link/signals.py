@@ -64,6 +64,13 @@ def _latest_use(rows: pl.DataFrame, uses: pl.DataFrame) -> pl.DataFrame:
     return found.filter(pl.col("use").is_not_null())
 
 
+def _latest_meant(rows: pl.DataFrame, uses: pl.DataFrame, losses: pl.DataFrame) -> pl.DataFrame:
+    """Return `rows` with `use`, the use of their signal that is meant: the latest one, unless its line may be lost."""
+    found = _latest_use(rows, uses)
+    lossy = pl.col("file").is_in(losses["file"].implode())
+    return pl.concat([found.filter(~lossy), _drop_stale(found.filter(lossy), uses).select(found.columns)])
+
+
 def _drop_stale(found: pl.DataFrame, uses: pl.DataFrame) -> pl.DataFrame:
     """Leave out uses that are too old to be meant.
 
@@ -77,20 +84,23 @@ def _drop_stale(found: pl.DataFrame, uses: pl.DataFrame) -> pl.DataFrame:
     return aged.filter(pl.col("now") - pl.col("nth") <= limit)
 
 
-def link_dependencies(launches: pl.DataFrame, packets: pl.DataFrame, uses: pl.DataFrame) -> pl.DataFrame:
+def link_dependencies(
+    launches: pl.DataFrame, packets: pl.DataFrame, uses: pl.DataFrame, losses: pl.DataFrame
+) -> pl.DataFrame:
     """Return which packet or copy each barrier or copy waits for: from_event (completes), to_event (waits).
 
     Args:
         launches: columns event, layer, process, ts_ns, file, offset.
         packets: part packets with `dep_signals`.
         uses: as `list_uses` returns them.
+        losses: files of the log that lost lines (`false_calls.find_losses`).
     """
     waits = packets.select("file", "offset", signal="dep_signals").explode("signal").drop_nulls("signal")
     # Where a level prints copies but no packets, what a copy waits for is not in the log.
     shown = launches.filter(pl.col("layer") == "aql").select("process").unique()
     rows = launches.select("event", "process", "ts_ns", "file", "offset")
     rows = rows.join(shown, on="process", how="semi", nulls_equal=True).join(waits, on=["file", "offset"])
-    found = _drop_stale(_latest_use(rows, uses), uses)
+    found = _latest_meant(rows, uses, losses)
     # A line that completes the signal that it waits for finds itself.
     return found.filter(pl.col("use") != pl.col("event")).select(from_event="use", to_event="event")
 
@@ -107,9 +117,7 @@ def link_gpu_times(times: pl.DataFrame, uses: pl.DataFrame, losses: pl.DataFrame
     rows = times.select(
         "file", "process", "signal", gpu_event="event", ts_ns="line_ns", gpu_start_ns="ts_ns", gpu_end_ns="end_ns"
     )
-    found = _latest_use(rows.drop_nulls(["process", "signal"]), uses)
-    lossy = pl.col("file").is_in(losses["file"].implode())
-    found = pl.concat([found.filter(~lossy), _drop_stale(found.filter(lossy), uses).select(found.columns)])
+    found = _latest_meant(rows.drop_nulls(["process", "signal"]), uses, losses)
     # A second line of one use is that of a use whose packet was lost.
     first = found.sort("ts_ns", "gpu_event").unique("use", keep="first", maintain_order=True)
     places = uses.select(use="event", queue="queue", packet_index="packet_index")

@@ -59,7 +59,8 @@ def test_a_call_is_one_row_with_both_records() -> None:
 @pytest.mark.parametrize(
     ("value", "flag"),
     [
-        ("0x14: duration: 1 us", Flag.SPAN_TOLD), (": duration: 3 us", Flag.SPAN_DIFFERS), ("0x14", Flag(0)),
+        ("0x14: duration: 1 us", Flag.SPAN_TOLD), (": duration: 4 us", Flag.SPAN_TOLD),
+        (": duration: 5 us", Flag.SPAN_DIFFERS), ("0x14", Flag(0)),
         (": duration:  us", Flag(0)), (": duration: 123456789012 us", Flag(0)),
         (": duration: 0x1 us", Flag(0)), (": duration: 1 us ", Flag(0)),
     ],
