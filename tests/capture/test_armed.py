@@ -123,16 +123,24 @@ def test_state_after_failed_arming_is_state_before(tracefs: Tracefs) -> None:
 def test_state_after_sigkill_and_restore_is_state_before(tracefs: Tracefs, run_folder: Path) -> None:
     before = read_state(tracefs)
     chance = random.Random(5)
+    began = time.monotonic()
+    arm_small(tracefs).disarm()
+    span = time.monotonic() - began
     interrupted = 0
     for _ in range(50):
+        begins, begun = os.pipe()
         child = os.fork()
         if child == 0:
+            os.write(begun, b"x")
             while True:
                 armed = arm_small(tracefs)
                 armed.start()
                 armed.disarm()
         OURS.add(child)
-        time.sleep(chance.uniform(0, 0.25))
+        os.read(begins, 1)
+        os.close(begins)
+        os.close(begun)
+        time.sleep(chance.uniform(0, 1.5 * span))
         os.kill(child, signal.SIGKILL)
         os.waitpid(child, 0)
         interrupted += len(list(run_folder.glob("*.journal")))

@@ -16,7 +16,7 @@ from tracecorr.capture.processes import ProcessTable, SeenProcess, list_children
 
 def wait_for(condition: Callable[[], bool]) -> None:
     """Look until it holds."""
-    for _ in range(1000):
+    for _ in range(6000):
         if condition():
             return
         time.sleep(0.01)

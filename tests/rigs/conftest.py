@@ -71,7 +71,7 @@ def docker(nullgpu: NullGpu, tmp_path_factory: pytest.TempPathFactory) -> Iterat
     settings = {"DOCKER_HOST": f"unix://{work}/sock", "PATH": f"/usr/bin:/usr/sbin:{os.environ['PATH']}"}
     rig = ContainerRig(nullgpu, CLIENT, settings, tmp_path_factory.mktemp("docker"))
     try:
-        for _ in range(300):
+        for _ in range(1800):
             if engine.poll() is not None or rig.answers():
                 break
             time.sleep(0.1)
@@ -123,6 +123,8 @@ def _make_podman(nullgpu: NullGpu, user: Invoker | None) -> Iterator[ContainerRi
     finally:
         rig.remove_all()
         rig.call("unshare", "rm", "-rf", str(work / "data"), check=False)
+        if user is not None:
+            rig.call("system", "migrate", check=False)  # ends the process that keeps the user's namespaces
         # podman's overlay driver leaves its own folder mounted.
         subprocess.run(["umount", "--lazy", work / "data/overlay"], check=False, capture_output=True)
         shutil.rmtree(work, ignore_errors=True)
