@@ -28,12 +28,20 @@ needs_browser = [
 
 def wait_idle(page: Any) -> None:
     """Wait in Python: the page's policy forbids the eval behind `wait_for_function`."""
-    until = time.monotonic() + 40
+    until = time.monotonic() + 300  # only what hangs takes that long
     while time.monotonic() < until:
         page.wait_for_timeout(60)
         if page.evaluate("() => Boolean(window.__perf && __perf.idle && window.__tl && __tl.view.meta)"):
             return
     raise AssertionError("the page did not become idle")
+
+
+def wait_for_address(page: Any, *parts: str) -> None:
+    """Wait until the address of the page, which is written a moment after a change, holds some texts."""
+    until = time.monotonic() + 300  # only what hangs takes that long
+    while not all(part in page.url for part in parts):
+        assert time.monotonic() < until, page.url
+        page.wait_for_timeout(60)
 
 
 def open_at(page: Any, address: str) -> None:

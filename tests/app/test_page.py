@@ -8,7 +8,7 @@ from typing import Any
 import polars as pl
 import pytest
 from browsing import click_event as _click
-from browsing import needs_browser
+from browsing import needs_browser, wait_for_address
 from browsing import state_of as _state
 from browsing import wait_idle as _idle
 
@@ -127,8 +127,8 @@ def test_view_comes_back_from_its_address(page: Any) -> None:
     page.mouse.move(800, 300)
     page.keyboard.press("w")
     _idle(page)
-    page.wait_for_timeout(300)
     before = _state(page)
+    wait_for_address(page, "sel=500", f"t0={round(before['t0'])}&t1={round(before['t1'])}")
     page.reload()
     _idle(page)
     after = _state(page)

@@ -9,7 +9,7 @@ from urllib.parse import quote
 
 import polars as pl
 import pytest
-from browsing import needs_browser, open_at, press, state_of, wait_idle
+from browsing import needs_browser, open_at, press, state_of, wait_for_address, wait_idle
 from synthetic import KERNELS, SyntheticCapture
 
 from tracecorr.store import Capture
@@ -149,7 +149,7 @@ def test_notes_stay_in_the_capture_and_in_the_address(page: Any, url: str, sampl
     page.keyboard.type("why so <b>slow</b>?")
     page.keyboard.press("Enter")
     wait_idle(page)
-    page.wait_for_timeout(300)
+    wait_for_address(page, "notes=")
     address = page.url
     stored = json.loads((sample.path / "views" / "notes.json").read_text())
     assert stored[0]["text"] == "why so <b>slow</b>?" and {"file", "offset", "delta_ns"} <= set(stored[0])
@@ -168,9 +168,9 @@ def test_a_view_is_its_address(page: Any) -> None:
     page.select_option("#tl-colour-by", "queue")
     press(page, "Escape", "w", "t")
     page.evaluate("() => { __tl.view.mark = { a: 1000, b: 900000 }; __tl.changed(); }")
-    page.wait_for_timeout(300)
     wait_idle(page)
     before = state_of(page)
+    wait_for_address(page, "mark=1000%2C900000", f"t0={round(before['t0'])}&t1={round(before['t1'])}")
     open_at(page, page.url)
     after = state_of(page)
     for key in ("only", "colourBy", "mark", "theme", "lanes"):
