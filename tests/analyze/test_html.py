@@ -38,6 +38,7 @@ def test_report_page_is_whole_and_escaped() -> None:
     assert body.count('class="plotly-graph-div"') >= 4
     assert not re.search(r"<(script|link|img|iframe)[^>]*(src|href)=", page.replace(get_plotlyjs(), ""))
     assert "nothing_lost" in body
+    assert "<code>backlog_share</code>" in body
 
 
 def test_page_of_an_empty_capture_has_no_plot() -> None:

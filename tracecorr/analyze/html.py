@@ -105,7 +105,7 @@ def _verdicts(verdicts: Iterable[Verdict]) -> str:
         counts = ", ".join(f"{name} {count}" for name, count in v.finding.counts.items() if count)
         cells = (v.claim.text, v.finding.reason, counts, ", ".join(map(str, v.finding.events)), v.finding.remedy)
         outcome = f'<td class="text {v.outcome}"><b>{v.outcome}</b></td><td class="text"><code>{v.name}</code></td>'
-        rows.append(f"<tr>{outcome}{''.join(f'<td class=text>{escape(c)}</td>' for c in cells)}</tr>")
+        rows.append(f"<tr>{outcome}{''.join(f'<td class=text>{_prose(c)}</td>' for c in cells)}</tr>")
     heads = ("", "verdict", "claim", "what the capture says", "counts", "events", "to know it")
     return _table_of(heads, rows)
 
@@ -113,14 +113,19 @@ def _verdicts(verdicts: Iterable[Verdict]) -> str:
 def _section(section: Section) -> str:
     parts = [f'<h2 id="{escape(section.key)}">{escape(section.title)}</h2>']
     if section.missing:
-        parts.append(f'<p class="missing">Missing: {escape(section.missing)}.</p>')
+        parts.append(f'<p class="missing">Missing: {_prose(section.missing)}.</p>')
     if section.frame.is_empty():
         parts.append("" if section.missing else f"<p>{escape(section.nothing)}</p>")
         return "\n".join(parts)
     if section.evidence:
-        parts.append(f'<p class="note">How it is known: {escape(section.evidence)}.</p>')
+        parts.append(f'<p class="note">How it is known: {_prose(section.evidence)}.</p>')
     parts.append(_table(section.frame))
     return "\n".join(parts)
+
+
+def _prose(text: str) -> str:
+    """Return the report's own words, which are Markdown: a name between back quotes is code."""
+    return "".join(f"<code>{part}</code>" if i % 2 else part for i, part in enumerate(escape(text).split("`")))
 
 
 def _table(frame: pl.DataFrame) -> str:

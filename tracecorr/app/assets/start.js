@@ -303,10 +303,18 @@ window.__perf = { log: [], idle: false };
     },
   };
 
+  // Until there is a picture, what goes on stands in its place: large captures take their time at the first look.
+  function waiting(text) {
+    TL.message(text);
+    if (canvas) return;
+    const box = TL.make("div", "tl-failure");
+    box.append(TL.make("p", "", text));
+    document.getElementById(IDS.host).replaceChildren(box);
+  }
   async function fetchMeta() {
     let meta = await TL.api.meta();
     for (let wait = 20; meta.goesOn; wait = Math.min(2 * wait, 400)) {
-      TL.message(meta.goesOn + " …");
+      waiting(meta.goesOn + " …");
       await new Promise((done) => setTimeout(done, wait));
       meta = await TL.api.meta();
     }
@@ -359,7 +367,7 @@ window.__perf = { log: [], idle: false };
   async function start(host) {
     TL.hold();
     TL.buildLegend([]);
-    TL.message("reading the capture …");
+    waiting("reading the capture …");
     try {
       view.meta = await fetchMeta();
     } catch (problem) { showFailure(host, problem); TL.message(""); TL.release(); return; }
