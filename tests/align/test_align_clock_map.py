@@ -129,6 +129,58 @@ def test_a_rate_that_changes_all_the_time_stays_inside_the_bounds(name: str, evi
     assert np.median(width) < 25_000
 
 
+def decaying(ppm: float, keep: float, at_s: float) -> Curve:
+    """A rate that the kernel changes each second, each time by the same share of it, from some moment on."""
+    rates = ppm * 1e-6 * keep ** np.arange(60)
+    knots = (at_s + np.arange(61)) * SECOND
+    values = np.concatenate([[0], np.cumsum(rates * SECOND)])
+    return lambda t: 5e9 + np.interp(t, knots, values)
+
+
+def dense(rng: np.random.Generator, curve: Curve, span_s: float) -> Bounds:
+    """Pair 2,500 doorbells a second with dispatch lines, printed some microseconds around them."""
+    t = np.sort(rng.uniform(0, span_s * SECOND, int(span_s * 2500)))
+    stamp = np.rint(t - curve(t)).astype(np.int64)
+    low = np.floor(t - rng.uniform(3.5e3, 1e4, len(t)) - stamp).astype(np.int64)
+    high = np.ceil(t + rng.uniform(1e3, 5e3, len(t)) - stamp).astype(np.int64)
+    return Bounds(stamp, low, high)
+
+
+# A change that leaves a line only just possible is no precise knowledge of the rate.
+ABRUPT = {
+    "settling 400 ppm in 4 s": (settling(400, 4), 20), "settling, short": (settling(400, 4), 2),
+    "kernel's loop": (decaying(400, 0.75, 0.37), 20), "slew, short": (slewed(-60, 0.135), 0.3),
+    "slew": (slewed(60, 8.6), 20), "slew and back": (lambda t: slewed(100, 0.8)(t) - slewed(100, 0.9)(t) + 5e9, 2),
+}  # fmt: skip
+
+
+# A change that is over within 0.2 s is told by pairs and samples together only.
+@pytest.mark.parametrize(
+    ("name", "evidence"), [(n, e) for n in ABRUPT for e in ("pairs", "both") if (n, e) != ("slew and back", "pairs")]
+)
+def test_a_rate_that_changes_fast_stays_inside_the_bounds(name: str, evidence: str) -> None:
+    rng = np.random.default_rng(4)
+    curve, span_s = ABRUPT[name]
+    pairs = dense(rng, curve, span_s)
+    bounds = pairs if evidence == "pairs" else join_bounds(sample(rng, curve, span_s), pairs)
+    fitted = fit_clock_map(bounds, "causal_pairs" if evidence == "pairs" else "samples")
+    covered, width = measure(rng, fitted, curve, span_s)
+    assert fitted.aligned, fitted.reason
+    assert covered >= 0.999
+    assert np.median(width) < 8_000
+
+
+@pytest.mark.parametrize("ppm", [-60, 8, 60, 400])
+def test_one_change_of_the_rate_is_known_from_both_sides(ppm: float) -> None:
+    """Pairs tell when it was, and samples bound the lines on both sides: nowhere is it wider than 5 us."""
+    rng = np.random.default_rng(9)
+    curve = slewed(ppm, 8.6)
+    fitted = fit_clock_map(join_bounds(sample(rng, curve, 20), dense(rng, curve, 20)), "samples")
+    covered, width = measure(rng, fitted, curve, 20)
+    assert covered == 1.0
+    assert np.quantile(width, 0.99) < 5_000
+
+
 def test_a_suspend_splits_the_map() -> None:
     rng = np.random.default_rng(5)
     curve = stepped(-7e9, 12.2)

@@ -187,14 +187,13 @@ def _fit_trace(clock: str, evidence: ClockEvidence, trace: pl.DataFrame) -> Cloc
         return _prove_mono(both, sampled, count_foreign_creations(evidence, steps))
     rate = _guess_rate(both) if clock in _COUNTS else 0.0
     max_rate = 0.0 if clock in _SAME_RATE else MAX_RATE
-    if evidence.samples["samples"] and len(sampled):
-        # Samples that cause and effect contradict are of another run: both together leave no line.
-        return fit_clock_map(both, "samples", max_rate, rate)
-    if not len(pairs) and clock not in _COUNTS:
+    # Samples that cause and effect contradict are of another run: both together leave no line.
+    method = "samples" if evidence.samples["samples"] and len(sampled) else "causal_pairs"
+    if method == "causal_pairs" and not len(pairs) and clock not in _COUNTS:
         pairs = _shift_bounds(evidence, steps)
         both = join_bounds(sampled, pairs)
-    if len(pairs):
-        return _refine(fit_clock_map(both, "causal_pairs", max_rate, rate), both, evidence, steps, (max_rate, rate))
+    if method == "samples" or len(pairs):
+        return _refine(fit_clock_map(both, method, max_rate, rate), both, evidence, steps, (max_rate, rate))
     return _unaligned(evidence, trace)
 
 
@@ -236,7 +235,7 @@ def _refine(
         found = bound_silences(calls, moments, rough, steps)
         if not len(found):
             break
-        finer = fit_clock_map(join_bounds(bounds, found), "causal_pairs", *rates)
+        finer = fit_clock_map(join_bounds(bounds, found), rough.method, *rates)
         if not finer.aligned or _width(finer, stamps) > 0.95 * _width(rough, stamps):
             break
         rough = finer

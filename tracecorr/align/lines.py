@@ -14,10 +14,16 @@ _SLACK_NS = 0.02
 
 @dataclass(frozen=True)
 class Lines:
-    """Hold the corners of the set of lines offset + rate * x between bounds."""
+    """Hold the corners of the set of lines offset + rate * x between bounds.
+
+    Args:
+        offsets, rates: of each corner.
+        room: how far the set reaches up and down, ns: the most that two parallel lines of it lie apart.
+    """
 
     offsets: Floats
     rates: Floats
+    room: float
 
     @property
     def rate(self) -> float:
@@ -47,7 +53,7 @@ def fit_lines(x: Floats, low: Floats, high: Floats, rate: float, max_rate: float
         floor_at, roof_at = level_low.max(), level_high.min()
         if floor_at > roof_at + _SLACK_NS:
             return None
-        return Lines(np.array([floor_at, roof_at]), np.array([rate, rate]))
+        return Lines(np.array([floor_at, roof_at]), np.array([rate, rate]), float(roof_at - floor_at))
     floor = _hull(x[has_low], level_low[has_low], upper=True)
     roof = _hull(x[has_high], level_high[has_high], upper=False)
     offsets, rates = _candidates(np.vstack([floor, roof]), max_rate)
@@ -60,7 +66,27 @@ def fit_lines(x: Floats, low: Floats, high: Floats, rate: float, max_rate: float
         fits &= offsets + rates * at <= y + _SLACK_NS
     if not fits.any():
         return None
-    return Lines(offsets[fits], rates[fits] + rate)
+    offsets, rates = offsets[fits], rates[fits]
+    return Lines(offsets, rates + rate, _measure_room(floor, roof, rates))
+
+
+def _measure_room(floor: Floats, roof: Floats, rates: Floats) -> float:
+    """Return how far floor and roof lie apart along the best of some slopes, which those of the corners hold."""
+    along = rates[:, None]
+    high = (roof[:, 1] - along * roof[:, 0]).min(axis=1)
+    low = (floor[:, 1] - along * floor[:, 0]).max(axis=1)
+    return float((high - low).max())
+
+
+def keep_corners(x: Floats, low: Floats, high: Floats) -> tuple[Floats, Floats, Floats]:
+    """Return the few bounds that decide which lines fit: stamps in order, lower and upper bounds (infinite: none)."""
+    has_low, has_high = np.isfinite(low), np.isfinite(high)
+    floor, roof = _hull(x[has_low], low[has_low], upper=True), _hull(x[has_high], high[has_high], upper=False)
+    at = np.concatenate([floor[:, 0], roof[:, 0]])
+    below = np.concatenate([floor[:, 1], np.full(len(roof), -np.inf)])
+    above = np.concatenate([np.full(len(floor), np.inf), roof[:, 1]])
+    order = np.argsort(at, kind="stable")
+    return at[order], below[order], above[order]
 
 
 def _candidates(points: Floats, max_rate: float) -> tuple[Floats, Floats]:
@@ -83,7 +109,7 @@ def _hull(x: Floats, y: Floats, *, upper: bool) -> Floats:
         while len(hull) >= 2 and _turns_right(hull[-2], hull[-1], point):
             hull.pop()
         hull.append(point)
-    return np.array([(px, sign * py) for px, py in hull])
+    return np.array([(px, sign * py) for px, py in hull]).reshape(-1, 2)
 
 
 def _turns_right(a: tuple[float, float], b: tuple[float, float], c: tuple[float, float]) -> bool:

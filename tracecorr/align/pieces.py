@@ -7,6 +7,7 @@ from itertools import pairwise
 
 import numpy as np
 
+from tracecorr.align.bends import narrow_slopes
 from tracecorr.align.bounds import Floats, Mask
 from tracecorr.align.runs import Run, find_runs
 from tracecorr.align.slopes import Rates, Slopes, find_slopes
@@ -121,7 +122,7 @@ def split_pieces(x: Floats, low: Floats, high: Floats, rates: Rates) -> Pieces |
         return None
     parts = [[runs[0]]]
     for before, after in pairwise(runs):
-        if _is_step(x, low, high, (before, after), rates.wander):
+        if _is_step(x, low, high, (before, after), rates):
             parts.append([after])
         else:
             parts[-1].append(after)
@@ -129,11 +130,10 @@ def split_pieces(x: Floats, low: Floats, high: Floats, rates: Rates) -> Pieces |
     return Pieces(pieces, tuple((float(x[run.sure[0]]), run.rate) for run in runs))
 
 
-def _is_step(x: Floats, low: Floats, high: Floats, runs: tuple[Run, Run], wander: float) -> bool:
-    """Tell whether no curve with the slopes of two runs leads from one to the other."""
+def _is_step(x: Floats, low: Floats, high: Floats, runs: tuple[Run, Run], rates: Rates) -> bool:
+    """Tell whether no curve with slopes that the clock can have leads from one run to the other."""
     before, after = runs
-    least = min(run.rate - run.spread for run in runs) - wander
-    most = max(run.rate + run.spread for run in runs) + wander
+    least, most = rates.middle - rates.reach, rates.middle + rates.reach
     chosen = np.concatenate([before.chosen[before.chosen >= before.sure[-1]], after.chosen[:1]])
     slopes = Slopes(x[chosen[:1]], np.array([least]), np.array([most]))
     lowest, highest = _spread(x[chosen], low[chosen], high[chosen], slopes)[:2]
@@ -148,6 +148,8 @@ def _build(x: Floats, low: Floats, high: Floats, part: list[Run], rates: Rates, 
     chosen = np.unique(np.concatenate([*(run.chosen for run in part[:-1]), last]))
     at, below, above = x[chosen], low[chosen], high[chosen]
     slopes = find_slopes(at, below, above, rates)
+    for before, after in pairwise(part) if rates.reach else ():
+        slopes = _narrow(slopes, x, low, high, (before, after), rates)
     knots = np.union1d(np.linspace(at[0], at[-1], _GRID), np.union1d(at, slopes.edges)) if rates.reach else at
     sides = _at_knots(at, below, above, knots)
     for _ in range(_TIMES if rates.reach else 0):
@@ -158,6 +160,20 @@ def _build(x: Floats, low: Floats, high: Floats, part: list[Run], rates: Rates, 
         slopes = slopes.widened(crossed, _WIDER)
     lowest, highest, least, most = _spread(knots, *sides, slopes)
     return Piece(float(x[sure[0]]), float(x[sure[-1]]), knots, lowest, highest, least, most)
+
+
+def _narrow(slopes: Slopes, x: Floats, low: Floats, high: Floats, runs: tuple[Run, Run], rates: Rates) -> Slopes:
+    """Return the limits with what is known when the clock changes its rate once on its way from one run to the next."""
+    before, after = runs
+    for early, late in (
+        (before.chosen, after.chosen),
+        (before.chosen[len(before.chosen) // 2 :], after.chosen[: len(after.chosen) // 2]),
+    ):
+        chosen = np.union1d(early, late)
+        found = narrow_slopes(slopes, x[chosen], low[chosen], high[chosen], rates)
+        if found is not None:
+            return found
+    return slopes
 
 
 def _at_knots(x: Floats, low: Floats, high: Floats, knots: Floats) -> tuple[Floats, Floats]:
