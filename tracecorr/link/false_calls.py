@@ -23,6 +23,8 @@ _LEAST_WHOLE, _LEAST_CALLS = 0.1, 5
 _MOST_FALSE = 0.5
 # Where fewer lines are lost, it hardly happens that several lines that belong together are.
 MANY_LOST = 0.005
+# Where more lines are lost, calls of functions that are called a few times may be false as well.
+_MOST_LOST = 0.05
 _HALF = int(Flag.ENTER_ONLY | Flag.EXIT_ONLY)
 _TOLD, _DIFFERS = int(Flag.SPAN_TOLD), int(Flag.SPAN_DIFFERS)
 _COLUMNS = ("file", "offset", "thread", "name", "layer", "source", "flags")
@@ -160,7 +162,12 @@ def _overfull(doubtful: pl.DataFrame, inner: pl.DataFrame) -> pl.DataFrame:
 
 
 def _longest(damaged: pl.DataFrame) -> pl.DataFrame:
-    """Return the longest calls of each name, as many as may be false: two lost lines make a false call of two."""
+    """Return the longest calls of each name, as many as may be false: two lost lines make a false call of two.
+
+    Where very many lines were lost, at least one.
+    """
     name = ["file", "name"]
     rank = pl.col("dur_ns").rank("ordinal", descending=True).over(name)
-    return damaged.filter(rank <= 2 * pl.col("lost") ** 2 * pl.len().over(name)).select("event")
+    likely = 2 * pl.col("lost") ** 2 * pl.len().over(name)
+    false = pl.when(pl.col("lost") >= _MOST_LOST).then(likely.ceil()).otherwise(likely)
+    return damaged.filter(rank <= false).select("event")
