@@ -161,6 +161,9 @@ def test_lost_lines_make_links_missing_but_not_wrong(name: str, share: float, tm
     score = score_scene(name, scene, tmp_path)
     found, right, true, _ = totals(score)
     assert found == right
+    launches = Capture.open(tmp_path / "run.tracecorr").table("launches").collect()
+    reasons = launches.filter(pl.col("command_event").is_null())["unlinked_reason"].cast(pl.String)
+    assert len(reasons) and reasons.str.starts_with("the log lost lines").all()
     # Releases that print fewer indexes prove less.
     assert right >= (0.35 if options.get("era") else 0.7 if share < 0.2 else 0.45) * true
     for what, (right, found, _) in score.identities.items():

@@ -92,7 +92,7 @@ def build_launches(
         gpu.select(from_event="event", to_event="gpu_event", rule=pl.lit("gpu_time_of_signal")),
     ]).with_columns(evidence=pl.lit(DERIVED))  # fmt: skip
     joined = joined.with_columns(packets[name].gather(places) for name in _PACKET_COLUMNS)
-    table = schema.LAUNCHES.conform(_select(joined, sources))
+    table = schema.LAUNCHES.conform(_select(joined, sources, losses))
     return Launches(table, edges, gpu.select("event", "gpu_event"), other_command)
 
 
@@ -177,7 +177,7 @@ def _add_command(joined: pl.DataFrame, events: pl.DataFrame, losses: pl.DataFram
     return _add(joined, match_completions(joined, commands, losses))
 
 
-def _select(joined: pl.DataFrame, sources: set[str]) -> pl.DataFrame:
+def _select(joined: pl.DataFrame, sources: set[str], losses: pl.DataFrame) -> pl.DataFrame:
     is_packet = pl.col("layer") == "aql"
     seen = pl.col("doorbell_event").is_not_null()
     # One store that announces several packets is known by rule, not by its value.
@@ -194,11 +194,11 @@ def _select(joined: pl.DataFrame, sources: set[str]) -> pl.DataFrame:
         pl.when(~seen).then("doorbell_hi_ns").alias("doorbell_hi_ns"),
         *_PACKET_COLUMNS, 
         pl.when(is_packet & ~pl.col("index_counted")).then("packet_index").alias("wptr"), "signal", "size_bytes",
-        _reason(sources).alias("unlinked_reason"),
+        _reason(sources, losses).alias("unlinked_reason"),
     )  # fmt: skip
 
 
-def _reason(sources: set[str]) -> pl.Expr:
+def _reason(sources: set[str], losses: pl.DataFrame) -> pl.Expr:
     """Say which link a launch lacks, the first on the path first."""
     is_packet = pl.col("layer") == "aql"
     if "ftrace" not in sources:
@@ -209,8 +209,11 @@ def _reason(sources: set[str]) -> pl.Expr:
         no_store = "no doorbell probe in the trace"
     else:
         no_store = "no doorbell store with this index at its time"
+    lossy = pl.col("file").is_in(losses["file"].implode())
     return (
-        pl.when(pl.col("call_event").is_null()).then(pl.lit("no enclosing HIP call in the log"))
+        pl.when(lossy & pl.col("call_event").is_null()).then(pl.lit("the log lost lines: no HIP call surely holds it"))
+        .when(lossy & pl.col("command_event").is_null()).then(pl.lit("the log lost lines: no command surely has it"))
+        .when(pl.col("call_event").is_null()).then(pl.lit("no enclosing HIP call in the log"))
         .when(pl.col("command_event").is_null()).then(pl.lit("no command line before it in its call"))
         .when(is_packet & pl.col("packet_index").is_null()).then(pl.lit("the log prints no packet index"))
         .when(is_packet & pl.col("doorbell_event").is_null()).then(pl.lit(no_store))
