@@ -7,6 +7,7 @@ buffer of `Text`, so a word near the start or end of a line may be loaded withou
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -199,21 +200,28 @@ class Text:
     def span_hash(self, at: Ints, end: Ints) -> Words:
         """Return the hash of the text between two positions, of any length."""
         size = np.maximum(end - at, 0)
-        # Longest first: those that have a further word are the first ones.
-        order = np.argsort(-size, kind="stable")
+        # Those of one number of whole words are hashed together.
+        order = np.argsort(size, kind="stable")
         at, size = at[order], size[order]
-        counts = np.searchsorted(-size, -np.arange(8, size.max(initial=0) + 1, 8), side="right").tolist()
+        counts = size // 8
+        borders = np.flatnonzero(np.diff(counts, prepend=-1, append=-1)).tolist()
         sums = np.zeros(len(at), np.uint64)
-        for first in range(0, len(counts), _HEAD_WORDS):
-            some = counts[first : first + _HEAD_WORDS]
-            heads = self.heads(at[: some[0]] + 8 * first, 8 * len(some))
-            sums[: some[0]] = mix(sums[: some[0]], np.uint64(first))
-            for i, count in enumerate(some):
-                sums[:count] += heads.word(8 * i)[:count] * FACTORS[i]
-        rest = self.word(at + size // 8 * 8) & KEEP[size % 8]
+        for first, stop in pairwise(borders):
+            sums[first:stop] = self._sums(at[first:stop], int(counts[first]))
+        rest = self.word(at + 8 * counts) & KEEP[size % 8]
         code = np.empty(len(at), np.uint64)
         code[order] = mix(sums + rest * FACTORS[-1], size.astype(np.uint64))
         return code
+
+    def _sums(self, at: Ints, count: int) -> Words:
+        """Return a hash of the `count` words from each position."""
+        sums = np.zeros(len(at), np.uint64)
+        for first in range(0, count, _HEAD_WORDS):
+            size = min(_HEAD_WORDS, count - first)
+            words = self.heads(at + 8 * first, 8 * size).words(0, size)
+            # A sum of products alone would hardly tell texts apart that differ in the last bytes of words.
+            sums = mix(sums, np.uint64(first)) + np.vecdot(words ^ (words >> np.uint64(32)), FACTORS[:size])
+        return sums
 
     def number(self, at: Ints, bare_base: int = 10) -> tuple[Words, Ints, Mask]:
         """Return value, end and presence of the number at each position.

@@ -176,8 +176,9 @@ class DetailReader:
         details.packets = packets[~broken]
         place = np.cumsum(~broken) - 1
         for name, (at_rows, values) in found.items():
-            good = ~broken[at_rows]
-            at_rows, values = at_rows[good], values[good]
+            if len(details.packets) < len(packets):
+                good = ~broken[at_rows]
+                at_rows, values = at_rows[good], values[good]
             if name in ("ring", "signal"):
                 rows[name][packets[at_rows]] = values
             elif name in ("packet_index", "size_bytes"):

@@ -95,9 +95,11 @@ class TableMaker:
         columns.add("stream", stream, stream > 0)
         flags = own["flags"] | np.where(has_exit, rows["flags"][leave], 0)
         flags |= np.where(orphan, int(Flag.EXIT_ONLY), np.where(half, int(Flag.ENTER_ONLY), 0)).astype(np.uint16)
-        told = np.where(has_exit & ~orphan, rows["told_us"][leave], -1)
-        is_told = np.abs(rows["stamp"][leave] - own["stamp"] - 1000 * told) <= _STEP_NS
-        flags |= np.where(told < 0, 0, np.where(is_told, int(Flag.SPAN_TOLD), int(Flag.SPAN_DIFFERS))).astype(np.uint16)
+        spans = np.flatnonzero(has_exit & ~orphan)
+        spans = spans[rows["told_us"][leave[spans]] >= 0]
+        ends = leave[spans]
+        is_told = np.abs(rows["stamp"][ends] - own["stamp"][spans] - 1000 * rows["told_us"][ends]) <= _STEP_NS
+        flags[spans] |= np.where(is_told, int(Flag.SPAN_TOLD), int(Flag.SPAN_DIFFERS)).astype(np.uint16)
         columns.add("flags", flags)
 
     def packets(self, rows: Rows, new: Rows, details: Details, joined: Joined) -> pa.Table:
