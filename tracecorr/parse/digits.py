@@ -18,7 +18,7 @@ HIGH = np.uint64(0x8080808080808080)
 KEEP = np.array([(1 << (8 * n)) - 1 for n in range(8)] + [0xFFFFFFFFFFFFFFFF], np.uint64)
 POWERS = np.array([10**n for n in range(9)], np.uint64)
 _SEVEN = np.uint64(0x7F7F7F7F7F7F7F7F)
-_ZEROS = np.uint64(0x3030303030303030)
+ZEROS = np.uint64(0x3030303030303030)
 _SIXTEENS = np.uint64(0x1010101010101010)
 
 
@@ -57,7 +57,7 @@ def count_hexadecimal(word: Words) -> Ints:
 def decimal_of(word: Words, size: Ints) -> Words:
     """Return the value of the first `size` bytes, all decimal digits."""
     shift = np.uint64(8) * (8 - size).astype(np.uint64)
-    return swar((word << shift) | (_ZEROS & KEEP[8 - size]))
+    return swar((word << shift) | (ZEROS & KEEP[8 - size]))
 
 
 def hexadecimal_of(word: Words, size: Ints) -> Words:
@@ -79,7 +79,7 @@ def last_digits(word: Words, keep: Ints | int) -> Words:
     if isinstance(keep, int) and keep == 8:
         return word.copy()
     drop = KEEP[8 - keep]
-    blanked: Words = (word & ~drop) | (_ZEROS & drop)
+    blanked: Words = (word & ~drop) | (ZEROS & drop)
     return blanked
 
 
@@ -96,7 +96,7 @@ def eight_hexadecimal(word: Words) -> tuple[Words, Mask]:
     letters = (word >> np.uint64(6)) & LOW
     value = (word & (LOW * np.uint64(15))) + letters * np.uint64(9)
     # A byte is a digit when its value gives it back, and is 10 or more for letters only.
-    good: Mask = value + _ZEROS + letters * np.uint64(39) == (word | letters << np.uint64(5))
+    good: Mask = value + ZEROS + letters * np.uint64(39) == (word | letters << np.uint64(5))
     good &= ((value + LOW * np.uint64(6)) & _SIXTEENS) == letters << np.uint64(4)
     good &= (value & _SIXTEENS) == 0
     return _joined_nibbles(value), good

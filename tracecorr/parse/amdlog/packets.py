@@ -58,9 +58,11 @@ class PacketReader:
             front = self._front_codes(text, at[fast], split)
             kind[fast] = self._front_kinds[front]
             for name, (values, present) in self._front_fields.items():
-                has = present[front]
-                rows, known = (fast, front) if has.all() else (fast[has], front[has])
-                found.add(name, rows, values[known])
+                if present.all():
+                    found.add(name, fast, values[front])
+                    continue
+                has = np.flatnonzero(present[front])
+                found.add(name, fast[has], values[front[has]])
             for name, rows, values in tail_fields:
                 found.add(name, rows, values)
         return found.join(), [str(v) for v in self._kinds.values], kind
@@ -141,8 +143,13 @@ class _Collected:
 
     def join(self) -> Fields:
         """Return all values of each field."""
-        return {name: (np.concatenate([rows for rows, _ in parts]), np.concatenate([values for _, values in parts]))
-                for name, parts in self._parts.items()}  # fmt: skip
+        return {name: _join(parts) for name, parts in self._parts.items()}
+
+
+def _join(parts: list[tuple[Ints, Words]]) -> tuple[Ints, Words]:
+    if len(parts) == 1:
+        return parts[0]
+    return np.concatenate([rows for rows, _ in parts]), np.concatenate([values for _, values in parts])
 
 
 def _signs(text: Text, at: Ints, end: Ints) -> tuple[Ints, Ints]:

@@ -8,12 +8,13 @@ that one had them. What has no known shape is read by other means.
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
 
-from tracecorr.parse.digits import Ints, Mask, Words, all_digits, eight_hexadecimal, last_digits, swar
-from tracecorr.parse.text import Text
+from tracecorr.parse.digits import KEEP, ZEROS, Ints, Mask, Words, all_digits, eight_hexadecimal, swar
+from tracecorr.parse.text import Heads, Text
 
 # Bytes before a text that are at hand, so that the word that ends with a number's digit can be read.
 _BEFORE = 8
@@ -35,13 +36,20 @@ class Span:
 
 
 @dataclass(frozen=True)
-class _Number:
-    """Name the digits of a number, counted from `_BEFORE` bytes before the text."""
+class _Digits:
+    """Name digits of one base that are read at once: each row is the end of a number, or what stands before it.
 
-    field: str
-    stop: int
-    digits: int
-    is_hexadecimal: bool
+    Args:
+        numbers: number of the span that each row belongs to.
+        stops: byte behind the digits, counted from `_BEFORE` bytes before the text.
+        drop: bits of the word before it that are no digits of it.
+        scale: what the digits of each row count.
+    """
+
+    numbers: tuple[int, ...]
+    stops: tuple[int, ...]
+    drop: Words
+    scale: tuple[np.uint64, ...]
 
 
 @dataclass(frozen=True)
@@ -51,12 +59,15 @@ class _Shape:
     Args:
         keep: bits that are compared, as words.
         literal: what they are.
+        fields: names of the numbers.
         label: what the texts are, as the one said that learned it.
     """
 
     keep: Words
     literal: Words
-    numbers: tuple[_Number, ...]
+    fields: tuple[str, ...]
+    decimals: _Digits
+    hexadecimals: _Digits
     label: int
 
 
@@ -158,8 +169,8 @@ def _shape_of(text: bytes, spans: list[Span], label: int, free_from: int) -> _Sh
     words = -(-(_BEFORE + len(text)) // 8)
     keep = np.zeros(8 * words, np.uint8)
     keep[_BEFORE : _BEFORE + len(text)] = 0xFF
-    numbers = []
-    for span in spans:
+    places: dict[bool, list[tuple[int, int, int]]] = {False: [], True: []}
+    for number, span in enumerate(spans):
         found = text[span.start : span.stop]
         is_hexadecimal = _HEXADECIMAL.fullmatch(found) is not None
         goes_on = _GOES_ON[is_hexadecimal].match(text, span.stop)
@@ -168,12 +179,21 @@ def _shape_of(text: bytes, spans: list[Span], label: int, free_from: int) -> _Sh
         digits = len(found) - 2 * is_hexadecimal
         stop = _BEFORE + span.stop
         keep[stop - digits : stop] = 0
-        numbers.append(_Number(span.field, stop, digits, is_hexadecimal))
+        places[is_hexadecimal] += [(number, stop - i, digits - i) for i in range(0, digits, 8)]
     for free in _DIGITS.finditer(text, free_from):
         keep[_BEFORE + free.start() : _BEFORE + free.end()] = 0
     bits = keep.view(np.uint64)
     held = np.frombuffer(bytes(_BEFORE) + text.ljust(8 * words - _BEFORE, b"\0"), np.uint64)
-    return _Shape(bits, held & bits, tuple(numbers), label)
+    fields = tuple(span.field for span in spans)
+    return _Shape(bits, held & bits, fields, _digits(places[False], 10**8), _digits(places[True], 1 << 32), label)
+
+
+def _digits(places: list[tuple[int, int, int]], high: int) -> _Digits:
+    """Return the digits at places (number, stop, digits from it back); of a number the lowest ones come first."""
+    drop = np.array([KEEP[8 - min(digits, 8)] for _, _, digits in places], np.uint64).reshape(-1, 1)
+    numbers = tuple(number for number, _, _ in places)
+    scale = tuple(np.uint64(high if number in numbers[:i] else 1) for i, number in enumerate(numbers))
+    return _Digits(numbers, tuple(stop for _, stop, _ in places), drop, scale)
 
 
 def _read(text: Text, shape: _Shape, rows: Ints, at: Ints) -> tuple[Reading, Ints]:
@@ -182,34 +202,30 @@ def _read(text: Text, shape: _Shape, rows: Ints, at: Ints) -> tuple[Reading, Int
     heads = text.heads(at[rows] - _BEFORE, 8 * words)
     differs = (heads.words(0, words) & shape.keep) != shape.literal
     good = ~differs.any(axis=1) if differs.any() else np.ones(len(rows), np.bool_)
-    values = []
-    for number in shape.numbers:
-        decode = _hexadecimal if number.is_hexadecimal else _decimal
-        value, is_number = decode(heads.word(number.stop - 8), number.digits)
-        if number.digits > 8:
-            high, is_high = decode(_narrowed(heads.word(number.stop - 16)), number.digits - 8)
-            value, is_number = value + high * _EIGHT_DIGITS[number.is_hexadecimal], is_number & is_high
-        good &= is_number
-        values.append(value)
-    named = [(number.field, value) for number, value in zip(shape.numbers, values, strict=True)]
+    values: list[Words | None] = [None] * len(shape.fields)
+    for digits, decode in ((shape.decimals, _decimal), (shape.hexadecimals, eight_hexadecimal)):
+        if digits.stops:
+            good &= _decode(heads, digits, decode, values)
+    named = [(name, value) for name, value in zip(shape.fields, values, strict=True) if value is not None]
     if good.all():
         return Reading(rows, shape.label, named), rows[:0]
     fine = np.flatnonzero(good)
     return Reading(rows[fine], shape.label, [(name, value[fine]) for name, value in named]), rows[~good]
 
 
-def _narrowed(word: Words) -> Words:
-    # The first digits of addresses are often the same.
-    return word[:1] if (word == word[0]).all() else word
+def _decode(
+    heads: Heads, digits: _Digits, decode: Callable[[Words], tuple[Words, Mask]], values: list[Words | None]
+) -> Mask:
+    """Set the values that have digits of one base; return which rows of `heads` have them all."""
+    words = np.empty((len(digits.stops), len(heads)), np.uint64)
+    for i, stop in enumerate(digits.stops):
+        words[i] = heads.word(stop - 8)
+    parts, good = decode((words & ~digits.drop) | (ZEROS & digits.drop))
+    for number, part, scale in zip(digits.numbers, parts, digits.scale, strict=True):
+        before = values[number]
+        values[number] = part if before is None else before + part * scale
+    return good.all(axis=0)
 
 
-def _hexadecimal(word: Words, digits: int) -> tuple[Words, Mask]:
-    return eight_hexadecimal(last_digits(word, digits) if digits < 8 else word)
-
-
-def _decimal(word: Words, digits: int) -> tuple[Words, Mask]:
-    word = last_digits(word, digits) if digits < 8 else word
-    return swar(word), all_digits(word)
-
-
-_EIGHT_DIGITS = {True: np.uint64(1 << 32), False: np.uint64(10**8)}
+def _decimal(words: Words) -> tuple[Words, Mask]:
+    return swar(words), all_digits(words)
