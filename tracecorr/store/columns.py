@@ -16,12 +16,14 @@ import pyarrow.parquet as pq
 
 _FEW_VALUES = frozenset(
     {
-        "file", "length", "end_length", "pid", "tid", "cpu", "depth", "flags", "ring", "stream", "signal", "arg", "fd",
+        "file", "length", "end_length", "pid", "tid", "cpu", "flags", "ring", "stream", "signal", "arg", "fd",
         "cmd", "size_bytes", "process", "thread", "gpu", "queue", "kernel", "err_lo_ns", "err_hi_ns", "swq", "log_id",
         "header", "grid_x", "grid_y", "grid_z", "workgroup_x", "workgroup_y", "workgroup_z", "private_bytes",
         "group_bytes", "kernel_object", "kernarg_bytes", "engine",
     }
 )  # fmt: skip
+# The same in many rows behind each other, then another one far from it: such runs are left to the compression.
+_IN_RUNS = frozenset({"parent_offset"})
 # The index of a row group takes some kilobytes; fewer rows would not fill its encodings.
 _GROUP_ROWS = 1 << 18
 
@@ -77,7 +79,7 @@ def _open(path: Path, columns: pa.Schema, *, statistics: bool) -> pq.ParquetWrit
     numbers = [c.name for c in columns if pa.types.is_integer(c.type)]
     few = [name for name in numbers if name in _FEW_VALUES]
     texts = [c.name for c in columns if pa.types.is_string(c.type) or pa.types.is_large_string(c.type)]
-    deltas = {name: "DELTA_BINARY_PACKED" for name in numbers if name not in few}
+    deltas = {name: "DELTA_BINARY_PACKED" for name in numbers if name not in few and name not in _IN_RUNS}
     return pq.ParquetWriter(
         path, columns, compression="zstd", compression_level=1, use_dictionary=[*coded, *few, *texts],
         column_encoding=deltas or None, write_statistics=statistics,

@@ -224,7 +224,8 @@ def _decode(
     for number, part, scale in zip(digits.numbers, parts, digits.scale, strict=True):
         before = values[number]
         values[number] = part if before is None else before + part * scale
-    return good.all(axis=0)
+    all_good: Mask = good.all(axis=0)
+    return all_good
 
 
 def _decimal(words: Words) -> tuple[Words, Mask]:
