@@ -224,8 +224,8 @@ def _decode(
     for number, part, scale in zip(digits.numbers, parts, digits.scale, strict=True):
         before = values[number]
         values[number] = part if before is None else before + part * scale
-    all_good: Mask = good.all(axis=0)
-    return all_good
+    have_all: Mask = np.logical_and.reduce(good, axis=0)
+    return have_all
 
 
 def _decimal(words: Words) -> tuple[Words, Mask]:
