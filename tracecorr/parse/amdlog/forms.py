@@ -12,7 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from tracecorr.parse.digits import KEEP, Ints, Mask, Words
-from tracecorr.parse.text import Heads
+from tracecorr.parse.heads import Heads
 
 COLOUR = b"\x1b[32m "
 # Bytes of a message (with its colour) that are compared at most.

@@ -14,7 +14,8 @@ import numpy as np
 from tracecorr.parse.amdlog.classify import Classifier
 from tracecorr.parse.amdlog.forms import COLOUR, FORM_BYTES, Forms, site_of, slots
 from tracecorr.parse.digits import KEEP, Ints, Mask, Words, all_digits, last_digits, swar
-from tracecorr.parse.text import FACTORS, Codes, Heads, Text, mix
+from tracecorr.parse.heads import FACTORS, Heads, mix
+from tracecorr.parse.text import Codes, Text
 
 # Of a line as much is compared at most; the rest of it stays unread here.
 _HEAD_BYTES = 160

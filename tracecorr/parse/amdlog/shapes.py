@@ -14,12 +14,13 @@ from dataclasses import dataclass
 import numpy as np
 
 from tracecorr.parse.digits import KEEP, ZEROS, Ints, Mask, Words, all_digits, eight_hexadecimal, swar
-from tracecorr.parse.text import Heads, Text
+from tracecorr.parse.heads import Heads
+from tracecorr.parse.text import Text
 
 # Bytes before a text that are at hand, so that the word that ends with a number's digit can be read.
 _BEFORE = 8
 _MOST_BYTES = 256
-_MOST_SHAPES, _MOST_OF_A_KEY = 1024, 12
+_MOST_SHAPES, _MOST_OF_A_KEY = 1024, 24
 _HEXADECIMAL, _DECIMAL = re.compile(rb"0x[0-9a-f]{1,16}"), re.compile(rb"\d{1,16}")
 # A zero before an `x` would be another number.
 _GOES_ON = {True: re.compile(rb"[0-9a-fA-F]"), False: re.compile(rb"[0-9x]")}
