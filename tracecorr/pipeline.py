@@ -136,6 +136,8 @@ def _correlate(path: Path, clock: _Clock, ready: Mapping[int, list[StoredPart]])
     tables, maps = _build_tables(parts, seen, capture, clock)
     write_tables(path, tables)
     warnings = _warn(tables, maps)
+    if not any(entry.get("form") == "clock_samples" for entry in capture.info.get("files", [])):
+        warnings += _warn_unused_marks(tables["events"], maps)
     write_info(path, {**capture.info, "warnings": warnings})
     del tables  # large
     clock.done("store")
@@ -346,6 +348,18 @@ def _warn(tables: dict[str, pl.DataFrame], maps: dict[str, ClockMap]) -> list[st
     if {"amd_log", "ftrace"} <= sources and not _overlap(events):
         warnings.append("log and trace do not overlap in time: are they of one run, and of one machine?")
     return warnings
+
+
+def _warn_unused_marks(events: pl.DataFrame, maps: dict[str, ClockMap]) -> list[str]:
+    """Say that marks lie in a trace whose clock was worked out, without the readings that belong to them."""
+    bare = [key for key, m in maps.items() if key.startswith("ftrace:") and m.method in ("causal_pairs", "unaligned")]
+    marks = events.filter((pl.col("layer") == "marker") & (pl.col("name") == "clock_sync")).height if bare else 0
+    if not marks:
+        return []
+    return [
+        f"{bare[0]}: its {marks} clock marks need the readings that were taken with them: import with "
+        "--clock-samples clock.json for narrower bounds"
+    ]
 
 
 def _warn_wide(clock_map: pl.DataFrame) -> list[str]:

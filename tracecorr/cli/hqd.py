@@ -19,6 +19,10 @@ if TYPE_CHECKING:
 # Reading may take at most this share of the time between two reads.
 _READ_SHARE = 20
 _HIDDEN = ("snapshot", "file", "offset", "logical", "queue", "read_start_ns", "read_end_ns", "active", "gpu")
+_LEGEND = (
+    "slots = pipe.slot (SDMA: engine.RLC); active = its ACTIVE bit is set (SDMA: enabled, with a doorbell); "
+    "stale = it keeps the address of a queue that is gone"
+)
 
 
 def hqd_verb(
@@ -144,7 +148,13 @@ def _render_text(rows: pl.DataFrame, sources: list[dict[str, Any]], with_slots: 
             lines += [render_table(slots, slots.height), ""]
         used = rows.filter(own & (pl.col("state").cast(pl.String) != "unused"))
         if with_slots and used.height:
-            lines += [render_table(used.drop(_HIDDEN, strict=False).with_columns(gpu_id_text()), used.height), ""]
+            # Register values are read in hex.
+            hexed = used.drop(_HIDDEN, strict=False).with_columns(
+                gpu_id_text(), pl.col("doorbell", "quantum").cast(pl.UInt64)
+            )
+            lines += [render_table(hexed, used.height), ""]
+    if counts.height:
+        lines.append(_LEGEND)
     return "\n".join(lines).rstrip()
 
 

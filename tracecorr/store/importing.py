@@ -48,7 +48,7 @@ def import_files(
         ftrace: kernel traces: text, a `trace.dat` of trace-cmd, or a folder of binary pages.
         clock: trace_clock of the traces, or `auto`.
         clock_samples: clock.json with bracketed samples.
-        hqd: debugfs dumps; kept, not decoded.
+        hqd: debugfs dumps of the KFD's queues.
         rocprof: CSV, JSON or rocpd databases of rocprof.
         force: replace `out`.
         progress: called with a line of text for each file.

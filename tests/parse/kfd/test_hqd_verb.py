@@ -37,7 +37,10 @@ def test_slots_are_shown_when_asked_for(debugfs: Path, capsys: pytest.CaptureFix
     assert main(["hqd", path]) == 0
     assert "stale | " not in capsys.readouterr().out.replace("| stale | unused |", "")
     assert main(["hqd", path, "--slots"]) == 0
-    assert capsys.readouterr().out.count("| stale | ") == 2  # the heading of the counts, and the slot
+    text = capsys.readouterr().out
+    assert text.count("| stale | ") == 2  # the heading of the counts, and the slot
+    assert "| 0x111 | 0x7f4910800000 | 1048576 | 0x1008 |" in text  # registers in hex, as in the table of queues
+    assert text.splitlines()[-1].startswith("slots = pipe.slot")
 
 
 def test_json(debugfs: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
