@@ -123,7 +123,7 @@ def _stores(events: pl.DataFrame, sources: set[str]) -> pl.DataFrame:
 def _commands(events: pl.DataFrame) -> pl.DataFrame:
     columns = ("event", "file", "offset", "process", "thread", "parent", "name", "ts_ns", "command", "stream_id")
     rows = events.select(*columns, "source", "layer")
-    return rows.filter((pl.col("source") == "amd_log") & (pl.col("layer") == "command"))
+    return rows.filter((pl.col("source") == "amd_log") & (pl.col("layer") == "command")).select(columns)
 
 
 def _add_intervals(base: pl.DataFrame, events: pl.DataFrame) -> pl.DataFrame:
