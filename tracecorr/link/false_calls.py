@@ -71,17 +71,13 @@ def open_false_calls(events: pl.DataFrame, losses: pl.DataFrame) -> pl.DataFrame
         events: rows with `parent`.
         losses: as `find_losses` returns them.
     """
-    calls = _hip_calls(events.select("event", "dur_ns", *_COLUMNS))
-    ended = calls.filter(pl.col("dur_ns").is_not_null())
-    inner = events.select("parent", "layer", "source", child="name").filter(pl.col("source") == "amd_log")
-    inner = inner.drop("source").drop_nulls("parent")
-    if ended.is_empty():
+    calls = _hip_calls(events.select("event", "dur_ns", "file", "name", "layer", "source", "flags"))
+    ended = pl.col("dur_ns").is_not_null()
+    if not calls.select(ended.any()).item():
         return events
-    doubtful = ended.filter(pl.col("flags") & _TOLD == 0)
-    damaged = doubtful.join(losses, on="file")
-    enclosing = _enclosing(doubtful, ended, inner, losses)
-    found = pl.concat([_differing(calls).select("event"), enclosing, _overfull(damaged, inner), _longest(damaged)])
-    found = found.unique()
+    doubtful = calls.filter(ended & (pl.col("flags") & _TOLD == 0))
+    unlikely = _list_unlikely(events, calls, doubtful, losses)
+    found = pl.concat([_differing(calls).select("event"), unlikely]).unique()
     if found.is_empty():
         return events
     joined = attach_columns(events, found.select("event", is_false=pl.lit(value=True)))
@@ -103,13 +99,14 @@ def list_empty_calls(events: pl.DataFrame, losses: pl.DataFrame) -> Mask:
         return np.zeros(events.height, dtype=np.bool_)
     rows = events.select("dur_ns", *_COLUMNS).with_row_index("row")
     calls = _hip_calls(rows).join(losses, on="file")
-    name = ["file", "name"]
-    is_open = pl.col("dur_ns").is_null()
-    last = pl.col("offset").max().over("file", "thread")
-    goes_on = (pl.col("offset") < last) | (pl.col("lost") >= MANY_LOST)
-    never = ((~is_open).mean().over(name) < _LEAST_WHOLE) & (pl.len().over(name) >= _LEAST_CALLS)
+    thread, name, is_open = ["file", "thread"], ["file", "name"], pl.col("dur_ns").is_null()
+    ends = calls.group_by(thread).agg(last=pl.col("offset").max())
+    names = calls.group_by(name).agg(shown=(~is_open).mean(), total=pl.len())
+    found = calls.filter(is_open).join(ends, on=thread, nulls_equal=True).join(names, on=name, nulls_equal=True)
+    goes_on = (pl.col("offset") < pl.col("last")) | (pl.col("lost") >= MANY_LOST)
+    never = (pl.col("shown") < _LEAST_WHOLE) & (pl.col("total") >= _LEAST_CALLS)
     empty = np.zeros(events.height, dtype=np.bool_)
-    empty[calls.filter(is_open & goes_on & ~never)["row"].to_numpy()] = True
+    empty[found.filter(goes_on & ~never)["row"].to_numpy()] = True
     return empty
 
 
@@ -126,6 +123,19 @@ def _differing(calls: pl.DataFrame) -> pl.DataFrame:
         return calls.clear()
     share = told.group_by("file").agg(false=differs.mean()).filter(pl.col("false") < _MOST_FALSE)
     return told.filter(differs).join(share, on="file", how="semi")
+
+
+def _list_unlikely(
+    events: pl.DataFrame, calls: pl.DataFrame, doubtful: pl.DataFrame, losses: pl.DataFrame
+) -> pl.DataFrame:
+    """Return the doubtful calls that are unlike the others of their name."""
+    if doubtful.is_empty():
+        return doubtful.select("event")
+    inner = events.select("parent", "layer", "source", child="name").filter(
+        (pl.col("source") == "amd_log") & pl.col("parent").is_not_null()
+    ).drop("source")  # fmt: skip
+    ended, damaged = calls.filter(pl.col("dur_ns").is_not_null()), doubtful.join(losses, on="file")
+    return pl.concat([_enclosing(doubtful, ended, inner, losses), _overfull(damaged, inner), _longest(damaged)])
 
 
 def _enclosing(doubtful: pl.DataFrame, ended: pl.DataFrame, inner: pl.DataFrame, losses: pl.DataFrame) -> pl.DataFrame:
@@ -150,7 +160,8 @@ def _overfull(doubtful: pl.DataFrame, inner: pl.DataFrame) -> pl.DataFrame:
     """Return the doubtful calls that hold more rows of a kind than is usual for their name."""
     if doubtful.is_empty():
         return doubtful.select("event")
-    held = inner.group_by("parent", "layer", "child").agg(held=pl.len()).rename({"parent": "event"})
+    inside = inner.rename({"parent": "event"}).join(doubtful.select("event"), on="event", how="semi")
+    held = inside.group_by("event", "layer", "child").agg(held=pl.len())
     held = held.join(doubtful.select("event", "name"), on="event")
     kind = ["name", "layer", "child"]
     # So many calls of a name hold at least as many.
