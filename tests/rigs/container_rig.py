@@ -7,6 +7,7 @@ import pwd
 import shutil
 import stat
 import subprocess
+import time
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -71,6 +72,14 @@ class ContainerRig:
     def start(self, name: str, truth: Path, *command: str) -> None:
         """Start a container in the background."""
         self.call("run", "--detach", "--name", name, *self.options(truth), self.image, *command)
+
+    def has_removed_all(self) -> bool:
+        """Wait until this engine has no container; it removes them (`--rm`) after its client has ended."""
+        for _ in range(1800):
+            if not self.call("ps", "--all", "--quiet"):
+                return True
+            time.sleep(0.1)
+        return False
 
     def remove_all(self) -> None:
         """Remove all containers of this engine."""
