@@ -358,12 +358,42 @@ def test_attaching_to_a_running_process(tmp_path: Path, tracefs: Tracefs) -> Non
         assert status == 0, err
         assert workload.poll() is None
         assert capture.info["where"] == f"process {workload.pid}"
-        assert "HIP log: none, a runtime that runs already cannot be told to log" in err
+        assert "a running one cannot be told to log" in err
         assert workload.pid in {thread["tid"] for thread in capture.info["threads"]}
         assert capture.info["events"] > 0
     finally:
         workload.kill()
         workload.wait()
+
+
+def test_the_log_that_a_running_process_writes_is_copied(tmp_path: Path, tracefs: Tracefs) -> None:
+    """SYNTHETIC log, of a child, without its last line that is not whole yet; it may have no name any more."""
+    place = tmp_path / "log"
+    place.mkdir()
+    script = """
+(exec 3>>"$AMD_LOG_LEVEL_FILE"_7; printf 'one\\ntwo\\nthr' >&3; rm "$AMD_LOG_LEVEL_FILE"_7; touch ready; sleep 600)
+sleep 600
+"""
+    environment = {**os.environ, "AMD_LOG_LEVEL_FILE": str(place / "mine"), "AMD_LOG_LEVEL": "5"}
+    workload = subprocess.Popen(["sh", "-c", script], cwd=place, env=environment, start_new_session=True)
+    try:
+        while not (place / "ready").exists():
+            time.sleep(0.01)
+        with unchanged(tracefs):
+            capture = Capture(tmp_path, "--duration", "0.3", *QUICK, "--pid", str(workload.pid))
+            status, _, err = capture.end()
+            (tmp_path / "x.tracecorr").rename(tmp_path / "first.tracecorr")
+            capture = Capture(tmp_path, "--duration", "0.3", "--max-log-gb", "0.000000001", *QUICK,
+                              "--pid", str(workload.pid))  # fmt: skip
+            _, _, refused = capture.end()
+    finally:
+        os.killpg(workload.pid, signal.SIGKILL)
+        workload.wait()
+    assert status == 0, err
+    assert (tmp_path / "first.tracecorr/raw/amd_log/mine_7").read_bytes() == b"one\ntwo\n"
+    assert "HIP log: 1 file(s)" in err
+    assert "the log mine_7 of the process is not copied: it has 8 bytes" in refused
+    assert list((tmp_path / "x.tracecorr/raw/amd_log").iterdir()) == []
 
 
 def test_attaching_to_what_is_no_process_leaves_nothing(tmp_path: Path, tracefs: Tracefs) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import re
 import stat
 from collections.abc import Iterable
 from contextlib import suppress
@@ -11,6 +10,7 @@ from pathlib import Path
 
 from tracecorr.capture.discard_log import start_discarding
 from tracecorr.capture.log_file import open_log
+from tracecorr.capture.processes import is_writable
 
 _PROC = Path("/proc")
 _MOST_NAMED = 3
@@ -93,12 +93,6 @@ def _list_written(pid: int) -> set[tuple[int, int]]:
         for link in (_PROC / str(pid) / "fd").iterdir():
             with suppress(OSError):
                 status = link.stat()
-                if stat.S_ISREG(status.st_mode) and _is_writable(_PROC / str(pid) / "fdinfo" / link.name):
+                if stat.S_ISREG(status.st_mode) and is_writable(pid, link.name):
                     found.add((status.st_dev, status.st_ino))
     return found
-
-
-def _is_writable(facts: Path) -> bool:
-    """Tell by /proc/PID/fdinfo/N whether a descriptor can be written to."""
-    flags = re.search(r"^flags:\s*([0-7]+)$", facts.read_text(), re.MULTILINE)
-    return flags is not None and int(flags[1], 8) & os.O_ACCMODE != os.O_RDONLY

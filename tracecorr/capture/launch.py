@@ -17,6 +17,7 @@ from tracecorr.capture.folder import RecordingFolder
 from tracecorr.capture.invoker import Invoker, find_invoker, read_status
 from tracecorr.capture.naming import log_environment
 from tracecorr.capture.options import CaptureOptions
+from tracecorr.capture.own_logs import OwnLogs
 from tracecorr.capture.signals import WATCHED
 from tracecorr.capture.workload import AttachedProcess, GatedProcess, Workload, resolve_command
 from tracecorr.model.errors import InputError, MachineError
@@ -33,7 +34,7 @@ class Launched:
         logs: folder of its logs, as the host sees it.
         variables: environment that it got from here.
         where: `host`, `container NAME`, `image NAME` or `process PID`.
-        collect: brings the logs into the capture folder, after the workload.
+        collect: brings the logs into the capture folder, after the workload; returns what to tell of that.
         withdraw: takes away what was made for a workload that was ended at its gate.
         free_bytes: space left where the logs land.
     """
@@ -43,7 +44,7 @@ class Launched:
     where: str
     free_bytes: Callable[[], int]
     variables: dict[str, str] = field(default_factory=dict)
-    collect: Callable[[], None] = lambda: None
+    collect: Callable[[], list[str] | None] = lambda: None
     withdraw: Callable[[], None] = lambda: None
 
 
@@ -78,8 +79,7 @@ def launch(options: CaptureOptions, invoker: Invoker, program: str, folder: Reco
         MachineError: the container is unknown, or its gate did not appear.
     """
     if options.pid is not None:
-        logs = folder.path / "raw/amd_log"
-        return Launched(AttachedProcess(options.pid), logs, f"process {options.pid}", folder.free_bytes)
+        return _attach(options, options.pid, folder)
     if options.container is not None:
         return _launch_exec(options, invoker, folder, token)
     if options.image is not None:
@@ -87,6 +87,19 @@ def launch(options: CaptureOptions, invoker: Invoker, program: str, folder: Reco
     variables = log_environment(options.log_level, folder.log_folder / LOG_NAME)
     process = GatedProcess(program, options.command, {**invoker.environment, **variables}, invoker, WATCHED)
     return Launched(process, folder.path / "raw/amd_log", "host", folder.free_bytes, variables)
+
+
+def _attach(options: CaptureOptions, pid: int, folder: RecordingFolder) -> Launched:
+    process, own, logs = AttachedProcess(pid), OwnLogs(pid), folder.path / "raw/amd_log"
+
+    def collect() -> list[str]:
+        room = folder.free_bytes() - options.min_free_bytes
+        try:
+            return own.copy_to(logs, min(room, options.max_log_bytes or room))
+        finally:
+            own.close()
+
+    return Launched(process, logs, f"process {pid}", folder.free_bytes, collect=collect, withdraw=own.close)
 
 
 def _launch_exec(options: CaptureOptions, invoker: Invoker, folder: RecordingFolder, token: str) -> Launched:

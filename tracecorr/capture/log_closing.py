@@ -45,7 +45,7 @@ def close_logs(
     with closing(LateWriters(launched.logs, alive)) as late:
         steps: list[Callable[[], None]] = [
             lambda: closed.losses.extend(logs.finish(late.names)),
-            launched.collect,
+            lambda: closed.problems.extend(launched.collect() or ()),
             lambda: strange.extend(folder.seal_logs()),
         ]
         for step in steps:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import ctypes
 import os
+import re
 import time
 from collections.abc import Container, Iterable
 from dataclasses import asdict, dataclass, replace
@@ -211,6 +212,12 @@ def has_open(pid: int, device: str) -> bool:
             if str(link.readlink()) == device:
                 return True
     return False
+
+
+def is_writable(pid: int, descriptor: str) -> bool:
+    """Tell whether a process has a descriptor open for writing; one that only names a file (O_PATH) is not."""
+    flags = re.search(r"^flags:\s*([0-7]+)$", _read(_PROC / str(pid) / "fdinfo" / descriptor), re.MULTILINE)
+    return flags is not None and int(flags[1], 8) & os.O_ACCMODE != os.O_RDONLY
 
 
 def _read(path: Path) -> str:

@@ -154,7 +154,7 @@ def render_summary(shown: Path) -> Iterator[str]:
         on_disk = "" if stored == size else f", compressed to {stored / 1e6:,.1f} MB"
         yield f"HIP log: {len(logs)} file(s), {size / 1e6:,.1f} MB{on_disk}"
     elif info["where"].startswith("process "):
-        yield "HIP log: none, a runtime that runs already cannot be told to log"
+        yield "HIP log: none; one that a process writes already is copied, but a running one cannot be told to log"
     else:
         yield (
             "warning: no HIP log appeared: the workload did not use HIP, its runtime cannot log, "

@@ -70,7 +70,7 @@ def capture_verb(
         list[str] | None, typer.Option(metavar="OPTION", help="More for `docker run`, as --run-option=--ipc=host.")
     ] = None,
     pid: Annotated[
-        int | None, typer.Option(metavar="PID", help="Attach to a running process: kernel and probes, no HIP log.")
+        int | None, typer.Option(metavar="PID", help="Attach to a running process; a HIP log only if it writes one.")
     ] = None,
     kill: Annotated[bool, typer.Option("--kill", help="Send the workload SIGTERM when a limit ends it.")] = False,
     no_correlate: Annotated[bool, typer.Option("--no-correlate", help="Do not build the tables.")] = False,
