@@ -19,6 +19,8 @@ from tracecorr.parse.text import Codes, Text, decimal
 
 _LAYER = np.array([LAYERS.index(m.layer or "other") for m in MESSAGES] + [LAYERS.index("other")], np.int8)
 _DURATION, _UNIT = b": duration: ", b" us"
+# The colon of the result may be the one before the duration.
+_SHORTEST_TOLD = len(RETURNED + SUCCESS) - 1 + len(_DURATION) + 1 + len(_UNIT)
 _RESULT = re.compile(r"hipSuccess|hipError\w+|HIPRTC_\w+")
 # The runtime cuts messages at 4095 bytes; the colour in front of a call is part of them.
 _CUT_LENGTH = 4095 - len("\x1b[32m ")
@@ -111,7 +113,7 @@ class RecordReader:
         if len(rest):
             result[rest] = self._results(text, stop[rest] + len(RETURNED), end[rest])
         rows["result"] = result
-        leave = np.flatnonzero(is_exit)
+        leave = np.flatnonzero(is_exit & ~(is_success & (end - stop < _SHORTEST_TOLD)))
         rows["told_us"][leave] = _read_durations(text, stop[leave], end[leave])
 
     def _results(self, text: Text, start: Ints, end: Ints) -> Ints:
