@@ -148,6 +148,7 @@ def test_empty_capture_proves_nothing() -> None:
 def test_a_late_doorbell_probe_is_the_reason_given() -> None:
     """Not the probe lacked: it came when the library had been mapped already."""
     entry = {"before_start": False, "probes": ["doorbell__2"], "seen_ns": 1_000, "doorbells_ns": 671_001_000}
+    entry["armed_ns"] = 672_000_000
     rows = make_run()
     drop_layer("doorbell")(rows)
     rows["launches"][0].update(doorbell_evidence="inferred")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from tracecorr.store.recording import describe_gaps
+from tracecorr.store.recording import describe_gaps, list_late
 
 _LIBRARY = "/proc/21309/root/usr/lib/libhsa-runtime64.so.1.18.0"
 
@@ -45,3 +45,9 @@ def test_probes_on_one_library_are_one_line() -> None:
         "not recorded: probe doorbell (/opt/libhsa.so:0x10): no room",
         "not recorded: events amdgpu/*: the driver is not loaded",
     ]
+
+
+def test_a_late_entry_without_times_is_left_out() -> None:
+    bare = {"library": "/usr/lib/libhsa-runtime64.so", "kind": "hsa", "probes": ["doorbell"]}
+    assert list_late({"late": [bare, _late(doorbells_ns=None)]}) == []
+    assert list(describe_gaps({"late": [bare]})) == []

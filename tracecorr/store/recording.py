@@ -149,9 +149,7 @@ def describe_gaps(plan: Mapping[str, Any]) -> Iterator[str]:
     Args:
         plan: `plan` of capture.json. Probes on one library that are absent for one reason are one line.
     """
-    for entry in plan.get("late") or []:
-        if entry["probes"] and not entry["before_start"]:
-            yield _describe_late(entry)
+    yield from (_describe_late(entry) for entry in list_late(plan))
     lines: dict[tuple[str, str], list[str]] = {}
     for absent in plan.get("absent") or []:
         probe = _PROBE.fullmatch(absent["what"])
@@ -161,6 +159,15 @@ def describe_gaps(plan: Mapping[str, Any]) -> Iterator[str]:
         # The kernel's words for a path below /proc/PID/root whose process is gone.
         ended = _GONE in why and _PROCESS.match(place)
         yield f"not recorded: {what}: {why}" + (f" (process {ended[1]} had ended)" if ended else "")
+
+
+def list_late(plan: Mapping[str, Any]) -> list[Mapping[str, Any]]:
+    """Return the libraries that were probed only when a process had mapped them; what tells no times is left out."""
+    times = ("seen_ns", "doorbells_ns", "armed_ns")
+    return [
+        entry for entry in plan.get("late") or []
+        if entry.get("probes") and not entry.get("before_start") and all(isinstance(entry.get(t), int) for t in times)
+    ]  # fmt: skip
 
 
 def _describe_late(entry: Mapping[str, Any]) -> str:

@@ -16,6 +16,7 @@ from tracecorr.analyze.run_facts import list_armed
 from tracecorr.analyze.steady import list_setup_calls
 from tracecorr.analyze.values import render_ns
 from tracecorr.analyze.verdicts.model import Thresholds
+from tracecorr.store.recording import list_late
 
 # Layers with few rows; packets, doorbells, calls and commands are asked for one by one.
 _KERNEL_LAYERS = ("ioctl", "kfd", "mqd", "drm_sched", "hqd")
@@ -53,9 +54,10 @@ class Evidence:
     def late_doorbells(self) -> str:
         """Return, in words, that the doorbell probe was set only when a process had mapped the library; else empty."""
         late = [
-            entry for entry in (self.info.get("plan") or {}).get("late") or []
-            if not entry["before_start"] and any(name.startswith("doorbell") for name in entry["probes"])
-        ]  # fmt: skip
+            entry
+            for entry in list_late(self.info.get("plan") or {})
+            if any(name.startswith("doorbell") for name in entry["probes"])
+        ]
         if not late:
             return ""
         most = max(entry["doorbells_ns"] - entry["seen_ns"] for entry in late)
