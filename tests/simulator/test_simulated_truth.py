@@ -170,6 +170,16 @@ def test_lost_lines_make_links_missing_but_not_wrong(name: str, share: float, tm
         assert right == found, what
 
 
+@pytest.mark.parametrize("clock", ["local", "x86-tsc"])
+def test_a_log_that_names_no_thread_is_not_aligned_and_the_reason_says_what_helps(clock: str, tmp_path: Path) -> None:
+    """Level 3 prints neither pid nor tid: nothing tells whether the trace is of the same run."""
+    score = score_scene("level", replace(BASE, level=3, clock=CLOCKS[clock]), tmp_path)
+    assert score.method == "unaligned"
+    (warning,) = [w for w in Capture.open(tmp_path / "run.tracecorr").info["warnings"] if w.startswith("ftrace")]
+    assert "name neither process nor thread" in warning
+    assert "AMD_LOG_LEVEL=4" in warning
+
+
 @settings(max_examples=12, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(
     seed=st.integers(1, 10**6),
