@@ -49,6 +49,9 @@ def packet_lines(
     [
         pytest.param([2**32 - 2, 2**32 - 1, 0, 1], [2**32 - 2, 2**32 - 1, 2**32, 2**32 + 1], id="wrap"),
         pytest.param([2**32 - 1, 0, 2**32 - 2, 1], [2**32 - 1, 2**32, 2**32 - 2, 2**32 + 1], id="out of order at it"),
+        pytest.param(
+            [2**32 - 1, 0, 3, 2, 4], [2**32 - 1, 2**32, 2**32 + 3, 2**32 + 2, 2**32 + 4], id="a small fall is no wrap"
+        ),
         pytest.param([0, None, 2, None, None, 5], [0, 1, 2, 3, 4, 5], id="barriers print none"),
         pytest.param([0, None, 3, None, 5], [0, None, 3, 4, 5], id="a line was lost"),
         pytest.param([None, None, None], [0, 1, 2], id="none printed, creation seen"),
