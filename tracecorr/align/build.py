@@ -317,8 +317,8 @@ def _unaligned(evidence: ClockEvidence, trace: pl.DataFrame) -> ClockMap:
     if evidence.sides[0].is_empty():
         # Calls and ioctls of another run of the program would fit as well, at another shift.
         why = (
-            "no clock samples, and the lines of the log name neither process nor thread, so that nothing ties them to the "
-            "trace; log with AMD_LOG_LEVEL=4 or 5, or trace with trace_clock mono"
+            "no clock samples, and the lines of the log name neither process nor thread, so that nothing ties them to "
+            "the trace; log with AMD_LOG_LEVEL=4 or 5, or trace with trace_clock mono"
         )
     if len(log) == 0:
         why = "no log to compare it with, and no clock samples"
