@@ -14,7 +14,7 @@ from tracecorr.model.schema import CAT
 Row = tuple[str, int | None, int | None, int]
 _TYPES = {
     "layer": CAT, "name": CAT, "source": CAT, "flags": pl.UInt16, "dur_ns": pl.Int64, "parent": pl.Int64,
-    "file": pl.UInt16, "thread": pl.UInt32, "command": pl.UInt64,
+    "file": pl.UInt16, "end_offset": pl.Int64, "thread": pl.UInt32, "command": pl.UInt64,
 }  # fmt: skip
 HALF = ("hipFree", None, None, int(Flag.EXIT_ONLY))
 WHOLE = ("hipFree", 5, None, 0)
@@ -25,7 +25,8 @@ def events_of(rows: list[Row]) -> pl.DataFrame:
     layers = {"hip": "hip", "Ker": "command", "dis": "aql", "bar": "aql", "sub": "command", "pro": "command"}
     made: list[dict[str, Any]] = [
         {"event": n, "layer": layers[name[:3]], "name": name, "file": 0, "offset": 10 * n, "dur_ns": dur,
-         "parent": parent, "thread": 0, "process": 0, "source": "amd_log", "flags": flags, "command": None}
+         "parent": parent, "thread": 0, "process": 0, "source": "amd_log", "flags": flags, "command": None,
+         "end_offset": None if dur is None and not flags & int(Flag.EXIT_ONLY) else 10 * n + 5}
         for n, (name, dur, parent, flags) in enumerate(rows)
     ]  # fmt: skip
     return pl.DataFrame(made, schema_overrides=_TYPES)
@@ -82,6 +83,16 @@ def test_open_calls_hold_nothing_where_lines_were_lost() -> None:
     for rows, expected in (([call], [False]), ([call, WHOLE, WHOLE, HALF], [True, False, False, True])):
         events = events_of(rows)
         assert list_empty_calls(events, find_losses(events)).tolist() == expected
+
+
+def test_a_function_that_prints_no_exit_holds_what_follows_though_lines_were_lost() -> None:
+    leaf = ("hipGetLastError", None, None, int(Flag.ENTER_ONLY))
+    rows = [*[leaf] * 6, WHOLE, WHOLE, HALF]
+    events = events_of(rows)
+    assert list_empty_calls(events, find_losses(events)).tolist() == [False] * 8 + [True]
+    # One exit shows that the others were lost.
+    events = events_of([("hipGetLastError", None, None, int(Flag.EXIT_ONLY)), *rows])
+    assert list_empty_calls(events, find_losses(events)).tolist() == [True] * 7 + [False] * 2 + [True]
 
 
 def sure(rows: list[Row], indexes: dict[int, int], pairs: list[tuple[int, int]], *, lossy: bool = True) -> list[int]:

@@ -97,11 +97,12 @@ def list_empty_calls(events: pl.DataFrame, losses: pl.DataFrame) -> Mask:
     """
     if losses.is_empty():
         return np.zeros(events.height, dtype=np.bool_)
-    rows = events.select("dur_ns", *_COLUMNS).with_row_index("row")
+    rows = events.select("dur_ns", "end_offset", *_COLUMNS).with_row_index("row")
     calls = _hip_calls(rows).join(losses, on="file")
     thread, name, is_open = ["file", "thread"], ["file", "name"], pl.col("dur_ns").is_null()
     ends = calls.group_by(thread).agg(last=pl.col("offset").max())
-    names = calls.group_by(name).agg(shown=(~is_open).mean(), total=pl.len())
+    # Also an exit that is another call's, or whose enter was lost, shows that the function prints exits.
+    names = calls.group_by(name).agg(shown=pl.col("end_offset").is_not_null().mean(), total=pl.len())
     found = calls.filter(is_open).join(ends, on=thread, nulls_equal=True).join(names, on=name, nulls_equal=True)
     goes_on = (pl.col("offset") < pl.col("last")) | (pl.col("lost") >= MANY_LOST)
     never = (pl.col("shown") < _LEAST_WHOLE) & (pl.col("total") >= _LEAST_CALLS)
