@@ -148,8 +148,10 @@ class TestInTheBrowser:
         assert ready.wait(30)
         page = browser.new_page()
         page.goto(urls[0])
-        page.locator(".tl-failure").wait_for()
-        said = page.locator(".tl-failure").inner_text()
+        # At first it may say there what goes on.
+        failure = page.locator(".tl-instead", has_text="damaged")
+        failure.wait_for()
+        said = failure.inner_text()
         page.close()
         assert "events.parquet is damaged" in said and "tracecorr correlate" in said
 

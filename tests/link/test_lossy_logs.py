@@ -44,6 +44,9 @@ def test_what_tells_that_lines_were_lost() -> None:
     never = [("hipGetLastError", None, None, int(Flag.ENTER_ONLY))] * 9
     assert find_losses(events_of([WHOLE, *never, WHOLE, last_alone])).is_empty()
     assert find_losses(events_of([WHOLE, HALF, WHOLE]))["file"].to_list() == [0]
+    # The log began in this call, or its release prints no enter of the first one.
+    assert find_losses(events_of([HALF, WHOLE, WHOLE])).is_empty()
+    assert find_losses(events_of([HALF, HALF, WHOLE]))["file"].to_list() == [0]
     assert find_losses(events_of([WHOLE, last_alone, WHOLE]))["file"].to_list() == [0]
     # Half of the calls that are left show one line: so it is where a third of the lines is lost.
     (lost,) = find_losses(events_of([WHOLE, HALF] * 50))["lost"]

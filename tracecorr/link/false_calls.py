@@ -34,8 +34,9 @@ def find_losses(events: pl.DataFrame) -> pl.DataFrame:
     """Return the files of the log that lack lines: file, lost (the share of lines that lack, 0 to 1).
 
     What tells it is an exit without its enter, an enter without its exit, or an exit that tells another duration. An
-    enter that a thread's last call has alone tells nothing: the log ends in it. Neither does a function that hardly
-    ever shows both lines.
+    enter that a thread's last call has alone tells nothing: the log ends in it; nor does an exit that comes first: the
+    log begins in it, or its release prints no enter of a thread's first call (before 5.7). Neither does a function that
+    hardly ever shows both lines.
 
     Args:
         events: rows with file, offset, thread, name, layer, source, flags.
@@ -47,8 +48,9 @@ def find_losses(events: pl.DataFrame) -> pl.DataFrame:
     whole = names.filter(pl.col("total") - pl.col("halves") >= _LEAST_WHOLE * pl.col("total"))
     false = _differing(calls)
     alone = calls.filter(half).join(whole, on=name, how="semi")
-    ends = calls.group_by("file", "thread").agg(last=pl.col("offset").max())
-    at_end = (flags & int(Flag.EXIT_ONLY) == 0) & (pl.col("offset") == pl.col("last"))
+    offset, is_exit = pl.col("offset"), flags & int(Flag.EXIT_ONLY) > 0
+    ends = calls.group_by("file", "thread").agg(first=offset.min(), last=offset.max())
+    at_end = pl.when(is_exit).then(offset == pl.col("first")).otherwise(offset == pl.col("last"))
     lost = alone.join(ends, on=["file", "thread"]).filter(~at_end).group_by("file").agg(lost=pl.len())
     shares = whole.group_by("file").agg(pl.col("total").sum()).join(lost, on="file", how="left")
     found = shares.filter(pl.col("lost").is_not_null() | pl.col("file").is_in(false["file"].implode()))

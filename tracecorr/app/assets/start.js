@@ -307,7 +307,7 @@ window.__perf = { log: [], idle: false };
   function waiting(text) {
     TL.message(text);
     if (canvas) return;
-    const box = TL.make("div", "tl-failure");
+    const box = TL.make("div", "tl-instead");
     box.append(TL.make("p", "", text));
     document.getElementById(IDS.host).replaceChildren(box);
   }
@@ -353,7 +353,7 @@ window.__perf = { log: [], idle: false };
 
   // Instead of an empty page: what is wrong, what to do, and the way to the other captures.
   function showFailure(host, problem) {
-    const box = TL.make("div", "tl-failure");
+    const box = TL.make("div", "tl-instead");
     box.setAttribute("role", "alert");
     const [what, ...next] = problem.message.split("\n");
     box.append(TL.make("h2", "", "This capture cannot be shown"), TL.make("p", "", what));
