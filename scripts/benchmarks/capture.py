@@ -33,6 +33,7 @@ _PROGRAM = """
 #define _GNU_SOURCE
 #include <fcntl.h>
 #include <pthread.h>
+#include <sched.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -52,16 +53,36 @@ static void start_thread(void) {
   pthread_t thread;
   if (!pthread_create(&thread, 0, nothing, 0)) pthread_join(thread, 0);
 }
+static int there[2], back[2];
+static void *echo(void *argument) {
+  char byte;
+  for (long i = (long)argument; i; i--) if (read(there[0], &byte, 1) != 1 || write(back[1], &byte, 1) != 1) break;
+  return 0;
+}
+static void start_echo(long count) {
+  pthread_t thread;
+  cpu_set_t first;
+  CPU_ZERO(&first);
+  CPU_SET(0, &first);
+  sched_setaffinity(0, sizeof first, &first);
+  if (pipe(there) || pipe(back) || pthread_create(&thread, 0, echo, (void *)count)) exit(1);
+}
+static void switch_twice(void) {
+  char byte = 0;
+  if (write(there[1], &byte, 1) != 1 || read(back[0], &byte, 1) != 1) exit(1);
+}
 int main(int argc, char **argv) {
   long count = atol(argv[2]), rate = argc > 3 ? atol(argv[3]) : 0;
   int fd = open("/dev/null", O_RDWR);
   uint64_t queue[8] = {0, 0x1000, 0, 0, 7}, signal[8] = {(uint64_t)-1, 0x2000, 0, 0, 0, 0, (uint64_t)queue};
   usleep(300000); /* probes of a library that was just mapped are armed meanwhile */
+  if (!strcmp(argv[1], "switch")) start_echo(count);
   int64_t start = now(CLOCK_MONOTONIC), used = now(CLOCK_PROCESS_CPUTIME_ID);
   for (long i = 0; i < count; i++) {
     if (!strcmp(argv[1], "ioctl")) ioctl(fd, 0x4b01, 0);
     else if (!strcmp(argv[1], "getppid")) syscall(SYS_getppid);
     else if (!strcmp(argv[1], "thread")) start_thread();
+    else if (!strcmp(argv[1], "switch")) switch_twice();
     else hsa_signal_store_screlease(signal, i);
     if (rate && i % 100 == 0) while (now(CLOCK_MONOTONIC) < start + i * 1000000000LL / rate) {}
   }
@@ -131,6 +152,7 @@ def measure_calls(bench: Bench, runs: int) -> str:
     """Return the table of costs per call."""
     rows = []
     calls = {"ioctl": ("ioctl", "1000000"), "doorbell store": ("store", "100000"), "thread": ("thread", "2000")}
+    calls["two switches between threads"] = ("switch", "100000")
     for name, words in calls.items():
         ns = _paired({"alone": lambda w=words: bench.alone(*w), "captured": lambda w=words: bench.captured(*w)}, runs)
         rows.append((f"{name} of the workload", f"{ns['alone']:.0f}", f"{ns['captured']:.0f}",

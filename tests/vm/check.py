@@ -35,6 +35,9 @@ def main(folder: Path) -> None:
     # The request for SMI events reaches its function in the driver, which knows no such GPU (another says ENOTTY).
     asked = (folder / "smi.txt").read_text()
     problems += [] if asked == "EINVAL" else [f"a request for SMI events gave {asked}"]
+    kept = _lines(folder / "kept.txt")[-1]
+    print(f"probes that children keep: {kept}")
+    problems += [] if "passed" in kept and "failed" not in kept else ["children lost their probes: kept.txt"]
     problems += [] if "kfd_ioctl_create_queue" in probes else ["not armed: kfd_ioctl_create_queue"]
     for warning in correlate(capture):
         print(f"warning: {warning}")

@@ -85,6 +85,8 @@ class LateProbes:
             self._watch.arrive((pid, mapping) for pid, mapping in told if pid in mine)
             if lost:
                 self._watch.look_again()
+        for pid in self._watch.take_users():
+            self._recorder.place(pid)
 
     def _plan(self, runtime: Runtime) -> tuple[tuple[ProbePlan, ...], tuple[Absent, ...]]:
         offer, taken = replace(self._offer, runtimes=(runtime,)), len(self._recorder.armed.perf_probes)

@@ -55,7 +55,9 @@ class LibraryWatch:
     def __init__(self, known: Iterable[Runtime] = (), *, told: bool = False, reads_hip: bool = True) -> None:
         self._told, self._reads_hip = told, reads_hip
         self._pending: list[tuple[int, int, int, MappedFile, int]] = []
-        self._seen: set[tuple[str, int]] = set()
+        self._is_runtime: dict[tuple[str, int], bool | None] = {}  # by path and inode; None: waits to be read
+        self._waiting: dict[tuple[str, int], set[int]] = {}
+        self._users: set[int] = set()
         self._found = {(runtime.device, runtime.inode) for runtime in known}
         self._sizes: dict[int, bytes] = {}
         self._first_look: dict[int, float] = {}
@@ -99,6 +101,11 @@ class LibraryWatch:
         """Read the most likely of the mappings that wait; return its runtime, None where it is none, or known."""
         *_, pid, mapping, seen_ns = heapq.heappop(self._pending)
         runtime = read_mapped_runtime(pid, mapping, partial(self.refused.setdefault, mapping.path))
+        key = mapping.path, mapping.inode
+        pids = self._waiting.pop(key)
+        self._is_runtime[key] = runtime is not None
+        if runtime is not None:
+            self._users |= pids
         if runtime is None or (runtime.device, runtime.inode) in self._found:
             return None
         self._found.add((runtime.device, runtime.inode))
@@ -112,6 +119,11 @@ class LibraryWatch:
             if runtime is not None and (runtime.device, runtime.inode) not in self._found:
                 self._found.add((runtime.device, runtime.inode))
                 yield MappedRuntime(pid, runtime, time.monotonic_ns())
+
+    def take_users(self) -> set[int]:
+        """Return the processes that mapped a runtime, new or known, since the last call."""
+        users, self._users = self._users, set()
+        return users
 
     def look_again(self) -> None:
         """Look at everything at the next turn: the kernel lost what it had to tell."""
@@ -131,9 +143,13 @@ class LibraryWatch:
         now = time.monotonic_ns()
         for pid, mapping in mapped:
             key = mapping.path, mapping.inode
-            if key not in self._seen:
-                self._seen.add(key)
-                heapq.heappush(self._pending, (self._rank(mapping.path), len(self._seen), pid, mapping, now))
+            if key not in self._is_runtime:
+                self._is_runtime[key] = None
+                heapq.heappush(self._pending, (self._rank(mapping.path), len(self._is_runtime), pid, mapping, now))
+            if self._is_runtime[key] is None:
+                self._waiting.setdefault(key, set()).add(pid)
+            elif self._is_runtime[key]:
+                self._users.add(pid)
 
     def _rank(self, path: str) -> int:
         """Say how soon a file is worth reading: those that ring doorbells first, HIP last where it is not probed."""

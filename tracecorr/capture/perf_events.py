@@ -16,6 +16,7 @@ _SAMPLE_TID, _SAMPLE_TIME, _SAMPLE_ID, _SAMPLE_CPU, _SAMPLE_RAW = 1 << 1, 1 << 2
 # What each sample holds: u32 pid, u32 tid, u64 time, u64 id, u32 cpu, u32 0, u32 size, the trace record. The id is
 # that of the event as it was opened: it tells two events that saw the same hit from two hits.
 SAMPLE_TYPE = _SAMPLE_TID | _SAMPLE_TIME | _SAMPLE_ID | _SAMPLE_CPU | _SAMPLE_RAW
+_SAMPLE_READ = 1 << 4
 _DISABLED, _INHERIT, _WATERMARK, _USE_CLOCKID = 1 << 0, 1 << 1, 1 << 14, 1 << 25
 _MMAP, _MMAP2 = 1 << 8, 1 << 23
 _CLOCK_MONOTONIC = 1
@@ -37,6 +38,15 @@ def open_tracepoint(event_id: int, tid: int, cpu: int) -> int:
     return _open(_TYPE_TRACEPOINT, event_id, tid, cpu, _DISABLED | _INHERIT | _USE_CLOCKID)
 
 
+def open_place(event_id: int, tid: int) -> int:
+    """Return the descriptor of an event that never fires and keeps a probe placed in the process of a thread.
+
+    Raises:
+        OSError: the kernel refused it.
+    """
+    return _open(_TYPE_TRACEPOINT, event_id, tid, -1, _DISABLED | _USE_CLOCKID)
+
+
 def open_mappings(tid: int, cpu: int) -> int:
     """Return the descriptor of an event that tells what a thread and its children to come map as code, on one CPU.
 
@@ -44,6 +54,21 @@ def open_mappings(tid: int, cpu: int) -> int:
         OSError: the kernel refused it.
     """
     return _open(_TYPE_SOFTWARE, _SOFTWARE_DUMMY, tid, cpu, _DISABLED | _INHERIT | _MMAP | _MMAP2 | _USE_CLOCKID)
+
+
+def open_keeper(tid: int) -> int:
+    """Return the descriptor of an event that lets a thread and its children to come keep their own events.
+
+    Where one thread follows another on a CPU and both inherited the same events, the kernel lets them exchange their
+    events instead of taking them off. But a probe of user space lies in the processes that its events were made for:
+    when one of the two ends, the other loses its probes. An inherited event that samples its count forbids the
+    exchange (nr_no_switch_fast of kernel/events/core.c).
+
+    Raises:
+        OSError: Linux before 6.13 refuses such an event.
+    """
+    sample_type = _SAMPLE_TID | _SAMPLE_READ
+    return _open(_TYPE_SOFTWARE, _SOFTWARE_DUMMY, tid, -1, _DISABLED | _INHERIT, sample_type=sample_type)
 
 
 def try_perf(event_id: int) -> str:
@@ -123,9 +148,11 @@ class Ring:
         os.close(self.descriptor)
 
 
-def _open(kind: int, config: int, tid: int, cpu: int, flags: int, watermark: int = 0) -> int:
+def _open(
+    kind: int, config: int, tid: int, cpu: int, flags: int, watermark: int = 0, sample_type: int = SAMPLE_TYPE
+) -> int:
     attributes = _ATTRIBUTES.pack(
-        kind, _ATTRIBUTES.size, config, 1, SAMPLE_TYPE, 0, flags, watermark, 0, 0, 0, 0, 0, 0, _CLOCK_MONOTONIC,
+        kind, _ATTRIBUTES.size, config, 1, sample_type, 0, flags, watermark, 0, 0, 0, 0, 0, 0, _CLOCK_MONOTONIC,
         0, 0, 0, 0,
     )  # fmt: skip
     descriptor = int(_libc.syscall(_SYSCALL_NUMBER, attributes, tid, cpu, -1, _CLOSE_ON_EXEC))

@@ -98,6 +98,8 @@ class PerfRecorder:
         self._probes: list[PerfProbe] = list(probes)
         self._pids: dict[int, int | None] = {}  # with their start, because numbers come again
         self._tids: set[int] = set()
+        self._exchanges = False  # whether children lose probes when others end (`perf_events.open_keeper`)
+        self._placed: dict[int, int | None] = {}
         self._rings: dict[int, Ring] = {}
         self._files: dict[int, IO[bytes]] = {}
         self._counters: dict[int, HitCounter] = {}
@@ -115,7 +117,18 @@ class PerfRecorder:
         self._pids[pid] = start_time(pid)
         while fresh := [tid for tid in list_threads(pid) if tid not in self._tids]:
             self._tids.update(fresh)
+            self._keep(fresh)
             self._bind(self._probes, fresh)
+
+    def place(self, pid: int) -> None:
+        """See to it that a process that maps a probed library by now has its probes, and keeps them."""
+        started = start_time(pid)
+        if not self._exchanges or started is None or self._placed.get(pid) == started:
+            return
+        self._placed[pid] = started
+        for probe in self._probes:
+            with contextlib.suppress(OSError):  # the process has ended
+                self._events.append(perf_events.open_place(probe.event_id, pid))
 
     def add_probes(self, probes: Iterable[PerfProbe], pids: Iterable[int] = ()) -> None:
         """Record more probes, of a library that appeared late.
@@ -224,6 +237,16 @@ class PerfRecorder:
                 if error.errno not in (errno.ENOMEM, errno.EPERM) or self._size_kb // 2 < _LEAST_RING_KB:
                     raise
                 self._size_kb //= 2
+
+    def _keep(self, tids: list[int]) -> None:
+        """Let threads and their children keep their own events, where the kernel can."""
+        for tid in tids:
+            try:
+                self._events.append(perf_events.open_keeper(tid))
+            except ProcessLookupError:  # the thread has ended
+                continue
+            except OSError:
+                self._exchanges = True
 
     def _bind(self, probes: list[PerfProbe], tids: list[int], rings: Iterable[Ring] = ()) -> None:
         rings = list(rings) or list(self._rings.values())

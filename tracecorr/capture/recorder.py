@@ -133,6 +133,10 @@ class KernelRecorder:
         self._perf.add_probes(fresh, pids)
         return accepted
 
+    def place(self, pid: int) -> None:
+        """See to it that a process of the workload that maps a probed library by now has its probes."""
+        self._perf.place(pid)
+
     def cover(self, pids: Iterable[int]) -> None:
         """Follow the workload to CPUs that it could not use when it started."""
         fresh = self._perf.cover(pids) if self.armed.armed.perf_cpus else ()

@@ -1,0 +1,129 @@
+"""Children keep their probes when the kernel exchanges the events that they inherited, and one of them ends."""
+
+from __future__ import annotations
+
+import ctypes
+import errno
+import os
+import shutil
+import subprocess
+import time
+from pathlib import Path
+
+import polars as pl
+import pytest
+
+from tracecorr.capture import perf_events
+from tracecorr.capture.folder import RecordingFolder
+from tracecorr.capture.invoker import find_invoker
+from tracecorr.capture.journal import Journal
+from tracecorr.capture.late_probes import LateProbes
+from tracecorr.capture.offer import Offer
+from tracecorr.capture.owner import new_token
+from tracecorr.capture.plan import Wanted
+from tracecorr.capture.planning import make_plan
+from tracecorr.capture.recorder import KernelRecorder
+from tracecorr.capture.runtimes import read_runtime
+from tracecorr.capture.tracefs import Tracefs
+from tracecorr.parse.ftrace import read_perf_records
+from tracecorr.store.pages import list_recordings, open_page_trace
+from tracecorr.store.recording import list_raw_files
+
+_CALLS, _PAIRS = 20, 30
+# Exports what a HSA runtime exports; the store is that of amd_hsa_signal.h.
+_LIBRARY = """
+#include <stdint.h>
+int hsa_queue_create(void *a, uint32_t s, int t) { return 0; }
+static volatile int64_t sink;
+void hsa_signal_store_relaxed(void *signal, int64_t value) { sink = value + 1; }
+void hsa_signal_store_screlease(void *signal, int64_t value) { sink = value; }
+"""
+
+
+@pytest.fixture(scope="module")
+def library(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    if shutil.which("gcc") is None:
+        pytest.skip("no gcc on this machine")
+    folder = tmp_path_factory.mktemp("rocm")
+    (folder / "x.c").write_text(_LIBRARY)
+    subprocess.run(["gcc", "-shared", "-fPIC", "-O1", "-o", "libhsa-runtime64.so.1", "x.c"], cwd=folder, check=True)
+    return folder / "libhsa-runtime64.so.1"
+
+
+@pytest.mark.parametrize("kernel", ["of this machine", "that lets children exchange events"])
+def test_a_child_keeps_its_probes_when_a_brother_ends(
+    tracefs: Tracefs, library: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kernel: str
+) -> None:
+    if kernel != "of this machine":
+        monkeypatch.setattr(perf_events, "open_keeper", _refuse)
+    runtime = read_runtime(library, str(library), lambda _: None)
+    assert runtime is not None
+    offer = Offer("test", 2, 1 << 30, uprobes=True, perf_probes=True, clocks=("mono",), runtimes=(runtime,))
+    wanted, token = Wanted("minimal"), new_token()
+    folder = RecordingFolder.create(tmp_path / "x.tracecorr", find_invoker({"PATH": "/bin"}))
+    recorder = KernelRecorder.arm(make_plan(wanted, offer), tracefs, Journal.create(token), token, folder)
+    try:
+        if recorder.map_watch is None or len(recorder.armed.perf_probes) < 2:
+            pytest.skip(f"no probes through perf here: {recorder.plan.absent}")
+        late = LateProbes(wanted, offer, recorder)
+        (loaded, told), (gate, go) = os.pipe(), os.pipe()
+        pid = os.fork()
+        if not pid:
+            os.close(go)
+            _run_pairs(library, gate, told)
+        os.close(told)
+        recorder.admit(pid)
+        recorder.start()
+        os.write(go, b"x")
+        while os.read(loaded, 1):
+            late.look([pid])
+            os.write(go, b"x")
+        assert os.waitpid(pid, 0)[1] == 0
+        recorder.stop()
+    finally:
+        assert recorder.disarm() == []
+    (recording,) = [r for r in list_recordings(list_raw_files(folder.path)) if any(e["form"] == "perf" for e in r)]
+    events = pl.concat(b.events for b in read_perf_records(*open_page_trace(folder.path, recording), "mono"))
+    folder.close()
+    stores = events.filter(pl.col("layer").cast(pl.String) == "doorbell")
+    assert stores["pid"].value_counts()["count"].to_list() == [_CALLS] * _PAIRS
+
+
+def _refuse(_: int) -> int:
+    raise OSError(errno.EINVAL, os.strerror(errno.EINVAL))
+
+
+def _run_pairs(library: Path, gate: int, told: int) -> None:
+    """Fork pairs on one CPU: one gives it to the other once and ends, then the other loads the library and calls."""
+    os.read(gate, 1)
+    os.sched_setaffinity(0, [min(os.sched_getaffinity(0))])
+    for _ in range(_PAIRS):
+        waits, wakes = os.pipe()
+        first = os.fork()
+        if not first:
+            time.sleep(0.005)  # till the other waits
+            os.write(wakes, b"x")
+            time.sleep(0.005)  # to the other, but from it to nobody: it sleeps longer
+            os._exit(0)
+        second = os.fork()
+        if not second:
+            os.read(waits, 1)
+            time.sleep(0.01)
+            while Path(f"/proc/{first}").exists():
+                time.sleep(0.001)
+            _call(library, gate, told)
+        os.waitpid(first, 0)
+        os.waitpid(second, 0)
+    os._exit(0)
+
+
+def _call(library: Path, gate: int, told: int) -> None:
+    """Load the library, then ring when it is allowed."""
+    loaded = ctypes.CDLL(str(library))
+    queue = (ctypes.c_uint64 * 8)(0, 0x1000, 0, 0, 7)
+    signal = (ctypes.c_uint64 * 8)(2**64 - 1, 0x2000, 0, 0, 0, 0, ctypes.addressof(queue))
+    os.write(told, b"x")
+    os.read(gate, 1)
+    for number in range(_CALLS):
+        loaded.hsa_signal_store_screlease(ctypes.byref(signal), ctypes.c_int64(number))
+    os._exit(0)
