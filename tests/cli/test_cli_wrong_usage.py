@@ -62,6 +62,16 @@ def test_a_table_that_was_cut_names_what_builds_it_again(run: Run, tmp_path: Pat
     assert "events.parquet is damaged" in found.err and "tracecorr correlate a.tracecorr" in found.err
 
 
+@pytest.mark.parametrize("verb", [["report"], ["query"], ["export", "-o", "x"]])
+def test_a_table_with_other_bytes_in_it_names_what_builds_it_again(run: Run, tmp_path: Path, verb: list[str]) -> None:
+    table = tmp_path / "a.tracecorr" / "tables" / "events.parquet"
+    whole = table.read_bytes()
+    table.write_bytes(whole[:4] + b"\xff" * (len(whole) // 2) + whole[4 + len(whole) // 2 :])
+    found = run(verb[0], "a", *verb[1:], *(["SELECT * FROM events"] if verb[0] == "query" else []))
+    assert found.status == 2
+    assert "a table of the capture is damaged" in found.err and "tracecorr correlate" in found.err
+
+
 def test_a_selection_that_leaves_nothing_is_said(run: Run) -> None:
     assert "no event is in this selection" in run("export", "a", "--start", "99s").err
     assert "selection" not in run("export", "a", "--force").err

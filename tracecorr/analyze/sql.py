@@ -9,7 +9,7 @@ import polars as pl
 from tracecorr.analyze.frames import Tables
 from tracecorr.analyze.values import addresses_as_text
 from tracecorr.model import schema
-from tracecorr.model.errors import InputError
+from tracecorr.model.errors import InputError, explain_damage
 
 # A quoted text or name, or a comment, is left alone; a hex literal outside of them becomes decimal.
 _HEX_OR_QUOTED = re.compile(r"'(?:[^']|'')*'|\"[^\"]*\"|--[^\n]*|/\*.*?\*/|\b0[xX][0-9a-fA-F]+\b", re.DOTALL)
@@ -24,7 +24,7 @@ def run_sql(tables: Tables, sql: str) -> pl.DataFrame:
     """Return the rows of an SQL query over the tables of a capture, addresses as `0x...` text.
 
     Raises:
-        InputError: the query is wrong.
+        InputError: the query is wrong, or a table is damaged.
     """
     if not _READS.match(sql):
         raise InputError(
@@ -37,6 +37,8 @@ def run_sql(tables: Tables, sql: str) -> pl.DataFrame:
     try:
         rows = pl.SQLContext(frames).execute(replace_hex(sql), eager=True)
     except pl.exceptions.PolarsError as error:
+        if damage := explain_damage(error):
+            raise damage from error
         reason = next(iter(str(error).splitlines()), "")
         raise InputError(f"the query failed: {reason}", "tracecorr query --schema lists tables and columns") from error
     return addresses_as_text(rows)

@@ -31,7 +31,7 @@ from tracecorr.cli import (
     report,
     serve,
 )
-from tracecorr.model.errors import TracecorrError
+from tracecorr.model.errors import TracecorrError, explain_damage
 
 app = typer.Typer(
     name="tracecorr",
@@ -105,6 +105,8 @@ def _describe_failure(error: Exception, wants_traceback: bool) -> tuple[str, str
         return f"cannot write {place}: {error.strerror}", "make room there, or write to another place", 1
     if isinstance(error, OSError) and error.errno in (errno.EACCES, errno.EPERM, errno.EROFS) and error.filename:
         return f"no right to use {error.filename}: {error.strerror}", "check its permissions, and whose it is", 2
+    if damage := explain_damage(error):
+        return damage.what, damage.next_step, damage.exit_code
     text = f"tracecorr failed: {type(error).__name__}: {_first_line(error)}"
     return text, "" if wants_traceback else "run the same command with --traceback to see where", 1
 

@@ -66,3 +66,12 @@ class CommandError(TracecorrError):
     def __init__(self, what: str, next_step: str, exit_code: int) -> None:
         super().__init__(what, next_step)
         self.exit_code = exit_code
+
+
+def explain_damage(error: Exception) -> CaptureError | None:
+    """Return what to say where polars found a table file with other bytes in it; None for any other failure."""
+    text = next(iter(str(error).splitlines()), "")
+    # By name, because not every verb needs polars.
+    if type(error).__name__ != "ComputeError" or not text.startswith(("parquet", "out-of-spec")):
+        return None
+    return CaptureError(f"a table of the capture is damaged: {text}", "build the tables again: tracecorr correlate")
