@@ -58,3 +58,17 @@ def test_comparison_of_recorded_runs(
         monkeypatch.setenv(f"TRACECORR_{side}", str(made.path))
     text = run(repo / "notebooks" / "compare.ipynb")
     assert "queues with dispatches: 1 in A, 4 in B" in text
+
+
+@pytest.mark.parametrize("name", ["first-look", "queues", "clock-quality", "custom-analyses", "path-of-a-launch"])
+def test_a_trace_without_a_log(
+    repo: Path, data_folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    made = import_files(tmp_path / "x.tracecorr", [], [data_folder / "captures/t1-local-clock/ftrace.txt"])
+    correlate(made.path)
+    monkeypatch.setenv("TRACECORR_CAPTURE", str(made.path))
+    if name == "path-of-a-launch":
+        with pytest.raises(Exception, match="this capture has no dispatch"):
+            run(repo / "notebooks" / f"{name}.ipynb")
+    else:
+        assert run(repo / "notebooks" / f"{name}.ipynb")
