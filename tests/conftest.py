@@ -8,6 +8,7 @@ from collections.abc import Generator
 from pathlib import Path
 
 import pytest
+from hypothesis import settings
 
 REPO = Path(__file__).resolve().parents[1]
 
@@ -31,10 +32,13 @@ def data_folder() -> Path:
 
 
 def pytest_configure() -> None:
-    """Let signals do here what they do in a terminal: who runs tests in the background may have them ignored."""
+    """Let signals do here what they do in a terminal, and properties take the time that a busy machine needs."""
+    # Who runs tests in the background may have them ignored.
     signal.signal(signal.SIGINT, signal.default_int_handler)
     for number in (signal.SIGHUP, signal.SIGQUIT):
         signal.signal(number, signal.SIG_DFL)
+    settings.register_profile("no_deadline", settings(), deadline=None)
+    settings.load_profile("no_deadline")
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
