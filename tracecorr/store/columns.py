@@ -43,13 +43,16 @@ class FrameWriter:
     def __init__(self, path: Path, *, statistics: bool = True) -> None:
         self._path, self._statistics = path, statistics
         self._writer: pq.ParquetWriter | None = None
+        self._empty: pl.DataFrame | pa.Table | None = None
         self._held: list[pa.Table] = []
         self._rows = 0
 
     def write(self, frame: pl.DataFrame | pa.Table) -> None:
         """Add the rows of a frame (or of a table as `arrow_types` says); small ones wait until they fill a group."""
-        self._held.append(_to_arrow(frame) if isinstance(frame, pl.DataFrame) else frame)
-        self._rows += len(frame)
+        if len(frame) == 0:
+            self._empty = frame
+            return
+        self._hold(frame)
         if self._rows >= _GROUP_ROWS:
             self._flush()
 
@@ -60,9 +63,15 @@ class FrameWriter:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         if kind is None:
+            if self._empty is not None and not self._held and not self._writer:
+                self._hold(self._empty)
             self._flush()
         if self._writer:
             self._writer.close()
+
+    def _hold(self, frame: pl.DataFrame | pa.Table) -> None:
+        self._held.append(_to_arrow(frame) if isinstance(frame, pl.DataFrame) else frame)
+        self._rows += len(frame)
 
     def _flush(self) -> None:
         if not self._held:

@@ -140,6 +140,7 @@ def _waits(fields: list[tuple[Ints, Words]], size: int) -> pa.LargeListArray:
     at, values = at[values != 0], values[values != 0]
     order = np.argsort(at, kind="stable")
     ends = np.cumsum(np.bincount(at, minlength=size))
-    return pa.LargeListArray.from_arrays(
-        pa.array(np.concatenate((np.zeros(1, np.int64), ends))), pa.array(values[order]), mask=pa.array(~present)
-    )
+    starts = np.concatenate((np.zeros(1, np.int64), ends))
+    # From buffers: the constructor from arrays imports the compute functions of Arrow to turn the mask round.
+    buffers = [pa.py_buffer(np.packbits(present, bitorder="little")), pa.py_buffer(starts)]
+    return pa.LargeListArray.from_buffers(pa.large_list(pa.uint64()), size, buffers, children=[pa.array(values[order])])
