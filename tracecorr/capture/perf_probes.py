@@ -99,7 +99,7 @@ class PerfRecorder:
         self._pids: dict[int, int | None] = {}  # with their start, because numbers come again
         self._tids: set[int] = set()
         self._exchanges = False  # whether children lose probes when others end (`perf_events.open_keeper`)
-        self._placed: dict[int, int | None] = {}
+        self._placed: dict[tuple[int, int], int] = {}  # probes by process and its start
         self._rings: dict[int, Ring] = {}
         self._files: dict[int, IO[bytes]] = {}
         self._counters: dict[int, HitCounter] = {}
@@ -123,10 +123,11 @@ class PerfRecorder:
     def place(self, pid: int) -> None:
         """See to it that a process that maps a probed library by now has its probes, and keeps them."""
         started = start_time(pid)
-        if not self._exchanges or started is None or self._placed.get(pid) == started:
+        if not self._exchanges or started is None:
             return
-        self._placed[pid] = started
-        for probe in self._probes:
+        known = self._placed.get((pid, started), 0)
+        self._placed[pid, started] = len(self._probes)
+        for probe in self._probes[known:]:
             with contextlib.suppress(OSError):  # the process has ended
                 self._events.append(perf_events.open_place(probe.event_id, pid))
 
