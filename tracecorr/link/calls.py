@@ -109,6 +109,7 @@ def _list_lines(events: pl.DataFrame, threads: pl.Series) -> pl.DataFrame:
         (pl.col("source") == "amd_log") & (pl.col("clock") == "mono") & pl.col("thread").is_in(threads.implode())
     )
     is_hip, ended = pl.col("layer") == "hip", pl.col("dur_ns").is_not_null()
+    still_open = log.filter(is_hip & ~ended)["event"]
     outer = pl.col("parent").fill_null(-1)
     # Behind the enter of a call whose exit is missing it may have ended at any time.
     opened = pl.when(is_hip & ended).then("event").when(is_hip).then(-2).otherwise(outer)
@@ -119,7 +120,13 @@ def _list_lines(events: pl.DataFrame, threads: pl.Series) -> pl.DataFrame:
     # Many lines fall into one microsecond; the order of a thread's lines in the file is exact.
     both = pl.concat([starts, ends])
     order = np.lexsort([both[name].to_numpy() for name in ("offset", "at")])
-    return both[pl.Series(order.astype(np.uint32))]
+    ordered = both[pl.Series(order.astype(np.uint32))]
+    if still_open.is_empty():
+        return ordered
+    # What an open call encloses shows that it went on up to there, and no further.
+    goes_on = pl.col("call") == pl.col("call").shift(-1).over("thread")
+    over = pl.col("call").is_in(still_open.implode()) & ~goes_on.fill_null(False)
+    return ordered.with_columns(call=pl.when(over).then(-2).otherwise("call"))
 
 
 def _link_thread(inner: pl.DataFrame, lines: pl.DataFrame, roots: np.ndarray) -> pl.DataFrame:

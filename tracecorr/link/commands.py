@@ -132,6 +132,24 @@ def match_completions(launches: pl.DataFrame, commands: pl.DataFrame, losses: pl
     return in_time.select("event", "complete_event", "complete_ns")
 
 
+def add_lost_enqueues(losses: pl.DataFrame, commands: pl.DataFrame) -> pl.DataFrame:
+    """Return `losses` with the files in which commands complete that no line enqueued: those lines were lost.
+
+    No call may be torn by that: all lines of one thread, or of one kind, may be what is missing.
+
+    Args:
+        losses: files of the log that lost lines, and the share of them (`false_calls.find_losses`).
+        commands: all rows of layer `command`, in the order of time.
+    """
+    rows = commands.select("file", "process", "command", "name").drop_nulls("command")
+    rows = rows.filter(~pl.col("name").is_in([*_MENTIONS, _SUBMITTED]))
+    rows = rows.select("file", "process", "command", is_end=pl.col("name") == "complete")
+    before = pl.col("is_end").shift(1).over("process", "command").fill_null(True)
+    ends = rows.with_columns(before=before).filter("is_end")
+    shares = ends.group_by("file").agg(lost=pl.col("before").mean()).filter(pl.col("lost") > 0)
+    return pl.concat([losses, shares]).group_by("file").agg(pl.col("lost").max())
+
+
 def list_command_uses(commands: pl.DataFrame) -> pl.DataFrame:
     """Return when each command's pointer came into use: process, command, ts_ns.
 

@@ -59,6 +59,24 @@ def find_losses(events: pl.DataFrame) -> pl.DataFrame:
     return found.select("file", lost=half_share / (2 - half_share))
 
 
+def add_packet_gaps(losses: pl.DataFrame, packets: pl.DataFrame) -> pl.DataFrame:
+    """Return `losses` with the files in which a queue's packet indexes leave numbers out: those lines were lost.
+
+    No call may be torn by that: all lines of one thread, or of one kind, may be what is missing.
+
+    Args:
+        losses: as `find_losses` returns them.
+        packets: file, queue, packet_index (null = not known).
+    """
+    index = pl.col("packet_index")
+    queues = packets.drop_nulls("queue").group_by("file", "queue").agg(
+        printed=pl.len(), missing=index.max() - index.min() + 1 - pl.len()
+    )  # fmt: skip
+    gaps = queues.filter(pl.col("missing") > 0).group_by("file").agg(pl.col("missing", "printed").sum())
+    shares = gaps.select("file", lost=pl.col("missing") / (pl.col("missing") + pl.col("printed")))
+    return pl.concat([losses, shares]).group_by("file").agg(pl.col("lost").max())
+
+
 def open_false_calls(events: pl.DataFrame, losses: pl.DataFrame) -> pl.DataFrame:
     """Return `events` in which calls that are surely or likely those of two are open: their end is not known.
 

@@ -9,8 +9,15 @@ import polars as pl
 from tracecorr.align.causal_pairs import LOG_STEP_NS
 from tracecorr.align.intervals import bracket_doorbells, list_moments
 from tracecorr.align.rows import Places, attach_columns
-from tracecorr.link.commands import GRAPH_CALL, list_command_uses, match_commands, match_completions
+from tracecorr.link.commands import (
+    GRAPH_CALL,
+    add_lost_enqueues,
+    list_command_uses,
+    match_commands,
+    match_completions,
+)  # fmt: skip
 from tracecorr.link.doorbells import match_stores
+from tracecorr.link.false_calls import add_packet_gaps
 from tracecorr.link.signals import link_dependencies, link_gpu_times, list_uses
 from tracecorr.link.sure_commands import drop_late, keep_sure_commands
 from tracecorr.model import schema
@@ -73,11 +80,13 @@ def build_launches(
     base = select_launches(events, args)
     if base.is_empty():
         return Launches()
-    base = _add_intervals(_add_call(base, events), events)
+    commands = _commands(events)
+    losses = add_lost_enqueues(add_packet_gaps(losses, base), commands)
+    base = _add_intervals(_add_call(base, events), events, losses)
     places = Places.of(packets).find(base)
     joined = base.with_columns(packets["command_offset"].gather(places))
     joined = _add(joined, match_stores(_stores(events, sources), base))
-    joined = _add_command(joined, events, losses)
+    joined = _add_command(joined, commands, events, losses)
     other_command = joined.filter(pl.col("command").ne_missing(pl.col("command_seen"))).select("event", "command")
     joined = _adopt_calls(joined, events)
     uses = list_uses(base)
@@ -126,15 +135,21 @@ def _commands(events: pl.DataFrame) -> pl.DataFrame:
     return rows.filter((pl.col("source") == "amd_log") & (pl.col("layer") == "command")).select(columns)
 
 
-def _add_intervals(base: pl.DataFrame, events: pl.DataFrame) -> pl.DataFrame:
+def _add_intervals(base: pl.DataFrame, events: pl.DataFrame, losses: pl.DataFrame) -> pl.DataFrame:
     """Add the interval in which the log lets each packet's doorbell store lie."""
     lines = events.select("thread", "ts_ns", "dur_ns", "source", "clock")
     lines = lines.filter((pl.col("source") == "amd_log") & (pl.col("clock") == "mono"))
     moments = list_moments(lines, "ts_ns", pl.col("ts_ns") + pl.col("dur_ns"))
     found = bracket_doorbells(base.with_columns(at="ts_ns"), moments, LOG_STEP_NS).drop("at")
     is_packet = pl.col("layer") == "aql"
+    # A graph launch writes several packets before it stores once: all that is known is that it does so before its end.
+    # A dispatch whose call is not known, because lines were lost, may be of one.
+    unsure = pl.col("call_event").is_null() & pl.col("file").is_in(losses["file"].implode())
+    batched = (pl.col("graph") | unsure) & (pl.col("name") == "dispatch")
+    latest = pl.when(batched).then(pl.col("return_ns") + LOG_STEP_NS).otherwise("doorbell_hi_ns")
     return found.with_columns(
-        pl.when(is_packet).then(side).alias(side) for side in ("doorbell_lo_ns", "doorbell_hi_ns")
+        pl.when(is_packet).then("doorbell_lo_ns").alias("doorbell_lo_ns"),
+        pl.when(is_packet).then(latest).alias("doorbell_hi_ns"),
     )
 
 
@@ -162,12 +177,13 @@ def _adopt_calls(joined: pl.DataFrame, events: pl.DataFrame) -> pl.DataFrame:
     )
 
 
-def _add_command(joined: pl.DataFrame, events: pl.DataFrame, losses: pl.DataFrame) -> pl.DataFrame:
+def _add_command(
+    joined: pl.DataFrame, commands: pl.DataFrame, events: pl.DataFrame, losses: pl.DataFrame
+) -> pl.DataFrame:
     """Add the command line of each packet, the stream that it names, and the command's completion line.
 
     What the row of the packet had as `command` becomes `command_seen`.
     """
-    commands = _commands(events)
     joined = joined.rename({"command": "command_seen"})
     found = match_commands(joined, commands.filter(pl.col("name") != "complete"))
     found = keep_sure_commands(found, joined, events, losses)

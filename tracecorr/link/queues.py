@@ -138,10 +138,11 @@ def build_queues(
         created_ns="end_ns",
         size=pl.when(pl.col("type") == "compute_aql").then(pl.col("size_bytes") // 64), known_from=pl.lit("ftrace"),
     )  # fmt: skip
-    again = _find_restarts(printed, lines)
+    seen = _list_packet_ids(printed, packets)
+    again = _find_restarts(printed, lines, seen)
     queues = pl.concat([logged, unlined, again, foreign], how="diagonal_relaxed").with_row_index("queue")
     queues = queues.with_columns(starts_ns=pl.coalesce("starts_ns", "created_ns").fill_null(0))
-    queues = _add_packet_ids(queues, printed, packets)
+    queues = _add_packet_ids(queues, seen)
     return _add_destroyed(queues, events)
 
 
@@ -167,14 +168,33 @@ def _rings_without_line(printed: pl.DataFrame, lines: pl.DataFrame) -> pl.DataFr
     return missing.select("process", hwq="ring", type=pl.lit("compute_aql"), known_from=pl.lit("amd_log"))
 
 
-def _find_restarts(printed: pl.DataFrame, lines: pl.DataFrame) -> pl.DataFrame:
-    """Return rings whose packet index starts again though no Created line tells why: it was lost.
+def _find_restarts(printed: pl.DataFrame, lines: pl.DataFrame, seen: pl.DataFrame) -> pl.DataFrame:
+    """Return rings that show a further queue though no Created line tells why: it was lost.
 
-    An index occurs once in the life of a queue. Threads that share one may print a few packets out of order.
+    A log id is that of one queue. Where none is printed, the packet index starts again: it occurs once in the life of a
+    queue, but threads that share one may print a few packets out of order.
     """
     keys = ["process", "ring"]
-    packets = printed.drop_nulls("packet_index")
-    codes, _ = number_groups(packets, keys)
+    ids = seen.drop_nulls("log_id").unique([*keys, "log_id"], keep="first", maintain_order=True)
+    other = ids.with_columns(before_ns=pl.col("ts_ns").shift(1).over(keys)).drop_nulls("before_ns")
+    packets = printed.drop_nulls("packet_index").join(ids.select(keys).unique(), on=keys, how="anti")
+    again = _find_falls(packets) if len(packets) else other.clear()
+    starts = pl.concat([part.select(*keys, "before_ns", starts_ns="ts_ns") for part in (other, again)]).sort(
+        "starts_ns"
+    )
+    made = lines.drop_nulls("ring").select(*keys, made_ns="ts_ns").sort("made_ns")
+    told = starts.join_asof(made, left_on="starts_ns", right_on="made_ns", by=keys, check_sortedness=False)
+    lost = told.filter((pl.col("made_ns") < pl.col("before_ns")).fill_null(True))
+    return lost.select("process", "starts_ns", hwq="ring", type=pl.lit("compute_aql"), known_from=pl.lit("amd_log"))
+
+
+def _find_falls(packets: pl.DataFrame) -> pl.DataFrame:
+    """Return the packets with which the index of their ring starts again, and `before_ns`, the time of the one before.
+
+    Args:
+        packets: process, ring, packet_index, ts_ns, in the order of their times.
+    """
+    codes, _ = number_groups(packets, ["process", "ring"])
     # Ring by ring, each in the order of time: in this order a row follows the one before it on its ring.
     order = np.argsort(codes, kind="stable")
     packets = packets.with_columns(ring_code=codes)[order]
@@ -186,11 +206,7 @@ def _find_restarts(printed: pl.DataFrame, lines: pl.DataFrame) -> pl.DataFrame:
     fell = (pl.col("before") - pl.col("packet_index") >= _OUT_OF_ORDER) | (
         (pl.col("packet_index") == 0) & (pl.col("before") > 0)
     )
-    starts = packets.filter(fell).sort("event").select(*keys, "before_ns", starts_ns="ts_ns")
-    made = lines.drop_nulls("ring").select(*keys, made_ns="ts_ns").sort("made_ns")
-    told = starts.join_asof(made, left_on="starts_ns", right_on="made_ns", by=keys, check_sortedness=False)
-    lost = told.filter((pl.col("made_ns") < pl.col("before_ns")).fill_null(True))
-    return lost.select("process", "starts_ns", hwq="ring", type=pl.lit("compute_aql"), known_from=pl.lit("amd_log"))
+    return packets.filter(fell)
 
 
 def _log_packets(events: pl.DataFrame) -> pl.DataFrame:
@@ -201,26 +217,30 @@ def _log_packets(events: pl.DataFrame) -> pl.DataFrame:
     return rows.select(columns)
 
 
-def _add_packet_ids(queues: pl.DataFrame, printed: pl.DataFrame, packets: pl.DataFrame) -> pl.DataFrame:
-    """Add SWq and log id as the packets of the ring print them."""
+def _list_packet_ids(printed: pl.DataFrame, packets: pl.DataFrame) -> pl.DataFrame:
+    """Return the SWq and log id that packets of each ring print: process, ring, swq, log_id, ts_ns (the first)."""
     rows = Places.of(packets).find(printed)
-    codes, rings = number_groups(printed, ["process", "ring"])
-    fields = pl.DataFrame([packets[name].gather(rows) for name in ("swq", "log_id")]).with_columns(ring_code=codes)
-    first = [
-        fields.select("ring_code", name).drop_nulls().unique("ring_code", keep="first") for name in ("swq", "log_id")
-    ]
-    named = rings.with_columns(ring_code=pl.int_range(pl.len()))
-    for found in first:
-        named = named.join(found, on="ring_code", how="left", maintain_order="left")
-    joined = queues.join(
-        named.drop("ring_code"),
-        left_on=["process", "hwq"],
-        right_on=["process", "ring"],
-        how="left",
-        nulls_equal=True,
-        maintain_order="left",
+    fields = printed.select("process", "ring", "ts_ns").with_columns(packets["swq", "log_id"][rows].get_columns())
+    codes, groups = number_groups(fields, ["process", "ring", "swq", "log_id"])
+    first = np.unique(codes, return_index=True)[1]
+    seen = groups.with_columns(fields["ts_ns"].gather(first))
+    return seen.filter(pl.col("swq").is_not_null() | pl.col("log_id").is_not_null()).sort("ts_ns")
+
+
+def _add_packet_ids(queues: pl.DataFrame, seen: pl.DataFrame) -> pl.DataFrame:
+    """Add SWq and log id as the packets of the queue print them: those of its ring that come first in its life."""
+    asked = queues.drop_nulls("hwq").select("queue", "process", ring="hwq", ts_ns="starts_ns").sort("ts_ns")
+    ends = pl.col("ts_ns").shift(-1).over("process", "ring")
+    keys = ["process", "ring"]
+    ahead = asked.with_columns(ends=ends).join_asof(
+        seen.with_columns(seen_ns="ts_ns"), on="ts_ns", by=keys, strategy="forward", check_sortedness=False
     )
-    return joined.with_columns(swq=pl.coalesce("swq", "swq_right")).drop("swq_right")
+    fresh = ahead.filter((pl.col("seen_ns") < pl.col("ends")).fill_null(pl.col("seen_ns").is_not_null()))
+    # No new ones: those that its ring printed before.
+    rest = asked.join(fresh, on="queue", how="anti").join_asof(seen, on="ts_ns", by=keys, check_sortedness=False)
+    named = pl.concat([part.select("queue", "log_id", printed="swq") for part in (fresh, rest)])
+    joined = queues.join(named, on="queue", how="left", maintain_order="left")
+    return joined.with_columns(swq=pl.coalesce("swq", "printed")).drop("printed")
 
 
 def _add_destroyed(queues: pl.DataFrame, events: pl.DataFrame) -> pl.DataFrame:

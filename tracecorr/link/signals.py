@@ -64,10 +64,18 @@ def _latest_use(rows: pl.DataFrame, uses: pl.DataFrame) -> pl.DataFrame:
     return found.filter(pl.col("use").is_not_null())
 
 
-def _latest_meant(rows: pl.DataFrame, uses: pl.DataFrame, losses: pl.DataFrame) -> pl.DataFrame:
-    """Return `rows` with `use`, the use of their signal that is meant: the latest one, unless its line may be lost."""
+def _latest_meant(rows: pl.DataFrame, uses: pl.DataFrame, losses: pl.DataFrame, *, once: bool = False) -> pl.DataFrame:
+    """Return `rows` with `use`, the use of their signal that is meant: the latest one, unless its line may be lost.
+
+    A row that finds no use tells that lines of its file were lost, too; and two that find the same one, where a use
+    has one row (`once`).
+    """
     found = _latest_use(rows, uses)
-    lossy = pl.col("file").is_in(losses["file"].implode())
+    counts = rows.group_by("file").agg(asked=pl.len())
+    taken = found.group_by("file").agg(used=pl.len(), uses=pl.col("use").n_unique())
+    both = counts.join(taken, on="file", how="left")
+    lacks = (pl.col("used").fill_null(0) < pl.col("asked")) | (pl.lit(once) & (pl.col("uses") < pl.col("used")))
+    lossy = pl.col("file").is_in(losses["file"].implode()) | pl.col("file").is_in(both.filter(lacks)["file"].implode())
     return pl.concat([found.filter(~lossy), _drop_stale(found.filter(lossy), uses).select(found.columns)])
 
 
@@ -95,7 +103,12 @@ def link_dependencies(
         uses: as `list_uses` returns them.
         losses: files of the log that lost lines (`false_calls.find_losses`).
     """
-    waits = packets.select("file", "offset", signal="dep_signals").explode("signal").drop_nulls("signal")
+    waits = (
+        packets.select("file", "offset", signal="dep_signals")
+        .explode("signal")
+        .drop_nulls("signal")
+        .filter(pl.col("signal") != 0)
+    )
     # Where a level prints copies but no packets, what a copy waits for is not in the log.
     shown = launches.filter(pl.col("layer") == "aql").select("process").unique()
     rows = launches.select("event", "process", "ts_ns", "file", "offset")
@@ -117,7 +130,7 @@ def link_gpu_times(times: pl.DataFrame, uses: pl.DataFrame, losses: pl.DataFrame
     rows = times.select(
         "file", "process", "signal", gpu_event="event", ts_ns="line_ns", gpu_start_ns="ts_ns", gpu_end_ns="end_ns"
     )
-    found = _latest_meant(rows.drop_nulls(["process", "signal"]), uses, losses)
+    found = _latest_meant(rows.drop_nulls(["process", "signal"]), uses, losses, once=True)
     # A second line of one use is that of a use whose packet was lost.
     first = found.sort("ts_ns", "gpu_event").unique("use", keep="first", maintain_order=True)
     places = uses.select(use="event", queue="queue", packet_index="packet_index")
