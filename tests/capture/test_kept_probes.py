@@ -77,6 +77,8 @@ def test_a_child_keeps_its_probes_when_a_brother_ends(
         os.write(go, b"x")
         while os.read(loaded, 1):
             late.look([pid])
+            while late.pause == 0:
+                late.look([pid])
             os.write(go, b"x")
         assert os.waitpid(pid, 0)[1] == 0
         recorder.stop()

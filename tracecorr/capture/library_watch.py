@@ -102,7 +102,7 @@ class LibraryWatch:
         *_, pid, mapping, seen_ns = heapq.heappop(self._pending)
         runtime = read_mapped_runtime(pid, mapping, partial(self.refused.setdefault, mapping.path))
         key = mapping.path, mapping.inode
-        pids = self._waiting.pop(key)
+        pids = self._waiting.pop(key, set())
         self._is_runtime[key] = runtime is not None
         if runtime is not None:
             self._users |= pids
@@ -141,15 +141,16 @@ class LibraryWatch:
     def _note(self, mapped: Iterable[tuple[int, MappedFile]]) -> None:
         """Put mappings not seen before in the order in which they are worth reading."""
         now = time.monotonic_ns()
+        likely = {inode for _, inode in self._found}  # their users are known before the file is read
         for pid, mapping in mapped:
             key = mapping.path, mapping.inode
             if key not in self._is_runtime:
                 self._is_runtime[key] = None
                 heapq.heappush(self._pending, (self._rank(mapping.path), len(self._is_runtime), pid, mapping, now))
-            if self._is_runtime[key] is None:
-                self._waiting.setdefault(key, set()).add(pid)
-            elif self._is_runtime[key]:
+            if self._is_runtime[key] or mapping.inode in likely:
                 self._users.add(pid)
+            elif self._is_runtime[key] is None:
+                self._waiting.setdefault(key, set()).add(pid)
 
     def _rank(self, path: str) -> int:
         """Say how soon a file is worth reading: those that ring doorbells first, HIP last where it is not probed."""
