@@ -15,7 +15,7 @@ import polars as pl
 from tracecorr.align.build import ClockEvidence, find_steps, fit_clocks, widen_reads
 from tracecorr.align.clock_map import ClockMap
 from tracecorr.align.place import place_records
-from tracecorr.align.rows import number_groups, select_source
+from tracecorr.align.rows import fold_constants, number_groups, select_source
 from tracecorr.link.doorbell_rings import fill_store_rings
 from tracecorr.link.lives import number_lives
 from tracecorr.link.packet_index import complete_indexes
@@ -175,7 +175,7 @@ def _align(
 
     Returns: threads and processes; all rows, as the only frame of a list; the clock maps.
     """
-    rows = parts.read_events()
+    rows = fold_constants(parts.read_events())
     identities = _map_threads(rows, parts, seen)
     records, maps = _fit(rows, parts, identities, capture)
     clocks = [m for key, m in maps.items() if key.startswith("ftrace:")]

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import numpy as np
 import polars as pl
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from polars.testing import assert_frame_equal
 
 from tracecorr.align.intervals import bracket_doorbells, list_moments
-from tracecorr.align.rows import Places, attach_columns, fill_columns, number_groups
+from tracecorr.align.rows import Places, attach_columns, fill_columns, fold_constants, number_groups
 from tracecorr.model.schema import CAT
 
 # Values near each other, far from each other, at the ends of their type, and none.
@@ -89,3 +90,18 @@ def test_a_store_lies_between_the_lines_before_and_after_its_packet(
         lines = [t for other, *times in rows for t in times if other == thread and thread is not None]
         after = min((t for t in lines if t is not None and t > at), default=None)
         assert (low, high) == (at, None if after is None else after + 1)
+
+
+@settings(deadline=None)
+@given(keys)
+def test_columns_of_one_value_stay_equal_as_literals(rows: list[tuple[int | None, str | None]]) -> None:
+    frame = pl.DataFrame(rows, schema={"a": pl.Int64, "b": CAT}, orient="row")
+    assert_frame_equal(fold_constants(frame), frame)
+
+
+@pytest.mark.parametrize("value", [None, 7])
+def test_columns_of_one_value_take_no_memory(value: int | None) -> None:
+    frame = pl.DataFrame({"a": [value] * 1000, "b": range(1000)}, schema={"a": pl.Int64, "b": pl.Int64})
+    folded = fold_constants(frame)
+    assert folded.select("a").estimated_size() < frame.select("a").estimated_size() / 100
+    assert folded.select("b").estimated_size() == frame.select("b").estimated_size()

@@ -42,6 +42,17 @@ def fill_columns(frame: pl.DataFrame, found: pl.DataFrame, key: str = "event") -
     return frame.with_columns(pl.coalesce(name, added[name]).alias(name) for name in names)
 
 
+def fold_constants(frame: pl.DataFrame) -> pl.DataFrame:
+    """Return `frame` with the columns that hold one value throughout as literals, which take no memory."""
+    return frame.with_columns(pl.lit(c.first()).cast(c.dtype).alias(c.name) for c in frame.iter_columns() if _is_one(c))
+
+
+def _is_one(column: pl.Series) -> bool:
+    """Tell whether a column of numbers or categories has rows, and all of them are equal."""
+    nulls, values = column.null_count(), column.to_physical()
+    return len(column) > 0 and (nulls == len(column) or (nulls == 0 and values.min() == values.max()))
+
+
 def select_source(records: pl.DataFrame, source: str, columns: Sequence[str]) -> pl.DataFrame:
     """Return these columns of the rows of one source; without a copy where all rows are."""
     own = records["source"] == source

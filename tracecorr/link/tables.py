@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import polars as pl
 
-from tracecorr.align.rows import Places, attach_columns, fill_columns, number_groups
+from tracecorr.align.rows import Places, attach_columns, fill_columns, fold_constants, number_groups
 from tracecorr.link import calls, descriptors, kfd_calls, queue_creation, queues, rocprof, smi, streams
 from tracecorr.link.drm_jobs import build_drm_jobs, link_drm_jobs
 from tracecorr.link.edges import list_links
@@ -40,7 +40,7 @@ def attach_identities(records: pl.DataFrame, identities: Identities) -> pl.DataF
     trace = trace.join(keys, on="tid_key", how="left", maintain_order="left")
     log = _attach_log(log, identities.log_threads.with_columns(**host))
     if trace.is_empty():
-        return records.with_columns(log.select(_OWNERS).get_columns())
+        return pl.concat([records, fold_constants(log.select(_OWNERS))], how="horizontal")
     found = pl.concat([side.select("_row", *_OWNERS) for side in (log, trace)], how="vertical_relaxed")
     return attach_columns(records, found, "_row")
 
