@@ -123,9 +123,9 @@ class Places:
     @classmethod
     def of(cls, frame: pl.DataFrame, chosen: Mask | None = None) -> Places:
         """Return the places of the rows of `frame` (columns file, offset) that `chosen` selects; None for all."""
-        keys = _place_keys(frame, "offset")
         rows = np.arange(frame.height) if chosen is None else np.flatnonzero(chosen)
-        keys = keys if chosen is None else keys[rows]
+        places = frame.select("file", "offset")
+        keys = _place_keys(places if chosen is None else places.filter(pl.Series(chosen)), "offset")
         order = np.argsort(keys, kind="stable")
         return cls(keys[order], rows[order])
 

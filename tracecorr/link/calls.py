@@ -57,13 +57,13 @@ def _leave_open_calls(
     child = np.flatnonzero((parent >= 0) & is_hip)
     next_call = np.full(len(parent), np.iinfo(np.int64).max)
     np.minimum.at(next_call, parent[child], offset[child])
-    while True:
-        rows = np.flatnonzero(parent >= 0)
+    rows = np.flatnonzero(parent >= 0)
+    while len(rows := rows[is_open[parent[rows]]]):
         above = parent[rows]
-        outside = is_open[above] & (is_empty[above] | is_hip[rows] | (offset[rows] >= next_call[above]))
-        if not outside.any():
-            return
-        parent[rows[outside]] = parent[above[outside]]
+        outside = is_empty[above] | is_hip[rows] | (offset[rows] >= next_call[above])
+        rows = rows[outside]
+        parent[rows] = parent[above[outside]]
+        rows = rows[parent[rows] >= 0]
 
 
 def link_syscalls(events: pl.DataFrame, aligned: bool) -> pl.DataFrame:

@@ -9,8 +9,8 @@ from __future__ import annotations
 import numpy as np
 import polars as pl
 
-from tracecorr.align.bounds import Mask
-from tracecorr.align.rows import attach_columns
+from tracecorr.align.bounds import Ints, Mask
+from tracecorr.align.rows import attach_columns, number_groups
 from tracecorr.model.kinds import Flag
 
 # What at least this share of a function's calls does is usual for it.
@@ -181,16 +181,28 @@ def _overfull(doubtful: pl.DataFrame, inner: pl.DataFrame) -> pl.DataFrame:
     """Return the doubtful calls that hold more rows of a kind than is usual for their name."""
     if doubtful.is_empty():
         return doubtful.select("event")
-    inside = inner.rename({"parent": "event"}).join(doubtful.select("event"), on="event", how="semi")
-    held = inside.group_by("event", "layer", "child").agg(held=pl.len())
-    held = held.join(doubtful.select("event", "name"), on="event")
-    kind = ["name", "layer", "child"]
+    names, calls = number_groups(doubtful, ["name"])
+    name_of = np.full(int(inner["parent"].max() or 0) + 1, -1)  # type: ignore[arg-type]
+    mine = doubtful["event"].to_numpy() < len(name_of)
+    name_of[doubtful["event"].to_numpy()[mine]] = names[mine]
+    inside = inner.filter(pl.Series(name_of[inner["parent"].to_numpy()] >= 0))
+    codes, kinds = number_groups(inside, ["layer", "child"])
+    # One number for call and kind: equal ones side by side are what one call holds of one kind.
+    runs, sizes = _count_runs(np.sort(inside["parent"].to_numpy() * len(kinds) + codes))
+    event, kind = np.divmod(runs, max(len(kinds), 1))
+    held = pl.DataFrame({"event": event, "name": name_of[event], "kind": kind, "held": sizes})
     # So many calls of a name hold at least as many.
-    as_many = held.group_by(*kind, "held").agg(calls=pl.len()).sort("held", descending=True)
-    as_many = as_many.with_columns(pl.col("calls").cum_sum().over(kind))
-    total = doubtful.group_by("name").agg(total=pl.len())
-    rare = as_many.join(total, on="name").filter(pl.col("calls") < _USUAL_SHARE * pl.col("total"))
-    return held.join(rare, on=[*kind, "held"], how="semi").select("event").unique()
+    as_many = held.group_by("name", "kind", "held").agg(calls=pl.len()).sort("held", descending=True)
+    as_many = as_many.with_columns(pl.col("calls").cum_sum().over("name", "kind"))
+    total = pl.Series(np.bincount(names, minlength=len(calls)))
+    rare = as_many.filter(pl.col("calls") < _USUAL_SHARE * total.gather(as_many["name"]))
+    return held.join(rare, on=["name", "kind", "held"], how="semi").select("event").unique()
+
+
+def _count_runs(values: Ints) -> tuple[Ints, Ints]:
+    """Return each of some sorted values once, and how often it is there."""
+    first = np.flatnonzero(np.append(True, values[1:] != values[:-1])[: len(values)])
+    return values[first], np.diff(np.append(first, len(values)))
 
 
 def _longest(damaged: pl.DataFrame) -> pl.DataFrame:
@@ -199,7 +211,9 @@ def _longest(damaged: pl.DataFrame) -> pl.DataFrame:
     Where very many lines were lost, at least one.
     """
     name = ["file", "name"]
-    rank = pl.col("dur_ns").rank("ordinal", descending=True).over(name)
     likely = 2 * pl.col("lost") ** 2 * pl.len().over(name)
     false = pl.when(pl.col("lost") >= _MOST_LOST).then(likely.ceil()).otherwise(likely)
-    return damaged.filter(rank <= false).select("event")
+    # Only where one is likely are calls ranked: of most logs, none.
+    some = damaged.with_columns(false=false).filter(pl.col("false") >= 1)
+    rank = pl.col("dur_ns").rank("ordinal", descending=True).over(name)
+    return some.filter(rank <= pl.col("false")).select("event")

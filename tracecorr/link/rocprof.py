@@ -149,10 +149,9 @@ def list_edges(found: pl.DataFrame) -> pl.DataFrame:
 
 def warn_foreign(events: pl.DataFrame, links: pl.DataFrame) -> list[str]:
     """Return warnings about rocprof files that seem to be of another run than the log."""
-    rows = events.filter(pl.col("source").cast(pl.String) == "rocprof")
+    rows = events.filter(pl.col("source") == "rocprof")
     kernels = rows.filter((pl.col("layer").cast(pl.String) == "gpu") & pl.col("kernel").is_not_null())
-    log = events.filter(pl.col("source").cast(pl.String) == "amd_log")
-    if rows.is_empty() or log.is_empty():
+    if rows.is_empty() or not (events["source"] == "amd_log").any():
         return []
     pids = rows["pid"].drop_nulls().unique().sort().to_list()
     if pids and rows["process"].null_count() == rows.height:
