@@ -143,7 +143,8 @@ def dense(rng: np.random.Generator, curve: Curve, span_s: float) -> Bounds:
     stamp = np.rint(t - curve(t)).astype(np.int64)
     low = np.floor(t - rng.uniform(3.5e3, 1e4, len(t)) - stamp).astype(np.int64)
     high = np.ceil(t + rng.uniform(1e3, 5e3, len(t)) - stamp).astype(np.int64)
-    return Bounds(stamp, low, high)
+    nothing = np.zeros(len(t), dtype=np.int64)
+    return join_bounds(Bounds(stamp, low, nothing + NO_HIGH), Bounds(stamp, nothing + NO_LOW, high))
 
 
 # A change that leaves a line only just possible is no precise knowledge of the rate.

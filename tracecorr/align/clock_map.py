@@ -143,28 +143,32 @@ def fit_clock_map(bounds: Bounds, method: str, max_rate: float = MAX_RATE, rate:
     curve = _fit_curve(x[good], low[good], high[good], rates, trim=method != "samples")
     violated = _count_violated(curve, x, low, high) if curve else total
     reason = ""
-    if curve is None or violated > _MAX_WRONG * total:
+    if curve is None:
+        reason = f"no clock within {MAX_RATE * 1e6:.0f} ppm of CLOCK_MONOTONIC's rate fits the {total} pairs"
+    elif violated > _MAX_WRONG * total:
         reason = f"{violated} of {total} pairs contradict the others"
     elif len(curve.runs) > 3 + (x[-1] - x[0]) / _SHORTEST_PIECE_NS:
         reason = f"{total} pairs allow no steady clock: it would change its rate {len(curve.runs) - 1} times"
-    if reason:
+    if curve is None or reason:
         return ClockMap("unaligned", pairs=total, violated=violated, reason=reason)
-    return ClockMap(method, 0, base_offset, base_stamp, curve, total, violated)
+    return ClockMap(method, 0, base_offset, base_stamp, curve.admit(x, low, high), total, violated)
 
 
 def _fit_curve(x: Floats, low: Floats, high: Floats, rates: Rates, trim: bool) -> Pieces | None:
     if not len(x):
         return None
+    # What has both sides is a sample; marks name theirs, so that none is wrong but for a file that is.
+    sampled = np.isfinite(low) & np.isfinite(high) & (not trim)
     level = rates.middle * x
-    chosen = pick_tightest(x, low - level, high - level, trim)
-    found = split_pieces(x[chosen], low[chosen], high[chosen], rates)
+    chosen = np.union1d(pick_tightest(x, low - level, high - level, trim), np.flatnonzero(sampled))
+    found = split_pieces(x[chosen], low[chosen], high[chosen], rates, sampled[chosen])
     if found is None or len(chosen) == len(x):
         return found
     # Measured from the first result, other inequalities may be the tight ones of their time.
     least, largest = found.bound(x)
     level = (least + largest) / 2
-    chosen = pick_tightest(x, low - level, high - level, trim)
-    return split_pieces(x[chosen], low[chosen], high[chosen], rates) or found
+    chosen = np.union1d(pick_tightest(x, low - level, high - level, trim), np.flatnonzero(sampled))
+    return split_pieces(x[chosen], low[chosen], high[chosen], rates, sampled[chosen]) or found
 
 
 def _count_violated(curve: Pieces, x: Floats, low: Floats, high: Floats) -> int:

@@ -8,12 +8,18 @@ from itertools import pairwise
 import numpy as np
 
 from tracecorr.align.bends import narrow_slopes
-from tracecorr.align.bounds import Floats, Mask
+from tracecorr.align.bounds import Floats, Ints, Mask
+from tracecorr.align.brackets import Gaps, find_gaps, find_parts, follow_samples
 from tracecorr.align.runs import Run, find_runs
 from tracecorr.align.slopes import Rates, Slopes, find_slopes
 
 # Between inequalities that are further apart than this part of a piece the bounds are told in between, too.
 _GRID = 2000
+# Between two samples so many other inequalities tell what the clock did, when they know it so many times better
+# than its largest rate does.
+_MANY, _TELLING = 12, 8
+# When half of so many inequalities in a row are contradicted, it is the curve that is wrong there.
+_CROWD = 8
 # Limits of slopes that let no curve through are made this much wider, so often.
 _WIDER, _TIMES = 2.0, 8
 
@@ -61,10 +67,12 @@ class Pieces:
     Args:
         pieces: the pieces; between the end of one and the start of the next the clock is on either of them.
         runs: where the clock took up another rate: stamp, middle slope; the first one at the start.
+        unclear: spans in which the curve is not understood: first and last stamp, lower and upper bound of the offset.
     """
 
     pieces: tuple[Piece, ...]
     runs: tuple[tuple[float, float], ...]
+    unclear: tuple[tuple[float, float, float, float], ...] = ()
 
     def bound(self, at: Floats) -> tuple[Floats, Floats]:
         """Return the lower and upper bound of the offset at each stamp."""
@@ -77,7 +85,42 @@ class Pieces:
                 between = (at > ends[k]) & (at < starts[k + 1])
                 for side in self.pieces[k : k + 2]:
                     _widen(low, high, at, between, side)
+        for first, last, least, most in self.unclear:
+            rows = (at >= first) & (at <= last)
+            low[rows], high[rows] = np.minimum(low[rows], least), np.maximum(high[rows], most)
         return low, high
+
+    def admit(self, x: Floats, low: Floats, high: Floats) -> Pieces:
+        """Return the curve with wider bounds where many inequalities in a row contradict it: they are not all wrong.
+
+        Args:
+            x, low, high: sorted stamps and bounds, infinite where there is none.
+        """
+        least, most = self.bound(x)
+        spans = []
+        for given, contradicts in ((np.isfinite(low), low > most + 1), (np.isfinite(high), high < least - 1)):
+            rows = np.flatnonzero(given)
+            for first, last in _list_crowds(contradicts[rows]):
+                span = slice(int(rows[first]), int(rows[last]) + 1)
+                lowest = low[span].min(initial=np.inf, where=np.isfinite(low[span]))
+                highest = high[span].max(initial=-np.inf, where=np.isfinite(high[span]))
+                # Nothing tells that it ends with the evidence.
+                start = -np.inf if first == 0 else float(x[span.start])
+                end = np.inf if last == len(rows) - 1 else float(x[span.stop - 1])
+                spans.append((start, end, float(lowest), float(highest)))
+        return replace(self, unclear=tuple(spans))
+
+
+def _list_crowds(marked: Mask) -> list[tuple[int, int]]:
+    """Return first and last row of each stretch in which many rows are marked, with some rows around it."""
+    if len(marked) < _CROWD:
+        return []
+    counts = np.convolve(marked, np.ones(_CROWD, dtype=np.int64), mode="valid")
+    near = np.zeros(len(marked), dtype=np.bool_)
+    for start in np.flatnonzero(counts >= _CROWD // 2):
+        near[max(start - _CROWD, 0) : start + 2 * _CROWD] = True
+    edges = np.flatnonzero(np.diff(near.astype(np.int8), prepend=0, append=0))
+    return [(int(first), int(end) - 1) for first, end in edges.reshape(-1, 2)]
 
 
 def settle_steps(curve: Pieces, stamps: Floats) -> Pieces:
@@ -99,7 +142,7 @@ def settle_steps(curve: Pieces, stamps: Floats) -> Pieces:
         if jump > 0 and len(long) == 1:
             pieces[k] = replace(pieces[k], last=float(inside[long[0]]))
             pieces[k + 1] = replace(pieces[k + 1], first=float(inside[long[0] + 1]))
-    return Pieces(tuple(pieces), curve.runs)
+    return replace(curve, pieces=tuple(pieces))
 
 
 def _widen(low: Floats, high: Floats, at: Floats, inside: Mask, piece: Piece) -> None:
@@ -108,15 +151,18 @@ def _widen(low: Floats, high: Floats, at: Floats, inside: Mask, piece: Piece) ->
     low[rows], high[rows] = np.minimum(low[rows], piece_low), np.maximum(high[rows], piece_high)
 
 
-def split_pieces(x: Floats, low: Floats, high: Floats, rates: Rates) -> Pieces | None:
+def split_pieces(x: Floats, low: Floats, high: Floats, rates: Rates, sampled: Mask | None = None) -> Pieces | None:
     """Return the fewest pieces that satisfy the inequalities, but for single ones that are wrong.
 
     Args:
         x, low, high: sorted stamps and bounds, infinite where there is none.
         rates: what is known of the slope of the offset.
+        sampled: which of them are clock samples with both sides; None for none.
 
     Returns: None when no piece can be bounded on both sides.
     """
+    if sampled is not None and sampled.all() and rates.reach:
+        return _split_samples(x, low, high, rates)
     runs = find_runs(x, low, high, rates)
     if not runs:
         return None
@@ -126,8 +172,22 @@ def split_pieces(x: Floats, low: Floats, high: Floats, rates: Rates) -> Pieces |
             parts.append([after])
         else:
             parts[-1].append(after)
-    pieces = tuple(_build(x, low, high, part, rates, part is parts[-1]) for part in parts)
+    samples = np.zeros(len(x), dtype=np.bool_) if sampled is None else sampled
+    pieces = tuple(_build(x, low, high, part, rates, samples, part is parts[-1]) for part in parts)
     return Pieces(pieces, tuple((float(x[run.sure[0]]), run.rate) for run in runs))
+
+
+def _split_samples(x: Floats, low: Floats, high: Floats, rates: Rates) -> Pieces | None:
+    """Return the pieces of samples alone: between two steps, with the slopes of the gaps between them."""
+    pieces, runs = [], []
+    for at, below, above, gaps in find_parts(x, low, high, rates):
+        knots = np.unique(at)
+        lowest, highest, least, most = _spread(knots, *_at_knots(at, below, above, knots), gaps.alone())
+        # Before the first and behind the last sample nothing tells how it ran.
+        least[[0, -1]], most[[0, -1]] = rates.middle - rates.reach, rates.middle + rates.reach
+        pieces.append(Piece(float(at[0]), float(at[-1]), knots, lowest, highest, least, most))
+        runs += gaps.list_runs(below, above)
+    return Pieces(tuple(pieces), tuple(runs)) if pieces else None
 
 
 def _is_step(x: Floats, low: Floats, high: Floats, runs: tuple[Run, Run], rates: Rates) -> bool:
@@ -140,7 +200,7 @@ def _is_step(x: Floats, low: Floats, high: Floats, runs: tuple[Run, Run], rates:
     return bool((lowest > highest).any())
 
 
-def _build(x: Floats, low: Floats, high: Floats, part: list[Run], rates: Rates, is_last: bool) -> Piece:
+def _build(x: Floats, low: Floats, high: Floats, part: list[Run], rates: Rates, sampled: Mask, is_last: bool) -> Piece:
     """Return the piece of some runs; its slopes are those of windows around each moment."""
     sure = np.concatenate([run.sure for run in part])
     # What the run behind a step satisfies as well may be on either side of it.
@@ -150,6 +210,9 @@ def _build(x: Floats, low: Floats, high: Floats, part: list[Run], rates: Rates, 
     slopes = find_slopes(at, below, above, rates)
     for before, after in pairwise(part) if rates.reach else ():
         slopes = _narrow(slopes, x, low, high, (before, after), rates)
+    if rates.reach:
+        samples = np.flatnonzero(sampled & (x >= at[0]) & (x <= at[-1]))
+        slopes = _follow_gaps(slopes, x, low, high, (samples, np.setdiff1d(chosen, samples)), rates)
     knots = np.union1d(np.linspace(at[0], at[-1], _GRID), np.union1d(at, slopes.edges)) if rates.reach else at
     sides = _at_knots(at, below, above, knots)
     for _ in range(_TIMES if rates.reach else 0):
@@ -160,6 +223,31 @@ def _build(x: Floats, low: Floats, high: Floats, part: list[Run], rates: Rates, 
         slopes = slopes.widened(crossed, _WIDER)
     lowest, highest, least, most = _spread(knots, *sides, slopes)
     return Piece(float(x[sure[0]]), float(x[sure[-1]]), knots, lowest, highest, least, most)
+
+
+def _follow_gaps(slopes: Slopes, x: Floats, low: Floats, high: Floats, rows: tuple[Ints, Ints], rates: Rates) -> Slopes:
+    """Return the limits with those of the gaps between samples, where the other inequalities do not tell more."""
+    samples, others = rows
+    parts = follow_samples(x[samples], low[samples], high[samples], rates) if len(samples) > 1 else []
+    if len(parts) != 1 or len(parts[0]) < 2:
+        return slopes
+    good = samples[parts[0]]
+    gaps = find_gaps(x[good], low[good], high[good], rates)
+    return gaps.apply(slopes, _are_told(gaps, x[others], low[others], high[others], rates))
+
+
+def _are_told(gaps: Gaps, x: Floats, low: Floats, high: Floats, rates: Rates) -> Mask:
+    """Tell of each gap whether inequalities other than samples say by themselves what the clock did in it."""
+    told = np.zeros(len(gaps.edges), dtype=np.bool_)
+    if not len(x):
+        return told
+    any_rate = Slopes(x[:1], np.array([rates.middle - rates.reach]), np.array([rates.middle + rates.reach]))
+    lowest, highest = _spread(x, low, high, any_rate)[:2]
+    rows = np.searchsorted(x, gaps.edges)
+    for gap, (first, end) in enumerate(pairwise(rows.tolist())):
+        unknown = rates.reach * (gaps.edges[gap + 1] - gaps.edges[gap])
+        told[gap] = end - first >= _MANY and np.median((highest - lowest)[first:end]) < unknown / _TELLING
+    return told
 
 
 def _narrow(slopes: Slopes, x: Floats, low: Floats, high: Floats, runs: tuple[Run, Run], rates: Rates) -> Slopes:

@@ -54,6 +54,8 @@ def find_runs(x: Floats, low: Floats, high: Floats, rates: Rates) -> list[Run]:
             rest.append([])
         elif found and not _is_wrong(x, low, high, found[-1], int(chosen[0]), rates):
             rest[-1].append(chosen)
+    if not found:
+        return []
     later = [_reach_back(x, low, high, found[k - 1 : k + 1], rates) for k in range(1, len(found))]
     sure = [_trim(run, first, low, high) for run, first in zip(found, [*later, None], strict=True)]
     lines = [_fits(x, low, high, run, rates) for run in sure]

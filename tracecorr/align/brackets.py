@@ -1,0 +1,218 @@
+"""Brackets: clock samples with both sides, and how the clock may have run in the gap between each two of them.
+
+A sample holds by itself. What the clock did between two samples only their neighbours tell: where one line goes through
+a gap and through as much on both sides of it, the clock is taken to have kept its rate. Where none does it changed
+somewhere in there, and within such a gap every rate is allowed that it can have.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from tracecorr.align.bounds import Floats, Ints, Mask
+from tracecorr.align.lines import fit_lines
+from tracecorr.align.slopes import Rates, Slopes
+
+# Lines through a gap and its neighbours that leave less than this part of the narrowest bracket hide a change.
+_ROOM = 0.6
+# A parabola goes through any three samples: it takes so many gaps to tell one.
+_PARABOLA = 5
+# So many samples on each side are asked which of two that contradict each other is wrong.
+_NEIGHBOURS = 3
+# Steps in more gaps than one of so many are a clock that runs faster than any that is known.
+_GAPS_PER_STEP = 4
+
+
+@dataclass(frozen=True)
+class Gaps:
+    """Hold what is known of the rate between samples.
+
+    Args:
+        edges: the samples' stamps, in order.
+        low, high: limits of the slope behind each of them; the last ones hold behind the last sample.
+        steady: whether the clock is taken to have kept its rate behind each of them.
+    """
+
+    edges: Floats
+    low: Floats
+    high: Floats
+    steady: Mask
+
+    def apply(self, slopes: Slopes, told: Mask) -> Slopes:
+        """Return other limits of the slope, with these in the gaps of which other inequalities do not tell more.
+
+        Args:
+            slopes: limits of all inequalities.
+            told: for each edge, whether others tell what the clock did behind it.
+        """
+        cuts = np.union1d(slopes.edges, self.edges)
+        place = np.clip(np.searchsorted(slopes.edges, cuts, side="right") - 1, 0, len(slopes.edges) - 1)
+        gap = np.searchsorted(self.edges, cuts, side="right") - 1
+        own = (gap >= 0) & ~told[gap]
+        return Slopes(cuts, np.where(own, self.low[gap], slopes.low[place]),
+                      np.where(own, self.high[gap], slopes.high[place]))  # fmt: skip
+
+    def alone(self) -> Slopes:
+        """Return the limits when there are no other inequalities."""
+        return Slopes(self.edges, self.low, self.high)
+
+    def list_runs(self, low: Floats, high: Floats) -> list[tuple[float, float]]:
+        """Return where the clock took up a rate, and that rate; what changes in between is told with what follows.
+
+        Args:
+            low, high: bounds of the offset at the edges.
+        """
+        starts = np.flatnonzero(self.steady & ~np.concatenate([[False], self.steady[:-1]]))
+        ends = np.concatenate([starts[1:], [len(self.edges) - 1]])
+        starts = np.concatenate([[0], starts[1:]]) if len(starts) else np.array([0])
+        ends = ends if len(ends) == len(starts) else np.array([len(self.edges) - 1])
+        middle = (low + high) / 2
+        rates = (middle[ends] - middle[starts]) / np.maximum(self.edges[ends] - self.edges[starts], 1.0)
+        return list(zip(self.edges[starts].tolist(), rates.tolist(), strict=True))
+
+
+def find_gaps(x: Floats, low: Floats, high: Floats, rates: Rates) -> Gaps:
+    """Return how the clock may have run between samples.
+
+    Args:
+        x, low, high: at least two samples, sorted, none of them wrong, without a step between them.
+        rates: what is known of the slope.
+    """
+    limits = rates.middle - rates.reach, rates.middle + rates.reach
+    found = [_slopes_of_gap(x, low, high, i, rates) for i in range(len(x) - 1)]
+    slopes = np.array([limits if each is None else each for each in [*found, None]])
+    steady = np.array([*(each is not None for each in found), False])
+    return Gaps(x, np.maximum(slopes[:, 0], limits[0]), np.minimum(slopes[:, 1], limits[1]), steady)
+
+
+def _slopes_of_gap(x: Floats, low: Floats, high: Floats, i: int, rates: Rates) -> tuple[float, float] | None:
+    """Return the slopes of the lines through gap `i` and as much on both sides; None where the clock changed."""
+    length = x[i + 1] - x[i]
+    if length <= 0:
+        return None
+    first, last = _reach_out(x, i, length)
+    part = slice(first, last + 1)
+    found = _fit_slopes(x[part], low[part], high[part], length, rates)
+    if found is not None:
+        return found
+    # A rate that changes by as much each second (the kernel works off an offset) leaves a parabola.
+    first, last = _reach_out(x, i, 2 * length)
+    if last - first < _PARABOLA:
+        return None
+    part = slice(first, last + 1)
+    since = x[part] - x[i]
+    bend = float(np.polyfit(since / length, (low[part] + high[part]) / 2, 2)[0]) / length**2
+    found = _fit_slopes(x[part], low[part] - bend * since**2, high[part] - bend * since**2, length, rates)
+    if found is None:
+        return None
+    steepest = 2 * bend * length
+    return found[0] + min(steepest, 0.0), found[1] + max(steepest, 0.0)
+
+
+def _fit_slopes(x: Floats, low: Floats, high: Floats, length: float, rates: Rates) -> tuple[float, float] | None:
+    """Return the slopes of the lines through samples, with what they may hide; None where they hide too much."""
+    lines = fit_lines(x, low, high, rates.middle, rates.reach)
+    narrowest = float((high - low).min())
+    if lines is None or lines.room < _ROOM * narrowest:
+        return None
+    margin = rates.wander + max(narrowest - lines.room, 0.0) / length
+    return float(lines.rates.min()) - margin, float(lines.rates.max()) + margin
+
+
+def _reach_out(x: Floats, i: int, length: float) -> tuple[int, int]:
+    """Return the first and last sample of the window around a gap: `length` on each side, else twice that on one."""
+    missing_left, missing_right = x[0] > x[i] - length, x[-1] < x[i + 1] + length
+    left = x[i] - length * (2 if missing_right else 1)
+    right = x[i + 1] + length * (2 if missing_left else 1)
+    first = max(int(np.searchsorted(x, left, side="right")) - 1, 0)
+    return first, min(int(np.searchsorted(x, right, side="left")), len(x) - 1)
+
+
+def find_parts(x: Floats, low: Floats, high: Floats, rates: Rates) -> list[tuple[Floats, Floats, Floats, Gaps]]:
+    """Return the samples between each two steps of the clock, with the gaps between them.
+
+    What is too fast for a clock in one gap is a step. It may have begun or gone on in the gaps beside that one: where
+    these are not steady, they are steps, too.
+
+    Args:
+        x, low, high: samples, sorted.
+        rates: what is known of the slope.
+    """
+    parts = follow_samples(x, low, high, rates)
+    found = []
+    for number, part in enumerate(parts):
+        steady = np.flatnonzero(find_gaps(x[part], low[part], high[part], rates).steady)
+        first = 0 if number == 0 else (steady[0] if len(steady) else len(part) - 1)
+        last = len(part) - 1 if number == len(parts) - 1 else (steady[-1] + 1 if len(steady) else 0)
+        if first <= last:
+            found += [*part[:first, None], part[first : last + 1], *part[last + 1 :, None]]
+        else:
+            found += [*part[:, None]]
+    return [(x[own], low[own], high[own], find_gaps(x[own], low[own], high[own], rates)) for own in found]
+
+
+def follow_samples(x: Floats, low: Floats, high: Floats, rates: Rates) -> list[Ints]:
+    """Return the samples between each two steps of the clock, without those that are wrong.
+
+    Args:
+        x, low, high: samples, sorted.
+        rates: what is known of the slope.
+
+    Returns: none where the clock steps so often that nothing is known of it, or is set back.
+    """
+    parts = [[0]]
+    # What the samples of a part leave at each of them of the offset.
+    left = [[(float(low[0]), float(high[0]))]]
+    for i in range(1, len(x)):
+        part, ranges = parts[-1], left[-1]
+        found = _move_on(x, low, high, (part[-1], i), ranges[-1], rates)
+        if found is None:
+            without_last, without_this = (_fit_around(x, low, high, part, i, rates, left_out=k) for k in (part[-1], i))
+            if without_this:
+                continue
+            if without_last:
+                part.pop(), ranges.pop()
+                found = _move_on(x, low, high, (part[-1], i), ranges[-1], rates)
+            if found is None and x[i] + high[i] < x[part[-1]] + low[part[-1]]:
+                # What showed more was earlier: such a clock was set back, and a stamp may be of two moments.
+                return []
+            if found is None:
+                parts.append([])
+                left.append([])
+                found = float(low[i]), float(high[i])
+        parts[-1].append(i)
+        left[-1].append(found)
+    steps = len(parts) - 1
+    if steps > 2 and steps * _GAPS_PER_STEP > _count_gaps(x):
+        return []
+    return [np.array(part) for part in parts]
+
+
+def _move_on(
+    x: Floats, low: Floats, high: Floats, pair: tuple[int, int], left: tuple[float, float], rates: Rates
+) -> tuple[float, float] | None:
+    """Return what is left of the offset at the second sample of a pair, given that at the first; None for nothing."""
+    before, this = pair
+    step = x[this] - x[before]
+    lowest = max(left[0] + (rates.middle - rates.reach) * step, low[this])
+    highest = min(left[1] + (rates.middle + rates.reach) * step, high[this])
+    return (float(lowest), float(highest)) if lowest <= highest else None
+
+
+def _fit_around(x: Floats, low: Floats, high: Floats, part: list[int], i: int, rates: Rates, *, left_out: int) -> bool:
+    """Tell whether one line goes through the samples on both sides of two that contradict each other, but for one."""
+    near = [*part[-_NEIGHBOURS - 1 :], *range(i, min(i + _NEIGHBOURS + 1, len(x)))]
+    near.remove(left_out)
+    # Without samples on both sides of the one left out, it is as good as those.
+    if not near[0] < left_out < near[-1]:
+        return False
+    return fit_lines(x[near], low[near], high[near], rates.middle, rates.reach) is not None
+
+
+def _count_gaps(x: Floats) -> int:
+    """Return the number of gaps that are no shorter than a quarter of the typical one; bursts have none."""
+    gaps = np.diff(x)
+    typical = float((gaps**2).sum() / max(gaps.sum(), 1.0))
+    return int((gaps >= typical / 4).sum())
