@@ -80,7 +80,7 @@ def _time_sections(tables: Tables, sources: set[str]) -> Iterator[Section]:
         summarize_clocks(tables("clock_map")),
         "offset = CLOCK_MONOTONIC minus the source's clock; error = full width of its bounds. "
         "`same_clock` and `samples` are recorded, `causal_pairs` is derived; `unaligned` = only the starts agree, "
-        "no link was made by time",
+        "no link was made by time. Errors of samples and pairs assume that no slew begins and ends between two of them",
         _need(sources, "the other side of every link is", log=True, trace=True),
     )
     yield Section(
