@@ -122,6 +122,17 @@ class Text:
             part = self.bytes[self.start + i : self.stop]
             yield part[: len(part) // size * size].view(kind) == wanted
 
+    def places_of_few(self, byte: int, most: int) -> list[int] | None:
+        """Return the places of a byte in the block; null where there are more than `most`."""
+        places: list[int] = []
+        place = self.raw.find(byte, self.start, self.stop)
+        while place >= 0:
+            if len(places) == most:
+                return None
+            places.append(place)
+            place = self.raw.find(byte, place + 1, self.stop)
+        return places
+
     def token(self, at: Ints, stops: bytes, most: int) -> tuple[Ints, Words]:
         """Return end and hash of the text from each position up to a byte of `stops` or a newline.
 
@@ -278,8 +289,12 @@ def _places_of_true(mask: Mask) -> Ints:
             break
         at, more = at[left], more[left]
         further.append(at * 8 + first_of(more << np.uint64(7)))
-    extra = np.sort(np.concatenate(further))
-    return np.insert(found, np.searchsorted(found, extra), extra) if len(extra) else found
+    extra = np.concatenate(further)
+    if len(extra):
+        found = np.concatenate((found, np.sort(extra)))
+        # Of two sorted runs the stable sort makes one in a single pass.
+        found.sort(kind="stable")
+    return found
 
 
 def decimal(words_of: Text, end: Ints, size: Ints) -> tuple[Words, Mask]:

@@ -103,6 +103,9 @@ _SAMPLE = 200
 _END_OF_TIME = b" us:"
 _TIME = re.compile(rb"(?<=\d{5})d?" + _END_OF_TIME)
 _MOST_FOREIGN = 200
+_NEWLINE, _RETURN = 10, 13
+# Texts with progress have a few carriage returns inside of lines; more are the ends of lines.
+_MOST_RETURNS = 64
 # So many blanks are skipped at once.
 _MOST_BLANKS = 64
 
@@ -139,7 +142,7 @@ class Splitter:
 
     def _split_piece(self, text: Text) -> Split:
         start, end = text.lines()
-        bare = _without_return(text, end)
+        bare = end if _has_no_returns(text) else _without_return(text, end)
         matched = self._layouts.match(text, start, bare)
         if len(start) > 4 * _SAMPLE and 2 * len(matched.line) < len(start):
             # New layouts: learn them from a few lines, not from all.
@@ -297,8 +300,14 @@ def _times_per_line(text: Text, start: Ints) -> Ints:
     return np.bincount(np.searchsorted(start, marks, side="right") - 1, minlength=len(start)).astype(np.int64)
 
 
+def _has_no_returns(text: Text) -> bool:
+    """Return whether no line ends with a carriage return; false where that takes a look at the lines."""
+    places = text.places_of_few(_RETURN, _MOST_RETURNS)
+    return places is not None and all(text.raw[place + 1] != _NEWLINE for place in places)
+
+
 def _without_return(text: Text, end: Ints) -> Ints:
-    has_return = text.bytes[end - 1] == 13
+    has_return = text.bytes[end - 1] == _RETURN
     return end - has_return if has_return.any() else end
 
 
