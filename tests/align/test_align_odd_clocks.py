@@ -170,8 +170,9 @@ def test_a_step_that_few_pairs_see_is_inside_the_bounds_or_nothing_is(at_s: floa
     assert not fitted.aligned or measure(fitted, curve)[0] == 1
 
 
-def test_a_clock_that_is_set_back_is_unaligned() -> None:
-    fitted = fit_clock_map(sample(suspended((9.3, -4))), "samples")
+@pytest.mark.parametrize(("at_s", "back_s"), [(9.3, 4), (19.6, 7), (0.4, 7)])
+def test_a_clock_that_is_set_back_is_unaligned(at_s: float, back_s: float) -> None:
+    fitted = fit_clock_map(sample(suspended((at_s, -back_s))), "samples")
     assert not fitted.aligned
 
 
