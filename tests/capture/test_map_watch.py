@@ -13,11 +13,12 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from types import SimpleNamespace
+from typing import cast
 
 import polars as pl
 import pytest
 
-from tracecorr.capture import library_watch
+from tracecorr.capture import library_watch, map_watch
 from tracecorr.capture.folder import RecordingFolder
 from tracecorr.capture.invoker import find_invoker
 from tracecorr.capture.journal import Journal
@@ -25,6 +26,7 @@ from tracecorr.capture.late_probes import LateProbes
 from tracecorr.capture.map_watch import MapWatch
 from tracecorr.capture.offer import Offer
 from tracecorr.capture.owner import new_token
+from tracecorr.capture.perf_events import Ring
 from tracecorr.capture.plan import InstancePlan, Plan, Wanted
 from tracecorr.capture.recorder import KernelRecorder
 from tracecorr.capture.runtimes import MappedFile
@@ -116,6 +118,25 @@ def test_a_mapping_is_told_at_once(child: _Child, library: Path, whole_machine: 
     assert not lost
 
 
+@pytest.mark.parametrize(("records", "full"), [(0, False), (50, False), (100, True)])
+def test_a_ring_without_room_has_lost_something(records: int, full: bool) -> None:
+    """The kernel tells of a loss with the next record only, and the last library of a program has none after it."""
+    name = b"/opt/rocm/lib/libhsa-runtime64.so.1\0".ljust(64, b"\0")
+    content = map_watch._MAPPING.pack(7, 7, 0x1000, 0x2000, 0, 0, 0, 99, 0, 5, 0) + name
+    record = map_watch._HEADER.pack(map_watch._MMAP2, 0, map_watch._HEADER.size + len(content)) + content
+    ring = SimpleNamespace(size=16384, take=lambda: record * records, close=lambda: None)
+    watch = _watch()
+    try:
+        for real in watch._rings:
+            real.close()
+        watch._rings = [cast(Ring, ring)]
+        told, lost = watch.take()
+    finally:
+        watch.close()
+    assert [mapping.inode for _, mapping in told] == [99] * records
+    assert lost == full
+
+
 def test_what_rings_doorbells_is_read_first(tmp_path: Path) -> None:
     """Programs map dozens of libraries; each takes milliseconds to read."""
     watch = library_watch.LibraryWatch(told=True, reads_hip=False)
@@ -128,6 +149,12 @@ def test_what_rings_doorbells_is_read_first(tmp_path: Path) -> None:
         patch.setattr(library_watch, "read_mapped_runtime", lambda _pid, m, _refuse: read.append(Path(m.path).name))
         while watch.has_more:
             assert watch.read_next() is None
+        # Nothing needs HIP itself: large as it is, it waits until no more libraries come.
+        assert "libamdhip64.so.7" not in read
+        assert not watch.has_more
+        patch.setattr(library_watch, "_CALM_SECONDS", 0.0)
+        assert watch.has_more and watch.read_next() is None
+        assert not watch.has_more
     assert read == ["libhsa-runtime64.so.1", "libroctx64.so.4", "libc.so.6", "libunusual.so", "libamdhip64.so.7"]
 
 

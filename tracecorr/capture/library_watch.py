@@ -30,6 +30,8 @@ _QUICK_SECONDS, _SLOW_SECONDS, _QUICK_FOR_SECONDS = 0.01, 0.25, 15.0
 # Many processes are looked at less often: a look takes no more than this share of the time, within limits.
 _LARGEST_SHARE = 0.05
 _LONGEST_QUICK_SECONDS, _LONGEST_SLOW_SECONDS = 0.05, 2.0
+# A file that no probe needs may be large: it is read when nothing else was mapped for so long.
+_UNNEEDED, _CALM_SECONDS = 3, 1.0
 
 
 @dataclass(frozen=True)
@@ -61,18 +63,24 @@ class LibraryWatch:
         self._found = {(runtime.device, runtime.inode) for runtime in known}
         self._sizes: dict[int, bytes] = {}
         self._first_look: dict[int, float] = {}
-        self._next_look = 0.0
+        self._next_look = self._last_mapped = 0.0
         self.refused: dict[str, str] = {}
 
     @property
     def pause(self) -> float:
         """Return the seconds until the next look."""
-        return 0.0 if self._pending else max(self._next_look - time.monotonic(), 0.0)
+        due = min(self._next_look, self._next_read) if self._pending else self._next_look
+        return max(due - time.monotonic(), 0.0)
 
     @property
     def has_more(self) -> bool:
-        """Tell whether mappings wait to be read."""
-        return bool(self._pending)
+        """Tell whether mappings wait to be read now."""
+        return bool(self._pending) and self._next_read <= time.monotonic()
+
+    @property
+    def _next_read(self) -> float:
+        """Return when the most likely of the mappings that wait may be read."""
+        return self._last_mapped + _CALM_SECONDS if self._pending[0][0] == _UNNEEDED else 0.0
 
     def look(self, pids: Iterable[int]) -> None:
         """Take note of what was mapped since the last look, when one is due or there is a new process.
@@ -145,7 +153,7 @@ class LibraryWatch:
         for pid, mapping in mapped:
             key = mapping.path, mapping.inode
             if key not in self._is_runtime:
-                self._is_runtime[key] = None
+                self._is_runtime[key], self._last_mapped = None, now / 1e9
                 heapq.heappush(self._pending, (self._rank(mapping.path), len(self._is_runtime), pid, mapping, now))
             if self._is_runtime[key] or mapping.inode in likely:
                 self._users.add(pid)
@@ -156,7 +164,7 @@ class LibraryWatch:
         """Say how soon a file is worth reading: those that ring doorbells first, HIP last where it is not probed."""
         if not has_usual_name(path):
             return 2
-        return (1 if self._reads_hip else 3) if "amdhip64" in path else 0
+        return (1 if self._reads_hip else _UNNEEDED) if "amdhip64" in path else 0
 
 
 def _address_space(pid: int) -> bytes:

@@ -17,7 +17,9 @@ from tracecorr.capture.armed import list_threads
 from tracecorr.capture.perf_events import Ring
 from tracecorr.capture.runtimes import MappedFile
 
-_RING_KB = 16
+_RING_KB = 64
+# A record is no longer than this: a ring that has less room may have lost some, and says so only with the next one.
+_LONGEST_RECORD = 4096 + 128
 _EVERYBODY = -1
 _HEADER = struct.Struct("<IHH")
 # PERF_RECORD_MMAP2: pid, tid, address, length, offset, device (2), inode, its generation, protection, flags, file name.
@@ -82,6 +84,7 @@ class MapWatch:
         lost = False
         for ring in self._rings:
             data = ring.take()
+            lost |= len(data) > ring.size - _LONGEST_RECORD
             at = 0
             while at + _HEADER.size <= len(data):
                 kind, _, size = _HEADER.unpack_from(data, at)
