@@ -1,4 +1,4 @@
-"""Children keep their probes when the kernel exchanges the events that they inherited, and one of them ends."""
+"""Every process of a workload has its probes, whoever started it when, and whichever other one ends."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ import os
 import shutil
 import subprocess
 import time
+from collections.abc import Callable
 from pathlib import Path
 
 import polars as pl
@@ -18,7 +19,7 @@ from tracecorr.capture.folder import RecordingFolder
 from tracecorr.capture.invoker import find_invoker
 from tracecorr.capture.journal import Journal
 from tracecorr.capture.late_probes import LateProbes
-from tracecorr.capture.offer import Offer
+from tracecorr.capture.offer import Offer, Runtime
 from tracecorr.capture.owner import new_token
 from tracecorr.capture.plan import Wanted
 from tracecorr.capture.planning import make_plan
@@ -29,7 +30,7 @@ from tracecorr.parse.ftrace import read_perf_records
 from tracecorr.store.pages import list_recordings, open_page_trace
 from tracecorr.store.recording import list_raw_files
 
-_CALLS, _PAIRS = 20, 30
+_CALLS, _PAIRS, _TOGETHER = 20, 30, 4
 # Exports what a HSA runtime exports; the store is that of amd_hsa_signal.h.
 _LIBRARY = """
 #include <stdint.h>
@@ -58,19 +59,36 @@ def test_a_child_keeps_its_probes_when_a_brother_ends(
         monkeypatch.setattr(perf_events, "open_keeper", _refuse)
     runtime = read_runtime(library, str(library), lambda _: None)
     assert runtime is not None
-    offer = Offer("test", 2, 1 << 30, uprobes=True, perf_probes=True, clocks=("mono",), runtimes=(runtime,))
+    stores = _record(tracefs, tmp_path, library, (runtime,), _run_pairs)
+    assert stores["pid"].value_counts()["count"].to_list() == [_CALLS] * _PAIRS
+
+
+def test_children_that_nobody_saw_yet_have_the_probes_of_a_late_library(
+    tracefs: Tracefs, library: Path, tmp_path: Path
+) -> None:
+    """They were started before the first of them mapped it, and inherited nothing."""
+    stores = _record(tracefs, tmp_path, library, (), _run_together)
+    assert stores["pid"].value_counts()["count"].to_list() == [_CALLS] * _TOGETHER
+
+
+def _record(
+    tracefs: Tracefs, work: Path, library: Path, known: tuple[Runtime, ...], run: Callable[[Path, int, int], None]
+) -> pl.DataFrame:
+    """Record a process that calls `run`; what it tells is answered when the library was looked for. Return stores."""
+    offer = Offer("test", 2, 1 << 30, uprobes=True, perf_probes=True, clocks=("mono",), runtimes=known)
     wanted, token = Wanted("minimal"), new_token()
-    folder = RecordingFolder.create(tmp_path / "x.tracecorr", find_invoker({"PATH": "/bin"}))
+    folder = RecordingFolder.create(work / "x.tracecorr", find_invoker({"PATH": "/bin"}))
     recorder = KernelRecorder.arm(make_plan(wanted, offer), tracefs, Journal.create(token), token, folder)
     try:
-        if recorder.map_watch is None or len(recorder.armed.perf_probes) < 2:
+        if recorder.map_watch is None or (known and len(recorder.armed.perf_probes) < 2):
             pytest.skip(f"no probes through perf here: {recorder.plan.absent}")
         late = LateProbes(wanted, offer, recorder)
         (loaded, told), (gate, go) = os.pipe(), os.pipe()
         pid = os.fork()
         if not pid:
             os.close(go)
-            _run_pairs(library, gate, told)
+            os.read(gate, 1)
+            run(library, gate, told)
         os.close(told)
         recorder.admit(pid)
         recorder.start()
@@ -87,8 +105,7 @@ def test_a_child_keeps_its_probes_when_a_brother_ends(
     (recording,) = [r for r in list_recordings(list_raw_files(folder.path)) if any(e["form"] == "perf" for e in r)]
     events = pl.concat(b.events for b in read_perf_records(*open_page_trace(folder.path, recording), "mono"))
     folder.close()
-    stores = events.filter(pl.col("layer").cast(pl.String) == "doorbell")
-    assert stores["pid"].value_counts()["count"].to_list() == [_CALLS] * _PAIRS
+    return events.filter(pl.col("layer").cast(pl.String) == "doorbell")
 
 
 def _refuse(_: int) -> int:
@@ -97,7 +114,6 @@ def _refuse(_: int) -> int:
 
 def _run_pairs(library: Path, gate: int, told: int) -> None:
     """Fork pairs on one CPU: one gives it to the other once and ends, then the other loads the library and calls."""
-    os.read(gate, 1)
     os.sched_setaffinity(0, [min(os.sched_getaffinity(0))])
     for _ in range(_PAIRS):
         waits, wakes = os.pipe()
@@ -116,6 +132,23 @@ def _run_pairs(library: Path, gate: int, told: int) -> None:
             _call(library, gate, told)
         os.waitpid(first, 0)
         os.waitpid(second, 0)
+    os._exit(0)
+
+
+def _run_together(library: Path, gate: int, told: int) -> None:
+    """Fork processes that all wait for one; it loads the library and calls, then they do."""
+    waits, wakes = os.pipe()
+    children = []
+    for number in range(_TOGETHER):
+        children.append(os.fork())
+        if not children[-1]:
+            if number:
+                os.read(waits, 1)
+            _call(library, gate, told)
+    os.waitpid(children[0], 0)
+    os.write(wakes, b"x" * _TOGETHER)
+    for child in children[1:]:
+        os.waitpid(child, 0)
     os._exit(0)
 
 

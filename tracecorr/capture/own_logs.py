@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import os
 import stat
-from collections.abc import Iterator
 from contextlib import suppress
 from itertools import chain, count
 from pathlib import Path
 
 from tracecorr.capture.invoker import read_environment, read_status
 from tracecorr.capture.log_file import find_last_line_end
-from tracecorr.capture.processes import is_writable, list_children
+from tracecorr.capture.processes import is_writable, list_family
 
 _PROC = Path("/proc")
 
@@ -59,7 +58,7 @@ class OwnLogs:
         self._files = {}
 
     def _look(self) -> None:
-        for pid in _list_family(self._pid):
+        for pid in sorted(list_family([self._pid])):
             named = (read_environment(pid) or {}).get("AMD_LOG_LEVEL_FILE", "")
             user = (read_status(pid) or {}).get("Uid", "").split()
             for link, name in _list_open(pid) if named and user else ():
@@ -76,12 +75,6 @@ class OwnLogs:
             self._files[found.st_dev, found.st_ino] = name, descriptor
         else:
             os.close(descriptor)
-
-
-def _list_family(pid: int) -> Iterator[int]:
-    yield pid
-    for child in list_children(pid):
-        yield from _list_family(child)
 
 
 def _list_open(pid: int) -> list[tuple[Path, str]]:

@@ -20,6 +20,7 @@ from tracecorr.capture.owner import start_time
 from tracecorr.capture.perf_events import Ring
 from tracecorr.capture.plan import Absent
 from tracecorr.capture.probe_budget import MOST_OPEN
+from tracecorr.capture.processes import list_family
 
 _WAIT_MS = 100
 _RECORD_LOST = 2  # of perf_event.h; every other record is a sample
@@ -28,6 +29,7 @@ _THREAD, _ID, _REST = slice(8, 16), slice(24, 32), 32
 _LEAST_RING_KB = 64
 # An event per probe, thread and CPU: more of them are not worth their memory.
 _MOST_EVENTS = MOST_OPEN
+_MOST_LOOKS = 4
 
 
 @dataclass(frozen=True)
@@ -136,14 +138,21 @@ class PerfRecorder:
 
         Args:
             probes: the new ones.
-            pids: processes that live now besides those admitted: children inherited the earlier probes only.
+            pids: processes that live now besides those admitted: children inherited the earlier probes only. Their
+                own children count, too.
         """
         fresh = list(probes)
         self._probes += fresh
         # Only what lives: the number of a process that ended may be that of a stranger by now.
         admitted = {pid for pid, started in self._pids.items() if started is not None and start_time(pid) == started}
-        living = {tid for pid in admitted | set(pids) for tid in list_threads(pid)}
-        self._bind(fresh, sorted(living))
+        known, bound = admitted | set(pids), set[int]()
+        # What a thread starts before it is bound inherits nothing, so it is looked for again.
+        for _ in range(_MOST_LOOKS):
+            living = sorted({tid for pid in list_family(known) for tid in list_threads(pid)} - bound)
+            if not living:
+                break
+            bound.update(living)
+            self._bind(fresh, living)
 
     @property
     def cpus(self) -> frozenset[int]:
@@ -152,9 +161,9 @@ class PerfRecorder:
 
     def cover(self, pids: Iterable[int]) -> frozenset[int]:
         """Record the CPUs, too, that threads of the processes `pids` may use by now; return those that are new."""
-        living = {tid for pid in pids for tid in list_threads(pid)}
         if len(self._rings) == len(self._online):
             return frozenset()
+        living = {tid for pid in list_family(list(pids)) for tid in list_threads(pid)}
         fresh = frozenset().union(*(_allowed_cpus(tid) for tid in living)) & self._online - self._rings.keys()
         if fresh:
             with self._lock:

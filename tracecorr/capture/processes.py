@@ -7,7 +7,7 @@ import ctypes
 import os
 import re
 import time
-from collections.abc import Container, Iterable
+from collections.abc import Collection, Container, Iterable
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -136,6 +136,16 @@ def list_children(pid: int) -> list[int]:
     for task in tasks:
         children += [int(word) for word in _read(task / "children").split()]
     return children
+
+
+def list_family(pids: Collection[int]) -> set[int]:
+    """Return processes and all their descendants that live now."""
+    family, todo = set(pids), list(pids)
+    while todo:
+        fresh = set(list_children(todo.pop())) - family
+        family |= fresh
+        todo += fresh
+    return family
 
 
 def descends_from(pid: int, ancestors: Container[int]) -> bool:
