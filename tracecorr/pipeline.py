@@ -160,9 +160,10 @@ def _build_tables(
     clock.done("link")
     tables["processes"] = add_programs(tables["processes"], seen.processes)
     dropped, spans = recorded_losses(capture.info)
+    losses = pl.concat([losses, spans, tables["losses"]])
     tables |= {
         "clock_map": clock_map, "files": _file_rows(capture),
-        "ledger": _sum_ledger(pl.concat([parts.small("ledger"), dropped])), "losses": pl.concat([losses, spans]),
+        "ledger": _sum_ledger(pl.concat([parts.small("ledger"), dropped])), "losses": losses,
         "samples": build_samples(parts.small("polls"), tables["gpus"], tables["processes"]),
     }  # fmt: skip
     return tables, maps

@@ -11,9 +11,10 @@ import polars as pl
 import pytest
 from benchmarks.truth import Score, compare
 from simulator import Scene, Simulation, run, simulate
-from simulator.machine import Machine
+from simulator.machine import START_NS, Machine
 from simulator.record import Recorder
 
+from tracecorr.analyze.verdicts import Outcome, judge_capture
 from tracecorr.pipeline import correlate, import_files
 from tracecorr.store import Capture
 
@@ -118,3 +119,40 @@ def test_queues_made_again_are_told_apart_by_their_log_ids(
     assert queues["hwq"].n_unique() < queues.height
     assert queues["log_id"].n_unique() == queues.height
     assert packets.select("queue", "packet_index").is_duplicated().sum() == 0
+
+
+@pytest.mark.parametrize("window", [3, 10, 50])
+@pytest.mark.parametrize("options", [{}, {"direct_dispatch": False}, {"kinds": (*BASE.kinds, ("nested", 2))}], ids=str)
+def test_shuffled_lines_make_links_missing_but_not_wrong(
+    options: dict[str, object], window: int, tmp_path: Path
+) -> None:
+    scene = replace(BASE, seed=5, shuffled_log=window, **options)  # type: ignore[arg-type]
+    made = simulate(scene, tmp_path)
+    assert_nothing_wrong(compare("shuffled", made, correlated(made, tmp_path)))
+
+
+def test_a_log_tells_when_lines_of_it_are_missing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A span of 20 ms was lost; nothing is lost elsewhere, and nothing in the whole log."""
+    for name, gap in (("whole", (0.0, 0.0)), ("lost", (60e6, 80e6))):
+        folder = tmp_path / name
+        folder.mkdir()
+        low, high = (START_NS + at for at in gap)
+
+        def mark(_: Machine, record: Recorder, low: float = low, high: float = high) -> None:
+            for line in record.lines:
+                if line.source != "trace" and low <= line.at_ns < high:
+                    line.file = "lost"
+
+        monkeypatch.setattr(run, "_lose", mark)
+        capture = correlated(simulate(replace(BASE, seed=3), folder), folder)
+        losses = capture.table("losses").with_columns(pl.col("source").cast(pl.String)).collect()
+        (verdict,) = judge_capture(capture.table, names={"nothing_lost"})
+        if name == "whole":
+            assert losses.is_empty()
+            assert verdict.outcome == Outcome.PASS
+            continue
+        assert losses["source"].unique().to_list() == ["amd_log"]
+        assert low - 5e6 < losses["from_ns"].min() <= low  # type: ignore[operator]
+        assert high - 1e3 <= losses["to_ns"].max() < high + 5e6  # type: ignore[operator]
+        assert losses["count"].sum() > 20
+        assert verdict.outcome == Outcome.FAIL

@@ -42,21 +42,36 @@ def find_losses(events: pl.DataFrame) -> pl.DataFrame:
         events: rows with file, offset, thread, name, layer, source, flags.
     """
     calls = _hip_calls(events.select(_COLUMNS)).drop_nulls("thread")
-    flags, name = pl.col("flags"), ["file", "name"]
-    half = flags & _HALF > 0
-    names = calls.group_by(name).agg(total=pl.len(), halves=half.sum())
-    whole = names.filter(pl.col("total") - pl.col("halves") >= _LEAST_WHOLE * pl.col("total"))
-    false = _differing(calls)
-    alone = calls.filter(half).join(whole, on=name, how="semi")
-    offset, is_exit = pl.col("offset"), flags & int(Flag.EXIT_ONLY) > 0
-    ends = calls.group_by("file", "thread").agg(first=offset.min(), last=offset.max())
-    at_end = pl.when(is_exit).then(offset == pl.col("first")).otherwise(offset == pl.col("last"))
-    lost = alone.join(ends, on=["file", "thread"]).filter(~at_end).group_by("file").agg(lost=pl.len())
+    false, whole = _differing(calls), _count_paired(calls)
+    lost = list_half_calls(calls).group_by("file").agg(lost=pl.len())
     shares = whole.group_by("file").agg(pl.col("total").sum()).join(lost, on="file", how="left")
     found = shares.filter(pl.col("lost").is_not_null() | pl.col("file").is_in(false["file"].implode()))
     # Of the calls of which any line is left, 2q / (1 + q) show one line where a share q of the lines is lost.
     half_share = pl.col("lost").fill_null(0) / pl.col("total")
     return found.select("file", lost=half_share / (2 - half_share))
+
+
+def list_half_calls(calls: pl.DataFrame) -> pl.DataFrame:
+    """Return the calls that lack one of their lines because it was lost (see `find_losses`).
+
+    Args:
+        calls: rows of HIP calls as the reader gave them: file, offset, thread, name, flags.
+    """
+    offset, is_exit = pl.col("offset"), pl.col("flags") & int(Flag.EXIT_ONLY) > 0
+    alone = calls.filter(pl.col("flags") & _HALF > 0)
+    if alone.is_empty():
+        return alone
+    alone = alone.join(_count_paired(calls), on=["file", "name"], how="semi")
+    ends = calls.group_by("file", "thread").agg(first=offset.min(), last=offset.max())
+    at_end = pl.when(is_exit).then(offset == pl.col("first")).otherwise(offset == pl.col("last"))
+    return alone.join(ends, on=["file", "thread"]).filter(~at_end).select(calls.columns)
+
+
+def _count_paired(calls: pl.DataFrame) -> pl.DataFrame:
+    """Return file, name, total (calls) of the functions that show both lines of their calls, as a rule."""
+    halves = (pl.col("flags") & _HALF > 0).sum()
+    names = calls.group_by("file", "name").agg(total=pl.len(), halves=halves)
+    return names.filter(pl.col("total") - pl.col("halves") >= _LEAST_WHOLE * pl.col("total"))
 
 
 def add_packet_gaps(losses: pl.DataFrame, packets: pl.DataFrame) -> pl.DataFrame:

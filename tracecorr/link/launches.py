@@ -16,10 +16,11 @@ from tracecorr.link.commands import (
     match_commands,
     match_completions,
 )  # fmt: skip
+from tracecorr.link.disorder import drop_displaced
 from tracecorr.link.doorbells import match_stores
 from tracecorr.link.false_calls import add_packet_gaps
 from tracecorr.link.signals import link_dependencies, link_gpu_times, list_uses
-from tracecorr.link.sure_commands import drop_late, keep_sure_commands
+from tracecorr.link.sure_commands import drop_late, keep_sure_commands, list_unsure_kernels
 from tracecorr.model import schema
 from tracecorr.model.kinds import DERIVED, INFERRED, PACKET_KINDS, RECORDED, Flag
 
@@ -54,6 +55,7 @@ class Launches:
         gpu: GPU times: event (packet or copy), gpu_event.
         commands: event, command (pointer, null = none) of the packets and copies whose row names another one: the
             reader sees only what is written before them.
+        unnamed: events of dispatches that may have the kernel of another one.
     """
 
     table: pl.DataFrame = field(default_factory=schema.LAUNCHES.empty)
@@ -62,10 +64,16 @@ class Launches:
     commands: pl.DataFrame = field(
         default_factory=lambda: pl.DataFrame(schema={"event": pl.Int64, "command": pl.UInt64})
     )
+    unnamed: pl.Series = field(default_factory=lambda: pl.Series("event", [], dtype=pl.Int64))
 
 
 def build_launches(
-    events: pl.DataFrame, packets: pl.DataFrame, args: pl.DataFrame, sources: set[str], losses: pl.DataFrame
+    events: pl.DataFrame,
+    packets: pl.DataFrame,
+    args: pl.DataFrame,
+    sources: set[str],
+    losses: pl.DataFrame,
+    displaced: pl.DataFrame,
 ) -> Launches:
     """Return the table `launches` and the links between packets, signals and completions.
 
@@ -76,6 +84,7 @@ def build_launches(
         sources: `ftrace` in it says that a trace is there at all, `doorbell` that it holds stores,
             `unaligned` that its clock is not known, so that no store is matched.
         losses: files of the log that lost lines (`false_calls.find_losses`).
+        displaced: lines of the log that are out of order (`disorder.find_displaced`).
     """
     base = select_launches(events, args)
     if base.is_empty():
@@ -86,7 +95,7 @@ def build_launches(
     places = Places.of(packets).find(base)
     joined = base.with_columns(packets["command_offset"].gather(places))
     joined = _add(joined, match_stores(_stores(events, sources), base))
-    joined = _add_command(joined, commands, events, losses)
+    joined = _add_command(joined, commands, events, losses, displaced)
     other_command = joined.filter(pl.col("command").ne_missing(pl.col("command_seen"))).select("event", "command")
     joined = _adopt_calls(joined, events)
     uses = list_uses(base)
@@ -100,9 +109,13 @@ def build_launches(
         ),
         gpu.select(from_event="event", to_event="gpu_event", rule=pl.lit("gpu_time_of_signal")),
     ]).with_columns(evidence=pl.lit(DERIVED))  # fmt: skip
+    unnamed = list_unsure_kernels(joined, events, losses, displaced["file"].unique())
     joined = joined.with_columns(packets[name].gather(places) for name in _PACKET_COLUMNS)
+    if len(unnamed):
+        sure = ~pl.col("event").is_in(unnamed.implode())
+        joined = joined.with_columns(kernel_id=pl.when(sure).then("kernel_id"))
     table = schema.LAUNCHES.conform(_select(joined, sources, losses))
-    return Launches(table, edges, gpu.select("event", "gpu_event"), other_command)
+    return Launches(table, edges, gpu.select("event", "gpu_event"), other_command, unnamed)
 
 
 def _add(joined: pl.DataFrame, found: pl.DataFrame) -> pl.DataFrame:
@@ -178,7 +191,11 @@ def _adopt_calls(joined: pl.DataFrame, events: pl.DataFrame) -> pl.DataFrame:
 
 
 def _add_command(
-    joined: pl.DataFrame, commands: pl.DataFrame, events: pl.DataFrame, losses: pl.DataFrame
+    joined: pl.DataFrame,
+    commands: pl.DataFrame,
+    events: pl.DataFrame,
+    losses: pl.DataFrame,
+    displaced: pl.DataFrame,
 ) -> pl.DataFrame:
     """Add the command line of each packet, the stream that it names, and the command's completion line.
 
@@ -187,6 +204,7 @@ def _add_command(
     joined = joined.rename({"command": "command_seen"})
     found = match_commands(joined, commands.filter(pl.col("name") != "complete"))
     found = keep_sure_commands(found, joined, events, losses)
+    found = drop_displaced(found, joined, displaced)
     placed = found.join(joined.select("event", "file", "process", "ts_ns"), on="event", maintain_order="left")
     found = drop_late(placed, list_command_uses(commands), losses, "ts_ns").select(found.columns)
     joined = _add(joined, found)

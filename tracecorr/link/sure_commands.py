@@ -52,6 +52,34 @@ def keep_sure_commands(
     return found.join(doubtful, on="event", how="anti", maintain_order="left")
 
 
+def list_unsure_kernels(
+    launches: pl.DataFrame, events: pl.DataFrame, losses: pl.DataFrame, disordered: pl.Series
+) -> pl.Series:
+    """Return the dispatches (event) that may have the kernel of another one: its own line, and its name's, were lost.
+
+    Sure is that of a dispatch whose queue shows the packet before it, if its command is sure or the exit of its call
+    tells its duration: then nothing between the name and the dispatch is of another call.
+
+    Args:
+        launches: event, file, name, layer, parent, graph, queue, packet_index, command_event.
+        events: linked events.
+        losses: files of the log that lost lines.
+        disordered: files with lines out of order; the names of a graph's kernels may be among them.
+    """
+    packets = launches.filter(pl.col("file").is_in(losses["file"].implode()) & (pl.col("layer") == "aql"))
+    if packets.is_empty():
+        return packets["event"]
+    index = pl.col("packet_index")
+    before = index.shift(1).over("queue").fill_null(-1)
+    ordered = packets.sort("queue", "packet_index").with_columns(is_behind=(index - before > 1).fill_null(False))
+    flags = events["flags"].fill_null(0).gather(ordered["parent"])
+    told = (flags & int(Flag.SPAN_TOLD) > 0).fill_null(False)
+    alone = told & (~ordered["graph"] | ordered["packet_index"].is_not_null())
+    sure = ~pl.col("is_behind") & (alone | pl.col("command_event").is_not_null())
+    mixed = pl.col("graph") & pl.col("file").is_in(disordered.implode())
+    return ordered.filter((pl.col("name") == "dispatch") & (mixed | ~sure))["event"]
+
+
 def _list_callers(events: pl.DataFrame, losses: pl.DataFrame) -> pl.DataFrame:
     """Return file, thread, calls: the threads that make HIP calls."""
     calls = events.select("file", "thread", "layer").filter(pl.col("file").is_in(losses["file"].implode()))

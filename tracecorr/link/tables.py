@@ -6,7 +6,18 @@ import numpy as np
 import polars as pl
 
 from tracecorr.align.rows import Places, attach_columns, fill_columns, fold_constants, number_groups
-from tracecorr.link import calls, descriptors, kfd_calls, queue_creation, queues, rocprof, smi, streams
+from tracecorr.link import (
+    calls,
+    descriptors,
+    disorder,
+    kfd_calls,
+    log_losses,
+    queue_creation,
+    queues,
+    rocprof,
+    smi,
+    streams,
+)
 from tracecorr.link.drm_jobs import build_drm_jobs, link_drm_jobs
 from tracecorr.link.edges import list_links
 from tracecorr.link.false_calls import find_losses
@@ -86,8 +97,11 @@ def link_tables(
     """
     events = smi.attach_processes(rocprof.attach_processes(placed, identities.processes), identities)
     del placed  # large, as are these columns: from here on a row's thread and process stand for them
-    losses = find_losses(events)
-    events = nest_functions(name_driver_calls(calls.find_parents(events.drop("pid", "tid", "comm"), losses)))
+    displaced = disorder.find_displaced(events)
+    losses = disorder.add_displaced(find_losses(events), displaced, events)
+    torn = log_losses.list_torn_calls(events, losses)
+    events = calls.find_parents(events.drop("pid", "tid", "comm"), losses)
+    events = nest_functions(name_driver_calls(disorder.part_displaced(events, displaced)))
     args = _args_by_event(part_args, events)
     devices = descriptors.find_devices(events, args, identities.trace_threads)
     events = descriptors.name_ioctls(events, devices)
@@ -109,11 +123,13 @@ def link_tables(
     events = _attach_gpus(events, queue_table, assign_gpus(args, devices, gpu_table))
     jobs = build_drm_jobs(events, args)
     sources = _sources(events)
-    found = build_launches(events, packets, args, sources if trace_aligned else sources | {"unaligned"}, losses)
+    known = sources if trace_aligned else sources | {"unaligned"}
+    found = build_launches(events, packets, args, known, losses, displaced)
     del packets  # large
     timed = rocprof.match_packets(events, args, found.table, queue_table, kernel_table)
     launches = rocprof.fill_gpu_times(found.table, timed)
-    events = _describe_gpu_times(_chain_doorbells(_name_commands(events, found.commands), launches), found.gpu)
+    events = _forget_kernels(_name_commands(events, found.commands), found.unnamed)
+    events = _describe_gpu_times(_chain_doorbells(events, launches), found.gpu)
     edges = (
         link_hqds(events, hqd, queue_table), kfd_calls.link_doorbell_mappings(events, args, mappings),
         link_drm_jobs(jobs), found.edges, rocprof.list_edges(timed),
@@ -132,6 +148,7 @@ def link_tables(
         "args": args,
         "hqd": hqd,
         "drm_jobs": jobs,
+        "losses": log_losses.list_log_losses(torn, launches),
         "links": list_links(events, launches, queue_table, inside, *edges),
     }
 
@@ -228,6 +245,14 @@ def _name_commands(events: pl.DataFrame, commands: pl.DataFrame) -> pl.DataFrame
     joined = attach_columns(events, commands.select("event", command_launch="command", is_other=pl.lit(value=True)))
     named = pl.when("is_other").then("command_launch").otherwise("command")
     return joined.with_columns(command=named).drop("command_launch", "is_other")
+
+
+def _forget_kernels(events: pl.DataFrame, unnamed: pl.Series) -> pl.DataFrame:
+    """Take the kernel from dispatches that may have that of another one."""
+    if unnamed.is_empty():
+        return events
+    joined = attach_columns(events, unnamed.to_frame("event").with_columns(is_unnamed=pl.lit(value=True)))
+    return joined.with_columns(kernel_id=pl.when(pl.col("is_unnamed").is_null()).then("kernel_id")).drop("is_unnamed")
 
 
 def _chain_doorbells(events: pl.DataFrame, launches: pl.DataFrame) -> pl.DataFrame:

@@ -1,0 +1,131 @@
+"""Lines out of order: where a log's lines are not in the order in which their thread printed them.
+
+A thread prints its lines one after the other, so their times never fall. Where they do, lines were moved or written
+twice: what encloses what, and what belongs to the line before it, is not to be read from the order there.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import polars as pl
+
+from tracecorr.align.bounds import Ints, Mask
+from tracecorr.align.rows import attach_columns, number_groups
+from tracecorr.model.kinds import Flag
+
+# So many lines of its thread around a fall of the times may be displaced; further away they are in order again.
+_REACH = 1000
+_LINE = ["file", "thread"]
+# ROCr's own lines show another clock.
+_MINE = (pl.col("source") == "amd_log") & (pl.col("clock") == "mono") & pl.col("thread").is_not_null()
+
+
+def find_displaced(events: pl.DataFrame) -> pl.DataFrame:
+    """Return the lines whose place in the log may not be their own: file, thread, offset, sorted by offset.
+
+    Args:
+        events: rows of all sources in the order of their times: file, thread, offset, end_offset, ts_ns, dur_ns,
+            source, clock.
+    """
+    files = _list_disordered(events.select(*_LINE, "offset", "source", "clock"), events["dur_ns"] < 0)
+    if files.is_empty():
+        return events.select(*_LINE, "offset").clear()
+    columns = (*_LINE, "offset", "end_offset", "ts_ns", "dur_ns", "source", "clock")
+    rows = events.select(columns).filter(_MINE & pl.col("file").is_in(files.implode()))
+    ends = rows.filter(pl.col("dur_ns").is_not_null() & pl.col("end_offset").is_not_null())
+    lines = pl.concat([
+        rows.select(*_LINE, "offset", at="ts_ns"),
+        ends.select(*_LINE, pl.col("end_offset").alias("offset"), at=pl.col("ts_ns") + pl.col("dur_ns")),
+    ]).sort(*_LINE, "offset")  # fmt: skip
+    found = [part.filter(_displaced(part["at"].to_numpy())) for part in lines.partition_by(_LINE, maintain_order=True)]
+    return pl.concat(found).select(*_LINE, "offset").sort("offset")
+
+
+def add_displaced(losses: pl.DataFrame, displaced: pl.DataFrame, events: pl.DataFrame) -> pl.DataFrame:
+    """Return `losses` with the files that have displaced lines: these are missing where they belong.
+
+    Args:
+        losses: files of the log that lost lines, and the share of them (`false_calls.find_losses`).
+        displaced: as `find_displaced` returns them.
+        events: rows with `file`.
+    """
+    if displaced.is_empty():
+        return losses
+    rows = events.group_by("file").agg(rows=pl.len())
+    moved = displaced.group_by("file").agg(moved=pl.len()).join(rows, on="file")
+    shares = moved.select("file", lost=(pl.col("moved") / (2 * pl.col("rows"))).clip(upper_bound=0.5))
+    return pl.concat([losses, shares]).group_by("file").agg(pl.col("lost").max())
+
+
+def _list_disordered(rows: pl.DataFrame, ends_early: pl.Series) -> pl.Series:
+    """Return the files in which a thread's rows, in the order of their times, go back, or a call ends too early."""
+    backward = rows.filter(_MINE & ends_early)["file"]
+    rows = rows.filter(_MINE).drop("source", "clock")
+    codes, groups = number_groups(rows, _LINE)
+    order = np.argsort(codes.astype(np.uint16) if len(groups) < 2**16 else codes, kind="stable")
+    offset, code = rows["offset"].to_numpy()[order], codes[order]
+    back = (offset[1:] < offset[:-1]) & (code[1:] == code[:-1])
+    hit = pl.concat([groups["file"].gather(np.unique(code[1:][back])), backward])
+    return hit.unique()
+
+
+def _displaced(at: Ints) -> Mask:
+    """Return which lines of a thread may be displaced, given their times in the order of the file."""
+    count, places = len(at), np.arange(len(at))
+    highest = np.maximum.accumulate(at)
+    fell = np.append(False, at[1:] < at[:-1])
+    last_fall = np.maximum.accumulate(np.where(fell, places, -_REACH))
+    behind = np.flatnonzero((at < highest) & (places - last_fall < _REACH))
+    # From the line in front of which it belongs up to it.
+    first = np.maximum(np.searchsorted(highest, at[behind], side="right"), behind - _REACH)
+    steps = np.bincount(first, minlength=count + 1) - np.bincount(behind + 1, minlength=count + 1)
+    displaced: Mask = np.cumsum(steps)[:count] > 0
+    return displaced
+
+
+def part_displaced(events: pl.DataFrame, displaced: pl.DataFrame) -> pl.DataFrame:
+    """Return `events` in which displaced lines have no parent, and calls around such lines no end and no children.
+
+    Args:
+        events: rows with `parent`; row i is event i.
+        displaced: as `find_displaced` returns them.
+    """
+    if displaced.is_empty():
+        return events
+    calls = events.filter((pl.col("layer") == "hip") & (pl.col("source") == "amd_log")).select(
+        "event", *_LINE, "offset", to=pl.max_horizontal("offset", "end_offset")
+    )  # fmt: skip
+    torn = holds_displaced(calls, displaced, "offset", "to")
+    moved = events.select("event", *_LINE, "offset", "source").filter(pl.col("source") == "amd_log")
+    moved = moved.join(displaced, on=[*_LINE, "offset"], how="semi")
+    marks = pl.concat([torn.select("event", torn=pl.lit(True)), moved.select("event", torn=pl.lit(False))])
+    marks = marks.group_by("event").agg(pl.col("torn").any())
+    joined = attach_columns(events, marks)
+    is_torn = pl.col("torn").fill_null(False)
+    inside = pl.col("torn").is_not_null() | joined["torn"].fill_null(False).gather(joined["parent"]).fill_null(False)
+    return joined.with_columns(
+        parent=pl.when(~inside).then("parent"),
+        dur_ns=pl.when(~is_torn).then("dur_ns"),
+        flags=pl.when(is_torn).then(pl.col("flags").fill_null(0) | int(Flag.ENTER_ONLY)).otherwise("flags"),
+    ).drop("torn")
+
+
+def holds_displaced(rows: pl.DataFrame, displaced: pl.DataFrame, low: str, high: str) -> pl.DataFrame:
+    """Return the rows between whose two places (columns `low` and `high`, both included) lies a displaced line."""
+    lines = displaced.with_columns(last=pl.col("offset")).rename({"offset": "_at"})
+    found = rows.sort(high).join_asof(lines, left_on=high, right_on="_at", by=_LINE, check_sortedness=False)
+    return found.filter(pl.col("last") >= pl.col(low)).select(rows.columns)
+
+
+def drop_displaced(found: pl.DataFrame, launches: pl.DataFrame, displaced: pl.DataFrame) -> pl.DataFrame:
+    """Return the rows of `found` without packets and copies that have a displaced line between them and their command.
+
+    Args:
+        found: event, command_event, and others.
+        launches: event, file, thread, offset, command_offset (the thread's last command line).
+        displaced: as `find_displaced` returns them.
+    """
+    if displaced.is_empty():
+        return found
+    rows = launches.select("event", *_LINE, "offset", low=pl.min_horizontal("offset", "command_offset"))
+    return found.join(holds_displaced(rows, displaced, "low", "offset"), on="event", how="anti", maintain_order="left")
