@@ -92,8 +92,8 @@ class _Thread:
         self.now += 2 + int(random * 4)
         message = message.replace("$SPAN", f"{self.now - self._entered} us")
         text = f":{level}:{site}: {self.now + delay:010d} us: [pid:{PID} tid: {tid or self._tid}] {message}"
-        # Lines of several threads change places by a microsecond or two.
-        self.lines.append((self.now + delay + random * 1.9, text))
+        # Lines of several threads change places by a microsecond or two; both threads here feed one event thread.
+        self.lines.append((self.now + delay + (0 if tid else random * 1.9), text))
         if row:
             self._truth.rows[row] += 1
 

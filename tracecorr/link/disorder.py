@@ -27,11 +27,12 @@ def find_displaced(events: pl.DataFrame) -> pl.DataFrame:
         events: rows of all sources in the order of their times: file, thread, offset, end_offset, ts_ns, dur_ns,
             source, clock.
     """
-    files = _list_disordered(events.select(*_LINE, "offset", "source", "clock"), events["dur_ns"] < 0)
-    if files.is_empty():
+    threads = _list_disordered(events.select(*_LINE, "offset", "source", "clock"), events["dur_ns"] < 0)
+    if threads.is_empty():
         return events.select(*_LINE, "offset").clear()
     columns = (*_LINE, "offset", "end_offset", "ts_ns", "dur_ns", "source", "clock")
-    rows = events.select(columns).filter(_MINE & pl.col("file").is_in(files.implode()))
+    likely = pl.col("file").is_in(threads["file"].implode()) & pl.col("thread").is_in(threads["thread"].implode())
+    rows = events.select(columns).filter(_MINE & likely).join(threads, on=_LINE, how="semi")
     ends = rows.filter(pl.col("dur_ns").is_not_null() & pl.col("end_offset").is_not_null())
     lines = pl.concat([
         rows.select(*_LINE, "offset", at="ts_ns"),
@@ -57,16 +58,15 @@ def add_displaced(losses: pl.DataFrame, displaced: pl.DataFrame, events: pl.Data
     return pl.concat([losses, shares]).group_by("file").agg(pl.col("lost").max())
 
 
-def _list_disordered(rows: pl.DataFrame, ends_early: pl.Series) -> pl.Series:
-    """Return the files in which a thread's rows, in the order of their times, go back, or a call ends too early."""
-    backward = rows.filter(_MINE & ends_early)["file"]
+def _list_disordered(rows: pl.DataFrame, ends_early: pl.Series) -> pl.DataFrame:
+    """Return file and thread whose rows, in the order of their times, go back, or a call of which ends too early."""
+    backward = rows.filter(_MINE & ends_early).select(_LINE)
     rows = rows.filter(_MINE).drop("source", "clock")
     codes, groups = number_groups(rows, _LINE)
     order = np.argsort(codes.astype(np.uint16) if len(groups) < 2**16 else codes, kind="stable")
     offset, code = rows["offset"].to_numpy()[order], codes[order]
     back = (offset[1:] < offset[:-1]) & (code[1:] == code[:-1])
-    hit = pl.concat([groups["file"].gather(np.unique(code[1:][back])), backward])
-    return hit.unique()
+    return pl.concat([groups.select(pl.col(_LINE).gather(np.unique(code[1:][back]))), backward]).unique()
 
 
 def _displaced(at: Ints) -> Mask:
