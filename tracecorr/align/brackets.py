@@ -94,9 +94,9 @@ def _slopes_of_gap(x: Floats, low: Floats, high: Floats, i: int, rates: Rates) -
         return None
     first, last = _reach_out(x, i, length)
     part = slice(first, last + 1)
-    found = _fit_slopes(x[part], low[part], high[part], length, rates)
-    if found is not None:
-        return found
+    straight, sure = _fit_slopes(x[part], low[part], high[part], length, rates)
+    if sure:
+        return straight
     # A rate that changes by as much each second (the kernel works off an offset) leaves a parabola.
     first, last = _reach_out(x, i, 2 * length)
     if last - first < _PARABOLA:
@@ -104,21 +104,26 @@ def _slopes_of_gap(x: Floats, low: Floats, high: Floats, i: int, rates: Rates) -
     part = slice(first, last + 1)
     since = x[part] - x[i]
     bend = float(np.polyfit(since / length, (low[part] + high[part]) / 2, 2)[0]) / length**2
-    found = _fit_slopes(x[part], low[part] - bend * since**2, high[part] - bend * since**2, length, rates)
-    if found is None:
+    bent, sure = _fit_slopes(x[part], low[part] - bend * since**2, high[part] - bend * since**2, length, rates)
+    if bent is None or not sure:
         return None
     steepest = 2 * bend * length
-    return found[0] + min(steepest, 0.0), found[1] + max(steepest, 0.0)
+    bent = bent[0] + min(steepest, 0.0), bent[1] + max(steepest, 0.0)
+    # Where a line goes through, too, with little room, it may be the true one: brackets happen to be so.
+    return bent if straight is None else (min(bent[0], straight[0]), max(bent[1], straight[1]))
 
 
-def _fit_slopes(x: Floats, low: Floats, high: Floats, length: float, rates: Rates) -> tuple[float, float] | None:
-    """Return the slopes of the lines through samples, with what they may hide; None where they hide too much."""
+def _fit_slopes(
+    x: Floats, low: Floats, high: Floats, length: float, rates: Rates
+) -> tuple[tuple[float, float] | None, bool]:
+    """Return the slopes of the lines through samples, with what they may hide, and whether that is little."""
     lines = fit_lines(x, low, high, rates.middle, rates.reach)
+    if lines is None:
+        return None, False
     narrowest = float((high - low).min())
-    if lines is None or lines.room < _ROOM * narrowest:
-        return None
     margin = rates.wander + max(narrowest - lines.room, 0.0) / length
-    return float(lines.rates.min()) - margin, float(lines.rates.max()) + margin
+    slopes = float(lines.rates.min()) - margin, float(lines.rates.max()) + margin
+    return slopes, lines.room >= _ROOM * narrowest
 
 
 def _reach_out(x: Floats, i: int, length: float) -> tuple[int, int]:
