@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import fcntl
+import shutil
+import subprocess
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
@@ -34,3 +36,24 @@ def tracefs(machine_lock: None) -> Tracefs:
     """Return the tracing folder of this machine, or skip."""
     del machine_lock
     return need_tracefs()
+
+
+# Exports what a HSA runtime exports; its signals have the layout of amd_hsa_signal.h.
+_HSA_LIBRARY = """
+#include <stdint.h>
+int hsa_queue_create(void *a, uint32_t s, int t) { return 0; }
+static volatile int64_t sink;
+void hsa_signal_store_relaxed(void *signal, int64_t value) { sink = value + 1; }
+void hsa_signal_store_screlease(void *signal, int64_t value) { sink = value; }
+"""
+
+
+@pytest.fixture(scope="module")
+def hsa_library(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Return a library that is a HSA runtime by what it exports, not by its name."""
+    if shutil.which("gcc") is None:
+        pytest.skip("no gcc on this machine")
+    folder = tmp_path_factory.mktemp("wheel")
+    (folder / "x.c").write_text(_HSA_LIBRARY)
+    subprocess.run(["gcc", "-shared", "-fPIC", "-O1", "-o", "libunusual.so", "x.c"], cwd=folder, check=True)
+    return folder / "libunusual.so"

@@ -5,8 +5,6 @@ from __future__ import annotations
 import ctypes
 import errno
 import os
-import shutil
-import subprocess
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -31,43 +29,25 @@ from tracecorr.store.pages import list_recordings, open_page_trace
 from tracecorr.store.recording import list_raw_files
 
 _CALLS, _PAIRS, _TOGETHER = 20, 30, 4
-# Exports what a HSA runtime exports; the store is that of amd_hsa_signal.h.
-_LIBRARY = """
-#include <stdint.h>
-int hsa_queue_create(void *a, uint32_t s, int t) { return 0; }
-static volatile int64_t sink;
-void hsa_signal_store_relaxed(void *signal, int64_t value) { sink = value + 1; }
-void hsa_signal_store_screlease(void *signal, int64_t value) { sink = value; }
-"""
-
-
-@pytest.fixture(scope="module")
-def library(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    if shutil.which("gcc") is None:
-        pytest.skip("no gcc on this machine")
-    folder = tmp_path_factory.mktemp("rocm")
-    (folder / "x.c").write_text(_LIBRARY)
-    subprocess.run(["gcc", "-shared", "-fPIC", "-O1", "-o", "libhsa-runtime64.so.1", "x.c"], cwd=folder, check=True)
-    return folder / "libhsa-runtime64.so.1"
 
 
 @pytest.mark.parametrize("kernel", ["of this machine", "that lets children exchange events"])
 def test_a_child_keeps_its_probes_when_a_brother_ends(
-    tracefs: Tracefs, library: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kernel: str
+    tracefs: Tracefs, hsa_library: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kernel: str
 ) -> None:
     if kernel != "of this machine":
         monkeypatch.setattr(perf_events, "open_keeper", _refuse)
-    runtime = read_runtime(library, str(library), lambda _: None)
+    runtime = read_runtime(hsa_library, str(hsa_library), lambda _: None)
     assert runtime is not None
-    stores = _record(tracefs, tmp_path, library, (runtime,), _run_pairs)
+    stores = _record(tracefs, tmp_path, hsa_library, (runtime,), _run_pairs)
     assert stores["pid"].value_counts()["count"].to_list() == [_CALLS] * _PAIRS
 
 
 def test_children_that_nobody_saw_yet_have_the_probes_of_a_late_library(
-    tracefs: Tracefs, library: Path, tmp_path: Path
+    tracefs: Tracefs, hsa_library: Path, tmp_path: Path
 ) -> None:
     """They were started before the first of them mapped it, and inherited nothing."""
-    stores = _record(tracefs, tmp_path, library, (), _run_together)
+    stores = _record(tracefs, tmp_path, hsa_library, (), _run_together)
     assert stores["pid"].value_counts()["count"].to_list() == [_CALLS] * _TOGETHER
 
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import ctypes
 import os
 import select
-import shutil
 import signal
 import subprocess
 import time
@@ -35,25 +34,7 @@ from tracecorr.parse.ftrace import read_perf_records
 from tracecorr.store.pages import list_recordings, open_page_trace
 from tracecorr.store.recording import list_raw_files
 
-# Exports what a HSA runtime exports; its signals have the layout of amd_hsa_signal.h.
-_LIBRARY = """
-#include <stdint.h>
-int hsa_queue_create(void *a, uint32_t s, int t) { return 0; }
-static volatile int64_t sink;
-void hsa_signal_store_relaxed(void *signal, int64_t value) { sink = value + 1; }
-void hsa_signal_store_screlease(void *signal, int64_t value) { sink = value; }
-"""
 _STORES = 50
-
-
-@pytest.fixture(scope="module")
-def library(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    if shutil.which("gcc") is None:
-        pytest.skip("no gcc on this machine")
-    folder = tmp_path_factory.mktemp("wheel")
-    (folder / "x.c").write_text(_LIBRARY)
-    subprocess.run(["gcc", "-shared", "-fPIC", "-O1", "-o", "libunusual.so", "x.c"], cwd=folder, check=True)
-    return folder / "libunusual.so"
 
 
 @dataclass
@@ -70,14 +51,14 @@ class _Child:
 
 
 @pytest.fixture
-def child(library: Path) -> Iterator[_Child]:
+def child(hsa_library: Path) -> Iterator[_Child]:
     (go_out, go), (done, done_in) = os.pipe(), os.pipe()
     pid = os.fork()
     if not pid:
         try:
             os.close(go)
             os.read(go_out, 1)
-            loaded = ctypes.CDLL(str(library))
+            loaded = ctypes.CDLL(str(hsa_library))
             queue = (ctypes.c_uint64 * 8)(0, 0x1000, 0, 0, 7)
             signal = (ctypes.c_uint64 * 8)(2**64 - 1, 0x2000, 0, 0, 0, 0, ctypes.addressof(queue))
             os.write(done_in, b"y")
@@ -100,7 +81,7 @@ def _watch(*, whole_machine: bool = False) -> MapWatch:
 
 
 @pytest.mark.parametrize("whole_machine", [False, True])
-def test_a_mapping_is_told_at_once(child: _Child, library: Path, whole_machine: bool) -> None:
+def test_a_mapping_is_told_at_once(child: _Child, hsa_library: Path, whole_machine: bool) -> None:
     watch = _watch(whole_machine=whole_machine)
     try:
         if not whole_machine:
@@ -113,8 +94,8 @@ def test_a_mapping_is_told_at_once(child: _Child, library: Path, whole_machine: 
     finally:
         watch.close()
     # Others may map something, too, while the whole machine is watched.
-    found = [(pid, mapping.inode) for pid, mapping in told if mapping.path == str(library)]
-    assert found == [(child.pid, library.stat().st_ino)]
+    found = [(pid, mapping.inode) for pid, mapping in told if mapping.path == str(hsa_library)]
+    assert found == [(child.pid, hsa_library.stat().st_ino)]
     assert not lost
 
 
@@ -160,7 +141,7 @@ def test_what_rings_doorbells_is_read_first(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("whose", ["workload", "machine"])
 def test_a_late_library_is_probed_without_a_look_at_proc(
-    tracefs: Tracefs, child: _Child, library: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, whose: str
+    tracefs: Tracefs, child: _Child, hsa_library: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, whose: str
 ) -> None:
     monkeypatch.setattr(library_watch, "list_mappings", lambda _: [])
     folder = RecordingFolder.create(tmp_path / "x.tracecorr", find_invoker({"PATH": "/bin"}))
@@ -180,7 +161,7 @@ def test_a_late_library_is_probed_without_a_look_at_proc(
         while not late.armed:
             late.look([child.pid])
         (entry,) = late.armed
-        assert (entry["library"], entry["pid"], "doorbell" in entry["probes"][0]) == (str(library), child.pid, True)
+        assert (entry["library"], entry["pid"], "doorbell" in entry["probes"][0]) == (str(hsa_library), child.pid, True)
         assert entry["seen_ns"] <= entry["doorbells_ns"] <= entry["armed_ns"] <= time.monotonic_ns()
         child.step()
         recorder.stop()
