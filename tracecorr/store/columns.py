@@ -6,6 +6,7 @@ or two per row. Columns with few values are written as a dictionary.
 
 from __future__ import annotations
 
+from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
 from types import TracebackType
 
@@ -37,7 +38,8 @@ def write_frame(path: Path, frame: pl.DataFrame) -> None:
 class FrameWriter:
     """Write frames of the same columns one after the other into one file; at least one frame.
 
-    With `statistics` readers can leave out groups of rows that a filter excludes.
+    A thread encodes one group of rows while the next is made. With `statistics` readers can leave out groups of rows
+    that a filter excludes.
     """
 
     def __init__(self, path: Path, *, statistics: bool = True) -> None:
@@ -46,6 +48,8 @@ class FrameWriter:
         self._empty: pl.DataFrame | pa.Table | None = None
         self._held: list[pa.Table] = []
         self._rows = 0
+        self._thread = ThreadPoolExecutor(max_workers=1)
+        self._encoding: Future[None] | None = None
 
     def write(self, frame: pl.DataFrame | pa.Table) -> None:
         """Add the rows of a frame (or of a table as `arrow_types` says); small ones wait until they fill a group."""
@@ -62,10 +66,13 @@ class FrameWriter:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        if kind is None:
-            if self._empty is not None and not self._held and not self._writer:
-                self._hold(self._empty)
-            self._flush()
+        # Leaving this waits for the thread, also where the work on the rows failed.
+        with self._thread:
+            if kind is None:
+                if self._empty is not None and not self._held and not self._encoding:
+                    self._hold(self._empty)
+                self._flush()
+                self._wait()
         if self._writer:
             self._writer.close()
 
@@ -76,8 +83,17 @@ class FrameWriter:
     def _flush(self) -> None:
         if not self._held:
             return
-        table = pa.concat_tables(self._held).unify_dictionaries()
+        self._wait()
+        self._encoding = self._thread.submit(self._encode, self._held)
         self._held, self._rows = [], 0
+
+    def _wait(self) -> None:
+        """Wait until the group before is written, and raise what stopped that."""
+        if self._encoding:
+            self._encoding.result()
+
+    def _encode(self, held: list[pa.Table]) -> None:
+        table = pa.concat_tables(held).unify_dictionaries()
         if self._writer is None:
             self._writer = _open(self._path, table.schema, statistics=self._statistics)
         self._writer.write_table(table, row_group_size=4 * _GROUP_ROWS)
