@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import shutil
-import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
 from itertools import count
 from pathlib import Path
 from typing import Any
@@ -42,6 +40,7 @@ from tracecorr.parse.kfd.smi import read_smi_events
 from tracecorr.parse.kfd.snapshots import read_snapshot
 from tracecorr.parse.kfd.topology import NodeFiles, list_nodes
 from tracecorr.parse.rocprof import read_rocpd, read_rocprof
+from tracecorr.progress import Stages, Watch
 from tracecorr.store.capture import Capture, drop_unfinished, make_parts_folder, write_info, write_tables
 from tracecorr.store.fleet import begin_fleet, finish_fleet, plan_fleet, write_member
 from tracecorr.store.importing import import_files
@@ -69,35 +68,24 @@ _STEPS = {
 _WIDE_NS = 1_000_000
 
 
-@dataclass
-class _Clock:
-    """Measure the stages, and part one from the next."""
-
-    progress: Callable[[str], None] | None
-    started: float = field(default_factory=time.monotonic)
-
-    def done(self, stage: str) -> None:
-        give_back()
-        now = time.monotonic()
-        if self.progress:
-            self.progress(f"{stage}: {now - self.started:.2f} s")
-        self.started = now
-
-
 def correlate(
-    path: Path, progress: Callable[[str], None] | None = None, ready: Mapping[int, list[StoredPart]] | None = None
+    path: Path,
+    progress: Callable[[str], None] | None = None,
+    live: Callable[[str], None] | None = None,
+    ready: Mapping[int, list[StoredPart]] | None = None,
 ) -> list[str]:
     """Build the tables of a capture folder from its raw files, replacing older ones.
 
     Args:
         path: the capture folder.
         progress: called with a line of text after each stage.
+        live: called with what is being done now, when a stage begins and about once a second while files are read.
         ready: what other processes have read already: key of `files` -> its parts in the order of the file.
 
     Returns: warnings that name what could not be linked and why.
     """
     try:
-        return _correlate(path, _Clock(progress), ready or {})
+        return _correlate(path, Stages(progress, live), ready or {})
     finally:
         drop_unfinished(path)
 
@@ -123,41 +111,51 @@ def make_dataset(paths: Sequence[Path], out: Path, *, force: bool = False) -> Ca
         shutil.rmtree(stage, ignore_errors=True)
 
 
-def _correlate(path: Path, clock: _Clock, ready: Mapping[int, list[StoredPart]]) -> list[str]:
+def _correlate(path: Path, stages: Stages, ready: Mapping[int, list[StoredPart]]) -> list[str]:
     capture = Capture.open(path)
     if capture.nodes:
         raise CaptureError(
             f"{path} is a dataset of many nodes without raw files", "correlate the captures it is made of"
         )
     capture = close_killed(capture)
-    parts = _read_parts(capture, ready)
-    clock.done("parse")
+    stages.begin("reading")
+    parts = _read_parts(capture, ready, stages)
+    _end(stages, "parse")
     seen = SeenIdentities(seen_processes(capture.info), seen_threads(capture.info))
-    tables, maps = _build_tables(parts, seen, capture, clock)
+    tables, maps = _build_tables(parts, seen, capture, stages)
+    stages.begin("writing the tables")
     write_tables(path, tables)
     warnings = _warn(tables, maps)
     if not any(entry.get("form") == "clock_samples" for entry in capture.info.get("files", [])):
         warnings += _warn_unused_marks(tables["events"], maps)
     write_info(path, {**capture.info, "warnings": warnings})
     del tables  # large
-    clock.done("store")
+    _end(stages, "store")
+    stages.begin("building the views of the page")
     write_views(path, build_views(capture.table))
-    clock.done("views")
+    _end(stages, "views")
     return warnings
 
 
+def _end(stages: Stages, stage: str) -> None:
+    give_back()
+    stages.end(stage)
+
+
 def _build_tables(
-    parts: Parts, seen: SeenIdentities, capture: Capture, clock: _Clock
+    parts: Parts, seen: SeenIdentities, capture: Capture, stages: Stages
 ) -> tuple[dict[str, pl.DataFrame], dict[str, ClockMap]]:
+    stages.begin("aligning the clocks")
     identities, held, maps = _align(parts, seen, capture)
     clock_map, losses = _clock_rows(held[0], maps), _place_losses(parts.small("losses"), maps, held[0])
     # The rows are most of what is in memory. Popped, they are the callee's alone, and freed as it goes.
     held.append(place_records(held.pop(), maps))
-    clock.done("align")
+    _end(stages, "align")
+    stages.begin("linking")
     aligned = all(m.aligned for key, m in maps.items() if key.startswith("ftrace:"))
     gpus = add_polled_gpus(_known_gpus(capture), parts.small("polls"))
     tables = link_tables(held.pop(), parts.read_packets(), parts.args, identities, aligned, parts.small("hqd"), gpus)
-    clock.done("link")
+    _end(stages, "link")
     tables["processes"] = add_programs(tables["processes"], seen.processes)
     dropped, spans = recorded_losses(capture.info)
     losses = pl.concat([losses, spans, tables["losses"]])
@@ -206,21 +204,21 @@ def _fit(
     return records, fit_clocks(ClockEvidence(records, parts.args, _samples(capture), **offsets))
 
 
-def _read_parts(capture: Capture, ready: Mapping[int, list[StoredPart]]) -> Parts:
+def _read_parts(capture: Capture, ready: Mapping[int, list[StoredPart]], stages: Stages) -> Parts:
     folder = make_parts_folder(capture.path)
     return Parts([
         SourcePart(source, _STEPS[form], write_part(folder, f"{source}-{number}", blocks))
-        for number, (source, form, blocks) in enumerate(_open_readers(capture, ready))
+        for number, (source, form, blocks) in enumerate(_open_readers(capture, ready, stages))
     ])  # fmt: skip
 
 
 def _open_readers(
-    capture: Capture, ready: Mapping[int, list[StoredPart]]
+    capture: Capture, ready: Mapping[int, list[StoredPart]], stages: Stages
 ) -> Iterator[tuple[str, str, Iterator[Block]]]:
     clock = trace_clock(capture)
     snapshots = count()
     for entry in capture.info["files"]:
-        chunks = read_chunks(capture.path / entry["path"])
+        chunks = _watch(stages, [entry]).follow(read_chunks(capture.path / entry["path"]))
         if entry["file"] in ready:
             yield "amd_log", "log", read_blocks(ready[entry["file"]])
         elif entry["form"] == "log":
@@ -243,10 +241,16 @@ def _open_readers(
         elif entry["form"] == "smi":
             yield "kfd_smi", "smi", read_smi_events(chunks, entry["file"])
     for recording in list_recordings(capture.info["files"]):
-        trace, files = open_page_trace(capture.path, recording)
+        trace, files = open_page_trace(capture.path, recording, _watch(stages, recording).follow)
         through_perf = any(entry["form"] == "perf" for entry in recording)
         read = read_perf_records if through_perf else read_ftrace_pages
         yield "ftrace", "pages", read(trace, files, clock)
+
+
+def _watch(stages: Stages, entries: Sequence[Mapping[str, Any]]) -> Watch:
+    """Return what tells how far the reading of one source is; several files are named by their folder."""
+    name = Path(entries[0]["path"])
+    return stages.watch(name.name if len(entries) == 1 else name.parent.name, sum(entry["size"] for entry in entries))
 
 
 def _read_dat(path: Path, file: int, clock: str) -> Iterator[Block]:

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import io
 from pathlib import Path
 
 import pytest
 
 from tracecorr.capture.naming import choose_folder, log_environment, program_name
-from tracecorr.capture.status import Progress, StatusLine, render_progress
+from tracecorr.capture.status import Progress, render_progress
 
 
 def test_the_line_names_losses_only_when_there_are_some() -> None:
@@ -16,11 +15,6 @@ def test_the_line_names_losses_only_when_there_are_some() -> None:
         "tracecorr: recording 1:01, 1,234 events, log 2.5 MB"
     )
     assert "7 LOST" in render_progress(Progress(1, 2, 7, 0))
-
-
-def test_nothing_is_shown_where_there_is_no_terminal() -> None:
-    stream = io.StringIO()
-    assert not StatusLine(stream).is_due()
 
 
 @pytest.mark.parametrize(

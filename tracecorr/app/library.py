@@ -166,6 +166,6 @@ class Library:
             return self._live.setdefault(name, Live(capture)).read()
         self._live.pop(name, None)
         if not capture.has_tables():
-            correlate(capture.path, lambda text: self._working.update({wanted: f"building the tables: {text}"}))
+            correlate(capture.path, live=lambda text: self._working.update({wanted: f"building the tables: {text}"}))
             return Capture.open(capture.path)
         return capture

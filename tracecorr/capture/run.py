@@ -27,6 +27,7 @@ from tracecorr.capture.tracefs import find_tracefs
 from tracecorr.capture.undo import ACTIONS, restore_leftovers
 from tracecorr.capture.workload import AttachedProcess
 from tracecorr.model.errors import CommandError, MachineError, TracecorrError
+from tracecorr.progress import LiveLine
 from tracecorr.store import Capture
 from tracecorr.store.recording import describe_event_cost, describe_gaps
 
@@ -111,7 +112,7 @@ def _record(options: CaptureOptions, invoker: Invoker, program: str, shown: Path
         try:
             status = session.run(plan, offer, tracefs, journal, inbox)
             if options.correlate:
-                _build_tables(folder, say)
+                _build_tables(folder, say, quiet=options.quiet)
             return status
         except (MachineError, CommandError):
             folder.remove()
@@ -126,15 +127,18 @@ def _record(options: CaptureOptions, invoker: Invoker, program: str, shown: Path
             say(f"warning: {problem}; next step: tracecorr clean")
 
 
-def _build_tables(folder: RecordingFolder, say: Say) -> None:
+def _build_tables(folder: RecordingFolder, say: Say, *, quiet: bool) -> None:
     """Build the tables while the folder is still root's, so that no link of the user's is followed on the way."""
     from tracecorr.pipeline import correlate
 
+    line = LiveLine()
     try:
-        for warning in correlate(folder.path):
-            say(f"warning: {warning}")
+        warnings = correlate(folder.path, live=None if quiet else line.show)
     except (TracecorrError, OSError) as error:
-        say(f"warning: the tables were not built: {error}")
+        warnings = [f"the tables were not built: {error}"]
+    line.clear()
+    for warning in warnings:
+        say(f"warning: {warning}")
 
 
 def render_summary(shown: Path) -> Iterator[str]:

@@ -32,10 +32,11 @@ from tracecorr.capture.processes import ProcessTable, read_thread_map
 from tracecorr.capture.recorder import KernelRecorder
 from tracecorr.capture.signals import Received, SignalInbox
 from tracecorr.capture.snapshots import Snapshots
-from tracecorr.capture.status import Progress, StatusLine
+from tracecorr.capture.status import Progress, render_progress
 from tracecorr.capture.tracefs import Tracefs
 from tracecorr.capture.workload import AttachedProcess
 from tracecorr.model.errors import MachineError, SessionError
+from tracecorr.progress import LiveLine
 from tracecorr.store.recording import list_raw_files
 
 Say = Callable[[str], None]
@@ -67,7 +68,7 @@ class Session:
         self._program = program
         self._token = token
         self._processes = ProcessTable()
-        self._status = StatusLine()
+        self._status = LiveLine()
         self._started = time.monotonic()
         self._recording_since: float | None = None
         self._find_processes, self._find_openers = Pace(_PROCESSES_SECONDS), Pace(_OPENERS_SECONDS)
@@ -305,7 +306,7 @@ class Session:
         counts = self._recorder.count()
         state = "waiting" if self._is_waiting() else "ended" if self._end_reason else "recording"
         elapsed = time.monotonic() - self._started
-        self._status.show(Progress(elapsed, counts.events, counts.lost, self._logs.size, state))
+        self._status.show(render_progress(Progress(elapsed, counts.events, counts.lost, self._logs.size, state)))
 
     def _end_recording(self, reason: str) -> None:
         """Stop, store, and leave the machine as it was; the workload may still run."""

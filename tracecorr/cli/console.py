@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import sys
+from functools import lru_cache
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, TextIO
 
 import typer
+
+from tracecorr.progress import LiveLine
 
 if TYPE_CHECKING:
     from tracecorr.store import Capture
@@ -17,9 +20,20 @@ NameArgument = Annotated[
 ]
 
 
+@lru_cache(maxsize=1)
+def _live_line(stream: TextIO) -> LiveLine:
+    return LiveLine(stream)
+
+
 def say(message: str) -> None:
     """Print a message or a line of progress to stderr."""
+    _live_line(sys.stderr).clear()
     print(message, file=sys.stderr, flush=True)
+
+
+def say_live(text: str) -> None:
+    """Show what is being done now, where stderr is a terminal, until the next message."""
+    _live_line(sys.stderr).show(text)
 
 
 def say_error(what: str, next_step: str) -> None:

@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from tracecorr.cli.console import add_suffix, find_capture, say, say_warnings
+from tracecorr.cli.console import add_suffix, find_capture, say, say_live, say_warnings
 from tracecorr.model.errors import InputError
 
 _DATASET = Path("fleet.tracecorr")
@@ -62,7 +62,7 @@ def _correlate_here(paths: list[Path], out: Path | None, force: bool) -> None:
     from tracecorr.pipeline import correlate, make_dataset
 
     for path in paths:
-        say_warnings(correlate(path, progress=say))
+        say_warnings(correlate(path, progress=say, live=say_live))
     if out is not None:
         make_dataset(paths, out, force=force)
 

@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from tracecorr.cli.console import add_suffix, say, say_warnings
+from tracecorr.cli.console import add_suffix, say, say_live, say_warnings
 from tracecorr.model.errors import InputError
 
 _CLOCKS = ("auto", "mono", "mono_raw", "boot", "tai", "local", "global", "perf", "x86-tsc", "uptime", "counter")
@@ -64,8 +64,9 @@ def import_verb(
         rocprof=profiles,
         force=force,
         progress=say,
+        live=say_live,
     )
-    say_warnings(correlate(capture.path, progress=say))
+    say_warnings(correlate(capture.path, progress=say, live=say_live))
     say(f"next step: tracecorr report {capture.path}")
     typer.echo(capture.path)
 

@@ -39,6 +39,7 @@ def import_files(
     rocprof: list[Path] | None = None,
     force: bool = False,
     progress: Callable[[str], None] | None = None,
+    live: Callable[[str], None] | None = None,
 ) -> Capture:
     """Copy files of other tools into a new capture folder; its tables are not built yet.
 
@@ -52,6 +53,7 @@ def import_files(
         rocprof: CSV, JSON or rocpd databases of rocprof.
         force: replace `out`.
         progress: called with a line of text for each file.
+        live: called with what is being done now.
 
     Raises:
         InputError: a file is missing, empty, or not what its option says.
@@ -69,7 +71,8 @@ def import_files(
     target = out.resolve()
     stage, old = (target.parent / f".{target.name}.{os.getpid()}.{part}" for part in ("new", "old"))
     try:
-        write_info(stage, {"ftrace_clock": clock, "files": _copy(incoming, stage, progress)})
+        entries = _copy(incoming, stage, progress or _ignore, live or _ignore)
+        write_info(stage, {"ftrace_clock": clock, "files": entries})
         _swap(stage, target, old)
     except OSError as error:
         raise InputError(
@@ -155,9 +158,16 @@ def _plain_name(path: Path) -> str:
     return path.name.removesuffix(".gz").removesuffix(".zst")
 
 
-def _copy(incoming: list[Incoming], stage: Path, progress: Callable[[str], None] | None) -> list[dict[str, Any]]:
+def _ignore(_: str) -> None:
+    """Take a line that nobody wants."""
+
+
+def _copy(
+    incoming: list[Incoming], stage: Path, progress: Callable[[str], None], live: Callable[[str], None]
+) -> list[dict[str, Any]]:
     entries: list[dict[str, Any]] = []
     for number, item in enumerate(incoming):
+        live(f"copying {item.origin.name} ...")
         stored = copy_in(item.origin, stage / item.target, compress=item.form in ("log", "text"))
         if item.form == "trace_dat":
             unpack_in_place(stored, item.origin)
@@ -171,6 +181,6 @@ def _copy(incoming: list[Incoming], stage: Path, progress: Callable[[str], None]
             "file": number, "path": str(stored.relative_to(stage)), "source": item.source, "form": item.form,
             "size": size, "checksum": checksum,
         })  # fmt: skip
-        if progress and item.form != "description":
+        if item.form != "description":
             progress(f"{item.origin}: {size:,} bytes")
     return entries

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path, PurePosixPath
 from typing import Any
 
@@ -35,12 +35,15 @@ def trace_clock(capture: Capture) -> str:
     return str(read_clock_samples(path).get("trace_clock", "unknown"))
 
 
-def open_page_trace(root: Path, entries: Sequence[Mapping[str, Any]]) -> tuple[PageTrace, dict[int, int]]:
+def open_page_trace(
+    root: Path, entries: Sequence[Mapping[str, Any]], follow: Callable[[Iterator[bytes]], Iterator[bytes]] = iter
+) -> tuple[PageTrace, dict[int, int]]:
     """Return a recording of pages (or of perf records), and the file key of each of its CPUs.
 
     Args:
         root: the capture folder.
         entries: entries of capture.json, all of one recording: its pages and their descriptions.
+        follow: what the chunks of all files go through while they are read.
     """
     texts = {str(e["path"]): _read_text(root / e["path"]) for e in entries if e["form"] == "description"}
     named = {PurePosixPath(path).name: text for path, text in texts.items()}
@@ -50,7 +53,7 @@ def open_page_trace(root: Path, entries: Sequence[Mapping[str, Any]]) -> tuple[P
         if entry["form"] in ("pages", "perf") and cpu:
             files[int(cpu.group(1))] = entry
     trace = PageTrace(
-        pages={cpu: read_chunks(root / entry["path"], _CHUNK_BYTES) for cpu, entry in files.items()},
+        pages={cpu: follow(read_chunks(root / entry["path"], _CHUNK_BYTES)) for cpu, entry in files.items()},
         formats=dict(_formats(texts)),
         header_page=named.get("header_page", ""),
         header_event=named.get("header_event", ""),
