@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import polars as pl
-from analyze_tables import table, tables_of
+import pytest
+from analyze_tables import Rows, table, tables_of
 from synthetic_run import make_run
 
 from tracecorr.analyze.ancestors import find_enclosing
@@ -19,7 +20,7 @@ from tracecorr.analyze.queue_creation import summarize_queue_creation
 from tracecorr.analyze.steady import list_setup_calls
 from tracecorr.analyze.verdicts import Evidence, judge_capture
 from tracecorr.analyze.waits import summarize_waits
-from tracecorr.analyze.words import answer_questions
+from tracecorr.analyze.words import Answer, answer_questions
 
 
 def test_queue_creation_on_each_side() -> None:
@@ -75,6 +76,22 @@ def test_priorities_at_every_layer() -> None:
     (row,) = summarize_priorities(tables_of(make_run())).to_dicts()
     assert (row["priority_hip"], row["priority_log"], row["priority_driver"], row["priority_hqd"]) == (-1, 2, 11, 11)
     assert (row["update_event"], row["update_refused"], row["pipe_priority_hqd"]) == (6, False, 2)
+
+
+@pytest.mark.parametrize("err_lo_ns", [1_000, None])
+def test_an_update_belongs_to_its_queue_though_the_clock_is_known_badly(err_lo_ns: int | None) -> None:
+    """The UPDATE_QUEUE seems to come after the Created line: within its error, or of unknown error."""
+    run = make_run()
+    next(e for e in run["events"] if e["event"] == 6).update(ts_ns=2_800, err_lo_ns=err_lo_ns)
+    (row,) = summarize_priorities(tables_of(run)).to_dicts()
+    assert (row["update_event"], row["priority_driver"]) == (6, 11)
+
+
+def test_an_update_after_the_next_creation_is_of_another_queue() -> None:
+    run = make_run()
+    next(e for e in run["events"] if e["event"] == 6).update(ts_ns=3_900, err_lo_ns=5_000)
+    (row,) = summarize_priorities(tables_of(run)).to_dicts()
+    assert (row["update_event"], row["priority_driver"]) == (None, 7)
 
 
 def test_backlog_survives_the_wrap_of_printed_indexes() -> None:
@@ -176,7 +193,40 @@ def test_answers_in_words_name_their_rows() -> None:
         "queue 0: requested by hipStreamCreateWithPriority (event 1); the runtime took 850 ns; CREATE_QUEUE (event 3) "
         "took 300 ns and returned 0"
     )
+    assert answers[0].lines[1] == (
+        "1 more CREATE_QUEUE ioctl has no line in the HIP log (queues of ROCr's own and of SDMA have none); "
+        "the longest took 300 ns"
+    )
     assert answers[1].events == (5, 11)
     assert "2 queues are known: 1 compute_aql, 1 sdma" in answers[3].lines
     empty = Evidence(tables_of({}))
     assert "not recorded" in answer_questions(empty, judge_capture(empty))[1].lines[0]
+
+
+def test_a_refused_queue_is_never_said_to_be_made() -> None:
+    run = make_run()
+    for event in run["events"]:
+        if event["name"] == "AMDKFD_IOC_CREATE_QUEUE":
+            event["result"] = "EINVAL"
+    creation, _, _, queues, _ = _answer(run)
+    assert creation.lines[0].endswith("took 300 ns and returned EINVAL: the driver made no queue")
+    assert creation.lines[1].endswith("; the driver refused it (EINVAL)")
+    assert "the driver refused CREATE_QUEUE for all of them (EINVAL)" in queues.lines
+
+
+def test_a_trace_alone_tells_what_its_ioctls_took() -> None:
+    run = make_run()
+    run["files"] = run["files"][1:]
+    run["queues"][0].update(created_line_event=None)
+    creation = _answer(run)[0]
+    assert creation.events == (3, 10)
+    assert creation.lines == tuple(
+        f"queue {queue}: CREATE_QUEUE (event {event}) took 300 ns and returned 0; who asked for it is not known "
+        "without a HIP log"
+        for queue, event in ((0, 3), (1, 10))
+    )
+
+
+def _answer(run: Rows) -> tuple[Answer, ...]:
+    evidence = Evidence(tables_of(run))
+    return answer_questions(evidence, judge_capture(evidence))

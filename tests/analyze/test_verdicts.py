@@ -73,6 +73,7 @@ FAILS: list[tuple[str, Change]] = [
     ("packet_sequence_complete", put("launches", 1, packet_index=2)),
     ("packet_sequence_complete", put("launches", 1, packet_index=0)),
     ("copies_use_user_sdma", put("queues", 1, type="compute_aql")),
+    ("copies_use_user_sdma", put_event(10, result="EINVAL")),
     ("no_kcq_use", put("drm_jobs", 1, process=0)),
     ("queue_creation_complete", put_event(3, result="EINVAL")),
     ("queue_creation_complete", drop_events(5)),
@@ -219,7 +220,7 @@ def test_unknown_verdict_is_refused() -> None:
 RECORDED = {
     "mt-threads": {"doorbell_per_packet": "FAIL", "compute_uses_doorbell": "PASS", "packet_sequence_complete": "PASS"},
     "kfd-6.12-t1": {
-        "copies_use_user_sdma": "PASS", "queue_creation_complete": "FAIL", "kfd_create_under_1ms": "UNKNOWN",
+        "copies_use_user_sdma": "FAIL", "queue_creation_complete": "FAIL", "kfd_create_under_1ms": "UNKNOWN",
         "priority_reaches_hardware": "FAIL", "rocr_create_time": "FAIL", "doorbell_per_packet": "PASS",
     },
     "hip-5.7.1": {

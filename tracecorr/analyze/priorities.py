@@ -9,6 +9,8 @@ from tracecorr.analyze.frames import Tables, collect
 # HIP stream priority -> priority of the Created line (CLR 4.5 to 7.2) -> queue_priority of the KFD (libhsakmt).
 LOG_OF_HIP = {-1: 2, 0: 1, 1: 0}
 QUEUE_OF_LOG = {2: 11, 1: 7, 0: 0}
+_CREATE = ("AMDKFD_IOC_CREATE_QUEUE",)
+_UPDATE = ("AMDKFD_IOC_UPDATE_QUEUE", "kfd_ioctl_update_queue")
 
 
 def summarize_priorities(tables: Tables) -> pl.DataFrame:
@@ -48,24 +50,35 @@ def _asked(tables: Tables) -> pl.DataFrame:
 
 
 def _updates(tables: Tables, queues: pl.DataFrame) -> pl.DataFrame:
-    """Return the UPDATE_QUEUE between the CREATE_QUEUE of each queue and its Created line, on the same thread."""
-    wanted = ["AMDKFD_IOC_UPDATE_QUEUE", "kfd_ioctl_update_queue"]
+    """Return the UPDATE_QUEUE that the thread of each CREATE_QUEUE made before its next one.
+
+    Log and trace may differ by the error of their clocks, so the Created line only excludes what is later beyond it.
+    """
     named = pl.col("name").cast(pl.String)
-    rows = collect(tables("events").filter(pl.col("layer").is_in(["ioctl", "kfd"]) & named.is_in(wanted)))
-    ioctls = rows.filter(pl.col("layer") == "ioctl").select(
-        "thread", "ts_ns", update_event="event", update_refused=pl.col("result").cast(pl.String) != "0"
+    rows = collect(
+        tables("events")
+        .filter(pl.col("layer").is_in(["ioctl", "kfd"]) & named.is_in([*_CREATE, *_UPDATE]))
+        .select("event", "layer", "thread", "ts_ns", "err_lo_ns", "parent", "result", name=named)
     )
+    ioctls = rows.filter(pl.col("layer") == "ioctl").sort("ts_ns")
+    creates = ioctls.filter(pl.col("name").is_in(_CREATE)).select(
+        "thread", create_ioctl_event="event", start_ns="ts_ns", next_ns=pl.col("ts_ns").shift(-1).over("thread")
+    )
+    updates = ioctls.filter(pl.col("name").is_in(_UPDATE)).select(
+        "thread",
+        "ts_ns",
+        earliest_ns=pl.col("ts_ns") - pl.col("err_lo_ns").cast(pl.Int64),
+        update_event="event",
+        update_refused=pl.col("result").cast(pl.String) != "0",
+    )
+    made = queues.drop_nulls(["create_ioctl_event", "created_line_event"])
+    spans = made.select("queue", "create_ioctl_event", "created_ns").join(creates, on="create_ioctl_event")
+    own = (pl.col("ts_ns") >= pl.col("start_ns")) & (pl.col("ts_ns") < pl.col("next_ns")).fill_null(True)
+    in_time = (pl.col("earliest_ns") <= pl.col("created_ns")).fill_null(True)
+    first = updates.join(spans, on="thread").filter(own & in_time).sort("ts_ns").unique("queue", keep="first")
     probes = rows.filter(pl.col("layer") == "kfd").select("event", update_event="parent")
-    made = queues.select("queue", "created_line_event", event="create_ioctl_event", end_ns="created_ns").drop_nulls(
-        "event"
-    )
-    starts = collect(
-        tables("events").select("event", "thread", start_ns="ts_ns").join(made.lazy().select("event"), on="event")
-    )
-    spans = made.drop_nulls("created_line_event").join(starts, on="event").drop("event")
-    inside = ioctls.join(spans, on="thread").filter(pl.col("ts_ns").is_between("start_ns", "end_ns"))
-    last = inside.sort("ts_ns").unique("queue", keep="last").select("queue", "update_event", "update_refused")
-    return last.join(_probed_priority(tables, probes), on="update_event", how="left")
+    found = first.select("queue", "update_event", "update_refused")
+    return found.join(_probed_priority(tables, probes), on="update_event", how="left")
 
 
 def _probed_priority(tables: Tables, probes: pl.DataFrame) -> pl.DataFrame:

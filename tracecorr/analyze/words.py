@@ -44,37 +44,64 @@ def answer_questions(evidence: Evidence, verdicts: Sequence[Verdict]) -> tuple[A
     made, tables = evidence.queue_creation, evidence.tables
     said = {v.name: v for v in verdicts}
     return (
-        _creation(made),
+        _creation(made, "amd_log" in evidence.sources),
         _mqd(made),
         _path(said, made, "ftrace" in evidence.sources),
-        _queues(tables),
+        _queues(tables, made),
         _priority(evidence, said),
     )
 
 
-def _creation(made: pl.DataFrame) -> Answer:
-    logged = made.filter(pl.col("created_line_event").is_not_null())
-    lines = [_describe_creation(row) for row in logged.head(_MAX_QUEUES).iter_rows(named=True)]
-    if logged.height > _MAX_QUEUES:
-        lines.append(f"... and {logged.height - _MAX_QUEUES} more queues: section Queue creation")
-    own = made.height - logged.height
-    if own:
-        more = "1 more queue was" if own == 1 else f"{own} more queues were"
-        lines.append(f"{more} made by CREATE_QUEUE without a line in the HIP log (ROCr's own and SDMA)")
-    events = logged["created_line_event"].head(_MAX_QUEUES).to_list()
+def _creation(made: pl.DataFrame, has_log: bool) -> Answer:
+    told = made.filter(pl.col("created_line_event").is_not_null()) if has_log else made
+    lines = [_describe_creation(row, has_log) for row in told.head(_MAX_QUEUES).iter_rows(named=True)]
+    if told.height > _MAX_QUEUES:
+        lines.append(f"... and {told.height - _MAX_QUEUES} more queues: section Queue creation")
+    if made.height > told.height:
+        lines.append(_describe_unlogged(made.filter(pl.col("created_line_event").is_null())))
+    events = told.select(pl.coalesce("created_line_event", "create_ioctl_event")).to_series().head(_MAX_QUEUES)
     question = "How was each queue requested and created, and how long did it take on each side?"
-    return Answer(question, tuple(lines) or ("no queue creation is recorded",), tuple(events))
+    return Answer(question, tuple(lines) or ("no queue creation is recorded",), tuple(events.to_list()))
 
 
-def _describe_creation(row: dict[str, Any]) -> str:
+def _describe_unlogged(made: pl.DataFrame) -> str:
+    """Return what became of the CREATE_QUEUE ioctls that no line of the log tells of."""
+    what = count_of(made.height, "more CREATE_QUEUE ioctls have", "more CREATE_QUEUE ioctl has")
+    refused = _refused(made)
+    end = f"; the driver refused {_all_or(refused.height, made.height)}{_named(refused)}" if refused.height else ""
+    longest = made["ioctl_ns"].max()
+    took = f"; the longest took {_describe_short(longest)}" if isinstance(longest, int) else ""
+    return f"{what} no line in the HIP log (queues of ROCr's own and of SDMA have none){took}{end}"
+
+
+def _refused(made: pl.DataFrame) -> pl.DataFrame:
+    return made.filter(pl.col("ioctl_result").is_not_null() & (pl.col("ioctl_result") != "0"))
+
+
+def _named(refused: pl.DataFrame) -> str:
+    return f" ({', '.join(refused['ioctl_result'].unique().sort())})"
+
+
+def _all_or(part: int, whole: int) -> str:
+    return ("it" if whole == 1 else "all of them") if part == whole else f"{part} of them"
+
+
+def _describe_creation(row: dict[str, Any], has_log: bool) -> str:
+    if not has_log:
+        return f"queue {row['queue']}: {_describe_ioctl(row)}; who asked for it is not known without a HIP log"
     asked = f"requested by {row['call']} (event {row['call_event']})" if row["call"] else "its HIP call is not known"
     runtime = f"the runtime took {render_ns(row['rocr_ns'])}" if row["rocr_ns"] is not None else "runtime time unknown"
+    return f"queue {row['queue']}: {asked}; {runtime}; {_describe_ioctl(row)}"
+
+
+def _describe_ioctl(row: dict[str, Any]) -> str:
     if row["create_ioctl_event"] is None:
-        kernel = "its CREATE_QUEUE ioctl is not recorded"
-    else:
-        took = _describe_short(row["ioctl_ns"])
-        kernel = f"CREATE_QUEUE (event {row['create_ioctl_event']}) took {took} and returned {row['ioctl_result']}"
-    return f"queue {row['queue']}: {asked}; {runtime}; {kernel}"
+        return "its CREATE_QUEUE ioctl is not recorded"
+    result = row["ioctl_result"]
+    returned = "its return was not seen" if result is None else f"returned {result}"
+    refused = "" if result in (None, "0") else ": the driver made no queue"
+    ioctl = f"CREATE_QUEUE (event {row['create_ioctl_event']})"
+    return f"{ioctl} took {_describe_short(row['ioctl_ns'])} and {returned}{refused}"
 
 
 def _describe_short(took_ns: int | None) -> str:
@@ -115,14 +142,17 @@ def _path(said: dict[str, Verdict], made: pl.DataFrame, has_trace: bool) -> Answ
     return Answer(question, tuple(lines), tuple(maps.to_list()))
 
 
-def _queues(tables: Tables) -> Answer:
+def _queues(tables: Tables, made: pl.DataFrame) -> Answer:
     queues = summarize_queues(tables("queues"), tables("stream_queues"))
     used = queues.filter(pl.col("dispatches") > 0)
-    kinds = queues.group_by(pl.col("type").fill_null("unknown type")).len().sort("type").iter_rows()
-    lines = [
-        f"{count_of(queues.height, 'queues are', 'queue is')} known: {_list(f'{n} {kind}' for kind, n in kinds)}",
-        f"{used.height} of them had dispatches",
-    ]
+    types = queues.group_by(pl.col("type").fill_null("unknown type")).len().sort("type").iter_rows()
+    kinds = f": {_list(f'{n} {kind}' for kind, n in types)}" if queues.height else ""
+    lines = [f"{count_of(queues.height, 'queues are', 'queue is')} known{kinds}"]
+    lines += [f"{used.height} of them had dispatches"] if queues.height else []
+    refused = _refused(made)
+    if refused.height:
+        whose = _all_or(refused.height, queues.height)
+        lines.append(f"the driver refused CREATE_QUEUE for {whose}{_named(refused)}")
     shared = queues.filter(pl.col("streams") > 1)
     if shared.height:
         told = (f"queue {q} by {n} streams" for q, n in shared.select("queue", "streams").iter_rows())

@@ -19,7 +19,9 @@ def judge(evidence: Evidence) -> Finding:
         evidence.tables("launches").filter(pl.col("kind") == "copy").select("event", "process", "engine", "packet_ns")
     )
     queues = evidence.queues.filter(pl.col("create_ioctl_event").is_not_null())
-    sdma = queues.filter(pl.col("type").is_in(_SDMA))
+    asked = queues.filter(pl.col("type").is_in(_SDMA))
+    refused = _refused(evidence, asked)
+    sdma = asked.join(refused, on="create_ioctl_event", how="anti")
     counts = _counts(evidence, copies, sdma)
     remedy = "record a kernel trace with the CREATE_QUEUE probe (kfd_ioctl_create_queue, type=+40($arg3):u32)"
     if copies.is_empty():
@@ -34,6 +36,15 @@ def judge(evidence: Evidence) -> Finding:
             f"{counts['drm_jobs']} drm jobs ran, {counts['drm_jobs_of_these_processes']} of them submitted by these",
             counts, sdma["create_ioctl_event"],
         )  # fmt: skip
+    theirs = refused.join(without, on="process", how="semi")
+    if not theirs.is_empty():
+        words = ", ".join(theirs["result"].unique().sort())
+        return failed(
+            f"{without.height} engine copies are of processes without an SDMA queue: the driver refused "
+            f"{theirs.height} that they asked for ({words})",
+            counts | {"refused_sdma_queues": theirs.height},
+            theirs["create_ioctl_event"],
+        )
     if queues.is_empty() or queues.filter(pl.col("type").is_null()).height:
         return unknown(
             f"{without.height} engine copies, but the type of the queues that CREATE_QUEUE made is not recorded",
@@ -46,6 +57,16 @@ def judge(evidence: Evidence) -> Finding:
         counts,
         without["event"],
         by_absence=True,
+    )
+
+
+def _refused(evidence: Evidence, asked: pl.DataFrame) -> pl.DataFrame:
+    """Return create_ioctl_event, process and result of the queues that the driver did not make."""
+    ioctls = evidence.of_layer("ioctl", "AMDKFD_IOC_CREATE_QUEUE").select(create_ioctl_event="event", result="result")
+    return (
+        asked.select("create_ioctl_event", "process")
+        .join(ioctls, on="create_ioctl_event")
+        .filter(pl.col("result").ne("0"))
     )
 
 
