@@ -100,7 +100,7 @@ def compare(name: str, made: Simulation, capture: Capture) -> Score:
 
 
 def _score_times(score: Score, events: pl.DataFrame, made: Simulation) -> None:
-    lines = events.filter(pl.col("layer") != "gpu").join(made.moments, on=["file", "offset"])
+    lines = events.filter(pl.col("layer") != "gpu").join(made.moments.drop("line"), on=["file", "offset"])
     begun = made.truth["gpu"].join(events.select("file", "offset", packet="event"), on=["file", "offset"])
     times = events.filter(pl.col("layer") == "gpu").join(begun.select(parent="packet", true_ns="start_ns"), on="parent")
     both = pl.concat([lines, times.select(lines.columns)])

@@ -39,7 +39,7 @@ class Signal:
 
 @dataclass
 class Queue:
-    """Hold one hardware queue."""
+    """Hold one hardware queue, and how many streams use it (-1: it is being deleted)."""
 
     ring: int
     swq: int
@@ -47,6 +47,8 @@ class Queue:
     doorbell: int
     index: int
     gpu: int = 0
+    place: int = 0
+    users: int = 1
     free_ns: float = 0.0
     waiting: list[Packet] = field(default_factory=list)
     stores: list[tuple[float, int, int]] = field(default_factory=list)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from itertools import count
 
 from simulator import forms
 from simulator.machine import Machine, Packet, Process, Queue, Signal, Thread
@@ -110,11 +111,12 @@ class HipThread(Thread):
         counts = "of allocated hardware queues with low priority: 0, with normal priority: 0, with high priority: 0"
         word = "Number" if era >= "6.2" else "number"
         yield from self.say("queue", f"{word} {counts}, maximum per priority is: {self.scene.queues}")
-        mine = [queue for queue in process.queues if queue.gpu == gpu]
+        mine = [queue for queue in process.queues if queue.gpu == gpu and queue.users > 0]
         if len(mine) < self.scene.queues:
             queue = yield from self._create_queue(number, gpu)
         else:
             queue = mine[(number + len(process.threads)) % len(mine)]
+            queue.users += 1
             name = queue.ring if era >= "6.2" else queue.swq
             yield from self.say("queue", f"Selected queue refCount: {name:#x} (2)")
         handle = 0x7F5174001300 + 0x1000 * (100 * process.number + 10 * len(process.threads) + len(self.streams))
@@ -134,11 +136,13 @@ class HipThread(Thread):
 
     def _create_queue(self, number: int, gpu: int) -> Iterator[float]:
         process = self.process
-        place = process.made % self.scene.queues if self.scene.recreate else process.made
+        # Memory that a deleted queue left is used again, as an allocator does.
+        taken = {queue.place for queue in process.queues}
+        place = next(place for place in count() if place not in taken)
         process.made += 1
         queue = Queue(
             0x3C00000 + place * 0x3400000, 0x220000 + place * 0x9000, process.made, 0x7FFB80 - process.made * 0x2400,
-            self.scene.first_index, gpu,
+            self.scene.first_index, gpu, place,
         )  # fmt: skip
         process.queues.append(queue)
         self.spend(100, 600)
@@ -169,15 +173,20 @@ class HipThread(Thread):
         return queue
 
     def _destroy(self) -> Iterator[float]:
-        """Destroy the thread's streams and the queues that it created."""
+        """Destroy the thread's streams, and the queues that no stream uses any more."""
         for stream in self.streams:
             yield from self.enter("stream", "hipStreamDestroy", forms.stream_text(self.scene.era, stream.handle))
+            stream.queue.users -= 1
             yield from self.leave("stream", "hipStreamDestroy")
-        for queue in self.process.queues:
+        unused = [queue for queue in self.process.queues if queue.users == 0]
+        for queue in unused:
+            queue.users = -1
+        for queue in unused:
             name = queue.ring if self.scene.era >= "6.2" else queue.swq
             yield from self.say("queue", f"Deleting hardware queue {name:#x} with refCount 0")
             yield from self.ioctl(DESTROY, 100, 300)
-        self.process.queues, self.streams = [], []
+            self.process.queues.remove(queue)
+        self.streams = []
 
     # operations
 

@@ -7,8 +7,12 @@ from dataclasses import dataclass, field
 
 @dataclass
 class Line:
-    """Hold one line of a source: true time, order within one time, thread, text; and an id for the truth."""
+    """Hold one line of a source: its number (its place in `Recorder.lines`), true time, text; and where it is written.
 
+    Copies of a line (one that is written twice, or torn) keep its number.
+    """
+
+    number: int
     at_ns: float
     source: str
     text: str
@@ -49,5 +53,5 @@ class Recorder:
 
     def add(self, at_ns: float, source: str, text: str, cpu: int = 0, head: str = "") -> int:
         """Add a line and return its id."""
-        self.lines.append(Line(at_ns, source, text, cpu, head))
+        self.lines.append(Line(len(self.lines), at_ns, source, text, cpu, head))
         return len(self.lines) - 1

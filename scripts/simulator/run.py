@@ -7,10 +7,12 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from itertools import count
 from pathlib import Path
+from random import Random
 from typing import Any
 
 import polars as pl
 
+from simulator.damage import LOG_DAMAGES, TRACE_DAMAGES, Damage
 from simulator.machine import START_NS, Machine, Process, Thread
 from simulator.pages import write_pages
 from simulator.program import EventThread, HipThread
@@ -33,7 +35,7 @@ class Simulation:
         scene: what was run.
         logs, trace, samples: the files; `trace` is a folder where it was written as pages, `samples` is None without
             clock samples.
-        moments: file (its number at import), offset, true_ns of every line.
+        moments: line (its number), file (its number at import), offset, true_ns of every line that is written.
         truth: by name, frames of pairs (from_file, from_offset, to_file, to_offset), and `packets`, `gpu`,
             `threads`, `queue_gpus`.
     """
@@ -55,12 +57,17 @@ def simulate(scene: Scene, folder: Path) -> Simulation:
     record = machine.record
     _lose(machine, record)
     logs = [folder / f"{p.log_name}.log" for p in processes]
-    numbers = {p.log_name: i for i, p in enumerate(processes)}
+    written: list[Line] = []
     for process, path in zip(processes, logs, strict=True):
         lines = _shuffle(machine, [x for x in record.lines if x.source == process.log_name], scene.shuffled_log)
+        lines = _damage(scene, lines, LOG_DAMAGES[scene.log_damage] if scene.log_damage else None)
         _write(path, lines, "", lambda line: line.text)
+        written += lines
     trace = _shuffle(machine, [line for line in record.lines if line.source == "trace"], scene.shuffled_trace)
+    trace = _damage(scene, trace, TRACE_DAMAGES[scene.trace_damage] if scene.trace_damage else None)
+    written += trace
     kept = [path for path in logs if path.stat().st_size]
+    numbers = {path.stem: place for place, path in enumerate(kept)}
     if scene.pages:
         write_pages(folder / "raw", trace, lambda at_ns: scene.clock.show(at_ns, START_NS))
         for place, cpu in enumerate(sorted({line.cpu for line in trace})):
@@ -73,13 +80,12 @@ def simulate(scene: Scene, folder: Path) -> Simulation:
         path = folder / "clock.json"
         content = {"synthetic": True, "trace_clock": scene.clock.name, "samples": samples}
         path.write_text(json.dumps(content))
-    moments = _moments(record, numbers)
+    moments = _moments(written, numbers)
     threads = [(p.number, t.tid, t.address) for p in processes for t in p.threads]
     truth = _truth(record, moments)
     truth["threads"] = pl.DataFrame(threads, schema=["log_file", "tid", "log_tid"], orient="row")
     truth["threads"] = truth["threads"].with_columns(pl.col("log_tid").cast(pl.UInt64))
-    written = folder / ("raw" if scene.pages else "ftrace.txt")
-    return Simulation(scene, kept, written, path, moments.drop("line"), truth)
+    return Simulation(scene, kept, folder / ("raw" if scene.pages else "ftrace.txt"), path, moments, truth)
 
 
 def _start(machine: Machine) -> list[Process]:
@@ -156,6 +162,13 @@ def _lose(machine: Machine, record: Recorder) -> None:
             line.file = "lost"
 
 
+def _damage(scene: Scene, lines: list[Line], damage: Damage | None) -> list[Line]:
+    """Return the lines as the damage leaves them; it makes the same choices whatever the scene's own ones are."""
+    if damage is None or not lines:
+        return lines
+    return damage(Random(f"{scene.damage_seed} {lines[0].source}"), lines)
+
+
 def _stamped(scene: Scene, line: Line) -> str:
     shown = scene.clock.show(line.at_ns, START_NS)
     if scene.clock.ticks_per_ns != 1.0 or scene.clock.name in ("uptime", "counter"):
@@ -185,11 +198,9 @@ def _write(path: Path, lines: list[Line], head: str, form: Callable[[Line], str]
             out.write(text)
 
 
-def _moments(record: Recorder, numbers: dict[str, int]) -> pl.DataFrame:
+def _moments(lines: list[Line], numbers: dict[str, int]) -> pl.DataFrame:
     rows = [
-        (i, numbers[f"trace {x.cpu}" if x.source == "trace" else x.source], x.offset, x.at_ns)
-        for i, x in enumerate(record.lines)
-        if x.file != "lost"
+        (x.number, numbers[f"trace {x.cpu}" if x.source == "trace" else x.source], x.offset, x.at_ns) for x in lines
     ]
     return pl.DataFrame(
         rows, schema={"line": pl.Int64, "file": pl.UInt16, "offset": pl.Int64, "true_ns": pl.Float64}, orient="row"

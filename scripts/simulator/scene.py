@@ -37,6 +37,8 @@ class Scene:
         successive: whether the threads follow each other, all with the same stack address.
         lost_log, lost_trace: share of lines that are missing.
         shuffled_log, shuffled_trace: lines within this many change places at random.
+        log_damage, trace_damage: by their names in `simulator.damage`; none without a name.
+        damage_seed: of the random choices of the damage.
         gpus: GPUs of each process; its threads make their streams on all of them in turns.
         graph_packets: kernels of each graph; 0 = two to five.
         same_layout: whether the processes have equal addresses, as copies of one container without ASLR do.
@@ -72,6 +74,9 @@ class Scene:
     lost_trace: float = 0.0
     shuffled_log: int = 0
     shuffled_trace: int = 0
+    log_damage: str = ""
+    trace_damage: str = ""
+    damage_seed: int = 1
     gpus: int = 1
     graph_packets: int = 0
     same_layout: bool = False

@@ -180,6 +180,16 @@ def test_a_gpu_time_out_of_its_queues_order_is_of_another_packet() -> None:
     assert link_gpu_times(times, uses, NO_LOSSES).select("event", "gpu_event").rows() == [(1, 50)]
 
 
+def test_a_log_without_packets_tells_no_gpu_time_of_a_copy() -> None:
+    """At level 4: the handle of the copy was since that of a packet, which the log does not show."""
+    times = frame(
+        [{"event": 50, "file": 0, "process": 0, "signal": 2, "line_ns": 250, "ts_ns": 210, "end_ns": 220}],
+        signal=pl.UInt64, process=pl.UInt32,
+    )  # fmt: skip
+    copies = signal_uses([1, 2, 3]).with_columns(queue=pl.lit(None, pl.UInt32))
+    assert link_gpu_times(times, list_uses(copies), NO_LOSSES).is_empty()
+
+
 def test_a_pid_names_two_processes_one_after_the_other() -> None:
     claims = frame([
         {"owner": 1, "tgid": 500, "stamp_ns": 10}, {"owner": 1, "tgid": 500, "stamp_ns": 20},

@@ -33,6 +33,9 @@ def bound_spans(spans: pl.DataFrame, steps: tuple[int, int]) -> Bounds:
 def pair_doorbells(stores: pl.DataFrame, packets: pl.DataFrame) -> pl.DataFrame:
     """Return the doorbell stores whose packet line is known: by thread, ring and index, where these are unique.
 
+    Where an index comes again its ring was made again: of the indexes up to that one, those that are there once may be
+    of two lives, the store of one and the line of the other.
+
     Args:
         stores: columns thread, ring, packet_index, stamp_ns.
         packets: columns thread, ring, packet_index, doorbell_lo_ns, doorbell_hi_ns.
@@ -41,7 +44,13 @@ def pair_doorbells(stores: pl.DataFrame, packets: pl.DataFrame) -> pl.DataFrame:
     """
     keys = ["thread", "ring", "packet_index"]
     alone = pl.len().over(keys) == 1
-    pairs = stores.drop_nulls(keys).filter(alone).join(packets.drop_nulls(keys).filter(alone), on=keys)
+    stores, packets = stores.drop_nulls(keys), packets.drop_nulls(keys)
+    again = pl.concat([side.filter(~alone).select(keys) for side in (stores, packets)])
+    again = again.group_by("thread", "ring").agg(again=pl.col("packet_index").max())
+    pairs = stores.filter(alone).join(packets.filter(alone), on=keys)
+    if not again.is_empty():
+        pairs = pairs.join(again, on=["thread", "ring"], how="left", maintain_order="left")
+        pairs = pairs.filter((pl.col("packet_index") > pl.col("again")).fill_null(value=True))
     return pairs.select(
         "stamp_ns", end_stamp_ns="stamp_ns", from_ns="doorbell_lo_ns", to_ns="doorbell_hi_ns"
     )  # fmt: skip

@@ -23,7 +23,8 @@ def nest_functions(events: pl.DataFrame) -> pl.DataFrame:
     """Return `events` with direct parents of kernel functions, their `depth`, and `enclosing_call`.
 
     A function lies in the innermost call of its thread that was entered before it and left after it. In a text the
-    order of the lines tells that, for all its times are rounded; in pages it is the time. Tracepoints keep the parent
+    order of the lines tells that, for all its times are rounded; in pages it is the time. Where a thread's lines are
+    out of order, nothing tells it. Tracepoints keep the parent
     that their reader gave them: an interrupt fires in whatever thread it meets.
 
     Args:
@@ -90,6 +91,12 @@ def _function_rows(events: pl.DataFrame) -> pl.DataFrame:
     chosen = rows.filter(traced & (function | pl.col("is_call")))
     chosen = chosen.join(chosen.filter(~pl.col("is_call")).select("thread").unique(), on="thread", how="semi")
     text = pl.col("step_hi_ns") > 0
+    # Rows are in the order of their times.
+    back = (pl.col("offset") < pl.col("offset").shift(1)).over("thread", "file") | (
+        pl.col("end_offset") < pl.col("offset")
+    )
+    moved = chosen.filter(text & back).select("thread", "file").unique()
+    chosen = chosen.join(moved, on=["thread", "file"], how="anti")
     end = pl.col("ts_ns") + pl.col("dur_ns")
     return chosen.select(
         "event", "thread", "is_call",

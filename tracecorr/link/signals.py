@@ -121,6 +121,9 @@ def link_dependencies(
 def link_gpu_times(times: pl.DataFrame, uses: pl.DataFrame, losses: pl.DataFrame) -> pl.DataFrame:
     """Return whose GPU time each `Signal =` line tells: event (packet or copy), gpu_event, gpu_start_ns, gpu_end_ns.
 
+    Where a level prints copies but no packets (4), most of these lines are of packets that the log does not show, whose
+    handles were those of copies before: none is linked.
+
     Args:
         times: rows of layer `gpu` made of such lines: event, process, signal, line_ns (time of the line), ts_ns,
             end_ns.
@@ -130,7 +133,9 @@ def link_gpu_times(times: pl.DataFrame, uses: pl.DataFrame, losses: pl.DataFrame
     rows = times.select(
         "file", "process", "signal", gpu_event="event", ts_ns="line_ns", gpu_start_ns="ts_ns", gpu_end_ns="end_ns"
     )
-    found = _latest_meant(rows.drop_nulls(["process", "signal"]), uses, losses, once=True)
+    shown = uses.drop_nulls("queue").select("process").unique()
+    rows = rows.drop_nulls(["process", "signal"]).join(shown, on="process", how="semi")
+    found = _latest_meant(rows, uses, losses, once=True)
     # A second line of one use is that of a use whose packet was lost.
     first = found.sort("ts_ns", "gpu_event").unique("use", keep="first", maintain_order=True)
     places = uses.select(use="event", queue="queue", packet_index="packet_index")

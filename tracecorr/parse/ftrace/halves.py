@@ -33,6 +33,7 @@ _HALF: dict[str, pl.DataType | type[pl.DataType]] = {
     "name": CAT, "phase": pl.Int8, "call": pl.Int8, "key": CAT, "result": CAT,
     "ring": pl.UInt64, "packet_index": pl.Int64, "arg": pl.UInt64, "fd": pl.Int32, "cmd": pl.UInt32,
     "size_bytes": pl.Int64, "depth": pl.UInt16, "parent_offset": pl.Int64, "dur_ns": pl.Int64,
+    "is_raw": pl.Boolean,  # of `raw_syscalls`
 }  # fmt: skip
 HALF = pl.Schema(_HALF)
 
@@ -140,8 +141,8 @@ def wrap(value: pl.Expr, bits: int) -> pl.Expr:
     return pl.when(low >= 1 << (bits - 1)).then(low - (1 << bits)).otherwise(low)
 
 
-def add_syscall_enter(batch: Batch, frame: pl.DataFrame, name: str, keys: list[str]) -> None:
-    """Add the entries into system call `name`; `keys` are its fields."""
+def add_syscall_enter(batch: Batch, frame: pl.DataFrame, name: str, keys: list[str], *, is_raw: bool = False) -> None:
+    """Add the entries into system call `name`; `keys` are its fields; those of `raw_syscalls` are said to be so."""
     chosen, args = _COLUMNS.get(name, ({}, tuple(keys)))
     columns: dict[str, pl.Expr | str | None] = {}
     for column, key in chosen.items():
@@ -153,6 +154,7 @@ def add_syscall_enter(batch: Batch, frame: pl.DataFrame, name: str, keys: list[s
     columns |= {"layer": "syscall", "name": name}
     if "cmd" in columns:
         columns |= _ioctl_columns(frame["u_cmd"], name)
+    columns |= {"is_raw": pl.lit(value=True)} if is_raw else {}
     batch.add(frame, phase=ENTER, call=SYSCALL, key=name, **columns)
     batch.add_args(frame, args)
 
@@ -209,10 +211,11 @@ def _number_small(values: npt.NDArray[np.int64]) -> tuple[Words, npt.NDArray[np.
     return distinct.astype(np.uint64), code[values]
 
 
-def add_syscall_exit(batch: Batch, frame: pl.DataFrame, name: str) -> None:
-    """Add the exits of system call `name`; the value is the field `ret`."""
-    result = results(frame, "ret", as_hex=name in _ADDRESS_CALLS)
-    batch.add(frame, phase=EXIT, call=SYSCALL, key=name, layer="syscall", name=name, result=pl.lit(result))
+def add_syscall_exit(batch: Batch, frame: pl.DataFrame, name: str, *, is_raw: bool = False) -> None:
+    """Add the exits of system call `name`; the value is the field `ret`; those of `raw_syscalls` are said to be so."""
+    columns: dict[str, pl.Expr | str | None] = {"is_raw": pl.lit(value=True)} if is_raw else {}
+    columns["result"] = pl.lit(results(frame, "ret", as_hex=name in _ADDRESS_CALLS))
+    batch.add(frame, phase=EXIT, call=SYSCALL, key=name, layer="syscall", name=name, **columns)
 
 
 def add_doorbell(batch: Batch, frame: pl.DataFrame, event: str, keys: list[str]) -> None:

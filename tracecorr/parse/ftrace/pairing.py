@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import numpy.typing as npt
@@ -10,7 +10,7 @@ import polars as pl
 
 from tracecorr.model import schema
 from tracecorr.model.kinds import Flag
-from tracecorr.parse.ftrace.halves import ENTER, EXIT, FUNCTION, HALF, SYSCALL, Batch, all_args, number_values
+from tracecorr.parse.ftrace.halves import ENTER, EXIT, FUNCTION, HALF, INSTANT, SYSCALL, Batch, all_args, number_values
 
 Ints = npt.NDArray[np.int64]
 Mask = npt.NDArray[np.bool_]
@@ -22,7 +22,13 @@ _MAX_OPEN = 8
 _END = {"file": "end_file", "offset": "end_offset", "length": "end_length", "stamp_ns": "end_stamp_ns",
         "result": "end_result"}  # fmt: skip
 # Columns that pairing reads, whether a batch has them or not.
-_NEEDED = ("tid", "layer", "key", "depth", "parent_offset", "dur_ns", "result", "stamp_ns", "length")
+_NEEDED = (
+    "tid", "layer", "key", "depth", "parent_offset", "dur_ns", "result", "stamp_ns", "length", "fd", "arg", "is_raw",
+)  # fmt: skip
+# Layers whose records tell that their thread was in user space.
+_OF_USER = ("doorbell", "signal", "hsa")
+# Two events that tell of one enter or exit follow each other within this time, an interrupt in between included.
+_TWIN_NS = 50_000
 _KEPT = {*schema.PART_EVENTS.schema, "dur_ns"}
 
 
@@ -33,6 +39,8 @@ class Pairer:
         self.clock = clock
         self._open = HALF.to_frame()
         self._with_return = np.zeros(0, np.uint32)
+        # Whether `raw_syscalls` and `syscalls` both tell of the calls.
+        self._is_doubled = False
 
     @property
     def unit_ns(self) -> int:
@@ -49,10 +57,16 @@ class Pairer:
         calls = _Calls.of(halves, self._open.height)
         self._with_return = np.union1d(self._with_return, calls.key[(calls.phase == EXIT) & (calls.call >= FUNCTION)])
         returns = np.isin(calls.key, self._with_return)
+        doubled = calls.list_doubled()
+        self._is_doubled |= len(doubled) > 0
+        calls = calls.without(doubled)
         partner, is_open = _pair(calls)
+        if self._is_doubled:
+            _keep_last_exits(calls, partner, is_open)
         depth, parent = _nest(calls, partner, returns)
         used = np.zeros(len(partner), np.bool_)
         used[partner[partner >= 0]] = True
+        used[doubled] = True
         rows = calls.order[~(used | is_open)[calls.order]]
         opened = calls.order[is_open[calls.order]]
         halves = _with_places(halves, depth, parent)
@@ -64,6 +78,9 @@ class Pairer:
         """Return the events of the enters that nothing ended."""
         if self._open.is_empty():
             return schema.PART_EVENTS.empty()
+        if self._is_doubled:
+            self._is_doubled = False
+            return pl.concat([self.feed(Batch())[0], self.finish()])
         rows = np.arange(self._open.height)
         returns = np.isin(self._open["key"].to_physical().to_numpy(), self._with_return)
         halves = self._open.with_columns(pl.lit(None, HALF[c]).alias(c) for c in HALF if c not in self._open.columns)
@@ -110,6 +127,11 @@ class _Calls:
         probed: calls of kernel functions that a probe or the function tracer saw.
         inside: those of them whose depth is not known yet.
         child: functions, function_graph's too, that may lie in a system call of their thread.
+        user: records that a thread leaves in user space.
+        raw: records of `raw_syscalls`.
+        doubtful: halves of a thread whose records are out of order, where two have one time.
+        stamp: time; -1 where there is none.
+        given: hash of what a system call was given.
         file: key of the file.
         offset: first byte of the record.
     """
@@ -123,6 +145,11 @@ class _Calls:
     probed: Mask
     inside: Mask
     child: Mask
+    user: Mask
+    raw: Mask
+    doubtful: Mask
+    stamp: Ints
+    given: npt.NDArray[np.uint64]
     file: npt.NDArray[np.uint16]
     offset: Ints
 
@@ -132,19 +159,70 @@ class _Calls:
         order = _order(halves["seq"].to_numpy(), carried)
         call, phase = halves["call"].to_numpy(), halves["phase"].to_numpy()
         thread = number_values(halves["tid"].fill_null(0).to_numpy())[1]
-        chosen = order[call[order] > 0]
-        codes = thread[chosen]
-        narrow = codes.astype(np.uint16) if len(codes) and codes.max() < 1 << 16 else codes
+        of_thread = halves["tid"].is_not_null()
+        user = (halves["layer"].is_in(_OF_USER).fill_null(value=False) & of_thread).to_numpy()
+        chosen = order[((call > 0) | user)[order]]
         of_user = (halves["layer"] == "hsa") | (halves["layer"] == "marker")
         kernel = (~of_user).fill_null(value=False).to_numpy()
         probed = (call == FUNCTION) & kernel
         inside = probed & (phase != EXIT) & halves["depth"].is_null().to_numpy()
-        child = (call >= FUNCTION) & kernel & (phase != EXIT) & halves["tid"].is_not_null().to_numpy()
+        child = (call >= FUNCTION) & kernel & (phase != EXIT) & of_thread.to_numpy()
         child &= halves["parent_offset"].is_null().to_numpy()
         key = halves["key"].to_physical().fill_null(0).to_numpy()
         file, offset = halves["file"].to_numpy(), halves["offset"].to_numpy()
-        by_thread = chosen[np.argsort(narrow, kind="stable")]
-        return cls(order, by_thread, thread, phase, call, key, probed, inside, child, file, offset)
+        raw = halves["is_raw"].fill_null(value=False).to_numpy()
+        stamp = halves["stamp_ns"].fill_null(-1).to_numpy()
+        given = halves.select(pl.struct("fd", "arg").hash()).to_series().to_numpy() if raw.any() else np.zeros(0, "u8")
+        by_thread, doubtful = _order_by_thread(chosen, thread, stamp)
+        return cls(
+            order, by_thread, thread, phase, call, key, probed, inside, child, user, raw, doubtful, stamp, given, file,
+            offset,
+        )  # fmt: skip
+
+    def list_doubled(self) -> Ints:
+        """Return the halves of `raw_syscalls` that stand beside the same half as `syscalls` tells it."""
+        if not self.raw.any() or self.raw.all():
+            return np.zeros(0, np.int64)
+        rows = self.by_thread[(self.call == SYSCALL)[self.by_thread]]
+        before, after = rows[:-1], rows[1:]
+        twin = (self.thread[before] == self.thread[after]) & (self.phase[before] == self.phase[after])
+        twin &= (self.key[before] == self.key[after]) & (self.raw[before] != self.raw[after])
+        twin &= (self.phase[before] == EXIT) | (self.given[before] == self.given[after])
+        twin &= np.abs(self.stamp[after] - self.stamp[before]) <= _TWIN_NS
+        # Of raw, other, raw the first two are one.
+        at = np.flatnonzero(twin)
+        at = at[np.append(True, np.diff(at) > 1)[: len(at)]]
+        doubled: Ints = np.where(self.raw[before[at]], before[at], after[at])
+        return doubled
+
+    def without(self, rows: Ints) -> _Calls:
+        """Return the calls without some halves."""
+        if not len(rows):
+            return self
+        left_out = np.zeros(len(self.phase), np.bool_)
+        left_out[rows] = True
+        return replace(self, by_thread=self.by_thread[~left_out[self.by_thread]])
+
+
+def _order_by_thread(chosen: Ints, thread: npt.NDArray[np.uint32], stamp: Ints) -> tuple[Ints, Mask]:
+    """Return halves thread by thread, each thread's in order, and which have a place that is doubtful.
+
+    Records are in the order of their times; where a thread's are not, their times order them.
+    """
+    codes = thread[chosen]
+    narrow = codes.astype(np.uint16) if len(codes) and codes.max() < 1 << 16 else codes
+    by_thread = chosen[np.argsort(narrow, kind="stable")]
+    doubtful = np.zeros(len(thread), np.bool_)
+    same = thread[by_thread[1:]] == thread[by_thread[:-1]]
+    fell = same & (stamp[by_thread[1:]] < stamp[by_thread[:-1]])
+    if not fell.any() or (stamp[by_thread] < 0).any():
+        return by_thread, doubtful
+    moved = np.zeros(int(codes.max()) + 1, np.bool_)
+    moved[thread[by_thread[1:]][fell]] = True
+    by_thread = chosen[np.lexsort((stamp[chosen], codes))]
+    tie = same & (stamp[by_thread[1:]] == stamp[by_thread[:-1]]) & moved[thread[by_thread[1:]]]
+    doubtful[by_thread[1:][tie]] = doubtful[by_thread[:-1][tie]] = True
+    return by_thread, doubtful
 
 
 def _order(seq: Ints, carried: int) -> Ints:
@@ -161,21 +239,37 @@ def _pair(calls: _Calls) -> tuple[Ints, Mask]:
     """Return for each half its exit (-1 = none), and which enters may still end in a later batch."""
     partner = np.full(len(calls.phase), -1)
     is_open = np.zeros(len(calls.phase), np.bool_)
-    call = calls.call[calls.by_thread]
-    _pair_syscalls(calls, calls.by_thread[call == SYSCALL], partner, is_open)
+    call, user = calls.call[calls.by_thread], calls.user[calls.by_thread]
+    _pair_syscalls(calls, calls.by_thread[(call == SYSCALL) | user], partner, is_open)
     functions = calls.by_thread[call >= FUNCTION]
     _pair_functions(calls, functions[calls.phase[functions] != 0], partner, is_open)
+    if calls.doubtful.any():
+        partner[calls.doubtful | calls.doubtful[partner] & (partner >= 0)] = -1
     return partner, is_open
 
 
+def _keep_last_exits(calls: _Calls, partner: Ints, is_open: Mask) -> None:
+    """Keep the exit that comes last in a thread open, and its enter: the next record may tell of it again."""
+    rows = calls.by_thread[(calls.call == SYSCALL)[calls.by_thread]]
+    last = rows[np.append(calls.thread[rows[1:]] != calls.thread[rows[:-1]], True)[: len(rows)]]
+    exits = last[calls.phase[last] == EXIT]
+    enters = np.flatnonzero(np.isin(partner, exits))
+    partner[enters] = -1
+    is_open[exits] = is_open[enters] = True
+
+
 def _pair_syscalls(calls: _Calls, rows: Ints, partner: Ints, is_open: Mask) -> None:
-    """A thread is in one system call at a time: an enter is ended by the thread's next record or never."""
+    """A thread is in one system call at a time: an enter is ended by the thread's next record or never.
+
+    Where that is one of user space, the exit was lost.
+    """
     if not len(rows):
         return
-    phase, thread, key = calls.phase[rows], calls.thread[rows], calls.key[rows]
+    phase = np.where(calls.user[rows], INSTANT, calls.phase[rows])
+    thread, key = calls.thread[rows], calls.key[rows]
     enters = phase == ENTER
     same_thread = np.append(thread[1:] == thread[:-1], False)
-    fits = np.append(~enters[1:] & (key[1:] == key[:-1]), False) & same_thread & enters
+    fits = np.append((phase[1:] == EXIT) & (key[1:] == key[:-1]), False) & same_thread & enters
     at = np.flatnonzero(fits)
     partner[rows[at]] = rows[at + 1]
     is_open[rows[enters & ~same_thread]] = True

@@ -244,14 +244,14 @@ def _raw_enter(batch: hv.Batch, rows: Rows, event: Format) -> None:
         fields = [Field(key, "", start + 8 * i, 8, signed=False) for i, key in enumerate(keys)]
         wanted = hv.used_fields(name, keys)
         columns = [pl.Series(f"u_{f.name}", part.ints(f)) for f in fields if f.name in wanted]
-        hv.add_syscall_enter(batch, part.base.with_columns(columns), name, keys)
+        hv.add_syscall_enter(batch, part.base.with_columns(columns), name, keys, is_raw=True)
 
 
 def _raw_exit(batch: hv.Batch, rows: Rows, event: Format) -> None:
     for name, _, part in _raw_calls(rows, event):
         frame, keys = part.frame(event, ("ret",))
         if keys:
-            hv.add_syscall_exit(batch, frame, name)
+            hv.add_syscall_exit(batch, frame, name, is_raw=True)
 
 
 def _raw_calls(rows: Rows, event: Format) -> Iterator[tuple[str, list[str], Rows]]:

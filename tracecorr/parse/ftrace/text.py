@@ -222,14 +222,14 @@ def _add_raw_enters(batch: hv.Batch, frame: pl.DataFrame) -> None:
     for (called,), rows in frame.partition_by("1", as_dict=True).items():
         name, keys = syscall_of(int(str(called)))
         columns = [bare_hex(pl.col(str(i + 2))).alias(f"u_{key}") for i, key in enumerate(keys)]
-        hv.add_syscall_enter(batch, rows.with_columns(columns), name, keys)
+        hv.add_syscall_enter(batch, rows.with_columns(columns), name, keys, is_raw=True)
 
 
 def _add_raw_exits(batch: hv.Batch, frame: pl.DataFrame) -> None:
     frame = frame.with_columns(pl.col("rest").str.extract_groups(_RAW_EXIT).alias("m")).unnest("m")
     for (called,), rows in frame.partition_by("1", as_dict=True).items():
         name, _ = syscall_of(int(str(called)))
-        hv.add_syscall_exit(batch, rows.with_columns(number(pl.col("2")).alias("u_ret")), name)
+        hv.add_syscall_exit(batch, rows.with_columns(number(pl.col("2")).alias("u_ret")), name, is_raw=True)
 
 
 def _add_exits(batch: hv.Batch, name: str, frame: pl.DataFrame) -> None:

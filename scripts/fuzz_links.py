@@ -1,0 +1,106 @@
+"""Damage SYNTHETIC runs until the time is over: no link, parent, chain or column of a launch may be wrong by it."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+import tempfile
+import time
+from collections.abc import Iterator
+from dataclasses import fields, replace
+from pathlib import Path
+from random import Random
+
+from benchmarks.damaged import list_faults, make_reference
+from simulator import ClockModel, Scene
+from simulator.damage import LOG_DAMAGES, PAGE_DAMAGES, TRACE_DAMAGES
+
+# Damaged runs per whole one.
+_RUNS = 4
+_LOCAL = ClockModel("local", 25_750_000, 12.0)
+_BASE = Scene(span_s=0.12, threads=2)
+_KINDS = {
+    "usual": _BASE.kinds, "nested": (*_BASE.kinds, ("nested", 4)),
+    "graphs": (("launch", 4), ("graph", 2), ("event", 1), ("sync", 1)),
+}  # fmt: skip
+# What scenes are made of; the first is the usual one.
+_OPTIONS: dict[str, tuple[object, ...]] = {
+    "era": ("7.2", "7.0", "6.4", "6.2", "5.7"), "level": (5, 4), "threads": (2, 1, 4, 8), "queues": (4, 2),
+    "streams": (2, 3, 8), "doorbell": ("plain", "rich", "none"), "queue_probe": (False, True),
+    "thread_events": (("robust", "arch"), (), ("robust",)), "direct_dispatch": (True, False),
+    "staged_copies": (False, True), "recreate": (False, True), "clock": (_BASE.clock, _LOCAL),
+    "first_index": (0, 2**32 - 60), "gpus": (1, 8), "graph_packets": (0, 8), "kinds": tuple(_KINDS.values()),
+    "pages": (False, True), "samples_s": (0.0, 0.05),
+}  # fmt: skip
+_LAYOUTS: tuple[dict[str, object], ...] = (
+    {}, {}, {}, {"processes": 2}, {"processes": 3, "container": True}, {"processes": 2, "reuse_pid": True},
+    {"successive": True},
+)  # fmt: skip
+
+
+def draw_scene(seed: int) -> Scene:
+    """Return the scene of a seed: a third of what it is made of is not the usual."""
+    random = Random(seed)
+    drawn = {name: random.choice(given) for name, given in _OPTIONS.items() if random.random() < 0.4}
+    scene = replace(_BASE, seed=seed, **random.choice(_LAYOUTS), **drawn)  # type: ignore[arg-type]
+    # So many lines are enough.
+    return replace(scene, span_s=0.24 / max(2, scene.threads * scene.processes))
+
+
+def draw_damages(scene: Scene) -> Iterator[Scene]:
+    """Yield a scene with damage to its log, to its trace, and to both."""
+    random = Random(f"damage {scene.seed}")
+    on_trace = list(PAGE_DAMAGES if scene.pages else TRACE_DAMAGES)
+    for number in range(_RUNS):
+        log, trace = random.choice(list(LOG_DAMAGES)), random.choice(on_trace)
+        side = number % _RUNS
+        yield replace(
+            scene, damage_seed=scene.seed + number,
+            log_damage="" if side == 1 else log, trace_damage="" if side == 0 else trace,
+        )  # fmt: skip
+
+
+def fuzz(seed: int, folder: Path) -> tuple[int, list[str]]:
+    """Return how many damaged runs of a seed there were, and what is wrong, each with the run."""
+    scene = draw_scene(seed)
+    wrong = []
+    try:
+        reference = make_reference(scene, folder / "whole")
+    except Exception as error:
+        return 1, [f"seed {seed}, {describe(scene)}, whole: {type(error).__name__}: {error}"]
+    for number, damaged in enumerate(draw_damages(scene)):
+        name = f"seed {seed}, {describe(damaged)}"
+        try:
+            wrong += [f"{name}: {fault}" for fault in list_faults(reference, damaged, folder / str(number))]
+        except Exception as error:
+            wrong.append(f"{name}: {type(error).__name__}: {error}")
+    return _RUNS, wrong
+
+
+def describe(scene: Scene) -> str:
+    """Return what of a scene is not the usual, as arguments of `Scene`."""
+    given = {field.name: getattr(scene, field.name) for field in fields(scene)}
+    return ", ".join(f"{name}={value!r}" for name, value in given.items() if value != getattr(Scene(), name))
+
+
+def main() -> int:
+    """Run until the time is over; print the seed and the damage of what fails."""
+    parser = argparse.ArgumentParser(prog="fuzz_links", description=__doc__)
+    parser.add_argument("--seconds", type=float, default=60)
+    parser.add_argument("--seed", type=int, help="the first seed (default: of the time); the next ones follow")
+    parser.add_argument("--seeds", type=int, help="stop after so many seeds")
+    given = parser.parse_args()
+    first = given.seed if given.seed is not None else time.time_ns() // 1_000_000 % 10**9
+    until, runs, failed, seed = time.monotonic() + given.seconds, 0, 0, first
+    while time.monotonic() < until and (given.seeds is None or seed < first + given.seeds):
+        with tempfile.TemporaryDirectory() as folder:
+            count, wrong = fuzz(seed, Path(folder))
+        for text in wrong:
+            print(text, file=sys.stderr, flush=True)
+        runs, failed, seed = runs + count, failed + len({text.split(":")[0] for text in wrong}), seed + 1
+    print(f"{runs} damaged runs of the seeds {first} to {seed - 1}, {failed} with faults")
+    return 1 if failed else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
