@@ -10,7 +10,7 @@ import pytest
 from analyze_tables import table
 
 from tracecorr.analyze.clocks import summarize_clocks, summarize_time_errors
-from tracecorr.analyze.hip_calls import summarize_hip_calls
+from tracecorr.analyze.hip_calls import summarize_hip_calls, summarize_internal_calls
 from tracecorr.analyze.ioctls import summarize_ioctls
 from tracecorr.analyze.kernels import summarize_kernels
 from tracecorr.analyze.latency import summarize_latency
@@ -212,6 +212,29 @@ def test_unaligned_capture_says_so() -> None:
     report = summarize_capture("x", lambda name: tables.get(name, schema.TABLES[name].empty().lazy()))
     assert report.summary["unaligned"] == ["ftrace:local"]
     assert "UNALIGNED: ftrace:local" in render_markdown(report)
+
+
+def _clock_line(widths: list[int], *clocks: tuple[str, int]) -> str:
+    maps = [{"source": c, "method": "samples", "from_ns": 0, "to_ns": 1, "lo_ns": 0, "hi_ns": hi} for c, hi in clocks]
+    events = [{"source": "amd_log", "err_lo_ns": 0, "err_hi_ns": width} for width in widths]
+    tables = {"clock_map": table("clock_map", *maps), "events": table("events", *events)}
+    report = summarize_capture("x", lambda name: tables.get(name, schema.TABLES[name].empty().lazy()))
+    return next(line for line in render_summary(report).splitlines() if line.startswith("- clocks: ")).split(": ", 1)[1]
+
+
+def test_the_summary_says_what_most_times_are_known_to() -> None:
+    one, two = ("amd_log:mono", 0), ("amd_log:boot", 77_000_000)
+    assert _clock_line([0, 0], one) == "only one, nothing to align; the start of every event is known to the nanosecond"
+    assert _clock_line([1_000] * 3, one, two) == "aligned; the start of every event is known to 1.00 us"
+    assert _clock_line([1_000, 1_000, 77_000_000], one, two) == (
+        "aligned; the start of most events is known to 1.00 us, of the worst to 77.00 ms, by the clock amd_log:boot"
+    )
+
+
+def test_functions_inside_hip_are_no_calls_of_the_program() -> None:
+    events = table("events", call("hipMalloc", 5), call("ihipLaunchKernel", None), call("__hipPopCallConfiguration", 2))
+    assert summarize_hip_calls(events)["name"].to_list() == ["hipMalloc"]
+    assert summarize_internal_calls(events)["name"].to_list() == ["__hipPopCallConfiguration", "ihipLaunchKernel"]
 
 
 @pytest.mark.parametrize(

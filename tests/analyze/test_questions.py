@@ -10,6 +10,8 @@ from synthetic_run import make_run
 from tracecorr.analyze.ancestors import find_enclosing
 from tracecorr.analyze.backlog import summarize_backlog
 from tracecorr.analyze.copies import summarize_copies
+from tracecorr.analyze.driver_events import summarize_driver_events
+from tracecorr.analyze.drm_jobs import summarize_drm_jobs
 from tracecorr.analyze.gaps import summarize_gaps
 from tracecorr.analyze.hsa_calls import summarize_hsa_calls
 from tracecorr.analyze.memory import summarize_memory
@@ -201,6 +203,42 @@ def test_answers_in_words_name_their_rows() -> None:
     assert "2 queues are known: 1 compute_aql, 1 sdma" in answers[3].lines
     empty = Evidence(tables_of({}))
     assert "not recorded" in answer_questions(empty, judge_capture(empty))[1].lines[0]
+
+
+def test_jobs_of_each_ring() -> None:
+    gfx = {"ring": "gfx", "ring_kind": "gfx"}
+    jobs = table(
+        "drm_jobs",
+        {**gfx, "queued_ns": 10, "run_ns": 30, "done_ns": 100, "process": 1},
+        {**gfx, "queued_ns": 20, "run_ns": 60, "process": 1},
+        {**gfx, "run_ns": 70, "done_ns": 75},
+        {"ring": "sdma0", "ring_kind": "sdma", "queued_ns": 5},
+    )
+    first, second = summarize_drm_jobs(jobs).to_dicts()
+    assert [first[k] for k in ("ring", "jobs", "queued", "run", "done", "processes")] == ["gfx", 3, 2, 3, 2, 1]
+    assert [first[k] for k in ("waited_p50_ns", "waited_max_ns", "ran_p50_ns", "ran_max_ns")] == [20, 40, 5, 70]
+    assert [second[k] for k in ("ring", "jobs", "run", "waited_p50_ns", "ran_max_ns")] == ["sdma0", 1, 0, None, None]
+
+
+def test_kernel_functions_beside_the_ioctls() -> None:
+    seen = {"source": "ftrace"}
+    events = table(
+        "events",
+        {**seen, "layer": "kfd", "name": "kfd_ioctl_create_queue", "dur_ns": 70},
+        {**seen, "layer": "kfd", "name": "kfd_ioctl_create_queue", "dur_ns": 30},
+        {**seen, "layer": "amdgpu", "name": "amdgpu_vm_flush"},
+        {**seen, "layer": "ioctl", "name": "AMDKFD_IOC_CREATE_QUEUE", "dur_ns": 90},
+        {"source": "amd_log", "layer": "other", "name": "unknown"},
+    )
+    rows = summarize_driver_events(events).to_dicts()
+    assert [(r["layer"], r["name"], r["rows"], r["total_ns"], r["max_ns"]) for r in rows] == [
+        ("amdgpu", "amdgpu_vm_flush", 1, None, None), ("kfd", "kfd_ioctl_create_queue", 2, 100, 70),
+    ]  # fmt: skip
+
+
+def test_a_first_launch_that_builds_its_program_is_setup() -> None:
+    event = {"event": 1, "layer": "other", "name": "code_object_version", "chain": 7}
+    assert list_setup_calls(table("events", event)).rows() == [(7, "loads code")]
 
 
 def test_a_refused_queue_is_never_said_to_be_made() -> None:

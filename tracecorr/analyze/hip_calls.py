@@ -18,7 +18,7 @@ def summarize_hip_calls(events: pl.LazyFrame) -> pl.DataFrame:
 
 
 def summarize_internal_calls(events: pl.LazyFrame) -> pl.DataFrame:
-    """Return one row per internal function, such as `__hipPushCallConfiguration`, as above."""
+    """Return one row per function that no program calls by name (`__hipPushCallConfiguration`), as above."""
     return _summarize(events, internal=True)
 
 
@@ -26,7 +26,7 @@ def _summarize(events: pl.LazyFrame, *, internal: bool) -> pl.DataFrame:
     # What a profiler timed again is in the section of rocprof.
     logged = (pl.col("layer") == "hip") & pl.col("source").ne_missing("rocprof")
     calls = events.filter(logged).with_columns(as_text("name"))
-    inner = pl.col("name").str.starts_with("__").fill_null(False)
+    inner = ~pl.col("name").str.starts_with("hip").fill_null(True)
     return collect(
         calls.filter(inner if internal else ~inner)
         .group_by("name")

@@ -15,6 +15,8 @@ from tracecorr.analyze.verdicts.model import Finding
 
 _MAX_ROWS = 40
 _MAX_TEXT = 80
+# The worst error is named apart from the usual one where it is so many times larger.
+_MUCH, _STEP_NS = 10, 1_000
 # Domain of rocprof -> how many of its rows are called.
 _PROFILED = {
     "KERNEL_DISPATCH": ("kernel dispatches", "kernel dispatch"),
@@ -80,7 +82,7 @@ def describe_summary(report: Report) -> Iterator[str]:
     s = report.summary
     log, trace = "amd_log" in s["sources"], "ftrace" in s["sources"]
     yield f"sources: {', '.join(s['sources']) or 'none'}"
-    internal = f" (and {s['hip_internal']} internal __hip* ones)" if s["hip_internal"] else ""
+    internal = f" (and {s['hip_internal']} internal functions)" if s["hip_internal"] else ""
     calls = f"{count_of(s['hip_calls'], 'HIP call')}{internal}" if log else "HIP calls not recorded"
     seen = count_of(s["ioctls"], "ioctl") if s["ioctls"] else "no ioctl in the trace"
     ioctls = seen if trace else "ioctls not recorded"
@@ -118,8 +120,20 @@ def _clock_text(summary: dict[str, Any]) -> str:
     error, unknown = summary["time_error_ns"], summary["time_error_unknown"]
     if error is None:
         return f"the error of {count_of(unknown, 'event')} is unknown" if unknown else "no event has a time"
+    how = "aligned" if summary["clocks"] > 1 else "only one, nothing to align"
     rest = f"; {unknown} events of unknown error" if unknown else ""
-    return f"aligned, an event's start is known to {render_ns(error)} or better{rest}"
+    return f"{how}; {_error_text(summary)}{rest}"
+
+
+def _error_text(summary: dict[str, Any]) -> str:
+    """Return how well the starts of events are known: of most, and of the worst where that differs much."""
+    worst, usual = summary["time_error_ns"], summary["time_error_p50_ns"]
+    if worst == 0:
+        return "the start of every event is known to the nanosecond"
+    if worst <= _MUCH * max(usual, _STEP_NS):
+        return f"the start of every event is known to {render_ns(worst)}"
+    clock = f", by the clock {summary['widest_clock']}" if summary["widest_clock"] else ""
+    return f"the start of most events is known to {render_ns(usual)}, of the worst to {render_ns(worst)}{clock}"
 
 
 def render_verdicts(verdicts: Iterable[Verdict]) -> str:

@@ -67,10 +67,19 @@ def _summarize(sources: set[str], frames: dict[str, pl.DataFrame], rows: Mapping
         "doorbells_recorded": _total(packets, "doorbell_recorded"),
         "doorbells_inferred": _total(packets, "doorbell_inferred"),
         "unaligned": sorted(set(clocks.filter(pl.col("method") == "unaligned")["source"].drop_nulls())),
+        "clocks": clocks["source"].drop_nulls().n_unique(),
+        "time_error_p50_ns": errors["p50_ns"].max(),
         "time_error_ns": errors["max_ns"].max(),
+        "widest_clock": _name_widest(clocks),
         "time_error_unknown": _total(errors, "error_unknown"),
         "records_lost": _total(lost, "records") + _total(frames["losses"], "lost"),
     }
+
+
+def _name_widest(clocks: pl.DataFrame) -> str | None:
+    """Return the clock with the widest bounds; None where all are exact."""
+    wide = clocks.filter(pl.col("error_ns") > 0).sort("error_ns")
+    return str(wide["source"][-1]) if wide.height else None
 
 
 def _count_domains(profile: pl.DataFrame) -> dict[str, int]:

@@ -9,6 +9,8 @@ import polars as pl
 from tracecorr.analyze.answers import Section
 from tracecorr.analyze.clocks import summarize_clocks, summarize_time_errors
 from tracecorr.analyze.copies import summarize_copies
+from tracecorr.analyze.driver_events import summarize_driver_events
+from tracecorr.analyze.drm_jobs import summarize_drm_jobs
 from tracecorr.analyze.evictions import summarize_evictions
 from tracecorr.analyze.frames import Tables
 from tracecorr.analyze.gaps import summarize_gaps
@@ -51,7 +53,7 @@ def list_sections(evidence: Evidence, sources: set[str]) -> Iterator[Section]:
     yield from _path_sections(evidence, sources)
     yield from _kernel_sections(tables, sources)
     yield from _call_sections(tables, sources)
-    yield from _driver_sections(tables)
+    yield from _driver_sections(tables, sources)
     yield from _trust_sections(tables)
 
 
@@ -248,8 +250,8 @@ def _call_sections(tables: Tables, sources: set[str]) -> Iterator[Section]:
         "hip_internal",
         "Internal HIP calls",
         summarize_internal_calls(events),
-        "recorded, as above: functions whose names start with `__`, which the compiler calls around a launch; "
-        "they are not counted among the HIP calls",
+        "recorded, as above: `__hip...`, which the compiler calls around a launch, and functions inside HIP that print "
+        "lines of their own (`ihipLaunchKernel`); they are not counted among the HIP calls",
         _need(sources, "HIP calls", log=True),
     )
     yield Section(
@@ -278,7 +280,26 @@ def _call_sections(tables: Tables, sources: set[str]) -> Iterator[Section]:
     )
 
 
-def _driver_sections(tables: Tables) -> Iterator[Section]:
+def _driver_sections(tables: Tables, sources: set[str]) -> Iterator[Section]:
+    yield Section(
+        "drm_jobs",
+        "Jobs of the kernel's GPU scheduler",
+        summarize_drm_jobs(tables("drm_jobs")),
+        "recorded by the events of gpu_scheduler or amdgpu; `waited` = from queued to handed to the ring, `ran` = "
+        "until its fence. `kcq` = kernel compute queue; queued, run, done = jobs seen at that stage. Work that goes by "
+        "doorbell is no such job",
+        _need(sources, "jobs", trace=True),
+        nothing="no job is in the trace: none was submitted, or its events were not recorded (gpu_scheduler:*)",
+    )
+    yield Section(
+        "driver_events",
+        "Kernel functions and events",
+        summarize_driver_events(tables("events")),
+        "recorded: rows of the trace beside system calls, ioctls and doorbells; times of those that have a begin and "
+        "an end",
+        _need(sources, "kernel functions", trace=True),
+        nothing="the trace holds no function or event of the driver",
+    )
     yield Section(
         "evictions",
         "Evictions, page faults, resets",

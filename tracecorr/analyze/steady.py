@@ -11,6 +11,7 @@ _REASONS = (
     ("creates a queue", "ioctl", ("AMDKFD_IOC_CREATE_QUEUE", "AMDKFD_IOC_UPDATE_QUEUE")),
     ("creates a queue", "aql", ("queue_created",)),
     ("loads code", "syscall", ("openat",)),
+    ("loads code", "other", ("code_object_version",)),  # of the log: CLR builds the program of a kernel's first launch
     ("allocates memory", "ioctl", ("AMDKFD_IOC_ALLOC_MEMORY_OF_GPU", "AMDKFD_IOC_MAP_MEMORY_TO_GPU")),
     ("allocates memory", "memory", ("allocate_host", "allocate_device", "lock")),
     ("allocates memory", "syscall", ("mmap",)),

@@ -44,7 +44,7 @@ PAGES: dict[str, Page] = {
     "latency": Page(
         "Latency", ("latency", "launches", "unlinked", "gaps"), (charts.latency_by_stage, charts.latency_over_time)
     ),
-    "ioctls": Page("Ioctls", ("ioctls",), (charts.time_by_ioctl, charts.ioctls_over_time)),
+    "ioctls": Page("Ioctls", ("ioctls", "drm_jobs", "driver_events"), (charts.time_by_ioctl, charts.ioctls_over_time)),
     "memory": Page("Memory", ("memory", "copies"), (charts.memory_over_time,)),
     "layers": Page("Layers", ("paths",), (charts.share_of_layers,)),
     "clocks": Page("Clocks, losses", ("clocks", "time_errors", "losses")),

@@ -22,7 +22,7 @@ def judge(evidence: Evidence) -> Finding:
     }  # fmt: skip
     if ours.height:
         return failed(f"{ours.height} jobs on kernel compute rings were submitted", counts, ours["queue_event"])
-    if not evidence.saw("drm_sched", *_PROBES):
+    if jobs.is_empty() and not evidence.saw("drm_sched", *_PROBES):
         return unknown("no event of the gpu_scheduler is recorded", "capture with the gpu_scheduler events", counts)
     if not evidence.log_processes:
         return unknown(

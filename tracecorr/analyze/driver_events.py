@@ -1,0 +1,26 @@
+"""Which functions and events of the kernel does the trace hold, beside system calls and ioctls?"""
+
+from __future__ import annotations
+
+import polars as pl
+
+from tracecorr.analyze.frames import as_text, collect, describe_ns
+
+_ELSEWHERE = ("syscall", "ioctl", "doorbell", "hsa", "marker")
+
+
+def summarize_driver_events(events: pl.LazyFrame) -> pl.DataFrame:
+    """Return one row per function or event of the kernel trace, layer by layer, the most frequent first.
+
+    System calls, ioctls, doorbells and probes on libraries are left out: they have sections of their own.
+
+    Returns: layer, name, rows, total_ns, mean_ns, p95_ns, max_ns (null where none of the rows has a duration).
+    """
+    return collect(
+        events.with_columns(as_text("layer", "name", "source"))
+        .filter((pl.col("source") == "ftrace") & ~pl.col("layer").is_in(_ELSEWHERE))
+        .group_by("layer", "name")
+        .agg(pl.len().cast(pl.Int64).alias("rows"), *describe_ns("dur_ns", (95,)))
+        .with_columns(pl.when(pl.col("max_ns").is_not_null()).then("total_ns"))
+        .sort(["layer", "rows", "name"], descending=[False, True, False])
+    )
