@@ -26,6 +26,13 @@ def test_every_event_has_a_place(synthetic_index: CaptureIndex, synthetic_captur
     assert sum(views.minimap["all"]) == views.events
 
 
+def test_names_are_sorted_so_that_every_run_numbers_them_alike(synthetic_index: CaptureIndex) -> None:
+    views = synthetic_index.views
+    drawn = set(views.pyramid.finest.name[views.place].tolist())
+    assert drawn == set(range(len(drawn)))
+    assert views.names[: len(drawn)] == sorted(views.names[: len(drawn)])
+
+
 def test_lanes_follow_the_path(synthetic_index: CaptureIndex) -> None:
     lanes = synthetic_index.views.lanes
     layers = [lane.layer for lane in lanes if lane.group == "p0.t0"]

@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import polars as pl
+import pyarrow.parquet as pq
 import pytest
 
 from tracecorr import pipeline
@@ -56,6 +57,20 @@ def test_dictionaries_of_several_frames_are_one(tmp_path: Path) -> None:
         for frame in frames:
             out.write(frame)
     assert pl.read_parquet(tmp_path / "x")["name"].cast(pl.String).to_list() == ["b", "a", "c", "b"]
+
+
+def test_a_dictionary_does_not_depend_on_what_the_process_saw_before(tmp_path: Path) -> None:
+    pl.Series(["zz-later", "aa-sooner"]).cast(pl.Categorical)
+    write_frame(tmp_path / "x", pl.DataFrame({"name": pl.Series(["aa-sooner", None, "zz-later"]).cast(pl.Categorical)}))
+    column = pq.read_table(tmp_path / "x", read_dictionary=["name"])["name"].combine_chunks()
+    assert column.dictionary.to_pylist() == ["aa-sooner", "zz-later"]
+    assert column.to_pylist() == ["aa-sooner", None, "zz-later"]
+
+
+def test_a_disk_that_takes_nothing_is_told_by_the_next_write(tmp_path: Path) -> None:
+    with pytest.raises(OSError, match="missing"), FrameWriter(tmp_path / "missing" / "x") as out:
+        out.write(_events(0, 300_000))
+        out.write(_events(300_000, 300_000))
 
 
 def test_a_failed_write_tells_its_own_error(tmp_path: Path) -> None:

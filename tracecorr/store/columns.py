@@ -117,9 +117,10 @@ def _to_arrow(frame: pl.DataFrame) -> pa.Table:
 
 
 def _to_dictionary(column: pl.Series) -> pa.DictionaryArray:
-    """Return a Categorical with a dictionary of the values that occur.
+    """Return a Categorical with a sorted dictionary of the values that occur.
 
-    Of this type alone the writer takes the codes as they are; polars has 64-bit texts, and all values of the process.
+    Of this type alone the writer takes the codes as they are; polars has 64-bit texts, and all values of the process
+    in an order that differs from run to run.
     """
     physical = column.to_physical()
     missing = physical.is_null().to_numpy() if physical.null_count() else None
@@ -128,7 +129,9 @@ def _to_dictionary(column: pl.Series) -> pa.DictionaryArray:
     rows = np.arange(len(codes)) if missing is None else np.flatnonzero(~missing)
     example[codes[rows]] = rows
     used = np.flatnonzero(example >= 0)
+    texts = column.gather(example[used]).cast(pl.String)
+    order = texts.arg_sort().to_numpy()
     number = np.zeros(len(example), np.int32)
-    number[used] = np.arange(len(used), dtype=np.int32)
-    texts = column.gather(example[used]).cast(pl.String).to_arrow().cast(pa.string())
-    return pa.DictionaryArray.from_arrays(pa.array(number[codes], mask=missing), texts)
+    number[used[order]] = np.arange(len(used), dtype=np.int32)
+    sorted_texts = texts.gather(order).to_arrow().cast(pa.string())
+    return pa.DictionaryArray.from_arrays(pa.array(number[codes], mask=missing), sorted_texts)

@@ -183,16 +183,18 @@ def _place_extra(
 def _label(kinds: pl.DataFrame, kernels: pl.DataFrame) -> tuple[list[str], pl.DataFrame]:
     """Return the dictionary of drawn names, and `kinds` with the code of its name and its style."""
     kernel_name = {r["kernel"]: r["display"] or r["name"] for r in kernels.iter_rows(named=True)}
-    codes: dict[str, int] = {}
-    rows = []
+    texts = []
     for layer, name, kernel in kinds.select("layer", pl.col("name").cast(pl.String), "kernel").iter_rows():
         is_kernel = kernel is not None and layer in ("aql", "gpu")
-        text = kernel_name.get(kernel, name) if is_kernel else name
-        rows.append(codes.setdefault(text or "?", len(codes)))
+        texts.append((kernel_name.get(kernel, name) if is_kernel else name) or "?")
+    # The order of the kinds may differ from run to run.
+    codes = {text: code for code, text in enumerate(sorted(set(texts)))}
     inferred = (pl.col("evidence").cast(pl.String) == INFERRED).fill_null(value=False)
     failed = drawn.failed(pl.col("result").cast(pl.String))
     style = pl.when(inferred).then(levels.INFERRED).otherwise(0) + pl.when(failed).then(levels.FAILED).otherwise(0)
-    return list(codes), kinds.with_columns(pl.Series("label", rows, pl.Int32), style=style.cast(pl.UInt8))
+    return list(codes), kinds.with_columns(
+        pl.Series("label", [codes[text] for text in texts], pl.Int32), style=style.cast(pl.UInt8)
+    )
 
 
 def _name_extra(names: list[str], kinds: pl.DataFrame) -> tuple[list[str], pl.DataFrame]:
