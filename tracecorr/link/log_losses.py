@@ -40,14 +40,19 @@ def list_torn_calls(events: pl.DataFrame, losses: pl.DataFrame) -> pl.DataFrame:
         return pl.DataFrame(schema=_SPAN)
     line, mine = ["file", "thread"], (pl.col("layer") == "hip") & pl.col("file").is_in(losses["file"].implode())
     rows = events.select(*line, "offset", "name", "layer", "source", "flags", "ts_ns").filter(mine)
-    calls = rows.drop_nulls("thread").with_columns(pl.col("flags").fill_null(0)).sort(*line, "offset")
-    calls = calls.with_columns(
-        before=pl.col("ts_ns").shift(1).over(line), after=pl.col("ts_ns").shift(-1).over(line)
-    )  # fmt: skip
+    calls = rows.drop_nulls("thread").with_columns(pl.col("flags").fill_null(0)).sort("offset")
+    halves, neighbours = list_half_calls(calls), calls.select(*line, "offset", other="ts_ns")
     is_exit = pl.col("flags") & int(Flag.EXIT_ONLY) > 0
-    other = pl.when(is_exit).then("before").otherwise("after").fill_null(pl.col("ts_ns"))
-    start, end = pl.min_horizontal("ts_ns", other), pl.max_horizontal("ts_ns", other)
-    return list_half_calls(calls).select(from_ns=start, to_ns=end, count=pl.lit(1, pl.Int64))
+    sides = [
+        half.join_asof(
+            neighbours, on="offset", by=line, strategy=strategy, allow_exact_matches=False, check_sortedness=False
+        )
+        for half, strategy in ((halves.filter(is_exit), "backward"), (halves.filter(~is_exit), "forward"))
+    ]  # fmt: skip
+    at, other = pl.col("ts_ns"), pl.col("other").fill_null(pl.col("ts_ns"))
+    return pl.concat(sides).select(
+        from_ns=pl.min_horizontal(at, other), to_ns=pl.max_horizontal(at, other), count=pl.lit(1, pl.Int64)
+    )
 
 
 def _list_packet_gaps(launches: pl.DataFrame) -> pl.DataFrame:
