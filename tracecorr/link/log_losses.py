@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import polars as pl
 
 from tracecorr.link.false_calls import list_half_calls
@@ -43,12 +45,11 @@ def list_torn_calls(events: pl.DataFrame, losses: pl.DataFrame) -> pl.DataFrame:
     calls = rows.drop_nulls("thread").with_columns(pl.col("flags").fill_null(0)).sort("offset")
     halves, neighbours = list_half_calls(calls), calls.select(*line, "offset", other="ts_ns")
     is_exit = pl.col("flags") & int(Flag.EXIT_ONLY) > 0
+    alone: dict[str, Any] = {"on": "offset", "by": line, "allow_exact_matches": False, "check_sortedness": False}
     sides = [
-        half.join_asof(
-            neighbours, on="offset", by=line, strategy=strategy, allow_exact_matches=False, check_sortedness=False
-        )
-        for half, strategy in ((halves.filter(is_exit), "backward"), (halves.filter(~is_exit), "forward"))
-    ]  # fmt: skip
+        halves.filter(is_exit).join_asof(neighbours, strategy="backward", **alone),
+        halves.filter(~is_exit).join_asof(neighbours, strategy="forward", **alone),
+    ]
     at, other = pl.col("ts_ns"), pl.col("other").fill_null(pl.col("ts_ns"))
     return pl.concat(sides).select(
         from_ns=pl.min_horizontal(at, other), to_ns=pl.max_horizontal(at, other), count=pl.lit(1, pl.Int64)
