@@ -121,6 +121,23 @@ _OVERLAPS = """async () => {
 }"""
 
 
+@pytest.mark.parametrize("width", [1500, 1000, 700])
+def test_the_legend_is_never_cut(page: Any, width: int) -> None:
+    """A narrow window and a warning leave every entry in sight, and the lanes their place above it."""
+    page.set_viewport_size({"width": width, "height": 700})
+    page.evaluate("() => TL.showWarnings(['ftrace:unknown is UNALIGNED: only the starts agree, nothing is linked'])")
+    _idle(page)
+    cut = page.evaluate("""() => {
+      const bar = document.querySelector('#tl-status'), room = bar.getBoundingClientRect();
+      const entries = [...bar.querySelectorAll('.tl-entry, .tl-hint, .tl-warning')];
+      const cut = (r) => r.right > room.right + 1 || r.bottom > room.bottom + 1;
+      const lanes = document.querySelector('#tl-canvas-host').getBoundingClientRect();
+      return { bottom: room.bottom, lanes: lanes.bottom <= room.top + 1, entries: entries.length,
+        out: entries.filter((e) => cut(e.getBoundingClientRect())).map((e) => e.textContent) };
+    }""")
+    assert cut["entries"] > 6 and cut["out"] == [] and cut["lanes"] and cut["bottom"] <= 700
+
+
 def test_view_comes_back_from_its_address(page: Any) -> None:
     page.keyboard.press("t")
     page.evaluate("() => __tl.select(500)")

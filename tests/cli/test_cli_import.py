@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gzip
+import lzma
 import os
 from collections.abc import Callable
 from pathlib import Path
@@ -44,6 +45,38 @@ def test_missing_file(run: Run, tmp_path: Path, log_file: Path, option: str) -> 
 def test_useless_file(run: Run, tmp_path: Path, option: str, content: bytes) -> None:
     (tmp_path / "useless.dat").write_bytes(content)
     assert_refused(run("import", option, "useless.dat", "-o", "x"), tmp_path, "useless.dat")
+
+
+def test_what_a_wrong_file_looks_like(run: Run, tmp_path: Path, log_file: Path, trace_file: Path) -> None:
+    (tmp_path / "utf16.log").write_bytes(log_file.read_text().encode("utf-16"))
+    (tmp_path / "packed.log.xz").write_bytes(lzma.compress(log_file.read_bytes()))
+    (tmp_path / "cpu0.bin").write_bytes(bytes(4096))
+    for option, name, told in (
+        ("--ftrace", log_file.name, "it looks like a HIP log: give it to --amd-log"),
+        ("--amd-log", trace_file.name, "it looks like a kernel trace: give it to --ftrace"),
+        ("--amd-log", "utf16.log", "iconv -f UTF-16 -t UTF-8"),
+        ("--amd-log", "packed.log.xz", "it is packed with xz: unpack it first"),
+        ("--ftrace", "cpu0.bin", "pages are read by their folder"),
+    ):
+        assert_refused(run("import", option, name, "-o", "x"), tmp_path, told)
+
+
+def test_clock_samples_that_are_not_there(run: Run, tmp_path: Path, log_file: Path) -> None:
+    refused = run("import", "--amd-log", log_file, "--clock-samples", "no.json", "-o", "x")
+    assert_refused(refused, tmp_path, "cannot read no.json: No such file or directory")
+
+
+def test_an_interrupted_import_says_how_to_go_on(run: Run, log_file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def interrupt(*_: object, **__: object) -> None:
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patched:
+        patched.setattr("tracecorr.pipeline.correlate", interrupt)
+        result = run("import", "--amd-log", log_file, "-o", "x")
+    assert result.status == 130
+    assert "x.tracecorr holds the files, but no tables yet: tracecorr correlate x.tracecorr builds them" in result.err
+    assert run("correlate", "x").status == 0
+    assert run("report", "x").status == 0
 
 
 def test_random_bytes(run: Run, tmp_path: Path) -> None:

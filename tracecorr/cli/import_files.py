@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from tracecorr.cli.console import add_suffix, say, say_live, say_warnings
 from tracecorr.model.errors import InputError
+
+if TYPE_CHECKING:
+    from tracecorr.store import Capture
 
 _CLOCKS = ("auto", "mono", "mono_raw", "boot", "tai", "local", "global", "perf", "x86-tsc", "uptime", "counter")
 
@@ -16,11 +21,17 @@ _CLOCKS = ("auto", "mono", "mono_raw", "boot", "tai", "local", "global", "perf",
 def import_verb(
     amd_log: Annotated[
         list[Path] | None,
-        typer.Option("--amd-log", metavar="FILE...", help="HIP log (AMD_LOG_LEVEL=5), plain or .gz; may be repeated."),
+        typer.Option(
+            "--amd-log", metavar="FILE...", help="HIP log (AMD_LOG_LEVEL=5), plain, .gz or .zst; several may follow."
+        ),
     ] = None,
     ftrace: Annotated[
         list[Path] | None,
-        typer.Option("--ftrace", metavar="FILE|DIR...", help="Kernel trace: text, or a folder of binary pages."),
+        typer.Option(
+            "--ftrace",
+            metavar="FILE|DIR...",
+            help="Kernel trace: text (.gz, .zst too), a trace.dat of trace-cmd, or a folder of binary pages.",
+        ),
     ] = None,
     ftrace_clock: Annotated[
         str, typer.Option(metavar="CLOCK", help=f"trace_clock of the trace: {', '.join(_CLOCKS)}.")
@@ -28,7 +39,9 @@ def import_verb(
     clock_samples: Annotated[
         Path | None, typer.Option(metavar="FILE", help="clock.json with the samples behind the trace's clock marks.")
     ] = None,
-    hqd: Annotated[list[Path] | None, typer.Option("--hqd", metavar="FILE...", help="Dump of the KFD's HQDs.")] = None,
+    hqd: Annotated[
+        list[Path] | None, typer.Option("--hqd", metavar="FILE...", help="Dumps of kfd/hqds, mqds or rls (debugfs).")
+    ] = None,
     rocprof: Annotated[
         list[Path] | None,
         typer.Option(
@@ -36,11 +49,20 @@ def import_verb(
         ),
     ] = None,
     output: Annotated[
-        Path | None, typer.Option("--output", "-o", metavar="NAME.tracecorr", help="Capture folder to make.")
+        Path | None,
+        typer.Option(
+            "--output",
+            "-o",
+            metavar="NAME.tracecorr",
+            help="Capture folder to make; else named after the first file, here.",
+        ),
     ] = None,
     force: Annotated[bool, typer.Option("--force", help="Replace the capture folder if it exists.")] = False,
 ) -> None:
-    """Make a capture folder of a HIP log, a kernel trace, or both, and build its tables."""
+    """Make a capture folder of a HIP log, a kernel trace, or both, and build its tables.
+
+    The files are copied; nothing else of them is needed later.
+    """
     logs, traces, dumps, profiles = amd_log or [], ftrace or [], hqd or [], rocprof or []
     if not (logs or traces or profiles):
         lone = "; tracecorr hqd FILE shows a dump alone" if dumps else ""
@@ -66,9 +88,23 @@ def import_verb(
         progress=say,
         live=say_live,
     )
-    say_warnings(correlate(capture.path, progress=say, live=say_live))
+    with _explain_unbuilt(capture):
+        warnings = correlate(capture.path, progress=say, live=say_live)
+    say_warnings(warnings)
     say(f"next step: tracecorr report {capture.path}")
     typer.echo(capture.path)
+
+
+@contextmanager
+def _explain_unbuilt(capture: Capture) -> Iterator[None]:
+    """Say, where building the tables failed or was interrupted, what is there and how to go on."""
+    try:
+        yield
+    except BaseException:
+        if not capture.has_tables():
+            path = capture.path
+            say(f"{path} holds the files, but no tables yet: tracecorr correlate {path} builds them")
+        raise
 
 
 def _choose_output(output: Path | None, first: Path) -> Path:

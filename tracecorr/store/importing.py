@@ -15,6 +15,7 @@ from tracecorr.parse.ftrace import looks_like_ftrace_text, looks_like_trace_dat
 from tracecorr.parse.kfd.dumps import looks_like_dump
 from tracecorr.parse.rocprof import check_rocpd, looks_like_rocprof, looks_like_sqlite
 from tracecorr.store.capture import Capture, is_replaceable, write_info
+from tracecorr.store.likeness import suggest_use
 from tracecorr.store.raw import copy_in, describe_file, open_database, read_clock_samples, read_head
 from tracecorr.store.trace_dat import unpack_in_place
 
@@ -151,7 +152,7 @@ def _check(path: Path, looks_right: Callable[[bytes], bool], lacks: str, option:
     if not head:
         raise InputError(f"{path} is empty", f"record it again, or leave out {option}")
     if not looks_right(head):
-        raise InputError(f"{path} holds {lacks} in its first {len(head)} bytes", f"check what was given to {option}")
+        raise InputError(f"{path} holds {lacks} in its first {len(head)} bytes", suggest_use(path, head, option))
 
 
 def _plain_name(path: Path) -> str:

@@ -273,7 +273,9 @@ def read_clock_samples(path: Path) -> dict[str, Any]:
         content = json.loads(path.read_bytes())
         if isinstance(content, dict) and all(_is_sample(s) for s in content["samples"]):
             return content
-    except (OSError, ValueError, KeyError, TypeError):
+    except OSError as error:
+        raise InputError(f"cannot read {path}: {error.strerror}", "check the path and its permissions") from error
+    except (ValueError, KeyError, TypeError):
         pass
     raise InputError(
         f"{path} is no file of clock samples", "it must be JSON with a list `samples` of id, mono0 <= mono1 (ns)"

@@ -1,0 +1,47 @@
+"""What a file that was refused looks like, so that the message can say what to do with it."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+from tracecorr.parse.amdlog import looks_like_amd_log
+from tracecorr.parse.ftrace import looks_like_ftrace_text, looks_like_trace_dat
+from tracecorr.parse.kfd.dumps import looks_like_dump
+from tracecorr.parse.rocprof import looks_like_rocprof, looks_like_sqlite
+
+_PACKED = {b"\xfd7zXZ\x00": "xz", b"BZh": "bzip2", b"PK\x03\x04": "zip"}
+_UTF16 = (b"\xff\xfe", b"\xfe\xff")
+# What `import` takes, by the option that takes it; the dump of queues last, whose lines are the plainest.
+_KINDS = (
+    ("--amd-log", "a HIP log", looks_like_amd_log),
+    ("--ftrace", "a kernel trace", looks_like_ftrace_text),
+    ("--ftrace", "a trace.dat", looks_like_trace_dat),
+    ("--rocprof", "output of rocprof", looks_like_rocprof),
+    ("--rocprof", "a database", looks_like_sqlite),
+    ("--hqd", "a dump of the KFD's queues", looks_like_dump),
+)
+
+
+def suggest_use(path: Path, head: bytes, option: str) -> str:
+    """Return the next step for a file that `option` refused.
+
+    Args:
+        path: the file.
+        head: its first bytes, decompressed where it is gzip or zstd.
+        option: option of `import` that it was given to.
+
+    >>> suggest_use(Path("a.log"), b"dear diary", "--amd-log")
+    'check what was given to --amd-log'
+    """
+    if head.startswith(_UTF16):
+        return "it is text in UTF-16: convert it first (iconv -f UTF-16 -t UTF-8)"
+    for magic, name in _PACKED.items():
+        if head.startswith(magic):
+            return f"it is packed with {name}: unpack it first (.gz and .zst are read as they are)"
+    if option == "--ftrace" and re.fullmatch(r"(perf-)?cpu\d+\.bin", path.name):
+        return f"pages are read by their folder: --ftrace {path.parent}"
+    for other, kind, looks_right in _KINDS:
+        if other != option and looks_right(head):
+            return f"it looks like {kind}: give it to {other}"
+    return f"check what was given to {option}"
