@@ -19,6 +19,8 @@ _WINDOW = 64
 _MAJORITY = 0.75
 # Parts of the trace in which a tight inequality of either side is kept.
 _BUCKETS = 1500
+# What is longer than so many typical steps from one to the next is a pause.
+_PAUSE = 100
 # Of many inequalities the very tightest are the likeliest to be wrong: this share of a part is passed over.
 _TRIM = 0.02
 # Where some may be wrong, a part holds at least so many inequalities.
@@ -75,7 +77,8 @@ def find_outliers(x: Floats, low: Floats, high: Floats, rate: float, max_rate: f
     """Mark the inequalities that contradict the majority of their neighbours in time.
 
     Within a window every inequality is widened by what the clock may drift there, so that one offset must
-    satisfy all of them; those that the most allowed offset violates are marked.
+    satisfy all of them; those that the most allowed offset violates are marked, when others that it satisfies lie on
+    both sides of them.
 
     Args:
         x, low, high: sorted stamps and bounds, ns.
@@ -108,12 +111,20 @@ def _contradicting(x: Floats, low: Floats, high: Floats, rate: float, max_rate: 
     best = allowed.argmax(axis=1)
     at = np.take_along_axis(edges, best[:, None], axis=1)
     agreed = np.take_along_axis(allowed, best[:, None], axis=1)
-    marked: Mask = ((low > at) | (high < at)) & (agreed >= _MAJORITY * x.shape[1])
+    marked: Mask = (_inside(low > at, low) | _inside(high < at, high)) & (agreed >= _MAJORITY * x.shape[1])
     return marked
 
 
+def _inside(marked: Mask, side: Floats) -> Mask:
+    """Return the marks without those at either end of their window: the clock may have stepped in between."""
+    alike = marked | ~np.isfinite(side)
+    ends = np.logical_and.accumulate(alike, axis=1) | np.logical_and.accumulate(alike[:, ::-1], axis=1)[:, ::-1]
+    within: Mask = marked & ~ends
+    return within
+
+
 def pick_tightest(x: Floats, low: Floats, high: Floats, trim: bool) -> Ints:
-    """Return the indices of a tight lower and upper bound in each short part of the time.
+    """Return the indices of tight lower and upper bounds in each short part of the time, as many as tell enough of it.
 
     Few inequalities are all returned.
 
@@ -124,16 +135,22 @@ def pick_tightest(x: Floats, low: Floats, high: Floats, trim: bool) -> Ints:
     if len(x) <= 2 * _BUCKETS:
         return np.arange(len(x), dtype=np.int64)
     count = min(_BUCKETS, len(x) // _FULL) if trim else _BUCKETS
-    bucket = np.minimum(((x - x[0]) / max(x[-1] - x[0], 1.0) * count).astype(np.int64), count - 1)
-    best = [_tight_of_each(bucket, -low, trim), _tight_of_each(bucket, high, trim)]
+    # Where there is nothing for long (a suspend, a pause) no part is needed.
+    step = np.diff(x, prepend=x[0])
+    along = np.cumsum(np.minimum(step, _PAUSE * max(float(np.median(step)), 1.0)))
+    bucket = np.minimum((along / max(along[-1], 1.0) * count).astype(np.int64), count - 1)
+    # Of few parts several each: what happened within one, such as a step, is seen, too.
+    each = _BUCKETS // count
+    best = [_tight_of_each(bucket, -low, each, trim), _tight_of_each(bucket, high, each, trim)]
     picked: Ints = np.unique(np.concatenate(best)).astype(np.int64)
     return picked
 
 
-def _tight_of_each(bucket: Ints, key: Floats, trim: bool) -> Ints:
+def _tight_of_each(bucket: Ints, key: Floats, each: int, trim: bool) -> Ints:
     order = np.lexsort((key, bucket))
     order = order[np.isfinite(key[order])]
     _, first, size = np.unique(bucket[order], return_index=True, return_counts=True)
     passed = np.where((size >= _FULL // 4) & trim, (size * _TRIM).astype(np.int64) + 2, 0)
-    chosen: Ints = order[first + passed]
+    rank = np.arange(len(order)) - np.repeat(first + passed, size)
+    chosen: Ints = order[(rank >= 0) & (rank < each)]
     return chosen

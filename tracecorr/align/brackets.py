@@ -19,6 +19,12 @@ from tracecorr.align.slopes import Rates, Slopes
 _ROOM = 0.6
 # A parabola goes through any three samples: it takes so many gaps to tell one.
 _PARABOLA = 5
+# Samples that lie less than this part of a gap beyond it, on either side, tell nothing of the rate within. In so short
+# a gap (samples are taken each second, and at both ends) it is taken to move by no more than this.
+_BEYOND = 0.5
+_BRIEF_NS, _BRIEF_WANDER = 1.1e9, 5e-6
+# A bracket that is so many times wider than most is no sample: what it spans is one gap.
+_LOOSE = 4
 # So many samples on each side are asked which of two that contradict each other is wrong.
 _NEIGHBOURS = 3
 # Steps in more gaps than one of so many are a clock that runs faster than any that is known.
@@ -92,6 +98,11 @@ def _slopes_of_gap(x: Floats, low: Floats, high: Floats, i: int, rates: Rates) -
     length = x[i + 1] - x[i]
     if length <= 0:
         return None
+    if max(x[i] - x[0], x[-1] - x[i + 1]) < _BEYOND * length:
+        # A line through the two ends of a gap always exists.
+        brief = length * (1 + rates.middle) <= _BRIEF_NS
+        found = _fit_slopes(x, low, high, length, rates)[0] if brief else None
+        return (found[0] - _BRIEF_WANDER, found[1] + _BRIEF_WANDER) if found else None
     first, last = _reach_out(x, i, length)
     part = slice(first, last + 1)
     straight, sure = _fit_slopes(x[part], low[part], high[part], length, rates)
@@ -99,7 +110,7 @@ def _slopes_of_gap(x: Floats, low: Floats, high: Floats, i: int, rates: Rates) -
         return straight
     # A rate that changes by as much each second (the kernel works off an offset) leaves a parabola.
     first, last = _reach_out(x, i, 2 * length)
-    if last - first < _PARABOLA:
+    if (np.diff(x[first : last + 1]) >= length / 4).sum() < _PARABOLA:
         return None
     part = slice(first, last + 1)
     since = x[part] - x[i]
@@ -135,6 +146,12 @@ def _reach_out(x: Floats, i: int, length: float) -> tuple[int, int]:
     return first, min(int(np.searchsorted(x, right, side="left")), len(x) - 1)
 
 
+def pick_narrow(low: Floats, high: Floats) -> Ints:
+    """Return the indices of the samples that are as narrow as most."""
+    width = high - low
+    return np.flatnonzero(width <= _LOOSE * np.median(width))
+
+
 def find_parts(x: Floats, low: Floats, high: Floats, rates: Rates) -> list[tuple[Floats, Floats, Floats, Gaps]]:
     """Return the samples between each two steps of the clock, with the gaps between them.
 
@@ -145,6 +162,8 @@ def find_parts(x: Floats, low: Floats, high: Floats, rates: Rates) -> list[tuple
         x, low, high: samples, sorted.
         rates: what is known of the slope.
     """
+    narrow = pick_narrow(low, high)
+    x, low, high = x[narrow], low[narrow], high[narrow]
     parts = follow_samples(x, low, high, rates)
     found = []
     for number, part in enumerate(parts):

@@ -9,6 +9,7 @@ import numpy as np
 
 from tracecorr.align.bounds import NO_HIGH, NO_LOW, Bounds, Floats, Ints, find_outliers, pick_tightest
 from tracecorr.align.pieces import Pieces, settle_steps, split_pieces
+from tracecorr.align.set_back import describe_set_back, find_set_back
 from tracecorr.align.slopes import Rates
 
 # NTP slews CLOCK_MONOTONIC by at most 500 ppm (adjtimex); the crystal behind an unslewed clock adds some.
@@ -137,6 +138,9 @@ def fit_clock_map(bounds: Bounds, method: str, max_rate: float = MAX_RATE, rate:
     base_stamp = int(usable.stamp_ns[0])
     base_offset = int(np.median(np.where(usable.low_ns != NO_LOW, usable.low_ns, usable.high_ns)))
     x, low, high = usable.floats(base_stamp, base_offset)
+    back = find_set_back(x, low, high)
+    if len(back):
+        return ClockMap("unaligned", pairs=total, violated=len(back), reason=describe_set_back(back, total))
     good = ~find_outliers(x, low, high, rate, max_rate)
     # A mark names its sample; a causal pair may be of two things that only look alike.
     rates = Rates(rate, max_rate, (_WANDER if method == "samples" else _HIDDEN_WANDER) if max_rate else 0.0)
@@ -144,14 +148,22 @@ def fit_clock_map(bounds: Bounds, method: str, max_rate: float = MAX_RATE, rate:
     violated = _count_violated(curve, x, low, high) if curve else total
     reason = ""
     if curve is None:
-        reason = f"no clock within {MAX_RATE * 1e6:.0f} ppm of CLOCK_MONOTONIC's rate fits the {total} pairs"
+        reason = _describe_misfit(x, low, high, max_rate)
     elif violated > _MAX_WRONG * total:
         reason = f"{violated} of {total} pairs contradict the others"
-    elif len(curve.runs) > 3 + (x[-1] - x[0]) / _SHORTEST_PIECE_NS:
+    elif len(curve.runs) > 3 + (x[-1] - x[0]) * (1 + rate) / _SHORTEST_PIECE_NS:
         reason = f"{total} pairs allow no steady clock: it would change its rate {len(curve.runs) - 1} times"
     if curve is None or reason:
         return ClockMap("unaligned", pairs=total, violated=violated, reason=reason)
     return ClockMap(method, 0, base_offset, base_stamp, curve.admit(x, low, high), total, violated)
+
+
+def _describe_misfit(x: Floats, low: Floats, high: Floats, max_rate: float) -> str:
+    back = find_set_back(x, low, high, sure=False)
+    if len(back):
+        return describe_set_back(back, len(x))
+    rate = f"within {max_rate * 1e6:.0f} ppm of CLOCK_MONOTONIC's rate" if max_rate else "at CLOCK_MONOTONIC's rate"
+    return f"no clock {rate} fits the {len(x)} pairs"
 
 
 def _fit_curve(x: Floats, low: Floats, high: Floats, rates: Rates, trim: bool) -> Pieces | None:

@@ -9,7 +9,7 @@ import numpy as np
 
 from tracecorr.align.bends import narrow_slopes
 from tracecorr.align.bounds import Floats, Ints, Mask
-from tracecorr.align.brackets import Gaps, find_gaps, find_parts, follow_samples
+from tracecorr.align.brackets import Gaps, find_gaps, find_parts, follow_samples, pick_narrow
 from tracecorr.align.runs import Run, find_runs
 from tracecorr.align.slopes import Rates, Slopes, find_slopes
 
@@ -20,6 +20,8 @@ _GRID = 2000
 _MANY, _TELLING = 12, 8
 # When half of so many inequalities in a row are contradicted, it is the curve that is wrong there.
 _CROWD = 8
+# Between two steps a clock of any rate runs for so long; suspends alone may follow each other faster.
+_SHORTEST_NS = 1e9
 # Limits of slopes that let no curve through are made this much wider, so often.
 _WIDER, _TIMES = 2.0, 8
 
@@ -108,7 +110,7 @@ class Pieces:
                 start = -np.inf if first == 0 else float(x[span.start])
                 end = np.inf if last == len(rows) - 1 else float(x[span.stop - 1])
                 spans.append((start, end, float(lowest), float(highest)))
-        return replace(self, unclear=tuple(spans))
+        return replace(self, unclear=(*self.unclear, *spans))
 
 
 def _list_crowds(marked: Mask) -> list[tuple[int, int]]:
@@ -173,8 +175,61 @@ def split_pieces(x: Floats, low: Floats, high: Floats, rates: Rates, sampled: Ma
         else:
             parts[-1].append(after)
     samples = np.zeros(len(x), dtype=np.bool_) if sampled is None else sampled
-    pieces = tuple(_build(x, low, high, part, rates, samples, part is parts[-1]) for part in parts)
-    return Pieces(pieces, tuple((float(x[run.sure[0]]), run.rate) for run in runs))
+    pieces = [_build(x, low, high, part, rates, samples, part is parts[-1]) for part in parts]
+    pieces = _end_at_evidence(pieces, [np.concatenate([run.sure for run in part]) for part in parts], x, low, high)
+    kept = [k for k in range(len(parts)) if k in (0, len(parts) - 1) or not rates.reach or _is_long(pieces[k], rates)]
+    unclear = tuple(_cover(pieces[k : m + 1]) for k, m in pairwise(kept) if m > k + 1)
+    return Pieces(
+        _open_steps([pieces[k] for k in kept]), tuple((float(x[run.sure[0]]), run.rate) for run in runs), unclear
+    )
+
+
+def _end_at_evidence(pieces: list[Piece], sure: list[Ints], x: Floats, low: Floats, high: Floats) -> list[Piece]:
+    """Return the pieces with their sure spans ended, towards a step, by what only they allow.
+
+    Where the offset falls, a lower bound far below a piece does not tell that the clock is still on it: on its way
+    down it may have stood between the two.
+
+    Args:
+        pieces: without the span between them.
+        sure: the inequalities of each piece that its neighbours do not satisfy.
+        x, low, high: all inequalities.
+    """
+    ended = list(pieces)
+    for k, (before, after) in enumerate(pairwise(pieces)):
+        falls = before.bound(np.array([before.last]))[0][0] > after.bound(np.array([after.first]))[0][0]
+        last = _near(before, x[sure[k]], low[sure[k]], high[sure[k]], below=bool(falls))[-1]
+        first = _near(after, x[sure[k + 1]], low[sure[k + 1]], high[sure[k + 1]], below=not falls)[0]
+        ended[k] = replace(ended[k], last=float(last))
+        ended[k + 1] = replace(ended[k + 1], first=float(first))
+    return ended
+
+
+def _near(piece: Piece, at: Floats, low: Floats, high: Floats, *, below: bool) -> Floats:
+    """Return the stamps at which an inequality lies no farther from a piece's bound than its bounds do from each other.
+
+    Returns: all stamps when none does.
+    """
+    least, most = piece.bound(at)
+    width = most - least
+    near = low >= least - width if below else high <= most + width
+    return at[near] if near.any() else at
+
+
+def _is_long(piece: Piece, rates: Rates) -> bool:
+    return (piece.last - piece.first) * (1 + rates.middle) >= _SHORTEST_NS
+
+
+def _cover(pieces: list[Piece]) -> tuple[float, float, float, float]:
+    """Return the span between the first and the last of some pieces, with all that the others allow of the offset.
+
+    Steps that follow each other so fast are a clock that slews faster than any that is known, and goes on doing so
+    where a short line seems to fit.
+    """
+    return (
+        pieces[0].last, pieces[-1].first,
+        min(float(piece.low.min()) for piece in pieces[1:-1]), max(float(piece.high.max()) for piece in pieces[1:-1]),
+    )  # fmt: skip
 
 
 def _split_samples(x: Floats, low: Floats, high: Floats, rates: Rates) -> Pieces | None:
@@ -187,7 +242,22 @@ def _split_samples(x: Floats, low: Floats, high: Floats, rates: Rates) -> Pieces
         least[[0, -1]], most[[0, -1]] = rates.middle - rates.reach, rates.middle + rates.reach
         pieces.append(Piece(float(at[0]), float(at[-1]), knots, lowest, highest, least, most))
         runs += gaps.list_runs(below, above)
-    return Pieces(tuple(pieces), tuple(runs)) if pieces else None
+    return Pieces(_open_steps(pieces), tuple(runs)) if pieces else None
+
+
+def _open_steps(pieces: list[Piece]) -> tuple[Piece, ...]:
+    """Return the pieces with their sure spans ended where a step may have set the clock back.
+
+    Such a clock shows some stamps twice: at most those that lie nearer to the step than it is long.
+    """
+    opened = list(pieces)
+    for k, (before, after) in enumerate(pairwise(pieces)):
+        least, _ = before.bound(np.array([before.last]))
+        _, most = after.bound(np.array([after.first]))
+        back = max(float(most[0] - least[0]), 0.0)
+        opened[k] = replace(opened[k], last=before.last - back)
+        opened[k + 1] = replace(opened[k + 1], first=after.first + back)
+    return tuple(opened)
 
 
 def _is_step(x: Floats, low: Floats, high: Floats, runs: tuple[Run, Run], rates: Rates) -> bool:
@@ -228,6 +298,7 @@ def _build(x: Floats, low: Floats, high: Floats, part: list[Run], rates: Rates, 
 def _follow_gaps(slopes: Slopes, x: Floats, low: Floats, high: Floats, rows: tuple[Ints, Ints], rates: Rates) -> Slopes:
     """Return the limits with those of the gaps between samples, where the other inequalities do not tell more."""
     samples, others = rows
+    samples = samples[pick_narrow(low[samples], high[samples])] if len(samples) else samples
     parts = follow_samples(x[samples], low[samples], high[samples], rates) if len(samples) > 1 else []
     if len(parts) != 1 or len(parts[0]) < 2:
         return slopes

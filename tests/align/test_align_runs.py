@@ -1,0 +1,112 @@
+"""HAND-MADE: which inequalities one line satisfies, and which of them are wrong."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+
+from tracecorr.align.runs import Run, find_runs
+from tracecorr.align.slopes import Rates
+
+Floats = NDArray[np.float64]
+RATES = Rates(0.0, 600e-6)
+MS = 1e6
+
+
+def find(offset: Floats, room: Floats | float = 1_000.0, rates: Rates = RATES) -> list[Run]:
+    """Return the runs of samples a millisecond apart, known to `room` ns on both sides."""
+    return find_runs(np.arange(len(offset)) * MS, offset - room, offset + room, rates)
+
+
+def test_one_line_is_one_run_and_its_rate_is_known() -> None:
+    """A clock of 100 ppm, 99 ms long: samples of 1 us on both sides leave 20 ppm around it."""
+    (run,) = find(np.arange(100) * 100.0)
+    assert run.chosen.tolist() == run.sure.tolist() == list(range(100))
+    assert run.rate == pytest.approx(100e-6, abs=1e-9)
+    assert run.spread == pytest.approx(2_000 / 99e6, rel=1e-3)
+
+
+def test_a_step_parts_two_runs_where_it_is() -> None:
+    runs = find(np.where(np.arange(40) < 17, 0.0, -50_000.0))
+    assert [(run.sure[0], run.sure[-1], len(run.sure)) for run in runs] == [(0, 16, 17), (17, 39, 23)]
+
+
+def test_what_both_runs_satisfy_is_sure_of_neither() -> None:
+    """The rate rises by 400 ppm at sample 20; the lines of the second run reach back through some of the first.
+
+    A line that leaves the last sample by -1 us and one near the change by +1 us is flatter by 50 ppm: it is within the
+    samples' microsecond for some samples before the change, too.
+    """
+    offset = np.where(np.arange(61) < 20, 0.0, (np.arange(61) - 20) * 400.0)
+    first, second = find(offset)
+    assert first.chosen[-1] >= 20
+    assert first.sure[-1] < 18
+    assert second.sure[-1] == 60
+    # Beyond the moment of the change both are true.
+    assert second.sure[0] > 20
+
+
+def test_one_wrong_among_right_ones_is_left_out() -> None:
+    for place in (1, 5, 39):
+        offset = np.where(np.arange(60) == place, 9_000.0, 0.0)
+        (run,) = find(offset)
+        assert run.chosen.tolist() == [i for i in range(60) if i != place]
+
+
+def test_three_after_each_other_are_a_run_and_two_are_wrong() -> None:
+    """At the end: nothing behind them tells whether the clock went on there."""
+    for count, runs in ((1, 1), (2, 1), (3, 2)):
+        assert len(find(np.where(np.arange(30) >= 30 - count, 90_000.0, 0.0))) == runs, count
+
+
+def test_wrong_ones_far_apart_are_left_out_one_by_one() -> None:
+    wrong = np.arange(400) % 97 == 50
+    (run,) = find(np.where(wrong, -9_000.0, 0.0))
+    assert run.chosen.tolist() == np.flatnonzero(~wrong).tolist()
+
+
+def test_one_sided_inequalities_alone_are_no_run() -> None:
+    at = np.arange(20) * MS
+    nothing = np.full(20, np.inf)
+    assert find_runs(at, at * 0, nothing, RATES) == []
+    assert find_runs(at, -nothing, at * 0, RATES) == []
+
+
+def test_one_sided_inequalities_before_the_first_upper_bound_belong_to_the_run() -> None:
+    """Two hundred lower bounds, and upper ones behind them."""
+    at = np.arange(260) * MS
+    low = np.where(np.arange(260) < 200, -1_000.0, -np.inf)
+    high = np.where(np.arange(260) < 200, np.inf, 1_000.0)
+    (run,) = find_runs(at, low, high, RATES)
+    assert run.sure.tolist() == list(range(260))
+
+
+def test_a_change_of_the_rate_is_no_wrong_inequality() -> None:
+    """At 300 ppm more a sample leaves the line of a long run, but not that of its neighbours."""
+    offset = np.where(np.arange(300) < 150, 0.0, (np.arange(300) - 150) * 300.0)
+    runs = find(offset)
+    assert len(runs) == 2
+    assert set(np.concatenate([run.chosen for run in runs]).tolist()) == set(range(300))
+
+
+@pytest.mark.parametrize("count", [1, 2])
+def test_few_inequalities_are_one_run_when_there_are_no_others(count: int) -> None:
+    (run,) = find(np.zeros(count))
+    assert run.chosen.tolist() == list(range(count))
+
+
+def test_two_samples_that_contradict_each_other_are_one_run_at_most() -> None:
+    """A millisecond at 600 ppm is 0.6 us: which of both is wrong is not known, one of them stays."""
+    assert [run.chosen.tolist() for run in find(np.array([0.0, 9_000.0]))] == [[1]]
+
+
+def test_a_clock_of_one_rate_follows_no_drift() -> None:
+    """Steps of 100 ns each millisecond leave 1 us after eleven of them, and the lines are flat."""
+    runs = find(np.arange(60) * 100.0, 500.0, Rates(0.0, 0.0))
+    assert all(run.rate == run.spread == 0 for run in runs)
+    assert len(runs[0].chosen) == 11
+
+
+def test_nothing_has_no_runs() -> None:
+    assert find(np.zeros(0)) == []
