@@ -10,6 +10,7 @@ import pytest
 from analyze_tables import table
 
 from tracecorr.analyze.clocks import summarize_clocks, summarize_time_errors
+from tracecorr.analyze.glossary import GLOSSARY
 from tracecorr.analyze.hip_calls import summarize_hip_calls, summarize_internal_calls
 from tracecorr.analyze.ioctls import summarize_ioctls
 from tracecorr.analyze.kernels import summarize_kernels
@@ -39,6 +40,12 @@ def test_report_of_empty_tables() -> None:
     assert "no AMD log: HIP calls unknown; import with --amd-log" in text
     assert "no event has a time" in render_summary(report)
     assert json.loads(json.dumps(report.as_dict()))["sections"]["queues"]["rows"] == []
+
+
+def test_words_of_evidence_are_explained_whole() -> None:
+    text = render_markdown(summarize_capture("nothing", lambda name: schema.TABLES[name].empty().lazy()))
+    assert {"recorded", "derived", "inferred", "UNKNOWN", "UNALIGNED"} < set(GLOSSARY)
+    assert all(f"| {word} | {meaning} |" in text for word, meaning in GLOSSARY.items())
 
 
 def test_hip_calls() -> None:

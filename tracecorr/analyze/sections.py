@@ -14,6 +14,7 @@ from tracecorr.analyze.drm_jobs import summarize_drm_jobs
 from tracecorr.analyze.evictions import summarize_evictions
 from tracecorr.analyze.frames import Tables
 from tracecorr.analyze.gaps import summarize_gaps
+from tracecorr.analyze.glossary import list_words
 from tracecorr.analyze.hip_calls import summarize_hip_calls, summarize_internal_calls
 from tracecorr.analyze.hqd import list_logical_queues
 from tracecorr.analyze.hsa_calls import summarize_hsa_calls
@@ -45,6 +46,7 @@ def list_sections(evidence: Evidence, sources: set[str]) -> Iterator[Section]:
         sources: the sources that were read.
     """
     tables = evidence.tables
+    yield Section("glossary", "Words of this report", list_words())
     yield from _node_sections(evidence)
     yield from _time_sections(tables, sources)
     yield from _packet_sections(tables, sources)

@@ -34,7 +34,7 @@ class Page:
 
 
 PAGES: dict[str, Page] = {
-    "verdicts": Page("Verdicts", ()),
+    "verdicts": Page("Verdicts", ("glossary",)),
     "queues": Page(
         "Queues", ("queues", "queue_creation", "priorities", "hqd", "backlog", "streams", "evictions"),
         (charts.packets_by_queue, charts.depth_over_time),

@@ -21,7 +21,13 @@ CONTEXT = {"allow_interspersed_args": False, "ignore_unknown_options": False}
 def capture_verb(
     command: Annotated[list[str] | None, typer.Argument(metavar="[--] COMMAND...", help="The workload.")] = None,
     output: Annotated[
-        Path | None, typer.Option("--output", "-o", metavar="NAME.tracecorr", help="Capture folder to make.")
+        Path | None,
+        typer.Option(
+            "--output",
+            "-o",
+            metavar="NAME.tracecorr",
+            help="Capture folder to make; else named after program and time.",
+        ),
     ] = None,
     force: Annotated[bool, typer.Option("--force", help="Replace the capture folder if it exists.")] = False,
     event_set: Annotated[

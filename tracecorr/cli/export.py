@@ -12,6 +12,7 @@ import typer
 
 from tracecorr.cli.console import NameArgument, open_capture, say
 from tracecorr.model.errors import InputError
+from tracecorr.model.kinds import LAYERS
 
 if TYPE_CHECKING:
     from tracecorr.export.selection import Selection
@@ -41,7 +42,7 @@ _SUFFIX = {
 
 def export_verb(
     name: NameArgument = None,
-    target: Annotated[Target, typer.Option("--to", help="Format.")] = Target.PERFETTO,
+    target: Annotated[Target, typer.Option("--to", metavar="FORMAT", help=f"{', '.join(Target)}.")] = Target.PERFETTO,
     output: Annotated[
         Path | None, typer.Option("--output", "-o", metavar="PATH", help="File to write; a folder for tables.")
     ] = None,
@@ -50,7 +51,7 @@ def export_verb(
     ] = None,
     end: Annotated[str | None, typer.Option(metavar="TIME", help="Up to this time after the first event.")] = None,
     only: Annotated[
-        list[str] | None, typer.Option(metavar="LAYER,...", help="Only these layers, such as hip,aql.")
+        list[str] | None, typer.Option(metavar="LAYER,...", help=f"Only these layers: {', '.join(LAYERS)}.")
     ] = None,
     process: Annotated[
         list[int] | None, typer.Option(metavar="N", help="Only this row of `processes`; may be repeated.")

@@ -26,13 +26,17 @@ def report_verb(
     check: Annotated[bool, typer.Option("--check", help="Exit with 4 when a verdict is FAIL.")] = False,
     strict: Annotated[bool, typer.Option("--strict", help="With --check: exit with 5 when one is UNKNOWN.")] = False,
     verdict: Annotated[
-        list[str] | None, typer.Option(metavar="NAME", help="Judge only this claim; may be repeated.")
+        list[str] | None,
+        typer.Option(metavar="NAME", help="Judge only this claim, named as in the report; may be repeated."),
     ] = None,
     threshold: Annotated[
         list[str] | None, typer.Option(metavar="NAME=VALUE", help="Limit of a verdict, such as kfd_create_ns=2000000.")
     ] = None,
 ) -> None:
-    """Report queues, kernels, latencies, verdicts, losses and clocks of a capture as Markdown."""
+    """Report queues, kernels, latencies, verdicts, losses and clocks of a capture as Markdown.
+
+    Its section "Words of this report" says what recorded, derived, inferred, UNKNOWN and UNALIGNED mean.
+    """
     from tracecorr.analyze.markdown import render_markdown
     from tracecorr.analyze.report import summarize_capture
     from tracecorr.analyze.verdicts import Thresholds

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from enum import IntFlag
 
 # In the order of the path from a HIP call to the hardware.
@@ -19,14 +20,41 @@ PACKET_KINDS = ("dispatch", "barrier_and", "barrier_or", "barrier_value")
 
 
 class Flag(IntFlag):
-    """Name the bits of `events.flags`."""
+    """Name the bits of `events.flags`; `FLAG_MEANINGS` says what they mean."""
 
-    ENTER_ONLY = 1  # the end of the span was not seen
-    EXIT_ONLY = 2  # the start of the span was not seen
-    TORN = 4  # other output, or the width of a paste, cut the record apart; what is sure of it was put together
-    CUT = 8  # the message reached the runtime's limit of 4095 bytes
-    UNALIGNED = 16  # the source's clock could not be mapped
-    ERROR_CLAMPED = 32  # the error bound is larger than its column holds
-    NO_TIME = 64  # the record carries no time; ts_ns is that of the record before it
-    SPAN_TOLD = 128  # the end of the call tells its duration, and start and end are that far apart
-    SPAN_DIFFERS = 256  # the end of the call tells another duration: start and end may be those of two calls
+    ENTER_ONLY = 1
+    EXIT_ONLY = 2
+    TORN = 4
+    CUT = 8
+    UNALIGNED = 16
+    ERROR_CLAMPED = 32
+    NO_TIME = 64
+    SPAN_TOLD = 128
+    SPAN_DIFFERS = 256
+
+
+FLAG_MEANINGS = {
+    Flag.ENTER_ONLY: "its end was not seen",
+    Flag.EXIT_ONLY: "its start was not seen",
+    Flag.TORN: "other output, or the width of a paste, cut the record apart; what is sure of it was put together",
+    Flag.CUT: "the message reached the runtime's limit of 4095 bytes",
+    Flag.UNALIGNED: "the source's clock could not be mapped",
+    Flag.ERROR_CLAMPED: "the error bound is larger than its column holds",
+    Flag.NO_TIME: "the record carries no time; ts_ns is that of the record before it",
+    Flag.SPAN_TOLD: "the end of the call tells its duration, and start and end are that far apart",
+    Flag.SPAN_DIFFERS: "the end of the call tells another duration: start and end may be those of two calls",
+}
+
+
+def describe_choice(words: Iterable[str]) -> str:
+    """Return the meaning of a column that holds one of `words`.
+
+    >>> describe_choice(["a", "b"])
+    'one of `a`, `b`'
+    """
+    return f"one of {', '.join(f'`{word}`' for word in words)}"
+
+
+def describe_flags() -> str:
+    """Return the meaning of a column of flags: each bit with its number."""
+    return f"bits: {'; '.join(f'{int(flag)} = {meaning}' for flag, meaning in FLAG_MEANINGS.items())}"

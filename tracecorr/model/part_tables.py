@@ -8,6 +8,7 @@ from __future__ import annotations
 import polars as pl
 
 from tracecorr.model.columns import CAT, I32, I64, LOCATION, U16, U32, U64, Table, columns_of
+from tracecorr.model.kinds import LAYERS, SOURCES, describe_choice, describe_flags
 
 PART_EVENTS = Table(
     "part_events",
@@ -16,7 +17,7 @@ PART_EVENTS = Table(
         ("stamp_ns", I64, "start on the source's own clock; null = the record has no time", "ns"),
         ("end_stamp_ns", I64, "end on the source's own clock; null = instant or half seen", "ns"),
         ("clock", CAT, "clock of the stamps: `mono`, `mono_raw`, `local`, ..., `unknown`"),
-        ("layer", CAT, "one of `kinds.LAYERS`"),
+        ("layer", CAT, describe_choice(LAYERS)),
         ("name", CAT, "`hipLaunchKernel`, `AMDKFD_IOC_CREATE_QUEUE`, `dispatch`, `doorbell`, ..."),
         ("pid", U32, "process as the source prints it: log pid, or tgid of a trace; null = not said"),
         ("tid", U64, "thread as the source prints it: pthread address, or kernel tid"),
@@ -37,7 +38,7 @@ PART_EVENTS = Table(
         ("size_bytes", I64, "size of a copy or an allocation", "bytes"),
     )
     + LOCATION
-    + columns_of(("flags", U16, "bits of `kinds.Flag`")),
+    + columns_of(("flags", U16, describe_flags())),
 )
 
 PART_PACKETS = Table(
@@ -86,7 +87,7 @@ PART_LEDGER = Table(
     "what became of the bytes of one file, by outcome and reason",
     columns_of(
         ("file", U16, "key of `files`"),
-        ("source", CAT, "one of `kinds.SOURCES`"),
+        ("source", CAT, describe_choice(SOURCES)),
         ("outcome", CAT, "`used`, `skipped` or `lost`"),
         ("reason", CAT, "why a record was skipped or lost; empty for used"),
         ("records", I64, "number of records"),
@@ -98,7 +99,7 @@ PART_LOSSES = Table(
     "losses",
     "one span of time in which a source lost records",
     columns_of(
-        ("source", CAT, "one of `kinds.SOURCES`"),
+        ("source", CAT, describe_choice(SOURCES)),
         ("cpu", U16, "CPU whose buffer lost them; null = not known"),
         ("from_ns", I64, "start of the span; in parts on the source's clock", "ns"),
         ("to_ns", I64, "end of the span", "ns"),

@@ -11,6 +11,7 @@ from collections.abc import Iterator
 import polars as pl
 
 from tracecorr.model.columns import CAT, I32, I64, LOCATION, U16, U32, U64, Column, Table, columns_of
+from tracecorr.model.kinds import LAYERS, SOURCES, describe_choice, describe_flags
 from tracecorr.model.part_tables import (
     PART_ARGS,
     PART_EVENTS,
@@ -65,9 +66,9 @@ EVENTS = Table(
         ("err_lo_ns", U32, "the true start is not earlier than ts_ns - err_lo_ns; null = unknown", "ns"),
         ("err_hi_ns", U32, "the true start is not later than ts_ns + err_hi_ns; null = unknown", "ns"),
         ("stamp_ns", I64, "the source's own time", "ns"),
-        ("layer", CAT, "one of `kinds.LAYERS`"),
+        ("layer", CAT, describe_choice(LAYERS)),
         ("name", CAT, "what happened"),
-        ("source", CAT, "one of `kinds.SOURCES`"),
+        ("source", CAT, describe_choice(SOURCES)),
         ("evidence", CAT, "`recorded`, `derived` or `inferred`"),
         ("process", U32, "key of `processes`"),
         ("thread", U32, "key of `threads`"),
@@ -92,7 +93,7 @@ EVENTS = Table(
     + columns_of(
         ("parent", I64, "enclosing event"),
         ("chain", I64, "root HIP call of the chain"),
-        ("flags", U16, "bits of `kinds.Flag`"),
+        ("flags", U16, describe_flags()),
     ),
 )
 
@@ -311,7 +312,7 @@ FILES = Table(
     columns_of(
         ("file", U16, "row id"),
         ("path", pl.String, "path inside the capture folder"),
-        ("source", CAT, "one of `kinds.SOURCES`"),
+        ("source", CAT, describe_choice(SOURCES)),
         ("size", I64, "decompressed size", "bytes"),
         (
             "checksum",
