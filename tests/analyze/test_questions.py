@@ -19,6 +19,7 @@ from tracecorr.analyze.mqd import summarize_mqd_operations
 from tracecorr.analyze.paths import summarize_paths
 from tracecorr.analyze.priorities import summarize_priorities
 from tracecorr.analyze.queue_creation import summarize_queue_creation
+from tracecorr.analyze.service import summarize_service
 from tracecorr.analyze.steady import list_setup_calls
 from tracecorr.analyze.verdicts import Evidence, judge_capture
 from tracecorr.analyze.waits import summarize_waits
@@ -203,6 +204,27 @@ def test_answers_in_words_name_their_rows() -> None:
     assert "2 queues are known: 1 compute_aql, 1 sdma" in answers[3].lines
     empty = Evidence(tables_of({}))
     assert "not recorded" in answer_questions(empty, judge_capture(empty))[1].lines[0]
+
+
+def test_service_by_priority_counts_recorded_doorbells_only() -> None:
+    run = make_run()
+    run["queues"].append({"queue": 7, "process": 0, "hwq": 0x99, "priority_log": 0})
+    timed = {"kind": "dispatch", "doorbell_evidence": "recorded", "doorbell_ns": 100, "packet_ns": 90}
+    run["launches"] = [
+        {**timed, "queue": 7, "gpu_start_ns": 900, "complete_ns": 1_090},
+        {**timed, "queue": 0, "gpu_start_ns": 150, "complete_ns": 290},
+        {**timed, "queue": 0, "gpu_start_ns": 160},
+        {**timed, "queue": 0, "gpu_start_ns": 5_000, "doorbell_evidence": "inferred"},
+        {**timed, "kind": "copy", "queue": None, "complete_ns": 7_000},
+    ]
+    tables = tables_of(run)
+    rows = summarize_service(tables("launches"), summarize_priorities(tables)).to_dicts()
+    names = ("queue", "priority_hip", "priority_log", "packets", "timed", "start_p50_ns", "start_max_ns")
+    assert [tuple(r[k] for k in names) for r in rows] == [(0, -1, 2, 3, 2, 50, 60), (7, None, 0, 1, 1, 800, 800)]
+    assert [r["completion_max_ns"] for r in rows] == [200, 1_000]
+    told = _answer(run)[4].lines
+    assert "queue 0 (log priority 2): doorbell to GPU start 50 ns P50, 60 ns P95 of 2 packets" in told
+    assert not any("doorbell to GPU start" in line for line in _answer(make_run())[4].lines)
 
 
 def test_jobs_of_each_ring() -> None:

@@ -111,6 +111,7 @@ UNKNOWNS: list[tuple[str, Change]] = [
     ("scheduler_mode", lambda rows: (empty("gpus")(rows), empty("hqd")(rows), drop_events(12)(rows))),  # type: ignore[list-item]
     ("priority_reaches_hardware", empty("args")),
     ("priority_reaches_hardware", put("hqd", 1, queue=None)),
+    ("priority_reaches_hardware", empty("queues")),
     ("queue_backlog", put("queues", 0, size=None)),
     ("hqd_quantum", empty("hqd")),
 ]

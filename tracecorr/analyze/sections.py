@@ -51,6 +51,7 @@ def list_sections(evidence: Evidence, sources: set[str]) -> Iterator[Section]:
     yield from _time_sections(tables, sources)
     yield from _packet_sections(tables, sources)
     yield from _queue_sections(evidence, sources)
+    yield from _service_sections(evidence, sources)
     yield from _ring_sections(evidence, sources)
     yield from _path_sections(evidence, sources)
     yield from _kernel_sections(tables, sources)
@@ -151,6 +152,19 @@ def _queue_sections(evidence: Evidence, sources: set[str]) -> Iterator[Section]:
         "`hip` = asked by the stream, `log` = Created line, `driver` = UPDATE_QUEUE, else CREATE_QUEUE, as a probe "
         "read it, `hqd` = the last dump; they prove the setting, not that the GPU preempts",
         _need(sources, "priorities are", log=True),
+    )
+
+
+def _service_sections(evidence: Evidence, sources: set[str]) -> Iterator[Section]:
+    yield Section(
+        "service",
+        "Waiting for the GPU by priority",
+        evidence.service,
+        "`start` = recorded doorbell to GPU start, of the `timed` packets; `completion` = packet to observed "
+        "completion, an upper bound. Priority in the log: 2 high, 1 normal, 0 low. A queue asked for more waits "
+        "longer, too: `tracecorr experiment preempt` compares the same work alone and together",
+        _need(sources, "packets", log=True),
+        nothing="no packet has a GPU time or an observed completion",
     )
 
 

@@ -172,6 +172,7 @@ def _priority(evidence: Evidence, said: dict[str, Verdict]) -> Answer:
     if "priority_reaches_hardware" in said:
         verdict = said["priority_reaches_hardware"]
         lines.append(f"priority_reaches_hardware: {verdict.outcome}, {verdict.finding.reason}")
+    lines += _describe_service(evidence)
     moved = collect(
         evidence.tables("events")
         .filter(pl.col("layer").is_in(["kfd", "mqd", "smi"]))
@@ -180,6 +181,22 @@ def _priority(evidence: Evidence, said: dict[str, Verdict]) -> Answer:
     )
     lines.append(_describe_moves(evidence, moved.height))
     return Answer("Is preemption or priority in effect?", tuple(lines), tuple(moved["event"].head(20).to_list()))
+
+
+def _describe_service(evidence: Evidence) -> list[str]:
+    """Return how long the packets of each priority waited, where queues of several priorities were timed."""
+    rows = evidence.service.filter(pl.col("timed") > 0)
+    if rows["priority_log"].n_unique() < 2:
+        return []
+    lines = [
+        f"queue {row['queue']} (log priority {_or_unknown(row['priority_log'])}): doorbell to GPU start "
+        f"{render_ns(row['start_p50_ns'])} P50, {render_ns(row['start_p95_ns'])} P95 of {row['timed']} packets"
+        for row in rows.head(_MAX_QUEUES).iter_rows(named=True)
+    ]
+    return [
+        *lines,
+        "who waits less may have less to wait for: `tracecorr experiment preempt` compares alone and together",
+    ]
 
 
 def _describe_moves(evidence: Evidence, moves: int) -> str:

@@ -36,7 +36,7 @@ class Page:
 PAGES: dict[str, Page] = {
     "verdicts": Page("Verdicts", ("glossary",)),
     "queues": Page(
-        "Queues", ("queues", "queue_creation", "priorities", "hqd", "backlog", "streams", "evictions"),
+        "Queues", ("queues", "queue_creation", "priorities", "service", "hqd", "backlog", "streams", "evictions"),
         (charts.packets_by_queue, charts.depth_over_time),
     ),
     "kernels": Page("Kernels", ("kernels", "rocprof"), (charts.dispatches_by_kernel, charts.latency_by_kernel)),

@@ -13,6 +13,7 @@ from tracecorr.analyze.frames import Tables, collect
 from tracecorr.analyze.priorities import summarize_priorities
 from tracecorr.analyze.queue_creation import summarize_queue_creation
 from tracecorr.analyze.run_facts import list_armed
+from tracecorr.analyze.service import summarize_service
 from tracecorr.analyze.steady import list_setup_calls
 from tracecorr.analyze.values import render_ns
 from tracecorr.analyze.verdicts.model import Thresholds
@@ -88,6 +89,11 @@ class Evidence:
     def priorities(self) -> pl.DataFrame:
         """Return the priorities of each queue (`priorities.summarize_priorities`)."""
         return summarize_priorities(self.tables)
+
+    @cached_property
+    def service(self) -> pl.DataFrame:
+        """Return how long the packets of each queue waited (`service.summarize_service`)."""
+        return summarize_service(self.tables("launches"), self.priorities)
 
     @cached_property
     def setup_calls(self) -> pl.DataFrame:

@@ -24,6 +24,8 @@ def judge(evidence: Evidence) -> Finding:
         "with_special_priority": special.height,
         "refused_updates": special.filter(pl.col("update_refused").fill_null(False)).height,
     }
+    if asked.is_empty():
+        return unknown("no queue of HIP is known", "record the HIP log from before the streams are made", counts)
     if special.is_empty():
         return unknown("no stream asked for another priority than normal", "use hipStreamCreateWithPriority", counts)
     log = pl.col("priority_hip").replace_strict(LOG_OF_HIP, default=None, return_dtype=pl.Int64)
