@@ -100,14 +100,16 @@ def queue_depth(tables: Tables) -> pl.DataFrame:
     """Return how many packets lay in the ring of each queue at each of its packets, that one included.
 
     The log prints both indexes as 32 bit numbers; the read index counts consumed packets, not completed kernels.
-    Each value holds until the next packet of the queue.
+    Each value holds until the next packet of the queue, and no longer than until this one was seen to be complete: a
+    ring is consumed in order, so nothing up to it is left in there.
     """
     known = pl.col("wptr").is_not_null() & pl.col("rptr").is_not_null() & pl.col("queue").is_not_null()
     packets = tables("launches").filter(known).sort("packet_ns", "event")
     until = pl.col("packet_ns").shift(-1).over("queue")
     depth = (pl.col("wptr") - pl.col("rptr")) % (1 << 32) + 1
+    gone = pl.when(pl.col("complete_ns").is_not_null()).then(pl.max_horizontal("complete_ns", "packet_ns"))
     return shape(
-        packets.with_columns(end=until.fill_null(pl.col("packet_ns"))),
+        packets.with_columns(end=pl.coalesce(pl.min_horizontal(until, gone), "packet_ns")),
         start="packet_ns", layer=pl.lit(lanes.DEPTH), value=depth, thread=pl.lit(None), gpu=pl.lit(None),
         label=pl.lit("depth"),
     )  # fmt: skip
