@@ -13,6 +13,7 @@ from tracecorr.link.doorbells import match_stores
 from tracecorr.link.false_calls import find_losses
 from tracecorr.link.lives import find_process_lives, find_thread_lives, number_lives
 from tracecorr.link.packet_index import complete_indexes
+from tracecorr.link.queues import assign_queues, build_queues
 from tracecorr.link.signals import link_dependencies, link_gpu_times, list_uses
 from tracecorr.model.kinds import Flag
 from tracecorr.model.schema import CAT
@@ -178,6 +179,48 @@ def test_a_gpu_time_out_of_its_queues_order_is_of_another_packet() -> None:
         signal=pl.UInt64, process=pl.UInt32,
     )  # fmt: skip
     assert link_gpu_times(times, uses, NO_LOSSES).select("event", "gpu_event").rows() == [(1, 50)]
+
+
+def test_a_record_that_may_be_of_two_lives_of_its_ring_belongs_to_none() -> None:
+    lives = frame(
+        [{"queue": n, "process": 0, "hwq": RING, "ring_base": None, "starts_ns": at} for n, at in enumerate((0, 5000))],
+        hwq=pl.UInt64, ring_base=pl.UInt64,
+    )  # fmt: skip
+    rows = frame(
+        [{"event": n, "process": 0, "ring": RING, "ts_ns": at, "err_lo_ns": 500, "err_hi_ns": 500, "source": source}
+         for n, (at, source) in enumerate([(4000, "ftrace"), (4800, "ftrace"), (4900, "amd_log"), (5600, "ftrace")])],
+        ring=pl.UInt64, source=CAT,
+    )  # fmt: skip
+    assert sorted(assign_queues(rows, lives).rows()) == [(0, 0), (2, 0), (3, 1)]
+
+
+def test_packets_before_the_first_created_line_of_their_ring_are_of_a_queue_of_their_own() -> None:
+    """Its line was lost; that of the ring's next life is not its own."""
+    fields = {
+        "process": 0,
+        "ring": RING,
+        "layer": "aql",
+        "source": "amd_log",
+        "file": 0,
+        "thread": 1,
+        "err_hi_ns": 1000,
+    }
+    lines = [("dispatch", 0), ("dispatch", 1), ("queue_created", None), ("dispatch", 0), ("dispatch", 1)]
+    events = frame(
+        [{"event": n, "offset": 10 * n, "ts_ns": 1000 * n, "name": name, "packet_index": index, "parent": None,
+          "dur_ns": None, "err_lo_ns": 0, "priority": None, **fields} for n, (name, index) in enumerate(lines)],
+        ring=pl.UInt64, layer=CAT, name=CAT, source=CAT, file=pl.UInt16, packet_index=pl.Int64, parent=pl.Int64,
+        thread=pl.UInt32, err_hi_ns=pl.UInt32, err_lo_ns=pl.UInt32, dur_ns=pl.Int64,
+    )  # fmt: skip
+    ids = [(0, 4), (10, 4), (30, 6), (40, 6)]
+    packets = frame(
+        [{"file": 0, "offset": at, "swq": None, "log_id": number} for at, number in ids],
+        file=pl.UInt16, swq=pl.UInt64, log_id=pl.Int64,
+    )  # fmt: skip
+    args = pl.DataFrame(schema={"event": pl.Int64, "key": pl.String, "u64": pl.UInt64, "text": pl.String})
+    queues = build_queues(events, packets, args, aligned=True, losses=NO_LOSSES)
+    found = dict(assign_queues(events, queues).rows())
+    assert [queues.filter(pl.col("queue") == found[n])["log_id"].item() for n in (0, 1, 3, 4)] == [4, 4, 6, 6]
 
 
 def test_a_log_without_packets_tells_no_gpu_time_of_a_copy() -> None:

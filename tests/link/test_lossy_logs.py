@@ -71,12 +71,25 @@ def test_a_call_that_holds_more_than_usual_is_open_where_lines_were_lost() -> No
     assert opened([*told, WHOLE, HALF]) == []
 
 
+def test_one_of_few_calls_that_holds_twice_what_others_hold_is_open_where_many_lines_were_lost() -> None:
+    calls: list[Row] = []
+    for n in range(4):
+        calls += [("hipStreamCreate", 50, None, 0), ("dispatch", None, 2 * n, 0)]
+    twice = [*calls, ("dispatch", None, 2, 0)]
+    halves = [("hipStreamQuery", 1, None, 0), ("hipStreamQuery", None, None, int(Flag.EXIT_ONLY))]
+    assert opened([*twice, *[("hipStreamQuery", 1, None, 0)] * 90, *halves]) == []
+    assert 2 in opened([*twice, *halves * 2])
+
+
 def test_of_calls_that_tell_nothing_the_longest_are_open_where_many_lines_were_lost() -> None:
     calls: list[Row] = [("hipEventRecord", 5 + n, None, 0) for n in range(20)]
     assert opened(calls) == []
     halves = [("hipStreamQuery", 1, None, 0), ("hipStreamQuery", None, None, int(Flag.EXIT_ONLY))] * 50
     # 50 of 120 calls show one line, as where 26 % of the lines are lost: 2 * 0.26 ** 2 of 20 calls may be false.
-    assert [n for n in opened([*calls, *halves]) if n < 20] == [17, 18, 19]
+    held = [("dispatch", None, n, 0) for n in range(20)]
+    assert [n for n in opened([*calls, *held, *halves]) if n < 20] == [17, 18, 19]
+    # What holds nothing cannot be told from a false one.
+    assert [n for n in opened([*calls, *halves]) if n < 20] == list(range(20))
     few = [("hipStreamQuery", 1, None, 0)] * 2000
     assert [n for n in opened([*calls, *few, *halves]) if n < 20] == []
 

@@ -66,7 +66,29 @@ def _leave_open_calls(
         rows = rows[parent[rows] >= 0]
 
 
-def link_syscalls(events: pl.DataFrame, aligned: bool) -> pl.DataFrame:
+def list_lines(events: pl.DataFrame, aligned: bool) -> pl.DataFrame:
+    """Return the lines of the log of threads that make system calls in a trace, in the order of their printing.
+
+    Args:
+        events: placed events with `thread` and `parent`.
+        aligned: whether the trace's clock is known; without it nothing is linked by time, and there are no rows.
+
+    Returns: thread, at, call (the innermost one open behind the line; -1 none, -2 unknown).
+    """
+    empty = pl.DataFrame(schema={"thread": events.schema["thread"], "at": pl.Int64, "call": pl.Int64})
+    inner = _list_inner(events)
+    return _list_lines(events, inner["thread"].unique()) if aligned and len(inner) else empty
+
+
+def _list_inner(events: pl.DataFrame) -> pl.DataFrame:
+    columns = ("event", "thread", "ts_ns", "dur_ns", "err_lo_ns", "err_hi_ns", "layer", "source")
+    return events.select(columns).filter(
+        pl.col("layer").is_in(["syscall", "ioctl"]) & (pl.col("source") == "ftrace")
+        & pl.col("thread").is_not_null() & pl.col("err_lo_ns").is_not_null()
+    )  # fmt: skip
+
+
+def link_syscalls(events: pl.DataFrame, lines: pl.DataFrame) -> pl.DataFrame:
     """Return which innermost HIP call each system call happened in, on the same thread.
 
     A thread prints nothing while it is in the kernel: the system call lies in a silence between two of its lines
@@ -74,22 +96,15 @@ def link_syscalls(events: pl.DataFrame, aligned: bool) -> pl.DataFrame:
 
     Args:
         events: placed events with `thread` and `parent`.
-        aligned: whether the trace's clock is known; without it nothing is linked by time.
+        lines: as `list_lines` returns them.
 
     Returns: event, call, evidence: `derived` where all silences that can hold it lie in the same call, `inferred`
         where they only lie in the same outermost call. What may lie outside is not linked.
     """
     empty = pl.DataFrame(schema={"event": pl.Int64, "call": pl.Int64, "evidence": pl.String})
-    columns = ("event", "thread", "ts_ns", "dur_ns", "err_lo_ns", "err_hi_ns", "layer", "source")
-    inner = events.select(columns).filter(
-        pl.col("layer").is_in(["syscall", "ioctl"]) & (pl.col("source") == "ftrace")
-        & pl.col("thread").is_not_null() & pl.col("err_lo_ns").is_not_null()
-    )  # fmt: skip
-    if not aligned or inner.is_empty():
-        return empty
-    lines = _list_lines(events, inner["thread"].unique())
     if lines.is_empty():
         return empty
+    inner = _list_inner(events)
     roots = find_chains(events["parent"].fill_null(-1).to_numpy())
     by_thread = {key[0]: part for key, part in lines.partition_by("thread", as_dict=True, maintain_order=True).items()}
     found = [
@@ -101,7 +116,7 @@ def link_syscalls(events: pl.DataFrame, aligned: bool) -> pl.DataFrame:
 
 
 def _list_lines(events: pl.DataFrame, threads: pl.Series) -> pl.DataFrame:
-    """Return each line of these threads: thread, at, call (the innermost one open behind it; -1 none, -2 unknown)."""
+    """Return each line of these threads: thread, at, call."""
     columns = (
         "event", "thread", "parent", "ts_ns", "dur_ns", "offset", "end_offset", "layer", "source", "clock"
     )  # fmt: skip

@@ -100,7 +100,8 @@ def open_false_calls(events: pl.DataFrame, losses: pl.DataFrame) -> pl.DataFrame
     - that enclose other calls, as few calls of their name do: a function that calls another logged one does so as a
       rule,
     - in a log that lost lines: that hold more of something (commands, packets) than is usual for their name, or are
-      among the longest of their name, as many as may be false. Calls whose exit tells their duration are not.
+      among the longest of their name, as many as may be false; where it lost many, all that hold nothing. Calls whose
+      exit tells their duration are not.
 
     Args:
         events: rows with `parent`.
@@ -171,7 +172,16 @@ def _list_unlikely(
         (pl.col("source") == "amd_log") & pl.col("parent").is_not_null()
     ).drop("source")  # fmt: skip
     ended, damaged = calls.filter(pl.col("dur_ns").is_not_null()), doubtful.join(losses, on="file")
-    return pl.concat([_enclosing(doubtful, ended, inner, losses), _overfull(damaged, inner), _longest(damaged)])
+    return pl.concat([
+        _enclosing(doubtful, ended, inner, losses), _overfull(damaged, inner), list_longest(damaged),
+        _unproven(damaged, inner),
+    ])  # fmt: skip
+
+
+def _unproven(damaged: pl.DataFrame, inner: pl.DataFrame) -> pl.DataFrame:
+    """Return the calls of logs that lost very many lines that hold nothing by which they could be told from others."""
+    many = damaged.filter(pl.col("lost") >= _MOST_LOST)
+    return many.select("event").join(inner.select(event="parent"), on="event", how="anti")
 
 
 def _enclosing(doubtful: pl.DataFrame, ended: pl.DataFrame, inner: pl.DataFrame, losses: pl.DataFrame) -> pl.DataFrame:
@@ -209,8 +219,12 @@ def _overfull(doubtful: pl.DataFrame, inner: pl.DataFrame) -> pl.DataFrame:
     # So many calls of a name hold at least as many.
     as_many = held.group_by("name", "kind", "held").agg(calls=pl.len()).sort("held", descending=True)
     as_many = as_many.with_columns(pl.col("calls").cum_sum().over("name", "kind"))
-    total = pl.Series(np.bincount(names, minlength=len(calls)))
-    rare = as_many.filter(pl.col("calls") < _USUAL_SHARE * total.gather(as_many["name"]))
+    total = np.bincount(names, minlength=len(calls))
+    # Of the few calls that are left of a rare function one that is false is many.
+    lost = np.zeros(len(calls))
+    np.maximum.at(lost, names, doubtful["lost"].to_numpy())
+    most = pl.Series(np.where(lost >= _MOST_LOST, _LOSSY_SHARE, _USUAL_SHARE) * total)
+    rare = as_many.filter(pl.col("calls") < most.gather(as_many["name"]))
     return held.join(rare, on=["name", "kind", "held"], how="semi").select("event").unique()
 
 
@@ -220,10 +234,13 @@ def _count_runs(values: Ints) -> tuple[Ints, Ints]:
     return values[first], np.diff(np.append(first, len(values)))
 
 
-def _longest(damaged: pl.DataFrame) -> pl.DataFrame:
-    """Return the longest calls of each name, as many as may be false: two lost lines make a false call of two.
+def list_longest(damaged: pl.DataFrame) -> pl.DataFrame:
+    """Return the longest calls (event) of each name, as many as may be false: two lost lines make a false call of two.
 
     Where very many lines were lost, at least one.
+
+    Args:
+        damaged: calls of files that lost lines: event, file, name, dur_ns, lost (the share of lines that lack).
     """
     name = ["file", "name"]
     likely = 2 * pl.col("lost") ** 2 * pl.len().over(name)

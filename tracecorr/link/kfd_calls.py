@@ -95,10 +95,12 @@ def link_doorbell_mappings(events: pl.DataFrame, args: pl.DataFrame, mappings: p
     joined = pages.join_asof(made, left_on="ts_ns", right_on="made_ns", by="thread", check_sortedness=False).drop_nulls(
         "from_event"
     )
-    # Else the queue's own ioctl was lost.
-    chain = events["chain"]
-    same_call = chain.gather(joined["event"]).eq_missing(chain.gather(joined["from_event"]))
-    agreed = joined.filter(same_call & (pl.col("gpu").is_null() | (pl.col("gpu") == pl.col("gpu_id"))))
+    # Else the queue's own ioctl was lost. Where a log shows no call around them, only the GPU tells.
+    call, made_in = (events["chain"].gather(joined[name]) for name in ("event", "from_event"))
+    unsure = call.is_null() & (events["layer"] == "hip").any()
+    agreed = joined.filter(
+        call.eq_missing(made_in) & ((pl.col("gpu") == pl.col("gpu_id")) | (pl.col("gpu").is_null() & ~unsure))
+    )
     return agreed.select(
         "from_event", to_event="event", rule=pl.lit("doorbell_mapping"),
         evidence=pl.when(pl.col("gpu").is_not_null()).then(pl.lit(DERIVED)).otherwise(pl.lit(INFERRED)),

@@ -261,7 +261,10 @@ def _add_destroyed(queues: pl.DataFrame, events: pl.DataFrame) -> pl.DataFrame:
 
 
 def assign_queues(events: pl.DataFrame, queues: pl.DataFrame) -> pl.DataFrame:
-    """Return `event`, `queue` for every row that names a ring: the instance that was created last before it."""
+    """Return `event`, `queue` for every row that names a ring: the instance that was created last before it.
+
+    A record of a trace whose errors leave a choice between two lives of its ring belongs to none.
+    """
     named = events.select("event", "process", "ring", "ts_ns").drop_nulls("ring")
     instances = queues.with_columns(ring=pl.coalesce("hwq", "ring_base"), ts_ns="starts_ns")
     instances = instances.drop_nulls("ring").select("process", "ring", "ts_ns", "queue").sort("ts_ns")
@@ -269,4 +272,27 @@ def assign_queues(events: pl.DataFrame, queues: pl.DataFrame) -> pl.DataFrame:
     # Rows of the creation itself come before its Created line: they belong to the instance to come.
     early = before.filter(pl.col("queue").is_null()).drop("queue")
     after = early.join_asof(instances, on="ts_ns", by=["process", "ring"], strategy="forward", check_sortedness=False)
-    return pl.concat([before.filter(pl.col("queue").is_not_null()), after]).select("event", "queue")
+    found = pl.concat([before.filter(pl.col("queue").is_not_null()), after]).select("event", "queue")
+    unsure = _list_unsure(events, instances)
+    return found if unsure.is_empty() else found.join(unsure, on="event", how="anti", maintain_order="left")
+
+
+def _list_unsure(events: pl.DataFrame, instances: pl.DataFrame) -> pl.DataFrame:
+    """Return the records of the trace (event) that may lie before or behind the creation of their ring's next life."""
+    keys = ["process", "ring"]
+    again = instances.filter(pl.len().over(keys) > 1)
+    rows = events.select("event", *keys, "ts_ns", "err_lo_ns", "err_hi_ns", "source").filter(
+        (pl.col("source") == "ftrace") & pl.col("ring").is_not_null()
+    )  # fmt: skip
+    rows = rows.join(again.select(keys).unique(), on=keys, how="semi")
+    if rows.is_empty():
+        return rows.select("event")
+    low = (pl.col("ts_ns") - pl.col("err_lo_ns").cast(pl.Int64)).alias("ts_ns")
+    high = (pl.col("ts_ns") + pl.col("err_hi_ns").cast(pl.Int64)).alias("ts_ns")
+    first, last = (
+        rows.select("event", *keys, at).drop_nulls().sort("ts_ns").join_asof(
+            again, on="ts_ns", by=keys, check_sortedness=False
+        ) for at in (low, high)
+    )  # fmt: skip
+    both = first.join(last, on="event", suffix="_last")
+    return both.filter(pl.col("queue") != pl.col("queue_last")).select("event")

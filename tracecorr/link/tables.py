@@ -21,6 +21,7 @@ from tracecorr.link import (
 from tracecorr.link.drm_jobs import build_drm_jobs, link_drm_jobs
 from tracecorr.link.edges import list_links
 from tracecorr.link.false_calls import find_losses
+from tracecorr.link.false_syscalls import open_false_syscalls
 from tracecorr.link.functions import name_driver_calls, nest_functions
 from tracecorr.link.gpus import assign_gpus, list_gpus
 from tracecorr.link.hqds import attach_queues, link_hqds
@@ -102,12 +103,15 @@ def link_tables(
     torn = log_losses.list_torn_calls(events, losses)
     events = calls.find_parents(events.drop("pid", "tid", "comm"), losses)
     events = nest_functions(name_driver_calls(disorder.part_displaced(events, displaced)))
+    lines = calls.list_lines(events, trace_aligned)
+    events = open_false_syscalls(events, lines)
     args = _args_by_event(part_args, events)
     devices = descriptors.find_devices(events, args, identities.trace_threads)
     events = descriptors.name_ioctls(events, devices)
     mappings = kfd_calls.list_mappings(events, devices)
     args = _add_driver_args(args, events, devices, mappings)
-    inside = calls.link_syscalls(events, trace_aligned)
+    inside = calls.link_syscalls(events, lines)
+    del lines
     events = _adopt_syscalls(events, inside)
     hqd = schema.HQD.empty() if hqd is None else hqd
     known_gpus = schema.GPUS.empty() if known_gpus is None else known_gpus

@@ -30,8 +30,9 @@ class Folds:
 def fold(lane: Ints, kind: Ints, dispatch: Mask, is_rocr: Mask, unnamed: Mask) -> Folds:
     """Join rows of one thread; all arrays are sorted by lane, and `dispatch` marks HIP's dispatches.
 
-    Two rows belong together only if no call begins or ends between them. A ShaderName of which the name is not
-    known (`unnamed`) gives its dispatch none, nor does one before it.
+    Two rows belong together only if no call begins or ends between them, and a name and its dispatch only if no line of
+    a command is between them: that begins another one. A ShaderName of which the name is not known (`unnamed`) gives
+    its dispatch none, nor does one before it.
     """
     size = len(lane)
     context = np.cumsum((kind == Kind.ENTER) | (kind == Kind.EXIT))
@@ -41,13 +42,14 @@ def fold(lane: Ints, kind: Ints, dispatch: Mask, is_rocr: Mask, unnamed: Mask) -
     kind, dispatch, lane, context = kind[rows], dispatch[rows], lane[rows], context[rows]
     waiting = np.zeros(len(rows), np.bool_)
     found = []
+    command = kind == Kind.COMMAND
     for source in (Kind.SHADER, Kind.KERNARG):
         source_rows = kind == source
-        before = _last_before(source_rows, dispatch, lane, context, np.flatnonzero(source_rows | dispatch))
+        ends = source_rows | dispatch | command
+        before = _last_before(source_rows, dispatch, lane, context, np.flatnonzero(ends))
         found.append(_spread(before, rows, size))
-        waiting |= _latest(source_rows, source_rows | dispatch, last_row) & goes_on
+        waiting |= _latest(source_rows, ends, last_row) & goes_on
     found[0][unnamed[found[0]] & (found[0] >= 0)] = -1
-    command = kind == Kind.COMMAND
     sinks = ((kind == Kind.PACKET) | (kind == Kind.COPY)) & ~is_rocr[rows]
     index = np.arange(len(rows))
     last = np.maximum.accumulate(np.where(command, index, -1)) if len(rows) else index

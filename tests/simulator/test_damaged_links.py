@@ -1,0 +1,65 @@
+"""SYNTHETIC runs with damage to the log, to the trace, and to both: nothing is wrong by it (`scripts/fuzz_links`)."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from random import Random
+
+import pytest
+from fuzz_links import draw_damages, draw_scene, fuzz
+from simulator import Scene, simulate
+from simulator.damage import LOG_DAMAGES, PAGE_DAMAGES, TRACE_DAMAGES, Damage
+from simulator.record import Line
+
+
+@pytest.mark.parametrize(
+    "seed", [
+        # What each of them found wrong before it was mended.
+        pytest.param(20005, id="a worker's kernel had the name of the one before"),
+        pytest.param(50023, id="calls of two, and packets of a queue whose Created line was lost"),
+        pytest.param(60000, id="system calls of two"),
+        pytest.param(60008, id="a store of the ring's life before, called recorded"),
+    ],
+)  # fmt: skip
+def test_damage_makes_links_missing_but_not_wrong(seed: int, tmp_path: Path) -> None:
+    runs, wrong = fuzz(seed, tmp_path)
+    assert runs == 4
+    assert wrong == []
+
+
+def test_seeds_name_scenes_and_damages() -> None:
+    assert draw_scene(7) == draw_scene(7) != draw_scene(8)
+    sides = [(run.log_damage != "", run.trace_damage != "") for run in draw_damages(draw_scene(7))]
+    assert sides == [(True, False), (False, True), (True, True), (True, True)]
+
+
+@pytest.mark.parametrize("damage", {**LOG_DAMAGES, **TRACE_DAMAGES}.values(), ids={**LOG_DAMAGES, **TRACE_DAMAGES})
+def test_damage_keeps_the_numbers_of_lines(damage: Damage) -> None:
+    texts = (": Returned", "sys_ioctl(", "enqueued", "Barrier", "complete", "doorbell:")
+    lines = [Line(n, 1000.0 * n, "log", f"tid: {n % 3:#x}] {texts[n % 6]} {n}") for n in range(600)]
+    found = damage(Random(3), list(lines))
+    assert found == damage(Random(3), list(lines))
+    assert all(line.text.startswith(lines[line.number].text[: len(line.text)]) for line in found)
+    assert any(damage(Random(seed), list(lines)) != lines for seed in range(20))
+
+
+def test_the_same_damage_hits_logs_and_pages_in_one_way(tmp_path: Path) -> None:
+    """The scene's own choices do not change by it, so what is left has its true times."""
+    found = []
+    for number, name in enumerate(("", "10 % lost")):
+        (tmp_path / str(number)).mkdir()
+        scene = Scene(span_s=0.05, pages=True, log_damage=name, trace_damage=name)
+        found.append(simulate(scene, tmp_path / str(number)).moments)
+    whole, damaged = found
+    assert 0.8 * whole.height < damaged.height < 0.97 * whole.height
+    assert damaged.join(whole, on=["line", "true_ns"]).height == damaged.height
+    assert set(PAGE_DAMAGES) < set(TRACE_DAMAGES)
+
+
+def test_a_fault_is_told_with_its_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("fuzz_links.list_faults", lambda *_: ["link: 1, as {...}"])
+    _, wrong = fuzz(60000, tmp_path)
+    assert len(wrong) == 4
+    assert wrong[0].startswith("seed 60000, seed=60000, ")
+    assert "log_damage=" in wrong[0]
+    assert wrong[0].endswith("link: 1, as {...}")

@@ -1,0 +1,131 @@
+"""False system calls: in a trace that lost records, which calls are not those of one enter and its own exit.
+
+Where the exit of a call and the enter of the next one are missing, the enter of the one and the exit of the other look
+like one call.
+"""
+
+from __future__ import annotations
+
+import polars as pl
+
+from tracecorr.align.causal_pairs import LOG_STEP_NS
+from tracecorr.align.rows import attach_columns
+from tracecorr.link.false_calls import list_longest
+from tracecorr.model.kinds import Flag
+from tracecorr.parse.kfd.ioctls import KFD_NAMES
+
+_IOCTL, _FUNCTION = "AMDKFD_IOC_", "kfd_ioctl_"
+_OPERATIONS = [name.removeprefix(_IOCTL).lower() for name in KFD_NAMES.values()]
+_CALLS = ("syscall", "ioctl")
+# A call that shows both records less often is one of which only one event was traced.
+_LEAST_WHOLE = 0.1
+# Where more records are missing, too many calls are false to tell them from others by their length.
+_MOST_LOST = 0.05
+
+
+def open_false_syscalls(events: pl.DataFrame, lines: pl.DataFrame) -> pl.DataFrame:
+    """Return `events` in which system calls that are surely or likely those of two are open: their end is not known.
+
+    So are calls
+    - during which their thread printed a line of the log,
+    - of the KFD in which the driver's function of another request ran,
+    - in a trace that lacks enters and exits here and there: the longest of each name, as many as may be false; where it
+      lacks many, all.
+
+    What ran in an open call is in none, but for the driver's function of its own request.
+
+    Args:
+        events: events nested by `functions.nest_functions`.
+        lines: thread, at (ns) of the lines of the log, on a clock that the trace shares (`calls.list_lines`).
+    """
+    columns = ("event", "file", "thread", "offset", "name", "ts_ns", "dur_ns", "err_lo_ns", "err_hi_ns", "flags")
+    mine = pl.col("layer").is_in(_CALLS) & (pl.col("source") == "ftrace") & pl.col("thread").is_not_null()
+    calls = events.select(*columns, "layer", "source").filter(mine).select(columns)
+    ended = calls.filter(pl.col("dur_ns") > 0)
+    if ended.is_empty():
+        return events
+    inside = _list_functions(events)
+    false = pl.concat([_interrupted(ended, lines), _of_another(inside), _unlikely(calls, ended)]).unique()
+    if false.is_empty():
+        return events
+    doubtful = inside.join(false.rename({"event": "call"}), on="call").filter(~pl.col("own"))["event"]
+    return _open(events, false["event"], doubtful)
+
+
+def _open(events: pl.DataFrame, false: pl.Series, doubtful: pl.Series) -> pl.DataFrame:
+    marks = pl.concat([
+        false.to_frame("event").with_columns(is_false=pl.lit(value=True)),
+        doubtful.to_frame("event").with_columns(is_false=pl.lit(value=False)),
+    ])  # fmt: skip
+    joined = attach_columns(events, marks)
+    is_false = pl.col("is_false").fill_null(value=False)
+    is_inside = ~pl.col("is_false").fill_null(value=True)
+    # A function in another one keeps that as its parent.
+    direct = is_inside & (pl.col("parent") == pl.col("enclosing_call")).fill_null(value=False)
+    return joined.with_columns(
+        dur_ns=pl.when(~is_false).then("dur_ns"),
+        flags=pl.when(is_false).then(pl.col("flags").fill_null(0) | int(Flag.ENTER_ONLY)).otherwise("flags"),
+        parent=pl.when(~direct).then("parent"),
+        enclosing_call=pl.when(~is_inside).then("enclosing_call"),
+    ).drop("is_false")
+
+
+def _list_functions(events: pl.DataFrame) -> pl.DataFrame:
+    """Return what lies in each system call: event, call, own, other (a driver function of the request, of another)."""
+    rows = events.select("event", "name", "layer", "source", call="enclosing_call").filter(
+        (pl.col("source") == "ftrace") & pl.col("call").is_not_null()
+    )  # fmt: skip
+    name = pl.col("name").cast(pl.String)
+    # Pages without the definitions of their probes name a function as its probe was called: kfd_create_queue.
+    operation = pl.when(pl.col("layer") == "kfd").then(
+        pl.coalesce(name.str.strip_prefix(_FUNCTION), name).str.strip_prefix("kfd_")
+    )  # fmt: skip
+    request = events["name"].gather(rows["call"]).cast(pl.String).str.strip_prefix(_IOCTL).str.to_lowercase()
+    is_own = (operation == request).fill_null(value=False)
+    is_other = operation.is_in(_OPERATIONS).fill_null(value=False) & request.is_in(_OPERATIONS) & ~is_own
+    return rows.select("event", "call", own=is_own, other=is_other)
+
+
+def _interrupted(ended: pl.DataFrame, lines: pl.DataFrame) -> pl.DataFrame:
+    """Return the calls (event) during which their thread printed a line: it was in user space then."""
+    after = pl.col("ts_ns") + pl.col("err_hi_ns").cast(pl.Int64)
+    before = pl.col("ts_ns") + pl.col("dur_ns") - pl.col("err_lo_ns").cast(pl.Int64)
+    asked = ended.select("event", "thread", after=after, before=before).drop_nulls().sort("after")
+    printed = lines.select("thread", "at", printed_ns="at").sort("at")
+    found = asked.join_asof(
+        printed, left_on="after", right_on="at", by="thread", strategy="forward", check_sortedness=False
+    )
+    return found.filter(pl.col("printed_ns") + LOG_STEP_NS < pl.col("before")).select("event")
+
+
+def _of_another(inside: pl.DataFrame) -> pl.DataFrame:
+    return inside.filter("other").select(event="call").unique()
+
+
+def _unlikely(calls: pl.DataFrame, ended: pl.DataFrame) -> pl.DataFrame:
+    """Return the calls (event) that are the longest of their name in a trace that lacks single records."""
+    flag = pl.col("flags").fill_null(0)
+    is_lone = flag & int(Flag.ENTER_ONLY | Flag.EXIT_ONLY) > 0
+    # An exit alone does not tell the request.
+    call = pl.when(pl.col("name").cast(pl.String).str.starts_with(_IOCTL)).then(pl.lit("ioctl")).otherwise("name")
+    calls = calls.with_columns(call=call)
+    shown = calls.group_by("file", "call").agg(lone=is_lone.mean()).filter(pl.col("lone") <= 1 - _LEAST_WHOLE)
+    calls = calls.join(shown, on=["file", "call"], how="semi")
+    lone = calls.filter(is_lone)
+    if lone.is_empty():
+        return ended.clear().select("event")
+    ends = calls.group_by("file", "thread").agg(first=pl.col("offset").min(), last=pl.col("offset").max())
+    placed = lone.join(ends, on=["file", "thread"])
+    # A trace begins in a call, and ends in one.
+    enters = placed.filter((flag & int(Flag.ENTER_ONLY) > 0) & (pl.col("offset") < pl.col("last")))
+    exits = placed.filter((flag & int(Flag.EXIT_ONLY) > 0) & (pl.col("offset") > pl.col("first")))
+    counts = [side.group_by("file").agg(pl.len().alias(name)) for side, name in ((enters, "enters"), (exits, "exits"))]
+    total = calls.group_by("file").agg(total=pl.len())
+    # A filter on one of the two events leaves halves of one kind only.
+    halves = total.join(counts[0], on="file").join(counts[1], on="file").with_columns(
+        share=2 * pl.min_horizontal("enters", "exits") / pl.col("total")
+    )  # fmt: skip
+    lost = halves.select("file", lost=pl.col("share") / (2 - pl.col("share")))
+    damaged = ended.join(lost, on="file")
+    many = damaged.filter(pl.col("lost") >= _MOST_LOST)
+    return pl.concat([many.select("event"), list_longest(damaged.filter(pl.col("lost") < _MOST_LOST))])
