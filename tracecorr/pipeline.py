@@ -28,6 +28,7 @@ from tracecorr.model import schema
 from tracecorr.model.errors import CaptureError
 from tracecorr.model.parts import Block
 from tracecorr.parse.amdlog import read_amd_log
+from tracecorr.parse.amdlog.blocks import BLOCK_BYTES
 from tracecorr.parse.ftrace import (
     read_ftrace_pages,
     read_ftrace_text,
@@ -44,9 +45,11 @@ from tracecorr.progress import Stages, Watch
 from tracecorr.store.capture import Capture, drop_unfinished, make_parts_folder, write_info, write_tables
 from tracecorr.store.fleet import begin_fleet, finish_fleet, plan_fleet, write_member
 from tracecorr.store.importing import import_files
+from tracecorr.store.log_ranges import finish_log, list_long_logs, start_log
 from tracecorr.store.memory import give_back
 from tracecorr.store.pages import list_recordings, open_page_trace, trace_clock
-from tracecorr.store.parts import Parts, SourcePart, StoredPart, read_blocks, write_part
+from tracecorr.store.parts import Parts, SourcePart, StoredPart, join_parts, write_part
+from tracecorr.store.processes import open_processes
 from tracecorr.store.raw import open_database, open_read_at, read_chunks, read_clock_samples, read_topology
 from tracecorr.store.recording import close_killed, recorded_losses, seen_processes, seen_threads, seen_time_offsets
 from tracecorr.store.views import build_views, write_views
@@ -64,6 +67,8 @@ _STEPS = {
     "smi": (0, 0),
     "prints": (500, 500),
 }
+# Another process costs about what it takes to read so many bytes of a log.
+_LEAST_RANGE = 128 << 20
 # Times that are worse than this tell launches apart no more.
 _WIDE_NS = 1_000_000
 
@@ -73,6 +78,7 @@ def correlate(
     progress: Callable[[str], None] | None = None,
     live: Callable[[str], None] | None = None,
     ready: Mapping[int, list[StoredPart]] | None = None,
+    jobs: int = 1,
 ) -> list[str]:
     """Build the tables of a capture folder from its raw files, replacing older ones.
 
@@ -81,11 +87,13 @@ def correlate(
         progress: called with a line of text after each stage.
         live: called with what is being done now, when a stage begins and about once a second while files are read.
         ready: what other processes have read already: key of `files` -> its parts in the order of the file.
+        jobs: processes that read long logs. A script that asks for more than one needs
+            `if __name__ == "__main__":`, because each of them begins with its modules.
 
     Returns: warnings that name what could not be linked and why.
     """
     try:
-        return _correlate(path, Stages(progress, live), ready or {})
+        return _correlate(path, Stages(progress, live), ready or {}, jobs)
     finally:
         drop_unfinished(path)
 
@@ -111,7 +119,7 @@ def make_dataset(paths: Sequence[Path], out: Path, *, force: bool = False) -> Ca
         shutil.rmtree(stage, ignore_errors=True)
 
 
-def _correlate(path: Path, stages: Stages, ready: Mapping[int, list[StoredPart]]) -> list[str]:
+def _correlate(path: Path, stages: Stages, ready: Mapping[int, list[StoredPart]], jobs: int) -> list[str]:
     capture = Capture.open(path)
     if capture.nodes:
         raise CaptureError(
@@ -119,7 +127,7 @@ def _correlate(path: Path, stages: Stages, ready: Mapping[int, list[StoredPart]]
         )
     capture = close_killed(capture)
     stages.begin("reading")
-    parts = _read_parts(capture, ready, stages)
+    parts = _read_parts(capture, ready, stages, jobs)
     _end(stages, "parse")
     seen = SeenIdentities(seen_processes(capture.info), seen_threads(capture.info))
     tables, maps = _build_tables(parts, seen, capture, stages)
@@ -204,23 +212,41 @@ def _fit(
     return records, fit_clocks(ClockEvidence(records, parts.args, _samples(capture), **offsets))
 
 
-def _read_parts(capture: Capture, ready: Mapping[int, list[StoredPart]], stages: Stages) -> Parts:
+def _read_parts(capture: Capture, ready: Mapping[int, list[StoredPart]], stages: Stages, jobs: int) -> Parts:
     folder = make_parts_folder(capture.path)
-    return Parts([
-        SourcePart(source, _STEPS[form], write_part(folder, f"{source}-{number}", blocks))
-        for number, (source, form, blocks) in enumerate(_open_readers(capture, ready, stages))
-    ])  # fmt: skip
+    ready = {**_read_long_logs(capture, folder, stages, jobs), **ready}
+    parts = []
+    for number, (source, form, given) in enumerate(_open_readers(capture, ready, stages)):
+        name = f"{source}-{number}"
+        stored = join_parts(given, folder, name) if isinstance(given, list) else write_part(folder, name, given)
+        parts.append(SourcePart(source, _STEPS[form], stored))
+    return Parts(parts)
+
+
+def _read_long_logs(capture: Capture, folder: Path, stages: Stages, jobs: int) -> dict[int, list[StoredPart]]:
+    """Return the parts of the logs (key of `files`) that are so long that several processes read them sooner."""
+    logs = list_long_logs(capture.path, capture.info["files"], folder, _LEAST_RANGE)
+    counts = [min(log.size // _LEAST_RANGE, jobs) for log in logs]
+    if jobs < 2 or sum(counts) < 2:
+        return {}
+    jobs = min(jobs, sum(counts))
+    stages.begin(f"reading {', '.join(log.path.name for log in logs)} in {jobs} processes")
+    with open_processes(jobs) as pool:
+        started = [
+            start_log(pool.submit, log, count, BLOCK_BYTES) for log, count in zip(logs, counts, strict=True)
+        ]  # fmt: skip
+        return {one.log.file: finish_log(pool.submit, one)[0] for one in started}
 
 
 def _open_readers(
     capture: Capture, ready: Mapping[int, list[StoredPart]], stages: Stages
-) -> Iterator[tuple[str, str, Iterator[Block]]]:
+) -> Iterator[tuple[str, str, Iterator[Block] | list[StoredPart]]]:
     clock = trace_clock(capture)
     snapshots = count()
     for entry in capture.info["files"]:
         chunks = _watch(stages, [entry]).follow(read_chunks(capture.path / entry["path"]))
         if entry["file"] in ready:
-            yield "amd_log", "log", read_blocks(ready[entry["file"]])
+            yield "amd_log", "log", ready[entry["file"]]
         elif entry["form"] == "log":
             yield "amd_log", "log", read_amd_log(chunks, entry["file"])
         elif entry["form"] == "text":

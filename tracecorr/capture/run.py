@@ -29,6 +29,7 @@ from tracecorr.capture.workload import AttachedProcess
 from tracecorr.model.errors import CommandError, MachineError, TracecorrError
 from tracecorr.progress import LiveLine
 from tracecorr.store import Capture
+from tracecorr.store.processes import count_processes
 from tracecorr.store.recording import describe_event_cost, describe_gaps
 
 Say = Callable[[str], None]
@@ -133,7 +134,7 @@ def _build_tables(folder: RecordingFolder, say: Say, *, quiet: bool) -> None:
 
     line = LiveLine()
     try:
-        warnings = correlate(folder.path, live=None if quiet else line.show)
+        warnings = correlate(folder.path, live=None if quiet else line.show, jobs=count_processes())
     except (TracecorrError, OSError) as error:
         warnings = [f"the tables were not built: {error}"]
     line.clear()

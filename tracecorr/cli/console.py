@@ -25,6 +25,22 @@ def _live_line(stream: TextIO) -> LiveLine:
     return LiveLine(stream)
 
 
+JobsOption = Annotated[
+    int | None,
+    typer.Option(
+        "--jobs", "-j", min=1, metavar="N", show_default=False,
+        help="Processes that read long logs; without it one for each CPU, 8 at most.",
+    ),
+]  # fmt: skip
+
+
+def count_jobs(asked: int | None) -> int:
+    """Return how many processes may read logs."""
+    from tracecorr.store.processes import count_processes
+
+    return asked or count_processes()
+
+
 def say(message: str) -> None:
     """Print a message or a line of progress to stderr."""
     _live_line(sys.stderr).clear()

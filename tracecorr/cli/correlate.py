@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from tracecorr.cli.console import add_suffix, find_capture, say, say_live, say_warnings
+from tracecorr.cli.console import JobsOption, add_suffix, count_jobs, find_capture, say, say_live, say_warnings
 from tracecorr.model.errors import InputError
 
 _DATASET = Path("fleet.tracecorr")
@@ -26,6 +26,7 @@ def correlate_verb(
         typer.Option("--output", "-o", metavar="NAME.tracecorr", help="Dataset of several captures to make."),
     ] = None,
     force: Annotated[bool, typer.Option("--force", help="Replace the dataset if it exists.")] = False,
+    jobs: JobsOption = None,
 ) -> None:
     """Build the tables of a capture again from its raw files, which stay as they are.
 
@@ -37,7 +38,7 @@ def correlate_verb(
     if cluster is not None:
         _correlate_on_cluster(cluster, paths, out, force)
     else:
-        _correlate_here(paths, out, force)
+        _correlate_here(paths, out, force, count_jobs(jobs))
     target = out or paths[0]
     say(f"next step: tracecorr report {target}")
     typer.echo(target)
@@ -58,11 +59,11 @@ def _correlate_on_cluster(address: str, paths: list[Path], out: Path | None, for
         say_warnings([f"{path}: {text}" for text in warnings] if len(paths) > 1 else warnings)
 
 
-def _correlate_here(paths: list[Path], out: Path | None, force: bool) -> None:
+def _correlate_here(paths: list[Path], out: Path | None, force: bool, jobs: int) -> None:
     from tracecorr.pipeline import correlate, make_dataset
 
     for path in paths:
-        say_warnings(correlate(path, progress=say, live=say_live))
+        say_warnings(correlate(path, progress=say, live=say_live, jobs=jobs))
     if out is not None:
         make_dataset(paths, out, force=force)
 

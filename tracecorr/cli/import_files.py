@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from tracecorr.cli.console import add_suffix, say, say_live, say_warnings
+from tracecorr.cli.console import JobsOption, add_suffix, count_jobs, say, say_live, say_warnings
 from tracecorr.model.errors import InputError
 
 if TYPE_CHECKING:
@@ -58,6 +58,7 @@ def import_verb(
         ),
     ] = None,
     force: Annotated[bool, typer.Option("--force", help="Replace the capture folder if it exists.")] = False,
+    jobs: JobsOption = None,
 ) -> None:
     """Make a capture folder of a HIP log, a kernel trace, or both, and build its tables.
 
@@ -89,7 +90,7 @@ def import_verb(
         live=say_live,
     )
     with _explain_unbuilt(capture):
-        warnings = correlate(capture.path, progress=say, live=say_live)
+        warnings = correlate(capture.path, progress=say, live=say_live, jobs=count_jobs(jobs))
     say_warnings(warnings)
     say(f"next step: tracecorr report {capture.path}")
     typer.echo(capture.path)

@@ -5,33 +5,24 @@ from __future__ import annotations
 import shutil
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from tracecorr.cluster import tasks
 from tracecorr.model.errors import ClusterError, InputError, TracecorrError
 from tracecorr.parse.amdlog.blocks import BLOCK_BYTES
-from tracecorr.parse.amdlog.ranges import LogRange, agrees, join_states
 from tracecorr.store import Capture
 from tracecorr.store.fleet import begin_fleet, finish_fleet, plan_fleet
+from tracecorr.store.log_ranges import LogFile, StartedLog, Submit, finish_log, list_long_logs, start_log
 from tracecorr.store.parts import StoredPart
 
 if TYPE_CHECKING:
-    from distributed import Client, Future
+    from distributed import Client
 
 LOCAL = "local"
 _CONNECT_S = 10
 Say = Callable[[str], None]
-
-
-@dataclass
-class _Log:
-    """Follow one log: its ranges, and what their readers will give."""
-
-    file: tasks.LogFile
-    ranges: list[LogRange]
-    futures: list[Future]
 
 
 def correlate_on_cluster(
@@ -125,13 +116,17 @@ def _told_failures() -> Iterator[None]:
 
 def _build_captures(client: Client, captures: list[Capture], say: Say, block_bytes: int) -> list[list[str]]:
     threads = sum(worker["nthreads"] for worker in client.scheduler_info()["workers"].values())
+    submit = partial(client.submit, pure=False)
     # All ranges are handed out first, so that no worker waits while borders of one log are compared.
-    logs = [[_start(client, file, threads, block_bytes) for file in _list_logs(c, block_bytes)] for c in captures]
+    logs = [
+        [start_log(submit, log, threads, block_bytes) for log in _list_logs(capture, 4 * block_bytes)]
+        for capture in captures
+    ]
     building = []
     for capture, own in zip(captures, logs, strict=True):
         with _told_failures():
-            ready = {log.file.file: _finish(client, log, say) for log in own}
-            building.append(client.submit(tasks.build_capture, capture.path, ready, pure=False))
+            ready = {started.log.file: _finish(submit, started, say) for started in own}
+            building.append(submit(tasks.build_capture, capture.path, ready))
     with _told_failures():
         out = []
         for capture, future in zip(captures, building, strict=True):
@@ -140,16 +135,12 @@ def _build_captures(client: Client, captures: list[Capture], say: Say, block_byt
         return out
 
 
-def _list_logs(capture: Capture, block_bytes: int) -> list[tasks.LogFile]:
+def _list_logs(capture: Capture, least_bytes: int) -> list[LogFile]:
     """Return the logs of a capture that are long enough for ranges; others are read where the tables are built."""
     parts = _parts_folder(capture.path)
-    found = []
-    for entry in capture.info["files"]:
-        path = capture.path / entry["path"]
-        plain = entry["form"] == "log" and path.suffix not in (".zst", ".gz")
-        if plain and path.is_file() and path.stat().st_size > 4 * block_bytes:
-            parts.mkdir(exist_ok=True)
-            found.append(tasks.LogFile(capture.path, path, entry["file"], parts))
+    found = list_long_logs(capture.path, capture.info["files"], parts, least_bytes)
+    if found:
+        parts.mkdir(exist_ok=True)
     return found
 
 
@@ -157,32 +148,10 @@ def _parts_folder(capture: Path) -> Path:
     return capture / ".cluster-parts"
 
 
-def _start(client: Client, log: tasks.LogFile, threads: int, block_bytes: int) -> _Log:
-    ranges = tasks.plan_log(log, threads, block_bytes)
-    numbered = enumerate(ranges)
-    futures = [client.submit(tasks.read_log_range, log, number, part, pure=False) for number, part in numbered]
-    return _Log(log, ranges, futures)
-
-
-def _finish(client: Client, log: _Log, say: Say) -> list[StoredPart]:
-    """Return the parts of a log, each with exactly the rows of one pass: see `parse.amdlog.ranges`."""
-    alone: list[tasks.RangeRows] = client.gather(log.futures)
-    rows, known, again = [alone[0]], 0, 0
-    true_end = alone[0].end
-    while len(rows) < len(alone):
-        number = len(rows)
-        if agrees(true_end, alone[number].start, alone[number].end):
-            rows.append(alone[number])
-            true_end, known = join_states(true_end, alone[number].end), number
-            continue
-        # Where only addresses were missing the lookback of the range itself is enough.
-        from_here = true_end.carried == alone[number].start.carried
-        told: list[Any] = [log.file, log.ranges, number if from_here else known, number, alone]
-        fresh = client.submit(tasks.read_again, *told, pure=False).result()
-        rows += fresh
-        true_end, again = fresh[-1].end, again + len(fresh)
-    say(f"{log.file.path.name}: {len(alone)} ranges, {again} of them read again behind an open call")
-    return [r.part for r in rows]
+def _finish(submit: Submit, started: StartedLog, say: Say) -> list[StoredPart]:
+    parts, again = finish_log(submit, started)
+    say(f"{started.log.path.name}: {len(parts)} ranges, {again} of them read again behind an open call")
+    return parts
 
 
 def _write_dataset(client: Client, places: list[Path], stage: Path, out: Path, say: Say) -> None:

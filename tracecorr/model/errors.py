@@ -54,6 +54,10 @@ class ClusterError(TracecorrError):
     """Report that a worker of a cluster failed."""
 
 
+class WorkerError(TracecorrError):
+    """Report that a process that shared the work ended before it was done."""
+
+
 class SessionError(TracecorrError):
     """Report that a capture failed after its workload was started."""
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -25,11 +25,11 @@ class StoredPart:
     """Name the files of one source, and hold its small tables.
 
     Args:
-        paths: `events`, `packets` and `args` -> file.
+        paths: `events`, `packets` and `args` -> files, in the order of their rows.
         ledger, losses, hqd, polls: rows of these tables.
     """
 
-    paths: dict[str, Path]
+    paths: dict[str, list[Path]]
     ledger: pl.DataFrame
     losses: pl.DataFrame
     hqd: pl.DataFrame
@@ -135,11 +135,25 @@ def write_part(folder: Path, name: str, blocks: Iterator[Block]) -> StoredPart:
                 writer.write(block.table(table))
             for table, rows in small.items():
                 rows.append(getattr(block, table))
-    return StoredPart(paths, **{table: pl.concat([_SMALL[table].empty(), *rows]) for table, rows in small.items()})
+    stored = {table: [path] for table, path in paths.items()}
+    return StoredPart(stored, **{table: pl.concat([_SMALL[table].empty(), *rows]) for table, rows in small.items()})
 
 
-def read_blocks(parts: Iterable[StoredPart]) -> Iterator[Block]:
-    """Yield what several parts hold, as a reader would yield it."""
-    for part in parts:
-        tables = {name: part.read(name) for name in _TABLES}
-        yield Block(**tables, **{name: getattr(part, name) for name in _SMALL})
+def join_parts(parts: Sequence[StoredPart], folder: Path, name: str) -> StoredPart:
+    """Return several parts of one source as one; their files are moved to `folder`.
+
+    Args:
+        parts: in the order of the source.
+        folder: exists, on the file system of the parts.
+        name: `SOURCE-N`; the files become `SOURCE-N.0.parquet` and so on.
+
+    Raises:
+        OSError: the folder cannot be written.
+    """
+    paths: dict[str, list[Path]] = {table: [] for table in _TABLES}
+    for number, part in enumerate(parts):
+        for table, files in part.paths.items():
+            for path in files:
+                tail = path.name[path.name.index(".") :]
+                paths[table].append(path.replace(folder / f"{name}.{number}{tail}"))
+    return StoredPart(paths, **{table: pl.concat([getattr(part, table) for part in parts]) for table in _SMALL})

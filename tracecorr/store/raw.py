@@ -38,7 +38,7 @@ def open_decompressed(path: Path) -> IO[bytes]:
         InputError: the file is missing, a folder, or not readable.
     """
     try:
-        compression = _find_compression(path)
+        compression = find_compression(path)
         if compression == "gzip":
             return cast("IO[bytes]", gzip.open(path, "rb"))
         stream = path.open("rb")
@@ -49,7 +49,7 @@ def open_decompressed(path: Path) -> IO[bytes]:
         raise InputError(f"cannot read {path}: {error.strerror}", "check the path and its permissions") from error
 
 
-def _find_compression(path: Path) -> str | None:
+def find_compression(path: Path) -> str | None:
     """Return `gzip` or `zstd` where the first bytes say so; those of binary pages are a time and may be anything."""
     if path.suffix == ".bin":
         return None
@@ -159,7 +159,7 @@ def copy_in(source: Path, target: Path, *, compress: bool = False) -> Path:
     """
     target.parent.mkdir(parents=True, exist_ok=True)
     try:
-        compression = _find_compression(source)
+        compression = find_compression(source)
     except OSError as error:
         raise InputError(f"cannot read {source}: {error.strerror}", "check the path and its permissions") from error
     if compression is None:

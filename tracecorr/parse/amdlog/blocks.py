@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from mmap import mmap
+from typing import Protocol
 
 from tracecorr.parse.text import PAD, Text, pad
 
@@ -15,6 +15,22 @@ _NEWLINE = 10
 _PADDING = len(pad())
 # Where no line begins like a record, a block is cut at any line.
 _LOOK_AHEAD = 1 << 20
+
+
+class LogBytes(Protocol):
+    """Give the bytes of a log at any place: `bytes`, a mapped file, or what decompresses them."""
+
+    def __len__(self) -> int:
+        """Return how many there are."""
+
+    def __getitem__(self, part: slice, /) -> bytes | bytearray:
+        """Return some of them."""
+
+    def find(self, text: bytes, start: int, end: int, /) -> int:
+        """Return where a text begins first between two places; -1 = nowhere."""
+
+    def rfind(self, text: bytes, start: int, end: int, /) -> int:
+        """Return where a text begins last between two places; -1 = nowhere."""
 
 
 def cut_blocks(chunks: Iterable[bytes], size: int) -> Iterator[Text]:
@@ -48,7 +64,7 @@ def cut_blocks(chunks: Iterable[bytes], size: int) -> Iterator[Text]:
         yield Text(data[PAD:filled])
 
 
-def cut_at(data: bytearray | mmap | bytes, start: int, end: int, size: int) -> int:
+def cut_at(data: LogBytes, start: int, end: int, size: int) -> int:
     """Return where a block ends that begins at `start`; 0 = the data up to `end` does not show it yet.
 
     A block begins with a line that may be a record: what follows a record stays with it.
@@ -68,7 +84,7 @@ def cut_at(data: bytearray | mmap | bytes, start: int, end: int, size: int) -> i
     return stop
 
 
-def find_borders(data: bytes | mmap, block_bytes: int = BLOCK_BYTES) -> list[int]:
+def find_borders(data: LogBytes, block_bytes: int = BLOCK_BYTES) -> list[int]:
     """Return where the blocks of a whole log begin, and its size at the end: those that `cut_blocks` makes of it."""
     borders = [0]
     while len(data) - borders[-1] >= block_bytes:

@@ -11,9 +11,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
-from mmap import mmap
 
 from tracecorr.model.parts import Block
+from tracecorr.parse.amdlog.blocks import LogBytes
 from tracecorr.parse.amdlog.details import Question
 from tracecorr.parse.amdlog.reader import Reader, State
 from tracecorr.parse.text import Text
@@ -55,7 +55,7 @@ def plan_ranges(borders: Sequence[int], count: int, lookback: int = LOOKBACK_BLO
     return ranges
 
 
-def feed(reader: Reader, data: bytes | mmap, borders: Sequence[int]) -> Iterator[Block]:
+def feed(reader: Reader, data: LogBytes, borders: Sequence[int]) -> Iterator[Block]:
     """Yield the rows of some blocks.
 
     Args:
@@ -67,7 +67,7 @@ def feed(reader: Reader, data: bytes | mmap, borders: Sequence[int]) -> Iterator
         yield reader.read(Text(data[start:stop]))
 
 
-def read_range(reader: Reader, data: bytes | mmap, part: LogRange) -> Iterator[Block]:
+def read_range(reader: Reader, data: LogBytes, part: LogRange) -> Iterator[Block]:
     """Yield the rows of a range, and what it books.
 
     Args:
@@ -83,7 +83,7 @@ def read_range(reader: Reader, data: bytes | mmap, part: LogRange) -> Iterator[B
         yield reader.take_counts()
 
 
-def look_back(reader: Reader, data: bytes | mmap, part: LogRange) -> None:
+def look_back(reader: Reader, data: LogBytes, part: LogRange) -> None:
     """Read the lookback of a range for what it leaves to the range."""
     for _ in feed(reader, data, part.borders[: part.lookback + 1]):
         pass
