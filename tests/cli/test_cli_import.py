@@ -11,6 +11,8 @@ from pathlib import Path
 import pytest
 from cli_inputs import Result, write_log, write_trace
 
+from tracecorr.store.importing import import_files
+
 Run = Callable[..., Result]
 
 
@@ -77,6 +79,26 @@ def test_an_interrupted_import_says_how_to_go_on(run: Run, log_file: Path, monke
     assert "x.tracecorr holds the files, but no tables yet: tracecorr correlate x.tracecorr builds them" in result.err
     assert run("correlate", "x").status == 0
     assert run("report", "x").status == 0
+
+
+@pytest.mark.parametrize("moment", ["before", "after"])
+def test_a_capture_that_another_import_replaces_is_not_trusted(
+    run: Run, tmp_path: Path, log_file: Path, trace_file: Path, monkeypatch: pytest.MonkeyPatch, moment: str
+) -> None:
+    """Tables of one import beside the files of another would name wrong lines."""
+
+    def build(path: Path, **_: object) -> list[str]:
+        if moment == "before":
+            raise FileNotFoundError(2, "No such file", str(path / "tables" / "gpus.parquet"))
+        import_files(tmp_path / "x.tracecorr", [], [trace_file], force=True)
+        return []
+
+    with monkeypatch.context() as patched:
+        patched.setattr("tracecorr.pipeline.correlate", build)
+        result = run("import", "--amd-log", log_file, "-o", "x")
+    assert result.status == 2
+    assert "x.tracecorr was replaced or removed while its tables were built" in result.err
+    assert "tracecorr correlate x.tracecorr" in result.err
 
 
 def test_random_bytes(run: Run, tmp_path: Path) -> None:

@@ -17,8 +17,8 @@ def summarize_driver_events(events: pl.LazyFrame) -> pl.DataFrame:
     Returns: layer, name, rows, total_ns, mean_ns, p95_ns, max_ns (null where none of the rows has a duration).
     """
     return collect(
-        events.with_columns(as_text("layer", "name", "source"))
-        .filter((pl.col("source") == "ftrace") & ~pl.col("layer").is_in(_ELSEWHERE))
+        events.filter((pl.col("source") == "ftrace") & ~pl.col("layer").is_in(_ELSEWHERE))
+        .select(*as_text("layer", "name"), "dur_ns")
         .group_by("layer", "name")
         .agg(pl.len().cast(pl.Int64).alias("rows"), *describe_ns("dur_ns", (95,)))
         .with_columns(pl.when(pl.col("max_ns").is_not_null()).then("total_ns"))

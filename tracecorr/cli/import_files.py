@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from tracecorr.cli.console import JobsOption, add_suffix, count_jobs, say, say_live, say_warnings
-from tracecorr.model.errors import InputError
+from tracecorr.model.errors import CaptureError, InputError
 
 if TYPE_CHECKING:
     from tracecorr.store import Capture
@@ -91,6 +91,7 @@ def import_verb(
     )
     with _explain_unbuilt(capture):
         warnings = correlate(capture.path, progress=say, live=say_live, jobs=count_jobs(jobs))
+    _check_still_the_same(capture)
     say_warnings(warnings)
     say(f"next step: tracecorr report {capture.path}")
     typer.echo(capture.path)
@@ -98,14 +99,40 @@ def import_verb(
 
 @contextmanager
 def _explain_unbuilt(capture: Capture) -> Iterator[None]:
-    """Say, where building the tables failed or was interrupted, what is there and how to go on."""
+    """Say, where building the tables failed or was interrupted, what is there and how to go on.
+
+    Raises:
+        CaptureError: files of the capture went away meanwhile.
+    """
     try:
         yield
+    except FileNotFoundError as error:
+        raise _name_replaced(capture) from error
     except BaseException:
         if not capture.has_tables():
             path = capture.path
             say(f"{path} holds the files, but no tables yet: tracecorr correlate {path} builds them")
         raise
+
+
+def _check_still_the_same(capture: Capture) -> None:
+    """Make sure that no other import replaced the files while the tables of ours were built.
+
+    Raises:
+        CaptureError: one did, so that the tables may be those of other files.
+    """
+    from tracecorr.store import Capture as Opened
+
+    if Opened.open(capture.path).info.get("files") != capture.info.get("files"):
+        raise _name_replaced(capture)
+
+
+def _name_replaced(capture: Capture) -> CaptureError:
+    path = capture.path
+    return CaptureError(
+        f"{path} was replaced or removed while its tables were built",
+        f"is another import writing there? once it is done: tracecorr correlate {path}",
+    )
 
 
 def _choose_output(output: Path | None, first: Path) -> Path:
