@@ -5,9 +5,11 @@ from __future__ import annotations
 from typing import Any
 
 import polars as pl
+import pytest
 
+from tracecorr.link.commands import match_completions
 from tracecorr.link.false_calls import find_losses, list_empty_calls, open_false_calls
-from tracecorr.link.sure_commands import keep_sure_commands
+from tracecorr.link.sure_commands import drop_late, keep_sure_commands
 from tracecorr.model.kinds import Flag
 from tracecorr.model.schema import CAT
 
@@ -92,6 +94,36 @@ def test_of_calls_that_tell_nothing_the_longest_are_open_where_many_lines_were_l
     assert [n for n in opened([*calls, *halves]) if n < 20] == list(range(20))
     few = [("hipStreamQuery", 1, None, 0)] * 2000
     assert [n for n in opened([*calls, *few, *halves]) if n < 20] == []
+
+
+@pytest.mark.parametrize(
+    ("lost", "pointers", "expected"), [(0.3, [7, 8], []), (0.01, [7, 8], [1]), (0.3, [7, 8, 7], [1])]
+)
+def test_where_no_pointer_is_seen_twice_none_is_known_to_be_still_the_same(
+    lost: float, pointers: list[int], expected: list[int]
+) -> None:
+    """The last pointer's use is asked for, which nothing follows."""
+    times = range(10, 10 * len(pointers) + 10, 10)
+    uses = pl.DataFrame({"process": [0] * len(pointers), "command": pointers, "ts_ns": times})
+    asked = {"event": [1], "file": [0], "process": [0], "enqueue_ns": [10 * len(pointers)], "complete_ns": [99]}
+    found = pl.DataFrame(asked, schema_overrides={"file": pl.UInt16})
+    losses = pl.DataFrame({"file": [0], "lost": [lost]}, schema_overrides={"file": pl.UInt16})
+    assert drop_late(found, uses, losses, "complete_ns")["event"].to_list() == expected
+
+
+def test_a_completion_in_another_log_is_of_another_process_with_the_same_pid() -> None:
+    row = {"process": 0, "thread": 1, "command": 7, "stream_id": None}
+    commands = pl.DataFrame(
+        [{"event": 0, "file": 0, "ts_ns": 10, "name": "Ker", **row},
+         {"event": 2, "file": 1, "ts_ns": 30, "name": "complete", **row}],
+        schema_overrides={"file": pl.UInt16},
+    )  # fmt: skip
+    packet = {"event": 1, "file": 0, "process": 0, "command": 7, "ts_ns": 20, "enqueue_ns": 10, "command_stream": None}
+    launches = pl.DataFrame([packet], schema_overrides={"file": pl.UInt16})
+    none = pl.DataFrame(schema={"file": pl.UInt16, "lost": pl.Float64})
+    assert match_completions(launches, commands, none).is_empty()
+    commands = commands.with_columns(file=pl.lit(0, pl.UInt16))
+    assert match_completions(launches, commands, none)["complete_event"].to_list() == [2]
 
 
 def test_open_calls_hold_nothing_where_lines_were_lost() -> None:

@@ -112,13 +112,14 @@ def match_completions(launches: pl.DataFrame, commands: pl.DataFrame, losses: pl
     lines = lines.drop_nulls("command")
     is_end = pl.col("name") == "complete"
     ends = lines.filter(is_end).select(
-        "process", "command", "ts_ns", complete_event="event", complete_ns="ts_ns", printer="thread"
+        "file", "process", "command", "ts_ns", complete_event="event", complete_ns="ts_ns", printer="thread"
     )
     uses = list_command_uses(lines)
     columns = ("event", "file", "process", "command", "ts_ns", "enqueue_ns", "command_stream")
     wanted = launches.select(columns).drop_nulls("command")
     keys = ["process", "command"]
-    found = wanted.join_asof(ends, on="ts_ns", by=keys, strategy="forward", check_sortedness=False)
+    # Each process has a log of its own: another one of its pid may be the next life of the number.
+    found = wanted.join_asof(ends, on="ts_ns", by=["file", *keys], strategy="forward", check_sortedness=False)
     # The packets of a graph launch come before their command.
     found = found.with_columns(ts_ns=pl.max_horizontal("ts_ns", "enqueue_ns")).sort("ts_ns").join_asof(
         uses.with_columns(next_use="ts_ns"), on="ts_ns", by=keys, strategy="forward", allow_exact_matches=False,

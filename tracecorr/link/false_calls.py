@@ -24,7 +24,7 @@ _MOST_FALSE = 0.5
 # Where fewer lines are lost, it hardly happens that several lines that belong together are.
 MANY_LOST = 0.005
 # Where more lines are lost, calls of functions that are called a few times may be false as well.
-_MOST_LOST = 0.05
+MOST_LOST = 0.05
 _HALF = int(Flag.ENTER_ONLY | Flag.EXIT_ONLY)
 _TOLD, _DIFFERS = int(Flag.SPAN_TOLD), int(Flag.SPAN_DIFFERS)
 _COLUMNS = ("file", "offset", "thread", "name", "layer", "source", "flags")
@@ -180,7 +180,7 @@ def _list_unlikely(
 
 def _unproven(damaged: pl.DataFrame, inner: pl.DataFrame) -> pl.DataFrame:
     """Return the calls of logs that lost very many lines that hold nothing by which they could be told from others."""
-    many = damaged.filter(pl.col("lost") >= _MOST_LOST)
+    many = damaged.filter(pl.col("lost") >= MOST_LOST)
     return many.select("event").join(inner.select(event="parent"), on="event", how="anti")
 
 
@@ -223,7 +223,7 @@ def _overfull(doubtful: pl.DataFrame, inner: pl.DataFrame) -> pl.DataFrame:
     # Of the few calls that are left of a rare function one that is false is many.
     lost = np.zeros(len(calls))
     np.maximum.at(lost, names, doubtful["lost"].to_numpy())
-    most = pl.Series(np.where(lost >= _MOST_LOST, _LOSSY_SHARE, _USUAL_SHARE) * total)
+    most = pl.Series(np.where(lost >= MOST_LOST, _LOSSY_SHARE, _USUAL_SHARE) * total)
     rare = as_many.filter(pl.col("calls") < most.gather(as_many["name"]))
     return held.join(rare, on=["name", "kind", "held"], how="semi").select("event").unique()
 
@@ -244,7 +244,7 @@ def list_longest(damaged: pl.DataFrame) -> pl.DataFrame:
     """
     name = ["file", "name"]
     likely = 2 * pl.col("lost") ** 2 * pl.len().over(name)
-    false = pl.when(pl.col("lost") >= _MOST_LOST).then(likely.ceil()).otherwise(likely)
+    false = pl.when(pl.col("lost") >= MOST_LOST).then(likely.ceil()).otherwise(likely)
     # Only where one is likely are calls ranked: of most logs, none.
     some = damaged.with_columns(false=false).filter(pl.col("false") >= 1)
     rank = pl.col("dur_ns").rank("ordinal", descending=True).over(name)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import polars as pl
 
-from tracecorr.link.false_calls import MANY_LOST
+from tracecorr.link.false_calls import MANY_LOST, MOST_LOST
 from tracecorr.model.kinds import Flag
 
 # Few uses of a command's pointer follow each other sooner than this share of them; lost lines make it half as sure.
@@ -102,7 +102,8 @@ def _told_calls(events: pl.DataFrame) -> pl.DataFrame:
 def drop_late(found: pl.DataFrame, uses: pl.DataFrame, losses: pl.DataFrame, end: str) -> pl.DataFrame:
     """Leave out rows of files that lost many lines that come when the command's pointer may be in use again.
 
-    How soon it may be is counted in commands that the process enqueues between two uses of one pointer.
+    How soon it may be is counted in commands that the process enqueues between two uses of one pointer. Where very many
+    lines were lost and no pointer is seen twice, it may be at any time.
 
     Args:
         found: columns event, file, process, enqueue_ns and `end`, the time of what belongs to the command.
@@ -117,12 +118,16 @@ def drop_late(found: pl.DataFrame, uses: pl.DataFrame, losses: pl.DataFrame, end
     apart = (pl.col("nth") - pl.col("nth").shift(1)).over("process", "command")
     soon = numbered.with_columns(apart=apart).group_by("process").agg(soon=pl.col("apart").quantile(_SOONEST))
     clock = numbered.select("process", "ts_ns", "nth")
-    begun = damaged.select("event", "process", then=end, ts_ns="enqueue_ns").sort("ts_ns")
+    begun = damaged.select("event", "file", "process", then=end, ts_ns="enqueue_ns").sort("ts_ns")
     begun = begun.join_asof(clock, on="ts_ns", by="process", check_sortedness=False).drop("ts_ns").sort("then")
     ended = begun.join_asof(
         clock.rename({"nth": "last"}), left_on="then", right_on="ts_ns", by="process", check_sortedness=False
     )
-    late = ended.join(soon, on="process").filter(pl.col("last") - pl.col("nth") > _SURE_SHARE * pl.col("soon"))
+    most = losses.filter(pl.col("lost") >= MOST_LOST)["file"]
+    unknown = pl.col("soon").is_null() & pl.col("file").is_in(most.implode())
+    late = ended.join(soon, on="process", how="left").filter(
+        unknown | (pl.col("last") - pl.col("nth") > _SURE_SHARE * pl.col("soon"))
+    )
     return found.join(late, on="event", how="anti", maintain_order="left")
 
 
