@@ -6,6 +6,10 @@ The captures are RECORDED runs of the null GPU; small blocks make several ranges
 from __future__ import annotations
 
 import os
+import signal
+import threading
+import time
+from concurrent.futures.process import BrokenProcessPool
 from pathlib import Path
 
 import polars as pl
@@ -78,9 +82,20 @@ def test_no_job_is_refused() -> None:
 
 
 def test_a_killed_process_is_named_with_what_to_do() -> None:
-    with pytest.raises(WorkerError, match="killed") as raised, open_processes(1) as pool:
-        pool.submit(os._exit, 9).result()
+    with pytest.raises(WorkerError, match="killed") as raised, open_processes(1) as submit:
+        submit(os._exit, 9).result()
     assert "--jobs 1" in raised.value.next_step
+
+
+def test_an_interrupt_does_not_wait_for_what_is_still_read() -> None:
+    with pytest.raises(KeyboardInterrupt), open_processes(1) as submit:
+        submit(os.getpid).result()
+        reading = submit(time.sleep, 10_000)
+        # What polars does with the signal is part of it: it has been used by now.
+        threading.Timer(0.5, os.kill, (os.getpid(), signal.SIGINT)).start()
+        reading.result()
+    with pytest.raises(BrokenProcessPool):
+        reading.result()
 
 
 def test_as_many_processes_as_this_one_may_use(monkeypatch: pytest.MonkeyPatch) -> None:
