@@ -154,6 +154,11 @@ def test_an_ioctl_as_long_as_its_creation_fits_it_and_a_longer_one_does_not() ->
         assert pair_creations(made, calls, STEPS).is_empty() is not fits, longer_ns
 
 
+def test_an_ioctl_longer_than_the_first_creation_is_not_its_own_though_the_others_are_wide() -> None:
+    made = creations((6_000, 6_400), (6_700, 7_900))
+    assert pair_creations(made, ioctls((1_000, 1_500), (1_900, 2_300)), STEPS).is_empty()
+
+
 # The lines of a thread, us; what is known of its trace's clock: the offset lies within 20 us of zero.
 LINES = {1: np.array([0, 10, 100, 110, 300]) * US}
 
@@ -207,3 +212,24 @@ def test_a_call_of_an_unknown_thread_or_without_an_end_says_nothing() -> None:
 def test_only_what_is_still_possible_counts() -> None:
     """With an offset known to 1 us a call of 5 us at 103 us has one silence left, with 20 us it has two."""
     assert len(silences((103, 108), around_us=1)) == 2
+
+
+def test_each_thread_has_its_own_silences() -> None:
+    """The second thread prints at 60 us, so that its call of 30 us ends before; the first one does not."""
+    lines = {**LINES, 2: np.array([0, 60, 300]) * US}
+    both = pl.concat([ioctls((30, 80)), ioctls((25, 55), thread=2)])
+    found = bound_silences(both, lines, rough(4), STEPS)
+    highs = dict(zip(found.stamp_ns.tolist(), found.high_ns.tolist(), strict=True))
+    assert (highs[80 * US], highs[55 * US]) == (101 * US - 80 * US + 3, 61 * US - 55 * US + 3)
+
+
+def test_a_line_may_have_been_printed_behind_a_call_that_its_cut_stamp_puts_it_before() -> None:
+    """0.2 us at 100.3 us at the earliest: the line of 100 us may be as late as 100.999 us, and so behind the call."""
+    call = pl.DataFrame({"thread": [1], "stamp_ns": [101_300], "end_stamp_ns": [101_500]})
+    assert len(bound_silences(call, LINES, rough(1), STEPS)) == 0
+
+
+def test_a_call_may_be_as_late_as_what_is_known_of_the_clock_allows() -> None:
+    """10 us at 85 us: before the line of 100 us, or 15 us later between those of 100 and 110 us."""
+    assert len(silences((85, 95))) == 0
+    assert len(silences((85, 95), around_us=4)) == 2

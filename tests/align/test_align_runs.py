@@ -57,7 +57,9 @@ def test_one_wrong_among_right_ones_is_left_out() -> None:
 def test_three_after_each_other_are_a_run_and_two_are_wrong() -> None:
     """At the end: nothing behind them tells whether the clock went on there."""
     for count, runs in ((1, 1), (2, 1), (3, 2)):
-        assert len(find(np.where(np.arange(30) >= 30 - count, 90_000.0, 0.0))) == runs, count
+        found = find(np.where(np.arange(30) >= 30 - count, 90_000.0, 0.0))
+        assert len(found) == runs, count
+        assert found[0].chosen.tolist() == list(range(30 - count))
 
 
 def test_wrong_ones_far_apart_are_left_out_one_by_one() -> None:
@@ -110,3 +112,33 @@ def test_a_clock_of_one_rate_follows_no_drift() -> None:
 
 def test_nothing_has_no_runs() -> None:
     assert find(np.zeros(0)) == []
+
+
+def test_a_wrong_bound_among_those_of_its_own_side_is_told_by_the_next_ones_of_the_other_side() -> None:
+    """Lower bounds, and an upper one after each ten of them; a wrong lower bound has none among its next few."""
+    row = np.arange(120)
+    high = np.where(row % 10 == 0, 1_000.0, np.inf)
+    low = np.where(row % 10 == 0, -np.inf, -1_000.0)
+    low[55] = 90_000.0
+    (run,) = find_runs(row * MS, low, high, RATES)
+    assert run.chosen.tolist() == [i for i in row if i != 55]
+
+
+def test_a_step_that_few_bounds_show_is_a_step_and_not_a_row_of_wrong_ones() -> None:
+    """The offset falls after 60 rows; only the upper bounds behind contradict what was before, one in ten."""
+    row = np.arange(200)
+    offset = np.where(row < 60, 0.0, -9e6)
+    high = np.where(row % 10 == 0, offset + 1_000.0, np.inf)
+    low = np.where(row % 10 == 0, -np.inf, offset - 1_000.0)
+    runs = find_runs(row * MS, low, high, RATES)
+    assert len(runs) == 2
+    assert np.union1d(*(run.chosen for run in runs)).tolist() == row.tolist()
+
+
+def test_what_ends_a_run_and_is_too_little_for_another_one_still_counts() -> None:
+    """Five lower bounds behind 300 samples, too high for their line by 0.02 us, but not for the last of them alone."""
+    offset = np.where(np.arange(305) < 300, 0.0, 2_030.0)
+    high = np.where(np.arange(305) < 300, 1_000.0, np.inf)
+    (run,) = find_runs(np.arange(305) * MS, offset - 1_000, high, RATES)
+    assert run.chosen.tolist() == list(range(305))
+    assert run.sure.tolist() == list(range(300))

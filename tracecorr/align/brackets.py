@@ -214,6 +214,22 @@ def follow_samples(x: Floats, low: Floats, high: Floats, rates: Rates) -> list[I
     return [np.array(part) for part in parts]
 
 
+def allow_any_rate(x: Floats, low: Floats, high: Floats, at: Floats, rates: Rates) -> tuple[Floats, Floats]:
+    """Return the bounds of the offset at other stamps that samples leave a clock of any rate within its limits.
+
+    Args:
+        x, low, high: samples without a step between them, sorted.
+        at: the stamps.
+        rates: what is known of the slope.
+    """
+    place = np.searchsorted(x, at)
+    sides = np.stack([np.maximum(place - 1, 0), np.minimum(place, len(x) - 1)])
+    way = at - x[sides]
+    reach = rates.reach * np.abs(way)
+    least, most = low[sides] + rates.middle * way - reach, high[sides] + rates.middle * way + reach
+    return least.max(axis=0), most.min(axis=0)
+
+
 def _move_on(
     x: Floats, low: Floats, high: Floats, pair: tuple[int, int], left: tuple[float, float], rates: Rates
 ) -> tuple[float, float] | None:

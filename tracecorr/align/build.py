@@ -35,8 +35,8 @@ _SAME_RATE = ("boot", "tai")
 # These count cycles, or what else an unnamed clock counts; a cycle is no longer than a nanosecond.
 _COUNTS = ("x86-tsc", "ticks")
 _CYCLE_NS = 1
-# How far the first guess of such a clock's rate may lie beside it.
-_ROUGH_RATE = 0.02
+# How far the first guess of such a clock's rate may lie beside it, and how far what is then known of it.
+_ROUGH_RATE, _MOST_UNSURE = 0.02, 0.002
 # `uptime` with one stamp alone.
 _COARSEST_NS = 20_000_000
 _CREATE = "AMDKFD_IOC_CREATE_QUEUE"
@@ -185,8 +185,12 @@ def _fit_trace(clock: str, evidence: ClockEvidence, trace: pl.DataFrame) -> Cloc
     both = join_bounds(sampled, pairs)
     if clock == "mono":
         return _prove_mono(both, sampled, count_foreign_creations(evidence, steps))
-    rate = _guess_rate(both) if clock in _COUNTS else 0.0
-    max_rate = 0.0 if clock in _SAME_RATE else MAX_RATE
+    rate, unsure = _guess_rate(both) if clock in _COUNTS else (0.0, 0.0)
+    if unsure > _MOST_UNSURE:
+        return ClockMap(
+            "unaligned", pairs=len(both), reason=f"{len(both)} pairs are too near to tell the rate of {clock}"
+        )
+    max_rate = 0.0 if clock in _SAME_RATE else MAX_RATE + unsure
     # Samples that cause and effect contradict are of another run: both together leave no line.
     method = "samples" if evidence.samples["samples"] and len(sampled) else "causal_pairs"
     if method == "causal_pairs" and not len(pairs) and clock not in _COUNTS:
@@ -197,11 +201,14 @@ def _fit_trace(clock: str, evidence: ClockEvidence, trace: pl.DataFrame) -> Cloc
     return _unaligned(evidence, trace)
 
 
-def _guess_rate(bounds: Bounds) -> float:
-    """Return the growth of the offset per tick of a clock that does not count nanoseconds."""
+def _guess_rate(bounds: Bounds) -> tuple[float, float]:
+    """Return the growth of the offset per tick of a clock that counts other things than ns, and how far it may be off.
+
+    Both are zero where nothing bounds it.
+    """
     usable = bounds.keep((bounds.low_ns != NO_LOW) | (bounds.high_ns != NO_HIGH)).sort()
     if len(usable) < 2 or usable.stamp_ns[0] == usable.stamp_ns[-1] or (usable.low_ns == NO_LOW).all():
-        return 0.0
+        return 0.0, 0.0
     offset = np.where(usable.low_ns != NO_LOW, usable.low_ns, usable.high_ns).astype(np.float64)
     part = max(len(usable) // 10, 1)
     first, last = slice(0, part), slice(len(usable) - part, None)
@@ -210,12 +217,12 @@ def _guess_rate(bounds: Bounds) -> float:
     return _fit_rate(usable, rough)
 
 
-def _fit_rate(bounds: Bounds, rough: float) -> float:
-    """Return the middle slope of the lines that inequalities allow near a rough one."""
+def _fit_rate(bounds: Bounds, rough: float) -> tuple[float, float]:
+    """Return the middle slope of the lines that inequalities allow near a rough one, and how far others lie from it."""
     x, low, high = bounds.floats(int(bounds.stamp_ns[0]), int(np.median(bounds.low_ns[bounds.low_ns != NO_LOW])))
     chosen = pick_tightest(x, low - rough * x, high - rough * x, trim=True)
     lines = fit_lines(x[chosen], low[chosen], high[chosen], rough, _ROUGH_RATE)
-    return lines.rate if lines else rough
+    return (lines.rate, lines.spread) if lines else (rough, 0.0)
 
 
 def _refine(

@@ -142,7 +142,7 @@ def _silences_of_thread(calls: pl.DataFrame, lines: Ints, rough: ClockMap, steps
     low, high = opened - start[call] - steps[1], closed - end[call] + steps[0]
     # The clock may drift by a little during the call: one nanosecond in a thousand is allowed for.
     drift = (end[call] - start[call]) // 1000 + 1
-    fits = (np.maximum(low, start_low[call]) <= np.minimum(high, end_high[call]) + drift) & (low <= high + drift)
+    fits = np.maximum(low, start_low[call]) <= np.minimum(high, end_high[call]) + drift
     call, low, high = call[fits], low[fits], high[fits]
     alone = np.bincount(call, minlength=len(start))[call] == 1
     call, low, high = call[alone], low[alone], high[alone]

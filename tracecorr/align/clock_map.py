@@ -7,7 +7,8 @@ from typing import Any
 
 import numpy as np
 
-from tracecorr.align.bounds import NO_HIGH, NO_LOW, Bounds, Floats, Ints, find_outliers, pick_tightest
+from tracecorr.align.bounds import NO_HIGH, NO_LOW, Bounds, Floats, Ints, Mask, find_outliers, pick_tightest
+from tracecorr.align.brackets import allow_any_rate, follow_samples
 from tracecorr.align.pieces import Pieces, settle_steps, split_pieces
 from tracecorr.align.set_back import describe_set_back, find_set_back
 from tracecorr.align.slopes import Rates
@@ -144,6 +145,8 @@ def fit_clock_map(bounds: Bounds, method: str, max_rate: float = MAX_RATE, rate:
     good = ~find_outliers(x, low, high, rate, max_rate)
     # A mark names its sample; a causal pair may be of two things that only look alike.
     rates = Rates(rate, max_rate, (_WANDER if method == "samples" else _HIDDEN_WANDER) if max_rate else 0.0)
+    if method == "samples" and max_rate:
+        good &= ~_contradict_samples(x, low, high, rates)
     curve = _fit_curve(x[good], low[good], high[good], rates, trim=method != "samples")
     violated = _count_violated(curve, x, low, high) if curve else total
     reason = ""
@@ -156,6 +159,16 @@ def fit_clock_map(bounds: Bounds, method: str, max_rate: float = MAX_RATE, rate:
     if curve is None or reason:
         return ClockMap("unaligned", pairs=total, violated=violated, reason=reason)
     return ClockMap(method, 0, base_offset, base_stamp, curve.admit(x, low, high), total, violated)
+
+
+def _contradict_samples(x: Floats, low: Floats, high: Floats, rates: Rates) -> Mask:
+    """Mark the pairs that no curve through the samples allows, whatever the clock does between these."""
+    sampled = np.isfinite(low) & np.isfinite(high)
+    parts = follow_samples(x[sampled], low[sampled], high[sampled], rates) if sampled.any() else []
+    if len(parts) != 1:
+        return np.zeros(len(x), dtype=np.bool_)
+    least, largest = allow_any_rate(x[sampled][parts[0]], low[sampled][parts[0]], high[sampled][parts[0]], x, rates)
+    return ~sampled & ((low > largest + 1) | (high < least - 1))
 
 
 def _describe_misfit(x: Floats, low: Floats, high: Floats, max_rate: float) -> str:

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from tracecorr.align.bounds import Floats, Ints, Mask
+from tracecorr.align.bounds import Floats, Ints
 from tracecorr.align.lines import Lines, fit_lines
 from tracecorr.align.slopes import Rates
 
@@ -42,13 +42,12 @@ def find_runs(x: Floats, low: Floats, high: Floats, rates: Rates) -> list[Run]:
 
     Returns: none when no run is bounded on both sides.
     """
-    wrong = np.zeros(len(x), dtype=np.bool_)
     found: list[Ints] = []
     # What follows a run and is too little for another one.
     rest: list[list[Ints]] = []
     start = 0
     while start < len(x):
-        chosen, bounded, start = _grow(x, low, high, start, wrong, rates)
+        chosen, bounded, start = _grow(x, low, high, start, rates)
         if bounded and (len(chosen) >= 3 or (not found and start == len(x))):
             found.append(chosen)
             rest.append([])
@@ -66,10 +65,10 @@ def find_runs(x: Floats, low: Floats, high: Floats, rates: Rates) -> list[Run]:
     ]
 
 
-def _grow(x: Floats, low: Floats, high: Floats, start: int, wrong: Mask, rates: Rates) -> tuple[Ints, bool, int]:
+def _grow(x: Floats, low: Floats, high: Floats, start: int, rates: Rates) -> tuple[Ints, bool, int]:
     """Return the longest run from `start` on that lines satisfy, whether any do, and where the next run begins.
 
-    A single inequality that contradicts both its past and its future is marked as wrong and left out.
+    A single inequality that contradicts both its past and its future is wrong, and left out.
     """
     skipped: list[int] = []
     while True:
@@ -83,7 +82,6 @@ def _grow(x: Floats, low: Floats, high: Floats, start: int, wrong: Mask, rates: 
         if not goes_on or not _is_wrong(x, low, high, without, end, rates):
             break
         skipped.append(end)
-        wrong[end] = True
     chosen = np.arange(start, max(end, start + 1))
     return chosen[~np.isin(chosen, skipped)], lines is not None, max(end, start + 1)
 

@@ -47,18 +47,22 @@ def _add_generations(lines: pl.DataFrame, records: pl.DataFrame) -> pl.DataFrame
     """Return the packets in the order of their times with `generation`: how often their ring was made before.
 
     Up to ROCm 6.1 the Created lines do not name the ring; where they are as many as the process has rings, the log
-    shows them all.
+    shows them all. Where they are more, a ring may have been made again by each that comes after its first packet.
     """
     shape = ("_row", "process", "ring", "packet_index", "stamp_ns", "file", "offset")
     created = records.filter((pl.col("layer") == "aql") & (pl.col("name") == "queue_created"))
     made = created.drop_nulls("ring").with_columns(_row=pl.lit(None, pl.UInt32), packet_index=pl.lit(None, pl.Int64))
     both = pl.concat([lines.select(shape), made.select(shape)]).sort("stamp_ns", "file", "offset")
     both = both.with_columns(generation=pl.col("_row").is_null().cum_sum().over("process", "ring"))
-    unnamed = created.filter(pl.col("ring").is_null()).group_by("process").agg(creations=pl.len())
-    rings = lines.group_by("process").agg(rings=pl.col("ring").n_unique()).join(unnamed, on="process")
-    shown = rings.filter(pl.col("creations") >= pl.col("rings")).select("process", shown=pl.lit(True))
-    packets = both.drop_nulls("_row").join(shown, on="process", how="left", maintain_order="left")
-    return packets.with_columns(made=(pl.col("generation") > 0) | pl.col("shown").fill_null(False)).drop("shown")
+    packets = both.drop_nulls("_row")
+    unnamed = created.filter(pl.col("ring").is_null()).select("process", "stamp_ns").drop_nulls().sort("stamp_ns")
+    unnamed = unnamed.with_columns(creations=pl.int_range(1, pl.len() + 1).over("process"))
+    packets = packets.join_asof(unnamed, on="stamp_ns", by="process", check_sortedness=False)
+    since = pl.col("creations") - pl.col("creations").first().over(_RING)
+    shown = pl.col("creations").max().over("process") >= pl.col("ring").n_unique().over("process")
+    all_new = pl.col("creations").max().over("process") == pl.col("ring").n_unique().over("process")
+    made_once = shown & (all_new | (since == 0))
+    return packets.with_columns(made=(pl.col("generation") > 0) | made_once.fill_null(False)).drop("creations")
 
 
 def _unwrap(lines: pl.DataFrame) -> pl.DataFrame:

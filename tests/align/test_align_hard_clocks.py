@@ -1,4 +1,4 @@
-"""SYNTHETIC and HAND-MADE: clocks that were set back show some stamps twice."""
+"""SYNTHETIC and HAND-MADE: clocks that were set back, step near an end, or are sampled at both ends alone."""
 
 from __future__ import annotations
 
@@ -77,6 +77,20 @@ def test_one_bound_that_contradicts_all_others_is_one_wrong_pair() -> None:
     low[0] = 10**9
     assert find_set_back(stamp, low, high).size == 0
     assert find_set_back(stamp, low, high, sure=False).size
+
+
+@pytest.mark.parametrize("rare", ["low", "high"])
+def test_rare_bounds_that_are_wrong_one_after_the_other_do_not_tell_it_alone(rare: str) -> None:
+    """Six wrong ones of one side in a row, each 20 ms from the next: of the other side only every twentieth differs."""
+    row = np.arange(240)
+    stamp, few = row * 1_000 * US, row % 20 == 7
+    wrong = np.where(few & (row > 80) & (row < 200), 50_000 * US, 0.0)
+    above = np.where(few == (rare == "high"), 10 * US, np.inf)
+    below = np.where(few == (rare == "low"), -10 * US, -np.inf)
+    assert (
+        find_set_back(stamp, below + (wrong if rare == "low" else 0), above - (wrong if rare == "high" else 0)).size
+        == 0
+    )
 
 
 @pytest.mark.parametrize("at_s", [0.3, 9.3, 19.6])
@@ -238,3 +252,23 @@ def test_three_suspends_in_seconds_are_followed_though_stamps_lie_hours_apart() 
     fitted = fit_clock_map(pair(curve, per_s=400), "causal_pairs", 20e-6)
     assert fitted.aligned, fitted.reason
     assert measure(fitted, curve)[0] == 1
+
+
+def test_pairs_that_no_clock_leads_to_from_the_samples_are_wrong() -> None:
+    """Many samples at both ends of 4 s, and four pairs soon after the start that lie 1 ms beside them.
+
+    From there the clock could reach the samples of the end, at 250 ppm, but it could not come there from the start.
+    """
+    curve = slewed()
+    t = np.concatenate([np.arange(60) * 2e4, 6e6 + np.arange(4) * 1e5, 4e9 - np.arange(60)[::-1] * 2e4])
+    stamp, offset = np.rint(t - curve(t)).astype(np.int64), np.rint(curve(t)).astype(np.int64)
+    wrong = np.where((np.arange(124) >= 60) & (np.arange(124) < 64), 1_000_000, 0)
+    low, high = offset - 1_500 + wrong, offset + 1_500 + wrong
+    high[[60, 62]], low[[61, 63]] = NO_HIGH, NO_LOW
+    fitted = fit_clock_map(Bounds(stamp, low, high), "samples")
+    assert fitted.aligned, fitted.reason
+    # The upper ones are far above, and so no contradiction.
+    assert fitted.violated == 2
+    at = np.linspace(0, 4e9, 2001)
+    least, most = fitted.bound(np.rint(at - curve(at)).astype(np.int64))
+    assert ((least - 1 <= curve(at)) & (curve(at) <= most + 1)).all()
