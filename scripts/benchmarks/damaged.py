@@ -238,6 +238,8 @@ def _list_false_columns(reference: Reference, launches: pl.DataFrame) -> dict[st
     """Return the launches whose column differs, by column."""
     both = launches.join(reference.found.launches, on="at", suffix="_true")
     values = {name: pl.col(name).ne_missing(pl.col(f"{name}_true")) for name in _VALUES}
+    # A log that begins behind a wrap does not show that there was one.
+    values["packet_index"] = (pl.col("packet_index") - pl.col("packet_index_true")).fill_null(1) % 2**32 != 0
     # What the whole run does not link is compared with the truth of the links.
     values |= {f"{name}_at": pl.col(f"{name}_at") != pl.col(f"{name}_at_true") for name in _EVENTS}
     return {

@@ -17,6 +17,7 @@ from simulator.record import Line
         # What each of them found wrong before it was mended.
         pytest.param(20005, id="a worker's kernel had the name of the one before"),
         pytest.param(50023, id="calls of two, and packets of a queue whose Created line was lost"),
+        pytest.param(50024, id="intervals of stores of graph launches whose enters were lost"),
         pytest.param(60000, id="system calls of two"),
         pytest.param(60008, id="a store of the ring's life before, called recorded"),
     ],

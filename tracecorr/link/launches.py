@@ -157,13 +157,22 @@ def _add_intervals(base: pl.DataFrame, events: pl.DataFrame, losses: pl.DataFram
     is_packet = pl.col("layer") == "aql"
     # A graph launch writes several packets before it stores once: all that is known is that it does so before its end.
     # A dispatch whose call is not known, because lines were lost, may be of one.
-    unsure = pl.col("call_event").is_null() & pl.col("file").is_in(losses["file"].implode())
+    lossy = pl.concat([losses["file"], _list_half_graphs(events)])
+    unsure = pl.col("call_event").is_null() & pl.col("file").is_in(lossy.implode())
     batched = (pl.col("graph") | unsure) & (pl.col("name") == "dispatch")
     latest = pl.when(batched).then(pl.col("return_ns") + LOG_STEP_NS).otherwise("doorbell_hi_ns")
     return found.with_columns(
         pl.when(is_packet).then("doorbell_lo_ns").alias("doorbell_lo_ns"),
         pl.when(is_packet).then(latest).alias("doorbell_hi_ns"),
     )
+
+
+def _list_half_graphs(events: pl.DataFrame) -> pl.Series:
+    """Return the files in which graph launches end whose enter is missing."""
+    halves = events.select("file", "name", "layer", "flags").filter(
+        (pl.col("layer") == "hip") & (pl.col("flags").fill_null(0) & int(Flag.EXIT_ONLY) > 0)
+    )
+    return halves.filter(pl.col("name").cast(pl.String).str.starts_with(GRAPH_CALL))["file"].unique()
 
 
 def _add_call(joined: pl.DataFrame, events: pl.DataFrame) -> pl.DataFrame:
