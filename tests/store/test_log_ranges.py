@@ -18,7 +18,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from typer.testing import CliRunner
 
-from tracecorr import pipeline
+from tracecorr import pipeline, sources
 from tracecorr.cli import app
 from tracecorr.model import schema
 from tracecorr.model.errors import WorkerError
@@ -56,8 +56,8 @@ def test_tables_are_those_of_one_process(
     path = _imported(tmp_path, data_folder, name, compressed=compressed)
     pipeline.correlate(path)
     alone = _tables(path)
-    monkeypatch.setattr(pipeline, "_LEAST_RANGE", 100_000)
-    monkeypatch.setattr(pipeline, "BLOCK_BYTES", 50_000)
+    monkeypatch.setattr(sources, "_LEAST_RANGE", 100_000)
+    monkeypatch.setattr(sources, "BLOCK_BYTES", 50_000)
     said: list[str] = []
     pipeline.correlate(path, live=said.append, jobs=2)
     assert any("in 2 processes" in text for text in said), said
@@ -71,7 +71,7 @@ def test_tables_are_those_of_one_process(
 
 def test_short_logs_start_no_process(data_folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = _imported(tmp_path, data_folder, "mt-threads", compressed=False)
-    monkeypatch.setattr(pipeline, "open_processes", lambda _: pytest.fail("a process was started"))
+    monkeypatch.setattr(sources, "open_processes", lambda _: pytest.fail("a process was started"))
     result = CliRunner().invoke(app, ["correlate", str(path), "--jobs", "8"])
     assert result.exit_code == 0, result.output
     assert (path / "tables" / "parts" / "amd_log-0.parquet").is_file()

@@ -1,0 +1,133 @@
+"""Raw files to parts: which reader takes which file of a capture, in this process or in several."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import count
+from pathlib import Path
+from typing import Any
+
+from tracecorr.model.parts import Block
+from tracecorr.parse.amdlog import read_amd_log
+from tracecorr.parse.amdlog.blocks import BLOCK_BYTES
+from tracecorr.parse.ftrace import (
+    read_ftrace_pages,
+    read_ftrace_text,
+    read_perf_records,
+    read_prints,
+    read_trace_dat,
+)
+from tracecorr.parse.kfd.polls import read_polls
+from tracecorr.parse.kfd.smi import read_smi_events
+from tracecorr.parse.kfd.snapshots import read_snapshot
+from tracecorr.parse.rocprof import read_rocpd, read_rocprof
+from tracecorr.progress import Stages, Watch
+from tracecorr.store.capture import Capture, make_parts_folder
+from tracecorr.store.log_ranges import finish_log, list_long_logs, start_log
+from tracecorr.store.pages import list_recordings, open_page_trace, trace_clock
+from tracecorr.store.parts import Parts, SourcePart, StoredPart, join_parts, write_part
+from tracecorr.store.processes import open_processes
+from tracecorr.store.raw import open_database, open_read_at, read_chunks
+
+# Log stamps are cut to a microsecond, trace texts round to one; pages are exact.
+_STEPS = {
+    "log": (0, 1000),
+    "text": (500, 500),
+    "pages": (0, 0),
+    "dump": (0, 0),
+    "rocprof": (0, 0),
+    "polls": (0, 0),
+    "smi": (0, 0),
+    "prints": (500, 500),
+}
+# Another process costs about what it takes to read so many bytes of a log.
+_LEAST_RANGE = 128 << 20
+
+
+def read_parts(capture: Capture, ready: Mapping[int, list[StoredPart]], stages: Stages, jobs: int) -> Parts:
+    """Read all raw files of a capture, each with the reader of its form, and write their rows as parts.
+
+    Args:
+        capture: the capture; its parts are put in their place with its tables (`store.capture.write_tables`).
+        ready: what was read already: key of `files` -> its parts in the order of the file.
+        stages: told what is read, and how far it is.
+        jobs: processes that read long logs.
+
+    Raises:
+        InputError: a file is missing or damaged.
+        WorkerError: a process that read a log was killed.
+    """
+    folder = make_parts_folder(capture.path)
+    ready = {**_read_long_logs(capture, folder, stages, jobs), **ready}
+    parts = []
+    for number, (source, form, given) in enumerate(_open_readers(capture, ready, stages)):
+        name = f"{source}-{number}"
+        stored = join_parts(given, folder, name) if isinstance(given, list) else write_part(folder, name, given)
+        parts.append(SourcePart(source, _STEPS[form], stored))
+    return Parts(parts)
+
+
+def _read_long_logs(capture: Capture, folder: Path, stages: Stages, jobs: int) -> dict[int, list[StoredPart]]:
+    """Return the parts of the logs (key of `files`) that are so long that several processes read them sooner."""
+    logs = list_long_logs(capture.path, capture.info["files"], folder, _LEAST_RANGE)
+    counts = [min(log.size // _LEAST_RANGE, jobs) for log in logs]
+    if jobs < 2 or sum(counts) < 2:
+        return {}
+    jobs = min(jobs, sum(counts))
+    stages.begin(f"reading {', '.join(log.path.name for log in logs)} in {jobs} processes")
+    with open_processes(jobs) as submit:
+        started = [
+            start_log(submit, log, count, BLOCK_BYTES) for log, count in zip(logs, counts, strict=True)
+        ]  # fmt: skip
+        return {one.log.file: finish_log(submit, one)[0] for one in started}
+
+
+def _open_readers(
+    capture: Capture, ready: Mapping[int, list[StoredPart]], stages: Stages
+) -> Iterator[tuple[str, str, Iterator[Block] | list[StoredPart]]]:
+    clock = trace_clock(capture)
+    snapshots = count()
+    for entry in capture.info["files"]:
+        chunks = _watch(stages, [entry]).follow(read_chunks(capture.path / entry["path"]))
+        if entry["file"] in ready:
+            yield "amd_log", "log", ready[entry["file"]]
+        elif entry["form"] == "log":
+            yield "amd_log", "log", read_amd_log(chunks, entry["file"])
+        elif entry["form"] == "text":
+            yield "ftrace", "text", read_ftrace_text(chunks, entry["file"], clock)
+        elif entry["form"] == "trace_dat":
+            yield "ftrace", "pages", _read_dat(capture.path / entry["path"], entry["file"], clock)
+        elif entry["form"] == "rocprof":
+            yield "rocprof", "rocprof", read_rocprof(chunks, entry["file"])
+        elif entry["form"] == "rocpd":
+            yield "rocprof", "rocprof", _read_database(capture.path / entry["path"], entry["file"])
+        elif entry["form"] == "dump":
+            times = entry.get("read_start_ns"), entry.get("read_end_ns")
+            yield "hqd", "dump", read_snapshot(chunks, entry["file"], next(snapshots), *times)
+        elif entry["form"] == "polls":
+            yield "sysfs", "polls", read_polls(chunks, entry["file"])
+        elif entry["form"] == "prints":
+            yield "trace_printk", "prints", read_prints(chunks, entry["file"], Path(entry["path"]).stem)
+        elif entry["form"] == "smi":
+            yield "kfd_smi", "smi", read_smi_events(chunks, entry["file"])
+    for recording in list_recordings(capture.info["files"]):
+        trace, files = open_page_trace(capture.path, recording, _watch(stages, recording).follow)
+        through_perf = any(entry["form"] == "perf" for entry in recording)
+        read = read_perf_records if through_perf else read_ftrace_pages
+        yield "ftrace", "pages", read(trace, files, clock)
+
+
+def _watch(stages: Stages, entries: Sequence[Mapping[str, Any]]) -> Watch:
+    """Return what tells how far the reading of one source is; several files are named by their folder."""
+    name = Path(entries[0]["path"])
+    return stages.watch(name.name if len(entries) == 1 else name.parent.name, sum(entry["size"] for entry in entries))
+
+
+def _read_dat(path: Path, file: int, clock: str) -> Iterator[Block]:
+    with open_read_at(path) as (read_at, size):
+        yield from read_trace_dat(read_at, size, file, clock)
+
+
+def _read_database(path: Path, file: int) -> Iterator[Block]:
+    with open_database(path) as connection, open_read_at(path) as (read_at, size):
+        yield from read_rocpd(connection, read_at, size, file)
