@@ -31,6 +31,7 @@ from tracecorr.sources import read_parts
 from tracecorr.store.capture import Capture, drop_unfinished, write_info, write_tables
 from tracecorr.store.fleet import begin_fleet, finish_fleet, plan_fleet, write_member
 from tracecorr.store.importing import import_files
+from tracecorr.store.lock import lock_capture
 from tracecorr.store.memory import give_back
 from tracecorr.store.parts import Parts, StoredPart
 from tracecorr.store.raw import read_clock_samples, read_topology
@@ -61,11 +62,18 @@ def correlate(
             `if __name__ == "__main__":`, because each of them begins with its modules.
 
     Returns: warnings that name what could not be linked and why.
+
+    Raises:
+        CaptureError: the folder is no capture, is being recorded, or another process builds its tables.
+        InputError: a raw file is missing or damaged.
+        WorkerError: a process that read a log was killed.
     """
-    try:
-        return _correlate(path, Stages(progress, live), ready or {}, jobs)
-    finally:
-        drop_unfinished(path)
+    capture = Capture.open(path)
+    with lock_capture(path):
+        try:
+            return _correlate(capture, Stages(progress, live), ready or {}, jobs)
+        finally:
+            drop_unfinished(path)
 
 
 def make_dataset(paths: Sequence[Path], out: Path, *, force: bool = False) -> Capture:
@@ -89,8 +97,8 @@ def make_dataset(paths: Sequence[Path], out: Path, *, force: bool = False) -> Ca
         shutil.rmtree(stage, ignore_errors=True)
 
 
-def _correlate(path: Path, stages: Stages, ready: Mapping[int, list[StoredPart]], jobs: int) -> list[str]:
-    capture = Capture.open(path)
+def _correlate(capture: Capture, stages: Stages, ready: Mapping[int, list[StoredPart]], jobs: int) -> list[str]:
+    path = capture.path
     if capture.nodes:
         raise CaptureError(
             f"{path} is a dataset of many nodes without raw files", "correlate the captures it is made of"

@@ -12,6 +12,7 @@ import pytest
 from cli_inputs import Result, write_log, write_trace
 
 from tracecorr.store.importing import import_files
+from tracecorr.store.lock import lock_capture
 
 Run = Callable[..., Result]
 
@@ -180,3 +181,18 @@ def test_sides_of_different_runs(run: Run, tmp_path: Path, log_file: Path) -> No
     assert result.status == 0, result.err
     assert "warning: " in result.err
     assert run("report", "x").status == 0
+
+
+def test_one_process_at_a_time_builds_or_replaces_a_capture(run: Run, tmp_path: Path, log_file: Path) -> None:
+    assert run("import", "--amd-log", log_file, "-o", "x").status == 0
+    path = tmp_path / "x.tracecorr"
+    before = {file: file.stat().st_mtime_ns for file in path.rglob("*")}
+    with lock_capture(path):
+        for words in (("correlate", "x"), ("import", "--amd-log", log_file, "-o", "x", "--force")):
+            refused = run(*words)
+            assert refused.status == 2, refused.err
+            assert "another process builds the tables" in refused.err
+        assert run("report", "x").status == 0
+    assert {file: file.stat().st_mtime_ns for file in path.rglob("*")} == before
+    assert [p.name for p in tmp_path.iterdir() if p.name.startswith(".")] == []
+    assert run("import", "--amd-log", log_file, "-o", "x", "--force").status == 0

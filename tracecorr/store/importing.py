@@ -16,6 +16,7 @@ from tracecorr.parse.kfd.dumps import looks_like_dump
 from tracecorr.parse.rocprof import check_rocpd, looks_like_rocprof, looks_like_sqlite
 from tracecorr.store.capture import Capture, is_replaceable, write_info
 from tracecorr.store.likeness import suggest_use
+from tracecorr.store.lock import lock_capture
 from tracecorr.store.raw import copy_in, describe_file, open_database, read_clock_samples, read_head
 from tracecorr.store.trace_dat import unpack_in_place
 
@@ -58,7 +59,7 @@ def import_files(
 
     Raises:
         InputError: a file is missing, empty, or not what its option says.
-        CaptureError: `out` exists and `force` is not set.
+        CaptureError: `out` exists and `force` is not set, or its tables are being built.
     """
     if out.exists() and not (force and is_replaceable(out)):
         reason = "already exists" if is_replaceable(out) or not force else "exists and is no capture"
@@ -90,13 +91,14 @@ def _swap(fresh: Path, target: Path, old: Path) -> None:
     if not target.exists():
         fresh.replace(target)
         return
-    target.replace(old)
-    try:
-        fresh.replace(target)
-    except OSError:
-        old.replace(target)
-        raise
-    shutil.rmtree(old)
+    with lock_capture(target):
+        target.replace(old)
+        try:
+            fresh.replace(target)
+        except OSError:
+            old.replace(target)
+            raise
+        shutil.rmtree(old)
 
 
 def _plan(amd_logs: list[Path], ftrace: list[Path], hqd: list[Path]) -> Iterator[Incoming]:
