@@ -47,7 +47,8 @@ def compare(log: Path, folder: Path, runs: int, *, with_import: bool) -> str:
         "parse to parts": lambda: measure.run(worker, installed),
     }
     if with_import:
-        works["import, all tables and views"] = lambda: measure.run(importing, installed)
+        works["`import`, all tables and views"] = lambda: measure.run(importing, installed)
+        works["`import --jobs 1`"] = lambda: measure.run([*importing, "--jobs", "1"], installed)
     costs = measure.paired(works, runs)
     references = costs["`grep -c HWq=`"], costs["five greps"]
     rows = []
