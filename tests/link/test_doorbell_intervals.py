@@ -58,8 +58,8 @@ def test_an_inferred_doorbell_lies_between_the_lines_around_it(tmp_path: Path) -
 def _match(packet: tuple[int | None, int | None], *stores: dict[str, int | None]) -> list[int]:
     """Return the stores (100, 101, ...) that a dispatch of index 7 with this interval has as its own."""
     rows = [
-        {"event": 100 + n, "queue": 0, "thread": 0, "ts_ns": 500, "packet_index": 7, "err_lo_ns": 0, "err_hi_ns": 0}
-        | store for n, store in enumerate(stores)
+        {"event": 100 + n, "queue": 0, "thread": 0, "ts_ns": 500, "packet_index": 7, "err_lo_ns": 0, "err_hi_ns": 0,
+         "ring_learned": False} | store for n, store in enumerate(stores)
     ]  # fmt: skip
     lines = pl.DataFrame(
         [{"event": 1, "queue": 0, "thread": 0, "chain": 1, "name": "dispatch", "graph": False, "packet_index": 7,
@@ -110,7 +110,18 @@ def test_the_store_of_the_next_graph_launch_is_not_that_of_one_whose_store_was_l
         schema_overrides={"queue": pl.UInt32, "thread": pl.UInt32, "name": CAT},
     )  # fmt: skip
     seen = pl.DataFrame(
-        [{"event": 100, "queue": 0, "thread": 0, "ts_ns": 350, "packet_index": 3, "err_lo_ns": 0, "err_hi_ns": 0}],
+        [
+            {
+                "event": 100,
+                "queue": 0,
+                "thread": 0,
+                "ts_ns": 350,
+                "packet_index": 3,
+                "err_lo_ns": 0,
+                "err_hi_ns": 0,
+                "ring_learned": False,
+            }
+        ],
         schema_overrides={"queue": pl.UInt32, "thread": pl.UInt32},
     )
     found = match_stores(seen, lines).select("event", "doorbell_event", "own").sort("event")
@@ -122,7 +133,8 @@ def test_the_earliest_store_of_any_thread_announces_a_packet() -> None:
     shape = {"queue": pl.UInt32, "thread": pl.UInt32}
     stores = [(100, 0, 1, 9), (101, 0, 0, 7), (102, 1, 0, 99), (103, 0, 1, 6)]
     seen = pl.DataFrame(
-        [{"event": e, "queue": q, "thread": t, "ts_ns": 500 + e, "packet_index": v, "err_lo_ns": 0, "err_hi_ns": 0}
+        [{"event": e, "queue": q, "thread": t, "ts_ns": 500 + e, "packet_index": v, "err_lo_ns": 0, "err_hi_ns": 0,
+          "ring_learned": False}
          for e, q, t, v in stores], schema_overrides=shape,
     )  # fmt: skip
     lines = pl.DataFrame(
@@ -132,3 +144,21 @@ def test_the_earliest_store_of_any_thread_announces_a_packet() -> None:
     )  # fmt: skip
     found = match_stores(seen, lines).select("event", "doorbell_event", "announce_event", "own")
     assert found.rows() == [(7, 101, 100, True)]
+
+
+@pytest.mark.parametrize(("learned", "apart", "own"), [(True, 4, 0), (True, 2, 4), (True, 3, 3), (False, 4, 2)])
+def test_a_ring_learned_wrongly_shows_its_indexes_at_other_times(learned: bool, apart: int, own: int) -> None:
+    """Of six stores `apart` lie outside of the intervals of their packets; a probe that read the ring is believed."""
+    shape = {"queue": pl.UInt32, "thread": pl.UInt32}
+    seen = pl.DataFrame(
+        [{"event": 100 + n, "queue": 0, "thread": 0, "ts_ns": 100 * n + (5000 if n < apart else 50), "packet_index": n,
+          "err_lo_ns": 0, "err_hi_ns": 0, "ring_learned": learned} for n in range(6)], schema_overrides=shape,
+    )  # fmt: skip
+    lines = pl.DataFrame(
+        [{"event": n, "queue": 0, "thread": 0, "chain": n, "name": "dispatch", "graph": False, "packet_index": n,
+          "doorbell_lo_ns": 100 * n, "doorbell_hi_ns": 100 * n + 99} for n in range(6)],
+        schema_overrides={**shape, "name": CAT},
+    )  # fmt: skip
+    found = match_stores(seen, lines)
+    assert found["doorbell_event"].to_list() == [100 + n for n in range(6 - own, 6)]
+    assert found["announce_event"].null_count() == 0

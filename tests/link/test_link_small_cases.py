@@ -122,6 +122,7 @@ def store_rows(values: list[int]) -> pl.DataFrame:
             "packet_index": v,
             "err_lo_ns": 0,
             "err_hi_ns": 0,
+            "ring_learned": False,
         }
         for n, v in enumerate(values)
     ]

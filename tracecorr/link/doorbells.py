@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import polars as pl
 
+# Of the stores on a learned ring at least this share of those with a packet of their index must lie in its interval.
+_LEAST_INSIDE = 0.5
 _MATCHED = {"event": pl.Int64, "doorbell_event": pl.Int64, "own": pl.Boolean, "announce_event": pl.Int64}
 
 
@@ -12,10 +14,12 @@ def match_stores(stores: pl.DataFrame, packets: pl.DataFrame) -> pl.DataFrame:
 
     The own store has value == index; a packet without one (a graph launch stores once for several
     packets) takes the thread's first later store on that queue. The announcing store is the earliest
-    one of any thread with a value >= index.
+    one of any thread with a value >= index. A ring that was learned wrongly shows the same indexes, at other times: its
+    stores are nobody's.
 
     Args:
-        stores: event, queue, thread, ts_ns, packet_index, err_lo_ns, err_hi_ns.
+        stores: event, queue, thread, ts_ns, packet_index, err_lo_ns, err_hi_ns, ring_learned (whether the ring was
+            learned from the order of stores and lines).
         packets: event, queue, thread, chain, name, graph (whether the call is a graph launch), packet_index,
             doorbell_lo_ns, doorbell_hi_ns: the interval in which the log lets the store lie; a store outside of it
             is another packet's.
@@ -27,7 +31,11 @@ def match_stores(stores: pl.DataFrame, packets: pl.DataFrame) -> pl.DataFrame:
     usable = stores.drop_nulls(["queue", "packet_index"])
     if usable.is_empty():
         return pl.DataFrame(schema=_MATCHED)
-    own = _own_stores(usable, wanted)
+    pairs = _pair_by_index(usable, wanted)
+    wrong = pairs.filter("ring_learned").group_by("queue").agg(pl.col("is_inside").mean())
+    wrong = wrong.filter(pl.col("is_inside") < _LEAST_INSIDE)
+    usable, pairs = (side.join(wrong, on="queue", how="anti", maintain_order="left") for side in (usable, pairs))
+    own = _own_stores(pairs)
     batch = wanted.filter("graph").join(own, on="event", how="anti").sort("packet_index")
     later = usable.sort("packet_index").select("queue", "thread", "packet_index", doorbell_event="event")
     batch = batch.join_asof(
@@ -40,18 +48,30 @@ def match_stores(stores: pl.DataFrame, packets: pl.DataFrame) -> pl.DataFrame:
     return matched.join(_announcing(usable, wanted), on="event", how="left", maintain_order="left")
 
 
-def _own_stores(stores: pl.DataFrame, packets: pl.DataFrame) -> pl.DataFrame:
-    """Return the store of each packet's own index, on its thread and in the interval that the log leaves for it."""
+def _pair_by_index(stores: pl.DataFrame, packets: pl.DataFrame) -> pl.DataFrame:
+    """Return packets with each store of their index on their thread, and whether it lies in the packet's interval."""
     pairs = packets.join(
         stores.select(
-            "queue", "thread", "packet_index", store="event", store_ns="ts_ns", early="err_lo_ns", late="err_hi_ns"
+            "queue",
+            "thread",
+            "packet_index",
+            "ring_learned",
+            store="event",
+            store_ns="ts_ns",
+            early="err_lo_ns",
+            late="err_hi_ns",
         ),
         on=["queue", "thread", "packet_index"],
     )
     after = pl.col("store_ns") + pl.col("late").fill_null(0) >= pl.col("doorbell_lo_ns")
     before = pl.col("store_ns") - pl.col("early").fill_null(0) <= pl.col("doorbell_hi_ns")
     # An open side (the thread's first or last record) bounds nothing.
-    inside = pairs.filter(after.fill_null(True) & before.fill_null(True))
+    return pairs.with_columns(is_inside=after.fill_null(True) & before.fill_null(True))
+
+
+def _own_stores(pairs: pl.DataFrame) -> pl.DataFrame:
+    """Return the store of each packet's own index, in the interval that the log leaves for it."""
+    inside = pairs.filter("is_inside")
     alone = (pl.len().over("event") == 1) & (pl.len().over("store") == 1)
     return inside.filter(alone).select("event", doorbell_event="store")
 

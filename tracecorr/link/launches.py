@@ -138,7 +138,7 @@ def _gpu_times(events: pl.DataFrame) -> pl.DataFrame:
 
 
 def _stores(events: pl.DataFrame, sources: set[str]) -> pl.DataFrame:
-    columns = ("event", "queue", "thread", "ts_ns", "packet_index", "err_lo_ns", "err_hi_ns", "layer")
+    columns = ("event", "queue", "thread", "ts_ns", "packet_index", "err_lo_ns", "err_hi_ns", "ring_learned", "layer")
     return events.select(columns).filter((pl.col("layer") == "doorbell") & pl.lit("unaligned" not in sources))
 
 
