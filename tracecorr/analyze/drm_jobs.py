@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import polars as pl
 
-from tracecorr.analyze.frames import as_text, collect, percentile
+from tracecorr.analyze.frames import as_text, collect, spread_ns
 
 
 def summarize_drm_jobs(jobs: pl.LazyFrame) -> pl.DataFrame:
@@ -25,16 +25,7 @@ def summarize_drm_jobs(jobs: pl.LazyFrame) -> pl.DataFrame:
             pl.len().cast(pl.Int64).alias("jobs"),
             *(pl.col(f"{stage}_ns").count().cast(pl.Int64).alias(stage) for stage in ("queued", "run", "done")),
             pl.col("process").drop_nulls().n_unique().cast(pl.Int64).alias("processes"),
-            *(_describe(took, name) for name, took in times.items()),
+            *(told for name, took in times.items() for told in spread_ns(took, name)),
         )
-        .unnest(*times)
         .sort(["jobs", "dev", "ring"], descending=[True, False, False])
     )
-
-
-def _describe(took: pl.Expr, name: str) -> pl.Expr:
-    return pl.struct(
-        percentile(took, 50).alias(f"{name}_p50_ns"),
-        percentile(took, 95).alias(f"{name}_p95_ns"),
-        took.max().alias(f"{name}_max_ns"),
-    ).alias(name)

@@ -32,6 +32,15 @@ def describe_ns(column: str, quantiles: tuple[int, ...] = (50, 95, 99)) -> list[
     ]
 
 
+def spread_ns(took: pl.Expr, name: str) -> tuple[pl.Expr, ...]:
+    """Return the aggregates `NAME_p50_ns`, `NAME_p95_ns` and `NAME_max_ns` of nanoseconds."""
+    return (
+        percentile(took, 50).alias(f"{name}_p50_ns"),
+        percentile(took, 95).alias(f"{name}_p95_ns"),
+        took.max().alias(f"{name}_max_ns"),
+    )
+
+
 def count_failed() -> pl.Expr:
     """Return the aggregate `errors`: rows whose result is known and is not a success."""
     result = pl.col("result").cast(pl.String)

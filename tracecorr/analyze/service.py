@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import polars as pl
 
-from tracecorr.analyze.frames import collect, percentile
+from tracecorr.analyze.frames import collect, spread_ns
 
 _WAITS = ("start", "completion")
 
@@ -32,15 +32,7 @@ def summarize_service(launches: pl.LazyFrame, priorities: pl.DataFrame) -> pl.Da
         .agg(
             pl.len().cast(pl.Int64).alias("packets"),
             pl.col("start").count().cast(pl.Int64).alias("timed"),
-            *(
-                told
-                for name in _WAITS
-                for told in (
-                    percentile(pl.col(name), 50).alias(f"{name}_p50_ns"),
-                    percentile(pl.col(name), 95).alias(f"{name}_p95_ns"),
-                    pl.col(name).max().alias(f"{name}_max_ns"),
-                )
-            ),
+            *(told for name in _WAITS for told in spread_ns(pl.col(name), name)),
         )
     )
     known = priorities.select("queue", "priority_hip", "priority_log")
