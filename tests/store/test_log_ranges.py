@@ -87,6 +87,13 @@ def test_a_killed_process_is_named_with_what_to_do() -> None:
     assert "--jobs 1" in raised.value.next_step
 
 
+def test_each_process_works_with_one_thread_of_polars(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("POLARS_MAX_THREADS", raising=False)
+    with open_processes(1) as submit:
+        assert submit(pl.thread_pool_size).result() == 1
+    assert "POLARS_MAX_THREADS" not in os.environ
+
+
 def test_an_interrupt_does_not_wait_for_what_is_still_read() -> None:
     with pytest.raises(KeyboardInterrupt), open_processes(1) as submit:
         submit(os.getpid).result()

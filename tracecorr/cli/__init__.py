@@ -1,6 +1,6 @@
 """The command line: one module per verb.
 
-Heavy modules (polars, dash) are imported inside the verbs, so that `tracecorr --help` is quick.
+Heavy modules (polars, dash) are imported only once a verb is named, so that `tracecorr --help` is quick.
 """
 
 from __future__ import annotations
@@ -8,6 +8,7 @@ from __future__ import annotations
 import errno
 import sys
 import traceback
+from importlib import import_module
 from typing import Annotated
 
 import typer
@@ -32,6 +33,7 @@ from tracecorr.cli import (
     serve,
 )
 from tracecorr.model.errors import TracecorrError, explain_damage
+from tracecorr.threads import limited_threads
 
 app = typer.Typer(
     name="tracecorr",
@@ -75,6 +77,9 @@ def _root(
     Results go to stdout, progress and messages to stderr.
     Exit status: 0 done, 1 tracecorr failed, 2 wrong usage or bad input, 3 this machine cannot do it.
     """
+    del version, traceback  # Both were heeded before.
+    with limited_threads():
+        import_module("polars")
 
 
 def main(argv: list[str] | None = None) -> int:

@@ -13,6 +13,7 @@ from multiprocessing import active_children, get_context
 from typing import Any
 
 from tracecorr.model.errors import WorkerError
+from tracecorr.threads import limited_threads
 
 # Each takes some 300 MiB to read a log; more of them hardly make an import shorter, most of it is one process' work.
 _MOST = 8
@@ -48,7 +49,9 @@ def open_processes(count: int) -> Iterator[Callable[..., _Answer]]:
     others = set(active_children())
     pool = ProcessPoolExecutor(count, get_context("spawn"), initializer=_leave_interrupts)
     try:
-        yield lambda *call: _Answer(pool.submit(*call))
+        # There are as many processes as CPUs: one thread each.
+        with limited_threads(1):
+            yield lambda *call: _Answer(pool.submit(*call))
     except BaseException as error:
         # What they still read nobody wants.
         for process in set(active_children()) - others:

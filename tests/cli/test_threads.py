@@ -1,0 +1,32 @@
+"""How many threads polars begins with on a machine of many CPUs, which is made up here."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+
+import pytest
+
+_MANY_CPUS = """
+import os
+os.sched_getaffinity = lambda _: set(range(192))
+"""
+_VERB = """
+from tracecorr.cli import main
+main(["info", "--help"])
+"""
+
+
+def _run(code: str, **environment: str) -> list[str]:
+    clean = {name: value for name, value in os.environ.items() if name != "POLARS_MAX_THREADS"}
+    done = subprocess.run(
+        [sys.executable, "-c", code], env=clean | environment, capture_output=True, text=True, check=True
+    )
+    return done.stdout.split()[-2:]
+
+
+@pytest.mark.parametrize(("environment", "threads"), [({}, "16"), ({"POLARS_MAX_THREADS": "3"}, "3")])
+def test_command_line_wakes_few_threads(environment: dict[str, str], threads: str) -> None:
+    told = "\nimport polars\nprint(polars.thread_pool_size(), os.environ.get('POLARS_MAX_THREADS'))"
+    assert _run(_MANY_CPUS + _VERB + told, **environment) == [threads, environment.get("POLARS_MAX_THREADS", "None")]
