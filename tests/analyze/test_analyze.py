@@ -114,12 +114,31 @@ def test_latency_keeps_evidence_apart_and_negative_times() -> None:
         {"kind": "dispatch", **times, "doorbell_ns": 110, "doorbell_evidence": "inferred"},
         {"kind": "barrier_and", **times, "doorbell_ns": 60, "doorbell_evidence": "recorded"},
     )
-    rows = {(r["stage"], r["kind"], r["evidence"]): r for r in summarize_latency(launches).to_dicts()}
+    found = summarize_latency(launches, table("events"))
+    rows = {(r["stage"], r["kind"], r["evidence"]): r for r in found.to_dicts()}
     assert rows["packet to doorbell", "dispatch", "recorded"]["p50_ns"] == 7
     assert rows["packet to doorbell", "dispatch", "inferred"]["p50_ns"] == 10
     assert rows["packet to doorbell", "barrier_and", "recorded"]["min_ns"] == -40
     assert rows["call to return", "dispatch", "recorded"]["packets"] == 2
     assert not any(stage == "GPU start to GPU end" for stage, _, _ in rows)
+
+
+@pytest.mark.parametrize("first", [0, 7])  # row numbers of a dataset's node begin later
+def test_a_stage_tells_how_well_its_times_are_known(first: int) -> None:
+    """The log cuts to 1 us, the trace's clock is known to -3..+5 us, that of the GPU to -600..0 us."""
+    bounds = [(0, 1_000), (0, 1_000), (3_000, 5_000), (600_000, 0)]
+    events = table("events", *({"event": first + i, "err_lo_ns": a, "err_hi_ns": b} for i, (a, b) in enumerate(bounds)))
+    moments = {"call_ns": 0, "packet_ns": 2_000, "doorbell_ns": 9_000, "gpu_start_ns": 30_000, "gpu_end_ns": 31_000}
+    known = {"call_event": first, "event": first + 1, "doorbell_event": first + 2, "gpu_event": first + 3}
+    launch = {"kind": "dispatch", **moments, **known, "doorbell_evidence": "recorded"}
+    rows = {r["stage"]: r for r in summarize_latency(table("launches", launch), events).to_dicts()}
+    assert rows["call to packet"]["error_ns"] == 1_000
+    assert rows["packet to doorbell"]["error_ns"] == 5_000  # 3 us and the step of the log below, 5 us above
+    assert rows["doorbell to GPU start"]["error_ns"] == 605_000
+    assert rows["GPU start to GPU end"]["error_ns"] == 0  # of one clock
+    without = table("launches", launch, {**launch, "doorbell_event": None})
+    unknown = {r["stage"]: r for r in summarize_latency(without, events).to_dicts()}
+    assert unknown["packet to doorbell"]["error_ns"] is None
 
 
 def test_queues_and_streams() -> None:

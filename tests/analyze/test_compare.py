@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import polars as pl
@@ -73,10 +74,10 @@ def test_empty_captures_can_be_compared() -> None:
 def series(rng: np.random.Generator, count: int, shift: int = 0) -> pl.DataFrame:
     """Return launches whose way from call to packet takes a random time, in steps of the log."""
     ns = (rng.gamma(4, 5, count).astype(np.int64) + shift) * 1000
-    empty = {
-        c: pl.Series([None] * count, dtype=pl.Int64)
-        for c in ("return_ns", "doorbell_ns", "gpu_start_ns", "gpu_end_ns", "complete_ns")
-    }
+    moments = ("return_ns", "doorbell_ns", "gpu_start_ns", "gpu_end_ns", "complete_ns")
+    tellers = ("call_event", "event", "doorbell_event", "gpu_event")
+    errors = (f"error_{end}_{teller}" for end in ("lo", "hi") for teller in tellers)
+    empty = {c: pl.Series([None] * count, dtype=pl.Int64) for c in (*moments, *errors)}
     return pl.DataFrame({"kind": ["dispatch"] * count, "call_ns": np.zeros(count, np.int64), "packet_ns": ns} | empty)
 
 
@@ -125,6 +126,28 @@ def test_a_shift_is_found_and_lies_in_its_interval() -> None:
     assert rows["p50"]["significant"]
     assert rows["p50"]["low_ns"] <= 5000 <= rows["p50"]["high_ns"]
     assert not rows["jitter"]["significant"]
+
+
+def test_what_the_clocks_may_be_apart_is_not_called_significant() -> None:
+    """Doorbells of a trace that is known to 9 us are 5 us later in B: that may be its clock alone."""
+    rng = np.random.default_rng(6)
+    first, second = (
+        series(rng, 2000, shift).with_columns(
+            doorbell_ns="packet_ns", packet_ns=pl.lit(0, pl.Int64), error_lo_event=0, error_hi_event=1_000
+        )
+        for shift in (0, 5)
+    )
+    exact = [side.with_columns(error_lo_doorbell_event=0, error_hi_doorbell_event=0) for side in (first, second)]
+    wide = [side.with_columns(error_lo_doorbell_event=8_000, error_hi_doorbell_event=9_000) for side in (first, second)]
+
+    def median(sides: list[pl.DataFrame]) -> dict[str, Any]:
+        found = compare_latency(sides[0], sides[1], 0.95, 4000).filter(stage="packet to doorbell")
+        return found.row(0, named=True)
+
+    assert median(exact)["significant"] and median(exact)["clock_error_ns"] == 2_000
+    assert not median(wide)["significant"] and median(wide)["clock_error_ns"] == 18_000
+    assert median(wide)["high_ns"] - median(exact)["high_ns"] == 16_000
+    assert not median([first, second])["significant"] and median([first, second])["clock_error_ns"] is None
 
 
 def test_less_than_a_step_of_the_log_is_not_significant() -> None:

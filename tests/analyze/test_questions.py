@@ -186,6 +186,9 @@ def test_setup_launches_stand_apart() -> None:
     assert rows["steady", "doorbell"]["mean_ns"] == 5
     assert (rows["setup", "kernel_mode"]["total_ns"], rows["steady", "kernel_mode"]["total_ns"]) == (40, 0)
     assert rows["setup", "return"]["total_ns"] == 495
+    log = run["events"] = [row for row in run["events"] if row.get("layer") not in ("syscall", "ioctl")]
+    untraced = summarize_paths(tables_of(run)("launches"), table("events", *log))
+    assert "kernel_mode" not in untraced["layer"]  # not 0: no trace would have shown a system call
 
 
 def test_answers_in_words_name_their_rows() -> None:
@@ -210,6 +213,8 @@ def test_service_by_priority_counts_recorded_doorbells_only() -> None:
     run = make_run()
     run["queues"].append({"queue": 7, "process": 0, "hwq": 0x99, "priority_log": 0})
     timed = {"kind": "dispatch", "doorbell_evidence": "recorded", "doorbell_ns": 100, "packet_ns": 90}
+    timed |= {"doorbell_event": 0, "gpu_event": 1}
+    run["events"] = [{"event": 0, "err_lo_ns": 1, "err_hi_ns": 2}, {"event": 1, "err_lo_ns": 30, "err_hi_ns": 40}]
     run["launches"] = [
         {**timed, "queue": 7, "gpu_start_ns": 900, "complete_ns": 1_090},
         {**timed, "queue": 0, "gpu_start_ns": 150, "complete_ns": 290},
@@ -218,12 +223,15 @@ def test_service_by_priority_counts_recorded_doorbells_only() -> None:
         {**timed, "kind": "copy", "queue": None, "complete_ns": 7_000},
     ]
     tables = tables_of(run)
-    rows = summarize_service(tables("launches"), summarize_priorities(tables)).to_dicts()
+    rows = summarize_service(tables("launches"), tables("events"), summarize_priorities(tables)).to_dicts()
     names = ("queue", "priority_hip", "priority_log", "packets", "timed", "start_p50_ns", "start_max_ns")
     assert [tuple(r[k] for k in names) for r in rows] == [(0, -1, 2, 3, 2, 50, 60), (7, None, 0, 1, 1, 800, 800)]
     assert [r["completion_max_ns"] for r in rows] == [200, 1_000]
     told = _answer(run)[4].lines
-    assert "queue 0 (log priority 2): doorbell to GPU start 50 ns P50, 60 ns P95 of 2 packets" in told
+    assert (
+        "queue 0 (log priority 2): doorbell to GPU start 50 ns P50, 60 ns P95 of 2 packets, each known to +- 41 ns"
+        in told
+    )
     assert not any("doorbell to GPU start" in line for line in _answer(make_run())[4].lines)
 
 

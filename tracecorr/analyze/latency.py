@@ -5,6 +5,7 @@ from __future__ import annotations
 import polars as pl
 
 from tracecorr.analyze.frames import collect, describe_ns
+from tracecorr.analyze.moment_errors import add_errors, gap_error, list_tellers, widest
 from tracecorr.model.kinds import DERIVED, INFERRED, RECORDED
 
 # (stage, from, to, how its two ends were joined, whether the doorbell's own evidence limits it)
@@ -21,15 +22,20 @@ _STAGES = (
 )
 
 
-def summarize_latency(launches: pl.LazyFrame) -> pl.DataFrame:
+def summarize_latency(launches: pl.LazyFrame, events: pl.LazyFrame) -> pl.DataFrame:
     """Return one row per stage, kind of packet and evidence, in the order of the path.
 
     A negative time is shown as it is: a barrier's doorbell is stored before its log line is
-    written. `evidence` is that of the weaker of the join and the doorbell.
+    written. `evidence` is that of the weaker of the join and the doorbell; `error_ns` is how far the time of the
+    packet that is known worst may lie from the truth, to either side: null = unknown.
+
+    Args:
+        launches, events: the tables.
     """
     moments = sorted({column for _, start, end, _, _ in _STAGES for column in (start, end)})
     inferred = pl.col("doorbell_evidence").ne_missing(RECORDED)
-    rows = collect(launches.select("kind", inferred.alias("inferred"), *moments))
+    rows = collect(launches.select("kind", inferred.alias("inferred"), *moments, *list_tellers(moments)))
+    rows = add_errors(rows, events, moments)
     stages = [_summarize_stage(rows, order) for order in range(len(_STAGES))]
     return pl.concat(stages).drop("total_ns")
 
@@ -38,13 +44,19 @@ def _summarize_stage(rows: pl.DataFrame, order: int) -> pl.DataFrame:
     stage, start, end, join, of_doorbell = _STAGES[order]
     hidden = pl.col("inferred") & of_doorbell
     times = rows.lazy().select(
-        pl.col("kind").cast(pl.String), hidden.alias("hidden"), ns=pl.col(end) - pl.col(start)
+        pl.col("kind").cast(pl.String), hidden.alias("hidden"), ns=pl.col(end) - pl.col(start),
+        error=gap_error(start, end),
     )  # fmt: skip
     evidence = pl.when("hidden").then(pl.lit(INFERRED)).otherwise(pl.lit(join))
     return collect(
         times.drop_nulls("ns")
         .group_by("kind", "hidden")
-        .agg(pl.len().cast(pl.Int64).alias("packets"), pl.col("ns").min().alias("min_ns"), *describe_ns("ns"))
+        .agg(
+            pl.len().cast(pl.Int64).alias("packets"),
+            pl.col("ns").min().alias("min_ns"),
+            *describe_ns("ns"),
+            widest(pl.col("error")).alias("error_ns"),
+        )
         .select(pl.lit(stage).alias("stage"), "kind", evidence.alias("evidence"), pl.exclude("kind", "hidden"))
         .sort("kind", "evidence")
     )

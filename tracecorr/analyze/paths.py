@@ -28,7 +28,7 @@ def trace_paths(launches: pl.LazyFrame, events: pl.LazyFrame, setup_calls: pl.Da
 
     Returns: event, call_event, kernel, queue, phase (`setup` where the call made a queue, loaded code or allocated
         memory, else `steady`), hip_ns, command_ns, doorbell_ns, return_ns, wait_for_gpu_ns, gpu_ns, noticed_ns and
-        kernel_mode_ns (system calls inside the HIP call; 0 where none was traced).
+        kernel_mode_ns (system calls inside the HIP call; null where no trace tells what was inside calls).
     """
     calls = list_setup_calls(events) if setup_calls is None else setup_calls
     setup = calls.lazy().select(call_event="chain", phase=pl.lit("setup"))
@@ -43,7 +43,12 @@ def trace_paths(launches: pl.LazyFrame, events: pl.LazyFrame, setup_calls: pl.Da
         .select("event", "call_event", "kernel", "queue", *stretches)
         .join(setup, on="call_event", how="left")
         .join(inside, on="call_event", how="left")
-        .with_columns(pl.col("phase").fill_null("steady"), pl.col("kernel_mode_ns").fill_null(0))
+        .join(inside.select(traced=pl.len() > 0), how="cross")
+        .with_columns(
+            pl.col("phase").fill_null("steady"),
+            kernel_mode_ns=pl.when("traced").then(pl.col("kernel_mode_ns").fill_null(0)),
+        )
+        .drop("traced")
     )
 
 

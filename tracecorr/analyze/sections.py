@@ -119,11 +119,12 @@ def _packet_sections(tables: Tables, sources: set[str]) -> Iterator[Section]:
     yield Section(
         "latency",
         "Time by stage",
-        summarize_latency(launches),
+        summarize_latency(launches, tables("events")),
         "a row is as good as its `evidence`. `recorded` = joined by a key; `derived` = the call is known by thread and "
         "nesting, GPU and completion by signal handle; `inferred` = the doorbell lies somewhere in an interval. "
         "A barrier's doorbell is stored before its log line, so negative times are real. "
-        "Observed completion is when the host noticed, not the end on the GPU",
+        "Observed completion is when the host noticed, not the end on the GPU. `error` = how far the time of the "
+        "packet that is known worst may lie from the truth, to either side: a clock that is off moves all of them",
         _need(sources, "packets", log=True),
     )
 
@@ -162,7 +163,8 @@ def _service_sections(evidence: Evidence, sources: set[str]) -> Iterator[Section
         evidence.service,
         "`start` = recorded doorbell to GPU start, of the `timed` packets; `completion` = packet to observed "
         "completion, an upper bound. Priority in the log: 2 high, 1 normal, 0 low. A queue asked for more waits "
-        "longer, too: `tracecorr experiment preempt` compares the same work alone and together",
+        "longer, too: `tracecorr experiment preempt` compares the same work alone and together. `start error` = how "
+        "far a start may lie from the truth, to either side",
         _need(sources, "packets", log=True),
         nothing="no packet has a GPU time or an observed completion",
     )
@@ -215,7 +217,8 @@ def _path_sections(evidence: Evidence, sources: set[str]) -> Iterator[Section]:
         summarize_paths(launches, events, evidence.setup_calls),
         "`hip` = call to command, `command` = command to packet line, `doorbell` = to its store, `return` = to "
         "the return of the call; `kernel_mode` = system calls inside the call (part of the others). `setup` = launches "
-        "whose call made a queue, loaded code or allocated memory: they say nothing about steady ones",
+        "whose call made a queue, loaded code or allocated memory: they say nothing about steady ones. What ends or "
+        "begins at a doorbell or on the GPU may be off by the error of Time by stage",
         _need(sources, "packets", log=True),
     )
     yield Section(

@@ -5,19 +5,24 @@ from __future__ import annotations
 import polars as pl
 
 from tracecorr.analyze.frames import collect, spread_ns
+from tracecorr.analyze.moment_errors import add_errors, gap_error, list_tellers, widest
 
 _WAITS = ("start", "completion")
 
 
-def summarize_service(launches: pl.LazyFrame, priorities: pl.DataFrame) -> pl.DataFrame:
+_MOMENTS = ("doorbell_ns", "gpu_start_ns")
+
+
+def summarize_service(launches: pl.LazyFrame, events: pl.LazyFrame, priorities: pl.DataFrame) -> pl.DataFrame:
     """Return one row per queue with packets whose start or end is known, the highest priority first.
 
     Args:
-        launches: the table `launches`.
+        launches, events: the tables.
         priorities: what `priorities.summarize_priorities` returned.
 
     Returns: queue, priority_hip, priority_log, packets, timed (packets with a recorded doorbell and a GPU time),
-        start_p50_ns, start_p95_ns, start_max_ns (doorbell to GPU start), completion_p50_ns, completion_p95_ns,
+        start_p50_ns, start_p95_ns, start_max_ns (doorbell to GPU start), start_error_ns (how far one of them may lie
+        from the truth, to either side; null = unknown or none), completion_p50_ns, completion_p95_ns,
         completion_max_ns (packet to observed completion).
     """
     rung = pl.col("doorbell_evidence").cast(pl.String) == "recorded"
@@ -26,13 +31,17 @@ def summarize_service(launches: pl.LazyFrame, priorities: pl.DataFrame) -> pl.Da
         "completion": pl.col("complete_ns") - pl.col("packet_ns"),
     }
     packets = launches.filter((pl.col("kind") != "copy") & pl.col("queue").is_not_null())
-    rows = collect(
-        packets.select("queue", **waits)
+    found = collect(packets.select("queue", **waits, **{c: pl.col(c) for c in list_tellers(_MOMENTS)}))
+    start_error = gap_error(*_MOMENTS).filter(pl.col("start").is_not_null())
+    rows = (
+        add_errors(found, events, _MOMENTS)
         .group_by("queue")
         .agg(
             pl.len().cast(pl.Int64).alias("packets"),
             pl.col("start").count().cast(pl.Int64).alias("timed"),
-            *(told for name in _WAITS for told in spread_ns(pl.col(name), name)),
+            *spread_ns(pl.col("start"), "start"),
+            widest(start_error).alias("start_error_ns"),
+            *spread_ns(pl.col("completion"), "completion"),
         )
     )
     known = priorities.select("queue", "priority_hip", "priority_log")

@@ -190,13 +190,18 @@ def _describe_service(evidence: Evidence) -> list[str]:
         return []
     lines = [
         f"queue {row['queue']} (log priority {_or_unknown(row['priority_log'])}): doorbell to GPU start "
-        f"{render_ns(row['start_p50_ns'])} P50, {render_ns(row['start_p95_ns'])} P95 of {row['timed']} packets"
+        f"{render_ns(row['start_p50_ns'])} P50, {render_ns(row['start_p95_ns'])} P95 of {row['timed']} packets, "
+        f"{_describe_error(row['start_error_ns'])}"
         for row in rows.head(_MAX_QUEUES).iter_rows(named=True)
     ]
     return [
         *lines,
         "who waits less may have less to wait for: `tracecorr experiment preempt` compares alone and together",
     ]
+
+
+def _describe_error(error_ns: int | None) -> str:
+    return "with an unknown error" if error_ns is None else f"each known to +- {render_ns(error_ns)}"
 
 
 def _describe_moves(evidence: Evidence, moves: int) -> str:

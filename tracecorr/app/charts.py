@@ -117,7 +117,7 @@ def time_by_call(source: Source) -> go.Figure | None:
 
 def latency_by_stage(source: Source) -> go.Figure | None:
     """Show P50, P95 and P99 of each stage of dispatches."""
-    found = summarize_latency(source.tables("launches")).filter(pl.col("kind") == "dispatch")
+    found = summarize_latency(source.tables("launches"), source.tables("events")).filter(pl.col("kind") == "dispatch")
     label = [f"{s} ({e})" for s, e in found.select("stage", "evidence").iter_rows()]
     bars = [
         go.Bar(name=q.upper(), x=label, y=[None if v is None else v / 1e3 for v in found[f"{q}_ns"]])

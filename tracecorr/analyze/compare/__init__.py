@@ -103,10 +103,14 @@ def _work_sections(first: Evidence, second: Evidence, confidence: float, rounds:
         f"({rounds} rounds, likeness of neighbours counted), {confidence:.0%} for all rows together; "
         "significant = the interval leaves out 0 and the difference is at least the 1 us step of the log"
     )
+    clocks = (
+        f"{interval}; `clock error` = how far clocks and steps of the stamps may move a difference: its interval is "
+        "wider by it"
+    )
     conditions = compare_conditions(describe_conditions(first), describe_conditions(second))
     yield Section("conditions", "Conditions of the latencies", conditions)
     yield Section(
-        "latency", "Latency", compare_latency(*steady, confidence, rounds), interval,
+        "latency", "Latency", compare_latency(*steady, confidence, rounds), clocks,
         nothing="no stage has enough launches on both sides",
     )  # fmt: skip
     yield Section(
@@ -126,7 +130,8 @@ def _path_sections(first: Evidence, second: Evidence) -> Iterator[Section]:
     ]
     yield Section(
         "paths", "Time by layer", join_sides(paths[0], paths[1], "way", ["launches", "mean_ns", "p50_ns", "p99_ns"]),
-        "steady launches and those with set-up work apart",
+        "steady launches and those with set-up work apart; what ends or begins at a doorbell or on the GPU may be off "
+        "by the clock error of Latency",
     )  # fmt: skip
     copies = [
         summarize_copies(t("events"), t("launches"), t("kernels")).group_by("path").agg(pl.col("copies", "bytes").sum())

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -10,6 +11,7 @@ import polars as pl
 
 from tracecorr.analyze.compare.quantiles import QUANTILES, Sample, resample
 from tracecorr.analyze.frames import Tables, collect
+from tracecorr.analyze.moment_errors import LOG_MOMENTS, add_errors, gap_error, list_tellers, widest
 from tracecorr.analyze.steady import list_setup_calls
 from tracecorr.model.kinds import RECORDED
 
@@ -22,6 +24,7 @@ STAGES = (
     ("GPU start to GPU end", "gpu_start_ns", "gpu_end_ns"),
     ("packet to observed completion", "packet_ns", "complete_ns"),
 )
+_MOMENTS = sorted({moment for _, start, end in STAGES for moment in (start, end)})
 _STATISTICS = ("p50", "p95", "p99", "jitter")
 # Fewer values than this have no interval worth printing.
 MIN_VALUES = 20
@@ -37,19 +40,21 @@ def read_steady(tables: Tables, setup_calls: pl.DataFrame | None = None) -> pl.D
         tables: gives the table of a capture by its name.
         setup_calls: what `steady.list_setup_calls` gave, where it was asked already.
 
-    Returns: kind, kernel (name), and the columns that `STAGES` names; doorbell_ns only where it is recorded.
+    Returns: kind, kernel (name), and the columns that `STAGES` names; doorbell_ns only where it is recorded; the
+        errors of all of them (`moment_errors.add_errors`).
     """
     calls = list_setup_calls(tables("events")) if setup_calls is None else setup_calls
     setup = calls.lazy().select(call_event="chain")
-    moments = sorted({column for _, start, end in STAGES for column in (start, end)} - {"doorbell_ns"})
+    moments = [moment for moment in _MOMENTS if moment != "doorbell_ns"]
     recorded = pl.col("doorbell_evidence") == RECORDED
     rows = tables("launches").join(setup, on="call_event", how="anti", maintain_order="left")
     names = tables("kernels").select("kernel", kernel_name=pl.coalesce("display", "name"))
     found = collect(
         rows.join(names, on="kernel", how="left", maintain_order="left").select(
-            "kind", "kernel_name", *moments, doorbell_ns=pl.when(recorded).then("doorbell_ns")
+            "kind", "kernel_name", *moments, *list_tellers(_MOMENTS), doorbell_ns=pl.when(recorded).then("doorbell_ns")
         )
     )
+    found = add_errors(found, tables("events"), _MOMENTS)
     return found if found["packet_ns"].is_sorted() else found.sort("packet_ns", maintain_order=True)
 
 
@@ -62,47 +67,77 @@ def compare_latency(first: pl.DataFrame, second: pl.DataFrame, confidence: float
         rounds: bootstrap rounds.
 
     Returns: stage, kind, statistic (`p50`, `p95`, `p99`, `jitter` = P99 - P50), a_launches, b_launches, a_ns, b_ns,
-        difference_ns (B - A), low_ns and high_ns (its interval), percent, significant.
+        difference_ns (B - A), low_ns and high_ns (its interval), clock_error_ns (how far the clocks of both sides may
+        move the difference; the interval holds it; null = unknown, and nothing is significant), percent, significant.
     """
     pairs = list(_pairs(first, second))
     wide = 1 - (1 - confidence) / max(1, len(pairs) * len(_STATISTICS))
-    rows = [row for stage, kind, a, b in pairs for row in _compare(stage, kind, a, b, wide, rounds)]
+    rows = [row for pair in pairs for row in _compare(pair, wide, rounds)]
     return pl.DataFrame(rows, schema=_SCHEMA, orient="row")
 
 
 _SCHEMA = {
     "stage": pl.String, "kind": pl.String, "statistic": pl.String, "a_launches": pl.Int64, "b_launches": pl.Int64,
     "a_ns": pl.Int64, "b_ns": pl.Int64, "difference_ns": pl.Int64, "low_ns": pl.Int64, "high_ns": pl.Int64,
-    "percent": pl.Float64, "significant": pl.Boolean,
+    "clock_error_ns": pl.Int64, "percent": pl.Float64, "significant": pl.Boolean,
 }  # fmt: skip
 
 
-def _pairs(first: pl.DataFrame, second: pl.DataFrame) -> Iterator[tuple[str, str, Sample, Sample]]:
+@dataclass(frozen=True)
+class _Pair:
+    """Hold a stage of one kind of launches on both sides, and how far their clocks may move its difference."""
+
+    stage: str
+    kind: str
+    first: Sample
+    second: Sample
+    clock_error_ns: int | None
+
+
+def _pairs(first: pl.DataFrame, second: pl.DataFrame) -> Iterator[_Pair]:
     kinds = sorted(
         set.intersection(*(set(side["kind"].drop_nulls().unique().cast(pl.String)) for side in (first, second)))
     )
     for stage, start, end in STAGES:
         for kind in kinds:
             sides = [
-                side.filter(pl.col("kind") == kind).select((pl.col(end) - pl.col(start)).alias("ns")).drop_nulls()["ns"]
+                side.filter(pl.col("kind") == kind)
+                .select((pl.col(end) - pl.col(start)).alias("ns"), _clock_error(start, end).alias("error"))
+                .drop_nulls("ns")
                 for side in (first, second)
             ]
-            if min(side.len() for side in sides) >= MIN_VALUES:
-                yield stage, kind, Sample.of(sides[0].to_numpy()), Sample.of(sides[1].to_numpy())
+            if min(side.height for side in sides) >= MIN_VALUES:
+                errors = [side.select(widest(pl.col("error"))).item() for side in sides]
+                known = None if None in errors else sum(errors)
+                a, b = (Sample.of(side["ns"].to_numpy()) for side in sides)
+                yield _Pair(stage, kind, a, b, known)
 
 
-def _compare(
-    stage: str, kind: str, first: Sample, second: Sample, confidence: float, rounds: int
-) -> Iterator[tuple[Any, ...]]:
-    values = [_measure(side) for side in (first, second)]
-    low, high = interval_of_difference(first, second, confidence, rounds)
+def _clock_error(start: str, end: str) -> pl.Expr:
+    """Return how far a stage may lie from the truth because its ends have two clocks.
+
+    The stamps of the log are one clock: their step is another matter (`RESOLUTION_NS`).
+    """
+    one_clock = start in LOG_MOMENTS and end in LOG_MOMENTS
+    return pl.lit(0, dtype=pl.Int64) if one_clock else gap_error(start, end)
+
+
+def _compare(pair: _Pair, confidence: float, rounds: int) -> Iterator[tuple[Any, ...]]:
+    """Yield one row per statistic.
+
+    A clock that is off moves all launches alike, which no number of them shows: each percentile may be off by its
+    error, a jitter by that of both of its percentiles.
+    """
+    values = [_measure(side) for side in (pair.first, pair.second)]
+    low, high = interval_of_difference(pair.first, pair.second, confidence, rounds)
     for place, name in enumerate(_STATISTICS):
         a, b = (int(side[place]) for side in values)
         percent = round(100 * (b - a) / a, 1) if a > 0 else None
-        bounds = int(low[place]), int(high[place])
+        error = None if pair.clock_error_ns is None else pair.clock_error_ns * (2 if name == "jitter" else 1)
+        bounds = int(low[place]) - (error or 0), int(high[place]) + (error or 0)
         yield (
-            stage, kind, name, len(first.ordered), len(second.ordered), a, b, b - a, *bounds, percent,
-            is_significant(b - a, *bounds),
+            pair.stage, pair.kind, name, len(pair.first.ordered), len(pair.second.ordered), a, b, b - a, *bounds,
+            error, percent, error is not None and is_significant(b - a, *bounds),
         )  # fmt: skip
 
 

@@ -93,7 +93,7 @@ class Evidence:
     @cached_property
     def service(self) -> pl.DataFrame:
         """Return how long the packets of each queue waited (`service.summarize_service`)."""
-        return summarize_service(self.tables("launches"), self.priorities)
+        return summarize_service(self.tables("launches"), self.tables("events"), self.priorities)
 
     @cached_property
     def setup_calls(self) -> pl.DataFrame:
