@@ -160,18 +160,19 @@ def _align(
 
     Returns: threads and processes; all rows, as the only frame of a list; the clock maps.
     """
-    rows = fold_constants(parts.read_events())
-    identities = _map_threads(rows, parts, seen)
-    records, maps = _fit(rows, parts, identities, capture)
+    held = [fold_constants(parts.read_events())]
+    identities = _map_threads(held[0], parts, seen)
+    records, maps = _fit(held.pop(), parts, identities, capture)
     clocks = [m for key, m in maps.items() if key.startswith("ftrace:")]
     unknown = identities.log_threads["tid"].null_count()
     if not unknown or len(clocks) != 1 or not clocks[0].aligned:
         return identities, [records], maps
     guessed = guess_threads(number_lives(place_records(records.select(VOTE_COLUMNS), maps), identities.lives))
-    again = _map_threads(rows, parts, seen, clocks[0].to_common, guessed)
+    again = _map_threads(parts.read_events(THREAD_COLUMNS), parts, seen, clocks[0].to_common, guessed)
     if again.log_threads["tid"].count() == identities.log_threads["tid"].count():
         return identities, [records], maps
-    records, maps = _fit(rows, parts, again, capture)
+    del records  # large
+    records, maps = _fit(fold_constants(parts.read_events()), parts, again, capture)
     return again, [records], maps
 
 
@@ -183,9 +184,9 @@ def _map_threads(rows: pl.DataFrame, parts: Parts, seen: SeenIdentities, *known:
 def _fit(
     rows: pl.DataFrame, parts: Parts, identities: Identities, capture: Capture
 ) -> tuple[pl.DataFrame, dict[str, ClockMap]]:
-    records = attach_identities(rows, identities)
-    records = add_gpu_times(fill_store_rings(complete_indexes(records)), parts.args)
-    records = widen_reads(find_steps(records), parts.args)
+    whole = fill_store_rings(complete_indexes(attach_identities(rows, identities)))
+    del rows  # large; what is left of it is taken apart
+    records = widen_reads(find_steps(add_gpu_times(whole, parts.args)), parts.args)
     offsets = seen_time_offsets(capture.info)
     return records, fit_clocks(ClockEvidence(records, parts.args, _samples(capture), **offsets))
 

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from polars.testing import assert_frame_equal
 
 from tracecorr.align.intervals import bracket_doorbells, list_moments
-from tracecorr.align.rows import Places, attach_columns, fill_columns, fold_constants, number_groups
+from tracecorr.align.rows import Places, append_rows, attach_columns, fill_columns, fold_constants, number_groups
 from tracecorr.model.schema import CAT
 
 # Values near each other, far from each other, at the ends of their type, and none.
@@ -105,3 +105,22 @@ def test_columns_of_one_value_take_no_memory(value: int | None) -> None:
     folded = fold_constants(frame)
     assert folded.select("a").estimated_size() < frame.select("a").estimated_size() / 100
     assert folded.select("b").estimated_size() == frame.select("b").estimated_size()
+
+
+@settings(deadline=None)
+@given(keys, keys)
+def test_appended_rows_come_behind_in_one_piece(
+    many: list[tuple[int | None, str | None]], more: list[tuple[int | None, str | None]]
+) -> None:
+    columns = {"a": pl.Int64, "b": CAT}
+    frame, rows = (pl.DataFrame(part, schema=columns, orient="row") for part in (many, more))
+    rows = rows.with_columns(c=pl.int_range(pl.len()))
+    expected = pl.concat([frame, rows], how="diagonal")
+    joined = append_rows(frame, rows)
+    assert_frame_equal(joined, expected)
+    assert {joined[name].n_chunks() for name in joined.columns} == {1}
+
+
+def test_an_appended_value_like_all_others_takes_no_memory() -> None:
+    joined = append_rows(pl.DataFrame({"a": [7] * 1000, "b": [7] * 1000}), pl.DataFrame({"a": [7], "b": [8]}))
+    assert joined.select("a").estimated_size() < joined.select("b").estimated_size() / 100

@@ -44,13 +44,37 @@ def fill_columns(frame: pl.DataFrame, found: pl.DataFrame, key: str = "event") -
 
 def fold_constants(frame: pl.DataFrame) -> pl.DataFrame:
     """Return `frame` with the columns that hold one value throughout as literals, which take no memory."""
-    return frame.with_columns(pl.lit(c.first()).cast(c.dtype).alias(c.name) for c in frame.iter_columns() if _is_one(c))
+    return frame.with_columns(_fold(column) for column in frame.iter_columns())
+
+
+def append_rows(frame: pl.DataFrame, rows: pl.DataFrame) -> pl.DataFrame:
+    """Return the rows of both, each column in one piece, or a literal where it holds one value throughout.
+
+    A frame whose columns come in different pieces is copied by every look at one of them.
+
+    Args:
+        frame: many rows; it is taken apart meanwhile, so that only one column is in memory twice.
+        rows: more of them, perhaps with more columns, which are null in the others.
+    """
+    many, own = frame.height, set(frame.columns)
+    lacking = rows.clear(many).select(pl.all().exclude(own))
+    joined = pl.DataFrame(height=many + rows.height)
+    return joined.with_columns(
+        _fold(pl.concat([(frame if name in own else lacking).drop_in_place(name), rows[name]]).rechunk())
+        for name in rows.columns
+    )
+
+
+def _fold(column: pl.Series) -> pl.Series | pl.Expr:
+    return pl.lit(column.first()).cast(column.dtype).alias(column.name) if _is_one(column) else column
 
 
 def _is_one(column: pl.Series) -> bool:
     """Tell whether a column of numbers or categories has rows, and all of them are equal."""
     nulls, values = column.null_count(), column.to_physical()
-    return len(column) > 0 and (nulls == len(column) or (nulls == 0 and values.min() == values.max()))
+    if not len(column) or 0 < nulls < len(column) or values[0] != values[-1]:
+        return False
+    return nulls > 0 or values.min() == values.max()
 
 
 def select_source(records: pl.DataFrame, source: str, columns: Sequence[str]) -> pl.DataFrame:

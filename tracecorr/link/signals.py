@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import polars as pl
 
+from tracecorr.align.rows import append_rows
 from tracecorr.model import schema
 
 # A use of a signal is not the one meant when half as many signals were used since as lie between two uses of one.
@@ -17,7 +18,7 @@ def add_gpu_times(records: pl.DataFrame, args: pl.DataFrame) -> pl.DataFrame:
     is left out.
 
     Args:
-        records: part events with `source`, `process`, `thread`.
+        records: part events with `source`, `process`, `thread`; taken apart where rows are added (`append_rows`).
         args: part args.
     """
     lines = records.filter((pl.col("layer") == "signal") & (pl.col("name") == "gpu_time"))
@@ -35,7 +36,7 @@ def add_gpu_times(records: pl.DataFrame, args: pl.DataFrame) -> pl.DataFrame:
         thread=pl.lit(None, pl.UInt32), tid=pl.lit(None, pl.UInt64), parent_offset=pl.lit(None, pl.Int64),
         step_lo_ns=pl.lit(0, pl.Int64), step_hi_ns=pl.lit(0, pl.Int64),
     )  # fmt: skip
-    return pl.concat([records, rows.drop("start_ns", "end_ns")], how="diagonal")
+    return append_rows(records, rows.drop("start_ns", "end_ns"))
 
 
 def list_uses(launches: pl.DataFrame) -> pl.DataFrame:

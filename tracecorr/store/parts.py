@@ -35,13 +35,13 @@ class StoredPart:
     hqd: pl.DataFrame
     polls: pl.DataFrame
 
-    def read(self, name: str) -> pl.DataFrame:
-        """Return the rows of `events`, `packets` or `args`."""
+    def read(self, name: str, columns: Sequence[str] = ()) -> pl.DataFrame:
+        """Return the rows of `events`, `packets` or `args`; all columns where none are named."""
         file = pl.scan_parquet(self.paths[name])
         rows = pl.DataFrame(height=file.select(pl.len()).collect().item())
         # Column by column: what is read comes in pieces, and is put together in a copy.
         return rows.with_columns(
-            _in_one_piece(file.select(column).collect().to_series()) for column in _TABLES[name].schema
+            _in_one_piece(file.select(column).collect().to_series()) for column in columns or _TABLES[name].schema
         )
 
 
@@ -59,11 +59,11 @@ class SourcePart:
     steps_ns: tuple[int, int]
     stored: StoredPart
 
-    def read_events(self) -> pl.DataFrame:
+    def read_events(self, columns: Sequence[str] = ()) -> pl.DataFrame:
         """Return rows of `part_events` with `source`, `step_lo_ns` and `step_hi_ns`."""
         values = {"source": self.source, "step_lo_ns": self.steps_ns[0], "step_hi_ns": self.steps_ns[1]}
         literals = [pl.lit(value).cast(_SOURCE[name]).alias(name) for name, value in values.items()]
-        return self.stored.read("events").with_columns(literals)
+        return self.stored.read("events", columns).with_columns(literals)
 
 
 @dataclass
@@ -76,11 +76,11 @@ class Parts:
 
     each: list[SourcePart] = field(default_factory=list)
 
-    def read_events(self) -> pl.DataFrame:
-        """Return `part_events` with `source`, `step_lo_ns` and `step_hi_ns`."""
-        empty = schema.PART_EVENTS.empty()
+    def read_events(self, columns: Sequence[str] = ()) -> pl.DataFrame:
+        """Return `part_events`, all columns where none are named, with `source`, `step_lo_ns` and `step_hi_ns`."""
+        empty = schema.PART_EVENTS.empty().select(columns or pl.all())
         empty = empty.with_columns(pl.lit(None, dtype).alias(name) for name, dtype in _SOURCE.items())
-        return _join([part.read_events() for part in self.each], empty)
+        return _join([part.read_events(columns) for part in self.each], empty)
 
     def read_packets(self) -> pl.DataFrame:
         """Return `part_packets`."""
