@@ -19,9 +19,9 @@ def make_run() -> Rows:
         "launches": [_packet(20, 0), _packet(24, 1), _copy(28)],
         "queues": [
             {
-                "queue": 0, "process": 0, "gpu": 0, "hwq": RING, "ring_base": RING, "priority_log": 2,
-                "priority_ioctl": 7, "type": "compute_aql", "size": 16384, "created_ns": 1_900, "created_line_event": 9,
-                "create_ioctl_event": 3, "dispatches": 2, "barriers": 0,
+                "queue": 0, "process": 0, "gpu": 0, "hwq": RING, "ring_base": RING, "priority_hip": -1,
+                "priority_log": 2, "priority_ioctl": 7, "type": "compute_aql", "size": 16384, "created_ns": 1_900,
+                "created_line_event": 9, "create_ioctl_event": 3, "dispatches": 2, "barriers": 0,
             },
             {"queue": 1, "process": 0, "gpu": 0, "ring_base": SDMA_RING, "type": "sdma", "created_ns": 4_000,
              "create_ioctl_event": 10, "dispatches": 0, "barriers": 0},

@@ -22,7 +22,7 @@ from tracecorr.analyze.markdown import render_markdown, render_summary, render_t
 from tracecorr.analyze.queues import summarize_queues
 from tracecorr.analyze.report import summarize_capture
 from tracecorr.analyze.run_facts import describe_run
-from tracecorr.analyze.streams import summarize_streams
+from tracecorr.analyze.streams import names_streams, summarize_streams
 from tracecorr.analyze.values import addresses_as_text, render_ns, render_value
 from tracecorr.model import schema
 
@@ -154,6 +154,17 @@ def test_queues_and_streams() -> None:
     streams = summarize_streams(table("streams", {"stream": 0}, {"stream": 1}), spans, launches)
     assert streams["queues"].to_list() == ["0 1", "0"]
     assert streams.select("dispatches", "barriers", "copies").rows() == [(1, 0, 1), (0, 0, 0)]
+
+
+def test_what_streams_submitted_is_unknown_where_the_log_names_no_stream() -> None:
+    """Up to ROCm 6.4 a command line has no `to queue`; the other process is of a later one."""
+    streams = table("streams", {"stream": 0, "process": 0}, {"stream": 1, "process": 1})
+    of_process = [{"process": 0, "kind": "dispatch"}, {"process": 1, "kind": "dispatch", "stream": 1}]
+    launches = table("launches", *of_process, {"process": 1, "kind": "dispatch"}, {"process": 1, "kind": "barrier_and"})
+    found = summarize_streams(streams, table("stream_queues"), launches)
+    assert found.select("dispatches", "barriers", "copies").rows() == [(None, 0, 0), (1, None, 0)]
+    assert names_streams(launches) and names_streams(table("launches"))
+    assert not names_streams(table("launches", of_process[0]))
 
 
 def test_losses_ledger_and_clocks() -> None:

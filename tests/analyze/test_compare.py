@@ -71,6 +71,19 @@ def test_empty_captures_can_be_compared() -> None:
     assert "no kernel on either side" in text
 
 
+def test_streams_that_the_log_does_not_name_are_unknown() -> None:
+    """Up to ROCm 6.4 no command says its stream: that is not a run without streams."""
+    run = make_run()
+    run["stream_queues"] = []
+    run["launches"] = [{**row, "stream": None} for row in run["launches"]]
+    found = compare_captures(Side("old", tables_of(run)), Side("new", tables_of(make_run())))
+    queues = {r["what"]: (r["a"], r["b"], r["difference"]) for r in found.frame("queues").to_dicts()}
+    assert queues["streams that submitted"] == (None, 1, None)
+    assert "queues shared by streams: unknown in A, 0 in B" in found.findings
+    text = render_comparison(found)
+    assert "the log does not say which stream" in text and "no stream submitted" not in text
+
+
 def series(rng: np.random.Generator, count: int, shift: int = 0) -> pl.DataFrame:
     """Return launches whose way from call to packet takes a random time, in steps of the log."""
     ns = (rng.gamma(4, 5, count).astype(np.int64) + shift) * 1000

@@ -81,6 +81,11 @@ def test_known_counts(imported: Importer, name: str) -> None:
     assert queues == [expected["queues"]]
 
 
+def test_queues_have_the_priority_that_their_streams_asked_for(imported: Importer) -> None:
+    rows = _query(imported("caseB-4streams"), "select priority_hip, priority_log from queues where hwq is not null")
+    assert [(r["priority_hip"], r["priority_log"]) for r in rows] == [(-1, 2), (1, 0), (0, 1), (0, 1), (None, 1)]
+
+
 @pytest.mark.parametrize("name", EXPECTED)
 @pytest.mark.parametrize("pages", [False, True])
 def test_ledger_accounts_for_every_byte(imported: Importer, name: str, pages: bool) -> None:

@@ -16,21 +16,18 @@ _UPDATE = ("AMDKFD_IOC_UPDATE_QUEUE", "kfd_ioctl_update_queue")
 def summarize_priorities(tables: Tables) -> pl.DataFrame:
     """Return one row per queue that the log made or used.
 
-    Returns: queue, priority_hip (of its first stream that asked for one, else of the queue; 0 for streams that did not
-        ask), priority_log, priority_driver (what UPDATE_QUEUE set, else what CREATE_QUEUE asked for; null = no probe
-        read it), update_event, update_refused (the ioctl failed), priority_hqd and pipe_priority_hqd (HQD or MQD
-        dump), evidence_event (the line or ioctl that shows it).
+    Returns: queue, priority_hip (of its first stream; 0 for streams that did not ask), priority_log, priority_driver
+        (what UPDATE_QUEUE set, else what CREATE_QUEUE asked for; null = no probe read it), update_event,
+        update_refused (the ioctl failed), priority_hqd and pipe_priority_hqd (HQD or MQD dump), evidence_event (the
+        line or ioctl that shows it).
     """
     queues = tables("queues").filter(pl.col("hwq").is_not_null() | pl.col("swq").is_not_null()).collect()
-    asked = _asked(tables)
-    rows = (
-        queues.join(asked, on="queue", how="left", maintain_order="left")
-        .join(_updates(tables, queues), on="queue", how="left", maintain_order="left")
-        .join(_dumped(tables), on="queue", how="left", maintain_order="left")
+    rows = queues.join(_updates(tables, queues), on="queue", how="left", maintain_order="left").join(
+        _dumped(tables), on="queue", how="left", maintain_order="left"
     )
     return rows.select(
         "queue",
-        priority_hip=pl.coalesce("asked", "priority_hip").cast(pl.Int64),
+        priority_hip=pl.col("priority_hip").cast(pl.Int64),
         priority_log=pl.col("priority_log").cast(pl.Int64),
         priority_driver=pl.when(pl.col("update_event").is_null())
         .then(pl.col("priority_ioctl").cast(pl.Int64))
@@ -41,12 +38,6 @@ def summarize_priorities(tables: Tables) -> pl.DataFrame:
         pipe_priority_hqd="pipe_priority_hqd",
         evidence_event=pl.coalesce("update_event", "created_line_event"),
     )
-
-
-def _asked(tables: Tables) -> pl.DataFrame:
-    streams = tables("streams").select("stream", asked=pl.col("priority").fill_null(0))
-    used = tables("stream_queues").join(streams, on="stream").sort("from_ns")
-    return collect(used.group_by("queue", maintain_order=True).agg(pl.col("asked").first()))
 
 
 def _updates(tables: Tables, queues: pl.DataFrame) -> pl.DataFrame:

@@ -29,7 +29,7 @@ from tracecorr.analyze.nodes import summarize_nodes
 from tracecorr.analyze.paths import summarize_paths
 from tracecorr.analyze.queues import summarize_queues
 from tracecorr.analyze.rocprof import summarize_rocprof
-from tracecorr.analyze.streams import summarize_streams
+from tracecorr.analyze.streams import NO_STREAM_NAMES, names_streams, summarize_streams
 from tracecorr.analyze.verdicts.evidence import Evidence
 from tracecorr.analyze.waits import summarize_waits
 
@@ -193,7 +193,7 @@ def _ring_sections(evidence: Evidence, sources: set[str]) -> Iterator[Section]:
         "Streams",
         summarize_streams(tables("streams"), tables("stream_queues"), tables("launches")),
         "streams are recorded by the log's calls; their queues are known as `queue_evidence` says",
-        _need(sources, "streams", log=True),
+        _need(sources, "streams", log=True) or ("" if names_streams(tables("launches")) else NO_STREAM_NAMES),
     )
 
 

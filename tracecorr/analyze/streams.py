@@ -6,9 +6,15 @@ import polars as pl
 
 from tracecorr.analyze.frames import as_text, collect
 
+NO_STREAM_NAMES = "the log does not say which stream a packet or copy is of (it does from ROCm 7.0 on)"
+
 
 def summarize_streams(streams: pl.LazyFrame, stream_queues: pl.LazyFrame, launches: pl.LazyFrame) -> pl.DataFrame:
-    """Return one row per stream: its queues in order of use, and what it submitted."""
+    """Return one row per stream: its queues in order of use, and what it submitted.
+
+    dispatches, barriers and copies are null where the log of the process names the stream of none of them (up to
+    ROCm 6.4): those that there are may be of any stream.
+    """
     used = (
         stream_queues.sort("from_ns")
         .group_by("stream", maintain_order=True)
@@ -18,15 +24,30 @@ def summarize_streams(streams: pl.LazyFrame, stream_queues: pl.LazyFrame, launch
         )
     )
     kind = pl.col("kind").cast(pl.String)
-    submitted = launches.group_by("stream").agg(
-        (kind == "dispatch").sum().cast(pl.Int64).alias("dispatches"),
-        kind.str.starts_with("barrier").sum().cast(pl.Int64).alias("barriers"),
-        (kind == "copy").sum().cast(pl.Int64).alias("copies"),
-    )
+    sorts = {"dispatches": kind == "dispatch", "barriers": kind.str.starts_with("barrier"), "copies": kind == "copy"}
+    counts = [of_sort.sum().cast(pl.Int64).alias(name) for name, of_sort in sorts.items()]
+    submitted = launches.group_by("stream").agg(counts)
+    nameless = [
+        (of_sort.any() & ~(of_sort & pl.col("stream").is_not_null()).any()).alias(f"nameless_{name}")
+        for name, of_sort in sorts.items()
+    ]
+    unknown = launches.group_by("process").agg(nameless)
+    known = [
+        pl.when(~pl.col(f"nameless_{name}").fill_null(value=False)).then(pl.col(name).fill_null(0)).alias(name)
+        for name in sorts
+    ]
     return collect(
         streams.select("stream", "process", "handle", "priority", "flags", "created_ns", "destroyed_ns")
         .join(used, on="stream", how="left")
         .join(submitted, on="stream", how="left")
-        .with_columns(pl.col("dispatches", "barriers", "copies").fill_null(0), *as_text("queues", "queue_evidence"))
+        .join(unknown, on="process", how="left", nulls_equal=True)
+        .with_columns(*known, *as_text("queues", "queue_evidence"))
+        .drop(f"nameless_{name}" for name in sorts)
         .sort("stream")
     )
+
+
+def names_streams(launches: pl.LazyFrame) -> bool:
+    """Tell whether the log says which stream its packets and copies are of (it does from ROCm 7.0 on)."""
+    seen = pl.col("stream").is_not_null().any() | (pl.len() == 0)
+    return bool(collect(launches.select(seen)).item())

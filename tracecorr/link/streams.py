@@ -50,3 +50,14 @@ def summarize_stream_queues(launches: pl.DataFrame) -> pl.DataFrame:
     return both.group_by("stream", "queue", maintain_order=True).agg(
         from_ns=pl.col("packet_ns").min(), to_ns=pl.col("packet_ns").max(), evidence=pl.lit(RECORDED).first()
     )
+
+
+def list_asked_priorities(stream_queues: pl.DataFrame, streams: pl.DataFrame) -> pl.DataFrame:
+    """Return queue, priority_hip: what the first stream of each queue asked for, 0 where it asked for none.
+
+    Args:
+        stream_queues, streams: the tables.
+    """
+    asked = streams.select("stream", priority_hip=pl.col("priority").fill_null(0))
+    used = stream_queues.join(asked, on="stream").sort("from_ns")
+    return used.group_by("queue", maintain_order=True).agg(pl.col("priority_hip").first())

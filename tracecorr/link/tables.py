@@ -139,13 +139,17 @@ def link_tables(
         link_drm_jobs(jobs), found.edges, rocprof.list_edges(timed),
         rocprof.link_correlations(events, args),
     )  # fmt: skip
+    stream_queues = streams.summarize_stream_queues(launches)
+    asked = streams.list_asked_priorities(stream_queues, stream_table)
     return {
         "events": _finish_events(events),
         "launches": launches,
-        "queues": _count_packets(queue_table, launches, events),
+        "queues": _count_packets(queue_table, launches, events).join(
+            asked, on="queue", how="left", maintain_order="left"
+        ),
         "gpus": gpu_table,
         "streams": stream_table,
-        "stream_queues": streams.summarize_stream_queues(launches),
+        "stream_queues": stream_queues,
         "kernels": kernel_table,
         "processes": _lives(identities.processes, events, "process"),
         "threads": find_creators(_lives(identities.threads, events, "thread"), events),

@@ -163,7 +163,11 @@ QUEUES = Table(
         ("kfd_queue_id", I64, "queue_id of the KFD"),
         ("doorbell_signal", U64, "handle of the doorbell signal"),
         ("doorbell_offset", U64, "doorbell offset returned by CREATE_QUEUE"),
-        ("priority_hip", I32, "priority asked for by hipStreamCreateWithPriority"),
+        (
+            "priority_hip",
+            I32,
+            "HIP priority of its first stream, 0 where that asked for none; null = no stream is known",
+        ),
         ("priority_log", I32, "priority printed in the Created line (0 low, 1 normal, 2 high)"),
         ("priority_ioctl", I32, "priority that CREATE_QUEUE asked for (CLR changes it afterwards by UPDATE_QUEUE)"),
         ("type", CAT, "`compute_aql`, `compute_pm4`, `sdma`, `sdma_xgmi`; null = not known"),

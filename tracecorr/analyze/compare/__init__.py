@@ -23,6 +23,7 @@ from tracecorr.analyze.compare.sides import (
 from tracecorr.analyze.copies import summarize_copies
 from tracecorr.analyze.frames import Tables
 from tracecorr.analyze.paths import summarize_paths
+from tracecorr.analyze.streams import NO_STREAM_NAMES, names_streams
 from tracecorr.analyze.values import plain_rows, render_ns
 from tracecorr.analyze.verdicts import Evidence, Verdict, judge_capture
 
@@ -90,8 +91,9 @@ def compare_captures(first: Side, second: Side, confidence: float = 0.95, rounds
 
 def _topology_sections(a: Tables, b: Tables) -> Iterator[Section]:
     yield Section("queues", "Queues", compare_queues(a, b), "recorded by the log's lines and packets, and by the trace")
-    yield Section("topology_a", "Streams and queues of A", list_topology(a), nothing="no stream submitted to a queue")
-    yield Section("topology_b", "Streams and queues of B", list_topology(b), nothing="no stream submitted to a queue")
+    for key, side, tables in (("topology_a", "A", a), ("topology_b", "B", b)):
+        none = "no stream submitted to a queue" if names_streams(tables("launches")) else NO_STREAM_NAMES
+        yield Section(key, f"Streams and queues of {side}", list_topology(tables), nothing=none)
 
 
 def _work_sections(first: Evidence, second: Evidence, confidence: float, rounds: int) -> Iterator[Section]:
@@ -181,7 +183,8 @@ def _find(frames: dict[str, pl.DataFrame]) -> Iterator[str]:
     queues = {row["what"]: row for row in frames["queues"].iter_rows(named=True)}
     for what in ("queues with dispatches", "queues made by HIP (Created lines)", "queues shared by streams"):
         row = queues[what]
-        yield f"{what}: {row['a']} in A, {row['b']} in B" + ("" if row["difference"] else " (no difference)")
+        a, b = ("unknown" if row[side] is None else row[side] for side in ("a", "b"))
+        yield f"{what}: {a} in A, {b} in B" + (" (no difference)" if row["difference"] == 0 else "")
     yield _count_only(frames["kernels"], "kernels")
     yield _count_only(frames["hip_calls"], "HIP functions")
     yield _count_only(frames["ioctls"], "ioctls")

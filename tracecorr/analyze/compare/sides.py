@@ -13,6 +13,7 @@ from tracecorr.analyze.frames import Tables, collect
 from tracecorr.analyze.hip_calls import summarize_hip_calls
 from tracecorr.analyze.ioctls import summarize_ioctls
 from tracecorr.analyze.kernels import summarize_kernels
+from tracecorr.analyze.streams import names_streams
 
 # Kernels for which the latency is compared, the most dispatched first.
 _MAX_KERNELS = 50
@@ -96,17 +97,18 @@ def compare_queues(first: Tables, second: Tables) -> pl.DataFrame:
     """Return one row per number that describes the queues of a side, with `a`, `b` and their difference."""
     sides = [_describe_queues(tables) for tables in (first, second)]
     names = list(dict.fromkeys([*sides[0], *sides[1]]))
-    rows = [(name, sides[0].get(name, 0), sides[1].get(name, 0)) for name in names]
+    rows = [(name, sides[0].get(name, 0), sides[1].get(name, 0)) for name in names]  # an unknown number is null
     frame = pl.DataFrame(rows, schema={"what": pl.String, "a": pl.Int64, "b": pl.Int64}, orient="row")
     return frame.with_columns(difference=pl.col("b") - pl.col("a"))
 
 
-def _describe_queues(tables: Tables) -> dict[str, int]:
+def _describe_queues(tables: Tables) -> dict[str, int | None]:
     queues = tables("queues").with_columns(pl.col("type").cast(pl.String)).collect()
     edges = tables("stream_queues").select("stream", "queue").unique().collect()
     per_queue = edges.group_by("queue").len()["len"]
     per_stream = edges.group_by("stream").len()["len"]
-    numbers = {
+    named = names_streams(tables("launches"))
+    numbers: dict[str, int | None] = {
         "queues": queues.height,
         "queues made by HIP (Created lines)": queues["created_line_event"].count(),
         "queues with dispatches": queues.filter(pl.col("dispatches") > 0).height,
@@ -114,10 +116,10 @@ def _describe_queues(tables: Tables) -> dict[str, int]:
         "processes with queues": queues["process"].drop_nulls().n_unique(),
         "known GPUs with queues": queues["gpu"].drop_nulls().n_unique(),
         "streams": int(tables("streams").select(pl.len()).collect().item()),
-        "streams that submitted": per_stream.len(),
-        "queues shared by streams": int((per_queue > 1).sum()),
-        "most streams on one queue": _largest(per_queue),
-        "most queues of one stream": _largest(per_stream),
+        "streams that submitted": per_stream.len() if named else None,
+        "queues shared by streams": int((per_queue > 1).sum()) if named else None,
+        "most streams on one queue": _largest(per_queue) if named else None,
+        "most queues of one stream": _largest(per_stream) if named else None,
     }
     kinds = queues.group_by(pl.col("type").fill_null("type not known")).len().sort("type")
     return numbers | {f"queues: {kind}": int(count) for kind, count in kinds.iter_rows()}
