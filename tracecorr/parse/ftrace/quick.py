@@ -198,8 +198,9 @@ def _numbers(text: Text, values: _Values, *, bare_hex: bool) -> tuple[list[pl.Se
 
 def _number(text: Text, start: Ints, end: Ints, *, bare_hex: bool) -> tuple[Words, Mask]:
     marked = _has_0x(text, start)
-    digits = np.where(marked, start + 2, start)
-    size = end - digits
+    # Signed fields of a probe; they become their two's complement, as elsewhere.
+    minus = (text.bytes[start] == ord("-")) & (not bare_hex)
+    size = end - start - np.where(marked, 2, minus)
     good = (size > 0) & (size <= 16)
     size = np.clip(size, 0, 16)
     if bare_hex or marked.all():
@@ -208,8 +209,8 @@ def _number(text: Text, start: Ints, end: Ints, *, bare_hex: bool) -> tuple[Word
     value, fine = decimal(text, end, size)
     rows = np.flatnonzero(marked)
     value[rows], fine[rows] = hexadecimal(text, end[rows], size[rows])
-    # `(fault)`, a quoted text and a negative number are read elsewhere.
-    return value, good & fine
+    # `(fault)` and a quoted text are read elsewhere.
+    return np.where(minus, ~value + np.uint64(1), value), good & fine
 
 
 def _add_exits(
