@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from functools import cached_property
+from operator import index
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -10,6 +11,7 @@ import polars as pl
 
 from tracecorr.model.errors import InputError
 from tracecorr.store import Capture as StoredCapture
+from tracecorr.store import named_folder
 
 if TYPE_CHECKING:
     import plotly.graph_objects as go
@@ -19,14 +21,18 @@ if TYPE_CHECKING:
     from tracecorr.analyze.verdicts import Thresholds, Verdict
 
 
+_EVENTS = "events are rows of `cap.events`, column `event`"
+
+
 def open_capture(path: str | Path) -> Capture:
     """Open a capture folder whose tables were built.
 
     Args:
-        path: the folder `NAME.tracecorr`.
+        path: the folder, with or without its suffix: `gemm` is `gemm.tracecorr`, too.
 
     Raises:
         CaptureError: there is no such capture, or it has no tables yet.
+        InputError: `path` is no path.
 
     >>> cap = open_capture(sample)
     >>> cap.name
@@ -36,10 +42,38 @@ def open_capture(path: str | Path) -> Capture:
     """
     from tracecorr.model.errors import CaptureError
 
-    stored = StoredCapture.open(Path(path))
+    if not isinstance(path, str | Path):
+        raise InputError(f"{path!r} is no path", "give the folder: open_capture('gemm.tracecorr')")
+    stored = StoredCapture.open(named_folder(Path(path)))
     if not stored.has_tables():
         raise CaptureError(f"{path} has no tables yet", f"build them: tracecorr correlate {path}")
     return Capture(stored)
+
+
+def _number_of(event: int) -> int:
+    """Return the number of an event, of whatever integer type it is.
+
+    Raises:
+        InputError: it is no number that an event can have.
+    """
+    try:
+        number = index(event)
+    except TypeError:
+        raise InputError(f"an event is named by its number, not by {event!r}", _EVENTS) from None
+    if not 0 <= number < 1 << 63:
+        raise InputError(f"there is no event {number}", _EVENTS)
+    return number
+
+
+def _checked(thresholds: Thresholds | None) -> Thresholds | None:
+    from tracecorr.analyze.verdicts import Thresholds
+
+    if thresholds is None or isinstance(thresholds, Thresholds):
+        return thresholds
+    raise InputError(
+        f"{thresholds!r} are no thresholds",
+        "write Thresholds(clock_error_ns=50_000), from tracecorr.analyze.verdicts",
+    )
 
 
 def open_sample() -> Capture:
@@ -216,9 +250,9 @@ class Capture:
         """
         from tracecorr.analyze.chain import list_chain
 
-        found = list_chain(self.table, event)
+        found = list_chain(self.table, _number_of(event))
         if found.is_empty():
-            raise InputError(f"there is no event {event}", "events are rows of `cap.events`, column `event`")
+            raise InputError(f"there is no event {event}", _EVENTS)
         return found
 
     def raw(self, event: int) -> bytes:
@@ -233,9 +267,9 @@ class Capture:
             InputError: there is no such event.
         """
         where = ("file", "offset", "length", "end_offset", "end_length")
-        rows = self.events.filter(pl.col("event") == event).select(where).collect()
+        rows = self.events.filter(pl.col("event") == _number_of(event)).select(where).collect()
         if rows.is_empty():
-            raise InputError(f"there is no event {event}", "events are rows of `cap.events`, column `event`")
+            raise InputError(f"there is no event {event}", _EVENTS)
         file, offset, length, end_offset, end_length = rows.row(0)
         if file is None:
             return b""
@@ -253,23 +287,32 @@ class Capture:
         """
         from tracecorr.analyze.sql import run_sql
 
+        if not isinstance(sql, str):
+            raise InputError(f"a query is text, not {type(sql).__name__}", "write cap.query('SELECT * FROM queues')")
         return run_sql(self.table, sql)
 
     def report(self, thresholds: Thresholds | None = None) -> Report:
-        """Return all answers, verdicts and tables of `tracecorr report`."""
+        """Return all answers, verdicts and tables of `tracecorr report`.
+
+        Raises:
+            InputError: `thresholds` are none.
+        """
         from tracecorr.analyze.report import summarize_capture
 
-        return summarize_capture(self.name, self.table, self.info, thresholds)
+        return summarize_capture(self.name, self.table, self.info, _checked(thresholds))
 
     def verdicts(self, thresholds: Thresholds | None = None) -> list[Verdict]:
         """Return the verdict on every claim.
 
         >>> [v.outcome.value for v in open_capture(sample).verdicts() if v.name == "packet_sequence_complete"]
         ['PASS']
+
+        Raises:
+            InputError: `thresholds` are none.
         """
         from tracecorr.analyze.verdicts import judge_capture
 
-        return judge_capture(self.table, thresholds, self.info)
+        return judge_capture(self.table, _checked(thresholds), self.info)
 
     def queues_report(self) -> pl.DataFrame:
         """Return one row per queue: what it is, its priorities, how it was made, how full it got.
@@ -289,8 +332,21 @@ class Capture:
         )
 
     def compare(self, other: Capture, confidence: float = 0.95) -> Comparison:
-        """Return how `other` (B) differs from this capture (A)."""
+        """Return how `other` (B) differs from this capture (A).
+
+        Args:
+            other: another open capture.
+            confidence: chance that all intervals of a table hold their true difference, from 0.5 to below 1.
+
+        Raises:
+            InputError: `other` is no open capture, or `confidence` no such chance.
+        """
         from tracecorr.analyze.compare import Side, compare_captures
+
+        if not isinstance(other, Capture):
+            raise InputError(f"{other!r} is no open capture", "write a.compare(tracecorr.open_capture('b.tracecorr'))")
+        if not isinstance(confidence, int | float) or not 0.5 <= confidence < 1:
+            raise InputError(f"confidence {confidence!r} is no chance that helps", "use a share from 0.5 to below 1")
 
         sides = [Side(c.name, c.table, c.info) for c in (self, other)]
         return compare_captures(sides[0], sides[1], confidence)

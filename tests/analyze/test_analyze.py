@@ -9,7 +9,7 @@ import polars as pl
 import pytest
 from analyze_tables import table
 
-from tracecorr.analyze.clocks import summarize_clocks, summarize_time_errors
+from tracecorr.analyze.clocks import describe_fitted_rate, summarize_clocks, summarize_time_errors
 from tracecorr.analyze.glossary import GLOSSARY
 from tracecorr.analyze.hip_calls import summarize_hip_calls, summarize_internal_calls
 from tracecorr.analyze.ioctls import summarize_ioctls
@@ -154,6 +154,15 @@ def test_queues_and_streams() -> None:
     streams = summarize_streams(table("streams", {"stream": 0}, {"stream": 1}), spans, launches)
     assert streams["queues"].to_list() == ["0 1", "0"]
     assert streams.select("dispatches", "barriers", "copies").rows() == [(1, 0, 1), (0, 0, 0)]
+
+
+def test_a_rate_that_pairs_fitted_is_said() -> None:
+    piece = {"source": "ftrace:local", "method": "causal_pairs", "rate_ppb": -29_237}
+    told = describe_fitted_rate(table("clock_map", piece, {**piece, "rate_ppb": 12}))
+    assert told.endswith("up to 29.2 ppm, that is 29.24 us in each second")
+    exact = {**piece, "source": "ftrace:mono", "method": "samples"}
+    log = {**piece, "source": "amd_log:boot"}
+    assert not describe_fitted_rate(table("clock_map", exact, log, {**piece, "rate_ppb": 0}))
 
 
 def test_what_streams_submitted_is_unknown_where_the_log_names_no_stream() -> None:

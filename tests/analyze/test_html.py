@@ -64,3 +64,9 @@ def test_examples_run(name: str) -> None:
 def test_unknown_example_is_refused() -> None:
     with pytest.raises(InputError, match="no example"):
         find_example("x")
+
+
+def test_an_address_in_quotes_is_told_to_be_a_number() -> None:
+    with pytest.raises(InputError) as error:
+        run_sql(tables_of(make_run()), "SELECT queue FROM queues WHERE hwq = '0x3c00000'")
+    assert error.value.next_step.startswith("write 0x3c00000 without quotes")

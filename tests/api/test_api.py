@@ -5,6 +5,7 @@ from __future__ import annotations
 import doctest
 import shutil
 from pathlib import Path
+from typing import Any
 
 import polars as pl
 import pytest
@@ -58,6 +59,11 @@ def test_chain_and_raw_of_every_kind_of_event(sample: Path) -> None:
     assert chain.filter(pl.col("event") == launch["call_event"])["since_root_ns"].item() == 0
 
 
+def test_a_capture_is_found_without_its_suffix(sample: Path) -> None:
+    """As the command line does: `tracecorr report gemm`."""
+    assert tracecorr.open_capture(sample.with_name("t1-streams")).path == sample
+
+
 def test_wrong_names_and_numbers_are_refused(sample: Path, tmp_path: Path) -> None:
     cap = tracecorr.open_capture(sample)
     for wrong in (
@@ -66,6 +72,19 @@ def test_wrong_names_and_numbers_are_refused(sample: Path, tmp_path: Path) -> No
     ):  # fmt: skip
         with pytest.raises(tracecorr.InputError) as error:
             wrong()
+        assert error.value.next_step
+    wrong_types: list[Any] = ["5", 1.5, None, -1, 10**30]
+    for event in wrong_types:
+        for read in (cap.chain, cap.raw):
+            with pytest.raises(tracecorr.InputError, match="event"):
+                read(event)
+    calls: list[tuple[Any, tuple[Any, ...]]] = [
+        (tracecorr.open_capture, (3,)), (cap.query, (3,)), (cap.verdicts, ("x",)), (cap.report, ({},)),
+        (cap.compare, ("b.tracecorr",)), (cap.compare, (cap, 95)), (cap.compare, (cap, "0.9")),
+    ]  # fmt: skip
+    for call, given in calls:
+        with pytest.raises(tracecorr.InputError) as error:
+            call(*given)
         assert error.value.next_step
     with pytest.raises(AttributeError):
         tracecorr.nothing  # noqa: B018

@@ -5,6 +5,7 @@ from __future__ import annotations
 import polars as pl
 
 from tracecorr.analyze.frames import as_text, collect
+from tracecorr.analyze.values import render_ns
 from tracecorr.model.kinds import Flag
 
 
@@ -24,6 +25,19 @@ def summarize_clocks(clock_map: pl.LazyFrame) -> pl.DataFrame:
             "pairs",
             "violated",
         )
+    )
+
+
+def describe_fitted_rate(clock_map: pl.LazyFrame) -> str:
+    """Return, in words, by how much durations of the kernel trace are scaled; empty where no pairs fitted its rate."""
+    source, method = (pl.col(c).cast(pl.String) for c in ("source", "method"))
+    fitted = clock_map.filter(source.str.starts_with("ftrace") & (method == "causal_pairs"))
+    rate = collect(fitted.select(pl.col("rate_ppb").abs().max())).item()
+    if not rate:
+        return ""
+    return (
+        f"durations are on the common clock: they carry the rate that was fitted to the trace's clock, up to "
+        f"{rate / 1000:.1f} ppm, that is {render_ns(rate)} in each second"
     )
 
 

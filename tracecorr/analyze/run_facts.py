@@ -7,6 +7,7 @@ from collections import Counter
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+from tracecorr.analyze.values import count_of
 from tracecorr.store.recording import describe_event_cost, describe_gaps
 
 
@@ -87,8 +88,9 @@ def _describe_plan(plan: Mapping[str, Any]) -> Iterator[str]:
     for instance in plan.get("instances", []):
         whose = "the workload" if instance["follows_workload"] else "the whole machine"
         yield (
-            f"recorded of {whose} ({instance['name']}): {len(instance['events'])} events, "
-            f"{len(instance['functions'])} functions, {probes[instance['name']]} probes, clock {instance['clock']}"
+            f"recorded of {whose} ({instance['name']}): {count_of(len(instance['events']), 'event')}, "
+            f"{count_of(len(instance['functions']), 'function')}, {count_of(probes[instance['name']], 'probe')}, "
+            f"clock {instance['clock']}"
         )
     yield from describe_gaps(plan)
 

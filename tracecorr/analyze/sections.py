@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import polars as pl
 
 from tracecorr.analyze.answers import Section
-from tracecorr.analyze.clocks import summarize_clocks, summarize_time_errors
+from tracecorr.analyze.clocks import describe_fitted_rate, summarize_clocks, summarize_time_errors
 from tracecorr.analyze.copies import summarize_copies
 from tracecorr.analyze.driver_events import summarize_driver_events
 from tracecorr.analyze.drm_jobs import summarize_drm_jobs
@@ -64,6 +64,11 @@ def _need(sources: set[str], what: str, *, log: bool = False, trace: bool = Fals
     lacks = [text for text, wanted, source in ((_NO_LOG, log, "amd_log"), (_NO_TRACE, trace, "ftrace"))
              if wanted and source not in sources]  # fmt: skip
     return "; ".join(text.format(what) for text in lacks)
+
+
+def _scaled(tables: Tables) -> str:
+    fitted = describe_fitted_rate(tables("clock_map"))
+    return f"; {fitted}" if fitted else ""
 
 
 def _node_sections(evidence: Evidence) -> Iterator[Section]:
@@ -257,7 +262,7 @@ def _path_sections(evidence: Evidence, sources: set[str]) -> Iterator[Section]:
 
 
 def _call_sections(tables: Tables, sources: set[str]) -> Iterator[Section]:
-    events = tables("events")
+    events, scaled = tables("events"), _scaled(tables)
     yield Section(
         "hip_calls",
         "HIP calls",
@@ -277,7 +282,7 @@ def _call_sections(tables: Tables, sources: set[str]) -> Iterator[Section]:
         "hsa_calls",
         "HSA calls and probed functions of libraries",
         summarize_hsa_calls(events),
-        "recorded by probes on the library, or by a profiler",
+        f"recorded by probes on the library, or by a profiler{scaled}",
         nothing="no HSA call is recorded (probes on libhsa-runtime64 or rocprof --hsa-trace do)",
     )
     yield Section(
@@ -293,7 +298,7 @@ def _call_sections(tables: Tables, sources: set[str]) -> Iterator[Section]:
         "ioctls",
         "Ioctls",
         summarize_ioctls(events),
-        "recorded: sys_enter and sys_exit of the trace; names are derived from the request number",
+        f"recorded: sys_enter and sys_exit of the trace; names are derived from the request number{scaled}",
         _need(sources, "ioctls", trace=True),
         nothing="the trace holds no ioctl on a KFD or DRM descriptor",
     )
@@ -315,7 +320,7 @@ def _driver_sections(tables: Tables, sources: set[str]) -> Iterator[Section]:
         "Kernel functions and events",
         summarize_driver_events(tables("events")),
         "recorded: rows of the trace beside system calls, ioctls and doorbells; times of those that have a begin and "
-        "an end",
+        f"an end{_scaled(tables)}",
         _need(sources, "kernel functions", trace=True),
         nothing="the trace holds no function or event of the driver",
     )

@@ -14,6 +14,8 @@ from tracecorr.model.errors import InputError, explain_damage
 # A quoted text or name, or a comment, is left alone; a hex literal outside of them becomes decimal.
 _HEX_OR_QUOTED = re.compile(r"'(?:[^']|'')*'|\"[^\"]*\"|--[^\n]*|/\*.*?\*/|\b0[xX][0-9a-fA-F]+\b", re.DOTALL)
 
+_QUOTED_HEX = re.compile(r"'(0[xX][0-9a-fA-F]+)'")
+
 # Statements that read; comments may stand before them.
 _READS = re.compile(
     r"(?:\s|--[^\n]*\n|/\*.*?\*/|\()*(?:SELECT|WITH|FROM|VALUES|SHOW|EXPLAIN|DESCRIBE)\b", re.DOTALL | re.I
@@ -40,7 +42,10 @@ def run_sql(tables: Tables, sql: str) -> pl.DataFrame:
         if damage := explain_damage(error):
             raise damage from error
         reason = next(iter(str(error).splitlines()), "")
-        raise InputError(f"the query failed: {reason}", "tracecorr query --schema lists tables and columns") from error
+        quoted = _QUOTED_HEX.search(sql)
+        steps = [f"write {quoted[1]} without quotes: addresses are numbers"] if quoted else []
+        steps.append("tracecorr query --schema lists tables and columns")
+        raise InputError(f"the query failed: {reason}", "; ".join(steps)) from error
     return addresses_as_text(rows)
 
 

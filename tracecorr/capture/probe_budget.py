@@ -56,7 +56,8 @@ def describe_cost(probes: int, cpus: int) -> str:
     """Return what probes through perf cost the workload, as text."""
     events = probes * cpus
     start_ms = events * START_NS_PER_EVENT / 1e6
+    product = f"{probes} probe{'s' * (probes != 1)} x {cpus} CPU{'s' * (cpus != 1)}"
     return (
-        f"{events} perf events per thread of the workload ({probes} probes x {cpus} CPUs): each thread starts "
+        f"{events} perf events per thread of the workload ({product}): each thread starts "
         f"{start_ms:.1f} ms later and takes {events * BYTES_PER_EVENT >> 10} KiB of the kernel"
     )

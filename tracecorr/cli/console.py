@@ -65,14 +65,13 @@ def find_capture(name: Path | None) -> Path:
     Raises:
         CaptureError: none was named and the current folder holds none.
     """
-    from tracecorr.store import newest_capture
+    from tracecorr.store import named_folder, newest_capture
 
     if name is None:
         newest = newest_capture(Path.cwd())
         say(f"using the newest capture here: {newest.name}")
         return newest
-    with_suffix = name.with_name(f"{name.name}.tracecorr") if name.name else name
-    return with_suffix if not name.exists() and with_suffix.is_dir() else name
+    return named_folder(name)
 
 
 def add_suffix(path: Path) -> Path:

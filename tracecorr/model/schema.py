@@ -62,7 +62,12 @@ EVENTS = Table(
     columns_of(
         ("event", I64, "row id, dense, in time order"),
         ("ts_ns", I64, "start, host CLOCK_MONOTONIC", "ns"),
-        ("dur_ns", I64, "duration; null for an instant or a half-seen span", "ns"),
+        (
+            "dur_ns",
+            I64,
+            "duration on the common clock: it carries `clock_map.rate_ppb`; null for an instant or a half-seen span",
+            "ns",
+        ),
         ("err_lo_ns", U32, "the true start is not earlier than ts_ns - err_lo_ns; null = unknown", "ns"),
         ("err_hi_ns", U32, "the true start is not later than ts_ns + err_hi_ns; null = unknown", "ns"),
         ("stamp_ns", I64, "the source's own time", "ns"),

@@ -220,6 +220,12 @@ def write_tables(path: Path, tables: dict[str, pl.DataFrame]) -> None:
     fresh.replace(path / "tables")
 
 
+def named_folder(name: Path) -> Path:
+    """Return the capture folder that is meant by a name, which may lack its suffix; whether it exists is not asked."""
+    with_suffix = name.with_name(f"{name.name}{SUFFIX}") if name.name else name
+    return with_suffix if not name.exists() and with_suffix.is_dir() else name
+
+
 def newest_capture(folder: Path) -> Path:
     """Return the capture folder in `folder` that was written last.
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import polars as pl
 
 from tracecorr.analyze.frames import collect
+from tracecorr.analyze.values import count_of
 from tracecorr.analyze.verdicts.evidence import Evidence
 from tracecorr.analyze.verdicts.model import Claim, Finding, failed, passed, unknown
 
@@ -42,7 +43,8 @@ def judge(evidence: Evidence) -> Finding:
             f"{counts['missing']} indexes are missing and {counts['repeated']} occur twice, on {wrong.height} queues: "
             "packets that the log does not show, or shows twice", counts, wrong["first"], by_absence=True,
         )  # fmt: skip
-    return passed(f"{counts['indexed']} packets on {queues.height} queues, no index missing", counts)
+    said = f"{count_of(counts['indexed'], 'packet')} on {count_of(queues.height, 'queue')}, no index missing"
+    return passed(said, counts)
 
 
 CLAIM = Claim(
