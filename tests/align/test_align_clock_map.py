@@ -105,8 +105,9 @@ def test_causal_pairs_bound_the_clock(name: str, per_s: int, wrong: float) -> No
     fitted = fit_clock_map(pair(rng, CURVES[name], 20, per_s, wrong), "causal_pairs")
     covered, width = measure(rng, fitted, CURVES[name], 20)
     assert fitted.aligned, fitted.reason
-    assert covered >= 0.999
-    assert np.median(width) < 25_000
+    assert covered == 1
+    # Between two of few pairs the clock may have begun another rate.
+    assert np.median(width) < (28_000 if per_s == 50 else 20_000)
 
 
 SMOOTH = {
@@ -151,14 +152,12 @@ def dense(rng: np.random.Generator, curve: Curve, span_s: float) -> Bounds:
 ABRUPT = {
     "settling 400 ppm in 4 s": (settling(400, 4), 20), "settling, short": (settling(400, 4), 2),
     "kernel's loop": (decaying(400, 0.75, 0.37), 20), "slew, short": (slewed(-60, 0.135), 0.3),
-    "slew": (slewed(60, 8.6), 20), "slew and back": (lambda t: slewed(100, 0.8)(t) - slewed(100, 0.9)(t) + 5e9, 2),
+    "slew": (slewed(60, 8.6), 20), "slew and back": (lambda t: slewed(100, 0.8)(t) - slewed(100, 1.8)(t) + 5e9, 3),
 }  # fmt: skip
 
 
-# A change that is over within 0.2 s is told by pairs and samples together only.
-@pytest.mark.parametrize(
-    ("name", "evidence"), [(n, e) for n in ABRUPT for e in ("pairs", "both") if (n, e) != ("slew and back", "pairs")]
-)
+@pytest.mark.parametrize("name", ABRUPT)
+@pytest.mark.parametrize("evidence", ["pairs", "both"])
 def test_a_rate_that_changes_fast_stays_inside_the_bounds(name: str, evidence: str) -> None:
     rng = np.random.default_rng(4)
     curve, span_s = ABRUPT[name]

@@ -57,8 +57,12 @@ class Gaps:
         place = np.clip(np.searchsorted(slopes.edges, cuts, side="right") - 1, 0, len(slopes.edges) - 1)
         gap = np.searchsorted(self.edges, cuts, side="right") - 1
         own = (gap >= 0) & ~told[gap]
-        return Slopes(cuts, np.where(own, self.low[gap], slopes.low[place]),
-                      np.where(own, self.high[gap], slopes.high[place]))  # fmt: skip
+        low, high = np.where(own, self.low[gap], slopes.low[place]), np.where(own, self.high[gap], slopes.high[place])
+        # What both say of a gap in which the clock kept its rate, as samples beyond it show.
+        seen = told & self.steady & np.append(_is_seen_beyond(self.edges), False)
+        both = (gap >= 0) & seen[gap] & (self.low[gap] <= high) & (low <= self.high[gap])
+        return Slopes(cuts, np.where(both, np.maximum(low, self.low[gap]), low),
+                      np.where(both, np.minimum(high, self.high[gap]), high))  # fmt: skip
 
     def alone(self) -> Slopes:
         """Return the limits when there are no other inequalities."""
@@ -98,7 +102,7 @@ def _slopes_of_gap(x: Floats, low: Floats, high: Floats, i: int, rates: Rates) -
     length = x[i + 1] - x[i]
     if length <= 0:
         return None
-    if max(x[i] - x[0], x[-1] - x[i + 1]) < _BEYOND * length:
+    if not _is_seen_beyond(x)[i]:
         # A line through the two ends of a gap always exists.
         brief = length * (1 + rates.middle) <= _BRIEF_NS
         found = _fit_slopes(x, low, high, length, rates)[0] if brief else None
@@ -122,6 +126,12 @@ def _slopes_of_gap(x: Floats, low: Floats, high: Floats, i: int, rates: Rates) -
     bent = bent[0] + min(steepest, 0.0), bent[1] + max(steepest, 0.0)
     # Where a line goes through, too, with little room, it may be the true one: brackets happen to be so.
     return bent if straight is None else (min(bent[0], straight[0]), max(bent[1], straight[1]))
+
+
+def _is_seen_beyond(x: Floats) -> Mask:
+    """Tell of each gap between samples whether others lie far enough beyond it to show what the clock did in it."""
+    seen: Mask = np.maximum(x[:-1] - x[0], x[-1] - x[1:]) >= _BEYOND * np.diff(x)
+    return seen
 
 
 def _fit_slopes(

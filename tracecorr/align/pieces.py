@@ -7,11 +7,10 @@ from itertools import pairwise
 
 import numpy as np
 
-from tracecorr.align.bends import narrow_slopes
 from tracecorr.align.bounds import Floats, Ints, Mask
 from tracecorr.align.brackets import Gaps, find_gaps, find_parts, follow_samples, pick_narrow
 from tracecorr.align.runs import Run, find_runs
-from tracecorr.align.slopes import Rates, Slopes, find_slopes
+from tracecorr.align.slopes import Rates, Slopes, allow_all, find_slopes
 
 # Between inequalities that are further apart than this part of a piece the bounds are told in between, too.
 _GRID = 2000
@@ -263,10 +262,8 @@ def _open_steps(pieces: list[Piece]) -> tuple[Piece, ...]:
 def _is_step(x: Floats, low: Floats, high: Floats, runs: tuple[Run, Run], rates: Rates) -> bool:
     """Tell whether no curve with slopes that the clock can have leads from one run to the other."""
     before, after = runs
-    least, most = rates.middle - rates.reach, rates.middle + rates.reach
     chosen = np.concatenate([before.chosen[before.chosen >= before.sure[-1]], after.chosen[:1]])
-    slopes = Slopes(x[chosen[:1]], np.array([least]), np.array([most]))
-    lowest, highest = _spread(x[chosen], low[chosen], high[chosen], slopes)[:2]
+    lowest, highest = _spread(x[chosen], low[chosen], high[chosen], allow_all(x[chosen], rates))[:2]
     return bool((lowest > highest).any())
 
 
@@ -278,8 +275,6 @@ def _build(x: Floats, low: Floats, high: Floats, part: list[Run], rates: Rates, 
     chosen = np.unique(np.concatenate([*(run.chosen for run in part[:-1]), last]))
     at, below, above = x[chosen], low[chosen], high[chosen]
     slopes = find_slopes(at, below, above, rates)
-    for before, after in pairwise(part) if rates.reach else ():
-        slopes = _narrow(slopes, x, low, high, (before, after), rates)
     if rates.reach:
         samples = np.flatnonzero(sampled & (x >= at[0]) & (x <= at[-1]))
         slopes = _follow_gaps(slopes, x, low, high, (samples, np.setdiff1d(chosen, samples)), rates)
@@ -312,27 +307,12 @@ def _are_told(gaps: Gaps, x: Floats, low: Floats, high: Floats, rates: Rates) ->
     told = np.zeros(len(gaps.edges), dtype=np.bool_)
     if not len(x):
         return told
-    any_rate = Slopes(x[:1], np.array([rates.middle - rates.reach]), np.array([rates.middle + rates.reach]))
-    lowest, highest = _spread(x, low, high, any_rate)[:2]
+    lowest, highest = _spread(x, low, high, allow_all(x, rates))[:2]
     rows = np.searchsorted(x, gaps.edges)
     for gap, (first, end) in enumerate(pairwise(rows.tolist())):
         unknown = rates.reach * (gaps.edges[gap + 1] - gaps.edges[gap])
         told[gap] = end - first >= _MANY and np.median((highest - lowest)[first:end]) < unknown / _TELLING
     return told
-
-
-def _narrow(slopes: Slopes, x: Floats, low: Floats, high: Floats, runs: tuple[Run, Run], rates: Rates) -> Slopes:
-    """Return the limits with what is known when the clock changes its rate once on its way from one run to the next."""
-    before, after = runs
-    for early, late in (
-        (before.chosen, after.chosen),
-        (before.chosen[len(before.chosen) // 2 :], after.chosen[: len(after.chosen) // 2]),
-    ):
-        chosen = np.union1d(early, late)
-        found = narrow_slopes(slopes, x[chosen], low[chosen], high[chosen], rates)
-        if found is not None:
-            return found
-    return slopes
 
 
 def _at_knots(x: Floats, low: Floats, high: Floats, knots: Floats) -> tuple[Floats, Floats]:

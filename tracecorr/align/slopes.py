@@ -2,26 +2,25 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
-from typing import NamedTuple
+from dataclasses import dataclass
+from itertools import pairwise
 
 import numpy as np
 
-from tracecorr.align.bounds import Floats, Ints
-from tracecorr.align.lines import fit_lines
+from tracecorr.align.bounds import Floats
+from tracecorr.align.lines import Lines, fit_lines
 
-# A window that tells the rate better than this is cut in two: a shorter one follows a rate that changes.
-_SHARP = 1e-6
-# Of what the slopes around a moment surely differ by, these shares are added on both sides: where windows lie on both
-# sides of the moment, and where no line fits. At the ends of the evidence it is all that they seem to differ by.
-_CHANGING, _UNCLEAR = 0.5, 1.0
-# A line that leaves less than this part of the room of shorter windows hides a change.
-_ROOM = 0.6
-_HIDDEN = 16 / 3
-# Segments per window, and how often the longest window is halved.
-_PARTS, _LEVELS = 4, 12
-# A window with fewer inequalities says too little; the room of windows with fewer of them says nothing.
-_LEAST, _ENOUGH, _MANY = 4, 24, 150
+# The kernel changes the rate of CLOCK_MONOTONIC once a second, and chrony holds a slew for a second at least: so long a
+# clock is taken to run at one rate. Where it evidently does not, half as long, so many times.
+_PIECE_NS, _HALVED = 1e9, 5
+# Blocks of such a piece, least blocks of a capture, and most, so that a long one costs no more.
+_PARTS, _FEWEST, _MOST = 8, 16, 2048
+# The blocks at both ends are halved so often: what the clock begins in the last one, nothing behind it tells.
+_FINER = 5
+# A block holds so many inequalities at least: where few tell of the rate, a piece is taken to last longer.
+_LEAST = 2
+# Where nothing tells anything for so many pieces, and as many times longer than usual, rates may come and go unseen.
+_PAUSE, _UNUSUAL = 2, 8
 
 
 @dataclass(frozen=True)
@@ -66,184 +65,142 @@ class Slopes:
         return Slopes(self.edges, self.low - grown, self.high + grown)
 
 
-class _Part(NamedTuple):
-    """Hold a segment: its start, its windows' length, their slopes (NaN: none tells), and what these may hide."""
-
-    start: float
-    length: float
-    least: float
-    most: float
-    hidden: float
-
-
-class _Fit(NamedTuple):
-    """Hold the least and the largest slope of the lines through a window, and their room."""
-
-    least: float
-    most: float
-    room: float
+def allow_all(x: Floats, rates: Rates) -> Slopes:
+    """Return the limits when nothing is known but the clock's own ones."""
+    return Slopes(x[:1], np.array([rates.middle - rates.reach]), np.array([rates.middle + rates.reach]))
 
 
 def find_slopes(x: Floats, low: Floats, high: Floats, rates: Rates) -> Slopes:
-    """Return the limits of the slope that inequalities leave, when the clock runs on as in windows around a moment.
+    """Return the limits of the slope that inequalities leave to a clock that runs at one rate for a second at least.
 
-    A line through all inequalities of a window has the rate of the clock there, but for what it wanders. Which windows
-    are asked depends on what they tell: longer ones where few inequalities bound the rate, shorter ones where the rate
-    changes, so that no line satisfies a longer one, or that lines have less room than in short windows. Around a change
-    the rates of both sides are allowed, and more where they go on to change.
+    The time is cut into blocks. In each the clock runs at the rate of a line through all that a window around the block
+    holds; or it changes its rate in there, from that of the window before the block to that of the one behind it. Which
+    of these it is nobody knows, so that all are allowed. Where there is none the clock changes its rate faster: shorter
+    windows are asked there. In a long pause between inequalities it may run at any rate.
 
     Args:
         x, low, high: sorted stamps and bounds, infinite where there is none.
         rates: what is known of the slope.
     """
-    if rates.reach == 0 or x[-1] <= x[0]:
-        return Slopes(x[:1], np.array([rates.middle - rates.reach]), np.array([rates.middle + rates.reach]))
-    windows = _Windows(x, low, high, rates)
-    parts = [part for i in range(_PARTS) for part in windows.settle(0, i)]
-    return Slopes(np.array([part.start for part in parts]), *_fill(parts, rates))
+    if not rates.reach:
+        return allow_all(x, rates)
+    evidence, piece = _Evidence(x, low, high, rates), _PIECE_NS / (1 + rates.middle)
+    pause = max(_PAUSE * piece, _UNUSUAL * float(x[-1] - x[0]) / len(x))
+    starts = [0, *(np.flatnonzero(np.diff(x) > pause) + 1).tolist(), len(x)]
+    found = _join([_settle(evidence.keep(slice(*rows)), piece, _HALVED) for rows in pairwise(starts)])
+    return Slopes(found.edges, found.low - rates.wander, found.high + rates.wander)
 
 
-def _fill(parts: list[_Part], rates: Rates) -> tuple[Floats, Floats]:
-    """Return the limits of the slope in each part; one of which no window tells anything has its neighbours' ones."""
-    start, length, least, most, hidden = (np.array(column) for column in zip(*parts, strict=True))
-    known = np.flatnonzero(np.isfinite(least))
-    if not len(known):
-        return np.full(len(least), rates.middle - rates.reach), np.full(len(least), rates.middle + rates.reach)
-    part = np.arange(len(least))
-    place = np.searchsorted(known, part)
-    after, before = np.minimum(place, len(known) - 1), np.maximum(place - 1, 0)
-    before = np.where(np.isfinite(least), after, before)
-    low = np.minimum(least[known][before], least[known][after])
-    high = np.maximum(most[known][before], most[known][after])
-    middle = start + length / _PARTS / 2
-    sides = [_compare(known, middle, way * length, least, most) for way in (-1, 1)]
-    sure = [np.nan_to_num(side[0]) for side in sides]
-    near = [_compare(known, middle, way * length / 2, least, most)[1] for way in (-1, 1)]
-    margin = np.maximum(hidden[known][before], hidden[known][after])
-    margin += _UNCLEAR * np.maximum(sure[0][before], sure[1][after])
-    at_end = np.isnan(near[0]) | np.isnan(near[1])
-    ahead = np.nan_to_num(np.fmax(np.fmax(*near), np.fmax(sides[0][1], sides[1][1])))
-    trend = np.where(at_end, ahead, _CHANGING * np.maximum(*sure))
-    margin[known] = hidden[known] + trend
-    # Of what lies beyond all that is known nothing but the clock's limits is.
-    margin[(part < known[0]) | (part > known[-1])] = 2 * rates.reach
-    low, high = low - margin - rates.wander, high + margin + rates.wander
-    return np.maximum(low, rates.middle - 2 * rates.reach), np.minimum(high, rates.middle + 2 * rates.reach)
-
-
-def _compare(known: Ints, middle: Floats, distance: Floats, least: Floats, most: Floats) -> Floats:
-    """Return by how much the slopes of known segments differ from those of the last known ones up to some distance.
-
-    Returns: by how much they differ at least, and by how much their middles differ; NaN where that lies outside.
-    """
-    at = (middle + distance)[known]
-    before, behind = (np.searchsorted(middle[known], at, side="right") - 1, np.searchsorted(middle[known], at))
-    other = known[np.clip(np.where(distance[known] > 0, before, behind), 0, len(known) - 1)]
-    apart = np.maximum(least[known] - most[other], least[other] - most[known])
-    centre = (least + most) / 2
-    outside = (at < middle[known[0]]) | (at > middle[known[-1]])
-    both = np.stack([np.maximum(apart, 0.0), np.abs(centre[known] - centre[other])])
-    return np.where(outside, np.nan, both)
-
-
-@dataclass
-class _Windows:
-    """Fit lines to windows; those of level k are 2**k times shorter than the span, and begin at each segment."""
+@dataclass(frozen=True)
+class _Evidence:
+    """Hold inequalities and what is known of the slope beforehand."""
 
     x: Floats
     low: Floats
     high: Floats
     rates: Rates
-    _fits: dict[tuple[int, int], _Fit | None] = field(default_factory=dict)
-    _rooms: dict[tuple[int, int], float] = field(default_factory=dict)
 
-    def settle(self, level: int, segment: int) -> list[_Part]:
-        """Return the parts of a segment."""
-        # A window that no line fits holds a change, and one beside it may hold some of it.
-        unclear = len(self._containing(level, segment)) < _PARTS or self._is_crowded(level, segment)
-        if self._can_halve(level, segment):
-            children = [(level + 1, 2 * segment), (level + 1, 2 * segment + 1)]
-            if unclear or all(self._is_sharp(*each) for each in [(level, segment), *children]):
-                return [part for child in children for part in self.settle(*child)]
-        start = float(self.x[0] + segment * self._length(level))
-        told = (np.nan, np.nan) if unclear else self._around(level, segment)
-        return [_Part(start, _PARTS * self._length(level), *told, self._hidden(level, segment))]
+    def keep(self, rows: slice) -> _Evidence:
+        return _Evidence(self.x[rows], self.low[rows], self.high[rows], self.rates)
 
-    def _length(self, level: int) -> float:
-        return float(self.x[-1] - self.x[0]) / (_PARTS << level)
+    def fit(self, rows: slice) -> Lines | None:
+        """Return the lines through some rows; all that the clock can have where one side alone is bounded."""
+        x, low, high = self.x[rows], self.low[rows], self.high[rows]
+        if np.isfinite(low).any() and np.isfinite(high).any():
+            return fit_lines(x, low, high, self.rates.middle, self.rates.reach)
+        least, most = self.rates.middle - self.rates.reach, self.rates.middle + self.rates.reach
+        return Lines(np.array([-np.inf, np.inf]), np.array([least, most]), np.inf)
 
-    def _can_halve(self, level: int, segment: int) -> bool:
-        return level + 1 < _LEVELS and self._count(level, segment) >= _LEAST
 
-    def _range(self, level: int, first: int) -> tuple[int, int]:
-        start = self.x[0] + first * self._length(level)
-        end = start + _PARTS * self._length(level)
-        return int(np.searchsorted(self.x, start - 1)), int(np.searchsorted(self.x, end + 1))
+def _settle(evidence: _Evidence, piece: float, times: int) -> Slopes:
+    """Return the limits for a clock of one rate for `piece` at least, or where it is not, halved so many times."""
+    x = evidence.x
+    if times < 0 or len(x) < _PARTS * _LEAST or x[-1] <= x[0]:
+        return allow_all(x, evidence.rates)
+    edges = _cut(x, piece)
+    windows = _list_windows(edges, piece)
+    limits = _ask(evidence, edges, windows)
+    parts = []
+    for first, end, told in _list_stretches(limits, windows):
+        if told:
+            parts.append(Slopes(edges[first:end], limits.low[first:end], limits.high[first:end]))
+            continue
+        rows = slice(*np.searchsorted(x, [edges[first], edges[end] + 1]).tolist())
+        inner = _settle(evidence.keep(rows), piece / 2, times - 1)
+        parts.append(Slopes(np.concatenate([edges[first : first + 1], inner.edges[1:]]), inner.low, inner.high))
+    return _join(parts)
 
-    def _count(self, level: int, segment: int) -> int:
-        begin, end = self._range(level, self._clip(level, segment))
-        return end - begin
 
-    def _clip(self, level: int, first: int) -> int:
-        return min(max(first, 0), (_PARTS << level) - _PARTS)
+def _join(parts: list[Slopes]) -> Slopes:
+    return Slopes(*(np.concatenate([getattr(part, side) for part in parts]) for side in ("edges", "low", "high")))
 
-    def _fit(self, level: int, first: int) -> _Fit | None:
-        """Return the least and the largest slope of the lines through a window; None where there is none."""
-        key = level, self._clip(level, first)
-        if key not in self._fits:
-            begin, end = self._range(*key)
-            part = slice(begin, end)
-            lines = fit_lines(self.x[part], self.low[part], self.high[part], self.rates.middle, self.rates.reach)
-            self._fits[key] = _Fit(float(lines.rates.min()), float(lines.rates.max()), lines.room) if lines else None
-        return self._fits[key]
 
-    def _room_inside(self, level: int, first: int) -> float:
-        """Return the least room that short windows have in a window; infinite where it holds too little for them."""
-        key = level, self._clip(level, first)
-        if key not in self._rooms:
-            halves = [(level + 1, 2 * key[1] + shift) for shift in (0, _PARTS // 2, _PARTS)]
-            counts = [self._count(*half) for half in halves]
-            rooms = [self._room(*half, deeper=min(counts) >= _MANY) for half in halves]
-            self._rooms[key] = min(rooms) if min(counts) >= _ENOUGH else np.inf
-        return self._rooms[key]
+def _cut(x: Floats, piece: float) -> Floats:
+    """Return the edges of blocks that are as short as a piece allows, and hold enough inequalities each."""
+    span = float(x[-1] - x[0])
+    step = max(min(piece / _PARTS, span / _FEWEST), span / _MOST)
+    finer = step / 2.0 ** np.arange(1, _FINER + 1)
+    grid = np.linspace(x[0], x[-1], int(span / step) + 1)
+    grid = np.concatenate([grid[:1], x[0] + finer[::-1], grid[1:-1], x[-1] - finer, grid[-1:]])
+    before = np.searchsorted(x, grid)
+    kept = [0]
+    for i in range(1, len(grid) - 1):
+        if before[i] - before[kept[-1]] >= _LEAST and len(x) - before[i] >= _LEAST:
+            kept.append(i)
+    return np.append(grid[kept], x[-1])
 
-    def _room(self, level: int, first: int, *, deeper: bool) -> float:
-        inside = self._room_inside(level, first) if deeper else np.inf
-        fit = self._fit(level, first)
-        if np.isfinite(inside):
-            return inside
-        return fit.room if fit else np.inf
 
-    def _rooms_containing(self, level: int, segment: int) -> list[tuple[float, float]]:
-        """Return the room of each window around a segment, and that of short windows in it, where both are known."""
-        rooms = []
-        for first in range(segment - _PARTS + 1, segment + 1):
-            fit, inside = self._fit(level, first), self._room_inside(level, first)
-            if fit and np.isfinite(inside):
-                rooms.append((fit.room, inside))
-        return rooms
+def _list_windows(edges: Floats, piece: float) -> list[tuple[int, int]]:
+    """Return first block and the one behind the last of each window: a block less than a piece, so that pieces hold it.
 
-    def _is_crowded(self, level: int, segment: int) -> bool:
-        return any(room < _ROOM * inside for room, inside in self._rooms_containing(level, segment))
+    At both ends of the evidence they are shorter: what the clock did beyond is not known.
+    """
+    starts = np.arange(len(edges) - 1)
+    shortest = float(np.diff(edges).min())
+    ends = np.searchsorted(edges, edges[:-1] + piece * (1 - 1 / _PARTS) - shortest / 2)
+    ends = np.minimum(np.maximum(ends, starts + _PARTS - 1), len(starts))
+    return [*((0, end) for end in range(1, int(ends[0]))), *zip(starts.tolist(), ends.tolist(), strict=True)]
 
-    def _hidden(self, level: int, segment: int) -> float:
-        """Return by how much a slope may differ from those of the lines, when its change is what takes their room."""
-        # A parabola that lies s off a line in its middle takes s of the room, and its slope differs by 4 s / length.
-        missing = max((inside - room for room, inside in self._rooms_containing(level, segment)), default=0.0)
-        return _HIDDEN * max(missing, 0.0) / (_PARTS * self._length(level))
 
-    def _containing(self, level: int, segment: int) -> list[_Fit]:
-        fits = (self._fit(level, segment - back) for back in range(_PARTS))
-        return [fit for fit in fits if fit is not None]
+def _ask(evidence: _Evidence, edges: Floats, windows: list[tuple[int, int]]) -> Slopes:
+    """Return the least and the largest slope of each block; infinite where none is possible."""
+    rows = np.append(np.searchsorted(evidence.x, edges[:-1]), len(evidence.x))
+    blocks = len(edges) - 1
+    least, most = np.full(blocks, np.inf), np.full(blocks, -np.inf)
+    # The longest windows that end and begin at each edge.
+    ending: dict[int, Lines] = {}
+    beginning: dict[int, Lines] = {}
+    longest = dict(windows)
+    for first, end in windows:
+        lines = evidence.fit(slice(int(rows[first]), int(rows[end])))
+        if lines is None:
+            continue
+        own = slice(first, end)
+        least[own], most[own] = np.minimum(least[own], lines.rates.min()), np.maximum(most[own], lines.rates.max())
+        ending.setdefault(end, lines)
+        if longest[first] == end:
+            beginning[first] = lines
+    for block in range(blocks):
+        before, behind = ending.get(block), beginning.get(block + 1)
+        if before and behind and _meet(before, behind, edges[block : block + 2]):
+            least[block] = min(least[block], before.rates.min(), behind.rates.min())
+            most[block] = max(most[block], before.rates.max(), behind.rates.max())
+    ends = [0, -1]
+    least[ends], most[ends] = evidence.rates.middle - evidence.rates.reach, evidence.rates.middle + evidence.rates.reach
+    return Slopes(edges[:-1], least, most)
 
-    def _is_sharp(self, level: int, segment: int) -> bool:
-        found = self._containing(level, segment)
-        return bool(found) and all(fit.most - fit.least <= 2 * _SHARP for fit in found)
 
-    def _around(self, level: int, segment: int) -> tuple[float, float]:
-        """Return the slopes of all windows that contain a segment or touch it."""
-        inside = self._containing(level, segment)
-        beside = [fit for fit in (self._fit(level, segment - _PARTS), self._fit(level, segment + 1)) if fit is not None]
-        # A window that happens to hold next to nothing would allow any slope.
-        told = [fit for fit in inside + beside if fit.most - fit.least <= self.rates.reach] or inside
-        return min(fit.least for fit in told), max(fit.most for fit in told)
+def _meet(before: Lines, behind: Lines, at: Floats) -> bool:
+    """Tell whether a line of each side can have one offset between two stamps."""
+    one, other = ((lines.offsets[:, None] + lines.rates[:, None] * at) for lines in (before, behind))
+    return bool(one.min() <= other.max() and other.min() <= one.max())
+
+
+def _list_stretches(limits: Slopes, windows: list[tuple[int, int]]) -> list[tuple[int, int, bool]]:
+    """Return stretches of blocks, and whether they are told: no window that holds them holds one that is not."""
+    untold = ~np.isfinite(limits.low)
+    told = np.ones(len(untold), dtype=np.bool_)
+    for first, end in windows:
+        told[first:end] &= not untold[first:end].any()
+    edges = [0, *(np.flatnonzero(np.diff(told)) + 1).tolist(), len(told)]
+    return [(first, end, bool(told[first])) for first, end in pairwise(edges)]

@@ -1,0 +1,170 @@
+"""SYNTHETIC: clocks that change their rate, seen by few or many pairs: the truth is in the bounds."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
+from numpy.typing import NDArray
+
+from tracecorr.align.bounds import NO_HIGH, NO_LOW, Bounds
+from tracecorr.align.clock_map import fit_clock_map
+from tracecorr.align.slopes import Rates, find_slopes
+
+Floats = NDArray[np.float64]
+SECOND, PPM = 1e9, 1e-6
+RATES = Rates(0.0, 600 * PPM)
+
+
+def offset_of(t: Floats, changes: list[tuple[float, float]]) -> Floats:
+    """Return the offset of a clock that takes up a rate (ppm) at each of some seconds, and drifts by 20 ppm before."""
+    grown = 5e9 + 20 * PPM * t
+    before = 20.0
+    for at_s, ppm in changes:
+        grown = grown + (ppm - before) * PPM * np.clip(t - at_s * SECOND, 0, None)
+        before = ppm
+    return grown
+
+
+def pair(t: Floats, changes: list[tuple[float, float]], seed: int) -> Bounds:
+    """Return a lower or an upper bound of each moment: a line of the log before, or one behind it."""
+    rng = np.random.default_rng(seed)
+    stamp = np.rint(t - offset_of(t, changes)).astype(np.int64)
+    low = np.floor(t - rng.uniform(3.5e3, 1e4, len(t)) - stamp).astype(np.int64)
+    high = np.ceil(t + rng.uniform(2e3, 4e4, len(t)) - stamp).astype(np.int64)
+    is_dispatch = rng.random(len(t)) < 0.6
+    return Bounds(stamp, np.where(is_dispatch, low, NO_LOW), np.where(is_dispatch, NO_HIGH, high))
+
+
+def share_inside(span_s: float, per_s: float, changes: list[tuple[float, float]], seed: int) -> tuple[float, float]:
+    """Return the share of moments inside the bounds that pairs leave, and the median width."""
+    rng = np.random.default_rng(seed)
+    t = np.sort(rng.uniform(0, span_s * SECOND, max(int(span_s * per_s), 4)))
+    fitted = fit_clock_map(pair(t, changes, seed), "causal_pairs")
+    assert fitted.aligned, fitted.reason
+    at = np.linspace(0, span_s * SECOND, 4001)
+    stamp = np.rint(at - offset_of(at, changes)).astype(np.int64)
+    low, high = fitted.bound(stamp)
+    inside = (low - 1 <= at - stamp) & (at - stamp <= high + 1)
+    return float(inside.mean()), float(np.median(high - low))
+
+
+@settings(max_examples=60, deadline=None)
+@given(
+    span_s=st.floats(0.05, 20), per_s=st.sampled_from([20, 50, 200, 1000]), seed=st.integers(0, 10**6),
+    lengths=st.lists(st.floats(1, 6), min_size=1, max_size=4),
+    rates=st.lists(st.floats(-580, 580), min_size=4, max_size=4), start=st.floats(0, 1),
+)  # fmt: skip
+@example(span_s=0.826, per_s=24, seed=1, lengths=[1.0], rates=[289.5, 0, 0, 0], start=0.75)
+@example(span_s=0.15, per_s=270, seed=1, lengths=[1.0], rates=[-397.0, 0, 0, 0], start=0.52)
+@example(span_s=7.7, per_s=71, seed=2, lengths=[1.0], rates=[295.0, 0, 0, 0], start=0.98)
+@example(span_s=18.0, per_s=1000, seed=3, lengths=[1.0], rates=[-36.0, 0, 0, 0], start=0.988)
+def test_a_clock_that_holds_its_rates_for_a_second_is_inside_nearly_always(
+    span_s: float, per_s: float, seed: int, lengths: list[float], rates: list[float], start: float
+) -> None:
+    moments = start * span_s + np.concatenate([[0.0], np.cumsum(lengths)[:-1]])
+    changes = list(zip(moments.tolist(), rates[: len(lengths)], strict=True))
+    assert share_inside(span_s, per_s, changes, seed)[0] >= 0.999
+
+
+@pytest.mark.parametrize(("per_s", "most_us"), [(5, 120), (20, 50), (100, 20), (1000, 12)])
+def test_few_pairs_are_wide_and_many_are_narrow(per_s: float, most_us: float) -> None:
+    inside, width = share_inside(30, per_s, [], 7)
+    assert inside == 1
+    assert width < most_us * 1000
+
+
+def around(t: Floats, offset: Floats, room: float = 1_000.0) -> tuple[Floats, Floats, Floats]:
+    return t, offset - room, offset + room
+
+
+def limits_at(found_at: Floats, t: Floats, offset: Floats, rates: Rates = RATES) -> tuple[Floats, Floats]:
+    return find_slopes(*around(t, offset), rates).between(found_at, found_at)
+
+
+def test_the_slope_of_a_steady_clock_is_that_of_a_line_through_nearly_a_second() -> None:
+    """Known to 1 us on both sides, seven eighths of a second tell the rate to 2.3 ppm."""
+    t = np.arange(0, 4 * SECOND + 1, SECOND / 100)
+    low, high = limits_at(np.array([2 * SECOND]), t, 30 * PPM * t)
+    assert low[0] == pytest.approx(30 * PPM - 2_000 / (0.875 * SECOND), rel=1e-2)
+    assert high[0] == pytest.approx(30 * PPM + 2_000 / (0.875 * SECOND), rel=1e-2)
+
+
+def test_before_the_end_the_clock_may_have_begun_another_rate() -> None:
+    """A tenth of a second before the end a new rate is bounded by what it does until the end."""
+    t = np.arange(0, 4 * SECOND + 1, SECOND / 1000)
+    middle, late, later, last = limits_at(np.array([2.0, 3.74, 3.93, 3.999]) * SECOND, t, 0 * t)[1] / PPM
+    assert middle < 3
+    assert 2_000 / 0.26 / 1000 < late < 2_000 / 0.24 / 1000
+    assert 2_000 / 0.07 / 1000 < later < 2_000 / 0.05 / 1000
+    assert last == 600
+
+
+def test_around_a_change_both_rates_are_allowed_and_far_from_it_one() -> None:
+    t = np.arange(0, 6 * SECOND + 1, SECOND / 200)
+    offset = np.where(t < 3 * SECOND, 0.0, 100 * PPM * (t - 3 * SECOND))
+    low, high = (side / PPM for side in limits_at(np.array([1.5, 2.99, 3.01, 4.5]) * SECOND, t, offset))
+    assert (low <= [0, 0, 0, 100]).all()
+    assert (high >= [0, 100, 100, 100]).all()
+    assert high[0] < 5
+    assert low[3] > 95
+    assert (high - low < 130).all()
+
+
+def test_two_rates_that_do_not_meet_are_not_those_of_a_change() -> None:
+    """The clock moves by 40 us within 0.1 s and runs on as before: at neither of its rates, but faster."""
+    t = np.arange(0, 6 * SECOND + 1, SECOND / 200)
+    offset = 400 * PPM * np.clip(t - 3 * SECOND, 0, SECOND / 10)
+    low, high = limits_at(np.array([1.0, 3.05]) * SECOND, t, offset)
+    assert high[0] < 5 * PPM
+    assert low[1] <= 400 * PPM <= high[1]
+
+
+def test_a_window_with_bounds_of_one_side_alone_tells_nothing() -> None:
+    t = np.arange(0, 4 * SECOND + 1, SECOND / 100)
+    x, low, high = around(t, 0 * t)
+    found = find_slopes(x, low, np.where(t < 2 * SECOND, np.inf, high), RATES)
+    assert found.between(np.array([SECOND]), np.array([SECOND]))[1] == 600 * PPM
+    assert found.between(np.array([3.2 * SECOND]), np.array([3.2 * SECOND]))[1] < 5 * PPM
+
+
+def test_a_known_rate_and_a_wandering_one() -> None:
+    t = np.arange(0, 4 * SECOND + 1, SECOND / 100)
+    known = find_slopes(*around(t, 0 * t), Rates(7 * PPM, 0.0, 3 * PPM))
+    assert (known.low, known.high) == (7 * PPM, 7 * PPM)
+    still, wandering = (find_slopes(*around(t, 0 * t), Rates(0.0, 600 * PPM, w)) for w in (0.0, 3 * PPM))
+    assert np.allclose(still.high + 3 * PPM, wandering.high)
+    assert np.allclose(still.low - 3 * PPM, wandering.low)
+
+
+def test_a_second_of_cycles_is_as_long_as_it_takes() -> None:
+    """Cycles of 4 GHz: four times as many in a second, and the limits are those of a nanosecond clock, a quarter."""
+    t = np.arange(0, 4 * SECOND + 1, SECOND / 100)
+    rate = 1 / 4 - 1
+    plain = find_slopes(*around(t, 0 * t), RATES)
+    cycles = find_slopes(4 * t, rate * 4 * t - 1_000, rate * 4 * t + 1_000, Rates(rate, 600 * PPM))
+    at = np.array([2 * SECOND])
+    assert cycles.between(4 * at, 4 * at)[1] - rate == pytest.approx(plain.between(at, at)[1] / 4, rel=1e-6)
+
+
+def test_long_captures_are_cut_into_no_more_blocks() -> None:
+    t = np.linspace(0, 86_400 * SECOND, 40_000)
+    found = find_slopes(*around(t, 0 * t), RATES)
+    assert 1_000 < len(found.edges) < 2_100
+    assert found.high.max() <= 600 * PPM
+
+
+@pytest.mark.parametrize(("pause_s", "most_ms"), [(1.5, 0.08), (13, 16)])
+def test_what_a_clock_does_in_a_long_pause_is_not_known(pause_s: float, most_ms: float) -> None:
+    """It slews for 1 s, or for 4.5 s, while nothing is paired; before and behind it runs at the same rate."""
+    rng = np.random.default_rng(5)
+    t = np.sort(np.concatenate([rng.uniform(0, 5, 2500), 5 + pause_s + rng.uniform(0, 5, 2500)])) * SECOND
+    changes = [] if pause_s < 2 else [(8.0, 345.0), (12.5, 20.0)]
+    fitted = fit_clock_map(pair(t, changes, 1), "causal_pairs")
+    at = np.linspace(0, (10 + pause_s) * SECOND, 4001)
+    stamp = np.rint(at - offset_of(at, changes)).astype(np.int64)
+    low, high = fitted.bound(stamp)
+    assert ((low - 1 <= at - stamp) & (at - stamp <= high + 1)).all()
+    assert (high - low)[(at > SECOND / 2) & (at < 4.5 * SECOND)].max() < 20_000
+    assert (high - low).max() < most_ms * 1e6
