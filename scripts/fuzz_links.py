@@ -43,6 +43,9 @@ def draw_scene(seed: int) -> Scene:
     random = Random(seed)
     drawn = {name: random.choice(given) for name, given in _OPTIONS.items() if random.random() < 0.4}
     scene = replace(_BASE, seed=seed, **random.choice(_LAYOUTS), **drawn)  # type: ignore[arg-type]
+    if not scene.prints_index:
+        # Its packets are counted from 0.
+        scene = replace(scene, first_index=0)
     # So many lines are enough.
     return replace(scene, span_s=0.24 / max(2, scene.threads * scene.processes))
 

@@ -20,6 +20,7 @@ from tracecorr.link.programs import add_programs
 from tracecorr.link.rocprof import warn_foreign
 from tracecorr.link.samples import add_polled_gpus, build_samples
 from tracecorr.link.signals import add_gpu_times
+from tracecorr.link.stored_indexes import check_indexes
 from tracecorr.link.tables import attach_identities, link_tables
 from tracecorr.link.thread_votes import VOTE_COLUMNS, guess_threads
 from tracecorr.link.threads import THREAD_COLUMNS, Identities, SeenIdentities, map_threads
@@ -184,7 +185,7 @@ def _map_threads(rows: pl.DataFrame, parts: Parts, seen: SeenIdentities, *known:
 def _fit(
     rows: pl.DataFrame, parts: Parts, identities: Identities, capture: Capture
 ) -> tuple[pl.DataFrame, dict[str, ClockMap]]:
-    whole = fill_store_rings(complete_indexes(attach_identities(rows, identities)))
+    whole = check_indexes(fill_store_rings(complete_indexes(attach_identities(rows, identities))))
     del rows  # large; what is left of it is taken apart
     records = widen_reads(find_steps(add_gpu_times(whole, parts.args)), parts.args)
     offsets = seen_time_offsets(capture.info)

@@ -75,12 +75,15 @@ def make_reference(scene: Scene, folder: Path) -> Reference:
     """Run a scene without damage.
 
     Raises:
-        AssertionError: a link of the whole run is not true.
+        AssertionError: a link or a packet index of the whole run is not true.
     """
     scene = replace(scene, log_damage="", trace_damage="")
     made, capture = _import(scene, folder)
-    for rule, (count, right, _, _) in compare("whole", made, capture).links.items():
+    score = compare("whole", made, capture)
+    for rule, (count, right, _, _) in score.links.items():
         assert count == right, f"the whole run has {count - right} wrong links of {rule}"
+    right, count, _ = score.identities["packets"]
+    assert count == right, f"the whole run has {count - right} wrong packet indexes"
     rows = _list_rows(made, capture)
     starts = rows.drop_nulls("end_at").filter(pl.col("at") % 2 == 0).select(exit_at="end_at", at="at")
     found = _find(made, capture, starts)
@@ -94,6 +97,7 @@ def make_reference(scene: Scene, folder: Path) -> Reference:
         made.moments.select(to_at=2 * pl.col("line"), true_ns="true_ns"), on="to_at"
     )
     found.threads = made.truth["threads"].select("log_tid", pl.col("tid").cast(found.threads.schema["tid"]))
+    found.launches = _number_packets(found.launches, made)
     inside = _climb(parents.filter(pl.col("at") != pl.col("outer_at")))
     return Reference(scene, found, starts, links, inside, stores.select("true_ns", at="from_at"))
 
@@ -160,6 +164,13 @@ def _find(made: Simulation, capture: Capture, starts: pl.DataFrame) -> Found:
 def _named(column: str, starts: pl.DataFrame) -> pl.Expr:
     """Return a column of `at` in which the exits of calls are named as their enters."""
     return pl.col(column).replace(starts["exit_at"], starts["at"])
+
+
+def _number_packets(launches: pl.DataFrame, made: Simulation) -> pl.DataFrame:
+    """Return launches with the true index of packets that have none."""
+    lines = made.truth["packets"].join(made.moments.select("file", "offset", "line"), on=["file", "offset"])
+    joined = launches.join(lines.select("index", at=2 * pl.col("line")), on="at", how="left", maintain_order="left")
+    return joined.with_columns(packet_index=pl.coalesce("packet_index", "index")).drop("index")
 
 
 def _list_launches(capture: Capture, at: pl.Series) -> pl.DataFrame:

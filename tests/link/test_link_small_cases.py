@@ -39,10 +39,12 @@ def packet_lines(
     ]
     rows = [
         {"layer": "aql", "flags": 0, **line, "source": "amd_log", "clock": "mono", "process": 0, "thread": 0,
-         "stamp_ns": n, "file": 0, "offset": n}
+         "stamp_ns": n, "end_stamp_ns": None, "file": 0, "offset": n, "parent_offset": None,
+         "signal": None}
         for n, line in enumerate([*calls, *lines])
     ]  # fmt: skip
-    return frame(rows, packet_index=pl.Int64, ring=pl.UInt64, layer=CAT, name=CAT, source=CAT, clock=CAT)
+    return frame(rows, packet_index=pl.Int64, ring=pl.UInt64, layer=CAT, name=CAT, source=CAT, clock=CAT,
+                 end_stamp_ns=pl.Int64, parent_offset=pl.Int64, signal=pl.UInt64)  # fmt: skip
 
 
 @pytest.mark.parametrize(

@@ -284,6 +284,18 @@ def test_packets_of_a_ring_that_was_made_again_are_not_counted_on(doorbell: str,
     assert 0.3 * true < found < 0.7 * true
 
 
+@pytest.mark.parametrize("era", ["5.7", "6.2", "6.4"])
+@pytest.mark.parametrize("doorbell", ["none", "plain"])
+def test_threads_that_share_a_queue_are_counted_only_where_their_order_is_known(
+    era: str, doorbell: str, tmp_path: Path
+) -> None:
+    """They print their packets in another order than they took the indexes; stores tell which one that was."""
+    scene = replace(BASE, era=era, doorbell=doorbell, threads=4, queues=2, streams=3)
+    right, found, true = score_scene(era, scene, tmp_path).identities["packets"]
+    assert right == found
+    assert found == true if doorbell == "plain" else 0.8 * true < found < true
+
+
 def test_cycles_that_pairs_tell_at_one_moment_alone_are_not_aligned(tmp_path: Path) -> None:
     """Four milliseconds of queue creations do not tell how fast the cycles of the other 300 ms were counted."""
     scene = replace(

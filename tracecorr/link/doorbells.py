@@ -6,6 +6,7 @@ import polars as pl
 
 # Of the stores on a learned ring at least this share of those with a packet of their index must lie in its interval.
 _LEAST_INSIDE = 0.5
+_WANTED = ("event", "queue", "thread", "chain", "name", "graph", "packet_index", "doorbell_lo_ns", "doorbell_hi_ns")
 _MATCHED = {"event": pl.Int64, "doorbell_event": pl.Int64, "own": pl.Boolean, "announce_event": pl.Int64}
 
 
@@ -26,15 +27,11 @@ def match_stores(stores: pl.DataFrame, packets: pl.DataFrame) -> pl.DataFrame:
 
     Returns: event (packet), doorbell_event, announce_event, own (whether value == index).
     """
-    columns = ("event", "queue", "thread", "chain", "name", "graph", "packet_index", "doorbell_lo_ns", "doorbell_hi_ns")
-    wanted = packets.select(columns).drop_nulls(["queue", "packet_index"])
+    wanted = packets.select(_WANTED).drop_nulls(["queue", "packet_index"])
     usable = stores.drop_nulls(["queue", "packet_index"])
     if usable.is_empty():
         return pl.DataFrame(schema=_MATCHED)
-    pairs = _pair_by_index(usable, wanted)
-    wrong = pairs.filter("ring_learned").group_by("queue").agg(pl.col("is_inside").mean())
-    wrong = wrong.filter(pl.col("is_inside") < _LEAST_INSIDE)
-    usable, pairs = (side.join(wrong, on="queue", how="anti", maintain_order="left") for side in (usable, pairs))
+    usable, pairs = _pair_by_index(usable, wanted)
     own = _own_stores(pairs)
     batch = wanted.filter("graph").join(own, on="event", how="anti").sort("packet_index")
     later = usable.sort("packet_index").select("queue", "thread", "packet_index", doorbell_event="event")
@@ -48,7 +45,38 @@ def match_stores(stores: pl.DataFrame, packets: pl.DataFrame) -> pl.DataFrame:
     return matched.join(_announcing(usable, wanted), on="event", how="left", maintain_order="left")
 
 
-def _pair_by_index(stores: pl.DataFrame, packets: pl.DataFrame) -> pl.DataFrame:
+def list_contradicted(stores: pl.DataFrame, packets: pl.DataFrame) -> pl.Series:
+    """Return the packets (event) whose index was counted, on queues whose stores show that a count is wrong.
+
+    A store of such an index lies at another time, or is of another thread: the log lost packets before. On these queues
+    only packets whose own store agrees keep their index.
+
+    Args:
+        stores: as in `match_stores`.
+        packets: as in `match_stores`, and index_counted.
+    """
+    wanted = packets.select(*_WANTED, "index_counted").drop_nulls(["queue", "packet_index"])
+    counted = wanted.filter("index_counted")
+    usable = stores.drop_nulls(["queue", "packet_index"])
+    if counted.is_empty() or usable.is_empty():
+        return counted["event"].clear()
+    usable, pairs = _pair_by_index(usable, counted)
+    unsure = counted.join(pairs.filter("is_inside"), on="event", how="anti")
+    shown = usable.drop_nulls("thread").select("queue", "packet_index").unique()
+    wrong = unsure.drop_nulls("thread").join(shown, on=["queue", "packet_index"], how="semi")
+    return unsure.join(wrong.select("queue").unique(), on="queue", how="semi", maintain_order="left")["event"]
+
+
+def _pair_by_index(stores: pl.DataFrame, packets: pl.DataFrame) -> tuple[pl.DataFrame, pl.DataFrame]:
+    """Return the stores of known queues, and packets with those of their index, without queues learned wrongly."""
+    pairs = _pair_all(stores, packets)
+    wrong = pairs.filter("ring_learned").group_by("queue").agg(pl.col("is_inside").mean())
+    wrong = wrong.filter(pl.col("is_inside") < _LEAST_INSIDE)
+    keep = {"on": "queue", "how": "anti", "maintain_order": "left"}
+    return stores.join(wrong, **keep), pairs.join(wrong, **keep)  # type: ignore[arg-type]
+
+
+def _pair_all(stores: pl.DataFrame, packets: pl.DataFrame) -> pl.DataFrame:
     """Return packets with each store of their index on their thread, and whether it lies in the packet's interval."""
     pairs = packets.join(
         stores.select(

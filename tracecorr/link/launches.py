@@ -17,7 +17,7 @@ from tracecorr.link.commands import (
     match_completions,
 )  # fmt: skip
 from tracecorr.link.disorder import drop_displaced
-from tracecorr.link.doorbells import match_stores
+from tracecorr.link.doorbells import list_contradicted, match_stores
 from tracecorr.link.false_calls import add_packet_gaps
 from tracecorr.link.signals import link_dependencies, link_gpu_times, list_uses
 from tracecorr.link.sure_commands import drop_late, keep_sure_commands, list_unsure_kernels
@@ -56,6 +56,7 @@ class Launches:
         commands: event, command (pointer, null = none) of the packets and copies whose row names another one: the
             reader sees only what is written before them.
         unnamed: events of dispatches that may have the kernel of another one.
+        miscounted: events of packets whose counted index is wrong.
     """
 
     table: pl.DataFrame = field(default_factory=schema.LAUNCHES.empty)
@@ -65,6 +66,7 @@ class Launches:
         default_factory=lambda: pl.DataFrame(schema={"event": pl.Int64, "command": pl.UInt64})
     )
     unnamed: pl.Series = field(default_factory=lambda: pl.Series("event", [], dtype=pl.Int64))
+    miscounted: pl.Series = field(default_factory=lambda: pl.Series("event", [], dtype=pl.Int64))
 
 
 def build_launches(
@@ -92,9 +94,12 @@ def build_launches(
     commands = _commands(events)
     losses = add_lost_enqueues(add_packet_gaps(losses, base), commands)
     base = _add_intervals(_add_call(base, events), events, losses)
+    stores = _stores(events, sources)
+    miscounted = list_contradicted(stores, base)
+    base = forget_indexes(base, miscounted)
     places = Places.of(packets).find(base)
     joined = base.with_columns(packets["command_offset"].gather(places))
-    joined = _add(joined, match_stores(_stores(events, sources), base))
+    joined = _add(joined, match_stores(stores, base))
     joined = _add_command(joined, commands, events, losses, displaced)
     other_command = joined.filter(pl.col("command").ne_missing(pl.col("command_seen"))).select("event", "command")
     joined = _adopt_calls(joined, events)
@@ -115,7 +120,15 @@ def build_launches(
         sure = ~pl.col("event").is_in(unnamed.implode())
         joined = joined.with_columns(kernel_id=pl.when(sure).then("kernel_id"))
     table = schema.LAUNCHES.conform(_select(joined, sources, losses))
-    return Launches(table, edges, gpu.select("event", "gpu_event"), other_command, unnamed)
+    return Launches(table, edges, gpu.select("event", "gpu_event"), other_command, unnamed, miscounted)
+
+
+def forget_indexes(packets: pl.DataFrame, miscounted: pl.Series) -> pl.DataFrame:
+    """Take the index from packets where it was counted wrongly."""
+    wrong = pl.col("event").is_in(miscounted.implode())
+    return packets.with_columns(
+        packet_index=pl.when(~wrong).then("packet_index"), index_counted=pl.col("index_counted") & ~wrong
+    ) if len(miscounted) else packets  # fmt: skip
 
 
 def _add(joined: pl.DataFrame, found: pl.DataFrame) -> pl.DataFrame:
@@ -252,12 +265,13 @@ def _reason(sources: set[str], losses: pl.DataFrame) -> pl.Expr:
         no_store = "no doorbell probe in the trace"
     else:
         no_store = "no doorbell store with this index at its time"
+    no_index = "the log prints no packet index and it cannot be counted"
     lossy = pl.col("file").is_in(losses["file"].implode())
     return (
         pl.when(lossy & pl.col("call_event").is_null()).then(pl.lit("the log lost lines: no HIP call surely holds it"))
         .when(lossy & pl.col("command_event").is_null()).then(pl.lit("the log lost lines: no command surely has it"))
         .when(pl.col("call_event").is_null()).then(pl.lit("no enclosing HIP call in the log"))
         .when(pl.col("command_event").is_null()).then(pl.lit("no command line before it in its call"))
-        .when(is_packet & pl.col("packet_index").is_null()).then(pl.lit("the log prints no packet index"))
+        .when(is_packet & pl.col("packet_index").is_null()).then(pl.lit(no_index))
         .when(is_packet & pl.col("doorbell_event").is_null()).then(pl.lit(no_store))
     )  # fmt: skip

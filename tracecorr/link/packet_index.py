@@ -5,11 +5,15 @@ from __future__ import annotations
 import polars as pl
 
 from tracecorr.align.rows import attach_columns
-from tracecorr.link.false_calls import find_losses
+from tracecorr.link.packet_losses import list_short_files
+from tracecorr.link.packet_order import add_turns
 from tracecorr.model.kinds import PACKET_KINDS
 
 _WRAP = 2**32
-_COLUMNS = ("process", "ring", "packet_index", "stamp_ns", "file", "offset", "layer", "name", "source", "clock")
+_COLUMNS = (
+    "process", "thread", "ring", "packet_index", "stamp_ns", "file", "offset", "parent_offset", "layer", "name",
+    "source", "clock",
+)  # fmt: skip
 _RING = ("process", "ring", "generation")
 
 
@@ -18,7 +22,8 @@ def complete_indexes(records: pl.DataFrame) -> pl.DataFrame:
 
     The log prints the lower 32 bits of wptr: from one packet of a ring to the next the index grows, so a fall by
     more than half of them is a wrap. Up to ROCm 6.4 barriers (up to 6.2 all packets) print none: the packets of a
-    ring are counted, where the printed indexes around them or the queue's creation leave one count.
+    ring are counted, where the printed indexes around them or the queue's creation leave one count, and where it is
+    known in which order its threads took them (`packet_order`).
 
     Args:
         records: part events with `source` and `process`.
@@ -29,7 +34,8 @@ def complete_indexes(records: pl.DataFrame) -> pl.DataFrame:
     lines = rows.filter(mine & pl.col("ring").is_not_null())
     if _are_whole(lines["packet_index"]):
         return records.with_columns(index_counted=pl.lit(False))
-    lines = _count(_unwrap(_add_generations(lines, rows)), find_losses(records)["file"])
+    lines = add_turns(_add_generations(lines, rows), records, _RING)
+    lines = _count(_unwrap(lines), list_short_files(records))
     found = attach_columns(records, lines.select("_row", "counted", whole="packet_index"), "_row")
     return found.with_columns(
         packet_index=pl.when(pl.col("counted").is_not_null()).then("whole").otherwise("packet_index"),
@@ -46,23 +52,51 @@ def _are_whole(printed: pl.Series) -> bool:
 def _add_generations(lines: pl.DataFrame, records: pl.DataFrame) -> pl.DataFrame:
     """Return the packets in the order of their times with `generation`: how often their ring was made before.
 
-    Up to ROCm 6.1 the Created lines do not name the ring; where they are as many as the process has rings, the log
-    shows them all. Where they are more, a ring may have been made again by each that comes after its first packet.
+    The column `made` tells whether the first packet of that life has index 0. The only Created line of a ring that was
+    never deleted may come behind packets of another thread. Of several, one that comes behind packets though no line
+    says that their queue was deleted tells not which of them are of which queue.
     """
-    shape = ("_row", "process", "ring", "packet_index", "stamp_ns", "file", "offset")
+    shape = ("_row", "process", "thread", "ring", "packet_index", "stamp_ns", "file", "offset", "parent_offset")
     created = records.filter((pl.col("layer") == "aql") & (pl.col("name") == "queue_created"))
-    made = created.drop_nulls("ring").with_columns(_row=pl.lit(None, pl.UInt32), packet_index=pl.lit(None, pl.Int64))
-    both = pl.concat([lines.select(shape), made.select(shape)]).sort("stamp_ns", "file", "offset")
-    both = both.with_columns(generation=pl.col("_row").is_null().cum_sum().over("process", "ring"))
-    packets = both.drop_nulls("_row")
+    ends = records.filter((pl.col("layer") == "aql") & (pl.col("name") == "queue_deleted"))
+    both = pl.concat([
+        lines.select(*shape, life=pl.lit("packet")), _marks(created, shape, "made"), _marks(ends, shape, "ended"),
+    ]).sort("stamp_ns", "file", "offset")  # fmt: skip
+    ring, life = ["process", "ring"], pl.col("life")
+    made, ended = life == "made", life == "ended"
+    once = ((made.sum() == 1) & ~ended.any()).over(ring)
+    both = both.with_columns(once=once, generation=pl.when(~once).then(made.cum_sum().over(ring)).otherwise(0))
+    # Of the life before: whether it has packets, and whether its end is seen.
+    lives = both.group_by(_RING).agg(used=(life == "packet").any(), ended=ended.any())
+    blurred = lives.filter("used", ~pl.col("ended")).select(
+        *ring, generation=pl.col("generation") + 1, blurred=pl.lit(value=True)
+    )  # fmt: skip
+    both = both.join(blurred, on=_RING, how="left", maintain_order="left", nulls_equal=True)
+    known = pl.col("once") | ((pl.col("generation") > 0) & pl.col("blurred").is_null())
+    packets = _add_first_lives(both.filter(life == "packet"), created)
+    return packets.with_columns(made=known | pl.col("made_once")).drop("life", "blurred", "once", "made_once")
+
+
+def _add_first_lives(packets: pl.DataFrame, created: pl.DataFrame) -> pl.DataFrame:
+    """Add `made_once`: whether Created lines that name no ring show that the packet's ring was not made again.
+
+    Up to ROCm 6.1 none names it; where they are as many as the process has rings, the log shows them all. Where they
+    are more, a ring may have been made again by each that comes after its first packet.
+    """
     unnamed = created.filter(pl.col("ring").is_null()).select("process", "stamp_ns").drop_nulls().sort("stamp_ns")
     unnamed = unnamed.with_columns(creations=pl.int_range(1, pl.len() + 1).over("process"))
     packets = packets.join_asof(unnamed, on="stamp_ns", by="process", check_sortedness=False)
     since = pl.col("creations") - pl.col("creations").first().over(_RING)
     shown = pl.col("creations").max().over("process") >= pl.col("ring").n_unique().over("process")
     all_new = pl.col("creations").max().over("process") == pl.col("ring").n_unique().over("process")
-    made_once = shown & (all_new | (since == 0))
-    return packets.with_columns(made=(pl.col("generation") > 0) | made_once.fill_null(False)).drop("creations")
+    once = (shown & (all_new | (since == 0))).fill_null(value=False)
+    return packets.with_columns(made_once=once).drop("creations")
+
+
+def _marks(lines: pl.DataFrame, shape: tuple[str, ...], life: str) -> pl.DataFrame:
+    """Return lines that name a ring in the form of packets."""
+    empty = {"_row": pl.lit(None, pl.UInt32), "packet_index": pl.lit(None, pl.Int64), "life": pl.lit(life)}
+    return lines.drop_nulls("ring").with_columns(**empty).select(*shape, "life")
 
 
 def _unwrap(lines: pl.DataFrame) -> pl.DataFrame:
@@ -79,16 +113,40 @@ def _count(lines: pl.DataFrame, lossy: pl.Series) -> pl.DataFrame:
 
     Between two printed indexes as many packets must lie as there are numbers; before the first printed one, and on
     rings that print none, the count starts at 0. In files that lost lines (`lossy`) it needs a printed index behind.
+    Of packets that may have taken their indexes in another order (`mixed`) none tells how far the count is.
     """
     lines = lines.with_columns(nth=pl.int_range(pl.len()).over(_RING), printed=pl.col("packet_index").is_not_null())
-    lead = pl.col("packet_index") - pl.col("nth")
+    lead = pl.when(~pl.col("mixed")).then(pl.col("packet_index") - pl.col("nth"))
     lines = lines.with_columns(before=lead.forward_fill().over(_RING), after=lead.backward_fill().over(_RING))
     # Nothing printed before: index 0 was the first one.
     first = pl.coalesce("before", pl.when("made").then(0))
     unproven = pl.col("after").is_null() & ~pl.col("file").is_in(lossy.implode())
     agreed = pl.when(unproven | (first == pl.col("after"))).then(first)
-    lines = lines.with_columns(agreed=agreed)
+    lines = lines.with_columns(number=agreed + pl.col("nth"))
+    lines = _share_out(lines.with_columns(number=pl.when(~pl.col("mixed")).then("number"), due="number"))
     return lines.with_columns(
-        packet_index=pl.coalesce("packet_index", pl.col("agreed") + pl.col("nth")),
-        counted=~pl.col("printed") & pl.col("agreed").is_not_null(),
+        packet_index=pl.coalesce("packet_index", "number"), counted=~pl.col("printed") & pl.col("number").is_not_null()
     )
+
+
+def _share_out(lines: pl.DataFrame) -> pl.DataFrame:
+    """Return `lines` with the `number` of packets whose order is not known, where the printed ones leave one choice.
+
+    The packets of one turn have the numbers `due`. Those that the others print are taken; the rest is left for packets
+    of one thread, which prints them in their order.
+    """
+    turn = [*_RING, "turn"]
+    mixed = lines.filter("mixed")
+    if mixed.is_empty():
+        return lines
+    bare = mixed.filter(~pl.col("printed")).with_columns(rank=pl.int_range(pl.len()).over(turn))
+    bare = bare.filter(pl.col("thread").n_unique().over(turn) == 1)
+    taken = mixed.filter("printed").select(*turn, due="packet_index")
+    left = mixed.drop_nulls("due").select(*turn, "due").join(taken, on=[*turn, "due"], how="anti", nulls_equal=True)
+    left = left.sort(*turn, "due").with_columns(rank=pl.int_range(pl.len()).over(turn), free=pl.len().over(turn))
+    found = bare.select(*turn, "rank", "_row", asked=pl.len().over(turn)).join(
+        left.rename({"due": "shared"}), on=[*turn, "rank"], nulls_equal=True
+    )
+    found = found.filter(pl.col("asked") == pl.col("free")).select("_row", "shared")
+    joined = lines.join(found, on="_row", how="left", maintain_order="left")
+    return joined.with_columns(number=pl.coalesce("number", "shared")).drop("shared")

@@ -26,7 +26,7 @@ from tracecorr.link.functions import name_driver_calls, nest_functions
 from tracecorr.link.gpus import assign_gpus, list_gpus
 from tracecorr.link.hqds import attach_queues, link_hqds
 from tracecorr.link.kernels import list_kernels
-from tracecorr.link.launches import build_launches
+from tracecorr.link.launches import build_launches, forget_indexes
 from tracecorr.link.lives import number_lives
 from tracecorr.link.thread_creation import find_creators
 from tracecorr.link.threads import Identities
@@ -132,7 +132,7 @@ def link_tables(
     del packets  # large
     timed = rocprof.match_packets(events, args, found.table, queue_table, kernel_table)
     launches = rocprof.fill_gpu_times(found.table, timed)
-    events = _forget_kernels(_name_commands(events, found.commands), found.unnamed)
+    events = forget_indexes(_forget_kernels(_name_commands(events, found.commands), found.unnamed), found.miscounted)
     events = _describe_gpu_times(_chain_doorbells(events, launches), found.gpu)
     edges = (
         link_hqds(events, hqd, queue_table), kfd_calls.link_doorbell_mappings(events, args, mappings),

@@ -1,0 +1,178 @@
+"""HAND-MADE logs of releases that print no packet index: where threads, queues and stores leave one count."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import polars as pl
+import pytest
+
+from tracecorr.link.doorbells import list_contradicted
+from tracecorr.link.packet_index import complete_indexes
+from tracecorr.link.packet_losses import list_short_files
+from tracecorr.link.stored_indexes import check_indexes
+from tracecorr.model.kinds import Flag
+from tracecorr.model.schema import CAT
+
+RING = 0x3C00000
+_LINE: dict[str, Any] = {
+    "layer": "aql", "flags": 0, "source": "amd_log", "clock": "mono", "process": 0, "thread": 0, "ring": None,
+    "packet_index": None, "signal": None, "end_stamp_ns": None, "parent_offset": None, "file": 0, "ring_learned": False,
+}  # fmt: skip
+_HALVES = (0, 0, int(Flag.EXIT_ONLY))
+_TYPES = {
+    "layer": CAT, "name": CAT, "source": CAT, "clock": CAT, "packet_index": pl.Int64, "ring": pl.UInt64,
+    "signal": pl.UInt64, "end_stamp_ns": pl.Int64, "parent_offset": pl.Int64, "flags": pl.UInt16,
+}  # fmt: skip
+
+
+def records(*rows: dict[str, Any]) -> pl.DataFrame:
+    """Return part events, of which each is one microsecond behind the one before."""
+    made = [{**_LINE, "stamp_ns": 1000 * n, "offset": 10 * n, **row} for n, row in enumerate(rows)]
+    return pl.DataFrame(made, schema_overrides=_TYPES)
+
+
+def made() -> dict[str, Any]:
+    return {"name": "queue_created", "ring": RING}
+
+
+def packet(thread: int = 0, index: int | None = None, name: str = "dispatch", **more: Any) -> dict[str, Any]:
+    return {"name": name, "ring": RING, "thread": thread, "packet_index": index, **more}
+
+
+def line(thread: int = 0, **more: Any) -> dict[str, Any]:
+    return {"name": "InternalMarker", "layer": "command", "thread": thread, **more}
+
+
+def store(thread: int, value: int) -> dict[str, Any]:
+    return {"name": "doorbell", "layer": "doorbell", "source": "ftrace", "clock": "mono", "ring": RING,
+            "packet_index": value, "thread": thread}  # fmt: skip
+
+
+def counted(rows: pl.DataFrame) -> list[int | None]:
+    return rows.filter(pl.col("layer") == "aql", pl.col("name") != "queue_created")["packet_index"].to_list()
+
+
+def test_threads_whose_packets_may_have_another_order_have_no_index() -> None:
+    """Thread 1 was silent since before thread 0 wrote: which of them took its index first is not known."""
+    rows = records(made(), line(0), packet(0), line(0), line(1), line(0), packet(0), packet(1), line(0), packet(0))
+    assert counted(complete_indexes(rows)) == [0, None, None, 3]
+
+
+def test_a_line_between_tells_the_order() -> None:
+    rows = records(made(), line(0), line(1), packet(0), line(0), line(1), packet(1), line(1), line(0), packet(0))
+    assert counted(complete_indexes(rows)) == [0, 1, 2]
+
+
+def test_lines_of_one_microsecond_tell_no_order() -> None:
+    near = {"stamp_ns": 5000}
+    rows = records(made(), line(0), line(1), packet(0, **near), line(1, **near), packet(1, stamp_ns=6000))
+    assert counted(complete_indexes(rows)) == [None, None]
+
+
+def test_a_graph_launch_takes_its_indexes_before_it_prints() -> None:
+    """Both packets of the launch may have the first two indexes, though thread 1 printed between them."""
+    launch = {"name": "hipGraphLaunch", "layer": "hip", "end_stamp_ns": 9000}
+    inside = {"parent_offset": 10}
+    rows = records(
+        made(), launch, packet(0, **inside), line(1), line(0), packet(1), line(0), packet(0, **inside), line(0)
+    )
+    assert counted(complete_indexes(rows)) == [None, None, None]
+
+
+def test_printed_indexes_leave_one_for_the_rest() -> None:
+    """HIP 6.4: the dispatches of thread 1 print theirs, the barriers of thread 0 between them have what is left."""
+    rows = records(
+        made(), line(0), line(1), packet(1, 1), packet(0, name="barrier_and"), packet(0, name="barrier_and"),
+        packet(1, 3), line(0), line(1), packet(1, 4),
+    )  # fmt: skip
+    assert counted(complete_indexes(rows)) == [1, 0, 2, 3, 4]
+
+
+def test_printed_indexes_that_leave_too_few_tell_nothing() -> None:
+    rows = records(made(), line(0), line(1), packet(1, 2), packet(0), line(0), line(1), packet(1, 2))
+    assert counted(complete_indexes(rows)) == [2, None, 2]
+
+
+@pytest.mark.parametrize(
+    ("between", "expected"),
+    [
+        pytest.param([made()], [None, None, None, None], id="not known which queue was which"),
+        pytest.param([{"name": "queue_deleted", "ring": RING}, made()], [0, 1, None, 0, 1], id="deleted before"),
+        pytest.param([], [0, 1, 2, 3], id="the same queue"),
+    ],
+)
+def test_a_ring_that_was_made_again(between: list[dict[str, Any]], expected: list[int | None]) -> None:
+    first = [packet(), packet()] if expected[0] is None else [made(), packet(), packet()]
+    rows = records(*first, *between, packet(), packet()) if expected[0] is not None else records(
+        *first, *between, packet(), made(), packet()
+    )  # fmt: skip
+    assert counted(complete_indexes(rows)) == expected
+
+
+def test_a_created_line_that_comes_late_is_that_of_the_packets_before_it() -> None:
+    rows = records(packet(1), made(), line(0), packet(0), line(1), packet(1))
+    assert counted(complete_indexes(rows)) == [0, 1, 2]
+
+
+@pytest.mark.parametrize(
+    "more",
+    [
+        pytest.param([{"name": "host_wait", "layer": "signal", "signal": 0x80}], id="nothing completes a signal"),
+        pytest.param([line(0, name="KernelExecution"), line(0)], id="a kernel without its dispatch"),
+        pytest.param([{"name": "hipFree", "layer": "hip", "flags": f} for f in _HALVES], id="halves of calls"),
+    ],
+)
+def test_in_a_log_that_lacks_packets_nothing_is_counted(more: list[dict[str, Any]]) -> None:
+    rows = records(made(), line(0), packet(0), line(0), packet(0), *more)
+    assert list_short_files(rows).to_list() == [0]
+    assert counted(complete_indexes(rows)) == [None, None]
+
+
+def test_a_log_without_dispatches_lacks_those_of_its_kernels() -> None:
+    barrier = packet(0, name="barrier_and", signal=0x80)
+    wait = {"name": "host_wait", "layer": "signal", "signal": 0x80}
+    kernel, worker = line(0, name="KernelExecution"), packet(1)
+    assert list_short_files(records(made(), kernel, kernel, barrier, wait)).to_list() == [0]
+    assert list_short_files(records(made(), kernel, worker, kernel, worker, barrier, wait)).to_list() == []
+
+
+def _shared(*stores: dict[str, Any]) -> pl.DataFrame:
+    """Return a log in which the second packets of two threads may have any order, and stores of the trace."""
+    log = [made(), line(0), line(1), packet(0), line(0), line(1), packet(1), line(1), line(0), packet(0), packet(1),
+           line(1), line(0), packet(0)]  # fmt: skip
+    rows = complete_indexes(records(*log, *stores))
+    assert counted(rows) == [0, 1, None, None, 4]
+    return check_indexes(rows)
+
+
+def test_stores_tell_the_order_of_threads() -> None:
+    rows = _shared(store(0, 0), store(1, 1), store(1, 2), store(0, 3), store(0, 4))
+    assert counted(rows) == [0, 1, 3, 2, 4]
+    assert rows.filter(pl.col("name") == "dispatch")["index_counted"].to_list() == [True] * 5
+
+
+def test_a_store_that_was_lost_tells_no_order() -> None:
+    assert counted(_shared(store(0, 0), store(1, 1), store(0, 3), store(0, 4))) == [0, 1, 3, None, 4]
+
+
+def test_an_index_that_is_stored_without_a_packet_disproves_the_counts() -> None:
+    """Thread 1 stored once more than it printed: a line of it was lost, and all packets behind it are further on."""
+    assert counted(_shared(store(0, 0), store(1, 1), store(1, 2), store(0, 3), store(1, 4), store(0, 5))) == [None] * 5
+
+
+def test_stores_at_other_times_disprove_the_counts_of_their_queue() -> None:
+    shape = {"queue": pl.UInt32, "thread": pl.UInt32}
+    packets = pl.DataFrame(
+        [{"event": n, "queue": n // 3, "thread": 0, "chain": n, "name": "dispatch", "graph": False,
+          "packet_index": n % 3, "doorbell_lo_ns": 100 * n, "doorbell_hi_ns": 100 * n + 99, "index_counted": n != 1}
+         for n in range(6)],
+        schema_overrides={**shape, "name": CAT},
+    )  # fmt: skip
+    stores = pl.DataFrame(
+        [{"event": 100 + n, "queue": n // 3, "thread": 0, "ts_ns": 100 * n + (150 if n == 2 else 50),
+          "packet_index": n % 3, "err_lo_ns": 0, "err_hi_ns": 0, "ring_learned": False} for n in (0, 2, 3)],
+        schema_overrides=shape,
+    )  # fmt: skip
+    # Packet 0 has its store, packet 1 prints its index; queue 1 lacks stores, which disproves nothing.
+    assert list_contradicted(stores, packets).to_list() == [2]

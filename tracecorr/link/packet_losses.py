@@ -1,0 +1,51 @@
+"""Packet losses: logs that lack lines of packets, where no packet index tells it."""
+
+from __future__ import annotations
+
+import polars as pl
+
+from tracecorr.link.false_calls import find_losses
+
+# Lines that name a signal which a packet or copy before them completes.
+_AWAITED = ("handler", "gpu_time", "host_wait", "host_active_wait")
+# Every command of this kind writes a dispatch; a mention of it enqueues none.
+_KERNEL = "KernelExecution"
+_MENTIONS = ("wait_event", "wait_event_done", "queue_marker", "processing", "awaiting_event", "submitted", "complete")
+
+
+def list_short_files(records: pl.DataFrame) -> pl.Series:
+    """Return the files of the log that lack lines: of calls (`false_calls.find_losses`), or of packets.
+
+    Packets lack where a signal is awaited that none completes, or a thread that writes dispatches enqueues its next
+    command behind that of a kernel without one. A log without any dispatch lacks those of its kernels.
+
+    Args:
+        records: part events with `source`, `process`, `thread`.
+    """
+    rows = records.select("process", "thread", "stamp_ns", "file", "offset", "layer", "name", "signal", "source")
+    rows = rows.filter(
+        (pl.col("source") == "amd_log") & pl.col("layer").is_in(["aql", "copy", "signal", "command"])
+    ).sort("stamp_ns", "file", "offset")  # fmt: skip
+    found = (find_losses(records)["file"], _list_unsignalled(rows), _list_undispatched(rows))
+    return pl.concat(found).unique()
+
+
+def _list_unsignalled(rows: pl.DataFrame) -> pl.Series:
+    """Return the files with lines that wait for a signal that nothing before them completes."""
+    named = rows.filter(pl.col("signal").fill_null(0) != 0)
+    uses = named.filter(pl.col("layer").is_in(["aql", "copy"])).select("process", "signal", "stamp_ns", used="offset")
+    asked = named.filter((pl.col("layer") == "signal") & pl.col("name").is_in(_AWAITED))
+    found = asked.join_asof(uses, on="stamp_ns", by=["process", "signal"], check_sortedness=False)
+    return found.filter(pl.col("used").is_null())["file"].unique()
+
+
+def _list_undispatched(rows: pl.DataFrame) -> pl.Series:
+    """Return the files with a kernel's command behind which its thread enqueued another before a dispatch."""
+    is_dispatch = (pl.col("layer") == "aql") & (pl.col("name") == "dispatch")
+    is_command = (pl.col("layer") == "command") & ~pl.col("name").is_in(_MENTIONS)
+    steps = rows.filter(is_dispatch | is_command).sort("file", "offset")
+    # Where Direct Dispatch is off, other threads write the dispatches.
+    writes = is_dispatch.any().over("file", "thread") | ~is_dispatch.any().over("file")
+    following = pl.col("layer").shift(-1).over("file", "thread")
+    lacks = (pl.col("name") == _KERNEL) & (following == "command") & writes
+    return steps.filter(lacks.fill_null(value=False))["file"].unique()
