@@ -17,7 +17,8 @@ from tracecorr.model.schema import CAT
 RING = 0x3C00000
 _LINE: dict[str, Any] = {
     "layer": "aql", "flags": 0, "source": "amd_log", "clock": "mono", "process": 0, "thread": 0, "ring": None,
-    "packet_index": None, "signal": None, "end_stamp_ns": None, "parent_offset": None, "file": 0, "ring_learned": False,
+    "packet_index": None, "signal": None, "command": None, "end_stamp_ns": None, "parent_offset": None, "file": 0,
+    "ring_learned": False,
 }  # fmt: skip
 _HALVES = (0, 0, int(Flag.EXIT_ONLY))
 _TYPES = {

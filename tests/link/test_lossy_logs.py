@@ -24,7 +24,15 @@ WHOLE = ("hipFree", 5, None, 0)
 
 def events_of(rows: list[Row]) -> pl.DataFrame:
     """Return placed events of one thread: name, duration, parent, flags."""
-    layers = {"hip": "hip", "Ker": "command", "dis": "aql", "bar": "aql", "sub": "command", "pro": "command"}
+    layers = {
+        "hip": "hip",
+        "Ker": "command",
+        "dis": "aql",
+        "bar": "aql",
+        "sub": "command",
+        "pro": "command",
+        "com": "command",
+    }
     made: list[dict[str, Any]] = [
         {"event": n, "layer": layers[name[:3]], "name": name, "file": 0, "offset": 10 * n, "dur_ns": dur,
          "parent": parent, "thread": 0, "process": 0, "source": "amd_log", "flags": flags, "command": None,
@@ -68,9 +76,9 @@ def test_a_call_that_holds_more_than_usual_is_open_where_lines_were_lost() -> No
         calls += [("hipEventRecord", 5, None, 0), ("dispatch", None, 2 * n, 0)]
     twice = [*calls, ("hipEventRecord", 5, None, 0), ("dispatch", None, 20, 0), ("dispatch", None, 20, 0)]
     assert opened(twice) == []
-    assert opened([*twice, WHOLE, HALF]) == [20]
+    assert opened([*twice, *[WHOLE] * 300, HALF]) == [20]
     told = [(name, dur, parent, flags | (int(Flag.SPAN_TOLD) if dur else 0)) for name, dur, parent, flags in twice]
-    assert opened([*told, WHOLE, HALF]) == []
+    assert opened([*told, *[WHOLE] * 300, HALF]) == []
 
 
 def test_one_of_few_calls_that_holds_twice_what_others_hold_is_open_where_many_lines_were_lost() -> None:
@@ -79,7 +87,7 @@ def test_one_of_few_calls_that_holds_twice_what_others_hold_is_open_where_many_l
         calls += [("hipStreamCreate", 50, None, 0), ("dispatch", None, 2 * n, 0)]
     twice = [*calls, ("dispatch", None, 2, 0)]
     halves = [("hipStreamQuery", 1, None, 0), ("hipStreamQuery", None, None, int(Flag.EXIT_ONLY))]
-    assert opened([*twice, *[("hipStreamQuery", 1, None, 0)] * 90, *halves]) == []
+    assert opened([*twice, *[("hipStreamQuery", 1, None, 0)] * 300, *halves]) == []
     assert 2 in opened([*twice, *halves * 2])
 
 
@@ -92,8 +100,44 @@ def test_of_calls_that_tell_nothing_the_longest_are_open_where_many_lines_were_l
     assert [n for n in opened([*calls, *held, *halves]) if n < 20] == [17, 18, 19]
     # What holds nothing cannot be told from a false one.
     assert [n for n in opened([*calls, *halves]) if n < 20] == list(range(20))
-    few = [("hipStreamQuery", 1, None, 0)] * 2000
+    some, few = ([("hipStreamQuery", 1, None, 0)] * count for count in (2000, 8000))
+    assert [n for n in opened([*calls, *some, *halves]) if n < 20] == list(range(20))
     assert [n for n in opened([*calls, *few, *halves]) if n < 20] == []
+
+
+def test_a_call_that_lacks_what_others_hold_is_open_where_lines_were_lost() -> None:
+    """Its own end may be among the lines that are missing inside it."""
+    calls: list[Row] = []
+    for n in range(10):
+        calls += [("hipEventRecord", 5, None, 0), ("dispatch", None, 2 * n, 0)]
+    bare: list[Row] = [*calls, ("hipEventRecord", 5, None, 0), ("barrier", None, 20, 0)]
+    assert opened(bare) == []
+    assert opened([*bare, *[WHOLE] * 300, HALF]) == [20]
+    told = [(name, dur, parent, flags | (int(Flag.SPAN_TOLD) if dur else 0)) for name, dur, parent, flags in bare]
+    assert opened([*told, *[WHOLE] * 300, HALF]) == []
+
+
+def test_a_call_that_holds_the_end_of_a_command_that_nothing_enqueued_is_open() -> None:
+    rows: list[Row] = []
+    for n in range(40):
+        rows += [("hipSync", 5, None, 0), ("Ker", None, 3 * n, 0), ("complete", None, 3 * n, 0)]
+    pointers = pl.Series([8 if n == 119 else 7 for n in range(120)], dtype=pl.UInt64)
+    is_command = pl.col("layer") == "command"
+    events = events_of(rows).with_columns(command=pl.when(is_command).then(7).cast(pl.UInt64))
+    assert find_losses(events).is_empty()
+    assert open_false_calls(events, find_losses(events))["dur_ns"].drop_nulls().len() == 40
+    # The last call enqueued another command than the one whose end it holds.
+    torn = events.with_columns(command=pl.when(is_command).then(pointers))
+    assert find_losses(torn).rows() == [(0, 0.025)]
+    assert open_false_calls(torn, find_losses(torn))["dur_ns"].drop_nulls().len() == 39
+
+
+def test_calls_of_a_log_without_any_exit_hold_nothing() -> None:
+    call = ("hipFree", None, None, int(Flag.ENTER_ONLY))
+    for count in (4, 5):
+        events = events_of([call] * count)
+        assert find_losses(events).height == (count == 5)
+        assert list_empty_calls(events, find_losses(events)).tolist() == [count == 5] * count
 
 
 @pytest.mark.parametrize(

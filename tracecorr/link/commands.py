@@ -5,7 +5,9 @@ from __future__ import annotations
 import polars as pl
 
 from tracecorr.align.rows import Places
+from tracecorr.link.false_calls import list_command_ends
 from tracecorr.link.sure_commands import drop_late
+from tracecorr.model.kinds import COMMAND_MENTIONS, SUBMITTED
 
 # Markers make barriers only; a kernel makes no copy.
 _MARKERS = ("InternalMarker", "Marker")
@@ -13,10 +15,6 @@ _KERNEL = "KernelExecution"
 # A graph launch writes its packets first and enqueues one command for all of them.
 _GRAPH_COMMAND = "Task"
 GRAPH_CALL = "hipGraphLaunch"
-# Where Direct Dispatch is off, a worker thread takes a command from its queue and prints this.
-_SUBMITTED = "submitted"
-# Other lines that name a command, and enqueue none.
-_MENTIONS = ("wait_event", "wait_event_done", "queue_marker", "processing", "awaiting_event")
 
 
 def match_commands(launches: pl.DataFrame, commands: pl.DataFrame) -> pl.DataFrame:
@@ -66,8 +64,8 @@ def _drop_second_dispatches(found: pl.DataFrame) -> pl.DataFrame:
 
 def _find_enqueues(commands: pl.DataFrame) -> pl.DataFrame:
     """Return the lines with `enqueued`, `enqueue_ns`, `kind` and `stream_id` of the command that each names."""
-    submitted = pl.col("name") == _SUBMITTED
-    commands = commands.filter(~pl.col("name").is_in(_MENTIONS))
+    submitted = pl.col("name") == SUBMITTED
+    commands = commands.filter(~pl.col("name").is_in(COMMAND_MENTIONS))
     lines = commands.with_columns(submitted=submitted, enqueued="event", enqueue_ns="ts_ns", kind="name")
     if not lines["submitted"].any():
         return lines
@@ -142,12 +140,8 @@ def add_lost_enqueues(losses: pl.DataFrame, commands: pl.DataFrame) -> pl.DataFr
         losses: files of the log that lost lines, and the share of them (`false_calls.find_losses`).
         commands: all rows of layer `command`, in the order of time.
     """
-    rows = commands.select("file", "process", "command", "name").drop_nulls("command")
-    rows = rows.filter(~pl.col("name").is_in([*_MENTIONS, _SUBMITTED]))
-    rows = rows.select("file", "process", "command", is_end=pl.col("name") == "complete")
-    before = pl.col("is_end").shift(1).over("process", "command").fill_null(True)
-    ends = rows.with_columns(before=before).filter("is_end")
-    shares = ends.group_by("file").agg(lost=pl.col("before").mean()).filter(pl.col("lost") > 0)
+    ends = list_command_ends(commands.select("file", "process", "command", "name", layer=pl.lit("command")))
+    shares = ends.group_by("file").agg(lost=pl.col("alone").mean()).filter(pl.col("lost") > 0)
     return pl.concat([losses, shares]).group_by("file").agg(pl.col("lost").max())
 
 
@@ -157,5 +151,5 @@ def list_command_uses(commands: pl.DataFrame) -> pl.DataFrame:
     Args:
         commands: rows of layer `command`.
     """
-    no_use = pl.col("name").is_in([*_MENTIONS, _SUBMITTED, "complete"])
+    no_use = pl.col("name").is_in([*COMMAND_MENTIONS, SUBMITTED, "complete"])
     return commands.filter(~no_use).select("process", "command", "ts_ns")

@@ -11,7 +11,7 @@ import polars as pl
 
 from tracecorr.align.bounds import Ints, Mask
 from tracecorr.align.rows import attach_columns, number_groups
-from tracecorr.model.kinds import Flag
+from tracecorr.model.kinds import COMMAND_MENTIONS, SUBMITTED, Flag
 
 # What at least this share of a function's calls does is usual for it.
 _USUAL_SHARE = 0.2
@@ -33,13 +33,14 @@ _COLUMNS = ("file", "offset", "thread", "name", "layer", "source", "flags")
 def find_losses(events: pl.DataFrame) -> pl.DataFrame:
     """Return the files of the log that lack lines: file, lost (the share of lines that lack, 0 to 1).
 
-    What tells it is an exit without its enter, an enter without its exit, or an exit that tells another duration. An
+    What tells it is an exit without its enter, an enter without its exit, an exit that tells another duration, or the
+    end of a command that no line enqueued. An
     enter that a thread's last call has alone tells nothing: the log ends in it; nor does an exit that comes first: the
     log begins in it, or its release prints no enter of a thread's first call (before 5.7). Neither does a function that
-    hardly ever shows both lines.
+    hardly ever shows both lines; but where no function shows the ends of its calls, all these lines are missing.
 
     Args:
-        events: rows with file, offset, thread, name, layer, source, flags.
+        events: rows with file, offset, process, thread, name, layer, source, flags, command.
     """
     calls = _hip_calls(events.select(_COLUMNS)).drop_nulls("thread")
     false, whole = _differing(calls), _count_paired(calls)
@@ -48,7 +49,19 @@ def find_losses(events: pl.DataFrame) -> pl.DataFrame:
     found = shares.filter(pl.col("lost").is_not_null() | pl.col("file").is_in(false["file"].implode()))
     # Of the calls of which any line is left, 2q / (1 + q) show one line where a share q of the lines is lost.
     half_share = pl.col("lost").fill_null(0) / pl.col("total")
-    return found.select("file", lost=half_share / (2 - half_share))
+    shares = found.select("file", lost=half_share / (2 - half_share))
+    # So far no other line is known to be missing.
+    endless = _list_endless(calls).select("file", lost=pl.lit(0.0))
+    headless = _list_headless(events).group_by("file").agg(lost=pl.col("share").first())
+    return pl.concat([shares, headless, endless]).group_by("file", maintain_order=True).agg(pl.col("lost").max())
+
+
+def _list_endless(calls: pl.DataFrame) -> pl.DataFrame:
+    """Return the files of some calls without any exit."""
+    ended = (pl.col("flags") & int(Flag.ENTER_ONLY) == 0).sum()
+    return calls.group_by("file").agg(ended=ended, total=pl.len()).filter(ended=0).filter(
+        pl.col("total") >= _LEAST_CALLS
+    )  # fmt: skip
 
 
 def list_half_calls(calls: pl.DataFrame) -> pl.DataFrame:
@@ -100,8 +113,9 @@ def open_false_calls(events: pl.DataFrame, losses: pl.DataFrame) -> pl.DataFrame
     - that enclose other calls, as few calls of their name do: a function that calls another logged one does so as a
       rule,
     - in a log that lost lines: that hold more of something (commands, packets) than is usual for their name, or are
-      among the longest of their name, as many as may be false; where it lost many, all that hold nothing. Calls whose
-      exit tells their duration are not.
+      among the longest of their name, as many as may be false, or lack what most of their name hold; where it lost
+      many, all that hold nothing. Calls whose exit tells their duration are not,
+    - that hold the end of a command whose beginning was lost.
 
     Args:
         events: rows with `parent`.
@@ -134,14 +148,16 @@ def list_empty_calls(events: pl.DataFrame, losses: pl.DataFrame) -> Mask:
     if losses.is_empty():
         return np.zeros(events.height, dtype=np.bool_)
     rows = events.select("dur_ns", "end_offset", *_COLUMNS).with_row_index("row")
-    calls = _hip_calls(rows).join(losses, on="file")
+    calls = _hip_calls(rows).join(losses, on="file").with_columns(
+        prints=pl.col("end_offset").is_not_null().any().over("file")
+    )  # fmt: skip
     thread, name, is_open = ["file", "thread"], ["file", "name"], pl.col("dur_ns").is_null()
     ends = calls.group_by(thread).agg(last=pl.col("offset").max())
     # Also an exit that is another call's, or whose enter was lost, shows that the function prints exits.
     names = calls.group_by(name).agg(shown=pl.col("end_offset").is_not_null().mean(), total=pl.len())
     found = calls.filter(is_open).join(ends, on=thread, nulls_equal=True).join(names, on=name, nulls_equal=True)
-    goes_on = (pl.col("offset") < pl.col("last")) | (pl.col("lost") >= MANY_LOST)
-    never = (pl.col("shown") < _LEAST_WHOLE) & (pl.col("total") >= _LEAST_CALLS)
+    goes_on = (pl.col("offset") < pl.col("last")) | (pl.col("lost") >= MANY_LOST) | ~pl.col("prints")
+    never = (pl.col("shown") < _LEAST_WHOLE) & (pl.col("total") >= _LEAST_CALLS) & pl.col("prints")
     empty = np.zeros(events.height, dtype=np.bool_)
     empty[found.filter(goes_on & ~never)["row"].to_numpy()] = True
     return empty
@@ -174,14 +190,44 @@ def _list_unlikely(
     ended, damaged = calls.filter(pl.col("dur_ns").is_not_null()), doubtful.join(losses, on="file")
     return pl.concat([
         _enclosing(doubtful, ended, inner, losses), _overfull(damaged, inner), list_longest(damaged),
-        _unproven(damaged, inner),
+        _unproven(damaged, inner), _underfull(damaged, inner), doubtful.select("event").join(
+            list_foreign_ends(events), on="event", how="semi"
+        ),
     ])  # fmt: skip
 
 
 def _unproven(damaged: pl.DataFrame, inner: pl.DataFrame) -> pl.DataFrame:
     """Return the calls of logs that lost very many lines that hold nothing by which they could be told from others."""
-    many = damaged.filter(pl.col("lost") >= MOST_LOST)
+    many = damaged.filter(pl.col("lost") >= MANY_LOST)
     return many.select("event").join(inner.select(event="parent"), on="event", how="anti")
+
+
+def _underfull(damaged: pl.DataFrame, inner: pl.DataFrame) -> pl.DataFrame:
+    """Return the calls of logs that lost lines that lack rows which most calls of their name hold.
+
+    Lines inside them were lost, and with them perhaps their exit and the next enter.
+    """
+    name = ["file", "name"]
+    if damaged.is_empty():
+        return damaged.select("event")
+    held = inner.select("layer", "child", event="parent").unique().join(damaged.select("event", *name), on="event")
+    total = damaged.group_by(name).agg(total=pl.len())
+    usual = held.group_by(*name, "layer", "child").agg(holders=pl.len()).join(total, on=name)
+    usual = usual.filter(pl.col("holders") > _LOSSY_SHARE * pl.col("total")).select(*name, "layer", "child")
+    asked = damaged.select("event", *name).join(usual, on=name)
+    return asked.join(held, on=["event", "layer", "child"], how="anti").select("event").unique()
+
+
+def list_foreign_ends(events: pl.DataFrame) -> pl.DataFrame:
+    """Return the calls (event) that hold the end of a command that no line enqueued before.
+
+    A thread that waits prints ends of commands that calls before, or its own, enqueued: those lines were lost, and with
+    them perhaps an exit and an enter.
+
+    Args:
+        events: rows with `parent`.
+    """
+    return _list_headless(events).drop_nulls("parent").select(event="parent").unique()
 
 
 def _enclosing(doubtful: pl.DataFrame, ended: pl.DataFrame, inner: pl.DataFrame, losses: pl.DataFrame) -> pl.DataFrame:
@@ -200,6 +246,29 @@ def _enclosing(doubtful: pl.DataFrame, ended: pl.DataFrame, inner: pl.DataFrame,
 def _count_enclosing(ended: pl.DataFrame, outer: pl.DataFrame, keys: list[str]) -> pl.DataFrame:
     total, enclosing = ended.group_by(keys).agg(total=pl.len()), outer.group_by(keys).agg(enclosing=pl.len())
     return total.join(enclosing, on=keys)
+
+
+def list_command_ends(events: pl.DataFrame) -> pl.DataFrame:
+    """Return the lines that end a command with `alone`: whether no line enqueued it since its pointer's last end.
+
+    Args:
+        events: process, command, layer, name, and others; in the order of time.
+    """
+    is_command = (pl.col("layer") == "command") & ~pl.col("name").is_in([*COMMAND_MENTIONS, SUBMITTED])
+    lines = events.filter(is_command & pl.col("command").is_not_null())
+    is_end = pl.col("name") == "complete"
+    alone = is_end.shift(1).over("process", "command").fill_null(value=True)
+    return lines.with_columns(alone=alone).filter(is_end)
+
+
+def _list_headless(events: pl.DataFrame) -> pl.DataFrame:
+    """Return the ends of commands that no line enqueued, with the `share` of them in their file.
+
+    Where most are so the log begins in the middle of a run, or lacks all lines that enqueue.
+    """
+    columns = ("process", "command", "layer", "name", "file", *(["parent"] if "parent" in events.columns else []))
+    ends = list_command_ends(events.select(columns)).with_columns(share=pl.col("alone").mean().over("file"))
+    return ends.filter("alone", pl.col("share") < _MOST_FALSE)
 
 
 def _overfull(doubtful: pl.DataFrame, inner: pl.DataFrame) -> pl.DataFrame:

@@ -5,12 +5,12 @@ from __future__ import annotations
 import polars as pl
 
 from tracecorr.link.false_calls import find_losses
+from tracecorr.model.kinds import COMMAND_MENTIONS, SUBMITTED
 
 # Lines that name a signal which a packet or copy before them completes.
 _AWAITED = ("handler", "gpu_time", "host_wait", "host_active_wait")
-# Every command of this kind writes a dispatch; a mention of it enqueues none.
+# Every command of this kind writes a dispatch.
 _KERNEL = "KernelExecution"
-_MENTIONS = ("wait_event", "wait_event_done", "queue_marker", "processing", "awaiting_event", "submitted", "complete")
 
 
 def list_short_files(records: pl.DataFrame) -> pl.Series:
@@ -42,7 +42,7 @@ def _list_unsignalled(rows: pl.DataFrame) -> pl.Series:
 def _list_undispatched(rows: pl.DataFrame) -> pl.Series:
     """Return the files with a kernel's command behind which its thread enqueued another before a dispatch."""
     is_dispatch = (pl.col("layer") == "aql") & (pl.col("name") == "dispatch")
-    is_command = (pl.col("layer") == "command") & ~pl.col("name").is_in(_MENTIONS)
+    is_command = (pl.col("layer") == "command") & ~pl.col("name").is_in([*COMMAND_MENTIONS, SUBMITTED, "complete"])
     steps = rows.filter(is_dispatch | is_command).sort("file", "offset")
     # Where Direct Dispatch is off, other threads write the dispatches.
     writes = is_dispatch.any().over("file", "thread") | ~is_dispatch.any().over("file")

@@ -17,6 +17,10 @@ RECORDED, DERIVED, INFERRED = "recorded", "derived", "inferred"
 
 # Log packets that occupy a slot of an AQL ring.
 PACKET_KINDS = ("dispatch", "barrier_and", "barrier_or", "barrier_value")
+# Where Direct Dispatch is off, a worker thread takes a command from its queue and prints this.
+SUBMITTED = "submitted"
+# Other lines that name a command, and enqueue none.
+COMMAND_MENTIONS = ("wait_event", "wait_event_done", "queue_marker", "processing", "awaiting_event")
 
 
 class Flag(IntFlag):
