@@ -17,10 +17,10 @@ from simulator.record import Line
         # What each of them found wrong before it was mended.
         pytest.param(20002, id="packets counted though lines of others were lost"),
         pytest.param(50026, id="packets counted in a log without any dispatch"),
-        pytest.param(70012, id="calls of two that hold nothing, and bursts of lost lines"),
         pytest.param(80005, id="a log without any exit"),
         pytest.param(80010, id="a call of two in a log without halves of calls"),
         pytest.param(80011, id="a call of two that lacks what others hold"),
+        pytest.param(1000, id="rings, ids and indexes of the process before with the same pid"),
         pytest.param(20005, id="a worker's kernel had the name of the one before"),
         pytest.param(50023, id="calls of two, and packets of a queue whose Created line was lost"),
         pytest.param(50024, id="intervals of stores of graph launches whose enters were lost"),

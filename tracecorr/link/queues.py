@@ -171,14 +171,22 @@ def _rings_without_line(printed: pl.DataFrame, lines: pl.DataFrame) -> pl.DataFr
 def _find_restarts(printed: pl.DataFrame, lines: pl.DataFrame, seen: pl.DataFrame) -> pl.DataFrame:
     """Return rings that show a further queue though no Created line tells why: it was lost.
 
-    A log id is that of one queue. Where none is printed, the packet index starts again: it occurs once in the life of a
-    queue, but threads that share one may print a few packets out of order.
+    A log id is that of one queue of a process; the next process with its pid has a log, and ids, of its own. Where none
+    is printed, or in the next log, the packet index starts again: it occurs once in the life of a queue, but threads
+    that share one may print a few packets out of order.
     """
     keys = ["process", "ring"]
-    ids = seen.drop_nulls("log_id").unique([*keys, "log_id"], keep="first", maintain_order=True)
-    other = ids.with_columns(before_ns=pl.col("ts_ns").shift(1).over(keys)).drop_nulls("before_ns")
-    packets = printed.drop_nulls("packet_index").join(ids.select(keys).unique(), on=keys, how="anti")
-    again = _find_falls(packets) if len(packets) else other.clear()
+    ids = seen.drop_nulls("log_id").unique([*keys, "file", "log_id"], keep="first", maintain_order=True)
+    before = pl.col("ts_ns", "log_id").shift(1).over(keys).name.suffix("_before")
+    other = ids.with_columns(before).filter(pl.col("log_id") != pl.col("log_id_before"))
+    other = other.rename({"ts_ns_before": "before_ns"})
+    packets = printed.drop_nulls("packet_index")
+    named = packets.join(
+        ids.filter(pl.col("file").n_unique().over(keys) > 1).select(keys).unique(), on=keys, how="semi"
+    )
+    packets = packets.join(ids.select(keys).unique(), on=keys, how="anti")
+    falls = [_find_falls(packets), _find_falls(named).filter(pl.col("file") != pl.col("file_before"))]
+    again = pl.concat(falls)
     starts = pl.concat([part.select(*keys, "before_ns", starts_ns="ts_ns") for part in (other, again)]).sort(
         "starts_ns"
     )
@@ -207,6 +215,7 @@ def _find_falls(packets: pl.DataFrame) -> pl.DataFrame:
     packets = packets.with_columns(
         before=pl.when(same).then(pl.col("packet_index").shift(1)),
         before_ns=pl.when(same).then(pl.col("ts_ns").shift(1)),
+        file_before=pl.when(same).then(pl.col("file").shift(1)),
     )
     fell = (pl.col("before") - pl.col("packet_index") >= _OUT_OF_ORDER) | (
         (pl.col("packet_index") == 0) & (pl.col("before") > 0)
@@ -223,10 +232,12 @@ def _log_packets(events: pl.DataFrame) -> pl.DataFrame:
 
 
 def _list_packet_ids(printed: pl.DataFrame, packets: pl.DataFrame) -> pl.DataFrame:
-    """Return the SWq and log id that packets of each ring print: process, ring, swq, log_id, ts_ns (the first)."""
+    """Return SWq and log id as packets of each ring print them: process, ring, file, swq, log_id, ts_ns (first)."""
     rows = Places.of(packets).find(printed)
-    fields = printed.select("process", "ring", "ts_ns").with_columns(packets["swq", "log_id"][rows].get_columns())
-    codes, groups = number_groups(fields, ["process", "ring", "swq", "log_id"])
+    fields = printed.select("process", "ring", "file", "ts_ns").with_columns(
+        packets["swq", "log_id"][rows].get_columns()
+    )
+    codes, groups = number_groups(fields, ["process", "ring", "file", "swq", "log_id"])
     first = np.unique(codes, return_index=True)[1]
     seen = groups.with_columns(fields["ts_ns"].gather(first))
     return seen.filter(pl.col("swq").is_not_null() | pl.col("log_id").is_not_null()).sort("ts_ns")

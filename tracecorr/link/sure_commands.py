@@ -70,8 +70,11 @@ def list_unsure_kernels(
     if packets.is_empty():
         return packets["event"]
     index = pl.col("packet_index")
-    before = index.shift(1).over("queue").fill_null(-1)
-    ordered = packets.sort("queue", "packet_index").with_columns(is_behind=(index - before > 1).fill_null(False))
+    # Another file is another process, or what came before and lost lines, too.
+    before = index.shift(1).over("file", "queue").fill_null(-1)
+    ordered = packets.sort("file", "queue", "packet_index").with_columns(
+        is_behind=(index - before > 1).fill_null(False)
+    )
     flags = events["flags"].fill_null(0).gather(ordered["parent"])
     told = (flags & int(Flag.SPAN_TOLD) > 0).fill_null(False)
     alone = told & (~ordered["graph"] | ordered["packet_index"].is_not_null())
