@@ -259,3 +259,16 @@ def test_dumps_of_real_gpus(dump: str, quantum: str, data_folder: Path, tmp_path
     names = ["hqd_quantum", "scheduler_mode"]
     found = {v.name: str(v.outcome) for v in judge_capture(made.table, info=made.info, names=names)}
     assert found == {"hqd_quantum": quantum, "scheduler_mode": "PASS"}
+
+
+def test_reasons_name_stages_and_what_is_missing_in_words() -> None:
+    """Not the names of columns; and without a trace it is the trace that is missing."""
+    run = make_run()
+    run["files"] = [row for row in run["files"] if row["source"] != "ftrace"]
+    run["hqd"] = []
+    run["queues"] = [{**row, "priority_ioctl": None, "create_ioctl_event": None} for row in run["queues"]]
+    run["events"] = [row for row in run["events"] if row["layer"] in ("hip", "aql", "copy")]
+    said = {v.name: v.finding.reason for v in judge_capture(tables_of(run))}
+    assert said["copies_use_user_sdma"] == "1 engine copy, but no kernel trace tells which queues were made"
+    told = "the priority in the driver is not known of 1 queue; it agrees as far as the log"
+    assert said["priority_reaches_hardware"] == told

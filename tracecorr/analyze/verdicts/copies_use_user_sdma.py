@@ -5,6 +5,7 @@ from __future__ import annotations
 import polars as pl
 
 from tracecorr.analyze.frames import collect
+from tracecorr.analyze.values import count_of
 from tracecorr.analyze.verdicts.evidence import Evidence
 from tracecorr.analyze.verdicts.model import Claim, Finding, failed, passed, unknown
 
@@ -32,28 +33,29 @@ def judge(evidence: Evidence) -> Finding:
     without = copies.join(sdma, on="process", how="anti")
     if without.is_empty():
         return passed(
-            f"all {copies.height} engine copies are of processes with their own SDMA queues ({sdma.height} in all); "
+            f"all engine copies ({copies.height}) are of processes with their own SDMA queues ({sdma.height} in all); "
             f"{counts['drm_jobs']} drm jobs ran, {counts['drm_jobs_of_these_processes']} of them submitted by these",
             counts, sdma["create_ioctl_event"],
         )  # fmt: skip
+    told = count_of(without.height, "engine copies", "engine copy")
     theirs = refused.join(without, on="process", how="semi")
     if not theirs.is_empty():
         words = ", ".join(theirs["result"].unique().sort())
         return failed(
-            f"{without.height} engine copies are of processes without an SDMA queue: the driver refused "
+            f"{told} of processes without an SDMA queue: the driver refused "
             f"{theirs.height} that they asked for ({words})",
             counts | {"refused_sdma_queues": theirs.height},
             theirs["create_ioctl_event"],
         )
+    if "ftrace" not in evidence.sources:
+        return unknown(f"{told}, but no kernel trace tells which queues were made", remedy, counts, without["event"])
     if queues.is_empty() or queues.filter(pl.col("type").is_null()).height:
         return unknown(
-            f"{without.height} engine copies, but the type of the queues that CREATE_QUEUE made is not recorded",
+            f"{told}, but the type of the queues that CREATE_QUEUE made is not recorded",
             remedy, counts, without["event"],
         )  # fmt: skip
-    if "ftrace" not in evidence.sources:
-        return unknown("no kernel trace tells which queues were made", remedy, counts)
     return failed(
-        f"{without.height} engine copies are of processes that made no SDMA queue",
+        f"{told} of processes that made no SDMA queue",
         counts,
         without["event"],
         by_absence=True,

@@ -5,6 +5,7 @@ from __future__ import annotations
 import polars as pl
 
 from tracecorr.analyze.priorities import LOG_OF_HIP, QUEUE_OF_LOG
+from tracecorr.analyze.values import count_of
 from tracecorr.analyze.verdicts.evidence import Evidence
 from tracecorr.analyze.verdicts.model import Claim, Finding, failed, passed, unknown
 
@@ -40,10 +41,15 @@ def judge(evidence: Evidence) -> Finding:
         lacking = special.filter(pl.col(stage).is_null())
         if lacking.height:
             known = [s for s in _REMEDY if special[s].null_count() == 0]
-            reached = f"it agrees as far as {known[-1]}" if known else "nothing below the stream is known"
-            return unknown(f"{stage} is not known of {lacking.height} queues; {reached}", remedy, counts,
-                           special["evidence_event"])  # fmt: skip
-    return passed(f"the priorities of {special.height} queues arrived in the HQD", counts, special["evidence_event"])
+            reached = f"it agrees as far as the {_STAGES[known[-1]]}" if known else "nothing below the stream is known"
+            said = (
+                f"the priority in the {_STAGES[stage]} is not known of {count_of(lacking.height, 'queue')}; {reached}"
+            )
+            return unknown(said, remedy, counts, special["evidence_event"])
+    said = f"the priorities of {count_of(special.height, 'queue')} arrived in the HQD"
+    nameless = special["priority_hip"].null_count()
+    said += f", from the log on: what the streams of {nameless} asked for is not known" if nameless else ""
+    return passed(said, counts, special["evidence_event"])
 
 
 _STAGES = {"priority_hip": "HIP", "priority_log": "log", "priority_driver": "driver", "priority_hqd": "HQD"}
