@@ -93,3 +93,30 @@ def test_without_samples_the_clock_is_not_guessed(recorded: tuple[Path, pl.DataF
     packets = capture.table("launches").filter(pl.col("kind") == "dispatch").collect()
     assert packets["gpu_event"].null_count() == 0
     assert packets["gpu_start_ns"].null_count() == packets.height
+
+
+def test_one_run_in_two_formats_is_said_to_count_twice(recorded: tuple[Path, pl.DataFrame], tmp_path: Path) -> None:
+    rows = recorded[1]
+    table, other = tmp_path / "kernel_trace.csv", tmp_path / "later.csv"
+    lines = [
+        f'"KERNEL_DISPATCH",1,7,7,{i},"{r["name"]}",{r["start_mono_ns"]},{r["end_mono_ns"]}\n'
+        for i, r in enumerate(rows.iter_rows(named=True))
+    ]
+    table.write_text(_HEAD + "".join(lines))
+    again = tmp_path / "counter_collection.csv"
+    again.write_text(_HEAD + "".join(lines[:-3]))
+    other.write_text(_HEAD + '"KERNEL_DISPATCH",1,7,7,0,"k",5,9\n' + lines[-1])
+    made = import_files(tmp_path / "x.tracecorr", [], [], rocprof=[table, again, other])
+    twice = [w for w in correlate(made.path) if "counts twice" in w]
+    assert [w.split(":")[0].count(".csv") for w in twice] == [2, 2]
+    assert f"same GPU times ({rows.height - 3})" in twice[0] and "same GPU times (1)" in twice[1]
+    one = import_files(tmp_path / "y.tracecorr", [], [], rocprof=[table])
+    assert not [w for w in correlate(one.path) if "twice" in w]
+
+
+def test_a_statistic_is_said_to_show_nothing(tmp_path: Path) -> None:
+    """SYNTHETIC, in the layout of rocprof v1's stats.csv."""
+    table = tmp_path / "hip_stats.csv"
+    table.write_text('"Name","Calls","TotalDurationNs","AverageNs","Percentage"\n"hipMemcpy",3,100,33,100.0\n')
+    made = import_files(tmp_path / "x.tracecorr", [], [], rocprof=[table])
+    assert [w for w in correlate(made.path) if "hip_stats.csv is a statistic without times" in w]

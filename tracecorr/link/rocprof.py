@@ -7,6 +7,7 @@ import polars as pl
 from tracecorr.align.rocprof_pairs import are_truncated, compare_names, pair_lanes
 from tracecorr.model import schema
 from tracecorr.model.kinds import DERIVED, RECORDED, Flag
+from tracecorr.parse.rocprof.records import TIMELESS
 
 RULE = "rocprof_of_packet"
 CORRELATION_RULE = "rocprof_correlation"
@@ -163,3 +164,45 @@ def warn_foreign(events: pl.DataFrame, links: pl.DataFrame) -> list[str]:
             "another run, or a profile of other queues"
         ]
     return []
+
+
+def warn_repeated(events: pl.DataFrame, files: pl.DataFrame) -> list[str]:
+    """Return warnings about files that hold the same times: one run in two formats, whose rows count twice.
+
+    Args:
+        events, files: the tables.
+    """
+    columns = ("file", "layer", "stamp_ns", "dur_ns")
+    rows = events.filter((pl.col("source") == "rocprof") & (pl.col("layer") == "gpu")).select(columns)
+    if rows["file"].n_unique() < 2:
+        return []
+    times = rows.unique()
+    both = times.join(times, on=["stamp_ns", "dur_ns"]).filter(pl.col("file") < pl.col("file_right"))
+    pairs = both.group_by("file", "file_right").agg(same=pl.len()).sort("file", "file_right")
+    counts = dict(times.group_by("file").len().iter_rows())
+    names = dict(files.select("file", "path").iter_rows())
+    # Single times may agree by chance.
+    return [
+        f"{names[one]} and {names[other]} hold the same GPU times ({same}): they are one run in two formats, and each "
+        "kernel and copy counts twice; import one of them"
+        for one, other, same in pairs.iter_rows()
+        if 2 * same >= min(counts[one], counts[other])
+    ]
+
+
+def warn_timeless(ledger: pl.DataFrame, files: pl.DataFrame) -> list[str]:
+    """Return warnings about rocprof files of which nothing is shown, because their rows are sums without times.
+
+    Args:
+        ledger, files: the tables.
+    """
+    booked = ledger.filter(pl.col("source").cast(pl.String) == "rocprof").group_by("file").agg(
+        used=(pl.col("outcome").cast(pl.String) == "used").any(),
+        timeless=(pl.col("reason").cast(pl.String) == TIMELESS).any(),
+    )  # fmt: skip
+    bare = files.join(booked.filter(~pl.col("used") & pl.col("timeless")), on="file").sort("file")
+    return [
+        f"{path} is a statistic without times: nothing of it is shown; import the trace that it sums up "
+        "(kernel_trace.csv, results.json, ...)"
+        for path in bare["path"]
+    ]

@@ -9,6 +9,9 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from itertools import pairwise
 
+# Why rows are skipped that tell no time, as those of statistics do.
+TIMELESS = "no times"
+
 # Columns of rocprofv3 (ROCm 6.2 to 7.x) and rocprof v1 (ROCm 4 to 6) that mean the same.
 _START = ("Start_Timestamp", "BeginNs")
 _END = ("End_Timestamp", "EndNs")
@@ -140,7 +143,7 @@ def classify(offset: int, length: int, fields: Mapping[str, Field]) -> Record:
     """Return a record with its layer, or with the reason why it is skipped."""
     record = Record(offset, length, fields)
     if record.start_ns is None or record.end_ns is None or record.end_ns < record.start_ns:
-        return Record(offset, length, fields, reason="no times")
+        return Record(offset, length, fields, reason=TIMELESS)
     return Record(offset, length, fields, _layer(record))
 
 
