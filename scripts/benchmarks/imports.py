@@ -1,0 +1,75 @@
+"""Cost of importing a log together with the kernel trace of its run: both read, put on one clock, linked.
+
+The runs are SYNTHETIC (`scripts/simulator`): four processes of four threads, each a launch every 0.3 ms, all doorbell
+stores and some ioctls in the trace. Medians of paired runs, all files in the page cache.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+import tempfile
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+
+import polars as pl
+from simulator import ClockModel, Scene, simulate
+from simulator.run import Simulation
+
+from benchmarks import measure
+from benchmarks.measure import Cost
+
+_FOREIGN = ClockModel("local", 380_000_000, 20.0)
+_SCENE = Scene(seed=3, launch_gap_us=300, processes=4, threads=4, streams=3, doorbell="rich", queue_probe=True)
+_HEAD = ("import of", "CPU s", "wall s", "peak MiB", "events", "thousand events per CPU s")
+
+
+def _write(folder: Path, span_s: float, clock: ClockModel, *, pages: bool) -> Simulation:
+    folder.mkdir()
+    scene = {**vars(_SCENE), "span_s": span_s, "clock": clock, "pages": pages}
+    return simulate(Scene(**scene), folder)
+
+
+def _import(run: Simulation, out: Path) -> Cost:
+    trace = run.trace
+    for path in [*run.logs, *(trace.rglob("*") if trace.is_dir() else [trace])]:
+        if path.is_file():
+            measure.cache(path)
+    logs = [word for log in run.logs for word in ("--amd-log", str(log))]
+    command = [sys.executable, "-m", "tracecorr", "import", *logs, "--ftrace", str(trace), "-o", str(out), "--force"]
+    return measure.run(command)
+
+
+def _row(name: str, out: Path, costs: list[Cost]) -> tuple[str, ...]:
+    middle = measure.median(costs)
+    events = pl.scan_parquet(out / "tables" / "events.parquet").select(pl.len()).collect().item()
+    speed = f"{events / middle.cpu / 1000:.0f}"
+    return name, f"{middle.cpu:.2f}", f"{middle.wall:.2f}", f"{middle.peak_mib:.0f}", f"{events:,}", speed
+
+
+def compare(folder: Path, span_s: float, runs: int) -> str:
+    """Return the table of costs of synthetic runs that last `span_s` seconds."""
+    outs: dict[str, Path] = {}
+    works: dict[str, Callable[[], Cost]] = {}
+    for name, clock, pages in (
+        ("log and pages, one clock", ClockModel(), True),
+        ("log and text, one clock", ClockModel(), False),
+        ("log and text, a clock to be worked out", _FOREIGN, False),
+    ):
+        run = _write(folder / f"run-{len(works)}", span_s, clock, pages=pages)
+        outs[name] = folder / f"{len(works)}.tracecorr"
+        works[name] = partial(_import, run, outs[name])
+    costs = measure.paired(works, runs)
+    return measure.markdown(_HEAD, [_row(name, outs[name], found) for name, found in costs.items()])
+
+
+def main(arguments: list[str]) -> None:
+    """Measure imports of synthetic runs of the given length."""
+    parser = argparse.ArgumentParser(prog="bench imports", description=__doc__)
+    parser.add_argument("--span-s", type=float, default=4, help="seconds that a run lasts (default: %(default)s)")
+    parser.add_argument("--runs", type=int, default=5)
+    given = parser.parse_args(arguments)
+    with tempfile.TemporaryDirectory() as folder:
+        print(f"synthetic runs of {given.span_s:g} s, medians of {given.runs} paired runs\n")
+        print(compare(Path(folder), given.span_s, given.runs))
