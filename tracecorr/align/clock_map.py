@@ -9,9 +9,10 @@ import numpy as np
 
 from tracecorr.align.bounds import NO_HIGH, NO_LOW, Bounds, Floats, Ints, Mask, find_outliers, pick_tightest
 from tracecorr.align.brackets import allow_any_rate, follow_samples
-from tracecorr.align.pieces import Pieces, settle_steps, split_pieces
+from tracecorr.align.pieces import Pieces, split_pieces
 from tracecorr.align.set_back import describe_set_back, find_set_back
 from tracecorr.align.slopes import Rates
+from tracecorr.align.suspends import allow_unseen, settle_steps
 
 # NTP slews CLOCK_MONOTONIC by at most 500 ppm (adjtimex); the crystal behind an unslewed clock adds some.
 MAX_RATE = 600e-6
@@ -36,6 +37,7 @@ class ClockMap:
         pairs, violated: inequalities given, and how many of them the map contradicts.
         reason: why the clock is unaligned.
         likely_ns: offset that is shown where the bounds allow it, instead of their middle.
+        steps_by: the inequalities of a clock that runs at one rate with CLOCK_MONOTONIC, and is only ever stepped.
     """
 
     method: str
@@ -47,6 +49,7 @@ class ClockMap:
     violated: int = 0
     reason: str = ""
     likely_ns: int | None = None
+    steps_by: Bounds | None = None
 
     @property
     def aligned(self) -> bool:
@@ -83,15 +86,18 @@ class ClockMap:
         )  # fmt: skip
 
     def settle(self, stamps: Ints) -> ClockMap:
-        """Return the map with its steps where the source's own stamps jump.
+        """Return the map with its steps where the source's own stamps jump, and wide where an unseen one may be.
 
         Args:
             stamps: all stamps of the source, sorted.
         """
-        if self.curve is None or len(self.curve.pieces) < 2:
+        if self.curve is None:
             return self
-        curve = settle_steps(self.curve, (stamps - self.base_stamp_ns).astype(np.float64))
-        return replace(self, curve=curve)
+        at = (stamps - self.base_stamp_ns).astype(np.float64)
+        curve = settle_steps(self.curve, at)
+        if self.steps_by:
+            curve = allow_unseen(curve, at, *self.steps_by.floats(self.base_stamp_ns, self.base_offset_ns))
+        return replace(self, curve=curve, steps_by=None)
 
     def summarize(self, source: str, first_ns: int, last_ns: int) -> list[dict[str, Any]]:
         """Return the map's rows of the table `clock_map`: one per rate.
@@ -158,7 +164,9 @@ def fit_clock_map(bounds: Bounds, method: str, max_rate: float = MAX_RATE, rate:
         reason = f"{total} pairs allow no steady clock: it would change its rate {len(curve.runs) - 1} times"
     if curve is None or reason:
         return ClockMap("unaligned", pairs=total, violated=violated, reason=reason)
-    return ClockMap(method, 0, base_offset, base_stamp, curve.admit(x, low, high), total, violated)
+    curve = curve.admit(x, low, high)
+    steps_by = None if max_rate else usable
+    return ClockMap(method, 0, base_offset, base_stamp, curve, total, violated, steps_by=steps_by)
 
 
 def _contradict_samples(x: Floats, low: Floats, high: Floats, rates: Rates) -> Mask:

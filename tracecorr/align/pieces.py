@@ -124,28 +124,6 @@ def _list_crowds(marked: Mask) -> list[tuple[int, int]]:
     return [(int(first), int(end) - 1) for first, end in edges.reshape(-1, 2)]
 
 
-def settle_steps(curve: Pieces, stamps: Floats) -> Pieces:
-    """Return the curve with each step at the gap in the source's own stamps that the step made.
-
-    A clock that goes on while CLOCK_MONOTONIC stands (a suspend) jumps by the length of the step between two of its
-    stamps. Where no gap is long enough, or two are, the moment of the step stays open.
-
-    Args:
-        curve: the pieces.
-        stamps: sorted stamps of everything that the source recorded, on the scale of the curve.
-    """
-    pieces = list(curve.pieces)
-    for k in range(len(pieces) - 1):
-        ends = np.array([pieces[k].last]), np.array([pieces[k + 1].first])
-        jump = float(pieces[k].bound(ends[0])[0][0] - pieces[k + 1].bound(ends[1])[1][0])
-        inside = stamps[(stamps >= ends[0][0]) & (stamps <= ends[1][0])]
-        long = np.flatnonzero(np.diff(inside) >= jump)
-        if jump > 0 and len(long) == 1:
-            pieces[k] = replace(pieces[k], last=float(inside[long[0]]))
-            pieces[k + 1] = replace(pieces[k + 1], first=float(inside[long[0] + 1]))
-    return replace(curve, pieces=tuple(pieces))
-
-
 def _widen(low: Floats, high: Floats, at: Floats, inside: Mask, piece: Piece) -> None:
     rows = np.flatnonzero(inside)
     piece_low, piece_high = piece.bound(at[rows])
