@@ -209,6 +209,13 @@ def test_answers_in_words_name_their_rows() -> None:
     assert "not recorded" in answer_questions(empty, judge_capture(empty))[1].lines[0]
 
 
+def test_priorities_of_tables_of_an_earlier_version() -> None:
+    """They had no priority of HIP in `queues`; the streams tell it."""
+    run = make_run()
+    run["queues"][0]["priority_hip"] = None
+    assert summarize_priorities(tables_of(run))["priority_hip"].to_list() == [-1]
+
+
 def test_service_by_priority_counts_recorded_doorbells_only() -> None:
     run = make_run()
     run["queues"].append({"queue": 7, "process": 0, "hwq": 0x99, "priority_log": 0})

@@ -5,6 +5,7 @@ from __future__ import annotations
 import polars as pl
 
 from tracecorr.analyze.frames import Tables, collect
+from tracecorr.link.streams import list_asked_priorities
 
 # HIP stream priority -> priority of the Created line (CLR 4.5 to 7.2) -> queue_priority of the KFD (libhsakmt).
 LOG_OF_HIP = {-1: 2, 0: 1, 1: 0}
@@ -22,12 +23,16 @@ def summarize_priorities(tables: Tables) -> pl.DataFrame:
         line or ioctl that shows it).
     """
     queues = tables("queues").filter(pl.col("hwq").is_not_null() | pl.col("swq").is_not_null()).collect()
-    rows = queues.join(_updates(tables, queues), on="queue", how="left", maintain_order="left").join(
-        _dumped(tables), on="queue", how="left", maintain_order="left"
+    # Tables that an earlier version built have no priority of HIP in `queues`.
+    asked = list_asked_priorities(tables("stream_queues").collect(), tables("streams").collect())
+    rows = (
+        queues.join(asked, on="queue", how="left", maintain_order="left", suffix="_asked")
+        .join(_updates(tables, queues), on="queue", how="left", maintain_order="left")
+        .join(_dumped(tables), on="queue", how="left", maintain_order="left")
     )
     return rows.select(
         "queue",
-        priority_hip=pl.col("priority_hip").cast(pl.Int64),
+        priority_hip=pl.coalesce("priority_hip", "priority_hip_asked").cast(pl.Int64),
         priority_log=pl.col("priority_log").cast(pl.Int64),
         priority_driver=pl.when(pl.col("update_event").is_null())
         .then(pl.col("priority_ioctl").cast(pl.Int64))
