@@ -272,3 +272,12 @@ def test_reasons_name_stages_and_what_is_missing_in_words() -> None:
     assert said["copies_use_user_sdma"] == "1 engine copy, but no kernel trace tells which queues were made"
     told = "the priority in the driver is not known of 1 queue; it agrees as far as the log"
     assert said["priority_reaches_hardware"] == told
+
+
+def test_a_wide_clock_is_told_with_its_width_and_what_it_is_of() -> None:
+    run = make_run()
+    pieces = ({"lo_ns": 300_000, "hi_ns": 0}, {"lo_ns": 600_000, "hi_ns": 47_190})
+    run["clock_map"] += [{"source": "amd_log:boot", "method": "causal_pairs", "violated": 0, **p} for p in pieces]
+    (said,) = [v.finding.reason for v in judge_capture(tables_of(run)) if v.name == "clock_aligned"]
+    told = "the error of amd_log:boot (the log's GPU times, 647.19 us) is wider than 100.00 us"
+    assert said == f"{told}; all others are known to 900 ns"

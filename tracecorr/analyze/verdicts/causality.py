@@ -29,11 +29,11 @@ def judge(evidence: Evidence) -> Finding:
     broken = bounded & (pl.col("gap_ns") + pl.col("gap_err_ns") < 0)
     rows = collect(
         judged.select(
-            links=pl.len(), checked=bounded.sum(), barrier_stores=pl.col("late").sum(), broken=broken.sum(),
+            links=pl.len(), checked=bounded.sum(), not_judged=pl.col("late").sum(), broken=broken.sum(),
             worst_ns=pl.col("gap_ns").filter(broken).min(), events=pl.col("to_event").filter(broken).head(20).implode(),
         )
     ).row(0, named=True)  # fmt: skip
-    counts = {name: int(rows[name] or 0) for name in ("links", "checked", "barrier_stores", "broken")}
+    counts = {name: int(rows[name] or 0) for name in ("links", "checked", "not_judged", "broken")}
     if counts["broken"]:
         said = f"{counts['broken']} of {counts['checked']} effects come before their cause"
         said += f", by up to {-rows['worst_ns']} ns"

@@ -27,7 +27,7 @@ def judge(evidence: Evidence) -> Finding:
     if counts["contradictions"]:
         return failed(f"{counts['contradictions']} clock samples or pairs contradict the maps", counts)
     if wide.height:
-        return failed(f"the error of {', '.join(wide['source'])} is wider than {render_ns(limit)}", counts)
+        return failed(_name_wide(maps, limit), counts)
     if maps.height < 2:
         return unknown("there is only one clock: nothing to align", "record log and kernel trace of one run", counts)
     if unproven.height:
@@ -38,6 +38,21 @@ def judge(evidence: Evidence) -> Finding:
     widest = max(maps["width"].fill_null(0).to_list())
     return passed(f"{maps.height} clocks, the widest error is {render_ns(widest)}", counts)
 
+
+def _name_wide(maps: pl.DataFrame, limit: int) -> str:
+    """Return which clocks are wider than the limit, and by how well the others are known."""
+    widths = maps.group_by("source", maintain_order=True).agg(pl.col("width").max())
+    wide, narrow = widths.filter(pl.col("width") > limit), widths.filter(pl.col("width") <= limit)
+    told = ", ".join(
+        f"{source} ({_OF_GPU if source == 'amd_log:boot' else ''}{render_ns(width)})"
+        for source, width in wide.iter_rows()
+    )
+    rest = f"; all others are known to {render_ns(int(narrow['width'].max()))}" if narrow.height else ""  # type: ignore[arg-type]
+    return f"the error of {told} is wider than {render_ns(limit)}{rest}"
+
+
+# `Signal =` lines of the log tell GPU times on CLOCK_BOOTTIME, nothing else does.
+_OF_GPU = "the log's GPU times, "
 
 CLAIM = Claim(
     "clock_aligned", "all clocks are mapped within `clock_error_ns` (default 100 us), nothing contradicts it", (), judge
