@@ -42,7 +42,9 @@ def judge(evidence: Evidence) -> Finding:
 def _name_wide(maps: pl.DataFrame, limit: int) -> str:
     """Return which clocks are wider than the limit, and by how well the others are known."""
     widths = maps.group_by("source", maintain_order=True).agg(pl.col("width").max())
-    wide, narrow = widths.filter(pl.col("width") > limit), widths.filter(pl.col("width") <= limit)
+    wide = widths.filter(pl.col("width") > limit)
+    # The log is what the others are mapped to.
+    narrow = widths.filter((pl.col("width") <= limit) & (pl.col("source") != "amd_log:mono"))
     told = ", ".join(
         f"{source} ({_OF_GPU if source == 'amd_log:boot' else ''}{render_ns(width)})"
         for source, width in wide.iter_rows()
