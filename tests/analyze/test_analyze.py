@@ -112,14 +112,16 @@ def test_latency_keeps_evidence_apart_and_negative_times() -> None:
         "launches",
         {"kind": "dispatch", **times, "doorbell_ns": 107, "doorbell_evidence": "recorded"},
         {"kind": "dispatch", **times, "doorbell_ns": 110, "doorbell_evidence": "inferred"},
+        {"kind": "dispatch", **times, "doorbell_ns": 130, "doorbell_evidence": "derived"},
         {"kind": "barrier_and", **times, "doorbell_ns": 60, "doorbell_evidence": "recorded"},
     )
     found = summarize_latency(launches, table("events"))
     rows = {(r["stage"], r["kind"], r["evidence"]): r for r in found.to_dicts()}
     assert rows["packet to doorbell", "dispatch", "recorded"]["p50_ns"] == 7
     assert rows["packet to doorbell", "dispatch", "inferred"]["p50_ns"] == 10
+    assert rows["packet to doorbell", "dispatch", "derived"]["p50_ns"] == 30  # the store of its graph launch was seen
     assert rows["packet to doorbell", "barrier_and", "recorded"]["min_ns"] == -40
-    assert rows["call to return", "dispatch", "recorded"]["packets"] == 2
+    assert rows["call to return", "dispatch", "recorded"]["packets"] == 3
     assert not any(stage == "GPU start to GPU end" for stage, _, _ in rows)
 
 

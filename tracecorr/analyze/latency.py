@@ -33,8 +33,8 @@ def summarize_latency(launches: pl.LazyFrame, events: pl.LazyFrame) -> pl.DataFr
         launches, events: the tables.
     """
     moments = sorted({column for _, start, end, _, _ in _STAGES for column in (start, end)})
-    inferred = pl.col("doorbell_evidence").ne_missing(RECORDED)
-    rows = collect(launches.select("kind", inferred.alias("inferred"), *moments, *list_tellers(moments)))
+    doorbell = pl.col("doorbell_evidence").cast(pl.String).fill_null(INFERRED)
+    rows = collect(launches.select("kind", doorbell.alias("doorbell"), *moments, *list_tellers(moments)))
     rows = add_errors(rows, events, moments)
     stages = [_summarize_stage(rows, order) for order in range(len(_STAGES))]
     return pl.concat(stages).drop("total_ns")
@@ -42,21 +42,22 @@ def summarize_latency(launches: pl.LazyFrame, events: pl.LazyFrame) -> pl.DataFr
 
 def _summarize_stage(rows: pl.DataFrame, order: int) -> pl.DataFrame:
     stage, start, end, join, of_doorbell = _STAGES[order]
-    hidden = pl.col("inferred") & of_doorbell
+    # A store that a graph launch shares is derived: it was seen, but its value is that of a later packet.
+    weaker = pl.lit(of_doorbell) & (pl.col("doorbell") != RECORDED)
+    evidence = pl.when(weaker).then("doorbell").otherwise(pl.lit(join))
     times = rows.lazy().select(
-        pl.col("kind").cast(pl.String), hidden.alias("hidden"), ns=pl.col(end) - pl.col(start),
+        pl.col("kind").cast(pl.String), evidence.alias("evidence"), ns=pl.col(end) - pl.col(start),
         error=gap_error(start, end),
     )  # fmt: skip
-    evidence = pl.when("hidden").then(pl.lit(INFERRED)).otherwise(pl.lit(join))
     return collect(
         times.drop_nulls("ns")
-        .group_by("kind", "hidden")
+        .group_by("kind", "evidence")
         .agg(
             pl.len().cast(pl.Int64).alias("packets"),
             pl.col("ns").min().alias("min_ns"),
             *describe_ns("ns"),
             widest(pl.col("error")).alias("error_ns"),
         )
-        .select(pl.lit(stage).alias("stage"), "kind", evidence.alias("evidence"), pl.exclude("kind", "hidden"))
+        .select(pl.lit(stage).alias("stage"), "kind", "evidence", pl.exclude("kind", "evidence"))
         .sort("kind", "evidence")
     )

@@ -126,10 +126,10 @@ def _packet_sections(tables: Tables, sources: set[str]) -> Iterator[Section]:
         "Time by stage",
         summarize_latency(launches, tables("events")),
         "a row is as good as its `evidence`. `recorded` = joined by a key; `derived` = the call is known by thread and "
-        "nesting, GPU and completion by signal handle; `inferred` = the doorbell lies somewhere in an interval. "
-        "A barrier's doorbell is stored before its log line, so negative times are real. "
-        "Observed completion is when the host noticed, not the end on the GPU. `error` = how far the time of the "
-        "packet that is known worst may lie from the truth, to either side: a clock that is off moves all of them",
+        "nesting, GPU and completion by signal handle, a graph's doorbell by its launch; `inferred` = the doorbell "
+        "lies somewhere in an interval. A barrier's doorbell is stored before its log line, so negative times are "
+        "real. Observed completion is when the host noticed, not the end on the GPU. `error` = how far the time of "
+        "the packet that is known worst may lie from the truth, to either side: a clock that is off moves all of them",
         _need(sources, "packets", log=True),
     )
 
