@@ -26,7 +26,7 @@ _SAMPLE, _LOST = 9, 2
 # Bytes before the pid, before the time, before the size of the record, before the record; the last two without id.
 _PID_AT, _TIME_AT, _SIZE_AT, _RECORD_AT = 8, 16, 32, 36
 _ID_AT, _ID_BYTES = 24, 8
-_BYTES_AT_A_TIME = 4 << 20
+_BYTES_AT_A_TIME, _FEWEST_BYTES = 16 << 20, 64 << 10
 
 
 def read_perf_records(
@@ -38,9 +38,10 @@ def read_perf_records(
         trace: `pages` are the perf records of each CPU; formats and names as for pages.
         files: key of the file of each CPU in `trace.pages`.
         clock: name of the clock of the samples, for the column `clock`.
-        bytes_at_a_time: bytes decoded at a time and per CPU; bounds the memory.
+        bytes_at_a_time: bytes of all CPUs decoded at a time; bounds the memory.
     """
-    cpus = [_CpuSamples(cpu, files[cpu], chunks, bytes_at_a_time) for cpu, chunks in sorted(trace.pages.items())]
+    bytes_per_cpu = max(bytes_at_a_time // max(len(trace.pages), 1), min(bytes_at_a_time, _FEWEST_BYTES))
+    cpus = [_CpuSamples(cpu, files[cpu], chunks, bytes_per_cpu) for cpu, chunks in sorted(trace.pages.items())]
     reader = RecordReader(trace, clock, cpus)
     sizes = _record_sizes(trace.formats)
     while any(not cpu.used_up for cpu in cpus):
@@ -109,8 +110,9 @@ class _CpuSamples:
         return size
 
     def _find_records(self) -> None:
-        """Walk from record to record: only each one tells where the next one starts."""
-        halves = memoryview(self.buffer)[: len(self.buffer) // 8 * 8].cast("H")
+        """Walk on from record to record: only each one tells where the next one starts."""
+        known = int(self.starts[-1] + self.sizes[-1]) if len(self.starts) else 0
+        halves = memoryview(self.buffer)[known : len(self.buffer) // 8 * 8].cast("H")
         at, end = 0, len(halves)
         starts: list[int] = []
         while at + 4 <= end:
@@ -123,8 +125,8 @@ class _CpuSamples:
             starts.append(at)
             at += size
         halves.release()
-        edges = np.array([*starts, at], np.int64) * 2
-        self.starts, self.sizes = edges[:-1], np.diff(edges)
+        edges = np.array([*starts, at], np.int64) * 2 + known
+        self.starts, self.sizes = np.append(self.starts, edges[:-1]), np.append(self.sizes, np.diff(edges))
         if self.broken:
             # Nothing after it can be found: the rest counts as torn.
             self.ended = True
