@@ -9,10 +9,11 @@ from typing import Any
 
 import polars as pl
 
-from tracecorr.align.build import ClockEvidence, find_steps, fit_clocks, widen_reads
+from tracecorr.align.build import ClockEvidence, fit_clocks
 from tracecorr.align.clock_map import ClockMap
 from tracecorr.align.place import place_records
 from tracecorr.align.rows import fold_constants, number_groups, select_source
+from tracecorr.align.steps import find_steps, widen_reads
 from tracecorr.link.doorbell_rings import fill_store_rings
 from tracecorr.link.lives import number_lives
 from tracecorr.link.packet_index import complete_indexes

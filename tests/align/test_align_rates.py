@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from tracecorr.align.bounds import NO_HIGH, NO_LOW, Bounds
 from tracecorr.align.clock_map import fit_clock_map
-from tracecorr.align.slopes import Rates, find_slopes
+from tracecorr.align.slopes import Rates, Slopes, find_slopes
 
 Floats = NDArray[np.float64]
 SECOND, PPM = 1e9, 1e-6
@@ -99,6 +99,15 @@ def test_before_the_end_the_clock_may_have_begun_another_rate() -> None:
     assert 2_000 / 0.26 / 1000 < late < 2_000 / 0.24 / 1000
     assert 2_000 / 0.07 / 1000 < later < 2_000 / 0.05 / 1000
     assert last == 600
+    mirrored = limits_at(np.array([2.0, 0.26, 0.07, 0.001]) * SECOND, t, 0 * t)[1] / PPM
+    assert mirrored == pytest.approx([middle, late, later, last], rel=0.03)
+
+
+def test_limits_grow_around_some_stamps_alone() -> None:
+    """By a factor, about their middle, in the part of the stamp and its neighbours."""
+    grown = Slopes(np.arange(6.0), np.full(6, 2.0), np.full(6, 4.0)).widened(np.array([2.5]), 3.0)
+    assert grown.low.tolist() == [2, 0, 0, 0, 2, 2]
+    assert grown.high.tolist() == [4, 6, 6, 6, 4, 4]
 
 
 def test_around_a_change_both_rates_are_allowed_and_far_from_it_one() -> None:

@@ -82,3 +82,38 @@ def test_a_suspend_that_was_seen_and_one_that_was_not() -> None:
     assert bounds_at(fitted, [490, 5500, 5990, 7000]) == [
         KNOWN, (-5_000_005, -4_999_995), (-5_000_005, -4_999_995), (-6_010_005, -4_999_995),
     ]  # fmt: skip
+
+
+def stepped(step_ms: int, stamps_ms: list[int]) -> ClockMap:
+    """Return the map of a clock that stepped between 0.5 s and 5.5 s, and was seen at some stamps in between, too."""
+    at = np.array([*range(0, 500, 10), *range(5500, 6000, 10)])
+    offset = np.where(at < 5000, 0, step_ms) * MS
+    fitted = fit_clock_map(Bounds(at * MS, offset - KNOWN_NS, offset + KNOWN_NS), "causal_pairs", 0.0)
+    return fitted.settle(np.array(sorted([*at.tolist(), *stamps_ms])) * MS)
+
+
+BEFORE, BEHIND = KNOWN, (-3_000_005, -2_999_995)
+OPEN = (-3_000_005, 5)
+
+
+def test_a_step_lies_in_the_one_gap_that_is_long_enough() -> None:
+    """Of 3 s: seen at 0.7 s and at 5.3 s, it slept in between."""
+    assert bounds_at(stepped(-3000, [700, 5300]), [490, 700, 5300, 5500]) == [BEFORE, BEFORE, BEHIND, BEHIND]
+
+
+def test_of_a_step_a_part_may_lie_in_another_gap() -> None:
+    """The gaps before 1 s and behind 4.5 s are too short for 3 s, but it may have slept in them, too."""
+    assert bounds_at(stepped(-3000, [1000, 4500]), [490, 1000, 4500, 5500]) == [
+        BEFORE, (-510_005, 5), (-3_000_005, -1_999_995), BEHIND,
+    ]  # fmt: skip
+
+
+def test_a_step_that_two_gaps_may_hold_or_none_stays_open() -> None:
+    assert bounds_at(stepped(-2000, [3000]), [490, 3000]) == [KNOWN, (-2_000_005, 5)]
+    assert bounds_at(stepped(-3000, [2000, 3500]), [490, 2000, 3500, 5500]) == [BEFORE, OPEN, OPEN, BEHIND]
+
+
+def test_a_clock_that_was_set_back_left_no_gap() -> None:
+    low, high = stepped(300, [2000, 3000]).bound(np.array([2000, 3000]) * MS)
+    assert (low <= 0).all()
+    assert (high >= 300 * MS).all()

@@ -23,8 +23,9 @@ from tracecorr.align.creation_shift import bound_by_shift
 from tracecorr.align.intervals import bracket_doorbells, list_moments
 from tracecorr.align.lines import fit_lines
 from tracecorr.align.rocprof_pairs import bound_profile
-from tracecorr.align.rows import Places, attach_columns, number_groups
+from tracecorr.align.rows import number_groups
 from tracecorr.align.samples import bound_marks, bound_readings, bound_top_buffer
+from tracecorr.align.steps import COUNTS
 from tracecorr.model.kinds import PACKET_KINDS
 
 # A mark is written microseconds after its clock was read (p99 741 ns, measured); pre-emption takes milliseconds,
@@ -32,13 +33,9 @@ from tracecorr.model.kinds import PACKET_KINDS
 MARK_DELAY_NS = 1_000_000
 # These run at one rate with CLOCK_MONOTONIC and are only ever stepped (suspend, setting the time).
 _SAME_RATE = ("boot", "tai")
-# These count cycles, or what else an unnamed clock counts; a cycle is no longer than a nanosecond.
-_COUNTS = ("x86-tsc", "ticks")
-_CYCLE_NS = 1
-# How far the first guess of such a clock's rate may lie beside it, and how far what is then known of it.
+# How far the first guess of the rate of a clock that counts cycles may lie beside it, and how far what is then known of
+# it.
 _ROUGH_RATE, _MOST_UNSURE = 0.02, 0.002
-# `uptime` with one stamp alone.
-_COARSEST_NS = 20_000_000
 _CREATE = "AMDKFD_IOC_CREATE_QUEUE"
 _CREATE_PROBES = ("kfd_ioctl_create_queue", "kfd_create_queue")
 _COLUMNS = (
@@ -47,42 +44,6 @@ _COLUMNS = (
 )  # fmt: skip
 # Each round of system calls narrows the bounds for the next one; it ends when a round changes little.
 _ROUNDS = 12
-
-
-def find_steps(records: pl.DataFrame) -> pl.DataFrame:
-    """Return `records` with the steps of clocks that text does not round to a microsecond.
-
-    A counter of cycles is printed whole; `uptime` counts jiffies.
-    """
-    of_trace, clock = pl.col("source") == "ftrace", pl.col("clock")
-    is_coarse = of_trace & (clock == "uptime")
-    is_count = of_trace & pl.any_horizontal(clock == name for name in _COUNTS)
-    odd = records.select("source", "clock", "stamp_ns").filter(is_coarse | is_count)
-    if odd.is_empty():
-        return records
-    ticks = odd.filter(is_coarse)["stamp_ns"].drop_nulls().unique().sort().diff().drop_nulls()
-    # A jiffy may be counted late, by as much as it is long.
-    late = pl.when(is_coarse).then(2 * int(ticks.to_numpy().min()) if len(ticks) else _COARSEST_NS)
-    return records.with_columns(
-        step_lo_ns=pl.when(is_count | is_coarse).then(0).otherwise("step_lo_ns"),
-        step_hi_ns=late.when(is_count).then(_CYCLE_NS).otherwise("step_hi_ns"),
-    )
-
-
-def widen_reads(records: pl.DataFrame, args: pl.DataFrame) -> pl.DataFrame:
-    """Return `records` with the steps of what has no time but that of the read that brought it: it was earlier.
-
-    Args:
-        records: part events with `source` and `step_lo_ns`.
-        args: part args; `waited_ns` of an SMI event says how much earlier it may have happened.
-    """
-    mine = records.select("file", "source").filter(pl.col("source") == "kfd_smi").select("file").unique()
-    if mine.is_empty():
-        return records
-    waits = args.join(mine, on="file", how="semi").filter(pl.col("key") == "waited_ns")
-    keyed = waits.select("u64", row=Places.of(records).find(waits)).drop_nulls()
-    waited = attach_columns(records, keyed.select("row", waited=pl.col("u64").cast(pl.Int64)), "row")
-    return waited.with_columns(step_lo_ns=pl.coalesce("waited", "step_lo_ns")).drop("waited")
 
 
 @dataclass(frozen=True)
@@ -185,7 +146,7 @@ def _fit_trace(clock: str, evidence: ClockEvidence, trace: pl.DataFrame) -> Cloc
     both = join_bounds(sampled, pairs)
     if clock == "mono":
         return _prove_mono(both, sampled, count_foreign_creations(evidence, steps))
-    rate, unsure = _guess_rate(both) if clock in _COUNTS else (0.0, 0.0)
+    rate, unsure = _guess_rate(both) if clock in COUNTS else (0.0, 0.0)
     if unsure > _MOST_UNSURE:
         return ClockMap(
             "unaligned", pairs=len(both), reason=f"{len(both)} pairs are too near to tell the rate of {clock}"
@@ -193,7 +154,7 @@ def _fit_trace(clock: str, evidence: ClockEvidence, trace: pl.DataFrame) -> Cloc
     max_rate = 0.0 if clock in _SAME_RATE else MAX_RATE + unsure
     # Samples that cause and effect contradict are of another run: both together leave no line.
     method = "samples" if evidence.samples["samples"] and len(sampled) else "causal_pairs"
-    if method == "causal_pairs" and not len(pairs) and clock not in _COUNTS:
+    if method == "causal_pairs" and not len(pairs) and clock not in COUNTS:
         pairs = _shift_bounds(evidence, steps)
         both = join_bounds(sampled, pairs)
     if method == "samples" or len(pairs):
@@ -229,7 +190,7 @@ def _refine(
     rough: ClockMap, bounds: Bounds, evidence: ClockEvidence, steps: tuple[int, int], rates: tuple[float, float]
 ) -> ClockMap:
     """Return the map with what the system calls of known threads add to it, as long as it gets better."""
-    log, trace = _split(evidence)
+    log, trace = evidence.sides
     calls = trace.filter(pl.col("layer").is_in(["ioctl", "syscall"]))
     calls = calls.select("thread", "stamp_ns", "end_stamp_ns").drop_nulls()
     moments = list_moments(_monotonic(log), "stamp_ns", pl.col("end_stamp_ns"))
@@ -257,7 +218,7 @@ def _width(clock: ClockMap, stamps: np.ndarray) -> float:
 def _fit_raw_lines(evidence: ClockEvidence) -> ClockMap:
     """Return the map of ROCr's own lines (CLOCK_MONOTONIC_RAW): from samples, and from the CLR lines around them."""
     readings = bound_readings(evidence.samples["samples"], "raw")
-    log, _ = _split(evidence)
+    log, _ = evidence.sides
     raw = pl.col("clock") == "mono_raw"
     ordered = log.sort("file", "offset").with_columns(
         from_ns=pl.when(~raw).then("stamp_ns").forward_fill().over("file", "thread"),
@@ -280,7 +241,7 @@ def _fit_boot(evidence: ClockEvidence) -> ClockMap:
     readings = bound_readings(evidence.samples["samples"], "boot")
     columns = ("source", "layer", "process", "signal", "file", "offset", "stamp_ns", "end_stamp_ns", "line_stamp_ns")
     times = evidence.records.select(columns).filter((pl.col("source") == "amd_log") & (pl.col("layer") == "gpu"))
-    both = join_bounds(readings, bound_spans(_signal_spans(times, _split(evidence)[0]), (0, 0)))
+    both = join_bounds(readings, bound_spans(_signal_spans(times, evidence.sides[0]), (0, 0)))
     fitted = fit_clock_map(both, "samples" if len(readings) else "causal_pairs", 0.0)
     return replace(fitted, likely_ns=0)
 
@@ -334,17 +295,13 @@ def _unaligned(evidence: ClockEvidence, trace: pl.DataFrame) -> ClockMap:
 
 def count_foreign_creations(evidence: ClockEvidence, steps: tuple[int, int]) -> int:
     """Count the queue creations whose thread makes CREATE_QUEUE ioctls, but none between the lines of the creation."""
-    log, trace = _split(evidence)
+    log, trace = evidence.sides
     ioctls = trace.filter((pl.col("layer") == "ioctl") & (pl.col("name") == _CREATE))
     crossed = _creations(log).with_row_index("creation").join(ioctls.select("thread", "stamp_ns"), on="thread")
     inside = (pl.col("stamp_ns") + steps[1] >= pl.col("from_ns")) & (
         pl.col("stamp_ns") - steps[0] <= pl.col("to_ns") + LOG_STEP_NS
     )
     return crossed.group_by("creation").agg(found=inside.any()).filter(~pl.col("found")).height
-
-
-def _split(evidence: ClockEvidence) -> tuple[pl.DataFrame, pl.DataFrame]:
-    return evidence.sides
 
 
 def _monotonic(log: pl.DataFrame) -> pl.DataFrame:
@@ -368,7 +325,7 @@ def causal_bounds(evidence: ClockEvidence, steps: tuple[int, int]) -> Bounds:
         evidence: what is there.
         steps: how far the true time of a trace stamp may lie below and above it.
     """
-    log, trace = _split(evidence)
+    log, trace = evidence.sides
     spans = [
         _doorbell_spans(_monotonic(log), trace),
         pair_created_rings(_creations(log), _created_rings(trace, evidence.args)),
@@ -380,7 +337,7 @@ def causal_bounds(evidence: ClockEvidence, steps: tuple[int, int]) -> Bounds:
 
 def _shift_bounds(evidence: ClockEvidence, steps: tuple[int, int]) -> Bounds:
     """Return what queue creations say where the sides have no thread in common yet."""
-    log, trace = _split(evidence)
+    log, trace = evidence.sides
     return bound_by_shift(_creations(log), _create_ioctls(trace), steps)
 
 

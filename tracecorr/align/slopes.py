@@ -156,8 +156,8 @@ def _list_windows(edges: Floats, piece: float) -> list[tuple[int, int]]:
     At both ends of the evidence they are shorter: what the clock did beyond is not known.
     """
     starts = np.arange(len(edges) - 1)
-    shortest = float(np.diff(edges).min())
-    ends = np.searchsorted(edges, edges[:-1] + piece * (1 - 1 / _PARTS) - shortest / 2)
+    block = float(np.median(np.diff(edges)))
+    ends = np.searchsorted(edges, edges[:-1] + piece - 0.999 * block, side="right") - 1
     ends = np.minimum(np.maximum(ends, starts + _PARTS - 1), len(starts))
     return [*((0, end) for end in range(1, int(ends[0]))), *zip(starts.tolist(), ends.tolist(), strict=True)]
 

@@ -46,14 +46,17 @@ def allow_unseen(curve: Pieces, stamps: Floats, x: Floats, low: Floats, high: Fl
         stamps: sorted stamps of everything that the source recorded, on the scale of the curve.
         x, low, high: the inequalities, sorted, infinite where there is none.
     """
-    least, most = curve.bound(x)
-    low, high = np.where(low > most, -np.inf, low), np.where(high < least, np.inf, high)
+    lowest, highest = curve.bound(x)
+    low, high = np.where(low > highest, -np.inf, low), np.where(high < lowest, np.inf, high)
     starts = np.array([-np.inf, *(piece.first for piece in curve.pieces[1:])])
     ends = np.array([*(piece.last for piece in curve.pieces[:-1]), np.inf])
     spans = []
     for piece, start, end in zip(curve.pieces, starts, ends, strict=True):
         inside, own = (x >= start) & (x <= end), stamps[(stamps >= start) & (stamps <= end)]
-        spans += _list_unseen(piece, own, x[inside], low[inside], high[inside])
+        spans += [
+            (max(first, start), min(last, end), least, most)
+            for first, last, least, most in _list_unseen(piece, own, x[inside], low[inside], high[inside])
+        ]
     return replace(curve, unclear=(*curve.unclear, *spans))
 
 
