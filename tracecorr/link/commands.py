@@ -91,7 +91,9 @@ def _fits() -> pl.Expr:
     return ~marked & ~((pl.col("kind") == _KERNEL) & (name == "copy"))
 
 
-def match_completions(launches: pl.DataFrame, commands: pl.DataFrame, losses: pl.DataFrame) -> pl.DataFrame:
+def match_completions(
+    launches: pl.DataFrame, commands: pl.DataFrame, losses: pl.DataFrame, logs: pl.DataFrame
+) -> pl.DataFrame:
     """Return the completion line of each packet's command: the first one after it, before the pointer's next use.
 
     Pointers are reused at once. Where the line of the next use was lost, its completion would be found; it is told
@@ -103,21 +105,23 @@ def match_completions(launches: pl.DataFrame, commands: pl.DataFrame, losses: pl
         commands: all rows of layer `command`: event, file, process, thread, command, ts_ns, name, stream_id; in the
             same.
         losses: files of the log that lost lines (`false_calls.find_losses`).
+        logs: which files are parts of one log (`split_logs.number_logs`).
 
     Returns: event, complete_event, complete_ns.
     """
+    log = pl.col("file").replace(logs["file"], logs["log"]).alias("log")
     lines = commands.select("event", "file", "process", "thread", "command", "ts_ns", "name", "stream_id")
     lines = lines.drop_nulls("command")
     is_end = pl.col("name") == "complete"
     ends = lines.filter(is_end).select(
-        "file", "process", "command", "ts_ns", complete_event="event", complete_ns="ts_ns", printer="thread"
+        log, "process", "command", "ts_ns", complete_event="event", complete_ns="ts_ns", printer="thread"
     )
     uses = list_command_uses(lines)
     columns = ("event", "file", "process", "command", "ts_ns", "enqueue_ns", "command_stream")
-    wanted = launches.select(columns).drop_nulls("command")
+    wanted = launches.select(*columns, log).drop_nulls("command")
     keys = ["process", "command"]
     # Each process has a log of its own: another one of its pid may be the next life of the number.
-    found = wanted.join_asof(ends, on="ts_ns", by=["file", *keys], strategy="forward", check_sortedness=False)
+    found = wanted.join_asof(ends, on="ts_ns", by=["log", *keys], strategy="forward", check_sortedness=False)
     # The packets of a graph launch come before their command.
     found = found.with_columns(ts_ns=pl.max_horizontal("ts_ns", "enqueue_ns")).sort("ts_ns").join_asof(
         uses.with_columns(next_use="ts_ns"), on="ts_ns", by=keys, strategy="forward", allow_exact_matches=False,

@@ -121,9 +121,9 @@ def _unlikely(calls: pl.DataFrame, ended: pl.DataFrame) -> pl.DataFrame:
     exits = placed.filter((flag & int(Flag.EXIT_ONLY) > 0) & (pl.col("offset") > pl.col("first")))
     counts = [side.group_by("file").agg(pl.len().alias(name)) for side, name in ((enters, "enters"), (exits, "exits"))]
     total = calls.group_by("file").agg(total=pl.len())
-    # A filter on one of the two events leaves halves of one kind only.
+    # A filter on one of the two events leaves halves of one kind only: then both joins leave no row.
     halves = total.join(counts[0], on="file").join(counts[1], on="file").with_columns(
-        share=2 * pl.min_horizontal("enters", "exits") / pl.col("total")
+        share=(pl.col("enters") + pl.col("exits")) / pl.col("total")
     )  # fmt: skip
     lost = halves.select("file", lost=pl.col("share") / (2 - pl.col("share")))
     damaged = ended.join(lost, on="file")

@@ -19,7 +19,8 @@ from tracecorr.link.commands import (
 from tracecorr.link.disorder import drop_displaced
 from tracecorr.link.doorbells import list_contradicted, match_stores
 from tracecorr.link.false_calls import add_packet_gaps
-from tracecorr.link.signals import link_dependencies, link_gpu_times, list_uses
+from tracecorr.link.signals import drop_ended, link_dependencies, link_gpu_times, list_uses
+from tracecorr.link.split_logs import number_logs
 from tracecorr.link.sure_commands import drop_late, keep_sure_commands, list_unsure_kernels
 from tracecorr.model import schema
 from tracecorr.model.kinds import DERIVED, INFERRED, PACKET_KINDS, RECORDED, Flag
@@ -104,7 +105,8 @@ def build_launches(
     other_command = joined.filter(pl.col("command").ne_missing(pl.col("command_seen"))).select("event", "command")
     joined = _adopt_calls(joined, events)
     uses = list_uses(base)
-    gpu = link_gpu_times(_gpu_times(events), uses, losses)
+    times = _gpu_times(events)
+    gpu = drop_ended(link_gpu_times(times, uses, losses), joined, times)
     joined = _add(joined, gpu)
     joined = joined.with_columns(doorbell_ns=events["ts_ns"].gather(joined["doorbell_event"]))
     edges = pl.concat([
@@ -141,7 +143,18 @@ def _gpu_times(events: pl.DataFrame) -> pl.DataFrame:
     """Return the rows of GPU times whose clock is known, with the time of the line that told each."""
     known = (pl.col("layer") == "gpu") & (pl.col("flags").fill_null(0) & int(Flag.UNALIGNED) == 0)
     columns = events.select(
-        "event", "ts_ns", "dur_ns", "process", "signal", "file", "offset", "source", "layer", "name", "flags"
+        "event",
+        "ts_ns",
+        "dur_ns",
+        "err_lo_ns",
+        "process",
+        "signal",
+        "file",
+        "offset",
+        "source",
+        "layer",
+        "name",
+        "flags",
     )
     rows = columns.filter(known & (pl.col("source") == "amd_log"))
     lines = columns.filter((pl.col("layer") == "signal") & (pl.col("name") == "gpu_time"))
@@ -230,7 +243,8 @@ def _add_command(
     placed = found.join(joined.select("event", "file", "process", "ts_ns"), on="event", maintain_order="left")
     found = drop_late(placed, list_command_uses(commands), losses, "ts_ns").select(found.columns)
     joined = _add(joined, found)
-    return _add(joined, match_completions(joined, commands, losses))
+    logs = number_logs(joined.filter(pl.col("layer") == "aql"))
+    return _add(joined, match_completions(joined, commands, losses, logs))
 
 
 def _select(joined: pl.DataFrame, sources: set[str], losses: pl.DataFrame) -> pl.DataFrame:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import polars as pl
 
+from tracecorr.align.causal_pairs import LOG_STEP_NS
 from tracecorr.align.rows import append_rows
 from tracecorr.model import schema
 
@@ -117,6 +118,24 @@ def link_dependencies(
     found = _latest_meant(rows, uses, losses)
     # A line that completes the signal that it waits for finds itself.
     return found.filter(pl.col("use") != pl.col("event")).select(from_event="use", to_event="event")
+
+
+def drop_ended(found: pl.DataFrame, launches: pl.DataFrame, times: pl.DataFrame) -> pl.DataFrame:
+    """Leave out GPU times that begin when their packet's command is known to be complete: they are of a later use.
+
+    Args:
+        found: as `link_gpu_times` returns them.
+        launches: columns event, complete_ns.
+        times: rows of GPU times: event, err_lo_ns.
+    """
+    ends = found.select("event", "gpu_event", "gpu_start_ns").join(
+        launches.select("event", "complete_ns").drop_nulls(), on="event"
+    )
+    ends = ends.join(times.select("err_lo_ns", gpu_event="event"), on="gpu_event")
+    late = ends.filter(
+        pl.col("gpu_start_ns") - pl.col("err_lo_ns").fill_null(0).cast(pl.Int64) > pl.col("complete_ns") + LOG_STEP_NS
+    )
+    return found.join(late, on="gpu_event", how="anti", maintain_order="left")
 
 
 def link_gpu_times(times: pl.DataFrame, uses: pl.DataFrame, losses: pl.DataFrame) -> pl.DataFrame:
