@@ -165,9 +165,13 @@ def test_a_completion_in_another_log_is_of_another_process_with_the_same_pid() -
     packet = {"event": 1, "file": 0, "process": 0, "command": 7, "ts_ns": 20, "enqueue_ns": 10, "command_stream": None}
     launches = pl.DataFrame([packet], schema_overrides={"file": pl.UInt16})
     none = pl.DataFrame(schema={"file": pl.UInt16, "lost": pl.Float64})
-    assert match_completions(launches, commands, none).is_empty()
+    logs = pl.DataFrame({"file": [0, 1], "log": [0, 1]}, schema={"file": pl.UInt16, "log": pl.UInt16})
+    assert match_completions(launches, commands, none, logs).is_empty()
+    # But not in the next file of the same log.
+    one = logs.with_columns(log=pl.lit(0, pl.UInt16))
+    assert match_completions(launches, commands, none, one)["complete_event"].to_list() == [2]
     commands = commands.with_columns(file=pl.lit(0, pl.UInt16))
-    assert match_completions(launches, commands, none)["complete_event"].to_list() == [2]
+    assert match_completions(launches, commands, none, logs)["complete_event"].to_list() == [2]
 
 
 def test_open_calls_hold_nothing_where_lines_were_lost() -> None:

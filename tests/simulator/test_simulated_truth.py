@@ -284,6 +284,28 @@ def test_packets_of_a_ring_that_was_made_again_are_not_counted_on(doorbell: str,
     assert 0.3 * true < found < 0.7 * true
 
 
+@pytest.mark.parametrize("options", [{}, {"processes": 2, "reuse_pid": True, "thread_events": ()}])
+def test_completions_in_the_next_file_of_a_log_are_linked(options: dict[str, object], tmp_path: Path) -> None:
+    """The log of each process is written to two files, as after a rotation; the next process has the same pid."""
+    made = simulate(replace(BASE, span_s=0.1, **options), tmp_path)  # type: ignore[arg-type]
+    parts = [part for path in made.logs for part in _halve(path)]
+    counts = []
+    for name, logs in (("whole", made.logs), ("split", parts)):
+        import_files(tmp_path / name, logs, [made.trace], clock="mono")
+        correlate(tmp_path / name)
+        links = Capture.open(tmp_path / name).table("links").filter(pl.col("rule") == "completion_of_packet")
+        counts.append(links.collect().height)
+    assert counts[0] == counts[1] == len(made.truth["completions"])
+
+
+def _halve(path: Path) -> list[Path]:
+    lines = path.read_bytes().splitlines(keepends=True)
+    parts = [path.with_suffix(f".{n}.log") for n in range(2)]
+    for n, part in enumerate(parts):
+        part.write_bytes(b"".join(lines[n * len(lines) // 2 : (n + 1) * len(lines) // 2]))
+    return parts
+
+
 @pytest.mark.parametrize("era", ["5.7", "6.2", "6.4"])
 @pytest.mark.parametrize("doorbell", ["none", "plain"])
 def test_threads_that_share_a_queue_are_counted_only_where_their_order_is_known(

@@ -125,7 +125,10 @@ def _unlikely(calls: pl.DataFrame, ended: pl.DataFrame) -> pl.DataFrame:
     halves = total.join(counts[0], on="file").join(counts[1], on="file").with_columns(
         share=(pl.col("enters") + pl.col("exits")) / pl.col("total")
     )  # fmt: skip
-    lost = halves.select("file", lost=pl.col("share") / (2 - pl.col("share")))
+    # Of few calls the share is hardly known: it may be larger by two standard errors.
+    share = pl.col("share")
+    most = pl.min_horizontal(share + 2 * (share * (1 - share) / pl.col("total")).clip(0).sqrt(), 1.0)
+    lost = halves.select("file", lost=most / (2 - most))
     damaged = ended.join(lost, on="file")
     many = damaged.filter(pl.col("lost") >= _MOST_LOST)
     return pl.concat([many.select("event"), list_longest(damaged.filter(pl.col("lost") < _MOST_LOST))])

@@ -8,8 +8,9 @@ from tracecorr.align.causal_pairs import LOG_STEP_NS
 from tracecorr.align.rows import append_rows
 from tracecorr.model import schema
 
-# A use of a signal is not the one meant when half as many signals were used since as lie between two uses of one.
-_STALE_SHARE = 0.5
+# A use of a signal is not the one meant when half as many signals were used since as lie between two uses of one. Where
+# lines were lost most uses seem further apart than they are: those that follow each other soonest tell.
+_STALE_SHARE, _SOONEST = 0.5, 0.05
 
 
 def add_gpu_times(records: pl.DataFrame, args: pl.DataFrame) -> pl.DataFrame:
@@ -88,7 +89,8 @@ def _drop_stale(found: pl.DataFrame, uses: pl.DataFrame) -> pl.DataFrame:
     its age, counted in signals that the process used since.
     """
     distance = uses.select((pl.col("nth") - pl.col("nth").shift(1).over("process", "signal")).alias("d")).drop_nulls()
-    limit = float(distance["d"].median() or 0) * _STALE_SHARE if len(distance) else float("inf")  # type: ignore[arg-type]
+    soon = distance["d"].quantile(_SOONEST)
+    limit = float(soon or 0) * _STALE_SHARE if len(distance) else float("inf")  # type: ignore[arg-type]
     clock = uses.select("process", "ts_ns", now=pl.col("nth")).sort("ts_ns")
     aged = found.sort("ts_ns").join_asof(clock, on="ts_ns", by="process", check_sortedness=False)
     return aged.filter(pl.col("now") - pl.col("nth") <= limit)
