@@ -22,6 +22,7 @@ from simulator.record import Line
         pytest.param(80011, id="a call of two that lacks what others hold"),
         pytest.param(1000, id="rings, ids and indexes of the process before with the same pid"),
         pytest.param(92004, id="GPU times of packets that were lost, of handles used long before"),
+        pytest.param(70012, id="times of lines of ROCr that were moved, and calls of two that hold nothing"),
         pytest.param(92009, id="a system call of two in a trace of few calls"),
         pytest.param(20005, id="a worker's kernel had the name of the one before"),
         pytest.param(50023, id="calls of two, and packets of a queue whose Created line was lost"),

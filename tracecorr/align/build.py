@@ -224,12 +224,16 @@ def _fit_raw_lines(evidence: ClockEvidence) -> ClockMap:
         from_ns=pl.when(~raw).then("stamp_ns").forward_fill().over("file", "thread"),
         to_ns=pl.when(~raw).then(pl.col("stamp_ns") + LOG_STEP_NS).backward_fill().over("file", "thread"),
     )
+    # A thread prints its lines in order: where some are not, lines were moved, and tell nothing of those beside them.
+    moved = (pl.col("stamp_ns") < pl.col("from_ns").shift(1).over("file", "thread")) & ~raw
+    moved_files = ordered.filter(moved)["file"].unique()
+    ordered = ordered.filter(~pl.col("file").is_in(moved_files.implode()))
     lines = ordered.filter(raw).select("stamp_ns", "from_ns", "to_ns", end_stamp_ns="stamp_ns")
     both = join_bounds(readings, bound_spans(lines, (0, LOG_STEP_NS)))
     fitted = fit_clock_map(both, "samples" if len(readings) else "causal_pairs")
     if fitted.aligned or len(both):
         return fitted
-    return ClockMap("unaligned", reason="no samples of CLOCK_MONOTONIC_RAW, and no other line of the threads of ROCr's")
+    return ClockMap("unaligned", reason="no samples of CLOCK_MONOTONIC_RAW, and no lines of ROCr's threads in order")
 
 
 def _fit_boot(evidence: ClockEvidence) -> ClockMap:

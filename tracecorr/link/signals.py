@@ -90,7 +90,7 @@ def _drop_stale(found: pl.DataFrame, uses: pl.DataFrame) -> pl.DataFrame:
     """
     distance = uses.select((pl.col("nth") - pl.col("nth").shift(1).over("process", "signal")).alias("d")).drop_nulls()
     soon = distance["d"].quantile(_SOONEST)
-    limit = float(soon or 0) * _STALE_SHARE if len(distance) else float("inf")  # type: ignore[arg-type]
+    limit = float(soon or 0) * _STALE_SHARE if len(distance) else float("inf")
     clock = uses.select("process", "ts_ns", now=pl.col("nth")).sort("ts_ns")
     aged = found.sort("ts_ns").join_asof(clock, on="ts_ns", by="process", check_sortedness=False)
     return aged.filter(pl.col("now") - pl.col("nth") <= limit)
