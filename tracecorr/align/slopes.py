@@ -19,6 +19,9 @@ _PARTS, _FEWEST, _MOST = 8, 16, 2048
 _FINER = 5
 # A block holds so many inequalities at least: where few tell of the rate, a piece is taken to last longer.
 _LEAST = 2
+# A new rate that nothing tells lies so near the one before: daemons slew by more only to set a clock right that is off
+# by milliseconds, and that does not stay untold.
+_CHANGE = 100e-6
 # Where nothing tells anything for so many pieces, and as many times longer than usual, rates may come and go unseen.
 _PAUSE, _UNUSUAL = 2, 8
 
@@ -76,7 +79,8 @@ def find_slopes(x: Floats, low: Floats, high: Floats, rates: Rates) -> Slopes:
     The time is cut into blocks. In each the clock runs at the rate of a line through all that a window around the block
     holds; or it changes its rate in there, from that of the window before the block to that of the one behind it. Which
     of these it is nobody knows, so that all are allowed. Where there is none the clock changes its rate faster: shorter
-    windows are asked there. In a long pause between inequalities it may run at any rate.
+    windows are asked there. In a long pause between inequalities it may run at any rate; elsewhere a rate that long
+    windows hide is near theirs.
 
     Args:
         x, low, high: sorted stamps and bounds, infinite where there is none.
@@ -87,7 +91,12 @@ def find_slopes(x: Floats, low: Floats, high: Floats, rates: Rates) -> Slopes:
     evidence, piece = _Evidence(x, low, high, rates), _PIECE_NS / (1 + rates.middle)
     pause = max(_PAUSE * piece, _UNUSUAL * float(x[-1] - x[0]) / len(x))
     starts = [0, *(np.flatnonzero(np.diff(x) > pause) + 1).tolist(), len(x)]
-    found = _join([_settle(evidence.keep(slice(*rows)), piece, _HALVED) for rows in pairwise(starts)])
+    parts = []
+    for first, end in pairwise(starts):
+        # The pause before it begins with the last inequality of the part before.
+        parts += [allow_all(x[first - 1 :], rates)] if first else []
+        parts.append(_settle(evidence.keep(slice(first, end)), piece, _HALVED))
+    found = _join(parts)
     return Slopes(found.edges, found.low - rates.wander, found.high + rates.wander)
 
 
@@ -187,7 +196,28 @@ def _ask(evidence: _Evidence, edges: Floats, windows: list[tuple[int, int]]) -> 
             most[block] = max(most[block], before.rates.max(), behind.rates.max())
     ends = [0, -1]
     least[ends], most[ends] = evidence.rates.middle - evidence.rates.reach, evidence.rates.middle + evidence.rates.reach
-    return Slopes(edges[:-1], least, most)
+    lowest, highest = _limit_change(edges, longest, beginning)
+    return Slopes(edges[:-1], np.maximum(least, lowest), np.minimum(most, highest))
+
+
+def _limit_change(edges: Floats, longest: dict[int, int], beginning: dict[int, Lines]) -> tuple[Floats, Floats]:
+    """Return the least and the largest rate that a change can lead to which long windows hide, for each block.
+
+    Args:
+        edges: of the blocks.
+        longest: first block of each window -> the one behind its last.
+        beginning: first block -> lines through that window, where there are any.
+    """
+    blocks = len(edges) - 1
+    lowest, highest = np.full(blocks, np.inf), np.full(blocks, -np.inf)
+    length = edges[list(longest.values())] - edges[list(longest)]
+    # Those that the end of the evidence cuts short tell little.
+    for first in np.array(list(longest))[length > length.max() / 2].tolist():
+        lines, own = beginning.get(first), slice(first, longest[first])
+        lowest[own] = np.minimum(lowest[own], lines.rates.min() - _CHANGE if lines else -np.inf)
+        highest[own] = np.maximum(highest[own], lines.rates.max() + _CHANGE if lines else np.inf)
+    untold = lowest > highest
+    return np.where(untold, -np.inf, lowest), np.where(untold, np.inf, highest)
 
 
 def _meet(before: Lines, behind: Lines, at: Floats) -> bool:
