@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import os
+import signal
 from collections.abc import Iterator
 from contextlib import contextmanager
+from importlib import import_module
 
 # Read once by polars (2.1), when it is imported.
 _SETTING = "POLARS_MAX_THREADS"
@@ -27,3 +29,16 @@ def limited_threads(most: int = _MOST) -> Iterator[None]:
         yield
     finally:
         os.environ.pop(_SETTING, None)
+
+
+def begin_polars() -> None:
+    """Import polars with few threads, which leave all signals to those of the program.
+
+    A capture waits for its signals in one thread: one that another thread takes would end it half-way.
+    """
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, signal.valid_signals())
+    try:
+        with limited_threads():
+            import_module("polars")
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)

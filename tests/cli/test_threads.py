@@ -30,3 +30,13 @@ def _run(code: str, **environment: str) -> list[str]:
 def test_command_line_wakes_few_threads(environment: dict[str, str], threads: str) -> None:
     told = "\nimport polars\nprint(polars.thread_pool_size(), os.environ.get('POLARS_MAX_THREADS'))"
     assert _run(_MANY_CPUS + _VERB + told, **environment) == [threads, environment.get("POLARS_MAX_THREADS", "None")]
+
+
+def test_threads_of_polars_take_no_signals() -> None:
+    told = """
+from pathlib import Path
+masks = [line for task in Path("/proc/self/task").iterdir() if task.name != str(os.getpid())
+         for line in (task / "status").read_text().splitlines() if line.startswith("SigBlk")]
+print("threads", len(masks) > 0 and all(int(mask.split()[1], 16) >> 14 & 1 for mask in masks))
+"""
+    assert _run(_MANY_CPUS + _VERB + told) == ["threads", "True"]

@@ -8,7 +8,6 @@ from __future__ import annotations
 import errno
 import sys
 import traceback
-from importlib import import_module
 from typing import Annotated
 
 import typer
@@ -33,7 +32,7 @@ from tracecorr.cli import (
     serve,
 )
 from tracecorr.model.errors import TracecorrError, explain_damage
-from tracecorr.threads import limited_threads
+from tracecorr.threads import begin_polars
 
 app = typer.Typer(
     name="tracecorr",
@@ -78,8 +77,7 @@ def _root(
     Exit status: 0 done, 1 tracecorr failed, 2 wrong usage or bad input, 3 this machine cannot do it.
     """
     del version, traceback  # Both were heeded before.
-    with limited_threads():
-        import_module("polars")
+    begin_polars()
 
 
 def main(argv: list[str] | None = None) -> int:
