@@ -30,6 +30,9 @@ _NEIGHBOURS = 3
 # Steps in more gaps than one of so many are a clock that runs faster than any that is known.
 _GAPS_PER_STEP = 4
 
+# Stamps, lower and upper bounds of inequalities.
+Others = tuple[Floats, Floats, Floats]
+
 
 @dataclass(frozen=True)
 class Gaps:
@@ -83,15 +86,20 @@ class Gaps:
         return list(zip(self.edges[starts].tolist(), rates.tolist(), strict=True))
 
 
-def find_gaps(x: Floats, low: Floats, high: Floats, rates: Rates) -> Gaps:
+def find_gaps(x: Floats, low: Floats, high: Floats, rates: Rates, others: Others | None = None) -> Gaps:
     """Return how the clock may have run between samples.
 
     Args:
         x, low, high: at least two samples, sorted, none of them wrong, without a step between them.
         rates: what is known of the slope.
+        others: other inequalities: stamps, sorted, lower and upper bounds.
     """
     limits = rates.middle - rates.reach, rates.middle + rates.reach
-    found = [_slopes_of_gap(x, low, high, i, rates) for i in range(len(x) - 1)]
+    seen = _is_seen_beyond(x)
+    found = [
+        _slopes_of_gap(x, low, high, i, rates) if seen[i] else _slopes_of_lone_gap(x, low, high, i, rates, others)
+        for i in range(len(x) - 1)
+    ]
     slopes = np.array([limits if each is None else each for each in [*found, None]])
     steady = np.array([*(each is not None for each in found), False])
     return Gaps(x, np.maximum(slopes[:, 0], limits[0]), np.minimum(slopes[:, 1], limits[1]), steady)
@@ -102,11 +110,6 @@ def _slopes_of_gap(x: Floats, low: Floats, high: Floats, i: int, rates: Rates) -
     length = x[i + 1] - x[i]
     if length <= 0:
         return None
-    if not _is_seen_beyond(x)[i]:
-        # A line through the two ends of a gap always exists.
-        brief = length * (1 + rates.middle) <= _BRIEF_NS
-        found = _fit_slopes(x, low, high, length, rates)[0] if brief else None
-        return (found[0] - _BRIEF_WANDER, found[1] + _BRIEF_WANDER) if found else None
     first, last = _reach_out(x, i, length)
     part = slice(first, last + 1)
     straight, sure = _fit_slopes(x[part], low[part], high[part], length, rates)
@@ -126,6 +129,29 @@ def _slopes_of_gap(x: Floats, low: Floats, high: Floats, i: int, rates: Rates) -
     bent = bent[0] + min(steepest, 0.0), bent[1] + max(steepest, 0.0)
     # Where a line goes through, too, with little room, it may be the true one: brackets happen to be so.
     return bent if straight is None else (min(bent[0], straight[0]), max(bent[1], straight[1]))
+
+
+def _slopes_of_lone_gap(
+    x: Floats, low: Floats, high: Floats, i: int, rates: Rates, others: Others | None
+) -> tuple[float, float] | None:
+    """Return the slopes of the lines through all samples and what else is known within gap `i`, where it is brief.
+
+    A line through the two ends of a gap always exists: the others in it may tell that it is not the clock's.
+    """
+    length = x[i + 1] - x[i]
+    if not 0 < length * (1 + rates.middle) <= _BRIEF_NS:
+        return None
+    narrowest = float((high - low).min())
+    if others is not None:
+        inner = slice(*np.searchsorted(others[0], [x[i], x[i + 1]]).tolist())
+        x, low, high = (np.concatenate([own, other[inner]]) for own, other in zip((x, low, high), others, strict=True))
+        order = np.argsort(x, kind="stable")
+        x, low, high = x[order], low[order], high[order]
+    lines = fit_lines(x, low, high, rates.middle, rates.reach)
+    if lines is None or lines.room < _ROOM * narrowest:
+        return None
+    margin = rates.wander + _BRIEF_WANDER
+    return float(lines.rates.min()) - margin, float(lines.rates.max()) + margin
 
 
 def _is_seen_beyond(x: Floats) -> Mask:

@@ -18,7 +18,7 @@ from tracecorr.align.suspends import allow_unseen, settle_steps
 MAX_RATE = 600e-6
 # Within seconds the rate of a disciplined clock (NTP) moves by less than this unseen; pairs, which are wider than
 # samples, hide more, and are so many that it costs nothing to allow for it.
-_WANDER, _HIDDEN_WANDER = 0.5e-6, 3e-6
+_WANDER, _HIDDEN_WANDER = 0.5e-6, 2e-6
 # A clock of which more than one inequality in twenty is contradicted by the others is not understood.
 _MAX_WRONG = 0.05
 # More pieces than one in this time are no corrections of a clock: the evidence contradicts itself.

@@ -276,7 +276,7 @@ def _follow_gaps(slopes: Slopes, x: Floats, low: Floats, high: Floats, rows: tup
     if len(parts) != 1 or len(parts[0]) < 2:
         return slopes
     good = samples[parts[0]]
-    gaps = find_gaps(x[good], low[good], high[good], rates)
+    gaps = find_gaps(x[good], low[good], high[good], rates, (x[others], low[others], high[others]))
     return gaps.apply(slopes, _are_told(gaps, x[others], low[others], high[others], rates))
 
 

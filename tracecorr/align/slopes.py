@@ -11,14 +11,17 @@ from tracecorr.align.bounds import Floats
 from tracecorr.align.lines import Lines, fit_lines
 
 # The kernel changes the rate of CLOCK_MONOTONIC once a second, and chrony holds a slew for a second at least: so long a
-# clock is taken to run at one rate. Where it evidently does not, half as long, so many times.
-_PIECE_NS, _HALVED = 1e9, 5
+# clock is taken to run at one rate. Where it evidently does not, an eighth as long, so many times: what fits half the
+# time may still hide that it came and went within.
+_PIECE_NS, _SHORTER, _TIMES = 1e9, 8, 2
 # Blocks of such a piece, least blocks of a capture, and most, so that a long one costs no more.
-_PARTS, _FEWEST, _MOST = 8, 16, 2048
+_PARTS, _FEWEST, _MOST = 16, 16, 2048
 # The blocks at both ends are halved so often: what the clock begins in the last one, nothing behind it tells.
 _FINER = 5
-# A block holds so many inequalities at least: where few tell of the rate, a piece is taken to last longer.
-_LEAST = 2
+# A block holds so many inequalities at least, fewer than so many tell nothing. Where few tell of the rate, a piece is
+# taken to last so much longer, or as long as so many blocks take.
+_LEAST, _ANY = 2, 16
+_LONGER, _FEW = 1.4, 7
 # A new rate that nothing tells lies so near the one before: daemons slew by more only to set a clock right that is off
 # by milliseconds, and that does not stay untold.
 _CHANGE = 100e-6
@@ -95,7 +98,7 @@ def find_slopes(x: Floats, low: Floats, high: Floats, rates: Rates) -> Slopes:
     for first, end in pairwise(starts):
         # The pause before it begins with the last inequality of the part before.
         parts += [allow_all(x[first - 1 :], rates)] if first else []
-        parts.append(_settle(evidence.keep(slice(first, end)), piece, _HALVED))
+        parts.append(_settle(evidence.keep(slice(first, end)), piece, _TIMES))
     found = _join(parts)
     return Slopes(found.edges, found.low - rates.wander, found.high + rates.wander)
 
@@ -122,9 +125,9 @@ class _Evidence:
 
 
 def _settle(evidence: _Evidence, piece: float, times: int) -> Slopes:
-    """Return the limits for a clock of one rate for `piece` at least, or where it is not, halved so many times."""
+    """Return the limits for a clock of one rate for `piece` at least, or where it is not, for less, so many times."""
     x = evidence.x
-    if times < 0 or len(x) < _PARTS * _LEAST or x[-1] <= x[0]:
+    if times < 0 or len(x) < _ANY or x[-1] <= x[0]:
         return allow_all(x, evidence.rates)
     edges = _cut(x, piece)
     windows = _list_windows(edges, piece)
@@ -135,7 +138,7 @@ def _settle(evidence: _Evidence, piece: float, times: int) -> Slopes:
             parts.append(Slopes(edges[first:end], limits.low[first:end], limits.high[first:end]))
             continue
         rows = slice(*np.searchsorted(x, [edges[first], edges[end] + 1]).tolist())
-        inner = _settle(evidence.keep(rows), piece / 2, times - 1)
+        inner = _settle(evidence.keep(rows), piece / _SHORTER, times - 1)
         parts.append(Slopes(np.concatenate([edges[first : first + 1], inner.edges[1:]]), inner.low, inner.high))
     return _join(parts)
 
@@ -166,8 +169,12 @@ def _list_windows(edges: Floats, piece: float) -> list[tuple[int, int]]:
     """
     starts = np.arange(len(edges) - 1)
     block = float(np.median(np.diff(edges)))
-    ends = np.searchsorted(edges, edges[:-1] + piece - 0.999 * block, side="right") - 1
-    ends = np.minimum(np.maximum(ends, starts + _PARTS - 1), len(starts))
+    ends, latest = (
+        np.searchsorted(edges, edges[:-1] + length, side="right") - 1
+        for length in (piece - 0.999 * block, _LONGER * piece)
+    )
+    ends = np.maximum(np.maximum(ends, np.minimum(starts + _PARTS - 1, latest)), starts + _FEW)
+    ends = np.minimum(ends, len(starts))
     return [*((0, end) for end in range(1, int(ends[0]))), *zip(starts.tolist(), ends.tolist(), strict=True)]
 
 
@@ -210,9 +217,8 @@ def _limit_change(edges: Floats, longest: dict[int, int], beginning: dict[int, L
     """
     blocks = len(edges) - 1
     lowest, highest = np.full(blocks, np.inf), np.full(blocks, -np.inf)
-    length = edges[list(longest.values())] - edges[list(longest)]
-    # Those that the end of the evidence cuts short tell little.
-    for first in np.array(list(longest))[length > length.max() / 2].tolist():
+    # Those that others hold, at the end of the evidence, tell less.
+    for first in [first for first in longest if longest[first] > longest.get(first - 1, 0)]:
         lines, own = beginning.get(first), slice(first, longest[first])
         lowest[own] = np.minimum(lowest[own], lines.rates.min() - _CHANGE if lines else -np.inf)
         highest[own] = np.maximum(highest[own], lines.rates.max() + _CHANGE if lines else np.inf)

@@ -116,9 +116,7 @@ def link_tables(
     hqd = schema.HQD.empty() if hqd is None else hqd
     known_gpus = schema.GPUS.empty() if known_gpus is None else known_gpus
     queue_table = queues.build_queues(events, packets, args, trace_aligned, losses)
-    gpu_table, queue_table = list_gpus(queue_table, hqd, known_gpus)
-    queue_table = queue_creation.add_driver_facts(queue_table, events, args)
-    gpu_table = _add_schedulers(gpu_table, queue_creation.find_schedulers(queue_table, events))
+    gpu_table, queue_table = _tell_driver_facts(*list_gpus(queue_table, hqd, known_gpus), events, args)
     hqd = attach_queues(hqd, queue_table, identities.processes, gpu_table)
     stream_table = streams.build_streams(events, args)
     kernel_table, kernel_ids = list_kernels(events)
@@ -141,12 +139,11 @@ def link_tables(
     )  # fmt: skip
     stream_queues = streams.summarize_stream_queues(launches)
     asked = streams.list_asked_priorities(stream_queues, stream_table)
+    queue_table = _count_packets(queue_table, launches, events)
     return {
         "events": _finish_events(events),
         "launches": launches,
-        "queues": _count_packets(queue_table, launches, events).join(
-            asked, on="queue", how="left", maintain_order="left"
-        ),
+        "queues": queue_table.join(asked, on="queue", how="left", maintain_order="left"),
         "gpus": gpu_table,
         "streams": stream_table,
         "stream_queues": stream_queues,
@@ -159,6 +156,14 @@ def link_tables(
         "losses": log_losses.list_log_losses(torn, launches),
         "links": list_links(events, launches, queue_table, inside, *edges),
     }
+
+
+def _tell_driver_facts(
+    gpu_table: pl.DataFrame, queue_table: pl.DataFrame, events: pl.DataFrame, args: pl.DataFrame
+) -> tuple[pl.DataFrame, pl.DataFrame]:
+    """Return the GPUs with their schedulers, and the queues with what the driver says of them."""
+    queue_table = queue_creation.add_driver_facts(queue_table, events, args)
+    return _add_schedulers(gpu_table, queue_creation.find_schedulers(queue_table, events)), queue_table
 
 
 def _args_by_event(part_args: pl.DataFrame, events: pl.DataFrame) -> pl.DataFrame:
