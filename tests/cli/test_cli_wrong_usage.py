@@ -7,6 +7,7 @@ import os
 from collections.abc import Callable
 from pathlib import Path
 
+import polars as pl
 import pytest
 import typer
 from cli_inputs import Result
@@ -70,6 +71,26 @@ def test_a_table_with_other_bytes_in_it_names_what_builds_it_again(run: Run, tmp
     found = run(verb[0], "a", *verb[1:], *(["SELECT * FROM events"] if verb[0] == "query" else []))
     assert found.status == 2
     assert "a table of the capture is damaged" in found.err and "tracecorr correlate" in found.err
+
+
+@pytest.mark.parametrize("verb", [["info"], ["report"], ["query", "SELECT 1"], ["export", "-o", "x"]])
+@pytest.mark.parametrize(
+    ("column", "others"),
+    [
+        ("queue", [pl.exclude("queue")]),
+        ("queue", [pl.exclude("queue"), pl.col("queue").cast(pl.UInt8)]),
+        ("more", [pl.all(), pl.lit(1).alias("more")]),
+    ],
+)
+def test_a_table_of_another_version_names_its_columns_and_what_builds_it_again(
+    run: Run, tmp_path: Path, verb: list[str], column: str, others: list[pl.Expr]
+) -> None:
+    table = tmp_path / "a.tracecorr" / "tables" / "launches.parquet"
+    pl.read_parquet(table).select(others).write_parquet(table)
+    found = run(verb[0], "a", *verb[1:])
+    assert found.status == 2
+    assert f"its columns differ ({column})" in found.err
+    assert "tracecorr correlate a.tracecorr" in found.err
 
 
 def test_a_selection_that_leaves_nothing_is_said(run: Run) -> None:

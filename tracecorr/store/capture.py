@@ -84,7 +84,7 @@ class Capture:
         path = self._table_path(name)
         if not path.is_file():
             raise CaptureError(f"{self.path} has no table {name}", f"build it: tracecorr correlate {self.path}")
-        return self._scan(path)
+        return self._scan(path, name)
 
     def table_by_node(self, name: str) -> pl.LazyFrame:
         """Return a table of a dataset of many nodes with its column `node`; of a capture, as `table` does.
@@ -100,7 +100,7 @@ class Capture:
         missing = [p for p in parts if not p.is_file()]
         if missing:
             raise CaptureError(f"{self.path} has no {missing[0].relative_to(self.path)}", "make the dataset again")
-        frames = [self._scan(p).with_columns(node=pl.lit(n)) for p, n in zip(parts, self.nodes, strict=True)]
+        frames = [self._scan(p, name).with_columns(node=pl.lit(n)) for p, n in zip(parts, self.nodes, strict=True)]
         return pl.concat(frames, how="vertical")
 
     @property
@@ -135,15 +135,21 @@ class Capture:
             raise CaptureError(f"file {file} of {self.path} lies outside its raw folder", "import the files again")
         return path
 
-    def _scan(self, path: Path) -> pl.LazyFrame:
-        """Return a table file as a lazy frame; one that was cut or overwritten is named before polars meets it."""
+    def _scan(self, path: Path, name: str) -> pl.LazyFrame:
+        """Return a table file as a lazy frame; one that was cut, or that another version built, is named."""
         with path.open("rb") as stream:
             stream.seek(max(0, path.stat().st_size - len(_PARQUET_END)))
             whole = stream.read() == _PARQUET_END
+        again = "make the dataset again" if self.nodes else f"build it again: tracecorr correlate {self.path}"
         if not whole:
-            again = "make the dataset again" if self.nodes else f"build it again: tracecorr correlate {self.path}"
             raise CaptureError(f"{path} is damaged: it ends before its end", again)
-        return pl.scan_parquet(path)
+        table = pl.scan_parquet(path)
+        differing = set(table.collect_schema().items()) ^ set(schema.TABLES[name].schema.items())
+        if differing:
+            columns = ", ".join(sorted({column for column, _ in differing}))
+            what = f"{path} was built by another version of tracecorr: its columns differ ({columns})"
+            raise CaptureError(what, again)
+        return table
 
     def _table_path(self, name: str) -> Path:
         return self.path / "tables" / f"{name}.parquet"
