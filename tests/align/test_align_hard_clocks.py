@@ -197,6 +197,24 @@ def test_a_change_of_the_rate_between_samples_at_both_ends_alone_is_inside_the_b
     assert (high - low).max() < 3_000 + (11e-6 if span_s <= 1 else 600e-6) * span_s * 1e9
 
 
+@pytest.mark.parametrize(("ppm", "most"), [(0.0, 8_000), (90.0, np.inf), (-90.0, np.inf)])
+def test_few_pairs_tell_whether_the_line_between_samples_at_both_ends_is_the_clocks(ppm: float, most: float) -> None:
+    """Half a second; the line is 11 us beside a clock that slews by 90 ppm, pairs are known to 6 us in the middle."""
+    curve = slewed((0.25, SPAN_S, ppm))
+    ends = np.arange(8) * 2e4
+    t = np.concatenate([ends, 0.5e9 - ends, [0.24e9, 0.25e9, 0.26e9]])
+    wide = np.repeat([1_000, 3_000], [16, 3])
+    is_pair = np.arange(len(t)) >= 16
+    stamp, offset = np.rint(t - curve(t)).astype(np.int64), np.rint(curve(t)).astype(np.int64)
+    low = Bounds(stamp, offset - wide, np.where(is_pair, NO_HIGH, offset + wide))
+    high = Bounds(stamp, np.where(is_pair, NO_LOW, offset - wide), offset + wide)
+    fitted = fit_clock_map(join_bounds(low, high), "samples")
+    at = np.linspace(0, 0.5e9, 1001)
+    least, largest = fitted.bound(np.rint(at - curve(at)).astype(np.int64))
+    assert ((least - 1 <= curve(at)) & (curve(at) <= largest + 1)).all()
+    assert (largest - least).max() < most
+
+
 def test_a_gap_of_cycles_is_as_long_as_it_takes() -> None:
     """0.9 s are 2.7e9 cycles of 3 GHz: brief all the same."""
     ticks = np.sort(np.concatenate([np.arange(8) * 60_000, 2_700_000_000 - np.arange(8) * 60_000]))
