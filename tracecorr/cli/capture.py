@@ -18,71 +18,94 @@ if TYPE_CHECKING:
 CONTEXT = {"allow_interspersed_args": False, "ignore_unknown_options": False}
 
 
+CommandArgument = Annotated[list[str] | None, typer.Argument(metavar="[--] COMMAND...", help="The workload.")]
+OutputOption = Annotated[
+    Path | None,
+    typer.Option(
+        "--output", "-o", metavar="NAME.tracecorr", help="Capture folder to make; else named after program and time."
+    ),
+]
+ForceOption = Annotated[bool, typer.Option("--force", help="Replace the capture folder if it exists.")]
+EventSetOption = Annotated[str, typer.Option(metavar="SET", help="minimal, default or full: what the kernel records.")]
+EventsOption = Annotated[
+    list[str] | None, typer.Option(metavar="SYSTEM/EVENT", help="More kernel events; globs allowed; repeatable.")
+]
+FunctionsOption = Annotated[
+    list[str] | None, typer.Option(metavar="GLOB", help="More kernel functions to trace; repeatable.")
+]
+UprobesOption = Annotated[
+    list[str] | None, typer.Option(metavar="PATH:SYMBOL", help="More functions of libraries; repeatable.")
+]
+RangesOption = Annotated[
+    list[str] | None, typer.Option("--range", metavar="roctx:NAME", help="Keep only these ranges.")
+]
+ProbeSharedOption = Annotated[
+    bool, typer.Option("--probe-shared", help="Probe a library even where other processes pay for it.")
+]
+DurationOption = Annotated[float | None, typer.Option(metavar="S", help="End the recording after S seconds.")]
+DelayOption = Annotated[float, typer.Option(metavar="S", help="Start the kernel trace S seconds after the workload.")]
+StartOnSignalOption = Annotated[
+    bool, typer.Option("--start-on-signal", help="Start the kernel trace when tracecorr gets SIGUSR1.")
+]
+BufferOption = Annotated[int | None, typer.Option(metavar="MB", help="Kernel buffers, all CPUs together.")]
+MaxLogOption = Annotated[float | None, typer.Option(metavar="GB", help="End when the HIP log is larger, uncompressed.")]
+MinFreeOption = Annotated[float, typer.Option(metavar="GB", help="End when the disk has less space left.")]
+HqdOption = Annotated[
+    bool, typer.Option("--hqd", help="Read the hardware's queues again and again; each read holds up the driver.")
+]
+HqdIntervalOption = Annotated[float, typer.Option(metavar="S", help="Seconds between two such reads, at least.")]
+LogLevelOption = Annotated[int, typer.Option(metavar="N", help="AMD_LOG_LEVEL; 0 = no HIP log.")]
+PlainLogOption = Annotated[
+    bool, typer.Option("--plain-log", help="Keep the HIP log as it is written; else it is compressed meanwhile.")
+]
+ContainerOption = Annotated[
+    str | None, typer.Option(metavar="NAME", help="Run COMMAND in this running container (docker or podman).")
+]
+ImageOption = Annotated[
+    str | None, typer.Option(metavar="IMAGE", help="Run COMMAND in a new container of IMAGE, with the GPUs.")
+]
+DockerOption = Annotated[
+    list[str] | None, typer.Option(metavar="OPTION", help="More for `docker run`, as --run-option=--ipc=host.")
+]
+PidOption = Annotated[
+    int | None, typer.Option(metavar="PID", help="Attach to a running process; a HIP log only if it writes one.")
+]
+KillOption = Annotated[bool, typer.Option("--kill", help="Send the workload SIGTERM when a limit ends it.")]
+NoCorrelateOption = Annotated[bool, typer.Option("--no-correlate", help="Do not build the tables.")]
+AsRootOption = Annotated[bool, typer.Option("--as-root", help="Run the workload as root, not as sudo's caller.")]
+QuietOption = Annotated[bool, typer.Option("--quiet", "-q", help="No live status line.")]
+DryRunOption = Annotated[bool, typer.Option("--dry-run", help="Say what would be armed, and change nothing.")]
+
+
 def capture_verb(
-    command: Annotated[list[str] | None, typer.Argument(metavar="[--] COMMAND...", help="The workload.")] = None,
-    output: Annotated[
-        Path | None,
-        typer.Option(
-            "--output",
-            "-o",
-            metavar="NAME.tracecorr",
-            help="Capture folder to make; else named after program and time.",
-        ),
-    ] = None,
-    force: Annotated[bool, typer.Option("--force", help="Replace the capture folder if it exists.")] = False,
-    event_set: Annotated[
-        str, typer.Option(metavar="SET", help="minimal, default or full: what the kernel records.")
-    ] = "default",
-    events: Annotated[
-        list[str] | None, typer.Option(metavar="SYSTEM/EVENT", help="More kernel events; globs allowed; repeatable.")
-    ] = None,
-    functions: Annotated[
-        list[str] | None, typer.Option(metavar="GLOB", help="More kernel functions to trace; repeatable.")
-    ] = None,
-    uprobes: Annotated[
-        list[str] | None, typer.Option(metavar="PATH:SYMBOL", help="More functions of libraries; repeatable.")
-    ] = None,
-    ranges: Annotated[
-        list[str] | None, typer.Option("--range", metavar="roctx:NAME", help="Keep only these ranges.")
-    ] = None,
-    probe_shared: Annotated[
-        bool, typer.Option("--probe-shared", help="Probe a library even where other processes pay for it.")
-    ] = False,
-    duration: Annotated[float | None, typer.Option(metavar="S", help="End the recording after S seconds.")] = None,
-    delay: Annotated[float, typer.Option(metavar="S", help="Start the kernel trace S seconds after the workload.")] = 0,
-    start_on_signal: Annotated[
-        bool, typer.Option("--start-on-signal", help="Start the kernel trace when tracecorr gets SIGUSR1.")
-    ] = False,
-    buffer_mb: Annotated[int | None, typer.Option(metavar="MB", help="Kernel buffers, all CPUs together.")] = None,
-    max_log_gb: Annotated[
-        float | None, typer.Option(metavar="GB", help="End when the HIP log is larger, uncompressed.")
-    ] = None,
-    min_free_gb: Annotated[float, typer.Option(metavar="GB", help="End when the disk has less space left.")] = 1.0,
-    hqd: Annotated[
-        bool, typer.Option("--hqd", help="Read the hardware's queues again and again; each read holds up the driver.")
-    ] = False,
-    hqd_interval: Annotated[float, typer.Option(metavar="S", help="Seconds between two such reads, at least.")] = 10.0,
-    log_level: Annotated[int, typer.Option(metavar="N", help="AMD_LOG_LEVEL; 0 = no HIP log.")] = 5,
-    plain_log: Annotated[
-        bool, typer.Option("--plain-log", help="Keep the HIP log as it is written; else it is compressed meanwhile.")
-    ] = False,
-    container: Annotated[
-        str | None, typer.Option(metavar="NAME", help="Run COMMAND in this running container (docker or podman).")
-    ] = None,
-    image: Annotated[
-        str | None, typer.Option(metavar="IMAGE", help="Run COMMAND in a new container of IMAGE, with the GPUs.")
-    ] = None,
-    run_option: Annotated[
-        list[str] | None, typer.Option(metavar="OPTION", help="More for `docker run`, as --run-option=--ipc=host.")
-    ] = None,
-    pid: Annotated[
-        int | None, typer.Option(metavar="PID", help="Attach to a running process; a HIP log only if it writes one.")
-    ] = None,
-    kill: Annotated[bool, typer.Option("--kill", help="Send the workload SIGTERM when a limit ends it.")] = False,
-    no_correlate: Annotated[bool, typer.Option("--no-correlate", help="Do not build the tables.")] = False,
-    as_root: Annotated[bool, typer.Option("--as-root", help="Run the workload as root, not as sudo's caller.")] = False,
-    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="No live status line.")] = False,
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Say what would be armed, and change nothing.")] = False,
+    command: CommandArgument = None,
+    output: OutputOption = None,
+    force: ForceOption = False,
+    event_set: EventSetOption = "default",
+    events: EventsOption = None,
+    functions: FunctionsOption = None,
+    uprobes: UprobesOption = None,
+    ranges: RangesOption = None,
+    probe_shared: ProbeSharedOption = False,
+    duration: DurationOption = None,
+    delay: DelayOption = 0,
+    start_on_signal: StartOnSignalOption = False,
+    buffer_mb: BufferOption = None,
+    max_log_gb: MaxLogOption = None,
+    min_free_gb: MinFreeOption = 1.0,
+    hqd: HqdOption = False,
+    hqd_interval: HqdIntervalOption = 10.0,
+    log_level: LogLevelOption = 5,
+    plain_log: PlainLogOption = False,
+    container: ContainerOption = None,
+    image: ImageOption = None,
+    run_option: DockerOption = None,
+    pid: PidOption = None,
+    kill: KillOption = False,
+    no_correlate: NoCorrelateOption = False,
+    as_root: AsRootOption = False,
+    quiet: QuietOption = False,
+    dry_run: DryRunOption = False,
 ) -> None:
     """Run COMMAND with the kernel traced and the HIP log on; save both in a capture folder.
 
