@@ -38,6 +38,15 @@ def _capture(run: Run, log_file: Path, trace_file: Path) -> None:
         (["experiment", "preempt", "--high", " ", "--low", "true"], "--high names no command"),
         (["experiment", "preempt", "--high", "true", "--low", "true", "--kept", "nan"], "no limit"),
         (["doctor", "--pid", "99999999"], "no process 99999999"),
+        (["capture", "--dry-run", "--duration", "nan"], "--duration nan must be more than 0"),
+        (["capture", "--dry-run", "--max-log-gb", "nan"], "--max-log-gb nan must be more than 0"),
+        (["capture", "--dry-run", "--max-log-gb", "inf"], "--max-log-gb inf must be more than 0"),
+        (["capture", "--dry-run", "--hqd", "--hqd-interval", "nan"], "--hqd-interval nan must be more than 0"),
+        (["capture", "--dry-run", "--delay", "nan"], "--delay nan must be 0 or more"),
+        (["capture", "--dry-run", "--delay", "-5"], "--delay -5 must be 0 or more"),
+        (["capture", "--dry-run", "--min-free-gb", "nan"], "--min-free-gb nan must be 0 or more"),
+        (["capture", "--dry-run", "--min-free-gb", "-1"], "--min-free-gb -1 must be 0 or more"),
+        (["capture", "--dry-run", "--log-level", "-1"], "--log-level -1 must be 0 or more"),
     ],
 )
 def test_one_clear_error(run: Run, tmp_path: Path, words: list[str], told: str) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -113,6 +114,13 @@ def capture_verb(
     """
     from tracecorr.capture.options import CaptureOptions
 
+    _check_positive("--duration", duration)
+    _check_positive("--max-log-gb", max_log_gb)
+    _check_positive("--buffer-mb", buffer_mb)
+    _check_positive("--hqd-interval", hqd_interval)
+    _check_not_negative("--delay", delay)
+    _check_not_negative("--min-free-gb", min_free_gb)
+    _check_not_negative("--log-level", log_level)
     options = CaptureOptions(
         command=tuple(command or ()),
         output=output,
@@ -135,8 +143,10 @@ def capture_verb(
         pid=pid,
         quiet=quiet,
     )
-    _check(hqd_interval, "--hqd-interval")
-    _start(options, dry_run=dry_run)
+    if dry_run:
+        _print_plan(options)
+    else:
+        _run(options)
 
 
 def _want(
@@ -158,19 +168,19 @@ def _want(
     )  # fmt: skip
 
 
-def _start(options: CaptureOptions, *, dry_run: bool) -> None:
-    _check(options.duration, "--duration")
-    _check(options.max_log_bytes, "--max-log-gb")
-    _check(options.wanted.buffer_mb, "--buffer-mb")
-    if dry_run:
-        _print_plan(options)
-    else:
-        _run(options)
+def _check_positive(option: str, value: float | None) -> None:
+    """Refuse a limit that means nothing; none at all is one that was left out.
+
+    Raises:
+        InputError: it is 0 or less, or no finite number.
+    """
+    if value is not None and not 0 < value < math.inf:
+        raise InputError(f"{option} {value:g} must be more than 0 and finite", "write such a number, or leave it out")
 
 
-def _check(value: float | None, option: str) -> None:
-    if value is not None and value <= 0:
-        raise InputError(f"{option} must be more than 0", "leave it out for no limit")
+def _check_not_negative(option: str, value: float) -> None:
+    if not 0 <= value < math.inf:
+        raise InputError(f"{option} {value:g} must be 0 or more and finite", "write such a number, or leave it out")
 
 
 def _print_plan(options: CaptureOptions) -> None:
