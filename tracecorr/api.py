@@ -352,15 +352,17 @@ class Capture:
         return compare_captures(sides[0], sides[1], confidence)
 
     def export_perfetto(self, path: str | Path) -> None:
-        """Write the whole capture as a Perfetto trace.
+        """Write the whole capture as a Perfetto trace; a file that is there is replaced when all of it is written.
 
         Raises:
             MachineError: the package `perfetto` is not installed.
+            InputError: the file cannot be written.
         """
+        from tracecorr.export.files import open_fresh
         from tracecorr.export.perfetto import write_perfetto
         from tracecorr.export.selection import Selection
 
-        with Path(path).open("wb") as stream:
+        with open_fresh(Path(path)) as stream:
             write_perfetto(self.table, stream, Selection())
 
     @cached_property

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import doctest
 import shutil
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -57,6 +58,20 @@ def test_chain_and_raw_of_every_kind_of_event(sample: Path) -> None:
     chain = cap.chain(launch["event"])
     assert {launch["event"], launch["call_event"], launch["doorbell_event"]} <= set(chain["event"])
     assert chain.filter(pl.col("event") == launch["call_event"])["since_root_ns"].item() == 0
+
+
+def test_an_export_that_fails_leaves_the_file_that_was_there(
+    sample: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    cap, target = tracecorr.open_capture(sample), tmp_path / "x.pftrace"
+    cap.export_perfetto(target)
+    whole = target.read_bytes()
+    monkeypatch.setitem(sys.modules, "perfetto.trace_builder.proto_builder", None)
+    with pytest.raises(tracecorr.MachineError, match="perfetto is not installed"):
+        cap.export_perfetto(target)
+    with pytest.raises(tracecorr.InputError, match="cannot write"):
+        cap.export_perfetto(tmp_path / "no" / "x.pftrace")
+    assert (whole != b"", list(tmp_path.iterdir()), target.read_bytes()) == (True, [target], whole)
 
 
 def test_a_capture_is_found_without_its_suffix(sample: Path) -> None:

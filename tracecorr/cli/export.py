@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
 from enum import StrEnum
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Annotated
@@ -90,7 +88,9 @@ def export_verb(
 
 
 def _export_trace(capture: Capture, target: Target, path: Path, selection: Selection) -> None:
-    with _fresh(path) as stream:
+    from tracecorr.export.files import open_fresh
+
+    with open_fresh(path) as stream:
         trace = _write_trace(capture, target, stream, selection)
     links = f"{trace.flows.height} links as arrows"
     say(f"{trace.slices.height} events, {links}, {trace.counts.height} counter values on {len(trace.tracks)} tracks")
@@ -102,38 +102,26 @@ def _export_trace(capture: Capture, target: Target, path: Path, selection: Selec
 
 
 def _export_speedscope(capture: Capture, path: Path, selection: Selection) -> None:
+    from tracecorr.export.files import open_fresh
     from tracecorr.export.speedscope import write_speedscope
 
-    with _fresh(path) as stream:
+    with open_fresh(path) as stream:
         calls = write_speedscope(capture.table, stream, selection, capture.name)
     say(f"{calls} calls of threads")
     say("next step: open it at https://www.speedscope.app (it stays in your browser)")
 
 
 def _export_dat(capture: Capture, path: Path, selection: Selection) -> None:
+    from tracecorr.export.files import open_fresh
     from tracecorr.export.selection import Selection
     from tracecorr.export.trace_dat import write_kernel_trace
 
     if selection != Selection():
         raise InputError("a trace.dat holds the whole kernel trace", "leave out --start, --end, --only and --process")
-    with _fresh(path) as stream:
+    with open_fresh(path) as stream:
         names = write_kernel_trace(capture, stream)
     say(f"kernel trace of raw/ftrace: {', '.join(names)}")
     say(f"next step: trace-cmd report -i {path}, or open it with KernelShark")
-
-
-@contextmanager
-def _fresh(path: Path) -> Iterator[IO[bytes]]:
-    """Open a file that takes the place of `path` when all of it is written."""
-    fresh = path.with_name(f".{path.name}.new")
-    try:
-        with fresh.open("wb") as stream:
-            yield stream
-        fresh.replace(path)
-    except OSError as error:
-        raise InputError(f"cannot write {path}: {error.strerror}", "check space and permissions there") from error
-    finally:
-        fresh.unlink(missing_ok=True)
 
 
 def _write_trace(capture: Capture, target: Target, stream: IO[bytes], selection: Selection) -> Trace:
