@@ -87,9 +87,9 @@ def make_dataset(paths: Sequence[Path], out: Path, *, force: bool = False) -> Ca
         force: replace `out`.
 
     Raises:
-        CaptureError: a folder is no capture, or `out` exists.
+        CaptureError: a folder is no capture, or `out` is one of them or exists.
     """
-    stage = begin_fleet(out, force=force)
+    stage = begin_fleet(paths, out, force=force)
     try:
         members = plan_fleet(paths)
         for member in members:

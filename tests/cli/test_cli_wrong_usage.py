@@ -58,6 +58,20 @@ def test_one_clear_error(run: Run, tmp_path: Path, words: list[str], told: str) 
     assert said[-1].startswith("next step: ")
 
 
+@pytest.mark.parametrize(
+    ("words", "told"), [(["-o", "a", "--force"], "a.tracecorr is one of the captures"), (["-o", "b"], "already exists")]
+)
+def test_a_dataset_that_has_no_place_is_refused_before_any_work(
+    run: Run, tmp_path: Path, words: list[str], told: str
+) -> None:
+    assert run("correlate", "a", "-o", "b").status == 0
+    before = {path: path.stat().st_mtime_ns for path in tmp_path.rglob("*")}
+    found = run("correlate", "a", *words)
+    assert (found.status, found.out) == (2, "")
+    assert told in found.err and "next step: " in found.err
+    assert {path: path.stat().st_mtime_ns for path in tmp_path.rglob("*")} == before
+
+
 @pytest.mark.parametrize("sql", [" -- why\nSELECT 1", "(SELECT 1)", "/* x */ with t as (select 1) select * from t"])
 def test_a_query_that_reads_runs(run: Run, sql: str) -> None:
     assert run("query", "a", sql).status == 0

@@ -179,6 +179,8 @@ def test_what_cannot_be_done_is_said(cluster: str, both: tuple[Path, Path, list[
         correlate_on_cluster("tcp://127.0.0.1:9", [path], None, print)
     with pytest.raises(CaptureError, match="already exists"):
         correlate_on_cluster(cluster, [path], both[1], print)
+    with pytest.raises(CaptureError, match="one of the captures"):
+        correlate_on_cluster(cluster, [path], path, print, force=True)
     with pytest.raises(CaptureError, match="dataset of many nodes"):
         correlate(both[1])
     with pytest.raises(CaptureError, match="no folder"):

@@ -49,11 +49,11 @@ def correlate_on_cluster(
     Raises:
         InputError: there is no scheduler, or a worker does not see a capture.
         ClusterError: the cluster failed.
-        CaptureError: a folder is no capture, or `out` exists.
+        CaptureError: a folder is no capture, or `out` is one of them or exists.
     """
     places = [path.resolve() for path in paths]
     captures = [Capture.open(place) for place in places]
-    stage = begin_fleet(out, force=force) if out is not None else None
+    stage = begin_fleet(places, out, force=force) if out is not None else None
     try:
         with _connect(address) as client:
             _check_workers(client, places)

@@ -113,16 +113,32 @@ def write_member(stage: Path, member: Member) -> None:
         write_frame(folder / "0.parquet", rows)
 
 
-def begin_fleet(out: Path, *, force: bool) -> Path:
-    """Return an empty folder beside `out` in which the dataset is made.
+def check_fleet_place(paths: Sequence[Path], out: Path, *, force: bool) -> None:
+    """Make sure that a dataset can be made at `out`, before long work on its captures.
+
+    Args:
+        paths: the captures that it is to be made of.
+        out: the dataset.
+        force: replace `out`.
 
     Raises:
-        CaptureError: `out` exists and `force` is not set, or its folder does not exist.
+        CaptureError: `out` is one of the captures, or exists and `force` is not set, or its folder does not exist.
     """
+    if out.resolve() in {path.resolve() for path in paths}:
+        raise CaptureError(f"{out} is one of the captures of the dataset", "choose another name for the dataset: -o")
     if out.exists() and not (force and is_replaceable(out)):
         raise CaptureError(f"{out} already exists", "choose another name with -o, or --force to replace a capture")
     if not out.resolve().parent.is_dir():
         raise CaptureError(f"there is no folder {out.resolve().parent}", "make it first, or choose another with -o")
+
+
+def begin_fleet(paths: Sequence[Path], out: Path, *, force: bool) -> Path:
+    """Return an empty folder beside `out` in which the dataset is made; as `check_fleet_place` allows it.
+
+    Raises:
+        CaptureError: there can be no dataset at `out`.
+    """
+    check_fleet_place(paths, out, force=force)
     stage = out.resolve().parent / f".{out.resolve().name}.{os.getpid()}.new"
     shutil.rmtree(stage, ignore_errors=True)
     stage.mkdir()
