@@ -188,34 +188,44 @@ def _list_unlikely(
         (pl.col("source") == "amd_log") & pl.col("parent").is_not_null()
     ).drop("source")  # fmt: skip
     ended, damaged = calls.filter(pl.col("dur_ns").is_not_null()), doubtful.join(losses, on="file")
+    held = _count_held(damaged, inner)
     return pl.concat([
-        _enclosing(doubtful, ended, inner, losses), _overfull(damaged, inner), list_longest(damaged),
-        _unproven(damaged, inner), _underfull(damaged, inner), doubtful.select("event").join(
+        _enclosing(doubtful, ended, inner, losses), _overfull(damaged, held), list_longest(damaged),
+        _unproven(damaged, held), _underfull(damaged, held), doubtful.select("event").join(
             list_foreign_ends(events), on="event", how="semi"
         ),
     ])  # fmt: skip
 
 
-def _unproven(damaged: pl.DataFrame, inner: pl.DataFrame) -> pl.DataFrame:
+def _count_held(damaged: pl.DataFrame, inner: pl.DataFrame) -> pl.DataFrame:
+    """Return how many rows of each kind (a number for layer and name) each call holds: event, kind, held; sorted."""
+    inside = inner.join(damaged.select(parent="event"), on="parent", how="semi")
+    codes, kinds = number_groups(inside, ["layer", "child"])
+    # One number for call and kind: equal ones side by side are what one call holds of one kind.
+    runs, sizes = _count_runs(np.sort(inside["parent"].to_numpy() * len(kinds) + codes))
+    event, kind = np.divmod(runs, max(len(kinds), 1))
+    return pl.DataFrame({"event": event, "kind": kind, "held": sizes})
+
+
+def _unproven(damaged: pl.DataFrame, held: pl.DataFrame) -> pl.DataFrame:
     """Return the calls of logs that lost very many lines that hold nothing by which they could be told from others."""
     many = damaged.filter(pl.col("lost") >= MANY_LOST)
-    return many.select("event").join(inner.select(event="parent"), on="event", how="anti")
+    return many.select("event").join(held.select("event"), on="event", how="anti")
 
 
-def _underfull(damaged: pl.DataFrame, inner: pl.DataFrame) -> pl.DataFrame:
+def _underfull(damaged: pl.DataFrame, held: pl.DataFrame) -> pl.DataFrame:
     """Return the calls of logs that lost lines that lack rows which most calls of their name hold.
 
     Lines inside them were lost, and with them perhaps their exit and the next enter.
     """
-    name = ["file", "name"]
-    if damaged.is_empty():
-        return damaged.select("event")
-    held = inner.select("layer", "child", event="parent").unique().join(damaged.select("event", *name), on="event")
-    total = damaged.group_by(name).agg(total=pl.len())
-    usual = held.group_by(*name, "layer", "child").agg(holders=pl.len()).join(total, on=name)
-    usual = usual.filter(pl.col("holders") > _LOSSY_SHARE * pl.col("total")).select(*name, "layer", "child")
-    asked = damaged.select("event", *name).join(usual, on=name)
-    return asked.join(held, on=["event", "layer", "child"], how="anti").select("event").unique()
+    names, calls = number_groups(damaged, ["file", "name"])
+    row = _rows_of(damaged, held)
+    kinds = int(held["kind"].max() or 0) + 1  # type: ignore[arg-type]
+    pair = names[row] * kinds + held["kind"].to_numpy()
+    holders = np.bincount(pair, minlength=len(calls) * kinds).reshape(-1, kinds)
+    usual = holders > _LOSSY_SHARE * np.bincount(names, minlength=len(calls))[:, None]
+    holds = np.bincount(row, weights=usual.ravel()[pair], minlength=len(damaged))
+    return damaged.filter(pl.Series(holds < usual.sum(axis=1)[names])).select("event")
 
 
 def list_foreign_ends(events: pl.DataFrame) -> pl.DataFrame:
@@ -271,30 +281,27 @@ def _list_headless(events: pl.DataFrame) -> pl.DataFrame:
     return ends.filter("alone", pl.col("share") < _MOST_FALSE)
 
 
-def _overfull(doubtful: pl.DataFrame, inner: pl.DataFrame) -> pl.DataFrame:
-    """Return the doubtful calls that hold more rows of a kind than is usual for their name."""
-    if doubtful.is_empty():
-        return doubtful.select("event")
-    names, calls = number_groups(doubtful, ["name"])
-    name_of = np.full(int(inner["parent"].max() or 0) + 1, -1)  # type: ignore[arg-type]
-    mine = doubtful["event"].to_numpy() < len(name_of)
-    name_of[doubtful["event"].to_numpy()[mine]] = names[mine]
-    inside = inner.filter(pl.Series(name_of[inner["parent"].to_numpy()] >= 0))
-    codes, kinds = number_groups(inside, ["layer", "child"])
-    # One number for call and kind: equal ones side by side are what one call holds of one kind.
-    runs, sizes = _count_runs(np.sort(inside["parent"].to_numpy() * len(kinds) + codes))
-    event, kind = np.divmod(runs, max(len(kinds), 1))
-    held = pl.DataFrame({"event": event, "name": name_of[event], "kind": kind, "held": sizes})
+def _overfull(damaged: pl.DataFrame, held: pl.DataFrame) -> pl.DataFrame:
+    """Return the calls of logs that lost lines that hold more rows of a kind than is usual for their name."""
+    names, calls = number_groups(damaged, ["name"])
+    held = held.with_columns(pl.Series("name", names[_rows_of(damaged, held)]))
     # So many calls of a name hold at least as many.
     as_many = held.group_by("name", "kind", "held").agg(calls=pl.len()).sort("held", descending=True)
     as_many = as_many.with_columns(pl.col("calls").cum_sum().over("name", "kind"))
     total = np.bincount(names, minlength=len(calls))
     # Of the few calls that are left of a rare function one that is false is many.
     lost = np.zeros(len(calls))
-    np.maximum.at(lost, names, doubtful["lost"].to_numpy())
+    np.maximum.at(lost, names, damaged["lost"].to_numpy())
     most = pl.Series(np.where(lost >= MOST_LOST, _LOSSY_SHARE, _USUAL_SHARE) * total)
     rare = as_many.filter(pl.col("calls") < most.gather(as_many["name"]))
     return held.join(rare, on=["name", "kind", "held"], how="semi").select("event").unique()
+
+
+def _rows_of(damaged: pl.DataFrame, held: pl.DataFrame) -> Ints:
+    """Return the row of `damaged` of each row of `held`."""
+    row = np.zeros(int(damaged["event"].max() or 0) + 1, dtype=np.int64)  # type: ignore[arg-type]
+    row[damaged["event"].to_numpy()] = np.arange(damaged.height)
+    return row[held["event"].to_numpy()]
 
 
 def _count_runs(values: Ints) -> tuple[Ints, Ints]:
