@@ -128,6 +128,23 @@ def test_the_last_ioctl_of_the_first_creation_is_its_own() -> None:
     assert found["stamp_ns"].to_list() == [1_300 * US, 2_550 * US]
 
 
+def test_a_wide_first_creation_does_not_lend_a_later_ioctl_to_a_narrow_one() -> None:
+    """Times of a recorded capture, us, on one clock: the third ioctl alone fits the second creation at every shift.
+
+    By the first creation alone the trace may be shifted so far that the fourth ioctl falls into the second creation.
+    """
+    made = creations((0, 12_857), (56_759, 61_353), (61_663, 63_329))
+    calls = ioctls((5_723, 5_725), (9_521, 9_522), (57_993, 57_994), (62_836, 62_837))
+    assert pair_creations(made, calls, STEPS)["stamp_ns"].to_list() == [9_521 * US, 57_993 * US, 62_836 * US]
+
+
+def test_what_two_ioctls_of_a_creation_allow_is_said_where_either_may_be_its_own() -> None:
+    """Not each shift that fits the second creation leaves the later one in the first."""
+    made, calls = creations((6_000, 6_400), (7_000, 7_600)), ioctls((1_050, 1_060), (1_300, 1_310), (2_300, 2_310))
+    (first, _) = pair_creations(made, calls, STEPS).rows()
+    assert first == (1_300 * US, 1_060 * US, 6_000 * US, 6_401 * US)
+
+
 def test_two_shifts_that_fit_all_creations_say_nothing() -> None:
     twice = ioctls((1_100, 1_300), (2_000, 2_200), (5_100, 5_300), (6_000, 6_200))
     assert pair_creations(creations((6_000, 6_400), (6_900, 7_300)), twice, STEPS).is_empty()

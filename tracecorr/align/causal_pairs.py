@@ -7,12 +7,15 @@ import polars as pl
 
 from tracecorr.align.bounds import NO_HIGH, NO_LOW, Bounds, Ints, join_bounds, no_bounds
 from tracecorr.align.clock_map import ClockMap
+from tracecorr.align.creation_shift import choose_ioctls
 from tracecorr.align.intervals import Moments, list_silences
 
 # Log stamps are truncated to a microsecond: the true time lies up to 1 us later.
 LOG_STEP_NS = 1000
 # The longest system calls say the most; more of them only cost time.
 _MAX_CALLS = 20_000
+# Each creation is compared with each ioctl.
+_MOST_CREATIONS = 1_000
 
 
 def bound_spans(spans: pl.DataFrame, steps: tuple[int, int]) -> Bounds:
@@ -76,7 +79,8 @@ def pair_creations(creations: pl.DataFrame, ioctls: pl.DataFrame, steps: tuple[i
     """Return which ioctl made which queue, by the one shift of the clock that puts an ioctl into every creation.
 
     Between the lines `Number of allocated hardware queues` and `Created` a thread makes the CREATE_QUEUE ioctl
-    of that queue. When shifts that are no neighbours put one there, nothing is said.
+    of that queue. When shifts that are no neighbours put one there, nothing is said. Where several ioctls may be that
+    of a creation (ROCr makes a queue of its own within the first one), its span is what all of them allow.
 
     Args:
         creations: columns thread, from_ns, to_ns (log clock).
@@ -85,29 +89,17 @@ def pair_creations(creations: pl.DataFrame, ioctls: pl.DataFrame, steps: tuple[i
 
     Returns: spans for `bound_spans`.
     """
-    shape = ("stamp_ns", "end_stamp_ns", "from_ns", "to_ns")
-    creations = creations.with_columns(to_ns=pl.col("to_ns") + LOG_STEP_NS)
-    crossed = creations.with_row_index("creation").join(ioctls, on="thread")
-    crossed = crossed.with_columns(
-        low=pl.col("from_ns") - pl.col("stamp_ns") - steps[1], high=pl.col("to_ns") - pl.col("end_stamp_ns") + steps[0]
-    ).filter(pl.col("low") <= pl.col("high"))
-    if creations.height < 2 or crossed.is_empty():
-        return crossed.select(shape).clear()
-    first = crossed.filter(pl.col("creation") == 0)
-    choices = [c for c in _shifts(crossed, first) if len(c) == creations.height]
-    return crossed[choices[0]].select(shape) if len(choices) == 1 else crossed.select(shape).clear()
-
-
-def _shifts(crossed: pl.DataFrame, first: pl.DataFrame) -> list[list[int]]:
-    """Return, for each shift that fits the first creation, one pair (row number) per creation."""
-    rows = crossed.with_row_index("row")
-    found: dict[tuple[int, ...], list[int]] = {}
-    for low, high in first.select("low", "high").iter_rows():
-        inside = rows.filter((pl.col("low") <= high) & (pl.col("high") >= low))
-        # The first interval of a process can hold ROCr's own queue too: this one comes last.
-        last = inside.group_by("creation", maintain_order=True).last()["row"].to_list()
-        found.setdefault(tuple(last), last)
-    return list(found.values())
+    creations = creations.with_columns(to_ns=pl.col("to_ns") + LOG_STEP_NS).sort("to_ns").head(_MOST_CREATIONS)
+    ioctls = ioctls.sort("stamp_ns").head(_MOST_CREATIONS)
+    from_ns, to_ns = creations["from_ns"].to_numpy(), creations["to_ns"].to_numpy()
+    stamp, end = ioctls["stamp_ns"].to_numpy(), ioctls["end_stamp_ns"].to_numpy()
+    low, high = from_ns[:, None] - stamp - steps[1], to_ns[:, None] - end + steps[0]
+    fits = (creations["thread"].to_numpy()[:, None] == ioctls["thread"].to_numpy()) & (low <= high)
+    chosen = choose_ioctls(low, high, fits, stamp) if len(creations) > 1 else None
+    if chosen is None:
+        return pl.DataFrame(schema=dict.fromkeys(("stamp_ns", "end_stamp_ns", "from_ns", "to_ns"), pl.Int64))
+    first_end, last_start = np.where(chosen, end, NO_HIGH).min(axis=1), np.where(chosen, stamp, NO_LOW).max(axis=1)
+    return pl.DataFrame({"stamp_ns": last_start, "end_stamp_ns": first_end, "from_ns": from_ns, "to_ns": to_ns})
 
 
 def bound_silences(calls: pl.DataFrame, moments: Moments, rough: ClockMap, steps: tuple[int, int]) -> Bounds:
