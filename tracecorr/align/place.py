@@ -61,7 +61,7 @@ def _place(piece: pl.DataFrame, clock: ClockMap) -> pl.DataFrame:
     """Return ts_ns, dur_ns, err_lo_ns, err_hi_ns and flags of rows of one clock."""
     stamps, ends = _filled_stamps(piece), piece["end_stamp_ns"]
     offset, below, above = _offset_at(clock, stamps)
-    end_offset, _, _ = _offset_at(clock, ends.set(ends == 0, None).fill_null(stamps) if clock.curve else ends)
+    end_offset, _, _ = _offset_at(clock, ends.fill_null(stamps) if clock.curve else ends)
     timeless = piece["stamp_ns"].null_count() > 0
     # What is the same in all rows stays a literal, which takes no memory.
     placed = piece.select(
