@@ -87,9 +87,14 @@ def test_costly_instrumentation_makes_it_unknown() -> None:
     assert judge_latency(plain, measure_overhead(plain, plain)).outcome == "PASS"
 
 
-@given(st.binary())
-def test_any_output_is_read(text: bytes) -> None:
-    assert all(a <= b <= c for a, b, c in read_stamps(text))
+@given(st.lists(st.binary() | st.from_regex(rb"tracecorr-stamp( [0-9]{1,30}){3}", fullmatch=True)))
+def test_any_output_is_read(lines: list[bytes]) -> None:
+    assert all(a <= b <= c < 2**63 for a, b, c in read_stamps(b"\n".join(lines)))
+
+
+def test_numbers_that_are_no_times_are_left_out() -> None:
+    long = b"9" * 5000
+    assert read_stamps(b"tracecorr-stamp 1 2 %b\ntracecorr-stamp 1 2 9223372036854775808\n" % long) == []
 
 
 def test_stamps_among_other_output() -> None:

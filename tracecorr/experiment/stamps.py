@@ -6,12 +6,13 @@ import re
 from pathlib import Path
 
 # tracecorr-stamp START RETURN COMPLETE: CLOCK_MONOTONIC ns before the call, after it, and when its end was noticed.
-_LINE = re.compile(rb"^tracecorr-stamp (\d+) (\d+) (\d+)\s*$", re.MULTILINE)
+# No clock shows more than 18 digits, and more may not fit into a column.
+_LINE = re.compile(rb"^tracecorr-stamp (\d{1,18}) (\d{1,18}) (\d{1,18})\s*$", re.MULTILINE)
 Stamp = tuple[int, int, int]
 
 
 def read_stamps(text: bytes) -> list[Stamp]:
-    """Return the stamps in the output of a workload; lines whose times run backwards are left out.
+    """Return the stamps in the output of a workload; lines whose times run backwards, or are no times, are left out.
 
     >>> read_stamps(b"hello\\ntracecorr-stamp 1 2 30\\ntracecorr-stamp 9 8 7\\n")
     [(1, 2, 30)]
