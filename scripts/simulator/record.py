@@ -27,7 +27,6 @@ class Truth:
     """Hold what is true, in terms of lines (by their place in `Recorder.lines`)."""
 
     doorbells: list[tuple[int, int]] = field(default_factory=list)
-    announces: list[tuple[int, int]] = field(default_factory=list)
     calls: list[tuple[int, int]] = field(default_factory=list)
     inside: list[tuple[int, int]] = field(default_factory=list)
     around: list[tuple[int, int]] = field(default_factory=list)

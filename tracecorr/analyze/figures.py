@@ -26,6 +26,7 @@ COLOURS = {
 _OTHER = "#777777"
 _MAX_SPANS = 4000
 _QUANTILES = 201
+_MOST_CALLS = 15
 
 
 def draw_timeline(
@@ -88,9 +89,9 @@ def draw_latency(tables: Tables) -> go.Figure:
     return _distributions({"": read_steady(tables)}, "Latency of steady dispatches by stage")
 
 
-def draw_latency_of_two(first: Tables, second: Tables, names: tuple[str, str] = ("A", "B")) -> go.Figure:
-    """Return the same of two captures in one chart."""
-    sides = {f"{name}: ": read_steady(tables) for name, tables in zip(names, (first, second), strict=True)}
+def draw_latency_of_two(first: Tables, second: Tables) -> go.Figure:
+    """Return the same of two captures, A and B, in one chart."""
+    sides = {"A: ": read_steady(first), "B: ": read_steady(second)}
     return _distributions(sides, "Latency of steady dispatches, two captures")
 
 
@@ -145,9 +146,9 @@ def draw_queue_depth(tables: Tables) -> go.Figure:
     return _finish(figure, "Packets in the ring (wptr - rptr + 1)", "s after the first packet", "packets")
 
 
-def draw_hip_calls(tables: Tables, most: int = 15) -> go.Figure:
+def draw_hip_calls(tables: Tables) -> go.Figure:
     """Return the HIP functions with the longest total time."""
-    calls = summarize_hip_calls(tables("events")).head(most).reverse()
+    calls = summarize_hip_calls(tables("events")).head(_MOST_CALLS).reverse()
     figure = go.Figure()
     figure.add_bar(
         x=calls["total_ns"] / 1e6, y=calls["name"], orientation="h", marker_color=COLOURS["hip"],

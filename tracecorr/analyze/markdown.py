@@ -136,11 +136,6 @@ def _error_text(summary: dict[str, Any]) -> str:
     return f"the start of most events is known to {render_ns(usual)}, of the worst to {render_ns(worst)}{clock}"
 
 
-def render_verdicts(verdicts: Iterable[Verdict]) -> str:
-    """Return the verdicts: what the capture says of each claim, and the rows that show it."""
-    return "\n".join(_verdict_lines(verdicts))
-
-
 def _verdict_lines(verdicts: Iterable[Verdict]) -> Iterator[str]:
     yield "## Verdicts\n"
     for verdict in verdicts:

@@ -32,7 +32,6 @@ class _Buffer:
     source: int
     output: IO[bytes]
     page_bytes: int
-    written: int = 0
     discarded: int = 0
 
 
@@ -61,11 +60,6 @@ class Drain:
                 _allow_more_files()
                 source = os.open(root / f"per_cpu/cpu{cpu}/trace_pipe_raw", os.O_RDONLY | os.O_NONBLOCK)
                 self._buffers.append(_Buffer(source, open_output(name, cpu), page_bytes(root)))
-
-    @property
-    def written_bytes(self) -> int:
-        """Return the bytes of pages written so far."""
-        return sum(buffer.written for buffer in self._buffers)
 
     @property
     def discarded_bytes(self) -> int:
@@ -151,7 +145,6 @@ def _write_from_pipe(buffer: _Buffer, source: int, count: int) -> None:
     try:
         while left:
             done = os.splice(source, buffer.output.fileno(), left)
-            buffer.written += done
             left -= done
     except OSError as error:
         if error.errno != errno.EINVAL:
@@ -189,7 +182,6 @@ def _write(buffer: _Buffer, data: bytes) -> int:
         except OSError:
             buffer.discarded += len(view)
             raise
-        buffer.written += done
         view = view[done:]
     return len(data)
 

@@ -31,13 +31,12 @@ def read_all_clocks() -> dict[str, int]:
     return {name: time.clock_gettime_ns(clock) for name, clock in _CLOCKS.items()}
 
 
-def copy_topology(folder: RecordingFolder, topology: Path = _TOPOLOGY) -> int:
-    """Copy the KFD's topology into `raw/topology`; return how many nodes it has."""
-    nodes = sorted((topology / "nodes").glob("[0-9]*"))
-    for path in (*topology.glob("*"), *(file for node in nodes for file in node.rglob("*"))):
+def copy_topology(folder: RecordingFolder) -> None:
+    """Copy the KFD's topology into `raw/topology`."""
+    nodes = sorted((_TOPOLOGY / "nodes").glob("[0-9]*"))
+    for path in (*_TOPOLOGY.glob("*"), *(file for node in nodes for file in node.rglob("*"))):
         if path.is_file():
-            folder.write_text(f"raw/topology/{path.relative_to(topology)}", _text(path, strip=False))
-    return len(nodes)
+            folder.write_text(f"raw/topology/{path.relative_to(_TOPOLOGY)}", _text(path, strip=False))
 
 
 def _text(path: Path, *, strip: bool = True) -> str:

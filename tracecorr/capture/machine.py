@@ -31,7 +31,6 @@ _USUAL_PROBES = 13
 
 def probe_machine(
     pid: int | None = None,
-    libraries: Iterable[Path] = (),
     wanted: Wanted | None = None,
     environment: dict[str, str] | None = None,
     attached: bool = False,
@@ -41,14 +40,13 @@ def probe_machine(
 
     Args:
         pid: a process of the workload or of its container, whose libraries are looked at.
-        libraries: more files that may be runtimes.
         wanted: its `uprobes` name libraries to look at.
         environment: of the workload: where it finds its libraries.
         program: path of its executable or script, as it names it.
         attached: whether `pid` is the workload itself, with all its threads.
     """
     trials = _try()
-    runtimes = _runtimes(pid, libraries, wanted or Wanted(), environment, program)
+    runtimes = _runtimes(pid, wanted or Wanted(), environment, program)
     kfd, debugfs = look.look_at_kfd(), look.look_at_debugfs()
     smi, smi_gpus = look_at_smi()
     memory, cpus = look.memory_available_bytes(), os.cpu_count() or 1
@@ -123,12 +121,9 @@ def _try() -> Trials:
     return trials
 
 
-def _runtimes(
-    pid: int | None, libraries: Iterable[Path], wanted: Wanted, environment: dict[str, str] | None, program: str
-) -> tuple[Runtime, ...]:
+def _runtimes(pid: int | None, wanted: Wanted, environment: dict[str, str] | None, program: str) -> tuple[Runtime, ...]:
     root = Path("/") if pid is None else Path(f"/proc/{pid}/root")
-    files = {**{str(path): path for path in libraries}, **installed_libraries(root, environment, program)}
-    found = {(r.device, r.inode): r for r in find_runtimes(pid, files)}
+    found = {(r.device, r.inode): r for r in find_runtimes(pid, installed_libraries(root, environment, program))}
     for path, symbols in _asked_for(wanted).items():
         file = find_inside(root, path)
         library = read_library(file, symbols, path) if file is not None else None

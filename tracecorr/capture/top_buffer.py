@@ -58,7 +58,6 @@ class TopBuffer:
         self.samples: list[dict[str, Any]] = []
         self.losses: list[dict[str, Any]] = []
         self.problems: list[str] = []
-        self.written_bytes = 0
 
     def clock_content(self) -> dict[str, Any]:
         """Return what belongs into clock.json: readings of the buffer's clock, each between two of CLOCK_MONOTONIC."""
@@ -115,7 +114,7 @@ class TopBuffer:
                 for number, line in enumerate(lines):
                     taken += len(line)
                     if self._is_wanted(line, until_ns):
-                        self.written_bytes += self._output.write(line)
+                        self._output.write(line)
                     if taken > _MOST_BYTES or (number % _LINES_A_LOOK == 0 and time.monotonic() > end):
                         self._lose(None, "the top buffer is too large to copy: others trace into it")
                         break

@@ -38,9 +38,7 @@ def count_moves(capture: Capture) -> pl.DataFrame:
     for what, pattern in _MOVES.items():
         found = names.filter(pl.col("name").str.contains(pattern))
         seen = smi or any(pl.Series([name]).str.contains(pattern).item() for name in armed)
-        known = (
-            _RECORDED if seen or len(found) else "UNKNOWN: no function of the driver and no SMI event of it was armed"
-        )
+        known = _RECORDED if seen or len(found) else _NOT_ARMED
         rows.append((what, len(found) if known == _RECORDED else None, found["ts_ns"].min(), known))
     return pl.DataFrame(
         rows, schema={"what": pl.String, "n": pl.Int64, "first_ns": pl.Int64, "known": pl.String}, orient="row"

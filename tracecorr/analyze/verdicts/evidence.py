@@ -130,18 +130,6 @@ class Evidence:
         rows = self.kernel_events.filter(pl.col("layer") == layer)
         return rows.filter(pl.col("name").is_in(names)) if names else rows
 
-    def args_of(self, events: pl.Series) -> pl.DataFrame:
-        """Return the rows of `args` of the given events, keys as strings."""
-        wanted = pl.DataFrame({"event": events.cast(pl.Int64)}).unique().lazy()
-        return collect(
-            self.tables("args").join(wanted, on="event", how="semi").with_columns(pl.col("key").cast(pl.String))
-        )
-
-    def number_arg(self, events: pl.Series, key: str) -> pl.DataFrame:
-        """Return event and the number named `key`, for the given events that have one."""
-        rows = self.args_of(events).filter((pl.col("key") == key) & pl.col("u64").is_not_null())
-        return rows.select("event", pl.col("u64").cast(pl.Int64, strict=False).alias(key)).unique("event", keep="first")
-
     @cached_property
     def active_span(self) -> tuple[int, int] | None:
         """Return first and last time at which HIP submitted packets or made queues; None where it did not."""

@@ -20,7 +20,7 @@ from tracecorr.parse.text import Text
 # Bytes before a text that are at hand, so that the word that ends with a number's digit can be read.
 _BEFORE = 8
 _MOST_BYTES = 256
-_MOST_SHAPES, _MOST_OF_A_KEY = 1024, 24
+_MOST_SHAPES, _MOST_OF_A_KEY, _MOST_PICKED = 1024, 24, 32
 _HEXADECIMAL, _DECIMAL = re.compile(rb"0x[0-9a-f]{1,16}"), re.compile(rb"\d{1,16}")
 # A zero before an `x` would be another number.
 _GOES_ON = {True: re.compile(rb"[0-9a-fA-F]"), False: re.compile(rb"[0-9x]")}
@@ -124,11 +124,11 @@ class Shapes:
                     rows = np.concatenate((rows, missed[candidate[missed] >= 0]))
         return readings, np.flatnonzero(is_left)
 
-    def pick(self, kind: Ints, size: Ints, most: int = 32) -> Ints:
+    def pick(self, kind: Ints, size: Ints) -> Ints:
         """Return some texts that have no shape yet but may have: a few of each kind and size."""
         keys, first = np.unique(_keys(kind, size), return_index=True)
         wanted = [row for key, row in zip(keys.tolist(), first.tolist(), strict=True) if self._has_room(key)]
-        return np.array(wanted[:most], np.int64)
+        return np.array(wanted[:_MOST_PICKED], np.int64)
 
     def _has_room(self, key: int) -> bool:
         return len(self._shapes) < _MOST_SHAPES and self._of_key.get(key, 0) < _MOST_OF_A_KEY

@@ -28,11 +28,9 @@ _INTERNAL = {
 ERRNO_NAMES = {**errno.errorcode, **_INTERNAL}
 
 
-def layer_of(function: pl.Expr, module: pl.Expr | None = None) -> pl.Expr:
+def layer_of(function: pl.Expr, module: pl.Expr) -> pl.Expr:
     """Return the layer of kernel functions: `mqd`, `kfd`, `amdgpu`, or `other` outside the driver."""
-    amdgpu = function.str.contains(_AMDGPU)
-    if module is not None:
-        amdgpu = amdgpu | (module == "amdgpu").fill_null(value=False)
+    amdgpu = function.str.contains(_AMDGPU) | (module == "amdgpu").fill_null(value=False)
     return (
         pl.when(function.str.contains(_MQD))
         .then(pl.lit("mqd"))

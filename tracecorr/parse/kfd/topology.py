@@ -60,7 +60,7 @@ def name_gfx_target(version: int) -> str | None:
     return f"gfx{major}{minor:x}{step:x}" if version else None
 
 
-def name_scheduler(gfx_target_version: int, sched_policy: int = 0) -> str:
+def name_scheduler(gfx_target_version: int, sched_policy: int) -> str:
     """Return who maps queues onto the hardware: `HWS` (runlists), `MES`, or `none`."""
     if gfx_target_version >= _MES_TARGET:
         return "MES"
