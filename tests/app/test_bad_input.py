@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import shutil
 import threading
+import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import polars as pl
 import pytest
-from browsing import needs_browser, open_at, press, state_of
+from browsing import needs_browser, open_at, press, state_of, wait_idle
 from synthetic import SyntheticCapture, make_capture
 
 from tracecorr.app import index, make_app, serve
@@ -155,6 +156,28 @@ class TestInTheBrowser:
         page.close()
         assert "events.parquet is damaged" in said and "tracecorr correlate" in said
 
+    def test_from_a_damaged_capture_the_others_are_reached(self, browser: Any, repo: Path, tmp_path: Path) -> None:
+        captures = {"half": _damaged_sample(repo, tmp_path), "empty": _empty(), "single & more": _single()}
+        ready, urls = threading.Event(), []
+        on_ready = lambda url: (urls.append(url), ready.set())  # noqa: E731
+        threading.Thread(target=serve, args=(captures, "127.0.0.1", 0, on_ready), daemon=True).start()
+        assert ready.wait(30)
+        page = browser.new_page()
+        page.goto(urls[0])
+        links = page.locator(".tl-instead .tl-link")
+        links.first.wait_for()
+        assert links.all_inner_texts() == ["empty", "single & more"]
+        links.last.click()
+        wait_idle(page)
+        assert page.evaluate("() => __tl.view.meta.shown") == "single & more"
+        page.evaluate("() => TL.openPage('compare', 'half')")
+        wait_idle(page)
+        said = page.locator("#tl-page").inner_text()
+        assert "half cannot be opened" in said and "tracecorr correlate" in said
+        page.locator("#tl-page select").select_option("empty")
+        page.locator("#tl-page", has_text="single & more (A) and empty (B)").wait_for()
+        page.close()
+
 
 def _copied_sample(repo: Path, folder: Path) -> Capture:
     path = folder / "half.tracecorr"
@@ -162,6 +185,52 @@ def _copied_sample(repo: Path, folder: Path) -> Capture:
     for name in ("tables", "views"):
         shutil.rmtree(path / name, ignore_errors=True)
     return Capture.open(path)
+
+
+def _damaged_sample(repo: Path, folder: Path) -> Capture:
+    capture = _copied_sample(repo, folder)
+    Library({"half": capture}).get(Wanted("half"))
+    shutil.rmtree(capture.path / "views")
+    (capture.path / "tables" / "events.parquet").write_bytes(b"not a table")
+    return capture
+
+
+def test_a_foreseen_failure_is_told_in_lines_without_the_code(
+    repo: Path, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Also of tables that another version built: what is wrong and what to do, no traceback."""
+    capture = _copied_sample(repo, tmp_path)
+    Library({"half": capture}).get(Wanted("half"))
+    shutil.rmtree(capture.path / "views")
+    launches = capture.path / "tables" / "launches.parquet"
+    pl.read_parquet(launches).drop("kind").write_parquet(launches)
+    library = Library({"half": capture})
+    with pytest.raises(InputError, match="another version"):
+        while library.state(Wanted("half")) is not None:
+            pass
+    told = [record for record in caplog.records if record.name.startswith("tracecorr")]
+    assert [record.exc_info for record in told] == [None]
+    assert "another version" in told[0].getMessage() and "next step: " in told[0].getMessage()
+
+
+def test_a_comparison_with_a_damaged_capture_says_so(
+    repo: Path, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """It leaves the choice of another one, and the damaged one is not waited for ever after."""
+    client = make_app({"one": _single(), "half": _damaged_sample(repo, tmp_path)}, token="t").server.test_client()
+    client.get("/?token=t")
+    told = client.get("/api/page?name=compare&capture=one")
+    assert told.status_code == 200 and told.get_json()["rest"] == ["half"]
+    assert "events.parquet is damaged" in told.get_json()["problem"][0]
+    assert "tracecorr correlate" in told.get_json()["problem"][1]
+    until = time.monotonic() + 60
+    while (answer := client.get("/api/meta?capture=half")).status_code == 202:
+        assert time.monotonic() < until, answer.text
+        time.sleep(0.02)
+    assert answer.status_code == 409
+    other = client.get("/api/page?name=queues&capture=half")
+    assert other.status_code == 409 and "is damaged" in other.text and "tracecorr correlate" in other.text
+    assert [record for record in caplog.records if record.exc_info] == []
 
 
 def test_missing_tables_are_built_when_asked_for(repo: Path, tmp_path: Path) -> None:

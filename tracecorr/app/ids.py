@@ -16,7 +16,7 @@ CARD = "tl-card"
 HELP = "tl-help"
 SELECTION = "tl-selection"  # dcc.Store: the selected event, for callbacks of other panels
 
-META, SPANS, CHAIN = "/api/meta", "/api/spans", "/api/chain"
+CAPTURES, META, SPANS, CHAIN = "/api/captures", "/api/meta", "/api/spans", "/api/chain"
 EVENT, SEARCH, TICKS = "/api/event", "/api/search", "/api/ticks"
 PAGE_DATA, EXPORT, LIVE = "/api/page", "/api/export", "/api/live"
 FILTER, COUNT, STEP, BRIEF, NOTES = "/api/filter", "/api/count", "/api/step", "/api/brief", "/api/notes"

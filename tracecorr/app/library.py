@@ -24,6 +24,7 @@ from tracecorr.store import Capture
 from tracecorr.store.recording import is_recorded_now
 
 _log = logging.getLogger(__name__)
+_FAILURES = (TracecorrError, OSError, ValueError, pl.exceptions.PolarsError)
 
 
 class Tints:
@@ -132,16 +133,16 @@ class Library:
     def _open_anew(self, wanted: Wanted) -> None:
         try:
             self._opened[wanted] = self._open(wanted)  # until then the older picture is shown
-        except (TracecorrError, OSError, ValueError, pl.exceptions.PolarsError):
-            _log.exception("%s cannot be followed", wanted.name)
+        except _FAILURES as problem:
+            _report(f"{wanted.name} cannot be followed", problem)
         finally:
             self._working.pop(wanted, None)
 
     def _open_behind(self, wanted: Wanted) -> None:
         try:
             self.get(wanted)
-        except (TracecorrError, OSError, ValueError, pl.exceptions.PolarsError) as problem:
-            _log.exception("%s cannot be opened", wanted.name)
+        except _FAILURES as problem:
+            _report(f"{wanted.name} cannot be opened", problem)
             next_step = getattr(problem, "next_step", "") or "see the server's messages"
             self._failed[wanted] = InputError(str(problem), next_step)
         finally:
@@ -153,9 +154,8 @@ class Library:
             capture = Pair(capture, self._with_tables(wanted, wanted.other), wanted.anchor)
         elif isinstance(capture, Capture) and capture.nodes:
             capture = Nodes(capture)
-        self._working[wanted] = "reading the tables"
+        self._tell(wanted, "reading the tables")
         built = index.build(capture)
-        self._working.pop(wanted, None)
         return Opened(wanted.name, built, Finder(built), Filters(built), Tints(capture))
 
     def _with_tables(self, wanted: Wanted, name: str) -> CaptureLike:
@@ -166,6 +166,19 @@ class Library:
             return self._live.setdefault(name, Live(capture)).read()
         self._live.pop(name, None)
         if not capture.has_tables():
-            correlate(capture.path, live=lambda text: self._working.update({wanted: f"building the tables: {text}"}))
+            correlate(capture.path, live=lambda text: self._tell(wanted, f"building the tables: {text}"))
             return Capture.open(capture.path)
         return capture
+
+    def _tell(self, wanted: Wanted, text: str) -> None:
+        """Note what goes on, for who opens in the background: nobody would take away what another one noted."""
+        if wanted in self._working:
+            self._working[wanted] = text
+
+
+def _report(what: str, problem: Exception) -> None:
+    """Tell the server's user what failed; only what nobody foresaw needs the place in the code."""
+    if isinstance(problem, TracecorrError):
+        _log.warning("%s: %s\nnext step: %s", what, problem.what, problem.next_step)
+    else:
+        _log.error("%s", what, exc_info=problem)

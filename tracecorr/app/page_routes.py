@@ -17,7 +17,7 @@ from tracecorr.app.library import Library, Opened, Wanted
 from tracecorr.app.routes import asked, asked_pyramid, wanted
 from tracecorr.export.perfetto import write_perfetto
 from tracecorr.export.selection import Selection, first_ns
-from tracecorr.model.errors import MachineError
+from tracecorr.model.errors import MachineError, TracecorrError
 
 _ROWS_AT_ONCE = 50_000
 
@@ -39,14 +39,22 @@ def _page(library: Library, reports: pages.Reports) -> Response:
 
 
 def _comparison(library: Library) -> dict[str, Any]:
-    """Return how the second capture (`with`, else the other one of the page) differs from the first."""
+    """Return how the second capture (`with`, else the other one of the page) differs from the first.
+
+    A second one that cannot be opened is named as `problem`: another one can still be chosen.
+    """
     first = wanted(library)
     rest = [n for n in library.names() if n != first.name]
     second = ask.text("with") or first.other or next(iter(rest), "")
     if second not in rest:
         abort(404, "no such second capture")
-    sides = [_open_one(library, name) for name in (first.name, second)]
-    return pages.show_comparison(sides[0], sides[1]) | {"second": second, "rest": rest}
+    shown = _open_one(library, first.name)
+    choice = {"second": second, "rest": rest}
+    try:
+        other = library.get(Wanted(second))
+    except TracecorrError as problem:
+        return pages.refuse_comparison(first.name, second, problem) | choice
+    return pages.show_comparison(shown, other) | choice
 
 
 def _open_one(library: Library, name: str) -> Opened:

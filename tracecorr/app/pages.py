@@ -20,6 +20,7 @@ from tracecorr.analyze.verdicts.evidence import Evidence
 from tracecorr.analyze.words import Answer, answer_questions
 from tracecorr.app import charts
 from tracecorr.app.library import Opened
+from tracecorr.model.errors import TracecorrError
 
 MAX_ROWS = 2000
 
@@ -125,11 +126,21 @@ def show_comparison(first: Opened, second: Opened) -> dict[str, Any]:
     found = compare_captures(sides[0], sides[1])
     drawn = charts.overlay_latency([(side.name, side.tables) for side in sides])
     return {
-        "title": f"{first.name} (A) and {second.name} (B)",
+        "title": _title_pair(first.name, second.name),
         "findings": list(found.findings),
         "sections": [_section(s, None) for s in found.sections],
         "charts": [] if drawn is None else [_figure(drawn)],
     }
+
+
+def refuse_comparison(first: str, second: str, problem: TracecorrError) -> dict[str, Any]:
+    """Return in place of a comparison why the second capture cannot be opened, and what to do."""
+    said = [f"{second} cannot be opened: {problem.what}", f"Next step: {problem.next_step}" if problem.next_step else ""]
+    return {"title": _title_pair(first, second), "problem": list(filter(None, said)), "sections": [], "charts": []}
+
+
+def _title_pair(first: str, second: str) -> str:
+    return f"{first} (A) and {second} (B)"
 
 
 def _figure(figure: go.Figure) -> dict[str, Any]:

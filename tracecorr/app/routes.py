@@ -12,7 +12,6 @@ from tracecorr.app import ask, chain, detail, ids, wire
 from tracecorr.app.filters import parse_filter
 from tracecorr.app.library import Library, Opened, Wanted
 from tracecorr.app.pages import COMPARE, PAGES
-from tracecorr.model.errors import TracecorrError
 from tracecorr.store.views import levels
 
 Answer = Callable[[Opened], Any]
@@ -54,6 +53,7 @@ def add_routes(server: Flask, library: Library) -> None:
     def add(path: str, answer: Answer) -> None:
         server.add_url_rule(path, path, lambda: answer(asked(library)))
 
+    server.add_url_rule(ids.CAPTURES, "captures", lambda: jsonify(library.names()))
     server.add_url_rule(ids.META, "meta", lambda: _meta(library))
     server.add_url_rule(ids.LIVE, "live", lambda: jsonify({"readings": library.follow(wanted(library))}))
     add(ids.SPANS, _spans)
@@ -67,8 +67,6 @@ def _meta(library: Library) -> Response:
         goes_on = library.state(wanted(library))
     except KeyError:
         abort(404, "no such capture")
-    except TracecorrError as problem:
-        abort(409, "\n".join(filter(None, (problem.what, problem.next_step))))
     if goes_on is not None:
         return Response(goes_on, 202, mimetype="text/plain")
     opened = asked(library)

@@ -18,6 +18,7 @@ from tracecorr.app.page_routes import add_page_routes
 from tracecorr.app.reading import add_reading_routes
 from tracecorr.app.routes import add_routes
 from tracecorr.app.source import CaptureLike
+from tracecorr.model.errors import TracecorrError
 
 _THREADS = 8
 _log = logging.getLogger(__name__)
@@ -98,6 +99,9 @@ def _plain_error(problem: Exception) -> Response:
     """Answer with one line of text, never with a traceback."""
     if isinstance(problem, HTTPException):
         return Response(f"{problem.description}\n", problem.code or 500, mimetype="text/plain")
+    if isinstance(problem, TracecorrError):
+        said = "\n".join(filter(None, (problem.what, problem.next_step)))
+        return Response(f"{said}\n", 409, mimetype="text/plain")
     if isinstance(problem, dash.exceptions.DependencyException):
         return Response("no such file\n", 404, mimetype="text/plain")
     _log.exception("request failed", exc_info=problem)

@@ -91,6 +91,7 @@ window.TL = window.TL || {};
   }
 
   TL.api = {
+    captures: () => json("/api/captures", {}),
     meta: () => json("/api/meta", {}),
     // Not counted as work of the page: it is asked again and again while a recording runs.
     live: async () => (await (await fetch(url("/api/live", {}))).json()).readings,

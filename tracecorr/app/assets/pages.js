@@ -46,6 +46,7 @@ window.TL = window.TL || {};
     host().replaceChildren(TL.make("h2", "", page.title));
     host().scrollTop = 0;
     if (page.second) host().append(otherBar(page));
+    for (const text of page.problem || []) host().append(TL.make("p", "tl-missing", text));
     for (const text of page.findings || []) host().append(TL.make("p", "tl-finding", text));
     for (const answer of page.answers || []) host().append(answerBox(answer));
     if (page.verdicts && page.verdicts.length) host().append(verdictTable(page.verdicts));

@@ -352,16 +352,24 @@ window.__perf = { log: [], idle: false };
   }
 
   // Instead of an empty page: what is wrong, what to do, and the way to the other captures.
-  function showFailure(host, problem) {
+  async function showFailure(host, problem) {
     const box = TL.make("div", "tl-instead");
     box.setAttribute("role", "alert");
     const [what, ...next] = problem.message.split("\n");
     box.append(TL.make("h2", "", "This capture cannot be shown"), TL.make("p", "", what));
     for (const line of next) box.append(TL.make("p", "", "Next step: " + line));
-    const back = TL.make("a", "tl-link", "the first capture served here");
-    back.href = "/";
-    if (location.search) box.append(back);
     host.replaceChildren(box);
+    let names = [];
+    try { names = await TL.api.captures(); } catch (lost) { box.append(TL.make("p", "", lost.message)); }
+    const asked = new URLSearchParams(location.search).get("capture") || names[0];
+    const others = TL.make("p", "", names.length > 1 ? "The other captures served here: " : "");
+    for (const name of names) {
+      if (name === asked) continue;
+      const link = TL.make("a", "tl-link", name);
+      link.href = "/?capture=" + encodeURIComponent(name);
+      others.append(link, " ");
+    }
+    box.append(others);
   }
 
   async function start(host) {
@@ -370,7 +378,7 @@ window.__perf = { log: [], idle: false };
     waiting("reading the capture …");
     try {
       view.meta = await fetchMeta();
-    } catch (problem) { showFailure(host, problem); TL.message(""); TL.release(); return; }
+    } catch (problem) { await showFailure(host, problem); TL.message(""); TL.release(); return; }
     canvas = document.createElement("canvas");
     canvas.tabIndex = 0;
     canvas.setAttribute("role", "application");
