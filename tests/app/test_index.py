@@ -8,6 +8,7 @@ from synthetic import SyntheticCapture
 from tracecorr.app import chain, detail
 from tracecorr.app.find import Finder
 from tracecorr.app.index import CaptureIndex
+from tracecorr.app.measure import count_range
 from tracecorr.store.views.drawn import INFERRED_DOORBELL
 
 
@@ -113,3 +114,17 @@ def test_a_hardware_queue_is_hollow_between_two_dumps(synthetic_index: CaptureIn
     records = views.pyramid.query(0, views.length_ns, 8000, [lane.id])
     styles = (records.style & 1).tolist()
     assert styles == [0, 1] * 7 + [0]  # eight dumps, seven spans between them
+
+
+def test_what_is_only_inferred_is_no_event(synthetic_index: CaptureIndex, synthetic_capture: SyntheticCapture) -> None:
+    """Hollow intervals and second pictures of an event are drawn, but a count of events leaves them out."""
+    views = synthetic_index.views
+    events, launches = synthetic_capture.tables["events"], synthetic_capture.tables["launches"]
+    lanes = [lane.id for lane in views.lanes]
+    counted = count_range(synthetic_index, views.pyramid, -1, views.length_ns + 1, lanes)
+    assert counted["total"] == events.height
+    hollow = {n["layer"]: n["count"] for n in counted["layers"] if n["inferred"]}
+    assert hollow["doorbell"] == launches["doorbell_lo_ns"].drop_nulls().len() > 0
+    assert counted["inferred"] == sum(hollow.values())
+    recorded = {n["layer"]: n["count"] for n in counted["layers"] if not n["inferred"]}
+    assert recorded["doorbell"] == (events["layer"] == "doorbell").sum()

@@ -135,7 +135,10 @@ def show_comparison(first: Opened, second: Opened) -> dict[str, Any]:
 
 def refuse_comparison(first: str, second: str, problem: TracecorrError) -> dict[str, Any]:
     """Return in place of a comparison why the second capture cannot be opened, and what to do."""
-    said = [f"{second} cannot be opened: {problem.what}", f"Next step: {problem.next_step}" if problem.next_step else ""]
+    said = [
+        f"{second} cannot be opened: {problem.what}",
+        f"Next step: {problem.next_step}" if problem.next_step else "",
+    ]
     return {"title": _title_pair(first, second), "problem": list(filter(None, said)), "sections": [], "charts": []}
 
 

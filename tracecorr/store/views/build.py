@@ -11,11 +11,11 @@ import polars as pl
 
 from tracecorr.model import schema
 from tracecorr.model.errors import CaptureError
-from tracecorr.model.kinds import INFERRED
+from tracecorr.model.kinds import INFERRED, PACKET_KINDS
 from tracecorr.store.memory import kept_memory
 from tracecorr.store.views import drawn, levels
 from tracecorr.store.views.kinds import Kinds
-from tracecorr.store.views.lanes import KEY, Group, Lane, name_owners, plan_lanes
+from tracecorr.store.views.lanes import KEY, QUEUE_LINES, Group, Lane, name_owners, plan_lanes
 
 MINIMAP_BINS = 1200
 MAX_DEPTH_ROWS = 8
@@ -81,7 +81,7 @@ def build_views(tables: drawn.Tables) -> Views:
     extra_kinds = Kinds(_EXTRA_COLUMNS)
     extra_code = extra_kinds.add(extra)
     pieces, extra_number = extra_kinds.settle()
-    names, kinds = _label(_readable(kinds), tables("kernels").collect())
+    names, kinds = _label(_part_queue_lines(_readable(kinds)), tables("kernels").collect())
     names, pieces = _name_extra(names, _readable(pieces))
     plan = plan_lanes(pl.concat([kinds.select(KEY), pieces.select(KEY)]).unique(maintain_order=True), owners)
     values = np.unique(extra["value"].drop_nulls().to_numpy())
@@ -150,6 +150,14 @@ def _add_subs(events: pl.DataFrame, subs: pl.DataFrame) -> pl.DataFrame:
 
 def _readable(kinds: pl.DataFrame) -> pl.DataFrame:
     return kinds.with_columns(pl.col("layer", "sub").cast(pl.String))
+
+
+def _part_queue_lines(kinds: pl.DataFrame) -> pl.DataFrame:
+    """Return the kinds with a `sub` for what the log tells of queues: a lane of packets holds nothing else."""
+    packet = pl.col("name").cast(pl.String).is_in(PACKET_KINDS)
+    return kinds.with_columns(
+        sub=pl.when((pl.col("layer") == "aql") & ~packet).then(pl.lit(QUEUE_LINES)).otherwise("sub")
+    )
 
 
 def _place_events(columns: _Columns, count: int, number: levels.I32, kinds: pl.DataFrame) -> None:
@@ -291,7 +299,7 @@ def _rows(columns: _Columns, index: levels.Index, lane: Lane) -> levels.U8:
 def _minimap(columns: _Columns, all_lanes: list[Lane], events: int, length: int) -> dict[str, list[int]]:
     """Return events per bin over the whole capture: all of them, and the packets alone."""
     bins = (columns.start[:events].astype(np.float64) * (MINIMAP_BINS / (length + 1))).astype(np.int32)
-    is_packet = np.array([n.layer == "aql" for n in all_lanes], bool)
+    is_packet = np.array([n.layer == "aql" and n.label != QUEUE_LINES for n in all_lanes], bool)
 
     def density(mask: npt.NDArray[np.bool_] | slice) -> list[int]:
         counts: list[int] = np.bincount(bins[mask], minlength=MINIMAP_BINS)[:MINIMAP_BINS].tolist()

@@ -37,6 +37,7 @@ QUIET_LAYERS = frozenset({"syscall", "sched", "marker", "other", "drm_sched"})
 RUNTIME_LAYERS = frozenset({"command", "signal", "memory", "hsa", "copy"})
 
 KEY = ("layer", "process", "thread", "queue", "gpu", "sub")
+QUEUE_LINES = "queue lines"  # `sub` of what the log tells of a queue's life: no packets
 _LAST = 1 << 40  # sorts what has no owner behind everything else
 
 Place = tuple[int, int, int, int, str, str]  # root, section, owner, layer rank, layer, sub: sorts into display order
@@ -136,13 +137,15 @@ def _thread_sections(rows: list[dict[str, Any]]) -> dict[tuple[Any, Any], int]:
     layers: dict[tuple[Any, Any], set[str]] = {}
     for row in rows:
         layers.setdefault((row["process"], row["thread"]), set()).add(row["layer"])
+    # Without any HIP call of a process nothing tells its own threads from those of the runtime.
+    told = {process for (process, _), seen in layers.items() if "hip" in seen}
 
-    def section(seen: set[str]) -> int:
+    def section(process: Any, seen: set[str]) -> int:
         if seen <= QUIET_LAYERS:
             return _QUIET
-        return _RUNTIME if "hip" not in seen and seen & RUNTIME_LAYERS else _THREADS
+        return _RUNTIME if process in told and "hip" not in seen and seen & RUNTIME_LAYERS else _THREADS
 
-    return {key: section(seen) for key, seen in layers.items()}
+    return {key: section(key[0], seen) for key, seen in layers.items()}
 
 
 def _place(row: Mapping[str, Any], section_of: Mapping[tuple[Any, Any], int]) -> Place:
@@ -191,8 +194,10 @@ def _thread_groups(parent: str, owner: int, names: Names) -> list[Group]:
 
 def _make_lane(lane: int, key: Place, row: Mapping[str, Any], names: Names) -> Lane:
     section, layer, sub = key[1], row["layer"] or "other", row["sub"] or ""
-    label = "queue lines" if layer == "aql" and section != _QUEUES else LAYER_LABEL.get(layer, layer)
-    if sub:
+    label = LAYER_LABEL.get(layer, layer)
+    if sub == QUEUE_LINES:
+        label = sub
+    elif sub:
         label = f"{sub} {label}" if layer in (DRM_WAIT, DRM_RUN) else sub if layer == SAMPLE else f"{label} {sub}"
     group = list(_groups_of(key, names))[-1].id
     thread = row["thread"] if section in (_THREADS, _RUNTIME, _QUIET) else None
