@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import errno
 import os
+import shutil
+import sys
 from collections.abc import Callable
 from pathlib import Path
 
@@ -35,6 +37,18 @@ def _capture(run: Run, log_file: Path, trace_file: Path) -> None:
         (["export", "a", "--process", "7", "-o", "x"], "no process 7"),
         (["correlate", "a", "a.tracecorr", "-o", "x"], "given twice"),
         (["import", "--amd-log", "amd.log", "-o", ""], "names no folder"),
+        (["import", "--amd-log", "amd.log", "-o", "x", "--ftrace-clock", "mono"], "without --ftrace"),
+        (["import", "--amd-log", "a.tracecorr", "-o", "x"], "a.tracecorr is a folder"),
+        (["import", "--amd-log", "amd.log", "--hqd", "a.tracecorr", "-o", "x"], "a.tracecorr is a folder"),
+        (["import", "--rocprof", "a.tracecorr", "-o", "x"], "a.tracecorr is a folder"),
+        (["query", "SELECT 1", "a"], "before the capture"),
+        (["query", "a", "SELECT 1", "--example", "queues"], "another one is written"),
+        (["report", "a", "--threshold", "scheduler=hws"], "no scheduler 'hws'"),
+        (["info", "a", "b"], "unexpected extra argument(s) (b)"),
+        (["repot"], "no such command 'repot'. Did you mean 'report'"),
+        (["export", "a", "--to", "perfeto"], "invalid value for '--to': 'perfeto' is not one of 'perfetto'"),
+        (["compare", "a"], "missing argument 'B'"),
+        (["report", "a", "--jsn"], "no such option: --jsn"),
         (["experiment", "preempt", "--high", " ", "--low", "true"], "--high names no command"),
         (["experiment", "preempt", "--high", "true", "--low", "true", "--kept", "nan"], "no limit"),
         (["doctor", "--pid", "99999999"], "no process 99999999"),
@@ -70,6 +84,51 @@ def test_a_dataset_that_has_no_place_is_refused_before_any_work(
     assert (found.status, found.out) == (2, "")
     assert told in found.err and "next step: " in found.err
     assert {path: path.stat().st_mtime_ns for path in tmp_path.rglob("*")} == before
+
+
+@pytest.mark.parametrize(
+    ("words", "hint"),
+    [
+        (["import", "amd.log"], "tracecorr import --amd-log amd.log"),
+        (["import", "-o", "x", "ftrace.txt", "amd.log"], "tracecorr import --ftrace ftrace.txt --amd-log amd.log"),
+        (["import", "pages"], "tracecorr import --ftrace pages"),
+        (["import", "a.tracecorr"], "tracecorr report a.tracecorr"),
+        (["import", "a.tracecorr/capture.json"], "--amd-log for a HIP log"),
+        (["info", "amd.log"], "tracecorr import --amd-log amd.log"),
+        (["info", "a.tracecorr/capture.json"], "make one with `tracecorr import`"),
+        (["report", "b"], "captures there: a.tracecorr"),
+        (["report", "more/gemm-17"], "did you mean more/gemm-7.tracecorr?"),
+        (["report", "more"], "captures there: more/gemm-7.tracecorr"),
+        (["report", "pages"], "make one with `tracecorr import`"),
+        (["query", "SELECT * FROM queues", "a"], "tracecorr query a 'SELECT * FROM queues'"),
+        (["info", "a", "b"], "tracecorr info --help"),
+    ],
+)
+def test_the_next_step_says_what_was_meant(run: Run, tmp_path: Path, words: list[str], hint: str) -> None:
+    (tmp_path / "pages").mkdir()
+    (tmp_path / "pages" / "cpu0.bin").write_bytes(b"\0" * 4096)
+    shutil.copytree(tmp_path / "a.tracecorr", tmp_path / "more" / "gemm-7.tracecorr")
+    found = run(*words)
+    assert (found.status, found.out) == (2, "")
+    assert hint in found.err.splitlines()[-1] and found.err.splitlines()[-1].startswith("next step: ")
+
+
+def test_without_a_verb_all_are_shown(run: Run) -> None:
+    found = run()
+    assert found.status == 2
+    assert "Usage: tracecorr" in found.out and "correlate" in found.out
+
+
+def test_a_path_in_a_message_is_whole_in_a_narrow_terminal(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", "40")
+    path = f"{'deep/' * 20}x.log"
+    assert path in run("info", "a", path).err
+
+
+def test_a_wide_row_on_a_terminal_is_not_cut_into_pieces(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", "60")
+    monkeypatch.setattr(sys.stdout, "isatty", lambda: True)
+    assert "hipStreamCreateWithFlags" in run("query", "a", "SELECT * FROM events").out
 
 
 @pytest.mark.parametrize("sql", [" -- why\nSELECT 1", "(SELECT 1)", "/* x */ with t as (select 1) select * from t"])

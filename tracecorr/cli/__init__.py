@@ -11,6 +11,7 @@ import traceback
 from typing import Annotated
 
 import typer
+from typer.exceptions import TyperException
 
 from tracecorr import __version__
 from tracecorr.cli import (
@@ -36,14 +37,13 @@ from tracecorr.threads import begin_polars
 
 app = typer.Typer(
     name="tracecorr",
-    no_args_is_help=True,
     add_completion=False,
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 app.command("doctor")(doctor.doctor_verb)
 app.command("capture", context_settings=capture.CONTEXT)(capture.capture_verb)
-app.command("import")(import_files.import_verb)
+app.command("import", context_settings=import_files.CONTEXT)(import_files.import_verb)
 app.command("correlate")(correlate.correlate_verb)
 app.command("info")(info.info_verb)
 app.command("report")(report.report_verb)
@@ -83,10 +83,17 @@ def _root(
 def main(argv: list[str] | None = None) -> int:
     """Run the command line and return its exit status."""
     words, wants_traceback = arguments.take_flag(sys.argv[1:] if argv is None else argv, "--traceback")
+    if not words:
+        main(["--help"])
+        return 2
     try:
-        app(args=arguments.expand_greedy(words), prog_name="tracecorr")
+        # Without the parser's own messages, which have no next step and break paths to the width of the terminal.
+        status = app(args=arguments.expand_greedy(words), prog_name="tracecorr", standalone_mode=False)
     except SystemExit as end:
         return end.code if isinstance(end.code, int) else int(end.code is not None)
+    except TyperException as error:
+        console.say_error(*_describe_usage(error))
+        return 2
     except TracecorrError as error:
         if wants_traceback:
             traceback.print_exc()
@@ -98,7 +105,14 @@ def main(argv: list[str] | None = None) -> int:
         what, next_step, status = _describe_failure(error, wants_traceback)
         console.say_error(what, next_step)
         return status
-    return 0
+    return status if isinstance(status, int) else 0
+
+
+def _describe_usage(error: TyperException) -> tuple[str, str]:
+    """Return what the parser refused, and where to read what is right."""
+    text = error.format_message().rstrip(".").replace("Value error, ", "")
+    verb = getattr(getattr(error, "ctx", None), "command_path", "tracecorr")
+    return text[:1].lower() + text[1:], f"{verb} --help shows how it is called"
 
 
 def _describe_failure(error: Exception, wants_traceback: bool) -> tuple[str, str, int]:

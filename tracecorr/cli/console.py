@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 NameArgument = Annotated[
     Path | None,
-    typer.Argument(metavar="[NAME]", help="Capture folder; without it the newest in the current folder."),
+    typer.Argument(metavar="NAME", help="Capture folder; without it the newest in the current folder."),
 ]
 
 

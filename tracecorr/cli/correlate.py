@@ -15,7 +15,7 @@ _DATASET = Path("fleet.tracecorr")
 
 def correlate_verb(
     names: Annotated[
-        list[Path] | None, typer.Argument(metavar="[NAME]...", help="Capture folders; without any the newest one here.")
+        list[Path] | None, typer.Argument(metavar="NAME", help="Capture folders; without any the newest one here.")
     ] = None,
     cluster: Annotated[
         str | None,

@@ -28,7 +28,7 @@ _LEGEND = (
 def hqd_verb(
     files: Annotated[
         list[Path] | None,
-        typer.Argument(metavar="[FILE...]", help="Saved hqds, mqds or rls, plain or .gz; without it this machine's."),
+        typer.Argument(metavar="FILE", help="Saved hqds, mqds or rls, plain or .gz; without it this machine's."),
     ] = None,
     slots: Annotated[bool, typer.Option("--slots", help="Also print every slot that is or was in use.")] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON: queues, counts and all slots.")] = False,

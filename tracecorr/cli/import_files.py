@@ -15,10 +15,13 @@ from tracecorr.model.errors import CaptureError, InputError
 if TYPE_CHECKING:
     from tracecorr.store import Capture
 
+# Words that stand alone are taken, to say behind which option they belong.
+CONTEXT = {"allow_extra_args": True}
 _CLOCKS = ("auto", "mono", "mono_raw", "boot", "tai", "local", "global", "perf", "x86-tsc", "uptime", "counter")
 
 
 def import_verb(
+    context: typer.Context,
     amd_log: Annotated[
         list[Path] | None,
         typer.Option(
@@ -64,6 +67,8 @@ def import_verb(
 
     The files are copied; nothing else of them is needed later.
     """
+    if context.args:
+        raise _name_options([Path(word) for word in context.args])
     logs, traces, dumps, profiles = amd_log or [], ftrace or [], hqd or [], rocprof or []
     if not (logs or traces or profiles):
         lone = "; tracecorr hqd FILE shows a dump alone" if dumps else ""
@@ -73,6 +78,8 @@ def import_verb(
         )
     if ftrace_clock not in _CLOCKS:
         raise InputError(f"--ftrace-clock {ftrace_clock} is no trace clock", f"use one of: {', '.join(_CLOCKS)}")
+    if ftrace_clock != "auto" and not traces:
+        raise InputError("--ftrace-clock changes nothing without --ftrace", "name the kernel trace with --ftrace")
     target = _choose_output(output, (logs or traces or profiles)[0])
 
     from tracecorr.pipeline import correlate, import_files
@@ -95,6 +102,21 @@ def import_verb(
     say_warnings(warnings)
     say(f"next step: tracecorr report {capture.path}")
     typer.echo(capture.path)
+
+
+def _name_options(files: list[Path]) -> InputError:
+    """Return the error that says behind which options files that stand alone belong."""
+    from tracecorr.store.likeness import find_option
+
+    told = ", ".join(str(path) for path in files)
+    what = f"{told}: a file to import stands behind the option of its kind"
+    capture = next((path for path in files if (path / "capture.json").is_file()), None)
+    if capture is not None:
+        return InputError(f"{capture} is a capture already", f"tracecorr report {capture}")
+    options = [(find_option(path), path) for path in files]
+    if not all(option for option, _ in options):
+        return InputError(what, "--amd-log for a HIP log, --ftrace for a kernel trace, --rocprof for a profile")
+    return InputError(what, f"tracecorr import {' '.join(f'{option} {path}' for option, path in options)}")
 
 
 @contextmanager

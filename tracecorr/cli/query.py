@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import json
-import sys
 from enum import StrEnum
 from pathlib import Path
+from shlex import quote
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -27,7 +27,7 @@ class Format(StrEnum):
 
 def query_verb(
     first: Annotated[
-        str | None, typer.Argument(metavar="[NAME]", help="Capture folder; without it the newest one here.")
+        str | None, typer.Argument(metavar="NAME", help="Capture folder; without it the newest one here.")
     ] = None,
     second: Annotated[str | None, typer.Argument(metavar="SQL", help="Query, such as 'SELECT * FROM queues'.")] = None,
     form: Annotated[Format, typer.Option("--format", help="Form of the rows.")] = Format.TABLE,
@@ -48,6 +48,8 @@ def query_verb(
         _print_examples()
         return
     if example is not None:
+        if second is not None:
+            raise InputError("--example names a query, and another one is written", "leave one of them out")
         _print_rows(run_sql(open_capture(Path(first) if first else None).table_by_node, find_example(example)), form)
         return
     name, sql = (None, first) if second is None else (first, second)
@@ -56,6 +58,8 @@ def query_verb(
             "the query has no SQL",
             "write it last: tracecorr query NAME 'SELECT * FROM queues'; --examples lists queries worth knowing",
         )
+    if name is not None and " " in name and _names_capture(sql):
+        raise InputError("the query stands before the capture", f"write it last: tracecorr query {sql} {quote(name)}")
     rows = run_sql(open_capture(Path(name) if name else None).table_by_node, sql)
     _print_rows(rows, form)
 
@@ -105,7 +109,8 @@ def _print_rows(rows: pl.DataFrame, form: Format) -> None:
         with pl.Config(
             tbl_rows=-1,
             tbl_cols=-1,
-            tbl_width_chars=None if sys.stdout is not None and sys.stdout.isatty() else -1,
+            # Fitted to a terminal, a value would be cut into pieces of three characters.
+            tbl_width_chars=-1,
             fmt_str_lengths=100,
             tbl_hide_column_data_types=True,
             tbl_hide_dataframe_shape=True,

@@ -49,7 +49,10 @@ def _parameters(command: Any) -> Iterator[str]:
 def _spell(parameter: Any) -> str:
     metavar = parameter.metavar or ""
     if parameter.param_type_name == "argument":
-        return f"`{metavar or str(parameter.name).upper()}`".replace("|", "\\|")
+        shown = metavar or str(parameter.name).upper()
+        if not parameter.required and not shown.startswith("["):
+            shown = f"[{shown}]{'...' if parameter.nargs == -1 else ''}"
+        return f"`{shown}`".replace("|", "\\|")
     names = ", ".join(f"`{o}`" for o in (*parameter.opts, *parameter.secondary_opts))
     choices = type(parameter.default) if isinstance(parameter.default, Enum) else ()
     value = metavar or " / ".join(str(choice.value) for choice in choices)

@@ -31,7 +31,7 @@ NoBrowserOption = Annotated[bool, typer.Option("--no-browser", help="Do not open
 def serve_verb(
     names: Annotated[
         list[Path] | None,
-        typer.Argument(metavar="[NAME...]", help="Capture folders; without them all in the current folder."),
+        typer.Argument(metavar="NAME", help="Capture folders; without them all in the current folder."),
     ] = None,
     host: HostOption = "127.0.0.1",
     port: PortOption = None,

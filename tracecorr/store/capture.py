@@ -15,6 +15,7 @@ import polars as pl
 
 from tracecorr.model import schema
 from tracecorr.model.errors import CaptureError
+from tracecorr.store.absent import describe_absent
 from tracecorr.store.columns import FrameWriter
 from tracecorr.store.raw import read_at, read_chunks, write_atomically
 
@@ -44,15 +45,11 @@ class Capture:
         Raises:
             CaptureError: the folder is missing or is no capture of a version that this tool reads.
         """
-        if not path.is_dir():
-            raise CaptureError(f"there is no capture folder {path}", "make one with `tracecorr import`")
         try:
             info = json.loads((path / "capture.json").read_text())
             version = info["format"]
         except (OSError, ValueError, KeyError, TypeError) as error:
-            raise CaptureError(
-                f"{path} is no capture folder: its capture.json cannot be read", "make one with `tracecorr import`"
-            ) from error
+            raise describe_absent(path, list_captures(path if path.is_dir() else path.parent)) from error
         if version != FORMAT_VERSION:
             raise CaptureError(
                 f"{path} has capture format {version}, this tracecorr reads {FORMAT_VERSION}",

@@ -120,6 +120,7 @@ def _plan(amd_logs: list[Path], ftrace: list[Path], hqd: list[Path]) -> Iterator
 
 def _plan_rocprof(files: list[Path]) -> Iterator[Incoming]:
     for number, path in enumerate(files):
+        _refuse_folder(path, "--rocprof")
         if looks_like_sqlite(read_head(path, 64)):
             _check_database(path)
             yield Incoming(path, f"raw/rocprof/{number}-{_plain_name(path)}", "rocprof", "rocpd")
@@ -149,7 +150,13 @@ def _plan_pages(folder: Path, number: int) -> Iterator[Incoming]:
         yield Incoming(path, f"raw/ftrace/{number}/{path.relative_to(folder)}", "ftrace", form)
 
 
+def _refuse_folder(path: Path, option: str) -> None:
+    if path.is_dir():
+        raise InputError(f"{path} is a folder, {option} takes files", f"name them: {option} {path}/*")
+
+
 def _check(path: Path, looks_right: Callable[[bytes], bool], lacks: str, option: str) -> None:
+    _refuse_folder(path, option)
     head = read_head(path)
     if not head:
         raise InputError(f"{path} is empty", f"record it again, or leave out {option}")

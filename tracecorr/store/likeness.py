@@ -9,6 +9,7 @@ from tracecorr.parse.amdlog import looks_like_amd_log
 from tracecorr.parse.ftrace import looks_like_ftrace_text, looks_like_trace_dat
 from tracecorr.parse.kfd.dumps import looks_like_dump
 from tracecorr.parse.rocprof import looks_like_rocprof, looks_like_sqlite
+from tracecorr.store.raw import read_head
 
 _PACKED = {b"\xfd7zXZ\x00": "xz", b"BZh": "bzip2", b"PK\x03\x04": "zip"}
 _UTF16 = (b"\xff\xfe", b"\xfe\xff")
@@ -41,7 +42,22 @@ def suggest_use(path: Path, head: bytes, option: str) -> str:
             return f"it is packed with {name}: unpack it first (.gz and .zst are read as they are)"
     if option == "--ftrace" and re.fullmatch(r"(perf-)?cpu\d+\.bin", path.name):
         return f"pages are read by their folder: --ftrace {path.parent}"
-    for other, kind, looks_right in _KINDS:
-        if other != option and looks_right(head):
-            return f"it looks like {kind}: give it to {other}"
-    return f"check what was given to {option}"
+    other, kind = _recognize(head, option)
+    return f"it looks like {kind}: give it to {other}" if other else f"check what was given to {option}"
+
+
+def find_option(path: Path) -> str:
+    """Return the option of `import` that takes a file or folder, by what it holds; empty where nothing tells.
+
+    Raises:
+        InputError: the file cannot be read.
+    """
+    if path.is_dir():
+        return "--ftrace" if any(path.glob("*cpu*.bin")) else ""
+    return _recognize(read_head(path))[0]
+
+
+def _recognize(head: bytes, refused: str = "") -> tuple[str, str]:
+    """Return the option that takes a file which begins so, and its kind; both empty where none but `refused` would."""
+    found = ((option, kind) for option, kind, looks_right in _KINDS if option != refused and looks_right(head))
+    return next(found, ("", ""))

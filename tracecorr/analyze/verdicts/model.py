@@ -24,6 +24,9 @@ EARLIER = (
 )
 
 
+SCHEDULERS = ("HWS", "MES", "none")
+
+
 class Outcome(StrEnum):
     """Name what a capture can say of a claim."""
 
@@ -60,7 +63,7 @@ class Thresholds:
         500000
 
         Raises:
-            InputError: there is no such threshold, or the value is no number.
+            InputError: there is no such threshold, or it cannot have that value.
         """
         known = {f.name: type(getattr(cls, f.name)) for f in fields(cls)}
         changed: dict[str, Any] = {}
@@ -73,6 +76,8 @@ class Thresholds:
             except ValueError as error:
                 kind = "whole number" if known[name] is int else "number"
                 raise InputError(f"threshold {word!r} holds no {kind}", "write NAME=NUMBER") from error
+            if name == "scheduler" and text not in ("", *SCHEDULERS):
+                raise InputError(f"there is no scheduler {text!r}", f"schedulers are: {', '.join(SCHEDULERS)}")
             if known[name] is not str and not 0 <= changed[name] < math.inf:
                 raise InputError(f"threshold {word!r} is no limit", "write a number of 0 or more")
         return cls(**changed)

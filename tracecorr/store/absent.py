@@ -1,0 +1,41 @@
+"""What a path that is no capture folder is, so that the message can say what to do with it."""
+
+from __future__ import annotations
+
+from difflib import get_close_matches
+from pathlib import Path
+
+from tracecorr.model.errors import CaptureError
+from tracecorr.store.likeness import find_option
+
+_MAKE = "make one with `tracecorr import`"
+_MOST_NAMED = 5
+
+
+def describe_absent(path: Path, captures: list[Path]) -> CaptureError:
+    """Return the error for a path that is no capture folder.
+
+    Args:
+        path: what was named.
+        captures: the capture folders in it, or beside it where it does not exist.
+
+    Raises:
+        InputError: `path` is a file that cannot be read.
+    """
+    if path.is_file():
+        option = find_option(path)
+        hint = f"make one of it: tracecorr import {option} {path}" if option else _MAKE
+        return CaptureError(f"{path} is a file and no capture folder", hint)
+    if path.is_dir():
+        return CaptureError(f"{path} is no capture folder: its capture.json cannot be read", _name(captures))
+    by_name = {name: capture for capture in captures for name in (capture.name, capture.stem)}
+    alike = get_close_matches(path.name, by_name, n=1)
+    hint = f"did you mean {by_name[alike[0]]}?" if alike else _name(captures)
+    return CaptureError(f"there is no capture folder {path}", hint)
+
+
+def _name(captures: list[Path]) -> str:
+    if not captures:
+        return _MAKE
+    named = ", ".join(str(path) for path in captures[:_MOST_NAMED])
+    return f"captures there: {named}{', ...' if len(captures) > _MOST_NAMED else ''}"
