@@ -9,6 +9,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+import zstandard
 from cli_inputs import Result, write_log, write_trace
 
 from tracecorr.store.importing import import_files
@@ -150,9 +151,10 @@ def test_several_files_after_one_option(run: Run, tmp_path: Path) -> None:
     assert len(files) == 3
 
 
-def test_gzip_log(run: Run, tmp_path: Path, log_file: Path) -> None:
-    packed = tmp_path / "packed.log.gz"
-    packed.write_bytes(gzip.compress(log_file.read_bytes()))
+@pytest.mark.parametrize(("suffix", "pack"), [("gz", gzip.compress), ("zst", zstandard.compress)])
+def test_packed_log(run: Run, tmp_path: Path, log_file: Path, suffix: str, pack: Callable[[bytes], bytes]) -> None:
+    packed = tmp_path / f"packed.log.{suffix}"
+    packed.write_bytes(pack(log_file.read_bytes()))
     assert run("import", "--amd-log", packed).status == 0
     assert (tmp_path / "packed.tracecorr").is_dir()
 

@@ -159,6 +159,8 @@ def _name_replaced(capture: Capture) -> CaptureError:
 
 def _choose_output(output: Path | None, first: Path) -> Path:
     if output is None:
-        name = first.resolve().name.removesuffix(".gz")
+        from tracecorr.store.importing import plain_name
+
+        name = plain_name(first.resolve())
         return Path(f"{name.rsplit('.', 1)[0] or name}.tracecorr")
     return add_suffix(output)

@@ -104,18 +104,18 @@ def _swap(fresh: Path, target: Path, old: Path) -> None:
 def _plan(amd_logs: list[Path], ftrace: list[Path], hqd: list[Path]) -> Iterator[Incoming]:
     for number, path in enumerate(amd_logs):
         _check(path, looks_like_amd_log, "no line of a HIP log (AMD_LOG_LEVEL)", "--amd-log")
-        yield Incoming(path, f"raw/amd_log/{number}-{_plain_name(path)}", "amd_log", "log")
+        yield Incoming(path, f"raw/amd_log/{number}-{plain_name(path)}", "amd_log", "log")
     for number, path in enumerate(ftrace):
         if path.is_dir():
             yield from _plan_pages(path, number)
         elif looks_like_trace_dat(read_head(path, 64)):
-            yield Incoming(path, f"raw/ftrace/{number}-{_plain_name(path)}", "ftrace", "trace_dat")
+            yield Incoming(path, f"raw/ftrace/{number}-{plain_name(path)}", "ftrace", "trace_dat")
         else:
             _check(path, looks_like_ftrace_text, "no event of an ftrace text", "--ftrace")
-            yield Incoming(path, f"raw/ftrace/{number}-{_plain_name(path)}", "ftrace", "text")
+            yield Incoming(path, f"raw/ftrace/{number}-{plain_name(path)}", "ftrace", "text")
     for number, path in enumerate(hqd):
         _check(path, looks_like_dump, "no queue of a KFD dump (hqds, mqds, rls)", "--hqd")
-        yield Incoming(path, f"raw/hqd/{number}-{_plain_name(path)}", "hqd", "dump")
+        yield Incoming(path, f"raw/hqd/{number}-{plain_name(path)}", "hqd", "dump")
 
 
 def _plan_rocprof(files: list[Path]) -> Iterator[Incoming]:
@@ -123,10 +123,10 @@ def _plan_rocprof(files: list[Path]) -> Iterator[Incoming]:
         _refuse_folder(path, "--rocprof")
         if looks_like_sqlite(read_head(path, 64)):
             _check_database(path)
-            yield Incoming(path, f"raw/rocprof/{number}-{_plain_name(path)}", "rocprof", "rocpd")
+            yield Incoming(path, f"raw/rocprof/{number}-{plain_name(path)}", "rocprof", "rocpd")
             continue
         _check(path, looks_like_rocprof, "no table or trace of rocprof (CSV, JSON or rocpd database)", "--rocprof")
-        yield Incoming(path, f"raw/rocprof/{number}-{_plain_name(path)}", "rocprof", "rocprof")
+        yield Incoming(path, f"raw/rocprof/{number}-{plain_name(path)}", "rocprof", "rocprof")
 
 
 def _check_database(path: Path) -> None:
@@ -164,7 +164,8 @@ def _check(path: Path, looks_right: Callable[[bytes], bool], lacks: str, option:
         raise InputError(f"{path} holds {lacks} in its first {len(head)} bytes", suggest_use(path, head, option))
 
 
-def _plain_name(path: Path) -> str:
+def plain_name(path: Path) -> str:
+    """Return the name that a file has once it is decompressed: without `.gz` and `.zst`."""
     return path.name.removesuffix(".gz").removesuffix(".zst")
 
 
