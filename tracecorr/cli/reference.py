@@ -23,8 +23,8 @@ stderr. Verbs that read a capture take the newest `*.tracecorr` in the current f
 | 1 | tracecorr failed |
 | 2 | wrong usage or bad input |
 | 3 | this machine cannot do it; nothing was started or changed |
-| 4 | `report --check`: a verdict is FAIL |
-| 5 | `report --check --strict`: a verdict is UNKNOWN |
+| 4 | `report --check`, `experiment --check`: a verdict is FAIL |
+| 5 | `report --check --strict`, `experiment --check`: a verdict is UNKNOWN |
 | 125, 126, 127 | `capture`: failed after the start, command cannot run, command not found; else the command's own |
 """
 
