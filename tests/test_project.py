@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import ast
+import itertools
 import re
 import subprocess
 import sys
 import time
+import tomllib
+from importlib.metadata import packages_distributions
 from pathlib import Path
 
 import pytest
@@ -59,6 +63,19 @@ def test_layers_import_one_way(repo: Path) -> None:
         check=False,
     )
     assert done.returncode == 0, done.stdout + done.stderr
+
+
+def test_what_is_imported_is_declared(repo: Path) -> None:
+    project = tomllib.loads((repo / "pyproject.toml").read_text())["project"]
+    lines = [*project["dependencies"], *itertools.chain(*project["optional-dependencies"].values())]
+    declared = {re.split(r"[\[<>=]", line)[0].lower() for line in lines}
+    nodes = [node for path in (repo / "tracecorr").rglob("*.py") for node in ast.walk(ast.parse(path.read_text()))]
+    names = {alias.name for node in nodes if isinstance(node, ast.Import) for alias in node.names}
+    names |= {str(node.module) for node in nodes if isinstance(node, ast.ImportFrom)}
+    roots = {name.partition(".")[0] for name in names} - sys.stdlib_module_names - {"tracecorr"}
+    homes = packages_distributions()
+    undeclared = {root for root in roots if not {home.lower() for home in homes.get(root, [root])} & declared}
+    assert (undeclared, len(roots) > 10) == (set(), True)
 
 
 def test_readme_names_only_verbs_that_exist(repo: Path) -> None:
