@@ -242,6 +242,27 @@ while :; do printf '%65535s\\n' line >&3; sleep 0.01; done
     assert loss is None or loss["reason"] == "the recording had ended"
 
 
+def test_a_process_that_left_its_parents_is_named_and_cannot_change_the_capture(
+    tmp_path: Path, tracefs: Tracefs
+) -> None:
+    """SYNTHETIC log, of a daemon: the processes between it and the command ended before they were seen."""
+    daemon = "echo $$ > daemon; exec 3>>${AMD_LOG_LEVEL_FILE}_7; touch started; while sleep 0.01; do echo line; done >&3"
+    script = f"(setsid sh -c '{daemon}' </dev/null >/dev/null 2>&1 &) & wait; until [ -e started ]; do sleep 0.01; done"
+    with unchanged(tracefs):
+        capture = Capture(tmp_path, *QUICK, "--", "sh", "-c", script)
+        status, _, err = capture.end()
+    pid = int((tmp_path / "daemon").read_text())
+    try:
+        assert (status, capture.info["state"]) == (0, "complete"), err
+        assert f"the command has ended, but it left processes that go on: {pid} (sh)" in err
+        (file,) = [file for file in capture.info["files"] if file["source"] == "amd_log"]
+        time.sleep(0.5)
+        assert (capture.shown / file["path"]).stat().st_size == file["size"]
+    finally:
+        os.kill(pid, signal.SIGKILL)
+    assert pid in {seen["pid"] for seen in capture.info["processes"]}
+
+
 def test_a_workload_that_removes_its_logs_gets_a_complete_capture(tmp_path: Path, tracefs: Tracefs) -> None:
     script = """
 folder=$(dirname "$AMD_LOG_LEVEL_FILE"); echo line > "$folder/hip_1"; sleep 3; rm "$folder/hip_1"

@@ -167,6 +167,12 @@ class Armed:
                         Tracefs(self.instances[name]).append(file, " ".join(map(str, fresh)))
             self._admitted.update(fresh)
 
+    def list_followed(self) -> set[int]:
+        """Return the threads (host numbers) that the kernel follows by now as the workload's."""
+        paths = [self.instances[name] for name, plan in self._plans.items() if plan.follows_workload]
+        words = [word for path in paths if path.is_dir() for word in Tracefs(path).read("set_event_pid").split()]
+        return {int(word) for word in words} - {self._placeholder.tid}
+
     def start(self) -> None:
         """Record from now on."""
         for path in self.instances.values():

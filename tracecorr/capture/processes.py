@@ -15,6 +15,7 @@ from typing import Any
 from tracecorr.capture.invoker import read_status
 
 _PROC = Path("/proc")
+_MOST_NAMED = 3
 _SYS_GET_ROBUST_LIST = 274  # x86-64
 
 
@@ -79,6 +80,26 @@ class ProcessTable:
             fresh += new
             todo += new
         return fresh
+
+    def adopt(self, tids: Iterable[int]) -> None:
+        """Take in the processes of threads that are the workload's, whatever their parents are by now.
+
+        Args:
+            tids: host numbers.
+        """
+        for tid in sorted(set(tids) - self._alive):
+            self.add(int((read_status(tid) or {}).get("Tgid", tid)), "left its parents")
+
+    def describe_survivors(self) -> str:
+        """Return what to say of processes that go on after the command of the workload, or ""."""
+        alive = [f"{pid} ({self.seen[pid].comm})" for pid in sorted(self._alive)]
+        if not alive:
+            return ""
+        more = f" and {len(alive) - _MOST_NAMED} more" if len(alive) > _MOST_NAMED else ""
+        return (
+            f"the command has ended, but it left processes that go on: {', '.join(alive[:_MOST_NAMED])}{more}; what they "
+            "do now is not recorded: give a command that waits for them, or attach with tracecorr capture --pid"
+        )
 
     def find_time_offsets(self, first: int, gpu_users: Iterable[int]) -> dict[str, int]:
         """Return what the time namespace of the log's processes adds to clocks of the host, in ns.

@@ -267,7 +267,8 @@ class Session:
             self._said.append(problem)
 
     def _admit_openers(self) -> None:
-        """Take in every process of the container that opened the KFD: workers may descend from an older daemon."""
+        """Take in what left its parents, and what opened the KFD in a container: workers may be an older daemon's."""
+        self._processes.adopt(self._recorder.armed.list_followed())
         if self._options.container is not None:
             for pid in self._members.find_openers():
                 self._admit(pid, "opened /dev/kfd in the container")
@@ -314,6 +315,7 @@ class Session:
             return
         self._end_reason = reason
         self._processes.refresh()
+        self._processes.adopt(self._recorder.armed.list_followed())
         if self._processes.alive:
             # First of all: a limit is reached, and what follows takes its time.
             self._logs.cut()
@@ -370,6 +372,8 @@ class Session:
         closed = close_logs(self._logs, self._launched, self._folder, self._processes.alive, seconds)
         losses = [*self._recorder.losses, *closed.losses]
         self.problems += closed.problems
+        if self._launched.where == "host" and self._launched.workload.status is not None:
+            self.problems += filter(None, [self._processes.describe_survivors()])
         if self._recorder.failure is not None:
             self.problems.append(f"the trace could not be written: {self._recorder.failure}")
         if self._recorder.discarded_bytes:
