@@ -1,4 +1,4 @@
-"""Processes that use HIP and cannot reach their log: in another root, or as another user."""
+"""Processes that use HIP and do not write their log into the capture: in another root, as another user, told else."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from tracecorr.capture.log_sight import LogSight
+from tracecorr.capture.naming import log_environment
 
 pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="another root needs root")
 
@@ -48,16 +49,21 @@ def started() -> Iterator[list[subprocess.Popen[bytes]]]:
         process.stdout.close()
 
 
+def told(logs: Path) -> dict[str, str]:
+    return log_environment(5, logs / "hip")
+
+
 def start(started: list[subprocess.Popen[bytes]], library: Path, first: str = "", before: tuple[str, ...] = ()) -> int:
     command = [*before, sys.executable, "-c", _USER + first + _STAY, str(library)]
-    process = subprocess.Popen(command, stdout=subprocess.PIPE)
+    environment = {**os.environ, **told(library.parent / "x.tracecorr")}
+    process = subprocess.Popen(command, stdout=subprocess.PIPE, env=environment)
     started.append(process)
     assert process.stdout is not None and process.stdout.readline() == b"go\n"
     return process.pid
 
 
 def test_one_that_sees_the_folder_is_fine(logs: Path, library: Path, started: list[subprocess.Popen[bytes]]) -> None:
-    assert LogSight(logs, logs).look([start(started, library)]) == []
+    assert LogSight(logs, logs, told(logs)).look([start(started, library)]) == []
 
 
 def test_one_in_another_root_is_named_once(logs: Path, library: Path, started: list[subprocess.Popen[bytes]]) -> None:
@@ -65,7 +71,7 @@ def test_one_in_another_root_is_named_once(logs: Path, library: Path, started: l
     jail.mkdir()
     pid = start(started, library, f"import os; os.chroot({str(jail)!r}); print('in', flush=True); ")
     assert started[0].stdout is not None and started[0].stdout.readline() == b"in\n"
-    sight = LogSight(logs, logs)
+    sight = LogSight(logs, logs, told(logs))
     (problem,) = sight.look([pid])
     assert f"in its root {jail} there is no {logs}" in problem
     assert sight.look([pid]) == []
@@ -80,14 +86,14 @@ def test_one_whose_mount_hides_the_folder_is_named(
     other.mkdir()
     script = f'mount --bind {other} {logs} && exec "$@"'
     pid = start(started, library, before=("unshare", "-m", "sh", "-c", script, ""))
-    (problem,) = LogSight(logs, logs).look([pid])
+    (problem,) = LogSight(logs, logs, told(logs)).look([pid])
     assert f"there is no {logs}" in problem
 
 
 def test_one_of_another_user_is_named(logs: Path, library: Path, started: list[subprocess.Popen[bytes]]) -> None:
     pid = start(started, library, "import os; os.setuid(65534); print('in', flush=True); ")
     assert started[0].stdout is not None and started[0].stdout.readline() == b"in\n"
-    (problem,) = LogSight(logs, logs).look([pid])
+    (problem,) = LogSight(logs, logs, told(logs)).look([pid])
     assert "user 65534" in problem
 
 
@@ -95,4 +101,34 @@ def test_one_that_uses_no_hip_is_not_named(logs: Path, tmp_path: Path, started: 
     (tmp_path / "other.so").write_bytes(b"x")
     pid = start(started, tmp_path / "other.so", "import os; os.setuid(65534); print('in', flush=True); ")
     assert started[0].stdout is not None and started[0].stdout.readline() == b"in\n"
-    assert LogSight(logs, logs).look([pid]) == []
+    assert LogSight(logs, logs, told(logs)).look([pid]) == []
+
+
+@pytest.mark.parametrize(
+    ("change", "named"),
+    [
+        (("AMD_LOG_LEVEL_FILE=/tmp/own",), "with AMD_LOG_LEVEL_FILE=/tmp/own"),
+        (("AMD_LOG_LEVEL=1", "AMD_LOG_MASK=0x2"), "with AMD_LOG_LEVEL=1, with AMD_LOG_MASK=0x2"),
+        (("-u", "AMD_LOG_LEVEL_FILE"), "without AMD_LOG_LEVEL_FILE"),
+    ],
+)
+def test_one_that_was_told_else_about_its_log_is_named(
+    logs: Path, library: Path, started: list[subprocess.Popen[bytes]], change: tuple[str, ...], named: str
+) -> None:
+    pid = start(started, library, before=("env", *change))
+    sight = LogSight(logs, logs, told(logs))
+    (problem,) = sight.look([pid])
+    assert f"process {pid} (" in problem
+    assert f"was started {named}: its HIP log is not in the capture, or less of it" in problem
+    assert sight.look([pid]) == []
+
+
+def test_one_whose_environment_is_written_over_is_not_named(
+    logs: Path, library: Path, started: list[subprocess.Popen[bytes]]
+) -> None:
+    """As by a program that gives itself a title; or its log is there, whatever its environment shows."""
+    sight = LogSight(logs, logs, told(logs))
+    assert sight.look([start(started, library, before=("env", "-i", "TITLE=of a program"))]) == []
+    pid = start(started, library, before=("env", "-i", "PATH=/bin"))
+    (logs / f"hip_{pid}").touch()
+    assert sight.look([pid]) == []

@@ -95,6 +95,16 @@ def test_status_and_streams_pass_through(tmp_path: Path, tracefs: Tracefs) -> No
     assert capture.info["state"] == "complete"
 
 
+def test_own_settings_of_the_log_that_are_not_used_are_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("AMD_LOG_LEVEL", "3")
+    monkeypatch.setenv("AMD_LOG_MASK", "2147483647")
+    status, _, err = Capture(tmp_path, *QUICK, "--", "true").end()
+    assert status == 0, err
+    assert "your AMD_LOG_LEVEL=3 is not used: the log of everything goes into the capture" in err
+    monkeypatch.setenv("AMD_LOG_LEVEL", "5")
+    assert "not used" not in Capture(tmp_path, "--force", *QUICK, "--", "true").end()[2]
+
+
 def test_the_cost_of_an_event_is_measured_and_not_recorded(tmp_path: Path, tracefs: Tracefs) -> None:
     with unchanged(tracefs):
         capture = Capture(tmp_path, "--", "sh", "-c", "exit 0")
@@ -246,7 +256,7 @@ def test_a_process_that_left_its_parents_is_named_and_cannot_change_the_capture(
     tmp_path: Path, tracefs: Tracefs
 ) -> None:
     """SYNTHETIC log, of a daemon: the processes between it and the command ended before they were seen."""
-    daemon = "echo $$ > daemon; exec 3>>${AMD_LOG_LEVEL_FILE}_7; touch started; while sleep 0.01; do echo line; done >&3"
+    daemon = "echo $$ > daemon; exec 3>>${AMD_LOG_LEVEL_FILE}_7; touch started; while sleep 0.01; do echo x; done >&3"
     script = f"(setsid sh -c '{daemon}' </dev/null >/dev/null 2>&1 &) & wait; until [ -e started ]; do sleep 0.01; done"
     with unchanged(tracefs):
         capture = Capture(tmp_path, *QUICK, "--", "sh", "-c", script)

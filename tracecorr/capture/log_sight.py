@@ -1,32 +1,36 @@
-"""Whether the processes of a workload can write their HIP log: one in another root, or of another user, cannot."""
+"""Whether the processes of a workload write their HIP log where the capture has it: some cannot, some are told else."""
 
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 
-from tracecorr.capture.invoker import read_status
+from tracecorr.capture.invoker import read_environment, read_status
 
 _PROC = Path("/proc")
 _RUNTIME = "libamdhip64"
+_DECISIVE = ("AMD_LOG_LEVEL", "AMD_LOG_LEVEL_FILE", "AMD_LOG_MASK")
 
 
 class LogSight:
-    """Find processes that use HIP and cannot reach the folder of the logs.
+    """Find processes that use HIP and do not write their log into the folder of the logs, or less of it.
 
     Args:
         folder: its path, as the workload was told.
         logs: the folder itself.
+        variables: what the workload was told about its log.
     """
 
-    def __init__(self, folder: Path, logs: Path) -> None:
+    def __init__(self, folder: Path, logs: Path, variables: Mapping[str, str]) -> None:
         self._folder = folder
+        self._logs = logs
         self._found = logs.stat()
+        self._variables = variables
         self._said: set[int] = set()
 
     def look(self, pids: Iterable[int]) -> list[str]:
-        """Return a sentence for each process that cannot write a log and was not named before."""
+        """Return a sentence for each process that writes no log here, or less, and was not named before."""
         said = []
         for pid in pids:
             why = self._why_not(pid) if pid not in self._said else ""
@@ -56,7 +60,23 @@ class LogSight:
                 f"{name} writes no HIP log: it runs as user {user}, who may not write to {self._folder}; "
                 "call tracecorr as that user (sudo), without a change of the user in the command"
             )
-        return ""
+        number = status.get("NSpid", str(pid)).split()[-1]
+        return self._describe_changes(name, number, read_environment(pid) or {})
+
+    def _describe_changes(self, name: str, number: str, environment: Mapping[str, str]) -> str:
+        """Return what a process was told else about its log, as far as its environment can be read."""
+        told = {key: environment.get(key) for key in _DECISIVE if environment.get(key) != self._variables.get(key)}
+        if None in told.values():
+            # Programs that give themselves a title write it over their environment.
+            log = self._logs / f"{Path(self._variables['AMD_LOG_LEVEL_FILE']).name}_{number}"
+            told = {} if log.exists() or "PATH" not in environment else told
+        if not told:
+            return ""
+        words = (f"without {key}" if value is None else f"with {key}={value}" for key, value in told.items())
+        return (
+            f"{name} was started {', '.join(words)}: its HIP log is not in the capture, or less of it; "
+            "leave these variables alone in the command (--log-level sets the level)"
+        )
 
 
 def _uses_hip(pid: int) -> bool:

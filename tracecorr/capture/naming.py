@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Mapping
 from pathlib import Path
 
 SUFFIX = ".tracecorr"
@@ -39,3 +40,14 @@ def log_environment(level: int, log_file: Path) -> dict[str, str]:
         "AMD_LOG_LEVEL_FILE": str(log_file),
         "AMD_LOG_LEVEL_SIZE": str(_NO_SIZE_LIMIT),
     }
+
+
+def describe_replaced(environment: Mapping[str, str], variables: Mapping[str, str]) -> str:
+    """Return what to say of variables of the caller's that the workload gets other values of, or ""."""
+    replaced = [f"{key}={environment[key]}" for key, value in variables.items() if environment.get(key, value) != value]
+    if not replaced:
+        return ""
+    return (
+        f"your {', '.join(replaced)} {'is' if len(replaced) == 1 else 'are'} not used: the log of everything goes into "
+        "the capture; --log-level sets its level"
+    )

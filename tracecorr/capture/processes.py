@@ -97,8 +97,8 @@ class ProcessTable:
             return ""
         more = f" and {len(alive) - _MOST_NAMED} more" if len(alive) > _MOST_NAMED else ""
         return (
-            f"the command has ended, but it left processes that go on: {', '.join(alive[:_MOST_NAMED])}{more}; what they "
-            "do now is not recorded: give a command that waits for them, or attach with tracecorr capture --pid"
+            f"the command has ended, but it left processes that go on: {', '.join(alive[:_MOST_NAMED])}{more}; what "
+            "they do now is not recorded: give a command that waits for them, or attach with tracecorr capture --pid"
         )
 
     def find_time_offsets(self, first: int, gpu_users: Iterable[int]) -> dict[str, int]:

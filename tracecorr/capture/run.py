@@ -163,7 +163,7 @@ def render_summary(shown: Path) -> Iterator[str]:
     else:
         yield (
             "warning: no HIP log appeared: the workload did not use HIP, its runtime cannot log, "
-            "or it could not write into the capture folder"
+            "it changed the AMD_LOG_* variables, or it could not write into the capture folder"
         )
     if cost := describe_event_cost(info):
         yield f"cost: {cost}"

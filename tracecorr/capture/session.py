@@ -22,6 +22,7 @@ from tracecorr.capture.log_closing import close_logs
 from tracecorr.capture.log_sight import LogSight
 from tracecorr.capture.logs import LogKeeper
 from tracecorr.capture.members import ContainerMembers
+from tracecorr.capture.naming import describe_replaced
 from tracecorr.capture.offer import Offer
 from tracecorr.capture.options import CaptureOptions
 from tracecorr.capture.owner import this_process
@@ -183,6 +184,9 @@ class Session:
     def _release(self) -> None:
         workload = self._launched.workload
         self._info["where"] = self._launched.where
+        replaced = describe_replaced(self._invoker.environment, self._launched.variables)
+        if replaced and self._launched.where == "host":
+            self._say(replaced)
         self._info["environment"] = self._stored_environment()
         self._members = ContainerMembers(workload.pid)
         self._admit(workload.pid, "attached" if self._options.pid else "started")
@@ -258,7 +262,7 @@ class Session:
         """Return what finds processes that cannot reach the log; a container was given a folder of its own."""
         if self._launched.where != "host" or not self._launched.variables:
             return None
-        return LogSight(self._folder.log_folder, self._launched.logs)
+        return LogSight(self._folder.log_folder, self._launched.logs, self._launched.variables)
 
     def _look_for_blind(self) -> None:
         for problem in self._sight.look(self._processes.alive) if self._sight else ():
