@@ -281,3 +281,38 @@ def test_a_wide_clock_is_told_with_its_width_and_what_it_is_of() -> None:
     (said,) = [v.finding.reason for v in judge_capture(tables_of(run)) if v.name == "clock_aligned"]
     told = "the error of amd_log:boot (the log's GPU times, 647.19 us) is wider than 100.00 us"
     assert said == f"{told}; all others are known to 900 ns"
+
+
+def _with_a_process_of_a_log_alone() -> Rows:
+    """Return the run and, beside it, a copy and a queue of a process that no kernel trace shows."""
+    rows = make_run()
+    rows["processes"].append({"process": 2, "pid": None, "log_pid": 7})
+    rows["events"].append({"event": 60, "ts_ns": 9_000, "layer": "copy", "name": "copy", "process": 2})
+    rows["launches"].append({"event": 60, "kind": "copy", "process": 2, "engine": 1})
+    rows["events"].append({"event": 61, "ts_ns": 9_100, "layer": "aql", "name": "queue_created", "process": 2})
+    rows["queues"].append({"queue": 2, "process": 2, "type": "compute_aql", "created_line_event": 61})
+    return rows
+
+
+@pytest.mark.parametrize(
+    ("name", "told"),
+    [
+        ("copies_use_user_sdma", "1 engine copy of processes that no kernel trace shows"),
+        ("queue_creation_complete", "no kernel trace shows the other processes"),
+    ],
+)
+def test_what_no_trace_shows_of_a_process_is_unknown(name: str, told: str) -> None:
+    """As on a node of a dataset that has a HIP log alone."""
+    rows = _with_a_process_of_a_log_alone()
+    assert judge(rows, name)[:2] == ("UNKNOWN", told)
+    rows["processes"][-1]["pid"] = 200
+    assert judge(rows, name)[0] == "FAIL"
+
+
+def test_what_was_refused_is_counted_among_what_was_seen() -> None:
+    rows = _with_a_process_of_a_log_alone()
+    put_event(3, result="EINVAL")(rows)
+    put_event(10, result="EINVAL")(rows)
+    assert judge(rows, "queue_creation_complete")[1] == "1 of 1 CREATE_QUEUE ioctls were refused (EINVAL)"
+    copies = "1 engine copy of processes without an SDMA queue: the driver refused 1 that they asked for (EINVAL)"
+    assert judge(rows, "copies_use_user_sdma")[1] == copies

@@ -37,16 +37,17 @@ def judge(evidence: Evidence) -> Finding:
             f"{counts['drm_jobs']} drm jobs ran, {counts['drm_jobs_of_these_processes']} of them submitted by these",
             counts, sdma["create_ioctl_event"],
         )  # fmt: skip
-    told = count_of(without.height, "engine copies", "engine copy")
     theirs = refused.join(without, on="process", how="semi")
     if not theirs.is_empty():
         words = ", ".join(theirs["result"].unique().sort())
+        told = _count(without.join(theirs, on="process", how="semi"))
         return failed(
             f"{told} of processes without an SDMA queue: the driver refused "
             f"{theirs.height} that they asked for ({words})",
             counts | {"refused_sdma_queues": theirs.height},
             theirs["create_ioctl_event"],
         )
+    told = _count(without)
     if "ftrace" not in evidence.sources:
         return unknown(f"{told}, but no kernel trace tells which queues were made", remedy, counts, without["event"])
     if queues.is_empty() or queues.filter(pl.col("type").is_null()).height:
@@ -54,12 +55,22 @@ def judge(evidence: Evidence) -> Finding:
             f"{told}, but the type of the queues that CREATE_QUEUE made is not recorded",
             remedy, counts, without["event"],
         )  # fmt: skip
+    seen = without.join(evidence.only_logged, on="process", how="anti")
+    if seen.is_empty():
+        return unknown(
+            f"{told} of processes that no kernel trace shows", "record their kernel trace, too", counts,
+            without["event"],
+        )  # fmt: skip
     return failed(
-        f"{told} of processes that made no SDMA queue",
+        f"{_count(seen)} of processes that made no SDMA queue",
         counts,
-        without["event"],
+        seen["event"],
         by_absence=True,
     )
+
+
+def _count(copies: pl.DataFrame) -> str:
+    return count_of(copies.height, "engine copies", "engine copy")
 
 
 def _refused(evidence: Evidence, asked: pl.DataFrame) -> pl.DataFrame:

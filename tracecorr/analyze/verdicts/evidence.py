@@ -112,6 +112,12 @@ class Evidence:
         return known["process"].to_list()
 
     @cached_property
+    def only_logged(self) -> pl.DataFrame:
+        """Return the processes (one column) that only a HIP log knows: what they asked of the driver was not seen."""
+        logged = pl.col("log_pid").is_not_null() & pl.col("pid").is_null()
+        return self.tables("processes").filter(logged).select("process").collect()
+
+    @cached_property
     def packets(self) -> pl.LazyFrame:
         """Return the launches that are packets of a ring (copies left out)."""
         return self.tables("launches").filter(pl.col("kind") != "copy")

@@ -29,7 +29,7 @@ def judge(evidence: Evidence) -> Finding:
     if refused.height:
         words = ", ".join(refused["ioctl_result"].unique().sort())
         return failed(
-            f"{refused.height} of {made.height} CREATE_QUEUE ioctls were refused ({words})", counts,
+            f"{refused.height} of {counts['with_ioctl']} CREATE_QUEUE ioctls were refused ({words})", counts,
             refused["create_ioctl_event"],
         )  # fmt: skip
     for step, column, layer, words_of_probe in _STEPS:
@@ -48,11 +48,14 @@ def judge(evidence: Evidence) -> Finding:
 def _lacking(
     evidence: Evidence, made: pl.DataFrame, lacking: pl.DataFrame, step: str, counts: dict[str, int]
 ) -> Finding:
+    lacking = lacking.join(evidence.only_logged, on="process", how="anti")
     reason = f"{lacking.height} of {made.height} queues have no {step} in the trace"
     if step == "ioctl" and not evidence.trace_aligned:
         return unknown(
             "the trace is unaligned: no ioctl can be joined to its queue", "record with trace_clock mono", counts
         )
+    if lacking.is_empty():
+        return unknown("no kernel trace shows the other processes", "record their kernel trace, too", counts)
     return failed(reason, counts, lacking["created_line_event"], by_absence=True)
 
 
