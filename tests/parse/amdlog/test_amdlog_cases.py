@@ -61,7 +61,8 @@ def test_a_call_is_one_row_with_both_records() -> None:
     [
         ("0x14: duration: 1 us", Flag.SPAN_TOLD), (": duration: 4 us", Flag.SPAN_TOLD),
         (": duration: 5 us", Flag.SPAN_DIFFERS), ("0x14", Flag(0)),
-        (": duration:  us", Flag(0)), (": duration: 123456789012 us", Flag(0)),
+        (": duration: 1d us", Flag.SPAN_TOLD), (": duration: 5d us", Flag.SPAN_DIFFERS), (": duration: d us", Flag(0)),
+        (": duration: 1dd us", Flag(0)), (": duration:  us", Flag(0)), (": duration: 123456789012 us", Flag(0)),
         (": duration: 0x1 us", Flag(0)), (": duration: 1 us ", Flag(0)),
     ],
 )  # fmt: skip

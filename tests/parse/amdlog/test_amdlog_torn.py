@@ -171,6 +171,14 @@ def test_an_exit_torn_by_another_record_ends_its_call() -> None:
     ]  # fmt: skip
 
 
+@pytest.mark.parametrize("unit", [" us", "d us"])
+def test_an_exit_torn_behind_its_result_tells_its_duration(unit: str) -> None:
+    exit_text = leave("hipMemcpy", value=f": duration: 1{unit}")
+    other = line("Free hsa memory 0x14", thread="[pid:8 tid: 0x7f00000000b0] ")
+    log = read(line(enter("hipMemcpy"), 4999999999) + _cut(exit_text, len("hipMemcpy: Returned hipSuccess"), other))
+    assert log.one(name="hipMemcpy")["flags"] == Flag.TORN | Flag.SPAN_TOLD
+
+
 def test_many_torn_records_are_looked_at_once_each() -> None:
     # A search through all torn ones before would take minutes.
     text = (line("Blob ((((") + "x\n") * 20_000

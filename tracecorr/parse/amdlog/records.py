@@ -129,11 +129,13 @@ class RecordReader:
 def _read_durations(text: Text, start: Ints, end: Ints) -> Ints:
     """Return the duration that each exit line tells at its end (`: duration: 31 us`), -1 where it tells none.
 
-    It is the difference of the stamps of the call's two lines, to the microsecond (HIP 5.7 to 7.2).
+    It is the difference of the stamps of the call's two lines, to the microsecond (HIP 5.7 to 7.2). HIP 6.3 prints a
+    `d` behind the number (`: duration: 31d us`), as it does behind its stamps.
     """
     told = np.full(len(end), -1, np.int64)
     rows = np.flatnonzero(text.starts_with(end - len(_UNIT), _UNIT))
     last = end[rows] - len(_UNIT)
+    last -= text.bytes[last - 1] == ord("d")
     # The digits from the last one on: none of the word's bytes behind the first other one counts.
     size = count_decimal(text.word(last - 8).byteswap())
     first = last - size

@@ -26,7 +26,7 @@ _COLOUR, _COLOUR_END = b"\x1b[32m ", b"\x1b[0m"
 _MOST_LINES = 8
 # A message so short may be the beginning of any other.
 _SHORT = 24
-_EXIT_TAIL = re.compile(rb".*Returned hip\w+ :|.*: duration: \d+ us$")
+_EXIT_TAIL = re.compile(rb".*Returned hip\w+ :|.*: duration: \d+d? us$")
 
 
 @dataclass
