@@ -65,6 +65,15 @@ def test_hip_calls() -> None:
     assert len(rows) == 2
 
 
+def test_calls_without_a_time_have_no_total() -> None:
+    """`hipGetLastError` prints no return: 0 ns would be a time."""
+    events = table("events", call("hipGetLastError", None, None), call("hipFree", 7))
+    rows = summarize_hip_calls(events).select("name", "calls", "half_seen", "total_ns", "share").rows()
+    assert rows == [("hipFree", 1, 0, 7, 100.0), ("hipGetLastError", 1, 1, None, None)]
+    opened = table("events", call("A", None, None, "ioctl"), call("B", 5, "0", "ioctl"))
+    assert summarize_ioctls(opened).select("name", "total_ns").rows() == [("B", 5), ("A", None)]
+
+
 def test_ioctls() -> None:
     events = table(
         "events",
@@ -253,6 +262,28 @@ def test_kernels_that_are_only_named_are_not_dispatched() -> None:
     }
     report = summarize_capture("x", lambda name: tables.get(name, schema.TABLES[name].empty().lazy()))
     assert "- no dispatch (1 kernel is named); 0 packets and copies" in render_markdown(report)
+
+
+@pytest.mark.parametrize(
+    ("kernels", "told"),
+    [
+        ([0, 0], "2 dispatches of 1 kernel;"),
+        ([0, 1], "2 dispatches of 1 kernel;"),
+        ([0, 2], "2 dispatches of 2 kernels;"),
+        ([0, None], "2 dispatches of 1 kernel;"),
+        ([None, None], "2 dispatches of unknown kernels;"),
+    ],
+)
+def test_a_kernel_counts_once_and_an_unknown_one_not_at_all(kernels: list[int | None], told: str) -> None:
+    """Nodes of a dataset have a row each for the kernel of one name; names may be alike when they are shortened."""
+    names = ["void f<int>()", "void f<int>()", "void f<float>()"]
+    tables = {
+        "files": table("files", {"file": 0, "source": "amd_log"}),
+        "kernels": table("kernels", *({"kernel": n, "name": name, "display": "f"} for n, name in enumerate(names))),
+        "launches": table("launches", *({"event": n, "kind": "dispatch", "kernel": k} for n, k in enumerate(kernels))),
+    }
+    report = summarize_capture("x", lambda name: tables.get(name, schema.TABLES[name].empty().lazy()))
+    assert told in render_markdown(report)
 
 
 def test_unaligned_capture_says_so() -> None:

@@ -21,6 +21,5 @@ def summarize_driver_events(events: pl.LazyFrame) -> pl.DataFrame:
         .select(*as_text("layer", "name"), "dur_ns")
         .group_by("layer", "name")
         .agg(pl.len().cast(pl.Int64).alias("rows"), *describe_ns("dur_ns", (95,)))
-        .with_columns(pl.when(pl.col("max_ns").is_not_null()).then("total_ns"))
         .sort(["layer", "rows", "name"], descending=[False, True, False])
     )

@@ -21,11 +21,11 @@ def percentile(value: pl.Expr, percent: int) -> pl.Expr:
 def describe_ns(column: str, quantiles: tuple[int, ...] = (50, 95, 99)) -> list[pl.Expr]:
     """Return the aggregates `total_ns, mean_ns, p50_ns, ..., max_ns` of a column of nanoseconds.
 
-    Percentiles are those of `percentile`, never interpolated.
+    Percentiles are those of `percentile`, never interpolated. Without any value all are null, `total_ns`, too.
     """
     value = pl.col(column)
     return [
-        value.sum().cast(pl.Int64).alias("total_ns"),
+        pl.when(value.count() > 0).then(value.sum().cast(pl.Int64)).alias("total_ns"),
         value.mean().round(0).cast(pl.Int64).alias("mean_ns"),
         *(percentile(value, q).alias(f"p{q}_ns") for q in quantiles),
         value.max().cast(pl.Int64).alias("max_ns"),

@@ -37,7 +37,7 @@ def _summarize(events: pl.LazyFrame, *, internal: bool) -> pl.DataFrame:
             *describe_ns("dur_ns"),
         )
         .with_columns(share=_share_of_all())
-        .sort(["total_ns", "name"], descending=[True, False])
+        .sort(["total_ns", "name"], descending=[True, False], nulls_last=True)
     )
 
 

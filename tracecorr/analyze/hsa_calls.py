@@ -14,5 +14,5 @@ def summarize_hsa_calls(events: pl.LazyFrame) -> pl.DataFrame:
         .with_columns(as_text("name", "source"))
         .group_by("source", "name")
         .agg(pl.len().cast(pl.Int64).alias("calls"), count_failed().cast(pl.Int64), *describe_ns("dur_ns"))
-        .sort(["total_ns", "name"], descending=[True, False])
+        .sort(["total_ns", "name"], descending=[True, False], nulls_last=True)
     )

@@ -18,5 +18,5 @@ def summarize_ioctls(events: pl.LazyFrame) -> pl.DataFrame:
             count_failed().cast(pl.Int64),
             *describe_ns("dur_ns", (95,)),
         )
-        .sort(["total_ns", "name"], descending=[True, False])
+        .sort(["total_ns", "name"], descending=[True, False], nulls_last=True)
     )

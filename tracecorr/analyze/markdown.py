@@ -100,7 +100,7 @@ def describe_summary(report: Report) -> Iterator[str]:
 
 def _dispatch_text(summary: dict[str, Any]) -> str:
     if summary["dispatches"]:
-        kernels = count_of(summary["kernels"], "kernel")
+        kernels = count_of(summary["kernels"], "kernel") if summary["kernels"] else "unknown kernels"
         return f"{count_of(summary['dispatches'], 'dispatches', 'dispatch')} of {kernels}"
     named = count_of(summary["kernels_named"], "kernels are named", "kernel is named")
     return f"no dispatch ({named})" if summary["kernels_named"] else "no dispatch"

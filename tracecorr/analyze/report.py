@@ -43,8 +43,18 @@ def summarize_capture(
     verdicts = tuple(judge_capture(evidence, names=claims))
     answers = answer_questions(evidence, verdicts)
     rows = {table: int(collect(tables(table).select(pl.len())).item()) for table in ("kernels", "drm_jobs")}
+    rows["kernels_dispatched"] = _count_dispatched(tables)
     summary = _summarize(sources, {s.key: s.frame for s in sections}, rows)
     return Report(name, summary, sections, verdicts, answers, tuple(describe_run(info or {})))
+
+
+def _count_dispatched(tables: Tables) -> int:
+    """Return how many kernels were dispatched; the nodes of a dataset have a row each for the same one."""
+    dispatched = tables("launches").filter(pl.col("kind").cast(pl.String) == "dispatch").select("kernel")
+    named = (
+        tables("kernels").join(dispatched, on="kernel", how="semi").select(pl.coalesce("name", "display").n_unique())
+    )
+    return int(collect(named).item())
 
 
 def _summarize(sources: set[str], frames: dict[str, pl.DataFrame], rows: Mapping[str, int]) -> dict[str, Any]:
@@ -58,7 +68,7 @@ def _summarize(sources: set[str], frames: dict[str, pl.DataFrame], rows: Mapping
         "ioctls": _total(frames["ioctls"], "calls"),
         "queues": frames["queues"].height,
         "streams": frames["streams"].height,
-        "kernels": frames["kernels"].height,
+        "kernels": rows["kernels_dispatched"],
         "kernels_named": rows["kernels"],
         "drm_jobs": rows["drm_jobs"],
         "rocprof": _count_domains(frames["rocprof"]) if "rocprof" in sources else None,

@@ -31,6 +31,5 @@ def summarize_waits(events: pl.LazyFrame) -> pl.DataFrame:
     return collect(
         rows.group_by(pl.col("layer").cast(pl.String), name)
         .agg(pl.len().cast(pl.Int64).alias("waits"), *describe_ns("dur_ns"))
-        .with_columns(pl.when(pl.col("max_ns").is_not_null()).then("total_ns"))
         .sort(["total_ns", "name"], descending=[True, False], nulls_last=True)
     )
