@@ -113,7 +113,7 @@ def _correlate(capture: Capture, stages: Stages, ready: Mapping[int, list[Stored
     tables, maps = _build_tables(parts, seen, capture, stages)
     stages.begin("writing the tables")
     write_tables(path, tables)
-    warnings = _warn(tables, maps)
+    warnings = [*capture.info.get("import_warnings", []), *_warn(tables, maps)]
     if not any(entry.get("form") == "clock_samples" for entry in capture.info.get("files", [])):
         warnings += _warn_unused_marks(tables["events"], maps)
     write_info(path, {**capture.info, "warnings": warnings})

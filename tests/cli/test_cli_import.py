@@ -151,6 +151,28 @@ def test_several_files_after_one_option(run: Run, tmp_path: Path) -> None:
     assert len(files) == 3
 
 
+def test_one_log_named_twice(run: Run, tmp_path: Path, log_file: Path) -> None:
+    (tmp_path / "copy.log.gz").write_bytes(gzip.compress(log_file.read_bytes()))
+    for other in (log_file, "copy.log.gz"):
+        assert_refused(run("import", "--amd-log", log_file, other, "-o", "x"), tmp_path, "was given twice")
+
+
+def test_pieces_of_one_log(run: Run, tmp_path: Path, trace_file: Path) -> None:
+    """In the wrong order, with lines that both hold."""
+    lines = write_log(tmp_path / "whole.log").read_bytes().splitlines(keepends=True)
+    (tmp_path / "a.log").write_bytes(b"".join(lines[:7]))
+    (tmp_path / "b.log").write_bytes(b"".join(lines[5:]))
+    words = ("--ftrace", trace_file, "--ftrace-clock", "mono")
+    result = run("import", "--amd-log", "b.log", "a.log", *words, "-o", "x")
+    assert result.status == 0, result.err
+    repeated = len(b"".join(lines[5:7]))
+    assert f"a.log + b.log: pieces of one log; {repeated} bytes that two of them hold count once" in result.err
+    assert run("import", "--amd-log", "whole.log", *words, "-o", "whole").status == 0
+    for table in ("events", "links", "threads", "queues"):
+        query = f"SELECT * FROM {table}"
+        assert run("query", "x", query, "--format", "csv").out == run("query", "whole", query, "--format", "csv").out
+
+
 @pytest.mark.parametrize(("suffix", "pack"), [("gz", gzip.compress), ("zst", zstandard.compress)])
 def test_packed_log(run: Run, tmp_path: Path, log_file: Path, suffix: str, pack: Callable[[bytes], bytes]) -> None:
     packed = tmp_path / f"packed.log.{suffix}"

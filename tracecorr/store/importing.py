@@ -17,6 +17,7 @@ from tracecorr.parse.rocprof import check_rocpd, looks_like_rocprof, looks_like_
 from tracecorr.store.capture import Capture, is_replaceable, write_info
 from tracecorr.store.likeness import suggest_use
 from tracecorr.store.lock import lock_capture
+from tracecorr.store.log_joining import Arrangement, arrange_logs, join_pieces
 from tracecorr.store.raw import copy_in, describe_file, open_database, read_clock_samples, read_head
 from tracecorr.store.trace_dat import unpack_in_place
 
@@ -47,7 +48,7 @@ def import_files(
 
     Args:
         out: the folder to make.
-        amd_logs: HIP logs, plain, gzip or zstd.
+        amd_logs: HIP logs, plain, gzip or zstd. Files that are surely pieces of one log become one.
         ftrace: kernel traces: text, a `trace.dat` of trace-cmd, or a folder of binary pages.
         clock: trace_clock of the traces, or `auto`.
         clock_samples: clock.json with bracketed samples.
@@ -74,7 +75,8 @@ def import_files(
     stage, old = (target.parent / f".{target.name}.{os.getpid()}.{part}" for part in ("new", "old"))
     try:
         entries = _copy(incoming, stage, progress or _ignore, live or _ignore)
-        write_info(stage, {"ftrace_clock": clock, "files": entries})
+        entries, doubts = _join_logs(entries, incoming, stage, progress or _ignore)
+        write_info(stage, {"ftrace_clock": clock, "files": entries, "import_warnings": doubts})
         _swap(stage, target, old)
     except OSError as error:
         raise InputError(
@@ -195,3 +197,23 @@ def _copy(
         if item.form != "description":
             progress(f"{item.origin}: {size:,} bytes")
     return entries
+
+
+def _join_logs(
+    entries: list[dict[str, Any]], incoming: list[Incoming], stage: Path, progress: Callable[[str], None]
+) -> tuple[list[dict[str, Any]], list[str]]:
+    """Return the entries after pieces of one log became one file, and what is not sure of the others."""
+    logs = {stage / e["path"]: e for e in entries if e["form"] == "log"}
+    names = {path: incoming[entry["file"]].origin.name for path, entry in logs.items()}
+    found = arrange_logs(names) if len(logs) > 1 else Arrangement()
+    for pieces in found.logs:
+        path = join_pieces(pieces)
+        size, checksum = describe_file(path)
+        told = [{"name": p.log.name, "size": p.log.size, "repeated": p.repeated} for p in pieces]
+        first, *others = (logs[piece.log.path] for piece in pieces)
+        first |= {"path": str(path.relative_to(stage)), "size": size, "checksum": checksum, "pieces": told}
+        entries = [entry for entry in entries if entry not in others]
+        repeated = sum(piece.repeated for piece in pieces)
+        again = f"; {repeated:,} bytes that two of them hold count once" if repeated else ""
+        progress(f"{' + '.join(piece.log.name for piece in pieces)}: pieces of one log{again}")
+    return [{**entry, "file": number} for number, entry in enumerate(entries)], found.doubts

@@ -97,7 +97,7 @@ def start_log(submit: Submit, log: LogFile, count: int, block_bytes: int) -> Sta
         count: how many ranges are wanted.
         block_bytes: about how many bytes a reader takes at once.
     """
-    with _open_bytes(log.path) as data:
+    with open_bytes(log.path) as data:
         ranges = plan_ranges(find_borders(data, block_bytes), count)
     return StartedLog(log, ranges, [submit(read_log_range, log, number, part) for number, part in enumerate(ranges)])
 
@@ -124,7 +124,7 @@ def finish_log(submit: Submit, started: StartedLog) -> tuple[list[StoredPart], i
 
 def read_log_range(log: LogFile, number: int, part: LogRange) -> RangeRows:
     """Read one range of a log and write its rows."""
-    with _open_bytes(log.path) as data:
+    with open_bytes(log.path) as data:
         reader = Reader(log.file, part.borders[0])
         look_back(reader, data, part)
         start = reader.state()
@@ -144,7 +144,7 @@ def read_again(log: LogFile, ranges: list[LogRange], known: int, first: int, alo
 
     Returns: rows of range `first` and of those behind it that were read again.
     """
-    with _open_bytes(log.path) as data:
+    with open_bytes(log.path) as data:
         reader = Reader(log.file, ranges[known].borders[0])
         look_back(reader, data, ranges[known])
         for number in range(known, first):
@@ -201,7 +201,8 @@ class _FrameBytes:
 
 
 @contextmanager
-def _open_bytes(path: Path) -> Iterator[LogBytes]:
+def open_bytes(path: Path) -> Iterator[LogBytes]:
+    """Open a log, plain or in frames, for its decompressed bytes at any place."""
     if path.suffix == frames.SUFFIX:
         yield _FrameBytes(FrameReader(path))
         return

@@ -166,7 +166,7 @@ def copy_in(source: Path, target: Path, *, compress: bool = False) -> Path:
         _copy_plain(source.resolve(), target)
         return target
     try:
-        return _store_decompressed(_decompress(source, compression), target, compress=compress)
+        return store_decompressed(_decompress(source, compression), target, compress=compress)
     except _DAMAGES as error:
         raise InputError(
             f"cannot decompress {source}: {error}", f"the {compression} data is damaged; copy the file again"
@@ -205,7 +205,7 @@ def _decompress(source: Path, compression: str) -> Iterator[bytes]:
             raise EOFError("it ends inside a frame")
 
 
-def _store_decompressed(pieces: Iterator[bytes], target: Path, *, compress: bool) -> Path:
+def store_decompressed(pieces: Iterator[bytes], target: Path, *, compress: bool) -> Path:
     """Write pieces to `target`, or in frames of zstd beside it when there is more than one frame of them."""
     head = bytearray()
     for piece in pieces:
