@@ -30,7 +30,7 @@ from tracecorr.model.errors import CaptureError
 from tracecorr.parse.kfd.topology import NodeFiles, list_nodes
 from tracecorr.progress import Stages
 from tracecorr.sources import read_parts
-from tracecorr.store.capture import Capture, drop_unfinished, write_info, write_tables
+from tracecorr.store.capture import Capture, drop_abandoned, drop_unfinished, write_info, write_tables
 from tracecorr.store.fleet import begin_fleet, finish_fleet, plan_fleet, write_member
 from tracecorr.store.importing import import_files
 from tracecorr.store.lock import lock_capture
@@ -71,7 +71,9 @@ def correlate(
         WorkerError: a process that read a log was killed.
     """
     capture = Capture.open(path)
-    with lock_capture(path):
+    with lock_capture(path) as is_alone:
+        if is_alone:
+            drop_abandoned(path)
         try:
             return _correlate(capture, Stages(progress, live), ready or {}, jobs)
         finally:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import gzip
 import lzma
 import os
@@ -220,3 +221,21 @@ def test_one_process_at_a_time_builds_or_replaces_a_capture(run: Run, tmp_path: 
     assert {file: file.stat().st_mtime_ns for file in path.rglob("*")} == before
     assert [p.name for p in tmp_path.iterdir() if p.name.startswith(".")] == []
     assert run("import", "--amd-log", log_file, "-o", "x", "--force").status == 0
+
+
+def test_what_a_killed_process_left_is_dropped_by_the_next_one(
+    run: Run, tmp_path: Path, log_file: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(*_: object) -> None:
+        raise OSError(errno.ENOLCK, os.strerror(errno.ENOLCK))
+
+    assert run("import", "--amd-log", log_file, "-o", "x").status == 0
+    left = tmp_path / "x.tracecorr" / ".tables.99999999" / "parts"
+    left.mkdir(parents=True)
+    with monkeypatch.context() as without_locks:
+        # Where nobody can be kept away, another process may be at work there.
+        without_locks.setattr("fcntl.flock", refuse)
+        assert run("correlate", "x").status == 0
+    assert left.is_dir()
+    assert run("correlate", "x").status == 0
+    assert not left.parent.exists()

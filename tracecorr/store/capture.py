@@ -200,6 +200,16 @@ def make_parts_folder(path: Path) -> Path:
     return fresh / "parts"
 
 
+def drop_abandoned(path: Path) -> None:
+    """Remove the parts that killed processes left.
+
+    Args:
+        path: the capture folder, locked: no other process may be at work in it.
+    """
+    for folder in path.glob(".tables.*"):
+        shutil.rmtree(folder, ignore_errors=True)
+
+
 def drop_unfinished(path: Path) -> None:
     """Remove parts that no `write_tables` put in their place, because the work on them failed."""
     shutil.rmtree(path / f".tables.{os.getpid()}", ignore_errors=True)
