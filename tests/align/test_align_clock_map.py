@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -242,3 +243,62 @@ def test_the_true_line_is_never_excluded(ppm: float, seed: int, count: int, widt
     offset = base + np.rint(at * ppm * 1e-6).astype(np.int64)
     assert ((low - 2 <= offset) & (offset <= high + 2)).all()
     assert MAX_RATE >= 500e-6
+
+
+def test_bounds_are_rounded_outwards() -> None:
+    """The offset grows by half a nanosecond each; at stamp 1 it lies in [-0.5, 1.5]."""
+    fitted = fit_clock_map(Bounds(np.array([0, 10]), np.array([-1, 4]), np.array([1, 6])), "samples", 0.0, 0.5)
+    assert [side.tolist() for side in fitted.bound(np.array([0, 1]))] == [[-1, -1], [1, 2]]
+
+
+@pytest.mark.parametrize("likely_ns", [None, 103])
+def test_a_clock_that_shows_less_has_the_same_time(likely_ns: int | None) -> None:
+    """The offset lies in [96, 104], and falls by 1 ns in 2; stamps are shifted by 1,000 ns."""
+    low = np.array([96, -404])
+    fitted = fit_clock_map(Bounds(np.array([0, 1000]), low, low + 8), "samples", 0.0, -0.5)
+    fitted = replace(fitted, likely_ns=likely_ns)
+    stamps = np.array([0, 2, 500])
+    shown = [100, 99, -150] if likely_ns is None else [103, 103, -146]
+    for clock, less in ((fitted, 0), (fitted.shifted(1000), 1000)):
+        assert clock.offset_at(stamps - less)[0].tolist() == [each + less for each in shown]
+        low, high = clock.bound(stamps - less)
+        assert (low - less).tolist() == [96, 95, -154]
+        assert (high - less).tolist() == [104, 103, -146]
+    same = ClockMap("same_clock", shift_ns=5).shifted(1000)
+    assert [side.tolist() for side in same.offset_at(stamps)] == [[1005] * 3, [0] * 3, [0] * 3]
+
+
+@pytest.mark.parametrize(("method", "apart_ns", "ppm"), [("samples", SECOND, 0.45), ("causal_pairs", SECOND / 20, 1.8)])
+def test_a_rate_that_moves_a_little_between_the_evidence_stays_inside(method: str, apart_ns: float, ppm: float) -> None:
+    """It goes off for half of each gap, and comes back: all that is known of it lies on one line.
+
+    A disciplined clock is taken to do so by 0.5 ppm, and by 2 ppm between pairs, which hide more.
+    """
+    at = np.arange(0, 10 * SECOND + 1, apart_ns).astype(np.int64)
+    fitted = fit_clock_map(Bounds(at, at * 0 - 5, at * 0 + 5), method)
+    middle = np.arange(3 * SECOND, 6 * SECOND, apart_ns) + apart_ns / 2
+    low, high = fitted.bound(middle.astype(np.int64))
+    assert (high >= ppm * 1e-6 * apart_ns / 2).all()
+    assert (low <= -ppm * 1e-6 * apart_ns / 2).all()
+    # What the line itself may hide, 10 ns in a gap, is all that comes to it.
+    assert (high - low).max() <= 1.2 * 2 * ppm * 1e-6 * apart_ns / 2 + 30
+
+
+def test_the_rows_of_a_map_tell_its_rates() -> None:
+    """A change by 60 ppm at 8.5 s, samples each second: it shows from 10 s on, 1.5 s of it are in the row before."""
+    at = np.arange(21) * 10**9
+    offset = 5 * 10**9 + 60 * np.clip(at - 8_500_000_000, 0, None) // 10**6
+    fitted = fit_clock_map(Bounds(at, offset - 1_000, offset + 1_000), "samples")
+    rows = fitted.summarize("ftrace:local", 0, 20 * 10**9)
+    assert [(row["from_ns"], row["to_ns"], row["offset_ns"], row["rate_ppb"]) for row in rows] == [
+        (0, 10**10 - 1, 5 * 10**9, 9_000), (10**10, 2 * 10**10, 5 * 10**9 + 90_000, 60_000),
+    ]  # fmt: skip
+    # Widest where the change may have been, and no wider than a sample behind it.
+    assert rows[0]["lo_ns"] == rows[0]["hi_ns"] > 100_000
+    assert 1_000 <= rows[1]["lo_ns"] == rows[1]["hi_ns"] < 2_000
+    assert [(row["pairs"], row["violated"], row["method"]) for row in rows] == [(21, 0, "samples")] * 2
+    (same,) = ClockMap("same_clock", shift_ns=7).summarize("ftrace:mono", 3, 9)
+    assert (same["from_ns"], same["to_ns"], same["offset_ns"], same["rate_ppb"]) == (3, 9, 7, 0)
+    assert (same["lo_ns"], same["hi_ns"]) == (0, 0)
+    (unknown,) = ClockMap("unaligned").summarize("ftrace:local", 3, 9)
+    assert (unknown["lo_ns"], unknown["hi_ns"]) == (None, None)

@@ -51,6 +51,14 @@ def test_five_stamps_shown_twice_tell_it() -> None:
     assert back.tolist() == [5_480 * US] * 5
 
 
+def test_lower_bounds_of_the_one_time_and_upper_bounds_of_the_other_tell_it() -> None:
+    """Ten stamps were shown after 100 ms, ten larger ones before 20 ms: none has bounds of both sides."""
+    stamp, nothing = np.arange(20) * 1_000 * US, np.full(10, np.inf)
+    low = np.concatenate([100_000 * US - stamp[:10], -nothing])
+    high = np.concatenate([nothing, np.arange(10, 20) * 1_000 * US - stamp[10:]])
+    assert len(find_set_back(stamp, low, high)) == 10
+
+
 def test_four_stamps_may_be_wrong_pairs() -> None:
     assert find_set_back(*one_sided(GOING + gone_on(4_500))).size == 0
     assert find_set_back(*one_sided(GOING + gone_on(4_500)), sure=False).size
@@ -173,6 +181,20 @@ def test_a_bound_far_below_does_not_tell_that_a_clock_has_not_stepped_yet() -> N
     offset = [0, 0, 0, 0, -600, -899_000, -899_000, -899_000, -899_000]
     low = np.array(offset) * ms - 2_000
     high = np.where(np.array(at) == 1_200, NO_HIGH, np.array(offset) * ms + 2_000)
+    fitted = fit_clock_map(Bounds(np.array(at) * ms, low, high), "causal_pairs", 0.0)
+    least, most = fitted.bound(np.array([2, 1_100, 1_200, 1_300, 900_002]) * ms)
+    assert (least <= np.array([0, -600, -600, -600, -899_000]) * ms).all()
+    assert (most >= np.array([0, -600, -600, -600, -899_000]) * ms).all()
+    assert (most - least)[[0, 4]].tolist() == [4_000, 4_000]
+
+
+def test_a_bound_far_above_does_not_tell_that_a_clock_has_stepped_for_the_last_time() -> None:
+    """The same clock; what lies between is one upper bound: above the last offset, so that it may be the one before."""
+    ms = 10**6
+    at = [0, 1, 2, 3, 1_200, 900_000, 900_001, 900_002, 900_003]
+    offset = [0, 0, 0, 0, -600, -899_000, -899_000, -899_000, -899_000]
+    high = np.array(offset) * ms + 2_000
+    low = np.where(np.array(at) == 1_200, NO_LOW, np.array(offset) * ms - 2_000)
     fitted = fit_clock_map(Bounds(np.array(at) * ms, low, high), "causal_pairs", 0.0)
     least, most = fitted.bound(np.array([2, 1_100, 1_200, 1_300, 900_002]) * ms)
     assert (least <= np.array([0, -600, -600, -600, -899_000]) * ms).all()

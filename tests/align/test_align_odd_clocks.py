@@ -199,6 +199,49 @@ def test_few_samples_are_enough_for_wide_bounds(count: int, start: int) -> None:
     assert width.max() > 10e-6 * SECOND
 
 
+def test_beyond_its_samples_a_clock_may_run_at_any_rate() -> None:
+    """By 600 ppm for a second, around what the first and the last sample leave."""
+    at = np.arange(21) * 10**9
+    fitted = fit_clock_map(Bounds(at, at * 0 - 1_000, at * 0 + 1_000), "samples")
+    low, high = fitted.bound(np.array([-(10**9), 0, 20 * 10**9, 21 * 10**9]))
+    assert low.tolist() == [-601_000, -1_000, -1_000, -601_000]
+    assert high.tolist() == [601_000, 1_000, 1_000, 601_000]
+
+
+@pytest.mark.parametrize("side", ["low", "high"])
+def test_pairs_of_one_side_say_that_the_other_one_lacks(side: str) -> None:
+    at = np.arange(50) * 10**8
+    low, high = (at * 0, at * 0 + NO_HIGH) if side == "low" else (at * 0 + NO_LOW, at * 0)
+    fitted = fit_clock_map(Bounds(at, low, high), "causal_pairs")
+    assert (fitted.reason, fitted.pairs) == ("no pair bounds the offset on both sides", 50)
+
+
+@pytest.mark.parametrize("per_ns", [1, 3])
+@pytest.mark.parametrize(("hold", "aligned"), [(10, True), (5, False)])
+def test_a_clock_that_changes_its_rate_more_often_than_each_second_is_unaligned(
+    per_ns: int, hold: int, aligned: bool
+) -> None:
+    """By 300 ppm each half or quarter of a second, for 2 s: three changes are allowed, and one for each second.
+
+    Cycles of 3 GHz are three for each nanosecond, and not longer for that.
+    """
+    t = np.arange(41) * 50_000_000
+    slewed_ns = np.concatenate([[0], np.cumsum(np.where(np.arange(40) // hold % 2, 15_000, 0))])
+    stamp = (t - slewed_ns) * per_ns
+    offset = t - stamp
+    fitted = fit_clock_map(Bounds(stamp, offset - 10, offset + 10), "samples", rate=1 / per_ns - 1)
+    assert fitted.aligned == aligned
+    assert fitted.reason == ("" if aligned else "41 pairs allow no steady clock: it would change its rate 7 times")
+
+
+def test_pairs_of_one_stamp_tell_nothing_of_the_rate() -> None:
+    at = np.full(20, 5 * 10**9)
+    fitted = fit_clock_map(Bounds(at, at * 0 - 1_000, at * 0 + 1_000), "causal_pairs")
+    low, high = fitted.bound(at[0] + np.array([-(10**9), 0, 10**9]))
+    assert low.tolist() == [-603_000, -1_000, -603_000]
+    assert high.tolist() == [603_000, 1_000, 603_000]
+
+
 def test_huge_brackets_among_good_ones_say_nothing() -> None:
     good = sample(slewed())
     late = np.where(np.arange(len(good)) % 6 == 3, 5_000_000, 0)

@@ -89,13 +89,18 @@ def test_rows_of_a_clock_that_is_not_understood_have_no_error() -> None:
 
 
 def test_a_row_without_a_time_stands_behind_the_one_before_it_in_its_file() -> None:
-    """The first ones of a file stand with the one behind them; of all of them nothing tells how near that is."""
-    stamps = {10: None, 20: 700, 30: None, 40: 900}
-    rows = [{"offset": at, "stamp_ns": stamps[at]} for at in (40, 30, 20, 10)]
+    """The first ones stand with the one behind them; of all of them nothing tells how near that is."""
+    stamps = {(0, 10): None, (0, 20): 700, (0, 30): None, (1, 25): 900, (1, 40): None}
+    rows = [{"file": file, "offset": at, "stamp_ns": stamp} for (file, at), stamp in reversed(stamps.items())]
     placed = place({"amd_log:mono": SAME}, *rows)
     assert [(row["offset"], row["ts_ns"], row["err_lo_ns"], row["flags"]) for row in placed] == [
-        (10, 700, None, Flag.NO_TIME), (20, 700, 0, 0), (30, 700, None, Flag.NO_TIME), (40, 900, 0, 0),
+        (10, 700, None, Flag.NO_TIME), (20, 700, 0, 0), (30, 700, None, Flag.NO_TIME), (25, 900, 0, 0),
+        (40, 900, None, Flag.NO_TIME),
     ]  # fmt: skip
+    first, second = place({"amd_log:mono": SAME}, *rows[:2])
+    assert (first["offset"], first["err_lo_ns"], second["ts_ns"], second["err_lo_ns"]) == (25, 0, 900, None)
+    (alone,) = place({"amd_log:mono": SAME}, {"stamp_ns": None})
+    assert (alone["ts_ns"], alone["err_lo_ns"]) == (0, None)
 
 
 def test_nothing_has_the_same_columns() -> None:

@@ -103,6 +103,16 @@ def test_before_the_end_the_clock_may_have_begun_another_rate() -> None:
     assert mirrored == pytest.approx([middle, late, later, last], rel=0.03)
 
 
+def test_both_ends_are_told_in_blocks_of_two_milliseconds() -> None:
+    """Known to 10 ns each 0.1 ms: 1.9 ms tell the rate to 5.3 ppm, 3.9 ms to 2.6; in the last 1.95 ms it may be new."""
+    t = np.arange(0, 2 * SECOND + 1, SECOND / 10_000)
+    at = np.array([0.001, 0.003, 1.997, 1.999]) * SECOND
+    low, high = find_slopes(*around(t, 0 * t, 5.0), RATES).between(at, at)
+    assert (high[1:3] < 5.3 * PPM).all()
+    assert (low[1:3] > -5.3 * PPM).all()
+    assert high[[0, 3]] == pytest.approx(100 * PPM, rel=0.01)
+
+
 def test_where_no_line_fits_a_second_a_rate_at_the_end_may_be_any() -> None:
     t = np.arange(0, 4 * SECOND + 1, SECOND / 1000)
     changed = 400 * PPM * np.clip(t - 3.8 * SECOND, 0, None)
@@ -173,6 +183,12 @@ def test_long_captures_are_cut_into_no_more_blocks() -> None:
     assert found.high.max() <= 600 * PPM
 
 
+def test_short_captures_are_cut_into_sixteen_blocks() -> None:
+    """And those at both ends are halved five times."""
+    t = np.arange(0, 0.3 * SECOND + 1, SECOND / 100_000)
+    assert len(find_slopes(*around(t, 0 * t), RATES).edges) == 16 + 2 * 5
+
+
 @pytest.mark.parametrize(("pause_s", "most_ms"), [(1.5, 0.08), (13, 16)])
 def test_what_a_clock_does_in_a_long_pause_is_not_known(pause_s: float, most_ms: float) -> None:
     """It slews for 1 s, or for 4.5 s, while nothing is paired; before and behind it runs at the same rate."""
@@ -186,3 +202,16 @@ def test_what_a_clock_does_in_a_long_pause_is_not_known(pause_s: float, most_ms:
     assert ((low - 1 <= at - stamp) & (at - stamp <= high + 1)).all()
     assert (high - low)[(at > SECOND / 2) & (at < 4.5 * SECOND)].max() < 20_000
     assert (high - low).max() < most_ms * 1e6
+
+
+def test_a_slew_and_back_in_a_long_pause_is_inside() -> None:
+    """By 325 ppm for 2 s, and by as much the other way: 650 us off, and nothing behind the pause tells it."""
+    rng = np.random.default_rng(5)
+    t = np.sort(np.concatenate([rng.uniform(0, 5, 2500), 18 + rng.uniform(0, 5, 2500)])) * SECOND
+    changes = [(8.0, 345.0), (10.0, -305.0), (12.0, 20.0)]
+    fitted = fit_clock_map(pair(t, changes, 1), "causal_pairs")
+    at = np.linspace(0, 23 * SECOND, 4001)
+    stamp = np.rint(at - offset_of(at, changes)).astype(np.int64)
+    low, high = fitted.bound(stamp)
+    assert ((low - 1 <= at - stamp) & (at - stamp <= high + 1)).all()
+    assert (high - low)[(at > SECOND / 2) & (at < 4.5 * SECOND)].max() < 20_000

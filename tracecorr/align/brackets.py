@@ -72,7 +72,7 @@ class Gaps:
         return Slopes(self.edges, self.low, self.high)
 
     def list_runs(self, low: Floats, high: Floats) -> list[tuple[float, float]]:
-        """Return where the clock took up a rate, and that rate; what changes in between is told with what follows.
+        """Return from where on each rate has shown, and the mean one until the next; gaps of a change count before it.
 
         Args:
             low, high: bounds of the offset at the edges.
