@@ -128,3 +128,19 @@ def test_what_is_only_inferred_is_no_event(synthetic_index: CaptureIndex, synthe
     assert counted["inferred"] == sum(hollow.values())
     recorded = {n["layer"]: n["count"] for n in counted["layers"] if not n["inferred"]}
     assert recorded["doorbell"] == (events["layer"] == "doorbell").sum()
+
+
+def test_times_of_an_event_read_as_times(synthetic_index: CaptureIndex, synthetic_capture: SyntheticCapture) -> None:
+    shown = {c["name"]: c["value"] for c in detail.describe(synthetic_index, _packet(synthetic_capture, "recorded"))}
+    assert shown["ts_ns"].endswith(" ns") and " ns after the start = " in shown["ts_ns"]
+    assert shown["packet_ns"].endswith(" ns after the start") and shown["length"].endswith(" bytes")
+    assert not any("start ns" in value for value in shown.values())
+
+
+def test_a_stage_tells_that_it_failed(synthetic_index: CaptureIndex, synthetic_capture: SyntheticCapture) -> None:
+    refused = synthetic_capture.tables["events"].filter(pl.col("result").cast(pl.String).str.starts_with("E"))
+    found = chain.find_chain(synthetic_index, int(refused["event"][0]))
+    assert found is not None
+    assert {s["event"]: s["failed"] for s in found.stages}[found.event]
+    well = chain.find_chain(synthetic_index, _packet(synthetic_capture, "inferred"))
+    assert well is not None and not any(s["failed"] for s in well.stages)

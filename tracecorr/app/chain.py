@@ -73,6 +73,7 @@ def _stages(index: CaptureIndex, rows: Iterable[Row]) -> list[Row]:
             "evidence": r["evidence"],
             "source": r["source"],
             "result": r["result"],
+            "failed": index.has_failed(r["event"]),
             "where": [r[c] for c in ("file", "offset", "length", "end_offset", "end_length")],
         }
         for r, place in placed
@@ -92,7 +93,7 @@ def _hollow_doorbells(index: CaptureIndex, launches: Iterable[Row]) -> list[Row]
                 "event": None, "of": launch["event"], "layer": "doorbell", "name": INFERRED_DOORBELL, "lane": lane,
                 "row": index.row_at(lane, launch["event"], lo - index.t0_ns),
                 "start": lo - index.t0_ns, "dur": hi - lo, "instant": False, "err_lo": 0, "err_hi": hi - lo,
-                "evidence": INFERRED, "source": "tracecorr", "result": None, "where": None,
+                "evidence": INFERRED, "source": "tracecorr", "result": None, "failed": False, "where": None,
             }
         )  # fmt: skip
     return out[: ids.MAX_STAGES]

@@ -76,8 +76,7 @@ def _as_text(data: bytes) -> str:
 
 
 def _field(name: str, value: str, meanings: dict[str, tuple[str, str]]) -> dict[str, str]:
-    meaning, unit = meanings.get(name, ("", ""))
-    return {"name": name, "value": f"{value} {unit}" if unit in ("ns", "bytes") else value, "meaning": meaning}
+    return {"name": name, "value": value, "meaning": meanings.get(name, ("", ""))[0]}
 
 
 def _value(index: CaptureIndex, name: str, value: Any) -> str:
@@ -88,7 +87,7 @@ def _value(index: CaptureIndex, name: str, value: Any) -> str:
     if owners is not None:
         return f"{value} ({owners[value]})" if value in owners else str(value)
     if name == "ts_ns":
-        return f"{value - index.t0_ns:,} after the start = {value:,}"
+        return f"{value - index.t0_ns:,} ns after the start = {value:,} ns"
     if name == "kernel":
         return _kernel(index, value)
     if name == "flags":
@@ -97,21 +96,22 @@ def _value(index: CaptureIndex, name: str, value: Any) -> str:
         return index.capture.file_path(value)
     if name in ("event", "parent", "chain", "pid", "tid", "cpu", "depth", "fd", "stream"):
         return str(value)
-    return _number(name, value, _ADDRESSES)
+    return _number(name, value, _ADDRESSES, _MEANING)
 
 
 def _launch_value(index: CaptureIndex, name: str, value: Any) -> str:
     if name.endswith("_ns"):
-        return f"{value - index.t0_ns:,} after the start"
+        return f"{value - index.t0_ns:,} ns after the start"
     if name.endswith("_event"):
         return f"#{value}"
-    return _number(name, value, _LAUNCH_ADDRESSES)
+    return _number(name, value, _LAUNCH_ADDRESSES, _LAUNCH_MEANING)
 
 
-def _number(name: str, value: Any, addresses: frozenset[str]) -> str:
+def _number(name: str, value: Any, addresses: frozenset[str], meanings: dict[str, tuple[str, str]]) -> str:
     if name in addresses:
         return f"{value:#x}"
-    return f"{value:,}" if isinstance(value, int) else str(value)
+    text, unit = f"{value:,}" if isinstance(value, int) else str(value), meanings.get(name, ("", ""))[1]
+    return f"{text} {unit}" if unit in ("ns", "bytes") else text
 
 
 def _kernel(index: CaptureIndex, kernel: int) -> str:

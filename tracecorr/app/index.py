@@ -10,7 +10,7 @@ import polars as pl
 
 from tracecorr.app import ids
 from tracecorr.app.source import CaptureLike
-from tracecorr.store.views import Views, build_views, read_views, write_views
+from tracecorr.store.views import Views, build_views, levels, read_views, write_views
 from tracecorr.store.views.lanes import Names, name_owners
 
 
@@ -42,6 +42,10 @@ class CaptureIndex:
         """Return where an event is drawn."""
         lane, row, name, start = self.views.find(event)
         return Place(lane, row, self.views.names[name], start)
+
+    def has_failed(self, event: int) -> bool:
+        """Tell whether an event is drawn as one that failed."""
+        return bool(self.views.pyramid.finest.style[self.views.place[event]] & levels.FAILED)
 
     def row_at(self, lane: int, event: int, start: int) -> int:
         """Return the depth row of the record in `lane` that stands for `event` and starts at `start`; 0 if none."""

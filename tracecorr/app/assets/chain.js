@@ -39,6 +39,10 @@ window.TL = window.TL || {};
       ctx.fillStyle = colour;
       ctx.fillRect(left, box.y, w, box.h);
     }
+    if (stage.failed) {
+      ctx.fillStyle = TL.FAILURE;
+      ctx.fillRect(left, box.y, w, 4);
+    }
     ctx.strokeStyle = chosen ? theme.accent : theme.text;
     ctx.lineWidth = chosen ? 2.5 : 1;
     const bordered = chosen || (stage.evidence !== "inferred" && (w > 6 || TL.view.detail.stages.length <= CROWD));

@@ -30,26 +30,27 @@ window.TL = window.TL || {};
     bar.replaceChildren(TL.make("b", "tl-brand", "tracecorr"));
     if (meta.captures.length > 1) bar.append(selector(meta));
     else bar.append(TL.make("span", "tl-name", meta.name));
-    if (new URLSearchParams(location.search).get("other")) bar.append(TL.make("span", "tl-name", meta.name));
+    document.title = meta.name + " · tracecorr";
     bar.append(TL.make("span", "tl-note", TL.num(meta.events) + " events"));
     box = TL.make("input");
     box.type = "search";
-    box.placeholder = "Search: name, #event, 0x…  ( / )";
+    box.placeholder = "Name, #event, 0x…, @time  ( / )";
     box.setAttribute("aria-label", "search");
     box.addEventListener("keydown", (e) => { if (e.key === "Enter") TL.find(e.shiftKey); });
     box.addEventListener("input", () => { searchAt = -1; if (box.value) countSoon(); else clearSearch(); });
     counter = TL.make("span", "tl-count");
     range = TL.make("span", "tl-range");
-    const filters = button("Filters", "filters and colours (G)", () => TL.toggleFilters());
+    const filters = button("Filters", "filters and colours (G)", () => { TL.showTimeline(); TL.toggleFilters(); });
     filters.id = "tl-filter-button";
     filters.setAttribute("aria-expanded", "false");
     bar.append(
       box, counter,
       button("◂", "previous hit (Shift + Enter)", () => TL.find(true)), button("▸", "next hit (Enter)", () => TL.find(false)), filters,
-      button("Fit", "fit the chain of the selection (F)", () => { TL.fit(); TL.changed(); }),
-      button("Chain", "only the lanes of the chain (P)", () => { TL.toggleChain(); TL.changed(); }),
-      button("Whole", "whole capture (0)", () => { TL.view.whole(); TL.changed(); }),
-      button("Note", "write a note (B)", () => TL.editNote()), exports(),
+      button("Fit", "fit the chain of the selection (F)", () => { TL.showTimeline(); TL.fit(); TL.changed(); }),
+      button("Chain", "only the lanes of the chain (P)", () => { TL.showTimeline(); TL.toggleChain(); TL.changed(); }),
+      button("Whole", "whole capture (0)", () => { TL.showTimeline(); TL.view.whole(); TL.changed(); }),
+      button("Note", "write a note (B)", () => { TL.showTimeline(); TL.editNote(); }), exports(),
+      button("Link", "copy the address of this view", () => { TL.writeHash(); TL.copy(location.href, "address of this view"); }),
       button("Theme", "light or dark (T)", () => TL.toggleTheme()), button("?", "help", () => TL.toggleHelp()),
     );
   };
@@ -68,19 +69,32 @@ window.TL = window.TL || {};
     return list;
   }
 
+  // Two captures together are an entry of their own: from them the way leads to each.
+  TL.isPair = () => Boolean(new URLSearchParams(location.search).get("other"));
   function selector(meta) {
     const list = TL.make("select");
     list.setAttribute("aria-label", "capture");
-    const asked = meta.shown;
-    for (const name of meta.captures) {
-      const option = TL.make("option", "", name);
-      option.value = name;
-      option.selected = name === asked;
+    const shown = TL.isPair() ? "" : meta.shown;
+    for (const [value, text] of [...(shown ? [] : [["", meta.name]]), ...meta.captures.map((name) => [name, name])]) {
+      const option = TL.make("option", "", text);
+      option.value = value;
+      option.selected = value === shown;
       list.append(option);
     }
-    list.addEventListener("change", () => { location.href = "/?capture=" + encodeURIComponent(list.value); });
+    list.addEventListener("change", () => {
+      if (list.value) location.href = "/?capture=" + encodeURIComponent(list.value) + TL.lookHash(TL.page);
+    });
     return list;
   }
+  // What of the view belongs to the reader and not to the capture.
+  TL.lookHash = function (page) {
+    const look = new URLSearchParams({ theme: document.documentElement.dataset.theme });
+    if (page) look.set("page", page);
+    return "#" + look.toString();
+  };
+  TL.copy = async function (text, what) {
+    try { await navigator.clipboard.writeText(text); TL.message(what + " copied"); } catch (problem) { TL.message("copy it from here: " + text); }
+  };
 
   TL.rangeText = () => range;
   TL.showRange = function () {
@@ -101,6 +115,8 @@ window.TL = window.TL || {};
   TL.find = async function (back) {
     const text = box.value.trim();
     if (!text) { clearSearch(); return; }
+    TL.showTimeline();
+    if (text[0] === "@") { counter.textContent = TL.goToTime(text) ? "" : "no such time"; return; }
     let found;
     try { found = await TL.api.search(text, searchAt, back); } catch (problem) { counter.textContent = problem.message; return; }
     TL.view.search = { text: text, names: found.names, set: new Set(found.names), count: found.count };
@@ -115,7 +131,7 @@ window.TL = window.TL || {};
   function countSoon() {
     clearTimeout(resting);
     const text = box.value.trim();
-    if (!text || /^(0x|#|[0-9])/i.test(text)) return;
+    if (!text || /^(0x|#|@|[0-9])/i.test(text)) return;
     resting = setTimeout(async () => {
       if (TL.view.search && TL.view.search.text === text) return;
       await TL.showHits();
@@ -203,11 +219,12 @@ window.TL = window.TL || {};
     if (hit.style & TL.CLIPPED) lines.push("reaches far out of the view");
     else {
       lines.push("start " + about(hit.start, hit.unit));
-      if (hit.dur > 0) lines.push((hit.count > 1 ? "together " : "duration ") + about(hit.dur, hit.unit));
+      const length = hit.count > 1 ? "first start to last end " : hit.style & TL.INFERRED ? "interval of " : "duration ";
+      if (hit.dur > 0) lines.push(length + about(hit.dur, hit.unit));
     }
     if (hit.style & TL.INFERRED) lines.push("inferred: only this interval is known");
-    if (hit.style & TL.FAILED) lines.push("failed");
-    if (hit.style & TL.HALF) lines.push("only one end was seen");
+    if (hit.style & TL.FAILED) lines.push(hit.count > 1 ? "at least one failed" : "failed");
+    if (hit.style & TL.HALF) lines.push(hit.count > 1 ? "of at least one only one end was seen" : "only one end was seen");
     return lines;
   }
   // In a long view times are known to a billionth of it: no digit is shown that is not known.
@@ -229,7 +246,7 @@ window.TL = window.TL || {};
           lines = found.value === null ? ["no value here"] : [hit.lane.label, found.value.toLocaleString("en-US"), "since " + TL.ns(found.start)];
         } else if (hit.event !== TL.NONE && hit.count === 1 && !(hit.style & TL.INFERRED)) {
           const e = await TL.api.brief(hit.event);
-          lines = [e.name, "start " + TL.ns(e.start), e.dur === null ? "an instant, or only one end was seen" : "duration " + TL.ns(e.dur)];
+          lines = [e.name, "start " + TL.ns(e.start), e.dur !== null ? "duration " + TL.ns(e.dur) : hit.style & TL.HALF ? "only one end was seen" : "an instant"];
           if (e.result) lines.push("result " + e.result);
           lines.push(e.evidence + " · " + e.source + " · error −" + (e.err_lo_ns ?? "?") + " +" + (e.err_hi_ns ?? "?") + " ns");
         }

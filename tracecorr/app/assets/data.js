@@ -14,6 +14,7 @@ window.TL = window.TL || {};
   TL.NONE = 0xffffffff; // a record without an event
   TL.INFERRED = 1;
   TL.FAILED = 2;
+  TL.FAILURE = "#C00000"; // the colour of what failed
   TL.HALF = 4;
   TL.CLIPPED = 8;
 

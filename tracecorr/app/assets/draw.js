@@ -52,7 +52,7 @@ window.TL = window.TL || {};
     const by = TL.view.colourBy;
     if (by === "layer") return TL.fill(lane.layer, name);
     if (by === "kernel") return lane.layer === "aql" || lane.layer === "gpu" ? TL.palette(name) : NEUTRAL;
-    if (by === "result") return style & TL.FAILED ? "#C00000" : style & TL.HALF ? "#E6A817" : "#7FA6C9";
+    if (by === "result") return style & TL.FAILED ? TL.FAILURE : style & TL.HALF ? "#E6A817" : "#7FA6C9";
     if (by === "queue" && lane.queue !== null) return TL.palette(lane.queue);
     return tint ? TL.palette(tint - 1) : NEUTRAL;
   };
@@ -152,7 +152,7 @@ window.TL = window.TL || {};
         const share = spans.count[i] > 1 ? 0.4 + (0.6 * spans.height[i]) / 255 : 1;
         push(batches, (faint ? "~" : "") + colour, left, y + h * (1 - share), cut, h * share);
       }
-      if (style & TL.FAILED) push(batches, "#C00000", left, y, Math.max(cut, Math.floor(left) + 2 - left), 3);
+      if (style & TL.FAILED) push(batches, TL.FAILURE, left, y, Math.max(cut, Math.floor(left) + 2 - left), 3);
       if (spans.count[i] > 1) continue;
       const next = i + 1 < end ? origin + spans.start[i + 1] * k : right;
       label(texts, TL.view.meta.names[name], style, { x: left, y: y + h / 2, w: cut, colour: colour, faint: faint, next: next });

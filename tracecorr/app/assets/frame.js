@@ -110,7 +110,7 @@ window.TL = window.TL || {};
     ctx.rect(TL.GUTTER, TL.MINIMAP_H, view.width, view.height);
     ctx.clip();
     // What lies outside is dimmed: what is measured keeps its colours.
-    ctx.globalAlpha = 0.35;
+    ctx.globalAlpha = mark.a === mark.b ? 0 : 0.35;
     ctx.fillStyle = TL.theme().bg2;
     ctx.fillRect(TL.GUTTER, TL.TOP, Math.max(0, a - TL.GUTTER), view.height);
     ctx.fillRect(b, TL.TOP, Math.max(0, view.width - b), view.height);
@@ -121,7 +121,8 @@ window.TL = window.TL || {};
     ctx.fillRect(a, TL.MINIMAP_H, Math.max(1, b - a), TL.RULER_H);
     ctx.globalAlpha = 1;
     ctx.restore();
-    pill(ctx, TL.ns(Math.abs(mark.b - mark.a)), (a + b) / 2, TL.TOP - TL.RULER_H / 2, TL.theme().accent);
+    const text = mark.a === mark.b ? "at " + TL.ns(mark.a) : TL.ns(Math.abs(mark.b - mark.a));
+    pill(ctx, text, (a + b) / 2, TL.TOP - TL.RULER_H / 2, TL.theme().accent);
   }
 
   function pointer(ctx) {

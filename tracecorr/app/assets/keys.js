@@ -6,8 +6,9 @@ window.TL = window.TL || {};
     ["W / S, + / −", "zoom in / out at the pointer"], ["A / D, ← / →", "pan left / right"], ["↑ / ↓, wheel", "scroll the lanes"],
     ["Ctrl + wheel", "zoom at the pointer"], ["Shift + wheel, drag", "pan"], ["drag the ruler, Shift + drag", "measure"],
     ["click", "select; click on nothing clears"], ["click a header", "fold a process, thread or group"],
-    ["drag the overview", "move the view"], ["F", "fit the chain of the selection"], ["P", "only the lanes of the chain"],
-    ["0", "whole capture"], ["/", "search: text, #event or 0xaddress; Enter next, Shift + Enter previous"],
+    ["drag the overview", "move the view"], ["F", "fit the chain of the selection; once more: the event alone"], ["P", "only the lanes of the chain"],
+    ["0", "whole capture"], ["/", "search: text, #event, 0xaddress; Enter next, Shift + Enter previous"],
+    ["/ @180.5ms", "go to a time after the start, or of the host's clock; @10ms..20ms shows a range"],
     [". / ,", "next / previous event of the same thread and layer; without a selection the first one in view"],
     ["U", "the parent of the selection"], ["N, K, Q", "next of the same name, kernel, queue; with Shift the previous one"],
     ["E / Shift + E", "next / previous error"], ["M, Z", "measure the selection; zoom to the measured range"],
@@ -27,13 +28,17 @@ window.TL = window.TL || {};
   for (const [key, kind] of [["n", "name"], ["k", "kernel"], ["q", "queue"], ["e", "error"]]) {
     ACTIONS[key] = (event) => TL.step(kind, event.shiftKey);
   }
+  const EVERYWHERE = ["/", "?", "t"]; // also on the pages beside the timeline
   function pointerX() { return TL.view.cursor ? TL.view.cursor.x : null; }
 
   function onKey(event) {
     const typing = /^(INPUT|SELECT|TEXTAREA)$/.test(event.target.tagName);
+    if (event.key === "Escape" && event.target.closest("#tl-side")) { TL.toggleFilters(false); return; }
     if (typing && event.key === "Escape") { TL.closeCard(); TL.focusCanvas(); return; }
     const pressing = /^(BUTTON|A|SUMMARY)$/.test(event.target.tagName) && (event.key === "Enter" || event.key === " ");
-    if (typing || pressing || event.altKey || event.metaKey || TL.page) return;
+    if (typing || pressing || event.altKey || event.metaKey) return;
+    if (TL.page && event.key === "Escape") { TL.toggleHelp(false); return; }
+    if (TL.page && (event.ctrlKey || !EVERYWHERE.includes(event.key.toLowerCase()))) return;
     if (event.ctrlKey) {
       if (event.key.toLowerCase() !== "f") return;
       event.preventDefault();

@@ -139,10 +139,17 @@ window.TL = window.TL || {};
     }
     return [low, high];
   };
+  function fitRange(from, to) {
+    const room = Math.max(200, (to - from) * 0.12);
+    view.setRange(from - room, to + room * 1.6);
+  }
+  // The chain of the selection; when that is in view already, the selected event alone.
   view.fit = function () {
-    const found = view.extent();
+    const found = view.extent(), before = [view.t0, view.t1];
     if (!found) { view.whole(); return; }
-    const room = Math.max(200, (found[1] - found[0]) * 0.12);
-    view.setRange(found[0] - room, found[1] + room * 1.6);
+    fitRange(found[0], found[1]);
+    const own = view.detail.stages.find((s) => s.event === view.selected);
+    // The address keeps whole ns.
+    if (own && Math.abs(view.t0 - before[0]) < 1 && Math.abs(view.t1 - before[1]) < 1) fitRange(own.start, own.start + own.dur);
   };
 })(window.TL);

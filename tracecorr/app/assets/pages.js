@@ -6,6 +6,7 @@ window.TL = window.TL || {};
   const PLOTLY = "/_dash-component-suites/plotly/package_data/plotly.min.js";
   const host = () => document.getElementById("tl-page");
   TL.page = TIMELINE; // the page on the screen; the timeline has no name
+  TL.second = ""; // the capture that the page compares with
   let asked = 0, plotly = null;
 
   TL.buildTabs = function (meta) {
@@ -28,9 +29,13 @@ window.TL = window.TL || {};
     for (const tab of document.querySelectorAll("#tl-tabs button")) tab.setAttribute("aria-selected", String(tab.dataset.page === name));
   }
 
+  // What acts on the timeline brings it on the screen.
+  TL.showTimeline = function () { if (TL.page) { asked += 1; TL.second = ""; choose(TIMELINE); } };
+
   TL.openPage = async function (name, second) {
     if (name !== TIMELINE && !TL.view.meta.pages.some((p) => p[0] === name)) return;
     const mine = ++asked;
+    TL.second = second || "";
     choose(name);
     TL.changed();
     if (name === TIMELINE) { TL.focusCanvas(); return; }
@@ -38,7 +43,10 @@ window.TL = window.TL || {};
     TL.hold();
     try {
       const found = await TL.api.page(name, second);
-      if (mine === asked) await show(found);
+      if (mine !== asked) return;
+      TL.second = found.second || "";
+      TL.changed(); // its address names what is compared
+      await show(found);
     } catch (problem) { host().replaceChildren(TL.make("p", "tl-note", problem.message)); } finally { TL.release(); }
   };
 
@@ -73,6 +81,7 @@ window.TL = window.TL || {};
     for (const [at, text] of [["start", "first events together"], ["packet", "first packets together"]]) {
       const link = TL.make("a", "tl-link", text);
       link.href = "/?" + new URLSearchParams({ capture: TL.view.meta.shown, other: page.second, at: at });
+      link.addEventListener("click", () => { link.hash = TL.lookHash(); });
       bar.append(link);
     }
     return bar;
@@ -80,7 +89,7 @@ window.TL = window.TL || {};
 
   // --- leads back ---------------------------------------------------------------------------------
   TL.goTo = async function (lead) {
-    choose(TIMELINE);
+    TL.showTimeline();
     if (lead[0] === "range") { TL.view.setRange(lead[1], Math.max(lead[2], lead[1] + 1)); TL.changed(); }
     else if (lead[0] === "time") { const half = TL.view.span() / 2; TL.view.setRange(lead[1] - half, lead[1] + half); TL.changed(); }
     else if (lead[0] === "event") { await TL.select(lead[1], true); TL.fit(); TL.changed(); }

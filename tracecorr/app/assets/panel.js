@@ -106,6 +106,8 @@ window.TL = window.TL || {};
       );
     }
     bar.append(TL.button("Measure", "measure the chain (M)", () => { TL.markSelection(); TL.changed(); }));
+    // Of two captures together the numbers are not those of either.
+    if (!TL.isPair()) bar.append(TL.button("Copy number", "copy the number of the event, for tracecorr query", () => TL.copy(String(TL.view.selected), "event number")));
     return bar;
   }
 
@@ -116,6 +118,8 @@ window.TL = window.TL || {};
     panel.setAttribute("role", "region");
     panel.setAttribute("aria-live", "polite");
     if (!detail) return;
+    const own = detail.stages.find((s) => s.event === detail.event);
+    if (own) panel.setAttribute("aria-label", own.name + ", event " + detail.event + ", start " + TL.ns(own.start));
     const left = make("div", "tl-left"), right = make("div", "tl-right");
     const isOwn = (r) => detail.stages[r.stage].event === detail.event;
     const others = detail.raw.filter((r) => !isOwn(r));

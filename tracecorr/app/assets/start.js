@@ -116,7 +116,6 @@ window.__perf = { log: [], idle: false };
       open(own.lane);
     }
     if (own) view.reveal(own.lane);
-    if (own) document.getElementById("tl-detail").setAttribute("aria-label", own.name + ", event " + event + ", start " + TL.ns(own.start));
     if (window.dash_clientside && window.dash_clientside.set_props) {
       window.dash_clientside.set_props(IDS.selection, { data: event });
     }
@@ -146,7 +145,6 @@ window.__perf = { log: [], idle: false };
     view.layout();
     const own = view.detail.stages.find((s) => s.event === view.selected);
     if (own) view.reveal(own.lane);
-    if (own) document.getElementById("tl-detail").setAttribute("aria-label", own.name + ", event " + event + ", start " + TL.ns(own.start));
   };
   TL.fit = () => view.fit();
 
@@ -207,6 +205,7 @@ window.__perf = { log: [], idle: false };
     if (view.mark) state.set("mark", Math.round(view.mark.a) + "," + Math.round(view.mark.b));
     if (view.search) state.set("q", view.search.text);
     if (TL.page) state.set("page", TL.page);
+    if (TL.page && TL.second) state.set("with", TL.second);
     const notes = JSON.stringify(view.notes.map((n) => [n.start, n.dur, n.text]));
     if (view.notes.length && notes.length < MAX_NOTES) state.set("notes", notes);
     history.replaceState(null, "", location.pathname + location.search + "#" + state.toString());
@@ -261,8 +260,8 @@ window.__perf = { log: [], idle: false };
     view.scroll = Number(state.get("y")) || 0;
     view.scrollBy(0);
     const mark = /^(-?\d{1,15}),(-?\d{1,15})$/.exec(state.get("mark") || "");
-    if (mark) { view.mark = { a: Number(mark[1]), b: Number(mark[2]) }; await TL.showMeasure(); }
-    if (state.get("page") && TL.openPage) await TL.openPage(state.get("page"));
+    if (mark) { view.mark = { a: Number(mark[1]), b: Number(mark[2]) }; if (mark[1] !== mark[2]) await TL.showMeasure(); }
+    if (state.get("page") && TL.openPage) await TL.openPage(state.get("page"), state.get("with") || "");
     TL.changed();
   }
 
@@ -398,6 +397,8 @@ window.__perf = { log: [], idle: false };
     new ResizeObserver(resize).observe(host);
     TL.bind(canvas);
     await readHash();
+    // A link to another view of this capture was pasted here, or gone back to: what the page writes itself is no such event.
+    window.addEventListener("hashchange", () => location.reload());
     TL.release();
     follow();
   }

@@ -1,0 +1,228 @@
+"""Getting about on the page: from page to page and capture to capture, by link, by time, by number."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from browsing import click_event, needs_browser, open_at, press, state_of, wait_for_address, wait_idle
+from synthetic import SyntheticCapture
+
+from tracecorr.app import serve
+
+pytestmark = needs_browser
+
+
+@pytest.fixture(scope="module")
+def three(synthetic_capture: SyntheticCapture) -> str:
+    """Return the address of a server of three captures."""
+    ready, urls = threading.Event(), []
+    on_ready = lambda url: (urls.append(url), ready.set())  # noqa: E731
+    captures = dict.fromkeys(("one", "two", "three"), synthetic_capture)
+    threading.Thread(target=serve, args=(captures, "127.0.0.1", 0, on_ready), daemon=True).start()
+    assert ready.wait(30)
+    return str(urls[0])
+
+
+@pytest.fixture
+def lone_page(browser: Any) -> Iterator[Any]:
+    """Return an empty page; an error in its console fails the test."""
+    troubles: list[str] = []
+    page = browser.new_page()
+    page.on("console", lambda m: troubles.append(m.text) if m.type in ("error", "warning") else None)
+    page.on("pageerror", lambda e: troubles.append(str(e)))
+    yield page
+    page.close()
+    assert troubles == []
+
+
+def _page_of(page: Any) -> str:
+    return str(page.evaluate("() => TL.page"))
+
+
+@pytest.mark.parametrize("button", ["Filters", "Fit", "Chain", "Whole", "Note"])
+def test_what_acts_on_the_timeline_shows_it(page: Any, button: str) -> None:
+    page.evaluate("() => TL.openPage('queues')")
+    wait_idle(page)
+    page.locator("#tl-toolbar button", has_text=button).first.click()
+    wait_idle(page)
+    assert _page_of(page) == "" and page.locator("#tl-canvas-host canvas").is_visible()
+
+
+def test_a_search_from_a_page_shows_its_hit(page: Any) -> None:
+    page.evaluate("() => TL.openPage('queues')")
+    wait_idle(page)
+    page.evaluate("() => document.activeElement.blur()")
+    theme = state_of(page)["theme"]
+    press(page, "t")
+    assert state_of(page)["theme"] != theme
+    press(page, "?")
+    assert page.locator("#tl-help").is_visible()
+    press(page, "Escape")
+    assert not page.locator("#tl-help").is_visible() and _page_of(page) == "queues"
+    press(page, "w", "/")
+    page.keyboard.type("hipStreamCreate")
+    press(page, "Enter")
+    assert state_of(page)["selected"] is not None
+    assert _page_of(page) == "" and page.locator("#tl-detail").is_visible()
+
+
+def test_a_link_pasted_over_its_own_capture_is_followed(page: Any) -> None:
+    page.evaluate("() => { location.hash = 't0=1000000&t1=3000000&sel=500'; }")
+    page.wait_for_timeout(500)
+    wait_idle(page)
+    state = state_of(page)
+    assert (state["t0"], state["t1"], state["selected"]) == (1_000_000, 3_000_000, 500)
+
+
+def test_the_address_names_what_is_compared(lone_page: Any, three: str) -> None:
+    page = lone_page
+    open_at(page, three)
+    page.evaluate("() => TL.openPage('compare', 'three')")
+    wait_for_address(page, "page=compare", "with=three")
+    wait_idle(page)
+    page.reload()
+    wait_idle(page)
+    assert "one (A) and three (B)" in page.locator("#tl-page h2").inner_text()
+    page.locator("#tl-tabs button", has_text="Timeline").click()
+    wait_idle(page)
+    page.wait_for_timeout(300)
+    assert "with=" not in page.url
+
+
+def test_another_capture_is_shown_in_the_same_look(lone_page: Any, three: str) -> None:
+    page = lone_page
+    open_at(page, three + "#theme=dark&page=queues")
+    assert state_of(page)["theme"] == "dark" and page.title() == "synthetic · tracecorr"
+    page.locator("#tl-toolbar select").first.select_option("two")
+    page.wait_for_url("**capture=two**")
+    wait_idle(page)
+    assert (state_of(page)["theme"], _page_of(page)) == ("dark", "queues")
+
+
+def test_two_captures_together_lead_back_to_each(lone_page: Any, three: str) -> None:
+    page = lone_page
+    open_at(page, three)
+    open_at(page, three.split("?")[0] + "?capture=two&other=three#theme=dark")
+    choice = page.locator("#tl-toolbar select").first
+    assert choice.evaluate("s => s.selectedOptions[0].text").startswith("A ")
+    click_event(page, "hip")
+    assert page.get_by_role("button", name="copy the number").count() == 0
+    choice.select_option("two")
+    page.wait_for_url("**?capture=two#**")
+    wait_idle(page)
+    assert not page.evaluate("() => TL.isPair()") and state_of(page)["theme"] == "dark"
+
+
+def test_a_time_is_found_by_typing_it(page: Any) -> None:
+    length, start = page.evaluate("() => [__tl.view.meta.length, Number(__tl.view.meta.t0_abs)]")
+    counter = page.locator(".tl-count")
+
+    def go(text: str) -> dict[str, Any]:
+        press(page, "/")
+        page.keyboard.type(text)
+        press(page, "Enter", "Escape")
+        return state_of(page)
+
+    press(page, "Escape")
+    state = go("@12.5ms")
+    assert state["t0"] < 12_500_000 < state["t1"] and state["t1"] - state["t0"] <= length / 10
+    assert state["mark"] == {"a": 12_500_000, "b": 12_500_000}
+    state = go("@1,000,000 → 3,000,000 ns")
+    assert (state["t0"], state["t1"]) == (1_000_000, 3_000_000)
+    state = go("@2..4ms")
+    assert (state["t0"], state["t1"]) == (2_000_000, 4_000_000)
+    # As the log prints it: us of the host's clock.
+    state = go(f"@{(start + 7_000_000) // 1000} us")
+    assert abs(state["mark"]["a"] - 7_000_000) < 1_000
+    for nonsense in ("@", "@yesterday", "@9999s", "@5ms..1ms"):
+        before = go(nonsense)
+        assert counter.inner_text() == "no such time" and before["mark"] == state["mark"]
+
+
+def test_fitting_once_more_shows_the_event_alone(page: Any) -> None:
+    page.evaluate("() => __tl.select(500)")
+    wait_idle(page)
+    press(page, "f")
+    chain = state_of(page)
+    press(page, "f")
+    alone = state_of(page)
+    own = next(s for s in chain["detail"]["stages"] if s["event"] == 500)
+    assert alone["t1"] - alone["t0"] < chain["t1"] - chain["t0"]
+    assert alone["t0"] < own["start"] and own["start"] + own["dur"] < alone["t1"]
+    press(page, "f")
+    assert state_of(page)["t0"] == chain["t0"]
+
+
+def test_number_and_address_are_copied(page: Any, browser: Any) -> None:
+    browser.grant_permissions(["clipboard-read", "clipboard-write"])
+    page.evaluate("() => __tl.select(500)")
+    wait_idle(page)
+    page.get_by_role("button", name="copy the number").click()
+    wait_idle(page)
+    assert page.evaluate("() => navigator.clipboard.readText()") == "500"
+    page.get_by_role("button", name="copy the address").click()
+    wait_idle(page)
+    assert "sel=500" in page.evaluate("() => navigator.clipboard.readText()")
+    assert "copied" in page.locator(".tl-message").inner_text()
+
+
+def test_the_panel_is_named_after_the_event(page: Any) -> None:
+    page.evaluate("() => __tl.select(500)")
+    wait_idle(page)
+    press(page, "p")
+    assert ", event 500, start " in page.locator("#tl-detail").get_attribute("aria-label")
+
+
+def test_a_failed_stage_is_drawn_as_failed(page: Any) -> None:
+    """The box of a stage covers the lane: it must carry the red top that is under it."""
+    painted = page.evaluate(_RED_TOPS)
+    assert painted == {"failed": 1, "well": 0}
+
+
+_RED_TOPS = """async () => {
+  const view = __tl.view, red = {};
+  const stage = { event: 1, name: "x", layer: "ioctl", lane: view.visibleItems(0).find(i => i.lane).lane.id, row: 0,
+    start: (view.t0 + view.t1) / 2, dur: view.span() / 10, err_lo: 0, err_hi: 0, evidence: "recorded" };
+  for (const [name, failed] of [["failed", true], ["well", false]]) {
+    view.detail = { stages: [{ ...stage, failed: failed }], edges: [] };
+    const picture = TL.drawSvg();
+    red[name] = picture.split('fill="#C00000"').length - 1;
+    view.detail = null;
+    red[name] -= TL.drawSvg().split('fill="#C00000"').length - 1;
+  }
+  return red;
+}"""
+
+
+def test_the_tip_says_what_a_length_is(page: Any) -> None:
+    """Of merged instants it is the way from first to last, no duration; an instant is called nothing else."""
+    spot = page.evaluate(_MERGED, "doorbell")
+    box = page.locator("#tl-canvas-host canvas").bounding_box()
+    page.mouse.move(box["x"] + spot["x"], box["y"] + spot["y"])
+    tip = page.locator(".tl-tip.open")
+    tip.wait_for()
+    assert "merged" in tip.inner_text() and "first start to last end" in tip.inner_text()
+    assert "together" not in tip.inner_text()
+    page.mouse.move(box["x"] + 700, box["y"] + 300)
+    press(page, *"wwwwwwwwwwwwww")
+    spot = page.evaluate("() => __tl.locate('aql')")
+    with page.expect_response("**/api/brief?*"):
+        page.mouse.move(box["x"] + spot["x"], box["y"] + spot["y"])
+    page.wait_for_timeout(200)
+    assert "an instant" in tip.inner_text() and "one end" not in tip.inner_text()
+
+
+# Where a merged record of a layer is on the screen.
+_MERGED = """layer => {
+  const view = __tl.view, item = view.items.find(i => i.lane && i.lane.layer === layer);
+  view.reveal(item.lane.id);
+  const y = view.rowTop(item.lane.id, 0) + 5;
+  for (let x = TL.GUTTER; x < view.width; x += 1) {
+    const hit = TL.hit(x, y);
+    if (hit && hit.count > 1) return { x: x, y: y };
+  }
+  return null;
+}"""
