@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import json
 import os
+from dataclasses import asdict
 from pathlib import Path
 
 import pytest
 
 from tracecorr.capture.folder import RecordingFolder
 from tracecorr.capture.invoker import Invoker
+from tracecorr.capture.owner import this_process
 from tracecorr.model.errors import CaptureError
 from tracecorr.store import Capture
 from tracecorr.store.recording import list_raw_files
@@ -55,6 +57,17 @@ def test_a_folder_with_anything_else_in_it_is_kept(tmp_path: Path, name: str) ->
     with pytest.raises(CaptureError, match="is no capture"):
         RecordingFolder.create(shown, ME, force=True)
     assert (shown / name).read_text() == "precious\n"
+
+
+def test_one_that_is_recorded_now_is_kept_and_one_that_was_killed_is_not(tmp_path: Path) -> None:
+    shown = tmp_path / "a.tracecorr"
+    folder = RecordingFolder.create(shown, ME)
+    folder.write_info({"state": "recording", "recorder": asdict(this_process())})
+    with pytest.raises(CaptureError, match="is being recorded now"):
+        RecordingFolder.create(shown, ME, force=True)
+    folder.write_info({"state": "recording", "recorder": {**asdict(this_process()), "started": 1}})
+    RecordingFolder.create(shown, ME, force=True)
+    assert not (shown / "capture.json").exists()
 
 
 def test_a_missing_parent_is_named(tmp_path: Path) -> None:

@@ -182,6 +182,31 @@ def test_an_existing_capture_is_kept(tmp_path: Path) -> None:
     assert Capture(tmp_path, "--force", *QUICK, "--", "true").end()[0] == 0
 
 
+@pytest.mark.usefixtures("tracefs")
+def test_captures_that_start_within_a_second_have_names_of_their_own(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """And two that find the same name free at the same time."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(time, "strftime", lambda _: "20260102-030405")
+    for _ in range(2):
+        assert main(["capture", *QUICK, "--", "true"]) == 0
+    names = ["true-20260102-030405", "true-20260102-030405-2"]
+    assert sorted(path.stem for path in tmp_path.glob("*.tracecorr")) == names
+    lexists, missed = os.path.lexists, [tmp_path / f"{name}.tracecorr" for name in names]
+    monkeypatch.setattr(os.path, "lexists", lambda path: path not in missed[:2] and lexists(path))
+
+    def make(path: Path, mode: int = 0o777, parents: bool = False, exist_ok: bool = False) -> None:
+        if path in missed:
+            missed.remove(path)
+        mkdir(path, mode, parents, exist_ok)
+
+    mkdir = Path.mkdir
+    monkeypatch.setattr(Path, "mkdir", make)
+    assert main(["capture", *QUICK, "--", "true"]) == 0
+    assert (tmp_path / f"{names[0]}-3.tracecorr/capture.json").exists()
+
+
 def test_a_folder_that_root_cannot_write_starts_nothing(tmp_path: Path) -> None:
     (tmp_path / "out").symlink_to("/proc/sys")
     words = ("--force", "-o", "out/x", *QUICK, "--", "touch", str(tmp_path / "ran"))

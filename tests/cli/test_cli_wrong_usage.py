@@ -61,6 +61,8 @@ def _capture(run: Run, log_file: Path, trace_file: Path) -> None:
         (["capture", "--dry-run", "--min-free-gb", "nan"], "--min-free-gb nan must be 0 or more"),
         (["capture", "--dry-run", "--min-free-gb", "-1"], "--min-free-gb -1 must be 0 or more"),
         (["capture", "--dry-run", "--log-level", "-1"], "--log-level -1 must be 0 or more"),
+        (["capture", "-o", "", "--", "true"], "names no folder"),
+        (["capture", "-o", ".", "--", "true"], "names no folder"),
     ],
 )
 def test_one_clear_error(run: Run, tmp_path: Path, words: list[str], told: str) -> None:

@@ -12,8 +12,9 @@ from typing import IO, Any
 
 from tracecorr.capture.invoker import Invoker
 from tracecorr.model.errors import CaptureError, MachineError
-from tracecorr.store.capture import FORMAT_VERSION, is_replaceable
+from tracecorr.store.capture import FORMAT_VERSION, Capture, is_replaceable
 from tracecorr.store.followed import FRAMES_FOLDER, LOG_FOLDER, adopt_frames
+from tracecorr.store.recording import is_recorded_now
 
 
 class RecordingFolder:
@@ -38,7 +39,7 @@ class RecordingFolder:
         """
         _make_room(shown, force=force)
         try:
-            shown.mkdir(mode=0o755)
+            _make(shown)
             descriptor = os.open(shown, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
             if os.fstat(descriptor).st_uid != os.geteuid():
                 raise MachineError(f"{shown} is not owned by root after its creation", "choose a local folder with -o")
@@ -145,6 +146,13 @@ class RecordingFolder:
         os.close(self._descriptor)
 
 
+def _make(shown: Path) -> None:
+    try:
+        shown.mkdir(mode=0o755)
+    except FileExistsError as error:
+        raise CaptureError(f"{shown} was made by somebody else just now", "choose another name with -o") from error
+
+
 def _make_room(shown: Path, *, force: bool) -> None:
     if not shown.parent.is_dir():
         raise CaptureError(f"there is no folder {shown.parent}", "make it first, or choose another with -o")
@@ -154,6 +162,8 @@ def _make_room(shown: Path, *, force: bool) -> None:
     if not (force and is_capture):
         reason = "already exists" if is_capture or not force else "exists and is no capture"
         raise CaptureError(f"{shown} {reason}", "choose another name with -o, or --force to replace a capture")
+    if (shown / "capture.json").is_file() and is_recorded_now(Capture.open(shown)):
+        raise CaptureError(f"{shown} is being recorded now", "choose another name with -o, or end that capture first")
     try:
         shutil.rmtree(shown)
     except OSError as error:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import os
 import time
 from collections.abc import Mapping
+from itertools import chain, count
 from pathlib import Path
 
 SUFFIX = ".tracecorr"
@@ -15,11 +17,13 @@ _NO_SIZE_LIMIT = 1 << 20
 
 
 def choose_folder(output: Path | None, command: tuple[str, ...], folder: Path) -> Path:
-    """Return the absolute path of the capture folder: `output` with the suffix, or PROGRAM-DATE-TIME."""
+    """Return the absolute path of the capture folder: `output` with the suffix, or PROGRAM-DATE-TIME, which is new."""
     if output is not None:
         named = output if output.name.endswith(SUFFIX) else output.with_name(f"{output.name}{SUFFIX}")
         return folder / named
-    return folder / f"{program_name(command)}-{time.strftime('%Y%m%d-%H%M%S')}{SUFFIX}"
+    name = f"{program_name(command)}-{time.strftime('%Y%m%d-%H%M%S')}"
+    names = chain([name], (f"{name}-{number}" for number in count(2)))
+    return next(path for found in names if not os.path.lexists(path := folder / f"{found}{SUFFIX}"))
 
 
 def program_name(command: tuple[str, ...]) -> str:

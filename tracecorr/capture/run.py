@@ -26,7 +26,7 @@ from tracecorr.capture.signals import SignalInbox
 from tracecorr.capture.tracefs import find_tracefs
 from tracecorr.capture.undo import ACTIONS, restore_leftovers
 from tracecorr.capture.workload import AttachedProcess
-from tracecorr.model.errors import CommandError, MachineError, TracecorrError
+from tracecorr.model.errors import CaptureError, CommandError, MachineError, TracecorrError
 from tracecorr.progress import LiveLine
 from tracecorr.store import Capture
 from tracecorr.store.processes import count_processes
@@ -92,29 +92,28 @@ def run_capture(options: CaptureOptions, inbox: SignalInbox, say: Say) -> int:
     _need_root()
     invoker = find_invoker(os.environ, as_root=options.as_root)
     program = check_command(options, invoker)
-    shown = choose_folder(options.output, options.command or (f"pid{options.pid}",), Path.cwd())
     for left in restore_leftovers()[1]:
         say(f"warning: left by an earlier capture: {left}")
-    status = _record(options, invoker, program, shown, inbox, say)
+    status, shown = _record(options, invoker, program, inbox, say)
     for line in render_summary(shown):
         say(line)
     return status
 
 
-def _record(options: CaptureOptions, invoker: Invoker, program: str, shown: Path, inbox: SignalInbox, say: Say) -> int:
-    """Record into a new folder; one of a workload that never ran is not kept."""
+def _record(options: CaptureOptions, invoker: Invoker, program: str, inbox: SignalInbox, say: Say) -> tuple[int, Path]:
+    """Record into a new folder; return the workload's status and the folder. One that never ran leaves none."""
     plan, offer = plan_capture(options)
     token = new_token()
     journal = Journal.create(token)
     try:
         tracefs = find_tracefs(journal)
-        folder = RecordingFolder.create(shown, invoker, force=options.force)
+        folder = _make_folder(options, invoker)
         session = Session(options, invoker, program, folder, token, say)
         try:
             status = session.run(plan, offer, tracefs, journal, inbox)
             if options.correlate:
                 _build_tables(folder, say, quiet=options.quiet)
-            return status
+            return status, folder.shown
         except (MachineError, CommandError):
             folder.remove()
             raise
@@ -126,6 +125,22 @@ def _record(options: CaptureOptions, invoker: Invoker, program: str, shown: Path
     finally:
         for problem in journal.undo(ACTIONS):
             say(f"warning: {problem}; next step: tracecorr clean")
+
+
+def _make_folder(options: CaptureOptions, invoker: Invoker) -> RecordingFolder:
+    """Make the capture folder; a name that nobody asked for, and another capture took just now, gives way to the next.
+
+    Raises:
+        CaptureError: what the user named exists, or its parent does not.
+        MachineError: root cannot write there.
+    """
+    while True:
+        shown = choose_folder(options.output, options.command or (f"pid{options.pid}",), Path.cwd())
+        try:
+            return RecordingFolder.create(shown, invoker, force=options.force and options.output is not None)
+        except CaptureError:
+            if options.output is not None or not os.path.lexists(shown):
+                raise
 
 
 def _build_tables(folder: RecordingFolder, say: Say, *, quiet: bool) -> None:

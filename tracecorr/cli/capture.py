@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from tracecorr.cli.console import say
+from tracecorr.cli.console import add_suffix, say
 from tracecorr.model.errors import InputError
 
 if TYPE_CHECKING:
@@ -123,7 +123,7 @@ def capture_verb(
     _check_not_negative("--log-level", log_level)
     options = CaptureOptions(
         command=tuple(command or ()),
-        output=output,
+        output=None if output is None else add_suffix(output),
         force=force,
         wanted=_want(event_set, events, functions, uprobes, ranges, probe_shared, buffer_mb),
         duration=duration,
