@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 import sys
 import time
@@ -14,6 +15,20 @@ _INTERVAL_SECONDS = 1.0
 # A file that takes no longer than this is not worth a line.
 _SOON_SECONDS = 0.5
 _CLEAR_LINE = "\r\x1b[K"
+
+
+def tell(stream: TextIO, text: str) -> None:
+    """Write a message to a stream; to nowhere from then on when nobody can have it: no message is worth a capture.
+
+    Its reader may be gone, its terminal closed, or its disk full.
+    """
+    try:
+        stream.write(text)
+        stream.flush()
+    except OSError:
+        nowhere = os.open(os.devnull, os.O_WRONLY)
+        os.dup2(nowhere, stream.fileno())
+        os.close(nowhere)
 
 
 class LiveLine:
@@ -34,15 +49,13 @@ class LiveLine:
         if not self._on:
             return
         self._next = time.monotonic() + _INTERVAL_SECONDS
-        self._stream.write(_CLEAR_LINE + text[: shutil.get_terminal_size().columns - 1])
-        self._stream.flush()
+        tell(self._stream, _CLEAR_LINE + text[: shutil.get_terminal_size().columns - 1])
         self._shown = True
 
     def clear(self) -> None:
         """Take the line away before other text is printed."""
         if self._shown:
-            self._stream.write(_CLEAR_LINE)
-            self._stream.flush()
+            tell(self._stream, _CLEAR_LINE)
             self._shown = False
 
 

@@ -95,6 +95,24 @@ def test_status_and_streams_pass_through(tmp_path: Path, tracefs: Tracefs) -> No
     assert capture.info["state"] == "complete"
 
 
+def test_a_reader_of_the_messages_who_goes_away_changes_nothing(tmp_path: Path) -> None:
+    capture = Capture(tmp_path, "--event-set", "minimal", "--", "sh", "-c", "touch started; sleep 0.5; exit 4")
+    capture.wait_for("started")
+    assert capture.process.stderr is not None
+    capture.process.stderr.close()
+    assert capture.process.wait(timeout=_HANGS) == 4
+    assert (capture.shown / "tables/events.parquet").exists()
+
+
+def test_closed_streams_are_no_files_of_the_capture(tmp_path: Path) -> None:
+    words = [sys.executable, "-m", "tracecorr", "capture", "-o", "x", *QUICK, "--", "sh", "-c", "echo out; exit 4"]
+    script = 'exec "$@" <&- >&- 2>&-'
+    environment = {**os.environ, "PYTHONPATH": str(REPO)}
+    done = subprocess.run(["sh", "-c", script, "", *words], cwd=tmp_path, env=environment, check=False)
+    info = json.loads((tmp_path / "x.tracecorr/capture.json").read_text())
+    assert (done.returncode, info["state"], info["exit_status"]) == (4, "complete", 4)
+
+
 def test_own_settings_of_the_log_that_are_not_used_are_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("AMD_LOG_LEVEL", "3")
     monkeypatch.setenv("AMD_LOG_MASK", "2147483647")

@@ -82,6 +82,7 @@ def _root(
 
 def main(argv: list[str] | None = None) -> int:
     """Run the command line and return its exit status."""
+    console.open_closed_streams()
     words, wants_traceback = arguments.take_flag(sys.argv[1:] if argv is None else argv, "--traceback")
     if not words:
         main(["--help"])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from functools import lru_cache
 from pathlib import Path
@@ -9,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, TextIO
 
 import typer
 
-from tracecorr.progress import LiveLine
+from tracecorr.progress import LiveLine, tell
 
 if TYPE_CHECKING:
     from tracecorr.store import Capture
@@ -41,10 +42,21 @@ def count_jobs(asked: int | None) -> int:
     return asked or count_processes()
 
 
+def open_closed_streams() -> None:
+    """Give stdin, stdout and stderr a place where the caller closed them: other files would take their numbers."""
+    for number, name, mode in ((0, "stdin", "r"), (1, "stdout", "w"), (2, "stderr", "w")):
+        if getattr(sys, name) is None:
+            opened = os.open(os.devnull, os.O_RDWR)
+            os.dup2(opened, number)
+            if opened != number:
+                os.close(opened)
+            setattr(sys, name, os.fdopen(number, mode))
+
+
 def say(message: str) -> None:
     """Print a message or a line of progress to stderr."""
     _live_line(sys.stderr).clear()
-    print(message, file=sys.stderr, flush=True)
+    tell(sys.stderr, f"{message}\n")
 
 
 def say_live(text: str) -> None:
