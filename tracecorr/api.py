@@ -40,13 +40,13 @@ def open_capture(path: str | Path) -> Capture:
     >>> cap.launches.filter(pl.col("kind") == "dispatch").collect().height
     33
     """
-    from tracecorr.model.errors import CaptureError
+    from tracecorr.model.errors import CaptureError, quote_path
 
     if not isinstance(path, str | Path):
         raise InputError(f"{path!r} is no path", "give the folder: open_capture('gemm.tracecorr')")
     stored = StoredCapture.open(named_folder(Path(path)))
     if not stored.has_tables():
-        raise CaptureError(f"{path} has no tables yet", f"build them: tracecorr correlate {path}")
+        raise CaptureError(f"{path} has no tables yet", f"build them: tracecorr correlate {quote_path(path)}")
     return Capture(stored)
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import shlex
 import signal
 import subprocess
 import sys
@@ -93,6 +94,13 @@ def test_status_and_streams_pass_through(tmp_path: Path, tracefs: Tracefs) -> No
     assert "err\n" in err
     assert capture.info["exit_status"] == 7
     assert capture.info["state"] == "complete"
+
+
+@pytest.mark.parametrize("name", ["two words", "-x", "it's"])
+def test_the_next_step_can_be_pasted_into_a_shell(tmp_path: Path, name: str) -> None:
+    _, _, err = Capture(tmp_path, *QUICK, "-o", name, "--", "true").end()
+    step = err.splitlines()[-1].removeprefix("next step: ")
+    assert shlex.split(step) == ["tracecorr", "correlate", str(tmp_path / f"{name}.tracecorr")]
 
 
 def test_a_reader_of_the_messages_who_goes_away_changes_nothing(tmp_path: Path) -> None:

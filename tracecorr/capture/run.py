@@ -26,7 +26,7 @@ from tracecorr.capture.signals import SignalInbox
 from tracecorr.capture.tracefs import find_tracefs
 from tracecorr.capture.undo import ACTIONS, restore_leftovers
 from tracecorr.capture.workload import AttachedProcess
-from tracecorr.model.errors import CaptureError, CommandError, MachineError, TracecorrError
+from tracecorr.model.errors import CaptureError, CommandError, MachineError, TracecorrError, quote_path
 from tracecorr.progress import LiveLine
 from tracecorr.store import Capture
 from tracecorr.store.processes import count_processes
@@ -184,10 +184,10 @@ def render_summary(shown: Path) -> Iterator[str]:
         yield f"cost: {cost}"
     yield from describe_gaps(info["plan"])
     if not capture.has_tables():
-        yield f"next step: tracecorr correlate {shown}"
+        yield f"next step: tracecorr correlate {quote_path(shown)}"
         return
     yield from _alignment(capture)
-    yield f"next step: tracecorr report {shown}"
+    yield f"next step: tracecorr report {quote_path(shown)}"
 
 
 def _seconds(info: dict[str, Any]) -> str:

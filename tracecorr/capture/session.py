@@ -36,7 +36,7 @@ from tracecorr.capture.snapshots import Snapshots
 from tracecorr.capture.status import Progress, render_progress
 from tracecorr.capture.tracefs import Tracefs
 from tracecorr.capture.workload import AttachedProcess
-from tracecorr.model.errors import MachineError, SessionError
+from tracecorr.model.errors import MachineError, SessionError, quote_path
 from tracecorr.progress import LiveLine
 from tracecorr.store.recording import list_raw_files
 
@@ -119,7 +119,7 @@ class Session:
         if failure is not None:
             raise SessionError(
                 f"the capture failed: {failure}",
-                f"what was recorded is in it: tracecorr correlate {self._folder.shown}",
+                f"what was recorded is in it: tracecorr correlate {quote_path(self._folder.shown)}",
             ) from failure
         return status
 

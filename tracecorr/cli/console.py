@@ -105,13 +105,13 @@ def open_capture(name: Path | None, *, tables: bool = True) -> Capture:
     Raises:
         CaptureError: there is none, or `tables` are wanted and it has none.
     """
-    from tracecorr.model.errors import CaptureError
+    from tracecorr.model.errors import CaptureError, quote_path
     from tracecorr.store import Capture
 
     path = find_capture(name)
     capture = Capture.open(path)
     if tables and not capture.has_tables():
-        raise CaptureError(f"{path} has no tables yet", f"build them: tracecorr correlate {path}")
+        raise CaptureError(f"{path} has no tables yet", f"build them: tracecorr correlate {quote_path(path)}")
     return capture
 
 

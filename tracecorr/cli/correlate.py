@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from tracecorr.cli.console import JobsOption, add_suffix, count_jobs, find_capture, say, say_live, say_warnings
-from tracecorr.model.errors import InputError
+from tracecorr.model.errors import InputError, quote_path
 
 _DATASET = Path("fleet.tracecorr")
 
@@ -40,7 +40,7 @@ def correlate_verb(
     else:
         _correlate_here(paths, out, force, count_jobs(jobs))
     target = out or paths[0]
-    say(f"next step: tracecorr report {target}")
+    say(f"next step: tracecorr report {quote_path(target)}")
     typer.echo(target)
 
 

@@ -9,6 +9,7 @@ import typer
 from tracecorr.bundled import cache_folder, copy_sample, find_sample
 from tracecorr.cli.console import say, say_live, say_warnings
 from tracecorr.cli.serve import HostOption, NoBrowserOption, PortOption, run_server
+from tracecorr.model.errors import quote_path
 
 
 def demo_verb(
@@ -28,6 +29,6 @@ def demo_verb(
     say_warnings(correlate(path, progress=say, live=say_live))
     capture = Capture.open(path)
     typer.echo(render_summary(summarize_capture(capture.name, capture.table)))
-    say(f"the sample is {path}; all of its report: tracecorr report {path}")
+    say(f"the sample is {path}; all of its report: tracecorr report {quote_path(path)}")
     if not no_serve:
         run_server([capture], host, port, no_browser)

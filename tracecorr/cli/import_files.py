@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from tracecorr.cli.console import JobsOption, add_suffix, count_jobs, say, say_live, say_warnings
-from tracecorr.model.errors import CaptureError, InputError
+from tracecorr.model.errors import CaptureError, InputError, quote_path
 
 if TYPE_CHECKING:
     from tracecorr.store import Capture
@@ -100,7 +100,7 @@ def import_verb(
         warnings = correlate(capture.path, progress=say, live=say_live, jobs=count_jobs(jobs))
     _check_still_the_same(capture)
     say_warnings(warnings)
-    say(f"next step: tracecorr report {capture.path}")
+    say(f"next step: tracecorr report {quote_path(capture.path)}")
     typer.echo(capture.path)
 
 
@@ -133,7 +133,7 @@ def _explain_unbuilt(capture: Capture) -> Iterator[None]:
     except BaseException:
         if not capture.has_tables():
             path = capture.path
-            say(f"{path} holds the files, but no tables yet: tracecorr correlate {path} builds them")
+            say(f"{path} holds the files, but no tables yet: tracecorr correlate {quote_path(path)} builds them")
         raise
 
 
@@ -153,7 +153,7 @@ def _name_replaced(capture: Capture) -> CaptureError:
     path = capture.path
     return CaptureError(
         f"{path} was replaced or removed while its tables were built",
-        f"is another import writing there? once it is done: tracecorr correlate {path}",
+        f"is another import writing there? once it is done: tracecorr correlate {quote_path(path)}",
     )
 
 

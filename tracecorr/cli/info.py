@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from tracecorr.cli.console import NameArgument, open_capture
+from tracecorr.model.errors import quote_path
 
 if TYPE_CHECKING:
     from tracecorr.store import Capture
@@ -30,7 +31,7 @@ def info_verb(
     for line in describe_run(capture.info):
         typer.echo(line)
     if not rows:
-        typer.echo(f"tables: none yet; build them: tracecorr correlate {capture.path}")
+        typer.echo(f"tables: none yet; build them: tracecorr correlate {quote_path(capture.path)}")
     for table, count in rows.items():
         typer.echo(f"table {table}: {count} rows")
 

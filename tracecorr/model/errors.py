@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import shlex
+from pathlib import Path
+
 
 class TracecorrError(Exception):
     """Report a failure with what happened, where, and what to do next.
@@ -79,3 +82,9 @@ def explain_damage(error: Exception) -> CaptureError | None:
     if type(error).__name__ != "ComputeError" or not text.startswith(("parquet", "out-of-spec")):
         return None
     return CaptureError(f"a table of the capture is damaged: {text}", "build the tables again: tracecorr correlate")
+
+
+def quote_path(path: str | Path) -> str:
+    """Return a path as a shell takes it, for the command of a next step."""
+    text = str(path)
+    return shlex.quote(f"./{text}" if text.startswith("-") else text)

@@ -14,7 +14,7 @@ from typing import Any
 import polars as pl
 
 from tracecorr.model import schema
-from tracecorr.model.errors import CaptureError
+from tracecorr.model.errors import CaptureError, quote_path
 from tracecorr.store.absent import describe_absent
 from tracecorr.store.columns import FrameWriter
 from tracecorr.store.raw import read_at, read_chunks, write_atomically
@@ -80,7 +80,9 @@ class Capture:
             return self.table_by_node(name).drop("node")
         path = self._table_path(name)
         if not path.is_file():
-            raise CaptureError(f"{self.path} has no table {name}", f"build it: tracecorr correlate {self.path}")
+            raise CaptureError(
+                f"{self.path} has no table {name}", f"build it: tracecorr correlate {quote_path(self.path)}"
+            )
         return self._scan(path, name)
 
     def table_by_node(self, name: str) -> pl.LazyFrame:
@@ -137,7 +139,9 @@ class Capture:
         with path.open("rb") as stream:
             stream.seek(max(0, path.stat().st_size - len(_PARQUET_END)))
             whole = stream.read() == _PARQUET_END
-        again = "make the dataset again" if self.nodes else f"build it again: tracecorr correlate {self.path}"
+        again = (
+            "make the dataset again" if self.nodes else f"build it again: tracecorr correlate {quote_path(self.path)}"
+        )
         if not whole:
             raise CaptureError(f"{path} is damaged: it ends before its end", again)
         table = pl.scan_parquet(path)
