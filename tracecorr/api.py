@@ -277,7 +277,7 @@ class Capture:
         return enter if end_offset is None else enter + b"\n" + self._stored.raw(file, end_offset, end_length)
 
     def query(self, sql: str) -> pl.DataFrame:
-        """Return the rows of an SQL query; addresses as `0x...` text.
+        """Return the rows of an SQL query; addresses as `0x...` text. Tables of a dataset have a column `node`.
 
         >>> open_capture(sample).query("SELECT COUNT(*) AS n FROM queues WHERE dispatches > 0")["n"].item()
         3
@@ -289,7 +289,7 @@ class Capture:
 
         if not isinstance(sql, str):
             raise InputError(f"a query is text, not {type(sql).__name__}", "write cap.query('SELECT * FROM queues')")
-        return run_sql(self.table, sql)
+        return run_sql(self._stored.table_by_node, sql)
 
     def report(self, thresholds: Thresholds | None = None) -> Report:
         """Return all answers, verdicts and tables of `tracecorr report`.
@@ -384,9 +384,14 @@ class Figures:
         1
 
         Raises:
-            InputError: more events lie in that span than a figure can hold.
+            InputError: more events lie in that span than a figure can hold, or there is no such layer or span.
         """
         from tracecorr.analyze.figures import draw_timeline
+        from tracecorr.export.selection import Selection
+
+        if isinstance(layers, str):
+            raise InputError(f"layers are several names, not {layers!r}", f"write layers=({layers!r},)")
+        Selection(t0_ns, t1_ns, tuple(layers))  # It refuses what an export refuses.
 
         return draw_timeline(self._capture.table, t0_ns, t1_ns, layers)
 

@@ -14,7 +14,7 @@ import pytest
 import tracecorr
 from tracecorr import api
 from tracecorr.model import schema
-from tracecorr.pipeline import correlate
+from tracecorr.pipeline import correlate, make_dataset
 
 
 @pytest.fixture(scope="module")
@@ -79,6 +79,13 @@ def test_a_capture_is_found_without_its_suffix(sample: Path) -> None:
     assert tracecorr.open_capture(sample.with_name("t1-streams")).path == sample
 
 
+def test_a_query_of_a_dataset_knows_its_nodes(sample: Path, tmp_path: Path) -> None:
+    """As the command line does: `tracecorr query fleet "SELECT node, ..."`."""
+    fleet = tracecorr.open_capture(make_dataset([sample], tmp_path / "fleet.tracecorr").path)
+    rows = fleet.query("SELECT node, COUNT(*) AS n FROM queues WHERE dispatches > 0 GROUP BY node")
+    assert rows.rows() == [("t1-streams", 3)]
+
+
 def test_wrong_names_and_numbers_are_refused(sample: Path, tmp_path: Path) -> None:
     cap = tracecorr.open_capture(sample)
     for wrong in (
@@ -95,7 +102,9 @@ def test_wrong_names_and_numbers_are_refused(sample: Path, tmp_path: Path) -> No
                 read(event)
     calls: list[tuple[Any, tuple[Any, ...]]] = [
         (tracecorr.open_capture, (3,)), (cap.query, (3,)), (cap.verdicts, ("x",)), (cap.report, ({},)),
-        (cap.compare, ("b.tracecorr",)), (cap.compare, (cap, 95)), (cap.compare, (cap, "0.9")),
+        (cap.figure.timeline, (None, None, "hip")), (cap.figure.timeline, (None, None, ("hipp",))),
+        (cap.figure.timeline, (5, 1)), (cap.compare, ("b.tracecorr",)), (cap.compare, (cap, 95)),
+        (cap.compare, (cap, "0.9")),
     ]  # fmt: skip
     for call, given in calls:
         with pytest.raises(tracecorr.InputError) as error:
