@@ -81,6 +81,18 @@ def test_recorded_logs_cut_anywhere_are_whole_again(name: str, data_folder: Path
         assert joined(found) == [whole]
 
 
+def test_a_log_of_several_processes_is_whole_again(tmp_path: Path) -> None:
+    """As the standard error of a program whose processes share it."""
+    made = simulate(replace(BASE, processes=3), tmp_path)
+    lines = [line for log in made.logs for line in log.read_bytes().splitlines(keepends=True)]
+    whole = b"".join(sorted(lines, key=lambda line: int(line.split(b" us:")[0].split()[-1])))
+    for seed in range(8):
+        one, other = cut(whole, Random(seed), 2)
+        found = arrange(tmp_path, {"b.log": other, "a.log": one})
+        assert found.doubts == []
+        assert joined(found) == [whole]
+
+
 @pytest.mark.parametrize(
     ("name", "clock"), [("caseB-4streams", "mono"), ("mt-threads", "mono"), ("t1-local-clock", "local")]
 )

@@ -72,6 +72,15 @@ def test_a_process_that_begins_goes_on_with_none(first: str, tmp_path: Path) -> 
     assert arrange(tmp_path, FIRST + packets(10, 0, 1), line(90, first) + packets(100, 2, 3)) == Arrangement()
 
 
+@pytest.mark.parametrize("tid", [0x7FA8C5C4F880, 0x1000])
+def test_a_process_that_begins_later_in_a_file_does_not_part_it(tid: int, tmp_path: Path) -> None:
+    """Several processes may write one file at once, or one after the other, also with one pid."""
+    one, other = FIRST + packets(10, 0, 1), packets(100, *range(2, 20))
+    for pid in (7, 8):
+        late = other + line(900, BEGIN, pid=pid, tid=tid) if pid == 7 else line(90, BEGIN, pid=pid, tid=tid) + other
+        assert [join_pieces(pieces).read_text() for pieces in arrange(tmp_path, one, late).logs] == [one + late]
+
+
 def test_the_second_line_of_a_process_is_no_beginning(tmp_path: Path) -> None:
     """ROCm 6.1 to 6.4 count the agents in a line of its own."""
     one, other = line(0, "Initializing HSA stack.") + line(50, "a"), line(90, "Enumerated GPU agents = 1")

@@ -46,10 +46,14 @@ class LogEnd:
         return {(pid, tid): (low, high) for pid, tid, low, high in spans.iter_rows()}
 
     @cached_property
-    def begun(self) -> set[tuple[int | None, str]]:
-        """Return the processes whose runtime begins here: pid (None = not told), and the line that says so."""
-        first = self.events.filter(pl.col("name").cast(pl.String).is_in([FIRST_LINE, _COUNTED_AGENTS]))
-        return set(first.select("pid", pl.col("name").cast(pl.String)).iter_rows())
+    def begun(self) -> dict[tuple[int | None, str], int]:
+        """Return the processes whose runtime begins here: pid (None = not told) and the line that says so.
+
+        The value is how many events of the pid are before that line: the number may have been another process's.
+        """
+        counted = self.events.select("pid", pl.col("name").cast(pl.String), place=pl.int_range(pl.len()).over("pid"))
+        first = counted.filter(pl.col("name").is_in([FIRST_LINE, _COUNTED_AGENTS]))
+        return {(pid, name): place for pid, name, place in first.reverse().iter_rows()}
 
     @cached_property
     def stamps(self) -> pl.Series:

@@ -10,6 +10,8 @@ from tracecorr.store.log_ends import FIRST_LINE, LogEnd, LogEnds
 # Threads that share a queue print their packets in another order than they took the indexes, some lines apart.
 _MOST_SWAPPED = 32
 _WRAP = 2**32
+# A process prints so many lines before that of its beginning, at most; all known logs begin with it.
+_MOST_EARLY = 10
 # A line of another thread is written so long after its stamp was taken, at most.
 _LATE_NS = 10_000_000
 
@@ -70,8 +72,7 @@ def judge_border(pieces: list[LogEnds], log: LogEnds) -> Border:
     head = log.head_behind(before)
     shared = {pid for pid, _ in before.tail.spans.keys() & head.spans.keys()}
     begun = {pid for piece in pieces for pid, _ in piece.head.begun}
-    named = {pid for piece in pieces for pid, line in piece.head.begun if line == FIRST_LINE}
-    if any(line == FIRST_LINE or pid not in named for pid, line in head.begun):
+    if _begins_anew(pieces, head):
         return Border(goes_on=False)
     if not shared:
         reason = "no thread is seen on both sides of the border" if log.threads else "their lines name no pid and tid"
@@ -84,6 +85,16 @@ def judge_border(pieces: list[LogEnds], log: LogEnds) -> Border:
     if told or (shared & begun and at_once):
         return Border(goes_on=True)
     return Border(goes_on=False, doubt="nothing shows that the one goes on where the other ends")
+
+
+def _begins_anew(pieces: list[LogEnds], head: LogEnd) -> bool:
+    """Tell whether a process begins in an end of a log whose pid another one has in the pieces before it."""
+    seen = {pid for piece in pieces for pid in (*piece.pids, None)}
+    named = {pid for piece in pieces for pid, line in piece.head.begun if line == FIRST_LINE}
+    return any(
+        pid in seen and place <= _MOST_EARLY and (line == FIRST_LINE or pid not in named)
+        for (pid, line), place in head.begun.items()
+    )
 
 
 def _compare_rings(tail: LogEnd, head: LogEnd) -> bool | None:
