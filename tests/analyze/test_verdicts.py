@@ -13,6 +13,8 @@ import pytest
 from analyze_tables import Rows, tables_of
 from synthetic_run import make_run
 
+from tracecorr.analyze.markdown import render_markdown
+from tracecorr.analyze.report import summarize_capture
 from tracecorr.analyze.verdicts import CLAIMS, Evidence, Thresholds, judge_capture
 from tracecorr.model import schema
 from tracecorr.model.errors import InputError
@@ -316,3 +318,37 @@ def test_what_was_refused_is_counted_among_what_was_seen() -> None:
     assert judge(rows, "queue_creation_complete")[1] == "1 of 1 CREATE_QUEUE ioctls were refused (EINVAL)"
     copies = "1 engine copy of processes without an SDMA queue: the driver refused 1 that they asked for (EINVAL)"
     assert judge(rows, "copies_use_user_sdma")[1] == copies
+
+
+def _lose(from_ns: int, to_ns: int) -> Rows:
+    """Return the run with seven records lost on one CPU, told as the readers tell it: as a span and in the ledger."""
+    rows = make_run()
+    add("losses", source="ftrace", cpu=0, from_ns=from_ns, to_ns=to_ns, count=7)(rows)
+    booked = {"outcome": "lost", "reason": "ring_buffer_overrun", "records": 7, "bytes": 0}
+    add("ledger", file=1, source="ftrace", **booked)(rows)
+    return rows
+
+
+def test_a_lost_record_counts_once() -> None:
+    (verdict,) = judge_capture(tables_of(_lose(5_000, 5_100)), names=["nothing_lost"])
+    assert verdict.finding.reason == "7 records were lost, 0 files are not accounted for"
+    assert (verdict.finding.counts["records_read"], verdict.finding.counts["records_lost"]) == (18, 7)
+    told = judge(_lose(5_000, 5_100), "no_kcq_use")
+    assert told[0] == "UNKNOWN" and told[1].startswith("records were lost in 1 place while the program ran")
+
+
+def test_what_was_lost_while_hip_did_nothing_changes_no_other_verdict() -> None:
+    found = {v.name: str(v.outcome) for v in judge_capture(tables_of(_lose(900_000, 900_100)))}
+    assert found.pop("nothing_lost") == "FAIL"
+    assert set(found.values()) == {"PASS"}
+
+
+def test_the_losses_of_a_trace_are_told_as_the_trace_tells_them(tmp_path: Path) -> None:
+    stamp = "         t1-7       (      7) [000] .....     {}.000000: sched_process_exit: comm=t1 pid=7 prio=120\n"
+    text = f"{stamp.format(1)}CPU:0 [LOST 40 EVENTS]\n{stamp.format(2)}CPU:0 [LOST EVENTS]\n{stamp.format(3)}"
+    (tmp_path / "trace.txt").write_text(f"# tracer: nop\n{text}")
+    made = import_files(tmp_path / "x.tracecorr", [], [tmp_path / "trace.txt"])
+    correlate(made.path)
+    report = summarize_capture("x", made.table, made.info)
+    assert report.summary["records_lost"] == 40
+    assert "records lost: 40, and those of 1 span of unknown number\n" in render_markdown(report)

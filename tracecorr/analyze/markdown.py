@@ -95,7 +95,8 @@ def describe_summary(report: Report) -> Iterator[str]:
     if s["rocprof"] is not None:
         yield f"rocprof: {_profile_text(s['rocprof'])}"
     yield f"clocks: {_clock_text(s)}"
-    yield f"records lost: {s['records_lost']}"
+    untold = f", and those of {count_of(s['losses_untold'], 'span')} of unknown number" if s["losses_untold"] else ""
+    yield f"records lost: {s['records_lost']}{untold}"
 
 
 def _dispatch_text(summary: dict[str, Any]) -> str:

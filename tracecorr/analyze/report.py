@@ -58,9 +58,8 @@ def _count_dispatched(tables: Tables) -> int:
 
 
 def _summarize(sources: set[str], frames: dict[str, pl.DataFrame], rows: Mapping[str, int]) -> dict[str, Any]:
-    packets, ledger, clocks = frames["launches"], frames["ledger"], frames["clocks"]
+    packets, clocks = frames["launches"], frames["clocks"]
     errors = frames["time_errors"]
-    lost = ledger.filter(pl.col("outcome") == "lost")
     return {
         "sources": sorted(sources),
         "hip_calls": _total(frames["hip_calls"], "calls"),
@@ -82,7 +81,8 @@ def _summarize(sources: set[str], frames: dict[str, pl.DataFrame], rows: Mapping
         "time_error_ns": errors["max_ns"].max(),
         "widest_clock": _name_widest(clocks),
         "time_error_unknown": _total(errors, "error_unknown"),
-        "records_lost": _total(lost, "records") + _total(frames["losses"], "lost"),
+        "records_lost": _total(frames["losses"], "lost"),
+        "losses_untold": _total(frames["losses"], "untold"),
     }
 
 

@@ -7,6 +7,7 @@ from dataclasses import replace
 from typing import Any
 
 from tracecorr.analyze.frames import Tables
+from tracecorr.analyze.values import count_of
 from tracecorr.analyze.verdicts import (
     causality,
     clock_aligned,
@@ -83,7 +84,7 @@ def _judge(claim: Claim, evidence: Evidence) -> Verdict:
     doubtful = decided and (finding.by_absence or finding.outcome is Outcome.PASS)
     lost = evidence.losses_of(*claim.rests_on) if doubtful and claim.rests_on else 0
     if lost:
-        said = f"records were lost in {lost} places while the program ran"
+        said = f"records were lost in {count_of(lost, 'place')} while the program ran"
         said += f"; without that: {finding.outcome}, {finding.reason}"
         finding = replace(
             finding, outcome=Outcome.UNKNOWN, reason=said, remedy="record again with larger buffers",

@@ -155,11 +155,7 @@ class Evidence:
             low, high = self.active_span
             outside = (pl.col("to_ns") < low) | (pl.col("from_ns") > high)
             spans = spans.filter(~outside.fill_null(False))
-        booked = self.tables("ledger").filter(
-            (pl.col("outcome").cast(pl.String) == "lost") & pl.col("source").cast(pl.String).is_in(sources)
-        )
-        counted = [int(frame.select(pl.len()).collect().item()) for frame in (spans, booked)]
-        return sum(counted)
+        return int(spans.select(pl.len()).collect().item())
 
     @cached_property
     def trace_aligned(self) -> bool:

@@ -10,23 +10,23 @@ from tracecorr.analyze.verdicts.model import Claim, Finding, failed, passed, unk
 
 
 def judge(evidence: Evidence) -> Finding:
-    """Add up what the sources and the readers say was lost."""
+    """Add up what the sources say was lost; where a reader books it in the ledger, too, it is the same."""
     losses = evidence.tables("losses").collect()
     ledger = evidence.tables("ledger")
-    booked = ledger.filter(pl.col("outcome").cast(pl.String) == "lost").select("records", "bytes").collect()
     unaccounted = summarize_unaccounted(ledger, evidence.tables("files"))
-    read = ledger.select(pl.col("records").sum()).collect().item() or 0
+    kept = ledger.filter(pl.col("outcome").cast(pl.String) != "lost")
+    read = kept.select(pl.col("records").sum()).collect().item() or 0
     counts = {
         "records_read": int(read), "loss_spans": losses.height, "records_lost": int(losses["count"].sum() or 0),
-        "records_unreadable": int(booked["records"].sum() or 0), "unaccounted_files": unaccounted.height,
+        "unaccounted_files": unaccounted.height,
     }  # fmt: skip
-    if losses.height or booked.height or unaccounted.height:
+    if losses.height or unaccounted.height:
         untold = losses["count"].null_count()
         more = f" (and {untold} spans of unknown number)" if untold else ""
         return failed(
-            f"{counts['records_lost'] + counts['records_unreadable']} records were lost{more}, "
-            f"{unaccounted.height} files are not accounted for", counts,
-        )  # fmt: skip
+            f"{counts['records_lost']} records were lost{more}, {unaccounted.height} files are not accounted for",
+            counts,
+        )
     if not read:
         return unknown("nothing was read", "record a HIP log or a kernel trace", counts)
     return passed(f"{read} records were read, no source reports a loss", counts)
