@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import polars as pl
-from synthetic import SyntheticCapture
+from synthetic import SyntheticCapture, make_capture
 
 from tracecorr.app import chain, detail
 from tracecorr.app.find import Finder
 from tracecorr.app.index import CaptureIndex
+from tracecorr.app.library import Tints
 from tracecorr.app.measure import count_range
 from tracecorr.store.views.drawn import INFERRED_DOORBELL
 
@@ -144,3 +145,20 @@ def test_a_stage_tells_that_it_failed(synthetic_index: CaptureIndex, synthetic_c
     assert {s["event"]: s["failed"] for s in found.stages}[found.event]
     well = chain.find_chain(synthetic_index, _packet(synthetic_capture, "inferred"))
     assert well is not None and not any(s["failed"] for s in well.stages)
+
+
+def test_what_belongs_to_a_launch_is_coloured_by_its_stream() -> None:
+    """The log names the stream with the command only; a call with launches on two streams is of neither."""
+    capture = make_capture(60)
+    launches = capture.tables["launches"].filter(pl.col("doorbell_event").is_not_null())
+    one, other = launches.head(2).iter_rows(named=True)
+    changed = pl.when(pl.col("event") == other["event"])
+    capture.tables["launches"] = capture.tables["launches"].with_columns(
+        stream=changed.then(one["stream"] + 1).otherwise("stream").cast(pl.UInt32),
+        call_event=changed.then(one["call_event"]).otherwise("call_event").cast(pl.Int64),
+    )
+    tint = Tints(capture).get("stream")
+    assert tint is not None
+    assert [tint[one[step]] for step in ("event", "command_event", "doorbell_event")] == [one["stream"] + 1] * 3
+    assert tint[other["event"]] == one["stream"] + 2
+    assert tint[one["call_event"]] == 0

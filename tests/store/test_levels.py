@@ -127,3 +127,9 @@ def test_a_counter_keeps_its_highest_value() -> None:
     assert found.name.max() == 9
     assert found.event[found.name.argmax()] == 4321
     assert int(found.count.sum()) == len(start)
+
+
+def test_events_are_told_apart_without_those_that_are_none() -> None:
+    found = levels.distinct_events(np.array([7, -1, 2, 7, 0, 2, -1], np.int32), 8)
+    assert found.tolist() == [0, 2, 7]
+    assert levels.distinct_events(np.zeros(0, np.int32), 0).tolist() == []

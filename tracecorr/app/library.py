@@ -11,6 +11,7 @@ import numpy as np
 import numpy.typing as npt
 import polars as pl
 
+from tracecorr.analyze.chain import STEPS
 from tracecorr.app import index
 from tracecorr.app.filters import Filters
 from tracecorr.app.find import Finder
@@ -28,7 +29,7 @@ _FAILURES = (TracecorrError, OSError, ValueError, pl.exceptions.PolarsError)
 
 
 class Tints:
-    """Give the key of each event by which the page may colour it."""
+    """Give the key of each event by which the page may colour it: its own, else that of its launch."""
 
     _COLUMNS = ("stream", "queue")
 
@@ -43,8 +44,16 @@ class Tints:
             return None
         if column not in self._known:
             key = (pl.col(column) % 0xFFFF + 1).fill_null(0).cast(pl.UInt16)
-            events = self._capture.table("events").select("event", key).sort("event").collect()
-            self._known[column] = events[column].to_numpy()
+            own = self._capture.table("events").select("event", key).sort("event").collect()
+            found = own[column].to_numpy(writable=True)
+            launches = self._capture.table("launches").select(*STEPS, tint=key).collect()
+            for step in STEPS:
+                # A call whose launches differ, as one of a graph, has no key of its own.
+                pairs = launches.select(step, "tint").drop_nulls().filter(pl.col("tint") > 0).unique()
+                of_launch = pairs.filter(pl.len().over(step) == 1)
+                events, tint = of_launch[step].to_numpy(), of_launch["tint"].to_numpy()
+                found[events] = np.where(found[events] == 0, tint, found[events])
+            self._known[column] = found
         return self._known[column]
 
 

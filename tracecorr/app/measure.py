@@ -40,14 +40,9 @@ def count_range(index: CaptureIndex, pyramid: levels.Pyramid, t0: int, t1: int, 
     top = np.argsort(-names, kind="stable")[:_TOP]
     return {
         "layers": [{"layer": layer, "inferred": hollow, "count": n} for (layer, hollow), n in counts.items() if n],
-        "total": _count_events(np.concatenate(events)),
+        "total": len(levels.distinct_events(np.concatenate(events), views.events)),
         "inferred": sum(n for (_, hollow), n in counts.items() if hollow),
         "names": [
             {"name": views.names[n], "count": int(names[n]), "inside_ns": int(inside[n])} for n in top if names[n]
         ],
     }
-
-
-def _count_events(events: levels.I32) -> int:
-    """Return how many events these are: some are drawn in two lanes, -1 is none."""
-    return len(np.unique(events[events >= 0]))

@@ -18,6 +18,7 @@ from tracecorr.app.routes import asked, asked_pyramid, wanted
 from tracecorr.export.perfetto import write_perfetto
 from tracecorr.export.selection import Selection, first_ns
 from tracecorr.model.errors import MachineError, TracecorrError
+from tracecorr.store.views import levels
 
 _ROWS_AT_ONCE = 50_000
 
@@ -107,8 +108,8 @@ def _events_between(opened: Opened, t0: int, t1: int, lanes: list[int]) -> pl.Se
             lo, hi = pyramid.levels[0].between(track, t0, t1)
             inside = (pyramid.finest.start[lo:hi] < t1) & (pyramid.finest.end[lo:hi] >= t0)
             found.append(pyramid.finest.event[lo:hi][inside])
-    events = np.unique(np.concatenate(found))
-    return pl.Series("event", events[events >= 0], pl.Int64)
+    events = levels.distinct_events(np.concatenate(found), opened.index.views.events)
+    return pl.Series("event", events, pl.Int64)
 
 
 def _rows_as_csv(opened: Opened, events: pl.Series) -> Iterator[str]:

@@ -52,7 +52,7 @@ def _of_launch(index: CaptureIndex, event: int, column: str) -> Any:
 def _next_error(index: CaptureIndex, event: int, back: bool) -> int | None:
     finest = index.views.pyramid.finest
     failed = finest.event[np.flatnonzero(finest.style & levels.FAILED)]
-    return _neighbour(np.unique(failed), event, back)
+    return _neighbour(levels.distinct_events(failed, index.views.events), event, back)
 
 
 def _next_named(index: CaptureIndex, event: int, back: bool) -> int | None:
