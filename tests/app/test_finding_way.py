@@ -197,6 +197,37 @@ _RED_TOPS = """async () => {
 }"""
 
 
+def test_a_filtered_lane_says_how_much_is_left(page: Any) -> None:
+    total = page.evaluate("() => __tl.view.meta.lanes.find(n => n.layer === 'hip').count")
+    page.evaluate("() => { __tl.view.only = { name: 'hipStreamCreate' }; return TL.applyFilter(); }")
+    wait_idle(page)
+    left = page.evaluate("() => __tl.view.left[__tl.view.meta.lanes.find(n => n.layer === 'hip').id]")
+    assert 0 < left < total and f">{left:,} of {total:,}<" in page.evaluate("() => TL.drawSvg()")
+    page.evaluate("() => { __tl.view.only = {}; return TL.applyFilter(); }")
+    wait_idle(page)
+    assert f">{total:,}<" in page.evaluate("() => TL.drawSvg()")
+
+
+def test_no_markup_of_the_report_is_left_on_its_pages(page: Any) -> None:
+    """Names between back quotes are set as code, also in reasons and in what is missing."""
+    for name in ("verdicts", "kernels", "latency", "memory"):
+        page.evaluate("name => TL.openPage(name)", name)
+        wait_idle(page)
+        assert "`" not in page.locator("#tl-page").inner_text(), name
+
+
+def test_what_goes_on_is_told_in_the_theme(lone_page: Any, three: str) -> None:
+    """Also before a large capture is read, or when it cannot be."""
+    open_at(lone_page, three)
+    lone_page.goto("about:blank")
+    lone_page.route("**/api/meta?*", lambda route: route.fulfill(status=202, body="building the tables"))
+    lone_page.goto(three.split("?")[0] + "?capture=two#theme=dark")
+    lone_page.locator(".tl-instead", has_text="building the tables").wait_for()
+    assert lone_page.evaluate("() => document.documentElement.dataset.theme") == "dark"
+    lone_page.unroute("**/api/meta?*")
+    wait_idle(lone_page)
+
+
 def test_the_tip_says_what_a_length_is(page: Any) -> None:
     """Of merged instants it is the way from first to last, no duration; an instant is called nothing else."""
     spot = page.evaluate(_MERGED, "doorbell")

@@ -242,7 +242,8 @@ window.TL = window.TL || {};
     }
     ctx.fillStyle = TL.view.meta.colours[item.lane.layer] || "#888";
     ctx.fillRect(0, y, 4, item.h - 1);
-    const count = item.lane.counter ? "max " + shortNumber(item.lane.peak) : TL.num(item.lane.count), wide = TL.textWidth(ctx, count);
+    const left = view.left ? TL.num(view.left[item.lane.id]) + " of " : ""; // what a filter of events leaves
+    const count = item.lane.counter ? "max " + shortNumber(item.lane.peak) : left + TL.num(item.lane.count), wide = TL.textWidth(ctx, count);
     const mid = y + 3 + (item.rowH - 2) / 2;
     ctx.fillStyle = view.detail && view.chainLanes().has(item.lane.id) ? theme.accent : theme.text;
     ctx.fillText(TL.cut(ctx, item.lane.label, TL.GUTTER - x - wide - 18), x, mid);

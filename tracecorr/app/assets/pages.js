@@ -130,7 +130,7 @@ window.TL = window.TL || {};
     for (const v of verdicts) {
       const row = body.insertRow();
       row.append(TL.make("td", "", v.name), plain("wrap", v.claim, "td"), TL.make("td", "tl-" + v.outcome.toLowerCase(), v.outcome));
-      row.append(TL.make("td", "wrap", v.reason), TL.make("td", "wrap", v.remedy || ""));
+      row.append(plain("wrap", v.reason, "td"), plain("wrap", v.remedy || "", "td"));
       row.insertCell().append(eventLeads(v.events));
     }
     return table;
@@ -141,7 +141,7 @@ window.TL = window.TL || {};
     head.append(TL.make("h3", "", section.title));
     if (section.rows.length) head.append(TL.button("CSV", "save the table " + section.title + " as CSV", () => saveTable(section)));
     box.append(head);
-    if (section.missing) box.append(TL.make("p", "tl-missing", "Missing: " + section.missing));
+    if (section.missing) box.append(plain("tl-missing", "Missing: " + section.missing));
     if (!section.rows.length) { box.append(TL.make("p", "tl-note", section.missing ? "" : section.nothing)); return box; }
     if (section.evidence) box.append(plain("tl-note tl-how", "How it is known: " + section.evidence));
     const wrap = TL.make("div", "tl-scroll");

@@ -242,10 +242,13 @@ window.__perf = { log: [], idle: false };
       .filter((n) => Array.isArray(n) && Number.isSafeInteger(n[0]) && Number.isSafeInteger(n[1]) && n[1] >= 0 && typeof n[2] === "string")
       .map(([start, dur, text]) => ({ start: start, dur: dur, text: text.slice(0, 2000) }));
   }
+  // Before anything else: what goes on, or went wrong, is read in the theme, too.
+  function readTheme() {
+    const asked = new URLSearchParams(location.hash.slice(1)).get("theme"), dark = matchMedia("(prefers-color-scheme: dark)").matches;
+    TL.setTheme(asked === "dark" || (!asked && dark) ? "dark" : "light");
+  }
   async function readHash() {
     const state = new URLSearchParams(location.hash.slice(1));
-    const dark = matchMedia("(prefers-color-scheme: dark)").matches;
-    TL.setTheme(state.get("theme") === "dark" || (!state.get("theme") && dark) ? "dark" : "light");
     readFilters(state);
     await TL.applyFilter();
     const t0 = Number(state.get("t0")), t1 = Number(state.get("t1"));
@@ -373,6 +376,7 @@ window.__perf = { log: [], idle: false };
 
   async function start(host) {
     TL.hold();
+    readTheme();
     TL.buildLegend([]);
     waiting("reading the capture …");
     try {
@@ -385,7 +389,6 @@ window.__perf = { log: [], idle: false };
     canvas.setAttribute("aria-label", "timeline: . and , select events, F fits, arrows pan, ? lists all keys");
     host.replaceChildren(canvas);
     ctx = canvas.getContext("2d");
-    TL.readTheme();
     TL.buildToolbar(view.meta);
     TL.buildTabs(view.meta);
     TL.buildLegend(view.meta.ranges);
