@@ -205,6 +205,9 @@ def test_losses_ledger_and_clocks() -> None:
     assert summarize_unaccounted(ledger, files).rows() == [("raw/a", 100, 90, 10)]
     clocks = table("clock_map", {"source": "ftrace:local", "from_ns": 5, "to_ns": 9, "lo_ns": 3, "hi_ns": 4})
     assert summarize_clocks(clocks).select("span_ns", "error_ns").rows() == [(4, 7)]
+    # On the clock of all other times: a trace of the `local` clock may begin days before its own first event.
+    moved = summarize_clocks(clocks.with_columns(offset_ns=pl.lit(-2, pl.Int64)))
+    assert moved.select("from_ns", "span_ns").rows() == [(3, 4)]
 
 
 def test_time_errors() -> None:

@@ -10,14 +10,17 @@ from tracecorr.model.kinds import Flag
 
 
 def summarize_clocks(clock_map: pl.LazyFrame) -> pl.DataFrame:
-    """Return one row per piece of the clock map; `error_ns` is the width of its bounds."""
+    """Return one row per piece of the clock map; `error_ns` is the width of its bounds.
+
+    `from_ns` is on CLOCK_MONOTONIC like the times of events, where the map has it on the source's clock.
+    """
     return collect(
         clock_map.with_columns(as_text("source", "method"))
         .sort("source", "from_ns")
         .select(
             "source",
             "method",
-            "from_ns",
+            pl.col("from_ns") + pl.col("offset_ns"),  # the offset is the one at this stamp of the source
             (pl.col("to_ns") - pl.col("from_ns")).alias("span_ns"),
             "offset_ns",
             "rate_ppb",

@@ -88,7 +88,8 @@ def _time_sections(tables: Tables, sources: set[str]) -> Iterator[Section]:
         "clocks",
         "Clocks",
         summarize_clocks(tables("clock_map")),
-        "offset = CLOCK_MONOTONIC minus the source's clock; error = full width of its bounds. "
+        "from = first stamp, on CLOCK_MONOTONIC; offset = CLOCK_MONOTONIC minus the source's clock; error = full width "
+        "of its bounds. "
         "`same_clock` and `samples` are recorded, `causal_pairs` is derived; `unaligned` = only the starts agree, "
         "no link was made by time. Errors assume that a clock holds its rate for a second (1.4 s where few pairs tell "
         "of it), or for as long as fourteen pairs take, and that a new rate which they hide is within 100 ppm; between "
