@@ -266,6 +266,29 @@ def test_a_capture_that_fails_at_once_is_never_called_open(
         library.state(Wanted("half"))
 
 
+def test_one_capture_is_shown_while_another_one_is_opened(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Building the tables of a large capture takes minutes: who reads another one does not wait for it."""
+    library, build = Library({"one": _single(), "large": _wide(2)}), index.build
+    shown = library.get(Wanted("one"))
+    begun, goes_on = threading.Event(), threading.Event()
+
+    def slowly(capture: Any) -> index.CaptureIndex:
+        begun.set()
+        assert goes_on.wait(60)
+        return build(capture)
+
+    monkeypatch.setattr(index, "build", slowly)
+    assert library.state(Wanted("large")) is not None
+    assert begun.wait(60)
+    got: list[Any] = []
+    reader = threading.Thread(target=lambda: got.append(library.get(Wanted("one"))), daemon=True)
+    reader.start()
+    reader.join(5)
+    goes_on.set()
+    assert got == [shown]
+    assert library.get(Wanted("large")).index.views.events == 4
+
+
 @pytest.mark.parametrize("damage", ["index.json", "0.start.npy", "1.end.npy"])
 def test_damaged_views_are_built_again(repo: Path, tmp_path: Path, damage: str) -> None:
     capture = _copied_sample(repo, tmp_path)

@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+import gc
+import weakref
+
 import polars as pl
 from synthetic import SyntheticCapture, make_capture
 
 from tracecorr.app import chain, detail
+from tracecorr.app.filters import Filters
 from tracecorr.app.find import Finder
 from tracecorr.app.index import CaptureIndex
-from tracecorr.app.library import Tints
+from tracecorr.app.library import Opened, Tints
 from tracecorr.app.measure import count_range
+from tracecorr.app.pages import Reports
 from tracecorr.store.views.drawn import INFERRED_DOORBELL
 
 
@@ -162,3 +167,16 @@ def test_what_belongs_to_a_launch_is_coloured_by_its_stream() -> None:
     assert [tint[one[step]] for step in ("event", "command_event", "doorbell_event")] == [one["stream"] + 1] * 3
     assert tint[other["event"]] == one["stream"] + 2
     assert tint[one["call_event"]] == 0
+
+
+def test_answers_about_a_reading_end_with_it(
+    synthetic_index: CaptureIndex, synthetic_capture: SyntheticCapture
+) -> None:
+    """A recording that runs is opened anew, maybe in the memory of the last reading: its answers are other ones."""
+    parts = Finder(synthetic_index), Filters(synthetic_index), Tints(synthetic_capture)
+    reports, first = Reports(), Opened("live", synthetic_index, *parts)
+    told = weakref.ref(reports.get(first))
+    assert reports.get(first) is told()
+    del first
+    gc.collect()
+    assert told() is None

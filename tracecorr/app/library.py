@@ -57,9 +57,9 @@ class Tints:
         return self._known[column]
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Opened:
-    """Hold one opened capture and what answers questions about it."""
+    """Hold one opened capture and what answers questions about it; each is one of its own, whatever it holds."""
 
     name: str
     index: index.CaptureIndex
@@ -101,6 +101,9 @@ class Library:
             ValueError: there is no such anchor.
             TracecorrError: it cannot be opened.
         """
+        opened = self._opened.get(wanted)
+        if opened is not None:
+            return opened  # also while another one is opened, which may take minutes
         with self._lock:
             if wanted not in self._opened:
                 self._opened[wanted] = self._open(wanted)

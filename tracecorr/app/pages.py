@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
+from weakref import WeakKeyDictionary
 
 import plotly.graph_objects as go
 import polars as pl
@@ -88,17 +89,21 @@ class Answers:
 
 
 class Reports:
-    """Keep the answers about each capture: they take seconds on a large one."""
+    """Keep the answers about each capture while it is open: they take seconds on a large one."""
 
     def __init__(self) -> None:
         """Know nothing yet."""
-        self._known: dict[int, Answers] = {}
+        # A recording that runs is opened again and again: what was told of one reading is wrong of the next.
+        self._known: WeakKeyDictionary[Opened, Answers] = WeakKeyDictionary()
         self._lock = threading.Lock()
 
     def get(self, opened: Opened) -> Answers:
         """Return the answers about a capture."""
         with self._lock:
-            return self._known.setdefault(id(opened), Answers(opened))
+            found = self._known.get(opened)
+            if found is None:
+                found = self._known[opened] = Answers(opened)
+            return found
 
 
 def show_page(name: str, opened: Opened, reports: Reports) -> dict[str, Any]:
@@ -168,7 +173,11 @@ def _section(section: Section, opened: Opened | None) -> dict[str, Any]:
 
 
 def _heading(column: str, opened: Opened | None) -> str:
-    return render_heading(column) if opened is None or column not in POINTS else column.removesuffix("_ns")
+    return (
+        render_heading(column)
+        if opened is None or column not in POINTS
+        else column.removesuffix("_ns").replace("_", " ")
+    )
 
 
 def _kind(column: str, frame: pl.DataFrame) -> str:
