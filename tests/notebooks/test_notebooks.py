@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import polars as pl
 import pytest
 
 from tracecorr.pipeline import correlate, import_files
@@ -72,3 +73,17 @@ def test_a_trace_without_a_log(
             run(repo / "notebooks" / f"{name}.ipynb")
     else:
         assert run(repo / "notebooks" / f"{name}.ipynb")
+
+
+def test_a_launch_whose_call_was_cut_off(
+    repo: Path, data_folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    whole = (data_folder / "captures/hip-7.2.4/amd.log").read_bytes().splitlines(keepends=True)
+    log = tmp_path / "amd.log"
+    log.write_bytes(b"".join(line for line in whole if b"LaunchKernel: Returned" not in line))
+    made = import_files(tmp_path / "x.tracecorr", [log], [])
+    correlate(made.path)
+    launches = made.table("launches").filter(pl.col("kind") == "dispatch").collect()
+    assert launches.height and launches["return_ns"].count() == 0
+    monkeypatch.setenv("TRACECORR_CAPTURE", str(made.path))
+    assert run(repo / "notebooks" / "path-of-a-launch.ipynb")
