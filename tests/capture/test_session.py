@@ -121,6 +121,13 @@ def test_closed_streams_are_no_files_of_the_capture(tmp_path: Path) -> None:
     assert (done.returncode, info["state"], info["exit_status"]) == (4, "complete", 4)
 
 
+def test_the_workload_has_the_environment_of_the_caller(tmp_path: Path) -> None:
+    given = {"PATH": os.environ["PATH"], "PYTHONPATH": str(REPO), "MINE": "1"}
+    words = [sys.executable, "-m", "tracecorr", "capture", "-o", "x", *QUICK, "--log-level", "0", "--", "env"]
+    done = subprocess.run(words, cwd=tmp_path, env=given, capture_output=True, text=True, check=True)
+    assert dict(line.split("=", 1) for line in done.stdout.splitlines()) == given
+
+
 def test_own_settings_of_the_log_that_are_not_used_are_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("AMD_LOG_LEVEL", "3")
     monkeypatch.setenv("AMD_LOG_MASK", "2147483647")
@@ -198,6 +205,19 @@ def test_contradictions_are_refused() -> None:
     assert main(["capture", "--pid", "1", "--image", "x"]) == 2
     assert main(["capture", "--event-set", "some", "--", "true"]) == 2
     assert main(["capture", "--duration", "0", "--", "true"]) == 2
+
+
+def test_too_few_open_files_are_told_and_nothing_runs(tmp_path: Path, tracefs: Tracefs) -> None:
+    words = [sys.executable, "-m", "tracecorr", "capture", "-o", "x", *QUICK, "--", "touch", "ran"]
+    environment = {**os.environ, "PYTHONPATH": str(REPO)}
+    with unchanged(tracefs):
+        done = subprocess.run(
+            ["sh", "-c", 'ulimit -n 20; exec "$@"', "", *words], cwd=tmp_path, env=environment, check=False,
+            capture_output=True, text=True,
+        )  # fmt: skip
+    assert done.returncode == 3
+    assert done.stderr.splitlines()[-1] == "next step: raise the limit of open files (ulimit -n) and capture again"
+    assert [path.name for path in tmp_path.iterdir() if path.name in ("ran", "x.tracecorr")] == []
 
 
 def test_an_existing_capture_is_kept(tmp_path: Path) -> None:

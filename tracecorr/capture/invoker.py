@@ -11,6 +11,8 @@ from pathlib import Path
 from tracecorr.model.errors import MachineError
 
 _PROC = Path("/proc")
+# Python makes the locale C one of UTF-8 (PEP 538), polars sets up its allocator.
+_SET_BY_LIBRARIES = ("LC_CTYPE", "_RJEM_MALLOC_CONF")
 
 
 @dataclass(frozen=True)
@@ -45,6 +47,7 @@ def find_invoker(environment: Mapping[str, str], *, as_root: bool = False) -> In
     Raises:
         MachineError: the caller's environment cannot be read.
     """
+    environment = _without_own(environment)
     uid = _number(environment.get("SUDO_UID"))
     if as_root or not uid or os.geteuid() != 0:
         user = _user_name(os.geteuid())
@@ -54,6 +57,12 @@ def find_invoker(environment: Mapping[str, str], *, as_root: bool = False) -> In
     sudo, is_parent = _find_sudo()
     groups = _session_groups(sudo, uid) or tuple(os.getgrouplist(name, gid))
     return Invoker(uid, gid, groups, name, _caller_environment(sudo, environment, uid, is_parent=is_parent))
+
+
+def _without_own(environment: Mapping[str, str]) -> dict[str, str]:
+    """Leave out what Python and polars set in this process: the workload would run in another locale."""
+    given = read_environment(os.getpid()) or {}
+    return {key: value for key, value in environment.items() if key in given or key not in _SET_BY_LIBRARIES}
 
 
 def _caller_environment(sudo: int | None, own: Mapping[str, str], uid: int, *, is_parent: bool) -> Mapping[str, str]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import select
 import signal
 import time
@@ -105,7 +106,9 @@ class Session:
             self._release()
         except OSError as error:
             self._abandon()
-            raise MachineError(f"the capture cannot start: {error}", "the workload did not run") from error
+            step = "raise the limit of open files (ulimit -n)" if error.errno == errno.EMFILE else "remove the cause"
+            what = f"the capture cannot start, the workload did not run: {error}"
+            raise MachineError(what, f"{step} and capture again") from error
         except BaseException:
             self._abandon()
             raise
