@@ -132,3 +132,20 @@ def test_one_whose_environment_is_written_over_is_not_named(
     pid = start(started, library, before=("env", "-i", "PATH=/bin"))
     (logs / f"hip_{pid}").touch()
     assert sight.look([pid]) == []
+
+
+@pytest.mark.parametrize(
+    ("words", "named"), [(("/usr/bin/docker", "run"), True), (("podman", "exec"), True), (("docker", "ps"), False)]
+)
+def test_an_engine_that_starts_a_container_is_named_once(
+    logs: Path, tmp_path: Path, started: list[subprocess.Popen[bytes]], words: tuple[str, str], named: bool
+) -> None:
+    """SYNTHETIC: a process with the words of the engine's client, that waits for a pipe."""
+    os.mkfifo(tmp_path / words[1])
+    for _ in range(2):
+        client = subprocess.Popen(words, executable="/bin/cat", cwd=tmp_path, stdout=subprocess.PIPE)
+        started.append(client)
+    sight = LogSight(logs, logs, told(logs))
+    said = sight.look([client.pid for client in started])
+    assert [f"starts a container by {Path(words[0]).name}" in problem for problem in said] == [True] * named
+    assert sight.look([client.pid for client in started]) == []

@@ -6,10 +6,12 @@ import os
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 
+from tracecorr.capture.engines import ENGINES
 from tracecorr.capture.invoker import read_environment, read_status
 
 _PROC = Path("/proc")
 _RUNTIME = "libamdhip64"
+_STARTS = frozenset(("run", "exec", "start", "restart", "compose", "up"))
 _DECISIVE = ("AMD_LOG_LEVEL", "AMD_LOG_LEVEL_FILE", "AMD_LOG_MASK")
 
 
@@ -28,11 +30,18 @@ class LogSight:
         self._found = logs.stat()
         self._variables = variables
         self._said: set[int] = set()
+        self._engines: set[str] = set()
 
     def look(self, pids: Iterable[int]) -> list[str]:
-        """Return a sentence for each process that writes no log here, or less, and was not named before."""
+        """Return a sentence for each process that writes no log here, or less, and for each engine of containers.
+
+        What was said before is not said again.
+        """
         said = []
         for pid in pids:
+            if (engine := _find_engine(pid)) and engine not in self._engines:
+                self._engines.add(engine)
+                said.append(_describe_engine(engine))
             why = self._why_not(pid) if pid not in self._said else ""
             if why and _uses_hip(pid):
                 self._said.add(pid)
@@ -77,6 +86,23 @@ class LogSight:
             f"{name} was started {', '.join(words)}: its HIP log is not in the capture, or less of it; "
             "leave these variables alone in the command (--log-level sets the level)"
         )
+
+
+def _find_engine(pid: int) -> str:
+    """Return the engine by which a process starts a program in a container, or ""."""
+    try:
+        first, *words = (_PROC / str(pid) / "cmdline").read_bytes().decode(errors="replace").split("\0")
+    except OSError:
+        return ""
+    name = Path(first).name
+    return name if name in ENGINES and not _STARTS.isdisjoint(words) else ""
+
+
+def _describe_engine(engine: str) -> str:
+    return (
+        f"the command starts a container by {engine}: what runs in it has no HIP log here, and may not be recorded at "
+        "all; let tracecorr start it: tracecorr capture --image IMAGE -- COMMAND, or --container NAME for a running one"
+    )
 
 
 def _uses_hip(pid: int) -> bool:
