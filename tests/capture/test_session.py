@@ -594,5 +594,25 @@ def test_a_full_disk_ends_the_recording_and_the_folder_opens(tmp_path: Path, tra
         subprocess.run(["umount", disk], check=True)
 
 
+def test_a_disk_that_stays_full_has_room_for_the_end_of_the_capture(tmp_path: Path, tracefs: Tracefs) -> None:
+    disk = tmp_path / "disk"
+    disk.mkdir()
+    if subprocess.run(["mount", "-t", "tmpfs", "-o", "size=4m", "none", disk], check=False).returncode:
+        pytest.skip("this machine lets nobody mount")
+    try:
+        script = "touch started; dd if=/dev/zero of=fill bs=4k 2>/dev/null; sleep 1; ls -R / >/dev/null 2>&1; exit 6"
+        with unchanged(tracefs):
+            capture = Capture(disk, "--min-free-gb", "0", "--no-correlate", "-q", "--", "sh", "-c", script)
+            status, _, err = capture.end()
+        info = capture.info
+        assert (status, info["state"], info["exit_status"]) == (125, "complete", 6), err
+        assert any("the trace could not be written" in problem for problem in info["problems"])
+        assert "the disk is full: what the HIP runtime could not write is missing" in err
+        assert err.splitlines()[-1].startswith("next step: make room on its disk; ")
+        assert not (capture.shown / ".capture.json.new").exists()
+    finally:
+        subprocess.run(["umount", disk], check=True)
+
+
 def _children(pid: int) -> list[int]:
     return [int(word) for word in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]

@@ -16,6 +16,10 @@ from tracecorr.store.capture import FORMAT_VERSION, Capture, is_replaceable
 from tracecorr.store.followed import FRAMES_FOLDER, LOG_FOLDER, adopt_frames
 from tracecorr.store.recording import is_recorded_now
 
+_INFO = "capture.json"
+# The end of a capture with some thousand processes.
+_RESERVED_BYTES = 1 << 20
+
 
 class RecordingFolder:
     """Own a capture folder from its creation until it is handed to the user.
@@ -68,7 +72,7 @@ class RecordingFolder:
         """Write a small file of the folder, in place of an older one."""
         target = self.path / name
         target.parent.mkdir(parents=True, exist_ok=True)
-        fresh = target.with_name(f".{target.name}.new")
+        fresh = _fresh(target)
         fresh.write_text(text)
         fresh.replace(target)
 
@@ -90,8 +94,10 @@ class RecordingFolder:
             stream.write(text)
 
     def write_info(self, info: dict[str, Any]) -> None:
-        """Write `capture.json`."""
-        self.write_text("capture.json", json.dumps({"format": FORMAT_VERSION, **info}, indent=1, default=str))
+        """Write `capture.json`, and take the space of the next one, which must find its place on a full disk, too."""
+        self.write_text(_INFO, json.dumps({"format": FORMAT_VERSION, **info}, indent=1, default=str))
+        with contextlib.suppress(OSError), _fresh(self.path / _INFO).open("wb") as reserve:
+            os.posix_fallocate(reserve.fileno(), 0, _RESERVED_BYTES)
 
     def open_new(self, name: str) -> IO[bytes]:
         """Open a new file of the folder for writing, without a buffer."""
@@ -142,8 +148,15 @@ class RecordingFolder:
         self.shown.rmdir()
 
     def close(self) -> None:
-        """Let go of the folder."""
+        """Let go of the folder, and of the space that was kept in it."""
+        with contextlib.suppress(OSError):
+            _fresh(self.path / _INFO).unlink()
         os.close(self._descriptor)
+
+
+def _fresh(target: Path) -> Path:
+    """Return the name of a file until it takes the place of an older one."""
+    return target.with_name(f".{target.name}.new")
 
 
 def _make(shown: Path) -> None:

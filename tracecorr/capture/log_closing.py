@@ -12,6 +12,9 @@ from tracecorr.capture.late_writers import LateWriters
 from tracecorr.capture.launch import Launched
 from tracecorr.capture.logs import LogKeeper
 
+# A runtime writes some KB at once.
+_FULL_BYTES = 1 << 16
+
 
 @dataclass
 class ClosedLogs:
@@ -57,4 +60,8 @@ def close_logs(
     closed.problems += [*logs.problems, *(f"the logs are not complete: {error}" for error in closed.failures)]
     closed.problems += [f"{name} in the log folder was no plain file and was removed" for name in strange]
     closed.problems += [said] if said else []
+    if folder.free_bytes() < _FULL_BYTES:
+        closed.problems.append(
+            "the disk is full: what the HIP runtime could not write is missing in its log, uncounted"
+        )
     return closed

@@ -120,10 +120,9 @@ class Session:
         except OSError as error:
             failure = failure or error
         if failure is not None:
-            raise SessionError(
-                f"the capture failed: {failure}",
-                f"what was recorded is in it: tracecorr correlate {quote_path(self._folder.shown)}",
-            ) from failure
+            first = "make room on its disk; " if getattr(failure, "errno", 0) == errno.ENOSPC else ""
+            step = f"{first}what was recorded is in it: tracecorr correlate {quote_path(self._folder.shown)}"
+            raise SessionError(f"the capture failed: {failure}", step) from failure
         return status
 
     def _launch(self, journal: Journal) -> None:
