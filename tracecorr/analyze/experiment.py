@@ -137,8 +137,12 @@ def judge_latency(stamps: pl.DataFrame, overhead: pl.DataFrame, kept: float = KE
             f"{said}, but instrumentation slows the high one {slowest} times",
             "the captured rounds do not explain the plain ones: lower --log-level, or a longer kernel", counts,
         )  # fmt: skip
-    limit = kept * first
-    return passed(said, counts) if second <= limit or low[1] <= 0 else failed(said, counts)
+    if second <= kept * first:
+        return passed(said, counts)
+    if low[1] > 0:
+        return failed(said, counts)
+    said += ": it is longer than the limit, but that may be chance"
+    return unknown(said, "more --rounds, on a machine without other work", counts)
 
 
 def _ratios_of_high(overhead: pl.DataFrame) -> list[float]:
