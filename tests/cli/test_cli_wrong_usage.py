@@ -115,6 +115,15 @@ def test_the_next_step_says_what_was_meant(run: Run, tmp_path: Path, words: list
     assert hint in found.err.splitlines()[-1] and found.err.splitlines()[-1].startswith("next step: ")
 
 
+@pytest.mark.parametrize("words", [["--amd-log", "n\udce9.log"], ["--amd-log", "amd.log", "-o", "n\udce9"]])
+def test_a_name_that_is_no_text_is_refused_before_the_work(run: Run, tmp_path: Path, words: list[str]) -> None:
+    shutil.copy(tmp_path / "amd.log", tmp_path / "n\udce9.log")
+    before = sorted(tmp_path.iterdir())
+    found = run("import", *words)
+    assert (found.status, sorted(tmp_path.iterdir())) == (2, before)
+    assert "is no path in UTF-8\nnext step: rename it" in found.err
+
+
 def test_without_a_verb_all_are_shown(run: Run) -> None:
     found = run()
     assert found.status == 2

@@ -353,7 +353,7 @@ DRM_JOBS = Table(
         ("fence", pl.String, "finished fence: its pointer (old naming) or `context:seqno` (new naming)"),
         ("id", I64, "job id on its entity (old naming)"),
         ("client_id", I64, "drm-client-id (new naming)"),
-        ("process", U32, "submitting process: key of `processes`; null when the queueing was not seen"),
+        ("process", U32, "submitting process: key of `processes`; null where the trace does not tell it"),
         ("thread", U32, "submitting thread: key of `threads`"),
         ("queue_event", I64, "`drm_sched_job` or `drm_sched_job_queue`"),
         ("run_event", I64, "`drm_run_job` or `drm_sched_job_run`"),

@@ -72,6 +72,7 @@ def import_files(
         read_clock_samples(clock_samples)
         incoming.append(Incoming(clock_samples, "raw/clock.json", "tracecorr", "clock_samples"))
     target = out.resolve()
+    _refuse_odd_names(target, [item.target for item in incoming])
     stage, old = (target.parent / f".{target.name}.{os.getpid()}.{part}" for part in ("new", "old"))
     try:
         entries = _copy(incoming, stage, progress or _ignore, live or _ignore)
@@ -86,6 +87,15 @@ def import_files(
         shutil.rmtree(stage, ignore_errors=True)
     # "." names the folder that was just replaced.
     return Capture.open(out if out.name else target)
+
+
+def _refuse_odd_names(target: Path, names: list[str]) -> None:
+    """Refuse bytes that no text has in a path: tables cannot be written there, and cannot name it."""
+    for name in (str(target), *names):
+        try:
+            name.encode()
+        except UnicodeEncodeError as error:
+            raise InputError(f"{name!r} is no path in UTF-8", "rename it, or choose another with -o") from error
 
 
 def _swap(fresh: Path, target: Path, old: Path) -> None:
