@@ -299,6 +299,6 @@ def test_the_rows_of_a_map_tell_its_rates() -> None:
     assert [(row["pairs"], row["violated"], row["method"]) for row in rows] == [(21, 0, "samples")] * 2
     (same,) = ClockMap("same_clock", shift_ns=7).summarize("ftrace:mono", 3, 9)
     assert (same["from_ns"], same["to_ns"], same["offset_ns"], same["rate_ppb"]) == (3, 9, 7, 0)
-    assert (same["lo_ns"], same["hi_ns"]) == (0, 0)
+    assert [same[name] for name in ("lo_ns", "hi_ns", "pairs", "violated")] == [0] * 4
     (unknown,) = ClockMap("unaligned").summarize("ftrace:local", 3, 9)
     assert (unknown["lo_ns"], unknown["hi_ns"]) == (None, None)

@@ -189,14 +189,17 @@ def test_a_bound_far_below_does_not_tell_that_a_clock_has_not_stepped_yet() -> N
 
 
 def test_a_bound_far_above_does_not_tell_that_a_clock_has_stepped_for_the_last_time() -> None:
-    """The same clock; what lies between is one upper bound: above the last offset, so that it may be the one before."""
+    """The same clock; what lies between is one upper bound: above the last offset, so that it may be the one before.
+
+    The last one before it is a lower bound alone, the first one behind it an upper one: they tell all the same.
+    """
     ms = 10**6
     at = [0, 1, 2, 3, 1_200, 900_000, 900_001, 900_002, 900_003]
     offset = [0, 0, 0, 0, -600, -899_000, -899_000, -899_000, -899_000]
-    high = np.array(offset) * ms + 2_000
-    low = np.where(np.array(at) == 1_200, NO_LOW, np.array(offset) * ms - 2_000)
+    high = np.where(np.array(at) == 3, NO_HIGH, np.array(offset) * ms + 2_000)
+    low = np.where((np.array(at) == 1_200) | (np.array(at) == 900_000), NO_LOW, np.array(offset) * ms - 2_000)
     fitted = fit_clock_map(Bounds(np.array(at) * ms, low, high), "causal_pairs", 0.0)
-    least, most = fitted.bound(np.array([2, 1_100, 1_200, 1_300, 900_002]) * ms)
+    least, most = fitted.bound(np.array([3, 1_100, 1_200, 1_300, 900_000]) * ms)
     assert (least <= np.array([0, -600, -600, -600, -899_000]) * ms).all()
     assert (most >= np.array([0, -600, -600, -600, -899_000]) * ms).all()
     assert (most - least)[[0, 4]].tolist() == [4_000, 4_000]

@@ -163,6 +163,16 @@ def test_suspends_are_steps_wherever_they_are(steps: list[tuple[float, float]], 
     assert (fitted.violated, measure(fitted, curve)[0]) == (0, 1)
 
 
+@pytest.mark.parametrize("at_s", [5, 12])
+def test_a_clock_that_changes_its_rate_is_followed_up_to_a_suspend_and_behind_it(at_s: float) -> None:
+    """It slews by 300 ppm from one second on, and is suspended in the ninth: pairs tell all of both rates."""
+    curve: Curve = lambda t: slewed((at_s, SPAN_S, 300))(t) - np.where(t < 9 * SECOND, 0, 3 * SECOND)  # noqa: E731
+    fitted = fit_clock_map(pair(curve), "causal_pairs")
+    covered, _, width = measure(fitted, curve)
+    assert (fitted.violated, covered) == (0, 1)
+    assert (width < 40_000).mean() > 0.99
+
+
 @pytest.mark.parametrize("at_s", [0.1, 19.9])
 @pytest.mark.parametrize("seed", range(4))
 def test_a_step_that_few_pairs_see_is_inside_the_bounds_or_nothing_is(at_s: float, seed: int) -> None:

@@ -117,3 +117,8 @@ def test_a_clock_that_was_set_back_left_no_gap() -> None:
     low, high = stepped(300, [2000, 3000]).bound(np.array([2000, 3000]) * MS)
     assert (low <= 0).all()
     assert (high >= 300 * MS).all()
+
+
+def test_a_clock_without_pieces_is_as_good_with_gaps() -> None:
+    same = ClockMap("same_clock", shift_ns=7)
+    assert same.settle(np.array([0, 5000]) * MS) == same

@@ -215,8 +215,8 @@ def _split_samples(x: Floats, low: Floats, high: Floats, rates: Rates) -> Pieces
     for at, below, above, gaps in find_parts(x, low, high, rates):
         knots = np.unique(at)
         lowest, highest, least, most = _spread(knots, *_at_knots(at, below, above, knots), gaps.alone())
-        # Before the first and behind the last sample nothing tells how it ran.
-        least[[0, -1]], most[[0, -1]] = rates.middle - rates.reach, rates.middle + rates.reach
+        # Before the first sample nothing tells how it ran; behind the last one the gaps say so.
+        least[0], most[0] = rates.middle - rates.reach, rates.middle + rates.reach
         pieces.append(Piece(float(at[0]), float(at[-1]), knots, lowest, highest, least, most))
         runs += gaps.list_runs(below, above)
     return Pieces(_open_steps(pieces), tuple(runs)) if pieces else None
