@@ -101,6 +101,16 @@ def test_a_step_lies_in_the_one_gap_that_is_long_enough() -> None:
     assert bounds_at(stepped(-3000, [700, 5300]), [490, 700, 5300, 5500]) == [BEFORE, BEFORE, BEHIND, BEHIND]
 
 
+def test_two_steps_lie_in_a_gap_each() -> None:
+    """Of 3 s: seen at 0.7 s and 5.3 s, and of 2 s: seen at 6.2 s and 10.8 s."""
+    at = np.array([*range(0, 500, 10), *range(5500, 6000, 10), *range(11000, 11500, 10)])
+    offset = np.where(at < 5000, 0, np.where(at < 7000, -3000, -5000)) * MS
+    fitted = fit_clock_map(Bounds(at * MS, offset - KNOWN_NS, offset + KNOWN_NS), "causal_pairs", 0.0)
+    fitted = fitted.settle(np.array(sorted([*at.tolist(), 700, 5300, 6200, 10800])) * MS)
+    last = (-5_000_005, -4_999_995)
+    assert bounds_at(fitted, [490, 700, 5300, 6200, 10800, 11490]) == [BEFORE, BEFORE, BEHIND, BEHIND, last, last]
+
+
 def test_of_a_step_a_part_may_lie_in_another_gap() -> None:
     """The gaps before 1 s and behind 4.5 s are too short for 3 s, but it may have slept in them, too."""
     assert bounds_at(stepped(-3000, [1000, 4500]), [490, 1000, 4500, 5500]) == [
