@@ -311,6 +311,14 @@ def test_what_no_trace_shows_of_a_process_is_unknown(name: str, told: str) -> No
     assert judge(rows, name)[0] == "FAIL"
 
 
+def test_jobs_may_be_those_of_a_process_that_only_the_log_names() -> None:
+    rows = _with_a_process_of_a_log_alone()
+    outcome, reason, _ = judge(rows, "no_kcq_use")
+    assert outcome == "UNKNOWN" and reason.startswith("1 job went to compute rings, and not every process")
+    rows["drm_jobs"] = [job for job in rows["drm_jobs"] if job["ring_kind"] != "kcq"]
+    assert judge(rows, "no_kcq_use")[0] == "PASS"
+
+
 def test_what_was_refused_is_counted_among_what_was_seen() -> None:
     rows = _with_a_process_of_a_log_alone()
     put_event(3, result="EINVAL")(rows)

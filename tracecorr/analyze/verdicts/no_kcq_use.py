@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import polars as pl
 
+from tracecorr.analyze.values import count_of
 from tracecorr.analyze.verdicts.evidence import Evidence
 from tracecorr.analyze.verdicts.model import Claim, Finding, failed, passed, unknown
 
@@ -33,6 +34,13 @@ def judge(evidence: Evidence) -> Finding:
             f"the submitter of {nobody.height} jobs on compute rings is not known",
             "record drm_sched_job (drm_sched_job_queue from kernel 6.17 on): it is printed by the submitter", counts,
             nobody["run_event"],
+        )  # fmt: skip
+    if compute.height and evidence.only_logged.height:
+        told = count_of(compute.height, "job")
+        return unknown(
+            f"{told} went to compute rings, and not every process of the HIP log is known in the trace",
+            "record the HIP log and the trace with tracecorr capture, which knows the processes of both", counts,
+            compute["queue_event"],
         )  # fmt: skip
     return passed(
         f"none of {jobs.height} drm jobs was submitted to a compute ring by these processes", counts, by_absence=True
