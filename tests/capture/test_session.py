@@ -567,6 +567,20 @@ def test_after_sigkill_the_folder_opens_and_clean_restores(tmp_path: Path, trace
     assert any(entry["form"] == "pages" for entry in capture.info["files"])
 
 
+def test_tables_that_cannot_be_built_change_no_status(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    def fail(*_: object, **__: object) -> None:
+        raise ValueError("not foreseen")
+
+    monkeypatch.setattr("tracecorr.pipeline.correlate", fail)
+    monkeypatch.chdir(tmp_path)
+    assert main(["capture", "-o", "x", "--event-set", "minimal", "--quiet", "--", "sh", "-c", "exit 7"]) == 7
+    said = capfd.readouterr().err
+    assert "the tables were not built: ValueError: not foreseen" in said
+    assert "next step: tracecorr correlate" in said
+
+
 def test_two_captures_at_once(tmp_path: Path, tracefs: Tracefs) -> None:
     folders = [tmp_path / name for name in ("a", "b")]
     for folder in folders:

@@ -150,8 +150,10 @@ def _build_tables(folder: RecordingFolder, say: Say, *, quiet: bool) -> None:
     line = LiveLine()
     try:
         warnings = correlate(folder.path, live=None if quiet else line.show, jobs=count_processes())
-    except (TracecorrError, OSError) as error:
-        warnings = [f"the tables were not built: {error}"]
+    except Exception as error:
+        # Whatever fails here, the recording is complete, and the exit status is the workload's.
+        told = isinstance(error, TracecorrError | OSError)
+        warnings = [f"the tables were not built: {error if told else f'{type(error).__name__}: {error}'}"]
     line.clear()
     for warning in warnings:
         say(f"warning: {warning}")
