@@ -18,6 +18,7 @@ from tracecorr.store.views import levels
 
 _STEPS = ("event", "call_event", "command_event", "doorbell_event", "gpu_event")
 _MAX_STREAMS = 200
+_MAX_NS, _MAX_KEY = 1 << 62, 1 << 32
 Mask = npt.NDArray[np.bool_]
 
 
@@ -58,14 +59,15 @@ def parse_filter(text: str) -> Filter | None:
         raise ValueError("streams must be a list of numbers")
     found = Filter(
         str(given.get("name", "")).lower(), str(given.get("kernel", "")).lower(),
-        tuple(sorted(_whole(s) for s in streams)), _whole(given.get("shortest", 0)), _whole(given.get("longest", 0)),
+        tuple(sorted(_whole(s, _MAX_KEY) for s in streams)), _whole(given.get("shortest", 0), _MAX_NS),
+        _whole(given.get("longest", 0), _MAX_NS),
         bool(given.get("errors", False)),
     )  # fmt: skip
     return None if found == Filter() else found
 
 
-def _whole(value: object) -> int:
-    if not isinstance(value, int) or isinstance(value, bool) or not 0 <= value < 1 << 62:
+def _whole(value: object, end: int) -> int:
+    if not isinstance(value, int) or isinstance(value, bool) or not 0 <= value < end:
         raise ValueError("streams and durations must be whole numbers")
     return value
 
