@@ -25,6 +25,8 @@ _VALUES = (
     "kind", "packet_index", "packet_ns", "enqueue_ns", "complete_ns", "signal", "kernarg", "kernel_object",
     "size_bytes", "grid_x", "ring", "swq", "log_id", "kfd_queue_id", "kernel_name", "stream_handle",
 )  # fmt: skip
+# Layers of rows that only the log shows.
+_OF_LOG = ("hip", "command", "aql", "copy", "signal", "memory", "other")
 _EVENTS = ("command", "doorbell", "gpu")
 # A line shows its time in whole microseconds.
 _STEP_NS = 1_000
@@ -57,7 +59,7 @@ class Reference:
     Args:
         scene: without damage.
         found: in the whole run.
-        starts: exit_at, at of whole calls.
+        starts: exit_at, at of whole calls, and of spans of the trace.
         links: rule, from_at, to_at, certainty, found or true.
         inside: at, outer_at: what encloses each row, directly or not.
         stores: at, true_ns of the doorbell store of each packet.
@@ -75,7 +77,7 @@ def make_reference(scene: Scene, folder: Path) -> Reference:
     """Run a scene without damage.
 
     Raises:
-        AssertionError: a link or a packet index of the whole run is not true.
+        AssertionError: a link, a parent, a call or a packet index of the whole run is not true.
     """
     scene = replace(scene, log_damage="", trace_damage="")
     made, capture = _import(scene, folder)
@@ -85,10 +87,14 @@ def make_reference(scene: Scene, folder: Path) -> Reference:
     right, count, _ = score.identities["packets"]
     assert count == right, f"the whole run has {count - right} wrong packet indexes"
     rows = _list_rows(made, capture)
-    starts = rows.drop_nulls("end_at").filter(pl.col("at") % 2 == 0).select(exit_at="end_at", at="at")
+    starts = _list_starts(made, rows)
     found = _find(made, capture, starts)
-    parents = found.rows.drop_nulls("parent_at").select("at", outer_at="parent_at")
-    told = [_truth(made, name, starts) for name in ("calls", "inside", "syscalls", "around")]
+    parents = found.rows.drop_nulls("parent_at").select("at", "layer", outer_at="parent_at")
+    enclosing = _truth(made, "enclosing", starts).select(at="from_at", outer_at="to_at")
+    false = parents.filter(pl.col("layer").is_in(_OF_LOG)).join(enclosing, on=["at", "outer_at"], how="anti")
+    assert false.is_empty(), f"the whole run has {len(false)} wrong parents"
+    parents = parents.drop("layer")
+    told = [_truth(made, name, starts) for name in ("calls", "inside", "syscalls", "around", "enclosing")]
     parents = pl.concat([parents, *(pairs.select(at="from_at", outer_at="to_at") for pairs in told)]).unique()
     certainty = pl.col("evidence").replace_strict(_EVIDENCE, return_dtype=pl.Int8)
     links = found.links.select("rule", "from_at", "to_at", certainty=certainty).unique()
@@ -97,7 +103,7 @@ def make_reference(scene: Scene, folder: Path) -> Reference:
         made.moments.select(to_at=2 * pl.col("line"), true_ns="true_ns"), on="to_at"
     )
     found.threads = made.truth["threads"].select("log_tid", pl.col("tid").cast(found.threads.schema["tid"]))
-    found.launches = _number_packets(found.launches, made)
+    found.launches = _fill_truth(found.launches, made)
     inside = _climb(parents.filter(pl.col("at") != pl.col("outer_at")))
     return Reference(scene, found, starts, links, inside, stores.select("true_ns", at="from_at"))
 
@@ -151,6 +157,16 @@ def _list_rows(made: Simulation, capture: Capture) -> pl.DataFrame:
     return placed.select("event", "parent", "layer", at=2 * pl.col("line") + is_gpu, end_at=2 * end)
 
 
+def _list_starts(made: Simulation, rows: pl.DataFrame) -> pl.DataFrame:
+    """Return exit_at, at of all calls and of the spans of the trace in a whole run."""
+    ended = rows.drop_nulls("end_at").filter(pl.col("at") % 2 == 0).select("layer", exit_at="end_at", at="at")
+    is_call = pl.col("layer") == "hip"
+    exits = _truth(made, "exits").select(exit_at="from_at", at="to_at")
+    false = ended.filter(is_call).join(exits, on=["exit_at", "at"], how="anti")
+    assert false.is_empty(), f"the whole run has {len(false)} calls of two"
+    return pl.concat([exits, ended.filter(~is_call).drop("layer")])
+
+
 def _find(made: Simulation, capture: Capture, starts: pl.DataFrame) -> Found:
     rows = _list_rows(made, capture).with_columns(_named("at", starts), _named("end_at", starts))
     at = rows["at"]
@@ -166,11 +182,21 @@ def _named(column: str, starts: pl.DataFrame) -> pl.Expr:
     return pl.col(column).replace(starts["exit_at"], starts["at"])
 
 
-def _number_packets(launches: pl.DataFrame, made: Simulation) -> pl.DataFrame:
-    """Return launches with the true index of packets that have none."""
-    lines = made.truth["packets"].join(made.moments.select("file", "offset", "line"), on=["file", "offset"])
-    joined = launches.join(lines.select("index", at=2 * pl.col("line")), on="at", how="left", maintain_order="left")
-    return joined.with_columns(packet_index=pl.coalesce("packet_index", "index")).drop("index")
+def _fill_truth(launches: pl.DataFrame, made: Simulation) -> pl.DataFrame:
+    """Return launches with the true index, kernel and time of its command's line where these were not found."""
+    moments = made.moments.select("file", "offset", "line", enqueue_ns=pl.col("true_ns") // 1000 * 1000)
+    packets, kernels = (made.truth[name].join(moments, on=["file", "offset"]) for name in ("packets", "kernels"))
+    at = 2 * pl.col("line")
+    commands = _truth(made, "commands").join(moments.select(from_at=at, enqueue_ns="enqueue_ns"), on="from_at")
+    joined = launches
+    for told in (
+        packets.select(at=at, packet_index="index"), kernels.select(at=at, kernel_name="kernel"),
+        commands.select(at="to_at", enqueue_ns=pl.col("enqueue_ns").cast(pl.Int64)),
+    ):  # fmt: skip
+        name = told.columns[1]
+        joined = joined.join(told, on="at", how="left", maintain_order="left", suffix="_told")
+        joined = joined.with_columns(pl.coalesce(name, f"{name}_told")).drop(f"{name}_told")
+    return joined
 
 
 def _list_launches(capture: Capture, at: pl.Series) -> pl.DataFrame:
@@ -198,15 +224,15 @@ def _climb(parents: pl.DataFrame) -> pl.DataFrame:
     return pl.concat(found).unique()
 
 
-def _truth(made: Simulation, name: str, starts: pl.DataFrame) -> pl.DataFrame:
-    """Return from_at, to_at of the pairs of the truth."""
+def _truth(made: Simulation, name: str, starts: pl.DataFrame | None = None) -> pl.DataFrame:
+    """Return from_at, to_at of the pairs of the truth; with `starts`, exits of calls are named as their enters."""
     lines = made.moments.select("file", "offset", "line")
     pairs = made.truth[name]
     for side in ("from", "to"):
         place = lines.rename({"file": f"{side}_file", "offset": f"{side}_offset", "line": f"{side}_line"})
         pairs = pairs.join(place, on=[f"{side}_file", f"{side}_offset"])
     pairs = pairs.select(from_at=2 * pl.col("from_line"), to_at=2 * pl.col("to_line") + int(name == "gpu_times"))
-    return pairs.with_columns(_named("from_at", starts), _named("to_at", starts))
+    return pairs if starts is None else pairs.with_columns(_named("from_at", starts), _named("to_at", starts))
 
 
 def _list_true(made: Simulation, starts: pl.DataFrame) -> pl.DataFrame:

@@ -167,7 +167,9 @@ def _score_packets(score: Score, events: pl.DataFrame, made: Simulation, capture
     launches = launches.join(events.select("event", "file", "offset"), on="event")
     truth = made.truth["packets"]
     both = launches.join(truth, on=["file", "offset"], suffix="_true")
-    right = both.filter((pl.col("ring") == pl.col("ring_true")) & (pl.col("packet_index") == pl.col("index")))
+    # Without a process no queue is known, but an index may be.
+    same = (pl.col("ring") == pl.col("ring_true")).fill_null(value=True)
+    right = both.filter(same & (pl.col("packet_index") == pl.col("index")))
     score.identities["packets"] = right.height, both.drop_nulls("packet_index").height, truth.height
     timed = launches.drop_nulls("gpu_start_ns").join(made.truth["gpu"], on=["file", "offset"])
     near = timed.filter(

@@ -38,9 +38,19 @@ def prefix(era: str, level: int, site: str, stamp_us: int, pid: int, tid: int, a
     """Return what a line begins with: level, place, time, and pid and tid where the release prints them."""
     file, number = SITES[site]
     who = f"[pid:{pid:<5} tid:{tid:#x}]" if era < "6.3" else f"[pid:{pid:<5} tid: {tid:#x}]"
-    if era >= "6.4" and asked < 4:
+    if era >= "6.3" and asked < (5 if era == "6.3" else 4):
         who = ""
-    return f":{level}:{file:<25}:{number:<4}: {stamp_us:010d} us: {who} "
+    return f":{level}:{file:<25}:{number:<4}: {stamp_us:010d}{_typo(era)} us: {who} "
+
+
+def told(era: str, duration_us: int) -> str:
+    """Return how the end of a call tells its duration."""
+    return f": duration: {duration_us}{_typo(era)} us"
+
+
+def _typo(era: str) -> str:
+    """Return what stands behind numbers by mistake."""
+    return "d" if era == "6.3" else ""
 
 
 def raw_prefix(site: str, stamp_us: int, pid: int, tid: int) -> str:

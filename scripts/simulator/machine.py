@@ -120,17 +120,22 @@ class Thread:
                 self.address,
                 self.scene.level,
             )
-            line = self.machine.record.add(self.now, self.process.log_name, head + text)
-            self.spend(1.5, 4.5)
+            line = self._print(head + text)
             yield self.now
+        return line
+
+    def _print(self, text: str) -> int:
+        """Write a line of the log; return its id."""
+        line = self.machine.record.add(self.now, self.process.log_name, text)
+        self.machine.record.truth.enclosing += [(line, call) for call in self.calls]
+        self.spend(1.5, 4.5)
         return line
 
     def say_raw(self, site: str, text: str) -> None:
         """Print a line of ROCr, which shows CLOCK_MONOTONIC_RAW."""
         shown = self.scene.raw.show(self.now, START_NS) // 1000
         head = forms.raw_prefix(site, shown, self.process.log_pid, self.address)
-        self.machine.record.add(self.now, self.process.log_name, head + text)
-        self.spend(1.5, 4.5)
+        self._print(head + text)
 
     def trace(self, text: str, flags: str = ".....") -> int:
         """Leave a record in the trace; return its id."""
@@ -182,10 +187,11 @@ class Thread:
 
     def leave(self, site: str, name: str, value: str = "", *, timed: bool = False) -> Iterator[float]:
         """Return from a HIP call; some functions tell how long it took, as the difference of the stamps."""
-        self.calls.pop()
+        call = self.calls.pop()
         entered = self._entered_us.pop()
-        duration = f": duration: {self._shown_us() - entered} us" if timed else ""
+        duration = forms.told(self.scene.era, self._shown_us() - entered) if timed else ""
         line = yield from self.say(site, f"{name}: Returned hipSuccess : {value}{duration}")
+        self.machine.record.truth.exits.append((line, call))
         if self.calls:
             self.machine.record.truth.calls.append((line, self.calls[-1]))
 

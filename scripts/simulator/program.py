@@ -231,13 +231,15 @@ class HipThread(Thread):
         yield thread.now
         for number in range(3):
             yield from thread.say("arg", f"Arg{number}:   = ptr:0x1400e00000 obj:[0x1400e00000-0x1400e40000]")
-        yield from thread.say("shader", f"ShaderName : {self.machine.random.choice(KERNELS)}")
+        kernel = self.machine.random.choice(KERNELS)
+        yield from thread.say("shader", f"ShaderName : {kernel}")
         if self.scene.era >= "6.4":
             yield from thread.say("kernarg", "KernargSegmentByteSize = 288 KernargSegmentAlignment = 128")
         if stream.pending:
             yield from self._barrier(thread, stream, "barrier_and", command[0], None, stream.pending)
             self._await(stream, None)
-        yield from self._dispatch(thread, stream, command[0])
+        line = yield from self._dispatch(thread, stream, command[0])
+        self.machine.record.truth.kernels.append((line, kernel))
 
     def _do_event(self, stream: Stream) -> Iterator[float]:
         yield from self.enter(
@@ -328,6 +330,7 @@ class HipThread(Thread):
         for number in range(count):
             yield from self.say("shader", f"Graph ShaderName : {KERNELS[number % 3]}, device id : 0")
             batch.append((yield from self._write_packet(self, stream, "dispatch", first + number, None, None)))
+            self.machine.record.truth.kernels.append((batch[-1], KERNELS[number % 3]))
         yield from self._store(self, queue, first + count - 1, batch)
         line, command = yield from self._enqueue("Task", stream)
         for packet in batch:

@@ -30,6 +30,8 @@ class Truth:
     calls: list[tuple[int, int]] = field(default_factory=list)
     inside: list[tuple[int, int]] = field(default_factory=list)
     around: list[tuple[int, int]] = field(default_factory=list)
+    exits: list[tuple[int, int]] = field(default_factory=list)
+    enclosing: list[tuple[int, int]] = field(default_factory=list)
     gpu_times: list[tuple[int, int]] = field(default_factory=list)
     syscalls: list[tuple[int, int]] = field(default_factory=list)
     commands: list[tuple[int, int]] = field(default_factory=list)
@@ -39,6 +41,7 @@ class Truth:
     dependencies: list[tuple[int, int]] = field(default_factory=list)
     completions: list[tuple[int, int]] = field(default_factory=list)
     packets: list[tuple[int, int, int, int]] = field(default_factory=list)
+    kernels: list[tuple[int, str]] = field(default_factory=list)
     gpu: list[tuple[int, float, float]] = field(default_factory=list)
     threads: list[tuple[int, int, int, int]] = field(default_factory=list)
 

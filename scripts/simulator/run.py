@@ -23,7 +23,7 @@ _HEAD = "# tracer: nop\n#\n# entries-in-buffer/entries-written: {n}/{n}   #P:2\n
 _HEAD += "# SYNTHETIC: made by scripts/simulator; no kernel recorded this\n"
 _PAIRS = (
     "doorbells", "calls", "inside", "around", "gpu_times", "syscalls", "commands", "creations", "dependencies",
-    "completions", "mappings",
+    "completions", "mappings", "enclosing", "exits",
 )  # fmt: skip
 
 
@@ -36,8 +36,8 @@ class Simulation:
         logs, trace, samples: the files; `trace` is a folder where it was written as pages, `samples` is None without
             clock samples.
         moments: line (its number), file (its number at import), offset, true_ns of every line that is written.
-        truth: by name, frames of pairs (from_file, from_offset, to_file, to_offset), and `packets`, `gpu`,
-            `threads`, `queue_gpus`.
+        truth: by name, frames of pairs (from_file, from_offset, to_file, to_offset), and `packets`,
+            `kernels`, `gpu`, `threads`, `queue_gpus`.
     """
 
     scene: Scene
@@ -220,6 +220,8 @@ def _truth(record: Recorder, moments: pl.DataFrame) -> dict[str, pl.DataFrame]:
         schema={"line": pl.Int64, "ring": pl.UInt64, "index": pl.Int64, "process": pl.Int64}, orient="row",
     )  # fmt: skip
     truth["packets"] = packets.join(places, on="line").drop("line")
+    kernels = pl.DataFrame(record.truth.kernels, schema={"line": pl.Int64, "kernel": pl.String}, orient="row")
+    truth["kernels"] = kernels.join(places, on="line").drop("line")
     gpu = pl.DataFrame(
         record.truth.gpu, schema={"line": pl.Int64, "start_ns": pl.Float64, "end_ns": pl.Float64}, orient="row"
     )

@@ -13,7 +13,7 @@ class Scene:
 
     Args:
         seed: of the random choices.
-        era: release whose forms the log has: `7.2`, `7.0`, `6.4`, `6.2` or `5.7`.
+        era: release whose forms the log has: `7.2`, `7.0`, `6.4`, `6.3`, `6.2` or `5.7`.
         level: AMD_LOG_LEVEL.
         span_s: the run goes on for this long.
         launch_gap_us: mean time between two operations of a thread.

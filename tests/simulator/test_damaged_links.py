@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from random import Random
 
+import polars as pl
 import pytest
+from benchmarks.damaged import make_reference
 from fuzz_links import draw_damages, draw_scene, fuzz
 from simulator import Scene, simulate
 from simulator.damage import LOG_DAMAGES, PAGE_DAMAGES, TRACE_DAMAGES, Damage
 from simulator.record import Line
+
+from tracecorr.store import Capture
 
 
 @pytest.mark.parametrize(
@@ -29,12 +34,43 @@ from simulator.record import Line
         pytest.param(50024, id="intervals of stores of graph launches whose enters were lost"),
         pytest.param(60000, id="system calls of two"),
         pytest.param(60008, id="a store of the ring's life before, called recorded"),
+        pytest.param(27, id="lines and calls of two threads in a log of level 3"),
+        pytest.param(57, id="lines of workers in a log of 6.3 that names no thread"),
+        pytest.param(197, id="counted indexes in a log of 6.3 that names no thread"),
     ],
 )  # fmt: skip
 def test_damage_makes_links_missing_but_not_wrong(seed: int, tmp_path: Path) -> None:
     runs, wrong = fuzz(seed, tmp_path)
     assert runs == 4
     assert wrong == []
+
+
+@pytest.mark.parametrize(
+    "options", [
+        {"level": 3, "threads": 1}, {"level": 3, "threads": 4}, {"era": "6.3", "level": 4},
+        {"era": "6.3", "level": 4, "direct_dispatch": False},
+    ],
+    ids=str,
+)  # fmt: skip
+def test_whole_logs_that_name_no_thread_give_no_line_to_a_call_of_another_thread(
+    options: dict[str, object], tmp_path: Path
+) -> None:
+    scene = replace(Scene(span_s=0.12, threads=2), **options)  # type: ignore[arg-type]
+    # It fails where a link, a parent or a call of the whole run is not true.
+    found = make_reference(scene, tmp_path / "whole").found
+    calls = found.rows.filter(pl.col("layer") == "hip")
+    assert calls["end_at"].count() > 0.6 * len(calls)
+    assert found.rows["parent_at"].count() > 100
+    assert found.launches.filter(pl.col("call_at").is_null() & pl.col("command_at").is_not_null()).is_empty()
+    if scene.era == "6.3":
+        launches = Capture.open(tmp_path / "whole" / "run.tracecorr").table("launches")
+        reasons = launches.select("unlinked_reason").collect()
+        assert "the log names no thread: no HIP call surely holds it" in reasons["unlinked_reason"].to_list()
+
+
+def test_sparse_scenes_are_those_of_some_seeds_only() -> None:
+    scenes = {seed: draw_scene(seed) for seed in range(100)}
+    assert {seed for seed, scene in scenes.items() if scene.level == 3 or scene.era == "6.3"} == set(range(7, 100, 10))
 
 
 def test_seeds_name_scenes_and_damages() -> None:

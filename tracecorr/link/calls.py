@@ -9,6 +9,7 @@ from tracecorr.align.causal_pairs import LOG_STEP_NS
 from tracecorr.align.intervals import list_silences
 from tracecorr.align.rows import Places
 from tracecorr.link.false_calls import list_empty_calls, open_false_calls
+from tracecorr.link.threadless import part_threadless
 from tracecorr.model.kinds import DERIVED, INFERRED
 
 
@@ -27,7 +28,7 @@ def find_parents(events: pl.DataFrame, losses: pl.DataFrame) -> pl.DataFrame:
     # In the log only calls enclose anything.
     enclosing = events.select(hip | (pl.col("source") != "amd_log")).to_series().to_numpy()
     parents = Places.of(events, enclosing).find(events, "parent_offset")
-    joined = open_false_calls(_part_mixed_threads(events.with_columns(parent=parents)), losses)
+    joined = open_false_calls(part_threadless(events.with_columns(parent=parents), losses), losses)
     is_hip = joined.select(hip).to_series().to_numpy()
     is_open = is_hip & joined["dur_ns"].is_null().to_numpy()
     if not is_open.any():
@@ -36,18 +37,6 @@ def find_parents(events: pl.DataFrame, losses: pl.DataFrame) -> pl.DataFrame:
     _leave_open_calls(parent, is_hip, is_open, joined["offset"].to_numpy(), list_empty_calls(joined, losses))
     found = pl.Series("parent", parent)
     return joined.with_columns(found.set(found < 0, None))
-
-
-def _part_mixed_threads(events: pl.DataFrame) -> pl.DataFrame:
-    """Take the parents from rows of a log without tids that lie where calls overlap: these are of several threads."""
-    hip = pl.col("layer") == "hip"
-    columns = events.select("event", "parent", "source", "thread", "layer")
-    inner = columns.filter((pl.col("source") == "amd_log") & pl.col("thread").is_null() & hip).drop_nulls("parent")
-    if inner.is_empty():
-        return events
-    mixed = pl.concat([inner["event"], inner["parent"]]).unique()
-    parted = pl.col("parent").is_in(mixed.implode()) & pl.col("thread").is_null()
-    return events.with_columns(parent=pl.when(~parted.fill_null(False)).then("parent"))
 
 
 def _leave_open_calls(

@@ -21,8 +21,8 @@ def match_commands(launches: pl.DataFrame, commands: pl.DataFrame) -> pl.DataFra
     """Return the command of each packet or copy: the thread's last one before it in the same call.
 
     Args:
-        launches: columns event, file, offset, parent, parent_offset, name, layer, queue, command_offset (the thread's
-            last command line as the reader saw it), graph (whether the call is a graph launch).
+        launches: columns event, file, offset, thread, parent, parent_offset, name, layer, queue, command_offset (the
+            thread's last command line as the reader saw it), graph (whether the call is a graph launch).
         commands: enqueue and submit lines: event, file, offset, process, parent, name, ts_ns, command, stream_id.
 
     Returns: event, command_event, enqueue_ns, command (pointer), command_stream.
@@ -31,7 +31,7 @@ def match_commands(launches: pl.DataFrame, commands: pl.DataFrame) -> pl.DataFra
         "file", command_offset="offset", command_event="enqueued", enqueue_ns="enqueue_ns", command="command",
         command_stream="stream_id", command_parent="parent", kind="kind", submitted="submitted",
     )  # fmt: skip
-    launches = launches.select("event", "file", "offset", "parent", "parent_offset", "name", "queue",
+    launches = launches.select("event", "file", "offset", "thread", "parent", "parent_offset", "name", "queue",
                                "command_offset", "graph")  # fmt: skip
     place = Places.of(lines.select("file", offset="command_offset")).find(launches, "command_offset")
     told = launches.filter(place.is_not_null())
@@ -80,8 +80,12 @@ def _find_enqueues(commands: pl.DataFrame) -> pl.DataFrame:
 
 
 def _same_call() -> pl.Expr:
-    """Tell whether packet and command are in one call, or both outside of all calls as the reader saw them."""
+    """Tell whether packet and command are in one call, or both outside of all calls as the reader saw them.
+
+    Lines outside of all calls are only known to be of one thread where the log names it.
+    """
     outside = pl.col("parent").is_null() & pl.col("command_parent").is_null() & pl.col("parent_offset").is_null()
+    outside &= pl.col("thread").is_not_null()
     return (pl.col("parent") == pl.col("command_parent")).fill_null(False) | outside
 
 

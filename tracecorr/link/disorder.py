@@ -38,7 +38,8 @@ def find_displaced(events: pl.DataFrame) -> pl.DataFrame:
         rows.select(*_LINE, "offset", at="ts_ns"),
         ends.select(*_LINE, pl.col("end_offset").alias("offset"), at=pl.col("ts_ns") + pl.col("dur_ns")),
     ]).sort(*_LINE, "offset")  # fmt: skip
-    found = [part.filter(_displaced(part["at"].to_numpy())) for part in lines.partition_by(_LINE, maintain_order=True)]
+    parts = lines.partition_by(_LINE, maintain_order=True)
+    found = [part.filter(mark_displaced(part["at"].to_numpy())) for part in parts]
     return pl.concat(found).select(*_LINE, "offset").sort("offset")
 
 
@@ -69,8 +70,8 @@ def _list_disordered(rows: pl.DataFrame, ends_early: pl.Series) -> pl.DataFrame:
     return pl.concat([groups.select(pl.col(_LINE).gather(np.unique(code[1:][back]))), backward]).unique()
 
 
-def _displaced(at: Ints) -> Mask:
-    """Return which lines of a thread may be displaced, given their times in the order of the file."""
+def mark_displaced(at: Ints) -> Mask:
+    """Return which lines may be displaced, given their times in the order of the file."""
     count, places = len(at), np.arange(len(at))
     highest = np.maximum.accumulate(at)
     fell = np.append(False, at[1:] < at[:-1])

@@ -19,6 +19,8 @@ _USUAL_SHARE = 0.2
 _LOSSY_SHARE = 0.5
 # A function that shows both lines of fewer of its calls, in so many calls, prints one line only.
 _LEAST_WHOLE, _LEAST_CALLS = 0.1, 5
+# A log without threads may end in calls: those among so many last ones.
+_LAST_CALLS = 50
 # Where more of a log's calls that tell a duration tell another one, its release measures it otherwise.
 _MOST_FALSE = 0.5
 # Where fewer lines are lost, it hardly happens that several lines that belong together are.
@@ -37,23 +39,48 @@ def find_losses(events: pl.DataFrame) -> pl.DataFrame:
     end of a command that no line enqueued. An
     enter that a thread's last call has alone tells nothing: the log ends in it; nor does an exit that comes first: the
     log begins in it, or its release prints no enter of a thread's first call (before 5.7). Neither does a function that
-    hardly ever shows both lines; but where no function shows the ends of its calls, all these lines are missing.
+    hardly ever shows both lines; but where no function shows the ends of its calls, all these lines are missing. Of a
+    log that names no thread the enters and exits of each function are counted.
 
     Args:
         events: rows with file, offset, process, thread, name, layer, source, flags, command.
     """
-    calls = _hip_calls(events.select(_COLUMNS)).drop_nulls("thread")
-    false, whole = _differing(calls), _count_paired(calls)
-    lost = list_half_calls(calls).group_by("file").agg(lost=pl.len())
-    shares = whole.group_by("file").agg(pl.col("total").sum()).join(lost, on="file", how="left")
-    found = shares.filter(pl.col("lost").is_not_null() | pl.col("file").is_in(false["file"].implode()))
+    calls = _hip_calls(events.select(_COLUMNS))
+    halves = list_half_calls(calls.drop_nulls("thread")).group_by("file").agg(alone=pl.len())
+    counted = halves.join(_count_paired(calls).group_by("file").agg(pl.col("total").sum()), on="file")
     # Of the calls of which any line is left, 2q / (1 + q) show one line where a share q of the lines is lost.
-    half_share = pl.col("lost").fill_null(0) / pl.col("total")
-    shares = found.select("file", lost=half_share / (2 - half_share))
+    half_share = pl.col("alone") / pl.col("total")
+    shares = pl.concat([counted, _count_unmatched(calls)]).select("file", lost=half_share / (2 - half_share))
     # So far no other line is known to be missing.
-    endless = _list_endless(calls).select("file", lost=pl.lit(0.0))
+    others = [found.select("file", lost=pl.lit(0.0)) for found in (_differing(calls), _list_endless(calls))]
     headless = _list_headless(events).group_by("file").agg(lost=pl.col("share").first())
-    return pl.concat([shares, headless, endless]).group_by("file", maintain_order=True).agg(pl.col("lost").max())
+    return pl.concat([shares, headless, *others]).group_by("file", maintain_order=True).agg(pl.col("lost").max())
+
+
+def _count_unmatched(calls: pl.DataFrame) -> pl.DataFrame:
+    """Return the files in which threadless calls lack an enter or an exit: file, alone (so many lines), total (calls).
+
+    Enters and exits are counted by name. Enters that are left open near the end of a file tell nothing.
+
+    Args:
+        calls: rows of HIP calls as the reader gave them: file, offset, thread, name, flags (not null).
+    """
+    mine = calls.filter(pl.col("thread").is_null()).sort("file", "offset")
+    name, flags = ["file", "name"], pl.col("flags")
+    step = pl.when(flags & int(Flag.ENTER_ONLY) > 0).then(1).when(flags & int(Flag.EXIT_ONLY) > 0).then(-1).otherwise(0)
+    left = pl.len().over("file") - pl.int_range(pl.len()).over("file")
+    rows = mine.select(*name, step=step.cast(pl.Int64), left=left)
+    rows = rows.with_columns(open=pl.col("step").cum_sum().over(name))
+    # An exit that is one too many leaves the count below zero from then on.
+    rows = rows.with_columns(low=pl.col("open").cum_min().clip(upper_bound=0).over(name))
+    rows = rows.with_columns(open=pl.col("open") - pl.col("low"))
+    # What is open at the end was entered behind the last moment at which less was.
+    last, low = pl.col("open").last(), pl.col("low").last()
+    early = (pl.col("open").reverse().cum_min().reverse() > 0) & (pl.col("left") > _LAST_CALLS)
+    counted = rows.group_by(name).agg(total=pl.len(), open=pl.when(early.any()).then(last).otherwise(0), alone=-low)
+    found = counted.filter(pl.col("open") <= (1 - _LEAST_WHOLE) * pl.col("total"))
+    alone = (pl.col("open") + pl.col("alone")).sum().cast(pl.UInt32)
+    return found.group_by("file").agg(alone=alone, total=pl.col("total").sum()).filter(pl.col("alone") > 0)
 
 
 def _list_endless(calls: pl.DataFrame) -> pl.DataFrame:
@@ -301,7 +328,8 @@ def _rows_of(damaged: pl.DataFrame, held: pl.DataFrame) -> Ints:
     """Return the row of `damaged` of each row of `held`."""
     row = np.zeros(int(damaged["event"].max() or 0) + 1, dtype=np.int64)  # type: ignore[arg-type]
     row[damaged["event"].to_numpy()] = np.arange(damaged.height)
-    return row[held["event"].to_numpy()]
+    found: Ints = row[held["event"].to_numpy()]
+    return found
 
 
 def _count_runs(values: Ints) -> tuple[Ints, Ints]:

@@ -22,6 +22,7 @@ from tracecorr.link.false_calls import add_packet_gaps
 from tracecorr.link.signals import drop_ended, link_dependencies, link_gpu_times, list_uses
 from tracecorr.link.split_logs import number_logs
 from tracecorr.link.sure_commands import drop_late, keep_sure_commands, list_unsure_kernels
+from tracecorr.link.threadless import list_unsure_names
 from tracecorr.model import schema
 from tracecorr.model.kinds import DERIVED, INFERRED, PACKET_KINDS, RECORDED, Flag
 
@@ -116,7 +117,8 @@ def build_launches(
         ),
         gpu.select(from_event="event", to_event="gpu_event", rule=pl.lit("gpu_time_of_signal")),
     ]).with_columns(evidence=pl.lit(DERIVED))  # fmt: skip
-    unnamed = list_unsure_kernels(joined, events, losses, displaced["file"].unique())
+    unsure = list_unsure_kernels(joined, events, losses, displaced["file"].unique())
+    unnamed = pl.concat([unsure, list_unsure_names(joined)]).unique()
     joined = joined.with_columns(packets[name].gather(places) for name in _PACKET_COLUMNS)
     if len(unnamed):
         sure = ~pl.col("event").is_in(unnamed.implode())
@@ -280,10 +282,12 @@ def _reason(sources: set[str], losses: pl.DataFrame) -> pl.Expr:
     else:
         no_store = "no doorbell store with this index at its time"
     no_index = "the log prints no packet index and it cannot be counted"
+    no_thread = "the log names no thread: no HIP call surely holds it"
     lossy = pl.col("file").is_in(losses["file"].implode())
     return (
         pl.when(lossy & pl.col("call_event").is_null()).then(pl.lit("the log lost lines: no HIP call surely holds it"))
         .when(lossy & pl.col("command_event").is_null()).then(pl.lit("the log lost lines: no command surely has it"))
+        .when(pl.col("call_event").is_null() & pl.col("thread").is_null()).then(pl.lit(no_thread))
         .when(pl.col("call_event").is_null()).then(pl.lit("no enclosing HIP call in the log"))
         .when(pl.col("command_event").is_null()).then(pl.lit("no command line before it in its call"))
         .when(is_packet & pl.col("packet_index").is_null()).then(pl.lit(no_index))

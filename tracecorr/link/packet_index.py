@@ -140,7 +140,7 @@ def _share_out(lines: pl.DataFrame) -> pl.DataFrame:
     if mixed.is_empty():
         return lines
     bare = mixed.filter(~pl.col("printed")).with_columns(rank=pl.int_range(pl.len()).over(turn))
-    bare = bare.filter(pl.col("thread").n_unique().over(turn) == 1)
+    bare = bare.filter((pl.col("thread").n_unique() == 1).over(turn) & pl.col("thread").is_not_null())
     taken = mixed.filter("printed").select(*turn, due="packet_index")
     left = mixed.drop_nulls("due").select(*turn, "due").join(taken, on=[*turn, "due"], how="anti", nulls_equal=True)
     left = left.sort(*turn, "due").with_columns(rank=pl.int_range(pl.len()).over(turn), free=pl.len().over(turn))

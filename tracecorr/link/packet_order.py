@@ -28,7 +28,8 @@ def add_turns(packets: pl.DataFrame, records: pl.DataFrame, ring: tuple[str, ...
     packets = packets.with_columns(_ends=ends).with_columns(
         turn=pl.col("_ends").shift(1, fill_value=False).cast(pl.Int64).cum_sum().over(ring)
     )
-    mixed = pl.col("thread").n_unique().over(*ring, "turn") > 1
+    # Packets of which the log names no thread may be of several.
+    mixed = ((pl.col("thread").n_unique() > 1) | pl.col("thread").is_null().any()).over(*ring, "turn")
     return packets.with_columns(mixed=mixed).drop("_earliest", "_ends")
 
 

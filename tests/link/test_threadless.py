@@ -1,0 +1,123 @@
+"""SYNTHETIC logs that name no thread: which lines surely are in a call, and which ends surely are its own."""
+
+from __future__ import annotations
+
+import polars as pl
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from tracecorr.link.calls import find_parents
+from tracecorr.link.false_calls import find_losses
+from tracecorr.model.kinds import Flag
+from tracecorr.model.schema import CAT
+from tracecorr.parse.amdlog.reader import read_amd_log
+
+_ROW, _HANDLER, _DONE = "ShaderName : k{}", "Handler: value(0), timestamp(0x1), handle(0x7f)", "Command 0x5 complete"
+_INIT = "Initializing runtime stack, Enumerated GPU agents = 1"
+
+
+def _message(word: str) -> str:
+    """Return the message of a word: `+A` enters hipA, `-A` leaves it, `-A5` tells that it took 5 us; or as it is."""
+    if word[0] == "+":
+        return f"\x1b[32m hip{word[1]} ( {word[2:]} ) \x1b[0m"
+    if word[0] == "-":
+        return f"hip{word[1]}: Returned hipSuccess : " + (f": duration: {word[2:]} us" if word[2:] else "")
+    return word
+
+
+def linked(words: list[str], times: list[int] | None = None) -> pl.DataFrame:
+    """Return the rows of a log of words, one a microsecond, with `word`: what each row begins with."""
+    at = times or list(range(len(words)))
+    front = ":3:hip_x.cpp                :1   : "
+    texts = [f"{front}{5000000000 + t} us:  {_message(w)}\n" for t, w in zip(at, words, strict=True)]
+    rows = pl.concat([block.events for block in read_amd_log(["".join(texts).encode()], 0)])
+    starts = [sum(map(len, texts[:n])) for n in range(len(texts))]
+    ends = pl.col("end_stamp_ns") - pl.col("stamp_ns")
+    events = rows.sort("stamp_ns", "offset").with_columns(
+        ts_ns="stamp_ns", dur_ns=ends, thread=pl.lit(None, pl.UInt32), process=pl.lit(None, pl.UInt32),
+        source=pl.lit("amd_log", CAT), event=pl.int_range(pl.len()),
+    )  # fmt: skip
+    found = find_parents(events, find_losses(events))
+    named = found["offset"].replace_strict(starts, words, return_dtype=pl.String)
+    return found.with_columns(word=named)
+
+
+def parents(words: list[str], times: list[int] | None = None) -> dict[str, str | None]:
+    """Return the word of each row's parent, by the row's own."""
+    found = linked(words, times)
+    rows = found.filter(pl.col("layer") != "hip")
+    above = found["word"].gather(rows["parent"])
+    return dict(zip(rows["word"], above, strict=True))
+
+
+def ended(words: list[str], times: list[int] | None = None) -> list[str]:
+    """Return the words of the calls that have an end."""
+    return linked(words, times).filter(pl.col("dur_ns").is_not_null())["word"].to_list()
+
+
+def test_a_line_is_in_the_only_open_call() -> None:
+    row = _ROW.format(1)
+    assert parents(["+A", row, "-A", "+B", "-B"]) == {row: "+A"}
+    # It may be of either of two that are open.
+    assert parents(["+A", "+B", row, "-B", "-A"]) == {row: None}
+    assert parents(["+A1", "+A2", row, "-A", "-A"]) == {row: None}
+
+
+@pytest.mark.parametrize("word", [_HANDLER, _DONE, _INIT])
+def test_lines_of_threads_that_make_no_calls_are_in_none(word: str) -> None:
+    assert set(parents(["+A", word, "-A"]).values()) == {None}
+
+
+def test_what_is_also_printed_outside_of_calls_may_be_of_another_thread() -> None:
+    inside, outside = _ROW.format(1), _ROW.format(2)
+    assert parents(["+A", inside, "-A", outside]) == {inside: None, outside: None}
+
+
+def test_where_lines_lack_no_line_is_surely_in_a_call_and_only_told_ends_are_sure() -> None:
+    row, whole = _ROW.format(1), ["+A", "-A", *["+B", "-B1"] * 4] * 40
+    assert (parents(["+C", row, "-C", *whole]), len(ended(["+C", row, "-C", *whole]))) == ({row: "+C"}, 201)
+    for lost in (["-D"], ["+A"]):
+        words = ["+C", row, "-C", *lost, *whole, *whole]
+        assert parents(words) == {row: None}
+        assert set(ended(words)) == {"+B"}
+    # The log ends in this call.
+    assert parents(["+C", row, "-C", *whole, "+A"]) == {row: "+C"}
+    (half,) = linked(["+C", row, "-C", "-D", *whole]).filter(word="+C")["flags"]
+    assert half & Flag.ENTER_ONLY
+
+
+def test_where_many_lines_lack_a_told_end_may_be_told_by_chance() -> None:
+    assert ended(["-D", *["+B", "-B1"] * 3]) == []
+
+
+def test_lines_out_of_order_are_in_no_call_and_end_none() -> None:
+    row, other = _ROW.format(1), _ROW.format(2)
+    words = ["+A", row, "-A", "+A", other, "-A"]
+    assert parents(words, [0, 1, 2, 3, 4, 5]) == {row: "+A", other: "+A"}
+    assert parents(words, [0, 2, 1, 3, 4, 5]) == {row: None, other: "+A"}
+    # The exit of one call and the enter of the next may have changed places.
+    assert ended(["+A", "-A", "+A", "-A"], [0, 2, 1, 3]) == []
+    # Lines of other functions cannot make it one of two.
+    assert ended(["+A", "+B", "-B1", "+C", "-C", "-A"], [0, 1, 2, 4, 3, 5]) == ["+A", "+B"]
+
+
+_CALLS = st.sampled_from([
+    ["+A", "row", "-A"], ["+B", "-B"], ["+A", "row", "+B", "-B", "row", "-A"], ["+C", "row", "-C"],
+])  # fmt: skip
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.data())
+def test_lines_of_two_threads_are_never_given_to_a_call_of_the_other_one(data: st.DataObject) -> None:
+    """Both are complete; the argument of an enter, and the name of a kernel, tell the thread."""
+    queues = [[w for part in data.draw(st.lists(_CALLS, max_size=4)) for w in part] for _ in range(2)]
+    words: list[str] = []
+    while any(queues):
+        thread = data.draw(st.sampled_from([k for k in (0, 1) if queues[k]]))
+        word = queues[thread].pop(0)
+        number = f"{len(words)}of{thread}"
+        words.append(_ROW.format(number) if word == "row" else word + number if word[0] == "+" else word)
+    if words:
+        for row, call in parents(words).items():
+            assert call is None or call[-1] == row[-1]
