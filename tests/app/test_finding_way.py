@@ -6,11 +6,13 @@ import threading
 from collections.abc import Iterator
 from typing import Any
 
+import polars as pl
 import pytest
 from browsing import click_event, needs_browser, open_at, press, state_of, wait_for_address, wait_idle
 from synthetic import SyntheticCapture
 
 from tracecorr.app import serve
+from tracecorr.store import Capture
 
 pytestmark = needs_browser
 
@@ -174,6 +176,20 @@ def test_the_panel_is_named_after_the_event(page: Any) -> None:
     wait_idle(page)
     press(page, "p")
     assert ", event 500, start " in page.locator("#tl-detail").get_attribute("aria-label")
+
+
+def test_the_selected_stage_of_a_long_chain_is_in_view(page: Any, url: str, sample: Capture) -> None:
+    """The table of a call with many stages shows the selected one, and its name stays above it."""
+    open_at(page, url.split("?")[0] + "?capture=t1-streams")
+    calls = sample.table("events").filter(pl.col("layer") == "ioctl").group_by("chain").agg("event").collect()
+    longest = calls.drop_nulls("chain").sort(pl.col("event").list.len())["event"][-1]
+    page.evaluate("event => __tl.select(event)", int(longest[-1]))
+    wait_idle(page)
+    assert len(state_of(page)["detail"]["stages"]) > 60
+    row = page.locator(".tl-stages tr.chosen").bounding_box()
+    panel, title = page.locator(".tl-left").bounding_box(), page.locator(".tl-title").bounding_box()
+    assert panel["y"] <= title["y"] < title["y"] + title["height"] < row["y"]
+    assert row["y"] + row["height"] <= panel["y"] + panel["height"]
 
 
 def test_a_failed_stage_is_drawn_as_failed(page: Any) -> None:
