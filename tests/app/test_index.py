@@ -8,7 +8,7 @@ import weakref
 import polars as pl
 from synthetic import SyntheticCapture, make_capture
 
-from tracecorr.app import chain, detail
+from tracecorr.app import chain, detail, index
 from tracecorr.app.filters import Filters
 from tracecorr.app.find import Finder
 from tracecorr.app.index import CaptureIndex
@@ -180,3 +180,17 @@ def test_answers_about_a_reading_end_with_it(
     del first
     gc.collect()
     assert told() is None
+
+
+def test_a_kernel_is_found_by_its_whole_name() -> None:
+    """As a profiler prints it, where the short name is drawn; variants with other arguments are told apart."""
+    capture = make_capture(60)
+    whole = {"kernel": [1, 2], "name": ["add(float*, int)", "add(double*, int)"], "display": ["add", "add"]}
+    changed = pl.DataFrame(whole, schema_overrides={"kernel": pl.UInt32})
+    capture.tables["kernels"] = capture.tables["kernels"].update(changed, on="kernel")
+    finder, events = Finder(index.build(capture)), capture.tables["events"]
+    found = finder.find("ADD(float*", -1, forward=True)
+    assert found["count"] == (events["kernel"] == 1).sum() > 0
+    both = finder.find("add(", -1, forward=True)
+    assert both["count"] == events["kernel"].is_in([1, 2]).sum() > found["count"]
+    assert both["names"] == found["names"] == finder.find("add", -1, forward=True)["names"]

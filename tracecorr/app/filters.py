@@ -103,14 +103,10 @@ class Filters:
             mask &= (finest.style & levels.FAILED) > 0
         for text, key in ((chosen.kernel, "kernel"), (chosen.streams, "stream")):
             if text:
-                events = self._events_of(key, self._kernels(chosen.kernel) if key == "kernel" else chosen.streams)
+                keys = find_kernels(self._index, chosen.kernel) if key == "kernel" else chosen.streams
+                events = self._events_of(key, keys)
                 mask &= events[finest.event] & (finest.event >= 0)
         return mask
-
-    def _kernels(self, text: str) -> tuple[int, ...]:
-        name = pl.concat_str(pl.col("name", "display"), separator=" ", ignore_nulls=True).str.to_lowercase()
-        kernels = self._index.capture.table("kernels").filter(name.str.contains(text, literal=True))
-        return tuple(kernels.select("kernel").collect()["kernel"].to_list())
 
     def _events_of(self, key: str, values: tuple[int, ...]) -> Mask:
         """Return by event id whether it has one of the keys, or belongs to a launch that has."""
@@ -122,3 +118,10 @@ class Filters:
         for step in _STEPS:
             out[launches[step].drop_nulls().to_numpy()] = True
         return out
+
+
+def find_kernels(index: CaptureIndex, text: str) -> tuple[int, ...]:
+    """Return the kernels with a text (in lower case) in their whole name, or in the short one that is drawn."""
+    name = pl.concat_str(pl.col("name", "display"), separator=" ", ignore_nulls=True).str.to_lowercase()
+    kernels = index.capture.table("kernels").filter(name.str.contains(text, literal=True))
+    return tuple(kernels.select("kernel").collect()["kernel"].to_list())

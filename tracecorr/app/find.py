@@ -9,7 +9,9 @@ from typing import Any
 import numpy as np
 import polars as pl
 
+from tracecorr.app.filters import find_kernels
 from tracecorr.app.index import CaptureIndex
+from tracecorr.store.views import levels
 from tracecorr.store.views.levels import I64
 
 _MAX_NAMES = 2000  # names sent to the page for dimming what does not match
@@ -61,8 +63,23 @@ class Finder:
             return self._where(pl.col("queue") == int(queue[1])), []
         by_name, codes = self._by_name(text)
         if re.fullmatch(r"[0-9]{1,9}", text, re.ASCII):
-            by_name = np.union1d(by_name, self._by_pid(int(text)))
+            by_name = self._together(by_name, self._by_pid(int(text)))
+        kernels = find_kernels(self._index, text) if text else ()
+        if kernels:
+            own = self._where(pl.col("kernel").is_in(pl.Series(kernels, dtype=pl.UInt32).implode()))
+            by_name = self._together(by_name, own)
+            codes = sorted({*codes, *self._names_of(own)})
         return by_name, codes
+
+    def _together(self, *found: I64) -> I64:
+        events = np.concatenate(found).astype(np.int32)
+        return levels.distinct_events(events, self._index.views.events).astype(np.int64)
+
+    def _names_of(self, events: I64) -> list[int]:
+        """Return the codes of the names under which some events are drawn."""
+        views = self._index.views
+        used = np.bincount(views.pyramid.finest.name[views.place[events]], minlength=1)
+        return [int(code) for code in np.flatnonzero(used)]
 
     def _by_name(self, text: str) -> tuple[I64, list[int]]:
         views = self._index.views
