@@ -144,7 +144,16 @@ def _build_tables(
     stages.begin("linking")
     aligned = all(m.aligned for key, m in maps.items() if key.startswith("ftrace:"))
     gpus = add_polled_gpus(_known_gpus(capture), parts.small("polls"))
-    tables = link_tables(held.pop(), parts.read_packets(), parts.args, identities, aligned, parts.small("hqd"), gpus)
+    tables = link_tables(
+        held.pop(),
+        parts.read_packets(),
+        parts.args,
+        identities,
+        aligned,
+        parts.small("hqd"),
+        gpus,
+        _list_unproven(capture),
+    )
     _end(stages, "link")
     tables["processes"] = add_programs(tables["processes"], seen.processes)
     dropped, spans = recorded_losses(capture.info)
@@ -188,11 +197,18 @@ def _map_threads(rows: pl.DataFrame, parts: Parts, seen: SeenIdentities, *known:
 def _fit(
     rows: pl.DataFrame, parts: Parts, identities: Identities, capture: Capture
 ) -> tuple[pl.DataFrame, dict[str, ClockMap]]:
-    whole = check_indexes(fill_store_rings(complete_indexes(attach_identities(rows, identities))))
+    counted = complete_indexes(attach_identities(rows, identities), _list_unproven(capture))
+    whole = check_indexes(fill_store_rings(counted))
     del rows  # large; what is left of it is taken apart
     records = widen_reads(find_steps(add_gpu_times(whole, parts.args)), parts.args)
     offsets = seen_time_offsets(capture.info)
     return records, fit_clocks(ClockEvidence(records, parts.args, _samples(capture), **offsets))
+
+
+def _list_unproven(capture: Capture) -> list[int]:
+    """Return the logs that were put together of pieces of which it is not proven that no line lacks between them."""
+    files = capture.info["files"]
+    return [entry["file"] for entry in files if not all(piece["proven"] for piece in entry.get("pieces", []))]
 
 
 def _known_gpus(capture: Capture) -> pl.DataFrame:

@@ -11,6 +11,7 @@ from random import Random
 
 import polars as pl
 import pytest
+from benchmarks.truth import compare
 from polars.testing import assert_frame_equal
 from simulator import Scene, Simulation, simulate
 
@@ -110,13 +111,55 @@ def test_halves_give_the_tables_of_the_whole(name: str, clock: str, data_folder:
         captures.append(Capture.open(path))
     whole, halves = captures
     assert halves.info["warnings"] == whole.info["warnings"]
-    assert halves.info["files"][0]["pieces"] == [
-        {"name": "2.log", "size": len(one), "repeated": 0}, {"name": "1.log.gz", "size": len(other), "repeated": 0},
+    assert [(piece["name"], piece["size"]) for piece in halves.info["files"][0]["pieces"]] == [
+        ("2.log", len(one)), ("1.log.gz", len(other)),
     ]  # fmt: skip
     for table in ("events", "links", "launches", "threads", "processes", "queues", "streams", "clock_map", "ledger"):
         assert_frame_equal(halves.table(table).collect(), whole.table(table).collect())
     links = halves.table("links").select(pl.col("rule").cast(pl.String)).collect()["rule"].unique()
     assert {"doorbell_of_packet", "syscall_in_call"} <= set(links)
+
+
+def import_pieces(folder: Path, made: Simulation, one: bytes, other: bytes) -> Capture:
+    for name, data in (("a.log", one), ("b.log", other)):
+        (folder / name).write_bytes(data)
+    out = folder / "x.tracecorr"
+    import_files(out, [folder / "a.log", folder / "b.log"], [made.trace], clock="mono", force=True)
+    correlate(out)
+    return Capture.open(out)
+
+
+@pytest.mark.parametrize("doorbell", ["plain", "none"])
+def test_packets_are_counted_across_pieces_only_where_stores_test_it(doorbell: str, tmp_path: Path) -> None:
+    """HIP 5.7 prints no index: lines that lack between two pieces may show nowhere. All other links stay."""
+    made = simulate(replace(BASE, era="5.7", doorbell=doorbell), tmp_path)
+    data = made.logs[0].read_bytes()
+    import_files(tmp_path / "whole.tracecorr", made.logs, [made.trace], clock="mono")
+    correlate(tmp_path / "whole.tracecorr")
+    whole = compare("whole", made, Capture.open(tmp_path / "whole.tracecorr"))
+    capture = import_pieces(tmp_path, made, *cut(data, Random(2), 2))
+    halves = compare("halves", made, capture)
+    assert [piece["proven"] for piece in capture.info["files"][0]["pieces"]] == [True, False]
+    assert halves.links == whole.links
+    right, found, true = halves.identities["packets"]
+    assert (right, found) == ((true, true) if doorbell == "plain" else (0, 0))
+    assert capture.table("losses").collect().is_empty()
+
+
+def test_lines_that_lack_between_pieces_make_no_wrong_link(tmp_path: Path) -> None:
+    """Fourteen lines, of two calls of one function, whose halves look like one call."""
+    made = simulate(Scene(seed=30, span_s=0.15, threads=2, era="5.7", doorbell="none"), tmp_path)
+    lines = made.logs[0].read_bytes().splitlines(keepends=True)
+    place = Random(30).randrange(len(lines) // 5, len(lines) * 3 // 4)
+    # Other text in their place leaves the lines behind them where they are.
+    filler = b"-" * (len(b"".join(lines[place : place + 14])) - 1) + b"\n"
+    capture = import_pieces(tmp_path, made, b"".join(lines[:place]), filler + b"".join(lines[place + 14 :]))
+    assert len(capture.info["files"]) == 2
+    score = compare("hole", made, capture)
+    assert score.links["packet_of_command + copy_of_command"][0] > 500
+    for rule, (found, right, _, _) in score.links.items():
+        assert found == right, rule
+    assert score.identities["packets"][:2] == (0, 0)
 
 
 def run_twice(folder: Path, **options: object) -> Simulation:

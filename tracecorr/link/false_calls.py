@@ -6,6 +6,8 @@ never was. What it encloses is of two calls, or of what happened between them.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
 import polars as pl
 
@@ -81,6 +83,17 @@ def _count_unmatched(calls: pl.DataFrame) -> pl.DataFrame:
     found = counted.filter(pl.col("open") <= (1 - _LEAST_WHOLE) * pl.col("total"))
     alone = (pl.col("open") + pl.col("alone")).sum().cast(pl.UInt32)
     return found.group_by("file").agg(alone=alone, total=pl.col("total").sum()).filter(pl.col("alone") > 0)
+
+
+def add_unproven(losses: pl.DataFrame, unproven: Sequence[int]) -> pl.DataFrame:
+    """Return `losses` with the files that are put together of pieces, between which lines may lack.
+
+    Args:
+        losses: as `find_losses` returns them.
+        unproven: the files.
+    """
+    files = pl.DataFrame({"file": unproven, "lost": 0.0}, schema=losses.schema)
+    return pl.concat([losses, files]).group_by("file", maintain_order=True).agg(pl.col("lost").max())
 
 
 def _list_endless(calls: pl.DataFrame) -> pl.DataFrame:

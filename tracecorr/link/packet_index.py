@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import polars as pl
 
 from tracecorr.align.rows import attach_columns
@@ -17,7 +19,7 @@ _COLUMNS = (
 _RING = ("process", "ring", "generation")
 
 
-def complete_indexes(records: pl.DataFrame) -> pl.DataFrame:
+def complete_indexes(records: pl.DataFrame, unproven: Sequence[int] = ()) -> pl.DataFrame:
     """Return `records` with whole packet indexes, and the column `index_counted`.
 
     The log prints the lower 32 bits of wptr: from one packet of a ring to the next the index grows, so a fall by
@@ -27,6 +29,7 @@ def complete_indexes(records: pl.DataFrame) -> pl.DataFrame:
 
     Args:
         records: part events with `source` and `process`.
+        unproven: files that are put together of pieces, between which lines may lack.
     """
     is_packet = (pl.col("layer") == "aql") & pl.col("name").is_in(PACKET_KINDS)
     mine = is_packet & (pl.col("source") == "amd_log") & (pl.col("clock") != "mono_raw")
@@ -35,12 +38,20 @@ def complete_indexes(records: pl.DataFrame) -> pl.DataFrame:
     if _are_whole(lines["packet_index"]):
         return records.with_columns(index_counted=pl.lit(False))
     lines = add_turns(_add_generations(lines, rows), records, _RING)
-    lines = _count(_unwrap(lines), list_short_files(records))
+    short = pl.concat([list_short_files(records), _list_untested(records, lines, unproven)])
+    lines = _count(_unwrap(lines), short)
     found = attach_columns(records, lines.select("_row", "counted", whole="packet_index"), "_row")
     return found.with_columns(
         packet_index=pl.when(pl.col("counted").is_not_null()).then("whole").otherwise("packet_index"),
         index_counted=pl.col("counted").fill_null(False),
     ).drop("counted", "whole")
+
+
+def _list_untested(records: pl.DataFrame, lines: pl.DataFrame, unproven: Sequence[int]) -> pl.Series:
+    """Return the files of `unproven` with packets of processes whose counts no doorbell store can disprove."""
+    stores = records.filter((pl.col("layer") == "doorbell") & pl.col("packet_index").is_not_null())
+    tested = pl.col("process").is_in(stores["process"].unique().drop_nulls().implode()).fill_null(value=False)
+    return lines.filter(pl.col("file").is_in(unproven) & ~tested)["file"].unique()
 
 
 def _are_whole(printed: pl.Series) -> bool:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
 import polars as pl
 
@@ -20,7 +22,7 @@ from tracecorr.link import (
 )
 from tracecorr.link.drm_jobs import build_drm_jobs, link_drm_jobs
 from tracecorr.link.edges import list_links
-from tracecorr.link.false_calls import find_losses
+from tracecorr.link.false_calls import add_unproven, find_losses
 from tracecorr.link.false_syscalls import open_false_syscalls
 from tracecorr.link.functions import name_driver_calls, nest_functions
 from tracecorr.link.gpus import assign_gpus, list_gpus
@@ -85,6 +87,7 @@ def link_tables(
     trace_aligned: bool,
     hqd: pl.DataFrame | None = None,
     known_gpus: pl.DataFrame | None = None,
+    unproven: Sequence[int] = (),
 ) -> dict[str, pl.DataFrame]:
     """Return the tables that speak of events, by name.
 
@@ -95,11 +98,12 @@ def link_tables(
         trace_aligned: whether the trace's clock is known; without it no link uses time across sources.
         hqd: rows of the dumps.
         known_gpus: GPUs as the machine's topology shows them.
+        unproven: files that are put together of pieces, between which lines may lack.
     """
     events = smi.attach_processes(rocprof.attach_processes(placed, identities.processes), identities)
     del placed  # large, as are these columns: from here on a row's thread and process stand for them
     displaced = disorder.find_displaced(events)
-    losses = disorder.add_displaced(find_losses(events), displaced, events)
+    losses = disorder.add_displaced(add_unproven(find_losses(events), unproven), displaced, events)
     torn = log_losses.list_torn_calls(events, losses)
     events = calls.find_parents(events.drop("pid", "tid", "comm"), losses)
     events = nest_functions(name_driver_calls(disorder.part_displaced(events, displaced)))

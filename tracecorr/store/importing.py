@@ -219,7 +219,7 @@ def _join_logs(
     for pieces in found.logs:
         path = join_pieces(pieces)
         size, checksum = describe_file(path)
-        told = [{"name": p.log.name, "size": p.log.size, "repeated": p.repeated} for p in pieces]
+        told = [{"name": p.log.name, "size": p.log.size, "repeated": p.repeated, "proven": p.proven} for p in pieces]
         first, *others = (logs[piece.log.path] for piece in pieces)
         first |= {"path": str(path.relative_to(stage)), "size": size, "checksum": checksum, "pieces": told}
         entries = [entry for entry in entries if entry not in others]

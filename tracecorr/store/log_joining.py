@@ -27,10 +27,12 @@ class Piece:
     Args:
         log: the file.
         repeated: so many of its first bytes are the last ones of what is before it.
+        proven: whether it is known that no line lacks before it.
     """
 
     log: LogEnds
     repeated: int = 0
+    proven: bool = True
 
 
 @dataclass
@@ -111,7 +113,7 @@ def _arrange_group(group: list[LogEnds]) -> tuple[list[list[Piece]], list[str]]:
             return [[Piece(log)] for log in group], [_describe_meeting(met, log)]
         border = Border(goes_on=False) if met else judge_border(kept[-1], log)
         if border.goes_on:
-            logs[-1].append(Piece(log))
+            logs[-1].append(Piece(log, proven=border.proven))
             continue
         logs.append([Piece(log)])
         doubts += [_describe_doubt(before, log, border.doubt)] if border.doubt else []

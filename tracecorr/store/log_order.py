@@ -22,11 +22,13 @@ class Border:
 
     Args:
         goes_on: it does.
+        proven: packet indexes show that nothing lacks between them.
         doubt: why it is not sure that it does not; empty where a process begins in it.
     """
 
     goes_on: bool
     doubt: str = ""
+    proven: bool = False
 
 
 def group_by_threads(logs: Iterable[LogEnds]) -> list[list[LogEnds]]:
@@ -83,7 +85,7 @@ def judge_border(pieces: list[LogEnds], log: LogEnds) -> Border:
     silence = head.stamps[0] - before.tail.stamps[-1]
     at_once = silence <= max(before.tail.longest_silence_ns, head.longest_silence_ns)
     if told or (shared & begun and at_once):
-        return Border(goes_on=True)
+        return Border(goes_on=True, proven=told is True)
     return Border(goes_on=False, doubt="nothing shows that the one goes on where the other ends")
 
 
