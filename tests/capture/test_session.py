@@ -393,7 +393,7 @@ def test_too_little_space_ends_the_recording(tmp_path: Path) -> None:
     (tmp_path / "seen").touch()
     status, _, err = capture.end()
     assert status == 0
-    assert "--min-free-gb" in err
+    assert "GB are free where the capture lands (--min-free-gb 1e+06)" in err
     assert capture.info["state"] == "complete"
 
 
@@ -496,6 +496,30 @@ sleep 600
     assert "HIP log: 1 file(s)" in err
     assert "the log mine_7 of the process is not copied: it has 8 bytes" in refused
     assert list((tmp_path / "x.tracecorr/raw/amd_log").iterdir()) == []
+
+
+def test_a_process_whose_program_cannot_be_told_is_attached_to(
+    tmp_path: Path, tracefs: Tracefs, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As where a security module protects it."""
+
+    def refuse(path: Path) -> Path:
+        if path == exe:
+            raise PermissionError(13, "Permission denied", str(path))
+        return readlink(path)
+
+    workload = subprocess.Popen(["sleep", "600"])
+    exe, readlink, stat = Path(f"/proc/{workload.pid}/exe"), Path.readlink, os.stat
+    monkeypatch.setattr(Path, "readlink", refuse)
+    monkeypatch.setattr(os, "stat", lambda path, **named: refuse(Path(path)) if path == exe else stat(path, **named))
+    monkeypatch.chdir(tmp_path)
+    try:
+        with unchanged(tracefs):
+            status = main(["capture", "-o", "x", "--duration", "0.2", *QUICK, "--pid", str(workload.pid)])
+        assert status == 0
+    finally:
+        workload.kill()
+        workload.wait()
 
 
 def test_attaching_to_what_is_no_process_leaves_nothing(tmp_path: Path, tracefs: Tracefs) -> None:

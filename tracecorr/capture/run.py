@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -65,7 +66,9 @@ def plan_capture(options: CaptureOptions) -> tuple[Plan, Offer]:
 def _program_path(options: CaptureOptions, pid: int | None, environment: Mapping[str, str]) -> str:
     """Return the path of the workload's program as the workload names it; "" where it cannot be told."""
     if options.pid is not None:
-        return str(Path(f"/proc/{options.pid}/exe").readlink()) if Path(f"/proc/{options.pid}/exe").exists() else ""
+        with suppress(OSError):  # a thread of the kernel, or a process that a security module protects
+            return str(Path(f"/proc/{options.pid}/exe").readlink())
+        return ""
     command = options.command[0] if options.command else ""
     root = Path("/") if pid is None else Path(f"/proc/{pid}/root")
     if "/" in command:

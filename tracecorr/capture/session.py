@@ -306,7 +306,8 @@ class Session:
             return f"the trace cannot be written: {self._recorder.failure.strerror}"
         free = min(self._folder.free_bytes(), self._launched.free_bytes())
         if free < options.min_free_bytes:
-            return f"only {free / 1e9:.1f} GB are free where the capture lands (--min-free-gb)"
+            least = f"--min-free-gb {options.min_free_bytes / 1e9:g}"
+            return f"only {free / 1e9:.2g} GB are free where the capture lands ({least})"
         return ""
 
     def _show(self) -> None:
