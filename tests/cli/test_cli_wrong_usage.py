@@ -124,6 +124,22 @@ def test_a_name_that_is_no_text_is_refused_before_the_work(run: Run, tmp_path: P
     assert "is no path in UTF-8\nnext step: rename it" in found.err
 
 
+def test_paths_of_next_steps_are_quoted_for_the_shell(run: Run, tmp_path: Path) -> None:
+    shutil.copy(tmp_path / "amd.log", tmp_path / "a b.log")
+    shutil.copytree(tmp_path / "a.tracecorr", tmp_path / "a b.tracecorr")
+    (tmp_path / "cpu 0").mkdir()
+    (tmp_path / "cpu 0" / "cpu0.bin").write_bytes(b"\0" * 4096)
+    for words, hint in (
+        (["import", "a b.log"], "tracecorr import --amd-log 'a b.log'"),
+        (["import", "a b.tracecorr"], "tracecorr report 'a b.tracecorr'"),
+        (["info", "a b.log"], "make one of it: tracecorr import --amd-log 'a b.log'"),
+        (["import", "--amd-log", "cpu 0"], "name them: --amd-log 'cpu 0'/*"),
+        (["import", "--ftrace", "cpu 0/cpu0.bin"], "pages are read by their folder: --ftrace 'cpu 0'"),
+        (["query", "SELECT 1", "a b.tracecorr"], "write it last: tracecorr query 'a b.tracecorr' 'SELECT 1'"),
+    ):
+        assert run(*words).err.splitlines()[-1] == f"next step: {hint}"
+
+
 def test_without_a_verb_all_are_shown(run: Run) -> None:
     found = run()
     assert found.status == 2

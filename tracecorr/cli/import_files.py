@@ -112,11 +112,12 @@ def _name_options(files: list[Path]) -> InputError:
     what = f"{told}: a file to import stands behind the option of its kind"
     capture = next((path for path in files if (path / "capture.json").is_file()), None)
     if capture is not None:
-        return InputError(f"{capture} is a capture already", f"tracecorr report {capture}")
+        return InputError(f"{capture} is a capture already", f"tracecorr report {quote_path(capture)}")
     options = [(find_option(path), path) for path in files]
     if not all(option for option, _ in options):
         return InputError(what, "--amd-log for a HIP log, --ftrace for a kernel trace, --rocprof for a profile")
-    return InputError(what, f"tracecorr import {' '.join(f'{option} {path}' for option, path in options)}")
+    words = " ".join(f"{option} {quote_path(path)}" for option, path in options)
+    return InputError(what, f"tracecorr import {words}")
 
 
 @contextmanager

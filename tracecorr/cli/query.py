@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from tracecorr.cli.console import open_capture
-from tracecorr.model.errors import InputError
+from tracecorr.model.errors import InputError, quote_path
 
 if TYPE_CHECKING:
     import polars as pl
@@ -59,7 +59,9 @@ def query_verb(
             "write it last: tracecorr query NAME 'SELECT * FROM queues'; --examples lists queries worth knowing",
         )
     if name is not None and " " in name and _names_capture(sql):
-        raise InputError("the query stands before the capture", f"write it last: tracecorr query {sql} {quote(name)}")
+        raise InputError(
+            "the query stands before the capture", f"write it last: tracecorr query {quote_path(sql)} {quote(name)}"
+        )
     rows = run_sql(open_capture(Path(name) if name else None).table_by_node, sql)
     _print_rows(rows, form)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from difflib import get_close_matches
 from pathlib import Path
 
-from tracecorr.model.errors import CaptureError
+from tracecorr.model.errors import CaptureError, quote_path
 from tracecorr.store.likeness import find_option
 
 _MAKE = "make one with `tracecorr import`"
@@ -24,7 +24,7 @@ def describe_absent(path: Path, captures: list[Path]) -> CaptureError:
     """
     if path.is_file():
         option = find_option(path)
-        hint = f"make one of it: tracecorr import {option} {path}" if option else _MAKE
+        hint = f"make one of it: tracecorr import {option} {quote_path(path)}" if option else _MAKE
         return CaptureError(f"{path} is a file and no capture folder", hint)
     if path.is_dir():
         return CaptureError(f"{path} is no capture folder: its capture.json cannot be read", _name(captures))

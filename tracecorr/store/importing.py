@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from tracecorr.model.errors import CaptureError, InputError
+from tracecorr.model.errors import CaptureError, InputError, quote_path
 from tracecorr.parse.amdlog import looks_like_amd_log
 from tracecorr.parse.ftrace import looks_like_ftrace_text, looks_like_trace_dat
 from tracecorr.parse.kfd.dumps import looks_like_dump
@@ -164,7 +164,7 @@ def _plan_pages(folder: Path, number: int) -> Iterator[Incoming]:
 
 def _refuse_folder(path: Path, option: str) -> None:
     if path.is_dir():
-        raise InputError(f"{path} is a folder, {option} takes files", f"name them: {option} {path}/*")
+        raise InputError(f"{path} is a folder, {option} takes files", f"name them: {option} {quote_path(path)}/*")
 
 
 def _check(path: Path, looks_right: Callable[[bytes], bool], lacks: str, option: str) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
+from tracecorr.model.errors import quote_path
 from tracecorr.parse.amdlog import looks_like_amd_log
 from tracecorr.parse.ftrace import looks_like_ftrace_text, looks_like_trace_dat
 from tracecorr.parse.kfd.dumps import looks_like_dump
@@ -41,7 +42,7 @@ def suggest_use(path: Path, head: bytes, option: str) -> str:
         if head.startswith(magic):
             return f"it is packed with {name}: unpack it first (.gz and .zst are read as they are)"
     if option == "--ftrace" and re.fullmatch(r"(perf-)?cpu\d+\.bin", path.name):
-        return f"pages are read by their folder: --ftrace {path.parent}"
+        return f"pages are read by their folder: --ftrace {quote_path(path.parent)}"
     other, kind = _recognize(head, option)
     return f"it looks like {kind}: give it to {other}" if other else f"check what was given to {option}"
 
