@@ -260,17 +260,20 @@ def _sum_ledger(ledger: pl.DataFrame) -> pl.DataFrame:
 
 
 def _place_losses(losses: pl.DataFrame, maps: dict[str, ClockMap], records: pl.DataFrame) -> pl.DataFrame:
-    """Put the spans of losses on the common clock; an open side reaches to the end of the trace."""
+    """Put the spans that the trace lost on the common clock; an open side reaches to the end of the trace."""
     keys = [key for key in maps if key.startswith("ftrace:")]
+    own = pl.col("source") == "ftrace"
+    # Other readers of losses took CLOCK_MONOTONIC itself.
+    losses, others = losses.filter(own), losses.filter(~own)
     if losses.is_empty() or not keys:
-        return losses
-    trace = records.filter(pl.col("source") == "ftrace")["stamp_ns"]
+        return pl.concat([losses, others])
+    trace = records.filter(own)["stamp_ns"]
     filled = losses.with_columns(pl.col("from_ns").fill_null(trace.min()), pl.col("to_ns").fill_null(trace.max()))
     moved = [
         pl.Series(name, filled[name].to_numpy() + maps[keys[0]].offset_at(filled[name].to_numpy())[0])
         for name in ("from_ns", "to_ns")
     ]
-    return filled.with_columns(moved)
+    return pl.concat([filled.with_columns(moved), others])
 
 
 def _warn(tables: dict[str, pl.DataFrame], maps: dict[str, ClockMap]) -> list[str]:

@@ -140,31 +140,36 @@ def test_a_full_disk_is_a_loss(nodes: Path, driver: dict[int, socket.socket], tm
     assert recorder.discarded_bytes > 0
 
 
-def test_events_reach_tables_and_report(tmp_path: Path) -> None:
-    """Process 70 (7 in its container) is the workload; 99 is a stranger whose queues stop, too. boot = mono + 5 s."""
-    folder = RecordingFolder.create(tmp_path / "x.tracecorr", ME)
-    lines = (
-        "2000000000 2000900000 65a1 9 7000000000 -70 65a1 2\n"
-        "2003000000 2003100000 65a1 a 7003000000 -70 65a1\n"
-        "2003000000 2003100000 65a1 9 7003050000 -99 65a1 0\n"
-        "2004000000 2004400000 65a1 2 40:1f\n"
-    )
+def _record(path: Path, lines: str, trace_clock: str) -> None:
+    """Write a capture of process 70 (7 in its container) with these lines of SMI events. boot = mono + 5 s."""
+    folder = RecordingFolder.create(path, ME)
     folder.write_text("raw/kfd_smi.txt", lines)
     folder.write_text("raw/amd_log/hip_7", LINE)
     folder.write_text("raw/topology/nodes/1/gpu_id", f"{GPU}\n")
     folder.write_text("raw/topology/nodes/1/properties", "gfx_target_version 90402\nnum_xcc 1\nlocation_id 768\n")
     reading = {"mono0": 1_000_000_000, "value": 6_000_000_100, "mono1": 1_000_000_200}
     folder.write_text(
-        "raw/clock.json", f'{{"trace_clock": "mono", "samples": [{{"boot": {reading}}}]}}'.replace("'", '"')
+        "raw/clock.json", f'{{"trace_clock": "{trace_clock}", "samples": [{{"boot": {reading}}}]}}'.replace("'", '"')
     )
     call = "gemm-70 (     70) [000] ..... 2.000100: sys_"
     folder.write_text("raw/trace.txt", f"{call}ioctl(fd: 0x3, cmd: 0xc0604b02, arg: 0x7f)\n{call}ioctl -> 0x0\n")
     size, checksum = describe_file(folder.path / "raw/trace.txt")
     trace = {"file": 9, "path": "raw/trace.txt", "source": "ftrace", "form": "text", "size": size, "checksum": checksum}
     process = {"pid": 70, "namespace_pid": 7, "comm": "gemm", "exe": "/opt/gemm", "seen_ns": 5}
-    folder.write_info({"state": "complete", "processes": [process], "ftrace_clock": "mono",
+    folder.write_info({"state": "complete", "processes": [process], "ftrace_clock": trace_clock,
                        "files": [*list_raw_files(folder.path), trace]})  # fmt: skip
     folder.close()
+
+
+def test_events_reach_tables_and_report(tmp_path: Path) -> None:
+    """Process 70 is the workload; 99 is a stranger whose queues stop, too."""
+    lines = (
+        "2000000000 2000900000 65a1 9 7000000000 -70 65a1 2\n"
+        "2003000000 2003100000 65a1 a 7003000000 -70 65a1\n"
+        "2003000000 2003100000 65a1 9 7003050000 -99 65a1 0\n"
+        "2004000000 2004400000 65a1 2 40:1f\n"
+    )
+    _record(tmp_path / "x.tracecorr", lines, "mono")
     correlate(tmp_path / "x.tracecorr")
     capture = open_capture(tmp_path / "x.tracecorr")
     rows = capture.table("events").filter(pl.col("layer").cast(pl.String) == "smi").collect()
@@ -180,3 +185,14 @@ def test_events_reach_tables_and_report(tmp_path: Path) -> None:
         (70, "QUEUE_EVICTION", "TTM", 1, 3_000_000, 0), (99, "QUEUE_EVICTION", "SVM", 1, None, 1),
         (None, "THERMAL_THROTTLE", None, 1, None, 0),
     ]  # fmt: skip
+
+
+def test_what_the_driver_dropped_keeps_its_time_beside_a_trace_on_another_clock(tmp_path: Path) -> None:
+    """Nothing aligns this trace: it is shown beside the log, 494 s later than its own stamps."""
+    _record(tmp_path / "x.tracecorr", "2000000000 2000900000 65a1 e 7000000000 -0 3\n", "local")
+    correlate(tmp_path / "x.tracecorr")
+    capture = open_capture(tmp_path / "x.tracecorr")
+    moved = capture.clock_map.filter(pl.col("source").cast(pl.String) == "ftrace:local").collect()
+    assert moved.select(pl.col("method").cast(pl.String), pl.col("offset_ns") > 0).rows() == [("unaligned", True)]
+    lost = capture.table("losses").select(pl.col("source").cast(pl.String), "from_ns", "to_ns", "count").collect()
+    assert lost.rows() == [("kfd_smi", 2_000_000_000, 2_000_900_000, 3)]

@@ -78,17 +78,6 @@ def _measure_room(floor: Floats, roof: Floats, rates: Floats) -> float:
     return float((high - low).max())
 
 
-def keep_corners(x: Floats, low: Floats, high: Floats) -> tuple[Floats, Floats, Floats]:
-    """Return the few bounds that decide which lines fit: stamps in order, lower and upper bounds (infinite: none)."""
-    has_low, has_high = np.isfinite(low), np.isfinite(high)
-    floor, roof = _hull(x[has_low], low[has_low], upper=True), _hull(x[has_high], high[has_high], upper=False)
-    at = np.concatenate([floor[:, 0], roof[:, 0]])
-    below = np.concatenate([floor[:, 1], np.full(len(roof), -np.inf)])
-    above = np.concatenate([np.full(len(floor), np.inf), roof[:, 1]])
-    order = np.argsort(at, kind="stable")
-    return at[order], below[order], above[order]
-
-
 def _candidates(points: Floats, max_rate: float) -> tuple[Floats, Floats]:
     # A corner of the set is a line through two hull points, or through one at the largest slope.
     first, second = np.triu_indices(len(points), k=1)
