@@ -14,6 +14,11 @@ from tracecorr.model.schema import CAT
 from tracecorr.parse.amdlog.reader import read_amd_log
 
 _ROW, _HANDLER, _DONE = "ShaderName : k{}", "Handler: value(0), timestamp(0x1), handle(0x7f)", "Command 0x5 complete"
+_DISPATCH = (
+    "SWq=0x220000, HWq=0x3c00000, id=1, Dispatch Header = 0x1502 (type=2, barrier=1, acquire=2, release=2), setup=1, "
+    "grid=[16384, 2, 1], workgroup=[256, 1, 1], private_seg_size=8, group_seg_size=64, kernel_obj=0x100018a580, "
+    "kernarg_address=0x1401400100, completion_signal=0x0, correlation_id=0, rptr=5, wptr=6"
+)
 _INIT = "Initializing runtime stack, Enumerated GPU agents = 1"
 
 
@@ -72,6 +77,9 @@ def test_lines_of_threads_that_make_no_calls_are_in_none(word: str) -> None:
 def test_what_is_also_printed_outside_of_calls_may_be_of_another_thread() -> None:
     inside, outside = _ROW.format(1), _ROW.format(2)
     assert parents(["+A", inside, "-A", outside]) == {inside: None, outside: None}
+    # A kernel's name is printed by the thread that prints its dispatch.
+    assert parents(["+A", inside, "-A", _DISPATCH]) == {inside: None, _DISPATCH: None}
+    assert parents(["+A", inside, "-A"]) == {inside: "+A"}
 
 
 def test_where_lines_lack_no_line_is_surely_in_a_call_and_only_told_ends_are_sure() -> None:

@@ -17,6 +17,7 @@ from tracecorr.model.kinds import SUBMITTED, Flag
 
 # Lines of threads that make no calls: ROCr's event thread, and those that submit commands.
 _NOT_OF_CALLS = ("handler", "gpu_time", "complete", "processing", SUBMITTED)
+_KERNEL_NAME, _DISPATCH = "shader_name", "dispatch"
 # What a runtime says of itself, any thread may print at any time.
 _SAID = "other"
 # Where threads are many, calls of one name overlap, and lack a line each; more do so where lines lack.
@@ -60,7 +61,7 @@ def list_unsure_names(launches: pl.DataFrame) -> pl.Series:
     Args:
         launches: event, name, thread, parent.
     """
-    unsure = (pl.col("name") == "dispatch") & pl.col("thread").is_null() & pl.col("parent").is_null()
+    unsure = (pl.col("name") == _DISPATCH) & pl.col("thread").is_null() & pl.col("parent").is_null()
     return launches.filter(unsure)["event"]
 
 
@@ -119,8 +120,11 @@ def _list_enclosed(rows: pl.DataFrame, displaced: pl.DataFrame) -> pl.DataFrame:
     steps = steps.with_columns(open=pl.col("step").cum_sum().over("file")).sort("offset")
     lines = rows.filter(pl.col("layer") != "hip").sort("offset")
     lines = lines.join_asof(steps, on="offset", by="file", check_sortedness=False)
-    # What is also printed outside of all calls is printed by threads that make none.
-    kind = ["file", "layer", "name"]
+    # What is also printed outside of all calls is printed by threads that make none; so is a kernel's name where its
+    # dispatch is. Few names stand alone: the others are part of their dispatch.
+    kind = ["file", "layer", "kind"]
+    name_of = pl.col("name").cast(pl.String).replace(_KERNEL_NAME, _DISPATCH)
+    lines = lines.with_columns(kind=name_of)
     outside = lines.filter(pl.col("open").fill_null(0) == 0).select(kind).unique()
     inside = lines.filter((pl.col("open") == 1) & pl.col("parent").is_not_null() & ~pl.col("name").is_in(_NOT_OF_CALLS))
     inside = inside.filter(pl.col("layer") != _SAID).join(outside, on=kind, how="anti")
