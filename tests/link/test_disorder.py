@@ -61,6 +61,17 @@ def test_an_exit_before_its_enter_is_displaced_though_no_row_is() -> None:
     assert find_displaced(rows)["offset"].to_list() == [0, 10]
 
 
+def test_an_exit_behind_the_next_enter_is_displaced_though_no_row_is() -> None:
+    """The call of 10 to 20 ended before the one that stands inside of it began; in another thread all is in order."""
+    rows = events_of([
+        {"offset": 0, "ts_ns": 10, "layer": "hip", "end_offset": 20, "dur_ns": 10},
+        {"offset": 10, "ts_ns": 21, "layer": "hip", "end_offset": 40, "dur_ns": 20},
+        {"offset": 5, "ts_ns": 12, "layer": "hip", "end_offset": 25, "dur_ns": 10, "thread": 1},
+        {"offset": 15, "ts_ns": 22, "layer": "hip", "end_offset": 22, "dur_ns": 0, "thread": 1},
+    ])  # fmt: skip
+    assert find_displaced(rows).select("thread", "offset").rows() == [(0, 10), (0, 20)]
+
+
 def test_a_call_around_a_displaced_line_has_no_end_and_no_children() -> None:
     """Calls at 0..40 and 50..90; of the second one's lines two changed places."""
     rows = events_of([

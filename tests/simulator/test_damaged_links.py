@@ -37,6 +37,7 @@ from tracecorr.store import Capture
         pytest.param(27, id="lines and calls of two threads in a log of level 3"),
         pytest.param(57, id="lines of workers in a log of 6.3 that names no thread"),
         pytest.param(197, id="counted indexes in a log of 6.3 that names no thread"),
+        pytest.param(397, id="an exit and the next enter that changed places"),
     ],
 )  # fmt: skip
 def test_damage_makes_links_missing_but_not_wrong(seed: int, tmp_path: Path) -> None:

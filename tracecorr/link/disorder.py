@@ -27,10 +27,10 @@ def find_displaced(events: pl.DataFrame) -> pl.DataFrame:
         events: rows of all sources in the order of their times: file, thread, offset, end_offset, ts_ns, dur_ns,
             source, clock.
     """
-    threads = _list_disordered(events.select(*_LINE, "offset", "source", "clock"), events["dur_ns"] < 0)
+    columns = (*_LINE, "offset", "end_offset", "ts_ns", "dur_ns", "source", "clock")
+    threads = _list_disordered(events.select(columns))
     if threads.is_empty():
         return events.select(*_LINE, "offset").clear()
-    columns = (*_LINE, "offset", "end_offset", "ts_ns", "dur_ns", "source", "clock")
     likely = pl.col("file").is_in(threads["file"].implode()) & pl.col("thread").is_in(threads["thread"].implode())
     rows = events.select(columns).filter(_MINE & likely).join(threads, on=_LINE, how="semi")
     ends = rows.filter(pl.col("dur_ns").is_not_null() & pl.col("end_offset").is_not_null())
@@ -59,15 +59,37 @@ def add_displaced(losses: pl.DataFrame, displaced: pl.DataFrame, events: pl.Data
     return pl.concat([losses, shares]).group_by("file").agg(pl.col("lost").max())
 
 
-def _list_disordered(rows: pl.DataFrame, ends_early: pl.Series) -> pl.DataFrame:
+def _list_disordered(rows: pl.DataFrame) -> pl.DataFrame:
     """Return file and thread whose rows, in the order of their times, go back, or a call of which ends too early."""
-    backward = rows.filter(_MINE & ends_early).select(_LINE)
-    rows = rows.filter(_MINE).drop("source", "clock")
+    rows = rows.filter(_MINE)
+    backward = rows.filter(pl.col("dur_ns") < 0).select(_LINE)
     codes, groups = number_groups(rows, _LINE)
     order = np.argsort(codes.astype(np.uint16) if len(groups) < 2**16 else codes, kind="stable")
-    offset, code = rows["offset"].to_numpy()[order], codes[order]
-    back = (offset[1:] < offset[:-1]) & (code[1:] == code[:-1])
-    return pl.concat([groups.select(pl.col(_LINE).gather(np.unique(code[1:][back]))), backward]).unique()
+    lines, code = rows.select("offset", "end_offset", "ts_ns", "dur_ns")[order], codes[order]
+    offset = lines["offset"].to_numpy()
+    back = code[1:][(offset[1:] < offset[:-1]) & (code[1:] == code[:-1])]
+    found = np.union1d(back, _list_cut_short(lines, code))
+    return pl.concat([groups.select(pl.col(_LINE).gather(found)), backward]).unique()
+
+
+def _list_cut_short(lines: pl.DataFrame, code: Ints) -> Ints:
+    """Return the threads of which a call ends, by the times, before a line that stands in front of its end.
+
+    Args:
+        lines: offset, end_offset, ts_ns, dur_ns; sorted by thread, then by time.
+        code: the thread of each.
+    """
+    offset, at = lines["offset"].to_numpy(), lines["ts_ns"].to_numpy()
+    end_offset, ends = lines["end_offset"].fill_null(-1).to_numpy(), lines["ts_ns"] + lines["dur_ns"]
+    outer = np.flatnonzero((end_offset[:-1] > offset[1:]) & (code[1:] == code[:-1]))
+    found = []
+    for thread in np.unique(code[outer]).tolist():
+        first, last = np.searchsorted(code, [thread, thread + 1])
+        calls = outer[slice(*np.searchsorted(outer, [first, last]))]
+        in_front = first + np.searchsorted(offset[first:last], end_offset[calls]) - 1
+        if (pl.Series(at[in_front]) > ends.gather(calls)).any():
+            found.append(thread)
+    return np.array(found, dtype=np.int64)
 
 
 def mark_displaced(at: Ints) -> Mask:
