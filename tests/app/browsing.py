@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import threading
 import time
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 import pytest
+
+from tracecorr.app import serve
 
 CHROMIUM = Path("/usr/bin/chromium")
 FLAGS = [
@@ -24,6 +28,19 @@ needs_browser = [
     pytest.mark.browser,
     pytest.mark.skipif(not CHROMIUM.exists(), reason=f"{CHROMIUM} is not installed (apt install chromium)"),
 ]
+
+
+def start_server(captures: Mapping[str, Any]) -> str:
+    """Serve captures until the tests end; return the address, token included."""
+    ready, urls = threading.Event(), []
+
+    def on_ready(url: str) -> None:
+        urls.append(url)
+        ready.set()
+
+    threading.Thread(target=serve, args=(captures, "127.0.0.1", 0, on_ready), daemon=True).start()
+    assert ready.wait(300)
+    return str(urls[0])
 
 
 def wait_idle(page: Any) -> None:

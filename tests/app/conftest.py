@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import shutil
 import sys
-import threading
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -13,10 +12,10 @@ import pytest
 
 sys.path.insert(0, str(Path(__file__).parent))
 
-from browsing import CHROMIUM, FLAGS, wait_idle
+from browsing import CHROMIUM, FLAGS, start_server, wait_idle
 from synthetic import SyntheticCapture, make_capture
 
-from tracecorr.app import index, serve
+from tracecorr.app import index
 from tracecorr.pipeline import correlate
 from tracecorr.store import Capture
 
@@ -43,16 +42,7 @@ def sample(repo: Path, tmp_path_factory: pytest.TempPathFactory) -> Capture:
 @pytest.fixture(scope="session")
 def url(synthetic_capture: SyntheticCapture, sample: Capture) -> str:
     """Return the address, token included, of a server of both captures."""
-    ready, urls = threading.Event(), []
-
-    def on_ready(found: str) -> None:
-        urls.append(found)
-        ready.set()
-
-    captures = {"synthetic": synthetic_capture, "t1-streams": sample}
-    threading.Thread(target=serve, args=(captures, "127.0.0.1", 0, on_ready), daemon=True).start()
-    assert ready.wait(30)
-    return str(urls[0])
+    return start_server({"synthetic": synthetic_capture, "t1-streams": sample})
 
 
 @pytest.fixture(scope="session")
@@ -67,19 +57,35 @@ def browser(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
         context.close()
 
 
+def _list_troubles(page: Any) -> list[str]:
+    """Return a list that grows with each error and warning in a page's console."""
+    troubles: list[str] = []
+    page.on("console", lambda m: troubles.append(m.text) if m.type in ("error", "warning") else None)
+    page.on("pageerror", lambda e: troubles.append(str(e)))
+    return troubles
+
+
 @pytest.fixture
 def page(browser: Any, url: str) -> Iterator[Any]:
     """Return a page on the synthetic capture; a console error or a foreign request fails the test."""
-    troubles: list[str] = []
     own = url.split("/?")[0]
     page = browser.new_page()
-    page.on("console", lambda m: troubles.append(m.text) if m.type in ("error", "warning") else None)
-    page.on("pageerror", lambda e: troubles.append(str(e)))
+    troubles = _list_troubles(page)
     page.on(
         "request", lambda r: None if r.url.startswith((own, "data:", "blob:", "about:")) else troubles.append(r.url)
     )
     page.goto(url)
     wait_idle(page)
+    yield page
+    page.close()
+    assert troubles == []
+
+
+@pytest.fixture
+def lone_page(browser: Any) -> Iterator[Any]:
+    """Return an empty page; an error in its console fails the test."""
+    page = browser.new_page()
+    troubles = _list_troubles(page)
     yield page
     page.close()
     assert troubles == []

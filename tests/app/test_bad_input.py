@@ -5,16 +5,16 @@ from __future__ import annotations
 import shutil
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import polars as pl
 import pytest
-from browsing import needs_browser, open_at, press, state_of, wait_idle
+from browsing import needs_browser, open_at, press, start_server, state_of, wait_idle
 from synthetic import SyntheticCapture, make_capture
 
-from tracecorr.app import index, make_app, serve
+from tracecorr.app import index, make_app
 from tracecorr.app.library import Library, Wanted
 from tracecorr.model import schema
 from tracecorr.model.errors import InputError
@@ -79,15 +79,7 @@ def test_views_of_odd_captures(name: str) -> None:
 @pytest.fixture(scope="module")
 def odd_url() -> str:
     captures = {name: make() for name, make in MAKERS.items()}
-    ready, urls = threading.Event(), []
-
-    def on_ready(url: str) -> None:
-        urls.append(url)
-        ready.set()
-
-    threading.Thread(target=serve, args=(captures, "127.0.0.1", 0, on_ready), daemon=True).start()
-    assert ready.wait(30)
-    return str(urls[0])
+    return start_server(captures)
 
 
 class TestInTheBrowser:
@@ -95,46 +87,36 @@ class TestInTheBrowser:
 
     pytestmark = needs_browser
 
-    @pytest.fixture
-    def odd_page(self, browser: Any) -> Iterator[Any]:
-        troubles: list[str] = []
-        page = browser.new_page()
-        page.on("console", lambda m: troubles.append(m.text) if m.type in ("error", "warning") else None)
-        page.on("pageerror", lambda e: troubles.append(str(e)))
-        yield page
-        page.close()
-        assert troubles == []
-
-    def test_no_event(self, odd_page: Any, odd_url: str) -> None:
-        open_at(odd_page, odd_url)
-        assert "holds no events" in odd_page.locator("#tl-status").inner_text()
-        press(odd_page, "w", "f", ".", "e", "0", "g", "Escape", "m")
-        for name in odd_page.evaluate("() => __tl.view.meta.pages.map(p => p[0])"):
+    def test_no_event(self, lone_page: Any, odd_url: str) -> None:
+        open_at(lone_page, odd_url)
+        assert "holds no events" in lone_page.locator("#tl-status").inner_text()
+        press(lone_page, "w", "f", ".", "e", "0", "g", "Escape", "m")
+        for name in lone_page.evaluate("() => __tl.view.meta.pages.map(p => p[0])"):
             if name != "compare":
-                odd_page.evaluate("name => TL.openPage(name)", name)
-                press(odd_page, "Shift")
-                assert "failed" not in odd_page.locator("#tl-page").inner_text()
+                lone_page.evaluate("name => TL.openPage(name)", name)
+                press(lone_page, "Shift")
+                assert "failed" not in lone_page.locator("#tl-page").inner_text()
 
-    def test_one_event(self, odd_page: Any, odd_url: str) -> None:
-        open_at(odd_page, odd_url)
-        open_at(odd_page, odd_url.split("?")[0] + "?capture=single")
-        press(odd_page, ".")
-        assert state_of(odd_page)["selected"] == 0
-        press(odd_page, "f", "w", "w", "s", "0")
+    def test_one_event(self, lone_page: Any, odd_url: str) -> None:
+        open_at(lone_page, odd_url)
+        open_at(lone_page, odd_url.split("?")[0] + "?capture=single")
+        press(lone_page, ".")
+        assert state_of(lone_page)["selected"] == 0
+        press(lone_page, "f", "w", "w", "s", "0")
 
-    def test_ten_thousand_lanes(self, odd_page: Any, odd_url: str) -> None:
-        open_at(odd_page, odd_url)
-        open_at(odd_page, odd_url.split("?")[0] + "?capture=wide")
-        state = state_of(odd_page)
+    def test_ten_thousand_lanes(self, lone_page: Any, odd_url: str) -> None:
+        open_at(lone_page, odd_url)
+        open_at(lone_page, odd_url.split("?")[0] + "?capture=wide")
+        state = state_of(lone_page)
         assert state["lanes"] == 10_000 and state["records"] > 0
-        odd_page.evaluate("() => { __tl.view.scrollBy(1e9); __tl.changed(); }")
-        press(odd_page, "w")
-        assert odd_page.evaluate("() => __tl.view.visibleItems(0).length") > 10
+        lone_page.evaluate("() => { __tl.view.scrollBy(1e9); __tl.changed(); }")
+        press(lone_page, "w")
+        assert lone_page.evaluate("() => __tl.view.visibleItems(0).length") > 10
 
-    def test_unaligned_side_says_so(self, odd_page: Any, odd_url: str) -> None:
-        open_at(odd_page, odd_url)
-        open_at(odd_page, odd_url.split("?")[0] + "?capture=unaligned")
-        assert "UNALIGNED" in odd_page.locator("#tl-status").inner_text()
+    def test_unaligned_side_says_so(self, lone_page: Any, odd_url: str) -> None:
+        open_at(lone_page, odd_url)
+        open_at(lone_page, odd_url.split("?")[0] + "?capture=unaligned")
+        assert "UNALIGNED" in lone_page.locator("#tl-status").inner_text()
 
     def test_a_damaged_capture_is_explained_in_place_of_the_picture(
         self, browser: Any, repo: Path, tmp_path: Path
@@ -143,12 +125,8 @@ class TestInTheBrowser:
         Library({"half": capture}).get(Wanted("half"))
         shutil.rmtree(capture.path / "views")
         (capture.path / "tables" / "events.parquet").write_bytes(b"not a table")
-        ready, urls = threading.Event(), []
-        on_ready = lambda url: (urls.append(url), ready.set())  # noqa: E731
-        threading.Thread(target=serve, args=({"half": capture}, "127.0.0.1", 0, on_ready), daemon=True).start()
-        assert ready.wait(30)
         page = browser.new_page()
-        page.goto(urls[0])
+        page.goto(start_server({"half": capture}))
         # At first it may say there what goes on.
         failure = page.locator(".tl-instead", has_text="damaged")
         failure.wait_for()
@@ -158,12 +136,8 @@ class TestInTheBrowser:
 
     def test_from_a_damaged_capture_the_others_are_reached(self, browser: Any, repo: Path, tmp_path: Path) -> None:
         captures = {"half": _damaged_sample(repo, tmp_path), "empty": _empty(), "single & more": _single()}
-        ready, urls = threading.Event(), []
-        on_ready = lambda url: (urls.append(url), ready.set())  # noqa: E731
-        threading.Thread(target=serve, args=(captures, "127.0.0.1", 0, on_ready), daemon=True).start()
-        assert ready.wait(30)
         page = browser.new_page()
-        page.goto(urls[0])
+        page.goto(start_server(captures))
         links = page.locator(".tl-instead .tl-link")
         links.first.wait_for()
         assert links.all_inner_texts() == ["empty", "single & more"]

@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-import threading
-from collections.abc import Iterator
 from typing import Any
 
 import polars as pl
 import pytest
-from browsing import click_event, needs_browser, open_at, press, state_of, wait_for_address, wait_idle
+from browsing import click_event, needs_browser, open_at, press, start_server, state_of, wait_for_address, wait_idle
 from synthetic import SyntheticCapture
 
-from tracecorr.app import serve
 from tracecorr.store import Capture
 
 pytestmark = needs_browser
@@ -20,24 +17,7 @@ pytestmark = needs_browser
 @pytest.fixture(scope="module")
 def three(synthetic_capture: SyntheticCapture) -> str:
     """Return the address of a server of three captures."""
-    ready, urls = threading.Event(), []
-    on_ready = lambda url: (urls.append(url), ready.set())  # noqa: E731
-    captures = dict.fromkeys(("one", "two", "three"), synthetic_capture)
-    threading.Thread(target=serve, args=(captures, "127.0.0.1", 0, on_ready), daemon=True).start()
-    assert ready.wait(30)
-    return str(urls[0])
-
-
-@pytest.fixture
-def lone_page(browser: Any) -> Iterator[Any]:
-    """Return an empty page; an error in its console fails the test."""
-    troubles: list[str] = []
-    page = browser.new_page()
-    page.on("console", lambda m: troubles.append(m.text) if m.type in ("error", "warning") else None)
-    page.on("pageerror", lambda e: troubles.append(str(e)))
-    yield page
-    page.close()
-    assert troubles == []
+    return start_server(dict.fromkeys(("one", "two", "three"), synthetic_capture))
 
 
 def _page_of(page: Any) -> str:

@@ -4,15 +4,13 @@ from __future__ import annotations
 
 import json
 import os
-import threading
 import time
 from pathlib import Path
 from typing import Any
 
 import pytest
-from browsing import needs_browser, open_at
+from browsing import needs_browser, open_at, start_server
 
-from tracecorr.app import serve
 from tracecorr.app.library import Library, Wanted
 from tracecorr.store import Capture
 
@@ -68,16 +66,8 @@ class TestInTheBrowser:
 
     def test_the_page_shows_what_comes(self, browser: Any, running: tuple[Capture, bytes]) -> None:
         capture, rest = running
-        ready, urls = threading.Event(), []
-
-        def on_ready(url: str) -> None:
-            urls.append(url)
-            ready.set()
-
-        threading.Thread(target=serve, args=({"live": capture}, "127.0.0.1", 0, on_ready), daemon=True).start()
-        assert ready.wait(300)
         page = browser.new_page()
-        open_at(page, urls[0])
+        open_at(page, start_server({"live": capture}))
         before = page.evaluate("() => __tl.view.meta.events")
         _append(capture, rest)
         until = time.monotonic() + 300
