@@ -121,10 +121,7 @@ class TestInTheBrowser:
     def test_a_damaged_capture_is_explained_in_place_of_the_picture(
         self, browser: Any, repo: Path, tmp_path: Path
     ) -> None:
-        capture = _copied_sample(repo, tmp_path)
-        Library({"half": capture}).get(Wanted("half"))
-        shutil.rmtree(capture.path / "views")
-        (capture.path / "tables" / "events.parquet").write_bytes(b"not a table")
+        capture = _damaged_sample(repo, tmp_path)
         page = browser.new_page()
         page.goto(start_server({"half": capture}))
         # At first it may say there what goes on.
@@ -215,10 +212,7 @@ def test_missing_tables_are_built_when_asked_for(repo: Path, tmp_path: Path) -> 
 
 
 def test_damaged_tables_are_named_not_shown(repo: Path, tmp_path: Path) -> None:
-    capture = _copied_sample(repo, tmp_path)
-    Library({"half": capture}).get(Wanted("half"))
-    shutil.rmtree(capture.path / "views")
-    (capture.path / "tables" / "events.parquet").write_bytes(b"not a table")
+    capture = _damaged_sample(repo, tmp_path)
     library = Library({"half": capture})
     with pytest.raises(InputError, match="is damaged") as told:
         while library.state(Wanted("half")) is not None:
@@ -229,10 +223,7 @@ def test_damaged_tables_are_named_not_shown(repo: Path, tmp_path: Path) -> None:
 def test_a_capture_that_fails_at_once_is_never_called_open(
     repo: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    capture = _copied_sample(repo, tmp_path)
-    Library({"half": capture}).get(Wanted("half"))
-    shutil.rmtree(capture.path / "views")
-    (capture.path / "tables" / "events.parquet").write_bytes(b"not a table")
+    capture = _damaged_sample(repo, tmp_path)
     monkeypatch.setattr(threading.Thread, "start", threading.Thread.run)
     library = Library({"half": capture})
     assert library.state(Wanted("half")) is not None

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from tracecorr.cli.console import add_suffix, say
+from tracecorr.cli.console import ForceOption, add_suffix, say
 from tracecorr.model.errors import InputError
 
 if TYPE_CHECKING:
@@ -26,7 +26,6 @@ OutputOption = Annotated[
         "--output", "-o", metavar="NAME.tracecorr", help="Capture folder to make; else named after program and time."
     ),
 ]
-ForceOption = Annotated[bool, typer.Option("--force", help="Replace the capture folder if it exists.")]
 EventSetOption = Annotated[str, typer.Option(metavar="SET", help="minimal, default or full: what the kernel records.")]
 EventsOption = Annotated[
     list[str] | None, typer.Option(metavar="SYSTEM/EVENT", help="More kernel events; globs allowed; repeatable.")

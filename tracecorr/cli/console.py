@@ -26,6 +26,7 @@ def _live_line(stream: TextIO) -> LiveLine:
     return LiveLine(stream)
 
 
+ForceOption = Annotated[bool, typer.Option("--force", help="Replace the capture folder if it exists.")]
 JobsOption = Annotated[
     int | None,
     typer.Option(

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from tracecorr.cli.console import JobsOption, add_suffix, count_jobs, say, say_live, say_warnings
+from tracecorr.cli.console import ForceOption, JobsOption, add_suffix, count_jobs, say, say_live, say_warnings
 from tracecorr.model.errors import CaptureError, InputError, quote_path
 
 if TYPE_CHECKING:
@@ -20,47 +20,56 @@ CONTEXT = {"allow_extra_args": True}
 _CLOCKS = ("auto", "mono", "mono_raw", "boot", "tai", "local", "global", "perf", "x86-tsc", "uptime", "counter")
 
 
+AmdLogOption = Annotated[
+    list[Path] | None,
+    typer.Option(
+        "--amd-log", metavar="FILE...", help="HIP log (AMD_LOG_LEVEL=5), plain, .gz or .zst; several may follow."
+    ),
+]
+FtraceOption = Annotated[
+    list[Path] | None,
+    typer.Option(
+        "--ftrace",
+        metavar="FILE|DIR...",
+        help="Kernel trace: text (.gz, .zst too), a trace.dat of trace-cmd, or a folder of binary pages.",
+    ),
+]
+FtraceClockOption = Annotated[
+    str, typer.Option(metavar="CLOCK", help=f"trace_clock of the trace: {', '.join(_CLOCKS)}.")
+]
+ClockSamplesOption = Annotated[
+    Path | None, typer.Option(metavar="FILE", help="clock.json with the samples behind the trace's clock marks.")
+]
+HqdOption = Annotated[
+    list[Path] | None, typer.Option("--hqd", metavar="FILE...", help="Dumps of kfd/hqds, mqds or rls (debugfs).")
+]
+RocprofOption = Annotated[
+    list[Path] | None,
+    typer.Option(
+        "--rocprof", metavar="FILE...", help="Output of rocprofv3 (CSV, JSON, rocpd .db) or rocprof v1 (CSV, JSON)."
+    ),
+]
+OutputOption = Annotated[
+    Path | None,
+    typer.Option(
+        "--output",
+        "-o",
+        metavar="NAME.tracecorr",
+        help="Capture folder to make; else named after the first file, here.",
+    ),
+]
+
+
 def import_verb(
     context: typer.Context,
-    amd_log: Annotated[
-        list[Path] | None,
-        typer.Option(
-            "--amd-log", metavar="FILE...", help="HIP log (AMD_LOG_LEVEL=5), plain, .gz or .zst; several may follow."
-        ),
-    ] = None,
-    ftrace: Annotated[
-        list[Path] | None,
-        typer.Option(
-            "--ftrace",
-            metavar="FILE|DIR...",
-            help="Kernel trace: text (.gz, .zst too), a trace.dat of trace-cmd, or a folder of binary pages.",
-        ),
-    ] = None,
-    ftrace_clock: Annotated[
-        str, typer.Option(metavar="CLOCK", help=f"trace_clock of the trace: {', '.join(_CLOCKS)}.")
-    ] = "auto",
-    clock_samples: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="clock.json with the samples behind the trace's clock marks.")
-    ] = None,
-    hqd: Annotated[
-        list[Path] | None, typer.Option("--hqd", metavar="FILE...", help="Dumps of kfd/hqds, mqds or rls (debugfs).")
-    ] = None,
-    rocprof: Annotated[
-        list[Path] | None,
-        typer.Option(
-            "--rocprof", metavar="FILE...", help="Output of rocprofv3 (CSV, JSON, rocpd .db) or rocprof v1 (CSV, JSON)."
-        ),
-    ] = None,
-    output: Annotated[
-        Path | None,
-        typer.Option(
-            "--output",
-            "-o",
-            metavar="NAME.tracecorr",
-            help="Capture folder to make; else named after the first file, here.",
-        ),
-    ] = None,
-    force: Annotated[bool, typer.Option("--force", help="Replace the capture folder if it exists.")] = False,
+    amd_log: AmdLogOption = None,
+    ftrace: FtraceOption = None,
+    ftrace_clock: FtraceClockOption = "auto",
+    clock_samples: ClockSamplesOption = None,
+    hqd: HqdOption = None,
+    rocprof: RocprofOption = None,
+    output: OutputOption = None,
+    force: ForceOption = False,
     jobs: JobsOption = None,
 ) -> None:
     """Make a capture folder of a HIP log, a kernel trace, or both, and build its tables.
