@@ -17,6 +17,7 @@ import pytest
 from tracecorr.cli import app, main
 from tracecorr.model import schema
 
+ROOT = Path(__file__).parents[1]
 VERBS = sorted(str(command.name) for command in app.registered_commands)
 
 
@@ -83,6 +84,27 @@ def test_readme_names_only_verbs_that_exist(repo: Path) -> None:
     commands = re.findall(r"^(?:tracecorr|scripts/run) ([a-z]+)\b", "\n".join(blocks), re.MULTILINE)
     assert commands
     assert set(commands) <= set(VERBS)
+
+
+PAGES = [page for folder in ("", "samples/**/", "tracecorr/**/") for page in sorted(ROOT.glob(f"{folder}*.md"))]
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
+def test_links_of_pages_lead_to_files_and_headings(page: Path) -> None:
+    for target in re.findall(r"\]\((?!https?:)([^)]+)\)", page.read_text()):
+        name, _, heading = target.partition("#")
+        found = (page.parent / name).resolve() if name else page
+        assert found.exists(), target
+        headings = re.findall(r"^#+ (.*)", found.read_text(), re.MULTILINE) if heading else [""]
+        assert heading in [re.sub(r"[^a-z0-9 -]", "", text.lower()).replace(" ", "-") for text in headings], target
+
+
+@pytest.mark.parametrize("folder", ["tracecorr", "tracecorr/align", "tracecorr/link"])
+def test_pages_name_only_modules_that_exist(repo: Path, folder: str) -> None:
+    named = re.findall(r"`([a-z_/]+\.py)`", (repo / folder / "README.md").read_text())
+    modules = [path for root in ("tracecorr", "scripts") for path in (repo / root).rglob("*.py")]
+    assert len(named) > 10
+    assert [name for name in named if not any(path.match(name) for path in modules)] == []
 
 
 def test_scripts_hold_no_places_of_one_machine(repo: Path) -> None:
