@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import itertools
 import re
+import shlex
 import subprocess
 import sys
 import time
@@ -13,6 +14,7 @@ from importlib.metadata import packages_distributions
 from pathlib import Path
 
 import pytest
+import typer
 
 from tracecorr.cli import app, main
 from tracecorr.model import schema
@@ -84,6 +86,23 @@ def test_readme_names_only_verbs_that_exist(repo: Path) -> None:
     commands = re.findall(r"^(?:tracecorr|scripts/run) ([a-z]+)\b", "\n".join(blocks), re.MULTILINE)
     assert commands
     assert set(commands) <= set(VERBS)
+
+
+def test_commands_of_pages_have_only_options_that_exist(repo: Path) -> None:
+    verbs = typer.main.get_command(app).commands  # type: ignore[attr-defined]
+    seen = 0
+    for page in ("README.md", "samples/README.md", "samples/workloads/README.md"):
+        blocks = re.findall(r"^```\w*\n(.*?)^```", (repo / page).read_text(), re.MULTILINE | re.DOTALL)
+        for line in "\n".join(blocks).replace("\\\n", " ").splitlines():
+            words = shlex.split(line, comments=True)
+            words = words[words.index("tracecorr") :] if "tracecorr" in words else []
+            if len(words) < 2:
+                continue
+            known = {option for parameter in verbs[words[1]].params for option in parameter.opts}
+            own = words[2 : words.index("--") if "--" in words else None]
+            assert {word for word in own if word.startswith("-")} - known == set(), line
+            seen += 1
+    assert seen > 30
 
 
 PAGES = [page for folder in ("", "samples/**/", "tracecorr/**/") for page in sorted(ROOT.glob(f"{folder}*.md"))]
