@@ -1,0 +1,81 @@
+// The state of the page is its address: written there, and read from it.
+window.TL = window.TL || {};
+(function (TL) {
+  "use strict";
+  const MAX_NOTES = 4000; // characters of notes in the address
+
+  TL.writeHash = function () {
+    const view = TL.view;
+    const state = new URLSearchParams({ t0: Math.round(view.t0), t1: Math.round(view.t1), theme: document.documentElement.dataset.theme });
+    if (view.selected !== null) state.set("sel", view.selected);
+    if (view.chainOnly) state.set("lanes", "chain");
+    if (view.scroll) state.set("y", Math.round(view.scroll));
+    if (view.colourBy !== "layer") state.set("colour", view.colourBy);
+    if (Object.keys(view.only).length) state.set("only", JSON.stringify(view.only));
+    for (const facet of view.FACETS) if (view.hidden[facet].size) state.set("hide-" + facet, [...view.hidden[facet]].join(","));
+    const folds = view.meta.groups.filter((g) => view.collapsed.has(g.id) !== Boolean(g.folded)).map((g) => g.id);
+    if (folds.length) state.set("fold", folds.join(","));
+    if (view.mark) state.set("mark", Math.round(view.mark.a) + "," + Math.round(view.mark.b));
+    if (view.search) state.set("q", view.search.text);
+    if (TL.page) state.set("page", TL.page);
+    if (TL.page && TL.second) state.set("with", TL.second);
+    const notes = JSON.stringify(view.notes.map((n) => [n.start, n.dur, n.text]));
+    if (view.notes.length && notes.length < MAX_NOTES) state.set("notes", notes);
+    history.replaceState(null, "", location.pathname + location.search + "#" + state.toString());
+  };
+
+  // An address may hold anything: what makes no sense is left out.
+  function parsed(text, fallback) {
+    try { return JSON.parse(text) ?? fallback; } catch (problem) { return fallback; }
+  }
+  function readFilters(state) {
+    const view = TL.view, given = parsed(state.get("only"), {});
+    for (const key of ["name", "kernel"]) if (typeof given[key] === "string" && given[key]) view.only[key] = given[key].slice(0, 200);
+    for (const key of ["shortest", "longest"]) if (Number.isSafeInteger(given[key]) && given[key] > 0) view.only[key] = given[key];
+    if (given.errors === true) view.only.errors = true;
+    if (Array.isArray(given.streams)) {
+      const known = given.streams.filter((n) => Number.isSafeInteger(n) && String(n) in view.meta.streams);
+      if (known.length) view.only.streams = known;
+    }
+    for (const facet of view.FACETS) {
+      const lanes = new Set(view.meta.lanes.map((n) => String(n[facet])));
+      for (const key of (state.get("hide-" + facet) || "").split(",")) if (lanes.has(key)) view.hidden[facet].add(key);
+    }
+    const groups = new Set(view.meta.groups.map((g) => g.id));
+    for (const id of (state.get("fold") || "").split(",")) {
+      if (groups.has(id)) { if (view.collapsed.has(id)) view.collapsed.delete(id); else view.collapsed.add(id); }
+    }
+    if (["layer", "kernel", "queue", "stream", "result"].includes(state.get("colour"))) view.colourBy = state.get("colour");
+  }
+  function readNotes(state) {
+    const given = parsed(state.get("notes"), []);
+    if (!Array.isArray(given)) return [];
+    return given
+      .filter((n) => Array.isArray(n) && Number.isSafeInteger(n[0]) && Number.isSafeInteger(n[1]) && n[1] >= 0 && typeof n[2] === "string")
+      .map(([start, dur, text]) => ({ start: start, dur: dur, text: text.slice(0, 2000) }));
+  }
+  TL.askedTheme = function () {
+    const asked = new URLSearchParams(location.hash.slice(1)).get("theme"), dark = matchMedia("(prefers-color-scheme: dark)").matches;
+    return asked === "dark" || (!asked && dark) ? "dark" : "light";
+  };
+  TL.readHash = async function () {
+    const view = TL.view, state = new URLSearchParams(location.hash.slice(1));
+    readFilters(state);
+    await TL.applyFilter();
+    const t0 = Number(state.get("t0")), t1 = Number(state.get("t1"));
+    if (state.has("t0") && Number.isFinite(t0) && Number.isFinite(t1) && t1 > t0) view.setRange(t0, t1);
+    else view.whole();
+    await TL.loadNotes(readNotes(state));
+    if (state.get("q")) { TL.setSearch(state.get("q").slice(0, 200)); await TL.showHits(); }
+    if (/^\d{1,15}$/.test(state.get("sel") || "") && Number(state.get("sel")) < view.meta.events) {
+      await TL.select(Number(state.get("sel")));
+      if (state.get("lanes") === "chain" && view.detail) { TL.toggleChain(); }
+    }
+    view.scroll = Number(state.get("y")) || 0;
+    view.scrollBy(0);
+    const mark = /^(-?\d{1,15}),(-?\d{1,15})$/.exec(state.get("mark") || "");
+    if (mark) { view.mark = { a: Number(mark[1]), b: Number(mark[2]) }; if (mark[1] !== mark[2]) await TL.showMeasure(); }
+    if (state.get("page") && TL.openPage) await TL.openPage(state.get("page"), state.get("with") || "");
+    TL.changed();
+  };
+})(window.TL);
