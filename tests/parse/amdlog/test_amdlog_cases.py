@@ -325,6 +325,18 @@ def test_garbage_numbers_become_null() -> None:
     assert found.packet(found.one(name="dispatch"))["header"] is None
 
 
+def test_a_copy_of_rocm_5_4_tells_only_its_addresses() -> None:
+    # Its printf has an argument too few: `wait_event` is its own signal, `completion_signal` was on the stack.
+    copy = "HSA Asycn Copy dst=0x10, src=0x20, size=905725696, wait_event=0x7f0835fc4680, completion_signal=0x7ffd49f8"
+    found = read(log(copy, copy, "HSA Asycn Copy wait_event=0x30, completion_signal=0x40"))
+    rows = found.rows(name="copy")
+    assert [(row["size_bytes"], row["signal"]) for row in rows] == [(None, None), (None, None), (None, 0x40)]
+    packets = [found.packet(row) for row in rows]
+    assert [(p["dst"], p["src"], p["dep_signals"]) for p in packets] == [
+        (0x10, 0x20, None), (0x10, 0x20, None), (None, None, [0x30])
+    ]  # fmt: skip
+
+
 def test_copy_engine_is_hexadecimal_with_and_without_sign() -> None:
     rest = "dst=0x1, src=0x2, size=3, wait_event=0x0, completion_signal=0x4"
     found = read(log(f"HSA Async Copy on copy_engine=10, {rest}", f"HSA Async Copy on copy_engine=0x10, {rest}"))

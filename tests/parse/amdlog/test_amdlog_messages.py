@@ -13,6 +13,13 @@ MESSAGES: dict[str, tuple[str, str, dict[str, Any], dict[str, Any]]] = {
         "aql", "queue_aborted", {"ring": None},
         {"queue": 0x7F00, "error": "HSA_STATUS_ERROR_EXCEPTION: An exception", "code": 0x1016},
     ),
+    "Callback: Queue 0x7f00 Aborting with error : HSA_STATUS_ERROR_X: y. Code: 0x1008 Available Free mem : 12 MB": (
+        "aql", "queue_aborted", {}, {"queue": 0x7F00, "error": "HSA_STATUS_ERROR_X: y.", "code": 0x1008},
+    ),
+    "Device::callbackQueue aborting with error : HSA_STATUS_ERROR_X code: 0x1016": (
+        "aql", "queue_aborted", {"ring": None}, {"error": "HSA_STATUS_ERROR_X", "code": 0x1016},
+    ),
+    "VirtualGPU::callbackQueue aborting with status: 0x1016": ("aql", "queue_aborted", {}, {"code": 0x1016}),
     "Memory Fault Error": ("other", "memory_fault", {}, {}),
     "Unknown Event Type": ("other", "unknown_event", {}, {}),
     "Runtime reachead the AQL queue limit. SW is much ahead of HW. Blocking AQL queue!": ("aql", "queue_full", {}, {}),
@@ -92,6 +99,13 @@ MESSAGES: dict[str, tuple[str, str, dict[str, Any], dict[str, Any]]] = {
     "Query copy engine status 0, free_engine mask 0xffff": (
         "copy", "copy_engine_query", {}, {"status": 0, "free_mask": 0xFFFF},
     ),
+    "Query copy engine status 10, free_engine mask 0xfe": (
+        "copy", "copy_engine_query", {}, {"status": 0x10, "free_mask": 0xFE},
+    ),
+    "Query copy engine status a, freemask fe": ("copy", "copy_engine_query", {}, {"status": 0xA, "free_mask": 0xFE}),
+    "Query copy engine status 0, srcAgent 0x7f1, dstAgent 0x7f2, free_engine_mask 0xfc, rec_engine_mask 0x3": (
+        "copy", "copy_engine_query", {}, {"status": 0, "free_mask": 0xFC},
+    ),
     "Last copy mask 0x2": ("copy", "copy_engine_last", {}, {"mask": 2}),
     "Using assigned SDMA engine for VirtualGPU 0x73e2: mask=0x1, engine_type=2": ("copy", "sdma_engine_used", {}, {}),
     "Engine query for VirtualGPU 0x7f51: status=0, free_mask=0xfffb": ("copy", "sdma_engine_query", {}, {}),
@@ -108,6 +122,12 @@ MESSAGES: dict[str, tuple[str, str, dict[str, Any], dict[str, Any]]] = {
     "Blit staging H2D copy dst=0x1, stg buf=0x2, dstOrigin=0x3, size=12": (
         "copy", "blit_staging_h2d", {"size_bytes": 12}, {"dst": 1, "staging": 2},
     ),
+    "Blit staging D2H copy stg buf=0x1, src=0x2, dstOrigin=0x3, size=12": (
+        "copy", "blit_staging_d2h", {"size_bytes": 12}, {"staging": 1, "src": 2},
+    ),
+    "HSA Async Blit Copy dst=0x1, src=0x2, size=12, wait_event=0x0, completion_signal=0x7f": (
+        "copy", "copy", {"size_bytes": 12, "signal": 0x7F}, {},
+    ),
     "HSA Copy Using Pinned resource size 12": ("copy", "using_pinned_resource", {"size_bytes": 12}, {}),
     "memcpy host dst=0x1, stg buf=0x2, size=12": ("copy", "memcpy_from_staging", {"size_bytes": 12}, {}),
     "Device not Stable, while waiting for Signal =(0x7f) for 10 ns": (
@@ -120,6 +140,7 @@ MESSAGES: dict[str, tuple[str, str, dict[str, Any], dict[str, Any]]] = {
     "command is enqueued: 0x55": ("command", "enqueued", {"command": 0x55}, {}),
     "Command (KernelExecution) processing: 0x55 ,events.size(): 1": ("command", "processing", {"command": 0x55}, {}),
     "Command (KernelExecution) submitted: 0x55": ("command", "submitted", {"command": 0x55}, {}),
+    "command (KernelExecution) is submitted: 0x55": ("command", "submitted", {"command": 0x55}, {}),
     "Command (Marker) 0x55 awaiting event: 0x66": ("command", "awaiting_event", {"command": 0x55}, {}),
     "Command (Marker) in some new wording": ("other", "Command (Marker) in some new wording", {"command": None}, {}),
     "waiting for event 0x55 to complete, current status 0": ("command", "wait_event", {"command": 0x55}, {}),
@@ -137,6 +158,7 @@ def test_a_message_gives_its_fields(message: str) -> None:
     (row,) = found.events.to_dicts()
     assert (row["layer"], row["name"], {key: row[key] for key in columns}) == (layer, name, columns)
     assert found.arg(row) == args
+    assert found.args["key"].is_unique().all()
 
 
 def test_the_queue_of_a_fault_is_a_ring_where_it_is_known_as_one() -> None:

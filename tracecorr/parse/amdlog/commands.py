@@ -16,6 +16,7 @@ from tracecorr.parse.text import Text
 # The worker thread takes a command, waits for the events before it, and submits it.
 _BY_WORKER = (
     (b") submitted: ", b"", "submitted", Kind.COMMAND),
+    (b") is submitted: ", b"", "submitted", Kind.COMMAND),
     (b") processing: ", b"", "processing", Kind.ROW),
     (b") ", b" awaiting event: ", "awaiting_event", Kind.ROW),
 )
@@ -54,7 +55,8 @@ class CommandReader:
                 self._shapes.learn(0, line, spans, int(rows["name"][row]))
 
     def _read_any(self, text: Text, rows: Rows, commands: Ints, at: Ints, end: Ints) -> None:
-        commands = commands[text.starts_with(at[commands], b"Command (")]
+        # `Command (`, up to ROCm 5.2 also `command (`; not `command is enqueued`.
+        commands = commands[text.starts_with(at[commands] + 1, b"ommand (")]
         start = at[commands] + len("Command (")
         stop, code = text.token(start, b")", 64)
         is_enqueue = text.starts_with(stop, b") enqueued: ") & (stop < end[commands])
@@ -75,7 +77,7 @@ class CommandReader:
         """Read what the queue's worker thread prints of commands where Direct Dispatch is off.
 
         Args:
-            lines: rows whose message begins with `Command (`.
+            lines: rows whose message begins with `Command (` or `command (`.
             stop: byte behind the command's kind in each of them.
         """
         rows["kind"][lines] = Kind.OTHER

@@ -25,6 +25,9 @@ from tracecorr.parse.text import Codes, Text
 _HANDLE = re.compile(rb"(?:stream:)?0x(?:0x)?([0-9a-fA-F]+(?:,[0-9a-fA-F]{3})*)(?![0-9a-fA-F])")
 # A queue whose ring or address a message prints: which one, `queue` tells by the release, `any_queue` does not tell.
 _QUEUES = ("ring", "swq", "queue", "any_queue")
+# Printed in hexadecimal, in some releases without `0x`.
+_BARE = ("status", "free_mask")
+_SHIFTED = ("signal", "size_bytes", "wait_event")
 _DEVICE = re.compile(r", device id : \d+$")
 
 
@@ -139,7 +142,9 @@ class DetailReader:
         for row in np.flatnonzero(rows["kind"] == Kind.TEXT).tolist():
             found = messages.TEXTS[names[rows["name"][row]]].match(text.read(int(at[row]), int(end[row])).strip())
             for key, value in found.groupdict().items() if found else ():
-                number = int(value, 16) if re.fullmatch(r"0x[0-9a-fA-F]{1,16}", value) else None
+                if value is None:
+                    continue
+                number = _number(key, value)
                 if key == "any_queue" and number is not None:
                     queues.append((row, key, number))
                 elif key in messages.COLUMNS and number is not None:
@@ -175,7 +180,11 @@ class DetailReader:
         details.args.add("rocr", rows["offset"][rocr], np.ones(len(rocr), np.uint64))
         details.packets = packets[~broken]
         place = np.cumsum(~broken) - 1
+        shifted = text.starts_with(at[packets], messages.SHIFTED_COPY.encode())
         for name, (at_rows, values) in found.items():
+            if name in _SHIFTED and shifted.any():
+                sure = ~shifted[at_rows]
+                at_rows, values = at_rows[sure], values[sure]
             if len(details.packets) < len(packets):
                 good = ~broken[at_rows]
                 at_rows, values = at_rows[good], values[good]
@@ -210,6 +219,11 @@ class DetailReader:
         rows["name"][others] = self._classifier.general(text, at[others], end[others])
         rows["layer"][others] = LAYERS.index("other")
         rows["kind"][others] = Kind.ROW
+
+
+def _number(key: str, value: str) -> int | None:
+    is_number = re.fullmatch(r"[0-9a-f]{1,16}" if key in _BARE else r"0x[0-9a-fA-F]{1,16}", value)
+    return int(value, 16) if is_number else None
 
 
 def _address(digits: bytes) -> int:

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Generator, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
 
 from tracecorr.parse.amdlog.messages import MESSAGES
 from tracecorr.parse.amdlog.shapes import Shapes, Span
-from tracecorr.parse.digits import Ints, Words
+from tracecorr.parse.digits import Ints, Mask, Words
 from tracecorr.parse.text import Text
 
 # Templates that begin alike are wordings of the same message: one after the other is tried.
@@ -33,6 +33,10 @@ class _Found(Field):
 
     start: Ints
     stop: Ints
+
+    def take(self, some: Mask) -> _Found:
+        """Return the values of some rows."""
+        return _Found(self.name, self.rows[some], self.values[some], self.start[some], self.stop[some])
 
 
 class FieldReader:
@@ -86,23 +90,26 @@ def _fields(text: Text, found: Ints, at: Ints, end: Ints, some: Ints) -> Iterato
     messages = found[some]
     for index in np.flatnonzero(np.bincount(messages)).tolist():
         rows = some[messages == index]
+        told = np.zeros(0, np.int64)
         for wording in _WORDINGS[MESSAGES[index].prefix]:
-            if len(rows):
-                rows = yield from _fields_of(text, wording, rows, at, end)
+            items, rows = _fields_of(text, wording, rows, at, end)
+            # What stands before the text that differs was read with the wording before.
+            yield from (item.take(~np.isin(item.start, told)) for item in items)
+            told = np.concatenate((told, *(item.start for item in items)))
 
 
-def _fields_of(text: Text, index: int, rows: Ints, at: Ints, end: Ints) -> Generator[_Found, None, Ints]:
-    """Yield the fields of one template; return the rows whose text between two fields differs."""
+def _fields_of(text: Text, index: int, rows: Ints, at: Ints, end: Ints) -> tuple[list[_Found], Ints]:
+    """Return the fields of one template, and the rows whose text between two fields differs."""
     steps = MESSAGES[index].steps
     place = at[rows] + len(steps[0].encode())
-    differ = []
+    items, differ = [], []
     for name, literal in zip(steps[1::2], steps[2::2], strict=True):
         values, stop, good = text.number(place)
         good &= stop <= end[rows]
         rows, start, place = rows[good], place[good], stop[good]
-        yield _Found(name, rows, values[good], start, place)
+        items.append(_Found(name, rows, values[good], start, place))
         follows = literal.encode()
         fits = text.starts_with(place, follows) & (place + len(follows) <= end[rows])
         differ.append(rows[~fits])
         rows, place = rows[fits], place[fits] + len(follows)
-    return np.concatenate(differ) if differ else rows[:0]
+    return items, np.concatenate(differ) if differ else rows[:0]

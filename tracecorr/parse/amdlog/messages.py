@@ -30,6 +30,10 @@ class Kind:
     TEXT = 10
 
 
+# ROCm 5.4 gives this format one argument too few: under `size` stands half of the signal waited for, under
+# `wait_event` the copy's own signal, under `completion_signal` what lay on the stack (seen in a real log of 5.4.3).
+SHIFTED_COPY = "HSA Asycn Copy dst="
+
 COLUMNS = ("ring", "signal", "command", "stream", "arg", "size_bytes")
 
 
@@ -84,6 +88,8 @@ def _queue_messages() -> list[Message]:
     table.append(("Scratch size ({scratch_bytes}) exceeds max allowed ({maximum}) for kernel", "scratch_exceeded"))
     texts = [
         ("Callback: Queue ", "queue_aborted"),
+        ("VirtualGPU::callbackQueue aborting ", "queue_aborted"),
+        ("Device::callbackQueue aborting ", "queue_aborted"),
         ("Setting CU mask ", "queue_cu_mask"),
         ("setting CU mask ", "queue_cu_mask"),
     ]
@@ -128,6 +134,7 @@ def _command_messages() -> list[Message]:
         Message(done, "command", "complete"),
         Message("command is enqueued: {command}", "command", "enqueued", Kind.COMMAND),
         Message("Command (", "command", "", Kind.COMMAND),
+        Message("command (", "command", "", Kind.COMMAND),
     ]
     for first in "Ww":
         table.append(Message(first + "aiting for event {command} to complete", "command", "wait_event"))
@@ -149,9 +156,9 @@ def _packet_messages() -> list[Message]:
 
 def _copy_messages() -> list[Message]:
     starts = (
-        "HSA Copy copy_engine=", "HSA Copy dst=", "HSA Copy Rect ", "HSA Async Copy on copy_engine=",
-        "HSA Async Copy dst=", "HSA Async Copy Rect ", "HSA Async Copy completion_signal=",
-        "HSA Async Copy wait_event=", "HSA Asycn Copy ",
+        "HSA Copy copy_engine=", "HSA Copy dst=", "HSA Copy Rect ", "HSA Async Blit Copy dst=",
+        "HSA Async Copy on copy_engine=", "HSA Async Copy dst=", "HSA Async Copy Rect ",
+        "HSA Async Copy completion_signal=", "HSA Async Copy wait_event=", "HSA Asycn Copy ", SHIFTED_COPY,
     )  # fmt: skip
     table = [Message(start, "copy", "copy", Kind.COPY) for start in starts]
     for way in ("H2D", "D2H"):
@@ -160,7 +167,7 @@ def _copy_messages() -> list[Message]:
     for way in ("Staging", "Pinned"):
         name = f"using_{way.lower()}_resource"
         table.append(Message(f"HSA Copy Using {way} resource size {{size_bytes}}", "copy", name))
-    places = {"H2D": "dst={dst}, stg buf={staging}, dstOrigin={}", "D2H": "stg buf={staging}, src={src}, srcOrigin={}"}
+    places = {"H2D": "dst={dst}, stg buf={staging}, dstOrigin={}", "D2H": "stg buf={staging}, src={src}, dstOrigin={}"}
     for way, place in places.items():
         template = f"Blit staging {way} copy {place}, size={{size_bytes}}"
         table.append(Message(template, "copy", f"blit_staging_{way.lower()}"))
@@ -176,10 +183,10 @@ def _copy_messages() -> list[Message]:
             ),
             ("Released SDMA engine for VirtualGPU {virtual_gpu}: mask={mask}", "sdma_engine_released"),
             ("Engine query for VirtualGPU ", "sdma_engine_query"),
-            ("Query copy engine status {status}, free_engine mask {free_mask}", "copy_engine_query"),
             ("Last copy mask {mask}", "copy_engine_last"),
         )
     ]
+    table.append(Message("Query copy engine status ", "copy", "copy_engine_query", Kind.TEXT))
     table.append(Message("memcpy stg buf={}, host src={}, size={size_bytes}", "copy", "memcpy_to_staging"))
     table.append(Message("memcpy host dst={}, stg buf={}, size={size_bytes}", "copy", "memcpy_from_staging"))
     return table
@@ -252,7 +259,12 @@ TEXTS = {
         r"\[hipGraph\] Current capture node (?P<node>\w+) on stream : (?P<stream>0x[0-9a-f]+)"
     ),
     "queue_aborted": re.compile(
-        r"Callback: Queue (?P<any_queue>0x[0-9a-f]+) aborting with error : (?P<error>.*) code: (?P<code>0x[0-9a-f]+)"
+        r"(?:Callback: Queue (?P<any_queue>0x[0-9a-f]+)|\w+::callbackQueue) [Aa]borting with "
+        r"(?:error : (?P<error>.*) [Cc]ode|status): (?P<code>0x[0-9a-f]+)"
+    ),
+    "copy_engine_query": re.compile(
+        r"Query copy engine status (?P<status>[0-9a-f]+)(?:, srcAgent \S+, dstAgent \S+)?"
+        r", free(?:_engine)?[ _]?mask (?:0x)?(?P<free_mask>[0-9a-f]+)"
     ),
     "queue_cu_mask": re.compile(r".etting CU mask (?P<cu_mask>\w+) for hardware queue (?P<any_queue>0x[0-9a-f]+)"),
 }
