@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import errno
+import json
 import os
 import random
+import resource
 import signal
 import subprocess
 import sys
 import time
-from dataclasses import replace
+from dataclasses import asdict, replace
 from pathlib import Path
 
 import pytest
@@ -17,7 +19,7 @@ from machine_state import OURS, arm_small, read_state
 
 from tracecorr.capture.armed import note_top_buffer
 from tracecorr.capture.journal import Journal, read_journal
-from tracecorr.capture.owner import new_token, owner_of, this_process
+from tracecorr.capture.owner import new_token, owner_of, pid_namespace, this_process
 from tracecorr.capture.plan import Plan, ProbePlan
 from tracecorr.capture.tracefs import Tracefs, last_explanation
 from tracecorr.capture.undo import ACTIONS, restore_leftovers
@@ -199,10 +201,67 @@ def test_journal_survives_a_torn_last_line(tmp_path: Path) -> None:
     journal.note("value", path=str(tmp_path / "a"), old="1", new="2")
     with journal.path.open("ab") as stream:
         stream.write(b'{"kind": "inst')
-    found = read_journal(journal.path)
-    assert found is not None
-    assert found[0] == this_process()
-    assert found[1].notes == journal.notes
+    owner, found = read_journal(journal.path)
+    assert owner == this_process()
+    assert found.notes == journal.notes
+
+
+@pytest.fixture
+def no_tracefs(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Keep `restore_leftovers` to its journals."""
+    monkeypatch.setattr("tracecorr.capture.undo.mounted_tracefs", lambda: None)
+
+
+def _dead_journal(folder: Path) -> Journal:
+    """Return the journal of a capture whose process is gone; it names two changes."""
+    journal = Journal.create(f"{os.getpid()}_1_0_{pid_namespace()}", folder)
+    first = asdict(replace(this_process(), started=1))
+    journal.path.write_text(f"{json.dumps(first)}\n")
+    for name in ("a", "b"):
+        (folder / name).write_text("2")
+        journal.note("value", path=str(folder / name), old="1", new="2")
+    return journal
+
+
+@pytest.mark.usefixtures("no_tracefs")
+@pytest.mark.parametrize("number", [1, 2])
+def test_what_a_damaged_journal_still_names_is_undone_and_the_rest_told(tmp_path: Path, number: int) -> None:
+    path = _dead_journal(tmp_path).path
+    lines = path.read_bytes().splitlines(keepends=True)
+    lines[number - 1] = b'{"kind": "val{}\n'
+    path.write_bytes(b"".join(lines))
+    done, left = restore_leftovers(tmp_path)
+    assert done == []
+    assert [(tmp_path / name).read_text() for name in ("a", "b")] == ["1" if number == 1 else "2", "1"]
+    assert f"line {number} of {path} cannot be read" in str(left)
+    assert path.exists()
+
+
+@pytest.mark.usefixtures("no_tracefs")
+def test_a_journal_that_cannot_be_read_is_told(tmp_path: Path) -> None:
+    (tmp_path / f"{new_token()}.journal").mkdir()
+    (tmp_path / "odd.journal").write_bytes(b"\0" * 99)
+    empty = _dead_journal(tmp_path).path
+    empty.write_bytes(b"")
+    (tmp_path / "gone.journal").symlink_to(tmp_path / "nowhere")
+    done, left = restore_leftovers(tmp_path)
+    assert done == []
+    assert len(left) == 3
+    assert "Is a directory" in str(left)
+    assert f"{tmp_path}/odd.journal does not say whose it is" in str(left)
+    assert f"line 1 of {empty} cannot be read" in str(left)
+
+
+def test_a_change_that_is_written_down_in_part_is_not_made(tmp_path: Path) -> None:
+    journal = Journal.create("x", tmp_path)
+    before = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (journal.path.stat().st_size + 9, before[1]))
+    try:
+        with pytest.raises(MachineError, match="cannot write the journal"):
+            journal.note("mount", path="/x")
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, before)
+    assert journal.notes == []
 
 
 def test_a_value_that_somebody_else_changed_is_not_put_back(tmp_path: Path) -> None:

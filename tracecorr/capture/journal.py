@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import json
 import os
 from collections.abc import Callable, Mapping
@@ -10,7 +11,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from tracecorr.capture.owner import Owner, this_process
+from tracecorr.capture.owner import PREFIX, Owner, owner_of, this_process
 from tracecorr.model.errors import MachineError
 
 Note = dict[str, Any]
@@ -28,11 +29,13 @@ class Journal:
     Args:
         path: the file; its first line names the owner.
         notes: what it holds already.
+        unread: numbers of the lines that hold something else.
     """
 
-    def __init__(self, path: Path, notes: list[Note] | None = None) -> None:
+    def __init__(self, path: Path, notes: list[Note] | None = None, unread: list[int] | None = None) -> None:
         self.path = path
         self.notes: list[Note] = notes or []
+        self._unread = unread or []
 
     @classmethod
     def create(cls, token: str, folder: Path | None = None) -> Journal:
@@ -71,37 +74,60 @@ class Journal:
     def undo(self, actions: Mapping[str, Undo]) -> list[str]:
         """Undo all changes, the last one first; return why some could not be undone. They stay in the journal."""
         kept: list[Note] = []
-        problems: list[str] = []
+        problems = [
+            f"line {number} of {self.path} cannot be read, what it names is not undone: look, then remove the file"
+            for number in self._unread
+        ]
         for note in reversed(self.notes):
             problem = actions[note["kind"]](note) if note.get("kind") in actions else f"unknown change {note}"
             if problem:
                 problems.append(problem)
                 kept.insert(0, note)
         self.notes = kept
-        if not kept:
+        if not problems:
             with contextlib.suppress(OSError):
                 self.path.unlink(missing_ok=True)
         return problems
 
 
-def read_journal(path: Path) -> tuple[Owner, Journal] | None:
-    """Return a journal on disk and its owner; None where it is gone or no journal.
+def read_journal(path: Path) -> tuple[Owner | None, Journal]:
+    """Return the owner of a journal on disk, None where nothing says whose it is, and the journal.
 
-    A torn last line is a change that was not made.
+    A torn last line is a change that was not made. Any other line that cannot be read is a problem when it is undone.
+
+    Raises:
+        OSError: it is gone, or cannot be read.
     """
+    lines = [_read_line(line) for line in path.read_bytes().split(b"\n")[:-1]]
+    owner = _read_owner(lines[0] if lines else None)
+    unread = [*([1] if owner is None else []), *(n for n, line in enumerate(lines[1:], 2) if line is None)]
+    notes = [line for line in lines[1:] if line is not None]
+    # Its name tells the owner, too, without the boot.
+    return owner or owner_of(f"{PREFIX}{path.stem}"), Journal(path, notes, unread)
+
+
+def _read_line(line: bytes) -> Note | None:
     try:
-        lines = path.read_bytes().split(b"\n")
-        first = json.loads(lines[0])
-        owner = Owner(int(first["pid"]), int(first["started"]), int(first["namespace"]), str(first["boot"]))
-        return owner, Journal(path, [json.loads(line) for line in lines[1:-1]])
-    except (OSError, ValueError, KeyError, TypeError):
+        found = json.loads(line)
+    except ValueError:
+        return None
+    return found if isinstance(found, dict) else None
+
+
+def _read_owner(first: Note | None) -> Owner | None:
+    try:
+        first = first or {}
+        return Owner(int(first["pid"]), int(first["started"]), int(first["namespace"]), str(first["boot"]))
+    except (ValueError, KeyError, TypeError):
         return None
 
 
 def _write_lines(path: Path, lines: list[Note], flag: int) -> None:
     descriptor = os.open(path, os.O_WRONLY | os.O_CLOEXEC | flag, 0o644)
+    data = b"".join(json.dumps(line).encode() + b"\n" for line in lines)
     try:
-        os.write(descriptor, b"".join(json.dumps(line).encode() + b"\n" for line in lines))
+        if os.write(descriptor, data) < len(data):
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
         os.fsync(descriptor)
     finally:
         os.close(descriptor)

@@ -31,13 +31,19 @@ def restore_leftovers(folder: Path | None = None) -> tuple[list[str], list[str]]
     done: list[str] = []
     left: list[str] = []
     for path in sorted((folder or journal_folder()).glob("*.journal")):
-        found = read_journal(path)
-        if found is None or not found[0].is_dead():
+        try:
+            owner, journal = read_journal(path)
+        except FileNotFoundError:
+            continue  # its own capture has ended meanwhile
+        except OSError as error:
+            left.append(f"{path} cannot be read, what it names is not undone: {error.strerror}")
             continue
-        problems = found[1].undo(ACTIONS)
-        left += problems
-        if not problems:
-            done.append(f"capture {path.stem} of process {found[0].pid}")
+        if owner is None:
+            left.append(f"{path} does not say whose it is, what it names is not undone: look, then remove the file")
+        elif owner.is_dead():
+            problems = journal.undo(ACTIONS)
+            left += problems
+            done += [] if problems else [f"capture {path.stem} of process {owner.pid}"]
     root = mounted_tracefs()
     if root is not None and os.access(root / "instances", os.W_OK):
         _restore_by_name(Tracefs(root), done, left)
