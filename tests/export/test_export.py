@@ -168,6 +168,15 @@ def test_spans_of_a_row_nest(pairs: list[tuple[int, int]]) -> None:
             assert not any(a < c < b < d for c, d in placed)
 
 
+def test_a_span_goes_to_the_first_row_on_which_it_nests() -> None:
+    spans = [(0, 10, 0), (5, 10, 1), (6, 2, 0), (12, 10, 0), (13, 1, 0), (14, 20, 2), (40, 5, 0)]
+    frame = pl.DataFrame(
+        [(i, 1, start, length) for i, (start, length, _) in enumerate(spans)],
+        schema=dict.fromkeys(("event", "track", "ts_ns", "dur_ns"), pl.Int64), orient="row",
+    )  # fmt: skip
+    assert split_overlaps(frame).sort("event").rows() == [(i, row) for i, (_, _, row) in enumerate(spans)]
+
+
 @pytest.fixture
 def folder(capture: Capture, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., int]:
     """Return a function that runs the verb in an empty folder."""

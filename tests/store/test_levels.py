@@ -87,6 +87,12 @@ def test_first_fit_rows_never_overlap_below_the_cap(pairs: list[tuple[int, int]]
     for row in set(rows.tolist()):
         mine = rows == row
         assert np.all(start[mine][1:] >= np.maximum.accumulate(end[mine])[:-1])
+    assert rows.max(initial=0) == _most_beside(start, end)
+
+
+def _most_beside(start: np.ndarray, end: np.ndarray) -> int:
+    """Return how many earlier spans still run at most when one starts: no fewer rows beside its own will do."""
+    return max((int((end[:i] > start[i]).sum()) for i in range(len(start))), default=0)
 
 
 @settings(max_examples=60, deadline=None)
@@ -99,6 +105,7 @@ def test_first_fit_of_a_queue_never_overlaps(pairs: list[tuple[int, int]]) -> No
     for row in set(rows.tolist()):
         mine = rows == row
         assert np.all(start[mine][1:] >= end[mine][:-1])
+    assert rows.max(initial=0) == _most_beside(start, end)
 
 
 def test_spans_that_reach_far_are_found_from_every_window() -> None:
