@@ -11,6 +11,7 @@ import time
 from pathlib import Path
 
 import pytest
+from machine_state import read_state
 
 from tracecorr.capture import container_workload, launch
 from tracecorr.capture.container_workload import ContainerProcess, GatePipe
@@ -20,9 +21,11 @@ from tracecorr.capture.invoker import Invoker, find_invoker, read_status
 from tracecorr.capture.journal import Journal
 from tracecorr.capture.options import CaptureOptions
 from tracecorr.capture.owner import new_token
+from tracecorr.capture.tracefs import Tracefs
 from tracecorr.capture.undo import restore_leftovers
 from tracecorr.capture.workload import GatedProcess, resolve_command
-from tracecorr.model.errors import MachineError
+from tracecorr.cli import main
+from tracecorr.model.errors import CommandError, MachineError
 
 
 @pytest.fixture
@@ -77,6 +80,46 @@ def test_a_gate_that_reads_a_pipe_goes_on(invoker: Invoker, tmp_path: Path) -> N
     assert mark.exists()
     pipe.close()
     assert not (tmp_path / "gate").exists()
+
+
+@pytest.mark.parametrize("kind", ["stop", "pipe"])
+@pytest.mark.parametrize(
+    ("name", "status"), [("no-such-program", 127), ("./missing", 127), ("./plain", 126), ("./folder", 126)]
+)
+def test_a_command_that_cannot_run_ends_at_the_gate(
+    invoker: Invoker, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: str, name: str, status: int
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "plain").touch()
+    (tmp_path / "folder").mkdir()
+    token, pipe = new_token(), GatePipe(tmp_path) if kind == "pipe" else None
+    with pytest.raises(CommandError, match=f"{name}: command not|{name} cannot be run in the container") as found:
+        if pipe is None:
+            ContainerProcess(start_stop_gate(invoker, token, tmp_path / "logs", name), token, None, name)
+        else:
+            ContainerProcess(start_pipe_gate(invoker, token, tmp_path, name), token, pipe, name)
+    assert found.value.exit_code == status
+    assert not (tmp_path / "logs").exists()
+
+
+def test_a_command_that_is_missing_in_a_container_leaves_no_folder(
+    tmp_path: Path, tracefs: Tracefs, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """The engine here runs its command on the host."""
+    before = read_state(tracefs)
+    engine = tmp_path / "docker"
+    engine.write_text(
+        '#!/bin/sh\n[ $1 = inspect ] && { echo "[{}]"; exit; }\n'
+        'while [ "$1" != c ]; do case "$1" in --env=*) export "${1#--env=}";; esac; shift; done\nshift; exec "$@"\n'
+    )
+    engine.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
+    monkeypatch.setattr("tracecorr.capture.run.container_pid", lambda *_: os.getpid())
+    monkeypatch.chdir(tmp_path)
+    assert main(["capture", "-q", "-o", "x", "--container", "c", "--", "no-such-program"]) == 127
+    assert "error: no-such-program: command not found in the container" in capfd.readouterr().err
+    assert not (tmp_path / "x.tracecorr").exists()
+    assert read_state(tracefs) == before
 
 
 def test_a_gate_whose_pipe_ends_runs_nothing(invoker: Invoker, tmp_path: Path) -> None:

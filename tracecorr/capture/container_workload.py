@@ -11,10 +11,10 @@ from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
 
-from tracecorr.capture.containers import MARK, is_gate_command
+from tracecorr.capture.containers import COMMAND_NOT_FOUND, COMMAND_NOT_RUNNABLE, MARK, is_gate_command
 from tracecorr.capture.invoker import read_environment, read_status
-from tracecorr.capture.workload import GatedProcess
-from tracecorr.model.errors import MachineError
+from tracecorr.capture.workload import NOT_FOUND, NOT_RUNNABLE, GatedProcess
+from tracecorr.model.errors import CommandError, MachineError
 
 # A gate that comes after FIND_SECONDS does not stop; one that came just before is still found.
 FIND_SECONDS, _GRACE_SECONDS, _STEP_SECONDS, _END_SECONDS = 60.0, 3.0, 0.02, 2.0
@@ -27,14 +27,17 @@ class ContainerProcess:
         engine: the engine's command, released already.
         token: value of the gate's mark.
         pipe: the gate's pipe for a new container; None where the gate stops itself.
+        command: the workload's program, for messages.
 
     Raises:
+        CommandError: the container has no such program, or it cannot run there.
         MachineError: the gate did not appear.
     """
 
-    def __init__(self, engine: GatedProcess, token: str, pipe: GatePipe | None) -> None:
+    def __init__(self, engine: GatedProcess, token: str, pipe: GatePipe | None, command: str = "its command") -> None:
         self._engine = engine
         self._pipe = pipe
+        self._command = command
         try:
             self.pid, self._pidfd = self._find(token)
         except BaseException:
@@ -77,20 +80,36 @@ class ContainerProcess:
         end = time.monotonic() + FIND_SECONDS + _GRACE_SECONDS
         while time.monotonic() < end:
             for pid in find_gates(token):
-                if self._pipe is None and not (read_status(pid) or {}).get("State", "").startswith("T"):
-                    continue
                 pidfd = _open_gate(pid, token)
-                if pidfd is not None:
+                if pidfd is not None and self._waits(pid):
                     return pid, pidfd
+                if pidfd is not None:
+                    os.close(pidfd)
             if self._engine.poll() is not None:
-                raise MachineError(
-                    f"the container's engine ended with status {self._engine.status} before the workload started",
-                    "its message above says why; the container needs a shell (sh)",
-                )
+                raise self._explain_end()
             time.sleep(_STEP_SECONDS)
         raise MachineError(
             f"no process started in the container within {FIND_SECONDS:g} s",
             "look at its engine (docker ps, podman ps); a process that starts later ends itself",
+        )
+
+    def _waits(self, pid: int) -> bool:
+        """Tell whether a gate has come to where it waits: its command can run."""
+        if self._pipe is None:
+            return (read_status(pid) or {}).get("State", "").startswith("T")
+        return self._pipe.is_open_in(pid)
+
+    def _explain_end(self) -> MachineError | CommandError:
+        """Return what to say of an engine's command that ended before the gate waited."""
+        status, step = self._engine.status, "check the name and the PATH there"
+        if status == COMMAND_NOT_FOUND:
+            return CommandError(f"{self._command}: command not found in the container", step, NOT_FOUND)
+        if status == COMMAND_NOT_RUNNABLE:
+            what = f"{self._command} cannot be run in the container: it is no executable file"
+            return CommandError(what, "check its mode there", NOT_RUNNABLE)
+        return MachineError(
+            f"the container's engine ended with status {status} before the workload started",
+            "its message above says why; the container needs a shell (sh)",
         )
 
 
@@ -192,6 +211,13 @@ class GatePipe:
             os.write(self._descriptor, b"go\n")
         except BlockingIOError as error:
             raise MachineError("the gate's pipe is full: another process wrote to it", "capture again") from error
+
+    def is_open_in(self, pid: int) -> bool:
+        """Tell whether a process has it open, to read from it."""
+        mine = os.fstat(self._descriptor)
+        with suppress(OSError):
+            return any(os.path.samestat(mine, path.stat()) for path in Path(f"/proc/{pid}/fd").iterdir())
+        return False
 
     def close(self) -> None:
         """Let go of it; a gate that still waits ends."""

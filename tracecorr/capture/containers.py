@@ -21,16 +21,25 @@ _GATE_NAME = "tracecorr-gate"
 # shell that waits. In a running container it stops itself; as the first process of a new one that
 # would be ignored, so it waits for a pipe. One that comes after tracecorr has given up does not stop: nobody
 # would let it go on.
-_STOP_GATE = """now=$(date +%s 2>/dev/null)
-[ "${now:-0}" -lt "$TRACECORR_UNTIL" ] || { echo "tracecorr: too late, nothing was run" >&2; exit 125; }
+#
+# Before it waits it looks whether its command can run: one that cannot ends as on the host, with nothing recorded.
+# No engine ends with these statuses.
+COMMAND_NOT_FOUND, COMMAND_NOT_RUNNABLE = 121, 122
+_CHECK = f"""case "$1" in
+*/*) [ -e "$1" ] || exit {COMMAND_NOT_FOUND}; [ -f "$1" ] && [ -x "$1" ] || exit {COMMAND_NOT_RUNNABLE};;
+*) command -v "$1" >/dev/null || exit {COMMAND_NOT_FOUND};;
+esac
+"""
+_STOP_GATE = f"""{_CHECK}now=$(date +%s 2>/dev/null)
+[ "${{now:-0}}" -lt "$TRACECORR_UNTIL" ] || {{ echo "tracecorr: too late, nothing was run" >&2; exit 125; }}
 for logs in $TRACECORR_LOGS none; do mkdir -m 700 "$logs" 2>/dev/null && break; done
-[ "$logs" != none ] || { echo "tracecorr: cannot make one of: $TRACECORR_LOGS" >&2; exit 125; }
+[ "$logs" != none ] || {{ echo "tracecorr: cannot make one of: $TRACECORR_LOGS" >&2; exit 125; }}
 case "$AMD_LOG_LEVEL_FILE" in */tracecorr-*) export AMD_LOG_LEVEL_FILE="$logs/hip";; esac
 kill -STOP $$ || exit 125
 exec "$@"
 """
 # The pipe ends without a line when tracecorr does: the workload must not run then.
-_PIPE_GATE = f'read go < {LOG_MOUNT}/gate || exit 125; exec "$@"'
+_PIPE_GATE = f'{_CHECK}read go < {LOG_MOUNT}/gate || exit 125; exec "$@"'
 _ENGINES = ("docker", "podman")
 _DEVICES = ("/dev/kfd", "/dev/dri")
 _WAIT_SECONDS = 60

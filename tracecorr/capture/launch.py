@@ -76,6 +76,7 @@ def launch(options: CaptureOptions, invoker: Invoker, program: str, folder: Reco
         token: unique name of the capture.
 
     Raises:
+        CommandError: the container has no such command.
         MachineError: the container is unknown, or its gate did not appear.
     """
     if options.pid is not None:
@@ -109,7 +110,7 @@ def _launch_exec(options: CaptureOptions, invoker: Invoker, folder: RecordingFol
     variables = log_environment(options.log_level, Path(folders[0]) / LOG_NAME)
     command = exec_command(engine, options.container, options.command, variables, token, until, tty=_has_terminal())
     process = _start_engine(command, engine.user)
-    gate = ContainerProcess(process, token, None)
+    gate = ContainerProcess(process, token, None, options.command[0])
     with _discard_on_failure(gate):
         logs = ContainerLogs(gate.pid, folders)
     if "AMD_LOG_LEVEL_FILE" in variables:
@@ -140,7 +141,8 @@ def _launch_run(options: CaptureOptions, invoker: Invoker, folder: RecordingFold
         engine, options.image, facts, options.command, variables, token, folder.log_folder, options.run_options,
         tty=_has_terminal(),
     )  # fmt: skip
-    gate = ContainerProcess(_start_engine(command, engine.user), token, pipe)
+    program = options.command[0] if options.command else f"the command of image {options.image}"
+    gate = ContainerProcess(_start_engine(command, engine.user), token, pipe, program)
     with _discard_on_failure(gate):
         # The container's user must be able to write its log there.
         owner = int((read_status(gate.pid) or {}).get("Uid", "0").split()[0])
