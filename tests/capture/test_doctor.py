@@ -20,6 +20,7 @@ from tracecorr.capture import findings
 from tracecorr.capture.function_filter import number_functions
 from tracecorr.capture.machine import probe_machine
 from tracecorr.capture.offer import NO, PARTLY, YES, Offer
+from tracecorr.capture.owner import new_token
 from tracecorr.capture.plan import Wanted
 from tracecorr.capture.planning import make_plan, render_plan
 from tracecorr.capture.runtimes import find_runtimes, installed_libraries, other_users, read_library, read_runtime
@@ -69,6 +70,13 @@ def test_findings_agree_with_the_kernel(offer: Offer, tracefs: Tracefs) -> None:
     assert offer.events == tracefs.events()
     assert (states["events syscalls"] == YES) == ("syscalls/sys_enter_ioctl" in offer.events)
     assert offer.cpus == os.cpu_count()
+
+
+def test_probes_of_captures_are_no_events_of_the_machine(tmp_path: Path) -> None:
+    """Another capture that took them in would hold them when theirs ends."""
+    probe = f"tracecorr_{new_token()}:doorbell"
+    (tmp_path / "available_events").write_text(f"syscalls:sys_enter_ioctl\n{probe}\nuprobes:doorbell\n")
+    assert Tracefs(tmp_path).events() == {"syscalls/sys_enter_ioctl", "uprobes/doorbell"}
 
 
 def test_dry_run_changes_nothing(tracefs: Tracefs, run_folder: Path, offer: Offer, capfd: Capture) -> None:

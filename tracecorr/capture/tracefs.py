@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from tracecorr.capture.journal import Journal
+from tracecorr.capture.owner import PREFIX
 from tracecorr.model.errors import ControlFileError, MachineError
 
 MOUNT_POINT = Path("/sys/kernel/tracing")
@@ -84,9 +85,9 @@ class Tracefs:
         return sorted(p.name for p in folder.iterdir()) if folder.is_dir() else []
 
     def events(self) -> frozenset[str]:
-        """Return every event as `system/name`."""
+        """Return every event as `system/name`, without the probes of captures: they come and go with their own."""
         lines = self.read("available_events").split()
-        return frozenset(line.replace(":", "/", 1) for line in lines)
+        return frozenset(line.replace(":", "/", 1) for line in lines if not line.startswith(PREFIX))
 
     def choices(self, name: str) -> tuple[str, ...]:
         """Return the words of a file such as `trace_clock`, where the chosen one stands in brackets."""
