@@ -9,6 +9,8 @@ import pytest
 from browsing import click_event, needs_browser, open_at, press, start_server, state_of, wait_for_address, wait_idle
 from synthetic import SyntheticCapture
 
+from tracecorr.app import index
+from tracecorr.app.source import CaptureLike
 from tracecorr.store import Capture
 
 pytestmark = needs_browser
@@ -18,6 +20,24 @@ pytestmark = needs_browser
 def three(synthetic_capture: SyntheticCapture) -> str:
     """Return the address of a server of three captures."""
     return start_server(dict.fromkeys(("one", "two", "three"), synthetic_capture))
+
+
+def test_a_capture_is_opened_once_wherever_a_search_goes_on(
+    lone_page: Any, synthetic_capture: SyntheticCapture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    build, opened = index.build, []
+
+    def counted(capture: CaptureLike) -> index.CaptureIndex:
+        opened.append(capture)
+        return build(capture)
+
+    monkeypatch.setattr(index, "build", counted)
+    open_at(lone_page, start_server({"one": synthetic_capture}))
+    press(lone_page, "/")
+    lone_page.keyboard.type("hipStreamCreate")
+    press(lone_page, "Enter", "Enter", "Shift+Enter", "Enter")
+    assert lone_page.locator(".tl-count").inner_text() == "2 of 4"
+    assert len(opened) == 1
 
 
 def _page_of(page: Any) -> str:

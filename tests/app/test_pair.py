@@ -10,7 +10,7 @@ from browsing import needs_browser, open_at, press, state_of, wait_idle
 from synthetic import SyntheticCapture, make_capture
 
 from tracecorr.app import chain, index
-from tracecorr.app.pair import Pair
+from tracecorr.app.pair import ANCHORS, Pair
 from tracecorr.store import Capture
 
 
@@ -65,3 +65,18 @@ class TestInTheBrowser:
         press(page, "w", ".")
         assert state_of(page)["selected"] is not None
         open_at(page, url.split("?")[0] + "?capture=t1-streams")
+
+    @pytest.mark.parametrize("anchor", ANCHORS)
+    def test_a_search_finds_in_both(self, lone_page: Any, url: str, sample: Capture, anchor: str) -> None:
+        page = lone_page
+        page.goto(url)
+        open_at(page, f"{url.split('?')[0]}?capture=t1-streams&other=synthetic&at={anchor}")
+        press(page, "/")
+        page.keyboard.type("hipEventSynchronize")
+        press(page, "Enter")
+        first = state_of(page)["selected"]
+        press(page, "Enter")
+        names = sample.table("events").select(pl.col("name").cast(pl.String)).collect()["name"]
+        wanted = (names == "hipEventSynchronize").arg_true().to_list()
+        assert [first, state_of(page)["selected"]] == wanted[:2]
+        assert page.locator(".tl-count").inner_text() == f"2 of {len(wanted)}"

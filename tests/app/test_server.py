@@ -99,7 +99,8 @@ def test_unknown_things_are_refused_in_one_line(client: Any) -> None:
         ids.COUNT + "?t0=0&t1=0&lanes=0", ids.COUNT + "?t0=0&t1=9&lanes=99999", ids.STEP + "?event=-1&kind=parent",
         ids.STEP + "?event=0&kind=__class__", ids.BRIEF + "?event=99999999", ids.BRIEF + "?lane=-1&t=0",
         ids.BRIEF + "?lane=0&t=" + "9" * 30, ids.TICKS + "?q=a&t0=0&t1=9&w=0", ids.EXPORT + "?form=exe&t0=0&t1=9",
-        ids.EXPORT + "?form=csv&t0=9&t1=0", ids.SEARCH + "?q=a&at=-2", ids.FILTER + "?f=nothing",
+        ids.EXPORT + "?form=csv&t0=9&t1=0", ids.SEARCH + "?q=a&at=-2", ids.SEARCH + "?q=a&from=-2",
+        ids.FILTER + "?f=nothing",
     ],
 )  # fmt: skip
 def test_parameters_out_of_bounds_are_refused(client: Any, path: str) -> None:

@@ -28,8 +28,9 @@ def add_reading_routes(server: Flask, library: Library) -> None:
 
 
 def _search(opened: Opened) -> Response:
-    at = ask.number("at", -1, ask.MAX_NS, -1)
-    return jsonify(opened.finder.find(ask.text("q"), at, request.args.get("back") != "1"))
+    # Not `at`: that is the anchor of a pair, and another anchor is another capture to open.
+    origin = ask.number("from", -1, ask.MAX_NS, -1)
+    return jsonify(opened.finder.find(ask.text("q"), origin, request.args.get("back") != "1"))
 
 
 def _ticks(opened: Opened) -> Response:

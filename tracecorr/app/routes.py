@@ -12,6 +12,7 @@ from tracecorr.app import ask, chain, detail, ids, wire
 from tracecorr.app.filters import parse_filter
 from tracecorr.app.library import Library, Opened, Wanted
 from tracecorr.app.pages import COMPARE, PAGES
+from tracecorr.app.pair import ANCHORS
 from tracecorr.store.views import levels
 
 Answer = Callable[[Opened], Any]
@@ -19,8 +20,11 @@ Answer = Callable[[Opened], Any]
 
 def wanted(library: Library) -> Wanted:
     """Return what the request names: a capture (the first one when it names none), or two put together."""
-    name = request.args.get("capture") or next(iter(library.names()), "")
-    return Wanted(name, ask.text("other"), ask.text("at") or "start")
+    name, other = request.args.get("capture") or next(iter(library.names()), ""), ask.text("other")
+    anchor = ask.text("at") or "start"
+    if anchor not in ANCHORS:
+        abort(400, f"captures are put together at {', '.join(ANCHORS)}")
+    return Wanted(name, other, anchor) if other else Wanted(name)
 
 
 def asked(library: Library) -> Opened:

@@ -108,7 +108,7 @@ window.TL = window.TL || {};
       method: "POST", headers: { "Content-Type": "application/json" }, body: JSON.stringify(notes),
     }),
     page: (name, second) => json("/api/page", second ? { name: name, with: second } : { name: name }),
-    search: (text, at, back) => json("/api/search", { q: text, at: at, back: back ? "1" : "0" }),
+    search: (text, at, back) => json("/api/search", { q: text, from: at, back: back ? "1" : "0" }),
 
     // Returns null when a newer request overtook this one.
     spans: async function (t0, t1, width, lanes) {
