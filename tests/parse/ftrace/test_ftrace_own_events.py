@@ -46,7 +46,7 @@ KALLSYMS = (
 PRINTK = '0xffffffffc0b00000 : "[KFD-TRACE] CREATE_QUEUE_SUCCESS: pid=%d queue_id=%u doorbell_offset=0x%llx\\n"\n'
 
 
-def _trace(*records: tuple[int, bytes], kallsyms: str = KALLSYMS) -> Whole:
+def _trace(*records: tuple[int, bytes], kallsyms: str = KALLSYMS, formats: dict[str, str] = FORMATS) -> Whole:
     """Read one page with records of (event id, fields), 100 ns apart, of thread 7."""
     body = b""
     for number, fields in records:
@@ -56,7 +56,7 @@ def _trace(*records: tuple[int, bytes], kallsyms: str = KALLSYMS) -> Whole:
         head = struct.pack("<I", 100 << 5 | words) if words <= 28 else struct.pack("<II", 100 << 5, len(payload) + 4)
         body += head + payload
     page = (struct.pack("<QQ", 5000, len(body)) + body).ljust(4096, b"\0")
-    trace = PageTrace({0: page}, FORMATS, cmdlines="7 k\n", kallsyms=kallsyms, printk=PRINTK)
+    trace = PageTrace({0: page}, formats, cmdlines="7 k\n", kallsyms=kallsyms, printk=PRINTK)
     return whole(read_ftrace_pages(trace, {0: 1}, "mono"))
 
 
@@ -90,6 +90,31 @@ def test_a_text_of_a_driver_and_a_marker() -> None:
     assert trace.arg("pid") == [4711] and trace.arg("queue_id") == [3] and trace.arg("doorbell_offset") == [0x1008]
     assert trace.arg("function") == ["pqm_create_queue", "kfd_ioctl"] and trace.arg("mono") == [77]
     assert trace.arg("qid") == [3] and trace.arg("body")[-1] == "0x1234"
+
+
+@pytest.mark.parametrize(
+    ("event", "field", "damaged", "names"),
+    [
+        ("print", "char buf[]", "char bvf[]", ["print"]),
+        ("print", "char buf[]", "long buf", ["print"]),
+        ("funcgraph_entry", "unsigned int depth", "unsigned int dept", ["funcgraph_entry"]),
+        ("funcgraph_exit", "unsigned long long calltime", "unsigned long long x", ["kfd_ioctl"]),
+        ("funcgraph_exit", "unsigned long long rettime;\toffset:32", "long args[];\toffset:4000", ["kfd_ioctl"]),
+        ("funcgraph_exit", "unsigned long long rettime", "unsigned long long calltime", ["kfd_ioctl"]),
+    ],
+)
+def test_a_damaged_format_hides_no_record(event: str, field: str, damaged: str, names: list[str]) -> None:
+    path = f"ftrace/{event}"
+    text = FORMATS[path].replace(field, damaged)
+    assert text != FORMATS[path]
+    data = {
+        "print": struct.pack("<Q", MARK + 60) + b"hello\n\0",
+        "funcgraph_entry": struct.pack("<QI", IOCTL, 0), "funcgraph_exit": struct.pack("<QIIQQ", IOCTL, 0, 0, 9, 1),
+    }  # fmt: skip
+    number = {"print": 5, "funcgraph_entry": 11, "funcgraph_exit": 10}[event]
+    trace = _trace((number, data[event]), formats={**FORMATS, path: text})
+    assert trace.events["name"].to_list() == names
+    assert trace.ledger["outcome"].to_list() == ["used"] and trace.ledger["records"].to_list() == [1]
 
 
 def test_without_symbols_a_text_is_a_marker() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
@@ -148,6 +149,34 @@ def test_damaged_pages_are_accounted_for(changes: list[tuple[int, int, bytes]], 
     result = _read(replace(_SMALL, pages=damaged), pages_at_a_time=at_a_time)
     found = dict(result.ledger.group_by("file").agg(pl.col("bytes").sum()).iter_rows())
     assert all(found.get(cpu + 1, 0) == len(data) for cpu, data in damaged.items())
+
+
+_CALLS = page_folder(Path(__file__).parent / "forms" / "syscalls" / "raw")
+_FIELD = re.compile(r"field:[^;]*?(\w+)(?:\[\w*\])?;\toffset:(\d+);\tsize:\d+;")
+_DAMAGED = (
+    "", "field:int x;\toffset:{at};\tsize:8;", "field:char {name}[9];\toffset:{at};\tsize:9;",
+    "field:__data_loc char[] {name};\toffset:{at};\tsize:4;", "field:long {name};\toffset:{at};\tsize:3;",
+    "field:long {name}[];\toffset:4000;\tsize:8;",
+)  # fmt: skip
+
+
+@settings(max_examples=60, deadline=None)
+@given(
+    changes=st.lists(
+        st.tuples(st.sampled_from(sorted(_CALLS.formats)), st.integers(0, 20), st.sampled_from(_DAMAGED)), min_size=1
+    ),
+)
+def test_damaged_formats_lose_no_byte(changes: list[tuple[str, int, str]]) -> None:
+    formats = dict(_CALLS.formats)
+    for path, number, damaged in changes:
+        fields = list(_FIELD.finditer(formats[path]))
+        if not fields:
+            continue
+        found = fields[number % len(fields)]
+        text = damaged.format(name=found[1], at=found[2])
+        formats[path] = formats[path][: found.start()] + text + formats[path][found.end() :]
+    trace = replace(_CALLS, formats=formats)
+    _closed(trace, _read(trace))
 
 
 def test_losses_of_pages_and_counters() -> None:

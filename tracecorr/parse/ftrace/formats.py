@@ -84,10 +84,11 @@ class Format:
         A record is as long as its struct, in words; only fields of variable size make it longer. The
         kernel's own events (system `ftrace`) vary without saying so.
         """
-        ends = [8, *(f.offset + f.size for f in self.fields if "[" not in f.type or f.is_dynamic)]
+        is_own = self.system == "ftrace"
+        ends = [8, *(f.offset + f.size for f in self.fields if not is_own or "[" not in f.type or f.is_dynamic)]
         least = max(ends)
         fits: npt.NDArray[np.bool_] = length >= least
-        varies = self.system == "ftrace" or any(f.is_dynamic or not f.size for f in self.fields)
+        varies = is_own or any(f.is_dynamic or not f.size for f in self.fields)
         whole = max([8, *(f.offset + f.size for f in self.fields)])
         return fits if varies else fits & (length <= -(-whole // 8) * 8)
 

@@ -122,6 +122,11 @@ def value_of(frame: pl.DataFrame, key: str) -> pl.Expr:
     return pl.col(f"u_{key}") if f"u_{key}" in frame.columns else pl.lit(None, pl.UInt64)
 
 
+def _values(frame: pl.DataFrame, key: str) -> pl.Series:
+    """Return the numbers of field `key`, one for each row."""
+    return frame.select(pl.col("seq"), value=value_of(frame, key))["value"]
+
+
 def text_of(frame: pl.DataFrame, key: str) -> pl.Expr:
     """Return the texts of field `key`, null where the frame has none."""
     return pl.col(f"t_{key}") if f"t_{key}" in frame.columns else pl.lit(None, pl.String)
@@ -147,13 +152,13 @@ def add_syscall_enter(batch: Batch, frame: pl.DataFrame, name: str, keys: list[s
     columns: dict[str, pl.Expr | str | None] = {}
     for column, key in chosen.items():
         if key in keys:
-            value = pl.col(f"u_{key}")
+            value = value_of(frame, key)
             columns[column] = {"fd": wrap(value, 32), "cmd": value & 0xFFFFFFFF, "size_bytes": wrap(value, 64)}.get(
                 column, value
             )
     columns |= {"layer": "syscall", "name": name}
     if "cmd" in columns:
-        columns |= _ioctl_columns(frame["u_cmd"], name)
+        columns |= _ioctl_columns(_values(frame, "cmd"), name)
     columns |= {"is_raw": pl.lit(value=True)} if is_raw else {}
     batch.add(frame, phase=ENTER, call=SYSCALL, key=name, **columns)
     batch.add_args(frame, args)
@@ -170,7 +175,7 @@ def _ioctl_columns(cmd: pl.Series, name: str) -> dict[str, pl.Expr | str | None]
 
 def results(frame: pl.DataFrame, key: str, *, as_hex: bool = False) -> pl.Series:
     """Return the texts of the return values in field `key`: `0`, an errno name, or the number."""
-    values = frame.select(value_of(frame, key)).to_series()
+    values = _values(frame, key)
     # Error numbers are small negative ones: shifted they are small positive ones.
     distinct, codes = number_values(values.fill_null(0).to_numpy() + _MOST_ERROR)
     numbers = pl.DataFrame({"value": (distinct - _MOST_ERROR).view(np.int64)})
@@ -220,10 +225,9 @@ def add_syscall_exit(batch: Batch, frame: pl.DataFrame, name: str, *, is_raw: bo
 
 def add_doorbell(batch: Batch, frame: pl.DataFrame, event: str, keys: list[str]) -> None:
     """Add hits of a probe on a doorbell store: fields `sig`, `val`, perhaps `ring` and others."""
-    ring = pl.col("u_ring") if "ring" in keys else pl.lit(None, pl.UInt64)
     batch.add(
-        frame, phase=INSTANT, call=0, layer="doorbell", name="doorbell", arg=pl.col("u_sig"),
-        packet_index=wrap(pl.col("u_val"), 64), ring=ring,
+        frame, phase=INSTANT, call=0, layer="doorbell", name="doorbell", arg=value_of(frame, "sig"),
+        packet_index=wrap(value_of(frame, "val"), 64), ring=value_of(frame, "ring"),
     )  # fmt: skip
     batch.add_args(frame, [k for k in keys if k not in ("sig", "val", "ring")])
     if event != "doorbell":
@@ -233,10 +237,10 @@ def add_doorbell(batch: Batch, frame: pl.DataFrame, event: str, keys: list[str])
 def _add_stores(batch: Batch, frame: pl.DataFrame, event: str, keys: list[str]) -> None:
     """Add stores to signals: only kinds below 0 are doorbells of the hardware (amd_hsa_signal.h, ROCm 4.5 to 7.2)."""
     if "kind" in keys:
-        to_user = (pl.col("u_kind").reinterpret(signed=True) >= 0).fill_null(value=False)
+        to_user = (value_of(frame, "kind").reinterpret(signed=True) >= 0).fill_null(value=False)
         stores, frame = frame.filter(to_user), frame.filter(~to_user)
         # Without a queue behind the signal the fields of one mean nothing.
-        batch.add(stores, phase=INSTANT, call=0, layer="signal", name="signal_store", arg=pl.col("u_sig"))
+        batch.add(stores, phase=INSTANT, call=0, layer="signal", name="signal_store", arg=value_of(frame, "sig"))
         batch.add_args(stores, ["val", "kind"])
     add_doorbell(batch, frame, event, keys)
 
@@ -271,8 +275,8 @@ def add_probe(batch: Batch, frame: pl.DataFrame, event: str, keys: list[str], *,
         # Of kfd_ioctl(file, cmd, arg): the request, as of the system call around it.
         of_driver = pl.col("function") == "kfd_ioctl"
         columns |= {
-            "cmd": pl.when(of_driver).then(pl.col("u_cmd") & 0xFFFFFFFF),
-            "arg": pl.when(of_driver).then("u_arg"),
+            "cmd": pl.when(of_driver).then(value_of(frame, "cmd") & 0xFFFFFFFF),
+            "arg": pl.when(of_driver).then(value_of(frame, "arg")),
         }
     value = next((k for k in keys if k in _RETURN_KEYS), None) if is_return else None
     if value:

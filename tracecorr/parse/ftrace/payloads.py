@@ -73,7 +73,11 @@ class Rows:
     def numbers(self, event: Format, name: str) -> npt.NDArray[np.uint64]:
         """Return the values of the field `name`, zeros where the event has none."""
         field = next((f for f in event.fields if f.name == name), None)
-        return self.ints(field) if field and field.size in _MASKS else np.zeros(len(self.data), np.uint64)
+        return self.ints(field) if field and self._is_number(field) else np.zeros(len(self.data), np.uint64)
+
+    def _is_number(self, field: Field) -> bool:
+        """Tell whether each record holds a number in the place of a field; a damaged format names any place."""
+        return field.size in _MASKS and bool((field.offset + field.size <= self.length).all())
 
     def texts(self, field: Field) -> pl.Series:
         """Return the texts of a field, in place or where its `__data_loc` points to."""
@@ -100,14 +104,14 @@ class Rows:
         columns, keys = [], []
         for field in event.fields:
             key = renamed.get(field.name, field.name)
-            if wanted is not None and key not in wanted:
+            if (wanted is not None and key not in wanted) or key in keys:
                 continue
             if field.is_text:
                 columns.append(self.texts(field).alias(f"t_{key}"))
-            elif field.name in event.choices:
+            elif field.name in event.choices and self._is_number(field):
                 words = pl.Series(event.choices[field.name][::-1], dtype=pl.String)
                 columns.append(words.gather(pl.Series((self.ints(field) > 0).astype(np.uint8))).alias(f"t_{key}"))
-            elif field.size in _MASKS and not field.is_dynamic:
+            elif self._is_number(field) and not field.is_dynamic:
                 columns.append(pl.Series(f"u_{key}", self.ints(field)))
             else:
                 continue
@@ -184,7 +188,7 @@ class Payloads:
         frame, keys = rows.frame(event)
         back = "__probe_func" in keys
         keys = [k for k in keys if not k.startswith("__probe")]
-        kernel = pl.col("u___probe_func" if back else "u___probe_ip") >= _KERNEL
+        kernel = hv.value_of(frame, "__probe_func" if back else "__probe_ip") >= _KERNEL
         # Without the definition of the probe its own name is the best name of the function.
         name = self._names.probed.get(event.name) or (event.name[:-4] if event.name.endswith("_ret") else event.name)
         frame = frame.with_columns(
@@ -198,16 +202,19 @@ class Payloads:
 
     def _graph(self, batch: hv.Batch, rows: Rows, event: Format) -> None:
         frame, _ = rows.frame(event, ("depth", "calltime", "rettime"))
+        if "u_depth" not in frame.columns:
+            return _event(batch, rows, event)
         frame = frame.with_columns(self._names.symbols.names(rows.numbers(event, "func")))
         # Both times come from another clock than the record: their difference is right, they are not.
-        taken = (pl.col("u_rettime") - pl.col("u_calltime")).cast(pl.Int64)
-        dur_ns = taken if "u_rettime" in frame.columns else pl.lit(None, pl.Int64)
-        hv.add_graph(batch, frame, pl.col("u_depth"), dur_ns, is_exit=event.name == "funcgraph_exit")
+        dur_ns = (hv.value_of(frame, "rettime") - hv.value_of(frame, "calltime")).reinterpret(signed=True)
+        return hv.add_graph(batch, frame, pl.col("u_depth"), dur_ns, is_exit=event.name == "funcgraph_exit")
 
     def _print(self, batch: hv.Batch, rows: Rows, event: Format) -> None:
         frame, _ = rows.frame(event, ("buf",))
+        if "t_buf" not in frame.columns:
+            return _event(batch, rows, event)
         frame = frame.with_columns(self._names.symbols.names(rows.numbers(event, "ip"), INSIDE))
-        self._add_texts(batch, frame, pl.col("t_buf"))
+        return self._add_texts(batch, frame, pl.col("t_buf"))
 
     def _bprint(self, batch: hv.Batch, rows: Rows, event: Format) -> None:
         buffer = next((f.offset for f in event.fields if f.name == "buf"), 24)
@@ -270,7 +277,7 @@ def _enter(batch: hv.Batch, rows: Rows, event: Format) -> None:
     keys = [n for n in names if not n.startswith("__")]
     wanted = hv.used_fields(name, keys)
     frame, keys = rows.frame(event, {*wanted, path} if path else wanted)
-    if path:
+    if path and f"t_{path}" in frame.columns:
         frame = frame.rename({f"t_{path}": "t_path"})
         keys = [*(k for k in keys if k != path), "path"]
     hv.add_syscall_enter(batch, frame, name, keys)
@@ -285,7 +292,7 @@ def _exit(batch: hv.Batch, rows: Rows, event: Format) -> None:
 def _event(batch: hv.Batch, rows: Rows, event: Format) -> None:
     frame, keys = rows.frame(event)
     for first, second, key in (("fence_context", "fence_seqno", "fence"), ("ctx", "seqno", "depends_fence")):
-        if "fence_context" in keys and {first, second} <= set(keys):
+        if "fence_context" in keys and {f"u_{first}", f"u_{second}"} <= set(frame.columns):
             frame = frame.with_columns(pl.format("{}:{}", f"u_{first}", f"u_{second}").alias(f"t_{key}"))
             keys = [*(k for k in keys if k not in (first, second)), key]
     hv.add_event(batch, frame, event.name, keys)
