@@ -311,6 +311,54 @@ def test_what_no_trace_shows_of_a_process_is_unknown(name: str, told: str) -> No
     assert judge(rows, name)[0] == "FAIL"
 
 
+def _forget_processes(rows: Rows) -> None:
+    """Let the log name no process, as at level 3: its queues and copies are no process's."""
+    for row in (*rows["queues"][:1], *rows["launches"], *(r for r in rows["events"] if r["source"] == "amd_log")):
+        row["process"] = None
+    rows["queues"][0]["create_ioctl_event"] = None
+    rows["queues"][1]["type"] = "compute_aql"
+
+
+def _begin_late(rows: Rows) -> None:
+    """Let the trace begin when the first queues are made, the SDMA queue among them; another one is made later."""
+    rows["events"] = [r for r in rows["events"] if r["source"] != "ftrace" or r["ts_ns"] > 4_000]
+    create = {"event": 13, "ts_ns": 4_500, "dur_ns": 300, "layer": "ioctl", "name": "AMDKFD_IOC_CREATE_QUEUE"}
+    rows["events"].append({**create, "result": "0", "process": 0, "source": "ftrace"})
+    rows["queues"][0]["create_ioctl_event"] = None
+    rows["queues"][1].update(type="compute_aql", create_ioctl_event=13)
+
+
+@pytest.mark.parametrize(
+    ("change", "told"),
+    [(_forget_processes, "the log names no process: its queues cannot be joined to the trace"),
+     (_begin_late, "the other queues were made before the kernel trace began")],
+)  # fmt: skip
+def test_a_queue_whose_ioctl_the_trace_cannot_show_is_unknown(change: Change, told: str) -> None:
+    rows = make_run()
+    change(rows)
+    assert judge(rows, "queue_creation_complete")[:2] == ("UNKNOWN", told)
+
+
+@pytest.mark.parametrize(
+    ("change", "told"),
+    [(_forget_processes, "1 engine copy of a process that the log does not name"),
+     (_begin_late, "1 engine copy of processes that made queues before the kernel trace began")],
+)  # fmt: skip
+def test_an_sdma_queue_that_the_trace_cannot_show_is_unknown(change: Change, told: str) -> None:
+    rows = make_run()
+    change(rows)
+    assert judge(rows, "copies_use_user_sdma")[:2] == ("UNKNOWN", told)
+
+
+def test_a_copy_whose_engine_is_not_named_may_be_a_kernel() -> None:
+    """ROCr copies by a kernel of its own where it has no engine for a copy (HSA_ENABLE_SDMA=0)."""
+    rows = make_run()
+    put("queues", 1, type="compute_aql")(rows)
+    rows["launches"][-1]["engine"] = None
+    told = "the log names no engine of 1 copy: ROCr chose which way to take"
+    assert judge(rows, "copies_use_user_sdma")[:2] == ("UNKNOWN", told)
+
+
 def test_jobs_may_be_those_of_a_process_that_only_the_log_names() -> None:
     rows = _with_a_process_of_a_log_alone()
     outcome, reason, _ = judge(rows, "no_kcq_use")

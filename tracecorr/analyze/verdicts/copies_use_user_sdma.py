@@ -15,16 +15,26 @@ _BLIT_KERNELS = "^__amd_rocclr_"
 
 
 def judge(evidence: Evidence) -> Finding:
-    """Compare the processes that copied on an engine with the processes that made SDMA queues."""
-    copies = collect(
-        evidence.tables("launches").filter(pl.col("kind") == "copy").select("event", "process", "engine", "packet_ns")
+    """Compare the processes that copied on an engine with the processes that made SDMA queues.
+
+    A copy whose line names no engine is left to ROCr, which may copy by a kernel of its own.
+    """
+    submitted = collect(
+        evidence.tables("launches").filter(pl.col("kind") == "copy").select("event", "process", "engine")
     )
+    copies = submitted.filter(pl.col("engine") > 0)
     queues = evidence.queues.filter(pl.col("create_ioctl_event").is_not_null())
     asked = queues.filter(pl.col("type").is_in(_SDMA))
     refused = _refused(evidence, asked)
     sdma = asked.join(refused, on="create_ioctl_event", how="anti")
-    counts = _counts(evidence, copies, sdma)
+    counts = _counts(evidence, copies, sdma) | {"copies_of_unnamed_engine": submitted.height - copies.height}
     remedy = "record a kernel trace with the CREATE_QUEUE probe (kfd_ioctl_create_queue, type=+40($arg3):u32)"
+    if submitted.height and copies.is_empty():
+        return unknown(
+            f"the log names no engine of {count_of(submitted.height, 'copies', 'copy')}: ROCr chose which way to take",
+            "record a program that copies between host and GPU with ROCm 5.6 or later, whose log names the engine",
+            counts, submitted["event"],
+        )  # fmt: skip
     if copies.is_empty():
         return unknown(
             "no copy was submitted to a copy engine: nothing shows which path one would take",
@@ -55,18 +65,24 @@ def judge(evidence: Evidence) -> Finding:
             f"{told}, but the type of the queues that CREATE_QUEUE made is not recorded",
             remedy, counts, without["event"],
         )  # fmt: skip
-    seen = without.join(evidence.only_logged, on="process", how="anti")
-    if seen.is_empty():
-        return unknown(
-            f"{told} of processes that no kernel trace shows", "record their kernel trace, too", counts,
-            without["event"],
-        )  # fmt: skip
-    return failed(
-        f"{_count(seen)} of processes that made no SDMA queue",
-        counts,
-        seen["event"],
-        by_absence=True,
-    )
+    for why, remedy, hidden in _excuses(evidence):
+        seen = without.join(hidden, on="process", how="anti", nulls_equal=True)
+        if seen.is_empty():
+            return unknown(f"{told} of {why}", remedy, counts, without["event"])
+        without = seen
+    return failed(f"{_count(without)} of processes that made no SDMA queue", counts, without["event"], by_absence=True)
+
+
+def _excuses(evidence: Evidence) -> tuple[tuple[str, str, pl.DataFrame], ...]:
+    """Return of which processes a trace does not show all queues, why, and what helps."""
+    processes = evidence.queues.select("process")
+    return (
+        ("a process that the log does not name", "record the HIP log with AMD_LOG_LEVEL=5",
+         pl.DataFrame({"process": [None]}, schema=processes.schema)),
+        ("processes that no kernel trace shows", "record their kernel trace, too", evidence.only_logged),
+        ("processes that made queues before the kernel trace began", "start the trace before the program",
+         evidence.early_queues.select("process")),
+    )  # fmt: skip
 
 
 def _count(copies: pl.DataFrame) -> str:

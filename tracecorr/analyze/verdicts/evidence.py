@@ -118,6 +118,25 @@ class Evidence:
         return self.tables("processes").filter(logged).select("process").collect()
 
     @cached_property
+    def early_queues(self) -> pl.DataFrame:
+        """Return queue and process of the queues of the log that were made before the kernel trace or the log began."""
+        mine = self.queues.filter(pl.col("create_ioctl_event").is_null() & pl.any_horizontal(
+            pl.col("hwq", "swq", "created_line_event").is_not_null()
+        ))  # fmt: skip
+        before = pl.col("created_ns") < self.trace_began_ns if self.trace_began_ns is not None else pl.lit(value=False)
+        early = pl.col("created_line_event").is_null() | before.fill_null(value=False)
+        return mine.filter(early).select("queue", "process")
+
+    @cached_property
+    def trace_began_ns(self) -> int | None:
+        """Return the time of the first row of the kernel trace; None without one, or where its clock is not known."""
+        if not self.trace_aligned:
+            return None
+        rows = self.tables("events").filter(pl.col("source") == "ftrace")
+        first = collect(rows.select(pl.col("ts_ns").min())).item()
+        return None if first is None else int(first)
+
+    @cached_property
     def packets(self) -> pl.LazyFrame:
         """Return the launches that are packets of a ring (copies left out)."""
         return self.tables("launches").filter(pl.col("kind") != "copy")

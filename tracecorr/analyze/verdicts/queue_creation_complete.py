@@ -48,15 +48,29 @@ def judge(evidence: Evidence) -> Finding:
 def _lacking(
     evidence: Evidence, made: pl.DataFrame, lacking: pl.DataFrame, step: str, counts: dict[str, int]
 ) -> Finding:
-    lacking = lacking.join(evidence.only_logged, on="process", how="anti")
-    reason = f"{lacking.height} of {made.height} queues have no {step} in the trace"
     if step == "ioctl" and not evidence.trace_aligned:
         return unknown(
             "the trace is unaligned: no ioctl can be joined to its queue", "record with trace_clock mono", counts
         )
-    if lacking.is_empty():
-        return unknown("no kernel trace shows the other processes", "record their kernel trace, too", counts)
+    for reason, remedy, hidden in _excuses(evidence):
+        kept = lacking.join(hidden, on=hidden.columns, how="anti", nulls_equal=True)
+        if kept.is_empty():
+            return unknown(reason, remedy, counts, lacking["created_line_event"])
+        lacking = kept
+    reason = f"{lacking.height} of {made.height} queues have no {step} in the trace"
     return failed(reason, counts, lacking["created_line_event"], by_absence=True)
+
+
+def _excuses(evidence: Evidence) -> tuple[tuple[str, str, pl.DataFrame], ...]:
+    """Return why a trace cannot show how a queue was made, what helps, and the processes or queues that it is so of."""
+    nameless = pl.DataFrame({"process": [None]}, schema={"process": evidence.queues.schema["process"]})
+    return (
+        ("the log names no process: its queues cannot be joined to the trace",
+         "record the HIP log with AMD_LOG_LEVEL=5", nameless),
+        ("no kernel trace shows the other processes", "record their kernel trace, too", evidence.only_logged),
+        ("the other queues were made before the kernel trace began", "start the trace before the program",
+         evidence.early_queues.select("queue")),
+    )  # fmt: skip
 
 
 CLAIM = Claim(
