@@ -118,6 +118,20 @@ class TestInTheBrowser:
         open_at(lone_page, odd_url.split("?")[0] + "?capture=unaligned")
         assert "UNALIGNED" in lone_page.locator("#tl-status").inner_text()
 
+    def test_an_error_that_is_not_known_is_not_called_none(self, lone_page: Any, odd_url: str) -> None:
+        open_at(lone_page, odd_url)
+        open_at(lone_page, odd_url.split("?")[0] + "?capture=unaligned")
+        events = _unaligned().tables["events"].with_columns(pl.col("layer").cast(pl.String))
+        ioctl = int(events.filter(pl.col("layer") == "ioctl", pl.col("parent").is_null())["event"][0])
+        launch = _unaligned().tables["launches"].filter(pl.col("doorbell_event").is_not_null())
+        title = lone_page.locator("#tl-detail .tl-title")
+        lone_page.evaluate("event => __tl.select(event)", ioctl)
+        press(lone_page, "Shift")
+        assert "clock error unknown" in title.inner_text()
+        lone_page.evaluate("event => __tl.select(event)", int(launch["event"][0]))
+        press(lone_page, "Shift")
+        assert "largest clock error 999 ns, that of 1 unknown" in title.inner_text()
+
     def test_a_damaged_capture_is_explained_in_place_of_the_picture(
         self, browser: Any, repo: Path, tmp_path: Path
     ) -> None:

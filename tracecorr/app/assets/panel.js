@@ -79,6 +79,15 @@ window.TL = window.TL || {};
     return list;
   }
 
+  // An error that is not known is not none.
+  function worstError(events) {
+    const known = events.filter((s) => s.err_lo !== null || s.err_hi !== null);
+    const worst = Math.max(0, ...known.map((s) => Math.max(s.err_lo || 0, s.err_hi || 0)));
+    const told = worst ? "largest clock error " + TL.short(worst) : known.length ? "no clock error" : "";
+    const lost = events.length - known.length;
+    const open = lost === events.length ? "clock error unknown" : lost ? "that of " + TL.num(lost) + " unknown" : "";
+    return [told, open].filter(Boolean).join(", ");
+  }
   function title(detail) {
     const head = make("div", "tl-title");
     const own = detail.stages.find((s) => s.event === detail.event);
@@ -87,9 +96,7 @@ window.TL = window.TL || {};
     const last = detail.stages[detail.stages.length - 1];
     const parts = [detail.stages.length + (detail.stages.length === 1 ? " event" : " events in the chain")];
     if (detail.stages.length > 1) parts.push("first to last start " + TL.short(last.start - detail.stages[0].start));
-    const errors = detail.stages.map((s) => Math.max(s.err_lo || 0, s.event === null ? 0 : s.err_hi || 0));
-    const worst = Math.max(0, ...errors);
-    parts.push(worst ? "largest clock error " + TL.short(worst) : "no clock error");
+    parts.push(worstError(detail.stages.filter((s) => s.event !== null)));
     if (detail.truncated) parts.push("more events exist than are shown");
     head.append(make("span", "tl-note", parts.join(" · ")));
     return head;
