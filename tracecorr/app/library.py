@@ -66,6 +66,7 @@ class Opened:
     finder: Finder
     filters: Filters
     tints: Tints
+    readings: int | None = None  # which reading of a running recording it holds; None of what is not being recorded
 
 
 @dataclass(frozen=True)
@@ -132,15 +133,17 @@ class Library:
     def follow(self, wanted: Wanted) -> int | None:
         """Read what a running recording has written since, in the background.
 
-        Returns: how often it was read anew; None when nothing of what is shown is being recorded.
+        Returns: the reading that is open: a newer one is only told of when its picture can be had; None when nothing
+            of what is shown is being recorded.
         """
-        live = [self._live[name] for name in (wanted.name, wanted.other) if name in self._live]
-        if not live:
-            return None
-        if wanted in self._opened and wanted not in self._working and any(one.has_grown() for one in live):
+        opened, grown = self._opened.get(wanted), any(one.has_grown() for one in self._live_of(wanted))
+        if opened is not None and wanted not in self._working and grown:
             self._working[wanted] = "reading what was recorded since"
             threading.Thread(target=self._open_anew, args=(wanted,), daemon=True).start()
-        return sum(one.readings for one in live)
+        return None if opened is None else opened.readings
+
+    def _live_of(self, wanted: Wanted) -> list[Live]:
+        return [self._live[name] for name in (wanted.name, wanted.other) if name in self._live]
 
     def _open_anew(self, wanted: Wanted) -> None:
         try:
@@ -167,8 +170,10 @@ class Library:
         elif isinstance(capture, Capture) and capture.nodes:
             capture = Nodes(capture)
         self._tell(wanted, "reading the tables")
+        live = self._live_of(wanted)
+        readings = sum(one.readings for one in live) if live else None
         built = index.build(capture)
-        return Opened(wanted.name, built, Finder(built), Filters(built), Tints(capture))
+        return Opened(wanted.name, built, Finder(built), Filters(built), Tints(capture), readings)
 
     def _with_tables(self, wanted: Wanted, name: str) -> CaptureLike:
         capture = self._captures[name]

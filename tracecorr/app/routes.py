@@ -75,7 +75,7 @@ def _meta(library: Library) -> Response:
         return Response(goes_on, 202, mimetype="text/plain")
     opened = asked(library)
     more = {"captures": library.names(), "shown": opened.name, "pages": _pages(library)}
-    return jsonify(opened.index.meta() | more | {"readings": library.follow(wanted(library))})
+    return jsonify(opened.index.meta() | more | {"readings": opened.readings})
 
 
 def _pages(library: Library) -> list[list[str]]:

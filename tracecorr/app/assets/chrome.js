@@ -3,7 +3,7 @@ window.TL = window.TL || {};
 (function (TL) {
   "use strict";
   const $ = (id) => document.getElementById(id);
-  let box, counter, range, tip, searchAt = -1;
+  let box, counter, range, size, tip, searchAt = -1;
 
   function button(text, title, action) {
     const node = TL.make("button", "", text);
@@ -31,7 +31,9 @@ window.TL = window.TL || {};
     if (meta.captures.length > 1) bar.append(selector(meta));
     else bar.append(TL.make("span", "tl-name", meta.name));
     document.title = meta.name + " · tracecorr";
-    bar.append(TL.make("span", "tl-note", TL.num(meta.events) + " events"));
+    size = TL.make("span", "tl-note");
+    TL.showSize(meta);
+    bar.append(size);
     box = TL.make("input");
     box.type = "search";
     box.placeholder = "Name, #event, 0x…, @time  ( / )";
@@ -54,6 +56,8 @@ window.TL = window.TL || {};
       button("Theme", "light or dark (T)", () => TL.toggleTheme()), button("?", "help", () => TL.toggleHelp()),
     );
   };
+
+  TL.showSize = function (meta) { size.textContent = TL.num(meta.events) + " events"; };
 
   // Exports of the view: its picture, the rows in it, the range for other viewers.
   function exports() {
@@ -148,6 +152,12 @@ window.TL = window.TL || {};
       counter.textContent = found.count ? TL.num(found.count) + " found" : "nothing found";
       TL.redraw();
     } catch (problem) { counter.textContent = problem.message; }
+  };
+  // What a search found is found anew: events and names have other numbers.
+  TL.recount = async function () {
+    if (!TL.view.search) return;
+    searchAt = -1;
+    await TL.showHits();
   };
   // Where hits lie in the view: marks on the ruler.
   TL.loadTicks = async function () {

@@ -34,7 +34,7 @@ window.TL = window.TL || {};
 
   TL.openPage = async function (name, second) {
     if (name !== TIMELINE && !TL.view.meta.pages.some((p) => p[0] === name)) return;
-    const mine = ++asked;
+    const mine = ++asked, readings = TL.view.meta.readings;
     TL.second = second || "";
     choose(name);
     TL.changed();
@@ -47,7 +47,19 @@ window.TL = window.TL || {};
       TL.second = found.second || "";
       TL.changed(); // its address names what is compared
       await show(found);
+      if (readings !== TL.view.meta.readings) TL.outdatePage();
     } catch (problem) { host().replaceChildren(TL.make("p", "tl-note", problem.message)); } finally { TL.release(); }
+  };
+
+  // A recording goes on while its page is read: the page stays, but the numbers of its events are those of before.
+  TL.outdatePage = function () {
+    if (!TL.page || host().querySelector(".tl-outdated")) return;
+    const bar = TL.make("div", "tl-row tl-outdated");
+    bar.append(
+      TL.make("span", "tl-missing", "The recording went on since: links of this page would lead to other events."),
+      TL.button("Show anew", "work the page out again", () => TL.openPage(TL.page, TL.second)),
+    );
+    host().prepend(bar);
   };
 
   async function show(page) {
@@ -89,6 +101,7 @@ window.TL = window.TL || {};
 
   // --- leads back ---------------------------------------------------------------------------------
   TL.goTo = async function (lead) {
+    if (host().querySelector(".tl-outdated")) { TL.message("show the page anew first"); host().scrollTop = 0; return; }
     TL.showTimeline();
     if (lead[0] === "range") { TL.view.setRange(lead[1], Math.max(lead[2], lead[1] + 1)); TL.changed(); }
     else if (lead[0] === "time") { const half = TL.view.span() / 2; TL.view.setRange(lead[1] - half, lead[1] + half); TL.changed(); }

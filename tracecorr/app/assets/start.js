@@ -268,10 +268,10 @@ window.__perf = { log: [], idle: false };
       spans = null;
       view.selected = view.detail = null; // numbers of events are those of one reading
       TL.showDetail(null);
-      TL.buildToolbar(meta);
-      TL.buildTabs(meta);
+      TL.showSize(meta);
       TL.showWarnings(meta.warnings);
-      view.layout();
+      TL.outdatePage();
+      await Promise.all([TL.applyFilter(), TL.recount()]); // numbers of lanes and names are those of one reading, too
       if (atEnd && whole) view.whole(); else if (atEnd) view.setRange(meta.length - span, meta.length);
       TL.changed();
     } finally { TL.release(); }
