@@ -6,6 +6,7 @@ import ast
 import itertools
 import re
 import shlex
+import shutil
 import subprocess
 import sys
 import time
@@ -124,6 +125,28 @@ def test_pages_name_only_modules_that_exist(repo: Path, folder: str) -> None:
     modules = [path for root in ("tracecorr", "scripts") for path in (repo / root).rglob("*.py")]
     assert len(named) > 10
     assert [name for name in named if not any(path.match(name) for path in modules)] == []
+
+
+@pytest.mark.parametrize(
+    ("script", "page"),
+    [("make_commands_page", "tracecorr/cli/COMMANDS.md"), ("make_tables_page", "tracecorr/model/TABLES.md")],
+)
+def test_scripts_make_the_pages_in_the_environment_of_the_checkout(
+    repo: Path, tmp_path: Path, script: str, page: str
+) -> None:
+    """No Python with tracecorr is on the PATH; the environment that is ready is a stand-in for that of a checkout."""
+    shutil.copytree(repo / "scripts", tmp_path / "scripts")
+    shutil.copy(repo / "pyproject.toml", tmp_path)
+    (tmp_path / page).parent.mkdir(parents=True)
+    python = tmp_path / ".venv" / "bin" / "python"
+    python.parent.mkdir(parents=True)
+    python.write_text(f'#!/bin/sh\nPYTHONPATH={shlex.quote(str(repo))} exec {shlex.quote(sys.executable)} "$@"\n')
+    python.chmod(0o755)
+    ready = "source scripts/_environment.sh; fingerprint >.venv/.stamp"
+    bare = {"PATH": "/usr/bin:/bin"}
+    subprocess.run(["bash", "-c", ready], cwd=tmp_path, env=bare, check=True)
+    subprocess.run([tmp_path / "scripts" / script], env=bare, check=True)
+    assert (tmp_path / page).read_text() == (repo / page).read_text()
 
 
 def test_scripts_hold_no_places_of_one_machine(repo: Path) -> None:
