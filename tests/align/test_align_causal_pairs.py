@@ -10,6 +10,7 @@ from tracecorr.align.bounds import NO_HIGH, NO_LOW, Bounds
 from tracecorr.align.causal_pairs import (
     bound_silences,
     bound_spans,
+    count_creations,
     pair_created_rings,
     pair_creations,
     pair_doorbells,
@@ -174,6 +175,49 @@ def test_an_ioctl_as_long_as_its_creation_fits_it_and_a_longer_one_does_not() ->
 def test_an_ioctl_longer_than_the_first_creation_is_not_its_own_though_the_others_are_wide() -> None:
     made = creations((6_000, 6_400), (6_700, 7_900))
     assert pair_creations(made, ioctls((1_000, 1_500), (1_900, 2_300)), STEPS).is_empty()
+
+
+MADE = {"thread": pl.UInt32, "from_ns": pl.Int64, "to_ns": pl.Int64}
+STAMPS = {"thread": pl.UInt32, "stamp_ns": pl.Int64}
+# Three creations of a thread, and one of another one.
+MADE_ROWS = [(1, 10_000, 20_000), (1, 30_000, 40_000), (1, 50_000, 60_000), (2, 30_000, 40_000)]
+
+
+@pytest.mark.parametrize(
+    ("stamps", "held", "foreign"),
+    [
+        # All as it was, the first one also with the ioctl of ROCr's own queue.
+        ([(1, 12_000), (1, 15_000), (1, 35_000), (1, 55_000), (2, 35_000)], 4, 0),
+        # The clock is another one: each is outside.
+        ([(1, 22_000), (1, 45_000), (1, 65_000), (2, 45_000)], 0, 4),
+        # One record is lost, and no ioctl is left over.
+        ([(1, 15_000), (1, 55_000)], 2, 0),
+        # One is lost, and one is of a creation whose lines are.
+        ([(1, 15_000), (1, 55_000), (1, 95_000)], 2, 1),
+        # Several are left over, of one creation.
+        ([(1, 15_000), (1, 35_000), (1, 95_000), (1, 99_000), (2, 95_000)], 2, 2),
+        # Of the second thread none is recorded. Rounded stamps reach over the edges, the line before an end is cut.
+        ([(1, 9_993), (1, 41_003), (1, 61_003)], 3, 0),
+        ([(1, 9_992), (1, 41_004)], 0, 2),
+        ([], 0, 0),
+    ],
+)
+def test_creations_hold_their_ioctls_or_these_are_elsewhere(
+    stamps: list[tuple[int, int]], held: int, foreign: int
+) -> None:
+    creations = pl.DataFrame(MADE_ROWS, schema=MADE, orient="row")
+    ioctls = pl.DataFrame(stamps, schema=STAMPS, orient="row")
+    assert count_creations(creations, ioctls, ClockMap("same_clock"), STEPS) == (held, foreign)
+
+
+def test_by_another_clock_other_creations_hold_their_ioctls() -> None:
+    """Known to 1 us: 8.5 us before its creation, an ioctl may be in it by that clock, and 9 us before it not."""
+    creations = pl.DataFrame(MADE_ROWS, schema=MADE, orient="row")
+    at = np.arange(4) * 100_000
+    later = fit_clock_map(Bounds(at, at * 0 + 7_500, at * 0 + 8_500), "samples", 0.0)
+    for stamp, found in ((1_493, (1, 0)), (1_492, (0, 1))):
+        ioctls = pl.DataFrame([(1, stamp)], schema=STAMPS, orient="row")
+        assert count_creations(creations, ioctls, later, STEPS) == found
 
 
 # The lines of a thread, us; what is known of its trace's clock: the offset lies within 20 us of zero.

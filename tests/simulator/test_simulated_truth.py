@@ -170,6 +170,27 @@ def test_lost_lines_make_links_missing_but_not_wrong(name: str, share: float, tm
         assert right == found, what
 
 
+@pytest.mark.parametrize(
+    ("share", "seed", "options"),
+    [(0.1, 12, {}), (0.3, 11, {}), (0.3, 13, {"threads": 2}), (0.1, 11, {"queue_probe": True})],
+)
+def test_lost_lines_of_queues_made_again_are_no_other_clock(
+    share: float, seed: int, options: dict[str, object], tmp_path: Path
+) -> None:
+    """Halves of what is there twice look alike, and ioctls are missing: but what there is fits CLOCK_MONOTONIC."""
+    lossy = replace(BASE, span_s=1.0, threads=1, recreate=True, lost_log=share, lost_trace=share, seed=seed)
+    score = score_scene("again", replace(lossy, **options), tmp_path)  # type: ignore[arg-type]
+    assert (score.method, score.width_ns) == ("same_clock", (1000, 1000))
+
+
+def test_lost_lines_do_not_hide_that_a_clock_is_another_one(tmp_path: Path) -> None:
+    """It is said to be mono, but 0.3 ms beside it."""
+    clock = ClockModel("mono", 300_000, 12.0)
+    score = score_scene("beside", replace(BASE, recreate=True, lost_log=0.3, lost_trace=0.3, clock=clock), tmp_path)
+    assert score.method == "causal_pairs"
+    assert score.covered[0] == score.covered[1]
+
+
 @pytest.mark.parametrize("clock", ["local", "x86-tsc"])
 def test_a_log_that_names_no_thread_is_not_aligned_and_the_reason_says_what_helps(clock: str, tmp_path: Path) -> None:
     """Level 3 prints neither pid nor tid: nothing tells whether the trace is of the same run."""

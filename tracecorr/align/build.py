@@ -14,6 +14,7 @@ from tracecorr.align.causal_pairs import (
     LOG_STEP_NS,
     bound_silences,
     bound_spans,
+    count_creations,
     pair_created_rings,
     pair_creations,
     pair_doorbells,
@@ -145,7 +146,7 @@ def _fit_trace(clock: str, evidence: ClockEvidence, trace: pl.DataFrame) -> Cloc
     pairs = causal_bounds(evidence, steps)
     both = join_bounds(sampled, pairs)
     if clock == "mono":
-        return _prove_mono(both, sampled, count_foreign_creations(evidence, steps))
+        return _prove_mono(both, sampled, evidence, steps)
     rate, unsure = _guess_rate(both) if clock in COUNTS else (0.0, 0.0)
     if unsure > _MOST_UNSURE:
         return ClockMap(
@@ -260,23 +261,33 @@ def _signal_spans(times: pl.DataFrame, log: pl.DataFrame) -> pl.DataFrame:
     return both.select("from_ns", "stamp_ns", "end_stamp_ns", to_ns=pl.col("line_stamp_ns") + LOG_STEP_NS)
 
 
-def _prove_mono(bounds: Bounds, marks: Bounds, foreign_creations: int) -> ClockMap:
+def _prove_mono(bounds: Bounds, marks: Bounds, evidence: ClockEvidence, steps: tuple[int, int]) -> ClockMap:
     """Return the identity, with the number of marks and pairs that it satisfies and violates.
+
+    Some pairs are of two things that only look alike, the more where lines were lost: the identity is given up where
+    the clock that all of them together tell is another one, or explains more of the queue creations.
 
     Args:
         bounds: all inequalities.
         marks: those of them that come from marks.
-        foreign_creations: queue creations that do not hold their ioctl when the clock is mono.
+        evidence: what is there.
+        steps: how far the true time of a trace stamp may lie below and above it.
     """
-    total = len(bounds) + foreign_creations
-    violated = int(((bounds.low_ns > 0) | (bounds.high_ns < 0)).sum()) + foreign_creations
+    held, foreign = _count_creations(evidence, steps, ClockMap("same_clock"))
+    contradicted = int(((bounds.low_ns > 0) | (bounds.high_ns < 0)).sum())
     if len(marks) and marks.low_ns.max() < -MARK_DELAY_NS:
-        violated += len(marks)
-    if violated * 100 > total:
-        fitted = fit_clock_map(bounds, "causal_pairs")
-        reason = f"said to be mono, but {violated} of {total} marks and pairs contradict it"
-        return fitted if fitted.aligned else ClockMap("unaligned", pairs=total, violated=violated, reason=reason)
-    return ClockMap("same_clock", pairs=total, violated=violated)
+        contradicted += len(marks)
+    total, violated = len(bounds) + foreign, contradicted + foreign
+    same = ClockMap("same_clock", pairs=total, violated=violated)
+    if violated * 100 <= total or (not contradicted and foreign <= held):
+        return same
+    fitted = fit_clock_map(bounds, "causal_pairs")
+    if fitted.aligned:
+        low, high = fitted.bound(bounds.stamp_ns)
+        explained = foreign <= max(held, _count_creations(evidence, steps, fitted)[1])
+        return same if explained and ((low <= 0) & (high >= 0)).all() else fitted
+    reason = f"said to be mono, but {violated} of {total} marks and pairs contradict it"
+    return ClockMap("unaligned", pairs=total, violated=violated, reason=reason)
 
 
 def _unaligned(evidence: ClockEvidence, trace: pl.DataFrame) -> ClockMap:
@@ -297,15 +308,11 @@ def _unaligned(evidence: ClockEvidence, trace: pl.DataFrame) -> ClockMap:
     return ClockMap("unaligned", shift, reason=why)
 
 
-def count_foreign_creations(evidence: ClockEvidence, steps: tuple[int, int]) -> int:
-    """Count the queue creations whose thread makes CREATE_QUEUE ioctls, but none between the lines of the creation."""
+def _count_creations(evidence: ClockEvidence, steps: tuple[int, int], clock: ClockMap) -> tuple[int, int]:
+    """Count the queue creations that hold their ioctl, and those that do not, by a clock of the trace."""
     log, trace = evidence.sides
     ioctls = trace.filter((pl.col("layer") == "ioctl") & (pl.col("name") == _CREATE))
-    crossed = _creations(log).with_row_index("creation").join(ioctls.select("thread", "stamp_ns"), on="thread")
-    inside = (pl.col("stamp_ns") + steps[1] >= pl.col("from_ns")) & (
-        pl.col("stamp_ns") - steps[0] <= pl.col("to_ns") + LOG_STEP_NS
-    )
-    return crossed.group_by("creation").agg(found=inside.any()).filter(~pl.col("found")).height
+    return count_creations(_creations(log), ioctls.select("thread", "stamp_ns"), clock, steps)
 
 
 def _monotonic(log: pl.DataFrame) -> pl.DataFrame:

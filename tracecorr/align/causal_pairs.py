@@ -37,7 +37,8 @@ def pair_doorbells(stores: pl.DataFrame, packets: pl.DataFrame) -> pl.DataFrame:
     """Return the doorbell stores whose packet line is known: by thread, ring and index, where these are unique.
 
     Where an index comes again its ring was made again: of the indexes up to that one, those that are there once may be
-    of two lives, the store of one and the line of the other.
+    of two lives, the store of one and the line of the other. So may one above it, where the line or the store that
+    would show it was lost: only what lies in the same life on both sides, of as many, is a pair.
 
     Args:
         stores: columns thread, ring, packet_index, stamp_ns.
@@ -52,11 +53,27 @@ def pair_doorbells(stores: pl.DataFrame, packets: pl.DataFrame) -> pl.DataFrame:
     again = again.group_by("thread", "ring").agg(again=pl.col("packet_index").max())
     pairs = stores.filter(alone).join(packets.filter(alone), on=keys)
     if not again.is_empty():
-        pairs = pairs.join(again, on=["thread", "ring"], how="left", maintain_order="left")
-        pairs = pairs.filter((pl.col("packet_index") > pl.col("again")).fill_null(value=True))
+        lived = [
+            _number_lives(side.join(again, on=["thread", "ring"]), at).filter(alone)
+            for side, at in ((stores, "stamp_ns"), (packets, pl.coalesce("doorbell_hi_ns", "doorbell_lo_ns")))
+        ]
+        within = lived[0].join(lived[1], on=[*keys, "again", "life", "lives"])
+        within = within.filter(pl.col("packet_index") > pl.col("again")).select(pairs.columns)
+        pairs = pl.concat([pairs.join(again, on=["thread", "ring"], how="anti", maintain_order="left"), within])
     return pairs.select(
         "stamp_ns", end_stamp_ns="stamp_ns", from_ns="doorbell_lo_ns", to_ns="doorbell_hi_ns"
     )  # fmt: skip
+
+
+def _number_lives(rows: pl.DataFrame, at: str | pl.Expr) -> pl.DataFrame:
+    """Return stores or packets with `life`, how often the indexes of their ring began anew before, and `lives`.
+
+    The indexes of one thread on one ring rise, as long as the ring lives.
+    """
+    ring = ["thread", "ring"]
+    begun = (pl.col("packet_index").diff() < 0).fill_null(value=False).cum_sum()
+    numbered = rows.sort(at, "packet_index").with_columns(life=begun.over(ring))
+    return numbered.with_columns(lives=pl.col("life").max().over(ring))
 
 
 def pair_created_rings(creations: pl.DataFrame, probes: pl.DataFrame) -> pl.DataFrame:
@@ -100,6 +117,34 @@ def pair_creations(creations: pl.DataFrame, ioctls: pl.DataFrame, steps: tuple[i
         return pl.DataFrame(schema=dict.fromkeys(("stamp_ns", "end_stamp_ns", "from_ns", "to_ns"), pl.Int64))
     first_end, last_start = np.where(chosen, end, NO_HIGH).min(axis=1), np.where(chosen, stamp, NO_LOW).max(axis=1)
     return pl.DataFrame({"stamp_ns": last_start, "end_stamp_ns": first_end, "from_ns": from_ns, "to_ns": to_ns})
+
+
+def count_creations(
+    creations: pl.DataFrame, ioctls: pl.DataFrame, clock: ClockMap, steps: tuple[int, int]
+) -> tuple[int, int]:
+    """Count the queue creations that may hold a CREATE_QUEUE ioctl of their thread, and those whose ioctl is elsewhere.
+
+    An ioctl that lies in a creation is none of another one: where a thread has no other ioctls left, the record of that
+    creation's own one is lost.
+
+    Args:
+        creations: columns thread, from_ns, to_ns (log clock).
+        ioctls: CREATE_QUEUE ioctls of the trace: columns thread, stamp_ns.
+        clock: of the trace.
+        steps: how far the true time of a trace stamp may lie below and above it.
+    """
+    low, high = (pl.Series(side) for side in clock.bound(ioctls["stamp_ns"].to_numpy()))
+    stamp = pl.col("stamp_ns")
+    ioctls = ioctls.with_columns(earliest=stamp + low - steps[0], latest=stamp + high + steps[1])
+    crossed = creations.with_row_index("creation").join(ioctls.with_row_index("ioctl"), on="thread")
+    inside = (pl.col("latest") >= pl.col("from_ns")) & (pl.col("earliest") <= pl.col("to_ns") + LOG_STEP_NS)
+    # Of each thread: what holds nothing, and what nothing holds.
+    empty, spare = (
+        crossed.group_by("thread", key).agg(found=inside.any()).group_by("thread").agg((~pl.col("found")).sum())
+        for key in ("creation", "ioctl")
+    )
+    foreign = empty.join(spare, on="thread").select(pl.min_horizontal("found", "found_right").sum()).item()
+    return crossed.filter(inside)["creation"].n_unique(), int(foreign)
 
 
 def bound_silences(calls: pl.DataFrame, moments: Moments, rough: ClockMap, steps: tuple[int, int]) -> Bounds:
