@@ -59,6 +59,14 @@ def test_commands_and_copies_cut_apart(message: str) -> None:
     assert log.events["flags"].to_list() == [Flag.TORN]
 
 
+@pytest.mark.parametrize("output", ["", "step 42", "0.1"])
+def test_a_command_cut_in_its_kind_keeps_it(output: str) -> None:
+    for kind in ("KernelExecution", "InternalMarker"):
+        log = read(_cut(COMMAND.replace("KernelExecution", kind), len("Command (InternalMarke"), output + "\n"))
+        row = log.one(layer="command")
+        assert (row["name"], row["command"], row["flags"]) == (kind, 0x55C431B09020, Flag.TORN), output
+
+
 def test_a_call_cut_apart_is_one_call() -> None:
     text = line(enter("hipMalloc", "0x7f, 64"), 1)
     place = text.index("64")

@@ -63,6 +63,29 @@ def test_a_terminal_of_any_width_changes_no_field(width: int, padded: bool, bloc
     assert pasted.one(name="NullStream #, wait #")["flags"] == (Flag.TORN if wide[-1] else 0)
 
 
+# Each of them may end at any byte; only the packet behind them shows the width.
+BEFORE = (
+    " hipFree ( 0x14dc00200000 ) ",
+    "Free hsa memory 0x14dc00200000",
+    "Device=0x194e3f0, freeMem_ = 0x2ffeffd000",
+    "HIP Library Path: /opt/rocm-7.0.2/lib/libamdhip64.so.7",
+    "hipFree: Returned hipSuccess : ",
+    " hipLaunchKernel ( 0x1, {1,1,1}, {1,1,1}, 0x2, 0, 0x3 ) ",
+    "ShaderName : Cijk_Ailk_Bljk_SB_" + "MT64x64x32_" * 60,
+)
+
+
+@pytest.mark.parametrize("start", range(66, 130, 8))
+def test_lines_before_the_one_that_shows_the_width_are_wrapped_too(start: int) -> None:
+    text = log(*BEFORE, DISPATCH, "hipLaunchKernel: Returned hipSuccess : ")
+    whole = read(text)
+    for width in range(start, start + 8):
+        pasted = read(_wrap(text, width), 300)
+        assert pasted.events.drop(_PLACES).equals(whole.events.drop(_PLACES)), width
+        assert pasted.args.drop("offset").equals(whole.args.drop("offset")), width
+        assert set(pasted.counts()) <= {"used", "blank_line"}, width
+
+
 def test_the_parts_of_a_record_are_its_bytes() -> None:
     text = _wrap(line(DISPATCH) + line("init"), 100)
     row = read(text).one(name="dispatch")

@@ -69,12 +69,14 @@ def cut_at(data: LogBytes, start: int, end: int, size: int) -> int:
 
     A block begins with a line that may be a record: what follows a record stays with it.
     """
-    stop = data.rfind(b"\n:", start + 1, min(start + size + 1, end)) + 1
-    if stop > start + 1:
-        return stop
-    stop = data.find(b"\n:", start + size, min(start + size + _LOOK_AHEAD, end)) + 1
-    if stop:
-        return stop
+    stop = min(start + size + 1, end)
+    while (stop := data.rfind(b"\n:", start + 1, stop) + 1) > start + 1:
+        if not _is_rest(data, stop):
+            return stop
+    stop = start + size
+    while stop := data.find(b"\n:", stop, min(start + size + _LOOK_AHEAD, end)) + 1:
+        if not _is_rest(data, stop):
+            return stop
     if end - start < size + _LOOK_AHEAD:
         return 0
     stop = data.rfind(b"\n", start, start + size) + 1
@@ -82,6 +84,11 @@ def cut_at(data: LogBytes, start: int, end: int, size: int) -> int:
     if not stop and end - start >= _LONGEST_LINE:
         stop = start + _LONGEST_LINE
     return stop
+
+
+def _is_rest(data: LogBytes, start: int) -> bool:
+    """Return whether a line that begins with a colon is the rest of a record that a paste has wrapped."""
+    return data[start + 1 : start + 2] == b" "
 
 
 def find_borders(data: LogBytes, block_bytes: int = BLOCK_BYTES) -> list[int]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from hashlib import sha256
+from itertools import chain
 
 import numpy as np
 
@@ -17,6 +18,9 @@ from tracecorr.parse.amdlog.joining import Joiner
 from tracecorr.parse.amdlog.records import RecordReader
 from tracecorr.parse.amdlog.rows import NULLS, Ledger, Rows
 from tracecorr.parse.text import Text
+
+# So much of a log's beginning is looked at for the width at which a paste is wrapped.
+HEAD_BYTES = 1 << 16
 
 
 def read_amd_log(chunks: Iterable[bytes], file: int, block_bytes: int = BLOCK_BYTES) -> Iterator[Block]:
@@ -31,8 +35,12 @@ def read_amd_log(chunks: Iterable[bytes], file: int, block_bytes: int = BLOCK_BY
         Blocks of rows. A call comes with the block that holds its exit, or a later one; rows behind a call inside of an
         open one wait for its exit, at most `WAIT_BYTES` of the file.
     """
-    reader = Reader(file)
-    for text in cut_blocks(chunks, block_bytes):
+    chunks, first, size = iter(chunks), [], 0
+    while size < HEAD_BYTES and (chunk := next(chunks, None)) is not None:
+        first.append(chunk)
+        size += len(chunk)
+    reader = Reader(file, head=b"".join(chunk[:HEAD_BYTES] for chunk in first))
+    for text in cut_blocks(chain(first, chunks), block_bytes):
         yield reader.read(text)
     yield reader.finish()
 
@@ -67,12 +75,14 @@ class Reader:
     Args:
         file: key of the file.
         offset: where in the file the first block begins.
+        head: the first `HEAD_BYTES` of the file: a paste may be wrapped before a line shows the width.
     """
 
-    def __init__(self, file: int, offset: int = 0) -> None:
+    def __init__(self, file: int, offset: int = 0, head: bytes = b"") -> None:
         self._file = file
         self._offset = offset
         self._records = RecordReader()
+        self._records.splitter.learn_width(head[:HEAD_BYTES])
         self._details = DetailReader(self._records.classifier)
         self._carried = Rows(0)
         self._joiner = Joiner(self._records)

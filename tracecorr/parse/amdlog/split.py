@@ -127,6 +127,13 @@ class Splitter:
         """Return what the next block needs to know of the lines before it."""
         return self._goes_on, self._joiner.width
 
+    def learn_width(self, head: bytes) -> None:
+        """Learn from the first lines of a log at which width it is wrapped, before they are read."""
+        if re.search(rb"\n[^:]", head):
+            probe = Splitter(Classifier())
+            probe.split(Text(head[: head.rfind(b"\n") + 1]))
+            self._joiner = Joiner(probe.context[1])
+
     def split(self, block: Text) -> Split:
         """Return the records of a block that ends at a line end (or at the end of the file).
 

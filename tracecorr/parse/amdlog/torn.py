@@ -22,10 +22,14 @@ from tracecorr.parse.text import Text
 
 _CALL_END = b" ) \x1b[0m"
 _COLOUR, _COLOUR_END = b"\x1b[32m ", b"\x1b[0m"
-# So many lines of the program may stand between the halves, or hold a wrapped record.
+# So many lines of the program may stand between the halves.
 _MOST_LINES = 8
+# So many lines may hold the rest of a wrapped record: 4095 bytes at 64 columns.
+_MOST_WRAPPED = 64
 # A message so short may be the beginning of any other.
 _SHORT = 24
+# What a record begins with; behind a colon and a blank the rest of one may follow.
+_COLON = re.compile(rb":(?! )")
 _EXIT_TAIL = re.compile(rb".*Returned hip\w+ :|.*: duration: \d+d? us$")
 
 
@@ -56,10 +60,14 @@ class Foreign:
 
 
 class Joiner:
-    """Find the parts of records; remembers the width at which a paste is wrapped."""
+    """Find the parts of records; remembers the width at which a paste is wrapped.
 
-    def __init__(self) -> None:
-        self._wraps = Wraps()
+    Args:
+        width: where that is known.
+    """
+
+    def __init__(self, width: int = 0) -> None:
+        self._wraps = Wraps(width)
 
     @property
     def width(self) -> int:
@@ -80,13 +88,13 @@ class Joiner:
         others = Foreign(other_start, other_end, np.searchsorted(message, other_start) - 1)
         # The line behind a line; a torn record has another one, on its line, before it.
         is_first = (others.record >= 0) & (np.diff(others.record, prepend=-1) != 0)
-        for line in np.flatnonzero(is_first & (text.bytes[other_start] != ord(":"))).tolist():
+        for line in np.flatnonzero(is_first & ~_begins_record(text, other_start)).tolist():
             record = int(others.record[line])
             # A record before it on its line may go on, too.
             is_alone = not torn[record] and (record == 0 or not torn[record - 1])
             if is_alone and not self._may_go_on(text, int(message[record]), int(end[record])):
                 continue
-            last = min(line + _MOST_LINES, len(other_start))
+            last = min(line + _MOST_WRAPPED, len(other_start))
             spans = [
                 (int(other_start[i]), int(other_end[i]))
                 for i in range(line, last)
@@ -109,7 +117,7 @@ class Joiner:
                 yield Join(head, range(line, line + wrapped[0]), wrapped[1], 0)
                 return
         for record in _candidates(text, head, message, end, torn):
-            found = _join(text, int(message[record]), int(end[record]), bool(torn[record]), spans)
+            found = _join(text, int(message[record]), int(end[record]), bool(torn[record]), spans[:_MOST_LINES])
             if found:
                 yield Join(record, range(line + found[0], line + found[0] + 1), found[1], found[2])
                 return
@@ -122,10 +130,16 @@ class Joiner:
         pieces = []
         for first, last in spans:
             piece = text.slice(first, last).rstrip(b"\r")
-            if not piece.strip() or piece.startswith(b":") or text.raw[last] != 10:
+            if not piece.strip() or _COLON.match(piece) or text.raw[last] != 10:
                 break
             pieces.append(piece)
         return self._wraps.unwrap(text.slice(max(start, text.start), end), text.slice(at, end), pieces)
+
+
+def _begins_record(text: Text, start: Ints) -> Mask:
+    """Return which lines begin like a record: with a colon, and no blank behind it."""
+    begins: Mask = (text.bytes[start] == ord(":")) & (text.bytes[start + 1] != ord(" "))
+    return begins
 
 
 def _candidates(text: Text, head: int, message: Ints, end: Ints, torn: Mask) -> Iterator[int]:
@@ -168,7 +182,7 @@ def _join(
     head = text.slice(at, end)
     for i, (start, stop) in enumerate(spans):
         line = text.slice(start, stop).rstrip(b"\r ")
-        if line.startswith(b":"):
+        if _COLON.match(line):
             return None
         if wholeness.is_call(head) or text.slice(at - len(_COLOUR), at) == _COLOUR:
             if line.endswith(_CALL_END) and b"\x1b[32m" not in line:

@@ -25,6 +25,13 @@ _FRONT = (
 _PAIRS = rb"(?:,? (?:" + _KEYS + rb")(?: ?= ?|: )(?:" + _NUMBER + rb"|" + _LIST + rb"|EQ|NE|LT|GTE))*"
 _PACKET = re.compile(_FRONT + _PAIRS)
 _NEW_KEY = re.compile(rb",? ?\w+ ?[=:]")
+# Of ROCm 4.5 to 7.2. Any word would fit what a torn line has lost of it.
+_COMMAND_KINDS = (
+    rb"(?:Internal)?Marker|KernelExecution|NativeKernel|Copy(?:DeviceToHost|HostToDevice|DeviceToDevice)(?:2D)?"
+    rb"|Fill(?:Buffer|Image)|Task|(?:Read|Write|Copy)Image|CopyImageToBuffer|CopyBufferToImage|Map(?:Buffer|Image)"
+    rb"|UnmapMemObject|MigrateMemObjects|User|Barrier|Svm(?:Free|Memcpy|MemFill|Map|Unmap)|Stream(?:Wait|Write)"
+    rb"|Unknown command kind"
+)
 _WITH_KNOWN_END = (
     re.compile(_FRONT + _PAIRS + rb"[, ]+(?:completion_signal=0x[0-9a-f]+|rptr=\d+, wptr=\d+)"),
     re.compile(
@@ -32,7 +39,7 @@ _WITH_KNOWN_END = (
         + _NUMBER
         + rb", )+completion_signal=0x[0-9a-f]+"
     ),
-    re.compile(rb"Command \(\w+\) enqueued: 0x[0-9a-f]+ to queue: 0x[0-9a-f]+"),
+    re.compile(rb"Command \((?:" + _COMMAND_KINDS + rb")\) enqueued: 0x[0-9a-f]+ to queue: 0x[0-9a-f]+"),
     re.compile(rb"Created SWq=0x[0-9a-f]+ to map on HWq=0x[0-9a-f]+ with size \d+ with priority \d, cooperative: [01]"),
     re.compile(
         rb"[Nn]umber of allocated hardware queues with low priority: \d+, with normal priority: \d+, "
@@ -93,12 +100,17 @@ def shader_of(message: bytes) -> bytes | None:
     return _DEVICE.sub(b"", message[found.end() :]).strip() if found else None
 
 
+def is_one_word(name: bytes) -> bool:
+    """Return whether a kernel's name is one word, mangled or without arguments: its end cannot be told."""
+    return not re.search(rb"[ (,]", name)
+
+
 def is_whole_kernel(name: bytes) -> bool:
     """Return whether a kernel's name, mangled or not, is not cut apart.
 
     A name without arguments is one word; of such a name the end cannot be told.
     """
-    if not re.search(rb"[ (,]", name):
+    if is_one_word(name):
         return bool(name)
     known_end = _NAME_END.search(name) and not name.endswith(_NO_ARGUMENTS)
     return bool(known_end) and not name.startswith(b"_Z") and open_brackets(name) == 0

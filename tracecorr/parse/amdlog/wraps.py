@@ -20,10 +20,14 @@ def _width(line: bytes) -> int:
 
 
 class Wraps:
-    """Put wrapped records together; remembers at which width the lines before were wrapped."""
+    """Put wrapped records together; remembers at which width the lines before were wrapped.
 
-    def __init__(self) -> None:
-        self._width = 0
+    Args:
+        width: where that is known before the first line; 0 = it is not.
+    """
+
+    def __init__(self, width: int = 0) -> None:
+        self._width = width
 
     @property
     def width(self) -> int:
@@ -53,16 +57,16 @@ class Wraps:
         full = 0
         while full < len(pieces) - 1 and _width(pieces[full]) == width:
             full += 1
-        return full + 1, head + b"".join(pieces[: full + 1])
+        return full + 1, _append(head, b"".join(pieces[: full + 1]))
 
     def _by_form(self, width: int, head: bytes, pieces: list[bytes]) -> tuple[int, bytes | None] | None:
         whole, soft, is_even = head, head.rstrip(b" "), True
         for count, piece in enumerate(pieces, 1):
-            at_blank, whole = _may_break_at_blank(soft), whole + piece
+            at_blank, whole = _may_break_at_blank(soft), _append(whole, piece)
             hard = whole.rstrip(b" ")
             soft = soft + b" " + piece.strip(b" ") if at_blank else b""
-            if is_even and _is_whole(hard) and (count > 1 or _is_sure(head, piece.rstrip(b" "))):
-                # Several full lines of one width are no accident.
+            if is_even and _is_whole(hard) and (count > 1 or not head or _is_sure(head, hard[len(head) :])):
+                # Several full lines of one width are no accident; on a line without a message stands no other text.
                 self._width = width
                 return count, hard
             if soft and not _is_whole(hard) and _is_whole(soft):
@@ -74,6 +78,11 @@ class Wraps:
             if not is_even and not soft:
                 return None
         return None
+
+
+def _append(message: bytes, piece: bytes) -> bytes:
+    """Return a message with what goes on behind it; blanks in front of it all are those behind the prefix."""
+    return message + piece if message else piece.lstrip(b" ")
 
 
 def _is_sure(head: bytes, line: bytes) -> bool:
@@ -96,7 +105,8 @@ def _has_form(message: bytes) -> bool:
     """Return whether the form of such messages tells where they end."""
     if wholeness.has_known_end(message) or wholeness.is_call(message):
         return True
-    return wholeness.shader_of(message) is not None
+    kernel = wholeness.shader_of(message)
+    return kernel is not None and not wholeness.is_one_word(kernel)
 
 
 def _is_whole(message: bytes) -> bool:
