@@ -82,6 +82,11 @@ def test_what_is_imported_is_declared(repo: Path) -> None:
     assert (undeclared, len(roots) > 10) == (set(), True)
 
 
+def test_programs_that_use_the_package_see_its_types(repo: Path) -> None:
+    told = tomllib.loads((repo / "pyproject.toml").read_text())["project"]["classifiers"]
+    assert ((repo / "tracecorr" / "py.typed").is_file(), "Typing :: Typed" in told) == (True, True)
+
+
 def test_readme_names_only_verbs_that_exist(repo: Path) -> None:
     blocks = re.findall(r"^```\n(.*?)^```", (repo / "README.md").read_text(), re.MULTILINE | re.DOTALL)
     commands = re.findall(r"^(?:tracecorr|scripts/run) ([a-z]+)\b", "\n".join(blocks), re.MULTILINE)
