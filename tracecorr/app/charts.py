@@ -5,8 +5,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
 
 import plotly.graph_objects as go
 import polars as pl
@@ -23,10 +24,15 @@ from tracecorr.app.ids import COLOURS
 
 @dataclass(frozen=True)
 class Source:
-    """Hold what charts are made from: the tables, and the capture start (CLOCK_MONOTONIC ns)."""
+    """Hold what charts are made from: tables, the capture start (CLOCK_MONOTONIC ns), what queues are called."""
 
     tables: Tables
     t0: int
+    queues: Mapping[int, str] = field(default_factory=dict)
+
+    def queue(self, key: int) -> str:
+        """Return what a queue is called on the timeline."""
+        return self.queues.get(key, f"queue {key}")
 
 
 # Makes a chart; None when there is nothing to show.
@@ -34,6 +40,11 @@ Chart = Callable[[Source], go.Figure | None]
 
 _BINS = 300
 _TOP = 15
+# Colours that mean the same in every capture, and on the timeline; a barrier is grey there, too.
+_KINDS = {
+    "dispatch": COLOURS["aql"], "barrier_and": "#6B747D", "barrier_value": "#9AA3AD", "barrier_or": "#C3CAD1",
+    "copy": COLOURS["copy"],
+}  # fmt: skip
 _SERIES = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E6A817", "#56B4E9", "#882255", "#117733")
 
 
@@ -46,13 +57,12 @@ def packets_by_queue(source: Source) -> go.Figure | None:
         .agg(pl.len().alias("packets"), pl.col("event").min())
         .sort("queue", "kind")
     )
-    bars = [
-        go.Bar(
-            name=kind[0], x=[f"queue {q}" for q in part["queue"]], y=part["packets"].to_list(),
-            customdata=[["event", e] for e in part["event"]],
-        )
-        for kind, part in found.partition_by("kind", as_dict=True).items()
-    ]  # fmt: skip
+    bars = []
+    for kind, colour in _KINDS.items():
+        part = found.filter(pl.col("kind") == kind)
+        if part.height:
+            x, leads = [source.queue(q) for q in part["queue"]], [["event", e] for e in part["event"]]
+            bars.append(go.Bar(name=kind, x=x, y=part["packets"].to_list(), customdata=leads, marker_color=colour))
     return _figure("Packets by queue", bars, y="packets", barmode="stack")
 
 
@@ -72,8 +82,9 @@ def depth_over_time(source: Source) -> go.Figure | None:
         part = found.filter(pl.col("queue") == queue)
         x = [(t - source.t0) / 1e9 for t in part["packet_ns"]]
         leads = [["event", e] for e in part["event"]]
-        lines.append(_line(f"queue {queue}", x, part["depth"].to_list(), leads, shape="hv"))
-    return _figure("Packets in the ring (peak per slice)", lines, x="s since the capture start", y="packets")
+        lines.append(_line(source.queue(queue), x, part["depth"].to_list(), leads, shape="hv"))
+    figure = _figure("Packets in the ring (peak per slice)", lines, x="s since the capture start", y="packets")
+    return figure if figure is None else figure.update_yaxes(rangemode="tozero")
 
 
 def dispatches_by_kernel(source: Source) -> go.Figure | None:
@@ -100,19 +111,20 @@ def latency_by_kernel(source: Source) -> go.Figure | None:
     )  # fmt: skip
     boxes = [
         go.Box(
-            x=[_short(r["name"])], lowerfence=[r["p5"] / 1e3], q1=[r["p25"] / 1e3], median=[r["p50"] / 1e3],
+            x=[place], lowerfence=[r["p5"] / 1e3], q1=[r["p25"] / 1e3], median=[r["p50"] / 1e3],
             q3=[r["p75"] / 1e3], upperfence=[r["p95"] / 1e3], name=_short(r["name"]),
             customdata=[["event", r["slowest"]]], marker_color=COLOURS["aql"], showlegend=False,
         )
-        for r in found.iter_rows(named=True)
+        for place, r in enumerate(found.iter_rows(named=True))
     ]  # fmt: skip
-    return _figure("Launch latency, HIP call to packet: P5, quartiles, P95", boxes, y="µs")
+    figure = _figure("Launch latency, HIP call to packet: P5, quartiles, P95", boxes, y="µs")
+    return figure if figure is None else figure.update_xaxes(_ticks(found["name"].to_list()))
 
 
 def time_by_call(source: Source) -> go.Figure | None:
     """Show the total time in each HIP function."""
     found = summarize_hip_calls(source.tables("events")).head(_TOP)
-    return _bars("Total time by HIP call", found["name"].to_list(), _ms(found["total_ns"]), "ms", "hip")
+    return _bars("Total time by HIP call", found["name"].to_list(), *_with_unit(found["total_ns"]), "hip")
 
 
 def latency_by_stage(source: Source) -> go.Figure | None:
@@ -151,7 +163,7 @@ def latency_over_time(source: Source) -> go.Figure | None:
 def time_by_ioctl(source: Source) -> go.Figure | None:
     """Show the total time in each ioctl."""
     found = summarize_ioctls(source.tables("events")).head(_TOP)
-    return _bars("Total time by ioctl", found["name"].to_list(), _ms(found["total_ns"]), "ms", "ioctl")
+    return _bars("Total time by ioctl", found["name"].to_list(), *_with_unit(found["total_ns"]), "ioctl")
 
 
 def ioctls_over_time(source: Source) -> go.Figure | None:
@@ -188,9 +200,12 @@ def share_of_layers(source: Source) -> go.Figure | None:
     """Show which share of the time of a launch goes to which layer, steady launches and those with set-up apart."""
     found = summarize_paths(source.tables("launches"), source.tables("events")).filter(pl.col("share").is_not_null())
     bars = [
-        go.Bar(name=str(layer[0]), x=part["share"].to_list(), y=part["phase"].to_list(), orientation="h")
+        go.Bar(
+            name=str(layer[0]), x=part["share"].to_list(), y=part["phase"].to_list(), orientation="h",
+            marker_color=COLOURS.get(str(layer[0]), COLOURS["other"]),
+        )
         for layer, part in found.partition_by("layer", as_dict=True, maintain_order=True).items()
-    ]
+    ]  # fmt: skip
     return _figure("Share of the time of a dispatch by layer", bars, x="percent", barmode="stack")
 
 
@@ -230,20 +245,29 @@ def _line(
 def _bars(title: str, names: list[str], values: Sequence[float], unit: str, layer: str) -> go.Figure | None:
     bars = [
         go.Bar(
-            orientation="h", y=[_short(n) for n in names], x=values, hovertext=names, marker_color=COLOURS[layer],
+            orientation="h", y=list(range(len(names))), x=values, hovertext=names, marker_color=COLOURS[layer],
+            hovertemplate="%{hovertext}: %{x}<extra></extra>",
             showlegend=False, customdata=[["search", n] for n in names],
         )
     ]  # fmt: skip
     figure = _figure(title, bars if names else [], x=unit)
-    return figure if figure is None else figure.update_yaxes(autorange="reversed")
+    return figure if figure is None else figure.update_yaxes(_ticks(names), autorange="reversed")
+
+
+def _ticks(names: list[str]) -> dict[str, Any]:
+    """Return an axis with a place for each name: names that are cut may look alike, and would share one."""
+    return {"tickvals": list(range(len(names))), "ticktext": [_short(n) for n in names]}
 
 
 def _short(name: str) -> str:
-    return name if len(name) <= 42 else f"{name[:39]}..."
+    # Names of generated kernels differ at their ends.
+    return name if len(name) <= 42 else f"{name[:24]}…{name[-17:]}"
 
 
-def _ms(values: pl.Series) -> list[float]:
-    return [(v or 0) / 1e6 for v in values]
+def _with_unit(times: pl.Series) -> tuple[list[float], str]:
+    longest = max((v or 0 for v in times), default=0)
+    size, unit = next(((s, u) for s, u in ((1e9, "s"), (1e6, "ms")) if longest >= s), (1e3, "µs"))
+    return [(v or 0) / size for v in times], unit
 
 
 def _figure(
@@ -253,7 +277,7 @@ def _figure(
         return None
     figure = go.Figure(list(traces))
     figure.update_layout(
-        title=title, barmode=barmode, height=330, margin={"l": 60, "r": 20, "t": 44, "b": 50}, colorway=_SERIES,
+        title=title, barmode=barmode, height=340, margin={"l": 60, "r": 20, "t": 44, "b": 60}, colorway=_SERIES,
         xaxis={"title": x, "automargin": True}, yaxis={"title": y, "automargin": True},
     )  # fmt: skip
     return figure

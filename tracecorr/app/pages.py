@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -24,6 +24,7 @@ from tracecorr.app.library import Opened
 from tracecorr.model.errors import TracecorrError
 
 MAX_ROWS = 2000
+_KEYS = frozenset({"pid", "process", "thread", "queue", "gpu", "stream", "snapshot"})  # numbers that count nothing
 
 
 @dataclass(frozen=True)
@@ -113,7 +114,7 @@ def show_page(name: str, opened: Opened, reports: Reports) -> dict[str, Any]:
         KeyError: there is no such page.
     """
     page, answers = PAGES[name], reports.get(opened)
-    source = charts.Source(opened.index.capture.table, opened.index.t0_ns)
+    source = charts.Source(opened.index.capture.table, opened.index.t0_ns, opened.index.owners.queue_numbers)
     drawn = [chart(source) for chart in page.charts]
     judged = name == "verdicts"
     return {
@@ -164,12 +165,35 @@ def _section(section: Section, opened: Opened | None) -> dict[str, Any]:
         moved = [c for c in frame.columns if c in POINTS and frame.schema[c].is_integer()]
         frame = frame.with_columns(pl.col(c) - opened.index.t0_ns for c in moved)
     shown = addresses_as_text(frame.head(MAX_ROWS))
-    columns = [{"name": c, "heading": _heading(c, opened), "kind": _kind(c, shown)} for c in shown.columns]
+    columns = [
+        {"name": c, "heading": _heading(c, opened), "kind": _kind(c, shown), "names": _names(shown[c], opened)}
+        for c in shown.columns
+    ]
     return {
         "key": section.key, "title": section.title, "evidence": section.evidence, "missing": section.missing,
         "nothing": section.nothing, "columns": columns, "rows": [list(row) for row in shown.rows()],
         "total": frame.height,
     }  # fmt: skip
+
+
+def _names(values: pl.Series, opened: Opened | None) -> dict[str, str]:
+    """Return what the timeline calls the owners that a column names by their keys, by the column's values as text."""
+    if opened is None:
+        return {}
+    owners = opened.index.owners
+    if values.name == "queues" and values.dtype == pl.String:  # keys, one after the other
+        keys = [text for text in values.unique() if text]
+        return {text: ", ".join(_queue(key, owners.queue_numbers) for key in text.split(", ")) for text in keys}
+    known = {
+        "process": owners.processes, "thread": owners.threads, "queue": owners.queue_numbers, "gpu": owners.gpus,
+    }.get(values.name)  # fmt: skip
+    if known is None or not values.dtype.is_integer():
+        return {}
+    return {str(key): known[key].removeprefix(f"{values.name} ") for key in values.unique() if key in known}
+
+
+def _queue(key: str, numbers: Mapping[int, str]) -> str:
+    return numbers.get(int(key), key).removeprefix("queue ") if key.isdecimal() else key
 
 
 def _heading(column: str, opened: Opened | None) -> str:
@@ -188,4 +212,6 @@ def _kind(column: str, frame: pl.DataFrame) -> str:
         return "time"
     if numeric and column.endswith("_ns"):
         return "ns"
+    if column in _KEYS:
+        return "key"
     return "number" if numeric else "text"

@@ -76,18 +76,21 @@ window.TL = window.TL || {};
     const edge = 0.05 * view.meta.length, known = (t) => t >= -edge && t <= view.meta.length + edge;
     return known(ns) ? ns : known(after) ? after : null;
   }
+  // A moment among what is around it, marked: in the whole capture it would be a pixel.
+  TL.showTime = function (at) {
+    const half = Math.min(view.span(), view.meta.length / 20) / 2;
+    view.setRange(at - half, at + half);
+    view.mark = { a: at, b: at };
+    TL.changed();
+  };
   // "@180.5ms" goes there and marks it, "@10ms..20ms" shows the range; without a unit it is ns.
   TL.goToTime = function (text) {
     const [first, last] = text.slice(1).split(/\.\.|→/);
     const unit = last === undefined ? "ns" : (/(ns|us|µs|ms|s)\s*$/i.exec(last) || ["", "ns"])[1].toLowerCase();
     const from = readTime(first, unit), to = last === undefined ? from : readTime(last, unit);
     if (from === null || to === null || to < from) return false;
-    if (last === undefined) {
-      const half = Math.min(view.span(), view.meta.length / 20) / 2;
-      view.setRange(from - half, from + half);
-      view.mark = { a: from, b: from };
-    } else view.setRange(from, Math.max(to, from + 1));
-    TL.changed();
+    if (last === undefined) TL.showTime(from);
+    else { view.setRange(from, Math.max(to, from + 1)); TL.changed(); }
     return true;
   };
 

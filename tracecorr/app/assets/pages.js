@@ -69,7 +69,7 @@ window.TL = window.TL || {};
     for (const text of page.problem || []) host().append(TL.make("p", "tl-missing", text));
     for (const text of page.findings || []) host().append(TL.make("p", "tl-finding", text));
     for (const answer of page.answers || []) host().append(answerBox(answer));
-    if (page.verdicts && page.verdicts.length) host().append(verdictTable(page.verdicts));
+    if (page.verdicts && page.verdicts.length) host().append(verdictBox(page.verdicts));
     const drawn = TL.make("div", "tl-charts");
     host().append(drawn);
     for (const section of page.sections) host().append(sectionBox(section));
@@ -104,7 +104,7 @@ window.TL = window.TL || {};
     if (host().querySelector(".tl-outdated")) { TL.message("show the page anew first"); host().scrollTop = 0; return; }
     TL.showTimeline();
     if (lead[0] === "range") { TL.view.setRange(lead[1], Math.max(lead[2], lead[1] + 1)); TL.changed(); }
-    else if (lead[0] === "time") { const half = TL.view.span() / 2; TL.view.setRange(lead[1] - half, lead[1] + half); TL.changed(); }
+    else if (lead[0] === "time") TL.showTime(lead[1]);
     else if (lead[0] === "event") { await TL.select(lead[1], true); TL.fit(); TL.changed(); }
     else if (lead[0] === "search") { TL.setSearch(lead[1]); await TL.find(false); }
     TL.focusCanvas();
@@ -120,10 +120,15 @@ window.TL = window.TL || {};
     return box;
   }
 
-  // The report's own words are Markdown: a name between back quotes is code here.
+  // The report's own words are Markdown: a name between back quotes is code here. The event that they name is a link.
   function plain(className, text, tag) {
     const node = TL.make(tag || "p", className);
-    text.split("`").forEach((part, i) => node.append(i % 2 ? TL.make("code", "", part) : document.createTextNode(part)));
+    text.split("`").forEach((part, i) => {
+      if (i % 2) { node.append(TL.make("code", "", part)); return; }
+      part.split(/\bevent (\d+)/).forEach((piece, j) => {
+        node.append(j % 2 ? leadButton("event " + piece, "show it on the timeline", ["event", Number(piece)]) : piece);
+      });
+    });
     return node;
   }
 
@@ -133,6 +138,12 @@ window.TL = window.TL || {};
     box.append(TL.make("h3", "", answer.question));
     for (const line of answer.answer) box.append(plain("", line));
     box.append(eventLeads(answer.events));
+    return box;
+  }
+  function verdictBox(verdicts) {
+    const box = TL.make("section"), all = verdicts.map((v) => v.outcome);
+    const counts = ["FAIL", "UNKNOWN", "PASS"].map((o) => all.filter((one) => one === o).length + " " + o);
+    box.append(TL.make("h3", "", "Verdict on each claim: " + counts.join(", ")), verdictTable(verdicts));
     return box;
   }
   function verdictTable(verdicts) {
@@ -171,7 +182,7 @@ window.TL = window.TL || {};
     let order = null, down = true;
     const fill = (rows) => body.replaceChildren(...rows.map((r) => rowOf(section, used, r)));
     for (const i of used) {
-      const cell = TL.make("th");
+      const cell = TL.make("th", isNumber(section.columns[i]) ? "n" : "");
       const name = section.columns[i].heading;
       const sort = TL.button(name, "sort by " + name, () => {
         down = order === i ? !down : section.columns[i].kind !== "text";
@@ -195,17 +206,21 @@ window.TL = window.TL || {};
   function rowOf(section, used, values) {
     const row = TL.make("tr");
     for (const i of used) {
-      const kind = section.columns[i].kind, value = values[i];
-      const cell = TL.make("td", kind === "text" ? "" : "n");
+      const { kind, names } = section.columns[i], value = values[i];
+      const cell = TL.make("td", isNumber(section.columns[i]) ? "n" : isSentence(value) ? "wrap" : "");
       if (value === null) cell.textContent = "-";
       else if (kind === "event") cell.append(leadButton("#" + value, "show on the timeline", ["event", value]));
       else if (kind === "time") cell.append(leadButton((value / 1e9).toFixed(6) + " s", TL.ns(value) + " after the start", ["time", value]));
       else if (kind === "ns") { cell.textContent = TL.short(value); cell.title = TL.ns(value); }
+      else if (names[value] !== undefined) { cell.textContent = names[value]; cell.title = section.columns[i].name + " " + value; }
       else { cell.textContent = kind === "number" ? value.toLocaleString("en-US") : Array.isArray(value) ? value.join(", ") : String(value); cell.title = cell.textContent; }
       row.append(cell);
     }
     return row;
   }
+  const isNumber = (column) => column.kind !== "text" && !Object.keys(column.names).length;
+  // Words are read to their end; a name that is too long is cut.
+  const isSentence = (value) => typeof value === "string" && value.length <= 300 && value.split(" ").length > 5;
   function saveTable(section) {
     const quote = (v) => {
       const text = v === null ? "" : Array.isArray(v) ? v.join(" ") : String(v);

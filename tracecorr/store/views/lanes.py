@@ -83,6 +83,7 @@ class Names:
     processes: Mapping[int, str] = field(default_factory=dict)
     threads: Mapping[int, str] = field(default_factory=dict)
     queues: Mapping[int, str] = field(default_factory=dict)
+    queue_numbers: Mapping[int, str] = field(default_factory=dict)  # with their node or side, without their properties
     gpus: Mapping[int, str] = field(default_factory=dict)
 
 
@@ -101,6 +102,7 @@ def name_owners(processes: pl.DataFrame, threads: pl.DataFrame, queues: pl.DataF
         {r["process"]: _process_name(r) for r in processes.iter_rows(named=True)},
         {r["thread"]: _thread_name(r) for r in threads.iter_rows(named=True)},
         {r["queue"]: _queue_name(r) for r in queues.iter_rows(named=True)},
+        {r["queue"]: _queue_number(r) for r in queues.iter_rows(named=True)},
         {r["gpu"]: _gpu_name(r) for r in gpus.iter_rows(named=True)},
     )
 
@@ -238,9 +240,12 @@ def _queue_name(row: Mapping[str, Any]) -> str:
     level = (
         {0: "low priority", 1: "normal priority", 2: "high priority"}.get(priority, "") if priority is not None else ""
     )
-    number = row.get("own", row["queue"])
-    parts = [f"queue {number}", f"HWq {ring:#x}" if ring is not None else None, row["type"], level]
-    return _side(row) + " · ".join(p for p in parts if p)
+    parts = [_queue_number(row), f"HWq {ring:#x}" if ring is not None else None, row["type"], level]
+    return " · ".join(p for p in parts if p)
+
+
+def _queue_number(row: Mapping[str, Any]) -> str:
+    return f"{_side(row)}queue {row.get('own', row['queue'])}"
 
 
 def _gpu_name(row: Mapping[str, Any]) -> str:

@@ -1,0 +1,125 @@
+"""The pages beside the timeline: names of owners, charts, links, what fits on a small screen."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import polars as pl
+from browsing import needs_browser, open_at, press, state_of, wait_idle
+from synthetic import SyntheticCapture, make_capture
+
+from tracecorr.app import charts, index
+from tracecorr.app.filters import Filters
+from tracecorr.app.find import Finder
+from tracecorr.app.library import Opened, Tints
+from tracecorr.app.pages import Reports, show_page
+from tracecorr.store import Capture
+
+
+def _open(capture: SyntheticCapture) -> Opened:
+    built = index.build(capture)
+    return Opened(capture.name, built, Finder(built), Filters(built), Tints(capture))
+
+
+def _columns(found: dict[str, Any], key: str) -> dict[str, dict[str, Any]]:
+    section = next(s for s in found["sections"] if s["key"] == key)
+    return {column["name"]: column for column in section["columns"]}
+
+
+def test_tables_call_owners_what_the_timeline_calls_them() -> None:
+    capture = make_capture(60)
+    columns = _columns(show_page("queues", _open(capture), Reports()), "queues")
+    assert columns["process"]["names"] == {"0": "4100 (log pid 7) · gemm", "1": "4101 (log pid 8) · gemm"}
+    assert columns["queue"]["names"] == {str(n): str(n) for n in range(4)}
+    assert columns["priority_log"]["names"] == {} and columns["queue"]["kind"] == "key"
+
+
+def test_queues_of_a_dataset_have_the_numbers_of_the_timeline() -> None:
+    """Keys go on through all nodes; the timeline shows a node and the number that its capture gave."""
+    capture = make_capture(60)
+    own = pl.col("queue").cast(pl.Int64)
+    node = pl.when(own < 2).then(pl.lit("n1")).otherwise(pl.lit("n2"))
+    capture.tables["queues"] = capture.tables["queues"].with_columns(side=node, own=own % 2)
+    opened = _open(capture)
+    found = show_page("queues", opened, Reports())
+    names = _columns(found, "queues")["queue"]["names"]
+    assert names == {"0": "n1 · queue 0", "1": "n1 · queue 1", "2": "n2 · queue 0", "3": "n2 · queue 1"}
+    assert set(_columns(found, "streams")["queues"]["names"].values()) <= set(names.values())
+    groups = [group.label for group in opened.index.views.groups]
+    assert all(any(label.startswith(f"{name} · ") for label in groups) for name in names.values())
+    assert list(found["charts"][0]["data"][0]["x"]) == list(names.values())
+
+
+def test_kernels_whose_names_begin_alike_are_bars_of_their_own() -> None:
+    capture = make_capture(60)
+    alike = [f"Cijk_Ailk_Bljk_HHS_BH_Bias_HA_S_SAV_UserArgs_MT{n}x64x32" for n in range(5)]
+    capture.tables["kernels"] = capture.tables["kernels"].with_columns(display=pl.Series(alike))
+    source = charts.Source(capture.table, 0)
+    for chart, axis in ((charts.dispatches_by_kernel, "yaxis"), (charts.latency_by_kernel, "xaxis")):
+        figure = chart(source)
+        assert figure is not None
+        told = figure.to_plotly_json()
+        places = [place for trace in told["data"] for place in trace[axis[0]]]
+        assert len(set(places)) == 5 and len(set(told["layout"][axis]["ticktext"])) == 5
+
+
+def test_a_kind_of_packet_has_one_colour_in_every_capture(sample: Capture) -> None:
+    figures = [charts.packets_by_queue(charts.Source(table, 0)) for table in (sample.table, make_capture(60).table)]
+    colours = [
+        {bar["name"]: bar["marker"]["color"] for bar in figure.to_plotly_json()["data"]} for figure in figures if figure
+    ]
+    assert set(colours[0]) > set(colours[1]) == {"dispatch"}
+    assert colours[0]["dispatch"] == colours[1]["dispatch"] and len(set(colours[0].values())) == len(colours[0])
+
+
+def test_short_times_are_told_in_short_units(sample: Capture) -> None:
+    figure = charts.time_by_ioctl(charts.Source(sample.table, 0))
+    assert figure is not None
+    told = figure.to_plotly_json()
+    unit = {"ms": 1e6, "µs": 1e3, "s": 1e9}[told["layout"]["xaxis"]["title"]["text"]]
+    ioctls = sample.table("events").filter(pl.col("layer").cast(pl.String) == "ioctl").collect()
+    longest = ioctls.group_by("name").agg(pl.col("dur_ns").sum())["dur_ns"].max()
+    assert max(told["data"][0]["x"]) * unit == longest and 1 <= longest / unit < 1000
+
+
+class TestInTheBrowser:
+    """Pages in the browser."""
+
+    pytestmark = needs_browser
+
+    def test_an_answer_leads_to_the_events_that_it_names(self, page: Any, url: str) -> None:
+        open_at(page, url.split("?")[0] + "?capture=t1-streams#page=verdicts")
+        link = page.locator("#tl-page .tl-answer p .tl-lead").first
+        link.click()
+        wait_idle(page)
+        state = state_of(page)
+        assert link.text_content() == f"event {state['selected']}" and page.evaluate("() => TL.page") == ""
+
+    def test_verdicts_are_counted_above_their_table(self, page: Any, url: str) -> None:
+        open_at(page, url.split("?")[0] + "?capture=t1-streams#page=verdicts")
+        outcomes = page.locator("#tl-page td.tl-pass, #tl-page td.tl-fail, #tl-page td.tl-unknown").all_inner_texts()
+        counts = ", ".join(f"{outcomes.count(o)} {o}" for o in ("FAIL", "UNKNOWN", "PASS"))
+        assert page.locator("#tl-page h3", has_text=f"Verdict on each claim: {counts}").is_visible()
+
+    def test_a_time_in_a_table_is_marked_among_what_is_around_it(self, page: Any, url: str, sample: Capture) -> None:
+        open_at(page, url.split("?")[0] + "?capture=t1-streams#page=queues")
+        page.locator("#tl-page .tl-lead", has_text=" s").first.click()
+        wait_idle(page)
+        state, length = state_of(page), page.evaluate("() => __tl.view.meta.length")
+        first = sample.table("events").select(pl.col("ts_ns").min()).collect().item()
+        created = sample.table("queues").select("created_ns").collect()["created_ns"][0] - first
+        assert state["mark"] == {"a": created, "b": created}
+        assert state["t1"] - state["t0"] <= length / 20 and state["t0"] < created < state["t1"]
+
+    def test_everything_fits_on_a_small_screen(self, page: Any, url: str) -> None:
+        page.set_viewport_size({"width": 1280, "height": 500})
+        open_at(page, url.split("?")[0] + "?capture=t1-streams")
+        buttons = page.locator("#tl-toolbar button")
+        assert len({round(b.bounding_box()["y"]) for b in buttons.all()}) == 1
+        press(page, "?")
+        help_box = page.locator("#tl-help .tl-card").bounding_box()
+        assert help_box["y"] >= 0 and help_box["y"] + help_box["height"] <= 500
+        press(page, "Escape", ".", "f", "m")
+        card, detail = page.locator("#tl-card").bounding_box(), page.locator("#tl-detail").bounding_box()
+        assert card["y"] + card["height"] <= detail["y"]
+        page.set_viewport_size({"width": 1500, "height": 900})
