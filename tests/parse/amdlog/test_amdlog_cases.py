@@ -161,6 +161,26 @@ def test_a_kernel_name_without_dispatch_is_a_row() -> None:
     assert found.one(name="dispatch")["kernel"] == "fill(int)"
 
 
+@pytest.mark.parametrize(
+    ("submitted", "named", "dispatched", "expected"), [
+        (10, 11, 12, "k"), (10, 10, 10, "k"),
+        pytest.param(10, 9, 12, None, id="of a command before"),
+        pytest.param(10, 13, 12, None, id="of a command behind"),
+    ],
+)  # fmt: skip
+def test_a_kernel_name_that_was_moved_is_not_that_of_the_dispatch_behind_it(
+    submitted: int, named: int, dispatched: int, expected: str | None
+) -> None:
+    text = line("Command (KernelExecution) submitted: 0x55", submitted) + line("ShaderName : k", named)
+    for size in (4 << 20, 100):
+        found = read(text + line(DISPATCH, dispatched), size)
+        assert found.one(name="dispatch")["kernel"] == expected
+        assert [row["kernel"] for row in found.rows(name="shader_name")] == ([] if expected else ["k"])
+    # Lines that name no thread are of several, which print at any time.
+    shared = read(text.replace(THREAD, "") + line(DISPATCH, dispatched, ""))
+    assert shared.one(name="dispatch")["kernel"] == "k"
+
+
 def test_packets_of_all_releases() -> None:
     found = read(
         log(

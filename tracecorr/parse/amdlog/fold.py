@@ -27,12 +27,13 @@ class Folds:
     waiting: Mask
 
 
-def fold(lane: Ints, kind: Ints, dispatch: Mask, is_rocr: Mask, unnamed: Mask) -> Folds:
+def fold(lane: Ints, kind: Ints, stamp: Ints, dispatch: Mask, is_rocr: Mask, unnamed: Mask) -> Folds:
     """Join rows of one thread; all arrays are sorted by lane, and `dispatch` marks HIP's dispatches.
 
     Two rows belong together only if no call begins or ends between them, and a name and its dispatch only if no line of
     a command is between them: that begins another one. A ShaderName of which the name is not known (`unnamed`) gives
-    its dispatch none, nor does one before it.
+    its dispatch none, nor does one before it. Nor does one that was moved in the file: its `stamp` (ns; the same in all
+    rows of a lane of several threads) lies behind its dispatch, or before the line of a command in front of it.
     """
     size = len(lane)
     context = np.cumsum((kind == Kind.ENTER) | (kind == Kind.EXIT))
@@ -49,15 +50,25 @@ def fold(lane: Ints, kind: Ints, dispatch: Mask, is_rocr: Mask, unnamed: Mask) -
         before = _last_before(source_rows, dispatch, lane, context, np.flatnonzero(ends))
         found.append(_spread(before, rows, size))
         waiting |= _latest(source_rows, ends, last_row) & goes_on
-    found[0][unnamed[found[0]] & (found[0] >= 0)] = -1
     sinks = ((kind == Kind.PACKET) | (kind == Kind.COPY)) & ~is_rocr[rows]
     index = np.arange(len(rows))
     last = np.maximum.accumulate(np.where(command, index, -1)) if len(rows) else index
-    same = sinks & (last >= 0) & (lane[last] == lane) & (context[last] == context)
+    last = np.where((last >= 0) & (lane[last] == lane) & (context[last] == context), last, -1)
     waiting |= _latest(command, command, last_row) & goes_on
+    moved = _list_moved(found[0], _spread(last, rows, size), stamp)
+    found[0][unnamed[found[0]] & (found[0] >= 0) | moved] = -1
     is_waiting = np.zeros(size, np.bool_)
     is_waiting[rows[waiting]] = True
-    return Folds(found[0], found[1], _spread(np.where(same, last, -1), rows, size), is_waiting)
+    return Folds(found[0], found[1], _spread(np.where(sinks, last, -1), rows, size), is_waiting)
+
+
+def _list_moved(name: Ints, command: Ints, stamp: Ints) -> Mask:
+    """Mark the dispatches whose name was printed behind them, or before the line of a command in front of it."""
+    moved = np.zeros(len(name), np.bool_)
+    rows = np.flatnonzero(name >= 0)
+    named, begun = stamp[name[rows]], command[name[rows]]
+    moved[rows] = (named > stamp[rows]) | (begun >= 0) & (stamp[begun] > named)
+    return moved
 
 
 def _spread(partner: Ints, rows: Ints, size: int) -> Ints:

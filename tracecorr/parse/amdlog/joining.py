@@ -98,7 +98,8 @@ class Joiner:
         held.rows &= not is_last
         stays_open = (kind == Kind.ENTER) & (partner == OPEN) & (not is_last)
         is_dispatch = (name == self._dispatch) & (kind == Kind.PACKET) & ~is_rocr
-        folds = fold(lane, kind, is_dispatch, is_rocr, rows["kernel"][order] < 0)
+        stamp = np.where(shared, 0, rows["stamp"][order])
+        folds = fold(lane, kind, stamp, is_dispatch, is_rocr, rows["kernel"][order] < 0)
         waiting = folds.waiting & (not is_last)
         is_done = (rows["is_old"] & ~rows["is_held"])[order]
         emitted = _emitted(kind, is_done, partner, folds, stays_open, waiting) & ~held.rows
