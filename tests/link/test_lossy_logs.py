@@ -93,6 +93,43 @@ def test_one_of_few_calls_that_holds_twice_what_others_hold_is_open_where_many_l
     assert 2 in opened([*twice, *halves * 2])
 
 
+def test_where_lines_of_one_function_were_lost_its_own_share_counts() -> None:
+    """A quarter of its calls are those of two; of all calls few lack a line."""
+    calls: list[Row] = []
+    for held in [1] * 15 + [2] * 5:
+        parent = len(calls)
+        calls += [("hipStreamSynchronize", 5, None, 0), *[("barrier", None, parent, 0)] * held]
+    twice = [n for n, row in enumerate(calls) if row[0] == "hipStreamSynchronize"][15:]
+    others: list[Row] = [("hipFree", 5, None, int(Flag.SPAN_TOLD))] * 600
+    sync = ("hipStreamSynchronize", None, None, int(Flag.EXIT_ONLY))
+    assert opened([*calls, *others, *[HALF] * 10]) == []
+    assert set(twice) < set(opened([*calls, *others, *[sync] * 10]))
+
+
+@pytest.mark.parametrize(
+    ("threads", "flag", "expected"), [
+        ([1, 2], Flag.ENTER_ONLY, [0]), ([1, 1], Flag.ENTER_ONLY, []), ([1, 2], Flag.EXIT_ONLY, [0]),
+        # The beginnings of threads, where others begin with an enter.
+        ([4, 5], Flag.EXIT_ONLY, [0]), ([4, 4], Flag.EXIT_ONLY, []),
+    ],
+)  # fmt: skip
+def test_a_call_over_a_place_where_two_threads_lost_lines_is_open(
+    threads: list[int], flag: Flag, expected: list[int]
+) -> None:
+    """Of the halves of one thread no two can lack the other one at one place."""
+    told = ("hipFree", 5, None, int(Flag.SPAN_TOLD))
+    half = ("hipFree", None, None, int(flag))
+    rows = [("hipSync", 100, None, 0), told, told, half, half, told, told, *[told] * 400]
+    events = events_of([*rows, ("hipSync", 5, None, 0), ("dispatch", None, 0, 0)])
+    owners = pl.Series([0, 1, 2, *threads, 1, 2, *[3] * 402], dtype=pl.UInt32)
+    ends = pl.when(pl.col("event") == 0).then(55).otherwise("end_offset")
+    events = events.with_columns(thread=owners, end_offset=ends)
+    losses = pl.DataFrame({"file": [0], "lost": [0.001]}, schema_overrides={"file": pl.UInt16})
+    after = open_false_calls(events, losses)
+    lost = events["dur_ns"].is_not_null() & after["dur_ns"].is_null()
+    assert lost.arg_true().to_list() == expected
+
+
 def test_of_calls_that_tell_nothing_the_longest_are_open_where_many_lines_were_lost() -> None:
     calls: list[Row] = [("hipEventRecord", 5 + n, None, 0) for n in range(20)]
     assert opened(calls) == []

@@ -13,6 +13,7 @@ import polars as pl
 
 from tracecorr.align.bounds import Ints, Mask
 from tracecorr.align.rows import attach_columns, number_groups
+from tracecorr.link.bursts import list_burst_calls, list_gaps
 from tracecorr.model.kinds import COMMAND_MENTIONS, SUBMITTED, Flag
 
 # What at least this share of a function's calls does is usual for it.
@@ -29,6 +30,8 @@ _MOST_FALSE = 0.5
 MANY_LOST = 0.005
 # Where more lines are lost, calls of functions that are called a few times may be false as well.
 MOST_LOST = 0.05
+# Of the calls of which any line is left, 2q / (1 + q) show one line where a share q of the lines is lost.
+_LOST_SHARE = pl.col("alone") / (2 * pl.col("total") - pl.col("alone"))
 _HALF = int(Flag.ENTER_ONLY | Flag.EXIT_ONLY)
 _TOLD, _DIFFERS = int(Flag.SPAN_TOLD), int(Flag.SPAN_DIFFERS)
 _COLUMNS = ("file", "offset", "thread", "name", "layer", "source", "flags")
@@ -50,9 +53,7 @@ def find_losses(events: pl.DataFrame) -> pl.DataFrame:
     calls = _hip_calls(events.select(_COLUMNS))
     halves = list_half_calls(calls.drop_nulls("thread")).group_by("file").agg(alone=pl.len())
     counted = halves.join(_count_paired(calls).group_by("file").agg(pl.col("total").sum()), on="file")
-    # Of the calls of which any line is left, 2q / (1 + q) show one line where a share q of the lines is lost.
-    half_share = pl.col("alone") / pl.col("total")
-    shares = pl.concat([counted, _count_unmatched(calls)]).select("file", lost=half_share / (2 - half_share))
+    shares = pl.concat([counted, _count_unmatched(calls)]).select("file", lost=_LOST_SHARE)
     # So far no other line is known to be missing.
     others = [found.select("file", lost=pl.lit(0.0)) for found in (_differing(calls), _list_endless(calls))]
     headless = _list_headless(events).group_by("file").agg(lost=pl.col("share").first())
@@ -153,15 +154,16 @@ def open_false_calls(events: pl.DataFrame, losses: pl.DataFrame) -> pl.DataFrame
     - that enclose other calls, as few calls of their name do: a function that calls another logged one does so as a
       rule,
     - in a log that lost lines: that hold more of something (commands, packets) than is usual for their name, or are
-      among the longest of their name, as many as may be false, or lack what most of their name hold; where it lost
-      many, all that hold nothing. Calls whose exit tells their duration are not,
+      among the longest of their name, as many as may be false, or lack what most of their name hold, or lie over a
+      place at which several threads lost lines; where it lost many, all that hold nothing. Calls whose exit tells
+      their duration are not,
     - that hold the end of a command whose beginning was lost.
 
     Args:
         events: rows with `parent`.
         losses: as `find_losses` returns them.
     """
-    calls = _hip_calls(events.select("event", "dur_ns", "file", "name", "layer", "source", "flags"))
+    calls = _hip_calls(events.select("event", "dur_ns", *_COLUMNS))
     ended = pl.col("dur_ns").is_not_null()
     if not calls.select(ended.any()).item():
         return events
@@ -227,14 +229,28 @@ def _list_unlikely(
     inner = events.select("parent", "layer", "source", child="name").filter(
         (pl.col("source") == "amd_log") & pl.col("parent").is_not_null()
     ).drop("source")  # fmt: skip
-    ended, damaged = calls.filter(pl.col("dur_ns").is_not_null()), doubtful.join(losses, on="file")
+    ended, damaged = calls.filter(pl.col("dur_ns").is_not_null()), _add_losses(doubtful, calls, losses)
     held = _count_held(damaged, inner)
     return pl.concat([
         _enclosing(doubtful, ended, inner, losses), _overfull(damaged, held), list_longest(damaged),
-        _unproven(damaged, held), _underfull(damaged, held), doubtful.select("event").join(
-            list_foreign_ends(events), on="event", how="semi"
-        ),
+        _unproven(damaged, held), _underfull(damaged, held), _of_bursts(damaged, calls, events),
+        doubtful.select("event").join(list_foreign_ends(events), on="event", how="semi"),
     ])  # fmt: skip
+
+
+def _add_losses(doubtful: pl.DataFrame, calls: pl.DataFrame, losses: pl.DataFrame) -> pl.DataFrame:
+    """Return the doubtful calls of files that lost lines with `lost`: the share of lines that lack there.
+
+    Lines of one kind may lack: where more halves of a function's calls are alone than of others, its own share counts.
+    """
+    damaged = doubtful.join(losses, on="file")
+    if damaged.is_empty():
+        return damaged
+    name = ["file", "name"]
+    halves = list_half_calls(calls.drop_nulls("thread")).group_by(name).agg(alone=pl.len())
+    own = halves.join(_count_paired(calls), on=name).select(*name, own=_LOST_SHARE)
+    joined = damaged.join(own, on=name, how="left", maintain_order="left")
+    return joined.with_columns(lost=pl.max_horizontal("lost", "own")).drop("own")
 
 
 def _count_held(damaged: pl.DataFrame, inner: pl.DataFrame) -> pl.DataFrame:
@@ -251,6 +267,16 @@ def _unproven(damaged: pl.DataFrame, held: pl.DataFrame) -> pl.DataFrame:
     """Return the calls of logs that lost very many lines that hold nothing by which they could be told from others."""
     many = damaged.filter(pl.col("lost") >= MANY_LOST)
     return many.select("event").join(held.select("event"), on="event", how="anti")
+
+
+def _of_bursts(damaged: pl.DataFrame, calls: pl.DataFrame, events: pl.DataFrame) -> pl.DataFrame:
+    """Return the calls of logs that lost lines over places at which lines of several threads are missing."""
+    if damaged.is_empty():
+        return damaged.select("event")
+    lossy = calls.drop_nulls("thread").join(damaged.select("file").unique(), on="file", how="semi")
+    lossy = lossy.with_columns(events["end_offset"].gather(lossy["event"]))
+    asked = damaged.select("event", "file", low="offset", high=events["end_offset"].gather(damaged["event"]))
+    return list_burst_calls(asked, list_gaps(list_half_calls(lossy), lossy))
 
 
 def _underfull(damaged: pl.DataFrame, held: pl.DataFrame) -> pl.DataFrame:
