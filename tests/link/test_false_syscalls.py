@@ -16,6 +16,7 @@ _TYPES = {
     "parent": pl.Int64, "enclosing_call": pl.Int64, "err_lo_ns": pl.UInt32, "err_hi_ns": pl.UInt32,
 }  # fmt: skip
 CREATE, ALLOC = "AMDKFD_IOC_CREATE_QUEUE", "AMDKFD_IOC_ALLOC_MEMORY_OF_GPU"
+MAP, DESTROY = "AMDKFD_IOC_MAP_MEMORY_TO_GPU", "AMDKFD_IOC_DESTROY_QUEUE"
 NO_LINES = pl.DataFrame(schema={"thread": pl.UInt32, "at": pl.Int64})
 
 
@@ -84,3 +85,32 @@ def test_of_few_calls_the_share_that_lacks_records_may_be_larger_than_seen() -> 
         call("ioctl", 12_000, None, int(Flag.EXIT_ONLY)), call("ioctl", 13_000, None, int(Flag.EXIT_ONLY)),
     ]  # fmt: skip
     assert len(opened([*whole, *halves, call(ALLOC, 90_000, 5)])[0]) == 57
+
+
+@pytest.mark.parametrize(
+    ("following", "length", "expected"), [
+        (DESTROY, 30, [24]), (MAP, 30, []),
+        pytest.param(DESTROY, 11, [], id="too short for both"),
+        pytest.param(CREATE, 30, [], id="what never follows a mapping"),
+    ],
+)  # fmt: skip
+def test_a_request_that_lacks_the_one_that_follows_it_may_be_both(
+    following: str, length: int, expected: list[int]
+) -> None:
+    """No record shows that others are missing: the exit of the one and the enter of the other are side by side."""
+    rows = [call(name, 100 * n, dur) for n in range(12) for name, dur in ((ALLOC, 10), (MAP, 5), (DESTROY, 1))]
+    for n, row in enumerate(rows):
+        row["ts_ns"] += 20 * (n % 3)
+    assert opened(rows) == ([], [])
+    assert opened([*rows[:24], call(ALLOC, 800, length), call(following, 840, 5), *rows[27:]]) == (expected, [])
+
+
+@pytest.mark.parametrize(("thread", "expected"), [(3, [4]), (2, [])])
+def test_a_call_over_a_place_where_two_threads_lost_records_is_open(thread: int, expected: list[int]) -> None:
+    """Of the calls of one thread that lack their exits no two can be at one place."""
+    lone = int(Flag.ENTER_ONLY)
+    begun = [{**call(CREATE, 100, None, lone), "thread": 2}, {**call(CREATE, 200, None, lone), "thread": thread}]
+    ends = [{**call(ALLOC, 900, 5), "thread": 2}, {**call(ALLOC, 901, 5), "thread": 3}]
+    whole = [call(CREATE, 1000 + 10 * n, 5) for n in range(40)]
+    rows = [*begun, *ends, call(CREATE, 50, 700), call(CREATE, 910, 5), *whole]
+    assert opened(rows) == (expected, [])

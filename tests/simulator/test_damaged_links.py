@@ -38,6 +38,11 @@ from tracecorr.store import Capture
         pytest.param(57, id="lines of workers in a log of 6.3 that names no thread"),
         pytest.param(197, id="counted indexes in a log of 6.3 that names no thread"),
         pytest.param(397, id="an exit and the next enter that changed places"),
+        pytest.param(310020, id="a call over a burst of lost lines"),
+        pytest.param(310039, id="calls of two, of the function that lost half of its lines"),
+        pytest.param(310041, id="a kernel's name that was moved behind the next command"),
+        pytest.param(697, id="a system call over a burst of lost records"),
+        pytest.param(520106, id="a request and the next one in a trace that lacks no other record"),
     ],
 )  # fmt: skip
 def test_damage_makes_links_missing_but_not_wrong(seed: int, tmp_path: Path) -> None:

@@ -6,10 +6,13 @@ like one call.
 
 from __future__ import annotations
 
+from typing import Any
+
 import polars as pl
 
 from tracecorr.align.causal_pairs import LOG_STEP_NS
 from tracecorr.align.rows import attach_columns
+from tracecorr.link.bursts import list_burst_calls
 from tracecorr.link.false_calls import list_longest
 from tracecorr.model.kinds import Flag
 from tracecorr.parse.kfd.ioctls import KFD_NAMES
@@ -21,6 +24,9 @@ _CALLS = ("syscall", "ioctl")
 _LEAST_WHOLE = 0.1
 # Where more records are missing, too many calls are false to tell them from others by their length.
 _MOST_LOST = 0.05
+# What follows at least this share of a request's calls, of so many, follows it as a rule.
+_USUAL_NEXT, _LEAST_CALLS = 0.9, 10
+_HALF = int(Flag.ENTER_ONLY | Flag.EXIT_ONLY)
 
 
 def open_false_syscalls(events: pl.DataFrame, lines: pl.DataFrame) -> pl.DataFrame:
@@ -29,6 +35,8 @@ def open_false_syscalls(events: pl.DataFrame, lines: pl.DataFrame) -> pl.DataFra
     So are calls
     - during which their thread printed a line of the log,
     - of the KFD in which the driver's function of another request ran,
+    - of the KFD that lack the request that follows those of their name as a rule, and are long enough to hold it, too,
+    - over a place at which several threads lack records,
     - in a trace that lacks enters and exits here and there: the longest of each name, as many as may be false; where it
       lacks many, all.
 
@@ -45,7 +53,11 @@ def open_false_syscalls(events: pl.DataFrame, lines: pl.DataFrame) -> pl.DataFra
     if ended.is_empty():
         return events
     inside = _list_functions(events)
-    false = pl.concat([_interrupted(ended, lines), _of_another(inside), _unlikely(calls, ended)]).unique()
+    enters, exits = _list_lone(calls)
+    false = pl.concat([
+        _interrupted(ended, lines), _of_another(inside), _unlikely(enters, exits, ended),
+        _of_bursts(enters, exits, ended, events), _without_next(calls, ended),
+    ]).unique()  # fmt: skip
     if false.is_empty():
         return events
     doubtful = inside.join(false.rename({"event": "call"}), on="call").filter(~pl.col("own"))["event"]
@@ -102,27 +114,36 @@ def _of_another(inside: pl.DataFrame) -> pl.DataFrame:
     return inside.filter("other").select(event="call").unique()
 
 
-def _unlikely(calls: pl.DataFrame, ended: pl.DataFrame) -> pl.DataFrame:
-    """Return the calls (event) that are the longest of their name in a trace that lacks single records."""
+def _list_lone(calls: pl.DataFrame) -> tuple[pl.DataFrame, pl.DataFrame]:
+    """Return the calls of which the exit, and those of which the enter, is missing, of those that show both as a rule.
+
+    Each with `total`: the calls of its file.
+    """
     flag = pl.col("flags").fill_null(0)
-    is_lone = flag & int(Flag.ENTER_ONLY | Flag.EXIT_ONLY) > 0
+    is_lone = flag & _HALF > 0
     # An exit alone does not tell the request.
     call = pl.when(pl.col("name").cast(pl.String).str.starts_with(_IOCTL)).then(pl.lit("ioctl")).otherwise("name")
     calls = calls.with_columns(call=call)
     shown = calls.group_by("file", "call").agg(lone=is_lone.mean()).filter(pl.col("lone") <= 1 - _LEAST_WHOLE)
     calls = calls.join(shown, on=["file", "call"], how="semi")
     lone = calls.filter(is_lone)
-    if lone.is_empty():
-        return ended.clear().select("event")
     ends = calls.group_by("file", "thread").agg(first=pl.col("offset").min(), last=pl.col("offset").max())
-    placed = lone.join(ends, on=["file", "thread"])
+    total = calls.group_by("file").agg(total=pl.len())
+    placed = lone.join(ends, on=["file", "thread"]).join(total, on="file")
     # A trace begins in a call, and ends in one.
     enters = placed.filter((flag & int(Flag.ENTER_ONLY) > 0) & (pl.col("offset") < pl.col("last")))
     exits = placed.filter((flag & int(Flag.EXIT_ONLY) > 0) & (pl.col("offset") > pl.col("first")))
-    counts = [side.group_by("file").agg(pl.len().alias(name)) for side, name in ((enters, "enters"), (exits, "exits"))]
-    total = calls.group_by("file").agg(total=pl.len())
-    # A filter on one of the two events leaves halves of one kind only: then both joins leave no row.
-    halves = total.join(counts[0], on="file").join(counts[1], on="file").with_columns(
+    return enters, exits
+
+
+def _unlikely(enters: pl.DataFrame, exits: pl.DataFrame, ended: pl.DataFrame) -> pl.DataFrame:
+    """Return the calls (event) that are the longest of their name in a trace that lacks single records."""
+    counts = [
+        side.group_by("file").agg(pl.len().alias(name), pl.col("total").first().alias(f"total_{name}"))
+        for side, name in ((enters, "enters"), (exits, "exits"))
+    ]
+    # A filter on one of the two events leaves halves of one kind only: then the join leaves no row.
+    halves = counts[0].join(counts[1], on="file").rename({"total_enters": "total"}).with_columns(
         share=(pl.col("enters") + pl.col("exits")) / pl.col("total")
     )  # fmt: skip
     # Of few calls the share is hardly known: it may be larger by two standard errors.
@@ -132,3 +153,45 @@ def _unlikely(calls: pl.DataFrame, ended: pl.DataFrame) -> pl.DataFrame:
     damaged = ended.join(lost, on="file")
     many = damaged.filter(pl.col("lost") >= _MOST_LOST)
     return pl.concat([many.select("event"), list_longest(damaged.filter(pl.col("lost") < _MOST_LOST))])
+
+
+def _of_bursts(enters: pl.DataFrame, exits: pl.DataFrame, ended: pl.DataFrame, events: pl.DataFrame) -> pl.DataFrame:
+    """Return the calls (event) over places at which records of several threads are missing."""
+    if enters.is_empty():
+        return ended.clear().select("event")
+    rows = events.select("file", "thread", "ts_ns", "dur_ns", "source").filter(pl.col("source") == "ftrace")
+    rows = rows.drop_nulls(["thread", "ts_ns"])
+    begins = rows.select("file", "thread", other="ts_ns").sort("other")
+    ends = rows.select("file", "thread", other=pl.col("ts_ns") + pl.col("dur_ns").fill_null(0)).sort("other")
+    # A filter leaves out enters more often than exits: these count where both are missing.
+    exits = exits.join(enters, on="file", how="semi")
+    by: dict[str, Any] = {"left_on": "ts_ns", "right_on": "other", "by": ["file", "thread"]}
+    by |= {"allow_exact_matches": False, "check_sortedness": False}
+    behind = enters.sort("ts_ns").join_asof(begins, strategy="forward", **by)
+    before = exits.sort("ts_ns").join_asof(ends, strategy="backward", **by)
+    gaps = pl.concat([
+        behind.select("file", "thread", low="ts_ns", high="other"),
+        before.select("file", "thread", low="other", high="ts_ns"),
+    ]).drop_nulls()  # fmt: skip
+    low = pl.col("ts_ns")
+    return list_burst_calls(ended.select("event", "file", low=low, high=low + pl.col("dur_ns")), gaps)
+
+
+def _without_next(calls: pl.DataFrame, ended: pl.DataFrame) -> pl.DataFrame:
+    """Return the KFD's requests (event) that may be one and the end of the next one, which lacks behind them.
+
+    Nearly all requests of their name are followed by one of another name. Behind these comes at once what follows that
+    other one, and they are long enough to hold both.
+    """
+    requests = calls.filter(pl.col("name").cast(pl.String).str.starts_with(_IOCTL)).sort("ts_ns")
+    pairs = requests.select("event", "name", following=pl.col("name").shift(-1).over("thread")).drop_nulls()
+    counts = pairs.group_by("name", "following").agg(count=pl.len())
+    counts = counts.with_columns(total=pl.col("count").sum().over("name"))
+    as_a_rule = (pl.col("count") >= _USUAL_NEXT * pl.col("total")) & (pl.col("total") >= _LEAST_CALLS)
+    usual = counts.filter(as_a_rule & (pl.col("name") != pl.col("following"))).select("name", next="following")
+    shortest = ended.group_by("name").agg(least=pl.col("dur_ns").min())
+    both = usual.join(shortest, on="name").join(shortest.select(next="name", more="least"), on="next")
+    odd = pairs.join(both, on="name").filter(pl.col("following") != pl.col("next"))
+    odd = odd.join(counts.select(next="name", following="following"), on=["next", "following"], how="semi")
+    asked = ended.join(odd.select("event", "least", "more"), on="event")
+    return asked.filter(pl.col("dur_ns") >= pl.col("least") + pl.col("more")).select("event")
