@@ -71,6 +71,18 @@ def test_functions_nest_like_a_stack(step: int, trees: list[list[Any]], instant:
             assert (parent, call) == (None, None)
 
 
+def test_a_function_whose_time_lies_behind_its_parent_has_none() -> None:
+    """The exit of a call and the enter of the next one of its thread changed places in the text."""
+    rows: list[dict[str, Any]] = [
+        {"event": 0, "layer": "ioctl", "ts_ns": 1000, "dur_ns": 5000, "offset": 10, "end_offset": 30},
+        {"event": 1, "layer": "ioctl", "ts_ns": 20_000, "dur_ns": 9000, "offset": 20, "end_offset": 50},
+        {"event": 2, "layer": "kfd", "ts_ns": 22_000, "offset": 40, "depth": 9},
+    ]
+    assert nest_functions(_frame(rows))["parent"].to_list() == [None] * 3
+    in_order = [rows[0] | {"end_offset": 20}, rows[1] | {"offset": 30}, rows[2]]
+    assert nest_functions(_frame(in_order))["parent"].to_list() == [None, None, 1]
+
+
 _OPERATIONS = st.one_of(
     st.tuples(st.just("open"), st.sampled_from([KFD, TTY, None]), st.integers(3, 5), st.booleans()),
     st.tuples(st.just("dup"), st.integers(3, 5), st.integers(3, 6), st.booleans()),

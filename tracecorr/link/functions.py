@@ -48,15 +48,16 @@ def nest_functions(events: pl.DataFrame) -> pl.DataFrame:
 
 
 def _free_misplaced(events: pl.DataFrame) -> pl.DataFrame:
-    """Take parent and call from records of a trace whose own time lies outside of it: their lines are out of order."""
-    traced = ((events["source"] == "ftrace") & events["enclosing_call"].is_not_null()).to_numpy()
-    rows = np.flatnonzero(traced)
-    call = events["enclosing_call"].gather(rows).to_numpy()
+    """Take parent and call from records of a trace whose own time lies outside of one: their lines are out of order."""
     start = events["ts_ns"].to_numpy()
     length = events["dur_ns"].fill_null(_NO_END_NS).to_numpy()
-    since = start[rows] - start[call]
     misplaced = np.zeros(len(events), dtype=np.bool_)
-    misplaced[rows] = (since < -_ROUNDING_NS) | (since > length[call] + _ROUNDING_NS)
+    for outer in ("parent", "enclosing_call"):
+        traced = ((events["source"] == "ftrace") & events[outer].is_not_null()).to_numpy()
+        rows = np.flatnonzero(traced)
+        call = events[outer].gather(rows).to_numpy()
+        since = start[rows] - start[call]
+        misplaced[rows] |= (since < -_ROUNDING_NS) | (since > length[call] + _ROUNDING_NS)
     if not misplaced.any():
         return events
     kept = ~pl.Series(misplaced)
