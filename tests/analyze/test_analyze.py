@@ -7,9 +7,16 @@ from typing import Any
 
 import polars as pl
 import pytest
-from analyze_tables import table
+from analyze_tables import table, tables_of
+from synthetic_run import make_run
 
-from tracecorr.analyze.clocks import describe_fitted_rate, summarize_clocks, summarize_time_errors
+from tracecorr.analyze.clocks import (
+    describe_durations,
+    describe_fitted_rate,
+    summarize_clocks,
+    summarize_time_errors,
+)
+from tracecorr.analyze.drm_jobs import summarize_drm_jobs
 from tracecorr.analyze.glossary import GLOSSARY
 from tracecorr.analyze.hip_calls import summarize_hip_calls, summarize_internal_calls
 from tracecorr.analyze.ioctls import summarize_ioctls
@@ -19,6 +26,7 @@ from tracecorr.analyze.launches import summarize_launches, summarize_unlinked
 from tracecorr.analyze.ledger import summarize_ledger, summarize_unaccounted
 from tracecorr.analyze.losses import summarize_losses
 from tracecorr.analyze.markdown import render_markdown, render_summary, render_table
+from tracecorr.analyze.queue_creation import summarize_queue_creation
 from tracecorr.analyze.queues import summarize_queues
 from tracecorr.analyze.report import summarize_capture
 from tracecorr.analyze.run_facts import describe_run
@@ -174,6 +182,21 @@ def test_a_rate_that_pairs_fitted_is_said() -> None:
     exact = {**piece, "source": "ftrace:mono", "method": "samples"}
     log = {**piece, "source": "amd_log:boot"}
     assert not describe_fitted_rate(table("clock_map", exact, log, {**piece, "rate_ppb": 0}))
+
+
+def test_steps_of_an_unmapped_counter_are_no_durations() -> None:
+    piece = {"source": "ftrace:x86-tsc", "method": "unaligned", "rate_ppb": 0}
+    unmapped = table("clock_map", piece)
+    assert describe_durations(unmapped) == "durations are unknown: ftrace:x86-tsc counts steps that are no nanoseconds"
+    assert not describe_durations(table("clock_map", {**piece, "method": "samples"}))
+    coarse = table("clock_map", {**piece, "source": "ftrace:uptime", "method": "samples"})
+    assert describe_durations(coarse) == "durations are known to 20.00 ms, by the clock of the trace"
+    job = {"job": 0, "ring": "sdma0", "ring_kind": "sdma", "queued_ns": 10, "run_ns": 30, "done_ns": 70}
+    rows = summarize_drm_jobs(table("drm_jobs", job), timed=False)
+    assert rows.select("queued", "run", "done", "waited_max_ns", "ran_max_ns").row(0) == (1, 1, 1, None, None)
+    tables = tables_of({**make_run(), "clock_map": [piece]})
+    assert summarize_queue_creation(tables)["mqd_ns"].to_list() == [None, None]
+    assert "an unknown time after CREATE_QUEUE began" in render_markdown(summarize_capture("x", tables))
 
 
 def test_what_streams_submitted_is_unknown_where_the_log_names_no_stream() -> None:

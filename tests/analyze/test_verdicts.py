@@ -108,6 +108,9 @@ UNKNOWNS: list[tuple[str, Change]] = [
     ("no_kcq_use", lambda rows: (empty("drm_jobs")(rows), drop_layer("drm_sched")(rows))),  # type: ignore[list-item]
     ("queue_creation_complete", drop_layer("mqd")),
     ("kfd_create_under_1ms", drop_layer("ioctl")),
+    ("kfd_create_under_1ms", put_event(3, dur_ns=None)),
+    ("kfd_create_under_1ms", put_event(3, dur_ns=None, result=None)),
+    ("kfd_create_under_1ms", put("clock_map", 1, source="ftrace:uptime")),
     ("rocr_create_time", drop_events(2)),
     ("mqd_ops_per_queue", drop_layer("mqd")),
     ("scheduler_mode", lambda rows: (empty("gpus")(rows), empty("hqd")(rows), drop_events(12)(rows))),  # type: ignore[list-item]
@@ -274,6 +277,16 @@ def test_reasons_name_stages_and_what_is_missing_in_words() -> None:
     assert said["copies_use_user_sdma"] == "1 engine copy, but no kernel trace tells which queues were made"
     told = "the priority in the driver is not known of 1 queue; it agrees as far as the log"
     assert said["priority_reaches_hardware"] == told
+
+
+def test_what_no_duration_shows_of_a_queue_creation_is_told() -> None:
+    rows = make_run()
+    for event in (3, 10):
+        put_event(event, dur_ns=None)(rows)
+    told = "the trace does not show how long the 2 that succeeded took"
+    assert judge(rows, "kfd_create_under_1ms")[1] == told
+    rows["clock_map"][1].update(source="ftrace:counter", method="unaligned")
+    assert judge(rows, "kfd_create_under_1ms")[1] == f"{told}: ftrace:counter counts steps that are no nanoseconds"
 
 
 def test_a_wide_clock_is_told_with_its_width_and_what_it_is_of() -> None:

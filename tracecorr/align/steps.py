@@ -8,6 +8,8 @@ from tracecorr.align.rows import Places, attach_columns
 
 # These count cycles, or what else an unnamed clock counts; a cycle is no longer than a nanosecond.
 COUNTS = ("x86-tsc", "ticks")
+# Without a map, steps of these are no nanoseconds.
+UNTIMED = (*COUNTS, "counter")
 _CYCLE_NS = 1
 # `uptime` with one stamp alone.
 _COARSEST_NS = 20_000_000

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import polars as pl
 
+from tracecorr.align.steps import UNTIMED
 from tracecorr.analyze.frames import as_text, collect
 from tracecorr.analyze.values import render_ns
 from tracecorr.model.kinds import Flag
+from tracecorr.parse.ftrace.pairing import UPTIME_TICK_NS
 
 
 def summarize_clocks(clock_map: pl.LazyFrame) -> pl.DataFrame:
@@ -29,6 +31,27 @@ def summarize_clocks(clock_map: pl.LazyFrame) -> pl.DataFrame:
             "violated",
         )
     )
+
+
+def find_untimed(clock_map: pl.LazyFrame) -> list[str]:
+    """Return the clocks of kernel traces that count cycles or events and were not mapped: they show no durations."""
+    source, method = (pl.col(c).cast(pl.String) for c in ("source", "method"))
+    known = [f"ftrace:{clock}" for clock in UNTIMED]
+    return collect(clock_map.filter(source.is_in(known) & (method == "unaligned")).select(source))["source"].to_list()
+
+
+def find_step_ns(clock_map: pl.LazyFrame) -> int:
+    """Return how far a duration in the kernel trace may lie from the truth because its clock moves in large steps."""
+    is_coarse = pl.col("source").cast(pl.String) == "ftrace:uptime"
+    return 2 * UPTIME_TICK_NS if collect(clock_map.select(is_coarse.any())).item() else 0
+
+
+def describe_durations(clock_map: pl.LazyFrame) -> str:
+    """Return, in words, what durations of the kernel trace are worth; empty where they are as its stamps."""
+    untimed, step_ns = find_untimed(clock_map), find_step_ns(clock_map)
+    coarse = f"durations are known to {render_ns(step_ns)}, by the clock of the trace" if step_ns else ""
+    lost = f"durations are unknown: {', '.join(untimed)} counts steps that are no nanoseconds" if untimed else ""
+    return "; ".join(filter(None, (lost, coarse, describe_fitted_rate(clock_map))))
 
 
 def describe_fitted_rate(clock_map: pl.LazyFrame) -> str:

@@ -7,17 +7,19 @@ import polars as pl
 from tracecorr.analyze.frames import as_text, collect, spread_ns
 
 
-def summarize_drm_jobs(jobs: pl.LazyFrame) -> pl.DataFrame:
+def summarize_drm_jobs(jobs: pl.LazyFrame, *, timed: bool = True) -> pl.DataFrame:
     """Return one row per ring, the one with the most jobs first.
 
     Args:
         jobs: the table `drm_jobs`.
+        timed: whether the clock of the trace shows times; where it does not, no duration is known.
 
     Returns: dev, ring, ring_kind, jobs, queued, run, done (how many of them were seen at each stage), processes (that
         submitted, where they are known), waited_p50_ns, waited_p95_ns, waited_max_ns (queued to run), ran_p50_ns,
         ran_p95_ns, ran_max_ns (run to done).
     """
     times = {"waited": pl.col("run_ns") - pl.col("queued_ns"), "ran": pl.col("done_ns") - pl.col("run_ns")}
+    times = {name: pl.when(timed).then(took) for name, took in times.items()}
     return collect(
         jobs.with_columns(as_text("dev", "ring", "ring_kind"))
         .group_by("dev", "ring", "ring_kind")

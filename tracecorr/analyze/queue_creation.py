@@ -5,6 +5,7 @@ from __future__ import annotations
 import polars as pl
 
 from tracecorr.analyze.ancestors import find_enclosing
+from tracecorr.analyze.clocks import find_untimed
 from tracecorr.analyze.frames import Tables, collect
 from tracecorr.analyze.mqd import summarize_mqd_operations
 
@@ -68,9 +69,11 @@ def _kernel_side(tables: Tables, made: pl.DataFrame) -> pl.DataFrame:
     driver = driver.unique("create_ioctl_event", keep="first").select(
         "create_ioctl_event", kfd_event="event", kfd_ns="dur_ns"
     )
-    return ioctls.join(driver, on="create_ioctl_event", how="left").join(
-        _mqd_side(kernel), on="create_ioctl_event", how="left"
-    ).with_columns(mqd_ns=pl.col("init_ns") - pl.col("start_ns")).drop("start_ns", "init_ns")  # fmt: skip
+    timed = not find_untimed(tables("clock_map"))
+    since_start = pl.when(timed).then(pl.col("init_ns") - pl.col("start_ns"))
+    seen = ioctls.join(driver, on="create_ioctl_event", how="left")
+    both = seen.join(_mqd_side(kernel), on="create_ioctl_event", how="left")
+    return both.with_columns(mqd_ns=since_start).drop("start_ns", "init_ns")
 
 
 def _mqd_side(kernel: pl.DataFrame) -> pl.DataFrame:

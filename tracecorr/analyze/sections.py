@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import polars as pl
 
 from tracecorr.analyze.answers import Section
-from tracecorr.analyze.clocks import describe_fitted_rate, summarize_clocks, summarize_time_errors
+from tracecorr.analyze.clocks import describe_durations, find_untimed, summarize_clocks, summarize_time_errors
 from tracecorr.analyze.copies import summarize_copies
 from tracecorr.analyze.driver_events import summarize_driver_events
 from tracecorr.analyze.drm_jobs import summarize_drm_jobs
@@ -67,8 +67,8 @@ def _need(sources: set[str], what: str, *, log: bool = False, trace: bool = Fals
 
 
 def _scaled(tables: Tables) -> str:
-    fitted = describe_fitted_rate(tables("clock_map"))
-    return f"; {fitted}" if fitted else ""
+    told = describe_durations(tables("clock_map"))
+    return f"; {told}" if told else ""
 
 
 def _node_sections(evidence: Evidence) -> Iterator[Section]:
@@ -312,10 +312,10 @@ def _driver_sections(tables: Tables, sources: set[str]) -> Iterator[Section]:
     yield Section(
         "drm_jobs",
         "Jobs of the kernel's GPU scheduler",
-        summarize_drm_jobs(tables("drm_jobs")),
+        summarize_drm_jobs(tables("drm_jobs"), timed=not find_untimed(tables("clock_map"))),
         "recorded by the events of gpu_scheduler or amdgpu; `waited` = from queued to handed to the ring, `ran` = "
         "until its fence. `kcq` = kernel compute queue; queued, run, done = jobs seen at that stage. Work that goes by "
-        "doorbell is no such job",
+        f"doorbell is no such job{_scaled(tables)}",
         _need(sources, "jobs", trace=True),
         nothing="no job is in the trace: none was submitted, or its events were not recorded (gpu_scheduler:*)",
     )

@@ -117,8 +117,8 @@ def _mqd(made: pl.DataFrame) -> Answer:
     if seen.is_empty():
         return Answer(question, ("not recorded: no MQD function was traced (capture with the KFD and MQD probes)",))
     lines = [
-        f"queue {row['queue']}: in event {row['init_mqd_event']}, {render_ns(row['mqd_ns'])} after CREATE_QUEUE began; "
-        f"operations: {row['mqd_operations']}"
+        f"queue {row['queue']}: in event {row['init_mqd_event']}, {_describe_short(row['mqd_ns'])} after CREATE_QUEUE "
+        f"began; operations: {row['mqd_operations']}"
         for row in seen.head(_MAX_QUEUES).iter_rows(named=True)
     ]
     lines.append("the driver hands it over before CREATE_QUEUE returns (runlist under HWS, add_hw_queue under MES)")

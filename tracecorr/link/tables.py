@@ -8,6 +8,7 @@ import numpy as np
 import polars as pl
 
 from tracecorr.align.rows import Places, attach_columns, fill_columns, fold_constants, number_groups
+from tracecorr.align.steps import UNTIMED
 from tracecorr.link import (
     calls,
     descriptors,
@@ -33,6 +34,7 @@ from tracecorr.link.lives import number_lives
 from tracecorr.link.thread_creation import find_creators
 from tracecorr.link.threads import Identities
 from tracecorr.model import schema
+from tracecorr.model.kinds import Flag
 
 # What the keys of the tables stand for.
 _SPENT = ("ring", "stream", "kernel")
@@ -145,7 +147,7 @@ def link_tables(
     asked = streams.list_asked_priorities(stream_queues, stream_table)
     queue_table = _count_packets(queue_table, launches, events)
     return {
-        "events": _finish_events(events),
+        "events": _finish_events(_forget_counts(events)),
         "launches": launches,
         "queues": queue_table.join(asked, on="queue", how="left", maintain_order="left"),
         "gpus": gpu_table,
@@ -293,6 +295,15 @@ def _describe_gpu_times(events: pl.DataFrame, gpu: pl.DataFrame) -> pl.DataFrame
     return joined.with_columns(
         pl.when(is_gpu).then(f"{name}_owner").otherwise(name).alias(name) for name in ("parent", *columns)
     ).drop(f"{name}_owner" for name in ("parent", *columns))
+
+
+def _forget_counts(events: pl.DataFrame) -> pl.DataFrame:
+    """Take the durations from rows of a clock that counts cycles or events and was not mapped: they are no times."""
+    is_count = pl.any_horizontal(pl.col("clock") == name for name in UNTIMED)
+    timeless = (is_count & (pl.col("flags") & int(Flag.UNALIGNED) != 0)).fill_null(value=False)
+    if not events.select(timeless.any()).item():
+        return events
+    return events.with_columns(dur_ns=pl.when(~timeless).then("dur_ns"))
 
 
 def _finish_events(events: pl.DataFrame) -> pl.DataFrame:

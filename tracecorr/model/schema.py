@@ -65,7 +65,8 @@ EVENTS = Table(
         (
             "dur_ns",
             I64,
-            "duration on the common clock: it carries `clock_map.rate_ppb`; null for an instant or a half-seen span",
+            "duration on the common clock: it carries `clock_map.rate_ppb`; null for an instant, a half-seen span, and "
+            "where an unmapped clock counts cycles or events",
             "ns",
         ),
         ("err_lo_ns", U32, "the true start is not earlier than ts_ns - err_lo_ns; null = unknown", "ns"),

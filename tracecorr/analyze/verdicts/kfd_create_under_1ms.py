@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import polars as pl
 
+from tracecorr.analyze.clocks import find_step_ns, find_untimed
 from tracecorr.analyze.values import render_ns
 from tracecorr.analyze.verdicts.evidence import Evidence
 from tracecorr.analyze.verdicts.model import Claim, Finding, failed, passed, unknown
@@ -13,20 +14,40 @@ def judge(evidence: Evidence) -> Finding:
     """Compare the duration of each successful CREATE_QUEUE ioctl with the threshold."""
     limit = evidence.thresholds.kfd_create_ns
     ioctls = evidence.of_layer("ioctl", "AMDKFD_IOC_CREATE_QUEUE")
-    good = ioctls.filter((pl.col("result") == "0") & pl.col("dur_ns").is_not_null())
-    counts = {"create_queue_ioctls": ioctls.height, "successful": good.height, "limit_ns": limit}
+    made = ioctls.filter(pl.col("result") == "0")
+    good = made.drop_nulls("dur_ns")
+    unseen = ioctls["result"].null_count() + made.height - good.height
+    counts = {"create_queue_ioctls": ioctls.height, "successful": made.height, "limit_ns": limit}
     if good.is_empty():
-        if ioctls.is_empty():
-            remedy = "record the ioctl system calls from before the first queue is made"
-            return unknown("no CREATE_QUEUE ioctl is recorded", remedy, counts)
-        refused = ioctls["result"].drop_nulls().unique().sort().to_list()
-        why = f"no CREATE_QUEUE succeeded ({', '.join(refused) or 'none of them is seen to return'})"
-        return unknown(why, "run it where the driver makes the queues", counts, ioctls["event"])
-    slow = good.filter(pl.col("dur_ns") > limit)
+        return _say_nothing_timed(evidence, ioctls, made, counts)
+    step = find_step_ns(evidence.tables("clock_map"))
+    slow = good.filter(pl.col("dur_ns") - step > limit)
     longest = int(good["dur_ns"].sort()[-1])
-    counts |= {"slower": slow.height, "longest_ns": longest}
+    counts |= {"slower": slow.height, "longest_ns": longest, "without_duration": unseen}
     said = f"the longest of {good.height} took {render_ns(longest)}, the limit is {render_ns(limit)}"
-    return failed(said, counts, slow["event"]) if slow.height else passed(said, counts, good["event"])
+    if slow.height:
+        return failed(said, counts, slow["event"])
+    if longest + step > limit:
+        why = f"durations are known to {render_ns(step)} only, by the clock of the trace"
+        return unknown(f"{said}; {why}", "record with trace_clock mono", counts, good["event"])
+    if unseen:
+        told = f"the trace does not show how long {unseen} more took"
+        return unknown(f"{said}; {told}", "record until the program ends", counts, ioctls["event"])
+    return passed(said, counts, good["event"])
+
+
+def _say_nothing_timed(evidence: Evidence, ioctls: pl.DataFrame, made: pl.DataFrame, counts: dict[str, int]) -> Finding:
+    if ioctls.is_empty():
+        remedy = "record the ioctl system calls from before the first queue is made"
+        return unknown("no CREATE_QUEUE ioctl is recorded", remedy, counts)
+    if made.height:
+        untimed = ", ".join(find_untimed(evidence.tables("clock_map")))
+        why = f": {untimed} counts steps that are no nanoseconds" if untimed else ""
+        said = f"the trace does not show how long the {made.height} that succeeded took{why}"
+        return unknown(said, "record with trace_clock mono and larger buffers", counts, made["event"])
+    refused = ioctls["result"].drop_nulls().unique().sort().to_list()
+    why = f"no CREATE_QUEUE succeeded ({', '.join(refused) or 'none of them is seen to return'})"
+    return unknown(why, "run it where the driver makes the queues", counts, ioctls["event"])
 
 
 CLAIM = Claim(
