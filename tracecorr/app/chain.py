@@ -25,6 +25,7 @@ class Chain:
     root: int | None
     stages: list[Row] = field(default_factory=list)
     edges: list[Row] = field(default_factory=list)
+    launches: list[Row] = field(default_factory=list)
     truncated: bool = False
 
 
@@ -39,7 +40,7 @@ def find_chain(index: CaptureIndex, event: int) -> Chain | None:
     root, members = found.root, found.events
     kept = _bounded(members, event, root)
     rows = read_events(index.capture.table, kept)
-    chain = Chain(event, root, truncated=len(kept) < len(members))
+    chain = Chain(event, root, launches=found.launches, truncated=len(kept) < len(members))
     chain.stages = sorted([*_stages(index, rows), *_hollow_doorbells(index, found.launches)], key=_time_order)
     chain.edges = _edges(chain.stages, found.launches, found.links)
     _add_gaps(chain)

@@ -13,6 +13,7 @@ from tracecorr.app.filters import parse_filter
 from tracecorr.app.library import Library, Opened, Wanted
 from tracecorr.app.pages import COMPARE, PAGES
 from tracecorr.app.pair import ANCHORS
+from tracecorr.app.path import describe_path
 from tracecorr.store.views import levels
 
 Answer = Callable[[Opened], Any]
@@ -101,7 +102,11 @@ def _spans(opened: Opened) -> Response:
 
 def _event(opened: Opened) -> Response:
     found = _found(opened)
-    rest = {"columns": detail.describe(opened.index, found.event), "raw": detail.raw_lines(opened.index, found)}
+    rest = {
+        "columns": detail.describe(opened.index, found.event),
+        "raw": detail.raw_lines(opened.index, found),
+        "path": describe_path(opened.index, found.launches),
+    }
     return jsonify(_chain_json(found) | rest)
 
 

@@ -102,6 +102,49 @@ window.TL = window.TL || {};
     return head;
   }
 
+  // --- how a launch went --------------------------------------------------------------------------
+  const EVIDENCE = {
+    recorded: "its store is recorded", derived: "the store of its graph's launch, derived", inferred: "its store was not traced",
+  };
+  function announced(path) {
+    if (path.moments === undefined) return several(path);
+    const box = make("span"), evidence = Object.keys(path.packets)[0];
+    if (EVIDENCE[evidence] === undefined) { box.append("doorbell not known" + (path.reason ? ": " + path.reason : "")); return box; }
+    box.append(make("b", "", "by doorbell"), ": " + EVIDENCE[evidence]);
+    if (path.doorbell !== null) box.append(" ", TL.button("#" + path.doorbell, "select the doorbell", () => TL.select(path.doorbell, true)));
+    if (path.doorbell === null && path.width !== null) box.append(", it lies within " + TL.short(path.width) + " (inferred)");
+    return box;
+  }
+  function several(path) {
+    const kinds = Object.entries(path.packets), all = kinds.reduce((sum, [, n]) => sum + n, 0);
+    const parts = [];
+    if (all) parts.push(TL.num(all) + (all === 1 ? " packet, doorbell " : " packets, doorbells ") + kinds.map(([kind, n]) => (kinds.length > 1 ? TL.num(n) + " " : "") + kind).join(", "));
+    if (path.copies) parts.push(TL.num(path.copies) + (path.copies === 1 ? " copy" : " copies") + " by an engine, whose doorbell the log does not tell");
+    return make("span", "", parts.join("; "));
+  }
+  function ioctls(found) {
+    if (found === null) return "what its call asked of the kernel is not known";
+    const names = Object.entries(found);
+    if (!names.length) return "no ioctl recorded in its call";
+    return "ioctls in its call: " + names.map(([name, n]) => name + (n > 1 ? " × " + TL.num(n) : "")).join(", ");
+  }
+  // The points that it passed, and the time from each to the next.
+  function way(moments) {
+    const line = make("div", "tl-way");
+    moments.forEach(([name, at], i) => {
+      if (i) line.append(make("i", "", TL.short(at - moments[i - 1][1])));
+      line.append(make("span", "", name));
+    });
+    return line;
+  }
+  function pathBox(path) {
+    const box = make("div", "tl-path"), first = make("div");
+    first.append(announced(path), " · " + ioctls(path.ioctls));
+    box.append(first);
+    if (path.moments && path.moments.length > 1) box.append(way(path.moments));
+    return box;
+  }
+
   const STEPS = [["parent", "U", "Parent"], ["name", "N", "name"], ["kernel", "K", "kernel"], ["queue", "Q", "queue"], ["error", "E", "error"]];
   function steps() {
     const bar = make("div", "tl-row tl-steps");
@@ -132,6 +175,7 @@ window.TL = window.TL || {};
     const others = detail.raw.filter((r) => !isOwn(r));
     const top = make("div", "tl-top");
     top.append(title(detail), steps());
+    if (detail.path) top.append(pathBox(detail.path));
     left.append(top, rawList(detail, detail.raw.filter(isOwn)), make("h4", "", "Stages"), stageTable(detail));
     if (others.length) left.append(make("h4", "", "Raw records behind the other rows"), rawList(detail, others));
     right.append(make("h4", "", "All columns of #" + detail.event), columnList(detail));
