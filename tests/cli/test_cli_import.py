@@ -6,6 +6,10 @@ import errno
 import gzip
 import lzma
 import os
+import shutil
+import signal
+import subprocess
+import sys
 from collections.abc import Callable
 from pathlib import Path
 
@@ -239,3 +243,36 @@ def test_what_a_killed_process_left_is_dropped_by_the_next_one(
     assert left.is_dir()
     assert run("correlate", "x").status == 0
     assert not left.parent.exists()
+
+
+@pytest.mark.parametrize("stage", ["copying", "swapping"])
+def test_what_a_killed_import_left_is_named_by_the_next_one(
+    run: Run, tmp_path: Path, log_file: Path, stage: str
+) -> None:
+    assert run("import", "--amd-log", log_file, "-o", "x").status == 0
+    place = {"copying": "tracecorr.store.importing._join_logs", "swapping": "shutil.rmtree"}[stage]
+    code = f"""
+import os, signal, sys
+from unittest import mock
+from tracecorr.cli import main
+with mock.patch("{place}", lambda *_, **__: os.kill(os.getpid(), signal.SIGKILL)):
+    main(sys.argv[1:])
+"""
+    words = [sys.executable, "-c", code, "import", "--amd-log", str(log_file), "-o", "x", "--force"]
+    killed = subprocess.Popen(words, env={**os.environ, "PYTHONPATH": str(Path(__file__).resolve().parents[2])})
+    assert killed.wait() == -signal.SIGKILL
+    child = killed.pid
+    left = tmp_path / f".x.tracecorr.{child}.{'new' if stage == 'copying' else 'old'}"
+    assert left.is_dir()
+    (tmp_path / f".x.tracecorr.{os.getpid()}.new").mkdir()  # that of a process that lives
+    told = run("import", "--amd-log", log_file, "-o", "y")
+    assert told.status == 0
+    assert [line for line in told.err.splitlines() if " was left by " in line] == [
+        f"warning: {left} was left by process {child}, which was killed while it made {tmp_path}/x.tracecorr; "
+        f"next step: rm -r {left}"
+    ]
+    shutil.rmtree(tmp_path / "x.tracecorr")
+    if stage == "swapping":
+        step = run("import", "--amd-log", log_file, "-o", "z").err.split("next step: ")[1].splitlines()[0]
+        assert subprocess.run(step, shell=True, check=False).returncode == 0
+        assert run("report", "x").status == 0

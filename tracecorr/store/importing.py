@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import shutil
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -20,6 +21,9 @@ from tracecorr.store.lock import lock_capture
 from tracecorr.store.log_joining import Arrangement, arrange_logs, join_pieces
 from tracecorr.store.raw import copy_in, describe_file, open_database, read_clock_samples, read_head
 from tracecorr.store.trace_dat import unpack_in_place
+
+# What will become a capture, or was replaced by one, until its process is done.
+_STAGE = re.compile(r"\.(?P<name>.+)\.(?P<pid>\d+)\.(?P<part>new|old)")
 
 
 @dataclass(frozen=True)
@@ -73,6 +77,8 @@ def import_files(
         incoming.append(Incoming(clock_samples, "raw/clock.json", "tracecorr", "clock_samples"))
     target = out.resolve()
     _refuse_odd_names(target, [item.target for item in incoming])
+    for text in _describe_abandoned(target.parent):
+        (progress or _ignore)(text)
     stage, old = (target.parent / f".{target.name}.{os.getpid()}.{part}" for part in ("new", "old"))
     try:
         entries = _copy(incoming, stage, progress or _ignore, live or _ignore)
@@ -87,6 +93,22 @@ def import_files(
         shutil.rmtree(stage, ignore_errors=True)
     # "." names the folder that was just replaced.
     return Capture.open(out if out.name else target)
+
+
+def _describe_abandoned(folder: Path) -> Iterator[str]:
+    """Yield what to say of each folder that an import, or the making of a dataset, left half done.
+
+    It stays: its process may live where its number cannot be seen, on another machine or in another container.
+    """
+    for path in sorted(folder.glob(".*.*.*")):
+        found = _STAGE.fullmatch(path.name)
+        if found is None or Path(f"/proc/{found['pid']}").exists():
+            continue
+        target, told = folder / found["name"], f"warning: {path} was left by process {found['pid']}, which was killed"
+        if found["part"] == "old" and not target.exists():
+            yield f"{told} while it replaced {target}; next step: mv {quote_path(path)} {quote_path(target)}"
+        else:
+            yield f"{told} while it made {target}; next step: rm -r {quote_path(path)}"
 
 
 def _refuse_odd_names(target: Path, names: list[str]) -> None:
