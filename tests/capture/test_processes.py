@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import os
+import shutil
 import subprocess
 import sys
 import threading
 import time
 from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
@@ -41,6 +44,38 @@ def test_children_and_their_children_are_found() -> None:
         shell.wait()
     wait_for(lambda: table.refresh() == [] and not table.alive)
     assert shell.pid in table.seen
+
+
+def test_a_program_that_replaces_one_of_the_same_name_is_seen(tmp_path: Path) -> None:
+    other = tmp_path / "sh"
+    shutil.copy(shutil.which("sh") or "", other)
+    words = ["sh", "-c", f"echo ready; read line; exec {other} -c 'read line'"]
+    shell = subprocess.Popen(words, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+    table = ProcessTable()
+    assert shell.stdin is not None and shell.stdout is not None
+    shell.stdout.readline()
+    assert table.add(shell.pid, "started")
+    first = table.seen[shell.pid]
+    shell.stdin.write(b"x\n")
+    shell.stdin.flush()
+    wait_for(lambda: table.refresh() == [] and table.seen[shell.pid].exe == str(other))
+    assert table.seen[shell.pid] == replace(first, exe=str(other))
+    shell.communicate()
+
+
+def test_what_waits_at_the_gate_is_not_the_program_of_the_workload() -> None:
+    """One that ends before anybody looks has its name, while nobody waits for it, but no program."""
+    gate = subprocess.Popen(["sh", "-c", "read line; exec true"], stdin=subprocess.PIPE)
+    table = ProcessTable()
+    assert table.add(gate.pid, "started", at_gate=True)
+    assert (table.seen[gate.pid].comm, table.seen[gate.pid].exe) == ("", "")
+    assert gate.stdin is not None
+    gate.stdin.close()
+    os.waitid(os.P_PID, gate.pid, os.WEXITED | os.WNOWAIT)
+    assert table.refresh() == []
+    assert not table.alive
+    assert (table.seen[gate.pid].comm, table.seen[gate.pid].exe) == ("true", "")
+    gate.wait()
 
 
 def test_a_dead_process_has_no_children() -> None:

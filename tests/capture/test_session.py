@@ -96,6 +96,16 @@ def test_status_and_streams_pass_through(tmp_path: Path, tracefs: Tracefs) -> No
     assert capture.info["state"] == "complete"
 
 
+def test_the_program_that_is_told_is_the_workloads_even_if_it_ends_at_once(tmp_path: Path) -> None:
+    true, link = Path("/usr/bin/true").resolve(), tmp_path / "python"
+    link.symlink_to(true)
+    capture = Capture(tmp_path, *QUICK, "--", str(link))
+    assert capture.end()[0] == 0
+    first = capture.info["processes"][0]
+    assert (first["comm"], first["how"]) == ("python", "started")
+    assert first["exe"] in (str(true), "")
+
+
 @pytest.mark.parametrize("name", ["two words", "-x", "it's"])
 def test_the_next_step_can_be_pasted_into_a_shell(tmp_path: Path, name: str) -> None:
     _, _, err = Capture(tmp_path, *QUICK, "-o", name, "--", "true").end()

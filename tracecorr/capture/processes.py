@@ -56,14 +56,20 @@ class ProcessTable:
         """Return the host pids that lived at the last look."""
         return frozenset(self._alive)
 
-    def add(self, pid: int, how: str) -> bool:
-        """Take a process in; return whether it is new and alive."""
+    def add(self, pid: int, how: str, *, at_gate: bool = False) -> bool:
+        """Take a process in; return whether it is new and alive.
+
+        Args:
+            pid: host number.
+            how: how it was found.
+            at_gate: whether it waits to execute the workload: what it runs now is not the workload's program.
+        """
         if pid in self._alive:
             return False
         found = _look_at(pid, how)
         if found is None:
             return False
-        self.seen[pid] = found
+        self.seen[pid] = replace(found, comm="", exe="") if at_gate else found
         self._alive.add(pid)
         return True
 
@@ -116,35 +122,44 @@ class ProcessTable:
         return self.seen[first].timens_offsets if first in self.seen else {}
 
     def _is_alive(self, pid: int) -> bool:
-        """Tell whether a process lives, and take over its name after an exec."""
+        """Tell whether a process lives, and take over its name and program after an exec.
+
+        One that has ended, and is not waited for yet, has its name still, but no program.
+        """
         status = read_status(pid)
-        if status is None or status.get("State", "Z")[0] in "ZX":
+        if status is None:
             return False
-        if status.get("Name") != self.seen[pid].comm:
-            before = self.seen[pid]
+        alive = status.get("State", "Z")[0] not in "ZX"
+        before, name = self.seen[pid], status.get("Name", "")
+        if alive and (name, _read_program(pid)) != (before.comm, before.exe):
             now = _look_at(pid, before.how) or before
             self.seen[pid] = replace(now, seen_ns=before.seen_ns)
-        return True
+        elif name != before.comm:
+            self.seen[pid] = replace(before, comm=name, exe="")
+        return alive
 
 
 def _look_at(pid: int, how: str) -> SeenProcess | None:
     status = read_status(pid)
     if status is None or status.get("State", "Z")[0] in "ZX":
         return None
-    exe = ""
-    with contextlib.suppress(OSError):
-        exe = str((_PROC / str(pid) / "exe").readlink())
     return SeenProcess(
         pid=pid,
         namespace_pid=int(status.get("NSpid", str(pid)).split()[-1]),
         parent=int(status.get("PPid", "0")),
         comm=status.get("Name", ""),
-        exe=exe,
+        exe=_read_program(pid),
         cgroup=find_cgroup(pid),
         timens_offsets=read_time_offsets(pid),
         seen_ns=time.monotonic_ns(),
         how=how,
     )
+
+
+def _read_program(pid: int) -> str:
+    with contextlib.suppress(OSError):
+        return str((_PROC / str(pid) / "exe").readlink())
+    return ""
 
 
 def list_children(pid: int) -> list[int]:

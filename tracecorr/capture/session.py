@@ -74,8 +74,7 @@ class Session:
         self._started = time.monotonic()
         self._recording_since: float | None = None
         self._find_processes, self._find_openers = Pace(_PROCESSES_SECONDS), Pace(_OPENERS_SECONDS)
-        self._find_cpus = Pace(_CPUS_SECONDS)
-        self._find_blind = Pace(_PROCESSES_SECONDS)
+        self._find_cpus, self._find_blind = Pace(_CPUS_SECONDS), Pace(_PROCESSES_SECONDS)
         self._interrupts = 0
         self._end_reason = ""
         self._detached = False
@@ -147,7 +146,7 @@ class Session:
         except OSError as error:
             self.problems.append(f"the log folder of the workload is left: {error}")
         finally:
-            self.problems += self._disarm() if hasattr(self, "_recorder") else []
+            self.problems += self._recorder.disarm() if hasattr(self, "_recorder") else []
 
     def _status_after(self, ended: int | None) -> int:
         """Return the exit status: the workload's; letting go of an attached one is no failure."""
@@ -167,7 +166,7 @@ class Session:
                     raise
                 failure = error
                 self._end_reason = self._end_reason or f"tracecorr failed: {error}"
-                self.problems += self._disarm()
+                self.problems += self._recorder.disarm()
             else:
                 return failure
 
@@ -191,21 +190,26 @@ class Session:
             self._say(replaced)
         self._info["environment"] = self._stored_environment()
         self._members = ContainerMembers(workload.pid)
-        self._admit(workload.pid, "attached" if self._options.pid else "started")
-        if self._options.pid is not None and not self._processes.alive:
-            raise AttachedProcess.missing(workload.pid)
-        for pid in self._processes.refresh():
-            self._recorder.admit(pid)
+        if self._options.pid is None:
+            self._admit(workload.pid, "started", at_gate=True)
+        else:
+            self._admit(workload.pid, "attached")
+            if not self._processes.alive:
+                raise AttachedProcess.missing(workload.pid)
+            for pid in self._processes.refresh():
+                self._recorder.admit(pid)
         if not (self._options.delay or self._options.start_on_signal):
             self._start_recording()
         if self._options.image is not None:
             self._late.prepare(workload.pid)
         self._started = time.monotonic()
         workload.release()
+        if self._launched.where == "host":
+            self._processes.refresh()  # it has executed its command by now: one that ends at once is seen, too
         self._logs.start()
 
-    def _admit(self, pid: int, how: str) -> None:
-        if self._processes.add(pid, how):
+    def _admit(self, pid: int, how: str, *, at_gate: bool = False) -> None:
+        if self._processes.add(pid, how, at_gate=at_gate):
             self._recorder.admit(pid)
 
     def _start_recording(self) -> None:
@@ -223,8 +227,7 @@ class Session:
         workload = self._launched.workload
         while workload.poll() is None and not self._detached:
             pause = _TICK_SECONDS if self._end_reason else min(_TICK_SECONDS, self._late.pause)
-            late = [] if self._end_reason else self._late.descriptors
-            select.select([inbox.descriptor, *late], [], [], pause)
+            select.select([inbox.descriptor, *([] if self._end_reason else self._late.descriptors)], [], [], pause)
             for received in inbox.take():
                 self._obey(received)
             self._tick()
@@ -334,16 +337,13 @@ class Session:
         self._info["devices"] = {str(pid): found for pid, found in sorted(self._snapshots.devices.items())}
         self._info["stop"] = read_all_clocks()
         self._info["plan"] = self._plan_facts()
-        self.problems += self._disarm()
+        self.problems += self._recorder.disarm()
 
     def _measure_cost(self) -> None:
         armed = self._recorder.armed
         cost = measure_event_cost(armed.armed, armed.instances, self._call_alone_ns)
         if cost is not None:
             self._info["event_cost"] = cost.as_json()
-
-    def _disarm(self) -> list[str]:
-        return self._recorder.disarm()
 
     def _begin_info(self, plan: Plan) -> None:
         options = self._options
