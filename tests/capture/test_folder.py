@@ -12,7 +12,7 @@ import pytest
 from tracecorr.capture.folder import RecordingFolder
 from tracecorr.capture.invoker import Invoker
 from tracecorr.capture.owner import this_process
-from tracecorr.model.errors import CaptureError
+from tracecorr.model.errors import CaptureError, InputError
 from tracecorr.store import Capture
 from tracecorr.store.recording import list_raw_files
 
@@ -73,6 +73,16 @@ def test_one_that_is_recorded_now_is_kept_and_one_that_was_killed_is_not(tmp_pat
 def test_a_missing_parent_is_named(tmp_path: Path) -> None:
     with pytest.raises(CaptureError, match="there is no folder"):
         RecordingFolder.create(tmp_path / "no" / "a.tracecorr", ME)
+
+
+def test_a_path_that_is_no_text_is_refused_before_anything_is_made(tmp_path: Path) -> None:
+    """No table could be written there: it was told only after the recording."""
+    place = tmp_path / os.fsdecode(b"caf\xe9")
+    place.mkdir()
+    for shown in (place / "a.tracecorr", tmp_path / os.fsdecode(b"\xe9.tracecorr")):
+        with pytest.raises(InputError, match="is no path in UTF-8"):
+            RecordingFolder.create(shown, ME)
+    assert [list(place.iterdir()), list(tmp_path.iterdir())] == [[], [place]]
 
 
 def test_writes_stay_in_the_folder_when_it_is_replaced(tmp_path: Path) -> None:

@@ -6,6 +6,7 @@ import contextlib
 import json
 import os
 import shlex
+import shutil
 import signal
 import subprocess
 import sys
@@ -104,6 +105,19 @@ def test_the_program_that_is_told_is_the_workloads_even_if_it_ends_at_once(tmp_p
     first = capture.info["processes"][0]
     assert (first["comm"], first["how"]) == ("python", "started")
     assert first["exe"] in (str(true), "")
+
+
+def test_a_program_whose_path_is_no_text_has_tables_and_a_capture_named_after_it(tmp_path: Path) -> None:
+    program = tmp_path / os.fsdecode(b"sh\xe9")
+    shutil.copy(Path("/bin/sh").resolve(), program)
+    words = [sys.executable, "-m", "tracecorr", "capture", "-q", "--", str(program), "-c", "sleep 0.3; :"]
+    environment = {**os.environ, "PYTHONPATH": str(REPO)}
+    done = subprocess.run(words, cwd=tmp_path, env=environment, capture_output=True, check=True)
+    assert b"not built" not in done.stderr
+    path = next(tmp_path.glob("sh_-*.tracecorr"))
+    assert json.loads((path / "capture.json").read_text())["processes"][0]["exe"] == str(program)
+    told = pl.read_parquet(path / "tables/processes.parquet")["exe"].drop_nulls().to_list()
+    assert f"{tmp_path}/sh\N{REPLACEMENT CHARACTER}" in told
 
 
 @pytest.mark.parametrize("name", ["two words", "-x", "it's"])

@@ -26,6 +26,7 @@ def test_the_line_names_losses_only_when_there_are_some() -> None:
         (("bash", "run.sh"), "run"),
         (("python3", "-m", "vllm"), "python3"),
         (("env", "x.py"), "env"),
+        (("./caf\udce9 a\nb",), "caf_ a_b"),
     ],
 )
 def test_a_capture_is_called_after_the_program(command: tuple[str, ...], name: str) -> None:

@@ -12,7 +12,7 @@ from typing import IO, Any
 
 from tracecorr.capture.invoker import Invoker
 from tracecorr.model.errors import CaptureError, MachineError
-from tracecorr.store.capture import FORMAT_VERSION, Capture, is_replaceable
+from tracecorr.store.capture import FORMAT_VERSION, Capture, is_replaceable, refuse_odd_name
 from tracecorr.store.followed import FRAMES_FOLDER, LOG_FOLDER, adopt_frames
 from tracecorr.store.recording import is_recorded_now
 
@@ -39,8 +39,10 @@ class RecordingFolder:
 
         Raises:
             CaptureError: it exists, or its parent does not.
+            InputError: its path is no text.
             MachineError: root cannot write there.
         """
+        refuse_odd_name(str(shown))
         _make_room(shown, force=force)
         try:
             _make(shown)

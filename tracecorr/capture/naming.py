@@ -27,11 +27,14 @@ def choose_folder(output: Path | None, command: tuple[str, ...], folder: Path) -
 
 
 def program_name(command: tuple[str, ...]) -> str:
-    """Return what a capture of `command` is called: the program, or the script that an interpreter runs."""
+    """Return what a capture of `command` is called: the program, or the script that an interpreter runs.
+
+    Tables cannot name what is no text in UTF-8, and a shell gets it hardly right: `_` stands for it.
+    """
     first = Path(command[0]).name
     scripts = [word for word in command[1:] if not word.startswith("-") and Path(word).suffix in (".py", ".sh")]
     name = Path(scripts[0]).stem if scripts and first.rstrip("0123456789.") in ("python", "bash", "sh") else first
-    return name or "capture"
+    return "".join(sign if sign.isprintable() else "_" for sign in name) or "capture"
 
 
 def log_environment(level: int, log_file: Path) -> dict[str, str]:

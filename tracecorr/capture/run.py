@@ -135,6 +135,7 @@ def _make_folder(options: CaptureOptions, invoker: Invoker) -> RecordingFolder:
 
     Raises:
         CaptureError: what the user named exists, or its parent does not.
+        InputError: its path is no text.
         MachineError: root cannot write there.
     """
     while True:

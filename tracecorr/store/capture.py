@@ -14,7 +14,7 @@ from typing import Any
 import polars as pl
 
 from tracecorr.model import schema
-from tracecorr.model.errors import CaptureError, quote_path
+from tracecorr.model.errors import CaptureError, InputError, quote_path
 from tracecorr.store.absent import describe_absent
 from tracecorr.store.columns import FrameWriter
 from tracecorr.store.raw import read_at, read_chunks, write_atomically
@@ -189,6 +189,18 @@ def _is_half_made(path: Path) -> bool:
     made = {entry.name for entry in path.iterdir()} <= {"raw", ".capture.json.new"}
     made = made and {entry.name for entry in raw.iterdir()} <= {"amd_log", "ftrace", "topology"}
     return made and not any(entry for name in ("amd_log", "ftrace") for entry in (raw / name).glob("*"))
+
+
+def refuse_odd_name(name: str) -> None:
+    """Refuse bytes that no text has in a path: tables cannot be written there, and cannot name it.
+
+    Raises:
+        InputError: `name` has some.
+    """
+    try:
+        name.encode()
+    except UnicodeEncodeError as error:
+        raise InputError(f"{name!r} is no path in UTF-8", "rename it, or choose another with -o") from error
 
 
 def write_info(path: Path, info: dict[str, Any]) -> None:

@@ -15,7 +15,7 @@ from tracecorr.parse.amdlog import looks_like_amd_log
 from tracecorr.parse.ftrace import looks_like_ftrace_text, looks_like_trace_dat
 from tracecorr.parse.kfd.dumps import looks_like_dump
 from tracecorr.parse.rocprof import check_rocpd, looks_like_rocprof, looks_like_sqlite
-from tracecorr.store.capture import Capture, is_replaceable, write_info
+from tracecorr.store.capture import Capture, is_replaceable, refuse_odd_name, write_info
 from tracecorr.store.likeness import suggest_use
 from tracecorr.store.lock import lock_capture
 from tracecorr.store.log_joining import Arrangement, arrange_logs, join_pieces
@@ -76,7 +76,8 @@ def import_files(
         read_clock_samples(clock_samples)
         incoming.append(Incoming(clock_samples, "raw/clock.json", "tracecorr", "clock_samples"))
     target = out.resolve()
-    _refuse_odd_names(target, [item.target for item in incoming])
+    for name in (str(target), *(item.target for item in incoming)):
+        refuse_odd_name(name)
     for text in _describe_abandoned(target.parent):
         (progress or _ignore)(text)
     stage, old = (target.parent / f".{target.name}.{os.getpid()}.{part}" for part in ("new", "old"))
@@ -109,15 +110,6 @@ def _describe_abandoned(folder: Path) -> Iterator[str]:
             yield f"{told} while it replaced {target}; next step: mv {quote_path(path)} {quote_path(target)}"
         else:
             yield f"{told} while it made {target}; next step: rm -r {quote_path(path)}"
-
-
-def _refuse_odd_names(target: Path, names: list[str]) -> None:
-    """Refuse bytes that no text has in a path: tables cannot be written there, and cannot name it."""
-    for name in (str(target), *names):
-        try:
-            name.encode()
-        except UnicodeEncodeError as error:
-            raise InputError(f"{name!r} is no path in UTF-8", "rename it, or choose another with -o") from error
 
 
 def _swap(fresh: Path, target: Path, old: Path) -> None:

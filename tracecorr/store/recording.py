@@ -21,6 +21,8 @@ _DUMP_TIMES = re.compile(r"-(\d+)-(\d+)\.txt$")
 # A probe on a place in a file, as a plan names it.
 _PROBE = re.compile(r"probe \S+ \((?P<path>.+):0x[0-9a-f]+(?: .*)?\)")
 _PROCESS = re.compile(r"/proc/(\d+)/root/")
+# What stands for a byte of a path that is no text.
+_NO_TEXT = re.compile("[\ud800-\udfff]")
 _GONE = "Failed to find the given file"
 # First match wins: path inside the folder, source, form.
 _PLACES = (
@@ -107,11 +109,16 @@ def _is_alive(recorder: dict[str, Any]) -> bool:
 def seen_processes(info: dict[str, Any]) -> pl.DataFrame:
     """Return host `pid`, `log_pid`, `comm`, `exe` and `seen_ns` of the processes that a capture saw."""
     rows = [
-        (p["pid"], p["namespace_pid"], p.get("comm") or None, p.get("exe") or None, p.get("seen_ns"))
+        (p["pid"], p["namespace_pid"], p.get("comm") or None, _as_text(p.get("exe")), p.get("seen_ns"))
         for p in info.get("processes") or []
     ]
     names = {"pid": pl.Int64, "log_pid": pl.Int64, "comm": pl.String, "exe": pl.String, "seen_ns": pl.Int64}
     return pl.DataFrame(rows, schema=names, orient="row")
+
+
+def _as_text(path: str | None) -> str | None:
+    """Return a path with a sign for each byte that is no text in UTF-8: a table holds text only."""
+    return _NO_TEXT.sub("\N{REPLACEMENT CHARACTER}", path) if path else None
 
 
 def seen_threads(info: dict[str, Any]) -> pl.DataFrame:
