@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import polars as pl
 import pytest
 from hypothesis import given, settings
@@ -12,6 +14,8 @@ from tracecorr.link.false_calls import find_losses
 from tracecorr.model.kinds import Flag
 from tracecorr.model.schema import CAT
 from tracecorr.parse.amdlog.reader import read_amd_log
+from tracecorr.pipeline import correlate, import_files
+from tracecorr.store import Capture
 
 _ROW, _HANDLER, _DONE = "ShaderName : k{}", "Handler: value(0), timestamp(0x1), handle(0x7f)", "Command 0x5 complete"
 _DISPATCH = (
@@ -129,3 +133,27 @@ def test_lines_of_two_threads_are_never_given_to_a_call_of_the_other_one(data: s
     if words:
         for row, call in parents(words).items():
             assert call is None or call[-1] == row[-1]
+
+
+def _queues(folder: Path, logs: list[str]) -> list[tuple[int | None, int, int | None, int, int]]:
+    paths = [folder / f"{number}.log" for number in range(len(logs))]
+    for path, text in zip(paths, logs, strict=True):
+        path.write_text(text)
+    out = folder / "nameless.tracecorr"
+    import_files(out, paths, [])
+    correlate(out)
+    found = Capture.open(out).table("queues").select("process", "hwq", "swq", "dispatches", "barriers")
+    return found.sort("hwq").collect().rows()
+
+
+def test_packets_of_a_log_that_names_no_process_are_on_the_queues_of_their_rings(tmp_path: Path) -> None:
+    created = "Created SWq={} to map on HWq={} with size 16384 with priority 1, cooperative: 0"
+    other = _DISPATCH.replace("0x3c00000", "0x7800000").replace("0x220000", "0x229000")
+    words = [created.format("0x220000", "0x3c00000"), created.format("0x229000", "0x7800000"), _DISPATCH, other, other]
+    log = "".join(f":3:rocdevice.cpp           :1   : {5000000000 + n} us:  {word}\n" for n, word in enumerate(words))
+    assert _queues(tmp_path, [log]) == [(None, 0x3C00000, 0x220000, 1, 0), (None, 0x7800000, 0x229000, 2, 0)]
+
+
+def test_rings_of_several_logs_that_name_no_process_are_not_taken_for_one(tmp_path: Path) -> None:
+    log = f":3:rocvirtual.cpp          :1   : 5000000000 us:  {_DISPATCH}\n"
+    assert [row[3] for row in _queues(tmp_path, [log, log.replace("5000000000", "6000000000")])] == [0]

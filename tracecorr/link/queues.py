@@ -14,6 +14,9 @@ CREATE = "AMDKFD_IOC_CREATE_QUEUE"
 # Lines of threads that share a queue change places by less than so many packets.
 _OUT_OF_ORDER = 64
 DESTROY = "AMDKFD_IOC_DESTROY_QUEUE"
+_OF_LOG = pl.col("source") == "amd_log"
+# No process has this key.
+_UNNAMED = (1 << 32) - 1
 
 
 def list_creations(events: pl.DataFrame, args: pl.DataFrame, losses: pl.DataFrame) -> pl.DataFrame:
@@ -127,6 +130,7 @@ def build_queues(
     without a Created line, one per CREATE_QUEUE ioctl that no Created line belongs to. `starts_ns` tells from when on
     a ring belongs to a row.
     """
+    events = _with_one_process(events, _OF_LOG, events)
     printed = _log_packets(events)
     lines, ioctls = list_creations(events, args, losses), list_kernel_creations(events, args)
     # On an unknown clock nothing says which of two creations with one address is meant.
@@ -143,7 +147,22 @@ def build_queues(
     queues = pl.concat([logged, unlined, again, foreign], how="diagonal_relaxed").with_row_index("queue")
     queues = queues.with_columns(starts_ns=pl.coalesce("starts_ns", "created_ns").fill_null(0))
     queues = _add_packet_ids(queues, seen)
-    return _add_destroyed(queues, events)
+    named = pl.when(pl.col("process") != _UNNAMED).then("process")
+    return _add_destroyed(queues, events).with_columns(process=named)
+
+
+def _with_one_process(rows: pl.DataFrame, of_log: pl.Expr, events: pl.DataFrame) -> pl.DataFrame:
+    """Return rows with one process for all of a log that names none: its rings are told apart by address.
+
+    Several such logs are not: the same address may be that of a ring in each.
+    """
+    if not rows["process"].null_count():
+        return rows
+    nameless = events.filter(_OF_LOG & pl.col("process").is_null() & pl.col("ring").is_not_null())
+    if nameless["file"].n_unique() != 1:
+        return rows
+    process = pl.when(of_log & pl.col("process").is_null()).then(pl.lit(_UNNAMED, pl.UInt32)).otherwise("process")
+    return rows.with_columns(process=process)
 
 
 def _logged(lines: pl.DataFrame, joins: pl.DataFrame, ioctls: pl.DataFrame) -> pl.DataFrame:
@@ -276,7 +295,8 @@ def assign_queues(events: pl.DataFrame, queues: pl.DataFrame) -> pl.DataFrame:
 
     A record of a trace whose errors leave a choice between two lives of its ring belongs to none.
     """
-    named = events.select("event", "process", "ring", "ts_ns").drop_nulls("ring")
+    queues = _with_one_process(queues, pl.col("known_from").str.starts_with("amd_log"), events)
+    named = _with_one_process(events, _OF_LOG, events).select("event", "process", "ring", "ts_ns").drop_nulls("ring")
     instances = queues.with_columns(ring=pl.coalesce("hwq", "ring_base"), ts_ns="starts_ns")
     instances = instances.drop_nulls("ring").select("process", "ring", "ts_ns", "queue").sort("ts_ns")
     before = named.sort("ts_ns").join_asof(instances, on="ts_ns", by=["process", "ring"], check_sortedness=False)
