@@ -398,6 +398,13 @@ def _lose(from_ns: int, to_ns: int) -> Rows:
     return rows
 
 
+def test_text_of_the_program_in_a_log_is_no_record_that_was_read() -> None:
+    rows = make_run()
+    skipped = {"outcome": "skipped", "reason": "program_output", "records": 81, "bytes": 0}
+    add("ledger", file=0, source="amd_log", **skipped)(rows)
+    assert judge(rows, "nothing_lost")[1] == "18 records were read, no source reports a loss"
+
+
 def test_a_lost_record_counts_once() -> None:
     (verdict,) = judge_capture(tables_of(_lose(5_000, 5_100)), names=["nothing_lost"])
     assert verdict.finding.reason == "7 records were lost, 0 files are not accounted for"

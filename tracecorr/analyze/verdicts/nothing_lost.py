@@ -14,8 +14,9 @@ def judge(evidence: Evidence) -> Finding:
     losses = evidence.tables("losses").collect()
     ledger = evidence.tables("ledger")
     unaccounted = summarize_unaccounted(ledger, evidence.tables("files"))
-    kept = ledger.filter(pl.col("outcome").cast(pl.String) != "lost")
-    read = kept.select(pl.col("records").sum()).collect().item() or 0
+    # What is skipped is mostly no record: text of the program, blank lines.
+    used = ledger.filter(pl.col("outcome").cast(pl.String) == "used")
+    read = used.select(pl.col("records").sum()).collect().item() or 0
     counts = {
         "records_read": int(read), "loss_spans": losses.height, "records_lost": int(losses["count"].sum() or 0),
         "unaccounted_files": unaccounted.height,
