@@ -10,6 +10,8 @@ from tracecorr.model.kinds import PACKET_KINDS
 
 # So many packets must agree on a thread, and so large a share of them.
 _LEAST, _SHARE = 3, 0.9
+# So large a share of the packets of one of them must be the other one's, too.
+_COMMON = 0.5
 # Of what was compared in order, a second thread must not fit half as well.
 _COMPARED, _SECOND = 600, 0.5
 _SHAPE = {"file": pl.UInt16, "log_pid": pl.UInt32, "log_tid": pl.UInt64, "tid_key": pl.Int64, "how": pl.String}
@@ -59,7 +61,12 @@ def _by_ring(stores: pl.DataFrame, lines: pl.DataFrame) -> pl.DataFrame:
     sure = (pl.col("n") >= _SHARE * pl.col("n").sum().over(line)) & (
         pl.col("n") >= _SHARE * pl.col("n").sum().over("tid_key")
     )
-    found = votes.filter(sure & (pl.col("n") >= _LEAST)).with_columns(how=pl.lit("doorbell"))
+    asked = votes.join(left.group_by("tid_key").agg(stores=pl.len()), on="tid_key").join(
+        right.group_by(line).agg(lines=pl.len()), on=line
+    )
+    # Threads of two lives of a process share rings and some indexes, not those of most of their packets.
+    sure &= pl.col("n") >= _COMMON * pl.min_horizontal("stores", "lines")
+    found = asked.filter(sure & (pl.col("n") >= _LEAST)).with_columns(how=pl.lit("doorbell"))
     return found.select(*_SHAPE).cast(_SHAPE)  # type: ignore[arg-type]
 
 
