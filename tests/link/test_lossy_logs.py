@@ -7,7 +7,7 @@ from typing import Any
 import polars as pl
 import pytest
 
-from tracecorr.link.commands import match_completions
+from tracecorr.link.commands import add_lost_enqueues, match_completions
 from tracecorr.link.false_calls import find_losses, list_empty_calls, open_false_calls
 from tracecorr.link.sure_commands import drop_late, keep_sure_commands
 from tracecorr.model.kinds import Flag
@@ -199,6 +199,46 @@ def test_a_completion_in_another_log_is_of_another_process_with_the_same_pid() -
     assert match_completions(launches, commands, none, one)["complete_event"].to_list() == [2]
     commands = commands.with_columns(file=pl.lit(0, pl.UInt16))
     assert match_completions(launches, commands, none, logs)["complete_event"].to_list() == [2]
+
+
+@pytest.mark.parametrize(("ended", "lossy", "expected"), [(1, True, []), (1, False, [0]), (3, True, [0, 1, 2])])
+def test_an_end_of_a_kind_of_commands_that_shows_none_is_of_the_pointers_next_use(
+    ended: int, lossy: bool, expected: list[int]
+) -> None:
+    row = {"file": 0, "process": 0, "thread": 1, "stream_id": None}
+    uses = [{"event": 100 + n, "command": n, "ts_ns": 10 * n, "name": "Ker", **row} for n in range(40)]
+    ends = [{"event": 200 + n, "command": n, "ts_ns": 900 + n, "name": "complete", **row} for n in range(ended)]
+    commands = pl.DataFrame([*uses, *ends], schema_overrides={"file": pl.UInt16})
+    packet = {"file": 0, "process": 0, "command_stream": None}
+    launches = pl.DataFrame(
+        [{"event": n, "command": n, "ts_ns": 10 * n + 1, "enqueue_ns": 10 * n, **packet} for n in range(40)],
+        schema_overrides={"file": pl.UInt16},
+    )  # fmt: skip
+    losses = pl.DataFrame({"file": [0], "lost": [0.0]}, schema_overrides={"file": pl.UInt16})
+    logs = pl.DataFrame({"file": [0], "log": [0]}, schema={"file": pl.UInt16, "log": pl.UInt16})
+    found = match_completions(launches, commands, losses if lossy else losses.clear(), logs)
+    assert sorted(found["event"]) == expected
+
+
+@pytest.mark.parametrize(
+    ("lines", "lost"), [
+        ([("processing", 1), ("submitted", 1), ("processing", 2), ("submitted", 2)], None),
+        pytest.param([("processing", 1), ("processing", 2), ("submitted", 2), ("processing", 3)], 0.5, id="none"),
+        pytest.param([("processing", 1), ("submitted", 2)], 1.0, id="another one"),
+        # A level, or a release, that prints one of them only.
+        ([("processing", 1), ("processing", 2)], None),
+    ],
+)  # fmt: skip
+def test_a_command_that_is_processed_and_not_submitted_shows_a_loss(
+    lines: list[tuple[str, int]], lost: float | None
+) -> None:
+    commands = pl.DataFrame(
+        [{"file": 0, "process": 0, "thread": 1, "offset": n, "name": name, "command": command}
+         for n, (name, command) in enumerate(lines)],
+        schema_overrides={"file": pl.UInt16},
+    )  # fmt: skip
+    none = pl.DataFrame(schema={"file": pl.UInt16, "lost": pl.Float64})
+    assert add_lost_enqueues(none, commands)["lost"].to_list() == ([] if lost is None else [lost])
 
 
 def test_open_calls_hold_nothing_where_lines_were_lost() -> None:

@@ -6,12 +6,14 @@ import polars as pl
 
 from tracecorr.align.rows import Places
 from tracecorr.link.false_calls import list_command_ends
-from tracecorr.link.sure_commands import drop_late
+from tracecorr.link.sure_commands import BY_WORKER, drop_late
 from tracecorr.model.kinds import COMMAND_MENTIONS, SUBMITTED
 
 # Markers make barriers only; a kernel makes no copy.
 _MARKERS = ("InternalMarker", "Marker")
 _KERNEL = "KernelExecution"
+# Of a kind of commands that end in the log, more show it.
+_ENDS = 0.05
 # A graph launch writes its packets first and enqueues one command for all of them.
 _GRAPH_COMMAND = "Task"
 GRAPH_CALL = "hipGraphLaunch"
@@ -136,12 +138,31 @@ def match_completions(
     later = pl.col("complete_ns").cum_min().over("process", "printer", "command_stream")
     in_order = ended.filter(pl.col("complete_ns") <= later)
     in_time = drop_late(in_order, uses, losses, "complete_ns")
-    return in_time.select("event", "complete_event", "complete_ns")
+    return _drop_endless(in_time, wanted, lines, losses).select("event", "complete_event", "complete_ns")
+
+
+def _drop_endless(found: pl.DataFrame, wanted: pl.DataFrame, lines: pl.DataFrame, losses: pl.DataFrame) -> pl.DataFrame:
+    """Leave out, in logs that lost lines, ends of commands of a kind that hardly ever shows one.
+
+    They are those of the pointer's next use, whose line was lost.
+    """
+    asked = wanted.filter(pl.col("file").is_in(losses["file"].implode()))
+    if asked.is_empty():
+        return found
+    kinds = lines.select("process", "command", enqueue_ns="ts_ns", kind="name")
+    kinds = kinds.unique(["process", "command", "enqueue_ns"], keep="first")
+    asked = asked.join(kinds, on=["process", "command", "enqueue_ns"]).join(
+        found.select("event", ended=pl.lit(value=True)), on="event", how="left"
+    )
+    share = pl.col("ended").count() / pl.len()
+    endless = asked.filter((share < _ENDS).over("file", "kind"))
+    return found.join(endless, on="event", how="anti", maintain_order="left")
 
 
 def add_lost_enqueues(losses: pl.DataFrame, commands: pl.DataFrame) -> pl.DataFrame:
     """Return `losses` with the files in which commands complete that no line enqueued: those lines were lost.
 
+    So were those of commands that a thread processes (Direct Dispatch is off) and does not submit before the next one.
     No call may be torn by that: all lines of one thread, or of one kind, may be what is missing.
 
     Args:
@@ -150,7 +171,19 @@ def add_lost_enqueues(losses: pl.DataFrame, commands: pl.DataFrame) -> pl.DataFr
     """
     ends = list_command_ends(commands.select("file", "process", "command", "name", layer=pl.lit("command")))
     shares = ends.group_by("file").agg(lost=pl.col("alone").mean()).filter(pl.col("lost") > 0)
-    return pl.concat([losses, shares]).group_by("file").agg(pl.col("lost").max())
+    return pl.concat([losses, shares, _list_unsubmitted(commands)]).group_by("file").agg(pl.col("lost").max())
+
+
+def _list_unsubmitted(commands: pl.DataFrame) -> pl.DataFrame:
+    """Return the files that submit commands, but not all that a thread processes: file, lost (the share of them)."""
+    lines = commands.select("file", "thread", "offset", "name", "command").filter(
+        pl.col("name").is_in(BY_WORKER) & (pl.col("name") == SUBMITTED).any().over("file")
+    ).drop_nulls("thread")  # fmt: skip
+    lines = lines.sort("file", "offset")
+    name, command = (pl.col(column).shift(-1).over("file", "thread") for column in ("name", "command"))
+    lines = lines.with_columns(lacks=(name != SUBMITTED) | (command != pl.col("command")))
+    begun = lines.filter(pl.col("name") != SUBMITTED)
+    return begun.group_by("file").agg(lost=pl.col("lacks").mean()).filter(pl.col("lost") > 0)
 
 
 def list_command_uses(commands: pl.DataFrame) -> pl.DataFrame:

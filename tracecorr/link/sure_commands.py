@@ -14,7 +14,7 @@ from tracecorr.model.kinds import Flag
 # Few uses of a command's pointer follow each other sooner than this share of them; lost lines make it half as sure.
 _SOONEST, _SURE_SHARE = 0.05, 0.5
 # What the thread that submits commands prints of each (Direct Dispatch is off), and the command of one dispatch.
-_BY_WORKER, _KERNEL = ("processing", "submitted"), "KernelExecution"
+BY_WORKER, _KERNEL = ("processing", "submitted"), "KernelExecution"
 # A stream uses the queues of at least this share of its packets.
 _SHARE = 0.05
 
@@ -140,7 +140,7 @@ def _drop_of_next(pairs: pl.DataFrame, events: pl.DataFrame) -> pl.DataFrame:
     Its line before tells which command it began; and behind a kernel's dispatch comes the next command.
     """
     rows = events.select("file", "offset", "thread", "layer", "name", "command")
-    named = rows.filter((pl.col("layer") == "command") & pl.col("name").is_in(_BY_WORKER)).sort("offset")
+    named = rows.filter((pl.col("layer") == "command") & pl.col("name").is_in(BY_WORKER)).sort("offset")
     named = named.select("file", "thread", "offset", begun="command")
     found = pairs.sort("offset").join_asof(named, on="offset", by=["file", "thread"], check_sortedness=False)
     commands = events.select("command", kind="name")[found["command_event"]]
