@@ -159,6 +159,25 @@ def test_a_call_that_holds_the_end_of_a_command_that_nothing_enqueued_is_open() 
     assert open_false_calls(torn, find_losses(torn))["dur_ns"].drop_nulls().len() == 39
 
 
+@pytest.mark.parametrize(
+    ("ended", "expected"), [
+        (range(40), []), (set(range(40)) - {7}, [0]),
+        # The last one may go on behind the end of the log.
+        (range(39), []),
+        # Kinds that show no end, or some of theirs only.
+        ([], []), (range(0, 40, 2), []),
+    ],
+)  # fmt: skip
+def test_a_command_that_lacks_its_end_where_others_show_it_shows_a_loss(ended: list[int], expected: list[int]) -> None:
+    """All commands have the same pointer, one after the other."""
+    rows: list[Row] = [WHOLE]
+    for n in range(40):
+        rows += [("Ker", None, None, 0), *([("complete", None, None, 0)] if n in ended else [])]
+    is_command = pl.col("layer") == "command"
+    events = events_of(rows).with_columns(command=pl.when(is_command).then(7).cast(pl.UInt64))
+    assert find_losses(events)["file"].to_list() == expected
+
+
 def test_calls_of_a_log_without_any_exit_hold_nothing() -> None:
     call = ("hipFree", None, None, int(Flag.ENTER_ONLY))
     for count in (4, 5):

@@ -73,6 +73,21 @@ def test_lines_of_one_kind_that_are_lost_make_no_wrong_link(
     assert_nothing_wrong(compare("kind", made, correlated(made, tmp_path)))
 
 
+def test_a_command_whose_end_lacks_shows_that_lines_are_missing(tmp_path: Path) -> None:
+    """Fourteen lines, of two calls of one function, whose halves look like one call; no index and no store tells it."""
+    made = simulate(Scene(seed=30, span_s=0.15, threads=2, era="5.7", doorbell="none"), tmp_path)
+    lines = made.logs[0].read_bytes().splitlines(keepends=True)
+    place = Random(30).randrange(len(lines) // 5, len(lines) * 3 // 4)
+    # Other text in their place leaves the lines behind them where they are.
+    lines[place : place + 14] = [b"-" * (len(b"".join(lines[place : place + 14])) - 1) + b"\n"]
+    made.logs[0].write_bytes(b"".join(lines))
+    score = compare("hole", made, correlated(made, tmp_path))
+    assert_nothing_wrong(score)
+    assert score.links["packet_of_command + copy_of_command"][0] > 580
+    assert score.links["completion_of_packet"][0] > 120
+    assert score.identities["packets"][:2] == (0, 0)
+
+
 @pytest.mark.parametrize("share", [0.31, 0.53, 0.84])
 def test_a_log_that_ends_early_claims_no_later_system_call(share: float, tmp_path: Path) -> None:
     """The call that was open when it ended may have returned at any time after its last line."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import polars as pl
 
 from tracecorr.align.rows import Places
-from tracecorr.link.false_calls import list_command_ends
+from tracecorr.link.command_ends import list_command_ends
 from tracecorr.link.sure_commands import BY_WORKER, drop_late
 from tracecorr.model.kinds import COMMAND_MENTIONS, SUBMITTED
 

@@ -14,7 +14,8 @@ import polars as pl
 from tracecorr.align.bounds import Ints, Mask
 from tracecorr.align.rows import attach_columns, number_groups
 from tracecorr.link.bursts import list_burst_calls, list_gaps
-from tracecorr.model.kinds import COMMAND_MENTIONS, SUBMITTED, Flag
+from tracecorr.link.command_ends import list_headless, list_unended
+from tracecorr.model.kinds import Flag
 
 # What at least this share of a function's calls does is usual for it.
 _USUAL_SHARE = 0.2
@@ -40,9 +41,9 @@ _COLUMNS = ("file", "offset", "thread", "name", "layer", "source", "flags")
 def find_losses(events: pl.DataFrame) -> pl.DataFrame:
     """Return the files of the log that lack lines: file, lost (the share of lines that lack, 0 to 1).
 
-    What tells it is an exit without its enter, an enter without its exit, an exit that tells another duration, or the
-    end of a command that no line enqueued. An
-    enter that a thread's last call has alone tells nothing: the log ends in it; nor does an exit that comes first: the
+    What tells it is an exit without its enter, an enter without its exit, an exit that tells another duration, the end
+    of a command that no line enqueued, or a command without its end, of those that show it as a rule. An enter that a
+    thread's last call has alone tells nothing: the log ends in it; nor does an exit that comes first: the
     log begins in it, or its release prints no enter of a thread's first call (before 5.7). Neither does a function that
     hardly ever shows both lines; but where no function shows the ends of its calls, all these lines are missing. Of a
     log that names no thread the enters and exits of each function are counted.
@@ -55,8 +56,9 @@ def find_losses(events: pl.DataFrame) -> pl.DataFrame:
     counted = halves.join(_count_paired(calls).group_by("file").agg(pl.col("total").sum()), on="file")
     shares = pl.concat([counted, _count_unmatched(calls)]).select("file", lost=_LOST_SHARE)
     # So far no other line is known to be missing.
-    others = [found.select("file", lost=pl.lit(0.0)) for found in (_differing(calls), _list_endless(calls))]
-    headless = _list_headless(events).group_by("file").agg(lost=pl.col("share").first())
+    unseen = (_differing(calls), _list_endless(calls), list_unended(events))
+    others = [found.select("file", lost=pl.lit(0.0)) for found in unseen]
+    headless = list_headless(events).group_by("file").agg(lost=pl.col("share").first())
     return pl.concat([shares, headless, *others]).group_by("file", maintain_order=True).agg(pl.col("lost").max())
 
 
@@ -303,7 +305,7 @@ def list_foreign_ends(events: pl.DataFrame) -> pl.DataFrame:
     Args:
         events: rows with `parent`.
     """
-    return _list_headless(events).drop_nulls("parent").select(event="parent").unique()
+    return list_headless(events).drop_nulls("parent").select(event="parent").unique()
 
 
 def _enclosing(doubtful: pl.DataFrame, ended: pl.DataFrame, inner: pl.DataFrame, losses: pl.DataFrame) -> pl.DataFrame:
@@ -322,29 +324,6 @@ def _enclosing(doubtful: pl.DataFrame, ended: pl.DataFrame, inner: pl.DataFrame,
 def _count_enclosing(ended: pl.DataFrame, outer: pl.DataFrame, keys: list[str]) -> pl.DataFrame:
     total, enclosing = ended.group_by(keys).agg(total=pl.len()), outer.group_by(keys).agg(enclosing=pl.len())
     return total.join(enclosing, on=keys)
-
-
-def list_command_ends(events: pl.DataFrame) -> pl.DataFrame:
-    """Return the lines that end a command with `alone`: whether no line enqueued it since its pointer's last end.
-
-    Args:
-        events: process, command, layer, name, and others; in the order of time.
-    """
-    is_command = (pl.col("layer") == "command") & ~pl.col("name").is_in([*COMMAND_MENTIONS, SUBMITTED])
-    lines = events.filter(is_command & pl.col("command").is_not_null())
-    is_end = pl.col("name") == "complete"
-    alone = is_end.shift(1).over("process", "command").fill_null(value=True)
-    return lines.with_columns(alone=alone).filter(is_end)
-
-
-def _list_headless(events: pl.DataFrame) -> pl.DataFrame:
-    """Return the ends of commands that no line enqueued, with the `share` of them in their file.
-
-    Where most are so the log begins in the middle of a run, or lacks all lines that enqueue.
-    """
-    columns = ("process", "command", "layer", "name", "file", *(["parent"] if "parent" in events.columns else []))
-    ends = list_command_ends(events.select(columns)).with_columns(share=pl.col("alone").mean().over("file"))
-    return ends.filter("alone", pl.col("share") < _MOST_FALSE)
 
 
 def _overfull(damaged: pl.DataFrame, held: pl.DataFrame) -> pl.DataFrame:
