@@ -149,6 +149,9 @@ def test_memory_held_at_once() -> None:
         "process": 0, "kind": "allocate_device", "allocations": 3, "freed": 2, "bytes": 180, "largest_bytes": 100,
         "peak_bytes": 150, "peak_at_ns": 2,
     }  # fmt: skip
+    again = table("events", line(1, "lock", 10, 100), line(2, "lock", 10, 100))
+    (row,) = summarize_memory(again).to_dicts()
+    assert (row["allocations"], row["freed"], row["bytes"], row["peak_bytes"]) == (2, None, 200, None)
 
 
 def test_waits_and_hsa_calls() -> None:

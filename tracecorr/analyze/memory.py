@@ -12,9 +12,11 @@ _KINDS = ("allocate_device", "allocate_host", "lock")
 def summarize_memory(events: pl.LazyFrame) -> pl.DataFrame:
     """Return one row per process and kind of allocation of the HIP log.
 
-    An allocation ends with the first later `free` of its address; one that is never freed stays to the end.
+    An allocation ends with the first later `free` of its address; one that is never freed stays to the end. No line
+    tells of the end of a lock.
 
-    Returns: process, kind, allocations, freed, bytes, largest_bytes, peak_bytes (held at once), peak_at_ns.
+    Returns: process, kind, allocations, freed, bytes, largest_bytes, peak_bytes (held at once), peak_at_ns; the last
+        two, and freed, are null of locks.
     """
     rows = collect(
         events.filter(pl.col("layer") == "memory")
@@ -33,7 +35,9 @@ def summarize_memory(events: pl.LazyFrame) -> pl.DataFrame:
         bytes=pl.col("size_bytes").sum(),
         largest_bytes=pl.col("size_bytes").max(),
     )
-    return totals.join(_peaks(lives), on=["process", "kind"], how="left", nulls_equal=True).sort("process", "kind")
+    both = totals.join(_peaks(lives), on=["process", "kind"], how="left", nulls_equal=True).sort("process", "kind")
+    told = ("freed", "peak_bytes", "peak_at_ns")
+    return both.with_columns(pl.when(pl.col("kind") != "lock").then(name).alias(name) for name in told)
 
 
 def _peaks(lives: pl.DataFrame) -> pl.DataFrame:

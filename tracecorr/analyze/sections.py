@@ -78,7 +78,8 @@ def _node_sections(evidence: Evidence) -> Iterator[Section]:
             "nodes",
             "Nodes",
             summarize_nodes(evidence.tables, nodes),
-            "one row per capture of the dataset; all other tables and verdicts are of all nodes together. "
+            "one row per capture of the dataset; all other tables and verdicts are of all nodes together, "
+            "and what a verdict does not find must have been looked for on each node. "
             "call = duration of the HIP calls that dispatch a kernel",
         )
 
@@ -259,7 +260,8 @@ def _path_sections(evidence: Evidence, sources: set[str]) -> Iterator[Section]:
         "memory",
         "Memory",
         summarize_memory(events),
-        "recorded by the log (level 4): what the runtime asked of ROCr; pools make it differ from hipMalloc",
+        "recorded by the log (level 4): what the runtime asked of ROCr; pools make it differ from hipMalloc. No line "
+        "tells when a `lock` of host memory ends, so how much was locked at once is unknown",
         _need(sources, "allocations", log=True),
         nothing="the log has no allocation line (level 4 and higher print them)",
     )
