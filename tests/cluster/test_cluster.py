@@ -132,6 +132,8 @@ def test_commands_read_the_dataset(both: tuple[Path, Path, list[str]], tmp_path:
         alone = [Capture.open(both[1].parent / f"{n}.tracecorr").table("launches").collect() for n in NAMES]
         told = [(n["node"], n["dispatches"]) for n in nodes]
         assert told == [(n, (a["kind"] == "dispatch").sum()) for n, a in zip(NAMES, alone, strict=True)]
+        # The summary does not count the internal functions as calls, nor do the nodes.
+        assert sum(n["hip_calls"] for n in nodes) == json.loads(done.stdout)["summary"]["hip_calls"]
 
 
 def test_page_shows_the_dataset(both: tuple[Path, Path, list[str]]) -> None:

@@ -41,10 +41,15 @@ def spread_ns(took: pl.Expr, name: str) -> tuple[pl.Expr, ...]:
     )
 
 
+def is_failed() -> pl.Expr:
+    """Tell of rows whether their result is known and is not a success."""
+    result = pl.col("result").cast(pl.String)
+    return result.is_not_null() & ~result.is_in(SUCCESS) & ~result.str.contains(r"^\d+$")
+
+
 def count_failed() -> pl.Expr:
     """Return the aggregate `errors`: rows whose result is known and is not a success."""
-    result = pl.col("result").cast(pl.String)
-    return (result.is_not_null() & ~result.is_in(SUCCESS) & ~result.str.contains(r"^\d+$")).sum().alias("errors")
+    return is_failed().sum().alias("errors")
 
 
 def as_text(*columns: str) -> list[pl.Expr]:

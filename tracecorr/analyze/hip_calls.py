@@ -22,13 +22,18 @@ def summarize_internal_calls(events: pl.LazyFrame) -> pl.DataFrame:
     return _summarize(events, internal=True)
 
 
-def _summarize(events: pl.LazyFrame, *, internal: bool) -> pl.DataFrame:
+def is_called(*, internal: bool = False) -> pl.Expr:
+    """Tell of events whether they are calls of HIP functions that a program names, or of internal ones."""
     # What a profiler timed again is in the section of rocprof.
-    logged = (pl.col("layer") == "hip") & pl.col("source").ne_missing("rocprof")
-    calls = events.filter(logged).with_columns(as_text("name"))
-    inner = ~pl.col("name").str.starts_with("hip").fill_null(True)
+    logged = (pl.col("layer").cast(pl.String) == "hip") & pl.col("source").cast(pl.String).ne_missing("rocprof")
+    inner = ~pl.col("name").cast(pl.String).str.starts_with("hip").fill_null(True)
+    return logged & (inner if internal else ~inner)
+
+
+def _summarize(events: pl.LazyFrame, *, internal: bool) -> pl.DataFrame:
     return collect(
-        calls.filter(inner if internal else ~inner)
+        events.filter(is_called(internal=internal))
+        .with_columns(as_text("name"))
         .group_by("name")
         .agg(
             pl.len().cast(pl.Int64).alias("calls"),

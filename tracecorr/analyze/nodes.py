@@ -7,7 +7,8 @@ from typing import Any
 
 import polars as pl
 
-from tracecorr.analyze.frames import Tables, collect, percentile
+from tracecorr.analyze.frames import Tables, collect, is_failed, percentile
+from tracecorr.analyze.hip_calls import is_called
 
 
 def summarize_nodes(tables: Tables, nodes: Sequence[Mapping[str, Any]]) -> pl.DataFrame:
@@ -20,10 +21,10 @@ def summarize_nodes(tables: Tables, nodes: Sequence[Mapping[str, Any]]) -> pl.Da
     Returns: node, events, hip_calls, ioctls, queues, dispatches, call_p50_ns, call_p99_ns (of the HIP calls that
         dispatch), failed_calls.
     """
-    layer, result = pl.col("layer").cast(pl.String), pl.col("result").cast(pl.String)
-    hip = layer == "hip"
+    layer = pl.col("layer").cast(pl.String)
+    hip = is_called()
     events = collect(
-        tables("events").select("event", is_hip=hip, is_ioctl=layer == "ioctl", failed=hip & (result != "hipSuccess"))
+        tables("events").select("event", is_hip=hip, is_ioctl=layer == "ioctl", failed=hip & is_failed())
         .with_columns(node=_node_of("event", nodes, "events"))
         .group_by("node")
         .agg(events=pl.len(), hip_calls=pl.col("is_hip").sum(), ioctls=pl.col("is_ioctl").sum(),
