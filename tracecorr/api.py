@@ -299,7 +299,9 @@ class Capture:
         """
         from tracecorr.analyze.report import summarize_capture
 
-        return summarize_capture(self.name, self.table, self.info, _checked(thresholds))
+        return summarize_capture(
+            self.name, self.table, self.info, _checked(thresholds), nodes=self._stored.tables_of_nodes()
+        )
 
     def verdicts(self, thresholds: Thresholds | None = None) -> list[Verdict]:
         """Return the verdict on every claim.
@@ -312,7 +314,7 @@ class Capture:
         """
         from tracecorr.analyze.verdicts import judge_capture
 
-        return judge_capture(self.table, _checked(thresholds), self.info)
+        return judge_capture(self.table, _checked(thresholds), self.info, nodes=self._stored.tables_of_nodes())
 
     def queues_report(self) -> pl.DataFrame:
         """Return one row per queue: what it is, its priorities, how it was made, how full it got.
@@ -348,7 +350,7 @@ class Capture:
         if not isinstance(confidence, int | float) or not 0.5 <= confidence < 1:
             raise InputError(f"confidence {confidence!r} is no chance that helps", "use a share from 0.5 to below 1")
 
-        sides = [Side(c.name, c.table, c.info) for c in (self, other)]
+        sides = [Side(c.name, c.table, c.info, c._stored.tables_of_nodes()) for c in (self, other)]
         return compare_captures(sides[0], sides[1], confidence)
 
     def export_perfetto(self, path: str | Path) -> None:

@@ -133,6 +133,23 @@ def test_a_side_without_a_source_is_named() -> None:
     assert neither[0].startswith("A and B have no HIP log")
 
 
+def test_dispatches_are_compared_and_an_unknown_kernel_is_none_of_its_own() -> None:
+    one, other = make_run(), make_run()
+    one["launches"] = one["launches"][:1]
+    other["launches"][1]["kernel"] = None
+    found = compare_captures(Side("a", tables_of(one)), Side("b", tables_of(other))).findings
+    assert "dispatches: 1 in A, 2 in B (1000000.0 per second)" in found
+    assert "kernels: 1 in both, 0 only in A, 0 only in B" in found
+    assert not any("has no packet" in line for line in found)
+
+
+def test_a_log_without_packets_is_named() -> None:
+    calls = make_run()
+    calls["launches"] = []
+    found = compare_captures(Side("a", tables_of(make_run())), Side("b", tables_of(calls))).findings
+    assert found[0].startswith("the HIP log of B has no packet") and "may mean unknown" in found[0]
+
+
 def test_a_shift_is_found_and_lies_in_its_interval() -> None:
     rng = np.random.default_rng(6)
     rows = {r["statistic"]: r for r in compare_latency(series(rng, 2000), series(rng, 2000, 5), 0.95, 4000).to_dicts()}

@@ -9,6 +9,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import polars as pl
 import pytest
 from analyze_tables import Rows, tables_of
 from synthetic_run import make_run
@@ -19,6 +20,7 @@ from tracecorr.analyze.verdicts import CLAIMS, Evidence, Thresholds, judge_captu
 from tracecorr.model import schema
 from tracecorr.model.errors import InputError
 from tracecorr.pipeline import correlate, import_files
+from tracecorr.store.keys import count_keys, move_table
 
 NAMES = [claim.name for claim in CLAIMS]
 Change = Callable[[Rows], None]
@@ -378,6 +380,42 @@ def test_jobs_may_be_those_of_a_process_that_only_the_log_names() -> None:
     assert outcome == "UNKNOWN" and reason.startswith("1 job went to compute rings, and not every process")
     rows["drm_jobs"] = [job for job in rows["drm_jobs"] if job["ring_kind"] != "kcq"]
     assert judge(rows, "no_kcq_use")[0] == "PASS"
+
+
+def _with_a_second_node(other: Rows) -> Evidence:
+    """Return a dataset of the run, none of whose jobs went to a compute ring, and another one on node b."""
+    first = make_run()
+    first["drm_jobs"] = [job for job in first["drm_jobs"] if job["ring_kind"] != "kcq"]
+    a, b = tables_of(first), tables_of(other)
+    used = count_keys(a)
+    moved = {name: move_table(b(name), name, used, 0) for name in schema.TABLES}
+    whole = {name: pl.concat([a(name), moved[name]]) for name in schema.TABLES}
+    return Evidence(whole.__getitem__, nodes={"a": a, "b": moved.__getitem__})
+
+
+def _judge_of(evidence: Evidence, name: str) -> tuple[str, str]:
+    (verdict,) = judge_capture(evidence, names=[name])
+    return str(verdict.outcome), verdict.finding.reason
+
+
+def test_a_node_that_did_not_look_proves_nothing_by_what_is_not_there() -> None:
+    log_alone = make_run()
+    log_alone["drm_jobs"] = []
+    log_alone["events"] = [row for row in log_alone["events"] if row["source"] == "amd_log"]
+    told = ("UNKNOWN", "b: no event of the gpu_scheduler is recorded")
+    assert _judge_of(_with_a_second_node(log_alone), "no_kcq_use") == told
+    no_probe = make_run()
+    drop_layer("mqd")(no_probe)
+    dataset = _with_a_second_node(no_probe)
+    assert _judge_of(dataset, "mqd_ops_per_queue") == ("UNKNOWN", "b: no MQD operation is recorded")
+    assert _judge_of(dataset, "queue_creation_complete") == ("UNKNOWN", "b: no MQD of a queue creation is recorded")
+    broken = make_run()
+    drop_events(5)(broken)
+    outcome, reason = _judge_of(_with_a_second_node(broken), "mqd_ops_per_queue")
+    assert outcome == "FAIL" and reason.startswith("b: 1 of 2 created queues")
+    same = make_run()
+    same["drm_jobs"] = []
+    assert _judge_of(_with_a_second_node(same), "no_kcq_use")[0] == "PASS"
 
 
 def test_what_was_refused_is_counted_among_what_was_seen() -> None:

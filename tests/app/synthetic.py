@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -34,6 +35,9 @@ class SyntheticCapture:
 
     def table(self, name: str) -> pl.LazyFrame:
         return self.tables[name].lazy()
+
+    def tables_of_nodes(self) -> dict[str, Callable[[str], pl.LazyFrame]]:
+        return {}
 
     def raw(self, file: int, offset: int, length: int) -> bytes:
         return self.files[file][offset : offset + length]

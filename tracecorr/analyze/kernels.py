@@ -6,6 +6,9 @@ import polars as pl
 
 from tracecorr.analyze.frames import collect, percentile
 
+# Name of the row of dispatches whose kernel no line tells.
+UNKNOWN_KERNEL = "(unknown)"
+
 
 def summarize_kernels(launches: pl.LazyFrame, kernels: pl.LazyFrame) -> pl.DataFrame:
     """Return one row per kernel, the most dispatched first.
@@ -30,6 +33,6 @@ def summarize_kernels(launches: pl.LazyFrame, kernels: pl.LazyFrame) -> pl.DataF
     names = kernels.select("kernel", pl.coalesce("display", "name").alias("name"))
     return collect(
         dispatches.join(names, on="kernel", how="left")
-        .select(pl.col("name").fill_null("(unknown)"), pl.exclude("name", "kernel"))
+        .select(pl.col("name").fill_null(UNKNOWN_KERNEL), pl.exclude("name", "kernel"))
         .sort(["dispatches", "name"], descending=[True, False])
     )

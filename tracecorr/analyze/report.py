@@ -23,6 +23,7 @@ def summarize_capture(
     info: Mapping[str, Any] | None = None,
     thresholds: Thresholds | None = None,
     claims: Collection[str] = (),
+    nodes: Mapping[str, Tables] | None = None,
 ) -> Report:
     """Return the report of a capture, from its tables.
 
@@ -32,13 +33,14 @@ def summarize_capture(
         info: contents of capture.json, which names what was armed.
         thresholds: limits that verdicts judge by.
         claims: names of the verdicts wanted; all when empty.
+        nodes: of a dataset, what gives the tables of each node.
 
     Raises:
         InputError: there is no such claim.
     """
     files = tables("files").select(pl.col("source").cast(pl.String)).collect()
     sources = set(files["source"].drop_nulls())
-    evidence = Evidence(tables, thresholds, info)
+    evidence = Evidence(tables, thresholds, info, nodes)
     sections = tuple(list_sections(evidence, sources))
     verdicts = tuple(judge_capture(evidence, names=claims))
     answers = answer_questions(evidence, verdicts)

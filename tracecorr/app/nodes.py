@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -46,6 +46,10 @@ class Nodes:
         before = pl.col("node").replace_strict(used, return_dtype=pl.Int64)
         rows = self._capture.table_by_node(name).with_columns(own=pl.col(key).cast(pl.Int64) - before)
         return rows.rename({"node": "side"})
+
+    def tables_of_nodes(self) -> Mapping[str, Callable[[str], pl.LazyFrame]]:
+        """Return, by node, what gives the node's rows of a table."""
+        return self._capture.tables_of_nodes()
 
     def raw(self, file: int, offset: int, length: int) -> bytes:
         """Return exactly the bytes behind a row."""

@@ -63,7 +63,7 @@ class Answers:
         """Answer about `opened`."""
         capture = opened.index.capture
         files = capture.table("files").select(pl.col("source").cast(pl.String)).collect()
-        self._evidence = Evidence(capture.table, None, capture.info)
+        self._evidence = Evidence(capture.table, None, capture.info, capture.tables_of_nodes())
         self._rest = list_sections(self._evidence, set(files["source"].drop_nulls()))
         self._known: dict[str, Section] = {}
         self._lock = threading.Lock()
@@ -128,7 +128,8 @@ def show_page(name: str, opened: Opened, reports: Reports) -> dict[str, Any]:
 
 def show_comparison(first: Opened, second: Opened) -> dict[str, Any]:
     """Return the comparison of two captures: tables side by side, distributions over each other."""
-    sides = [Side(o.name, o.index.capture.table, o.index.capture.info) for o in (first, second)]
+    captures = [(o.name, o.index.capture) for o in (first, second)]
+    sides = [Side(name, c.table, c.info, c.tables_of_nodes()) for name, c in captures]
     found = compare_captures(sides[0], sides[1])
     drawn = charts.overlay_latency([(side.name, side.tables) for side in sides])
     return {

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -66,6 +66,10 @@ class Pair:
             ]
         both = pl.concat(frames, how="vertical")
         return both.sort("ts_ns", maintain_order=True) if name == "samples" else both
+
+    def tables_of_nodes(self) -> Mapping[str, Callable[[str], pl.LazyFrame]]:
+        """Return nothing: the sides of a pair are no nodes."""
+        return {}
 
     @cached_property
     def _sizes(self) -> dict[str, int]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -29,6 +29,10 @@ class CaptureLike(Protocol):
 
     def table(self, name: str) -> pl.LazyFrame:
         """Return the table `name` of `model.schema.TABLES` (empty when the capture has none)."""
+        ...
+
+    def tables_of_nodes(self) -> Mapping[str, Callable[[str], pl.LazyFrame]]:
+        """Return, by node of a dataset, what gives the node's rows of a table; nothing for a capture."""
         ...
 
     def raw(self, file: int, offset: int, length: int) -> bytes:

@@ -32,7 +32,7 @@ def compare_verb(
     from tracecorr.analyze.markdown import render_comparison
 
     captures = [open_capture(name) for name in (first, second)]
-    sides = [Side(c.name, c.table, c.info) for c in captures]
+    sides = [Side(c.name, c.table, c.info, c.tables_of_nodes()) for c in captures]
     comparison = compare_captures(sides[0], sides[1], confidence)
     if html is not None:
         from tracecorr.analyze.html import draw_comparison_figures, render_comparison_html

@@ -47,7 +47,9 @@ def report_verb(
         raise InputError("--html and --json are two forms", "call it once for each")
     limits = Thresholds.from_words(threshold or [])
     capture = open_capture(name)
-    report = summarize_capture(capture.name, capture.table, capture.info, limits, verdict or [])
+    report = summarize_capture(
+        capture.name, capture.table, capture.info, limits, verdict or [], capture.tables_of_nodes()
+    )
     if html is not None:
         from tracecorr.analyze.html import draw_report_figures, render_report_html
 

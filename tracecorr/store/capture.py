@@ -6,8 +6,8 @@ import json
 import os
 import shutil
 from bisect import bisect_right
-from collections.abc import Iterable
-from functools import lru_cache
+from collections.abc import Callable, Iterable
+from functools import lru_cache, partial
 from pathlib import Path
 from typing import Any
 
@@ -101,6 +101,13 @@ class Capture:
             raise CaptureError(f"{self.path} has no {missing[0].relative_to(self.path)}", "make the dataset again")
         frames = [self._scan(p, name).with_columns(node=pl.lit(n)) for p, n in zip(parts, self.nodes, strict=True)]
         return pl.concat(frames, how="vertical")
+
+    def tables_of_nodes(self) -> dict[str, Callable[[str], pl.LazyFrame]]:
+        """Return, by node of a dataset, what gives the node's rows of a table; nothing for a capture."""
+        return {node: partial(self._node_table, node) for node in self.nodes}
+
+    def _node_table(self, node: str, name: str) -> pl.LazyFrame:
+        return self._scan(self._node_path(name, node), name)
 
     @property
     def nodes(self) -> list[str]:

@@ -21,7 +21,8 @@ from tracecorr.analyze.compare.sides import (
     list_topology,
 )
 from tracecorr.analyze.copies import summarize_copies
-from tracecorr.analyze.frames import Tables
+from tracecorr.analyze.frames import Tables, collect
+from tracecorr.analyze.kernels import UNKNOWN_KERNEL
 from tracecorr.analyze.paths import summarize_paths
 from tracecorr.analyze.streams import NO_STREAM_NAMES, names_streams
 from tracecorr.analyze.values import plain_rows, render_ns
@@ -32,11 +33,12 @@ ROUNDS = 20_000
 
 @dataclass(frozen=True)
 class Side:
-    """Hold one capture of a comparison: its name, its tables, the contents of its capture.json."""
+    """Hold one capture of a comparison: its name, its tables, the contents of its capture.json, tables of its nodes."""
 
     name: str
     tables: Tables
     info: Mapping[str, Any] = field(default_factory=dict)
+    nodes: Mapping[str, Tables] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -78,14 +80,14 @@ def compare_captures(first: Side, second: Side, confidence: float = 0.95, rounds
         confidence: chance that all intervals of one table together hold their true differences.
         rounds: bootstrap rounds; the same captures give the same intervals each time.
     """
-    a, b = (Evidence(side.tables, info=side.info) for side in (first, second))
+    a, b = (Evidence(side.tables, info=side.info, nodes=side.nodes) for side in (first, second))
     sections = (
         *_topology_sections(a.tables, b.tables),
         *_work_sections(a, b, confidence, rounds),
         *_path_sections(a, b),
     )
     by_key = {s.key: s.frame for s in sections}
-    findings = (*_name_missing(a.sources, b.sources), *_find(by_key))
+    findings = (*_name_missing(a.sources, b.sources), *_name_silent(a, b), *_find(by_key))
     return Comparison(first.name, second.name, findings, sections)
 
 
@@ -179,13 +181,26 @@ def _name_missing(first: set[str], second: set[str]) -> Iterator[str]:
             yield f"{' and '.join(lacks)} {'has' if len(lacks) == 1 else 'have'} no {what}; 0 of them means unknown"
 
 
+def _name_silent(first: Evidence, second: Evidence) -> Iterator[str]:
+    """Yield whose HIP log holds calls alone: up to level 3 it prints no packets."""
+    for side, evidence in (("A", first), ("B", second)):
+        launches = collect(evidence.tables("launches").select(pl.len())).item()
+        if evidence.layers.get("hip") and not (launches or evidence.layers.get("command")):
+            yield (
+                f"the HIP log of {side} has no packet: its program submitted none, or AMD_LOG_LEVEL was too low to "
+                "print them; 0 dispatches and kernels may mean unknown"
+            )
+
+
 def _find(frames: dict[str, pl.DataFrame]) -> Iterator[str]:
     queues = {row["what"]: row for row in frames["queues"].iter_rows(named=True)}
     for what in ("queues with dispatches", "queues made by HIP (Created lines)", "queues shared by streams"):
         row = queues[what]
         a, b = ("unknown" if row[side] is None else row[side] for side in ("a", "b"))
         yield f"{what}: {a} in A, {b} in B" + (" (no difference)" if row["difference"] == 0 else "")
-    yield _count_only(frames["kernels"], "kernels")
+    yield _compare_dispatches(frames["rates"])
+    # A name that no line tells is no kernel of its own.
+    yield _count_only(frames["kernels"].filter(pl.col("name") != UNKNOWN_KERNEL), "kernels")
     yield _count_only(frames["hip_calls"], "HIP functions")
     yield _count_only(frames["ioctls"], "ioctls")
     latency = frames["latency"]
@@ -205,6 +220,15 @@ def _find(frames: dict[str, pl.DataFrame]) -> Iterator[str]:
     changed = frames["verdicts"].filter("differs")
     for row in changed.iter_rows(named=True):
         yield f"verdict {row['verdict']}: {row['a']} in A, {row['b']} in B"
+
+
+def _compare_dispatches(rates: pl.DataFrame) -> str:
+    sides = (
+        f"{row['dispatches']} in {row['side']}"
+        + ("" if row["per_second"] is None else f" ({row['per_second']} per second)")
+        for row in rates.iter_rows(named=True)
+    )
+    return f"dispatches: {', '.join(sides)}"
 
 
 def _count_only(frame: pl.DataFrame, what: str) -> str:

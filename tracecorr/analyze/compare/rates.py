@@ -34,17 +34,15 @@ def measure_rate(tables: Tables, slices: int = SLICES) -> pl.DataFrame:
 def summarize_rate(tables: Tables) -> dict[str, float | int | None]:
     """Return the span with dispatches, their number and rate, and how the rate varies over 100 slices of the span."""
     rates = measure_rate(tables)
-    numbers: dict[str, float | int | None] = {"dispatches": int(rates["dispatches"].sum() or 0)}
+    at = pl.col("packet_ns")
+    dispatches = tables("launches").filter(pl.col("kind") == "dispatch")
+    count, span = collect(dispatches.select(at.count().alias("count"), span=at.max() - at.min())).row(0)
+    numbers: dict[str, float | int | None] = {"dispatches": count}
     if rates.is_empty():
         return numbers | dict.fromkeys(("span_ns", "per_second", "p5_per_second", "p95_per_second", "idle_slices"))
-    times = collect(
-        tables("launches").filter(pl.col("kind") == "dispatch")
-        .select(span=pl.col("packet_ns").max() - pl.col("packet_ns").min())
-    )  # fmt: skip
-    span = int(times.item())
     return numbers | {
         "span_ns": span,
-        "per_second": round((int(rates["dispatches"].sum()) - 1) * 1e9 / span, 1) if span else None,
+        "per_second": round((count - 1) * 1e9 / span, 1) if span else None,
         "p5_per_second": rates["per_second"].quantile(0.05, "nearest"),
         "p95_per_second": rates["per_second"].quantile(0.95, "nearest"),
         "idle_slices": rates.filter(pl.col("dispatches") == 0).height,

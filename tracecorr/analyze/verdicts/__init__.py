@@ -27,7 +27,7 @@ from tracecorr.analyze.verdicts import (
     scheduler_mode,
 )
 from tracecorr.analyze.verdicts.evidence import Evidence
-from tracecorr.analyze.verdicts.model import Claim, Outcome, Thresholds, Verdict
+from tracecorr.analyze.verdicts.model import Claim, Finding, Outcome, Thresholds, Verdict
 from tracecorr.model.errors import InputError
 
 __all__ = ["CLAIMS", "Evidence", "Outcome", "Thresholds", "Verdict", "judge_capture"]
@@ -57,6 +57,7 @@ def judge_capture(
     thresholds: Thresholds | None = None,
     info: Mapping[str, Any] | None = None,
     names: Collection[str] = (),
+    nodes: Mapping[str, Tables] | None = None,
 ) -> list[Verdict]:
     """Return the verdict on every claim, in the order of `CLAIMS`.
 
@@ -65,6 +66,7 @@ def judge_capture(
         thresholds: limits to judge by; the defaults where None.
         info: contents of capture.json, which names the events that were armed.
         names: names of the claims wanted; all when empty.
+        nodes: of a dataset, what gives the tables of each node.
 
     Raises:
         InputError: there is no claim of such a name.
@@ -73,11 +75,30 @@ def judge_capture(
     for name in names:
         if name not in known:
             raise InputError(f"there is no verdict {name!r}", f"verdicts are: {', '.join(known)}")
-    evidence = tables if isinstance(tables, Evidence) else Evidence(tables, thresholds, info)
+    evidence = tables if isinstance(tables, Evidence) else Evidence(tables, thresholds, info, nodes)
     return [_judge(claim, evidence) for claim in CLAIMS if not names or claim.name in names]
 
 
 def _judge(claim: Claim, evidence: Evidence) -> Verdict:
+    finding = _look(claim, evidence)
+    if finding.by_absence and finding.outcome is not Outcome.UNKNOWN:
+        finding = _ask_nodes(claim, evidence, finding)
+    return Verdict(claim, finding)
+
+
+def _ask_nodes(claim: Claim, evidence: Evidence, whole: Finding) -> Finding:
+    """Return what the nodes of a dataset say of what is not there: one that did not look for it proves nothing."""
+    # A node without a HIP log has none of the processes that a claim which holds is about.
+    concerned = [part for part in evidence.parts if whole.outcome is Outcome.FAIL or part[1].log_processes]
+    found = [(node, _look(claim, part)) for node, part in concerned]
+    for outcome in (Outcome.FAIL, Outcome.UNKNOWN):
+        for node, said in found:
+            if said.outcome is outcome:
+                return replace(said, reason=f"{node}: {said.reason}", counts=whole.counts)
+    return whole
+
+
+def _look(claim: Claim, evidence: Evidence) -> Finding:
     finding = claim.judge(evidence)
     decided = finding.outcome is not Outcome.UNKNOWN
     # What rests on something not being there, or on all of it being there, is open when records were lost.
@@ -90,4 +111,4 @@ def _judge(claim: Claim, evidence: Evidence) -> Verdict:
             finding, outcome=Outcome.UNKNOWN, reason=said, remedy="record again with larger buffers",
             counts={**finding.counts, "loss_places": lost},
         )  # fmt: skip
-    return Verdict(claim, finding)
+    return finding

@@ -30,14 +30,25 @@ class Evidence:
         tables: gives the table of a capture by its name.
         thresholds: limits that verdicts judge by.
         info: contents of capture.json.
+        nodes: of a dataset, what gives the tables of each node; empty for a capture.
     """
 
     def __init__(
-        self, tables: Tables, thresholds: Thresholds | None = None, info: Mapping[str, Any] | None = None
+        self,
+        tables: Tables,
+        thresholds: Thresholds | None = None,
+        info: Mapping[str, Any] | None = None,
+        nodes: Mapping[str, Tables] | None = None,
     ) -> None:
         self.tables = tables
         self.thresholds = thresholds or Thresholds()
         self.info = info or {}
+        self._nodes = nodes or {}
+
+    @cached_property
+    def parts(self) -> list[tuple[str, Evidence]]:
+        """Return the name and the evidence of each node of a dataset; nothing for a capture."""
+        return [(node, Evidence(tables, self.thresholds)) for node, tables in self._nodes.items()]
 
     @cached_property
     def layers(self) -> dict[str, int]:
