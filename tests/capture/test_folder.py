@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from tracecorr.analyze.run_facts import describe_run
 from tracecorr.capture.folder import RecordingFolder
 from tracecorr.capture.invoker import Invoker
 from tracecorr.capture.owner import this_process
@@ -68,6 +69,16 @@ def test_one_that_is_recorded_now_is_kept_and_one_that_was_killed_is_not(tmp_pat
     folder.write_info({"state": "recording", "recorder": {**asdict(this_process()), "started": 1}})
     RecordingFolder.create(shown, ME, force=True)
     assert not (shown / "capture.json").exists()
+
+
+def test_a_recording_that_was_killed_is_not_told_as_one_that_goes_on() -> None:
+    def told(**more: int) -> list[str]:
+        info = {"state": "recording", "recorder": {**asdict(this_process()), **more}}
+        return [line for line in describe_run(info) if line.startswith("state: ")]
+
+    assert told() == ["state: recording"]
+    killed = "state: recording, but by no process of this machine: if it was killed, tracecorr correlate completes it"
+    assert told(started=1) == [killed]
 
 
 def test_a_missing_parent_is_named(tmp_path: Path) -> None:

@@ -595,6 +595,15 @@ def test_without_a_process_nothing_is_started(monkeypatch: pytest.MonkeyPatch, t
     assert list(tmp_path.iterdir()) == [tmp_path / "run"]
 
 
+def test_the_end_of_a_recording_is_told_before_its_buffers_are_emptied(tmp_path: Path) -> None:
+    """Reading them takes longer than many a workload; the marks at its end are the last that it records."""
+    capture = Capture(tmp_path, *QUICK, "--", "sleep", "0.2")
+    assert capture.end()[0] == 0
+    samples = json.loads((capture.shown / "raw/clock.json").read_text())["samples"]
+    last = max(sample["mono1"] for sample in samples if sample["label"] == "end")
+    assert capture.info["start"]["monotonic"] + 200_000_000 < capture.info["stop"]["monotonic"] < last
+
+
 def test_after_sigkill_the_folder_opens_and_clean_restores(tmp_path: Path, tracefs: Tracefs) -> None:
     with unchanged(tracefs):
         capture = Capture(tmp_path, *QUICK, "--", "sh", "-c", "touch started; exec sleep 60")

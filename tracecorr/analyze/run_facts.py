@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from tracecorr.analyze.values import count_of
-from tracecorr.store.recording import describe_event_cost, describe_gaps
+from tracecorr.store.recording import describe_event_cost, describe_gaps, describe_state
 
 
 def describe_run(info: Mapping[str, Any]) -> Iterator[str]:
@@ -45,7 +45,7 @@ def describe_overhead(info: Mapping[str, Any]) -> str:
 def _describe_workload(info: Mapping[str, Any]) -> Iterator[str]:
     host = info.get("host") or {}
     known = {
-        "state": info.get("state"),
+        "state": describe_state(info),
         "command": shlex.join(info.get("command") or []),
         "exit status": info.get("exit_status"),
         "ended because": info.get("end_reason"),

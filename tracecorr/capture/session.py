@@ -330,12 +330,12 @@ class Session:
             # First of all: a limit is reached, and what follows takes its time.
             self._logs.cut()
         self._info["threads"] = self._info.get("threads") or read_thread_map(self._processes.alive)
+        self._info["stop"] = read_all_clocks()
         self._recorder.stop()
         self._measure_cost()
         self._snapshots.finish()
         self.problems += [*self._snapshots.problems, *self._recorder.problems]
         self._info["devices"] = {str(pid): found for pid, found in sorted(self._snapshots.devices.items())}
-        self._info["stop"] = read_all_clocks()
         self._info["plan"] = self._plan_facts()
         self.problems += self._recorder.disarm()
 

@@ -97,6 +97,14 @@ def is_recorded_now(capture: Capture) -> bool:
     return capture.info.get("state") == "recording" and _is_alive(capture.info.get("recorder") or {})
 
 
+def describe_state(info: Mapping[str, Any]) -> str:
+    """Return how far a capture is: what capture.json says, but for one whose recording ended without a word."""
+    state = str(info.get("state") or "")
+    if state != "recording" or _is_alive(info.get("recorder") or {}):
+        return state
+    return "recording, but by no process of this machine: if it was killed, tracecorr correlate completes it"
+
+
 def _is_alive(recorder: dict[str, Any]) -> bool:
     """Tell whether the process lives that records: its number and its start time, as /proc/PID/stat tells it."""
     try:
