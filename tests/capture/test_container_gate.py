@@ -7,20 +7,21 @@ from __future__ import annotations
 
 import os
 import signal
+import subprocess
 import time
 from pathlib import Path
 
 import pytest
 from machine_state import read_state
 
-from tracecorr.capture import container_workload, launch
+from tracecorr.capture import container_workload, launch, members
 from tracecorr.capture.container_workload import ContainerProcess, GatePipe
-from tracecorr.capture.containers import LOG_MOUNT, Engine, exec_command, run_command
+from tracecorr.capture.containers import LOG_MOUNT, MARK, Engine, exec_command, run_command
 from tracecorr.capture.folder import RecordingFolder
 from tracecorr.capture.invoker import Invoker, find_invoker, read_status
 from tracecorr.capture.journal import Journal
 from tracecorr.capture.options import CaptureOptions
-from tracecorr.capture.owner import new_token
+from tracecorr.capture.owner import new_token, pid_namespace
 from tracecorr.capture.tracefs import Tracefs
 from tracecorr.capture.undo import restore_leftovers
 from tracecorr.capture.workload import GatedProcess, resolve_command
@@ -249,6 +250,29 @@ def _dead_pid() -> int:
         os._exit(0)
     os.waitpid(pid, 0)
     return pid
+
+
+def test_the_workload_of_another_capture_in_the_container_is_left_to_that(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Daemons that an ended capture started, and those of nobody, may work for ours."""
+    token, other, ended = new_token(), new_token(), f"{_dead_pid()}_1_0_{pid_namespace()}"
+    marks = {"ours": {MARK: token}, "other": {MARK: other}, "ended": {MARK: ended}, "none": {"A": "b"}}
+    running = {
+        name: subprocess.Popen(["/bin/sh", "-c", "echo ready; read line"], env=mark, stdin=subprocess.PIPE,
+                               stdout=subprocess.PIPE)
+        for name, mark in marks.items()
+    }  # fmt: skip
+    for process in running.values():
+        assert process.stdout is not None
+        process.stdout.readline()
+    monkeypatch.setattr(members, "find_cgroup", lambda _: "/container")
+    monkeypatch.setattr(members, "cgroup_pids", lambda _: [process.pid for process in running.values()])
+    monkeypatch.setattr(members, "has_open", lambda *_: True)
+    try:
+        found = members.ContainerMembers(os.getpid(), token).find_openers()
+    finally:
+        for process in running.values():
+            process.communicate()
+    assert found == [running[name].pid for name in ("ours", "ended", "none")]
 
 
 def test_a_failure_behind_the_gate_ends_it(invoker: Invoker, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

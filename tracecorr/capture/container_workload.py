@@ -13,6 +13,7 @@ from pathlib import Path
 
 from tracecorr.capture.containers import COMMAND_NOT_FOUND, COMMAND_NOT_RUNNABLE, MARK, is_gate_command
 from tracecorr.capture.invoker import read_environment, read_status
+from tracecorr.capture.owner import PREFIX, owner_of
 from tracecorr.capture.workload import NOT_FOUND, NOT_RUNNABLE, GatedProcess
 from tracecorr.model.errors import CommandError, MachineError
 
@@ -135,6 +136,13 @@ def find_marked(token: str) -> Iterator[int]:
     for path in Path("/proc").iterdir():
         if path.name.isdigit() and _is_marked(int(path.name), token):
             yield int(path.name)
+
+
+def is_of_another_capture(pid: int, token: str) -> bool:
+    """Tell whether a process is of the workload of a capture other than `token` that still runs, by its mark."""
+    mark = (read_environment(pid) or {}).get(MARK, token)
+    owner = owner_of(f"{PREFIX}{mark}") if mark != token else None
+    return owner is not None and not owner.is_dead()
 
 
 def _is_gate(pid: int, token: str) -> bool:

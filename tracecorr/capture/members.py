@@ -5,6 +5,7 @@ from __future__ import annotations
 from contextlib import suppress
 from pathlib import Path
 
+from tracecorr.capture.container_workload import is_of_another_capture
 from tracecorr.capture.processes import cgroup_pids, find_cgroup, has_open
 
 _PROC = Path("/proc")
@@ -18,9 +19,11 @@ class ContainerMembers:
 
     Args:
         pid: host number of a process in the container.
+        token: unique name of the capture; what runs for another one that records there, too, is left to that.
     """
 
-    def __init__(self, pid: int) -> None:
+    def __init__(self, pid: int, token: str) -> None:
+        self._token = token
         cgroup = find_cgroup(pid)
         self._cgroup = cgroup if cgroup.strip("/") and cgroup not in _own_cgroups() else ""
         self._namespace = _mount_namespace(_PROC / str(pid))
@@ -28,7 +31,7 @@ class ContainerMembers:
     def find_openers(self) -> list[int]:
         """Return the host pids of those whose open files include the KFD."""
         pids = cgroup_pids(self._cgroup) if self._cgroup else self._share_namespace()
-        return [pid for pid in pids if has_open(pid, "/dev/kfd")]
+        return [pid for pid in pids if has_open(pid, "/dev/kfd") and not is_of_another_capture(pid, self._token)]
 
     def _share_namespace(self) -> list[int]:
         if self._namespace is None or self._namespace == _mount_namespace(_PROC / "self"):

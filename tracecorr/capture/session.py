@@ -189,7 +189,7 @@ class Session:
         if replaced and self._launched.where == "host":
             self._say(replaced)
         self._info["environment"] = self._stored_environment()
-        self._members = ContainerMembers(workload.pid)
+        self._members = ContainerMembers(workload.pid, self._token)
         if self._options.pid is None:
             self._admit(workload.pid, "started", at_gate=True)
         else:
