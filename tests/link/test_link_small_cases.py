@@ -248,6 +248,12 @@ def test_a_pid_names_two_processes_one_after_the_other() -> None:
     assert number_lives(rows, lives)["tgid_key"].to_list() == [500, 500, 500 + 2**32, 500 + 2**32]
 
 
+def test_an_address_of_a_torn_line_may_have_any_bits() -> None:
+    rows = frame([{"tid": 2**64 - 5, "pid": 7, "stamp_ns": 1}], tid=pl.UInt64, pid=pl.UInt32)
+    none = find_process_lives(frame([{"owner": 1, "tgid": 500, "stamp_ns": 10}]))
+    assert number_lives(rows, none).select("tid_key", "tgid_key").rows() == [(-5, 7)]
+
+
 def test_processes_that_claim_a_pid_in_turns_are_no_lives_of_it() -> None:
     claims = frame([{"owner": owner, "tgid": 500, "stamp_ns": t} for t, owner in enumerate((1, 2, 1))])
     assert find_process_lives(claims).is_empty()

@@ -37,7 +37,8 @@ def find_process_lives(claims: pl.DataFrame) -> pl.DataFrame:
 
 def number_lives(trace: pl.DataFrame, lives: pl.DataFrame) -> pl.DataFrame:
     """Return `trace` with `tid_key` and `tgid_key`: numbers of threads and processes that name one life each."""
-    tid, tgid = pl.col("tid").cast(pl.Int64), pl.col("pid").cast(pl.Int64)
+    # Of a torn line of the log an address may have any 64 bits.
+    tid, tgid = pl.col("tid").reinterpret(signed=True), pl.col("pid").cast(pl.Int64)
     if lives.is_empty():
         return trace.with_columns(tid_key=tid, tgid_key=tgid)
     rows = trace.select("stamp_ns", owner=pl.coalesce(tgid, tid)).with_row_index("_row").drop_nulls()

@@ -46,7 +46,7 @@ def find_creators(threads: pl.DataFrame, events: pl.DataFrame) -> pl.DataFrame:
     """
     calls = events.select("thread", "process", "layer", "name", "result", "ts_ns")
     calls = calls.filter((pl.col("layer") == "syscall") & pl.col("name").is_in(_CALLS))
-    calls = calls.with_columns(tid=_made_tid().cast(pl.Int32)).drop_nulls(["tid", "process", "thread"])
+    calls = calls.with_columns(tid=_made_tid().cast(pl.Int32, strict=False)).drop_nulls(["tid", "process", "thread"])
     if calls.is_empty():
         return threads.with_columns(creator=pl.lit(None, pl.UInt32))
     made = calls.select("process", "tid", "ts_ns", creator="thread").sort("ts_ns")

@@ -17,6 +17,7 @@ from tracecorr.model import schema
 from tracecorr.model.errors import CaptureError, InputError, quote_path
 from tracecorr.store.absent import describe_absent
 from tracecorr.store.columns import FrameWriter
+from tracecorr.store.damage import describe_damage
 from tracecorr.store.raw import read_at, read_chunks, write_atomically
 
 FORMAT_VERSION = 1
@@ -43,7 +44,8 @@ class Capture:
         """Open a capture folder.
 
         Raises:
-            CaptureError: the folder is missing or is no capture of a version that this tool reads.
+            CaptureError: the folder is missing, is no capture of a version that this tool reads, or its
+                description is damaged.
         """
         try:
             info = json.loads((path / "capture.json").read_text())
@@ -54,6 +56,10 @@ class Capture:
             raise CaptureError(
                 f"{path} has capture format {version}, this tracecorr reads {FORMAT_VERSION}",
                 "open it with the tracecorr that wrote it, or import its raw files again",
+            )
+        if damage := describe_damage(info):
+            raise CaptureError(
+                f"{path / 'capture.json'} is damaged: {damage}", "copy the capture again, or import its raw files again"
             )
         return cls(path, info)
 

@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path, PurePosixPath
 from typing import Any
 
+from tracecorr.model.errors import InputError
 from tracecorr.parse.ftrace import PageTrace
 from tracecorr.store.capture import Capture
 from tracecorr.store.raw import read_chunks, read_clock_samples
@@ -22,7 +23,7 @@ def list_recordings(entries: Sequence[Mapping[str, Any]]) -> list[list[Mapping[s
     recordings: dict[str, list[Mapping[str, Any]]] = {}
     for entry in entries:
         if entry["form"] in ("pages", "perf", "description"):
-            recordings.setdefault(str(entry["path"]).split("/")[2], []).append(entry)
+            recordings.setdefault("/".join(str(entry["path"]).split("/")[:3]), []).append(entry)
     return list(recordings.values())
 
 
@@ -44,14 +45,22 @@ def open_page_trace(
         root: the capture folder.
         entries: entries of capture.json, all of one recording: its pages and their descriptions.
         follow: what the chunks of all files go through while they are read.
+
+    Raises:
+        InputError: a description cannot be read, or the name of a file of pages tells no CPU.
     """
     texts = {str(e["path"]): _read_text(root / e["path"]) for e in entries if e["form"] == "description"}
     named = {PurePosixPath(path).name: text for path, text in texts.items()}
     files = {}
     for entry in entries:
+        if entry["form"] not in ("pages", "perf"):
+            continue
         cpu = _CPU_FILE.search(str(entry["path"]))
-        if entry["form"] in ("pages", "perf") and cpu:
-            files[int(cpu.group(1))] = entry
+        if not cpu:
+            raise InputError(
+                f"{root / entry['path']} does not name the CPU of its pages", "its name must end with cpuN.bin"
+            )
+        files[int(cpu[1])] = entry
     trace = PageTrace(
         pages={cpu: follow(read_chunks(root / entry["path"], _CHUNK_BYTES)) for cpu, entry in files.items()},
         formats=dict(_formats(texts)),

@@ -257,7 +257,10 @@ def _is_sample(sample: object) -> bool:
     """Tell whether a sample is an object whose times are whole ns that leave room for arithmetic."""
     if not isinstance(sample, dict):
         return False
-    readings = [sample, *(r for r in sample.values() if isinstance(r, dict))]
+    others = [reading for reading in sample.values() if isinstance(reading, dict)]
+    if not all(reading.keys() >= {"mono0", "value", "mono1"} for reading in others):
+        return False
+    readings = [sample, *others]
     times = [r[key] for r in readings for key in ("id", "mono0", "mono1", "value") if key in r]
     ordered = all(r["mono0"] <= r["mono1"] for r in readings if {"mono0", "mono1"} <= r.keys())
     return all(isinstance(t, int) and abs(t) < 2**62 for t in times) and ordered

@@ -46,11 +46,13 @@ KALLSYMS = (
 PRINTK = '0xffffffffc0b00000 : "[KFD-TRACE] CREATE_QUEUE_SUCCESS: pid=%d queue_id=%u doorbell_offset=0x%llx\\n"\n'
 
 
-def _trace(*records: tuple[int, bytes], kallsyms: str = KALLSYMS, formats: dict[str, str] = FORMATS) -> Whole:
-    """Read one page with records of (event id, fields), 100 ns apart, of thread 7."""
+def _trace(
+    *records: tuple[int, bytes], kallsyms: str = KALLSYMS, formats: dict[str, str] = FORMATS, tid: int = 7
+) -> Whole:
+    """Read one page with records of (event id, fields), 100 ns apart, of one thread."""
     body = b""
     for number, fields in records:
-        payload = struct.pack("<HBBi", number, 0, 0, 7) + fields
+        payload = struct.pack("<HBBi", number, 0, 0, tid) + fields
         payload += bytes(-len(payload) % 4)
         words = len(payload) // 4
         head = struct.pack("<I", 100 << 5 | words) if words <= 28 else struct.pack("<II", 100 << 5, len(payload) + 4)
@@ -64,6 +66,12 @@ def test_functions_have_names_and_modules() -> None:
     trace = _trace((1, struct.pack("<QQ", IOCTL + 4, 0)), (1, struct.pack("<QQ", CREATE + 400, 0)))
     assert trace.events["name"].to_list() == ["kfd_ioctl", hex(CREATE + 400)]
     assert trace.events["layer"].to_list() == ["kfd", "other"]
+
+
+@pytest.mark.parametrize(("tid", "known"), [(-5, False), (1 << 30, False), (4_194_304, True)])
+def test_a_number_that_no_thread_can_have_names_none(tid: int, known: bool) -> None:
+    trace = _trace((1, struct.pack("<QQ", IOCTL, 0)), tid=tid)
+    assert trace.events.select("name", "tid").rows() == [("kfd_ioctl", tid if known else None)]
 
 
 def test_function_graph_has_spans_and_depth() -> None:

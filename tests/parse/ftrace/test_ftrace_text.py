@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from itertools import pairwise
 from pathlib import Path
 
@@ -108,6 +109,14 @@ def test_bare_hex_before_0x_came() -> None:
 def test_console_ioctl_is_no_kfd_ioctl() -> None:
     (row,) = read_text(PREFIX % 1 + b"sys_ioctl(fd: 3, cmd: 0x4b33, arg: 0x10)\n").events.to_dicts()
     assert (row["layer"], row["name"], row["flags"]) == ("syscall", "ioctl", Flag.ENTER_ONLY)
+
+
+def test_a_line_of_a_thread_that_cannot_be_is_no_record() -> None:
+    line = PREFIX % 1 + b"sys_clone3 -> 0x0\n"
+    damaged = re.sub(rb"-(\d+) ", rb"-98765432109876543210 ", line, count=1)
+    trace = read_text(damaged + line)
+    assert damaged != line and trace.events.height == 1
+    assert trace.ledger.filter(pl.col("outcome") == "skipped")["bytes"].to_list() == [len(damaged)]
 
 
 def test_exit_alone() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Protocol
 
@@ -22,6 +23,9 @@ from tracecorr.parse.ftrace.symbols import Symbols, parse_printk_formats
 # Pages decoded at a time (best of 256 to 8192 measured): steps of the walk are wide, arrays fit the cache.
 PAGES_AT_A_TIME = 2048
 _FEWEST_PAGES = 16
+_TGID = re.compile(r"\d{1,7}", re.ASCII)
+# The kernel's PID_MAX_LIMIT: damaged records name other threads.
+_MOST_TID = 1 << 22
 
 
 def read_ftrace_pages(
@@ -53,6 +57,12 @@ def read_ftrace_pages(
     )
 
 
+def _without_false(tid: hv.Words) -> pl.Series:
+    """Return the numbers of threads, null where no thread can have it."""
+    found, is_false = pl.Series(tid), tid > _MOST_TID
+    return found.set(pl.Series(is_false), None) if is_false.any() else found
+
+
 class CpuFile(Protocol):
     """The file of one CPU, whatever lies in it."""
 
@@ -71,7 +81,9 @@ class RecordReader:
         names = Names(probed_functions(trace.probes), Symbols(trace.kallsyms), parse_printk_formats(trace.printk))
         self._payloads = Payloads(parse_formats(trace.formats), names)
         self._comms = {0: "<idle>", **saved_names(trace.cmdlines)}
-        self._tgids = {tid: int(tgid) for tid, tgid in saved_names(trace.tgids).items() if tgid.strip().isdigit()}
+        self._tgids = {
+            tid: int(tgid) for tid, tgid in saved_names(trace.tgids).items() if _TGID.fullmatch(tgid.strip())
+        }
         self._cpus = cpus
         self.pairer = Pairer(clock)
         self.gaps: set[int] = set()
@@ -110,7 +122,7 @@ class RecordReader:
         seq[by_time] = np.arange(self._seq, self._seq + len(order))
         self._seq += len(order)
         source = window.source[order]
-        tid = (head[order] >> np.uint64(32)).astype(np.uint32).view(np.int32).astype(np.int64).view(np.uint64)
+        tid = head[order] >> np.uint64(32)
         names = self._names(tid)
         base = pl.DataFrame(
             {
@@ -120,7 +132,7 @@ class RecordReader:
                 "length": records.size[order].astype(np.uint32),
                 "stamp_ns": records.stamp[order],
                 "cpu": np.array([c.cpu for c in self._cpus], np.uint16)[source],
-                "tid": tid,
+                "tid": _without_false(tid),
                 **names,
             }
         )

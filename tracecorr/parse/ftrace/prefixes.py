@@ -12,20 +12,20 @@ COUNTING_CLOCKS = ("counter", "uptime", "x86-tsc")
 # comm may hold spaces, dashes, brackets: the anchor is `-pid ... [cpu] ... stamp:`. The kernel has 15
 # bytes for comm; other tools print up to 31.
 _USUAL = (
-    r"^ *(?P<comm>.{1,32}?)-(?P<tid>\d+) +(?:\( *(?P<pid>\d+|-+)\) +)?\[(?P<cpu>\d{3,})\] +"
+    r"^ *(?P<comm>.{1,32}?)-(?P<tid>\d{1,7}) +(?:\( *(?P<pid>\d{1,7}|-+)\) +)?\[(?P<cpu>\d{3,})\] +"
     r"(?:[a-zA-Z0-9.#]{4,5} +)?(?P<sec>\d+)(?:\.(?P<frac>\d{1,9}))?: +"
 )
 # `comm-pid cpu-and-flags 17104us+: `: microseconds after the first record; comm is cut to 8 characters.
 _LATENCY = (
-    r"^ *(?P<comm>.{1,16}?)-(?P<tid>\d+)(?P<pid>-)? +(?P<cpu>\d+)[a-zA-Z0-9.#]{4,5} +"
+    r"^ *(?P<comm>.{1,16}?)-(?P<tid>\d{1,7})(?P<pid>-)? +(?P<cpu>\d+)[a-zA-Z0-9.#]{4,5} +"
     r"(?P<sec>\d+)(?P<frac>-)?us[^:]{0,2}: +"
 )
 # With the option verbose: `comm pid cpu flags preempt index [microseconds in hex] 143.010ms (+0.006ms): `.
 _VERBOSE = (
-    r"^ *(?P<comm>.{1,16}?) +(?P<tid>\d+)(?P<pid>-)? +(?P<cpu>\d+) \d+ [0-9a-f]{8} [0-9a-f]{8} "
+    r"^ *(?P<comm>.{1,16}?) +(?P<tid>\d{1,7})(?P<pid>-)? +(?P<cpu>\d+) \d+ [0-9a-f]{8} [0-9a-f]{8} "
     r"\[(?P<sec>[0-9a-f]+)\](?P<frac>-)? +[\d.]+ms \([+-][\d.]+ms\): +"
 )
-_RAW = r"^(?P<comm>-)?(?P<tid>\d+)(?P<pid>-)? (?P<cpu>\d+) (?P<sec>\d{3,})(?P<frac>-)? "
+_RAW = r"^(?P<comm>-)?(?P<tid>\d{1,7})(?P<pid>-)? (?P<cpu>\d+) (?P<sec>\d{3,})(?P<frac>-)? "
 _HEX = r"^(?P<comm>-)?(?P<tid>[0-9a-f]{8})(?P<pid>-)? (?P<cpu>[0-9a-f]{8}) (?P<sec>[0-9a-f]{16})(?P<frac>-)? "
 # Lines without a `#` looked at to tell the form of a file.
 _LOOK_AT = 20

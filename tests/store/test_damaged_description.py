@@ -1,0 +1,70 @@
+"""A capture.json or clock.json that is JSON but damaged: told with what is wrong, never an internal error."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tracecorr.model.errors import CaptureError, InputError
+from tracecorr.pipeline import correlate
+from tracecorr.store import Capture
+
+_SAMPLE = Path(__file__).parents[2] / "samples" / "streams-graph.tracecorr"
+
+
+@pytest.fixture
+def capture(tmp_path: Path) -> Path:
+    path = tmp_path / "damaged.tracecorr"
+    path.mkdir()
+    shutil.copytree(_SAMPLE / "raw", path / "raw")
+    shutil.copy(_SAMPLE / "capture.json", path)
+    return path
+
+
+def _change(path: Path, keys: tuple[Any, ...], value: Any) -> None:
+    content = json.loads(path.read_text())
+    place = content
+    for key in keys[:-1]:
+        place = place[key]
+    place[keys[-1]] = value
+    path.write_text(json.dumps(content))
+
+
+@pytest.mark.parametrize(
+    ("keys", "value", "says"),
+    [
+        (("files",), {}, ""), (("files",), 7, "files is no list"), (("files", 0), "raw/a", r"files\[0\] is no object"),
+        (("files", 3, "size"), None, r"files\[3\] has no size"), (("files", 0, "file"), -1, r"files\[0\] has no file"),
+        (("files", 1, "path"), 5, r"files\[1\] has no path"), (("processes", 0, "pid"), 1e30, r"processes\[0\] has no"),
+        (("plan",), [1], "plan is no object"), (("warnings",), [None], "warnings holds what is no text"),
+    ],
+)  # fmt: skip
+def test_a_damaged_description_is_named(capture: Path, keys: tuple[Any, ...], value: Any, says: str) -> None:
+    _change(capture / "capture.json", keys, value)
+    if not says:
+        Capture.open(capture)
+        return
+    with pytest.raises(CaptureError, match=says) as error:
+        correlate(capture)
+    assert "capture.json is damaged" in str(error.value) and error.value.next_step
+
+
+def test_a_file_at_a_strange_place_is_refused(capture: Path) -> None:
+    number = next(
+        i for i, e in enumerate(json.loads((capture / "capture.json").read_text())["files"]) if e["form"] == "pages"
+    )
+    _change(capture / "capture.json", ("files", number, "path"), "x")
+    with pytest.raises(InputError):
+        correlate(capture)
+    assert not (capture / "tables").exists()
+
+
+def test_a_sample_without_its_value_is_named(capture: Path) -> None:
+    path = capture / "raw" / "clock.json"
+    _change(path, ("samples", 0, "raw"), {"mono0": 1, "mono1": 2})
+    with pytest.raises(InputError, match="no file of clock samples"):
+        correlate(capture)

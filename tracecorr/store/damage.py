@@ -1,0 +1,49 @@
+"""What is wrong with a `capture.json` that is JSON but was changed or damaged."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+# What every entry of a list must have.
+_ENTRIES: dict[str, dict[str, type]] = {
+    "files": {"file": int, "path": str, "source": str, "form": str, "size": int},
+    "processes": {"pid": int, "namespace_pid": int},
+    "threads": {"tid": int, "robust_list": int},
+    "losses": {"source": str, "reason": str},
+    "nodes": {"node": str, "used": dict},
+    "gpus": {},
+}
+_OBJECTS = (
+    "recorder", "host", "wanted", "plan", "environment", "start", "stop", "timens_offsets", "devices", "event_cost",
+)  # fmt: skip
+_TEXTS = ("warnings", "import_warnings", "problems", "command")
+# Keys of tables have 64 bits at most.
+_MOST = 1 << 63
+
+
+def describe_damage(info: Mapping[str, Any]) -> str:
+    """Return what in the contents of `capture.json` is not what every capture has there, empty where all is.
+
+    >>> describe_damage({"files": [{"file": 0, "path": "raw/a"}]})
+    'files[0] has no source'
+    """
+    for name in (*_ENTRIES, *_TEXTS):
+        if not isinstance(info.get(name) or [], list):
+            return f"{name} is no list"
+    for name in _OBJECTS:
+        if not isinstance(info.get(name) or {}, dict):
+            return f"{name} is no object"
+    for name, needed in _ENTRIES.items():
+        for number, entry in enumerate(info.get(name) or []):
+            if not isinstance(entry, dict):
+                return f"{name}[{number}] is no object"
+            for key, kind in needed.items():
+                if not _is(entry.get(key), kind):
+                    return f"{name}[{number}] has no {key}"
+    wrong = (name for name in _TEXTS if not all(isinstance(text, str) for text in info.get(name) or []))
+    return next((f"{name} holds what is no text" for name in wrong), "")
+
+
+def _is(value: object, kind: type) -> bool:
+    return isinstance(value, kind) and (not isinstance(value, int) or 0 <= value < _MOST)
