@@ -53,6 +53,13 @@ def test_a_damaged_description_is_named(capture: Path, keys: tuple[Any, ...], va
     assert "capture.json is damaged" in str(error.value) and error.value.next_step
 
 
+def test_a_description_without_files_is_named(capture: Path) -> None:
+    text = (capture / "capture.json").read_text()
+    (capture / "capture.json").write_text(text.replace('"files"', '"fi1es"'))
+    with pytest.raises(CaptureError, match="it names no files"):
+        Capture.open(capture)
+
+
 def test_a_file_at_a_strange_place_is_refused(capture: Path) -> None:
     number = next(
         i for i, e in enumerate(json.loads((capture / "capture.json").read_text())["files"]) if e["form"] == "pages"

@@ -28,6 +28,8 @@ def describe_damage(info: Mapping[str, Any]) -> str:
     >>> describe_damage({"files": [{"file": 0, "path": "raw/a"}]})
     'files[0] has no source'
     """
+    if "files" not in info:
+        return "it names no files"
     for name in (*_ENTRIES, *_TEXTS):
         if not isinstance(info.get(name) or [], list):
             return f"{name} is no list"

@@ -179,18 +179,28 @@ def test_damaged_formats_lose_no_byte(changes: list[tuple[str, int, str]]) -> No
     _closed(trace, _read(trace))
 
 
-def test_losses_of_pages_and_counters() -> None:
-    def page(stamp: int, flags: int, tail: bytes = b"") -> bytes:
-        record = (2 | 10 << 5).to_bytes(4, "little") + bytes(8)
-        commit = (len(record) | flags).to_bytes(8, "little")
-        return (stamp.to_bytes(8, "little") + commit + record + tail).ljust(4096, b"\0")
+def _lossy_page(stamp: int, flags: int = 0, lost: int = 0) -> bytes:
+    record = (2 | 10 << 5).to_bytes(4, "little") + bytes(8)
+    commit = (len(record) | flags).to_bytes(8, "little")
+    return (stamp.to_bytes(8, "little") + commit + record + lost.to_bytes(8, "little")).ljust(4096, b"\0")
 
-    formats = {"a/b": "name: b\nID: 0\nformat:\n\tfield:int x;\toffset:4;\tsize:4;\tsigned:1;\n"}
-    lost = page(900, 3 << 30, (77).to_bytes(8, "little"))
+
+_PLAIN = {"a/b": "name: b\nID: 0\nformat:\n\tfield:int x;\toffset:4;\tsize:4;\tsigned:1;\n"}
+
+
+def test_losses_of_pages_and_counters() -> None:
+    lost = _lossy_page(900, 3 << 30, 77)
     stats = {"cpu1": {"overrun": "5", "dropped events": "2"}}
-    trace = PageTrace(pages={0: page(100, 0) + lost, 1: page(50, 0)}, formats=formats, stats=stats)
+    trace = PageTrace(pages={0: _lossy_page(100) + lost, 1: _lossy_page(50)}, formats=_PLAIN, stats=stats)
     result = _read(trace)
     rows = [tuple(r) for r in result.losses.select("cpu", "from_ns", "to_ns", "count").sort("cpu", "count").rows()]
     assert rows == [(0, 110, 900, 77), (1, 60, None, 2), (1, None, 60, 5)]
     assert result.events["stamp_ns"].to_list() == [60, 110, 910]
     _closed(trace, result)
+
+
+def test_a_count_of_losses_that_cannot_be_is_not_told() -> None:
+    pages = b"".join(_lossy_page(stamp, 3 << 30, (1 << 63) - 1) for stamp in (100, 900, 1900))
+    result = _read(PageTrace(pages={0: pages}, formats=_PLAIN))
+    assert result.losses["count"].to_list() == [None] * 3
+    assert result.ledger.filter(pl.col("outcome") == "lost")["records"].to_list() == [3]

@@ -17,6 +17,8 @@ Bytes = npt.NDArray[np.uint8]
 _LONG, _PADDING, _TIME_EXTEND, _TIME_STAMP = 0, 29, 30, 31
 _LENGTH_MASK = (1 << 27) - 1
 _MISSED, _MISSED_STORED = np.uint64(1 << 31), np.uint64(1 << 30)
+# No buffer loses more between two pages: of a damaged page only that some are lost is known.
+_MOST_MISSED = 1 << 40
 # An absolute stamp holds 59 bits; the rest is that of the page.
 _STAMP_BITS = 59
 # Words may be read past the end of a short last record.
@@ -87,7 +89,8 @@ def read_heads(flat: Bytes, header: int, page_size: int) -> Pages:
     used[bad] = 0
     stored = ((commit & _MISSED_STORED) != 0) & (header + used + 8 <= page_size)
     missed = np.where(stored, words[np.minimum(starts + header + used, len(words) - 1)].view(np.int64), -1)
-    missed = np.where(((commit & _MISSED) != 0) & ~bad, np.where(missed > 0, missed, -1), 0)
+    told = (missed > 0) & (missed < _MOST_MISSED)
+    missed = np.where(((commit & _MISSED) != 0) & ~bad, np.where(told, missed, -1), 0)
     return Pages(stamp, used, bad, missed)
 
 
