@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from tracecorr.align.runs import Run, find_runs
+from tracecorr.align.pieces import split_pieces
+from tracecorr.align.runs import Run, find_runs, find_sound_runs
 from tracecorr.align.slopes import Rates
 
 Floats = NDArray[np.float64]
@@ -142,3 +143,44 @@ def test_what_ends_a_run_and_is_too_little_for_another_one_still_counts() -> Non
     (run,) = find_runs(np.arange(305) * MS, offset - 1_000, high, RATES)
     assert run.chosen.tolist() == list(range(305))
     assert run.sure.tolist() == list(range(300))
+
+
+def changing(wrong: dict[int, float]) -> tuple[Floats, Floats, Floats]:
+    """Return bounds of alternate sides each 20 ms for 4 s, known to 5 us; at 2 s the rate grows by 60 ppm.
+
+    Args:
+        wrong: by how much some of them lie beside it, ns.
+    """
+    row = np.arange(200)
+    x = row * 20 * MS
+    offset = 60e-6 * np.clip(x - 2e9, 0, None) + np.array([wrong.get(i, 0.0) for i in row])
+    return x, np.where(row % 2 == 0, offset - 5_000, -np.inf), np.where(row % 2 == 1, offset + 5_000, np.inf)
+
+
+@pytest.mark.parametrize("one", [92, 100, 104, 112])
+def test_a_wrong_bound_near_a_change_of_the_rate_is_no_run(one: int) -> None:
+    """20 us above: a steeper line leads to it from those before, or a flatter one from it to those behind."""
+    x, low, high = changing({one: 20_000.0})
+    assert len(find_runs(x, low, high, RATES)) == 3
+    runs = find_sound_runs(x, low, high, RATES, np.zeros(200, dtype=np.bool_))
+    assert len(runs) == 2
+    assert np.unique(np.concatenate([run.chosen for run in runs])).tolist() == [i for i in range(200) if i != one]
+    # A sample is not wrong.
+    assert len(find_sound_runs(x, low, high, RATES, np.arange(200) == one)) == 3
+
+
+@pytest.mark.parametrize("count", [3, 12])
+def test_a_short_run_that_several_bounds_show_stays(count: int) -> None:
+    runs = find_sound_runs(*changing(dict.fromkeys(range(100, 100 + count), 60_000.0)), RATES, np.zeros(200, np.bool_))
+    assert len(runs) == 3
+    assert set(range(100, 100 + count)) <= set(runs[1].chosen.tolist())
+
+
+@pytest.mark.parametrize("one", [92, 96, 104])
+def test_a_wrong_bound_near_a_change_of_the_rate_leaves_the_clock_inside(one: int) -> None:
+    x, low, high = changing({one: 20_000.0})
+    curve = split_pieces(x, low, high, RATES)
+    assert curve
+    least, most = curve.bound(x)
+    true = 60e-6 * np.clip(x - 2e9, 0, None)
+    assert ((least <= true) & (true <= most)).all()

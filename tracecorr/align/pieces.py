@@ -9,7 +9,7 @@ import numpy as np
 
 from tracecorr.align.bounds import Floats, Ints, Mask
 from tracecorr.align.brackets import Gaps, find_gaps, find_parts, follow_samples, pick_narrow
-from tracecorr.align.runs import Run, find_runs
+from tracecorr.align.runs import Run, find_sound_runs
 from tracecorr.align.slopes import Rates, Slopes, allow_all, find_slopes
 
 # Between inequalities that are further apart than this part of a piece the bounds are told in between, too.
@@ -142,7 +142,8 @@ def split_pieces(x: Floats, low: Floats, high: Floats, rates: Rates, sampled: Ma
     """
     if sampled is not None and sampled.all() and rates.reach:
         return _split_samples(x, low, high, rates)
-    runs = find_runs(x, low, high, rates)
+    samples = np.zeros(len(x), dtype=np.bool_) if sampled is None else sampled
+    runs = find_sound_runs(x, low, high, rates, samples)
     if not runs:
         return None
     parts = [[runs[0]]]
@@ -151,7 +152,6 @@ def split_pieces(x: Floats, low: Floats, high: Floats, rates: Rates, sampled: Ma
             parts.append([after])
         else:
             parts[-1].append(after)
-    samples = np.zeros(len(x), dtype=np.bool_) if sampled is None else sampled
     pieces = [_build(x, low, high, part, rates, samples, part is parts[-1]) for part in parts]
     pieces = _end_at_evidence(pieces, [np.concatenate([run.sure for run in part]) for part in parts], x, low, high)
     kept = [k for k in range(len(parts)) if k in (0, len(parts) - 1) or not rates.reach or _is_long(pieces[k], rates)]

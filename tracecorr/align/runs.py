@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
-from tracecorr.align.bounds import Floats, Ints
+from tracecorr.align.bounds import Floats, Ints, Mask
 from tracecorr.align.lines import Lines, fit_lines
-from tracecorr.align.slopes import Rates
+from tracecorr.align.slopes import PIECE_NS, Rates
 
 # How many later inequalities must agree with the old run before one that does not is called wrong.
 _LOOK_AHEAD = 48
@@ -63,6 +63,64 @@ def find_runs(x: Floats, low: Floats, high: Floats, rates: Rates) -> list[Run]:
         for chosen, more, own, line in zip(found, rest, sure, lines, strict=True)
         if line is not None
     ]
+
+
+def find_sound_runs(x: Floats, low: Floats, high: Floats, rates: Rates, sampled: Mask) -> list[Run]:
+    """Return the runs without those that are there for the sake of one wrong inequality.
+
+    A clock keeps its rate for a second. Near a change of it, what would tell that one inequality is wrong lies on
+    another line, so that it makes a run of its own: a short one, which those beside it explain but for this one.
+
+    Args:
+        x, low, high: sorted stamps and bounds, infinite where there is none.
+        rates: what is known of the slope.
+        sampled: which of them are clock samples, and not wrong.
+    """
+    kept = np.arange(len(x))
+    while True:
+        found = [
+            replace(run, chosen=kept[run.chosen], sure=kept[run.sure])
+            for run in find_runs(x[kept], low[kept], high[kept], rates)
+        ]
+        wrong = _find_wrong(x, low, high, found, rates, sampled) if rates.reach else None
+        if wrong is None:
+            return found
+        kept = kept[kept != wrong]
+
+
+def _find_wrong(x: Floats, low: Floats, high: Floats, runs: list[Run], rates: Rates, sampled: Mask) -> int | None:
+    """Return the first or last inequality of a short run of which the runs on both sides explain all others.
+
+    The first run and the last one may be short because the evidence begins or ends there.
+    """
+    longest = PIECE_NS / (1 + rates.middle)
+    for before, run, after in zip(runs, runs[1:], runs[2:], strict=False):
+        if x[run.chosen[-1]] - x[run.chosen[0]] >= longest:
+            continue
+        for one in (run.chosen[0], run.chosen[-1]):
+            if not sampled[one] and _explain(x, low, high, (before, after), run.chosen[run.chosen != one], rates):
+                return int(one)
+    return None
+
+
+def _explain(x: Floats, low: Floats, high: Floats, beside: tuple[Run, Run], rows: Ints, rates: Rates) -> bool:
+    """Tell whether lines of the run before satisfy the first of some inequalities, those of the run behind the rest.
+
+    Args:
+        x, low, high: all inequalities.
+        beside: the run before and the one behind.
+        rows: indices of the inequalities in question.
+        rates: what is known of the slope.
+    """
+    before, after = beside
+    good, bad = 0, len(rows) + 1
+    while bad - good > 1:
+        middle = (good + bad) // 2
+        if _fits(x, low, high, np.concatenate([before.sure, rows[:middle]]), rates) is not None:
+            good = middle
+        else:
+            bad = middle
+    return _fits(x, low, high, np.concatenate([rows[good:], after.sure]), rates) is not None
 
 
 def _grow(x: Floats, low: Floats, high: Floats, start: int, rates: Rates) -> tuple[Ints, bool, int]:

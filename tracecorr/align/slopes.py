@@ -13,7 +13,7 @@ from tracecorr.align.lines import Lines, fit_lines
 # The kernel changes the rate of CLOCK_MONOTONIC once a second, and chrony holds a slew for a second at least: so long a
 # clock is taken to run at one rate. Where it evidently does not, an eighth as long, so many times: what fits half the
 # time may still hide that it came and went within.
-_PIECE_NS, _SHORTER, _TIMES = 1e9, 8, 2
+PIECE_NS, _SHORTER, _TIMES = 1e9, 8, 2
 # Blocks of such a piece, least blocks of a capture, and most, so that a long one costs no more.
 _PARTS, _FEWEST, _MOST = 16, 16, 2048
 # The blocks at both ends are halved so often: what the clock begins in the last one, nothing behind it tells.
@@ -91,7 +91,7 @@ def find_slopes(x: Floats, low: Floats, high: Floats, rates: Rates) -> Slopes:
     """
     if not rates.reach:
         return allow_all(x, rates)
-    evidence, piece = _Evidence(x, low, high, rates), _PIECE_NS / (1 + rates.middle)
+    evidence, piece = _Evidence(x, low, high, rates), PIECE_NS / (1 + rates.middle)
     pause = max(_PAUSE * piece, _UNUSUAL * float(x[-1] - x[0]) / len(x))
     starts = [0, *(np.flatnonzero(np.diff(x) > pause) + 1).tolist(), len(x)]
     parts = []
