@@ -94,6 +94,17 @@ def test_readme_names_only_verbs_that_exist(repo: Path) -> None:
     assert set(commands) <= set(VERBS)
 
 
+def test_every_variable_of_the_tests_is_on_their_page(repo: Path) -> None:
+    read = [
+        name
+        for path in (repo / "tests").rglob("*.py")
+        for name in re.findall(r"""environ(?:\.get)?[(\[]["'](TRACECORR_\w+)""", path.read_text())
+    ]
+    page = (repo / "tests" / "README.md").read_text()
+    assert len(set(read)) > 5
+    assert [name for name in read if not re.search(rf"`{name}\b", page)] == []
+
+
 def test_commands_of_pages_have_only_options_that_exist(repo: Path) -> None:
     verbs = typer.main.get_command(app).commands  # type: ignore[attr-defined]
     seen = 0
@@ -111,7 +122,8 @@ def test_commands_of_pages_have_only_options_that_exist(repo: Path) -> None:
     assert seen > 30
 
 
-PAGES = [page for folder in ("", "samples/**/", "tracecorr/**/") for page in sorted(ROOT.glob(f"{folder}*.md"))]
+FOLDERS = ("", "samples/**/", "tests/", "tracecorr/**/")
+PAGES = [page for folder in FOLDERS for page in sorted(ROOT.glob(f"{folder}*.md"))]
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
@@ -130,6 +142,13 @@ def test_pages_name_only_modules_that_exist(repo: Path, folder: str) -> None:
     modules = [path for root in ("tracecorr", "scripts") for path in (repo / root).rglob("*.py")]
     assert len(named) > 10
     assert [name for name in named if not any(path.match(name) for path in modules)] == []
+
+
+def test_every_script_is_on_the_page_of_the_house(repo: Path) -> None:
+    scripts = [path.name for path in (repo / "scripts").iterdir() if path.is_file() and "." not in path.name]
+    page = (repo / "tracecorr" / "README.md").read_text().partition("## Scripts\n")[2].partition("\n## ")[0]
+    assert len(scripts) > 5
+    assert [name for name in scripts if not re.search(rf"`{name}\b", page)] == []
 
 
 @pytest.mark.parametrize(
