@@ -15,6 +15,7 @@ from tracecorr.link.lives import find_process_lives, find_thread_lives, number_l
 from tracecorr.link.packet_index import complete_indexes
 from tracecorr.link.queues import assign_queues, build_queues
 from tracecorr.link.signals import link_dependencies, link_gpu_times, list_uses
+from tracecorr.link.streams import list_asked_priorities
 from tracecorr.model.kinds import Flag
 from tracecorr.model.schema import CAT
 
@@ -267,3 +268,15 @@ def test_an_address_is_that_of_the_thread_that_registered_it_last() -> None:
     ])  # fmt: skip
     lives = find_thread_lives(claims, lambda stamps: np.asarray(stamps) + 5)
     assert lives.select("tid", "from_ns").rows() == [(11, 0), (12, 905)]
+
+
+def test_what_a_stream_asked_for_is_not_known_where_its_creation_is_missing() -> None:
+    none, asked, plain = 0, 1, 2
+    streams = frame([
+        {"stream": none, "priority": None, "create_event": None},
+        {"stream": asked, "priority": -1, "create_event": 5},
+        {"stream": plain, "priority": None, "create_event": 9},
+    ])  # fmt: skip
+    used = [(none, 0, 10), (asked, 0, 20), (none, 1, 30), (plain, 2, 40), (none, 2, 50)]
+    stream_queues = frame([{"stream": s, "queue": q, "from_ns": t} for s, q, t in used])
+    assert sorted(list_asked_priorities(stream_queues, streams).rows()) == [(0, -1), (2, 0)]

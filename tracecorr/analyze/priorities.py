@@ -17,10 +17,10 @@ _UPDATE = ("AMDKFD_IOC_UPDATE_QUEUE", "kfd_ioctl_update_queue")
 def summarize_priorities(tables: Tables) -> pl.DataFrame:
     """Return one row per queue that the log made or used.
 
-    Returns: queue, priority_hip (of its first stream; 0 for streams that did not ask), priority_log, priority_driver
-        (what UPDATE_QUEUE set, else what CREATE_QUEUE asked for; null = no probe read it), update_event,
-        update_refused (the ioctl failed), priority_hqd and pipe_priority_hqd (HQD or MQD dump), evidence_event (the
-        line or ioctl that shows it).
+    Returns: queue, priority_hip (of its first stream that the log shows being made; 0 where that did not ask),
+        priority_log, priority_driver (what UPDATE_QUEUE set, else what CREATE_QUEUE asked for; null = no probe read
+        it), update_event, update_refused (the ioctl failed), priority_hqd and pipe_priority_hqd (HQD or MQD dump),
+        evidence_event (the line or ioctl that shows it).
     """
     queues = tables("queues").filter(pl.col("hwq").is_not_null() | pl.col("swq").is_not_null()).collect()
     # Tables that an earlier version built have no priority of HIP in `queues`.

@@ -53,11 +53,15 @@ def summarize_stream_queues(launches: pl.DataFrame) -> pl.DataFrame:
 
 
 def list_asked_priorities(stream_queues: pl.DataFrame, streams: pl.DataFrame) -> pl.DataFrame:
-    """Return queue, priority_hip: what the first stream of each queue asked for, 0 where it asked for none.
+    """Return queue, priority_hip: what the first stream of each queue asked for whose creation the log shows.
+
+    It is 0 where that stream asked for none. Streams of different priorities share no queue (CLR 4.5 to 7.2), so a
+    stream whose creation is not in the log, which may be the null stream or one made earlier, has that of the others.
 
     Args:
         stream_queues, streams: the tables.
     """
-    asked = streams.select("stream", priority_hip=pl.col("priority").fill_null(0))
+    is_known = pl.col("priority").is_not_null() | pl.col("create_event").is_not_null()
+    asked = streams.filter(is_known).select("stream", priority_hip=pl.col("priority").fill_null(0))
     used = stream_queues.join(asked, on="stream").sort("from_ns")
     return used.group_by("queue", maintain_order=True).agg(pl.col("priority_hip").first())

@@ -172,7 +172,7 @@ QUEUES = Table(
         (
             "priority_hip",
             I32,
-            "HIP priority of its first stream, 0 where that asked for none; null = no stream is known",
+            "HIP priority of its first stream that the log shows being made, 0 = none asked; null = no such",
         ),
         ("priority_log", I32, "priority printed in the Created line (0 low, 1 normal, 2 high)"),
         ("priority_ioctl", I32, "priority that CREATE_QUEUE asked for (CLR changes it afterwards by UPDATE_QUEUE)"),
