@@ -62,7 +62,6 @@ def probe_machine(
         kfd=kfd.state == YES,
         smi_gpus=smi_gpus,
         smi_refusal=smi.why if smi.state == NO else "",
-        debugfs_kfd=debugfs.state == YES,
         virtual_function=look.is_virtual_function(),
         runtimes=runtimes,
         findings=(

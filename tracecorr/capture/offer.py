@@ -58,7 +58,6 @@ class Offer:
     kfd: bool = False  # /dev/kfd can be opened
     smi_gpus: tuple[int, ...] = ()  # gpu_ids whose SMI events the driver gives us, of all processes
     smi_refusal: str = ""  # why it gives none
-    debugfs_kfd: bool = False
     virtual_function: bool = False  # an SR-IOV function: hqds must not be read
     driver_prints: bool = False  # the driver has trace_printk texts
     runtimes: tuple[Runtime, ...] = ()
