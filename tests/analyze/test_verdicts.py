@@ -281,6 +281,14 @@ def test_reasons_name_stages_and_what_is_missing_in_words() -> None:
     assert said["priority_reaches_hardware"] == told
 
 
+def test_queues_of_which_the_log_shows_no_priority_are_told() -> None:
+    run = make_run()
+    run["queues"][0] |= {"priority_hip": None, "priority_log": None}
+    run["streams"][0] |= {"priority": None, "create_event": None}
+    reason = judge(run, "priority_reaches_hardware")[1]
+    assert reason.endswith("; of 1 queue the log shows neither a stream nor its creation")
+
+
 def test_what_no_duration_shows_of_a_queue_creation_is_told() -> None:
     rows = make_run()
     for event in (3, 10):

@@ -28,7 +28,10 @@ def judge(evidence: Evidence) -> Finding:
     if asked.is_empty():
         return unknown("no queue of HIP is known", "record the HIP log from before the streams are made", counts)
     if special.is_empty():
-        return unknown("no stream asked for another priority than normal", "use hipStreamCreateWithPriority", counts)
+        untold = asked.filter(pl.col("priority_hip").is_null() & pl.col("priority_log").is_null()).height
+        said = "no stream is known to have asked for another priority than normal"
+        said += f"; of {count_of(untold, 'queue')} the log shows neither a stream nor its creation" if untold else ""
+        return unknown(said, "use hipStreamCreateWithPriority, and record the log from the start", counts)
     log = pl.col("priority_hip").replace_strict(LOG_OF_HIP, default=None, return_dtype=pl.Int64)
     queue = pl.col("priority_log").replace_strict(QUEUE_OF_LOG, default=None, return_dtype=pl.Int64)
     wrong = special.filter(
