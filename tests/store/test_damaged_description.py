@@ -40,6 +40,7 @@ def _change(path: Path, keys: tuple[Any, ...], value: Any) -> None:
         (("files",), {}, ""), (("files",), 7, "files is no list"), (("files", 0), "raw/a", r"files\[0\] is no object"),
         (("files", 3, "size"), None, r"files\[3\] has no size"), (("files", 0, "file"), -1, r"files\[0\] has no file"),
         (("files", 1, "path"), 5, r"files\[1\] has no path"), (("processes", 0, "pid"), 1e30, r"processes\[0\] has no"),
+        (("processes", 0, "namespace_pid"), "7", r"processes\[0\] has no namespace_pid"),
         (("plan",), [1], "plan is no object"), (("warnings",), [None], "warnings holds what is no text"),
     ],
 )  # fmt: skip

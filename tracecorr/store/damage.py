@@ -8,12 +8,14 @@ from typing import Any
 # What every entry of a list must have.
 _ENTRIES: dict[str, dict[str, type]] = {
     "files": {"file": int, "path": str, "source": str, "form": str, "size": int},
-    "processes": {"pid": int, "namespace_pid": int},
+    "processes": {"pid": int},
     "threads": {"tid": int, "robust_list": int},
     "losses": {"source": str, "reason": str},
     "nodes": {"node": str, "used": dict},
     "gpus": {},
 }
+# Whole numbers that an entry may have.
+_NUMBERS = {"processes": ("namespace_pid", "seen_ns"), "losses": ("records", "from_ns", "to_ns")}
 _OBJECTS = (
     "recorder", "host", "wanted", "plan", "environment", "start", "stop", "timens_offsets", "devices", "event_cost",
 )  # fmt: skip
@@ -28,7 +30,7 @@ def describe_damage(info: Mapping[str, Any]) -> str:
     >>> describe_damage({"files": [{"file": 0, "path": "raw/a"}]})
     'files[0] has no source'
     """
-    if "files" not in info:
+    if "files" not in info and info.get("state") != "recording":
         return "it names no files"
     for name in (*_ENTRIES, *_TEXTS):
         if not isinstance(info.get(name) or [], list):
@@ -40,7 +42,8 @@ def describe_damage(info: Mapping[str, Any]) -> str:
         for number, entry in enumerate(info.get(name) or []):
             if not isinstance(entry, dict):
                 return f"{name}[{number}] is no object"
-            for key, kind in needed.items():
+            given = {key: int for key in _NUMBERS.get(name, ()) if entry.get(key) is not None}
+            for key, kind in (needed | given).items():
                 if not _is(entry.get(key), kind):
                     return f"{name}[{number}] has no {key}"
     wrong = (name for name in _TEXTS if not all(isinstance(text, str) for text in info.get(name) or []))

@@ -117,7 +117,7 @@ def _is_alive(recorder: dict[str, Any]) -> bool:
 def seen_processes(info: dict[str, Any]) -> pl.DataFrame:
     """Return host `pid`, `log_pid`, `comm`, `exe` and `seen_ns` of the processes that a capture saw."""
     rows = [
-        (p["pid"], p["namespace_pid"], p.get("comm") or None, _as_text(p.get("exe")), p.get("seen_ns"))
+        (p["pid"], p.get("namespace_pid"), p.get("comm") or None, _as_text(p.get("exe")), p.get("seen_ns"))
         for p in info.get("processes") or []
     ]
     names = {"pid": pl.Int64, "log_pid": pl.Int64, "comm": pl.String, "exe": pl.String, "seen_ns": pl.Int64}
