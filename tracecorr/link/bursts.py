@@ -6,8 +6,7 @@ the enter of the next one away at once, so every call over its place may be one 
 
 from __future__ import annotations
 
-from typing import Any
-
+import numpy as np
 import polars as pl
 
 from tracecorr.model.kinds import Flag
@@ -51,16 +50,22 @@ def list_gaps(halves: pl.DataFrame, calls: pl.DataFrame) -> pl.DataFrame:
         calls: all HIP calls of these files: file, thread, offset, end_offset, flags.
     """
     offset, is_exit = pl.col("offset"), pl.col("flags") & _EXIT > 0
-    begins = calls.sort("offset").unique(_THREAD, keep="first", maintain_order=True)
-    known = pl.col("file").is_in(begins.filter(~is_exit)["file"].unique().implode())
-    first = begins.filter(is_exit & known).select(*_THREAD, low=pl.lit(-1, pl.Int64), high="offset")
-    ends = calls.drop_nulls("end_offset").select(*_THREAD, at="end_offset")
-    lines = pl.concat([calls.select(*_THREAD, at="offset"), ends]).sort("at")
-    by: dict[str, Any] = {"left_on": "offset", "right_on": "at", "by": _THREAD}
-    by |= {"allow_exact_matches": False, "check_sortedness": False}
-    torn = halves.sort("offset")
-    behind = torn.filter(~is_exit).join_asof(lines, strategy="forward", **by)
-    before = torn.filter(is_exit).join_asof(lines, strategy="backward", **by)
-    return pl.concat([
-        first, behind.select(*_THREAD, low=offset, high="at"), before.select(*_THREAD, low="at", high=offset),
-    ]).drop_nulls()  # fmt: skip
+    begins = calls.group_by(_THREAD, maintain_order=True).agg(
+        offset=offset.min(), is_exit=is_exit.get(offset.arg_min())
+    )
+    known = pl.col("file").is_in(begins.filter(~pl.col("is_exit"))["file"].unique().implode())
+    first = begins.filter("is_exit", known).select(*_THREAD, low=pl.lit(-1, pl.Int64), high="offset")
+    parts = [first]
+    lines = calls.select(*_THREAD, "offset", "end_offset").join(halves.select(_THREAD).unique(), on=_THREAD, how="semi")
+    of_thread = lines.partition_by(_THREAD, as_dict=True)
+    for thread, torn in halves.partition_by(_THREAD, as_dict=True, maintain_order=True).items():
+        own = of_thread[thread]
+        at = np.sort(np.concatenate([own["offset"].to_numpy(), own["end_offset"].drop_nulls().to_numpy()]))
+        place, alone = torn["offset"].to_numpy(), torn.select(is_exit).to_series().to_numpy()
+        behind = np.searchsorted(at, place, side="right")
+        before = np.searchsorted(at, place, side="left") - 1
+        inside = np.where(alone, before >= 0, behind < len(at))
+        other = at[np.clip(np.where(alone, before, behind), 0, len(at) - 1)]
+        gaps = torn.select(*_THREAD, low=np.where(alone, other, place), high=np.where(alone, place, other))
+        parts.append(gaps.filter(pl.Series(inside)))
+    return pl.concat(parts)

@@ -146,7 +146,8 @@ def _drop_endless(found: pl.DataFrame, wanted: pl.DataFrame, lines: pl.DataFrame
 
     They are those of the pointer's next use, whose line was lost.
     """
-    asked = wanted.filter(pl.col("file").is_in(losses["file"].implode()))
+    asked = wanted.select("event", "file", "process", "command", "enqueue_ns")
+    asked = asked.filter(pl.col("file").is_in(losses["file"].implode()))
     if asked.is_empty():
         return found
     kinds = lines.select("process", "command", enqueue_ns="ts_ns", kind="name")
