@@ -265,6 +265,7 @@ class Capture:
 
         Raises:
             InputError: there is no such event.
+            CaptureError: its raw file is not there any more.
         """
         where = ("file", "offset", "length", "end_offset", "end_length")
         rows = self.events.filter(pl.col("event") == _number_of(event)).select(where).collect()
@@ -273,8 +274,19 @@ class Capture:
         file, offset, length, end_offset, end_length = rows.row(0)
         if file is None:
             return b""
-        enter = self._stored.raw(file, offset, length)
-        return enter if end_offset is None else enter + b"\n" + self._stored.raw(file, end_offset, end_length)
+        enter = self._read(file, offset, length)
+        return enter if end_offset is None else enter + b"\n" + self._read(file, end_offset, end_length)
+
+    def _read(self, file: int, offset: int, length: int) -> bytes:
+        from tracecorr.model.errors import CaptureError
+
+        try:
+            return self._stored.raw(file, offset, length)
+        except FileNotFoundError:
+            raise CaptureError(
+                f"the raw file {self._stored.file_path(file)} is not there any more",
+                "bring it back: the tables do not hold its bytes",
+            ) from None
 
     def query(self, sql: str) -> pl.DataFrame:
         """Return the rows of an SQL query; addresses as `0x...` text. Tables of a dataset have a column `node`.

@@ -79,11 +79,16 @@ class Truth:
 class _Thread:
     """One HIP thread: what it prints, in the order of its times."""
 
-    def __init__(self, tid: str, queues: list[_Queue], start_us: int, random: Random, truth: Truth) -> None:
+    def __init__(
+        self, tid: str, queues: list[_Queue], start_us: int, random: Random, truth: Truth, number: int
+    ) -> None:
         self.now = start_us
         self.lines: list[tuple[float, str]] = []
         self._tid, self._queues, self._random, self._truth = tid, queues, random, truth
         self._turn = 0
+        # No two commands or waits that are under way have one pointer or signal.
+        self._pool = 0x55C431AF0000 + number * 0x40000
+        self._signals = 0x7FC000 + number * 0x4000
         self._command = 0
         self._entered = start_us
 
@@ -170,8 +175,8 @@ class _Thread:
         self._return("hipExtModuleLaunchKernel", _at("hip_module.cpp", 603))
 
     def _enqueue(self, kind: str, queue: _Queue) -> str:
-        self._command = 0x55C431AF0000 + (self._command + 0x2A0) % 0x40000
-        command = f"{self._command:#x}"
+        self._command = (self._command + 0x2A0) % 0x40000
+        command = f"{self._pool + self._command:#x}"
         self._put(5, _at("command.cpp", 364), f"Command ({kind}) enqueued: {command} to queue: {queue.stream:#x}", kind)
         return command
 
@@ -205,7 +210,7 @@ class _Thread:
         self._truth.barriers[f"{queue.ring:#x}"] += 1
 
     def _record_event(self, queue: _Queue) -> None:
-        signal = f"{0x7FC000 + self._turn % 64 * 128:#x}"
+        signal = f"{self._signals + self._turn % 64 * 128:#x}"
         self._call("hipEventRecord", _at("hip_event.cpp", 430), f"0x7f51740430b0, {queue.stream:#x}")
         command = self._enqueue("InternalMarker", queue)
         handler = f"handle({signal}), timestamp(0x55c431b0)"
@@ -223,8 +228,9 @@ class _Thread:
             5, _at("commandqueue.cpp", 195), "finish() called with batch size: 2, cpu_wait: 0, fence dirty: 0", name
         )
         self._enqueue("InternalMarker", queue)
-        self._barrier(queue, "barrier_and", "0x7ff100")
-        self._put(4, _at("rocvirtual.cpp", 696), "Host wait on completion_signal=0x7ff100", "host_wait")
+        signal = f"{self._signals + 0x3100:#x}"
+        self._barrier(queue, "barrier_and", signal)
+        self._put(4, _at("rocvirtual.cpp", 696), f"Host wait on completion_signal={signal}", "host_wait")
         self._return("hipStreamSynchronize", _at("hip_stream.cpp", 433))
 
 
@@ -303,7 +309,7 @@ def write_big_log(
         _Queue(0x220000 + i * 0x20000, 0x3C00000 + i * 0x200000, i + 1, 0x55C431A2A210 + i * 0x1000) for i in range(4)
     ]
     tids = ("0x7fb85b569880", "0x7f519107f6c0")
-    threads = [_Thread(tid, queues[i::2], 2_496_383_546, random, truth) for i, tid in enumerate(tids)]
+    threads = [_Thread(tid, queues[i::2], 2_496_383_546, random, truth, i) for i, tid in enumerate(tids)]
     for thread in threads:
         thread.create_streams()
     lines = _disturb(_merged(threads, iterations), truth, random, every=1000, torn_every=torn_every)

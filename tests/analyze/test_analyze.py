@@ -210,6 +210,57 @@ def test_what_streams_submitted_is_unknown_where_the_log_names_no_stream() -> No
     assert not names_streams(table("launches", of_process[0]))
 
 
+def test_a_log_that_shows_no_packet_is_no_run_without_packets() -> None:
+    """HIP 7.2.4 prints copies at level 4, packets and commands at level 5."""
+    run = make_run()
+    run["launches"] = [row for row in run["launches"] if row["kind"] == "copy"]
+    run["queues"] = [{**row, "dispatches": 0, "barriers": 0} for row in run["queues"]]
+    run["stream_queues"] = []
+    report = summarize_capture("x", tables_of(run))
+    text = render_markdown(report)
+    assert "- doorbells: 2 stores recorded; whose is unknown: no packet is in the log\n" in text
+    assert "which of them had dispatches is unknown" in text and "0 of them had dispatches" not in text
+    sections = {s.key: s for s in report.sections}
+    assert sections["queues"].frame.select("dispatches", "barriers", "streams").rows() == [(None,) * 3] * 2
+    assert all(sections[key].missing.startswith("no packet is in the log") for key in ("launches", "queues"))
+    assert all("is in the log: the program submitted none, or" in sections[key].nothing for key in ("kernels", "paths"))
+    (stream,) = sections["streams"].frame.to_dicts()
+    assert (stream["dispatches"], stream["barriers"], stream["copies"]) == (None, None, 1)
+    run["launches"], run["events"] = [], [row for row in run["events"] if row["layer"] != "copy"]
+    level_3 = summarize_capture("x", tables_of(run))
+    (verdict,) = (v for v in level_3.verdicts if v.name == "copies_use_user_sdma")
+    assert verdict.finding.reason.startswith("the log shows no copy to a copy engine: the program submitted none, or")
+    assert "no copy is in the log: the program made none, or" in render_markdown(level_3)
+    nothing = {s.key: s for s in summarize_capture("x", tables_of(run)).sections}["streams"].frame
+    assert nothing.select("dispatches", "barriers", "copies").rows() == [(None, None, None)]
+
+
+def test_how_many_streams_is_unknown_where_the_log_names_no_stream() -> None:
+    """0 streams of a kernel that was dispatched, or of a queue with packets, cannot be."""
+    launches = table("launches", {"kind": "dispatch", "kernel": 0, "queue": 0}, {"kind": "dispatch", "kernel": 0})
+    (kernel,) = summarize_kernels(launches, table("kernels", {"kernel": 0, "name": "vadd"})).to_dicts()
+    assert (kernel["dispatches"], kernel["queues"], kernel["streams"]) == (2, 1, None)
+    used, idle = {"dispatches": 1, "barriers": 1}, {"dispatches": 0, "barriers": 0}
+    queues = table("queues", {"queue": 0, **used}, {"queue": 1, **idle}, {"queue": 2, **used})
+    spans = table("stream_queues", {"stream": 0, "queue": 2, "from_ns": 0, "to_ns": 1})
+    assert summarize_queues(queues, spans)["streams"].to_list() == [None, 0, 1]
+
+
+def test_queues_whose_creation_names_no_ring_may_be_counted_twice() -> None:
+    """Up to ROCm 6.1 only the packets of a queue name its ring."""
+    made = {"process": 0, "swq": 0x29031000, "created_ns": 5, "dispatches": 0, "barriers": 0, "known_from": "amd_log"}
+    used = {"process": 0, "hwq": 0x2CA00000, "dispatches": 4, "barriers": 1, "known_from": "amd_log"}
+    rows = [{"queue": n, **row} for n, row in enumerate([made, made, made, used, used, {**made, "process": 1}])]
+    queues = summarize_queues(table("queues", *rows), table("stream_queues"))
+    assert queues["dispatches"].to_list() == [None, None, None, 4, 4, 0]
+    assert queues["streams"].to_list() == [None, None, None, None, None, 0]
+    report = summarize_capture("x", tables_of({"queues": rows, "files": [{"file": 0, "source": "amd_log"}]}))
+    text = render_markdown(report)
+    assert ", 4 to 6 queues, " in text and "- 4 to 6 queues are known" in text and "may be the same" in text
+    apart = summarize_capture("x", tables_of({"queues": [rows[0], rows[5]]}))
+    assert (apart.summary["queues"], apart.summary["queues_doubled"]) == (2, 0)
+
+
 def test_losses_ledger_and_clocks() -> None:
     losses = table(
         "losses",

@@ -150,6 +150,30 @@ def test_a_log_without_packets_is_named() -> None:
     assert found[0].startswith("the HIP log of B has no packet") and "may mean unknown" in found[0]
 
 
+def test_a_level_that_prints_copies_and_no_packets_is_told() -> None:
+    copies = make_run()
+    copies["launches"] = [row for row in copies["launches"] if row["kind"] == "copy"]
+    found = compare_captures(Side("a", tables_of(make_run())), Side("b", tables_of(copies)))
+    assert found.findings[0].startswith("the HIP log of B has no packet")
+    assert "queues with dispatches: 1 in A, unknown in B" in found.findings
+    levels = {r["condition"]: (r["a"], r["b"]) for r in found.frame("conditions").to_dicts()}["AMD_LOG_LEVEL"]
+    assert levels[0].startswith("4 or more (packets and commands") and levels[1] == "4 or more (no packet is printed)"
+    calls = make_run() | {"launches": []}
+    told = compare_captures(Side("a", tables_of(calls)), Side("b", tables_of(calls))).frame("conditions")
+    assert told["a"][0] == "3 or more (no packet is printed)"
+
+
+def test_bytes_that_no_line_tells_are_not_0() -> None:
+    """The log says nothing of how much a blit kernel copies."""
+    blits = make_run()
+    blits["kernels"] = [{"kernel": 0, "name": "__amd_rocclr_copyBuffer"}]
+    side = Side("a", tables_of(blits))
+    rows = {row["path"]: row for row in compare_captures(side, side).frame("copies").to_dicts()}
+    assert (rows["copy engine (SDMA)"]["a_bytes"], rows["copy engine (SDMA)"]["b_bytes"]) == (4096, 4096)
+    blit = rows["blit kernel __amd_rocclr_copyBuffer"]
+    assert (blit["a_copies"], blit["a_bytes"], blit["b_bytes"]) == (2, None, None)
+
+
 def test_a_shift_is_found_and_lies_in_its_interval() -> None:
     rng = np.random.default_rng(6)
     rows = {r["statistic"]: r for r in compare_latency(series(rng, 2000), series(rng, 2000, 5), 0.95, 4000).to_dicts()}

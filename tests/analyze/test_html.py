@@ -61,6 +61,20 @@ def test_examples_run(name: str) -> None:
     assert isinstance(run_sql(tables_of(make_run()), find_example(name)), pl.DataFrame)
 
 
+def test_examples_leave_no_kernel_out_and_call_no_number_a_failure() -> None:
+    run = make_run()
+    run["launches"][1]["kernel"] = None
+    run["launches"].append({"event": 30, "kind": "barrier_and", "queue": 0})
+    kernels = run_sql(tables_of(run), find_example("kernels"))
+    assert sorted(kernels.rows(), key=str) == [("gemm", 0, 1), (None, 0, 1)]
+    run["events"] += [
+        {"event": 90 + n, "layer": layer, "name": "x", "result": result}
+        for n, (layer, result) in enumerate([("ioctl", "3"), ("ioctl", "EINVAL"), ("hip", "hipErrorInvalidValue")])
+    ]
+    failed = run_sql(tables_of(run), find_example("failed"))
+    assert sorted(failed["result"]) == ["EINVAL", "hipErrorInvalidValue"]
+
+
 def test_unknown_example_is_refused() -> None:
     with pytest.raises(InputError, match="no example"):
         find_example("x")

@@ -194,6 +194,21 @@ def test_setup_launches_stand_apart() -> None:
     assert "kernel_mode" not in untraced["layer"]  # not 0: no trace would have shown a system call
 
 
+def test_a_share_is_of_the_whole_call_where_no_doorbell_is_recorded() -> None:
+    run = make_run()
+    run["launches"] = [{**row, "enqueue_ns": row["call_ns"] + 100} for row in run["launches"]]
+
+    def shares() -> dict[str, float]:
+        rows = summarize_paths(tables_of(run)("launches"), table("events"))
+        return dict(rows.drop_nulls("share").select("layer", "share").iter_rows())
+
+    assert shares() == {"hip": 11.1, "command": 33.3, "doorbell": 0.6, "return": 55.0}
+    run["launches"] = [{**row, "doorbell_ns": None} for row in run["launches"]]
+    assert shares() == {"hip": 11.1, "command": 33.3}
+    run["launches"] = [{**row, "return_ns": None} for row in run["launches"]]
+    assert shares() == {}
+
+
 def test_answers_in_words_name_their_rows() -> None:
     run = Evidence(tables_of(make_run()))
     answers = answer_questions(run, judge_capture(run))

@@ -352,25 +352,20 @@ def _begin_late(rows: Rows) -> None:
 
 
 @pytest.mark.parametrize(
-    ("change", "told"),
-    [(_forget_processes, "the log names no process: its queues cannot be joined to the trace"),
-     (_begin_late, "the other queues were made before the kernel trace began")],
+    ("claim", "change", "told"),
+    [
+        ("queue_creation_complete", _forget_processes,
+         "the log names no process: its queues cannot be joined to the trace"),
+        ("queue_creation_complete", _begin_late, "the other queues were made before the kernel trace began"),
+        ("copies_use_user_sdma", _forget_processes, "1 engine copy of a process that the log does not name"),
+        ("copies_use_user_sdma", _begin_late,
+         "1 engine copy of processes that made queues before the kernel trace began"),
+    ],
 )  # fmt: skip
-def test_a_queue_whose_ioctl_the_trace_cannot_show_is_unknown(change: Change, told: str) -> None:
+def test_what_the_trace_cannot_show_is_unknown(claim: str, change: Change, told: str) -> None:
     rows = make_run()
     change(rows)
-    assert judge(rows, "queue_creation_complete")[:2] == ("UNKNOWN", told)
-
-
-@pytest.mark.parametrize(
-    ("change", "told"),
-    [(_forget_processes, "1 engine copy of a process that the log does not name"),
-     (_begin_late, "1 engine copy of processes that made queues before the kernel trace began")],
-)  # fmt: skip
-def test_an_sdma_queue_that_the_trace_cannot_show_is_unknown(change: Change, told: str) -> None:
-    rows = make_run()
-    change(rows)
-    assert judge(rows, "copies_use_user_sdma")[:2] == ("UNKNOWN", told)
+    assert judge(rows, claim)[:2] == ("UNKNOWN", told)
 
 
 def test_a_copy_whose_engine_is_not_named_may_be_a_kernel() -> None:
@@ -449,6 +444,13 @@ def test_text_of_the_program_in_a_log_is_no_record_that_was_read() -> None:
     skipped = {"outcome": "skipped", "reason": "program_output", "records": 81, "bytes": 0}
     add("ledger", file=0, source="amd_log", **skipped)(rows)
     assert judge(rows, "nothing_lost")[1] == "18 records were read, no source reports a loss"
+
+
+def test_a_capture_that_was_killed_may_have_lost_what_it_had_not_stored() -> None:
+    """Nobody counts what lay in the buffers of the kernel then."""
+    for state, outcome in (("killed", "UNKNOWN"), ("complete", "PASS")):
+        (verdict,) = judge_capture(tables_of(make_run()), info={"state": state}, names=["nothing_lost"])
+        assert (verdict.outcome.value, "was killed" in verdict.finding.reason) == (outcome, state == "killed")
 
 
 def test_a_lost_record_counts_once() -> None:

@@ -69,8 +69,9 @@ def test_an_export_that_fails_leaves_the_file_that_was_there(
     monkeypatch.setitem(sys.modules, "perfetto.trace_builder.proto_builder", None)
     with pytest.raises(tracecorr.MachineError, match="perfetto is not installed"):
         cap.export_perfetto(target)
-    with pytest.raises(tracecorr.InputError, match="cannot write"):
-        cap.export_perfetto(tmp_path / "no" / "x.pftrace")
+    for place in (tmp_path / "no", target):
+        with pytest.raises(tracecorr.InputError, match="cannot write"):
+            cap.export_perfetto(place / "x.pftrace")
     assert (whole != b"", list(tmp_path.iterdir()), target.read_bytes()) == (True, [target], whole)
 
 
@@ -84,6 +85,18 @@ def test_a_query_of_a_dataset_knows_its_nodes(sample: Path, tmp_path: Path) -> N
     fleet = tracecorr.open_capture(make_dataset([sample], tmp_path / "fleet.tracecorr").path)
     rows = fleet.query("SELECT node, COUNT(*) AS n FROM queues WHERE dispatches > 0 GROUP BY node")
     assert rows.rows() == [("t1-streams", 3)]
+
+
+def test_raw_bytes_that_are_gone(sample: Path, tmp_path: Path) -> None:
+    """A dataset leaves them where its captures are; the tables say the rest all the same."""
+    copy = tmp_path / "x.tracecorr"
+    shutil.copytree(sample, copy)
+    cap = tracecorr.open_capture(copy)
+    shutil.rmtree(copy / "raw")
+    with pytest.raises(tracecorr.CaptureError, match="is not there any more") as error:
+        cap.raw(0)
+    assert error.value.next_step
+    assert cap.chain(0).height
 
 
 def test_wrong_names_and_numbers_are_refused(sample: Path, tmp_path: Path) -> None:
@@ -104,7 +117,7 @@ def test_wrong_names_and_numbers_are_refused(sample: Path, tmp_path: Path) -> No
         (tracecorr.open_capture, (3,)), (cap.query, (3,)), (cap.verdicts, ("x",)), (cap.report, ({},)),
         (cap.figure.timeline, (None, None, "hip")), (cap.figure.timeline, (None, None, ("hipp",))),
         (cap.figure.timeline, (5, 1)), (cap.compare, ("b.tracecorr",)), (cap.compare, (cap, 95)),
-        (cap.compare, (cap, "0.9")),
+        (cap.compare, (cap, "0.9")), (cap.compare(cap).frame, ("x",)),
     ]  # fmt: skip
     for call, given in calls:
         with pytest.raises(tracecorr.InputError) as error:

@@ -150,6 +150,8 @@ def test_the_workload_has_the_environment_of_the_caller(tmp_path: Path) -> None:
     words = [sys.executable, "-m", "tracecorr", "capture", "-o", "x", *QUICK, "--log-level", "0", "--", "env"]
     done = subprocess.run(words, cwd=tmp_path, env=given, capture_output=True, text=True, check=True)
     assert dict(line.split("=", 1) for line in done.stdout.splitlines()) == given
+    assert "HIP log: none was asked for (--log-level 0)\n" in done.stderr
+    assert "warning: no HIP log" not in done.stderr
 
 
 def test_own_settings_of_the_log_that_are_not_used_are_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

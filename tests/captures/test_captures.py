@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -128,6 +129,20 @@ def test_packets_equal_the_truth(imported: Importer, data_folder: Path, name: st
     assert (ended["complete_ns"] + 1000 >= ended["end_mono_ns"]).all()
 
 
+def test_the_same_dispatches_are_of_the_same_streams_in_every_release(imported: Importer) -> None:
+    """Commands name their stream from ROCm 7.0 on; before that the calls do that enqueued them."""
+    query = """SELECT s.created_ns, k.name AS kernel, t.evidence FROM launches l JOIN streams s ON l.stream = s.stream
+        JOIN kernels k ON l.kernel = k.kernel JOIN stream_queues t ON t.stream = s.stream AND t.queue = l.queue
+        WHERE l.kind = 'dispatch' ORDER BY l.packet_ns, l.event"""
+    found = {name: _query(imported(name), query) for name in ("hip-5.7.1", "hip-6.4.3", "hip-7.2.4")}
+    orders = []
+    for name, rows in found.items():
+        assert {row["evidence"] for row in rows} == {"recorded" if name == "hip-7.2.4" else "derived"}
+        made = sorted({row["created_ns"] for row in rows})
+        orders.append([(made.index(row["created_ns"]), row["kernel"]) for row in rows])
+    assert orders[0] == orders[1] == orders[2] == [(n % 2, orders[0][0][1]) for n in range(20)]
+
+
 @pytest.mark.parametrize("name", WITH_TRACE)
 @pytest.mark.parametrize("pages", [False, True])
 def test_every_packet_has_its_recorded_doorbell(imported: Importer, name: str, pages: bool) -> None:
@@ -157,8 +172,24 @@ def test_packets_of_a_graph_launch_name_its_task(imported: Importer) -> None:
     assert [(row["kind"], row["by"]) for row in rows] == 4 * [
         *3 * [("dispatch", "Task")], ("barrier_value", "Task"), ("barrier_and", "Marker"),
     ]  # fmt: skip
-    # The last task is reported after the marker behind it: which completion is whose is left open.
-    assert [row["ended"] for row in rows] == 15 * [True] + 4 * [None] + [True]
+    # The last task is reported after the marker behind it; two lines of the log hold its pointer: both are its own.
+    assert [row["ended"] for row in rows] == 20 * [True]
+
+
+@pytest.mark.parametrize("name", EXPECTED)
+def test_every_command_has_the_end_that_the_log_prints(imported: Importer, data_folder: Path, name: str) -> None:
+    """The first `complete` line of its pointer after its packet, if no other command uses the pointer before."""
+    text = (data_folder / "captures" / name / "amd.log").read_bytes()
+    lines = rb" (\d+) us: .*Command (?:\(\w+\) enqueued: (0x[0-9a-f]+)|(0x[0-9a-f]+) complete)"
+    found = [(int(at), int(begun or ended, 16), bool(begun)) for at, begun, ended in re.findall(lines, text)]
+    query = """SELECT l.complete_ns, l.packet_ns, l.enqueue_ns, c.command FROM launches l
+        JOIN events c ON c.event = l.command_event"""
+    for row in _query(imported(name), query):
+        # The packets of a graph launch come before their command; an end may be printed before the packet, too.
+        command, after_us = int(row["command"], 16), max(row["packet_ns"], row["enqueue_ns"]) // 1000
+        later = [(at, begins) for at, pointer, begins in found if pointer == command and at > after_us]
+        at, begins = later[0] if later else (0, True)
+        assert row["complete_ns"] == (None if begins else 1000 * at)
 
 
 @pytest.mark.parametrize("name", WITH_TRACE)

@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import shlex
+import signal
 import subprocess
 import sys
+import time
 from collections.abc import Callable
 from pathlib import Path
+from types import SimpleNamespace
+from typing import cast
 
 import numpy as np
 import polars as pl
@@ -26,16 +31,25 @@ from tracecorr.analyze.experiment import (
     summarize_throughput,
 )
 from tracecorr.cli import main
+from tracecorr.experiment.figures import summarize_load
+from tracecorr.experiment.preempt import Runs
+from tracecorr.experiment.report import summarize_experiment
 from tracecorr.experiment.stamps import read_stamps
+from tracecorr.model import schema
+from tracecorr.pipeline import correlate, import_files
+from tracecorr.store import Capture
 
 NOTHING = pl.DataFrame(schema={"role": pl.String, "ratio": pl.Float64})
 
 
 def stamps(high_alone: int, together: int, count: int = 100, seed: int = 1) -> pl.DataFrame:
-    """Return SYNTHETIC launches of a high one that take about so many us alone and together, low ones of 50 us."""
+    """Return SYNTHETIC launches of a high one that take about so many us alone and together, low ones of 50 us.
+
+    Together the low one goes on until the high one has ended.
+    """
     rng = np.random.default_rng(seed)
 
-    def series(mean_us: int, phase: str, role: str) -> pl.DataFrame:
+    def series(mean_us: int, phase: str, role: str, count: int = count) -> pl.DataFrame:
         done = (rng.gamma(20, mean_us / 20, count) * 1000).astype(np.int64)
         start = np.cumsum(done + 1000) - done
         rows = list(
@@ -45,7 +59,7 @@ def stamps(high_alone: int, together: int, count: int = 100, seed: int = 1) -> p
 
     return pl.concat([
         series(high_alone, "high_alone", "high"), series(50, "low_alone", "low"), series(together, "together", "high"),
-        series(50, "together", "low"),
+        series(50, "together", "low", count * (together // 50 + 1)),
     ])  # fmt: skip
 
 
@@ -71,6 +85,46 @@ def test_when_the_low_one_stopped_and_resumed() -> None:
     assert found == [(1, 50, 160), (0, None, None)]
 
 
+def test_a_second_program_that_is_being_loaded_launches_nothing() -> None:
+    rows = as_rows("sequential", 0, {"high": [(0, 1, 10**9)], "low": [(10**11, 10**11 + 1, 10**11 + 10**9)]})
+    again = rows.with_columns(pl.lit(1, pl.Int64).alias("round"))
+    assert summarize_throughput(pl.concat([rows, again])).rows() == [("sequential", 2, 4, 1.0)]
+
+
+def test_a_low_one_that_begins_later_does_not_resume() -> None:
+    rows = as_rows("together", 0, {"high": [(0, 1, 10), (95, 96, 110)], "low": [(90, 91, 120)]})
+    assert measure_yields(rows)["resume_ns"].to_list() == [None, 25]
+
+
+def apart(low_from_ns: int) -> pl.DataFrame:
+    """Return SYNTHETIC stamps of a high one that slows down after half of its time, and a low one from then on."""
+    alone = [(i * 10**6, i * 10**6 + 10, i * 10**6 + 100_000) for i in range(100)]
+    beside = [(a, b, c + 300_000 * (i >= 50)) for i, (a, b, c) in enumerate(alone)]
+    low = [(low_from_ns + i * 10**6, low_from_ns + i * 10**6 + 10, low_from_ns + i * 10**6 + 900_000)
+           for i in range(50)]  # fmt: skip
+    return pl.concat([as_rows("high_alone", 0, {"high": alone}), as_rows("together", 0, {"high": beside, "low": low})])
+
+
+def test_launches_that_nobody_disturbed_tell_nothing() -> None:
+    """Two programs that start together need not be ready together: here the low one comes when the high one is gone."""
+    found = judge_latency(apart(low_from_ns=10**9), NOTHING)
+    assert found.outcome == "UNKNOWN"
+    assert found.reason.startswith("only 0 of 100 launches of the high one ran while the low one was at work, ")
+    rows = {(r["phase"], r["role"]): r["beside"] for r in summarize_phases(apart(low_from_ns=10**9)).to_dicts()}
+    assert rows == {("high_alone", "high"): None, ("together", "high"): 0, ("together", "low"): 0}
+
+
+def test_the_verdict_takes_the_launches_beside_the_low_one() -> None:
+    stamps = apart(low_from_ns=50 * 10**6)
+    found = judge_latency(stamps, NOTHING)
+    assert (found.outcome, found.counts["launches_beside"]) == ("FAIL", 50)
+    assert found.reason.endswith("; 50 of 100 launches ran beside it)")
+    fast = stamps.filter(
+        (pl.col("role") == "low") | (pl.col("start_ns") < 50 * 10**6) | (pl.col("phase") != "together")
+    )
+    assert judge_latency(fast, NOTHING).outcome == "UNKNOWN"
+
+
 def test_high_keeps_its_latency() -> None:
     assert judge_latency(stamps(100, 100), NOTHING).outcome == "PASS"
     assert judge_latency(stamps(100, 300), NOTHING).outcome == "FAIL"
@@ -81,17 +135,24 @@ def test_high_keeps_its_latency() -> None:
 def test_a_limit_that_a_few_launches_exceed_by_chance_is_unknown() -> None:
     """Four of sixty launches waited: P95 lies among them, yet another four might not have."""
 
-    def series(phase: str, waited: tuple[int, ...]) -> pl.DataFrame:
-        took = [100_000 + i % 7 * 1000 + (1_000_000 if i in waited else 0) for i in range(60)]
+    def series(phase: str, waited: tuple[int, ...], all_ns: int = 0) -> pl.DataFrame:
+        took = [100_000 + all_ns + i % 7 * 1000 + (1_000_000 if i in waited else 0) for i in range(60)]
         rows = [(i * 10**7, i * 10**7 + 5000, i * 10**7 + ns) for i, ns in enumerate(took)]
         return as_rows(phase, 0, {"high": rows})
 
-    late = pl.concat([series("high_alone", ()), series("together", (5, 20, 35, 50))])
+    low = as_rows("together", 0, {"low": [(i * 10**6, i * 10**6, i * 10**6 + 50_000) for i in range(600)]})
+    late = pl.concat([series("high_alone", ()), series("together", (5, 20, 35, 50)), low])
     found = judge_latency(late, NOTHING)
     assert found.counts["together_p95_ns"] > 2 * found.counts["alone_p95_ns"]
     assert found.counts["low_ns"] <= 0
     assert found.outcome == "UNKNOWN" and found.reason.endswith("but that may be chance")
     assert judge_latency(late, NOTHING, kept=100).outcome == "PASS"
+    # All a little later, within the limit: that is sure, but no more than that.
+    later = pl.concat([series("high_alone", ()), series("together", (5, 20, 35, 50), all_ns=10_000), low])
+    found = judge_latency(later, NOTHING)
+    assert 0 < found.counts["low_ns"] < 0.2 * found.counts["alone_p95_ns"]
+    assert found.outcome == "UNKNOWN" and found.reason.endswith("but that may be chance")
+    assert judge_latency(later, NOTHING, kept=1.05).outcome == "FAIL"
 
 
 def test_costly_instrumentation_makes_it_unknown() -> None:
@@ -150,10 +211,140 @@ def test_the_verb_without_capture(
 def test_workloads_that_fail_or_print_nothing(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     base = ["experiment", "preempt", "--rounds", "1", "--no-capture"]
     assert main([*base, "--high", "exit 3", "--low", "true", "-o", str(tmp_path / "a")]) == 2
-    assert "ended with status 3" in capsys.readouterr().err
+    assert "ended with status 3\n" in capsys.readouterr().err
     assert main([*base, "--high", "true", "--low", "true", "-o", str(tmp_path / "b")]) == 2
     assert "printed no stamp" in capsys.readouterr().err
     assert main(["experiment", "nonsense", "--high", "true", "--low", "true"]) == 2
+
+
+def test_a_folder_that_cannot_be_made(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "file").touch()
+    words = ["experiment", "preempt", "--high", "true", "--low", "true", "--no-capture", "-o"]
+    assert main([*words, str(tmp_path / "file" / "x")]) == 2
+    assert f"cannot make {tmp_path / 'file' / 'x'}: Not a directory\n" in capsys.readouterr().err
+
+
+def test_a_capture_without_a_queue_is_one(tmp_path: Path) -> None:
+    """Of a workload that writes no HIP log, here SYNTHETIC."""
+    trace = tmp_path / "trace.txt"
+    trace.write_text("            a-1     [000] .....     1.000000: sys_munmap(addr: 1000, len: 1000)\n")
+    made = import_files(tmp_path / "x.tracecorr", [], [trace])
+    correlate(made.path)
+    none = pl.DataFrame(schema=STAMPS)
+    for captures, said in (
+        ({"high_alone": made.path}, "UNKNOWN: no captured round shows a queue of HIP"), ({}, "nothing was captured"),
+    ):  # fmt: skip
+        sections = {s.key: s for s in summarize_experiment(Runs(stamps(100, 100), none, captures), 1.2).sections}
+        assert (sections["priorities"].frame.is_empty(), sections["priorities"].nothing) == (True, said)
+
+
+def interrupt(words: list[str], ready: Callable[[], bool], times: int = 1) -> tuple[int, str]:
+    """Run a command in a session of its own, as a terminal's job, and send Ctrl-C to all of it once it is ready.
+
+    Returns: its exit status and what it said.
+    """
+    with subprocess.Popen(words, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True,
+                          start_new_session=True) as process:  # fmt: skip
+        try:
+            wait_until(lambda: ready() or process.poll() is not None)
+            for _ in range(times):
+                os.killpg(process.pid, signal.SIGINT)
+                time.sleep(0.2)
+            return process.wait(20), process.communicate()[1]
+        finally:
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(process.pid, signal.SIGKILL)
+
+
+def wait_until(true: Callable[[], bool]) -> None:
+    end = time.monotonic() + 30
+    while not true():
+        assert time.monotonic() < end
+        time.sleep(0.02)
+
+
+def test_ctrl_c_while_both_run_ends_both_of_them(tmp_path: Path) -> None:
+    """Each takes longer to end than Python waits for a child of its own, as a runtime that frees its queues does."""
+    script = tmp_path / "workload.py"
+    script.write_text(
+        "import pathlib, sys, time\nme = pathlib.Path(sys.argv[1])\nprint('tracecorr-stamp 1 2 3')\n"
+        "if me.exists():\n"  # It ran alone and in turn: now both run.
+        "    me.with_suffix('.up').touch()\n    try:\n        time.sleep(15)\n    except KeyboardInterrupt:\n"
+        "        time.sleep(1)\n        me.with_suffix('.down').touch()\n"
+        "elif me.with_suffix('.one').exists():\n    me.touch()\nelse:\n    me.with_suffix('.one').touch()\n"
+    )
+    commands = {role: shlex.join([sys.executable, str(script), str(tmp_path / role)]) for role in ("high", "low")}
+    words = [sys.executable, "-m", "tracecorr", "experiment", "preempt", "--no-capture", "--rounds", "1"]
+    words += ["--high", commands["high"], "--low", commands["low"], "-o", str(tmp_path / "x.experiment")]
+    ends = [tmp_path / name for name in ("high.down", "low.down")]
+    status, said = interrupt(words, lambda: (tmp_path / "high.up").exists() and (tmp_path / "low.up").exists())
+    assert (status, [end.exists() for end in ends]) == (130, [True, True])
+    assert f"interrupted: {tmp_path / 'x.experiment'} holds" in said
+
+
+def test_a_workload_that_does_not_heed_ctrl_c_is_not_waited_for_twice(tmp_path: Path) -> None:
+    up = tmp_path / "up"
+    deaf = f"trap '' INT; touch {shlex.quote(str(up))}; sleep 20"
+    words = [sys.executable, "-m", "tracecorr", "experiment", "preempt", "--no-capture", "--rounds", "1"]
+    words += ["--high", deaf, "--low", "true", "-o", str(tmp_path / "x.experiment")]
+    began = time.monotonic()
+    assert interrupt(words, up.exists, times=2)[0] == 130
+    assert time.monotonic() - began < 15
+
+
+def test_ctrl_c_lets_the_capture_take_away_what_it_armed(tmp_path: Path) -> None:
+    """SYNTHETIC capture: it takes a second to close its folder, and may be asked twice."""
+    fake = tmp_path / "python"
+    fake.write_text(
+        f"#!{sys.executable}\nimport pathlib, signal, sys, time\nhere = pathlib.Path({str(tmp_path)!r})\nasked = []\n"
+        "if '--dry-run' in sys.argv:\n    sys.exit()\n"
+        "signal.signal(signal.SIGINT, lambda *_: asked.append(1))\n(here / 'up').touch()\n"
+        "while not asked:\n    time.sleep(0.01)\n"
+        "end = time.monotonic() + 1\nwhile time.monotonic() < end:\n    time.sleep(0.01)\n(here / 'undone').touch()\n"
+    )
+    fake.chmod(0o755)
+    stamp = "echo tracecorr-stamp 1 2 3"
+    words = ["experiment", "preempt", "--rounds", "1", "--high", stamp, "--low", stamp, "-o", str(tmp_path / "x")]
+    driver = f"import sys; sys.executable = {str(fake)!r}; from tracecorr.cli import main; sys.exit(main({words!r}))"
+    status, _ = interrupt([sys.executable, "-c", driver], (tmp_path / "up").exists, times=2)
+    assert (status, (tmp_path / "undone").exists()) == (130, True)
+
+
+def test_a_machine_that_cannot_capture_runs_nothing(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Not the plain rounds either, which may take an hour: without the captured ones there would be no report."""
+    fake = tmp_path / "python"
+    fake.write_text("#!/bin/sh\necho 'error: this needs root' >&2\nexit 3\n")
+    fake.chmod(0o755)
+    monkeypatch.setattr(sys, "executable", str(fake))
+    high = f"echo tracecorr-stamp 1 2 3; touch {shlex.quote(str(tmp_path / 'ran'))}"
+    words = ["experiment", "preempt", "--high", high, "--low", high, "-o", str(tmp_path / "x")]
+    assert main(words) == 3
+    assert "error: this needs root" in capsys.readouterr().err
+    assert list(tmp_path.iterdir()) == [fake]
+
+
+def test_a_card_without_a_counter_is_a_card() -> None:
+    """SYNTHETIC samples: not every GPU tells how busy its memory is."""
+    tables = {name: pl.LazyFrame(schema=schema.TABLES[name].schema) for name in ("launches", "queues")}
+    tables["samples"] = pl.LazyFrame({"gpu": [0], "name": ["gpu_busy_percent"], "value": [93.0]})
+    load = summarize_load(cast(Capture, SimpleNamespace(table=tables.__getitem__)))
+    known = dict(load.select("figure", "known").rows())
+    assert known["GPU busy"] == "recorded"
+    assert known["memory busy"] == "UNKNOWN: no card in sysfs shows mem_busy_percent"
+
+
+@pytest.mark.parametrize(("high", "low"), [(0, 0), (3, 0), (0, 4), (3, 4)])
+def test_the_status_of_both(tmp_path: Path, capsys: pytest.CaptureFixture[str], high: int, low: int) -> None:
+    """Alone and in turn both end well, together with these: the low one's tells, else the high one's."""
+    count = f"echo x >> {shlex.quote(str(tmp_path))}/$me; n=$(wc -l < {shlex.quote(str(tmp_path))}/$me)"
+    commands = [f"me={role}; {count}; echo tracecorr-stamp 1 2 3; [ $n -lt 3 ] || exit {status}"
+                for role, status in (("high", high), ("low", low))]  # fmt: skip
+    words = ["experiment", "preempt", "--no-capture", "--rounds", "1", "--high", commands[0], "--low", commands[1]]
+    assert main([*words, "-o", str(tmp_path / "x")]) == (2 if high or low else 0)
+    said = capsys.readouterr().err
+    assert (f"the phase together ended with status {low or high}" in said) == bool(high or low)
 
 
 @pytest.fixture

@@ -11,7 +11,7 @@ from tracecorr.link.doorbells import list_contradicted
 from tracecorr.link.packet_index import complete_indexes
 from tracecorr.link.packet_losses import list_short_files
 from tracecorr.link.stored_indexes import check_indexes
-from tracecorr.model.kinds import Flag
+from tracecorr.model.kinds import COMMAND_MENTIONS, SUBMITTED, Flag
 from tracecorr.model.schema import CAT
 
 RING = 0x3C00000
@@ -81,6 +81,52 @@ def test_a_graph_launch_takes_its_indexes_before_it_prints() -> None:
     assert counted(complete_indexes(rows)) == [None, None, None]
 
 
+def test_of_two_logs_each_has_the_graph_launches_of_its_own() -> None:
+    """Both begin with one; of the second launch of the second log the order is not known."""
+    launch, other = {"name": "hipGraphLaunch", "layer": "hip"}, {"process": 1, "file": 1}
+    rows = records(
+        {**made(), **other}, {**launch, "offset": 5, "thread": 2}, made(), packet(2, parent_offset=5),
+        {**launch, **other, "offset": 3}, packet(0, parent_offset=3, **other),
+        {**launch, **other, "offset": 5}, packet(0, parent_offset=5, **other), line(1, **other), line(0, **other),
+        packet(1, **other), line(0, **other), packet(0, parent_offset=5, **other), line(0, **other),
+    )  # fmt: skip
+    assert counted(complete_indexes(rows)) == [0, 0, None, None, None]
+
+
+def test_a_plain_launch_takes_its_index_behind_the_line_before() -> None:
+    launch = {"name": "hipLaunchKernel", "layer": "hip"}
+    rows = records(made(), launch, line(1), packet(1), line(0), packet(0, parent_offset=10))
+    assert counted(complete_indexes(rows)) == [0, 1]
+
+
+@pytest.mark.parametrize(
+    "between",
+    [
+        pytest.param([line(1, source="ftrace")], id="a record of the trace"),
+        pytest.param([line(1, clock="mono_raw")], id="a line with another clock"),
+        pytest.param([line(2), {**packet(2), "ring": RING + 1}], id="a packet of another queue"),
+    ],
+)
+def test_what_is_no_line_of_their_clock_or_queue_tells_no_order(between: list[dict[str, Any]]) -> None:
+    rows = records(made(), line(0), line(1), line(0), packet(0), *between, packet(1), line(0), line(1), packet(0))
+    assert counted(complete_indexes(rows).filter(pl.col("ring") == RING)) == [None, None, 2]
+
+
+def test_packets_of_one_thread_are_counted_whatever_other_queues_and_turns_have() -> None:
+    """Thread 2, silent before, writes to another queue; thread 1 wrote before the launch, with a line between."""
+    launch, other = {"name": "hipGraphLaunch", "layer": "hip", "offset": 5}, {"ring": RING + 1}
+    rows = records(
+        line(0), line(1), packet(1, 5), line(1), launch, {**packet(2), **other}, packet(0, 6, parent_offset=5),
+        packet(0, parent_offset=5), line(2), {**packet(2), **other},
+    )  # fmt: skip
+    assert counted(complete_indexes(rows).filter(pl.col("ring") == RING)) == [5, 6, 7]
+
+
+def test_packets_of_a_log_that_names_no_thread_may_be_of_several() -> None:
+    nameless: Any = None
+    assert counted(complete_indexes(records(made(), packet(nameless), packet(nameless)))) == [None, None]
+
+
 def test_printed_indexes_leave_one_for_the_rest() -> None:
     """HIP 6.4: the dispatches of thread 1 print theirs, the barriers of thread 0 between them have what is left."""
     rows = records(
@@ -130,6 +176,45 @@ def test_in_a_log_that_lacks_packets_nothing_is_counted(more: list[dict[str, Any
     assert counted(complete_indexes(rows)) == [None, None]
 
 
+@pytest.mark.parametrize("name", ["handler", "gpu_time", "host_wait", "host_active_wait"])
+def test_a_signal_that_only_another_process_completes_shows_a_loss(name: str) -> None:
+    wait = {"name": name, "layer": "signal", "signal": 0x80}
+    rows = records(packet(signal=0x80, process=1, file=1), packet(signal=0x90), wait)
+    assert list_short_files(rows).to_list() == [0]
+    copied = {"name": "copy", "layer": "copy", "signal": 0x80}
+    assert list_short_files(records(copied, wait)).is_empty()
+    # A line that names none.
+    assert list_short_files(records(packet(), {**wait, "signal": 0}, {**wait, "signal": None})).is_empty()
+
+
+def test_a_signal_is_completed_in_the_part_of_the_log_that_was_read_last() -> None:
+    """The file that was read first goes on where the other one ends."""
+    wait = {"name": "host_wait", "layer": "signal", "signal": 0x80}
+    rows = records(
+        {**wait, "stamp_ns": 8000}, packet(signal=0x80, stamp_ns=9000),
+        packet(signal=0x80, stamp_ns=1000, file=1), {**wait, "stamp_ns": 2000, "file": 1},
+    )  # fmt: skip
+    assert list_short_files(rows).is_empty()
+
+
+@pytest.mark.parametrize("between", [*COMMAND_MENTIONS, SUBMITTED, "complete"])
+def test_lines_that_enqueue_nothing_may_stand_before_a_kernels_dispatch(between: str) -> None:
+    kernel = line(0, name="KernelExecution")
+    whole = [kernel, line(0, name=between), packet(0)]
+    # The log ends before the last one's.
+    assert list_short_files(records(*whole, *whole, kernel)).is_empty()
+    wait = {"name": "host_blocked_wait", "layer": "signal", "signal": 0x80}
+    assert list_short_files(records(*whole, kernel, line(0, name=between), wait, *whole)).to_list() == [0]
+
+
+def test_a_kernels_dispatch_is_that_of_its_thread_and_log() -> None:
+    kernels = [line(thread, name="KernelExecution") for thread in (0, 1)]
+    assert list_short_files(records(*kernels, packet(0), packet(1))).is_empty()
+    # The second log shows no dispatch at all.
+    rows = records(kernels[0], packet(0), *({**kernels[0], "file": 1, "process": 1, "thread": 5} for _ in range(2)))
+    assert list_short_files(rows).to_list() == [1]
+
+
 def test_a_log_without_dispatches_lacks_those_of_its_kernels() -> None:
     barrier = packet(0, name="barrier_and", signal=0x80)
     wait = {"name": "host_wait", "layer": "signal", "signal": 0x80}
@@ -155,6 +240,50 @@ def test_stores_tell_the_order_of_threads() -> None:
 
 def test_a_store_that_was_lost_tells_no_order() -> None:
     assert counted(_shared(store(0, 0), store(1, 1), store(0, 3), store(0, 4))) == [0, 1, 3, None, 4]
+
+
+def told(printed: list[int | None], stored: list[int], *more: dict[str, Any]) -> list[int | None]:
+    """Return the indexes of packets of one thread after its stores were compared; the latest store comes first."""
+    lines = [packet(0, index, index_counted=False) for index in printed]
+    stores = [{**store(0, value), "stamp_ns": 10 * value, "index_counted": False} for value in reversed(stored)]
+    found = check_indexes(records(*lines, *stores, *({**row, "index_counted": False} for row in more)))
+    return counted(found.filter(pl.col("ring") == RING, pl.col("source") == "amd_log"))
+
+
+@pytest.mark.parametrize(
+    ("printed", "stored", "expected"), [
+        ([None, 1, None], [0, 1, 2], [0, 1, 2]),
+        pytest.param([None, 1, None], [1, 2], [None, 1, 2], id="the trace begins late"),
+        pytest.param([None, 1, None], [0, 1], [0, 1, None], id="the trace ends early"),
+        pytest.param([None, None], [3, 4], [3, 4], id="no packet prints its index"),
+        pytest.param([0, None, 4, None, 9, None, 20, None, 22], [0, 2, 5, 7, 9, 20, 21, 22],
+                     [0, None, 4, None, 9, None, 20, 21, 22], id="beside a known packet stands another store"),
+    ],
+)  # fmt: skip
+def test_each_store_is_that_of_one_packet_where_none_lacks(
+    printed: list[int | None], stored: list[int], expected: list[int | None]
+) -> None:
+    assert told(printed, stored) == expected
+    lost = [{"name": "hipFree", "layer": "hip", "flags": f} for f in _HALVES]
+    assert told(printed, stored, *lost) == printed
+    # What another queue or process lacks says nothing.
+    other = {"ring": RING + 1}
+    bare = [{**packet(0, None), **other}, {**store(0, 1), **other}, {**store(0, 2), **other}]
+    assert told(printed, stored, *bare) == expected
+    again = [{**packet(5, 7), "process": 1, "file": 1}, {**store(5, 8), "process": 1}]
+    assert told(printed, stored, *again) == [*expected, 7]
+    # They may have the same indexes.
+    same = [{**packet(0, None), **other}, {**store(0, stored[0]), **other}]
+    assert told(printed, stored, *same) == expected
+    same = [{**packet(5, None), "process": 1, "file": 1}, {**store(5, stored[0]), "process": 1}]
+    assert told(printed, stored, *same) == [*expected, stored[0]]
+
+
+def test_stores_that_fall_or_come_twice_tell_no_index() -> None:
+    assert counted(_shared(store(0, 0), store(1, 2), store(1, 1), store(0, 3), store(0, 4))) == [0, 1, 3, None, 4]
+    assert counted(_shared(store(0, 0), store(1, 1), store(1, 2), store(0, 2), store(0, 4))) == [0, 1, None, None, 4]
+    falling = records(packet(), packet(), store(0, 4), store(0, 3)).with_columns(index_counted=pl.lit(value=False))
+    assert counted(check_indexes(falling)) == [None, None]
 
 
 def test_an_index_that_is_stored_without_a_packet_disproves_the_counts() -> None:

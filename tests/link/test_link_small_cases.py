@@ -7,10 +7,9 @@ from typing import Any
 import numpy as np
 import polars as pl
 import pytest
+from lost_lines import with_parents
 
-from tracecorr.link.calls import find_parents
 from tracecorr.link.doorbells import match_stores
-from tracecorr.link.false_calls import find_losses
 from tracecorr.link.lives import find_process_lives, find_thread_lives, number_lives
 from tracecorr.link.packet_index import complete_indexes
 from tracecorr.link.queues import assign_queues, build_queues
@@ -96,14 +95,14 @@ def test_a_call_without_exit_holds_nothing_behind_the_next_call() -> None:
         ("hipMalloc", 0, None, None), ("dispatch", 1, None, 0), ("hipLaunchKernel", 2, 50, 0), ("dispatch", 3, None, 2),
         ("dispatch", 4, None, 0),
     ])  # fmt: skip
-    assert find_parents(events, find_losses(events))["parent"].to_list() == [None, 0, None, 2, None]
+    assert with_parents(events)["parent"].to_list() == [None, 0, None, 2, None]
 
 
 def test_an_exit_of_a_later_call_ends_no_call() -> None:
     """Of ten calls one seems to hold another call: the lines between its enter and that exit were lost."""
     calls: list[tuple[str, int, int | None, int | None]] = [("hipMalloc", 10 * n, 5, None) for n in range(10)]
     rows = hip_events([*calls, ("hipFree", 91, 1, 90)])
-    events = find_parents(rows, find_losses(rows))
+    events = with_parents(rows)
     assert events["parent"].to_list() == [None] * 11
     assert events["dur_ns"].to_list() == [5] * 9 + [None, 1]
 
@@ -113,7 +112,7 @@ def test_a_function_that_always_calls_another_one_holds_it() -> None:
         (name, 10 * n + k, 9 - k, 10 * n if k else None) for n in range(4) for k, name in enumerate(("hipA", "hipB"))
     ]
     events = hip_events(rows)
-    assert find_parents(events, find_losses(events))["parent"].to_list() == [None, 0, None, 2, None, 4, None, 6]
+    assert with_parents(events)["parent"].to_list() == [None, 0, None, 2, None, 4, None, 6]
 
 
 def store_rows(values: list[int]) -> pl.DataFrame:

@@ -6,11 +6,12 @@ from typing import Any
 
 import polars as pl
 import pytest
+from lost_lines import losses_of, with_false_calls_open
 
 from tracecorr.link.commands import add_lost_enqueues, match_completions
-from tracecorr.link.false_calls import find_losses, list_empty_calls, open_false_calls
+from tracecorr.link.false_calls import list_empty_calls
 from tracecorr.link.sure_commands import drop_late, keep_sure_commands
-from tracecorr.model.kinds import Flag
+from tracecorr.model.kinds import COMMAND_MENTIONS, SUBMITTED, Flag
 from tracecorr.model.schema import CAT
 
 Row = tuple[str, int | None, int | None, int]
@@ -34,7 +35,7 @@ def events_of(rows: list[Row]) -> pl.DataFrame:
         "com": "command",
     }
     made: list[dict[str, Any]] = [
-        {"event": n, "layer": layers[name[:3]], "name": name, "file": 0, "offset": 10 * n, "dur_ns": dur,
+        {"event": n, "layer": layers.get(name[:3], "command"), "name": name, "file": 0, "offset": 10 * n, "dur_ns": dur,
          "parent": parent, "thread": 0, "process": 0, "source": "amd_log", "flags": flags, "command": None,
          "end_offset": None if dur is None and not flags & int(Flag.EXIT_ONLY) else 10 * n + 5}
         for n, (name, dur, parent, flags) in enumerate(rows)
@@ -45,21 +46,21 @@ def events_of(rows: list[Row]) -> pl.DataFrame:
 def opened(rows: list[Row]) -> list[int]:
     """Return the events that lost their end."""
     events = events_of(rows)
-    after = open_false_calls(events, find_losses(events))
+    after = with_false_calls_open(events)
     return [n for n, (was, now) in enumerate(zip(events["dur_ns"], after["dur_ns"], strict=True)) if was and not now]
 
 
 def test_what_tells_that_lines_were_lost() -> None:
     last_alone = ("hipFree", None, None, int(Flag.ENTER_ONLY))
     never = [("hipGetLastError", None, None, int(Flag.ENTER_ONLY))] * 9
-    assert find_losses(events_of([WHOLE, *never, WHOLE, last_alone])).is_empty()
-    assert find_losses(events_of([WHOLE, HALF, WHOLE]))["file"].to_list() == [0]
+    assert losses_of(events_of([WHOLE, *never, WHOLE, last_alone])).is_empty()
+    assert losses_of(events_of([WHOLE, HALF, WHOLE]))["file"].to_list() == [0]
     # The log began in this call, or its release prints no enter of the first one.
-    assert find_losses(events_of([HALF, WHOLE, WHOLE])).is_empty()
-    assert find_losses(events_of([HALF, HALF, WHOLE]))["file"].to_list() == [0]
-    assert find_losses(events_of([WHOLE, last_alone, WHOLE]))["file"].to_list() == [0]
+    assert losses_of(events_of([HALF, WHOLE, WHOLE])).is_empty()
+    assert losses_of(events_of([HALF, HALF, WHOLE]))["file"].to_list() == [0]
+    assert losses_of(events_of([WHOLE, last_alone, WHOLE]))["file"].to_list() == [0]
     # Half of the calls that are left show one line: so it is where a third of the lines is lost.
-    (lost,) = find_losses(events_of([WHOLE, HALF] * 50))["lost"]
+    (lost,) = losses_of(events_of([WHOLE, HALF] * 50))["lost"]
     assert abs(lost - 1 / 3) < 0.01
 
 
@@ -125,7 +126,7 @@ def test_a_call_over_a_place_where_two_threads_lost_lines_is_open(
     ends = pl.when(pl.col("event") == 0).then(55).otherwise("end_offset")
     events = events.with_columns(thread=owners, end_offset=ends)
     losses = pl.DataFrame({"file": [0], "lost": [0.001]}, schema_overrides={"file": pl.UInt16})
-    after = open_false_calls(events, losses)
+    after = with_false_calls_open(events, losses)
     lost = events["dur_ns"].is_not_null() & after["dur_ns"].is_null()
     assert lost.arg_true().to_list() == expected
 
@@ -151,12 +152,12 @@ def test_a_call_that_holds_the_end_of_a_command_that_nothing_enqueued_is_open() 
     pointers = pl.Series([8 if n == 119 else 7 for n in range(120)], dtype=pl.UInt64)
     is_command = pl.col("layer") == "command"
     events = events_of(rows).with_columns(command=pl.when(is_command).then(7).cast(pl.UInt64))
-    assert find_losses(events).is_empty()
-    assert open_false_calls(events, find_losses(events))["dur_ns"].drop_nulls().len() == 40
+    assert losses_of(events).is_empty()
+    assert with_false_calls_open(events)["dur_ns"].drop_nulls().len() == 40
     # The last call enqueued another command than the one whose end it holds.
     torn = events.with_columns(command=pl.when(is_command).then(pointers))
-    assert find_losses(torn).rows() == [(0, 0.025)]
-    assert open_false_calls(torn, find_losses(torn))["dur_ns"].drop_nulls().len() == 39
+    assert losses_of(torn).rows() == [(0, 0.025)]
+    assert with_false_calls_open(torn)["dur_ns"].drop_nulls().len() == 39
 
 
 @pytest.mark.parametrize(
@@ -175,15 +176,74 @@ def test_a_command_that_lacks_its_end_where_others_show_it_shows_a_loss(ended: l
         rows += [("Ker", None, None, 0), *([("complete", None, None, 0)] if n in ended else [])]
     is_command = pl.col("layer") == "command"
     events = events_of(rows).with_columns(command=pl.when(is_command).then(7).cast(pl.UInt64))
-    assert find_losses(events)["file"].to_list() == expected
+    assert losses_of(events)["file"].to_list() == expected
+
+
+def commands_of(lines: list[tuple[str, int | None]], **more: pl.Expr) -> pl.DataFrame:
+    """Return a whole call, and lines that name a pointer."""
+    pointers = pl.Series([None, *(pointer for _, pointer in lines)], dtype=pl.UInt64)
+    events = events_of([WHOLE, *((name, None, None, 0) for name, _ in lines)])
+    return events.with_columns(command=pointers, **more)
+
+
+_ENDED = [("Ker", 7), ("complete", 7)]
+
+
+@pytest.mark.parametrize("missing", [{7, 8, 9}, set(range(40))])
+def test_a_kind_of_commands_that_lacks_more_ends_does_not_show_them_as_a_rule(missing: set[int]) -> None:
+    lines = [line for n in range(40) for line in _ENDED if n not in missing or line[0] == "Ker"]
+    assert losses_of(commands_of(lines)).is_empty()
+
+
+@pytest.mark.parametrize(
+    "lines", [
+        pytest.param([*_ENDED * 30, ("Ker", 7), ("Ker", 8), ("complete", 7), ("complete", 8)], id="two pointers"),
+        pytest.param([*_ENDED * 30, ("barrier kind", 7), *_ENDED * 30], id="another kind that shows no end"),
+        pytest.param([*_ENDED * 30, ("Ker", None), ("Ker", None), *_ENDED], id="lines that name no pointer"),
+        pytest.param([*_ENDED * 30, ("Ker", 7), ("dispatch", 7), ("complete", 7), *_ENDED], id="its packet"),
+        pytest.param([*_ENDED * 9, ("Ker", 7), *_ENDED, *(("Ker", n) for n in range(10, 40))],
+                     id="pointers that come into use only once tell nothing"),
+        *(pytest.param([*_ENDED * 30, ("Ker", 7), (name, 7), ("complete", 7), *_ENDED], id=name)
+          for name in (*COMMAND_MENTIONS, SUBMITTED)),
+    ],
+)  # fmt: skip
+def test_a_log_that_shows_the_end_of_each_command_lost_nothing(lines: list[tuple[str, int | None]]) -> None:
+    is_line = pl.col("name").is_in(["Ker", "complete", "barrier kind", "dispatch", *COMMAND_MENTIONS, SUBMITTED])
+    layer = pl.when(pl.col("name") == "dispatch").then(pl.lit("aql")).when(is_line).then(pl.lit("command"))
+    assert losses_of(commands_of(lines, layer=layer.otherwise("layer").cast(CAT))).is_empty()
+
+
+def test_commands_of_two_processes_may_have_one_pointer() -> None:
+    lines = [("Ker", 7), ("Ker", 7), ("complete", 7), ("complete", 7), *_ENDED * 30]
+    in_turns = pl.when(pl.col("event") <= 4).then(pl.col("event") % 2).otherwise(0)
+    assert losses_of(commands_of(lines, process=in_turns)).is_empty()
+    assert losses_of(commands_of(lines))["lost"].to_list() == [1 / 32]
+
+
+@pytest.mark.parametrize(("ends", "lost"), [(13, [13 / 33]), (31, [])])
+def test_a_log_that_begins_in_the_middle_of_a_run_lacks_the_lines_before(ends: int, lost: list[float]) -> None:
+    """Most of the commands that end were enqueued before it."""
+    events = commands_of([*(("complete", n) for n in range(100, 100 + ends)), *_ENDED * 20])
+    assert losses_of(events)["lost"].to_list() == lost
+    # What another log shows changes nothing.
+    other = commands_of(_ENDED * 50, file=pl.lit(1, pl.UInt16), process=pl.lit(1), event=pl.col("event") + 1000)
+    both = losses_of(pl.concat([events.cast({"event": pl.Int64}), other.select(events.columns).cast(events.schema)]))
+    assert both["lost"].to_list() == lost
+
+
+@pytest.mark.parametrize("name", [*COMMAND_MENTIONS, SUBMITTED])
+def test_a_line_that_only_mentions_a_command_enqueues_none(name: str) -> None:
+    layer = pl.when(pl.col("event") > 0).then(pl.lit("command")).otherwise("layer").cast(CAT)
+    events = commands_of([*_ENDED * 9, (name, 7), ("complete", 7)], layer=layer)
+    assert losses_of(events)["lost"].to_list() == [0.1]
 
 
 def test_calls_of_a_log_without_any_exit_hold_nothing() -> None:
     call = ("hipFree", None, None, int(Flag.ENTER_ONLY))
     for count in (4, 5):
         events = events_of([call] * count)
-        assert find_losses(events).height == (count == 5)
-        assert list_empty_calls(events, find_losses(events)).tolist() == [count == 5] * count
+        assert losses_of(events).height == (count == 5)
+        assert list_empty_calls(events, losses_of(events)).tolist() == [count == 5] * count
 
 
 @pytest.mark.parametrize(
@@ -208,7 +268,8 @@ def test_a_completion_in_another_log_is_of_another_process_with_the_same_pid() -
          {"event": 2, "file": 1, "ts_ns": 30, "name": "complete", **row}],
         schema_overrides={"file": pl.UInt16},
     )  # fmt: skip
-    packet = {"event": 1, "file": 0, "process": 0, "command": 7, "ts_ns": 20, "enqueue_ns": 10, "command_stream": None}
+    packet = {"event": 1, "file": 0, "process": 0, "command": 7, "ts_ns": 20, "enqueue_ns": 10, "command_stream": None,
+              "kind": "Ker"}  # fmt: skip
     launches = pl.DataFrame([packet], schema_overrides={"file": pl.UInt16})
     none = pl.DataFrame(schema={"file": pl.UInt16, "lost": pl.Float64})
     logs = pl.DataFrame({"file": [0, 1], "log": [0, 1]}, schema={"file": pl.UInt16, "log": pl.UInt16})
@@ -228,7 +289,7 @@ def test_an_end_of_a_kind_of_commands_that_shows_none_is_of_the_pointers_next_us
     uses = [{"event": 100 + n, "command": n, "ts_ns": 10 * n, "name": "Ker", **row} for n in range(40)]
     ends = [{"event": 200 + n, "command": n, "ts_ns": 900 + n, "name": "complete", **row} for n in range(ended)]
     commands = pl.DataFrame([*uses, *ends], schema_overrides={"file": pl.UInt16})
-    packet = {"file": 0, "process": 0, "command_stream": None}
+    packet = {"file": 0, "process": 0, "kind": "Ker", "command_stream": None}
     launches = pl.DataFrame(
         [{"event": n, "command": n, "ts_ns": 10 * n + 1, "enqueue_ns": 10 * n, **packet} for n in range(40)],
         schema_overrides={"file": pl.UInt16},
@@ -237,6 +298,23 @@ def test_an_end_of_a_kind_of_commands_that_shows_none_is_of_the_pointers_next_us
     logs = pl.DataFrame({"file": [0], "log": [0]}, schema={"file": pl.UInt16, "log": pl.UInt16})
     found = match_completions(launches, commands, losses if lossy else losses.clear(), logs)
     assert sorted(found["event"]) == expected
+
+
+@pytest.mark.parametrize(("lost", "expected"), [(None, [0, 1]), (0.0, [0, 1]), (1e-9, [1]), (0.001, [1])])
+def test_ends_out_of_order_are_left_out_where_lines_lack(lost: float | None, expected: list[int]) -> None:
+    """The event thread of HIP ends batches of a stream out of order; where lines were lost an end may be another's."""
+    row = {"file": 0, "process": 0, "thread": 1, "stream_id": 7}
+    uses = [{"event": 10 + n, "command": n, "ts_ns": 10 * n, "name": "Ker", **row} for n in range(2)]
+    ends = [{"event": 20 + n, "command": n, "ts_ns": 90 - 10 * n, "name": "complete", **row} for n in range(2)]
+    commands = pl.DataFrame([*uses, *ends], schema_overrides={"file": pl.UInt16}).sort("ts_ns")
+    packet = {"file": 0, "process": 0, "kind": "Ker", "command_stream": 7}
+    launches = pl.DataFrame(
+        [{"event": n, "command": n, "ts_ns": 10 * n + 1, "enqueue_ns": 10 * n, **packet} for n in range(2)],
+        schema_overrides={"file": pl.UInt16},
+    )  # fmt: skip
+    losses = pl.DataFrame({"file": [0], "lost": [lost]}, schema={"file": pl.UInt16, "lost": pl.Float64}).drop_nulls()
+    logs = pl.DataFrame({"file": [0], "log": [0]}, schema={"file": pl.UInt16, "log": pl.UInt16})
+    assert sorted(match_completions(launches, commands, losses, logs)["event"]) == expected
 
 
 @pytest.mark.parametrize(
@@ -264,17 +342,17 @@ def test_open_calls_hold_nothing_where_lines_were_lost() -> None:
     call = ("hipFree", None, None, int(Flag.ENTER_ONLY))
     for rows, expected in (([call], [False]), ([call, WHOLE, WHOLE, HALF], [True, False, False, True])):
         events = events_of(rows)
-        assert list_empty_calls(events, find_losses(events)).tolist() == expected
+        assert list_empty_calls(events, losses_of(events)).tolist() == expected
 
 
 def test_a_function_that_prints_no_exit_holds_what_follows_though_lines_were_lost() -> None:
     leaf = ("hipGetLastError", None, None, int(Flag.ENTER_ONLY))
     rows = [*[leaf] * 6, WHOLE, WHOLE, HALF]
     events = events_of(rows)
-    assert list_empty_calls(events, find_losses(events)).tolist() == [False] * 8 + [True]
+    assert list_empty_calls(events, losses_of(events)).tolist() == [False] * 8 + [True]
     # One exit shows that the others were lost.
     events = events_of([("hipGetLastError", None, None, int(Flag.EXIT_ONLY)), *rows])
-    assert list_empty_calls(events, find_losses(events)).tolist() == [True] * 7 + [False] * 2 + [True]
+    assert list_empty_calls(events, losses_of(events)).tolist() == [True] * 7 + [False] * 2 + [True]
 
 
 def sure(rows: list[Row], indexes: dict[int, int], pairs: list[tuple[int, int]], *, lossy: bool = True) -> list[int]:

@@ -34,6 +34,17 @@ def files(*indexes: list[int], process: int = 0, counted: bool = False, queues: 
         pytest.param(files([0, 1], [2]).with_columns(ts_ns=pl.col("packet_index") // 2), [0, 0], id="at one time"),
         pytest.param(files([0, 1], [2]).with_columns(ts_ns=-pl.col("packet_index")), [0, 1], id="before it"),
         pytest.param(files([0, 1], [2]).with_columns(queue=pl.col("file").cast(pl.UInt32)), [0, 1], id="other queues"),
+        pytest.param(files([0, 1], [2]).with_columns(ts_ns=0), [0, 0], id="within one microsecond"),
+        pytest.param(files([0, 1], [2]).with_columns(file=1 - pl.col("file")), [1, 1], id="read in another order"),
+        pytest.param(
+            # 0 to 1000 and 600 to 1600.
+            files([0, 1, 2], [3, 4]).with_columns(
+                ts_ns=pl.when(file=0).then(pl.col("packet_index") * 500).otherwise(pl.col("packet_index") * 1000 - 2400)
+            ), [0, 1], id="while the other one is still written",
+        ),
+        pytest.param(
+            files([0, 1], [0, 1]).with_columns(packet_index=pl.lit(None, pl.Int64)), [0, 1], id="no index is known",
+        ),
     ],
 )  # fmt: skip
 def test_files_are_one_log_where_all_indexes_go_on(packets: pl.DataFrame, logs: list[int]) -> None:

@@ -8,9 +8,9 @@ import polars as pl
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from lost_lines import with_parents
 
-from tracecorr.link.calls import find_parents
-from tracecorr.link.false_calls import find_losses
+from tracecorr.link.threadless import list_unsure_names, part_threadless
 from tracecorr.model.kinds import Flag
 from tracecorr.model.schema import CAT
 from tracecorr.parse.amdlog.reader import read_amd_log
@@ -47,7 +47,7 @@ def linked(words: list[str], times: list[int] | None = None) -> pl.DataFrame:
         ts_ns="stamp_ns", dur_ns=ends, thread=pl.lit(None, pl.UInt32), process=pl.lit(None, pl.UInt32),
         source=pl.lit("amd_log", CAT), event=pl.int_range(pl.len()),
     )  # fmt: skip
-    found = find_parents(events, find_losses(events))
+    found = with_parents(events)
     named = found["offset"].replace_strict(starts, words, return_dtype=pl.String)
     return found.with_columns(word=named)
 
@@ -86,6 +86,52 @@ def test_what_is_also_printed_outside_of_calls_may_be_of_another_thread() -> Non
     assert parents(["+A", inside, "-A"]) == {inside: "+A"}
 
 
+def test_what_another_thread_prints_outside_of_calls_is_only_what_it_prints() -> None:
+    row = _ROW.format(1)
+    created = "Created SWq=0x220000 to map on HWq=0x3c00000 with size 16384 with priority 1, cooperative: 0"
+    assert parents(["+A", row, "-A", created]) == {row: "+A", created: None}
+
+
+def test_a_function_that_prints_no_exit_is_not_open_for_ever() -> None:
+    row = _ROW.format(1)
+    assert parents(["+D", "+A", row, "-A"]) == {row: "+A"}
+
+
+def test_only_threadless_rows_and_each_log_by_itself_are_parted() -> None:
+    """Of file 0 a call and its line; of file 1 those of a thread; of file 2 a line outside of calls; and a trace."""
+    shared = {"source": "amd_log", "clock": "mono", "thread": None, "parent": None, "flags": int(Flag.CUT),
+              "dur_ns": None, "end_offset": None}  # fmt: skip
+    call = {"layer": "hip", "name": "hipA", "offset": 0, "end_offset": 40, "ts_ns": 0}
+    line = {"layer": "aql", "name": "dispatch", "offset": 10, "ts_ns": 1}
+    rows = [
+        {**call, "file": 0, "dur_ns": 4}, {**line, "file": 0, "parent": 0},
+        {**call, "file": 1, "dur_ns": 5, "thread": 1}, {**line, "file": 1, "parent": 2, "thread": 1},
+        {"file": 3, "offset": 0, "layer": "syscall", "name": "read", "ts_ns": 0, "dur_ns": 7, "source": "ftrace"},
+        {"file": 3, "offset": 10, "layer": "kfd", "name": "f", "ts_ns": 1, "parent": 4, "source": "ftrace"},
+        {**line, "file": 2, "offset": 5}, {**call, "file": 2, "offset": 7, "end_offset": None, "ts_ns": 2},
+        # Lines with another clock are not out of order by it.
+        {"file": 0, "offset": 5, "layer": "signal", "name": "handler", "ts_ns": 9, "clock": "mono_raw"},
+    ]  # fmt: skip
+    types = {"source": CAT, "layer": CAT, "name": CAT, "clock": CAT, "file": pl.UInt16, "flags": pl.UInt16}
+    made = [{"event": n, **shared, **row} for n, row in enumerate(rows)]
+    events = pl.DataFrame(made, schema_overrides={**types, "thread": pl.UInt32, "parent": pl.Int64})
+    whole = pl.DataFrame(schema={"file": pl.UInt16, "lost": pl.Float64})
+    assert part_threadless(events, whole).equals(events)
+    lost = pl.DataFrame({"file": [0, 1], "lost": [0.1, 0.1]}, schema_overrides={"file": pl.UInt16})
+    after = part_threadless(events, lost)
+    assert after["parent"].to_list() == [None, None, None, 2, None, 4, None, None, None]
+    assert after["dur_ns"].to_list() == [None, None, 5, None, 7, None, None, None, None]
+    assert after["flags"].to_list() == [Flag.CUT | Flag.ENTER_ONLY, *events["flags"][1:]]
+
+
+def test_a_dispatch_that_no_call_and_no_thread_holds_may_have_another_ones_name() -> None:
+    rows = [
+        (1, "dispatch", None, None), (2, "dispatch", None, 5), (3, "dispatch", 0, None), (4, "barrier_and", None, None),
+    ]  # fmt: skip
+    launches = pl.DataFrame(rows, schema=["event", "name", "thread", "parent"], orient="row")
+    assert list_unsure_names(launches).to_list() == [1]
+
+
 def test_where_lines_lack_no_line_is_surely_in_a_call_and_only_told_ends_are_sure() -> None:
     row, whole = _ROW.format(1), ["+A", "-A", *["+B", "-B1"] * 4] * 40
     assert (parents(["+C", row, "-C", *whole]), len(ended(["+C", row, "-C", *whole]))) == ({row: "+C"}, 201)
@@ -101,6 +147,9 @@ def test_where_lines_lack_no_line_is_surely_in_a_call_and_only_told_ends_are_sur
 
 def test_where_many_lines_lack_a_told_end_may_be_told_by_chance() -> None:
     assert ended(["-D", *["+B", "-B1"] * 3]) == []
+    # So it may where the exits of many calls tell another duration.
+    assert ended(["+B", "-B1"] * 300 + ["+B", "-B9"]) == ["+B"] * 300
+    assert ended(["+B", "-B1"] * 300 + ["+B", "-B9"] * 3) == []
 
 
 def test_lines_out_of_order_are_in_no_call_and_end_none() -> None:

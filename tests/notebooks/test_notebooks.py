@@ -7,13 +7,22 @@ from pathlib import Path
 import polars as pl
 import pytest
 
-from tracecorr.pipeline import correlate, import_files
+from tracecorr.pipeline import correlate, import_files, make_dataset
 
 NOTEBOOKS = ("first-look", "queues", "path-of-a-launch", "compare", "clock-quality", "custom-analyses")
 
 
+# What a reader of the notebook must be told when the capture has no log.
+SAID_OF_A_TRACE = {
+    "first-look": "ftrace:unknown is UNALIGNED",
+    "queues": "no packet of the log prints both indexes",
+    "clock-quality": "no clock has bounds",
+    "custom-analyses": "no thread launched twice",
+}
+
+
 def run(path: Path) -> str:
-    """Run a notebook and return the text that its cells gave."""
+    """Run a notebook and return the text that its cells gave, its charts as their data."""
     nbformat = pytest.importorskip("nbformat", reason="nbformat is not installed (extra notebooks)")
     nbclient = pytest.importorskip("nbclient", reason="nbclient is not installed (extra notebooks)")
     pytest.importorskip("ipykernel", reason="ipykernel is not installed (extra notebooks)")
@@ -22,7 +31,9 @@ def run(path: Path) -> str:
         book, timeout=120, kernel_name="python3", resources={"metadata": {"path": path.parent}}
     ).execute()
     outputs = [output for cell in book.cells if cell.cell_type == "code" for output in cell.outputs]
-    return "\n".join(str(o.get("text") or o.get("data", {}).get("text/plain", "")) for o in outputs)
+    data = [output.get("data", {}) for output in outputs]
+    texts = [told.get("text/plain") or told.get("application/vnd.plotly.v1+json", "") for told in data]
+    return "\n".join(str(o.get("text") or text) for o, text in zip(outputs, texts, strict=True))
 
 
 @pytest.fixture(scope="module")
@@ -72,7 +83,19 @@ def test_a_trace_without_a_log(
         with pytest.raises(Exception, match="this capture has no dispatch"):
             run(repo / "notebooks" / f"{name}.ipynb")
     else:
-        assert run(repo / "notebooks" / f"{name}.ipynb")
+        assert SAID_OF_A_TRACE[name] in run(repo / "notebooks" / f"{name}.ipynb")
+
+
+def test_a_dataset_of_two_nodes(repo: Path, data_folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    nodes = []
+    for name in ("hip-7.2.4", "hip-6.4.3"):
+        made = import_files(tmp_path / f"{name}.tracecorr", [data_folder / "captures" / name / "amd.log"], [])
+        correlate(made.path)
+        nodes.append(made.path)
+    monkeypatch.setenv("TRACECORR_CAPTURE", str(make_dataset(nodes, tmp_path / "fleet.tracecorr").path))
+    assert "times of different nodes are not comparable" in run(repo / "notebooks" / "first-look.ipynb")
+    assert "hip-6.4.3" in run(repo / "notebooks" / "clock-quality.ipynb")
+    assert "0x" in run(repo / "notebooks" / "queues.ipynb")  # As the log prints it.
 
 
 def test_a_launch_whose_call_was_cut_off(

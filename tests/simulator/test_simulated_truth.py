@@ -90,6 +90,39 @@ def test_every_structure(name: str, tmp_path: Path) -> None:
     assert score.identities["threads"][0] == threads * (2 if "direct_dispatch" in options else 1)
 
 
+@pytest.mark.parametrize(
+    ("name", "thread", "call"),
+    [
+        ("container", "recorded", "derived"), ("rich doorbell names the threads", "derived", "derived"),
+        ("order of doorbells names the threads", "inferred", "inferred"),
+        ("ioctls name the threads", "inferred", "inferred"),
+    ],
+)  # fmt: skip
+def test_a_link_by_time_is_no_surer_than_its_thread(name: str, thread: str, call: str, tmp_path: Path) -> None:
+    score_scene(name, replace(BASE, **STRUCTURES[name]), tmp_path)  # type: ignore[arg-type]
+    capture = Capture.open(tmp_path / "run.tracecorr")
+    joined = capture.table("threads").filter(pl.col("tid").is_not_null() & pl.col("log_tid").is_not_null()).collect()
+    assert set(joined["evidence"].cast(str)) == {thread}
+    links = capture.table("links").filter(pl.col("rule").is_in(["syscall_in_call", "ioctl_creates_queue"])).collect()
+    found = set(links.select(pl.col("rule", "evidence").cast(pl.String)).iter_rows())
+    assert found >= {("syscall_in_call", call)}
+    assert {evidence for _, evidence in found} <= {call, "recorded", "inferred"}
+
+
+@pytest.mark.parametrize("era", ["5.7", "6.2", "6.4", "7.0", "7.2"])
+@pytest.mark.parametrize("direct_dispatch", [True, False])
+def test_dispatches_have_their_streams_in_every_release(era: str, direct_dispatch: bool, tmp_path: Path) -> None:
+    """Each stream of a scene keeps its queue, so a dispatch of a wrong stream would give that one two queues."""
+    scene = replace(BASE, era=era, threads=4, queues=4, streams=3, direct_dispatch=direct_dispatch)
+    score_scene(era, scene, tmp_path)
+    capture = Capture.open(tmp_path / "run.tracecorr")
+    launches = capture.table("launches").filter(pl.col("kind").cast(pl.String) == "dispatch").collect()
+    assert launches["stream"].null_count() == 0 and launches["stream"].n_unique() == 12
+    edges = capture.table("stream_queues").collect()
+    assert edges["stream"].is_unique().all() and edges.height == 12
+    assert set(edges["evidence"].cast(str)) == {"recorded" if era >= "7" else "derived"}
+
+
 def test_pages_tell_what_the_text_tells(tmp_path: Path) -> None:
     """The same scene as pages of the ring buffer: the same links, and times without the rounding of the text."""
     scores = []

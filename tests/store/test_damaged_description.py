@@ -38,9 +38,11 @@ def _change(path: Path, keys: tuple[Any, ...], value: Any) -> None:
     ("keys", "value", "says"),
     [
         (("files",), {}, ""), (("files",), 7, "files is no list"), (("files", 0), "raw/a", r"files\[0\] is no object"),
-        (("files", 3, "size"), None, r"files\[3\] has no size"), (("files", 0, "file"), -1, r"files\[0\] has no file"),
-        (("files", 1, "path"), 5, r"files\[1\] has no path"), (("processes", 0, "pid"), 1e30, r"processes\[0\] has no"),
-        (("processes", 0, "namespace_pid"), "7", r"processes\[0\] has no namespace_pid"),
+        (("files", 3, "size"), None, r"files\[3\] has no size"),
+        (("files", 0, "file"), -1, r"files\[0\] has a wrong file"),
+        (("files", 1, "path"), 5, r"files\[1\] has a wrong path"),
+        (("processes", 0, "pid"), 1e30, r"processes\[0\] has a wrong"),
+        (("processes", 0, "namespace_pid"), "7", r"processes\[0\] has a wrong namespace_pid"),
         (("plan",), [1], "plan is no object"), (("warnings",), [None], "warnings holds what is no text"),
     ],
 )  # fmt: skip
@@ -52,6 +54,13 @@ def test_a_damaged_description_is_named(capture: Path, keys: tuple[Any, ...], va
     with pytest.raises(CaptureError, match=says) as error:
         correlate(capture)
     assert "capture.json is damaged" in str(error.value) and error.value.next_step
+
+
+def test_a_thread_that_ended_before_it_was_asked_is_no_damage(capture: Path) -> None:
+    """The kernel gives no robust list of it."""
+    _change(capture / "capture.json", ("threads",), [{"pid": 7, "tid": 7, "comm": "", "robust_list": None}])
+    correlate(capture)
+    assert 7 not in Capture.open(capture).table("threads").collect()["tid"]
 
 
 def test_a_description_without_files_is_named(capture: Path) -> None:

@@ -8,7 +8,7 @@ import numpy as np
 import polars as pl
 
 from tracecorr.align.bounds import NO_LOW, Ints
-from tracecorr.align.rows import number_groups
+from tracecorr.align.rows import order_by_group
 
 # The times of each thread's lines, sorted.
 Moments = dict[int, Ints]
@@ -37,12 +37,10 @@ def list_moments(log: pl.DataFrame, start: str, end: pl.Expr) -> Moments:
 
 def _rows_by_thread(threads: pl.Series) -> Iterator[tuple[int, pl.Series]]:
     """Yield the numbers of the rows of each thread, in their order."""
-    codes, groups = number_groups(threads.to_frame("thread"), ["thread"])
-    # Numbers of 16 bits are sorted by their digits.
-    order = np.argsort(codes.astype(np.uint16) if len(groups) < 2**16 else codes, kind="stable").astype(np.uint32)
-    counts = np.bincount(codes, minlength=len(groups))
-    for thread, end, count in zip(groups["thread"], np.cumsum(counts), counts, strict=True):
-        yield thread, pl.Series(order[end - count : end])
+    order, codes, groups = order_by_group(threads.to_frame("thread"), ["thread"])
+    rows, bounds = order.astype(np.uint32), np.searchsorted(codes, np.arange(len(groups) + 1))
+    for number, thread in enumerate(groups["thread"]):
+        yield thread, pl.Series(rows[bounds[number] : bounds[number + 1]])
 
 
 def bracket_doorbells(packets: pl.DataFrame, moments: Moments, step_ns: int) -> pl.DataFrame:

@@ -106,6 +106,18 @@ def number_groups(frame: pl.DataFrame, keys: list[str]) -> tuple[Ints, pl.DataFr
     return rank[codes], frame.select(keys)[first[order]]
 
 
+def order_by_group(frame: pl.DataFrame, keys: list[str]) -> tuple[Ints, Ints, pl.DataFrame]:
+    """Return the rows of `frame` group by group, each group's in their order; the group of each; and the groups.
+
+    Args:
+        frame, keys: as in `number_groups`.
+    """
+    codes, groups = number_groups(frame, keys)
+    # Few groups are sorted by counting.
+    order = np.argsort(codes.astype(np.uint16) if len(groups) < 2**16 else codes, kind="stable")
+    return order, codes[order], groups
+
+
 def _number_values(column: pl.Series) -> tuple[Ints, int]:
     """Return the number of each value of a column among its values, null as the last of them, and how many they are."""
     null = column.null_count() > 0

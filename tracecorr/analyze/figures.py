@@ -1,6 +1,7 @@
 """Charts of a capture as Plotly figures: for notebooks, the HTML report and the page.
 
-Every chart is of bounded size: long series are reduced to quantiles or slices, never cut off silently.
+Every chart is of bounded size: long series are reduced to quantiles or slices, never cut off silently. A chart without
+data says why.
 """
 
 from __future__ import annotations
@@ -27,6 +28,10 @@ _OTHER = "#777777"
 _MAX_SPANS = 4000
 _QUANTILES = 201
 _MOST_CALLS = 15
+_NO_RATE = "fewer than two dispatches are known"
+_NO_LATENCY = "no steady dispatch has two known moments"
+# The GPU's part of the way begins where the doorbell rings, while the call is still on its way back.
+_ON_GPU = ("wait_for_gpu", "gpu", "noticed")
 
 
 def draw_timeline(
@@ -66,22 +71,27 @@ def _name_lanes(rows: pl.LazyFrame) -> pl.LazyFrame:
         .then(pl.format("thread {} {}", "thread", layer))
         .otherwise(layer)
     )
+    lasted = pl.format("{} ns", "dur_ns").fill_null("no duration known")
     return rows.select(
-        "event", "ts_ns", pl.col("dur_ns").fill_null(0), layer, pl.col("name", "evidence").cast(pl.String), lane=lane
-    )
+        "event", "ts_ns", pl.col("dur_ns").fill_null(0), layer, pl.col("name", "evidence").cast(pl.String), lane=lane,
+        lasted=lasted,
+    )  # fmt: skip
 
 
 def _timeline(rows: pl.DataFrame, first: int) -> go.Figure:
     figure = go.Figure()
     for (layer,), part in rows.sort("lane", "ts_ns").group_by("layer", maintain_order=True):
+        colour = COLOURS.get(str(layer), _OTHER)
+        # The border is as wide at every scale: an instant, a packet or a doorbell, has nothing else to be seen by.
         figure.add_bar(
             y=part["lane"], base=(part["ts_ns"] - first) / 1000, x=part["dur_ns"].clip(lower_bound=1) / 1000,
-            orientation="h", name=str(layer), marker_color=COLOURS.get(str(layer), _OTHER),
-            customdata=part.select("name", "event", "evidence", "dur_ns").rows(),
-            hovertemplate="%{customdata[0]}<br>event %{customdata[1]}, %{customdata[2]}<br>%{customdata[3]} ns",
+            orientation="h", name=str(layer), marker={"color": colour, "line": {"color": colour, "width": 2}},
+            customdata=part.select("name", "event", "evidence", "lasted").rows(),
+            hovertemplate="%{customdata[0]}<br>event %{customdata[1]}, %{customdata[2]}<br>%{customdata[3]}",
         )  # fmt: skip
     figure.update_layout(barmode="overlay", yaxis={"autorange": "reversed", "type": "category"})
-    return _finish(figure, "Timeline", "us after the first event", "", height=200 + 22 * rows["lane"].n_unique())
+    height = 200 + 22 * rows["lane"].n_unique()
+    return _finish(figure, "Timeline", "us after the first event", "", "no such event lies in that span", height)
 
 
 def draw_latency(tables: Tables) -> go.Figure:
@@ -99,7 +109,7 @@ def _distributions(sides: Mapping[str, pl.DataFrame], title: str) -> go.Figure:
     figure = go.Figure()
     shares = [i / (_QUANTILES - 1) for i in range(_QUANTILES)]
     for place, (side, frame) in enumerate(sides.items()):
-        dispatches = frame.filter(pl.col("kind") == "dispatch")
+        dispatches, before = frame.filter(pl.col("kind") == "dispatch"), len(figure.data)
         for number, (stage, start, end) in enumerate(STAGES):
             times = dispatches.select((pl.col(end) - pl.col(start)).alias("ns")).drop_nulls()["ns"]
             if times.is_empty():
@@ -110,8 +120,16 @@ def _distributions(sides: Mapping[str, pl.DataFrame], title: str) -> go.Figure:
                 name=f"{side}{stage} ({times.len()})",
                 line={"dash": ("solid", "dash")[place % 2], "color": list(COLOURS.values())[number % len(COLOURS)]},
             )  # fmt: skip
+        if len(figure.data) == before and len(sides) > 1:
+            _name_empty(figure, f"{side}{_NO_LATENCY}")
     figure.update_xaxes(type="log")
-    return _finish(figure, title, "us (log)", "share of launches")
+    return _finish(figure, title, "us (log)", "share of launches", _NO_LATENCY)
+
+
+def _name_empty(figure: go.Figure, why: str) -> None:
+    """Name a side that has nothing to draw in the legend: else what is drawn may be taken for it."""
+    figure.add_scatter(x=[None], y=[None], mode="lines", name=why)
+    figure.update_layout(showlegend=True)
 
 
 def draw_rate(tables: Tables) -> go.Figure:
@@ -124,10 +142,14 @@ def draw_rates(sides: Mapping[str, Tables]) -> go.Figure:
     figure = go.Figure()
     for name, tables in sides.items():
         rates = measure_rate(tables)
+        if rates.is_empty():
+            if len(sides) > 1:
+                _name_empty(figure, f"{name}: {_NO_RATE}")
+            continue
         figure.add_scatter(
             x=rates["from_start_ns"] / 1e9, y=rates["per_second"], mode="lines", name=name, line_shape="hv"
         )
-    return _finish(figure, "Dispatches per second", "s after the first dispatch", "dispatches per second")
+    return _finish(figure, "Dispatches per second", "s after the first dispatch", "dispatches per second", _NO_RATE)
 
 
 def draw_queue_depth(tables: Tables) -> go.Figure:
@@ -143,7 +165,10 @@ def draw_queue_depth(tables: Tables) -> go.Figure:
             figure.add_scatter(
                 x=part["at"] / 1e9, y=part["depth"], mode="lines", name=f"queue {queue}", line_shape="hv"
             )
-    return _finish(figure, "Packets in the ring (wptr - rptr + 1)", "s after the first packet", "packets")
+    return _finish(
+        figure, "Packets in the ring (wptr - rptr + 1)", "s after the first packet", "packets",
+        "no packet of the log prints both indexes",
+    )  # fmt: skip
 
 
 def draw_hip_calls(tables: Tables) -> go.Figure:
@@ -154,17 +179,23 @@ def draw_hip_calls(tables: Tables) -> go.Figure:
         x=calls["total_ns"] / 1e6, y=calls["name"], orientation="h", marker_color=COLOURS["hip"],
         customdata=calls["calls"], hovertemplate="%{y}: %{x} ms in %{customdata} calls",
     )  # fmt: skip
-    return _finish(figure, "HIP calls by total time", "ms", "")
+    return _finish(figure, "HIP calls by total time", "ms", "", "no HIP call is known")
 
 
 def draw_paths(tables: Tables) -> go.Figure:
-    """Return the mean time by layer on the way of a dispatch, steady launches and those with set-up work apart."""
+    """Return the mean time by layer on the way of a dispatch, steady launches and those with set-up work apart.
+
+    The way of the call, to its return, and that of the packet from its doorbell on are rows of their own: both pass at
+    the same time, and do not add up.
+    """
     rows = summarize_paths(tables("launches"), tables("events"))
     figure = go.Figure()
     for (layer,), part in rows.filter(pl.col("layer") != "kernel_mode").group_by("layer", maintain_order=True):
-        figure.add_bar(x=part["mean_ns"] / 1000, y=part["phase"], orientation="h", name=str(layer))
-    figure.update_layout(barmode="stack")
-    return _finish(figure, "Mean time by layer on the way of a dispatch", "us", "")
+        way = "doorbell to completion" if layer in _ON_GPU else "call to return"
+        figure.add_bar(x=part["mean_ns"] / 1000, y=part["phase"] + f", {way}", orientation="h", name=str(layer))
+    figure.update_layout(barmode="stack", yaxis={"automargin": True})
+    nothing = "no dispatch has two known moments"
+    return _finish(figure, "Mean time by layer on the way of a dispatch", "us", "", nothing)
 
 
 def draw_clocks(tables: Tables) -> go.Figure:
@@ -172,19 +203,30 @@ def draw_clocks(tables: Tables) -> go.Figure:
     figure = go.Figure()
     pieces = collect(tables("clock_map").with_columns(pl.col(pl.Categorical).cast(pl.String)))
     for (source,), part in pieces.sort("source", "from_ns").group_by("source", maintain_order=True):
-        edges = part.select(at=pl.concat_list("from_ns", "to_ns"), low=-pl.col("lo_ns"), high=pl.col("hi_ns")).explode(
-            "at"
-        )
+        if part["lo_ns"].null_count() == part.height:
+            _name_empty(figure, f"{source}: UNALIGNED, no bounds")
+            continue
+        # Nothing is known between two pieces, which may be those of two nodes.
+        edges = part.select(
+            at=pl.concat_list("from_ns", "to_ns", pl.lit(None, pl.Int64)), low=-pl.col("lo_ns"), high=pl.col("hi_ns")
+        ).explode("at")
         seconds = (edges["at"] - edges["at"].min()) / 1e9
         for bound in ("high", "low"):
             figure.add_scatter(x=seconds, y=edges[bound], mode="lines+markers", name=f"{source} {bound}")
-    return _finish(figure, "Error of the clock maps", "s after the source's first event", "ns")
+    return _finish(figure, "Error of the clock maps", "s after the source's first event", "ns", "no clock has bounds")
 
 
-def _finish(figure: go.Figure, title: str, x: str, y: str, height: int = 420) -> go.Figure:
+def has_data(figure: go.Figure) -> bool:
+    """Return whether a chart shows anything."""
+    return any(x is not None for trace in figure.data for x in (trace.x if trace.x is not None else ()))
+
+
+def _finish(figure: go.Figure, title: str, x: str, y: str, nothing: str, height: int = 420) -> go.Figure:
     figure.update_layout(
         title=title, template="plotly_white", height=height, margin={"l": 60, "r": 20, "t": 50, "b": 50}
     )
     figure.update_xaxes(title=x)
     figure.update_yaxes(title=y)
+    if not has_data(figure):
+        figure.add_annotation(text=nothing, showarrow=False, xref="paper", yref="paper", x=0.5, y=0.5)
     return figure

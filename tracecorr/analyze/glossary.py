@@ -12,6 +12,7 @@ GLOSSARY = {
     "UNKNOWN": "the records cannot tell; the verdict names what would",
     "UNALIGNED": "a clock that could not be mapped: nothing of it is linked by time",
     "error of a time": "the true time lies in an interval of this width",
+    "p50, p95, p99": "so many percent of the values are not larger; one that occurred (nearest rank)",
     "half seen": "only begin or end was seen: counted among the calls, in no time",
 }
 

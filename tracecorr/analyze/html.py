@@ -67,7 +67,7 @@ def draw_report_figures(tables: Tables) -> dict[str, go.Figure]:
         "calls": figures.draw_hip_calls(tables),
         "clocks": figures.draw_clocks(tables),
     }
-    return {name: figure for name, figure in drawn.items() if _has_data(figure)}
+    return {name: figure for name, figure in drawn.items() if figures.has_data(figure)}
 
 
 def draw_comparison_figures(first: Tables, second: Tables) -> dict[str, go.Figure]:
@@ -78,11 +78,7 @@ def draw_comparison_figures(first: Tables, second: Tables) -> dict[str, go.Figur
         "rates": figures.draw_rates({"A": first, "B": second}),
         "latency": figures.draw_latency_of_two(first, second),
     }
-    return {name: figure for name, figure in drawn.items() if _has_data(figure)}
-
-
-def _has_data(figure: go.Figure) -> bool:
-    return any(trace.x is not None and len(trace.x) for trace in figure.data)
+    return {name: figure for name, figure in drawn.items() if figures.has_data(figure)}
 
 
 def _page(title: str, parts: Iterable[str]) -> str:

@@ -14,15 +14,17 @@ def summarize_kernels(launches: pl.LazyFrame, kernels: pl.LazyFrame) -> pl.DataF
     """Return one row per kernel, the most dispatched first.
 
     GPU times are null where no source recorded them: they are never guessed from host times.
-    Dispatches whose kernel is not known come as one row with the name `(unknown)`.
+    Dispatches whose kernel is not known come as one row with the name `(unknown)`. `streams` is null where the log
+    names the stream of none of them (`streams.NO_STREAM_NAMES`).
     """
+    stream = pl.col("stream").drop_nulls()
     gpu_ns = pl.col("gpu_end_ns") - pl.col("gpu_start_ns")
     dispatches = (
         launches.filter(pl.col("kind").cast(pl.String) == "dispatch")
         .group_by("kernel")
         .agg(
             pl.len().cast(pl.Int64).alias("dispatches"),
-            pl.col("stream").drop_nulls().n_unique().cast(pl.Int64).alias("streams"),
+            pl.when(stream.len() > 0).then(stream.n_unique().cast(pl.Int64)).alias("streams"),
             pl.col("queue").drop_nulls().n_unique().cast(pl.Int64).alias("queues"),
             pl.struct("grid_x", "grid_y", "grid_z").n_unique().cast(pl.Int64).alias("grids"),
             gpu_ns.is_not_null().sum().cast(pl.Int64).alias("gpu_timed"),

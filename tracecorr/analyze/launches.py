@@ -6,14 +6,17 @@ import polars as pl
 
 from tracecorr.analyze.frames import collect
 
+_SILENT = "no {} is in the log: the program submitted none, or AMD_LOG_LEVEL was too low to print them (5 prints them)"
+NO_PACKET, NO_DISPATCH = _SILENT.format("packet"), _SILENT.format("dispatch")
+
 _LINKS = {"call": "call_event", "command": "command_event", "queue": "queue", "stream": "stream", "kernel": "kernel"}
 
 
 def summarize_launches(launches: pl.LazyFrame) -> pl.DataFrame:
     """Return one row per kind of packet: how many, and how many have which link.
 
-    `doorbell_recorded` counts packets whose doorbell store was traced, `doorbell_inferred` those
-    for which only an interval is known.
+    `doorbell_recorded` counts packets whose doorbell store was traced (their own, or the one of their graph launch),
+    `doorbell_inferred` those for which only an interval is known.
     """
     evidence = pl.col("doorbell_evidence").cast(pl.String)
     return collect(
@@ -27,6 +30,11 @@ def summarize_launches(launches: pl.LazyFrame) -> pl.DataFrame:
         )
         .sort("kind")
     )
+
+
+def count_packets(launches: pl.LazyFrame) -> int:
+    """Return how many packets the log shows: copies have no packet of their own."""
+    return int(collect(launches.select((pl.col("kind").cast(pl.String) != "copy").sum())).item() or 0)
 
 
 def summarize_unlinked(launches: pl.LazyFrame) -> pl.DataFrame:

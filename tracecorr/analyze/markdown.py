@@ -87,16 +87,25 @@ def describe_summary(report: Report) -> Iterator[str]:
     seen = count_of(s["ioctls"], "ioctl") if s["ioctls"] else "no ioctl in the trace"
     ioctls = seen if trace else "ioctls not recorded"
     ioctls += f", {count_of(s['drm_jobs'], 'DRM job')}" if s["drm_jobs"] else ""
-    yield f"{calls}, {ioctls}, {count_of(s['queues'], 'queue')}, {count_of(s['streams'], 'stream')}"
+    least = f"{s['queues'] - s['queues_doubled']} to " if s["queues_doubled"] else ""
+    yield f"{calls}, {ioctls}, {least}{count_of(s['queues'], 'queue')}, {count_of(s['streams'], 'stream')}"
     if log:
         both = count_of(s["packets_and_copies"], "packets and copies", "packet or copy")
         yield f"{_dispatch_text(s)}; {both}"
-        yield f"doorbells: {s['doorbells_recorded']} recorded, {s['doorbells_inferred']} inferred"
+        yield f"doorbells: {_doorbell_text(s)}"
     if s["rocprof"] is not None:
         yield f"rocprof: {_profile_text(s['rocprof'])}"
     yield f"clocks: {_clock_text(s)}"
     untold = f", and those of {count_of(s['losses_untold'], 'span')} of unknown number" if s["losses_untold"] else ""
     yield f"records lost: {s['records_lost']}{untold}"
+
+
+def _doorbell_text(summary: dict[str, Any]) -> str:
+    if summary["packets"]:
+        return f"{summary['doorbells_recorded']} recorded, {summary['doorbells_inferred']} inferred"
+    stores = summary["doorbell_stores"]
+    told = f"{count_of(stores, 'store')} recorded; whose is unknown" if stores else "none known"
+    return f"{told}: no packet is in the log"
 
 
 def _dispatch_text(summary: dict[str, Any]) -> str:

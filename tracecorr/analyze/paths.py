@@ -17,6 +17,8 @@ _STRETCHES = (
     ("gpu", "gpu_start_ns", "gpu_end_ns"),
     ("noticed", "gpu_end_ns", "complete_ns"),
 )
+# They make up the time from call to return.
+_IN_CALL = ("hip", "command", "doorbell", "return")
 
 
 def trace_paths(launches: pl.LazyFrame, events: pl.LazyFrame, setup_calls: pl.DataFrame | None = None) -> pl.LazyFrame:
@@ -27,8 +29,9 @@ def trace_paths(launches: pl.LazyFrame, events: pl.LazyFrame, setup_calls: pl.Da
         setup_calls: what `steady.list_setup_calls` gave, where it was asked already.
 
     Returns: event, call_event, kernel, queue, phase (`setup` where the call made a queue, loaded code or allocated
-        memory, else `steady`), hip_ns, command_ns, doorbell_ns, return_ns, wait_for_gpu_ns, gpu_ns, noticed_ns and
-        kernel_mode_ns (system calls inside the HIP call; null where no trace tells what was inside calls).
+        memory, else `steady`), hip_ns, command_ns, doorbell_ns, return_ns, wait_for_gpu_ns, gpu_ns, noticed_ns,
+        whole_ns (from the call to its return) and kernel_mode_ns (system calls inside the HIP call; null where no trace
+        tells what was inside calls).
     """
     calls = list_setup_calls(events) if setup_calls is None else setup_calls
     setup = calls.lazy().select(call_event="chain", phase=pl.lit("setup"))
@@ -40,7 +43,7 @@ def trace_paths(launches: pl.LazyFrame, events: pl.LazyFrame, setup_calls: pl.Da
     stretches = [(pl.col(end) - pl.col(start)).alias(f"{name}_ns") for name, start, end in _STRETCHES]
     return (
         launches.filter(pl.col("kind") == "dispatch")
-        .select("event", "call_event", "kernel", "queue", *stretches)
+        .select("event", "call_event", "kernel", "queue", *stretches, whole_ns=pl.col("return_ns") - pl.col("call_ns"))
         .join(setup, on="call_event", how="left")
         .join(inside, on="call_event", how="left")
         .join(inside.select(traced=pl.len() > 0), how="cross")
@@ -57,24 +60,22 @@ def summarize_paths(
 ) -> pl.DataFrame:
     """Return one row per phase and layer, in the order of the path; arguments as in `trace_paths`.
 
-    Returns: phase, layer, launches (that have both ends), total_ns, mean_ns, p50_ns, p95_ns, p99_ns, share (of the
-        sum over hip, command, doorbell and return of the phase, percent).
+    Returns: phase, layer, launches (that have both ends), total_ns, mean_ns, p50_ns, p95_ns, p99_ns, share (of hip,
+        command, doorbell and return: of the time from call to return of these launches, percent).
     """
     paths = collect(trace_paths(launches, events, setup_calls))
     order = [*(name for name, _, _ in _STRETCHES), "kernel_mode"]
     rows = pl.concat([_summarize_layer(paths, name) for name in order])
-    on_path = pl.col("layer").is_in(["hip", "command", "doorbell", "return"])
-    whole = pl.col("total_ns").filter(on_path).sum().over("phase")
-    shares = rows.with_columns(share=pl.when(on_path & (whole > 0)).then(100 * pl.col("total_ns") / whole).round(1))
     places = pl.col("layer").replace_strict({name: i for i, name in enumerate(order)}, return_dtype=pl.Int64)
-    return shares.sort("phase", places)
+    return rows.sort("phase", places)
 
 
 def _summarize_layer(paths: pl.DataFrame, name: str) -> pl.DataFrame:
-    ns = pl.col("ns")
+    ns, whole = pl.col("ns"), pl.col("whole_ns")
+    inside = (whole > 0) & (name in _IN_CALL)
     return (
         paths.lazy()
-        .select("phase", ns=pl.col(f"{name}_ns"))
+        .select("phase", "whole_ns", ns=pl.col(f"{name}_ns"))
         .drop_nulls("ns")
         .group_by("phase")
         .agg(
@@ -83,6 +84,8 @@ def _summarize_layer(paths: pl.DataFrame, name: str) -> pl.DataFrame:
             total_ns=ns.sum().cast(pl.Int64),
             mean_ns=ns.mean().round(0).cast(pl.Int64),
             **{f"p{q}_ns": percentile(ns, q) for q in (50, 95, 99)},
+            # Where a stretch is not known, such as a doorbell's, the others are not the whole.
+            share=(100 * ns.filter(inside).sum() / whole.filter(inside).sum()).fill_nan(None).round(1),
         )
         .collect()
     )

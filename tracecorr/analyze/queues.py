@@ -10,16 +10,53 @@ _SHOWN = (
     "queue", "process", "gpu", "hwq", "ring_base", "kfd_queue_id", "type", "size", "priority_hip", "priority_log",
     "priority_ioctl", "created_ns", "destroyed_ns", "create_evidence", "mqd_events", "dispatches", "barriers",
 )  # fmt: skip
+TWICE = (
+    "the line of a creation names no ring (up to ROCm 6.1): a queue that only it shows and one that only packets show "
+    "may be the same"
+)
+
+
+def _is_ringless() -> pl.Expr:
+    """Tell of queues whether only a line of the log shows them that names no ring (up to ROCm 6.1)."""
+    named = pl.col("known_from").str.contains("amd_log").fill_null(value=False)
+    return pl.col("hwq").is_null() & pl.col("ring_base").is_null() & named
+
+
+def _is_unmade() -> pl.Expr:
+    """Tell of queues whether they are known by packets, but not by their creation."""
+    return pl.col("hwq").is_not_null() & pl.col("created_ns").is_null()
+
+
+def count_doubled(queues: pl.DataFrame) -> int:
+    """Return how many queues may be counted twice: by the line of their creation, and by packets that name their ring.
+
+    Args:
+        queues: as `summarize_queues` returns them.
+    """
+    both = queues.group_by("process").agg(pl.min_horizontal(_is_ringless().sum(), _is_unmade().sum()).alias("n"))
+    return int(both["n"].sum())
 
 
 def summarize_queues(queues: pl.LazyFrame, stream_queues: pl.LazyFrame) -> pl.DataFrame:
-    """Return one row per queue, with the number of streams that submitted to it."""
+    """Return one row per queue, with the number of streams that submitted to it.
+
+    `streams` is null where the log shows packets of a queue and names the stream of none. Up to ROCm 6.1 the line of a
+    creation names no ring: its packets are in rows of their own, and unknown in that of the line.
+    Where no queue has a packet or a stream nothing printed them: what the queues held is unknown.
+    """
     streams = stream_queues.group_by("queue").agg(pl.col("stream").n_unique().cast(pl.Int64).alias("streams"))
+    used = (pl.col("dispatches") + pl.col("barriers")).fill_null(0) > 0
+    silent = ~(used.any() | pl.col("streams").is_not_null().any())
     return collect(
         queues.select(*_SHOWN, "known_from")
         .with_columns(as_text("type", "create_evidence"))
         .join(streams, on="queue", how="left")
-        .with_columns(pl.col("streams").fill_null(0))
+        .with_columns(elsewhere=(_is_ringless() & _is_unmade().any().over("process")) | silent)
+        .with_columns(
+            pl.when(~pl.col("elsewhere")).then("dispatches").alias("dispatches"),
+            pl.when(~pl.col("elsewhere")).then("barriers").alias("barriers"),
+            streams=pl.when(pl.col("elsewhere") | used).then("streams").otherwise(pl.col("streams").fill_null(0)),
+        )
         .select(*_SHOWN, "streams", "known_from")
         .sort("queue")
     )

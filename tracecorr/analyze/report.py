@@ -9,6 +9,8 @@ import polars as pl
 
 from tracecorr.analyze.answers import Report, Section
 from tracecorr.analyze.frames import Tables, collect
+from tracecorr.analyze.launches import count_packets
+from tracecorr.analyze.queues import count_doubled
 from tracecorr.analyze.run_facts import describe_run
 from tracecorr.analyze.sections import list_sections
 from tracecorr.analyze.verdicts import Evidence, Thresholds, judge_capture
@@ -45,7 +47,8 @@ def summarize_capture(
     verdicts = tuple(judge_capture(evidence, names=claims))
     answers = answer_questions(evidence, verdicts)
     rows = {table: int(collect(tables(table).select(pl.len())).item()) for table in ("kernels", "drm_jobs")}
-    rows["kernels_dispatched"] = _count_dispatched(tables)
+    rows |= {"kernels_dispatched": _count_dispatched(tables), "packets": count_packets(tables("launches"))}
+    rows["doorbell_stores"] = evidence.layers.get("doorbell", 0)
     summary = _summarize(sources, {s.key: s.frame for s in sections}, rows)
     return Report(name, summary, sections, verdicts, answers, tuple(describe_run(info or {})))
 
@@ -68,6 +71,7 @@ def _summarize(sources: set[str], frames: dict[str, pl.DataFrame], rows: Mapping
         "hip_internal": _total(frames["hip_internal"], "calls"),
         "ioctls": _total(frames["ioctls"], "calls"),
         "queues": frames["queues"].height,
+        "queues_doubled": count_doubled(frames["queues"]),
         "streams": frames["streams"].height,
         "kernels": rows["kernels_dispatched"],
         "kernels_named": rows["kernels"],
@@ -75,6 +79,8 @@ def _summarize(sources: set[str], frames: dict[str, pl.DataFrame], rows: Mapping
         "rocprof": _count_domains(frames["rocprof"]) if "rocprof" in sources else None,
         "dispatches": _total(packets.filter(pl.col("kind") == "dispatch"), "packets"),
         "packets_and_copies": _total(packets, "packets"),
+        "packets": rows["packets"],
+        "doorbell_stores": rows["doorbell_stores"],
         "doorbells_recorded": _total(packets, "doorbell_recorded"),
         "doorbells_inferred": _total(packets, "doorbell_inferred"),
         "unaligned": sorted(set(clocks.filter(pl.col("method") == "unaligned")["source"].drop_nulls())),

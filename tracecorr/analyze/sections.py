@@ -21,7 +21,7 @@ from tracecorr.analyze.hsa_calls import summarize_hsa_calls
 from tracecorr.analyze.ioctls import summarize_ioctls
 from tracecorr.analyze.kernels import summarize_kernels
 from tracecorr.analyze.latency import summarize_latency
-from tracecorr.analyze.launches import summarize_launches, summarize_unlinked
+from tracecorr.analyze.launches import NO_DISPATCH, NO_PACKET, count_packets, summarize_launches, summarize_unlinked
 from tracecorr.analyze.ledger import summarize_ledger, summarize_unaccounted
 from tracecorr.analyze.losses import summarize_losses
 from tracecorr.analyze.memory import summarize_memory
@@ -115,8 +115,9 @@ def _packet_sections(tables: Tables, sources: set[str]) -> Iterator[Section]:
         "Packets and copies",
         packets,
         "packets are recorded by the log; their calls and commands are derived by thread and nesting; a doorbell is "
-        "recorded where a probe traced its store, else inferred: only an interval is known; `complete` = nothing is "
-        "missing that such a packet has: a graph's has no command of its own, a copy no queue",
+        "recorded where a probe traced its store (packets of a graph launch may share one, Time by stage calls that "
+        "derived), else inferred: only an interval is known; `complete` = nothing is missing that such a packet has: "
+        "a graph's has no command of its own, a copy no queue",
         _need(sources, "packets", log=True) or _missing_doorbells(packets),
     )
     yield Section(
@@ -130,12 +131,15 @@ def _packet_sections(tables: Tables, sources: set[str]) -> Iterator[Section]:
         "latency",
         "Time by stage",
         summarize_latency(launches, tables("events")),
-        "a row is as good as its `evidence`. `recorded` = joined by a key; `derived` = the call is known by thread and "
-        "nesting, GPU and completion by signal handle, a graph's doorbell by its launch; `inferred` = the doorbell "
-        "lies somewhere in an interval. A barrier's doorbell is stored before its log line, so negative times are "
-        "real. Observed completion is when the host noticed, not the end on the GPU. `error` = how far the time of "
-        "the packet that is known worst may lie from the truth, to either side: a clock that is off moves all of them",
+        "`packets` = those with both ends of the stage. A row is as good as its `evidence`: `recorded` = joined by a "
+        "key; `derived` = the call is known by thread and nesting, GPU times by signal handle, completion by command, "
+        "a graph's doorbell by its launch; `inferred` = the doorbell lies somewhere in an interval. A barrier's "
+        "doorbell is stored before its log line, so negative times are real. Observed completion is when the host "
+        "noticed, not the end on the GPU; one that the log tells before the packet is left out. `error` = how far the "
+        "time of the packet that is known worst may lie from the truth, to either side: a clock that is off moves all "
+        "of them",
         _need(sources, "packets", log=True),
+        nothing=NO_PACKET,
     )
 
 
@@ -146,7 +150,11 @@ def _queue_sections(evidence: Evidence, sources: set[str]) -> Iterator[Section]:
         "Queues",
         summarize_queues(tables("queues"), tables("stream_queues")),
         "log line and ioctl joined as `create_evidence` says: recorded by ring address, derived by thread and time",
-        _need(sources, "half of each queue is", log=True, trace=True),
+        "; ".join(
+            filter(
+                None, (_need(sources, "half of each queue is", log=True, trace=True), _missing_packets(tables, sources))
+            )
+        ),
     )
     yield Section(
         "queue_creation",
@@ -215,6 +223,7 @@ def _kernel_sections(tables: Tables, sources: set[str]) -> Iterator[Section]:
         kernels,
         "names are recorded (ShaderName line); GPU times only where a source recorded them",
         _missing_kernels(sources) or _missing_gpu_times(kernels),
+        nothing=NO_DISPATCH,
     )
 
 
@@ -228,8 +237,10 @@ def _path_sections(evidence: Evidence, sources: set[str]) -> Iterator[Section]:
         "`hip` = call to command, `command` = command to packet line, `doorbell` = to its store, `return` = to "
         "the return of the call; `kernel_mode` = system calls inside the call (part of the others). `setup` = launches "
         "whose call made a queue, loaded code or allocated memory: they say nothing about steady ones. What ends or "
-        "begins at a doorbell or on the GPU may be off by the error of Time by stage",
+        "begins at a doorbell or on the GPU may be off by the error of Time by stage. `share` = of the time from call "
+        "to return; where a doorbell is not recorded the rest is unknown",
         _need(sources, "packets", log=True),
+        nothing=NO_DISPATCH,
     )
     yield Section(
         "gaps",
@@ -237,6 +248,7 @@ def _path_sections(evidence: Evidence, sources: set[str]) -> Iterator[Section]:
         summarize_gaps(launches),
         "recorded by the log: time without a new packet on the queue, not idle time of the GPU",
         _need(sources, "packets", log=True),
+        nothing=NO_PACKET,
     )
     yield Section(
         "waits",
@@ -255,6 +267,7 @@ def _path_sections(evidence: Evidence, sources: set[str]) -> Iterator[Section]:
         "recorded by the log; observed = until the host noticed, an upper bound; a rate is given only where the end of "
         "the copy on the GPU is recorded",
         _need(sources, "copies", log=True) or no_end,
+        nothing="no copy is in the log: the program made none, or AMD_LOG_LEVEL was too low to print it (4 prints it)",
     )
     yield Section(
         "memory",
@@ -273,7 +286,8 @@ def _call_sections(tables: Tables, sources: set[str]) -> Iterator[Section]:
         "hip_calls",
         "HIP calls",
         summarize_hip_calls(events),
-        "recorded: enter and exit lines of the log (1 us steps, the log's own cost included)",
+        "recorded: enter and exit lines of the log (1 us steps, the log's own cost included); `share` = of the total "
+        "of all of them, where a call inside another one counts twice",
         _need(sources, "HIP calls", log=True),
     )
     yield Section(
@@ -364,8 +378,14 @@ def _missing_kernels(sources: set[str]) -> str:
     return _PROFILED_KERNELS if lacks and "rocprof" in sources else lacks
 
 
+def _missing_packets(tables: Tables, sources: set[str]) -> str:
+    return NO_PACKET if "amd_log" in sources and not count_packets(tables("launches")) else ""
+
+
 def _missing_doorbells(packets: pl.DataFrame) -> str:
-    if packets.is_empty() or packets["doorbell_recorded"].sum():
+    if packets.filter(pl.col("kind") != "copy").is_empty():
+        return NO_PACKET
+    if packets["doorbell_recorded"].sum():
         return ""
     return "no recorded doorbell: their times are intervals; trace with the doorbell probe (uprobe on hsa_signal_store)"
 

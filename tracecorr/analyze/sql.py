@@ -68,8 +68,8 @@ EXAMPLES: dict[str, tuple[str, str]] = {
     ),
     "kernels": (
         "dispatches by kernel and queue",
-        "SELECT k.display AS kernel, l.queue, COUNT(*) AS dispatches FROM launches l JOIN kernels k "
-        "ON l.kernel = k.kernel GROUP BY k.display, l.queue ORDER BY dispatches DESC",
+        "SELECT k.display AS kernel, l.queue, COUNT(*) AS dispatches FROM launches l LEFT JOIN kernels k "
+        "ON l.kernel = k.kernel WHERE l.kind = 'dispatch' GROUP BY k.display, l.queue ORDER BY dispatches DESC",
     ),
     "ioctls-in-calls": (
         "ioctls by the HIP call that caused them",
@@ -78,8 +78,9 @@ EXAMPLES: dict[str, tuple[str, str]] = {
     ),
     "failed": (
         "calls and ioctls that failed",
-        "SELECT layer, name, result, COUNT(*) AS n FROM events WHERE result IS NOT NULL AND layer IN ('hip', 'ioctl') "
-        "AND result NOT IN ('hipSuccess', '0') GROUP BY layer, name, result ORDER BY n DESC",
+        "SELECT layer, name, result, COUNT(*) AS n FROM events WHERE layer IN ('hip', 'ioctl') "
+        "AND result <> 'hipSuccess' AND NOT REGEXP_LIKE(result, '^[0-9]+$') "
+        "GROUP BY layer, name, result ORDER BY n DESC",
     ),
     "doorbell-delay": (
         "time from packet line to doorbell store, by kind of packet (barriers store before their line)",

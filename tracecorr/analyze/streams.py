@@ -6,14 +6,18 @@ import polars as pl
 
 from tracecorr.analyze.frames import as_text, collect
 
-NO_STREAM_NAMES = "the log does not say which stream a packet or copy is of (it does from ROCm 7.0 on)"
+NO_STREAM_NAMES = (
+    "the log does not say which stream a packet or copy is of (commands do from ROCm 7.0 on, from 7.2 on at level 5, "
+    "and before that the calls that are given one)"
+)
 
 
 def summarize_streams(streams: pl.LazyFrame, stream_queues: pl.LazyFrame, launches: pl.LazyFrame) -> pl.DataFrame:
     """Return one row per stream: its queues in order of use, and what it submitted.
 
-    dispatches, barriers and copies are null where the log of the process names the stream of none of them (up to
-    ROCm 6.4): those that there are may be of any stream.
+    dispatches, barriers and copies are null where the log of the process names the stream of none of them (barriers up
+    to ROCm 6.4): those that there are may be of any stream. So are those that the log of the process does not show at
+    all: its level may print no packets.
     """
     used = (
         stream_queues.sort("from_ns")
@@ -27,13 +31,9 @@ def summarize_streams(streams: pl.LazyFrame, stream_queues: pl.LazyFrame, launch
     sorts = {"dispatches": kind == "dispatch", "barriers": kind.str.starts_with("barrier"), "copies": kind == "copy"}
     counts = [of_sort.sum().cast(pl.Int64).alias(name) for name, of_sort in sorts.items()]
     submitted = launches.group_by("stream").agg(counts)
-    nameless = [
-        (of_sort.any() & ~(of_sort & pl.col("stream").is_not_null()).any()).alias(f"nameless_{name}")
-        for name, of_sort in sorts.items()
-    ]
-    unknown = launches.group_by("process").agg(nameless)
+    unknown = _list_unknown(launches, sorts)
     known = [
-        pl.when(~pl.col(f"nameless_{name}").fill_null(value=False)).then(pl.col(name).fill_null(0)).alias(name)
+        pl.when(~pl.col(f"unknown_{name}").fill_null(value=True)).then(pl.col(name).fill_null(0)).alias(name)
         for name in sorts
     ]
     return collect(
@@ -42,12 +42,22 @@ def summarize_streams(streams: pl.LazyFrame, stream_queues: pl.LazyFrame, launch
         .join(submitted, on="stream", how="left")
         .join(unknown, on="process", how="left", nulls_equal=True)
         .with_columns(*known, *as_text("queues", "queue_evidence"))
-        .drop(f"nameless_{name}" for name in sorts)
+        .drop(f"unknown_{name}" for name in sorts)
         .sort("stream")
     )
 
 
+def _list_unknown(launches: pl.LazyFrame, sorts: dict[str, pl.Expr]) -> pl.LazyFrame:
+    """Return of each process with launches which of the numbers of its streams are unknown."""
+    silent = (pl.col("kind").cast(pl.String) == "copy").all()  # a level that prints copies may print no packets
+    nameless = {
+        name: of_sort.any() & ~(of_sort & pl.col("stream").is_not_null()).any() for name, of_sort in sorts.items()
+    }
+    missing = {name: nameless[name] if name == "copies" else nameless[name] | silent for name in sorts}
+    return launches.group_by("process").agg(lacks.alias(f"unknown_{name}") for name, lacks in missing.items())
+
+
 def names_streams(launches: pl.LazyFrame) -> bool:
-    """Tell whether the log says which stream its packets and copies are of (it does from ROCm 7.0 on)."""
+    """Tell whether the log says which stream its packets and copies are of (`NO_STREAM_NAMES`)."""
     seen = pl.col("stream").is_not_null().any() | (pl.len() == 0)
     return bool(collect(launches.select(seen)).item())

@@ -10,7 +10,7 @@ from typing import Any
 import polars as pl
 
 from tracecorr.analyze.frames import Tables, collect
-from tracecorr.analyze.queues import summarize_queues
+from tracecorr.analyze.queues import TWICE, count_doubled, summarize_queues
 from tracecorr.analyze.values import count_of, render_ns
 from tracecorr.analyze.verdicts.evidence import Evidence
 from tracecorr.analyze.verdicts.model import Verdict
@@ -147,8 +147,15 @@ def _queues(tables: Tables, made: pl.DataFrame) -> Answer:
     used = queues.filter(pl.col("dispatches") > 0)
     types = queues.group_by(pl.col("type").fill_null("unknown type")).len().sort("type").iter_rows()
     kinds = f": {_list(f'{n} {kind}' for kind, n in types)}" if queues.height else ""
-    lines = [f"{count_of(queues.height, 'queues are', 'queue is')} known{kinds}"]
-    lines += [f"{used.height} of them had dispatches"] if queues.height else []
+    doubled = count_doubled(queues)
+    least = f"{queues.height - doubled} to " if doubled else ""
+    lines = [f"{least}{count_of(queues.height, 'queues are', 'queue is')} known{kinds}"]
+    if doubled:
+        lines.append(TWICE)
+    if used.height or queues["barriers"].sum():
+        lines.append(f"{used.height} of them had dispatches")
+    elif queues.height:
+        lines.append("which of them had dispatches is unknown: no packet is recorded")
     refused = _refused(made)
     if refused.height:
         whose = _all_or(refused.height, queues.height)
@@ -157,7 +164,7 @@ def _queues(tables: Tables, made: pl.DataFrame) -> Answer:
     if shared.height:
         told = (f"queue {q} by {n} streams" for q, n in shared.select("queue", "streams").iter_rows())
         lines.append(f"shared: {_list(told)}")
-    elif queues["streams"].sum():
+    elif queues["streams"].sum() and not queues["streams"].null_count():
         lines.append("no queue was shared by streams")
     return Answer("How many queues of which type, and are they shared?", tuple(lines))
 

@@ -181,6 +181,8 @@ def render_summary(shown: Path) -> Iterator[str]:
         yield f"HIP log: {len(logs)} file(s), {size / 1e6:,.1f} MB{on_disk}"
     elif info["where"].startswith("process "):
         yield "HIP log: none; one that a process writes already is copied, but a running one cannot be told to log"
+    elif "AMD_LOG_LEVEL_FILE" not in info.get("environment", {}):
+        yield "HIP log: none was asked for (--log-level 0)"
     else:
         yield (
             "warning: no HIP log appeared: the workload did not use HIP, its runtime cannot log, "

@@ -57,7 +57,12 @@ def experiment_verb(
     from tracecorr.experiment.report import summarize_experiment
 
     options = PreemptOptions(high, low, folder.resolve(), rounds, not no_capture, container, log_level)
-    report = summarize_experiment(run_preempt(options, say), kept)
+    try:
+        runs = run_preempt(options, say)
+    except KeyboardInterrupt:
+        say(f"interrupted: {folder} holds what the workloads printed until then, but no report")
+        raise
+    report = summarize_experiment(runs, kept)
     found = report.finding
     told = json.dumps(report.as_dict(), indent=1)
     (folder / "report.json").write_text(told)

@@ -62,7 +62,7 @@ def _polled(capture: Capture, figure: str, name: str, unit: str) -> pl.DataFrame
         .agg(values=pl.len().cast(pl.Int64), mean=pl.col("value").mean(), max=pl.col("value").max())
         .sort("of")
     )
-    return _told(figure, unit, values, f"UNKNOWN: {name} was not polled: no amdgpu card in sysfs")
+    return _told(figure, unit, values, f"UNKNOWN: no card in sysfs shows {name}")
 
 
 def _ring_fill(capture: Capture) -> pl.DataFrame:

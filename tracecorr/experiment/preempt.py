@@ -15,6 +15,7 @@ import polars as pl
 
 from tracecorr.analyze.experiment import STAMPS, as_rows, measure_overhead
 from tracecorr.experiment.container import join_script, output_paths, run_in_container, split_outputs
+from tracecorr.experiment.interrupts import hold_interrupts
 from tracecorr.experiment.stamps import Stamp, read_stamp_file
 from tracecorr.model.errors import InputError, MachineError
 from tracecorr.store import Capture
@@ -65,10 +66,15 @@ def run_preempt(options: PreemptOptions, say: Say) -> Runs:
     """Run all phases, uninstrumented rounds first, and keep stamps and captures in the folder.
 
     Raises:
-        InputError: a command fails or prints no stamps.
-        MachineError: this machine cannot capture.
+        InputError: a command fails or prints no stamps, or the folder cannot be made.
+        MachineError: this machine cannot capture; nothing was started then.
     """
-    options.folder.mkdir(parents=True)
+    if options.capture:
+        _check_machine(options)
+    try:
+        options.folder.mkdir(parents=True)
+    except OSError as error:
+        raise InputError(f"cannot make {options.folder}: {error.strerror}", "choose another folder with -o") from None
     parts = [pl.DataFrame(schema=STAMPS)]
     for number in range(options.rounds):
         for phase in ("high_alone", "low_alone", "sequential", "together"):
@@ -115,18 +121,22 @@ def _script(options: PreemptOptions, phase: str, outputs: Mapping[str, str]) -> 
     parts = [f"( {commands[role]} ) > {path}" for role, path in outputs.items()]
     if phase != "together":
         return " && ".join(parts)
-    return f"{parts[0]} & a=$!; {parts[1]} & b=$!; wait $a; x=$?; wait $b && ( exit $x )"
+    # A pipe of nothing but a status: what a script starts with `&` ignores Ctrl-C and would run on.
+    first, second = (f"{part} < /dev/null" for part in parts)
+    return f'( {first}; echo $? ) | ( {second}; y=$?; read x; [ $y = 0 ] && exit "${{x:-1}}"; exit $y )'
 
 
 def _run_phase(options: PreemptOptions, phase: str, stem: Path) -> dict[str, list[Stamp]]:
     outputs = {role: Path(f"{stem}-{role}.txt") for role in _roles(phase)}
     if options.container is not None:
-        done = run_in_container(options.container, _inner_script(options, phase))
+        with hold_interrupts(most=1):
+            done = run_in_container(options.container, _inner_script(options, phase))
         _keep(done.stdout, outputs)
     else:
         environment = {name: value for name, value in os.environ.items() if not name.startswith("AMD_LOG_")}
         words = ["sh", "-c", _outer_script(options, phase, outputs)]
-        done = subprocess.run(words, env=environment, stderr=subprocess.PIPE, check=False)
+        with hold_interrupts(most=1):
+            done = subprocess.run(words, env=environment, stderr=subprocess.PIPE, check=False)
     _check(phase, done)
     return _read(phase, outputs)
 
@@ -147,25 +157,41 @@ def _keep(stdout: bytes, outputs: Mapping[str, Path]) -> None:
         path.write_bytes(found.get(role, b""))
 
 
-def _capture_phase(options: PreemptOptions, phase: str, target: Path, say: Say) -> dict[str, list[Stamp]]:
-    outputs = {role: options.folder / f"captured-{phase}-{role}.txt" for role in _roles(phase)}
-    command = [sys.executable, "-m", "tracecorr", "capture", "--quiet", "--log-level", str(options.log_level)]
-    inside = options.container is not None
-    command += ["--container", str(options.container)] if inside else []
-    script = _inner_script(options, phase) if inside else _outer_script(options, phase, outputs)
-    # A process of its own: a capture forks, which a process with threads must not.
-    done = subprocess.run(
-        [*command, "-o", str(target), "--", "sh", "-c", script], capture_output=True, stdin=subprocess.DEVNULL,
-        check=False,
-    )  # fmt: skip
-    if inside:
-        _keep(done.stdout, outputs)
-    said = done.stderr.decode(errors="replace").strip()
-    say(said)
+def _capture_words(options: PreemptOptions) -> list[str]:
+    words = [sys.executable, "-m", "tracecorr", "capture", "--quiet", "--log-level", str(options.log_level)]
+    return words if options.container is None else [*words, "--container", options.container]
+
+
+def _check_machine(options: PreemptOptions) -> None:
+    """Ask whether rounds can be captured, before the plain ones: they take long, and would be in vain."""
+    words = [*_capture_words(options), "--dry-run", "--", "true"]
+    done = subprocess.run(words, capture_output=True, stdin=subprocess.DEVNULL, check=False)
+    _refuse_machine(done)
+
+
+def _refuse_machine(done: subprocess.CompletedProcess[bytes]) -> None:
+    said = done.stderr.decode(errors="replace")
     if done.returncode == MachineError.exit_code and "error: " in said:
         raise MachineError(
             said.rsplit("error: ", 1)[1].splitlines()[0], "tracecorr doctor says more; or use --no-capture"
         )
+
+
+def _capture_phase(options: PreemptOptions, phase: str, target: Path, say: Say) -> dict[str, list[Stamp]]:
+    outputs = {role: options.folder / f"captured-{phase}-{role}.txt" for role in _roles(phase)}
+    inside = options.container is not None
+    script = _inner_script(options, phase) if inside else _outer_script(options, phase, outputs)
+    # A process of its own: a capture forks, which a process with threads must not. It obeys Ctrl-C by itself, and must
+    # come to its end, which takes away what it armed.
+    with hold_interrupts():
+        done = subprocess.run(
+            [*_capture_words(options), "-o", str(target), "--", "sh", "-c", script], capture_output=True,
+            stdin=subprocess.DEVNULL, check=False,
+        )  # fmt: skip
+    if inside:
+        _keep(done.stdout, outputs)
+    say(done.stderr.decode(errors="replace").strip())
+    _refuse_machine(done)
     if done.returncode:
         raise InputError(
             f"the captured round {phase} ended with status {done.returncode}", "run its commands by hand first"
@@ -176,9 +202,8 @@ def _capture_phase(options: PreemptOptions, phase: str, target: Path, say: Say) 
 def _check(phase: str, done: subprocess.CompletedProcess[bytes]) -> None:
     if done.returncode:
         last = done.stderr.decode(errors="replace").strip().splitlines()[-1:]
-        raise InputError(
-            f"the phase {phase} ended with status {done.returncode}: {' '.join(last)}", "run its commands by hand first"
-        )
+        told = ": ".join([f"the phase {phase} ended with status {done.returncode}", *last])
+        raise InputError(told, "run its commands by hand first")
 
 
 def _read(phase: str, outputs: Mapping[str, Path]) -> dict[str, list[Stamp]]:

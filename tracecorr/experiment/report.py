@@ -54,9 +54,12 @@ def summarize_experiment(runs: Runs, kept: float) -> ExperimentReport:
     yields = measure_yields(runs.stamps)
     sections = (
         Section("phases", "Latency and throughput", summarize_phases(runs.stamps),
-                "stamps of the workloads themselves, without any instrumentation; call = start to return, "
+                "stamps of the workloads themselves, without any instrumentation; beside = launches while the other "
+                "one was at work (the verdict takes these alone); call = start to return, "
                 "done = start to the completion that the host noticed"),
-        Section("throughput", "Throughput of both", summarize_throughput(runs.stamps)),
+        Section("throughput", "Throughput of both", summarize_throughput(runs.stamps),
+                "launches by the time from the first start to the last completion; sequential: the times of both, "
+                "without the start of the second"),
         Section("yields", "From the high one's launch to the low one's stop and resume", _describe_yields(yields),
                 "completions of the low one as its host noticed them: bounds, not the GPU's schedule",
                 nothing="UNKNOWN: no completion of the low one was noticed inside or after a launch of the high one"),
@@ -64,7 +67,7 @@ def summarize_experiment(runs: Runs, kept: float) -> ExperimentReport:
                 "medians of launch to completion, plain and captured",
                 nothing="nothing was captured, or the captured rounds printed no stamps"),
         Section("priorities", "Queue priorities of the captured rounds", _by_phase(captures, _priorities),
-                nothing="nothing was captured"),
+                nothing="UNKNOWN: no captured round shows a queue of HIP" if captures else "nothing was captured"),
         Section("moves", "Evictions, suspends and resumes", _by_phase(captures, count_moves),
                 "of the driver; preemption by the firmware alone leaves no event",
                 nothing="UNKNOWN: nothing was captured"),

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import IO
 
@@ -25,4 +25,6 @@ def open_fresh(path: Path) -> Iterator[IO[bytes]]:
     except OSError as error:
         raise InputError(f"cannot write {path}: {error.strerror}", "check space and permissions there") from error
     finally:
-        fresh.unlink(missing_ok=True)
+        # What could not be made cannot be taken away: the error before this one tells why.
+        with suppress(OSError):
+            fresh.unlink(missing_ok=True)

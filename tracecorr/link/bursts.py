@@ -9,6 +9,8 @@ from __future__ import annotations
 import numpy as np
 import polars as pl
 
+from tracecorr.align.bounds import Ints
+from tracecorr.align.rows import order_by_group
 from tracecorr.model.kinds import Flag
 
 _THREAD = ["file", "thread"]
@@ -46,26 +48,46 @@ def list_gaps(halves: pl.DataFrame, calls: pl.DataFrame) -> pl.DataFrame:
     Where other threads begin with an enter, lines are missing in front of an exit that is the first line of its thread.
 
     Args:
-        halves: calls that lack one of their lines because it was lost: file, thread, offset, flags.
+        halves: calls that lack one of their lines because it was lost: file, thread, offset, is_exit.
         calls: all HIP calls of these files: file, thread, offset, end_offset, flags.
     """
-    offset, is_exit = pl.col("offset"), pl.col("flags") & _EXIT > 0
-    begins = calls.group_by(_THREAD, maintain_order=True).agg(
-        offset=offset.min(), is_exit=is_exit.get(offset.arg_min())
-    )
-    known = pl.col("file").is_in(begins.filter(~pl.col("is_exit"))["file"].unique().implode())
-    first = begins.filter("is_exit", known).select(*_THREAD, low=pl.lit(-1, pl.Int64), high="offset")
-    parts = [first]
-    lines = calls.select(*_THREAD, "offset", "end_offset").join(halves.select(_THREAD).unique(), on=_THREAD, how="semi")
-    of_thread = lines.partition_by(_THREAD, as_dict=True)
-    for thread, torn in halves.partition_by(_THREAD, as_dict=True, maintain_order=True).items():
-        own = of_thread[thread]
-        at = np.sort(np.concatenate([own["offset"].to_numpy(), own["end_offset"].drop_nulls().to_numpy()]))
-        place, alone = torn["offset"].to_numpy(), torn.select(is_exit).to_series().to_numpy()
-        behind = np.searchsorted(at, place, side="right")
-        before = np.searchsorted(at, place, side="left") - 1
-        inside = np.where(alone, before >= 0, behind < len(at))
-        other = at[np.clip(np.where(alone, before, behind), 0, len(at) - 1)]
-        gaps = torn.select(*_THREAD, low=np.where(alone, other, place), high=np.where(alone, place, other))
-        parts.append(gaps.filter(pl.Series(inside)))
+    order, codes, _ = order_by_group(calls, _THREAD)
+    lines = calls.select(*_THREAD, "offset", "end_offset", "flags")[order]
+    starts = np.flatnonzero(np.append(True, codes[1:] != codes[:-1])[: len(codes)])
+    ends = np.append(starts[1:], len(codes))
+    parts = [_list_late_beginnings(lines, starts)]
+    torn = halves.select(*_THREAD, "offset", "is_exit").partition_by(_THREAD, as_dict=True, maintain_order=True)
+    for start, end in zip(starts.tolist(), ends.tolist(), strict=True):
+        own = torn.get(lines.row(start)[:2])
+        if own is not None:
+            parts.append(_list_gaps_of_thread(own, lines[start:end]))
     return pl.concat(parts)
+
+
+def _list_late_beginnings(lines: pl.DataFrame, starts: Ints) -> pl.DataFrame:
+    """Return the gaps in front of threads that begin with an exit, in files in which others do not.
+
+    Args:
+        lines: file, thread, offset, flags; sorted by thread.
+        starts: the first row of each thread.
+    """
+    offset = lines["offset"].to_numpy()
+    first = np.minimum.reduceat(offset, starts) if len(starts) else offset
+    at_first = np.flatnonzero(offset == np.repeat(first, np.diff(np.append(starts, len(offset)))))
+    is_exit = pl.col("flags") & _EXIT > 0
+    begins = lines[at_first].with_columns(is_exit=is_exit)
+    known = pl.col("file").is_in(begins.filter(~pl.col("is_exit"))["file"].unique().implode())
+    return begins.filter("is_exit", known).select(*_THREAD, low=pl.lit(-1, pl.Int64), high="offset")
+
+
+def _list_gaps_of_thread(torn: pl.DataFrame, lines: pl.DataFrame) -> pl.DataFrame:
+    """Return file, thread, low, high: from each half of a call to the line of its thread where the other half lacks."""
+    # Both are nearly sorted, which a stable sort makes use of.
+    at = np.sort(np.concatenate([lines["offset"], lines["end_offset"].drop_nulls()]), kind="stable")
+    place, alone = torn["offset"].to_numpy(), torn["is_exit"].to_numpy()
+    behind = np.searchsorted(at, place, side="right")
+    before = np.searchsorted(at, place, side="left") - 1
+    inside = np.where(alone, before >= 0, behind < len(at))
+    other = at[np.clip(np.where(alone, before, behind), 0, len(at) - 1)]
+    gaps = torn.select(*_THREAD, low=np.where(alone, other, place), high=np.where(alone, place, other))
+    return gaps.filter(pl.Series(inside))

@@ -8,8 +8,8 @@ from tracecorr.model.kinds import COMMAND_MENTIONS, SUBMITTED
 
 # Where more ends lack their command, the log begins in the middle of a run, or lacks all lines that enqueue.
 _MOST_HEADLESS = 0.5
-# Of a kind of commands that show their ends as a rule fewer lack it, of so many at least.
-_MOST_ENDLESS, _LEAST = 0.05, 20
+# Of a kind of commands that show their ends as a rule fewer lack it: one of more than 20.
+_MOST_ENDLESS = 0.05
 _END = "complete"
 _COLUMNS = ("process", "command", "layer", "name", "file")
 
@@ -49,7 +49,7 @@ def list_unended(events: pl.DataFrame) -> pl.DataFrame:
     following = pl.col("name").shift(-1).over("process", "command")
     begun = lines.with_columns(lacks=following != _END).filter(pl.col("name") != _END).drop_nulls("lacks")
     kinds = begun.group_by("file", "name").agg(total=pl.len(), lacking=pl.col("lacks").sum())
-    few = (pl.col("lacking") < _MOST_ENDLESS * pl.col("total")) & (pl.col("total") >= _LEAST)
+    few = pl.col("lacking") < _MOST_ENDLESS * pl.col("total")
     return kinds.filter(few, pl.col("lacking") > 0).select("file").unique()
 
 

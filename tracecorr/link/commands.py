@@ -2,20 +2,18 @@
 
 from __future__ import annotations
 
+import numpy as np
 import polars as pl
 
 from tracecorr.align.rows import Places
 from tracecorr.link.command_ends import list_command_ends
 from tracecorr.link.sure_commands import BY_WORKER, drop_late
-from tracecorr.model.kinds import COMMAND_MENTIONS, SUBMITTED
+from tracecorr.model.kinds import COMMAND_MENTIONS, GRAPH_COMMAND, MARKERS, SUBMITTED
 
-# Markers make barriers only; a kernel makes no copy.
-_MARKERS = ("InternalMarker", "Marker")
+# A kernel makes no copy.
 _KERNEL = "KernelExecution"
 # Of a kind of commands that end in the log, more show it.
 _ENDS = 0.05
-# A graph launch writes its packets first and enqueues one command for all of them.
-_GRAPH_COMMAND = "Task"
 GRAPH_CALL = "hipGraphLaunch"
 
 
@@ -27,7 +25,7 @@ def match_commands(launches: pl.DataFrame, commands: pl.DataFrame) -> pl.DataFra
             thread's last command line as the reader saw it), graph (whether the call is a graph launch).
         commands: enqueue and submit lines: event, file, offset, process, parent, name, ts_ns, command, stream_id.
 
-    Returns: event, command_event, enqueue_ns, command (pointer), command_stream.
+    Returns: event, command_event, enqueue_ns, command (pointer), command_stream, kind (of the command).
     """
     lines = _find_enqueues(commands).select(
         "file", command_offset="offset", command_event="enqueued", enqueue_ns="enqueue_ns", command="command",
@@ -42,14 +40,14 @@ def match_commands(launches: pl.DataFrame, commands: pl.DataFrame) -> pl.DataFra
     before = _drop_second_dispatches(before) if lines["submitted"].any() else before
     is_packet = pl.col("name") != "copy"
     rest = launches.filter(pl.col("graph") & is_packet).join(before, on="event", how="anti").drop_nulls("parent")
-    tasks = lines.filter(pl.col("kind") == _GRAPH_COMMAND).drop_nulls("command_parent").sort("command_offset")
+    tasks = lines.filter(pl.col("kind") == GRAPH_COMMAND).drop_nulls("command_parent").sort("command_offset")
     after = rest.drop("command_offset").sort("offset").join_asof(
         tasks, left_on="offset", right_on="command_offset", by_left=["file", "parent"],
         by_right=["file", "command_parent"], strategy="forward", check_sortedness=False,
     )  # fmt: skip
     # A command is one stream's: of packets of several rings it is not known which are its own.
     one_ring = pl.col("queue").n_unique().over("command_event") == 1
-    columns = ("event", "command_event", "enqueue_ns", "command", "command_stream")
+    columns = ("event", "command_event", "enqueue_ns", "command", "command_stream", "kind")
     return pl.concat([before.select(columns), after.drop_nulls("command_event").filter(one_ring).select(columns)])
 
 
@@ -93,7 +91,7 @@ def _same_call() -> pl.Expr:
 
 def _fits() -> pl.Expr:
     name = pl.col("name")
-    marked = pl.col("kind").is_in(_MARKERS) & name.is_in(["dispatch", "copy"])
+    marked = pl.col("kind").is_in(MARKERS) & name.is_in(["dispatch", "copy"])
     return ~marked & ~((pl.col("kind") == _KERNEL) & (name == "copy"))
 
 
@@ -102,12 +100,13 @@ def match_completions(
 ) -> pl.DataFrame:
     """Return the completion line of each packet's command: the first one after it, before the pointer's next use.
 
-    Pointers are reused at once. Where the line of the next use was lost, its completion would be found; it is told
-    by its order: a thread prints the ends of one stream's commands in the order in which they were enqueued. In a log
-    that lost lines it must also come sooner than pointers are used again.
+    Pointers are reused at once. Where the line of the next use was lost, its completion would be found. In a log that
+    lost lines it is told by its order, as most ends of one stream's commands are printed in the order in which they
+    were enqueued, and it must come sooner than pointers are used again. In a whole log it needs no order: the event
+    thread of HIP 5.7 to 7.2 ends a later batch of a stream before an earlier one (recorded captures).
 
     Args:
-        launches: columns event, file, process, command, ts_ns, enqueue_ns, command_stream; in the order of time.
+        launches: columns event, file, process, command, kind, ts_ns, enqueue_ns, command_stream; in the order of time.
         commands: all rows of layer `command`: event, file, process, thread, command, ts_ns, name, stream_id; in the
             same.
         losses: files of the log that lost lines (`false_calls.find_losses`).
@@ -123,7 +122,7 @@ def match_completions(
         log, "process", "command", "ts_ns", complete_event="event", complete_ns="ts_ns", printer="thread"
     )
     uses = list_command_uses(lines)
-    columns = ("event", "file", "process", "command", "ts_ns", "enqueue_ns", "command_stream")
+    columns = ("event", "file", "process", "command", "kind", "ts_ns", "enqueue_ns", "command_stream")
     wanted = launches.select(*columns, log).drop_nulls("command")
     keys = ["process", "command"]
     # Each process has a log of its own: another one of its pid may be the next life of the number.
@@ -136,28 +135,26 @@ def match_completions(
     mine = pl.col("next_use").is_null() | (pl.col("complete_ns") <= pl.col("next_use"))
     ended = found.filter(mine).drop_nulls("complete_event").sort("enqueue_ns", descending=True)
     later = pl.col("complete_ns").cum_min().over("process", "printer", "command_stream")
-    in_order = ended.filter(pl.col("complete_ns") <= later)
+    # A log that is put together of pieces is in `losses`, too, with a share of 0: no line is known to lack.
+    whole = ~pl.col("file").is_in(losses.filter(pl.col("lost") > 0)["file"].implode())
+    in_order = ended.filter(whole | (pl.col("complete_ns") <= later))
     in_time = drop_late(in_order, uses, losses, "complete_ns")
-    return _drop_endless(in_time, wanted, lines, losses).select("event", "complete_event", "complete_ns")
+    return _drop_endless(in_time, wanted, losses).select("event", "complete_event", "complete_ns")
 
 
-def _drop_endless(found: pl.DataFrame, wanted: pl.DataFrame, lines: pl.DataFrame, losses: pl.DataFrame) -> pl.DataFrame:
+def _drop_endless(found: pl.DataFrame, wanted: pl.DataFrame, losses: pl.DataFrame) -> pl.DataFrame:
     """Leave out, in logs that lost lines, ends of commands of a kind that hardly ever shows one.
 
     They are those of the pointer's next use, whose line was lost.
     """
-    asked = wanted.select("event", "file", "process", "command", "enqueue_ns")
-    asked = asked.filter(pl.col("file").is_in(losses["file"].implode()))
-    if asked.is_empty():
+    asked = wanted.select("event", "file", "kind").filter(pl.col("file").is_in(losses["file"].implode()))
+    ended = pl.Series(np.isin(asked["event"].to_numpy(), found["event"].to_numpy()))
+    shares = asked.with_columns(ended=ended).group_by("file", "kind").agg(share=pl.col("ended").mean())
+    endless = shares.filter(pl.col("share") < _ENDS)
+    if endless.is_empty():
         return found
-    kinds = lines.select("process", "command", enqueue_ns="ts_ns", kind="name")
-    kinds = kinds.unique(["process", "command", "enqueue_ns"], keep="first")
-    asked = asked.join(kinds, on=["process", "command", "enqueue_ns"]).join(
-        found.select("event", ended=pl.lit(value=True)), on="event", how="left"
-    )
-    share = pl.col("ended").count() / pl.len()
-    endless = asked.filter((share < _ENDS).over("file", "kind"))
-    return found.join(endless, on="event", how="anti", maintain_order="left")
+    doubtful = asked.join(endless, on=["file", "kind"], how="semi")
+    return found.join(doubtful, on="event", how="anti", maintain_order="left")
 
 
 def add_lost_enqueues(losses: pl.DataFrame, commands: pl.DataFrame) -> pl.DataFrame:

@@ -10,7 +10,7 @@ import numpy as np
 import polars as pl
 
 from tracecorr.align.bounds import Ints, Mask
-from tracecorr.align.rows import attach_columns, number_groups
+from tracecorr.align.rows import attach_columns, order_by_group
 from tracecorr.model.kinds import Flag
 
 # So many lines of its thread around a fall of the times may be displaced; further away they are in order again.
@@ -63,9 +63,8 @@ def _list_disordered(rows: pl.DataFrame) -> pl.DataFrame:
     """Return file and thread whose rows, in the order of their times, go back, or a call of which ends too early."""
     rows = rows.filter(_MINE)
     backward = rows.filter(pl.col("dur_ns") < 0).select(_LINE)
-    codes, groups = number_groups(rows, _LINE)
-    order = np.argsort(codes.astype(np.uint16) if len(groups) < 2**16 else codes, kind="stable")
-    lines, code = rows.select("offset", "end_offset", "ts_ns", "dur_ns")[order], codes[order]
+    order, code, groups = order_by_group(rows, _LINE)
+    lines = rows.select("offset", "end_offset", "ts_ns", "dur_ns")[order]
     offset = lines["offset"].to_numpy()
     back = code[1:][(offset[1:] < offset[:-1]) & (code[1:] == code[:-1])]
     found = np.union1d(back, _list_cut_short(lines, code))
@@ -125,7 +124,7 @@ def part_displaced(events: pl.DataFrame, displaced: pl.DataFrame) -> pl.DataFram
     marks = marks.group_by("event").agg(pl.col("torn").any())
     joined = attach_columns(events, marks)
     is_torn = pl.col("torn").fill_null(False)
-    inside = pl.col("torn").is_not_null() | joined["torn"].fill_null(False).gather(joined["parent"]).fill_null(False)
+    inside = pl.col("torn").is_not_null() | joined["torn"].gather(joined["parent"]).fill_null(False)
     return joined.with_columns(
         parent=pl.when(~inside).then("parent"),
         dur_ns=pl.when(~is_torn).then("dur_ns"),

@@ -6,7 +6,7 @@ from difflib import SequenceMatcher
 
 import polars as pl
 
-from tracecorr.model.kinds import PACKET_KINDS
+from tracecorr.model.kinds import DERIVED, INFERRED, PACKET_KINDS
 
 # So many packets must agree on a thread, and so large a share of them.
 _LEAST, _SHARE = 3, 0.9
@@ -14,7 +14,10 @@ _LEAST, _SHARE = 3, 0.9
 _COMMON = 0.5
 # Of what was compared in order, a second thread must not fit half as well.
 _COMPARED, _SECOND = 600, 0.5
-_SHAPE = {"file": pl.UInt16, "log_pid": pl.UInt32, "log_tid": pl.UInt64, "tid_key": pl.Int64, "how": pl.String}
+_SHAPE = {
+    "file": pl.UInt16, "log_pid": pl.UInt32, "log_tid": pl.UInt64, "tid_key": pl.Int64, "how": pl.String,
+    "evidence": pl.String,
+}  # fmt: skip
 
 
 def select_stores(trace: pl.DataFrame) -> pl.DataFrame:
@@ -35,10 +38,10 @@ def select_lines(log: pl.DataFrame) -> pl.DataFrame:
 
 
 def match_doorbells(lines: pl.DataFrame, stores: pl.DataFrame) -> pl.DataFrame:
-    """Return file, log_pid, log_tid -> tid_key, how.
+    """Return file, log_pid, log_tid -> tid_key, how, evidence.
 
-    By ring and index where the probe reads the ring; else by the order of the values that each thread stores,
-    where one thread of the trace fits one of the log alone.
+    By ring and index where the probe reads the ring (derived); else by the order of the values that each thread stores,
+    where one thread of the trace fits one of the log alone (inferred: that they are alike proves nothing).
 
     Args:
         lines: packets of the log (`select_lines`).
@@ -66,7 +69,7 @@ def _by_ring(stores: pl.DataFrame, lines: pl.DataFrame) -> pl.DataFrame:
     )
     # Threads of two lives of a process share rings and some indexes, not those of most of their packets.
     sure &= pl.col("n") >= _COMMON * pl.min_horizontal("stores", "lines")
-    found = asked.filter(sure & (pl.col("n") >= _LEAST)).with_columns(how=pl.lit("doorbell"))
+    found = asked.filter(sure & (pl.col("n") >= _LEAST)).with_columns(how=pl.lit("doorbell"), evidence=pl.lit(DERIVED))
     return found.select(*_SHAPE).cast(_SHAPE)  # type: ignore[arg-type]
 
 
@@ -88,11 +91,11 @@ def _by_order(stores: pl.DataFrame, lines: pl.DataFrame) -> pl.DataFrame:
     scores = pl.DataFrame(rows, schema=[*line, "tid_key", "score"], orient="row")
     if scores.is_empty():
         return pl.DataFrame(schema=_SHAPE)
-    best = (pl.col("score") >= _SHARE) & (pl.col("score") == pl.col("score").max().over("tid_key"))
     good = pl.col("score") >= _SECOND
     alone = (good.sum().over("tid_key") == 1) & (good.sum().over(line) == 1)
-    found = scores.filter(best & alone).rename({"pid": "log_pid", "tid": "log_tid"})
-    return found.with_columns(how=pl.lit("order of doorbells")).select(*_SHAPE).cast(_SHAPE)  # type: ignore[arg-type]
+    found = scores.filter(alone & (pl.col("score") >= _SHARE)).rename({"pid": "log_pid", "tid": "log_tid"})
+    told = found.with_columns(how=pl.lit("order of doorbells"), evidence=pl.lit(INFERRED))
+    return told.select(*_SHAPE).cast(_SHAPE)  # type: ignore[arg-type]
 
 
 def _matched(values: list[int], indexes: list[int]) -> int:

@@ -33,12 +33,14 @@ MANY_LOST = 0.005
 MOST_LOST = 0.05
 # Of the calls of which any line is left, 2q / (1 + q) show one line where a share q of the lines is lost.
 _LOST_SHARE = pl.col("alone") / (2 * pl.col("total") - pl.col("alone"))
+# Lines lack, and nothing tells how many: no share that matters, but not 0, as where none is known to lack.
+_FEW = 1e-9
 _HALF = int(Flag.ENTER_ONLY | Flag.EXIT_ONLY)
 _TOLD, _DIFFERS = int(Flag.SPAN_TOLD), int(Flag.SPAN_DIFFERS)
 _COLUMNS = ("file", "offset", "thread", "name", "layer", "source", "flags")
 
 
-def find_losses(events: pl.DataFrame) -> pl.DataFrame:
+def find_losses(events: pl.DataFrame, halves: pl.DataFrame) -> pl.DataFrame:
     """Return the files of the log that lack lines: file, lost (the share of lines that lack, 0 to 1).
 
     What tells it is an exit without its enter, an enter without its exit, an exit that tells another duration, the end
@@ -50,14 +52,16 @@ def find_losses(events: pl.DataFrame) -> pl.DataFrame:
 
     Args:
         events: rows with file, offset, process, thread, name, layer, source, flags, command.
+        halves: as `list_half_calls` returns them.
     """
     calls = _hip_calls(events.select(_COLUMNS))
-    halves = list_half_calls(calls.drop_nulls("thread")).group_by("file").agg(alone=pl.len())
-    counted = halves.join(_count_paired(calls).group_by("file").agg(pl.col("total").sum()), on="file")
+    torn = halves.group_by("file").agg(alone=pl.len())
+    torn_files = calls.filter(pl.col("file").is_in(torn["file"].implode()))
+    counted = torn.join(_count_paired(torn_files).group_by("file").agg(pl.col("total").sum()), on="file")
     shares = pl.concat([counted, _count_unmatched(calls)]).select("file", lost=_LOST_SHARE)
     # So far no other line is known to be missing.
     unseen = (_differing(calls), _list_endless(calls), list_unended(events))
-    others = [found.select("file", lost=pl.lit(0.0)) for found in unseen]
+    others = [found.select("file", lost=pl.lit(_FEW)) for found in unseen]
     headless = list_headless(events).group_by("file").agg(lost=pl.col("share").first())
     return pl.concat([shares, headless, *others]).group_by("file", maintain_order=True).agg(pl.col("lost").max())
 
@@ -107,20 +111,24 @@ def _list_endless(calls: pl.DataFrame) -> pl.DataFrame:
     )  # fmt: skip
 
 
-def list_half_calls(calls: pl.DataFrame) -> pl.DataFrame:
-    """Return the calls that lack one of their lines because it was lost (see `find_losses`).
+def list_half_calls(events: pl.DataFrame) -> pl.DataFrame:
+    """Return the calls that lack one of their lines because it was lost: row (of `events`), file, offset, thread, name.
+
+    What tells of a loss stands at `find_losses`. With them `is_exit`: whether the exit is what is there.
 
     Args:
-        calls: rows of HIP calls as the reader gave them: file, offset, thread, name, flags.
+        events: rows as the reader gave them: file, offset, thread, name, layer, source, flags.
     """
+    calls = _hip_calls(events.select(_COLUMNS).with_row_index("row")).drop_nulls("thread")
     offset, is_exit = pl.col("offset"), pl.col("flags") & int(Flag.EXIT_ONLY) > 0
-    alone = calls.filter(pl.col("flags") & _HALF > 0)
-    if alone.is_empty():
-        return alone
-    alone = alone.join(_count_paired(calls), on=["file", "name"], how="semi")
-    ends = calls.group_by("file", "thread").agg(first=offset.min(), last=offset.max())
-    at_end = pl.when(is_exit).then(offset == pl.col("first")).otherwise(offset == pl.col("last"))
-    return alone.join(ends, on=["file", "thread"]).filter(~at_end).select(calls.columns)
+    alone = calls.filter(pl.col("flags") & _HALF > 0).with_columns(is_exit=is_exit)
+    if not alone.is_empty():
+        named = calls.filter(pl.col("name").is_in(alone["name"].unique().implode()))
+        ends = calls.group_by("file", "thread").agg(first=offset.min(), last=offset.max())
+        alone = alone.join(_count_paired(named), on=["file", "name"], how="semi").join(ends, on=["file", "thread"])
+        at_end = pl.when("is_exit").then(offset == pl.col("first")).otherwise(offset == pl.col("last"))
+        alone = alone.filter(~at_end)
+    return alone.select("row", "file", "offset", "thread", "name", "is_exit").sort("row")
 
 
 def _count_paired(calls: pl.DataFrame) -> pl.DataFrame:
@@ -148,7 +156,7 @@ def add_packet_gaps(losses: pl.DataFrame, packets: pl.DataFrame) -> pl.DataFrame
     return pl.concat([losses, shares]).group_by("file").agg(pl.col("lost").max())
 
 
-def open_false_calls(events: pl.DataFrame, losses: pl.DataFrame) -> pl.DataFrame:
+def open_false_calls(events: pl.DataFrame, losses: pl.DataFrame, halves: pl.DataFrame) -> pl.DataFrame:
     """Return `events` in which calls that are surely or likely those of two are open: their end is not known.
 
     So are calls
@@ -164,13 +172,14 @@ def open_false_calls(events: pl.DataFrame, losses: pl.DataFrame) -> pl.DataFrame
     Args:
         events: rows with `parent`.
         losses: as `find_losses` returns them.
+        halves: as `list_half_calls` returns them.
     """
     calls = _hip_calls(events.select("event", "dur_ns", *_COLUMNS))
     ended = pl.col("dur_ns").is_not_null()
     if not calls.select(ended.any()).item():
         return events
     doubtful = calls.filter(ended & (pl.col("flags") & _TOLD == 0))
-    unlikely = _list_unlikely(events, calls, doubtful, losses)
+    unlikely = _list_unlikely(events, calls, doubtful, losses, halves)
     found = pl.concat([_differing(calls).select("event"), unlikely]).unique()
     if found.is_empty():
         return events
@@ -223,7 +232,7 @@ def _differing(calls: pl.DataFrame) -> pl.DataFrame:
 
 
 def _list_unlikely(
-    events: pl.DataFrame, calls: pl.DataFrame, doubtful: pl.DataFrame, losses: pl.DataFrame
+    events: pl.DataFrame, calls: pl.DataFrame, doubtful: pl.DataFrame, losses: pl.DataFrame, halves: pl.DataFrame
 ) -> pl.DataFrame:
     """Return the doubtful calls that are unlike the others of their name."""
     if doubtful.is_empty():
@@ -231,26 +240,30 @@ def _list_unlikely(
     inner = events.select("parent", "layer", "source", child="name").filter(
         (pl.col("source") == "amd_log") & pl.col("parent").is_not_null()
     ).drop("source")  # fmt: skip
-    ended, damaged = calls.filter(pl.col("dur_ns").is_not_null()), _add_losses(doubtful, calls, losses)
+    ended, damaged = calls.filter(pl.col("dur_ns").is_not_null()), _add_losses(doubtful, calls, losses, halves)
     held = _count_held(damaged, inner)
     return pl.concat([
         _enclosing(doubtful, ended, inner, losses), _overfull(damaged, held), list_longest(damaged),
-        _unproven(damaged, held), _underfull(damaged, held), _of_bursts(damaged, calls, events),
+        _unproven(damaged, held), _underfull(damaged, held), _of_bursts(damaged, calls, events, halves),
         doubtful.select("event").join(list_foreign_ends(events), on="event", how="semi"),
     ])  # fmt: skip
 
 
-def _add_losses(doubtful: pl.DataFrame, calls: pl.DataFrame, losses: pl.DataFrame) -> pl.DataFrame:
+def _add_losses(
+    doubtful: pl.DataFrame, calls: pl.DataFrame, losses: pl.DataFrame, halves: pl.DataFrame
+) -> pl.DataFrame:
     """Return the doubtful calls of files that lost lines with `lost`: the share of lines that lack there.
 
     Lines of one kind may lack: where more halves of a function's calls are alone than of others, its own share counts.
     """
-    damaged = doubtful.join(losses, on="file")
+    damaged = doubtful.filter(pl.col("file").is_in(losses["file"].implode()))
+    damaged = damaged.join(losses, on="file", maintain_order="left")
     if damaged.is_empty():
         return damaged
     name = ["file", "name"]
-    halves = list_half_calls(calls.drop_nulls("thread")).group_by(name).agg(alone=pl.len())
-    own = halves.join(_count_paired(calls), on=name).select(*name, own=_LOST_SHARE)
+    alone = halves.group_by(name).agg(alone=pl.len())
+    named = calls.filter(pl.col("name").is_in(alone["name"].unique().implode()))
+    own = alone.join(_count_paired(named), on=name).select(*name, own=_LOST_SHARE)
     joined = damaged.join(own, on=name, how="left", maintain_order="left")
     return joined.with_columns(lost=pl.max_horizontal("lost", "own")).drop("own")
 
@@ -271,14 +284,15 @@ def _unproven(damaged: pl.DataFrame, held: pl.DataFrame) -> pl.DataFrame:
     return many.select("event").join(held.select("event"), on="event", how="anti")
 
 
-def _of_bursts(damaged: pl.DataFrame, calls: pl.DataFrame, events: pl.DataFrame) -> pl.DataFrame:
+def _of_bursts(damaged: pl.DataFrame, calls: pl.DataFrame, events: pl.DataFrame, halves: pl.DataFrame) -> pl.DataFrame:
     """Return the calls of logs that lost lines over places at which lines of several threads are missing."""
     if damaged.is_empty():
         return damaged.select("event")
-    lossy = calls.drop_nulls("thread").join(damaged.select("file").unique(), on="file", how="semi")
-    lossy = lossy.with_columns(events["end_offset"].gather(lossy["event"]))
+    lossy = pl.col("file").is_in(damaged["file"].unique().implode())
+    lines = calls.filter(lossy & pl.col("thread").is_not_null())
+    lines = lines.with_columns(events["end_offset"].gather(lines["event"]))
     asked = damaged.select("event", "file", low="offset", high=events["end_offset"].gather(damaged["event"]))
-    return list_burst_calls(asked, list_gaps(list_half_calls(lossy), lossy))
+    return list_burst_calls(asked, list_gaps(halves.filter(lossy), lines))
 
 
 def _underfull(damaged: pl.DataFrame, held: pl.DataFrame) -> pl.DataFrame:

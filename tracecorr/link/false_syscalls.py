@@ -24,8 +24,8 @@ _CALLS = ("syscall", "ioctl")
 _LEAST_WHOLE = 0.1
 # Where more records are missing, too many calls are false to tell them from others by their length.
 _MOST_LOST = 0.05
-# What follows at least this share of a request's calls, of so many, follows it as a rule.
-_USUAL_NEXT, _LEAST_CALLS = 0.9, 10
+# What follows at least this share of a request's calls follows it as a rule: but for one, all of ten at least.
+_USUAL_NEXT = 0.9
 _HALF = int(Flag.ENTER_ONLY | Flag.EXIT_ONLY)
 
 
@@ -89,9 +89,7 @@ def _list_functions(events: pl.DataFrame) -> pl.DataFrame:
     )  # fmt: skip
     name = pl.col("name").cast(pl.String)
     # Pages without the definitions of their probes name a function as its probe was called: kfd_create_queue.
-    operation = pl.when(pl.col("layer") == "kfd").then(
-        pl.coalesce(name.str.strip_prefix(_FUNCTION), name).str.strip_prefix("kfd_")
-    )  # fmt: skip
+    operation = pl.when(pl.col("layer") == "kfd").then(name.str.strip_prefix(_FUNCTION).str.strip_prefix("kfd_"))
     request = events["name"].gather(rows["call"]).cast(pl.String).str.strip_prefix(_IOCTL).str.to_lowercase()
     is_own = (operation == request).fill_null(value=False)
     is_other = operation.is_in(_OPERATIONS).fill_null(value=False) & request.is_in(_OPERATIONS) & ~is_own
@@ -148,7 +146,7 @@ def _unlikely(enters: pl.DataFrame, exits: pl.DataFrame, ended: pl.DataFrame) ->
     )  # fmt: skip
     # Of few calls the share is hardly known: it may be larger by two standard errors.
     share = pl.col("share")
-    most = pl.min_horizontal(share + 2 * (share * (1 - share) / pl.col("total")).clip(0).sqrt(), 1.0)
+    most = share + 2 * (share * (1 - share) / pl.col("total")).sqrt()
     lost = halves.select("file", lost=most / (2 - most))
     damaged = ended.join(lost, on="file")
     many = damaged.filter(pl.col("lost") >= _MOST_LOST)
@@ -187,7 +185,7 @@ def _without_next(calls: pl.DataFrame, ended: pl.DataFrame) -> pl.DataFrame:
     pairs = requests.select("event", "name", following=pl.col("name").shift(-1).over("thread")).drop_nulls()
     counts = pairs.group_by("name", "following").agg(count=pl.len())
     counts = counts.with_columns(total=pl.col("count").sum().over("name"))
-    as_a_rule = (pl.col("count") >= _USUAL_NEXT * pl.col("total")) & (pl.col("total") >= _LEAST_CALLS)
+    as_a_rule = pl.col("count") >= _USUAL_NEXT * pl.col("total")
     usual = counts.filter(as_a_rule & (pl.col("name") != pl.col("following"))).select("name", next="following")
     shortest = ended.group_by("name").agg(least=pl.col("dur_ns").min())
     both = usual.join(shortest, on="name").join(shortest.select(next="name", more="least"), on="next")

@@ -21,6 +21,7 @@ from tracecorr.link.doorbells import list_contradicted, match_stores
 from tracecorr.link.false_calls import add_packet_gaps
 from tracecorr.link.signals import drop_ended, link_dependencies, link_gpu_times, list_uses
 from tracecorr.link.split_logs import number_logs
+from tracecorr.link.streams import name_called_streams
 from tracecorr.link.sure_commands import drop_late, keep_sure_commands, list_unsure_kernels
 from tracecorr.link.threadless import list_unsure_names
 from tracecorr.model import schema
@@ -105,6 +106,7 @@ def build_launches(
     joined = _add_command(joined, commands, events, losses, displaced)
     other_command = joined.filter(pl.col("command").ne_missing(pl.col("command_seen"))).select("event", "command")
     joined = _adopt_calls(joined, events)
+    joined = joined.with_columns(call_stream=name_called_streams(joined, events))
     uses = list_uses(base)
     times = _gpu_times(events)
     gpu = drop_ended(link_gpu_times(times, uses, losses), joined, times)
@@ -258,7 +260,7 @@ def _select(joined: pl.DataFrame, sources: set[str], losses: pl.DataFrame) -> pl
     return joined.select(
         "event", pl.col("name").alias("kind"), "process", "thread", "gpu", "call_event", "command_event",
         "doorbell_event", "announce_event", "gpu_event", "gpu_start_ns", "gpu_end_ns", "queue",
-        pl.coalesce("command_stream", "stream_id").alias("stream"),
+        pl.coalesce("command_stream", "stream_id", "call_stream").alias("stream"),
         pl.col("kernel_id").alias("kernel"), "packet_index", "call_ns", "enqueue_ns",
         pl.col("ts_ns").alias("packet_ns"), "doorbell_ns", "complete_ns", "return_ns",
         evidence.alias("doorbell_evidence"),

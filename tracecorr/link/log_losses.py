@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Any
-
+import numpy as np
 import polars as pl
 
-from tracecorr.link.false_calls import list_half_calls
+from tracecorr.align.rows import order_by_group
 from tracecorr.model import schema
-from tracecorr.model.kinds import Flag
 
 _SPAN = {"from_ns": pl.Int64, "to_ns": pl.Int64, "count": pl.Int64}
 
@@ -31,28 +29,31 @@ def list_log_losses(torn: pl.DataFrame, launches: pl.DataFrame) -> pl.DataFrame:
     return schema.LOSSES.conform(merged.select("from_ns", "to_ns", "count", source=pl.lit("amd_log")))
 
 
-def list_torn_calls(events: pl.DataFrame, losses: pl.DataFrame) -> pl.DataFrame:
+def list_torn_calls(events: pl.DataFrame, halves: pl.DataFrame) -> pl.DataFrame:
     """Return from_ns, to_ns, count of the missing lines of calls: between the half that is there and its neighbour.
 
     Args:
         events: placed events as the reader gave them, with `thread`.
-        losses: files of the log that lost lines (`false_calls.find_losses`).
+        halves: calls that lack one of their lines (`false_calls.list_half_calls`).
     """
-    if losses.is_empty():
+    if halves.is_empty():
         return pl.DataFrame(schema=_SPAN)
-    line, mine = ["file", "thread"], (pl.col("layer") == "hip") & pl.col("file").is_in(losses["file"].implode())
-    rows = events.select(*line, "offset", "name", "layer", "source", "flags", "ts_ns").filter(mine)
-    calls = rows.drop_nulls("thread").with_columns(pl.col("flags").fill_null(0)).sort("offset")
-    halves, neighbours = list_half_calls(calls), calls.select(*line, "offset", other="ts_ns")
-    is_exit = pl.col("flags") & int(Flag.EXIT_ONLY) > 0
-    alone: dict[str, Any] = {"on": "offset", "by": line, "allow_exact_matches": False, "check_sortedness": False}
-    sides = [
-        halves.filter(is_exit).join_asof(neighbours, strategy="backward", **alone),
-        halves.filter(~is_exit).join_asof(neighbours, strategy="forward", **alone),
-    ]
-    at, other = pl.col("ts_ns"), pl.col("other").fill_null(pl.col("ts_ns"))
-    return pl.concat(sides).select(
-        from_ns=pl.min_horizontal(at, other), to_ns=pl.max_horizontal(at, other), count=pl.lit(1, pl.Int64)
+    mine = (pl.col("layer") == "hip") & pl.col("file").is_in(halves["file"].unique().implode())
+    columns = ("event", "file", "offset", "thread", "ts_ns")
+    calls = events.select(*columns, "layer").filter(mine & pl.col("thread").is_not_null()).select(columns)
+    lines = calls.sort("offset")
+    order, thread, _ = order_by_group(lines, ["file", "thread"])
+    lines = lines[order]
+    # Where the half stands among the lines of its thread, and the line before or behind it.
+    place = np.empty(events.height, dtype=np.int64)
+    place[lines["event"].to_numpy()] = np.arange(lines.height)
+    half = place[halves["row"].to_numpy()]
+    other = np.clip(half + np.where(halves["is_exit"].to_numpy(), -1, 1), 0, lines.height - 1)
+    other = np.where(thread[other] == thread[half], other, half)
+    at = lines["ts_ns"]
+    spans = pl.DataFrame({"one": at.gather(half), "two": at.gather(other)})
+    return spans.select(
+        from_ns=pl.min_horizontal("one", "two"), to_ns=pl.max_horizontal("one", "two"), count=pl.lit(1, pl.Int64)
     )
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import polars as pl
 
-from tracecorr.link.false_calls import find_losses
+from tracecorr.link.false_calls import find_losses, list_half_calls
 from tracecorr.model.kinds import COMMAND_MENTIONS, SUBMITTED
 
 # Lines that name a signal which a packet or copy before them completes.
@@ -26,7 +26,8 @@ def list_short_files(records: pl.DataFrame) -> pl.Series:
     rows = rows.filter(
         (pl.col("source") == "amd_log") & pl.col("layer").is_in(["aql", "copy", "signal", "command"])
     ).sort("stamp_ns", "file", "offset")  # fmt: skip
-    found = (find_losses(records)["file"], _list_unsignalled(rows), _list_undispatched(rows))
+    lossy = find_losses(records, list_half_calls(records))
+    found = (lossy["file"], _list_unsignalled(rows), _list_undispatched(rows))
     return pl.concat(found).unique()
 
 

@@ -24,9 +24,8 @@ def add_turns(packets: pl.DataFrame, records: pl.DataFrame, ring: tuple[str, ...
     packets = packets.with_columns(_earliest=pl.Series(_find_earliest(packets, records)))
     # The earliest of all that come later: where it lies behind a packet's line, a turn ends.
     later = pl.col("_earliest").shift(-1).cum_min(reverse=True).over(ring)
-    ends = (later > pl.col("stamp_ns")).fill_null(value=True)
-    packets = packets.with_columns(_ends=ends).with_columns(
-        turn=pl.col("_ends").shift(1, fill_value=False).cast(pl.Int64).cum_sum().over(ring)
+    packets = packets.with_columns(_ends=later > pl.col("stamp_ns")).with_columns(
+        turn=pl.col("_ends").shift(1, fill_value=False).cum_sum().over(ring)
     )
     # Packets of which the log names no thread may be of several.
     mixed = ((pl.col("thread").n_unique() > 1) | pl.col("thread").is_null().any()).over(*ring, "turn")

@@ -69,8 +69,10 @@ def _lay_beside(lines: pl.DataFrame, stores: pl.DataFrame) -> pl.DataFrame:
     place, rising = pl.int_range(pl.len()).over(_WRITER), (pl.col("packet_index").diff() > 0).over(_WRITER)
     stores = stores.with_columns(at=place, rises=rising.fill_null(value=True))
     stores = stores.filter(pl.col("rises").all().over(_WRITER))
-    sizes = stores.group_by(_WRITER).agg(stores=pl.len())
-    lines = lines.with_columns(nth=place, lines=pl.len().over(_WRITER)).join(sizes, on=_WRITER, maintain_order="left")
+    # Signed: of packets before the trace begins there are no stores.
+    count = pl.len().cast(pl.Int64)
+    sizes = stores.group_by(_WRITER).agg(stores=count)
+    lines = lines.with_columns(nth=place, lines=count.over(_WRITER)).join(sizes, on=_WRITER, maintain_order="left")
     known = stores.select(*_WRITER, "packet_index", "at")
     lines = lines.join(known, on=[*_WRITER, "packet_index"], how="left", maintain_order="left")
     # By how much a packet's place among its thread's is another one than its store's: equal on both sides of a stretch

@@ -5,11 +5,11 @@ from __future__ import annotations
 import polars as pl
 
 from tracecorr.link.queues import pivot_args
-from tracecorr.model.kinds import RECORDED
+from tracecorr.model.kinds import COMMAND_MENTIONS, DERIVED, GRAPH_COMMAND, MARKERS, NULL_STREAM, RECORDED
 
 
 def build_streams(events: pl.DataFrame, args: pl.DataFrame) -> pl.DataFrame:
-    """Return the table `streams`: one row per creating call, one per handle that only commands name."""
+    """Return the table `streams`: one row per creating call, one per handle that only commands and calls name."""
     named = events.select("event", "process", "stream", "ts_ns", "dur_ns", "layer", "name")
     named = named.filter(pl.col("stream").is_not_null())
     made = named.filter((pl.col("layer") == "hip") & pl.col("name").cat.starts_with("hipStreamCreate"))
@@ -19,7 +19,12 @@ def build_streams(events: pl.DataFrame, args: pl.DataFrame) -> pl.DataFrame:
         "process", handle="stream", priority=pl.col("priority").reinterpret(signed=True).cast(pl.Int32, strict=False),
         flags=pl.col("flags").cast(pl.UInt32, strict=False), created_ns="created_ns", create_event="event",
     )  # fmt: skip
-    others = named.filter(pl.col("layer") == "command").select("process", handle="stream").unique(maintain_order=True)
+    is_command = pl.col("layer") == "command"
+    # Commands that name their streams show the null stream by its own handle.
+    enqueues = is_command & ~pl.col("name").is_in(COMMAND_MENTIONS)
+    twice = (pl.col("stream") == NULL_STREAM) & enqueues.any().over("process")
+    others = named.filter(is_command | ((pl.col("layer") == "hip") & ~twice))
+    others = others.select("process", handle="stream").unique(maintain_order=True)
     others = others.join(created, on=["process", "handle"], how="anti", nulls_equal=True, maintain_order="left")
     streams = pl.concat([created, others], how="diagonal_relaxed").with_row_index("stream")
     return _add_destroyed(streams, named)
@@ -44,12 +49,36 @@ def assign_streams(events: pl.DataFrame, streams: pl.DataFrame) -> pl.DataFrame:
     return found.drop_nulls("stream_id").select("event", "stream_id")
 
 
-def summarize_stream_queues(launches: pl.DataFrame) -> pl.DataFrame:
-    """Return the table `stream_queues`: the span in which each stream submitted to each queue."""
-    both = launches.drop_nulls(["stream", "queue"])
+def name_called_streams(launches: pl.DataFrame, events: pl.DataFrame) -> pl.Series:
+    """Return the stream (`stream_id`) that the call was given which enqueued the command of each packet or copy.
+
+    Up to ROCm 6.4 commands do not name their stream, and calls do. Markers may be of another stream, for which the call
+    waits first; so may be what a graph launch enqueues.
+
+    Args:
+        launches: columns command_event, kind (of the command), graph.
+        events: linked events.
+    """
+    own = pl.col("kind").is_not_null() & ~pl.col("kind").is_in([*MARKERS, GRAPH_COMMAND]) & ~pl.col("graph")
+    commands = launches.select(pl.when(own).then("command_event")).to_series()
+    return events["stream_id"].gather(events["parent"].gather(commands))
+
+
+def summarize_stream_queues(launches: pl.DataFrame, events: pl.DataFrame) -> pl.DataFrame:
+    """Return the table `stream_queues`: the span in which each stream submitted to each queue.
+
+    It is recorded where commands name their stream, else derived from the calls that enqueued them.
+
+    Args:
+        launches: the table.
+        events: linked events with `stream_id`.
+    """
+    named = events["stream_id"].gather(launches["command_event"]).is_not_null()
+    both = launches.with_columns(named=named).drop_nulls(["stream", "queue"])
     return both.group_by("stream", "queue", maintain_order=True).agg(
-        from_ns=pl.col("packet_ns").min(), to_ns=pl.col("packet_ns").max(), evidence=pl.lit(RECORDED).first()
-    )
+        from_ns=pl.col("packet_ns").min(), to_ns=pl.col("packet_ns").max(),
+        evidence=pl.when(pl.col("named").all()).then(pl.lit(RECORDED)).otherwise(pl.lit(DERIVED)),
+    )  # fmt: skip
 
 
 def list_asked_priorities(stream_queues: pl.DataFrame, streams: pl.DataFrame) -> pl.DataFrame:

@@ -6,8 +6,10 @@ lost. Then the packet would be given to a command that is not its own.
 
 from __future__ import annotations
 
+import numpy as np
 import polars as pl
 
+from tracecorr.align.rows import number_groups, order_by_group
 from tracecorr.link.false_calls import MANY_LOST, MOST_LOST
 from tracecorr.model.kinds import Flag
 
@@ -61,7 +63,7 @@ def list_unsure_kernels(
     tells its duration: then nothing between the name and the dispatch is of another call.
 
     Args:
-        launches: event, file, name, layer, parent, graph, queue, packet_index, command_event.
+        launches: event, file, offset, name, layer, parent, graph, queue, packet_index, command_event.
         events: linked events.
         losses: files of the log that lost lines.
         disordered: files with lines out of order; the names of a graph's kernels may be among them.
@@ -69,37 +71,34 @@ def list_unsure_kernels(
     packets = launches.filter(pl.col("file").is_in(losses["file"].implode()) & (pl.col("layer") == "aql"))
     if packets.is_empty():
         return packets["event"]
-    index = pl.col("packet_index")
     # Another file is another process, or what came before and lost lines, too.
-    before = index.shift(1).over("file", "queue").fill_null(-1)
-    ordered = packets.sort("file", "queue", "packet_index").with_columns(
-        is_behind=(index - before > 1).fill_null(False)
-    )
-    flags = events["flags"].fill_null(0).gather(ordered["parent"])
+    behind = _list_steps(packets).filter(pl.col("step") > 1)["event"]
+    packets = packets.with_columns(is_behind=pl.col("event").is_in(behind.implode()))
+    flags = events["flags"].fill_null(0).gather(packets["parent"])
     told = (flags & int(Flag.SPAN_TOLD) > 0).fill_null(False)
-    alone = told & (~ordered["graph"] | ordered["packet_index"].is_not_null())
+    alone = told & (~packets["graph"] | packets["packet_index"].is_not_null())
     sure = ~pl.col("is_behind") & (alone | pl.col("command_event").is_not_null())
     mixed = pl.col("graph") & pl.col("file").is_in(disordered.implode())
-    return ordered.filter((pl.col("name") == "dispatch") & (mixed | ~sure))["event"]
+    return packets.filter((pl.col("name") == "dispatch") & (mixed | ~sure))["event"]
 
 
 def _list_callers(events: pl.DataFrame, losses: pl.DataFrame) -> pl.DataFrame:
-    """Return file, thread, calls: the threads that make HIP calls."""
-    calls = events.select("file", "thread", "layer").filter(pl.col("file").is_in(losses["file"].implode()))
-    return calls.filter(pl.col("layer") == "hip").group_by("file", "thread").agg(calls=pl.len())
+    """Return file, thread and `calls` (true): the threads that make HIP calls."""
+    mine = (pl.col("layer") == "hip") & pl.col("file").is_in(losses["file"].implode())
+    _, callers = number_groups(events.select(pl.col("file", "thread").filter(mine)), ["file", "thread"])
+    return callers.with_columns(calls=pl.lit(value=True))
 
 
 def _told_calls(events: pl.DataFrame) -> pl.DataFrame:
     """Return the calls (parent) whose exit tells their duration, of functions that enqueue one command a call."""
-    rows = events.select("event", "parent", "name", "layer", "flags")
     hip = (pl.col("layer") == "hip") & (pl.col("flags").fill_null(0) & int(Flag.SPAN_TOLD) > 0)
-    told = rows.filter(hip).select("name", parent="event")
-    held = rows.filter(pl.col("layer") == "command").group_by("parent").agg(
-        commands=(~pl.col("name").is_in(["complete"])).sum()
-    )  # fmt: skip
-    counted = told.join(held.drop_nulls("parent"), on="parent", how="left")
-    single = counted.group_by("name").agg(pl.col("commands").max()).filter(pl.col("commands") <= 1)
-    return counted.join(single, on="name", how="semi").select("parent")
+    told = events.select(pl.col("name", "event").filter(hip)).rename({"event": "parent"})
+    enqueued = (pl.col("layer") == "command") & (pl.col("name") != "complete")
+    inside = events.select(pl.col("parent").filter(enqueued).drop_nulls()).to_series()
+    # Events are numbered by their rows.
+    held = pl.Series(np.bincount(inside.to_numpy(), minlength=events.height))
+    several = told.filter(held.gather(told["parent"]) > 1)["name"].unique()
+    return told.filter(~pl.col("name").is_in(several.implode())).select("parent")
 
 
 def drop_late(found: pl.DataFrame, uses: pl.DataFrame, losses: pl.DataFrame, end: str) -> pl.DataFrame:
@@ -189,15 +188,31 @@ def _list_gaps(packets: pl.DataFrame, damaged: pl.Series) -> tuple[pl.DataFrame,
     uncounted = known.filter(pl.col("packet_index").is_null() & pl.col("file").is_in(damaged.implode()))[
         "queue"
     ].unique()
-    ordered = known.drop_nulls("packet_index").sort("file", "queue", "packet_index")
     key = ["file", "queue"]
-    before = pl.col("packet_index").shift(1, fill_value=-1).over(key)
-    place = pl.col("offset").shift(1, fill_value=-1).over(key)
-    gaps = ordered.with_columns(step=pl.col("packet_index") - before, place=place).filter(pl.col("step") > 1)
+    gaps = _list_steps(known).filter(pl.col("step") > 1)
     gaps = gaps.select(
         *key, from_offset=pl.min_horizontal("place", "offset"), to_offset=pl.max_horizontal("place", "offset")
     )
     return gaps.sort("from_offset").with_columns(pl.col("to_offset").cum_max().over(key)), uncounted
+
+
+def _list_steps(packets: pl.DataFrame) -> pl.DataFrame:
+    """Return the packets of queues whose indexes do not just follow one another, in the order of their indexes.
+
+    With `step`, by how much each is above the one before (from -1 on), and `place`, the offset of that one (-1).
+
+    Args:
+        packets: event, file, queue, packet_index, offset; in the order of time.
+    """
+    key = ["file", "queue"]
+    rows = packets.select("event", *key, "packet_index", "offset").drop_nulls("packet_index")
+    order, queue, _ = order_by_group(rows, key)
+    index = rows["packet_index"].to_numpy()[order]
+    before = np.where(np.append(True, queue[1:] != queue[:-1])[: len(queue)], -1, np.append(-1, index[:-1]))
+    wrong = np.isin(queue, queue[index != before + 1])
+    rows = rows[order].filter(pl.Series(wrong)).sort(*key, "packet_index")
+    step = pl.col("packet_index") - pl.col("packet_index").shift(1, fill_value=-1).over(key)
+    return rows.with_columns(step=step, place=pl.col("offset").shift(1, fill_value=-1).over(key))
 
 
 def _candidate_queues(pairs: pl.DataFrame) -> pl.DataFrame:

@@ -23,7 +23,7 @@ from tracecorr.link import (
 )
 from tracecorr.link.drm_jobs import build_drm_jobs, link_drm_jobs
 from tracecorr.link.edges import list_links
-from tracecorr.link.false_calls import add_unproven, find_losses
+from tracecorr.link.false_calls import add_unproven, find_losses, list_half_calls
 from tracecorr.link.false_syscalls import open_false_syscalls
 from tracecorr.link.functions import name_driver_calls, nest_functions
 from tracecorr.link.gpus import assign_gpus, list_gpus
@@ -32,6 +32,7 @@ from tracecorr.link.kernels import list_kernels
 from tracecorr.link.launches import build_launches, forget_indexes
 from tracecorr.link.lives import number_lives
 from tracecorr.link.thread_creation import find_creators
+from tracecorr.link.thread_evidence import limit_by_thread
 from tracecorr.link.threads import Identities
 from tracecorr.model import schema
 from tracecorr.model.kinds import Flag
@@ -105,9 +106,10 @@ def link_tables(
     events = smi.attach_processes(rocprof.attach_processes(placed, identities.processes), identities)
     del placed  # large, as are these columns: from here on a row's thread and process stand for them
     displaced = disorder.find_displaced(events)
-    losses = disorder.add_displaced(add_unproven(find_losses(events), unproven), displaced, events)
-    torn = log_losses.list_torn_calls(events, losses)
-    events = calls.find_parents(events.drop("pid", "tid", "comm"), losses)
+    halves = list_half_calls(events)
+    losses = disorder.add_displaced(add_unproven(find_losses(events, halves), unproven), displaced, events)
+    torn = log_losses.list_torn_calls(events, halves)
+    events = calls.find_parents(events.drop("pid", "tid", "comm"), losses, halves)
     events = nest_functions(name_driver_calls(disorder.part_displaced(events, displaced)))
     lines = calls.list_lines(events, trace_aligned)
     events = open_false_syscalls(events, lines)
@@ -116,12 +118,13 @@ def link_tables(
     events = descriptors.name_ioctls(events, devices)
     mappings = kfd_calls.list_mappings(events, devices)
     args = _add_driver_args(args, events, devices, mappings)
-    inside = calls.link_syscalls(events, lines)
+    inside = limit_by_thread(calls.link_syscalls(events, lines), "event", "evidence", events, identities.threads)
     del lines
     events = _adopt_syscalls(events, inside)
     hqd = schema.HQD.empty() if hqd is None else hqd
     known_gpus = schema.GPUS.empty() if known_gpus is None else known_gpus
     queue_table = queues.build_queues(events, packets, args, trace_aligned, losses)
+    queue_table = limit_by_thread(queue_table, "created_line_event", "create_evidence", events, identities.threads)
     gpu_table, queue_table = _tell_driver_facts(*list_gpus(queue_table, hqd, known_gpus), events, args)
     hqd = attach_queues(hqd, queue_table, identities.processes, gpu_table)
     stream_table = streams.build_streams(events, args)
@@ -130,9 +133,7 @@ def link_tables(
     events = _spread_queues(events, queue_creation.queues_of_calls(queue_table, events, args))
     events = _attach_gpus(events, queue_table, assign_gpus(args, devices, gpu_table))
     jobs = build_drm_jobs(events, args)
-    sources = _sources(events)
-    known = sources if trace_aligned else sources | {"unaligned"}
-    found = build_launches(events, packets, args, known, losses, displaced)
+    found = build_launches(events, packets, args, _sources(events, trace_aligned), losses, displaced)
     del packets  # large
     timed = rocprof.match_packets(events, args, found.table, queue_table, kernel_table)
     launches = rocprof.fill_gpu_times(found.table, timed)
@@ -140,10 +141,9 @@ def link_tables(
     events = _describe_gpu_times(_chain_doorbells(events, launches), found.gpu)
     edges = (
         link_hqds(events, hqd, queue_table), kfd_calls.link_doorbell_mappings(events, args, mappings),
-        link_drm_jobs(jobs), found.edges, rocprof.list_edges(timed),
-        rocprof.link_correlations(events, args),
+        link_drm_jobs(jobs), found.edges, rocprof.list_edges(timed), rocprof.link_correlations(events, args),
     )  # fmt: skip
-    stream_queues = streams.summarize_stream_queues(launches)
+    stream_queues = streams.summarize_stream_queues(launches, events)
     asked = streams.list_asked_priorities(stream_queues, stream_table)
     queue_table = _count_packets(queue_table, launches, events)
     return {
@@ -197,8 +197,9 @@ def _add_args(args: pl.DataFrame, *more: pl.DataFrame) -> pl.DataFrame:
     return pl.concat([args, *rows]).sort("event", maintain_order=True)
 
 
-def _sources(events: pl.DataFrame) -> set[str]:
+def _sources(events: pl.DataFrame, trace_aligned: bool) -> set[str]:
     named = set(events["source"].unique().cast(pl.String).to_list())
+    named |= set() if trace_aligned else {"unaligned"}
     return named | ({"doorbell"} if (events["layer"] == "doorbell").any() else set())
 
 

@@ -11,6 +11,7 @@ from tracecorr.link.doorbell_threads import match_doorbells, select_lines, selec
 from tracecorr.link.lives import LIFE, ToLog, find_process_lives, find_thread_lives, number_lives
 from tracecorr.link.thread_creation import list_clone_addresses
 from tracecorr.model import schema
+from tracecorr.model.kinds import INFERRED, RECORDED
 
 # glibc on x86-64 registers the robust list at pthread address + 0x2e0 (measured with HIP 7.2.4).
 ROBUST_LIST_OFFSET = 0x2E0
@@ -91,9 +92,9 @@ def map_threads(
     exact = _exact(log_threads, trace_threads, known)
     # An address that threads registered is one of theirs, though it may not be known whose.
     free = log_threads.join(known, left_on="log_tid", right_on="address", how="anti")
-    exact = _add_matched(exact, free, _match_free(log, trace, free, exact), "recorded")
+    exact = _add_matched(exact, free, _match_free(log, trace, free, exact))
     if guessed is not None:
-        exact = _add_matched(exact, free, guessed, "inferred")
+        exact = _add_matched(exact, free, guessed.with_columns(evidence=pl.lit(INFERRED)))
     foreign = _find_foreign(log_threads, trace, known)
     pids = _join_processes(log_threads, trace_threads.join(foreign, on="tgid", how="anti"), exact)
     return _number(log_threads, trace_threads, exact, pids, lives)
@@ -130,13 +131,13 @@ def _split_addresses(log_threads: pl.DataFrame, known: pl.DataFrame, to_log: ToL
     return pl.concat([whole.join(lives, on=["life", "log_tid"], how="anti"), split.select(whole.columns)])
 
 
-def _add_matched(exact: pl.DataFrame, free: pl.DataFrame, found: pl.DataFrame, evidence: str) -> pl.DataFrame:
+def _add_matched(exact: pl.DataFrame, free: pl.DataFrame, found: pl.DataFrame) -> pl.DataFrame:
     """Add threads that were found otherwise, where neither side has a partner yet."""
     keys = ["file", "log_pid", "log_tid"]
     both = free.join(found, on=keys).join(exact, on=["life", "log_tid"], how="anti")
     both = both.drop("tid").rename({"tid_key": "tid"}).join(exact, on="tid", how="anti")
     columns = ("life", "log_pid", "host_pid", "log_tid", "from_ns", "tid", "how")
-    return pl.concat([exact, both.select(*columns, evidence=pl.lit(evidence))])
+    return pl.concat([exact, both.select(*columns, "evidence")])
 
 
 def _with_host_pids(log_threads: pl.DataFrame, seen: SeenIdentities | None) -> pl.DataFrame:
@@ -212,7 +213,7 @@ def _exact(log_threads: pl.DataFrame, trace_threads: pl.DataFrame, known: pl.Dat
     pairs = pairs.filter(own_pid | ~own_pid.any().over(line))
     alone = (pl.len().over(line) == 1) & (pl.len().over("tid") == 1)
     columns = ("life", "log_pid", "host_pid", "log_tid", "from_ns", "tid", "how")
-    return pairs.filter(alone).select(*columns, evidence=pl.lit("recorded"))
+    return pairs.filter(alone).select(*columns, evidence=pl.lit(RECORDED))
 
 
 def _find_foreign(log_threads: pl.DataFrame, trace: pl.DataFrame, known: pl.DataFrame) -> pl.DataFrame:

@@ -19,6 +19,10 @@ RECORDED, DERIVED, INFERRED = "recorded", "derived", "inferred"
 PACKET_KINDS = ("dispatch", "barrier_and", "barrier_or", "barrier_value")
 # Where Direct Dispatch is off, a worker thread takes a command from its queue and prints this.
 SUBMITTED = "submitted"
+# hipStreamLegacy, a handle of the null stream; commands show its real one (from ROCm 7.0 on).
+NULL_STREAM = 1
+# Commands that make barriers only, and the one of all packets of a graph launch, which writes these first.
+MARKERS, GRAPH_COMMAND = ("InternalMarker", "Marker"), "Task"
 # Other lines that name a command, and enqueue none.
 COMMAND_MENTIONS = ("wait_event", "wait_event_done", "queue_marker", "processing", "awaiting_event")
 

@@ -48,6 +48,17 @@ class Heads:
                 code += self.word(at) * FACTORS[last - first + i]
         return mix(code, np.uint64(size))
 
+    def find_pair(self, pair: bytes) -> Ints:
+        """Return where each row has the two bytes `pair` first; -1 = nowhere."""
+        wanted = np.frombuffer(pair, "<u2")[0]
+        found = np.full(len(self), self.size)
+        for odd in (0, 1) if len(self) else ():
+            shape = len(self), self.size // 2 - odd
+            hits = np.ndarray(shape, "<u2", self._rows, odd, (self.size, 2)) == wanted
+            some = np.flatnonzero(hits.any(axis=1))
+            found[some] = np.minimum(found[some], 2 * hits[some].argmax(axis=1) + odd)
+        return np.where(found < self.size, found, -1)
+
     def take(self, rows: Ints) -> Heads:
         """Return some of the rows."""
         return Heads(self._rows[rows], self.size)

@@ -9,13 +9,15 @@ from typing import Any
 _ENTRIES: dict[str, dict[str, type]] = {
     "files": {"file": int, "path": str, "source": str, "form": str, "size": int},
     "processes": {"pid": int},
-    "threads": {"tid": int, "robust_list": int},
+    "threads": {"tid": int},
     "losses": {"source": str, "reason": str},
     "nodes": {"node": str, "used": dict},
     "gpus": {},
 }
-# Whole numbers that an entry may have.
-_NUMBERS = {"processes": ("namespace_pid", "seen_ns"), "losses": ("records", "from_ns", "to_ns")}
+# Whole numbers that an entry may have. The kernel gives no robust list of a thread that just ended.
+_NUMBERS = {
+    "processes": ("namespace_pid", "seen_ns"), "threads": ("robust_list",), "losses": ("records", "from_ns", "to_ns"),
+}  # fmt: skip
 _OBJECTS = (
     "recorder", "host", "wanted", "plan", "environment", "start", "stop", "timens_offsets", "devices", "event_cost",
 )  # fmt: skip
@@ -45,7 +47,8 @@ def describe_damage(info: Mapping[str, Any]) -> str:
             given = {key: int for key in _NUMBERS.get(name, ()) if entry.get(key) is not None}
             for key, kind in (needed | given).items():
                 if not _is(entry.get(key), kind):
-                    return f"{name}[{number}] has no {key}"
+                    state = "no" if entry.get(key) is None else "a wrong"
+                    return f"{name}[{number}] has {state} {key}"
     wrong = (name for name in _TEXTS if not all(isinstance(text, str) for text in info.get(name) or []))
     return next((f"{name} holds what is no text" for name in wrong), "")
 

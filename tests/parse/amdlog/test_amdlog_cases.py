@@ -266,6 +266,32 @@ def test_streams_have_handle_flags_and_priority() -> None:
     assert found.one(name="hipStreamDestroy")["stream"] == 0x1952020
 
 
+@pytest.mark.parametrize(
+    ("name", "args", "stream"),
+    [
+        ("hipLaunchKernel", "0x55f9, {1,1,1}, {64,1,1}, 0x7f51, 0, stream:0x3aafaec0", 0x3AAFAEC0),
+        ("hipModuleLaunchKernel", "0x0x3aa6, 256, 1, 1, 256, 1, 1, 0, stream:0x3aafb2b0, 0x7fb4, char array:<null>",
+         0x3AAFB2B0),
+        ("hipExtModuleLaunchKernel", "0x7f, 4, char array:<null>, stream:0x0x16fe080, event:0x5, 0", 0x16FE080),
+        ("hipEventRecord", "event:0x7f51740430b0, stream:0x1952020", 0x1952020),
+        ("hipStreamWaitEvent", "stream:0x1952020, event:0x7f51740430b0, 0", 0x1952020),
+        # The null stream, which for a function compiled for one default stream per thread is another one.
+        ("hipLaunchKernel", "0x55f9, {1,1,1}, {64,1,1}, 0x7f51, 0, stream:<null>", 1),
+        ("hipLaunchKernel_spt", "0x55f9, {1,1,1}, {64,1,1}, 0x7f51, 0, stream:<null>", None),
+        # From 7.2 on nothing tells which of the pointers is a stream; commands name it.
+        ("hipLaunchKernel", "0x55f9, {1,1,1}, {64,1,1}, 0x7f51, 0, 0x3aafaec0", None),
+        ("hipModuleLaunchKernel", "0x3aa6, 256, 1, 1, 256, 1, 1, 0, 0x3aafb2b0, 0x7fb4, char array:<null>", None),
+        # Not a part of a handle.
+        ("hipLaunchKernel", "0x55f9, {1,1,1}, {64,1,1}, 0x7f51, 0, stream:0x7fb,bb5,801,fe0", None),
+        ("hipMemcpyAsync", "0x7f, 0x80, 64, hipMemcpyHostToDevice, downstream:0x5", None),
+        ("hipMemcpyAsync", "0x7f, 0x80, 64, hipMemcpyHostToDevice, stream:0x5epoch 3 done", None),
+    ],
+)  # fmt: skip
+def test_a_call_names_the_stream_that_it_is_given(name: str, args: str, stream: int | None) -> None:
+    found = read(log(enter(name, args), leave(name), "stream:0x77"))
+    assert found.one(layer="hip")["stream"] == stream
+
+
 def test_records_glued_behind_other_output() -> None:
     text = "\r... 1 s...done" + line("init") + "plain text\n\n" + "x us: y\n" + line("Free hsa memory 0x1")
     found = read(text)

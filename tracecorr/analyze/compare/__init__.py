@@ -21,12 +21,14 @@ from tracecorr.analyze.compare.sides import (
     list_topology,
 )
 from tracecorr.analyze.copies import summarize_copies
-from tracecorr.analyze.frames import Tables, collect
+from tracecorr.analyze.frames import Tables
 from tracecorr.analyze.kernels import UNKNOWN_KERNEL
+from tracecorr.analyze.launches import count_packets
 from tracecorr.analyze.paths import summarize_paths
 from tracecorr.analyze.streams import NO_STREAM_NAMES, names_streams
 from tracecorr.analyze.values import plain_rows, render_ns
 from tracecorr.analyze.verdicts import Evidence, Verdict, judge_capture
+from tracecorr.model.errors import InputError
 
 ROUNDS = 20_000
 
@@ -57,8 +59,16 @@ class Comparison:
     sections: tuple[Section, ...]
 
     def frame(self, key: str) -> pl.DataFrame:
-        """Return the table of a section."""
-        return next(s.frame for s in self.sections if s.key == key)
+        """Return the table of a section.
+
+        Raises:
+            InputError: there is no such section.
+        """
+        for section in self.sections:
+            if section.key == key:
+                return section.frame
+        sections = ", ".join(section.key for section in self.sections)
+        raise InputError(f"a comparison has no section {key!r}", f"its sections are: {sections}")
 
     def as_dict(self) -> dict[str, Any]:
         """Return the comparison for JSON."""
@@ -138,7 +148,9 @@ def _path_sections(first: Evidence, second: Evidence) -> Iterator[Section]:
         "by the clock error of Latency",
     )  # fmt: skip
     copies = [
-        summarize_copies(t("events"), t("launches"), t("kernels")).group_by("path").agg(pl.col("copies", "bytes").sum())
+        summarize_copies(t("events"), t("launches"), t("kernels"))
+        .group_by("path")
+        .agg(pl.col("copies").sum(), pl.when(pl.col("bytes").count() > 0).then(pl.col("bytes").sum()))
         for t, _ in sides
     ]
     yield Section(
@@ -182,10 +194,9 @@ def _name_missing(first: set[str], second: set[str]) -> Iterator[str]:
 
 
 def _name_silent(first: Evidence, second: Evidence) -> Iterator[str]:
-    """Yield whose HIP log holds calls alone: up to level 3 it prints no packets."""
+    """Yield whose HIP log holds no packet: up to level 3, from ROCm 7.2 on up to 4, it prints none."""
     for side, evidence in (("A", first), ("B", second)):
-        launches = collect(evidence.tables("launches").select(pl.len())).item()
-        if evidence.layers.get("hip") and not (launches or evidence.layers.get("command")):
+        if evidence.layers.get("hip") and not count_packets(evidence.tables("launches")):
             yield (
                 f"the HIP log of {side} has no packet: its program submitted none, or AMD_LOG_LEVEL was too low to "
                 "print them; 0 dispatches and kernels may mean unknown"

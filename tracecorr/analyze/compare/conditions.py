@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
 
 import polars as pl
 
 from tracecorr.analyze.frames import collect
+from tracecorr.analyze.launches import count_packets
 from tracecorr.analyze.run_facts import describe_overhead
 from tracecorr.analyze.verdicts.evidence import Evidence
 from tracecorr.store.recording import describe_event_cost
@@ -19,7 +19,7 @@ def describe_conditions(evidence: Evidence) -> dict[str, str]:
     """Return what a reader of a latency must know: log level, log lines per dispatch, trace, doorbell probe.
 
     The level is the one that capture.json names, else the lowest that prints the lines that were seen
-    (ROCm 7.2: calls at 3, allocations at 4, packets and commands at 5; before, packets at 4).
+    (ROCm 7.2: calls at 3, copies at 4, packets and commands at 5; before, packets at 4).
     """
     tables, layers = evidence.tables, evidence.layers
     lines = collect(
@@ -28,7 +28,7 @@ def describe_conditions(evidence: Evidence) -> dict[str, str]:
     dispatches = collect(tables("launches").filter(pl.col("kind") == "dispatch").select(pl.len())).item()
     per_dispatch = f"{lines / dispatches:.1f}" if lines and dispatches else "-"
     return {
-        "AMD_LOG_LEVEL": _log_level(layers, evidence.info),
+        "AMD_LOG_LEVEL": _log_level(evidence),
         "log lines per dispatch": per_dispatch,
         "kernel trace": "yes" if any(layers.get(layer) for layer in ("syscall", "ioctl", "kfd")) else "no",
         "doorbell probe": "yes" if layers.get("doorbell") else "no",
@@ -37,14 +37,17 @@ def describe_conditions(evidence: Evidence) -> dict[str, str]:
     }
 
 
-def _log_level(layers: Mapping[str, int], info: Mapping[str, Any]) -> str:
-    environment = info.get("environment")
+def _log_level(evidence: Evidence) -> str:
+    environment = evidence.info.get("environment")
     named = environment.get("AMD_LOG_LEVEL") if isinstance(environment, Mapping) else None
     if named:
         return str(named)
-    if layers.get("command") or layers.get("aql"):
+    launches = evidence.tables("launches")
+    if count_packets(launches):
         return "4 or more (packets and commands are printed; from ROCm 7.2 on at 5)"
-    return "3 or more" if layers.get("hip") else "no log"
+    if evidence.layers.get("command") or collect(launches.select(pl.len())).item():
+        return "4 or more (no packet is printed)"
+    return "3 or more (no packet is printed)" if evidence.layers.get("hip") else "no log"
 
 
 def compare_conditions(first: Mapping[str, str], second: Mapping[str, str]) -> pl.DataFrame:

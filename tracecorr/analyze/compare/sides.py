@@ -13,6 +13,7 @@ from tracecorr.analyze.frames import Tables, collect
 from tracecorr.analyze.hip_calls import summarize_hip_calls
 from tracecorr.analyze.ioctls import summarize_ioctls
 from tracecorr.analyze.kernels import summarize_kernels
+from tracecorr.analyze.launches import count_packets
 from tracecorr.analyze.streams import names_streams
 
 # Kernels for which the latency is compared, the most dispatched first.
@@ -107,11 +108,13 @@ def _describe_queues(tables: Tables) -> dict[str, int | None]:
     edges = tables("stream_queues").select("stream", "queue").unique().collect()
     per_queue = edges.group_by("queue").len()["len"]
     per_stream = edges.group_by("stream").len()["len"]
-    named = names_streams(tables("launches"))
+    named, shown = names_streams(tables("launches")), count_packets(tables("launches"))
     numbers: dict[str, int | None] = {
         "queues": queues.height,
         "queues made by HIP (Created lines)": queues["created_line_event"].count(),
-        "queues with dispatches": queues.filter(pl.col("dispatches") > 0).height,
+        "queues with dispatches": queues.filter(pl.col("dispatches") > 0).height
+        if shown or queues.is_empty()
+        else None,
         "CREATE_QUEUE ioctls": queues["create_ioctl_event"].count(),
         "processes with queues": queues["process"].drop_nulls().n_unique(),
         "known GPUs with queues": queues["gpu"].drop_nulls().n_unique(),

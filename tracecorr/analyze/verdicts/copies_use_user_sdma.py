@@ -6,7 +6,7 @@ import polars as pl
 
 from tracecorr.analyze.frames import collect
 from tracecorr.analyze.values import count_of
-from tracecorr.analyze.verdicts.evidence import Evidence
+from tracecorr.analyze.verdicts.evidence import Evidence, Excuse, find_excuse
 from tracecorr.analyze.verdicts.model import Claim, Finding, failed, passed, unknown
 
 _SDMA = ("sdma", "sdma_xgmi", "sdma_by_engine")
@@ -37,7 +37,8 @@ def judge(evidence: Evidence) -> Finding:
         )  # fmt: skip
     if copies.is_empty():
         return unknown(
-            "no copy was submitted to a copy engine: nothing shows which path one would take",
+            "the log shows no copy to a copy engine: the program submitted none, or AMD_LOG_LEVEL was too low to print "
+            "them (4 prints them)",
             "record the HIP log with AMD_LOG_LEVEL=5 of a program that copies with hipMemcpy", counts,
         )  # fmt: skip
     without = copies.join(sdma, on="process", how="anti")
@@ -65,24 +66,20 @@ def judge(evidence: Evidence) -> Finding:
             f"{told}, but the type of the queues that CREATE_QUEUE made is not recorded",
             remedy, counts, without["event"],
         )  # fmt: skip
-    for why, remedy, hidden in _excuses(evidence):
-        seen = without.join(hidden, on="process", how="anti", nulls_equal=True)
-        if seen.is_empty():
-            return unknown(f"{told} of {why}", remedy, counts, without["event"])
-        without = seen
-    return failed(f"{_count(without)} of processes that made no SDMA queue", counts, without["event"], by_absence=True)
+    excuse, left = find_excuse(without, _list_excuses(evidence))
+    if excuse is not None:
+        return unknown(f"{told} of {excuse.reason}", excuse.remedy, counts, without["event"])
+    return failed(f"{_count(left)} of processes that made no SDMA queue", counts, left["event"], by_absence=True)
 
 
-def _excuses(evidence: Evidence) -> tuple[tuple[str, str, pl.DataFrame], ...]:
-    """Return of which processes a trace does not show all queues, why, and what helps."""
-    processes = evidence.queues.select("process")
+def _list_excuses(evidence: Evidence) -> tuple[Excuse, ...]:
+    """Return of which processes a trace does not show all queues."""
+    early = evidence.early_queues.select("process")
     return (
-        ("a process that the log does not name", "record the HIP log with AMD_LOG_LEVEL=5",
-         pl.DataFrame({"process": [None]}, schema=processes.schema)),
-        ("processes that no kernel trace shows", "record their kernel trace, too", evidence.only_logged),
-        ("processes that made queues before the kernel trace began", "start the trace before the program",
-         evidence.early_queues.select("process")),
-    )  # fmt: skip
+        Excuse("a process that the log does not name", "record the HIP log with AMD_LOG_LEVEL=5", evidence.nameless),
+        Excuse("processes that no kernel trace shows", "record their kernel trace, too", evidence.only_logged),
+        Excuse("processes that made queues before the kernel trace began", "start the trace before the program", early),
+    )
 
 
 def _count(copies: pl.DataFrame) -> str:

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from functools import cached_property
-from typing import Any
+from typing import Any, NamedTuple
 
 import polars as pl
 
@@ -18,6 +18,25 @@ from tracecorr.analyze.steady import list_setup_calls
 from tracecorr.analyze.values import render_ns
 from tracecorr.analyze.verdicts.model import Thresholds
 from tracecorr.store.recording import list_late
+
+
+class Excuse(NamedTuple):
+    """Say why a trace cannot show what a queue needs, what helps, and of which processes or queues that is so."""
+
+    reason: str
+    remedy: str
+    hidden: pl.DataFrame
+
+
+def find_excuse(rows: pl.DataFrame, excuses: Sequence[Excuse]) -> tuple[Excuse | None, pl.DataFrame]:
+    """Return the excuse that covers the last of `rows`, None where some are left without any, and those left."""
+    for excuse in excuses:
+        left = rows.join(excuse.hidden, on=excuse.hidden.columns, how="anti", nulls_equal=True)
+        if left.is_empty():
+            return excuse, left
+        rows = left
+    return None, rows
+
 
 # Layers with few rows; packets, doorbells, calls and commands are asked for one by one.
 _KERNEL_LAYERS = ("ioctl", "kfd", "mqd", "drm_sched", "hqd")
@@ -127,6 +146,11 @@ class Evidence:
         """Return the processes (one column) that only a HIP log knows: what they asked of the driver was not seen."""
         logged = pl.col("log_pid").is_not_null() & pl.col("pid").is_null()
         return self.tables("processes").filter(logged).select("process").collect()
+
+    @cached_property
+    def nameless(self) -> pl.DataFrame:
+        """Return the process (one column, null) of rows of a log that names none."""
+        return pl.DataFrame({"process": [None]}, schema={"process": self.queues.schema["process"]})
 
     @cached_property
     def early_queues(self) -> pl.DataFrame:

@@ -30,6 +30,10 @@ def judge(evidence: Evidence) -> Finding:
         )
     if not read:
         return unknown("nothing was read", "record a HIP log or a kernel trace", counts)
+    if evidence.info.get("state") == "killed":
+        # No source can tell what lay in buffers that nobody read any more.
+        reason = f"{read} records were read; the capture was killed, and what it had not stored is missing"
+        return unknown(reason, "capture again, and let the capture end: Ctrl-C, not kill -9", counts)
     return passed(f"{read} records were read, no source reports a loss", counts)
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import polars as pl
 
-from tracecorr.analyze.verdicts.evidence import Evidence
+from tracecorr.analyze.verdicts.evidence import Evidence, Excuse, find_excuse
 from tracecorr.analyze.verdicts.model import Claim, Finding, failed, passed, unknown
 
 # (step, its column in the queue creation summary, layer, words in a probe that would record it)
@@ -52,25 +52,22 @@ def _lacking(
         return unknown(
             "the trace is unaligned: no ioctl can be joined to its queue", "record with trace_clock mono", counts
         )
-    for reason, remedy, hidden in _excuses(evidence):
-        kept = lacking.join(hidden, on=hidden.columns, how="anti", nulls_equal=True)
-        if kept.is_empty():
-            return unknown(reason, remedy, counts, lacking["created_line_event"])
-        lacking = kept
-    reason = f"{lacking.height} of {made.height} queues have no {step} in the trace"
-    return failed(reason, counts, lacking["created_line_event"], by_absence=True)
+    excuse, left = find_excuse(lacking, _list_excuses(evidence))
+    if excuse is not None:
+        return unknown(excuse.reason, excuse.remedy, counts, lacking["created_line_event"])
+    reason = f"{left.height} of {made.height} queues have no {step} in the trace"
+    return failed(reason, counts, left["created_line_event"], by_absence=True)
 
 
-def _excuses(evidence: Evidence) -> tuple[tuple[str, str, pl.DataFrame], ...]:
-    """Return why a trace cannot show how a queue was made, what helps, and the processes or queues that it is so of."""
-    nameless = pl.DataFrame({"process": [None]}, schema={"process": evidence.queues.schema["process"]})
+def _list_excuses(evidence: Evidence) -> tuple[Excuse, ...]:
+    """Return of which processes or queues a trace cannot show how a queue was made."""
+    nameless = "the log names no process: its queues cannot be joined to the trace"
+    early = evidence.early_queues.select("queue")
     return (
-        ("the log names no process: its queues cannot be joined to the trace",
-         "record the HIP log with AMD_LOG_LEVEL=5", nameless),
-        ("no kernel trace shows the other processes", "record their kernel trace, too", evidence.only_logged),
-        ("the other queues were made before the kernel trace began", "start the trace before the program",
-         evidence.early_queues.select("queue")),
-    )  # fmt: skip
+        Excuse(nameless, "record the HIP log with AMD_LOG_LEVEL=5", evidence.nameless),
+        Excuse("no kernel trace shows the other processes", "record their kernel trace, too", evidence.only_logged),
+        Excuse("the other queues were made before the kernel trace began", "start the trace before the program", early),
+    )
 
 
 CLAIM = Claim(

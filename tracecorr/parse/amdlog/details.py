@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from tracecorr.model.kinds import LAYERS, Flag
+from tracecorr.model.kinds import LAYERS, NULL_STREAM, Flag
 from tracecorr.parse.amdlog import messages
 from tracecorr.parse.amdlog.classify import Classifier
 from tracecorr.parse.amdlog.commands import CommandReader
@@ -23,6 +23,13 @@ from tracecorr.parse.text import Codes, Text
 
 # With the separators of a locale (`0x7fb,bb5,801`) or a doubled `0x`, as the runtime prints some pointers.
 _HANDLE = re.compile(rb"(?:stream:)?0x(?:0x)?([0-9a-fA-F]+(?:,[0-9a-fA-F]{3})*)(?![0-9a-fA-F])")
+# Calls that do work on a stream that they are given, and how far into their lines its name is looked for.
+_GIVEN_STREAMS = (
+    "hipLaunch", "hipExtLaunch", "hipModuleLaunch", "hipExtModuleLaunch", "hipHccModuleLaunch", "hipMemcpy",
+    "hipMemset", "hipMemPrefetch", "hipGraphLaunch", "hipEventRecord", "hipMallocAsync", "hipFreeAsync",
+    "hipStreamSynchronize", "hipStreamQuery", "hipStreamWait", "hipStreamWrite", "hipStreamAddCallback",
+)  # fmt: skip
+_CALL_BYTES = 240
 # A queue whose ring or address a message prints: which one, `queue` tells by the release, `any_queue` does not tell.
 _QUEUES = ("ring", "swq", "queue", "any_queue")
 # Printed in hexadecimal, in some releases without `0x`.
@@ -93,6 +100,7 @@ class DetailReader:
         self._read_fields(text, rows, details.args, found, at, end, threads)
         self._read_packets(text, rows, details, at, end)
         self._read_streams(text, rows, details.args, at, end)
+        self._read_given_streams(text, rows, at, end)
         self._read_others(text, rows, at, end)
         return details
 
@@ -213,6 +221,26 @@ class DetailReader:
             for key, value in zip(("flags", "priority"), given[1:], strict=False):
                 if re.fullmatch(rb"-?\d{1,18}", value) and name != "hipStreamDestroy":
                     args.add_one(key, offset, int(value) & 0xFFFFFFFFFFFFFFFF)
+
+    def _read_given_streams(self, text: Text, rows: Rows, at: Ints, end: Ints) -> None:
+        """Read the stream that a call is given, where the release says what is one (`stream:0x..`, up to 7.1).
+
+        The null stream (`stream:<null>`) gets the handle that HIP has for it, hipStreamLegacy; functions compiled for a
+        default stream per thread (`_spt`) mean another one by it.
+        """
+        wanted = [i for i, name in enumerate(self._classifier.names.values) if name.startswith(_GIVEN_STREAMS)]
+        asked = np.flatnonzero((rows["kind"] == Kind.ENTER) & np.isin(rows["name"], wanted))
+        spt = [i for i in wanted if self._classifier.names.values[i].endswith("_spt")]
+        # Of what calls are given nothing else ends so; behind the message stand other lines.
+        hit = text.heads(at[asked], _CALL_BYTES).find_pair(b"m:")
+        asked, place = asked[hit >= 0], (at[asked] + hit + 1)[hit >= 0]
+        named = text.starts_with(place - len(" stream"), b" stream:") & (place < end[asked])
+        asked, place = asked[named], place[named]
+        value, stop, good = text.number(place + 1)
+        # Of a handle that is cut, or has the separators of a locale, only the first digits would be read.
+        good &= text.starts_with(stop, b", ") | text.starts_with(stop, b" )")
+        null = np.where(np.isin(rows["name"][asked], spt), np.uint64(0), np.uint64(NULL_STREAM))
+        rows["stream"][asked[good]] = np.where(value == 0, null, value)[good]
 
     def _read_others(self, text: Text, rows: Rows, at: Ints, end: Ints) -> None:
         others = np.flatnonzero(rows["kind"] == Kind.OTHER)

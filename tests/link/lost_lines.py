@@ -1,0 +1,23 @@
+"""What the modules that look for lost lines are asked, one after the other."""
+
+from __future__ import annotations
+
+import polars as pl
+
+from tracecorr.link.calls import find_parents
+from tracecorr.link.false_calls import find_losses, list_half_calls, open_false_calls
+
+
+def losses_of(events: pl.DataFrame) -> pl.DataFrame:
+    """Return the files that lost lines."""
+    return find_losses(events, list_half_calls(events))
+
+
+def with_parents(events: pl.DataFrame) -> pl.DataFrame:
+    """Return the events with the rows that enclose them."""
+    return find_parents(events, losses_of(events), list_half_calls(events))
+
+
+def with_false_calls_open(events: pl.DataFrame, losses: pl.DataFrame | None = None) -> pl.DataFrame:
+    """Return the events in which calls that are likely two have no end; `losses` if not its own."""
+    return open_false_calls(events, losses_of(events) if losses is None else losses, list_half_calls(events))

@@ -1,0 +1,22 @@
+"""HAND-MADE links that a thread joins: how sure they are where the thread is only inferred."""
+
+from __future__ import annotations
+
+import polars as pl
+
+from tracecorr.link.thread_evidence import limit_by_thread
+
+
+def test_a_link_that_an_inferred_thread_joins_is_inferred() -> None:
+    """Event 1 is of the inferred thread 1, event 0 of thread 0, of event 2 no thread is known."""
+    events = pl.DataFrame({"thread": [0, 1, None]}, schema={"thread": pl.UInt32})
+    threads = pl.DataFrame(
+        {"thread": [0, 1], "evidence": ["derived", "inferred"]}, schema_overrides={"thread": pl.UInt32}
+    )
+    rows = [(0, "derived"), (1, "derived"), (1, "recorded"), (1, "inferred"), (2, "derived"), (None, None)]
+    links = pl.DataFrame(rows, schema=["of", "how"], orient="row")
+    assert limit_by_thread(links, "of", "how", events, threads).rows() == [
+        (0, "derived"), (1, "inferred"), (1, "recorded"), (1, "inferred"), (2, "derived"), (None, None),
+    ]  # fmt: skip
+    known = threads.with_columns(evidence=pl.lit("recorded"))
+    assert limit_by_thread(links, "of", "how", events, known).rows() == rows
