@@ -63,6 +63,26 @@ def test_a_program_that_replaces_one_of_the_same_name_is_seen(tmp_path: Path) ->
     shell.communicate()
 
 
+def test_a_process_that_is_looked_at_while_it_ends_keeps_its_program() -> None:
+    """The kernel takes the program away before it tells that the process has ended (exit_mm, exit_notify)."""
+    program = os.path.realpath(shutil.which("cat") or "")
+    for _ in range(50):
+        seen = _watch_cat_to_its_end(program)
+        assert (seen.comm, seen.exe) == ("cat", program)
+
+
+def _watch_cat_to_its_end(program: str) -> SeenProcess:
+    table = ProcessTable()
+    with subprocess.Popen(["cat"], stdin=subprocess.PIPE) as ending:
+        assert table.add(ending.pid, "started")
+        wait_for(lambda: table.refresh() == [] and table.seen[ending.pid].exe == program)
+        assert ending.stdin is not None
+        ending.stdin.close()
+        while table.alive:
+            table.refresh()
+    return table.seen[ending.pid]
+
+
 def test_what_waits_at_the_gate_is_not_the_program_of_the_workload() -> None:
     """One that ends before anybody looks has its name, while nobody waits for it, but no program."""
     gate = subprocess.Popen(["sh", "-c", "read line; exec true"], stdin=subprocess.PIPE)

@@ -124,15 +124,17 @@ class ProcessTable:
     def _is_alive(self, pid: int) -> bool:
         """Tell whether a process lives, and take over its name and program after an exec.
 
-        One that has ended, and is not waited for yet, has its name still, but no program.
+        One that has ended, and is not waited for yet, has its name still, but no program; one that is ending has
+        lost its program before it counts as ended.
         """
         status = read_status(pid)
         if status is None:
             return False
         alive = status.get("State", "Z")[0] not in "ZX"
         before, name = self.seen[pid], status.get("Name", "")
-        if alive and (name, _read_program(pid)) != (before.comm, before.exe):
-            now = _look_at(pid, before.how) or before
+        changed = alive and (name, _read_program(pid)) != (before.comm, before.exe)
+        now = _look_at(pid, before.how) if changed else None
+        if now is not None and now.exe:
             self.seen[pid] = replace(now, seen_ns=before.seen_ns)
         elif name != before.comm:
             self.seen[pid] = replace(before, comm=name, exe="")
