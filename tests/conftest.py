@@ -11,6 +11,8 @@ import pytest
 from hypothesis import settings
 
 REPO = Path(__file__).resolve().parents[1]
+# They record, look at what else the machine records, or wait for a browser: nothing else may run beside them.
+_ON_THE_MACHINE = ("app", "capture", "cli/test_cli_capture.py", "experiment", "rigs")
 
 
 @pytest.fixture(scope="session")
@@ -42,7 +44,13 @@ def pytest_configure() -> None:
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Leave out the PyTorch programs where no Python with PyTorch is named: it is too large for a test environment."""
+    """Mark what acts on the machine; leave out the PyTorch programs where no Python with PyTorch is named.
+
+    PyTorch is too large for a test environment.
+    """
+    for item in items:
+        if any(item.path.is_relative_to(REPO / "tests" / part) for part in _ON_THE_MACHINE):
+            item.add_marker("machine")
     if os.environ.get("TRACECORR_TORCH_PYTHON"):
         return
     left_out = [item for item in items if item.get_closest_marker("torch")]

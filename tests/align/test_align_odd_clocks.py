@@ -13,6 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
+from tracecorr.align import runs
 from tracecorr.align.bounds import NO_HIGH, NO_LOW, Bounds, join_bounds
 from tracecorr.align.clock_map import ClockMap, fit_clock_map
 
@@ -273,7 +274,13 @@ def test_samples_and_distant_pairs_are_no_better_than_samples() -> None:
     assert measure(fitted, curve)[0] == 1
 
 
-def test_pairs_that_allow_nothing_are_unaligned() -> None:
+def test_pairs_that_allow_nothing_are_unaligned_without_a_look_at_all_of_them_for_each(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     """A clock at twenty times the rate leaves no run of any length."""
+    looks = []
+    find_runs = runs.find_runs
+    monkeypatch.setattr(runs, "find_runs", lambda *args: looks.append(1) or find_runs(*args))
     curve = slewed((0, SPAN_S, 50_000))
     assert not fit_clock_map(pair(curve, per_s=100), "causal_pairs").aligned
+    assert 1 < len(looks) < 30

@@ -82,24 +82,37 @@ def find_sound_runs(x: Floats, low: Floats, high: Floats, rates: Rates, sampled:
             replace(run, chosen=kept[run.chosen], sure=kept[run.sure])
             for run in find_runs(x[kept], low[kept], high[kept], rates)
         ]
-        wrong = _find_wrong(x, low, high, found, rates, sampled) if rates.reach else None
-        if wrong is None:
+        wrong = _find_wrong(x, low, high, found, rates, sampled) if rates.reach else []
+        if not wrong:
             return found
-        kept = kept[kept != wrong]
+        kept = kept[~np.isin(kept, wrong)]
 
 
-def _find_wrong(x: Floats, low: Floats, high: Floats, runs: list[Run], rates: Rates, sampled: Mask) -> int | None:
-    """Return the first or last inequality of a short run of which the runs on both sides explain all others.
+def _find_wrong(x: Floats, low: Floats, high: Floats, runs: list[Run], rates: Rates, sampled: Mask) -> list[int]:
+    """Return the first or last inequality of short runs of which the runs on both sides explain all others.
 
-    The first run and the last one may be short because the evidence begins or ends there.
+    The first run and the last one may be short because the evidence begins or ends there. What a run is told from
+    is told from no other: without its wrong inequality it is another run.
     """
     longest = PIECE_NS / (1 + rates.middle)
-    for before, run, after in zip(runs, runs[1:], runs[2:], strict=False):
-        if x[run.chosen[-1]] - x[run.chosen[0]] >= longest:
-            continue
-        for one in (run.chosen[0], run.chosen[-1]):
-            if not sampled[one] and _explain(x, low, high, (before, after), run.chosen[run.chosen != one], rates):
-                return int(one)
+    wrong: list[int] = []
+    k = 1
+    while k < len(runs) - 1:
+        first, last = runs[k].chosen[[0, -1]]
+        is_short = x[last] - x[first] < longest
+        one = _find_wrong_end(x, low, high, (runs[k - 1], runs[k], runs[k + 1]), rates, sampled) if is_short else None
+        wrong += [] if one is None else [one]
+        k += 1 if one is None else 3
+    return wrong
+
+
+def _find_wrong_end(
+    x: Floats, low: Floats, high: Floats, runs: tuple[Run, Run, Run], rates: Rates, sampled: Mask
+) -> int | None:
+    before, run, after = runs
+    for one in (run.chosen[0], run.chosen[-1]):
+        if not sampled[one] and _explain(x, low, high, (before, after), run.chosen[run.chosen != one], rates):
+            return int(one)
     return None
 
 
