@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from functools import cached_property
 from operator import index
 from pathlib import Path
@@ -391,11 +392,17 @@ class Figures:
     def __init__(self, capture: Capture) -> None:
         self._capture = capture
 
-    def timeline(self, t0_ns: int | None = None, t1_ns: int | None = None, layers: tuple[str, ...] = ()) -> go.Figure:
+    def timeline(
+        self, t0_ns: int | None = None, t1_ns: int | None = None, layers: Iterable[str] | None = None
+    ) -> go.Figure:
         """Return the events between two times (ns after the first event) as bars, one lane per thread and queue.
 
         >>> len(open_capture(sample).figure.timeline(layers=("hip",)).data)
         1
+
+        Args:
+            t0_ns, t1_ns: ns after the first event; open where None.
+            layers: layers wanted; all when None or empty.
 
         Raises:
             InputError: more events lie in that span than a figure can hold, or there is no such layer or span.
@@ -403,11 +410,12 @@ class Figures:
         from tracecorr.analyze.figures import draw_timeline
         from tracecorr.export.selection import Selection
 
-        if isinstance(layers, str):
-            raise InputError(f"layers are several names, not {layers!r}", f"write layers=({layers!r},)")
-        Selection(t0_ns, t1_ns, tuple(layers))  # It refuses what an export refuses.
+        if isinstance(layers, str) or not isinstance(layers, Iterable | None):
+            raise InputError(f"layers are several names, not {layers!r}", "write layers=('hip', 'aql')")
+        # It refuses what an export refuses.
+        wanted = Selection(t0_ns, t1_ns, tuple(layers or ()))
 
-        return draw_timeline(self._capture.table, t0_ns, t1_ns, layers)
+        return draw_timeline(self._capture.table, wanted.start_ns, wanted.end_ns, wanted.layers)
 
     def latency(self) -> go.Figure:
         """Return the distribution of each stage of steady dispatches."""

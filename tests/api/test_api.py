@@ -43,6 +43,13 @@ def test_figures_have_data(sample: Path) -> None:
         assert len(draw().data) > 0, draw.__name__
 
 
+def test_a_timeline_takes_layers_in_any_form(sample: Path) -> None:
+    figure = tracecorr.open_capture(sample).figure
+    every = {bar.name for bar in figure.timeline(0, 10**6).data}
+    assert every == {bar.name for bar in figure.timeline(0, 10**6, None).data}
+    assert {bar.name for bar in figure.timeline(0, 10**6, ["ioctl"]).data} == {"ioctl"} & every
+
+
 def test_a_timeline_of_too_much_is_refused(sample: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("tracecorr.analyze.figures._MAX_SPANS", 10)
     with pytest.raises(tracecorr.InputError, match="a figure holds 10"):
@@ -116,7 +123,8 @@ def test_wrong_names_and_numbers_are_refused(sample: Path, tmp_path: Path) -> No
     calls: list[tuple[Any, tuple[Any, ...]]] = [
         (tracecorr.open_capture, (3,)), (cap.query, (3,)), (cap.verdicts, ("x",)), (cap.report, ({},)),
         (cap.figure.timeline, (None, None, "hip")), (cap.figure.timeline, (None, None, ("hipp",))),
-        (cap.figure.timeline, (5, 1)), (cap.compare, ("b.tracecorr",)), (cap.compare, (cap, 95)),
+        (cap.figure.timeline, (5, 1)), (cap.figure.timeline, ("1ms",)), (cap.figure.timeline, (0, 1.5)),
+        (cap.figure.timeline, (None, None, 3)), (cap.compare, ("b.tracecorr",)), (cap.compare, (cap, 95)),
         (cap.compare, (cap, "0.9")), (cap.compare(cap).frame, ("x",)),
     ]  # fmt: skip
     for call, given in calls:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
+from numbers import Real
 
 import polars as pl
 
@@ -35,6 +36,9 @@ class Selection:
         wrong = [layer for layer in self.layers if layer not in LAYERS]
         if wrong:
             raise InputError(f"there is no layer {wrong[0]!r}", f"layers are: {', '.join(LAYERS)}")
+        for time in (self.start_ns, self.end_ns):
+            if time is not None and not (isinstance(time, Real) and time % 1 == 0):
+                raise InputError(f"{time!r} is no time in ns", "give whole ns after the first event: 1 ms is 1_000_000")
         if self.start_ns is not None and self.end_ns is not None and self.end_ns <= self.start_ns:
             raise InputError("the end lies before the start", "give times after the first event, such as 1.5s or 20ms")
 
