@@ -10,12 +10,18 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from browsing import needs_browser, open_at, start_server, state_of, wait_idle
+from browsing import needs_browser, open_at, press, start_server, state_of, wait_for_address, wait_idle
 
-from tracecorr.app import index
+from tracecorr.app import index, notes
+from tracecorr.app.chain import find_chain
+from tracecorr.app.detail import raw_lines
 from tracecorr.app.library import Library, Wanted
+from tracecorr.app.records import find_record, name_record
 from tracecorr.app.source import CaptureLike
+from tracecorr.model.errors import InputError
+from tracecorr.pipeline import correlate
 from tracecorr.store import Capture
+from tracecorr.store.recording import list_raw_files
 
 
 @pytest.fixture
@@ -86,6 +92,72 @@ def test_a_reading_is_told_of_when_its_picture_is_there(
     assert library.get(Wanted("live")).index.views.events > first.index.views.events
 
 
+def _wait_for_end(library: Library) -> None:
+    until = time.monotonic() + 300
+    while library.follow(Wanted("live")) is not None:
+        assert time.monotonic() < until
+        time.sleep(0.05)
+
+
+def test_an_event_is_found_again_in_a_later_reading(running: tuple[Capture, bytes]) -> None:
+    capture, rest = running
+    library = Library({"live": capture})
+    first = library.get(Wanted("live"))
+    _append(capture, rest)
+    _wait_for(library, 2)
+    later = library.get(Wanted("live"))
+    for event in range(0, first.index.views.events, 7):
+        record = name_record(first.index, event)
+        assert record is not None
+        again = find_record(later.index, **record)
+        assert again is not None and name_record(later.index, again) == record
+    assert find_record(later.index, "raw/amd_log/9-other.log", 0, "hip", "hipMalloc") is None
+    # Who still has the reading before on the screen asks about its numbers.
+    assert library.get(Wanted("live"), 1) is first and library.get(Wanted("live"), 2) is later
+    with pytest.raises(InputError, match="went on"):
+        library.get(Wanted("live"), 7)
+
+
+def test_the_end_of_a_killed_recording_is_shown(running: tuple[Capture, bytes]) -> None:
+    capture, _ = running
+    library = Library({"live": capture})
+    library.get(Wanted("live"))
+    info = json.loads((capture.path / "capture.json").read_text())
+    info["recorder"] = {"pid": os.getpid(), "started": 1}  # its log does not grow any more
+    (capture.path / "capture.json").write_text(json.dumps(info))
+    _wait_for_end(library)
+    warnings = library.get(Wanted("live")).index.meta()["warnings"]
+    assert not any("still being recorded" in text for text in warnings)
+
+
+def test_a_recording_that_ends_is_shown_when_it_has_built_its_tables(
+    running: tuple[Capture, bytes], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    capture, rest = running
+    library = Library({"live": capture})
+    library.get(Wanted("live"))
+    _append(capture, rest)
+    info = json.loads((capture.path / "capture.json").read_text())
+    info |= {"state": "complete", "files": list_raw_files(capture.path)}
+    (capture.path / "capture.json").write_text(json.dumps(info))
+    monkeypatch.setattr("tracecorr.app.live._REST", 0.1)
+    for _ in range(20):
+        assert library.follow(Wanted("live")) == 1  # its recorder lives, and builds the tables by itself
+        time.sleep(0.02)
+    assert not capture.has_tables()
+    correlate(capture.path)
+    _wait_for_end(library)
+    shown = library.get(Wanted("live")).index
+    chain = find_chain(shown, 100)
+    assert chain is not None and raw_lines(shown, chain)[0]["text"]
+
+
+def test_notes_on_a_recording_are_not_said_to_be_kept(running: tuple[Capture, bytes]) -> None:
+    library = Library({"live": running[0]})
+    with pytest.raises(OSError, match="still being recorded"):
+        notes.save_notes(library.get(Wanted("live")).index, [{"text": "here", "start": 0, "dur": 0}])
+
+
 @pytest.mark.browser
 class TestInTheBrowser:
     """The page follows."""
@@ -98,6 +170,25 @@ class TestInTheBrowser:
         open_at(page, start_server({"live": capture}))
         _follow(page, capture, rest)
         assert "still being recorded" in page.locator("#tl-status").inner_text()
+        page.close()
+
+    def test_what_is_selected_stays(self, browser: Any, running: tuple[Capture, bytes]) -> None:
+        capture, rest = running
+        page = browser.new_page()
+        address = start_server({"live": capture})
+        open_at(page, address)
+        page.evaluate("() => __tl.select(100)")
+        wait_idle(page)
+        press(page, "p")
+        before = state_of(page)["detail"]
+        _follow(page, capture, rest)
+        wait_idle(page)
+        after = state_of(page)
+        assert after["selected"] is not None and after["detail"]["record"] == before["record"] and after["chainOnly"]
+        assert before["raw"][0]["text"] in page.locator("#tl-detail").inner_text()
+        wait_for_address(page, "record=")
+        open_at(page, page.url)
+        assert state_of(page)["detail"]["record"] == before["record"]
         page.close()
 
     def test_what_somebody_reads_and_types_stays(self, browser: Any, running: tuple[Capture, bytes]) -> None:

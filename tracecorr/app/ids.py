@@ -20,6 +20,7 @@ CAPTURES, META, SPANS, CHAIN = "/api/captures", "/api/meta", "/api/spans", "/api
 EVENT, SEARCH, TICKS = "/api/event", "/api/search", "/api/ticks"
 PAGE_DATA, EXPORT, LIVE = "/api/page", "/api/export", "/api/live"
 FILTER, COUNT, STEP, BRIEF, NOTES = "/api/filter", "/api/count", "/api/step", "/api/brief", "/api/notes"
+SAME = "/api/same"
 
 COOKIE = "tracecorr_token"
 
@@ -28,6 +29,7 @@ MAX_LANES = 20_000
 MAX_FILTER_CHARS = 2000
 MAX_NOTES_BYTES = 1_500_000
 MAX_QUERY_CHARS = 200
+MAX_PATH_CHARS = 5000
 MAX_LANE_CHARS = 40_000
 MAX_STAGES = 500
 MAX_STREAMS = 2000

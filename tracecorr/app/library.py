@@ -19,10 +19,10 @@ from tracecorr.app.live import Live
 from tracecorr.app.nodes import Nodes
 from tracecorr.app.pair import Pair
 from tracecorr.app.source import CaptureLike
-from tracecorr.model.errors import InputError, TracecorrError
+from tracecorr.model.errors import CaptureError, InputError, TracecorrError
 from tracecorr.pipeline import correlate
 from tracecorr.store import Capture
-from tracecorr.store.recording import is_recorded_now
+from tracecorr.store.recording import is_completed_now, is_recorded_now
 
 _log = logging.getLogger(__name__)
 _FAILURES = (TracecorrError, OSError, ValueError, pl.exceptions.PolarsError)
@@ -89,19 +89,33 @@ class Library:
         self._failed: dict[Wanted, InputError] = {}
         self._lock = threading.RLock()
         self._live: dict[str, Live] = {}
+        self._before: dict[Wanted, Opened] = {}  # the reading before the newest: a page may still show it
+        self._told: dict[Wanted, str] = {}  # the last failure of following
 
     def names(self) -> list[str]:
         """Return the names of all captures."""
         return list(self._captures)
 
-    def get(self, wanted: Wanted) -> Opened:
+    def get(self, wanted: Wanted, reading: int | None = None) -> Opened:
         """Return an opened capture or pair; build what it lacks first.
+
+        Args:
+            wanted: what is to be shown.
+            reading: the reading of a running recording that the question is about; None = the newest.
 
         Raises:
             KeyError: there is no such capture.
             ValueError: there is no such anchor.
-            TracecorrError: it cannot be opened.
+            TracecorrError: it cannot be opened, or this reading of it is no longer known.
         """
+        newest = self._get_newest(wanted)
+        known = (newest, self._before.get(wanted, newest))
+        found = newest if reading is None else next((one for one in known if one.readings == reading), None)
+        if found is None:
+            raise InputError("the recording went on since", "reload the page")
+        return found
+
+    def _get_newest(self, wanted: Wanted) -> Opened:
         opened = self._opened.get(wanted)
         if opened is not None:
             return opened  # also while another one is opened, which may take minutes
@@ -136,7 +150,9 @@ class Library:
         Returns: the reading that is open: a newer one is only told of when its picture can be had; None when nothing
             of what is shown is being recorded.
         """
-        opened, grown = self._opened.get(wanted), any(one.has_grown() for one in self._live_of(wanted))
+        opened, live = self._opened.get(wanted), self._live_of(wanted)
+        ended = opened is not None and opened.readings is not None and all(one.ended for one in live)
+        grown = ended or any(one.has_grown() for one in live)
         if opened is not None and wanted not in self._working and grown:
             self._working[wanted] = "reading what was recorded since"
             threading.Thread(target=self._open_anew, args=(wanted,), daemon=True).start()
@@ -147,9 +163,15 @@ class Library:
 
     def _open_anew(self, wanted: Wanted) -> None:
         try:
-            self._opened[wanted] = self._open(wanted)  # until then the older picture is shown
+            newest = self._open(wanted)  # until then the older picture is shown
+            self._before[wanted] = self._opened[wanted]
+            self._opened[wanted] = newest
         except _FAILURES as problem:
-            _report(f"{wanted.name} cannot be followed", problem)
+            for one in self._live_of(wanted):
+                one.rest()
+            if self._told.get(wanted) != str(problem):
+                _report(f"{wanted.name} cannot be followed", problem)
+            self._told[wanted] = str(problem)
         finally:
             self._working.pop(wanted, None)
 
@@ -170,7 +192,7 @@ class Library:
         elif isinstance(capture, Capture) and capture.nodes:
             capture = Nodes(capture)
         self._tell(wanted, "reading the tables")
-        live = self._live_of(wanted)
+        live = [one for one in self._live_of(wanted) if not one.ended]
         readings = sum(one.readings for one in live) if live else None
         built = index.build(capture)
         return Opened(wanted.name, built, Finder(built), Filters(built), Tints(capture), readings)
@@ -179,12 +201,16 @@ class Library:
         capture = self._captures[name]
         if not isinstance(capture, Capture):
             return capture
-        if is_recorded_now(Capture.open(capture.path)):
+        capture = Capture.open(capture.path)  # a recording wrote what it has only at its end
+        if is_recorded_now(capture):
             return self._live.setdefault(name, Live(capture)).read()
-        self._live.pop(name, None)
+        if is_completed_now(capture):
+            raise CaptureError(f"the tables of {capture.path} are being built by its recording", "wait for its end")
         if not capture.has_tables():
             correlate(capture.path, live=lambda text: self._tell(wanted, f"building the tables: {text}"))
-            return Capture.open(capture.path)
+            capture = Capture.open(capture.path)
+        if name in self._live:
+            self._live[name].ended = True
         return capture
 
     def _tell(self, wanted: Wanted, text: str) -> None:

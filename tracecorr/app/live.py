@@ -12,9 +12,11 @@ from tracecorr.pipeline import correlate
 from tracecorr.store import Capture
 from tracecorr.store.capture import write_info
 from tracecorr.store.followed import LOG_FOLDER, list_growing, read_growing
-from tracecorr.store.recording import list_raw_files
+from tracecorr.store.recording import is_recorded_now, list_raw_files
 
+LIVE = "live"  # the state of a capture that holds a reading
 _PAUSE = 4.0  # at least this many times the last reading's duration pass before the next
+_REST = 3.0  # s from one try to read a recording that has ended to the next: its tables may still be built
 
 
 class Live:
@@ -27,10 +29,17 @@ class Live:
         self._sizes: dict[str, int] = {}
         self._again = 0.0  # when the next reading may begin
         self.readings = 0
+        self.ended = False  # it is shown as any other capture by now
 
     def has_grown(self) -> bool:
-        """Tell whether there is more than at the last reading, and whether it is time to read it."""
-        return time.monotonic() >= self._again and self._sizes_now() != self._sizes
+        """Tell whether there is more than at the last reading, or its end, and whether it is time to read it."""
+        if self.ended or time.monotonic() < self._again:
+            return False
+        return self._sizes_now() != self._sizes or not is_recorded_now(Capture.open(self._capture.path))
+
+    def rest(self) -> None:
+        """Have nothing new for a moment: what came could not be read."""
+        self._again = time.monotonic() + _REST
 
     def read(self) -> Capture:
         """Return a capture with all whole lines that the logs have now.
@@ -45,7 +54,7 @@ class Live:
         for name in self._sizes:
             _write_lines(path / LOG_FOLDER / name, read_growing(self._capture.path, name))
         warning = "this is still being recorded: the kernel trace comes when it has ended"
-        write_info(path, {**self._capture.info, "state": "live", "files": list_raw_files(path)})
+        write_info(path, {**self._capture.info, "state": LIVE, "files": list_raw_files(path)})
         warnings = [warning, *correlate(path)]
         write_info(path, {**Capture.open(path).info, "warnings": warnings})
         if self.readings > 1:  # the last one may still be on a screen

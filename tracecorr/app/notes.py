@@ -8,6 +8,7 @@ from typing import Any
 import polars as pl
 
 from tracecorr.app.index import CaptureIndex
+from tracecorr.app.live import LIVE
 from tracecorr.store.raw import write_atomically
 
 MAX_NOTES, MAX_TEXT = 500, 2000
@@ -39,6 +40,8 @@ def save_notes(index: CaptureIndex, notes: object) -> None:
     """
     if not isinstance(notes, list) or len(notes) > MAX_NOTES:
         raise ValueError(f"notes must be a list of at most {MAX_NOTES}")
+    if index.capture.info.get("state") == LIVE:
+        raise OSError("it is still being recorded")
     rows = [_anchored(index, note) for note in notes]
     path = index.capture.path / _FILE
     if not index.capture.path.is_dir():

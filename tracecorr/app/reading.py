@@ -6,7 +6,7 @@ from typing import Any
 
 from flask import Flask, Response, abort, jsonify, request
 
-from tracecorr.app import ask, ids, measure, notes, steps, values
+from tracecorr.app import ask, ids, measure, notes, records, steps, values
 from tracecorr.app.library import Library, Opened
 from tracecorr.app.routes import Answer, asked, asked_event, asked_pyramid
 
@@ -22,6 +22,7 @@ def add_reading_routes(server: Flask, library: Library) -> None:
     add(ids.FILTER, _filter)
     add(ids.COUNT, _count)
     add(ids.STEP, _step)
+    add(ids.SAME, _same)
     add(ids.BRIEF, _brief)
     add(ids.NOTES, lambda opened: jsonify(notes.read_notes(opened.index)))
     add(ids.NOTES, _save_notes, "POST")
@@ -55,6 +56,12 @@ def _step(opened: Opened) -> Response:
         abort(400, f"kind is one of {', '.join(steps.KINDS)}")
     found = steps.step(opened.index, asked_event(opened), kind, request.args.get("back") == "1")
     return jsonify({"event": found})
+
+
+def _same(opened: Opened) -> Response:
+    file, offset = ask.text("file", ids.MAX_PATH_CHARS), ask.number("offset", 0, ask.MAX_NS)
+    layer, name = ask.text("layer"), ask.text("name", ids.MAX_PATH_CHARS)
+    return jsonify({"event": records.find_record(opened.index, file, offset, layer, name)})
 
 
 def _brief(opened: Opened) -> Response:

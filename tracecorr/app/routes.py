@@ -14,6 +14,7 @@ from tracecorr.app.library import Library, Opened, Wanted
 from tracecorr.app.pages import COMPARE, PAGES
 from tracecorr.app.pair import ANCHORS
 from tracecorr.app.path import describe_path
+from tracecorr.app.records import name_record
 from tracecorr.store.views import levels
 
 Answer = Callable[[Opened], Any]
@@ -30,8 +31,9 @@ def wanted(library: Library) -> Wanted:
 
 def asked(library: Library) -> Opened:
     """Return the capture or the pair that the request names."""
+    reading = ask.number("reading", -1, ask.MAX_NS, -1)
     try:
-        return library.get(wanted(library))
+        return library.get(wanted(library), None if reading < 0 else reading)
     except KeyError:
         abort(404, "no such capture")
     except ValueError as problem:
@@ -106,6 +108,7 @@ def _event(opened: Opened) -> Response:
         "columns": detail.describe(opened.index, found.event),
         "raw": detail.raw_lines(opened.index, found),
         "path": describe_path(opened.index, found.launches),
+        "record": name_record(opened.index, found.event),
     }
     return jsonify(_chain_json(found) | rest)
 

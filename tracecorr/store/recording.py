@@ -97,6 +97,11 @@ def is_recorded_now(capture: Capture) -> bool:
     return capture.info.get("state") == "recording" and _is_alive(capture.info.get("recorder") or {})
 
 
+def is_completed_now(capture: Capture) -> bool:
+    """Tell whether the process that recorded a capture still lives to build its tables."""
+    return not is_recorded_now(capture) and not capture.has_tables() and _is_alive(capture.info.get("recorder") or {})
+
+
 def describe_state(info: Mapping[str, Any]) -> str:
     """Return how far a capture is: what capture.json says, but for one whose recording ended without a word."""
     state = str(info.get("state") or "")

@@ -7,7 +7,8 @@ window.TL = window.TL || {};
   TL.writeHash = function () {
     const view = TL.view;
     const state = new URLSearchParams({ t0: Math.round(view.t0), t1: Math.round(view.t1), theme: document.documentElement.dataset.theme });
-    if (view.selected !== null) state.set("sel", view.selected);
+    const record = view.meta.readings !== null && view.detail && view.detail.record; // of a recording that runs the numbers change
+    if (record) state.set("record", JSON.stringify(record)); else if (view.selected !== null) state.set("sel", view.selected);
     if (view.chainOnly) state.set("lanes", "chain");
     if (view.scroll) state.set("y", Math.round(view.scroll));
     if (view.colourBy !== "layer") state.set("colour", view.colourBy);
@@ -54,6 +55,12 @@ window.TL = window.TL || {};
       .filter((n) => Array.isArray(n) && Number.isSafeInteger(n[0]) && Number.isSafeInteger(n[1]) && n[1] >= 0 && typeof n[2] === "string")
       .map(([start, dur, text]) => ({ start: start, dur: dur, text: text.slice(0, 2000) }));
   }
+  async function readSelection(state) {
+    const number = state.get("sel") || "", record = parsed(state.get("record"), null);
+    if (/^\d{1,15}$/.test(number) && Number(number) < TL.view.meta.events) return Number(number);
+    if (!record || typeof record !== "object") return null;
+    try { return await TL.api.same(record); } catch (problem) { return null; }
+  }
   TL.askedTheme = function () {
     const asked = new URLSearchParams(location.hash.slice(1)).get("theme"), dark = matchMedia("(prefers-color-scheme: dark)").matches;
     return asked === "dark" || (!asked && dark) ? "dark" : "light";
@@ -67,8 +74,9 @@ window.TL = window.TL || {};
     else view.whole();
     await TL.loadNotes(readNotes(state));
     if (state.get("q")) { TL.setSearch(state.get("q").slice(0, 200)); await TL.showHits(); }
-    if (/^\d{1,15}$/.test(state.get("sel") || "") && Number(state.get("sel")) < view.meta.events) {
-      await TL.select(Number(state.get("sel")));
+    const selected = await readSelection(state);
+    if (selected !== null) {
+      await TL.select(selected);
       if (state.get("lanes") === "chain" && view.detail) { TL.toggleChain(); }
     }
     view.scroll = Number(state.get("y")) || 0;

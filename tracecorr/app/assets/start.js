@@ -115,11 +115,12 @@ window.__perf = { log: [], idle: false };
       open(own.lane);
     }
     if (own) view.reveal(own.lane);
-    if (window.dash_clientside && window.dash_clientside.set_props) {
-      window.dash_clientside.set_props(IDS.selection, { data: event });
-    }
+    tellSelection();
     TL.changed();
   };
+  function tellSelection() {
+    if (window.dash_clientside && window.dash_clientside.set_props) window.dash_clientside.set_props(IDS.selection, { data: view.selected });
+  }
   // A hit inside a folded group unfolds it.
   function open(laneId) {
     const groups = new Map(view.meta.groups.map((g) => [g.id, g]));
@@ -259,20 +260,37 @@ window.__perf = { log: [], idle: false };
       follow();
     }, FOLLOW_EVERY);
   }
+  // Numbers of events are those of one reading: the selection is found again by its record.
+  async function findAgain(detail, meta) {
+    const event = detail && detail.record ? await TL.api.same(detail.record, meta.readings) : null;
+    return event === null ? null : TL.api.event(event, meta.readings);
+  }
+  function keepSelection(detail) {
+    const known = JSON.stringify(view.detail) === JSON.stringify(detail), top = () => document.querySelector("#tl-detail .tl-left");
+    const scrolled = top() ? top().scrollTop : 0;
+    view.selected = detail ? detail.event : null;
+    view.detail = detail;
+    if (known) return; // somebody reads it
+    TL.showDetail(detail);
+    if (detail) { top().scrollTop = scrolled; tellSelection(); } else { view.chainOnly = false; resize(); }
+  }
   async function reload() {
     TL.hold();
     try {
       const atEnd = view.t1 >= view.meta.length, span = view.span(), whole = view.t0 <= 0;
       const meta = await fetchMeta();
+      let kept, again;
+      do { kept = view.detail; again = await findAgain(kept, meta); } while (view.detail !== kept);
+      chosen += 1; // what is being selected now is of the reading before
       view.meta = meta;
       spans = null;
-      view.selected = view.detail = null; // numbers of events are those of one reading
-      TL.showDetail(null);
+      keepSelection(again);
       TL.showSize(meta);
       TL.showWarnings(meta.warnings);
       TL.outdatePage();
       await Promise.all([TL.applyFilter(), TL.recount()]); // numbers of lanes and names are those of one reading, too
       if (atEnd && whole) view.whole(); else if (atEnd) view.setRange(meta.length - span, meta.length);
+      if (meta.readings === null) TL.message("the recording has ended");
       TL.changed();
     } finally { TL.release(); }
   }
