@@ -31,6 +31,16 @@ def _capture(run: Run, log_file: Path, trace_file: Path) -> None:
         (["report", "a", "--threshold", "backlog_share=nan"], "no limit"),
         (["report", "a", "--threshold", "kfd_create_ns=1e3"], "no whole number"),
         (["compare", "a", "a", "--json", "--html", "x.html"], "two forms"),
+        (["report", "a", "--force"], "without --html"),
+        (["report", "a", "--html", "amd.log"], "amd.log exists"),
+        (["compare", "a", "a", "--html", "amd.log"], "amd.log exists"),
+        (["report", "a", "--html", "a.tracecorr/capture.json", "--force"], "belongs to the capture"),
+        (["export", "a", "--to", "chrome", "-o", "a.tracecorr/capture.json", "--force"], "belongs to the capture"),
+        (["export", "a", "--to", "csv", "-o", "a.tracecorr", "--force"], "belongs to the capture"),
+        (["export", "a", "--to", "csv", "-o", ".", "--force"], "holds a.tracecorr, which no export wrote"),
+        (["export", "a", "--to", "csv", "-o", "amd.log", "--force"], "it is no folder"),
+        (["export", "a", "--to", "chrome", "-o", "/dev/null", "--force"], "it is no regular file"),
+        (["report", "a", "--html", "/dev/null", "--force"], "it is no regular file"),
         (["query", "a"], "no SQL"),
         (["query", "a", " "], "no SQL"),
         (["query", "a", "DROP TABLE events"], "only reads"),
@@ -72,6 +82,16 @@ def test_one_clear_error(run: Run, tmp_path: Path, words: list[str], told: str) 
     assert (found.status, found.out, sorted(tmp_path.iterdir())) == (2, "", before)
     assert said[-2].startswith("error: ") and told in said[-2]
     assert said[-1].startswith("next step: ")
+
+
+@pytest.mark.parametrize(
+    "words", [["query", "a", "--example"], ["import", "--amd-log"], ["--traceback", "import", "-o"]]
+)
+def test_an_option_without_its_value_names_the_help_of_its_verb(run: Run, words: list[str]) -> None:
+    verb = next(word for word in words if not word.startswith("-"))
+    found = run(*words)
+    assert (found.status, found.out) == (2, "")
+    assert found.err.splitlines()[-1] == f"next step: tracecorr {verb} --help shows how it is called"
 
 
 @pytest.mark.parametrize(

@@ -55,6 +55,7 @@ app.command("serve")(serve.serve_verb)
 app.command("hqd")(hqd.hqd_verb)
 app.command("demo")(demo.demo_verb)
 app.command("clean")(clean.clean_verb)
+_VERBS = [command.name for command in app.registered_commands]
 
 
 def _print_version(wanted: bool) -> None:
@@ -93,7 +94,7 @@ def main(argv: list[str] | None = None) -> int:
     except SystemExit as end:
         return end.code if isinstance(end.code, int) else int(end.code is not None)
     except TyperException as error:
-        console.say_error(*_describe_usage(error))
+        console.say_error(*_describe_usage(error, words))
         return 2
     except TracecorrError as error:
         if wants_traceback:
@@ -109,11 +110,13 @@ def main(argv: list[str] | None = None) -> int:
     return status if isinstance(status, int) else 0
 
 
-def _describe_usage(error: TyperException) -> tuple[str, str]:
-    """Return what the parser refused, and where to read what is right."""
+def _describe_usage(error: TyperException, words: list[str]) -> tuple[str, str]:
+    """Return what the parser refused of `words`, and where to read what is right."""
     text = error.format_message().rstrip(".").replace("Value error, ", "")
-    verb = getattr(getattr(error, "ctx", None), "command_path", "tracecorr")
-    return text[:1].lower() + text[1:], f"{verb} --help shows how it is called"
+    # The parser of options does not say whose option lacks its value.
+    verb = next((f"tracecorr {word}" for word in words if word in _VERBS), "tracecorr")
+    asked = getattr(getattr(error, "ctx", None), "command_path", verb)
+    return text[:1].lower() + text[1:], f"{asked} --help shows how it is called"
 
 
 def _describe_failure(error: Exception, wants_traceback: bool) -> tuple[str, str, int]:

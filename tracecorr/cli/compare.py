@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from tracecorr.cli.console import open_capture, write_page
+from tracecorr.cli.console import ForcePageOption, HtmlOption, open_capture, refuse_page, write_page
 from tracecorr.model.errors import InputError
 
 
@@ -16,9 +16,8 @@ def compare_verb(
     first: Annotated[Path, typer.Argument(metavar="A", help="Capture folder to compare with.")],
     second: Annotated[Path, typer.Argument(metavar="B", help="Capture folder that is compared.")],
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
-    html: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="Write one self-contained HTML file with plots instead.")
-    ] = None,
+    html: HtmlOption = None,
+    force: ForcePageOption = False,
     confidence: Annotated[
         float, typer.Option(metavar="SHARE", help="Chance that all intervals of a table hold their true difference.")
     ] = 0.95,
@@ -26,8 +25,7 @@ def compare_verb(
     """Compare two captures: queues, kernels, calls, ioctls, rates, latencies with intervals, paths, verdicts."""
     if not 0.5 <= confidence < 1:
         raise InputError(f"--confidence {confidence} is no chance that helps", "use a share from 0.5 to below 1")
-    if html is not None and as_json:
-        raise InputError("--html and --json are two forms", "call it once for each")
+    refuse_page(html, as_json=as_json, force=force)
     from tracecorr.analyze.compare import Side, compare_captures
     from tracecorr.analyze.markdown import render_comparison
 

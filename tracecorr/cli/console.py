@@ -27,6 +27,10 @@ def _live_line(stream: TextIO) -> LiveLine:
 
 
 ForceOption = Annotated[bool, typer.Option("--force", help="Replace the capture folder if it exists.")]
+HtmlOption = Annotated[
+    Path | None, typer.Option(metavar="FILE", help="Write one self-contained HTML file with plots instead.")
+]
+ForcePageOption = Annotated[bool, typer.Option("--force", help="With --html: replace the file if it exists.")]
 JobsOption = Annotated[
     int | None,
     typer.Option(
@@ -122,16 +126,33 @@ def say_warnings(warnings: list[str]) -> None:
         say(f"warning: {warning}")
 
 
+def refuse_page(path: Path | None, *, as_json: bool, force: bool) -> None:
+    """Refuse, before any work, a page that has no place or that is one of two forms.
+
+    Raises:
+        InputError: it is.
+    """
+    from tracecorr.model.errors import InputError
+
+    if path is None:
+        if force:
+            raise InputError("--force changes nothing without --html", "add --html FILE, or leave out --force")
+        return
+    if as_json:
+        raise InputError("--html and --json are two forms", "call it once for each")
+    from tracecorr.export.files import refuse_taken
+
+    refuse_taken(path, force=force)
+
+
 def write_page(path: Path, text: str) -> None:
     """Write a page and print its path.
 
     Raises:
         InputError: the file cannot be written.
     """
-    from tracecorr.model.errors import InputError
+    from tracecorr.export.files import open_fresh
 
-    try:
-        path.write_text(text, encoding="utf-8")
-    except OSError as error:
-        raise InputError(f"cannot write {path}: {error.strerror}", "check space and permissions there") from error
+    with open_fresh(path) as stream:
+        stream.write(text.encode())
     typer.echo(path)

@@ -57,9 +57,10 @@ def export_verb(
     table: Annotated[
         list[str] | None, typer.Option(metavar="NAME,...", help="Only these tables (csv, parquet, arrow).")
     ] = None,
-    force: Annotated[bool, typer.Option("--force", help="Replace what is there.")] = False,
+    force: Annotated[bool, typer.Option("--force", help="Replace the file, or the folder of tables.")] = False,
 ) -> None:
     """Export a capture: a trace for Perfetto, Chrome's viewer, speedscope or KernelShark, or its tables as files."""
+    from tracecorr.export.files import refuse_taken
     from tracecorr.export.selection import Selection, parse_time, split_words
 
     selection = Selection(
@@ -74,8 +75,7 @@ def export_verb(
         raise InputError(f"--table has no meaning for {target}", "leave it out, or export --to csv, parquet or arrow")
     capture = open_capture(name)
     path = output or Path(f"{capture.name}{_SUFFIX[target]}" if is_trace else f"{capture.name}-{target}")
-    if path.exists() and not force:
-        raise InputError(f"{path} exists", "choose another name with -o, or --force to replace it")
+    refuse_taken(path, force=force)
     if target is Target.TRACE_DAT:
         _export_dat(capture, path, selection)
     elif target is Target.SPEEDSCOPE:
@@ -135,11 +135,9 @@ def _write_trace(capture: Capture, target: Target, stream: IO[bytes], selection:
 
 
 def _export_tables(capture: Capture, target: Target, path: Path, selection: Selection, names: tuple[str, ...]) -> None:
+    from tracecorr.export.files import open_fresh_folder
     from tracecorr.export.tabular import write_tables
 
-    try:
-        path.mkdir(parents=True, exist_ok=True)
-        written = write_tables(capture.table, path, target, selection, names)
-    except OSError as error:
-        raise InputError(f"cannot write {path}: {error.strerror}", "check space and permissions there") from error
+    with open_fresh_folder(path) as folder:
+        written = write_tables(capture.table, folder, target, selection, names)
     say(f"{len(written)} tables")

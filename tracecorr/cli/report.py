@@ -3,12 +3,19 @@
 from __future__ import annotations
 
 import json
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from tracecorr.cli.console import NameArgument, open_capture, say, write_page
+from tracecorr.cli.console import (
+    ForcePageOption,
+    HtmlOption,
+    NameArgument,
+    open_capture,
+    refuse_page,
+    say,
+    write_page,
+)
 from tracecorr.model.errors import InputError
 
 if TYPE_CHECKING:
@@ -20,9 +27,8 @@ _FAILED, _UNKNOWN = 4, 5
 def report_verb(
     name: NameArgument = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
-    html: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="Write one self-contained HTML file with plots instead.")
-    ] = None,
+    html: HtmlOption = None,
+    force: ForcePageOption = False,
     check: Annotated[bool, typer.Option("--check", help="Exit with 4 when a verdict is FAIL.")] = False,
     strict: Annotated[bool, typer.Option("--strict", help="With --check: exit with 5 when one is UNKNOWN.")] = False,
     verdict: Annotated[
@@ -43,8 +49,7 @@ def report_verb(
 
     if strict and not check:
         raise InputError("--strict changes nothing without --check", "add --check, or leave out --strict")
-    if html is not None and as_json:
-        raise InputError("--html and --json are two forms", "call it once for each")
+    refuse_page(html, as_json=as_json, force=force)
     limits = Thresholds.from_words(threshold or [])
     capture = open_capture(name)
     report = summarize_capture(

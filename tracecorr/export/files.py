@@ -1,13 +1,47 @@
-"""The file that an export writes."""
+"""Where an export writes, and what it must leave alone there."""
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import IO
 
+from tracecorr.export.tabular import FORMS
+from tracecorr.model import schema
 from tracecorr.model.errors import InputError
+
+_CHECK = "check space and permissions there"
+_OTHER_NAME = "choose another name"
+
+
+def refuse_taken(path: Path, *, force: bool) -> None:
+    """Refuse to write a file or folder where something is that was not given up, or that no export made.
+
+    Args:
+        path: what is to be written.
+        force: what is there may be replaced: a file, or a folder of exported tables; never a part of a capture.
+
+    Raises:
+        InputError: it must stay.
+    """
+    if not (path.exists() or path.is_symlink()):
+        return
+    if not force:
+        raise InputError(f"{path} exists", f"{_OTHER_NAME}, or --force to replace it")
+    target = path.resolve()
+    captures = [folder for folder in (target, *target.parents) if (folder / "capture.json").is_file()]
+    if captures:
+        raise InputError(f"{path} belongs to the capture {captures[0]}: --force does not replace that", _OTHER_NAME)
+    if target.is_dir() and (others := _list_foreign(target)):
+        raise InputError(f"{path} holds {others[0]}, which no export wrote: --force does not replace that", _OTHER_NAME)
+
+
+def _list_foreign(folder: Path) -> list[str]:
+    """Return the names in a folder that are no files of exported tables."""
+    own = {f"{name}.{suffix}" for name in schema.TABLES for suffix in FORMS.values()}
+    return sorted(entry.name for entry in folder.iterdir() if entry.name not in own or not entry.is_file())
 
 
 @contextmanager
@@ -15,16 +49,43 @@ def open_fresh(path: Path) -> Iterator[IO[bytes]]:
     """Open a file that takes the place of `path` when all of it is written; until then the old one stays.
 
     Raises:
-        InputError: the file cannot be written.
+        InputError: the file cannot be written, or `path` is a device, pipe or folder.
     """
-    fresh = path.with_name(f".{path.name}.new")
+    target = path.resolve()  # a link stays a link
+    if target.exists() and not target.is_file():
+        raise InputError(f"cannot write {path}: it is no regular file", _OTHER_NAME)
+    fresh = target.with_name(f".{target.name}.new")
     try:
         with fresh.open("wb") as stream:
             yield stream
-        fresh.replace(path)
+        fresh.replace(target)
     except OSError as error:
-        raise InputError(f"cannot write {path}: {error.strerror}", "check space and permissions there") from error
+        raise InputError(f"cannot write {path}: {error.strerror}", _CHECK) from error
     finally:
         # What could not be made cannot be taken away: the error before this one tells why.
         with suppress(OSError):
             fresh.unlink(missing_ok=True)
+
+
+@contextmanager
+def open_fresh_folder(path: Path) -> Iterator[Path]:
+    """Make a folder that takes the place of `path`, with all that is in it, when it is filled.
+
+    Raises:
+        InputError: it cannot be written, or `path` is no folder.
+    """
+    target = path.resolve()
+    if target.exists() and not target.is_dir():
+        raise InputError(f"cannot write {path}: it is no folder", _OTHER_NAME)
+    fresh = target.with_name(f".{target.name}.new")
+    try:
+        shutil.rmtree(fresh, ignore_errors=True)
+        fresh.mkdir(parents=True)
+        yield fresh
+        if target.exists():
+            shutil.rmtree(target)
+        fresh.replace(target)
+    except OSError as error:
+        raise InputError(f"cannot write {path}: {error.strerror}", _CHECK) from error
+    finally:
+        shutil.rmtree(fresh, ignore_errors=True)
