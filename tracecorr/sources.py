@@ -17,6 +17,7 @@ from tracecorr.parse.ftrace import (
     read_prints,
     read_trace_dat,
 )
+from tracecorr.parse.ftrace.chosen_ranges import keep_ranges
 from tracecorr.parse.kfd.polls import read_polls
 from tracecorr.parse.kfd.smi import read_smi_events
 from tracecorr.parse.kfd.snapshots import read_snapshot
@@ -28,6 +29,7 @@ from tracecorr.store.pages import list_recordings, open_page_trace, trace_clock
 from tracecorr.store.parts import Parts, SourcePart, StoredPart, join_parts, write_part
 from tracecorr.store.processes import open_processes
 from tracecorr.store.raw import open_database, open_read_at, read_chunks
+from tracecorr.store.recording import chosen_ranges
 
 # Log stamps are cut to a microsecond, trace texts round to one; pages are exact.
 _STEPS = {
@@ -87,6 +89,7 @@ def _open_readers(
 ) -> Iterator[tuple[str, str, Iterator[Block] | list[StoredPart]]]:
     clock = trace_clock(capture)
     snapshots = count()
+    chosen = chosen_ranges(capture.info)
     for entry in capture.info["files"]:
         chunks = _watch(stages, [entry]).follow(read_chunks(capture.path / entry["path"]))
         if entry["file"] in ready:
@@ -114,7 +117,8 @@ def _open_readers(
         trace, files = open_page_trace(capture.path, recording, _watch(stages, recording).follow)
         through_perf = any(entry["form"] == "perf" for entry in recording)
         read = read_perf_records if through_perf else read_ftrace_pages
-        yield "ftrace", "pages", read(trace, files, clock)
+        blocks = read(trace, files, clock)
+        yield "ftrace", "pages", keep_ranges(blocks, chosen) if chosen else blocks
 
 
 def _watch(stages: Stages, entries: Sequence[Mapping[str, Any]]) -> Watch:

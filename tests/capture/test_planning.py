@@ -132,6 +132,13 @@ def test_two_copies_of_a_runtime_are_both_probed() -> None:
     assert [a.what for a in absent] == ["roctx ranges (libroctx64)"]
 
 
+def test_ranges_that_are_asked_for_are_recorded_in_every_set() -> None:
+    names = {"roctx_push", "roctx_pop", "roctx_mark"}
+    for ranges in ((), ("roctx:step",)):
+        plan = make_plan(Wanted("minimal", ranges=ranges), _machine("6.12"))
+        assert {p.name for p in plan.probes} & names == (names if ranges else set())
+
+
 def test_others_never_pay_unless_asked() -> None:
     shared = replace(_machine("6.12"), perf_probes=False, runtimes=(replace(HSA, other_users=3),))
     plan = make_plan(Wanted(), shared)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import os
 import shutil
+import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -71,6 +72,10 @@ def _capture(run: Run, log_file: Path, trace_file: Path) -> None:
         (["capture", "--dry-run", "--min-free-gb", "nan"], "--min-free-gb nan must be 0 or more"),
         (["capture", "--dry-run", "--min-free-gb", "-1"], "--min-free-gb -1 must be 0 or more"),
         (["capture", "--dry-run", "--log-level", "-1"], "--log-level -1 must be 0 or more"),
+        (["capture", "--run-option=--ipc=host", "--", "true"], "without --image"),
+        (["experiment", "preempt", "--high", "true", "--low", "true", "--no-capture", "-o", "no/e"], "cannot make"),
+        (["capture", "--dry-run", "--range", "step"], "--range step names no range"),
+        (["capture", "--dry-run", "--range", "roctx:"], "--range roctx: names no range"),
         (["capture", "-o", "", "--", "true"], "names no folder"),
         (["capture", "-o", ".", "--", "true"], "names no folder"),
     ],
@@ -244,6 +249,19 @@ def test_a_folder_without_rights_is_named(run: Run, monkeypatch: pytest.MonkeyPa
     found = run("correlate", "a")
     assert found.status == 2
     assert found.err.startswith("error: no right to use a.tracecorr/.tables.1: Permission denied\nnext step: ")
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="gives up the rights of root")
+def test_a_capture_that_may_not_be_read_is_still_called_one(tmp_path: Path) -> None:
+    info = tmp_path / "a.tracecorr" / "capture.json"
+    info.chmod(0)
+    words = [sys.executable, "-c", "import sys\nfrom tracecorr.cli import main\nsys.exit(main(['info', 'a']))"]
+    # Root without its capabilities is a user like others.
+    found = subprocess.run(
+        ["setpriv", "--bounding-set=-all", "--inh-caps=-all", *words], cwd=tmp_path, capture_output=True, text=True
+    )
+    assert (found.returncode, found.stdout) == (2, "")
+    assert found.stderr.startswith(f"error: no right to read {Path('a.tracecorr', 'capture.json')}: Permission denied")
 
 
 def test_clean_of_another_user_claims_nothing(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -93,7 +93,8 @@ def plan_user_probes(
     wishes: list[_Wish] = []
     absent: list[Absent] = []
     for number, runtime in enumerate(offer.runtimes, 1):
-        calls = [*_calls_of(runtime, sets), *_wanted_calls(runtime, wanted)]
+        asked = (*sets, "default") if wanted.ranges and runtime.kind == "roctx" else sets
+        calls = [*_calls_of(runtime, asked), *_wanted_calls(runtime, wanted)]
         reason = _unbound(runtime, wanted, offer)
         if calls and reason:
             absent.append(reason)

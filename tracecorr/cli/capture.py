@@ -37,7 +37,8 @@ UprobesOption = Annotated[
     list[str] | None, typer.Option(metavar="PATH:SYMBOL", help="More functions of libraries; repeatable.")
 ]
 RangesOption = Annotated[
-    list[str] | None, typer.Option("--range", metavar="roctx:NAME", help="Keep only these ranges.")
+    list[str] | None,
+    typer.Option("--range", metavar="roctx:NAME", help="Keep only roctx ranges and marks of this text; repeatable."),
 ]
 ProbeSharedOption = Annotated[
     bool, typer.Option("--probe-shared", help="Probe a library even where other processes pay for it.")
@@ -120,6 +121,8 @@ def capture_verb(
     _check_not_negative("--delay", delay)
     _check_not_negative("--min-free-gb", min_free_gb)
     _check_not_negative("--log-level", log_level)
+    if run_option and image is None:
+        raise InputError("--run-option changes nothing without --image", "add --image, or leave out --run-option")
     options = CaptureOptions(
         command=tuple(command or ()),
         output=None if output is None else add_suffix(output),
@@ -158,9 +161,13 @@ def _want(
     buffer_mb: int | None,
 ) -> Wanted:
     from tracecorr.capture.plan import EVENT_SETS, Wanted
+    from tracecorr.store.recording import RANGE_PREFIX
 
     if event_set not in EVENT_SETS:
         raise InputError(f"--event-set {event_set} is unknown", f"use one of: {', '.join(EVENT_SETS)}")
+    odd = [text for text in ranges or () if not text.removeprefix(RANGE_PREFIX) or not text.startswith(RANGE_PREFIX)]
+    if odd:
+        raise InputError(f"--range {odd[0]} names no range", f"write --range {RANGE_PREFIX}NAME")
     return Wanted(
         event_set, tuple(events or ()), tuple(functions or ()), tuple(uprobes or ()), tuple(ranges or ()),
         probe_shared, buffer_mb,

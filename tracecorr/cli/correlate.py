@@ -23,14 +23,19 @@ def correlate_verb(
     ] = None,
     output: Annotated[
         Path | None,
-        typer.Option("--output", "-o", metavar="NAME.tracecorr", help="Dataset of several captures to make."),
+        typer.Option(
+            "--output",
+            "-o",
+            metavar="NAME.tracecorr",
+            help=f"Dataset of several captures to make; else {_DATASET}, here.",
+        ),
     ] = None,
     force: Annotated[bool, typer.Option("--force", help="Replace the dataset if it exists.")] = False,
     jobs: JobsOption = None,
 ) -> None:
     """Build the tables of a capture again from its raw files, which stay as they are.
 
-    Several captures become one dataset that query, report, compare and serve read.
+    Several captures become one dataset that query, report, compare, export and serve read.
     """
     paths = [find_capture(name) for name in names] if names else [find_capture(None)]
     _refuse_twice(paths)

@@ -72,7 +72,7 @@ def run_preempt(options: PreemptOptions, say: Say) -> Runs:
     if options.capture:
         _check_machine(options)
     try:
-        options.folder.mkdir(parents=True)
+        options.folder.mkdir()
     except OSError as error:
         raise InputError(f"cannot make {options.folder}: {error.strerror}", "choose another folder with -o") from None
     parts = [pl.DataFrame(schema=STAMPS)]

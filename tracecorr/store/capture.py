@@ -44,12 +44,16 @@ class Capture:
         """Open a capture folder.
 
         Raises:
-            CaptureError: the folder is missing, is no capture of a version that this tool reads, or its
-                description is damaged.
+            CaptureError: the folder is missing or may not be read, is no capture of a version that this tool
+                reads, or its description is damaged.
         """
         try:
             info = json.loads((path / "capture.json").read_text())
             version = info["format"]
+        except PermissionError as error:
+            raise CaptureError(
+                f"no right to read {path / 'capture.json'}: {error.strerror}", "check its permissions, and whose it is"
+            ) from error
         except (OSError, ValueError, KeyError, TypeError) as error:
             raise describe_absent(path, list_captures(path if path.is_dir() else path.parent)) from error
         if version != FORMAT_VERSION:

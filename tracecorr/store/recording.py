@@ -21,6 +21,8 @@ _DUMP_TIMES = re.compile(r"-(\d+)-(\d+)\.txt$")
 # A probe on a place in a file, as a plan names it.
 _PROBE = re.compile(r"probe \S+ \((?P<path>.+):0x[0-9a-f]+(?: .*)?\)")
 _PROCESS = re.compile(r"/proc/(\d+)/root/")
+# How `--range` and capture.json name a range of roctx.
+RANGE_PREFIX = "roctx:"
 # What stands for a byte of a path that is no text.
 _NO_TEXT = re.compile("[\ud800-\udfff]")
 _GONE = "Failed to find the given file"
@@ -117,6 +119,12 @@ def _is_alive(recorder: dict[str, Any]) -> bool:
         return int(fields[19]) == int(recorder["started"])
     except (OSError, ValueError, KeyError, TypeError, IndexError):
         return False
+
+
+def chosen_ranges(info: dict[str, Any]) -> list[str]:
+    """Return the texts of the roctx ranges that a capture was asked to keep; all are kept where it names none."""
+    asked = (info.get("wanted") or {}).get("ranges") or []
+    return [str(text).removeprefix(RANGE_PREFIX) for text in asked]
 
 
 def seen_processes(info: dict[str, Any]) -> pl.DataFrame:
