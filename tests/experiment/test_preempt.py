@@ -21,6 +21,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tracecorr.analyze.compare.latency import MIN_VALUES
 from tracecorr.analyze.experiment import (
     STAMPS,
     as_rows,
@@ -202,7 +203,8 @@ def test_the_verb_without_capture(
     phases = [(r["phase"], r["role"], r["rounds"], r["launches"]) for r in report["sections"]["phases"]]
     assert ("together", "high", 2, 50) in phases
     assert ("sequential", "low", 2, 50) in phases
-    assert report["verdict"]["outcome"] == "PASS"
+    beside = report["verdict"]["counts"]["launches_beside"]  # On a busy machine one may end before the other begins.
+    assert report["verdict"]["outcome"] == ("PASS" if beside >= MIN_VALUES else "UNKNOWN")
     kept = pl.read_parquet(tmp_path / "x.experiment" / "stamps.parquet")
     assert kept.schema == pl.Schema(STAMPS)
     assert main([*words, "-o", str(tmp_path / "x.experiment")]) == 2  # it is there

@@ -3,6 +3,11 @@
 from __future__ import annotations
 
 import json
+import os
+import signal
+import subprocess
+import sys
+import time
 from pathlib import Path
 
 import pytest
@@ -44,3 +49,21 @@ def test_preempt_in_a_container(docker: ContainerRig, tmp_path: Path) -> None:
     info = Capture.open(tmp_path / "x.experiment" / "together.tracecorr").info
     assert info["overhead_ratio"] == max(info["overhead_ratios"].values()) > 0
     assert docker.call("exec", "preempt", "ls", "-A", "/tmp") == ""
+
+
+@pytest.mark.parametrize("heeds", [True, False])
+def test_ctrl_c_ends_the_workloads_inside_the_container(docker: ContainerRig, tmp_path: Path, heeds: bool) -> None:
+    """The engine's client goes at once, and tells nobody in the container."""
+    (tmp_path / "truth").mkdir()
+    docker.start(name := f"interrupted-{heeds}", tmp_path / "truth", "sleep", "3600")
+    command = f"{'' if heeds else 'trap : INT; '}touch /truth/up; sleep 777; sleep 777"
+    words = [sys.executable, "-m", "tracecorr", "experiment", "preempt", "--no-capture", "--container", name]
+    words += ["--high", command, "--low", "true", "-o", str(tmp_path / "x.experiment")]
+    environment = {**os.environ, **docker.environment, "PYTHONPATH": str(REPO)}
+    with subprocess.Popen(words, env=environment, stderr=subprocess.DEVNULL, start_new_session=True) as process:
+        while process.poll() is None and not (tmp_path / "truth/up").exists():
+            time.sleep(0.02)
+        os.killpg(process.pid, signal.SIGINT)
+        assert process.wait(60) == 130
+    assert "sleep 777" not in docker.call("top", name)
+    assert docker.call("exec", name, "ls", "-A", "/tmp") == ""

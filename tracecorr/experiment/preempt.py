@@ -14,7 +14,7 @@ from pathlib import Path
 import polars as pl
 
 from tracecorr.analyze.experiment import STAMPS, as_rows, measure_overhead
-from tracecorr.experiment.container import join_script, output_paths, run_in_container, split_outputs
+from tracecorr.experiment.container import join_script, name_folder, output_paths, run_in_container, split_outputs
 from tracecorr.experiment.interrupts import hold_interrupts
 from tracecorr.experiment.stamps import Stamp, read_stamp_file
 from tracecorr.model.errors import InputError, MachineError
@@ -129,8 +129,8 @@ def _script(options: PreemptOptions, phase: str, outputs: Mapping[str, str]) -> 
 def _run_phase(options: PreemptOptions, phase: str, stem: Path) -> dict[str, list[Stamp]]:
     outputs = {role: Path(f"{stem}-{role}.txt") for role in _roles(phase)}
     if options.container is not None:
-        with hold_interrupts(most=1):
-            done = run_in_container(options.container, _inner_script(options, phase))
+        inside = name_folder()
+        done = run_in_container(options.container, _inner_script(options, phase, inside), inside)
         _keep(done.stdout, outputs)
     else:
         environment = {name: value for name, value in os.environ.items() if not name.startswith("AMD_LOG_")}
@@ -145,10 +145,10 @@ def _outer_script(options: PreemptOptions, phase: str, outputs: Mapping[str, Pat
     return _script(options, phase, {role: shlex.quote(str(path)) for role, path in outputs.items()})
 
 
-def _inner_script(options: PreemptOptions, phase: str) -> str:
+def _inner_script(options: PreemptOptions, phase: str, folder: str) -> str:
     """Return the script of a phase inside a container, where the files of the host are not."""
-    paths = output_paths(_roles(phase))
-    return join_script(_script(options, phase, {role: f'"{path}"' for role, path in paths.items()}), paths)
+    paths = output_paths(folder, _roles(phase))
+    return join_script(_script(options, phase, paths), folder, paths)
 
 
 def _keep(stdout: bytes, outputs: Mapping[str, Path]) -> None:
@@ -180,7 +180,7 @@ def _refuse_machine(done: subprocess.CompletedProcess[bytes]) -> None:
 def _capture_phase(options: PreemptOptions, phase: str, target: Path, say: Say) -> dict[str, list[Stamp]]:
     outputs = {role: options.folder / f"captured-{phase}-{role}.txt" for role in _roles(phase)}
     inside = options.container is not None
-    script = _inner_script(options, phase) if inside else _outer_script(options, phase, outputs)
+    script = _inner_script(options, phase, name_folder()) if inside else _outer_script(options, phase, outputs)
     # A process of its own: a capture forks, which a process with threads must not. It obeys Ctrl-C by itself, and must
     # come to its end, which takes away what it armed.
     with hold_interrupts():
