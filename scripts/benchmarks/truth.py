@@ -94,6 +94,7 @@ def compare(name: str, made: Simulation, capture: Capture) -> Score:
     _score_times(score, events, made)
     _score_links(score, events, made, capture)
     _score_packets(score, events, made, capture)
+    _score_owners(score, events, made, capture)
     _score_threads(score, made, capture)
     _score_gpus(score, events, made, capture)
     return score
@@ -177,6 +178,19 @@ def _score_packets(score: Score, events: pl.DataFrame, made: Simulation, capture
         & ((pl.col("gpu_end_ns") - pl.col("end_ns")).abs() < 5_000)
     )
     score.identities["gpu times"] = near.height, timed.height, timed.height
+
+
+def _score_owners(score: Score, events: pl.DataFrame, made: Simulation, capture: Capture) -> None:
+    """Compare the Created line of each packet's queue with the true one; queues without one are not counted."""
+    places = events.select("event", "file", "offset")
+    queues = capture.table("queues").select("queue", line="created_line_event").drop_nulls("line").collect()
+    packets = capture.table("launches").select("event", "queue").collect().join(queues, on="queue")
+    found = packets.join(places, on="event").join(places, left_on="line", right_on="event", suffix="_made")
+    truth = made.truth["owners"].rename(
+        {"from_file": "file_made", "from_offset": "offset_made", "to_file": "file", "to_offset": "offset"}
+    )
+    right = found.join(truth, on=truth.columns, how="semi")
+    score.identities["queues of packets"] = right.height, found.height, truth.height
 
 
 def _score_threads(score: Score, made: Simulation, capture: Capture) -> None:

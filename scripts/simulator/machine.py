@@ -39,7 +39,7 @@ class Signal:
 
 @dataclass
 class Queue:
-    """Hold one hardware queue, and how many streams use it (-1: it is being deleted)."""
+    """Hold one hardware queue, and how many streams use it (-1: it is being deleted); `made` is its Created line."""
 
     ring: int
     swq: int
@@ -49,6 +49,7 @@ class Queue:
     gpu: int = 0
     place: int = 0
     users: int = 1
+    made: int = -1
     free_ns: float = 0.0
     waiting: list[Packet] = field(default_factory=list)
     stores: list[tuple[float, int, int]] = field(default_factory=list)

@@ -165,6 +165,7 @@ class HipThread(Thread):
         if priority != 1:
             yield from self.ioctl(UPDATE, 30, 90)
         line = yield from self.say("queue", forms.created(self.scene.era, queue.swq, queue.ring, priority))
+        queue.made = line
         self.machine.record.truth.creations.append((enter, line))
         if self.scene.queue_probe:
             self.machine.record.truth.queue_gpus.append((line, GPU_IDS[gpu] if self.scene.gpus > 1 else 2, gpu))
@@ -430,4 +431,5 @@ class HipThread(Thread):
         queue.waiting.append(Packet(line, index, duration, signal, [wait] if wait else []))
         if line >= 0:
             self.machine.record.truth.packets.append((line, queue.ring, index, self.process.number))
+            self.machine.record.truth.packet_queues.append((queue, line))
         return line

@@ -3,6 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from simulator.machine import Queue
 
 
 @dataclass
@@ -36,6 +40,7 @@ class Truth:
     syscalls: list[tuple[int, int]] = field(default_factory=list)
     commands: list[tuple[int, int]] = field(default_factory=list)
     creations: list[tuple[int, int]] = field(default_factory=list)
+    packet_queues: list[tuple[Queue, int]] = field(default_factory=list)
     mappings: list[tuple[int, int]] = field(default_factory=list)
     queue_gpus: list[tuple[int, int, int]] = field(default_factory=list)
     dependencies: list[tuple[int, int]] = field(default_factory=list)

@@ -37,7 +37,7 @@ class Simulation:
             clock samples.
         moments: line (its number), file (its number at import), offset, true_ns of every line that is written.
         truth: by name, frames of pairs (from_file, from_offset, to_file, to_offset), and `packets`,
-            `kernels`, `gpu`, `threads`, `queue_gpus`.
+            `kernels`, `gpu`, `threads`, `queue_gpus`, `owners` (from a queue's Created line to each of its packets).
     """
 
     scene: Scene
@@ -207,14 +207,20 @@ def _moments(lines: list[Line], numbers: dict[str, int]) -> pl.DataFrame:
     )
 
 
+def _place_pairs(pairs: list[tuple[int, int]], places: pl.DataFrame) -> pl.DataFrame:
+    both = pl.DataFrame(pairs, schema={"a": pl.Int64, "b": pl.Int64}, orient="row")
+    both = both.join(places.rename({"line": "a", "file": "from_file", "offset": "from_offset"}), on="a")
+    both = both.join(places.rename({"line": "b", "file": "to_file", "offset": "to_offset"}), on="b")
+    return both.drop("a", "b")
+
+
 def _truth(record: Recorder, moments: pl.DataFrame) -> dict[str, pl.DataFrame]:
     places = moments.select("line", "file", "offset")
     truth: dict[str, pl.DataFrame] = {}
     for name in _PAIRS:
-        pairs = pl.DataFrame(getattr(record.truth, name), schema={"a": pl.Int64, "b": pl.Int64}, orient="row")
-        both = pairs.join(places.rename({"line": "a", "file": "from_file", "offset": "from_offset"}), on="a")
-        both = both.join(places.rename({"line": "b", "file": "to_file", "offset": "to_offset"}), on="b")
-        truth[name] = both.drop("a", "b")
+        truth[name] = _place_pairs(getattr(record.truth, name), places)
+    made = [(queue.made, line) for queue, line in record.truth.packet_queues]
+    truth["owners"] = _place_pairs(made, places)
     packets = pl.DataFrame(
         record.truth.packets,
         schema={"line": pl.Int64, "ring": pl.UInt64, "index": pl.Int64, "process": pl.Int64}, orient="row",

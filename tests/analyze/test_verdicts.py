@@ -225,6 +225,16 @@ def test_unknown_verdict_is_refused() -> None:
         judge_capture(tables_of({}), names=["x"])
 
 
+def test_a_priority_that_differs_by_an_inferred_ring_proves_nothing() -> None:
+    """Up to ROCm 6.1: streams are of the ring, the priority in the log is of the Created line."""
+    run = make_run()
+    run["queues"][0] |= {"priority_hip": 0}
+    assert judge(run, "priority_reaches_hardware")[0] == "FAIL"
+    run["queues"][0] |= {"ring_evidence": "inferred"}
+    outcome, reason, _ = judge(run, "priority_reaches_hardware")
+    assert outcome == "UNKNOWN" and reason.endswith("which ring the line of its creation tells of is inferred")
+
+
 RECORDED = {
     "mt-threads": {"doorbell_per_packet": "FAIL", "compute_uses_doorbell": "PASS", "packet_sequence_complete": "PASS"},
     "kfd-6.12-t1": {

@@ -12,6 +12,8 @@ import polars as pl
 import pytest
 from typer.testing import CliRunner
 
+from tracecorr.analyze.markdown import render_markdown
+from tracecorr.analyze.report import summarize_capture
 from tracecorr.analyze.verdicts import Outcome, judge_capture
 from tracecorr.cli import app
 from tracecorr.model.errors import InputError
@@ -80,6 +82,20 @@ def test_known_counts(imported: Importer, name: str) -> None:
         "select count(created_line_event) as lines, count(create_ioctl_event) as ioctls, count(*) as n from queues",
     )
     assert queues == [expected["queues"]]
+
+
+def test_one_program_has_the_same_queues_in_every_release(imported: Importer) -> None:
+    """Up to ROCm 6.1 the line of a creation names no ring; the null stream's queue got no packet there to tell it."""
+    sql = "select dispatches, priority_hip, priority_log, ring_evidence from queues order by created_ns"
+    found = {name: _query(imported(name), sql) for name in ("hip-5.7.1", "hip-6.4.3", "hip-7.2.4")}
+    for name, rows in found.items():
+        told = [(r["dispatches"], r["priority_hip"], r["priority_log"]) for r in rows]
+        assert told == [(10, 0, 1), (10, 0, 1), (0, None, 1)], name
+    evidence = {name: [r["ring_evidence"] for r in rows] for name, rows in found.items()}
+    assert evidence.pop("hip-5.7.1") == ["inferred", "inferred", None]
+    assert all(of_release == ["recorded"] * 3 for of_release in evidence.values())
+    text = render_markdown(summarize_capture("hip-5.7.1", imported("hip-5.7.1").table))
+    assert ", 3 queues, " in text and "which ring was created is inferred for 2 of them" in text
 
 
 def test_queues_have_the_priority_that_their_streams_asked_for(imported: Importer) -> None:

@@ -9,6 +9,7 @@ import polars as pl
 import pytest
 from lost_lines import with_parents
 
+from tracecorr.link.created_rings import RINGS
 from tracecorr.link.doorbells import match_stores
 from tracecorr.link.lives import find_process_lives, find_thread_lives, number_lives
 from tracecorr.link.packet_index import complete_indexes
@@ -222,7 +223,8 @@ def test_packets_before_the_first_created_line_of_their_ring_are_of_a_queue_of_t
         file=pl.UInt16, swq=pl.UInt64, log_id=pl.Int64,
     )  # fmt: skip
     args = pl.DataFrame(schema={"event": pl.Int64, "key": pl.String, "u64": pl.UInt64, "text": pl.String})
-    queues = build_queues(events, packets, args, aligned=True, losses=NO_LOSSES)
+    rings = pl.DataFrame(schema=RINGS)
+    queues = build_queues(events, packets, args, aligned=True, losses=NO_LOSSES, rings=rings)
     found = dict(assign_queues(events, queues).rows())
     assert [queues.filter(pl.col("queue") == found[n])["log_id"].item() for n in (0, 1, 3, 4)] == [4, 4, 6, 6]
 

@@ -8,11 +8,12 @@ from tracecorr.analyze.frames import as_text, collect
 
 _SHOWN = (
     "queue", "process", "gpu", "hwq", "ring_base", "kfd_queue_id", "type", "size", "priority_hip", "priority_log",
-    "priority_ioctl", "created_ns", "destroyed_ns", "create_evidence", "mqd_events", "dispatches", "barriers",
+    "priority_ioctl", "created_ns", "destroyed_ns", "create_evidence", "ring_evidence", "mqd_events", "dispatches",
+    "barriers",
 )  # fmt: skip
 TWICE = (
-    "the line of a creation names no ring (up to ROCm 6.1): a queue that only it shows and one that only packets show "
-    "may be the same"
+    "the line of a creation names no ring (up to ROCm 6.1), and nothing surely tells it: a queue that only it shows "
+    "and one that only packets show may be the same"
 )
 
 
@@ -41,7 +42,8 @@ def summarize_queues(queues: pl.LazyFrame, stream_queues: pl.LazyFrame) -> pl.Da
     """Return one row per queue, with the number of streams that submitted to it.
 
     `streams` is null where the log shows packets of a queue and names the stream of none. Up to ROCm 6.1 the line of a
-    creation names no ring: its packets are in rows of their own, and unknown in that of the line.
+    creation names no ring: where it cannot be inferred, its packets are in rows of their own, and unknown in that of
+    the line.
     Where no queue has a packet or a stream nothing printed them: what the queues held is unknown.
     """
     streams = stream_queues.group_by("queue").agg(pl.col("stream").n_unique().cast(pl.Int64).alias("streams"))
@@ -49,7 +51,7 @@ def summarize_queues(queues: pl.LazyFrame, stream_queues: pl.LazyFrame) -> pl.Da
     silent = ~(used.any() | pl.col("streams").is_not_null().any())
     return collect(
         queues.select(*_SHOWN, "known_from")
-        .with_columns(as_text("type", "create_evidence"))
+        .with_columns(as_text("type", "create_evidence", "ring_evidence"))
         .join(streams, on="queue", how="left")
         .with_columns(elsewhere=(_is_ringless() & _is_unmade().any().over("process")) | silent)
         .with_columns(

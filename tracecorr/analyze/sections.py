@@ -149,7 +149,9 @@ def _queue_sections(evidence: Evidence, sources: set[str]) -> Iterator[Section]:
         "queues",
         "Queues",
         summarize_queues(tables("queues"), tables("stream_queues")),
-        "log line and ioctl joined as `create_evidence` says: recorded by ring address, derived by thread and time",
+        "log line and ioctl joined as `create_evidence` says: recorded by ring address, derived by thread and time; up "
+        "to ROCm 6.1 the line names no ring, and is joined to that of packets as `ring_evidence` says: inferred = by "
+        "the streams of both, or by the order of creations and packets",
         "; ".join(
             filter(
                 None, (_need(sources, "half of each queue is", log=True, trace=True), _missing_packets(tables, sources))
@@ -169,7 +171,8 @@ def _queue_sections(evidence: Evidence, sources: set[str]) -> Iterator[Section]:
         "Priorities",
         evidence.priorities,
         "`hip` = asked by the stream, `log` = Created line, `driver` = UPDATE_QUEUE, else CREATE_QUEUE, as a probe "
-        "read it, `hqd` = the last dump; they prove the setting, not that the GPU preempts",
+        "read it, `hqd` = the last dump; they prove the setting, not that the GPU preempts. Where `ring_evidence` (see "
+        "Queues) is inferred, that `hip` and `log` are of one queue is so, too",
         _need(sources, "priorities are", log=True),
     )
 

@@ -14,6 +14,7 @@ from tracecorr.analyze.queues import TWICE, count_doubled, summarize_queues
 from tracecorr.analyze.values import count_of, render_ns
 from tracecorr.analyze.verdicts.evidence import Evidence
 from tracecorr.analyze.verdicts.model import Verdict
+from tracecorr.model.kinds import INFERRED
 
 _MAX_QUEUES = 8
 # Functions of the driver, and rows of its SMI events.
@@ -152,6 +153,10 @@ def _queues(tables: Tables, made: pl.DataFrame) -> Answer:
     lines = [f"{least}{count_of(queues.height, 'queues are', 'queue is')} known{kinds}"]
     if doubled:
         lines.append(TWICE)
+    guessed = queues.filter(pl.col("ring_evidence") == INFERRED)
+    if guessed.height:
+        whose = _all_or(guessed.height, queues.height)
+        lines.append(f"which ring was created is inferred for {whose}: up to ROCm 6.1 the line does not name it")
     if used.height or queues["barriers"].sum():
         lines.append(f"{used.height} of them had dispatches")
     elif queues.height:

@@ -89,7 +89,7 @@ def pivot_args(args: pl.DataFrame, events: pl.Series, keys: list[str]) -> pl.Dat
 
 
 def join_creations(lines: pl.DataFrame, ioctls: pl.DataFrame) -> pl.DataFrame:
-    """Return line event, ioctl event and evidence: by ring address, else by thread and time.
+    """Return line event, ioctl event and evidence: by ring address (as sure as that), else by thread and time.
 
     The ioctl must lie between the two lines of the creation. Of several with the ring's address, and of
     several on the thread, the last one is taken, because ROCr makes its own queue first. Where the errors
@@ -105,7 +105,7 @@ def join_creations(lines: pl.DataFrame, ioctls: pl.DataFrame) -> pl.DataFrame:
         pl.col("end_ns") + pl.col("ioctl_hi") <= pl.col("ts_ns") + pl.col("err_hi_ns").fill_null(0)
     )
     addressed = lines.join(kernel_side, left_on=["process", "ring"], right_on=["process", "ring_base"]).filter(inside)
-    by_ring = _pick(addressed.with_columns(evidence=pl.lit(RECORDED)))
+    by_ring = _pick(addressed.with_columns(evidence="ring_evidence"))
     rest = lines.join(by_ring, on="event", how="anti", maintain_order="left").drop_nulls("thread")
     free = kernel_side.filter(pl.col("ring_base").is_null())
     near = rest.join(free.drop("process"), on="thread").filter(inside)
@@ -122,17 +122,30 @@ def _pick(candidates: pl.DataFrame) -> pl.DataFrame:
 
 
 def build_queues(
-    events: pl.DataFrame, packets: pl.DataFrame, args: pl.DataFrame, aligned: bool, losses: pl.DataFrame
+    events: pl.DataFrame,
+    packets: pl.DataFrame,
+    args: pl.DataFrame,
+    aligned: bool,
+    losses: pl.DataFrame,
+    rings: pl.DataFrame,
 ) -> pl.DataFrame:
     """Return the table `queues` (without the counts that need packets).
 
     Rows: one per Created line, one per ring that only packets name, one per life of a ring whose index starts again
     without a Created line, one per CREATE_QUEUE ioctl that no Created line belongs to. `starts_ns` tells from when on
     a ring belongs to a row.
+
+    Args:
+        events: placed events with `process`, `thread`, `ring`, `parent`.
+        packets: part packets.
+        args: args by event.
+        aligned: whether the clock of the trace is known.
+        losses: files of the log that lost lines (`false_calls.find_losses`).
+        rings: those of Created lines that name none (`created_rings.find_rings`).
     """
     events = _with_one_process(events, _OF_LOG, events)
-    printed = _log_packets(events)
-    lines, ioctls = list_creations(events, args, losses), list_kernel_creations(events, args)
+    printed = list_log_packets(events)
+    lines, ioctls = _fill_rings(list_creations(events, args, losses), rings), list_kernel_creations(events, args)
     # On an unknown clock nothing says which of two creations with one address is meant.
     joins = join_creations(lines if aligned else lines.clear(), ioctls)
     logged = _logged(lines, joins, ioctls)
@@ -165,6 +178,12 @@ def _with_one_process(rows: pl.DataFrame, of_log: pl.Expr, events: pl.DataFrame)
     return rows.with_columns(process=process)
 
 
+def _fill_rings(lines: pl.DataFrame, rings: pl.DataFrame) -> pl.DataFrame:
+    named = lines.join(rings.rename({"ring": "found"}), on="event", how="left", maintain_order="left")
+    evidence = pl.when(pl.col("ring").is_not_null()).then(pl.lit(RECORDED)).otherwise("ring_evidence")
+    return named.with_columns(ring=pl.coalesce("ring", "found"), ring_evidence=evidence).drop("found")
+
+
 def _logged(lines: pl.DataFrame, joins: pl.DataFrame, ioctls: pl.DataFrame) -> pl.DataFrame:
     kernel_side = ioctls.select("ring_base", "priority", "type", "gpu_id", ioctl="event")
     joined = lines.join(joins, on="event", how="left", maintain_order="left")
@@ -175,12 +194,13 @@ def _logged(lines: pl.DataFrame, joins: pl.DataFrame, ioctls: pl.DataFrame) -> p
         priority_log=pl.col("priority").cast(pl.Int32, strict=False), priority_ioctl=pl.col("priority_right"),
         created_ns="ts_ns",
         created_line_event="event", create_ioctl_event="ioctl", create_evidence="evidence",
+        ring_evidence=pl.when(pl.col("ring").is_not_null()).then("ring_evidence"),
         type=pl.coalesce("type", pl.lit("compute_aql")), known_from=both,
     )  # fmt: skip
 
 
 def _rings_without_line(printed: pl.DataFrame, lines: pl.DataFrame) -> pl.DataFrame:
-    """Return rings that packets name but no Created line does (its line was lost, or ROCm <= 6.1)."""
+    """Return rings that packets name but no Created line does (it was lost, or ROCm <= 6.1)."""
     _, rings = number_groups(printed, ["process", "ring"])
     named = lines.select("process", "ring").drop_nulls()
     missing = rings.join(named, on=["process", "ring"], how="anti", nulls_equal=True, maintain_order="left")
@@ -242,7 +262,7 @@ def _find_falls(packets: pl.DataFrame) -> pl.DataFrame:
     return packets.filter(fell)
 
 
-def _log_packets(events: pl.DataFrame) -> pl.DataFrame:
+def list_log_packets(events: pl.DataFrame) -> pl.DataFrame:
     """Return the packets of the log in the order of their times."""
     is_packet = (pl.col("layer") == "aql") & pl.col("name").is_in(PACKET_KINDS)
     columns = ("event", "ts_ns", "process", "ring", "packet_index", "file", "offset")

@@ -11,6 +11,7 @@ from tracecorr.align.rows import Places, attach_columns, fill_columns, fold_cons
 from tracecorr.align.steps import UNTIMED
 from tracecorr.link import (
     calls,
+    created_rings,
     descriptors,
     disorder,
     kfd_calls,
@@ -123,11 +124,13 @@ def link_tables(
     events = _adopt_syscalls(events, inside)
     hqd = schema.HQD.empty() if hqd is None else hqd
     known_gpus = schema.GPUS.empty() if known_gpus is None else known_gpus
-    queue_table = queues.build_queues(events, packets, args, trace_aligned, losses)
-    queue_table = limit_by_thread(queue_table, "created_line_event", "create_evidence", events, identities.threads)
+    stream_table = streams.build_streams(events, args)
+    rings = created_rings.find_rings(events, args, stream_table, losses, trace_aligned)
+    queue_table = queues.build_queues(events, packets, args, trace_aligned, losses, rings)
+    for column in ("create_evidence", "ring_evidence"):
+        queue_table = limit_by_thread(queue_table, "created_line_event", column, events, identities.threads)
     gpu_table, queue_table = _tell_driver_facts(*list_gpus(queue_table, hqd, known_gpus), events, args)
     hqd = attach_queues(hqd, queue_table, identities.processes, gpu_table)
-    stream_table = streams.build_streams(events, args)
     kernel_table, kernel_ids = list_kernels(events)
     events = _attach_keys(events, queue_table, stream_table, kernel_ids, hqd).drop(_SPENT)
     events = _spread_queues(events, queue_creation.queues_of_calls(queue_table, events, args))

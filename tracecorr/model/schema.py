@@ -191,6 +191,12 @@ QUEUES = Table(
             CAT,
             "how line and ioctl were joined: `recorded` by ring, else by time: `derived`, `inferred` if unsure",
         ),
+        (
+            "ring_evidence",
+            CAT,
+            "how the Created line's ring is known: `recorded`: the line or a doorbell names both; else (ROCm <= 6.1) "
+            "as sure as its ioctl, or `inferred`: from streams, or from the order of creations and packets",
+        ),
         ("mqd_events", I64, "MQD operations of the creation; repetitions for several XCCs count once"),
         ("dispatches", I64, "dispatch packets"),
         ("barriers", I64, "barrier packets"),

@@ -9,16 +9,12 @@ from pathlib import Path
 
 import polars as pl
 
-from tracecorr.model.kinds import PACKET_KINDS
+from tracecorr.model.kinds import BEGINNINGS, PACKET_KINDS
 from tracecorr.parse.amdlog import read_amd_log
 from tracecorr.store.raw import open_read_at
 
 # So many bytes of each end are read: some six thousand lines.
 END_BYTES = 1 << 20
-# The runtime prints these lines once in a process, before all others: all releases up to 6.4 the first; 7.0 and later
-# only the second, which 6.1 to 6.4 print, too (facts of the format: ROCclr's rocdevice.cpp).
-FIRST_LINE = "Initializing HSA stack."
-_COUNTED_AGENTS = "gpu_agents"
 _RECORD = re.compile(rb":\d:")
 _COLUMNS = ("stamp_ns", "end_stamp_ns", "layer", "name", "pid", "tid", "ring", "packet_index", "offset")
 
@@ -52,7 +48,7 @@ class LogEnd:
         The value is how many events of the pid are before that line: the number may have been another process's.
         """
         counted = self.events.select("pid", pl.col("name").cast(pl.String), place=pl.int_range(pl.len()).over("pid"))
-        first = counted.filter(pl.col("name").is_in([FIRST_LINE, _COUNTED_AGENTS]))
+        first = counted.filter(pl.col("name").is_in(BEGINNINGS))
         return {(pid, name): place for pid, name, place in first.reverse().iter_rows()}
 
     @cached_property

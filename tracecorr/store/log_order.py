@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from tracecorr.store.log_ends import FIRST_LINE, LogEnd, LogEnds
+from tracecorr.model.kinds import FIRST_LINE
+from tracecorr.store.log_ends import LogEnd, LogEnds
 
 # Threads that share a queue print their packets in another order than they took the indexes, some lines apart.
 _MOST_SWAPPED = 32

@@ -14,6 +14,7 @@ from tracecorr.analyze.hip_calls import summarize_hip_calls
 from tracecorr.analyze.ioctls import summarize_ioctls
 from tracecorr.analyze.kernels import summarize_kernels
 from tracecorr.analyze.launches import count_packets
+from tracecorr.analyze.queues import count_doubled
 from tracecorr.analyze.streams import names_streams
 
 # Kernels for which the latency is compared, the most dispatched first.
@@ -109,8 +110,9 @@ def _describe_queues(tables: Tables) -> dict[str, int | None]:
     per_queue = edges.group_by("queue").len()["len"]
     per_stream = edges.group_by("stream").len()["len"]
     named, shown = names_streams(tables("launches")), count_packets(tables("launches"))
+    sure = not count_doubled(queues)
     numbers: dict[str, int | None] = {
-        "queues": queues.height,
+        "queues": queues.height if sure else None,
         "queues made by HIP (Created lines)": queues["created_line_event"].count(),
         "queues with dispatches": queues.filter(pl.col("dispatches") > 0).height
         if shown or queues.is_empty()
@@ -125,7 +127,7 @@ def _describe_queues(tables: Tables) -> dict[str, int | None]:
         "most queues of one stream": _largest(per_stream) if named else None,
     }
     kinds = queues.group_by(pl.col("type").fill_null("type not known")).len().sort("type")
-    return numbers | {f"queues: {kind}": int(count) for kind, count in kinds.iter_rows()}
+    return numbers | {f"queues: {kind}": int(count) if sure else None for kind, count in kinds.iter_rows()}
 
 
 def _largest(counts: pl.Series) -> int:

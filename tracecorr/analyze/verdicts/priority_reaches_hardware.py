@@ -8,6 +8,7 @@ from tracecorr.analyze.priorities import LOG_OF_HIP, QUEUE_OF_LOG
 from tracecorr.analyze.values import count_of
 from tracecorr.analyze.verdicts.evidence import Evidence
 from tracecorr.analyze.verdicts.model import Claim, Finding, failed, passed, unknown
+from tracecorr.model.kinds import INFERRED
 
 _REMEDY = {
     "priority_log": "record the HIP log from before the streams are made",
@@ -34,12 +35,19 @@ def judge(evidence: Evidence) -> Finding:
         return unknown(said, "use hipStreamCreateWithPriority, and record the log from the start", counts)
     log = pl.col("priority_hip").replace_strict(LOG_OF_HIP, default=None, return_dtype=pl.Int64)
     queue = pl.col("priority_log").replace_strict(QUEUE_OF_LOG, default=None, return_dtype=pl.Int64)
-    wrong = special.filter(
-        (pl.col("priority_log") != log) | (pl.col("priority_driver") != queue) | (pl.col("priority_hqd") != queue)
-        | pl.col("update_refused")
-    )  # fmt: skip
+    # The log's priority is that of the Created line, as is the ioctl; streams and dumps are those of the ring.
+    by_ring = (pl.col("priority_log") != log) | (pl.col("priority_hqd") != queue)
+    by_line = (pl.col("priority_driver") != queue) | pl.col("update_refused")
+    guessed = (pl.col("ring_evidence") == INFERRED).fill_null(value=False)
+    wrong = special.filter(by_line | (by_ring & ~guessed))
     if wrong.height:
         return failed(_describe(wrong), counts, wrong["evidence_event"])
+    unsure = special.filter(by_ring)
+    if unsure.height:
+        said = f"{_describe(unsure)}, but which ring the line of its creation tells of is inferred"
+        return unknown(
+            said, "use ROCm 6.2 or later, whose Created lines name the ring", counts, unsure["evidence_event"]
+        )
     for stage, remedy in _REMEDY.items():
         lacking = special.filter(pl.col(stage).is_null())
         if lacking.height:

@@ -1,0 +1,222 @@
+"""Rings of created queues: up to ROCm 6.1 a Created line names the queue (SWq) alone, and packets the ring alone."""
+
+from __future__ import annotations
+
+from functools import partial
+
+import polars as pl
+
+from tracecorr.link.queues import join_creations, list_creations, list_kernel_creations, list_log_packets, pivot_args
+from tracecorr.link.streams import assign_streams
+from tracecorr.model.kinds import BEGINNINGS, INFERRED, RECORDED
+
+RINGS = {"event": pl.Int64, "ring": pl.UInt64, "ring_evidence": pl.String}
+# Kernels of other launches, such as cooperative ones, go to a queue of the device (CLR's VirtualGPU::submitKernel).
+_LAUNCH = r"^hip(Ext|Hcc)?(Module)?LaunchKernel"
+_MAKE, _DESTROY = "hipStreamCreate", "hipStreamDestroy"
+_PAIR = ["line", "process", "ring"]
+
+
+def find_rings(
+    events: pl.DataFrame, args: pl.DataFrame, streams: pl.DataFrame, losses: pl.DataFrame, aligned: bool
+) -> pl.DataFrame:
+    """Return the ring of each Created line that names none, where only one can be meant: event, ring, ring_evidence.
+
+    What tells it in a log that lacks no lines, surest first: doorbell stores that name both (recorded), the line's
+    CREATE_QUEUE ioctl where a probe recorded the ring (as sure as that ioctl is the line's), and (inferred)
+
+    - the dispatches of the streams for which the queue was made, or selected, go to this ring, and those of no other,
+    - there was but one created queue without a ring when the ring's first packet was printed.
+
+    Args:
+        events: placed events with `process`, `thread`, `ring`, `parent`, numbered by their rows.
+        args: args by event.
+        streams: the table `streams`.
+        losses: files of the log that lost lines (`false_calls.find_losses`).
+        aligned: whether the clock of the trace is known.
+    """
+    is_line = (pl.col("layer") == "aql") & (pl.col("name") == "queue_created") & pl.col("process").is_not_null()
+    if events.filter(is_line & pl.col("ring").is_null()).is_empty():
+        return pl.DataFrame(schema=RINGS)
+    made = list_creations(events, args, losses).drop_nulls("process").rename({"event": "line"})
+    lines = _without_losses(made, events, losses)
+    packets = list_log_packets(events).drop_nulls("process").select("process", "ring", "ts_ns").sort("ts_ns")
+    deleted = _list_deleted(events, args)
+    # On an unknown clock nothing says which of two creations with one address is meant.
+    kernel_side = list_kernel_creations(events if aligned else events.clear(), args)
+    found = _of_stores(lines, events, args)
+    found = pl.concat([found, _of_ioctls(lines, kernel_side).join(found, on="line", how="anti")])
+    found = _drop_contradicted(found, lines, packets, deleted)
+    claims = _claims_of_streams(lines, events, args, streams)
+    for rule in (_pick_pairs, partial(_pair_in_order, lines, packets, events)):
+        more = _drop_contradicted(_drop_taken(rule(claims, found), found, lines), lines, packets, deleted)
+        found = pl.concat([found, _drop_misplaced(more, lines, kernel_side)])
+    return found.select(event="line", ring="ring", ring_evidence="ring_evidence").cast(RINGS)  # type: ignore[arg-type]
+
+
+def _without_losses(lines: pl.DataFrame, events: pl.DataFrame, losses: pl.DataFrame) -> pl.DataFrame:
+    """Return the lines of processes whose log lacks no lines."""
+    rows = events.select("process", "file", "source").filter(
+        (pl.col("source") == "amd_log") & pl.col("file").is_in(losses["file"].implode())
+    )
+    return lines.join(rows.select("process").unique(), on="process", how="anti", maintain_order="left")
+
+
+def _of_stores(lines: pl.DataFrame, events: pl.DataFrame, args: pl.DataFrame) -> pl.DataFrame:
+    """Return line, process, ring, ring_evidence from doorbell stores: signals name queue (SWq), ring and queue id.
+
+    Ids are given out in the order of the creations, so they tell queues apart that had one address after the other.
+    """
+    stores = events.select("event", "process", "ring", "layer").filter(
+        (pl.col("layer") == "doorbell") & pl.all_horizontal(pl.col("process", "ring").is_not_null())
+    )
+    named = stores.join(pivot_args(args, stores["event"], ["swq", "qid"]), on="event").drop_nulls(["swq", "qid"])
+    keys = ["process", "swq"]
+    place, lives = pl.int_range(pl.len()).over(keys).alias("place"), pl.len().over(keys).alias("lives")
+    rung = named.select(*keys, "ring", "qid").unique().sort("qid").with_columns(place, lives)
+    made = lines.filter(pl.col("ring").is_null()).select("line", *keys, "ts_ns").drop_nulls().sort("ts_ns")
+    both = made.with_columns(place, lives).join(rung, on=[*keys, "place", "lives"])
+    return both.select(*_PAIR, ring_evidence=pl.lit(RECORDED))
+
+
+def _of_ioctls(lines: pl.DataFrame, kernel_side: pl.DataFrame) -> pl.DataFrame:
+    """Return line, process, ring, ring_evidence from the ioctls that lie between the two lines of a creation."""
+    unnamed = lines.filter(pl.col("ring").is_null()).rename({"line": "event"})
+    unnamed = unnamed.with_columns(ring_evidence=pl.lit(None, pl.String))
+    joins = join_creations(unnamed, kernel_side.with_columns(ring_base=pl.lit(None, pl.UInt64)))
+    rings = kernel_side.select(ring="ring_base", ioctl="event").drop_nulls()
+    owned = joins.join(rings, on="ioctl").join(unnamed.select("event", "process"), on="event")
+    return owned.select("process", "ring", line="event", ring_evidence="evidence").select(*_PAIR, "ring_evidence")
+
+
+def _drop_contradicted(
+    pairs: pl.DataFrame, lines: pl.DataFrame, packets: pl.DataFrame, deleted: pl.DataFrame
+) -> pl.DataFrame:
+    """Return the pairs of the rings whose packets were all printed while there was one of their queues.
+
+    Args:
+        pairs: line, process, ring, and others.
+        lines: Created lines as `list_creations` returns them.
+        packets: process, ring, ts_ns, in the order of time.
+        deleted: process, swq, deleted_ns.
+    """
+    keys = ["process", "ring"]
+    lives = pairs.select(_PAIR).join(lines.select("line", "swq", made_ns="ts_ns"), on="line").sort("made_ns")
+    ends = deleted.sort("deleted_ns")
+    lives = lives.join_asof(
+        ends, left_on="made_ns", right_on="deleted_ns", by=["process", "swq"], strategy="forward",
+        check_sortedness=False,
+    ).with_columns(next_ns=pl.col("made_ns").shift(-1).over(keys))  # fmt: skip
+    first = packets.group_by(keys).agg(pl.col("ts_ns").min())
+    begun = lives.group_by(keys).agg(pl.col("made_ns").min()).join(first, on=keys)
+    late = lives.drop_nulls("deleted_ns").sort("deleted_ns").join_asof(
+        packets, left_on="deleted_ns", right_on="ts_ns", by=keys, strategy="forward", allow_exact_matches=False,
+        check_sortedness=False,
+    ).filter((pl.col("ts_ns") < pl.col("next_ns")).fill_null(pl.col("ts_ns").is_not_null()))  # fmt: skip
+    for wrong in (begun.filter(pl.col("ts_ns") < pl.col("made_ns")), late):
+        pairs = pairs.join(wrong, on=keys, how="anti")
+    return pairs
+
+
+def _drop_taken(pairs: pl.DataFrame, found: pl.DataFrame, lines: pl.DataFrame) -> pl.DataFrame:
+    """Return the pairs of lines and rings that have no other one."""
+    named = lines.drop_nulls("ring").select(_PAIR)
+    for taken in (named, found):
+        pairs = pairs.join(taken, on="line", how="anti").join(taken, on=["process", "ring"], how="anti")
+    return pairs
+
+
+def _drop_misplaced(pairs: pl.DataFrame, lines: pl.DataFrame, kernel_side: pl.DataFrame) -> pl.DataFrame:
+    """Return the pairs, inferred: a CREATE_QUEUE of the ring, where the trace shows one, lies in the queue's making."""
+    shown = kernel_side.select("process", "end_ns", ring="ring_base", start_ns="ts_ns").drop_nulls("ring")
+    rows = pairs.join(lines.select("line", "from_ns", "ts_ns"), on="line").join(shown, on=["process", "ring"])
+    inside = (pl.col("end_ns") >= pl.col("from_ns")) & (pl.col("start_ns") <= pl.col("ts_ns"))
+    seen = rows.group_by("line").agg(inside=inside.fill_null(value=False).any())
+    return pairs.join(seen.filter(~pl.col("inside")), on="line", how="anti").with_columns(
+        ring_evidence=pl.lit(INFERRED)
+    )
+
+
+def _claims_of_streams(
+    lines: pl.DataFrame, events: pl.DataFrame, args: pl.DataFrame, streams: pl.DataFrame
+) -> pl.DataFrame:
+    """Return line and ring of each stream: the queue that it was given, and each ring that its launches went to."""
+    named = assign_streams(events, streams)
+    calls = events.select("event", "layer", name=pl.col("name").cast(pl.String)).filter(pl.col("layer") == "hip")
+    calls = calls.join(named, on="event").select("name", "stream_id", parent="event")
+    given = _list_given(lines, calls, events, args)
+    inside = events.select("process", "parent", "ring", "layer", "name").filter(
+        (pl.col("layer") == "aql") & (pl.col("name") == "dispatch") & pl.col("ring").is_not_null()
+    )
+    launches = calls.filter(pl.col("name").str.contains(_LAUNCH)).drop("name")
+    used = inside.join(launches, on="parent").select("stream_id", "ring").unique()
+    owners = lines.select("line", "process")
+    return given.join(used, on="stream_id").join(owners, on="line").select(_PAIR).unique()
+
+
+def _list_given(lines: pl.DataFrame, calls: pl.DataFrame, events: pl.DataFrame, args: pl.DataFrame) -> pl.DataFrame:
+    """Return stream_id and line: the queue that a stream was given when it was made, or gave back when it ended."""
+    kinds = ("queue_created", "queue_selected", "queue_released")
+    rows = events.select("event", "process", "ts_ns", "parent", "layer", kind="name").filter(
+        (pl.col("layer") == "aql") & pl.col("kind").is_in(kinds)
+    )
+    rows = rows.join(pivot_args(args, rows["event"], ["swq"]), on="event").join(calls, on="parent")
+    ends = pl.col("kind") == "queue_released"
+    fits = pl.when(ends).then(pl.col("name") == _DESTROY).otherwise(pl.col("name").str.starts_with(_MAKE))
+    # A call that makes two queues says not which of them is the stream's.
+    rows = rows.filter(fits).filter(pl.len().over("parent") == 1).sort("ts_ns")
+    keys = ["process", "swq"]
+    made = lines.select("line", "ts_ns", *keys).drop_nulls().sort("ts_ns")
+    return rows.join_asof(made, on="ts_ns", by=keys, check_sortedness=False).select("stream_id", "line").drop_nulls()
+
+
+def _pick_pairs(claims: pl.DataFrame, found: pl.DataFrame) -> pl.DataFrame:
+    """Return the claims that no other one contradicts."""
+    del found
+    return claims.filter((pl.len().over("line") == 1) & (pl.len().over("process", "ring") == 1))
+
+
+def _pair_in_order(
+    lines: pl.DataFrame, packets: pl.DataFrame, events: pl.DataFrame, claims: pl.DataFrame, found: pl.DataFrame
+) -> pl.DataFrame:
+    """Return line and ring where one queue alone was left when the first packet of a ring was printed.
+
+    That holds for a log from the beginning of its process on, as long as no queue of it ends. Rings and queues of which
+    streams tell different things say that something is not as thought.
+    """
+    named = lines.join(found.select("line", found="ring"), on="line", how="left")
+    taken = named.select("process", ring=pl.coalesce("ring", "found")).drop_nulls()
+    place = pl.int_range(pl.len()).over("process").alias("place")
+    left = named.filter(pl.all_horizontal(pl.col("ring", "found").is_null())).sort("ts_ns").with_columns(place)
+    keys = ["process", "ring"]
+    times = pl.col("ts_ns").min().alias("first_ns"), pl.col("ts_ns").max().alias("last_ns")
+    free = packets.group_by(keys).agg(times).join(taken, on=keys, how="anti").sort("first_ns").with_columns(place)
+    made = left.select("process", "ts_ns", made=pl.col("place") + 1)
+    free = free.join_asof(made, left_on="first_ns", right_on="ts_ns", by="process", check_sortedness=False)
+    made_before = pl.col("made").fill_null(0)
+    possible = (made_before > pl.col("place")).all().over("process")
+    alone = (made_before == pl.col("place") + 1).cast(pl.Int8).cum_min().over("process") == 1
+    pairs = free.filter(possible & alone).join(
+        left.select("line", "process", "place", at="ts_ns"), on=["process", "place"]
+    )
+    pairs = pairs.join(_list_spans(events), on="process")
+    whole = (pl.col("begun_ns") <= pl.col("at")) & (pl.col("ended_ns") > pl.col("last_ns")).fill_null(value=True)
+    pairs = pairs.filter(whole).select(_PAIR)
+    return pairs.join(claims, on="line", how="anti").join(claims, on=keys, how="anti")
+
+
+def _list_spans(events: pl.DataFrame) -> pl.DataFrame:
+    """Return process, begun_ns, ended_ns (of its first queue to end) of the processes whose beginning the log has."""
+    rows = events.select("process", "layer", "name", "ts_ns").filter(pl.col("layer").is_in(["aql", "other"]))
+    begun = rows.filter(pl.col("name").is_in(BEGINNINGS)).group_by("process").agg(begun_ns=pl.col("ts_ns").min())
+    ended = rows.filter(pl.col("name") == "queue_deleted").group_by("process").agg(ended_ns=pl.col("ts_ns").min())
+    return begun.join(ended, on="process", how="left")
+
+
+def _list_deleted(events: pl.DataFrame, args: pl.DataFrame) -> pl.DataFrame:
+    """Return process, swq, deleted_ns of the lines that tell the end of a queue by its SWq."""
+    rows = events.select("event", "process", "layer", "name", deleted_ns="ts_ns").filter(
+        (pl.col("layer") == "aql") & (pl.col("name") == "queue_deleted")
+    )
+    named = rows.join(pivot_args(args, rows["event"], ["swq"]), on="event")
+    return named.select("process", "swq", "deleted_ns").drop_nulls()
