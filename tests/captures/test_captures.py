@@ -194,15 +194,19 @@ def test_packets_of_a_graph_launch_name_its_task(imported: Importer) -> None:
 
 @pytest.mark.parametrize("name", EXPECTED)
 def test_every_command_has_the_end_that_the_log_prints(imported: Importer, data_folder: Path, name: str) -> None:
-    """The first `complete` line of its pointer after its packet, if no other command uses the pointer before."""
+    """The first `complete` line of its pointer after its packet, if no other command uses the pointer before.
+
+    The line of a barrier is printed after its store: the end may come before it, but after that of the command.
+    """
     text = (data_folder / "captures" / name / "amd.log").read_bytes()
     lines = rb" (\d+) us: .*Command (?:\(\w+\) enqueued: (0x[0-9a-f]+)|(0x[0-9a-f]+) complete)"
     found = [(int(at), int(begun or ended, 16), bool(begun)) for at, begun, ended in re.findall(lines, text)]
-    query = """SELECT l.complete_ns, l.packet_ns, l.enqueue_ns, c.command FROM launches l
+    query = """SELECT l.kind, l.complete_ns, l.packet_ns, l.enqueue_ns, c.command FROM launches l
         JOIN events c ON c.event = l.command_event"""
     for row in _query(imported(name), query):
-        # The packets of a graph launch come before their command; an end may be printed before the packet, too.
-        command, after_us = int(row["command"], 16), max(row["packet_ns"], row["enqueue_ns"]) // 1000
+        # The packets of a graph launch come before their command.
+        last_ns = row["enqueue_ns"] if "barrier" in row["kind"] else max(row["packet_ns"], row["enqueue_ns"])
+        command, after_us = int(row["command"], 16), last_ns // 1000
         later = [(at, begins) for at, pointer, begins in found if pointer == command and at > after_us]
         at, begins = later[0] if later else (0, True)
         assert row["complete_ns"] == (None if begins else 1000 * at)

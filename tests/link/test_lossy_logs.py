@@ -269,7 +269,7 @@ def test_a_completion_in_another_log_is_of_another_process_with_the_same_pid() -
         schema_overrides={"file": pl.UInt16},
     )  # fmt: skip
     packet = {"event": 1, "file": 0, "process": 0, "command": 7, "ts_ns": 20, "enqueue_ns": 10, "command_stream": None,
-              "kind": "Ker"}  # fmt: skip
+              "kind": "Ker", "name": "dispatch"}  # fmt: skip
     launches = pl.DataFrame([packet], schema_overrides={"file": pl.UInt16})
     none = pl.DataFrame(schema={"file": pl.UInt16, "lost": pl.Float64})
     logs = pl.DataFrame({"file": [0, 1], "log": [0, 1]}, schema={"file": pl.UInt16, "log": pl.UInt16})
@@ -281,6 +281,23 @@ def test_a_completion_in_another_log_is_of_another_process_with_the_same_pid() -
     assert match_completions(launches, commands, none, logs)["complete_event"].to_list() == [2]
 
 
+@pytest.mark.parametrize(
+    ("name", "lost", "expected"), [("barrier_and", 0.0, [8]), ("barrier_and", 0.1, []), ("dispatch", 0.0, [])]
+)
+def test_a_barrier_may_be_complete_before_its_line(name: str, lost: float, expected: list[int]) -> None:
+    """It is printed after its store (recorded captures); what ended with the enqueue's stamp was the use before."""
+    row = {"file": 0, "process": 0, "thread": 1, "command": 7, "stream_id": None}
+    names = [("Marker", 10), ("complete", 20), ("Marker", 20), ("complete", 30)]
+    lines = [{"event": 5 + n, "ts_ns": at, "name": kind, **row} for n, (kind, at) in enumerate(names)]
+    commands = pl.DataFrame(lines, schema_overrides={"file": pl.UInt16})
+    packet = {"event": 1, "file": 0, "process": 0, "name": name, "command": 7, "kind": "Marker", "ts_ns": 40,
+              "enqueue_ns": 20, "command_stream": None}  # fmt: skip
+    launches = pl.DataFrame([packet], schema_overrides={"file": pl.UInt16})
+    losses = pl.DataFrame({"file": [0], "lost": [lost]}, schema_overrides={"file": pl.UInt16})
+    logs = pl.DataFrame({"file": [0], "log": [0]}, schema={"file": pl.UInt16, "log": pl.UInt16})
+    assert match_completions(launches, commands, losses, logs)["complete_event"].to_list() == expected
+
+
 @pytest.mark.parametrize(("ended", "lossy", "expected"), [(1, True, []), (1, False, [0]), (3, True, [0, 1, 2])])
 def test_an_end_of_a_kind_of_commands_that_shows_none_is_of_the_pointers_next_use(
     ended: int, lossy: bool, expected: list[int]
@@ -289,7 +306,7 @@ def test_an_end_of_a_kind_of_commands_that_shows_none_is_of_the_pointers_next_us
     uses = [{"event": 100 + n, "command": n, "ts_ns": 10 * n, "name": "Ker", **row} for n in range(40)]
     ends = [{"event": 200 + n, "command": n, "ts_ns": 900 + n, "name": "complete", **row} for n in range(ended)]
     commands = pl.DataFrame([*uses, *ends], schema_overrides={"file": pl.UInt16})
-    packet = {"file": 0, "process": 0, "kind": "Ker", "command_stream": None}
+    packet = {"file": 0, "process": 0, "kind": "Ker", "name": "dispatch", "command_stream": None}
     launches = pl.DataFrame(
         [{"event": n, "command": n, "ts_ns": 10 * n + 1, "enqueue_ns": 10 * n, **packet} for n in range(40)],
         schema_overrides={"file": pl.UInt16},
@@ -307,7 +324,7 @@ def test_ends_out_of_order_are_left_out_where_lines_lack(lost: float | None, exp
     uses = [{"event": 10 + n, "command": n, "ts_ns": 10 * n, "name": "Ker", **row} for n in range(2)]
     ends = [{"event": 20 + n, "command": n, "ts_ns": 90 - 10 * n, "name": "complete", **row} for n in range(2)]
     commands = pl.DataFrame([*uses, *ends], schema_overrides={"file": pl.UInt16}).sort("ts_ns")
-    packet = {"file": 0, "process": 0, "kind": "Ker", "command_stream": 7}
+    packet = {"file": 0, "process": 0, "kind": "Ker", "name": "dispatch", "command_stream": 7}
     launches = pl.DataFrame(
         [{"event": n, "command": n, "ts_ns": 10 * n + 1, "enqueue_ns": 10 * n, **packet} for n in range(2)],
         schema_overrides={"file": pl.UInt16},

@@ -100,13 +100,17 @@ def match_completions(
 ) -> pl.DataFrame:
     """Return the completion line of each packet's command: the first one after it, before the pointer's next use.
 
+    A barrier's line is printed after its doorbell store, and in between its completion may be: of a log that lacks no
+    lines it is the first one after its command.
+
     Pointers are reused at once. Where the line of the next use was lost, its completion would be found. In a log that
     lost lines it is told by its order, as most ends of one stream's commands are printed in the order in which they
     were enqueued, and it must come sooner than pointers are used again. In a whole log it needs no order: the event
     thread of HIP 5.7 to 7.2 ends a later batch of a stream before an earlier one (recorded captures).
 
     Args:
-        launches: columns event, file, process, command, kind, ts_ns, enqueue_ns, command_stream; in the order of time.
+        launches: columns event, file, process, name, command, kind, ts_ns, enqueue_ns, command_stream; in the order of
+            time.
         commands: all rows of layer `command`: event, file, process, thread, command, ts_ns, name, stream_id; in the
             same.
         losses: files of the log that lost lines (`false_calls.find_losses`).
@@ -122,11 +126,19 @@ def match_completions(
         log, "process", "command", "ts_ns", complete_event="event", complete_ns="ts_ns", printer="thread"
     )
     uses = list_command_uses(lines)
-    columns = ("event", "file", "process", "command", "kind", "ts_ns", "enqueue_ns", "command_stream")
+    columns = ("event", "file", "process", "name", "command", "kind", "ts_ns", "enqueue_ns", "command_stream")
     wanted = launches.select(*columns, log).drop_nulls("command")
     keys = ["process", "command"]
+    # A log that is put together of pieces is in `losses`, too, with a share of 0: no line is known to lack.
+    whole = ~pl.col("file").is_in(losses.filter(pl.col("lost") > 0)["file"].implode())
+    # The end of the pointer's use before may have the same stamp as the command.
+    early = whole & pl.col("name").cast(pl.String).str.starts_with("barrier") & (pl.col("enqueue_ns") < pl.col("ts_ns"))
+    since = pl.when(early).then(pl.col("enqueue_ns") + 1).otherwise("ts_ns")
+    wanted = wanted.with_columns(since=since).sort("since")
     # Each process has a log of its own: another one of its pid may be the next life of the number.
-    found = wanted.join_asof(ends, on="ts_ns", by=["log", *keys], strategy="forward", check_sortedness=False)
+    found = wanted.join_asof(
+        ends, left_on="since", right_on="ts_ns", by=["log", *keys], strategy="forward", check_sortedness=False
+    )
     # The packets of a graph launch come before their command.
     found = found.with_columns(ts_ns=pl.max_horizontal("ts_ns", "enqueue_ns")).sort("ts_ns").join_asof(
         uses.with_columns(next_use="ts_ns"), on="ts_ns", by=keys, strategy="forward", allow_exact_matches=False,
@@ -135,8 +147,6 @@ def match_completions(
     mine = pl.col("next_use").is_null() | (pl.col("complete_ns") <= pl.col("next_use"))
     ended = found.filter(mine).drop_nulls("complete_event").sort("enqueue_ns", descending=True)
     later = pl.col("complete_ns").cum_min().over("process", "printer", "command_stream")
-    # A log that is put together of pieces is in `losses`, too, with a share of 0: no line is known to lack.
-    whole = ~pl.col("file").is_in(losses.filter(pl.col("lost") > 0)["file"].implode())
     in_order = ended.filter(whole | (pl.col("complete_ns") <= later))
     in_time = drop_late(in_order, uses, losses, "complete_ns")
     return _drop_endless(in_time, wanted, losses).select("event", "complete_event", "complete_ns")

@@ -12,15 +12,16 @@ from tracecorr.analyze.verdicts.model import Claim, Finding, failed, passed, unk
 def judge(evidence: Evidence) -> Finding:
     """Look for links whose gap is negative beyond its error.
 
-    A barrier's line is printed after its store, so that its packet may even have run; the command of a graph launch
-    is printed after its packets. A queue that is running takes a packet from the ring when it is written, which may be
-    before its line: what rocprof timed is not judged.
+    A barrier's line is printed after its store, so that its packet may even have run and be complete; the command of a
+    graph launch is printed after its packets. A queue that is running takes a packet from the ring when it is written,
+    which may be before its line: what rocprof timed is not judged.
     """
     barriers = evidence.packets.filter(pl.col("kind") != "dispatch").select(from_event="event", barrier=pl.lit(True))
     links = evidence.tables("links").select("from_event", "to_event", "rule", "gap_ns", "gap_err_ns")
     tasks = evidence.tables("events").filter(pl.col("name") == "Task")
     tasks = tasks.select(from_event="event", task=pl.lit(True))
-    late_lines = pl.col("rule").is_in(["doorbell_of_packet", "gpu_time_of_signal"]) & pl.col("barrier").fill_null(False)
+    of_barrier = ["doorbell_of_packet", "gpu_time_of_signal", "completion_of_packet"]
+    late_lines = pl.col("rule").is_in(of_barrier) & pl.col("barrier").fill_null(False)
     late_lines |= (pl.col("rule") == "packet_of_command") & pl.col("task").fill_null(False)
     late_lines |= pl.col("rule") == "rocprof_of_packet"
     judged = links.join(barriers, on="from_event", how="left").join(tasks, on="from_event", how="left")
