@@ -119,7 +119,7 @@ def _tear(random: Random, lines: Lines) -> Lines:
     """Let the file end within a line."""
     place = random.randrange(len(lines) // 10, len(lines))
     last = lines[place]
-    return [*lines[:place], replace(last, text=last.text[: random.randrange(len(last.text))])]
+    return [*lines[:place], replace(last, text=last.text[: random.randrange(len(last.text))], end="")]
 
 
 _BOTH: dict[str, Damage] = {

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 class Line:
     """Hold one line of a source: its number (its place in `Recorder.lines`), true time, text; and where it is written.
 
-    Copies of a line (one that is written twice, or torn) keep its number.
+    Copies of a line (one that is written twice, or torn) keep its number. One that its file ends in has no `end`.
     """
 
     number: int
@@ -22,6 +22,7 @@ class Line:
     text: str
     cpu: int = 0
     head: str = ""
+    end: str = "\n"
     offset: int = -1
     file: str = ""
 

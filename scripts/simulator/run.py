@@ -192,7 +192,7 @@ def _write(path: Path, lines: list[Line], head: str, form: Callable[[Line], str]
     with path.open("wb") as out:
         out.write(head.encode())
         for line in lines:
-            text = (form(line) + "\n").encode()
+            text = (form(line) + line.end).encode()
             line.offset = offset
             offset += len(text)
             out.write(text)

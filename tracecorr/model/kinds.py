@@ -47,7 +47,7 @@ class Flag(IntFlag):
 FLAG_MEANINGS = {
     Flag.ENTER_ONLY: "its end was not seen",
     Flag.EXIT_ONLY: "its start was not seen",
-    Flag.TORN: "other output, or the width of a paste, cut the record apart; what is sure of it was put together",
+    Flag.TORN: "other output, the width of a paste or the end of the file cut the record; what is sure of it is there",
     Flag.CUT: "the message reached the runtime's limit of 4095 bytes",
     Flag.UNALIGNED: "the source's clock could not be mapped",
     Flag.ERROR_CLAMPED: "the error bound is larger than its column holds",

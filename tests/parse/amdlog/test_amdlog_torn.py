@@ -187,6 +187,42 @@ def test_an_exit_torn_behind_its_result_tells_its_duration(unit: str) -> None:
     assert log.one(name="hipMemcpy")["flags"] == Flag.TORN | Flag.SPAN_TOLD
 
 
+LASTS = {
+    "packet": DISPATCH, "command": COMMAND, "copy": COPY, "kernel": "ShaderName : Cijk_Ailk_Bljk_SB_MT64x64x32",
+    "queue": "Created SWq=0x22 to map on HWq=0x3c00 with size 16384 with priority 1, cooperative: 0",
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("message", LASTS.values(), ids=LASTS)
+def test_what_a_log_that_ends_in_a_record_shows_of_it_is_in_the_whole_record(message: str) -> None:
+    whole = read(line(message))
+    rows = whole.rows() + whole.packets.to_dicts()
+    true = {key: value for row in rows for key, value in row.items() if key not in ("length", "name", "layer", "flags")}
+    for end in range(1, len(message)):
+        log = read(line(message)[: end - len(message) - 1])
+        for row in log.rows() + log.packets.to_dicts():
+            wrong = {key: value for key, value in row.items() if value is not None and value != true.get(key, value)}
+            assert not wrong, message[:end]
+        assert set(log.arg(true).items()) <= set(whole.arg(true).items()), message[:end]
+
+
+def test_the_last_number_of_a_log_without_its_last_line_end_is_not_read() -> None:
+    log = read(line(DISPATCH).rstrip("\n"))
+    row = log.one(name="dispatch")
+    assert (row["packet_index"], row["flags"], log.packet(row)["rptr"]) == (None, Flag.TORN, 5)
+    for message in (enter("hipFree", "0x1"), leave("hipFree", value=": duration: 6 us")):
+        (row,) = read(line(message).rstrip("\n")).rows(name="hipFree")
+        assert row["flags"] & Flag.TORN == 0
+
+
+def test_a_log_that_ends_in_the_exit_of_a_call_tells_no_other_result_of_it() -> None:
+    text = line(enter("hipMalloc"), 4999999684) + line(leave("hipMalloc", "hipErrorOutOfMemory", ": duration: 316 us"))
+    for cut in range(1, 60):
+        call = read(text[:-cut]).rows(name="hipMalloc")[0]
+        assert call["result"] in (None, "hipErrorOutOfMemory"), text[:-cut]
+        assert call["flags"] & Flag.SPAN_DIFFERS == 0, text[:-cut]
+
+
 def test_many_torn_records_are_looked_at_once_each() -> None:
     # A search through all torn ones before would take minutes.
     text = (line("Blob ((((") + "x\n") * 20_000

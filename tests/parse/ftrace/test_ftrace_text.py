@@ -52,6 +52,18 @@ def _row(name: str, **also: object) -> dict[str, object]:
     return rows.row(0, named=True)
 
 
+@pytest.mark.parametrize("cut", [1, 2, 20])
+def test_a_line_that_a_trace_ends_in_is_no_record(cut: int) -> None:
+    # The last number of such a line may lack digits.
+    first = PREFIX % 0 + BODIES[0] + b"\n"
+    last = PREFIX % 1 + b"doorbell_2: (0x7f7bd24c11c0) sig=0x7ffb80 val=1234\n"
+    found = read_text(first + last[:-cut])
+    assert found.events["name"].to_list() == ["AMDKFD_IOC_CREATE_QUEUE"]
+    torn = found.ledger.filter(pl.col("reason") == "torn_line")
+    assert torn.select("outcome", "records", "bytes").rows() == [("skipped", 1, len(last) - cut)]
+    assert found.ledger["bytes"].sum() == len(first + last) - cut
+
+
 def test_ioctl_row() -> None:
     row = _row("AMDKFD_IOC_CREATE_QUEUE")
     assert (row["layer"], row["fd"], row["cmd"], row["arg"], row["result"]) == (

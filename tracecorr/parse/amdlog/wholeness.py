@@ -52,6 +52,8 @@ _HAS_KNOWN_END = re.compile(
 _CALL = re.compile(rb"\w+ \( ")
 _CALL_END = re.compile(rb" \)\s*$")
 _EXIT = re.compile(rb"\w+: Returned hip\w+ :.*")
+# Behind these nothing of a call's line is missing: the colour's end, and the unit of its duration.
+_LINE_END = re.compile(rb"(?:\x1b\[0m|: duration: \d+d? us) *")
 # A call's name, or what is left of it, without the text that makes it an enter or an exit.
 _CUT_NAME = re.compile(rb"_{0,2}i?hip(?!\w*: Returned hip\w+ :|\w* \( )")
 _SHADER = re.compile(rb"(?:Graph )?(?:ShaderName|shader name) : ")
@@ -87,6 +89,11 @@ def is_whole_call(message: bytes) -> bool:
 def is_exit(message: bytes) -> bool:
     """Return whether the message is a call's exit with its result."""
     return bool(_EXIT.fullmatch(message))
+
+
+def is_ended(message: bytes) -> bool:
+    """Return whether a message without a line end shows that it is there to its last byte."""
+    return any(found.end() == len(message) for found in _LINE_END.finditer(message))
 
 
 def is_cut_name(message: bytes) -> bool:

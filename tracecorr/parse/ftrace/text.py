@@ -7,6 +7,7 @@ from collections.abc import Iterable, Iterator
 import numpy as np
 import polars as pl
 
+from tracecorr.model import schema
 from tracecorr.model.parts import Block
 from tracecorr.parse.ftrace import halves as hv
 from tracecorr.parse.ftrace.fields import bare_hex, number, split_fields, typed_fields
@@ -46,8 +47,18 @@ def read_ftrace_text(
     """
     reader = _Reader(file, clock)
     for offset, block in cut_blocks(chunks, block_bytes):
-        yield reader.read(block, first_byte + offset)
+        # The last number of a line without its end may lack digits.
+        size = block.rfind(b"\n") + 1
+        if size:
+            yield reader.read(block[:size], first_byte + offset)
+        if torn := len(block) - size:
+            yield Block(ledger=_ledger_of_torn(file, torn))
     yield Block(events=reader.pairer.finish())
+
+
+def _ledger_of_torn(file: int, size: int) -> pl.DataFrame:
+    row = {"file": [file], "source": ["ftrace"], "outcome": ["skipped"], "reason": ["torn_line"], "records": [1]}
+    return schema.LEDGER.conform(pl.DataFrame({**row, "bytes": [size]}))
 
 
 class _Reader:
