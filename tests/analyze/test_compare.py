@@ -16,6 +16,8 @@ from tracecorr.analyze.compare import Comparison, Side, compare_captures
 from tracecorr.analyze.compare.latency import compare_latency
 from tracecorr.analyze.compare.quantiles import QUANTILES, Sample, count_independent, resample
 from tracecorr.analyze.compare.rates import measure_rate
+from tracecorr.analyze.compare.sides import compare_kernels
+from tracecorr.analyze.frames import Tables
 from tracecorr.analyze.markdown import render_comparison
 from tracecorr.pipeline import correlate, import_files
 
@@ -163,6 +165,15 @@ def test_a_level_that_prints_copies_and_no_packets_is_told() -> None:
     assert told["a"][0] == "3 or more (no packet is printed)"
 
 
+def test_the_lines_of_the_log_alone_are_counted_per_dispatch() -> None:
+    rows = {
+        "ledger": [{"source": "amd_log", "records": 60}, {"source": "ftrace", "records": 900}],
+        "launches": [*({"event": n, "kind": "dispatch"} for n in range(3)), {"event": 3, "kind": "barrier_and"}],
+    }
+    told = compare_captures(Side("a", tables_of(rows)), Side("b", tables_of({}))).frame("conditions").to_dicts()
+    assert ("log lines per dispatch", "20.0", "-") in [tuple(row.values()) for row in told]
+
+
 def test_bytes_that_no_line_tells_are_not_0() -> None:
     """The log says nothing of how much a blit kernel copies."""
     blits = make_run()
@@ -180,6 +191,28 @@ def test_a_shift_is_found_and_lies_in_its_interval() -> None:
     assert rows["p50"]["significant"]
     assert rows["p50"]["low_ns"] <= 5000 <= rows["p50"]["high_ns"]
     assert not rows["jitter"]["significant"]
+
+
+def test_the_median_of_each_kernel_is_compared_where_there_are_enough_launches() -> None:
+    rng = np.random.default_rng(7)
+    names = {"slower": 400, "same": 400, "rare": 5}
+
+    def side(shift: int) -> tuple[Tables, pl.DataFrame]:
+        launches = [{"kind": "dispatch", "kernel": k} for k, n in enumerate(names.values()) for _ in range(n)]
+        kernels = [{"kernel": k, "name": name} for k, name in enumerate(names)]
+        steady = [
+            series(rng, count, shift if name == "slower" else 0).with_columns(kernel_name=pl.lit(name))
+            for name, count in names.items()
+        ]
+        copies = steady[0].with_columns(pl.lit("copy").alias("kind"), pl.col("packet_ns") * 1_000)
+        return tables_of({"launches": launches, "kernels": kernels}), pl.concat([*steady, copies])
+
+    (first, a), (second, b) = side(0), side(5)
+    rows = {row["name"]: row for row in compare_kernels(first, second, (a, b), 0.95, 4000).to_dicts()}
+    assert rows["slower"]["significant"] and not rows["same"]["significant"]
+    assert rows["slower"]["low_ns"] <= 5000 <= rows["slower"]["high_ns"]
+    assert rows["slower"]["difference_ns"] == rows["slower"]["b_p50_ns"] - rows["slower"]["a_p50_ns"]
+    assert (rows["rare"]["a_dispatches"], rows["rare"]["a_p50_ns"], rows["rare"]["significant"]) == (5, None, None)
 
 
 def test_what_the_clocks_may_be_apart_is_not_called_significant() -> None:

@@ -75,6 +75,13 @@ def test_query_without_sql(run: Run) -> None:
 
 
 @pytest.mark.usefixtures("capture")
+def test_numbers_that_json_lacks_are_null_in_it(run: Run) -> None:
+    sql = "SELECT CAST(event AS DOUBLE) / 0 AS x, event FROM events ORDER BY event LIMIT 2"
+    rows = json.loads(run("query", "x", sql, "--format", "json").out, parse_constant=pytest.fail)
+    assert rows == [{"x": None, "event": 0}, {"x": None, "event": 1}]
+
+
+@pytest.mark.usefixtures("capture")
 def test_report_is_markdown_and_json(run: Run) -> None:
     text = run("report", "x").out
     assert text.startswith("# x\n")

@@ -9,7 +9,7 @@ from typing import IO, TYPE_CHECKING, Annotated
 import typer
 
 from tracecorr.cli.console import NameArgument, open_capture, say
-from tracecorr.model.errors import InputError
+from tracecorr.model.errors import InputError, quote_path
 from tracecorr.model.kinds import LAYERS
 
 if TYPE_CHECKING:
@@ -121,7 +121,7 @@ def _export_dat(capture: Capture, path: Path, selection: Selection) -> None:
     with open_fresh(path) as stream:
         names = write_kernel_trace(capture, stream)
     say(f"kernel trace of raw/ftrace: {', '.join(names)}")
-    say(f"next step: trace-cmd report -i {path}, or open it with KernelShark")
+    say(f"next step: trace-cmd report -i {quote_path(path)}, or open it with KernelShark")
 
 
 def _write_trace(capture: Capture, target: Target, stream: IO[bytes], selection: Selection) -> Trace:
