@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from tracecorr.cluster import tasks
-from tracecorr.model.errors import ClusterError, InputError, TracecorrError
+from tracecorr.model.errors import ClusterError, InputError, MachineError, TracecorrError
 from tracecorr.parse.amdlog.blocks import BLOCK_BYTES
 from tracecorr.store import Capture
 from tracecorr.store.fleet import begin_fleet, finish_fleet, plan_fleet
@@ -48,6 +48,7 @@ def correlate_on_cluster(
 
     Raises:
         InputError: there is no scheduler, or a worker does not see a capture.
+        MachineError: Dask is not installed; nothing was done.
         ClusterError: the cluster failed.
         CaptureError: a folder is no capture, or `out` is one of them or exists.
     """
@@ -73,7 +74,9 @@ def _connect(address: str) -> Iterator[Client]:
     try:
         from distributed import Client, LocalCluster
     except ImportError as error:
-        raise InputError("Dask is not installed", "pip install 'tracecorr[cluster]'") from error
+        raise MachineError(
+            "the package distributed (Dask) is not installed", "install it: pip install 'tracecorr[cluster]'"
+        ) from error
     if address == LOCAL:
         with LocalCluster(threads_per_worker=1, dashboard_address=None) as cluster, Client(cluster) as client:
             yield client
