@@ -173,6 +173,17 @@ def test_scripts_make_the_pages_in_the_environment_of_the_checkout(
     assert (tmp_path / page).read_text() == (repo / page).read_text()
 
 
+def test_every_subject_of_bench_can_be_run(repo: Path) -> None:
+    listed = subprocess.run(
+        [sys.executable, "-m", "benchmarks"], cwd=repo / "scripts", capture_output=True, text=True, check=False
+    )
+    subjects = listed.stderr.split("subjects: ")[1].strip().split(", ")
+    assert listed.returncode == 2 and "truth" in subjects
+    for subject in subjects:
+        code = (repo / "scripts" / "benchmarks" / f"{subject}.py").read_text()
+        assert "\ndef main(" in code and f'prog="scripts/bench {subject}"' in code, subject
+
+
 def test_scripts_hold_no_places_of_one_machine(repo: Path) -> None:
     for script in (*(repo / "scripts").iterdir(), repo / ".ci" / "run"):
         if script.is_file():

@@ -236,7 +236,7 @@ def _measure_run(command: Sequence[str], environment: dict[str, str]) -> tuple[f
 
 def main(arguments: list[str]) -> None:
     """Measure all that this machine allows."""
-    parser = argparse.ArgumentParser(prog="bench capture", description=__doc__)
+    parser = argparse.ArgumentParser(prog="scripts/bench capture", description=__doc__)
     parser.add_argument("--runs", type=int, default=5)
     parser.add_argument("--rate", type=int, default=200_000, help="events per second of the loss test")
     parser.add_argument("--seconds", type=int, default=10, help="duration of the loss test")

@@ -185,7 +185,7 @@ def compare(folder: Path, events: int, runs: int) -> str:
 
 def main(arguments: list[str]) -> None:
     """Record system calls of this machine and measure what reads them."""
-    parser = argparse.ArgumentParser(prog="bench ftrace", description=__doc__)
+    parser = argparse.ArgumentParser(prog="scripts/bench ftrace", description=__doc__)
     parser.add_argument("--events", type=int, default=3_400_000, help="records to make (default: %(default)s)")
     parser.add_argument("--runs", type=int, default=5)
     given = parser.parse_args(arguments)

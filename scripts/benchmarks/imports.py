@@ -75,7 +75,7 @@ def compare(folder: Path, span_s: float, runs: int) -> str:
 
 def main(arguments: list[str]) -> None:
     """Measure imports of synthetic runs of the given length."""
-    parser = argparse.ArgumentParser(prog="bench imports", description=__doc__)
+    parser = argparse.ArgumentParser(prog="scripts/bench imports", description=__doc__)
     parser.add_argument("--span-s", type=float, default=4, help="seconds that a run lasts (default: %(default)s)")
     parser.add_argument("--runs", type=int, default=5)
     given = parser.parse_args(arguments)

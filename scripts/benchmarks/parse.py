@@ -75,7 +75,7 @@ def sizes(folder: Path) -> str:
 
 def main(arguments: list[str]) -> None:
     """Measure one log: a given one, or a synthetic one of the given size."""
-    parser = argparse.ArgumentParser(prog="bench parse", description=__doc__)
+    parser = argparse.ArgumentParser(prog="scripts/bench parse", description=__doc__)
     parser.add_argument("--log", type=Path, help="measure this log, not a synthetic one")
     parser.add_argument("--size-mb", type=int, default=1507, help="size of the synthetic log (default: %(default)s)")
     parser.add_argument("--runs", type=int, default=5)

@@ -405,7 +405,7 @@ def score_pages(folder: Path, work: Path) -> tuple[str, int]:
 
 def main(arguments: list[str]) -> None:
     """Run the grid and print its tables; fail when a link called recorded is wrong."""
-    parser = argparse.ArgumentParser(prog="bench truth", description=__doc__)
+    parser = argparse.ArgumentParser(prog="scripts/bench truth", description=__doc__)
     parser.add_argument("--quick", action="store_true", help="the small grid")
     parser.add_argument("--only", default="", help="runs whose name holds this text")
     parser.add_argument("--data", type=Path, default=Path(os.environ.get("TRACECORR_DATA", "../shared/data")))

@@ -197,7 +197,7 @@ def _levels_table(found: dict[str, Found]) -> str:
 
 def main(arguments: list[str]) -> None:
     """Measure the page on a synthetic capture of the given size."""
-    parser = argparse.ArgumentParser(prog="bench ui", description=__doc__)
+    parser = argparse.ArgumentParser(prog="scripts/bench ui", description=__doc__)
     parser.add_argument("--events", type=int, default=10_000_000)
     parser.add_argument("--threads", type=int, default=144, help="seven lanes each (default: %(default)s)")
     parser.add_argument("--rounds", type=int, default=9, help="places visited at each zoom level")
