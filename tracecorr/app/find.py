@@ -1,9 +1,10 @@
-"""Search: which events match a text, an event number or an address, and which one comes next."""
+"""Search: which events match a text, an event number, an owner or an address, and which one comes next."""
 
 from __future__ import annotations
 
 import re
-from functools import lru_cache
+from collections.abc import Iterator
+from functools import cached_property, lru_cache
 from typing import Any
 
 import numpy as np
@@ -58,18 +59,40 @@ class Finder:
                 return self._by_address(int(text, 16)), []
             except ValueError:
                 return np.zeros(0, np.int64), []
-        queue = re.fullmatch(r"queue ([0-9]{1,9})", text, re.ASCII)
-        if queue:
-            return self._where(pl.col("queue") == int(queue[1])), []
+        owner = re.fullmatch(r"(queue|stream) ([0-9]{1,9})", text, re.ASCII)
+        if owner:
+            return self._where(pl.col(owner[1]) == int(owner[2])), []
         by_name, codes = self._by_name(text)
         if re.fullmatch(r"[0-9]{1,9}", text, re.ASCII):
             by_name = self._together(by_name, self._by_pid(int(text)))
-        kernels = find_kernels(self._index, text) if text else ()
-        if kernels:
-            own = self._where(pl.col("kernel").is_in(pl.Series(kernels, dtype=pl.UInt32).implode()))
+        for same in self._columns_with(text):
+            own = self._where(same)
             by_name = self._together(by_name, own)
             codes = sorted({*codes, *self._names_of(own)})
         return by_name, codes
+
+    def _columns_with(self, text: str) -> Iterator[pl.Expr]:
+        """Yield what finds a text in columns that are not drawn: kernels by their whole names, kinds, results."""
+        if not text:
+            return
+        if kernels := find_kernels(self._index, text):
+            yield pl.col("kernel").is_in(pl.Series(kernels, dtype=pl.UInt32).implode())
+        # A dispatch is drawn under the name of its kernel.
+        if names := [name for name in self._undrawn if text in name.lower()]:
+            yield pl.col("kernel").is_not_null() & pl.col("name").cast(pl.String).is_in(names)
+        if results := [result for result in self._results if text in result.lower()]:
+            yield pl.col("result").cast(pl.String).is_in(results)
+
+    @cached_property
+    def _undrawn(self) -> list[str]:
+        events = self._index.capture.table("events").filter(pl.col("kernel").is_not_null())
+        return events.select(pl.col("name").unique().cast(pl.String)).collect()["name"].drop_nulls().to_list()
+
+    @cached_property
+    def _results(self) -> list[str]:
+        """Return the results that have a name: a number, as many calls return it, is no text to search for."""
+        known = self._index.capture.table("events").select(pl.col("result").unique().cast(pl.String)).collect()
+        return [result for result in known["result"].drop_nulls() if not result.lstrip("-").isdecimal()]
 
     def _together(self, *found: I64) -> I64:
         events = np.concatenate(found).astype(np.int32)
