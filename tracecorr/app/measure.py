@@ -13,7 +13,7 @@ _TOP = 12
 
 
 def count_range(index: CaptureIndex, pyramid: levels.Pyramid, t0: int, t1: int, lanes: list[int]) -> dict[str, Any]:
-    """Return what starts in [t0, t1) in some lanes: counts by layer, top names with their time in the range.
+    """Return what starts from t0 to t1, both included: counts by layer, top names with their time in the range.
 
     `total` counts events, each once; `inferred` counts what is drawn hollow because only bounds are known: no events.
     `inside_ns` is the part of the spans inside the range; a span that starts before it counts there, too.
@@ -29,7 +29,7 @@ def count_range(index: CaptureIndex, pyramid: levels.Pyramid, t0: int, t1: int, 
         for track in range(int(pyramid.first_track[lane.id]), int(pyramid.first_track[lane.id + 1])):
             lo, hi = pyramid.levels[0].between(track, t0, t1)
             start, end, name = finest.start[lo:hi], finest.end[lo:hi], finest.name[lo:hi]
-            begins = (start >= t0) & (start < t1)
+            begins = (start >= t0) & (start <= t1)
             hollow = (finest.style[lo:hi] & levels.INFERRED) > 0
             for inferred, mask in ((False, begins & ~hollow), (True, begins & hollow)):
                 counts[lane.layer, inferred] = counts.get((lane.layer, inferred), 0) + int(mask.sum())

@@ -100,13 +100,13 @@ def _perfetto(opened: Opened, t0: int, t1: int) -> Response:
 
 
 def _events_between(opened: Opened, t0: int, t1: int, lanes: list[int]) -> pl.Series:
-    """Return the events that touch [t0, t1) in some lanes, in order of time."""
+    """Return the events that touch the time from t0 to t1, both included, in some lanes, in order of time."""
     pyramid = asked_pyramid(opened)
     found = [np.zeros(0, np.int32)]
     for lane in lanes:
         for track in range(int(pyramid.first_track[lane]), int(pyramid.first_track[lane + 1])):
             lo, hi = pyramid.levels[0].between(track, t0, t1)
-            inside = (pyramid.finest.start[lo:hi] < t1) & (pyramid.finest.end[lo:hi] >= t0)
+            inside = (pyramid.finest.start[lo:hi] <= t1) & (pyramid.finest.end[lo:hi] >= t0)
             found.append(pyramid.finest.event[lo:hi][inside])
     events = levels.distinct_events(np.concatenate(found), opened.index.views.events)
     return pl.Series("event", events, pl.Int64)
