@@ -63,7 +63,9 @@ def packets_by_queue(source: Source) -> go.Figure | None:
         if part.height:
             x, leads = [source.queue(q) for q in part["queue"]], [["event", e] for e in part["event"]]
             bars.append(go.Bar(name=kind, x=x, y=part["packets"].to_list(), customdata=leads, marker_color=colour))
-    return _figure("Packets by queue", bars, y="packets", barmode="stack")
+    figure = _figure("Packets by queue", bars, y="packets", barmode="stack")
+    order = [source.queue(q) for q in found["queue"].unique().sort()]
+    return figure if figure is None else figure.update_xaxes(categoryorder="array", categoryarray=order)
 
 
 def depth_over_time(source: Source) -> go.Figure | None:

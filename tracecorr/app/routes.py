@@ -34,8 +34,8 @@ def asked(library: Library) -> Opened:
     reading = ask.number("reading", -1, ask.MAX_NS, -1)
     try:
         return library.get(wanted(library), None if reading < 0 else reading)
-    except KeyError:
-        abort(404, "no such capture")
+    except KeyError as missing:
+        abort(404, f"no such capture: {missing.args[0]}")
     except ValueError as problem:
         abort(400, str(problem))
 
@@ -72,8 +72,8 @@ def _meta(library: Library) -> Response:
     """Answer 202 with what goes on while the capture is being opened."""
     try:
         goes_on = library.state(wanted(library))
-    except KeyError:
-        abort(404, "no such capture")
+    except KeyError as missing:
+        abort(404, f"no such capture: {missing.args[0]}")
     if goes_on is not None:
         return Response(goes_on, 202, mimetype="text/plain")
     opened = asked(library)
