@@ -42,6 +42,7 @@ def find_chain(index: CaptureIndex, event: int) -> Chain | None:
     rows = read_events(index.capture.table, kept)
     chain = Chain(event, root, launches=found.launches, truncated=len(kept) < len(members))
     chain.stages = sorted([*_stages(index, rows), *_hollow_doorbells(index, found.launches)], key=_time_order)
+    _add_owners(chain, rows)
     chain.edges = _edges(chain.stages, found.launches, found.links)
     _add_gaps(chain)
     return chain
@@ -50,6 +51,21 @@ def find_chain(index: CaptureIndex, event: int) -> Chain | None:
 def _time_order(stage: Row) -> tuple[int, bool, int]:
     # An inferred doorbell may begin with its packet, never before it.
     return (stage["start"], stage["event"] is None, -stage["dur"])
+
+
+def _add_owners(chain: Chain, rows: Iterable[Row]) -> None:
+    """Note in each stage its stream and queue: its own, else those of all launches that it is part of."""
+    own = {r["event"]: r for r in rows}
+    for key in ("stream", "queue"):
+        of_launches: dict[int, set[int]] = {}
+        for launch in chain.launches:
+            for step in STEPS:
+                if launch[step] is not None and launch[key] is not None:
+                    of_launches.setdefault(launch[step], set()).add(launch[key])
+        for stage in chain.stages:
+            event = stage["of"] if stage["event"] is None else stage["event"]
+            mine, shared = own.get(event, {}).get(key), of_launches.get(event, set())
+            stage[key] = next(iter(shared)) if mine is None and len(shared) == 1 else mine
 
 
 def _bounded(members: Iterable[int], event: int, root: int | None) -> list[int]:
@@ -105,7 +121,7 @@ def _edges(stages: list[Row], launches: Iterable[Row], links: Iterable[Row]) -> 
     hollow = {s["of"]: i for i, s in enumerate(stages) if s["event"] is None}
     found: dict[Edge, Row] = {}
 
-    def add(a: int | None, b: int | None, rule: str, evidence: str, err: int | None = None) -> None:
+    def add(a: int | None, b: int | None, rule: str, evidence: str | None, err: int | None = None) -> None:
         if a is not None and b is not None and a != b and (a, b) not in found:
             gap = stages[b]["start"] - stages[a]["start"]
             found[a, b] = {"from": a, "to": b, "rule": rule, "evidence": evidence, "gap": gap, "err": err}
@@ -118,8 +134,9 @@ def _edges(stages: list[Row], launches: Iterable[Row], links: Iterable[Row]) -> 
             steps[3] = hollow.get(launch["event"])
         present = [s for s in steps if s is not None]
         for a, b in pairwise(present):
-            evidence = INFERRED if INFERRED in (stages[a]["evidence"], stages[b]["evidence"]) else "recorded"
-            add(a, b, "launch", evidence)
+            # No rule of its own: they are steps of one launch.
+            inferred = INFERRED in (stages[a]["evidence"], stages[b]["evidence"])
+            add(a, b, "launch", INFERRED if inferred else None)
     return _without_shortcuts(found)
 
 

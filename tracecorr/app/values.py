@@ -7,9 +7,10 @@ from typing import Any
 import numpy as np
 import polars as pl
 
+from tracecorr.analyze.chain import STEPS
 from tracecorr.app.index import CaptureIndex
 
-_COLUMNS = ("ts_ns", "dur_ns", "err_lo_ns", "err_hi_ns", "result", "evidence", "source", "layer")
+_COLUMNS = ("ts_ns", "dur_ns", "err_lo_ns", "err_hi_ns", "result", "evidence", "source", "layer", "stream")
 
 
 def describe_briefly(index: CaptureIndex, event: int) -> dict[str, Any]:
@@ -17,7 +18,16 @@ def describe_briefly(index: CaptureIndex, event: int) -> dict[str, Any]:
     columns = [pl.col(c).cast(pl.String) if c in ("result", "evidence", "source", "layer") else c for c in _COLUMNS]
     row = index.capture.table("events").filter(pl.col("event") == event).select(columns).collect().row(0, named=True)
     start = row.pop("ts_ns") - index.t0_ns
+    if row["stream"] is None:
+        row["stream"] = _stream_of_launches(index, event)
     return {"event": event, "name": index.place(event).name, "start": start, "dur": row.pop("dur_ns"), **row}
+
+
+def _stream_of_launches(index: CaptureIndex, event: int) -> int | None:
+    """Return the stream of the launches that an event is part of; None where they differ or have none."""
+    touches = pl.any_horizontal(pl.col(step) == event for step in STEPS)
+    found = index.capture.table("launches").filter(touches).select(pl.col("stream").unique()).drop_nulls().collect()
+    return int(found["stream"][0]) if found.height == 1 else None
 
 
 def value_at(index: CaptureIndex, lane: int, at: int) -> dict[str, Any]:

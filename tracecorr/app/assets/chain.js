@@ -31,7 +31,8 @@ window.TL = window.TL || {};
     box.label = 0;
     const theme = TL.theme(), chosen = stage.event !== null && stage.event === TL.view.selected;
     const name = TL.view.meta.names.indexOf(stage.name);
-    const colour = TL.fill(stage.layer, name);
+    const key = TL.tinted() ? stage[TL.view.colourBy] : null; // as the records are coloured
+    const colour = TL.colour(TL.view.meta.lanes[stage.lane], name, stage.failed ? TL.FAILED : 0, key === null ? 0 : (key % 0xffff) + 1);
     const left = Math.max(box.x, TL.GUTTER - 4), w = Math.min(box.x + box.w, TL.view.width + 4) - left;
     if (w <= 0) return;
     if (stage.evidence === "inferred") TL.hollow(ctx, left, box.y, w, box.h, colour);

@@ -11,6 +11,7 @@ window.TL = window.TL || {};
     ["name", nameBytes === 2 ? Uint16Array : Uint32Array], ["height", Uint8Array], ["style", Uint8Array],
   ];
   const TINTED = ["stream", "queue"]; // ways of colouring that need a key of each event
+  TL.tinted = () => TINTED.includes(TL.view.colourBy);
   TL.NONE = 0xffffffff; // a record without an event
   TL.INFERRED = 1;
   TL.FAILED = 2;
@@ -127,7 +128,7 @@ window.TL = window.TL || {};
       TL.hold();
       try {
         const asked = { t0: t0, t1: t1, w: width, lanes: ranges(lanes) };
-        const tint = TINTED.includes(TL.view.colourBy) ? TL.view.colourBy : "";
+        const tint = TL.tinted() ? TL.view.colourBy : "";
         if (tint) asked.tint = tint;
         const key = JSON.stringify(TL.view.only) + tint;
         const where = TL.url("/api/spans", asked);

@@ -18,13 +18,19 @@ window.TL = window.TL || {};
     return lo === hi ? "±" + TL.num(lo) : "−" + TL.num(lo) + " +" + TL.num(hi);
   }
 
+  // By which rules a stage follows from others, and how sure each is.
+  function linkedBy(detail, number) {
+    const rules = detail.edges.filter((e) => e.to === number).map((e) => (e.rule === "launch" ? "same launch" : e.rule.replaceAll("_", " ")) + (e.evidence ? " (" + e.evidence + ")" : ""));
+    return [...new Set(rules)].join(", ");
+  }
+
   function stageTable(detail) {
     const table = make("table", "tl-stages");
     const head = table.createTHead().insertRow();
-    const titles = ["", "stage", "name", "start (ns)", "since call (ns)", "gap (ns)", "duration (ns)", "error (ns)", "evidence", "result"];
+    const titles = ["", "stage", "name", "start (ns)", "since call (ns)", "gap (ns)", "duration (ns)", "error (ns)", "evidence", "linked by", "result"];
     titles.forEach((t, i) => head.append(make("th", i >= 3 && i <= 7 ? "n" : "", t)));
     const body = table.createTBody();
-    detail.stages.forEach((s) => {
+    detail.stages.forEach((s, number) => {
       const row = body.insertRow();
       if (s.event === TL.view.selected && s.event !== null) row.className = "chosen";
       const swatch = row.insertCell();
@@ -33,11 +39,12 @@ window.TL = window.TL || {};
       swatch.append(mark);
       const cells = [
         s.layer, s.name, TL.num(s.start), TL.num(s.since_call), s.gap === null ? "" : TL.num(s.gap),
-        s.instant ? "instant" : TL.num(s.dur), errorText(s), s.evidence + (s.source ? " · " + s.source : ""), s.result || "",
+        s.instant ? "instant" : TL.num(s.dur), errorText(s), s.evidence + (s.source ? " · " + s.source : ""),
+        linkedBy(detail, number), s.result || "",
       ];
       cells.forEach((c, i) => {
         const cell = make("td", i >= 2 && i <= 6 ? "n" : "", c);
-        if (i === 1) cell.title = c;
+        if (i === 1 || i === 8) cell.title = c;
         row.append(cell);
       });
       if (s.event === null) return;

@@ -85,7 +85,9 @@ window.TL = window.TL || {};
       });
       const row = TL.make("label", "tl-check");
       row.title = name;
-      row.append(input, TL.make("span", "", name));
+      const text = TL.make("span", "", name);
+      text.dataset.owner = facet + ":" + key;
+      row.append(input, text);
       inputs.push(input);
       box.append(row);
     }
@@ -100,6 +102,7 @@ window.TL = window.TL || {};
     for (const [key, name] of known) {
       const option = TL.make("option", "", name);
       option.value = key;
+      option.dataset.owner = "stream:" + key;
       option.selected = (view.only.streams || []).includes(Number(key));
       list.append(option);
     }
@@ -118,8 +121,16 @@ window.TL = window.TL || {};
       option.selected = by === view.colourBy;
       list.append(option);
     }
-    list.addEventListener("change", () => { view.colourBy = list.value; TL.changed(); });
+    list.addEventListener("change", () => { view.colourBy = list.value; showColours(); TL.changed(); });
     return field("Colour by", list);
+  }
+  // Which stream or queue has which colour is told where they are listed.
+  function showColours() {
+    for (const node of document.querySelectorAll("#tl-side [data-owner]")) {
+      const [facet, key] = node.dataset.owner.split(":");
+      node.style.borderLeft = facet === view.colourBy && TL.tinted() ? "12px solid " + TL.palette(Number(key) % 0xffff) : "";
+      node.style.paddingLeft = node.style.borderLeft ? "5px" : "";
+    }
   }
   function errorsOnly() {
     const input = TL.make("input");
@@ -143,6 +154,7 @@ window.TL = window.TL || {};
       textInput("shortest", "At least (µs)", "number"), textInput("longest", "At most (µs)", "number"), errorsOnly(),
     );
     for (const part of [streams(), ...view.FACETS.map(checklist)]) if (part) side.append(part);
+    showColours();
   }
   function clear() {
     view.only = {};
