@@ -94,6 +94,63 @@ def test_the_address_names_what_is_compared(lone_page: Any, three: str) -> None:
     assert "with=" not in page.url
 
 
+def test_pages_are_gone_back_to(page: Any) -> None:
+    page.locator("#tl-tabs button[data-page='queues']").click()
+    wait_idle(page)
+    page.locator("#tl-tabs button[data-page='calls']").click()
+    wait_idle(page)
+    chosen = "#tl-tabs button[aria-selected='true'][data-page='{}']"
+    for name in ("queues", ""):
+        page.go_back()
+        page.locator(chosen.format(name)).wait_for()
+    page.go_forward()
+    page.locator(chosen.format("queues")).wait_for()
+    wait_idle(page)
+
+
+def test_what_is_searched_for_stays_when_the_hand_leaves_the_box(page: Any) -> None:
+    press(page, "/")
+    page.keyboard.type("hipStreamCreate")
+    press(page, "Enter", "Escape")
+    box = page.locator("#tl-toolbar input")
+    assert box.input_value() == "hipStreamCreate" and page.locator(".tl-count").inner_text() == "1 of 4"
+    assert page.evaluate("() => document.activeElement.tagName") == "CANVAS"
+    press(page, "Escape")
+    assert box.input_value() == "" and page.locator(".tl-count").inner_text() == ""
+
+
+def test_the_tip_goes_when_the_picture_moves_under_the_pointer(page: Any) -> None:
+    spot = page.evaluate(_MERGED, "doorbell")
+    box = page.locator("#tl-canvas-host canvas").bounding_box()
+    for move in (lambda: press(page, "w"), lambda: page.mouse.wheel(0, 200)):
+        page.mouse.move(box["x"] + 5, box["y"] + 5)
+        page.mouse.move(box["x"] + spot["x"], box["y"] + spot["y"])
+        page.locator(".tl-tip.open").wait_for()
+        move()
+        page.locator(".tl-tip.open").wait_for(state="detached")
+        press(page, "0")
+
+
+def test_a_stage_says_by_which_rule_it_follows(page: Any, url: str, sample: Capture) -> None:
+    open_at(page, url.split("?")[0] + "?capture=t1-streams")
+    dispatch = sample.table("launches").filter(pl.col("kind").cast(pl.String) == "dispatch").collect()["event"][3]
+    page.evaluate("event => __tl.select(event)", dispatch)
+    wait_idle(page)
+    table = page.locator("#tl-detail .tl-stages").inner_text()
+    assert "command in call (derived)" in table and "doorbell of packet (recorded)" in table
+
+
+def test_the_colours_of_streams_are_told_where_they_are_listed(page: Any, url: str) -> None:
+    open_at(page, url.split("?")[0] + "?capture=t1-streams")
+    press(page, "g")
+    colour = "() => [...document.querySelectorAll('#tl-side option[data-owner]')].map(o => o.style.borderLeftColor)"
+    assert set(page.evaluate(colour)) == {""}
+    page.locator("#tl-colour-by").select_option("stream")
+    wait_idle(page)
+    told = page.evaluate(colour)
+    assert len(told) > 1 and "" not in told and len(set(told)) == len(told)
+
+
 def test_another_capture_is_shown_in_the_same_look(lone_page: Any, three: str) -> None:
     page = lone_page
     open_at(page, three + "#theme=dark&page=queues")

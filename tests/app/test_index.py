@@ -8,6 +8,7 @@ import weakref
 import polars as pl
 from synthetic import SyntheticCapture, make_capture
 
+from tracecorr.analyze.chain import STEPS
 from tracecorr.app import chain, detail, index
 from tracecorr.app.filters import Filters
 from tracecorr.app.find import Finder
@@ -15,6 +16,8 @@ from tracecorr.app.index import CaptureIndex
 from tracecorr.app.library import Opened, Tints
 from tracecorr.app.measure import count_range
 from tracecorr.app.pages import Reports
+from tracecorr.app.values import describe_briefly
+from tracecorr.store import Capture
 from tracecorr.store.views.drawn import INFERRED_DOORBELL
 
 
@@ -54,6 +57,35 @@ def test_chain_of_a_packet_reaches_its_call(synthetic_index: CaptureIndex, synth
     assert [s["layer"] for s in found.stages] == ["hip", "command", "aql", "doorbell", "gpu"]
     assert [s["since_call"] for s in found.stages] == [0, 3_000, 5_000, 6_500, 9_000]
     assert {(e["from"], e["to"]) for e in found.edges} == {(0, 1), (1, 2), (2, 3), (3, 4)}
+
+
+def test_stages_have_the_stream_and_queue_of_their_launch(sample: Capture) -> None:
+    """So that a selected launch keeps its colour, where streams or queues are told apart by colour."""
+    launches = sample.table("launches").filter(pl.col("kind").cast(pl.String) == "dispatch").collect()
+    assert launches["stream"].n_unique() > 1
+    built = index.build(sample)
+    for launch in launches.iter_rows(named=True):
+        found = chain.find_chain(built, launch["event"])
+        assert found is not None
+        steps = {launch[step] for step in STEPS}
+        for stage in (s for s in found.stages if s["event"] in steps):
+            assert (stage["stream"], stage["queue"]) == (launch["stream"], launch["queue"]), stage["name"]
+        brief = describe_briefly(built, launch["call_event"])
+        assert brief["stream"] == launch["stream"]
+
+
+def test_an_edge_without_a_link_claims_no_evidence(sample: Capture) -> None:
+    links = sample.table("links").select("from_event", "to_event", pl.col("rule", "evidence").cast(pl.String)).collect()
+    known = {(a, b, rule): evidence for a, b, rule, evidence in links.iter_rows()}
+    built, seen = index.build(sample), 0
+    for event in sample.table("launches").select("event").collect()["event"][:40]:
+        found = chain.find_chain(built, event)
+        assert found is not None
+        for edge in found.edges:
+            ends = (found.stages[edge["from"]]["event"], found.stages[edge["to"]]["event"], edge["rule"])
+            assert edge["evidence"] == known.get(ends, "inferred" if None in ends else None)
+            seen += ends in known
+    assert seen > 40
 
 
 def test_inferred_doorbell_is_a_stage_of_its_own(
@@ -97,6 +129,34 @@ def test_search_steps_through_all_hits(synthetic_index: CaptureIndex) -> None:
     assert finder.find("#5", -1, True)["event"] == 5
     assert finder.find("0x7fa944000000", -1, True)["count"] > 1000
     assert finder.find("0xzz", -1, True)["count"] == 0
+
+
+def test_search_finds_what_is_not_drawn(sample: Capture) -> None:
+    """A dispatch is drawn under the name of its kernel, a result not at all; a stream is found by its number."""
+    finder, events = Finder(index.build(sample)), sample.table("events")
+    kinds = events.filter(pl.col("name").cast(pl.String) == "dispatch").select(pl.len()).collect().item()
+    assert finder.find("dispatch", -1, True)["count"] == kinds > 0
+    refused = events.filter(pl.col("result").cast(pl.String) == "ENOTTY").select("event").collect()["event"]
+    assert finder.find("enotty", -1, True)["count"] == len(refused) > 0
+    assert finder.find("ENOTTY", -1, True)["event"] == refused.min()
+    own = events.filter(pl.col("stream") == 1).select(pl.len()).collect().item()
+    assert finder.find("stream 1", -1, True)["count"] == own > 0
+    assert finder.find("no such thing", -1, True)["count"] == 0
+
+
+def test_both_ends_of_a_measured_range_belong_to_it(sample: Capture) -> None:
+    """The chain of a launch that is measured from its first to its last moment is counted whole."""
+    built = index.build(sample)
+    packet = int(sample.table("launches").select("event").collect()["event"][20])
+    found = chain.find_chain(built, packet)
+    assert found is not None
+    first, last = found.stages[0]["start"], max(s["start"] + s["dur"] for s in found.stages)
+    lanes = list({s["lane"] for s in found.stages})
+    counted = count_range(built, built.views.pyramid, first, last, lanes)
+    recorded = sample.table("events").select(pl.col("ts_ns") - built.t0_ns, "event").collect()
+    inside = recorded.filter(pl.col("ts_ns").is_between(first, last))["event"]
+    assert counted["total"] == sum(built.place(e).lane in lanes for e in inside)
+    assert {s["event"] for s in found.stages} <= set(inside)
 
 
 def test_lanes_beside_the_path(synthetic_index: CaptureIndex) -> None:

@@ -50,6 +50,17 @@ def test_queues_of_a_dataset_have_the_numbers_of_the_timeline() -> None:
     assert list(found["charts"][0]["data"][0]["x"]) == list(names.values())
 
 
+def test_queues_are_bars_in_their_order() -> None:
+    """Also where the first queues have packets of other kinds than the last."""
+    capture = make_capture(60)
+    late = pl.when(pl.col("queue") < 2).then(pl.lit("barrier_and")).otherwise(pl.lit("dispatch"))
+    launches = capture.tables["launches"]
+    capture.tables["launches"] = launches.with_columns(kind=late.cast(launches.schema["kind"]))
+    figure = charts.packets_by_queue(charts.Source(capture.table, 0))
+    assert figure is not None
+    assert list(figure.layout.xaxis.categoryarray) == [f"queue {n}" for n in range(4)]
+
+
 def test_kernels_whose_names_begin_alike_are_bars_of_their_own() -> None:
     capture = make_capture(60)
     alike = [f"Cijk_Ailk_Bljk_HHS_BH_Bias_HA_S_SAV_UserArgs_MT{n}x64x32" for n in range(5)]

@@ -95,11 +95,11 @@ def test_measuring_counts_what_starts_inside(page: Any, synthetic_capture: Synth
     t0, t1 = sorted((round(mark["a"]), round(mark["b"])))
     first = int(synthetic_capture.tables["events"]["ts_ns"].min())
     starts = synthetic_capture.tables["events"]["ts_ns"] - first
-    inside = ((starts >= t0) & (starts < t1)).sum()
+    inside = ((starts >= t0) & (starts <= t1)).sum()
     counted = page.evaluate("([a, b]) => TL.api.count(a, b, __tl.view.meta.lanes.map(n => n.id))", [t0, t1])
     own = sum(n["count"] for n in counted["layers"] if n["layer"] not in ("scheduler", "drm_wait", "drm_run", "hqd"))
     hollow = synthetic_capture.tables["launches"].select(lo=pl.col("doorbell_lo_ns") - first).drop_nulls()["lo"]
-    assert own == inside + ((hollow >= t0) & (hollow < t1)).sum()
+    assert own == inside + ((hollow >= t0) & (hollow <= t1)).sum()
     card = page.locator("#tl-card")
     assert f"{t1 - t0:,} ns" in card.inner_text() and "hipLaunchKernel" in card.inner_text()
     press(page, "z")

@@ -85,7 +85,9 @@ def test_bad_span_queries_are_refused(client: Any, query: str) -> None:
 
 
 def test_unknown_things_are_refused_in_one_line(client: Any) -> None:
-    assert client.get(ids.META + "?capture=three").status_code == 404
+    for path in (ids.META + "?capture=three", ids.SEARCH + "?q=a&capture=three"):
+        answer = client.get(path)
+        assert answer.status_code == 404 and answer.text == "no such capture: three\n"
     assert client.get(ids.EVENT + "?event=99999999").status_code == 400
     assert client.get(ids.SEARCH + "?q=" + "a" * 300).status_code == 400
     answer = client.get("/_dash-component-suites/dash/../../../etc/passwd")

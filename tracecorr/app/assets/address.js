@@ -4,7 +4,10 @@ window.TL = window.TL || {};
   "use strict";
   const MAX_NOTES = 4000; // characters of notes in the address
 
+  let known = location.hash; // as it was read, or written last
+
   TL.writeHash = function () {
+    if (location.hash !== known) return; // gone back, or another link pasted: the page is about to be loaded from it
     const view = TL.view;
     const state = new URLSearchParams({ t0: Math.round(view.t0), t1: Math.round(view.t1), theme: document.documentElement.dataset.theme });
     const record = view.meta.readings !== null && view.detail && view.detail.record; // of a recording that runs the numbers change
@@ -23,8 +26,14 @@ window.TL = window.TL || {};
     const notes = JSON.stringify(view.notes.map((n) => [n.start, n.dur, n.text]));
     if (view.notes.length && notes.length < MAX_NOTES) state.set("notes", notes);
     history.replaceState(null, "", location.pathname + location.search + "#" + state.toString());
+    known = location.hash;
   };
 
+  // What is left here can be gone back to.
+  TL.leave = function () {
+    TL.writeHash();
+    history.pushState(null, "", location.href);
+  };
   // An address may hold anything: what makes no sense is left out.
   function parsed(text, fallback) {
     try { return JSON.parse(text) ?? fallback; } catch (problem) { return fallback; }
@@ -66,7 +75,8 @@ window.TL = window.TL || {};
     return asked === "dark" || (!asked && dark) ? "dark" : "light";
   };
   TL.readHash = async function () {
-    const view = TL.view, state = new URLSearchParams(location.hash.slice(1));
+    known = location.hash;
+    const view = TL.view, state = new URLSearchParams(known.slice(1));
     readFilters(state);
     await TL.applyFilter();
     const t0 = Number(state.get("t0")), t1 = Number(state.get("t1"));

@@ -258,17 +258,23 @@ window.TL = window.TL || {};
           const e = await TL.api.brief(hit.event);
           lines = [e.name, "start " + TL.ns(e.start), e.dur !== null ? "duration " + TL.ns(e.dur) : hit.style & TL.HALF ? "only one end was seen" : "an instant"];
           if (e.result) lines.push("result " + e.result);
+          if (e.stream !== null) lines.push(TL.view.meta.streams[e.stream] || "stream " + e.stream);
           lines.push(e.evidence + " · " + e.source + " · error −" + (e.err_lo_ns ?? "?") + " +" + (e.err_hi_ns ?? "?") + " ns");
         }
       } catch (problem) { return; } // the tip keeps what the view itself knows
       if (lines && mine === asked && tip.classList.contains("open")) tip.textContent = lines.join("\n");
     }, 150);
   }
+  TL.hideTip = function () {
+    if (tip) tip.classList.remove("open");
+    tipKey = "";
+    asked += 1;
+  };
   TL.hover = function (x, y, event) {
     if (!tip) { tip = TL.make("div", "tl-tip"); document.body.append(tip); }
     const hit = x >= TL.GUTTER && y >= TL.TOP ? TL.hit(x, y) : null;
-    tip.classList.toggle("open", hit !== null);
-    if (!hit) { tipKey = ""; asked += 1; return; }
+    if (!hit) { TL.hideTip(); return; }
+    tip.classList.add("open");
     if (hit.lane.id + ":" + hit.event + ":" + hit.start !== tipKey) tip.textContent = tipLines(hit).join("\n");
     exactTip(hit);
     const left = Math.min(event.clientX + 14, innerWidth - tip.offsetWidth - 8);

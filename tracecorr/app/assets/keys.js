@@ -34,7 +34,8 @@ window.TL = window.TL || {};
   function onKey(event) {
     const typing = /^(INPUT|SELECT|TEXTAREA)$/.test(event.target.tagName);
     if (event.key === "Escape" && event.target.closest("#tl-side")) { TL.toggleFilters(false); return; }
-    if (typing && event.key === "Escape") { TL.closeCard(); TL.focusCanvas(); return; }
+    // The browser would empty a search box: what is searched for stays until it is cleared.
+    if (typing && event.key === "Escape") { event.preventDefault(); TL.closeCard(); TL.focusCanvas(); return; }
     const pressing = /^(BUTTON|A|SUMMARY)$/.test(event.target.tagName) && (event.key === "Enter" || event.key === " ");
     if (typing || pressing || event.altKey || event.metaKey) return;
     if (TL.page && event.key === "Escape") { TL.toggleHelp(false); return; }
@@ -49,6 +50,7 @@ window.TL = window.TL || {};
     if (!action || !TL.view.meta) return;
     event.preventDefault();
     action(event);
+    TL.hideTip(); // the pointer is on something else now
     TL.changed();
   }
 
@@ -62,6 +64,7 @@ window.TL = window.TL || {};
       TL.view.scrollBy(dy);
       if (dx) TL.view.pan(dx / TL.view.plotWidth());
     }
+    TL.hideTip();
     TL.changed();
   }
 

@@ -15,7 +15,7 @@ window.TL = window.TL || {};
     bar.setAttribute("aria-label", "pages");
     bar.replaceChildren();
     for (const [name, title] of [[TIMELINE, "Timeline"], ...meta.pages]) {
-      const tab = TL.button(title, title, () => TL.openPage(name));
+      const tab = TL.button(title, title, () => { if (name !== TL.page) TL.leave(); TL.openPage(name); });
       tab.dataset.page = name;
       tab.setAttribute("role", "tab");
       bar.append(tab);
@@ -30,7 +30,13 @@ window.TL = window.TL || {};
   }
 
   // What acts on the timeline brings it on the screen.
-  TL.showTimeline = function () { if (TL.page) { asked += 1; TL.second = ""; choose(TIMELINE); } };
+  TL.showTimeline = function () {
+    if (!TL.page) return;
+    TL.leave();
+    asked += 1;
+    TL.second = "";
+    choose(TIMELINE);
+  };
 
   TL.openPage = async function (name, second) {
     if (name !== TIMELINE && !TL.view.meta.pages.some((p) => p[0] === name)) return;

@@ -45,7 +45,7 @@ window.__perf = { log: [], idle: false };
     const edge = 0.08 * view.span(), pixel = view.perPixel();
     const inTime = spans.t0 <= Math.max(view.t0 - edge, -edge) && spans.t1 >= Math.min(view.t1 + edge, view.meta.length);
     const sharp = spans.pixel <= pixel * 1.15 && spans.pixel * 3 >= pixel;
-    const tint = ["stream", "queue"].includes(view.colourBy) ? view.colourBy : "";
+    const tint = TL.tinted() ? view.colourBy : "";
     return inTime && sharp && spans.key === JSON.stringify(view.only) + tint && view.wantedLanes().every((lane) => spans.lanes.has(lane));
   }
   function scheduleFetch() {
@@ -342,9 +342,9 @@ window.__perf = { log: [], idle: false };
     resize();
     new ResizeObserver(resize).observe(host);
     TL.bind(canvas);
-    await TL.readHash();
     // A link to another view of this capture was pasted here, or gone back to: what the page writes itself is no such event.
     window.addEventListener("hashchange", () => location.reload());
+    await TL.readHash();
     TL.release();
     follow();
   }
