@@ -43,6 +43,9 @@ from tracecorr.store import Capture
         pytest.param(310041, id="a kernel's name that was moved behind the next command"),
         pytest.param(697, id="a system call over a burst of lost records"),
         pytest.param(520106, id="a request and the next one in a trace that lacks no other record"),
+        pytest.param(530123, id="a call of two whose rows are all there, in another order"),
+        pytest.param(540028, id="a call of two of a function of which few calls are left"),
+        pytest.param(890002, id="a log that ends within a number"),
     ],
 )  # fmt: skip
 def test_damage_makes_links_missing_but_not_wrong(seed: int, tmp_path: Path) -> None:

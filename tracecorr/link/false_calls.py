@@ -15,6 +15,7 @@ from tracecorr.align.bounds import Ints, Mask
 from tracecorr.align.rows import attach_columns, number_groups
 from tracecorr.link.bursts import list_burst_calls, list_gaps
 from tracecorr.link.command_ends import list_headless, list_unended
+from tracecorr.link.usual_calls import list_disordered, list_rare
 from tracecorr.model.kinds import Flag
 
 # What at least this share of a function's calls does is usual for it.
@@ -165,8 +166,8 @@ def open_false_calls(events: pl.DataFrame, losses: pl.DataFrame, halves: pl.Data
       rule,
     - in a log that lost lines: that hold more of something (commands, packets) than is usual for their name, or are
       among the longest of their name, as many as may be false, or lack what most of their name hold, or lie over a
-      place at which several threads lost lines; where it lost many, all that hold nothing. Calls whose exit tells
-      their duration are not,
+      place at which several threads lost lines, or hold rows in another order than others; where it lost many, all that
+      hold nothing, and all of functions of which few are left. Calls whose exit tells their duration are not,
     - that hold the end of a command whose beginning was lost.
 
     Args:
@@ -245,6 +246,7 @@ def _list_unlikely(
     return pl.concat([
         _enclosing(doubtful, ended, inner, losses), _overfull(damaged, held), list_longest(damaged),
         _unproven(damaged, held), _underfull(damaged, held), _of_bursts(damaged, calls, events, halves),
+        list_rare(damaged, MOST_LOST), list_disordered(damaged, inner),
         doubtful.select("event").join(list_foreign_ends(events), on="event", how="semi"),
     ])  # fmt: skip
 

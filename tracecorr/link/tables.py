@@ -22,6 +22,7 @@ from tracecorr.link import (
     smi,
     streams,
 )
+from tracecorr.link.call_evidence import limit_by_loss
 from tracecorr.link.drm_jobs import build_drm_jobs, link_drm_jobs
 from tracecorr.link.edges import list_links
 from tracecorr.link.false_calls import add_unproven, find_losses, list_half_calls
@@ -163,7 +164,7 @@ def link_tables(
         "hqd": hqd,
         "drm_jobs": jobs,
         "losses": log_losses.list_log_losses(torn, launches),
-        "links": list_links(events, launches, queue_table, inside, *edges),
+        "links": limit_by_loss(list_links(events, launches, queue_table, inside, *edges), events, losses),
     }
 
 

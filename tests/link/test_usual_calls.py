@@ -1,0 +1,54 @@
+"""SYNTHETIC calls of logs that lost lines: those that the others of their name say nothing of, or contradict."""
+
+from __future__ import annotations
+
+import polars as pl
+import pytest
+
+from tracecorr.link.usual_calls import list_disordered, list_rare
+from tracecorr.model.schema import CAT
+
+_KINDS = {"e": ("command", "enqueued"), "b": ("aql", "barrier"), "w": ("signal", "wait"), "c": ("command", "complete")}
+
+
+def _inner(rows: list[tuple[int, str]]) -> pl.DataFrame:
+    """Return rows in calls: number of the call, kind."""
+    made = [{"parent": 10 * n, "layer": _KINDS[kind][0], "child": _KINDS[kind][1]} for n, kind in rows]
+    return pl.DataFrame(made, schema_overrides={"layer": CAT, "child": CAT})
+
+
+def _calls(names: list[str], lost: float) -> pl.DataFrame:
+    rows = [{"event": 10 * n, "file": 0, "name": name, "lost": lost} for n, name in enumerate(names)]
+    return pl.DataFrame(rows)
+
+
+def _disordered(held: list[str]) -> list[int]:
+    """Return which calls are told by their order, of calls that each hold rows of some kinds."""
+    inner = _inner([(call, kind) for call, kinds in enumerate(held) for kind in kinds])
+    found = list_disordered(_calls(["hipStreamSynchronize"] * len(held), 0.2), inner)
+    return sorted(event // 10 for event in found["event"])
+
+
+def test_two_calls_whose_rows_together_are_those_of_one_are_told_by_their_order() -> None:
+    assert _disordered(["ebwc"] * 6 + ["bcew"]) == [6]
+
+
+@pytest.mark.parametrize("odd", ["ec", "bw", "w", "ebbwc", "ebwcebwc"])
+def test_lost_rows_and_rows_of_one_kind_make_no_other_order(odd: str) -> None:
+    assert _disordered(["ebwc"] * 6 + [odd]) == []
+
+
+def test_where_calls_hold_their_rows_in_either_order_neither_is_odd() -> None:
+    assert _disordered(["ebwc"] * 6 + ["cebw"] * 3) == []
+
+
+def test_the_orders_of_calls_of_another_name_tell_nothing() -> None:
+    calls = _calls(["hipMemcpy"] * 6 + ["hipFree"], 0.2)
+    inner = _inner([(n, kind) for n in range(7) for kind in ("eb" if n < 6 else "be")])
+    assert list_disordered(calls, inner).is_empty()
+
+
+def test_of_a_function_of_few_calls_none_is_known_to_be_usual_where_many_lines_lack() -> None:
+    names = ["hipStreamCreate"] * 4 + ["hipFree"] * 5
+    assert list_rare(_calls(names, 0.1), 0.05)["event"].to_list() == [0, 10, 20, 30]
+    assert list_rare(_calls(names, 0.04), 0.05).is_empty()
