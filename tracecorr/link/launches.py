@@ -60,6 +60,7 @@ class Launches:
             reader sees only what is written before them.
         unnamed: events of dispatches that may have the kernel of another one.
         miscounted: events of packets whose counted index is wrong.
+        losses: files of the log that lost lines, with those of which packets and commands show it, and the share.
     """
 
     table: pl.DataFrame = field(default_factory=schema.LAUNCHES.empty)
@@ -70,6 +71,7 @@ class Launches:
     )
     unnamed: pl.Series = field(default_factory=lambda: pl.Series("event", [], dtype=pl.Int64))
     miscounted: pl.Series = field(default_factory=lambda: pl.Series("event", [], dtype=pl.Int64))
+    losses: pl.DataFrame = field(default_factory=lambda: pl.DataFrame(schema={"file": pl.UInt16, "lost": pl.Float64}))
 
 
 def build_launches(
@@ -93,7 +95,7 @@ def build_launches(
     """
     base = select_launches(events, args)
     if base.is_empty():
-        return Launches()
+        return Launches(losses=losses)
     commands = _commands(events)
     losses = add_lost_enqueues(add_packet_gaps(losses, base), commands)
     base = _add_intervals(_add_call(base, events), events, losses)
@@ -126,7 +128,7 @@ def build_launches(
         sure = ~pl.col("event").is_in(unnamed.implode())
         joined = joined.with_columns(kernel_id=pl.when(sure).then("kernel_id"))
     table = schema.LAUNCHES.conform(_select(joined, sources, losses))
-    return Launches(table, edges, gpu.select("event", "gpu_event"), other_command, unnamed, miscounted)
+    return Launches(table, edges, gpu.select("event", "gpu_event"), other_command, unnamed, miscounted, losses)
 
 
 def forget_indexes(packets: pl.DataFrame, miscounted: pl.Series) -> pl.DataFrame:

@@ -147,6 +147,7 @@ def link_tables(
         link_hqds(events, hqd, queue_table), kfd_calls.link_doorbell_mappings(events, args, mappings),
         link_drm_jobs(jobs), found.edges, rocprof.list_edges(timed), rocprof.link_correlations(events, args),
     )  # fmt: skip
+    links = list_links(events, launches, queue_table, inside, *edges)
     stream_queues = streams.summarize_stream_queues(launches, events)
     asked = streams.list_asked_priorities(stream_queues, stream_table)
     queue_table = _count_packets(queue_table, launches, events)
@@ -164,7 +165,7 @@ def link_tables(
         "hqd": hqd,
         "drm_jobs": jobs,
         "losses": log_losses.list_log_losses(torn, launches),
-        "links": limit_by_loss(list_links(events, launches, queue_table, inside, *edges), events, losses),
+        "links": limit_by_loss(links, events, launches, found.losses),
     }
 
 
