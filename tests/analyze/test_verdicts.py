@@ -440,6 +440,21 @@ def test_what_was_refused_is_counted_among_what_was_seen() -> None:
     assert judge(rows, "copies_use_user_sdma")[1] == copies
 
 
+def test_other_ways_to_copy_are_counted_apart() -> None:
+    rows = make_run()
+    add("kernels", kernel=1, name="__amd_rocclr_fillBufferAligned.kd")(rows)
+    put("launches", 1, kernel=1)(rows)
+    for event, layer, name in ((60, "copy", "memcpy_h2d"), (61, "copy", "staged"), (62, "signal", "memcpy_wait")):
+        add("events", event=event, ts_ns=8_000 + event, layer=layer, name=name, process=0)(rows)
+    add("drm_jobs", job=2, ring="sdma0", ring_kind="sdma", process=0)(rows)
+    (verdict,) = judge_capture(tables_of(rows), names=["copies_use_user_sdma"])
+    assert verdict.finding.counts == {
+        "engine_copies": 1, "sdma_queues": 1, "drm_jobs": 3, "drm_jobs_of_these_processes": 1, "blit_kernels": 1,
+        "host_memcpy_steps": 1, "copies_of_unnamed_engine": 0,
+    }  # fmt: skip
+    assert verdict.finding.reason.endswith("3 drm jobs ran, 1 of them submitted by these")
+
+
 def _lose(from_ns: int, to_ns: int) -> Rows:
     """Return the run with seven records lost on one CPU, told as the readers tell it: as a span and in the ledger."""
     rows = make_run()
