@@ -440,6 +440,24 @@ def test_what_was_refused_is_counted_among_what_was_seen() -> None:
     assert judge(rows, "copies_use_user_sdma")[1] == copies
 
 
+def test_packets_before_the_log_began_are_missed_only_where_the_log_shows_the_queue_being_made() -> None:
+    rows = make_run()
+    for place, index in enumerate((7, 9)):
+        put("launches", place, packet_index=index, wptr=index)(rows)
+    assert judge(rows, "packet_sequence_complete")[1].startswith("8 indexes are missing and 0 occur twice, on 1 queue:")
+    put("queues", 0, created_line_event=None)(rows)
+    assert judge(rows, "packet_sequence_complete")[1].startswith("1 index is missing and 0 occur twice, on 1 queue:")
+    put("launches", 1, packet_index=8, wptr=8)(rows)
+    assert judge(rows, "packet_sequence_complete")[:2] == ("PASS", "2 packets on 1 queue, no index missing")
+
+
+def test_a_priority_that_did_not_arrive_is_told_stage_by_stage() -> None:
+    rows = make_run()
+    put("hqd", 1, queue_priority=7)(rows)
+    told = "1 queue differs, it is queue 0: HIP -1, log 2, driver 11, HQD 7"
+    assert judge(rows, "priority_reaches_hardware")[:2] == ("FAIL", told)
+
+
 def test_other_ways_to_copy_are_counted_apart() -> None:
     rows = make_run()
     add("kernels", kernel=1, name="__amd_rocclr_fillBufferAligned.kd")(rows)

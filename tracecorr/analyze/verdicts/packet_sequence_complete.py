@@ -40,8 +40,8 @@ def judge(evidence: Evidence) -> Finding:
     wrong = queues.filter((pl.col("missing") != 0) | (pl.col("repeated") != 0))
     if wrong.height:
         return failed(
-            f"{counts['missing']} indexes are missing and {counts['repeated']} occur twice, on {wrong.height} queues: "
-            "packets that the log does not show, or shows twice", counts, wrong["first"], by_absence=True,
+            f"{count_of(counts['missing'], 'indexes are', 'index is')} missing and {counts['repeated']} occur twice, on "
+            f"{count_of(wrong.height, 'queue')}: packets that the log does not show, or shows twice", counts, wrong["first"], by_absence=True,
         )  # fmt: skip
     said = f"{count_of(counts['indexed'], 'packet')} on {count_of(queues.height, 'queue')}, no index missing"
     return passed(said, counts)
