@@ -15,7 +15,7 @@ from synthetic_run import make_run
 from tracecorr.analyze.compare import Comparison, Side, compare_captures
 from tracecorr.analyze.compare.latency import compare_latency
 from tracecorr.analyze.compare.quantiles import QUANTILES, Sample, count_independent, resample
-from tracecorr.analyze.compare.rates import measure_rate
+from tracecorr.analyze.compare.rates import measure_rate, summarize_rate
 from tracecorr.analyze.compare.sides import compare_kernels
 from tracecorr.analyze.frames import Tables
 from tracecorr.analyze.markdown import render_comparison
@@ -261,7 +261,12 @@ def test_values_that_come_in_runs_count_less() -> None:
 
 
 def test_rate_counts_every_dispatch_once() -> None:
-    launches = [{"event": i, "kind": "dispatch", "packet_ns": t} for i, t in enumerate((0, 1, 2, 999))]
-    rates = measure_rate(tables_of({"launches": launches}), slices=10)
+    launches = [{"event": i, "kind": "dispatch", "packet_ns": 7_055 + t} for i, t in enumerate((0, 1, 99, 999))]
+    tables = tables_of({"launches": [*launches, {"event": 9, "kind": "copy", "packet_ns": 50_000}]})
+    rates = measure_rate(tables, slices=10)
     assert rates["dispatches"].to_list() == [3, 0, 0, 0, 0, 0, 0, 0, 0, 1]
+    assert rates["from_start_ns"].to_list() == list(range(0, 1000, 100))
+    assert rates["per_second"][0] == 3e7
+    told = summarize_rate(tables)
+    assert (told["dispatches"], told["span_ns"], told["per_second"], told["idle_slices"]) == (4, 999, 3003003.0, 97)
     assert measure_rate(tables_of({})).is_empty()
