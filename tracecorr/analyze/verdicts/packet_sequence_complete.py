@@ -39,9 +39,10 @@ def judge(evidence: Evidence) -> Finding:
         )  # fmt: skip
     wrong = queues.filter((pl.col("missing") != 0) | (pl.col("repeated") != 0))
     if wrong.height:
+        missing, places = count_of(counts["missing"], "indexes are", "index is"), count_of(wrong.height, "queue")
         return failed(
-            f"{count_of(counts['missing'], 'indexes are', 'index is')} missing and {counts['repeated']} occur twice, on "
-            f"{count_of(wrong.height, 'queue')}: packets that the log does not show, or shows twice", counts, wrong["first"], by_absence=True,
+            f"{missing} missing and {counts['repeated']} occur twice, on {places}: packets that the log does not show, "
+            "or shows twice", counts, wrong["first"], by_absence=True,
         )  # fmt: skip
     said = f"{count_of(counts['indexed'], 'packet')} on {count_of(queues.height, 'queue')}, no index missing"
     return passed(said, counts)
