@@ -135,6 +135,15 @@ def test_wrong_times_are_refused(text: str) -> None:
         parse_time(text)
 
 
+@pytest.mark.parametrize(
+    ("text", "ns"),
+    [("1.5s", 1_500_000_000), ("0.25ms", 250_000), ("3", 3_000_000_000), ("20us", 20_000), ("7ns", 7),
+     ("0.5", 500_000_000), ("9007199254.740993s", 9_007_199_254_740_993_000)],
+)  # fmt: skip
+def test_times_are_exact_ns(text: str, ns: int) -> None:
+    assert parse_time(text) == ns
+
+
 def test_wrong_selections_are_refused() -> None:
     with pytest.raises(InputError, match="no layer"):
         Selection(layers=("nothing",))
