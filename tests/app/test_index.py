@@ -139,6 +139,9 @@ def test_search_finds_what_is_not_drawn(sample: Capture) -> None:
     refused = events.filter(pl.col("result").cast(pl.String) == "ENOTTY").select("event").collect()["event"]
     assert finder.find("enotty", -1, True)["count"] == len(refused) > 0
     assert finder.find("ENOTTY", -1, True)["event"] == refused.min()
+    mapped = events.filter(pl.col("name").cast(pl.String) == "mmap").select(pl.col("result").cast(pl.String)).collect()
+    address = mapped["result"].drop_nulls().to_list()[0]
+    assert address.startswith("0x") and finder.find(address.removeprefix("0x"), -1, True)["count"] == 0
     own = events.filter(pl.col("stream") == 1).select(pl.len()).collect().item()
     assert finder.find("stream 1", -1, True)["count"] == own > 0
     assert finder.find("no such thing", -1, True)["count"] == 0

@@ -90,9 +90,9 @@ class Finder:
 
     @cached_property
     def _results(self) -> list[str]:
-        """Return the results that have a name: a number, as many calls return it, is no text to search for."""
-        known = self._index.capture.table("events").select(pl.col("result").unique().cast(pl.String)).collect()
-        return [result for result in known["result"].drop_nulls() if not result.lstrip("-").isdecimal()]
+        """Return the results that have a name: a number or an address, as many calls return it, is no text."""
+        known = self._index.capture.table("events").select(pl.col("result").unique().cast(pl.String)).drop_nulls()
+        return known.filter(~pl.col("result").str.contains(r"^(-|0x)?[0-9a-f]+$")).collect()["result"].to_list()
 
     def _together(self, *found: I64) -> I64:
         events = np.concatenate(found).astype(np.int32)
