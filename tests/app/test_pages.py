@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import polars as pl
+import pytest
 from browsing import needs_browser, open_at, press, state_of, wait_idle
 from synthetic import SyntheticCapture, make_capture
 
@@ -48,6 +49,23 @@ def test_queues_of_a_dataset_have_the_numbers_of_the_timeline() -> None:
     groups = [group.label for group in opened.index.views.groups]
     assert all(any(label.startswith(f"{name} · ") for label in groups) for name in names.values())
     assert list(found["charts"][0]["data"][0]["x"]) == list(names.values())
+
+
+def test_few_dispatches_are_points_that_lead_to_them(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A percentile of two dispatches would be one of them under a wrong name."""
+    capture = make_capture(60)
+    launches = capture.tables["launches"].filter(pl.col("kind").cast(pl.String) == "dispatch")
+    source = charts.Source(capture.table, 7)
+    figure = charts.latency_over_time(source)
+    assert figure is not None and len(figure.data) == 1
+    told = {e: (x, y) for (_, e), x, y in zip(*(figure.data[0][k] for k in ("customdata", "x", "y")), strict=True)}
+    assert told == {
+        row["event"]: ((row["packet_ns"] - 7) / 1e9, (row["packet_ns"] - row["call_ns"]) / 1e3)
+        for row in launches.iter_rows(named=True)
+    }
+    monkeypatch.setattr(charts, "_FEW", launches.height - 1)
+    figure = charts.latency_over_time(source)
+    assert figure is not None and [line.name for line in figure.data] == ["P50", "P95", "P99"]
 
 
 def test_queues_are_bars_in_their_order() -> None:

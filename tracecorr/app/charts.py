@@ -40,6 +40,7 @@ Chart = Callable[[Source], go.Figure | None]
 
 _BINS = 300
 _TOP = 15
+_FEW = 5000  # dispatches; in a slice of fewer a percentile would be one of them
 # Colours that mean the same in every capture, and on the timeline; a barrier is grey there, too.
 _KINDS = {
     "dispatch": COLOURS["aql"], "barrier_and": "#6B747D", "barrier_value": "#9AA3AD", "barrier_or": "#C3CAD1",
@@ -143,10 +144,21 @@ def latency_by_stage(source: Source) -> go.Figure | None:
 
 
 def latency_over_time(source: Source) -> go.Figure | None:
-    """Show how the time from call to packet changed during the capture; a point leads to its slice of time."""
+    """Show how the time from call to packet changed during the capture.
+
+    Few dispatches are points, each leads to its event; of many the percentiles of a slice of time lead to the slice.
+    """
     took = pl.col("packet_ns") - pl.col("call_ns")
     dispatches = source.tables("launches").filter(pl.col("kind").cast(pl.String) == "dispatch")
-    rows = dispatches.filter(took.is_not_null()).select("packet_ns", took=took)
+    rows = dispatches.filter(took.is_not_null()).select("event", "packet_ns", took=took)
+    title, unit = "HIP call to packet over time (dispatches)", "s since the capture start"
+    few = collect(rows.sort("packet_ns").head(_FEW + 1))
+    if few.height <= _FEW:
+        points = go.Scatter(
+            mode="markers", x=[(t - source.t0) / 1e9 for t in few["packet_ns"]], y=[v / 1e3 for v in few["took"]],
+            customdata=[["event", e] for e in few["event"]], marker={"size": 5}, showlegend=False,
+        )  # fmt: skip
+        return _figure(title, [points] if few.height else [], x=unit, y="µs")
     first, last = _extent(rows)
     found = collect(
         rows.with_columns(slice=_slice(first, last))
@@ -158,8 +170,7 @@ def latency_over_time(source: Source) -> go.Figure | None:
     x = [(first - source.t0 + (s + 0.5) * wide) / 1e9 for s in found["slice"]]
     leads = [["range", first - source.t0 + s * wide, first - source.t0 + (s + 1) * wide] for s in found["slice"]]
     lines = [_line(q.upper(), x, [v / 1e3 for v in found[q]], leads) for q in ("p50", "p95", "p99")]
-    title = "HIP call to packet over time (dispatches)"
-    return _figure(title, lines if x else [], x="s since the capture start", y="µs")
+    return _figure(title, lines, x=unit, y="µs")
 
 
 def time_by_ioctl(source: Source) -> go.Figure | None:
