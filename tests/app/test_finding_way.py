@@ -108,6 +108,36 @@ def test_pages_are_gone_back_to(page: Any) -> None:
     wait_idle(page)
 
 
+def test_charts_follow_the_theme(page: Any) -> None:
+    page.evaluate("() => TL.openPage('queues')")
+    wait_idle(page)
+    page.evaluate("() => document.activeElement.blur()")
+    ground = "() => [...document.querySelectorAll('.tl-chart .main-svg')].map(s => s.style.background)"
+    before = page.evaluate(ground)
+    press(page, "t")
+    assert before and not set(before) & set(page.evaluate(ground)) - {""}
+    press(page, "t")
+    assert page.evaluate(ground) == before
+
+
+def test_many_differences_leave_the_charts_in_sight(lone_page: Any, three: str) -> None:
+    open_at(lone_page, three + "#page=compare")
+    lone_page.evaluate(
+        """count => {
+          const found = [...Array(count).keys()].map(n => 'finding ' + n);
+          TL.api.page = async () => ({ title: 't', findings: found, charts: [], sections: [] });
+          TL.openPage('compare');
+        }""",
+        40,
+    )
+    wait_idle(lone_page)
+    rest = lone_page.locator("#tl-page details")
+    assert not lone_page.get_by_text("finding 39", exact=True).is_visible()
+    rest.locator("summary").click()
+    assert lone_page.get_by_text("finding 39", exact=True).is_visible()
+    assert lone_page.locator("#tl-page .tl-finding").count() == 40
+
+
 def test_what_is_searched_for_stays_when_the_hand_leaves_the_box(page: Any) -> None:
     press(page, "/")
     page.keyboard.type("hipStreamCreate")

@@ -68,7 +68,10 @@ window.TL = window.TL || {};
     const number = state.get("sel") || "", record = parsed(state.get("record"), null);
     if (/^\d{1,15}$/.test(number) && Number(number) < TL.view.meta.events) return Number(number);
     if (!record || typeof record !== "object") return null;
-    try { return await TL.api.same(record); } catch (problem) { return null; }
+    let found = null;
+    try { found = await TL.api.same(record); } catch (problem) { TL.message(problem.message); return null; }
+    if (found === null) TL.message("the event of this address is not in the capture");
+    return found;
   }
   TL.askedTheme = function () {
     const asked = new URLSearchParams(location.hash.slice(1)).get("theme"), dark = matchMedia("(prefers-color-scheme: dark)").matches;

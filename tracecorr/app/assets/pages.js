@@ -73,7 +73,7 @@ window.TL = window.TL || {};
     host().scrollTop = 0;
     if (page.second) host().append(otherBar(page));
     for (const text of page.problem || []) host().append(TL.make("p", "tl-missing", text));
-    for (const text of page.findings || []) host().append(TL.make("p", "tl-finding", text));
+    showFindings(page.findings || []);
     for (const answer of page.answers || []) host().append(answerBox(answer));
     if (page.verdicts && page.verdicts.length) host().append(verdictBox(page.verdicts));
     const drawn = TL.make("div", "tl-charts");
@@ -82,6 +82,17 @@ window.TL = window.TL || {};
     // All boxes first: a chart takes the width that its box has when it is drawn.
     const boxes = page.charts.map((figure) => chartBox(drawn, figure));
     for (let i = 0; i < boxes.length; i += 1) await chart(boxes[i], page.charts[i]);
+  }
+
+  // What differs stands before the tables; of captures that differ in everything only the beginning.
+  const FINDINGS = 15;
+  function showFindings(all) {
+    const lines = all.map((text) => TL.make("p", "tl-finding", text)), more = lines.splice(FINDINGS);
+    host().append(...lines);
+    if (!more.length) return;
+    const rest = TL.make("details");
+    rest.append(TL.make("summary", "", TL.num(more.length) + " more differences"), ...more);
+    host().append(rest);
   }
 
   // Which capture is compared, and both of them on one axis of time.
@@ -256,12 +267,20 @@ window.TL = window.TL || {};
     drawn.append(box);
     return box;
   }
+  function chartColours() {
+    const theme = TL.theme(), colours = { paper_bgcolor: theme.bg, plot_bgcolor: theme.bg, "font.color": theme.text };
+    for (const axis of ["xaxis", "yaxis"]) colours[axis + ".gridcolor"] = colours[axis + ".zerolinecolor"] = theme.line;
+    return colours;
+  }
+  TL.recolourCharts = function () {
+    for (const box of host().querySelectorAll(".tl-chart.js-plotly-plot")) window.Plotly.relayout(box, chartColours());
+  };
   async function chart(box, figure) {
-    const library = await loadPlotly(), theme = TL.theme();
-    const axis = { gridcolor: theme.line, zerolinecolor: theme.line };
-    const layout = { ...figure.layout, paper_bgcolor: theme.bg, plot_bgcolor: theme.bg, font: { color: theme.text, size: 12 } };
-    layout.xaxis = { ...axis, ...layout.xaxis };
-    layout.yaxis = { ...axis, ...layout.yaxis };
+    const library = await loadPlotly(), layout = { ...figure.layout, font: { size: 12 } };
+    for (const [key, colour] of Object.entries(chartColours())) {
+      const [part, name] = key.split(".");
+      if (name) layout[part] = { ...layout[part], [name]: colour }; else layout[part] = colour;
+    }
     await library.newPlot(box, figure.data, layout, { displaylogo: false, responsive: true, modeBarButtonsToRemove: ["sendDataToCloud"] });
     box.on("plotly_click", (event) => {
       const lead = event.points.map((p) => p.customdata).find((c) => Array.isArray(c));

@@ -115,6 +115,7 @@ window.__perf = { log: [], idle: false };
       open(own.lane);
     }
     if (own) view.reveal(own.lane);
+    if (own && !view.laneY.has(own.lane)) TL.message("a filter, or a folded group, hides the lane of this event");
     tellSelection();
     TL.changed();
   };
@@ -173,6 +174,7 @@ window.__perf = { log: [], idle: false };
   TL.setTheme = function (name) {
     document.documentElement.dataset.theme = name;
     TL.readTheme();
+    TL.recolourCharts();
     TL.redraw();
   };
   TL.toggleTheme = function () {
