@@ -13,6 +13,7 @@ import polars as pl
 from tracecorr.model.errors import InputError
 from tracecorr.store import Capture as StoredCapture
 from tracecorr.store import named_folder
+from tracecorr.store.recording import describe_missing_tables
 
 if TYPE_CHECKING:
     import plotly.graph_objects as go
@@ -41,13 +42,11 @@ def open_capture(path: str | Path) -> Capture:
     >>> cap.launches.filter(pl.col("kind") == "dispatch").collect().height
     33
     """
-    from tracecorr.model.errors import CaptureError, quote_path
-
     if not isinstance(path, str | Path):
         raise InputError(f"{path!r} is no path", "give the folder: open_capture('gemm.tracecorr')")
     stored = StoredCapture.open(named_folder(Path(path)))
     if not stored.has_tables():
-        raise CaptureError(f"{path} has no tables yet", f"build them: tracecorr correlate {quote_path(path)}")
+        raise describe_missing_tables(stored, Path(path))
     return Capture(stored)
 
 

@@ -30,7 +30,7 @@ from tracecorr.model.errors import CaptureError
 from tracecorr.parse.kfd.topology import NodeFiles, list_nodes
 from tracecorr.progress import Stages
 from tracecorr.sources import read_parts
-from tracecorr.store.capture import Capture, drop_abandoned, drop_unfinished, write_info, write_tables
+from tracecorr.store.capture import Capture, drop_abandoned, drop_unfinished, printable, write_info, write_tables
 from tracecorr.store.fleet import begin_fleet, finish_fleet, plan_fleet, write_member
 from tracecorr.store.importing import import_files
 from tracecorr.store.lock import lock_capture
@@ -239,7 +239,8 @@ def _clock_rows(records: pl.DataFrame, maps: dict[str, ClockMap]) -> pl.DataFram
 
 def _file_rows(capture: Capture) -> pl.DataFrame:
     wanted = [
-        {name: entry[name] for name in schema.FILES.schema if name != "checksum"} | {"checksum": _checksum_of(entry)}
+        {name: entry[name] for name in schema.FILES.schema if name != "checksum"}
+        | {"path": printable(entry["path"]), "checksum": _checksum_of(entry)}
         for entry in capture.info["files"]
     ]
     return pl.DataFrame(wanted, schema=schema.FILES.schema)

@@ -92,6 +92,25 @@ def test_dry_run_changes_nothing(tracefs: Tracefs, run_folder: Path, offer: Offe
             assert line in out
 
 
+@pytest.mark.usefixtures("tracefs", "run_folder")
+def test_dry_run_refuses_what_a_capture_would(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: Capture) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert main(["capture", "--dry-run", "--", "no-such-command"]) == 127
+    assert main(["capture", "--dry-run", "-o", "no/such/folder", "--", "true"]) == 2
+    (tmp_path / "x.tracecorr").mkdir()
+    assert main(["capture", "--dry-run", "-o", "x", "--", "true"]) == 2
+    assert main(["capture", "--dry-run", "-o", "x" * 246, "--", "true"]) == 2
+    err = capfd.readouterr().err
+    for said in (
+        "no-such-command: command not found",
+        "there is no folder",
+        "already exists",
+        "256 bytes, of at most 255",
+    ):
+        assert said in err
+    assert [path.name for path in tmp_path.iterdir()] == ["x.tracecorr"]
+
+
 def test_without_root_nothing_is_tried() -> None:
     if os.geteuid() != 0:
         pytest.skip("needs root, to become somebody else")

@@ -293,3 +293,14 @@ def test_a_disk_that_was_full_before_leaves_the_log_as_it_is(small_disk: Path) -
     assert (losses, data == whole) == ([], True)
     filler.close()
     folder.close()
+
+
+def test_a_log_whose_compressed_file_could_have_no_name_stays_as_it_is(folder: RecordingFolder) -> None:
+    """The workload names its logs, with up to 255 bytes."""
+    keeper = keep(folder)
+    data = lines(2 * FRAME_BYTES)
+    append(folder, data, "x" * 252)
+    keeper.refresh()
+    _, read = close(folder, keeper)
+    assert read == data
+    assert keeper.problems == []

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import os
+from functools import partial
 from pathlib import Path
 
 import polars as pl
 import pytest
 
+from tracecorr.api import open_capture
 from tracecorr.capture.owner import start_time
+from tracecorr.cli.console import open_capture as open_named
 from tracecorr.link.threads import ROBUST_LIST_OFFSET, SeenIdentities, map_threads
 from tracecorr.model import schema
 from tracecorr.model.errors import CaptureError
@@ -42,6 +45,35 @@ def test_a_running_recording_is_left_alone(folder: Path) -> None:
     write_info(folder, {"state": "recording", "recorder": recorder, "files": []})
     with pytest.raises(CaptureError, match="is being recorded"):
         correlate(folder)
+
+
+def test_a_capture_without_tables_says_what_to_wait_for(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """To build them while it is recorded is refused, so it is no advice."""
+    monkeypatch.chdir(folder.parent)
+    running, gone = ({"pid": os.getpid(), "started": start_time(os.getpid()) + n} for n in (0, 1))
+    cases = (
+        ("recording", running, "wait for the end of its capture; the page shows it meanwhile: tracecorr serve x"),
+        ("complete", running, "wait for the end of its capture"),
+        ("complete", gone, "build them: tracecorr correlate x"),
+    )  # fmt: skip
+    for state, recorder, hint in cases:
+        write_info(folder, {"state": state, "recorder": recorder, "files": []})
+        for read in (open_capture, partial(open_named, Path("x"))):
+            with pytest.raises(CaptureError, match="has no tables yet") as error:
+                read("x") if read is open_capture else read()
+            assert error.value.next_step.removesuffix(".tracecorr") == hint
+
+
+def test_a_log_may_have_any_name(folder: Path) -> None:
+    """The workload names it; tables and terminals take text in UTF-8 only."""
+    log = folder / "raw/amd_log/hip_7"
+    log.rename(log.with_name(os.fsdecode(b"hip\xff_7")))
+    write_info(folder, {"state": "recording", "recorder": {"pid": os.getpid(), "started": 1}, "files": []})
+    correlate(folder)
+    capture = Capture.open(folder)
+    assert capture.table("files").collect()["path"].to_list() == [capture.file_path(0)] == [r"raw/amd_log/hip\xff_7"]
+    assert capture.table("events").collect().height == 1
+    assert capture.raw(0, 0, 3) == b":3:"
 
 
 def test_what_a_capture_dropped_is_in_ledger_and_losses(folder: Path) -> None:

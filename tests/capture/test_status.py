@@ -35,6 +35,8 @@ def test_a_capture_is_called_after_the_program(command: tuple[str, ...], name: s
 
 
 def test_the_suffix_is_added_once() -> None:
+    long = choose_folder(None, ("\N{GREEK SMALL LETTER ALPHA}" * 120,), Path("/here")).name
+    assert len(long.encode()) <= 255 and long.endswith(".tracecorr") and long.startswith("\N{GREEK SMALL LETTER ALPHA}")
     assert choose_folder(Path("x"), ("a",), Path("/here")) == Path("/here/x.tracecorr")
     assert choose_folder(Path("x.tracecorr"), ("a",), Path("/here")) == Path("/here/x.tracecorr")
 

@@ -149,6 +149,15 @@ def test_a_name_that_is_no_text_is_refused_before_the_work(run: Run, tmp_path: P
     assert "is no path in UTF-8\nnext step: rename it" in found.err
 
 
+def test_a_name_that_is_too_long_is_refused_before_the_work(run: Run, tmp_path: Path) -> None:
+    before = sorted(tmp_path.iterdir())
+    for length, status in ((232, 0), (233, 2), (400, 2)):
+        found = run("import", "--amd-log", "amd.log", "-o", "n" * length)
+        assert found.status == status
+        assert f"has {length + 10} bytes, of at most 242\nnext step: choose a shorter one" in found.err or not status
+    assert [path.name for path in sorted(tmp_path.iterdir()) if path not in before] == ["n" * 232 + ".tracecorr"]
+
+
 def test_paths_of_next_steps_are_quoted_for_the_shell(run: Run, tmp_path: Path) -> None:
     shutil.copy(tmp_path / "amd.log", tmp_path / "a b.log")
     shutil.copytree(tmp_path / "a.tracecorr", tmp_path / "a b.tracecorr")

@@ -39,11 +39,11 @@ class RecordingFolder:
 
         Raises:
             CaptureError: it exists, or its parent does not.
-            InputError: its path is no text.
+            InputError: its path is no text, or its name too long.
             MachineError: root cannot write there.
         """
-        refuse_odd_name(str(shown))
-        _make_room(shown, force=force)
+        check_place(shown, force=force)
+        _make_room(shown)
         try:
             _make(shown)
             descriptor = os.open(shown, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
@@ -168,7 +168,18 @@ def _make(shown: Path) -> None:
         raise CaptureError(f"{shown} was made by somebody else just now", "choose another name with -o") from error
 
 
-def _make_room(shown: Path, *, force: bool) -> None:
+def check_place(shown: Path, *, force: bool) -> None:
+    """Make sure that there can be a capture folder `shown`; nothing is changed.
+
+    Args:
+        shown: its path.
+        force: whether it may take the place of another one.
+
+    Raises:
+        CaptureError: it exists, or its parent does not.
+        InputError: its path is no text, or its name too long.
+    """
+    refuse_odd_name(str(shown))
     if not shown.parent.is_dir():
         raise CaptureError(f"there is no folder {shown.parent}", "make it first, or choose another with -o")
     if not os.path.lexists(shown):
@@ -179,6 +190,11 @@ def _make_room(shown: Path, *, force: bool) -> None:
         raise CaptureError(f"{shown} {reason}", "choose another name with -o, or --force to replace a capture")
     if (shown / "capture.json").is_file() and is_recorded_now(Capture.open(shown)):
         raise CaptureError(f"{shown} is being recorded now", "choose another name with -o, or end that capture first")
+
+
+def _make_room(shown: Path) -> None:
+    if not os.path.lexists(shown):
+        return
     try:
         shutil.rmtree(shown)
     except OSError as error:

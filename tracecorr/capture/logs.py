@@ -13,6 +13,8 @@ from typing import Any
 
 from tracecorr.capture.log_file import GrowingLog
 from tracecorr.capture.log_follower import LogFollower
+from tracecorr.store.capture import LONGEST_NAME
+from tracecorr.store.frames import SUFFIX
 
 _PAUSE_SECONDS = 0.1
 
@@ -114,7 +116,9 @@ class LogKeeper:
     def _look(self, name: str, status: os.stat_result) -> bool:
         log = self._logs.get(name)
         if log is None:
-            follower = None if self._frames is None else LogFollower(self._frames, name)
+            # One whose compressed file could have no name stays as it is.
+            fits = len(os.fsencode(f"{name}{SUFFIX}")) <= LONGEST_NAME
+            follower = LogFollower(self._frames, name) if self._frames is not None and fits else None
             log = self._logs[name] = GrowingLog(self._folder / name, status.st_ino, follower)
             if self._is_cut:
                 log.cut(at_start=True)

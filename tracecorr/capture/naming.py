@@ -8,6 +8,8 @@ from collections.abc import Mapping
 from itertools import chain, count
 from pathlib import Path
 
+from tracecorr.store.capture import LONGEST_NAME
+
 SUFFIX = ".tracecorr"
 
 # Decimal: the runtime reads both with atoi, and a hexadecimal mask would log nothing.
@@ -21,7 +23,8 @@ def choose_folder(output: Path | None, command: tuple[str, ...], folder: Path) -
     if output is not None:
         named = output if output.name.endswith(SUFFIX) else output.with_name(f"{output.name}{SUFFIX}")
         return folder / named
-    name = f"{program_name(command)}-{time.strftime('%Y%m%d-%H%M%S')}"
+    stamp = time.strftime("%Y%m%d-%H%M%S")
+    name = f"{_shorten(program_name(command), LONGEST_NAME - len(f'-{stamp}-99{SUFFIX}'))}-{stamp}"
     names = chain([name], (f"{name}-{number}" for number in count(2)))
     return next(path for found in names if not os.path.lexists(path := folder / f"{found}{SUFFIX}"))
 
@@ -35,6 +38,11 @@ def program_name(command: tuple[str, ...]) -> str:
     scripts = [word for word in command[1:] if not word.startswith("-") and Path(word).suffix in (".py", ".sh")]
     name = Path(scripts[0]).stem if scripts and first.rstrip("0123456789.") in ("python", "bash", "sh") else first
     return "".join(sign if sign.isprintable() else "_" for sign in name) or "capture"
+
+
+def _shorten(name: str, most: int) -> str:
+    """Return as much of a name as has at most so many bytes."""
+    return name.encode()[:most].decode("utf-8", "ignore")
 
 
 def log_environment(level: int, log_file: Path) -> dict[str, str]:

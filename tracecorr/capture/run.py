@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from tracecorr.capture.containers import container_pid
-from tracecorr.capture.folder import RecordingFolder
+from tracecorr.capture.folder import RecordingFolder, check_place
 from tracecorr.capture.inside import find_inside
 from tracecorr.capture.invoker import Invoker, find_invoker, read_environment
 from tracecorr.capture.journal import Journal
@@ -61,6 +61,23 @@ def plan_capture(options: CaptureOptions) -> tuple[Plan, Offer]:
         # The engine's daemon starts it, on CPUs of its own choice; its libraries are looked at before its gate opens.
         offer = replace(offer, workload_cpus=(), runtimes=())
     return make_plan(options.wanted, offer), offer
+
+
+def preview_capture(options: CaptureOptions) -> tuple[Plan, Offer]:
+    """Return what `plan_capture` does, once it is sure that the command could run and the folder be made.
+
+    Raises:
+        CommandError: the command is not found or cannot run.
+        CaptureError: the folder is in the way.
+        InputError: the options contradict each other, or the folder's name cannot be.
+        MachineError: the machine cannot capture.
+    """
+    _need_root()
+    if options.command:
+        check_command(options, find_invoker(os.environ, as_root=options.as_root))
+    if options.output is not None:
+        check_place(choose_folder(options.output, options.command, Path.cwd()), force=options.force)
+    return plan_capture(options)
 
 
 def _program_path(options: CaptureOptions, pid: int | None, environment: Mapping[str, str]) -> str:

@@ -191,9 +191,9 @@ def _check_not_negative(option: str, value: float) -> None:
 
 def _print_plan(options: CaptureOptions) -> None:
     from tracecorr.capture.planning import render_plan
-    from tracecorr.capture.run import plan_capture
+    from tracecorr.capture.run import preview_capture
 
-    typer.echo(render_plan(*plan_capture(options)))
+    typer.echo(render_plan(*preview_capture(options)))
 
 
 def _run(options: CaptureOptions) -> None:

@@ -110,13 +110,13 @@ def open_capture(name: Path | None, *, tables: bool = True) -> Capture:
     Raises:
         CaptureError: there is none, or `tables` are wanted and it has none.
     """
-    from tracecorr.model.errors import CaptureError, quote_path
     from tracecorr.store import Capture
+    from tracecorr.store.recording import describe_missing_tables
 
     path = find_capture(name)
     capture = Capture.open(path)
     if tables and not capture.has_tables():
-        raise CaptureError(f"{path} has no tables yet", f"build them: tracecorr correlate {quote_path(path)}")
+        raise describe_missing_tables(capture, path)
     return capture
 
 

@@ -22,6 +22,8 @@ from tracecorr.store.raw import read_at, read_chunks, write_atomically
 
 FORMAT_VERSION = 1
 SUFFIX = ".tracecorr"
+# Bytes of a name on Linux (NAME_MAX in limits.h).
+LONGEST_NAME = 255
 _PARQUET_END = b"PAR1"
 # Tables are brought into their form and written by so many rows, so that no second copy of them is in memory.
 _SLICE_ROWS = 1 << 18
@@ -131,7 +133,8 @@ class Capture:
     def file_path(self, file: int) -> str:
         """Return the path of a raw file inside the folder; of a dataset of many nodes, behind its capture's folder."""
         entry = next(e for e in self.info["files"] if int(e["file"]) == file)
-        return f"{entry['capture']}: {entry['path']}" if "capture" in entry else str(entry["path"])
+        path = printable(entry["path"])
+        return f"{entry['capture']}: {path}" if "capture" in entry else path
 
     def line_number(self, file: int, offset: int) -> int | None:
         """Return the line number (from 1) of a byte of a text file, null for binary pages."""
@@ -208,16 +211,35 @@ def _is_half_made(path: Path) -> bool:
     return made and not any(entry for name in ("amd_log", "ftrace") for entry in (raw / name).glob("*"))
 
 
-def refuse_odd_name(name: str) -> None:
-    """Refuse bytes that no text has in a path: tables cannot be written there, and cannot name it.
+def refuse_odd_name(name: str, *, longer: int = 0) -> None:
+    """Refuse bytes that no text has in a path: tables cannot be written there, and cannot name it; and too long names.
+
+    Args:
+        name: the path.
+        longer: by how many bytes a name may be longer that stands in its place for a while.
 
     Raises:
-        InputError: `name` has some.
+        InputError: `name` has some, or its last part is longer than file systems allow.
     """
     try:
+        size = len(Path(name).name.encode())
         name.encode()
     except UnicodeEncodeError as error:
         raise InputError(f"{name!r} is no path in UTF-8", "rename it, or choose another with -o") from error
+    if size + longer > LONGEST_NAME:
+        most = LONGEST_NAME - longer
+        raise InputError(
+            f"the name {Path(name).name} has {size} bytes, of at most {most}", "choose a shorter one with -o"
+        )
+
+
+def printable(path: str) -> str:
+    """Return a path as text that tables and terminals take: the workload may have named a log as it liked.
+
+    >>> printable("raw/amd_log/hip\udcff_1")
+    'raw/amd_log/hip\\\\xff_1'
+    """
+    return path.encode("utf-8", "surrogateescape").decode("utf-8", "backslashreplace")
 
 
 def write_info(path: Path, info: dict[str, Any]) -> None:

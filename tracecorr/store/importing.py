@@ -66,6 +66,9 @@ def import_files(
         InputError: a file is missing, empty, or not what its option says.
         CaptureError: `out` exists and `force` is not set, or its tables are being built.
     """
+    target = out.resolve()
+    # Beside it the capture is made; a process has at most seven digits.
+    refuse_odd_name(str(target), longer=len("..1234567.new"))
     if out.exists() and not (force and is_replaceable(out)):
         reason = "already exists" if is_replaceable(out) or not force else "exists and is no capture"
         raise CaptureError(f"{out} {reason}", "choose another name with -o, or --force to replace a capture")
@@ -75,9 +78,8 @@ def import_files(
     if clock_samples is not None:
         read_clock_samples(clock_samples)
         incoming.append(Incoming(clock_samples, "raw/clock.json", "tracecorr", "clock_samples"))
-    target = out.resolve()
-    for name in (str(target), *(item.target for item in incoming)):
-        refuse_odd_name(name)
+    for item in incoming:
+        refuse_odd_name(item.target)
     for text in _describe_abandoned(target.parent):
         (progress or _ignore)(text)
     stage, old = (target.parent / f".{target.name}.{os.getpid()}.{part}" for part in ("new", "old"))

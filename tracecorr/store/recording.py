@@ -10,7 +10,7 @@ from typing import Any
 import polars as pl
 
 from tracecorr.model import schema
-from tracecorr.model.errors import CaptureError
+from tracecorr.model.errors import CaptureError, quote_path
 from tracecorr.store import frames
 from tracecorr.store.capture import Capture, write_info
 from tracecorr.store.followed import complete_frames
@@ -50,7 +50,8 @@ def list_raw_files(root: Path, known: Mapping[str, tuple[int, str]] | None = Non
     entries: list[dict[str, Any]] = []
     found = [path for path in (root / "raw").rglob("*") if path.is_file() and not path.is_symlink()]
     # Beside its compressed file lies what there was no room for; it has holes.
-    found = [path for path in found if not path.with_name(path.name + frames.SUFFIX).exists()]
+    names = set(found)
+    found = [path for path in found if path.with_name(path.name + frames.SUFFIX) not in names]
     for rank, (place, source, form) in enumerate(_PLACES):
         for path in sorted(found):
             name = str(path.relative_to(root))
@@ -102,6 +103,21 @@ def is_recorded_now(capture: Capture) -> bool:
 def is_completed_now(capture: Capture) -> bool:
     """Tell whether the process that recorded a capture still lives to build its tables."""
     return not is_recorded_now(capture) and not capture.has_tables() and _is_alive(capture.info.get("recorder") or {})
+
+
+def describe_missing_tables(capture: Capture, named: Path) -> CaptureError:
+    """Return the error for a capture without tables, with what to do until it has some.
+
+    Args:
+        capture: the capture.
+        named: its folder as the user names it.
+    """
+    if is_recorded_now(capture):
+        shown = f"wait for the end of its capture; the page shows it meanwhile: tracecorr serve {quote_path(named)}"
+        return CaptureError(f"{named} is being recorded now and has no tables yet", shown)
+    if is_completed_now(capture):
+        return CaptureError(f"{named} has no tables yet: they are being built", "wait for the end of its capture")
+    return CaptureError(f"{named} has no tables yet", f"build them: tracecorr correlate {quote_path(named)}")
 
 
 def describe_state(info: Mapping[str, Any]) -> str:
