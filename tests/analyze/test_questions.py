@@ -124,6 +124,12 @@ def test_copies_have_a_rate_only_where_their_end_is_recorded() -> None:
     # By nearest rank, as in every table: of two values P50 is the smaller one.
     assert (first["p50_bytes"], first["observed_p50_ns"]) == (1000, 90)
     assert rows["copy engine (SDMA)", 2]["gb_per_s"] is None
+    # Some lines of copies tell no size: of 5000 bytes and an unknown number the sum is unknown.
+    untold = launches.with_columns(size_bytes=pl.when(pl.col("size_bytes") == 5000).then("size_bytes"))
+    rows = {(r["path"], r["engine"]): r for r in summarize_copies(events, untold, kernels).to_dicts()}
+    for engine in (1, 2):
+        row = rows["copy engine (SDMA)", engine]
+        assert (row["bytes"], row["gb_per_s"]) == (None, None)
     assert rows["host memcpy into a staging buffer", None]["bytes"] == 64
     assert rows["blit kernel __amd_rocclr_copyBuffer", None]["copies"] == 1
 
@@ -189,6 +195,11 @@ def test_setup_launches_stand_apart() -> None:
     assert rows["steady", "doorbell"]["mean_ns"] == 5
     assert (rows["setup", "kernel_mode"]["total_ns"], rows["steady", "kernel_mode"]["total_ns"]) == (40, 0)
     assert rows["setup", "return"]["total_ns"] == 495
+    run["events"].append(
+        {"event": 61, "ts_ns": 5_150, "layer": "syscall", "name": "futex", "dur_ns": None, "chain": 19}
+    )
+    halves = summarize_paths(tables_of(run)("launches"), tables_of(run)("events"))
+    assert halves.filter(layer="kernel_mode")["phase"].to_list() == ["steady"]  # a system call without its end
     log = run["events"] = [row for row in run["events"] if row.get("layer") not in ("syscall", "ioctl")]
     untraced = summarize_paths(tables_of(run)("launches"), table("events", *log))
     assert "kernel_mode" not in untraced["layer"]  # not 0: no trace would have shown a system call

@@ -21,8 +21,9 @@ def summarize_copies(events: pl.LazyFrame, launches: pl.LazyFrame, kernels: pl.L
 
     A copy that goes through staging has a row of its own for each step.
 
-    Returns: path, engine (one-hot mask of the SDMA engine), copies, bytes, p50_bytes, observed_p50_ns (submission to
-        the completion that the host noticed), gpu_timed, gb_per_s (bytes by GPU time; null where no end is recorded).
+    Returns: path, engine (one-hot mask of the SDMA engine), copies, bytes (null where the log tells the size of some
+        of them not: rectangles, and all copies of ROCm 5.4), p50_bytes, observed_p50_ns (submission to the completion
+        that the host noticed), gpu_timed, gb_per_s (bytes by GPU time; null where no end is recorded).
     """
     parts = (_engine_copies(launches), _staging_steps(events), _blits(launches, kernels))
     return collect(pl.concat(parts, how="diagonal_relaxed")).sort(
@@ -34,7 +35,7 @@ def _engine_copies(launches: pl.LazyFrame) -> pl.LazyFrame:
     copies = launches.filter(pl.col("kind") == "copy")
     engine = pl.col("engine").is_not_null() & (pl.col("engine") > 0)
     gpu_ns = pl.col("gpu_end_ns") - pl.col("gpu_start_ns")
-    timed = gpu_ns > 0
+    timed = (gpu_ns > 0) & pl.col("size_bytes").is_not_null()
     return (
         copies.with_columns(
             path=pl.when(engine).then(pl.lit("copy engine (SDMA)")).otherwise(pl.lit("hsa copy, engine left to ROCr"))
@@ -42,13 +43,18 @@ def _engine_copies(launches: pl.LazyFrame) -> pl.LazyFrame:
         .group_by("path", pl.col("engine").cast(pl.UInt64))
         .agg(
             copies=pl.len().cast(pl.Int64),
-            bytes=pl.col("size_bytes").sum(),
+            bytes=_sum_sizes(),
             p50_bytes=percentile(pl.col("size_bytes"), 50),
             observed_p50_ns=percentile(pl.col("complete_ns") - pl.col("packet_ns"), 50),
-            gpu_timed=timed.sum().cast(pl.Int64),
+            gpu_timed=(gpu_ns > 0).sum().cast(pl.Int64),
             gb_per_s=(pl.col("size_bytes").filter(timed).sum() / gpu_ns.filter(timed).sum()).fill_nan(None),
         )
     )
+
+
+def _sum_sizes() -> pl.Expr:
+    """Return the bytes of all copies; null where the size of any is unknown."""
+    return pl.when(pl.col("size_bytes").null_count() == 0).then(pl.col("size_bytes").sum())
 
 
 def _staging_steps(events: pl.LazyFrame) -> pl.LazyFrame:
@@ -56,7 +62,7 @@ def _staging_steps(events: pl.LazyFrame) -> pl.LazyFrame:
     steps = events.filter((pl.col("layer") == "copy") & name.is_in(list(_STEPS)))
     return steps.group_by(path=name.replace(_STEPS)).agg(
         copies=pl.len().cast(pl.Int64),
-        bytes=pl.col("size_bytes").sum(),
+        bytes=_sum_sizes(),
         p50_bytes=percentile(pl.col("size_bytes"), 50),
     )
 

@@ -31,14 +31,14 @@ def trace_paths(launches: pl.LazyFrame, events: pl.LazyFrame, setup_calls: pl.Da
     Returns: event, call_event, kernel, queue, phase (`setup` where the call made a queue, loaded code or allocated
         memory, else `steady`), hip_ns, command_ns, doorbell_ns, return_ns, wait_for_gpu_ns, gpu_ns, noticed_ns,
         whole_ns (from the call to its return) and kernel_mode_ns (system calls inside the HIP call; null where no trace
-        tells what was inside calls).
+        tells what was inside calls, or where one of them was half seen).
     """
     calls = list_setup_calls(events) if setup_calls is None else setup_calls
     setup = calls.lazy().select(call_event="chain", phase=pl.lit("setup"))
     inside = (
         events.filter(pl.col("layer").is_in(["syscall", "ioctl"]) & pl.col("chain").is_not_null())
         .group_by(call_event="chain")
-        .agg(kernel_mode_ns=pl.col("dur_ns").sum())
+        .agg(kernel_mode_ns=pl.col("dur_ns").sum(), half_seen=pl.col("dur_ns").is_null().any())
     )
     stretches = [(pl.col(end) - pl.col(start)).alias(f"{name}_ns") for name, start, end in _STRETCHES]
     return (
@@ -49,9 +49,11 @@ def trace_paths(launches: pl.LazyFrame, events: pl.LazyFrame, setup_calls: pl.Da
         .join(inside.select(traced=pl.len() > 0), how="cross")
         .with_columns(
             pl.col("phase").fill_null("steady"),
-            kernel_mode_ns=pl.when("traced").then(pl.col("kernel_mode_ns").fill_null(0)),
+            kernel_mode_ns=pl.when(pl.col("traced") & ~pl.col("half_seen").fill_null(value=False)).then(
+                pl.col("kernel_mode_ns").fill_null(0)
+            ),
         )
-        .drop("traced")
+        .drop("traced", "half_seen")
     )
 
 
