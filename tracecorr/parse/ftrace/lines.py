@@ -229,12 +229,14 @@ def _gap(records: pl.DataFrame, offset: int, line: str) -> dict[str, object]:
 
 def _ledger(frame: pl.DataFrame, losses: pl.DataFrame, file: int, others: tuple[int, int]) -> pl.DataFrame:
     rest = pl.col("kind") == "rest"
+    # Headers, notes of losses and what a record goes on with are bytes of the file, but no records.
+    counted = pl.col("kind").is_in(["record", "graph", "rest"])
     account = (
         frame.group_by(
             pl.when(rest).then(pl.lit("skipped")).otherwise(pl.lit("used")).alias("outcome"),
             pl.when(rest).then(pl.lit("no_record_prefix")).otherwise(pl.lit("")).alias("reason"),
         )
-        .agg((pl.col("kind") != "more").sum().alias("records"), pl.col("size").sum().alias("bytes"))
+        .agg(counted.sum().alias("records"), pl.col("size").sum().alias("bytes"))
         .select("outcome", "reason", "records", "bytes")
     )
     used = pl.DataFrame([("used", "", *others)], schema=account.schema, orient="row")
