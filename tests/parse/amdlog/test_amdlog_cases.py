@@ -281,8 +281,10 @@ def test_streams_have_handle_flags_and_priority() -> None:
         # From 7.2 on nothing tells which of the pointers is a stream; commands name it.
         ("hipLaunchKernel", "0x55f9, {1,1,1}, {64,1,1}, 0x7f51, 0, 0x3aafaec0", None),
         ("hipModuleLaunchKernel", "0x3aa6, 256, 1, 1, 256, 1, 1, 0, 0x3aafb2b0, 0x7fb4, char array:<null>", None),
+        ("hipLaunchKernel", "0x55f9, {1,1,1}, {64,1,1}, 0x7f51, 0, stream:0x7fb,bb5,801,fe0", 0x7FBBB5801FE0),
+        ("hipEventRecord", "event:0x7,f51, stream:0x0x16,fe0", 0x16FE0),
         # Not a part of a handle.
-        ("hipLaunchKernel", "0x55f9, {1,1,1}, {64,1,1}, 0x7f51, 0, stream:0x7fb,bb5,801,fe0", None),
+        ("hipLaunchKernel", "0x55f9, {1,1,1}, {64,1,1}, 0x7f51, 0, stream:0x7fb,bb5,8", None),
         ("hipMemcpyAsync", "0x7f, 0x80, 64, hipMemcpyHostToDevice, downstream:0x5", None),
         ("hipMemcpyAsync", "0x7f, 0x80, 64, hipMemcpyHostToDevice, stream:0x5epoch 3 done", None),
     ],

@@ -23,6 +23,7 @@ from tracecorr.parse.text import Codes, Text
 
 # With the separators of a locale (`0x7fb,bb5,801`) or a doubled `0x`, as the runtime prints some pointers.
 _HANDLE = re.compile(rb"(?:stream:)?0x(?:0x)?([0-9a-fA-F]+(?:,[0-9a-fA-F]{3})*)(?![0-9a-fA-F])")
+_GROUPED = re.compile(rb"0x(?:0x)?([0-9a-f]{1,3}(?:,[0-9a-f]{3})+)(?=, | \))")
 # Calls that do work on a stream that they are given, and how far into their lines its name is looked for.
 _GIVEN_STREAMS = (
     "hipLaunch", "hipExtLaunch", "hipModuleLaunch", "hipExtModuleLaunch", "hipHccModuleLaunch", "hipMemcpy",
@@ -239,6 +240,10 @@ class DetailReader:
         value, stop, good = text.number(place + 1)
         # Of a handle that is cut, or has the separators of a locale, only the first digits would be read.
         good &= text.starts_with(stop, b", ") | text.starts_with(stop, b" )")
+        for row in np.flatnonzero(~good & text.starts_with(stop, b",")).tolist():
+            grouped = _GROUPED.match(text.slice(int(place[row]) + 1, int(end[asked[row]])))
+            if grouped:
+                value[row], good[row] = _address(grouped[1]), True
         null = np.where(np.isin(rows["name"][asked], spt), np.uint64(0), np.uint64(NULL_STREAM))
         rows["stream"][asked[good]] = np.where(value == 0, null, value)[good]
 
