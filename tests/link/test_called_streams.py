@@ -78,3 +78,28 @@ def test_a_call_that_lost_its_end_gives_no_stream(tmp_path: Path) -> None:
     late = (_command("KernelExecution", 0x99), _packet("dispatch", 1))
     found = _streams(tmp_path, *whole, _LAUNCH % "0x880", *late, *whole)
     assert found[1] == ("dispatch", None, None)
+
+
+def test_a_copy_that_waits_is_of_the_null_stream(tmp_path: Path) -> None:
+    """Its call is given no stream; its marker, and the copy of a call that is given one, are not."""
+    copy = "HSA Async Copy on copy_engine=0x1, dst=0x10, src=0x20, size=64, forceSDMA=0, wait_event=0x0"
+    copied = (_command("CopyHostToDevice", 0x55), f"{copy}, completion_signal=0x7f3b00")
+    wait = (_command("InternalMarker", 0x77), _packet("barrier_and", 0))
+    given = "0x7f51, 0x7f52, 64, hipMemcpyHostToDevice"
+    found = _streams(
+        tmp_path, f"\x1b[32m hipMemcpy ( {given} ) \x1b[0m", *copied, *wait, _LEAVE % "hipMemcpy",
+        f"\x1b[32m hipMemcpyAsync ( {given}, stream:0x660 ) \x1b[0m", *copied, _LEAVE % "hipMemcpyAsync",
+    )  # fmt: skip
+    assert found == [("copy", 1, None), ("barrier_and", None, None), ("copy", 0x660, None)]
+
+
+@pytest.mark.parametrize(("other", "handles"), [("", [1]), ("0x990", [1, 0x880, 0x990])])
+def test_the_null_stream_is_one_stream_though_a_marker_names_it_otherwise(
+    other: str, handles: list[int], tmp_path: Path
+) -> None:
+    """With two such handles one may be of a stream that was made before the log began."""
+    wait = ("\x1b[32m hipStreamSynchronize ( stream:<null> ) \x1b[0m", "Queue marker to command queue: 0x880")
+    more = (f"Queue marker to command queue: {other}",) if other else ()
+    _streams(tmp_path, *wait, *more, "hipStreamSynchronize: Returned hipSuccess : ")
+    streams = Capture.open(tmp_path / "log.tracecorr").table("streams").collect()
+    assert sorted(streams["handle"]) == handles

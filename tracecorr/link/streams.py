@@ -4,13 +4,33 @@ from __future__ import annotations
 
 import polars as pl
 
+from tracecorr.align.rows import fill_columns
 from tracecorr.link.queues import pivot_args
-from tracecorr.model.kinds import COMMAND_MENTIONS, DERIVED, GRAPH_COMMAND, MARKERS, NULL_STREAM, RECORDED
+from tracecorr.model.kinds import COMMAND_MENTIONS, DERIVED, GRAPH_COMMAND, MARKERS, NULL_STREAM, RECORDED, SUBMITTED
+
+# Calls that wait, and are given no stream: they work on the null stream, of whichever device (HIP API, hip_memory.cpp).
+_ON_NULL_STREAM = (
+    r"^hip(Memcpy(HtoD|DtoH|DtoD|HtoA|AtoH|ToArray|FromArray|2D|2DToArray|2DFromArray|Param2D|3D|ToSymbol|FromSymbol)?"
+    r"|Memset(D8|D16|D32|2D|3D)?)$"
+)
+
+
+def name_null_stream(events: pl.DataFrame) -> pl.DataFrame:
+    """Return `events` with the null stream (`stream`) in the calls that work on it without being given it.
+
+    Up to ROCm 6.4, that is: where the commands that they enqueue name none.
+    """
+    is_enqueue = (pl.col("layer") == "command") & ~pl.col("name").is_in([*COMMAND_MENTIONS, SUBMITTED, "complete"])
+    rows = events.select("event", "parent", "layer", "name", "stream").filter(pl.col("stream").is_null())
+    nameless = rows.filter(is_enqueue).select(event="parent").drop_nulls().unique()
+    calls = rows.filter((pl.col("layer") == "hip") & pl.col("name").cast(pl.String).str.contains(_ON_NULL_STREAM))
+    found = calls.join(nameless, on="event", how="semi").select("event", stream=pl.lit(NULL_STREAM, pl.UInt64))
+    return fill_columns(events, found)
 
 
 def build_streams(events: pl.DataFrame, args: pl.DataFrame) -> pl.DataFrame:
     """Return the table `streams`: one row per creating call, one per handle that only commands and calls name."""
-    named = events.select("event", "process", "stream", "ts_ns", "dur_ns", "layer", "name")
+    named = events.select("event", "process", "stream", "ts_ns", "dur_ns", "layer", "name", "parent")
     named = named.filter(pl.col("stream").is_not_null())
     made = named.filter((pl.col("layer") == "hip") & pl.col("name").cat.starts_with("hipStreamCreate"))
     asked = pivot_args(args, made["event"], ["priority", "flags"])
@@ -25,9 +45,27 @@ def build_streams(events: pl.DataFrame, args: pl.DataFrame) -> pl.DataFrame:
     twice = (pl.col("stream") == NULL_STREAM) & enqueues.any().over("process")
     others = named.filter(is_command | ((pl.col("layer") == "hip") & ~twice))
     others = others.select("process", handle="stream").unique(maintain_order=True)
-    others = others.join(created, on=["process", "handle"], how="anti", nulls_equal=True, maintain_order="left")
+    for known in (created, _list_null_handles(named)):
+        others = others.join(known, on=["process", "handle"], how="anti", nulls_equal=True, maintain_order="left")
     streams = pl.concat([created, others], how="diagonal_relaxed").with_row_index("stream")
     return _add_destroyed(streams, named)
+
+
+def _list_null_handles(named: pl.DataFrame) -> pl.DataFrame:
+    """Return process and handle of the null streams that have a row by their own handle, hipStreamLegacy.
+
+    Up to ROCm 6.4 a marker names the stream that it is put into: in a call on the null stream, one that no call made or
+    is given. With several such handles one may be of another stream, for which the call waits.
+
+    Args:
+        named: rows that name a stream (`stream`).
+    """
+    mentions = named.filter((pl.col("layer") == "command") & pl.col("name").is_in(COMMAND_MENTIONS))
+    others = named.join(mentions, on="event", how="anti").select("process", "stream").unique()
+    alone = mentions.join(others, on=["process", "stream"], how="anti", nulls_equal=True)
+    alone = alone.filter(pl.col("stream").n_unique().over("process") == 1)
+    calls = named.filter((pl.col("layer") == "hip") & (pl.col("stream") == NULL_STREAM)).select(parent="event")
+    return alone.join(calls, on="parent", how="semi").select("process", handle="stream").unique()
 
 
 def _add_destroyed(streams: pl.DataFrame, named: pl.DataFrame) -> pl.DataFrame:

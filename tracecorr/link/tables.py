@@ -125,6 +125,7 @@ def link_tables(
     events = _adopt_syscalls(events, inside)
     hqd = schema.HQD.empty() if hqd is None else hqd
     known_gpus = schema.GPUS.empty() if known_gpus is None else known_gpus
+    events = streams.name_null_stream(events)
     stream_table = streams.build_streams(events, args)
     rings = created_rings.find_rings(events, args, stream_table, losses, trace_aligned)
     queue_table = queues.build_queues(events, packets, args, trace_aligned, losses, rings)
