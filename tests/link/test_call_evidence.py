@@ -17,6 +17,7 @@ _EVENTS = pl.DataFrame(
 _LINKS = [
     (0, 3, "packet_in_call"), (1, 4, "packet_in_call"), (2, 5, "command_in_call"), (0, 3, "doorbell_of_packet"),
     (0, 3, "packet_of_command"), (1, 4, "packet_of_command"), (1, 6, "packet_in_call"), (1, 6, "packet_of_command"),
+    (4, 3, "completion_of_packet"),
 ]  # fmt: skip
 
 
@@ -38,9 +39,9 @@ def test_in_a_log_that_lost_nothing_all_is_derived(files: list[int], lost: float
 
 
 def test_in_a_log_that_lost_lines_only_an_exit_that_tells_its_duration_proves_what_its_call_holds() -> None:
-    assert _limit([0], 0.01) == [0, 4, 6, 7]
+    assert _limit([0], 0.01) == [0, 4, 6, 7, 8]
     assert _limit([1], 0.01) == [2]
 
 
 def test_what_a_worker_writes_is_as_sure_as_its_command_which_packet_indexes_prove() -> None:
-    assert _limit([0], 0.01, index=7) == [0, 4]
+    assert _limit([0], 0.01, index=7) == [0, 4, 8]

@@ -8,6 +8,8 @@ from tracecorr.model.kinds import DERIVED, INFERRED, Flag
 
 _BY_CALL = ("call_nesting", "command_in_call", "packet_in_call", "syscall_in_call")
 _BY_COMMAND = ("packet_of_command", "copy_of_command")
+# The end of a command names its pointer, and the line of the pointer's next use may lack.
+_BY_POINTER = "completion_of_packet"
 
 
 def limit_by_loss(
@@ -18,7 +20,7 @@ def limit_by_loss(
     A call may be two: those that are unlike others are open (`false_calls`), the rest are likely whole. An exit that
     tells the duration of its call proves it. A packet may be of a later command: those behind gaps of the packet
     indexes are left out (`sure_commands`), but where a release prints none nothing shows that. What a thread that
-    submits commands writes is in the call of its command.
+    submits commands writes is in the call of its command. An end that is found may be that of the next command.
 
     Args:
         links: the table.
@@ -38,7 +40,9 @@ def limit_by_loss(
     by_worker = (rule == "packet_in_call") & parent.is_null()
     by_command = rule.is_in(_BY_COMMAND) | by_worker
     sure = (by_command & (in_told | counted)) | (rule.is_in(_BY_CALL) & ~by_worker & told)
-    asked = (rule.is_in(_BY_CALL) | by_command) & events["file"].gather(links["from_event"]).is_in(lossy.implode())
+    asked = (rule.is_in([*_BY_CALL, _BY_POINTER]) | by_command) & events["file"].gather(links["from_event"]).is_in(
+        lossy.implode()
+    )
     weaker = asked & ~sure & (links["evidence"].cast(pl.String) == DERIVED)
     inferred = pl.lit(INFERRED).cast(links.schema["evidence"])
     return links.with_columns(evidence=pl.when(weaker).then(inferred).otherwise("evidence"))

@@ -58,15 +58,21 @@ def list_torn_calls(events: pl.DataFrame, halves: pl.DataFrame) -> pl.DataFrame:
 
 
 def _list_packet_gaps(launches: pl.DataFrame) -> pl.DataFrame:
-    """Return from_ns, to_ns, count of the packet indexes that a queue's lines leave out."""
-    rows = launches.select("queue", "packet_index", "packet_ns").drop_nulls()
+    """Return from_ns, to_ns, count of the packet indexes that a queue's lines leave out.
+
+    Packets that show no index, as barriers before ROCm 7.0 do, have some of those.
+    """
+    rows = launches.select("queue", "packet_index", "packet_ns").drop_nulls(["queue", "packet_ns"])
     index, at = pl.col("packet_index"), pl.col("packet_ns")
     # Most logs are complete, and to count is cheaper than to sort.
     gappy = rows.group_by("queue").agg(missing=index.max() - index.min() + 1 - pl.len())
     gappy = gappy.filter(pl.col("missing") > 0).select("queue")
-    ordered = rows.join(gappy, on="queue", how="semi").sort("queue", "packet_index")
+    printed = rows.join(gappy, on="queue", how="semi").sort("queue", "packet_ns")
+    bare = printed.with_columns(bare=index.is_null().cum_sum().cast(pl.Int64)).drop_nulls("packet_index")
+    ordered = bare.sort("queue", "packet_index")
+    shown = (pl.col("bare") - pl.col("bare").shift(1)).abs()
     steps = ordered.select(
         "queue", from_ns=pl.min_horizontal(at, at.shift(1)), to_ns=pl.max_horizontal(at, at.shift(1)),
-        count=index - index.shift(1) - 1, same=pl.col("queue") == pl.col("queue").shift(1),
+        count=index - index.shift(1) - 1 - shown, same=pl.col("queue") == pl.col("queue").shift(1),
     )  # fmt: skip
     return steps.filter(pl.col("same") & (pl.col("count") > 0)).select(*_SPAN).cast(_SPAN)  # type: ignore[arg-type]
