@@ -35,6 +35,8 @@ def list_disordered(damaged: pl.DataFrame, inner: pl.DataFrame) -> pl.DataFrame:
         damaged: calls of files that lost lines: event, name.
         inner: rows in calls, in the order of their lines: parent, layer, child (their name).
     """
+    if damaged.is_empty():
+        return damaged.select("event")
     inside = inner.join(damaged.select(parent="event"), on="parent", how="semi", maintain_order="left")
     codes, _ = number_groups(inside, ["layer", "child"])
     firsts = inside.select("parent", kind=pl.Series(codes)).unique(keep="first", maintain_order=True)
