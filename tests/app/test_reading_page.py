@@ -162,6 +162,32 @@ def test_notes_stay_in_the_capture_and_in_the_address(page: Any, url: str, sampl
     assert [n["text"] for n in state_of(page)["notes"]] == ["why so <b>slow</b>?"]
 
 
+def test_notes_of_two_tabs_come_together(page: Any, browser: Any, url: str, sample: Capture) -> None:
+    base, second = url.split("?")[0] + "?capture=t1-streams", browser.new_page()
+    for tab in (page, second):
+        open_at(tab, base)
+
+    def told() -> list[str]:
+        return [n["text"] for n in json.loads((sample.path / "views" / "notes.json").read_text())]
+
+    for tab, text in ((page, "one"), (second, "two"), (page, "three")):
+        press(tab, "b")
+        tab.keyboard.type(text)
+        press(tab, "Enter")
+    assert sorted(told()) == ["one", "three", "two"]
+    # What one tab deletes is not brought back by the other.
+    page.evaluate("() => TL.editNote(__tl.view.notes.find(n => n.text === 'one'))")
+    page.locator("#tl-card button", has_text="Delete").click()
+    wait_idle(page)
+    press(second, "b")
+    second.keyboard.type("four")
+    press(second, "Enter")
+    assert sorted(told()) == ["four", "three", "two"]
+    assert sorted(n["text"] for n in state_of(second)["notes"]) == ["four", "three", "two"]
+    second.close()
+    (sample.path / "views" / "notes.json").unlink()
+
+
 def test_a_view_is_its_address(page: Any) -> None:
     press(page, "g")
     _type(page, "[data-filter=shortest]", "20")

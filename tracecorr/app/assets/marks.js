@@ -124,12 +124,26 @@ window.TL = window.TL || {};
     view.notes = view.notes.filter((n) => n.text);
     TL.closeCard();
     TL.focusCanvas();
-    const rows = view.notes.filter((n) => n.start !== null).map((n) => ({ text: n.text, start: n.start, dur: n.dur }));
-    try { await TL.api.saveNotes(rows); TL.message("notes saved in the capture"); } catch (problem) { TL.message(problem.message); }
+    try {
+      await merge();
+      await TL.api.saveNotes(view.notes.map((n) => ({ text: n.text, start: n.start, dur: n.dur })));
+      stored = new Set(view.notes.map(keyOf));
+      TL.message("notes saved in the capture");
+    } catch (problem) { TL.message(problem.message); }
     TL.changed();
   }
+  // In another tab notes may have been written or deleted since: that stays so.
+  let stored = new Set(); // what the capture held when it was read or written last
+  const keyOf = (n) => JSON.stringify([n.start, n.dur, n.text]);
+  const known = async () => (await TL.api.notes()).filter((n) => n.start !== null);
+  async function merge() {
+    const theirs = await known(), now = new Set(theirs.map(keyOf));
+    const mine = view.notes.filter((n) => !stored.has(keyOf(n)) || now.has(keyOf(n))), own = new Set(mine.map(keyOf));
+    view.notes = [...mine, ...theirs.filter((n) => !stored.has(keyOf(n)) && !own.has(keyOf(n)))];
+  }
   TL.loadNotes = async function (fromAddress) {
-    try { view.notes = (await TL.api.notes()).filter((n) => n.start !== null); } catch (problem) { TL.message("notes: " + problem.message); }
+    try { view.notes = await known(); } catch (problem) { TL.message("notes: " + problem.message); }
+    stored = new Set(view.notes.map(keyOf));
     for (const note of fromAddress) {
       if (!view.notes.some((n) => n.start === note.start && n.text === note.text)) view.notes.push(note);
     }
