@@ -19,6 +19,7 @@ from tracecorr.app.library import Library, Wanted
 from tracecorr.model import schema
 from tracecorr.model.errors import InputError
 from tracecorr.model.kinds import Flag
+from tracecorr.pipeline import correlate, import_files
 from tracecorr.store import Capture
 
 
@@ -223,6 +224,25 @@ def test_missing_tables_are_built_when_asked_for(repo: Path, tmp_path: Path) -> 
     opened = Library({"half": capture}).get(Wanted("half"))
     assert capture.has_tables() and opened.index.views.events > 1000
     assert (tmp_path / "half.tracecorr" / "views" / "pyramid" / "index.json").is_file()
+
+
+def test_tables_that_were_built_anew_are_read_anew(repo: Path, tmp_path: Path) -> None:
+    """A page that was opened before is told so, and never shown other events under its numbers."""
+    capture = _copied_sample(repo, tmp_path)
+    library = Library({"half": capture})
+    first = library.get(Wanted("half"))
+    assert library.get(Wanted("half"), first.edition) is first
+    log = next((capture.path / "raw" / "amd_log").iterdir())
+    import_files(capture.path, [log], [], force=True)
+    correlate(capture.path)
+    while library.state(Wanted("half")) is not None:
+        time.sleep(0.05)
+    second = library.get(Wanted("half"))
+    assert second.index.views.events == second.index.capture.table("events").select(pl.len()).collect().item()
+    assert second.index.views.events < first.index.views.events
+    with pytest.raises(InputError, match="read anew") as told:
+        library.get(Wanted("half"), first.edition)
+    assert told.value.next_step == "reload the page"
 
 
 def test_damaged_tables_are_named_not_shown(repo: Path, tmp_path: Path) -> None:

@@ -5,7 +5,8 @@ from __future__ import annotations
 import logging
 import threading
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from itertools import count
 
 import numpy as np
 import numpy.typing as npt
@@ -67,6 +68,8 @@ class Opened:
     filters: Filters
     tints: Tints
     readings: int | None = None  # which reading of a running recording it holds; None of what is not being recorded
+    edition: int = 0  # tells it from what was opened under the same name before: numbers of events are its own
+    stamps: Mapping[str, object] = field(default_factory=dict)  # by capture what changes when its tables do
 
 
 @dataclass(frozen=True)
@@ -90,39 +93,57 @@ class Library:
         self._lock = threading.RLock()
         self._live: dict[str, Live] = {}
         self._before: dict[Wanted, Opened] = {}  # the reading before the newest: a page may still show it
+        self._editions = count(1)
         self._told: dict[Wanted, str] = {}  # the last failure of following
 
     def names(self) -> list[str]:
         """Return the names of all captures."""
         return list(self._captures)
 
-    def get(self, wanted: Wanted, reading: int | None = None) -> Opened:
+    def get(self, wanted: Wanted, edition: int | None = None) -> Opened:
         """Return an opened capture or pair; build what it lacks first.
 
         Args:
             wanted: what is to be shown.
-            reading: the reading of a running recording that the question is about; None = the newest.
+            edition: what the question is about; None = the newest.
 
         Raises:
             KeyError: there is no such capture.
             ValueError: there is no such anchor.
-            TracecorrError: it cannot be opened, or this reading of it is no longer known.
+            TracecorrError: it cannot be opened, or this edition of it is no longer known.
         """
         newest = self._get_newest(wanted)
         known = (newest, self._before.get(wanted, newest))
-        found = newest if reading is None else next((one for one in known if one.readings == reading), None)
+        found = newest if edition is None else next((one for one in known if one.edition == edition), None)
         if found is None:
-            raise InputError("the recording went on since", "reload the page")
+            raise InputError(f"{wanted.name} was read anew since", "reload the page")
         return found
 
     def _get_newest(self, wanted: Wanted) -> Opened:
-        opened = self._opened.get(wanted)
+        opened = self._current(wanted)
         if opened is not None:
             return opened  # also while another one is opened, which may take minutes
         with self._lock:
-            if wanted not in self._opened:
-                self._opened[wanted] = self._open(wanted)
-            return self._opened[wanted]
+            opened = self._current(wanted)
+            if opened is None:
+                opened = self._opened[wanted] = self._open(wanted)
+            return opened
+
+    def _current(self, wanted: Wanted) -> Opened | None:
+        """Return what is open, unless tables were built anew since: its numbers of events would be those of others."""
+        opened = self._opened.get(wanted)
+        same = opened is not None and all(self._stamp(name) == stamp for name, stamp in opened.stamps.items())
+        return opened if same else None
+
+    def _stamp(self, name: str) -> object:
+        capture = self._captures[name]
+        if not isinstance(capture, Capture):
+            return None
+        try:
+            found = (capture.path / "tables").stat()
+        except OSError:
+            return None
+        return found.st_ino, found.st_mtime_ns
 
     def state(self, wanted: Wanted) -> str | None:
         """Begin to open a capture in the background; return what goes on, or None when it is open.
@@ -131,8 +152,8 @@ class Library:
             KeyError: there is no such capture.
             InputError: it cannot be opened.
         """
-        if wanted in self._opened:
-            return None  # also while it is read anew
+        if self._current(wanted) is not None:
+            return None  # also while a recording is read anew
         if wanted in self._failed:
             raise self._failed.pop(wanted)
         for name in filter(None, (wanted.name, wanted.other)):
@@ -192,10 +213,12 @@ class Library:
         elif isinstance(capture, Capture) and capture.nodes:
             capture = Nodes(capture)
         self._tell(wanted, "reading the tables")
-        live = [one for one in self._live_of(wanted) if not one.ended]
-        readings = sum(one.readings for one in live) if live else None
+        live = {name: one for name, one in self._live.items() if name in (wanted.name, wanted.other) and not one.ended}
+        readings = sum(one.readings for one in live.values()) if live else None
+        stamps = {name: self._stamp(name) for name in (wanted.name, wanted.other) if name and name not in live}
         built = index.build(capture)
-        return Opened(wanted.name, built, Finder(built), Filters(built), Tints(capture), readings)
+        parts = Finder(built), Filters(built), Tints(capture)
+        return Opened(wanted.name, built, *parts, readings, next(self._editions), stamps)
 
     def _with_tables(self, wanted: Wanted, name: str) -> CaptureLike:
         capture = self._captures[name]

@@ -31,9 +31,9 @@ def wanted(library: Library) -> Wanted:
 
 def asked(library: Library) -> Opened:
     """Return the capture or the pair that the request names."""
-    reading = ask.number("reading", -1, ask.MAX_NS, -1)
+    edition = ask.number("edition", 0, ask.MAX_NS, 0)  # from 1 on
     try:
-        return library.get(wanted(library), None if reading < 0 else reading)
+        return library.get(wanted(library), edition or None)
     except KeyError as missing:
         abort(404, f"no such capture: {missing.args[0]}")
     except ValueError as problem:
@@ -78,7 +78,7 @@ def _meta(library: Library) -> Response:
         return Response(goes_on, 202, mimetype="text/plain")
     opened = asked(library)
     more = {"captures": library.names(), "shown": opened.name, "pages": _pages(library)}
-    return jsonify(opened.index.meta() | more | {"readings": opened.readings})
+    return jsonify(opened.index.meta() | more | {"readings": opened.readings, "edition": opened.edition})
 
 
 def _pages(library: Library) -> list[list[str]]:

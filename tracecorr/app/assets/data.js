@@ -24,11 +24,11 @@ window.TL = window.TL || {};
   let current = null; // AbortController of the spans request in flight
   let sequence = 0;
 
-  // What is asked of a recording is asked of the reading on the screen: numbers of events are those of one reading.
+  // What is asked is asked of what is on the screen: when tables are built anew, events get other numbers.
   const NEWEST = ["/api/captures", "/api/meta", "/api/live"];
   function url(path, parameters) {
     const q = new URLSearchParams(parameters), meta = TL.view.meta;
-    if (meta && meta.readings !== null && !NEWEST.includes(path) && !q.has("reading")) q.set("reading", meta.readings);
+    if (meta && !NEWEST.includes(path) && !q.has("edition")) q.set("edition", meta.edition);
     for (const key of ["capture", "other", "at"]) if (address.get(key)) q.set(key, address.get(key));
     return path + "?" + q.toString();
   }
@@ -95,19 +95,19 @@ window.TL = window.TL || {};
     return parts.join(",");
   }
 
-  const inReading = (reading) => (reading === undefined ? {} : { reading: reading === null ? -1 : reading });
+  const of = (edition) => (edition === undefined ? {} : { edition: edition });
   TL.api = {
     captures: () => json("/api/captures", {}),
     meta: () => json("/api/meta", {}),
     // Not counted as work of the page: it is asked again and again while a recording runs.
     live: async () => (await (await fetch(url("/api/live", {}))).json()).readings,
-    event: (event, reading) => json("/api/event", { event: event, ...inReading(reading) }),
+    event: (event, edition) => json("/api/event", { event: event, ...of(edition) }),
     ticks: (text, t0, t1, width) => json("/api/ticks", { q: text, t0: t0, t1: t1, w: width }),
     filter: () => json("/api/filter", filterOnly({})),
     count: (t0, t1, lanes) => json("/api/count", filterOnly({ t0: t0, t1: t1, lanes: ranges(lanes) })),
-    // The event of a record, or null; of another reading than the one on the screen, too.
-    same: async ({ file, offset, layer, name }, reading) => (
-      (await json("/api/same", { file: file, offset: offset, layer: layer, name: name, ...inReading(reading) })).event
+    // The event of a record, or null; of another edition than the one on the screen, too.
+    same: async ({ file, offset, layer, name }, edition) => (
+      (await json("/api/same", { file: file, offset: offset, layer: layer, name: name, ...of(edition) })).event
     ),
     step: (event, kind, back) => json("/api/step", { event: event, kind: kind, back: back ? "1" : "0" }),
     brief: (event) => json("/api/brief", { event: event }),

@@ -264,8 +264,8 @@ window.__perf = { log: [], idle: false };
   }
   // Numbers of events are those of one reading: the selection is found again by its record.
   async function findAgain(detail, meta) {
-    const event = detail && detail.record ? await TL.api.same(detail.record, meta.readings) : null;
-    return event === null ? null : TL.api.event(event, meta.readings);
+    const event = detail && detail.record ? await TL.api.same(detail.record, meta.edition) : null;
+    return event === null ? null : TL.api.event(event, meta.edition);
   }
   function keepSelection(detail) {
     const known = JSON.stringify(view.detail) === JSON.stringify(detail), top = () => document.querySelector("#tl-detail .tl-left");
