@@ -12,6 +12,8 @@ from tracecorr.align.slopes import PIECE_NS, Rates
 
 # How many later inequalities must agree with the old run before one that does not is called wrong.
 _LOOK_AHEAD = 48
+# A clock keeps its rate for a second: more runs than so many in one are not made by single wrong inequalities.
+_MOST_RUNS = 4
 # So many neighbours on each side are asked whether it is wrong.
 _NEIGHBOURS = (3, 6, 12, 24, 48)
 
@@ -82,7 +84,9 @@ def find_sound_runs(x: Floats, low: Floats, high: Floats, rates: Rates, sampled:
             replace(run, chosen=kept[run.chosen], sure=kept[run.sure])
             for run in find_runs(x[kept], low[kept], high[kept], rates)
         ]
-        wrong = _find_wrong(x, low, high, found, rates, sampled) if rates.reach else []
+        if not (found and rates.reach) or len(found) > _MOST_RUNS * (1 + np.ptp(x) / PIECE_NS):
+            return found
+        wrong = _find_wrong(x, low, high, found, rates, sampled)
         if not wrong:
             return found
         kept = kept[~np.isin(kept, wrong)]
