@@ -274,7 +274,7 @@ def test_samples_and_distant_pairs_are_no_better_than_samples() -> None:
     assert measure(fitted, curve)[0] == 1
 
 
-def test_pairs_that_allow_nothing_are_unaligned_without_a_look_at_all_of_them_for_each(
+def test_pairs_that_allow_nothing_are_unaligned_at_once(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """A clock at twenty times the rate leaves no run of any length."""
@@ -283,4 +283,4 @@ def test_pairs_that_allow_nothing_are_unaligned_without_a_look_at_all_of_them_fo
     monkeypatch.setattr(runs, "find_runs", lambda *args: looks.append(1) or find_runs(*args))
     curve = slewed((0, SPAN_S, 50_000))
     assert not fit_clock_map(pair(curve, per_s=100), "causal_pairs").aligned
-    assert 1 < len(looks) < 30
+    assert len(looks) == 1

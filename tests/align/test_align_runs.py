@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
+from tracecorr.align import runs as runs_module
 from tracecorr.align.pieces import split_pieces
 from tracecorr.align.runs import Run, find_runs, find_sound_runs
 from tracecorr.align.slopes import Rates
@@ -167,6 +168,21 @@ def test_a_wrong_bound_near_a_change_of_the_rate_is_no_run(one: int) -> None:
     assert np.unique(np.concatenate([run.chosen for run in runs])).tolist() == [i for i in range(200) if i != one]
     # A sample is not wrong.
     assert len(find_sound_runs(x, low, high, RATES, np.arange(200) == one)) == 3
+
+
+def test_wrong_bounds_near_several_changes_of_the_rate_are_found_together(monkeypatch: pytest.MonkeyPatch) -> None:
+    looks = []
+    monkeypatch.setattr(runs_module, "find_runs", lambda *args: looks.append(1) or find_runs(*args))
+    # Four times what `changing` makes, each on from where the one before ended.
+    x, low, high = changing({104: 20_000.0})
+    lift = 60e-6 * (x[-1] - 2e9)
+    many = [(x + n * 4e9, low + n * lift, high + n * lift) for n in range(4)]
+    evidence = [np.concatenate(part) for part in zip(*many, strict=True)]
+    found = find_sound_runs(*evidence, RATES, np.zeros(800, dtype=np.bool_))
+    wrong = 104 + 200 * np.arange(4)
+    assert np.isin(wrong, np.concatenate([run.chosen for run in find_runs(*evidence, RATES)])).all()
+    assert not np.isin(wrong, np.concatenate([run.chosen for run in found])).any()
+    assert len(looks) == 2
 
 
 @pytest.mark.parametrize("count", [3, 12])
