@@ -158,6 +158,17 @@ def test_a_name_that_is_too_long_is_refused_before_the_work(run: Run, tmp_path: 
     assert [path.name for path in sorted(tmp_path.iterdir()) if path not in before] == ["n" * 232 + ".tracecorr"]
 
 
+@pytest.mark.parametrize(
+    "words", [["import", "-o", "x", "--amd-log"], ["import", "-o", "x", "--ftrace"], ["import", "--rocprof"], ["hqd"]]
+)
+def test_a_pipe_is_refused_before_anything_is_read_of_it(run: Run, tmp_path: Path, words: list[str]) -> None:
+    os.mkfifo(tmp_path / "pipe")
+    before = sorted(tmp_path.iterdir())
+    found = run(*words, "pipe")  # without a writer it would wait for ever
+    assert (found.status, found.out, sorted(tmp_path.iterdir())) == (2, "", before)
+    assert "pipe is no regular file" in found.err and found.err.splitlines()[-1].startswith("next step: ")
+
+
 def test_paths_of_next_steps_are_quoted_for_the_shell(run: Run, tmp_path: Path) -> None:
     shutil.copy(tmp_path / "amd.log", tmp_path / "a b.log")
     shutil.copytree(tmp_path / "a.tracecorr", tmp_path / "a b.tracecorr")

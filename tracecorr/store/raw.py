@@ -35,8 +35,11 @@ def open_decompressed(path: Path) -> IO[bytes]:
     """Open a plain, gzip or zstd file for reading its decompressed bytes.
 
     Raises:
-        InputError: the file is missing, a folder, or not readable.
+        InputError: the file is missing, a folder, a pipe or device, or not readable.
     """
+    if path.exists() and not (path.is_file() or path.is_dir()):
+        # Files are looked at before they are read; what was read of a pipe would lack then.
+        raise InputError(f"{path} is no regular file: it cannot be read twice", "write its contents to a file first")
     try:
         compression = find_compression(path)
         if compression == "gzip":
