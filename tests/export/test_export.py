@@ -184,6 +184,9 @@ def test_a_span_goes_to_the_first_row_on_which_it_nests() -> None:
         schema=dict.fromkeys(("event", "track", "ts_ns", "dur_ns"), pl.Int64), orient="row",
     )  # fmt: skip
     assert split_overlaps(frame).sort("event").rows() == [(i, row) for i, (_, _, row) in enumerate(spans)]
+    beside = frame.filter(pl.col("event").is_in([0, 2, 3, 4, 6])).with_columns(pl.lit(2, pl.Int64).alias("track"))
+    assert split_overlaps(beside).is_empty()
+    assert split_overlaps(pl.concat([frame, beside])).height == frame.height
 
 
 @pytest.fixture
