@@ -313,3 +313,15 @@ def test_a_lone_open_with_its_path_is_decimal_however_blocks_are_cut() -> None:
     opened = whole_read.filter(pl.col("name") == "openat")
     assert opened["arg"].to_list() == [4689924]
     assert cut_read.equals(whole_read)
+
+
+def test_records_were_lost_between_the_last_and_the_next_one_of_their_cpu() -> None:
+    def record(cpu: int, second: int) -> bytes:
+        return b"          python-7     [%03d] .....   %d.000000: sys_close -> 0x0\n" % (cpu, second)
+
+    lost = b"CPU:0 [LOST 12 EVENTS]\n"
+    text = record(0, 100) + record(0, 101) + record(1, 102) + lost + record(1, 103) + record(0, 104) + record(0, 105)
+    told = read_text(text).losses.select("cpu", "from_ns", "to_ns", "count")
+    assert told.rows() == [(0, 101_000_000_000, 104_000_000_000, 12)]
+    at_an_end = read_text(lost + record(0, 104) + record(0, 105)).losses.select("from_ns", "to_ns")
+    assert at_an_end.rows() == [(None, 104_000_000_000)]
