@@ -115,6 +115,17 @@ def test_a_file_that_was_cut_keeps_what_is_there(rows: list[tuple[Any, ...]]) ->
     assert {"file_cut_off", "torn_page"} < set(trace.ledger["reason"]) and trace.losses["cpu"].to_list() == [1]
 
 
+def test_pages_that_two_cpus_claim_are_read_once() -> None:
+    data = bytearray(version6(TRACE))
+    table = data.index(b"flyrecord\0") + 10
+    data[table + 16 : table + 32] = data[table : table + 16]
+    trace = _read(bytes(data))
+    assert trace.events.height > 3 and trace.events["cpu"].unique().to_list() == [0]
+    assert trace.events.select("offset").is_unique().all()
+    assert "overlapping_page_data" in trace.ledger["reason"].to_list()
+    assert trace.ledger["bytes"].sum() == len(data)
+
+
 _FILES = [plain(TRACE), version6(TRACE, "second"), plain(TRACE, "second")]
 
 
