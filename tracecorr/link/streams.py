@@ -21,11 +21,13 @@ def name_null_stream(events: pl.DataFrame) -> pl.DataFrame:
     Up to ROCm 6.4, that is: where the commands that they enqueue name none.
     """
     is_enqueue = (pl.col("layer") == "command") & ~pl.col("name").is_in([*COMMAND_MENTIONS, SUBMITTED, "complete"])
-    rows = events.select("event", "parent", "layer", "name", "stream").filter(pl.col("stream").is_null())
-    nameless = rows.filter(is_enqueue).select(event="parent").drop_nulls().unique()
-    calls = rows.filter((pl.col("layer") == "hip") & pl.col("name").cast(pl.String).str.contains(_ON_NULL_STREAM))
-    found = calls.join(nameless, on="event", how="semi").select("event", stream=pl.lit(NULL_STREAM, pl.UInt64))
-    return fill_columns(events, found)
+    rows = events.select("event", "parent", "layer", "name", "stream")
+    nameless = rows.filter(is_enqueue & pl.col("stream").is_null())["parent"].drop_nulls().unique()
+    if nameless.is_empty():
+        return events
+    calls = rows[nameless].filter((pl.col("layer") == "hip") & pl.col("stream").is_null())
+    found = calls.filter(pl.col("name").cast(pl.String).str.contains(_ON_NULL_STREAM))
+    return fill_columns(events, found.select("event", stream=pl.lit(NULL_STREAM, pl.UInt64)))
 
 
 def build_streams(events: pl.DataFrame, args: pl.DataFrame) -> pl.DataFrame:
