@@ -29,10 +29,12 @@ window.TL = window.TL || {};
     known = location.hash;
   };
 
-  // What is left here can be gone back to.
-  TL.leave = function () {
+  // What `change` leaves can be gone back to: both have their addresses at once, however soon that is.
+  TL.leaveBy = function (change) {
     TL.writeHash();
     history.pushState(null, "", location.href);
+    change();
+    TL.writeHash();
   };
   // An address may hold anything: what makes no sense is left out.
   function parsed(text, fallback) {

@@ -15,7 +15,10 @@ window.TL = window.TL || {};
     bar.setAttribute("aria-label", "pages");
     bar.replaceChildren();
     for (const [name, title] of [[TIMELINE, "Timeline"], ...meta.pages]) {
-      const tab = TL.button(title, title, () => { if (name !== TL.page) TL.leave(); TL.openPage(name); });
+      const tab = TL.button(title, title, () => {
+        const open = () => { TL.openPage(name); };
+        if (name === TL.page) open(); else TL.leaveBy(open);
+      });
       tab.dataset.page = name;
       tab.setAttribute("role", "tab");
       bar.append(tab);
@@ -32,10 +35,11 @@ window.TL = window.TL || {};
   // What acts on the timeline brings it on the screen.
   TL.showTimeline = function () {
     if (!TL.page) return;
-    TL.leave();
-    asked += 1;
-    TL.second = "";
-    choose(TIMELINE);
+    TL.leaveBy(() => {
+      asked += 1;
+      TL.second = "";
+      choose(TIMELINE);
+    });
   };
 
   TL.openPage = async function (name, second) {
