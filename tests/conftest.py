@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import os
+import shutil
 import signal
 from collections.abc import Generator
 from pathlib import Path
 
 import pytest
 from hypothesis import settings
+
+from tracecorr.pipeline import correlate
 
 REPO = Path(__file__).resolve().parents[1]
 # They record, look at what else the machine records, or wait for a browser: nothing else may run beside them.
@@ -31,6 +34,15 @@ def data_folder() -> Path:
     if os.environ.get("CI") == "true":
         pytest.fail(reason)
     pytest.skip(reason)
+
+
+@pytest.fixture(scope="module")
+def sample(repo: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Return a copy of a bundled sample with tables."""
+    copy = tmp_path_factory.mktemp("sample") / "t1-streams.tracecorr"
+    shutil.copytree(repo / "samples" / "t1-streams.tracecorr", copy)
+    correlate(copy)
+    return copy
 
 
 def pytest_configure() -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
 from pathlib import Path
 
 import polars as pl
@@ -13,15 +12,6 @@ from tracecorr.analyze.frames import Tables
 from tracecorr.analyze.html import draw_comparison_figures, draw_report_figures
 from tracecorr.pipeline import correlate, import_files, make_dataset
 from tracecorr.store import Capture
-
-
-@pytest.fixture(scope="module")
-def sample(repo: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Return a copy of a bundled sample with tables."""
-    copy = tmp_path_factory.mktemp("figures") / "t1-streams.tracecorr"
-    shutil.copytree(repo / "samples" / "t1-streams.tracecorr", copy)
-    correlate(copy)
-    return copy
 
 
 @pytest.fixture(scope="module")

@@ -14,16 +14,7 @@ import pytest
 import tracecorr
 from tracecorr import api
 from tracecorr.model import schema
-from tracecorr.pipeline import correlate, make_dataset
-
-
-@pytest.fixture(scope="module")
-def sample(repo: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Return a copy of the bundled sample with tables."""
-    copy = tmp_path_factory.mktemp("api") / "t1-streams.tracecorr"
-    shutil.copytree(repo / "samples" / "t1-streams.tracecorr", copy)
-    correlate(copy)
-    return copy
+from tracecorr.pipeline import make_dataset
 
 
 def test_the_examples_of_the_docstrings(sample: Path) -> None:

@@ -26,8 +26,8 @@ def describe_briefly(index: CaptureIndex, event: int) -> dict[str, Any]:
 def _stream_of_launches(index: CaptureIndex, event: int) -> int | None:
     """Return the stream of the launches that an event is part of; None where they differ or have none."""
     touches = pl.any_horizontal(pl.col(step) == event for step in STEPS)
-    found = index.capture.table("launches").filter(touches).select(pl.col("stream").unique()).drop_nulls().collect()
-    return int(found["stream"][0]) if found.height == 1 else None
+    found = index.capture.table("launches").filter(touches).select(pl.col("stream").unique()).collect()["stream"]
+    return found[0] if found.len() == 1 else None
 
 
 def value_at(index: CaptureIndex, lane: int, at: int) -> dict[str, Any]:

@@ -115,11 +115,7 @@ def link_tables(
     events = nest_functions(name_driver_calls(disorder.part_displaced(events, displaced)))
     lines = calls.list_lines(events, trace_aligned)
     events = open_false_syscalls(events, lines)
-    args = _args_by_event(part_args, events)
-    devices = descriptors.find_devices(events, args, identities.trace_threads)
-    events = descriptors.name_ioctls(events, devices)
-    mappings = kfd_calls.list_mappings(events, devices)
-    args = _add_driver_args(args, events, devices, mappings)
+    events, args, devices, mappings = _read_driver_calls(events, part_args, identities.trace_threads)
     inside = limit_by_thread(calls.link_syscalls(events, lines), "event", "evidence", events, identities.threads)
     del lines
     events = _adopt_syscalls(events, inside)
@@ -129,8 +125,7 @@ def link_tables(
     stream_table = streams.build_streams(events, args)
     rings = created_rings.find_rings(events, args, stream_table, losses, trace_aligned)
     queue_table = queues.build_queues(events, packets, args, trace_aligned, losses, rings)
-    for column in ("create_evidence", "ring_evidence"):
-        queue_table = limit_by_thread(queue_table, "created_line_event", column, events, identities.threads)
+    queue_table = _limit_creations(queue_table, events, identities.threads)
     gpu_table, queue_table = _tell_driver_facts(*list_gpus(queue_table, hqd, known_gpus), events, args)
     hqd = attach_queues(hqd, queue_table, identities.processes, gpu_table)
     kernel_table, kernel_ids = list_kernels(events)
@@ -168,6 +163,24 @@ def link_tables(
         "losses": log_losses.list_log_losses(torn, launches),
         "links": limit_by_loss(links, events, launches, found.losses),
     }
+
+
+def _read_driver_calls(
+    events: pl.DataFrame, part_args: pl.DataFrame, trace_threads: pl.DataFrame
+) -> tuple[pl.DataFrame, pl.DataFrame, pl.DataFrame, pl.DataFrame]:
+    """Return events with their ioctls named, args by event, the devices behind descriptors, and doorbell mappings."""
+    args = _args_by_event(part_args, events)
+    devices = descriptors.find_devices(events, args, trace_threads)
+    events = descriptors.name_ioctls(events, devices)
+    mappings = kfd_calls.list_mappings(events, devices)
+    return events, _add_driver_args(args, events, devices, mappings), devices, mappings
+
+
+def _limit_creations(queue_table: pl.DataFrame, events: pl.DataFrame, threads: pl.DataFrame) -> pl.DataFrame:
+    """Return the queues with what joins their Created lines to ring and ioctl no surer than the lines' threads."""
+    for column in ("create_evidence", "ring_evidence"):
+        queue_table = limit_by_thread(queue_table, "created_line_event", column, events, threads)
+    return queue_table
 
 
 def _tell_driver_facts(
