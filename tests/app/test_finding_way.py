@@ -153,6 +153,16 @@ def test_what_is_searched_for_stays_when_the_hand_leaves_the_box(page: Any) -> N
     assert box.input_value() == "" and page.locator(".tl-count").inner_text() == ""
 
 
+def test_no_count_is_told_of_a_search_that_was_cleared_while_it_waited(page: Any) -> None:
+    press(page, "/")
+    page.keyboard.type("hipStreamCreate")
+    for key in ("Enter", "Escape", "Escape"):
+        page.keyboard.press(key)
+    page.wait_for_timeout(600)  # longer than hits wait for the hand to rest
+    wait_idle(page)
+    assert page.locator("#tl-toolbar input").input_value() == "" and page.locator(".tl-count").inner_text() == ""
+
+
 def test_the_tip_goes_when_the_picture_moves_under_the_pointer(page: Any) -> None:
     spot = page.evaluate(_MERGED, "doorbell")
     box = page.locator("#tl-canvas-host canvas").bounding_box()

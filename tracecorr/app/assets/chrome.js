@@ -107,8 +107,10 @@ window.TL = window.TL || {};
   };
 
   // --- search ----------------------------------------------------------------------------------
+  let resting = null; // the timer that counts hits
   TL.focusSearch = function () { box.focus(); box.select(); };
   function clearSearch() {
+    clearTimeout(resting);
     TL.view.search = null;
     counter.textContent = "";
     TL.redraw();
@@ -117,12 +119,14 @@ window.TL = window.TL || {};
   TL.searchText = () => box.value.trim();
   TL.clearSearch = function () { box.value = ""; searchAt = -1; clearSearch(); };
   TL.find = async function (back) {
+    clearTimeout(resting);
     const text = box.value.trim();
     if (!text) { clearSearch(); return; }
     TL.showTimeline();
     if (text[0] === "@") { counter.textContent = TL.goToTime(text) ? "" : "no such time"; return; }
     let found;
     try { found = await TL.api.search(text, searchAt, back); } catch (problem) { counter.textContent = problem.message; return; }
+    if (box.value.trim() !== text) return; // cleared or changed while it was looked for
     TL.view.search = { text: text, names: found.names, set: new Set(found.names), count: found.count };
     TL.loadTicks();
     counter.textContent = found.count ? TL.num(found.position) + " of " + TL.num(found.count) : "nothing found";
@@ -131,7 +135,6 @@ window.TL = window.TL || {};
   };
   // Hits are counted while somebody types, once the hand rests; addresses and numbers cost more, they wait for Enter.
   const REST_MS = 250;
-  let resting = null;
   function countSoon() {
     clearTimeout(resting);
     const text = box.value.trim();
@@ -151,7 +154,7 @@ window.TL = window.TL || {};
       TL.view.search = { text: text, names: found.names, set: new Set(found.names), count: found.count };
       counter.textContent = found.count ? TL.num(found.count) + " found" : "nothing found";
       TL.redraw();
-    } catch (problem) { counter.textContent = problem.message; }
+    } catch (problem) { if (box.value.trim() === text) counter.textContent = problem.message; }
   };
   // What a search found is found anew: events and names have other numbers.
   TL.recount = async function () {
