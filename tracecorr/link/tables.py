@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 import numpy as np
 import polars as pl
@@ -105,20 +106,10 @@ def link_tables(
         known_gpus: GPUs as the machine's topology shows them.
         unproven: files that are put together of pieces, between which lines may lack.
     """
-    events = smi.attach_processes(rocprof.attach_processes(placed, identities.processes), identities)
-    del placed  # large, as are these columns: from here on a row's thread and process stand for them
-    displaced = disorder.find_displaced(events)
-    halves = list_half_calls(events)
-    losses = disorder.add_displaced(add_unproven(find_losses(events, halves), unproven), displaced, events)
-    torn = log_losses.list_torn_calls(events, halves)
-    events = calls.find_parents(events.drop("pid", "tid", "comm"), losses, halves)
-    events = nest_functions(name_driver_calls(disorder.part_displaced(events, displaced)))
-    lines = calls.list_lines(events, trace_aligned)
-    events = open_false_syscalls(events, lines)
-    events, args, devices, mappings = _read_driver_calls(events, part_args, identities.trace_threads)
-    inside = limit_by_thread(calls.link_syscalls(events, lines), "event", "evidence", events, identities.threads)
-    del lines
-    events = _adopt_syscalls(events, inside)
+    events, lacking = _nest_events(placed, identities, unproven)
+    del placed  # large
+    events, args, driver = _link_driver_calls(events, part_args, identities, trace_aligned)
+    losses = lacking.losses
     hqd = schema.HQD.empty() if hqd is None else hqd
     known_gpus = schema.GPUS.empty() if known_gpus is None else known_gpus
     events = streams.name_null_stream(events)
@@ -131,19 +122,19 @@ def link_tables(
     kernel_table, kernel_ids = list_kernels(events)
     events = _attach_keys(events, queue_table, stream_table, kernel_ids, hqd).drop(_SPENT)
     events = _spread_queues(events, queue_creation.queues_of_calls(queue_table, events, args))
-    events = _attach_gpus(events, queue_table, assign_gpus(args, devices, gpu_table))
+    events = _attach_gpus(events, queue_table, assign_gpus(args, driver.devices, gpu_table))
     jobs = build_drm_jobs(events, args)
-    found = build_launches(events, packets, args, _sources(events, trace_aligned), losses, displaced)
+    found = build_launches(events, packets, args, _sources(events, trace_aligned), losses, lacking.displaced)
     del packets  # large
     timed = rocprof.match_packets(events, args, found.table, queue_table, kernel_table)
     launches = rocprof.fill_gpu_times(found.table, timed)
     events = forget_indexes(_forget_kernels(_name_commands(events, found.commands), found.unnamed), found.miscounted)
     events = _describe_gpu_times(_chain_doorbells(events, launches), found.gpu)
     edges = (
-        link_hqds(events, hqd, queue_table), kfd_calls.link_doorbell_mappings(events, args, mappings),
+        link_hqds(events, hqd, queue_table), kfd_calls.link_doorbell_mappings(events, args, driver.mappings),
         link_drm_jobs(jobs), found.edges, rocprof.list_edges(timed), rocprof.link_correlations(events, args),
     )  # fmt: skip
-    links = list_links(events, launches, queue_table, inside, *edges)
+    links = list_links(events, launches, queue_table, driver.inside, *edges)
     stream_queues = streams.summarize_stream_queues(launches, events)
     asked = streams.list_asked_priorities(stream_queues, stream_table)
     queue_table = _count_packets(queue_table, launches, events)
@@ -160,20 +151,57 @@ def link_tables(
         "args": args,
         "hqd": hqd,
         "drm_jobs": jobs,
-        "losses": log_losses.list_log_losses(torn, launches),
+        "losses": log_losses.list_log_losses(lacking.torn, launches),
         "links": limit_by_loss(links, events, launches, found.losses),
     }
 
 
-def _read_driver_calls(
-    events: pl.DataFrame, part_args: pl.DataFrame, trace_threads: pl.DataFrame
-) -> tuple[pl.DataFrame, pl.DataFrame, pl.DataFrame, pl.DataFrame]:
-    """Return events with their ioctls named, args by event, the devices behind descriptors, and doorbell mappings."""
+@dataclass
+class _Lacking:
+    """Hold where lines of the log lack (`losses`), stand elsewhere (`displaced`), or end early (`torn`)."""
+
+    losses: pl.DataFrame
+    displaced: pl.DataFrame
+    torn: pl.DataFrame
+
+
+def _nest_events(
+    placed: pl.DataFrame, identities: Identities, unproven: Sequence[int]
+) -> tuple[pl.DataFrame, _Lacking]:
+    """Return the rows of each side with what encloses them there, and where lines lack."""
+    events = smi.attach_processes(rocprof.attach_processes(placed, identities.processes), identities)
+    displaced = disorder.find_displaced(events)
+    halves = list_half_calls(events)
+    losses = disorder.add_displaced(add_unproven(find_losses(events, halves), unproven), displaced, events)
+    torn = log_losses.list_torn_calls(events, halves)
+    # From here on a row's thread and process stand for these columns, which are large.
+    events = calls.find_parents(events.drop("pid", "tid", "comm"), losses, halves)
+    events = nest_functions(name_driver_calls(disorder.part_displaced(events, displaced)))
+    return events, _Lacking(losses, displaced, torn)
+
+
+@dataclass
+class _DriverCalls:
+    """Hold the rows `inside` HIP calls, the `devices` behind descriptors, and the `mappings` of doorbell pages."""
+
+    inside: pl.DataFrame
+    devices: pl.DataFrame
+    mappings: pl.DataFrame
+
+
+def _link_driver_calls(
+    events: pl.DataFrame, part_args: pl.DataFrame, identities: Identities, trace_aligned: bool
+) -> tuple[pl.DataFrame, pl.DataFrame, _DriverCalls]:
+    """Return events with their ioctls named and the HIP calls around them, args by event, and what this tells."""
+    lines = calls.list_lines(events, trace_aligned)
+    events = open_false_syscalls(events, lines)
     args = _args_by_event(part_args, events)
-    devices = descriptors.find_devices(events, args, trace_threads)
+    devices = descriptors.find_devices(events, args, identities.trace_threads)
     events = descriptors.name_ioctls(events, devices)
     mappings = kfd_calls.list_mappings(events, devices)
-    return events, _add_driver_args(args, events, devices, mappings), devices, mappings
+    inside = limit_by_thread(calls.link_syscalls(events, lines), "event", "evidence", events, identities.threads)
+    args = _add_driver_args(args, events, devices, mappings)
+    return _adopt_syscalls(events, inside), args, _DriverCalls(inside, devices, mappings)
 
 
 def _limit_creations(queue_table: pl.DataFrame, events: pl.DataFrame, threads: pl.DataFrame) -> pl.DataFrame:
