@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import fcntl
+import os
 import shutil
 import subprocess
 import tempfile
@@ -36,6 +37,14 @@ def tracefs(machine_lock: None) -> Tracefs:
     """Return the tracing folder of this machine, or skip."""
     del machine_lock
     return need_tracefs()
+
+
+@pytest.fixture
+def capturing() -> None:
+    """Skip where this machine allows no captures."""
+    if os.geteuid() != 0:
+        pytest.skip("a capture needs root")
+    need_tracefs()
 
 
 # Exports what a HSA runtime exports; its signals have the layout of amd_hsa_signal.h.

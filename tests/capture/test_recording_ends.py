@@ -1,0 +1,238 @@
+"""What ends a recording: the workload, signals, limits, a full disk; and what is left after each."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+from own_captures import HANGS, QUICK, REPO, Capture, unchanged
+
+from tracecorr.capture.tracefs import Tracefs
+
+pytestmark = pytest.mark.usefixtures("capturing")
+
+
+def test_a_killed_workload_gives_its_signal(tmp_path: Path) -> None:
+    assert Capture(tmp_path, *QUICK, "--", "sh", "-c", "kill -KILL $$").end()[0] == 137
+
+
+def test_termination_ends_both_and_closes_the_folder(tmp_path: Path, tracefs: Tracefs) -> None:
+    with unchanged(tracefs):
+        capture = Capture(tmp_path, *QUICK, "--", "sh", "-c", "touch started; exec sleep 60")
+        capture.wait_for("started")
+        capture.process.send_signal(signal.SIGTERM)
+        assert capture.end()[0] == 128 + signal.SIGTERM
+    assert capture.info["state"] == "complete"
+    assert "SIGTERM" in capture.info["end_reason"]
+
+
+def test_the_first_interrupt_is_the_workloads_the_second_ends_the_capture(tmp_path: Path, tracefs: Tracefs) -> None:
+    script = "trap 'touch interrupted' INT; touch started; while :; do sleep 0.1; done"
+    with unchanged(tracefs):
+        capture = Capture(tmp_path, *QUICK, "--", "sh", "-c", script)
+        capture.wait_for("started")
+        capture.process.send_signal(signal.SIGINT)
+        capture.wait_for("interrupted")
+        time.sleep(0.3)
+        assert capture.process.poll() is None
+        capture.process.send_signal(signal.SIGINT)
+        status = capture.process.wait(timeout=HANGS)
+    (workload,) = [p["pid"] for p in capture.info["processes"] if p["how"] == "started"]
+    os.kill(workload, signal.SIGKILL)
+    _, _, err = capture.end()
+    assert status == 128 + signal.SIGINT, err
+    assert capture.info["end_reason"] == "interrupted"
+
+
+def test_a_workload_that_outlives_its_capture_takes_no_space(tmp_path: Path, tracefs: Tracefs) -> None:
+    """SYNTHETIC log."""
+    script = """
+trap 'touch interrupted' INT; exec 3>>"$AMD_LOG_LEVEL_FILE"_$$; touch started
+while :; do printf '%65535s\\n' line >&3; sleep 0.01; done
+"""
+    with unchanged(tracefs):
+        capture = Capture(tmp_path, *QUICK, "--", "bash", "-c", script)
+        capture.wait_for("started")
+        capture.process.send_signal(signal.SIGINT)
+        capture.wait_for("interrupted")
+        capture.process.send_signal(signal.SIGINT)
+        status = capture.process.wait(timeout=HANGS)
+    (workload,) = [p["pid"] for p in capture.info["processes"] if p["how"] == "started"]
+    try:
+        (file,) = [file for file in capture.info["files"] if file["source"] == "amd_log"]
+        stored = capture.shown / file["path"]
+        kept, log = stored.stat().st_size, Path(f"/proc/{workload}/fd/3")
+        assert log.stat().st_nlink == 0
+        sizes = [log.stat().st_blocks]
+        while sizes[-1] >= max(sizes) and len(sizes) < 6000:
+            time.sleep(0.01)
+            sizes.append(log.stat().st_blocks)
+        assert sizes[-1] < max(sizes)
+        assert stored.stat().st_size == kept == file["size"]
+    finally:
+        os.kill(workload, signal.SIGKILL)
+    _, _, err = capture.end()
+    assert status == 128 + signal.SIGINT, err
+    assert f"runs on (pid {workload}" in err  # its `sleep` has the log open, too
+    (loss,) = capture.info["losses"] or [None]
+    assert loss is None or loss["reason"] == "the recording had ended"
+
+
+def test_a_process_that_left_its_parents_is_named_and_cannot_change_the_capture(
+    tmp_path: Path, tracefs: Tracefs
+) -> None:
+    """SYNTHETIC log, of a daemon: the processes between it and the command ended before they were seen."""
+    daemon = "echo $$ > daemon; exec 3>>${AMD_LOG_LEVEL_FILE}_7; touch started; while sleep 0.01; do echo x; done >&3"
+    script = f"(setsid sh -c '{daemon}' </dev/null >/dev/null 2>&1 &) & wait; until [ -e started ]; do sleep 0.01; done"
+    with unchanged(tracefs):
+        capture = Capture(tmp_path, *QUICK, "--", "sh", "-c", script)
+        status, _, err = capture.end()
+    pid = int((tmp_path / "daemon").read_text())
+    try:
+        assert (status, capture.info["state"]) == (0, "complete"), err
+        assert f"the command has ended, but it left processes that go on: {pid} (sh)" in err
+        (file,) = [file for file in capture.info["files"] if file["source"] == "amd_log"]
+        time.sleep(0.5)
+        assert (capture.shown / file["path"]).stat().st_size == file["size"]
+    finally:
+        os.kill(pid, signal.SIGKILL)
+    assert pid in {seen["pid"] for seen in capture.info["processes"]}
+
+
+def test_a_quit_is_the_workloads(tmp_path: Path, tracefs: Tracefs) -> None:
+    script = "trap 'exit 9' QUIT; touch started; while :; do sleep 0.1; done"
+    with unchanged(tracefs):
+        capture = Capture(tmp_path, *QUICK, "--", "sh", "-c", script)
+        capture.wait_for("started")
+        capture.process.send_signal(signal.SIGQUIT)
+        status, _, err = capture.end()
+    assert (status, capture.info["state"]) == (9, "complete"), err
+
+
+def test_a_duration_ends_the_recording_and_not_the_workload(tmp_path: Path) -> None:
+    script = "touch started; until [ -e seen ]; do sleep 0.05; done; exit 5"
+    capture = Capture(tmp_path, "--duration", "0.3", *QUICK, "--", "sh", "-c", script)
+    capture.wait_for("started")
+    capture.wait_until(capture.has_ended_recording)
+    (tmp_path / "seen").touch()
+    status, _, err = capture.end()
+    assert status == 5
+    assert "--duration 0.3 s is over" in err
+    start, stop = (capture.info[key]["monotonic"] for key in ("start", "stop"))
+    assert stop - start >= 300_000_000
+
+
+def test_kill_ends_the_workload_with_the_recording(tmp_path: Path) -> None:
+    capture = Capture(tmp_path, "--duration", "0.2", "--kill", *QUICK, "--", "sleep", "60")
+    assert capture.end()[0] == 128 + signal.SIGTERM
+
+
+def test_too_little_space_ends_the_recording(tmp_path: Path) -> None:
+    script = "touch started; until [ -e seen ]; do sleep 0.05; done"
+    capture = Capture(tmp_path, "--min-free-gb", "1000000", *QUICK, "--", "sh", "-c", script)
+    capture.wait_for("started")
+    capture.wait_until(capture.has_ended_recording)
+    (tmp_path / "seen").touch()
+    status, _, err = capture.end()
+    assert status == 0
+    assert "GB are free where the capture lands (--min-free-gb 1e+06)" in err
+    assert capture.info["state"] == "complete"
+
+
+def test_a_log_beyond_its_limit_is_cut_and_counted(tmp_path: Path) -> None:
+    line = ":3:x.cpp :1 : 100 us: [pid:7 tid: 0x7f00] hipInit ( 0 )"
+    script = (
+        f"import os, time\nf = open(os.environ['AMD_LOG_LEVEL_FILE'] + '_7', 'a')\n"
+        f"n = 0\nwhile n < 30 or not os.path.exists('seen'):\n    n += 1\n    f.write(({line!r} + '\\n') * 2000)\n"
+        "    f.flush()\n    time.sleep(0.05)\nopen('count', 'w').write(str(2000 * n))\n"
+    )
+    capture = Capture(tmp_path, "--max-log-gb", "0.0005", *QUICK, "--", sys.executable, "-c", script)
+    capture.wait_until(lambda: (capture.shown / "raw/amd_log/hip_7").exists())
+    capture.wait_until(capture.has_ended_recording)
+    (tmp_path / "seen").touch()
+    status, _, err = capture.end()
+    assert status == 0, err
+    assert "--max-log-gb" in err
+    count = int((tmp_path / "count").read_text())
+    (loss,) = capture.info["losses"]
+    kept = (capture.shown / "raw/amd_log/hip_7").read_bytes()
+    assert len(kept) >= 500_000
+    assert kept.endswith(b"\n")
+    assert kept.count(b"\n") + loss["records"] == count
+    assert len(kept) + loss["bytes"] == count * (len(line) + 1)
+
+
+def test_the_end_of_a_recording_is_told_before_its_buffers_are_emptied(tmp_path: Path) -> None:
+    """Reading them takes longer than many a workload; the marks at its end are the last that it records."""
+    capture = Capture(tmp_path, *QUICK, "--", "sleep", "0.2")
+    assert capture.end()[0] == 0
+    samples = json.loads((capture.shown / "raw/clock.json").read_text())["samples"]
+    last = max(sample["mono1"] for sample in samples if sample["label"] == "end")
+    assert capture.info["start"]["monotonic"] + 200_000_000 < capture.info["stop"]["monotonic"] < last
+
+
+def test_after_sigkill_the_folder_opens_and_clean_restores(tmp_path: Path, tracefs: Tracefs) -> None:
+    with unchanged(tracefs):
+        capture = Capture(tmp_path, *QUICK, "--", "sh", "-c", "touch started; exec sleep 60")
+        capture.wait_for("started")
+        time.sleep(0.3)
+        (workload,) = _children(capture.process.pid)
+        capture.process.kill()
+        # It has the capture's output open, too.
+        os.kill(workload, signal.SIGKILL)
+        capture.end()
+        assert capture.info["state"] == "recording"
+        verb = [sys.executable, "-m", "tracecorr"]
+        environment = {**os.environ, "PYTHONPATH": str(REPO)}
+        subprocess.run([*verb, "clean"], check=True, env=environment, capture_output=True)
+    done = subprocess.run([*verb, "correlate", capture.shown], env=environment, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    assert capture.info["state"] == "killed"
+    assert any(entry["form"] == "pages" for entry in capture.info["files"])
+
+
+def test_a_full_disk_ends_the_recording_and_the_folder_opens(tmp_path: Path, tracefs: Tracefs) -> None:
+    disk = tmp_path / "disk"
+    disk.mkdir()
+    mounted = subprocess.run(["mount", "-t", "tmpfs", "-o", "size=3m", "none", disk], check=False)
+    if mounted.returncode:
+        pytest.skip("this machine lets nobody mount")
+    try:
+        script = "touch started; dd if=/dev/zero of=fill bs=64k 2>/dev/null; sleep 1; rm -f fill; exit 6"
+        with unchanged(tracefs):
+            capture = Capture(disk, "--min-free-gb", "0", *QUICK, "--", "sh", "-c", script)
+            status, _, err = capture.end()
+        assert status in (6, 125), err
+        assert capture.info["state"] == "complete"
+    finally:
+        subprocess.run(["umount", disk], check=True)
+
+
+def test_a_disk_that_stays_full_has_room_for_the_end_of_the_capture(tmp_path: Path, tracefs: Tracefs) -> None:
+    disk = tmp_path / "disk"
+    disk.mkdir()
+    if subprocess.run(["mount", "-t", "tmpfs", "-o", "size=4m", "none", disk], check=False).returncode:
+        pytest.skip("this machine lets nobody mount")
+    try:
+        script = "touch started; dd if=/dev/zero of=fill bs=4k 2>/dev/null; sleep 1; ls -R / >/dev/null 2>&1; exit 6"
+        with unchanged(tracefs):
+            capture = Capture(disk, "--min-free-gb", "0", "--no-correlate", "-q", "--", "sh", "-c", script)
+            status, _, err = capture.end()
+        info = capture.info
+        assert (status, info["state"], info["exit_status"]) == (125, "complete", 6), err
+        assert any("the trace could not be written" in problem for problem in info["problems"])
+        assert "the disk is full: what the HIP runtime could not write is missing" in err
+        assert err.splitlines()[-1].startswith("next step: make room on its disk; ")
+        assert not (capture.shown / ".capture.json.new").exists()
+    finally:
+        subprocess.run(["umount", disk], check=True)
+
+
+def _children(pid: int) -> list[int]:
+    return [int(word) for word in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
