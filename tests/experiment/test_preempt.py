@@ -200,6 +200,8 @@ def test_the_verb_without_capture(
     words += ["--kept", "1e6"]
     assert main([*words, "-o", str(tmp_path / "x.experiment"), "--json"]) == 0
     report = json.loads(capsys.readouterr().out)
+    ran = [("high", workload(500)), ("low", workload(900))]
+    assert [(row["role"], row["command"]) for row in report["sections"]["workloads"]] == ran
     phases = [(r["phase"], r["role"], r["rounds"], r["launches"]) for r in report["sections"]["phases"]]
     assert ("together", "high", 2, 50) in phases
     assert ("sequential", "low", 2, 50) in phases
@@ -236,7 +238,8 @@ def test_a_capture_without_a_queue_is_one(tmp_path: Path) -> None:
     for captures, said in (
         ({"high_alone": made.path}, "UNKNOWN: no captured round shows a queue of HIP"), ({}, "nothing was captured"),
     ):  # fmt: skip
-        sections = {s.key: s for s in summarize_experiment(Runs(stamps(100, 100), none, captures), 1.2).sections}
+        runs = Runs(stamps(100, 100), none, captures, {"high": "a", "low": "b"})
+        sections = {s.key: s for s in summarize_experiment(runs, 1.2).sections}
         assert (sections["priorities"].frame.is_empty(), sections["priorities"].nothing) == (True, said)
 
 

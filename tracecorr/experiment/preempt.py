@@ -55,11 +55,13 @@ class Runs:
         stamps: launches of the uninstrumented rounds (`analyze.experiment.STAMPS`).
         captured: launches of the captured rounds.
         captures: phase -> capture folder.
+        commands: role -> what was run.
     """
 
     stamps: pl.DataFrame
     captured: pl.DataFrame
     captures: dict[str, Path]
+    commands: Mapping[str, str]
 
 
 def run_preempt(options: PreemptOptions, say: Say) -> Runs:
@@ -85,12 +87,12 @@ def run_preempt(options: PreemptOptions, say: Say) -> Runs:
         say(f"captured: {phase}")
         captures[phase] = options.folder / f"{phase}.tracecorr"
         captured.append(as_rows(phase, 0, _capture_phase(options, phase, captures[phase], say)))
-    runs = Runs(pl.concat(parts), pl.concat(captured), captures)
+    runs = Runs(pl.concat(parts), pl.concat(captured), captures, {"high": options.high, "low": options.low})
     _store_overhead(runs)
     runs.stamps.write_parquet(options.folder / "stamps.parquet")
     runs.captured.write_parquet(options.folder / "captured.parquet")
-    told = {"high": options.high, "low": options.low, "rounds": options.rounds, "container": options.container}
-    (options.folder / "experiment.json").write_text(json.dumps({"experiment": "preempt", **told}, indent=1))
+    told = {"experiment": "preempt", **runs.commands, "rounds": options.rounds, "container": options.container}
+    (options.folder / "experiment.json").write_text(json.dumps(told, indent=1))
     return runs
 
 

@@ -52,7 +52,11 @@ def summarize_experiment(runs: Runs, kept: float) -> ExperimentReport:
     overhead = measure_overhead(runs.stamps, runs.captured)
     captures = {phase: Capture.open(path) for phase, path in runs.captures.items()}
     yields = measure_yields(runs.stamps)
+    workloads = pl.DataFrame(
+        list(runs.commands.items()), schema={"role": pl.String, "command": pl.String}, orient="row"
+    )
     sections = (
+        Section("workloads", "Workloads", workloads),
         Section("phases", "Latency and throughput", summarize_phases(runs.stamps),
                 "stamps of the workloads themselves, without any instrumentation; beside = launches while the other "
                 "one was at work (the verdict takes these alone); call = start to return, "
