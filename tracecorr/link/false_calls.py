@@ -14,6 +14,7 @@ import polars as pl
 from tracecorr.align.bounds import Ints, Mask
 from tracecorr.align.rows import attach_columns, number_groups
 from tracecorr.link.bursts import list_burst_calls, list_gaps
+from tracecorr.link.captured_calls import drop_captured, list_captured_names
 from tracecorr.link.command_ends import list_headless, list_unended
 from tracecorr.link.usual_calls import list_disordered, list_rare
 from tracecorr.model.kinds import Flag
@@ -48,8 +49,9 @@ def find_losses(events: pl.DataFrame, halves: pl.DataFrame) -> pl.DataFrame:
     of a command that no line enqueued, or a command without its end, of those that show it as a rule. An enter that a
     thread's last call has alone tells nothing: the log ends in it; nor does an exit that comes first: the
     log begins in it, or its release prints no enter of a thread's first call (before 5.7). Neither does a function that
-    hardly ever shows both lines; but where no function shows the ends of its calls, all these lines are missing. Of a
-    log that names no thread the enters and exits of each function are counted.
+    hardly ever shows both lines, nor a call that is captured into a graph (`captured_calls`); but where no function
+    shows the ends of its calls, all these lines are missing. Of a log that names no thread the enters and exits of each
+    function are counted.
 
     Args:
         events: rows with file, offset, process, thread, name, layer, source, flags, command.
@@ -76,6 +78,7 @@ def _count_unmatched(calls: pl.DataFrame) -> pl.DataFrame:
         calls: rows of HIP calls as the reader gave them: file, offset, thread, name, flags (not null).
     """
     mine = calls.filter(pl.col("thread").is_null()).sort("file", "offset")
+    mine = mine.join(list_captured_names(mine), on=["file", "name"], how="anti", maintain_order="left")
     name, flags = ["file", "name"], pl.col("flags")
     step = pl.when(flags & int(Flag.ENTER_ONLY) > 0).then(1).when(flags & int(Flag.EXIT_ONLY) > 0).then(-1).otherwise(0)
     left = pl.len().over("file") - pl.int_range(pl.len()).over("file")
@@ -128,7 +131,7 @@ def list_half_calls(events: pl.DataFrame) -> pl.DataFrame:
         ends = calls.group_by("file", "thread").agg(first=offset.min(), last=offset.max())
         alone = alone.join(_count_paired(named), on=["file", "name"], how="semi").join(ends, on=["file", "thread"])
         at_end = pl.when("is_exit").then(offset == pl.col("first")).otherwise(offset == pl.col("last"))
-        alone = alone.filter(~at_end)
+        alone = drop_captured(alone.filter(~at_end), events, calls)
     return alone.select("row", "file", "offset", "thread", "name", "is_exit").sort("row")
 
 
