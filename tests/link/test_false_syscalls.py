@@ -28,6 +28,10 @@ def function(name: str, at: int, inside: int) -> dict[str, Any]:
     return {**call(name, at, 5), "layer": "kfd", "parent": inside, "call": inside}
 
 
+# Calls of another thread: of so many, a false one is a small share.
+OTHERS = [{**call("close", 10**6 + 100 * n, 20), "layer": "syscall", "thread": 9} for n in range(200)]
+
+
 def parted(rows: list[dict[str, Any]], lines: pl.DataFrame = NO_LINES) -> tuple[pl.DataFrame, pl.DataFrame]:
     """Return the events of rows, and what is left of them."""
     shared = {"file": 0, "thread": 1, "source": "ftrace", "err_lo_ns": 500, "err_hi_ns": 500}
@@ -55,7 +59,8 @@ def opened(rows: list[dict[str, Any]], lines: pl.DataFrame = NO_LINES) -> tuple[
 def test_a_thread_prints_nothing_while_it_is_in_the_kernel(printed: int, thread: int, expected: list[int]) -> None:
     """Times within the errors, or of another thread, say nothing."""
     lines = pl.DataFrame({"thread": [thread], "at": [printed]}, schema_overrides={"thread": pl.UInt32})
-    assert opened([call(CREATE, 10_000, 10_000), call(ALLOC, 30_000, 10_000)], lines) == (expected, [])
+    rows = [call(CREATE, 10_000, 10_000), call(ALLOC, 30_000, 10_000), *OTHERS]
+    assert opened(rows, lines) == (expected, [])
 
 
 def printed_at(*times: int) -> pl.DataFrame:
@@ -67,7 +72,7 @@ def test_any_system_call_may_be_two_and_keeps_its_other_flags() -> None:
         {**call("futex", 10_000, 10_000, int(Flag.UNALIGNED)), "layer": "syscall"},
         {**call("read", 30_000, 10_000), "layer": "syscall", "flags": None}, call(ALLOC, 50_000, 10_000),
     ]  # fmt: skip
-    after = parted(rows, printed_at(35_000, 15_000))[1]
+    after = parted([*rows, *OTHERS], printed_at(35_000, 15_000))[1].head(len(rows))
     assert after["dur_ns"].to_list() == [None, None, 10_000]
     assert after["flags"].to_list() == [Flag.UNALIGNED | Flag.ENTER_ONLY, Flag.ENTER_ONLY, 0]
 
@@ -81,7 +86,7 @@ def test_in_an_open_call_only_the_function_of_its_own_request_surely_ran() -> No
         call(CREATE, 30_000, 10_000), function("kfd_ioctl_create_queue", 31_000, 4),
         {**function("init_mqd", 32_000, 4), "layer": "mqd"},
     ]  # fmt: skip
-    after = parted(rows, printed_at(15_000))[1]
+    after = parted([*rows, *OTHERS], printed_at(15_000))[1].head(len(rows))
     assert after["dur_ns"].to_list() == [None, 8_000, 6_000, 5, 10_000, 5, 5]
     assert after["enclosing_call"].to_list() == [None, 0, None, None, None, 4, 4]
     # A function in another one stays there.
@@ -106,6 +111,35 @@ def test_the_driver_runs_the_function_of_the_request() -> None:
     assert opened([call(CREATE, 10, 90), function("kfd_create_queue", 50, 0)]) == ([], [])
     assert opened([call(ALLOC, 10, 90), function("kfd_create_queue", 50, 0)]) == ([0], [1])
     assert opened([call(ALLOC, 10, 90), function("kfd_create_queue", 20, 0), *rows[1:]]) == ([0], [1, 2, 3])
+
+
+@pytest.mark.parametrize(("at", "expected"), [(60, ([0], [2, 3])), (21, ([], []))])
+def test_a_request_runs_its_function_once(at: int, expected: tuple[list[int], list[int]]) -> None:
+    """Two probes may show one function: then its records are nearer to each other than a whole call is long."""
+    rows = [
+        call(CREATE, 10, 90), function("kfd_ioctl_create_queue", 15, 0), function("kfd_create_queue", at, 0),
+        function("init_mqd", at + 5, 0), call(CREATE, 200, 30), function("kfd_create_queue", 215, 4),
+    ]  # fmt: skip
+    found = opened([*rows, *OTHERS])
+    assert found == expected
+
+
+def test_calls_that_are_surely_two_lack_an_exit_and_an_enter() -> None:
+    """One of five calls is: any of the others may be two as well."""
+    rows = [call(CREATE, 10_000 * n, 5_000) for n in range(1, 6)]
+    assert opened(rows) == ([], [])
+    assert opened(rows, printed_at(12_500)) == ([0, 1, 2, 3, 4], [])
+
+
+@pytest.mark.parametrize(("others", "expected"), [(0, []), (1, [2, 3, 4])])
+def test_a_thread_that_stores_to_a_doorbell_is_in_no_call(others: int, expected: list[int]) -> None:
+    """A trace may begin and end in calls, but not in those behind and before which their threads stored."""
+    store = {**call("doorbell", 50, None), "layer": "doorbell"}
+    edges = [{**call("ioctl", 100, None, int(Flag.EXIT_ONLY)), "thread": 1},
+             {**call(ALLOC, 900, None, int(Flag.ENTER_ONLY)), "thread": 2}]  # fmt: skip
+    whole = [{**call(ALLOC, 300 + 100 * n, 10 + n), "thread": 3} for n in range(3)]
+    stores = [{**store, "thread": 1}, {**store, "ts_ns": 950, "thread": 2}][: 2 * others]
+    assert opened([*edges, *whole, *stores]) == (expected, [])
 
 
 def test_where_single_records_are_missing_the_longest_calls_are_open() -> None:

@@ -46,6 +46,8 @@ from tracecorr.store import Capture
         pytest.param(530123, id="a call of two whose rows are all there, in another order"),
         pytest.param(540028, id="a call of two of a function of which few calls are left"),
         pytest.param(890002, id="a log that ends within a number"),
+        pytest.param(7310010, id="a system call of two in a trace whose threads end in doorbell stores"),
+        pytest.param(530074, id="an ioctl in which the function of its request ran twice"),
     ],
 )  # fmt: skip
 def test_damage_makes_links_missing_but_not_wrong(seed: int, tmp_path: Path) -> None:

@@ -34,13 +34,13 @@ def open_false_syscalls(events: pl.DataFrame, lines: pl.DataFrame) -> pl.DataFra
 
     So are calls
     - during which their thread printed a line of the log,
-    - of the KFD in which the driver's function of another request ran,
+    - of the KFD in which the driver's function of another request ran, or that of their own one twice,
     - of the KFD that lack the request that follows those of their name as a rule, and are long enough to hold it, too,
     - over a place at which several threads lack records,
     - in a trace that lacks enters and exits here and there: the longest of each name, as many as may be false; where it
       lacks many, all.
 
-    What ran in an open call is in none, but for the driver's function of its own request.
+    What ran in an open call is in none, but for the first driver's function of its own request.
 
     Args:
         events: events nested by `functions.nest_functions`.
@@ -53,14 +53,17 @@ def open_false_syscalls(events: pl.DataFrame, lines: pl.DataFrame) -> pl.DataFra
     if ended.is_empty():
         return events
     inside = _list_functions(events)
-    enters, exits = _list_lone(calls)
+    enters, exits = _list_lone(calls, events)
+    surely = pl.concat([_interrupted(ended, lines), _of_another(inside), _of_two(inside, ended)]).unique()
+    of_two = ended.join(surely, on="event", how="semi").join(_count_calls(calls), on="file")
     false = pl.concat([
-        _interrupted(ended, lines), _of_another(inside), _unlikely(enters, exits, ended),
+        surely, _unlikely(enters, exits, of_two, ended),
         _of_bursts(enters, exits, ended, events), _without_next(calls, ended),
     ]).unique()  # fmt: skip
     if false.is_empty():
         return events
-    doubtful = inside.join(false.rename({"event": "call"}), on="call").filter(~pl.col("own"))["event"]
+    first = pl.col("own") & (pl.col("own").cum_sum().over("call") == 1)
+    doubtful = inside.filter(~first).join(false.rename({"event": "call"}), on="call")["event"]
     return _open(events, false["event"], doubtful)
 
 
@@ -83,8 +86,8 @@ def _open(events: pl.DataFrame, false: pl.Series, doubtful: pl.Series) -> pl.Dat
 
 
 def _list_functions(events: pl.DataFrame) -> pl.DataFrame:
-    """Return what lies in each system call: event, call, own, other (a driver function of the request, of another)."""
-    rows = events.select("event", "name", "layer", "source", call="enclosing_call").filter(
+    """Return what lies in each system call: event, call, ts_ns, own, other (functions of the request, of another)."""
+    rows = events.select("event", "name", "layer", "source", "ts_ns", call="enclosing_call").filter(
         (pl.col("source") == "ftrace") & pl.col("call").is_not_null()
     )  # fmt: skip
     name = pl.col("name").cast(pl.String)
@@ -93,7 +96,7 @@ def _list_functions(events: pl.DataFrame) -> pl.DataFrame:
     request = events["name"].gather(rows["call"]).cast(pl.String).str.strip_prefix(_IOCTL).str.to_lowercase()
     is_own = (operation == request).fill_null(value=False)
     is_other = operation.is_in(_OPERATIONS).fill_null(value=False) & request.is_in(_OPERATIONS) & ~is_own
-    return rows.select("event", "call", own=is_own, other=is_other)
+    return rows.select("event", "call", "ts_ns", own=is_own, other=is_other)
 
 
 def _interrupted(ended: pl.DataFrame, lines: pl.DataFrame) -> pl.DataFrame:
@@ -112,8 +115,27 @@ def _of_another(inside: pl.DataFrame) -> pl.DataFrame:
     return inside.filter("other").select(event="call").unique()
 
 
-def _list_lone(calls: pl.DataFrame) -> tuple[pl.DataFrame, pl.DataFrame]:
+def _of_two(inside: pl.DataFrame, ended: pl.DataFrame) -> pl.DataFrame:
+    """Return the calls (event) in which the driver's function of the request ran twice.
+
+    Two probes may show one function; then less time is between them than the shortest call of the name takes.
+    """
+    at = pl.col("ts_ns")
+    ran = inside.filter("own").group_by("call").agg(apart=at.max() - at.min()).filter(pl.col("apart") > 0)
+    shortest = ended.group_by("name").agg(least=pl.col("dur_ns").min())
+    asked = ended.select("event", "name").join(ran, left_on="event", right_on="call").join(shortest, on="name")
+    return asked.filter(pl.col("apart") >= pl.col("least")).select("event")
+
+
+def _count_calls(calls: pl.DataFrame) -> pl.DataFrame:
+    return calls.group_by("file").agg(total=pl.len())
+
+
+def _list_lone(calls: pl.DataFrame, events: pl.DataFrame) -> tuple[pl.DataFrame, pl.DataFrame]:
     """Return the calls of which the exit, and those of which the enter, is missing, of those that show both as a rule.
+
+    A trace begins in calls, and ends in some: an exit that is the first record of its thread tells nothing, nor does an
+    enter that is the last one. Stores to doorbells are records, too: a thread makes them in user space.
 
     Each with `total`: the calls of its file.
     """
@@ -122,22 +144,32 @@ def _list_lone(calls: pl.DataFrame) -> tuple[pl.DataFrame, pl.DataFrame]:
     # An exit alone does not tell the request.
     call = pl.when(pl.col("name").cast(pl.String).str.starts_with(_IOCTL)).then(pl.lit("ioctl")).otherwise("name")
     calls = calls.with_columns(call=call)
-    shown = calls.group_by("file", "call").agg(lone=is_lone.mean()).filter(pl.col("lone") <= 1 - _LEAST_WHOLE)
-    calls = calls.join(shown, on=["file", "call"], how="semi")
+    usual = calls.group_by("file", "call").agg(lone=is_lone.mean()).filter(pl.col("lone") <= 1 - _LEAST_WHOLE)
+    calls = calls.join(usual, on=["file", "call"], how="semi")
     lone = calls.filter(is_lone)
-    ends = calls.group_by("file", "thread").agg(first=pl.col("offset").min(), last=pl.col("offset").max())
-    total = calls.group_by("file").agg(total=pl.len())
-    placed = lone.join(ends, on=["file", "thread"]).join(total, on="file")
-    # A trace begins in a call, and ends in one.
-    enters = placed.filter((flag & int(Flag.ENTER_ONLY) > 0) & (pl.col("offset") < pl.col("last")))
-    exits = placed.filter((flag & int(Flag.EXIT_ONLY) > 0) & (pl.col("offset") > pl.col("first")))
+    stores = (pl.col("layer") == "doorbell") & (pl.col("source") == "ftrace") & pl.col("thread").is_not_null()
+    stored = events.select("thread", "ts_ns", "layer", "source").filter(stores).select("thread", "ts_ns")
+    shown = pl.concat([calls.select("thread", "ts_ns"), stored])
+    ends = shown.group_by("thread").agg(first=pl.col("ts_ns").min(), last=pl.col("ts_ns").max())
+    placed = lone.join(ends, on="thread").join(_count_calls(calls), on="file")
+    enters = placed.filter((flag & int(Flag.ENTER_ONLY) > 0) & (pl.col("ts_ns") < pl.col("last")))
+    exits = placed.filter((flag & int(Flag.EXIT_ONLY) > 0) & (pl.col("ts_ns") > pl.col("first")))
     return enters, exits
 
 
-def _unlikely(enters: pl.DataFrame, exits: pl.DataFrame, ended: pl.DataFrame) -> pl.DataFrame:
-    """Return the calls (event) that are the longest of their name in a trace that lacks single records."""
+def _unlikely(enters: pl.DataFrame, exits: pl.DataFrame, of_two: pl.DataFrame, ended: pl.DataFrame) -> pl.DataFrame:
+    """Return the calls (event) that are the longest of their name in a trace that lacks single records.
+
+    Args:
+        enters, exits: calls of which the exit, and of which the enter, is missing: file, total.
+        of_two: calls that are surely two, so that an exit and an enter are missing: file, total.
+        ended: calls that show both.
+    """
+    columns = ("file", "total")
     counts = [
-        side.group_by("file").agg(pl.len().alias(name), pl.col("total").first().alias(f"total_{name}"))
+        pl.concat([side.select(columns), of_two.select(columns)]).group_by("file").agg(
+            pl.len().alias(name), pl.col("total").first().alias(f"total_{name}")
+        )
         for side, name in ((enters, "enters"), (exits, "exits"))
     ]
     # A filter on one of the two events leaves halves of one kind only: then the join leaves no row.
