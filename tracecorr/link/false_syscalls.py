@@ -40,7 +40,8 @@ def open_false_syscalls(events: pl.DataFrame, lines: pl.DataFrame) -> pl.DataFra
     - in a trace that lacks enters and exits here and there: the longest of each name, as many as may be false; where it
       lacks many, all.
 
-    What ran in an open call is in none, but for the first driver's function of its own request.
+    What ran in an open call is in none, nor is what ran in one whose exit is missing, but for the driver's function of
+    the request.
 
     Args:
         events: events nested by `functions.nest_functions`.
@@ -60,11 +61,26 @@ def open_false_syscalls(events: pl.DataFrame, lines: pl.DataFrame) -> pl.DataFra
         surely, _unlikely(enters, exits, of_two, ended),
         _of_bursts(enters, exits, ended, events), _without_next(calls, ended),
     ]).unique()  # fmt: skip
-    if false.is_empty():
+    unended = pl.concat([false, enters.select("event")])
+    if unended.is_empty():
         return events
-    first = pl.col("own") & (pl.col("own").cum_sum().over("call") == 1)
-    doubtful = inside.filter(~first).join(false.rename({"event": "call"}), on="call")["event"]
-    return _open(events, false["event"], doubtful)
+    return _open(events, false["event"], _list_doubtful(inside, unended, calls))
+
+
+def _list_doubtful(inside: pl.DataFrame, unended: pl.DataFrame, calls: pl.DataFrame) -> pl.Series:
+    """Return what may have run in a later call (event): all but functions of the request right behind its enter.
+
+    A function that ran sooner than the shortest call of the name takes is in no later one.
+
+    Args:
+        inside: as `_list_functions` returns it.
+        unended: event of the calls that have ended at another time than the trace says.
+        calls: all calls.
+    """
+    begun = calls.select("name", call="event", begun_ns="ts_ns", least=pl.col("dur_ns").min().over("name"))
+    asked = inside.join(unended.select(call="event"), on="call", how="semi").join(begun, on="call")
+    soon = pl.col("ts_ns") - pl.col("begun_ns") < pl.col("least")
+    return asked.filter(~(pl.col("own") & soon).fill_null(value=False))["event"]
 
 
 def _open(events: pl.DataFrame, false: pl.Series, doubtful: pl.Series) -> pl.DataFrame:
