@@ -48,8 +48,8 @@ def draw_scene(seed: int) -> Scene:
     scene = replace(_BASE, seed=seed, **random.choice(_LAYOUTS), **drawn)  # type: ignore[arg-type]
     if seed % 10 == _SPARSE_SEEDS:
         scene = replace(scene, **random.choice(_SPARSE))  # type: ignore[arg-type]
-    if not scene.prints_index:
-        # Its packets are counted from 0.
+    if not scene.barriers_print_index:
+        # Packets that print none are counted from 0.
         scene = replace(scene, first_index=0)
     # So many lines are enough.
     return replace(scene, span_s=0.24 / max(2, scene.threads * scene.processes))

@@ -162,6 +162,21 @@ def test_a_created_line_that_comes_late_is_that_of_the_packets_before_it() -> No
     assert counted(complete_indexes(rows)) == [0, 1, 2]
 
 
+def test_packets_that_may_be_of_a_queue_made_again_are_not_counted_with_those_before() -> None:
+    """The Created line is printed behind the queue's first packets; it was made behind its thread's line before."""
+    between = [line(0), packet(1), line(1), {**made(), "thread": 0}]
+    rows = records({**made(), "thread": 0}, packet(0), packet(0), *between, packet(0), packet(0))
+    assert counted(complete_indexes(rows)) == [0, 1, None, None, None]
+    # Once the one before was deleted none is of that.
+    deleted = {"name": "queue_deleted", "ring": RING}
+    rows = records({**made(), "thread": 0}, packet(0), packet(0), deleted, *between, packet(0))
+    assert counted(complete_indexes(rows)[4:]) == [None, None]
+    # Before that line no packet is of the new queue.
+    early = [packet(1), line(1), line(0), {**made(), "thread": 0}]
+    rows = records({**made(), "thread": 0}, packet(0), line(1), line(0), *early, packet(0))
+    assert counted(complete_indexes(rows)) == [0, 1, None]
+
+
 @pytest.mark.parametrize(
     "more",
     [
@@ -213,6 +228,18 @@ def test_a_kernels_dispatch_is_that_of_its_thread_and_log() -> None:
     # The second log shows no dispatch at all.
     rows = records(kernels[0], packet(0), *({**kernels[0], "file": 1, "process": 1, "thread": 5} for _ in range(2)))
     assert list_short_files(rows).to_list() == [1]
+
+
+@pytest.mark.parametrize(("between", "expected"), [([], [0]), ([{"name": SUBMITTED}], [])])
+def test_a_log_of_workers_lacks_a_kernel_that_none_submits_before_its_pointer_comes_again(
+    between: list[dict[str, Any]], expected: list[int]
+) -> None:
+    command = {"layer": "command", "command": 0x10}
+    kernels = [{**line(0, name="KernelExecution"), **command}, *({**line(2, **row), **command} for row in between)]
+    again = [{**line(0), **command}]
+    worked = [{**line(1, name="KernelExecution"), "command": 0x20}, {**line(2, name=SUBMITTED), "command": 0x20}]
+    rows = records(made(), *worked, packet(2), *kernels, *again, packet(2))
+    assert list_short_files(rows).to_list() == expected
 
 
 def test_a_log_without_dispatches_lacks_those_of_its_kernels() -> None:

@@ -48,6 +48,9 @@ from tracecorr.store import Capture
         pytest.param(890002, id="a log that ends within a number"),
         pytest.param(7310010, id="a system call of two in a trace whose threads end in doorbell stores"),
         pytest.param(530074, id="an ioctl in which the function of its request ran twice"),
+        pytest.param(8800206, id="a function of a later ioctl in one whose exit was lost"),
+        pytest.param(8800133, id="packets counted though the log lacks the lines of a worker"),
+        pytest.param(8800165, id="packets counted with those of the queue before on the same ring"),
     ],
 )  # fmt: skip
 def test_damage_makes_links_missing_but_not_wrong(seed: int, tmp_path: Path) -> None:

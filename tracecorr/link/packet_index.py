@@ -8,7 +8,7 @@ import polars as pl
 
 from tracecorr.align.rows import attach_columns
 from tracecorr.link.packet_losses import list_short_files
-from tracecorr.link.packet_order import add_turns
+from tracecorr.link.packet_order import add_turns, find_earliest
 from tracecorr.model.kinds import PACKET_KINDS
 
 _WRAP = 2**32
@@ -37,7 +37,7 @@ def complete_indexes(records: pl.DataFrame, unproven: Sequence[int] = ()) -> pl.
     lines = rows.filter(mine & pl.col("ring").is_not_null())
     if _are_whole(lines["packet_index"]):
         return records.with_columns(index_counted=pl.lit(False))
-    lines = add_turns(_add_generations(lines, rows), records, _RING)
+    lines = add_turns(_add_generations(lines, rows, records), records, _RING)
     short = pl.concat([list_short_files(records), _list_untested(records, lines, unproven)])
     lines = _count(_unwrap(lines), short)
     found = attach_columns(records, lines.select("_row", "counted", whole="packet_index"), "_row")
@@ -60,32 +60,46 @@ def _are_whole(printed: pl.Series) -> bool:
     return printed.null_count() == 0 and span <= _WRAP // 2
 
 
-def _add_generations(lines: pl.DataFrame, records: pl.DataFrame) -> pl.DataFrame:
+def _add_generations(lines: pl.DataFrame, rows: pl.DataFrame, records: pl.DataFrame) -> pl.DataFrame:
     """Return the packets in the order of their times with `generation`: how often their ring was made before.
 
     The column `made` tells whether the first packet of that life has index 0. The only Created line of a ring that was
     never deleted may come behind packets of another thread. Of several, one that comes behind packets though no line
-    says that their queue was deleted tells not which of them are of which queue.
+    says that their queue was deleted tells not which of them are of which queue: they may be of the new one since the
+    line that its thread printed before.
+
+    Args:
+        lines: packets.
+        rows: rows of layer `aql`.
+        records: part events with `thread`.
     """
     shape = ("_row", "process", "thread", "ring", "packet_index", "stamp_ns", "file", "offset", "parent_offset")
-    created = records.filter((pl.col("layer") == "aql") & (pl.col("name") == "queue_created"))
-    ends = records.filter((pl.col("layer") == "aql") & (pl.col("name") == "queue_deleted"))
-    both = pl.concat([
-        lines.select(*shape, life=pl.lit("packet")), _marks(created, shape, "made"), _marks(ends, shape, "ended"),
-    ]).sort("stamp_ns", "file", "offset")  # fmt: skip
+    created = rows.filter(pl.col("name") == "queue_created")
+    created = created.with_columns(begun=pl.Series(find_earliest(created, records), dtype=pl.Int64))
+    ends = rows.filter(pl.col("name") == "queue_deleted").with_columns(begun=pl.lit(None, pl.Int64))
+    packets = lines.select(*shape, life=pl.lit("packet"), begun=pl.lit(None, pl.Int64))
+    both = pl.concat([packets, _marks(created, shape, "made"), _marks(ends, shape, "ended")]).sort(
+        "stamp_ns", "file", "offset"
+    )
     ring, life = ["process", "ring"], pl.col("life")
     made, ended = life == "made", life == "ended"
     once = ((made.sum() == 1) & ~ended.any()).over(ring)
     both = both.with_columns(once=once, generation=pl.when(~once).then(made.cum_sum().over(ring)).otherwise(0))
+    over = (ended.cum_sum() > 0).over(_RING)
+    begun = (pl.col("begun").backward_fill().over(ring) <= pl.col("stamp_ns")) & ~ended.any().over(_RING)
+    late = (life == "packet") & ~pl.col("once") & (over | begun.fill_null(value=False))
     # Of the life before: whether it has packets, and whether its end is seen.
-    lives = both.group_by(_RING).agg(used=(life == "packet").any(), ended=ended.any())
-    blurred = lives.filter("used", ~pl.col("ended")).select(
+    lives = both.with_columns(late=late).group_by(_RING).agg(
+        used=(life == "packet").any(), ended=ended.any(), late=pl.col("late").any()
+    )
+    blurred = lives.filter(pl.col("late") | (pl.col("used") & ~pl.col("ended"))).select(
         *ring, generation=pl.col("generation") + 1, blurred=pl.lit(value=True)
     )  # fmt: skip
+    both = both.with_columns(generation=pl.col("generation") + late.cast(pl.Int64))
     both = both.join(blurred, on=_RING, how="left", maintain_order="left", nulls_equal=True)
     known = pl.col("once") | ((pl.col("generation") > 0) & pl.col("blurred").is_null())
     packets = _add_first_lives(both.filter(life == "packet"), created)
-    return packets.with_columns(made=known | pl.col("made_once")).drop("life", "blurred", "once", "made_once")
+    return packets.with_columns(made=known | pl.col("made_once")).drop("life", "blurred", "once", "made_once", "begun")
 
 
 def _add_first_lives(packets: pl.DataFrame, created: pl.DataFrame) -> pl.DataFrame:
@@ -107,7 +121,7 @@ def _add_first_lives(packets: pl.DataFrame, created: pl.DataFrame) -> pl.DataFra
 def _marks(lines: pl.DataFrame, shape: tuple[str, ...], life: str) -> pl.DataFrame:
     """Return lines that name a ring in the form of packets."""
     empty = {"_row": pl.lit(None, pl.UInt32), "packet_index": pl.lit(None, pl.Int64), "life": pl.lit(life)}
-    return lines.drop_nulls("ring").with_columns(**empty).select(*shape, "life")
+    return lines.drop_nulls("ring").with_columns(**empty).select(*shape, "life", "begun")
 
 
 def _unwrap(lines: pl.DataFrame) -> pl.DataFrame:

@@ -17,17 +17,20 @@ def list_short_files(records: pl.DataFrame) -> pl.Series:
     """Return the files of the log that lack lines: of calls (`false_calls.find_losses`), or of packets.
 
     Packets lack where a signal is awaited that none completes, or a thread that writes dispatches enqueues its next
-    command behind that of a kernel without one. A log without any dispatch lacks those of its kernels.
+    command behind that of a kernel without one. A log without any dispatch lacks those of its kernels. Where threads
+    of their own submit commands (Direct Dispatch is off), so does one that shows a kernel's pointer in use again though
+    no line says that the kernel was submitted.
 
     Args:
         records: part events with `source`, `process`, `thread`.
     """
-    rows = records.select("process", "thread", "stamp_ns", "file", "offset", "layer", "name", "signal", "source")
+    columns = ("process", "thread", "stamp_ns", "file", "offset", "layer", "name", "signal", "command", "source")
+    rows = records.select(columns)
     rows = rows.filter(
         (pl.col("source") == "amd_log") & pl.col("layer").is_in(["aql", "copy", "signal", "command"])
     ).sort("stamp_ns", "file", "offset")  # fmt: skip
     lossy = find_losses(records, list_half_calls(records))
-    found = (lossy["file"], _list_unsignalled(rows), _list_undispatched(rows))
+    found = (lossy["file"], _list_unsignalled(rows), _list_undispatched(rows), _list_never_submitted(rows))
     return pl.concat(found).unique()
 
 
@@ -50,3 +53,12 @@ def _list_undispatched(rows: pl.DataFrame) -> pl.Series:
     following = pl.col("layer").shift(-1).over("file", "thread")
     lacks = (pl.col("name") == _KERNEL) & (following == "command") & writes
     return steps.filter(lacks.fill_null(value=False))["file"].unique()
+
+
+def _list_never_submitted(rows: pl.DataFrame) -> pl.Series:
+    """Return the files with a kernel's command that nothing submits before its pointer is in use again."""
+    name = pl.col("name")
+    steps = rows.filter((pl.col("layer") == "command") & pl.col("command").is_not_null())
+    steps = steps.filter((name == SUBMITTED).any().over("file")).filter(~name.is_in([*COMMAND_MENTIONS, "complete"]))
+    following = name.shift(-1).over("file", "command")
+    return steps.filter((name == _KERNEL) & (following != SUBMITTED))["file"].unique()

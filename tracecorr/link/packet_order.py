@@ -21,7 +21,7 @@ def add_turns(packets: pl.DataFrame, records: pl.DataFrame, ring: tuple[str, ...
         records: part events with `thread`.
         ring: columns that name one life of a ring.
     """
-    packets = packets.with_columns(_earliest=pl.Series(_find_earliest(packets, records)))
+    packets = packets.with_columns(_earliest=pl.Series(find_earliest(packets, records)))
     # The earliest of all that come later: where it lies behind a packet's line, a turn ends.
     later = pl.col("_earliest").shift(-1).cum_min(reverse=True).over(ring)
     packets = packets.with_columns(_ends=later > pl.col("stamp_ns")).with_columns(
@@ -32,10 +32,11 @@ def add_turns(packets: pl.DataFrame, records: pl.DataFrame, ring: tuple[str, ...
     return packets.with_columns(mixed=mixed).drop("_earliest", "_ends")
 
 
-def _find_earliest(packets: pl.DataFrame, records: pl.DataFrame) -> Ints:
+def find_earliest(packets: pl.DataFrame, records: pl.DataFrame) -> Ints:
     """Return when each packet's thread can have taken its index: at its previous line, `NO_LOW` without one.
 
-    A graph launch takes the indexes of several packets before it prints the first of them, in its call.
+    A graph launch takes the indexes of several packets before it prints the first of them, in its call. A queue is made
+    between two lines of its thread as well.
     """
     log = records.select("thread", "stamp_ns", "end_stamp_ns", "source", "clock").filter(
         (pl.col("source") == "amd_log") & (pl.col("clock") == "mono")
