@@ -183,9 +183,9 @@ def _unlikely(enters: pl.DataFrame, exits: pl.DataFrame, of_two: pl.DataFrame, e
     """
     columns = ("file", "total")
     counts = [
-        pl.concat([side.select(columns), of_two.select(columns)]).group_by("file").agg(
-            pl.len().alias(name), pl.col("total").first().alias(f"total_{name}")
-        )
+        pl.concat([side.select(columns), of_two.select(columns)])
+        .group_by("file")
+        .agg(pl.len().alias(name), pl.col("total").first().alias(f"total_{name}"))
         for side, name in ((enters, "enters"), (exits, "exits"))
     ]
     # A filter on one of the two events leaves halves of one kind only: then the join leaves no row.

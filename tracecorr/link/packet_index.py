@@ -91,7 +91,7 @@ def _add_generations(lines: pl.DataFrame, rows: pl.DataFrame, records: pl.DataFr
     # Of the life before: whether it has packets, and whether its end is seen.
     lives = both.with_columns(late=late).group_by(_RING).agg(
         used=(life == "packet").any(), ended=ended.any(), late=pl.col("late").any()
-    )
+    )  # fmt: skip
     blurred = lives.filter(pl.col("late") | (pl.col("used") & ~pl.col("ended"))).select(
         *ring, generation=pl.col("generation") + 1, blurred=pl.lit(value=True)
     )  # fmt: skip
