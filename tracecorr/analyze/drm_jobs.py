@@ -15,8 +15,8 @@ def summarize_drm_jobs(jobs: pl.LazyFrame, *, timed: bool = True) -> pl.DataFram
         timed: whether the clock of the trace shows times; where it does not, no duration is known.
 
     Returns: dev, ring, ring_kind, jobs, queued, run, done (how many of them were seen at each stage), processes (that
-        submitted, where they are known), waited_p50_ns, waited_p95_ns, waited_max_ns (queued to run), ran_p50_ns,
-        ran_p95_ns, ran_max_ns (run to done).
+        submitted; null where none of them is known), waited_p50_ns, waited_p95_ns, waited_max_ns (queued to run),
+        ran_p50_ns, ran_p95_ns, ran_max_ns (run to done).
     """
     times = {"waited": pl.col("run_ns") - pl.col("queued_ns"), "ran": pl.col("done_ns") - pl.col("run_ns")}
     times = {name: pl.when(timed).then(took) for name, took in times.items()}
@@ -26,7 +26,9 @@ def summarize_drm_jobs(jobs: pl.LazyFrame, *, timed: bool = True) -> pl.DataFram
         .agg(
             pl.len().cast(pl.Int64).alias("jobs"),
             *(pl.col(f"{stage}_ns").count().cast(pl.Int64).alias(stage) for stage in ("queued", "run", "done")),
-            pl.col("process").drop_nulls().n_unique().cast(pl.Int64).alias("processes"),
+            pl.when(pl.col("process").count() > 0)
+            .then(pl.col("process").drop_nulls().n_unique().cast(pl.Int64))
+            .alias("processes"),
             *(told for name, took in times.items() for told in spread_ns(took, name)),
         )
         .sort(["jobs", "dev", "ring"], descending=[True, False, False])

@@ -24,3 +24,14 @@ def summarize_losses(losses: pl.LazyFrame) -> pl.DataFrame:
         )
         .sort("source", "cpu")
     )
+
+
+def count_at_least(losses: pl.DataFrame) -> int:
+    """Return how many of the lost records are what follows from those that are there, so that more may lack.
+
+    The log never tells how many of its lines are missing (`link.log_losses`).
+
+    Args:
+        losses: as `summarize_losses` returns them.
+    """
+    return int(losses.filter(pl.col("source") == "amd_log")["lost"].sum() or 0)

@@ -84,11 +84,13 @@ def describe_summary(report: Report) -> Iterator[str]:
     yield f"sources: {', '.join(s['sources']) or 'none'}"
     internal = f" (and {s['hip_internal']} internal functions)" if s["hip_internal"] else ""
     calls = f"{count_of(s['hip_calls'], 'HIP call')}{internal}" if log else "HIP calls not recorded"
+    streams = count_of(s["streams"], "stream") if log else "streams not recorded"
     seen = count_of(s["ioctls"], "ioctl") if s["ioctls"] else "no ioctl in the trace"
     ioctls = seen if trace else "ioctls not recorded"
     ioctls += f", {count_of(s['drm_jobs'], 'DRM job')}" if s["drm_jobs"] else ""
     least = f"{s['queues'] - s['queues_doubled']} to " if s["queues_doubled"] else ""
-    yield f"{calls}, {ioctls}, {least}{count_of(s['queues'], 'queue')}, {count_of(s['streams'], 'stream')}"
+    queues = f"{least}{count_of(s['queues'], 'queue')}" if s["queues"] else "no queue known"
+    yield f"{calls}, {ioctls}, {queues}, {streams}"
     if log:
         both = count_of(s["packets_and_copies"], "packets and copies", "packet or copy")
         yield f"{_dispatch_text(s)}; {both}"
@@ -97,7 +99,8 @@ def describe_summary(report: Report) -> Iterator[str]:
         yield f"rocprof: {_profile_text(s['rocprof'])}"
     yield f"clocks: {_clock_text(s)}"
     untold = f", and those of {count_of(s['losses_untold'], 'span')} of unknown number" if s["losses_untold"] else ""
-    yield f"records lost: {s['records_lost']}{untold}"
+    least = "at least " if s["losses_at_least"] else ""
+    yield f"records lost: {least}{s['records_lost']}{untold}"
 
 
 def _doorbell_text(summary: dict[str, Any]) -> str:
@@ -131,17 +134,18 @@ def _clock_text(summary: dict[str, Any]) -> str:
     if error is None:
         return f"the error of {count_of(unknown, 'event')} is unknown" if unknown else "no event has a time"
     how = "aligned" if summary["clocks"] > 1 else "only one, nothing to align"
-    rest = f"; {unknown} events of unknown error" if unknown else ""
+    rest = f"; the error of {count_of(unknown, 'event')} is unknown" if unknown else ""
     return f"{how}; {_error_text(summary)}{rest}"
 
 
 def _error_text(summary: dict[str, Any]) -> str:
     """Return how well the starts of events are known: of most, and of the worst where that differs much."""
     worst, usual = summary["time_error_ns"], summary["time_error_p50_ns"]
+    every = "every other event" if summary["time_error_unknown"] else "every event"
     if worst == 0:
-        return "the start of every event is known to the nanosecond"
+        return f"the start of {every} is known to the nanosecond"
     if worst <= _MUCH * max(usual, _STEP_NS):
-        return f"the start of every event is known to {render_ns(worst)}"
+        return f"the start of {every} is known to {render_ns(worst)}"
     clock = f", by the clock {summary['widest_clock']}" if summary["widest_clock"] else ""
     return f"the start of most events is known to {render_ns(usual)}, of the worst to {render_ns(worst)}{clock}"
 

@@ -7,6 +7,7 @@ import polars as pl
 from tracecorr.analyze.frames import collect
 
 _KINDS = ("allocate_device", "allocate_host", "lock")
+_NO_PROCESS = -1
 
 
 def summarize_memory(events: pl.LazyFrame) -> pl.DataFrame:
@@ -23,28 +24,31 @@ def summarize_memory(events: pl.LazyFrame) -> pl.DataFrame:
         .select("event", "ts_ns", "process", "arg", "size_bytes", kind=pl.col("name").cast(pl.String))
         .sort("ts_ns", "event")
     )
+    # Within one stamp the order of the lines counts. A log that names no process is of one; a join finds no null.
+    rows = rows.with_columns(pl.col("process").cast(pl.Int64).fill_null(_NO_PROCESS)).with_row_index("at")
     made = rows.filter(pl.col("kind").is_in(_KINDS)).with_columns(pl.col("size_bytes").fill_null(0))
     frees = rows.filter((pl.col("kind") == "free") & pl.col("arg").is_not_null())
-    ends = frees.select("process", "arg", "ts_ns", free_ns="ts_ns")
-    lives = made.join_asof(
-        ends, on="ts_ns", by=["process", "arg"], strategy="forward", check_sortedness=False, allow_exact_matches=True
-    )
+    ends = frees.select("process", "arg", "at", free_at="at", free_ns="ts_ns")
+    lives = made.join_asof(ends, on="at", by=["process", "arg"], strategy="forward", check_sortedness=False)
     totals = lives.group_by("process", "kind").agg(
         allocations=pl.len().cast(pl.Int64),
         freed=pl.col("free_ns").count().cast(pl.Int64),
         bytes=pl.col("size_bytes").sum(),
         largest_bytes=pl.col("size_bytes").max(),
     )
-    both = totals.join(_peaks(lives), on=["process", "kind"], how="left", nulls_equal=True).sort("process", "kind")
+    both = totals.join(_peaks(lives), on=["process", "kind"], how="left").sort("process", "kind")
     told = ("freed", "peak_bytes", "peak_at_ns")
-    return both.with_columns(pl.when(pl.col("kind") != "lock").then(name).alias(name) for name in told)
+    named = pl.when(pl.col("process") != _NO_PROCESS).then("process").cast(pl.UInt32).alias("process")
+    return both.with_columns(named, *(pl.when(pl.col("kind") != "lock").then(name).alias(name) for name in told))
 
 
 def _peaks(lives: pl.DataFrame) -> pl.DataFrame:
     steps = pl.concat([
-        lives.select("process", "kind", "ts_ns", step=pl.col("size_bytes")),
-        lives.drop_nulls("free_ns").select("process", "kind", ts_ns="free_ns", step=-pl.col("size_bytes")),
-    ]).sort("ts_ns", maintain_order=True)  # fmt: skip
+        lives.select("process", "kind", "at", "ts_ns", step=pl.col("size_bytes")),
+        lives.drop_nulls("free_at").select(
+            "process", "kind", at="free_at", ts_ns="free_ns", step=-pl.col("size_bytes")
+        ),
+    ]).sort("at", maintain_order=True)  # fmt: skip
     held = steps.with_columns(held=pl.col("step").cum_sum().over("process", "kind"))
     return held.group_by("process", "kind").agg(
         peak_bytes=pl.col("held").max(), peak_at_ns=pl.col("ts_ns").get(pl.col("held").arg_max())

@@ -50,7 +50,11 @@ def _log_side(tables: Tables, made: pl.DataFrame) -> pl.DataFrame:
         .filter((pl.col("layer") == "aql") & (pl.col("name") == "queue_allocated_count"))
         .select("thread", "ts_ns", start_ns="ts_ns")
     )
-    joined = lines.sort("ts_ns").join_asof(starts.sort("ts_ns"), on="ts_ns", by="thread", check_sortedness=False)
+    ordered = lines.sort("ts_ns", "event").with_columns(before_ns=pl.col("ts_ns").shift(1).over("thread"))
+    joined = ordered.join_asof(starts.sort("ts_ns"), on="ts_ns", by="thread", check_sortedness=False)
+    # A start before the last creation is that one's: the own one is not in the log.
+    own = pl.col("before_ns").is_null() | (pl.col("start_ns") >= pl.col("before_ns"))
+    joined = joined.with_columns(start_ns=pl.when(own).then("start_ns"))
     return joined.select(created_line_event="event", rocr_ns=pl.col("ts_ns") - pl.col("start_ns"))
 
 

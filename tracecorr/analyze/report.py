@@ -10,6 +10,7 @@ import polars as pl
 from tracecorr.analyze.answers import Report, Section
 from tracecorr.analyze.frames import Tables, collect
 from tracecorr.analyze.launches import count_packets
+from tracecorr.analyze.losses import count_at_least
 from tracecorr.analyze.queues import count_doubled
 from tracecorr.analyze.run_facts import describe_run
 from tracecorr.analyze.sections import list_sections
@@ -91,6 +92,7 @@ def _summarize(sources: set[str], frames: dict[str, pl.DataFrame], rows: Mapping
         "time_error_unknown": _total(errors, "error_unknown"),
         "records_lost": _total(frames["losses"], "lost"),
         "losses_untold": _total(frames["losses"], "untold"),
+        "losses_at_least": count_at_least(frames["losses"]),
     }
 
 

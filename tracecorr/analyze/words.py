@@ -10,13 +10,14 @@ from typing import Any
 import polars as pl
 
 from tracecorr.analyze.frames import Tables, collect
-from tracecorr.analyze.queues import TWICE, count_doubled, summarize_queues
+from tracecorr.analyze.queues import count_doubled, explain_doubled, summarize_queues
 from tracecorr.analyze.values import count_of, render_ns
 from tracecorr.analyze.verdicts.evidence import Evidence
 from tracecorr.analyze.verdicts.model import Verdict
 from tracecorr.model.kinds import INFERRED
 
 _MAX_QUEUES = 8
+_NOT_RECORDED = "its CREATE_QUEUE ioctl is not recorded"
 # Functions of the driver, and rows of its SMI events.
 _EVICTIONS = r"evict|restore_process|suspend_queues|resume_queues|^QUEUE_EVICTION$"
 
@@ -55,7 +56,9 @@ def answer_questions(evidence: Evidence, verdicts: Sequence[Verdict]) -> tuple[A
 
 def _creation(made: pl.DataFrame, has_log: bool) -> Answer:
     told = made.filter(pl.col("created_line_event").is_not_null()) if has_log else made
-    lines = [_describe_creation(row, has_log) for row in told.head(_MAX_QUEUES).iter_rows(named=True)]
+    # Where ioctls are left over, one of them may be a queue's own.
+    lacks = "which CREATE_QUEUE ioctl made it is not known" if made.height > told.height else _NOT_RECORDED
+    lines = [_describe_creation(row, has_log, lacks) for row in told.head(_MAX_QUEUES).iter_rows(named=True)]
     if told.height > _MAX_QUEUES:
         lines.append(f"... and {told.height - _MAX_QUEUES} more queues: section Queue creation")
     if made.height > told.height:
@@ -72,7 +75,9 @@ def _describe_unlogged(made: pl.DataFrame) -> str:
     end = f"; the driver refused {_all_or(refused.height, made.height)}{_named(refused)}" if refused.height else ""
     longest = made["ioctl_ns"].max()
     took = f"; the longest took {_describe_short(longest)}" if isinstance(longest, int) else ""
-    return f"{what} no line in the HIP log (queues of ROCr's own and of SDMA have none){took}{end}"
+    return (
+        f"{what} no line in the HIP log that is surely theirs (queues of ROCr's own and of SDMA have none){took}{end}"
+    )
 
 
 def _refused(made: pl.DataFrame) -> pl.DataFrame:
@@ -87,17 +92,16 @@ def _all_or(part: int, whole: int) -> str:
     return ("it" if whole == 1 else "all of them") if part == whole else f"{part} of them"
 
 
-def _describe_creation(row: dict[str, Any], has_log: bool) -> str:
+def _describe_creation(row: dict[str, Any], has_log: bool, lacks: str) -> str:
+    ioctl = lacks if row["create_ioctl_event"] is None else _describe_ioctl(row)
     if not has_log:
-        return f"queue {row['queue']}: {_describe_ioctl(row)}; who asked for it is not known without a HIP log"
+        return f"queue {row['queue']}: {ioctl}; who asked for it is not known without a HIP log"
     asked = f"requested by {row['call']} (event {row['call_event']})" if row["call"] else "its HIP call is not known"
     runtime = f"the runtime took {render_ns(row['rocr_ns'])}" if row["rocr_ns"] is not None else "runtime time unknown"
-    return f"queue {row['queue']}: {asked}; {runtime}; {_describe_ioctl(row)}"
+    return f"queue {row['queue']}: {asked}; {runtime}; {ioctl}"
 
 
 def _describe_ioctl(row: dict[str, Any]) -> str:
-    if row["create_ioctl_event"] is None:
-        return "its CREATE_QUEUE ioctl is not recorded"
     result = row["ioctl_result"]
     returned = "its return was not seen" if result is None else f"returned {result}"
     refused = "" if result in (None, "0") else ": the driver made no queue"
@@ -151,14 +155,13 @@ def _queues(tables: Tables, made: pl.DataFrame) -> Answer:
     doubled = count_doubled(queues)
     least = f"{queues.height - doubled} to " if doubled else ""
     lines = [f"{least}{count_of(queues.height, 'queues are', 'queue is')} known{kinds}"]
-    if doubled:
-        lines.append(TWICE)
+    lines += explain_doubled(queues)
     guessed = queues.filter(pl.col("ring_evidence") == INFERRED)
     if guessed.height:
         whose = _all_or(guessed.height, queues.height)
         lines.append(f"which ring was created is inferred for {whose}: up to ROCm 6.1 the line does not name it")
     if used.height or queues["barriers"].sum():
-        lines.append(f"{used.height} of them had dispatches")
+        lines.append(f"{used.height} of them had dispatches{_untold(queues)}")
     elif queues.height:
         lines.append("which of them had dispatches is unknown: no packet is recorded")
     refused = _refused(made)
@@ -174,9 +177,17 @@ def _queues(tables: Tables, made: pl.DataFrame) -> Answer:
     return Answer("How many queues of which type, and are they shared?", tuple(lines))
 
 
+def _untold(queues: pl.DataFrame) -> str:
+    """Return of how many queues that may have had dispatches the log does not tell."""
+    sdma = pl.col("type").str.starts_with("sdma").fill_null(value=False)
+    untold = queues.filter(pl.col("dispatches").is_null() & ~sdma).height
+    return f"; of {untold} more it is unknown: the log does not show what went through them" if untold else ""
+
+
 def _priority(evidence: Evidence, said: dict[str, Verdict]) -> Answer:
     rows = evidence.priorities.filter(pl.col("priority_hip").is_not_null())
-    kinds = rows.group_by("priority_hip", "priority_log", "priority_driver").len().sort("priority_hip")
+    kinds = rows.group_by("priority_hip", "priority_log", "priority_driver").len()
+    kinds = kinds.sort("priority_hip", "priority_log", "priority_driver")
     lines = [
         f"{count_of(n, 'queue')}: HIP priority {hip}, log {_or_unknown(log)}, driver {_or_unknown(driver)}"
         for hip, log, driver, n in kinds.iter_rows()

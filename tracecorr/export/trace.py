@@ -104,8 +104,10 @@ def _counters(
     depths = collect(depth.drop_nulls()).join(slices.select("event"), on="event", how="semi").drop("event")
     parts = [depths]
     if selection.everything:
-        label = pl.format("{} (gpu {}, process {})", pl.col("name").cast(pl.String), pl.col("gpu").fill_null(0),
-                          pl.col("process").fill_null(0))  # fmt: skip
+        of = (pl.format(f"{key} {{}}", key) for key in ("gpu", "process"))
+        whose = pl.concat_str(*of, separator=", ", ignore_nulls=True)
+        name = pl.col("name").cast(pl.String)
+        label = pl.when(whose == "").then(name).otherwise(pl.format("{} ({})", name, whose))
         parts.append(collect(tables("samples").select(name=label, ts_ns="ts_ns", value="value").drop_nulls()))
     counts = pl.concat(parts)
     names = counts["name"].unique().sort()

@@ -376,7 +376,10 @@ def _count_packets(queue_table: pl.DataFrame, launches: pl.DataFrame, events: pl
     joined = queue_table.drop("starts_ns")
     for more in (counts, signals):
         joined = joined.join(more, on="queue", how="left", maintain_order="left")
-    return joined.with_columns(pl.col("dispatches").fill_null(0), pl.col("barriers").fill_null(0))
+    # The log shows all packets of its queues, and none of ROCr's own queues.
+    logged = pl.any_horizontal(pl.col("hwq", "swq").is_not_null())
+    counted = pl.col("dispatches", "barriers")
+    return joined.with_columns(pl.when(logged).then(counted.fill_null(0)).otherwise(counted))
 
 
 def _lives(table: pl.DataFrame, events: pl.DataFrame, key: str) -> pl.DataFrame:

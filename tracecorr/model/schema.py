@@ -198,8 +198,8 @@ QUEUES = Table(
             "as sure as its ioctl, or `inferred`: from streams, or from the order of creations and packets",
         ),
         ("mqd_events", I64, "MQD operations of the creation; repetitions for several XCCs count once"),
-        ("dispatches", I64, "dispatch packets"),
-        ("barriers", I64, "barrier packets"),
+        ("dispatches", I64, "dispatch packets; null = the log does not know the queue"),
+        ("barriers", I64, "barrier packets; null as above"),
         ("known_from", pl.String, "sources that name the queue"),
     ),
 )

@@ -10,7 +10,7 @@ import polars as pl
 
 from tracecorr.analyze.answers import Section
 from tracecorr.analyze.compare.conditions import compare_conditions, describe_conditions
-from tracecorr.analyze.compare.latency import MIN_VALUES, compare_latency, read_steady
+from tracecorr.analyze.compare.latency import MIN_VALUES, STAGES, compare_latency, read_steady
 from tracecorr.analyze.compare.rates import compare_rates
 from tracecorr.analyze.compare.sides import (
     compare_calls,
@@ -24,6 +24,7 @@ from tracecorr.analyze.copies import summarize_copies
 from tracecorr.analyze.frames import Tables
 from tracecorr.analyze.kernels import UNKNOWN_KERNEL
 from tracecorr.analyze.launches import count_packets
+from tracecorr.analyze.moment_errors import LOG_MOMENTS
 from tracecorr.analyze.paths import summarize_paths
 from tracecorr.analyze.streams import NO_STREAM_NAMES, names_streams
 from tracecorr.analyze.values import plain_rows, render_ns
@@ -31,6 +32,8 @@ from tracecorr.analyze.verdicts import Evidence, Verdict, judge_capture
 from tracecorr.model.errors import InputError
 
 ROUNDS = 20_000
+_OF_LOG = [stage for stage, start, end in STAGES if start in LOG_MOMENTS and end in LOG_MOMENTS]
+_STEPS = ", each time a whole us"
 
 
 @dataclass(frozen=True)
@@ -118,8 +121,9 @@ def _work_sections(first: Evidence, second: Evidence, confidence: float, rounds:
         "significant = the interval leaves out 0 and the difference is at least the 1 us step of the log"
     )
     clocks = (
-        f"{interval}; `clock error` = how far clocks and steps of the stamps may move a difference: its interval is "
-        "wider by it"
+        f"{interval}; `clock error` = how far the two clocks of a stage and the steps of their stamps may move a "
+        "difference: its interval is wider by it. Where both ends are stamps of the log it is 0, and the figures are of "
+        "these stamps: each is a whole us, so that the times themselves may differ by up to 2 us more or less"
     )
     conditions = compare_conditions(describe_conditions(first), describe_conditions(second))
     yield Section("conditions", "Conditions of the latencies", conditions)
@@ -150,7 +154,7 @@ def _path_sections(first: Evidence, second: Evidence) -> Iterator[Section]:
     copies = [
         summarize_copies(t("events"), t("launches"), t("kernels"))
         .group_by("path")
-        .agg(pl.col("copies").sum(), pl.when(pl.col("bytes").count() > 0).then(pl.col("bytes").sum()))
+        .agg(pl.col("copies").sum(), pl.when(pl.col("bytes").null_count() == 0).then(pl.col("bytes").sum()))
         for t, _ in sides
     ]
     yield Section(
@@ -220,7 +224,7 @@ def _find(frames: dict[str, pl.DataFrame]) -> Iterator[str]:
         yield (
             f"SIGNIFICANT {row['stage']} of {row['kind']}, {row['statistic']}: {render_ns(row['a_ns'])} in A, "
             f"{render_ns(row['b_ns'])} in B{percent} (difference between {render_ns(row['low_ns'])} and "
-            f"{render_ns(row['high_ns'])})"
+            f"{render_ns(row['high_ns'])}{_STEPS if row['stage'] in _OF_LOG else ''})"
         )
     same = latency.filter(~pl.col("significant"))
     yield (

@@ -19,16 +19,17 @@ def judge(evidence: Evidence) -> Finding:
     unproven = trace.filter((pl.col("method") == "same_clock") & (pl.col("pairs") == 0))
     wide = maps.filter(pl.col("width") > limit)
     counts = {
-        "clocks": maps.height, "unaligned": lost.height, "unproven": unproven.height, "wider_than_limit": wide.height,
+        "clocks": maps["source"].n_unique(), "unaligned": lost.height, "unproven": unproven.height,
+        "wider_than_limit": wide.height,
         "contradictions": int(maps["violated"].sum() or 0), "pairs": int(maps["pairs"].sum() or 0), "limit_ns": limit,
     }  # fmt: skip
     if lost.height:
-        return failed(f"unaligned: {', '.join(lost['source'])}", counts)
+        return failed(f"unaligned: {', '.join(lost['source'].unique(maintain_order=True))}", counts)
     if counts["contradictions"]:
         return failed(f"{counts['contradictions']} clock samples or pairs contradict the maps", counts)
     if wide.height:
         return failed(_name_wide(maps, limit), counts)
-    if maps.height < 2:
+    if counts["clocks"] < 2:
         return unknown("there is only one clock: nothing to align", "record log and kernel trace of one run", counts)
     if unproven.height:
         return unknown(
@@ -36,7 +37,7 @@ def judge(evidence: Evidence) -> Finding:
             "record clock samples (clock.json) or the doorbell probe", counts,
         )  # fmt: skip
     widest = max(maps["width"].fill_null(0).to_list())
-    return passed(f"{maps.height} clocks, the widest error is {render_ns(widest)}", counts)
+    return passed(f"{counts['clocks']} clocks, the widest error is {render_ns(widest)}", counts)
 
 
 def _name_wide(maps: pl.DataFrame, limit: int) -> str:

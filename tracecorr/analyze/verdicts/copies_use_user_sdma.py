@@ -35,6 +35,10 @@ def judge(evidence: Evidence) -> Finding:
             "record a program that copies between host and GPU with ROCm 5.6 or later, whose log names the engine",
             counts, submitted["event"],
         )  # fmt: skip
+    if "amd_log" not in evidence.sources:
+        return unknown(
+            "no HIP log tells which copies were made", "record the HIP log with AMD_LOG_LEVEL=5", counts
+        )  # fmt: skip
     if copies.is_empty():
         return unknown(
             "the log shows no copy to a copy engine: the program submitted none, or AMD_LOG_LEVEL was too low to print "

@@ -5,6 +5,7 @@ from __future__ import annotations
 import polars as pl
 
 from tracecorr.analyze.ledger import summarize_unaccounted
+from tracecorr.analyze.values import count_of
 from tracecorr.analyze.verdicts.evidence import Evidence
 from tracecorr.analyze.verdicts.model import Claim, Finding, failed, passed, unknown
 
@@ -22,12 +23,7 @@ def judge(evidence: Evidence) -> Finding:
         "unaccounted_files": unaccounted.height,
     }  # fmt: skip
     if losses.height or unaccounted.height:
-        untold = losses["count"].null_count()
-        more = f" (and {untold} spans of unknown number)" if untold else ""
-        return failed(
-            f"{counts['records_lost']} records were lost{more}, {unaccounted.height} files are not accounted for",
-            counts,
-        )
+        return failed(_describe(losses, unaccounted.height), counts)
     if not read:
         return unknown("nothing was read", "record a HIP log or a kernel trace", counts)
     if evidence.info.get("state") == "killed":
@@ -35,6 +31,16 @@ def judge(evidence: Evidence) -> Finding:
         reason = f"{read} records were read; the capture was killed, and what it had not stored is missing"
         return unknown(reason, "capture again, and let the capture end: Ctrl-C, not kill -9", counts)
     return passed(f"{read} records were read, no source reports a loss", counts)
+
+
+def _describe(losses: pl.DataFrame, unaccounted: int) -> str:
+    untold = losses["count"].null_count()
+    more = f" (and those of {count_of(untold, 'span')} of unknown number)" if untold else ""
+    # What lacks of the log is counted by what shows that it lacks.
+    least = "at least " if (losses["source"].cast(pl.String) == "amd_log").any() else ""
+    lost = count_of(int(losses["count"].sum() or 0), "records were", "record was")
+    files = count_of(unaccounted, "files are", "file is")
+    return f"{least}{lost} lost{more}, {files} not accounted for"
 
 
 CLAIM = Claim("nothing_lost", "no source lost a record, and every byte of every file is accounted for", (), judge)

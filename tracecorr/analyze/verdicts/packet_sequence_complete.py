@@ -34,7 +34,8 @@ def judge(evidence: Evidence) -> Finding:
     bare = counts["packets"] - counts["indexed"]
     if bare:
         return unknown(
-            f"{bare} packets were printed without an index (barriers up to ROCm 6.4)",
+            f"{bare} of {counts['packets']} packets were printed without an index (dispatches up to ROCm 6.1, barriers "
+            "up to ROCm 6.4)",
             "ROCm 7.0 and later print the index of every packet", counts,
         )  # fmt: skip
     wrong = queues.filter((pl.col("missing") != 0) | (pl.col("repeated") != 0))

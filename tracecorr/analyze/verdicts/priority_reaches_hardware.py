@@ -51,8 +51,7 @@ def judge(evidence: Evidence) -> Finding:
     for stage, remedy in _REMEDY.items():
         lacking = special.filter(pl.col(stage).is_null())
         if lacking.height:
-            known = [s for s in _REMEDY if special[s].null_count() == 0]
-            reached = f"it agrees as far as the {_STAGES[known[-1]]}" if known else "nothing below the stream is known"
+            reached = _describe_reached([s for s in _STAGES if special[s].null_count() == 0])
             said = (
                 f"the priority in the {_STAGES[stage]} is not known of {count_of(lacking.height, 'queue')}; {reached}"
             )
@@ -64,6 +63,15 @@ def judge(evidence: Evidence) -> Finding:
 
 
 _STAGES = {"priority_hip": "HIP", "priority_log": "log", "priority_driver": "driver", "priority_hqd": "HQD"}
+
+
+def _describe_reached(known: list[str]) -> str:
+    """Return how far a priority was followed, from the stages that know it of all queues."""
+    if known[1:]:
+        return f"it agrees as far as the {_STAGES[known[-1]]}"
+    if known == ["priority_hip"]:
+        return "nothing below the stream is known"
+    return f"only that in the {_STAGES[known[0]]} is" if known else "it is not known of all of them anywhere else"
 
 
 def _describe(wrong: pl.DataFrame) -> str:

@@ -15,7 +15,7 @@ def judge(evidence: Evidence) -> Finding:
     if peaks.is_empty():
         return unknown("the log prints no rptr and wptr, or no ring size", "ROCm 6.2 and later print them at level 5")
     full = peaks.filter(pl.col("peak") >= share * pl.col("size"))
-    top = peaks.sort("peak", descending=True).row(0, named=True)
+    top = peaks.sort(pl.col("peak") / pl.col("size"), descending=True).row(0, named=True)
     counts = {
         "queues": peaks.height,
         "full_queues": full.height,

@@ -314,7 +314,9 @@ def _ranges(tables: drawn.Tables, t0: int) -> list[dict[str, Any]]:
     losses = tables("losses").filter(pl.col("from_ns").is_not_null() & pl.col("to_ns").is_not_null())
     out = []
     for r in losses.sort("from_ns").head(MAX_RANGES).collect().iter_rows(named=True):
-        told = "records lost" if r["count"] is None else f"{r['count']:,} records lost"
+        # What lacks of the log is counted by what shows that it lacks.
+        least = "at least " if str(r["source"]) == "amd_log" else ""
+        told = "records lost" if r["count"] is None else f"{least}{r['count']:,} records lost"
         where = "" if r["cpu"] is None else f" on CPU {r['cpu']}"
         out.append({"kind": "loss", "from": r["from_ns"] - t0, "to": r["to_ns"] - t0, "text": f"{told}{where}"})
     marks = tables("events").filter(pl.col("name").cast(pl.String) == "clock_sync")
