@@ -229,8 +229,8 @@ def test_answers_in_words_name_their_rows() -> None:
         "took 300 ns and returned 0"
     )
     assert answers[0].lines[1] == (
-        "1 more CREATE_QUEUE ioctl has no line in the HIP log that is surely theirs (queues of ROCr's own and of SDMA have "
-        "none); the longest took 300 ns"
+        "1 more CREATE_QUEUE ioctl is joined to no line of the HIP log (queues of ROCr's own and of SDMA have none); "
+        "the longest took 300 ns"
     )
     assert answers[1].events == (5, 11)
     assert "2 queues are known: 1 compute_aql, 1 sdma" in answers[3].lines

@@ -70,14 +70,12 @@ def _creation(made: pl.DataFrame, has_log: bool) -> Answer:
 
 def _describe_unlogged(made: pl.DataFrame) -> str:
     """Return what became of the CREATE_QUEUE ioctls that no line of the log tells of."""
-    what = count_of(made.height, "more CREATE_QUEUE ioctls have", "more CREATE_QUEUE ioctl has")
+    what = count_of(made.height, "more CREATE_QUEUE ioctls are", "more CREATE_QUEUE ioctl is")
     refused = _refused(made)
     end = f"; the driver refused {_all_or(refused.height, made.height)}{_named(refused)}" if refused.height else ""
     longest = made["ioctl_ns"].max()
     took = f"; the longest took {_describe_short(longest)}" if isinstance(longest, int) else ""
-    return (
-        f"{what} no line in the HIP log that is surely theirs (queues of ROCr's own and of SDMA have none){took}{end}"
-    )
+    return f"{what} joined to no line of the HIP log (queues of ROCr's own and of SDMA have none){took}{end}"
 
 
 def _refused(made: pl.DataFrame) -> pl.DataFrame:
