@@ -26,6 +26,7 @@ _RECORD_START = re.compile(
 )
 _HEAD_RECORD = re.compile(_RECORD_START.pattern, re.MULTILINE)
 _LOST = r"^CPU:(?P<lost_cpu>\d+) \[LOST (?:(?P<lost>\d+) )?EVENTS\]"
+_LOST_LINE = re.compile(_LOST.removeprefix("^").encode())
 _WRITTEN = r"^# entries-in-buffer/entries-written: (\d+)/(\d+)"
 _HEADER = r"^#|^cpus=\d+\s*$|^ ?-{20,}\s*$|^\s*$"
 
@@ -112,9 +113,16 @@ def _cut(buffer: bytes, begin: int, size: int) -> int:
         if start <= begin:
             break
         if _RECORD_START.match(buffer[start : min(end, start + 200)]):
-            return start
+            return _before_lost(buffer, begin, start)
         end = start
-    return last
+    return _before_lost(buffer, begin, last)
+
+
+def _before_lost(buffer: bytes, begin: int, at: int) -> int:
+    """Return where the notes of losses in front of the record at `at` begin: it tells when the losses ended."""
+    while (start := buffer.rfind(b"\n", begin, at - 1) + 1) > begin and _LOST_LINE.match(buffer, start):
+        at = start
+    return at
 
 
 def read_lines(block: BlockText, rest: Mask, file: int, others: pl.DataFrame, prefix: Prefix) -> BlockLines:

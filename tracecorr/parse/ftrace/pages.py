@@ -98,11 +98,12 @@ class RecordReader:
         kinds, base, data, length = self._base(window)
         batch = hv.Batch()
         skipped = self._payloads.add(batch, window.flat, kinds, base, data, length)
-        events, args = self.pairer.feed(batch)
         self.gaps.update(gap[0] for gap in window.gaps)
-        losses = [(self._cpus[i].cpu, before, after, n if n >= 0 else None) for i, n, before, after in window.gaps]
+        gaps = [(self._cpus[i].cpu, before, after, n if n >= 0 else None) for i, n, before, after in window.gaps]
+        losses = _losses(gaps)
+        events, args = self.pairer.feed(batch, losses)
         return Block(
-            events=events, args=args, ledger=self._ledger(window, skipped), losses=self.scale_losses(_losses(losses))
+            events=events, args=args, ledger=self._ledger(window, skipped), losses=self.scale_losses(losses)
         )  # fmt: skip
 
     def scale_losses(self, losses: pl.DataFrame) -> pl.DataFrame:

@@ -10,6 +10,7 @@ import polars as pl
 
 from tracecorr.model import schema
 from tracecorr.model.kinds import Flag
+from tracecorr.parse.ftrace.gaps import Gaps
 from tracecorr.parse.ftrace.halves import ENTER, EXIT, FUNCTION, HALF, INSTANT, SYSCALL, Batch, all_args, number_values
 
 Ints = npt.NDArray[np.int64]
@@ -41,17 +42,21 @@ class Pairer:
         self._with_return = np.zeros(0, np.uint32)
         # Whether `raw_syscalls` and `syscalls` both tell of the calls.
         self._is_doubled = False
+        self._gaps = Gaps()
 
     @property
     def unit_ns(self) -> int:
         """Return the nanoseconds of one step of the clock's stamps; 1 where they count another unit."""
         return UPTIME_TICK_NS if self.clock == "uptime" else 1
 
-    def feed(self, batch: Batch) -> tuple[pl.DataFrame, pl.DataFrame]:
+    def feed(self, batch: Batch, losses: pl.DataFrame | None = None) -> tuple[pl.DataFrame, pl.DataFrame]:
         """Return (events, args) of everything that is complete with this batch.
 
-        `seq` of the halves of one batch orders them and is dense: about as many numbers as halves.
+        `seq` of the halves of one batch orders them and is dense: about as many numbers as halves. What the trace
+        tells that it lost among them is in `losses`, with stamps like theirs: no call is whole over that.
         """
+        if losses is not None:
+            self._gaps.add(losses)
         halves = pl.concat([self._open, *batch.halves], how="diagonal", rechunk=True)
         halves = halves.with_columns(pl.lit(None, HALF[c]).alias(c) for c in _NEEDED if c not in halves.columns)
         calls = _Calls.of(halves, self._open.height)
@@ -61,9 +66,10 @@ class Pairer:
         self._is_doubled |= len(doubled) > 0
         calls = calls.without(doubled)
         partner, is_open = _pair(calls)
+        _part_lossy(calls, partner, self._gaps)
         if self._is_doubled:
             _keep_last_exits(calls, partner, is_open)
-        depth, parent = _nest(calls, partner, returns)
+        depth, parent = _nest(calls, partner, returns, self._gaps)
         used = np.zeros(len(partner), np.bool_)
         used[partner[partner >= 0]] = True
         used[doubled] = True
@@ -131,6 +137,7 @@ class _Calls:
         raw: records of `raw_syscalls`.
         doubtful: halves of a thread whose records are out of order, where two have one time.
         stamp: time; -1 where there is none.
+        cpu: CPU; -1 where it is not known.
         given: hash of what a system call was given.
         file: key of the file.
         offset: first byte of the record.
@@ -149,6 +156,7 @@ class _Calls:
     raw: Mask
     doubtful: Mask
     stamp: Ints
+    cpu: Ints
     given: npt.NDArray[np.uint64]
     file: npt.NDArray[np.uint16]
     offset: Ints
@@ -172,11 +180,12 @@ class _Calls:
         file, offset = halves["file"].to_numpy(), halves["offset"].to_numpy()
         raw = halves["is_raw"].fill_null(value=False).to_numpy()
         stamp = halves["stamp_ns"].fill_null(-1).to_numpy()
+        cpu = halves["cpu"].cast(pl.Int64).fill_null(-1).to_numpy()
         given = halves.select(pl.struct("fd", "arg").hash()).to_series().to_numpy() if raw.any() else np.zeros(0, "u8")
         by_thread, doubtful = _order_by_thread(chosen, thread, stamp)
         return cls(
-            order, by_thread, thread, phase, call, key, probed, inside, child, user, raw, doubtful, stamp, given, file,
-            offset,
+            order, by_thread, thread, phase, call, key, probed, inside, child, user, raw, doubtful, stamp, cpu, given,
+            file, offset,
         )  # fmt: skip
 
     def list_doubled(self) -> Ints:
@@ -248,6 +257,14 @@ def _pair(calls: _Calls) -> tuple[Ints, Mask]:
     return partner, is_open
 
 
+def _part_lossy(calls: _Calls, partner: Ints, gaps: Gaps) -> None:
+    """Part enters and exits between which their thread may have lost an exit and an enter."""
+    enters = np.flatnonzero(partner >= 0)
+    exits = partner[enters]
+    stamp, cpu = calls.stamp, calls.cpu
+    partner[enters[gaps.list_doubtful(stamp[enters], stamp[exits], cpu[enters], cpu[exits])]] = -1
+
+
 def _keep_last_exits(calls: _Calls, partner: Ints, is_open: Mask) -> None:
     """Keep the exit that comes last in a thread open, and its enter: the next record may tell of it again."""
     rows = calls.by_thread[(calls.call == SYSCALL)[calls.by_thread]]
@@ -299,7 +316,7 @@ def _pair_functions(calls: _Calls, rows: Ints, partner: Ints, is_open: Mask) -> 
     is_open[rows[left[after <= _MAX_OPEN]]] = True
 
 
-def _nest(calls: _Calls, partner: Ints, returns: Mask) -> tuple[Ints, Ints]:
+def _nest(calls: _Calls, partner: Ints, returns: Mask, gaps: Gaps) -> tuple[Ints, Ints]:
     """Return depth and offset of the enclosing call of each function; -1 = not known, or none."""
     depth, parent = np.full(len(partner), -1), np.full(len(partner), -1)
     if not (calls.inside | calls.child).any():
@@ -310,6 +327,9 @@ def _nest(calls: _Calls, partner: Ints, returns: Mask) -> tuple[Ints, Ints]:
     first = np.maximum.accumulate(np.where(np.append(True, thread[1:] != thread[:-1]), place, 0))
     last = np.maximum.accumulate(np.where(call == SYSCALL, place, -1))
     nested = (last >= first) & (phase[last] == ENTER)
+    outer = rows[np.maximum(last, 0)]
+    stamp, cpu = calls.stamp, calls.cpu
+    nested &= ~gaps.list_doubtful(stamp[outer], stamp[rows], cpu[outer], cpu[rows])
     span = calls.probed[rows] & (phase == ENTER) & ((partner[rows] >= 0) | returns[rows])
     ended = np.zeros(len(partner), np.bool_)
     ended[partner[partner >= 0]] = True
@@ -318,7 +338,6 @@ def _nest(calls: _Calls, partner: Ints, returns: Mask) -> tuple[Ints, Ints]:
     level = np.clip(total - total[first], 0, 1000) + nested
     mine = calls.inside[rows]
     depth[rows[mine]] = level[mine]
-    outer = rows[np.maximum(last, 0)]
     inner = calls.child[rows] & nested & (calls.file[outer] == calls.file[rows])
     parent[rows[inner]] = calls.offset[outer[inner]]
     return depth, parent

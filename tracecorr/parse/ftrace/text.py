@@ -69,6 +69,7 @@ class _Reader:
         self._tasks = Tasks()
         self._quick = Quick()
         self._prefix: Prefix | None = None
+        self._last = pl.DataFrame(schema={"cpu": pl.UInt16, "before": pl.Int64})
         self.pairer = Pairer(clock)
 
     def read(self, block: bytes, offset: int) -> Block:
@@ -88,9 +89,17 @@ class _Reader:
         others, prefix = base.filter(pl.Series(taken)), self._prefix or USUAL
         lines = read_lines(BlockText(text, start, end, offset), rest, self._file, others, prefix)
         self._add_records(batch, lines)
-        events, args = self.pairer.feed(batch)
-        losses = lines.losses.with_columns(pl.col("from_ns", "to_ns") * self.pairer.unit_ns)
+        losses = self._date_losses(lines, others)
+        events, args = self.pairer.feed(batch, losses)
+        losses = losses.with_columns(pl.col("from_ns", "to_ns") * self.pairer.unit_ns)
         return Block(events=events, args=args, ledger=lines.ledger, losses=losses)
+
+    def _date_losses(self, lines: BlockLines, others: pl.DataFrame) -> pl.DataFrame:
+        """Return the losses of a block; one may have begun behind a record of an earlier one."""
+        found = lines.losses.join(self._last, on="cpu", how="left", maintain_order="left")
+        seen = pl.concat([self._last, *(f.select("cpu", before="stamp_ns") for f in (others, lines.records))])
+        self._last = seen.drop_nulls().group_by("cpu").agg(pl.col("before").max())
+        return found.with_columns(pl.coalesce("from_ns", "before").alias("from_ns")).drop("before")
 
     def _learn_prefix(self, block: bytes, usual: bool) -> None:
         """A file has one form of prefix: that of its first records."""
