@@ -325,3 +325,35 @@ def test_records_were_lost_between_the_last_and_the_next_one_of_their_cpu() -> N
     assert told.rows() == [(0, 101_000_000_000, 104_000_000_000, 12)]
     at_an_end = read_text(lost + record(0, 104) + record(0, 105)).losses.select("from_ns", "to_ns")
     assert at_an_end.rows() == [(None, 104_000_000_000)]
+
+
+@pytest.mark.parametrize("flags", ["..... ", ""])
+@pytest.mark.parametrize("stamp", ["24.000001", "3575227098"])
+@pytest.mark.parametrize("comm", ["y-7 [003] 1.5: ", "x-12 [001] .", "a-b c(d) [1] x", "-5", " 1)  q  | "])
+def test_the_last_number_before_the_cpu_is_the_thread(comm: str, stamp: str, flags: str) -> None:
+    """A program may give itself a name that begins as a record does."""
+    line = f"{comm:>16}-{136:<7} (    99) [001] {flags}{stamp}: sched_process_exit: comm=x pid=136 prio=120\n"
+    rows = read_text(("# tracer: nop\n" + 3 * line).encode()).events
+    assert rows["tid"].unique().to_list() == [136] and rows["pid"].unique().to_list() == [99]
+    assert rows["cpu"].unique().to_list() == [1] and rows["stamp_ns"].n_unique() == 1
+    assert rows["comm"].cast(pl.String).str.strip_chars().unique().to_list() == [comm.strip()]
+
+
+@pytest.mark.parametrize(
+    "writer",
+    ["tracing_mark_write", "tracing_mark_write+0x1ab/0x2b0", "tracing_mark_write <ffffffff8149ab1a>", "print",
+     "tracing_mark_write+0x1ab/0x2b0 <ffffffff8149ab1a>", "0xffffffff8149ab1a", "print: 0xffffffff8149ab1a",
+     "print: tracing_mark_write"],
+)  # fmt: skip
+def test_clock_marks_are_known_whatever_is_printed_of_their_writer(writer: str) -> None:
+    """The options sym-offset and sym-addr print where the function is, a missing symbol table its address alone."""
+    rows = read_text(f" hip-136   [001] .....    24.000001: {writer}: clock_sync id=7 mono=24000000500\n".encode())
+    assert rows.events["name"].cast(pl.String).to_list() == ["clock_sync"]
+    assert rows.arg("id") == [7] and rows.arg("mono") == [24000000500]
+
+
+def test_text_of_a_driver_is_known_behind_the_place_of_its_function() -> None:
+    text = "kfd_ioctl+0x12/0x34 [amdgpu]: [KFD-TRACE] CREATE_QUEUE_SUCCESS: pid=1 queue_id=3"
+    rows = read_text(f" hip-136   [001] .....    24.000001: {text}\n".encode())
+    assert rows.events["name"].cast(pl.String).to_list() == ["CREATE_QUEUE_SUCCESS"]
+    assert rows.arg("function") == ["kfd_ioctl"] and rows.arg("queue_id") == [3]

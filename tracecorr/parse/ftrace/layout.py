@@ -13,7 +13,7 @@ from tracecorr.parse.text import Codes, Ints, Mask, Text, decimal
 
 # The kernel prints `%16s-%-7d `, perhaps a tgid, `[%03d] `, four or five flags, `%5lu.%06lu: `; `trace-cmd
 # report` leaves the flags out and may print nine digits.
-_HEAD = rb"^(?P<head> *.{1,32}?-\d+ +(?:\( *(?:\d+|-+)\) +)?)\[(?P<cpu>\d{3,8})\] +"
+_HEAD = rb"^(?P<head> *.{1,32}-\d+ +(?:\( *(?:\d+|-+)\) +)?)\[(?P<cpu>\d{3,8})\] +"
 _LINE = re.compile(_HEAD + rb"(?:[a-zA-Z0-9.#]{4,5} +)??(?P<sec>\d{1,12})\.(?P<frac>\d{6}|\d{9}): +(?=\S)", re.DOTALL)
 _TASK = re.compile(rb"^ *(?P<comm>.{1,32})-(?P<tid>\d{1,7}) +(?:\( *(?P<pid>\d{1,7}|-+)\) +)?$", re.DOTALL)
 _BASE: dict[str, pl.DataType | type[pl.DataType]] = {

@@ -7,12 +7,12 @@ import polars as pl
 from tracecorr.parse.ftrace import halves as hv
 from tracecorr.parse.ftrace.fields import split_fields, typed_fields
 
-_CLOCK = r"^(?:clock_sync|TRACECORR_SYNC|tracecorr_clock) "
+CLOCK_TEXT = r"^(?:clock_sync|TRACECORR_SYNC|tracecorr_clock) "
 
 
 def add_marker_texts(batch: hv.Batch, frame: pl.DataFrame) -> None:
     """Add trace markers with their text in the column `rest`; clock samples get their fields."""
-    is_clock = frame["rest"].str.contains(_CLOCK)
+    is_clock = frame["rest"].str.contains(CLOCK_TEXT)
     hv.add_marker(batch, frame.filter(~is_clock), [])
     samples = frame.filter(is_clock).with_columns(pl.col("rest").str.replace(r" monotonic=", " mono="))
     for keys, rows in split_fields(samples, "equals"):

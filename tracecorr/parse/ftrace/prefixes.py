@@ -12,7 +12,7 @@ COUNTING_CLOCKS = ("counter", "uptime", "x86-tsc")
 # comm may hold spaces, dashes, brackets: the anchor is `-pid ... [cpu] ... stamp:`. The kernel has 15
 # bytes for comm; other tools print up to 31.
 _USUAL = (
-    r"^ *(?P<comm>.{1,32}?)-(?P<tid>\d{1,7}) +(?:\( *(?P<pid>\d{1,7}|-+)\) +)?\[(?P<cpu>\d{3,})\] +"
+    r"^ *(?P<comm>.{1,32})-(?P<tid>\d{1,7}) +(?:\( *(?P<pid>\d{1,7}|-+)\) +)?\[(?P<cpu>\d{3,})\] +"
     r"(?:[a-zA-Z0-9.#]{4,5} +)?(?P<sec>\d+)(?:\.(?P<frac>\d{1,9}))?: +"
 )
 # `comm-pid cpu-and-flags 17104us+: `: microseconds after the first record; comm is cut to 8 characters.

@@ -14,7 +14,7 @@ from tracecorr.parse.ftrace.fields import bare_hex, number, split_fields, typed_
 from tracecorr.parse.ftrace.graph import add_graph_reports, graph_records
 from tracecorr.parse.ftrace.layout import Tasks
 from tracecorr.parse.ftrace.lines import BLOCK_BYTES, BlockLines, BlockText, cut_blocks, read_lines
-from tracecorr.parse.ftrace.markers import DRIVER_TEXT, add_marker_texts, add_printk
+from tracecorr.parse.ftrace.markers import CLOCK_TEXT, DRIVER_TEXT, add_marker_texts, add_printk
 from tracecorr.parse.ftrace.pairing import Pairer
 from tracecorr.parse.ftrace.prefixes import COUNTING_CLOCKS, USUAL, Prefix, find_prefix
 from tracecorr.parse.ftrace.quick import IS_PROBE, PROBE, Quick
@@ -24,6 +24,9 @@ from tracecorr.parse.text import Text
 
 _PROBE = "(?s)" + PROBE + r"(?:\s+(?P<fields>.*))?$"
 _MARKERS = ("tracing_mark_write", "print")
+# What the options sym-offset and sym-addr print behind the name of a function, and a function without a name.
+_WHERE = r"^(?:\+0x[0-9a-f]+/0x[0-9a-f]+(?: \[[\w-]+\])?)?(?: <[0-9a-f]{8,16}>)?: "
+_ADDRESS = r"^0x[0-9a-f]{8,16}$"
 _GRAPH_EVENTS = ("funcgraph_entry", "funcgraph_exit")
 _FIELDED = r"(?:^|[ ,])\w+=(?:0x[0-9a-f]+ \(-?\d+\)|\((?:0x[0-9a-f]+|\d+)\))(?:[ ,]|$)"
 # `raw_syscalls` prints the same on all kernels: hexadecimal arguments, a signed decimal result.
@@ -175,6 +178,7 @@ def _plain_forms(records: pl.DataFrame) -> pl.DataFrame:
     `function: kfd_open`; the option `raw` prints its address: `# ffffffff8149ab1a text`.
     """
     event, rest = pl.col("event"), pl.col("rest")
+    records = _without_places(records)
     fielded = rest.str.contains(_FIELDED)
     plain = rest.str.replace_all(r"=(0x[0-9a-f]+) \(-?\d+\)", "=${1}").str.replace_all(r"=\((\d+)\)", "=${1}")
     plain = plain.str.replace_all(r" ?\b\w+=\(0x[0-9a-f]+\)", "").str.replace(r"^__syscall_nr=\w+ ?", "")
@@ -184,17 +188,28 @@ def _plain_forms(records: pl.DataFrame) -> pl.DataFrame:
     records = records.with_columns(pl.when(fielded).then(plain).otherwise(rest).alias("rest"))
     inner = rest.str.extract_groups(r"^(?:(?P<event>[^ :]+):| [0-9a-f]{16}) (?P<rest>(?s:.*))$")
     told = event.is_in(["print", "bprint", "bputs", "#"]) & inner.struct[1].is_not_null()
-    inner = inner.struct.with_fields(pl.field("event").fill_null(_MARKERS[0]))
+    nameless = pl.field("event").is_null() | (event == "print") & pl.field("event").str.contains(_ADDRESS)
+    named = pl.when(~nameless).then(pl.field("event")).otherwise(pl.lit(_MARKERS[0]))
+    inner = inner.struct.with_fields(named.alias("event"))
     records = records.with_columns(pl.when(told).then(inner).alias("inner"))
     records = records.with_columns(
         pl.coalesce(pl.col("inner").struct.field(name), name).alias(name) for name in ("event", "rest")
     ).drop("inner")
-    named = (event == "function") & pl.col("sep").str.starts_with(":")
-    function = pl.when(named).then(rest.str.extract(r"^ *([^\s:]+)(?: <-.*)?$"))
+    is_function = (event == "function") & pl.col("sep").str.starts_with(":")
+    function = pl.when(is_function).then(rest.str.extract(r"^ *([^\s:]+)(?: <-.*)?$"))
     stack = pl.when((event == "") & rest.str.starts_with("<stack trace>")).then(pl.lit("stack_trace"))
     return records.with_columns(
         pl.coalesce(function, stack, event).alias("event"),
         pl.when(function.is_not_null()).then(pl.lit(" <-")).otherwise("sep").alias("sep"),
+    )
+
+
+def _without_places(records: pl.DataFrame) -> pl.DataFrame:
+    """Return the records without what the options sym-offset and sym-addr print between a function and its text."""
+    placed = (pl.col("event") != "") & (pl.col("sep") == "") & pl.col("rest").str.contains(_WHERE)
+    return records.with_columns(
+        pl.when(placed).then(pl.col("rest").str.replace(_WHERE, "")).otherwise("rest").alias("rest"),
+        pl.when(placed).then(pl.lit(": ")).otherwise("sep").alias("sep"),
     )
 
 
@@ -222,6 +237,8 @@ def _form() -> pl.Expr:
         .then(pl.lit("raw_exit"))
         .when(colon & rest.str.contains(DRIVER_TEXT))
         .then(pl.lit("printk"))
+        .when(colon & event.str.contains(_ADDRESS) & rest.str.contains(CLOCK_TEXT))
+        .then(pl.lit("marker"))
         .when(colon & event.is_in(_MARKERS) | (event == "#") & rest.str.contains("^ [0-9a-f]+ buf:"))
         .then(pl.lit("marker"))
         .when(colon & rest.str.contains(IS_PROBE))
