@@ -157,7 +157,7 @@ def test_a_lost_store_of_a_graph_launch_is_not_that_of_its_barrier() -> None:
 def signal_uses(handles: list[int]) -> pl.DataFrame:
     rows = [
         {"event": n, "layer": "aql", "process": 0, "signal": handle, "ts_ns": 100 * n, "queue": 0, "packet_index": n,
-         "file": 0, "offset": n}
+         "file": 0, "offset": n, "doorbell_lo_ns": 100 * n - 60}
         for n, handle in enumerate(handles)
     ]  # fmt: skip
     return frame(rows, signal=pl.UInt64, queue=pl.UInt32, process=pl.UInt32, layer=CAT, file=pl.UInt16)
@@ -184,6 +184,40 @@ def test_a_gpu_time_out_of_its_queues_order_is_of_another_packet() -> None:
         signal=pl.UInt64, process=pl.UInt32,
     )  # fmt: skip
     assert link_gpu_times(times, uses, NO_LOSSES).select("event", "gpu_event").rows() == [(1, 50)]
+
+
+def late_times(*lines: tuple[int, int], lossy: bool = False) -> list[tuple[int, int]]:
+    """Return packet and line of the GPU times of signal 7 that lines (line_ns, start) tell; packets 2 and 5 use it."""
+    times = frame(
+        [{"event": 50 + n, "file": 0, "process": 0, "signal": 7, "line_ns": at, "ts_ns": start, "end_ns": start + 1}
+         for n, (at, start) in enumerate(lines)],
+        signal=pl.UInt64, process=pl.UInt32, file=pl.UInt16,
+    )  # fmt: skip
+    losses = pl.DataFrame({"file": [0], "lost": [0.1]}, schema_overrides={"file": pl.UInt16})
+    uses = list_uses(signal_uses([1, 2, 7, 3, 4, 7, 5]))
+    found = link_gpu_times(times, uses, losses if lossy else NO_LOSSES)
+    return sorted(found.select("event", "gpu_event").rows())
+
+
+def test_the_gpu_time_of_a_barrier_that_is_printed_after_it_ended_is_its_own() -> None:
+    """Packet 2 is printed at 200, 5 at 500, their threads' lines before at 140 and 440."""
+    assert late_times((190, 150)) == [(2, 50)]
+    assert late_times((190, 150), (490, 450)) == [(2, 50), (5, 51)]
+    assert late_times((190, 150), (520, 450)) == [(2, 50), (5, 51)]
+    assert late_times((250, 150), (490, 450), (495, 440)) == [(2, 50)]
+    assert late_times((250, 150), (320, 310), (490, 450)) == [(2, 50), (5, 52)]
+
+
+@pytest.mark.parametrize(
+    "lines", [[(190, 130)], [(190, 150), (250, 230)], [(150, 142), (190, 145)]],
+    ids=["began before the thread's last line", "the barrier has one", "two of one barrier"],
+)  # fmt: skip
+def test_a_gpu_time_before_a_barrier_that_cannot_be_its_own_is_of_none(lines: list[tuple[int, int]]) -> None:
+    assert (2, 50) not in late_times(*lines)
+
+
+def test_where_lines_were_lost_no_gpu_time_is_of_a_barrier_printed_later() -> None:
+    assert late_times((190, 150), lossy=True) == []
 
 
 def test_a_record_that_may_be_of_two_lives_of_its_ring_belongs_to_none() -> None:

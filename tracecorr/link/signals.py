@@ -42,17 +42,21 @@ def add_gpu_times(records: pl.DataFrame, args: pl.DataFrame) -> pl.DataFrame:
 
 
 def list_uses(launches: pl.DataFrame) -> pl.DataFrame:
-    """Return the packets and copies that complete a signal: event, process, signal, ts_ns, queue, packet_index, nth.
+    """Return the packets and copies that complete a signal: event, process, signal, ts_ns, queue, packet_index.
 
     Args:
-        launches: columns event, process, signal, ts_ns, queue, packet_index, file, offset.
+        launches: columns event, process, signal, ts_ns, queue, packet_index, file, offset, doorbell_lo_ns (as
+            `bracket_doorbells` gives it).
 
-    Returns: `nth` numbers the uses of a process in the order of their times.
+    Returns: with them file, and
+        nth: numbers the uses of a process in the order of their times.
+        from_ns: not earlier than this was it submitted: barriers are printed after they were.
     """
-    columns = ("event", "process", "signal", "ts_ns", "queue", "packet_index")
-    uses = launches.select(*columns, "file", "offset").filter(pl.col("signal").fill_null(0) != 0)
+    columns = ("event", "process", "signal", "ts_ns", "queue", "packet_index", "file")
+    lowest = pl.min_horizontal("doorbell_lo_ns", "ts_ns")
+    uses = launches.select(*columns, "offset", from_ns=lowest).filter(pl.col("signal").fill_null(0) != 0)
     uses = uses.sort("ts_ns", "file", "offset")
-    return uses.select(*columns, nth=pl.int_range(pl.len()).over("process"))
+    return uses.select(*columns, "from_ns", nth=pl.int_range(pl.len()).over("process"))
 
 
 def _latest_use(rows: pl.DataFrame, uses: pl.DataFrame) -> pl.DataFrame:
@@ -74,12 +78,51 @@ def _latest_meant(rows: pl.DataFrame, uses: pl.DataFrame, losses: pl.DataFrame, 
     has one row (`once`).
     """
     found = _latest_use(rows, uses)
+    if once:
+        found = _add_printed_late(found, rows, uses, losses)
     counts = rows.group_by("file").agg(asked=pl.len())
     taken = found.group_by("file").agg(used=pl.len(), uses=pl.col("use").n_unique())
     both = counts.join(taken, on="file", how="left")
     lacks = (pl.col("used").fill_null(0) < pl.col("asked")) | (pl.lit(once) & (pl.col("uses") < pl.col("used")))
     lossy = pl.col("file").is_in(losses["file"].implode()) | pl.col("file").is_in(both.filter(lacks)["file"].implode())
     return pl.concat([found.filter(~lossy), _drop_stale(found.filter(lossy), uses).select(found.columns)])
+
+
+def _add_printed_late(
+    found: pl.DataFrame, rows: pl.DataFrame, uses: pl.DataFrame, losses: pl.DataFrame
+) -> pl.DataFrame:
+    """Return `found` in which rows to which no use before them is left have the next one, of a barrier printed late.
+
+    A barrier is printed after it was submitted; meanwhile another thread may print that it ended. The thread's line
+    before the barrier's bounds when it was submitted, unless that line was lost.
+
+    Args:
+        found: as `_latest_use` returns them.
+        rows: with gpu_event, gpu_start_ns.
+        uses: as `list_uses` returns them.
+        losses: files of the log that lost lines.
+    """
+    first = found.sort("ts_ns", "gpu_event").unique("use", keep="first", maintain_order=True)
+    left = rows.join(first, on="gpu_event", how="anti").select("gpu_event")
+    if left.is_empty():
+        return found
+    lines = uses.select("process", "signal", "ts_ns", "nth", "from_ns", use="event")
+    following = rows.join(losses, on="file", how="anti").sort("ts_ns").join_asof(
+        lines, on="ts_ns", by=["process", "signal"], strategy="forward", check_sortedness=False
+    )  # fmt: skip
+    following = following.filter(pl.col("from_ns") <= pl.col("gpu_start_ns"))
+    # What has a use that is theirs may be of one printed late itself.
+    moved = left.clear()
+    while left.height > moved.height:
+        moved = left
+        taken = first.join(following.join(moved, on="gpu_event", how="semi"), on="use", how="semi")
+        taken = taken.join(following, on="gpu_event", how="semi").select("gpu_event")
+        left = pl.concat([moved, taken]).unique(maintain_order=True)
+    kept = first.join(moved, on="gpu_event", how="anti")
+    late = following.join(moved, on="gpu_event", how="semi").join(kept, on="use", how="anti")
+    late = late.unique("use", keep="none", maintain_order=True).select(found.columns)
+    others = found.join(late, on="gpu_event", how="anti").join(late, on="use", how="anti")
+    return pl.concat([others, late])
 
 
 def _drop_stale(found: pl.DataFrame, uses: pl.DataFrame) -> pl.DataFrame:
