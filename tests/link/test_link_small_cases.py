@@ -40,12 +40,12 @@ def packet_lines(
     ]
     rows = [
         {"layer": "aql", "flags": 0, **line, "source": "amd_log", "clock": "mono", "process": 0, "thread": 0,
-         "stamp_ns": n, "end_stamp_ns": None, "file": 0, "offset": n, "parent_offset": None,
+         "stamp_ns": n, "end_stamp_ns": None, "end_offset": None, "file": 0, "offset": n, "parent_offset": None,
          "signal": None, "command": None}
         for n, line in enumerate([*calls, *lines])
     ]  # fmt: skip
     return frame(rows, packet_index=pl.Int64, ring=pl.UInt64, layer=CAT, name=CAT, source=CAT, clock=CAT,
-                 end_stamp_ns=pl.Int64, parent_offset=pl.Int64, signal=pl.UInt64)  # fmt: skip
+                 end_stamp_ns=pl.Int64, end_offset=pl.Int64, parent_offset=pl.Int64, signal=pl.UInt64)  # fmt: skip
 
 
 @pytest.mark.parametrize(
@@ -83,8 +83,8 @@ def hip_events(rows: list[tuple[str, int, int | None, int | None]]) -> pl.DataFr
     return frame(
         [
             {"event": n, "layer": "hip" if name.startswith("hip") else "aql", "name": name, "file": 0, "offset": offset,
-             "dur_ns": dur, "parent_offset": parent, "thread": 0, "process": 0, "command": None, "source": "amd_log",
-             "flags": 0}
+             "end_offset": None, "dur_ns": dur, "parent_offset": parent, "thread": 0, "process": 0, "command": None,
+             "source": "amd_log", "flags": 0}
             for n, (name, offset, dur, parent) in enumerate(rows)
         ],
         layer=CAT, name=CAT, source=CAT, flags=pl.UInt16, dur_ns=pl.Int64, parent_offset=pl.Int64,

@@ -347,12 +347,12 @@ def test_a_command_that_is_processed_and_not_submitted_shows_a_loss(
     lines: list[tuple[str, int]], lost: float | None
 ) -> None:
     commands = pl.DataFrame(
-        [{"file": 0, "process": 0, "thread": 1, "offset": n, "name": name, "command": command}
-         for n, (name, command) in enumerate(lines)],
+        [{"file": 0, "process": 0, "thread": 1, "offset": n, "end_offset": None, "name": name, "layer": "command",
+          "command": command} for n, (name, command) in enumerate(lines)],
         schema_overrides={"file": pl.UInt16},
     )  # fmt: skip
     none = pl.DataFrame(schema={"file": pl.UInt16, "lost": pl.Float64})
-    assert add_lost_enqueues(none, commands)["lost"].to_list() == ([] if lost is None else [lost])
+    assert add_lost_enqueues(none, commands, commands)["lost"].to_list() == ([] if lost is None else [lost])
 
 
 def test_open_calls_hold_nothing_where_lines_were_lost() -> None:

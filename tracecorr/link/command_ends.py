@@ -10,20 +10,26 @@ from tracecorr.model.kinds import COMMAND_MENTIONS, SUBMITTED
 _MOST_HEADLESS = 0.5
 # Of a kind of commands that show their ends as a rule fewer lack it: one of more than 20.
 _MOST_ENDLESS = 0.05
-_END = "complete"
+_END, _DESTROY = "complete", "hipStreamDestroy"
 _COLUMNS = ("process", "command", "layer", "name", "file")
 
 
 def list_command_ends(events: pl.DataFrame) -> pl.DataFrame:
-    """Return the lines that end a command with `alone`: whether no line enqueued it since its pointer's last end.
+    """Return the lines that end a command with `alone`: whether the line that enqueued it was lost.
+
+    None did so since its pointer's last end. The last marker of a stream that is destroyed has no such line where
+    Direct Dispatch is off (HIP 7.2.4).
 
     Args:
-        events: process, command, layer, name, and others; in the order of time.
+        events: file, offset, end_offset, process, layer, name, command, and others; in the order of time.
     """
     lines = _list_lines(events)
     is_end = pl.col("name") == _END
     alone = is_end.shift(1).over("process", "command").fill_null(value=True)
-    return lines.with_columns(alone=alone).filter(is_end)
+    ends = lines.with_columns(alone=alone).filter(is_end)
+    last = _list_last_markers(ends.filter("alone"), events).with_columns(is_last=True)
+    found = ends.join(last, on=["file", "offset"], how="left", maintain_order="left")
+    return found.with_columns(alone=pl.col("alone") & pl.col("is_last").is_null()).drop("is_last")
 
 
 def list_headless(events: pl.DataFrame) -> pl.DataFrame:
@@ -31,9 +37,29 @@ def list_headless(events: pl.DataFrame) -> pl.DataFrame:
 
     Where most are so the log begins in the middle of a run, or lacks all lines that enqueue.
     """
-    columns = (*_COLUMNS, *(["parent"] if "parent" in events.columns else []))
+    columns = (*_COLUMNS, "offset", "end_offset", *(["parent"] if "parent" in events.columns else []))
     ends = list_command_ends(events.select(columns)).with_columns(share=pl.col("alone").mean().over("file"))
     return ends.filter("alone", pl.col("share") < _MOST_HEADLESS)
+
+
+def _list_last_markers(ends: pl.DataFrame, events: pl.DataFrame) -> pl.DataFrame:
+    """Return which of some ends (file, offset) are of commands that a thread took up while a stream was destroyed."""
+    taken = events.select(*_COLUMNS, "offset").filter((pl.col("layer") == "command") & (pl.col("name") == SUBMITTED))
+    if ends.is_empty() or taken.is_empty():
+        return ends.select("file", "offset").clear()
+    command = ["file", "process", "command"]
+    taken = taken.select(*command, "offset", taken="offset").sort("offset")
+    found = ends.select(*command, "offset", end="offset").sort("offset").join_asof(
+        taken, on="offset", by=command, check_sortedness=False
+    ).drop_nulls("taken")  # fmt: skip
+    calls = events.select("file", "offset", "end_offset", "layer", "name")
+    destroyed = calls.filter((pl.col("layer") == "hip") & (pl.col("name") == _DESTROY)).sort("offset")
+    # Threads may destroy streams at once: one that began earlier may last longer.
+    destroyed = destroyed.select("file", "offset", until=pl.col("end_offset").cum_max().over("file"))
+    inside = found.drop("offset").sort("taken").join_asof(
+        destroyed, left_on="taken", right_on="offset", by="file", check_sortedness=False
+    )  # fmt: skip
+    return inside.filter(pl.col("until") > pl.col("taken")).select("file", offset="end")
 
 
 def list_unended(events: pl.DataFrame) -> pl.DataFrame:

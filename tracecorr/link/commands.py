@@ -167,7 +167,7 @@ def _drop_endless(found: pl.DataFrame, wanted: pl.DataFrame, losses: pl.DataFram
     return found.join(doubtful, on="event", how="anti", maintain_order="left")
 
 
-def add_lost_enqueues(losses: pl.DataFrame, commands: pl.DataFrame) -> pl.DataFrame:
+def add_lost_enqueues(losses: pl.DataFrame, commands: pl.DataFrame, events: pl.DataFrame) -> pl.DataFrame:
     """Return `losses` with the files in which commands complete that no line enqueued: those lines were lost.
 
     So were those of commands that a thread processes (Direct Dispatch is off) and does not submit before the next one.
@@ -176,8 +176,9 @@ def add_lost_enqueues(losses: pl.DataFrame, commands: pl.DataFrame) -> pl.DataFr
     Args:
         losses: files of the log that lost lines, and the share of them (`false_calls.find_losses`).
         commands: all rows of layer `command`, in the order of time.
+        events: all rows, as for `list_command_ends`.
     """
-    ends = list_command_ends(commands.select("file", "process", "command", "name", layer=pl.lit("command")))
+    ends = list_command_ends(events.select("file", "offset", "end_offset", "process", "command", "name", "layer"))
     shares = ends.group_by("file").agg(lost=pl.col("alone").mean()).filter(pl.col("lost") > 0)
     return pl.concat([losses, shares, _list_unsubmitted(commands)]).group_by("file").agg(pl.col("lost").max())
 

@@ -97,7 +97,7 @@ def build_launches(
     if base.is_empty():
         return Launches(losses=losses)
     commands = _commands(events)
-    losses = add_lost_enqueues(add_packet_gaps(losses, base), commands)
+    losses = add_lost_enqueues(add_packet_gaps(losses, base), commands, events)
     base = _add_intervals(_add_call(base, events), events, losses)
     stores = _stores(events, sources)
     miscounted = list_contradicted(stores, base)

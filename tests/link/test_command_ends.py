@@ -1,0 +1,52 @@
+"""SYNTHETIC rows of commands: which ends tell that the line which enqueued their command was lost."""
+
+from __future__ import annotations
+
+import polars as pl
+import pytest
+
+from tracecorr.link.command_ends import list_command_ends, list_headless
+from tracecorr.model.schema import CAT
+
+Line = tuple[str, int] | tuple[str, int, int]
+_WORKER = [("processing", 7), ("submitted", 7), ("complete", 7)]
+
+
+def events_of(lines: list[Line]) -> pl.DataFrame:
+    """Return rows, the n-th at byte 10 n: commands by name and pointer, calls by name, 0 and the line of their exit."""
+    rows = [
+        {"file": 0, "process": 0, "offset": 10 * n, "name": line[0], "layer": "command" if line[1] else "hip",
+         "command": line[1] or None, "end_offset": 10 * line[2] if len(line) == 3 else None}
+        for n, line in enumerate(lines)
+    ]  # fmt: skip
+    types = {"file": pl.UInt16, "process": pl.UInt32, "name": CAT, "layer": CAT, "command": pl.UInt64,
+             "end_offset": pl.Int64}  # fmt: skip
+    return pl.DataFrame(rows, schema_overrides=types)
+
+
+def alone(lines: list[Line]) -> list[bool]:
+    return list_command_ends(events_of(lines))["alone"].to_list()
+
+
+def test_the_end_of_a_command_that_nothing_enqueued_is_alone() -> None:
+    assert alone([("KernelExecution", 7), ("complete", 7), ("complete", 8), ("complete", 7)]) == [False, True, True]
+
+
+@pytest.mark.parametrize(
+    ("lines", "expected"), [
+        pytest.param([("hipStreamDestroy", 0, 9), *_WORKER], [False], id="while a stream is destroyed"),
+        pytest.param([("hipStreamDestroy", 0, 9), ("hipStreamDestroy", 0, 2), ("x", 0, 3), *_WORKER], [False],
+                     id="by one of two threads"),
+        pytest.param([("hipStreamDestroy", 0, 2), ("processing", 7), ("submitted", 7), ("complete", 7)], [True],
+                     id="taken up behind it"),
+        pytest.param([*_WORKER[:2], ("hipStreamDestroy", 0, 9), ("complete", 7)], [True], id="taken up before it"),
+        pytest.param([("hipStreamDestroy", 0), *_WORKER], [True], id="a call without end"),
+        pytest.param([("hipFree", 0, 9), *_WORKER], [True], id="in another call"),
+        pytest.param([("hipStreamDestroy", 0, 9), ("complete", 7)], [True], id="no worker took it up"),
+    ],
+)  # fmt: skip
+def test_the_last_marker_of_a_destroyed_stream_lacks_no_line(lines: list[Line], expected: list[bool]) -> None:
+    """Without Direct Dispatch a worker takes it up, though no line enqueued it."""
+    assert alone(lines) == expected
+    enqueued: list[Line] = [("KernelExecution", 9), ("complete", 9)] * 2
+    assert list_headless(events_of([*lines, *enqueued])).height == sum(expected)
