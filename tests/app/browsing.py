@@ -48,9 +48,26 @@ def wait_idle(page: Any) -> None:
     until = time.monotonic() + 300  # only what hangs takes that long
     while time.monotonic() < until:
         page.wait_for_timeout(60)
-        if page.evaluate("() => Boolean(window.__perf && __perf.idle && window.__tl && __tl.view.meta)"):
+        if _is_idle(page):
             return
     raise AssertionError("the page did not become idle")
+
+
+def _is_idle(page: Any) -> bool:
+    try:
+        return bool(page.evaluate("() => window.__perf && __perf.idle && window.__tl && Boolean(__tl.view.meta)"))
+    except Exception as problem:
+        if "navigation" not in str(problem):  # the next page comes while this one is asked
+            raise
+        return False
+
+
+def wait_for(page: Any, what: str) -> None:
+    """Wait until a condition of the page, in JavaScript, holds."""
+    until = time.monotonic() + 300
+    while not page.evaluate(f"() => Boolean({what})"):
+        assert time.monotonic() < until, what
+        page.wait_for_timeout(20)
 
 
 def wait_for_address(page: Any, *parts: str) -> None:
@@ -89,3 +106,37 @@ def click_event(page: Any, what: str | int) -> int:
     page.mouse.click(box["x"] + spot["x"], box["y"] + spot["y"])
     wait_idle(page)
     return int(spot["event"])
+
+
+class Held:
+    """The answer to the first request of a page that matches: given at once, but it comes when it is let go."""
+
+    def __init__(self, page: Any, pattern: str, method: str = "GET") -> None:
+        self._page, self._method, self._routes = page, method, list[Any]()
+        page.route(pattern, lambda route: self._hold(route))
+
+    def _hold(self, route: Any) -> None:
+        if self._routes or route.request.method != self._method:
+            route.continue_()
+        else:
+            self._given = route.fetch()
+            self._routes.append(route)
+
+    def wait(self) -> None:
+        """Wait until the page has asked."""
+        until = time.monotonic() + 300
+        while not self._routes:
+            assert time.monotonic() < until
+            self._page.wait_for_timeout(20)
+
+    def answer(self, failure: str | None = None, idle: bool = True) -> None:
+        """Let the answer come, or a refusal with a text; wait until the page has done what it does then."""
+        self.wait()
+        if failure is None:
+            self._routes[0].fulfill(response=self._given)
+        else:
+            self._routes[0].fulfill(status=500, body=failure)
+        if idle:
+            wait_idle(self._page)
+        else:
+            self._page.wait_for_timeout(200)

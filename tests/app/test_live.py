@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from browsing import needs_browser, open_at, press, start_server, state_of, wait_for_address, wait_idle
+from browsing import Held, needs_browser, open_at, press, start_server, state_of, wait_for_address, wait_idle
 
 from tracecorr.app import index, notes
 from tracecorr.app.chain import find_chain
@@ -208,6 +208,37 @@ class TestInTheBrowser:
         events = page.evaluate("() => __tl.view.meta.events")
         assert f"{events:,} events" in page.locator("#tl-toolbar").inner_text()
         _leads_nowhere_until_shown_anew(page)
+        page.close()
+
+    def test_what_was_asked_of_the_reading_before_is_not_drawn(
+        self, browser: Any, running: tuple[Capture, bytes]
+    ) -> None:
+        capture, rest = running
+        page = browser.new_page()
+        open_at(page, start_server({"live": capture}) + '#t0=1000000&t1=9000000&only={"name":"hip"}')
+        spans = Held(page, "**/api/spans?*")
+        page.keyboard.press("w")
+        spans.wait()
+        left = Held(page, "**/api/filter?*")
+        _follow(page, capture, rest)
+        left.wait()
+        spans.answer(idle=False)
+        shown, meta = page.evaluate("() => [__tl.state().edition, __tl.view.meta.edition]")
+        assert shown in (None, meta)
+        left.answer()
+        assert state_of(page)["edition"] == meta
+        page.close()
+
+    def test_a_view_that_is_changed_while_more_comes_stays(self, browser: Any, running: tuple[Capture, bytes]) -> None:
+        capture, rest = running
+        page = browser.new_page()
+        open_at(page, start_server({"live": capture}))
+        meta = Held(page, "**/api/meta?*")
+        _append(capture, rest)
+        meta.wait()
+        page.evaluate("() => { __tl.view.setRange(1000, 5000); __tl.changed(); }")
+        meta.answer()
+        assert (state_of(page)["t0"], state_of(page)["t1"]) == (1000, 5000)
         page.close()
 
 

@@ -5,9 +5,11 @@ window.TL = window.TL || {};
   const MAX_NOTES = 4000; // characters of notes in the address
 
   let known = location.hash; // as it was read, or written last
+  let reading = true;
 
   TL.writeHash = function () {
     if (location.hash !== known) return; // gone back, or another link pasted: the page is about to be loaded from it
+    if (reading) return; // what it says is not yet all on the page
     const view = TL.view;
     const state = new URLSearchParams({ t0: Math.round(view.t0), t1: Math.round(view.t1), theme: document.documentElement.dataset.theme });
     const record = view.meta.readings !== null && view.detail && view.detail.record; // of a recording that runs the numbers change
@@ -79,26 +81,34 @@ window.TL = window.TL || {};
     const asked = new URLSearchParams(location.hash.slice(1)).get("theme"), dark = matchMedia("(prefers-color-scheme: dark)").matches;
     return asked === "dark" || (!asked && dark) ? "dark" : "light";
   };
+  function readRange(state) {
+    const t0 = Number(state.get("t0")), t1 = Number(state.get("t1"));
+    if (state.has("t0") && Number.isFinite(t0) && Number.isFinite(t1) && t1 > t0) TL.view.setRange(t0, t1);
+    else TL.view.whole();
+  }
+  function readMark(state) {
+    const mark = /^(-?\d{1,15}),(-?\d{1,15})$/.exec(state.get("mark") || "");
+    return mark ? { a: Number(mark[1]), b: Number(mark[2]) } : null;
+  }
+  // What needs no answer comes first. The rest comes when it is answered, but where somebody did something else since.
   TL.readHash = async function () {
     known = location.hash;
-    const view = TL.view, state = new URLSearchParams(known.slice(1));
+    const view = TL.view, state = new URLSearchParams(known.slice(1)), mark = readMark(state);
+    const wish = TL.wish(), scrolls = view.scrolls, pages = TL.pagesAsked();
     readFilters(state);
+    readRange(state);
+    view.mark = mark;
+    if (state.get("q")) TL.setSearch(state.get("q").slice(0, 200));
     await TL.applyFilter();
-    const t0 = Number(state.get("t0")), t1 = Number(state.get("t1"));
-    if (state.has("t0") && Number.isFinite(t0) && Number.isFinite(t1) && t1 > t0) view.setRange(t0, t1);
-    else view.whole();
     await TL.loadNotes(readNotes(state));
-    if (state.get("q")) { TL.setSearch(state.get("q").slice(0, 200)); await TL.showHits(); }
+    if (TL.searchText()) await TL.showHits();
     const selected = await readSelection(state);
-    if (selected !== null) {
-      await TL.select(selected);
-      if (state.get("lanes") === "chain" && view.detail) { TL.toggleChain(); }
-    }
-    view.scroll = Number(state.get("y")) || 0;
+    if (selected !== null && wish === TL.wish() && (await TL.select(selected)) && state.get("lanes") === "chain") TL.toggleChain();
+    if (scrolls === view.scrolls) view.scroll = Number(state.get("y")) || 0;
     view.scrollBy(0);
-    const mark = /^(-?\d{1,15}),(-?\d{1,15})$/.exec(state.get("mark") || "");
-    if (mark) { view.mark = { a: Number(mark[1]), b: Number(mark[2]) }; if (mark[1] !== mark[2]) await TL.showMeasure(); }
-    if (state.get("page") && TL.openPage) await TL.openPage(state.get("page"), state.get("with") || "");
+    if (mark && mark === view.mark && mark.a !== mark.b) await TL.showMeasure();
+    reading = false;
     TL.changed();
+    if (state.get("page") && pages === TL.pagesAsked()) await TL.openPage(state.get("page"), state.get("with") || "");
   };
 })(window.TL);

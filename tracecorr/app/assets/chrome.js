@@ -124,15 +124,21 @@ window.TL = window.TL || {};
     if (!text) { clearSearch(); return; }
     TL.showTimeline();
     if (text[0] === "@") { counter.textContent = TL.goToTime(text) ? "" : "no such time"; return; }
-    let found;
-    try { found = await TL.api.search(text, searchAt, back); } catch (problem) { counter.textContent = problem.message; return; }
-    if (box.value.trim() !== text) return; // cleared or changed while it was looked for
+    await TL.inTurn((isOpen) => findNext(text, back, () => isOpen() && box.value.trim() === text));
+  };
+  // Not when it was cleared, changed or overtaken while it was looked for.
+  async function findNext(text, back, isOpen) {
+    let found, problem = null;
+    if (!isOpen()) return;
+    try { found = await TL.api.search(text, searchAt, back); } catch (failure) { problem = failure; }
+    if (!isOpen()) { if (box.value.trim() === text) TL.showHits(); return; }
+    if (problem) { counter.textContent = problem.message; return; }
     TL.view.search = { text: text, names: found.names, set: new Set(found.names), count: found.count };
     TL.loadTicks();
     counter.textContent = found.count ? TL.num(found.position) + " of " + TL.num(found.count) : "nothing found";
-    if (found.event !== null) { searchAt = found.event; await TL.select(found.event, true); }
+    if (found.event !== null) { searchAt = found.event; await TL.choose(found.event, true); }
     TL.redraw();
-  };
+  }
   // Hits are counted while somebody types, once the hand rests; addresses and numbers cost more, they wait for Enter.
   const REST_MS = 250;
   function countSoon() {
@@ -163,13 +169,18 @@ window.TL = window.TL || {};
     await TL.showHits();
   };
   // Where hits lie in the view: marks on the ruler.
+  let ticking = 0;
   TL.loadTicks = async function () {
     const search = TL.view.search;
     if (!search) return;
     const t0 = Math.floor(TL.view.t0), t1 = Math.ceil(TL.view.t1), width = Math.min(8000, Math.ceil(TL.view.plotWidth()));
+    const mine = ++ticking;
     if (search.ticks && search.t0 === t0 && search.t1 === t1) return;
-    try { search.ticks = await TL.api.ticks(search.text, t0, t1, width); } catch (problem) { TL.message("search: " + problem.message); return; }
-    Object.assign(search, { t0: t0, t1: t1, width: width });
+    let ticks, problem = null;
+    try { ticks = await TL.api.ticks(search.text, t0, t1, width); } catch (failure) { problem = failure; }
+    if (mine !== ticking || search !== TL.view.search) return; // of a view that was left since
+    if (problem) { TL.message("search: " + problem.message); return; }
+    Object.assign(search, { ticks: ticks, t0: t0, t1: t1, width: width });
     TL.redraw();
   };
 
@@ -272,6 +283,7 @@ window.TL = window.TL || {};
     if (tip) tip.classList.remove("open");
     tipKey = "";
     asked += 1;
+    clearTimeout(tipTimer);
   };
   TL.hover = function (x, y, event) {
     if (!tip) { tip = TL.make("div", "tl-tip"); document.body.append(tip); }

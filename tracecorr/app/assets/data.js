@@ -131,7 +131,7 @@ window.TL = window.TL || {};
         const tint = TL.tinted() ? TL.view.colourBy : "";
         if (tint) asked.tint = tint;
         const key = JSON.stringify(TL.view.only) + tint;
-        const where = TL.url("/api/spans", asked);
+        const edition = TL.view.meta.edition, where = TL.url("/api/spans", asked);
         const answer = await fetch(where, { signal: current.signal });
         if (!answer.ok) throw new Error((await answer.text()).trim());
         const buffer = await answer.arrayBuffer();
@@ -139,7 +139,7 @@ window.TL = window.TL || {};
         const spans = decode(buffer);
         spans.pixel = (t1 - t0) / width;
         spans.lanes = new Set(lanes);
-        spans.key = key;
+        Object.assign(spans, { key: key, edition: edition });
         window.__perf.log.push({
           what: "spans", ms: performance.now() - begun, n: spans.n, bytes: buffer.byteLength,
           server: answer.headers.get("Server-Timing"),

@@ -14,14 +14,18 @@ window.TL = window.TL || {};
     ["E / Shift + E", "next / previous error"], ["M, Z", "measure the selection; zoom to the measured range"],
     ["B", "write a note"], ["G", "filters and colours"], ["T", "light or dark"], ["Esc", "clear"], ["?", "this help"],
   ];
+  // What acts on the selection waits for the one that is being asked for.
+  function onSelection(act) {
+    return () => TL.inTurn(() => { act(); TL.changed(); });
+  }
   const ACTIONS = {
     w: () => TL.view.zoom(1 / 1.5, pointerX()), "+": () => TL.view.zoom(1 / 1.5, pointerX()), "=": () => TL.view.zoom(1 / 1.5, pointerX()),
     s: () => TL.view.zoom(1.5, pointerX()), "-": () => TL.view.zoom(1.5, pointerX()),
     a: () => TL.view.pan(-0.15), d: () => TL.view.pan(0.15),
     arrowleft: () => TL.view.pan(-0.15), arrowright: () => TL.view.pan(0.15),
     arrowup: () => TL.view.scrollBy(-60), arrowdown: () => TL.view.scrollBy(60),
-    0: () => TL.view.whole(), f: () => TL.fit(), p: () => TL.toggleChain(), t: () => TL.toggleTheme(),
-    u: () => TL.step("parent", false), g: () => TL.toggleFilters(), m: () => TL.markSelection(), z: () => TL.zoomMark(),
+    0: () => TL.view.whole(), f: onSelection(() => TL.fit()), p: onSelection(() => TL.toggleChain()), t: () => TL.toggleTheme(),
+    u: () => TL.step("parent", false), g: () => TL.toggleFilters(), m: onSelection(() => TL.markSelection()), z: onSelection(() => TL.zoomMark()),
     ".": () => TL.step("thread", false), ",": () => TL.step("thread", true), b: () => TL.editNote(),
     "/": () => TL.focusSearch(), "?": () => TL.toggleHelp(), escape: () => TL.clear(),
   };

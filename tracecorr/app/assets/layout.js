@@ -15,7 +15,7 @@ window.TL = window.TL || {};
   const view = (TL.view = {
     meta: null, t0: 0, t1: 1, scroll: 0, width: 800, height: 600,
     collapsed: new Set(), chainOnly: false, selected: null, detail: null,
-    search: null, mark: null, cursor: null, items: [], laneY: new Map(), total: 0,
+    scrolls: 0, search: null, mark: null, cursor: null, items: [], laneY: new Map(), total: 0,
     hidden: {}, only: {}, left: null, colourBy: "layer", notes: [],
   });
   view.FACETS = ["process", "thread", "queue", "gpu", "layer"];
@@ -52,6 +52,7 @@ window.TL = window.TL || {};
   };
   view.pan = (share) => view.setRange(view.t0 + share * view.span(), view.t1 + share * view.span());
   view.scrollBy = function (dy) {
+    if (dy) view.scrolls += 1;
     const room = Math.max(0, view.total - (view.height - TL.TOP));
     view.scroll = Math.min(Math.max(0, view.scroll + dy), room);
   };

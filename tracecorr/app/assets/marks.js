@@ -28,9 +28,10 @@ window.TL = window.TL || {};
     const mine = ++asked;
     if (!view.mark) { if (editing === null) TL.closeCard(); return; }
     const [t0, t1] = bounds();
-    let found;
-    try { found = await TL.api.count(t0, Math.max(t1, t0 + 1), shownLanes()); } catch (problem) { TL.message("count: " + problem.message); return; }
+    let found, problem = null;
+    try { found = await TL.api.count(t0, Math.max(t1, t0 + 1), shownLanes()); } catch (failure) { problem = failure; }
     if (mine !== asked || !view.mark) return;
+    if (problem) { TL.message("count: " + problem.message); return; }
     const bar = TL.make("div", "tl-row");
     bar.append(
       TL.button("Zoom (Z)", "zoom to the range", TL.zoomMark), TL.button("Note (B)", "write a note on the range", TL.editNote),
@@ -103,6 +104,7 @@ window.TL = window.TL || {};
   }
   TL.editNote = function (known) {
     const note = known && known.text !== undefined ? known : { ...target(), text: "" };
+    asked += 1; // a count that comes now would take the place of what is being written
     editing = note;
     const input = TL.make("textarea");
     input.rows = 3;
@@ -120,18 +122,25 @@ window.TL = window.TL || {};
     input.focus();
   };
   // In the capture where it can be written, and in the address in any case.
-  async function keep() {
+  function keep() {
     view.notes = view.notes.filter((n) => n.text);
     TL.closeCard();
     TL.focusCanvas();
+    TL.changed();
+    TL.hold();
+    keeping = keeping.then(saveAll).finally(TL.release);
+  }
+  async function saveAll() {
     try {
       await merge();
-      await TL.api.saveNotes(view.notes.map((n) => ({ text: n.text, start: n.start, dur: n.dur })));
-      stored = new Set(view.notes.map(keyOf));
+      const sent = view.notes.map((n) => ({ text: n.text, start: n.start, dur: n.dur }));
+      await TL.api.saveNotes(sent);
+      stored = new Set(sent.map(keyOf));
       TL.message("notes saved in the capture");
     } catch (problem) { TL.message(problem.message); }
     TL.changed();
   }
+  let keeping = Promise.resolve(); // one answer after the other: the notes are always written whole
   // In another tab notes may have been written or deleted since: that stays so.
   let stored = new Set(); // what the capture held when it was read or written last
   const keyOf = (n) => JSON.stringify([n.start, n.dur, n.text]);
@@ -141,13 +150,20 @@ window.TL = window.TL || {};
     const mine = view.notes.filter((n) => !stored.has(keyOf(n)) || now.has(keyOf(n))), own = new Set(mine.map(keyOf));
     view.notes = [...mine, ...theirs.filter((n) => !stored.has(keyOf(n)) && !own.has(keyOf(n)))];
   }
-  TL.loadNotes = async function (fromAddress) {
-    try { view.notes = await known(); } catch (problem) { TL.message("notes: " + problem.message); }
-    stored = new Set(view.notes.map(keyOf));
-    for (const note of fromAddress) {
+  TL.loadNotes = function (fromAddress) {
+    keeping = keeping.then(() => load(fromAddress));
+    return keeping;
+  };
+  async function load(fromAddress) {
+    let found = [];
+    try { found = await known(); } catch (problem) { TL.message("notes: " + problem.message); }
+    stored = new Set(found.map(keyOf));
+    const written = view.notes; // while they were waited for
+    view.notes = found;
+    for (const note of [...fromAddress, ...written]) {
       if (!view.notes.some((n) => n.start === note.start && n.text === note.text)) view.notes.push(note);
     }
-  };
+  }
   TL.noteAt = function (x) {
     return view.notes.find((n) => { const at = view.x(n.start); return x >= at - 4 && x <= at + Math.max(8, n.dur / view.perPixel()); }) || null;
   };

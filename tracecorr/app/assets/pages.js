@@ -8,6 +8,7 @@ window.TL = window.TL || {};
   TL.page = TIMELINE; // the page on the screen; the timeline has no name
   TL.second = ""; // the capture that the page compares with
   let asked = 0, plotly = null;
+  TL.pagesAsked = () => asked;
 
   TL.buildTabs = function (meta) {
     const bar = document.getElementById("tl-tabs");
@@ -56,9 +57,9 @@ window.TL = window.TL || {};
       if (mine !== asked) return;
       TL.second = found.second || "";
       TL.changed(); // its address names what is compared
-      await show(found);
-      if (readings !== TL.view.meta.readings) TL.outdatePage();
-    } catch (problem) { host().replaceChildren(TL.make("p", "tl-note", problem.message)); } finally { TL.release(); }
+      await show(found, () => mine === asked);
+      if (mine === asked && readings !== TL.view.meta.readings) TL.outdatePage();
+    } catch (problem) { if (mine === asked) host().replaceChildren(TL.make("p", "tl-note", problem.message)); } finally { TL.release(); }
   };
 
   // A recording goes on while its page is read: the page stays, but the numbers of its events are those of before.
@@ -72,7 +73,7 @@ window.TL = window.TL || {};
     host().prepend(bar);
   };
 
-  async function show(page) {
+  async function show(page, isOpen) {
     host().replaceChildren(TL.make("h2", "", page.title));
     host().scrollTop = 0;
     if (page.second) host().append(otherBar(page));
@@ -85,7 +86,7 @@ window.TL = window.TL || {};
     for (const section of page.sections) host().append(sectionBox(section));
     // All boxes first: a chart takes the width that its box has when it is drawn.
     const boxes = page.charts.map((figure) => chartBox(drawn, figure));
-    for (let i = 0; i < boxes.length; i += 1) await chart(boxes[i], page.charts[i]);
+    for (let i = 0; i < boxes.length && isOpen(); i += 1) await chart(boxes[i], page.charts[i], isOpen);
   }
 
   // What differs stands before the tables; of captures that differ in everything only the beginning.
@@ -124,11 +125,11 @@ window.TL = window.TL || {};
   TL.goTo = async function (lead) {
     if (host().querySelector(".tl-outdated")) { TL.message("show the page anew first"); host().scrollTop = 0; return; }
     TL.showTimeline();
+    TL.focusCanvas(); // before anything is waited for: somebody may go on to type elsewhere
     if (lead[0] === "range") { TL.view.setRange(lead[1], Math.max(lead[2], lead[1] + 1)); TL.changed(); }
     else if (lead[0] === "time") TL.showTime(lead[1]);
-    else if (lead[0] === "event") { await TL.select(lead[1], true); TL.fit(); TL.changed(); }
+    else if (lead[0] === "event") { if (await TL.select(lead[1], true)) { TL.fit(); TL.changed(); } }
     else if (lead[0] === "search") { TL.setSearch(lead[1]); await TL.find(false); }
-    TL.focusCanvas();
   };
   function leadButton(text, title, lead) {
     const node = TL.button(text, title, () => TL.goTo(lead));
@@ -279,8 +280,10 @@ window.TL = window.TL || {};
   TL.recolourCharts = function () {
     for (const box of host().querySelectorAll(".tl-chart.js-plotly-plot")) window.Plotly.relayout(box, chartColours());
   };
-  async function chart(box, figure) {
-    const library = await loadPlotly(), layout = { ...figure.layout, font: { size: 12 } };
+  async function chart(box, figure, isOpen) {
+    const library = await loadPlotly();
+    if (!isOpen()) return;
+    const layout = { ...figure.layout, font: { size: 12 } };
     for (const [key, colour] of Object.entries(chartColours())) {
       const [part, name] = key.split(".");
       if (name) layout[part] = { ...layout[part], [name]: colour }; else layout[part] = colour;

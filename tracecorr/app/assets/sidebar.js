@@ -33,12 +33,17 @@ window.TL = window.TL || {};
   }
 
   // Asks what the filter of events leaves; lanes without a record disappear.
+  let asked = 0;
   TL.applyFilter = async function () {
-    try {
-      const found = Object.keys(view.only).length ? await TL.api.filter() : null;
+    const mine = ++asked;
+    let found = null, problem = null;
+    try { if (Object.keys(view.only).length) found = await TL.api.filter(); } catch (failure) { problem = failure; }
+    if (mine !== asked) return; // another filter was set since
+    if (problem) TL.message("filter: " + problem.message);
+    else {
       view.left = found ? found.lanes : null;
       TL.message(found ? TL.num(found.total) + " records left by the filter" : "");
-    } catch (problem) { TL.message("filter: " + problem.message); }
+    }
     lanesChanged();
   };
   function lanesChanged() {

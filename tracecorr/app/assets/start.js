@@ -11,7 +11,7 @@ window.__perf = { log: [], idle: false };
   // The same names as ids.py.
   const IDS = { host: "tl-canvas-host", selection: "tl-selection" };
   const view = TL.view;
-  let canvas, ctx, spans = null, drawing = false, timer = null, hashTimer = null, chosen = 0;
+  let canvas, ctx, spans = null, drawing = false, timer = null, hashTimer = null;
 
   function picture(on) {
     on.fillStyle = TL.theme().bg2;
@@ -59,22 +59,38 @@ window.__perf = { log: [], idle: false };
     const width = Math.min(MAX_WIDTH, Math.ceil(view.plotWidth() * (1 + 2 * MARGIN)));
     try {
       const got = await TL.api.spans(t0, t1, width, view.wantedLanes());
-      if (got) { spans = got; TL.redraw(); TL.loadTicks(); scheduleFetch(); }
+      if (got && got.edition === view.meta.edition) { spans = got; TL.redraw(); TL.loadTicks(); scheduleFetch(); }
     } catch (problem) { TL.message("spans: " + problem.message); }
   }
 
+  // --- one after the other ------------------------------------------------------------------------
+  // Keys may come faster than answers: each goes on from what the one before it chose. What is chosen or cleared
+  // otherwise overtakes all that still wait, and the answers under way.
+  let wish = 0, turn = Promise.resolve();
+  TL.overtake = function () { wish += 1; turn = Promise.resolve(); };
+  TL.wish = () => wish;
+  TL.inTurn = function (work) {
+    const mine = wish, isOpen = () => mine === wish;
+    TL.hold();
+    turn = turn
+      .then(() => (isOpen() ? work(isOpen) : undefined))
+      .catch((problem) => { if (isOpen()) TL.message(problem.message); })
+      .finally(TL.release);
+    return turn;
+  };
+
   // Moves the selection; without one, "." takes the first event in view.
-  TL.step = async function (kind, back) {
+  TL.step = (kind, back) => TL.inTurn(async (isOpen) => {
     if (view.selected === null) {
       const first = firstInView();
-      if (first !== null) await TL.select(first); else TL.message("no event in view");
+      if (first !== null) await choose(first); else TL.message("no event in view");
       return;
     }
-    let found;
-    try { found = await TL.api.step(view.selected, kind, back); } catch (problem) { TL.message(problem.message); return; }
+    const found = await TL.api.step(view.selected, kind, back);
+    if (!isOpen()) return;
     if (found.event === null) TL.message(kind === "parent" ? "this event has no parent" : "no " + (back ? "earlier" : "later") + " event of the same " + kind);
-    else { TL.message(""); await TL.select(found.event, true); }
-  };
+    else { TL.message(""); await choose(found.event, true); }
+  });
   function firstInView() {
     for (const item of view.visibleItems(0)) {
       if (item.kind !== "lane" || item.lane.counter || !spans) continue;
@@ -96,11 +112,18 @@ window.__perf = { log: [], idle: false };
   };
 
   // --- selection --------------------------------------------------------------------------------
-  TL.select = async function (event, bring) {
-    const mine = ++chosen;
-    let detail;
-    try { detail = await TL.api.event(event); } catch (problem) { TL.message("event " + event + ": " + problem.message); return; }
-    if (mine !== chosen) return;
+  // Tells whether the event is the selection now.
+  TL.select = function (event, bring) {
+    TL.overtake();
+    return TL.inTurn(() => choose(event, bring));
+  };
+  TL.choose = choose;
+  async function choose(event, bring) {
+    const mine = wish;
+    let detail, problem = null;
+    try { detail = await TL.api.event(event); } catch (failure) { problem = failure; }
+    if (mine !== wish) return false;
+    if (problem) { TL.message("event " + event + ": " + problem.message); return false; }
     view.selected = event;
     view.detail = detail;
     TL.showDetail(detail);
@@ -118,7 +141,8 @@ window.__perf = { log: [], idle: false };
     if (own && !view.laneY.has(own.lane)) TL.message("a filter, or a folded group, hides the lane of this event");
     tellSelection();
     TL.changed();
-  };
+    return true;
+  }
   function tellSelection() {
     if (window.dash_clientside && window.dash_clientside.set_props) window.dash_clientside.set_props(IDS.selection, { data: view.selected });
   }
@@ -131,7 +155,7 @@ window.__perf = { log: [], idle: false };
   TL.clear = function () {
     if (document.getElementById("tl-help").classList.contains("open")) { TL.toggleHelp(false); return; }
     if (document.getElementById("tl-card").classList.contains("open")) { TL.clearMark(); return; }
-    chosen += 1;
+    TL.overtake();
     view.selected = view.detail = view.mark = null;
     view.chainOnly = false;
     TL.clearSearch();
@@ -201,7 +225,7 @@ window.__perf = { log: [], idle: false };
     changed: () => TL.changed(),
     state: () => ({
       t0: view.t0, t1: view.t1, selected: view.selected, chainOnly: view.chainOnly, scroll: view.scroll, detail: view.detail,
-      theme: document.documentElement.dataset.theme, records: spans ? spans.n : 0, lanes: view.laneY.size,
+      theme: document.documentElement.dataset.theme, records: spans ? spans.n : 0, edition: spans ? spans.edition : null, lanes: view.laneY.size,
       mark: view.mark, notes: view.notes, colourBy: view.colourBy, only: view.only, count: view.search ? view.search.count : null,
     }),
     // Where a loaded event is on the screen; with a layer the first single one of it. For tests that click.
@@ -279,19 +303,20 @@ window.__perf = { log: [], idle: false };
   async function reload() {
     TL.hold();
     try {
-      const atEnd = view.t1 >= view.meta.length, span = view.span(), whole = view.t0 <= 0;
       const meta = await fetchMeta();
       let kept, again;
       do { kept = view.detail; again = await findAgain(kept, meta); } while (view.detail !== kept);
-      chosen += 1; // what is being selected now is of the reading before
+      TL.overtake(); // what is being looked for and selected now is of the reading before
+      TL.hideTip();
+      const atEnd = view.t1 >= view.meta.length, span = view.span(), whole = view.t0 <= 0;
       view.meta = meta;
       spans = null;
+      if (atEnd && whole) view.whole(); else if (atEnd) view.setRange(meta.length - span, meta.length);
       keepSelection(again);
       TL.showSize(meta);
       TL.showWarnings(meta.warnings);
       TL.outdatePage();
       await Promise.all([TL.applyFilter(), TL.recount()]); // numbers of lanes and names are those of one reading, too
-      if (atEnd && whole) view.whole(); else if (atEnd) view.setRange(meta.length - span, meta.length);
       if (meta.readings === null) TL.message("the recording has ended");
       TL.changed();
     } finally { TL.release(); }
