@@ -72,8 +72,8 @@ def test_a_search_from_a_page_shows_its_hit(page: Any) -> None:
 
 
 def test_a_link_pasted_over_its_own_capture_is_followed(page: Any) -> None:
-    page.evaluate("() => { location.hash = 't0=1000000&t1=3000000&sel=500'; }")
-    page.wait_for_timeout(500)
+    with page.expect_event("load"):
+        page.evaluate("() => { location.hash = 't0=1000000&t1=3000000&sel=500'; }")
     wait_idle(page)
     state = state_of(page)
     assert (state["t0"], state["t1"], state["selected"]) == (1_000_000, 3_000_000, 500)
@@ -357,10 +357,9 @@ def test_the_tip_says_what_a_length_is(page: Any) -> None:
     page.mouse.move(box["x"] + 700, box["y"] + 300)
     press(page, *"wwwwwwwwwwwwww")
     spot = page.evaluate("() => __tl.locate('aql')")
-    with page.expect_response("**/api/brief?*"):
-        page.mouse.move(box["x"] + spot["x"], box["y"] + spot["y"])
-    page.wait_for_timeout(200)
-    assert "an instant" in tip.inner_text() and "one end" not in tip.inner_text()
+    page.mouse.move(box["x"] + spot["x"], box["y"] + spot["y"])
+    page.locator(".tl-tip.open", has_text="an instant").wait_for()
+    assert "one end" not in tip.inner_text()
 
 
 # Where a merged record of a layer is on the screen.

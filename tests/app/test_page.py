@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import time
 from typing import Any
 
 import polars as pl
 import pytest
 from browsing import click_event as _click
-from browsing import needs_browser, wait_for_address
+from browsing import needs_browser, wait_for, wait_for_address
 from browsing import state_of as _state
 from browsing import wait_idle as _idle
 
@@ -30,7 +29,8 @@ def test_zoom_by_key_and_wheel(page: Any) -> None:
     assert nearer["t1"] - nearer["t0"] < before["t1"] - before["t0"]
     page.mouse.move(900, 400)
     page.keyboard.down("Control")
-    page.mouse.wheel(0, -800)
+    page.mouse.wheel(0, -800)  # told to the page at some time: it is not waited for
+    wait_for(page, f"__tl.view.span() < {0.5 * (nearer['t1'] - nearer['t0'])}")
     page.keyboard.up("Control")
     _idle(page)
     nearest = _state(page)
@@ -80,9 +80,7 @@ def test_hits_are_counted_while_typing(page: Any) -> None:
     before = _state(page)["selected"]
     page.keyboard.type("hipstreamcreate")
     counter = page.locator(".tl-count")
-    until = time.monotonic() + 20
-    while not counter.inner_text() and time.monotonic() < until:
-        page.wait_for_timeout(50)
+    wait_for(page, "__tl.view.search && __tl.view.search.text === 'hipstreamcreate'")
     assert counter.inner_text() == f"{_state(page)['count']} found" != "0 found"
     assert _state(page)["selected"] == before
     page.keyboard.press("Enter")

@@ -59,6 +59,7 @@ class TestInTheBrowser:
         wait_idle(page)
         assert "t1-streams (B)" in page.locator("#tl-page h2").inner_text()
         page.get_by_text("first packets together").click()
+        page.wait_for_url("**other=**")
         wait_idle(page)
         groups = page.evaluate("() => __tl.view.meta.groups.map(g => g.label)")
         assert {g[:4] for g in groups if "process" in g} == {"A · ", "B · "}
