@@ -7,6 +7,7 @@ from pathlib import Path
 import polars as pl
 import pytest
 
+from tracecorr import open_sample
 from tracecorr.pipeline import correlate, import_files, make_dataset
 
 NOTEBOOKS = ("first-look", "queues", "path-of-a-launch", "compare", "clock-quality", "custom-analyses")
@@ -18,6 +19,7 @@ SAID_OF_A_TRACE = {
     "queues": "no packet of the log prints both indexes",
     "clock-quality": "no clock has bounds",
     "custom-analyses": "no thread launched twice",
+    "path-of-a-launch": "This capture has no dispatch",
 }
 
 
@@ -72,18 +74,22 @@ def test_comparison_of_recorded_runs(
     assert "queues with dispatches: 1 in A, 4 in B" in text
 
 
-@pytest.mark.parametrize("name", ["first-look", "queues", "clock-quality", "custom-analyses", "path-of-a-launch"])
+@pytest.mark.parametrize("name", list(SAID_OF_A_TRACE))
 def test_a_trace_without_a_log(
     repo: Path, data_folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str
 ) -> None:
     made = import_files(tmp_path / "x.tracecorr", [], [data_folder / "captures/t1-local-clock/ftrace.txt"])
     correlate(made.path)
     monkeypatch.setenv("TRACECORR_CAPTURE", str(made.path))
-    if name == "path-of-a-launch":
-        with pytest.raises(Exception, match="this capture has no dispatch"):
-            run(repo / "notebooks" / f"{name}.ipynb")
-    else:
-        assert SAID_OF_A_TRACE[name] in run(repo / "notebooks" / f"{name}.ipynb")
+    assert SAID_OF_A_TRACE[name] in run(repo / "notebooks" / f"{name}.ipynb")
+
+
+def test_verdicts_are_shown_whole(repo: Path) -> None:
+    """All of them, and their reasons to the end."""
+    shown = " ".join(run(repo / "notebooks" / "first-look.ipynb").replace("┆", "").split())
+    verdicts = open_sample().verdicts()
+    assert len(verdicts) > 10 and all(f"│ {v.name} {v.outcome.value} " in shown for v in verdicts)
+    assert "… │" not in shown
 
 
 def test_a_dataset_of_two_nodes(repo: Path, data_folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
