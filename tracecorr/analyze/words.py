@@ -170,7 +170,7 @@ def _queues(tables: Tables, made: pl.DataFrame) -> Answer:
     if shared.height:
         told = (f"queue {q} by {n} streams" for q, n in shared.select("queue", "streams").iter_rows())
         lines.append(f"shared: {_list(told)}")
-    elif queues["streams"].sum() and not queues["streams"].null_count():
+    elif (streams := queues.drop_nulls("dispatches")["streams"]).sum() and not streams.null_count():
         lines.append("no queue was shared by streams")
     return Answer("How many queues of which type, and are they shared?", tuple(lines))
 

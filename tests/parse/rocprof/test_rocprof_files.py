@@ -68,6 +68,25 @@ def test_rocprof_v1(data: bytes) -> None:
     assert rows.filter(pl.col("layer") == "hsa")["name"].to_list() == (["hsa_init"] if data is JSON else [])
 
 
+def test_a_trace_of_hip_names_neither_kernels_nor_copies_but_where_it_shows_them() -> None:
+    """SYNTHETIC, in the form of rocprof v1 with `--hip-trace` alone."""
+
+    def told(kind: str, pid: int, name: str, args: dict[str, str]) -> bytes:
+        return b',{"ph":"%s","name":"%s","pid":%d,"args":{%s}}\n' % (
+            kind.encode(), name.encode(), pid, ",".join(f'"{k}":"{v}"' for k, v in args.items()).encode(),
+        )  # fmt: skip
+
+    times = {"BeginNs": "10", "EndNs": "30", "queue-id": "0", "pid": "517"}
+    names = {1: "COPY", 2: "CPU HIP API", 8: "GPU2", 520: "GPU Barriers2"}
+    data = b'{"traceEvents":[{}\n' + b"".join(told("M", pid, "process_name", {"name": n}) for pid, n in names.items())
+    for pid, name in ((1, "CopyDeviceToHost"), (2, "hipMalloc"), (8, "vadd")):
+        data += told("X", pid, name, times)
+    rows, _ = read(data + b"]}")
+    assert rows.select("layer", "name", "kernel", "pid").rows() == [
+        ("gpu", "CopyDeviceToHost", None, 517), ("hip", "hipMalloc", None, 517), ("gpu", "dispatch", "vadd", 517),
+    ]  # fmt: skip
+
+
 @pytest.mark.parametrize("data", [KERNELS, V1, JSON])
 def test_every_byte_is_booked(data: bytes) -> None:
     assert looks_like_rocprof(data)
@@ -88,6 +107,7 @@ def test_files_of_the_field(data_folder: Path) -> None:
     expected = {
         "rocprofv1-mi308x-vectoradd-kernels.csv": {"gpu": 1},
         "rocprofv1-mi308x-vectoradd-trace.json": {"gpu": 4, "hip": 15, "hsa": 442},
+        "rocprofv1-rocmblogs-HIP_trace-results.json": {"gpu": 7, "hip": 135},
         "rocprofv3-docs-kernel_trace.csv": {"gpu": 9},
         "rocprofv3-docs-memory_copy_trace.csv": {"gpu": 4},
         "rocprofv3-docs-hip_runtime_trace.csv": {"hip": 8},

@@ -73,8 +73,8 @@ def _events(records: list[Record], file: int) -> pl.DataFrame:
         "stamp_ns": [r.start_ns for r in records],
         "end_stamp_ns": [r.end_ns for r in records],
         "layer": [r.layer for r in records],
-        "name": ["dispatch" if _is_kernel(r) else r.name for r in records],
-        "kernel": [r.name if _is_kernel(r) else None for r in records],
+        "name": ["dispatch" if r.is_kernel else r.name for r in records],
+        "kernel": [r.name if r.is_kernel else None for r in records],
         "pid": [r.pid for r in records],
         "size_bytes": [r.size_bytes for r in records],
         "offset": [r.offset for r in records],
@@ -83,10 +83,6 @@ def _events(records: list[Record], file: int) -> pl.DataFrame:
     wanted = {name: schema.PART_EVENTS.schema[name] for name in rows}
     frame = pl.DataFrame(rows, schema=wanted, strict=False)
     return schema.PART_EVENTS.conform(frame.with_columns(file=pl.lit(file, pl.UInt16), clock=pl.lit(CLOCK)))
-
-
-def _is_kernel(record: Record) -> bool:
-    return record.layer == "gpu" and bool(record.text(("Kernel_Name", "KernelName")))
 
 
 def _args(records: list[Record], file: int) -> pl.DataFrame:

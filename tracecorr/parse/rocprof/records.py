@@ -27,6 +27,8 @@ _KIND = ("Kind", "Domain")
 # `[clone .kd]` names the kernel descriptor; the HIP log prints the kernel.
 _DESCRIPTOR = re.compile(r"\s*\[clone \.kd\]$|\.kd$")
 _GAP = re.compile(rb"\n,(?=\{)")
+# What a JSON trace of rocprof v1 calls the processes in which it shows copies, and kernels.
+_COPIES, _KERNELS = "COPY", re.compile(r"GPU\d+")
 
 
 # A CSV table and rocprof v1 hold text, rocprofv3's JSON and databases numbers too.
@@ -42,6 +44,7 @@ class Record:
         fields: columns by name; empty for what is no record.
         layer: layer of its row; empty when it is skipped.
         reason: why it is skipped.
+        lane: name of the process in which a JSON trace of rocprof v1 shows it.
     """
 
     offset: int
@@ -49,6 +52,7 @@ class Record:
     fields: Mapping[str, Field]
     layer: str = ""
     reason: str = ""
+    lane: str = ""
 
     def text(self, names: tuple[str, ...]) -> str | None:
         """Return the first of the named columns that the record has, as text."""
@@ -93,6 +97,12 @@ class Record:
         }
 
     @property
+    def is_kernel(self) -> bool:
+        """Tell whether it is a kernel that ran on a GPU."""
+        named = self.text(("Kernel_Name", "KernelName")) is not None
+        return self.layer == "gpu" and (named or _KERNELS.fullmatch(self.lane) is not None)
+
+    @property
     def name(self) -> str:
         """Return what happened: a kernel, a function, the direction of a copy."""
         return _DESCRIPTOR.sub("", self.text(_NAME) or "?")
@@ -117,17 +127,28 @@ def read_csv_records(data: bytes) -> Iterator[Record]:
 def read_json_records(data: bytes) -> Iterator[Record]:
     """Yield the objects of a JSON trace of rocprof v1; each begins a line with `,{`."""
     edges = [0, *(m.start() + 1 for m in _GAP.finditer(data)), len(data)]
+    lanes: dict[str, str] = {}
     for begin, end in pairwise(edges):
         piece = data[begin:end]
         if not piece:
             continue
         found = _decode(piece)
         if not isinstance(found, dict) or found.get("ph") != "X":
+            lanes |= _name_lane(found)
             yield Record(begin, len(piece), {}, reason="description of the trace")
             continue
         told = found.get("args")
         fields = {str(k): str(v) for k, v in told.items()} if isinstance(told, dict) else {}
-        yield classify(begin, len(piece), {**fields, "Name": str(found.get("name", "?"))})
+        named = {**fields, "Name": str(found.get("name", "?"))}
+        yield classify(begin, len(piece), named, lanes.get(str(found.get("pid")), ""))
+
+
+def _name_lane(found: object) -> dict[str, str]:
+    """Return the number and the name of the process that an object of a JSON trace describes."""
+    if not isinstance(found, dict) or (found.get("ph"), found.get("name")) != ("M", "process_name"):
+        return {}
+    told = found.get("args")
+    return {str(found.get("pid")): str(told.get("name", ""))} if isinstance(told, dict) else {}
 
 
 def _decode(piece: bytes) -> object:
@@ -139,12 +160,12 @@ def _decode(piece: bytes) -> object:
         return None
 
 
-def classify(offset: int, length: int, fields: Mapping[str, Field]) -> Record:
+def classify(offset: int, length: int, fields: Mapping[str, Field], lane: str = "") -> Record:
     """Return a record with its layer, or with the reason why it is skipped."""
-    record = Record(offset, length, fields)
+    record = Record(offset, length, fields, lane=lane)
     if record.start_ns is None or record.end_ns is None or record.end_ns < record.start_ns:
         return Record(offset, length, fields, reason=TIMELESS)
-    return Record(offset, length, fields, _layer(record))
+    return Record(offset, length, fields, _layer(record), lane=lane)
 
 
 def _layer(record: Record) -> str:
@@ -160,4 +181,5 @@ def _layer(record: Record) -> str:
     if record.fields.get("Kernel_Name"):
         return "other"  # a counter of a kernel, whose times the kernel's own record has
     name = record.name
-    return "gpu" if name.startswith("async-copy") else "hsa" if name.startswith("hsa_") else "hip"
+    on_gpu = record.lane == _COPIES or _KERNELS.fullmatch(record.lane) or name.startswith("async-copy")
+    return "gpu" if on_gpu else "hsa" if name.startswith("hsa_") else "hip"
