@@ -17,6 +17,7 @@ from tracecorr.analyze.paths import trace_paths
 from tracecorr.analyze.queue_creation import summarize_queue_creation
 from tracecorr.analyze.queues import count_doubled, summarize_queues
 from tracecorr.analyze.report import summarize_capture
+from tracecorr.analyze.streams import summarize_streams
 from tracecorr.analyze.verdicts import Evidence, judge_capture
 
 
@@ -110,6 +111,18 @@ def test_the_system_calls_of_an_unknown_call_are_unknown() -> None:
     launches = table("launches", {"event": 2, "kind": "dispatch", "call_event": 1}, {"event": 3, "kind": "dispatch"})
     events = table("events", {"event": 0, "layer": "syscall", "name": "read", "chain": 9, "dur_ns": 5})
     assert trace_paths(launches, events).collect()["kernel_mode_ns"].to_list() == [0, None]
+
+
+def test_no_stream_has_a_number_of_barriers_where_some_are_of_an_unknown_one() -> None:
+    """Up to ROCm 6.4 only the barriers of a command that a call gave its stream are known; a lost line is no such."""
+    streams = table("streams", {"stream": 0, "process": 0}, {"stream": 1, "process": 1})
+    named = {"process": 0, "kind": "barrier_and", "stream": 0, "command_event": 1}
+    launches = table(
+        "launches", named, {**named, "stream": None}, {**named, "kind": "dispatch"},
+        {**named, "process": 1, "stream": 1}, {"process": 1, "kind": "barrier_and"},
+    )  # fmt: skip
+    found = summarize_streams(streams, table("stream_queues"), launches)
+    assert found.select("dispatches", "barriers").rows() == [(1, None), (0, 1)]
 
 
 def test_memory_counts_lines_of_one_stamp_in_their_order_and_a_log_without_process() -> None:

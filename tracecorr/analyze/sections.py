@@ -212,7 +212,8 @@ def _ring_sections(evidence: Evidence, sources: set[str]) -> Iterator[Section]:
         "streams",
         "Streams",
         summarize_streams(tables("streams"), tables("stream_queues"), tables("launches")),
-        "streams are recorded by the log's calls; their queues are known as `queue_evidence` says",
+        "streams are recorded by the log's calls; their queues are known as `queue_evidence` says; dispatches, barriers "
+        "or copies are unknown where it does not name the stream of all of them",
         _need(sources, "streams", log=True) or ("" if names_streams(tables("launches")) else NO_STREAM_NAMES),
     )
 

@@ -15,9 +15,9 @@ NO_STREAM_NAMES = (
 def summarize_streams(streams: pl.LazyFrame, stream_queues: pl.LazyFrame, launches: pl.LazyFrame) -> pl.DataFrame:
     """Return one row per stream: its queues in order of use, and what it submitted.
 
-    dispatches, barriers and copies are null where the log of the process names the stream of none of them (barriers up
-    to ROCm 6.4): those that there are may be of any stream. So are those that the log of the process does not show at
-    all: its level may print no packets.
+    dispatches, barriers and copies are null where the log of the process does not name the stream of all of them
+    (barriers up to ROCm 6.4): the others may be of any stream. So are those that the log of the process does not show
+    at all: its level may print no packets.
     """
     used = (
         stream_queues.sort("from_ns")
@@ -50,8 +50,12 @@ def summarize_streams(streams: pl.LazyFrame, stream_queues: pl.LazyFrame, launch
 def _list_unknown(launches: pl.LazyFrame, sorts: dict[str, pl.Expr]) -> pl.LazyFrame:
     """Return of each process with launches which of the numbers of its streams are unknown."""
     silent = (pl.col("kind").cast(pl.String) == "copy").all()  # a level that prints copies may print no packets
+    unnamed = pl.col("stream").is_null()
+    # A command that is there, but without its stream, is none that a lossy log lacks.
     nameless = {
-        name: of_sort.any() & ~(of_sort & pl.col("stream").is_not_null()).any() for name, of_sort in sorts.items()
+        name: (of_sort & unnamed & pl.col("command_event").is_not_null()).any()
+        | (of_sort.any() & ~(of_sort & ~unnamed).any())
+        for name, of_sort in sorts.items()
     }
     missing = {name: nameless[name] if name == "copies" else nameless[name] | silent for name in sorts}
     return launches.group_by("process").agg(lacks.alias(f"unknown_{name}") for name, lacks in missing.items())
