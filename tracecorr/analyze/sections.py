@@ -144,6 +144,7 @@ def _packet_sections(tables: Tables, sources: set[str]) -> Iterator[Section]:
 
 def _queue_sections(evidence: Evidence, sources: set[str]) -> Iterator[Section]:
     tables = evidence.tables
+    lacks = _need(sources, "half of each queue is", log=True, trace=True), _missing_packets(tables, sources)
     yield Section(
         "queues",
         "Queues",
@@ -151,11 +152,7 @@ def _queue_sections(evidence: Evidence, sources: set[str]) -> Iterator[Section]:
         "log line and ioctl joined as `create_evidence` says: recorded by ring address, derived by thread and time; up "
         "to ROCm 6.1 the line names no ring, and is joined to that of packets as `ring_evidence` says: inferred = by "
         "the streams of both, or by the order of creations and packets",
-        "; ".join(
-            filter(
-                None, (_need(sources, "half of each queue is", log=True, trace=True), _missing_packets(tables, sources))
-            )
-        ),
+        "; ".join(filter(None, lacks)),
     )
     yield Section(
         "queue_creation",
@@ -212,8 +209,8 @@ def _ring_sections(evidence: Evidence, sources: set[str]) -> Iterator[Section]:
         "streams",
         "Streams",
         summarize_streams(tables("streams"), tables("stream_queues"), tables("launches")),
-        "streams are recorded by the log's calls; their queues are known as `queue_evidence` says; dispatches, barriers "
-        "or copies are unknown where it does not name the stream of all of them",
+        "streams are recorded by the log's calls; their queues are known as `queue_evidence` says; dispatches, "
+        "barriers or copies are unknown where it does not name the stream of all of them",
         _need(sources, "streams", log=True) or ("" if names_streams(tables("launches")) else NO_STREAM_NAMES),
     )
 
