@@ -227,3 +227,33 @@ def test_samples_of_an_unknown_gpu_or_process_are_not_those_of_number_0() -> Non
     names = sorted(track.name for track in trace.counters)
     assert names == ["vram", "vram (gpu 0)", "vram (gpu 0, process 0)", "vram (process 0)"]
     assert isinstance(trace.counts, pl.DataFrame) and trace.counts.height == 4
+
+
+def test_a_comparison_calls_unknown_what_a_side_did_not_record() -> None:
+    run = make_run()
+    trace = {**run, "files": run["files"][1:], "launches": [], "streams": [], "stream_queues": []}
+    trace["queues"] = [{"queue": 0, "process": 0, "create_ioctl_event": 3, "known_from": "ftrace"}]
+    trace["events"] = [row for row in run["events"] if row["layer"] not in ("hip", "aql", "command", "signal", "copy")]
+    findings = compare_captures(Side("a", tables_of(run)), Side("b", tables_of(trace)), rounds=10).findings
+    assert "B has no HIP log: its calls, packets, queues and latencies are not recorded" in findings
+    assert "queues with dispatches: 1 in A, unknown in B" in findings
+    assert "queues made by HIP (Created lines): 1 in A, unknown in B" in findings
+    assert "queues shared by streams: 0 in A, unknown in B" in findings
+    assert any(f.startswith("dispatches: 2 in A") and f.endswith(", unknown in B") for f in findings)
+    assert "kernels: 1 in A, unknown in B" in findings
+    assert any(f.startswith("HIP functions: ") and f.endswith(" in A, unknown in B") for f in findings)
+    assert any(f.startswith("ioctls: ") and "both" in f for f in findings)
+
+
+def test_a_profile_alone_has_no_hip_log_without_packets() -> None:
+    calls = [{"event": 0, "layer": "hip", "source": "rocprof", "name": "hipMalloc", "dur_ns": 5}]
+    profile = tables_of({"events": calls, "files": [{"file": 0, "source": "rocprof"}]})
+    findings = compare_captures(Side("a", profile), Side("b", tables_of(make_run())), rounds=10).findings
+    assert not [f for f in findings if f.startswith("the HIP log of A")]
+    assert any(f.startswith("ioctls: unknown in A, ") and f.endswith(" in B") for f in findings)
+
+
+def test_a_function_whose_returns_no_line_shows_has_no_bar() -> None:
+    from tracecorr.app.charts import _with_unit
+
+    assert _with_unit(pl.Series([2_000_000, None])) == ([2.0, None], "ms")

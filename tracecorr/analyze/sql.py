@@ -100,7 +100,8 @@ EXAMPLES: dict[str, tuple[str, str]] = {
     ),
     "copies": (
         "copies by engine",
-        "SELECT engine, COUNT(*) AS copies, SUM(size_bytes) AS total_bytes FROM launches WHERE kind = 'copy' "
+        "SELECT engine, COUNT(*) AS copies, COUNT(size_bytes) AS with_size, SUM(size_bytes) AS total_bytes "
+        "FROM launches WHERE kind = 'copy' "
         "GROUP BY engine ORDER BY copies DESC",
     ),
     "links": (

@@ -255,7 +255,7 @@ def _line(
     return go.Scatter(name=name, mode="lines+markers", x=x, y=y, customdata=leads, line=line, marker={"size": 4})
 
 
-def _bars(title: str, names: list[str], values: Sequence[float], unit: str, layer: str) -> go.Figure | None:
+def _bars(title: str, names: list[str], values: Sequence[float | None], unit: str, layer: str) -> go.Figure | None:
     bars = [
         go.Bar(
             orientation="h", y=list(range(len(names))), x=values, hovertext=names, marker_color=COLOURS[layer],
@@ -277,10 +277,11 @@ def _short(name: str) -> str:
     return name if len(name) <= 42 else f"{name[:24]}…{name[-17:]}"
 
 
-def _with_unit(times: pl.Series) -> tuple[list[float], str]:
+def _with_unit(times: pl.Series) -> tuple[list[float | None], str]:
+    """Return times with the unit that suits them; one that is unknown gets no bar."""
     longest = max((v or 0 for v in times), default=0)
     size, unit = next(((s, u) for s, u in ((1e9, "s"), (1e6, "ms")) if longest >= s), (1e3, "µs"))
-    return [(v or 0) / size for v in times], unit
+    return [None if v is None else v / size for v in times], unit
 
 
 def _figure(

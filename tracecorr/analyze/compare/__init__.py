@@ -100,7 +100,7 @@ def compare_captures(first: Side, second: Side, confidence: float = 0.95, rounds
         *_path_sections(a, b),
     )
     by_key = {s.key: s.frame for s in sections}
-    findings = (*_name_missing(a.sources, b.sources), *_name_silent(a, b), *_find(by_key))
+    findings = (*_name_missing(a.sources, b.sources), *_name_silent(a, b), *_find(by_key, (a, b)))
     return Comparison(first.name, second.name, findings, sections)
 
 
@@ -194,20 +194,21 @@ def _name_missing(first: set[str], second: set[str]) -> Iterator[str]:
     for source, what in _SOURCES.items():
         lacks = [side for side, known in (("A", first), ("B", second)) if source not in known]
         if lacks:
-            yield f"{' and '.join(lacks)} {'has' if len(lacks) == 1 else 'have'} no {what}; 0 of them means unknown"
+            yield f"{' and '.join(lacks)} {'has' if len(lacks) == 1 else 'have'} no {what}"
 
 
 def _name_silent(first: Evidence, second: Evidence) -> Iterator[str]:
     """Yield whose HIP log holds no packet: up to level 3, from ROCm 7.2 on up to 4, it prints none."""
     for side, evidence in (("A", first), ("B", second)):
-        if evidence.layers.get("hip") and not count_packets(evidence.tables("launches")):
+        logged = evidence.layers.get("hip") and "amd_log" in evidence.sources
+        if logged and not count_packets(evidence.tables("launches")):
             yield (
                 f"the HIP log of {side} has no packet: its program submitted none, or AMD_LOG_LEVEL was too low to "
-                "print them; 0 dispatches and kernels may mean unknown"
+                "print them"
             )
 
 
-def _find(frames: dict[str, pl.DataFrame]) -> Iterator[str]:
+def _find(frames: dict[str, pl.DataFrame], sides: tuple[Evidence, Evidence]) -> Iterator[str]:
     queues = {row["what"]: row for row in frames["queues"].iter_rows(named=True)}
     for what in ("queues with dispatches", "queues made by HIP (Created lines)", "queues shared by streams"):
         row = queues[what]
@@ -215,9 +216,11 @@ def _find(frames: dict[str, pl.DataFrame]) -> Iterator[str]:
         yield f"{what}: {a} in A, {b} in B" + (" (no difference)" if row["difference"] == 0 else "")
     yield _compare_dispatches(frames["rates"])
     # A name that no line tells is no kernel of its own.
-    yield _count_only(frames["kernels"].filter(pl.col("name") != UNKNOWN_KERNEL), "kernels")
-    yield _count_only(frames["hip_calls"], "HIP functions")
-    yield _count_only(frames["ioctls"], "ioctls")
+    shown = [count_packets(side.tables("launches")) > 0 for side in sides]
+    logged, traced = (["amd_log" in side.sources for side in sides], ["ftrace" in side.sources for side in sides])
+    yield _count_only(frames["kernels"].filter(pl.col("name") != UNKNOWN_KERNEL), "kernels", shown)
+    yield _count_only(frames["hip_calls"], "HIP functions", logged)
+    yield _count_only(frames["ioctls"], "ioctls", traced)
     latency = frames["latency"]
     for row in latency.filter("significant").iter_rows(named=True):
         percent = f", {row['percent']:+.1f} %" if row["percent"] is not None else ""
@@ -239,13 +242,19 @@ def _find(frames: dict[str, pl.DataFrame]) -> Iterator[str]:
 
 def _compare_dispatches(rates: pl.DataFrame) -> str:
     sides = (
-        f"{row['dispatches']} in {row['side']}"
+        f"{'unknown' if row['dispatches'] is None else row['dispatches']} in {row['side']}"
         + ("" if row["per_second"] is None else f" ({row['per_second']} per second)")
         for row in rates.iter_rows(named=True)
     )
     return f"dispatches: {', '.join(sides)}"
 
 
-def _count_only(frame: pl.DataFrame, what: str) -> str:
+def _count_only(frame: pl.DataFrame, what: str, known: Sequence[bool]) -> str:
+    """Return how many each side has for its own; what a side did not record is no difference."""
     counts = {only: frame.filter(pl.col("only") == only).height for only in ("both", "A", "B")}
+    if not all(known):
+        told = (
+            f"{counts[side] if is_known else 'unknown'} in {side}" for side, is_known in zip("AB", known, strict=True)
+        )
+        return f"{what}: {', '.join(told)}"
     return f"{what}: {counts['both']} in both, {counts['A']} only in A, {counts['B']} only in B"

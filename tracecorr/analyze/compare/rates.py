@@ -5,6 +5,7 @@ from __future__ import annotations
 import polars as pl
 
 from tracecorr.analyze.frames import Tables, collect
+from tracecorr.analyze.launches import count_packets
 
 SLICES = 100
 
@@ -32,12 +33,16 @@ def measure_rate(tables: Tables, slices: int = SLICES) -> pl.DataFrame:
 
 
 def summarize_rate(tables: Tables) -> dict[str, float | int | None]:
-    """Return the span with dispatches, their number and rate, and how the rate varies over 100 slices of the span."""
+    """Return the span with dispatches, their number and rate, and how the rate varies over 100 slices of the span.
+
+    The number is None where the log shows no packet.
+    """
     rates = measure_rate(tables)
     at = pl.col("packet_ns")
     dispatches = tables("launches").filter(pl.col("kind") == "dispatch")
     count, span = collect(dispatches.select(at.count().alias("count"), span=at.max() - at.min())).row(0)
-    numbers: dict[str, float | int | None] = {"dispatches": count}
+    # A log that shows no packet at all does not tell that there was none.
+    numbers: dict[str, float | int | None] = {"dispatches": count if count_packets(tables("launches")) else None}
     if rates.is_empty():
         return numbers | dict.fromkeys(("span_ns", "per_second", "p5_per_second", "p95_per_second", "idle_slices"))
     return numbers | {

@@ -99,7 +99,8 @@ def compare_queues(first: Tables, second: Tables) -> pl.DataFrame:
     """Return one row per number that describes the queues of a side, with `a`, `b` and their difference."""
     sides = [_describe_queues(tables) for tables in (first, second)]
     names = list(dict.fromkeys([*sides[0], *sides[1]]))
-    rows = [(name, sides[0].get(name, 0), sides[1].get(name, 0)) for name in names]  # an unknown number is null
+    # An unknown number is null: so are all types of a side whose queues are not known.
+    rows = [(name, *(side.get(name, None if side["queues"] is None else 0) for side in sides)) for name in names]
     frame = pl.DataFrame(rows, schema={"what": pl.String, "a": pl.Int64, "b": pl.Int64}, orient="row")
     return frame.with_columns(difference=pl.col("b") - pl.col("a"))
 
@@ -109,18 +110,20 @@ def _describe_queues(tables: Tables) -> dict[str, int | None]:
     edges = tables("stream_queues").select("stream", "queue").unique().collect()
     per_queue = edges.group_by("queue").len()["len"]
     per_stream = edges.group_by("stream").len()["len"]
-    named, shown = names_streams(tables("launches")), count_packets(tables("launches"))
-    sure = not count_doubled(queues)
+    files = tables("files").select(pl.col("source").cast(pl.String)).collect()["source"]
+    logged, traced = ("amd_log" in files, "ftrace" in files)
+    named, shown = logged and names_streams(tables("launches")), count_packets(tables("launches"))
+    sure = (logged or queues.height > 0) and not count_doubled(queues)
     numbers: dict[str, int | None] = {
         "queues": queues.height if sure else None,
-        "queues made by HIP (Created lines)": queues["created_line_event"].count(),
+        "queues made by HIP (Created lines)": queues["created_line_event"].count() if logged else None,
         "queues with dispatches": queues.filter(pl.col("dispatches") > 0).height
-        if shown or queues.is_empty()
+        if shown or (logged and queues.is_empty())
         else None,
-        "CREATE_QUEUE ioctls": queues["create_ioctl_event"].count(),
+        "CREATE_QUEUE ioctls": queues["create_ioctl_event"].count() if traced else None,
         "processes with queues": queues["process"].drop_nulls().n_unique(),
         "known GPUs with queues": queues["gpu"].drop_nulls().n_unique(),
-        "streams": int(tables("streams").select(pl.len()).collect().item()),
+        "streams": int(tables("streams").select(pl.len()).collect().item()) if logged else None,
         "streams that submitted": per_stream.len() if named else None,
         "queues shared by streams": int((per_queue > 1).sum()) if named else None,
         "most streams on one queue": _largest(per_queue) if named else None,
