@@ -239,6 +239,11 @@ def test_a_comparison_calls_unknown_what_a_side_did_not_record() -> None:
     assert "queues with dispatches: 1 in A, unknown in B" in findings
     assert "queues made by HIP (Created lines): 1 in A, unknown in B" in findings
     assert "queues shared by streams: 0 in A, unknown in B" in findings
+    silent = {**run, "launches": [], "stream_queues": []}
+    found = compare_captures(Side("a", tables_of(run)), Side("b", tables_of(silent)), rounds=10)
+    numbers = {what: b for what, _, b, _ in found.frame("queues").iter_rows()}
+    assert numbers["streams"] == 1 and numbers["queues made by HIP (Created lines)"] == 1
+    assert [numbers[what] for what in ("streams that submitted", "queues shared by streams")] == [None, None]
     assert any(f.startswith("dispatches: 2 in A") and f.endswith(", unknown in B") for f in findings)
     assert "kernels: 1 in A, unknown in B" in findings
     assert any(f.startswith("HIP functions: ") and f.endswith(" in A, unknown in B") for f in findings)

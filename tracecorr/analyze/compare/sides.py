@@ -112,7 +112,8 @@ def _describe_queues(tables: Tables) -> dict[str, int | None]:
     per_stream = edges.group_by("stream").len()["len"]
     files = tables("files").select(pl.col("source").cast(pl.String)).collect()["source"]
     logged, traced = ("amd_log" in files, "ftrace" in files)
-    named, shown = logged and names_streams(tables("launches")), count_packets(tables("launches"))
+    shown = count_packets(tables("launches"))
+    named = shown and names_streams(tables("launches"))
     sure = (logged or queues.height > 0) and not count_doubled(queues)
     numbers: dict[str, int | None] = {
         "queues": queues.height if sure else None,
