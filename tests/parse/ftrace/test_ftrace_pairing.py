@@ -12,14 +12,20 @@ HEAD = "# tracer: nop\n#\n# SYNTHETIC\n"
 ENTER, EXIT = "sys_ioctl(fd: 4, cmd: 0xc0284b16, arg: 0x10)", "sys_ioctl -> 0x0"
 RAW_ENTER, RAW_EXIT = "sys_enter: NR 16 (4, c0284b16, 10, 0, 0, 0)", "sys_exit: NR 16 = 0"
 STORE = "doorbell: (0x7f91946c11c0) sig=0x7ffb80 val=3"
+INTO = "kfd_ioctl: (kfd_ioctl+0x4/0x570 [amdgpu]) cmd=0xc0284b16 arg=0x10"
+OUT = "kfd_ioctl_ret: (__x64_sys_ioctl+0x94/0xc0 <- kfd_ioctl) ret=0"
+AROUND = "do: (do_syscall_64+0x0/0x90) nr=16"
+AROUND_OUT = "do_ret: (entry_SYSCALL_64_after_hwframe+0x46/0xb0 <- do_syscall_64) ret=0"
 WHOLE, NO_EXIT, NO_ENTER = "whole", "enter only", "exit only"
 
 
-def calls_of(records: list[tuple[int, str]], chunk_bytes: int = 1 << 20) -> list[tuple[int, str]]:
+def calls_of(
+    records: list[tuple[int, str]], chunk_bytes: int = 1 << 20, layers: tuple[str, ...] = ("ioctl", "syscall")
+) -> list[tuple[int, str]]:
     """Return time (us) and shape of each system call of one thread, of records with times (us)."""
     lines = [f"  hip-136   (    99) [001] .....    24.{at:06d}: {text}\n" for at, text in records]
     rows = read_text((HEAD + "".join(lines)).encode(), block_bytes=chunk_bytes).events
-    rows = rows.filter(pl.col("layer").cast(pl.String).is_in(["ioctl", "syscall"])).sort("stamp_ns", "offset")
+    rows = rows.filter(pl.col("layer").cast(pl.String).is_in(layers)).sort("stamp_ns", "offset")
     shapes = {0: WHOLE, int(Flag.ENTER_ONLY): NO_EXIT, int(Flag.EXIT_ONLY): NO_ENTER}
     return [(stamp // 1000 % 1_000_000, shapes[flags]) for stamp, flags in rows.select("stamp_ns", "flags").iter_rows()]
 
@@ -61,3 +67,35 @@ def test_a_call_that_only_one_of_both_tells_is_told() -> None:
     assert calls_of([*records, (30, EXIT)]) == [(1, WHOLE), (11, WHOLE), (21, WHOLE)]
     other = RAW_ENTER.replace("(4,", "(5,")
     assert calls_of([(1, other), (2, ENTER), (5, EXIT), (5, RAW_EXIT)]) == [(1, NO_EXIT), (2, WHOLE)]
+
+
+ONE = [(1, ENTER), (2, INTO), (8, OUT), (9, EXIT)]
+
+
+def functions_of(records: list[tuple[int, str]], chunk_bytes: int = 1 << 20) -> list[tuple[int, str]]:
+    """Return time (us) and shape of each kernel function."""
+    return calls_of(records, chunk_bytes, ("kfd", "other"))
+
+
+def later(by: int, records: list[tuple[int, str]]) -> list[tuple[int, str]]:
+    return [(at + by, text) for at, text in records]
+
+
+@pytest.mark.parametrize("chunk_bytes", [1 << 20, 300, 200])
+def test_a_function_does_not_outlive_its_system_call(chunk_bytes: int) -> None:
+    """A return that a kretprobe missed is not the later return whose enter is missing."""
+    missed, lone = [*ONE[:2], ONE[3]], [ONE[0], *ONE[2:]]
+    records = [*ONE, *later(10, missed), *later(20, ONE), *later(30, lone), *later(40, ONE)]
+    expected = [(2, WHOLE), (12, NO_EXIT), (22, WHOLE), (38, NO_ENTER), (42, WHOLE)]
+    assert functions_of(records, chunk_bytes) == expected
+
+
+def test_a_function_ends_before_its_thread_is_in_user_space() -> None:
+    assert functions_of([(2, INTO), (5, STORE), (8, OUT)]) == [(2, NO_EXIT), (8, NO_ENTER)]
+    assert functions_of([(2, INTO), (8, OUT), (9, STORE)]) == [(2, WHOLE)]
+
+
+def test_a_function_around_a_system_call_is_whole() -> None:
+    """The enter of do_syscall_64 comes before the record of its call, its exit behind it."""
+    one = [(0, AROUND), *ONE, (10, AROUND_OUT)]
+    assert functions_of([*one, *later(20, one)]) == [(0, WHOLE), (2, WHOLE), (20, WHOLE), (22, WHOLE)]

@@ -34,6 +34,7 @@ _HALF: dict[str, pl.DataType | type[pl.DataType]] = {
     "ring": pl.UInt64, "packet_index": pl.Int64, "arg": pl.UInt64, "fd": pl.Int32, "cmd": pl.UInt32,
     "size_bytes": pl.Int64, "depth": pl.UInt16, "parent_offset": pl.Int64, "dur_ns": pl.Int64,
     "is_raw": pl.Boolean,  # of `raw_syscalls`
+    "is_crossed": pl.Boolean,  # see `Calls.crossed`
 }  # fmt: skip
 HALF = pl.Schema(_HALF)
 

@@ -2,19 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
-
 import numpy as np
-import numpy.typing as npt
 import polars as pl
 
 from tracecorr.model import schema
 from tracecorr.model.kinds import Flag
+from tracecorr.parse.ftrace.calls import Calls, Ints, Mask
 from tracecorr.parse.ftrace.gaps import Gaps
 from tracecorr.parse.ftrace.halves import ENTER, EXIT, FUNCTION, HALF, INSTANT, SYSCALL, Batch, all_args, number_values
-
-Ints = npt.NDArray[np.int64]
-Mask = npt.NDArray[np.bool_]
 
 # trace_clock `uptime` counts in clock_t, hundredths of a second where the KFD runs (measured on 6.18).
 UPTIME_TICK_NS = 10_000_000
@@ -24,12 +19,9 @@ _END = {"file": "end_file", "offset": "end_offset", "length": "end_length", "sta
         "result": "end_result"}  # fmt: skip
 # Columns that pairing reads, whether a batch has them or not.
 _NEEDED = (
-    "tid", "layer", "key", "depth", "parent_offset", "dur_ns", "result", "stamp_ns", "length", "fd", "arg", "is_raw",
+    "tid", "cpu", "layer", "key", "depth", "parent_offset", "dur_ns", "result", "stamp_ns", "length", "fd", "arg",
+    "is_raw", "is_crossed",
 )  # fmt: skip
-# Layers whose records tell that their thread was in user space.
-_OF_USER = ("doorbell", "signal", "hsa")
-# Two events that tell of one enter or exit follow each other within this time, an interrupt in between included.
-_TWIN_NS = 50_000
 _KEPT = {*schema.PART_EVENTS.schema, "dur_ns"}
 
 
@@ -59,7 +51,7 @@ class Pairer:
             self._gaps.add(losses)
         halves = pl.concat([self._open, *batch.halves], how="diagonal", rechunk=True)
         halves = halves.with_columns(pl.lit(None, HALF[c]).alias(c) for c in _NEEDED if c not in halves.columns)
-        calls = _Calls.of(halves, self._open.height)
+        calls = Calls.of(halves, self._open.height)
         self._with_return = np.union1d(self._with_return, calls.key[(calls.phase == EXIT) & (calls.call >= FUNCTION)])
         returns = np.isin(calls.key, self._with_return)
         doubled = calls.list_doubled()
@@ -67,6 +59,7 @@ class Pairer:
         calls = calls.without(doubled)
         partner, is_open = _pair(calls)
         _part_lossy(calls, partner, self._gaps)
+        crossed = _part_outlived(calls, partner, is_open)
         if self._is_doubled:
             _keep_last_exits(calls, partner, is_open)
         depth, parent = _nest(calls, partner, returns, self._gaps)
@@ -76,7 +69,7 @@ class Pairer:
         rows = calls.order[~(used | is_open)[calls.order]]
         opened = calls.order[is_open[calls.order]]
         halves = _with_places(halves, depth, parent)
-        self._open = _without_empty(halves[opened])
+        self._open = _without_empty(halves[opened].with_columns(is_crossed=pl.Series(crossed[opened])))
         events = self._events(halves, rows, partner, returns)
         return events, _args(batch, halves, partner)
 
@@ -119,132 +112,7 @@ class Pairer:
         return schema.PART_EVENTS.conform(frame.select(c for c in frame.columns if c in schema.PART_EVENTS.schema))
 
 
-@dataclass
-class _Calls:
-    """Hold what pairing looks at, one entry per half.
-
-    Args:
-        order: the halves in the order of the recording.
-        by_thread: the halves that enter, leave or lie in calls, thread by thread, each in order.
-        thread: code of the thread.
-        phase: INSTANT, ENTER or EXIT.
-        call: 0, SYSCALL, FUNCTION or GRAPH.
-        key: code of what an exit must share with its enter.
-        probed: calls of kernel functions that a probe or the function tracer saw.
-        inside: those of them whose depth is not known yet.
-        child: functions, function_graph's too, that may lie in a system call of their thread.
-        user: records that a thread leaves in user space.
-        raw: records of `raw_syscalls`.
-        doubtful: halves of a thread whose records are out of order, where two have one time.
-        stamp: time; -1 where there is none.
-        cpu: CPU; -1 where it is not known.
-        given: hash of what a system call was given.
-        file: key of the file.
-        offset: first byte of the record.
-    """
-
-    order: Ints
-    by_thread: Ints
-    thread: npt.NDArray[np.uint32]
-    phase: npt.NDArray[np.int8]
-    call: npt.NDArray[np.int8]
-    key: npt.NDArray[np.uint32]
-    probed: Mask
-    inside: Mask
-    child: Mask
-    user: Mask
-    raw: Mask
-    doubtful: Mask
-    stamp: Ints
-    cpu: Ints
-    given: npt.NDArray[np.uint64]
-    file: npt.NDArray[np.uint16]
-    offset: Ints
-
-    @classmethod
-    def of(cls, halves: pl.DataFrame, carried: int) -> _Calls:
-        """Return the calls of `halves`, whose first `carried` rows come from earlier batches, in order."""
-        order = _order(halves["seq"].to_numpy(), carried)
-        call, phase = halves["call"].to_numpy(), halves["phase"].to_numpy()
-        thread = number_values(halves["tid"].fill_null(0).to_numpy())[1]
-        of_thread = halves["tid"].is_not_null()
-        user = (halves["layer"].is_in(_OF_USER).fill_null(value=False) & of_thread).to_numpy()
-        chosen = order[((call > 0) | user)[order]]
-        of_user = (halves["layer"] == "hsa") | (halves["layer"] == "marker")
-        kernel = (~of_user).fill_null(value=False).to_numpy()
-        probed = (call == FUNCTION) & kernel
-        inside = probed & (phase != EXIT) & halves["depth"].is_null().to_numpy()
-        child = (call >= FUNCTION) & kernel & (phase != EXIT) & of_thread.to_numpy()
-        child &= halves["parent_offset"].is_null().to_numpy()
-        key = halves["key"].to_physical().fill_null(0).to_numpy()
-        file, offset = halves["file"].to_numpy(), halves["offset"].to_numpy()
-        raw = halves["is_raw"].fill_null(value=False).to_numpy()
-        stamp = halves["stamp_ns"].fill_null(-1).to_numpy()
-        cpu = halves["cpu"].cast(pl.Int64).fill_null(-1).to_numpy()
-        given = halves.select(pl.struct("fd", "arg").hash()).to_series().to_numpy() if raw.any() else np.zeros(0, "u8")
-        by_thread, doubtful = _order_by_thread(chosen, thread, stamp)
-        return cls(
-            order, by_thread, thread, phase, call, key, probed, inside, child, user, raw, doubtful, stamp, cpu, given,
-            file, offset,
-        )  # fmt: skip
-
-    def list_doubled(self) -> Ints:
-        """Return the halves of `raw_syscalls` that stand beside the same half as `syscalls` tells it."""
-        if not self.raw.any() or self.raw.all():
-            return np.zeros(0, np.int64)
-        rows = self.by_thread[(self.call == SYSCALL)[self.by_thread]]
-        before, after = rows[:-1], rows[1:]
-        twin = (self.thread[before] == self.thread[after]) & (self.phase[before] == self.phase[after])
-        twin &= (self.key[before] == self.key[after]) & (self.raw[before] != self.raw[after])
-        twin &= (self.phase[before] == EXIT) | (self.given[before] == self.given[after])
-        twin &= np.abs(self.stamp[after] - self.stamp[before]) <= _TWIN_NS
-        # Of raw, other, raw the first two are one.
-        at = np.flatnonzero(twin)
-        at = at[np.append(True, np.diff(at) > 1)[: len(at)]]
-        doubled: Ints = np.where(self.raw[before[at]], before[at], after[at])
-        return doubled
-
-    def without(self, rows: Ints) -> _Calls:
-        """Return the calls without some halves."""
-        if not len(rows):
-            return self
-        left_out = np.zeros(len(self.phase), np.bool_)
-        left_out[rows] = True
-        return replace(self, by_thread=self.by_thread[~left_out[self.by_thread]])
-
-
-def _order_by_thread(chosen: Ints, thread: npt.NDArray[np.uint32], stamp: Ints) -> tuple[Ints, Mask]:
-    """Return halves thread by thread, each thread's in order, and which have a place that is doubtful.
-
-    Records are in the order of their times; where a thread's are not, their times order them.
-    """
-    codes = thread[chosen]
-    narrow = codes.astype(np.uint16) if len(codes) and codes.max() < 1 << 16 else codes
-    by_thread = chosen[np.argsort(narrow, kind="stable")]
-    doubtful = np.zeros(len(thread), np.bool_)
-    same = thread[by_thread[1:]] == thread[by_thread[:-1]]
-    fell = same & (stamp[by_thread[1:]] < stamp[by_thread[:-1]])
-    if not fell.any() or (stamp[by_thread] < 0).any():
-        return by_thread, doubtful
-    moved = np.zeros(int(codes.max()) + 1, np.bool_)
-    moved[thread[by_thread[1:]][fell]] = True
-    by_thread = chosen[np.lexsort((stamp[chosen], codes))]
-    tie = same & (stamp[by_thread[1:]] == stamp[by_thread[:-1]]) & moved[thread[by_thread[1:]]]
-    doubtful[by_thread[1:][tie]] = doubtful[by_thread[:-1][tie]] = True
-    return by_thread, doubtful
-
-
-def _order(seq: Ints, carried: int) -> Ints:
-    """Return the rows in order of `seq`: the carried ones as they come, then the others."""
-    fresh = seq[carried:]
-    if not len(fresh):
-        return np.arange(carried)
-    place = np.full(int(fresh.max() - fresh.min()) + 1, -1)
-    place[fresh - fresh.min()] = np.arange(carried, len(seq))
-    return np.concatenate([np.arange(carried), place[place >= 0]])
-
-
-def _pair(calls: _Calls) -> tuple[Ints, Mask]:
+def _pair(calls: Calls) -> tuple[Ints, Mask]:
     """Return for each half its exit (-1 = none), and which enters may still end in a later batch."""
     partner = np.full(len(calls.phase), -1)
     is_open = np.zeros(len(calls.phase), np.bool_)
@@ -257,7 +125,7 @@ def _pair(calls: _Calls) -> tuple[Ints, Mask]:
     return partner, is_open
 
 
-def _part_lossy(calls: _Calls, partner: Ints, gaps: Gaps) -> None:
+def _part_lossy(calls: Calls, partner: Ints, gaps: Gaps) -> None:
     """Part enters and exits between which their thread may have lost an exit and an enter."""
     enters = np.flatnonzero(partner >= 0)
     exits = partner[enters]
@@ -265,7 +133,37 @@ def _part_lossy(calls: _Calls, partner: Ints, gaps: Gaps) -> None:
     partner[enters[gaps.list_doubtful(stamp[enters], stamp[exits], cpu[enters], cpu[exits])]] = -1
 
 
-def _keep_last_exits(calls: _Calls, partner: Ints, is_open: Mask) -> None:
+def _part_outlived(calls: Calls, partner: Ints, is_open: Mask) -> Mask:
+    """Part enters and exits of kernel functions between which their thread was in user space, and end what is open.
+
+    A record of user space tells that, as does an entry into a system call behind another record of one: what comes
+    first in a function may be its own call's (do_syscall_64, syscall_trace_enter).
+
+    Returns: the enters after which their thread entered or left a system call.
+    """
+    rows, crossed = calls.by_thread, calls.crossed.copy()
+    user, thread = calls.user[rows], calls.thread[rows]
+    edge = user | (calls.call[rows] == SYSCALL)
+    enters = np.flatnonzero(~edge & calls.of_kernel[rows] & ((partner[rows] >= 0) | is_open[rows]))
+    if not len(enters) or not edge.any():
+        return crossed
+    place = np.zeros(len(partner), np.int64)
+    place[rows] = np.arange(len(rows))
+    ends = np.append(np.flatnonzero(thread[1:] != thread[:-1]) + 1, len(rows))
+    stop = ends[np.searchsorted(ends, enters, "right")]
+    stop = np.where(partner[rows[enters]] >= 0, place[partner[rows[enters]]], stop)
+    begun = edge & (calls.phase[rows] == ENTER)
+    edges, entries, users = (np.append(0, np.cumsum(marks)) for marks in (edge, begun, user))
+    first = np.append(np.flatnonzero(edge), len(rows) - 1)[edges[enters]]
+    own = begun[first] & (first > enters) & (first < stop) & ~crossed[rows[enters]]
+    out = rows[enters[(entries[stop] - entries[enters] > own) | (users[stop] > users[enters])]]
+    partner[out] = -1
+    is_open[out] = False
+    crossed[rows[enters[edges[stop] > edges[enters]]]] = True
+    return crossed
+
+
+def _keep_last_exits(calls: Calls, partner: Ints, is_open: Mask) -> None:
     """Keep the exit that comes last in a thread open, and its enter: the next record may tell of it again."""
     rows = calls.by_thread[(calls.call == SYSCALL)[calls.by_thread]]
     last = rows[np.append(calls.thread[rows[1:]] != calls.thread[rows[:-1]], True)[: len(rows)]]
@@ -275,7 +173,7 @@ def _keep_last_exits(calls: _Calls, partner: Ints, is_open: Mask) -> None:
     is_open[exits] = is_open[enters] = True
 
 
-def _pair_syscalls(calls: _Calls, rows: Ints, partner: Ints, is_open: Mask) -> None:
+def _pair_syscalls(calls: Calls, rows: Ints, partner: Ints, is_open: Mask) -> None:
     """A thread is in one system call at a time: an enter is ended by the thread's next record or never.
 
     Where that is one of user space, the exit was lost.
@@ -292,7 +190,7 @@ def _pair_syscalls(calls: _Calls, rows: Ints, partner: Ints, is_open: Mask) -> N
     is_open[rows[enters & ~same_thread]] = True
 
 
-def _pair_functions(calls: _Calls, rows: Ints, partner: Ints, is_open: Mask) -> None:
+def _pair_functions(calls: Calls, rows: Ints, partner: Ints, is_open: Mask) -> None:
     """Match like parentheses per (thread, key): neighbours on one level of nesting."""
     if not len(rows):
         return
@@ -316,7 +214,7 @@ def _pair_functions(calls: _Calls, rows: Ints, partner: Ints, is_open: Mask) -> 
     is_open[rows[left[after <= _MAX_OPEN]]] = True
 
 
-def _nest(calls: _Calls, partner: Ints, returns: Mask, gaps: Gaps) -> tuple[Ints, Ints]:
+def _nest(calls: Calls, partner: Ints, returns: Mask, gaps: Gaps) -> tuple[Ints, Ints]:
     """Return depth and offset of the enclosing call of each function; -1 = not known, or none."""
     depth, parent = np.full(len(partner), -1), np.full(len(partner), -1)
     if not (calls.inside | calls.child).any():
