@@ -181,7 +181,11 @@ def _align(
     if not unknown or len(clocks) != 1 or not clocks[0].aligned:
         return identities, [records], maps
     guessed = guess_threads(number_lives(place_records(records.select(VOTE_COLUMNS), maps), identities.lives))
-    again = _map_threads(parts.read_events(THREAD_COLUMNS), parts, seen, clocks[0].to_common, guessed)
+    # The log's own clock may be that of a time namespace.
+    added = seen_time_offsets(capture.info).get("monotonic_ns", 0)
+    again = _map_threads(
+        parts.read_events(THREAD_COLUMNS), parts, seen, lambda stamps: clocks[0].to_common(stamps) + added, guessed
+    )
     if again.log_threads["tid"].count() == identities.log_threads["tid"].count():
         return identities, [records], maps
     del records  # large

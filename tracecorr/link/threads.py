@@ -123,12 +123,27 @@ def _split_addresses(log_threads: pl.DataFrame, known: pl.DataFrame, to_log: ToL
     whole = log_threads.with_columns(from_ns=pl.lit(0, pl.Int64), tid=pl.lit(None, pl.Int64))
     if to_log is None:
         return whole
-    claims = _claims(log_threads, known).rename({"life": "owner"})
+    claims = _own_claims(_claims(log_threads, known, "tgid_key"), log_threads).rename({"life": "owner"})
     lives = find_thread_lives(claims, to_log).rename({"owner": "life"}).select("life", "log_tid", "from_ns", "tid")
     if lives.is_empty():
         return whole
     split = log_threads.join(lives, on=["life", "log_tid"])
     return pl.concat([whole.join(lives, on=["life", "log_tid"], how="anti"), split.select(whole.columns)])
+
+
+def _own_claims(claims: pl.DataFrame, log_threads: pl.DataFrame) -> pl.DataFrame:
+    """Return the registrations of each address by the process of the log itself, not by others with equal addresses.
+
+    Processes that were forked from one have its layout. Where none has the log's pid they cannot be told apart.
+    """
+    pids = log_threads.select("life", "host_pid").unique("life")
+    claims = claims.join(pids, on="life", how="left", maintain_order="left")
+    own = (pl.col("tgid_key") % LIFE == pl.col("host_pid")).fill_null(False)
+    # A trace that tells no tgid has the tid in its place.
+    told = pl.when(pl.col("tgid_key") != pl.col("tid")).then("tgid_key")
+    line = ("life", "log_tid")
+    one = told.drop_nulls().n_unique().over(line) <= 1
+    return claims.filter(own | (~own.any().over(line) & one))
 
 
 def _add_matched(exact: pl.DataFrame, free: pl.DataFrame, found: pl.DataFrame) -> pl.DataFrame:
