@@ -11,7 +11,7 @@ from pathlib import Path
 import polars as pl
 import pytest
 
-from tracecorr.link.doorbells import match_stores
+from tracecorr.link.doorbells import match_stores, share_lone_threads
 from tracecorr.model.schema import CAT
 from tracecorr.pipeline import correlate, import_files
 from tracecorr.store import Capture
@@ -162,3 +162,30 @@ def test_a_ring_learned_wrongly_shows_its_indexes_at_other_times(learned: bool, 
     found = match_stores(seen, lines)
     assert found["doorbell_event"].to_list() == [100 + n for n in range(6 - own, 6)]
     assert found["announce_event"].null_count() == 0
+
+
+@pytest.mark.parametrize(
+    ("of_log", "of_trace", "learned", "own"), [
+        (1, 2, False, [101]),
+        # A thread that both sides name is another one.
+        (0, 2, False, []), (1, 0, False, []), (0, 0, False, [101]),
+        # A ring that was learned from what a thread did tells of that thread alone.
+        (1, 2, True, []),
+    ],
+)  # fmt: skip
+def test_a_store_of_a_thread_that_the_log_does_not_name_has_its_ring_and_index(
+    of_log: int, of_trace: int, learned: bool, own: list[int]
+) -> None:
+    """Thread 0 is in the log and in the trace, 1 in the log alone, 2 in the trace alone."""
+    shape = {"queue": pl.UInt32, "thread": pl.UInt32}
+    names = [(0, "amd_log"), (1, "amd_log"), (0, "ftrace"), (2, "ftrace"), (None, "amd_log"), (None, "ftrace")]
+    events = pl.DataFrame(names, schema={"thread": pl.UInt32, "source": CAT}, orient="row")
+    seen = pl.DataFrame(
+        [{"event": 100 + n, "queue": 0, "thread": of_trace, "ts_ns": 500 * n, "packet_index": 6 + n, "err_lo_ns": 0,
+          "err_hi_ns": 0, "ring_learned": learned} for n in range(3)], schema_overrides=shape,
+    )  # fmt: skip
+    lines = pl.DataFrame(
+        [{"event": 7, "queue": 0, "thread": of_log, "chain": 1, "name": "dispatch", "graph": False, "packet_index": 7,
+          "doorbell_lo_ns": 400, "doorbell_hi_ns": 600}], schema_overrides={**shape, "name": CAT},
+    )  # fmt: skip
+    assert match_stores(*share_lone_threads(seen, lines, events))["doorbell_event"].to_list() == own

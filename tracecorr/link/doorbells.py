@@ -7,7 +7,31 @@ import polars as pl
 # Of the stores on a learned ring at least this share of those with a packet of their index must lie in its interval.
 _LEAST_INSIDE = 0.5
 _WANTED = ("event", "queue", "thread", "chain", "name", "graph", "packet_index", "doorbell_lo_ns", "doorbell_hi_ns")
+# Stands for all threads that only one source names.
+_LONE = pl.lit(2**32 - 1, pl.UInt32)
 _MATCHED = {"event": pl.Int64, "doorbell_event": pl.Int64, "own": pl.Boolean, "announce_event": pl.Int64}
+
+
+def share_lone_threads(
+    stores: pl.DataFrame, packets: pl.DataFrame, events: pl.DataFrame
+) -> tuple[pl.DataFrame, pl.DataFrame]:
+    """Return both with one thread for all that only the trace, or only the log, names.
+
+    Who is who may be unknown, as that of threads that use one stack after the other; ring, index and time of a store
+    tell its packet all the same. Not where the ring was learned from what its thread did.
+
+    Args:
+        stores, packets: as in `match_stores`.
+        events: thread, source.
+    """
+    of_log = pl.col("source") == "amd_log"
+    threads = events.select("thread", "source").group_by("thread").agg(log=of_log.any(), trace=(~of_log).any())
+    sides = [threads.filter(~pl.col(other))["thread"].implode() for other in ("log", "trace")]
+    alone = pl.col("thread").is_in(sides[0]) & ~pl.col("ring_learned")
+    return (
+        stores.with_columns(thread=pl.when(alone).then(_LONE).otherwise("thread")),
+        packets.with_columns(thread=pl.when(pl.col("thread").is_in(sides[1])).then(_LONE).otherwise("thread")),
+    )
 
 
 def match_stores(stores: pl.DataFrame, packets: pl.DataFrame) -> pl.DataFrame:

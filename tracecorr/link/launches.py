@@ -17,7 +17,7 @@ from tracecorr.link.commands import (
     match_completions,
 )  # fmt: skip
 from tracecorr.link.disorder import drop_displaced
-from tracecorr.link.doorbells import list_contradicted, match_stores
+from tracecorr.link.doorbells import list_contradicted, match_stores, share_lone_threads
 from tracecorr.link.false_calls import add_packet_gaps
 from tracecorr.link.signals import drop_ended, link_dependencies, link_gpu_times, list_uses
 from tracecorr.link.split_logs import number_logs
@@ -99,12 +99,12 @@ def build_launches(
     commands = _commands(events)
     losses = add_lost_enqueues(add_packet_gaps(losses, base), commands, events)
     base = _add_intervals(_add_call(base, events), events, losses)
-    stores = _stores(events, sources)
-    miscounted = list_contradicted(stores, base)
-    base = forget_indexes(base, miscounted)
+    stores, rung = share_lone_threads(_stores(events, sources), base, events)
+    miscounted = list_contradicted(stores, rung)
+    base, rung = forget_indexes(base, miscounted), forget_indexes(rung, miscounted)
     places = Places.of(packets).find(base)
     joined = base.with_columns(packets["command_offset"].gather(places))
-    joined = _add(joined, match_stores(stores, base))
+    joined = _add(joined, match_stores(stores, rung))
     joined = _add_command(joined, commands, events, losses, displaced)
     other_command = joined.filter(pl.col("command").ne_missing(pl.col("command_seen"))).select("event", "command")
     joined = _adopt_calls(joined, events)
