@@ -223,3 +223,12 @@ def test_an_end_that_comes_when_the_pointer_may_be_in_use_again_is_of_another_co
         file=pl.lit(0, pl.UInt16), process=pl.lit(0, pl.Int64)
     )
     assert sorted(drop_late(found, uses, losses(lost), "complete_ns")["event"]) == expected
+
+
+def test_packets_on_another_queue_than_the_first_one_are_of_a_command_whose_line_was_lost() -> None:
+    rows = [call(told=True, name="hipMemcpyAsync"), command(1, parent=0)]
+    rows += [packet(0, 1, parent=0), packet(7, 1, parent=0, queue=1), packet(1, 1, parent=0)]
+    assert sure(rows) == [2, 4]
+    # A copy is on no queue of these.
+    rows[2] = {"layer": "copy", "name": "copy", "queue": None, "command_event": 1, "parent": 0}
+    assert sure(rows) == [2, 3]

@@ -30,6 +30,9 @@ def keep_sure_commands(
     - It lies in a call, or its thread makes none, and all queues that its command may use show the packets that were
       written between the two lines.
 
+    A command's packets are on one queue (all whole recorded logs): those on another one than its first packet are of a
+    command whose line was lost.
+
     Where few lines were lost a queue that prints no indexes is taken for whole.
 
     Args:
@@ -44,14 +47,25 @@ def keep_sure_commands(
         return found
     pairs = found.select("event", "command_event", "command_stream").join(damaged, on="event")
     pairs = pairs.with_columns(command_offset=events["offset"].gather(pairs["command_event"]))
-    placed = pairs.join(_list_callers(events, losses), on=["file", "thread"], how="left", maintain_order="left")
-    told = pairs.join(_told_calls(events), on="parent", how="semi")
+    alike = _drop_of_other_queues(pairs)
+    placed = alike.join(_list_callers(events, losses), on=["file", "thread"], how="left", maintain_order="left")
+    told = alike.join(_told_calls(events), on="parent", how="semi")
     called = placed.filter(pl.col("parent").is_not_null()).join(told, on="event", how="anti")
     worked = _drop_of_next(placed.filter(pl.col("parent").is_null() & pl.col("calls").is_null()), events)
     proven = _drop_behind_gaps(pl.concat([called, worked.select(called.columns)]), damaged, _list_damaged(losses))
     sure = pl.concat([told.select("event"), proven.select("event")])
     doubtful = pairs.select("event").join(sure, on="event", how="anti")
     return found.join(doubtful, on="event", how="anti", maintain_order="left")
+
+
+def _drop_of_other_queues(pairs: pl.DataFrame) -> pl.DataFrame:
+    """Leave out packets on other queues than the first packet of their command.
+
+    Args:
+        pairs: packets and copies (null = no queue) with file, offset, queue, command_event.
+    """
+    first = pl.col("queue").drop_nulls().first().over("command_event")
+    return pairs.sort("file", "offset").filter((pl.col("queue") == first).fill_null(True))
 
 
 def list_unsure_kernels(
