@@ -357,3 +357,21 @@ def test_text_of_a_driver_is_known_behind_the_place_of_its_function() -> None:
     rows = read_text(f" hip-136   [001] .....    24.000001: {text}\n".encode())
     assert rows.events["name"].cast(pl.String).to_list() == ["CREATE_QUEUE_SUCCESS"]
     assert rows.arg("function") == ["kfd_ioctl"] and rows.arg("queue_id") == [3]
+
+
+def test_the_printed_duration_of_a_function_is_kept_beside_its_stamps() -> None:
+    """It is finer than the stamps, and all that an exit without its entry tells of the time before it."""
+    head = "   {} |   1)    hip-136    | {} |  "
+    lines = [
+        head.format("42.000100", "+ 58.016 us  ") + "} /* kfd_mmap [amdgpu] */",
+        head.format("42.000200", "             ") + "kfd_open [amdgpu]() {",
+        head.format("42.000201", "  1.250 us   ") + "  kfd_is_locked [amdgpu]();",
+        head.format("42.000205", "  4.875 us   ") + "} /* kfd_open [amdgpu] */",
+    ]
+    rows = read_text(("# tracer: function_graph\n" + "\n".join(lines) + "\n").encode())
+    told = rows.events.select("offset", "name", dur_ns=pl.col("end_stamp_ns") - pl.col("stamp_ns")).join(
+        rows.args.filter(pl.col("key") == "duration_ns").select("offset", "u64"), on="offset", how="left"
+    )
+    assert sorted(told.select(pl.col("name").cast(pl.String), "dur_ns", "u64").rows()) == [
+        ("kfd_is_locked", 1250, None), ("kfd_mmap", None, 58016), ("kfd_open", 5000, 4875),
+    ]  # fmt: skip

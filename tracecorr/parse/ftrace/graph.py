@@ -48,11 +48,13 @@ def _add_functions(batch: Batch, frame: pl.DataFrame) -> None:
         pl.lit(None, pl.String).alias("module"),
     )
     add_graph(batch, closes, depth, pl.col("dur_ns"), is_exit=True)
-    for rows, of_exit in ((opens.filter(leaf), False), (closes, True)):
-        # Without a stamp there is no end either: the duration is all that the line tells.
-        timeless = rows.filter(pl.col("stamp_ns").is_null() & pl.col("dur_ns").is_not_null())
+    # Without a stamp there is no end either: the duration is all that the line of a leaf tells. That of a closing line
+    # is finer than the stamps, and all that an exit without its entry tells.
+    timeless = opens.filter(leaf & pl.col("stamp_ns").is_null())
+    for rows, of_exit in ((timeless, False), (closes, True)):
+        told = rows.filter(pl.col("dur_ns").is_not_null())
         columns = pl.col("dur_ns").cast(pl.UInt64).alias("u_duration_ns")
-        batch.add_args(timeless.with_columns(columns), ["duration_ns"], of_exit=of_exit)
+        batch.add_args(told.with_columns(columns), ["duration_ns"], of_exit=of_exit)
 
 
 def add_graph_reports(batch: Batch, records: pl.DataFrame) -> None:
