@@ -86,6 +86,15 @@ def test_streams_that_the_log_does_not_name_are_unknown() -> None:
     assert "the log does not say which stream" in text and "no stream submitted" not in text
 
 
+def test_what_no_packet_tells_is_no_sameness() -> None:
+    """A kernel trace alone shows queues, but not what was submitted to them."""
+    run = make_run() | {"stream_queues": [], "launches": []}
+    found = compare_captures(Side("trace", tables_of(run)), Side("both", tables_of(make_run())))
+    assert "queues shared by streams: unknown in A, 0 in B" in found.findings
+    assert "queues with dispatches: unknown in A" in "\n".join(found.findings)
+    assert "no stream submitted" not in render_comparison(found)
+
+
 def series(rng: np.random.Generator, count: int, shift: int = 0) -> pl.DataFrame:
     """Return launches whose way from call to packet takes a random time, in steps of the log."""
     ns = (rng.gamma(4, 5, count).astype(np.int64) + shift) * 1000

@@ -116,7 +116,9 @@ def _dispatch_text(summary: dict[str, Any]) -> str:
         kernels = count_of(summary["kernels"], "kernel") if summary["kernels"] else "unknown kernels"
         return f"{count_of(summary['dispatches'], 'dispatches', 'dispatch')} of {kernels}"
     named = count_of(summary["kernels_named"], "kernels are named", "kernel is named")
-    return f"no dispatch ({named})" if summary["kernels_named"] else "no dispatch"
+    what = f"no dispatch ({named})" if summary["kernels_named"] else "no dispatch"
+    # Up to level 3, from ROCm 7.2 on up to 4, a log prints no packet.
+    return what if summary["packets"] else f"{what}: none was submitted, or AMD_LOG_LEVEL was too low to print them"
 
 
 def _profile_text(calls: Mapping[str, int]) -> str:

@@ -107,8 +107,14 @@ def compare_captures(first: Side, second: Side, confidence: float = 0.95, rounds
 def _topology_sections(a: Tables, b: Tables) -> Iterator[Section]:
     yield Section("queues", "Queues", compare_queues(a, b), "recorded by the log's lines and packets, and by the trace")
     for key, side, tables in (("topology_a", "A", a), ("topology_b", "B", b)):
-        none = "no stream submitted to a queue" if names_streams(tables("launches")) else NO_STREAM_NAMES
-        yield Section(key, f"Streams and queues of {side}", list_topology(tables), nothing=none)
+        yield Section(key, f"Streams and queues of {side}", list_topology(tables), nothing=_why_no_stream(tables))
+
+
+def _why_no_stream(tables: Tables) -> str:
+    launches = tables("launches")
+    if not count_packets(launches):
+        return "no packet is recorded: what was submitted to which queue is not known"
+    return "no stream submitted to a queue" if names_streams(launches) else NO_STREAM_NAMES
 
 
 def _work_sections(first: Evidence, second: Evidence, confidence: float, rounds: int) -> Iterator[Section]:
