@@ -108,6 +108,13 @@ def test_measuring_counts_what_starts_inside(page: Any, synthetic_capture: Synth
     assert state_of(page)["mark"] is None
 
 
+def test_one_event_is_counted_as_one(page: Any, synthetic_capture: SyntheticCapture) -> None:
+    marker = synthetic_capture.tables["events"].filter(pl.col("layer").cast(pl.String) == "marker")["event"][0]
+    page.evaluate("event => __tl.select(event)", int(marker))
+    press(page, "p", "m")
+    assert "1 event starts inside, in 1 lane\n" in page.locator("#tl-card").inner_text()
+
+
 def test_steps_follow_one_thing(page: Any, synthetic_capture: SyntheticCapture) -> None:
     launches = synthetic_capture.tables["launches"].filter(pl.col("queue") == 0, pl.col("kernel") == 1)
     first, second = launches["event"][0], launches["event"][1]
