@@ -35,7 +35,7 @@ def experiment_verb(
         bool, typer.Option("--check", help="Exit with 4 when the verdict is FAIL, 5 when UNKNOWN.")
     ] = False,
 ) -> None:
-    """Run the high one alone, the low one alone, one after the other, both together; several rounds, then captured.
+    """Run a workload of high and one of low priority alone, one after the other, and together; then captured.
 
     A workload prints one line `tracecorr-stamp START RETURN COMPLETE` per launch (CLOCK_MONOTONIC, ns).
     """
