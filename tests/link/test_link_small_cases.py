@@ -243,13 +243,15 @@ def test_packets_before_the_first_created_line_of_their_ring_are_of_a_queue_of_t
         "file": 0,
         "thread": 1,
         "err_hi_ns": 1000,
+        "end_offset": None,
+        "clock": "mono",
     }
     lines = [("dispatch", 0), ("dispatch", 1), ("queue_created", None), ("dispatch", 0), ("dispatch", 1)]
     events = frame(
         [{"event": n, "offset": 10 * n, "ts_ns": 1000 * n, "name": name, "packet_index": index, "parent": None,
           "dur_ns": None, "err_lo_ns": 0, "priority": None, **fields} for n, (name, index) in enumerate(lines)],
         ring=pl.UInt64, layer=CAT, name=CAT, source=CAT, file=pl.UInt16, packet_index=pl.Int64, parent=pl.Int64,
-        thread=pl.UInt32, err_hi_ns=pl.UInt32, err_lo_ns=pl.UInt32, dur_ns=pl.Int64,
+        thread=pl.UInt32, err_hi_ns=pl.UInt32, err_lo_ns=pl.UInt32, dur_ns=pl.Int64, end_offset=pl.Int64, clock=CAT,
     )  # fmt: skip
     ids = [(0, 4), (10, 4), (30, 6), (40, 6)]
     packets = frame(

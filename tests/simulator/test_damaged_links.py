@@ -49,6 +49,8 @@ from tracecorr.store import Capture
         pytest.param(7310010, id="a system call of two in a trace whose threads end in doorbell stores"),
         pytest.param(530074, id="an ioctl in which the function of its request ran twice"),
         pytest.param(8800206, id="a function of a later ioctl in one whose exit was lost"),
+        pytest.param(8800045, id="a call over a place at which several queues lost packets"),
+        pytest.param(8800151, id="a call over a place at which a queue lost two packets"),
         pytest.param(8800133, id="packets counted though the log lacks the lines of a worker"),
         pytest.param(8800165, id="packets counted with those of the queue before on the same ring"),
     ],

@@ -203,6 +203,14 @@ def test_lost_lines_make_links_missing_but_not_wrong(name: str, share: float, tm
         assert right == found, what
 
 
+@pytest.mark.parametrize("share", [0.1, 0.3])
+def test_a_creation_whose_call_lost_lines_has_the_ioctl_that_made_its_ring(share: float, tmp_path: Path) -> None:
+    scene = replace(BASE, seed=2, queue_probe=True, recreate=True, lost_log=share, lost_trace=share)
+    found, right, true, wrong = score_scene("rings", scene, tmp_path).links["ioctl_creates_queue"]
+    assert (found, wrong) == (right, 0)
+    assert right >= 0.5 * true > 0
+
+
 @pytest.mark.parametrize(
     ("share", "seed", "options"),
     [(0.1, 12, {}), (0.3, 11, {}), (0.3, 13, {"threads": 2}), (0.1, 11, {"queue_probe": True})],

@@ -1,10 +1,13 @@
-"""Bursts: places at which the lines of several threads are missing, as where a piece of a file was lost.
+"""Bursts: places at which several lines are missing, as where a piece of a file was lost.
 
-Single lost lines leave halves of calls, and hardly ever two of them at one place. A burst takes the exit of a call and
-the enter of the next one away at once, so every call over its place may be one of two.
+Single lost lines leave halves of calls and gaps in the packet indexes of a queue, and hardly ever two of them at one
+place. A burst takes the exit of a call and the enter of the next one away at once, so every call over its place may be
+one of two.
 """
 
 from __future__ import annotations
+
+import math
 
 import numpy as np
 import polars as pl
@@ -14,26 +17,34 @@ from tracecorr.align.rows import order_by_group
 from tracecorr.model.kinds import Flag
 
 _THREAD = ["file", "thread"]
+# Gaps at one place are those of a burst when chance brings such gaps together at fewer places than this share, and
+# there are two at least.
+_CHANCE, _LEAST_GAPS = 0.01, 2
+# Numbers that sums of weights are compared with are not whole.
+_ROUNDING = 1e-6
+_GAP = [*_THREAD, "low", "high", "weight"]
 _EXIT = int(Flag.EXIT_ONLY)
 
 
 def list_burst_calls(calls: pl.DataFrame, gaps: pl.DataFrame) -> pl.DataFrame:
-    """Return the calls (event) over places at which lines of two threads or more are missing.
+    """Return the calls (event) over places at which lines of two threads or more are missing, by more than chance.
 
     Args:
         calls: event, file, low, high: the places between which each lies, in any unit.
-        gaps: file, thread, low, high: between which places lines of a thread are missing; those of one thread do not
+        gaps: file, thread, low, high: between which places lines of a thread (or of what else has lines of its own)
+            are missing, weight: how much each tells (1 = with another one it shows a burst); those of one thread do not
             overlap, unless they begin at one place.
     """
     if gaps.is_empty():
         return calls.select("event").clear()
-    gaps = gaps.group_by(*_THREAD, "low").agg(pl.col("high").min())
+    gaps = gaps.group_by(*_THREAD, "low").agg(pl.col("high").min(), pl.col("weight").first())
+    weight = pl.col("weight")
     steps = pl.concat([
-        gaps.select("file", at="low", step=pl.lit(1)), gaps.select("file", at="high", step=pl.lit(-1)),
+        gaps.select("file", at="low", step=weight), gaps.select("file", at="high", step=-weight),
     ]).sort("file", "at", "step")  # fmt: skip
-    steps = steps.with_columns(open=pl.col("step").cum_sum().over("file"))
-    begins = (pl.col("step") == 1) & (pl.col("open") == 2)
-    ends = (pl.col("step") == -1) & (pl.col("open") == 1)
+    is_burst = pl.col("step").cum_sum().over("file") > _LEAST_GAPS - _ROUNDING
+    was_burst = is_burst.shift(1, fill_value=False).over("file")
+    begins, ends = is_burst & ~was_burst, was_burst & ~is_burst
     # Of each file these follow each other in turns.
     bursts = steps.filter(begins)["file", "at"].with_columns(to=steps.filter(ends)["at"]).sort("at")
     found = calls.sort("high").join_asof(
@@ -43,7 +54,7 @@ def list_burst_calls(calls: pl.DataFrame, gaps: pl.DataFrame) -> pl.DataFrame:
 
 
 def list_gaps(halves: pl.DataFrame, calls: pl.DataFrame) -> pl.DataFrame:
-    """Return between which places of the log lines of a thread are missing: file, thread, low, high (bytes).
+    """Return between which places of the log lines of a thread are missing: file, thread, low, high (bytes), weight.
 
     Where other threads begin with an enter, lines are missing in front of an exit that is the first line of its thread.
 
@@ -61,7 +72,21 @@ def list_gaps(halves: pl.DataFrame, calls: pl.DataFrame) -> pl.DataFrame:
         own = torn.get(lines.row(start)[:2])
         if own is not None:
             parts.append(_list_gaps_of_thread(own, lines[start:end]))
-    return pl.concat(parts)
+    return pl.concat(parts).cast({"thread": pl.Int64}).with_columns(weight=pl.lit(1.0))
+
+
+def number_packet_gaps(gaps: pl.DataFrame) -> pl.DataFrame:
+    """Return gaps of packets as those of threads with numbers below zero: file, thread, low, high (bytes), weight.
+
+    Such gaps are wide. Where they take up much of the log many of them meet by chance, so each tells less. One in which
+    two packets or more are missing is a place of two lost lines by itself.
+
+    Args:
+        gaps: as `packet_gaps.list_packet_gaps` returns them.
+    """
+    weight = (_LEAST_GAPS * pl.col("covered").log() / math.log(_CHANCE)).clip(0, 1)
+    lines = pl.col("missing").clip(upper_bound=_LEAST_GAPS)
+    return gaps.select("file", "low", "high", thread=-1 - pl.col("queue"), weight=weight * lines).select(_GAP)
 
 
 def _list_late_beginnings(lines: pl.DataFrame, starts: Ints) -> pl.DataFrame:

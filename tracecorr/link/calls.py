@@ -13,7 +13,7 @@ from tracecorr.link.threadless import part_threadless
 from tracecorr.model.kinds import DERIVED, INFERRED
 
 
-def find_parents(events: pl.DataFrame, losses: pl.DataFrame, halves: pl.DataFrame) -> pl.DataFrame:
+def find_parents(events: pl.DataFrame, losses: pl.DataFrame, halves: pl.DataFrame, gaps: pl.DataFrame) -> pl.DataFrame:
     """Return `events` with `parent`: the row whose record encloses it (same file and thread).
 
     A HIP call whose exit was not seen encloses no other call, and nothing after the thread's next call: where it
@@ -24,12 +24,13 @@ def find_parents(events: pl.DataFrame, losses: pl.DataFrame, halves: pl.DataFram
         events: placed events with `thread`.
         losses: files of the log that lost lines (`find_losses`).
         halves: calls that lack one of their lines (`list_half_calls`).
+        gaps: where packets are missing (`list_packet_gaps`).
     """
     hip = pl.col("layer") == "hip"
     # In the log only calls enclose anything.
     enclosing = events.select(hip | (pl.col("source") != "amd_log")).to_series().to_numpy()
     parents = Places.of(events, enclosing).find(events, "parent_offset")
-    joined = open_false_calls(part_threadless(events.with_columns(parent=parents), losses), losses, halves)
+    joined = open_false_calls(part_threadless(events.with_columns(parent=parents), losses), losses, halves, gaps)
     is_hip = joined.select(hip).to_series().to_numpy()
     is_open = is_hip & joined["dur_ns"].is_null().to_numpy()
     if not is_open.any():

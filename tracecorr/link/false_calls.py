@@ -13,7 +13,7 @@ import polars as pl
 
 from tracecorr.align.bounds import Ints, Mask
 from tracecorr.align.rows import attach_columns, number_groups
-from tracecorr.link.bursts import list_burst_calls, list_gaps
+from tracecorr.link.bursts import list_burst_calls, list_gaps, number_packet_gaps
 from tracecorr.link.captured_calls import drop_captured, list_captured_names
 from tracecorr.link.command_ends import list_headless, list_unended
 from tracecorr.link.usual_calls import list_disordered, list_rare
@@ -142,25 +142,9 @@ def _count_paired(calls: pl.DataFrame) -> pl.DataFrame:
     return names.filter(pl.col("total") - pl.col("halves") >= _LEAST_WHOLE * pl.col("total"))
 
 
-def add_packet_gaps(losses: pl.DataFrame, packets: pl.DataFrame) -> pl.DataFrame:
-    """Return `losses` with the files in which a queue's packet indexes leave numbers out: those lines were lost.
-
-    No call may be torn by that: all lines of one thread, or of one kind, may be what is missing.
-
-    Args:
-        losses: as `find_losses` returns them.
-        packets: file, queue, packet_index (null = not known).
-    """
-    index = pl.col("packet_index")
-    queues = packets.drop_nulls("queue").group_by("file", "queue").agg(
-        printed=pl.len(), missing=index.max() - index.min() + 1 - pl.len()
-    )  # fmt: skip
-    gaps = queues.filter(pl.col("missing") > 0).group_by("file").agg(pl.col("missing", "printed").sum())
-    shares = gaps.select("file", lost=pl.col("missing") / (pl.col("missing") + pl.col("printed")))
-    return pl.concat([losses, shares]).group_by("file").agg(pl.col("lost").max())
-
-
-def open_false_calls(events: pl.DataFrame, losses: pl.DataFrame, halves: pl.DataFrame) -> pl.DataFrame:
+def open_false_calls(
+    events: pl.DataFrame, losses: pl.DataFrame, halves: pl.DataFrame, gaps: pl.DataFrame
+) -> pl.DataFrame:
     """Return `events` in which calls that are surely or likely those of two are open: their end is not known.
 
     So are calls
@@ -169,21 +153,23 @@ def open_false_calls(events: pl.DataFrame, losses: pl.DataFrame, halves: pl.Data
       rule,
     - in a log that lost lines: that hold more of something (commands, packets) than is usual for their name, or are
       among the longest of their name, as many as may be false, or lack what most of their name hold, or lie over a
-      place at which several threads lost lines, or hold rows in another order than others; where it lost many, all that
-      hold nothing, and all of functions of which few are left. Calls whose exit tells their duration are not,
+      place at which several threads or queues lost lines, or hold rows in another order than others; where it lost
+      many, all that hold nothing, and all of functions of which few are left. Calls whose exit tells their duration
+      are not,
     - that hold the end of a command whose beginning was lost.
 
     Args:
         events: rows with `parent`.
         losses: as `find_losses` returns them.
         halves: as `list_half_calls` returns them.
+        gaps: as `packet_gaps.list_packet_gaps` returns them.
     """
     calls = _hip_calls(events.select("event", "dur_ns", *_COLUMNS))
     ended = pl.col("dur_ns").is_not_null()
     if not calls.select(ended.any()).item():
         return events
     doubtful = calls.filter(ended & (pl.col("flags") & _TOLD == 0))
-    unlikely = _list_unlikely(events, calls, doubtful, losses, halves)
+    unlikely = _list_unlikely(events, calls, doubtful, losses, halves, gaps)
     found = pl.concat([_differing(calls).select("event"), unlikely]).unique()
     if found.is_empty():
         return events
@@ -236,7 +222,12 @@ def _differing(calls: pl.DataFrame) -> pl.DataFrame:
 
 
 def _list_unlikely(
-    events: pl.DataFrame, calls: pl.DataFrame, doubtful: pl.DataFrame, losses: pl.DataFrame, halves: pl.DataFrame
+    events: pl.DataFrame,
+    calls: pl.DataFrame,
+    doubtful: pl.DataFrame,
+    losses: pl.DataFrame,
+    halves: pl.DataFrame,
+    gaps: pl.DataFrame,
 ) -> pl.DataFrame:
     """Return the doubtful calls that are unlike the others of their name."""
     if doubtful.is_empty():
@@ -248,7 +239,7 @@ def _list_unlikely(
     held = _count_held(damaged, inner)
     return pl.concat([
         _enclosing(doubtful, ended, inner, losses), _overfull(damaged, held), list_longest(damaged),
-        _unproven(damaged, held), _underfull(damaged, held), _of_bursts(damaged, calls, events, halves),
+        _unproven(damaged, held), _underfull(damaged, held), _of_bursts(damaged, calls, events, halves, gaps),
         list_rare(damaged, MOST_LOST), list_disordered(damaged, inner),
         doubtful.select("event").join(list_foreign_ends(events), on="event", how="semi"),
     ])  # fmt: skip
@@ -289,15 +280,17 @@ def _unproven(damaged: pl.DataFrame, held: pl.DataFrame) -> pl.DataFrame:
     return many.select("event").join(held.select("event"), on="event", how="anti")
 
 
-def _of_bursts(damaged: pl.DataFrame, calls: pl.DataFrame, events: pl.DataFrame, halves: pl.DataFrame) -> pl.DataFrame:
-    """Return the calls of logs that lost lines over places at which lines of several threads are missing."""
+def _of_bursts(
+    damaged: pl.DataFrame, calls: pl.DataFrame, events: pl.DataFrame, halves: pl.DataFrame, gaps: pl.DataFrame
+) -> pl.DataFrame:
+    """Return the calls of logs that lost lines over places at which lines of several threads or queues are missing."""
     if damaged.is_empty():
         return damaged.select("event")
     lossy = pl.col("file").is_in(damaged["file"].unique().implode())
     lines = calls.filter(lossy & pl.col("thread").is_not_null())
     lines = lines.with_columns(events["end_offset"].gather(lines["event"]))
     asked = damaged.select("event", "file", low="offset", high=events["end_offset"].gather(damaged["event"]))
-    return list_burst_calls(asked, list_gaps(halves.filter(lossy), lines))
+    return list_burst_calls(asked, pl.concat([list_gaps(halves.filter(lossy), lines), number_packet_gaps(gaps)]))
 
 
 def _underfull(damaged: pl.DataFrame, held: pl.DataFrame) -> pl.DataFrame:

@@ -218,7 +218,7 @@ def _of_bursts(enters: pl.DataFrame, exits: pl.DataFrame, ended: pl.DataFrame, e
     gaps = pl.concat([
         behind.select("file", "thread", low="ts_ns", high="other"),
         before.select("file", "thread", low="other", high="ts_ns"),
-    ]).drop_nulls()  # fmt: skip
+    ]).drop_nulls().with_columns(weight=pl.lit(1.0))  # fmt: skip
     low = pl.col("ts_ns")
     return list_burst_calls(ended.select("event", "file", low=low, high=low + pl.col("dur_ns")), gaps)
 

@@ -18,7 +18,6 @@ from tracecorr.link.commands import (
 )  # fmt: skip
 from tracecorr.link.disorder import drop_displaced
 from tracecorr.link.doorbells import list_contradicted, match_stores, share_lone_threads
-from tracecorr.link.false_calls import add_packet_gaps
 from tracecorr.link.signals import drop_ended, link_dependencies, link_gpu_times, list_uses
 from tracecorr.link.split_logs import number_logs
 from tracecorr.link.streams import name_called_streams
@@ -90,14 +89,14 @@ def build_launches(
         args: args by event.
         sources: `ftrace` in it says that a trace is there at all, `doorbell` that it holds stores,
             `unaligned` that its clock is not known, so that no store is matched.
-        losses: files of the log that lost lines (`false_calls.find_losses`).
+        losses: files of the log that lost lines of calls (`false_calls.find_losses`) or packets (`packet_gaps`).
         displaced: lines of the log that are out of order (`disorder.find_displaced`).
     """
     base = select_launches(events, args)
     if base.is_empty():
         return Launches(losses=losses)
     commands = _commands(events)
-    losses = add_lost_enqueues(add_packet_gaps(losses, base), commands, events)
+    losses = add_lost_enqueues(losses, commands, events)
     base = _add_intervals(_add_call(base, events), events, losses)
     stores, rung = share_lone_threads(_stores(events, sources), base, events)
     miscounted = list_contradicted(stores, rung)

@@ -22,6 +22,9 @@ _UNNAMED = (1 << 32) - 1
 def list_creations(events: pl.DataFrame, args: pl.DataFrame, losses: pl.DataFrame) -> pl.DataFrame:
     """Return the log's queue creations: one row per Created line, with the interval of its making.
 
+    `from_ns` is when its call counted the queues, null where that is not known; `silent_ns` when its thread printed the
+    line before: in a log that lost lines earlier than that line may have been, so other creations may lie behind it.
+
     Args:
         events: placed events with `process`, `thread`, `ring`.
         args: args by event.
@@ -38,10 +41,27 @@ def list_creations(events: pl.DataFrame, args: pl.DataFrame, losses: pl.DataFram
     return (
         created.select("event", "process", "thread", call, "ts_ns", "ring", "err_hi_ns")
         .join(fields, on="event", how="left", maintain_order="left")
+        .join(_find_lines_before(created, events), on="event", how="left", maintain_order="left")
         .sort("ts_ns")
         .join_asof(starts.sort("ts_ns"), on="ts_ns", by=["process", "thread", "call"], check_sortedness=False)
         .drop("call")
     )
+
+
+def _find_lines_before(created: pl.DataFrame, events: pl.DataFrame) -> pl.DataFrame:
+    """Return event, silent_ns: when the thread of each Created line printed the line before it."""
+    thread = ["file", "thread"]
+    rows = events.select(*thread, "offset", "end_offset", "ts_ns", "dur_ns", "source", "clock").filter(
+        _OF_LOG & (pl.col("clock") == "mono") & pl.col("thread").is_in(created["thread"].unique().implode())
+    )  # fmt: skip
+    ends = rows.drop_nulls(["end_offset", "dur_ns"])
+    lines = pl.concat([
+        rows.select(*thread, "offset", silent_ns="ts_ns"),
+        ends.select(*thread, offset="end_offset", silent_ns=pl.col("ts_ns") + pl.col("dur_ns")),
+    ]).sort("offset")  # fmt: skip
+    asked = created.select("event", *thread, "offset").drop_nulls("thread").sort("offset")
+    before = asked.join_asof(lines, on="offset", by=thread, allow_exact_matches=False, check_sortedness=False)
+    return before.select("event", "silent_ns")
 
 
 def list_kernel_creations(events: pl.DataFrame, args: pl.DataFrame) -> pl.DataFrame:
@@ -94,6 +114,8 @@ def join_creations(lines: pl.DataFrame, ioctls: pl.DataFrame) -> pl.DataFrame:
     The ioctl must lie between the two lines of the creation. Of several with the ring's address, and of
     several on the thread, the last one is taken, because ROCr makes its own queue first. Where the errors
     of the times leave a choice, nothing is joined; where they leave one candidate, it is `inferred`.
+    Where the first of the two lines may be lost, an ioctl of the thread with the ring's address that lies behind the
+    line before is that of the creation: another queue on that ring would have had to live in between.
     """
     kernel_side = ioctls.select(
         "process", "thread", "ring_base", "end_ns", "ioctl_lo", "ioctl_hi", start_ns="ts_ns", ioctl="event"
@@ -104,7 +126,10 @@ def join_creations(lines: pl.DataFrame, ioctls: pl.DataFrame) -> pl.DataFrame:
     surely = (pl.col("start_ns") - pl.col("ioctl_lo") >= pl.col("from_ns")) & (
         pl.col("end_ns") + pl.col("ioctl_hi") <= pl.col("ts_ns") + pl.col("err_hi_ns").fill_null(0)
     )
-    addressed = lines.join(kernel_side, left_on=["process", "ring"], right_on=["process", "ring_base"]).filter(inside)
+    own = pl.col("thread") == pl.col("thread_right")
+    since = pl.coalesce("from_ns", pl.when(own).then("silent_ns"))
+    addressed = lines.join(kernel_side, left_on=["process", "ring"], right_on=["process", "ring_base"])
+    addressed = addressed.with_columns(from_ns=since).filter(inside)
     by_ring = _pick(addressed.with_columns(evidence="ring_evidence"))
     rest = lines.join(by_ring, on="event", how="anti", maintain_order="left").drop_nulls("thread")
     free = kernel_side.filter(pl.col("ring_base").is_null())

@@ -34,6 +34,7 @@ from tracecorr.link.hqds import attach_queues, link_hqds
 from tracecorr.link.kernels import list_kernels
 from tracecorr.link.launches import build_launches, forget_indexes
 from tracecorr.link.lives import number_lives
+from tracecorr.link.packet_gaps import add_packet_gaps, list_packet_gaps
 from tracecorr.link.thread_creation import find_creators
 from tracecorr.link.thread_evidence import limit_by_thread
 from tracecorr.link.threads import Identities
@@ -172,10 +173,12 @@ def _nest_events(
     events = smi.attach_processes(rocprof.attach_processes(placed, identities.processes), identities)
     displaced = disorder.find_displaced(events)
     halves = list_half_calls(events)
-    losses = disorder.add_displaced(add_unproven(find_losses(events, halves), unproven), displaced, events)
+    gaps = list_packet_gaps(events)
+    losses = add_unproven(add_packet_gaps(find_losses(events, halves), gaps), unproven)
+    losses = disorder.add_displaced(losses, displaced, events)
     torn = log_losses.list_torn_calls(events, halves)
     # From here on a row's thread and process stand for these columns, which are large.
-    events = calls.find_parents(events.drop("pid", "tid", "comm"), losses, halves)
+    events = calls.find_parents(events.drop("pid", "tid", "comm"), losses, halves, gaps)
     events = nest_functions(name_driver_calls(disorder.part_displaced(events, displaced)))
     return events, _Lacking(losses, displaced, torn)
 

@@ -1,0 +1,87 @@
+"""HAND-MADE logs that lack lines of packets: where their indexes tell it, and which calls lie over such places."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import polars as pl
+import pytest
+
+from tracecorr.link.bursts import list_burst_calls, number_packet_gaps
+from tracecorr.link.packet_gaps import add_packet_gaps, list_packet_gaps
+from tracecorr.model.schema import CAT
+
+_TYPES = {
+    "file": pl.UInt16, "ring": pl.UInt64, "packet_index": pl.Int64, "layer": CAT, "name": CAT, "source": CAT,
+    "clock": CAT,
+}  # fmt: skip
+A, B = 0x3C00000, 0x7000000
+NO_LOSSES = pl.DataFrame(schema={"file": pl.UInt16, "lost": pl.Float64})
+
+
+def packet(index: int | None, ring: int | None = A, name: str = "dispatch", **more: Any) -> dict[str, Any]:
+    return {"packet_index": index, "ring": ring, "name": name, **more}
+
+
+def gaps_of(*rows: dict[str, Any]) -> pl.DataFrame:
+    """Return the gaps of a log with these lines, each of ten bytes."""
+    shared = {"file": 0, "layer": "aql", "source": "amd_log", "clock": "mono"}
+    made = [{"offset": 10 * n, **shared, **row} for n, row in enumerate(rows)]
+    return list_packet_gaps(pl.DataFrame(made, schema_overrides=_TYPES))
+
+
+def places(gaps: pl.DataFrame) -> list[tuple[int, ...]]:
+    return gaps.select("low", "high", "missing").sort("low").rows()
+
+
+def test_numbers_that_a_ring_leaves_out_are_lines_that_were_lost() -> None:
+    rows = [packet(0), packet(7, B), packet(1), packet(4), packet(8, B), packet(5), packet(7)]
+    gaps = gaps_of(*rows)
+    assert places(gaps) == [(20, 30, 2), (50, 60, 1)]
+    assert gaps["printed"].unique().to_list() == [5]
+    # 20 of the 60 bytes between the ring's first and last line.
+    assert gaps["covered"].unique().to_list() == pytest.approx([1 / 3])
+    assert add_packet_gaps(NO_LOSSES, gaps).rows() == [(0, 3 / 8)]
+    more = add_packet_gaps(pl.DataFrame({"file": [0, 2], "lost": [0.5, 0.1]}, schema=NO_LOSSES.schema), gaps)
+    assert sorted(more.rows()) == [(0, 0.5), (2, 0.1)]
+
+
+@pytest.mark.parametrize(
+    "rows", [
+        pytest.param([packet(0), packet(2), packet(1), packet(3)], id="printed in another order"),
+        pytest.param([packet(0), packet(None, name="barrier_and"), packet(2)], id="a barrier without its index"),
+        pytest.param([packet(0), packet(1), packet(None, name="queue_deleted"),
+                      packet(None, name="queue_created"), packet(7), packet(8)], id="another queue"),
+        pytest.param([packet(0), packet(5, B), packet(9, None)], id="other rings, and none"),
+        pytest.param([packet(0), packet(5, file=1)], id="another log"),
+        pytest.param([packet(0), packet(5, clock="mono_raw")], id="a packet of ROCr"),
+        pytest.param([packet(0), packet(5, name="doorbell", layer="doorbell", source="ftrace")], id="a store"),
+    ],
+)  # fmt: skip
+def test_other_steps_of_indexes_show_no_loss(rows: list[dict[str, Any]]) -> None:
+    gaps = gaps_of(*rows)
+    assert gaps.is_empty()
+    assert add_packet_gaps(NO_LOSSES, gaps).is_empty()
+
+
+def burst_calls(gaps: pl.DataFrame) -> list[int]:
+    """Return which of two calls lie over a burst: one over bytes 0 to 100, one behind them."""
+    calls = pl.DataFrame({"event": [0, 1], "file": [0, 0], "low": [0, 2000], "high": [100, 2100]},
+                         schema_overrides={"file": pl.UInt16})  # fmt: skip
+    return list_burst_calls(calls, number_packet_gaps(gaps))["event"].to_list()
+
+
+def test_a_call_over_a_place_at_which_packets_of_two_queues_are_missing_may_be_two() -> None:
+    tail = [packet(n, ring) for n in range(10, 60) for ring in (A, B)]
+    one = [packet(8), packet(8, B), packet(10), packet(9, B)]
+    assert places(gaps_of(*one, *tail[1:])) == [(0, 20, 1)]
+    assert burst_calls(gaps_of(*one, *tail[1:])) == []
+    both = [packet(8), packet(8, B), packet(10), packet(10, B)]
+    assert burst_calls(gaps_of(*both, *tail[2:])) == [0]
+    # Two of one queue are a place of several lines, too.
+    assert burst_calls(gaps_of(packet(7), packet(8, B), packet(9, B), *tail)) == [0]
+
+
+def test_gaps_that_take_up_much_of_the_log_meet_by_chance() -> None:
+    """Every second packet of both queues is missing: no place is one of a burst."""
+    assert burst_calls(gaps_of(*(packet(2 * n, ring) for n in range(200) for ring in (A, B)))) == []
