@@ -22,7 +22,7 @@ _UNNAMED = (1 << 32) - 1
 def list_creations(events: pl.DataFrame, args: pl.DataFrame, losses: pl.DataFrame) -> pl.DataFrame:
     """Return the log's queue creations: one row per Created line, with the interval of its making.
 
-    `from_ns` is when its call counted the queues, null where that is not known; `silent_ns` when its thread printed the
+    `from_ns` is when its call counted the queues; where that is not known `silent_ns` is when its thread printed the
     line before: in a log that lost lines earlier than that line may have been, so other creations may lie behind it.
 
     Args:
@@ -38,14 +38,15 @@ def list_creations(events: pl.DataFrame, args: pl.DataFrame, losses: pl.DataFram
     lossy = pl.col("file").is_in(losses["file"].implode())
     call = pl.coalesce("parent", pl.when(~lossy).then(-1)).alias("call")
     starts = counts.select("process", "thread", call, "ts_ns", from_ns="ts_ns")
-    return (
+    found = (
         created.select("event", "process", "thread", call, "ts_ns", "ring", "err_hi_ns")
         .join(fields, on="event", how="left", maintain_order="left")
-        .join(_find_lines_before(created, events), on="event", how="left", maintain_order="left")
         .sort("ts_ns")
         .join_asof(starts.sort("ts_ns"), on="ts_ns", by=["process", "thread", "call"], check_sortedness=False)
         .drop("call")
     )
+    uncounted = created.join(found.filter(pl.col("from_ns").is_null()), on="event", how="semi")
+    return found.join(_find_lines_before(uncounted, events), on="event", how="left", maintain_order="left")
 
 
 def _find_lines_before(created: pl.DataFrame, events: pl.DataFrame) -> pl.DataFrame:
