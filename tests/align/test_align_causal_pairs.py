@@ -6,11 +6,12 @@ import numpy as np
 import polars as pl
 import pytest
 
-from tracecorr.align.bounds import NO_HIGH, NO_LOW, Bounds
+from tracecorr.align.bounds import NO_HIGH, NO_LOW, Bounds, no_bounds
 from tracecorr.align.causal_pairs import (
     bound_silences,
     bound_spans,
     count_creations,
+    drop_contradicted,
     pair_created_rings,
     pair_creations,
     pair_doorbells,
@@ -153,6 +154,20 @@ def test_two_shifts_that_fit_all_creations_say_nothing() -> None:
 
 def test_one_creation_fits_any_shift() -> None:
     assert pair_creations(creations((6_000, 6_400)), ioctls((1_100, 1_300)), STEPS).is_empty()
+
+
+def test_creations_that_contradict_the_doorbells_by_less_than_a_suspend_say_nothing() -> None:
+    """The doorbells show a clock that is 5000 us behind; half a second is that of a machine that slept."""
+    stamps = np.arange(3_000, 4_000, 50) * US
+    doorbells = Bounds(stamps, np.full(20, 4_990 * US), np.full(20, 5_010 * US))
+    for shift_us, told in ((5_000, True), (6_400, False), (3_600, False), (505_000, True)):
+        found = pair_creations(
+            creations((1_000 + shift_us, 1_400 + shift_us), (1_900 + shift_us, 2_300 + shift_us)),
+            ioctls((1_100, 1_300), (2_000, 2_200)), STEPS,
+        )  # fmt: skip
+        assert len(found) == 2
+        assert drop_contradicted(found, doorbells, STEPS).height == (2 if told else 0), shift_us
+    assert drop_contradicted(found, no_bounds(), STEPS).height == 2
 
 
 def test_ioctls_of_other_threads_are_in_no_creation() -> None:

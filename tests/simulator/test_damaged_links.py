@@ -53,6 +53,8 @@ from tracecorr.store import Capture
         pytest.param(8800151, id="a call over a place at which a queue lost two packets"),
         pytest.param(8800133, id="packets counted though the log lacks the lines of a worker"),
         pytest.param(8800165, id="packets counted with those of the queue before on the same ring"),
+        pytest.param(8800388, id="ioctls of other creations, which the doorbells contradict"),
+        pytest.param(8810036, id="a driver's function in an open system call that is no ioctl"),
     ],
 )  # fmt: skip
 def test_damage_makes_links_missing_but_not_wrong(seed: int, tmp_path: Path) -> None:

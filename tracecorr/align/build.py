@@ -15,6 +15,7 @@ from tracecorr.align.causal_pairs import (
     bound_silences,
     bound_spans,
     count_creations,
+    drop_contradicted,
     pair_created_rings,
     pair_creations,
     pair_doorbells,
@@ -337,13 +338,12 @@ def causal_bounds(evidence: ClockEvidence, steps: tuple[int, int]) -> Bounds:
         steps: how far the true time of a trace stamp may lie below and above it.
     """
     log, trace = evidence.sides
-    spans = [
-        _doorbell_spans(_monotonic(log), trace),
-        pair_created_rings(_creations(log), _created_rings(trace, evidence.args)),
-    ]
-    if spans[1].is_empty():
-        spans.append(pair_creations(_creations(log), _create_ioctls(trace), steps))
-    return join_bounds(*(bound_spans(part, steps) for part in spans))
+    doorbells = bound_spans(_doorbell_spans(_monotonic(log), trace), steps)
+    made = pair_created_rings(_creations(log), _created_rings(trace, evidence.args))
+    if made.is_empty():
+        made = pair_creations(_creations(log), _create_ioctls(trace), steps)
+        made = drop_contradicted(made, doorbells, steps)
+    return join_bounds(doorbells, bound_spans(made, steps))
 
 
 def _shift_bounds(evidence: ClockEvidence, steps: tuple[int, int]) -> Bounds:

@@ -6,9 +6,10 @@ import numpy as np
 import polars as pl
 
 from tracecorr.align.bounds import NO_HIGH, NO_LOW, Bounds, Ints, join_bounds, no_bounds
-from tracecorr.align.clock_map import ClockMap
+from tracecorr.align.clock_map import ClockMap, fit_clock_map
 from tracecorr.align.creation_shift import choose_ioctls
 from tracecorr.align.intervals import Moments, list_silences
+from tracecorr.align.suspends import SHORTEST_NS
 
 # Log stamps are truncated to a microsecond: the true time lies up to 1 us later.
 LOG_STEP_NS = 1000
@@ -117,6 +118,26 @@ def pair_creations(creations: pl.DataFrame, ioctls: pl.DataFrame, steps: tuple[i
         return pl.DataFrame(schema=dict.fromkeys(("stamp_ns", "end_stamp_ns", "from_ns", "to_ns"), pl.Int64))
     first_end, last_start = np.where(chosen, end, NO_HIGH).min(axis=1), np.where(chosen, stamp, NO_LOW).max(axis=1)
     return pl.DataFrame({"stamp_ns": last_start, "end_stamp_ns": first_end, "from_ns": from_ns, "to_ns": to_ns})
+
+
+def drop_contradicted(spans: pl.DataFrame, named: Bounds, steps: tuple[int, int]) -> pl.DataFrame:
+    """Return the creations that were paired by a shift, none where pairs by a name tell that it is another one.
+
+    In a trace that lost records the ioctls that are left may fit other creations. The clock may have been stepped
+    between the two kinds of pairs, but by no less than the shortest suspend.
+
+    Args:
+        spans: as `pair_creations` returns them.
+        named: what doorbells of known rings and indexes say.
+        steps: how far the true time of a trace stamp may lie below and above it.
+    """
+    bounds = bound_spans(spans, steps)
+    clock = fit_clock_map(named, "causal_pairs")
+    if not clock.aligned or not len(bounds):
+        return spans
+    low, high = clock.bound(bounds.stamp_ns)
+    apart = np.maximum(bounds.low_ns.astype(np.float64) - high, low - bounds.high_ns.astype(np.float64))
+    return spans.clear() if ((apart > 0) & (apart < SHORTEST_NS)).any() else spans
 
 
 def count_creations(

@@ -10,7 +10,7 @@ from tracecorr.align.bounds import Floats
 from tracecorr.align.pieces import Piece, Pieces
 
 # No machine stops its devices and starts them again faster: shorter gaps between stamps hold no suspend.
-_SHORTEST_NS = 3e8
+SHORTEST_NS = 3e8
 
 
 def settle_steps(curve: Pieces, stamps: Floats) -> Pieces:
@@ -64,7 +64,7 @@ def _list_unseen(
     piece: Piece, stamps: Floats, x: Floats, low: Floats, high: Floats
 ) -> list[tuple[float, float, float, float]]:
     """Return each stretch of stamps without a long gap, with the bounds there, if they are wider than the piece's."""
-    gaps = np.flatnonzero(np.diff(stamps) >= _SHORTEST_NS)
+    gaps = np.flatnonzero(np.diff(stamps) >= SHORTEST_NS)
     if not len(gaps):
         return []
     slept = np.concatenate([[0.0], np.cumsum(stamps[gaps + 1] - stamps[gaps])])

@@ -34,7 +34,7 @@ def open_false_syscalls(events: pl.DataFrame, lines: pl.DataFrame) -> pl.DataFra
 
     So are calls
     - during which their thread printed a line of the log,
-    - of the KFD in which the driver's function of another request ran, or that of their own one twice,
+    - in which the driver's function of another request of the KFD ran, or that of their own one twice,
     - of the KFD that lack the request that follows those of their name as a rule, and are long enough to hold it, too,
     - over a place at which several threads lack records,
     - in a trace that lacks enters and exits here and there: the longest of each name, as many as may be false; where it
@@ -111,7 +111,8 @@ def _list_functions(events: pl.DataFrame) -> pl.DataFrame:
     operation = pl.when(pl.col("layer") == "kfd").then(name.str.strip_prefix(_FUNCTION).str.strip_prefix("kfd_"))
     request = events["name"].gather(rows["call"]).cast(pl.String).str.strip_prefix(_IOCTL).str.to_lowercase()
     is_own = (operation == request).fill_null(value=False)
-    is_other = operation.is_in(_OPERATIONS).fill_null(value=False) & request.is_in(_OPERATIONS) & ~is_own
+    # Of an ioctl of which only the exit was seen the request is not known.
+    is_other = operation.is_in(_OPERATIONS).fill_null(value=False) & (request != "ioctl") & ~is_own
     return rows.select("event", "call", "ts_ns", own=is_own, other=is_other)
 
 
