@@ -111,8 +111,10 @@ def _list_functions(events: pl.DataFrame) -> pl.DataFrame:
     operation = pl.when(pl.col("layer") == "kfd").then(name.str.strip_prefix(_FUNCTION).str.strip_prefix("kfd_"))
     request = events["name"].gather(rows["call"]).cast(pl.String).str.strip_prefix(_IOCTL).str.to_lowercase()
     is_own = (operation == request).fill_null(value=False)
-    # Of an ioctl of which only the exit was seen the request is not known.
-    is_other = operation.is_in(_OPERATIONS).fill_null(value=False) & (request != "ioctl") & ~is_own
+    # In a call that is no ioctl of the KFD a function is one of a request by its whole name alone: kfd_create_process
+    # runs in an open. Of an ioctl of which only the exit was seen the request is not known.
+    is_request = request.is_in(_OPERATIONS) | ((request != "ioctl") & name.str.starts_with(_FUNCTION))
+    is_other = operation.is_in(_OPERATIONS).fill_null(value=False) & is_request & ~is_own
     return rows.select("event", "call", "ts_ns", own=is_own, other=is_other)
 
 
