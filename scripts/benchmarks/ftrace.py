@@ -94,7 +94,7 @@ def _save_descriptions(folder: Path) -> None:
         target.parent.mkdir(parents=True)
         target.write_text((TRACEFS / "events" / event / "format").read_text())
     for name in ("events/header_page", "events/header_event", "saved_cmdlines", "saved_tgids"):
-        (folder / Path(name).name).write_text((TRACEFS / name).read_text())
+        (folder / Path(name).name).write_bytes((TRACEFS / name).read_bytes())
 
 
 def _save_pages(buffer: Path, folder: Path) -> int:
