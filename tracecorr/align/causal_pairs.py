@@ -131,9 +131,10 @@ def drop_contradicted(spans: pl.DataFrame, named: Bounds, steps: tuple[int, int]
         named: what doorbells of known rings and indexes say.
         steps: how far the true time of a trace stamp may lie below and above it.
     """
-    bounds = bound_spans(spans, steps)
-    clock = fit_clock_map(named, "causal_pairs")
-    if not clock.aligned or not len(bounds):
+    if spans.is_empty():
+        return spans
+    bounds, clock = bound_spans(spans, steps), fit_clock_map(named, "causal_pairs")
+    if not clock.aligned:
         return spans
     low, high = clock.bound(bounds.stamp_ns)
     apart = np.maximum(bounds.low_ns.astype(np.float64) - high, low - bounds.high_ns.astype(np.float64))
