@@ -21,6 +21,7 @@ from tracecorr.align.causal_pairs import (
     pair_doorbells,
 )  # fmt: skip
 from tracecorr.align.clock_map import MAX_RATE, ClockMap, fit_clock_map
+from tracecorr.align.cooperative import CREATED, DELETED, list_shared
 from tracecorr.align.creation_shift import bound_by_shift
 from tracecorr.align.intervals import bracket_doorbells, list_moments
 from tracecorr.align.lines import fit_lines
@@ -313,7 +314,7 @@ def _count_creations(evidence: ClockEvidence, steps: tuple[int, int], clock: Clo
     """Count the queue creations that hold their ioctl, and those that do not, by a clock of the trace."""
     log, trace = evidence.sides
     ioctls = trace.filter((pl.col("layer") == "ioctl") & (pl.col("name") == _CREATE))
-    return count_creations(_creations(log), ioctls.select("thread", "stamp_ns"), clock, steps)
+    return count_creations(_creations(log, evidence.args), ioctls.select("thread", "stamp_ns"), clock, steps)
 
 
 def _monotonic(log: pl.DataFrame) -> pl.DataFrame:
@@ -339,9 +340,9 @@ def causal_bounds(evidence: ClockEvidence, steps: tuple[int, int]) -> Bounds:
     """
     log, trace = evidence.sides
     doorbells = bound_spans(_doorbell_spans(_monotonic(log), trace), steps)
-    made = pair_created_rings(_creations(log), _created_rings(trace, evidence.args))
+    made = pair_created_rings(_creations(log, evidence.args), _created_rings(trace, evidence.args))
     if made.is_empty():
-        made = pair_creations(_creations(log), _create_ioctls(trace), steps)
+        made = pair_creations(_creations(log, evidence.args), _create_ioctls(trace), steps)
         made = drop_contradicted(made, doorbells, steps)
     return join_bounds(doorbells, bound_spans(made, steps))
 
@@ -349,7 +350,7 @@ def causal_bounds(evidence: ClockEvidence, steps: tuple[int, int]) -> Bounds:
 def _shift_bounds(evidence: ClockEvidence, steps: tuple[int, int]) -> Bounds:
     """Return what queue creations say where the sides have no thread in common yet."""
     log, trace = evidence.sides
-    return bound_by_shift(_creations(log), _create_ioctls(trace), steps)
+    return bound_by_shift(_creations(log, evidence.args), _create_ioctls(trace), steps)
 
 
 def _create_ioctls(trace: pl.DataFrame) -> pl.DataFrame:
@@ -365,12 +366,13 @@ def _doorbell_spans(log: pl.DataFrame, trace: pl.DataFrame) -> pl.DataFrame:
     return pair_doorbells(stores, bracket_doorbells(packets, moments, LOG_STEP_NS))
 
 
-def _creations(log: pl.DataFrame) -> pl.DataFrame:
+def _creations(log: pl.DataFrame, args: pl.DataFrame) -> pl.DataFrame:
     name = pl.col("name")
-    lines = log.filter(name.is_in(["queue_allocated_count", "queue_created"])).sort("file", "offset")
+    lines = log.filter(name.is_in(["queue_allocated_count", CREATED, DELETED])).sort("file", "offset")
     counted = pl.when(name == "queue_allocated_count").then("stamp_ns")
     lines = lines.with_columns(from_ns=counted.forward_fill().over("thread"))
-    made = lines.filter(name == "queue_created").select("thread", "process", "ring", "from_ns", to_ns="stamp_ns")
+    made = lines.filter(name == CREATED).join(list_shared(lines, args), on=["file", "offset"], how="anti")
+    made = made.select("thread", "process", "ring", "from_ns", to_ns="stamp_ns")
     return made.drop_nulls(["from_ns", "to_ns"])
 
 

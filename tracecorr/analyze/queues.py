@@ -8,8 +8,8 @@ from tracecorr.analyze.frames import as_text, collect
 
 _SHOWN = (
     "queue", "process", "gpu", "hwq", "ring_base", "kfd_queue_id", "type", "size", "priority_hip", "priority_log",
-    "priority_ioctl", "created_ns", "destroyed_ns", "create_evidence", "ring_evidence", "mqd_events", "dispatches",
-    "barriers",
+    "priority_ioctl", "intercepted", "created_ns", "destroyed_ns", "create_evidence", "ring_evidence", "mqd_events",
+    "dispatches", "barriers",
 )  # fmt: skip
 _RINGLESS = (
     "the line of a creation names no ring (up to ROCm 6.1), and nothing surely tells it: a queue that only it shows "
@@ -98,6 +98,8 @@ def summarize_queues(queues: pl.LazyFrame, stream_queues: pl.LazyFrame) -> pl.Da
         .join(streams, on="queue", how="left")
         .with_columns(elsewhere=(_is_ringless() & _is_unmade().any().over("process")) | silent | ~_is_logged())
         .with_columns(
+            # It is rare: a column that says `no` of every queue would only be in the way.
+            pl.when("intercepted").then("intercepted").alias("intercepted"),
             pl.when(~pl.col("elsewhere")).then("dispatches").alias("dispatches"),
             pl.when(~pl.col("elsewhere")).then("barriers").alias("barriers"),
             streams=pl.when(pl.col("elsewhere") | used).then("streams").otherwise(pl.col("streams").fill_null(0)),

@@ -158,6 +158,13 @@ def _queues(tables: Tables, made: pl.DataFrame) -> Answer:
     if guessed.height:
         whose = _all_or(guessed.height, queues.height)
         lines.append(f"which ring was created is inferred for {whose}: up to ROCm 6.1 the line does not name it")
+    hidden = queues.filter("intercepted")
+    if hidden.height:
+        whose = _all_or(hidden.height, queues.height)
+        lines.append(
+            f"a profiler intercepts {whose}: HWq of the log is its buffer, `ring base` the ring of the hardware, whose "
+            "packets and doorbells are not recorded"
+        )
     if used.height or queues["barriers"].sum():
         lines.append(f"{used.height} of them had dispatches{_untold(queues)}")
     elif queues.height:

@@ -5,7 +5,10 @@ from __future__ import annotations
 import numpy as np
 import polars as pl
 
+from tracecorr.align.cooperative import CREATED, DELETED
 from tracecorr.align.rows import Places, number_groups
+from tracecorr.link.intercepted_queues import is_intercepted, list_intercepting, may_intercept
+from tracecorr.link.queue_ends import add_ends, merge_shared
 from tracecorr.model.kinds import DERIVED, INFERRED, PACKET_KINDS, RECORDED
 from tracecorr.parse.kfd.fields import QUEUE_TYPES
 
@@ -30,8 +33,8 @@ def list_creations(events: pl.DataFrame, args: pl.DataFrame, losses: pl.DataFram
         args: args by event.
         losses: files of the log that lost lines (`false_calls.find_losses`).
     """
-    created = events.filter((pl.col("layer") == "aql") & (pl.col("name") == "queue_created"))
-    fields = pivot_args(args, created["event"], ["swq", "size", "priority"])
+    created = events.filter((pl.col("layer") == "aql") & (pl.col("name") == CREATED))
+    fields = pivot_args(args, created["event"], ["swq", "size", "priority", "cooperative"])
     counts = events.filter((pl.col("layer") == "aql") & (pl.col("name") == "queue_allocated_count"))
     # Both lines are printed in one HIP call: the count of another creation says nothing of this one.
     # So does one that is in no call, where the call's lines may be lost.
@@ -117,10 +120,12 @@ def join_creations(lines: pl.DataFrame, ioctls: pl.DataFrame) -> pl.DataFrame:
     of the times leave a choice, nothing is joined; where they leave one candidate, it is `inferred`.
     Where the first of the two lines may be lost, an ioctl of the thread with the ring's address that lies behind the
     line before is that of the creation: another queue on that ring would have had to live in between.
+    Where a profiler intercepts the queues of a process (`intercepted_queues`), their ioctls have other rings.
     """
     kernel_side = ioctls.select(
-        "process", "thread", "ring_base", "end_ns", "ioctl_lo", "ioctl_hi", start_ns="ts_ns", ioctl="event"
-    )
+        "process", "thread", "ring_base", "end_ns", "ioctl_lo", "ioctl_hi", "type", "size_bytes", start_ns="ts_ns",
+        ioctl="event",
+    )  # fmt: skip
     inside = (pl.col("start_ns") + pl.col("ioctl_hi") >= pl.col("from_ns")) & (
         pl.col("end_ns") - pl.col("ioctl_lo") <= pl.col("ts_ns") + pl.col("err_hi_ns").fill_null(0)
     )
@@ -134,7 +139,8 @@ def join_creations(lines: pl.DataFrame, ioctls: pl.DataFrame) -> pl.DataFrame:
     by_ring = _pick(addressed.with_columns(evidence="ring_evidence"))
     rest = lines.join(by_ring, on="event", how="anti", maintain_order="left").drop_nulls("thread")
     free = kernel_side.filter(pl.col("ring_base").is_null())
-    near = rest.join(free.drop("process"), on="thread").filter(inside)
+    free = pl.concat([free, list_intercepting(lines, kernel_side)])
+    near = rest.join(free.drop("process"), on="thread").filter(inside & may_intercept())
     sure = pl.col("sure").all().over("event")
     near = near.with_columns(sure=surely).filter(sure | (pl.len().over("event") == 1))
     by_time = _pick(near.with_columns(evidence=pl.when("sure").then(pl.lit(DERIVED)).otherwise(pl.lit(INFERRED))))
@@ -174,6 +180,8 @@ def build_queues(
     lines, ioctls = _fill_rings(list_creations(events, args, losses), rings), list_kernel_creations(events, args)
     # On an unknown clock nothing says which of two creations with one address is meant.
     joins = join_creations(lines if aligned else lines.clear(), ioctls)
+    ends = _list_ends(events, args)
+    lines = merge_shared(lines, joins, ends)
     logged = _logged(lines, joins, ioctls)
     unlined = _rings_without_line(printed, lines)
     foreign = ioctls.join(joins, left_on="event", right_on="ioctl", how="anti").select(
@@ -187,7 +195,15 @@ def build_queues(
     queues = queues.with_columns(starts_ns=pl.coalesce("starts_ns", "created_ns").fill_null(0))
     queues = _add_packet_ids(queues, seen)
     named = pl.when(pl.col("process") != _UNNAMED).then("process")
-    return _add_destroyed(queues, events).with_columns(process=named)
+    return add_ends(queues, ends).drop("users").with_columns(process=named)
+
+
+def _list_ends(events: pl.DataFrame, args: pl.DataFrame) -> pl.DataFrame:
+    """Return event, process, ring, swq, ts_ns of the lines that tell a queue's end, by its ring or its address."""
+    rows = events.select("event", "process", "ring", "ts_ns", "layer", "name")
+    rows = rows.filter((pl.col("layer") == "aql") & (pl.col("name") == DELETED))
+    fields = pivot_args(args, rows["event"], ["swq"])
+    return rows.join(fields, on="event", how="left").select("event", "process", "ring", "swq", "ts_ns")
 
 
 def _with_one_process(rows: pl.DataFrame, of_log: pl.Expr, events: pl.DataFrame) -> pl.DataFrame:
@@ -219,8 +235,8 @@ def _logged(lines: pl.DataFrame, joins: pl.DataFrame, ioctls: pl.DataFrame) -> p
         "process", "ring_base", "gpu_id", "swq", hwq="ring", size=pl.col("size").cast(pl.Int64, strict=False),
         priority_log=pl.col("priority").cast(pl.Int32, strict=False), priority_ioctl=pl.col("priority_right"),
         created_ns="ts_ns",
-        created_line_event="event", create_ioctl_event="ioctl", create_evidence="evidence",
-        ring_evidence=pl.when(pl.col("ring").is_not_null()).then("ring_evidence"),
+        created_line_event="event", create_ioctl_event="ioctl", create_evidence="evidence", users="users",
+        ring_evidence=pl.when(pl.col("ring").is_not_null()).then("ring_evidence"), intercepted=is_intercepted(),
         type=pl.coalesce("type", pl.lit("compute_aql")), known_from=both,
     )  # fmt: skip
 
@@ -322,18 +338,6 @@ def _add_packet_ids(queues: pl.DataFrame, seen: pl.DataFrame) -> pl.DataFrame:
     named = pl.concat([part.select("queue", "log_id", printed="swq") for part in (fresh, rest)])
     joined = queues.join(named, on="queue", how="left", maintain_order="left")
     return joined.with_columns(swq=pl.coalesce("swq", "printed")).drop("printed")
-
-
-def _add_destroyed(queues: pl.DataFrame, events: pl.DataFrame) -> pl.DataFrame:
-    rows = events.select("process", "ring", "ts_ns", "layer", "name")
-    deleted = rows.filter((pl.col("layer") == "aql") & (pl.col("name") == "queue_deleted"))
-    ends = deleted.select("process", "ring", "ts_ns", destroyed_ns="ts_ns").drop_nulls("ring").sort("ts_ns")
-    alive = queues.filter(pl.col("hwq").is_not_null()).select("queue", "process", at="starts_ns", ring="hwq").sort("at")
-    alive = alive.with_columns(next_life=pl.col("at").shift(-1).over("process", "ring"))
-    found = alive.join_asof(
-        ends, left_on="at", right_on="ts_ns", by=["process", "ring"], strategy="forward", check_sortedness=False
-    ).filter(pl.col("next_life").is_null() | (pl.col("destroyed_ns") <= pl.col("next_life")))
-    return queues.join(found.select("queue", "destroyed_ns"), on="queue", how="left", maintain_order="left")
 
 
 def assign_queues(events: pl.DataFrame, queues: pl.DataFrame) -> pl.DataFrame:

@@ -8,11 +8,15 @@ from tracecorr.analyze.frames import collect
 from tracecorr.analyze.verdicts.evidence import Evidence
 from tracecorr.analyze.verdicts.model import EARLIER, Claim, Finding, failed, passed, unknown
 
+_ALONE = "run without a profiler"
+
 
 def judge(evidence: Evidence) -> Finding:
     """Count stores per packet: own ones, stores of a later packet that announced several, none at all."""
     if not evidence.layers.get("doorbell"):
         late = evidence.late_doorbells
+        if evidence.queues["intercepted"].any():
+            return unknown("a profiler intercepts the queues: HIP's stores go to its signals, not to doorbells", _ALONE)
         if late:
             return unknown(f"no doorbell store is recorded: {late}", EARLIER)
         return unknown("no doorbell store is recorded", "capture with the doorbell probe (uprobe on hsa_signal_store)")
