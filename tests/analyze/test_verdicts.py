@@ -182,6 +182,15 @@ def test_losses_open_what_rests_on_absence(name: str) -> None:
     assert judge(rows, name)[0] == "PASS"
 
 
+def test_a_lost_update_excuses_the_priority_that_a_queue_was_created_with() -> None:
+    rows = make_run()
+    drop_events(6, 7)(rows)
+    rows["hqd"].clear()
+    assert judge(rows, "priority_reaches_hardware")[0] == "FAIL"
+    rows["losses"].append({"source": "ftrace", "cpu": 0, "from_ns": 1_500, "to_ns": 2_600, "count": 1})
+    assert judge(rows, "priority_reaches_hardware")[0] == "UNKNOWN"
+
+
 def test_losses_do_not_excuse_what_was_seen() -> None:
     rows = make_run()
     rows["losses"].append({"source": "ftrace", "cpu": 0, "from_ns": 5_500, "to_ns": 5_600, "count": 1})

@@ -41,7 +41,9 @@ def judge(evidence: Evidence) -> Finding:
     guessed = (pl.col("ring_evidence") == INFERRED).fill_null(value=False)
     wrong = special.filter(by_line | (by_ring & ~guessed))
     if wrong.height:
-        return failed(_describe(wrong), counts, wrong["evidence_event"])
+        # What CREATE_QUEUE asked for is the last word only if no UPDATE_QUEUE followed.
+        by_create = wrong.filter(pl.col("update_event").is_null() & ~by_ring.fill_null(value=False))
+        return failed(_describe(wrong), counts, wrong["evidence_event"], by_absence=by_create.height == wrong.height)
     unsure = special.filter(by_ring)
     if unsure.height:
         said = f"{_describe(unsure)}, but which ring the line of its creation tells of is inferred"
