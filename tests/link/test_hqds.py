@@ -24,6 +24,14 @@ def _bank(xcc: int, ring: int, active: bool = True) -> str:
     return f" Inst {xcc},  CP Pipe 0, Queue 2\n" + "\n".join(lines) + "\n"
 
 
+def _read_dump_at(capture: Path, start_ns: int) -> None:
+    """Say in capture.json that the dump was read from then on, for 8 us."""
+    info = json.loads((capture / "capture.json").read_text())
+    entry = next(e for e in info["files"] if e["form"] == "dump")
+    entry |= {"read_start_ns": start_ns, "read_end_ns": start_ns + 8000}
+    (capture / "capture.json").write_text(json.dumps(info))
+
+
 @pytest.fixture
 def capture(data_folder: Path, tmp_path: Path) -> Capture:
     """Return a recorded capture with one synthetic dump that shows one of its queues on two XCCs."""
@@ -38,10 +46,7 @@ def capture(data_folder: Path, tmp_path: Path) -> Capture:
     dump.write_text(f"Node 1, gpu_id 65a1:\n{_bank(0, ring)}{_bank(1, ring)}{_bank(2, 0x7F0000000000)}foreign\n")
     out = tmp_path / "with.tracecorr"
     import_files(out, *files, clock_samples=source / "clock.json", hqd=[dump])
-    info = json.loads((out / "capture.json").read_text())
-    entry = next(e for e in info["files"] if e["form"] == "dump")
-    entry |= {"read_start_ns": queue["created_ns"] + 1000, "read_end_ns": queue["created_ns"] + 9000}
-    (out / "capture.json").write_text(json.dumps(info))
+    _read_dump_at(out, queue["created_ns"] + 1000)
     node = out / "raw" / "topology" / "nodes" / "1"
     node.mkdir(parents=True)
     (node / "gpu_id").write_text("26017\n")
@@ -52,8 +57,8 @@ def capture(data_folder: Path, tmp_path: Path) -> Capture:
 
 def test_a_slot_belongs_to_the_queue_of_its_ring(capture: Capture) -> None:
     rows = capture.table("hqd").collect()
-    assert rows.select("snapshot", "xcc", "logical", pl.col("queue").is_not_null()).rows() == [
-        (0, 0, 0, True), (0, 1, 0, True), (0, 2, 1, False),
+    assert rows.select("snapshot", "gpu", "xcc", "logical", pl.col("queue").is_not_null()).rows() == [
+        (0, 0, 0, 0, True), (0, 0, 1, 0, True), (0, 0, 2, 1, False),
     ]  # fmt: skip
     events = capture.table("events").filter(pl.col("layer").cast(pl.String) == "hqd").collect()
     assert events.select("name", "dur_ns", "source").rows() == [("hqd_active", 8000, "hqd")] * 2
@@ -63,6 +68,12 @@ def test_a_slot_belongs_to_the_queue_of_its_ring(capture: Capture) -> None:
     queue = capture.table("queues").filter(queue=seen["queue"]).collect().row(0, named=True)
     links = capture.table("links").filter(pl.col("rule").cast(pl.String) == "hqd_of_queue").collect()
     assert links.select("from_event", "to_event").rows() == [(queue["create_ioctl_event"], seen["event"])]
+
+
+def test_a_dump_that_was_read_before_the_run_does_not_part_log_and_trace(capture: Capture) -> None:
+    first = capture.table("events").select(pl.col("ts_ns").min()).collect().item()
+    _read_dump_at(capture.path, first - 1_000_000_000)
+    assert correlate(capture.path) == []
 
 
 def test_topology_and_dump_describe_the_gpu(capture: Capture) -> None:

@@ -8,7 +8,7 @@ from tracecorr.model.kinds import DERIVED, RECORDED
 
 
 def attach_queues(hqd: pl.DataFrame, queues: pl.DataFrame, processes: pl.DataFrame, gpus: pl.DataFrame) -> pl.DataFrame:
-    """Return table `hqd` with `queue`: the one queue whose ring lies at the slot's PQ_BASE.
+    """Return table `hqd` with `gpu`, and `queue`: the one queue whose ring lies at the slot's PQ_BASE.
 
     Ring addresses are virtual and reused. A queue is taken only where GPU and process do not contradict the
     slot, where it lived while the dump was read, and where no other queue fits as well.
@@ -17,7 +17,7 @@ def attach_queues(hqd: pl.DataFrame, queues: pl.DataFrame, processes: pl.DataFra
         hqd: rows of table `hqd`; times are CLOCK_MONOTONIC.
         queues, processes, gpus: the tables.
     """
-    rows = hqd.drop("queue").with_row_index("row")
+    rows = hqd.drop("queue", "gpu").with_row_index("row")
     owners = processes.select("process", owner_pid="pid")
     ids = gpus.select("gpu", owner_gpu_id="gpu_id")
     rings = (
@@ -35,7 +35,12 @@ def attach_queues(hqd: pl.DataFrame, queues: pl.DataFrame, processes: pl.DataFra
            | (pl.col("destroyed_ns") >= pl.col("read_start_ns")))
     )  # fmt: skip
     alone = fits.filter(pl.len().over("row") == 1).select("row", "queue")
-    return rows.join(alone, on="row", how="left", maintain_order="left").drop("row")
+    own = gpus.select("gpu_id", "gpu")
+    return (
+        rows.join(alone, on="row", how="left", maintain_order="left")
+        .join(own, on="gpu_id", how="left", maintain_order="left")
+        .drop("row")
+    )
 
 
 def link_hqds(events: pl.DataFrame, hqd: pl.DataFrame, queues: pl.DataFrame) -> pl.DataFrame:
@@ -50,11 +55,11 @@ def link_hqds(events: pl.DataFrame, hqd: pl.DataFrame, queues: pl.DataFrame) -> 
     """
     sights = events.select("file", "offset", "event", "layer").filter(pl.col("layer") == "hqd").drop("layer")
     rows = hqd.drop_nulls(["queue", "logical"]).unique(["file", "offset"], keep="first", maintain_order=True)
-    causes = queues.select("queue", "gpu", from_event=pl.coalesce("create_ioctl_event", "created_line_event"))
+    causes = queues.select("queue", queue_gpu="gpu", from_event=pl.coalesce("create_ioctl_event", "created_line_event"))
     joined = sights.join(rows, on=["file", "offset"], maintain_order="left").join(
         causes, on="queue", maintain_order="left"
     )
-    sure = pl.col("pid").is_not_null() | pl.col("gpu").is_not_null()
+    sure = pl.col("pid").is_not_null() | pl.col("queue_gpu").is_not_null()
     return joined.drop_nulls("from_event").select(
         "from_event", to_event="event", rule=pl.lit("hqd_of_queue"),
         evidence=pl.when(sure).then(pl.lit(RECORDED)).otherwise(pl.lit(DERIVED)),

@@ -413,6 +413,7 @@ HQD = Table(
         ("vmid", U16, "VMID; 0 in an MQD of a queue that the firmware schedules"),
         ("mqd_base", U64, "address of the MQD"),
         ("logical", U32, "number of the logical queue in its dump: slots of all XCCs share it; null = no queue"),
+        ("gpu", U16, "key of `gpus`"),
         ("queue", U32, "key of `queues`"),
         ("file", U16, "key of `files`"),
         ("offset", I64, "first byte of the block in its file", "bytes"),

@@ -22,7 +22,7 @@ from tracecorr.model import schema
 from tracecorr.model.errors import CaptureError
 from tracecorr.store.capture import Capture, is_replaceable, write_info
 from tracecorr.store.columns import write_frame
-from tracecorr.store.keys import KEYS, count_keys, move_table
+from tracecorr.store.keys import COUNTED_TABLES, count_keys, move_table
 
 _ODD = re.compile(r"[^\w.-]+")
 _MOST_FILES = 1 << 16
@@ -54,7 +54,7 @@ def plan_fleet(paths: Sequence[Path]) -> list[Member]:
         CaptureError: there are more raw files than the dataset can number.
     """
     captures = [Capture.open(path) for path in paths]
-    used = dict.fromkeys(("events", *KEYS.values()), 0)
+    used = dict.fromkeys(COUNTED_TABLES, 0)
     members = []
     for capture, node in zip(captures, _name_nodes(paths), strict=True):
         shift_ns, placed_by = _place(captures[0], capture)

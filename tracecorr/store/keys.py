@@ -8,11 +8,16 @@ import polars as pl
 
 from tracecorr.model import schema
 
-# Key -> the table whose rows it names.
+# Key -> the table whose rows have it as their number.
 KEYS = {
     "process": "processes", "thread": "threads", "queue": "queues", "kernel": "kernels", "stream": "streams",
     "gpu": "gpus", "file": "files",
 }  # fmt: skip
+# Further columns that hold such a key, and a number that several rows share.
+_NUMBERED_BY = {**KEYS, "creator": "threads", "snapshot": "hqd"}
+# Table -> the column by which its rows are counted.
+_COUNTED = {"events": "event", **{table: key for key, table in KEYS.items()}, "hqd": "snapshot"}
+COUNTED_TABLES = tuple(_COUNTED)
 _EVENT_KEYS = frozenset({"event", "parent", "chain"})
 # Points on the common clock; times on a source's own clock (stamps, clock maps) and durations stay.
 _POINTS = frozenset({
@@ -31,9 +36,8 @@ def count_keys(tables: TableOf) -> dict[str, int]:
     Args:
         tables: returns a table by its name.
     """
-    keys = {"events": "event"} | {table: key for key, table in KEYS.items()}
     out = {}
-    for table, key in keys.items():
+    for table, key in _COUNTED.items():
         last = tables(table).select(pl.col(key).max()).collect().item()
         out[table] = 0 if last is None else int(last) + 1
     return out
@@ -53,8 +57,8 @@ def move_table(rows: pl.LazyFrame, table: str, used: Mapping[str, int], shift_ns
 
 
 def _move(column: str, table: str, used: Mapping[str, int], shift_ns: int) -> pl.Expr:
-    if column in KEYS and column in schema.TABLES[table].schema:
-        return pl.col(column).cast(pl.Int64) + used[KEYS[column]]
+    if column in _NUMBERED_BY and column in schema.TABLES[table].schema:
+        return pl.col(column).cast(pl.Int64) + used[_NUMBERED_BY[column]]
     if column in _EVENT_KEYS or column.endswith("_event"):
         return pl.col(column) + used["events"]
     if column in _POINTS and table not in _ON_SOURCE_CLOCK:

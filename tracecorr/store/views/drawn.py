@@ -155,14 +155,12 @@ def hardware_queues(tables: Tables) -> pl.DataFrame:
     dumps = table(tables, "hqd")
     if dumps is None:
         return pl.DataFrame(schema=SHAPE)
-    gpus = tables("gpus").select("gpu", "gpu_id").unique("gpu_id")
     slot = pl.format("{} xcc {} pipe {} slot {}", *_texts("type", "xcc", "pipe", "slot"))
     state, priority = pl.col("state").cast(pl.String), pl.col("pipe_priority").cast(pl.String).fill_null("?")
     label = pl.format("{}, pipe priority {}, quantum {}", state, priority, *_texts("quantum"))
     at = (
         dumps.filter((pl.col("dump").cast(pl.String) == "hqds") & state.is_in(["active", "stale"]))
         .filter(pl.col("read_start_ns").is_not_null())
-        .join(gpus, on="gpu_id", how="left", maintain_order="left")
         .with_columns(sub=slot, label=label, end=pl.coalesce("read_end_ns", "read_start_ns"))
         .sort("snapshot", maintain_order=True)
     )
