@@ -338,7 +338,7 @@ def _warn_wide(clock_map: pl.DataFrame) -> list[str]:
 
 
 def _overlap(events: pl.DataFrame) -> bool:
-    """Tell whether log and trace show a moment that both lie around; what other sources saw says nothing of that."""
+    """Tell whether log and trace overlap in time; other sources do not count."""
     both = events.lazy().filter(pl.col("source").cast(pl.String).is_in(["amd_log", "ftrace"]))
     spans = both.group_by("source").agg(low=pl.col("ts_ns").min(), high=pl.col("ts_ns").max())
     return bool(spans.select(pl.col("low").max() <= pl.col("high").min()).collect().item())

@@ -169,6 +169,21 @@ def test_restore_by_name_when_the_journal_is_gone(tracefs: Tracefs, run_folder: 
     assert read_state(tracefs) == before
 
 
+@pytest.mark.parametrize("lists", [{"kprobe_events": "p"}, {"uprobe_events": "p"}, {"dynamic_events": "f"}])
+def test_probes_of_every_kind_are_found_by_name(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, lists: dict[str, str]
+) -> None:
+    monkeypatch.setattr("tracecorr.capture.undo.mounted_tracefs", lambda: tmp_path)
+    (tmp_path / "instances").mkdir()
+    (file, letter), dead = next(iter(lists.items())), f"tracecorr_{os.getpid()}_1_0_{pid_namespace()}"
+    mine = f"{letter}:{dead}/one vfs_fsync\n"
+    (tmp_path / "dynamic_events").write_text(f"{mine}s:foreign/two\np:tracecorr_x/three vfs_fsync\n")
+    if file != "dynamic_events":
+        (tmp_path / file).write_text(mine)
+    assert restore_leftovers(tmp_path / "none") == ([f"probe {dead}/one"], [])
+    assert (tmp_path / file).read_text().endswith(f"-:{dead}/one\n")
+
+
 def test_living_captures_and_foreign_instances_are_left_alone(tracefs: Tracefs, run_folder: Path) -> None:
     foreign = tracefs.root / "instances" / f"foreign_{os.getpid()}"
     foreign.mkdir()

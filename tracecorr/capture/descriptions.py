@@ -6,8 +6,7 @@ import json
 from pathlib import Path
 
 from tracecorr.capture.folder import RecordingFolder
-
-_PROBE_FILES = ("kprobe_events", "uprobe_events", "dynamic_events")
+from tracecorr.capture.tracefs import PROBE_FILES
 
 
 def save_formats(folder: RecordingFolder, name: str, instance: Path, group: str) -> None:
@@ -29,7 +28,7 @@ def save_formats(folder: RecordingFolder, name: str, instance: Path, group: str)
             folder.write_once(f"{target}/events/{event}/format", text)
     for header in ("header_page", "header_event"):
         folder.write_once(f"{target}/{header}", _text(root / "events" / header))
-    for file in _PROBE_FILES:
+    for file in PROBE_FILES:
         own = [line for line in _lines(root / file) if f":{group}/" in line]
         if own:
             folder.write_text(f"{target}/{file}", "".join(f"{line}\n" for line in own))

@@ -13,6 +13,8 @@ from tracecorr.capture.owner import PREFIX
 from tracecorr.model.errors import ControlFileError, MachineError
 
 MOUNT_POINT = Path("/sys/kernel/tracing")
+# Where probes are defined; the last one lists those of the others, too, and alone has fprobes.
+PROBE_FILES = ("kprobe_events", "uprobe_events", "dynamic_events")
 _HOW_TO_MOUNT = f"as root: mount -t tracefs nodev {MOUNT_POINT}"
 
 

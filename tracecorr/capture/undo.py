@@ -14,13 +14,12 @@ from tracecorr.capture.container_logs import clear_leftovers
 from tracecorr.capture.container_workload import end_gates
 from tracecorr.capture.journal import Note, Undo, journal_folder, read_journal
 from tracecorr.capture.owner import PREFIX, owner_of
-from tracecorr.capture.tracefs import Tracefs, mounted_tracefs
+from tracecorr.capture.tracefs import PROBE_FILES, Tracefs, mounted_tracefs
 from tracecorr.model.errors import ControlFileError
 
 # The kernel frees probes and instances with a delay: users of them are waited for.
 _PATIENCE_S = 2.0
 _STEP_S = 0.02
-_PROBE_FILES = ("kprobe_events", "uprobe_events", "dynamic_events")
 
 
 def restore_leftovers(folder: Path | None = None) -> tuple[list[str], list[str]]:
@@ -66,16 +65,15 @@ def _restore_by_name(tracefs: Tracefs, done: list[str], left: list[str]) -> None
 
 
 def _orphan_probes(tracefs: Tracefs) -> list[Note]:
-    notes: list[Note] = []
-    for file in _PROBE_FILES[:2]:
-        if not tracefs.has(file):
-            continue
-        for line in tracefs.read(file).splitlines():
-            group, _, name = line.split()[0].partition(":")[2].partition("/")
-            owner = owner_of(group)
+    """Return what undoes the probes of dead captures; `dynamic_events` lists those of the other files again."""
+    notes: dict[str, Note] = {}
+    for file in PROBE_FILES:
+        for line in tracefs.read(file).splitlines() if tracefs.has(file) else ():
+            name = line.split()[0].partition(":")[2]
+            owner = owner_of(name.partition("/")[0])
             if owner is not None and owner.is_dead():
-                notes.append({"kind": "probe", "tracefs": str(tracefs.root), "file": file, "name": f"{group}/{name}"})
-    return notes
+                notes.setdefault(name, {"kind": "probe", "tracefs": str(tracefs.root), "file": file, "name": name})
+    return list(notes.values())
 
 
 def _undo_quiet(note: Note) -> str:
