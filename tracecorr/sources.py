@@ -78,9 +78,7 @@ def _read_long_logs(capture: Capture, folder: Path, stages: Stages, jobs: int) -
     jobs = min(jobs, sum(counts))
     stages.begin(f"reading {', '.join(log.path.name for log in logs)} in {jobs} processes")
     with open_processes(jobs) as submit:
-        started = [
-            start_log(submit, log, count, BLOCK_BYTES) for log, count in zip(logs, counts, strict=True)
-        ]  # fmt: skip
+        started = [start_log(submit, log, count, BLOCK_BYTES) for log, count in zip(logs, counts, strict=True)]
         return {one.log.file: finish_log(submit, one)[0] for one in started}
 
 

@@ -138,4 +138,4 @@ def _owners(shape: Shape) -> dict[str, pl.DataFrame]:
         "queues": pl.DataFrame({"queue": threads, "process": threads // per_thread, "hwq": _RING + threads * 65536}),
         "kernels": pl.DataFrame({"kernel": range(KERNELS), "name": names, "display": names}),
         "gpus": pl.DataFrame({"gpu": range(8), "gpu_id": range(1000, 1008)}),
-    }  # fmt: skip
+    }

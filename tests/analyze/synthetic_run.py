@@ -88,7 +88,7 @@ _EVENTS = [
     _event(28, 7_400, None, "copy", "copy", parent=27, size_bytes=4096),
     _event(40, 7_500, None, "drm_sched", "drm_sched_job", process=1),
     _event(41, 7_600, None, "drm_sched", "drm_sched_job", process=1),
-]  # fmt: skip
+]
 _CHAINS = {1: range(1, 10), 19: range(19, 22), 23: range(23, 26), 27: range(27, 29)}
 _LOG_LAYERS = ("hip", "aql", "copy")
 

@@ -115,7 +115,7 @@ def test_copies_have_a_rate_only_where_their_end_is_recorded() -> None:
         {"kind": "copy", "engine": 1, "size_bytes": 5000, "packet_ns": 0, "complete_ns": 100},
         {"kind": "copy", "engine": 2, "size_bytes": 8, "packet_ns": 0, "complete_ns": 7},
         {"kind": "dispatch", "kernel": 0},
-    )  # fmt: skip
+    )
     events = table("events", {"layer": "copy", "name": "memcpy_to_staging", "size_bytes": 64})
     kernels = table("kernels", {"kernel": 0, "name": "__amd_rocclr_copyBuffer(x)"})
     rows = {(r["path"], r["engine"]): r for r in summarize_copies(events, launches, kernels).to_dicts()}

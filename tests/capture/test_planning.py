@@ -24,7 +24,7 @@ from tracecorr.capture.probe_budget import (
     most_probes,
     perf_cpus,
     watch_probes,
-)  # fmt: skip
+)
 from tracecorr.model.errors import InputError, MachineError
 
 NAMES = sorted(p.stem for p in MACHINES.glob("*.json"))
@@ -188,9 +188,9 @@ def test_driver_without_tracer_or_probes_is_told() -> None:
 
 def test_own_prints_of_the_driver() -> None:
     offer = replace(_machine("6.12"), driver_prints=True)
-    assert ("trace_printk_dest", "1") in make_plan(Wanted(), replace(
-        offer, instance_options=offer.instance_options | {"trace_printk_dest"}
-    )).instances[1].options  # fmt: skip
+    assert ("trace_printk_dest", "1") in make_plan(
+        Wanted(), replace(offer, instance_options=offer.instance_options | {"trace_printk_dest"})
+    ).instances[1].options
     without = replace(offer, instance_options=offer.instance_options - {"trace_printk_dest"})
     assert make_plan(Wanted(), without).copy_top_buffer
     assert "copied from the top buffer" in render_plan(make_plan(Wanted(), without))

@@ -55,7 +55,7 @@ def test_a_capture_without_tables_says_what_to_wait_for(folder: Path, monkeypatc
         ("recording", running, "wait for the end of its capture; the page shows it meanwhile: tracecorr serve x"),
         ("complete", running, "wait for the end of its capture"),
         ("complete", gone, "build them: tracecorr correlate x"),
-    )  # fmt: skip
+    )
     for state, recorder, hint in cases:
         write_info(folder, {"state": state, "recorder": recorder, "files": []})
         for read in (open_capture, partial(open_named, Path("x"))):

@@ -96,7 +96,7 @@ def test_what_is_compared_are_stores_with_an_index_and_packets_with_one() -> Non
     trace = pl.DataFrame(
         {**shared, "layer": layers, "packet_index": [2**32 + 2**31, None, 6, 7]},
         schema_overrides={"layer": CAT, "packet_index": pl.Int64},
-    )  # fmt: skip
+    )
     assert select_stores(trace)["packet_index"].to_list() == [2**31, 7]
     rows = [
         ("aql", "dispatch", 1, 1, 5), ("aql", "barrier_and", 1, 1, 6), ("aql", "queue_created", 1, 1, 7),

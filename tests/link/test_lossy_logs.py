@@ -310,7 +310,7 @@ def test_an_end_of_a_kind_of_commands_that_shows_none_is_of_the_pointers_next_us
     launches = pl.DataFrame(
         [{"event": n, "command": n, "ts_ns": 10 * n + 1, "enqueue_ns": 10 * n, **packet} for n in range(40)],
         schema_overrides={"file": pl.UInt16},
-    )  # fmt: skip
+    )
     losses = pl.DataFrame({"file": [0], "lost": [0.0]}, schema_overrides={"file": pl.UInt16})
     logs = pl.DataFrame({"file": [0], "log": [0]}, schema={"file": pl.UInt16, "log": pl.UInt16})
     found = match_completions(launches, commands, losses if lossy else losses.clear(), logs)
@@ -328,7 +328,7 @@ def test_ends_out_of_order_are_left_out_where_lines_lack(lost: float | None, exp
     launches = pl.DataFrame(
         [{"event": n, "command": n, "ts_ns": 10 * n + 1, "enqueue_ns": 10 * n, **packet} for n in range(2)],
         schema_overrides={"file": pl.UInt16},
-    )  # fmt: skip
+    )
     losses = pl.DataFrame({"file": [0], "lost": [lost]}, schema={"file": pl.UInt16, "lost": pl.Float64}).drop_nulls()
     logs = pl.DataFrame({"file": [0], "log": [0]}, schema={"file": pl.UInt16, "log": pl.UInt16})
     assert sorted(match_completions(launches, commands, losses, logs)["event"]) == expected

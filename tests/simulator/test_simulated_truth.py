@@ -286,7 +286,7 @@ def test_sides_of_different_runs_share_no_link(
     links = capture.table("links").join(source, left_on="from_event", right_on="event")
     crossing = links.join(source, left_on="to_event", right_on="event", suffix="_to").filter(
         pl.col("source") != pl.col("source_to")
-    )  # fmt: skip
+    )
     assert crossing.collect().is_empty()
 
 

@@ -19,7 +19,7 @@ from tracecorr.align.causal_pairs import (
     pair_created_rings,
     pair_creations,
     pair_doorbells,
-)  # fmt: skip
+)
 from tracecorr.align.clock_map import MAX_RATE, ClockMap, fit_clock_map
 from tracecorr.align.cooperative import CREATED, DELETED, list_shared
 from tracecorr.align.creation_shift import bound_by_shift

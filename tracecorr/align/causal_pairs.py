@@ -61,9 +61,7 @@ def pair_doorbells(stores: pl.DataFrame, packets: pl.DataFrame) -> pl.DataFrame:
         within = lived[0].join(lived[1], on=[*keys, "again", "life", "lives"])
         within = within.filter(pl.col("packet_index") > pl.col("again")).select(pairs.columns)
         pairs = pl.concat([pairs.join(again, on=["thread", "ring"], how="anti", maintain_order="left"), within])
-    return pairs.select(
-        "stamp_ns", end_stamp_ns="stamp_ns", from_ns="doorbell_lo_ns", to_ns="doorbell_hi_ns"
-    )  # fmt: skip
+    return pairs.select("stamp_ns", end_stamp_ns="stamp_ns", from_ns="doorbell_lo_ns", to_ns="doorbell_hi_ns")
 
 
 def _number_lives(rows: pl.DataFrame, at: str | pl.Expr) -> pl.DataFrame:

@@ -23,7 +23,7 @@ from tracecorr.capture.runtimes import (
     list_mappings,
     read_mapped_runtime,
     read_runtime,
-)  # fmt: skip
+)
 
 # Most libraries are mapped soon after the start; wheels load theirs on import.
 _QUICK_SECONDS, _SLOW_SECONDS, _QUICK_FOR_SECONDS = 0.01, 0.25, 15.0

@@ -76,9 +76,7 @@ def make_plan(wanted: Wanted, offer: Offer) -> Plan:
         )),
         InstancePlan("gpu", "mono", False, sizes[1], gpu, (), _options(offer, moved)),
     )  # fmt: skip
-    absent = (
-        *no_events, *kernel.absent, *no_user, *_missing_smi_events(offer),
-    )  # fmt: skip
+    absent = (*no_events, *kernel.absent, *no_user, *_missing_smi_events(offer))
     copied = offer.driver_prints and not moved
     return Plan(
         instances, (*kernel.probes, *user), absent, sizes[2] if by_perf else 0, offer.workload_cpus,

@@ -128,9 +128,7 @@ def _share_out(
         fits = count <= left
         left -= count if fits else 0
         ways[at] = "perf" if fits else "tracefs" if not wishes[at].runtime.other_users else ""
-    probes = [
-        replace(probe, through=ways[at]) for at, wish in enumerate(wishes) for probe in wish.probes if ways[at]
-    ]  # fmt: skip
+    probes = [replace(probe, through=ways[at]) for at, wish in enumerate(wishes) for probe in wish.probes if ways[at]]
     refused: dict[str, tuple[Runtime, list[str]]] = {}
     for at, wish in enumerate(wishes):
         if not ways[at]:

@@ -108,9 +108,7 @@ def link_syscalls(events: pl.DataFrame, lines: pl.DataFrame) -> pl.DataFrame:
 
 def _list_lines(events: pl.DataFrame, threads: pl.Series) -> pl.DataFrame:
     """Return each line of these threads: thread, at, call."""
-    columns = (
-        "event", "thread", "parent", "ts_ns", "dur_ns", "offset", "end_offset", "layer", "source", "clock"
-    )  # fmt: skip
+    columns = ("event", "thread", "parent", "ts_ns", "dur_ns", "offset", "end_offset", "layer", "source", "clock")
     log = events.select(columns).filter(
         (pl.col("source") == "amd_log") & (pl.col("clock") == "mono") & pl.col("thread").is_in(threads.implode())
     )

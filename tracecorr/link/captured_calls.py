@@ -59,4 +59,4 @@ def _find_before(rows: pl.DataFrame, calls: pl.DataFrame, names: list[str]) -> p
     enters = enters.select(*_THREAD, "offset", *(pl.col(name).alias(f"{name}_right") for name in names))
     return rows.sort("offset").join_asof(
         enters.sort("offset"), on="offset", by=_THREAD, check_sortedness=False, allow_exact_matches=False
-    )  # fmt: skip
+    )

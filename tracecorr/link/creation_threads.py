@@ -31,9 +31,7 @@ def match_creations(placed: pl.DataFrame) -> pl.DataFrame:
     early = pl.col("ts_ns") + pl.col("dur_ns") - pl.col("err_lo_ns").cast(pl.Int64) <= pl.col("to_ns") + LOG_STEP_NS
     crossed = creations.join(ioctls.head(_MOST_IOCTLS).select("event", "tid_key", "ts_ns", "dur_ns", "err_lo_ns",
                                                               "err_hi_ns"), how="cross")  # fmt: skip
-    held = crossed.filter(late & early).group_by(*_LINE, "tid_key", "total").agg(
-        pl.col("creation", "event").n_unique()
-    )  # fmt: skip
+    held = crossed.filter(late & early).group_by(*_LINE, "tid_key", "total").agg(pl.col("creation", "event").n_unique())
     enough = (pl.col("creation") == pl.col("total")) & (pl.col("event") >= pl.col("total"))
     fits = held.filter(enough & (pl.col("total") >= _LEAST))
     how = pl.format("its ioctls lie in all {} queue creations", "total")

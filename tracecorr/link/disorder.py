@@ -116,7 +116,7 @@ def part_displaced(events: pl.DataFrame, displaced: pl.DataFrame) -> pl.DataFram
         return events
     calls = events.filter((pl.col("layer") == "hip") & (pl.col("source") == "amd_log")).select(
         "event", *_LINE, "offset", to=pl.max_horizontal("offset", "end_offset")
-    )  # fmt: skip
+    )
     torn = holds_displaced(calls, displaced, "offset", "to")
     moved = events.select("event", *_LINE, "offset", "source").filter(pl.col("source") == "amd_log")
     moved = moved.join(displaced, on=[*_LINE, "offset"], how="semi")

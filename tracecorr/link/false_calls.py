@@ -110,9 +110,9 @@ def add_unproven(losses: pl.DataFrame, unproven: Sequence[int]) -> pl.DataFrame:
 def _list_endless(calls: pl.DataFrame) -> pl.DataFrame:
     """Return the files of some calls without any exit."""
     ended = (pl.col("flags") & int(Flag.ENTER_ONLY) == 0).sum()
-    return calls.group_by("file").agg(ended=ended, total=pl.len()).filter(ended=0).filter(
-        pl.col("total") >= _LEAST_CALLS
-    )  # fmt: skip
+    return (
+        calls.group_by("file").agg(ended=ended, total=pl.len()).filter(ended=0).filter(pl.col("total") >= _LEAST_CALLS)
+    )
 
 
 def list_half_calls(events: pl.DataFrame) -> pl.DataFrame:

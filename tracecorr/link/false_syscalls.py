@@ -105,7 +105,7 @@ def _list_functions(events: pl.DataFrame) -> pl.DataFrame:
     """Return what lies in each system call: event, call, ts_ns, own, other (functions of the request, of another)."""
     rows = events.select("event", "name", "layer", "source", "ts_ns", call="enclosing_call").filter(
         (pl.col("source") == "ftrace") & pl.col("call").is_not_null()
-    )  # fmt: skip
+    )
     name = pl.col("name").cast(pl.String)
     # Pages without the definitions of their probes name a function as its probe was called: kfd_create_queue.
     operation = pl.when(pl.col("layer") == "kfd").then(name.str.strip_prefix(_FUNCTION).str.strip_prefix("kfd_"))

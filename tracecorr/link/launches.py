@@ -15,7 +15,7 @@ from tracecorr.link.commands import (
     list_command_uses,
     match_commands,
     match_completions,
-)  # fmt: skip
+)
 from tracecorr.link.disorder import drop_displaced
 from tracecorr.link.doorbells import list_contradicted, match_stores, share_lone_threads
 from tracecorr.link.signals import drop_ended, link_dependencies, link_gpu_times, list_uses

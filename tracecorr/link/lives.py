@@ -44,7 +44,7 @@ def number_lives(trace: pl.DataFrame, lives: pl.DataFrame) -> pl.DataFrame:
     rows = trace.select("stamp_ns", owner=pl.coalesce(tgid, tid)).with_row_index("_row").drop_nulls()
     found = rows.sort("stamp_ns").join_asof(
         lives.sort("stamp_ns"), on="stamp_ns", by_left="owner", by_right="tgid", check_sortedness=False
-    )  # fmt: skip
+    )
     added = pl.col("life").fill_null(0) * LIFE
     joined = attach_columns(trace, found.select("_row", "life"), "_row")
     return joined.with_columns(tid_key=tid + added, tgid_key=tgid + added).drop("life")

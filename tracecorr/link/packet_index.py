@@ -94,7 +94,7 @@ def _add_generations(lines: pl.DataFrame, rows: pl.DataFrame, records: pl.DataFr
     )  # fmt: skip
     blurred = lives.filter(pl.col("late") | (pl.col("used") & ~pl.col("ended"))).select(
         *ring, generation=pl.col("generation") + 1, blurred=pl.lit(value=True)
-    )  # fmt: skip
+    )
     both = both.with_columns(generation=pl.col("generation") + late.cast(pl.Int64))
     both = both.join(blurred, on=_RING, how="left", maintain_order="left", nulls_equal=True)
     known = pl.col("once") | ((pl.col("generation") > 0) & pl.col("blurred").is_null())

@@ -28,7 +28,7 @@ def list_short_files(records: pl.DataFrame) -> pl.Series:
     rows = records.select(columns)
     rows = rows.filter(
         (pl.col("source") == "amd_log") & pl.col("layer").is_in(["aql", "copy", "signal", "command"])
-    ).sort("stamp_ns", "file", "offset")  # fmt: skip
+    ).sort("stamp_ns", "file", "offset")
     lossy = find_losses(records, list_half_calls(records))
     found = (lossy["file"], _list_unsignalled(rows), _list_undispatched(rows), _list_never_submitted(rows))
     return pl.concat(found).unique()

@@ -115,9 +115,7 @@ def _climb(rows: pl.DataFrame) -> pl.DataFrame:
 def list_operation_args(operations: pl.DataFrame) -> pl.DataFrame:
     """Return rows of args: `mqd_multiplicity` of every MQD operation that ran for more than one XCC."""
     repeated = operations.filter(pl.col("multiplicity") > 1)
-    return repeated.select(
-        "event", key=pl.lit("mqd_multiplicity"), u64="multiplicity", text=pl.lit(None, pl.String)
-    )  # fmt: skip
+    return repeated.select("event", key=pl.lit("mqd_multiplicity"), u64="multiplicity", text=pl.lit(None, pl.String))
 
 
 def add_driver_facts(queues: pl.DataFrame, events: pl.DataFrame, args: pl.DataFrame) -> pl.DataFrame:

@@ -57,7 +57,7 @@ def _find_lines_before(created: pl.DataFrame, events: pl.DataFrame) -> pl.DataFr
     thread = ["file", "thread"]
     rows = events.select(*thread, "offset", "end_offset", "ts_ns", "dur_ns", "source", "clock").filter(
         _OF_LOG & (pl.col("clock") == "mono") & pl.col("thread").is_in(created["thread"].unique().implode())
-    )  # fmt: skip
+    )
     ends = rows.drop_nulls(["end_offset", "dur_ns"])
     lines = pl.concat([
         rows.select(*thread, "offset", silent_ns="ts_ns"),
@@ -364,7 +364,7 @@ def _list_unsure(events: pl.DataFrame, instances: pl.DataFrame) -> pl.DataFrame:
     again = instances.filter(pl.len().over(keys) > 1)
     rows = events.select("event", *keys, "ts_ns", "err_lo_ns", "err_hi_ns", "source").filter(
         (pl.col("source") == "ftrace") & pl.col("ring").is_not_null()
-    )  # fmt: skip
+    )
     rows = rows.join(again.select(keys).unique(), on=keys, how="semi")
     if rows.is_empty():
         return rows.select("event")

@@ -47,7 +47,7 @@ def _set_indexes(records: pl.DataFrame, found: pl.DataFrame) -> pl.DataFrame:
     return joined.with_columns(
         packet_index=pl.when(is_set).then("stored").otherwise("packet_index"),
         index_counted=pl.when(is_set).then(pl.col("stored").is_not_null()).otherwise("index_counted"),
-    ).drop("stored", "is_set")  # fmt: skip
+    ).drop("stored", "is_set")
 
 
 def _list_short(lines: pl.DataFrame, stores: pl.DataFrame) -> pl.DataFrame:

@@ -53,7 +53,7 @@ def vote_threads(placed: pl.DataFrame) -> pl.DataFrame:
             pl.lit(value, _SHAPE[name]).alias(name) for name, value in zip(line, key, strict=True)
         )
         for key, part in spans.partition_by(*line, as_dict=True).items()
-    ]  # fmt: skip
+    ]
     shares = pl.concat(votes).join(totals, on="tid_key").with_columns(share=pl.col("n") / pl.col("total"))
     good = pl.col("share") >= _SECOND
     alone = (good.sum().over("tid_key") == 1) & (good.sum().over(line) == 1)

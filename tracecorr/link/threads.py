@@ -289,9 +289,7 @@ def _number(
     every = every.with_columns(owner=pl.coalesce("tgid", -1 - pl.col("life").cast(pl.Int64)))
     processes = _processes(every)
     every = every.join(processes.select("owner", "process"), on="owner", how="left", maintain_order="left")
-    every = every.with_columns(
-        tid_key="tid", tgid_key="tgid", tid=pl.col("tid") % LIFE, tgid=pl.col("tgid") % LIFE
-    )  # fmt: skip
+    every = every.with_columns(tid_key="tid", tgid_key="tgid", tid=pl.col("tid") % LIFE, tgid=pl.col("tgid") % LIFE)
     return Identities(
         schema.PROCESSES.conform(processes.drop("owner").with_columns(pl.col("pid") % LIFE)),
         schema.THREADS.conform(every.select("thread", "process", "tid", "log_tid", "comm", "how", "evidence")),

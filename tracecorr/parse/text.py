@@ -30,7 +30,7 @@ from tracecorr.parse.digits import (
     hexadecimal_of,
     last_digits,
     swar,
-)  # fmt: skip
+)
 from tracecorr.parse.heads import FACTORS, Heads, mix
 
 __all__ = ["PAD", "Codes", "Ints", "Mask", "Text", "Words", "decimal", "hexadecimal", "pad"]

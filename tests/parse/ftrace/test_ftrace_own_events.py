@@ -11,6 +11,7 @@ from ftrace_cases import Whole, read_text, whole
 from tracecorr.model.kinds import Flag
 from tracecorr.parse.ftrace import PageTrace, read_ftrace_pages
 from tracecorr.parse.ftrace.bprint import format_binary
+from tracecorr.parse.ftrace.formats import probed_functions
 from tracecorr.parse.ftrace.symbols import Symbols, parse_printk_formats
 
 _HEAD = "name: {}\nID: {}\nformat:\n"
@@ -215,3 +216,19 @@ def test_durations_without_stamps_are_kept() -> None:
     assert set(trace.events["flags"]) == {Flag.NO_TIME}
     durations = trace.args.filter(pl.col("key") == "duration_ns").join(trace.events, on=["file", "offset"])
     assert sorted(durations.select("name", "u64").rows()) == [("kfd_ioctl", 386_576), ("kfd_ioctl_get_version", 38_677)]
+
+
+@pytest.mark.parametrize(
+    ("definition", "function"),
+    [
+        ("p:kfd/ioctl kfd_ioctl cmd=$arg2:x32", "kfd_ioctl"),
+        ("r64:kfd/ioctl_ret amdgpu:kfd_ioctl ret=$retval:s64", "kfd_ioctl"),
+        ("p:kfd/inside create_queue_cpsch.isra.0+0x4", "create_queue_cpsch.isra.0"),
+        ("f:fprobes/kfd_open__entry kfd_open", "kfd_open"),
+        ("f:fprobes/kfd_open__exit kfd_open%return ret=$retval:s32", "kfd_open"),
+        ("p:hsa/doorbell /opt/rocm/lib/libhsa-runtime64.so.1:0x4af10 sig=%di:x64", None),
+        ("e:kfd/eop syscalls.sys_enter_openat path=+0($filename):ustring", None),
+    ],
+)
+def test_the_definition_of_a_probe_names_its_function(definition: str, function: str | None) -> None:
+    assert probed_functions(definition) == ({definition.split()[0].partition("/")[2]: function} if function else {})

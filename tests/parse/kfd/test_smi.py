@@ -73,7 +73,7 @@ def test_every_event_of_the_driver() -> None:
         ("PROCESS_START", 16300, None, "mono", 4321, None, None, 0),
         ("PROCESS_END", 17300, None, "mono", 4321, None, None, 0),
         ("DROPPED_EVENT", 8000000, None, "boot", None, None, None, 0),
-    ]  # fmt: skip
+    ]
     gpu = str(0xF7BC)
     assert [a["trigger"] for a in _args(block, "QUEUE_EVICTION")] == ["TTM", "USERPTR"]
     assert _args(block, "PAGE_FAULT") == [

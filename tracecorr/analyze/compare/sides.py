@@ -43,11 +43,11 @@ def compare_kernels(first: Tables, second: Tables, steady: tuple[pl.DataFrame, p
         difference_ns, low_ns, high_ns (interval of the difference), significant (null with too few launches).
     """
     found = [
-        summarize_kernels(tables("launches"), tables("kernels")).group_by("name", maintain_order=True).agg(
-            pl.col("dispatches").sum(), pl.col("queues").max(), pl.col("streams").max()
-        )
+        summarize_kernels(tables("launches"), tables("kernels"))
+        .group_by("name", maintain_order=True)
+        .agg(pl.col("dispatches").sum(), pl.col("queues").max(), pl.col("streams").max())
         for tables in (first, second)
-    ]  # fmt: skip
+    ]
     joined = join_sides(found[0], found[1], "name", ["dispatches", "queues", "streams"])
     shared = joined.filter(pl.col("only") == "both")["name"].head(_MAX_KERNELS)
     wide = 1 - (1 - confidence) / max(1, shared.len())

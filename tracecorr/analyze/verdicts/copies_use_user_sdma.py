@@ -36,9 +36,7 @@ def judge(evidence: Evidence) -> Finding:
             counts, submitted["event"],
         )  # fmt: skip
     if "amd_log" not in evidence.sources:
-        return unknown(
-            "no HIP log tells which copies were made", "record the HIP log with AMD_LOG_LEVEL=5", counts
-        )  # fmt: skip
+        return unknown("no HIP log tells which copies were made", "record the HIP log with AMD_LOG_LEVEL=5", counts)
     if copies.is_empty():
         return unknown(
             "the log shows no copy to a copy engine: the program submitted none, or AMD_LOG_LEVEL was too low to print "

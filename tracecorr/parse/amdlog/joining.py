@@ -18,7 +18,7 @@ from tracecorr.parse.amdlog.calls import (
     nest,
     next_calls,
     pair,
-)  # fmt: skip
+)
 from tracecorr.parse.amdlog.fold import Folds, fold
 from tracecorr.parse.amdlog.messages import Kind
 from tracecorr.parse.amdlog.records import RecordReader

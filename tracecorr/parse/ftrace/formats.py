@@ -11,7 +11,9 @@ import numpy.typing as npt
 
 _FIELD = re.compile(r"field:\s*([^;]+);\s*offset:\s*(\d+);\s*size:\s*(\d+);(?:\s*signed:\s*(\d))?")
 _CHOICE = re.compile(r'\(?REC->(\w+)\)? \? "(\w+)" : "(\w+)"')
-_PROBE = re.compile(r"^[pr]\d*:(?:[\w.-]+/)?([\w.-]+)\s+(?:[\w-]+:)?([A-Za-z_][\w.]*)(?:\+\d\w*)?(?:\s|$)")
+# A kprobe (p, r) or fprobe (f) with its event, and its function: with the module before it, an offset or the return
+# behind it.
+_PROBE = re.compile(r"^[prf]\d*:(?:[\w.-]+/)?([\w.-]+)\s+(?:[\w-]+:)?([A-Za-z_][\w.]*)(?:\+\d\w*|%return)?(?:\s|$)")
 _EVENT_ID = re.compile(r"^ID:\s*(\d+)", re.MULTILINE)
 
 

@@ -102,9 +102,7 @@ class RecordReader:
         gaps = [(self._cpus[i].cpu, before, after, n if n >= 0 else None) for i, n, before, after in window.gaps]
         losses = _losses(gaps)
         events, args = self.pairer.feed(batch, losses)
-        return Block(
-            events=events, args=args, ledger=self._ledger(window, skipped), losses=self.scale_losses(losses)
-        )  # fmt: skip
+        return Block(events=events, args=args, ledger=self._ledger(window, skipped), losses=self.scale_losses(losses))
 
     def scale_losses(self, losses: pl.DataFrame) -> pl.DataFrame:
         """Return losses with their stamps in nanoseconds, as those of the events are."""

@@ -30,7 +30,7 @@ _SECTION = re.compile(
     rb"|(?P<other>[^\n]*)"
     rb")\r?$\n?",
     re.MULTILINE,
-)  # fmt: skip
+)
 _KINDS = {
     "node": ("node", "node_gpu"), "hiq_pipe": ("hiq_xcc", "hiq_pipe", "hiq_slot"),
     "cp_pipe": ("cp_xcc", "cp_pipe", "cp_slot"), "sdma_engine": ("sdma_engine", "sdma_slot"), "pid": ("pid",),
