@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from functools import cached_property
 from operator import index
 from pathlib import Path
@@ -10,18 +9,16 @@ from typing import TYPE_CHECKING, Any
 
 import polars as pl
 
-from tracecorr.model.errors import InputError
+from tracecorr.model.errors import CaptureError, InputError
 from tracecorr.store import Capture as StoredCapture
 from tracecorr.store import named_folder
 from tracecorr.store.recording import describe_missing_tables
 
 if TYPE_CHECKING:
-    import plotly.graph_objects as go
-
     from tracecorr.analyze.answers import Report
     from tracecorr.analyze.compare import Comparison
     from tracecorr.analyze.verdicts import Thresholds, Verdict
-
+    from tracecorr.figures import Figures
 
 _EVENTS = "events are rows of `cap.events`, column `event`"
 
@@ -278,8 +275,6 @@ class Capture:
         return enter if end_offset is None else enter + b"\n" + self._read(file, end_offset, end_length)
 
     def _read(self, file: int, offset: int, length: int) -> bytes:
-        from tracecorr.model.errors import CaptureError
-
         try:
             return self._stored.raw(file, offset, length)
         except FileNotFoundError:
@@ -382,72 +377,6 @@ class Capture:
     @cached_property
     def figure(self) -> Figures:
         """Return the charts of the capture."""
-        return Figures(self)
+        from tracecorr.figures import Figures
 
-
-class Figures:
-    """Draw charts of a capture as Plotly figures."""
-
-    def __init__(self, capture: Capture) -> None:
-        self._capture = capture
-
-    def timeline(
-        self, t0_ns: int | None = None, t1_ns: int | None = None, layers: Iterable[str] | None = None
-    ) -> go.Figure:
-        """Return the events between two times (ns after the first event) as bars, one lane per thread and queue.
-
-        >>> len(open_capture(sample).figure.timeline(layers=("hip",)).data)
-        1
-
-        Args:
-            t0_ns, t1_ns: ns after the first event; open where None.
-            layers: layers wanted; all when None or empty.
-
-        Raises:
-            InputError: more events lie in that span than a figure can hold, or there is no such layer or span.
-        """
-        from tracecorr.analyze.figures import draw_timeline
-        from tracecorr.export.selection import Selection
-
-        if isinstance(layers, str) or not isinstance(layers, Iterable | None):
-            raise InputError(f"layers are several names, not {layers!r}", "write layers=('hip', 'aql')")
-        # It refuses what an export refuses.
-        wanted = Selection(t0_ns, t1_ns, tuple(layers or ()))
-
-        return draw_timeline(self._capture.table, wanted.start_ns, wanted.end_ns, wanted.layers)
-
-    def latency(self) -> go.Figure:
-        """Return the distribution of each stage of steady dispatches."""
-        from tracecorr.analyze.figures import draw_latency
-
-        return draw_latency(self._capture.table)
-
-    def rate(self) -> go.Figure:
-        """Return dispatches per second over time."""
-        from tracecorr.analyze.figures import draw_rate
-
-        return draw_rate(self._capture.table)
-
-    def queue_depth(self) -> go.Figure:
-        """Return the packets in each ring over time."""
-        from tracecorr.analyze.figures import draw_queue_depth
-
-        return draw_queue_depth(self._capture.table)
-
-    def hip_calls(self) -> go.Figure:
-        """Return the HIP functions with the longest total time."""
-        from tracecorr.analyze.figures import draw_hip_calls
-
-        return draw_hip_calls(self._capture.table)
-
-    def paths(self) -> go.Figure:
-        """Return the mean time by layer on the way of a dispatch."""
-        from tracecorr.analyze.figures import draw_paths
-
-        return draw_paths(self._capture.table)
-
-    def clocks(self) -> go.Figure:
-        """Return the bounds of the clock maps."""
-        from tracecorr.analyze.figures import draw_clocks
-
-        return draw_clocks(self._capture.table)
+        return Figures(self.table)
