@@ -12,7 +12,7 @@ _STEPS = {
     "blit_staging_h2d": "blit kernel through staging, host to device",
     "blit_staging_d2h": "blit kernel through staging, device to host",
 }
-# Kernels by which CLR copies and fills without a copy engine (ROCm 4.5 to 7.2).
+# Kernels by which CLR copies and fills without a copy engine (rocclr device/blitcl.cpp, ROCm 4.5 to 7.2).
 BLIT_KERNELS = "^__amd_rocclr_"
 
 

@@ -217,7 +217,7 @@ def draw_clocks(tables: Tables) -> go.Figure:
 
 
 def has_data(figure: go.Figure) -> bool:
-    """Return whether a chart shows anything."""
+    """Tell whether a chart shows anything."""
     return any(x is not None for trace in figure.data for x in (trace.x if trace.x is not None else ()))
 
 

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-import polars as pl
-
 from tracecorr.analyze.answers import Section
 from tracecorr.analyze.clocks import describe_durations, find_untimed, summarize_clocks, summarize_time_errors
 from tracecorr.analyze.copies import summarize_copies
@@ -20,8 +18,14 @@ from tracecorr.analyze.hqd import list_logical_queues
 from tracecorr.analyze.hsa_calls import summarize_hsa_calls
 from tracecorr.analyze.ioctls import summarize_ioctls
 from tracecorr.analyze.kernels import summarize_kernels
+from tracecorr.analyze.lacks import (
+    explain_lack,
+    explain_lack_of_doorbells,
+    explain_lack_of_kernels,
+    explain_lack_of_packets,
+)
 from tracecorr.analyze.latency import summarize_latency
-from tracecorr.analyze.launches import NO_DISPATCH, NO_PACKET, count_packets, summarize_launches, summarize_unlinked
+from tracecorr.analyze.launches import NO_DISPATCH, NO_PACKET, summarize_launches, summarize_unlinked
 from tracecorr.analyze.ledger import summarize_ledger, summarize_unaccounted
 from tracecorr.analyze.losses import summarize_losses
 from tracecorr.analyze.memory import summarize_memory
@@ -32,10 +36,6 @@ from tracecorr.analyze.rocprof import summarize_rocprof
 from tracecorr.analyze.streams import NO_STREAM_NAMES, names_streams, summarize_streams
 from tracecorr.analyze.verdicts.evidence import Evidence
 from tracecorr.analyze.waits import summarize_waits
-
-_NO_LOG = "no AMD log: {} unknown; import with --amd-log"
-_PROFILED_KERNELS = "no AMD log: dispatches unknown; section What rocprof timed has the kernels of the profile"
-_NO_TRACE = "no ftrace: {} unknown; import with --ftrace"
 
 
 def list_sections(evidence: Evidence, sources: set[str]) -> Iterator[Section]:
@@ -54,16 +54,11 @@ def list_sections(evidence: Evidence, sources: set[str]) -> Iterator[Section]:
     yield from _service_sections(evidence, sources)
     yield from _ring_sections(evidence, sources)
     yield from _path_sections(evidence, sources)
+    yield from _copy_sections(tables, sources)
     yield from _kernel_sections(tables, sources)
     yield from _call_sections(tables, sources)
     yield from _driver_sections(tables, sources)
     yield from _trust_sections(tables)
-
-
-def _need(sources: set[str], what: str, *, log: bool = False, trace: bool = False) -> str:
-    lacks = [text for text, wanted, source in ((_NO_LOG, log, "amd_log"), (_NO_TRACE, trace, "ftrace"))
-             if wanted and source not in sources]  # fmt: skip
-    return "; ".join(text.format(what) for text in lacks)
 
 
 def _scaled(tables: Tables) -> str:
@@ -96,7 +91,7 @@ def _time_sections(tables: Tables, sources: set[str]) -> Iterator[Section]:
         "of it), or for as long as fourteen pairs take, and that a new rate which they hide is within 100 ppm; between "
         "samples at both ends of a second or less alone, that it moves by no more than 5 ppm; and that no suspend is "
         "shorter than 0.3 s",
-        _need(sources, "the other side of every link is", log=True, trace=True),
+        explain_lack(sources, "the other side of every link is", log=True, trace=True),
     )
     yield Section(
         "time_errors",
@@ -118,7 +113,7 @@ def _packet_sections(tables: Tables, sources: set[str]) -> Iterator[Section]:
         "recorded where a probe traced its store (packets of a graph launch may share one, Time by stage calls that "
         "derived), else inferred: only an interval is known; `complete` = nothing is missing that such a packet has: "
         "a graph's has no command of its own, a copy no queue",
-        _need(sources, "packets", log=True) or _missing_doorbells(packets),
+        explain_lack(sources, "packets", log=True) or explain_lack_of_doorbells(packets),
     )
     yield Section(
         "unlinked",
@@ -137,14 +132,17 @@ def _packet_sections(tables: Tables, sources: set[str]) -> Iterator[Section]:
         "doorbell is stored before its log line, and its completion may be noticed before it, so negative times are "
         "real. Observed completion is when the host noticed, not the end on the GPU. `error` = how far the time of the "
         "packet that is known worst may lie from the truth, to either side: a clock that is off moves all of them",
-        _need(sources, "packets", log=True),
+        explain_lack(sources, "packets", log=True),
         nothing=NO_PACKET,
     )
 
 
 def _queue_sections(evidence: Evidence, sources: set[str]) -> Iterator[Section]:
     tables = evidence.tables
-    lacks = _need(sources, "half of each queue is", log=True, trace=True), _missing_packets(tables, sources)
+    lacks = (
+        explain_lack(sources, "half of each queue is", log=True, trace=True),
+        explain_lack_of_packets(tables, sources),
+    )
     yield Section(
         "queues",
         "Queues",
@@ -160,7 +158,7 @@ def _queue_sections(evidence: Evidence, sources: set[str]) -> Iterator[Section]:
         evidence.queue_creation,
         "`rocr` = from `Number of allocated` to `Created` of the log; `ioctl`, `kfd` and `mqd` = durations and the way "
         "to the MQD's initialisation in the trace; the doorbell page is mapped once per process and GPU",
-        _need(sources, "half of each creation is", log=True, trace=True),
+        explain_lack(sources, "half of each creation is", log=True, trace=True),
     )
     yield Section(
         "priorities",
@@ -169,7 +167,7 @@ def _queue_sections(evidence: Evidence, sources: set[str]) -> Iterator[Section]:
         "`hip` = asked by the stream, `log` = Created line, `driver` = UPDATE_QUEUE, else CREATE_QUEUE, as a probe "
         "read it, `hqd` = the last dump; they prove the setting, not that the GPU preempts. Where `ring_evidence` (see "
         "Queues) is inferred, that `hip` and `log` are of one queue is so, too",
-        _need(sources, "priorities are", log=True),
+        explain_lack(sources, "priorities are", log=True),
     )
 
 
@@ -182,7 +180,7 @@ def _service_sections(evidence: Evidence, sources: set[str]) -> Iterator[Section
         "completion, an upper bound. Priority in the log: 2 high, 1 normal, 0 low. A queue asked for more waits "
         "longer, too: `tracecorr experiment preempt` compares the same work alone and together. `start error` = how "
         "far a start may lie from the truth, to either side",
-        _need(sources, "packets", log=True),
+        explain_lack(sources, "packets", log=True),
         nothing="no packet has a GPU time or an observed completion",
     )
 
@@ -202,7 +200,7 @@ def _ring_sections(evidence: Evidence, sources: set[str]) -> Iterator[Section]:
         "Depth of the rings",
         evidence.backlog,
         "recorded: wptr - rptr + 1 of the log, packets in the ring when one more was written: an upper bound",
-        _need(sources, "packets", log=True),
+        explain_lack(sources, "packets", log=True),
         nothing="the log prints no rptr and wptr (ROCm 6.2 and later do at level 5)",
     )
     yield Section(
@@ -211,7 +209,7 @@ def _ring_sections(evidence: Evidence, sources: set[str]) -> Iterator[Section]:
         summarize_streams(tables("streams"), tables("stream_queues"), tables("launches")),
         "streams are recorded by the log's calls; their queues are known as `queue_evidence` says; dispatches, "
         "barriers or copies are unknown where it does not name the stream of all of them",
-        _need(sources, "streams", log=True) or ("" if names_streams(tables("launches")) else NO_STREAM_NAMES),
+        explain_lack(sources, "streams", log=True) or ("" if names_streams(tables("launches")) else NO_STREAM_NAMES),
     )
 
 
@@ -222,7 +220,7 @@ def _kernel_sections(tables: Tables, sources: set[str]) -> Iterator[Section]:
         "Kernels",
         kernels,
         "names are recorded (ShaderName line); GPU times only where a source recorded them",
-        _missing_kernels(sources) or _missing_gpu_times(kernels),
+        explain_lack_of_kernels(kernels, sources),
         nothing=NO_DISPATCH,
     )
 
@@ -239,7 +237,7 @@ def _path_sections(evidence: Evidence, sources: set[str]) -> Iterator[Section]:
         "whose call made a queue, loaded code or allocated memory: they say nothing about steady ones. What ends or "
         "begins at a doorbell or on the GPU may be off by the error of Time by stage. `share` = of the time from call "
         "to return; where a doorbell is not recorded the rest is unknown",
-        _need(sources, "packets", log=True),
+        explain_lack(sources, "packets", log=True),
         nothing=NO_DISPATCH,
     )
     yield Section(
@@ -247,7 +245,7 @@ def _path_sections(evidence: Evidence, sources: set[str]) -> Iterator[Section]:
         "Pauses between packets",
         summarize_gaps(launches),
         "recorded by the log: time without a new packet on the queue, not idle time of the GPU",
-        _need(sources, "packets", log=True),
+        explain_lack(sources, "packets", log=True),
         nothing=NO_PACKET,
     )
     yield Section(
@@ -255,9 +253,12 @@ def _path_sections(evidence: Evidence, sources: set[str]) -> Iterator[Section]:
         "Waits",
         summarize_waits(events),
         "recorded: calls and ioctls with their durations; waits on a signal are lines without one",
-        _need(sources, "waits", log=True),
+        explain_lack(sources, "waits", log=True),
     )
-    copies = summarize_copies(events, launches, tables("kernels"))
+
+
+def _copy_sections(tables: Tables, sources: set[str]) -> Iterator[Section]:
+    copies = summarize_copies(tables("events"), tables("launches"), tables("kernels"))
     timed = copies.is_empty() or copies["gpu_timed"].sum()
     no_end = "" if timed else "no copy has a recorded end: no bandwidth; run with profiling on"
     yield Section(
@@ -266,16 +267,16 @@ def _path_sections(evidence: Evidence, sources: set[str]) -> Iterator[Section]:
         copies,
         "recorded by the log; observed = until the host noticed, an upper bound; a rate is given only where the end of "
         "the copy on the GPU is recorded",
-        _need(sources, "copies", log=True) or no_end,
+        explain_lack(sources, "copies", log=True) or no_end,
         nothing="no copy is in the log: the program made none, or AMD_LOG_LEVEL was too low to print it (4 prints it)",
     )
     yield Section(
         "memory",
         "Memory",
-        summarize_memory(events),
+        summarize_memory(tables("events")),
         "recorded by the log (level 4): what the runtime asked of ROCr; pools make it differ from hipMalloc. No line "
         "tells when a `lock` of host memory ends, so how much was locked at once is unknown",
-        _need(sources, "allocations", log=True),
+        explain_lack(sources, "allocations", log=True),
         nothing="the log has no allocation line (level 4 and higher print them)",
     )
 
@@ -288,7 +289,7 @@ def _call_sections(tables: Tables, sources: set[str]) -> Iterator[Section]:
         summarize_hip_calls(events),
         "recorded: enter and exit lines of the log (1 us steps, the log's own cost included); `share` = of the total "
         "of all of them, where a call inside another one counts twice",
-        _need(sources, "HIP calls", log=True),
+        explain_lack(sources, "HIP calls", log=True),
     )
     yield Section(
         "hip_internal",
@@ -296,7 +297,7 @@ def _call_sections(tables: Tables, sources: set[str]) -> Iterator[Section]:
         summarize_internal_calls(events),
         "recorded, as above: `__hip...`, which the compiler calls around a launch, and functions inside HIP that print "
         "lines of their own (`ihipLaunchKernel`); they are not counted among the HIP calls",
-        _need(sources, "HIP calls", log=True),
+        explain_lack(sources, "HIP calls", log=True),
     )
     yield Section(
         "hsa_calls",
@@ -319,7 +320,7 @@ def _call_sections(tables: Tables, sources: set[str]) -> Iterator[Section]:
         "Ioctls",
         summarize_ioctls(events),
         f"recorded: sys_enter and sys_exit of the trace; names are derived from the request number{scaled}",
-        _need(sources, "ioctls", trace=True),
+        explain_lack(sources, "ioctls", trace=True),
         nothing="the trace holds no ioctl on a KFD or DRM descriptor",
     )
 
@@ -332,7 +333,7 @@ def _driver_sections(tables: Tables, sources: set[str]) -> Iterator[Section]:
         "recorded by the events of gpu_scheduler or amdgpu; `waited` = from queued to handed to the ring, `ran` = "
         "until its fence. `kcq` = kernel compute queue; queued, run, done = jobs seen at that stage. Work that goes by "
         f"doorbell is no such job{_scaled(tables)}",
-        _need(sources, "jobs", trace=True),
+        explain_lack(sources, "jobs", trace=True),
         nothing="no job is in the trace: none was submitted, or its events were not recorded (gpu_scheduler:*)",
     )
     yield Section(
@@ -341,7 +342,7 @@ def _driver_sections(tables: Tables, sources: set[str]) -> Iterator[Section]:
         summarize_driver_events(tables("events")),
         "recorded: rows of the trace beside system calls, ioctls and doorbells; times of those that have a begin and "
         f"an end{_scaled(tables)}",
-        _need(sources, "kernel functions", trace=True),
+        explain_lack(sources, "kernel functions", trace=True),
         nothing="the trace holds no function or event of the driver",
     )
     yield Section(
@@ -370,30 +371,4 @@ def _trust_sections(tables: Tables) -> Iterator[Section]:
         "Bytes that no reader accounts for",
         summarize_unaccounted(ledger, files),
         nothing="all bytes are accounted for",
-    )
-
-
-def _missing_kernels(sources: set[str]) -> str:
-    lacks = _need(sources, "kernels", log=True)
-    return _PROFILED_KERNELS if lacks and "rocprof" in sources else lacks
-
-
-def _missing_packets(tables: Tables, sources: set[str]) -> str:
-    return NO_PACKET if "amd_log" in sources and not count_packets(tables("launches")) else ""
-
-
-def _missing_doorbells(packets: pl.DataFrame) -> str:
-    if packets.filter(pl.col("kind") != "copy").is_empty():
-        return NO_PACKET
-    if packets["doorbell_recorded"].sum():
-        return ""
-    return "no recorded doorbell: their times are intervals; trace with the doorbell probe (uprobe on hsa_signal_store)"
-
-
-def _missing_gpu_times(kernels: pl.DataFrame) -> str:
-    if kernels.is_empty() or kernels["gpu_timed"].sum():
-        return ""
-    return (
-        "no dispatch has GPU times: kernel durations unknown; run with profiling on, so that the log has `Signal =` "
-        "lines of the dispatches themselves (those of barriers do not tell a kernel's time)"
     )

@@ -8,8 +8,6 @@ from tracecorr.analyze.frames import collect, spread_ns
 from tracecorr.analyze.moment_errors import add_errors, gap_error, list_tellers, widest
 
 _WAITS = ("start", "completion")
-
-
 _MOMENTS = ("doorbell_ns", "gpu_start_ns")
 
 

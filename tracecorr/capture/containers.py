@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from tracecorr.capture.engines import ENGINES
 from tracecorr.capture.invoker import Invoker, find_invoker
 from tracecorr.capture.workload import resolve_command
 from tracecorr.model.errors import CommandError, MachineError
@@ -40,7 +41,6 @@ exec "$@"
 """
 # The pipe ends without a line when tracecorr does: the workload must not run then.
 _PIPE_GATE = f'{_CHECK}read go < {LOG_MOUNT}/gate || exit 125; exec "$@"'
-_ENGINES = ("docker", "podman")
 _DEVICES = ("/dev/kfd", "/dev/dri")
 _WAIT_SECONDS = 60
 _SELINUX = Path("/sys/fs/selinux/enforce")
@@ -125,7 +125,7 @@ def _installed(root: Invoker, invoker: Invoker) -> Iterable[Engine]:
     settings = {k: v for k, v in invoker.environment.items() if k.startswith(("DOCKER_", "CONTAINER", "XDG_"))}
     as_root = Invoker(root.uid, root.gid, root.groups, root.name, {**root.environment, **settings})
     users = [as_root] if invoker.uid == root.uid else [as_root, invoker]
-    for name in _ENGINES:
+    for name in ENGINES:
         for user in users if name == "docker" else reversed(users):
             try:
                 yield Engine(resolve_command(name, user.environment), user)

@@ -1,4 +1,4 @@
-"""Container engines of this machine."""
+"""The container engines that are known here, and which of them this machine has."""
 
 from __future__ import annotations
 

@@ -28,7 +28,7 @@ class GrowingLog:
         inode: which file it is.
         follower: what compresses it; None to leave it as it is.
 
-    `stored` is the size and the SHA-256 of what was compressed, when it is closed.
+    `stored` is the size (bytes) and the checksum of what was compressed, when it is closed.
     """
 
     def __init__(self, path: Path, inode: int, follower: LogFollower | None) -> None:

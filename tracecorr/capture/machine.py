@@ -42,8 +42,8 @@ def probe_machine(
         pid: a process of the workload or of its container, whose libraries are looked at.
         wanted: its `uprobes` name libraries to look at.
         environment: of the workload: where it finds its libraries.
-        program: path of its executable or script, as it names it.
         attached: whether `pid` is the workload itself, with all its threads.
+        program: path of its executable or script, as it names it.
     """
     trials = _try()
     runtimes = _runtimes(pid, wanted or Wanted(), environment, program)

@@ -81,9 +81,9 @@ class PerfRecorder:
 
     Args:
         probes: what `Armed.perf_probes` offers.
-        cpus: where the workload may run; empty = everywhere. `cover` adds more.
         buffer_kb_per_cpu: size of each ring, a power of two of pages (`Plan.perf_buffer_kb_per_cpu`).
         open_new: makes a file of the capture by its name inside `raw/ftrace/...`.
+        cpus: where the workload may run; empty = everywhere. `cover` adds more.
     """
 
     def __init__(

@@ -94,7 +94,7 @@ class SmiRecorder:
     """Write the driver's lines to a file as soon as they come, each with the times between which it came.
 
     Args:
-        clients: gpu_id -> descriptor, as `open_clients` gives them; closed by `close`.
+        clients: gpu_id -> descriptor, as `open_clients` gives them; closed by `stop`.
         output: an unbuffered file for the lines (`parse.kfd.smi` tells their form).
     """
 

@@ -84,7 +84,7 @@ def last_digits(word: Words, keep: Ints | int) -> Words:
 
 
 def all_digits(word: Words) -> Mask:
-    """Return whether all 8 bytes are decimal digits."""
+    """Tell whether all 8 bytes are decimal digits."""
     over = word + LOW * np.uint64(6)
     high = LOW * np.uint64(0xF0)
     good: Mask = ((word & high) | ((over & high) >> np.uint64(4))) == LOW * np.uint64(0x33)

@@ -123,7 +123,7 @@ class Text:
             yield part[: len(part) // size * size].view(kind) == wanted
 
     def places_of_few(self, byte: int, most: int) -> list[int] | None:
-        """Return the places of a byte in the block; null where there are more than `most`."""
+        """Return the places of a byte in the block; None where there are more than `most`."""
         places: list[int] = []
         place = self.raw.find(byte, self.start, self.stop)
         while place >= 0:

@@ -137,7 +137,7 @@ class Capture:
         return f"{entry['capture']}: {path}" if "capture" in entry else path
 
     def line_number(self, file: int, offset: int) -> int | None:
-        """Return the line number (from 1) of a byte of a text file, null for binary pages."""
+        """Return the line number (from 1) of a byte of a text file, None for binary pages."""
         path = self._raw_path(file)
         if path.suffix == ".bin":
             return None

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import polars as pl
 
+from tracecorr.analyze.copies import BLIT_KERNELS
 from tracecorr.analyze.frames import collect
 from tracecorr.analyze.values import count_of
 from tracecorr.analyze.verdicts.evidence import Evidence, Excuse, find_excuse
 from tracecorr.analyze.verdicts.model import Claim, Finding, failed, passed, unknown
 
 _SDMA = ("sdma", "sdma_xgmi", "sdma_by_engine")
-# Kernels by which CLR copies and fills without a copy engine (rocclr device/blitcl.cpp, ROCm 4.5 to 7.2).
-_BLIT_KERNELS = "^__amd_rocclr_"
+_REMEDY = "record a kernel trace with the CREATE_QUEUE probe (kfd_ioctl_create_queue, type=+40($arg3):u32)"
 
 
 def judge(evidence: Evidence) -> Finding:
@@ -23,26 +23,12 @@ def judge(evidence: Evidence) -> Finding:
         evidence.tables("launches").filter(pl.col("kind") == "copy").select("event", "process", "engine")
     )
     copies = submitted.filter(pl.col("engine") > 0)
-    queues = evidence.queues.filter(pl.col("create_ioctl_event").is_not_null())
-    asked = queues.filter(pl.col("type").is_in(_SDMA))
+    asked = _made_queues(evidence).filter(pl.col("type").is_in(_SDMA))
     refused = _refused(evidence, asked)
     sdma = asked.join(refused, on="create_ioctl_event", how="anti")
     counts = _counts(evidence, copies, sdma) | {"copies_of_unnamed_engine": submitted.height - copies.height}
-    remedy = "record a kernel trace with the CREATE_QUEUE probe (kfd_ioctl_create_queue, type=+40($arg3):u32)"
-    if submitted.height and copies.is_empty():
-        return unknown(
-            f"the log names no engine of {count_of(submitted.height, 'copies', 'copy')}: ROCr chose which way to take",
-            "record a program that copies between host and GPU with ROCm 5.6 or later, whose log names the engine",
-            counts, submitted["event"],
-        )  # fmt: skip
-    if "amd_log" not in evidence.sources:
-        return unknown("no HIP log tells which copies were made", "record the HIP log with AMD_LOG_LEVEL=5", counts)
     if copies.is_empty():
-        return unknown(
-            "the log shows no copy to a copy engine: the program submitted none, or AMD_LOG_LEVEL was too low to print "
-            "them (4 prints them)",
-            "record the HIP log with AMD_LOG_LEVEL=5 of a program that copies with hipMemcpy", counts,
-        )  # fmt: skip
+        return _say_no_copy(evidence, submitted, counts)
     without = copies.join(sdma, on="process", how="anti")
     if without.is_empty():
         return passed(
@@ -50,6 +36,35 @@ def judge(evidence: Evidence) -> Finding:
             f"{counts['drm_jobs']} drm jobs ran, {counts['drm_jobs_of_these_processes']} of them submitted by these",
             counts, sdma["create_ioctl_event"],
         )  # fmt: skip
+    return _judge_without(evidence, without, refused, counts)
+
+
+def _say_no_copy(evidence: Evidence, submitted: pl.DataFrame, counts: dict[str, int]) -> Finding:
+    """Return why no copy on an engine is known, from the copies without one."""
+    if submitted.height:
+        return unknown(
+            f"the log names no engine of {count_of(submitted.height, 'copies', 'copy')}: ROCr chose which way to take",
+            "record a program that copies between host and GPU with ROCm 5.6 or later, whose log names the engine",
+            counts, submitted["event"],
+        )  # fmt: skip
+    if "amd_log" not in evidence.sources:
+        return unknown("no HIP log tells which copies were made", "record the HIP log with AMD_LOG_LEVEL=5", counts)
+    return unknown(
+        "the log shows no copy to a copy engine: the program submitted none, or AMD_LOG_LEVEL was too low to print "
+        "them (4 prints them)",
+        "record the HIP log with AMD_LOG_LEVEL=5 of a program that copies with hipMemcpy", counts,
+    )  # fmt: skip
+
+
+def _judge_without(evidence: Evidence, without: pl.DataFrame, refused: pl.DataFrame, counts: dict[str, int]) -> Finding:
+    """Return what to say of engine copies whose process has no SDMA queue in the trace.
+
+    Args:
+        evidence: the capture.
+        without: these copies.
+        refused: SDMA queues that the driver did not make (`_refused`).
+        counts: what was counted so far.
+    """
     theirs = refused.join(without, on="process", how="semi")
     if not theirs.is_empty():
         words = ", ".join(theirs["result"].unique().sort())
@@ -60,18 +75,22 @@ def judge(evidence: Evidence) -> Finding:
             counts | {"refused_sdma_queues": theirs.height},
             theirs["create_ioctl_event"],
         )
-    told = _count(without)
+    told, queues = _count(without), _made_queues(evidence)
     if "ftrace" not in evidence.sources:
-        return unknown(f"{told}, but no kernel trace tells which queues were made", remedy, counts, without["event"])
-    if queues.is_empty() or queues.filter(pl.col("type").is_null()).height:
+        return unknown(f"{told}, but no kernel trace tells which queues were made", _REMEDY, counts, without["event"])
+    if queues.is_empty() or queues["type"].null_count():
         return unknown(
             f"{told}, but the type of the queues that CREATE_QUEUE made is not recorded",
-            remedy, counts, without["event"],
+            _REMEDY, counts, without["event"],
         )  # fmt: skip
     excuse, left = find_excuse(without, _list_excuses(evidence))
     if excuse is not None:
         return unknown(f"{told} of {excuse.reason}", excuse.remedy, counts, without["event"])
     return failed(f"{_count(left)} of processes that made no SDMA queue", counts, left["event"], by_absence=True)
+
+
+def _made_queues(evidence: Evidence) -> pl.DataFrame:
+    return evidence.queues.filter(pl.col("create_ioctl_event").is_not_null())
 
 
 def _list_excuses(evidence: Evidence) -> tuple[Excuse, ...]:
@@ -100,7 +119,7 @@ def _refused(evidence: Evidence, asked: pl.DataFrame) -> pl.DataFrame:
 
 def _counts(evidence: Evidence, copies: pl.DataFrame, sdma: pl.DataFrame) -> dict[str, int]:
     jobs = evidence.tables("drm_jobs").select("process").collect()
-    kernels = evidence.tables("kernels").filter(pl.col("name").str.contains(_BLIT_KERNELS)).select("kernel")
+    kernels = evidence.tables("kernels").filter(pl.col("name").str.contains(BLIT_KERNELS)).select("kernel")
     blits = evidence.packets.filter(pl.col("kind") == "dispatch").join(kernels, on="kernel", how="semi")
     host = evidence.tables("events").filter(
         (pl.col("layer") == "copy") & pl.col("name").cast(pl.String).str.starts_with("memcpy_")

@@ -77,7 +77,7 @@ class Evidence:
 
     @cached_property
     def sources(self) -> set[str]:
-        """Return the sources that were read and gave rows."""
+        """Return the sources whose files were read."""
         files = self.tables("files").select(pl.col("source").cast(pl.String)).collect()
         return set(files["source"].drop_nulls())
 

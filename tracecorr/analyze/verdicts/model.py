@@ -22,8 +22,6 @@ EARLIER = (
     "name the library before the start, so that it is probed from its first call: LD_LIBRARY_PATH of the program, or "
     "--uprobes PATH:SYMBOL; on a busy machine late probes come later still"
 )
-
-
 SCHEDULERS = ("HWS", "MES", "none")
 
 

@@ -87,7 +87,7 @@ def cut_at(data: LogBytes, start: int, end: int, size: int) -> int:
 
 
 def _is_rest(data: LogBytes, start: int) -> bool:
-    """Return whether a line that begins with a colon is the rest of a record that a paste has wrapped."""
+    """Tell whether a line that begins with a colon is the rest of a record that a paste has wrapped."""
     return data[start + 1 : start + 2] == b" "
 
 

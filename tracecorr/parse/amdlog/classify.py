@@ -109,7 +109,7 @@ class Classifier:
         return np.array(codes, np.int64)[place.reshape(-1)] if len(keys) else np.zeros(0, np.int64)
 
     def form_of(self, site: int, what: int, message: bytes, colour: bytes) -> Form | None:
-        """Return the form of a message of a site; null where its first bytes do not decide what it is."""
+        """Return the form of a message of a site; None where its first bytes do not decide what it is."""
         found, kind, _, length, succeeds = self._columns[:, what].tolist()
         ends = {Kind.ENTER: b" ( ", Kind.EXIT: RETURNED + SUCCESS if succeeds else RETURNED}
         literal = MESSAGES[found].prefix if found < _OTHER else message[:length] + ends.get(kind, b"")

@@ -95,7 +95,7 @@ class DetailReader:
 
     def read(self, text: Text, rows: Rows, found: Ints, at: Ints, end: Ints, threads: list[Thread]) -> Details:
         """Complete the rows of a batch, whose messages lie at `at` to `end` of `text`, and return the rest."""
-        details = Details(np.zeros(0, np.int64), {})
+        details = Details.none()
         self._commands.read(text, rows, at, end)
         self._read_kernels(text, rows, found, at, end)
         self._read_fields(text, rows, details.args, found, at, end, threads)

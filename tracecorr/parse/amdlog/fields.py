@@ -77,7 +77,7 @@ class FieldReader:
 
 
 def _end_of_interest(index: int, message: bytes, spans: list[Span]) -> int | None:
-    """Return where that of a message ends that is read; null = it may be read to its end."""
+    """Return where the part of a message that is read ends; None = it may be read to its end."""
     steps = MESSAGES[_WORDINGS[MESSAGES[index].prefix][0]].steps
     if not spans or [span.field for span in spans] != steps[1::2]:
         return None

@@ -21,7 +21,6 @@ WANTED = {
 }  # fmt: skip
 _TUPLES = {"grid": ("grid_x", "grid_y", "grid_z"), "workgroup": ("workgroup_x", "workgroup_y", "workgroup_z")}
 
-
 Fields = dict[str, tuple[Ints, Words]]
 
 

@@ -46,7 +46,7 @@ def read_amd_log(chunks: Iterable[bytes], file: int, block_bytes: int = BLOCK_BY
 
 
 def looks_like_amd_log(head: bytes) -> bool:
-    """Return whether the first bytes of a file hold a record of the AMD log."""
+    """Tell whether the first bytes of a file hold a record of the AMD log."""
     text = Text(head[: 1 << 18])
     return RecordReader().splitter.split(text).used[0] > 0
 

@@ -1,4 +1,4 @@
-"""The records of one block as parallel arrays, and the frames made of them."""
+"""The records of one block as parallel arrays, and the account of its bytes."""
 
 from __future__ import annotations
 
@@ -24,8 +24,6 @@ _COLUMNS: dict[str, tuple[type, int]] = {
     "is_doubtful": (np.bool_, 0),
 }  # fmt: skip
 COLUMNS = frozenset(_COLUMNS)
-
-
 NULLS = {name: null for name, (_, null) in _COLUMNS.items()}
 
 
@@ -49,7 +47,7 @@ class Rows:
         self.columns[name] = values.astype(_COLUMNS[name][0], copy=False)
 
     def has(self, name: str) -> bool:
-        """Return whether the column was set."""
+        """Tell whether the column was set."""
         return name in self.columns
 
     def take(self, rows: Array, columns: frozenset[str] = COLUMNS) -> Rows:

@@ -141,7 +141,7 @@ class Shapes:
             text: has one byte more, the one behind it.
             spans: its numbers.
             label: what the texts of the shape are.
-            free_from: what stands behind it is of no interest, and its digits may be anything; null = all is.
+            free_from: what stands behind it is of no interest, and its digits may be anything; None = all is.
         """
         key = int(_keys(np.array([kind]), np.array([len(text) - 1]))[0])
         if len(text) > _MOST_BYTES or not self._has_room(key):

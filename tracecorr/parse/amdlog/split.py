@@ -42,11 +42,11 @@ class Thread:
     """Name a process and thread as a prefix prints them.
 
     Args:
-        pid: process, null where the prefix has none.
-        tid: thread, null where the prefix has none.
+        pid: process, None where the prefix has none.
+        tid: thread, None where the prefix has none.
         lane: keeps threads apart.
         length: bytes of the prefix.
-        prints_ring: whether releases with this prefix print queues as HWq; null = some do.
+        prints_ring: whether releases with this prefix print queues as HWq; None = some do.
     """
 
     pid: int | None = None
@@ -296,7 +296,7 @@ def _records_without_unit(text: Text, lines: _Pieces) -> _Pieces:
 
 
 def _hold_one_time_each(text: Text, matched: int, foreign: _Pieces) -> bool:
-    """Return whether each of the matched lines, all but the foreign ones, is known to hold one time only."""
+    """Tell whether each of the matched lines, all but the foreign ones, is known to hold one time only."""
     if len(foreign.start) > _MOST_FOREIGN:
         return False
     others = [text.slice(i, j) for i, j in zip(foreign.start.tolist(), foreign.end.tolist(), strict=True)]
@@ -319,7 +319,7 @@ def _times_per_line(text: Text, start: Ints) -> Ints:
 
 
 def _has_no_returns(text: Text) -> bool:
-    """Return whether no line ends with a carriage return; false where that takes a look at the lines."""
+    """Tell whether no line ends with a carriage return; false where that takes a look at the lines."""
     places = text.places_of_few(_RETURN, _MOST_RETURNS)
     return places is not None and all(text.raw[place + 1] != _NEWLINE for place in places)
 

@@ -25,7 +25,7 @@ _MOST_PLACES, _MOST_LEARNED = 64, 32
 
 
 def _spans_of(tail: bytes) -> list[Span] | None:
-    """Return the numbers of a tail, null if it has a key that is not known here; those of no interest have no name."""
+    """Return the numbers of a tail, None if it has a key that is not known here; those of no interest have no name."""
     spans: list[Span] = []
     at = 0
     for found in _NUMBER.finditer(tail):

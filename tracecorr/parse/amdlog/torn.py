@@ -40,7 +40,7 @@ class Join:
     Args:
         record: index of the record.
         tails: the lines that are its other parts; empty where none is found.
-        message: the whole message, or what is sure of it; null where the place of the cut is not known.
+        message: the whole message, or what is sure of it; None where the place of the cut is not known.
         output: bytes of the program's text on the record's line; 0 where they are not known.
     """
 
@@ -103,7 +103,7 @@ class Joiner:
             yield from self._join_behind(text, int(others.record[line]), line, spans, message, end, torn)
 
     def _may_go_on(self, text: Text, at: int, end: int) -> bool:
-        """Return whether something of a record may stand on the lines behind it."""
+        """Tell whether something of a record may stand on the lines behind it."""
         is_coloured = text.slice(at - len(_COLOUR), at) == _COLOUR
         return self._wraps.width > 0 or _lacks_end(text.slice(at, end), is_coloured)
 
@@ -156,7 +156,7 @@ def _candidates(text: Text, head: int, message: Ints, end: Ints, torn: Mask) -> 
 
 @lru_cache(maxsize=256)
 def _lacks_end(head: bytes, is_coloured: bool) -> bool:
-    """Return whether a message may be a part of one; few are, and many records have the same message."""
+    """Tell whether a message may be a part of one; few are, and many records have the same message."""
     return bool(
         _is_cut(head)
         or len(head) < _SHORT
@@ -178,7 +178,7 @@ def _is_cut(message: bytes) -> bool:
 def _join(
     text: Text, at: int, end: int, torn: bool, spans: list[tuple[int, int]]
 ) -> tuple[int, bytes | None, int] | None:
-    """Return number of the line, whole message and bytes of output; null where nothing fits."""
+    """Return number of the line, whole message and bytes of output; None where nothing fits."""
     head = text.slice(at, end)
     for i, (start, stop) in enumerate(spans):
         line = text.slice(start, stop).rstrip(b"\r ")
@@ -200,7 +200,7 @@ def _join(
 
 
 def _closes(head: bytes, line: bytes) -> bool:
-    """Return whether a line closes the brackets that the first half of a message left open."""
+    """Tell whether a line closes the brackets that the first half of a message left open."""
     kernel = wholeness.shader_of(head + line)
     if kernel is not None:
         return wholeness.is_whole_kernel(kernel)
@@ -208,7 +208,7 @@ def _closes(head: bytes, line: bytes) -> bool:
 
 
 def _sure_of(message: bytes) -> bytes | None:
-    """Return what is sure of a first half; null where it may be a whole message in a wording that is not known here."""
+    """Return what is sure of a first half; None where it may be a whole message in a wording that is not known here."""
     if wholeness.has_known_end(message):
         packet = wholeness.sure_of_packet(message)
         return None if packet is None else without_cut_number(packet)

@@ -67,53 +67,53 @@ _PAIRS_OF_BRACKETS = ((b"(", b")"), (b"[", b"]"), (b"{", b"}"))
 
 
 def has_known_end(message: bytes) -> bool:
-    """Return whether the message is of a kind of which the last field is known: packets, copies, commands."""
+    """Tell whether the message is of a kind of which the last field is known: packets, copies, commands."""
     return bool(_HAS_KNOWN_END.match(message))
 
 
 def is_with_known_end(message: bytes) -> bool:
-    """Return whether a message of such a kind is there to its last byte."""
+    """Tell whether a message of such a kind is there to its last byte."""
     return any(whole.fullmatch(message) for whole in _WITH_KNOWN_END)
 
 
 def is_call(message: bytes) -> bool:
-    """Return whether the message begins like an entered call."""
+    """Tell whether the message begins like an entered call."""
     return bool(_CALL.match(message))
 
 
 def is_whole_call(message: bytes) -> bool:
-    """Return whether an entered call is there to the end of its arguments."""
+    """Tell whether an entered call is there to the end of its arguments."""
     return bool(_CALL.match(message) and _CALL_END.search(ANSI.sub(b"", message)))
 
 
 def is_exit(message: bytes) -> bool:
-    """Return whether the message is a call's exit with its result."""
+    """Tell whether the message is a call's exit with its result."""
     return bool(_EXIT.fullmatch(message))
 
 
 def is_ended(message: bytes) -> bool:
-    """Return whether a message without a line end shows that it is there to its last byte."""
+    """Tell whether a message without a line end shows that it is there to its last byte."""
     return any(found.end() == len(message) for found in _LINE_END.finditer(message))
 
 
 def is_cut_name(message: bytes) -> bool:
-    """Return whether the message begins with (a part of) a call's name, but is neither enter nor exit."""
+    """Tell whether the message begins with (a part of) a call's name, but is neither enter nor exit."""
     return bool(_CUT_NAME.match(message))
 
 
 def shader_of(message: bytes) -> bytes | None:
-    """Return the kernel's name in a ShaderName message; null for other messages."""
+    """Return the kernel's name in a ShaderName message; None for other messages."""
     found = _SHADER.match(message)
     return _DEVICE.sub(b"", message[found.end() :]).strip() if found else None
 
 
 def is_one_word(name: bytes) -> bool:
-    """Return whether a kernel's name is one word, mangled or without arguments: its end cannot be told."""
+    """Tell whether a kernel's name is one word, mangled or without arguments: its end cannot be told."""
     return not re.search(rb"[ (,]", name)
 
 
 def is_whole_kernel(name: bytes) -> bool:
-    """Return whether a kernel's name, mangled or not, is not cut apart.
+    """Tell whether a kernel's name, mangled or not, is not cut apart.
 
     A name without arguments is one word; of such a name the end cannot be told.
     """
@@ -133,7 +133,7 @@ def open_brackets(text: bytes) -> int:
 
 
 def is_surely_cut(message: bytes) -> bool:
-    """Return whether a message of any kind lacks something: a bracket is open, or text stands in a hexadecimal number.
+    """Tell whether a message of any kind lacks something: a bracket is open, or text stands in a hexadecimal number.
 
     The runtime prints a single `h` behind some numbers.
     """
@@ -141,7 +141,7 @@ def is_surely_cut(message: bytes) -> bool:
 
 
 def sure_of_packet(message: bytes) -> bytes | None:
-    """Return what is sure of a packet's first half; null where it may be a wording that is not known here."""
+    """Return what is sure of a packet's first half; None where it may be a wording that is not known here."""
     found = _PACKET.match(message)
     if not found or _NEW_KEY.match(message, found.end()):
         return None

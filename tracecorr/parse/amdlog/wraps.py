@@ -35,7 +35,7 @@ class Wraps:
         return self._width
 
     def unwrap(self, line: bytes, head: bytes, pieces: list[bytes]) -> tuple[int, bytes | None] | None:
-        """Return how many of `pieces` belong to a record, and its message (null = not sure); null = none do.
+        """Return how many of `pieces` belong to a record, and its message (None = not sure); None = none do.
 
         Args:
             line: the record's own line.
@@ -86,23 +86,23 @@ def _append(message: bytes, piece: bytes) -> bytes:
 
 
 def _is_sure(head: bytes, line: bytes) -> bool:
-    """Return whether a line can only go on behind all of `head`: no text of a program stands at its end."""
+    """Tell whether a line can only go on behind all of `head`: no text of a program stands at its end."""
     found = join_known_end(head, line, range(1, len(head) + 1))
     return found is not None and found[0] == head + line
 
 
 def _may_break_at_blank(text: bytes) -> bool:
-    """Return whether a blank may have stood behind a text: anywhere in a packet, between the arguments of a call."""
+    """Tell whether a blank may have stood behind a text: anywhere in a packet, between the arguments of a call."""
     return wholeness.has_known_end(text) or (wholeness.is_call(text) and text.endswith(b","))
 
 
 def _may_go_on(head: bytes) -> bool:
-    """Return whether a message is not there to its last byte, as far as its form tells."""
+    """Tell whether a message is not there to its last byte, as far as its form tells."""
     return not _is_whole(head) or not _has_form(head)
 
 
 def _has_form(message: bytes) -> bool:
-    """Return whether the form of such messages tells where they end."""
+    """Tell whether the form of such messages tells where they end."""
     if wholeness.has_known_end(message) or wholeness.is_call(message):
         return True
     kernel = wholeness.shader_of(message)
@@ -110,7 +110,7 @@ def _has_form(message: bytes) -> bool:
 
 
 def _is_whole(message: bytes) -> bool:
-    """Return whether a message of a kind of which the end is known is whole."""
+    """Tell whether a message of a kind of which the end is known is whole."""
     kernel = wholeness.shader_of(message)
     if kernel is not None:
         return wholeness.is_whole_kernel(kernel)

@@ -30,7 +30,6 @@ _GAP = re.compile(rb"\n,(?=\{)")
 # What a JSON trace of rocprof v1 calls the processes in which it shows copies, and kernels.
 _COPIES, _KERNELS = "COPY", re.compile(r"GPU\d+")
 
-
 # A CSV table and rocprof v1 hold text, rocprofv3's JSON and databases numbers too.
 Field = str | int | None
 
