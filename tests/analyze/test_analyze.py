@@ -56,7 +56,7 @@ def test_words_of_evidence_are_explained_whole() -> None:
     assert all(f"| {word} | {meaning} |" in text for word, meaning in GLOSSARY.items())
 
 
-def test_hip_calls() -> None:
+def test_hip_calls_are_summed_by_function_and_half_seen_ones_in_no_time() -> None:
     events = table(
         "events",
         *(call("hipMalloc", ns) for ns in range(1, 101)),
@@ -82,7 +82,7 @@ def test_calls_without_a_time_have_no_total() -> None:
     assert summarize_ioctls(opened).select("name", "total_ns").rows() == [("B", 5), ("A", None)]
 
 
-def test_ioctls() -> None:
+def test_ioctls_are_summed_by_request_and_failed_ones_counted() -> None:
     events = table(
         "events",
         call("A", 10, "0", "ioctl"),
@@ -284,7 +284,7 @@ def test_losses_ledger_and_clocks() -> None:
     assert moved.select("from_ns", "span_ns").rows() == [(3, 4)]
 
 
-def test_time_errors() -> None:
+def test_the_error_of_times_is_told_by_source() -> None:
     events = table(
         "events",
         {"source": "amd_log", "err_lo_ns": 0, "err_hi_ns": 1000, "flags": 0},

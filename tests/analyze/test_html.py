@@ -48,7 +48,7 @@ def test_page_of_an_empty_capture_has_no_plot() -> None:
     assert "no AMD log" in page
 
 
-def test_comparison_page() -> None:
+def test_the_page_of_a_comparison_holds_findings_and_plots() -> None:
     tables = tables_of(make_run())
     comparison = compare_captures(Side("a", tables), Side("b", tables))
     page = render_comparison_html(comparison, draw_comparison_figures(tables, tables))
@@ -57,7 +57,7 @@ def test_comparison_page() -> None:
 
 
 @pytest.mark.parametrize("name", EXAMPLES)
-def test_examples_run(name: str) -> None:
+def test_every_example_of_a_query_runs(name: str) -> None:
     assert isinstance(run_sql(tables_of(make_run()), find_example(name)), pl.DataFrame)
 
 

@@ -125,19 +125,19 @@ UNKNOWNS: list[tuple[str, Change]] = [
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_holds(name: str) -> None:
+def test_every_claim_holds_for_a_whole_run(name: str) -> None:
     assert judge(make_run(), name)[0] == "PASS"
 
 
 @pytest.mark.parametrize(("name", "change"), FAILS)
-def test_fails(name: str, change: Change) -> None:
+def test_a_claim_that_the_run_contradicts_fails(name: str, change: Change) -> None:
     rows = make_run()
     change(rows)
     assert judge(rows, name)[0] == "FAIL"
 
 
 @pytest.mark.parametrize(("name", "change"), UNKNOWNS)
-def test_cannot_tell(name: str, change: Change) -> None:
+def test_a_claim_without_its_evidence_is_unknown_and_says_what_helps(name: str, change: Change) -> None:
     rows = make_run()
     change(rows)
     outcome, reason, remedy = judge(rows, name)
@@ -205,7 +205,7 @@ def test_a_barrier_store_before_its_line_breaks_no_causality() -> None:
     assert judge(rows, "causality")[0] == "PASS"
 
 
-def test_thresholds_decide() -> None:
+def test_thresholds_decide_where_a_claim_names_one() -> None:
     rows = make_run()
     assert judge(rows, "kfd_create_under_1ms", thresholds=Thresholds(kfd_create_ns=299))[0] == "FAIL"
     assert judge(rows, "scheduler_mode", thresholds=Thresholds(scheduler="MES"))[0] == "FAIL"
@@ -258,7 +258,7 @@ RECORDED = {
 
 
 @pytest.mark.parametrize("capture", RECORDED)
-def test_recorded_runs(capture: str, data_folder: Path, tmp_path: Path) -> None:
+def test_verdicts_on_recorded_runs_are_known(capture: str, data_folder: Path, tmp_path: Path) -> None:
     """RECORDED runs of the null GPU: its driver refuses CREATE_QUEUE, and the verdict says so."""
     folder = data_folder / "captures" / capture
     trace, samples = folder / "ftrace.txt", folder / "clock.json"

@@ -237,7 +237,7 @@ def test_names_with_markup_stay_text(page: Any, synthetic_capture: SyntheticCapt
     assert page.evaluate("() => window.__executed") is None
 
 
-def test_exports(page: Any) -> None:
+def test_what_is_in_view_is_exported_in_every_form(page: Any) -> None:
     press(page, *"wwwwww")
     png = _download(page, lambda: page.select_option("#tl-export", "png"))
     assert png[:8] == b"\x89PNG\r\n\x1a\n"

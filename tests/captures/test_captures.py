@@ -67,7 +67,7 @@ def _counts(capture: Capture, sql: str) -> dict[str, int]:
 
 
 @pytest.mark.parametrize("name", EXPECTED)
-def test_known_counts(imported: Importer, name: str) -> None:
+def test_a_recorded_capture_gives_its_known_counts(imported: Importer, name: str) -> None:
     capture, expected = imported(name), EXPECTED[name]
     kinds = _counts(capture, "select kind as k, count(*) as n from launches group by kind")
     assert {kind: kinds.get(kind, 0) for kind in expected["launches"]} == expected["launches"]

@@ -21,7 +21,7 @@ from tracecorr.cli.arguments import expand_greedy, take_flag
         ("", ""),
     ],
 )
-def test_greedy_options(words: str, expanded: str) -> None:
+def test_an_option_takes_the_words_that_follow_it(words: str, expanded: str) -> None:
     assert expand_greedy(words.split()) == expanded.split()
 
 

@@ -32,7 +32,7 @@ def test_no_capture_here(run: Run, verb: list[str]) -> None:
     assert "next step: " in result.err
 
 
-def test_foreign_folder(run: Run, tmp_path: Path) -> None:
+def test_a_folder_that_is_no_capture_is_wrong_usage(run: Run, tmp_path: Path) -> None:
     (tmp_path / "y.tracecorr").mkdir()
     assert run("report", "y.tracecorr").status == 2
 
@@ -62,7 +62,7 @@ def test_query_takes_categoricals_as_strings(run: Run) -> None:
 
 @pytest.mark.usefixtures("capture")
 @pytest.mark.parametrize("sql", ["SELEC 1", "SELECT nope FROM events", "SELECT * FROM nope", "SELECT 1; SELECT 2"])
-def test_wrong_query(run: Run, sql: str) -> None:
+def test_a_wrong_query_names_where_the_columns_are_listed(run: Run, sql: str) -> None:
     result = run("query", "x", sql)
     assert result.status == 2
     assert "--schema" in result.err
@@ -142,7 +142,7 @@ def test_report_check_exits_by_verdict(run: Run) -> None:
 
 
 @pytest.mark.usefixtures("capture")
-def test_compare(run: Run) -> None:
+def test_compare_tells_findings_and_refuses_what_it_cannot_read(run: Run) -> None:
     assert "queues with dispatches: 1 in A, 1 in B" in run("compare", "x", "x").out
     assert json.loads(run("compare", "x", "x", "--json").out)["a"] == "x"
     assert run("compare", "x", "x", "--confidence", "2").status == 2

@@ -35,12 +35,12 @@ def assert_refused(result: Result, tmp_path: Path, *words: str) -> None:
     assert [p.name for p in tmp_path.iterdir() if "tracecorr" in p.name] == []
 
 
-def test_nothing_named(run: Run, tmp_path: Path) -> None:
+def test_an_import_of_nothing_names_the_options(run: Run, tmp_path: Path) -> None:
     assert_refused(run("import", "-o", "x"), tmp_path, "--amd-log", "--ftrace")
 
 
 @pytest.mark.parametrize("option", ["--amd-log", "--ftrace", "--hqd", "--clock-samples"])
-def test_missing_file(run: Run, tmp_path: Path, log_file: Path, option: str) -> None:
+def test_a_file_that_is_missing_is_named(run: Run, tmp_path: Path, log_file: Path, option: str) -> None:
     words = [] if option == "--amd-log" else ["--amd-log", log_file]
     assert_refused(run("import", *words, option, "absent.xyz", "-o", "x"), tmp_path, "absent.xyz")
 
@@ -51,7 +51,7 @@ def test_missing_file(run: Run, tmp_path: Path, log_file: Path, option: str) -> 
     [b"", b"\n\n", b"dear diary,\ntoday it rained\n", bytes(range(256)) * 64, b"\x1f\x8b\x08\x00rubbish"],
     ids=["empty", "blank", "other text", "binary", "broken gzip"],
 )
-def test_useless_file(run: Run, tmp_path: Path, option: str, content: bytes) -> None:
+def test_a_file_of_another_kind_is_named(run: Run, tmp_path: Path, option: str, content: bytes) -> None:
     (tmp_path / "useless.dat").write_bytes(content)
     assert_refused(run("import", option, "useless.dat", "-o", "x"), tmp_path, "useless.dat")
 
@@ -108,7 +108,7 @@ def test_a_capture_that_another_import_replaces_is_not_trusted(
     assert "tracecorr correlate x.tracecorr" in result.err
 
 
-def test_random_bytes(run: Run, tmp_path: Path) -> None:
+def test_random_bytes_are_no_log(run: Run, tmp_path: Path) -> None:
     (tmp_path / "useless.dat").write_bytes(os.urandom(1 << 20))
     assert_refused(run("import", "--amd-log", "useless.dat", "-o", "x"), tmp_path, "useless.dat")
 
@@ -123,7 +123,7 @@ def test_one_bad_file_beside_a_good_one(run: Run, tmp_path: Path, log_file: Path
     assert_refused(run("import", "--amd-log", log_file, "--ftrace", "useless.dat", "-o", "x"), tmp_path, "useless.dat")
 
 
-def test_unknown_clock(run: Run, tmp_path: Path, trace_file: Path) -> None:
+def test_a_clock_that_no_trace_has_is_refused(run: Run, tmp_path: Path, trace_file: Path) -> None:
     assert_refused(run("import", "--ftrace", trace_file, "--ftrace-clock", "wall", "-o", "x"), tmp_path, "wall", "mono")
 
 
@@ -179,7 +179,9 @@ def test_pieces_of_one_log(run: Run, tmp_path: Path, trace_file: Path) -> None:
 
 
 @pytest.mark.parametrize(("suffix", "pack"), [("gz", gzip.compress), ("zst", zstandard.compress)])
-def test_packed_log(run: Run, tmp_path: Path, log_file: Path, suffix: str, pack: Callable[[bytes], bytes]) -> None:
+def test_a_packed_log_is_read_and_its_capture_named_without_the_suffix(
+    run: Run, tmp_path: Path, log_file: Path, suffix: str, pack: Callable[[bytes], bytes]
+) -> None:
     packed = tmp_path / f"packed.log.{suffix}"
     packed.write_bytes(pack(log_file.read_bytes()))
     assert run("import", "--amd-log", packed).status == 0

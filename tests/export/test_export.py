@@ -198,7 +198,9 @@ def folder(capture: Capture, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
     return lambda *words: main(["export", str(capture.path), *words])
 
 
-def test_the_verb(folder: Callable[..., int], tmp_path: Path) -> None:
+def test_the_verb_writes_what_is_asked_for_and_replaces_nothing_unasked(
+    folder: Callable[..., int], tmp_path: Path
+) -> None:
     assert folder() == 0
     assert (tmp_path / "x.pftrace").stat().st_size > 10_000
     assert folder() == 2  # it is there

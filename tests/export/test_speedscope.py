@@ -74,5 +74,5 @@ def test_a_part_of_it(capture: Capture) -> None:
     assert all(name.removeprefix("__").startswith("hip") and start < end for name, start, _ in part)
 
 
-def test_nothing_selected(capture: Capture) -> None:
+def test_a_selection_of_nothing_has_no_profile(capture: Capture) -> None:
     assert written(capture, Selection(layers=("drm_sched",)))["profiles"] == []

@@ -169,7 +169,9 @@ def test_a_path_that_a_probe_read(correlate_trace: Correlator) -> None:
     ("kernel", "known"),
     [("bookworm", {"driver": 24}), ("trixie", {"driver": 24})],
 )
-def test_recorded_kernels(data_folder: Path, tmp_path: Path, kernel: str, known: dict[str, int]) -> None:
+def test_no_system_call_but_the_ioctls_of_the_recorded_driver_is_one_of_it(
+    data_folder: Path, tmp_path: Path, kernel: str, known: dict[str, int]
+) -> None:
     """Real driver: kfd_ioctl 24 times, and no other of the 158 system calls becomes an ioctl of it."""
     out = tmp_path / "vm.tracecorr"
     import_files(out, [], [data_folder / "vm" / kernel / "ftrace" / "events.trace.txt"], clock="mono")

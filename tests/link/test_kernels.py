@@ -26,7 +26,7 @@ ELEMENTWISE_PRINTED = (
 )
 
 
-def test_examples() -> None:
+def test_the_examples_of_the_docstrings() -> None:
     assert doctest.testmod(kernels).failed == 0
 
 
@@ -78,7 +78,7 @@ def test_any_text_has_a_short_name(name: str) -> None:
         ("void " + "deep::" * 20 + "f<int>()", "deep::" * 10 + "f"),
     ],
 )
-def test_short_names(name: str, short: str) -> None:
+def test_a_short_name_tells_kernels_apart(name: str, short: str) -> None:
     assert shorten_name(name) == short
 
 

@@ -112,7 +112,7 @@ def test_numbers_with_a_meaning(function: str, key: str, value: int, text: str |
     assert name_value(function, key, value) == text
 
 
-def test_recorded_driver(data_folder: Path, tmp_path: Path) -> None:
+def test_recorded_ioctls_have_the_fields_that_their_probes_read(data_folder: Path, tmp_path: Path) -> None:
     """kfd-6.12-t1: every CREATE_QUEUE and every ALLOC_MEMORY_OF_GPU has the fields that its probe read."""
     source = data_folder / "captures" / "kfd-6.12-t1"
     out = tmp_path / "k.tracecorr"

@@ -141,7 +141,9 @@ def test_what_the_driver_prints_counts_where_nothing_else_does() -> None:
         (_probe("create_queue_cpsch", inner=[*_probe("allocate_sdma_mqd"), *_probe("init_mqd_sdma")]), "HWS", 2),
     ],
 )
-def test_who_schedules(correlate_trace: Correlator, inner: list[str], scheduler: str, operations: int) -> None:
+def test_functions_in_a_creation_tell_who_schedules(
+    correlate_trace: Correlator, inner: list[str], scheduler: str, operations: int
+) -> None:
     capture = correlate_trace("\n".join(_create(inner)))
     assert capture.table("gpus").collect()["scheduler"].cast(str).to_list() == [scheduler]
     assert _queues(capture, "mqd_events") == [(operations or None,)]

@@ -43,7 +43,9 @@ def _vote(calls: list[tuple[int, int]], ioctls: list[tuple[int, int, int]]) -> l
                      id="one for each"),
     ],
 )  # fmt: skip
-def test_votes(ioctls: list[tuple[int, int, int]], found: list[tuple[int, int, str]]) -> None:
+def test_a_thread_is_guessed_only_by_ioctls_that_lie_in_its_calls_alone(
+    ioctls: list[tuple[int, int, int]], found: list[tuple[int, int, str]]
+) -> None:
     assert _vote(_A + _B, ioctls) == found
 
 

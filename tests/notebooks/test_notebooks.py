@@ -58,7 +58,7 @@ def test_all_notebooks_are_tested(repo: Path) -> None:
 
 
 @pytest.mark.parametrize("name", NOTEBOOKS)
-def test_notebook_runs(name: str, repo: Path) -> None:
+def test_a_notebook_runs_from_top_to_bottom(name: str, repo: Path) -> None:
     assert run(repo / "notebooks" / f"{name}.ipynb")
 
 

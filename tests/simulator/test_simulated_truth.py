@@ -69,7 +69,7 @@ def assert_complete(score: Score) -> None:
 
 @pytest.mark.parametrize("samples_s", [0.0, 0.1])
 @pytest.mark.parametrize("name", CLOCKS)
-def test_every_clock(name: str, samples_s: float, tmp_path: Path) -> None:
+def test_the_truth_is_found_on_every_clock(name: str, samples_s: float, tmp_path: Path) -> None:
     score = score_scene(name, replace(BASE, clock=CLOCKS[name], samples_s=samples_s), tmp_path)
     assert_complete(score)
     assert_causal(Capture.open(tmp_path / "run.tracecorr"))
@@ -78,7 +78,7 @@ def test_every_clock(name: str, samples_s: float, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("name", STRUCTURES)
-def test_every_structure(name: str, tmp_path: Path) -> None:
+def test_the_truth_is_found_in_every_structure(name: str, tmp_path: Path) -> None:
     options = STRUCTURES[name]
     score = score_scene(name, replace(BASE, **options), tmp_path)  # type: ignore[arg-type]
     assert_complete(score)

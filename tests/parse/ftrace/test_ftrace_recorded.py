@@ -103,7 +103,7 @@ def test_known_truths_of_the_vm(kernel: Path) -> None:
 
 
 @pytest.mark.parametrize("folder", need_data([DATA / "vm/bookworm-mocksched"] if DATA.is_dir() else []))
-def test_scheduler_events(folder: Path) -> None:
+def test_recorded_scheduler_events_have_their_rings_and_fences(folder: Path) -> None:
     trace = read_text((folder / "sched.trace.txt").read_bytes())
     assert trace.names("drm_sched") == {"drm_sched_job": 18, "drm_run_job": 18, "drm_sched_process_job": 18}
     assert set(trace.arg("ring")) == {"gfx_0.0.0", "comp_1.0.0", "sdma0"}

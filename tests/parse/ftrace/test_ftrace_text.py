@@ -64,7 +64,7 @@ def test_a_line_that_a_trace_ends_in_is_no_record(cut: int) -> None:
     assert found.ledger["bytes"].sum() == len(first + last) - cut
 
 
-def test_ioctl_row() -> None:
+def test_an_ioctl_is_one_row_with_its_enter_and_exit() -> None:
     row = _row("AMDKFD_IOC_CREATE_QUEUE")
     assert (row["layer"], row["fd"], row["cmd"], row["arg"], row["result"]) == (
         "ioctl",
@@ -89,7 +89,7 @@ def test_kernel_functions_nest_in_their_call() -> None:
     assert _row("init_mqd")["depth"] == 0
 
 
-def test_other_rows() -> None:
+def test_each_kind_of_record_has_its_row() -> None:
     bell = _row("doorbell")
     assert (bell["layer"], bell["arg"], bell["packet_index"], bell["ring"]) == ("doorbell", 0x7FFB80, -1, 0x20A000)
     opened = _row("openat")
@@ -131,7 +131,7 @@ def test_a_line_of_a_thread_that_cannot_be_is_no_record() -> None:
     assert trace.ledger.filter(pl.col("outcome") == "skipped")["bytes"].to_list() == [len(damaged)]
 
 
-def test_exit_alone() -> None:
+def test_an_exit_without_its_enter_is_half_seen() -> None:
     (row,) = read_text(PREFIX % 1 + b"sys_clone3 -> 0x0\n").events.to_dicts()
     assert (row["name"], row["flags"], row["stamp_ns"], row["end_stamp_ns"]) == (
         "clone3",
@@ -146,7 +146,7 @@ def test_exit_alone() -> None:
     [(TRACE, True), (HEAD, True), (b"", False), (b"\x7fELF\0", False), (b":3:hip.cpp :123 : 55 us: text\n", False),
      (PREFIX % 1 + b"sys_ioctl -> 0x0\n", True)],
 )  # fmt: skip
-def test_looks_like(head: bytes, expected: bool) -> None:
+def test_a_trace_is_told_by_its_first_bytes(head: bytes, expected: bool) -> None:
     assert looks_like_ftrace_text(head) is expected
 
 

@@ -43,7 +43,7 @@ def test_slots_are_shown_when_asked_for(debugfs: Path, capsys: pytest.CaptureFix
     assert text.splitlines()[-1].startswith("slots = pipe.slot")
 
 
-def test_json(debugfs: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_json_tells_dumps_queues_and_slots(debugfs: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     packed = tmp_path / "hqds.gz"
     packed.write_bytes(gzip.compress((debugfs / "hqds").read_bytes()))
     assert main(["hqd", "--json", str(packed), str(debugfs / "mqds")]) == 0

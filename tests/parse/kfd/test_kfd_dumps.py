@@ -138,7 +138,7 @@ def test_an_sdma_mqd_of_unknown_layout_has_no_doorbell() -> None:
     assert (_row(dump)["pq_base"], _row(dump)["doorbell"]) == (0x7F57558C2000, None)
 
 
-def test_runlist() -> None:
+def test_the_queues_of_a_runlist_are_listed() -> None:
     text = "Node 1, gpu_id 65a1:\n" + cases.hex_lines(0, cases.runlist(), "  ") + "Node 2, gpu_id 7:\n"
     dump = _read(text + "  No active runlist\n")
     assert dump.kind == "rls" and _skipped(dump) == {}

@@ -22,7 +22,7 @@ from tracecorr.parse.kfd import ioctl_name, ioctl_names, layer_of, result_text
         (0x641E, "DRM_IOCTL_SET_MASTER"),
     ],
 )
-def test_ioctl_name(cmd: int, name: str | None) -> None:
+def test_a_request_is_named_by_its_type_and_number(cmd: int, name: str | None) -> None:
     assert ioctl_name(cmd) == name
     assert ioctl_names(pl.Series([cmd, None], dtype=pl.UInt32)).rows() == [(cmd, name)]
 
@@ -37,12 +37,12 @@ def test_ioctl_name(cmd: int, name: str | None) -> None:
         ("helper", "amdgpu", "amdgpu"), ("do_sys_openat2", None, "other"),
     ],
 )  # fmt: skip
-def test_layer_of(function: str, module: str | None, layer: str) -> None:
+def test_a_function_has_the_layer_of_its_part_of_the_driver(function: str, module: str | None, layer: str) -> None:
     frame = pl.DataFrame({"f": [function], "m": pl.Series([module], dtype=pl.String)})
     assert frame.select(layer_of(pl.col("f"), pl.col("m"))).item() == layer
 
 
-def test_result_text() -> None:
+def test_a_result_is_zero_an_errno_or_a_number() -> None:
     frame = pl.DataFrame({"v": [0, -22, -25, -512, 4, 0x7FE305EF2000, -5000]})
     assert frame.select(result_text(pl.col("v"), pl.lit(value=False))).to_series().to_list() == [
         "0", "EINVAL", "ENOTTY", "ERESTARTSYS", "4", str(0x7FE305EF2000), "-5000",

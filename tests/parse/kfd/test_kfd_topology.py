@@ -1,4 +1,4 @@
-"""KFD nodes of sysfs."""
+"""GPUs, their targets and schedulers are read out of the KFD nodes of sysfs."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import pytest
 from tracecorr.parse.kfd.topology import NodeFiles, list_nodes, name_gfx_target, name_scheduler, parse_properties
 
 
-def test_recorded_nodes(data_folder: Path) -> None:
+def test_recorded_nodes_are_gpus_with_their_properties(data_folder: Path) -> None:
     paths = [data_folder / "real" / f"kfd-topology-{name}-node-properties.txt" for name in ("mi300x", "mi100")]
     if not all(path.is_file() for path in paths):
         pytest.skip(f"no recorded topology {paths}")
@@ -44,5 +44,7 @@ def test_partitions_of_one_device(nodes: int, xccs: int, mode: str) -> None:
         (100300, 0, "gfx1030", "HWS"), (110001, 2, "gfx1101", "MES"), (120001, 0, "gfx1201", "MES"),
     ],
 )  # fmt: skip
-def test_targets(version: int, policy: int, target: str, scheduler: str) -> None:
+def test_a_target_version_names_its_target_and_scheduler(
+    version: int, policy: int, target: str, scheduler: str
+) -> None:
     assert (name_gfx_target(version), name_scheduler(version, policy)) == (target, scheduler)

@@ -50,7 +50,7 @@ def read_database(path: Path) -> list[Block]:
 
 
 @pytest.mark.parametrize("timestamps", [False, True])
-def test_database(tmp_path: Path, timestamps: bool) -> None:
+def test_a_database_gives_the_rows_that_were_written(tmp_path: Path, timestamps: bool) -> None:
     path = write_rocpd(tmp_path / "x.db", timestamps=timestamps)
     blocks = read_database(path)
     expected = [list(row) for row in EXPECTED]
@@ -122,7 +122,9 @@ def test_json_cut_anywhere(cut: int, noise: bytes) -> None:
 @settings(deadline=None, max_examples=40)
 @example([(143289, 128)])
 @given(st.lists(st.tuples(st.integers(0, 200_000), st.integers(0, 255)), min_size=1, max_size=20))
-def test_damaged_database(tmp_path_factory: pytest.TempPathFactory, hits: list[tuple[int, int]]) -> None:
+def test_a_damaged_database_is_refused_or_read_without_a_failure(
+    tmp_path_factory: pytest.TempPathFactory, hits: list[tuple[int, int]]
+) -> None:
     path = write_rocpd(tmp_path_factory.mktemp("damaged") / "x.db")
     data = bytearray(path.read_bytes())
     for place, value in hits:

@@ -60,7 +60,7 @@ def test_kernels_of_rocprofv3() -> None:
 
 
 @pytest.mark.parametrize("data", [V1, JSON])
-def test_rocprof_v1(data: bytes) -> None:
+def test_csv_and_json_of_rocprof_v1_give_the_same_kernel(data: bytes) -> None:
     rows, _ = read(data)
     assert rows.filter(pl.col("layer") == "gpu").select("stamp_ns", "end_stamp_ns", "kernel", "pid").rows() == [
         (4000, 4100, "vadd(int)", 31)
@@ -95,7 +95,7 @@ def test_every_byte_is_booked(data: bytes) -> None:
 
 @settings(deadline=None)
 @given(st.binary(), st.sampled_from([b"", KERNELS, JSON, b"{", b'"Start_Timestamp"\n']))
-def test_any_bytes(noise: bytes, start: bytes) -> None:
+def test_every_byte_of_any_file_is_booked(noise: bytes, start: bytes) -> None:
     data = start + noise
     blocks = list(read_rocprof([data], 0))
     assert sum(b.ledger["bytes"].sum() for b in blocks) == len(data)
