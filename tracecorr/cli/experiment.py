@@ -41,13 +41,7 @@ def experiment_verb(
     """
     if kind != "preempt":
         raise InputError(f"there is no experiment {kind!r}", "the experiment is called preempt")
-    for option, command in (("--high", high), ("--low", low)):
-        if not command.strip():
-            raise InputError(f"{option} names no command", "write the command of the workload, in quotes")
-    if not 0 < kept < math.inf:
-        raise InputError(f"--kept {kept} is no limit", "write how many times longer P95 may be, such as 1.2")
-    if rounds < 1:
-        raise InputError(f"--rounds {rounds} runs nothing", "use 1 or more")
+    _check_options(high, low, rounds, kept)
     folder = output or Path(time.strftime("preempt-%Y%m%d-%H%M%S.experiment"))
     if folder.exists():
         raise InputError(f"{folder} exists", "choose another folder with -o")
@@ -69,3 +63,18 @@ def experiment_verb(
     typer.echo(told if as_json else render_experiment(folder.name, found, report.sections))
     if check and found.outcome != "PASS":
         raise typer.Exit(_FAILED if found.outcome == "FAIL" else _UNKNOWN)
+
+
+def _check_options(high: str, low: str, rounds: int, kept: float) -> None:
+    """Refuse what would run nothing, or could not be judged.
+
+    Raises:
+        InputError: an option is so.
+    """
+    for option, command in (("--high", high), ("--low", low)):
+        if not command.strip():
+            raise InputError(f"{option} names no command", "write the command of the workload, in quotes")
+    if not 0 < kept < math.inf:
+        raise InputError(f"--kept {kept} is no limit", "write how many times longer P95 may be, such as 1.2")
+    if rounds < 1:
+        raise InputError(f"--rounds {rounds} runs nothing", "use 1 or more")

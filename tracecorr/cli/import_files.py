@@ -80,15 +80,8 @@ def import_verb(
         raise _name_options([Path(word) for word in context.args])
     logs, traces, dumps, profiles = amd_log or [], ftrace or [], hqd or [], rocprof or []
     if not (logs or traces or profiles):
-        lone = "; tracecorr hqd FILE shows a dump alone" if dumps else ""
-        raise InputError(
-            "nothing to import" if not dumps else "a dump of HQDs tells no times: it is imported beside a log or trace",
-            f"name a HIP log with --amd-log, a kernel trace with --ftrace, or a profile with --rocprof{lone}",
-        )
-    if ftrace_clock not in _CLOCKS:
-        raise InputError(f"--ftrace-clock {ftrace_clock} is no trace clock", f"use one of: {', '.join(_CLOCKS)}")
-    if ftrace_clock != "auto" and not traces:
-        raise InputError("--ftrace-clock changes nothing without --ftrace", "name the kernel trace with --ftrace")
+        raise _name_lacking(dumps)
+    _check_clock(ftrace_clock, traces)
     target = _choose_output(output, (logs or traces or profiles)[0])
 
     from tracecorr.pipeline import correlate, import_files
@@ -111,6 +104,26 @@ def import_verb(
     say_warnings(warnings)
     say(f"next step: tracecorr report {quote_path(capture.path)}")
     typer.echo(capture.path)
+
+
+def _name_lacking(dumps: list[Path]) -> InputError:
+    """Return the error that says what an import of nothing, or of dumps alone, lacks."""
+    what = "a dump of HQDs tells no times: it is imported beside a log or trace" if dumps else "nothing to import"
+    alone = "; tracecorr hqd FILE shows a dump alone" if dumps else ""
+    step = f"name a HIP log with --amd-log, a kernel trace with --ftrace, or a profile with --rocprof{alone}"
+    return InputError(what, step)
+
+
+def _check_clock(clock: str, traces: list[Path]) -> None:
+    """Refuse a clock that no trace has, or that is named without a trace.
+
+    Raises:
+        InputError: it is one.
+    """
+    if clock not in _CLOCKS:
+        raise InputError(f"--ftrace-clock {clock} is no trace clock", f"use one of: {', '.join(_CLOCKS)}")
+    if clock != "auto" and not traces:
+        raise InputError("--ftrace-clock changes nothing without --ftrace", "name the kernel trace with --ftrace")
 
 
 def _name_options(files: list[Path]) -> InputError:

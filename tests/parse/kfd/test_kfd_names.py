@@ -1,4 +1,4 @@
-"""Names of ioctls and layers of functions."""
+"""Requests, functions and results have their names: by number, by part of the driver, by errno."""
 
 from __future__ import annotations
 
