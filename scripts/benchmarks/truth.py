@@ -12,14 +12,14 @@ import os
 import sys
 import tempfile
 import time
-from collections.abc import Iterator
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
 
 import polars as pl
-from simulator import ClockModel, Scene, Simulation, simulate
+from simulator import Scene, Simulation, simulate
 
 from benchmarks import measure
+from benchmarks.scenes import list_scenes
 from tracecorr.model.errors import TracecorrError
 from tracecorr.pipeline import correlate, import_files
 from tracecorr.store import Capture
@@ -32,11 +32,6 @@ RULES = {
     "signal_dependency": "dependencies", "completion_of_packet": "completions", "gpu_time_of_signal": "gpu_times",
     "doorbell_mapping": "mappings",
 }  # fmt: skip
-# Structures that are also run with lost lines.
-_DAMAGED = (
-    "4 threads, 2 queues", "3 processes", "nested calls", "copies behind copies", "worker thread", "queues made again",
-    "no thread events",
-)  # fmt: skip
 _CAPTURES = ("caseA-1stream", "caseB-4streams", "gemm-rocblas-300", "mt-threads", "streams-priority", "t1-local-clock")
 
 
@@ -214,76 +209,6 @@ def _score_gpus(score: Score, events: pl.DataFrame, made: Simulation, capture: C
     wrong = launches.filter(pl.col("gpu").ne_missing(pl.col("own"))).height
     found = truth.drop_nulls("gpu_id").height
     score.identities["queue GPUs"] = right.height if not wrong else 0, found, made.truth["queue_gpus"].height
-
-
-def list_scenes(quick: bool) -> Iterator[tuple[str, Scene]]:
-    """Yield the grid of runs: clocks, then structures, then damage."""
-    local = ClockModel("local", 25_750_000, 12.0)
-    clocks = {
-        "mono": ClockModel(), "local": local, "local 500 ppm": replace(local, ppm=500.0),
-        "local -500 ppm": replace(local, ppm=-500.0),
-        "local slew": replace(local, slew_ppm=60.0, slew_at_ns=900_000_000),
-        "global": replace(local, name="global", ppm=-3.0), "mono_raw": ClockModel("mono_raw", 250_000_000, 30.0),
-        "boot": ClockModel("boot", -7_000_000_000),
-        "boot suspend": ClockModel("boot", 0, step_ns=-9_000_000_000, step_at_ns=10**9),
-        "tai": ClockModel("tai", -1_700_000_000_000_000_000),
-        "x86-tsc": ClockModel("x86-tsc", 10**12, ticks_per_ns=2.4),
-        "uptime": ClockModel("uptime", 300_000_000_000),
-    }  # fmt: skip
-    base = Scene(span_s=2.0, threads=2)
-    for name, clock in clocks.items():
-        for samples in (0.0, 1.0):
-            yield f"{name}, {'samples' if samples else 'pairs'}", replace(base, clock=clock, samples_s=samples)
-    for era in ("7.0", "6.4", "6.2", "5.7"):
-        yield f"HIP {era}", replace(base, era=era)
-    structures = {
-        "4 threads, 2 queues": {"threads": 4, "queues": 2, "streams": 3}, "no doorbell probe": {"doorbell": "none"},
-        "rich doorbell": {"doorbell": "rich", "thread_events": ()},
-        "queue probe": {"queue_probe": True, "doorbell": "none"},
-        "3 processes": {"processes": 3}, "8 processes": {"processes": 8, "threads": 1, "span_s": 0.7},
-        "nested calls": {"kinds": (*base.kinds, ("nested", 2))}, "container": {"container": True, "processes": 2},
-        "copies behind copies": {"staged_copies": True}, "worker thread": {"direct_dispatch": False},
-        "wrap at 2^32": {"first_index": 2**32 - 200},
-        "queues made again": {"recreate": True, "threads": 1},
-        "pid reused": {"processes": 2, "reuse_pid": True, "span_s": 1.0},
-        "no thread events": {"thread_events": ()},
-        "only ioctls": {"thread_events": (), "doorbell": "none"},
-        "threads one after the other": {"successive": True, "span_s": 0.7, "threads": 3},
-        "suspended before": {"suspended_ns": 3_600_000_000_000, "samples_s": 1.0},
-        "32 streams on 4 queues": {"streams": 32, "threads": 1, "queue_probe": True},
-        "8 GPUs": {"gpus": 8, "streams": 16, "queue_probe": True, "threads": 2},
-        "8 GPUs, no probe": {"gpus": 8, "streams": 8, "doorbell": "rich"},
-        "graphs of 200": {"graph_packets": 200, "kinds": (("launch", 4), ("graph", 1), ("event", 1), ("sync", 1))},
-        "containers alike": {"container": True, "processes": 3, "same_layout": True, "doorbell": "rich", "span_s": 1.0},
-        "pages": {"pages": True, "queue_probe": True},
-        "pages, samples": {"pages": True, "samples_s": 0.5, "doorbell": "rich"},
-        "level 4": {"level": 4}, "level 3": {"level": 3},
-    }  # fmt: skip
-    for name, options in structures.items():
-        yield name, replace(base, **options)  # type: ignore[arg-type]
-        if not quick:
-            yield f"{name}, local", replace(base, clock=local, **options)  # type: ignore[arg-type]
-    damaged = {
-        "mono": {}, "local": {"clock": local}, "rich": {"doorbell": "rich"},
-        "local, rich": {"clock": local, "doorbell": "rich"},
-        **{name: structures[name] for name in _DAMAGED}, "HIP 6.4": {"era": "6.4"}, "HIP 6.2": {"era": "6.2"},
-    }  # fmt: skip
-    for share in (0.01, 0.1, 0.3):
-        for name, options in damaged.items():
-            yield f"{share:.0%} lost, {name}", replace(base, lost_log=share, lost_trace=share, **options)  # type: ignore[arg-type]
-    if not quick:
-        yield from _list_long(base, clocks)
-
-
-def _list_long(base: Scene, clocks: dict[str, ClockModel]) -> Iterator[tuple[str, Scene]]:
-    for name in ("local", "local slew", "mono_raw", "boot suspend"):
-        for span in (0.3, 20.0):
-            for samples in (0.0, 1.0):
-                kind = "samples" if samples else "pairs"
-                scene = replace(
-                    base, clock=clocks[name], samples_s=samples, span_s=span, launch_gap_us=800.0, threads=1
-                )
-                yield f"{name}, {span:g} s, {kind}", scene
 
 
 def report(scores: list[Score]) -> str:

@@ -67,6 +67,15 @@ class Queue:
                 packet.signal.start_ns, packet.signal.end_ns, packet.signal.known = begin, self.free_ns, True
 
 
+@dataclass
+class Stream:
+    """Hold a HIP stream, its queue, and the copy that its next kernel waits for."""
+
+    handle: int
+    queue: Queue
+    pending: Signal | None = None
+
+
 class Machine:
     """Run generators in the order of their times."""
 

@@ -13,9 +13,10 @@ from typing import Any
 import polars as pl
 
 from simulator.damage import LOG_DAMAGES, TRACE_DAMAGES, Damage
+from simulator.event_thread import EventThread
 from simulator.machine import START_NS, Machine, Process, Thread
 from simulator.pages import write_pages
-from simulator.program import EventThread, HipThread
+from simulator.program import HipThread
 from simulator.record import Line, Recorder
 from simulator.scene import Scene
 

@@ -43,6 +43,7 @@ def _change(path: Path, keys: tuple[Any, ...], value: Any) -> None:
         (("files", 1, "path"), 5, r"files\[1\] has a wrong path"),
         (("processes", 0, "pid"), 1e30, r"processes\[0\] has a wrong"),
         (("processes", 0, "namespace_pid"), "7", r"processes\[0\] has a wrong namespace_pid"),
+        (("timens_offsets",), {"monotonic": "far"}, "timens_offsets has a wrong monotonic"),
         (("plan",), [1], "plan is no object"), (("warnings",), [None], "warnings holds what is no text"),
     ],
 )  # fmt: skip
@@ -58,9 +59,9 @@ def test_a_damaged_description_is_named(capture: Path, keys: tuple[Any, ...], va
 
 def test_a_thread_that_ended_before_it_was_asked_is_no_damage(capture: Path) -> None:
     """The kernel gives no robust list of it."""
-    _change(capture / "capture.json", ("threads",), [{"pid": 7, "tid": 7, "comm": "", "robust_list": None}])
+    _change(capture / "capture.json", ("threads",), [{"pid": 7, "tid": 7, "robust_list": None}, {"pid": 7, "tid": 8}])
     correlate(capture)
-    assert 7 not in Capture.open(capture).table("threads").collect()["tid"]
+    assert not {7, 8} & set(Capture.open(capture).table("threads").collect()["tid"])
 
 
 def test_a_description_without_files_is_named(capture: Path) -> None:

@@ -49,6 +49,10 @@ def describe_damage(info: Mapping[str, Any]) -> str:
                 if not _is(entry.get(key), kind):
                     state = "no" if entry.get(key) is None else "a wrong"
                     return f"{name}[{number}] has {state} {key}"
+    for clock, offset in (info.get("timens_offsets") or {}).items():
+        # Signed: a namespace may be behind the host.
+        if type(offset) is not int or abs(offset) >= _MOST:
+            return f"timens_offsets has a wrong {clock}"
     wrong = (name for name in _TEXTS if not all(isinstance(text, str) for text in info.get(name) or []))
     return next((f"{name} holds what is no text" for name in wrong), "")
 

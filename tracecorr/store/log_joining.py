@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from itertools import islice
 from pathlib import Path
 
+from tracecorr.model.errors import quote_path
 from tracecorr.parse.amdlog.blocks import LogBytes
 from tracecorr.store import frames
 from tracecorr.store.log_ends import LogEnds, read_ends
@@ -191,10 +192,10 @@ def _describe_meeting(before: LogEnds, log: LogEnds) -> str:
 
 
 def _describe_doubt(before: LogEnds, log: LogEnds, reason: str) -> str:
+    join = f"cat {quote_path(before.name)} {quote_path(log.name)}"
     return (
         f"{before.name} and {log.name} may be pieces of one log{_name_processes(before.pids & log.pids)}, but "
-        f"{reason}: they stay apart, and nothing is linked across; if they are one log, join them: cat {before.name} "
-        f"{log.name}"
+        f"{reason}: they stay apart, and nothing is linked across; if they are one log, join them: {join}"
     )
 
 

@@ -160,7 +160,7 @@ def _as_text(path: str | None) -> str | None:
 
 def seen_threads(info: dict[str, Any]) -> pl.DataFrame:
     """Return `tid` and `robust_list` of the threads that a capture asked the kernel for."""
-    rows = [(t["tid"], t["robust_list"]) for t in info.get("threads") or []]
+    rows = [(t["tid"], t.get("robust_list")) for t in info.get("threads") or []]
     return pl.DataFrame(rows, schema={"tid": pl.Int64, "robust_list": pl.UInt64}, orient="row")
 
 

@@ -1,0 +1,98 @@
+"""The grid of synthetic runs that `scripts/bench truth` compares with their truth."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+from typing import Any
+
+from simulator import ClockModel, Scene
+
+_BASE = Scene(span_s=2.0, threads=2)
+_LOCAL = ClockModel("local", 25_750_000, 12.0)
+_CLOCKS = {
+    "mono": ClockModel(), "local": _LOCAL, "local 500 ppm": replace(_LOCAL, ppm=500.0),
+    "local -500 ppm": replace(_LOCAL, ppm=-500.0),
+    "local slew": replace(_LOCAL, slew_ppm=60.0, slew_at_ns=900_000_000),
+    "global": replace(_LOCAL, name="global", ppm=-3.0), "mono_raw": ClockModel("mono_raw", 250_000_000, 30.0),
+    "boot": ClockModel("boot", -7_000_000_000),
+    "boot suspend": ClockModel("boot", 0, step_ns=-9_000_000_000, step_at_ns=10**9),
+    "tai": ClockModel("tai", -1_700_000_000_000_000_000),
+    "x86-tsc": ClockModel("x86-tsc", 10**12, ticks_per_ns=2.4),
+    "uptime": ClockModel("uptime", 300_000_000_000),
+}  # fmt: skip
+# What a run is made of -> options of its scene.
+_STRUCTURES: dict[str, dict[str, Any]] = {
+    "4 threads, 2 queues": {"threads": 4, "queues": 2, "streams": 3}, "no doorbell probe": {"doorbell": "none"},
+    "rich doorbell": {"doorbell": "rich", "thread_events": ()},
+    "queue probe": {"queue_probe": True, "doorbell": "none"},
+    "3 processes": {"processes": 3}, "8 processes": {"processes": 8, "threads": 1, "span_s": 0.7},
+    "nested calls": {"kinds": (*_BASE.kinds, ("nested", 2))}, "container": {"container": True, "processes": 2},
+    "copies behind copies": {"staged_copies": True}, "worker thread": {"direct_dispatch": False},
+    "wrap at 2^32": {"first_index": 2**32 - 200},
+    "queues made again": {"recreate": True, "threads": 1},
+    "pid reused": {"processes": 2, "reuse_pid": True, "span_s": 1.0},
+    "no thread events": {"thread_events": ()},
+    "only ioctls": {"thread_events": (), "doorbell": "none"},
+    "threads one after the other": {"successive": True, "span_s": 0.7, "threads": 3},
+    "suspended before": {"suspended_ns": 3_600_000_000_000, "samples_s": 1.0},
+    "32 streams on 4 queues": {"streams": 32, "threads": 1, "queue_probe": True},
+    "8 GPUs": {"gpus": 8, "streams": 16, "queue_probe": True, "threads": 2},
+    "8 GPUs, no probe": {"gpus": 8, "streams": 8, "doorbell": "rich"},
+    "graphs of 200": {"graph_packets": 200, "kinds": (("launch", 4), ("graph", 1), ("event", 1), ("sync", 1))},
+    "containers alike": {"container": True, "processes": 3, "same_layout": True, "doorbell": "rich", "span_s": 1.0},
+    "pages": {"pages": True, "queue_probe": True},
+    "pages, samples": {"pages": True, "samples_s": 0.5, "doorbell": "rich"},
+    "level 4": {"level": 4}, "level 3": {"level": 3},
+}  # fmt: skip
+# Structures that are also run with lost lines.
+_DAMAGED = (
+    "4 threads, 2 queues", "3 processes", "nested calls", "copies behind copies", "worker thread", "queues made again",
+    "no thread events",
+)  # fmt: skip
+
+
+def list_scenes(quick: bool) -> Iterator[tuple[str, Scene]]:
+    """Yield name and scene of each run: clocks, then structures, then damage, then other lengths unless `quick`."""
+    yield from _vary_clocks()
+    yield from _vary_structures(quick)
+    yield from _vary_damage()
+    if not quick:
+        yield from _vary_lengths()
+
+
+def _vary_clocks() -> Iterator[tuple[str, Scene]]:
+    for name, clock in _CLOCKS.items():
+        for samples in (0.0, 1.0):
+            yield f"{name}, {'samples' if samples else 'pairs'}", replace(_BASE, clock=clock, samples_s=samples)
+
+
+def _vary_structures(quick: bool) -> Iterator[tuple[str, Scene]]:
+    for era in ("7.0", "6.4", "6.2", "5.7"):
+        yield f"HIP {era}", replace(_BASE, era=era)
+    for name, options in _STRUCTURES.items():
+        yield name, replace(_BASE, **options)
+        if not quick:
+            yield f"{name}, local", replace(_BASE, clock=_LOCAL, **options)
+
+
+def _vary_damage() -> Iterator[tuple[str, Scene]]:
+    damaged: dict[str, dict[str, Any]] = {
+        "mono": {}, "local": {"clock": _LOCAL}, "rich": {"doorbell": "rich"},
+        "local, rich": {"clock": _LOCAL, "doorbell": "rich"},
+        **{name: _STRUCTURES[name] for name in _DAMAGED}, "HIP 6.4": {"era": "6.4"}, "HIP 6.2": {"era": "6.2"},
+    }  # fmt: skip
+    for share in (0.01, 0.1, 0.3):
+        for name, options in damaged.items():
+            yield f"{share:.0%} lost, {name}", replace(_BASE, lost_log=share, lost_trace=share, **options)
+
+
+def _vary_lengths() -> Iterator[tuple[str, Scene]]:
+    for name in ("local", "local slew", "mono_raw", "boot suspend"):
+        for span in (0.3, 20.0):
+            for samples in (0.0, 1.0):
+                kind = "samples" if samples else "pairs"
+                scene = replace(
+                    _BASE, clock=_CLOCKS[name], samples_s=samples, span_s=span, launch_gap_us=800.0, threads=1
+                )
+                yield f"{name}, {span:g} s, {kind}", scene
