@@ -49,6 +49,13 @@ def test_keys_stay_apart_and_links_inside(synthetic_capture: SyntheticCapture, o
     assert pair.file_path(2).startswith("B: ")
 
 
+def test_files_of_a_capture_beside_itself_name_their_side(synthetic_capture: SyntheticCapture) -> None:
+    pair = Pair(synthetic_capture, synthetic_capture, "start")
+    sides = [pair.file_path(file)[0] for file in pair.table("files").collect()["file"]]
+    half = len(sides) // 2
+    assert sides == ["A"] * half + ["B"] * half and half
+
+
 class TestInTheBrowser:
     """Comparison and pair on the page."""
 

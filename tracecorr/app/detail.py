@@ -59,12 +59,8 @@ def _raw(index: CaptureIndex, file: int, offset: int, length: int) -> dict[str, 
     try:
         data = index.capture.raw(file, offset, min(length, ids.MAX_RAW_BYTES))
         where["line"] = index.capture.line_number(file, offset)
-    except (
-        OSError,
-        ValueError,
-        KeyError,
-        TracecorrError,
-    ) as problem:  # a capture whose raw file is gone still shows the rest
+    except (OSError, ValueError, KeyError, TracecorrError) as problem:
+        # A capture whose raw file is gone still shows the rest.
         return where | {"text": f"raw bytes not readable: {problem}", "missing": True}
     return where | {"text": _as_text(data)}
 

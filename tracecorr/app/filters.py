@@ -13,10 +13,10 @@ import numpy as np
 import numpy.typing as npt
 import polars as pl
 
+from tracecorr.analyze.chain import STEPS
 from tracecorr.app.index import CaptureIndex
 from tracecorr.store.views import levels
 
-_STEPS = ("event", "call_event", "command_event", "doorbell_event", "gpu_event")
 _MAX_STREAMS = 200
 _MAX_NS, _MAX_KEY = 1 << 62, 1 << 32
 Mask = npt.NDArray[np.bool_]
@@ -114,8 +114,8 @@ class Filters:
         out = np.zeros(self._index.views.events + 1, bool)  # the last one stands for "no event"
         own = table("events").filter(pl.col(key).is_in(wanted)).select("event").collect()
         out[own["event"].to_numpy()] = True
-        launches = table("launches").filter(pl.col(key).is_in(wanted)).select(_STEPS).collect()
-        for step in _STEPS:
+        launches = table("launches").filter(pl.col(key).is_in(wanted)).select(STEPS).collect()
+        for step in STEPS:
             out[launches[step].drop_nulls().to_numpy()] = True
         return out
 

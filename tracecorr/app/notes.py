@@ -14,6 +14,7 @@ from tracecorr.store.raw import write_atomically
 MAX_NOTES, MAX_TEXT = 500, 2000
 _FILE = "views/notes.json"
 _FAR = 1 << 62
+_NUMBERS = ("offset", "delta_ns", "dur_ns")
 
 
 def read_notes(index: CaptureIndex) -> list[dict[str, Any]]:
@@ -54,10 +55,16 @@ def save_notes(index: CaptureIndex, notes: object) -> None:
 def _load(index: CaptureIndex) -> list[dict[str, Any]]:
     try:
         rows = json.loads((index.capture.path / _FILE).read_text())
-        keys = {"file", "offset", "delta_ns", "dur_ns", "text"}
-        return [r for r in rows if isinstance(r, dict) and keys <= set(r) and isinstance(r["offset"], int)]
+        return [row for row in rows if isinstance(row, dict) and _is_whole(row)]
     except (OSError, ValueError, TypeError):
         return []
+
+
+def _is_whole(row: dict[str, Any]) -> bool:
+    texts, numbers = [row.get(key) for key in ("file", "text")], [row.get(key) for key in _NUMBERS]
+    # A column of whole numbers has 64 bits.
+    fits = (isinstance(number, int) and abs(number) < 1 << 63 for number in numbers)
+    return all(isinstance(text, str) for text in texts) and all(fits)
 
 
 def _anchored(index: CaptureIndex, note: object) -> dict[str, Any]:

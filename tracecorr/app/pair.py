@@ -97,7 +97,9 @@ class Pair:
     def file_path(self, file: int) -> str:
         """Return the path of a raw file inside its capture, after the letter of the side."""
         capture, own = self._owner(file)
-        return f"{'A' if capture is self._sides[0] else 'B'}: {capture.file_path(own)}"
+        # By number, not by capture: a capture may stand beside itself.
+        side = "A" if file < self._sizes["files"] else "B"
+        return f"{side}: {capture.file_path(own)}"
 
     def line_number(self, file: int, offset: int) -> int | None:
         """Return the line number (from 1) of an offset; None where the file has no lines."""

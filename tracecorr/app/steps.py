@@ -7,11 +7,11 @@ from typing import Any
 import numpy as np
 import polars as pl
 
+from tracecorr.analyze.chain import STEPS
 from tracecorr.app.index import CaptureIndex
 from tracecorr.store.views import levels
 
 KINDS = ("parent", "name", "kernel", "queue", "thread", "error")
-_STEPS = ("event", "doorbell_event", "gpu_event", "command_event", "call_event")
 
 
 def step(index: CaptureIndex, event: int, kind: str, back: bool) -> int | None:
@@ -44,7 +44,7 @@ def _next_where(index: CaptureIndex, event: int, back: bool, same: pl.Expr) -> i
 
 
 def _of_launch(index: CaptureIndex, event: int, column: str) -> Any:
-    touches = pl.any_horizontal(pl.col(c) == event for c in _STEPS)
+    touches = pl.any_horizontal(pl.col(c) == event for c in STEPS)
     row = index.capture.table("launches").filter(touches).select(column).head(1).collect()
     return row[column][0] if row.height else None
 
