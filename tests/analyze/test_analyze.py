@@ -26,10 +26,12 @@ from tracecorr.analyze.launches import summarize_launches, summarize_unlinked
 from tracecorr.analyze.ledger import summarize_ledger, summarize_unaccounted
 from tracecorr.analyze.losses import summarize_losses
 from tracecorr.analyze.markdown import render_markdown, render_summary, render_table
+from tracecorr.analyze.nodes import summarize_nodes
 from tracecorr.analyze.queue_creation import summarize_queue_creation
 from tracecorr.analyze.queues import summarize_queues
 from tracecorr.analyze.report import summarize_capture
 from tracecorr.analyze.run_facts import describe_run
+from tracecorr.analyze.sql import find_example, run_sql
 from tracecorr.analyze.streams import names_streams, summarize_streams
 from tracecorr.analyze.values import addresses_as_text, render_ns, render_value
 from tracecorr.model import schema
@@ -66,11 +68,28 @@ def test_hip_calls_are_summed_by_function_and_half_seen_ones_in_no_time() -> Non
     )
     rows = summarize_hip_calls(events).to_dicts()
     assert rows[0] == {
-        "name": "hipMalloc", "calls": 101, "errors": 0, "half_seen": 1, "total_ns": 5050, "mean_ns": 50, "p50_ns": 50,
-        "p95_ns": 95, "p99_ns": 99, "max_ns": 100, "share": 99.9,
+        "name": "hipMalloc", "calls": 101, "errors": 0, "not_yet": 0, "half_seen": 1, "total_ns": 5050, "mean_ns": 50,
+        "p50_ns": 50, "p95_ns": 95, "p99_ns": 99, "max_ns": 100, "share": 99.9,
     }  # fmt: skip
     assert (rows[1]["name"], rows[1]["errors"]) == ("hipFree", 1)
     assert len(rows) == 2
+
+
+def test_a_poll_of_what_is_not_done_yet_is_no_error() -> None:
+    events = table(
+        "events",
+        *(call("hipStreamQuery", 5, result) for result in ("hipErrorNotReady", "hipErrorNotReady", "hipSuccess")),
+        call("hipStreamQuery", 5, "hipErrorContextIsDestroyed"),
+        call("AMDKFD_IOC_WAIT_EVENTS", 9, "EINTR", "ioctl"),
+    )
+    counts = ("calls", "errors", "not_yet")
+    assert summarize_hip_calls(events).select(counts).rows() == [(4, 1, 2)]
+    assert summarize_ioctls(events).select(counts).rows() == [(1, 0, 1)]
+    tables = tables_of({"events": events.drop("event").with_row_index("event").collect().to_dicts()})
+    nodes = [{"node": "a", "used": {"events": 0, "queues": 0}}]
+    assert summarize_nodes(tables, nodes)["failed_calls"].to_list() == [1]
+    rows = run_sql(tables, find_example("failed"))
+    assert rows["result"].to_list() == ["hipErrorContextIsDestroyed"]
 
 
 def test_calls_without_a_time_have_no_total() -> None:

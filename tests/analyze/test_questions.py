@@ -152,8 +152,8 @@ def test_memory_held_at_once() -> None:
     )  # fmt: skip
     (row,) = summarize_memory(events).to_dicts()
     assert row == {
-        "process": 0, "kind": "allocate_device", "allocations": 3, "freed": 2, "bytes": 180, "largest_bytes": 100,
-        "peak_bytes": 150, "peak_at_ns": 2,
+        "process": 0, "kind": "allocate_device", "allocations": 3, "freed": 2, "unsized": 0, "bytes": 180,
+        "largest_bytes": 100, "peak_bytes": 150, "peak_at_ns": 2,
     }  # fmt: skip
     again = table("events", line(1, "lock", 10, 100), line(2, "lock", 10, 100))
     (row,) = summarize_memory(again).to_dicts()

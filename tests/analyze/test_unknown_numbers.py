@@ -10,6 +10,7 @@ from analyze_tables import Rows, table, tables_of
 from synthetic_run import make_run
 
 from tracecorr.analyze.compare import Side, compare_captures
+from tracecorr.analyze.compare.latency import read_steady
 from tracecorr.analyze.drm_jobs import summarize_drm_jobs
 from tracecorr.analyze.markdown import render_markdown, render_summary
 from tracecorr.analyze.memory import summarize_memory
@@ -176,6 +177,27 @@ def test_every_event_is_not_said_of_one_with_an_unknown_error() -> None:
     )
 
 
+def test_bytes_of_allocations_are_unknown_where_a_line_tells_no_size() -> None:
+    line = {"layer": "memory", "name": "allocate_device", "process": 0}
+    sized = [{**line, "event": n, "ts_ns": n, "arg": n, "size_bytes": 10} for n in range(2)]
+    (row,) = summarize_memory(table("events", *sized, {**line, "event": 2, "ts_ns": 2, "arg": 2})).to_dicts()
+    assert (row["allocations"], row["unsized"]) == (3, 1)
+    assert [row[name] for name in ("bytes", "largest_bytes", "peak_bytes", "peak_at_ns")] == [None] * 4
+
+
+def test_a_launch_of_an_unknown_call_is_not_called_steady() -> None:
+    launches = table("launches", {"event": 2, "kind": "dispatch", "call_event": 1}, {"event": 3, "kind": "dispatch"})
+    assert trace_paths(launches, table("events")).collect()["phase"].to_list() == ["steady", "unknown"]
+    tables = tables_of({"launches": launches.collect().to_dicts()})
+    assert read_steady(tables).height == 1
+
+
+def test_the_clock_of_a_trace_alone_has_nothing_to_be_aligned_with() -> None:
+    run = make_run()
+    run["clock_map"] = [{**run["clock_map"][1], "source": "ftrace:local", "method": "unaligned"}]
+    assert _reason(run, "clock_aligned") == "there is only one clock: nothing to align"
+
+
 def test_a_clock_of_two_pieces_is_one_clock() -> None:
     run = make_run()
     run["clock_map"].append({**run["clock_map"][1], "from_ns": 9})
@@ -206,7 +228,8 @@ def test_bytes_of_copies_are_compared_only_where_all_are_known() -> None:
 def test_intervals_of_stages_of_the_log_say_that_their_times_are_whole_microseconds() -> None:
     def side(ns: int) -> Side:
         rows = [
-            {"event": n, "kind": "dispatch", "call_ns": n * 10_000, "packet_ns": n * 10_000 + ns} for n in range(60)
+            {"kind": "dispatch", "call_event": n, "call_ns": n * 10_000, "packet_ns": n * 10_000 + ns}
+            for n in range(60)
         ]
         return Side("x", tables_of({"launches": rows}))
 

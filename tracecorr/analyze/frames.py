@@ -6,6 +6,8 @@ from collections.abc import Callable
 
 import polars as pl
 
+from tracecorr.model.kinds import NOT_YET
+
 # Gives the table of a capture by its name (any of `schema.TABLES`).
 Tables = Callable[[str], pl.LazyFrame]
 
@@ -42,14 +44,15 @@ def spread_ns(took: pl.Expr, name: str) -> tuple[pl.Expr, ...]:
 
 
 def is_failed() -> pl.Expr:
-    """Tell of rows whether their result is known and is not a success."""
+    """Tell of rows whether their result is known and is a failure: a poll of what is not done yet is none."""
     result = pl.col("result").cast(pl.String)
-    return result.is_not_null() & ~result.is_in(SUCCESS) & ~result.str.contains(r"^\d+$")
+    return result.is_not_null() & ~result.is_in([*SUCCESS, *NOT_YET]) & ~result.str.contains(r"^\d+$")
 
 
-def count_failed() -> pl.Expr:
-    """Return the aggregate `errors`: rows whose result is known and is not a success."""
-    return is_failed().sum().alias("errors")
+def count_failed() -> tuple[pl.Expr, pl.Expr]:
+    """Return the aggregates `errors`, rows that failed, and `not_yet`, rows that tell only of something not done."""
+    told = pl.col("result").cast(pl.String).is_in(NOT_YET)
+    return is_failed().sum().cast(pl.Int64).alias("errors"), told.sum().cast(pl.Int64).alias("not_yet")
 
 
 def as_text(*columns: str) -> list[pl.Expr]:

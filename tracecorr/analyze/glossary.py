@@ -13,6 +13,7 @@ GLOSSARY = {
     "UNALIGNED": "a clock that could not be mapped: nothing of it is linked by time",
     "error of a time": "the true time lies in an interval of this width",
     "p50, p95, p99": "so many percent of the values are not larger; one that occurred (nearest rank)",
+    "not yet": "no error: not done yet (hipErrorNotReady), or a wait that ended early (EINTR)",
     "half seen": "only begin or end was seen: counted among the calls, in no time",
 }
 

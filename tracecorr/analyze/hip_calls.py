@@ -37,7 +37,7 @@ def _summarize(events: pl.LazyFrame, *, internal: bool) -> pl.DataFrame:
         .group_by("name")
         .agg(
             pl.len().cast(pl.Int64).alias("calls"),
-            count_failed().cast(pl.Int64),
+            *count_failed(),
             pl.col("dur_ns").is_null().sum().cast(pl.Int64).alias("half_seen"),
             *describe_ns("dur_ns"),
         )

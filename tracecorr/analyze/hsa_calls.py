@@ -13,6 +13,6 @@ def summarize_hsa_calls(events: pl.LazyFrame) -> pl.DataFrame:
         events.filter(pl.col("layer") == "hsa")
         .with_columns(as_text("name", "source"))
         .group_by("source", "name")
-        .agg(pl.len().cast(pl.Int64).alias("calls"), count_failed().cast(pl.Int64), *describe_ns("dur_ns"))
+        .agg(pl.len().cast(pl.Int64).alias("calls"), *count_failed(), *describe_ns("dur_ns"))
         .sort(["total_ns", "name"], descending=[True, False], nulls_last=True)
     )

@@ -15,7 +15,7 @@ def summarize_ioctls(events: pl.LazyFrame) -> pl.DataFrame:
         .group_by("name")
         .agg(
             pl.len().cast(pl.Int64).alias("calls"),
-            count_failed().cast(pl.Int64),
+            *count_failed(),
             *describe_ns("dur_ns", (95,)),
         )
         .sort(["total_ns", "name"], descending=[True, False], nulls_last=True)

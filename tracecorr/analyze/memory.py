@@ -16,8 +16,9 @@ def summarize_memory(events: pl.LazyFrame) -> pl.DataFrame:
     An allocation ends with the first later `free` of its address; one that is never freed stays to the end. No line
     tells of the end of a lock.
 
-    Returns: process, kind, allocations, freed, bytes, largest_bytes, peak_bytes (held at once), peak_at_ns; the last
-        two, and freed, are null of locks.
+    Returns: process, kind, allocations, freed, unsized (allocations whose size no line tells), bytes, largest_bytes,
+        peak_bytes (held at once), peak_at_ns; the last two, and freed, are null of locks, the last four where a size
+        is not known.
     """
     rows = collect(
         events.filter(pl.col("layer") == "memory")
@@ -26,20 +27,26 @@ def summarize_memory(events: pl.LazyFrame) -> pl.DataFrame:
     )
     # Within one stamp the order of the lines counts. A log that names no process is of one; a join finds no null.
     rows = rows.with_columns(pl.col("process").cast(pl.Int64).fill_null(_NO_PROCESS)).with_row_index("at")
-    made = rows.filter(pl.col("kind").is_in(_KINDS)).with_columns(pl.col("size_bytes").fill_null(0))
+    made = rows.filter(pl.col("kind").is_in(_KINDS))
     frees = rows.filter((pl.col("kind") == "free") & pl.col("arg").is_not_null())
     ends = frees.select("process", "arg", "at", free_at="at", free_ns="ts_ns")
     lives = made.join_asof(ends, on="at", by=["process", "arg"], strategy="forward", check_sortedness=False)
     totals = lives.group_by("process", "kind").agg(
         allocations=pl.len().cast(pl.Int64),
         freed=pl.col("free_ns").count().cast(pl.Int64),
+        unsized=pl.col("size_bytes").null_count().cast(pl.Int64),
         bytes=pl.col("size_bytes").sum(),
         largest_bytes=pl.col("size_bytes").max(),
     )
     both = totals.join(_peaks(lives), on=["process", "kind"], how="left").sort("process", "kind")
-    told = ("freed", "peak_bytes", "peak_at_ns")
     named = pl.when(pl.col("process") != _NO_PROCESS).then("process").cast(pl.UInt32).alias("process")
-    return both.with_columns(named, *(pl.when(pl.col("kind") != "lock").then(name).alias(name) for name in told))
+    is_sized, is_ended = pl.col("unsized") == 0, pl.col("kind") != "lock"
+    return both.with_columns(
+        named,
+        pl.when(is_ended).then("freed").alias("freed"),
+        *(pl.when(is_sized).then(name).alias(name) for name in ("bytes", "largest_bytes")),
+        *(pl.when(is_sized & is_ended).then(name).alias(name) for name in ("peak_bytes", "peak_at_ns")),
+    )
 
 
 def _peaks(lives: pl.DataFrame) -> pl.DataFrame:

@@ -29,9 +29,10 @@ def trace_paths(launches: pl.LazyFrame, events: pl.LazyFrame, setup_calls: pl.Da
         setup_calls: what `steady.list_setup_calls` gave, where it was asked already.
 
     Returns: event, call_event, kernel, queue, phase (`setup` where the call made a queue, loaded code or allocated
-        memory, else `steady`), hip_ns, command_ns, doorbell_ns, return_ns, wait_for_gpu_ns, gpu_ns, noticed_ns,
-        whole_ns (from the call to its return) and kernel_mode_ns (system calls inside the HIP call; null where no trace
-        tells what was inside calls, where one of them was half seen, or where the call is not known).
+        memory, `unknown` where the call is not known, else `steady`), hip_ns, command_ns, doorbell_ns, return_ns,
+        wait_for_gpu_ns, gpu_ns, noticed_ns, whole_ns (from the call to its return) and kernel_mode_ns (system calls
+        inside the HIP call; null where no trace tells what was inside calls, where one of them was half seen, or where
+        the call is not known).
     """
     calls = list_setup_calls(events) if setup_calls is None else setup_calls
     setup = calls.lazy().select(call_event="chain", phase=pl.lit("setup"))
@@ -48,7 +49,9 @@ def trace_paths(launches: pl.LazyFrame, events: pl.LazyFrame, setup_calls: pl.Da
         .join(inside, on="call_event", how="left")
         .join(inside.select(traced=pl.len() > 0), how="cross")
         .with_columns(
-            pl.col("phase").fill_null("steady"),
+            phase=pl.when(pl.col("call_event").is_null())
+            .then(pl.lit("unknown"))
+            .otherwise(pl.col("phase").fill_null("steady")),
             kernel_mode_ns=pl.when(
                 pl.col("traced") & pl.col("call_event").is_not_null() & ~pl.col("half_seen").fill_null(value=False)
             ).then(pl.col("kernel_mode_ns").fill_null(0)),

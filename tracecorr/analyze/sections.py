@@ -234,9 +234,10 @@ def _path_sections(evidence: Evidence, sources: set[str]) -> Iterator[Section]:
         summarize_paths(launches, events, evidence.setup_calls),
         "`hip` = call to command, `command` = command to packet line, `doorbell` = to its store, `return` = to "
         "the return of the call; `kernel_mode` = system calls inside the call (part of the others). `setup` = launches "
-        "whose call made a queue, loaded code or allocated memory: they say nothing about steady ones. What ends or "
-        "begins at a doorbell or on the GPU may be off by the error of Time by stage. `share` = of the time from call "
-        "to return; where a doorbell is not recorded the rest is unknown",
+        "whose call made a queue, loaded code or allocated memory: they say nothing about steady ones; `unknown` = "
+        "those whose call is not known. What ends or begins at a doorbell or on the GPU may be off by the error of "
+        "Time by stage. `share` = of the time from call to return; where a doorbell is not recorded the rest is "
+        "unknown",
         explain_lack(sources, "packets", log=True),
         nothing=NO_DISPATCH,
     )
@@ -275,7 +276,8 @@ def _copy_sections(tables: Tables, sources: set[str]) -> Iterator[Section]:
         "Memory",
         summarize_memory(tables("events")),
         "recorded by the log (level 4): what the runtime asked of ROCr; pools make it differ from hipMalloc. No line "
-        "tells when a `lock` of host memory ends, so how much was locked at once is unknown",
+        "tells when a `lock` of host memory ends, so how much was locked at once is unknown; so are the bytes of a "
+        "kind of which some are `unsized`, whose line tells no size",
         explain_lack(sources, "allocations", log=True),
         nothing="the log has no allocation line (level 4 and higher print them)",
     )

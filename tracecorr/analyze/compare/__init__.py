@@ -121,9 +121,9 @@ def _work_sections(first: Evidence, second: Evidence, confidence: float, rounds:
     a, b = first.tables, second.tables
     steady = read_steady(a, first.setup_calls), read_steady(b, second.setup_calls)
     interval = (
-        "jitter = P99 - P50; "
-        "launches whose call made a queue, loaded code or allocated memory are left out; intervals by bootstrap "
-        f"({rounds} rounds, likeness of neighbours counted), {confidence:.0%} for all rows together; "
+        "jitter = P99 - P50; launches whose call made a queue, loaded code or allocated memory, or is not known, are "
+        f"left out; intervals by bootstrap ({rounds} rounds, likeness of neighbours counted), {confidence:.0%} for all "
+        "rows together; "
         "significant = the interval leaves out 0 and the difference is at least the 1 us step of the log"
     )
     clocks = (
@@ -154,8 +154,8 @@ def _path_sections(first: Evidence, second: Evidence) -> Iterator[Section]:
     ]
     yield Section(
         "paths", "Time by layer", join_sides(paths[0], paths[1], "way", ["launches", "mean_ns", "p50_ns", "p99_ns"]),
-        "steady launches and those with set-up work apart; what ends or begins at a doorbell or on the GPU may be off "
-        "by the clock error of Latency",
+        "steady launches, those with set-up work and those of an unknown call apart; what ends or begins at a doorbell "
+        "or on the GPU may be off by the clock error of Latency",
     )  # fmt: skip
     copies = [
         summarize_copies(t("events"), t("launches"), t("kernels"))

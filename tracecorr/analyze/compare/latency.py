@@ -34,7 +34,7 @@ _SEED = 20
 
 
 def read_steady(tables: Tables, setup_calls: pl.DataFrame | None = None) -> pl.DataFrame:
-    """Return the launches whose call did no set-up work, with the moments of their way, in the order of the log.
+    """Return the launches whose call is known and did no set-up work, with their moments, in the order of the log.
 
     Args:
         tables: gives the table of a capture by its name.
@@ -47,7 +47,8 @@ def read_steady(tables: Tables, setup_calls: pl.DataFrame | None = None) -> pl.D
     setup = calls.lazy().select(call_event="chain")
     moments = [moment for moment in _MOMENTS if moment != "doorbell_ns"]
     recorded = pl.col("doorbell_evidence") == RECORDED
-    rows = tables("launches").join(setup, on="call_event", how="anti", maintain_order="left")
+    known = tables("launches").filter(pl.col("call_event").is_not_null())
+    rows = known.join(setup, on="call_event", how="anti", maintain_order="left")
     names = tables("kernels").select("kernel", kernel_name=pl.coalesce("display", "name"))
     found = collect(
         rows.join(names, on="kernel", how="left", maintain_order="left").select(

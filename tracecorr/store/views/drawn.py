@@ -10,7 +10,7 @@ from collections.abc import Callable
 import polars as pl
 
 from tracecorr.model.errors import TracecorrError
-from tracecorr.model.kinds import INFERRED, Flag
+from tracecorr.model.kinds import INFERRED, NOT_YET, Flag
 from tracecorr.model.schema import CAT
 from tracecorr.store.views import lanes, levels
 
@@ -26,8 +26,6 @@ SHAPE: dict[str, pl.DataType] = {
     "style": pl.UInt8(), "label": CAT, "value": pl.Float64(), "own": pl.Boolean(),
 }  # fmt: skip
 
-# Answers to a question or to a wait, not failures.
-NO_FAILURE = ("hipErrorNotReady", "EAGAIN", "ETIMEDOUT", "EINTR", "ERESTARTSYS")
 HALF = int(Flag.ENTER_ONLY | Flag.EXIT_ONLY)
 # Functions of the driver that tell the hardware scheduler what to run, and wait for it.
 _SCHEDULING = (
@@ -45,7 +43,7 @@ def table(tables: Tables, name: str) -> pl.LazyFrame | None:
 
 def failed(result: pl.Expr) -> pl.Expr:
     """Tell whether a result (text) is a failure."""
-    return (result.str.contains(r"^(hipError|E[A-Z0-9]+$)") & ~result.is_in(NO_FAILURE)).fill_null(value=False)
+    return (result.str.contains(r"^(hipError|E[A-Z0-9]+$)") & ~result.is_in(NOT_YET)).fill_null(value=False)
 
 
 def shape(frame: pl.LazyFrame, **columns: pl.Expr | str) -> pl.DataFrame:
