@@ -11,9 +11,12 @@ Everything is imported when it is first used, so that the command line starts qu
 from __future__ import annotations
 
 from importlib import import_module
-from typing import TYPE_CHECKING, Any
 
+# Without the module `typing`, which takes longer to load than all this: Ctrl-C shows a traceback until it is done.
+TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from typing import Any
+
     from tracecorr.api import Capture, open_capture, open_sample
     from tracecorr.model.errors import CaptureError, InputError, MachineError, TracecorrError
 

@@ -122,7 +122,11 @@ def _correlate(capture: Capture, stages: Stages, ready: Mapping[int, list[Stored
     del tables  # large
     _end(stages, "store")
     stages.begin("building the views of the page")
-    write_views(path, build_views(capture.table))
+    try:
+        write_views(path, build_views(capture.table))
+    except OSError as error:
+        # All answers are in the tables; the page draws from them, too.
+        return [*warnings, f"the views of the page were not stored, serve builds them again: {error.strerror or error}"]
     _end(stages, "views")
     return warnings
 

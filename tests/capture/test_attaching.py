@@ -104,7 +104,7 @@ def test_attaching_to_what_is_no_process_leaves_nothing(tmp_path: Path, tracefs:
         over.set()
         thread.join()
         ended.wait()
-    assert [status for status, _, _ in found.values()] == [3, 3]
+    assert [status for status, _, _ in found.values()] == [2, 2]
     assert f"there is no process {ended.pid}, or it has ended" in found[ended.pid][2]
     assert f"next step: tracecorr capture --pid {os.getpid()}" in found[thread.native_id][2]
     assert list(tmp_path.iterdir()) == []
@@ -124,6 +124,6 @@ def test_a_process_that_ends_before_it_is_recorded_is_no_capture(
     monkeypatch.setattr(Session, "_release", end_it)
     monkeypatch.chdir(tmp_path)
     with unchanged(tracefs):
-        assert main(["capture", "-o", "x", *QUICK, "--pid", str(workload.pid)]) == 3
+        assert main(["capture", "-o", "x", *QUICK, "--pid", str(workload.pid)]) == 2
     assert f"there is no process {workload.pid}, or it has ended" in capfd.readouterr().err
     assert list(tmp_path.glob("*.tracecorr")) == []

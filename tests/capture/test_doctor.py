@@ -146,7 +146,7 @@ def test_unknown_container_is_told(monkeypatch: pytest.MonkeyPatch, tmp_path: Pa
     engine.write_text('#!/bin/sh\necho "Error: No such container: $6" >&2\nexit 1\n')
     engine.chmod(0o755)
     monkeypatch.setenv("PATH", f"{tmp_path}:/usr/bin:/bin")
-    assert main(["doctor", "--container", "gone"]) == 3
+    assert main(["doctor", "--container", "gone"]) == 2
     assert "there is no container gone (asked docker as " in capfd.readouterr().err
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import pty
 import signal
 import subprocess
 import sys
@@ -30,6 +31,35 @@ def test_termination_ends_both_and_closes_the_folder(tmp_path: Path, tracefs: Tr
         assert capture.end()[0] == 128 + signal.SIGTERM
     assert capture.info["state"] == "complete"
     assert "SIGTERM" in capture.info["end_reason"]
+
+
+def test_a_known_cause_of_no_log_is_not_followed_by_guesses(tmp_path: Path) -> None:
+    """SYNTHETIC runtime: a file of its name, mapped by a program whose log was turned off."""
+    (tmp_path / "libamdhip64.so.7").write_bytes(b"not a library (synthetic)")
+    program = (
+        "import mmap, time; f = open('libamdhip64.so.7', 'rb'); m = mmap.mmap(f.fileno(), 0, prot=1); time.sleep(1)"
+    )
+    words = (*QUICK, "--", "env", "AMD_LOG_LEVEL=0", sys.executable, "-c", program)
+    status, _, err = Capture(tmp_path, *words).end()
+    assert (status, "was started with AMD_LOG_LEVEL=0" in err, "no HIP log appeared" in err) == (0, True, False)
+    assert "HIP log: none; why is said above" in err
+
+
+@pytest.mark.parametrize("redirected", [False, True])
+def test_no_live_line_mixes_with_what_the_workload_prints(tmp_path: Path, redirected: bool) -> None:
+    ours, theirs = pty.openpty()
+    script = "printf 'half a '; sleep 2.5; echo line"
+    words = [sys.executable, "-m", "tracecorr", "capture", "-o", "x", "--event-set", "minimal", "--no-correlate"]
+    with (tmp_path / "out").open("w") as out:
+        subprocess.run(
+            [*words, "--", "sh", "-c", script], cwd=tmp_path, env={**os.environ, "PYTHONPATH": str(REPO)}, check=True,
+            stdin=subprocess.DEVNULL, stdout=out if redirected else theirs, stderr=theirs,
+        )  # fmt: skip
+    os.close(theirs)
+    shown = os.read(ours, 1 << 16).decode()
+    os.close(ours)
+    assert ("tracecorr: recording" in shown) == redirected
+    assert ("half a line" in shown) != redirected
 
 
 def test_the_first_interrupt_is_the_workloads_the_second_ends_the_capture(tmp_path: Path, tracefs: Tracefs) -> None:

@@ -69,6 +69,12 @@ def test_a_wrong_query_names_where_the_columns_are_listed(run: Run, sql: str) ->
     assert result.out == ""
 
 
+@pytest.mark.usefixtures("capture")
+def test_a_capture_may_be_named_beside_what_needs_none(run: Run) -> None:
+    for option in ("--schema", "--examples"):
+        assert run("query", "x", option).out == run("query", option).out != ""
+
+
 def test_query_without_sql(run: Run) -> None:
     assert run("query").status == 2
     assert run("query", "x.tracecorr").status == 2

@@ -53,7 +53,18 @@ def _capture(run: Run, log_file: Path, trace_file: Path) -> None:
         (["import", "--amd-log", "amd.log", "--hqd", "a.tracecorr", "-o", "x"], "a.tracecorr is a folder"),
         (["import", "--rocprof", "a.tracecorr", "-o", "x"], "a.tracecorr is a folder"),
         (["query", "SELECT 1", "a"], "before the capture"),
-        (["query", "a", "SELECT 1", "--example", "queues"], "another one is written"),
+        (["query", "a", "SELECT 1", "--example", "queues"], "--example is answered alone"),
+        (["query", "a", "SELECT 1", "--schema"], "--schema is answered alone"),
+        (["query", "SELECT 1", "--examples"], "--examples is answered alone"),
+        (["query", "--schema", "--examples"], "--schema and --examples ask two things"),
+        (["hqd", "--interval", "3"], "--interval changes nothing without --watch"),
+        (["hqd", "amd.log", "--debugfs", "."], "--debugfs names this machine's queues"),
+        (["hqd", "--slots", "--json"], "--slots adds nothing to --json"),
+        (["correlate", "a", "--force"], "--force changes nothing without -o"),
+        (["correlate", "a", "--cluster", "local", "-j", "2"], "--jobs is of this machine"),
+        (["capture", "--hqd-interval", "3", "--", "true"], "--hqd-interval changes nothing without --hqd"),
+        (["capture", "--kill", "--pid", "1"], "--kill changes nothing without a COMMAND"),
+        (["capture", "--as-root", "--image", "x"], "--as-root changes nothing without a COMMAND on the host"),
         (["report", "a", "--threshold", "scheduler=hws"], "no scheduler 'hws'"),
         (["info", "a", "b"], "unexpected extra argument(s) (b)"),
         (["repot"], "no such command 'repot'. Did you mean 'report'"),
@@ -259,6 +270,41 @@ def test_a_full_disk_is_said_without_a_trace(run: Run, monkeypatch: pytest.Monke
     monkeypatch.setattr(typer, "echo", fail)
     found = run("info", "a")
     assert (found.status, found.err.splitlines()[0]) == (1, "error: cannot write the output: No space left on device")
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="mounts a small disk")
+def test_a_full_disk_leaves_nothing_half_written_and_is_no_wrong_usage(tmp_path: Path) -> None:
+    """One status wherever the disk is full."""
+    script = """
+import subprocess, sys
+from tracecorr.cli import main
+subprocess.run(["mount", "-t", "tmpfs", "-o", "size=4k", "tmpfs", "disk"], check=True)
+status = main(sys.argv[1:])
+left = subprocess.run(["find", "disk", "-name", ".*"], capture_output=True, text=True, check=True).stdout
+sys.exit(f"left: {left}" if left else status)
+"""
+    (tmp_path / "disk").mkdir()
+    for words, told in (
+        (["import", "--amd-log", "amd.log", "-o", "disk/x"], "error: cannot write disk/x.tracecorr: No space"),
+        (["report", "a", "--html", "disk/r.html"], "error: cannot write disk/r.html: No space"),
+        (["export", "a", "--to", "csv", "-o", "disk/t"], "error: cannot write disk/t: No space"),
+    ):
+        command = ["unshare", "-m", sys.executable, "-c", script, *words]
+        found = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
+        assert (found.returncode, told in found.stderr) == (1, True), found.stderr
+
+
+def test_a_capture_whose_views_have_no_room_is_complete_but_for_them(
+    run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(*_: object) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr("numpy.save", fail)
+    found = run("correlate", "a")
+    assert (found.status, "warning: the views of the page were not stored" in found.err) == (0, True)
+    assert not list((tmp_path / "a.tracecorr" / "views").glob(".pyramid*"))
+    assert run("report", "a").status == 0
 
 
 def test_a_folder_without_rights_is_named(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:

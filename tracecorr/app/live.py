@@ -25,7 +25,8 @@ class Live:
     def __init__(self, capture: Capture) -> None:
         """Follow the recording of `capture`."""
         self._capture = capture
-        self._folder = tempfile.TemporaryDirectory(prefix="tracecorr-live-")
+        # A reading may go on while the server ends.
+        self._folder = tempfile.TemporaryDirectory(prefix="tracecorr-live-", ignore_cleanup_errors=True)
         self._sizes: dict[str, int] = {}
         self._again = 0.0  # when the next reading may begin
         self.readings = 0

@@ -13,7 +13,7 @@ from typing import Any
 from tracecorr.capture.engines import ENGINES
 from tracecorr.capture.invoker import Invoker, find_invoker
 from tracecorr.capture.workload import resolve_command
-from tracecorr.model.errors import CommandError, MachineError
+from tracecorr.model.errors import CommandError, InputError, MachineError
 
 LOG_MOUNT = "/tracecorr"
 MARK = "TRACECORR_GATE"
@@ -88,7 +88,8 @@ def find_engine(kind: str, name: str, root: Invoker, invoker: Invoker) -> tuple[
     """Return the engine that has the container or image `name`, and what it knows of it.
 
     Raises:
-        MachineError: no engine is installed, or none has it.
+        InputError: no engine has it.
+        MachineError: no engine is installed.
     """
     engines = list(_installed(root, invoker))
     if not engines:
@@ -99,7 +100,7 @@ def find_engine(kind: str, name: str, root: Invoker, invoker: Invoker) -> tuple[
             return engine, found
     tried = ", ".join(f"{engine.name} as {engine.user.name}" for engine in engines)
     remedy = "docker ps; podman ps" if kind == "container" else f"docker pull {name}"
-    raise MachineError(f"there is no {kind} {name} (asked {tried})", remedy)
+    raise InputError(f"there is no {kind} {name} (asked {tried})", remedy)
 
 
 def container_pid(name: str, environment: Mapping[str, str]) -> int:
@@ -110,13 +111,14 @@ def container_pid(name: str, environment: Mapping[str, str]) -> int:
         environment: that of this process; its caller's rootless containers are found, too.
 
     Raises:
-        MachineError: no engine is installed, none has the container, or it does not run.
+        InputError: no engine has the container, or it does not run.
+        MachineError: no engine is installed.
     """
     root, invoker = find_invoker(environment, as_root=True), find_invoker(environment)
     engine, facts = find_engine("container", name, root, invoker)
     pid = (facts.get("State") or {}).get("Pid")
     if not isinstance(pid, int) or pid <= 0:
-        raise MachineError(f"the container {name} does not run", f"{engine.name} start {name}")
+        raise InputError(f"the container {name} does not run", f"{engine.name} start {name}")
     return pid
 
 

@@ -77,7 +77,8 @@ def launch(options: CaptureOptions, invoker: Invoker, program: str, folder: Reco
 
     Raises:
         CommandError: the container has no such command.
-        MachineError: the container is unknown, or its gate did not appear.
+        InputError: there is no such process, container or image.
+        MachineError: the gate of the container did not appear.
     """
     if options.pid is not None:
         return _attach(options, options.pid, folder)

@@ -27,7 +27,7 @@ from tracecorr.capture.signals import SignalInbox
 from tracecorr.capture.tracefs import find_tracefs
 from tracecorr.capture.undo import ACTIONS, restore_leftovers
 from tracecorr.capture.workload import AttachedProcess
-from tracecorr.model.errors import CaptureError, CommandError, MachineError, TracecorrError, quote_path
+from tracecorr.model.errors import CaptureError, CommandError, InputError, MachineError, TracecorrError, quote_path
 from tracecorr.progress import LiveLine
 from tracecorr.store import Capture
 from tracecorr.store.processes import count_processes
@@ -45,6 +45,7 @@ def plan_capture(options: CaptureOptions) -> tuple[Plan, Offer]:
     """Return what a capture would arm on this machine, and what the machine offers; nothing is changed.
 
     Raises:
+        InputError: there is no such process or container.
         MachineError: the machine cannot capture.
     """
     _need_root()
@@ -69,7 +70,7 @@ def preview_capture(options: CaptureOptions) -> tuple[Plan, Offer]:
     Raises:
         CommandError: the command is not found or cannot run.
         CaptureError: the folder is in the way.
-        InputError: the options contradict each other, or the folder's name cannot be.
+        InputError: the options contradict each other or name what is not there, or the folder's name cannot be.
         MachineError: the machine cannot capture.
     """
     _need_root()
@@ -105,6 +106,7 @@ def run_capture(options: CaptureOptions, inbox: SignalInbox, say: Say) -> int:
 
     Raises:
         CommandError: the command is not found or cannot run.
+        InputError: the options contradict each other, or name what is not there.
         MachineError: this machine cannot capture; nothing was started or changed.
         CaptureError: the folder is in the way.
         SessionError: the capture failed after the workload had started.
@@ -134,7 +136,7 @@ def _record(options: CaptureOptions, invoker: Invoker, program: str, inbox: Sign
             if options.correlate:
                 _build_tables(folder, say, quiet=options.quiet)
             return status, folder.shown
-        except (MachineError, CommandError):
+        except (InputError, MachineError, CommandError):
             folder.remove()
             raise
         finally:
@@ -200,6 +202,8 @@ def render_summary(shown: Path) -> Iterator[str]:
         yield "HIP log: none; one that a process writes already is copied, but a running one cannot be told to log"
     elif "AMD_LOG_LEVEL_FILE" not in info.get("environment", {}):
         yield "HIP log: none was asked for (--log-level 0)"
+    elif info.get("unlogged"):
+        yield "HIP log: none; why is said above"
     else:
         yield (
             "warning: no HIP log appeared: the workload did not use HIP, its runtime cannot log, "

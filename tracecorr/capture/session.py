@@ -34,11 +34,10 @@ from tracecorr.capture.processes import ProcessTable, read_thread_map
 from tracecorr.capture.recorder import KernelRecorder
 from tracecorr.capture.signals import Received, SignalInbox
 from tracecorr.capture.snapshots import Snapshots
-from tracecorr.capture.status import Progress, render_progress
+from tracecorr.capture.status import Progress, StatusLine
 from tracecorr.capture.tracefs import Tracefs
 from tracecorr.capture.workload import AttachedProcess
 from tracecorr.model.errors import MachineError, SessionError, quote_path
-from tracecorr.progress import LiveLine
 from tracecorr.store.recording import list_raw_files
 
 Say = Callable[[str], None]
@@ -66,11 +65,10 @@ class Session:
         self._options = options
         self._invoker = invoker
         self._folder = folder
-        self._say = say
         self._program = program
         self._token = token
         self._processes = ProcessTable()
-        self._status = LiveLine()
+        self._status = StatusLine(options, say)
         self._started = time.monotonic()
         self._recording_since: float | None = None
         self._find_processes, self._find_openers = Pace(_PROCESSES_SECONDS), Pace(_OPENERS_SECONDS)
@@ -162,6 +160,7 @@ class Session:
                 self._watch(inbox)
                 self._end_recording("the workload ended")
             except Exception as error:
+                self._status.clear()
                 if failure is not None:
                     raise
                 failure = error
@@ -187,7 +186,7 @@ class Session:
         self._info["where"] = self._launched.where
         replaced = describe_replaced(self._invoker.environment, self._launched.variables)
         if replaced and self._launched.where == "host":
-            self._say(replaced)
+            self._status.tell(replaced)
         self._info["environment"] = self._stored_environment()
         self._members = ContainerMembers(workload.pid, self._token)
         if self._options.pid is None:
@@ -260,7 +259,7 @@ class Session:
             self._find_cpus.run(lambda: self._recorder.cover(self._processes.alive))
             self._find_blind.run(self._look_for_blind)
             self._obey_limits()
-        if self._status.is_due() and not self._options.quiet:
+        if self._status.is_due():
             self._show()
 
     def _watch_sight(self) -> LogSight | None:
@@ -271,8 +270,7 @@ class Session:
 
     def _look_for_blind(self) -> None:
         for problem in self._sight.look(self._processes.alive) if self._sight else ():
-            self._status.clear()
-            self._say(f"warning: {problem}")
+            self._status.tell(f"warning: {problem}")
             self._said.append(problem)
 
     def _admit_openers(self) -> None:
@@ -290,8 +288,7 @@ class Session:
         if not reason:
             return
         self._end_recording(reason)
-        self._status.clear()
-        self._say(f"the recording ended: {reason}; the workload runs on")
+        self._status.tell(f"the recording ended: {reason}; the workload runs on")
         if self._options.kill:
             self._launched.workload.send(signal.SIGTERM)
         self._detached = self._options.pid is not None
@@ -317,7 +314,7 @@ class Session:
         counts = self._recorder.count()
         state = "waiting" if self._is_waiting() else "ended" if self._end_reason else "recording"
         elapsed = time.monotonic() - self._started
-        self._status.show(render_progress(Progress(elapsed, counts.events, counts.lost, self._logs.size, state)))
+        self._status.show(Progress(elapsed, counts.events, counts.lost, self._logs.size, state))
 
     def _end_recording(self, reason: str) -> None:
         """Stop, store, and leave the machine as it was; the workload may still run."""
@@ -392,7 +389,8 @@ class Session:
             "timens_offsets": self._time_offsets(),
             "processes": [seen.as_json() for _, seen in sorted(self._processes.seen.items())],
             "events": counts.events, "lost_events": counts.lost, "losses": losses,
-            "problems": [*self._said, *self.problems], "files": list_raw_files(self._folder.path, self._logs.stored),
+            "unlogged": self._said, "problems": [*self._said, *self.problems],
+            "files": list_raw_files(self._folder.path, self._logs.stored),
         }  # fmt: skip
         self._folder.write_info(self._info)
         if closed.failures:

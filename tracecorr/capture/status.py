@@ -2,7 +2,12 @@
 
 from __future__ import annotations
 
+import sys
+from collections.abc import Callable
 from dataclasses import dataclass
+
+from tracecorr.capture.options import CaptureOptions
+from tracecorr.progress import LiveLine
 
 
 @dataclass(frozen=True)
@@ -24,3 +29,37 @@ def render_progress(progress: Progress) -> str:
         f"tracecorr: {progress.state} {minutes}:{seconds:02d}, {progress.events:,} events{lost}, "
         f"log {progress.log_bytes / 1e6:,.1f} MB"
     )
+
+
+class StatusLine:
+    """Show how a recording goes, and messages where the line is.
+
+    What the workload prints to the same terminal would stand behind the line, or be wiped out with it: then there is
+    none.
+
+    Args:
+        options: of the capture.
+        say: prints a message.
+    """
+
+    def __init__(self, options: CaptureOptions, say: Callable[[str], None]) -> None:
+        self._line = LiveLine()
+        self._say = say
+        self._wanted = not options.quiet and (options.pid is not None or not sys.stdout.isatty())
+
+    def is_due(self) -> bool:
+        """Tell whether a line is wanted now."""
+        return self._wanted and self._line.is_due()
+
+    def show(self, progress: Progress) -> None:
+        """Replace the line."""
+        self._line.show(render_progress(progress))
+
+    def clear(self) -> None:
+        """Take the line away."""
+        self._line.clear()
+
+    def tell(self, message: str) -> None:
+        """Print a message in place of the line."""
+        self.clear()
+        self._say(message)

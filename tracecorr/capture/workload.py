@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Protocol
 
 from tracecorr.capture.invoker import Invoker, read_status
-from tracecorr.model.errors import CommandError, MachineError
+from tracecorr.model.errors import CommandError, InputError, MachineError
 
 NOT_RUNNABLE, NOT_FOUND = 126, 127
 _FAILURE = struct.Struct("=i")
@@ -185,7 +185,7 @@ class AttachedProcess:
     """A process that runs already; its exit status is not ours to know.
 
     Raises:
-        MachineError: there is no such process, or it has ended.
+        InputError: there is no such process, or it has ended.
     """
 
     def __init__(self, pid: int) -> None:
@@ -193,7 +193,7 @@ class AttachedProcess:
         status = read_status(pid) or {}
         leader = status.get("Tgid", str(pid))
         if leader != str(pid):
-            raise MachineError(f"{pid} is a thread of process {leader}", f"tracecorr capture --pid {leader}")
+            raise InputError(f"{pid} is a thread of process {leader}", f"tracecorr capture --pid {leader}")
         try:
             self._pidfd = os.pidfd_open(pid)
         except OSError as error:
@@ -203,9 +203,9 @@ class AttachedProcess:
             raise self.missing(pid)
 
     @staticmethod
-    def missing(pid: int) -> MachineError:
+    def missing(pid: int) -> InputError:
         """Return what to say of a process that has ended, or never was."""
-        return MachineError(
+        return InputError(
             f"there is no process {pid}, or it has ended",
             "ps -e lists them; numbers inside a container are not the host's",
         )

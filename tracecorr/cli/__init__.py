@@ -6,6 +6,7 @@ Heavy modules (polars, dash) are imported only once a verb is named, so that `tr
 from __future__ import annotations
 
 import errno
+import signal
 import sys
 import traceback
 from typing import Annotated
@@ -32,7 +33,7 @@ from tracecorr.cli import (
     report,
     serve,
 )
-from tracecorr.model.errors import TracecorrError, explain_damage
+from tracecorr.model.errors import TracecorrError, explain_damage, explain_unwritten
 from tracecorr.threads import begin_polars
 
 app = typer.Typer(
@@ -92,6 +93,8 @@ def main(argv: list[str] | None = None) -> int:
         # Without the parser's own messages, which have no next step and break paths to the width of the terminal.
         status = app(args=arguments.expand_greedy(words), prog_name="tracecorr", standalone_mode=False)
     except SystemExit as end:
+        if _lost_reader(end):
+            return 128 + signal.SIGPIPE
         return end.code if isinstance(end.code, int) else int(end.code is not None)
     except TyperException as error:
         console.say_error(*_describe_usage(error, words))
@@ -110,6 +113,11 @@ def main(argv: list[str] | None = None) -> int:
     return status if isinstance(status, int) else 0
 
 
+def _lost_reader(end: SystemExit) -> bool:
+    """Tell whether the reader of stdout went away (`| head`): the parser, and what prints its help, then end with 1."""
+    return isinstance(end.__context__, BrokenPipeError)
+
+
 def _describe_usage(error: TyperException, words: list[str]) -> tuple[str, str]:
     """Return what the parser refused of `words`, and where to read what is right."""
     text = error.format_message().rstrip(".").replace("Value error, ", "")
@@ -122,8 +130,8 @@ def _describe_usage(error: TyperException, words: list[str]) -> tuple[str, str]:
 def _describe_failure(error: Exception, wants_traceback: bool) -> tuple[str, str, int]:
     """Return what happened, the next step and the exit status of a failure that no verb expected."""
     if isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT):
-        place = error.filename or "the output"
-        return f"cannot write {place}: {error.strerror}", "make room there, or write to another place", 1
+        full = explain_unwritten(error.filename or "the output", error)
+        return full.what, full.next_step, full.exit_code
     if isinstance(error, OSError) and error.errno in (errno.EACCES, errno.EPERM, errno.EROFS) and error.filename:
         return f"no right to use {error.filename}: {error.strerror}", "check its permissions, and whose it is", 2
     if damage := explain_damage(error):

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from tracecorr.cli.console import ForceOption, add_suffix, say
+from tracecorr.cli.console import ForceOption, add_suffix, refuse_idle, say
 from tracecorr.model.errors import InputError
 
 if TYPE_CHECKING:
@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 
 # Options end at the first word of the command, which may have options of its own.
 CONTEXT = {"allow_interspersed_args": False, "ignore_unknown_options": False}
+_HQD_SECONDS = 10.0
 
 
 CommandArgument = Annotated[list[str] | None, typer.Argument(metavar="[--] COMMAND...", help="The workload.")]
@@ -54,7 +55,9 @@ MinFreeOption = Annotated[float, typer.Option(metavar="GB", help="End when the d
 HqdOption = Annotated[
     bool, typer.Option("--hqd", help="Read the hardware's queues again and again; each read holds up the driver.")
 ]
-HqdIntervalOption = Annotated[float, typer.Option(metavar="S", help="Seconds between two such reads, at least.")]
+HqdIntervalOption = Annotated[
+    float | None, typer.Option(metavar="S", help=f"Seconds between two such reads, at least; else {_HQD_SECONDS:g}.")
+]
 LogLevelOption = Annotated[int, typer.Option(metavar="N", help="AMD_LOG_LEVEL; 0 = no HIP log.")]
 PlainLogOption = Annotated[
     bool, typer.Option("--plain-log", help="Keep the HIP log as it is written; else it is compressed meanwhile.")
@@ -74,7 +77,9 @@ PidOption = Annotated[
 KillOption = Annotated[bool, typer.Option("--kill", help="Send the workload SIGTERM when a limit ends it.")]
 NoCorrelateOption = Annotated[bool, typer.Option("--no-correlate", help="Do not build the tables.")]
 AsRootOption = Annotated[bool, typer.Option("--as-root", help="Run the workload as root, not as sudo's caller.")]
-QuietOption = Annotated[bool, typer.Option("--quiet", "-q", help="No live status line.")]
+QuietOption = Annotated[
+    bool, typer.Option("--quiet", "-q", help="No live status line, which is there while COMMAND does not print here.")
+]
 DryRunOption = Annotated[bool, typer.Option("--dry-run", help="Say what would be armed, and change nothing.")]
 
 
@@ -95,7 +100,7 @@ def capture_verb(
     max_log_gb: MaxLogOption = None,
     min_free_gb: MinFreeOption = 1.0,
     hqd: HqdOption = False,
-    hqd_interval: HqdIntervalOption = 10.0,
+    hqd_interval: HqdIntervalOption = None,
     log_level: LogLevelOption = 5,
     plain_log: PlainLogOption = False,
     container: ContainerOption = None,
@@ -121,8 +126,11 @@ def capture_verb(
     _check_not_negative("--delay", delay)
     _check_not_negative("--min-free-gb", min_free_gb)
     _check_not_negative("--log-level", log_level)
-    if run_option and image is None:
-        raise InputError("--run-option changes nothing without --image", "add --image, or leave out --run-option")
+    refuse_idle("--hqd-interval", "--hqd", given=hqd_interval is not None, there=hqd)
+    refuse_idle("--run-option", "--image", given=bool(run_option), there=image is not None)
+    # A running process was started by somebody else: as whom it runs, and when it ends, is not ours to say.
+    refuse_idle("--kill", "a COMMAND", given=kill, there=pid is None)
+    refuse_idle("--as-root", "a COMMAND on the host", given=as_root, there=(container or image or pid) is None)
     options = CaptureOptions(
         command=tuple(command or ()),
         output=None if output is None else add_suffix(output),
@@ -136,7 +144,7 @@ def capture_verb(
         kill=kill,
         correlate=not no_correlate,
         as_root=as_root,
-        hqd_interval=hqd_interval if hqd else None,
+        hqd_interval=hqd_interval or _HQD_SECONDS if hqd else None,
         log_level=log_level,
         compress_log=not plain_log,
         container=container,

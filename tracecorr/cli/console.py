@@ -126,6 +126,18 @@ def say_warnings(warnings: list[str]) -> None:
         say(f"warning: {warning}")
 
 
+def refuse_idle(option: str, partner: str, *, given: bool, there: bool) -> None:
+    """Refuse an option that changes nothing without another one, rather than leave it out silently.
+
+    Raises:
+        InputError: it was given, and what it needs is not there.
+    """
+    from tracecorr.model.errors import InputError
+
+    if given and not there:
+        raise InputError(f"{option} changes nothing without {partner}", f"add {partner}, or leave out {option}")
+
+
 def refuse_page(path: Path | None, *, as_json: bool, force: bool) -> None:
     """Refuse, before any work, a page that has no place or that is one of two forms.
 
@@ -134,9 +146,8 @@ def refuse_page(path: Path | None, *, as_json: bool, force: bool) -> None:
     """
     from tracecorr.model.errors import InputError
 
+    refuse_idle("--force", "--html", given=force, there=path is not None)
     if path is None:
-        if force:
-            raise InputError("--force changes nothing without --html", "add --html FILE, or leave out --force")
         return
     if as_json:
         raise InputError("--html and --json are two forms", "call it once for each")

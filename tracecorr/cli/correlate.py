@@ -7,7 +7,16 @@ from typing import Annotated
 
 import typer
 
-from tracecorr.cli.console import JobsOption, add_suffix, count_jobs, find_capture, say, say_live, say_warnings
+from tracecorr.cli.console import (
+    JobsOption,
+    add_suffix,
+    count_jobs,
+    find_capture,
+    refuse_idle,
+    say,
+    say_live,
+    say_warnings,
+)
 from tracecorr.model.errors import InputError, quote_path
 
 _DATASET = Path("fleet.tracecorr")
@@ -40,6 +49,9 @@ def correlate_verb(
     paths = [find_capture(name) for name in names] if names else [find_capture(None)]
     _refuse_twice(paths)
     out = _choose_output(output) if output is not None or len(paths) > 1 else None
+    refuse_idle("--force", "-o", given=force, there=out is not None)
+    if cluster is not None and jobs is not None:
+        raise InputError("--jobs is of this machine, the workers of --cluster have their own", "leave one of them out")
     if cluster is not None:
         _correlate_on_cluster(cluster, paths, out, force)
     else:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -31,14 +30,15 @@ def doctor_verb(
     """
     from tracecorr.capture.containers import container_pid
     from tracecorr.capture.machine import probe_machine
+    from tracecorr.capture.workload import AttachedProcess
     from tracecorr.model.errors import InputError
 
     if container is not None and pid is not None:
         raise InputError("--container and --pid name two things", "give one of them")
     if container is not None:
         pid = container_pid(container, os.environ)
-    elif pid is not None and not Path(f"/proc/{pid}").is_dir():
-        raise InputError(f"there is no process {pid}", "ps -e lists them")
+    elif pid is not None:
+        AttachedProcess(pid).close()
     offer = probe_machine(pid)
     if as_json:
         typer.echo(json.dumps(_as_json(offer), indent=2))

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from tracecorr.cli.console import say
+from tracecorr.cli.console import refuse_idle, say
 from tracecorr.model.errors import InputError
 
 if TYPE_CHECKING:
@@ -18,6 +18,8 @@ if TYPE_CHECKING:
 
 # Reading may take at most this share of the time between two reads.
 _READ_SHARE = 20
+_PAUSE_SECONDS = 2.0
+_DEBUGFS = Path("/sys/kernel/debug/kfd")
 _HIDDEN = ("snapshot", "file", "offset", "logical", "queue", "read_start_ns", "read_end_ns", "active", "gpu")
 _LEGEND = (
     "slots = pipe.slot (SDMA: engine.RLC); active = its ACTIVE bit is set (SDMA: enabled, with a doorbell); "
@@ -34,11 +36,12 @@ def hqd_verb(
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON: queues, counts and all slots.")] = False,
     watch: Annotated[bool, typer.Option("--watch", help="Read this machine again and again until Ctrl-C.")] = False,
     interval: Annotated[
-        float, typer.Option(metavar="SECONDS", min=0.1, help="Time between two reads of --watch.")
-    ] = 2.0,
-    debugfs: Annotated[Path, typer.Option(metavar="DIR", help="Where debugfs shows the KFD.")] = Path(
-        "/sys/kernel/debug/kfd"
-    ),
+        float | None,
+        typer.Option(metavar="SECONDS", min=0.1, help=f"Time between two reads of --watch; else {_PAUSE_SECONDS:g}."),
+    ] = None,
+    debugfs: Annotated[
+        Path | None, typer.Option(metavar="DIR", help=f"Where debugfs shows the KFD; else {_DEBUGFS}.")
+    ] = None,
 ) -> None:
     """Show which queues the hardware runs: one line per queue, the slots of all XCCs together.
 
@@ -49,10 +52,17 @@ def hqd_verb(
         raise InputError("--watch reads this machine, not saved dumps", "leave out the files, or --watch")
     if watch and as_json:
         raise InputError("--watch draws a live table and cannot print JSON", "call hqd --json again and again instead")
+    refuse_idle("--interval", "--watch", given=interval is not None, there=watch)
+    if files and debugfs is not None:
+        raise InputError(
+            "--debugfs names this machine's queues, and saved dumps are named, too", "leave one of them out"
+        )
+    if slots and (watch or as_json):
+        raise InputError(f"--slots adds nothing to {'--watch' if watch else '--json'}", "leave it out")
     if watch:
-        _watch(debugfs, interval)
+        _watch(debugfs or _DEBUGFS, interval or _PAUSE_SECONDS)
         return
-    rows, sources = _read_files(files) if files else _read_machine(debugfs)
+    rows, sources = _read_files(files) if files else _read_machine(debugfs or _DEBUGFS)
     for source in sources:
         if not source["bytes"]:
             say(f"{source['source']} is empty: mqds and rls are where no process has a queue, hqds never is")

@@ -9,7 +9,16 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from tracecorr.cli.console import ForceOption, JobsOption, add_suffix, count_jobs, say, say_live, say_warnings
+from tracecorr.cli.console import (
+    ForceOption,
+    JobsOption,
+    add_suffix,
+    count_jobs,
+    refuse_idle,
+    say,
+    say_live,
+    say_warnings,
+)
 from tracecorr.model.errors import CaptureError, InputError, quote_path
 
 if TYPE_CHECKING:
@@ -122,8 +131,7 @@ def _check_clock(clock: str, traces: list[Path]) -> None:
     """
     if clock not in _CLOCKS:
         raise InputError(f"--ftrace-clock {clock} is no trace clock", f"use one of: {', '.join(_CLOCKS)}")
-    if clock != "auto" and not traces:
-        raise InputError("--ftrace-clock changes nothing without --ftrace", "name the kernel trace with --ftrace")
+    refuse_idle("--ftrace-clock", "--ftrace", given=clock != "auto", there=bool(traces))
 
 
 def _name_options(files: list[Path]) -> InputError:

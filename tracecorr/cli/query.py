@@ -41,6 +41,7 @@ def query_verb(
     """
     from tracecorr.analyze.sql import find_example, run_sql
 
+    _refuse_two_questions(first, second, schema=schema, example=example, examples=examples)
     if schema:
         _print_schema(form)
         return
@@ -48,8 +49,6 @@ def query_verb(
         _print_examples()
         return
     if example is not None:
-        if second is not None:
-            raise InputError("--example names a query, and another one is written", "leave one of them out")
         _print_rows(run_sql(open_capture(Path(first) if first else None).table_by_node, find_example(example)), form)
         return
     name, sql = (None, first) if second is None else (first, second)
@@ -64,6 +63,23 @@ def query_verb(
         )
     rows = run_sql(open_capture(Path(name) if name else None).table_by_node, sql)
     _print_rows(rows, form)
+
+
+def _refuse_two_questions(
+    first: str | None, second: str | None, *, schema: bool, example: str | None, examples: bool
+) -> None:
+    """Refuse SQL beside an option that asks something else, and two such options; a capture's name may stand there.
+
+    Raises:
+        InputError: two things are asked.
+    """
+    given = {"--schema": schema, "--examples": examples, "--example": example is not None}
+    asked = [option for option, is_there in given.items() if is_there]
+    if len(asked) > 1:
+        raise InputError(f"{' and '.join(asked)} ask two things", "call it once for each")
+    sql = second if second is not None else first if first is not None and any(c.isspace() for c in first) else None
+    if asked and sql is not None and not _names_capture(sql):
+        raise InputError(f"{asked[0]} is answered alone, and a query is written beside it", "leave one of them out")
 
 
 def _names_capture(word: str) -> bool:

@@ -25,6 +25,7 @@ stderr. Verbs that read a capture take the newest `*.tracecorr` in the current f
 | 3 | this machine cannot do it; nothing was started or changed |
 | 4 | `report --check`, `experiment --check`: a verdict is FAIL |
 | 5 | `report --check --strict`, `experiment --check`: a verdict is UNKNOWN |
+| 130, 141 | ended by Ctrl-C; the reader of its output went away (as `head` does) |
 | 125, 126, 127 | `capture`: failed after the start, command cannot run, command not found; else the command's own |
 """
 

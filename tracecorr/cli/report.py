@@ -12,11 +12,11 @@ from tracecorr.cli.console import (
     HtmlOption,
     NameArgument,
     open_capture,
+    refuse_idle,
     refuse_page,
     say,
     write_page,
 )
-from tracecorr.model.errors import InputError
 
 if TYPE_CHECKING:
     from tracecorr.analyze.verdicts import Verdict
@@ -47,8 +47,7 @@ def report_verb(
     from tracecorr.analyze.report import summarize_capture
     from tracecorr.analyze.verdicts import Thresholds
 
-    if strict and not check:
-        raise InputError("--strict changes nothing without --check", "add --check, or leave out --strict")
+    refuse_idle("--strict", "--check", given=strict, there=check)
     refuse_page(html, as_json=as_json, force=force)
     limits = Thresholds.from_words(threshold or [])
     capture = open_capture(name)

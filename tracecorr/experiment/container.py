@@ -59,7 +59,8 @@ def run_in_container(container: str, script: str, folder: str) -> subprocess.Com
         folder: of the phase, inside the container.
 
     Raises:
-        MachineError: no engine has the container.
+        InputError: no engine has the container.
+        MachineError: no engine is installed.
         KeyboardInterrupt: Ctrl-C, which the workloads got, too.
     """
     root, invoker = find_invoker(os.environ, as_root=True), find_invoker(os.environ)

@@ -169,14 +169,19 @@ def _check_machine(options: PreemptOptions) -> None:
     words = [*_capture_words(options), "--dry-run", "--", "true"]
     done = subprocess.run(words, capture_output=True, stdin=subprocess.DEVNULL, check=False)
     _refuse_machine(done)
+    if done.returncode:
+        raise InputError(_find_error(done), "tracecorr capture --dry-run says more")
 
 
 def _refuse_machine(done: subprocess.CompletedProcess[bytes]) -> None:
+    if done.returncode == MachineError.exit_code and (told := _find_error(done)):
+        raise MachineError(told, "tracecorr doctor says more; or use --no-capture")
+
+
+def _find_error(done: subprocess.CompletedProcess[bytes]) -> str:
+    """Return what the last message of an error says, "" where there is none."""
     said = done.stderr.decode(errors="replace")
-    if done.returncode == MachineError.exit_code and "error: " in said:
-        raise MachineError(
-            said.rsplit("error: ", 1)[1].splitlines()[0], "tracecorr doctor says more; or use --no-capture"
-        )
+    return said.rsplit("error: ", 1)[1].splitlines()[0] if "error: " in said else ""
 
 
 def _capture_phase(options: PreemptOptions, phase: str, target: Path, say: Say) -> dict[str, list[Stamp]]:

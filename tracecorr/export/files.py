@@ -10,9 +10,8 @@ from typing import IO
 
 from tracecorr.export.tabular import FORMS
 from tracecorr.model import schema
-from tracecorr.model.errors import InputError
+from tracecorr.model.errors import InputError, explain_unwritten
 
-_CHECK = "check space and permissions there"
 _OTHER_NAME = "choose another name"
 
 
@@ -50,6 +49,7 @@ def open_fresh(path: Path) -> Iterator[IO[bytes]]:
 
     Raises:
         InputError: the file cannot be written, or `path` is a device, pipe or folder.
+        TracecorrError: the disk is full.
     """
     target = path.resolve()  # a link stays a link
     if target.exists() and not target.is_file():
@@ -60,7 +60,7 @@ def open_fresh(path: Path) -> Iterator[IO[bytes]]:
             yield stream
         fresh.replace(target)
     except OSError as error:
-        raise InputError(f"cannot write {path}: {error.strerror}", _CHECK) from error
+        raise explain_unwritten(path, error) from error
     finally:
         # What could not be made cannot be taken away: the error before this one tells why.
         with suppress(OSError):
@@ -73,6 +73,7 @@ def open_fresh_folder(path: Path) -> Iterator[Path]:
 
     Raises:
         InputError: it cannot be written, or `path` is no folder.
+        TracecorrError: the disk is full.
     """
     target = path.resolve()
     if target.exists() and not target.is_dir():
@@ -86,6 +87,6 @@ def open_fresh_folder(path: Path) -> Iterator[Path]:
             shutil.rmtree(target)
         fresh.replace(target)
     except OSError as error:
-        raise InputError(f"cannot write {path}: {error.strerror}", _CHECK) from error
+        raise explain_unwritten(path, error) from error
     finally:
         shutil.rmtree(fresh, ignore_errors=True)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import shlex
 from pathlib import Path
 
@@ -73,6 +74,16 @@ class CommandError(TracecorrError):
     def __init__(self, what: str, next_step: str, exit_code: int) -> None:
         super().__init__(what, next_step)
         self.exit_code = exit_code
+
+
+def explain_unwritten(place: object, error: OSError) -> TracecorrError:
+    """Return what to say where `place` cannot be written: a full disk is no wrong usage."""
+    what = f"cannot write {place}: {error.strerror or error}"
+    # An error of polars tells its number in its text alone.
+    numbers = (errno.ENOSPC, errno.EDQUOT)
+    if error.errno in numbers or any(f"(os error {number})" in str(error) for number in numbers):
+        return TracecorrError(what, "make room there, or write to another place")
+    return InputError(what, "check the permissions there, or write to another place")
 
 
 def explain_damage(error: Exception) -> CaptureError | None:

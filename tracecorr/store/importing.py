@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from tracecorr.model.errors import CaptureError, InputError, quote_path
+from tracecorr.model.errors import CaptureError, InputError, explain_unwritten, quote_path
 from tracecorr.parse.amdlog import looks_like_amd_log
 from tracecorr.parse.ftrace import looks_like_ftrace_text, looks_like_trace_dat
 from tracecorr.parse.kfd.dumps import looks_like_dump
@@ -89,9 +89,7 @@ def import_files(
         write_info(stage, {"ftrace_clock": clock, "files": entries, "import_warnings": doubts})
         _swap(stage, target, old)
     except OSError as error:
-        raise InputError(
-            f"cannot write {out}: {error.strerror or error}", "check space and permissions there"
-        ) from error
+        raise explain_unwritten(out, error) from error
     finally:
         shutil.rmtree(stage, ignore_errors=True)
     # "." names the folder that was just replaced.

@@ -25,12 +25,21 @@ def write_views(path: Path, views: Views) -> None:
     """Replace the stored views of a capture folder; readers never see a mixture of old and new.
 
     Raises:
-        OSError: the folder cannot be written.
+        OSError: the folder cannot be written; nothing of the new ones is left in it.
     """
     (path / "views").mkdir(exist_ok=True)
     fresh = path / "views" / f".pyramid.{os.getpid()}"
     shutil.rmtree(fresh, ignore_errors=True)
     fresh.mkdir()
+    try:
+        _write(path, fresh, views)
+        shutil.rmtree(path / _FOLDER, ignore_errors=True)
+        fresh.replace(path / _FOLDER)
+    finally:
+        shutil.rmtree(fresh, ignore_errors=True)
+
+
+def _write(path: Path, fresh: Path, views: Views) -> None:
     pyramid = views.pyramid
     for name in _SINGLE:
         np.save(fresh / f"0.{name}.npy", getattr(pyramid.finest, name))
@@ -43,8 +52,6 @@ def write_views(path: Path, views: Views) -> None:
         np.save(fresh / f"{name}.npy", getattr(views, name))
     np.save(fresh / "first_track.npy", pyramid.first_track)
     (fresh / "index.json").write_text(json.dumps(_index(path, views)))
-    shutil.rmtree(path / _FOLDER, ignore_errors=True)
-    fresh.replace(path / _FOLDER)
 
 
 def read_views(path: Path) -> Views | None:

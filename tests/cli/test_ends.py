@@ -1,0 +1,82 @@
+"""How the command line ends when it is interrupted, or nobody reads on."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+import tomllib
+import urllib.request
+from http.cookiejar import CookieJar
+from pathlib import Path
+
+import pytest
+
+from tracecorr.app.ids import META
+
+# Sends Ctrl-C to itself while the module of the last verb is loaded.
+_INTERRUPTED_START = """
+import os, signal, sys
+from importlib.abc import MetaPathFinder
+
+class Interrupt(MetaPathFinder):
+    def find_spec(self, name, *_):
+        if name == "tracecorr.cli.serve":
+            os.kill(os.getpid(), signal.SIGINT)
+
+sys.meta_path.insert(0, Interrupt())
+from tracecorr.__main__ import main
+sys.exit(main())
+"""
+
+
+def test_ctrl_c_while_modules_are_loaded_shows_no_traceback(repo: Path) -> None:
+    done = subprocess.run([sys.executable, "-c", _INTERRUPTED_START], capture_output=True, cwd=repo, check=False)
+    assert (done.returncode, done.stdout, done.stderr) == (-signal.SIGINT, b"", b"")
+    project = tomllib.loads((repo / "pyproject.toml").read_text())["project"]
+    assert project["scripts"] == {"tracecorr": "tracecorr.__main__:main"}
+
+
+@pytest.mark.parametrize("words", [["--help"], ["capture", "--help"], ["query", "--schema"], ["query", "--examples"]])
+def test_a_reader_that_went_away_ends_it_as_the_signal_would(repo: Path, words: list[str]) -> None:
+    out, end = os.pipe()
+    os.close(out)
+    command = [sys.executable, "-m", "tracecorr", *words]
+    done = subprocess.run(command, stdout=end, stderr=subprocess.PIPE, cwd=repo, check=False)
+    os.close(end)
+    assert (done.returncode, done.stderr) == (128 + signal.SIGPIPE, b"")
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP, signal.SIGINT])
+def test_a_server_takes_away_its_copy_of_a_running_recording(
+    repo: Path, tmp_path: Path, number: signal.Signals
+) -> None:
+    sample = repo / "samples" / "t1-streams.tracecorr"
+    path, scratch = tmp_path / "running.tracecorr", tmp_path / "scratch"
+    (path / "raw" / "amd_log").mkdir(parents=True)
+    scratch.mkdir()
+    log = next((sample / "raw" / "amd_log").iterdir())
+    (path / "raw" / "amd_log" / "0-amd.log").write_bytes(log.read_bytes()[:200_000])
+    started = int(Path(f"/proc/{os.getpid()}/stat").read_text().rpartition(")")[2].split()[19])
+    info = json.loads((sample / "capture.json").read_text())
+    info |= {"state": "recording", "recorder": {"pid": os.getpid(), "started": started}, "files": []}
+    (path / "capture.json").write_text(json.dumps(info))
+    command = [sys.executable, "-m", "tracecorr", "serve", str(path), "--port", "0", "--no-browser"]
+    with subprocess.Popen(
+        command, cwd=repo, env={**os.environ, "TMPDIR": str(scratch)}, stdout=subprocess.PIPE, text=True,
+        stderr=subprocess.DEVNULL,
+    ) as server:  # fmt: skip
+        assert server.stdout is not None
+        url = server.stdout.readline().strip()
+        reader = urllib.request.build_opener(urllib.request.HTTPCookieProcessor(CookieJar()))
+        reader.open(url).close()
+        reader.open(f"{url.partition('/?')[0]}{META}?capture=running").close()
+        until = time.monotonic() + 300  # only what hangs takes that long
+        while not list(scratch.glob("tracecorr-live-*/*/running.tracecorr/tables")):
+            assert time.monotonic() < until
+            time.sleep(0.05)
+        server.send_signal(number)
+    assert (server.returncode, list(scratch.iterdir())) == (0 if number == signal.SIGINT else 128 + number, [])
