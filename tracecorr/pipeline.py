@@ -310,7 +310,7 @@ def _warn(tables: dict[str, pl.DataFrame], maps: dict[str, ClockMap]) -> list[st
     ).is_empty():
         warnings.append("no thread of the log was found in the trace: HIP calls and system calls cannot be linked")
     warnings += warn_foreign(events, tables["links"])
-    warnings += [*warn_repeated(events, tables["files"]), *warn_timeless(tables["ledger"], tables["files"])]
+    warnings += [*warn_repeated(tables["ledger"], tables["files"]), *warn_timeless(tables["ledger"], tables["files"])]
     if {"amd_log", "ftrace"} <= sources and not _overlap(events):
         warnings.append("log and trace do not overlap in time: are they of one run, and of one machine?")
     return warnings

@@ -21,7 +21,7 @@ from tracecorr.parse.ftrace.chosen_ranges import keep_ranges
 from tracecorr.parse.kfd.polls import read_polls
 from tracecorr.parse.kfd.smi import read_smi_events
 from tracecorr.parse.kfd.snapshots import read_snapshot
-from tracecorr.parse.rocprof import read_rocpd, read_rocprof
+from tracecorr.parse.rocprof import RepeatedRecords, read_rocpd, read_rocprof
 from tracecorr.progress import Stages, Watch
 from tracecorr.store.capture import Capture, make_parts_folder
 from tracecorr.store.log_ranges import finish_log, list_long_logs, start_log
@@ -88,6 +88,8 @@ def _open_readers(
     clock = trace_clock(capture)
     snapshots = count()
     chosen = chosen_ranges(capture.info)
+    profiles = [entry for entry in capture.info["files"] if entry["form"] in ("rocprof", "rocpd")]
+    repeated = RepeatedRecords() if len(profiles) > 1 else None
     for entry in capture.info["files"]:
         chunks = _watch(stages, [entry]).follow(read_chunks(capture.path / entry["path"]))
         if entry["file"] in ready:
@@ -99,9 +101,9 @@ def _open_readers(
         elif entry["form"] == "trace_dat":
             yield "ftrace", "pages", _read_dat(capture.path / entry["path"], entry["file"], clock)
         elif entry["form"] == "rocprof":
-            yield "rocprof", "rocprof", read_rocprof(chunks, entry["file"])
+            yield "rocprof", "rocprof", read_rocprof(chunks, entry["file"], repeated)
         elif entry["form"] == "rocpd":
-            yield "rocprof", "rocprof", _read_database(capture.path / entry["path"], entry["file"])
+            yield "rocprof", "rocprof", _read_database(capture.path / entry["path"], entry["file"], repeated)
         elif entry["form"] == "dump":
             times = entry.get("read_start_ns"), entry.get("read_end_ns")
             yield "hqd", "dump", read_snapshot(chunks, entry["file"], next(snapshots), *times)
@@ -130,6 +132,6 @@ def _read_dat(path: Path, file: int, clock: str) -> Iterator[Block]:
         yield from read_trace_dat(read_at, size, file, clock)
 
 
-def _read_database(path: Path, file: int) -> Iterator[Block]:
+def _read_database(path: Path, file: int, repeated: RepeatedRecords | None) -> Iterator[Block]:
     with open_database(path) as connection, open_read_at(path) as (read_at, size):
-        yield from read_rocpd(connection, read_at, size, file)
+        yield from read_rocpd(connection, read_at, size, file, repeated)

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import polars as pl
 import pytest
 
 from tracecorr.capture.naming import choose_folder, log_environment, program_name
+from tracecorr.capture.run import describe_alignment
 from tracecorr.capture.status import Progress, render_progress
 
 
@@ -46,3 +48,21 @@ def test_the_log_is_asked_for_in_decimal() -> None:
     assert variables["AMD_LOG_LEVEL"] == "5"
     assert variables["AMD_LOG_MASK"].isdecimal()
     assert log_environment(0, Path("/x/hip")) == {}
+
+
+def test_a_start_that_is_not_known_is_not_said_to_be() -> None:
+    """SYNTHETIC rows of four sources: exact, within bounds, of some unknown, of all unknown."""
+    rows = [("a", 0), ("a", 0), ("b", 500), ("b", 0), ("c", 500), ("c", None), ("d", None)]
+    events = pl.LazyFrame(
+        {
+            "source": [source for source, _ in rows],
+            "err_lo_ns": pl.Series([error for _, error in rows], dtype=pl.UInt32),
+            "err_hi_ns": pl.Series([error for _, error in rows], dtype=pl.UInt32),
+        }
+    )
+    assert list(describe_alignment(events)) == [
+        "a: 2 rows, start known to the nanosecond",
+        "b: 2 rows, start known to 1.00 us or better",
+        "c: 2 rows, start known to 1.00 us or better (that of 1 is unknown)",
+        "d: 1 rows, start unknown",
+    ]

@@ -95,7 +95,7 @@ def test_without_samples_the_clock_is_not_guessed(recorded: tuple[Path, pl.DataF
     assert packets["gpu_start_ns"].null_count() == packets.height
 
 
-def test_one_run_in_two_formats_is_said_to_count_twice(recorded: tuple[Path, pl.DataFrame], tmp_path: Path) -> None:
+def test_one_run_in_two_formats_counts_once(recorded: tuple[Path, pl.DataFrame], tmp_path: Path) -> None:
     rows = recorded[1]
     table, other = tmp_path / "kernel_trace.csv", tmp_path / "later.csv"
     lines = [
@@ -107,11 +107,25 @@ def test_one_run_in_two_formats_is_said_to_count_twice(recorded: tuple[Path, pl.
     again.write_text(_HEAD + "".join(lines[:-3]))
     other.write_text(_HEAD + '"KERNEL_DISPATCH",1,7,7,0,"k",5,9\n' + lines[-1])
     made = import_files(tmp_path / "x.tracecorr", [], [], rocprof=[table, again, other])
-    twice = [w for w in correlate(made.path) if "counts twice" in w]
-    assert [w.split(":")[0].count(".csv") for w in twice] == [2, 2]
-    assert f"same GPU times ({rows.height - 3})" in twice[0] and "same GPU times (1)" in twice[1]
+    said = [w for w in correlate(made.path) if "count once" in w]
+    assert [f"counter_collection.csv: {rows.height - 3} of" in said[0], "later.csv: 1 of" in said[1]] == [True, True]
+    kernels = made.table("events").filter(pl.col("layer").cast(pl.String) == "gpu").collect()
+    assert kernels.height == rows.height + 1
+    ledger = made.table("ledger").filter(pl.col("source").cast(pl.String) == "rocprof").collect()
+    assert ledger["bytes"].sum() == sum(path.stat().st_size for path in (table, again, other))
     one = import_files(tmp_path / "y.tracecorr", [], [], rocprof=[table])
-    assert not [w for w in correlate(one.path) if "twice" in w]
+    assert not [w for w in correlate(one.path) if "count once" in w]
+
+
+def test_a_record_that_two_runs_have_by_chance_counts_in_both(tmp_path: Path) -> None:
+    """SYNTHETIC: of four kernels of each run one has the same times."""
+    tables = [tmp_path / "one.csv", tmp_path / "two.csv"]
+    for table, starts in zip(tables, ((5, 20, 30, 40), (5, 120, 130, 140)), strict=True):
+        lines = [f'"KERNEL_DISPATCH",1,7,7,{n},"k",{start},{start + 4}\n' for n, start in enumerate(starts)]
+        table.write_text(_HEAD + "".join(lines))
+    made = import_files(tmp_path / "x.tracecorr", [], [], rocprof=tables)
+    assert not [w for w in correlate(made.path) if "count once" in w]
+    assert made.table("events").filter(pl.col("layer").cast(pl.String) == "gpu").collect().height == 8
 
 
 def test_a_statistic_is_said_to_show_nothing(tmp_path: Path) -> None:

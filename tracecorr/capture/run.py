@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from tracecorr.capture.containers import container_pid
 from tracecorr.capture.folder import RecordingFolder, check_place
@@ -32,6 +32,9 @@ from tracecorr.progress import LiveLine
 from tracecorr.store import Capture
 from tracecorr.store.processes import count_processes
 from tracecorr.store.recording import describe_event_cost, describe_gaps
+
+if TYPE_CHECKING:
+    import polars as pl
 
 Say = Callable[[str], None]
 
@@ -215,7 +218,7 @@ def render_summary(shown: Path) -> Iterator[str]:
     if not capture.has_tables():
         yield f"next step: tracecorr correlate {quote_path(shown)}"
         return
-    yield from _alignment(capture)
+    yield from describe_alignment(capture.table("events"))
     yield f"next step: tracecorr report {quote_path(shown)}"
 
 
@@ -225,16 +228,21 @@ def _seconds(info: dict[str, Any]) -> str:
     return f", in {(info['stop']['monotonic'] - info['start']['monotonic']) / 1e9:.1f} s"
 
 
-def _alignment(capture: Capture) -> Iterator[str]:
+def describe_alignment(events: pl.LazyFrame) -> Iterator[str]:
+    """Yield how well the times of each source of `events` are known."""
     import polars as pl
 
+    from tracecorr.analyze.values import render_ns
+
+    width = pl.col("err_lo_ns").cast(pl.Int64) + pl.col("err_hi_ns")
     errors = (
-        capture.table("events")
-        .group_by(pl.col("source").cast(pl.String))
-        .agg(rows=pl.len(), worst=(pl.col("err_lo_ns").cast(pl.Int64) + pl.col("err_hi_ns")).max())
+        events.group_by(pl.col("source").cast(pl.String))
+        .agg(rows=pl.len(), unknown=width.null_count(), worst=width.max())
         .sort("source")
         .collect()
     )
-    for source, rows, worst in errors.iter_rows():
-        error = "unknown" if worst is None else f"{worst:,} ns or better"
-        yield f"{source}: {rows:,} rows, start known to {error}"
+    for source, rows, unknown, worst in errors.iter_rows():
+        known = "the nanosecond" if worst == 0 else "" if worst is None else f"{render_ns(worst)} or better"
+        told = f"start known to {known}" if known else "start unknown"
+        some = f" (that of {unknown:,} is unknown)" if known and unknown else ""
+        yield f"{source}: {rows:,} rows, {told}{some}"

@@ -8,6 +8,7 @@ from tracecorr.align.rocprof_pairs import are_truncated, compare_names, pair_lan
 from tracecorr.model import schema
 from tracecorr.model.kinds import DERIVED, RECORDED, Flag
 from tracecorr.parse.rocprof.records import TIMELESS
+from tracecorr.parse.rocprof.repeated import REPEATED
 
 RULE = "rocprof_of_packet"
 CORRELATION_RULE = "rocprof_correlation"
@@ -166,27 +167,17 @@ def warn_foreign(events: pl.DataFrame, links: pl.DataFrame) -> list[str]:
     return []
 
 
-def warn_repeated(events: pl.DataFrame, files: pl.DataFrame) -> list[str]:
-    """Return warnings about files that hold the same times: one run in two formats, whose rows count twice.
+def warn_repeated(ledger: pl.DataFrame, files: pl.DataFrame) -> list[str]:
+    """Return warnings about rocprof files whose records an earlier file holds: one run in two formats.
 
     Args:
-        events, files: the tables.
+        ledger, files: the tables.
     """
-    columns = ("file", "layer", "stamp_ns", "dur_ns")
-    rows = events.filter((pl.col("source") == "rocprof") & (pl.col("layer") == "gpu")).select(columns)
-    if rows["file"].n_unique() < 2:
-        return []
-    times = rows.unique()
-    both = times.join(times, on=["stamp_ns", "dur_ns"]).filter(pl.col("file") < pl.col("file_right"))
-    pairs = both.group_by("file", "file_right").agg(same=pl.len()).sort("file", "file_right")
-    counts = dict(times.group_by("file").len().iter_rows())
-    names = dict(files.select("file", "path").iter_rows())
-    # Single times may agree by chance.
+    found = ledger.filter(pl.col("reason").cast(pl.String) == REPEATED).group_by("file").agg(pl.col("records").sum())
+    named = found.join(files.select("file", "path"), on="file").sort("file")
     return [
-        f"{names[one]} and {names[other]} hold the same GPU times ({same}): they are one run in two formats, and each "
-        "kernel and copy counts twice; import one of them"
-        for one, other, same in pairs.iter_rows()
-        if 2 * same >= min(counts[one], counts[other])
+        f"{path}: {records} of its records are {REPEATED}: one run in two formats, or in parts; they count once"
+        for path, records in named.select("path", "records").iter_rows()
     ]
 
 

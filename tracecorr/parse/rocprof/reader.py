@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
+from functools import partial
 
 import polars as pl
 
 from tracecorr.model import schema
 from tracecorr.model.parts import Block
 from tracecorr.parse.rocprof.records import Record, read_csv_records, read_json_records
+from tracecorr.parse.rocprof.repeated import RepeatedRecords, mark_repeated
 from tracecorr.parse.rocprof.sdk_json import ROOT, read_sdk_records
 
 # rocprofiler stamps with CLOCK_BOOTTIME (the system clock of HSA).
@@ -25,12 +27,13 @@ def looks_like_rocprof(head: bytes) -> bool:
     return any(name in first.split(b"\n", 1)[0] for name in _HEADERS)
 
 
-def read_rocprof(chunks: Iterable[bytes], file: int) -> Iterator[Block]:
+def read_rocprof(chunks: Iterable[bytes], file: int, repeated: RepeatedRecords | None = None) -> Iterator[Block]:
     """Yield the rows of a rocprof file.
 
     Args:
         chunks: its bytes.
         file: key of `files`.
+        repeated: what the other files of the capture hold, None where there is no other.
 
     Yields:
         Blocks; HIP and HSA calls have no thread, so that nothing of the log or the trace is put inside them by time.
@@ -38,24 +41,28 @@ def read_rocprof(chunks: Iterable[bytes], file: int) -> Iterator[Block]:
     data = b"".join(chunks)
     start = data.lstrip()[:4096]
     if not start.startswith(b"{"):
-        records = read_csv_records(data)
+        read = read_csv_records
     elif b"traceEvents" in start:
-        records = read_json_records(data)
+        read = read_json_records
     else:
-        records = read_sdk_records(data)
-    yield from make_blocks(records, file)
+        read = read_sdk_records
+    yield from make_blocks(partial(read, data), file, repeated)
 
 
-def make_blocks(records: Iterable[Record], file: int) -> Iterator[Block]:
-    """Yield blocks of the rows of records, each of which is booked.
+def make_blocks(
+    read: Callable[[], Iterable[Record]], file: int, repeated: RepeatedRecords | None = None
+) -> Iterator[Block]:
+    """Yield blocks of the rows of records, each of which is booked; those that an earlier file holds are skipped.
 
     Args:
-        records: of one file.
+        read: reads the records of one file; called twice where there are other files.
         file: key of `files`.
+        repeated: what the other files of the capture hold, None where there is no other.
     """
+    known = frozenset() if repeated is None else repeated.find(read())
     batch: list[Record] = []
-    for record in records:
-        batch.append(record)
+    for record in read():
+        batch.append(mark_repeated(record, known))
         if len(batch) == _ROWS_OF_BLOCK:
             yield _make_block(batch, file)
             batch = []

@@ -11,11 +11,13 @@ from __future__ import annotations
 import sqlite3
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import partial
 
 from tracecorr.model.errors import InputError
 from tracecorr.model.parts import Block
 from tracecorr.parse.rocprof.reader import make_blocks
 from tracecorr.parse.rocprof.records import Field, Record, classify
+from tracecorr.parse.rocprof.repeated import RepeatedRecords
 from tracecorr.parse.rocprof.sqlite_rows import MAGIC, ReadAt, count_bytes, locate_rows
 
 _REQUIRED = ("rocpd_string", "rocpd_event")
@@ -55,7 +57,9 @@ def check_rocpd(connection: sqlite3.Connection, head: bytes, size: int, name: st
         )
 
 
-def read_rocpd(connection: sqlite3.Connection, read_at: ReadAt, size: int, file: int) -> Iterator[Block]:
+def read_rocpd(
+    connection: sqlite3.Connection, read_at: ReadAt, size: int, file: int, repeated: RepeatedRecords | None = None
+) -> Iterator[Block]:
     """Yield the rows of a rocpd database: kernels, copies, memory, HIP and HSA calls, marks.
 
     Args:
@@ -63,11 +67,12 @@ def read_rocpd(connection: sqlite3.Connection, read_at: ReadAt, size: int, file:
         read_at: returns bytes of the same file by offset and size.
         size: of the file, in bytes.
         file: key of `files`.
+        repeated: what the other files of the capture hold, None where there is no other.
 
     Yields:
         Blocks; the place of a row is that of its cell in the file.
     """
-    yield from make_blocks(_read_records(connection, read_at, size), file)
+    yield from make_blocks(partial(_read_records, connection, read_at, size), file, repeated)
 
 
 def _read_records(connection: sqlite3.Connection, read_at: ReadAt, size: int) -> Iterator[Record]:
