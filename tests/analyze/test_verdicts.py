@@ -65,34 +65,62 @@ def empty(table: str) -> Change:
 _CS = {"event": 50, "ts_ns": 8_000, "layer": "ioctl", "name": "DRM_IOCTL_AMDGPU_CS", "process": 0}
 _SECOND_INIT = {"event": 51, "ts_ns": 1_160, "layer": "mqd", "name": "init_mqd_v9_4_3", "parent": 3, "process": 0}
 
-FAILS: list[tuple[str, Change]] = [
-    ("nothing_lost", add("losses", source="ftrace", cpu=0, from_ns=5_000, to_ns=5_100, count=7)),
-    ("nothing_lost", put("ledger", 0, bytes=90)),
-    ("clock_aligned", put("clock_map", 1, method="unaligned")),
-    ("clock_aligned", put("clock_map", 1, violated=1)),
-    ("clock_aligned", put("clock_map", 1, hi_ns=200_000)),
-    ("causality", put("links", 1, gap_ns=-10)),
-    ("compute_uses_doorbell", add("events", **_CS)),
-    ("doorbell_per_packet", put("launches", 0, doorbell_event=25)),
-    ("packet_sequence_complete", put("launches", 1, packet_index=2)),
-    ("packet_sequence_complete", put("launches", 1, packet_index=0)),
-    ("copies_use_user_sdma", put("queues", 1, type="compute_aql")),
-    ("copies_use_user_sdma", put_event(10, result="EINVAL")),
-    ("no_kcq_use", put("drm_jobs", 1, process=0)),
-    ("queue_creation_complete", put_event(3, result="EINVAL")),
-    ("queue_creation_complete", drop_events(5)),
-    ("kfd_create_under_1ms", put_event(3, dur_ns=1_000_001)),
-    ("rocr_create_time", put_event(9, ts_ns=1_050 + 10_000_001)),
-    ("mqd_ops_per_queue", drop_events(5)),
-    ("mqd_ops_per_queue", add("events", **_SECOND_INIT)),
-    ("scheduler_mode", put("gpus", 0, scheduler="MES")),
-    ("priority_reaches_hardware", put("args", 0, u64=7)),
-    ("priority_reaches_hardware", put("queues", 0, priority_log=1)),
-    ("priority_reaches_hardware", put("hqd", 1, queue_priority=7)),
-    ("priority_reaches_hardware", put_event(6, result="EINVAL")),
-    ("queue_backlog", put("launches", 1, wptr=16_000)),
-    ("hqd_quantum", put("hqd", 1, quantum=0x110)),
-]
+FAILS: list[tuple[str, Change, dict[str, int | None], list[int]]] = [
+    ("nothing_lost", add("losses", source="ftrace", cpu=0, from_ns=5_000, to_ns=5_100, count=7), {"loss_spans": 1,
+     "records_lost": 7}, []),
+    ("nothing_lost", put("ledger", 0, bytes=90), {"unaccounted_files": 1}, []),
+    ("clock_aligned", put("clock_map", 1, method="unaligned"), {"unaligned": 1}, []),
+    ("clock_aligned", put("clock_map", 1, violated=1), {"contradictions": 1}, []),
+    ("clock_aligned", put("clock_map", 1, hi_ns=200_000), {"wider_than_limit": 1}, []),
+    ("causality", put("links", 1, gap_ns=-10), {"broken": 1}, [21]),
+    ("compute_uses_doorbell", add("events", **_CS), {"drm_command_submissions": 1}, [50]),
+    ("doorbell_per_packet", put("launches", 0, doorbell_event=25), {"own_store": 1, "batched": 1}, [20]),
+    ("packet_sequence_complete", put("launches", 1, packet_index=2), {"missing": 1}, [20]),
+    ("packet_sequence_complete", put("launches", 1, packet_index=0), {"repeated": 1}, [20]),
+    ("copies_use_user_sdma", put("queues", 1, type="compute_aql"), {"sdma_queues": 0}, [28]),
+    ("copies_use_user_sdma", put_event(10, result="EINVAL"), {"sdma_queues": 0, "refused_sdma_queues": 1}, [10]),
+    ("no_kcq_use", put("drm_jobs", 1, process=0), {"kcq_jobs_of_these_processes": 1}, [41]),
+    ("queue_creation_complete", put_event(3, result="EINVAL"), {"refused": 1}, [3]),
+    ("queue_creation_complete", drop_events(5), {"with_MQD": 0}, [9]),
+    ("kfd_create_under_1ms", put_event(3, dur_ns=1_000_001), {"slower": 1, "longest_ns": 1_000_001}, [3]),
+    ("rocr_create_time", put_event(9, ts_ns=1_050 + 10_000_001), {"slower": 1, "longest_ns": 10_000_001}, [9]),
+    ("mqd_ops_per_queue", drop_events(5), {"mqd_operations": 1, "init_by_create": 1}, [3]),
+    ("mqd_ops_per_queue", add("events", **_SECOND_INIT), {"mqd_operations": 3, "init_by_create": 3}, [3]),
+    ("scheduler_mode", put("gpus", 0, scheduler="MES"), {"gpus_MES": 1, "gpus_HWS": None}, [12]),
+    ("priority_reaches_hardware", put("args", 0, u64=7), {}, [6]),
+    ("priority_reaches_hardware", put("queues", 0, priority_log=1), {}, [6]),
+    ("priority_reaches_hardware", put("hqd", 1, queue_priority=7), {}, [6]),
+    ("priority_reaches_hardware", put_event(6, result="EINVAL"), {"refused_updates": 1}, [6]),
+    ("queue_backlog", put("launches", 1, wptr=16_000), {"full_queues": 1, "peak_packets": 16001}, [24]),
+    ("hqd_quantum", put("hqd", 1, quantum=0x110), {"without_quantum": 1}, []),
+]  # fmt: skip
+# What each verdict counts in the run as it is, and the events that it names.
+COUNTED: dict[str, tuple[dict[str, int], list[int]]] = {
+    "nothing_lost": ({"records_read": 18, "loss_spans": 0, "records_lost": 0, "unaccounted_files": 0}, []),
+    "clock_aligned": ({"clocks": 2, "unaligned": 0, "unproven": 0, "wider_than_limit": 0, "contradictions": 0,
+     "pairs": 9, "limit_ns": 100_000}, []),
+    "causality": ({"links": 2, "checked": 2, "not_judged": 0, "broken": 0}, []),
+    "compute_uses_doorbell": ({"packets": 2, "recorded": 2, "inferred": 0, "intercepted_packets": 0,
+     "drm_command_submissions": 0, "syscalls_in_setup_launches": 0, "syscalls_in_steady_launches": 0}, []),
+    "doorbell_per_packet": ({"packets": 2, "stores": 2, "own_store": 2, "batched": 0, "without": 0, "stored_twice":
+     0}, []),
+    "packet_sequence_complete": ({"queues": 1, "packets": 2, "indexed": 2, "missing": 0, "repeated": 0}, []),
+    "copies_use_user_sdma": ({"engine_copies": 1, "sdma_queues": 1, "drm_jobs": 2, "drm_jobs_of_these_processes": 0,
+     "blit_kernels": 0, "host_memcpy_steps": 0, "copies_of_unnamed_engine": 0}, [10]),
+    "no_kcq_use": ({"drm_jobs": 2, "kcq_jobs": 1, "kcq_jobs_of_these_processes": 0,
+     "kcq_jobs_of_unknown_submitters": 0}, []),
+    "queue_creation_complete": ({"queues": 1, "with_ioctl": 1, "with_driver_function": 1, "with_MQD": 1,
+     "with_doorbell_mapping": 1, "refused": 0}, [3]),
+    "kfd_create_under_1ms": ({"create_queue_ioctls": 2, "successful": 2, "limit_ns": 1_000_000, "slower": 0,
+     "longest_ns": 300, "without_duration": 0}, [3, 10]),
+    "rocr_create_time": ({"queues": 1, "slower": 0, "longest_ns": 850, "limit_ns": 10_000_000}, [9]),
+    "mqd_ops_per_queue": ({"queues_created": 2, "mqd_operations": 2, "init_by_create": 2}, [5, 11]),
+    "scheduler_mode": ({"functions_HWS": 1, "active_hiq_HWS": 1, "gpus_HWS": 1}, [12]),
+    "priority_reaches_hardware": ({"queues": 1, "with_special_priority": 1, "refused_updates": 0}, [6]),
+    "queue_backlog": ({"queues": 1, "full_queues": 0, "peak_packets": 2, "ring_packets": 16384}, [24]),
+    "hqd_quantum": ({"snapshots": 1, "slots": 2, "active_compute_slots": 1, "without_quantum": 0,
+     "different_quanta": 1}, []),
+}  # fmt: skip
 UNKNOWNS: list[tuple[str, Change]] = [
     ("nothing_lost", empty("ledger")),
     ("clock_aligned", put("clock_map", 1, method="same_clock", pairs=0)),
@@ -126,14 +154,19 @@ UNKNOWNS: list[tuple[str, Change]] = [
 
 @pytest.mark.parametrize("name", NAMES)
 def test_every_claim_holds_for_a_whole_run(name: str) -> None:
-    assert judge(make_run(), name)[0] == "PASS"
+    (verdict,) = judge_capture(tables_of(make_run()), names=[name])
+    found = verdict.finding
+    assert (verdict.outcome, found.counts, list(found.events)) == ("PASS", *COUNTED[name])
 
 
-@pytest.mark.parametrize(("name", "change"), FAILS)
-def test_a_claim_that_the_run_contradicts_fails(name: str, change: Change) -> None:
+@pytest.mark.parametrize(("name", "change", "other", "events"), FAILS)
+def test_a_claim_that_the_run_contradicts_fails(name: str, change: Change, other: dict[str, int | None], events: list[int]) -> None:
+    """The counts are those of the run as it is but for `other`; None = not counted then."""
     rows = make_run()
     change(rows)
-    assert judge(rows, name)[0] == "FAIL"
+    (verdict,) = judge_capture(tables_of(rows), names=[name])
+    counts = {key: count for key, count in (COUNTED[name][0] | other).items() if count is not None}
+    assert (verdict.outcome, verdict.finding.counts, list(verdict.finding.events)) == ("FAIL", counts, events)
 
 
 @pytest.mark.parametrize(("name", "change"), UNKNOWNS)
@@ -145,7 +178,7 @@ def test_a_claim_without_its_evidence_is_unknown_and_says_what_helps(name: str, 
 
 
 def test_every_verdict_has_all_three_tests() -> None:
-    assert {name for name, _ in FAILS} == {name for name, _ in UNKNOWNS} == set(NAMES)
+    assert {name for name, *_ in FAILS} == {name for name, _ in UNKNOWNS} == set(NAMES)
 
 
 def test_empty_capture_proves_nothing() -> None:
@@ -482,6 +515,16 @@ def test_other_ways_to_copy_are_counted_apart() -> None:
     assert verdict.finding.reason.endswith("3 drm jobs ran, 1 of them submitted by these")
 
 
+def test_only_copies_of_processes_whose_sdma_queues_were_refused_are_told_with_the_refusal() -> None:
+    """Process 2 was refused its queue, process 3 asked for none, process 0 has one."""
+    rows = make_run()
+    add("events", **{**_CS, "name": "AMDKFD_IOC_CREATE_QUEUE", "process": 2, "result": "ENOMEM"})(rows)
+    add("queues", queue=2, process=2, type="sdma", create_ioctl_event=50)(rows)
+    rows["launches"] += [rows["launches"][2] | {"event": 60 + n, "process": n // 2} for n in (4, 5, 6)]
+    told = "2 engine copies of processes without an SDMA queue: the driver refused 1 that they asked for (ENOMEM)"
+    assert judge(rows, "copies_use_user_sdma")[:2] == ("FAIL", told)
+
+
 def _lose(from_ns: int, to_ns: int) -> Rows:
     """Return the run with seven records lost on one CPU, told as the readers tell it: as a span and in the ledger."""
     rows = make_run()
@@ -528,3 +571,29 @@ def test_the_losses_of_a_trace_are_told_as_the_trace_tells_them(tmp_path: Path) 
     report = summarize_capture("x", made.table, made.info)
     assert report.summary["records_lost"] == 40
     assert "records lost: 40, and those of 1 span of unknown number\n" in render_markdown(report)
+
+
+def test_the_first_twenty_packets_without_a_recorded_doorbell_are_named() -> None:
+    rows = make_run()
+    inferred = rows["launches"][0] | {"doorbell_evidence": "inferred"}
+    rows["launches"][1:1] = [inferred | {"event": event} for event in range(100, 125)]
+    (verdict,) = judge_capture(tables_of(rows), names=["compute_uses_doorbell"])
+    assert list(verdict.finding.events) == list(range(100, 120))
+
+
+def test_system_calls_of_launches_are_counted_apart_from_those_of_set_up() -> None:
+    """The launch 19 waits, the launch 23 allocates memory; those of the copy 27 are of no launch."""
+    rows = make_run()
+    calls = [(19, "futex", "syscall"), (19, "futex", "syscall"), (19, "AMDKFD_IOC_WAIT_EVENTS", "ioctl"),
+             (19, "madvise", "syscall"), (23, "mmap", "syscall"), (23, "futex", "syscall"),
+             (27, "futex", "syscall")]  # fmt: skip
+    for n, (chain, name, layer) in enumerate(calls):
+        add("events", event=60 + n, ts_ns=8_000 + n, layer=layer, name=name, process=0, chain=chain)(rows)
+    # Two packets of one call.
+    rows["launches"].append(rows["launches"][0] | {"event": 90})
+    (verdict,) = judge_capture(tables_of(rows), names=["compute_uses_doorbell"])
+    counted = [(key, count) for key, count in verdict.finding.counts.items() if key.startswith(("steady", "syscalls"))]
+    assert counted == [
+        ("syscalls_in_setup_launches", 2), ("syscalls_in_steady_launches", 4), ("steady_futex", 2),
+        ("steady_AMDKFD_IOC_WAIT_EVENTS", 1), ("steady_madvise", 1),
+    ]  # fmt: skip

@@ -156,6 +156,8 @@ def test_a_ring_that_was_made_again(between: list[dict[str, Any]], expected: lis
         *first, *between, packet(), made(), packet()
     )  # fmt: skip
     assert counted(complete_indexes(rows)) == expected
+    # So in a log that names no process.
+    assert counted(complete_indexes(rows.with_columns(process=pl.lit(None, pl.Int64)))) == expected
 
 
 def test_a_created_line_that_comes_late_is_that_of_the_packets_before_it() -> None:
