@@ -64,6 +64,7 @@ def empty(table: str) -> Change:
 
 _CS = {"event": 50, "ts_ns": 8_000, "layer": "ioctl", "name": "DRM_IOCTL_AMDGPU_CS", "process": 0}
 _SECOND_INIT = {"event": 51, "ts_ns": 1_160, "layer": "mqd", "name": "init_mqd_v9_4_3", "parent": 3, "process": 0}
+_SECOND_STORE = {"event": 52, "ts_ns": 5_500, "layer": "doorbell", "name": "doorbell", "queue": 0, "packet_index": 0}
 
 FAILS: list[tuple[str, Change, dict[str, int | None], list[int]]] = [
     ("nothing_lost", add("losses", source="ftrace", cpu=0, from_ns=5_000, to_ns=5_100, count=7), {"loss_spans": 1,
@@ -75,6 +76,7 @@ FAILS: list[tuple[str, Change, dict[str, int | None], list[int]]] = [
     ("causality", put("links", 1, gap_ns=-10), {"broken": 1}, [21]),
     ("compute_uses_doorbell", add("events", **_CS), {"drm_command_submissions": 1}, [50]),
     ("doorbell_per_packet", put("launches", 0, doorbell_event=25), {"own_store": 1, "batched": 1}, [20]),
+    ("doorbell_per_packet", add("events", **_SECOND_STORE), {"stores": 3, "stored_twice": 1}, [21, 52]),
     ("packet_sequence_complete", put("launches", 1, packet_index=2), {"missing": 1}, [20]),
     ("packet_sequence_complete", put("launches", 1, packet_index=0), {"repeated": 1}, [20]),
     ("copies_use_user_sdma", put("queues", 1, type="compute_aql"), {"sdma_queues": 0}, [28]),
@@ -571,6 +573,13 @@ def test_the_losses_of_a_trace_are_told_as_the_trace_tells_them(tmp_path: Path) 
     report = summarize_capture("x", made.table, made.info)
     assert report.summary["records_lost"] == 40
     assert "records lost: 40, and those of 1 span of unknown number\n" in render_markdown(report)
+
+
+def test_stores_whose_value_is_not_known_are_of_no_index_that_was_stored_twice() -> None:
+    rows = make_run()
+    for event in (60, 61):
+        add("events", **_SECOND_STORE | {"event": event, "packet_index": None})(rows)
+    assert judge(rows, "doorbell_per_packet")[0] == "PASS"
 
 
 def test_the_first_twenty_packets_without_a_recorded_doorbell_are_named() -> None:

@@ -28,7 +28,9 @@ def judge(evidence: Evidence) -> Finding:
     )
     batched = packets.filter(pl.col("value") != pl.col("packet_index"))
     bare = packets.filter(pl.col("doorbell_event").is_null())
-    again = stores.drop_nulls("queue").group_by("queue", "packet_index").len().filter(pl.col("len") > 1).height
+    # A store whose value the probe could not read is of no known index.
+    repeated = stores.drop_nulls(["queue", "packet_index"]).filter(pl.len().over("queue", "packet_index") > 1)
+    again = repeated.select("queue", "packet_index").n_unique()
     counts = {
         "packets": packets.height, "stores": evidence.layers["doorbell"],
         "own_store": packets.height - batched.height - bare.height, "batched": batched.height, "without": bare.height,
@@ -45,7 +47,8 @@ def judge(evidence: Evidence) -> Finding:
     if again or batched.height > evidence.thresholds.batched_doorbell_share * packets.height:
         return failed(
             f"{batched.height} of {packets.height} packets share the store of a later packet (graph launches do), "
-            f"{again} indexes were stored more than once", counts, batched["event"],
+            f"{again} indexes were stored more than once", counts,
+            pl.concat([batched["event"], repeated["doorbell_event"]]),
         )  # fmt: skip
     return passed(f"{packets.height} packets, each with its doorbell store", counts)
 
