@@ -162,7 +162,9 @@ def test_every_claim_holds_for_a_whole_run(name: str) -> None:
 
 
 @pytest.mark.parametrize(("name", "change", "other", "events"), FAILS)
-def test_a_claim_that_the_run_contradicts_fails(name: str, change: Change, other: dict[str, int | None], events: list[int]) -> None:
+def test_a_claim_that_the_run_contradicts_fails(
+    name: str, change: Change, other: dict[str, int | None], events: list[int]
+) -> None:
     """The counts are those of the run as it is but for `other`; None = not counted then."""
     rows = make_run()
     change(rows)
