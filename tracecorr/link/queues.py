@@ -18,6 +18,7 @@ CREATE = "AMDKFD_IOC_CREATE_QUEUE"
 _OUT_OF_ORDER = 64
 DESTROY = "AMDKFD_IOC_DESTROY_QUEUE"
 _OF_LOG = pl.col("source") == "amd_log"
+_OF_RING = ("event", "process", "ring", "ts_ns", "err_lo_ns", "err_hi_ns", "source")
 # No process has this key.
 _UNNAMED = (1 << 32) - 1
 
@@ -340,15 +341,36 @@ def _add_packet_ids(queues: pl.DataFrame, seen: pl.DataFrame) -> pl.DataFrame:
     return joined.with_columns(swq=pl.coalesce("swq", "printed")).drop("printed")
 
 
-def assign_queues(events: pl.DataFrame, queues: pl.DataFrame) -> pl.DataFrame:
+def assign_queues(events: pl.DataFrame, queues: pl.DataFrame, aligned: bool) -> pl.DataFrame:
     """Return `event`, `queue` for every row that names a ring: the instance that was created last before it.
 
     A record of a trace whose errors leave a choice between two lives of its ring belongs to none.
+
+    Args:
+        events, queues: placed events with `process`, `ring`; the table of `build_queues`.
+        aligned: whether the clock of the trace is known; else rows are of what their side shows, or a ring's only one.
     """
     queues = _with_one_process(queues, pl.col("known_from").str.starts_with("amd_log"), events)
-    named = _with_one_process(events, _OF_LOG, events).select("event", "process", "ring", "ts_ns").drop_nulls("ring")
-    instances = queues.with_columns(ring=pl.coalesce("hwq", "ring_base"), ts_ns="starts_ns")
-    instances = instances.drop_nulls("ring").select("process", "ring", "ts_ns", "queue").sort("ts_ns")
+    events = _with_one_process(events, _OF_LOG, events).select(_OF_RING)
+    instances = queues.with_columns(ring=pl.coalesce("hwq", "ring_base"), ts_ns="starts_ns").drop_nulls("ring")
+    instances = instances.select("process", "ring", "ts_ns", "queue", "known_from").sort("ts_ns")
+    if aligned:
+        return _assign(events, instances)
+    of_log = pl.col("known_from").str.starts_with("amd_log")
+    sides = [(_OF_LOG, of_log), (~_OF_LOG, ~of_log)]
+    return pl.concat([_assign(events.filter(rows), _list_side(instances, mine)) for rows, mine in sides])
+
+
+def _list_side(instances: pl.DataFrame, mine: pl.Expr) -> pl.DataFrame:
+    """Return the instances that one side shows, and of rings that it shows no creation of the only one."""
+    shown, keys = instances.filter(mine), ["process", "ring"]
+    only = instances.join(shown, on=keys, how="anti").filter(pl.len().over(keys) == 1)
+    return pl.concat([shown, only]).sort("ts_ns")
+
+
+def _assign(events: pl.DataFrame, instances: pl.DataFrame) -> pl.DataFrame:
+    named = events.select("event", "process", "ring", "ts_ns").drop_nulls("ring")
+    instances = instances.drop("known_from")
     before = named.sort("ts_ns").join_asof(instances, on="ts_ns", by=["process", "ring"], check_sortedness=False)
     # Rows of the creation itself come before its Created line: they belong to the instance to come.
     early = before.filter(pl.col("queue").is_null()).drop("queue")
@@ -362,9 +384,7 @@ def _list_unsure(events: pl.DataFrame, instances: pl.DataFrame) -> pl.DataFrame:
     """Return the records of the trace (event) that may lie before or behind the creation of their ring's next life."""
     keys = ["process", "ring"]
     again = instances.filter(pl.len().over(keys) > 1)
-    rows = events.select("event", *keys, "ts_ns", "err_lo_ns", "err_hi_ns", "source").filter(
-        (pl.col("source") == "ftrace") & pl.col("ring").is_not_null()
-    )
+    rows = events.filter((pl.col("source") == "ftrace") & pl.col("ring").is_not_null())
     rows = rows.join(again.select(keys).unique(), on=keys, how="semi")
     if rows.is_empty():
         return rows.select("event")

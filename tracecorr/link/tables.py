@@ -121,7 +121,9 @@ def link_tables(
     gpu_table, queue_table = _tell_driver_facts(*list_gpus(queue_table, hqd, known_gpus), events, args)
     hqd = attach_queues(hqd, queue_table, identities.processes, gpu_table)
     kernel_table, kernel_ids = list_kernels(events)
-    events = _attach_keys(events, queue_table, stream_table, kernel_ids, hqd).drop(_SPENT)
+    of_queues = queues.assign_queues(events, queue_table, trace_aligned)
+    keys = (of_queues, streams.assign_streams(events, stream_table), kernel_ids)
+    events = _attach_keys(events, queue_table, keys, hqd).drop(_SPENT)
     events = _spread_queues(events, queue_creation.queues_of_calls(queue_table, events, args))
     events = _attach_gpus(events, queue_table, assign_gpus(args, driver.devices, gpu_table))
     jobs = build_drm_jobs(events, args)
@@ -264,15 +266,9 @@ def _adopt_syscalls(events: pl.DataFrame, inside: pl.DataFrame) -> pl.DataFrame:
 
 
 def _attach_keys(
-    events: pl.DataFrame,
-    queue_table: pl.DataFrame,
-    stream_table: pl.DataFrame,
-    kernel_ids: pl.DataFrame,
-    hqd: pl.DataFrame,
+    events: pl.DataFrame, queue_table: pl.DataFrame, found: Sequence[pl.DataFrame], hqd: pl.DataFrame
 ) -> pl.DataFrame:
-    for keys in (
-        queues.assign_queues(events, queue_table), streams.assign_streams(events, stream_table), kernel_ids,
-    ):  # fmt: skip
+    for keys in found:
         events = attach_columns(events, keys)
     # An ioctl or a queue line that made a queue belongs to it, though it names no ring.
     made = pl.concat([
