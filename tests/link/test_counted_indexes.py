@@ -321,6 +321,19 @@ def test_an_index_that_is_stored_without_a_packet_disproves_the_counts() -> None
     assert counted(_shared(store(0, 0), store(1, 1), store(1, 2), store(0, 3), store(1, 4), store(0, 5))) == [None] * 5
 
 
+def test_an_index_that_is_stored_without_a_packet_disproves_the_counts_of_rings_without_stores() -> None:
+    """Ring 1 lacks a packet, so its log lost lines: of ring 2 only what lies before a printed index is sure."""
+    other, third = {"ring": RING + 1}, {"ring": RING + 2}
+    log = [packet(0, 0, index_counted=True), {**packet(0, 0, index_counted=True), **other},
+           {**packet(0, 1, index_counted=False), **other}, {**packet(0, 2, index_counted=True), **other},
+           {**packet(0, 0, index_counted=True), **third}, {**store(0, 0), **third},
+           {**packet(0, 0, index_counted=True), "file": 1, "process": 1}]  # fmt: skip
+    few = [{**row, "index_counted": row.get("index_counted")} for row in (*log, store(0, 0))]
+    assert counted(check_indexes(records(*few))) == [0, 0, 1, 2, 0, 0]
+    more = {**store(0, 1), "index_counted": None}
+    assert counted(check_indexes(records(*few, more))) == [None, 0, 1, None, 0, 0]
+
+
 def test_stores_at_other_times_disprove_the_counts_of_their_queue() -> None:
     shape = {"queue": pl.UInt32, "thread": pl.UInt32}
     packets = pl.DataFrame(

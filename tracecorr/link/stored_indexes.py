@@ -17,8 +17,9 @@ def check_indexes(records: pl.DataFrame) -> pl.DataFrame:
 
     A thread stores each packet's index to the ring's doorbell in the order in which it prints the packets. Where it
     stored as often as it printed between two packets whose stores are known, each store is that of one packet. Where it
-    stored an index that it has no packet of, packets of the ring were lost: none of its counts holds. No clock is
-    needed. A log that lost lines, or a ring that was made again, tells no further index.
+    stored an index that it has no packet of, packets of the ring were lost: none of its counts holds, nor any of its
+    log's rings whose stores are not known. No clock is needed. A log that lost lines, or a ring that was made again,
+    tells no further index.
 
     Args:
         records: part events with `source`, `process`, `thread`, `index_counted`, and the ring of doorbell stores.
@@ -32,7 +33,7 @@ def check_indexes(records: pl.DataFrame) -> pl.DataFrame:
         return records
     lines, stores = lines.join(asked, on=_RING, how="semi"), stores.join(asked, on=_RING, how="semi")
     short = _list_short(lines, stores)
-    wrong = lines.filter("index_counted").join(short, on=_RING, how="semi")
+    wrong = _list_miscounted(lines, stores, short)
     whole = lines.filter(~pl.col("file").is_in(list_short_files(records).implode())).join(short, on=_RING, how="anti")
     told = _lay_beside(whole.sort("file", "offset"), stores.sort("stamp_ns", maintain_order=True))
     none, found = wrong.select("_row", stored=pl.lit(None, pl.Int64)), told.cast({"stored": pl.Int64})
@@ -57,6 +58,21 @@ def _list_short(lines: pl.DataFrame, stores: pl.DataFrame) -> pl.DataFrame:
     open_lines = lines.group_by(_WRITER).agg(free=pl.col("packet_index").is_null().sum())
     found = bare.join(open_lines, on=_WRITER, how="left")
     return found.filter(pl.col("stores") > pl.col("free").fill_null(0)).select(_RING).unique()
+
+
+def _list_miscounted(lines: pl.DataFrame, stores: pl.DataFrame, short: pl.DataFrame) -> pl.DataFrame:
+    """Return the packets whose counted index does not hold: of rings that lack packets, or that may lack some.
+
+    Where one ring lacks packets the log lost lines. Another one of it that has no stores is counted right only up to
+    its last packet that prints an index.
+    """
+    lossy = lines.join(short, on=_RING, how="semi")["file"].unique()
+    known = lines.filter(~pl.col("index_counted") & pl.col("packet_index").is_not_null())
+    last = known.group_by(_RING).agg(last=pl.col("offset").max())
+    open_rings = lines.filter("index_counted", pl.col("file").is_in(lossy.implode())).join(stores, on=_RING, how="anti")
+    unproven = open_rings.join(last, on=_RING, how="left").filter(pl.col("offset") > pl.col("last").fill_null(-1))
+    disproved = lines.filter("index_counted").join(short, on=_RING, how="semi")
+    return pl.concat([disproved, unproven.select(disproved.columns)])
 
 
 def _lay_beside(lines: pl.DataFrame, stores: pl.DataFrame) -> pl.DataFrame:
