@@ -174,6 +174,18 @@ def test_a_wait_finds_the_latest_use_but_no_stale_one() -> None:
     assert sorted(whole.rows()) == [(6, 10), (8, 9)]
 
 
+def test_where_no_signal_is_used_twice_and_most_uses_are_lost_only_a_near_one_is_meant() -> None:
+    """Of five waits two find a use: six signals of which two fifths are left come again after two or three of them."""
+    launches = signal_uses([1, 2, 3])
+    waits = [{"file": 0, "offset": n, "signal": s} for n, s in ((0, 4), (1, 5), (2, 6), (2, 1), (2, 2))]
+    asked = frame(waits, signal=pl.UInt64, file=pl.UInt16)
+    packets = asked.group_by("file", "offset", maintain_order=True).agg(dep_signals="signal")
+    lossy = pl.DataFrame({"file": [0], "lost": [0.1]}, schema_overrides={"file": pl.UInt16})
+    assert link_dependencies(launches, packets, list_uses(launches), lossy).rows() == [(1, 2)]
+    found = packets.filter(pl.col("offset") == 2).with_columns(pl.col("dep_signals").list.tail(2))
+    assert link_dependencies(launches, found, list_uses(launches), lossy).rows() == [(1, 2)]
+
+
 def test_a_gpu_time_out_of_its_queues_order_is_of_another_packet() -> None:
     uses = list_uses(signal_uses([1, 2, 3]))
     times = frame(
@@ -220,17 +232,32 @@ def test_where_lines_were_lost_no_gpu_time_is_of_a_barrier_printed_later() -> No
     assert late_times((190, 150), lossy=True) == []
 
 
-def test_a_record_that_may_be_of_two_lives_of_its_ring_belongs_to_none() -> None:
-    lives = frame(
-        [{"queue": n, "process": 0, "hwq": RING, "ring_base": None, "starts_ns": at} for n, at in enumerate((0, 5000))],
+def assigned(lives: list[tuple[int, str]], rows: list[tuple[int, str]], *, aligned: bool) -> list[tuple[int, int]]:
+    """Return event and queue of rows (time, source) of a ring with these lives (begin, sources)."""
+    made = frame(
+        [{"queue": n, "process": 0, "hwq": RING, "ring_base": None, "starts_ns": at, "known_from": source}
+         for n, (at, source) in enumerate(lives)],
         hwq=pl.UInt64, ring_base=pl.UInt64,
     )  # fmt: skip
-    rows = frame(
+    events = frame(
         [{"event": n, "process": 0, "ring": RING, "ts_ns": at, "err_lo_ns": 500, "err_hi_ns": 500, "source": source}
-         for n, (at, source) in enumerate([(4000, "ftrace"), (4800, "ftrace"), (4900, "amd_log"), (5600, "ftrace")])],
+         for n, (at, source) in enumerate(rows)],
         ring=pl.UInt64, source=CAT,
     )  # fmt: skip
-    assert sorted(assign_queues(rows, lives).rows()) == [(0, 0), (2, 0), (3, 1)]
+    return sorted(assign_queues(events, made, aligned).drop_nulls().rows())
+
+
+def test_a_record_that_may_be_of_two_lives_of_its_ring_belongs_to_none() -> None:
+    rows = [(4000, "ftrace"), (4800, "ftrace"), (4900, "amd_log"), (5600, "ftrace")]
+    assert assigned([(0, "amd_log"), (5000, "amd_log")], rows, aligned=True) == [(0, 0), (2, 0), (3, 1)]
+
+
+def test_on_an_unknown_clock_packets_are_of_the_queue_that_the_log_shows_whenever_the_trace_shows_one() -> None:
+    lives, rows = [(1000, "amd_log"), (2000, "ftrace")], [(3000, "amd_log"), (9000, "ftrace")]
+    assert assigned(lives, rows, aligned=False) == [(0, 0), (1, 1)]
+    assert assigned(lives[:1], rows, aligned=False) == [(0, 0), (1, 0)]
+    # Which of two is meant only their times tell.
+    assert assigned([*lives[:1], (5000, "amd_log")], rows, aligned=False) == [(0, 0)]
 
 
 def test_packets_before_the_first_created_line_of_their_ring_are_of_a_queue_of_their_own() -> None:
@@ -261,7 +288,7 @@ def test_packets_before_the_first_created_line_of_their_ring_are_of_a_queue_of_t
     args = pl.DataFrame(schema={"event": pl.Int64, "key": pl.String, "u64": pl.UInt64, "text": pl.String})
     rings = pl.DataFrame(schema=RINGS)
     queues = build_queues(events, packets, args, aligned=True, losses=NO_LOSSES, rings=rings)
-    found = dict(assign_queues(events, queues).rows())
+    found = dict(assign_queues(events, queues, aligned=True).rows())
     assert [queues.filter(pl.col("queue") == found[n])["log_id"].item() for n in (0, 1, 3, 4)] == [4, 4, 6, 6]
 
 

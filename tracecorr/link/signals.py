@@ -85,7 +85,8 @@ def _latest_meant(rows: pl.DataFrame, uses: pl.DataFrame, losses: pl.DataFrame, 
     both = counts.join(taken, on="file", how="left")
     lacks = (pl.col("used").fill_null(0) < pl.col("asked")) | (pl.lit(once) & (pl.col("uses") < pl.col("used")))
     lossy = pl.col("file").is_in(losses["file"].implode()) | pl.col("file").is_in(both.filter(lacks)["file"].implode())
-    return pl.concat([found.filter(~lossy), _drop_stale(found.filter(lossy), uses).select(found.columns)])
+    sure = _drop_stale(found.filter(lossy), rows.filter(lossy), uses)
+    return pl.concat([found.filter(~lossy), sure.select(found.columns)])
 
 
 def _add_printed_late(
@@ -125,18 +126,31 @@ def _add_printed_late(
     return pl.concat([others, late])
 
 
-def _drop_stale(found: pl.DataFrame, uses: pl.DataFrame) -> pl.DataFrame:
+def _drop_stale(found: pl.DataFrame, rows: pl.DataFrame, uses: pl.DataFrame) -> pl.DataFrame:
     """Leave out uses that are too old to be meant.
 
     Handles are recycled: where the line of the use that is meant was lost, an earlier one is found. It is told by
-    its age, counted in signals that the process used since.
+    its age, counted in signals that the process used since. Where the log shows no signal's second use, all that it
+    names are used in between, of which as large a share is left as of the uses that are asked for.
+
+    Args:
+        found: what of `rows` has a use, with it.
+        rows: what asks for the latest use of its signal.
+        uses: as `list_uses` returns them.
     """
     distance = uses.select((pl.col("nth") - pl.col("nth").shift(1).over("process", "signal")).alias("d")).drop_nulls()
-    soon = distance["d"].quantile(_SOONEST)
-    limit = float(soon or 0) * _STALE_SHARE if len(distance) else float("inf")
+    share = len(found) / max(1, len(rows))
+    soon = distance["d"].quantile(_SOONEST) if len(distance) else _count_signals(rows, uses) * share
+    limit = float(soon or 0) * _STALE_SHARE
     clock = uses.select("process", "ts_ns", now=pl.col("nth")).sort("ts_ns")
     aged = found.sort("ts_ns").join_asof(clock, on="ts_ns", by="process", check_sortedness=False)
     return aged.filter(pl.col("now") - pl.col("nth") <= limit)
+
+
+def _count_signals(rows: pl.DataFrame, uses: pl.DataFrame) -> float:
+    """Return how many signals are named per process."""
+    named = pl.concat([side.select("process", "signal") for side in (rows, uses)]).unique()
+    return len(named) / max(1, named["process"].n_unique())
 
 
 def link_dependencies(
