@@ -5,7 +5,7 @@ from __future__ import annotations
 import polars as pl
 
 from tracecorr.link.calls import find_parents
-from tracecorr.link.false_calls import find_losses, list_half_calls, open_false_calls
+from tracecorr.link.false_calls import find_losses, list_empty_calls, list_half_calls, open_false_calls
 from tracecorr.link.packet_gaps import list_packet_gaps
 from tracecorr.model.schema import CAT
 
@@ -32,3 +32,9 @@ def with_false_calls_open(events: pl.DataFrame, losses: pl.DataFrame | None = No
     """Return the events in which calls that are likely two have no end; `losses` if not its own."""
     losses = losses_of(events) if losses is None else losses
     return open_false_calls(events, losses, list_half_calls(events), gaps_of(events))
+
+
+def empty_calls(events: pl.DataFrame) -> list[bool]:
+    """Return which rows are open calls that enclose nothing."""
+    found: list[bool] = list_empty_calls(events, losses_of(events), list_half_calls(events)).tolist()
+    return found

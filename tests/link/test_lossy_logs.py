@@ -6,10 +6,9 @@ from typing import Any
 
 import polars as pl
 import pytest
-from lost_lines import losses_of, with_false_calls_open
+from lost_lines import empty_calls, losses_of, with_false_calls_open
 
 from tracecorr.link.commands import add_lost_enqueues, match_completions
-from tracecorr.link.false_calls import list_empty_calls
 from tracecorr.link.sure_commands import drop_late, keep_sure_commands
 from tracecorr.model.kinds import COMMAND_MENTIONS, SUBMITTED, Flag
 from tracecorr.model.schema import CAT
@@ -243,7 +242,7 @@ def test_calls_of_a_log_without_any_exit_hold_nothing() -> None:
     for count in (4, 5):
         events = events_of([call] * count)
         assert losses_of(events).height == (count == 5)
-        assert list_empty_calls(events, losses_of(events)).tolist() == [count == 5] * count
+        assert empty_calls(events) == [count == 5] * count
 
 
 @pytest.mark.parametrize(
@@ -359,17 +358,24 @@ def test_open_calls_hold_nothing_where_lines_were_lost() -> None:
     call = ("hipFree", None, None, int(Flag.ENTER_ONLY))
     for rows, expected in (([call], [False]), ([call, WHOLE, WHOLE, HALF], [True, False, False, True])):
         events = events_of(rows)
-        assert list_empty_calls(events, losses_of(events)).tolist() == expected
+        assert empty_calls(events) == expected
+
+
+def test_the_last_call_of_a_function_that_lost_many_lines_holds_nothing_though_others_lost_few() -> None:
+    rare, open_call = ("hipSync", 5, None, 0), (None, None, int(Flag.ENTER_ONLY))
+    rows = [rare, ("hipSync", *open_call), *[WHOLE] * 200]
+    assert empty_calls(events_of([*rows, ("hipSync", *open_call)]))[-1]
+    assert not empty_calls(events_of([*rows, ("hipFree", *open_call)]))[-1]
 
 
 def test_a_function_that_prints_no_exit_holds_what_follows_though_lines_were_lost() -> None:
     leaf = ("hipGetLastError", None, None, int(Flag.ENTER_ONLY))
     rows = [*[leaf] * 6, WHOLE, WHOLE, HALF]
     events = events_of(rows)
-    assert list_empty_calls(events, losses_of(events)).tolist() == [False] * 8 + [True]
+    assert empty_calls(events) == [False] * 8 + [True]
     # One exit shows that the others were lost.
     events = events_of([("hipGetLastError", None, None, int(Flag.EXIT_ONLY)), *rows])
-    assert list_empty_calls(events, losses_of(events)).tolist() == [True] * 7 + [False] * 2 + [True]
+    assert empty_calls(events) == [True] * 7 + [False] * 2 + [True]
 
 
 def sure(rows: list[Row], indexes: dict[int, int], pairs: list[tuple[int, int]], *, lossy: bool = True) -> list[int]:

@@ -36,7 +36,8 @@ def find_parents(events: pl.DataFrame, losses: pl.DataFrame, halves: pl.DataFram
     if not is_open.any():
         return joined
     parent = joined["parent"].fill_null(-1).to_numpy().copy()
-    _leave_open_calls(parent, is_hip, is_open, joined["offset"].to_numpy(), list_empty_calls(joined, losses))
+    is_empty = list_empty_calls(joined, losses, halves)
+    _leave_open_calls(parent, is_hip, is_open, joined["offset"].to_numpy(), is_empty)
     found = pl.Series("parent", parent)
     return joined.with_columns(found.set(found < 0, None))
 

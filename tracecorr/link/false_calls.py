@@ -181,12 +181,13 @@ def open_false_calls(
     ).drop("is_false")
 
 
-def list_empty_calls(events: pl.DataFrame, losses: pl.DataFrame) -> Mask:
+def list_empty_calls(events: pl.DataFrame, losses: pl.DataFrame, halves: pl.DataFrame) -> Mask:
     """Return which rows are open calls that surely enclose nothing: their log lost lines, and the next enter may too.
 
     Args:
         events: rows with `dur_ns`.
         losses: as `find_losses` returns them.
+        halves: as `list_half_calls` returns them.
     """
     if losses.is_empty():
         return np.zeros(events.height, dtype=np.bool_)
@@ -198,7 +199,8 @@ def list_empty_calls(events: pl.DataFrame, losses: pl.DataFrame) -> Mask:
     ends = calls.group_by(thread).agg(last=pl.col("offset").max())
     # Also an exit that is another call's, or whose enter was lost, shows that the function prints exits.
     names = calls.group_by(name).agg(shown=pl.col("end_offset").is_not_null().mean(), total=pl.len())
-    found = calls.filter(is_open).join(ends, on=thread, nulls_equal=True).join(names, on=name, nulls_equal=True)
+    found = _raise_losses(calls.filter(is_open), calls, halves)
+    found = found.join(ends, on=thread, nulls_equal=True).join(names, on=name, nulls_equal=True)
     goes_on = (pl.col("offset") < pl.col("last")) | (pl.col("lost") >= MANY_LOST) | ~pl.col("prints")
     never = (pl.col("shown") < _LEAST_WHOLE) & (pl.col("total") >= _LEAST_CALLS) & pl.col("prints")
     empty = np.zeros(events.height, dtype=np.bool_)
@@ -248,18 +250,22 @@ def _list_unlikely(
 def _add_losses(
     doubtful: pl.DataFrame, calls: pl.DataFrame, losses: pl.DataFrame, halves: pl.DataFrame
 ) -> pl.DataFrame:
-    """Return the doubtful calls of files that lost lines with `lost`: the share of lines that lack there.
-
-    Lines of one kind may lack: where more halves of a function's calls are alone than of others, its own share counts.
-    """
+    """Return the doubtful calls of files that lost lines with `lost`: the share of lines that lack there."""
     damaged = doubtful.filter(pl.col("file").is_in(losses["file"].implode()))
-    damaged = damaged.join(losses, on="file", maintain_order="left")
+    return _raise_losses(damaged.join(losses, on="file", maintain_order="left"), calls, halves)
+
+
+def _raise_losses(damaged: pl.DataFrame, calls: pl.DataFrame, halves: pl.DataFrame) -> pl.DataFrame:
+    """Return calls of files that lost lines with the share of their own function in `lost`, where it is higher.
+
+    Lines of one kind may lack: more halves of its calls are alone than of others.
+    """
     if damaged.is_empty():
         return damaged
     name = ["file", "name"]
     alone = halves.group_by(name).agg(alone=pl.len())
     named = calls.filter(pl.col("name").is_in(alone["name"].unique().implode()))
-    own = alone.join(_count_paired(named), on=name).select(*name, own=_LOST_SHARE)
+    own = alone.join(named.group_by(name).agg(total=pl.len()), on=name).select(*name, own=_LOST_SHARE)
     joined = damaged.join(own, on=name, how="left", maintain_order="left")
     return joined.with_columns(lost=pl.max_horizontal("lost", "own")).drop("own")
 
