@@ -106,6 +106,19 @@ def test_an_exit_behind_the_next_enter_is_displaced_though_no_row_is() -> None:
     assert find_displaced(rows).select("thread", "offset").rows() == [(0, 10), (0, 20)]
 
 
+def test_an_exit_in_front_of_lines_that_were_printed_before_it_is_displaced_though_no_row_is() -> None:
+    """The exit at 10 is a copy of a later call's; that of its own call comes behind the next one's enter."""
+    rows = [
+        {"offset": 0, "ts_ns": 10, "layer": "hip", "end_offset": 10, "dur_ns": 50},
+        {"offset": 30, "ts_ns": 30, "layer": "hip", "end_offset": 40, "dur_ns": 5},
+        {"offset": 50, "ts_ns": 70},
+    ]  # fmt: skip
+    assert find_displaced(events_of(rows))["offset"].to_list() == [10, 30, 40]
+    # At the same time, and in another thread, they are in order.
+    assert find_displaced(events_of([{**rows[0], "dur_ns": 20}, *rows[1:]])).is_empty()
+    assert find_displaced(events_of([rows[0], *({**row, "thread": 1} for row in rows[1:])])).is_empty()
+
+
 def test_a_call_around_a_displaced_line_has_no_end_and_no_children() -> None:
     """Calls at 0..40 and 50..90; of the second one's lines two changed places."""
     rows = events_of([

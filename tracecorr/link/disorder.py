@@ -60,33 +60,36 @@ def add_displaced(losses: pl.DataFrame, displaced: pl.DataFrame, events: pl.Data
 
 
 def _list_disordered(rows: pl.DataFrame) -> pl.DataFrame:
-    """Return file and thread whose rows, in the order of their times, go back, or a call of which ends too early."""
+    """Return file and thread whose rows, in the order of their times, go back, or a call's end of which does."""
     rows = rows.filter(_MINE)
     backward = rows.filter(pl.col("dur_ns") < 0).select(_LINE)
     order, code, groups = order_by_group(rows, _LINE)
     lines = rows.select("offset", "end_offset", "ts_ns", "dur_ns")[order]
     offset = lines["offset"].to_numpy()
     back = code[1:][(offset[1:] < offset[:-1]) & (code[1:] == code[:-1])]
-    found = np.union1d(back, _list_cut_short(lines, code))
+    found = np.union1d(back, _list_misplaced_ends(lines, code))
     return pl.concat([groups.select(pl.col(_LINE).gather(found)), backward]).unique()
 
 
-def _list_cut_short(lines: pl.DataFrame, code: Ints) -> Ints:
-    """Return the threads of which a call ends, by the times, before a line that stands in front of its end.
+def _list_misplaced_ends(lines: pl.DataFrame, code: Ints) -> Ints:
+    """Return the threads with a call whose end is, by the times, before a line in front of it, or after one behind it.
 
     Args:
         lines: offset, end_offset, ts_ns, dur_ns; sorted by thread, then by time.
         code: the thread of each.
     """
     offset, at = lines["offset"].to_numpy(), lines["ts_ns"].to_numpy()
-    end_offset, ends = lines["end_offset"].fill_null(-1).to_numpy(), lines["ts_ns"] + lines["dur_ns"]
-    outer = np.flatnonzero((end_offset[:-1] > offset[1:]) & (code[1:] == code[:-1]))
+    is_whole = lines.select(pl.all_horizontal(pl.col("end_offset", "dur_ns").is_not_null())).to_series().to_numpy()
+    end_offset, ends = lines["end_offset"].fill_null(-1).to_numpy(), at + lines["dur_ns"].fill_null(0).to_numpy()
+    holds = (end_offset[:-1] > offset[1:]) | (ends[:-1] > at[1:])
+    outer = np.flatnonzero(holds & is_whole[:-1] & (code[1:] == code[:-1]))
     found = []
     for thread in np.unique(code[outer]).tolist():
         first, last = np.searchsorted(code, [thread, thread + 1])
         calls = outer[slice(*np.searchsorted(outer, [first, last]))]
         in_front = first + np.searchsorted(offset[first:last], end_offset[calls]) - 1
-        if (pl.Series(at[in_front]) > ends.gather(calls)).any():
+        before = np.maximum(first + np.searchsorted(at[first:last], ends[calls]) - 1, calls)
+        if ((at[in_front] > ends[calls]) | (offset[before] > end_offset[calls])).any():
             found.append(thread)
     return np.array(found, dtype=np.int64)
 
