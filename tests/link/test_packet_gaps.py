@@ -85,3 +85,22 @@ def test_a_call_over_a_place_at_which_packets_of_two_queues_are_missing_may_be_t
 def test_gaps_that_take_up_much_of_the_log_meet_by_chance() -> None:
     """Every second packet of both queues is missing: no place is one of a burst."""
     assert burst_calls(gaps_of(*(packet(2 * n, ring) for n in range(200) for ring in (A, B)))) == []
+
+
+def test_where_most_gaps_of_threads_meet_the_others_are_those_of_pieces_too() -> None:
+    """Gaps of threads at byte 10, alone, and at 2000 and 4000, where two meet; the log has 10000 bytes."""
+    calls = pl.DataFrame({"event": [0, 1, 2], "file": [0] * 3, "low": [0, 500, 9000], "high": [100, 600, 9999]},
+                         schema_overrides={"file": pl.UInt16})  # fmt: skip
+    pairs = [(1, 10), (0, 2000), (1, 2005), (0, 4000), (1, 4005)]
+
+    def over(*gaps: tuple[int, int], length: int = 20) -> list[int]:
+        made = [{"file": 0, "thread": thread, "low": low, "high": low + length, "weight": 1.0} for thread, low in gaps]
+        found = list_burst_calls(calls, pl.DataFrame(made, schema_overrides={"file": pl.UInt16}))
+        return sorted(found["event"].to_list())
+
+    assert over(*pairs) == [0]
+    assert over(*pairs[:2], *pairs[3:4]) == []
+    # A gap in the indexes of a queue is wide: it tells less.
+    assert over((-1, 10), *pairs[1:]) == []
+    # Gaps that take up much of the log meet by chance.
+    assert over(*pairs, length=1600) == []

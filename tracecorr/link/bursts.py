@@ -20,6 +20,8 @@ _THREAD = ["file", "thread"]
 # Gaps at one place are those of a burst when chance brings such gaps together at fewer places than this share, and
 # there are two at least.
 _CHANCE, _LEAST_GAPS = 0.01, 2
+# Of the gaps of a file more than this share lie at bursts, and so many times more than by chance, where it lost pieces.
+_MOST_GAPS, _ABOVE_CHANCE = 0.5, 2
 # Numbers that sums of weights are compared with are not whole.
 _ROUNDING = 1e-6
 _GAP = [*_THREAD, "low", "high", "weight"]
@@ -28,6 +30,8 @@ _EXIT = int(Flag.EXIT_ONLY)
 
 def list_burst_calls(calls: pl.DataFrame, gaps: pl.DataFrame) -> pl.DataFrame:
     """Return the calls (event) over places at which lines of two threads or more are missing, by more than chance.
+
+    Where most places at which lines are missing are such ones, calls over all others are, too.
 
     Args:
         calls: event, file, low, high: the places between which each lies, in any unit.
@@ -38,6 +42,17 @@ def list_burst_calls(calls: pl.DataFrame, gaps: pl.DataFrame) -> pl.DataFrame:
     if gaps.is_empty():
         return calls.select("event").clear()
     gaps = gaps.group_by(*_THREAD, "low").agg(pl.col("high").min(), pl.col("weight").first())
+    bursts = _find_bursts(gaps)
+    extents = calls.group_by("file").agg(extent=pl.col("high").max() - pl.col("low").min())
+    in_pieces = _list_in_pieces(gaps, bursts, extents)
+    if len(in_pieces):
+        is_piece = pl.col("file").is_in(in_pieces.implode()) & (pl.col("thread") >= 0)
+        bursts = _find_bursts(gaps.with_columns(weight=pl.when(is_piece).then(float(_LEAST_GAPS)).otherwise("weight")))
+    return _list_over(calls, bursts).select("event")
+
+
+def _find_bursts(gaps: pl.DataFrame) -> pl.DataFrame:
+    """Return file, at, to of the places at which the gaps that meet weigh enough."""
     weight = pl.col("weight")
     steps = pl.concat([
         gaps.select("file", at="low", step=weight), gaps.select("file", at="high", step=-weight),
@@ -46,11 +61,29 @@ def list_burst_calls(calls: pl.DataFrame, gaps: pl.DataFrame) -> pl.DataFrame:
     was_burst = is_burst.shift(1, fill_value=False).over("file")
     begins, ends = is_burst & ~was_burst, was_burst & ~is_burst
     # Of each file these follow each other in turns.
-    bursts = steps.filter(begins)["file", "at"].with_columns(to=steps.filter(ends)["at"]).sort("at")
-    found = calls.sort("high").join_asof(
+    return steps.filter(begins)["file", "at"].with_columns(to=steps.filter(ends)["at"]).sort("at")
+
+
+def _list_in_pieces(gaps: pl.DataFrame, bursts: pl.DataFrame, extents: pl.DataFrame) -> pl.Series:
+    """Return the files that lost pieces, not single lines: most gaps of threads lie at bursts, by more than chance.
+
+    The others are those of pieces, too, of which other threads show no line.
+    """
+    threads = gaps.filter(pl.col("thread") >= 0).with_row_index("gap")
+    meets = pl.col("gap").is_in(_list_over(threads, bursts)["gap"].implode())
+    length = (pl.col("high") - pl.col("low")).sum()
+    shares = threads.group_by("file").agg(share=meets.mean(), length=length).join(extents, on="file")
+    chance = pl.col("length") / pl.col("extent").clip(lower_bound=1)
+    pieces = shares.filter(pl.col("share") > pl.max_horizontal(_MOST_GAPS, _ABOVE_CHANCE * chance))
+    return pieces.filter(pl.col("share") < 1)["file"]
+
+
+def _list_over(rows: pl.DataFrame, bursts: pl.DataFrame) -> pl.DataFrame:
+    """Return the rows that lie from `low` to `high` over a burst."""
+    found = rows.sort("high").join_asof(
         bursts, left_on="high", right_on="at", by="file", allow_exact_matches=False, check_sortedness=False
     )
-    return found.filter(pl.col("to") > pl.col("low")).select("event")
+    return found.filter(pl.col("to") > pl.col("low"))
 
 
 def list_gaps(halves: pl.DataFrame, calls: pl.DataFrame) -> pl.DataFrame:
