@@ -8,7 +8,7 @@ import polars as pl
 import pytest
 from lost_lines import empty_calls, losses_of, with_false_calls_open
 
-from tracecorr.link.commands import add_lost_enqueues, match_completions
+from tracecorr.link.commands import add_bare_calls, add_lost_enqueues, match_completions
 from tracecorr.link.sure_commands import drop_late, keep_sure_commands
 from tracecorr.model.kinds import COMMAND_MENTIONS, SUBMITTED, Flag
 from tracecorr.model.schema import CAT
@@ -333,6 +333,20 @@ def test_ends_out_of_order_are_left_out_where_lines_lack(lost: float | None, exp
     assert sorted(match_completions(launches, commands, losses, logs)["event"]) == expected
 
 
+@pytest.mark.parametrize(("bare", "lost"), [(0, []), (1, [0.1]), (5, []), (10, [])])
+def test_a_call_that_writes_a_packet_and_enqueues_no_command_shows_a_loss(bare: int, lost: list[float]) -> None:
+    """Of ten calls; where half of them do, their commands are not shown."""
+    events = pl.DataFrame([{"file": 0, "name": "hipEventRecord", "layer": "hip", "parent": None}] * 10)
+    rows = [{"file": 0, "name": "x", "layer": layer, "parent": n} for n in range(10) for layer in ("command", "aql")]
+    lines = pl.DataFrame(rows, schema_overrides={"file": pl.UInt16})
+    packets, commands = lines.filter(pl.col("layer") == "aql"), lines.filter(pl.col("layer") == "command")[bare:]
+    none = pl.DataFrame(schema={"file": pl.UInt16, "lost": pl.Float64})
+    assert add_bare_calls(none, packets, commands, events)["lost"].to_list() == lost
+    # What a thread that submits commands writes is in no call.
+    outside = packets.with_columns(parent=pl.lit(None, pl.Int64))
+    assert add_bare_calls(none, outside, commands[:0], events).is_empty()
+
+
 @pytest.mark.parametrize(
     ("lines", "lost"), [
         ([("processing", 1), ("submitted", 1), ("processing", 2), ("submitted", 2)], None),
@@ -359,6 +373,31 @@ def test_open_calls_hold_nothing_where_lines_were_lost() -> None:
     for rows, expected in (([call], [False]), ([call, WHOLE, WHOLE, HALF], [True, False, False, True])):
         events = events_of(rows)
         assert empty_calls(events) == expected
+
+
+@pytest.mark.parametrize(("whole", "left"), [(4, 0), (8, 7)])
+def test_where_few_calls_of_a_function_are_left_that_are_like_the_others_none_is_sure(whole: int, left: int) -> None:
+    """One call in twenty lacks a line; three lack what the others hold, and the longest one may be two."""
+    rows: list[Row] = [*[WHOLE] * 36, *[HALF] * 6, WHOLE]
+    for n in range(whole + 3):
+        rows += [("hipMake", 5, None, 0), *([("dispatch", None, len(rows), 0)] if n < whole else [])]
+    made = [n for n, row in enumerate(rows) if row[0] == "hipMake"]
+    assert len(made) - len(set(opened(rows)) & set(made)) == left
+
+
+def test_a_count_of_queues_of_which_nothing_came_shows_a_loss() -> None:
+    count, made = ("queue_allocated_count", None, None, 0), ("queue_created", None, None, 0)
+    aql = pl.when(pl.col("name").cast(pl.String).str.starts_with("queue")).then(pl.lit("aql")).otherwise("layer")
+
+    def lossy(rows: list[Row], **more: Any) -> list[int]:
+        return losses_of(events_of(rows).with_columns(layer=aql.cast(CAT), **more))["file"].to_list()
+
+    assert lossy([count, made] * 3 + [count, count, made]) == [0]
+    assert lossy([count, made] * 3 + [count]) == []
+    # The other one is another thread's; a log that shows counts alone does not print what came of them.
+    thread = (pl.col("event") % 2).cast(pl.UInt32)
+    assert lossy([count, count, made, made] * 3, thread=thread) == []
+    assert lossy([count] * 9) == []
 
 
 def test_the_last_call_of_a_function_that_lost_many_lines_holds_nothing_though_others_lost_few() -> None:

@@ -14,6 +14,8 @@ from tracecorr.model.kinds import COMMAND_MENTIONS, GRAPH_COMMAND, MARKERS, SUBM
 _KERNEL = "KernelExecution"
 # Of a kind of commands that end in the log, more show it.
 _ENDS = 0.05
+# Where more calls of a function write packets without a command, it does not show its commands.
+_MOST_BARE = 0.5
 GRAPH_CALL = "hipGraphLaunch"
 
 
@@ -181,6 +183,33 @@ def add_lost_enqueues(losses: pl.DataFrame, commands: pl.DataFrame, events: pl.D
     ends = list_command_ends(events.select("file", "offset", "end_offset", "process", "command", "name", "layer"))
     shares = ends.group_by("file").agg(lost=pl.col("alone").mean()).filter(pl.col("lost") > 0)
     return pl.concat([losses, shares, _list_unsubmitted(commands)]).group_by("file").agg(pl.col("lost").max())
+
+
+def add_bare_calls(
+    losses: pl.DataFrame, launches: pl.DataFrame, commands: pl.DataFrame, events: pl.DataFrame
+) -> pl.DataFrame:
+    """Return `losses` with the files of calls that write packets and enqueue no command, as others of their name do.
+
+    In recorded logs of HIP 5.7 to 7.2 every call that writes packets enqueues a command.
+
+    Args:
+        losses: files of the log that lost lines, and the share of them (`false_calls.find_losses`).
+        launches: packets and copies: file, layer, parent.
+        commands: all rows of layer `command`, with `parent`.
+        events: all rows, numbered by their places.
+    """
+    enqueues = commands.filter(~pl.col("name").is_in([*COMMAND_MENTIONS, SUBMITTED, "complete"]))
+    writers = launches.filter(pl.col("layer") == "aql").select("file", event="parent").drop_nulls()
+    owns = np.zeros(events.height, dtype=np.bool_)
+    owns[enqueues["parent"].drop_nulls().to_numpy()] = True
+    bare = ~owns[writers["event"].to_numpy()]
+    if not bare.any():
+        return losses
+    calls = writers.with_columns(bare=bare, name=events["name"].gather(writers["event"])).unique("event")
+    counts = calls.group_by("file", "name").agg(total=pl.len(), bare=pl.col("bare").sum())
+    usual = counts.filter(pl.col("bare") < _MOST_BARE * pl.col("total")).group_by("file")
+    shares = usual.agg(lost=pl.col("bare").sum() / pl.col("total").sum()).filter(pl.col("lost") > 0)
+    return pl.concat([losses, shares]).group_by("file").agg(pl.col("lost").max())
 
 
 def _list_unsubmitted(commands: pl.DataFrame) -> pl.DataFrame:

@@ -16,6 +16,7 @@ from tracecorr.align.rows import attach_columns, number_groups
 from tracecorr.link.bursts import list_burst_calls, list_gaps, number_packet_gaps
 from tracecorr.link.captured_calls import drop_captured, list_captured_names
 from tracecorr.link.command_ends import list_headless, list_unended
+from tracecorr.link.queue_losses import list_unanswered
 from tracecorr.link.usual_calls import list_disordered, list_rare
 from tracecorr.model.kinds import Flag
 
@@ -46,8 +47,9 @@ def find_losses(events: pl.DataFrame, halves: pl.DataFrame) -> pl.DataFrame:
     """Return the files of the log that lack lines: file, lost (the share of lines that lack, 0 to 1).
 
     What tells it is an exit without its enter, an enter without its exit, an exit that tells another duration, the end
-    of a command that no line enqueued, or a command without its end, of those that show it as a rule. An enter that a
-    thread's last call has alone tells nothing: the log ends in it; nor does an exit that comes first: the
+    of a command that no line enqueued, a command without its end, of those that show it as a rule, or a count of the
+    queues of which nothing came (`queue_losses`). An enter that a thread's last call has alone tells nothing: the
+    log ends in it; nor does an exit that comes first: the
     log begins in it, or its release prints no enter of a thread's first call (before 5.7). Neither does a function that
     hardly ever shows both lines, nor a call that is captured into a graph (`captured_calls`); but where no function
     shows the ends of its calls, all these lines are missing. Of a log that names no thread the enters and exits of each
@@ -63,7 +65,7 @@ def find_losses(events: pl.DataFrame, halves: pl.DataFrame) -> pl.DataFrame:
     counted = torn.join(_count_paired(torn_files).group_by("file").agg(pl.col("total").sum()), on="file")
     shares = pl.concat([counted, _count_unmatched(calls)]).select("file", lost=_LOST_SHARE)
     # So far no other line is known to be missing.
-    unseen = (_differing(calls), _list_endless(calls), list_unended(events))
+    unseen = (_differing(calls), _list_endless(calls), list_unended(events), list_unanswered(events))
     others = [found.select("file", lost=pl.lit(_FEW)) for found in unseen]
     headless = list_headless(events).group_by("file").agg(lost=pl.col("share").first())
     return pl.concat([shares, headless, *others]).group_by("file", maintain_order=True).agg(pl.col("lost").max())
@@ -239,12 +241,14 @@ def _list_unlikely(
     ).drop("source")  # fmt: skip
     ended, damaged = calls.filter(pl.col("dur_ns").is_not_null()), _add_losses(doubtful, calls, losses, halves)
     held = _count_held(damaged, inner)
-    return pl.concat([
+    found = pl.concat([
         _enclosing(doubtful, ended, inner, losses), _overfull(damaged, held), list_longest(damaged),
         _unproven(damaged, held), _underfull(damaged, held), _of_bursts(damaged, calls, events, halves, gaps),
-        list_rare(damaged, MOST_LOST), list_disordered(damaged, inner),
+        list_disordered(damaged, inner),
         doubtful.select("event").join(list_foreign_ends(events), on="event", how="semi"),
     ])  # fmt: skip
+    # Where hardly any is left that is like the others, nothing is known of what is usual.
+    return pl.concat([found, list_rare(damaged.join(found, on="event", how="anti"), MOST_LOST)])
 
 
 def _add_losses(

@@ -11,6 +11,7 @@ from tracecorr.align.intervals import bracket_doorbells, list_moments
 from tracecorr.align.rows import Places, attach_columns
 from tracecorr.link.commands import (
     GRAPH_CALL,
+    add_bare_calls,
     add_lost_enqueues,
     list_command_uses,
     match_commands,
@@ -96,7 +97,7 @@ def build_launches(
     if base.is_empty():
         return Launches(losses=losses)
     commands = _commands(events)
-    losses = add_lost_enqueues(losses, commands, events)
+    losses = add_bare_calls(add_lost_enqueues(losses, commands, events), base, commands, events)
     base = _add_intervals(_add_call(base, events), events, losses)
     stores, rung = share_lone_threads(_stores(events, sources), base, events)
     miscounted = list_contradicted(stores, rung)
