@@ -94,6 +94,14 @@ def test_the_doorbell_page_belongs_to_the_first_queue_of_its_gpu(correlate_trace
     ]  # fmt: skip
 
 
+def test_a_creation_whose_exit_is_missing_may_be_the_one_that_mapped_the_page(correlate_trace: Correlator) -> None:
+    first, second = (CREATE.format(ring=n << 20, gpu=0xF7BC, result="0x0") for n in (1, 2))
+    mapped = _mmap("0xfdef000000000000")
+    for text, links in ((first + mapped, 1), (first + second.replace("a-10 10 sys_ioctl -> 0x0", "") + mapped, 0)):
+        rules = correlate_trace(_clean(OPEN + text)).table("links").select(pl.col("rule").cast(pl.String)).collect()
+        assert rules["rule"].to_list().count("doorbell_mapping") == links
+
+
 @pytest.mark.parametrize(
     ("function", "key", "value", "text"),
     [

@@ -87,14 +87,16 @@ def link_doorbell_mappings(events: pl.DataFrame, args: pl.DataFrame, mappings: p
     pages = mappings.filter(pl.col("mapping") == "doorbells").sort("ts_ns")
     pages = pages.unique(["process", "thread", "gpu_id"], keep="first", maintain_order=True)
     made = events.select("event", "thread", "ts_ns", "dur_ns", "layer", "name", "result").filter(
-        (pl.col("layer") == "ioctl") & (pl.col("name") == CREATE) & (pl.col("result") == "0")
+        (pl.col("layer") == "ioctl") & (pl.col("name") == CREATE) & (pl.col("result") == "0").fill_null(value=True)
     )
-    made = made.select("thread", from_event="event", made_ns=pl.col("ts_ns") + pl.col("dur_ns").fill_null(0))
+    made = made.select("thread", "result", from_event="event", made_ns=pl.col("ts_ns") + pl.col("dur_ns").fill_null(0))
     gpus = pivot_args(args, made["from_event"], ["gpu"]).rename({"event": "from_event"})
     made = made.join(gpus, on="from_event", how="left", maintain_order="left").sort("made_ns")
     joined = pages.join_asof(made, left_on="ts_ns", right_on="made_ns", by="thread", check_sortedness=False).drop_nulls(
         "from_event"
     )
+    # What an ioctl whose exit is missing returned is not known: it may be the one.
+    joined = joined.drop_nulls("result")
     # Else the queue's own ioctl was lost. Where a log shows no call around them, only the GPU tells.
     call, made_in = (events["chain"].gather(joined[name]) for name in ("event", "from_event"))
     unsure = call.is_null() & (events["layer"] == "hip").any()
