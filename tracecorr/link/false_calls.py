@@ -156,8 +156,8 @@ def open_false_calls(
     - in a log that lost lines: that hold more of something (commands, packets) than is usual for their name, or are
       among the longest of their name, as many as may be false, or lack what most of their name hold, or lie over a
       place at which several threads or queues lost lines, or hold rows in another order than others; where it lost
-      many, all that hold nothing, and all of functions of which few others are left. Calls whose exit tells their duration
-      are not,
+      many, all that hold nothing, and all of functions of which few others are left. Calls whose exit tells their
+      duration are not,
     - that hold the end of a command whose beginning was lost.
 
     Args:
