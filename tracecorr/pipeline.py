@@ -18,6 +18,7 @@ from tracecorr.link.doorbell_rings import fill_store_rings
 from tracecorr.link.lives import number_lives
 from tracecorr.link.packet_index import complete_indexes
 from tracecorr.link.programs import add_programs
+from tracecorr.link.repeated_traces import warn_repeated_traces
 from tracecorr.link.rocprof import warn_foreign, warn_repeated, warn_timeless
 from tracecorr.link.samples import add_polled_gpus, build_samples
 from tracecorr.link.signals import add_gpu_times
@@ -311,6 +312,7 @@ def _warn(tables: dict[str, pl.DataFrame], maps: dict[str, ClockMap]) -> list[st
         warnings.append("no thread of the log was found in the trace: HIP calls and system calls cannot be linked")
     warnings += warn_foreign(events, tables["links"])
     warnings += [*warn_repeated(tables["ledger"], tables["files"]), *warn_timeless(tables["ledger"], tables["files"])]
+    warnings += warn_repeated_traces(events, tables["files"])
     if {"amd_log", "ftrace"} <= sources and not _overlap(events):
         warnings.append("log and trace do not overlap in time: are they of one run, and of one machine?")
     return warnings

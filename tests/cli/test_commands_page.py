@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
 import typer
 
-from tracecorr.cli import app
+from tracecorr.cli import app, main
 from tracecorr.cli.reference import render_commands
 
 
@@ -26,3 +27,11 @@ def test_every_option_is_there_and_says_what_it_does(repo: Path) -> None:
                 words = parameter.opts if parameter.param_type_name == "option" else [parameter.metavar or ""]
                 assert all(word.replace("|", "\\|") in section for word in words), (name, parameter.name)
                 assert getattr(parameter, "help", None), f"{name} {parameter.name} has no help"
+
+
+def test_help_shows_a_value_only_behind_an_option_that_takes_one(capfd: pytest.CaptureFixture[str]) -> None:
+    """`--force <bool>` would have a user write `--force true`, and run `true`."""
+    for words in ([], ["capture"], ["serve"]):
+        assert main([*words, "--help"]) == 0
+        shown = capfd.readouterr().out
+        assert "bool" not in shown and "--" in shown

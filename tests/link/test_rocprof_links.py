@@ -108,7 +108,7 @@ def test_one_run_in_two_formats_counts_once(recorded: tuple[Path, pl.DataFrame],
     other.write_text(_HEAD + '"KERNEL_DISPATCH",1,7,7,0,"k",5,9\n' + lines[-1])
     made = import_files(tmp_path / "x.tracecorr", [], [], rocprof=[table, again, other])
     said = [w for w in correlate(made.path) if "count once" in w]
-    assert [f"counter_collection.csv: {rows.height - 3} of" in said[0], "later.csv: 1 of" in said[1]] == [True, True]
+    assert [f"too: {rows.height - 3};" in said[0], "later.csv" in said[1] and "too: 1;" in said[1]] == [True, True]
     kernels = made.table("events").filter(pl.col("layer").cast(pl.String) == "gpu").collect()
     assert kernels.height == rows.height + 1
     ledger = made.table("ledger").filter(pl.col("source").cast(pl.String) == "rocprof").collect()

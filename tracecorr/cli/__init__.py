@@ -33,29 +33,31 @@ from tracecorr.cli import (
     report,
     serve,
 )
+from tracecorr.cli.help import Verb, Verbs
 from tracecorr.model.errors import TracecorrError, explain_damage, explain_unwritten
 from tracecorr.threads import begin_polars
 
 app = typer.Typer(
+    cls=Verbs,
     name="tracecorr",
     add_completion=False,
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-app.command("doctor")(doctor.doctor_verb)
-app.command("capture", context_settings=capture.CONTEXT)(capture.capture_verb)
-app.command("import", context_settings=import_files.CONTEXT)(import_files.import_verb)
-app.command("correlate")(correlate.correlate_verb)
-app.command("info")(info.info_verb)
-app.command("report")(report.report_verb)
-app.command("compare")(compare.compare_verb)
-app.command("experiment")(experiment.experiment_verb)
-app.command("export")(export.export_verb)
-app.command("query")(query.query_verb)
-app.command("serve")(serve.serve_verb)
-app.command("hqd")(hqd.hqd_verb)
-app.command("demo")(demo.demo_verb)
-app.command("clean")(clean.clean_verb)
+app.command("doctor", cls=Verb)(doctor.doctor_verb)
+app.command("capture", cls=Verb, context_settings=capture.CONTEXT)(capture.capture_verb)
+app.command("import", cls=Verb, context_settings=import_files.CONTEXT)(import_files.import_verb)
+app.command("correlate", cls=Verb)(correlate.correlate_verb)
+app.command("info", cls=Verb)(info.info_verb)
+app.command("report", cls=Verb)(report.report_verb)
+app.command("compare", cls=Verb)(compare.compare_verb)
+app.command("experiment", cls=Verb)(experiment.experiment_verb)
+app.command("export", cls=Verb)(export.export_verb)
+app.command("query", cls=Verb)(query.query_verb)
+app.command("serve", cls=Verb)(serve.serve_verb)
+app.command("hqd", cls=Verb)(hqd.hqd_verb)
+app.command("demo", cls=Verb)(demo.demo_verb)
+app.command("clean", cls=Verb)(clean.clean_verb)
 _VERBS = [command.name for command in app.registered_commands]
 
 

@@ -176,7 +176,7 @@ def warn_repeated(ledger: pl.DataFrame, files: pl.DataFrame) -> list[str]:
     found = ledger.filter(pl.col("reason").cast(pl.String) == REPEATED).group_by("file").agg(pl.col("records").sum())
     named = found.join(files.select("file", "path"), on="file").sort("file")
     return [
-        f"{path}: {records} of its records are {REPEATED}: one run in two formats, or in parts; they count once"
+        f"{path}: records that are {REPEATED}: {records}; one run in two formats, or in parts: they count once"
         for path, records in named.select("path", "records").iter_rows()
     ]
 
