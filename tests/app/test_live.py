@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from browsing import Held, needs_browser, open_at, press, start_server, state_of, wait_for_address, wait_idle
+from browsing import Held, needs_browser, open_at, press, start_server, state_of, wait_for, wait_for_address, wait_idle
 
 from tracecorr.app import index, notes
 from tracecorr.app.chain import find_chain
@@ -240,6 +240,45 @@ class TestInTheBrowser:
         meta.answer()
         assert (state_of(page)["t0"], state_of(page)["t1"]) == (1000, 5000)
         page.close()
+
+    def test_a_click_while_more_is_read_selects(self, browser: Any, running: tuple[Capture, bytes]) -> None:
+        capture, rest = running
+        page = browser.new_page()
+        open_at(page, start_server({"live": capture}))
+        spot, record = _spot(page)
+        event = Held(page, "**/api/event?*")
+        page.mouse.click(*spot)
+        event.wait()
+        with page.expect_response("**/api/meta?*"):
+            _append(capture, rest)
+        edition = page.evaluate("() => __tl.view.meta.edition")
+        event.answer(idle=False)
+        wait_for(page, f"__tl.view.meta.edition > {edition}")
+        wait_idle(page)
+        assert state_of(page)["detail"]["record"] == record
+        page.close()
+
+    def test_a_click_before_the_new_picture_selects(self, browser: Any, running: tuple[Capture, bytes]) -> None:
+        capture, rest = running
+        page = browser.new_page()
+        open_at(page, start_server({"live": capture}))
+        page.evaluate("() => { __tl.view.setRange(0, __tl.view.meta.length / 2); __tl.changed(); }")
+        wait_idle(page)
+        spot, record = _spot(page)
+        spans = Held(page, "**/api/spans?*")
+        _follow(page, capture, rest)
+        spans.wait()
+        page.mouse.click(*spot)
+        spans.answer()
+        assert state_of(page)["detail"]["record"] == record
+        page.close()
+
+
+def _spot(page: Any) -> tuple[tuple[float, float], dict[str, Any]]:
+    """Return where the first single HIP call in view is on the screen, and its record."""
+    spot, box = page.evaluate("() => __tl.locate('hip')"), page.locator("#tl-canvas-host canvas").bounding_box()
+    record = page.evaluate("async (event) => (await TL.api.event(event)).record", spot["event"])
+    return (box["x"] + spot["x"], box["y"] + spot["y"]), record
 
 
 def _follow(page: Any, capture: Capture, rest: bytes) -> None:

@@ -10,7 +10,7 @@ from typing import Any
 from tracecorr.analyze.chain import STEPS, find_members, read_events
 from tracecorr.app import ids
 from tracecorr.app.index import CaptureIndex
-from tracecorr.model.kinds import INFERRED
+from tracecorr.model.kinds import INFERRED, Flag
 from tracecorr.store.views.drawn import INFERRED_DOORBELL
 
 Row = dict[str, Any]
@@ -85,6 +85,7 @@ def _stages(index: CaptureIndex, rows: Iterable[Row]) -> list[Row]:
             "start": r["ts_ns"] - index.t0_ns,
             "dur": r["dur_ns"] or 0,
             "instant": r["dur_ns"] is None,
+            "unseen": _unseen_end(r["flags"] or 0),
             "err_lo": r["err_lo_ns"],
             "err_hi": r["err_hi_ns"],
             "evidence": r["evidence"],
@@ -95,6 +96,11 @@ def _stages(index: CaptureIndex, rows: Iterable[Row]) -> list[Row]:
         }
         for r, place in placed
     ]
+
+
+def _unseen_end(flags: int) -> str | None:
+    """Return which end of a span no record tells; None of what was seen whole, or is an instant."""
+    return "end" if flags & Flag.ENTER_ONLY else "begin" if flags & Flag.EXIT_ONLY else None
 
 
 def _hollow_doorbells(index: CaptureIndex, launches: Iterable[Row]) -> list[Row]:
@@ -109,7 +115,7 @@ def _hollow_doorbells(index: CaptureIndex, launches: Iterable[Row]) -> list[Row]
             {
                 "event": None, "of": launch["event"], "layer": "doorbell", "name": INFERRED_DOORBELL, "lane": lane,
                 "row": index.row_at(lane, launch["event"], lo - index.t0_ns),
-                "start": lo - index.t0_ns, "dur": hi - lo, "instant": False, "err_lo": 0, "err_hi": hi - lo,
+                "start": lo - index.t0_ns, "dur": hi - lo, "instant": False, "unseen": None, "err_lo": 0, "err_hi": hi - lo,
                 "evidence": INFERRED, "source": "tracecorr", "result": None, "failed": False, "where": None,
             }
         )  # fmt: skip

@@ -209,7 +209,7 @@ window.TL = window.TL || {};
     );
   };
   TL.focusCanvas = function () { const canvas = document.querySelector("#tl-canvas-host canvas"); if (canvas) canvas.focus({ preventScroll: true }); };
-  TL.message = function (text) { document.querySelector("#tl-status .tl-message").textContent = text || ""; };
+  TL.message = function (text) { document.querySelector("#tl-status .tl-message").textContent = (text || "").replaceAll("\n", " · "); };
 
   // What a reader of the picture must know stays in sight.
   TL.showWarnings = function (warnings) {
@@ -232,6 +232,27 @@ window.TL = window.TL || {};
       help.addEventListener("click", () => TL.toggleHelp(false));
     }
     help.classList.toggle("open", show);
+  };
+
+  // Instead of an empty page: what is wrong, what to do, and the way to the other captures.
+  TL.showFailure = async function (host, problem) {
+    const box = TL.make("div", "tl-instead");
+    box.setAttribute("role", "alert");
+    const [what, ...next] = problem.message.split("\n");
+    box.append(TL.make("h2", "", "This capture cannot be shown"), TL.make("p", "", what));
+    for (const line of next) box.append(TL.make("p", "", "Next step: " + line));
+    host.replaceChildren(box);
+    let names = [];
+    try { names = await TL.api.captures(); } catch (lost) { box.append(TL.make("p", "", lost.message)); }
+    const asked = new URLSearchParams(location.search).get("capture") || names[0];
+    const others = TL.make("p", "", names.length > 1 ? "The other captures served here: " : "");
+    for (const name of names) {
+      if (name === asked) continue;
+      const link = TL.make("a", "tl-link", name);
+      link.href = "/?capture=" + encodeURIComponent(name);
+      others.append(link, " ");
+    }
+    box.append(others);
   };
 
   // --- tooltip ----------------------------------------------------------------------------------
@@ -270,7 +291,9 @@ window.TL = window.TL || {};
           lines = found.value === null ? ["no value here"] : [hit.lane.label, found.value.toLocaleString("en-US"), "since " + TL.ns(found.start)];
         } else if (hit.event !== TL.NONE && hit.count === 1 && !(hit.style & TL.INFERRED)) {
           const e = await TL.api.brief(hit.event);
-          lines = [e.name, "start " + TL.ns(e.start), e.dur !== null ? "duration " + TL.ns(e.dur) : hit.style & TL.HALF ? "only one end was seen" : "an instant"];
+          // A job is drawn from one event to another: its length is not that of the event it begins with.
+          const own = e.name === TL.view.meta.names[hit.name];
+          lines = own ? [e.name, "start " + TL.ns(e.start), e.dur !== null ? "duration " + TL.ns(e.dur) : hit.style & TL.HALF ? "only one end was seen" : "an instant"] : [...tipLines(hit), "begins with " + e.name];
           if (e.result) lines.push("result " + e.result);
           if (e.stream !== null) lines.push(TL.view.meta.streams[e.stream] || "stream " + e.stream);
           lines.push(e.evidence + " · " + e.source + " · error −" + (e.err_lo_ns ?? "?") + " +" + (e.err_hi_ns ?? "?") + " ns");

@@ -45,10 +45,17 @@ window.TL = window.TL || {};
   }
   TL.url = (path, parameters) => url(path, filterOnly(parameters));
 
+  // Nobody knows what "Failed to fetch" is.
+  async function ask(address, options) {
+    try { return await fetch(address, options); } catch (problem) {
+      if (problem.name === "AbortError") throw problem;
+      throw new Error("the server does not answer: does tracecorr serve still run?");
+    }
+  }
   async function json(path, parameters, options) {
     TL.hold();
     try {
-      const answer = await fetch(url(path, parameters), options);
+      const answer = await ask(url(path, parameters), options);
       if (!answer.ok) throw new Error((await answer.text()).trim() || "HTTP " + answer.status);
       if (answer.status === 202) return { goesOn: await answer.text() };
       return await answer.json();
@@ -100,7 +107,11 @@ window.TL = window.TL || {};
     captures: () => json("/api/captures", {}),
     meta: () => json("/api/meta", {}),
     // Not counted as work of the page: it is asked again and again while a recording runs.
-    live: async () => (await (await fetch(url("/api/live", {}))).json()).readings,
+    live: async () => {
+      const answer = await ask(url("/api/live", {}));
+      if (!answer.ok) throw new Error((await answer.text()).trim());
+      return (await answer.json()).readings;
+    },
     event: (event, edition) => json("/api/event", { event: event, ...of(edition) }),
     ticks: (text, t0, t1, width) => json("/api/ticks", { q: text, t0: t0, t1: t1, w: width }),
     filter: () => json("/api/filter", filterOnly({})),
@@ -132,7 +143,7 @@ window.TL = window.TL || {};
         if (tint) asked.tint = tint;
         const key = JSON.stringify(TL.view.only) + tint;
         const edition = TL.view.meta.edition, where = TL.url("/api/spans", asked);
-        const answer = await fetch(where, { signal: current.signal });
+        const answer = await ask(where, { signal: current.signal });
         if (!answer.ok) throw new Error((await answer.text()).trim());
         const buffer = await answer.arrayBuffer();
         if (mine !== sequence) return null;

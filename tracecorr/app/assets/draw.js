@@ -11,7 +11,7 @@ window.TL = window.TL || {};
 
   TL.readTheme = function () {
     const style = getComputedStyle(document.documentElement);
-    for (const name of ["bg", "bg2", "line", "text", "dim", "accent", "head"]) theme[name] = style.getPropertyValue("--" + name).trim();
+    for (const name of ["bg", "bg2", "line", "text", "dim", "accent", "head", "bad"]) theme[name] = style.getPropertyValue("--" + name).trim();
     fills.clear();
     return theme;
   };

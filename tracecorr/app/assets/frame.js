@@ -36,7 +36,8 @@ window.TL = window.TL || {};
     ctx.font = TL.FONT;
     ctx.textBaseline = "middle";
     ctx.fillStyle = theme.text;
-    ctx.fillText(base ? "from " + TL.ns(base) + " after start" : "0 = start of the capture", 8, y + TL.RULER_H / 2);
+    const zero = base ? ["from " + TL.ns(base) + " after start", TL.ns(base) + " +"] : ["0 = start of the capture", "0 = start"];
+    ctx.fillText(zero.find((text) => TL.textWidth(ctx, text) < TL.GUTTER - 16) || zero[1], 8, y + TL.RULER_H / 2);
     for (const [t, text] of list) {
       const x = view.x(t);
       if (x < TL.GUTTER) continue;
@@ -60,7 +61,7 @@ window.TL = window.TL || {};
     ctx.fillStyle = view.meta.colours.aql;
     ctx.fillRect(8, 27, 9, 9);
     ctx.fillStyle = theme.dim;
-    ctx.fillText("of these packets  (square-root scale)", 22, 32);
+    ctx.fillText(TL.cut(ctx, "of these packets  (square-root scale)", TL.GUTTER - 28), 22, 32);
     const n = map.all.length, w = view.plotWidth() / n;
     const most = Math.sqrt(map.all.reduce((a, b) => Math.max(a, b), 1));
     for (const [series, colour] of [[map.all, theme.dim], [map.packets, view.meta.colours.aql]]) {
@@ -147,12 +148,32 @@ window.TL = window.TL || {};
   // An empty picture says that it is empty, where people look.
   function nothing(ctx) {
     const view = TL.view;
-    if (view.meta.lanes.length) return;
+    if (view.items.length) return;
+    const text = view.meta.lanes.length
+      ? "The filters leave nothing. Filters (G), Clear shows everything again."
+      : "This capture holds no events. The page Ledger says what became of its files.";
     ctx.font = TL.FONT;
     ctx.fillStyle = TL.theme().dim;
     ctx.textBaseline = "middle";
     ctx.textAlign = "left";
-    ctx.fillText("This capture holds no events. The page Ledger says what became of its files.", TL.GUTTER + 20, TL.TOP + 40);
+    ctx.fillText(text, TL.GUTTER + 20, TL.TOP + 40);
+  }
+
+  // Lanes that look empty because nothing came are no empty lanes.
+  function unloaded(ctx) {
+    const problem = TL.view.problem;
+    if (!problem) return;
+    ctx.font = "600 " + TL.FONT;
+    const text = "Not all of this view is loaded: " + problem.replaceAll("\n", " · "), x = TL.GUTTER + 12, y = TL.TOP + 10;
+    const room = TL.view.width - x - 24, shown = TL.cut(ctx, text, room);
+    ctx.fillStyle = TL.theme().bg;
+    ctx.fillRect(x, y, Math.min(room, ctx.measureText(shown).width) + 16, 22);
+    ctx.strokeStyle = ctx.fillStyle = TL.theme().bad;
+    ctx.lineWidth = 1;
+    ctx.strokeRect(x + 0.5, y + 0.5, Math.min(room, ctx.measureText(shown).width) + 15, 21);
+    ctx.textBaseline = "middle";
+    ctx.textAlign = "left";
+    ctx.fillText(shown, x + 8, y + 11.5);
   }
 
   TL.drawFrame = function (ctx) {
@@ -163,6 +184,7 @@ window.TL = window.TL || {};
     pointer(ctx);
     scrollBar(ctx);
     nothing(ctx);
+    unloaded(ctx);
     ctx.fillStyle = TL.theme().line;
     ctx.fillRect(TL.GUTTER - 1, 0, 1, TL.TOP);
   };

@@ -127,8 +127,7 @@ window.TL = window.TL || {};
       return;
     }
     if (x < TL.GUTTER) return;
-    const hit = TL.hit(x, y);
-    if (hit) TL.select(hit.event); else TL.clear();
+    TL.click(x, y);
   }
 
   TL.bind = function (canvas) {

@@ -3,7 +3,8 @@ window.TL = window.TL || {};
 (function (TL) {
   "use strict";
   const MIN_SPAN = 20; // ns on the whole width
-  TL.GUTTER = 250;
+  const WIDEST_GUTTER = 250, LEAST_GUTTER = 110;
+  TL.GUTTER = WIDEST_GUTTER; // px for the names of the lanes
   TL.MINIMAP_H = 46;
   TL.RULER_H = 24;
   TL.TOP = TL.MINIMAP_H + TL.RULER_H;
@@ -16,7 +17,7 @@ window.TL = window.TL || {};
     meta: null, t0: 0, t1: 1, scroll: 0, width: 800, height: 600,
     collapsed: new Set(), chainOnly: false, selected: null, detail: null,
     scrolls: 0, search: null, mark: null, cursor: null, items: [], laneY: new Map(), total: 0,
-    hidden: {}, only: {}, left: null, colourBy: "layer", notes: [],
+    hidden: {}, only: {}, left: null, problem: null, colourBy: "layer", notes: [],
   });
   view.FACETS = ["process", "thread", "queue", "gpu", "layer"];
   for (const facet of view.FACETS) view.hidden[facet] = new Set(); // keys of owners, as text; layers by name
@@ -29,6 +30,11 @@ window.TL = window.TL || {};
   view.filterCount = () => view.FACETS.reduce((n, f) => n + (view.hidden[f].size ? 1 : 0), 0) + Object.keys(view.only).length;
 
   view.span = () => view.t1 - view.t0;
+  view.setSize = function (width, height) {
+    view.width = width;
+    view.height = height;
+    TL.GUTTER = Math.round(Math.min(WIDEST_GUTTER, Math.max(LEAST_GUTTER, width * 0.3)));
+  };
   view.plotWidth = () => Math.max(50, view.width - TL.GUTTER);
   view.perPixel = () => view.span() / view.plotWidth();
   view.x = (t) => TL.GUTTER + (t - view.t0) / view.perPixel();
@@ -36,10 +42,12 @@ window.TL = window.TL || {};
 
   view.setRange = function (t0, t1) {
     const length = view.meta.length;
-    let span = Math.min(Math.max(t1 - t0, MIN_SPAN), length * 1.06 + MIN_SPAN);
-    let begin = t0 + (t1 - t0 - span) / 2;
-    const slack = span * 0.5;
-    begin = Math.min(Math.max(begin, -slack), length + slack - span);
+    const widest = length * 1.06 + MIN_SPAN;
+    const span = Math.min(Math.max(t1 - t0, MIN_SPAN), widest);
+    // A view may reach beyond the ends, the less the longer it is: zoomed out, the whole capture is in sight.
+    const slack = Math.min(span * 0.5, widest - span), middle = (length - span) / 2;
+    const first = Math.min(-slack, middle), last = Math.max(length + slack - span, middle);
+    const begin = Math.min(Math.max(t0 + (t1 - t0 - span) / 2, first), last);
     view.t0 = begin;
     view.t1 = begin + span;
   };

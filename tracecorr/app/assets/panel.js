@@ -39,7 +39,7 @@ window.TL = window.TL || {};
       swatch.append(mark);
       const cells = [
         s.layer, s.name, TL.num(s.start), TL.num(s.since_call), s.gap === null ? "" : TL.num(s.gap),
-        s.instant ? "instant" : TL.num(s.dur), errorText(s), s.evidence + (s.source ? " · " + s.source : ""),
+        s.unseen ? s.unseen + " not seen" : s.instant ? "instant" : TL.num(s.dur), errorText(s), s.evidence + (s.source ? " · " + s.source : ""),
         linkedBy(detail, number), s.result || "",
       ];
       cells.forEach((c, i) => {
@@ -168,6 +168,29 @@ window.TL = window.TL || {};
     return bar;
   }
 
+  const LOWEST = 60, LANES = 110; // px of the panel, and of the canvas above it
+  // The panel is as high as somebody drags its upper border, or moves it with the arrow keys; a double click undoes it.
+  function grip(panel) {
+    const bar = make("div", "tl-grip"), host = document.getElementById("tl-canvas-host");
+    bar.tabIndex = 0;
+    bar.title = "drag to change the height of the details; double click: as before";
+    for (const [name, value] of [["role", "separator"], ["aria-orientation", "horizontal"], ["aria-label", "height of the details"]]) bar.setAttribute(name, value);
+    const set = (height) => {
+      const most = panel.offsetHeight + host.clientHeight - LANES;
+      panel.style.height = Math.round(Math.max(LOWEST, Math.min(height, most))) + "px";
+    };
+    bar.addEventListener("pointerdown", (e) => bar.setPointerCapture(e.pointerId));
+    bar.addEventListener("pointermove", (e) => { if (bar.hasPointerCapture(e.pointerId)) set(panel.getBoundingClientRect().bottom - e.clientY); });
+    bar.addEventListener("dblclick", () => { panel.style.height = ""; });
+    bar.addEventListener("keydown", (e) => {
+      if (e.key !== "ArrowUp" && e.key !== "ArrowDown") return;
+      e.preventDefault();
+      e.stopPropagation(); // elsewhere these keys scroll the lanes
+      set(panel.offsetHeight + (e.key === "ArrowUp" ? 24 : -24));
+    });
+    return bar;
+  }
+
   TL.showDetail = function (detail) {
     const panel = document.getElementById("tl-detail");
     panel.replaceChildren();
@@ -190,7 +213,7 @@ window.TL = window.TL || {};
     shut.title = "close (Esc)";
     shut.setAttribute("aria-label", "close the details");
     shut.addEventListener("click", () => TL.clear());
-    panel.append(left, right, shut);
+    panel.append(grip(panel), left, right, shut);
     // A call may have hundreds of stages: the selected one is brought in view, below what stays at the top.
     const row = left.querySelector(".tl-stages tr.chosen");
     if (row && row.offsetTop + row.offsetHeight > left.clientHeight) left.scrollTop = row.offsetTop - left.clientHeight / 2;

@@ -15,13 +15,16 @@ window.TL = window.TL || {};
   function textInput(key, label, type) {
     const input = TL.make("input");
     input.type = type || "search";
-    if (type === "number") input.min = "0";
+    if (type === "number") { input.min = "0.001"; input.step = "any"; }
+    input.maxLength = 200;
     const known = view.only[key];
     input.value = known === undefined ? "" : type === "number" ? known / 1000 : known;
     input.dataset.filter = key;
     input.addEventListener("input", () => {
       const value = type === "number" ? Math.round(Number(input.value) * 1000) : input.value.trim();
-      if (value) view.only[key] = value; else delete view.only[key];
+      const sensible = type !== "number" || (Number.isSafeInteger(value) && value > 0);
+      input.setAttribute("aria-invalid", String(!sensible && (input.value !== "" || input.validity.badInput)));
+      if (value && sensible) view.only[key] = value; else delete view.only[key];
       later();
     });
     return field(label, input);

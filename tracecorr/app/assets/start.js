@@ -59,14 +59,28 @@ window.__perf = { log: [], idle: false };
     const width = Math.min(MAX_WIDTH, Math.ceil(view.plotWidth() * (1 + 2 * MARGIN)));
     try {
       const got = await TL.api.spans(t0, t1, width, view.wantedLanes());
-      if (got && got.edition === view.meta.edition) { spans = got; TL.redraw(); TL.loadTicks(); scheduleFetch(); }
-    } catch (problem) { TL.message("spans: " + problem.message); }
+      if (!got) return;
+      if (view.problem) TL.message("");
+      view.problem = null;
+      if (got.edition === view.meta.edition) { spans = got; loaded.go(); TL.redraw(); TL.loadTicks(); scheduleFetch(); }
+    } catch (problem) {
+      view.problem = problem.message;
+      loaded.go();
+      TL.message(problem.message);
+      TL.redraw();
+    }
   }
 
   // --- one after the other ------------------------------------------------------------------------
   // Keys may come faster than answers: each goes on from what the one before it chose. What is chosen or cleared
   // otherwise overtakes all that still wait, and the answers under way.
   let wish = 0, turn = Promise.resolve();
+  let loaded = later();
+  function later() {
+    let go;
+    const done = new Promise((resolve) => { go = resolve; });
+    return { done: done, go: go };
+  }
   TL.overtake = function () { wish += 1; turn = Promise.resolve(); };
   TL.wish = () => wish;
   TL.inTurn = function (work) {
@@ -194,6 +208,12 @@ window.__perf = { log: [], idle: false };
     };
   };
 
+  // Where nothing is loaded yet, what is clicked on is told when it has come.
+  TL.click = function (x, y) {
+    const pick = () => { const hit = TL.hit(x, y); if (hit) TL.select(hit.event); else if (spans) TL.clear(); };
+    if (spans) pick(); else TL.inTurn(async (isOpen) => { await loaded.done; if (isOpen()) pick(); });
+  };
+
   // --- theme and size ----------------------------------------------------------------------------
   TL.setTheme = function (name) {
     document.documentElement.dataset.theme = name;
@@ -212,8 +232,7 @@ window.__perf = { log: [], idle: false };
     canvas.width = Math.round(w * ratio);
     canvas.height = Math.round(h * ratio);
     ctx.setTransform(ratio, 0, 0, ratio, 0, 0);
-    view.width = w;
-    view.height = h;
+    view.setSize(w, h);
     view.scrollBy(0);
     TL.redraw();
     scheduleFetch();
@@ -304,13 +323,19 @@ window.__perf = { log: [], idle: false };
     TL.hold();
     try {
       const meta = await fetchMeta();
-      let kept, again;
-      do { kept = view.detail; again = await findAgain(kept, meta); } while (view.detail !== kept);
-      TL.overtake(); // what is being looked for and selected now is of the reading before
+      let kept, again, waited;
+      // What is being looked for and selected is of the reading before, which still answers: it is waited for.
+      do {
+        waited = turn;
+        await waited;
+        kept = view.detail;
+        again = await findAgain(kept, meta);
+      } while (view.detail !== kept || turn !== waited);
       TL.hideTip();
       const atEnd = view.t1 >= view.meta.length, span = view.span(), whole = view.t0 <= 0;
       view.meta = meta;
       spans = null;
+      loaded = later();
       if (atEnd && whole) view.whole(); else if (atEnd) view.setRange(meta.length - span, meta.length);
       keepSelection(again);
       TL.showSize(meta);
@@ -322,27 +347,6 @@ window.__perf = { log: [], idle: false };
     } finally { TL.release(); }
   }
 
-  // Instead of an empty page: what is wrong, what to do, and the way to the other captures.
-  async function showFailure(host, problem) {
-    const box = TL.make("div", "tl-instead");
-    box.setAttribute("role", "alert");
-    const [what, ...next] = problem.message.split("\n");
-    box.append(TL.make("h2", "", "This capture cannot be shown"), TL.make("p", "", what));
-    for (const line of next) box.append(TL.make("p", "", "Next step: " + line));
-    host.replaceChildren(box);
-    let names = [];
-    try { names = await TL.api.captures(); } catch (lost) { box.append(TL.make("p", "", lost.message)); }
-    const asked = new URLSearchParams(location.search).get("capture") || names[0];
-    const others = TL.make("p", "", names.length > 1 ? "The other captures served here: " : "");
-    for (const name of names) {
-      if (name === asked) continue;
-      const link = TL.make("a", "tl-link", name);
-      link.href = "/?capture=" + encodeURIComponent(name);
-      others.append(link, " ");
-    }
-    box.append(others);
-  }
-
   async function start(host) {
     TL.hold();
     // Before anything else: what goes on, or went wrong, is read in the theme, too.
@@ -351,7 +355,7 @@ window.__perf = { log: [], idle: false };
     waiting("reading the capture …");
     try {
       view.meta = await fetchMeta();
-    } catch (problem) { await showFailure(host, problem); TL.message(""); TL.release(); return; }
+    } catch (problem) { await TL.showFailure(host, problem); TL.message(""); TL.release(); return; }
     canvas = document.createElement("canvas");
     canvas.tabIndex = 0;
     canvas.setAttribute("role", "application");
