@@ -1,9 +1,11 @@
-"""Lanes, chains, details and search over a synthetic capture."""
+"""Lanes, chains, details and search, over a synthetic capture and the bundled ones."""
 
 from __future__ import annotations
 
 import gc
+import shutil
 import weakref
+from pathlib import Path
 
 import polars as pl
 from synthetic import SyntheticCapture, make_capture
@@ -17,6 +19,7 @@ from tracecorr.app.library import Opened, Tints
 from tracecorr.app.measure import count_range
 from tracecorr.app.pages import Reports
 from tracecorr.app.values import describe_briefly
+from tracecorr.pipeline import correlate
 from tracecorr.store import Capture
 from tracecorr.store.views.drawn import INFERRED_DOORBELL
 
@@ -257,3 +260,28 @@ def test_a_kernel_is_found_by_its_whole_name() -> None:
     both = finder.find("add(", -1, forward=True)
     assert both["count"] == events["kernel"].is_in([1, 2]).sum() > found["count"]
     assert both["names"] == found["names"] == finder.find("add", -1, forward=True)["names"]
+
+
+def test_every_link_between_two_stages_is_a_way(repo: Path, tmp_path: Path) -> None:
+    path = tmp_path / "streams-graph.tracecorr"
+    shutil.copytree(repo / "samples" / path.name, path)
+    correlate(path)
+    built = index.build(Capture.open(path))
+    links = built.capture.table("links").select("from_event", "to_event").collect().rows()
+    for event in built.capture.table("launches").collect()["event"].to_list():
+        for asked in {event, *(b for a, b in links if a == event)}:
+            found = chain.find_chain(built, asked)
+            assert found is not None
+            at = {s["event"]: i for i, s in enumerate(found.stages) if s["event"] is not None}
+            shown = [(at[a], at[b]) for a, b in links if a in at and b in at]
+            assert shown and all(b in _reached(found, a) for a, b in shown), asked
+
+
+def _reached(found: chain.Chain, stage: int) -> set[int]:
+    reached, todo = set[int](), [stage]
+    while todo:
+        here = todo.pop()
+        more = {e["to"] for e in found.edges if e["from"] == here} - reached
+        reached |= more
+        todo += more
+    return reached

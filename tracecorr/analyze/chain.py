@@ -54,10 +54,9 @@ def find_members(tables: Tables, event: int, max_rows: int = MAX_ROWS) -> Member
         members.add(root)
     if not narrow:
         members |= _same_chain(tables, event if root is None else root, max_rows)
-    links = _links(tables, members, max_rows)
     # Only what hangs on the asked event itself may widen the chain, else one signal pulls in everything.
-    members |= {e for k in links if event in (k["from_event"], k["to_event"]) for e in (k["from_event"], k["to_event"])}
-    return Members(root, members, launches, links)
+    members |= {e for k in _links(tables, {event}, max_rows) for e in (k["from_event"], k["to_event"])}
+    return Members(root, members, launches, _links(tables, members, max_rows))
 
 
 def list_chain(tables: Tables, event: int) -> pl.DataFrame:

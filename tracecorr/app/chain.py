@@ -115,7 +115,8 @@ def _hollow_doorbells(index: CaptureIndex, launches: Iterable[Row]) -> list[Row]
             {
                 "event": None, "of": launch["event"], "layer": "doorbell", "name": INFERRED_DOORBELL, "lane": lane,
                 "row": index.row_at(lane, launch["event"], lo - index.t0_ns),
-                "start": lo - index.t0_ns, "dur": hi - lo, "instant": False, "unseen": None, "err_lo": 0, "err_hi": hi - lo,
+                "start": lo - index.t0_ns, "dur": hi - lo, "instant": False, "unseen": None, "err_lo": 0,
+                "err_hi": hi - lo,
                 "evidence": INFERRED, "source": "tracecorr", "result": None, "failed": False, "where": None,
             }
         )  # fmt: skip
