@@ -257,7 +257,8 @@ def test_a_comparison_calls_unknown_what_a_side_did_not_record() -> None:
     trace = {**run, "files": run["files"][1:], "launches": [], "streams": [], "stream_queues": []}
     trace["queues"] = [{"queue": 0, "process": 0, "create_ioctl_event": 3, "known_from": "ftrace"}]
     trace["events"] = [row for row in run["events"] if row["layer"] not in ("hip", "aql", "command", "signal", "copy")]
-    findings = compare_captures(Side("a", tables_of(run)), Side("b", tables_of(trace)), rounds=10).findings
+    sides = Side("a", tables_of(run)), Side("b", tables_of(trace))
+    findings = compare_captures(*sides, rounds=10).findings
     assert "B has no HIP log: its calls, packets, queues and latencies are not recorded" in findings
     assert "queues with dispatches: 1 in A, unknown in B" in findings
     assert "queues made by HIP (Created lines): 1 in A, unknown in B" in findings
@@ -271,6 +272,12 @@ def test_a_comparison_calls_unknown_what_a_side_did_not_record() -> None:
     assert "kernels: 1 in A, unknown in B" in findings
     assert any(f.startswith("HIP functions: ") and f.endswith(" in A, unknown in B") for f in findings)
     assert any(f.startswith("ioctls: ") and "both" in f for f in findings)
+    for one, other, side, lacks in ((*sides, "A", "B"), (*reversed(sides), "B", "A")):
+        found = compare_captures(one, other, rounds=10)
+        for key in ("kernels", "hip_calls", "paths", "copies"):
+            assert set(found.frame(key)["only"]) <= {f"{side} ({lacks}: not recorded)"}, key
+        assert found.frame("kernels").height and found.frame("hip_calls").height
+        assert set(found.frame("ioctls")["only"]) == {"both"}
 
 
 def test_a_profile_alone_has_no_hip_log_without_packets() -> None:

@@ -19,6 +19,8 @@ from tracecorr.analyze.compare.sides import (
     compare_queues,
     join_sides,
     list_topology,
+    name_unrecorded,
+    tell_recorded,
 )
 from tracecorr.analyze.copies import summarize_copies
 from tracecorr.analyze.frames import Tables
@@ -138,12 +140,17 @@ def _work_sections(first: Evidence, second: Evidence, confidence: float, rounds:
         nothing="no stage has enough launches on both sides",
     )  # fmt: skip
     yield Section(
-        "kernels", "Kernels", compare_kernels(a, b, steady, confidence, rounds),
+        "kernels", "Kernels",
+        name_unrecorded(compare_kernels(a, b, steady, confidence, rounds), _with_packets(first, second)),
         f"counts are recorded; times are medians from call to packet: {interval}", nothing="no kernel on either side",
     )  # fmt: skip
     yield Section("rates", "Submission rate", compare_rates(a, b), "recorded: times of the packet lines, 100 slices")
-    yield Section("hip_calls", "HIP calls", compare_calls(a, b), "recorded by the log")
-    yield Section("ioctls", "Ioctls", compare_ioctls(a, b), "recorded by the trace", nothing="no ioctl on either side")
+    logged, traced = ([source in side.sources for side in (first, second)] for source in ("amd_log", "ftrace"))
+    yield Section("hip_calls", "HIP calls", name_unrecorded(compare_calls(a, b), logged), "recorded by the log")
+    yield Section(
+        "ioctls", "Ioctls", name_unrecorded(compare_ioctls(a, b), traced), "recorded by the trace",
+        nothing="no ioctl on either side",
+    )  # fmt: skip
 
 
 def _path_sections(first: Evidence, second: Evidence) -> Iterator[Section]:
@@ -152,8 +159,9 @@ def _path_sections(first: Evidence, second: Evidence) -> Iterator[Section]:
         summarize_paths(t("launches"), t("events"), setup).with_columns(way=pl.format("{}: {}", "phase", "layer"))
         for t, setup in sides
     ]
+    ways = join_sides(paths[0], paths[1], "way", ["launches", "mean_ns", "p50_ns", "p99_ns"])
     yield Section(
-        "paths", "Time by layer", join_sides(paths[0], paths[1], "way", ["launches", "mean_ns", "p50_ns", "p99_ns"]),
+        "paths", "Time by layer", name_unrecorded(ways, _with_packets(first, second)),
         "steady launches, those with set-up work and those of an unknown call apart; what ends or begins at a doorbell "
         "or on the GPU may be off by the clock error of Latency",
     )  # fmt: skip
@@ -166,10 +174,17 @@ def _path_sections(first: Evidence, second: Evidence) -> Iterator[Section]:
     yield Section(
         "copies",
         "Copies",
-        join_sides(copies[0], copies[1], "path", ["copies", "bytes"]),
+        name_unrecorded(
+            join_sides(copies[0], copies[1], "path", ["copies", "bytes"]),
+            ["amd_log" in side.sources for side in (first, second)],
+        ),
         nothing="no copy on either side",
     )
     yield Section("verdicts", "Verdicts", _compare_verdicts(judge_capture(first), judge_capture(second)))
+
+
+def _with_packets(*sides: Evidence) -> list[bool]:
+    return [count_packets(side.tables("launches")) > 0 for side in sides]
 
 
 def _compare_verdicts(first: Sequence[Verdict], second: Sequence[Verdict]) -> pl.DataFrame:
@@ -222,7 +237,7 @@ def _find(frames: dict[str, pl.DataFrame], sides: tuple[Evidence, Evidence]) -> 
         yield f"{what}: {a} in A, {b} in B" + (" (no difference)" if row["difference"] == 0 else "")
     yield _compare_dispatches(frames["rates"])
     # A name that no line tells is no kernel of its own.
-    shown = [count_packets(side.tables("launches")) > 0 for side in sides]
+    shown = _with_packets(*sides)
     logged, traced = (["amd_log" in side.sources for side in sides], ["ftrace" in side.sources for side in sides])
     yield _count_only(frames["kernels"].filter(pl.col("name") != UNKNOWN_KERNEL), "kernels", shown)
     yield _count_only(frames["hip_calls"], "HIP functions", logged)
@@ -255,9 +270,10 @@ def _compare_dispatches(rates: pl.DataFrame) -> str:
     return f"dispatches: {', '.join(sides)}"
 
 
-def _count_only(frame: pl.DataFrame, what: str, known: Sequence[bool]) -> str:
+def _count_only(frame: pl.DataFrame, what: str, sources: Sequence[bool]) -> str:
     """Return how many each side has for its own; what a side did not record is no difference."""
-    counts = {only: frame.filter(pl.col("only") == only).height for only in ("both", "A", "B")}
+    counts = {only: frame.filter(pl.col("only").str.starts_with(only)).height for only in ("both", "A", "B")}
+    known = tell_recorded(frame, sources)
     if not all(known):
         told = (
             f"{counts[side] if is_known else 'unknown'} in {side}" for side, is_known in zip("AB", known, strict=True)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -33,6 +34,32 @@ def join_sides(first: pl.DataFrame, second: pl.DataFrame, key: str, columns: lis
     paired = [f"{side}_{c}" for c in columns for side in ("a", "b")]
     total = a.fill_null(0) + b.fill_null(0)
     return both.select(key, only.alias("only"), *paired).sort([total, key], descending=[True, False])
+
+
+def tell_recorded(joined: pl.DataFrame, sources: Sequence[bool]) -> list[bool]:
+    """Return whether A and B recorded what rows of `join_sides` tell: by its source, or by one of the rows.
+
+    Args:
+        joined: rows of `join_sides`.
+        sources: whether A and B have the source that tells of them.
+    """
+    rows = [joined.filter(pl.col("only").str.contains(f"^(?:{side}|both)")).height for side in ("A", "B")]
+    return [source or rows[side] > 0 for side, source in enumerate(sources)]
+
+
+def name_unrecorded(joined: pl.DataFrame, sources: Sequence[bool]) -> pl.DataFrame:
+    """Return rows of `join_sides` whose `only` names the side that did not record such things: it may have had them.
+
+    Args:
+        joined: rows of `join_sides`.
+        sources: as `tell_recorded` takes them.
+    """
+    first, second = tell_recorded(joined, sources)
+    only = pl.col("only")
+    for side, other, known in (("A", "B", second), ("B", "A", first)):
+        if not known:
+            only = pl.when(pl.col("only") == side).then(pl.lit(f"{side} ({other}: not recorded)")).otherwise(only)
+    return joined.with_columns(only=only)
 
 
 def compare_kernels(first: Tables, second: Tables, steady: tuple[pl.DataFrame, pl.DataFrame], confidence: float,
