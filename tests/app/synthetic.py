@@ -194,6 +194,7 @@ def _driver_tables() -> dict[str, list[Row]]:
             "read_start_ns": T0 + n * 10 * ms,
             "read_end_ns": T0 + n * 10 * ms + 90_000,
             "gpu_id": 1234,
+            "gpu": 0,
             "xcc": 0,
             "type": "cp",
             "pipe": pipe,
