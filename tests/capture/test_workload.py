@@ -108,6 +108,17 @@ def test_a_file_without_its_mode_is_not_runnable(tmp_path: Path) -> None:
     assert error.value.exit_code == 126
 
 
+def test_a_program_of_this_folder_is_not_searched_but_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "gemm.py").write_text("pass\n")
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(CommandError) as error:
+        resolve_command("gemm.py", os.environ)
+    assert error.value.next_step == "a file of this name is here: write ./gemm.py"
+    with pytest.raises(CommandError) as error:
+        resolve_command("./gemm.py", os.environ)
+    assert "python3 FILE" in error.value.next_step
+
+
 def test_the_path_of_the_caller_is_searched(tmp_path: Path) -> None:
     (tmp_path / "tool").symlink_to(sys.executable)
     assert resolve_command("tool", {"PATH": f"/nowhere:{tmp_path}"}) == str(tmp_path / "tool")

@@ -67,6 +67,7 @@ def _capture(run: Run, log_file: Path, trace_file: Path) -> None:
         (["capture", "--as-root", "--image", "x"], "--as-root changes nothing without a COMMAND on the host"),
         (["report", "a", "--threshold", "scheduler=hws"], "no scheduler 'hws'"),
         (["info", "a", "b"], "unexpected extra argument(s) (b)"),
+        (["record", "--", "true"], "no such command 'record': here it is called capture"),
         (["repot"], "no such command 'repot'. Did you mean 'report'"),
         (["export", "a", "--to", "perfeto"], "invalid value for '--to': 'perfeto' is not one of 'perfetto'"),
         (["compare", "a"], "missing argument 'B'"),

@@ -15,6 +15,7 @@ from tracecorr.capture.invoker import Invoker, read_status
 from tracecorr.model.errors import CommandError, InputError, MachineError
 
 NOT_RUNNABLE, NOT_FOUND = 126, 127
+_MODE = "check its mode, or name what runs it: python3 FILE, bash FILE"
 _FAILURE = struct.Struct("=i")
 
 
@@ -33,8 +34,11 @@ def resolve_command(command: str, environment: Mapping[str, str]) -> str:
         if path.stat().st_mode & 0o111:
             return os.path.join(os.curdir, path) if len(path.parts) == 1 else str(path)  # noqa: PTH118
     if found or any(path.is_dir() for path in candidates if os.sep in command):
-        raise CommandError(f"{command} cannot be run: it is no executable file", "check its mode", NOT_RUNNABLE)
-    raise CommandError(f"{command}: command not found", "check the name and the PATH", NOT_FOUND)
+        raise CommandError(f"{command} cannot be run: it is no executable file", _MODE, NOT_RUNNABLE)
+    step = (
+        f"a file of this name is here: write ./{command}" if Path(command).is_file() else "check the name and the PATH"
+    )
+    raise CommandError(f"{command}: command not found", step, NOT_FOUND)
 
 
 class Workload(Protocol):

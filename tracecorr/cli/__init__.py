@@ -58,6 +58,12 @@ app.command("serve", cls=Verb)(serve.serve_verb)
 app.command("hqd", cls=Verb)(hqd.hqd_verb)
 app.command("demo", cls=Verb)(demo.demo_verb)
 app.command("clean", cls=Verb)(clean.clean_verb)
+# What other tracers call the same.
+_OTHER_NAMES = {
+    "record": "capture", "profile": "capture", "launch": "capture", "run": "capture", "stat": "report",
+    "stats": "report", "analyze": "report", "diff": "compare", "convert": "export", "view": "serve", "open": "serve",
+    "ui": "serve", "sql": "query", "reset": "clean",
+}  # fmt: skip
 _VERBS = [command.name for command in app.registered_commands]
 
 
@@ -122,6 +128,11 @@ def _lost_reader(end: SystemExit) -> bool:
 
 def _describe_usage(error: TyperException, words: list[str]) -> tuple[str, str]:
     """Return what the parser refused of `words`, and where to read what is right."""
+    if (ours := _OTHER_NAMES.get(words[0])) is not None:
+        return (
+            f"no such command {words[0]!r}: here it is called {ours}",
+            f"tracecorr {ours} --help shows how it is called",
+        )
     text = error.format_message().rstrip(".").replace("Value error, ", "")
     # The parser of options does not say whose option lacks its value.
     verb = next((f"tracecorr {word}" for word in words if word in _VERBS), "tracecorr")

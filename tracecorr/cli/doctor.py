@@ -59,8 +59,10 @@ def _print(offer: Offer) -> None:
         typer.echo(f"{finding.state:7}{finding.name:{width}}  {finding.why}".rstrip())
         if finding.remedy:
             typer.echo(f"{'':{7 + width}}  mend: {finding.remedy}")
-    verdict = "a capture is possible" if _can_capture(offer) else "no capture is possible"
-    typer.echo(f"{verdict}; tracecorr capture --dry-run says what it would record")
+    if _can_capture(offer):
+        typer.echo("a capture is possible; tracecorr capture --dry-run says what it would record")
+    else:
+        typer.echo("no capture is possible: mend what says no")
 
 
 def _as_json(offer: Offer) -> dict[str, Any]:
