@@ -130,6 +130,49 @@ def test_a_slot_is_joined_only_where_one_queue_fits(
     assert attach_queues(_slot(**slot), *_tables(**queue))["queue"].to_list() == [found]
 
 
+def _dumps(*rows: dict[str, Any]) -> list[int | None]:
+    """Return the queue of each row of dumps, of two processes with rings at one address."""
+    table = pl.concat([_slot(**{"snapshot": 0, "dump": "hqds", **row}) for row in rows], how="diagonal_relaxed")
+    return attach_queues(table, *_tables())["queue"].to_list()
+
+
+def test_a_doorbell_that_an_mqd_names_tells_whose_slot_it_is() -> None:
+    mqds = [{"dump": "mqds", "pid": pid, "doorbell": doorbell, "logical": n}
+            for n, (pid, doorbell) in enumerate([(70, 0x1000), (71, 0x1400)])]  # fmt: skip
+    slots = [{"doorbell": 0x1400, "vmid": 9, "xcc": xcc} for xcc in (0, 1)]
+    runlist = {"dump": "rls", "pq_base": None, "doorbell": 0x1000}
+    assert _dumps(*mqds, *slots, runlist) == [0, 1, 1, 1, 0]
+    # A process that is not in the capture has the doorbell.
+    foreign = {"dump": "mqds", "pid": 72, "doorbell": 0x1400, "logical": 3}
+    assert _dumps(*mqds, foreign, *slots) == [0, 1, None, None, None]
+
+
+def test_a_slot_with_another_doorbell_than_the_mqd_of_its_ring_is_foreign() -> None:
+    mqd = {"dump": "mqds", "pid": 71, "doorbell": 0x1400}
+    table = pl.concat(
+        [_slot(**mqd, snapshot=0), _slot(dump="hqds", snapshot=0, doorbell=0x1800)], how="diagonal_relaxed"
+    )
+    queues, processes, gpus = _tables()
+    found = attach_queues(table, queues.filter(queue=1), processes, gpus)
+    assert found["queue"].to_list() == [1, None]
+
+
+def test_mqds_that_name_no_process_leave_the_address() -> None:
+    rows = [_slot(dump=dump, snapshot=0, doorbell=0x1400) for dump in ("mqds", "hqds")]
+    queues, processes, gpus = _tables()
+    found = attach_queues(pl.concat(rows, how="diagonal_relaxed"), queues.filter(queue=1), processes, gpus)
+    assert found["queue"].to_list() == [1, 1]
+
+
+def test_two_rings_of_one_dump_are_not_of_one_queue() -> None:
+    """The dump shows a process with another VMID whose ring lies at the same address, and one is not in the capture."""
+    slots = [_slot(dump="hqds", snapshot=0, logical=n, vmid=8 + n) for n in (0, 1)]
+    queues, processes, gpus = _tables()
+    assert attach_queues(slots[0], queues.filter(queue=1), processes, gpus)["queue"].to_list() == [1]
+    both = pl.concat(slots, how="diagonal_relaxed")
+    assert attach_queues(both, queues.filter(queue=1), processes, gpus)["queue"].to_list() == [None, None]
+
+
 def test_calls_that_name_their_gpu() -> None:
     args = schema.ARGS.conform(
         pl.DataFrame({"event": [1, 2, 3, 4], "key": ["gpu", "gpu_id", "gpu", "size"], "u64": [9, 10, 77, 9]})

@@ -11,7 +11,9 @@ def attach_queues(hqd: pl.DataFrame, queues: pl.DataFrame, processes: pl.DataFra
     """Return table `hqd` with `gpu`, and `queue`: the one queue whose ring lies at the slot's PQ_BASE.
 
     Ring addresses are virtual and reused. A queue is taken only where GPU and process do not contradict the
-    slot, where it lived while the dump was read, and where no other queue fits as well.
+    slot, where it lived while the dump was read, and where no other queue fits as well. Processes may have rings at one
+    address: then a dump of MQDs, which names processes, tells by its doorbells whose slots these are, and whose queues
+    a runlist holds. No two rings of one dump are of one queue.
 
     Args:
         hqd: rows of table `hqd`; times are CLOCK_MONOTONIC.
@@ -26,21 +28,46 @@ def attach_queues(hqd: pl.DataFrame, queues: pl.DataFrame, processes: pl.DataFra
         .join(owners, on="process", how="left")
         .join(ids, on="gpu", how="left")
     )
-    pairs = rows.drop_nulls("logical").join(rings, on="pq_base")
-    fits = pairs.filter(
-        _agree("gpu_id", "owner_gpu_id") & _agree("pid", "owner_pid")
-        & (pl.col("created_ns").is_null() | pl.col("read_end_ns").is_null()
-           | (pl.col("created_ns") <= pl.col("read_end_ns")))
-        & (pl.col("destroyed_ns").is_null() | pl.col("read_start_ns").is_null()
-           | (pl.col("destroyed_ns") >= pl.col("read_start_ns")))
-    )  # fmt: skip
-    alone = fits.filter(pl.len().over("row") == 1).select("row", "queue")
-    own = gpus.select("gpu_id", "gpu")
-    return (
-        rows.join(alone, on="row", how="left", maintain_order="left")
-        .join(own, on="gpu_id", how="left", maintain_order="left")
-        .drop("row")
+    fits = _filter_fitting(rows.drop_nulls("logical").join(rings, on="pq_base"))
+    mqds = rows.filter(pl.col("dump") == "mqds").drop_nulls(["gpu_id", "doorbell", "pid"])
+    doorbells = _list_doorbells(mqds, fits)
+    told = fits.join(doorbells, on=["queue", "gpu_id"], how="left", maintain_order="left")
+    told = told.filter(_agree("doorbell", "own_doorbell"))
+    foreign = mqds.join(told, on="row", how="anti").select("gpu_id", "doorbell", "pq_base")
+    hidden = told.filter(pl.col("dump") == "hqds").join(foreign, on=foreign.columns, how="semi").select("row")
+    told = told.join(hidden, on="row", how="anti")
+    listed = rows.filter(pl.col("pq_base").is_null()).drop_nulls("logical")
+    named = doorbells.join(
+        _list_shared(mqds), left_on=["gpu_id", "own_doorbell"], right_on=["gpu_id", "doorbell"], how="anti"
     )
+    listed = listed.join(named, left_on=["gpu_id", "doorbell"], right_on=["gpu_id", "own_doorbell"])
+    listed = _filter_fitting(listed.join(rings.drop("pq_base"), on="queue"))
+    columns = ("row", "snapshot", "dump", "logical", "queue")
+    found = pl.concat([told.select(columns), listed.select(columns)]).filter(pl.len().over("row") == 1)
+    alone = found.filter(pl.col("logical").n_unique().over("snapshot", "dump", "queue") == 1).select("row", "queue")
+    own = gpus.select("gpu_id", "gpu")
+    keyed = rows.join(alone, on="row", how="left", maintain_order="left")
+    return keyed.join(own, on="gpu_id", how="left", maintain_order="left").drop("row")
+
+
+def _filter_fitting(pairs: pl.DataFrame) -> pl.DataFrame:
+    """Return the pairs of a slot and a queue that contradict each other neither in GPU and process nor in time."""
+    made, ended, start, end = (pl.col(f"{name}_ns") for name in ("created", "destroyed", "read_start", "read_end"))
+    in_time = (made.is_null() | end.is_null() | (made <= end)) & (ended.is_null() | start.is_null() | (ended >= start))
+    return pairs.filter(_agree("gpu_id", "owner_gpu_id") & _agree("pid", "owner_pid") & in_time)
+
+
+def _list_doorbells(mqds: pl.DataFrame, fits: pl.DataFrame) -> pl.DataFrame:
+    """Return queue, gpu_id, own_doorbell as the MQDs of known queues tell them."""
+    mine = fits.join(mqds.select("row"), on="row", how="semi").filter(pl.len().over("row") == 1)
+    told = mine.select("queue", "gpu_id", own_doorbell="doorbell").unique(maintain_order=True)
+    return told.filter(pl.len().over("queue", "gpu_id") == 1)
+
+
+def _list_shared(mqds: pl.DataFrame) -> pl.DataFrame:
+    """Return gpu_id and doorbell that several queues had, one after the other."""
+    owners = pl.struct("pid", "pq_base").n_unique()
+    return mqds.group_by("gpu_id", "doorbell").agg(owners=owners).filter(pl.col("owners") > 1).drop("owners")
 
 
 def link_hqds(events: pl.DataFrame, hqd: pl.DataFrame, queues: pl.DataFrame) -> pl.DataFrame:
