@@ -325,8 +325,8 @@ def test_a_trace_alone_tells_what_its_ioctls_took() -> None:
     creation = _answer(run)[0]
     assert creation.events == (3, 10)
     assert creation.lines == tuple(
-        f"queue {queue}: CREATE_QUEUE (event {event}) took 300 ns and returned 0; who asked for it is not known "
-        "without a HIP log"
+        f"queue {queue}: CREATE_QUEUE (event {event}) took 300 ns and returned 0; which HIP call asked for it is not "
+        "known without a HIP log"
         for queue, event in ((0, 3), (1, 10))
     )
 

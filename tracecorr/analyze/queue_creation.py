@@ -6,11 +6,9 @@ import polars as pl
 
 from tracecorr.analyze.ancestors import find_enclosing
 from tracecorr.analyze.clocks import find_untimed
+from tracecorr.analyze.doorbell_pages import find_pages_of_queues, list_doorbell_pages
 from tracecorr.analyze.frames import Tables, collect
 from tracecorr.analyze.mqd import summarize_mqd_operations
-
-_DOORBELL_MAP = 3 << 62  # offset of a doorbell mapping of /dev/kfd (kfd_ioctl.h: KFD_MMAP_TYPE_DOORBELL, bits 63:62)
-_GPU_SHIFT, _GPU_MASK = 46, 0xFFFF
 
 
 def summarize_queue_creation(tables: Tables) -> pl.DataFrame:
@@ -19,16 +17,19 @@ def summarize_queue_creation(tables: Tables) -> pl.DataFrame:
     Returns: queue, process, gpu, call_event, call (name of the HIP call it happened in), created_line_event,
         rocr_ns ("Number of allocated" to "Created" on its thread), create_ioctl_event, ioctl_ns, ioctl_result,
         kfd_event and kfd_ns (driver function in it), init_mqd_event and mqd_ns (time from the start of the ioctl to
-        the MQD's initialisation), mqd_operations, doorbell_map_event (first mapping of its process and GPU).
+        the MQD's initialisation), mqd_operations, pid (of the host where it is known) and tid (of the kernel) of who
+        made it, stream (that its call made, where it made no other queue), doorbell_map_event (first mapping of its
+        process and GPU), gpu_unknown (its process mapped pages of several GPUs, and its own is not known).
     """
     queues = tables("queues").with_columns(pl.col(pl.Categorical).cast(pl.String)).collect()
     made = queues.filter(pl.col("created_line_event").is_not_null() | pl.col("create_ioctl_event").is_not_null())
     made = made.select("queue", "process", "gpu", "created_ns", "created_line_event", "create_ioctl_event")
     for more, keys in (
+        (_makers(tables, made), ["queue"]),
         (_calls(tables, made), ["queue"]),
         (_log_side(tables, made), ["created_line_event"]),
         (_kernel_side(tables, made), ["create_ioctl_event"]),
-        (_doorbell_maps(tables, made), ["queue"]),
+        (find_pages_of_queues(made, tables("gpus").collect(), list_doorbell_pages(tables)), ["queue"]),
     ):
         made = made.join(more, on=keys, how="left", maintain_order="left")
     return made.sort("created_ns", "queue").drop("created_ns")
@@ -90,23 +91,21 @@ def _mqd_side(kernel: pl.DataFrame) -> pl.DataFrame:
     )
 
 
-def _doorbell_maps(tables: Tables, made: pl.DataFrame) -> pl.DataFrame:
-    """Return the first doorbell mapping of each queue's process and GPU: later queues share it."""
-    maps = (
-        collect(
-            tables("events")
-            .filter((pl.col("layer") == "syscall") & (pl.col("name") == "mmap") & (pl.col("arg") >= _DOORBELL_MAP))
-            .select("event", "ts_ns", "process", "arg")
-        )
-        .with_columns(gpu_id=(pl.col("arg") // (1 << _GPU_SHIFT) & _GPU_MASK).cast(pl.UInt32))
-        .sort("ts_ns")
-    )
-    gpus = tables("gpus").select("gpu", "gpu_id").collect()
-    wanted = made.select("queue", "process", "gpu").join(gpus, on="gpu", how="left", maintain_order="left")
-    pairs = wanted.join(maps, on="process", how="inner", suffix="_map")
-    same = pl.col("gpu_id").is_null() | (pl.col("gpu_id") == pl.col("gpu_id_map"))
-    first = pairs.filter(same).sort("ts_ns").unique("queue", keep="first")
-    return first.select("queue", doorbell_map_event="event")
+def _makers(tables: Tables, made: pl.DataFrame) -> pl.DataFrame:
+    """Return queue, pid, tid, stream: who made each queue, and the stream that the call made with it."""
+    marks = made.select("queue", "process", "create_ioctl_event", "created_line_event")
+    marks = marks.with_columns(event=pl.coalesce("created_line_event", "create_ioctl_event"))
+    rows = _rows(tables, marks["event"]).select("event", "thread", create_event="chain")
+    threads = tables("threads").select("thread", pl.col("tid").cast(pl.Int64)).collect()
+    processes = tables("processes").select("process", pid=pl.coalesce("pid", "log_pid").cast(pl.Int64)).collect()
+    streams = tables("streams").select("create_event", "stream").drop_nulls().collect()
+    joined = marks.join(rows, on="event", how="left")
+    for more, key in ((threads, "thread"), (processes, "process"), (streams, "create_event")):
+        joined = joined.join(more, on=key, how="left")
+    # Several queues in one call are not all of its stream: ROCr makes one of its own on the way.
+    logged = pl.col("created_line_event").is_not_null()
+    alone = logged & (logged.sum().over("create_event") == 1)
+    return joined.select("queue", "pid", "tid", stream=pl.when(alone).then("stream"))
 
 
 def _rows(tables: Tables, events: pl.Series) -> pl.DataFrame:

@@ -29,7 +29,7 @@ from tracecorr.analyze.launches import NO_DISPATCH, NO_PACKET, summarize_launche
 from tracecorr.analyze.ledger import summarize_ledger, summarize_unaccounted
 from tracecorr.analyze.losses import summarize_losses
 from tracecorr.analyze.memory import summarize_memory
-from tracecorr.analyze.nodes import summarize_nodes
+from tracecorr.analyze.owners import list_owner_sections
 from tracecorr.analyze.paths import summarize_paths
 from tracecorr.analyze.queues import summarize_queues
 from tracecorr.analyze.rocprof import summarize_rocprof
@@ -47,7 +47,7 @@ def list_sections(evidence: Evidence, sources: set[str]) -> Iterator[Section]:
     """
     tables = evidence.tables
     yield Section("glossary", "Words of this report", list_words())
-    yield from _node_sections(evidence)
+    yield from list_owner_sections(evidence)
     yield from _time_sections(tables, sources)
     yield from _packet_sections(tables, sources)
     yield from _queue_sections(evidence, sources)
@@ -64,19 +64,6 @@ def list_sections(evidence: Evidence, sources: set[str]) -> Iterator[Section]:
 def _scaled(tables: Tables) -> str:
     told = describe_durations(tables("clock_map"))
     return f"; {told}" if told else ""
-
-
-def _node_sections(evidence: Evidence) -> Iterator[Section]:
-    nodes = evidence.info.get("nodes")
-    if nodes:
-        yield Section(
-            "nodes",
-            "Nodes",
-            summarize_nodes(evidence.tables, nodes),
-            "one row per capture of the dataset; all other tables and verdicts are of all nodes together, "
-            "and what a verdict does not find must have been looked for on each node. "
-            "call = duration of the HIP calls that dispatch a kernel",
-        )
 
 
 def _time_sections(tables: Tables, sources: set[str]) -> Iterator[Section]:
@@ -155,9 +142,10 @@ def _queue_sections(evidence: Evidence, sources: set[str]) -> Iterator[Section]:
     yield Section(
         "queue_creation",
         "Queue creation",
-        evidence.queue_creation,
-        "`rocr` = from `Number of allocated` to `Created` of the log; `ioctl`, `kfd` and `mqd` = durations and the way "
-        "to the MQD's initialisation in the trace; the doorbell page is mapped once per process and GPU",
+        evidence.queue_creation.drop("gpu_unknown"),
+        "`stream` = the one that the call made; `rocr` = from `Number of allocated` to `Created` of the log; `ioctl`, "
+        "`kfd` and `mqd` = durations and the way to the MQD's initialisation in the trace; the doorbell page is mapped "
+        "once per process and GPU",
         explain_lack(sources, "half of each creation is", log=True, trace=True),
     )
     yield Section(

@@ -9,14 +9,17 @@ from typing import Any
 
 import polars as pl
 
+from tracecorr.analyze.doorbell_pages import list_doorbell_pages
 from tracecorr.analyze.frames import Tables, collect
+from tracecorr.analyze.hqd import gpu_id_text
 from tracecorr.analyze.queues import count_doubled, explain_doubled, summarize_queues
-from tracecorr.analyze.values import count_of, render_ns
+from tracecorr.analyze.values import count_of, hex_text, render_ns
 from tracecorr.analyze.verdicts.evidence import Evidence
 from tracecorr.analyze.verdicts.model import Verdict
 from tracecorr.model.kinds import INFERRED
 
 _MAX_QUEUES = 8
+_NAMED = (("gpus", "gpu", "gpu_id"), ("streams", "stream", "handle"))
 _NOT_RECORDED = "its CREATE_QUEUE ioctl is not recorded"
 # Functions of the driver, and rows of its SMI events.
 _EVICTIONS = r"evict|restore_process|suspend_queues|resume_queues|^QUEUE_EVICTION$"
@@ -46,11 +49,28 @@ def answer_questions(evidence: Evidence, verdicts: Sequence[Verdict]) -> tuple[A
     made, tables = evidence.queue_creation, evidence.tables
     said = {v.name: v for v in verdicts}
     return (
-        _creation(made, "amd_log" in evidence.sources),
+        _creation(_name_makers(made, tables), "amd_log" in evidence.sources),
         _mqd(made),
-        _path(said, made, "ftrace" in evidence.sources),
+        _path(said, list_doorbell_pages(tables).join(made, on="process", how="semi"), "ftrace" in evidence.sources),
         _queues(tables, made),
         _priority(evidence, said),
+    )
+
+
+def _name_makers(made: pl.DataFrame, tables: Tables) -> pl.DataFrame:
+    """Return `made` with `maker` and `whose`, in words: what is not the same for all queues, and the stream."""
+    gpus, streams = (tables(name).select(key, value).collect() for name, key, value in _NAMED)
+    named = made.join(gpus.with_columns(gpu_id_text()), on="gpu", how="left", maintain_order="left")
+    named = named.join(streams, on="stream", how="left", maintain_order="left")
+    several = {key: made[key].drop_nulls().n_unique() > 1 for key in ("pid", "tid", "gpu")}
+    maker = [
+        pl.format(text, "gpu_id" if key == "gpu" else key) if several[key] else pl.lit(None, pl.String)
+        for key, text in (("pid", "process {}"), ("tid", "thread {}"), ("gpu", "GPU {}"))
+    ]
+    words = pl.concat_str(maker, separator=", ", ignore_nulls=True)
+    whose = pl.format(" for stream {}", hex_text(pl.col("handle")))
+    return named.with_columns(
+        maker=pl.when(words != "").then(pl.format(" ({})", words)).fill_null(""), whose=whose.fill_null("")
     )
 
 
@@ -92,11 +112,13 @@ def _all_or(part: int, whole: int) -> str:
 
 def _describe_creation(row: dict[str, Any], has_log: bool, lacks: str) -> str:
     ioctl = lacks if row["create_ioctl_event"] is None else _describe_ioctl(row)
+    name = f"queue {row['queue']}{row['maker']}"
     if not has_log:
-        return f"queue {row['queue']}: {ioctl}; who asked for it is not known without a HIP log"
+        return f"{name}: {ioctl}; which HIP call asked for it is not known without a HIP log"
     asked = f"requested by {row['call']} (event {row['call_event']})" if row["call"] else "its HIP call is not known"
+    asked += row["whose"] if row["call"] else ""
     runtime = f"the runtime took {render_ns(row['rocr_ns'])}" if row["rocr_ns"] is not None else "runtime time unknown"
-    return f"queue {row['queue']}: {asked}; {runtime}; {ioctl}"
+    return f"{name}: {asked}; {runtime}; {ioctl}"
 
 
 def _describe_ioctl(row: dict[str, Any]) -> str:
@@ -128,13 +150,14 @@ def _mqd(made: pl.DataFrame) -> Answer:
     return Answer(question, tuple(lines), tuple(seen["init_mqd_event"].head(_MAX_QUEUES).to_list()))
 
 
-def _path(said: dict[str, Verdict], made: pl.DataFrame, has_trace: bool) -> Answer:
+def _path(said: dict[str, Verdict], pages: pl.DataFrame, has_trace: bool) -> Answer:
     names = ("compute_uses_doorbell", "doorbell_per_packet", "copies_use_user_sdma", "no_kcq_use")
     lines = [f"{name}: {said[name].outcome}, {said[name].finding.reason}" for name in names if name in said]
-    maps = made["doorbell_map_event"].drop_nulls().unique().sort()
-    if maps.len():
-        times = "once" if maps.len() == 1 else f"{maps.len()} times"
-        lines.append(f"the doorbell page was mapped {times} (it is once per process and GPU)")
+    if pages.height:
+        times = int(pages["mappings"].sum())
+        what = "the doorbell page was mapped once" if times == 1 else f"doorbell pages were mapped {times} times"
+        pairs = "" if pages.height == 1 else f", for {pages.height} pairs of process and GPU"
+        lines.append(f"{what}{pairs} (it is once per process and GPU)")
     else:
         lines.append(
             "no mapping of a doorbell page is in the trace"
@@ -142,7 +165,7 @@ def _path(said: dict[str, Verdict], made: pl.DataFrame, has_trace: bool) -> Answ
             else "the mapping of the doorbell page is not recorded: there is no kernel trace"
         )
     question = "Which path did launches and copies take, and was the doorbell visible?"
-    return Answer(question, tuple(lines), tuple(maps.to_list()))
+    return Answer(question, tuple(lines), tuple(pages["event"].sort().to_list()))
 
 
 def _queues(tables: Tables, made: pl.DataFrame) -> Answer:
@@ -216,16 +239,32 @@ def _describe_service(evidence: Evidence) -> list[str]:
     rows = evidence.service.filter(pl.col("timed") > 0)
     if rows["priority_log"].n_unique() < 2:
         return []
+    rows, shown = _choose_compared(rows, evidence)
     lines = [
-        f"queue {row['queue']} (log priority {_or_unknown(row['priority_log'])}): doorbell to GPU start "
+        f"queue {row['queue']} (log priority {_or_unknown(row['priority_log'])}{row['where']}): doorbell to GPU start "
         f"{render_ns(row['start_p50_ns'])} P50, {render_ns(row['start_p95_ns'])} P95 of {row['timed']} packets, "
         f"{_describe_error(row['start_error_ns'])}"
-        for row in rows.head(_MAX_QUEUES).iter_rows(named=True)
+        for row in shown.iter_rows(named=True)
     ]
+    if rows.height > shown.height:
+        lines.append(f"... and {rows.height - shown.height} more queues: section Waiting for the GPU by priority")
     return [
         *lines,
         "who waits less may have less to wait for: `tracecorr experiment preempt` compares alone and together",
     ]
+
+
+def _choose_compared(rows: pl.DataFrame, evidence: Evidence) -> tuple[pl.DataFrame, pl.DataFrame]:
+    """Return the queues with `where` (the GPU, if there are several), and those to show: of each priority alike."""
+    gpus = evidence.tables("gpus").select("gpu", "gpu_id").collect().with_columns(gpu_id_text())
+    rows = rows.join(evidence.queues.select("queue", "gpu"), on="queue", how="left", maintain_order="left")
+    rows = rows.join(gpus, on="gpu", how="left", maintain_order="left")
+    where = pl.format(", GPU {}", "gpu_id").fill_null("") if rows["gpu"].drop_nulls().n_unique() > 1 else pl.lit("")
+    rows = rows.with_columns(where=where, turn=pl.int_range(pl.len()).over("gpu", "priority_log"))
+    # Only queues of one GPU wait for each other.
+    order, falls = ["gpu", "priority_log", "queue"], [False, True, False]
+    chosen = rows.sort("turn", *order, descending=[False, *falls]).head(_MAX_QUEUES)
+    return rows, chosen.sort(order, descending=falls)
 
 
 def _describe_error(error_ns: int | None) -> str:

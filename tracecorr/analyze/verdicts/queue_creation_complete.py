@@ -15,6 +15,8 @@ _STEPS = (
     ("doorbell mapping", "doorbell_map_event", "syscall", ("sys_enter_mmap",)),
 )
 
+_GPU = "capture with a probe on kfd_ioctl_create_queue that reads the GPU (gpu=+36($arg3):x32)"
+
 
 def judge(evidence: Evidence) -> Finding:
     """Follow each Created line of the log down; a queue that is shared was created once, by its first stream."""
@@ -52,7 +54,11 @@ def _lacking(
         return unknown(
             "the trace is unaligned: no ioctl can be joined to its queue", "record with trace_clock mono", counts
         )
-    excuse, left = find_excuse(lacking, _list_excuses(evidence))
+    excuses = _list_excuses(evidence)
+    if step == "doorbell mapping":
+        unknown_gpu = lacking.filter(pl.col("gpu_unknown").fill_null(value=False)).select("queue")
+        excuses += (Excuse("which GPU the other queues are on is not recorded", _GPU, unknown_gpu),)
+    excuse, left = find_excuse(lacking, excuses)
     if excuse is not None:
         return unknown(excuse.reason, excuse.remedy, counts, lacking["created_line_event"])
     reason = f"{left.height} of {made.height} queues have no {step} in the trace"
