@@ -145,6 +145,8 @@ UNKNOWNS: list[tuple[str, Change]] = [
     ("kfd_create_under_1ms", put("clock_map", 1, source="ftrace:uptime")),
     ("rocr_create_time", drop_events(2)),
     ("mqd_ops_per_queue", drop_layer("mqd")),
+    ("mqd_ops_per_queue", lambda rows: (put_event(5, name="update_mqd")(rows), drop_events(11)(rows))),  # type: ignore[list-item]
+    ("mqd_ops_per_queue", lambda rows: (put_event(5, parent=None)(rows), put_event(11, parent=None)(rows))),  # type: ignore[list-item]
     ("scheduler_mode", lambda rows: (empty("gpus")(rows), empty("hqd")(rows), drop_events(12)(rows))),  # type: ignore[list-item]
     ("priority_reaches_hardware", empty("args")),
     ("priority_reaches_hardware", put("hqd", 1, queue=None)),

@@ -8,6 +8,7 @@ from typing import Any
 import polars as pl
 import pytest
 
+from tracecorr.analyze.verdicts import judge_capture
 from tracecorr.link.queue_creation import list_mqd_operations
 from tracecorr.store import Capture
 
@@ -130,6 +131,25 @@ def test_two_wrappers_are_two_operations() -> None:
 def test_what_the_driver_prints_counts_where_nothing_else_does() -> None:
     assert _operations("KFD_MQD_CREATE") == [("KFD_MQD_CREATE", "init", 1)]
     assert _operations("init_mqd", "KFD_MQD_CREATE") == [("init_mqd", "init", 1)]
+
+
+def test_what_an_instrumented_driver_prints_lies_in_its_ioctl_and_names_the_queue(correlate_trace: Correlator) -> None:
+    made = _ioctl("0xc0604b02", [
+        "a-10 10 pqm_create_queue: KFD_MQD_CREATE: pid=10 gpu=63420 qid=4 type=0 active=1",
+        "a-10 10 kfd_ioctl_create_queue: [KFD-TRACE] CREATE_QUEUE_SUCCESS: pid=10 queue_id=4 doorbell_offset=4098",
+    ])  # fmt: skip
+    masked = _ioctl("0xc0104b1a", ["a-10 10 update_mqd: [CU_MASK] pid=10 qid=4 mask=0xff"])
+    ended = _ioctl("0xc0084b03", ["a-10 10 pqm_destroy_queue: KFD_MQD_DESTROY: qid=4"])
+    lines = [
+        'a-10 10 sys_openat(dfd: 4294967196, filename: 4689924 "/dev/kfd", flags: O_RDWR)',
+        "a-10 10 sys_openat -> 0x4",
+    ]
+    capture = correlate_trace("\n".join([*lines, *made, *masked, *ended]))
+    assert _queues(capture, "kfd_queue_id", "mqd_events", pl.col("destroyed_ns").is_not_null()) == [(4, 1, True)]
+    rows = capture.table("events").filter(pl.col("layer").cast(pl.String).is_in(["kfd", "mqd"])).collect()
+    assert rows["parent"].null_count() == 0 and rows["queue"].to_list() == [0] * 4
+    (verdict,) = judge_capture(capture.table, names=["mqd_ops_per_queue"])
+    assert str(verdict.outcome) == "PASS"
 
 
 @pytest.mark.parametrize(

@@ -17,6 +17,7 @@ _WRAPPER = r"_v9_4_3$"
 _COMPILED = r"(?:\.(?:isra|constprop|part|cold)\.?\d*)+$"
 # trace_printk texts of instrumented drivers: KFD_MQD_CREATE, KFD_MQD_DESTROY.
 _PRINTED, _PRINTED_OPERATIONS = r"^kfd_mqd_(create|destroy)", {"create": "init", "destroy": "destroy"}
+_PRINTED_ID = r"^(?:CREATE_QUEUE_SUCCESS|KFD_MQD_\w+|CU_MASK)$"
 # Functions and ioctls that work on one queue: repetitions in them are those for its XCCs.
 _ONE_QUEUE = r"^(?:(?:create|destroy)_queue_(?:no)?cpsch|update_queue|(?:add|remove)_queue_mes|pqm_\w+_queue\w*)$"
 _SCHEDULERS = (("MES", r"^add_queue_mes$"), ("none", r"^create_queue_nocpsch$"), ("HWS", r"^create_queue_cpsch$"))
@@ -164,8 +165,22 @@ def _queue_ids(queues: pl.DataFrame, events: pl.DataFrame, args: pl.DataFrame) -
         .join(told, on="create_ioctl_event", how="left")
         .join(agreed, on="create_ioctl_event", how="left")
     )
-    qid = pl.coalesce("qid", "inner_qid").cast(pl.Int64, strict=False)
+    printed = _list_printed_ids(events, args).rename({"enclosing_call": "create_ioctl_event"})
+    both = both.join(printed, on="create_ioctl_event", how="left")
+    qid = pl.coalesce("qid", "inner_qid", "printed_qid").cast(pl.Int64, strict=False)
     return both.select("create_ioctl_event", kfd_queue_id=qid, doorbell_offset="doorbell")
+
+
+def _list_printed_ids(events: pl.DataFrame, args: pl.DataFrame) -> pl.DataFrame:
+    """Return enclosing_call, printed_qid: the one queue that an instrumented driver names inside an ioctl."""
+    rows = events.select("event", "enclosing_call", "layer", "name").drop_nulls("enclosing_call")
+    texts = rows.filter(
+        pl.col("layer").is_in(["kfd", "mqd"]) & pl.col("name").cast(pl.String).str.contains(_PRINTED_ID)
+    )
+    ids = pivot_args(args, texts["event"], ["qid", "queue_id"]).select("event", qid=pl.coalesce("qid", "queue_id"))
+    found = texts.join(ids, on="event").drop_nulls("qid").group_by("enclosing_call")
+    one = pl.when(pl.col("qid").n_unique() == 1).then(pl.col("qid").first())
+    return found.agg(printed_qid=one)
 
 
 def _add_ends(queues: pl.DataFrame, events: pl.DataFrame, args: pl.DataFrame) -> pl.DataFrame:
@@ -183,8 +198,12 @@ def queues_of_calls(queues: pl.DataFrame, events: pl.DataFrame, args: pl.DataFra
     """Return event, queue of ioctls that name a queue by its KFD id: the one of the process that was made last."""
     wanted = (pl.col("layer") == "ioctl") & pl.col("name").is_in([DESTROY, UPDATE, CU_MASK])
     calls = events.select("event", "process", "ts_ns", "layer", "name").filter(wanted)
-    named = calls.select("event", "process", "ts_ns").join(pivot_args(args, calls["event"], ["qid"]), on="event")
-    named = named.select("event", "process", "ts_ns", kfd_queue_id=pl.col("qid").cast(pl.Int64, strict=False))
+    named = calls.select("event", "process", "ts_ns").join(
+        pivot_args(args, calls["event"], ["qid"]), on="event", how="left"
+    )
+    named = named.join(_list_printed_ids(events, args), left_on="event", right_on="enclosing_call", how="left")
+    qid = pl.coalesce("qid", "printed_qid").cast(pl.Int64, strict=False)
+    named = named.select("event", "process", "ts_ns", kfd_queue_id=qid).drop_nulls("kfd_queue_id")
     known = queues.drop_nulls(["kfd_queue_id", "created_ns"]).select(
         "queue", "process", "kfd_queue_id", ts_ns="created_ns"
     )

@@ -8,15 +8,16 @@ from tracecorr.analyze.mqd import summarize_mqd_operations
 from tracecorr.analyze.verdicts.evidence import Evidence
 from tracecorr.analyze.verdicts.model import Claim, Finding, failed, passed, unknown
 
+_PROBES = "capture with probes on the MQD functions (init_mqd*, update_mqd*)"
+_ONE_TRACE = "record the MQD functions and the ioctls of their threads in one trace"
+
 
 def judge(evidence: Evidence) -> Finding:
     """Expect one initialisation for each CREATE_QUEUE that succeeded; updates and restores are counted by cause."""
     if not evidence.layers.get("mqd"):
         if evidence.saw("mqd", "init_mqd"):
             return unknown("the MQD probes were armed, but no MQD operation was seen", "use a machine with a GPU")
-        return unknown(
-            "no MQD operation is recorded", "capture with probes on the MQD functions (init_mqd*, update_mqd*)"
-        )
+        return unknown("no MQD operation is recorded", _PROBES)
     operations = summarize_mqd_operations(evidence.kernel_events)
     created = evidence.of_layer("ioctl", "AMDKFD_IOC_CREATE_QUEUE").filter(pl.col("result") == "0")
     initialised = operations.filter((pl.col("operation") == "init") & (pl.col("cause") == "create"))
@@ -33,6 +34,10 @@ def judge(evidence: Evidence) -> Finding:
     }
     if created.is_empty():
         return unknown("no CREATE_QUEUE succeeded in the trace", "start the capture before the program", counts)
+    if not (operations["operation"] == "init").any() and not any("init_mqd" in name for name in evidence.armed):
+        return unknown("no initialisation of an MQD is recorded, other operations are", _PROBES, counts)
+    if initialised.is_empty() and not operations["ioctl"].drop_nulls().len():
+        return unknown("nothing tells which ioctls the MQD operations were done in", _ONE_TRACE, counts)
     if wrong.height:
         return failed(
             f"{wrong.height} of {created.height} created queues have not exactly one MQD initialisation", counts,

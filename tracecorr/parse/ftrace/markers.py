@@ -38,7 +38,8 @@ def add_printk(batch: hv.Batch, frame: pl.DataFrame) -> None:
     layer = pl.when(mqd).then(pl.lit("mqd")).otherwise(pl.lit("kfd"))
     for keys, rows in split_fields(frame, "equals"):
         rows = rows.with_columns(typed_fields(keys))
-        batch.add(rows, phase=hv.INSTANT, call=0, layer=layer, name=pl.col("name"))
+        # It lies in what its thread has open, as a record of the function tracer does.
+        batch.add(rows, phase=hv.INSTANT, call=hv.FUNCTION, layer=layer, name=pl.col("name"))
         batch.add_args(rows, [k[2:] for k in keys])
         batch.add_text(rows, "function", pl.col("function"))
         batch.add_text(rows, "body", pl.col("text"))
