@@ -37,6 +37,15 @@ def test_queue_creation_on_each_side() -> None:
     assert (rows[1]["created_line_event"], rows[1]["init_mqd_event"], rows[1]["doorbell_map_event"]) == (None, 11, 8)
 
 
+def test_without_threads_the_two_lines_of_a_creation_belong_together_in_their_call() -> None:
+    run = make_run()
+    for event in run["events"]:
+        event["thread"] = None
+    assert summarize_queue_creation(tables_of(run))["rocr_ns"].to_list() == [850, None]
+    next(e for e in run["events"] if e["event"] == 2)["parent"] = None
+    assert summarize_queue_creation(tables_of(run))["rocr_ns"].to_list() == [None, None]
+
+
 def test_doorbell_mapping_of_another_gpu_is_not_taken() -> None:
     run = make_run()
     run["gpus"][0]["gpu_id"] = 0x1234

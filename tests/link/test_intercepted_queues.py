@@ -35,6 +35,8 @@ def test_creations_are_joined_by_interval_where_no_ring_of_the_log_is_that_of_an
     assert "profiler" in found["compute_uses_doorbell"].finding.reason
     assert "profiler" in found["doorbell_per_packet"].finding.reason
     assert "no ioctl" not in found["queue_creation_complete"].finding.reason
+    reasons = capture.table("launches").select(pl.col("unlinked_reason").cast(pl.String)).collect().to_series()
+    assert reasons.str.starts_with("a profiler intercepts the queue").to_list() == [True, True]
 
 
 def test_a_process_with_one_ring_in_common_is_not_intercepted(tmp_path: Path) -> None:

@@ -45,18 +45,23 @@ def _calls(tables: Tables, made: pl.DataFrame) -> pl.DataFrame:
 
 
 def _log_side(tables: Tables, made: pl.DataFrame) -> pl.DataFrame:
-    lines = _rows(tables, made["created_line_event"].drop_nulls()).select("event", "thread", "ts_ns")
+    lines = _rows(tables, made["created_line_event"].drop_nulls()).select("event", _place(), "ts_ns")
     starts = collect(
         tables("events")
         .filter((pl.col("layer") == "aql") & (pl.col("name") == "queue_allocated_count"))
-        .select("thread", "ts_ns", start_ns="ts_ns")
+        .select(_place(), "ts_ns", start_ns="ts_ns")
     )
-    ordered = lines.sort("ts_ns", "event").with_columns(before_ns=pl.col("ts_ns").shift(1).over("thread"))
-    joined = ordered.join_asof(starts.sort("ts_ns"), on="ts_ns", by="thread", check_sortedness=False)
+    ordered = lines.sort("ts_ns", "event").with_columns(before_ns=pl.col("ts_ns").shift(1).over("place"))
+    joined = ordered.join_asof(starts.sort("ts_ns"), on="ts_ns", by="place", check_sortedness=False)
     # A start before the last creation is that one's: the own one is not in the log.
     own = pl.col("before_ns").is_null() | (pl.col("start_ns") >= pl.col("before_ns"))
     joined = joined.with_columns(start_ns=pl.when(own).then("start_ns"))
     return joined.select(created_line_event="event", rocr_ns=pl.col("ts_ns") - pl.col("start_ns"))
+
+
+def _place() -> pl.Expr:
+    """Return the thread of a line; where the log names none, the call that surely holds it."""
+    return pl.coalesce(pl.col("thread").cast(pl.Int64), -1 - pl.col("parent")).alias("place")
 
 
 def _kernel_side(tables: Tables, made: pl.DataFrame) -> pl.DataFrame:
@@ -111,7 +116,7 @@ def _makers(tables: Tables, made: pl.DataFrame) -> pl.DataFrame:
 def _rows(tables: Tables, events: pl.Series) -> pl.DataFrame:
     """Return the named rows of `events`, texts as strings."""
     wanted = events.cast(pl.Int64).drop_nulls().unique().sort()
-    rows = tables("events").select("event", "ts_ns", "dur_ns", "name", "result", "thread", "chain")
+    rows = tables("events").select("event", "ts_ns", "dur_ns", "name", "result", "thread", "parent", "chain")
     # A filter, unlike a join, leaves out the groups of rows that hold none of them.
     found = rows.filter(pl.col("event").is_in(wanted.implode())) if len(wanted) else rows.clear()
     return collect(found.with_columns(pl.col(pl.Categorical).cast(pl.String)))

@@ -11,6 +11,8 @@ import polars as pl
 from tracecorr.model.kinds import RECORDED
 
 _PACKET_BYTES = 64
+_NO_STORE = "no doorbell"  # so begin the reasons of `launches.unlinked_reason` that a probe of stores would remove
+_INTERCEPTED = "a profiler intercepts the queue: the store went to a signal of its own"
 
 
 def list_intercepting(lines: pl.DataFrame, ioctls: pl.DataFrame) -> pl.DataFrame:
@@ -41,3 +43,14 @@ def is_intercepted() -> pl.Expr:
     """Tell of queues whether a profiler intercepts them; null where a source lacks that would tell."""
     recorded = (pl.col("ring_evidence") == RECORDED).fill_null(value=False)
     return pl.when(recorded).then(pl.col("ring_base") != pl.col("ring"))
+
+
+def explain_stores(launches: pl.DataFrame, queues: pl.DataFrame) -> pl.DataFrame:
+    """Return `launches` with the reason why packets of intercepted queues have no doorbell store."""
+    hidden = queues.filter("intercepted")["queue"]
+    if hidden.is_empty():
+        return launches
+    said = pl.col("unlinked_reason").cast(pl.String)
+    mine = pl.col("queue").is_in(hidden.implode()) & said.str.starts_with(_NO_STORE)
+    reason = pl.when(mine).then(pl.lit(_INTERCEPTED)).otherwise(said)
+    return launches.with_columns(reason.cast(launches.schema["unlinked_reason"]).alias("unlinked_reason"))

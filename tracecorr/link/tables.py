@@ -31,6 +31,7 @@ from tracecorr.link.false_syscalls import open_false_syscalls
 from tracecorr.link.functions import name_driver_calls, nest_functions
 from tracecorr.link.gpus import assign_gpus, list_gpus
 from tracecorr.link.hqds import attach_queues, link_hqds
+from tracecorr.link.intercepted_queues import explain_stores
 from tracecorr.link.kernels import list_kernels
 from tracecorr.link.launches import build_launches, forget_indexes
 from tracecorr.link.lives import number_lives
@@ -130,7 +131,7 @@ def link_tables(
     found = build_launches(events, packets, args, _sources(events, trace_aligned), losses, lacking.displaced)
     del packets  # large
     timed = rocprof.match_packets(events, args, found.table, queue_table, kernel_table)
-    launches = rocprof.fill_gpu_times(found.table, timed)
+    launches = explain_stores(rocprof.fill_gpu_times(found.table, timed), queue_table)
     events = forget_indexes(_forget_kernels(_name_commands(events, found.commands), found.unnamed), found.miscounted)
     events = _describe_gpu_times(_chain_doorbells(events, launches), found.gpu)
     edges = (

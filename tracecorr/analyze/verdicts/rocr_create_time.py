@@ -16,7 +16,7 @@ def judge(evidence: Evidence) -> Finding:
     if made.is_empty():
         return unknown(
             "no queue has both its `Number of allocated` and its `Created` line",
-            "record the HIP log from the start, with AMD_LOG_LEVEL=3 or more and its threads (5 from ROCm 6.4 on)",
+            "record the HIP log from the start, with AMD_LOG_LEVEL=3 or more, with 5 where several threads call HIP",
         )
     slow = made.filter(pl.col("rocr_ns") > limit)
     longest, kernel = int(made["rocr_ns"].sort()[-1]), made["ioctl_ns"].drop_nulls()
