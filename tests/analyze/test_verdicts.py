@@ -506,6 +506,26 @@ def test_a_priority_that_did_not_arrive_is_told_stage_by_stage() -> None:
     assert judge(rows, "priority_reaches_hardware")[:2] == ("FAIL", told)
 
 
+def test_an_unaligned_trace_is_the_reason_only_where_no_ioctl_is_joined() -> None:
+    rows = make_run()
+    put("clock_map", 1, method="unaligned")(rows)
+    drop_events(5)(rows)
+    lacking = "1 of 1 queues have no MQD in the trace"
+    assert judge(rows, "queue_creation_complete")[:2] == ("FAIL", lacking)
+    put("queues", 0, create_ioctl_event=None)(rows)
+    told = "the trace is unaligned: no ioctl can be joined to its queue"
+    assert judge(rows, "queue_creation_complete")[:2] == ("UNKNOWN", told)
+
+
+@pytest.mark.parametrize(("hip", "log", "special"), [(0, 1, 0), (None, 1, 0), (0, None, 0), (1, 0, 1), (None, 0, 1)])
+def test_queues_of_the_normal_priority_are_not_followed(hip: int | None, log: int | None, special: int) -> None:
+    rows = make_run()
+    put("queues", 0, priority_hip=hip, priority_log=log)(rows)
+    put("streams", 0, priority=hip)(rows)
+    (verdict,) = judge_capture(tables_of(rows), names=["priority_reaches_hardware"])
+    assert verdict.finding.counts["with_special_priority"] == special
+
+
 def test_other_ways_to_copy_are_counted_apart() -> None:
     rows = make_run()
     add("kernels", kernel=1, name="__amd_rocclr_fillBufferAligned.kd")(rows)

@@ -135,6 +135,10 @@ def test_printed_indexes_leave_one_for_the_rest() -> None:
         packet(1, 3), line(0), line(1), packet(1, 4),
     )  # fmt: skip
     assert counted(complete_indexes(rows)) == [1, 0, 2, 3, 4]
+    # What one turn has left is none of the next one's.
+    more = [packet(1, 6), packet(0, name="barrier_and"), line(0), line(1), packet(1, 7)]
+    again = records(*rows.drop("stamp_ns", "offset").to_dicts(), line(0), line(1), *more)
+    assert counted(complete_indexes(again)) == [1, 0, 2, 3, 4, 6, 5, 7]
 
 
 def test_printed_indexes_that_leave_too_few_tell_nothing() -> None:
@@ -158,6 +162,26 @@ def test_a_ring_that_was_made_again(between: list[dict[str, Any]], expected: lis
     assert counted(complete_indexes(rows)) == expected
     # So in a log that names no process.
     assert counted(complete_indexes(rows.with_columns(process=pl.lit(None, pl.Int64)))) == expected
+
+
+_UNNAMED = {"name": "queue_created"}
+
+
+@pytest.mark.parametrize(
+    ("rows", "expected"), [
+        pytest.param([_UNNAMED, packet(), packet(), packet()], [0, 1, 2], id="as many as rings"),
+        pytest.param([packet(), _UNNAMED, packet()], [0, 1], id="one ring, whose line comes late"),
+        pytest.param([packet(), packet()], [None, None], id="fewer than rings"),
+        # A further queue may have the same ring; the packets before it are of the first one.
+        pytest.param([_UNNAMED, packet(), packet(), _UNNAMED, packet()], [0, 1, None], id="more than rings"),
+        pytest.param([_UNNAMED, packet(), {**_UNNAMED, "process": 1}, packet()], [0, 1], id="that of another process"),
+    ],
+)  # fmt: skip
+def test_creations_that_name_no_ring_are_as_many_as_rings(
+    rows: list[dict[str, Any]], expected: list[int | None]
+) -> None:
+    """Up to ROCm 6.1 no Created line names its ring."""
+    assert counted(complete_indexes(records(*rows))) == expected
 
 
 def test_a_created_line_that_comes_late_is_that_of_the_packets_before_it() -> None:

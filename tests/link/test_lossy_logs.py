@@ -280,6 +280,20 @@ def test_a_completion_in_another_log_is_of_another_process_with_the_same_pid() -
     assert match_completions(launches, commands, none, logs)["complete_event"].to_list() == [2]
 
 
+def test_the_command_of_a_graph_launch_is_no_next_use_of_its_own_pointer() -> None:
+    """It is printed behind its packets."""
+    row = {"file": 0, "process": 0, "thread": 1, "command": 7, "stream_id": None}
+    names = [("Task", 10), ("complete", 30), ("Task", 30), ("complete", 50)]
+    lines = [{"event": 5 + n, "ts_ns": at, "name": kind, **row} for n, (kind, at) in enumerate(names)]
+    packet = {"event": 1, "file": 0, "process": 0, "name": "dispatch", "command": 7, "kind": "Task", "ts_ns": 4,
+              "enqueue_ns": 10, "command_stream": None}  # fmt: skip
+    file = {"file": pl.UInt16}
+    none = pl.DataFrame(schema={**file, "lost": pl.Float64})
+    logs = pl.DataFrame({"file": [0], "log": [0]}, schema={**file, "log": pl.UInt16})
+    commands, launches = (pl.DataFrame(rows, schema_overrides=file) for rows in (lines, [packet]))
+    assert match_completions(launches, commands, none, logs)["complete_event"].to_list() == [6]
+
+
 @pytest.mark.parametrize(
     ("name", "lost", "expected"), [("barrier_and", 0.0, [8]), ("barrier_and", 0.1, []), ("dispatch", 0.0, [])]
 )
@@ -366,6 +380,12 @@ def test_a_command_that_is_processed_and_not_submitted_shows_a_loss(
     )  # fmt: skip
     none = pl.DataFrame(schema={"file": pl.UInt16, "lost": pl.Float64})
     assert add_lost_enqueues(none, commands, commands)["lost"].to_list() == ([] if lost is None else [lost])
+    # Another worker has commands of its own meanwhile, and another log may show none that is submitted.
+    other = commands.with_columns(thread=pl.lit(2, pl.Int64), command=pl.col("command") + 10)
+    silent = commands.filter(pl.col("name") == "processing").with_columns(file=pl.lit(1, pl.UInt16))
+    both = pl.concat([commands, other]).sort("offset", maintain_order=True)
+    found = add_lost_enqueues(none, pl.concat([both, silent]), both)
+    assert found.rows() == ([] if lost is None else [(0, lost)])
 
 
 def test_open_calls_hold_nothing_where_lines_were_lost() -> None:

@@ -37,11 +37,17 @@ def test_partitions_of_one_device(nodes: int, xccs: int, mode: str) -> None:
     assert table["gpu_id"].to_list() == [500 + i for i in range(nodes)]
 
 
+def test_a_device_that_is_not_partitioned_keeps_its_function_and_lies_in_domain_0() -> None:
+    table = list_nodes([NodeFiles(1, "7\n", "gfx_target_version 110000\nnum_xcc 1\nlocation_id 769\n")])
+    assert table.select("pci", "gfx_target", "partition").rows() == [("0000:03:00.1", "gfx1100", None)]
+
+
 @pytest.mark.parametrize(
     ("version", "policy", "target", "scheduler"),
     [
         (90402, 0, "gfx942", "HWS"), (90010, 0, "gfx90a", "HWS"), (90500, 2, "gfx950", "none"),
-        (100300, 0, "gfx1030", "HWS"), (110001, 2, "gfx1101", "MES"), (120001, 0, "gfx1201", "MES"),
+        (100300, 0, "gfx1030", "HWS"), (110000, 0, "gfx1100", "MES"), (110001, 2, "gfx1101", "MES"),
+        (120001, 0, "gfx1201", "MES"),
     ],
 )  # fmt: skip
 def test_a_target_version_names_its_target_and_scheduler(
