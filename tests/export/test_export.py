@@ -20,6 +20,7 @@ from tracecorr.export.nesting import split_overlaps
 from tracecorr.export.perfetto import write_perfetto
 from tracecorr.export.selection import Selection, parse_time
 from tracecorr.export.tabular import write_tables
+from tracecorr.export.trace import _tell_open
 from tracecorr.model import schema
 from tracecorr.model.errors import InputError
 from tracecorr.pipeline import correlate, import_files
@@ -51,11 +52,11 @@ def rows_of(capture: Capture, table: str) -> int:
 def test_perfetto_counts_equal_the_tables(capture: Capture, tmp_path: Path) -> None:
     path = tmp_path / "x.pftrace"
     with path.open("wb") as stream:
-        write_perfetto(capture.table, stream, Selection())
+        trace = write_perfetto(capture.table, stream, Selection())
     slices, flows, counts, errors, names, unfinished, arguments = ask(
         path, tmp_path, *_COUNTS,
         "select category as layer, name, count(*) as n, sum(dur) as total from slice group by 1, 2 order by 1, 2",
-        "select count(*) as n from slice where dur < 0",
+        "select name from slice where dur < 0",
         "select s.ts, s.dur, a.int_value as event from slice s join args a using (arg_set_id) "
         "where a.key = 'debug.event'",
     )  # fmt: skip
@@ -64,16 +65,32 @@ def test_perfetto_counts_equal_the_tables(capture: Capture, tmp_path: Path) -> N
         [(rows_of(capture, "events"),)], [(rows_of(capture, "links"),)], [(packets,)],
     )  # fmt: skip
     assert errors == []
-    assert unfinished == [(0,)]
+    assert unfinished == [("exit_group",)]  # a program does not come back from it
+    begun = trace.slices.filter("is_open")["event"]
+    length = pl.when(pl.col("event").is_in(begun.implode())).then(-1).otherwise(pl.col("dur_ns").fill_null(0))
     label = pl.when(pl.col("name") == "dispatch").then("display").otherwise(pl.col("name").cast(pl.String))
     ours = (
         capture.table("events").join(capture.table("kernels").select("kernel", "display"), on="kernel", how="left")
         .group_by(layer=pl.col("layer").cast(pl.String), name=label)
-        .agg(n=pl.len(), total=pl.col("dur_ns").fill_null(0).sum()).sort("layer", "name").collect()
+        .agg(n=pl.len(), total=length.sum()).sort("layer", "name").collect()
     )  # fmt: skip
     assert names == ours.rows()
-    times = capture.table("events").select("ts_ns", pl.col("dur_ns").fill_null(0), "event").collect()
+    times = capture.table("events").select("ts_ns", length.alias("dur_ns"), "event").collect()
     assert sorted(arguments, key=lambda row: row[2]) == times.rows()
+
+
+def test_a_call_without_an_end_goes_on_only_where_nothing_shows_that_it_ended() -> None:
+    rows = [
+        (0, 1, 10, 100, 0, True, None), (1, 1, 50, 0, 1, True, "begin only"),  # the call around it came back
+        (2, 1, 200, 0, 0, True, "begin only"), (3, 1, 210, 5, 1, True, None),  # what it called is no later call
+        (4, 2, 300, 0, 0, True, "begin only"), (5, 2, 400, 5, 0, True, None),  # its thread went on
+        (6, 3, 300, 0, None, True, "begin only"), (7, 3, 400, 5, None, True, None),  # maybe nested, maybe not
+        (8, 4, 300, 0, 0, True, "begin only"), (9, 4, 310, 0, 1, True, "begin only"), (10, 4, 320, 0, 0, False, None),
+        (11, 5, 300, 0, 0, True, "end only"),
+    ]  # fmt: skip
+    columns = ("event", "track", "ts_ns", "dur_ns", "depth", "is_call", "seen")
+    slices = pl.DataFrame(rows, schema=columns, orient="row").sort("ts_ns", "event")
+    assert slices.filter(_tell_open(slices))["event"].sort().to_list() == [2, 8, 9]
 
 
 def test_chrome_json_counts_equal_the_tables(capture: Capture, tmp_path: Path) -> None:

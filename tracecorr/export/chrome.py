@@ -15,7 +15,7 @@ from tracecorr.export.tracks import Track
 
 _CHUNK = 200_000
 _NUMBERS = ("event", "packet_index", "size_bytes", "stream", "error_ns")
-_TEXTS = ("evidence", "source", "result", "kernel_name")
+_TEXTS = ("evidence", "source", "result", "kernel_name", "seen")
 
 
 def write_chrome(tables: Tables, stream: IO[bytes], selection: Selection) -> Trace:

@@ -19,7 +19,7 @@ from tracecorr.model.errors import MachineError
 _SEQUENCE = 1
 _CHUNK = 200_000
 _NUMBERS = ("event", "packet_index", "size_bytes", "signal", "stream", "error_ns")
-_TEXTS = ("evidence", "source", "result", "kernel_name")
+_TEXTS = ("evidence", "source", "result", "kernel_name", "seen")
 _TABLES = ("event_names", "event_categories", "debug_annotation_names", "debug_annotation_string_values")
 
 
@@ -27,7 +27,9 @@ def write_perfetto(tables: Tables, stream: IO[bytes], selection: Selection) -> T
     """Write a capture as a Perfetto trace, chunk by chunk, and return what was written.
 
     Every exported event is a slice or an instant with its id as argument `event`; every link between two of them is a
-    flow; a flow runs from the earlier to the later event, which for barriers is from the store to the line.
+    flow; a flow runs from the earlier to the later event, which for barriers is from the store to the line. A call that
+    nothing shows the end of is a slice without an end; any other one of which an end is lost is an instant, and `seen`
+    says which end is known.
 
     Raises:
         MachineError: the package `perfetto` is not installed.
@@ -164,7 +166,9 @@ class _Writer:
         self, slices: pl.DataFrame, names: npt.NDArray[Any], layers: npt.NDArray[Any]
     ) -> tuple[pb.Bytes, pb.Bytes]:
         event = self._protos.TrackEvent
-        kinds = np.where(slices["dur_ns"].to_numpy() > 0, event.TYPE_SLICE_BEGIN, event.TYPE_INSTANT)
+        # What has no end is drawn to the end of the trace.
+        begins = (slices["dur_ns"] > 0) | slices["is_open"]
+        kinds = np.where(begins.to_numpy(), event.TYPE_SLICE_BEGIN, event.TYPE_INSTANT)
         body = pb.join_columns(
             slices.height,
             pb.encode_tag(event, "type", pb.VARINT), pb.encode_varints(kinds, 1),

@@ -11,6 +11,7 @@ from tracecorr.analyze.frames import Tables, collect
 from tracecorr.export.nesting import split_overlaps
 from tracecorr.export.selection import Selection
 from tracecorr.export.tracks import Track, assign_tracks
+from tracecorr.model.kinds import Flag
 
 
 @dataclass(frozen=True)
@@ -20,7 +21,7 @@ class Trace:
     Args:
         tracks: tracks of slices, parents first.
         slices: one row per exported event, in the order in which they are written: event, track, ts_ns, dur_ns (0 for
-            an instant), name, layer, and columns for the arguments.
+            an instant), is_open (began, and nothing shows that it ended), name, layer, and columns for the arguments.
         flows: one row per exported link: flow, from_event, to_event (the earlier one first), rule.
         counters: tracks of counters.
         counts: one row per value: track, ts_ns, value.
@@ -40,15 +41,20 @@ def build_trace(tables: Tables, selection: Selection) -> Trace:
     named = events.join(kernels, on="kernel", how="left", maintain_order="left")
     texts = [pl.col(c).cast(pl.String) for c in ("layer", "source", "evidence", "result")]
     error = pl.col("err_lo_ns").cast(pl.Int64) + pl.col("err_hi_ns").cast(pl.Int64)
+    flags = pl.col("flags").fill_null(0)
+    begun, half = flags & int(Flag.ENTER_ONLY) > 0, flags & int(Flag.ENTER_ONLY | Flag.EXIT_ONLY) > 0
     slices = collect(
         named.select(
             "event", "track", "ts_ns", pl.col("dur_ns").fill_null(0), *texts, "packet_index", "size_bytes", "signal",
-            "stream", "kernel_name", error.alias("error_ns"),
+            "stream", "kernel_name", error.alias("error_ns"), "depth", is_call=pl.col("dur_ns").is_not_null() | half,
+            seen=pl.when(begun).then(pl.lit("begin only")).when(half).then(pl.lit("end only")),
             name=pl.coalesce(pl.when(pl.col("name") == "dispatch").then("short"), pl.col("name").cast(pl.String)),
         )
     )  # fmt: skip
     tracks, slices = _spread(tracks, slices)
     slices = slices.sort(["ts_ns", "dur_ns", "event"], descending=[False, True, False])
+    slices = slices.with_columns(is_open=_tell_open(slices) if selection.everything else pl.lit(value=False))
+    slices = slices.drop("depth", "is_call")
     counters, counts = _counters(tables, slices, len(tracks), selection)
     return Trace(tracks, slices, _flows(tables, slices), counters, counts)
 
@@ -68,6 +74,22 @@ def _spread(tracks: list[Track], slices: pl.DataFrame) -> tuple[list[Track], pl.
     place = moved.join(named, on=["track", "row"]).select("event", "extra_track")
     joined = slices.join(place, on="event", how="left", maintain_order="left")
     return more, joined.with_columns(track=pl.coalesce("extra_track", "track")).drop("extra_track")
+
+
+def _tell_open(slices: pl.DataFrame) -> pl.Series:
+    """Return which half-seen calls may go on to the end of the trace: nothing on their track shows that they ended.
+
+    A later call that is not nested in it does, and so does the end of a call around it: then its end is lost.
+    """
+    ordered = slices.with_row_index("order").with_columns(
+        before=(pl.col("ts_ns") + pl.col("dur_ns")).cum_max().shift(1).over("track")
+    )
+    begun = ordered.filter(pl.col("seen") == "begin only", pl.col("before").fill_null(0) <= pl.col("ts_ns"))
+    last = ordered.filter("is_call").group_by("track", pl.col("depth").alias("other")).agg(pl.col("order").max())
+    not_nested = (pl.col("other") > pl.col("depth")).fill_null(value=False).not_()
+    ended = begun.select("track", "event", "depth", own="order").join(last, on="track")
+    ended = ended.filter(not_nested, pl.col("order") > pl.col("own"))
+    return slices["event"].is_in(begun.join(ended, on="event", how="anti")["event"].implode())
 
 
 def _flows(tables: Tables, slices: pl.DataFrame) -> pl.DataFrame:
