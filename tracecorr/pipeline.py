@@ -127,7 +127,8 @@ def _correlate(capture: Capture, stages: Stages, ready: Mapping[int, list[Stored
         write_views(path, build_views(capture.table))
     except OSError as error:
         # All answers are in the tables; the page draws from them, too.
-        return [*warnings, f"the views of the page were not stored, serve builds them again: {error.strerror or error}"]
+        why = error.strerror or "its disk took only a part of them"
+        return [*warnings, f"the views of the page were not stored, serve builds them again: {why}"]
     _end(stages, "views")
     return warnings
 

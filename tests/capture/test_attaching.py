@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import signal
 import subprocess
@@ -85,6 +86,8 @@ def test_a_process_whose_program_cannot_be_told_is_attached_to(
         with unchanged(tracefs):
             status = main(["capture", "-o", "x", "--duration", "0.2", *QUICK, "--pid", str(workload.pid)])
         assert status == 0
+        info = json.loads((tmp_path / "x.tracecorr" / "capture.json").read_text())
+        assert info["exit_status"] is None  # it runs on
     finally:
         workload.kill()
         workload.wait()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 from dataclasses import asdict
@@ -13,7 +14,7 @@ from tracecorr.analyze.run_facts import describe_run
 from tracecorr.capture.folder import RecordingFolder
 from tracecorr.capture.invoker import Invoker
 from tracecorr.capture.owner import this_process
-from tracecorr.model.errors import CaptureError, InputError
+from tracecorr.model.errors import CaptureError, InputError, TracecorrError
 from tracecorr.store import Capture
 from tracecorr.store.recording import list_raw_files
 
@@ -79,6 +80,19 @@ def test_a_recording_that_was_killed_is_not_told_as_one_that_goes_on() -> None:
     assert told() == ["state: recording"]
     killed = "state: recording, but by no process of this machine: if it was killed, tracecorr correlate completes it"
     assert told(started=1) == [killed]
+
+
+@pytest.mark.parametrize(("number", "status"), [(errno.EROFS, 2), (errno.EACCES, 2), (errno.ENOSPC, 1)])
+def test_a_place_that_takes_no_folder_has_the_status_that_it_has_for_other_verbs(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, number: int, status: int
+) -> None:
+    def refuse(_: Path) -> None:
+        raise OSError(number, os.strerror(number))
+
+    monkeypatch.setattr("tracecorr.capture.folder._make", refuse)
+    with pytest.raises(TracecorrError, match="cannot write") as caught:
+        RecordingFolder.create(tmp_path / "a.tracecorr", ME)
+    assert caught.value.exit_code == status
 
 
 def test_a_missing_parent_is_named(tmp_path: Path) -> None:

@@ -11,12 +11,13 @@ from pathlib import Path
 from typing import IO, Any
 
 from tracecorr.capture.invoker import Invoker
-from tracecorr.model.errors import CaptureError, MachineError
+from tracecorr.model.errors import CaptureError, InputError, MachineError, explain_unwritten
 from tracecorr.store.capture import FORMAT_VERSION, Capture, is_replaceable, refuse_odd_name
 from tracecorr.store.followed import FRAMES_FOLDER, LOG_FOLDER, adopt_frames
 from tracecorr.store.recording import is_recorded_now
 
 _INFO = "capture.json"
+_LOCAL = "choose a writable local folder with -o (root cannot write to every network file system)"
 # The end of a capture with some thousand processes.
 _RESERVED_BYTES = 1 << 20
 
@@ -39,8 +40,8 @@ class RecordingFolder:
 
         Raises:
             CaptureError: it exists, or its parent does not.
-            InputError: its path is no text, or its name too long.
-            MachineError: root cannot write there.
+            InputError: its path is no text, its name too long, or root cannot write there.
+            TracecorrError: the disk is full.
         """
         check_place(shown, force=force)
         _make_room(shown)
@@ -54,10 +55,7 @@ class RecordingFolder:
                 (folder.path / name).mkdir(mode=0o755)
             os.chown(folder.path / LOG_FOLDER, owner.uid, owner.gid)
         except OSError as error:
-            raise MachineError(
-                f"cannot write {shown}: {error.strerror}",
-                "choose a writable local folder with -o (root cannot write to every network file system)",
-            ) from error
+            raise explain_unwritten(shown, error, _LOCAL) from error
         return folder
 
     @property
@@ -198,4 +196,4 @@ def _make_room(shown: Path) -> None:
     try:
         shutil.rmtree(shown)
     except OSError as error:
-        raise MachineError(f"cannot remove {shown}: {error.strerror}", "choose another name with -o") from error
+        raise InputError(f"cannot remove {shown}: {error.strerror}", "choose another name with -o") from error

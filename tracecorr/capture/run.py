@@ -157,8 +157,8 @@ def _make_folder(options: CaptureOptions, invoker: Invoker) -> RecordingFolder:
 
     Raises:
         CaptureError: what the user named exists, or its parent does not.
-        InputError: its path is no text.
-        MachineError: root cannot write there.
+        InputError: its path is no text, or root cannot write there.
+        MachineError: root would not own it.
     """
     while True:
         shown = choose_folder(options.output, options.command or (f"pid{options.pid}",), Path.cwd())

@@ -113,7 +113,8 @@ class Session:
         ended = self._launched.workload.status
         status = self._status_after(ended)
         try:
-            self._close(status)
+            # How an attached process ends, or one that outlives its capture, is not known here.
+            self._close(None if self._options.pid is not None else ended)
         except OSError as error:
             failure = failure or error
         if failure is not None:
@@ -365,8 +366,8 @@ class Session:
         """Return what the time namespace of the workload adds to its clocks, as far as it is known now."""
         return self._processes.find_time_offsets(self._launched.workload.pid, self._snapshots.devices)
 
-    def _close(self, status: int) -> None:
-        """Complete capture.json, whatever the workload did to its logs.
+    def _close(self, ended: int | None) -> None:
+        """Complete capture.json with the workload's exit status, whatever it did to its logs.
 
         Raises:
             OSError: the logs could not be brought in; capture.json is complete and says so.
@@ -385,7 +386,7 @@ class Session:
                            "reason": f"the trace could not be written: {self._recorder.failure}"})  # fmt: skip
         counts = self._recorder.counts
         self._info |= {
-            "state": "complete", "exit_status": status, "end_reason": self._end_reason,
+            "state": "complete", "exit_status": ended, "end_reason": self._end_reason,
             "timens_offsets": self._time_offsets(),
             "processes": [seen.as_json() for _, seen in sorted(self._processes.seen.items())],
             "events": counts.events, "lost_events": counts.lost, "losses": losses,

@@ -76,14 +76,22 @@ class CommandError(TracecorrError):
         self.exit_code = exit_code
 
 
-def explain_unwritten(place: object, error: OSError) -> TracecorrError:
-    """Return what to say where `place` cannot be written: a full disk is no wrong usage."""
+def explain_unwritten(
+    place: object, error: OSError, step: str = "check the permissions there, or write to another place"
+) -> TracecorrError:
+    """Return what to say where `place` cannot be written: a full disk is no wrong usage.
+
+    Args:
+        place: path, or what it is.
+        error: the system's answer.
+        step: what to do where the disk is not full.
+    """
     what = f"cannot write {place}: {error.strerror or error}"
     # An error of polars tells its number in its text alone.
     numbers = (errno.ENOSPC, errno.EDQUOT)
     if error.errno in numbers or any(f"(os error {number})" in str(error) for number in numbers):
         return TracecorrError(what, "make room there, or write to another place")
-    return InputError(what, "check the permissions there, or write to another place")
+    return InputError(what, step)
 
 
 def explain_damage(error: Exception) -> CaptureError | None:
