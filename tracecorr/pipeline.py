@@ -116,8 +116,8 @@ def _correlate(capture: Capture, stages: Stages, ready: Mapping[int, list[Stored
     tables, maps = _build_tables(parts, seen, capture, stages)
     stages.begin("writing the tables")
     write_tables(path, tables)
-    warnings = [*capture.info.get("import_warnings", []), *_warn(tables, maps)]
-    if not any(entry.get("form") == "clock_samples" for entry in capture.info.get("files", [])):
+    warnings = [*(capture.info.get("import_warnings") or []), *_warn(tables, maps)]
+    if not any(entry.get("form") == "clock_samples" for entry in capture.info.get("files") or []):
         warnings += _warn_unused_marks(tables["events"], maps)
     write_info(path, {**capture.info, "warnings": warnings})
     del tables  # large
@@ -226,7 +226,7 @@ def _known_gpus(capture: Capture) -> pl.DataFrame:
     nodes = [NodeFiles(*texts) for texts in read_topology(capture.path / "raw" / "topology" / "nodes")]
     if nodes:
         return list_nodes(nodes, int(capture.info.get("sched_policy", 0)))
-    facts = [{k: v for k, v in g.items() if k in schema.GPUS.schema} for g in capture.info.get("gpus", [])]
+    facts = [{k: v for k, v in g.items() if k in schema.GPUS.schema} for g in capture.info.get("gpus") or []]
     return schema.GPUS.conform(pl.DataFrame(facts, infer_schema_length=None)) if facts else schema.GPUS.empty()
 
 

@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from tracecorr.api import open_capture
 from tracecorr.model.errors import CaptureError, InputError
 from tracecorr.pipeline import correlate
 from tracecorr.store import Capture
@@ -44,6 +45,13 @@ def _change(path: Path, keys: tuple[Any, ...], value: Any) -> None:
         (("processes", 0, "pid"), 1e30, r"processes\[0\] has a wrong"),
         (("processes", 0, "namespace_pid"), "7", r"processes\[0\] has a wrong namespace_pid"),
         (("timens_offsets",), {"monotonic": "far"}, "timens_offsets has a wrong monotonic"),
+        (("event_cost",), {"added_ns": [1]}, "event_cost has a wrong added_ns"),
+        (("wanted", "ranges"), -3, "wanted.ranges is no list"),
+        (("plan", "instances"), 1, "plan.instances is no list"),
+        (("plan", "instances", 0), {"name": "a"}, r"plan.instances\[0\] has no clock"),
+        (("plan", "instances", 0, "events", 0), "a", r"plan.instances\[0\].events\[0\] is no object"),
+        (("plan", "probes", 0, "instance"), [7], r"plan.probes\[0\] has a wrong instance"),
+        (("plan", "absent"), [{"what": "a"}], r"plan.absent\[0\] has no why"),
         (("plan",), [1], "plan is no object"), (("warnings",), [None], "warnings holds what is no text"),
     ],
 )  # fmt: skip
@@ -55,6 +63,13 @@ def test_a_damaged_description_is_named(capture: Path, keys: tuple[Any, ...], va
     with pytest.raises(CaptureError, match=says) as error:
         correlate(capture)
     assert "capture.json is damaged" in str(error.value) and error.value.next_step
+
+
+def test_null_in_place_of_a_list_is_no_damage(capture: Path) -> None:
+    for keys in (("plan", "instances"), ("plan", "probes"), ("warnings",), ("wanted", "ranges"), ("processes",)):
+        _change(capture / "capture.json", keys, None)
+    correlate(capture)
+    assert "command: " in str(open_capture(capture).report())
 
 
 def test_a_thread_that_ended_before_it_was_asked_is_no_damage(capture: Path) -> None:

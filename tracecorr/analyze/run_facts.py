@@ -84,8 +84,8 @@ def _describe_nodes(nodes: list[Mapping[str, Any]]) -> Iterator[str]:
 
 
 def _describe_plan(plan: Mapping[str, Any]) -> Iterator[str]:
-    probes = Counter(probe["instance"] for probe in plan.get("probes", []))
-    for instance in plan.get("instances", []):
+    probes = Counter(probe["instance"] for probe in plan.get("probes") or [])
+    for instance in plan.get("instances") or []:
         whose = "the workload" if instance["follows_workload"] else "the whole machine"
         yield (
             f"recorded of {whose} ({instance['name']}): {count_of(len(instance['events']), 'event')}, "
@@ -118,7 +118,7 @@ def _describe_files(files: list[Mapping[str, Any]]) -> Iterator[str]:
 def list_armed(info: Mapping[str, Any]) -> set[str]:
     """Return the names of all that a capture armed: `system/event`, functions and probes; empty for imports."""
     plan = info.get("plan") or {}
-    instances = plan.get("instances", [])
+    instances = plan.get("instances") or []
     events = {f"{event['system']}/{event['name']}" for instance in instances for event in instance["events"]}
     functions = {str(name) for instance in instances for name in instance["functions"]}
-    return events | functions | {str(probe["name"]) for probe in plan.get("probes", [])}
+    return events | functions | {str(probe["name"]) for probe in plan.get("probes") or []}

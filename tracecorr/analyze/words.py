@@ -276,7 +276,7 @@ def _describe_moves(evidence: Evidence, moves: int) -> str:
         return (
             f"{count_of(moves, 'evictions, suspends or restores', 'eviction, suspend or restore')} of queues recorded"
         )
-    smi = any(entry.get("form") == "smi" for entry in evidence.info.get("files", []))
+    smi = any(entry.get("form") == "smi" for entry in evidence.info.get("files") or [])
     if smi or any(re.search(_EVICTIONS, name) for name in evidence.armed):
         return "no eviction, suspend or restore of queues was recorded; preemption by firmware alone leaves no event"
     return "evictions, suspends and restores of queues are not recorded (capture with the KFD's functions, as root)"

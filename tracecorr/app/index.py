@@ -90,7 +90,7 @@ class CaptureIndex:
         clocks = self.capture.table("clock_map").filter(pl.col("method").cast(pl.String) == "unaligned")
         sources = sorted(set(clocks.select(pl.col("source").cast(pl.String)).collect()["source"]))
         out = [f"{source} is UNALIGNED: only the starts agree, nothing of it is linked by time" for source in sources]
-        said = [str(text) for text in self.capture.info.get("warnings", []) if "UNALIGNED" not in str(text)]
+        said = [str(text) for text in self.capture.info.get("warnings") or [] if "UNALIGNED" not in str(text)]
         return [*out, *said] if self.views.events else ["this capture holds no events", *out, *said]
 
     def _streams(self) -> list[dict[str, Any]]:

@@ -48,9 +48,8 @@ class Pair:
     @property
     def info(self) -> Mapping[str, Any]:
         """Return the warnings of both."""
-        warnings = [
-            f"{side}: {text}" for side, c in zip("AB", self._sides, strict=True) for text in c.info.get("warnings", [])
-        ]
+        sides = zip("AB", self._sides, strict=True)
+        warnings = [f"{side}: {text}" for side, c in sides for text in c.info.get("warnings") or []]
         return {"warnings": warnings}
 
     def table(self, name: str) -> pl.LazyFrame:

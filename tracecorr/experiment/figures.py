@@ -33,7 +33,7 @@ def count_moves(capture: Capture) -> pl.DataFrame:
     ends = ends.with_columns(ts_ns=pl.col("ts_ns") + pl.col("dur_ns"), name=pl.lit("QUEUE_RESTORE"))
     names = pl.concat([names, ends])
     armed = list_armed(capture.info)
-    smi = any(entry.get("form") == "smi" for entry in capture.info.get("files", []))
+    smi = any(entry.get("form") == "smi" for entry in capture.info.get("files") or [])
     rows = []
     for what, pattern in _MOVES.items():
         found = names.filter(pl.col("name").str.contains(pattern))

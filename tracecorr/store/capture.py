@@ -124,7 +124,7 @@ class Capture:
     @property
     def nodes(self) -> list[str]:
         """Return the nodes of a dataset of many nodes, in its order; none for a capture."""
-        return [str(node["node"]) for node in self.info.get("nodes", [])]
+        return [str(node["node"]) for node in self.info.get("nodes") or []]
 
     def raw(self, file: int, offset: int, length: int) -> bytes:
         """Return the exact raw bytes behind a row, as (file, offset, length) of the row name them."""

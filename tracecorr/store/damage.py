@@ -2,24 +2,36 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
+_Needed = Mapping[str, Mapping[str, type]]
+
 # What every entry of a list must have.
-_ENTRIES: dict[str, dict[str, type]] = {
+_ENTRIES: _Needed = {
     "files": {"file": int, "path": str, "source": str, "form": str, "size": int},
     "processes": {"pid": int},
     "threads": {"tid": int},
     "losses": {"source": str, "reason": str},
-    "nodes": {"node": str, "used": dict},
+    "nodes": {"node": str, "used": dict, "capture": str, "shift_ns": int, "placed_by": str},
     "gpus": {},
 }
+_PLAN: _Needed = {
+    "instances": {"name": str, "clock": str, "follows_workload": bool, "events": list, "functions": list},
+    "probes": {"name": str, "instance": str},
+    "absent": {"what": str, "why": str},
+    "late": {"library": str, "pid": int, "probes": list},
+}
+_INSTANCE: _Needed = {"events": {"system": str, "name": str}}
 # Whole numbers that an entry may have. The kernel gives no robust list of a thread that just ended.
 _NUMBERS = {
     "processes": ("namespace_pid", "seen_ns"), "threads": ("robust_list",), "losses": ("records", "from_ns", "to_ns"),
 }  # fmt: skip
+# These are negative where one clock or node is behind another.
+_SIGNED = frozenset({"shift_ns"})
 _OBJECTS = (
     "recorder", "host", "wanted", "plan", "environment", "start", "stop", "timens_offsets", "devices", "event_cost",
+    "overhead_ratios",
 )  # fmt: skip
 _TEXTS = ("warnings", "import_warnings", "problems", "command")
 # Keys of tables have 64 bits at most.
@@ -32,30 +44,50 @@ def describe_damage(info: Mapping[str, Any]) -> str:
     >>> describe_damage({"files": [{"file": 0, "path": "raw/a"}]})
     'files[0] has no source'
     """
+    return next(_list_damage(info), "")
+
+
+def _list_damage(info: Mapping[str, Any]) -> Iterator[str]:
+    """Yield what is wrong; whoever asks for more than the first may meet an error by it."""
     if "files" not in info and info.get("state") != "recording":
-        return "it names no files"
-    for name in (*_ENTRIES, *_TEXTS):
-        if not isinstance(info.get(name) or [], list):
-            return f"{name} is no list"
-    for name in _OBJECTS:
-        if not isinstance(info.get(name) or {}, dict):
-            return f"{name} is no object"
-    for name, needed in _ENTRIES.items():
-        for number, entry in enumerate(info.get(name) or []):
+        yield "it names no files"
+    yield from _list_other_kinds(info, _OBJECTS, dict, "object")
+    yield from _list_other_kinds(info, (*_ENTRIES, *_TEXTS), list, "list")
+    yield from _list_wrong_entries(info, _ENTRIES)
+    plan = info.get("plan") or {}
+    yield from _list_wrong_entries(plan, _PLAN, "plan.")
+    for number, instance in enumerate(plan.get("instances") or []):
+        yield from _list_wrong_entries(instance, _INSTANCE, f"plan.instances[{number}].")
+    yield from _list_other_kinds(info.get("wanted") or {}, ("ranges",), list, "list", "wanted.")
+    for name in ("timens_offsets", "event_cost"):
+        numbers = (info.get(name) or {}).items()
+        yield from (f"{name} has a wrong {key}" for key, value in numbers if not _is(value, int, signed=True))
+    for name in _TEXTS:
+        if not all(isinstance(text, str) for text in info.get(name) or []):
+            yield f"{name} holds what is no text"
+
+
+def _list_other_kinds(
+    holder: Mapping[str, Any], names: Iterable[str], kind: type, called: str, where: str = ""
+) -> Iterator[str]:
+    for name in names:
+        if not isinstance(holder.get(name) or kind(), kind):
+            yield f"{where}{name} is no {called}"
+
+
+def _list_wrong_entries(holder: Mapping[str, Any], lists: _Needed, where: str = "") -> Iterator[str]:
+    yield from _list_other_kinds(holder, lists, list, "list", where)
+    for name, needed in lists.items():
+        for number, entry in enumerate(holder.get(name) or []):
             if not isinstance(entry, dict):
-                return f"{name}[{number}] is no object"
+                yield f"{where}{name}[{number}] is no object"
             given = {key: int for key in _NUMBERS.get(name, ()) if entry.get(key) is not None}
-            for key, kind in (needed | given).items():
-                if not _is(entry.get(key), kind):
-                    state = "no" if entry.get(key) is None else "a wrong"
-                    return f"{name}[{number}] has {state} {key}"
-    for clock, offset in (info.get("timens_offsets") or {}).items():
-        # Signed: a namespace may be behind the host.
-        if type(offset) is not int or abs(offset) >= _MOST:
-            return f"timens_offsets has a wrong {clock}"
-    wrong = (name for name in _TEXTS if not all(isinstance(text, str) for text in info.get(name) or []))
-    return next((f"{name} holds what is no text" for name in wrong), "")
+            for key, kind in {**needed, **given}.items():
+                if not _is(entry.get(key), kind, signed=key in _SIGNED):
+                    yield f"{where}{name}[{number}] has {'no' if entry.get(key) is None else 'a wrong'} {key}"
 
 
-def _is(value: object, kind: type) -> bool:
-    return isinstance(value, kind) and (not isinstance(value, int) or 0 <= value < _MOST)
+def _is(value: object, kind: type, signed: bool = False) -> bool:
+    if kind is not int:
+        return isinstance(value, kind)
+    return type(value) is int and (-_MOST if signed else 0) <= value < _MOST

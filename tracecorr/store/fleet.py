@@ -150,10 +150,10 @@ def finish_fleet(stage: Path, out: Path, members: list[Member]) -> Capture:
     files, warnings = [], []
     for member in members:
         info = Capture.open(Path(member.capture)).info
-        for entry in info.get("files", []):
+        for entry in info.get("files") or []:
             moved = {"file": entry["file"] + member.used["files"], "capture": member.capture}
             files.append({**entry, **moved})
-        warnings += [f"{member.node}: {text}" for text in info.get("warnings", [])]
+        warnings += [f"{member.node}: {text}" for text in info.get("warnings") or []]
     by_start = [m.node for m in members if m.placed_by == "start"]
     if by_start:
         warnings.append(
