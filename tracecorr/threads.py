@@ -32,7 +32,7 @@ def limited_threads(most: int = _MOST) -> Iterator[None]:
 
 
 def begin_polars() -> None:
-    """Import polars with few threads, which leave all signals to those of the program.
+    """Import polars with few threads, and numpy, whose threads leave all signals to those of the program.
 
     A capture waits for its signals in one thread: one that another thread takes would end it half-way.
     """
@@ -40,5 +40,6 @@ def begin_polars() -> None:
     try:
         with limited_threads():
             import_module("polars")
+        import_module("numpy")  # OpenBLAS starts a thread for each CPU
     finally:
         signal.pthread_sigmask(signal.SIG_SETMASK, before)

@@ -108,6 +108,20 @@ def test_a_file_without_its_mode_is_not_runnable(tmp_path: Path) -> None:
     assert error.value.exit_code == 126
 
 
+def test_ctrl_c_at_the_gate_is_no_command_that_cannot_run(invoker: Invoker) -> None:
+    """As a capture starts it: with the signal blocked until the workload would heed it."""
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGINT])
+    try:
+        process = GatedProcess("/bin/true", ["true"], invoker.environment, invoker, [signal.SIGINT])
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
+    os.kill(process.pid, signal.SIGINT)
+    assert process.poll(block=True) == 128 + signal.SIGINT
+    with pytest.raises(CommandError, match="interrupted before it ran") as error:
+        process.release()
+    assert error.value.exit_code == 128 + signal.SIGINT
+
+
 def test_a_program_of_this_folder_is_not_searched_but_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "gemm.py").write_text("pass\n")
     monkeypatch.chdir(tmp_path)

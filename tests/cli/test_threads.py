@@ -32,9 +32,11 @@ def test_command_line_wakes_few_threads(environment: dict[str, str], threads: st
     assert _run(_MANY_CPUS + _VERB + told, **environment) == [threads, environment.get("POLARS_MAX_THREADS", "None")]
 
 
-def test_threads_of_polars_take_no_signals() -> None:
+def test_threads_of_libraries_take_no_signals() -> None:
+    """Nor do those that come with what a capture imports before it waits for its signals."""
     told = """
 from pathlib import Path
+import tracecorr.capture.run, tracecorr.store.recording
 masks = [line for task in Path("/proc/self/task").iterdir() if task.name != str(os.getpid())
          for line in (task / "status").read_text().splitlines() if line.startswith("SigBlk")]
 print("threads", len(masks) > 0 and all(int(mask.split()[1], 16) >> 14 & 1 for mask in masks))

@@ -15,6 +15,7 @@ from tracecorr.capture.invoker import Invoker, read_status
 from tracecorr.model.errors import CommandError, InputError, MachineError
 
 NOT_RUNNABLE, NOT_FOUND = 126, 127
+_INTERRUPTED = 128 + signal.SIGINT
 _MODE = "check its mode, or name what runs it: python3 FILE, bash FILE"
 _FAILURE = struct.Struct("=i")
 
@@ -109,7 +110,7 @@ class GatedProcess:
         """Let the command run.
 
         Raises:
-            CommandError: the kernel refused to run it.
+            CommandError: the kernel refused to run it, or Ctrl-C ended it at its gate.
             MachineError: somebody ended it at its gate.
         """
         try:
@@ -121,8 +122,11 @@ class GatedProcess:
         reason = os.read(self._failure, _FAILURE.size)
         os.close(self._failure)
         if gone and not reason:
+            status = self.poll(block=True)
+            if status == _INTERRUPTED:
+                raise CommandError(f"{self._name} was interrupted before it ran", "", status)
             raise MachineError(
-                f"{self._name} was ended before it ran, with status {self.poll(block=True)}",
+                f"{self._name} was ended before it ran, with status {status}",
                 "look into the kernel log (dmesg): was the memory short?",
             )
         if reason:
@@ -163,6 +167,9 @@ def _become_workload(
     """Wait at the gate, then execute the command; never returns."""
     try:
         invoker.become()
+        if signal.getsignal(signal.SIGINT) == signal.default_int_handler:
+            # Python's own handler would end it here with the status of a command that cannot run.
+            signal.signal(signal.SIGINT, signal.SIG_DFL)
         # What Python ignores for itself would stay ignored across the exec.
         for number in (signal.SIGPIPE, signal.SIGXFSZ):
             signal.signal(number, signal.SIG_DFL)
