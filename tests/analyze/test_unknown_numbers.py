@@ -39,6 +39,10 @@ def test_streams_and_queues_are_not_counted_where_no_source_tells_them() -> None
     trace = {"files": [{"file": 0, "source": "ftrace"}]}
     assert "ioctl in the trace, no queue known, streams not recorded\n" in _report(trace)
     assert "no HIP log tells which copies were made" in _report(trace)
+    store = {"event": 0, "layer": "doorbell", "name": "doorbell", "source": "ftrace"}
+    assert "doorbells: 1 store recorded; whose is unknown: there is no HIP log\n" in _report(
+        {**trace, "events": [store]}
+    )
     both = {"files": [{"file": 0, "source": "amd_log"}], "streams": [{"stream": 0, "process": 0}]}
     assert "no queue known, 1 stream\n" in _report(both)
 

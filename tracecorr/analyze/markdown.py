@@ -94,7 +94,8 @@ def describe_summary(report: Report) -> Iterator[str]:
     if log:
         both = count_of(s["packets_and_copies"], "packets and copies", "packet or copy")
         yield f"{_dispatch_text(s)}; {both}"
-        yield f"doorbells: {_doorbell_text(s)}"
+    if log or s["doorbell_stores"]:
+        yield f"doorbells: {_doorbell_text(s, log)}"
     if s["rocprof"] is not None:
         yield f"rocprof: {_profile_text(s['rocprof'])}"
     yield f"clocks: {_clock_text(s)}"
@@ -103,12 +104,12 @@ def describe_summary(report: Report) -> Iterator[str]:
     yield f"records lost: {least}{s['records_lost']}{untold}"
 
 
-def _doorbell_text(summary: dict[str, Any]) -> str:
+def _doorbell_text(summary: dict[str, Any], log: bool) -> str:
     if summary["packets"]:
         return f"{summary['doorbells_recorded']} recorded, {summary['doorbells_inferred']} inferred"
     stores = summary["doorbell_stores"]
     told = f"{count_of(stores, 'store')} recorded; whose is unknown" if stores else "none known"
-    return f"{told}: no packet is in the log"
+    return f"{told}: no packet is in the log" if log else f"{told}: there is no HIP log"
 
 
 def _dispatch_text(summary: dict[str, Any]) -> str:

@@ -24,7 +24,9 @@ from tracecorr.app.library import Opened
 from tracecorr.model.errors import TracecorrError
 
 MAX_ROWS = 2000
-_KEYS = frozenset({"pid", "process", "thread", "queue", "gpu", "stream", "snapshot"})  # numbers that count nothing
+_KEYS = frozenset(
+    {"pid", "log_pid", "tid", "process", "thread", "queue", "gpu", "stream", "snapshot"}
+)  # numbers that count nothing
 
 
 @dataclass(frozen=True)
@@ -39,7 +41,11 @@ class Page:
 PAGES: dict[str, Page] = {
     "verdicts": Page("Verdicts", ("glossary",)),
     "queues": Page(
-        "Queues", ("queues", "queue_creation", "priorities", "service", "hqd", "backlog", "streams", "evictions"),
+        "Queues",
+        (
+            "queues", "queue_creation", "priorities", "service", "hqd", "backlog", "streams", "evictions", "processes",
+            "gpus",
+        ),
         (charts.packets_by_queue, charts.depth_over_time),
     ),
     "kernels": Page("Kernels", ("kernels", "rocprof"), (charts.dispatches_by_kernel, charts.latency_by_kernel)),
