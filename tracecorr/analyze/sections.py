@@ -180,7 +180,7 @@ def _ring_sections(evidence: Evidence, sources: set[str]) -> Iterator[Section]:
         "Queues in the hardware",
         list_logical_queues(tables("hqd").collect()),
         "recorded: dumps of HQDs, MQDs and runlists, the slots of all XCCs of a queue together; `queue` is joined by "
-        "ring address",
+        "ring address, and where several processes have the same one by the doorbells that MQDs tell",
         nothing="no dump of the KFD is in the capture (--hqd, or `tracecorr hqd`)",
     )
     yield Section(

@@ -19,6 +19,7 @@ from tracecorr.analyze.verdicts.model import Verdict
 from tracecorr.model.kinds import INFERRED
 
 _MAX_QUEUES = 8
+_TOLD = {"pid": "process", "tid": "tid", "gpu": "gpu"}
 _NAMED = (("gpus", "gpu", "gpu_id"), ("streams", "stream", "handle"))
 _NOT_RECORDED = "its CREATE_QUEUE ioctl is not recorded"
 # Functions of the driver, and rows of its SMI events.
@@ -62,7 +63,8 @@ def _name_makers(made: pl.DataFrame, tables: Tables) -> pl.DataFrame:
     gpus, streams = (tables(name).select(key, value).collect() for name, key, value in _NAMED)
     named = made.join(gpus.with_columns(gpu_id_text()), on="gpu", how="left", maintain_order="left")
     named = named.join(streams, on="stream", how="left", maintain_order="left")
-    several = {key: made[key].drop_nulls().n_unique() > 1 for key in ("pid", "tid", "gpu")}
+    # Processes of two nodes may have one pid.
+    several = {key: made[whose].drop_nulls().n_unique() > 1 for key, whose in _TOLD.items()}
     maker = [
         pl.format(text, "gpu_id" if key == "gpu" else key) if several[key] else pl.lit(None, pl.String)
         for key, text in (("pid", "process {}"), ("tid", "thread {}"), ("gpu", "GPU {}"))
