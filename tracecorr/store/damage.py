@@ -23,10 +23,13 @@ _PLAN: _Needed = {
     "late": {"library": str, "pid": int, "probes": list},
 }
 _INSTANCE: _Needed = {"events": {"system": str, "name": str}}
-# Whole numbers that an entry may have. The kernel gives no robust list of a thread that just ended.
-_NUMBERS = {
-    "processes": ("namespace_pid", "seen_ns"), "threads": ("robust_list",), "losses": ("records", "from_ns", "to_ns"),
-}  # fmt: skip
+# What an entry may have besides. The kernel gives no robust list of a thread that just ended.
+_OPTIONAL: _Needed = {
+    "processes": {"namespace_pid": int, "seen_ns": int, "comm": str, "exe": str},
+    "threads": {"robust_list": int},
+    "losses": {"records": int, "from_ns": int, "to_ns": int, "path": str},
+}
+_COST = ("added_ns", "alone_ns", "recorded_ns")
 # These are negative where one clock or node is behind another.
 _SIGNED = frozenset({"shift_ns"})
 _OBJECTS = (
@@ -59,11 +62,17 @@ def _list_damage(info: Mapping[str, Any]) -> Iterator[str]:
     for number, instance in enumerate(plan.get("instances") or []):
         yield from _list_wrong_entries(instance, _INSTANCE, f"plan.instances[{number}].")
     yield from _list_other_kinds(info.get("wanted") or {}, ("ranges",), list, "list", "wanted.")
-    for name in ("timens_offsets", "event_cost"):
-        numbers = (info.get(name) or {}).items()
-        yield from (f"{name} has a wrong {key}" for key, value in numbers if not _is(value, int, signed=True))
+    for number, late in enumerate(plan.get("late") or []):
+        if not _are_texts(late["probes"]):
+            yield f"plan.late[{number}].probes holds what is no text"
+    offsets, cost = info.get("timens_offsets") or {}, info.get("event_cost")
+    yield from (f"timens_offsets has a wrong {key}" for key in offsets if not _is(offsets[key], int, signed=True))
+    if isinstance(cost, dict):
+        yield from (f"event_cost has no right {key}" for key in _COST if not _is(cost.get(key), int, signed=True))
+    ratios = info.get("overhead_ratios") or {}
+    yield from (f"overhead_ratios has a wrong {key}" for key in ratios if type(ratios[key]) not in (int, float))
     for name in _TEXTS:
-        if not all(isinstance(text, str) for text in info.get(name) or []):
+        if not _are_texts(info.get(name) or []):
             yield f"{name} holds what is no text"
 
 
@@ -81,7 +90,7 @@ def _list_wrong_entries(holder: Mapping[str, Any], lists: _Needed, where: str = 
         for number, entry in enumerate(holder.get(name) or []):
             if not isinstance(entry, dict):
                 yield f"{where}{name}[{number}] is no object"
-            given = {key: int for key in _NUMBERS.get(name, ()) if entry.get(key) is not None}
+            given = {key: kind for key, kind in _OPTIONAL.get(name, {}).items() if entry.get(key) is not None}
             for key, kind in {**needed, **given}.items():
                 if not _is(entry.get(key), kind, signed=key in _SIGNED):
                     yield f"{where}{name}[{number}] has {'no' if entry.get(key) is None else 'a wrong'} {key}"
@@ -91,3 +100,7 @@ def _is(value: object, kind: type, signed: bool = False) -> bool:
     if kind is not int:
         return isinstance(value, kind)
     return type(value) is int and (-_MOST if signed else 0) <= value < _MOST
+
+
+def _are_texts(values: Iterable[object]) -> bool:
+    return all(isinstance(value, str) for value in values)
