@@ -35,6 +35,13 @@ def test_tables_call_owners_what_the_timeline_calls_them() -> None:
     assert columns["priority_log"]["names"] == {} and columns["queue"]["kind"] == "key"
 
 
+def test_numbers_of_threads_and_processes_are_no_counts() -> None:
+    """`14,446` would be no number of a thread that `ps` knows."""
+    found = show_page("queues", _open(make_capture(60)), Reports())
+    columns = _columns(found, "queue_creation")
+    assert [columns[name]["kind"] for name in ("pid", "tid", "ioctl_ns")] == ["key", "key", "ns"]
+
+
 def test_queues_of_a_dataset_have_the_numbers_of_the_timeline() -> None:
     """Keys go on through all nodes; the timeline shows a node and the number that its capture gave."""
     capture = make_capture(60)

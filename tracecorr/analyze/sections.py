@@ -116,9 +116,10 @@ def _packet_sections(tables: Tables, sources: set[str]) -> Iterator[Section]:
         "`packets` = those with both ends of the stage. A row is as good as its `evidence`: `recorded` = joined by a "
         "key; `derived` = the call is known by thread and nesting, GPU times by signal handle, completion by command, "
         "a graph's doorbell by its launch; `inferred` = the doorbell lies somewhere in an interval. A barrier's "
-        "doorbell is stored before its log line, and its completion may be noticed before it, so negative times are "
-        "real. Observed completion is when the host noticed, not the end on the GPU. `error` = how far the time of the "
-        "packet that is known worst may lie from the truth, to either side: a clock that is off moves all of them",
+        "doorbell is stored before its log line, and its completion may be noticed before it; a queue that is running "
+        "may take a packet from the ring before its doorbell is stored: negative times are real. Observed completion "
+        "is when the host noticed, not the end on the GPU. `error` = how far the time of the packet that is known "
+        "worst may lie from the truth, to either side: a clock that is off moves all of them",
         explain_lack(sources, "packets", log=True),
         nothing=NO_PACKET,
     )

@@ -8,6 +8,11 @@ import polars as pl
 
 # Columns that hold a point in time; every other `_ns` column holds a duration.
 POINTS = {"created_ns", "destroyed_ns", "from_ns", "to_ns", "first_ns", "last_ns", "peak_at_ns", "max_gap_at_ns"}
+# Their numbers name things and count nothing: digits are not set apart in groups.
+IDENTIFIERS = frozenset({
+    "event", "parent", "chain", "pid", "tid", "log_pid", "cpu", "depth", "fd", "process", "thread", "queue", "stream",
+    "gpu", "gpu_id", "kfd_node", "kfd_queue_id", "snapshot", "vmid",
+})  # fmt: skip
 _ADDRESSES = (pl.UInt64, pl.List(pl.UInt64))
 _UNITS = (("s", 1_000_000_000), ("ms", 1_000_000), ("us", 1_000))
 

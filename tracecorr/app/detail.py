@@ -7,6 +7,7 @@ from typing import Any
 
 import polars as pl
 
+from tracecorr.analyze.values import IDENTIFIERS
 from tracecorr.app import ids
 from tracecorr.app.chain import Chain
 from tracecorr.app.index import CaptureIndex
@@ -90,7 +91,7 @@ def _value(index: CaptureIndex, name: str, value: Any) -> str:
         return ", ".join(f.name.lower() for f in Flag(value) if f.name) or "none"
     if name == "file":
         return index.capture.file_path(value)
-    if name in ("event", "parent", "chain", "pid", "tid", "cpu", "depth", "fd", "stream"):
+    if name in IDENTIFIERS:
         return str(value)
     return _number(name, value, _ADDRESSES, _MEANING)
 

@@ -15,7 +15,7 @@ import polars as pl
 from tracecorr.analyze.answers import Section
 from tracecorr.analyze.compare import Side, compare_captures
 from tracecorr.analyze.sections import list_sections
-from tracecorr.analyze.values import POINTS, addresses_as_text, render_heading
+from tracecorr.analyze.values import IDENTIFIERS, POINTS, addresses_as_text, render_heading
 from tracecorr.analyze.verdicts import Verdict, judge_capture
 from tracecorr.analyze.verdicts.evidence import Evidence
 from tracecorr.analyze.words import Answer, answer_questions
@@ -24,9 +24,6 @@ from tracecorr.app.library import Opened
 from tracecorr.model.errors import TracecorrError
 
 MAX_ROWS = 2000
-_KEYS = frozenset(
-    {"pid", "log_pid", "tid", "process", "thread", "queue", "gpu", "stream", "snapshot"}
-)  # numbers that count nothing
 
 
 @dataclass(frozen=True)
@@ -219,6 +216,6 @@ def _kind(column: str, frame: pl.DataFrame) -> str:
         return "time"
     if numeric and column.endswith("_ns"):
         return "ns"
-    if column in _KEYS:
+    if column in IDENTIFIERS:
         return "key"
     return "number" if numeric else "text"
