@@ -36,6 +36,17 @@ def test_who_made_a_queue_is_named_where_it_may_be_another() -> None:
     assert lines[1].startswith("queue 2 (process 300, thread 301, GPU f05b): its HIP call is not known; ")
 
 
+def test_processes_of_two_nodes_are_told_though_their_pids_are_equal() -> None:
+    run = make_run()
+    run["processes"].append({"process": 5, "pid": 100, "log_pid": 1})
+    queue = {"queue": 2, "process": 5, "hwq": 0x99, "created_ns": 9_000, "created_line_event": 60}
+    run["queues"].append(queue)
+    run["events"].append({"event": 60, "ts_ns": 9_000, "layer": "aql", "name": "queue_created", "process": 5})
+    assert [line.partition(":")[0] for line in _answer(run)[0].lines[:2]] == [
+        "queue 0 (process 100)", "queue 2 (process 100)",
+    ]  # fmt: skip
+
+
 def test_pages_of_doorbells_are_counted_as_they_were_mapped() -> None:
     run = make_run()
     again = dict(next(e for e in run["events"] if e["event"] == 8))

@@ -10,7 +10,8 @@ _SAME = ("queue", "pid", "vmid", "pq_base", "ring_bytes", "doorbell", "pipe_prio
 def list_logical_queues(hqd: pl.DataFrame) -> pl.DataFrame:
     """Return one row per queue that a dump shows running (hqds), existing (mqds) or scheduled (rls).
 
-    The slots of all XCCs that serve a queue are one row. A property on which they disagree is null.
+    The slots of all XCCs that serve a queue are one row. A property on which they disagree is null. Registers and
+    runlists name no process: theirs is that of the MQD with their doorbell and ring, where a dump of MQDs is there.
 
     Args:
         hqd: rows of table `hqd`.
@@ -19,8 +20,10 @@ def list_logical_queues(hqd: pl.DataFrame) -> pl.DataFrame:
         slots (`pipe.slot` of each, or `engine.RLC`), queue, pid, vmid, pq_base, ring_bytes, doorbell (dwords),
         pipe_priority, queue_priority, quantum, rptr, wptr (of the first XCC).
     """
-    named = hqd.filter(pl.col("logical").is_not_null()).with_columns(
-        pl.col("dump", "type").cast(pl.String), place=pl.format("{}.{}", "pipe", "slot")
+    named = (
+        _name_processes(hqd)
+        .filter(pl.col("logical").is_not_null())
+        .with_columns(pl.col("dump", "type").cast(pl.String), place=pl.format("{}.{}", "pipe", "slot"))
     )
     same = [pl.when(pl.col(c).n_unique() == 1).then(pl.col(c).first()).alias(c) for c in _SAME]
     grouped = named.group_by("snapshot", "dump", "gpu_id", "type", "logical", maintain_order=True).agg(
@@ -36,6 +39,17 @@ def list_logical_queues(hqd: pl.DataFrame) -> pl.DataFrame:
         # Register values are read in hex.
         pl.col("doorbell", "quantum").cast(pl.UInt64),
     ).drop("logical")
+
+
+def _name_processes(hqd: pl.DataFrame) -> pl.DataFrame:
+    """Return `hqd` with the `pid` of slots and runlist entries; a doorbell that several processes had tells none."""
+    key = ["gpu_id", "doorbell"]
+    mqds = hqd.filter(pl.col("dump").cast(pl.String) == "mqds").drop_nulls([*key, "pid"])
+    told = mqds.group_by(key).agg(pl.col("pid", "pq_base").unique()).filter(pl.col("pid").list.len() == 1)
+    told = told.select(*key, told_pid=pl.col("pid").list.first(), rings="pq_base")
+    joined = hqd.join(told, on=key, how="left", maintain_order="left")
+    same = pl.col("pq_base").is_null() | pl.col("rings").list.contains(pl.col("pq_base"))
+    return joined.with_columns(pid=pl.coalesce("pid", pl.when(same).then("told_pid"))).drop("told_pid", "rings")
 
 
 def count_slots(hqd: pl.DataFrame) -> pl.DataFrame:

@@ -28,7 +28,7 @@ def test_queues_of_this_machine(debugfs: Path, capsys: pytest.CaptureFixture[str
     assert main(["hqd", "--debugfs", str(debugfs)]) == 0
     text = capsys.readouterr().out
     assert "1 running queue, read in" in text and "1 existing queue, read in" in text
-    assert "| 65a1 | cp | 2 | 0.2 | 3 | 0x7f4910800000 | 1048576 | 0x1008 | 2 | 11 | 0x111 |" in text
+    assert "| 65a1 | cp | 2 | 0.2 | 20 | 3 | 0x7f4910800000 | 1048576 | 0x1008 | 2 | 11 | 0x111 |" in text
     assert "| 1 | 65a1 | cp | 2 | 2 | 1 | 0 |" in text
 
 
@@ -50,11 +50,29 @@ def test_json_tells_dumps_queues_and_slots(debugfs: Path, tmp_path: Path, capsys
     found = json.loads(capsys.readouterr().out)
     assert [(d["dump"], d["skipped"], d["read_ns"]) for d in found["dumps"]] == [("hqds", {}, None), ("mqds", {}, None)]
     assert [(q["dump"], q["xccs"], q["pid"], q["pq_base"]) for q in found["queues"]] == [
-        ("hqds", 2, None, "0x7f4910800000"),
+        ("hqds", 2, 20, "0x7f4910800000"),
         ("mqds", 2, 20, "0x7f4910800000"),
     ]
     assert [s["state"] for s in found["slots"]] == ["active", "stale", "active", "described", "described"]
     assert found["slots"][0]["gpu_id"] == "65a1"
+
+
+def test_a_running_queue_has_the_process_of_the_mqd_with_its_doorbell_and_ring(
+    debugfs: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    paths = [str(debugfs / name) for name in ("hqds", "mqds")]
+
+    def told(mqds: str) -> list[int | None]:
+        (debugfs / "mqds").write_text(mqds)
+        assert main(["hqd", "--json", *paths]) == 0
+        return [q["pid"] for q in json.loads(capsys.readouterr().out)["queues"] if q["dump"] == "hqds"]
+
+    queue = "  Compute queue on device 65a1\n"
+    own, other_ring = cases.compute_mqd(cases.RUNNING), cases.compute_mqd({**cases.RUNNING, 8: 0x12345000})
+    other_doorbell = cases.compute_mqd({**cases.RUNNING, 15: 0x40004026})
+    assert told(f"Process 20 PASID 0x8001:\n{queue}{own}Process 21 PASID 0x8002:\n{queue}{other_doorbell}") == [20]
+    assert told(f"Process 20 PASID 0x8001:\n{queue}{other_ring}") == [None]
+    assert told(f"Process 20 PASID 0x8001:\n{queue}{own}Process 21 PASID 0x8002:\n{queue}{own}") == [None]
 
 
 def test_a_machine_without_kfd_is_refused_with_3(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -90,7 +108,8 @@ def test_watching_leaves_the_driver_alone_between_reads(
     assert "reading every 40.0 s instead" in said.err
     assert "hqds: 1 running queue" in said.out and "mqds: 1 existing queue" in said.out
     row = next(line for line in said.out.splitlines() if "0x7f4910800000" in line)
-    assert [cell.strip() for cell in row.strip("│").split("│")][:6] == ["65a1", "cp", "2", "0.2", "3", "0x7f4910800000"]
+    cells = [cell.strip() for cell in row.strip("│").split("│")]
+    assert cells[:7] == ["65a1", "cp", "2", "0.2", "20", "3", "0x7f4910800000"]
 
 
 def test_registers_of_a_virtual_function_are_not_read(
