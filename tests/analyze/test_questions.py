@@ -169,12 +169,39 @@ def test_memory_held_at_once() -> None:
     assert (row["allocations"], row["freed"], row["bytes"], row["peak_bytes"]) == (2, None, 200, None)
 
 
+@pytest.mark.parametrize("other", [1, None])
+def test_memory_is_that_of_each_process(other: int | None) -> None:
+    """Both hold the same address, as processes do; a log may name none."""
+    lines = [
+        (0, "allocate_device", 100), (other, "allocate_device", 300), (0, "allocate_host", 7), (other, "free", None),
+        (other, "allocate_device", 40),
+    ]  # fmt: skip
+    events = table(
+        "events",
+        *({"event": n, "ts_ns": n, "layer": "memory", "name": name, "arg": 10, "size_bytes": size, "process": process}
+          for n, (process, name, size) in enumerate(lines)),
+    )  # fmt: skip
+    rows = summarize_memory(events).select("process", "kind", "freed", "bytes", "peak_bytes", "peak_at_ns").rows()
+    mine = [(0, "allocate_device", 0, 100, 100, 0), (0, "allocate_host", 0, 7, 7, 2)]
+    assert sorted(rows, key=lambda row: row[0] != 0) == [*mine, (other, "allocate_device", 1, 340, 300, 1)]
+
+
+def test_copies_whose_engine_rocr_chose_are_in_a_row_of_their_own() -> None:
+    launches = table("launches", *({"kind": "copy", "engine": engine, "size_bytes": 8} for engine in (0, None, 4)))
+    rows = summarize_copies(table("events"), launches, table("kernels"))
+    assert set(rows.select("path", "engine", "copies").rows()) == {
+        ("hsa copy, engine left to ROCr", 0, 1), ("hsa copy, engine left to ROCr", None, 1),
+        ("copy engine (SDMA)", 4, 1),
+    }  # fmt: skip
+
+
 def test_waits_and_hsa_calls() -> None:
     events = table(
         "events",
         {"layer": "hip", "name": "hipDeviceSynchronize", "dur_ns": 50},
         {"layer": "hip", "name": "hipMemcpy", "dur_ns": 20},
         {"layer": "hip", "name": "hipMemcpyAsync", "dur_ns": 20},
+        {"layer": "hip", "name": "hipMemcpy", "dur_ns": 19, "source": "rocprof"},  # the same call, seen twice
         {"layer": "signal", "name": "host_wait"},
         {"layer": "ioctl", "name": "AMDKFD_IOC_WAIT_EVENTS", "dur_ns": 5},
         {"layer": "hsa", "name": "hsa_signal_create", "dur_ns": 5, "source": "rocprof", "result": "0"},
@@ -191,6 +218,14 @@ def test_pauses_between_packets() -> None:
     ]
     (row,) = summarize_gaps(table("launches", *packets)).to_dicts()
     assert (row["p50_ns"], row["max_ns"], row["max_gap_event"], row["per_second"]) == (10, 999_980, 3, 3000.0)
+    # Packets of other queues lie between, in any order; a queue with one packet has no pause.
+    more = [{"event": 9 - i, "kind": "dispatch", "queue": q, "packet_ns": t} for i, (q, t) in
+            enumerate(((2, 500), (1, 35), (1, 15), (1, 5)))]  # fmt: skip
+    rows = summarize_gaps(table("launches", *packets, *more, {"kind": "copy", "packet_ns": 7, "queue": 1})).to_dicts()
+    names = ("queue", "packets", "max_ns", "max_gap_event", "max_gap_at_ns", "per_second")
+    assert [tuple(r[k] for k in names) for r in rows] == [
+        (0, 4, 999_980, 3, 1_000_000, 3000.0), (1, 3, 20, 8, 35, 66666666.7), (2, 1, None, None, None, None),
+    ]  # fmt: skip
 
 
 def test_setup_launches_stand_apart() -> None:
