@@ -106,6 +106,30 @@ def test_an_update_after_the_next_creation_is_of_another_queue() -> None:
     assert (row["update_event"], row["priority_driver"]) == (None, 7)
 
 
+def test_the_first_update_of_the_thread_that_made_a_queue_is_its_own() -> None:
+    """Another thread makes a queue before the update, and a second update sets another priority behind it."""
+    run = make_run()
+    shared = {"process": 0, "result": "0", "err_lo_ns": 0}
+    create = {"event": 60, "ts_ns": 1_300, "layer": "ioctl", "name": "AMDKFD_IOC_CREATE_QUEUE", "thread": 1}
+    update = {"event": 61, "ts_ns": 1_700, "layer": "ioctl", "name": "AMDKFD_IOC_UPDATE_QUEUE", "thread": 0}
+    probe = {"event": 62, "ts_ns": 1_710, "layer": "kfd", "name": "kfd_ioctl_update_queue", "thread": 0, "parent": 61}
+    run["events"] += [shared | row for row in (create, update, probe)]
+    run["args"].append({"event": 62, "key": "prio", "u64": 0})
+    (row,) = summarize_priorities(tables_of(run)).to_dicts()
+    assert (row["priority_driver"], row["update_event"]) == (11, 6)
+
+
+def test_a_priority_is_that_of_the_last_dump_and_of_registers_before_memory() -> None:
+    run = make_run()
+    dumps = (("mqds", 3, 1), ("hqds", 2, 7), ("hqds", 1, 2))
+    run["hqd"] = [
+        {"queue": 0, "dump": dump, "snapshot": snapshot, "queue_priority": priority, "pipe_priority": priority}
+        for dump, snapshot, priority in dumps
+    ]
+    (row,) = summarize_priorities(tables_of(run)).to_dicts()
+    assert (row["priority_hqd"], row["pipe_priority_hqd"]) == (7, 7)
+
+
 def test_backlog_survives_the_wrap_of_printed_indexes() -> None:
     launches = table(
         "launches",

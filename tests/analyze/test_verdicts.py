@@ -526,6 +526,44 @@ def test_queues_of_the_normal_priority_are_not_followed(hip: int | None, log: in
     assert verdict.finding.counts["with_special_priority"] == special
 
 
+@pytest.mark.parametrize(
+    ("rule", "name", "gap_ns", "outcome"), [
+        ("packet_of_command", "Task", -10, "PASS"),
+        ("packet_of_command", "KernelExecution", -10, "FAIL"),
+        ("command_in_call", "Task", -10, "FAIL"),
+        ("rocprof_of_packet", "dispatch", -10, "PASS"),
+        pytest.param("command_in_call", "Task", -5, "PASS", id="as far before its cause as the error"),
+        pytest.param("command_in_call", "Task", -6, "FAIL", id="further"),
+    ],
+)  # fmt: skip
+def test_lines_that_are_printed_behind_what_they_cause_break_no_causality(
+    rule: str, name: str, gap_ns: int, outcome: str
+) -> None:
+    """The command of a graph launch is printed behind its packets; what rocprof timed is not judged."""
+    rows = make_run()
+    add("events", event=70, ts_ns=5_500, layer="command", name=name, process=0)(rows)
+    put("links", 1, rule=rule, from_event=70, gap_ns=gap_ns, gap_err_ns=5)(rows)
+    assert judge(rows, "causality")[0] == outcome
+
+
+def test_slots_that_are_not_active_tell_nothing() -> None:
+    rows = make_run()
+    add("hqd", snapshot=0, dump="hqds", type="cp", active=False, quantum=0x110)(rows)
+    assert judge(rows, "hqd_quantum")[0] == "PASS"
+    put("hqd", 0, active=False)(rows)
+    (verdict,) = judge_capture(tables_of(rows), names=["scheduler_mode"])
+    assert verdict.finding.counts == {"functions_HWS": 1, "gpus_HWS": 1}
+
+
+def test_functions_of_a_driver_that_schedules_by_itself_are_none_of_the_firmware() -> None:
+    """Their names end in those that the driver calls for the firmware."""
+    rows = make_run()
+    put_event(12, name="create_queue_nocpsch")(rows)
+    for table in ("gpus", "hqd"):
+        empty(table)(rows)
+    assert judge(rows, "scheduler_mode")[:2] == ("FAIL", "the scheduler is none")
+
+
 def test_other_ways_to_copy_are_counted_apart() -> None:
     rows = make_run()
     add("kernels", kernel=1, name="__amd_rocclr_fillBufferAligned.kd")(rows)
