@@ -168,3 +168,34 @@ def test_in_a_low_window_lanes_and_measure_are_in_sight(window: Any, url: str) -
     zoom, box = card.locator("button", has_text="Zoom").bounding_box(), card.bounding_box()
     assert zoom["y"] + zoom["height"] <= box["y"] + box["height"]
     assert window.locator("#tl-canvas-host").bounding_box()["height"] > 130
+
+
+def test_samples_of_one_burst_are_one_line(page: Any) -> None:
+    drawn = page.evaluate("""() => {
+      const length = __tl.view.meta.length, bursts = [0.2, 0.5, 0.8].map((part) => Math.round(part * length));
+      const sample = (t) => ({ kind: "clock", from: t, to: t + 3, text: "clock sample" });
+      __tl.view.meta.ranges = bursts.flatMap((t) => [...Array(8)].map((_, i) => sample(t + 10 * i)));
+      return TL.drawSvg();
+    }""")
+    assert drawn.count("#7A5CC0") == 2 * 3  # a line over the lanes, and its mark on the ruler
+
+
+def test_of_two_that_touch_the_one_under_the_pointer_is_hit(
+    page: Any, url: str, synthetic_capture: SyntheticCapture
+) -> None:
+    commands = synthetic_capture.tables["events"].filter(
+        pl.col("layer").cast(pl.String) == "command", pl.col("thread") == 0
+    )
+    (_, before), (event, at) = commands.sort("ts_ns").select("event", "ts_ns").rows()[5:7]
+    open_at(page, _of(url, "synthetic"))
+    page.evaluate(
+        """([t, apart]) => {
+          const view = __tl.view, pixel = apart / 1.3, begin = t - 450 * pixel;
+          view.setRange(begin, begin + pixel * view.plotWidth());
+          __tl.changed();
+        }""",
+        [at - T0, at - before],
+    )
+    wait_idle(page)
+    spot = page.evaluate("event => __tl.spot(event)", event)
+    assert page.evaluate("([x, y]) => TL.hit(x - 0.8, y).event", [spot["x"], spot["y"]]) == event

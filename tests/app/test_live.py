@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import threading
 import time
 from pathlib import Path
@@ -271,6 +272,30 @@ class TestInTheBrowser:
         page.mouse.click(*spot)
         spans.answer()
         assert state_of(page)["detail"]["record"] == record
+        page.close()
+
+    def test_what_the_end_brings_looks_as_in_any_capture(
+        self, browser: Any, repo: Path, running: tuple[Capture, bytes], monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr("tracecorr.app.live._REST", 0.1)
+        path, page = running[0].path, browser.new_page()
+        open_at(page, start_server({"live": running[0]}))
+        assert not page.evaluate("() => __tl.view.meta.groups.some((g) => g.folded)")
+        (path / "raw" / "amd_log" / "0-amd.log").unlink()
+        shutil.copytree(repo / "samples" / "t1-streams.tracecorr", path, dirs_exist_ok=True)
+        wait_for(page, "__tl.view.meta.readings === null")
+        wait_idle(page)
+        folded = page.evaluate("() => __tl.view.meta.groups.filter((g) => g.folded).map((g) => g.id)")
+        assert folded and page.evaluate("ids => ids.every((id) => __tl.view.collapsed.has(id))", folded)
+        assert "clock sample" in page.locator("#tl-status").inner_text()
+        page.close()
+
+    def test_a_recording_without_a_line_says_what_comes(self, browser: Any, running: tuple[Capture, bytes]) -> None:
+        (running[0].path / "raw" / "amd_log" / "0-amd.log").write_bytes(b"")
+        page = browser.new_page()
+        open_at(page, start_server({"live": running[0]}))
+        drawn = page.evaluate("() => TL.drawSvg()")
+        assert "holds nothing yet" in drawn and "holds no events" not in drawn
         page.close()
 
 

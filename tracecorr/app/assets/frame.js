@@ -151,6 +151,7 @@ window.TL = window.TL || {};
     if (view.items.length) return;
     const text = view.meta.lanes.length
       ? "The filters leave nothing. Filters (G), Clear shows everything again."
+      : view.meta.readings !== null ? "The HIP log of this recording holds nothing yet. The kernel trace comes when it has ended."
       : "This capture holds no events. The page Ledger says what became of its files.";
     ctx.font = TL.FONT;
     ctx.fillStyle = TL.theme().dim;

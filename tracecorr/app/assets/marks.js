@@ -175,7 +175,13 @@ window.TL = window.TL || {};
     ctx.beginPath();
     ctx.rect(TL.GUTTER, TL.MINIMAP_H, view.width, view.height);
     ctx.clip();
-    for (const r of view.meta.ranges) range(ctx, r);
+    let last = -Infinity; // samples are taken in bursts: of those on one pixel the first stands for all
+    for (const r of view.meta.ranges) {
+      const x = view.x(r.from);
+      if (r.kind !== "loss" && x - last < 1 && view.x(r.to) - x < 1) continue;
+      if (r.kind !== "loss") last = x;
+      range(ctx, r);
+    }
     if (view.search && view.search.ticks) {
       ctx.fillStyle = theme.accent;
       const k = (view.search.t1 - view.search.t0) / view.search.width;

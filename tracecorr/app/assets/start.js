@@ -195,11 +195,11 @@ window.__perf = { log: [], idle: false };
     const found = (spans.tracks.get(item.lane.id) || []).find((t) => t[0] === row);
     if (!found) return null;
     const k = spans.unit / view.perPixel(), origin = view.x(spans.t0);
-    let best = -1, near = 4;
+    let best = -1, near = 3;
     for (let i = found[1]; i < found[2]; i += 1) {
       const a = origin + spans.start[i] * k, b = a + Math.max(spans.dur[i] * k, 2);
       const away = x < a ? a - x : x > b ? x - b : 0;
-      if (away < near) { near = away; best = i; }
+      if (away <= near) { near = away; best = i; } // of two over each other the one that begins later
     }
     if (best < 0) return null;
     return {
@@ -333,12 +333,15 @@ window.__perf = { log: [], idle: false };
       } while (view.detail !== kept || turn !== waited);
       TL.hideTip();
       const atEnd = view.t1 >= view.meta.length, span = view.span(), whole = view.t0 <= 0;
+      const known = new Set(view.meta.groups.map((g) => g.id));
+      for (const g of meta.groups) if (g.folded && !known.has(g.id)) view.collapsed.add(g.id); // as at the start
       view.meta = meta;
       spans = null;
       loaded = later();
       if (atEnd && whole) view.whole(); else if (atEnd) view.setRange(meta.length - span, meta.length);
       keepSelection(again);
       TL.showSize(meta);
+      TL.buildLegend(meta.ranges);
       TL.showWarnings(meta.warnings);
       TL.outdatePage();
       await Promise.all([TL.applyFilter(), TL.recount()]); // numbers of lanes and names are those of one reading, too
