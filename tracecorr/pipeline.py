@@ -39,7 +39,7 @@ from tracecorr.store.memory import give_back
 from tracecorr.store.parts import Parts, StoredPart
 from tracecorr.store.raw import read_clock_samples, read_topology
 from tracecorr.store.recording import close_killed, recorded_losses, seen_processes, seen_threads, seen_time_offsets
-from tracecorr.store.views import build_views, write_views
+from tracecorr.store.views import build_views, drop_views, write_views
 
 __all__ = ["correlate", "import_files", "make_dataset"]
 
@@ -115,6 +115,8 @@ def _correlate(capture: Capture, stages: Stages, ready: Mapping[int, list[Stored
     seen = SeenIdentities(seen_processes(capture.info), seen_threads(capture.info))
     tables, maps = _build_tables(parts, seen, capture, stages)
     stages.begin("writing the tables")
+    # New tables may have the sizes of the old ones, and the new views no room: the old ones would pass for theirs.
+    drop_views(path)
     write_tables(path, tables)
     warnings = [*(capture.info.get("import_warnings") or []), *_warn(tables, maps)]
     if not any(entry.get("form") == "clock_samples" for entry in capture.info.get("files") or []):

@@ -66,6 +66,11 @@ def read_views(path: Path) -> Views | None:
         return None
 
 
+def drop_views(path: Path) -> None:
+    """Remove the stored views of a capture folder: its tables are about to change."""
+    shutil.rmtree(path / _FOLDER, ignore_errors=True)
+
+
 def _index(path: Path, views: Views) -> dict[str, Any]:
     return {
         "version": _VERSION,
@@ -83,7 +88,7 @@ def _index(path: Path, views: Views) -> dict[str, Any]:
 
 
 def _stamp(path: Path) -> dict[str, int]:
-    """Return the sizes of the tables: tables of another build differ in at least one of them."""
+    """Return the sizes of the tables, by which most tables of another build are known (see `drop_views`)."""
     folder = path / "tables"
     files = sorted([*folder.glob("*.parquet"), *folder.glob("*/node=*/*.parquet")])
     return {str(file.relative_to(folder)): file.stat().st_size for file in files}
