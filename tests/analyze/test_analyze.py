@@ -33,7 +33,7 @@ from tracecorr.analyze.report import summarize_capture
 from tracecorr.analyze.run_facts import describe_run
 from tracecorr.analyze.sql import find_example, run_sql
 from tracecorr.analyze.streams import names_streams, summarize_streams
-from tracecorr.analyze.values import addresses_as_text, render_ns, render_value
+from tracecorr.analyze.values import addresses_as_text, plain_rows, render_ns, render_value
 from tracecorr.model import schema
 
 
@@ -295,6 +295,9 @@ def test_losses_ledger_and_clocks() -> None:
         {"file": 1, "source": "ftrace", "outcome": "skipped", "reason": "header", "records": 1, "bytes": 10},
     )
     assert summarize_ledger(ledger, files)["percent"].to_list() == [90.0, 100.0]
+    empty = table("ledger", {"file": 0, "source": "ftrace", "outcome": "used", "records": 0, "bytes": 0})
+    shown = summarize_ledger(empty, table("files", {"file": 0, "path": "raw/cpu0.bin", "size": 0}))
+    assert shown["percent"].to_list() == [None]
     assert summarize_unaccounted(ledger, files).rows() == [("raw/a", 100, 90, 10)]
     clocks = table("clock_map", {"source": "ftrace:local", "from_ns": 5, "to_ns": 9, "lo_ns": 3, "hi_ns": 4})
     assert summarize_clocks(clocks).select("span_ns", "error_ns").rows() == [(4, 7)]
@@ -426,6 +429,12 @@ def test_functions_inside_hip_are_no_calls_of_the_program() -> None:
 )
 def test_durations_have_units(ns: int, text: str) -> None:
     assert render_ns(ns) == text
+
+
+def test_rows_for_json_hold_no_number_that_json_lacks() -> None:
+    frame = pl.DataFrame({"share": [1.5, float("nan"), float("inf"), None], "queue": [1, 2, 3, 4]})
+    assert [row["share"] for row in plain_rows(frame)] == [1.5, None, None, None]
+    assert plain_rows(frame.select("queue"))[0] == {"queue": 1}
 
 
 def test_values_of_tables() -> None:

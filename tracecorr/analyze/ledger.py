@@ -8,14 +8,14 @@ from tracecorr.analyze.frames import as_text, collect
 
 
 def summarize_ledger(ledger: pl.LazyFrame, files: pl.LazyFrame) -> pl.DataFrame:
-    """Return one row per file, outcome and reason, with the bytes and their share of the file."""
+    """Return one row per file, outcome and reason, with the bytes and their share of a file that is not empty."""
     sizes = files.select("file", "path", "size")
     return collect(
         ledger.with_columns(as_text("source", "outcome", "reason"))
         .group_by("file", "source", "outcome", "reason")
         .agg(pl.col("records").sum(), pl.col("bytes").sum())
         .join(sizes, on="file", how="left")
-        .with_columns((100 * pl.col("bytes") / pl.col("size")).round(2).alias("percent"))
+        .with_columns(percent=pl.when(pl.col("size") > 0).then(100 * pl.col("bytes") / pl.col("size")).round(2))
         .sort(["file", "outcome", "bytes"], descending=[False, True, True])
         .select("path", "source", "outcome", "reason", "records", "bytes", "percent")
     )

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import polars as pl
+from polars.selectors import float as floats
 
 # Columns that hold a point in time; every other `_ns` column holds a duration.
 POINTS = {"created_ns", "destroyed_ns", "from_ns", "to_ns", "first_ns", "last_ns", "peak_at_ns", "max_gap_at_ns"}
@@ -44,8 +45,8 @@ def hex_text(value: pl.Expr, dtype: pl.DataType | None = None) -> pl.Expr:
 
 
 def plain_rows(frame: pl.DataFrame) -> list[dict[str, Any]]:
-    """Return the rows as JSON can hold them."""
-    return addresses_as_text(frame).to_dicts()
+    """Return the rows as JSON can hold them: it has no NaN and no infinity, and its readers refuse them."""
+    return addresses_as_text(frame).with_columns(pl.when(floats().is_finite()).then(floats())).to_dicts()
 
 
 def render_value(column: str, value: Any) -> str:

@@ -38,4 +38,6 @@ def compare_verb(
         figures = draw_comparison_figures(sides[0].tables, sides[1].tables)
         write_page(html, render_comparison_html(comparison, figures))
         return
-    typer.echo(json.dumps(comparison.as_dict(), indent=1) if as_json else render_comparison(comparison))
+    typer.echo(
+        json.dumps(comparison.as_dict(), indent=1, allow_nan=False) if as_json else render_comparison(comparison)
+    )

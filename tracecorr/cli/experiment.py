@@ -58,7 +58,7 @@ def experiment_verb(
         raise
     report = summarize_experiment(runs, kept)
     found = report.finding
-    told = json.dumps(report.as_dict(), indent=1)
+    told = json.dumps(report.as_dict(), indent=1, allow_nan=False)
     (folder / "report.json").write_text(told)
     typer.echo(told if as_json else render_experiment(folder.name, found, report.sections))
     if check and found.outcome != "PASS":

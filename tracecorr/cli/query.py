@@ -117,12 +117,11 @@ def _print_schema(form: Format) -> None:
 
 def _print_rows(rows: pl.DataFrame, form: Format) -> None:
     import polars as pl
-    from polars.selectors import float as floats
+
+    from tracecorr.analyze.values import plain_rows
 
     if form is Format.JSON:
-        # JSON has no NaN and no infinity, and its readers refuse them.
-        finite = rows.with_columns(pl.when(floats().is_finite()).then(floats()))
-        typer.echo(json.dumps(finite.to_dicts(), default=str, allow_nan=False))
+        typer.echo(json.dumps(plain_rows(rows), default=str, allow_nan=False))
     elif form is Format.CSV:
         lists = [pl.col(c).cast(pl.List(pl.String)).list.join(" ") for c, t in rows.schema.items() if t == pl.List]
         typer.echo(rows.with_columns(lists).write_csv(), nl=False)

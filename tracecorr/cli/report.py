@@ -59,7 +59,7 @@ def report_verb(
 
         write_page(html, render_report_html(report, draw_report_figures(capture.table)))
     else:
-        typer.echo(json.dumps(report.as_dict(), indent=1) if as_json else render_markdown(report))
+        typer.echo(json.dumps(report.as_dict(), indent=1, allow_nan=False) if as_json else render_markdown(report))
     if check:
         status = check_verdicts(report.verdicts, strict)
         if status:
