@@ -35,13 +35,8 @@ def judge(evidence: Evidence) -> Finding:
 
 def _by_functions(evidence: Evidence) -> list[tuple[str, str, pl.Series]]:
     functions = evidence.kernel_events.filter(pl.col("layer").is_in(["kfd", "mqd"]))
-    # `_nocpsch` ends in `cpsch` too.
-    own = functions.filter(pl.col("name").str.contains(_NONE))
-    rest = functions.filter(~pl.col("name").str.contains(_NONE))
-    hits = [
-        ("none", own),
-        *((m, rest.filter(pl.col("name").str.contains(p))) for m, p in (("HWS", _HWS), ("MES", _MES))),
-    ]
+    patterns = (("none", _NONE), ("HWS", _HWS), ("MES", _MES))
+    hits = [(mode, functions.filter(pl.col("name").str.contains(pattern))) for mode, pattern in patterns]
     return [(mode, "functions", rows["event"]) for mode, rows in hits if rows.height]
 
 
