@@ -9,7 +9,6 @@ import shlex
 import shutil
 import subprocess
 import sys
-import time
 import tomllib
 from importlib.metadata import packages_distributions
 from pathlib import Path
@@ -30,17 +29,12 @@ def test_every_verb_has_help(verb: str, capfd: pytest.CaptureFixture[str]) -> No
     assert f"tracecorr {verb}" in capfd.readouterr().out
 
 
-def test_help_is_quick_and_loads_no_tables() -> None:
+def test_help_loads_no_tables() -> None:
     code = (
         "import sys; from tracecorr.cli import main; status = main(['--help']);"
         "sys.exit(status or any(m in sys.modules for m in ('polars', 'dash', 'numpy')))"
     )
-    best = 9.0
-    for _ in range(3):
-        start = time.monotonic()
-        subprocess.run([sys.executable, "-c", code], check=True, capture_output=True)
-        best = min(best, time.monotonic() - start)
-    assert best < 1.5  # 0.25 s on a free machine
+    subprocess.run([sys.executable, "-c", code], check=True, capture_output=True)
 
 
 def test_unknown_verb_is_wrong_usage(capfd: pytest.CaptureFixture[str]) -> None:

@@ -255,14 +255,14 @@ def interrupt(words: list[str], ready: Callable[[], bool], times: int = 1) -> tu
             for _ in range(times):
                 os.killpg(process.pid, signal.SIGINT)
                 time.sleep(0.2)
-            return process.wait(20), process.communicate()[1]
+            return process.wait(300), process.communicate()[1]
         finally:
             with contextlib.suppress(ProcessLookupError):
                 os.killpg(process.pid, signal.SIGKILL)
 
 
 def wait_until(true: Callable[[], bool]) -> None:
-    end = time.monotonic() + 30
+    end = time.monotonic() + 300  # only what hangs takes that long
     while not true():
         assert time.monotonic() < end
         time.sleep(0.02)
@@ -288,13 +288,12 @@ def test_ctrl_c_while_both_run_ends_both_of_them(tmp_path: Path) -> None:
 
 
 def test_a_workload_that_does_not_heed_ctrl_c_is_not_waited_for_twice(tmp_path: Path) -> None:
-    up = tmp_path / "up"
-    deaf = f"trap '' INT; touch {shlex.quote(str(up))}; sleep 20"
+    up, ended = tmp_path / "up", tmp_path / "ended"
+    deaf = f"trap '' INT; touch {shlex.quote(str(up))}; sleep 20; touch {shlex.quote(str(ended))}"
     words = [sys.executable, "-m", "tracecorr", "experiment", "preempt", "--no-capture", "--rounds", "1"]
     words += ["--high", deaf, "--low", "true", "-o", str(tmp_path / "x.experiment")]
-    began = time.monotonic()
     assert interrupt(words, up.exists, times=2)[0] == 130
-    assert time.monotonic() - began < 15
+    assert not ended.exists()
 
 
 def test_ctrl_c_lets_the_capture_take_away_what_it_armed(tmp_path: Path) -> None:
