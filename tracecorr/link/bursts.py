@@ -44,11 +44,8 @@ def list_burst_calls(calls: pl.DataFrame, gaps: pl.DataFrame) -> pl.DataFrame:
     gaps = gaps.group_by(*_THREAD, "low").agg(pl.col("high").min(), pl.col("weight").first())
     bursts = _find_bursts(gaps)
     extents = calls.group_by("file").agg(extent=pl.col("high").max() - pl.col("low").min())
-    in_pieces = _list_in_pieces(gaps, bursts, extents)
-    if len(in_pieces):
-        is_piece = pl.col("file").is_in(in_pieces.implode()) & (pl.col("thread") >= 0)
-        bursts = _find_bursts(gaps.with_columns(weight=pl.when(is_piece).then(float(_LEAST_GAPS)).otherwise("weight")))
-    return _list_over(calls, bursts).select("event")
+    pieces = _list_pieces(gaps, bursts, extents)
+    return _list_over(calls, pl.concat([bursts, pieces]).sort("at")).select("event")
 
 
 def _find_bursts(gaps: pl.DataFrame) -> pl.DataFrame:
@@ -64,18 +61,18 @@ def _find_bursts(gaps: pl.DataFrame) -> pl.DataFrame:
     return steps.filter(begins)["file", "at"].with_columns(to=steps.filter(ends)["at"]).sort("at")
 
 
-def _list_in_pieces(gaps: pl.DataFrame, bursts: pl.DataFrame, extents: pl.DataFrame) -> pl.Series:
-    """Return the files that lost pieces, not single lines: most gaps of threads lie at bursts, by more than chance.
+def _list_pieces(gaps: pl.DataFrame, bursts: pl.DataFrame, extents: pl.DataFrame) -> pl.DataFrame:
+    """Return file, at, to of the gaps of threads at no burst, in files that lost pieces, not single lines.
 
-    The others are those of pieces, too, of which other threads show no line.
+    There most gaps of threads lie at bursts, by more than chance: at the others only one thread shows lines.
     """
     threads = gaps.filter(pl.col("thread") >= 0).with_row_index("gap")
     meets = pl.col("gap").is_in(_list_over(threads, bursts)["gap"].implode())
     length = (pl.col("high") - pl.col("low")).sum()
     shares = threads.group_by("file").agg(share=meets.mean(), length=length).join(extents, on="file")
     chance = pl.col("length") / pl.col("extent").clip(lower_bound=1)
-    pieces = shares.filter(pl.col("share") > pl.max_horizontal(_MOST_GAPS, _ABOVE_CHANCE * chance))
-    return pieces.filter(pl.col("share") < 1)["file"]
+    in_pieces = shares.filter(pl.col("share") > pl.max_horizontal(_MOST_GAPS, _ABOVE_CHANCE * chance))
+    return threads.filter(~meets).join(in_pieces, on="file", how="semi").select("file", at="low", to="high")
 
 
 def _list_over(rows: pl.DataFrame, bursts: pl.DataFrame) -> pl.DataFrame:
