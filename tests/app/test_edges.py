@@ -183,10 +183,11 @@ def test_samples_of_one_burst_are_one_line(page: Any) -> None:
 def test_of_two_that_touch_the_one_under_the_pointer_is_hit(
     page: Any, url: str, synthetic_capture: SyntheticCapture
 ) -> None:
-    commands = synthetic_capture.tables["events"].filter(
-        pl.col("layer").cast(pl.String) == "command", pl.col("thread") == 0
-    )
-    (_, before), (event, at) = commands.sort("ts_ns").select("event", "ts_ns").rows()[5:7]
+    layer, apart = pl.col("layer").cast(pl.String), pl.col("ts_ns").diff()
+    commands = synthetic_capture.tables["events"].filter(layer == "command", pl.col("thread") == 0).sort("ts_ns")
+    # Two with nothing else near them, so that each is drawn for itself.
+    alone = (apart > 0) & (apart.shift(1) > 4 * apart) & (apart.shift(-1) > 4 * apart)
+    event, at, gap = commands.select("event", "ts_ns", gap=apart, alone=alone).filter("alone").row(0)[:3]
     open_at(page, _of(url, "synthetic"))
     page.evaluate(
         """([t, apart]) => {
@@ -194,7 +195,7 @@ def test_of_two_that_touch_the_one_under_the_pointer_is_hit(
           view.setRange(begin, begin + pixel * view.plotWidth());
           __tl.changed();
         }""",
-        [at - T0, at - before],
+        [at - T0, gap],
     )
     wait_idle(page)
     spot = page.evaluate("event => __tl.spot(event)", event)
