@@ -159,6 +159,13 @@ def test_notes_on_a_recording_are_not_said_to_be_kept(running: tuple[Capture, by
         notes.save_notes(library.get(Wanted("live")).index, [{"text": "here", "start": 0, "dur": 0}])
 
 
+_SHOWN = """() => {
+  const view = __tl.view, start = Number(BigInt(view.meta.t0_abs));
+  const places = [view.t0, view.t1, view.mark.a, view.mark.b, view.notes[0].start].map((t) => start + t);
+  return { t0_abs: start, places: places };
+}"""
+
+
 @pytest.mark.browser
 class TestInTheBrowser:
     """The page follows."""
@@ -281,6 +288,13 @@ class TestInTheBrowser:
         path, page = running[0].path, browser.new_page()
         open_at(page, start_server({"live": running[0]}))
         assert not page.evaluate("() => __tl.view.meta.groups.some((g) => g.folded)")
+        page.evaluate("""() => {
+          const view = __tl.view, length = view.meta.length;
+          view.setRange(0.2 * length, 0.3 * length);
+          Object.assign(view, { mark: { a: 250, b: 900 }, notes: [{ start: 700, dur: 5, text: "here" }] });
+          __tl.changed();
+        }""")
+        before = page.evaluate(_SHOWN)
         (path / "raw" / "amd_log" / "0-amd.log").unlink()
         shutil.copytree(repo / "samples" / "t1-streams.tracecorr", path, dirs_exist_ok=True)
         wait_for(page, "__tl.view.meta.readings === null")
@@ -288,6 +302,8 @@ class TestInTheBrowser:
         folded = page.evaluate("() => __tl.view.meta.groups.filter((g) => g.folded).map((g) => g.id)")
         assert folded and page.evaluate("ids => ids.every((id) => __tl.view.collapsed.has(id))", folded)
         assert "clock sample" in page.locator("#tl-status").inner_text()
+        after = page.evaluate(_SHOWN)
+        assert after["t0_abs"] < before["t0_abs"] and after["places"] == pytest.approx(before["places"], abs=2)
         page.close()
 
     def test_a_recording_without_a_line_says_what_comes(self, browser: Any, running: tuple[Capture, bytes]) -> None:

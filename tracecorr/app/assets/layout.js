@@ -52,6 +52,13 @@ window.TL = window.TL || {};
     view.t1 = begin + span;
   };
   view.whole = () => view.setRange(-0.01 * view.meta.length, 1.01 * view.meta.length);
+  // Where the capture begins earlier than was known, what is looked at, measured and noted keeps its moments.
+  view.moveBy = function (ns) {
+    if (!ns) return;
+    view.setRange(view.t0 + ns, view.t1 + ns);
+    if (view.mark) view.mark = { a: view.mark.a + ns, b: view.mark.b + ns };
+    for (const note of view.notes) note.start += ns;
+  };
   view.zoom = function (factor, x) {
     const at = x === undefined || x === null || x < TL.GUTTER ? (view.t0 + view.t1) / 2 : view.time(x);
     const span = Math.max(MIN_SPAN, view.span() * factor);

@@ -46,6 +46,8 @@ window.TL = window.TL || {};
     );
     card().classList.add("open");
   };
+  // What is counted there is of the reading before: a note that is being written stays.
+  TL.measureAnew = function () { if (editing === null && card().classList.contains("open")) TL.showMeasure(); };
   const many = (n, one, more) => TL.num(n) + " " + (n === 1 ? one : more);
   function exportAddress(form, t0, t1) {
     return TL.url("/api/export", { form: form, t0: t0, t1: t1, lanes: TL.ranges(shownLanes()) });

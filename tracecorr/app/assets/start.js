@@ -335,7 +335,9 @@ window.__perf = { log: [], idle: false };
       const atEnd = view.t1 >= view.meta.length, span = view.span(), whole = view.t0 <= 0;
       const known = new Set(view.meta.groups.map((g) => g.id));
       for (const g of meta.groups) if (g.folded && !known.has(g.id)) view.collapsed.add(g.id); // as at the start
+      const earlier = Number(BigInt(view.meta.t0_abs) - BigInt(meta.t0_abs));
       view.meta = meta;
+      view.moveBy(earlier);
       spans = null;
       loaded = later();
       if (atEnd && whole) view.whole(); else if (atEnd) view.setRange(meta.length - span, meta.length);
@@ -345,6 +347,7 @@ window.__perf = { log: [], idle: false };
       TL.showWarnings(meta.warnings);
       TL.outdatePage();
       await Promise.all([TL.applyFilter(), TL.recount()]); // numbers of lanes and names are those of one reading, too
+      TL.measureAnew();
       if (meta.readings === null) TL.message("the recording has ended");
       TL.changed();
     } finally { TL.release(); }
