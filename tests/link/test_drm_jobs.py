@@ -94,6 +94,19 @@ def test_a_fence_that_is_used_again_is_another_job(correlate_trace: Correlator) 
     assert jobs.select("id", "queue_event", "run_event", "done_event").rows() == [(1, 0, 1, 2), (2, 3, 4, 5)]
 
 
+def test_jobs_of_one_fence_whose_steps_were_lost_stay_apart(correlate_trace: Correlator) -> None:
+    """The first one lacks its queueing and end, the second one its queueing, the third one its run (synthetic)."""
+    fields = "entity=00000000aa, id={n}, fence=00000000bbbbbbbb, ring=sdma0, job count:0, hw job count:0"
+    done = "<idle>-0 0 drm_sched_process_job: fence=00000000bbbbbbbb signaled"
+    lines = [f"sdma0-9 9 drm_run_job: {fields.format(n=n)}" for n in (1, 2)]
+    capture = correlate_trace("\n".join([*lines, done, f"a-10 10 drm_sched_job: {fields.format(n=3)}", done]))
+    jobs = capture.table("drm_jobs").collect().select("id", "process", "queue_event", "run_event", "done_event")
+    assert jobs.drop("process").rows() == [(1, None, 0, None), (2, None, 1, 2), (3, 3, None, 4)]
+    assert jobs["process"].is_not_null().to_list() == [False, False, True]
+    links = capture.table("links").filter(pl.col("rule").cast(pl.String) == "drm_job").collect()
+    assert sorted(links.select("from_event", "to_event").rows()) == [(1, 2), (3, 4)]
+
+
 def test_events_of_the_driver_alone(correlate_trace: Correlator) -> None:
     """Without gpu_scheduler events those of amdgpu and dma_fence tell the jobs; 7.2 changed their text (synthetic)."""
     old = "timeline=gfx_0.0.0, context=5, seqno=9, ring_name=gfx_0.0.0, num_ibs=1"
