@@ -104,6 +104,7 @@ def _makers(tables: Tables, made: pl.DataFrame) -> pl.DataFrame:
     threads = tables("threads").select("thread", pl.col("tid").cast(pl.Int64)).collect()
     processes = tables("processes").select("process", pid=pl.coalesce("pid", "log_pid").cast(pl.Int64)).collect()
     streams = tables("streams").select("create_event", "stream").drop_nulls().collect()
+    streams = streams.unique("create_event", keep="none")
     joined = marks.join(rows, on="event", how="left")
     for more, key in ((threads, "thread"), (processes, "process"), (streams, "create_event")):
         joined = joined.join(more, on=key, how="left")
