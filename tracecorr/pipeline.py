@@ -292,8 +292,7 @@ def _place_losses(losses: pl.DataFrame, maps: dict[str, ClockMap], records: pl.D
 def _warn(tables: dict[str, pl.DataFrame], maps: dict[str, ClockMap]) -> list[str]:
     events, threads = tables["events"], tables["threads"]
     sources = set(events["source"].unique().cast(pl.String))
-    warnings = [f"{key} is UNALIGNED: {m.reason}; nothing of it is linked by time" for key, m in maps.items()
-                if not m.aligned]  # fmt: skip
+    warnings = [_describe_unaligned(key, m, alone=len(maps) == 1) for key, m in maps.items() if not m.aligned]
     warnings += _warn_wide(tables["clock_map"])
     log = select_source(events, "amd_log", ["source", "thread", "stamp_ns"])
     if len(log):
@@ -319,6 +318,12 @@ def _warn(tables: dict[str, pl.DataFrame], maps: dict[str, ClockMap]) -> list[st
     if {"amd_log", "ftrace"} <= sources and not _overlap(events):
         warnings.append("log and trace do not overlap in time: are they of one run, and of one machine?")
     return warnings
+
+
+def _describe_unaligned(key: str, clock: ClockMap, *, alone: bool) -> str:
+    if alone:
+        return f"{key} is the only clock, and nothing tells its offset: times are its own, not CLOCK_MONOTONIC's"
+    return f"{key} is UNALIGNED: {clock.reason}; nothing of it is linked by time"
 
 
 def _warn_unused_marks(events: pl.DataFrame, maps: dict[str, ClockMap]) -> list[str]:

@@ -387,10 +387,18 @@ def test_a_kernel_counts_once_and_an_unknown_one_not_at_all(kernels: list[int | 
 
 
 def test_unaligned_capture_says_so() -> None:
-    tables = {"clock_map": table("clock_map", {"source": "ftrace:local", "method": "unaligned", "from_ns": 0})}
+    log = {"source": "amd_log:mono", "method": "same_clock", "from_ns": 0}
+    tables = {"clock_map": table("clock_map", {"source": "ftrace:local", "method": "unaligned", "from_ns": 0}, log)}
     report = summarize_capture("x", lambda name: tables.get(name, schema.TABLES[name].empty().lazy()))
     assert report.summary["unaligned"] == ["ftrace:local"]
     assert "UNALIGNED: ftrace:local" in render_markdown(report)
+
+
+def test_a_clock_alone_is_not_called_unaligned() -> None:
+    tables = {"clock_map": table("clock_map", {"source": "ftrace:local", "method": "unaligned", "from_ns": 0})}
+    report = summarize_capture("x", lambda name: tables.get(name, schema.TABLES[name].empty().lazy()))
+    said = "clocks: only one, nothing to align; times are its own, not CLOCK_MONOTONIC's"
+    assert said in render_markdown(report)
 
 
 def _clock_line(widths: list[int], *clocks: tuple[str, int]) -> str:

@@ -56,8 +56,9 @@ def _unaligned() -> SyntheticCapture:
         err_lo_ns=pl.when(~of_trace).then("err_lo_ns"),
         err_hi_ns=pl.when(~of_trace).then("err_hi_ns"),
     )
-    clock = {"source": "ftrace:local", "method": "unaligned", "from_ns": 0, "to_ns": 1}
-    capture.tables["clock_map"] = schema.CLOCK_MAP.conform(pl.DataFrame([clock]))
+    methods = {"amd_log:mono": "same_clock", "ftrace:local": "unaligned"}
+    clocks = [{"source": source, "method": method, "from_ns": 0, "to_ns": 1} for source, method in methods.items()]
+    capture.tables["clock_map"] = schema.CLOCK_MAP.conform(pl.DataFrame(clocks))
     capture.name = "unaligned"
     return capture
 

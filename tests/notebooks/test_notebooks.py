@@ -15,7 +15,7 @@ NOTEBOOKS = ("first-look", "queues", "path-of-a-launch", "compare", "clock-quali
 
 # What a reader of the notebook must be told when the capture has no log.
 SAID_OF_A_TRACE = {
-    "first-look": "ftrace:unknown is UNALIGNED",
+    "first-look": "ftrace:unknown is the only clock",
     "queues": "no packet of the log prints both indexes",
     "clock-quality": "no clock has bounds",
     "custom-analyses": "no thread launched twice",

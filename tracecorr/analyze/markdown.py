@@ -131,6 +131,8 @@ def _profile_text(calls: Mapping[str, int]) -> str:
 
 
 def _clock_text(summary: dict[str, Any]) -> str:
+    if summary["unaligned"] and summary["clocks"] == 1:
+        return "only one, nothing to align; times are its own, not CLOCK_MONOTONIC's"
     if summary["unaligned"]:
         return f"UNALIGNED: {', '.join(summary['unaligned'])}; nothing of it was linked by time"
     error, unknown = summary["time_error_ns"], summary["time_error_unknown"]

@@ -22,7 +22,7 @@ _IN_CALL = ("hip", "command", "doorbell", "return")
 
 
 def trace_paths(launches: pl.LazyFrame, events: pl.LazyFrame, setup_calls: pl.DataFrame | None = None) -> pl.LazyFrame:
-    """Return one row per dispatch: the time that each layer took on its way.
+    """Return one row per dispatch, in the order of `event`: the time that each layer took on its way.
 
     Args:
         launches, events: the tables.
@@ -57,6 +57,7 @@ def trace_paths(launches: pl.LazyFrame, events: pl.LazyFrame, setup_calls: pl.Da
             ).then(pl.col("kernel_mode_ns").fill_null(0)),
         )
         .drop("traced", "half_seen")
+        .sort("event")
     )
 
 

@@ -87,8 +87,10 @@ class CaptureIndex:
 
     def _warnings(self) -> list[str]:
         """Return what a reader of the picture must know: no events, sources on a clock of their own."""
-        clocks = self.capture.table("clock_map").filter(pl.col("method").cast(pl.String) == "unaligned")
-        sources = sorted(set(clocks.select(pl.col("source").cast(pl.String)).collect()["source"]))
+        clocks = self.capture.table("clock_map").select(pl.col("source", "method").cast(pl.String)).unique().collect()
+        unaligned = clocks.filter(pl.col("method") == "unaligned")["source"].unique().sort()
+        # A clock alone has nothing to agree with: what the tables' warnings say of it is all.
+        sources = unaligned.to_list() if clocks["source"].n_unique() > 1 else []
         out = [f"{source} is UNALIGNED: only the starts agree, nothing of it is linked by time" for source in sources]
         said = [str(text) for text in self.capture.info.get("warnings") or [] if "UNALIGNED" not in str(text)]
         return [*out, *said] if self.views.events else ["this capture holds no events", *out, *said]

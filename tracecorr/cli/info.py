@@ -20,6 +20,7 @@ def info_verb(
 ) -> None:
     """Say what a capture holds and where it is from; --json prints all that capture.json knows."""
     from tracecorr.analyze.run_facts import describe_run
+    from tracecorr.analyze.values import count_of
 
     capture = open_capture(name, tables=False)
     rows = _count_rows(capture)
@@ -33,7 +34,7 @@ def info_verb(
     if not rows:
         typer.echo(f"tables: none yet; build them: tracecorr correlate {quote_path(capture.path)}")
     for table, count in rows.items():
-        typer.echo(f"table {table}: {count} rows")
+        typer.echo(f"table {table}: {count_of(count, 'row')}")
 
 
 def _count_rows(capture: Capture) -> dict[str, int]:
