@@ -131,7 +131,8 @@ def _drop_stale(found: pl.DataFrame, rows: pl.DataFrame, uses: pl.DataFrame) -> 
 
     Handles are recycled: where the line of the use that is meant was lost, an earlier one is found. It is told by
     its age, counted in signals that the process used since. Where the log shows no signal's second use, all that it
-    names are used in between, of which as large a share is left as of the uses that are asked for.
+    names are used in between, of which as large a share is left as of the uses that are asked for; where all of these
+    are left, none is too old.
 
     Args:
         found: what of `rows` has a use, with it.
@@ -140,6 +141,8 @@ def _drop_stale(found: pl.DataFrame, rows: pl.DataFrame, uses: pl.DataFrame) -> 
     """
     distance = uses.select((pl.col("nth") - pl.col("nth").shift(1).over("process", "signal")).alias("d")).drop_nulls()
     share = len(found) / max(1, len(rows))
+    if len(distance) == 0 and share == 1:
+        return found
     soon = distance["d"].quantile(_SOONEST) if len(distance) else _count_signals(rows, uses) * share
     limit = float(soon or 0) * _STALE_SHARE
     clock = uses.select("process", "ts_ns", now=pl.col("nth")).sort("ts_ns")
