@@ -5,66 +5,32 @@ The runs are SYNTHETIC (`synthetic_run.py`), except where a test says that they 
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
-import polars as pl
 import pytest
-from analyze_tables import Rows, tables_of
+from analyze_tables import tables_of
+from judging import (
+    COMMAND_SUBMISSION,
+    SECOND_INIT,
+    SECOND_STORE,
+    Change,
+    add,
+    drop_events,
+    drop_layer,
+    empty,
+    judge,
+    put,
+    put_event,
+)
 from synthetic_run import make_run
 
-from tracecorr.analyze.markdown import render_markdown
-from tracecorr.analyze.report import summarize_capture
 from tracecorr.analyze.verdicts import CLAIMS, Evidence, Thresholds, judge_capture
 from tracecorr.model import schema
 from tracecorr.model.errors import InputError
 from tracecorr.pipeline import correlate, import_files
-from tracecorr.store.keys import count_keys, move_table
 
 NAMES = [claim.name for claim in CLAIMS]
-Change = Callable[[Rows], None]
 
-
-def judge(rows: Rows, name: str, **options: Any) -> tuple[str, str, str]:
-    """Return outcome, reason and remedy of one verdict."""
-    (verdict,) = judge_capture(tables_of(rows), names=[name], **options)
-    return str(verdict.outcome), verdict.finding.reason, verdict.finding.remedy
-
-
-def put(table: str, place: int, **values: Any) -> Change:
-    """Return a change that sets columns of one row."""
-    return lambda rows: rows[table][place].update(values)
-
-
-def put_event(event: int, **values: Any) -> Change:
-    """Return a change that sets columns of one event."""
-    return lambda rows: next(r for r in rows["events"] if r["event"] == event).update(values)
-
-
-def drop_events(*events: int) -> Change:
-    """Return a change that takes events away."""
-    return lambda rows: rows.update(events=[r for r in rows["events"] if r["event"] not in events])
-
-
-def drop_layer(layer: str) -> Change:
-    """Return a change that takes a whole layer away, as if it had not been recorded."""
-    return lambda rows: rows.update(events=[r for r in rows["events"] if r["layer"] != layer])
-
-
-def add(table: str, **values: Any) -> Change:
-    """Return a change that adds a row."""
-    return lambda rows: rows[table].append(values)
-
-
-def empty(table: str) -> Change:
-    """Return a change that empties a table."""
-    return lambda rows: rows.update({table: []})
-
-
-_CS = {"event": 50, "ts_ns": 8_000, "layer": "ioctl", "name": "DRM_IOCTL_AMDGPU_CS", "process": 0}
-_SECOND_INIT = {"event": 51, "ts_ns": 1_160, "layer": "mqd", "name": "init_mqd_v9_4_3", "parent": 3, "process": 0}
-_SECOND_STORE = {"event": 52, "ts_ns": 5_500, "layer": "doorbell", "name": "doorbell", "queue": 0, "packet_index": 0}
 
 FAILS: list[tuple[str, Change, dict[str, int | None], list[int]]] = [
     ("nothing_lost", add("losses", source="ftrace", cpu=0, from_ns=5_000, to_ns=5_100, count=7), {"loss_spans": 1,
@@ -74,9 +40,9 @@ FAILS: list[tuple[str, Change, dict[str, int | None], list[int]]] = [
     ("clock_aligned", put("clock_map", 1, violated=1), {"contradictions": 1}, []),
     ("clock_aligned", put("clock_map", 1, hi_ns=200_000), {"wider_than_limit": 1}, []),
     ("causality", put("links", 1, gap_ns=-10), {"broken": 1}, [21]),
-    ("compute_uses_doorbell", add("events", **_CS), {"drm_command_submissions": 1}, [50]),
+    ("compute_uses_doorbell", add("events", **COMMAND_SUBMISSION), {"drm_command_submissions": 1}, [50]),
     ("doorbell_per_packet", put("launches", 0, doorbell_event=25), {"own_store": 1, "batched": 1}, [20]),
-    ("doorbell_per_packet", add("events", **_SECOND_STORE), {"stores": 3, "stored_twice": 1}, [21, 52]),
+    ("doorbell_per_packet", add("events", **SECOND_STORE), {"stores": 3, "stored_twice": 1}, [21, 52]),
     ("packet_sequence_complete", put("launches", 1, packet_index=2), {"missing": 1}, [20]),
     ("packet_sequence_complete", put("launches", 1, packet_index=0), {"repeated": 1}, [20]),
     ("copies_use_user_sdma", put("queues", 1, type="compute_aql"), {"sdma_queues": 0}, [28]),
@@ -87,7 +53,7 @@ FAILS: list[tuple[str, Change, dict[str, int | None], list[int]]] = [
     ("kfd_create_under_1ms", put_event(3, dur_ns=1_000_001), {"slower": 1, "longest_ns": 1_000_001}, [3]),
     ("rocr_create_time", put_event(9, ts_ns=1_050 + 10_000_001), {"slower": 1, "longest_ns": 10_000_001}, [9]),
     ("mqd_ops_per_queue", drop_events(5), {"mqd_operations": 1, "init_by_create": 1}, [3]),
-    ("mqd_ops_per_queue", add("events", **_SECOND_INIT), {"mqd_operations": 3, "init_by_create": 3}, [3]),
+    ("mqd_ops_per_queue", add("events", **SECOND_INIT), {"mqd_operations": 3, "init_by_create": 3}, [3]),
     ("scheduler_mode", put("gpus", 0, scheduler="MES"), {"gpus_MES": 1, "gpus_HWS": None}, [12]),
     ("priority_reaches_hardware", put("args", 0, u64=7), {}, [6]),
     ("priority_reaches_hardware", put("queues", 0, priority_log=1), {}, [6]),
@@ -233,7 +199,7 @@ def test_a_lost_update_excuses_the_priority_that_a_queue_was_created_with() -> N
 def test_losses_do_not_excuse_what_was_seen() -> None:
     rows = make_run()
     rows["losses"].append({"source": "ftrace", "cpu": 0, "from_ns": 5_500, "to_ns": 5_600, "count": 1})
-    rows["events"].append(_CS)
+    rows["events"].append(COMMAND_SUBMISSION)
     assert judge(rows, "compute_uses_doorbell")[0] == "FAIL"
 
 
@@ -324,347 +290,3 @@ def test_dumps_of_real_gpus(dump: str, quantum: str, data_folder: Path, tmp_path
     names = ["hqd_quantum", "scheduler_mode"]
     found = {v.name: str(v.outcome) for v in judge_capture(made.table, info=made.info, names=names)}
     assert found == {"hqd_quantum": quantum, "scheduler_mode": "PASS"}
-
-
-def test_reasons_name_stages_and_what_is_missing_in_words() -> None:
-    """Not the names of columns; and without a trace it is the trace that is missing."""
-    run = make_run()
-    run["files"] = [row for row in run["files"] if row["source"] != "ftrace"]
-    run["hqd"] = []
-    run["queues"] = [{**row, "priority_ioctl": None, "create_ioctl_event": None} for row in run["queues"]]
-    run["events"] = [row for row in run["events"] if row["layer"] in ("hip", "aql", "copy")]
-    said = {v.name: v.finding.reason for v in judge_capture(tables_of(run))}
-    assert said["copies_use_user_sdma"] == "1 engine copy, but no kernel trace tells which queues were made"
-    told = "the priority in the driver is not known of 1 queue; it agrees as far as the log"
-    assert said["priority_reaches_hardware"] == told
-
-
-def test_queues_of_which_the_log_shows_no_priority_are_told() -> None:
-    run = make_run()
-    run["queues"][0] |= {"priority_hip": None, "priority_log": None}
-    run["streams"][0] |= {"priority": None, "create_event": None}
-    reason = judge(run, "priority_reaches_hardware")[1]
-    assert reason.endswith("; of 1 queue the log shows neither a stream nor its creation")
-
-
-def test_what_no_duration_shows_of_a_queue_creation_is_told() -> None:
-    rows = make_run()
-    for event in (3, 10):
-        put_event(event, dur_ns=None)(rows)
-    told = "the trace does not show how long the 2 that succeeded took"
-    assert judge(rows, "kfd_create_under_1ms")[1] == told
-    rows["clock_map"][1].update(source="ftrace:counter", method="unaligned")
-    assert judge(rows, "kfd_create_under_1ms")[1] == f"{told}: ftrace:counter counts steps that are no nanoseconds"
-
-
-def test_a_wide_clock_is_told_with_its_width_and_what_it_is_of() -> None:
-    run = make_run()
-    pieces = ({"lo_ns": 300_000, "hi_ns": 0}, {"lo_ns": 600_000, "hi_ns": 47_190})
-    run["clock_map"] += [{"source": "amd_log:boot", "method": "causal_pairs", "violated": 0, **p} for p in pieces]
-    (said,) = [v.finding.reason for v in judge_capture(tables_of(run)) if v.name == "clock_aligned"]
-    told = "the error of amd_log:boot (the log's GPU times, 647.19 us) is wider than 100.00 us"
-    assert said == f"{told}; all others are known to 900 ns"
-
-
-def _with_a_process_of_a_log_alone() -> Rows:
-    """Return the run and, beside it, a copy and a queue of a process that no kernel trace shows."""
-    rows = make_run()
-    rows["processes"].append({"process": 2, "pid": None, "log_pid": 7})
-    rows["events"].append({"event": 60, "ts_ns": 9_000, "layer": "copy", "name": "copy", "process": 2})
-    rows["launches"].append({"event": 60, "kind": "copy", "process": 2, "engine": 1})
-    rows["events"].append({"event": 61, "ts_ns": 9_100, "layer": "aql", "name": "queue_created", "process": 2})
-    rows["queues"].append({"queue": 2, "process": 2, "type": "compute_aql", "created_line_event": 61})
-    return rows
-
-
-@pytest.mark.parametrize(
-    ("name", "told"),
-    [
-        ("copies_use_user_sdma", "1 engine copy of processes that no kernel trace shows"),
-        ("queue_creation_complete", "no kernel trace shows the other processes"),
-    ],
-)
-def test_what_no_trace_shows_of_a_process_is_unknown(name: str, told: str) -> None:
-    """As on a node of a dataset that has a HIP log alone."""
-    rows = _with_a_process_of_a_log_alone()
-    assert judge(rows, name)[:2] == ("UNKNOWN", told)
-    rows["processes"][-1]["pid"] = 200
-    assert judge(rows, name)[0] == "FAIL"
-
-
-def _forget_processes(rows: Rows) -> None:
-    """Let the log name no process, as at level 3: its queues and copies are no process's."""
-    for row in (*rows["queues"][:1], *rows["launches"], *(r for r in rows["events"] if r["source"] == "amd_log")):
-        row["process"] = None
-    rows["queues"][0]["create_ioctl_event"] = None
-    rows["queues"][1]["type"] = "compute_aql"
-
-
-def _begin_late(rows: Rows) -> None:
-    """Let the trace begin when the first queues are made, the SDMA queue among them; another one is made later."""
-    rows["events"] = [r for r in rows["events"] if r["source"] != "ftrace" or r["ts_ns"] > 4_000]
-    create = {"event": 13, "ts_ns": 4_500, "dur_ns": 300, "layer": "ioctl", "name": "AMDKFD_IOC_CREATE_QUEUE"}
-    rows["events"].append({**create, "result": "0", "process": 0, "source": "ftrace"})
-    rows["queues"][0]["create_ioctl_event"] = None
-    rows["queues"][1].update(type="compute_aql", create_ioctl_event=13)
-
-
-@pytest.mark.parametrize(
-    ("claim", "change", "told"),
-    [
-        ("queue_creation_complete", _forget_processes,
-         "the log names no process: its queues cannot be joined to the trace"),
-        ("queue_creation_complete", _begin_late, "the other queues were made before the kernel trace began"),
-        ("copies_use_user_sdma", _forget_processes, "1 engine copy of a process that the log does not name"),
-        ("copies_use_user_sdma", _begin_late,
-         "1 engine copy of processes that made queues before the kernel trace began"),
-    ],
-)  # fmt: skip
-def test_what_the_trace_cannot_show_is_unknown(claim: str, change: Change, told: str) -> None:
-    rows = make_run()
-    change(rows)
-    assert judge(rows, claim)[:2] == ("UNKNOWN", told)
-
-
-def test_a_copy_whose_engine_is_not_named_may_be_a_kernel() -> None:
-    """ROCr copies by a kernel of its own where it has no engine for a copy (HSA_ENABLE_SDMA=0)."""
-    rows = make_run()
-    put("queues", 1, type="compute_aql")(rows)
-    rows["launches"][-1]["engine"] = None
-    told = "the log names no engine of 1 copy: ROCr chose which way to take"
-    assert judge(rows, "copies_use_user_sdma")[:2] == ("UNKNOWN", told)
-
-
-def test_jobs_may_be_those_of_a_process_that_only_the_log_names() -> None:
-    rows = _with_a_process_of_a_log_alone()
-    outcome, reason, _ = judge(rows, "no_kcq_use")
-    assert outcome == "UNKNOWN" and reason.startswith("1 job went to compute rings, and not every process")
-    rows["drm_jobs"] = [job for job in rows["drm_jobs"] if job["ring_kind"] != "kcq"]
-    assert judge(rows, "no_kcq_use")[0] == "PASS"
-
-
-def _with_a_second_node(other: Rows) -> Evidence:
-    """Return a dataset of the run, none of whose jobs went to a compute ring, and another one on node b."""
-    first = make_run()
-    first["drm_jobs"] = [job for job in first["drm_jobs"] if job["ring_kind"] != "kcq"]
-    a, b = tables_of(first), tables_of(other)
-    used = count_keys(a)
-    moved = {name: move_table(b(name), name, used, 0) for name in schema.TABLES}
-    whole = {name: pl.concat([a(name), moved[name]]) for name in schema.TABLES}
-    return Evidence(whole.__getitem__, nodes={"a": a, "b": moved.__getitem__})
-
-
-def _judge_of(evidence: Evidence, name: str) -> tuple[str, str]:
-    (verdict,) = judge_capture(evidence, names=[name])
-    return str(verdict.outcome), verdict.finding.reason
-
-
-def test_a_node_that_did_not_look_proves_nothing_by_what_is_not_there() -> None:
-    log_alone = make_run()
-    log_alone["drm_jobs"] = []
-    log_alone["events"] = [row for row in log_alone["events"] if row["source"] == "amd_log"]
-    told = ("UNKNOWN", "b: no event of the gpu_scheduler is recorded")
-    assert _judge_of(_with_a_second_node(log_alone), "no_kcq_use") == told
-    no_probe = make_run()
-    drop_layer("mqd")(no_probe)
-    dataset = _with_a_second_node(no_probe)
-    assert _judge_of(dataset, "mqd_ops_per_queue") == ("UNKNOWN", "b: no MQD operation is recorded")
-    assert _judge_of(dataset, "queue_creation_complete") == ("UNKNOWN", "b: no MQD of a queue creation is recorded")
-    broken = make_run()
-    drop_events(5)(broken)
-    outcome, reason = _judge_of(_with_a_second_node(broken), "mqd_ops_per_queue")
-    assert outcome == "FAIL" and reason.startswith("b: 1 of 2 created queues")
-    same = make_run()
-    same["drm_jobs"] = []
-    assert _judge_of(_with_a_second_node(same), "no_kcq_use")[0] == "PASS"
-
-
-def test_what_was_refused_is_counted_among_what_was_seen() -> None:
-    rows = _with_a_process_of_a_log_alone()
-    put_event(3, result="EINVAL")(rows)
-    put_event(10, result="EINVAL")(rows)
-    assert judge(rows, "queue_creation_complete")[1] == "1 of 1 CREATE_QUEUE ioctls were refused (EINVAL)"
-    copies = "1 engine copy of processes without an SDMA queue: the driver refused 1 that they asked for (EINVAL)"
-    assert judge(rows, "copies_use_user_sdma")[1] == copies
-
-
-def test_packets_before_the_log_began_are_missed_only_where_the_log_shows_the_queue_being_made() -> None:
-    rows = make_run()
-    for place, index in enumerate((7, 9)):
-        put("launches", place, packet_index=index, wptr=index)(rows)
-    assert judge(rows, "packet_sequence_complete")[1].startswith("8 indexes are missing and 0 occur twice, on 1 queue:")
-    put("queues", 0, created_line_event=None)(rows)
-    assert judge(rows, "packet_sequence_complete")[1].startswith("1 index is missing and 0 occur twice, on 1 queue:")
-    put("launches", 1, packet_index=8, wptr=8)(rows)
-    assert judge(rows, "packet_sequence_complete")[:2] == ("PASS", "2 packets on 1 queue, no index missing")
-
-
-def test_a_priority_that_did_not_arrive_is_told_stage_by_stage() -> None:
-    rows = make_run()
-    put("hqd", 1, queue_priority=7)(rows)
-    told = "1 queue differs, it is queue 0: HIP -1, log 2, driver 11, HQD 7"
-    assert judge(rows, "priority_reaches_hardware")[:2] == ("FAIL", told)
-
-
-def test_an_unaligned_trace_is_the_reason_only_where_no_ioctl_is_joined() -> None:
-    rows = make_run()
-    put("clock_map", 1, method="unaligned")(rows)
-    drop_events(5)(rows)
-    lacking = "1 of 1 queues have no MQD in the trace"
-    assert judge(rows, "queue_creation_complete")[:2] == ("FAIL", lacking)
-    put("queues", 0, create_ioctl_event=None)(rows)
-    told = "the trace is unaligned: no ioctl can be joined to its queue"
-    assert judge(rows, "queue_creation_complete")[:2] == ("UNKNOWN", told)
-
-
-@pytest.mark.parametrize(("hip", "log", "special"), [(0, 1, 0), (None, 1, 0), (0, None, 0), (1, 0, 1), (None, 0, 1)])
-def test_queues_of_the_normal_priority_are_not_followed(hip: int | None, log: int | None, special: int) -> None:
-    rows = make_run()
-    put("queues", 0, priority_hip=hip, priority_log=log)(rows)
-    put("streams", 0, priority=hip)(rows)
-    (verdict,) = judge_capture(tables_of(rows), names=["priority_reaches_hardware"])
-    assert verdict.finding.counts["with_special_priority"] == special
-
-
-@pytest.mark.parametrize(
-    ("rule", "name", "gap_ns", "outcome"), [
-        ("packet_of_command", "Task", -10, "PASS"),
-        ("packet_of_command", "KernelExecution", -10, "FAIL"),
-        ("command_in_call", "Task", -10, "FAIL"),
-        ("rocprof_of_packet", "dispatch", -10, "PASS"),
-        pytest.param("command_in_call", "Task", -5, "PASS", id="as far before its cause as the error"),
-        pytest.param("command_in_call", "Task", -6, "FAIL", id="further"),
-    ],
-)  # fmt: skip
-def test_lines_that_are_printed_behind_what_they_cause_break_no_causality(
-    rule: str, name: str, gap_ns: int, outcome: str
-) -> None:
-    """The command of a graph launch is printed behind its packets; what rocprof timed is not judged."""
-    rows = make_run()
-    add("events", event=70, ts_ns=5_500, layer="command", name=name, process=0)(rows)
-    put("links", 1, rule=rule, from_event=70, gap_ns=gap_ns, gap_err_ns=5)(rows)
-    assert judge(rows, "causality")[0] == outcome
-
-
-def test_slots_that_are_not_active_tell_nothing() -> None:
-    rows = make_run()
-    add("hqd", snapshot=0, dump="hqds", type="cp", active=False, quantum=0x110)(rows)
-    assert judge(rows, "hqd_quantum")[0] == "PASS"
-    put("hqd", 0, active=False)(rows)
-    (verdict,) = judge_capture(tables_of(rows), names=["scheduler_mode"])
-    assert verdict.finding.counts == {"functions_HWS": 1, "gpus_HWS": 1}
-
-
-def test_functions_of_a_driver_that_schedules_by_itself_are_none_of_the_firmware() -> None:
-    """Their names end in those that the driver calls for the firmware."""
-    rows = make_run()
-    put_event(12, name="create_queue_nocpsch")(rows)
-    for table in ("gpus", "hqd"):
-        empty(table)(rows)
-    assert judge(rows, "scheduler_mode")[:2] == ("FAIL", "the scheduler is none")
-
-
-def test_other_ways_to_copy_are_counted_apart() -> None:
-    rows = make_run()
-    add("kernels", kernel=1, name="__amd_rocclr_fillBufferAligned.kd")(rows)
-    put("launches", 1, kernel=1)(rows)
-    for event, layer, name in ((60, "copy", "memcpy_h2d"), (61, "copy", "staged"), (62, "signal", "memcpy_wait")):
-        add("events", event=event, ts_ns=8_000 + event, layer=layer, name=name, process=0)(rows)
-    add("drm_jobs", job=2, ring="sdma0", ring_kind="sdma", process=0)(rows)
-    (verdict,) = judge_capture(tables_of(rows), names=["copies_use_user_sdma"])
-    assert verdict.finding.counts == {
-        "engine_copies": 1, "sdma_queues": 1, "drm_jobs": 3, "drm_jobs_of_these_processes": 1, "blit_kernels": 1,
-        "host_memcpy_steps": 1, "copies_of_unnamed_engine": 0,
-    }  # fmt: skip
-    assert verdict.finding.reason.endswith("3 drm jobs ran, 1 of them submitted by these")
-
-
-def test_only_copies_of_processes_whose_sdma_queues_were_refused_are_told_with_the_refusal() -> None:
-    """Process 2 was refused its queue, process 3 asked for none, process 0 has one."""
-    rows = make_run()
-    add("events", **{**_CS, "name": "AMDKFD_IOC_CREATE_QUEUE", "process": 2, "result": "ENOMEM"})(rows)
-    add("queues", queue=2, process=2, type="sdma", create_ioctl_event=50)(rows)
-    rows["launches"] += [rows["launches"][2] | {"event": 60 + n, "process": n // 2} for n in (4, 5, 6)]
-    told = "2 engine copies of processes without an SDMA queue: the driver refused 1 that they asked for (ENOMEM)"
-    assert judge(rows, "copies_use_user_sdma")[:2] == ("FAIL", told)
-
-
-def _lose(from_ns: int, to_ns: int) -> Rows:
-    """Return the run with seven records lost on one CPU, told as the readers tell it: as a span and in the ledger."""
-    rows = make_run()
-    add("losses", source="ftrace", cpu=0, from_ns=from_ns, to_ns=to_ns, count=7)(rows)
-    booked = {"outcome": "lost", "reason": "ring_buffer_overrun", "records": 7, "bytes": 0}
-    add("ledger", file=1, source="ftrace", **booked)(rows)
-    return rows
-
-
-def test_text_of_the_program_in_a_log_is_no_record_that_was_read() -> None:
-    rows = make_run()
-    skipped = {"outcome": "skipped", "reason": "program_output", "records": 81, "bytes": 0}
-    add("ledger", file=0, source="amd_log", **skipped)(rows)
-    assert judge(rows, "nothing_lost")[1] == "18 records were read, no source reports a loss"
-
-
-def test_a_capture_that_was_killed_may_have_lost_what_it_had_not_stored() -> None:
-    """Nobody counts what lay in the buffers of the kernel then."""
-    for state, outcome in (("killed", "UNKNOWN"), ("complete", "PASS")):
-        (verdict,) = judge_capture(tables_of(make_run()), info={"state": state}, names=["nothing_lost"])
-        assert (verdict.outcome.value, "was killed" in verdict.finding.reason) == (outcome, state == "killed")
-
-
-def test_a_lost_record_counts_once() -> None:
-    (verdict,) = judge_capture(tables_of(_lose(5_000, 5_100)), names=["nothing_lost"])
-    assert verdict.finding.reason == "7 records were lost, 0 files are not accounted for"
-    assert (verdict.finding.counts["records_read"], verdict.finding.counts["records_lost"]) == (18, 7)
-    told = judge(_lose(5_000, 5_100), "no_kcq_use")
-    assert told[0] == "UNKNOWN" and told[1].startswith("records were lost in 1 place while the program ran")
-
-
-def test_what_was_lost_while_hip_did_nothing_changes_no_other_verdict() -> None:
-    found = {v.name: str(v.outcome) for v in judge_capture(tables_of(_lose(900_000, 900_100)))}
-    assert found.pop("nothing_lost") == "FAIL"
-    assert set(found.values()) == {"PASS"}
-
-
-def test_the_losses_of_a_trace_are_told_as_the_trace_tells_them(tmp_path: Path) -> None:
-    stamp = "         t1-7       (      7) [000] .....     {}.000000: sched_process_exit: comm=t1 pid=7 prio=120\n"
-    text = f"{stamp.format(1)}CPU:0 [LOST 40 EVENTS]\n{stamp.format(2)}CPU:0 [LOST EVENTS]\n{stamp.format(3)}"
-    (tmp_path / "trace.txt").write_text(f"# tracer: nop\n{text}")
-    made = import_files(tmp_path / "x.tracecorr", [], [tmp_path / "trace.txt"])
-    correlate(made.path)
-    report = summarize_capture("x", made.table, made.info)
-    assert report.summary["records_lost"] == 40
-    assert "records lost: 40, and those of 1 span of unknown number\n" in render_markdown(report)
-
-
-def test_stores_whose_value_is_not_known_are_of_no_index_that_was_stored_twice() -> None:
-    rows = make_run()
-    for event in (60, 61):
-        add("events", **_SECOND_STORE | {"event": event, "packet_index": None})(rows)
-    assert judge(rows, "doorbell_per_packet")[0] == "PASS"
-
-
-def test_the_first_twenty_packets_without_a_recorded_doorbell_are_named() -> None:
-    rows = make_run()
-    inferred = rows["launches"][0] | {"doorbell_evidence": "inferred"}
-    rows["launches"][1:1] = [inferred | {"event": event} for event in range(100, 125)]
-    (verdict,) = judge_capture(tables_of(rows), names=["compute_uses_doorbell"])
-    assert list(verdict.finding.events) == list(range(100, 120))
-
-
-def test_system_calls_of_launches_are_counted_apart_from_those_of_set_up() -> None:
-    """The launch 19 waits, the launch 23 allocates memory; those of the copy 27 are of no launch."""
-    rows = make_run()
-    calls = [(19, "futex", "syscall"), (19, "futex", "syscall"), (19, "AMDKFD_IOC_WAIT_EVENTS", "ioctl"),
-             (19, "madvise", "syscall"), (23, "mmap", "syscall"), (23, "futex", "syscall"),
-             (27, "futex", "syscall")]  # fmt: skip
-    for n, (chain, name, layer) in enumerate(calls):
-        add("events", event=60 + n, ts_ns=8_000 + n, layer=layer, name=name, process=0, chain=chain)(rows)
-    # Two packets of one call.
-    rows["launches"].append(rows["launches"][0] | {"event": 90})
-    (verdict,) = judge_capture(tables_of(rows), names=["compute_uses_doorbell"])
-    counted = [(key, count) for key, count in verdict.finding.counts.items() if key.startswith(("steady", "syscalls"))]
-    assert counted == [
-        ("syscalls_in_setup_launches", 2), ("syscalls_in_steady_launches", 4), ("steady_futex", 2),
-        ("steady_AMDKFD_IOC_WAIT_EVENTS", 1), ("steady_madvise", 1),
-    ]  # fmt: skip
