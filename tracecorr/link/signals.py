@@ -85,7 +85,7 @@ def _latest_meant(rows: pl.DataFrame, uses: pl.DataFrame, losses: pl.DataFrame, 
     both = counts.join(taken, on="file", how="left")
     lacks = (pl.col("used").fill_null(0) < pl.col("asked")) | (pl.lit(once) & (pl.col("uses") < pl.col("used")))
     lossy = pl.col("file").is_in(losses["file"].implode()) | pl.col("file").is_in(both.filter(lacks)["file"].implode())
-    sure = _drop_stale(found.filter(lossy), rows.filter(lossy), uses)
+    sure = _drop_stale(found.filter(lossy), rows.filter(lossy), uses, losses)
     return pl.concat([found.filter(~lossy), sure.select(found.columns)])
 
 
@@ -126,22 +126,24 @@ def _add_printed_late(
     return pl.concat([others, late])
 
 
-def _drop_stale(found: pl.DataFrame, rows: pl.DataFrame, uses: pl.DataFrame) -> pl.DataFrame:
+def _drop_stale(found: pl.DataFrame, rows: pl.DataFrame, uses: pl.DataFrame, losses: pl.DataFrame) -> pl.DataFrame:
     """Leave out uses that are too old to be meant.
 
     Handles are recycled: where the line of the use that is meant was lost, an earlier one is found. It is told by
     its age, counted in signals that the process used since. Where the log shows no signal's second use, all that it
     names are used in between, of which as large a share is left as of the uses that are asked for; where all of these
-    are left, none is too old.
+    are left of a log that only may have lost lines, between its pieces, none is too old.
 
     Args:
         found: what of `rows` has a use, with it.
         rows: what asks for the latest use of its signal.
         uses: as `list_uses` returns them.
+        losses: files of the log that lost lines, and the share of them.
     """
     distance = uses.select((pl.col("nth") - pl.col("nth").shift(1).over("process", "signal")).alias("d")).drop_nulls()
     share = len(found) / max(1, len(rows))
-    if len(distance) == 0 and share == 1:
+    unshown = losses.filter(pl.col("lost") == 0)["file"]
+    if len(distance) == 0 and share == 1 and rows["file"].is_in(unshown.implode()).all():
         return found
     soon = distance["d"].quantile(_SOONEST) if len(distance) else _count_signals(rows, uses) * share
     limit = float(soon or 0) * _STALE_SHARE
