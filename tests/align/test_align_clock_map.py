@@ -107,7 +107,7 @@ def test_causal_pairs_bound_the_clock(name: str, per_s: int, wrong: float) -> No
     covered, width = measure(rng, fitted, CURVES[name], 20)
     assert fitted.aligned, fitted.reason
     assert covered == 1
-    assert np.median(width) < (30_000 if per_s == 50 else 20_000)
+    assert np.median(width) < (25_000 if per_s == 50 else 20_000)
 
 
 SMOOTH = {

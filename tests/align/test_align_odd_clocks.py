@@ -137,7 +137,7 @@ def test_a_slew_that_is_too_fast_is_a_wide_place_or_none(span_s: float, ppm: flo
     if fitted.aligned:
         covered, outside, width = measure(fitted, curve)
         assert covered >= (1 if evidence == "samples" else 0.98)
-        assert outside < 0.02 * abs(ppm) * span_s * 1000
+        assert outside < 0.01 * abs(ppm) * span_s * 1000
         assert width.max() > min(300_000, 100 * abs(ppm) * span_s)
 
 

@@ -7,7 +7,7 @@ from itertools import pairwise
 
 import numpy as np
 
-from tracecorr.align.bounds import Floats, Mask
+from tracecorr.align.bounds import Floats
 from tracecorr.align.lines import Lines, fit_lines
 
 # The kernel changes the rate of CLOCK_MONOTONIC once a second, and chrony holds a slew for a second at least: so long a
@@ -18,13 +18,13 @@ PIECE_NS, _SHORTER, _TIMES = 1e9, 8, 2
 _PARTS, _FEWEST, _MOST = 16, 16, 2048
 # The blocks at both ends are halved so often: what the clock begins in the last one, nothing behind it tells.
 _FINER = 5
-# A block holds so many inequalities at least, fewer than so many tell nothing.
+# A block holds so many inequalities at least, fewer than so many tell nothing. Where few tell of the rate, a piece is
+# taken to last so much longer, or as long as so many blocks take.
 _LEAST, _ANY = 2, 16
-# A new rate that nothing tells lies so near the one before: daemons slew by more only to set a clock right that is off
-# by milliseconds, and that does not stay untold. Where few tell, the one before is asked of so much more than a piece,
-# or of as much as so many blocks take.
-_CHANGE = 100e-6
 _LONGER, _FEW = 1.4, 7
+# A new rate that nothing tells lies so near the one before: daemons slew by more only to set a clock right that is off
+# by milliseconds, and that does not stay untold.
+_CHANGE = 100e-6
 # Where nothing tells anything for so many pieces, and as many times longer than usual, rates may come and go unseen.
 _PAUSE, _UNUSUAL = 2, 8
 
@@ -82,8 +82,8 @@ def find_slopes(x: Floats, low: Floats, high: Floats, rates: Rates) -> Slopes:
     The time is cut into blocks. In each the clock runs at the rate of a line through all that a window around the block
     holds; or it changes its rate in there, from that of the window before the block to that of the one behind it. Which
     of these it is nobody knows, so that all are allowed. Where there is none the clock changes its rate faster: shorter
-    windows are asked there. In a long pause between inequalities, and where one side alone is bounded until an end of
-    the evidence, it may run at any rate; elsewhere a rate that long windows hide is near theirs.
+    windows are asked there. In a long pause between inequalities it may run at any rate; elsewhere a rate that long
+    windows hide is near theirs.
 
     Args:
         x, low, high: sorted stamps and bounds, infinite where there is none.
@@ -131,9 +131,9 @@ def _settle(evidence: _Evidence, piece: float, times: int) -> Slopes:
         return allow_all(x, evidence.rates)
     edges = _cut(x, piece)
     windows = _list_windows(edges, piece)
-    limits = _ask(evidence, edges, windows, _list_long_windows(edges, piece, windows))
+    limits = _ask(evidence, edges, windows)
     parts = []
-    for first, end, told in _list_stretches(limits, windows.all):
+    for first, end, told in _list_stretches(limits, windows):
         if told:
             parts.append(Slopes(edges[first:end], limits.low[first:end], limits.high[first:end]))
             continue
@@ -162,96 +162,64 @@ def _cut(x: Floats, piece: float) -> Floats:
     return np.append(grid[kept], x[-1])
 
 
-@dataclass(frozen=True)
-class _Windows:
-    """Hold windows as first block and the one behind the last: the longest that begin, and that end, at each edge."""
+def _list_windows(edges: Floats, piece: float) -> list[tuple[int, int]]:
+    """Return first block and the one behind the last of each window: a block less than a piece, so that pieces hold it.
 
-    beginning: list[tuple[int, int]]
-    ending: list[tuple[int, int]]
-
-    @property
-    def all(self) -> list[tuple[int, int]]:
-        return sorted({*self.beginning, *self.ending})
-
-
-def _list_windows(edges: Floats, piece: float) -> _Windows:
-    """Return windows that a piece holds wherever in the block beside them it begins or ends.
-
-    At both ends of the evidence they are shorter: what the clock did beyond is not known. Where blocks are long there
-    may be none.
+    At both ends of the evidence they are shorter: what the clock did beyond is not known.
     """
-    length = np.diff(edges)
-    before, behind = np.concatenate([[0.0], length]), np.concatenate([length, [0.0]])
-    ends = np.searchsorted(edges, edges + piece - 0.999 * before, side="right") - 1
-    starts = np.searchsorted(edges, edges - piece + 0.999 * behind, side="left")
-    every = range(len(edges))
-    beginning = [(first, end) for first, end in zip(every, ends.tolist(), strict=True) if first < end]
-    ending = [(first, end) for first, end in zip(starts.tolist(), every, strict=True) if first < end]
-    return _Windows(beginning, ending)
+    starts = np.arange(len(edges) - 1)
+    block = float(np.median(np.diff(edges)))
+    ends, latest = (
+        np.searchsorted(edges, edges[:-1] + length, side="right") - 1
+        for length in (piece - 0.999 * block, _LONGER * piece)
+    )
+    ends = np.maximum(np.maximum(ends, np.minimum(starts + _PARTS - 1, latest)), starts + _FEW)
+    ends = np.minimum(ends, len(starts))
+    return [*((0, end) for end in range(1, int(ends[0]))), *zip(starts.tolist(), ends.tolist(), strict=True)]
 
 
-def _list_long_windows(edges: Floats, piece: float, windows: _Windows) -> dict[int, int]:
-    """Return first block -> the one behind the last of the windows that tell about what rate a clock has."""
-    starts, short = np.arange(len(edges) - 1), dict(windows.beginning)
-    ends = np.array([short.get(start, start + 1) for start in starts.tolist()])
-    latest = np.searchsorted(edges, edges[:-1] + _LONGER * piece, side="right") - 1
-    longer = np.where(ends - starts < _PARTS - 2, np.minimum(starts + _PARTS, latest), 0)
-    ends = np.minimum(np.maximum(np.maximum(ends, longer), starts + _FEW), len(starts))
-    return dict(zip(starts.tolist(), ends.tolist(), strict=True))
-
-
-def _ask(evidence: _Evidence, edges: Floats, windows: _Windows, long: dict[int, int]) -> Slopes:
+def _ask(evidence: _Evidence, edges: Floats, windows: list[tuple[int, int]]) -> Slopes:
     """Return the least and the largest slope of each block; infinite where none is possible."""
     rows = np.append(np.searchsorted(evidence.x, edges[:-1]), len(evidence.x))
     blocks = len(edges) - 1
-    fitted = {
-        (first, end): evidence.fit(slice(int(rows[first]), int(rows[end])))
-        for first, end in {*windows.all, *long.items()}
-    }
-    least, most, asked = np.full(blocks, np.inf), np.full(blocks, -np.inf), np.zeros(blocks, dtype=np.bool_)
-    for first, end in windows.all:
-        asked[first:end] = True
-        lines, own = fitted[first, end], slice(first, end)
-        if lines is not None:
-            least[own], most[own] = np.minimum(least[own], lines.rates.min()), np.maximum(most[own], lines.rates.max())
-    ending, beginning = {end: fitted[first, end] for first, end in windows.ending}, dict(windows.beginning)
+    least, most = np.full(blocks, np.inf), np.full(blocks, -np.inf)
+    # The longest windows that end and begin at each edge.
+    ending: dict[int, Lines] = {}
+    beginning: dict[int, Lines] = {}
+    longest = dict(windows)
+    for first, end in windows:
+        lines = evidence.fit(slice(int(rows[first]), int(rows[end])))
+        if lines is None:
+            continue
+        own = slice(first, end)
+        least[own], most[own] = np.minimum(least[own], lines.rates.min()), np.maximum(most[own], lines.rates.max())
+        ending.setdefault(end, lines)
+        if longest[first] == end:
+            beginning[first] = lines
     for block in range(blocks):
-        before, behind = ending.get(block), fitted.get((block + 1, beginning.get(block + 1, 0)))
+        before, behind = ending.get(block), beginning.get(block + 1)
         if before and behind and _meet(before, behind, edges[block : block + 2]):
             least[block] = min(least[block], before.rates.min(), behind.rates.min())
             most[block] = max(most[block], before.rates.max(), behind.rates.max())
-    one_sided = _find_one_sided(evidence, edges)
-    unknown = ~asked | one_sided
-    unknown[[0, -1]] = True
-    least[unknown], most[unknown] = (evidence.rates.middle + side * evidence.rates.reach for side in (-1, 1))
-    lowest, highest = _limit_change(edges, long, {first: fitted[first, long[first]] for first in long})
-    lowest[one_sided], highest[one_sided] = -np.inf, np.inf
+    ends = [0, -1]
+    least[ends], most[ends] = evidence.rates.middle - evidence.rates.reach, evidence.rates.middle + evidence.rates.reach
+    lowest, highest = _limit_change(edges, longest, beginning)
     return Slopes(edges[:-1], np.maximum(least, lowest), np.minimum(most, highest))
 
 
-def _find_one_sided(evidence: _Evidence, edges: Floats) -> Mask:
-    """Tell of which blocks at both ends of the evidence lower bounds alone speak, or upper ones: any rate may hide."""
-    sides = [np.flatnonzero(np.isfinite(side)) for side in (evidence.low, evidence.high)]
-    if not all(len(side) for side in sides):
-        return np.ones(len(edges) - 1, dtype=np.bool_)
-    first, last = max(side[0] for side in sides), min(side[-1] for side in sides)
-    one_sided: Mask = (edges[1:] <= evidence.x[first]) | (edges[:-1] >= evidence.x[last])
-    return one_sided
-
-
-def _limit_change(edges: Floats, long: dict[int, int], beginning: dict[int, Lines | None]) -> tuple[Floats, Floats]:
+def _limit_change(edges: Floats, longest: dict[int, int], beginning: dict[int, Lines]) -> tuple[Floats, Floats]:
     """Return the least and the largest rate that a change can lead to which long windows hide, for each block.
 
     Args:
         edges: of the blocks.
-        long: first block of each window -> the one behind its last.
+        longest: first block of each window -> the one behind its last.
         beginning: first block -> lines through that window, where there are any.
     """
     blocks = len(edges) - 1
     lowest, highest = np.full(blocks, np.inf), np.full(blocks, -np.inf)
     # Those that others hold, at the end of the evidence, tell less.
-    for first in [first for first in long if long[first] > long.get(first - 1, 0)]:
-        lines, own = beginning[first], slice(first, long[first])
+    for first in [first for first in longest if longest[first] > longest.get(first - 1, 0)]:
+        lines, own = beginning.get(first), slice(first, longest[first])
         lowest[own] = np.minimum(lowest[own], lines.rates.min() - _CHANGE if lines else -np.inf)
         highest[own] = np.maximum(highest[own], lines.rates.max() + _CHANGE if lines else np.inf)
     untold = lowest > highest
