@@ -36,7 +36,7 @@ from tracecorr.store.fleet import begin_fleet, finish_fleet, plan_fleet, write_m
 from tracecorr.store.importing import import_files
 from tracecorr.store.lock import lock_capture
 from tracecorr.store.memory import give_back
-from tracecorr.store.parts import Parts, StoredPart
+from tracecorr.store.parts import Parts, SourcePart, StoredPart
 from tracecorr.store.raw import read_clock_samples, read_topology
 from tracecorr.store.recording import close_killed, recorded_losses, seen_processes, seen_threads, seen_time_offsets
 from tracecorr.store.views import build_views, drop_views, write_views
@@ -145,7 +145,7 @@ def _build_tables(
 ) -> tuple[dict[str, pl.DataFrame], dict[str, ClockMap]]:
     stages.begin("aligning the clocks")
     identities, held, maps = _align(parts, seen, capture)
-    clock_map, losses = _clock_rows(held[0], maps), _place_losses(parts.small("losses"), maps, held[0])
+    clock_map, losses = _clock_rows(held[0], maps), _place_losses(parts, maps)
     # The rows are most of what is in memory. Popped, they are the callee's alone, and freed as it goes.
     held.append(place_records(held.pop(), maps))
     _end(stages, "align")
@@ -272,21 +272,30 @@ def _sum_ledger(ledger: pl.DataFrame) -> pl.DataFrame:
     )
 
 
-def _place_losses(losses: pl.DataFrame, maps: dict[str, ClockMap], records: pl.DataFrame) -> pl.DataFrame:
-    """Put the spans that the trace lost on the common clock; an open side reaches to the end of the trace."""
-    keys = [key for key in maps if key.startswith("ftrace:")]
-    own = pl.col("source") == "ftrace"
+def _place_losses(parts: Parts, maps: Mapping[str, ClockMap]) -> pl.DataFrame:
+    """Put the spans that traces lost on the common clock, each by the clock of its trace."""
     # Other readers of losses took CLOCK_MONOTONIC itself.
-    losses, others = losses.filter(own), losses.filter(~own)
-    if losses.is_empty() or not keys:
-        return pl.concat([losses, others])
-    trace = records.filter(own)["stamp_ns"]
-    filled = losses.with_columns(pl.col("from_ns").fill_null(trace.min()), pl.col("to_ns").fill_null(trace.max()))
-    moved = [
-        pl.Series(name, filled[name].to_numpy() + maps[keys[0]].offset_at(filled[name].to_numpy())[0])
-        for name in ("from_ns", "to_ns")
-    ]
-    return pl.concat([filled.with_columns(moved), others])
+    placed = [_place_span(part, maps) if part.source == "ftrace" else part.stored.losses for part in parts.each]
+    return pl.concat([schema.LOSSES.empty(), *placed])
+
+
+def _place_span(trace: SourcePart, maps: Mapping[str, ClockMap]) -> pl.DataFrame:
+    """Return the spans that one trace lost, on the common clock; an open side reaches to the end of the trace."""
+    losses = trace.stored.losses
+    if losses.is_empty():
+        return losses
+    records = trace.read_events(("stamp_ns", "clock"))
+    ends = records.select(low=pl.col("stamp_ns").min(), high=pl.col("stamp_ns").max())
+    clock = maps.get(f"ftrace:{records['clock'].drop_nulls().cast(pl.String).first() or 'unknown'}")
+    if ends["low"].item() is None or clock is None:
+        # A trace without any record tells no clock.
+        return losses.with_columns(pl.lit(None, pl.Int64).alias(name) for name in ("from_ns", "to_ns"))
+    filled = losses.with_columns(
+        pl.col("from_ns").fill_null(ends["low"].item()), pl.col("to_ns").fill_null(ends["high"].item())
+    )
+    return filled.with_columns(
+        pl.Series(name, clock.to_common(filled[name].to_numpy())) for name in ("from_ns", "to_ns")
+    )
 
 
 def _warn(tables: dict[str, pl.DataFrame], maps: dict[str, ClockMap]) -> list[str]:
