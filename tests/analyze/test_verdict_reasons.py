@@ -250,6 +250,25 @@ def test_slots_that_are_not_active_tell_nothing() -> None:
     assert verdict.finding.counts == {"functions_HWS": 1, "gpus_HWS": 1}
 
 
+def test_slots_of_other_programs_are_not_blamed_on_this_one() -> None:
+    """A dump shows the queues of all that use the GPU; without any known queue all slots are asked alike."""
+    rows = make_run()
+    add("hqd", snapshot=0, dump="hqds", type="cp", active=True, quantum=0x110)(rows)
+    outcome, reason, _ = judge(rows, "hqd_quantum")
+    assert (outcome, reason.split("; ")[1]) == (
+        "UNKNOWN", "of 1 it is not enabled, but those are not known to be queues of this program",
+    )  # fmt: skip
+    add("queues", queue=2, process=1, gpu=0, type="compute_aql")(rows)
+    put("hqd", 2, queue=2)(rows)
+    assert judge(rows, "hqd_quantum")[0] == "UNKNOWN"
+    put("hqd", 1, quantum=0x110)(rows)
+    assert judge(rows, "hqd_quantum")[:2] == (
+        "FAIL", "2 active compute slots, quantum 0x110; 1 have none enabled",
+    )  # fmt: skip
+    empty("queues")(rows)
+    assert judge(rows, "hqd_quantum")[1].endswith("2 have none enabled")
+
+
 def test_functions_of_a_driver_that_schedules_by_itself_are_none_of_the_firmware() -> None:
     """Their names end in those that the driver calls for the firmware."""
     rows = make_run()

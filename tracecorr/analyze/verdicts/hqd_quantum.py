@@ -11,11 +11,11 @@ _ENABLED = 1  # bit 0 of CP_HQD_QUANTUM
 
 
 def judge(evidence: Evidence) -> Finding:
-    """Look at CP_HQD_QUANTUM of every active compute slot."""
+    """Look at CP_HQD_QUANTUM of every active compute slot; only the capture's own queues can fail."""
     dumps = (
         evidence.tables("hqd")
         .filter(pl.col("dump") == "hqds")
-        .select("snapshot", "type", "active", "quantum")
+        .select("snapshot", "type", "active", "quantum", "queue")
         .collect()
     )
     user = dumps.filter(pl.col("active") & (pl.col("type").cast(pl.String) == "cp") & pl.col("quantum").is_not_null())
@@ -25,9 +25,24 @@ def judge(evidence: Evidence) -> Finding:
         return unknown(why, "take HQD dumps while the program runs (debugfs kfd/hqds)", counts)
     values = user["quantum"].unique().sort()
     off = user.filter((pl.col("quantum") & _ENABLED) == 0)
-    counts |= {"without_quantum": off.height, "different_quanta": values.len()}
+    ours = _list_own(evidence)
+    own = off.join(ours, on="queue", how="semi") if ours.height else off
+    counts |= {"without_quantum": own.height, "different_quanta": values.len()}
     said = f"{user.height} active compute slots, quantum {', '.join(f'{v:#x}' for v in values)}"
-    return failed(f"{said}; {off.height} have none enabled", counts) if off.height else passed(said, counts)
+    if own.height:
+        return failed(f"{said}; {own.height} have none enabled", counts)
+    if off.height:
+        counts |= {"without_quantum_of_unknown_queues": off.height}
+        said += f"; of {off.height} it is not enabled, but those are not known to be queues of this program"
+        return unknown(said, "trace CREATE_QUEUE with its probe, or take the dumps while nothing else runs", counts)
+    return passed(said, counts)
+
+
+def _list_own(evidence: Evidence) -> pl.DataFrame:
+    """Return the queues (one column) of the processes with a log; without a log, of all."""
+    queues = evidence.queues.select("queue", "process")
+    logged = evidence.log_processes
+    return (queues.filter(pl.col("process").is_in(logged)) if logged else queues).select("queue")
 
 
 CLAIM = Claim("hqd_quantum", "every active compute queue has an enabled quantum in its HQD", ("hqd",), judge)
