@@ -178,11 +178,18 @@ def test_a_level_that_prints_copies_and_no_packets_is_told() -> None:
 
 def test_the_lines_of_the_log_alone_are_counted_per_dispatch() -> None:
     rows = {
-        "ledger": [{"source": "amd_log", "records": 60}, {"source": "ftrace", "records": 900}],
+        "ledger": [
+            {"source": "amd_log", "records": 60},
+            {"source": "amd_log", "outcome": "skipped", "reason": "program_output", "records": 30},
+            {"source": "amd_log", "outcome": "skipped", "reason": "blank_line", "records": 7},
+            {"source": "ftrace", "records": 900},
+        ],
         "launches": [*({"event": n, "kind": "dispatch"} for n in range(3)), {"event": 3, "kind": "barrier_and"}],
     }
     told = compare_captures(Side("a", tables_of(rows)), Side("b", tables_of({}))).frame("conditions").to_dicts()
     assert ("log lines per dispatch", "20.0", "-") in [tuple(row.values()) for row in told]
+    # A page shows the cells of a table as they are.
+    assert not [row for row in told if "`" in row["a"]]
 
 
 def test_bytes_that_no_line_tells_are_not_0() -> None:

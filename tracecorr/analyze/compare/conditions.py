@@ -10,9 +10,10 @@ from tracecorr.analyze.frames import collect
 from tracecorr.analyze.launches import count_packets
 from tracecorr.analyze.run_facts import describe_overhead
 from tracecorr.analyze.verdicts.evidence import Evidence
+from tracecorr.parse.amdlog.split import BLANK_LINE, PROGRAM_OUTPUT
 from tracecorr.store.recording import describe_event_cost
 
-_NOT_MEASURED = "not measured; `tracecorr experiment` does"
+_NOT_MEASURED = "not measured (tracecorr experiment measures it)"
 
 
 def describe_conditions(evidence: Evidence) -> dict[str, str]:
@@ -22,9 +23,9 @@ def describe_conditions(evidence: Evidence) -> dict[str, str]:
     (ROCm 7.2: calls at 3, copies at 4, packets and commands at 5; before, packets at 4).
     """
     tables, layers = evidence.tables, evidence.layers
-    lines = collect(
-        tables("ledger").filter(pl.col("source").cast(pl.String) == "amd_log").select(pl.col("records").sum())
-    ).item()
+    of_log = pl.col("source").cast(pl.String) == "amd_log"
+    by_program = pl.col("reason").cast(pl.String).is_in([PROGRAM_OUTPUT, BLANK_LINE]).fill_null(value=False)
+    lines = collect(tables("ledger").filter(of_log & ~by_program).select(pl.col("records").sum())).item()
     dispatches = collect(tables("launches").filter(pl.col("kind") == "dispatch").select(pl.len())).item()
     per_dispatch = f"{lines / dispatches:.1f}" if lines and dispatches else "-"
     return {
@@ -33,7 +34,7 @@ def describe_conditions(evidence: Evidence) -> dict[str, str]:
         "kernel trace": "yes" if any(layers.get(layer) for layer in ("syscall", "ioctl", "kfd")) else "no",
         "doorbell probe": "yes" if layers.get("doorbell") else "no",
         "overhead": describe_overhead(evidence.info) or _NOT_MEASURED,
-        "cost of an event": describe_event_cost(evidence.info) or "not measured; `tracecorr capture` does",
+        "cost of an event": describe_event_cost(evidence.info) or "not measured (tracecorr capture measures it)",
     }
 
 
