@@ -284,17 +284,15 @@ def _place_span(trace: SourcePart, maps: Mapping[str, ClockMap]) -> pl.DataFrame
     losses = trace.stored.losses
     if losses.is_empty():
         return losses
-    records = trace.read_events(("stamp_ns", "clock"))
-    ends = records.select(low=pl.col("stamp_ns").min(), high=pl.col("stamp_ns").max())
-    clock = maps.get(f"ftrace:{records['clock'].drop_nulls().cast(pl.String).first() or 'unknown'}")
-    if ends["low"].item() is None or clock is None:
+    stamp, name = pl.col("stamp_ns"), pl.col("clock").drop_nulls().first().cast(pl.String)
+    first, last, own = trace.read_events(("stamp_ns", "clock")).select(stamp.min(), last=stamp.max(), own=name).row(0)
+    clock = maps.get(f"ftrace:{own or 'unknown'}")
+    if first is None or clock is None:
         # A trace without any record tells no clock.
-        return losses.with_columns(pl.lit(None, pl.Int64).alias(name) for name in ("from_ns", "to_ns"))
-    filled = losses.with_columns(
-        pl.col("from_ns").fill_null(ends["low"].item()), pl.col("to_ns").fill_null(ends["high"].item())
-    )
+        return losses.with_columns(pl.lit(None, pl.Int64).alias(side) for side in ("from_ns", "to_ns"))
+    filled = losses.with_columns(pl.col("from_ns").fill_null(first), pl.col("to_ns").fill_null(last))
     return filled.with_columns(
-        pl.Series(name, clock.to_common(filled[name].to_numpy())) for name in ("from_ns", "to_ns")
+        pl.Series(side, clock.to_common(filled[side].to_numpy())) for side in ("from_ns", "to_ns")
     )
 
 
