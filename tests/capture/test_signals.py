@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import os
+import signal
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import pytest
@@ -49,3 +51,27 @@ def test_what_the_caller_ignores_is_not_obeyed(ignored: str) -> None:
     every = {"SIGINT", "SIGQUIT", "SIGTERM", "SIGHUP"}
     left = sorted({"SIGCHLD", *every} - set(ignored.split(",")))
     assert _send(",".join(sorted(every)), ignored) == " ".join(left)
+
+
+_STOP_ITSELF = """
+import os, select, signal
+from tracecorr.capture.signals import SignalInbox
+with SignalInbox() as inbox:
+    inbox.start()
+    os.kill(os.getpid(), signal.SIGSTOP)
+    os.kill(os.getpid(), signal.SIGTERM)
+    got = []
+    while not got or select.select([inbox.descriptor], [], [], 0.5)[0]:
+        select.select([inbox.descriptor], [], [])
+        got += inbox.take()
+print(*(r.number.name for r in got))
+"""
+
+
+def test_a_stop_is_no_signal_and_those_after_it_are_collected() -> None:
+    environment = {**os.environ, "PYTHONPATH": str(REPO)}
+    child = subprocess.Popen([sys.executable, "-c", _STOP_ITSELF], text=True, stdout=subprocess.PIPE, env=environment)
+    os.waitid(os.P_PID, child.pid, os.WSTOPPED)
+    time.sleep(1)  # as somebody who looks at something else
+    child.send_signal(signal.SIGCONT)
+    assert child.communicate(timeout=60)[0].split() == ["SIGTERM"]

@@ -138,22 +138,34 @@ def test_the_path_of_the_caller_is_searched(tmp_path: Path) -> None:
     assert resolve_command("tool", {"PATH": f"/nowhere:{tmp_path}"}) == str(tmp_path / "tool")
 
 
+def _process(proc: Path, pid: int, status: str, environ: dict[str, str], cmdline: str = "") -> None:
+    """Write what /proc shows of a process."""
+    folder = proc / str(pid)
+    folder.mkdir()
+    (folder / "status").write_text(status.replace("; ", "\n"))
+    (folder / "environ").write_text("".join(f"{key}={value}\0" for key, value in environ.items()))
+    (folder / "cmdline").write_text(cmdline.replace(" ", "\0"))
+
+
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root can become another user")
-def test_the_caller_of_sudo_is_the_user(monkeypatch: pytest.MonkeyPatch) -> None:
-    callers = {"SUDO_UID": "1234", "PATH": "/caller", "ROCR_VISIBLE_DEVICES": "3"}
-    monkeypatch.setattr("tracecorr.capture.invoker._find_sudo", lambda: (77, True))
-    monkeypatch.setattr("tracecorr.capture.invoker.read_environment", lambda _: callers)
-    monkeypatch.setattr("tracecorr.capture.invoker._session_groups", lambda *_: (1234, 44))
-    own = {"SUDO_UID": "1234", "SUDO_GID": "1234", "SUDO_USER": "someone", "PATH": "/root", "MAIL": "x"}
+def test_the_caller_of_sudo_is_the_user(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("tracecorr.capture.invoker._PROC", tmp_path)
+    own = {"SUDO_UID": "1234", "SUDO_GID": "1234", "SUDO_USER": "someone", "PATH": "/root", "MAIL": "x", "HIP": "9"}
+    callers = {"SUDO_UID": "1234", "PATH": "/caller", "ROCR_VISIBLE_DEVICES": "3", "HIP": "1"}
+    # SYNTHETIC, in the form of sudo 1.9.13: it keeps the real uid of its caller and has root's groups.
+    sudo = "Name:\tsudo; PPid:\t77; Uid:\t1234\t0\t0\t0; Groups:\t0 "
+    _process(tmp_path, os.getpid(), "", own)
+    _process(tmp_path, os.getppid(), sudo, callers, "sudo HIP=9 tracecorr capture env PATH=/workload true")
+    _process(tmp_path, 77, "Name:\tbash; PPid:\t1; Uid:\t1234\t1234\t1234\t1234; Groups:\t44 1234 ", callers)
     found = find_invoker(own)
-    assert (found.uid, found.gid, found.groups, found.name) == (1234, 1234, (1234, 44), "someone")
-    assert found.environment == {"PATH": "/caller", "ROCR_VISIBLE_DEVICES": "3"}
+    assert (found.uid, found.gid, found.groups, found.name) == (1234, 1234, (44, 1234), "someone")
+    assert found.environment == {"PATH": "/caller", "ROCR_VISIBLE_DEVICES": "3", "HIP": "9"}
     assert find_invoker(own, as_root=True).uid == 0
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root can become another user")
 def test_an_unreadable_environment_names_sudo_e(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("tracecorr.capture.invoker._find_sudo", lambda: (None, False))
+    monkeypatch.setattr("tracecorr.capture.invoker._find_sudo", lambda: None)
     with pytest.raises(MachineError) as error:
         find_invoker({"SUDO_UID": "1234", "SUDO_GID": "1234", "SUDO_USER": "root", "HOME": "/root"})
     assert "sudo -E" in error.value.next_step

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import pwd
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -13,6 +13,12 @@ from tracecorr.model.errors import MachineError
 _PROC = Path("/proc")
 # Python makes the locale C one of UTF-8 (PEP 538), polars sets up its allocator.
 _SET_BY_LIBRARIES = ("LC_CTYPE", "_RJEM_MALLOC_CONF")
+# What sudo, PAM and shells set by themselves (sudo(8), pam_env(8)): their values are root's, or those of a login.
+_SET_ON_THE_WAY = {
+    "HOME", "LOGNAME", "MAIL", "PATH", "SHELL", "TERM", "USER", "USERNAME", "XAUTHORITY", "LANG", "LANGUAGE",
+    "DBUS_SESSION_BUS_ADDRESS", "PWD", "OLDPWD", "SHLVL", "PS1", "_",
+}  # fmt: skip
+_PREFIXES_ON_THE_WAY = ("SUDO_", "LC_", "XDG_")
 
 
 @dataclass(frozen=True)
@@ -38,7 +44,8 @@ def find_invoker(environment: Mapping[str, str], *, as_root: bool = False) -> In
     """Return the user who called sudo, or the current one where sudo was not used.
 
     sudo resets the environment of what it starts, but its own still holds the caller's: without
-    it ROCR_VISIBLE_DEVICES would be dropped and the workload would land on another user's GPU.
+    it ROCR_VISIBLE_DEVICES would be dropped and the workload would land on another user's GPU. What
+    was set after sudo was called holds before it.
 
     Args:
         environment: that of this process.
@@ -54,9 +61,9 @@ def find_invoker(environment: Mapping[str, str], *, as_root: bool = False) -> In
         return Invoker(os.geteuid(), os.getegid(), tuple(os.getgroups()), user, dict(environment))
     name = environment.get("SUDO_USER") or _user_name(uid)
     gid = _number(environment.get("SUDO_GID")) or _primary_group(uid)
-    sudo, is_parent = _find_sudo()
+    sudo = _find_sudo()
     groups = _session_groups(sudo, uid) or tuple(os.getgrouplist(name, gid))
-    return Invoker(uid, gid, groups, name, _caller_environment(sudo, environment, uid, is_parent=is_parent))
+    return Invoker(uid, gid, groups, name, _caller_environment(sudo, environment, uid))
 
 
 def _without_own(environment: Mapping[str, str]) -> dict[str, str]:
@@ -65,55 +72,69 @@ def _without_own(environment: Mapping[str, str]) -> dict[str, str]:
     return {key: value for key, value in environment.items() if key in given or key not in _SET_BY_LIBRARIES}
 
 
-def _caller_environment(sudo: int | None, own: Mapping[str, str], uid: int, *, is_parent: bool) -> Mapping[str, str]:
-    kept = {key: value for key, value in own.items() if not key.startswith("SUDO_")}
+def _caller_environment(sudo: int | None, own: Mapping[str, str], uid: int) -> Mapping[str, str]:
     callers = read_environment(sudo) if sudo else None
-    if callers:
-        # What a script between sudo and us exported is the caller's wish too.
-        between = {} if is_parent else kept
-        return {**between, **{key: value for key, value in callers.items() if not key.startswith("SUDO_")}}
+    if sudo and callers:
+        later = {key: value for key, value in own.items() if not _is_set_on_the_way(key)}
+        known = {key: value for key, value in callers.items() if not key.startswith("SUDO_")}
+        return {**known, **later, **_assignments(sudo, own)}
     if own.get("HOME") == _home(uid):
-        return kept
+        return {key: value for key, value in own.items() if not key.startswith("SUDO_")}
     raise MachineError(
         "the environment of the user who called sudo cannot be read, and the workload must have it",
         "run `sudo -E tracecorr capture ...`, or --as-root to run the workload as root",
     )
 
 
+def _is_set_on_the_way(key: str) -> bool:
+    return key in _SET_ON_THE_WAY or key.startswith(_PREFIXES_ON_THE_WAY)
+
+
+def _assignments(sudo: int, own: Mapping[str, str]) -> dict[str, str]:
+    """Return what `sudo NAME=VALUE tracecorr` and `sudo env NAME=VALUE tracecorr` set: the user's own words.
+
+    The workload's words look the same; they are not in this process's environment.
+    """
+    words = (os.fsdecode(word).partition("=") for word in _read_process(sudo, "cmdline").split(b"\0"))
+    return {key: value for key, _, value in words if own.get(key) == value}
+
+
 def read_environment(pid: int) -> dict[str, str] | None:
     """Return the environment that a process was started with, None where it cannot be read."""
-    try:
-        data = (_PROC / str(pid) / "environ").read_bytes()
-    except OSError:
-        return None
-    pairs = (os.fsdecode(item).partition("=") for item in data.split(b"\0") if item)
+    pairs = (os.fsdecode(item).partition("=") for item in _read_process(pid, "environ").split(b"\0"))
     return {key: value for key, _, value in pairs if key} or None
 
 
-def _find_sudo() -> tuple[int | None, bool]:
-    """Return the nearest sudo above this process, and whether nothing but sudo is between."""
-    pid, is_parent = os.getppid(), True
-    while pid > 1:
-        fields = read_status(pid)
-        if fields is None:
-            break
-        if fields.get("Name") == "sudo":
-            return pid, is_parent
-        pid, is_parent = int(fields.get("PPid", "0")), False
-    return None, False
+def _read_process(pid: int, name: str) -> bytes:
+    """Return a file of a process, empty where it cannot be read."""
+    try:
+        return (_PROC / str(pid) / name).read_bytes()
+    except OSError:
+        return b""
+
+
+def _find_sudo() -> int | None:
+    """Return the nearest sudo above this process."""
+    return next((pid for pid, fields in _ancestors(os.getppid()) if fields.get("Name") == "sudo"), None)
 
 
 def _session_groups(sudo: int | None, uid: int) -> tuple[int, ...]:
     """Return the groups of the shell that called sudo: `newgrp` may have added one."""
-    pid = sudo
-    while pid and pid > 1:
+    for _, fields in _ancestors(sudo or 0):
+        # sudo itself keeps the caller's real uid, but has root's groups.
+        if set(fields.get("Uid", "").split()) == {str(uid)}:
+            return tuple(int(group) for group in fields.get("Groups", "").split())
+    return ()
+
+
+def _ancestors(pid: int) -> Iterator[tuple[int, dict[str, str]]]:
+    """Yield a process and those above it, each with the fields of its status."""
+    while pid > 1:
         fields = read_status(pid)
         if fields is None:
-            break
-        if fields.get("Uid", "").split()[:1] == [str(uid)]:
-            return tuple(int(group) for group in fields.get("Groups", "").split())
+            return
+        yield pid, fields
         pid = int(fields.get("PPid", "0"))
-    return ()
 
 
 def read_status(pid: int) -> dict[str, str] | None:

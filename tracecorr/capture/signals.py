@@ -13,7 +13,6 @@ from types import TracebackType
 WATCHED = (signal.SIGINT, signal.SIGQUIT, signal.SIGTERM, signal.SIGHUP, signal.SIGUSR1, signal.SIGCHLD)
 # `nohup` and a script's `&` ignore these for a reason: a blocked signal would be received all the same.
 _MAY_BE_IGNORED = (signal.SIGINT, signal.SIGQUIT, signal.SIGTERM, signal.SIGHUP)
-_LOOK_SECONDS = 0.5
 
 
 @dataclass(frozen=True)
@@ -51,7 +50,8 @@ class SignalInbox:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self._over.set()
-        if self._thread.is_alive():
+        if self._thread.ident is not None and self._thread.is_alive():
+            signal.pthread_kill(self._thread.ident, signal.SIGCHLD)  # wakes it
             self._thread.join()
         # What came too late to be obeyed must not end the process now.
         while signal.sigtimedwait(self._watched, 0) is not None:
@@ -70,12 +70,15 @@ class SignalInbox:
         return found
 
     def _collect(self) -> None:
-        while not self._over.is_set():
-            info = signal.sigtimedwait(self._watched, _LOOK_SECONDS)
-            if info is not None:
-                # SI_USER, SI_TKILL and the like are not positive; the kernel's own codes are.
-                self._queue.put(Received(signal.Signals(info.si_signo), info.si_code <= 0))
-                os.eventfd_write(self.descriptor, 1)
+        while True:
+            # Not sigtimedwait: stopped (Ctrl-Z) for longer than its limit it returns a signal that nobody
+            # sent, whatever the memory holds (CPython 3.11).
+            info = signal.sigwaitinfo(self._watched)
+            if self._over.is_set():
+                return
+            # SI_USER, SI_TKILL and the like are not positive; the kernel's own codes are.
+            self._queue.put(Received(signal.Signals(info.si_signo), info.si_code <= 0))
+            os.eventfd_write(self.descriptor, 1)
 
 
 def _is_ignored(number: signal.Signals) -> bool:
