@@ -84,52 +84,6 @@ def test_mqd_calls_of_a_wrapper_count_once() -> None:
     ]  # fmt: skip
 
 
-def test_priorities_at_every_layer() -> None:
-    (row,) = summarize_priorities(tables_of(make_run())).to_dicts()
-    assert (row["priority_hip"], row["priority_log"], row["priority_driver"], row["priority_hqd"]) == (-1, 2, 11, 11)
-    assert (row["update_event"], row["update_refused"], row["pipe_priority_hqd"]) == (6, False, 2)
-
-
-@pytest.mark.parametrize("err_lo_ns", [1_000, None])
-def test_an_update_belongs_to_its_queue_though_the_clock_is_known_badly(err_lo_ns: int | None) -> None:
-    """The UPDATE_QUEUE seems to come after the Created line: within its error, or of unknown error."""
-    run = make_run()
-    next(e for e in run["events"] if e["event"] == 6).update(ts_ns=2_800, err_lo_ns=err_lo_ns)
-    (row,) = summarize_priorities(tables_of(run)).to_dicts()
-    assert (row["update_event"], row["priority_driver"]) == (6, 11)
-
-
-def test_an_update_after_the_next_creation_is_of_another_queue() -> None:
-    run = make_run()
-    next(e for e in run["events"] if e["event"] == 6).update(ts_ns=3_900, err_lo_ns=5_000)
-    (row,) = summarize_priorities(tables_of(run)).to_dicts()
-    assert (row["update_event"], row["priority_driver"]) == (None, 7)
-
-
-def test_the_first_update_of_the_thread_that_made_a_queue_is_its_own() -> None:
-    """Another thread makes a queue before the update, and a second update sets another priority behind it."""
-    run = make_run()
-    shared = {"process": 0, "result": "0", "err_lo_ns": 0}
-    create = {"event": 60, "ts_ns": 1_300, "layer": "ioctl", "name": "AMDKFD_IOC_CREATE_QUEUE", "thread": 1}
-    update = {"event": 61, "ts_ns": 1_700, "layer": "ioctl", "name": "AMDKFD_IOC_UPDATE_QUEUE", "thread": 0}
-    probe = {"event": 62, "ts_ns": 1_710, "layer": "kfd", "name": "kfd_ioctl_update_queue", "thread": 0, "parent": 61}
-    run["events"] += [shared | row for row in (create, update, probe)]
-    run["args"].append({"event": 62, "key": "prio", "u64": 0})
-    (row,) = summarize_priorities(tables_of(run)).to_dicts()
-    assert (row["priority_driver"], row["update_event"]) == (11, 6)
-
-
-def test_a_priority_is_that_of_the_last_dump_and_of_registers_before_memory() -> None:
-    run = make_run()
-    dumps = (("mqds", 3, 1), ("hqds", 2, 7), ("hqds", 1, 2))
-    run["hqd"] = [
-        {"queue": 0, "dump": dump, "snapshot": snapshot, "queue_priority": priority, "pipe_priority": priority}
-        for dump, snapshot, priority in dumps
-    ]
-    (row,) = summarize_priorities(tables_of(run)).to_dicts()
-    assert (row["priority_hqd"], row["pipe_priority_hqd"]) == (7, 7)
-
-
 def test_backlog_survives_the_wrap_of_printed_indexes() -> None:
     launches = table(
         "launches",
@@ -304,13 +258,6 @@ def test_answers_in_words_name_their_rows() -> None:
     assert "2 queues are known: 1 compute_aql, 1 sdma" in answers[3].lines
     empty = Evidence(tables_of({}))
     assert "not recorded" in answer_questions(empty, judge_capture(empty))[1].lines[0]
-
-
-def test_priorities_of_tables_of_an_earlier_version() -> None:
-    """They had no priority of HIP in `queues`; the streams tell it."""
-    run = make_run()
-    run["queues"][0]["priority_hip"] = None
-    assert summarize_priorities(tables_of(run))["priority_hip"].to_list() == [-1]
 
 
 def test_service_by_priority_counts_recorded_doorbells_only() -> None:

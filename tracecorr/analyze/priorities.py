@@ -10,6 +10,7 @@ from tracecorr.link.streams import list_asked_priorities
 # HIP stream priority -> priority of the Created line (CLR 4.5 to 7.2) -> queue_priority of the KFD (libhsakmt).
 LOG_OF_HIP = {-1: 2, 0: 1, 1: 0}
 QUEUE_OF_LOG = {2: 11, 1: 7, 0: 0}
+_ERRORS = ("err_lo_ns", "err_hi_ns")
 _CREATE = ("AMDKFD_IOC_CREATE_QUEUE",)
 _UPDATE = ("AMDKFD_IOC_UPDATE_QUEUE", "kfd_ioctl_update_queue")
 
@@ -19,17 +20,21 @@ def summarize_priorities(tables: Tables) -> pl.DataFrame:
 
     Returns: queue, priority_hip (of its first stream that the log shows being made; 0 where that did not ask),
         priority_log, priority_driver (what UPDATE_QUEUE set, else what CREATE_QUEUE asked for; null = no probe read
-        it), update_event, update_refused (the ioctl failed), priority_hqd and pipe_priority_hqd (HQD or MQD dump),
-        ring_evidence (how it is known that the Created line and the ring are of one queue), evidence_event (the line or
+        it), update_event, update_refused (the ioctl failed), priority_hqd and pipe_priority_hqd (HQD or MQD dump whose
+        read began when the priority was set), ring_evidence (how it is known that the Created line and the ring are of one queue), evidence_event (the line or
         ioctl that shows it).
     """
     queues = tables("queues").filter(pl.col("hwq").is_not_null() | pl.col("swq").is_not_null()).collect()
     # Tables that an earlier version built have no priority of HIP in `queues`.
     asked = list_asked_priorities(tables("stream_queues").collect(), tables("streams").collect())
+    updates = _updates(tables, queues)
+    # The runtime sets the priority between CREATE_QUEUE and the Created line.
+    made = queues.select("queue", "created_ns").join(updates.select("queue", "updated_ns"), on="queue", how="left")
+    settled = made.select("queue", settled_ns=pl.coalesce("updated_ns", "created_ns"))
     rows = (
         queues.join(asked, on="queue", how="left", maintain_order="left", suffix="_asked")
-        .join(_updates(tables, queues), on="queue", how="left", maintain_order="left")
-        .join(_dumped(tables), on="queue", how="left", maintain_order="left")
+        .join(updates, on="queue", how="left", maintain_order="left")
+        .join(_dumped(tables, settled), on="queue", how="left", maintain_order="left")
     )
     return rows.select(
         "queue",
@@ -56,7 +61,7 @@ def _updates(tables: Tables, queues: pl.DataFrame) -> pl.DataFrame:
     rows = collect(
         tables("events")
         .filter(pl.col("layer").is_in(["ioctl", "kfd"]) & named.is_in([*_CREATE, *_UPDATE]))
-        .select("event", "layer", "thread", "ts_ns", "err_lo_ns", "parent", "result", name=named)
+        .select("event", "layer", "thread", "ts_ns", "dur_ns", *_ERRORS, "parent", "result", name=named)
     )
     ioctls = rows.filter(pl.col("layer") == "ioctl").sort("ts_ns")
     creates = ioctls.filter(pl.col("name").is_in(_CREATE)).select(
@@ -66,6 +71,7 @@ def _updates(tables: Tables, queues: pl.DataFrame) -> pl.DataFrame:
         "thread",
         "ts_ns",
         earliest_ns=pl.col("ts_ns") - pl.col("err_lo_ns").cast(pl.Int64),
+        updated_ns=pl.col("ts_ns") + pl.col("dur_ns").fill_null(0) + pl.col("err_hi_ns").cast(pl.Int64),
         update_event="event",
         update_refused=pl.col("result").cast(pl.String) != "0",
     )
@@ -75,7 +81,7 @@ def _updates(tables: Tables, queues: pl.DataFrame) -> pl.DataFrame:
     in_time = (pl.col("earliest_ns") <= pl.col("created_ns")).fill_null(True)
     first = updates.join(spans, on="thread").filter(own & in_time).sort("ts_ns").unique("queue", keep="first")
     probes = rows.filter(pl.col("layer") == "kfd").select("event", update_event="parent")
-    found = first.select("queue", "update_event", "update_refused")
+    found = first.select("queue", "update_event", "update_refused", "updated_ns")
     return found.join(_probed_priority(tables, probes), on="update_event", how="left")
 
 
@@ -85,9 +91,14 @@ def _probed_priority(tables: Tables, probes: pl.DataFrame) -> pl.DataFrame:
     return probes.join(read, on="event").unique("update_event", keep="first").select("update_event", "priority_update")
 
 
-def _dumped(tables: Tables) -> pl.DataFrame:
-    """Return the priority of the last dump of each queue, of the registers before that of the MQD in memory."""
+def _dumped(tables: Tables, settled: pl.DataFrame) -> pl.DataFrame:
+    """Return the priority of the last dump of each queue, of the registers before that of the MQD in memory.
+
+    A dump that was read before `settled_ns`, when the priority was set, tells the one of the creation.
+    """
     dumps = tables("hqd").filter(pl.col("queue").is_not_null() & pl.col("queue_priority").is_not_null())
+    too_early = (pl.col("read_start_ns") < pl.col("settled_ns")).fill_null(value=False)
+    dumps = dumps.join(settled.lazy(), on="queue", how="left", maintain_order="left").filter(~too_early)
     registers = pl.col("dump").cast(pl.String) == "hqds"
     last = (
         dumps.with_columns(registers=registers)
