@@ -20,9 +20,9 @@ def summarize_priorities(tables: Tables) -> pl.DataFrame:
 
     Returns: queue, priority_hip (of its first stream that the log shows being made; 0 where that did not ask),
         priority_log, priority_driver (what UPDATE_QUEUE set, else what CREATE_QUEUE asked for; null = no probe read
-        it), update_event, update_refused (the ioctl failed), priority_hqd and pipe_priority_hqd (HQD or MQD dump whose
-        read began when the priority was set), ring_evidence (how it is known that the Created line and the ring are of one queue), evidence_event (the line or
-        ioctl that shows it).
+        it), update_event, update_refused (the ioctl failed), priority_hqd and pipe_priority_hqd (HQD or MQD dump that
+        was read when the priority had been set), ring_evidence (how it is known that the Created line and the ring are
+        of one queue), evidence_event (the line or ioctl that shows it).
     """
     queues = tables("queues").filter(pl.col("hwq").is_not_null() | pl.col("swq").is_not_null()).collect()
     # Tables that an earlier version built have no priority of HIP in `queues`.

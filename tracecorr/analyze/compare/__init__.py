@@ -129,9 +129,10 @@ def _work_sections(first: Evidence, second: Evidence, confidence: float, rounds:
         "significant = the interval leaves out 0 and the difference is at least the 1 us step of the log"
     )
     clocks = (
-        f"{interval}; `clock error` = how far the two clocks of a stage and the steps of their stamps may move a "
-        "difference: its interval is wider by it. Where both ends are stamps of the log it is 0, and the figures are "
-        "of these stamps: each is a whole us, so that the times themselves may differ by up to 2 us more or less"
+        f"{interval}; where queues of a side have several priorities each is compared for itself; `clock error` = how "
+        "far the two clocks of a stage and the steps of their stamps may move a difference: its interval is wider by "
+        "it. Where both ends are stamps of the log it is 0, and the figures are of these stamps: each is a whole us, "
+        "so that the times themselves may differ by up to 2 us more or less"
     )
     conditions = compare_conditions(describe_conditions(first), describe_conditions(second))
     yield Section("conditions", "Conditions of the latencies", conditions)

@@ -40,8 +40,8 @@ def read_steady(tables: Tables, setup_calls: pl.DataFrame | None = None) -> pl.D
         tables: gives the table of a capture by its name.
         setup_calls: what `steady.list_setup_calls` gave, where it was asked already.
 
-    Returns: kind, kernel (name), and the columns that `STAGES` names; doorbell_ns only where it is recorded; the
-        errors of all of them (`moment_errors.add_errors`).
+    Returns: kind, kernel_name, priority (of its queue, as the log prints it), and the columns that `STAGES` names;
+        doorbell_ns only where it is recorded; the errors of all of them (`moment_errors.add_errors`).
     """
     calls = list_setup_calls(tables("events")) if setup_calls is None else setup_calls
     setup = calls.lazy().select(call_event="chain")
@@ -50,11 +50,11 @@ def read_steady(tables: Tables, setup_calls: pl.DataFrame | None = None) -> pl.D
     known = tables("launches").filter(pl.col("call_event").is_not_null())
     rows = known.join(setup, on="call_event", how="anti", maintain_order="left")
     names = tables("kernels").select("kernel", kernel_name=pl.coalesce("display", "name"))
-    found = collect(
-        rows.join(names, on="kernel", how="left", maintain_order="left").select(
-            "kind", "kernel_name", *moments, *list_tellers(_MOMENTS), doorbell_ns=pl.when(recorded).then("doorbell_ns")
-        )
-    )
+    priorities = tables("queues").select("queue", priority="priority_log")
+    named = rows.join(names, on="kernel", how="left", maintain_order="left")
+    named = named.join(priorities, on="queue", how="left", maintain_order="left")
+    told = ("kind", "kernel_name", "priority", *moments, *list_tellers(_MOMENTS))
+    found = collect(named.select(*told, doorbell_ns=pl.when(recorded).then("doorbell_ns")))
     found = add_errors(found, tables("events"), _MOMENTS)
     return found if found["packet_ns"].is_sorted() else found.sort("packet_ns", maintain_order=True)
 
@@ -62,16 +62,20 @@ def read_steady(tables: Tables, setup_calls: pl.DataFrame | None = None) -> pl.D
 def compare_latency(first: pl.DataFrame, second: pl.DataFrame, confidence: float, rounds: int) -> pl.DataFrame:
     """Return one row per stage, kind and statistic that both sides have.
 
+    Where the queues of one side have several priorities, launches are compared priority by priority: another mix of
+    them is no other latency.
+
     Args:
         first, second: what `read_steady` gave.
         confidence: chance that all intervals of the table together hold their true difference.
         rounds: bootstrap rounds.
 
-    Returns: stage, kind, statistic (`p50`, `p95`, `p99`, `jitter` = P99 - P50), a_launches, b_launches, a_ns, b_ns,
-        difference_ns (B - A), low_ns and high_ns (its interval), clock_error_ns (how far the clocks of both sides may
-        move the difference; the interval holds it; null = unknown, and nothing is significant), percent, significant.
+    Returns: stage, kind (and priority), statistic (`p50`, `p95`, `p99`, `jitter` = P99 - P50), a_launches, b_launches,
+        a_ns, b_ns, difference_ns (B - A), low_ns and high_ns (its interval), clock_error_ns (how far the clocks of both
+        sides may move the difference; the interval holds it; null = unknown, and nothing is significant), percent,
+        significant.
     """
-    pairs = list(_pairs(first, second))
+    pairs = list(_pairs(*_part_priorities(first, second)))
     wide = 1 - (1 - confidence) / max(1, len(pairs) * len(_STATISTICS))
     rows = [row for pair in pairs for row in _compare(pair, wide, rounds)]
     return pl.DataFrame(rows, schema=_SCHEMA, orient="row")
@@ -82,6 +86,18 @@ _SCHEMA = {
     "a_ns": pl.Int64, "b_ns": pl.Int64, "difference_ns": pl.Int64, "low_ns": pl.Int64, "high_ns": pl.Int64,
     "clock_error_ns": pl.Int64, "percent": pl.Float64, "significant": pl.Boolean,
 }  # fmt: skip
+
+
+def _part_priorities(*sides: pl.DataFrame) -> list[pl.DataFrame]:
+    """Return the launches with a `kind` of their own for each priority, of kinds that have several on one side."""
+    seen = [side.select(pl.col("kind").cast(pl.String), "priority").drop_nulls().unique() for side in sides]
+    mixed = pl.concat([side.filter(pl.len().over("kind") > 1) for side in seen])["kind"].unique()
+    if mixed.is_empty():
+        return list(sides)
+    known = pl.format("{}, log priority {}", "kind", "priority")
+    apart = pl.coalesce(known, pl.format("{}, log priority not known", "kind"))
+    kind = pl.col("kind").cast(pl.String)
+    return [side.with_columns(kind=pl.when(kind.is_in(mixed.implode())).then(apart).otherwise(kind)) for side in sides]
 
 
 @dataclass(frozen=True)
