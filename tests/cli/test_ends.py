@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -80,3 +81,24 @@ def test_a_server_takes_away_its_copy_of_a_running_recording(
             time.sleep(0.05)
         server.send_signal(number)
     assert (server.returncode, list(scratch.iterdir())) == (0 if number == signal.SIGINT else 128 + number, [])
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP, signal.SIGINT])
+def test_an_interrupted_correlate_leaves_no_unfinished_tables(
+    repo: Path, tmp_path: Path, number: signal.Signals
+) -> None:
+    """As `timeout` and service managers end it: the signal comes to the process, then to its group."""
+    path = tmp_path / "x.tracecorr"
+    shutil.copytree(repo / "samples" / "t1-streams.tracecorr", path)
+    command = [sys.executable, "-m", "tracecorr", "correlate", str(path)]
+    with subprocess.Popen(command, cwd=repo, stderr=subprocess.PIPE, process_group=0, text=True) as verb:
+        until = time.monotonic() + 300  # only what hangs takes that long
+        while not list(path.glob(".tables.*")):
+            assert time.monotonic() < until and verb.poll() is None
+            time.sleep(0.01)
+        verb.send_signal(number)
+        os.killpg(verb.pid, number)
+        assert verb.stderr is not None
+        told = verb.stderr.read()
+    assert verb.returncode in (-number, 128 + number)
+    assert "Traceback" not in told and not list(path.glob(".tables.*"))

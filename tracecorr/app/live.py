@@ -5,6 +5,7 @@ from __future__ import annotations
 import shutil
 import tempfile
 import time
+import weakref
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -16,6 +17,7 @@ from tracecorr.store.recording import is_recorded_now, list_raw_files
 
 LIVE = "live"  # the state of a capture that holds a reading
 _PAUSE = 4.0  # at least this many times the last reading's duration pass before the next
+_TRIES, _BREATH = 100, 0.05  # how often, and after how many s each, a folder is removed that is still written to
 _REST = 3.0  # s from one try to read a recording that has ended to the next: its tables may still be built
 
 
@@ -25,8 +27,8 @@ class Live:
     def __init__(self, capture: Capture) -> None:
         """Follow the recording of `capture`."""
         self._capture = capture
-        # A reading may go on while the server ends.
-        self._folder = tempfile.TemporaryDirectory(prefix="tracecorr-live-", ignore_cleanup_errors=True)
+        self._folder = Path(tempfile.mkdtemp(prefix="tracecorr-live-"))
+        weakref.finalize(self, _remove, self._folder)
         self._sizes: dict[str, int] = {}
         self._again = 0.0  # when the next reading may begin
         self.readings = 0
@@ -50,7 +52,7 @@ class Live:
         """
         begun = time.monotonic()
         self._sizes = self._sizes_now()
-        path = Path(self._folder.name) / f"{self.readings}" / self._capture.path.name
+        path = self._folder / f"{self.readings}" / self._capture.path.name
         (path / LOG_FOLDER).mkdir(parents=True)
         for name in self._sizes:
             _write_lines(path / LOG_FOLDER / name, read_growing(self._capture.path, name))
@@ -59,13 +61,22 @@ class Live:
         warnings = [warning, *correlate(path)]
         write_info(path, {**Capture.open(path).info, "warnings": warnings})
         if self.readings > 1:  # the last one may still be on a screen
-            shutil.rmtree(Path(self._folder.name) / f"{self.readings - 2}", ignore_errors=True)
+            shutil.rmtree(self._folder / f"{self.readings - 2}", ignore_errors=True)
         self.readings += 1
         self._again = time.monotonic() + _PAUSE * (time.monotonic() - begun)
         return Capture.open(path)
 
     def _sizes_now(self) -> dict[str, int]:
         return list_growing(self._capture.path)
+
+
+def _remove(folder: Path) -> None:
+    """Take a folder away, into which a reading may still write while the server ends; without it that fails soon."""
+    for _ in range(_TRIES):
+        shutil.rmtree(folder, ignore_errors=True)
+        if not folder.exists():
+            return
+        time.sleep(_BREATH)
 
 
 def _write_lines(target: Path, pieces: Iterator[bytes]) -> None:

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import os
+import signal
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, TextIO
@@ -56,6 +59,30 @@ def open_closed_streams() -> None:
             if opened != number:
                 os.close(opened)
             setattr(sys, name, os.fdopen(number, mode))
+
+
+@contextmanager
+def ended_in_order() -> Iterator[None]:
+    """Let SIGTERM and SIGHUP end a verb as Ctrl-C does, so that what it made for a while is taken away."""
+    ended: list[int] = []
+
+    def end(number: int, _: object) -> None:
+        # It may come twice, to the process and to its group: the second one must not stop the clearing up.
+        if not ended:
+            ended.append(128 + number)
+            raise SystemExit(ended[0])
+
+    # Others are ignored, as under `nohup`.
+    obeyed = [n for n in (signal.SIGTERM, signal.SIGHUP) if signal.getsignal(n) == signal.SIG_DFL]
+    for number in obeyed:
+        signal.signal(number, end)
+    try:
+        yield
+    finally:
+        for number in obeyed:
+            signal.signal(number, signal.SIG_DFL)
+    if ended:  # A server takes it for the wish to end, which it is.
+        raise typer.Exit(ended[0])
 
 
 def say(message: str) -> None:

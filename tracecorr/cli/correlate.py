@@ -11,6 +11,7 @@ from tracecorr.cli.console import (
     JobsOption,
     add_suffix,
     count_jobs,
+    ended_in_order,
     find_capture,
     refuse_idle,
     say,
@@ -52,10 +53,11 @@ def correlate_verb(
     refuse_idle("--force", "-o", given=force, there=out is not None)
     if cluster is not None and jobs is not None:
         raise InputError("--jobs is of this machine, the workers of --cluster have their own", "leave one of them out")
-    if cluster is not None:
-        _correlate_on_cluster(cluster, paths, out, force)
-    else:
-        _correlate_here(paths, out, force, count_jobs(jobs))
+    with ended_in_order():
+        if cluster is not None:
+            _correlate_on_cluster(cluster, paths, out, force)
+        else:
+            _correlate_here(paths, out, force, count_jobs(jobs))
     target = out or paths[0]
     say(f"next step: tracecorr report {quote_path(target)}")
     typer.echo(target)

@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 from tracecorr.bundled import cache_folder, copy_sample, find_sample
-from tracecorr.cli.console import say, say_live, say_warnings
+from tracecorr.cli.console import ended_in_order, say, say_live, say_warnings
 from tracecorr.cli.serve import HostOption, NoBrowserOption, PortOption, run_server
 from tracecorr.model.errors import quote_path
 
@@ -26,7 +26,8 @@ def demo_verb(
     from tracecorr.pipeline import correlate
     from tracecorr.store import Capture
 
-    say_warnings(correlate(path, progress=say, live=say_live))
+    with ended_in_order():
+        say_warnings(correlate(path, progress=say, live=say_live))
     capture = Capture.open(path)
     typer.echo(render_summary(summarize_capture(capture.name, capture.table)))
     say(f"the sample is {path}; all of its report: tracecorr report {quote_path(path)}")

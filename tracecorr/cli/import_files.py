@@ -14,6 +14,7 @@ from tracecorr.cli.console import (
     JobsOption,
     add_suffix,
     count_jobs,
+    ended_in_order,
     refuse_idle,
     say,
     say_live,
@@ -95,21 +96,22 @@ def import_verb(
 
     from tracecorr.pipeline import correlate, import_files
 
-    capture = import_files(
-        target,
-        amd_logs=logs,
-        ftrace=traces,
-        clock=ftrace_clock,
-        clock_samples=clock_samples,
-        hqd=dumps,
-        rocprof=profiles,
-        force=force,
-        progress=say,
-        live=say_live,
-    )
-    with _explain_unbuilt(capture):
-        warnings = correlate(capture.path, progress=say, live=say_live, jobs=count_jobs(jobs))
-    _check_still_the_same(capture)
+    with ended_in_order():
+        capture = import_files(
+            target,
+            amd_logs=logs,
+            ftrace=traces,
+            clock=ftrace_clock,
+            clock_samples=clock_samples,
+            hqd=dumps,
+            rocprof=profiles,
+            force=force,
+            progress=say,
+            live=say_live,
+        )
+        with _explain_unbuilt(capture):
+            warnings = correlate(capture.path, progress=say, live=say_live, jobs=count_jobs(jobs))
+        _check_still_the_same(capture)
     say_warnings(warnings)
     say(f"next step: tracecorr report {quote_path(capture.path)}")
     typer.echo(capture.path)

@@ -4,18 +4,15 @@ from __future__ import annotations
 
 import errno
 import os
-import signal
 import socket
 import sys
 import webbrowser
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from tracecorr.cli.console import open_capture, say
+from tracecorr.cli.console import ended_in_order, open_capture, say
 from tracecorr.model.errors import CaptureError, InputError
 
 if TYPE_CHECKING:
@@ -112,25 +109,8 @@ def run_server(captures: list[Capture], host: str, port: int | None, no_browser:
             webbrowser.open(url)
 
     named = _name_captures(captures)
-    with _ended_in_order():
+    with ended_in_order():
         serve(named, host, free, on_ready)
-
-
-@contextmanager
-def _ended_in_order() -> Iterator[None]:
-    """Let SIGTERM and SIGHUP end the server as Ctrl-C does, so that what was made for the page is taken away."""
-    ended: list[int] = []
-
-    def end(number: int, _: object) -> None:
-        ended.append(128 + number)
-        raise SystemExit(ended[0])
-
-    for number in (signal.SIGTERM, signal.SIGHUP):
-        if signal.getsignal(number) == signal.SIG_DFL:  # else ignored, as under `nohup`
-            signal.signal(number, end)
-    yield
-    if ended:  # The server took it for the wish to end, which it is.
-        raise typer.Exit(ended[0])
 
 
 def _name_captures(captures: list[Capture]) -> dict[str, Capture]:
