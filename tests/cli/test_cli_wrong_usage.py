@@ -308,14 +308,19 @@ def test_a_capture_whose_views_have_no_room_is_complete_but_for_them(
     assert run("report", "a").status == 0
 
 
-def test_a_folder_without_rights_is_named(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize(
+    ("user", "step"), [(0, "its file system refuses even root, as NFS and FUSE may"), (1000, "check its permissions")]
+)
+def test_a_folder_without_rights_is_named(run: Run, monkeypatch: pytest.MonkeyPatch, user: int, step: str) -> None:
+    monkeypatch.setattr("os.geteuid", lambda: user)
+
     def fail(*_: object, **__: object) -> None:
         raise PermissionError(errno.EACCES, "Permission denied", "a.tracecorr/.tables.1")
 
     monkeypatch.setattr("tracecorr.pipeline.correlate", fail)
     found = run("correlate", "a")
     assert found.status == 2
-    assert found.err.startswith("error: no right to use a.tracecorr/.tables.1: Permission denied\nnext step: ")
+    assert found.err.startswith(f"error: no right to use a.tracecorr/.tables.1: Permission denied\nnext step: {step}")
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="gives up the rights of root")

@@ -34,7 +34,7 @@ from tracecorr.cli import (
     serve,
 )
 from tracecorr.cli.help import Verb, Verbs
-from tracecorr.model.errors import TracecorrError, explain_damage, explain_unwritten
+from tracecorr.model.errors import TracecorrError, explain_damage, explain_denied, explain_unwritten
 from tracecorr.threads import begin_polars
 
 app = typer.Typer(
@@ -146,7 +146,7 @@ def _describe_failure(error: Exception, wants_traceback: bool) -> tuple[str, str
         full = explain_unwritten(error.filename or "the output", error)
         return full.what, full.next_step, full.exit_code
     if isinstance(error, OSError) and error.errno in (errno.EACCES, errno.EPERM, errno.EROFS) and error.filename:
-        return f"no right to use {error.filename}: {error.strerror}", "check its permissions, and whose it is", 2
+        return f"no right to use {error.filename}: {error.strerror}", explain_denied(error), 2
     if damage := explain_damage(error):
         return damage.what, damage.next_step, damage.exit_code
     text = f"tracecorr failed: {type(error).__name__}: {_first_line(error)}"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import os
 import shlex
 from pathlib import Path
 
@@ -92,6 +93,13 @@ def explain_unwritten(
     if error.errno in numbers or any(f"(os error {number})" in str(error) for number in numbers):
         return TracecorrError(what, "make room there, or write to another place")
     return InputError(what, step)
+
+
+def explain_denied(error: OSError) -> str:
+    """Return what to do where the system denied a file or folder."""
+    if os.geteuid() == 0 and error.errno in (errno.EACCES, errno.EPERM):
+        return "its file system refuses even root, as NFS and FUSE may: use a folder on a local disk"
+    return "check its permissions, and whose it is"
 
 
 def explain_damage(error: Exception) -> CaptureError | None:

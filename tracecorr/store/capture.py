@@ -14,7 +14,7 @@ from typing import Any
 import polars as pl
 
 from tracecorr.model import schema
-from tracecorr.model.errors import CaptureError, InputError, quote_path
+from tracecorr.model.errors import CaptureError, InputError, explain_denied, quote_path
 from tracecorr.store.absent import describe_absent
 from tracecorr.store.columns import FrameWriter
 from tracecorr.store.damage import describe_damage
@@ -54,7 +54,7 @@ class Capture:
             version = info["format"]
         except PermissionError as error:
             raise CaptureError(
-                f"no right to read {path / 'capture.json'}: {error.strerror}", "check its permissions, and whose it is"
+                f"no right to read {path / 'capture.json'}: {error.strerror}", explain_denied(error)
             ) from error
         except (OSError, ValueError, KeyError, TypeError) as error:
             raise describe_absent(path, list_captures(path if path.is_dir() else path.parent)) from error
