@@ -76,6 +76,15 @@ def test_what_is_imported_is_declared(repo: Path) -> None:
     assert (undeclared, len(roots) > 10) == (set(), True)
 
 
+def test_docstrings_are_utf_8(repo: Path) -> None:
+    # Python 3.13 compiles no other ones.
+    named = ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef
+    for path in [*(repo / "tracecorr").rglob("*.py"), *(repo / "scripts").rglob("*.py")]:
+        for node in ast.walk(ast.parse(path.read_text())):
+            if isinstance(node, named):
+                (ast.get_docstring(node) or "").encode()
+
+
 def test_programs_that_use_the_package_see_its_types(repo: Path) -> None:
     told = tomllib.loads((repo / "pyproject.toml").read_text())["project"]["classifiers"]
     assert ((repo / "tracecorr" / "py.typed").is_file(), "Typing :: Typed" in told) == (True, True)

@@ -234,10 +234,10 @@ def refuse_odd_name(name: str, *, longer: int = 0) -> None:
 
 
 def printable(path: str) -> str:
-    """Return a path as text that tables and terminals take: the workload may have named a log as it liked.
+    r"""Return a path as text that tables and terminals take: the workload may have named a log as it liked.
 
     >>> printable("raw/amd_log/hip\udcff_1")
-    'raw/amd_log/hip\\\\xff_1'
+    'raw/amd_log/hip\\xff_1'
     """
     return path.encode("utf-8", "surrogateescape").decode("utf-8", "backslashreplace")
 
