@@ -26,7 +26,9 @@ VERBS = sorted(str(command.name) for command in app.registered_commands)
 @pytest.mark.parametrize("verb", VERBS)
 def test_every_verb_has_help(verb: str, capfd: pytest.CaptureFixture[str]) -> None:
     assert main([verb, "--help"]) == 0
-    assert f"tracecorr {verb}" in capfd.readouterr().out
+    told = capfd.readouterr().out
+    assert f"tracecorr {verb}" in told
+    assert not re.findall(r"<(?:str|int|float|path|list)\b[^>]*>", told, re.IGNORECASE), "a type of Python"
 
 
 def test_help_loads_no_tables() -> None:

@@ -16,7 +16,7 @@ from tracecorr.capture.invoker import Invoker
 from tracecorr.capture.owner import this_process
 from tracecorr.model.errors import CaptureError, InputError, TracecorrError
 from tracecorr.store import Capture
-from tracecorr.store.recording import list_raw_files
+from tracecorr.store.recording import describe_state, list_raw_files
 
 ME = Invoker(os.geteuid(), os.getegid(), (), "me", {})
 OTHER = Invoker(1234, 1235, (), "other", {})
@@ -75,7 +75,7 @@ def test_one_that_is_recorded_now_is_kept_and_one_that_was_killed_is_not(tmp_pat
 def test_a_recording_that_was_killed_is_not_told_as_one_that_goes_on() -> None:
     def told(**more: int) -> list[str]:
         info = {"state": "recording", "recorder": {**asdict(this_process()), **more}}
-        return [line for line in describe_run(info) if line.startswith("state: ")]
+        return [line for line in describe_run(info, describe_state(info)) if line.startswith("state: ")]
 
     assert told() == ["state: recording"]
     killed = "state: recording, but by no process of this machine: if it was killed, tracecorr correlate completes it"

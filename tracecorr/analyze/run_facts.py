@@ -8,16 +8,17 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from tracecorr.analyze.values import count_of
-from tracecorr.store.recording import describe_event_cost, describe_gaps, describe_state
+from tracecorr.store.recording import describe_event_cost, describe_gaps
 
 
-def describe_run(info: Mapping[str, Any]) -> Iterator[str]:
+def describe_run(info: Mapping[str, Any], state: str | None = None) -> Iterator[str]:
     """Yield in a few lines what ran, where, what was recorded of it and what not.
 
     Args:
         info: contents of capture.json.
+        state: how far the capture is now, where the caller asked the machine; else what capture.json says.
     """
-    yield from _describe_workload(info)
+    yield from _describe_workload({**info, "state": info.get("state") if state is None else state})
     yield from _describe_nodes(info.get("nodes") or [])
     yield from _describe_plan(info.get("plan") or {})
     yield from _describe_processes(info.get("processes") or [])
@@ -45,7 +46,7 @@ def describe_overhead(info: Mapping[str, Any]) -> str:
 def _describe_workload(info: Mapping[str, Any]) -> Iterator[str]:
     host = info.get("host") or {}
     known = {
-        "state": describe_state(info),
+        "state": info.get("state"),
         "command": shlex.join(info.get("command") or []),
         "exit status": info.get("exit_status"),
         "ended because": info.get("end_reason"),

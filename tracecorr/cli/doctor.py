@@ -18,9 +18,12 @@ _CANNOT = 3
 
 def doctor_verb(
     container: Annotated[
-        str | None, typer.Option("--container", help="Look at the libraries inside this running container.")
+        str | None,
+        typer.Option("--container", metavar="NAME", help="Look at the libraries inside this running container."),
     ] = None,
-    pid: Annotated[int | None, typer.Option("--pid", help="Look at the libraries that this process loads.")] = None,
+    pid: Annotated[
+        int | None, typer.Option("--pid", metavar="PID", help="Look at the libraries that this process loads.")
+    ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
 ) -> None:
     """Say what this machine can capture: each point is tried, nothing of it stays.

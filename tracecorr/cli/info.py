@@ -21,6 +21,7 @@ def info_verb(
     """Say what a capture holds and where it is from; --json prints all that capture.json knows."""
     from tracecorr.analyze.run_facts import describe_run
     from tracecorr.analyze.values import count_of
+    from tracecorr.store.recording import describe_state
 
     capture = open_capture(name, tables=False)
     rows = _count_rows(capture)
@@ -29,7 +30,7 @@ def info_verb(
         typer.echo(json.dumps(found, indent=2, default=str))
         return
     typer.echo(f"{capture.name} ({capture.path})")
-    for line in describe_run(capture.info):
+    for line in describe_run(capture.info, describe_state(capture.info)):
         typer.echo(line)
     if not rows:
         typer.echo(f"tables: none yet; build them: tracecorr correlate {quote_path(capture.path)}")

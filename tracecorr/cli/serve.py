@@ -22,9 +22,16 @@ DEFAULT_PORT = 8050
 
 PortOption = Annotated[
     int | None,
-    typer.Option(min=0, max=65535, help=f"Port; 0 = any free one. Without it {DEFAULT_PORT}, or a free one near it."),
+    typer.Option(
+        min=0,
+        max=65535,
+        metavar="PORT",
+        help=f"Port; 0 = any free one. Without it {DEFAULT_PORT}, or a free one near it.",
+    ),
 ]
-HostOption = Annotated[str, typer.Option(help="Address to listen at; the default serves this machine only.")]
+HostOption = Annotated[
+    str, typer.Option(metavar="ADDRESS", help="Address to listen at; the default serves this machine only.")
+]
 NoBrowserOption = Annotated[bool, typer.Option("--no-browser", help="Do not open a browser.")]
 
 
