@@ -12,7 +12,7 @@ from tracecorr import pipeline
 from tracecorr.model import schema
 from tracecorr.model.parts import Block
 from tracecorr.store.columns import FrameWriter, write_frame
-from tracecorr.store.parts import write_part
+from tracecorr.store.parts import Parts, SourcePart, write_part
 
 
 def _events(first: int, rows: int) -> pl.DataFrame:
@@ -95,3 +95,17 @@ def test_a_failed_correlate_leaves_no_parts(tmp_path: Path, monkeypatch: pytest.
         pipeline.correlate(capture)
     assert not list(capture.glob(".tables*"))
     assert (capture / "tables" / "events.parquet").is_file()
+
+
+def test_the_files_of_many_logs_are_read_together_and_in_their_order(tmp_path: Path) -> None:
+    """A run of several hundred processes leaves as many logs; a source of other rounding stays apart."""
+    kinds = [("amd_log", (0, 1000))] * 3 + [("ftrace", (500, 500))] + [("ftrace", (0, 0))] * 2
+    frames = [_events(100 * number, 50 if number != 1 else 0) for number in range(len(kinds))]
+    each = [
+        SourcePart(*kind, write_part(tmp_path, f"part-{number}", iter([Block(frame)])))
+        for number, (kind, frame) in enumerate(zip(kinds, frames, strict=True))
+    ]
+    rows = Parts(each).read_events()
+    assert _texts(rows.select(frames[0].columns)).equals(_texts(pl.concat(frames)))
+    steps = rows.select("source", "step_lo_ns", "step_hi_ns").unique(maintain_order=True)
+    assert _texts(steps).rows() == [("amd_log", 0, 1000), ("ftrace", 500, 500), ("ftrace", 0, 0)]

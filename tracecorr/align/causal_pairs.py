@@ -8,7 +8,7 @@ import polars as pl
 from tracecorr.align.bounds import NO_HIGH, NO_LOW, Bounds, Ints, join_bounds, no_bounds
 from tracecorr.align.clock_map import ClockMap, fit_clock_map
 from tracecorr.align.creation_shift import choose_ioctls
-from tracecorr.align.intervals import Moments, list_silences
+from tracecorr.align.intervals import Moments, list_silences, pair_spans
 from tracecorr.align.suspends import SHORTEST_NS
 
 # Log stamps are truncated to a microsecond: the true time lies up to 1 us later.
@@ -155,16 +155,25 @@ def count_creations(
     """
     low, high = (pl.Series(side) for side in clock.bound(ioctls["stamp_ns"].to_numpy()))
     stamp = pl.col("stamp_ns")
-    ioctls = ioctls.with_columns(earliest=stamp + low - steps[0], latest=stamp + high + steps[1])
-    crossed = creations.with_row_index("creation").join(ioctls.with_row_index("ioctl"), on="thread")
-    inside = (pl.col("latest") >= pl.col("from_ns")) & (pl.col("earliest") <= pl.col("to_ns") + LOG_STEP_NS)
+    reach = pl.col("to_ns") + LOG_STEP_NS
+    creation, ioctl = pair_spans(
+        creations.select("thread", low="from_ns", high=reach),
+        ioctls.select("thread", low=stamp + low - steps[0], high=stamp + high + steps[1]),
+        ["thread"],
+    )
+    made, asked = _mark(creations, creation), _mark(ioctls, ioctl)
     # Of each thread: what holds nothing, and what nothing holds.
     empty, spare = (
-        crossed.group_by("thread", key).agg(found=inside.any()).group_by("thread").agg((~pl.col("found")).sum())
-        for key in ("creation", "ioctl")
+        rows.join(others, on="thread", how="semi").group_by("thread").agg(found=(~pl.col("held")).sum())
+        for rows, others in ((made, asked), (asked, made))
     )
     foreign = empty.join(spare, on="thread").select(pl.min_horizontal("found", "found_right").sum()).item()
-    return crossed.filter(inside)["creation"].n_unique(), int(foreign)
+    return len(np.unique(creation)), int(foreign)
+
+
+def _mark(rows: pl.DataFrame, held: Ints) -> pl.DataFrame:
+    """Return thread, held: whether a row is one of those numbers."""
+    return rows.select("thread").with_columns(held=pl.int_range(pl.len()).is_in(pl.Series(held).implode()))
 
 
 def bound_silences(calls: pl.DataFrame, moments: Moments, rough: ClockMap, steps: tuple[int, int]) -> Bounds:

@@ -1,4 +1,4 @@
-"""What the lines of a log say of moments between them: a thread prints nothing while it does something else."""
+"""Moments and spans of threads: what lies between which lines of a log, and which spans of one key meet."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import numpy as np
 import polars as pl
 
 from tracecorr.align.bounds import NO_LOW, Ints
-from tracecorr.align.rows import order_by_group
+from tracecorr.align.rows import number_groups, order_by_group
 
 # The times of each thread's lines, sorted.
 Moments = dict[int, Ints]
@@ -92,3 +92,34 @@ def list_silences(lines: Ints, earliest: Ints, latest: Ints) -> tuple[Ints, Ints
     thing = np.repeat(near, count)
     silence = np.arange(len(thing)) - np.repeat(np.cumsum(count) - count, count) + first[thing]
     return thing, silence
+
+
+def pair_spans(one: pl.DataFrame, other: pl.DataFrame, keys: list[str]) -> tuple[Ints, Ints]:
+    """Return which spans of one key meet, as pairs (row of `one`, row of `other`) in the order of the rows.
+
+    The rows of one key are not crossed: queues are made on one ring again and again, and each by one thread.
+
+    Args:
+        one, other: columns `keys`, numbers of one type, and low, high; rows that lack any of them meet none.
+        keys: what must be equal.
+    """
+    sides = [frame.select(*keys, "low", "high") for frame in (one, other)]
+    rows = [side.select(pl.all_horizontal(pl.all().is_not_null())).to_series().arg_true().to_numpy() for side in sides]
+    sides = [side[kept] for side, kept in zip(sides, rows, strict=True)]
+    both = pl.concat(sides)
+    key, _ = number_groups(both, keys)
+    times, ranks = np.unique(both.select("low", "high").to_numpy(), return_inverse=True)
+    low, high = (ranks.reshape(-1, 2) + (key * max(len(times), 1))[:, None]).T
+    count = len(sides[0])
+    order = np.argsort(low[count:], kind="stable")
+    # Of the spans in order of their starts, those up to the last that begins soon enough, from the first one on which
+    # reaches far enough itself or stands behind one that does.
+    reach = np.maximum.accumulate(high[count:][order])
+    first = np.searchsorted(reach, low[:count], side="left")
+    near = np.maximum(np.searchsorted(low[count:][order], high[:count], side="right") - first, 0)
+    left = np.repeat(np.arange(count), near)
+    right = order[np.arange(len(left)) - np.repeat(np.cumsum(near) - near, near) + first[left]]
+    meets = high[count:][right] >= low[left]
+    left, right = rows[0][left[meets]], rows[1][right[meets]]
+    sorted_pairs = np.lexsort((right, left))
+    return left[sorted_pairs], right[sorted_pairs]

@@ -6,7 +6,8 @@ from functools import partial
 
 import polars as pl
 
-from tracecorr.link.queues import join_creations, list_creations, list_kernel_creations, list_log_packets, pivot_args
+from tracecorr.link.creation_joins import join_creations
+from tracecorr.link.queues import list_creations, list_kernel_creations, list_log_packets, pivot_args
 from tracecorr.link.streams import assign_streams
 from tracecorr.model.kinds import BEGINNINGS, INFERRED, RECORDED
 

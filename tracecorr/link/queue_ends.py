@@ -16,7 +16,7 @@ def merge_shared(lines: pl.DataFrame, joins: pl.DataFrame, ends: pl.DataFrame) -
 
     Args:
         lines: Created lines as `queues.list_creations` returns them.
-        joins: `event` of those that an ioctl made (`queues.join_creations`).
+        joins: `event` of those that an ioctl made (`creation_joins.join_creations`).
         ends: event, process, ring, swq, ts_ns of the lines that tell the end of a queue.
     """
     made = lines.with_columns(name=pl.lit(CREATED)).join(joins.select("event", own=True), on="event", how="left")

@@ -7,9 +7,10 @@ import polars as pl
 
 from tracecorr.align.cooperative import CREATED, DELETED
 from tracecorr.align.rows import Places, number_groups
-from tracecorr.link.intercepted_queues import is_intercepted, list_intercepting, may_intercept
+from tracecorr.link.creation_joins import join_creations
+from tracecorr.link.intercepted_queues import is_intercepted
 from tracecorr.link.queue_ends import add_ends, merge_shared
-from tracecorr.model.kinds import DERIVED, INFERRED, PACKET_KINDS, RECORDED
+from tracecorr.model.kinds import PACKET_KINDS, RECORDED
 from tracecorr.parse.kfd.fields import QUEUE_TYPES
 
 # The Created line is printed by the thread that waits for the ioctl, so the ioctl ends before it.
@@ -111,47 +112,6 @@ def pivot_args(args: pl.DataFrame, events: pl.Series, keys: list[str]) -> pl.Dat
     wanted = args.filter(pl.col("event").is_in(events.implode()) & pl.col("key").is_in(keys))
     first = [pl.col("u64").filter(pl.col("key") == key).first().alias(key) for key in keys]
     return wanted.group_by("event", maintain_order=True).agg(first)
-
-
-def join_creations(lines: pl.DataFrame, ioctls: pl.DataFrame) -> pl.DataFrame:
-    """Return line event, ioctl event and evidence: by ring address (as sure as that), else by thread and time.
-
-    The ioctl must lie between the two lines of the creation. Of several with the ring's address, and of
-    several on the thread, the last one is taken, because ROCr makes its own queue first. Where the errors
-    of the times leave a choice, nothing is joined; where they leave one candidate, it is `inferred`.
-    Where the first of the two lines may be lost, an ioctl of the thread with the ring's address that lies behind the
-    line before is that of the creation: another queue on that ring would have had to live in between.
-    Where a profiler intercepts the queues of a process (`intercepted_queues`), their ioctls have other rings.
-    """
-    kernel_side = ioctls.select(
-        "process", "thread", "ring_base", "end_ns", "ioctl_lo", "ioctl_hi", "type", "size_bytes", start_ns="ts_ns",
-        ioctl="event",
-    )  # fmt: skip
-    inside = (pl.col("start_ns") + pl.col("ioctl_hi") >= pl.col("from_ns")) & (
-        pl.col("end_ns") - pl.col("ioctl_lo") <= pl.col("ts_ns") + pl.col("err_hi_ns").fill_null(0)
-    )
-    surely = (pl.col("start_ns") - pl.col("ioctl_lo") >= pl.col("from_ns")) & (
-        pl.col("end_ns") + pl.col("ioctl_hi") <= pl.col("ts_ns") + pl.col("err_hi_ns").fill_null(0)
-    )
-    own = pl.col("thread") == pl.col("thread_right")
-    since = pl.coalesce("from_ns", pl.when(own).then("silent_ns"))
-    addressed = lines.join(kernel_side, left_on=["process", "ring"], right_on=["process", "ring_base"])
-    addressed = addressed.with_columns(from_ns=since).filter(inside)
-    by_ring = _pick(addressed.with_columns(evidence="ring_evidence"))
-    rest = lines.join(by_ring, on="event", how="anti", maintain_order="left").drop_nulls("thread")
-    free = kernel_side.filter(pl.col("ring_base").is_null())
-    free = pl.concat([free, list_intercepting(lines, kernel_side)])
-    near = rest.join(free.drop("process"), on="thread").filter(inside & may_intercept())
-    sure = pl.col("sure").all().over("event")
-    near = near.with_columns(sure=surely).filter(sure | (pl.len().over("event") == 1))
-    by_time = _pick(near.with_columns(evidence=pl.when("sure").then(pl.lit(DERIVED)).otherwise(pl.lit(INFERRED))))
-    return pl.concat([by_ring, by_time])
-
-
-def _pick(candidates: pl.DataFrame) -> pl.DataFrame:
-    """Return the last candidate of each line; an ioctl that two lines claim belongs to neither."""
-    last = candidates.sort("end_ns").unique("event", keep="last", maintain_order=True)
-    return last.filter(pl.len().over("ioctl") == 1).select("event", "ioctl", "evidence")
 
 
 def build_queues(

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
+from itertools import groupby
 from pathlib import Path
 
 import polars as pl
@@ -18,6 +19,8 @@ from tracecorr.store.memory import kept_memory
 _TABLES = {"events": schema.PART_EVENTS, "packets": schema.PART_PACKETS, "args": schema.PART_ARGS}
 _SOURCE = {"source": schema.CAT, "step_lo_ns": pl.Int64(), "step_hi_ns": pl.Int64()}
 _SMALL = {"ledger": schema.LEDGER, "losses": schema.LOSSES, "hqd": schema.HQD, "polls": schema.PART_POLLS}
+# Files of less than this are read at once: to open them for each column takes longer than to read them.
+_SMALL_BYTES = 4 << 20
 
 
 @dataclass
@@ -37,12 +40,12 @@ class StoredPart:
 
     def read(self, name: str, columns: Sequence[str] = ()) -> pl.DataFrame:
         """Return the rows of `events`, `packets` or `args`; all columns where none are named."""
-        file = pl.scan_parquet(self.paths[name])
+        file, wanted = pl.scan_parquet(self.paths[name]), list(columns or _TABLES[name].schema)
         rows = pl.DataFrame(height=file.select(pl.len()).collect().item())
-        # Column by column: what is read comes in pieces, and is put together in a copy.
-        return rows.with_columns(
-            _in_one_piece(file.select(column).collect().to_series()) for column in columns or _TABLES[name].schema
-        )
+        # What is read comes in pieces, and is put together in a copy: column by column, where both are large.
+        small = sum(path.stat().st_size for path in self.paths[name]) < _SMALL_BYTES
+        turns = [wanted] if small else [[column] for column in wanted]
+        return rows.with_columns(_in_one_piece(c) for turn in turns for c in file.select(turn).collect().iter_columns())
 
 
 @dataclass(frozen=True)
@@ -76,20 +79,26 @@ class Parts:
 
     each: list[SourcePart] = field(default_factory=list)
 
+    @cached_property
+    def _runs(self) -> list[SourcePart]:
+        """Return neighbours of one source as one: hundreds of processes leave as many small files."""
+        runs = groupby(self.each, key=lambda part: (part.source, part.steps_ns))
+        return [SourcePart(*key, _chain([part.stored for part in run])) for key, run in runs]
+
     def read_events(self, columns: Sequence[str] = ()) -> pl.DataFrame:
         """Return `part_events`, all columns where none are named, with `source`, `step_lo_ns` and `step_hi_ns`."""
         empty = schema.PART_EVENTS.empty().select(columns or pl.all())
         empty = empty.with_columns(pl.lit(None, dtype).alias(name) for name, dtype in _SOURCE.items())
-        return _join([part.read_events(columns) for part in self.each], empty)
+        return _join([part.read_events(columns) for part in self._runs], empty)
 
     def read_packets(self) -> pl.DataFrame:
         """Return `part_packets`."""
-        return _join([part.stored.read("packets") for part in self.each], schema.PART_PACKETS.empty())
+        return _join([part.stored.read("packets") for part in self._runs], schema.PART_PACKETS.empty())
 
     @cached_property
     def args(self) -> pl.DataFrame:
         """Return `part_args`."""
-        return _join([part.stored.read("args") for part in self.each], schema.PART_ARGS.empty())
+        return _join([part.stored.read("args") for part in self._runs], schema.PART_ARGS.empty())
 
     def small(self, name: str) -> pl.DataFrame:
         """Return `ledger`, `losses`, `hqd` or `polls`."""
@@ -156,4 +165,12 @@ def join_parts(parts: Sequence[StoredPart], folder: Path, name: str) -> StoredPa
             for path in files:
                 tail = path.name[path.name.index(".") :]
                 paths[table].append(path.replace(folder / f"{name}.{number}{tail}"))
+    return replace(_chain(parts), paths=paths)
+
+
+def _chain(parts: Sequence[StoredPart]) -> StoredPart:
+    """Return parts as one, where their files are."""
+    if len(parts) == 1:
+        return parts[0]
+    paths = {table: [path for part in parts for path in part.paths[table]] for table in _TABLES}
     return StoredPart(paths, **{table: pl.concat([getattr(part, table) for part in parts]) for table in _SMALL})

@@ -11,6 +11,8 @@ from tracecorr.parse.text import PAD, Text, pad
 BLOCK_BYTES = 16 << 20
 _PIECE_BYTES = 2 << 20
 _LONGEST_LINE = 64 << 20
+# A run leaves hundreds of logs that are no longer than this; room for a whole block costs more than to read one.
+_SHORT_LOG = 1 << 20
 _NEWLINE = 10
 _PADDING = len(pad())
 # Where no line begins like a record, a block is cut at any line.
@@ -38,12 +40,13 @@ def cut_blocks(chunks: Iterable[bytes], size: int) -> Iterator[Text]:
 
     The memory of a block is that of the next one, too.
     """
-    data = pad(bytes(size + _LOOK_AHEAD))
+    data = pad(bytes(_SHORT_LOG))
     filled, enough = PAD, size
     for chunk in chunks:
         if len(chunk) > len(data) - _PADDING - (filled - PAD):
-            # Twice as much, so that a very long line is not copied for each chunk of it.
-            data = pad(memoryview(data)[PAD:filled], bytes(max(len(chunk), filled)))
+            # Room for a block, then twice as much, so that a very long line is not copied for each chunk of it.
+            room = max(len(chunk), filled, size + _LOOK_AHEAD - filled)
+            data = pad(memoryview(data)[PAD:filled], bytes(room))
         data[filled : filled + len(chunk)] = chunk
         filled += len(chunk)
         if filled - PAD < enough:

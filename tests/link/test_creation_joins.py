@@ -1,0 +1,39 @@
+"""Queues that are made again and again on one ring, by one thread, are each joined with their own ioctl (SYNTHETIC)."""
+
+from __future__ import annotations
+
+import polars as pl
+import pytest
+
+from tracecorr.link.creation_joins import join_creations
+
+COUNT = 100_000
+STEP_NS = 1_000_000
+
+
+def _creations() -> tuple[pl.DataFrame, pl.DataFrame]:
+    """Return 100,000 Created lines of one thread and ring, and the ioctl of each in the middle of its making."""
+    at = pl.int_range(COUNT, eager=True) * STEP_NS
+    key = pl.lit(3, pl.UInt32)
+    lines = pl.select(
+        event=pl.int_range(COUNT), process=key, thread=key, ts_ns=at + 900_000, from_ns=at + 100_000,
+        ring=pl.lit(0x3C00000, pl.UInt64), err_hi_ns=pl.lit(1000, pl.Int64), swq=pl.lit(0x220000, pl.UInt64),
+        size=pl.lit(16384, pl.UInt64), ring_evidence=pl.lit("recorded"), silent_ns=pl.lit(None, pl.Int64),
+    )  # fmt: skip
+    ioctls = pl.select(
+        event=COUNT + pl.int_range(COUNT), process=key, thread=key, ts_ns=at + 300_000, end_ns=at + 700_000,
+        ioctl_lo=pl.lit(500, pl.Int64), ioctl_hi=pl.lit(500, pl.Int64), ring_base=pl.lit(0x3C00000, pl.UInt64),
+        size_bytes=pl.lit(1 << 20, pl.Int64), type=pl.lit("compute_aql"),
+    )  # fmt: skip
+    return lines, ioctls
+
+
+@pytest.mark.parametrize(("probed", "evidence"), [(True, "recorded"), (False, "derived")])
+def test_each_creation_of_a_ring_has_its_ioctl(probed: bool, evidence: str) -> None:
+    lines, ioctls = _creations()
+    if not probed:
+        ioctls = ioctls.with_columns(ring_base=pl.lit(None, pl.UInt64))
+    joins = join_creations(lines, ioctls).sort("event")
+    assert joins["event"].to_list() == list(range(COUNT))
+    assert (joins["ioctl"] - joins["event"] == COUNT).all()
+    assert joins["evidence"].unique().to_list() == [evidence]

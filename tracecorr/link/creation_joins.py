@@ -1,0 +1,63 @@
+"""Which CREATE_QUEUE ioctl made the queue of which Created line."""
+
+from __future__ import annotations
+
+import polars as pl
+
+from tracecorr.align.intervals import pair_spans
+from tracecorr.link.intercepted_queues import list_intercepting, may_intercept
+from tracecorr.model.kinds import DERIVED, INFERRED
+
+
+def join_creations(lines: pl.DataFrame, ioctls: pl.DataFrame) -> pl.DataFrame:
+    """Return line event, ioctl event and evidence: by ring address (as sure as that), else by thread and time.
+
+    The ioctl must lie between the two lines of the creation. Of several with the ring's address, and of
+    several on the thread, the last one is taken, because ROCr makes its own queue first. Where the errors
+    of the times leave a choice, nothing is joined; where they leave one candidate, it is `inferred`.
+    Where the first of the two lines may be lost, an ioctl of the thread with the ring's address that lies behind the
+    line before is that of the creation: another queue on that ring would have had to live in between.
+    Where a profiler intercepts the queues of a process (`intercepted_queues`), their ioctls have other rings.
+    """
+    kernel_side = ioctls.select(
+        "process", "thread", "ring_base", "end_ns", "ioctl_lo", "ioctl_hi", "type", "size_bytes", start_ns="ts_ns",
+        ioctl="event",
+    )  # fmt: skip
+    inside = (pl.col("start_ns") + pl.col("ioctl_hi") >= pl.col("from_ns")) & (
+        pl.col("end_ns") - pl.col("ioctl_lo") <= pl.col("ts_ns") + pl.col("err_hi_ns").fill_null(0)
+    )
+    surely = (pl.col("start_ns") - pl.col("ioctl_lo") >= pl.col("from_ns")) & (
+        pl.col("end_ns") + pl.col("ioctl_hi") <= pl.col("ts_ns") + pl.col("err_hi_ns").fill_null(0)
+    )
+    own = pl.col("thread") == pl.col("thread_right")
+    since = pl.coalesce("from_ns", pl.when(own).then("silent_ns"))
+    earliest = pl.coalesce("from_ns", "silent_ns")
+    addressed = _join_near(lines, kernel_side.rename({"ring_base": "ring"}), ["process", "ring"], earliest)
+    addressed = addressed.with_columns(from_ns=since).filter(inside)
+    by_ring = _pick(addressed.with_columns(evidence="ring_evidence"))
+    rest = lines.join(by_ring, on="event", how="anti", maintain_order="left").drop_nulls("thread")
+    free = kernel_side.filter(pl.col("ring_base").is_null())
+    free = pl.concat([free, list_intercepting(lines, kernel_side)])
+    near = _join_near(rest, free.drop("process"), ["thread"], pl.col("from_ns")).filter(inside & may_intercept())
+    sure = pl.col("sure").all().over("event")
+    near = near.with_columns(sure=surely).filter(sure | (pl.len().over("event") == 1))
+    by_time = _pick(near.with_columns(evidence=pl.when("sure").then(pl.lit(DERIVED)).otherwise(pl.lit(INFERRED))))
+    return pl.concat([by_ring, by_time])
+
+
+def _join_near(lines: pl.DataFrame, ioctls: pl.DataFrame, keys: list[str], since: pl.Expr) -> pl.DataFrame:
+    """Return the lines beside the ioctls of their key that may lie between `since` and the line."""
+    until = pl.col("ts_ns") + pl.col("err_hi_ns").fill_null(0)
+    start, end = pl.col("start_ns") + pl.col("ioctl_hi"), pl.col("end_ns") - pl.col("ioctl_lo")
+    line, ioctl = pair_spans(
+        lines.select(*keys, low=since, high=until), ioctls.select(*keys, low=end, high=start), keys
+    )
+    beside = ioctls.drop(keys)[ioctl]
+    both = beside.rename({name: f"{name}_right" for name in beside.columns if name in lines.columns})
+    return lines[line].hstack(both)
+
+
+def _pick(candidates: pl.DataFrame) -> pl.DataFrame:
+    """Return the last candidate of each line; an ioctl that two lines claim belongs to neither."""
+    last = candidates.sort("end_ns").unique("event", keep="last", maintain_order=True)
+    return last.filter(pl.len().over("ioctl") == 1).select("event", "ioctl", "evidence")
