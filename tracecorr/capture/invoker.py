@@ -11,6 +11,7 @@ from pathlib import Path
 from tracecorr.model.errors import MachineError
 
 _PROC = Path("/proc")
+_SUDO = ("sudo", "sudo-rs")
 # Python makes the locale C one of UTF-8 (PEP 538), polars sets up its allocator.
 _SET_BY_LIBRARIES = ("LC_CTYPE", "_RJEM_MALLOC_CONF")
 # What sudo, PAM and shells set by themselves (sudo(8), pam_env(8)): their values are root's, or those of a login.
@@ -115,7 +116,7 @@ def _read_process(pid: int, name: str) -> bytes:
 
 def _find_sudo() -> int | None:
     """Return the nearest sudo above this process."""
-    return next((pid for pid, fields in _ancestors(os.getppid()) if fields.get("Name") == "sudo"), None)
+    return next((pid for pid, fields in _ancestors(os.getppid()) if fields.get("Name") in _SUDO), None)
 
 
 def _session_groups(sudo: int | None, uid: int) -> tuple[int, ...]:
