@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import polars as pl
 
+from tracecorr.analyze.clocks import summarize_clocks
 from tracecorr.model import schema
 from tracecorr.store.keys import COUNTED_TABLES, count_keys, move_table
 from tracecorr.store.views.drawn import hardware_queues
@@ -16,6 +17,7 @@ ROWS = {
     "threads": [{"thread": 0, "process": 0}, {"thread": 1, "process": 0, "creator": 0}],
     "hqd": [{**SLOT, "snapshot": n, "read_start_ns": 100 * n, "read_end_ns": 100 * n + 9} for n in range(2)],
     "gpus": [{"gpu": 0, "gpu_id": 0x65A1}],
+    "clock_map": [{"source": "ftrace:local", "from_ns": 500, "to_ns": 900, "offset_ns": 70}],
 }
 
 
@@ -46,3 +48,11 @@ def test_dumps_of_two_captures_have_numbers_of_their_own() -> None:
 def test_a_queue_is_drawn_at_its_own_gpu_and_between_its_own_dumps() -> None:
     drawn = hardware_queues(both).select("gpu", "start", "end").sort("gpu", "start").rows()
     assert drawn == [(0, 0, 9), (0, 9, 100), (0, 100, 109), (1, 1000, 1009), (1, 1009, 1100), (1, 1100, 1109)]
+
+
+def test_a_piece_of_a_clock_map_leads_to_the_times_of_the_events() -> None:
+    """Its ends are stamps of the node's own trace; its offset, as the report's moments, is to the common time."""
+    assert both("clock_map").select("from_ns", "to_ns", "offset_ns").collect().rows() == [
+        (500, 900, 70), (500, 900, 1070),
+    ]  # fmt: skip
+    assert summarize_clocks(both("clock_map"))["from_ns"].sort().to_list() == [570, 1570]

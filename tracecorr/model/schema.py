@@ -322,7 +322,7 @@ CLOCK_MAP = Table(
         ("source", CAT, "source and clock, such as `ftrace:local`"),
         ("from_ns", I64, "first stamp of the piece, source clock", "ns"),
         ("to_ns", I64, "last stamp of the piece, source clock", "ns"),
-        ("offset_ns", I64, "CLOCK_MONOTONIC minus source clock at from_ns", "ns"),
+        ("offset_ns", I64, "CLOCK_MONOTONIC minus source clock at from_ns; in a dataset that of its first node", "ns"),
         ("rate_ppb", I64, "growth of the offset", "ns per s"),
         ("lo_ns", I64, "the true offset is not less than offset_ns - lo_ns", "ns"),
         ("hi_ns", I64, "the true offset is not more than offset_ns + hi_ns", "ns"),

@@ -19,13 +19,15 @@ _NUMBERED_BY = {**KEYS, "creator": "threads", "snapshot": "hqd"}
 _COUNTED = {"events": "event", **{table: key for key, table in KEYS.items()}, "hqd": "snapshot"}
 COUNTED_TABLES = tuple(_COUNTED)
 _EVENT_KEYS = frozenset({"event", "parent", "chain"})
-# Points on the common clock; times on a source's own clock (stamps, clock maps) and durations stay.
+# Points on the common clock; times on a source's own clock (stamps, pieces of clock maps) and durations stay.
 _POINTS = frozenset({
     "ts_ns", "call_ns", "enqueue_ns", "packet_ns", "doorbell_ns", "gpu_start_ns", "gpu_end_ns", "complete_ns",
     "return_ns", "doorbell_lo_ns", "doorbell_hi_ns", "created_ns", "destroyed_ns", "from_ns", "to_ns",
     "read_start_ns", "read_end_ns", "queued_ns", "run_ns", "done_ns",
 })  # fmt: skip
 _ON_SOURCE_CLOCK = frozenset({"clock_map"})
+# From a source's clock to the common one.
+_OFFSET = "offset_ns"
 
 TableOf = Callable[[str], pl.LazyFrame]
 
@@ -61,6 +63,6 @@ def _move(column: str, table: str, used: Mapping[str, int], shift_ns: int) -> pl
         return pl.col(column).cast(pl.Int64) + used[_NUMBERED_BY[column]]
     if column in _EVENT_KEYS or column.endswith("_event"):
         return pl.col(column) + used["events"]
-    if column in _POINTS and table not in _ON_SOURCE_CLOCK:
+    if column == _OFFSET or (column in _POINTS and table not in _ON_SOURCE_CLOCK):
         return pl.col(column) + shift_ns
     return pl.col(column)
