@@ -8,7 +8,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from tracecorr.align.bounds import NO_HIGH, NO_LOW, Bounds
+from tracecorr.align.bounds import NO_HIGH, NO_LOW, Bounds, join_bounds
 from tracecorr.align.clock_map import fit_clock_map
 from tracecorr.align.slopes import Rates, Slopes, find_slopes
 
@@ -215,3 +215,56 @@ def test_a_slew_and_back_in_a_long_pause_is_inside() -> None:
     low, high = fitted.bound(stamp)
     assert ((low - 1 <= at - stamp) & (at - stamp <= high + 1)).all()
     assert (high - low)[(at > SECOND / 2) & (at < 4.5 * SECOND)].max() < 20_000
+
+
+def share_between(span_s: float, per_s: float, changes: list[tuple[float, float]], seed: int) -> tuple[float, float]:
+    """Return what `share_inside` does for samples at both ends and few pairs between them."""
+    rng = np.random.default_rng(seed)
+    ends = np.arange(8) * 2e4
+    t = np.concatenate([ends, span_s * SECOND - ends])
+    stamp, offset = np.rint(t - offset_of(t, changes)).astype(np.int64), np.rint(offset_of(t, changes)).astype(np.int64)
+    pairs = pair(np.sort(rng.uniform(0, span_s * SECOND, int(span_s * per_s))), changes, seed)
+    fitted = fit_clock_map(join_bounds(Bounds(stamp, offset - 1_000, offset + 1_000), pairs), "samples")
+    assert fitted.aligned, fitted.reason
+    at = np.linspace(0, span_s * SECOND, 4001)
+    stamp = np.rint(at - offset_of(at, changes)).astype(np.int64)
+    low, high = fitted.bound(stamp)
+    return float(((low - 1 <= at - stamp) & (at - stamp <= high + 1)).mean()), float(np.median(high - low))
+
+
+@pytest.mark.parametrize("ppm", [-30, 60, -100, 300])
+@pytest.mark.parametrize("lasts_s", [1.0, 1.2, 2.0])
+@pytest.mark.parametrize("per_s", [3, 7, 14, 30])
+def test_a_slew_that_is_over_before_few_pairs_have_come_is_inside(per_s: float, lasts_s: float, ppm: float) -> None:
+    """Samples stand at both ends alone: between them three pairs may fall into the second that the slew lasts."""
+    found = [share_between(12, per_s, [(at_s, 20 + ppm), (at_s + lasts_s, 20)], seed)
+             for seed, at_s in enumerate((3.3, 5.1, 7.45))]  # fmt: skip
+    assert min(inside for inside, _ in found) >= 0.995
+    assert np.mean([inside for inside, _ in found]) >= 0.998
+
+
+@pytest.mark.parametrize(("per_s", "most_us"), [(3, 42), (7, 32), (14, 27), (30, 17), (100, 12)])
+def test_few_pairs_between_samples_keep_a_steady_clock_narrow(per_s: float, most_us: float) -> None:
+    found = [share_between(12, per_s, [], seed) for seed in range(8)]
+    assert min(inside for inside, _ in found) == 1
+    assert np.mean([width for _, width in found]) < most_us * 1000
+
+
+@pytest.mark.parametrize("side", [-1, 1])
+def test_where_one_side_alone_is_bounded_for_long_the_rate_is_not_known(side: int) -> None:
+    """Half a minute of pairs, one a second; the clock took up another rate while they bounded one side alone."""
+    t = np.arange(0.5, 30) * SECOND
+    offset = side * -500 * PPM * np.clip(t - 12 * SECOND, 0, None)
+    low, high = offset - 20_000, offset + 20_000
+    if side > 0:
+        high = np.where(t < 13 * SECOND, np.inf, high)
+    else:
+        low = np.where(t < 13 * SECOND, -np.inf, low)
+    least, most = find_slopes(t, low, high, RATES).between(np.array([5.0]) * SECOND, np.array([5.0]) * SECOND)
+    assert (least[0], most[0]) == (-600 * PPM, 600 * PPM)
+
+
+def test_a_second_of_one_side_at_an_end_does_not_make_the_rate_unknown() -> None:
+    t = np.arange(0, 10 * SECOND + 1, SECOND / 20)
+    found = find_slopes(t, 0 * t - 5_000, np.where(t > 9.2 * SECOND, np.inf, 5_000.0), RATES)
+    assert found.between(np.array([9.6 * SECOND]), np.array([9.6 * SECOND]))[1][0] < 200 * PPM

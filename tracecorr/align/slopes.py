@@ -7,7 +7,7 @@ from itertools import pairwise
 
 import numpy as np
 
-from tracecorr.align.bounds import Floats
+from tracecorr.align.bounds import Floats, Mask
 from tracecorr.align.lines import Lines, fit_lines
 
 # The kernel changes the rate of CLOCK_MONOTONIC once a second, and chrony holds a slew for a second at least: so long a
@@ -19,9 +19,9 @@ _PARTS, _FEWEST, _MOST = 16, 16, 2048
 # The blocks at both ends are halved so often: what the clock begins in the last one, nothing behind it tells.
 _FINER = 5
 # A block holds so many inequalities at least, fewer than so many tell nothing. Where few tell of the rate, a piece is
-# taken to last so much longer, or as long as so many blocks take.
+# taken to last so much longer, or as long as so many blocks take: if one line goes through so many more on both sides.
 _LEAST, _ANY = 2, 16
-_LONGER, _FEW = 1.4, 7
+_LONGER, _FEW, _BESIDE = 1.4, 7, 4
 # A new rate that nothing tells lies so near the one before: daemons slew by more only to set a clock right that is off
 # by milliseconds, and that does not stay untold.
 _CHANGE = 100e-6
@@ -82,8 +82,8 @@ def find_slopes(x: Floats, low: Floats, high: Floats, rates: Rates) -> Slopes:
     The time is cut into blocks. In each the clock runs at the rate of a line through all that a window around the block
     holds; or it changes its rate in there, from that of the window before the block to that of the one behind it. Which
     of these it is nobody knows, so that all are allowed. Where there is none the clock changes its rate faster: shorter
-    windows are asked there. In a long pause between inequalities it may run at any rate; elsewhere a rate that long
-    windows hide is near theirs.
+    windows are asked there. In a long pause between inequalities, and where one side alone is bounded for long at an
+    end of the evidence, it may run at any rate; elsewhere a rate that long windows hide is near theirs.
 
     Args:
         x, low, high: sorted stamps and bounds, infinite where there is none.
@@ -129,11 +129,16 @@ def _settle(evidence: _Evidence, piece: float, times: int) -> Slopes:
     x = evidence.x
     if times < 0 or len(x) < _ANY or x[-1] <= x[0]:
         return allow_all(x, evidence.rates)
-    edges = _cut(x, piece)
-    windows = _list_windows(edges, piece)
-    limits = _ask(evidence, edges, windows)
+    blocks = _Blocks(evidence, _cut(x, piece))
+    edges, windows = blocks.edges, _list_windows(blocks.edges, piece)
+    limits = _ask(blocks, windows, windows, piece)
+    changing = _find_changing(blocks, windows, piece)
+    if changing.any():
+        short = _ask(blocks, _list_short_windows(edges, piece), windows, piece)
+        low, high = np.where(changing, short.low, limits.low), np.where(changing, short.high, limits.high)
+        limits = Slopes(edges[:-1], low, high)
     parts = []
-    for first, end, told in _list_stretches(limits, windows):
+    for first, end, told in _list_stretches(limits, windows.all):
         if told:
             parts.append(Slopes(edges[first:end], limits.low[first:end], limits.high[first:end]))
             continue
@@ -162,8 +167,35 @@ def _cut(x: Floats, piece: float) -> Floats:
     return np.append(grid[kept], x[-1])
 
 
-def _list_windows(edges: Floats, piece: float) -> list[tuple[int, int]]:
-    """Return first block and the one behind the last of each window: a block less than a piece, so that pieces hold it.
+class _Blocks:
+    """Hold the blocks of some evidence, and the lines through each window of them that was asked for."""
+
+    def __init__(self, evidence: _Evidence, edges: Floats) -> None:
+        self.evidence, self.edges = evidence, edges
+        self.rows = [*np.searchsorted(evidence.x, edges[:-1]).tolist(), len(evidence.x)]
+        self._lines: dict[tuple[int, int], Lines | None] = {}
+
+    def fit(self, first: int, end: int) -> Lines | None:
+        """Return the lines through the blocks from `first` to the one before `end`; None where there is none."""
+        if (first, end) not in self._lines:
+            self._lines[first, end] = self.evidence.fit(slice(self.rows[first], self.rows[end]))
+        return self._lines[first, end]
+
+
+@dataclass(frozen=True)
+class _Windows:
+    """Hold windows as first block and the one behind the last: those that are longest from, and up to, each edge."""
+
+    beginning: list[tuple[int, int]]
+    ending: list[tuple[int, int]]
+
+    @property
+    def all(self) -> list[tuple[int, int]]:
+        return sorted({*self.beginning, *self.ending})
+
+
+def _list_windows(edges: Floats, piece: float) -> _Windows:
+    """Return windows that take a block less than a piece, so that pieces hold them, or hold enough to tell a rate.
 
     At both ends of the evidence they are shorter: what the clock did beyond is not known.
     """
@@ -174,52 +206,94 @@ def _list_windows(edges: Floats, piece: float) -> list[tuple[int, int]]:
         for length in (piece - 0.999 * block, _LONGER * piece)
     )
     ends = np.maximum(np.maximum(ends, np.minimum(starts + _PARTS - 1, latest)), starts + _FEW)
-    ends = np.minimum(ends, len(starts))
-    return [*((0, end) for end in range(1, int(ends[0]))), *zip(starts.tolist(), ends.tolist(), strict=True)]
+    beginning = list(zip(starts.tolist(), np.minimum(ends, len(starts)).tolist(), strict=True))
+    return _Windows(beginning, [*((0, end) for end in range(1, beginning[0][1])), *beginning])
 
 
-def _ask(evidence: _Evidence, edges: Floats, windows: list[tuple[int, int]]) -> Slopes:
+def _list_short_windows(edges: Floats, piece: float) -> _Windows:
+    """Return windows that a piece holds wherever in the block beside them it begins or ends.
+
+    Where blocks are long there may be none.
+    """
+    length = np.diff(edges)
+    before, behind = np.concatenate([[0.0], length]), np.concatenate([length, [0.0]])
+    ends = np.searchsorted(edges, edges + piece - 0.999 * before, side="right") - 1
+    starts = np.searchsorted(edges, edges - piece + 0.999 * behind, side="left")
+    every = range(len(edges))
+    beginning = [(first, end) for first, end in zip(every, ends.tolist(), strict=True) if first < end]
+    ending = [(first, end) for first, end in zip(starts.tolist(), every, strict=True) if first < end]
+    return _Windows(beginning, ending)
+
+
+def _find_changing(blocks: _Blocks, windows: _Windows, piece: float) -> Mask:
+    """Tell in which blocks a rate may have come and gone that windows longer than a piece hide.
+
+    What it did to the offset stays: no line goes through such a window and some blocks on both sides of it.
+    """
+    edges, count = blocks.edges, len(blocks.edges) - 1
+    changing = np.zeros(count, dtype=np.bool_)
+    for first, end in windows.beginning:
+        if edges[end] - edges[first] > piece:
+            length = end - first + 2 * _BESIDE
+            start = max(min(first - _BESIDE, count - length), 0)
+            changing[first:end] |= blocks.fit(start, min(start + length, count)) is None
+    return changing
+
+
+def _ask(blocks: _Blocks, windows: _Windows, long: _Windows, piece: float) -> Slopes:
     """Return the least and the largest slope of each block; infinite where none is possible."""
-    rows = np.append(np.searchsorted(evidence.x, edges[:-1]), len(evidence.x))
-    blocks = len(edges) - 1
-    least, most = np.full(blocks, np.inf), np.full(blocks, -np.inf)
-    # The longest windows that end and begin at each edge.
+    edges, rates = blocks.edges, blocks.evidence.rates
+    count = len(edges) - 1
+    least, most, asked = np.full(count, np.inf), np.full(count, -np.inf), np.zeros(count, dtype=np.bool_)
+    for first, end in windows.all:
+        own, lines = slice(first, end), blocks.fit(first, end)
+        asked[own] = True
+        if lines:
+            least[own], most[own] = np.minimum(least[own], lines.rates.min()), np.maximum(most[own], lines.rates.max())
+    beginning = dict(windows.beginning)
     ending: dict[int, Lines] = {}
-    beginning: dict[int, Lines] = {}
-    longest = dict(windows)
-    for first, end in windows:
-        lines = evidence.fit(slice(int(rows[first]), int(rows[end])))
-        if lines is None:
-            continue
-        own = slice(first, end)
-        least[own], most[own] = np.minimum(least[own], lines.rates.min()), np.maximum(most[own], lines.rates.max())
-        ending.setdefault(end, lines)
-        if longest[first] == end:
-            beginning[first] = lines
-    for block in range(blocks):
-        before, behind = ending.get(block), beginning.get(block + 1)
+    for first, end in windows.ending:
+        lines = blocks.fit(first, end)
+        if lines:
+            ending.setdefault(end, lines)
+    for block in range(count):
+        before = ending.get(block)
+        behind = blocks.fit(block + 1, beginning[block + 1]) if block + 1 in beginning else None
         if before and behind and _meet(before, behind, edges[block : block + 2]):
             least[block] = min(least[block], before.rates.min(), behind.rates.min())
             most[block] = max(most[block], before.rates.max(), behind.rates.max())
-    ends = [0, -1]
-    least[ends], most[ends] = evidence.rates.middle - evidence.rates.reach, evidence.rates.middle + evidence.rates.reach
-    lowest, highest = _limit_change(edges, longest, beginning)
+    one_sided = _find_one_sided(blocks, piece)
+    unknown = ~asked | one_sided
+    unknown[[0, -1]] = True
+    least[unknown], most[unknown] = rates.middle - rates.reach, rates.middle + rates.reach
+    lowest, highest = _limit_change(blocks, dict(long.beginning))
+    lowest[one_sided], highest[one_sided] = -np.inf, np.inf
     return Slopes(edges[:-1], np.maximum(least, lowest), np.minimum(most, highest))
 
 
-def _limit_change(edges: Floats, longest: dict[int, int], beginning: dict[int, Lines]) -> tuple[Floats, Floats]:
+def _find_one_sided(blocks: _Blocks, piece: float) -> Mask:
+    """Tell of which blocks at both ends of the evidence one side alone is bounded for a piece: any rate may hide."""
+    x, edges = blocks.evidence.x, blocks.edges
+    sides = [x[np.isfinite(side)] for side in (blocks.evidence.low, blocks.evidence.high)]
+    if not all(len(side) for side in sides):
+        return np.ones(len(edges) - 1, dtype=np.bool_)
+    first, last = max(side[0] for side in sides), min(side[-1] for side in sides)
+    one_sided: Mask = ((edges[1:] <= first) & (first > x[0] + piece)) | ((edges[:-1] >= last) & (last < x[-1] - piece))
+    return one_sided
+
+
+def _limit_change(blocks: _Blocks, longest: dict[int, int]) -> tuple[Floats, Floats]:
     """Return the least and the largest rate that a change can lead to which long windows hide, for each block.
 
     Args:
-        edges: of the blocks.
+        blocks: of the evidence.
         longest: first block of each window -> the one behind its last.
-        beginning: first block -> lines through that window, where there are any.
     """
-    blocks = len(edges) - 1
-    lowest, highest = np.full(blocks, np.inf), np.full(blocks, -np.inf)
+    count = len(blocks.edges) - 1
+    lowest, highest = np.full(count, np.inf), np.full(count, -np.inf)
     # Those that others hold, at the end of the evidence, tell less.
     for first in [first for first in longest if longest[first] > longest.get(first - 1, 0)]:
-        lines, own = beginning.get(first), slice(first, longest[first])
+        lines, own = blocks.fit(first, longest[first]), slice(first, longest[first])
         lowest[own] = np.minimum(lowest[own], lines.rates.min() - _CHANGE if lines else -np.inf)
         highest[own] = np.maximum(highest[own], lines.rates.max() + _CHANGE if lines else np.inf)
     untold = lowest > highest

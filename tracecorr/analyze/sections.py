@@ -74,10 +74,10 @@ def _time_sections(tables: Tables, sources: set[str]) -> Iterator[Section]:
         "from = first stamp, on CLOCK_MONOTONIC; offset = CLOCK_MONOTONIC minus the source's clock; error = full width "
         "of its bounds. "
         "`same_clock` and `samples` are recorded, `causal_pairs` is derived; `unaligned` = only the starts agree, "
-        "no link was made by time. Errors assume that a clock holds its rate for a second (1.4 s where few pairs tell "
-        "of it), or for as long as fourteen pairs take, and that a new rate which they hide is within 100 ppm; between "
-        "samples at both ends of a second or less alone, that it moves by no more than 5 ppm; and that no suspend is "
-        "shorter than 0.3 s",
+        "no link was made by time. Errors assume that a clock holds its rate for a second (where few pairs tell of it "
+        "and nothing shows a change, for 1.4 s or as long as fourteen pairs take), and that a new rate which they hide "
+        "is within 100 ppm; between samples at both ends of a second or less alone, that it moves by no more than "
+        "5 ppm; and that no suspend is shorter than 0.3 s",
         explain_lack(sources, "the other side of every link is", log=True, trace=True),
     )
     yield Section(
