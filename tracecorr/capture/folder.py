@@ -14,6 +14,7 @@ from tracecorr.capture.invoker import Invoker
 from tracecorr.model.errors import CaptureError, InputError, MachineError, explain_unwritten
 from tracecorr.store.capture import FORMAT_VERSION, Capture, is_replaceable, refuse_odd_name
 from tracecorr.store.followed import FRAMES_FOLDER, LOG_FOLDER, adopt_frames
+from tracecorr.store.ownership import give_folder
 from tracecorr.store.recording import is_recorded_now
 
 _INFO = "capture.json"
@@ -134,12 +135,8 @@ class RecordingFolder:
 
     def hand_over(self, owner: Invoker) -> None:
         """Give the folder and all in it to the user; no link is followed."""
-        if owner.uid == os.geteuid():
-            return
-        for _, folders, files, descriptor in os.fwalk(".", topdown=False, dir_fd=self._descriptor):
-            for name in (*folders, *files):
-                os.chown(name, owner.uid, owner.gid, dir_fd=descriptor, follow_symlinks=False)
-        os.fchown(self._descriptor, owner.uid, owner.gid)
+        if owner.uid != os.geteuid():
+            give_folder(self._descriptor, owner.uid, owner.gid)
 
     def remove(self) -> None:
         """Take the folder away: nothing was recorded."""

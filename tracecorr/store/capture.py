@@ -18,6 +18,7 @@ from tracecorr.model.errors import CaptureError, InputError, explain_denied, quo
 from tracecorr.store.absent import describe_absent
 from tracecorr.store.columns import FrameWriter
 from tracecorr.store.damage import describe_damage
+from tracecorr.store.ownership import replace_folder
 from tracecorr.store.raw import read_at, read_chunks, write_atomically
 
 FORMAT_VERSION = 1
@@ -284,8 +285,7 @@ def write_tables(path: Path, tables: dict[str, pl.DataFrame]) -> None:
             out.write(table.empty())
             for rows in tables[name].iter_slices(_SLICE_ROWS) if name in tables else ():
                 out.write(table.conform(rows))
-    shutil.rmtree(path / "tables", ignore_errors=True)
-    fresh.replace(path / "tables")
+    replace_folder(fresh, path / "tables", path)
 
 
 def named_folder(name: Path) -> Path:

@@ -22,6 +22,7 @@ from tracecorr.model.checksum import Checksum
 from tracecorr.model.errors import InputError
 from tracecorr.store import frames
 from tracecorr.store.frames import FRAME_BYTES, FrameReader, FrameWriter
+from tracecorr.store.ownership import make_folder, replace_file
 
 CHUNK_BYTES = 1 << 20
 # Number of the ioctl of linux/fs.h that shares blocks (Linux 4.5).
@@ -250,10 +251,10 @@ def describe_file(path: Path) -> tuple[int, str]:
 
 def write_atomically(path: Path, data: bytes) -> None:
     """Write a file so that a reader sees the old or the new bytes, never a part."""
-    path.parent.mkdir(parents=True, exist_ok=True)
+    make_folder(path.parent)
     temporary = path.with_name(f".{path.name}.{os.getpid()}")
     temporary.write_bytes(data)
-    temporary.replace(path)
+    replace_file(temporary, path)
 
 
 def _is_sample(sample: object) -> bool:

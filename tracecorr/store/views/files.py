@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 
+from tracecorr.store.ownership import make_folder, replace_folder
 from tracecorr.store.views import levels
 from tracecorr.store.views.build import Views
 from tracecorr.store.views.lanes import Group, Lane
@@ -27,14 +28,13 @@ def write_views(path: Path, views: Views) -> None:
     Raises:
         OSError: the folder cannot be written; nothing of the new ones is left in it.
     """
-    (path / "views").mkdir(exist_ok=True)
+    make_folder(path / "views")
     fresh = path / "views" / f".pyramid.{os.getpid()}"
     shutil.rmtree(fresh, ignore_errors=True)
     fresh.mkdir()
     try:
         _write(path, fresh, views)
-        shutil.rmtree(path / _FOLDER, ignore_errors=True)
-        fresh.replace(path / _FOLDER)
+        replace_folder(fresh, path / _FOLDER, path)
     finally:
         shutil.rmtree(fresh, ignore_errors=True)
 
