@@ -142,6 +142,13 @@ def test_memory_held_at_once() -> None:
         "process": 0, "kind": "allocate_device", "allocations": 3, "freed": 2, "unsized": 0, "bytes": 180,
         "largest_bytes": 100, "peak_bytes": 150, "peak_at_ns": 2,
     }  # fmt: skip
+    lost = table(
+        "events", line(1, "allocate_device", 10, 100), line(2, "allocate_device", 10, 30), line(3, "free", 10),
+        line(4, "allocate_device", 10, 50), line(5, "allocate_device", 20, 60), line(6, "allocate_device", 20, 80),
+    )  # fmt: skip
+    (row,) = summarize_memory(lost).to_dicts()
+    # The address was given out again, so it had been freed: by a line that is lost.
+    assert (row["allocations"], row["freed"], row["peak_bytes"], row["peak_at_ns"]) == (5, 1, 130, 6)
     again = table("events", line(1, "lock", 10, 100), line(2, "lock", 10, 100))
     (row,) = summarize_memory(again).to_dicts()
     assert (row["allocations"], row["freed"], row["bytes"], row["peak_bytes"]) == (2, None, 200, None)

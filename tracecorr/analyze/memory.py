@@ -13,12 +13,12 @@ _NO_PROCESS = -1
 def summarize_memory(events: pl.LazyFrame) -> pl.DataFrame:
     """Return one row per process and kind of allocation of the HIP log.
 
-    An allocation ends with the first later `free` of its address; one that is never freed stays to the end. No line
-    tells of the end of a lock.
+    An allocation ends with the first later `free` of its address, and where that line was lost with the next allocation
+    there; one that is never freed stays to the end. No line tells of the end of a lock.
 
-    Returns: process, kind, allocations, freed, unsized (allocations whose size no line tells), bytes, largest_bytes,
-        peak_bytes (held at once), peak_at_ns; the last two, and freed, are null of locks, the last four where a size
-        is not known.
+    Returns: process, kind, allocations, freed (whose `free` is in the log), unsized (allocations whose size no line
+        tells), bytes, largest_bytes, peak_bytes (held at once), peak_at_ns; the last two, and freed, are null of locks,
+        the last four where a size is not known.
     """
     rows = collect(
         events.filter(pl.col("layer") == "memory")
@@ -30,10 +30,12 @@ def summarize_memory(events: pl.LazyFrame) -> pl.DataFrame:
     made = rows.filter(pl.col("kind").is_in(_KINDS))
     frees = rows.filter((pl.col("kind") == "free") & pl.col("arg").is_not_null())
     ends = frees.select("process", "arg", "at", free_at="at", free_ns="ts_ns")
-    lives = made.join_asof(ends, on="at", by=["process", "arg"], strategy="forward", check_sortedness=False)
+    lives = _end_at_reuse(
+        made.join_asof(ends, on="at", by=["process", "arg"], strategy="forward", check_sortedness=False)
+    )
     totals = lives.group_by("process", "kind").agg(
         allocations=pl.len().cast(pl.Int64),
-        freed=pl.col("free_ns").count().cast(pl.Int64),
+        freed=pl.col("is_freed").sum().cast(pl.Int64),
         unsized=pl.col("size_bytes").null_count().cast(pl.Int64),
         bytes=pl.col("size_bytes").sum(),
         largest_bytes=pl.col("size_bytes").max(),
@@ -49,12 +51,26 @@ def summarize_memory(events: pl.LazyFrame) -> pl.DataFrame:
     )
 
 
+def _end_at_reuse(lives: pl.DataFrame) -> pl.DataFrame:
+    """Return allocations with `is_freed`, and their end where another one has got their address before any `free`."""
+    has_end = (pl.col("kind") != "lock") & pl.col("arg").is_not_null()
+    at, ns = (pl.col(name).shift(-1).over("process", "arg", has_end) for name in ("at", "ts_ns"))
+    known = lives.with_columns(next_at=pl.when(has_end).then(at), next_ns=ns)
+    lost = (pl.col("next_at") < pl.col("free_at")).fill_null(pl.col("next_at").is_not_null())
+    return known.with_columns(
+        is_freed=pl.col("free_at").is_not_null() & ~lost,
+        free_at=pl.when(lost).then("next_at").otherwise("free_at"),
+        free_ns=pl.when(lost).then("next_ns").otherwise("free_ns"),
+    ).drop("next_at", "next_ns")
+
+
 def _peaks(lives: pl.DataFrame) -> pl.DataFrame:
+    # Where an address is given out again, the one that had it ends first.
     steps = pl.concat([
-        lives.select("process", "kind", "at", "ts_ns", step=pl.col("size_bytes")),
         lives.drop_nulls("free_at").select(
             "process", "kind", at="free_at", ts_ns="free_ns", step=-pl.col("size_bytes")
         ),
+        lives.select("process", "kind", "at", "ts_ns", step=pl.col("size_bytes")),
     ]).sort("at", maintain_order=True)  # fmt: skip
     held = steps.with_columns(held=pl.col("step").cum_sum().over("process", "kind"))
     return held.group_by("process", "kind").agg(
