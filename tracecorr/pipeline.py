@@ -18,7 +18,12 @@ from tracecorr.link.doorbell_rings import fill_store_rings
 from tracecorr.link.lives import number_lives
 from tracecorr.link.packet_index import complete_indexes
 from tracecorr.link.programs import add_programs
-from tracecorr.link.repeated_traces import warn_repeated_traces
+from tracecorr.link.repeated_traces import (
+    find_repeated_traces,
+    skip_records,
+    warn_repeated_traces,
+    warn_skipped_traces,
+)
 from tracecorr.link.rocprof import warn_foreign, warn_repeated, warn_timeless
 from tracecorr.link.samples import add_polled_gpus, build_samples
 from tracecorr.link.signals import add_gpu_times
@@ -110,7 +115,7 @@ def _correlate(capture: Capture, stages: Stages, ready: Mapping[int, list[Stored
         )
     capture = close_killed(capture)
     stages.begin("reading")
-    parts = read_parts(capture, ready, stages, jobs)
+    parts = _skip_repeated(read_parts(capture, ready, stages, jobs), capture)
     _end(stages, "parse")
     seen = SeenIdentities(seen_processes(capture.info), seen_threads(capture.info))
     tables, maps = _build_tables(parts, seen, capture, stages)
@@ -133,6 +138,18 @@ def _correlate(capture: Capture, stages: Stages, ready: Mapping[int, list[Stored
         return [*warnings, f"the views of the page were not stored, serve builds them again: {why}"]
     _end(stages, "views")
     return warnings
+
+
+def _skip_repeated(parts: Parts, capture: Capture) -> Parts:
+    """Return the parts without those of traces that are there twice; the instances of a capture record apart."""
+    # Of equals the one is kept whose stamps are finer.
+    traces = sorted((part for part in parts.each if part.source == "ftrace"), key=lambda part: sum(part.steps_ns))
+    if len(traces) < 2 or capture.info.get("plan"):
+        return parts
+    places = find_repeated_traces([part.read_events(("clock", "tid", "name", "stamp_ns")) for part in traces])
+    repeated = [traces[place] for place in places]
+    kept = [part for part in parts.each if not any(part is other for other in repeated)]
+    return Parts(kept, pl.concat([parts.skipped, *(skip_records(part.stored.ledger) for part in repeated)]))
 
 
 def _end(stages: Stages, stage: str) -> None:
@@ -321,6 +338,7 @@ def _warn(tables: dict[str, pl.DataFrame], maps: dict[str, ClockMap]) -> list[st
         warnings.append("no thread of the log was found in the trace: HIP calls and system calls cannot be linked")
     warnings += warn_foreign(events, tables["links"])
     warnings += [*warn_repeated(tables["ledger"], tables["files"]), *warn_timeless(tables["ledger"], tables["files"])]
+    warnings += warn_skipped_traces(tables["ledger"], tables["files"])
     warnings += warn_repeated_traces(events, tables["files"])
     if {"amd_log", "ftrace"} <= sources and not _overlap(events):
         warnings.append("log and trace do not overlap in time: are they of one run, and of one machine?")

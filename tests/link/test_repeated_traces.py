@@ -1,12 +1,15 @@
-"""SYNTHETIC tables of traces that hold the same records: it is said that they count twice."""
+"""SYNTHETIC traces that hold the same records: one counts, or it is said that they count twice; one is RECORDED."""
 
 from __future__ import annotations
+
+from pathlib import Path
 
 import polars as pl
 import pytest
 
-from tracecorr.link.repeated_traces import warn_repeated_traces
+from tracecorr.link.repeated_traces import find_repeated_traces, warn_repeated_traces
 from tracecorr.model import schema
+from tracecorr.pipeline import correlate, import_files
 
 
 def _tables(paths: list[str], stamps: list[list[int]]) -> tuple[pl.DataFrame, pl.DataFrame]:
@@ -39,3 +42,44 @@ def test_a_trace_as_text_and_as_pages_is_said_to_count_twice(other: list[int], s
 def test_the_pages_of_one_recording_are_not_compared() -> None:
     paths = ["raw/ftrace/workload/cpu0.bin", "raw/ftrace/workload/cpu1.bin"]
     assert warn_repeated_traces(*_tables(paths, [[1_000], [1_000]])) == []
+
+
+def _trace(*stamps: int, name: str = "openat", clock: str = "mono") -> pl.DataFrame:
+    rows = [(clock, 7, name, stamp) for stamp in stamps]
+    types = {"clock": pl.String, "tid": pl.Int64, "name": pl.String, "stamp_ns": pl.Int64}
+    return pl.DataFrame(rows, schema=types, orient="row")
+
+
+@pytest.mark.parametrize(
+    ("traces", "repeated"),
+    [
+        ([_trace(1_000, 6_000), _trace(1_234, 5_678, 9_101)], [0]),
+        ([_trace(1_000, 6_000), _trace(1_234, 5_678)], [1]),
+        ([_trace(1_000), _trace(2_000), _trace(1_000, 2_000)], [0, 1]),
+        ([_trace(1_000, 7_000), _trace(1_234, 5_678, 9_101)], []),
+        ([_trace(1_000, 1_000), _trace(1_000, 5_000, 6_000)], []),
+        ([_trace(1_000, clock="local"), _trace(1_000)], []),
+        ([_trace(1_000, name="close"), _trace(1_000)], []),
+        ([_trace(), _trace(1_000)], []),
+    ],
+)
+def test_a_trace_whose_records_are_all_in_another_one_is_repeated(
+    traces: list[pl.DataFrame], repeated: list[int]
+) -> None:
+    assert find_repeated_traces(traces) == repeated
+
+
+def test_a_recording_in_two_forms_counts_once(data_folder: Path, tmp_path: Path) -> None:
+    folder = data_folder / "captures" / "caseA-1stream"
+    pages, both = (
+        import_files(tmp_path / f"{len(traces)}.tracecorr", [folder / "amd.log"], traces)
+        for traces in ([folder / "raw"], [folder / "ftrace.txt", folder / "raw"])
+    )
+    correlate(pages.path)
+    said = correlate(both.path)
+    assert "raw/ftrace/0-ftrace.txt: all of its records are in another trace, too: they count once" in said
+    for table in ("events", "links", "launches", "losses"):
+        assert both.table(table).collect().height == pages.table(table).collect().height
+    sizes = both.table("files").select("file", pl.col("size").alias("bytes")).collect()
+    counted = both.table("ledger").group_by("file").agg(pl.col("bytes").sum()).collect()
+    assert counted.height == 4 and counted.join(sizes, on=["file", "bytes"], how="anti").is_empty()

@@ -75,9 +75,11 @@ class Parts:
 
     Args:
         each: one part per reader.
+        skipped: rows of `ledger` of parts that were left out.
     """
 
     each: list[SourcePart] = field(default_factory=list)
+    skipped: pl.DataFrame = field(default_factory=schema.LEDGER.empty)
 
     @cached_property
     def _runs(self) -> list[SourcePart]:
@@ -103,7 +105,7 @@ class Parts:
     def small(self, name: str) -> pl.DataFrame:
         """Return `ledger`, `losses`, `hqd` or `polls`."""
         rows: list[pl.DataFrame] = [getattr(part.stored, name) for part in self.each]
-        return pl.concat([_SMALL[name].empty(), *rows])
+        return pl.concat([self.skipped if name == "ledger" else _SMALL[name].empty(), *rows])
 
 
 def _join(frames: list[pl.DataFrame], empty: pl.DataFrame) -> pl.DataFrame:
