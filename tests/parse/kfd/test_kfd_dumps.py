@@ -150,6 +150,13 @@ def test_the_queues_of_a_runlist_are_listed() -> None:
     ]
 
 
+@pytest.mark.parametrize(("words", "queues"), [(47, 4), (45, 4), (44, 3), (38, 3), (31, 2), (30, 1), (24, 1), (23, 0), (1, 0)])
+def test_a_runlist_that_is_cut_lists_only_whole_packets(words: int, queues: int) -> None:
+    """The packets of its queues end behind 24, 31, 38 and 45 words."""
+    text = "Node 1, gpu_id 65a1:\n" + cases.hex_lines(0, cases.runlist()[:words], "  ")
+    assert _read(text).rows.height == queues
+
+
 @pytest.mark.parametrize(
     ("text", "kind", "skipped"),
     [
@@ -163,6 +170,13 @@ def test_the_queues_of_a_runlist_are_listed() -> None:
         ("Process 1 PASID 1:\n  Compute queue on device 1\n" + cases.compute_mqd({}, header=1), "mqds",
          {"no_compute_mqd_of_gfx9_to_gfx12": 1}),
         ("$ sudo cat hqds\n    0000c9: 00\n", None, {"no_line_of_a_dump": 2}),
+        (" Inst 0,  CP Pipe 0, Queue 2\ncat: hqds: Input/output error\n" + cases.cp_block(cases.RUNNING), "hqds",
+         {"heading_without_registers": 1, "no_line_of_a_dump": 1, "registers_without_heading": 1}),
+        ("  SDMA Engine 0, RLC 0\n" + cases.sdma_block("gfx942", cases.sdma_values("gfx942"))
+         + cases.sdma_block("gfx942", cases.sdma_values("gfx942"), 0x4E40 + 0x160), "hqds",
+         {"sdma_block_cut_short": 1}),
+        ("Process 1 PASID 1:\n  SDMA queue on device 1\n" + cases.hex_lines(0, [0] * 6), "mqds",
+         {"mqd_cut_short": 1}),
     ],
 )  # fmt: skip
 def test_what_is_not_understood_is_counted(text: str, kind: str | None, skipped: dict[str, int]) -> None:

@@ -42,6 +42,11 @@ def test_a_device_that_is_not_partitioned_keeps_its_function_and_lies_in_domain_
     assert table.select("pci", "gfx_target", "partition").rows() == [("0000:03:00.1", "gfx1100", None)]
 
 
+def test_a_node_without_a_target_has_no_scheduler_that_is_known() -> None:
+    table = list_nodes([NodeFiles(1, "7\n", "num_xcc 1\nlocation_id 768\n")], sched_policy=2)
+    assert table.select("pci", "gfx_target", "scheduler").rows() == [("0000:03:00.0", None, None)]
+
+
 @pytest.mark.parametrize(
     ("version", "policy", "target", "scheduler"),
     [

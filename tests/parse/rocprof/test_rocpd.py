@@ -59,6 +59,15 @@ def test_a_database_gives_the_rows_that_were_written(tmp_path: Path, timestamps:
     assert rows_of(blocks) == [tuple(row) for row in expected]
 
 
+@pytest.mark.parametrize(("timestamps", "name"), [(False, "THREAD_COUNTER"), (True, "sampled")])
+def test_a_sample_without_a_message_is_called_as_its_track_or_itself(
+    tmp_path: Path, timestamps: bool, name: str
+) -> None:
+    sample = Profile(calls=[("THREAD_COUNTER", 32, 1, 1000, 1000, "sampled")])
+    (row,) = rows_of(read_database(write_rocpd(tmp_path / "x.db", sample, timestamps=timestamps)))
+    assert row[:6] == (1000, 1000, "other", name, None, 31)
+
+
 def test_json_says_the_same() -> None:
     blocks = list(read_rocprof([json.dumps(sdk_json(), indent=0).encode()], 3))
     expected = [list(row) for row in EXPECTED]

@@ -53,10 +53,25 @@ def test_kernels_of_rocprofv3() -> None:
         (1000, 1500, "gpu", "dispatch", "void add<float>(float*, int)", 15)
     ]
     assert KERNELS[rows["offset"][0] :].startswith(b'"KERNEL_DISPATCH","Agent 4",2')
-    args = dict(block.args.select(pl.col("key").cast(pl.String), "u64").rows())
+    args = dict(block.args.filter(pl.col("file") == 3).select(pl.col("key").cast(pl.String), "u64").rows())
     assert args == {"tid": 16, "queue_id": 2, "dispatch_id": 7}
     reasons = dict(block.ledger.select(pl.col("reason").cast(pl.String), "records").rows())
     assert reasons == {"": 1, "header": 1, "line of another table": 1, "no times": 1}
+
+
+@pytest.mark.parametrize(
+    ("kind", "layer", "name"),
+    [
+        ("KERNEL_DISPATCH", "gpu", "dispatch"), ("MEMORY_COPY", "gpu", "f"), ("HIP_RUNTIME_API_EXT", "hip", "f"),
+        ("HSA_CORE_API", "hsa", "f"), ("MARKER_CORE_API", "marker", "f"), ("MEMORY_ALLOCATION", "memory", "f"),
+        ("SCRATCH_MEMORY", "memory", "f"), ("RCCL_API", "other", "f"), ("KFD_PAGE_FAULT", "other", "f"),
+    ],
+)  # fmt: skip
+def test_the_kind_of_a_record_is_its_layer(kind: str, layer: str, name: str) -> None:
+    column = "Kernel_Name" if kind == "KERNEL_DISPATCH" else "Function"
+    rows, block = read(f"Domain,{column},Process_Id,Start_Timestamp,End_Timestamp\n{kind},f,9,5,7\n".encode())
+    assert rows.select("layer", "name", "stamp_ns", "end_stamp_ns", "pid", "file").rows() == [(layer, name, 5, 7, 9, 3)]
+    assert set(block.args["file"].to_list()) <= {3}
 
 
 @pytest.mark.parametrize("data", [V1, JSON])
