@@ -9,6 +9,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
+from contextlib import AbstractContextManager
 from functools import cache
 from pathlib import Path
 
@@ -19,6 +20,7 @@ from tracecorr.capture.folder import RecordingFolder
 from tracecorr.capture.invoker import Invoker
 from tracecorr.capture.logs import LogKeeper
 from tracecorr.model.checksum import Checksum
+from tracecorr.store import followed
 from tracecorr.store.followed import complete_frames, list_growing, read_growing
 from tracecorr.store.frames import FRAME_BYTES
 from tracecorr.store.raw import read_at, read_chunks
@@ -93,6 +95,23 @@ def test_a_large_log_is_compressed_and_freed_while_it_grows(folder: RecordingFol
     assert not folder.frames.exists()
     for offset in (0, FRAME_BYTES - 5, len(whole) - 10):
         assert read_at(folder.shown / "raw/amd_log/hip_1.zst", offset, 20) == whole[offset : offset + 20]
+
+
+def test_a_log_is_read_while_it_is_recorded_though_its_space_is_given_back_at_any_moment(
+    folder: RecordingFolder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It is compressed between the look at its frames and the one at the rest of it."""
+    keeper, whole = keep(folder), lines(5 * FRAME_BYTES)
+    path, opened = append(folder, whole), followed._open_plain
+
+    def open_after_a_frame(path: Path) -> AbstractContextManager[int]:
+        keeper.refresh()
+        return opened(path)
+
+    monkeypatch.setattr(followed, "_open_plain", open_after_a_frame)
+    assert b"".join(read_growing(folder.path, "hip_1")) == whole
+    assert used(path) < 2 * FRAME_BYTES
+    assert close(folder, keeper) == ([], whole)
 
 
 def test_a_small_log_stays_as_it_is(folder: RecordingFolder) -> None:

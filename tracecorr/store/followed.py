@@ -77,7 +77,6 @@ def read_growing(root: Path, name: str) -> Iterator[bytes]:
     """
     frames, offset, begins = root / FRAMES_FOLDER / f"{name}{SUFFIX}", 0, 0
     while True:
-        start = offset
         if frames.exists():
             reader = FrameReader(frames, growing=True)
             begins = reader.begins
@@ -89,13 +88,13 @@ def read_growing(root: Path, name: str) -> Iterator[bytes]:
                 rest = os.pread(descriptor, FRAME_BYTES, offset - begins)
         except FileNotFoundError:
             return  # the recording ended meanwhile
-        # Its space was given back meanwhile: then there are new frames.
-        was_freed = rest.startswith(b"\0") and offset > start
+        # Where its space was given back meanwhile, there are new frames.
+        if rest.startswith(b"\0") and frames.exists() and FrameReader(frames, growing=True).size > offset:
+            continue
         if not rest:
             return
-        if not was_freed:
-            yield rest
-            offset += len(rest)
+        yield rest
+        offset += len(rest)
 
 
 def _is_plain(path: Path) -> bool:
