@@ -9,11 +9,11 @@ from typing import Any
 import numpy as np
 import polars as pl
 import pytest
-from analyze_tables import tables_of
+from analyze_tables import Rows, tables_of
 from synthetic_run import make_run
 
 from tracecorr.analyze.compare import Comparison, Side, compare_captures
-from tracecorr.analyze.compare.latency import compare_latency
+from tracecorr.analyze.compare.latency import compare_latency, is_significant
 from tracecorr.analyze.compare.quantiles import QUANTILES, Sample, count_independent, resample
 from tracecorr.analyze.compare.rates import measure_rate, summarize_rate
 from tracecorr.analyze.compare.sides import compare_kernels
@@ -131,6 +131,30 @@ def test_a_jitter_between_few_independent_values_is_not_significant() -> None:
     row = compare_latency(wide, ramp, 0.95, 2000).row(3, named=True)
     assert row["statistic"] == "jitter" and row["difference_ns"] < -5_000
     assert not row["significant"] and row["low_ns"] < row["difference_ns"] < 0 < row["high_ns"]
+    widest = int(wide["packet_ns"].max() - wide["packet_ns"].min())  # type: ignore[operator]
+    assert (row["low_ns"], row["high_ns"]) == (-widest, 99 * 400)
+
+
+def test_intervals_are_as_wide_as_all_rows_of_the_table_together_need() -> None:
+    """Two stages are twice as many rows: each of their intervals is that of one stage at half the risk."""
+    rng = np.random.default_rng(9)
+    first, second = series(rng, 300), series(rng, 300)
+    both = [side.with_columns(return_ns="packet_ns") for side in (first, second)]
+    together = compare_latency(both[0], both[1], 0.95, 2000).filter(stage="call to packet")
+    assert together.equals(compare_latency(first, second, 0.975, 2000))
+
+
+@pytest.mark.parametrize(
+    ("difference", "low", "high", "significant"),
+    [
+        (2_000, 1, 3_000, True), (2_000, 0, 3_000, False), (-2_000, -3_000, -1, True), (-2_000, -3_000, 0, False),
+        (1_000, 1, 3_000, True), (999, 1, 3_000, False), (-1_000, -3_000, -1, True), (-999, -3_000, -1, False),
+    ],
+)  # fmt: skip
+def test_a_significant_difference_is_beyond_chance_and_the_step_of_the_stamps(
+    difference: int, low: int, high: int, significant: bool
+) -> None:
+    assert is_significant(difference, low, high) == significant
 
 
 def test_a_side_without_a_source_is_named() -> None:
@@ -161,6 +185,64 @@ def test_a_log_without_packets_is_named() -> None:
     assert found[0].startswith("the HIP log of B has no packet")
     assert any(line.startswith("dispatches: 2 in A") and line.endswith(", unknown in B") for line in found)
     assert "kernels: 1 in A, unknown in B" in found
+
+
+@pytest.mark.parametrize(
+    ("first_ns", "told"),
+    [(400, "400 ns in A, 5.40 us in B, +1250.0 % "), (0, "0 ns in A, 5.00 us in B ")],
+)  # fmt: skip
+def test_what_differs_is_said_in_words_and_the_rest_is_counted(first_ns: int, told: str) -> None:
+    def side(late_ns: int) -> Rows:
+        run, moments = make_run(), range(0, 2_000_000, 100_000)
+        known = {**run["launches"][0], "doorbell_ns": None, "doorbell_event": None}
+        run["launches"] = [
+            {**known, "event": 100 + n, "call_ns": ns, "packet_ns": ns + first_ns + late_ns, "return_ns": ns + 9_000}
+            for n, ns in enumerate(moments)
+        ]
+        return run
+
+    a, b = side(0), side(5_000)
+    b["hqd"][1]["quantum"] = 0x110
+    found = compare_captures(Side("a", tables_of(a)), Side("b", tables_of(b)))
+    ends = "(difference between 5.00 us and 5.00 us, each time a whole us)"
+    assert found.findings == (
+        "queues with dispatches: 1 in A, 1 in B (no difference)",
+        "queues made by HIP (Created lines): 1 in A, 1 in B (no difference)",
+        "queues shared by streams: 0 in A, 0 in B (no difference)",
+        "dispatches: 20 in A (10000.0 per second), 20 in B (10000.0 per second)",
+        "kernels: 1 in both, 0 only in A, 0 only in B",
+        "HIP functions: 3 in both, 0 only in A, 0 only in B",
+        "ioctls: 2 in both, 0 only in A, 0 only in B",
+        *(f"SIGNIFICANT call to packet of dispatch, {which}: {told}{ends}" for which in ("p50", "p95", "p99")),
+        "5 of 8 latency figures do not differ significantly",
+        "verdict hqd_quantum: PASS in A, FAIL in B",
+    )
+    verdicts = found.frame("verdicts")
+    assert verdicts.select("verdict", "a", "b").row(0) == ("hqd_quantum", "PASS", "FAIL")
+    assert verdicts["differs"].to_list() == [True] + [False] * (verdicts.height - 1)
+
+
+_LEVEL_5 = {"environment": {"AMD_LOG_LEVEL": "5"}}
+
+
+@pytest.mark.parametrize(
+    ("layers", "info", "level", "trace", "probe"),
+    [
+        (("hip", "ioctl", "doorbell"), _LEVEL_5, "5", "yes", "yes"),
+        (("hip", "syscall"), {}, "3 or more (no packet is printed)", "yes", "no"),
+        (("hip", "command"), {"environment": ["AMD_LOG_LEVEL"]}, "4 or more (no packet is printed)", "no", "no"),
+        (("kfd",), {"environment": {}}, "no log", "yes", "no"),
+        ((), {}, "no log", "no", "no"),
+    ],
+)
+def test_the_conditions_of_a_capture_are_told(
+    layers: tuple[str, ...], info: dict[str, Any], level: str, trace: str, probe: str
+) -> None:
+    events = [{"event": n, "ts_ns": n, "layer": layer} for n, layer in enumerate(layers)]
+    side = Side("a", tables_of({"events": events}), info)
+    told = {row["condition"]: row["a"] for row in compare_captures(side, side).frame("conditions").to_dicts()}
+    assert (told["AMD_LOG_LEVEL"], told["kernel trace"], told["doorbell probe"]) == (level, trace, probe)
+    assert told["cost of an event"].startswith("not measured")
 
 
 def test_a_level_that_prints_copies_and_no_packets_is_told() -> None:
@@ -292,6 +374,14 @@ def test_values_that_come_in_runs_count_less() -> None:
     assert count_independent(alike) < 20
     assert count_independent(np.random.default_rng(1).integers(0, 9, 1000)) > 800
     assert count_independent(np.array([3, 3, 3, 3])) == 4
+    # Neighbours agree 4 times and differ 3 times: r = 1 / 7.
+    assert count_independent(np.array([1, 1, 9, 9, 1, 1, 9, 9])) == pytest.approx(6)
+
+
+def test_a_sample_that_is_worth_one_value_may_be_any_of_its_values() -> None:
+    found = resample(Sample(np.arange(10), 1.0), QUANTILES, 1000, np.random.default_rng(2))
+    assert set(found[:, 0]) == set(range(10))
+    assert (found == found[:, :1]).all()
 
 
 def test_rate_counts_every_dispatch_once() -> None:

@@ -1,0 +1,99 @@
+"""What each side of a comparison counts: queues, streams, rates, and rows that only one side has (all SYNTHETIC)."""
+
+from __future__ import annotations
+
+import polars as pl
+import pytest
+from analyze_tables import Rows, tables_of
+
+from tracecorr.analyze.compare.rates import measure_rate, summarize_rate
+from tracecorr.analyze.compare.sides import compare_queues, join_sides
+
+_LOG, _TRACE = {"file": 0, "source": "amd_log"}, {"file": 1, "source": "ftrace"}
+_SDMA = {"queue": 2, "process": 1, "type": "sdma", "create_ioctl_event": 4, "known_from": "ftrace"}
+
+
+def _make_side() -> Rows:
+    """Return queues of both sources: three streams submitted to three of them, and one more stream exists."""
+    uses = ((0, 0), (0, 0), (1, 0), (2, 0), (1, 1), (1, 3), (2, 3))
+    logged = {"known_from": "amd_log", "created_ns": 7}
+    return {
+        "files": [_LOG, _TRACE],
+        "streams": [{"stream": n} for n in range(4)],
+        "launches": [{"event": 9, "kind": "dispatch", "stream": 0}],
+        "queues": [
+            {"queue": 0, "process": 0, "gpu": 0, "hwq": 1, "ring_base": 1, "type": "compute_aql", "dispatches": 5,
+             "created_line_event": 1, "create_ioctl_event": 2, "known_from": "amd_log,ftrace"},
+            {"queue": 1, "process": 0, "gpu": 1, "hwq": 2, "created_line_event": 3, "dispatches": 0, **logged},
+            _SDMA,
+            {"queue": 3, "hwq": 3, "type": "compute_aql", "dispatches": 1, **logged},
+        ],
+        "stream_queues": [{"stream": s, "queue": q, "from_ns": n} for n, (s, q) in enumerate(uses)],
+    }  # fmt: skip
+
+
+_COUNTS = {
+    "queues": 4, "queues made by HIP (Created lines)": 2, "queues with dispatches": 2, "CREATE_QUEUE ioctls": 2,
+    "processes with queues": 2, "known GPUs with queues": 2, "streams": 4, "streams that submitted": 3,
+    "queues shared by streams": 2, "most streams on one queue": 3, "most queues of one stream": 3,
+    "queues: compute_aql": 2, "queues: sdma": 1, "queues: type not known": 1,
+}  # fmt: skip
+_TRACED = {
+    "queues": 1, "CREATE_QUEUE ioctls": 1, "processes with queues": 1, "known GPUs with queues": 0, "queues: sdma": 1,
+    "queues: compute_aql": 0, "queues: type not known": 0,
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("other", "counts"),
+    [
+        (_make_side(), _COUNTS),
+        ({"files": [_TRACE], "queues": [_SDMA]}, _TRACED),
+        # The queue that only the trace shows may be one of those that only the log shows.
+        ({**_make_side(), "queues": [*_make_side()["queues"][:2], {**_SDMA, "type": "compute_aql", "process": 0}]},
+         {**_COUNTS, "queues": None, "queues with dispatches": 1, "processes with queues": 1,
+          "queues: compute_aql": None, "queues: sdma": None, "queues: type not known": None}),
+    ],
+)  # fmt: skip
+def test_what_is_counted_of_queues_and_streams(other: Rows, counts: dict[str, int | None]) -> None:
+    rows = compare_queues(tables_of(_make_side()), tables_of(other)).to_dicts()
+    assert {row["what"]: row["a"] for row in rows} == _COUNTS
+    assert {row["what"]: row["b"] for row in rows} == {name: counts.get(name) for name in _COUNTS}
+    for row in rows:
+        assert row["difference"] == (None if row["b"] is None else row["b"] - row["a"])
+
+
+def test_what_only_one_side_has_is_told_and_the_most_frequent_comes_first() -> None:
+    shape = {"name": pl.String, "calls": pl.Int64, "total_ns": pl.Int64}
+    first = pl.DataFrame([("x", 5, 1), ("w", 5, 4), ("y", 2, 2), (None, 1, 3)], schema=shape, orient="row")
+    second = pl.DataFrame([("y", 4, 9), ("z", 3, 8), (None, 7, 4)], schema=shape, orient="row")
+    found = join_sides(first, second, "name", ["calls", "total_ns"])
+    assert found.columns == ["name", "only", "a_calls", "b_calls", "a_total_ns", "b_total_ns"]
+    assert found.rows() == [
+        (None, "both", 1, 7, 3, 4), ("y", "both", 2, 4, 2, 9), ("w", "A", 5, None, 4, None),
+        ("x", "A", 5, None, 1, None), ("z", "B", None, 3, None, 8),
+    ]  # fmt: skip
+
+
+def _dispatches(moments: list[int]) -> Rows:
+    return {"launches": [{"event": n, "kind": "dispatch", "packet_ns": ns} for n, ns in enumerate(moments)]}
+
+
+# In slice n of 1 us are n + 1 dispatches, the very last one at its end.
+_RISING = [7_000 + 1_000 * n + k for n in range(100) for k in range(n + 1)][:-1] + [106_999]
+
+
+@pytest.mark.parametrize(
+    ("moments", "wanted"),
+    [
+        (_RISING, (5050, 99_999, 50490504.9, 6e6, 95e6, 0)),
+        ([5, 5], (2, 0, None, 2e9, 2e9, 0)),
+        ([5], (1, None, None, None, None, None)),
+    ],
+)
+def test_a_rate_and_its_spread_are_those_of_a_hundred_slices(
+    moments: list[int], wanted: tuple[float | None, ...]
+) -> None:
+    tables = tables_of(_dispatches(moments))
+    assert tuple(summarize_rate(tables).values()) == wanted
+    assert measure_rate(tables)["dispatches"].sum() == (len(moments) if len(moments) > 1 else 0)
