@@ -1,0 +1,115 @@
+"""Whole rows of the report's tables, every number of them counted by hand (all SYNTHETIC)."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from analyze_tables import table
+
+from tracecorr.analyze.backlog import summarize_backlog
+from tracecorr.analyze.clocks import summarize_time_errors
+from tracecorr.analyze.copies import summarize_copies
+from tracecorr.analyze.evictions import summarize_evictions
+from tracecorr.analyze.values import render_value
+from tracecorr.model.kinds import Flag
+
+
+def test_stops_of_queues_and_moves_of_pages_by_process() -> None:
+    stop = {"layer": "smi", "name": "QUEUE_EVICTION", "process": 0, "pid": 70, "gpu": 1}
+    moved = {"layer": "smi", "name": "MIGRATE", "process": 3, "pid": 99, "size_bytes": 4096}
+    events = table(
+        "events",
+        {**stop, "event": 0, "ts_ns": 500, "dur_ns": 30},
+        {**stop, "event": 1, "ts_ns": 400, "dur_ns": 10},
+        {**stop, "event": 2, "ts_ns": 600, "flags": int(Flag.ENTER_ONLY)},
+        {**stop, "event": 3, "ts_ns": 700, "flags": int(Flag.EXIT_ONLY)},
+        {**stop, "event": 4, "ts_ns": 800, "dur_ns": 5, "gpu": 2},
+        {**moved, "event": 5, "ts_ns": 900, "dur_ns": 7, "result": "EBUSY"},
+        {**moved, "event": 6, "ts_ns": 901, "dur_ns": 7, "result": "0"},
+        {**moved, "event": 7, "ts_ns": 902, "dur_ns": 7, "result": "ENOMEM"},
+        {"layer": "smi", "name": "THERMAL_THROTTLE", "event": 8, "ts_ns": 50},
+        {"layer": "kfd", "name": "QUEUE_EVICTION", "event": 9, "ts_ns": 1, "dur_ns": 99},
+    )
+    args = table(
+        "args", *({"event": n, "key": "trigger", "text": "TTM"} for n in range(4)),
+        {"event": 4, "key": "cause", "text": "x"}, {"event": 5, "key": "gpu_id", "u64": 7},
+    )  # fmt: skip
+    found = summarize_evictions(events, args, table("processes", {"process": 0, "comm": "a"}))
+    assert found.columns == [
+        "pid", "comm", "gpu", "name", "trigger", "events", "total_ns", "longest_ns", "half_seen", "bytes", "failed",
+        "first_ns",
+    ]  # fmt: skip
+    assert found.rows() == [
+        (70, "a", 1, "QUEUE_EVICTION", "TTM", 4, 40, 30, 2, None, 0, 400),
+        (70, "a", 2, "QUEUE_EVICTION", None, 1, 5, 5, 0, None, 0, 800),
+        (99, None, None, "MIGRATE", None, 3, 21, 7, 0, 12288, 2, 900),
+        (None, None, None, "THERMAL_THROTTLE", None, 1, None, None, 0, None, 0, 50),
+    ]
+
+
+def test_the_median_error_of_times_is_that_of_events_not_of_widths() -> None:
+    """Nine events of ten are known to 1 us; how often a width occurs counts, in any order of the events."""
+    widths = [30_000, *[1_000] * 5, 2_000, *[1_000] * 4, None]
+    rows = [{"source": "ftrace", "err_lo_ns": 0, "err_hi_ns": width, "flags": 0} for width in widths]
+    even = [{"source": "amd_log", "err_lo_ns": width, "err_hi_ns": 100} for width in (5_000, 300, 300, 5_000)]
+    assert summarize_time_errors(table("events", *rows, *even)).rows() == [
+        ("amd_log", 4, 0, 0, 400, 5_100),
+        ("ftrace", 12, 1, 0, 1_000, 30_000),
+    ]
+
+
+def test_the_depth_of_rings_is_summed_up_for_packets_that_print_both_indexes() -> None:
+    indexes = [(0, 0), (0, 1), (0, 9), (4, 9), (None, 30), (3, None)]
+    packets = [
+        {"event": n, "kind": "dispatch", "queue": 7, "packet_ns": 10 * n, "rptr": rptr, "wptr": wptr}
+        for n, (rptr, wptr) in enumerate(indexes)
+    ]
+    others = [
+        {"event": 8, "kind": "copy", "queue": 7, "packet_ns": 80, "rptr": 0, "wptr": 99},
+        {"event": 9, "kind": "dispatch", "packet_ns": 90, "rptr": 0, "wptr": 99},
+    ]
+    assert summarize_backlog(table("launches", *packets, *others), table("queues")).rows() == [
+        (7, None, 4, 4.8, 10, 10, 2, 20),
+    ]
+
+
+def test_ways_of_copies_come_with_the_most_bytes_first() -> None:
+    copy = {"kind": "copy", "engine": 1, "packet_ns": 100}
+    launches = table(
+        "launches",
+        {**copy, "size_bytes": 10, "complete_ns": 130, "gpu_start_ns": 100, "gpu_end_ns": 104},
+        {**copy, "size_bytes": 30, "complete_ns": 150, "gpu_start_ns": 110, "gpu_end_ns": 114},
+        {**copy, "size_bytes": 20, "complete_ns": 140, "gpu_start_ns": 120, "gpu_end_ns": 120},
+        {**copy, "engine": 0, "size_bytes": 500},
+        {**copy, "engine": None},
+        {"kind": "barrier_and", "kernel": 1, "size_bytes": 7},
+        {"kind": "dispatch", "kernel": 1},
+        {"kind": "dispatch", "kernel": 2},
+    )
+    events = table(
+        "events",
+        *({"layer": "copy", "name": "memcpy_from_staging", "size_bytes": size} for size in (1, 2, 6)),
+        {"layer": "copy", "name": "copy", "size_bytes": 900},
+        {"layer": "other", "name": "memcpy_from_staging", "size_bytes": 900},
+    )
+    kernels = table("kernels", {"kernel": 1, "name": "__amd_rocclr_fillBuffer"}, {"kernel": 2, "name": "vadd"})
+    own = "hsa copy, engine left to ROCr"
+    assert summarize_copies(events, launches, kernels).rows() == [
+        (own, 0, 1, 500, 500, None, 0, None),
+        ("copy engine (SDMA)", 1, 3, 60, 20, 40, 2, 5.0),
+        ("host memcpy out of a staging buffer", None, 3, 9, 2, None, None, None),
+        ("blit kernel __amd_rocclr_fillBuffer", None, 1, None, None, None, None, None),
+        (own, None, 1, None, None, None, 0, None),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("column", "value", "text"),
+    [
+        ("shared", True, "yes"), ("shared", False, "no"), ("p50_ns", None, "-"), ("p50_ns", 1_500, "1.50 us"),
+        ("first_ns", 2_500_000_000, "2.500000"), ("calls", 7, "7"), ("share", 0.5, "0.5"),
+    ],
+)  # fmt: skip
+def test_a_value_is_written_by_the_name_of_its_column(column: str, value: Any, text: str) -> None:
+    assert render_value(column, value) == text
