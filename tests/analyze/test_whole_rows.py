@@ -11,6 +11,7 @@ from tracecorr.analyze.backlog import summarize_backlog
 from tracecorr.analyze.clocks import summarize_time_errors
 from tracecorr.analyze.copies import summarize_copies
 from tracecorr.analyze.evictions import summarize_evictions
+from tracecorr.analyze.hip_calls import summarize_hip_calls, summarize_internal_calls
 from tracecorr.analyze.values import render_value
 from tracecorr.model.kinds import Flag
 
@@ -102,6 +103,30 @@ def test_ways_of_copies_come_with_the_most_bytes_first() -> None:
         ("blit kernel __amd_rocclr_fillBuffer", None, 1, None, None, None, None, None),
         (own, None, 1, None, None, None, 0, None),
     ]
+
+
+def test_calls_are_counted_timed_and_told_from_those_that_failed_or_were_half_seen() -> None:
+    call = {"layer": "hip", "source": "amd_log", "name": "hipMalloc", "result": "hipSuccess"}
+    late, failed = {"result": "hipErrorNotReady"}, {"result": "hipErrorOutOfMemory"}
+    events = table(
+        "events",
+        *({**call, "dur_ns": ns} for ns in (10, 20, 30, 40)),
+        *({**call, **failed, "dur_ns": 0} for _ in range(2)),
+        *({**call, "result": None} for _ in range(2)),
+        *({**call, **late, "name": "hipEventQuery", "dur_ns": 300} for _ in range(2)),
+        {**call, "name": "hipFree", "dur_ns": 300},
+        {**call, "dur_ns": 7, "source": "rocprof"},
+        {**call, "dur_ns": 7, "name": "__hipPushCallConfiguration"},
+        {**call, "dur_ns": 7, "layer": "hsa"},
+        {"layer": "hip", "source": "amd_log"},
+    )
+    assert summarize_hip_calls(events).rows() == [
+        ("hipEventQuery", 2, 0, 2, 0, 600, 300, 300, 300, 300, 300, 60.0),
+        ("hipFree", 1, 0, 0, 0, 300, 300, 300, 300, 300, 300, 30.0),
+        ("hipMalloc", 8, 2, 0, 2, 100, 17, 10, 40, 40, 40, 10.0),
+        (None, 1, 0, 0, 1, None, None, None, None, None, None, None),
+    ]
+    assert summarize_internal_calls(events)["name"].to_list() == ["__hipPushCallConfiguration"]
 
 
 @pytest.mark.parametrize(
