@@ -142,7 +142,12 @@ def test_a_distribution_goes_from_the_shortest_to_the_longest_time() -> None:
     run["launches"] = [first, {**second, "packet_ns": second["packet_ns"] + 600, "return_ns": None}]
     chart = figures.draw_latency(tables_of(run))
     line = {trace.name: trace for trace in chart.data}
-    assert sorted(line) == ["call to doorbell (2)", "call to packet (2)", "call to return (1)", "packet to doorbell (2)"]
+    assert sorted(line) == [
+        "call to doorbell (2)",
+        "call to packet (2)",
+        "call to return (1)",
+        "packet to doorbell (2)",
+    ]
     to_packet = line["call to packet (2)"]
     assert (to_packet.x[0], to_packet.x[-1], to_packet.y[0], to_packet.y[-1]) == (0.4, 1.0, 0.0, 1.0)
     assert set(to_packet.x) == {0.4, 1.0} and len(to_packet.x) == len(to_packet.y)

@@ -150,7 +150,9 @@ def test_the_queues_of_a_runlist_are_listed() -> None:
     ]
 
 
-@pytest.mark.parametrize(("words", "queues"), [(47, 4), (45, 4), (44, 3), (38, 3), (31, 2), (30, 1), (24, 1), (23, 0), (1, 0)])
+@pytest.mark.parametrize(
+    ("words", "queues"), [(47, 4), (45, 4), (44, 3), (38, 3), (31, 2), (30, 1), (24, 1), (23, 0), (1, 0)]
+)
 def test_a_runlist_that_is_cut_lists_only_whole_packets(words: int, queues: int) -> None:
     """The packets of its queues end behind 24, 31, 38 and 45 words."""
     text = "Node 1, gpu_id 65a1:\n" + cases.hex_lines(0, cases.runlist()[:words], "  ")
