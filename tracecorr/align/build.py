@@ -355,7 +355,9 @@ def _shift_bounds(evidence: ClockEvidence, steps: tuple[int, int]) -> Bounds:
 
 def _create_ioctls(trace: pl.DataFrame) -> pl.DataFrame:
     ioctls = trace.filter((pl.col("layer") == "ioctl") & (pl.col("name") == _CREATE))
-    return ioctls.select("thread", "process", "stamp_ns", "end_stamp_ns").drop_nulls()
+    # One whose exit is missing made its queue, too: left out, its creation would go to another one. It ended later.
+    end = pl.coalesce("end_stamp_ns", "stamp_ns")
+    return ioctls.select("thread", "process", "stamp_ns", end_stamp_ns=end).drop_nulls()
 
 
 def _doorbell_spans(log: pl.DataFrame, trace: pl.DataFrame) -> pl.DataFrame:
