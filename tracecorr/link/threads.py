@@ -92,9 +92,9 @@ def map_threads(
     exact = _exact(log_threads, trace_threads, known)
     # An address that threads registered is one of theirs, though it may not be known whose.
     free = log_threads.join(known, left_on="log_tid", right_on="address", how="anti")
-    exact = _add_matched(exact, free, _match_free(log, trace, free, exact))
+    exact = _add_matched(exact, free, _match_free(log, trace, free, exact), trace_threads)
     if guessed is not None:
-        exact = _add_matched(exact, free, guessed.with_columns(evidence=pl.lit(INFERRED)))
+        exact = _add_matched(exact, free, guessed.with_columns(evidence=pl.lit(INFERRED)), trace_threads)
     foreign = _find_foreign(log_threads, trace, known)
     pids = _join_processes(log_threads, trace_threads.join(foreign, on="tgid", how="anti"), exact)
     return _number(log_threads, trace_threads, exact, pids, lives)
@@ -146,13 +146,27 @@ def _own_claims(claims: pl.DataFrame, log_threads: pl.DataFrame) -> pl.DataFrame
     return claims.filter(own | (~own.any().over(line) & one))
 
 
-def _add_matched(exact: pl.DataFrame, free: pl.DataFrame, found: pl.DataFrame) -> pl.DataFrame:
-    """Add threads that were found otherwise, where neither side has a partner yet."""
+def _add_matched(
+    exact: pl.DataFrame, free: pl.DataFrame, found: pl.DataFrame, trace_threads: pl.DataFrame
+) -> pl.DataFrame:
+    """Add threads that were found otherwise, where neither side has a partner yet.
+
+    All threads of a process of the log are of one process of the trace: one of another than those that are known, or of
+    several, is none of them.
+    """
     keys = ["file", "log_pid", "log_tid"]
     both = free.join(found, on=keys).join(exact, on=["life", "log_tid"], how="anti")
     both = both.drop("tid").rename({"tid_key": "tid"}).join(exact, on="tid", how="anti")
     columns = ("life", "log_pid", "host_pid", "log_tid", "from_ns", "tid", "how")
-    return pl.concat([exact, both.select(*columns, "evidence")])
+    every = pl.concat([exact, both.select(*columns, "evidence")])
+    owned = every.join(trace_threads.select("tid", "tgid"), on="tid").drop_nulls("tgid")
+    is_known = pl.col("tid").is_in(exact["tid"].implode())
+    telling = owned.filter(is_known | ~is_known.any().over("life"))
+    owners = telling.group_by("life").agg(owners=pl.col("tgid").unique())
+    foreign = owned.filter(~is_known).join(owners, on="life").filter(
+        (pl.col("owners").list.len() > 1) | ~pl.col("tgid").is_in(pl.col("owners"))
+    )  # fmt: skip
+    return every.join(foreign, on="tid", how="anti", maintain_order="left")
 
 
 def _with_host_pids(log_threads: pl.DataFrame, seen: SeenIdentities | None) -> pl.DataFrame:
@@ -244,7 +258,10 @@ def _find_foreign(log_threads: pl.DataFrame, trace: pl.DataFrame, known: pl.Data
 
 
 def _join_processes(log_threads: pl.DataFrame, trace_threads: pl.DataFrame, exact: pl.DataFrame) -> pl.DataFrame:
-    """Return life -> tgid and how it is known; a life whose threads disagree has none."""
+    """Return life -> tgid and how it is known; a life whose threads disagree has none.
+
+    A process prints one pid: another pid than that of the threads that are known to be its own is that of a namespace.
+    """
     by_thread = (
         exact.join(trace_threads, on="tid")
         .with_columns(tgid=pl.coalesce("tgid", pl.when(pl.col("tid") % LIFE == pl.col("host_pid")).then("tid")))
@@ -254,6 +271,7 @@ def _join_processes(log_threads: pl.DataFrame, trace_threads: pl.DataFrame, exac
         .filter(pl.col("tgid").list.len() == 1)
         .select("life", pl.col("tgid").list.first().cast(pl.Int64), "how")
     )
+    shown = exact.select("life", "log_pid").unique("life").join(by_thread, on="life")
     users = trace_threads.filter("gpu")
     pids = pl.concat([users["tgid"].drop_nulls(), users.filter(pl.col("tgid").is_null())["tid"]]).unique()
     same_pid = pl.col("host_pid") == pl.col("log_pid")
@@ -261,6 +279,9 @@ def _join_processes(log_threads: pl.DataFrame, trace_threads: pl.DataFrame, exac
         log_threads.unique("life", maintain_order=True)
         .join(exact, on="life", how="anti", maintain_order="left")
         .filter(pl.col("host_pid").is_in(pids.implode()))
+        .join(shown.select(host_pid="tgid", own_pid="log_pid"), on="host_pid", how="left", maintain_order="left")
+        .filter((pl.col("own_pid") == pl.col("log_pid")).fill_null(value=True).all().over("life"))
+        .unique("life", maintain_order=True)
         .select("life", tgid="host_pid", how=pl.when(same_pid).then(pl.lit("same pid")).otherwise(pl.lit("NSpid")))
     )
     return pl.concat([by_thread, same])
