@@ -14,6 +14,7 @@ from tracecorr.model.schema import CAT
 _TYPES = {
     "file": pl.UInt16, "thread": pl.UInt32, "source": CAT, "layer": CAT, "name": CAT, "flags": pl.UInt16,
     "parent": pl.Int64, "enclosing_call": pl.Int64, "err_lo_ns": pl.UInt32, "err_hi_ns": pl.UInt32,
+    "arg": pl.UInt64, "packet_index": pl.Int64,
 }  # fmt: skip
 CREATE, ALLOC = "AMDKFD_IOC_CREATE_QUEUE", "AMDKFD_IOC_ALLOC_MEMORY_OF_GPU"
 MAP, DESTROY = "AMDKFD_IOC_MAP_MEMORY_TO_GPU", "AMDKFD_IOC_DESTROY_QUEUE"
@@ -34,7 +35,10 @@ OTHERS = [{**call("close", 10**6 + 100 * n, 20), "layer": "syscall", "thread": 9
 
 def parted(rows: list[dict[str, Any]], lines: pl.DataFrame = NO_LINES) -> tuple[pl.DataFrame, pl.DataFrame]:
     """Return the events of rows, and what is left of them."""
-    shared = {"file": 0, "thread": 1, "source": "ftrace", "err_lo_ns": 500, "err_hi_ns": 500}
+    shared = {
+        "file": 0, "thread": 1, "source": "ftrace", "err_lo_ns": 500, "err_hi_ns": 500, "arg": None,
+        "packet_index": None,
+    }  # fmt: skip
     events = pl.DataFrame(
         [{"event": n, "offset": 10 * n, **shared, **row, "enclosing_call": row["call"]} for n, row in enumerate(rows)],
         schema_overrides=_TYPES,
@@ -265,3 +269,48 @@ def test_a_call_over_a_place_where_two_threads_lost_records_is_open(thread: int,
     whole = [call(CREATE, 1000 + 10 * n, 5) for n in range(40)]
     rows = [*begun, *ends, call(CREATE, 50, 700), call(CREATE, 910, 5), *whole]
     assert opened(rows) == (expected, [])
+
+
+def store(value: int, at: int, doorbell: int = 0x7FB380) -> dict[str, Any]:
+    return {**call("doorbell", at, None), "layer": "doorbell", "arg": doorbell, "packet_index": value}
+
+
+# Two more calls of the name, of 100 and 150 ns.
+TWO_OTHERS = [call(CREATE, 500_000, 100), call(CREATE, 510_000, 150)]
+
+
+@pytest.mark.parametrize(
+    ("duration", "stores", "expected"), [
+        pytest.param(251, [store(3, 900), store(5, 2_000)], [0], id="a number is left out meanwhile"),
+        pytest.param(250, [store(3, 900), store(5, 2_000)], [], id="no longer than two others"),
+        pytest.param(251, [store(3, 900), store(4, 2_000)], [], id="no number is left out"),
+        pytest.param(251, [store(3, 900), store(4, 2_000, 0x7FD780)], [], id="of two doorbells"),
+        pytest.param(251, [store(3, 1_300), store(5, 2_000)], [], id="left out later"),
+        pytest.param(251, [store(3, 700), store(5, 1_000)], [], id="left out before"),
+    ],
+)  # fmt: skip
+def test_what_lasts_longer_than_two_others_is_open_where_stores_are_missing(
+    duration: int, stores: list[dict[str, Any]], expected: list[int]
+) -> None:
+    assert opened([call(CREATE, 1_000, duration), *TWO_OTHERS, *stores, *OTHERS]) == (expected, [])
+
+
+@pytest.mark.parametrize(("enters", "expected"), [(1, [0]), (0, [])])
+def test_what_lasts_longer_than_two_others_is_open_where_enters_and_exits_are_missing(
+    enters: int, expected: list[int]
+) -> None:
+    """Of exits alone a filter may have left out the enters."""
+    lone = [{**call("close", 800_000 + n, None, flag), "layer": "syscall"} for n, flag in enumerate([1] * enters + [2])]
+    after = [{**call("close", 900_000, 20), "layer": "syscall"}]
+    rows = [call(CREATE, 1_000, 251), *TWO_OTHERS, *lone, *after, *OTHERS]
+    assert opened(rows)[0] == expected
+
+
+def test_a_request_in_front_of_one_that_lacks_its_usual_forerunner_may_end_with_it() -> None:
+    pairs = [row for n in range(20) for row in (call(ALLOC, 1_000 * n, 50), call(MAP, 1_000 * n + 100, 20))]
+    for duration, expected in ((150, [len(pairs)]), (149, [])):
+        rows = [*pairs, call(CREATE, 50_000, duration), call(MAP, 50_500, 20), call(CREATE, 60_000, 100)]
+        more = [call(ALLOC, 61_000, 50), call(MAP, 61_100, 20)]
+        assert opened([*rows, *more, *OTHERS]) == (expected, [])
+        # That an ALLOC comes behind a CREATE is seen nowhere.
+        assert opened([*rows, *OTHERS]) == ([], [])
