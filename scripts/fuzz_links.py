@@ -14,6 +14,7 @@ from random import Random
 from benchmarks.damaged import list_faults, make_reference
 from simulator import ClockModel, Scene
 from simulator.damage import LOG_DAMAGES, PAGE_DAMAGES, TRACE_DAMAGES
+from simulator.field_damage import FIELD_LOG_DAMAGES, FIELD_TRACE_DAMAGES
 
 # Damaged runs per whole one.
 _RUNS = 4
@@ -39,13 +40,29 @@ _LAYOUTS: tuple[dict[str, object], ...] = (
     {}, {}, {}, {"processes": 2}, {"processes": 3, "container": True}, {"processes": 2, "reuse_pid": True},
     {"successive": True},
 )  # fmt: skip
+# Seeds from here on are of runs as servers have them.
+FIELD_SEEDS = 10**9
+_FIELD_OPTIONS: dict[str, tuple[object, ...]] = {
+    **_OPTIONS, "queues": (4, 2, 1), "migrate": (True, False),
+    "clock": (_BASE.clock, _LOCAL, ClockModel("mono_raw", 250_000_000, 30.0), ClockModel("boot", -7_000_000_000)),
+    "suspended_ns": (0, 3_600_000_000_000),
+}  # fmt: skip
+_FIELD_LAYOUTS: tuple[dict[str, object], ...] = (
+    {}, {"processes": 2, "swapped_pids": True}, {"processes": 3, "one_log": True}, {"processes": 2, "levels": (5, 3)},
+    {"processes": 2, "levels": (3, 5)}, {"processes": 2, "same_layout": True},
+    {"processes": 2, "same_layout": True, "one_log": True},
+    {"processes": 2, "container": True}, {"successive": True, "reuse_tid": True, "threads": 4},
+    {"processes": 3, "one_log": True, "levels": (5, 3, 5)},
+)  # fmt: skip
 
 
 def draw_scene(seed: int) -> Scene:
     """Return the scene of a seed: a third of what it is made of is not the usual; one in ten prints few lines."""
     random = Random(seed)
-    drawn = {name: random.choice(given) for name, given in _OPTIONS.items() if random.random() < 0.4}
-    scene = replace(_BASE, seed=seed, **random.choice(_LAYOUTS), **drawn)  # type: ignore[arg-type]
+    is_field = seed >= FIELD_SEEDS
+    options, layouts = (_FIELD_OPTIONS, _FIELD_LAYOUTS) if is_field else (_OPTIONS, _LAYOUTS)
+    drawn = {name: random.choice(given) for name, given in options.items() if random.random() < 0.4}
+    scene = replace(_BASE, seed=seed, **{**drawn, **random.choice(layouts)})  # type: ignore[arg-type]
     if seed % 10 == _SPARSE_SEEDS:
         scene = replace(scene, **random.choice(_SPARSE))  # type: ignore[arg-type]
     if not scene.barriers_print_index:
@@ -58,9 +75,11 @@ def draw_scene(seed: int) -> Scene:
 def draw_damages(scene: Scene) -> Iterator[Scene]:
     """Yield a scene with damage to its log, to its trace, and to both."""
     random = Random(f"damage {scene.seed}")
-    on_trace = list(PAGE_DAMAGES if scene.pages else TRACE_DAMAGES)
+    on_log, on_trace = list(LOG_DAMAGES), list(PAGE_DAMAGES if scene.pages else TRACE_DAMAGES)
+    if scene.seed >= FIELD_SEEDS:
+        on_log, on_trace = list(FIELD_LOG_DAMAGES), list(FIELD_TRACE_DAMAGES)
     for number in range(_RUNS):
-        log, trace = random.choice(list(LOG_DAMAGES)), random.choice(on_trace)
+        log, trace = random.choice(on_log), random.choice(on_trace)
         side = number % _RUNS
         yield replace(
             scene, damage_seed=scene.seed + number,

@@ -13,6 +13,8 @@ from simulator.scene import Scene
 
 START_NS = 5_000_000_000_000
 Steps = Iterator[float]
+# The share of records before which a thread came to another CPU.
+_MIGRATING = 0.1
 
 
 @dataclass
@@ -120,7 +122,7 @@ class Thread:
         """Print a line of the log; return its id (-1 when the level leaves it out)."""
         level = forms.level_of(self.scene.era, site)
         line = -1
-        if level <= self.scene.level:
+        if level <= self.process.level:
             head = forms.prefix(
                 self.scene.era,
                 level,
@@ -128,7 +130,7 @@ class Thread:
                 self._shown_us(),
                 self.process.log_pid,
                 self.address,
-                self.scene.level,
+                self.process.level,
             )
             line = self._print(head + text)
             yield self.now
@@ -149,6 +151,8 @@ class Thread:
 
     def trace(self, text: str, flags: str = ".....") -> int:
         """Leave a record in the trace; return its id."""
+        if self.scene.migrate and self.machine.random.random() < _MIGRATING:
+            self.cpu = 1 - self.cpu
         head = f"{self.comm:>16}-{self.tid:<7} ({self.process.pid:>7}) [{self.cpu:03d}] {flags} "
         return self.machine.record.add(self.now, "trace", text, self.cpu, head)
 
@@ -212,7 +216,8 @@ class Process:
     def __init__(self, machine: Machine, number: int, pid: int, log_pid: int, address: int) -> None:
         self.machine, self.scene = machine, machine.scene
         self.number, self.pid, self.log_pid = number, pid, log_pid
-        self.log_name = f"amd-{number}"
+        self.log_name = f"amd-{0 if self.scene.one_log else number}"
+        self.level = self.scene.levels[number % len(self.scene.levels)] if self.scene.levels else self.scene.level
         self.address = address
         self.threads: list[Thread] = []
         self.queues: list[Queue] = []

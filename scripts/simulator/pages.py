@@ -18,6 +18,8 @@ PAGE_BYTES, HEAD_BYTES = 4096, 16
 _LARGEST = PAGE_BYTES - HEAD_BYTES
 # Kinds of records in the lowest five bits; up to 28 a kind is the length in words.
 _LONG, _MOST_WORDS, _TIME_EXTEND, _TIME_STAMP = 0, 28, 30, 31
+# In the commit of a page: records before it were lost.
+_MISSED = 1 << 31
 _DELTA_BITS, _STAMP_BITS = 27, 59
 _TASK = re.compile(r"\s*(.+)-(\d+)\s+\(\s*(\d+)\) \[")
 _ENTER = re.compile(r"sys_(\w+)\((.*)\)$")
@@ -113,6 +115,8 @@ def write_pages(folder: Path, lines: Iterable[Line], show: Callable[[float], int
     names, owners = dict[str, str](), dict[str, str]()
     for line in lines:
         cpus.setdefault(line.cpu, []).append(line)
+        if line.bare:
+            continue
         comm, tid, pid = (part.strip() for part in _parse_task(line.head))
         names[tid], owners[tid] = comm, pid
     for cpu, own in sorted(cpus.items()):
@@ -141,8 +145,13 @@ def _table(values: dict[str, str]) -> str:
 
 def _encode(lines: list[Line], formats: Formats, show: Callable[[float], int]) -> bytes:
     """Return the pages of one CPU."""
-    out, page, first, last = bytearray(), bytearray(), 0, 0
+    out, page, first, last, missed = bytearray(), bytearray(), 0, 0, 0
     for line in lines:
+        if line.bare:
+            # The next page tells that records before it were lost.
+            out += _close(page, first, missed) if page else b""
+            page, missed = bytearray(), _MISSED
+            continue
         stamp = show(line.at_ns)
         fields = formats.encode(line.text)
         tid = int(_parse_task(line.head)[1])
@@ -150,8 +159,8 @@ def _encode(lines: list[Line], formats: Formats, show: Callable[[float], int]) -
         payload += bytes(-len(payload) % 4)
         # Room for a stamp of its own and a length in a word of its own.
         if len(page) + len(payload) + 16 > _LARGEST:
-            out += _close(page, first)
-            page = bytearray()
+            out += _close(page, first, missed)
+            page, missed = bytearray(), 0
         if not page:
             first = last = stamp
         page += _step(stamp - last, stamp)
@@ -159,7 +168,7 @@ def _encode(lines: list[Line], formats: Formats, show: Callable[[float], int]) -
         line.offset = len(out) + HEAD_BYTES + len(page)
         page += _record(delta, payload)
         last = stamp
-    return bytes(out + _close(page, first)) if page else bytes(out)
+    return bytes(out + _close(page, first, missed)) if page else bytes(out)
 
 
 def _step(delta: int, stamp: int) -> bytes:
@@ -178,5 +187,5 @@ def _record(delta: int, payload: bytes) -> bytes:
     return struct.pack("<II", delta << 5 | _LONG, len(payload) + 4) + payload
 
 
-def _close(page: bytearray, first: int) -> bytes:
-    return (struct.pack("<QQ", first % (1 << 64), len(page)) + page).ljust(PAGE_BYTES, b"\0")
+def _close(page: bytearray, first: int, missed: int) -> bytes:
+    return (struct.pack("<QQ", first % (1 << 64), len(page) | missed) + page).ljust(PAGE_BYTES, b"\0")

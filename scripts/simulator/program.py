@@ -242,7 +242,7 @@ class HipThread(Thread):
         before, after = self.process.next_signal(), self.process.next_signal()
         barrier = yield from self._barrier(self, stream, "barrier_and", line, before, None)
         self.spend(3, 8)
-        if self.scene.era in ("6.4", "7.0") and self.scene.level >= 5:
+        if self.scene.era in ("6.4", "7.0") and self.process.level >= 5:
             text = "HWq=0x20a000, id=0, Barrier Header = 0x103 (type=3, barrier=1, acquire=0, release=0), "
             self.say_raw("rocr", text + "dep_signal=[0x0 0x0 0x0 0x0 0x0], completion_signal=0x0 rptr=1, wptr=2")
         copied = yield from self._copy_on_engine(line, before, after)

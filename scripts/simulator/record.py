@@ -13,7 +13,8 @@ if TYPE_CHECKING:
 class Line:
     """Hold one line of a source: its number (its place in `Recorder.lines`), true time, text; and where it is written.
 
-    Copies of a line (one that is written twice, or torn) keep its number. One that its file ends in has no `end`.
+    Copies of a line (one that is written twice, or torn) keep its number. One that its file ends in has no `end`. What
+    stands in a file and is no line of the run is `bare`: it is written as it is.
     """
 
     number: int
@@ -25,6 +26,7 @@ class Line:
     end: str = "\n"
     offset: int = -1
     file: str = ""
+    bare: bool = False
 
 
 @dataclass

@@ -14,12 +14,14 @@ import polars as pl
 
 from simulator.damage import LOG_DAMAGES, TRACE_DAMAGES, Damage
 from simulator.event_thread import EventThread
+from simulator.field_damage import FIELD_LOG_DAMAGES, FIELD_TRACE_DAMAGES
 from simulator.machine import START_NS, Machine, Process, Thread
 from simulator.pages import write_pages
 from simulator.program import HipThread
 from simulator.record import Line, Recorder
 from simulator.scene import Scene
 
+_LOG_DAMAGES, _TRACE_DAMAGES = LOG_DAMAGES | FIELD_LOG_DAMAGES, TRACE_DAMAGES | FIELD_TRACE_DAMAGES
 _HEAD = "# tracer: nop\n#\n# entries-in-buffer/entries-written: {n}/{n}   #P:2\n#\n"
 _HEAD += "# SYNTHETIC: made by scripts/simulator; no kernel recorded this\n"
 _PAIRS = (
@@ -57,21 +59,22 @@ def simulate(scene: Scene, folder: Path) -> Simulation:
     machine.run()
     record = machine.record
     _lose(machine, record)
-    logs = [folder / f"{p.log_name}.log" for p in processes]
+    names = list(dict.fromkeys(process.log_name for process in processes))
+    logs = [folder / f"{name}.log" for name in names]
     written: list[Line] = []
-    for process, path in zip(processes, logs, strict=True):
-        lines = _shuffle(machine, [x for x in record.lines if x.source == process.log_name], scene.shuffled_log)
-        lines = _damage(scene, lines, LOG_DAMAGES[scene.log_damage] if scene.log_damage else None)
+    for name, path in zip(names, logs, strict=True):
+        lines = _shuffle(machine, [x for x in record.lines if x.source == name], scene.shuffled_log)
+        lines = _damage(scene, lines, _LOG_DAMAGES[scene.log_damage] if scene.log_damage else None)
         _write(path, lines, "", lambda line: line.text)
         written += lines
     trace = _shuffle(machine, [line for line in record.lines if line.source == "trace"], scene.shuffled_trace)
-    trace = _damage(scene, trace, TRACE_DAMAGES[scene.trace_damage] if scene.trace_damage else None)
-    written += trace
+    trace = _damage(scene, trace, _TRACE_DAMAGES[scene.trace_damage] if scene.trace_damage else None)
+    written = [line for line in [*written, *trace] if not line.bare]
     kept = [path for path in logs if path.stat().st_size]
     numbers = {path.stem: place for place, path in enumerate(kept)}
     if scene.pages:
         write_pages(folder / "raw", trace, lambda at_ns: scene.clock.show(at_ns, START_NS))
-        for place, cpu in enumerate(sorted({line.cpu for line in trace})):
+        for place, cpu in enumerate(sorted({line.cpu for line in trace if not line.bare})):
             numbers[f"trace {cpu}"] = len(kept) + place
     else:
         _write(folder / "ftrace.txt", trace, _HEAD.format(n=len(trace)), lambda line: _stamped(scene, line))
@@ -82,7 +85,7 @@ def simulate(scene: Scene, folder: Path) -> Simulation:
         content = {"synthetic": True, "trace_clock": scene.clock.name, "samples": samples}
         path.write_text(json.dumps(content))
     moments = _moments(written, numbers)
-    threads = [(p.number, t.tid, t.address) for p in processes for t in p.threads]
+    threads = [(names.index(p.log_name), t.tid, t.address) for p in processes for t in p.threads]
     truth = _truth(record, moments)
     truth["threads"] = pl.DataFrame(threads, schema=["log_file", "tid", "log_tid"], orient="row")
     truth["threads"] = truth["threads"].with_columns(pl.col("log_tid").cast(pl.UInt64))
@@ -96,11 +99,14 @@ def _start(machine: Machine) -> list[Process]:
         pid = 14720 + 300 * (0 if scene.reuse_pid else number)
         place = random.randrange(1 << 16)
         base = 0x7F5190000000 + (0 if scene.same_layout else place) * 0x1000000
-        process = Process(machine, number, pid, 7 if scene.container else pid, base)
+        log_pid = 7 if scene.container else pid
+        if scene.swapped_pids:
+            log_pid = 14720 + 300 * ((number + 1) % scene.processes)
+        process = Process(machine, number, pid, log_pid, base)
         late = number * (scene.span_s + 0.2) * 1e9 if scene.reuse_pid else number * 1e6
         events = EventThread(machine, process, pid + 1, base + 0x8006C0, f"hip{number}")
         for i in range(scene.threads):
-            tid = pid if i == 0 else pid + 1 + i
+            tid = pid if i == 0 else pid + 1 + (1 if scene.reuse_tid else i)
             stack = base + 0x10006C0 + (0 if scene.successive else i * 0x801000)
             thread = HipThread(machine, process, tid, stack, events)
             if not scene.direct_dispatch:
@@ -171,6 +177,8 @@ def _damage(scene: Scene, lines: list[Line], damage: Damage | None) -> list[Line
 
 
 def _stamped(scene: Scene, line: Line) -> str:
+    if line.bare:
+        return line.text
     shown = scene.clock.show(line.at_ns, START_NS)
     if scene.clock.ticks_per_ns != 1.0 or scene.clock.name in ("uptime", "counter"):
         return f"{line.head}{shown:>12}: {line.text}"

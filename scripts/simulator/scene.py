@@ -15,6 +15,7 @@ class Scene:
         seed: of the random choices.
         era: release whose forms the log has: `7.2`, `7.0`, `6.4`, `6.3`, `6.2` or `5.7`.
         level: AMD_LOG_LEVEL.
+        levels: AMD_LOG_LEVEL of the first process, the second one, and so on; none: all have `level`.
         span_s: the run goes on for this long.
         launch_gap_us: mean time between two operations of a thread.
         processes, threads: processes, and HIP threads in each of them.
@@ -29,16 +30,20 @@ class Scene:
         queue_probe: whether a kernel probe records the ring of CREATE_QUEUE.
         thread_events: which calls of the C library were traced: `robust`, `arch`, both or neither.
         container: the log shows other pids than the trace.
+        swapped_pids: whether the log shows for each process the host's pid of the next one, as namespaces may.
+        one_log: whether all processes write to one file.
         direct_dispatch: whether packets are written by the calling thread.
         first_index: index of the first packet of each queue, to reach the wrap at 2**32.
         staged_copies: whether some copies are made in parts that wait for each other.
         recreate: whether queues are deleted and made again with the same ring.
         reuse_pid: whether a second process of the same pid follows the first.
         successive: whether the threads follow each other, all with the same stack address.
+        reuse_tid: whether all threads but the first one have one tid, of which each stack tells the owner.
         lost_log, lost_trace: share of lines that are missing.
         shuffled_log, shuffled_trace: lines within this many change places at random.
         log_damage, trace_damage: by their names in `simulator.damage`; none without a name.
         damage_seed: of the random choices of the damage.
+        migrate: whether threads change their CPU.
         gpus: GPUs of each process; its threads make their streams on all of them in turns.
         graph_packets: kernels of each graph; 0 = two to five.
         same_layout: whether the processes have equal addresses, as copies of one container without ASLR do.
@@ -49,6 +54,7 @@ class Scene:
     seed: int = 1
     era: str = "7.2"
     level: int = 5
+    levels: tuple[int, ...] = ()
     span_s: float = 2.0
     launch_gap_us: float = 400.0
     processes: int = 1
@@ -64,12 +70,15 @@ class Scene:
     queue_probe: bool = False
     thread_events: tuple[str, ...] = ("robust", "arch")
     container: bool = False
+    swapped_pids: bool = False
+    one_log: bool = False
     direct_dispatch: bool = True
     first_index: int = 0
     staged_copies: bool = False
     recreate: bool = False
     reuse_pid: bool = False
     successive: bool = False
+    reuse_tid: bool = False
     lost_log: float = 0.0
     lost_trace: float = 0.0
     shuffled_log: int = 0
@@ -77,6 +86,7 @@ class Scene:
     log_damage: str = ""
     trace_damage: str = ""
     damage_seed: int = 1
+    migrate: bool = False
     gpus: int = 1
     graph_packets: int = 0
     same_layout: bool = False
