@@ -27,20 +27,20 @@ def list_moments(log: pl.DataFrame, start: str, end: pl.Expr) -> Moments:
         end: time of the line that ended the row, null where there is none.
     """
     lines = log.select("thread", pl.col(start).alias("start"), end.alias("end")).drop_nulls("thread")
-    starts, ends = lines["start"], lines["end"]
+    # Threads may be many and short, so nothing is asked of frames for each of them.
+    sides = [lines[name].fill_null(_NONE).to_numpy() for name in ("start", "end")]
     return {
-        thread: np.sort(np.concatenate([side.gather(rows).drop_nulls().to_numpy() for side in (starts, ends)]),
-                        kind="stable")
+        thread: np.sort(np.concatenate([own[own != _NONE] for own in (side[rows] for side in sides)]), kind="stable")
         for thread, rows in _rows_by_thread(lines["thread"])
-    }  # fmt: skip
+    }
 
 
-def _rows_by_thread(threads: pl.Series) -> Iterator[tuple[int, pl.Series]]:
+def _rows_by_thread(threads: pl.Series) -> Iterator[tuple[int, Ints]]:
     """Yield the numbers of the rows of each thread, in their order."""
     order, codes, groups = order_by_group(threads.to_frame("thread"), ["thread"])
-    rows, bounds = order.astype(np.uint32), np.searchsorted(codes, np.arange(len(groups) + 1))
+    bounds = np.searchsorted(codes, np.arange(len(groups) + 1))
     for number, thread in enumerate(groups["thread"]):
-        yield thread, pl.Series(rows[bounds[number] : bounds[number + 1]])
+        yield thread, order[bounds[number] : bounds[number + 1]]
 
 
 def bracket_doorbells(packets: pl.DataFrame, moments: Moments, step_ns: int) -> pl.DataFrame:
@@ -59,10 +59,10 @@ def bracket_doorbells(packets: pl.DataFrame, moments: Moments, step_ns: int) -> 
     """
     at = packets["at"].to_numpy()
     before, after = np.full(len(at), _NONE), np.full(len(at), _NONE)
-    for thread, rows in _rows_by_thread(packets["thread"]):
+    for thread, own in _rows_by_thread(packets["thread"]):
         if thread not in moments:
             continue
-        own, lines = rows.to_numpy(), np.concatenate([[_NONE], moments[thread], [_NONE]])
+        lines = np.concatenate([[_NONE], moments[thread], [_NONE]])
         before[own] = lines[np.searchsorted(moments[thread], at[own], side="left")]
         after[own] = lines[np.searchsorted(moments[thread], at[own], side="right") + 1]
     joined = packets.with_columns(

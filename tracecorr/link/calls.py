@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 import numpy as np
 import polars as pl
 
@@ -96,15 +98,35 @@ def link_syscalls(events: pl.DataFrame, lines: pl.DataFrame) -> pl.DataFrame:
     empty = pl.DataFrame(schema={"event": pl.Int64, "call": pl.Int64, "evidence": pl.String})
     if lines.is_empty():
         return empty
-    inner = _list_inner(events)
-    roots = find_chains(events["parent"].fill_null(-1).to_numpy())
+    # Rows of one thread stand together.
+    inner = _list_inner(events).sort("thread", maintain_order=True)
     by_thread = {key[0]: part for key, part in lines.partition_by("thread", as_dict=True, maintain_order=True).items()}
     found = [
-        _link_thread(part, by_thread[key[0]], roots)
-        for key, part in inner.partition_by("thread", as_dict=True).items()
-        if key[0] in by_thread
+        (first, *_list_candidates(part, by_thread[thread]))
+        for thread, first, part in _list_threads(inner)
+        if thread in by_thread
     ]
-    return pl.concat([empty, *found])
+    if not found:
+        return empty
+    # Threads may be many and short: what is left is asked of all at once.
+    thing, call = (np.concatenate(side) for side in zip(*((first + t, c) for first, t, c in found), strict=True))
+    roots = find_chains(events["parent"].fill_null(-1).to_numpy())
+    root = np.where(call >= 0, roots[np.maximum(call, 0)], call)
+    frame = pl.DataFrame({"thing": thing, "call": call, "root": root}).group_by("thing", maintain_order=True).agg(
+        call=pl.col("call").last(), calls=pl.col("call").n_unique(), roots=pl.col("root").n_unique(),
+        outside=(pl.col("call") < 0).any(),
+    )  # fmt: skip
+    evidence = pl.when(pl.col("calls") == 1).then(pl.lit(DERIVED)).when(pl.col("roots") == 1).then(pl.lit(INFERRED))
+    inside = frame.filter(~pl.col("outside")).with_columns(evidence=evidence).drop_nulls("evidence")
+    return inside.select(event=inner["event"].gather(inside["thing"]), call="call", evidence="evidence")
+
+
+def _list_threads(inner: pl.DataFrame) -> Iterator[tuple[int, int, pl.DataFrame]]:
+    """Yield each thread, the number of its first row, and its rows."""
+    first = 0
+    for thread, count in inner.group_by("thread", maintain_order=True).len().iter_rows():
+        yield thread, first, inner.slice(first, count)
+        first += count
 
 
 def _list_lines(events: pl.DataFrame, threads: pl.Series) -> pl.DataFrame:
@@ -134,7 +156,8 @@ def _list_lines(events: pl.DataFrame, threads: pl.Series) -> pl.DataFrame:
     return ordered.with_columns(call=pl.when(over).then(-2).otherwise("call"))
 
 
-def _link_thread(inner: pl.DataFrame, lines: pl.DataFrame, roots: np.ndarray) -> pl.DataFrame:
+def _list_candidates(inner: pl.DataFrame, lines: pl.DataFrame) -> tuple[np.ndarray, np.ndarray]:
+    """Return which system call of a thread (its row) may lie behind which line: the call that is open there."""
     at, calls = lines["at"].to_numpy(), lines["call"].to_numpy()
     start = inner["ts_ns"].to_numpy()
     end = start + inner["dur_ns"].fill_null(0).to_numpy()
@@ -146,15 +169,7 @@ def _link_thread(inner: pl.DataFrame, lines: pl.DataFrame, roots: np.ndarray) ->
     # The whole call shifts within its errors; it must fit between the two lines.
     least, most = np.maximum(opened - start[thing], -early[thing]), np.minimum(closed - end[thing], late[thing])
     fits = least <= most
-    thing, call = thing[fits], np.concatenate([[-1], calls])[silence[fits]]
-    root = np.where(call >= 0, roots[np.maximum(call, 0)], call)
-    frame = pl.DataFrame({"thing": thing, "call": call, "root": root}).group_by("thing").agg(
-        call=pl.col("call").last(), calls=pl.col("call").n_unique(), roots=pl.col("root").n_unique(),
-        outside=(pl.col("call") < 0).any(),
-    )  # fmt: skip
-    evidence = pl.when(pl.col("calls") == 1).then(pl.lit(DERIVED)).when(pl.col("roots") == 1).then(pl.lit(INFERRED))
-    inside = frame.filter(~pl.col("outside")).with_columns(evidence=evidence).drop_nulls("evidence")
-    return inside.select(event=inner["event"].gather(inside["thing"]), call="call", evidence="evidence")
+    return thing[fits], np.concatenate([[-1], calls])[silence[fits]]
 
 
 def find_chains(parents: np.ndarray) -> np.ndarray:
