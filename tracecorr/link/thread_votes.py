@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import numpy as np
 import polars as pl
 
 from tracecorr.link.creation_threads import match_creations
@@ -47,9 +48,10 @@ def vote_threads(placed: pl.DataFrame) -> pl.DataFrame:
     line = ["file", "log_pid", "log_tid"]
     spans = hip.select("file", "ts_ns", log_pid="pid", log_tid="tid", call_end=pl.col("ts_ns") + pl.col("dur_ns"))
     totals = calls.group_by("tid_key").agg(total=pl.len())
-    # Every thread of the log is asked about every system call: few threads, few calls.
+    asked = calls.select("tid_key", "ts_ns", end=pl.col("ts_ns") + pl.col("dur_ns").fill_null(0)).sort("ts_ns")
+    # Every thread of the log is asked about every system call of its life.
     votes = [
-        _inside(calls, part.sort("ts_ns")).with_columns(
+        _inside(asked, part.sort("ts_ns")).with_columns(
             pl.lit(value, _SHAPE[name]).alias(name) for name, value in zip(line, key, strict=True)
         )
         for key, part in spans.partition_by(*line, as_dict=True).items()
@@ -63,7 +65,10 @@ def vote_threads(placed: pl.DataFrame) -> pl.DataFrame:
 
 
 def _inside(calls: pl.DataFrame, spans: pl.DataFrame) -> pl.DataFrame:
-    """Return tid_key, n: how many of each kernel thread's system calls lie in these HIP calls."""
-    rows = calls.select("tid_key", "ts_ns", end=pl.col("ts_ns") + pl.col("dur_ns").fill_null(0)).sort("ts_ns")
-    found = rows.join_asof(spans.select("ts_ns", "call_end"), on="ts_ns", check_sortedness=False)
+    """Return tid_key, n: how many of each kernel thread's system calls (sorted) lie in these HIP calls (sorted)."""
+    at = calls["ts_ns"].to_numpy()
+    first = int(np.searchsorted(at, spans["ts_ns"][0], side="left"))
+    last = int(np.searchsorted(at, spans["call_end"].max(), side="right"))  # type: ignore[arg-type]
+    near, held = calls.slice(first, last - first), spans.select("ts_ns", "call_end")
+    found = near.join_asof(held, on="ts_ns", check_sortedness=False)
     return found.filter(pl.col("end") <= pl.col("call_end")).group_by("tid_key").agg(n=pl.len())
