@@ -68,7 +68,7 @@ def _inside(calls: pl.DataFrame, spans: pl.DataFrame) -> pl.DataFrame:
     """Return tid_key, n: how many of each kernel thread's system calls (sorted) lie in these HIP calls (sorted)."""
     at = calls["ts_ns"].to_numpy()
     first = int(np.searchsorted(at, spans["ts_ns"][0], side="left"))
-    last = int(np.searchsorted(at, spans["call_end"].max(), side="right"))  # type: ignore[arg-type]
+    last = int(np.searchsorted(at, spans["call_end"].to_numpy().max(), side="right"))
     near, held = calls.slice(first, last - first), spans.select("ts_ns", "call_end")
     found = near.join_asof(held, on="ts_ns", check_sortedness=False)
     return found.filter(pl.col("end") <= pl.col("call_end")).group_by("tid_key").agg(n=pl.len())
