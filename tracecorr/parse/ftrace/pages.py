@@ -48,7 +48,7 @@ def read_ftrace_pages(
     ]
     reader = RecordReader(trace, clock, cpus)
     pages_per_cpu = max(pages_at_a_time // max(len(cpus), 1), min(pages_at_a_time, _FEWEST_PAGES))
-    while (window := next_window(cpus, pages_per_cpu)) is not None:
+    while (window := next_window(cpus, pages_per_cpu, pages_at_a_time)) is not None:
         yield reader.read(window)
     yield Block(
         events=reader.pairer.finish(),

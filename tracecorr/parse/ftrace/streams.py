@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import heapq
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
@@ -42,12 +43,20 @@ class CpuPages:
     def fill(self, pages: int) -> None:
         """Read until `pages` pages are here or the file ends; nothing while half of them are left."""
         want = max(pages, _LEAST_PAGES) * self.page_size
-        if len(self._buffer) >= max(want // 2, _LEAST_PAGES * self.page_size):
-            return
+        if len(self._buffer) < max(want // 2, _LEAST_PAGES * self.page_size):
+            self.read(want)
+
+    def read(self, want: int) -> None:
+        """Read until `want` bytes are here or the file ends."""
         while len(self._buffer) < want and not self.ended:
             chunk = next(self._chunks, None)
             self.ended = chunk is None
             self._buffer += chunk or b""
+
+    @property
+    def held(self) -> int:
+        """Return the bytes that are here."""
+        return len(self._buffer)
 
     def starts(self) -> Ints:
         """Return the time from which on each page counts: never before that of the page before it."""
@@ -104,10 +113,17 @@ class Account:
     duplicate_bytes: int = 0
 
 
-def next_window(cpus: Sequence[CpuPages], pages_per_cpu: int) -> Window | None:
-    """Return the next records in time of all CPUs, or None at the end."""
+def next_window(cpus: Sequence[CpuPages], pages_per_cpu: int, pages: int) -> Window | None:
+    """Return the next records in time of all CPUs, or None at the end.
+
+    Args:
+        cpus: they give up what the window holds.
+        pages_per_cpu: so many are read of each.
+        pages: where all together hold less than so many, those that hold back the others are read on.
+    """
     for cpu in cpus:
         cpu.fill(pages_per_cpu)
+    _read_on(cpus, pages * cpus[0].page_size if cpus else 0)
     starts = [cpu.starts() for cpu in cpus]
     if not any(len(s) for s in starts):
         return None
@@ -116,6 +132,27 @@ def next_window(cpus: Sequence[CpuPages], pages_per_cpu: int) -> Window | None:
     parts = [cpu.take(count) for cpu, count in zip(cpus, counts, strict=True)]
     flat = np.frombuffer(b"".join([*parts, bytes(SLACK)]), np.uint8)
     return _Cut(cpus, counts, until, flat).window()
+
+
+def _read_on(cpus: Sequence[CpuPages], size: int) -> None:
+    """Read on the CPUs that were busy while hundreds of others wrote little: a window ends where one of its CPUs does.
+
+    Args:
+        cpus: of all of them something is here, or they have ended.
+        size: bytes that all of them may hold.
+    """
+    spare = size - sum(cpu.held for cpu in cpus)
+    last = [(int(cpu.starts()[-1]), index) for index, cpu in enumerate(cpus) if not cpu.ended]
+    heapq.heapify(last)
+    while spare > 0 and last:
+        cpu = cpus[last[0][1]]
+        before = cpu.held
+        cpu.read(before + min(before, spare))
+        spare -= cpu.held - before
+        if cpu.ended:
+            heapq.heappop(last)
+        else:
+            heapq.heapreplace(last, (int(cpu.starts()[-1]), last[0][1]))
 
 
 class _Cut:
