@@ -53,11 +53,6 @@ class CpuPages:
             self.ended = chunk is None
             self._buffer += chunk or b""
 
-    @property
-    def held(self) -> int:
-        """Return the bytes that are here."""
-        return len(self._buffer)
-
     def starts(self) -> Ints:
         """Return the time from which on each page counts: never before that of the page before it."""
         count = len(self._buffer) // self.page_size
@@ -119,12 +114,12 @@ def next_window(cpus: Sequence[CpuPages], pages_per_cpu: int, pages: int) -> Win
     Args:
         cpus: they give up what the window holds.
         pages_per_cpu: so many are read of each.
-        pages: where all together hold less than so many, those that hold back the others are read on.
+        pages: where a window would hold less than so many, the CPUs that hold back the others are read on.
     """
     for cpu in cpus:
         cpu.fill(pages_per_cpu)
-    _read_on(cpus, pages * cpus[0].page_size if cpus else 0)
     starts = [cpu.starts() for cpu in cpus]
+    _read_on(cpus, starts, pages)
     if not any(len(s) for s in starts):
         return None
     until = min((int(s[-1]) for cpu, s in zip(cpus, starts, strict=True) if not cpu.ended), default=None)
@@ -134,25 +129,28 @@ def next_window(cpus: Sequence[CpuPages], pages_per_cpu: int, pages: int) -> Win
     return _Cut(cpus, counts, until, flat).window()
 
 
-def _read_on(cpus: Sequence[CpuPages], size: int) -> None:
+def _read_on(cpus: Sequence[CpuPages], starts: list[Ints], pages: int) -> None:
     """Read on the CPUs that were busy while hundreds of others wrote little: a window ends where one of its CPUs does.
 
     Args:
-        cpus: of all of them something is here, or they have ended.
-        size: bytes that all of them may hold.
+        cpus: of each of them something is here, or it has ended.
+        starts: when their pages begin (`CpuPages.starts`); kept up to date.
+        pages: as many shall lie before that end, if there are so many.
     """
-    spare = size - sum(cpu.held for cpu in cpus)
-    last = [(int(cpu.starts()[-1]), index) for index, cpu in enumerate(cpus) if not cpu.ended]
+    last = [(int(starts[index][-1]), index) for index, cpu in enumerate(cpus) if not cpu.ended]
     heapq.heapify(last)
-    while spare > 0 and last:
-        cpu = cpus[last[0][1]]
-        before = cpu.held
-        cpu.read(before + min(before, spare))
-        spare -= cpu.held - before
+    while last:
+        until, index = last[0]
+        spare = pages - sum(int(np.searchsorted(own, until, "right")) for own in starts)
+        if spare <= 0:
+            break
+        cpu = cpus[index]
+        cpu.read((len(starts[index]) + min(len(starts[index]), spare)) * cpu.page_size)
+        starts[index] = cpu.starts()
         if cpu.ended:
             heapq.heappop(last)
         else:
-            heapq.heapreplace(last, (int(cpu.starts()[-1]), last[0][1]))
+            heapq.heapreplace(last, (int(starts[index][-1]), index))
 
 
 class _Cut:
