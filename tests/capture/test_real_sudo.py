@@ -47,10 +47,11 @@ def home(request: pytest.FixtureRequest) -> Iterator[Path]:
 
 
 def command(home: Path, script: str) -> list[str]:
-    """Return the command that runs a script of sh as the user; $CAPTURE is `sudo`'s part of it."""
-    capture = f"env PYTHONPATH={REPO} TRACECORR_RUN={home}/run {sys.executable} -m tracecorr capture --force -o one --"
+    """Return the command that runs a script of sh as the user; `sudo $CAPTURE` in it captures as root."""
+    program = f"env PYTHONPATH={REPO} TRACECORR_RUN={home}/run {sys.executable} -m tracecorr"
     become = _AS_USER.format(user=USER, own=OWN_GROUP, render=RENDER)
-    return ["unshare", "-m", "sh", "-c", become, str(home), f"CAPTURE={capture}", "sh", "-c", script]
+    known = [f"TRACECORR={program}", f"CAPTURE={program} capture --force -o one --"]
+    return ["unshare", "-m", "sh", "-c", become, str(home), *known, "sh", "-c", script]
 
 
 def run(home: Path, script: str) -> list[str]:
@@ -75,6 +76,25 @@ def test_what_was_set_last_holds(home: Path) -> None:
     )
     work = home / "work"
     assert lines == [f"1 1 {work}", f"1 2 2 {work}", f"1 3 3 {work}"]
+
+
+_STAMPS = """
+echo "$(id -u) $(id -G | tr ' ' '\\n' | sort -n | tr '\\n' ' ')$HIP_VISIBLE_DEVICES $HOME"
+read up rest < /proc/uptime
+for i in $(seq 100 160); do at="${up%.*}${up#*.}$i"; echo "tracecorr-stamp ${at}0000 ${at}1000 ${at}2000"; done
+"""
+
+
+def test_all_rounds_of_an_experiment_run_as_the_user(home: Path) -> None:
+    work = home / "work"
+    (work / "stamps.sh").write_text(_STAMPS)
+    experiment = "sudo $TRACECORR experiment preempt -o x.experiment --rounds 1"
+    run(home, f"export HIP_VISIBLE_DEVICES=3; {experiment} --high 'sh stamps.sh' --low 'sh stamps.sh' > report.md")
+    outputs = sorted((work / "x.experiment").glob("*.txt"))
+    assert len(outputs) == 10  # 6 of the plain round, 4 of the captured one
+    told = {output.read_text().splitlines()[0] for output in outputs}
+    assert told == {f"{USER} {OWN_GROUP} {RENDER} 3 {work}"}
+    assert {each.stat().st_uid for each in (work / "x.experiment").rglob("*")} == {USER}
 
 
 def _in_terminal(home: Path, script: str, *steps: tuple[str, bytes]) -> tuple[str, int]:

@@ -47,19 +47,21 @@ def experiment_verb(
         raise InputError(f"{folder} exists", "choose another folder with -o")
 
     from tracecorr.analyze.markdown import render_experiment
+    from tracecorr.experiment.caller import owned_by_caller
     from tracecorr.experiment.preempt import PreemptOptions, run_preempt
     from tracecorr.experiment.report import summarize_experiment
 
     options = PreemptOptions(high, low, folder.resolve(), rounds, not no_capture, container, log_level)
-    try:
-        runs = run_preempt(options, say)
-    except KeyboardInterrupt:
-        say(f"interrupted: {folder} holds what the workloads printed until then, but no report")
-        raise
-    report = summarize_experiment(runs, kept)
+    with owned_by_caller(options.folder):
+        try:
+            runs = run_preempt(options, say)
+        except KeyboardInterrupt:
+            say(f"interrupted: {folder} holds what the workloads printed until then, but no report")
+            raise
+        report = summarize_experiment(runs, kept)
+        told = json.dumps(report.as_dict(), indent=1, allow_nan=False)
+        (folder / "report.json").write_text(told)
     found = report.finding
-    told = json.dumps(report.as_dict(), indent=1, allow_nan=False)
-    (folder / "report.json").write_text(told)
     typer.echo(told if as_json else render_experiment(folder.name, found, report.sections))
     if check and found.outcome != "PASS":
         raise typer.Exit(_FAILED if found.outcome == "FAIL" else _UNKNOWN)

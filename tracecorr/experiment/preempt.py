@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import shlex
 import subprocess
 import sys
@@ -14,6 +13,7 @@ from pathlib import Path
 import polars as pl
 
 from tracecorr.analyze.experiment import STAMPS, as_rows, measure_overhead
+from tracecorr.experiment.caller import make_callers_folder, run_as_caller
 from tracecorr.experiment.container import join_script, name_folder, output_paths, run_in_container, split_outputs
 from tracecorr.experiment.interrupts import hold_interrupts
 from tracecorr.experiment.stamps import Stamp, read_stamp_file
@@ -74,7 +74,7 @@ def run_preempt(options: PreemptOptions, say: Say) -> Runs:
     if options.capture:
         _check_machine(options)
     try:
-        options.folder.mkdir()
+        make_callers_folder(options.folder)
     except OSError as error:
         raise InputError(f"cannot make {options.folder}: {error.strerror}", "choose another folder with -o") from None
     parts = [pl.DataFrame(schema=STAMPS)]
@@ -135,10 +135,8 @@ def _run_phase(options: PreemptOptions, phase: str, stem: Path) -> dict[str, lis
         done = run_in_container(options.container, _inner_script(options, phase, inside), inside)
         _keep(done.stdout, outputs)
     else:
-        environment = {name: value for name, value in os.environ.items() if not name.startswith("AMD_LOG_")}
-        words = ["sh", "-c", _outer_script(options, phase, outputs)]
         with hold_interrupts(most=1):
-            done = subprocess.run(words, env=environment, stderr=subprocess.PIPE, check=False)
+            done = run_as_caller(["sh", "-c", _outer_script(options, phase, outputs)])
     _check(phase, done)
     return _read(phase, outputs)
 
