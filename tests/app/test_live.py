@@ -24,6 +24,8 @@ from tracecorr.pipeline import correlate
 from tracecorr.store import Capture
 from tracecorr.store.recording import list_raw_files
 
+_PICTURE = "() => document.querySelector('#tl-canvas-host canvas').toDataURL()"
+
 
 @pytest.fixture
 def running(repo: Path, tmp_path: Path) -> tuple[Capture, bytes]:
@@ -279,6 +281,32 @@ class TestInTheBrowser:
         page.mouse.click(*spot)
         spans.answer()
         assert state_of(page)["detail"]["record"] == record
+        page.close()
+
+    def test_the_picture_stays_until_the_new_one_is_there(self, browser: Any, running: tuple[Capture, bytes]) -> None:
+        capture, rest = running
+        page = browser.new_page()
+        open_at(page, start_server({"live": capture}))
+        before = page.evaluate(_PICTURE)
+        spans = Held(page, "**/api/spans?*")
+        _follow(page, capture, rest)
+        spans.wait()
+        page.wait_for_timeout(200)
+        assert page.evaluate(_PICTURE) == before
+        spans.answer()
+        assert page.evaluate(_PICTURE) != before
+        page.close()
+
+    def test_a_new_picture_that_does_not_come_is_told(self, browser: Any, running: tuple[Capture, bytes]) -> None:
+        capture, rest = running
+        page = browser.new_page()
+        open_at(page, start_server({"live": capture}))
+        before = page.evaluate(_PICTURE)
+        spans = Held(page, "**/api/spans?*")
+        _follow(page, capture, rest)
+        spans.answer("no room left", idle=False)
+        wait_for(page, "document.getElementById('tl-status').innerText.includes('no room left')")
+        assert page.evaluate(_PICTURE) != before
         page.close()
 
     def test_what_the_end_brings_looks_as_in_any_capture(

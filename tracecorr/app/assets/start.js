@@ -11,7 +11,8 @@ window.__perf = { log: [], idle: false };
   // The same names as ids.py.
   const IDS = { host: "tl-canvas-host", selection: "tl-selection" };
   const view = TL.view;
-  let canvas, ctx, spans = null, drawing = false, timer = null, hashTimer = null;
+  // old: the picture is of the reading before, and stays until there is another one.
+  let canvas, ctx, spans = null, old = false, drawing = false, timer = null, hashTimer = null;
 
   function picture(on) {
     on.fillStyle = TL.theme().bg2;
@@ -28,7 +29,7 @@ window.__perf = { log: [], idle: false };
   function paint() {
     drawing = false;
     const begun = performance.now();
-    picture(ctx);
+    if (!old) picture(ctx);
     window.__perf.draw = performance.now() - begun;
     if (spans && !window.__perf.first) window.__perf.first = performance.now(); // since the page was asked for
     TL.release();
@@ -62,9 +63,10 @@ window.__perf = { log: [], idle: false };
       if (!got) return;
       if (view.problem) TL.message("");
       view.problem = null;
-      if (got.edition === view.meta.edition) { spans = got; loaded.go(); TL.redraw(); TL.loadTicks(); scheduleFetch(); }
+      if (got.edition === view.meta.edition) { spans = got; old = false; loaded.go(); TL.redraw(); TL.loadTicks(); scheduleFetch(); }
     } catch (problem) {
       view.problem = problem.message;
+      old = false;
       loaded.go();
       TL.message(problem.message);
       TL.redraw();
@@ -338,6 +340,7 @@ window.__perf = { log: [], idle: false };
       const earlier = Number(BigInt(view.meta.t0_abs) - BigInt(meta.t0_abs));
       view.meta = meta;
       view.moveBy(earlier);
+      old = old || spans !== null;
       spans = null;
       loaded = later();
       if (atEnd && whole) view.whole(); else if (atEnd) view.setRange(meta.length - span, meta.length);
@@ -350,7 +353,7 @@ window.__perf = { log: [], idle: false };
       TL.measureAnew();
       if (meta.readings === null) TL.message("the recording has ended");
       TL.changed();
-    } finally { TL.release(); }
+    } finally { scheduleFetch(); TL.release(); }
   }
 
   async function start(host) {
