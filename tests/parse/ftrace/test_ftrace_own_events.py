@@ -47,10 +47,8 @@ KALLSYMS = (
 PRINTK = '0xffffffffc0b00000 : "[KFD-TRACE] CREATE_QUEUE_SUCCESS: pid=%d queue_id=%u doorbell_offset=0x%llx\\n"\n'
 
 
-def _trace(
-    *records: tuple[int, bytes], kallsyms: str = KALLSYMS, formats: dict[str, str] = FORMATS, tid: int = 7
-) -> Whole:
-    """Read one page with records of (event id, fields), 100 ns apart, of one thread."""
+def _page(*records: tuple[int, bytes], tid: int = 7, start_ns: int = 5000) -> bytes:
+    """Return a page with records of (event id, fields), 100 ns apart, of one thread."""
     body = b""
     for number, fields in records:
         payload = struct.pack("<HBBi", number, 0, 0, tid) + fields
@@ -58,9 +56,34 @@ def _trace(
         words = len(payload) // 4
         head = struct.pack("<I", 100 << 5 | words) if words <= 28 else struct.pack("<II", 100 << 5, len(payload) + 4)
         body += head + payload
-    page = (struct.pack("<QQ", 5000, len(body)) + body).ljust(4096, b"\0")
-    trace = PageTrace({0: page}, formats, cmdlines="7 k\n", kallsyms=kallsyms, printk=PRINTK)
+    return (struct.pack("<QQ", start_ns, len(body)) + body).ljust(4096, b"\0")
+
+
+def _trace(
+    *records: tuple[int, bytes], kallsyms: str = KALLSYMS, formats: dict[str, str] = FORMATS, tid: int = 7
+) -> Whole:
+    """Read one page with records of (event id, fields), 100 ns apart, of one thread."""
+    trace = PageTrace({0: _page(*records, tid=tid)}, formats, cmdlines="7 k\n", kallsyms=kallsyms, printk=PRINTK)
     return whole(read_ftrace_pages(trace, {0: 1}, "mono"))
+
+
+def test_what_a_return_on_another_cpu_shows_belongs_to_its_call() -> None:
+    """Each CPU has a file of its own, in which offsets begin anew."""
+    formats = {
+        "kfd/ioctl": _format("ioctl", 20, ("unsigned long __probe_ip", 8, 8), ("u32 cmd", 16, 4)),
+        "kfd/ioctl_ret": _format(
+            "ioctl_ret", 21, ("unsigned long __probe_func", 8, 8), ("unsigned long __probe_ret_ip", 16, 8),
+            ("u64 ret", 24, 8), ("u64 queue", 32, 8),
+        ),
+    }  # fmt: skip
+    enter, other = (20, struct.pack("<QI", IOCTL, 1)), (20, struct.pack("<QI", IOCTL, 2))
+    leave = (21, struct.pack("<QQQQ", IOCTL, MARK, 0, 88))
+    pages = {0: _page(other, enter, start_ns=5000), 1: _page(leave, start_ns=6000)}
+    trace = whole(read_ftrace_pages(PageTrace(pages, formats, kallsyms=KALLSYMS), {0: 4, 1: 9}, "mono"))
+    call = trace.events.filter(pl.col("end_stamp_ns").is_not_null())
+    assert call.select("stamp_ns", "end_stamp_ns", "file", "end_offset").rows() == [(5200, 6100, 4, None)]
+    (told,) = trace.args.filter(pl.col("key") == "queue").select("file", "offset", "u64").rows()
+    assert told == (4, call["offset"][0], 88)
 
 
 def test_functions_have_names_and_modules() -> None:

@@ -95,6 +95,37 @@ def test_a_function_ends_before_its_thread_is_in_user_space() -> None:
     assert functions_of([(2, INTO), (8, OUT), (9, STORE)]) == [(2, WHOLE)]
 
 
+def two_threads(records: list[tuple[int, str, int]], chunk_bytes: int) -> list[tuple[int, int, int]]:
+    """Return thread, time (us) and flags of each call and function, of records with their threads."""
+    lines = [f"  hip-{tid}   (    99) [001] .....    24.{at:06d}: {text}\n" for at, text, tid in records]
+    rows = read_text((HEAD + "".join(lines)).encode(), block_bytes=chunk_bytes).events
+    rows = rows.filter(pl.col("layer").cast(pl.String).is_in(["ioctl", "syscall", "kfd"])).sort("tid", "stamp_ns")
+    return [(t, ns // 1000 % 1_000_000, flags) for t, ns, flags in rows.select("tid", "stamp_ns", "flags").iter_rows()]
+
+
+@pytest.mark.parametrize("chunk_bytes", [1 << 20, 300, 150])
+def test_threads_whose_records_lie_between_each_other_are_paired_each_for_itself(chunk_bytes: int) -> None:
+    """A store of user space ends a function of the first thread; the second makes a whole call meanwhile."""
+    first = [(1, INTO), (2, OUT), (3, INTO), (6, STORE), (8, OUT)]
+    second = [(4, ENTER), (7, EXIT), (9, ENTER)]
+    records = sorted([*((at, text, 136) for at, text in first), *((at, text, 500) for at, text in second)])
+    into, out = int(Flag.ENTER_ONLY), int(Flag.EXIT_ONLY)
+    assert two_threads(records, chunk_bytes) == [
+        (136, 1, 0), (136, 3, into), (136, 8, out), (500, 4, 0), (500, 9, into),
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize("chunk_bytes", [1 << 20, 300, 150])
+def test_calls_of_two_threads_are_told_once_where_both_kinds_of_events_show_them(chunk_bytes: int) -> None:
+    one = [(1, RAW_ENTER), (1, ENTER), (5, RAW_EXIT), (5, EXIT)]
+    records = sorted(
+        (at + 10 * n + late, place, text, tid)
+        for n in range(6) for place, (at, text) in enumerate(one) for tid, late in ((136, 0), (500, 2))
+    )  # fmt: skip
+    found = two_threads([(at, text, tid) for at, _, text, tid in records], chunk_bytes)
+    assert found == [(tid, 1 + 10 * n + late, 0) for tid, late in ((136, 0), (500, 2)) for n in range(6)]
+
+
 def test_a_function_around_a_system_call_is_whole() -> None:
     """The enter of do_syscall_64 comes before the record of its call, its exit behind it."""
     one = [(0, AROUND), *ONE, (10, AROUND_OUT)]

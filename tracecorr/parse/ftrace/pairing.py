@@ -155,7 +155,7 @@ def _part_outlived(calls: Calls, partner: Ints, is_open: Mask) -> Mask:
     begun = edge & (calls.phase[rows] == ENTER)
     edges, entries, users = (np.append(0, np.cumsum(marks)) for marks in (edge, begun, user))
     first = np.append(np.flatnonzero(edge), len(rows) - 1)[edges[enters]]
-    own = begun[first] & (first > enters) & (first < stop) & ~crossed[rows[enters]]
+    own = begun[first] & ~crossed[rows[enters]]
     out = rows[enters[(entries[stop] - entries[enters] > own) | (users[stop] > users[enters])]]
     partner[out] = -1
     is_open[out] = False
