@@ -103,16 +103,21 @@ def two_threads(records: list[tuple[int, str, int]], chunk_bytes: int) -> list[t
     return [(t, ns // 1000 % 1_000_000, flags) for t, ns, flags in rows.select("tid", "stamp_ns", "flags").iter_rows()]
 
 
-@pytest.mark.parametrize("chunk_bytes", [1 << 20, 300, 150])
-def test_threads_whose_records_lie_between_each_other_are_paired_each_for_itself(chunk_bytes: int) -> None:
-    """A store of user space ends a function of the first thread; the second makes a whole call meanwhile."""
-    first = [(1, INTO), (2, OUT), (3, INTO), (6, STORE), (8, OUT)]
-    second = [(4, ENTER), (7, EXIT), (9, ENTER)]
-    records = sorted([*((at, text, 136) for at, text in first), *((at, text, 500) for at, text in second)])
-    into, out = int(Flag.ENTER_ONLY), int(Flag.EXIT_ONLY)
-    assert two_threads(records, chunk_bytes) == [
-        (136, 1, 0), (136, 3, into), (136, 8, out), (500, 4, 0), (500, 9, into),
-    ]  # fmt: skip
+@pytest.mark.parametrize("chunk_bytes", [1 << 20, 440, 300, 150])
+@pytest.mark.parametrize(("of_first", "flags"), [(True, [Flag.ENTER_ONLY, Flag.EXIT_ONLY]), (False, [0])])
+def test_a_store_of_user_space_ends_functions_of_its_own_thread_alone(
+    chunk_bytes: int, of_first: bool, flags: list[int]
+) -> None:
+    """The second thread makes calls meanwhile; it may be the one that stores."""
+    first = [(1, INTO), (2, OUT), (3, INTO), (8, OUT)]
+    second = [(4, ENTER), (5, EXIT), (9, ENTER)]
+    records = sorted([
+        *((at, text, 136) for at, text in first), *((at, text, 500) for at, text in second),
+        (6, STORE, 136 if of_first else 500),
+    ])  # fmt: skip
+    found = two_threads(records, chunk_bytes)
+    assert [tuple(row) for row in found if row[0] == 500] == [(500, 4, 0), (500, 9, int(Flag.ENTER_ONLY))]
+    assert [flag for thread, _, flag in found if thread == 136] == [0, *map(int, flags)]
 
 
 @pytest.mark.parametrize("chunk_bytes", [1 << 20, 300, 150])
