@@ -39,3 +39,18 @@ def test_an_exit_is_that_of_the_last_open_call_of_its_function(text: str, expect
         shape = "no exit" if word.endswith("-") else "no enter" if word.startswith("+") else "whole"
         told.append((word.strip("+-")[0], int(word.strip("+-")[1:]), shape))
     assert _calls(text, block_bytes) == told
+
+
+@pytest.mark.parametrize("turned", [False, True])
+def test_a_call_that_is_open_at_the_end_encloses_nothing_of_another_thread(turned: bool) -> None:
+    first, second = cases.THREAD, cases.THREAD.replace("a0]", "b0]")
+    if turned:
+        first, second = second, first
+    text = cases.line(cases.enter("hipA"), 5000000000, first)
+    text += cases.log(cases.enter("hipB"), "No HW event", cases.leave("hipB"), "Check HW event = 0x1", thread=second)
+    text += cases.line("Free hsa memory 0x1", 5000000009, first)
+    found = cases.read(text)
+    assert [(row["name"], row["depth"], row["parent_offset"]) for row in found.events.to_dicts()] == [
+        ("hipA", 0, None), ("hipB", 0, None), ("No HW event", 1, len(text.split("\n")[0]) + 1),
+        ("Check HW event = #", 0, None), ("free", 1, 0),
+    ]  # fmt: skip
