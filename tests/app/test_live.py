@@ -283,7 +283,10 @@ class TestInTheBrowser:
         assert state_of(page)["detail"]["record"] == record
         page.close()
 
-    def test_the_picture_stays_until_the_new_one_is_there(self, browser: Any, running: tuple[Capture, bytes]) -> None:
+    @pytest.mark.parametrize("failure", [None, "no room left"])
+    def test_the_picture_stays_until_another_one_is_there_or_cannot_come(
+        self, browser: Any, running: tuple[Capture, bytes], failure: str | None
+    ) -> None:
         capture, rest = running
         page = browser.new_page()
         open_at(page, start_server({"live": capture}))
@@ -293,19 +296,9 @@ class TestInTheBrowser:
         spans.wait()
         page.wait_for_timeout(200)
         assert page.evaluate(_PICTURE) == before
-        spans.answer()
-        assert page.evaluate(_PICTURE) != before
-        page.close()
-
-    def test_a_new_picture_that_does_not_come_is_told(self, browser: Any, running: tuple[Capture, bytes]) -> None:
-        capture, rest = running
-        page = browser.new_page()
-        open_at(page, start_server({"live": capture}))
-        before = page.evaluate(_PICTURE)
-        spans = Held(page, "**/api/spans?*")
-        _follow(page, capture, rest)
-        spans.answer("no room left", idle=False)
-        wait_for(page, "document.getElementById('tl-status').innerText.includes('no room left')")
+        spans.answer(failure, idle=failure is None)
+        if failure is not None:
+            wait_for(page, f"document.getElementById('tl-status').innerText.includes('{failure}')")
         assert page.evaluate(_PICTURE) != before
         page.close()
 

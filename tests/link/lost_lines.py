@@ -1,13 +1,45 @@
-"""What the modules that look for lost lines are asked, one after the other."""
+"""Rows of logs that lost lines, and what the modules that look for lost lines are asked, one after the other."""
 
 from __future__ import annotations
+
+from typing import Any
 
 import polars as pl
 
 from tracecorr.link.calls import find_parents
 from tracecorr.link.false_calls import find_losses, list_empty_calls, list_half_calls, open_false_calls
 from tracecorr.link.packet_gaps import list_packet_gaps
+from tracecorr.model.kinds import Flag
 from tracecorr.model.schema import CAT
+
+Row = tuple[str, int | None, int | None, int]
+_TYPES = {
+    "layer": CAT, "name": CAT, "source": CAT, "flags": pl.UInt16, "dur_ns": pl.Int64, "parent": pl.Int64,
+    "file": pl.UInt16, "end_offset": pl.Int64, "thread": pl.UInt32, "command": pl.UInt64,
+}  # fmt: skip
+HALF = ("hipFree", None, None, int(Flag.EXIT_ONLY))
+WHOLE = ("hipFree", 5, None, 0)
+
+
+def events_of(rows: list[Row]) -> pl.DataFrame:
+    """Return placed events of one thread: name, duration, parent, flags."""
+    layers = {
+        "hip": "hip",
+        "Ker": "command",
+        "dis": "aql",
+        "bar": "aql",
+        "sub": "command",
+        "pro": "command",
+        "com": "command",
+    }
+    made: list[dict[str, Any]] = [
+        {"event": n, "layer": layers.get(name[:3], "command"), "name": name, "file": 0, "offset": 10 * n, "dur_ns": dur,
+         "parent": parent, "thread": 0, "process": 0, "source": "amd_log", "flags": flags, "command": None,
+         "end_offset": None if dur is None and not flags & int(Flag.EXIT_ONLY) else 10 * n + 5}
+        for n, (name, dur, parent, flags) in enumerate(rows)
+    ]  # fmt: skip
+    return pl.DataFrame(made, schema_overrides=_TYPES)
+
 
 _OF_PACKETS = {"ring": pl.UInt64, "packet_index": pl.Int64, "clock": CAT}
 

@@ -1,0 +1,102 @@
+"""What a report says of clocks, and how well times are known (SYNTHETIC tables)."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from analyze_tables import table, tables_of
+from synthetic_run import make_run
+
+from tracecorr.analyze.clocks import (
+    describe_durations,
+    describe_fitted_rate,
+    summarize_time_errors,
+)
+from tracecorr.analyze.drm_jobs import summarize_drm_jobs
+from tracecorr.analyze.markdown import render_markdown, render_summary
+from tracecorr.analyze.queue_creation import summarize_queue_creation
+from tracecorr.analyze.report import summarize_capture
+from tracecorr.analyze.run_facts import describe_run
+from tracecorr.model import schema
+
+
+def test_a_rate_that_pairs_fitted_is_said() -> None:
+    piece = {"source": "ftrace:local", "method": "causal_pairs", "rate_ppb": -29_237}
+    told = describe_fitted_rate(table("clock_map", piece, {**piece, "rate_ppb": 12}))
+    assert told.endswith("up to 29.2 ppm, that is 29.24 us in each second")
+    exact = {**piece, "source": "ftrace:mono", "method": "samples"}
+    log = {**piece, "source": "amd_log:boot"}
+    assert not describe_fitted_rate(table("clock_map", exact, log, {**piece, "rate_ppb": 0}))
+
+
+def test_steps_of_an_unmapped_counter_are_no_durations() -> None:
+    piece = {"source": "ftrace:x86-tsc", "method": "unaligned", "rate_ppb": 0}
+    unmapped = table("clock_map", piece)
+    assert describe_durations(unmapped) == "durations are unknown: ftrace:x86-tsc counts steps that are no nanoseconds"
+    assert not describe_durations(table("clock_map", {**piece, "method": "samples"}))
+    coarse = table("clock_map", {**piece, "source": "ftrace:uptime", "method": "samples"})
+    assert describe_durations(coarse) == "durations are known to 20.00 ms, by the clock of the trace"
+    job = {"job": 0, "ring": "sdma0", "ring_kind": "sdma", "queued_ns": 10, "run_ns": 30, "done_ns": 70}
+    rows = summarize_drm_jobs(table("drm_jobs", job), timed=False)
+    assert rows.select("queued", "run", "done", "waited_max_ns", "ran_max_ns").row(0) == (1, 1, 1, None, None)
+    tables = tables_of({**make_run(), "clock_map": [piece]})
+    assert summarize_queue_creation(tables)["mqd_ns"].to_list() == [None, None]
+    assert "an unknown time after CREATE_QUEUE began" in render_markdown(summarize_capture("x", tables))
+
+
+def test_the_error_of_times_is_told_by_source() -> None:
+    events = table(
+        "events",
+        {"source": "amd_log", "err_lo_ns": 0, "err_hi_ns": 1000, "flags": 0},
+        {"source": "ftrace", "err_lo_ns": 2**32 - 1, "err_hi_ns": 2**32 - 1, "flags": 32},
+        {"source": "ftrace", "flags": 16 | 64},
+    )
+    assert summarize_time_errors(events).rows() == [
+        ("amd_log", 1, 0, 0, 1000, 1000),
+        ("ftrace", 2, 1, 1, 2**33 - 2, 2**33 - 2),
+    ]
+
+
+def test_the_clock_is_told_of_a_trace_only() -> None:
+    def told(*sources: str, **more: Any) -> list[str]:
+        files = [{"source": source} for source in sources]
+        return [s for s in describe_run({"files": files, "ftrace_clock": "auto", **more}) if s.startswith("clock")]
+
+    assert told("amd_log") == []
+    assert told("amd_log", "ftrace") == [
+        "clock of the trace: not named, so worked out: see the report's section Clocks"
+    ]
+    assert told("ftrace", ftrace_clock="local") == ["clock of the trace: local"]
+    assert told("ftrace", plan={"instances": []}, absent=[]) != []  # an empty plan tells no clock
+
+
+def test_unaligned_capture_says_so() -> None:
+    log = {"source": "amd_log:mono", "method": "same_clock", "from_ns": 0}
+    tables = {"clock_map": table("clock_map", {"source": "ftrace:local", "method": "unaligned", "from_ns": 0}, log)}
+    report = summarize_capture("x", lambda name: tables.get(name, schema.TABLES[name].empty().lazy()))
+    assert report.summary["unaligned"] == ["ftrace:local"]
+    assert "UNALIGNED: ftrace:local" in render_markdown(report)
+
+
+def test_a_clock_alone_is_not_called_unaligned() -> None:
+    tables = {"clock_map": table("clock_map", {"source": "ftrace:local", "method": "unaligned", "from_ns": 0})}
+    report = summarize_capture("x", lambda name: tables.get(name, schema.TABLES[name].empty().lazy()))
+    said = "clocks: only one, nothing to align; times are its own, not CLOCK_MONOTONIC's"
+    assert said in render_markdown(report)
+
+
+def _clock_line(widths: list[int], *clocks: tuple[str, int]) -> str:
+    maps = [{"source": c, "method": "samples", "from_ns": 0, "to_ns": 1, "lo_ns": 0, "hi_ns": hi} for c, hi in clocks]
+    events = [{"source": "amd_log", "err_lo_ns": 0, "err_hi_ns": width} for width in widths]
+    tables = {"clock_map": table("clock_map", *maps), "events": table("events", *events)}
+    report = summarize_capture("x", lambda name: tables.get(name, schema.TABLES[name].empty().lazy()))
+    return next(line for line in render_summary(report).splitlines() if line.startswith("- clocks: ")).split(": ", 1)[1]
+
+
+def test_the_summary_says_what_most_times_are_known_to() -> None:
+    one, two = ("amd_log:mono", 0), ("amd_log:boot", 77_000_000)
+    assert _clock_line([0, 0], one) == "only one, nothing to align; the start of every event is known to the nanosecond"
+    assert _clock_line([1_000] * 3, one, two) == "aligned; the start of every event is known to 1.00 us"
+    assert _clock_line([1_000, 1_000, 77_000_000], one, two) == (
+        "aligned; the start of most events is known to 1.00 us, of the worst to 77.00 ms, by the clock amd_log:boot"
+    )
