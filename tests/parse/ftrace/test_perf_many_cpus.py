@@ -61,3 +61,19 @@ def test_what_is_held_is_bounded_for_all_cpus_together(monkeypatch: pytest.Monke
     most = max(block.events.height for block in _read(bytes_at_a_time=_CPUS * 1000))
     # Each CPU gives what fills its share, and what the chunk holds that fills it.
     assert most <= _CPUS * 1100 // _SAMPLE.itemsize
+
+
+def test_a_busy_cpu_among_many_that_recorded_little_is_read_in_wide_windows() -> None:
+    """The others have one sample each, so what all may hold is left for the busy one."""
+    busy, at_a_time, chunk = 200, 100_000, 500
+    each = [np.frombuffer(_samples(cpu)[0][: _SAMPLE.itemsize], _SAMPLE) for cpu in range(_CPUS)]
+    each[0] = np.tile(np.frombuffer(b"".join(_samples(0)), _SAMPLE), busy)
+    each[0]["time"] = 1 + 10 * np.arange(_RECORDS * busy)
+    pages = {
+        cpu: [own.tobytes()[at : at + chunk] for at in range(0, own.nbytes, chunk)] for cpu, own in enumerate(each)
+    }
+    trace = PageTrace(pages=pages, formats={"uprobes/doorbell": _FORMAT}, header_page="")
+    blocks = list(read_perf_records(trace, {cpu: cpu for cpu in pages}, "mono", bytes_at_a_time=at_a_time))
+    assert sum(block.events.height for block in blocks) == _RECORDS * busy + _CPUS - 1
+    # One window for the first share of all CPUs, one block for the end.
+    assert len(blocks) <= each[0].nbytes // at_a_time + 3

@@ -47,6 +47,7 @@ def read_perf_records(
     while any(not cpu.used_up for cpu in cpus):
         for cpu in cpus:
             cpu.fill()
+        _read_on(cpus, bytes_at_a_time)
         window, owners = _next_window(cpus, sizes)
         reader.learn_processes(owners)
         yield reader.read(window)
@@ -91,11 +92,22 @@ class _CpuSamples:
 
     def fill(self) -> None:
         """Read more, and find the whole records in it."""
-        while len(self.buffer) < self._want and not self.ended:
+        self.read(self._want)
+
+    def read(self, want: int) -> None:
+        """Read until `want` bytes are here or the file ends, and find the whole records in them."""
+        while len(self.buffer) < want and not self.ended:
             chunk = next(self._chunks, None)
             self.ended = chunk is None
             self.buffer += chunk or b""
         self._find_records()
+
+    def reached(self) -> int:
+        """Return the time of the last sample that is here, or was."""
+        for start in reversed(self.starts.tolist()):
+            if int.from_bytes(self.buffer[start : start + 4], "little") == _SAMPLE:
+                return int.from_bytes(self.buffer[start + _TIME_AT : start + _TIME_AT + 8], "little")
+        return self.last_stamp or 0
 
     def torn(self) -> int:
         """Return the bytes at the end of the file that are no whole record."""
@@ -130,6 +142,21 @@ class _CpuSamples:
         if self.broken:
             # Nothing after it can be found: the rest counts as torn.
             self.ended = True
+
+
+def _read_on(cpus: list[_CpuSamples], size: int) -> None:
+    """Read on the CPUs that were busy while hundreds of others recorded little: a window ends where one of them does.
+
+    Args:
+        cpus: of each of them something is here, or it has ended.
+        size: bytes that all of them may hold.
+    """
+    spare = size - sum(len(cpu.buffer) for cpu in cpus)
+    while spare > 0 and (left := [cpu for cpu in cpus if not cpu.ended]):
+        slowest = min(left, key=_CpuSamples.reached)
+        before = len(slowest.buffer)
+        slowest.read(before + min(max(before, 1), spare))
+        spare -= len(slowest.buffer) - before
 
 
 def _record_sizes(formats: Mapping[str, str]) -> Ints:
