@@ -33,6 +33,7 @@ from tracecorr.link.thread_votes import VOTE_COLUMNS, guess_threads
 from tracecorr.link.threads import THREAD_COLUMNS, Identities, SeenIdentities, map_threads
 from tracecorr.model import schema
 from tracecorr.model.errors import CaptureError
+from tracecorr.model.kinds import INFERRED
 from tracecorr.parse.kfd.topology import NodeFiles, list_nodes
 from tracecorr.progress import Stages
 from tracecorr.sources import read_parts
@@ -230,8 +231,9 @@ def _fit(
     whole = check_indexes(fill_store_rings(counted))
     del rows  # large; what is left of it is taken apart
     records = widen_reads(find_steps(add_gpu_times(whole, parts.args)), parts.args)
-    offsets = seen_time_offsets(capture.info)
-    return records, fit_clocks(ClockEvidence(records, parts.args, _samples(capture), **offsets))
+    guessed = frozenset(identities.threads.filter(pl.col("evidence") == INFERRED)["thread"])
+    evidence = ClockEvidence(records, parts.args, _samples(capture), **seen_time_offsets(capture.info), guessed=guessed)
+    return records, fit_clocks(evidence)
 
 
 def _list_unproven(capture: Capture) -> list[int]:

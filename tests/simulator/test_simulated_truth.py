@@ -232,6 +232,18 @@ def test_lost_lines_do_not_hide_that_a_clock_is_another_one(tmp_path: Path) -> N
     assert score.covered[0] == score.covered[1]
 
 
+@pytest.mark.parametrize(("offset_ns", "method"), [(0, "same_clock"), (300_000, "unaligned"), (-300_000, "unaligned")])
+def test_where_no_pair_is_left_system_calls_tell_that_a_clock_is_another_one(
+    offset_ns: int, method: str, tmp_path: Path
+) -> None:
+    """It is said to be mono, half of the log is lost, and no probe saw a doorbell."""
+    clock = ClockModel("mono", offset_ns, 0.0)
+    scene = replace(BASE, seed=2, doorbell="none", lost_log=0.5, clock=clock)
+    score = score_scene("silences", scene, tmp_path)
+    assert score.method == method
+    assert score.covered[0] == score.covered[1]
+
+
 @pytest.mark.parametrize("clock", ["local", "x86-tsc"])
 def test_a_log_that_names_no_thread_is_not_aligned_and_the_reason_says_what_helps(clock: str, tmp_path: Path) -> None:
     """Level 3 prints neither pid nor tid: nothing tells whether the trace is of the same run."""

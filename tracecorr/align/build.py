@@ -23,11 +23,12 @@ from tracecorr.align.causal_pairs import (
 from tracecorr.align.clock_map import MAX_RATE, ClockMap, fit_clock_map
 from tracecorr.align.cooperative import CREATED, DELETED, list_shared
 from tracecorr.align.creation_shift import bound_by_shift
-from tracecorr.align.intervals import bracket_doorbells, list_moments
+from tracecorr.align.intervals import Moments, bracket_doorbells, list_moments
 from tracecorr.align.lines import fit_lines
 from tracecorr.align.rocprof_pairs import bound_profile
 from tracecorr.align.rows import number_groups
 from tracecorr.align.samples import bound_marks, bound_readings, bound_top_buffer
+from tracecorr.align.silences import count_spoken
 from tracecorr.align.steps import COUNTS
 from tracecorr.model.kinds import PACKET_KINDS
 
@@ -59,6 +60,7 @@ class ClockEvidence:
         samples: contents of clock.json (`{"samples": []}` when there is none).
         monotonic_ns, boottime_ns: what the time namespace of the log's processes adds to these clocks of the host
             (`/proc/PID/timens_offsets`); CLOCK_MONOTONIC_RAW is shifted like CLOCK_MONOTONIC.
+        guessed: threads of the log that were found by what they did at the same time.
     """
 
     records: pl.DataFrame
@@ -66,6 +68,7 @@ class ClockEvidence:
     samples: dict[str, Any]
     monotonic_ns: int = 0
     boottime_ns: int = 0
+    guessed: frozenset[int] = frozenset()
 
     @cached_property
     def sides(self) -> tuple[pl.DataFrame, pl.DataFrame]:
@@ -193,10 +196,8 @@ def _refine(
     rough: ClockMap, bounds: Bounds, evidence: ClockEvidence, steps: tuple[int, int], rates: tuple[float, float]
 ) -> ClockMap:
     """Return the map with what the system calls of known threads add to it, as long as it gets better."""
-    log, trace = evidence.sides
-    calls = trace.filter(pl.col("layer").is_in(["ioctl", "syscall"]))
-    calls = calls.select("thread", "stamp_ns", "end_stamp_ns").drop_nulls()
-    moments = list_moments(_monotonic(log), "stamp_ns", pl.col("end_stamp_ns"))
+    calls, moments = _calls_and_moments(evidence)
+    calls = calls.drop_nulls()
     if calls.is_empty() or not moments:
         return rough
     stamps = calls["stamp_ns"].to_numpy()
@@ -267,7 +268,8 @@ def _prove_mono(bounds: Bounds, marks: Bounds, evidence: ClockEvidence, steps: t
     """Return the identity, with the number of marks and pairs that it satisfies and violates.
 
     Some pairs are of two things that only look alike, the more where lines were lost: the identity is given up where
-    the clock that all of them together tell is another one, or explains more of the queue creations.
+    the clock that all of them together tell is another one, or explains more of the queue creations; and where no
+    marks speak for it, but lines of the log stand within system calls of their thread.
 
     Args:
         bounds: all inequalities.
@@ -281,15 +283,29 @@ def _prove_mono(bounds: Bounds, marks: Bounds, evidence: ClockEvidence, steps: t
         contradicted += len(marks)
     total, violated = len(bounds) + foreign, contradicted + foreign
     same = ClockMap("same_clock", pairs=total, violated=violated)
-    if violated * 100 <= total or (not contradicted and foreign <= held):
+    told = violated * 100 > total and (contradicted > 0 or foreign > held)
+    # The bracket of a mark is narrower than what system calls tell.
+    spoken = 0 if told or len(marks) else count_spoken(*_calls_and_moments(evidence), steps, evidence.guessed)
+    if not told and not spoken:
         return same
     fitted = fit_clock_map(bounds, "causal_pairs")
+    if fitted.aligned and spoken:
+        return _refine(fitted, bounds, evidence, steps, (MAX_RATE, 0.0))
     if fitted.aligned:
         low, high = fitted.bound(bounds.stamp_ns)
         explained = foreign <= max(held, _count_creations(evidence, steps, fitted)[1])
         return same if explained and ((low <= 0) & (high >= 0)).all() else fitted
-    reason = f"said to be mono, but {violated} of {total} marks and pairs contradict it"
-    return ClockMap("unaligned", pairs=total, violated=violated, reason=reason)
+    why = f"{violated} of {total} marks and pairs contradict it"
+    why = f"in {spoken} system calls their own thread prints a line" if spoken else why
+    return ClockMap("unaligned", pairs=total, violated=violated, reason=f"said to be mono, but {why}")
+
+
+def _calls_and_moments(evidence: ClockEvidence) -> tuple[pl.DataFrame, Moments]:
+    """Return the ioctls and system calls of the trace, and when each thread printed lines."""
+    log, trace = evidence.sides
+    calls = trace.filter(pl.col("layer").is_in(["ioctl", "syscall"]))
+    moments = list_moments(_monotonic(log), "stamp_ns", pl.col("end_stamp_ns"))
+    return calls.select("thread", pl.col("name").cast(pl.String), "stamp_ns", "end_stamp_ns"), moments
 
 
 def _unaligned(evidence: ClockEvidence, trace: pl.DataFrame) -> ClockMap:
