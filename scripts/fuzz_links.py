@@ -114,10 +114,10 @@ def main() -> int:
     """Run until the time is over; print the seed and the damage of what fails."""
     parser = argparse.ArgumentParser(prog="fuzz_links", description=__doc__)
     parser.add_argument("--seconds", type=float, default=60)
-    parser.add_argument("--seed", type=int, help="the first seed (default: of the time); the next ones follow")
+    parser.add_argument("--seed", type=int, help="the first seed (default: of the time); from 10^9 on as servers")
     parser.add_argument("--seeds", type=int, help="stop after so many seeds")
     given = parser.parse_args()
-    first = given.seed if given.seed is not None else time.time_ns() // 1_000_000 % 10**9
+    first = given.seed if given.seed is not None else time.time_ns() // 1_000_000 % (2 * FIELD_SEEDS)
     until, runs, failed, seed = time.monotonic() + given.seconds, 0, 0, first
     while time.monotonic() < until and (given.seeds is None or seed < first + given.seeds):
         with tempfile.TemporaryDirectory() as folder:
