@@ -5,13 +5,16 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from analyze_tables import table
+from analyze_tables import table, tables_of
+from synthetic_run import make_run
 
 from tracecorr.analyze.backlog import summarize_backlog
 from tracecorr.analyze.clocks import summarize_time_errors
 from tracecorr.analyze.copies import summarize_copies
 from tracecorr.analyze.evictions import summarize_evictions
 from tracecorr.analyze.hip_calls import summarize_hip_calls, summarize_internal_calls
+from tracecorr.analyze.queue_creation import summarize_queue_creation
+from tracecorr.analyze.report import summarize_capture
 from tracecorr.analyze.values import render_value
 from tracecorr.model.kinds import Flag
 
@@ -127,6 +130,44 @@ def test_calls_are_counted_timed_and_told_from_those_that_failed_or_were_half_se
         (None, 1, 0, 0, 1, None, None, None, None, None, None, None),
     ]
     assert summarize_internal_calls(events)["name"].to_list() == ["__hipPushCallConfiguration"]
+
+
+def test_the_making_of_queues_names_who_made_them_and_each_stage() -> None:
+    run = make_run()
+    run["streams"][0]["create_event"] = 1
+    run["events"] += [
+        {**run["events"][4], "event": 13, "ts_ns": 1_300, "parent": 4},  # once more for another XCC
+        {**run["events"][3], "event": 14, "ts_ns": 1_350, "dur_ns": 10, "name": "pm_send_runlist"},
+    ]
+    columns = (
+        "queue", "pid", "tid", "stream", "call_event", "rocr_ns", "ioctl_ns", "kfd_event", "kfd_ns", "init_mqd_event",
+        "mqd_operations", "mqd_ns", "doorbell_map_event",
+    )  # fmt: skip
+    made = summarize_queue_creation(tables_of(run)).select(columns)
+    assert made.row(0) == (0, 100, 100, 0, 1, 850, 300, 4, 250, 5, "init init", 50, 8)
+    assert made.row(1) == (1, 100, 100, None, None, None, 300, 12, 20, 11, "init", 50, 8)
+    # A second queue of the call: which of them the stream was given is not known.
+    run["queues"][1].update(created_line_event=9, hwq=0x99)
+    assert summarize_queue_creation(tables_of(run))["stream"].to_list() == [None, None]
+
+
+def test_the_summary_counts_clocks_once_and_names_the_worst_of_their_errors() -> None:
+    run = make_run()
+    run["clock_map"] += [
+        {"source": "ftrace:mono", "method": "samples", "from_ns": 9, "lo_ns": 600, "hi_ns": 700},
+        {"source": "kfd_smi:boot", "method": "unaligned"},
+    ]
+    for event in run["events"]:
+        if event["source"] == "ftrace":
+            event.update(err_lo_ns=2_000)
+    summary = summarize_capture("x", tables_of(run)).summary
+    assert (summary["clocks"], summary["unaligned"], summary["widest_clock"]) == (3, ["kfd_smi:boot"], "ftrace:mono")
+    assert (summary["time_error_p50_ns"], summary["time_error_ns"]) == (3_000, 3_000)
+    counted = {
+        "hip_calls": 4, "ioctls": 3, "queues": 2, "streams": 1, "kernels": 1, "drm_jobs": 2, "dispatches": 2,
+        "packets": 2, "packets_and_copies": 3, "doorbell_stores": 2, "doorbells_recorded": 2, "doorbells_inferred": 0,
+    }  # fmt: skip
+    assert {name: summary[name] for name in counted} == counted
 
 
 @pytest.mark.parametrize(
