@@ -19,6 +19,7 @@ def attach_processes(events: pl.DataFrame, identities: Identities) -> pl.DataFra
     is_ours = pl.col("source") == "kfd_smi"
     if not events.select(is_ours.any()).item():
         return events
+    # Captures of our own alone hold them: there the lives of the trace are on the common clock, too.
     rows = events.select("source", "pid", "tid", stamp_ns="ts_ns").with_row_index("_row")
     mine = rows.filter(is_ours & pl.col("pid").is_not_null()).drop("source")
     traced = identities.trace_threads.select("tgid_key", "process").drop_nulls().unique("tgid_key")
