@@ -14,7 +14,6 @@ from tracecorr.model.schema import CAT
 _TYPES = {
     "file": pl.UInt16, "thread": pl.UInt32, "source": CAT, "layer": CAT, "name": CAT, "flags": pl.UInt16,
     "parent": pl.Int64, "enclosing_call": pl.Int64, "err_lo_ns": pl.UInt32, "err_hi_ns": pl.UInt32,
-    "arg": pl.UInt64, "packet_index": pl.Int64,
 }  # fmt: skip
 CREATE, ALLOC = "AMDKFD_IOC_CREATE_QUEUE", "AMDKFD_IOC_ALLOC_MEMORY_OF_GPU"
 MAP, DESTROY = "AMDKFD_IOC_MAP_MEMORY_TO_GPU", "AMDKFD_IOC_DESTROY_QUEUE"
@@ -35,10 +34,7 @@ OTHERS = [{**call("close", 10**6 + 100 * n, 20), "layer": "syscall", "thread": 9
 
 def parted(rows: list[dict[str, Any]], lines: pl.DataFrame = NO_LINES) -> tuple[pl.DataFrame, pl.DataFrame]:
     """Return the events of rows, and what is left of them."""
-    shared = {
-        "file": 0, "thread": 1, "source": "ftrace", "err_lo_ns": 500, "err_hi_ns": 500, "arg": None,
-        "packet_index": None,
-    }  # fmt: skip
+    shared = {"file": 0, "thread": 1, "source": "ftrace", "err_lo_ns": 500, "err_hi_ns": 500}
     events = pl.DataFrame(
         [{"event": n, "offset": 10 * n, **shared, **row, "enclosing_call": row["call"]} for n, row in enumerate(rows)],
         schema_overrides=_TYPES,
@@ -271,28 +267,8 @@ def test_a_call_over_a_place_where_two_threads_lost_records_is_open(thread: int,
     assert opened(rows) == (expected, [])
 
 
-def store(value: int, at: int, doorbell: int = 0x7FB380) -> dict[str, Any]:
-    return {**call("doorbell", at, None), "layer": "doorbell", "arg": doorbell, "packet_index": value}
-
-
 # Two more calls of the name, of 100 and 150 ns.
 TWO_OTHERS = [call(CREATE, 500_000, 100), call(CREATE, 510_000, 150)]
-
-
-@pytest.mark.parametrize(
-    ("duration", "stores", "expected"), [
-        pytest.param(251, [store(3, 900), store(5, 2_000)], [0], id="a number is left out meanwhile"),
-        pytest.param(250, [store(3, 900), store(5, 2_000)], [], id="no longer than two others"),
-        pytest.param(251, [store(3, 900), store(4, 2_000)], [], id="no number is left out"),
-        pytest.param(251, [store(3, 900), store(4, 2_000, 0x7FD780)], [], id="of two doorbells"),
-        pytest.param(251, [store(3, 1_300), store(5, 2_000)], [], id="left out later"),
-        pytest.param(251, [store(3, 700), store(5, 1_000)], [], id="left out before"),
-    ],
-)  # fmt: skip
-def test_what_lasts_longer_than_two_others_is_open_where_stores_are_missing(
-    duration: int, stores: list[dict[str, Any]], expected: list[int]
-) -> None:
-    assert opened([call(CREATE, 1_000, duration), *TWO_OTHERS, *stores, *OTHERS]) == (expected, [])
 
 
 @pytest.mark.parametrize(("enters", "expected"), [(1, [0]), (0, [])])

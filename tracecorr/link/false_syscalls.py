@@ -37,8 +37,7 @@ def open_false_syscalls(events: pl.DataFrame, lines: pl.DataFrame) -> pl.DataFra
     - in which the driver's function of another request of the KFD ran, or that of their own one twice,
     - of the KFD that lack the request that follows those of their name as a rule, or that precedes those of the name
       behind them, and are long enough to hold it, too,
-    - that last longer than any two others of their name together, where the trace lacks enters and exits, or the values
-      that are stored to a doorbell leave numbers out meanwhile,
+    - that last longer than any two others of their name together, where the trace lacks enters and exits,
     - over a place at which several threads lack records,
     - in a trace that lacks enters and exits here and there: the longest of each name, as many as may be false; where it
       lacks many, all.
@@ -63,7 +62,7 @@ def open_false_syscalls(events: pl.DataFrame, lines: pl.DataFrame) -> pl.DataFra
     false = pl.concat([
         surely, _unlikely(enters, exits, of_two, ended),
         _of_bursts(enters, exits, ended, events), _without_next(calls, ended), _without_previous(calls, ended),
-        _outlying(enters, exits, ended, events),
+        _outlying(enters, exits, ended),
     ]).unique()  # fmt: skip
     unended = pl.concat([false, enters.select("event")])
     if unended.is_empty():
@@ -230,39 +229,13 @@ def _of_bursts(enters: pl.DataFrame, exits: pl.DataFrame, ended: pl.DataFrame, e
     return list_burst_calls(ended.select("event", "file", low=low, high=low + pl.col("dur_ns")), gaps)
 
 
-def _outlying(enters: pl.DataFrame, exits: pl.DataFrame, ended: pl.DataFrame, events: pl.DataFrame) -> pl.DataFrame:
-    """Return the calls (event) that last longer than any two others of their name together, where records are missing.
-
-    That is so in files that lack enters and exits, and where stores to a doorbell are missing meanwhile.
-    """
-    name, last = ["file", "name"], pl.col("dur_ns")
+def _outlying(enters: pl.DataFrame, exits: pl.DataFrame, ended: pl.DataFrame) -> pl.DataFrame:
+    """Return the calls (event) that last longer than any two others of their name together, of files that lack both."""
+    name = ["file", "name"]
     two = pl.col("dur_ns").top_k(3).sort(descending=True).slice(1).sum()
     longest = ended.group_by(name).agg(calls=pl.len(), two=two).filter(pl.col("calls") > 2)
-    found = ended.select("event", *name, "ts_ns", "dur_ns").join(longest, on=name).filter(last > pl.col("two"))
-    if found.is_empty():
-        return found.select("event")
-    by_file = found.join(enters, on="file", how="semi").join(exits, on="file", how="semi")
-    meanwhile = found.join(_list_store_gaps(events), on="file").filter(
-        (pl.col("ts_ns") < pl.col("high")) & (pl.col("ts_ns") + last > pl.col("low"))
-    )  # fmt: skip
-    return pl.concat([by_file.select("event"), meanwhile.select("event")]).unique()
-
-
-def _list_store_gaps(events: pl.DataFrame) -> pl.DataFrame:
-    """Return file, low, high (ns): between which stores to a doorbell the values leave numbers out.
-
-    A graph launch announces many packets by one store, so by themselves such gaps show no loss.
-    """
-    columns = ("file", "arg", "packet_index", "ts_ns", "layer", "source")
-    stores = events.select(columns).filter((pl.col("layer") == "doorbell") & (pl.col("source") == "ftrace"))
-    stores = stores.drop_nulls(["arg", "packet_index", "ts_ns"]).sort("file", "arg", "packet_index")
-    doorbell, at = ["file", "arg"], pl.col("ts_ns")
-    before = at.shift(1).over(doorbell)
-    steps = stores.select(
-        "file", low=pl.min_horizontal(at, before), high=pl.max_horizontal(at, before),
-        step=pl.col("packet_index").diff().over(doorbell),
-    )  # fmt: skip
-    return steps.filter(pl.col("step") > 1).drop("step")
+    found = ended.select("event", *name, "dur_ns").join(longest, on=name).filter(pl.col("dur_ns") > pl.col("two"))
+    return found.join(enters, on="file", how="semi").join(exits, on="file", how="semi").select("event")
 
 
 def _list_pairs(calls: pl.DataFrame) -> pl.DataFrame:
