@@ -101,4 +101,35 @@ def test_an_interrupted_correlate_leaves_no_unfinished_tables(
         assert verb.stderr is not None
         told = verb.stderr.read()
     assert verb.returncode in (-number, 128 + number)
-    assert "Traceback" not in told and not list(path.glob(".tables.*"))
+    # What polars prints of an exception in what it calls stands in one line.
+    assert not any(line.startswith("Traceback") for line in told.splitlines()), told
+    assert not list(path.glob(".tables.*"))
+
+
+# Sends the signal while the Rust code of polars waits for Python code that it called.
+_INTERRUPTED_POLARS = """
+import os, sys
+import polars
+
+def interrupt(*_):
+    polars.Int64.__init__ = object.__init__
+    os.kill(os.getpid(), int(sys.argv.pop()))
+
+def fail(*_, **__):
+    polars.Int64.__init__ = interrupt
+    polars.DataFrame({"a": [1]}).schema
+
+import tracecorr.pipeline
+tracecorr.pipeline.correlate = fail
+from tracecorr.__main__ import main
+sys.exit(main())
+"""
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_a_signal_inside_polars_ends_it_as_elsewhere(repo: Path, tmp_path: Path, number: signal.Signals) -> None:
+    shutil.copytree(repo / "samples" / "t1-streams.tracecorr", tmp_path / "x.tracecorr")
+    command = [sys.executable, "-c", _INTERRUPTED_POLARS, "correlate", str(tmp_path / "x.tracecorr"), str(number.value)]
+    done = subprocess.run(command, cwd=repo, capture_output=True, text=True, check=False)
+    assert "PanicException" not in done.stderr, done.stderr
+    assert done.returncode == (-number if number == signal.SIGINT else 128 + number), done.stderr

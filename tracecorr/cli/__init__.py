@@ -118,7 +118,16 @@ def main(argv: list[str] | None = None) -> int:
         what, next_step, status = _describe_failure(error, wants_traceback)
         console.say_error(what, next_step)
         return status
+    except BaseException as error:
+        if _is_interrupted_polars(error):
+            raise KeyboardInterrupt from None
+        raise
     return status if isinstance(status, int) else 0
+
+
+def _is_interrupted_polars(error: BaseException) -> bool:
+    """Tell whether Ctrl-C came in Python code that polars called: its Rust code makes a panic of the exception."""
+    return type(error).__name__ == "PanicException" and "<class 'KeyboardInterrupt'>" in str(error)
 
 
 def _lost_reader(end: SystemExit) -> bool:

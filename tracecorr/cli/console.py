@@ -78,6 +78,10 @@ def ended_in_order() -> Iterator[None]:
         signal.signal(number, end)
     try:
         yield
+    except BaseException:
+        # What it interrupts may make another exception of it, as polars does.
+        if not ended:
+            raise
     finally:
         for number in obeyed:
             signal.signal(number, signal.SIG_DFL)
