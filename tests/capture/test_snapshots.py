@@ -86,3 +86,16 @@ def test_no_gpu_means_no_file(folder: RecordingFolder, tmp_path: Path) -> None:
     taker.finish()
     assert not (folder.shown / "raw/sysfs.jsonl").exists()
     assert read_devices(os.getpid()) == {"open": [], "mapped": []}
+
+
+def test_no_more_dumps_are_taken_than_tables_can_count(
+    folder: RecordingFolder, machine: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("tracecorr.capture.snapshots._MOST_DUMPS", 2)
+    monkeypatch.setattr("tracecorr.capture.snapshots._REST_FACTOR", 0)
+    taker = snapshots(folder, machine, 1e-9)
+    for _ in range(4):
+        taker.tick([])
+    taker.finish()
+    assert [path.name.split("-")[0] for path in sorted((folder.shown / "raw/hqd").iterdir())] == ["hqds"] * 2 + ["mqds"]
+    assert taker.problems == ["no more snapshots of hqds: a capture holds 2 of them"]

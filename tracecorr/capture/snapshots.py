@@ -16,6 +16,8 @@ from tracecorr.model.errors import MachineError
 POLL_SECONDS = 1.0
 # A read of hqds is some 600,000 register reads under a lock of the driver on 8 GPUs: rests are longer than reads.
 _REST_FACTOR = 20
+# Tables count the files of a capture in 16 bits; some are left for its logs.
+_MOST_DUMPS = 60_000
 _KFD = Path("/sys/class/kfd/kfd")
 _CARDS = Path("/sys/class/drm")
 # cu_occupancy is never read: it takes locks of the shader processors.
@@ -45,6 +47,7 @@ class Snapshots:
         self._interval = hqd_interval
         self._debugfs, self._kfd, self._cards = debugfs, kfd, cards
         self._next_hqds = self._next_poll = 0.0
+        self._dumps = 0
         self.devices: dict[int, dict[str, Any]] = {}
         self.problems: list[str] = []
 
@@ -57,11 +60,19 @@ class Snapshots:
         if self._interval is not None and now >= self._next_hqds:
             rest = max(self._interval, _REST_FACTOR * self._dump("hqds"))
             self._next_hqds = time.monotonic() + rest
+            self._end_dumps()
 
     def finish(self) -> None:
         """Read `mqds` once: which queues exist, also while none runs."""
         if (self._debugfs / "mqds").exists():
             self._dump("mqds")
+
+    def _end_dumps(self) -> None:
+        """Take no more dumps than a capture can hold."""
+        self._dumps += 1
+        if self._interval is not None and self._dumps >= _MOST_DUMPS:
+            self.problems.append(f"no more snapshots of hqds: a capture holds {_MOST_DUMPS:,} of them")
+            self._interval = None
 
     def _dump(self, name: str) -> float:
         """Store one dump, its times in its name; return the seconds that the read took."""
