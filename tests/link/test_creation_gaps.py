@@ -65,6 +65,6 @@ def test_other_creations_are_no_place_of_lost_lines(rows: list[dict[str, Any]]) 
     assert gaps_of(*rows).is_empty()
 
 
-def test_in_a_whole_log_the_first_queue_is_one_of_rocr() -> None:
+def test_in_a_log_of_which_nothing_shows_a_loss_the_first_queue_is_one_of_rocr() -> None:
     assert gaps_of(*TWO, losses=LOSSY.clear()).is_empty()
     assert gaps_of(*TWO, losses=LOSSY.with_columns(file=pl.lit(3, pl.UInt16))).is_empty()

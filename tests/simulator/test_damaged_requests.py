@@ -14,8 +14,6 @@ from fuzz_links import draw_damages, draw_scene
         # What each of them found wrong before it was mended, in one of its damaged runs.
         pytest.param(8800225, 3, id="a call in which the trace shows two creations, the log one"),
         pytest.param(8840061, 2, id="a clock shifted by creations, of which one's ioctl lacks its exit"),
-        pytest.param(8800307, 1, id="a request and the end of the next one, in front of what follows that one"),
-        pytest.param(109, 3, id="a request that lasts long, over numbers that doorbells leave out"),
     ],
 )  # fmt: skip
 def test_damaged_requests_make_nothing_wrong(seed: int, run: int, tmp_path: Path) -> None:

@@ -29,9 +29,11 @@ def add_creation_gaps(gaps: pl.DataFrame, events: pl.DataFrame, losses: pl.DataF
         (pl.col("layer") == "ioctl") & (pl.col("source") == "ftrace") & (pl.col("name") == _CREATE)
     ).drop_nulls(["thread", "err_lo_ns"]).unique(["thread", "ts_ns"]).sort("ts_ns")  # fmt: skip
     several = ioctls.filter(pl.len().over("thread") > 1)
-    if several.is_empty() or losses.is_empty():
+    # Of others it is only not proven that they are whole.
+    shown = losses.filter(pl.col("lost") > 0)["file"]
+    if several.is_empty() or shown.is_empty():
         return gaps
-    lossy = events.select(_COLUMNS).filter(pl.col("file").is_in(losses["file"].implode()))
+    lossy = events.select(_COLUMNS).filter(pl.col("file").is_in(shown.implode()))
     lines = _list_lines(lossy, several["thread"].unique())
     by = {"on": "ts_ns", "by": "thread", "check_sortedness": False}
     before = several.join_asof(lines.select("thread", "ts_ns", "file", low="offset"), **by)  # type: ignore[arg-type]
