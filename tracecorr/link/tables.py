@@ -24,7 +24,6 @@ from tracecorr.link import (
     streams,
 )
 from tracecorr.link.call_evidence import limit_by_loss
-from tracecorr.link.creation_gaps import add_creation_gaps
 from tracecorr.link.drm_jobs import build_drm_jobs, link_drm_jobs
 from tracecorr.link.edges import list_links
 from tracecorr.link.false_calls import add_unproven, find_losses, list_half_calls
@@ -181,7 +180,6 @@ def _nest_events(
     losses = add_unproven(add_packet_gaps(find_losses(events, halves), gaps), unproven)
     losses = disorder.add_displaced(losses, displaced, events)
     torn = log_losses.list_torn_calls(events, halves)
-    gaps = add_creation_gaps(gaps, events, losses)
     # From here on a row's thread and process stand for these columns, which are large.
     events = calls.find_parents(events.drop("pid", "tid", "comm"), losses, halves, gaps)
     events = nest_functions(name_driver_calls(disorder.part_displaced(events, displaced)))

@@ -1,0 +1,33 @@
+"""Recorded logs that lose one line in a hundred: the making of their queues is still known."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from random import Random
+
+import polars as pl
+import pytest
+
+from tracecorr.pipeline import correlate, import_files
+from tracecorr.store import Capture
+
+
+@pytest.mark.parametrize(
+    ("name", "calls", "queues"),
+    [("caseA-1stream", 1, 2), ("caseB-4streams", 4, 5), ("mt-threads", 4, 5), ("streams-priority", 3, 4)],
+)
+def test_queues_keep_their_call_and_their_ioctl(
+    name: str, calls: int, queues: int, data_folder: Path, tmp_path: Path
+) -> None:
+    """ROCr makes queues of its own in the same calls, for which the log has no line."""
+    recorded, random = data_folder / "captures" / name, Random(name)
+    lines = (recorded / "amd.log").read_bytes().splitlines(keepends=True)
+    (tmp_path / "amd.log").write_bytes(b"".join(line for line in lines if random.random() > 0.01))
+    import_files(tmp_path / "x.tracecorr", [tmp_path / "amd.log"], [recorded / "ftrace.txt"], clock="mono")
+    correlate(tmp_path / "x.tracecorr")
+    capture = Capture.open(tmp_path / "x.tracecorr")
+    assert not capture.table("losses").collect().is_empty()
+    creates = pl.col("name").cast(pl.String).str.starts_with("hipStreamCreate")
+    assert capture.table("events").filter(creates).collect()["dur_ns"].count() == calls
+    made = capture.table("queues").filter(pl.col("hwq").is_not_null()).collect()
+    assert made["create_ioctl_event"].count() == made.height == queues
