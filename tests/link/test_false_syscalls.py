@@ -265,28 +265,3 @@ def test_a_call_over_a_place_where_two_threads_lost_records_is_open(thread: int,
     whole = [call(CREATE, 1000 + 10 * n, 5) for n in range(40)]
     rows = [*begun, *ends, call(CREATE, 50, 700), call(CREATE, 910, 5), *whole]
     assert opened(rows) == (expected, [])
-
-
-# Two more calls of the name, of 100 and 150 ns.
-TWO_OTHERS = [call(CREATE, 500_000, 100), call(CREATE, 510_000, 150)]
-
-
-@pytest.mark.parametrize(("enters", "expected"), [(1, [0]), (0, [])])
-def test_what_lasts_longer_than_two_others_is_open_where_enters_and_exits_are_missing(
-    enters: int, expected: list[int]
-) -> None:
-    """Of exits alone a filter may have left out the enters."""
-    lone = [{**call("close", 800_000 + n, None, flag), "layer": "syscall"} for n, flag in enumerate([1] * enters + [2])]
-    after = [{**call("close", 900_000, 20), "layer": "syscall"}]
-    rows = [call(CREATE, 1_000, 251), *TWO_OTHERS, *lone, *after, *OTHERS]
-    assert opened(rows)[0] == expected
-
-
-def test_a_request_in_front_of_one_that_lacks_its_usual_forerunner_may_end_with_it() -> None:
-    pairs = [row for n in range(20) for row in (call(ALLOC, 1_000 * n, 50), call(MAP, 1_000 * n + 100, 20))]
-    for duration, expected in ((150, [len(pairs)]), (149, [])):
-        rows = [*pairs, call(CREATE, 50_000, duration), call(MAP, 50_500, 20), call(CREATE, 60_000, 100)]
-        more = [call(ALLOC, 61_000, 50), call(MAP, 61_100, 20)]
-        assert opened([*rows, *more, *OTHERS]) == (expected, [])
-        # That an ALLOC comes behind a CREATE is seen nowhere.
-        assert opened([*rows, *OTHERS]) == ([], [])

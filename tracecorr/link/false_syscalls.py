@@ -35,9 +35,7 @@ def open_false_syscalls(events: pl.DataFrame, lines: pl.DataFrame) -> pl.DataFra
     So are calls
     - during which their thread printed a line of the log,
     - in which the driver's function of another request of the KFD ran, or that of their own one twice,
-    - of the KFD that lack the request that follows those of their name as a rule, or that precedes those of the name
-      behind them, and are long enough to hold it, too,
-    - that last longer than any two others of their name together, where the trace lacks enters and exits,
+    - of the KFD that lack the request that follows those of their name as a rule, and are long enough to hold it, too,
     - over a place at which several threads lack records,
     - in a trace that lacks enters and exits here and there: the longest of each name, as many as may be false; where it
       lacks many, all.
@@ -61,8 +59,7 @@ def open_false_syscalls(events: pl.DataFrame, lines: pl.DataFrame) -> pl.DataFra
     of_two = ended.join(surely, on="event", how="semi").join(_count_calls(calls), on="file")
     false = pl.concat([
         surely, _unlikely(enters, exits, of_two, ended),
-        _of_bursts(enters, exits, ended, events), _without_next(calls, ended), _without_previous(calls, ended),
-        _outlying(enters, exits, ended),
+        _of_bursts(enters, exits, ended, events), _without_next(calls, ended),
     ]).unique()  # fmt: skip
     unended = pl.concat([false, enters.select("event")])
     if unended.is_empty():
@@ -229,46 +226,14 @@ def _of_bursts(enters: pl.DataFrame, exits: pl.DataFrame, ended: pl.DataFrame, e
     return list_burst_calls(ended.select("event", "file", low=low, high=low + pl.col("dur_ns")), gaps)
 
 
-def _outlying(enters: pl.DataFrame, exits: pl.DataFrame, ended: pl.DataFrame) -> pl.DataFrame:
-    """Return the calls (event) that last longer than any two others of their name together, of files that lack both."""
-    name = ["file", "name"]
-    two = pl.col("dur_ns").top_k(3).sort(descending=True).slice(1).sum()
-    longest = ended.group_by(name).agg(calls=pl.len(), two=two).filter(pl.col("calls") > 2)
-    found = ended.select("event", *name, "dur_ns").join(longest, on=name).filter(pl.col("dur_ns") > pl.col("two"))
-    return found.join(enters, on="file", how="semi").join(exits, on="file", how="semi").select("event")
-
-
-def _list_pairs(calls: pl.DataFrame) -> pl.DataFrame:
-    """Return the KFD's requests that another one of their thread follows: event, name, following (its name)."""
-    requests = calls.filter(pl.col("name").cast(pl.String).str.starts_with(_IOCTL)).sort("ts_ns")
-    return requests.select("event", "name", following=pl.col("name").shift(-1).over("thread")).drop_nulls()
-
-
-def _without_previous(calls: pl.DataFrame, ended: pl.DataFrame) -> pl.DataFrame:
-    """Return the KFD's requests (event) that may be one and the end of the next one, which lacks behind them.
-
-    Nearly all requests of the name that follows come behind one of another name, which also comes behind theirs, and
-    they are long enough to hold both.
-    """
-    pairs = _list_pairs(calls)
-    counts = pairs.group_by("name", "following").agg(count=pl.len())
-    as_a_rule = pl.col("count") >= _USUAL_NEXT * pl.col("count").sum().over("following")
-    usual = counts.filter(as_a_rule & (pl.col("name") != pl.col("following"))).select("following", previous="name")
-    shortest = ended.group_by("name").agg(least=pl.col("dur_ns").min())
-    odd = pairs.join(usual, on="following").filter(pl.col("name") != pl.col("previous"))
-    odd = odd.join(counts.select("name", previous="following"), on=["name", "previous"], how="semi")
-    odd = odd.join(shortest.select(previous="name", more="least"), on="previous").select("event", "more")
-    asked = ended.join(odd, on="event").join(shortest, on="name")
-    return asked.filter(pl.col("dur_ns") >= pl.col("least") + pl.col("more")).select("event")
-
-
 def _without_next(calls: pl.DataFrame, ended: pl.DataFrame) -> pl.DataFrame:
     """Return the KFD's requests (event) that may be one and the end of the next one, which lacks behind them.
 
     Nearly all requests of their name are followed by one of another name. Behind these comes at once what follows that
     other one, and they are long enough to hold both.
     """
-    pairs = _list_pairs(calls)
+    requests = calls.filter(pl.col("name").cast(pl.String).str.starts_with(_IOCTL)).sort("ts_ns")
+    pairs = requests.select("event", "name", following=pl.col("name").shift(-1).over("thread")).drop_nulls()
     counts = pairs.group_by("name", "following").agg(count=pl.len())
     counts = counts.with_columns(total=pl.col("count").sum().over("name"))
     as_a_rule = pl.col("count") >= _USUAL_NEXT * pl.col("total")
