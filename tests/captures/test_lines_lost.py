@@ -1,4 +1,4 @@
-"""Recorded logs that lose one line in a hundred: the making of their queues is still known."""
+"""Recorded logs and traces that lose few lines: the making of queues, and the longest calls, are still known."""
 
 from __future__ import annotations
 
@@ -31,3 +31,21 @@ def test_queues_keep_their_call_and_their_ioctl(
     assert capture.table("events").filter(creates).collect()["dur_ns"].count() == calls
     made = capture.table("queues").filter(pl.col("hwq").is_not_null()).collect()
     assert made["create_ioctl_event"].count() == made.height == queues
+
+
+@pytest.mark.parametrize("name", ["caseA-1stream", "caseB-4streams", "mt-threads", "streams-priority"])
+def test_the_longest_calls_keep_their_durations(name: str, data_folder: Path, tmp_path: Path) -> None:
+    """One line in five hundred is missing: hardly two of one thread beside each other, which alone makes one of two."""
+    recorded, random = data_folder / "captures" / name, Random(name)
+    lines = (recorded / "ftrace.txt").read_bytes().splitlines(keepends=True)
+    left = [line for line in lines if line.startswith(b"#") or random.random() > 0.002]
+    (tmp_path / "ftrace.txt").write_bytes(b"".join(left))
+    durations = []
+    for trace in (recorded / "ftrace.txt", tmp_path / "ftrace.txt"):
+        import_files(tmp_path / "x.tracecorr", [recorded / "amd.log"], [trace], clock="mono", force=True)
+        correlate(tmp_path / "x.tracecorr")
+        calls = (
+            Capture.open(tmp_path / "x.tracecorr").table("events").filter(pl.col("layer").is_in(["ioctl", "syscall"]))
+        )
+        durations.append(calls.select(pl.col("dur_ns").sum()).collect().item())
+    assert durations[1] > 0.98 * durations[0]
