@@ -9,8 +9,9 @@ from typing import Any
 
 import polars as pl
 
-from tracecorr.align.build import ClockEvidence, fit_clocks
+from tracecorr.align.build import fit_clocks
 from tracecorr.align.clock_map import ClockMap
+from tracecorr.align.evidence import ClockEvidence
 from tracecorr.align.place import place_records
 from tracecorr.align.rows import fold_constants, number_groups, select_source
 from tracecorr.align.steps import find_steps, widen_reads

@@ -2,79 +2,44 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
-from functools import cached_property
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 import polars as pl
 
 from tracecorr.align.bounds import NO_HIGH, NO_LOW, Bounds, join_bounds, pick_tightest
-from tracecorr.align.causal_pairs import (
-    LOG_STEP_NS,
-    bound_silences,
-    bound_spans,
-    count_creations,
-    drop_contradicted,
-    pair_created_rings,
-    pair_creations,
-    pair_doorbells,
-)
+from tracecorr.align.causal_pairs import LOG_STEP_NS, bound_silences, bound_spans
 from tracecorr.align.clock_map import MAX_RATE, ClockMap, fit_clock_map
-from tracecorr.align.cooperative import CREATED, DELETED, list_shared
-from tracecorr.align.creation_shift import bound_by_shift
-from tracecorr.align.intervals import Moments, bracket_doorbells, list_moments
+from tracecorr.align.evidence import (
+    ClockEvidence,
+    bound_causes,
+    bound_creations,
+    count_held_creations,
+    list_calls_and_moments,
+    list_gpu_time_spans,
+    list_marks,
+    list_raw_line_spans,
+    select_monotonic,
+    select_trace,
+)
 from tracecorr.align.lines import fit_lines
 from tracecorr.align.rocprof_pairs import bound_profile
 from tracecorr.align.rows import number_groups
 from tracecorr.align.samples import bound_marks, bound_readings, bound_top_buffer
 from tracecorr.align.silences import count_spoken
 from tracecorr.align.steps import COUNTS
-from tracecorr.model.kinds import PACKET_KINDS
 
 # A mark is written microseconds after its clock was read (p99 741 ns, measured); pre-emption takes milliseconds,
 # but not of every mark.
-MARK_DELAY_NS = 1_000_000
+_MARK_DELAY_NS = 1_000_000
 # These run at one rate with CLOCK_MONOTONIC and are only ever stepped (suspend, setting the time).
 _SAME_RATE = ("boot", "tai")
 # How far the first guess of the rate of a clock that counts cycles may lie beside it, and how far what is then known of
 # it.
 _ROUGH_RATE, _MOST_UNSURE = 0.02, 0.002
-_CREATE = "AMDKFD_IOC_CREATE_QUEUE"
-_CREATE_PROBES = ("kfd_ioctl_create_queue", "kfd_create_queue")
-_COLUMNS = (
-    "source", "clock", "layer", "name", "process", "thread", "file", "offset", "stamp_ns", "end_stamp_ns", "ring",
-    "packet_index", "signal",
-)  # fmt: skip
 # Each round of system calls narrows the bounds for the next one; it ends when a round changes little.
 _ROUNDS = 12
-
-
-@dataclass(frozen=True)
-class ClockEvidence:
-    """Hold what speaks of the clocks.
-
-    Args:
-        records: part events with `source`, `thread`, `step_lo_ns` and `step_hi_ns`.
-        args: part args.
-        samples: contents of clock.json (`{"samples": []}` when there is none).
-        monotonic_ns, boottime_ns: what the time namespace of the log's processes adds to these clocks of the host
-            (`/proc/PID/timens_offsets`); CLOCK_MONOTONIC_RAW is shifted like CLOCK_MONOTONIC.
-        guessed: threads of the log that were found by what they did at the same time.
-    """
-
-    records: pl.DataFrame
-    args: pl.DataFrame
-    samples: dict[str, Any]
-    monotonic_ns: int = 0
-    boottime_ns: int = 0
-    guessed: frozenset[int] = frozenset()
-
-    @cached_property
-    def sides(self) -> tuple[pl.DataFrame, pl.DataFrame]:
-        """Return the rows of the log and of the trace whose thread and time are known."""
-        rows = self.records.select(_COLUMNS).drop_nulls(["thread", "stamp_ns"])
-        return rows.filter(pl.col("source") == "amd_log"), rows.filter(pl.col("source") == "ftrace")
 
 
 def fit_clocks(evidence: ClockEvidence) -> dict[str, ClockMap]:
@@ -119,7 +84,7 @@ def _fit(source: str, clock: str, evidence: ClockEvidence) -> ClockMap:
         return ClockMap("same_clock")
     if clock == "counter":
         return ClockMap("unaligned", reason="trace_clock `counter` counts events and shows no time")
-    trace = evidence.records.select(*_COLUMNS, "step_lo_ns", "step_hi_ns").filter(pl.col("source") == "ftrace")
+    trace = select_trace(evidence.records)
     stamps = pl.concat([trace["stamp_ns"], trace["end_stamp_ns"]]).drop_nulls().sort().to_numpy()
     return _fit_trace(clock, evidence, trace).settle(stamps)
 
@@ -147,8 +112,8 @@ def _fit_rocprof(evidence: ClockEvidence) -> ClockMap:
 
 def _fit_trace(clock: str, evidence: ClockEvidence, trace: pl.DataFrame) -> ClockMap:
     steps = int(trace["step_lo_ns"].max() or 0), int(trace["step_hi_ns"].max() or 0)  # type: ignore[arg-type]
-    sampled = bound_marks(_marks(trace, evidence.args), evidence.samples["samples"], steps)
-    pairs = causal_bounds(evidence, steps)
+    sampled = bound_marks(list_marks(trace, evidence.args), evidence.samples["samples"], steps)
+    pairs = bound_causes(evidence, steps)
     both = join_bounds(sampled, pairs)
     if clock == "mono":
         return _prove_mono(both, sampled, evidence, steps)
@@ -161,7 +126,7 @@ def _fit_trace(clock: str, evidence: ClockEvidence, trace: pl.DataFrame) -> Cloc
     # Samples that cause and effect contradict are of another run: both together leave no line.
     method = "samples" if evidence.samples["samples"] and len(sampled) else "causal_pairs"
     if method == "causal_pairs" and not len(pairs) and clock not in COUNTS:
-        pairs = _shift_bounds(evidence, steps)
+        pairs = bound_creations(evidence, steps)
         both = join_bounds(sampled, pairs)
     if method == "samples" or len(pairs):
         return _refine(fit_clock_map(both, method, max_rate, rate), both, evidence, steps, (max_rate, rate))
@@ -196,7 +161,7 @@ def _refine(
     rough: ClockMap, bounds: Bounds, evidence: ClockEvidence, steps: tuple[int, int], rates: tuple[float, float]
 ) -> ClockMap:
     """Return the map with what the system calls of known threads add to it, as long as it gets better."""
-    calls, moments = _calls_and_moments(evidence)
+    calls, moments = list_calls_and_moments(evidence)
     calls = calls.drop_nulls()
     if calls.is_empty() or not moments:
         return rough
@@ -222,18 +187,7 @@ def _width(clock: ClockMap, stamps: np.ndarray) -> float:
 def _fit_raw_lines(evidence: ClockEvidence) -> ClockMap:
     """Return the map of ROCr's own lines (CLOCK_MONOTONIC_RAW): from samples, and from the CLR lines around them."""
     readings = bound_readings(evidence.samples["samples"], "raw")
-    log, _ = evidence.sides
-    raw = pl.col("clock") == "mono_raw"
-    ordered = log.sort("file", "offset").with_columns(
-        from_ns=pl.when(~raw).then("stamp_ns").forward_fill().over("file", "thread"),
-        to_ns=pl.when(~raw).then(pl.col("stamp_ns") + LOG_STEP_NS).backward_fill().over("file", "thread"),
-    )
-    # A thread prints its lines in order: where some are not, lines were moved, and tell nothing of those beside them.
-    moved = (pl.col("stamp_ns") < pl.col("from_ns").shift(1).over("file", "thread")) & ~raw
-    moved_files = ordered.filter(moved)["file"].unique()
-    ordered = ordered.filter(~pl.col("file").is_in(moved_files.implode()))
-    lines = ordered.filter(raw).select("stamp_ns", "from_ns", "to_ns", end_stamp_ns="stamp_ns")
-    both = join_bounds(readings, bound_spans(lines, (0, LOG_STEP_NS)))
+    both = join_bounds(readings, bound_spans(list_raw_line_spans(evidence), (0, LOG_STEP_NS)))
     fitted = fit_clock_map(both, "samples" if len(readings) else "causal_pairs")
     if fitted.aligned or len(both):
         return fitted
@@ -243,25 +197,12 @@ def _fit_raw_lines(evidence: ClockEvidence) -> ClockMap:
 def _fit_boot(evidence: ClockEvidence) -> ClockMap:
     """Return the map of the GPU times of `Signal =` lines: CLOCK_BOOTTIME, which differs by the time spent suspended.
 
-    A packet starts after its line (a barrier: after its thread's line before that), and its GPU time was past
-    when it was printed. On a host that never slept the clocks are equal: zero is shown where it is allowed.
+    On a host that never slept the clocks are equal: zero is shown where it is allowed.
     """
     readings = bound_readings(evidence.samples["samples"], "boot")
-    columns = ("source", "layer", "process", "signal", "file", "offset", "stamp_ns", "end_stamp_ns", "line_stamp_ns")
-    times = evidence.records.select(columns).filter((pl.col("source") == "amd_log") & (pl.col("layer") == "gpu"))
-    both = join_bounds(readings, bound_spans(_signal_spans(times, evidence.sides[0]), (0, 0)))
+    both = join_bounds(readings, bound_spans(list_gpu_time_spans(evidence), (0, 0)))
     fitted = fit_clock_map(both, "samples" if len(readings) else "causal_pairs", 0.0)
     return replace(fitted, likely_ns=0)
-
-
-def _signal_spans(times: pl.DataFrame, log: pl.DataFrame) -> pl.DataFrame:
-    """Return the GPU times between the packet of their signal and their own line."""
-    lines = _monotonic(log).filter((pl.col("layer") == "aql") & pl.col("signal").is_not_null())
-    moments = list_moments(_monotonic(log), "stamp_ns", pl.col("end_stamp_ns"))
-    packets = bracket_doorbells(lines.with_columns(at="stamp_ns"), moments, LOG_STEP_NS)
-    latest = packets.select("file", "process", "signal", "offset", from_ns="doorbell_lo_ns").sort("offset")
-    both = times.sort("offset").join_asof(latest, on="offset", by=["file", "process", "signal"], check_sortedness=False)
-    return both.select("from_ns", "stamp_ns", "end_stamp_ns", to_ns=pl.col("line_stamp_ns") + LOG_STEP_NS)
 
 
 def _prove_mono(bounds: Bounds, marks: Bounds, evidence: ClockEvidence, steps: tuple[int, int]) -> ClockMap:
@@ -277,15 +218,15 @@ def _prove_mono(bounds: Bounds, marks: Bounds, evidence: ClockEvidence, steps: t
         evidence: what is there.
         steps: how far the true time of a trace stamp may lie below and above it.
     """
-    held, foreign = _count_creations(evidence, steps, ClockMap("same_clock"))
+    held, foreign = count_held_creations(evidence, steps, ClockMap("same_clock"))
     contradicted = int(((bounds.low_ns > 0) | (bounds.high_ns < 0)).sum())
-    if len(marks) and marks.low_ns.max() < -MARK_DELAY_NS:
+    if len(marks) and marks.low_ns.max() < -_MARK_DELAY_NS:
         contradicted += len(marks)
     total, violated = len(bounds) + foreign, contradicted + foreign
     same = ClockMap("same_clock", pairs=total, violated=violated)
     told = violated * 100 > total and (contradicted > 0 or foreign > held)
     # The bracket of a mark is narrower than what system calls tell.
-    spoken = 0 if told or len(marks) else count_spoken(*_calls_and_moments(evidence), steps, evidence.guessed)
+    spoken = 0 if told or len(marks) else count_spoken(*list_calls_and_moments(evidence), steps, evidence.guessed)
     if not told and not spoken:
         return same
     fitted = fit_clock_map(bounds, "causal_pairs")
@@ -293,25 +234,17 @@ def _prove_mono(bounds: Bounds, marks: Bounds, evidence: ClockEvidence, steps: t
         return _refine(fitted, bounds, evidence, steps, (MAX_RATE, 0.0))
     if fitted.aligned:
         low, high = fitted.bound(bounds.stamp_ns)
-        explained = foreign <= max(held, _count_creations(evidence, steps, fitted)[1])
+        explained = foreign <= max(held, count_held_creations(evidence, steps, fitted)[1])
         return same if explained and ((low <= 0) & (high >= 0)).all() else fitted
     why = f"{violated} of {total} marks and pairs contradict it"
     why = f"in {spoken} system calls their own thread prints a line" if spoken else why
     return ClockMap("unaligned", pairs=total, violated=violated, reason=f"said to be mono, but {why}")
 
 
-def _calls_and_moments(evidence: ClockEvidence) -> tuple[pl.DataFrame, Moments]:
-    """Return the ioctls and system calls of the trace, and when each thread printed lines."""
-    log, trace = evidence.sides
-    calls = trace.filter(pl.col("layer").is_in(["ioctl", "syscall"]))
-    moments = list_moments(_monotonic(log), "stamp_ns", pl.col("end_stamp_ns"))
-    return calls.select("thread", pl.col("name").cast(pl.String), "stamp_ns", "end_stamp_ns"), moments
-
-
 def _unaligned(evidence: ClockEvidence, trace: pl.DataFrame) -> ClockMap:
     """Return a map that only puts the start of the trace beside the start of the log."""
     rows = evidence.records.select("source", "clock", "stamp_ns")
-    log = _monotonic(rows.filter(pl.col("source") == "amd_log"))["stamp_ns"]
+    log = select_monotonic(rows.filter(pl.col("source") == "amd_log"))["stamp_ns"]
     starts = log.min(), trace["stamp_ns"].min()
     shift = int(starts[0]) - int(starts[1]) if None not in starts else 0  # type: ignore[arg-type]
     why = "no clock samples, and no doorbell or queue creation that log and trace both show"
@@ -324,78 +257,3 @@ def _unaligned(evidence: ClockEvidence, trace: pl.DataFrame) -> ClockMap:
     if len(log) == 0:
         why = "no log to compare it with, and no clock samples"
     return ClockMap("unaligned", shift, reason=why)
-
-
-def _count_creations(evidence: ClockEvidence, steps: tuple[int, int], clock: ClockMap) -> tuple[int, int]:
-    """Count the queue creations that hold their ioctl, and those that do not, by a clock of the trace."""
-    log, trace = evidence.sides
-    ioctls = trace.filter((pl.col("layer") == "ioctl") & (pl.col("name") == _CREATE))
-    return count_creations(_creations(log, evidence.args), ioctls.select("thread", "stamp_ns"), clock, steps)
-
-
-def _monotonic(log: pl.DataFrame) -> pl.DataFrame:
-    return log.filter(pl.col("clock") == "mono")
-
-
-def _marks(trace: pl.DataFrame, args: pl.DataFrame) -> pl.DataFrame:
-    marks = trace.filter((pl.col("layer") == "marker") & (pl.col("name") == "clock_sync"))
-    for key in ("id", "mono"):
-        values = args.filter(pl.col("key") == key).select("file", "offset", pl.col("u64").alias(key))
-        marks = marks.join(values, on=["file", "offset"], how="left", maintain_order="left")
-    # A mark that no clock can have shown is not one of ours.
-    marks = marks.filter(pl.col("mono") < 2**62)
-    return marks.select("stamp_ns", "id", "mono").drop_nulls(["stamp_ns", "mono"])
-
-
-def causal_bounds(evidence: ClockEvidence, steps: tuple[int, int]) -> Bounds:
-    """Return the inequalities that doorbells and queue creations give for the trace's clock.
-
-    Args:
-        evidence: what is there.
-        steps: how far the true time of a trace stamp may lie below and above it.
-    """
-    log, trace = evidence.sides
-    doorbells = bound_spans(_doorbell_spans(_monotonic(log), trace), steps)
-    made = pair_created_rings(_creations(log, evidence.args), _created_rings(trace, evidence.args))
-    if made.is_empty():
-        made = pair_creations(_creations(log, evidence.args), _create_ioctls(trace), steps)
-        made = drop_contradicted(made, doorbells, steps)
-    return join_bounds(doorbells, bound_spans(made, steps))
-
-
-def _shift_bounds(evidence: ClockEvidence, steps: tuple[int, int]) -> Bounds:
-    """Return what queue creations say where the sides have no thread in common yet."""
-    log, trace = evidence.sides
-    return bound_by_shift(_creations(log, evidence.args), _create_ioctls(trace), steps)
-
-
-def _create_ioctls(trace: pl.DataFrame) -> pl.DataFrame:
-    ioctls = trace.filter((pl.col("layer") == "ioctl") & (pl.col("name") == _CREATE))
-    # One whose exit is missing made its queue, too: left out, its creation would go to another one. It ended later.
-    end = pl.coalesce("end_stamp_ns", "stamp_ns")
-    return ioctls.select("thread", "process", "stamp_ns", end_stamp_ns=end).drop_nulls()
-
-
-def _doorbell_spans(log: pl.DataFrame, trace: pl.DataFrame) -> pl.DataFrame:
-    lines = log.filter((pl.col("layer") == "aql") & pl.col("name").is_in(PACKET_KINDS))
-    moments = list_moments(log, "stamp_ns", pl.col("end_stamp_ns"))
-    packets = lines.select("thread", "ring", "packet_index", "name", at="stamp_ns")
-    stores = trace.filter(pl.col("layer") == "doorbell").select("thread", "ring", "packet_index", "stamp_ns")
-    return pair_doorbells(stores, bracket_doorbells(packets, moments, LOG_STEP_NS))
-
-
-def _creations(log: pl.DataFrame, args: pl.DataFrame) -> pl.DataFrame:
-    name = pl.col("name")
-    lines = log.filter(name.is_in(["queue_allocated_count", CREATED, DELETED])).sort("file", "offset")
-    counted = pl.when(name == "queue_allocated_count").then("stamp_ns")
-    lines = lines.with_columns(from_ns=counted.forward_fill().over("thread"))
-    made = lines.filter(name == CREATED).join(list_shared(lines, args), on=["file", "offset"], how="anti")
-    made = made.select("thread", "process", "ring", "from_ns", to_ns="stamp_ns")
-    return made.drop_nulls(["from_ns", "to_ns"])
-
-
-def _created_rings(trace: pl.DataFrame, args: pl.DataFrame) -> pl.DataFrame:
-    probes = trace.filter((pl.col("layer") == "kfd") & pl.col("name").is_in(_CREATE_PROBES))
-    rings = args.filter(pl.col("key") == "ring").select("file", "offset", made_ring="u64")
-    made = probes.join(rings, on=["file", "offset"])
-    return made.select("thread", "stamp_ns", "end_stamp_ns", ring="made_ring")

@@ -1,0 +1,194 @@
+"""What the rows of a capture say of its clocks: marks, doorbells, queue creations and calls, found in the tables."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import polars as pl
+
+from tracecorr.align.bounds import Bounds, join_bounds
+from tracecorr.align.causal_pairs import (
+    LOG_STEP_NS,
+    bound_spans,
+    count_creations,
+    drop_contradicted,
+    pair_created_rings,
+    pair_creations,
+    pair_doorbells,
+)
+from tracecorr.align.clock_map import ClockMap
+from tracecorr.align.cooperative import CREATED, DELETED, list_shared
+from tracecorr.align.creation_shift import bound_by_shift
+from tracecorr.align.intervals import Moments, bracket_doorbells, list_moments
+from tracecorr.model.kinds import PACKET_KINDS
+
+_IS_CREATE = (pl.col("layer") == "ioctl") & (pl.col("name") == "AMDKFD_IOC_CREATE_QUEUE")
+_CREATE_PROBES = ("kfd_ioctl_create_queue", "kfd_create_queue")
+_COLUMNS = (
+    "source", "clock", "layer", "name", "process", "thread", "file", "offset", "stamp_ns", "end_stamp_ns", "ring",
+    "packet_index", "signal",
+)  # fmt: skip
+
+
+@dataclass(frozen=True)
+class ClockEvidence:
+    """Hold what speaks of the clocks.
+
+    Args:
+        records: part events with `source`, `thread`, `step_lo_ns` and `step_hi_ns`.
+        args: part args.
+        samples: contents of clock.json (`{"samples": []}` when there is none).
+        monotonic_ns, boottime_ns: what the time namespace of the log's processes adds to these clocks of the host
+            (`/proc/PID/timens_offsets`); CLOCK_MONOTONIC_RAW is shifted like CLOCK_MONOTONIC.
+        guessed: threads of the log that were found by what they did at the same time.
+    """
+
+    records: pl.DataFrame
+    args: pl.DataFrame
+    samples: dict[str, Any]
+    monotonic_ns: int = 0
+    boottime_ns: int = 0
+    guessed: frozenset[int] = frozenset()
+
+    @cached_property
+    def sides(self) -> tuple[pl.DataFrame, pl.DataFrame]:
+        """Return the rows of the log and of the trace whose thread and time are known."""
+        rows = self.records.select(_COLUMNS).drop_nulls(["thread", "stamp_ns"])
+        return rows.filter(pl.col("source") == "amd_log"), rows.filter(pl.col("source") == "ftrace")
+
+
+def select_trace(records: pl.DataFrame) -> pl.DataFrame:
+    """Return the rows of the trace, of all threads, with how far the true time may lie below and above a stamp."""
+    return records.select(*_COLUMNS, "step_lo_ns", "step_hi_ns").filter(pl.col("source") == "ftrace")
+
+
+def list_marks(trace: pl.DataFrame, args: pl.DataFrame) -> pl.DataFrame:
+    """Return stamp_ns, id and mono of the marks of clock samples in a trace, for `bound_marks`.
+
+    Args:
+        trace: part events of the trace, columns layer, name, file, offset, stamp_ns.
+        args: part args; `id` and `mono` (ns) are what a mark printed.
+    """
+    marks = trace.filter((pl.col("layer") == "marker") & (pl.col("name") == "clock_sync"))
+    for key in ("id", "mono"):
+        values = args.filter(pl.col("key") == key).select("file", "offset", pl.col("u64").alias(key))
+        marks = marks.join(values, on=["file", "offset"], how="left", maintain_order="left")
+    # A mark that no clock can have shown is not one of ours.
+    marks = marks.filter(pl.col("mono") < 2**62)
+    return marks.select("stamp_ns", "id", "mono").drop_nulls(["stamp_ns", "mono"])
+
+
+def select_monotonic(log: pl.DataFrame) -> pl.DataFrame:
+    """Return the rows of the log whose stamps are of CLOCK_MONOTONIC: those of CLR."""
+    return log.filter(pl.col("clock") == "mono")
+
+
+def bound_causes(evidence: ClockEvidence, steps: tuple[int, int]) -> Bounds:
+    """Return the inequalities that doorbells and queue creations give for the trace's clock.
+
+    Args:
+        evidence: what is there.
+        steps: how far the true time of a trace stamp may lie below and above it.
+    """
+    log, trace = evidence.sides
+    doorbells = bound_spans(_doorbell_spans(select_monotonic(log), trace), steps)
+    made = pair_created_rings(_creations(log, evidence.args), _created_rings(trace, evidence.args))
+    if made.is_empty():
+        made = pair_creations(_creations(log, evidence.args), _create_ioctls(trace), steps)
+        made = drop_contradicted(made, doorbells, steps)
+    return join_bounds(doorbells, bound_spans(made, steps))
+
+
+def bound_creations(evidence: ClockEvidence, steps: tuple[int, int]) -> Bounds:
+    """Return what queue creations say where the sides have no thread in common yet; arguments as in `bound_causes`."""
+    log, trace = evidence.sides
+    return bound_by_shift(_creations(log, evidence.args), _create_ioctls(trace), steps)
+
+
+def count_held_creations(evidence: ClockEvidence, steps: tuple[int, int], clock: ClockMap) -> tuple[int, int]:
+    """Count the queue creations that hold their ioctl, and those that do not, by a clock of the trace.
+
+    Args:
+        evidence: what is there.
+        steps: how far the true time of a trace stamp may lie below and above it.
+        clock: of the trace.
+    """
+    log, trace = evidence.sides
+    ioctls = trace.filter(_IS_CREATE).select("thread", "stamp_ns")
+    return count_creations(_creations(log, evidence.args), ioctls, clock, steps)
+
+
+def list_calls_and_moments(evidence: ClockEvidence) -> tuple[pl.DataFrame, Moments]:
+    """Return the ioctls and system calls of the trace, and when each thread printed lines."""
+    log, trace = evidence.sides
+    calls = trace.filter(pl.col("layer").is_in(["ioctl", "syscall"]))
+    moments = list_moments(select_monotonic(log), "stamp_ns", pl.col("end_stamp_ns"))
+    return calls.select("thread", pl.col("name").cast(pl.String), "stamp_ns", "end_stamp_ns"), moments
+
+
+def list_raw_line_spans(evidence: ClockEvidence) -> pl.DataFrame:
+    """Return ROCr's own lines between the CLR lines of the same thread around them, as spans for `bound_spans`.
+
+    A thread prints its lines in order: in a file where some are not, lines were moved, and tell nothing of others.
+    """
+    log, _ = evidence.sides
+    raw = pl.col("clock") == "mono_raw"
+    ordered = log.sort("file", "offset").with_columns(
+        from_ns=pl.when(~raw).then("stamp_ns").forward_fill().over("file", "thread"),
+        to_ns=pl.when(~raw).then(pl.col("stamp_ns") + LOG_STEP_NS).backward_fill().over("file", "thread"),
+    )
+    moved = (pl.col("stamp_ns") < pl.col("from_ns").shift(1).over("file", "thread")) & ~raw
+    moved_files = ordered.filter(moved)["file"].unique()
+    ordered = ordered.filter(~pl.col("file").is_in(moved_files.implode()))
+    return ordered.filter(raw).select("stamp_ns", "from_ns", "to_ns", end_stamp_ns="stamp_ns")
+
+
+def list_gpu_time_spans(evidence: ClockEvidence) -> pl.DataFrame:
+    """Return the GPU times of `Signal =` lines between their packet and that line, as spans for `bound_spans`.
+
+    A packet starts after its line (a barrier: after its thread's line before that), and its GPU time was past when it
+    was printed.
+    """
+    columns = ("source", "layer", "process", "signal", "file", "offset", "stamp_ns", "end_stamp_ns", "line_stamp_ns")
+    times = evidence.records.select(columns).filter((pl.col("source") == "amd_log") & (pl.col("layer") == "gpu"))
+    log = select_monotonic(evidence.sides[0])
+    lines = log.filter((pl.col("layer") == "aql") & pl.col("signal").is_not_null())
+    moments = list_moments(log, "stamp_ns", pl.col("end_stamp_ns"))
+    packets = bracket_doorbells(lines.with_columns(at="stamp_ns"), moments, LOG_STEP_NS)
+    latest = packets.select("file", "process", "signal", "offset", from_ns="doorbell_lo_ns").sort("offset")
+    both = times.sort("offset").join_asof(latest, on="offset", by=["file", "process", "signal"], check_sortedness=False)
+    return both.select("from_ns", "stamp_ns", "end_stamp_ns", to_ns=pl.col("line_stamp_ns") + LOG_STEP_NS)
+
+
+def _doorbell_spans(log: pl.DataFrame, trace: pl.DataFrame) -> pl.DataFrame:
+    lines = log.filter((pl.col("layer") == "aql") & pl.col("name").is_in(PACKET_KINDS))
+    moments = list_moments(log, "stamp_ns", pl.col("end_stamp_ns"))
+    packets = lines.select("thread", "ring", "packet_index", "name", at="stamp_ns")
+    stores = trace.filter(pl.col("layer") == "doorbell").select("thread", "ring", "packet_index", "stamp_ns")
+    return pair_doorbells(stores, bracket_doorbells(packets, moments, LOG_STEP_NS))
+
+
+def _creations(log: pl.DataFrame, args: pl.DataFrame) -> pl.DataFrame:
+    name = pl.col("name")
+    lines = log.filter(name.is_in(["queue_allocated_count", CREATED, DELETED])).sort("file", "offset")
+    counted = pl.when(name == "queue_allocated_count").then("stamp_ns")
+    lines = lines.with_columns(from_ns=counted.forward_fill().over("thread"))
+    made = lines.filter(name == CREATED).join(list_shared(lines, args), on=["file", "offset"], how="anti")
+    made = made.select("thread", "process", "ring", "from_ns", to_ns="stamp_ns")
+    return made.drop_nulls(["from_ns", "to_ns"])
+
+
+def _create_ioctls(trace: pl.DataFrame) -> pl.DataFrame:
+    ioctls = trace.filter(_IS_CREATE)
+    # One whose exit is missing made its queue, too: left out, its creation would go to another one. It ended later.
+    end = pl.coalesce("end_stamp_ns", "stamp_ns")
+    return ioctls.select("thread", "process", "stamp_ns", end_stamp_ns=end).drop_nulls()
+
+
+def _created_rings(trace: pl.DataFrame, args: pl.DataFrame) -> pl.DataFrame:
+    probes = trace.filter((pl.col("layer") == "kfd") & pl.col("name").is_in(_CREATE_PROBES))
+    rings = args.filter(pl.col("key") == "ring").select("file", "offset", made_ring="u64")
+    made = probes.join(rings, on=["file", "offset"])
+    return made.select("thread", "stamp_ns", "end_stamp_ns", ring="made_ring")
