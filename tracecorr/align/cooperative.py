@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import polars as pl
 
+from tracecorr.align.rows import attach_args
+
 CREATED, DELETED = "queue_created", "queue_deleted"
 
 
@@ -33,8 +35,6 @@ def list_shared(lines: pl.DataFrame, args: pl.DataFrame) -> pl.DataFrame:
     """
     place = ["file", "offset"]
     lives = lines.filter(pl.col("name").is_in([CREATED, DELETED])).select(*place, "name", "process", "ring", "stamp_ns")
-    for key in ("swq", "cooperative"):
-        values = args.filter(pl.col("key") == key).select(*place, pl.col("u64").alias(key))
-        lives = lives.join(values, on=place, how="left", maintain_order="left")
+    lives = attach_args(lives, args, ["swq", "cooperative"])
     lives = lives.with_columns(address=pl.coalesce("ring", "swq")).sort("stamp_ns", *place)
     return lives.filter(find_shared(lives)).select(place)

@@ -22,6 +22,7 @@ from tracecorr.align.clock_map import ClockMap
 from tracecorr.align.cooperative import CREATED, DELETED, list_shared
 from tracecorr.align.creation_shift import bound_by_shift
 from tracecorr.align.intervals import Moments, bracket_doorbells, list_moments
+from tracecorr.align.rows import attach_args
 from tracecorr.model.kinds import PACKET_KINDS
 
 _IS_CREATE = (pl.col("layer") == "ioctl") & (pl.col("name") == "AMDKFD_IOC_CREATE_QUEUE")
@@ -72,11 +73,8 @@ def list_marks(trace: pl.DataFrame, args: pl.DataFrame) -> pl.DataFrame:
         args: part args; `id` and `mono` (ns) are what a mark printed.
     """
     marks = trace.filter((pl.col("layer") == "marker") & (pl.col("name") == "clock_sync"))
-    for key in ("id", "mono"):
-        values = args.filter(pl.col("key") == key).select("file", "offset", pl.col("u64").alias(key))
-        marks = marks.join(values, on=["file", "offset"], how="left", maintain_order="left")
     # A mark that no clock can have shown is not one of ours.
-    marks = marks.filter(pl.col("mono") < 2**62)
+    marks = attach_args(marks, args, ["id", "mono"]).filter(pl.col("mono") < 2**62)
     return marks.select("stamp_ns", "id", "mono").drop_nulls(["stamp_ns", "mono"])
 
 

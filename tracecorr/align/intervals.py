@@ -88,10 +88,22 @@ def list_silences(lines: Ints, earliest: Ints, latest: Ints) -> tuple[Ints, Ints
     first = np.searchsorted(lines, earliest, side="right")
     last = np.searchsorted(lines, latest, side="right")
     near = np.flatnonzero((last - first < MAX_SILENCES) & (last >= first))
-    count = last[near] - first[near] + 1
-    thing = np.repeat(near, count)
-    silence = np.arange(len(thing)) - np.repeat(np.cumsum(count) - count, count) + first[thing]
-    return thing, silence
+    row, silence = list_numbers(first[near], last[near] - first[near] + 1)
+    return near[row], silence
+
+
+def list_numbers(first: Ints, count: Ints) -> tuple[Ints, Ints]:
+    """Return the numbers of several ranges, one range behind the other, as pairs (range, number).
+
+    >>> list_numbers(np.array([7, 3]), np.array([2, 1]))
+    (array([0, 0, 1]), array([7, 8, 3]))
+
+    Args:
+        first: the first number of each range.
+        count: how many numbers each of them has.
+    """
+    owner = np.repeat(np.arange(len(count)), count)
+    return owner, np.arange(len(owner)) - np.repeat(np.cumsum(count) - count, count) + first[owner]
 
 
 def pair_spans(one: pl.DataFrame, other: pl.DataFrame, keys: list[str]) -> tuple[Ints, Ints]:
@@ -117,8 +129,8 @@ def pair_spans(one: pl.DataFrame, other: pl.DataFrame, keys: list[str]) -> tuple
     reach = np.maximum.accumulate(high[count:][order])
     first = np.searchsorted(reach, low[:count], side="left")
     near = np.maximum(np.searchsorted(low[count:][order], high[:count], side="right") - first, 0)
-    left = np.repeat(np.arange(count), near)
-    right = order[np.arange(len(left)) - np.repeat(np.cumsum(near) - near, near) + first[left]]
+    left, place = list_numbers(first, near)
+    right = order[place]
     meets = high[count:][right] >= low[left]
     left, right = rows[0][left[meets]], rows[1][right[meets]]
     sorted_pairs = np.lexsort((right, left))

@@ -6,6 +6,7 @@ import polars as pl
 
 from tracecorr.align.bounds import Bounds, join_bounds
 from tracecorr.align.causal_pairs import LOG_STEP_NS, bound_spans
+from tracecorr.align.rows import attach_args
 from tracecorr.model.kernel_names import demangle_name, shorten_name
 
 _EXACT = (0, 0)
@@ -22,7 +23,9 @@ def bound_profile(records: pl.DataFrame, args: pl.DataFrame) -> tuple[Bounds, st
         records: part events with `source`; stamps of the log on CLOCK_MONOTONIC.
         args: part args: `tid`, `queue_id`, `dispatch_id`, `correlation_id` of rocprof's rows.
     """
-    profile = _add_args(records.filter(pl.col("source") == "rocprof"), args)
+    number = pl.col("u64").cast(pl.Int64, strict=False)
+    keys = ["tid", "queue_id", "dispatch_id", "correlation_id"]
+    profile = attach_args(records.filter(pl.col("source") == "rocprof"), args, keys, number, suffix="_arg")
     log = records.filter(
         (pl.col("source") == "amd_log") & (pl.col("clock") == "mono") & pl.col("stamp_ns").is_not_null()
     )
@@ -84,14 +87,6 @@ def compare_names(name: pl.Series, short: bool) -> pl.Series:
 def are_truncated(names: pl.Series) -> bool:
     """Tell whether rocprofv3 was asked to truncate kernel names: none of them has arguments."""
     return not names.cast(pl.String).str.contains("(", literal=True).any()
-
-
-def _add_args(profile: pl.DataFrame, args: pl.DataFrame) -> pl.DataFrame:
-    for key in ("tid", "queue_id", "dispatch_id", "correlation_id"):
-        values = args.filter(pl.col("key").cast(pl.String) == key)
-        values = values.select("file", "offset", pl.col("u64").cast(pl.Int64, strict=False).alias(f"{key}_arg"))
-        profile = profile.join(values, on=["file", "offset"], how="left", maintain_order="left")
-    return profile
 
 
 def _name_process(profile: pl.DataFrame, log: pl.DataFrame) -> pl.DataFrame:

@@ -42,6 +42,26 @@ def fill_columns(frame: pl.DataFrame, found: pl.DataFrame, key: str = "event") -
     return frame.with_columns(pl.coalesce(name, added[name]).alias(name) for name in names)
 
 
+def attach_args(
+    rows: pl.DataFrame, args: pl.DataFrame, keys: Sequence[str], value: pl.Expr | None = None, suffix: str = ""
+) -> pl.DataFrame:
+    """Return `rows` with a column for each of some named fields of their records, null where a record has none.
+
+    Args:
+        rows: columns file, offset.
+        args: part args; a record has a field at most once.
+        keys: the names of the fields.
+        value: what is taken of a field; None = `u64`.
+        suffix: of the names of the columns.
+    """
+    place = ["file", "offset"]
+    taken = pl.col("u64") if value is None else value
+    for key in keys:
+        values = args.filter(pl.col("key") == key).select(*place, taken.alias(f"{key}{suffix}"))
+        rows = rows.join(values, on=place, how="left", maintain_order="left")
+    return rows
+
+
 def fold_constants(frame: pl.DataFrame) -> pl.DataFrame:
     """Return `frame` with the columns that hold one value throughout as literals, which take no memory."""
     return frame.with_columns(_fold(column) for column in frame.iter_columns())

@@ -7,7 +7,7 @@ import polars as pl
 
 from tracecorr.align.bounds import Ints
 from tracecorr.align.causal_pairs import LOG_STEP_NS
-from tracecorr.align.intervals import Moments
+from tracecorr.align.intervals import Moments, list_numbers
 
 # Without a clock that user space can read, a line's time is read in one of these.
 _READ_TIME = ("clock_gettime", "clock_gettime64", "gettimeofday", "time")
@@ -54,9 +54,8 @@ def count_spoken(
 def _list_spoken(start: Ints, end: Ints, lines: Ints) -> tuple[Ints, Ints]:
     """Return the shifts of the trace's clock that put a line into a call, as spans that do not overlap in a call."""
     first = np.searchsorted(lines, start - _FARTHEST_NS)
-    count = np.searchsorted(lines, end + _FARTHEST_NS) - first
-    call = np.repeat(np.arange(len(start)), count)
-    line = lines[np.arange(len(call)) - np.repeat(np.cumsum(count) - count, count) + first[call]]
+    call, row = list_numbers(first, np.searchsorted(lines, end + _FARTHEST_NS) - first)
+    line = lines[row]
     least, most = line + LOG_STEP_NS - end[call], line - start[call]
     again = call[1:] == call[:-1]
     most[:-1][again] = np.minimum(most[:-1], least[1:])[again]

@@ -9,6 +9,8 @@ from __future__ import annotations
 
 import polars as pl
 
+from tracecorr.align.rows import attach_args
+
 _CALLS = ("clone", "clone3")
 _THREAD, _SETTLS = 0x10000, 0x80000
 # A new thread may be seen before its creator's call is.
@@ -24,11 +26,9 @@ def list_clone_addresses(trace: pl.DataFrame, args: pl.DataFrame) -> pl.DataFram
     """
     calls = trace.filter((pl.col("layer") == "syscall") & (pl.col("name") == "clone"))
     calls = calls.select("file", "offset", "stamp_ns", "result", tgid=pl.coalesce("pid", "tid").cast(pl.Int64))
-    for key in ("clone_flags", "tls"):
-        # Kernel 6.1 prints hexadecimal numbers without `0x`.
-        value = pl.coalesce("u64", pl.col("text").str.to_integer(base=16, strict=False, dtype=pl.UInt64))
-        values = args.filter(pl.col("key") == key).select("file", "offset", value.alias(key))
-        calls = calls.join(values, on=["file", "offset"], how="left", maintain_order="left")
+    # Kernel 6.1 prints hexadecimal numbers without `0x`.
+    value = pl.coalesce("u64", pl.col("text").str.to_integer(base=16, strict=False, dtype=pl.UInt64))
+    calls = attach_args(calls, args, ["clone_flags", "tls"], value)
     wanted = pl.lit(_THREAD | _SETTLS, pl.UInt64)
     made = calls.with_columns(tid=_made_tid()).filter((pl.col("clone_flags") & wanted) == wanted).drop_nulls("tid")
     # In another pid namespace the number is another one: it must name a thread of the caller's process.
