@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import doctest
 import itertools
 import re
 import shlex
@@ -10,6 +11,7 @@ import shutil
 import subprocess
 import sys
 import tomllib
+from importlib import import_module
 from importlib.metadata import packages_distributions
 from pathlib import Path
 
@@ -85,6 +87,19 @@ def test_docstrings_are_utf_8(repo: Path) -> None:
         for node in ast.walk(ast.parse(path.read_text())):
             if isinstance(node, named):
                 (ast.get_docstring(node) or "").encode()
+
+
+def _modules_with_examples() -> list[str]:
+    # Those of the Python API need a capture: they run in tests/api.
+    paths = [path for path in (ROOT / "tracecorr").rglob("*.py") if path.stem not in ("api", "figures")]
+    shown = [path.relative_to(ROOT).with_suffix("") for path in paths if ">>> " in path.read_text()]
+    return sorted(".".join(path.parts) for path in shown)
+
+
+@pytest.mark.parametrize("module", _modules_with_examples())
+def test_the_examples_of_docstrings_show_what_happens(module: str) -> None:
+    done = doctest.testmod(import_module(module))
+    assert (done.failed, done.attempted > 0) == (0, True)
 
 
 def test_programs_that_use_the_package_see_its_types(repo: Path) -> None:

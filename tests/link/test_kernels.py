@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-import doctest
-
 import polars as pl
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tracecorr.link import kernels
 from tracecorr.link.kernels import list_kernels
 from tracecorr.model.kernel_names import demangle_name, shorten_name
 from tracecorr.model.schema import CAT
@@ -24,10 +21,6 @@ ELEMENTWISE_PRINTED = (
     "binary_internal::MulFunctor<float> >, std::array<char*, 2ul> >(int, at::native::AUnaryFunctor<float, float, "
     "float, at::native::binary_internal::MulFunctor<float> >, std::array<char*, 2ul>)"
 )
-
-
-def test_the_examples_of_the_docstrings() -> None:
-    assert doctest.testmod(kernels).failed == 0
 
 
 def test_a_mangled_name_reads_as_later_releases_print_it() -> None:

@@ -28,7 +28,7 @@ class DumpRead:
     end_ns: int
 
 
-def read_kfd_dump(name: str, folder: Path = KFD_DEBUGFS) -> DumpRead:
+def read_kfd_dump(name: str, folder: Path) -> DumpRead:
     """Read one dump with one large read.
 
     Args:

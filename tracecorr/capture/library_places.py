@@ -29,7 +29,7 @@ _LOADER_CACHE, _CACHED = "/etc/ld.so.cache", re.compile(rb"(/[^\0]+)\0")
 _MOST_CACHE_BYTES, _SHEBANG_BYTES = 16 << 20, 512
 
 
-def list_folders(root: Path, environment: Mapping[str, str], program: str = "") -> Iterator[str]:
+def list_folders(root: Path, environment: Mapping[str, str], program: str) -> Iterator[str]:
     """Yield folders in which libraries of a workload may lie, as it names them; some may not exist.
 
     Args:

@@ -116,9 +116,7 @@ def read_mapped_runtime(pid: int, mapping: MappedFile, refuse: Refuse = _ignore)
     return read_runtime(usable[0], seen_as, refuse) if usable else None
 
 
-def installed_libraries(
-    root: Path = Path("/"), environment: Mapping[str, str] | None = None, program: str = ""
-) -> dict[str, Path]:
+def installed_libraries(root: Path, environment: Mapping[str, str] | None = None, program: str = "") -> dict[str, Path]:
     """Find libraries with the usual names where a workload may find them; no file twice.
 
     Args:

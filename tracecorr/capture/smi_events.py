@@ -57,7 +57,7 @@ def close_clients(clients: Mapping[int, int]) -> None:
         os.close(descriptor)
 
 
-def list_gpu_ids(nodes: Path = _NODES) -> list[int]:
+def list_gpu_ids(nodes: Path) -> list[int]:
     """Return the gpu_ids of the KFD's topology; nodes of CPUs have 0."""
     found = []
     for path in nodes.glob("*/gpu_id"):

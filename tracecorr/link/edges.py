@@ -31,9 +31,9 @@ def list_links(
     parts = [
         *_nesting(events),
         _functions(events),
-        _edge(packets, "call_event", "event", "packet_in_call"),
-        _edge(packets, "command_event", "event", "packet_of_command"),
-        _edge(copies, "command_event", "event", "copy_of_command"),
+        _edge(packets, "call_event", "packet_in_call"),
+        _edge(packets, "command_event", "packet_of_command"),
+        _edge(copies, "command_event", "copy_of_command"),
         ends.drop_nulls("doorbell_event").select(
             from_event="event", to_event="doorbell_event", rule=pl.lit("doorbell_of_packet"),
             evidence="doorbell_evidence",
@@ -50,10 +50,11 @@ def list_links(
     return _add_gaps(edges[pl.Series(order.astype(np.uint32))], events)
 
 
-def _edge(rows: pl.DataFrame, cause: str, effect: str, rule: str) -> pl.DataFrame:
+def _edge(rows: pl.DataFrame, cause: str, rule: str) -> pl.DataFrame:
+    """Return the edges from the event in column `cause` to each row itself."""
     # Which call and which command is meant follows from the order of a thread's lines, not from a key.
-    return rows.drop_nulls([cause, effect]).select(
-        from_event=cause, to_event=effect, rule=pl.lit(rule), evidence=pl.lit(DERIVED)
+    return rows.drop_nulls([cause, "event"]).select(
+        from_event=cause, to_event="event", rule=pl.lit(rule), evidence=pl.lit(DERIVED)
     )
 
 
@@ -67,7 +68,7 @@ def _nesting(events: pl.DataFrame) -> list[pl.DataFrame]:
     nested = inner.with_columns(above.get_columns()).filter(pl.col("source") == pl.col("over_source"))
     # Enclosed by enter and exit of one thread: by order, since neither line names the other.
     return [
-        _edge(nested.filter((pl.col("layer") == layer) & pl.col("over").is_in(over)), "parent", "event", rule)
+        _edge(nested.filter((pl.col("layer") == layer) & pl.col("over").is_in(over)), "parent", rule)
         for layer, over, rule in _NESTED
     ]
 

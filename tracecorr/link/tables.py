@@ -93,9 +93,9 @@ def link_tables(
     part_args: pl.DataFrame,
     identities: Identities,
     trace_aligned: bool,
-    hqd: pl.DataFrame | None = None,
-    known_gpus: pl.DataFrame | None = None,
-    unproven: Sequence[int] = (),
+    hqd: pl.DataFrame,
+    known_gpus: pl.DataFrame,
+    unproven: Sequence[int],
 ) -> dict[str, pl.DataFrame]:
     """Return the tables that speak of events, by name.
 
@@ -112,8 +112,6 @@ def link_tables(
     del placed  # large
     events, args, driver = _link_driver_calls(events, part_args, identities, trace_aligned)
     losses = lacking.losses
-    hqd = schema.HQD.empty() if hqd is None else hqd
-    known_gpus = schema.GPUS.empty() if known_gpus is None else known_gpus
     events = streams.name_null_stream(events)
     stream_table = streams.build_streams(events, args)
     rings = created_rings.find_rings(events, args, stream_table, losses, trace_aligned)

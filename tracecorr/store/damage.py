@@ -96,7 +96,7 @@ def _list_wrong_entries(holder: Mapping[str, Any], lists: _Needed, where: str = 
                     yield f"{where}{name}[{number}] has {'no' if entry.get(key) is None else 'a wrong'} {key}"
 
 
-def _is(value: object, kind: type, signed: bool = False) -> bool:
+def _is(value: object, kind: type, *, signed: bool) -> bool:
     if kind is not int:
         return isinstance(value, kind)
     return type(value) is int and (-_MOST if signed else 0) <= value < _MOST

@@ -94,7 +94,7 @@ def _is_rest(data: LogBytes, start: int) -> bool:
     return data[start + 1 : start + 2] == b" "
 
 
-def find_borders(data: LogBytes, block_bytes: int = BLOCK_BYTES) -> list[int]:
+def find_borders(data: LogBytes, block_bytes: int) -> list[int]:
     """Return where the blocks of a whole log begin, and its size at the end: those that `cut_blocks` makes of it."""
     borders = [0]
     while len(data) - borders[-1] >= block_bytes:

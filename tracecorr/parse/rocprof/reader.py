@@ -49,9 +49,7 @@ def read_rocprof(chunks: Iterable[bytes], file: int, repeated: RepeatedRecords |
     yield from make_blocks(partial(read, data), file, repeated)
 
 
-def make_blocks(
-    read: Callable[[], Iterable[Record]], file: int, repeated: RepeatedRecords | None = None
-) -> Iterator[Block]:
+def make_blocks(read: Callable[[], Iterable[Record]], file: int, repeated: RepeatedRecords | None) -> Iterator[Block]:
     """Yield blocks of the rows of records, each of which is booked; those that an earlier file holds are skipped.
 
     Args:
