@@ -21,6 +21,9 @@ _PIPE_BYTES = 1 << 20
 # quiet buffers stay in the kernel, so that a killed capture loses little.
 _SWEEP_SECONDS = 0.25
 _CPUS_PER_READER = 64
+# Older kernels (5.15.0 as Ubuntu 22.04 began with it) call a buffer ready from its first record on, whatever
+# `buffer_percent` says, and still give out whole pages only: asked again at once they would keep a CPU busy.
+_PAUSE_SECONDS = 0.01
 # A sweep takes at most this much from one buffer before it looks at the next.
 _TURN_BYTES = 16 << 20
 
@@ -112,32 +115,35 @@ class Drain:
             full = [by_descriptor[descriptor] for descriptor, _ in found]
             if time.monotonic() >= next_sweep:
                 full, next_sweep = list(share), time.monotonic() + _SWEEP_SECONDS
-            for buffer in full:
-                self._guard(lambda b=buffer: _take_pages(b, pipe))  # type: ignore[misc]
+            moved = sum(self._guard(lambda b=buffer: _take_pages(b, pipe)) for buffer in full)  # type: ignore[misc]
+            if found and not moved:
+                self._stopping.wait(_PAUSE_SECONDS)
         ready.close()
         os.close(pipe[0])
         os.close(pipe[1])
 
-    def _guard(self, work: Callable[[], None]) -> None:
-        """Keep draining when a file takes no more: what follows is counted, not kept."""
+    def _guard(self, work: Callable[[], int]) -> int:
+        """Keep draining when a file takes no more: what follows is counted, not kept; return the bytes moved."""
         try:
-            work()
+            return work()
         except OSError as error:
             self.failure = self.failure or error
+            return 0
 
 
-def _take_pages(buffer: _Buffer, pipe: tuple[int, int]) -> None:
-    """Move the full pages of a buffer to its file."""
+def _take_pages(buffer: _Buffer, pipe: tuple[int, int]) -> int:
+    """Move the full pages of a buffer to its file; return their bytes."""
     moved = 0
     while moved < _TURN_BYTES:
         try:
             count = os.splice(buffer.source, pipe[1], _PIPE_BYTES, flags=os.SPLICE_F_NONBLOCK | os.SPLICE_F_MOVE)
         except BlockingIOError:
-            return
+            return moved
         if not count:
-            return
+            return moved
         moved += count
         _write_from_pipe(buffer, pipe[0], count)
+    return moved
 
 
 def _write_from_pipe(buffer: _Buffer, source: int, count: int) -> None:
@@ -162,16 +168,17 @@ def _empty(source: int, count: int) -> int:
     return count
 
 
-def _take_rest(buffer: _Buffer) -> None:
-    """Move what is left, page by page: only a plain read gives pages that are not full."""
+def _take_rest(buffer: _Buffer) -> int:
+    """Move what is left, page by page: only a plain read gives pages that are not full; return the bytes."""
+    moved = 0
     while True:
         try:
             page = os.read(buffer.source, buffer.page_bytes)
         except BlockingIOError:
-            return
+            return moved
         if not page:
-            return
-        _write(buffer, page)
+            return moved
+        moved += _write(buffer, page)
 
 
 def _write(buffer: _Buffer, data: bytes) -> int:
