@@ -12,7 +12,7 @@ from __future__ import annotations
 import fnmatch
 import re
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from tracecorr.capture.function_filter import OF_DRIVER
 from tracecorr.capture.offer import Offer
@@ -41,6 +41,7 @@ class _Function:
     kept: str = ""  # read at the return of entry arguments, where the kernel keeps them
     instance: str = "workload"
     event_set: str = "minimal"  # the least set that has it
+    older: str = ""  # what older drivers call it
 
 
 def _call(name: str, arguments: str, kept: str = "", event_set: str = "minimal") -> _Function:
@@ -74,7 +75,8 @@ _FUNCTIONS = (
     # Inside: queue manager, scheduler (HWS: runlist, MES: queue by queue, or none).
     _Function("pqm_create_queue", returns=_RESULT),
     _Function("pqm_destroy_queue", "qid={2}:u32", returns=_RESULT),
-    _Function("pqm_update_queue_properties", "qid={2}:u32", returns=_RESULT),
+    # Linux 5.10 and 5.15 have the older name, with the same arguments.
+    _Function("pqm_update_queue_properties", "qid={2}:u32", returns=_RESULT, older="pqm_update_queue"),
     _Function("create_queue_cpsch", "qid=+48({2}):u32 ring=+56({2}):x64",
               "qid=q->properties.queue_id ring=q->properties.queue_address type=q->properties.type", _RESULT),
     _Function("create_queue_nocpsch", "qid=+48({2}):u32 ring=+56({2}):x64",
@@ -159,7 +161,14 @@ def plan_kernel_functions(wanted: Wanted, offer: Offer, sets: tuple[str, ...]) -
 def _chosen(offer: Offer, sets: tuple[str, ...]) -> list[_Function]:
     """Return the functions of these sets; the events of the ioctl itself tell more than its entry to the driver."""
     told = "default" in sets and "syscalls/sys_enter_ioctl" in offer.events
-    return [f for f in _FUNCTIONS if f.event_set in sets and not (told and f.name == _ENTRY)]
+    return [_as_named(f, offer) for f in _FUNCTIONS if f.event_set in sets and not (told and f.name == _ENTRY)]
+
+
+def _as_named(function: _Function, offer: Offer) -> _Function:
+    """Return the function under the name that this driver has for it."""
+    names = (function.name, function.older)
+    known = next((name for name in names if name and resolve_function(name, offer.functions)), function.name)
+    return replace(function, name=known)
 
 
 def resolve_function(name: str, functions: Mapping[str, int]) -> str:
