@@ -25,7 +25,7 @@ from tracecorr.capture.plan import Wanted
 from tracecorr.capture.planning import make_plan, render_plan
 from tracecorr.capture.runtimes import find_runtimes, installed_libraries, other_users, read_library, read_runtime
 from tracecorr.capture.tracefs import Tracefs
-from tracecorr.capture.trials import count_functions
+from tracecorr.capture.trials import count_functions, explain_refusal
 from tracecorr.cli import main
 
 Capture = pytest.CaptureFixture[str]
@@ -46,6 +46,30 @@ def test_doctor_leaves_nothing_behind(tracefs: Tracefs, run_folder: Path, capfd:
     out = capfd.readouterr().out
     assert "a capture is possible" in out
     assert not [line for line in out.splitlines() if line.startswith("no ") and "mend" in line]
+
+
+# Recorded: how the README of tracefs describes probes on Linux 5.10 and 6.8.
+_SYNTAX_5_10 = """
+    Format: p[:[<group>/]<event>] <place> [<args>]
+    r[maxactive][:[<group>/]<event>] <place> [<args>]
+    -:[<group>/]<event>
+    $stack<index>, $stack, $retval, $comm, $arg<N>,
+"""
+_SYNTAX_6_8 = """
+    Format: p[:[<group>/][<event>]] <place> [<args>]
+    r[maxactive][:[<group>/][<event>]] <place> [<args>]
+    f[:[<group>/][<event>]] <func-name>[%return] [<args>]
+    $stack<index>, $stack, $retval, $comm, $arg<N>,
+    <argname>[->field[->field|.field...]],
+"""
+
+
+@pytest.mark.parametrize(("word", "reason"), [("f[:", "Invalid argument"), ("->field", "Invalid fetch argument")])
+def test_doctor_says_when_a_kernel_does_not_know_a_kind_of_probe(word: str, reason: str) -> None:
+    assert explain_refusal(reason, word, _SYNTAX_5_10) == f"this kernel does not know them ({reason})"
+    assert explain_refusal(reason, word, _SYNTAX_6_8) == reason
+    assert explain_refusal("", word, _SYNTAX_5_10) == ""
+    assert explain_refusal(reason, word, "") == reason
 
 
 def test_doctor_says_yes_no_or_partly_with_a_reason(tracefs: Tracefs, capfd: Capture) -> None:
