@@ -72,6 +72,36 @@ def test_doctor_says_when_a_kernel_does_not_know_a_kind_of_probe(word: str, reas
     assert explain_refusal(reason, word, "") == reason
 
 
+_MIB = 1 << 20
+
+
+@pytest.mark.parametrize(
+    ("lines", "limits", "state", "why"),
+    [
+        ("0::/a/b", {"a/b/memory.max": "max", "a/memory.max": str(300 * _MIB)}, PARTLY, "this cgroup may use 300 MiB"),
+        ("0::/a", {"a/memory.max": "max"}, YES, "memory.max max"),
+        ("4:memory:/a/b\n1:name=systemd:/c\n0::/c",
+         {"memory/a/b/memory.limit_in_bytes": "9223372036854771712",
+          "memory/a/memory.limit_in_bytes": str(300 * _MIB)}, PARTLY, "this cgroup may use 300 MiB"),
+        ("4:cpu,memory:/a", {"memory/a/memory.limit_in_bytes": "9223372036854771712"}, YES,
+         "memory.limit_in_bytes max"),
+        ("4:memory:/gone", {"memory/memory.limit_in_bytes": str(2**30)}, YES, f"memory.limit_in_bytes {2**30}"),
+    ],
+)  # fmt: skip
+def test_doctor_reads_the_memory_limit_of_both_versions_of_cgroups(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, lines: str, limits: dict[str, str], state: str, why: str
+) -> None:
+    """Synthetic files, in the form of Linux 5.10."""
+    (tmp_path / "own").write_text(lines + "\n")
+    for name, text in limits.items():
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).write_text(text + "\n")
+    monkeypatch.setattr(findings, "_OWN_CGROUP", tmp_path / "own")
+    monkeypatch.setattr(findings, "_CGROUPS", tmp_path)
+    found = findings.look_at_limits()
+    assert (found.state, found.why) == (state, why)
+
+
 def test_doctor_says_yes_no_or_partly_with_a_reason(tracefs: Tracefs, capfd: Capture) -> None:
     del tracefs
     assert main(["doctor", "--json"]) == 0

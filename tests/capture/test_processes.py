@@ -14,7 +14,15 @@ from pathlib import Path
 
 import pytest
 
-from tracecorr.capture.processes import ProcessTable, SeenProcess, list_children, read_thread_map, read_time_offsets
+from tracecorr.capture import processes
+from tracecorr.capture.processes import (
+    ProcessTable,
+    SeenProcess,
+    find_cgroup,
+    list_children,
+    read_thread_map,
+    read_time_offsets,
+)
 
 
 def wait_for(condition: Callable[[], bool]) -> None:
@@ -137,3 +145,27 @@ def test_the_time_namespace_is_that_of_the_processes_with_a_gpu() -> None:
     assert table.find_time_offsets(1, [2, 4]) == {}
     assert table.find_time_offsets(4, []) == {"monotonic": 6}
     assert table.find_time_offsets(9, []) == {}
+
+
+@pytest.mark.parametrize(
+    ("lines", "cgroup"),
+    [
+        # Version 2 alone; version 1 alone; both, with the container in version 1 only; both, with systemd's driver.
+        ("0::/system.slice/docker-one.scope", "/system.slice/docker-one.scope"),
+        ("3:devices:/docker/one\n2:memory:/docker/one\n1:name=systemd:/docker/one", "/docker/one"),
+        ("3:devices:/docker/one\n1:name=systemd:/docker/one\n0::/system.slice/docker.service", "/docker/one"),
+        ("2:memory:/docker/one\n1:name=systemd:/\n0::/", "/docker/one"),
+        ("3:net_cls:/x\n0::/system.slice/docker-one.scope", "/system.slice/docker-one.scope"),
+        ("1:name=systemd:/\n0::/", "/"),
+        ("0::/", "/"),
+        ("", ""),
+    ],
+)
+def test_the_cgroup_of_a_container_is_found_in_both_versions(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, lines: str, cgroup: str
+) -> None:
+    """Synthetic lines, in the form of Linux 5.10 with a hierarchy of systemd in version 1 and one of version 2."""
+    (tmp_path / "7").mkdir()
+    (tmp_path / "7/cgroup").write_text(lines + "\n")
+    monkeypatch.setattr(processes, "_PROC", tmp_path)
+    assert find_cgroup(7) == cgroup

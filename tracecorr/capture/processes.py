@@ -232,10 +232,15 @@ def _robust_list(libc: ctypes.CDLL, tid: int) -> int | None:
 
 
 def find_cgroup(pid: int) -> str:
-    """Return the cgroup of a process: of version 2, or of the first hierarchy of version 1 in which it has one."""
-    paths = [line.partition(":")[2].partition(":")[2] for line in _read(_PROC / str(pid) / "cgroup").splitlines()]
-    named = [path for path in reversed(paths) if path.strip("/")]
-    return (named or paths or [""])[0]
+    """Return the cgroup of a process: of version 2, or of the first hierarchy of version 1 in which it has one.
+
+    Where systemd has a hierarchy of version 1, containers may be in those of version 1 alone: in the one of version 2
+    they stay in the service of their engine, all together (Docker's driver `cgroupfs`).
+    """
+    lines = (line.split(":", 2) for line in _read(_PROC / str(pid) / "cgroup").splitlines())
+    paths = {words[1]: words[2] for words in lines if len(words) > 2}
+    named = [path for path in (paths.get("name=systemd", ""), *reversed(paths.values())) if path.strip("/")]
+    return (named or [*paths.values(), ""])[0]
 
 
 def cgroup_pids(cgroup: str) -> list[int]:
