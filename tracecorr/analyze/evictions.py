@@ -5,9 +5,8 @@ from __future__ import annotations
 import polars as pl
 
 from tracecorr.analyze.frames import as_text, collect
-from tracecorr.model.kinds import Flag
+from tracecorr.model.kinds import HALF_SEEN
 
-_HALF = int(Flag.ENTER_ONLY | Flag.EXIT_ONLY)
 _WHO = ("pid", "comm", "gpu", "name", "trigger")
 
 
@@ -35,7 +34,7 @@ def summarize_evictions(events: pl.LazyFrame, args: pl.LazyFrame, processes: pl.
             pl.len().cast(pl.Int64).alias("events"),
             pl.when(pl.col("dur_ns").count() > 0).then(pl.col("dur_ns").sum()).alias("total_ns"),
             pl.col("dur_ns").max().alias("longest_ns"),
-            ((pl.col("flags") & _HALF) != 0).sum().cast(pl.Int64).alias("half_seen"),
+            ((pl.col("flags") & HALF_SEEN) != 0).sum().cast(pl.Int64).alias("half_seen"),
             pl.when(pl.col("size_bytes").count() > 0).then(pl.col("size_bytes").sum()).alias("bytes"),
             failed.sum().cast(pl.Int64).alias("failed"),
             pl.col("ts_ns").min().alias("first_ns"),

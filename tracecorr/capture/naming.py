@@ -8,9 +8,8 @@ from collections.abc import Mapping
 from itertools import chain, count
 from pathlib import Path
 
+from tracecorr.model.folder_names import SUFFIX, with_suffix
 from tracecorr.store.capture import LONGEST_NAME
-
-SUFFIX = ".tracecorr"
 
 # Decimal: the runtime reads both with atoi, and a hexadecimal mask would log nothing.
 _ALL_MESSAGES = 2147483647
@@ -21,8 +20,7 @@ _NO_SIZE_LIMIT = 1 << 20
 def choose_folder(output: Path | None, command: tuple[str, ...], folder: Path) -> Path:
     """Return the absolute path of the capture folder: `output` with the suffix, or PROGRAM-DATE-TIME, which is new."""
     if output is not None:
-        named = output if output.name.endswith(SUFFIX) else output.with_name(f"{output.name}{SUFFIX}")
-        return folder / named
+        return folder / with_suffix(output)
     stamp = time.strftime("%Y%m%d-%H%M%S")
     name = f"{_shorten(program_name(command), LONGEST_NAME - len(f'-{stamp}-99{SUFFIX}'))}-{stamp}"
     names = chain([name], (f"{name}-{number}" for number in count(2)))

@@ -13,10 +13,14 @@ from typing import TYPE_CHECKING, Annotated, TextIO
 
 import typer
 
+from tracecorr.model.folder_names import with_suffix
 from tracecorr.progress import LiveLine, tell
 
 if TYPE_CHECKING:
     from tracecorr.store import Capture
+
+# Exit status of `--check` by the outcome of a verdict.
+FAILED, UNKNOWN = 4, 5
 
 NameArgument = Annotated[
     Path | None,
@@ -132,7 +136,7 @@ def add_suffix(path: Path) -> Path:
 
     if not path.name:
         raise InputError(f"-o {str(path)!r} names no folder to make", "write a name, such as -o gemm.tracecorr")
-    return path if path.name.endswith(".tracecorr") else path.with_name(f"{path.name}.tracecorr")
+    return with_suffix(path)
 
 
 def open_capture(name: Path | None, *, tables: bool = True) -> Capture:

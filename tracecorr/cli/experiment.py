@@ -10,10 +10,8 @@ from typing import Annotated
 
 import typer
 
-from tracecorr.cli.console import say
+from tracecorr.cli.console import FAILED, UNKNOWN, say
 from tracecorr.model.errors import InputError
-
-_FAILED, _UNKNOWN = 4, 5
 
 
 def experiment_verb(
@@ -64,7 +62,7 @@ def experiment_verb(
     found = report.finding
     typer.echo(told if as_json else render_experiment(folder.name, found, report.sections))
     if check and found.outcome != "PASS":
-        raise typer.Exit(_FAILED if found.outcome == "FAIL" else _UNKNOWN)
+        raise typer.Exit(FAILED if found.outcome == "FAIL" else UNKNOWN)
 
 
 def _check_options(high: str, low: str, rounds: int, kept: float) -> None:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from tracecorr.capture.debugfs import KFD_DEBUGFS
 from tracecorr.cli.console import refuse_idle, say
 from tracecorr.model.errors import InputError
 
@@ -19,7 +20,6 @@ if TYPE_CHECKING:
 # Reading may take at most this share of the time between two reads.
 _READ_SHARE = 20
 _PAUSE_SECONDS = 2.0
-_DEBUGFS = Path("/sys/kernel/debug/kfd")
 _HIDDEN = ("snapshot", "file", "offset", "logical", "queue", "read_start_ns", "read_end_ns", "active", "gpu")
 _LEGEND = (
     "slots = pipe.slot (SDMA: engine.RLC); active = its ACTIVE bit is set (SDMA: enabled, with a doorbell); "
@@ -40,7 +40,7 @@ def hqd_verb(
         typer.Option(metavar="SECONDS", min=0.1, help=f"Time between two reads of --watch; else {_PAUSE_SECONDS:g}."),
     ] = None,
     debugfs: Annotated[
-        Path | None, typer.Option(metavar="DIR", help=f"Where debugfs shows the KFD; else {_DEBUGFS}.")
+        Path | None, typer.Option(metavar="DIR", help=f"Where debugfs shows the KFD; else {KFD_DEBUGFS}.")
     ] = None,
 ) -> None:
     """Show which queues the hardware runs: one line per queue, the slots of all XCCs together.
@@ -60,9 +60,9 @@ def hqd_verb(
     if slots and (watch or as_json):
         raise InputError(f"--slots adds nothing to {'--watch' if watch else '--json'}", "leave it out")
     if watch:
-        _watch(debugfs or _DEBUGFS, interval or _PAUSE_SECONDS)
+        _watch(debugfs or KFD_DEBUGFS, interval or _PAUSE_SECONDS)
         return
-    rows, sources = _read_files(files) if files else _read_machine(debugfs or _DEBUGFS)
+    rows, sources = _read_files(files) if files else _read_machine(debugfs or KFD_DEBUGFS)
     for source in sources:
         if not source["bytes"]:
             say(f"{source['source']} is empty: mqds and rls are where no process has a queue, hqds never is")

@@ -21,6 +21,7 @@ from tracecorr.cli.console import (
     say_warnings,
 )
 from tracecorr.model.errors import CaptureError, InputError, quote_path
+from tracecorr.model.folder_names import SUFFIX
 
 if TYPE_CHECKING:
     from tracecorr.store import Capture
@@ -195,5 +196,5 @@ def _choose_output(output: Path | None, first: Path) -> Path:
         from tracecorr.store.importing import plain_name
 
         name = plain_name(first.resolve())
-        return Path(f"{name.rsplit('.', 1)[0] or name}.tracecorr")
+        return Path(f"{name.rsplit('.', 1)[0] or name}{SUFFIX}")
     return add_suffix(output)

@@ -12,6 +12,7 @@ import typer
 
 from tracecorr.cli.console import open_capture
 from tracecorr.model.errors import InputError, quote_path
+from tracecorr.model.folder_names import SUFFIX
 
 if TYPE_CHECKING:
     import polars as pl
@@ -84,9 +85,7 @@ def _refuse_two_questions(
 
 def _names_capture(word: str) -> bool:
     """Tell whether the only word of a query is a capture, with or without its suffix, and no SQL."""
-    return word.endswith(".tracecorr") or (
-        " " not in word and any(Path(p).is_dir() for p in (word, f"{word}.tracecorr"))
-    )
+    return word.endswith(SUFFIX) or (" " not in word and any(Path(p).is_dir() for p in (word, f"{word}{SUFFIX}")))
 
 
 def _print_examples() -> None:

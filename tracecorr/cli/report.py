@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from tracecorr.cli.console import (
+    FAILED,
+    UNKNOWN,
     ForcePageOption,
     HtmlOption,
     NameArgument,
@@ -20,8 +22,6 @@ from tracecorr.cli.console import (
 
 if TYPE_CHECKING:
     from tracecorr.analyze.verdicts import Verdict
-
-_FAILED, _UNKNOWN = 4, 5
 
 
 def report_verb(
@@ -72,4 +72,4 @@ def check_verdicts(verdicts: tuple[Verdict, ...], strict: bool) -> int:
     open_ones = [v for v in verdicts if v.outcome == "UNKNOWN"] if strict else []
     for found in (*bad, *open_ones):
         say(f"{found.outcome} {found.name}: {found.finding.reason}")
-    return _FAILED if bad else _UNKNOWN if open_ones else 0
+    return FAILED if bad else UNKNOWN if open_ones else 0

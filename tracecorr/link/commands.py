@@ -8,10 +8,9 @@ import polars as pl
 from tracecorr.align.rows import Places
 from tracecorr.link.command_ends import list_command_ends
 from tracecorr.link.sure_commands import BY_WORKER, drop_late
-from tracecorr.model.kinds import COMMAND_MENTIONS, GRAPH_COMMAND, MARKERS, SUBMITTED
+from tracecorr.model.kinds import COMMAND_MENTIONS, GRAPH_COMMAND, KERNEL_COMMAND, MARKERS, SUBMITTED
 
 # A kernel makes no copy.
-_KERNEL = "KernelExecution"
 # Of a kind of commands that end in the log, more show it.
 _ENDS = 0.05
 # Where more calls of a function write packets without a command, it does not show its commands.
@@ -60,7 +59,7 @@ def _drop_second_dispatches(found: pl.DataFrame) -> pl.DataFrame:
     """
     dispatch = pl.col("name") == "dispatch"
     nth = pl.int_range(pl.len()).over("command_event", dispatch)
-    second = pl.col("submitted") & (pl.col("kind") == _KERNEL) & dispatch & (nth > 0)
+    second = pl.col("submitted") & (pl.col("kind") == KERNEL_COMMAND) & dispatch & (nth > 0)
     return found.sort("offset").filter(~second)
 
 
@@ -94,7 +93,7 @@ def _same_call() -> pl.Expr:
 def _fits() -> pl.Expr:
     name = pl.col("name")
     marked = pl.col("kind").is_in(MARKERS) & name.is_in(["dispatch", "copy"])
-    return ~marked & ~((pl.col("kind") == _KERNEL) & (name == "copy"))
+    return ~marked & ~((pl.col("kind") == KERNEL_COMMAND) & (name == "copy"))
 
 
 def match_completions(

@@ -18,7 +18,7 @@ from tracecorr.link.captured_calls import drop_captured, list_captured_names
 from tracecorr.link.command_ends import list_headless, list_unended
 from tracecorr.link.queue_losses import list_unanswered
 from tracecorr.link.usual_calls import list_disordered, list_rare
-from tracecorr.model.kinds import Flag
+from tracecorr.model.kinds import HALF_SEEN, Flag
 
 # What at least this share of a function's calls does is usual for it.
 _USUAL_SHARE = 0.2
@@ -38,7 +38,6 @@ MOST_LOST = 0.05
 _LOST_SHARE = pl.col("alone") / (2 * pl.col("total") - pl.col("alone"))
 # Lines lack, and nothing tells how many: no share that matters, but not 0, as where none is known to lack.
 _FEW = 1e-9
-_HALF = int(Flag.ENTER_ONLY | Flag.EXIT_ONLY)
 _TOLD, _DIFFERS = int(Flag.SPAN_TOLD), int(Flag.SPAN_DIFFERS)
 _COLUMNS = ("file", "offset", "thread", "name", "layer", "source", "flags")
 
@@ -127,7 +126,7 @@ def list_half_calls(events: pl.DataFrame) -> pl.DataFrame:
     """
     calls = _hip_calls(events.select(_COLUMNS).with_row_index("row")).drop_nulls("thread")
     offset, is_exit = pl.col("offset"), pl.col("flags") & int(Flag.EXIT_ONLY) > 0
-    alone = calls.filter(pl.col("flags") & _HALF > 0).with_columns(is_exit=is_exit)
+    alone = calls.filter(pl.col("flags") & HALF_SEEN > 0).with_columns(is_exit=is_exit)
     if not alone.is_empty():
         named = calls.filter(pl.col("name").is_in(alone["name"].unique().implode()))
         ends = calls.group_by("file", "thread").agg(first=offset.min(), last=offset.max())
@@ -139,7 +138,7 @@ def list_half_calls(events: pl.DataFrame) -> pl.DataFrame:
 
 def _count_paired(calls: pl.DataFrame) -> pl.DataFrame:
     """Return file, name, total (calls) of the functions that show both lines of their calls, as a rule."""
-    halves = (pl.col("flags") & _HALF > 0).sum()
+    halves = (pl.col("flags") & HALF_SEEN > 0).sum()
     names = calls.group_by("file", "name").agg(total=pl.len(), halves=halves)
     return names.filter(pl.col("total") - pl.col("halves") >= _LEAST_WHOLE * pl.col("total"))
 

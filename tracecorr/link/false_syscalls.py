@@ -14,7 +14,7 @@ from tracecorr.align.causal_pairs import LOG_STEP_NS
 from tracecorr.align.rows import attach_columns
 from tracecorr.link.bursts import list_burst_calls
 from tracecorr.link.false_calls import list_longest
-from tracecorr.model.kinds import Flag
+from tracecorr.model.kinds import HALF_SEEN, Flag
 from tracecorr.parse.kfd.ioctls import KFD_NAMES
 
 _IOCTL, _FUNCTION = "AMDKFD_IOC_", "kfd_ioctl_"
@@ -26,7 +26,6 @@ _LEAST_WHOLE = 0.1
 _MOST_LOST = 0.05
 # What follows at least this share of a request's calls follows it as a rule: but for one, all of ten at least.
 _USUAL_NEXT = 0.9
-_HALF = int(Flag.ENTER_ONLY | Flag.EXIT_ONLY)
 
 
 def open_false_syscalls(events: pl.DataFrame, lines: pl.DataFrame) -> pl.DataFrame:
@@ -159,7 +158,7 @@ def _list_lone(calls: pl.DataFrame, events: pl.DataFrame) -> tuple[pl.DataFrame,
     Each with `total`: the calls of its file.
     """
     flag = pl.col("flags").fill_null(0)
-    is_lone = flag & _HALF > 0
+    is_lone = flag & HALF_SEEN > 0
     # An exit alone does not tell the request.
     call = pl.when(pl.col("name").cast(pl.String).str.starts_with(_IOCTL)).then(pl.lit("ioctl")).otherwise("name")
     calls = calls.with_columns(call=call)

@@ -5,12 +5,11 @@ from __future__ import annotations
 import polars as pl
 
 from tracecorr.link.false_calls import find_losses, list_half_calls
-from tracecorr.model.kinds import COMMAND_MENTIONS, SUBMITTED
+from tracecorr.model.kinds import COMMAND_MENTIONS, KERNEL_COMMAND, SUBMITTED
 
 # Lines that name a signal which a packet or copy before them completes.
 _AWAITED = ("handler", "gpu_time", "host_wait", "host_active_wait")
 # Every command of this kind writes a dispatch.
-_KERNEL = "KernelExecution"
 
 
 def list_short_files(records: pl.DataFrame) -> pl.Series:
@@ -51,7 +50,7 @@ def _list_undispatched(rows: pl.DataFrame) -> pl.Series:
     # Where Direct Dispatch is off, other threads write the dispatches.
     writes = is_dispatch.any().over("file", "thread") | ~is_dispatch.any().over("file")
     following = pl.col("layer").shift(-1).over("file", "thread")
-    lacks = (pl.col("name") == _KERNEL) & (following == "command") & writes
+    lacks = (pl.col("name") == KERNEL_COMMAND) & (following == "command") & writes
     return steps.filter(lacks.fill_null(value=False))["file"].unique()
 
 
@@ -61,4 +60,4 @@ def _list_never_submitted(rows: pl.DataFrame) -> pl.Series:
     steps = rows.filter((pl.col("layer") == "command") & pl.col("command").is_not_null())
     steps = steps.filter((name == SUBMITTED).any().over("file")).filter(~name.is_in([*COMMAND_MENTIONS, "complete"]))
     following = name.shift(-1).over("file", "command")
-    return steps.filter((name == _KERNEL) & (following != SUBMITTED))["file"].unique()
+    return steps.filter((name == KERNEL_COMMAND) & (following != SUBMITTED))["file"].unique()

@@ -11,12 +11,12 @@ import polars as pl
 
 from tracecorr.align.rows import number_groups, order_by_group
 from tracecorr.link.false_calls import MANY_LOST, MOST_LOST
-from tracecorr.model.kinds import Flag
+from tracecorr.model.kinds import KERNEL_COMMAND, SUBMITTED, Flag
 
 # Few uses of a command's pointer follow each other sooner than this share of them; lost lines make it half as sure.
 _SOONEST, _SURE_SHARE = 0.05, 0.5
 # What the thread that submits commands prints of each (Direct Dispatch is off), and the command of one dispatch.
-BY_WORKER, _KERNEL = ("processing", "submitted"), "KernelExecution"
+BY_WORKER = ("processing", SUBMITTED)
 # A stream uses the queues of at least this share of its packets.
 _SHARE = 0.05
 
@@ -161,7 +161,7 @@ def _drop_of_next(pairs: pl.DataFrame, events: pl.DataFrame) -> pl.DataFrame:
     dispatch = pl.col("name") == "dispatch"
     dispatched = dispatch.cum_sum().over("command_event") - dispatch.cast(pl.Int64)
     another = pl.col("begun").is_not_null() & (pl.col("begun") != pl.col("command"))
-    behind = (pl.col("kind") == _KERNEL) & (dispatched > 0)
+    behind = (pl.col("kind") == KERNEL_COMMAND) & (dispatched > 0)
     return found.filter(~another & ~behind)
 
 

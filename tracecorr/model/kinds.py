@@ -28,6 +28,8 @@ SUBMITTED = "submitted"
 NULL_STREAM = 1
 # Commands that make barriers only, and the one of all packets of a graph launch, which writes these first.
 MARKERS, GRAPH_COMMAND = ("InternalMarker", "Marker"), "Task"
+# The command of one kernel launch.
+KERNEL_COMMAND = "KernelExecution"
 # Other lines that name a command, and enqueue none.
 COMMAND_MENTIONS = ("wait_event", "wait_event_done", "queue_marker", "processing", "awaiting_event")
 
@@ -57,6 +59,9 @@ FLAG_MEANINGS = {
     Flag.SPAN_TOLD: "the end of the call tells its duration, and start and end are that far apart",
     Flag.SPAN_DIFFERS: "the end of the call tells another duration: start and end may be those of two calls",
 }
+
+# Calls of which one end alone was seen.
+HALF_SEEN = int(Flag.ENTER_ONLY | Flag.EXIT_ONLY)
 
 
 def describe_choice(words: Iterable[str]) -> str:

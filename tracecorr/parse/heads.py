@@ -9,7 +9,7 @@ import numpy.typing as npt
 
 from tracecorr.parse.digits import KEEP, Ints, Words
 
-_MIX = np.uint64(0x9E3779B97F4A7C15)
+MIX = np.uint64(0x9E3779B97F4A7C15)
 # Odd numbers without a pattern; a hash of words is their sum of products.
 FACTORS = np.array([pow(0x9E3779B97F4A7C15, 2 * i + 3, 1 << 64) for i in range(64)], np.uint64)
 
@@ -70,5 +70,5 @@ class Heads:
 
 def mix(code: Words, word: Words | np.uint64) -> Words:
     """Return the hash `code` continued by a word."""
-    code = (code ^ word) * _MIX
+    code = (code ^ word) * MIX
     return code ^ (code >> np.uint64(29))

@@ -33,8 +33,6 @@ from tracecorr.parse.digits import (
 )
 from tracecorr.parse.heads import FACTORS, Heads, mix
 
-__all__ = ["PAD", "Codes", "Ints", "Mask", "Text", "Words", "decimal", "hexadecimal", "pad"]
-
 PAD = 64
 # Room for texts that are added to a block.
 _SPARE = 64 << 10

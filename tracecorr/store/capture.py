@@ -15,6 +15,7 @@ import polars as pl
 
 from tracecorr.model import schema
 from tracecorr.model.errors import CaptureError, InputError, explain_denied, quote_path
+from tracecorr.model.folder_names import SUFFIX, with_suffix
 from tracecorr.store.absent import describe_absent
 from tracecorr.store.columns import FrameWriter
 from tracecorr.store.damage import describe_damage
@@ -22,7 +23,6 @@ from tracecorr.store.ownership import replace_folder
 from tracecorr.store.raw import read_at, read_chunks, write_atomically
 
 FORMAT_VERSION = 1
-SUFFIX = ".tracecorr"
 # Bytes of a name on Linux (NAME_MAX in limits.h).
 LONGEST_NAME = 255
 _PARQUET_END = b"PAR1"
@@ -290,8 +290,9 @@ def write_tables(path: Path, tables: dict[str, pl.DataFrame]) -> None:
 
 def named_folder(name: Path) -> Path:
     """Return the capture folder that is meant by a name, which may lack its suffix; whether it exists is not asked."""
-    with_suffix = name.with_name(f"{name.name}{SUFFIX}") if name.name else name
-    return with_suffix if not name.exists() and with_suffix.is_dir() else name
+    if name.exists() or not name.name:
+        return name
+    return folder if (folder := with_suffix(name)).is_dir() else name
 
 
 def newest_capture(folder: Path) -> Path:

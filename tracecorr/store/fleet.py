@@ -20,6 +20,7 @@ import polars as pl
 
 from tracecorr.model import schema
 from tracecorr.model.errors import CaptureError
+from tracecorr.model.folder_names import SUFFIX
 from tracecorr.store.capture import Capture, is_replaceable, write_info
 from tracecorr.store.columns import write_frame
 from tracecorr.store.keys import COUNTED_TABLES, count_keys, move_table
@@ -70,7 +71,7 @@ def plan_fleet(paths: Sequence[Path]) -> list[Member]:
 
 def _name_nodes(paths: Sequence[Path]) -> list[str]:
     """Return a name for each capture: its folder's, where that is not enough with the folder above it or a number."""
-    plain = [_ODD.sub("_", p.resolve().name.removesuffix(".tracecorr")) or "capture" for p in paths]
+    plain = [_ODD.sub("_", p.resolve().name.removesuffix(SUFFIX)) or "capture" for p in paths]
     above = [f"{_ODD.sub('_', p.resolve().parent.name)}-{n}" for p, n in zip(paths, plain, strict=True)]
     often = Counter(plain)
     names = [n if often[n] == 1 else a for n, a in zip(plain, above, strict=True)]

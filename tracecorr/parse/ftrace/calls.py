@@ -8,10 +8,8 @@ import numpy as np
 import numpy.typing as npt
 import polars as pl
 
+from tracecorr.parse.digits import Ints, Mask
 from tracecorr.parse.ftrace.halves import EXIT, FUNCTION, SYSCALL, number_values
-
-Ints = npt.NDArray[np.int64]
-Mask = npt.NDArray[np.bool_]
 
 # Layers whose records tell that their thread was in user space.
 _OF_USER = ("doorbell", "signal", "hsa")

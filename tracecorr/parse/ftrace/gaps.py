@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import numpy as np
-import numpy.typing as npt
 import polars as pl
 
-Ints = npt.NDArray[np.int64]
-Mask = npt.NDArray[np.bool_]
+from tracecorr.parse.digits import Ints, Mask
 
 # Two calls look like one where the exit of the first and the enter of the second are missing.
 _LEAST_LOST = 2

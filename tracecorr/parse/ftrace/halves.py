@@ -15,9 +15,9 @@ import polars as pl
 
 from tracecorr.model import schema
 from tracecorr.model.schema import CAT
+from tracecorr.parse.digits import Words
+from tracecorr.parse.heads import MIX
 from tracecorr.parse.kfd import ioctl_name, layer_of, result_text
-
-Words = npt.NDArray[np.uint64]
 
 BASE = ("seq", "file", "offset", "length", "stamp_ns", "cpu", "tid", "pid", "comm")
 INSTANT, ENTER, EXIT = 0, 1, 2
@@ -25,9 +25,8 @@ SYSCALL, FUNCTION, GRAPH = 1, 2, 3
 # Numbers below this (all thread numbers are) index a table of their own.
 _SMALL = 1 << 22
 _MOST_ERROR = np.uint64(4095)
-_MIX = np.uint64(0x9E3779B97F4A7C15)
 
-_HALF: dict[str, pl.DataType | type[pl.DataType]] = {
+_TYPES: dict[str, pl.DataType | type[pl.DataType]] = {
     "seq": pl.Int64, "file": pl.UInt16, "offset": pl.Int64, "length": pl.UInt32, "stamp_ns": pl.Int64,
     "cpu": pl.UInt16, "tid": pl.UInt64, "pid": pl.UInt32, "comm": CAT, "layer": CAT,
     "name": CAT, "phase": pl.Int8, "call": pl.Int8, "key": CAT, "result": CAT,
@@ -36,7 +35,7 @@ _HALF: dict[str, pl.DataType | type[pl.DataType]] = {
     "is_raw": pl.Boolean,  # of `raw_syscalls`
     "is_crossed": pl.Boolean,  # see `Calls.crossed`
 }  # fmt: skip
-HALF = pl.Schema(_HALF)
+HALF = pl.Schema(_TYPES)
 
 # Per system call: which field fills which column, and which fields become rows of args.
 _COLUMNS: dict[str, tuple[dict[str, str], tuple[str, ...]]] = {
@@ -87,7 +86,7 @@ class Batch:
         # A column that has its type already needs no cast: there are many small frames.
         self.halves.append(
             frame.select(
-                value if frame.schema.get(c) == _HALF[c] and c in BASE else value.cast(_HALF[c]).alias(c)
+                value if frame.schema.get(c) == HALF[c] and c in BASE else value.cast(HALF[c]).alias(c)
                 for c, value in values.items()
             )
         )
@@ -194,7 +193,7 @@ def number_values(values: Words) -> tuple[Words, npt.NDArray[np.uint32]]:
     if len(values) and int(values.max()) < _SMALL:
         return _number_small(values.view(np.int64))
     bits = 16 if len(values) < 1 << 17 else 20
-    slot = (values * _MIX) >> np.uint64(64 - bits)
+    slot = (values * MIX) >> np.uint64(64 - bits)
     table = np.zeros(1 << bits, np.uint64)
     table[slot] = values
     if not (table[slot] == values).all():

@@ -9,7 +9,8 @@ import numpy as np
 import polars as pl
 
 from tracecorr.model.schema import CAT
-from tracecorr.parse.text import Codes, Ints, Mask, Text, decimal
+from tracecorr.parse.digits import Ints, Mask
+from tracecorr.parse.text import Codes, Text, decimal
 
 # The kernel prints `%16s-%-7d `, perhaps a tgid, `[%03d] `, four or five flags, `%5lu.%06lu: `; `trace-cmd
 # report` leaves the flags out and may print nine digits.
@@ -75,7 +76,7 @@ class Layout:
 
 
 @dataclass
-class Heads:
+class LineHeads:
     """Hold the lines of a block whose columns are known.
 
     Args:
@@ -92,12 +93,12 @@ class Heads:
     body: Ints
     base: pl.DataFrame
 
-    def select(self, rows: Mask | Ints) -> Heads:
+    def select(self, rows: Mask | Ints) -> LineHeads:
         """Return some of the lines."""
         if rows.dtype == np.bool_ and rows.all():
             return self
         base = self.base.filter(pl.Series(rows)) if rows.dtype == np.bool_ else self.base[rows]
-        return Heads(self.line[rows], self.start[rows], self.end[rows], self.body[rows], base)
+        return LineHeads(self.line[rows], self.start[rows], self.end[rows], self.body[rows], base)
 
     def frame(self, file: int, shift: int) -> pl.DataFrame:
         """Return the base columns of halves; `shift` makes offsets in the file of positions."""
@@ -113,7 +114,7 @@ class Tasks:
         self._codes = Codes(_read_task)
         self._layouts: list[Layout] = []
 
-    def read(self, text: Text, start: Ints, end: Ints) -> Heads:
+    def read(self, text: Text, start: Ints, end: Ints) -> LineHeads:
         """Return the heads of all lines with known columns, in order."""
         left, parts = np.arange(len(start)), []
         tried: list[Layout] = []
@@ -132,7 +133,7 @@ class Tasks:
             left = left[~fits]
         return _merge(parts)
 
-    def _read(self, text: Text, layout: Layout, line: Ints, start: Ints, end: Ints) -> tuple[Heads, Mask]:
+    def _read(self, text: Text, layout: Layout, line: Ints, start: Ints, end: Ints) -> tuple[LineHeads, Mask]:
         at = start[line]
         seconds, good = decimal(text, at + layout.dot, np.full(len(at), layout.dot - layout.seconds))
         fraction, fine = decimal(text, at + layout.dot + 1 + layout.digits, np.full(len(at), layout.digits))
@@ -146,20 +147,20 @@ class Tasks:
         base = tasks[task].insert_column(0, pl.Series("stamp_ns", nanoseconds.view(np.int64)))
         base = base.insert_column(1, pl.Series("cpu", cpu.astype(np.uint16)))
         good &= base["tid"].is_not_null().to_numpy()
-        return Heads(line, at, end[line], at + layout.body, base).select(good), good
+        return LineHeads(line, at, end[line], at + layout.body, base).select(good), good
 
 
-def _merge(parts: list[Heads]) -> Heads:
+def _merge(parts: list[LineHeads]) -> LineHeads:
     """Return the lines of all layouts in order."""
     if len(parts) == 1:
         return parts[0]
     empty = np.zeros(0, np.int64)
     if not parts:
-        return Heads(empty, empty, empty, empty, pl.DataFrame(schema=_BASE))
+        return LineHeads(empty, empty, empty, empty, pl.DataFrame(schema=_BASE))
     line, start, end, body = (
         np.concatenate([getattr(p, name) for p in parts]) for name in ("line", "start", "end", "body")
     )
-    heads = Heads(line, start, end, body, pl.concat([p.base for p in parts]))
+    heads = LineHeads(line, start, end, body, pl.concat([p.base for p in parts]))
     return heads.select(np.argsort(heads.line))
 
 

@@ -10,8 +10,9 @@ import numpy as np
 import polars as pl
 
 from tracecorr.model import schema
+from tracecorr.parse.digits import Ints, Mask
 from tracecorr.parse.ftrace.prefixes import Prefix, find_prefix
-from tracecorr.parse.text import Ints, Mask, Text
+from tracecorr.parse.text import Text
 
 BLOCK_BYTES = 8 << 20
 # Lines looked at from the end of a block for one that starts a record.

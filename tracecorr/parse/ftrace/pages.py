@@ -11,12 +11,13 @@ import polars as pl
 
 from tracecorr.model import schema
 from tracecorr.model.parts import Block
+from tracecorr.parse.digits import Ints, Words
 from tracecorr.parse.ftrace import halves as hv
 from tracecorr.parse.ftrace.formats import PageTrace, page_layout, parse_formats, probed_functions, saved_names
 from tracecorr.parse.ftrace.halves import number_values
 from tracecorr.parse.ftrace.pairing import Pairer
 from tracecorr.parse.ftrace.payloads import SHORT, Names, Payloads, Skipped
-from tracecorr.parse.ftrace.ring import Ints, word_view
+from tracecorr.parse.ftrace.ring import word_view
 from tracecorr.parse.ftrace.streams import Account, CpuPages, Window, next_window
 from tracecorr.parse.ftrace.symbols import Symbols, parse_printk_formats
 
@@ -57,7 +58,7 @@ def read_ftrace_pages(
     )
 
 
-def _without_false(tid: hv.Words) -> pl.Series:
+def _without_false(tid: Words) -> pl.Series:
     """Return the numbers of threads, null where no thread can have it."""
     found, is_false = pl.Series(tid), tid > _MOST_TID
     return found.set(pl.Series(is_false), None) if is_false.any() else found
@@ -98,9 +99,11 @@ class RecordReader:
         kinds, base, data, length = self._base(window)
         batch = hv.Batch()
         skipped = self._payloads.add(batch, window.flat, kinds, base, data, length)
-        self.gaps.update(gap[0] for gap in window.gaps)
-        gaps = [(self._cpus[i].cpu, before, after, n if n >= 0 else None) for i, n, before, after in window.gaps]
-        losses = _losses(gaps)
+        self.gaps.update(gap.place for gap in window.gaps)
+        losses = _losses(
+            (self._cpus[gap.place].cpu, gap.before, gap.after, gap.lost if gap.lost >= 0 else None)
+            for gap in window.gaps
+        )
         events, args = self.pairer.feed(batch, losses)
         return Block(events=events, args=args, ledger=self._ledger(window, skipped), losses=self.scale_losses(losses))
 
@@ -137,7 +140,7 @@ class RecordReader:
         )
         return kinds[order], base, data[order], length[order]
 
-    def _names(self, tid: hv.Words) -> dict[str, pl.Series]:
+    def _names(self, tid: Words) -> dict[str, pl.Series]:
         """Return `pid` and `comm` of every record, as far as the recorder saved them."""
         values, codes = number_values(tid)
         comms = pl.Series([self._comms.get(t, "<...>") for t in values.tolist()], dtype=schema.CAT)
@@ -149,8 +152,8 @@ class RecordReader:
         rows: list[tuple[int, str, str, int, int]] = []
         counts = np.bincount(window.source, minlength=len(self._cpus))
         lost = np.zeros(len(self._cpus), np.int64)
-        for index, count, _, _ in window.gaps:
-            lost[index] += max(count, 1)
+        for gap in window.gaps:
+            lost[gap.place] += max(gap.lost, 1)
         for index, cpu in enumerate(self._cpus):
             left_out = skipped.of_file(cpu.file)
             rows += _accounts(cpu, window.accounts[index], int(counts[index]), left_out)

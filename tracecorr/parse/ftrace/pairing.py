@@ -7,7 +7,8 @@ import polars as pl
 
 from tracecorr.model import schema
 from tracecorr.model.kinds import Flag
-from tracecorr.parse.ftrace.calls import Calls, Ints, Mask
+from tracecorr.parse.digits import Ints, Mask
+from tracecorr.parse.ftrace.calls import Calls
 from tracecorr.parse.ftrace.gaps import Gaps
 from tracecorr.parse.ftrace.halves import ENTER, EXIT, FUNCTION, HALF, INSTANT, SYSCALL, Batch, all_args, number_values
 

@@ -10,11 +10,12 @@ import numpy as np
 import numpy.typing as npt
 import polars as pl
 
+from tracecorr.parse.digits import Ints
 from tracecorr.parse.ftrace import halves as hv
 from tracecorr.parse.ftrace.bprint import format_binary
 from tracecorr.parse.ftrace.formats import Field, Format
 from tracecorr.parse.ftrace.markers import add_marker_texts, add_printk
-from tracecorr.parse.ftrace.ring import Bytes, Ints, word_view
+from tracecorr.parse.ftrace.ring import Bytes, word_view
 from tracecorr.parse.ftrace.symbols import INSIDE, Symbols
 from tracecorr.parse.ftrace.syscalls import syscall_of
 

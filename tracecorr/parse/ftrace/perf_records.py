@@ -17,10 +17,11 @@ import numpy as np
 import numpy.typing as npt
 
 from tracecorr.model.parts import Block
+from tracecorr.parse.digits import Ints
 from tracecorr.parse.ftrace.formats import PageTrace, parse_formats
 from tracecorr.parse.ftrace.pages import RecordReader, torn_ends
-from tracecorr.parse.ftrace.ring import SLACK, Bytes, Ints, Records, word_view
-from tracecorr.parse.ftrace.streams import Account, Window
+from tracecorr.parse.ftrace.ring import SLACK, Bytes, Records, word_view
+from tracecorr.parse.ftrace.streams import Account, Gap, Window
 
 _SAMPLE, _LOST = 9, 2
 # Bytes before the pid, before the time, before the size of the record, before the record; the last two without id.
@@ -278,13 +279,13 @@ class _Part:
         self.cpu.last_sample = last[:_ID_AT] + known + last[_ID_AT + _ID_BYTES :] if firsts[-1] else b""
         return _Chosen(at[~double], size[~double], int(double.sum()), int(size[double].sum()))
 
-    def gaps(self, index: int, count: int) -> Iterator[tuple[int, int, int | None, int | None]]:
+    def gaps(self, index: int, count: int) -> Iterator[Gap]:
         """Yield what the kernel says it lost among the first `count` records."""
         for row in np.flatnonzero(self.kind[:count] == _LOST).tolist():
             before = int(self.reached[row]) or self.cpu.last_stamp
             later = self.reached[row + 1 :]
             after = int(later[later > self.reached[row]][0]) if (later > self.reached[row]).any() else None
             lost = int(self._words[self.at[row] + 16])
-            yield index, lost, before, after
+            yield Gap(index, lost, before, after)
         if count:
             self.cpu.last_stamp = int(self.reached[count - 1]) or self.cpu.last_stamp

@@ -13,10 +13,11 @@ from dataclasses import dataclass
 import numpy as np
 import polars as pl
 
+from tracecorr.parse.digits import Ints, Mask, Words
 from tracecorr.parse.ftrace import halves as hv
 from tracecorr.parse.ftrace.fields import KEYS
-from tracecorr.parse.ftrace.layout import Heads
-from tracecorr.parse.text import Codes, Ints, Mask, Text, Words, decimal, hexadecimal
+from tracecorr.parse.ftrace.layout import LineHeads
+from tracecorr.parse.text import Codes, Text, decimal, hexadecimal
 
 # Where a probe is: `(kfd_ioctl+0x4/0x570 [amdgpu])`, `(0x7f7bd24c11c0)`, `(__x64_sys_ioctl+0x8d/0xd0 <- kfd_ioctl)`.
 PROBE = r"^\((?:(?P<caller>[^()]*) <- )?(?P<at>[^\s()]+)(?: \[(?P<module>[\w-]+)\])?\)"
@@ -61,7 +62,7 @@ class Quick:
             signs = (b": 0x", b"=0x", b' "')
             self.has_0x = any(_is_in_call(block, at) for sign in signs for at in _places(block, sign))
 
-    def add(self, batch: hv.Batch, text: Text, heads: Heads, base: pl.DataFrame) -> Mask:
+    def add(self, batch: hv.Batch, text: Text, heads: LineHeads, base: pl.DataFrame) -> Mask:
         """Add the rows of the lines `heads`, whose base columns are `base`; return which lines they were."""
         taken = np.zeros(len(heads.line), np.bool_)
         if not len(taken):
@@ -107,7 +108,7 @@ class Quick:
         return rows[good]
 
     def _add_probes(
-        self, batch: hv.Batch, text: Text, heads: Heads, stop: Ints, base: pl.DataFrame, event: str, rows: Ints
+        self, batch: hv.Batch, text: Text, heads: LineHeads, stop: Ints, base: pl.DataFrame, event: str, rows: Ints
     ) -> Iterator[Ints]:
         close, code = text.token(stop[rows] + 2, b")", _SITE_BYTES)
         sites = self._sites.encode(text, stop[rows] + 2, close, code)
@@ -156,7 +157,7 @@ def _by_code(rows: Ints, code: Ints) -> Iterator[tuple[int, Ints]]:
             yield int(codes[start]), rows[start:end]
 
 
-def _syscall_values(text: Text, heads: Heads, stop: Ints, rows: Ints) -> _Values:
+def _syscall_values(text: Text, heads: LineHeads, stop: Ints, rows: Ints) -> _Values:
     values = _fields(text, stop[rows] + 1, heads.end[rows] - 1, "syscall", b",)")
     values.good &= text.bytes[heads.end[rows] - 1] == ord(")")
     return values
@@ -214,7 +215,7 @@ def _number(text: Text, start: Ints, end: Ints, *, bare_hex: bool) -> tuple[Word
 
 
 def _add_exits(
-    batch: hv.Batch, text: Text, heads: Heads, stop: Ints, base: pl.DataFrame, name: str, rows: Ints
+    batch: hv.Batch, text: Text, heads: LineHeads, stop: Ints, base: pl.DataFrame, name: str, rows: Ints
 ) -> Ints:
     start, end = stop[rows] + 4, heads.end[rows]
     value, good = _number(text, start, end, bare_hex=True)

@@ -11,7 +11,8 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-Ints = npt.NDArray[np.int64]
+from tracecorr.parse.digits import Ints
+
 Bytes = npt.NDArray[np.uint8]
 
 _LONG, _PADDING, _TIME_EXTEND, _TIME_STAMP = 0, 29, 30, 31

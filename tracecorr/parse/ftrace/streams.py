@@ -5,11 +5,13 @@ from __future__ import annotations
 import heapq
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
-from tracecorr.parse.ftrace.ring import SLACK, Bytes, Ints, Pages, Records, decode_pages, read_heads
+from tracecorr.parse.digits import Ints
+from tracecorr.parse.ftrace.ring import SLACK, Bytes, Pages, Records, decode_pages, read_heads
 
 # Only a page with a page behind it is known to be complete in time.
 _LEAST_PAGES = 2
@@ -85,7 +87,7 @@ class Window:
         source: index of the CPU of each record.
         shift: per CPU what to add to a position in `flat` for the offset in its file.
         accounts: per CPU the pages used up.
-        gaps: (index of the CPU, records lost or -1 where not told, time before, time after).
+        gaps: where records were lost.
     """
 
     flat: Bytes
@@ -93,7 +95,22 @@ class Window:
     source: Ints
     shift: Ints
     accounts: list[Account]
-    gaps: list[tuple[int, int, int | None, int | None]]
+    gaps: list[Gap]
+
+
+class Gap(NamedTuple):
+    """Tell of records that a CPU lost: between which two stamps, None where there is none, and how many.
+
+    Args:
+        place: of the CPU among all of them.
+        lost: records; -1 where their number is not told.
+        before, after: stamps of the records around them.
+    """
+
+    place: int
+    lost: int
+    before: int | None
+    after: int | None
 
 
 @dataclass
@@ -181,7 +198,7 @@ class _Cut:
         index: int,
         cpu: CpuPages,
         ready: npt.NDArray[np.bool_],
-        gaps: list[tuple[int, int, int | None, int | None]],
+        gaps: list[Gap],
     ) -> Account:
         """Mark what stays behind, tell the gaps, and let the CPU drop the pages that are used up."""
         begin, end = (int(e) for e in self._edges[index : index + 2])
@@ -201,13 +218,11 @@ class _Cut:
         cpu.release(used_up - begin, 0 if stop == last else stop - last_page)
         return self._account(begin, used_up)
 
-    def _gaps(
-        self, index: int, cpu: CpuPages, pages: tuple[int, int], gaps: list[tuple[int, int, int | None, int | None]]
-    ) -> None:
+    def _gaps(self, index: int, cpu: CpuPages, pages: tuple[int, int], gaps: list[Gap]) -> None:
         for page in (np.flatnonzero(self._heads.missed[pages[0] : pages[1]]) + pages[0]).tolist():
             first, before = np.searchsorted(self._records.page, (int(self._edges[index]), page)).tolist()
             stamp = int(self._records.stamp[before - 1]) if before > first else cpu.last_stamp
-            gaps.append((index, int(self._heads.missed[page]), stamp, int(self._heads.stamp[page])))
+            gaps.append(Gap(index, int(self._heads.missed[page]), stamp, int(self._heads.stamp[page])))
 
     def _account(self, begin: int, end: int) -> Account:
         heads: Pages = self._heads

@@ -8,7 +8,8 @@ from functools import cached_property
 import numpy as np
 import polars as pl
 
-from tracecorr.parse.ftrace.halves import Words, number_values
+from tracecorr.parse.digits import Words
+from tracecorr.parse.ftrace.halves import number_values
 
 # The function tracers tell the entry of a function: its start, or what follows its ENDBR. A text is written
 # from anywhere inside.

@@ -11,7 +11,7 @@ import polars as pl
 
 from tracecorr.model import schema
 from tracecorr.model.errors import CaptureError
-from tracecorr.model.kinds import INFERRED, PACKET_KINDS
+from tracecorr.model.kinds import HALF_SEEN, INFERRED, PACKET_KINDS
 from tracecorr.store.memory import kept_memory
 from tracecorr.store.views import drawn, levels
 from tracecorr.store.views.kinds import Kinds
@@ -121,7 +121,7 @@ def _read_events(tables: drawn.Tables, more: int) -> tuple[_Columns, int, pl.Dat
         columns.event[rows], columns.start[rows] = batch["event"], batch["ts_ns"]
         columns.end[rows] = batch["ts_ns"].to_numpy() + batch["dur_ns"].fill_null(0).to_numpy()
         columns.depth[rows] = batch["depth"].cast(pl.Int32).fill_null(-1)
-        half = (batch["flags"].fill_null(0).to_numpy() & drawn.HALF) > 0
+        half = (batch["flags"].fill_null(0).to_numpy() & HALF_SEEN) > 0
         columns.style[rows] = np.where(half, levels.HALF_SEEN, 0)
     columns.own[:count], columns.own[count:] = True, False
     kinds.add(_add_subs(events.head(0).collect(), subs))  # where there is no batch

@@ -10,7 +10,7 @@ from collections.abc import Callable
 import polars as pl
 
 from tracecorr.model.errors import TracecorrError
-from tracecorr.model.kinds import INFERRED, NOT_YET, Flag
+from tracecorr.model.kinds import INFERRED, NOT_YET
 from tracecorr.model.schema import CAT
 from tracecorr.store.views import lanes, levels
 
@@ -26,7 +26,6 @@ SHAPE: dict[str, pl.DataType] = {
     "style": pl.UInt8(), "label": CAT, "value": pl.Float64(), "own": pl.Boolean(),
 }  # fmt: skip
 
-HALF = int(Flag.ENTER_ONLY | Flag.EXIT_ONLY)
 # Functions of the driver that tell the hardware scheduler what to run, and wait for it.
 _SCHEDULING = (
     r"runlist|map_queues|execute_queues|preempt|(?:evict|restore)_|_queue_mes$|fence_wait|quantum|reset_queues"
