@@ -122,7 +122,7 @@ def test_kernels_do_not_guess_gpu_times() -> None:
     assert rows["(unknown)"]["gpu_mean_ns"] is None
 
 
-def test_launches_and_reasons() -> None:
+def test_launches_are_counted_by_kind_and_by_the_link_that_they_lack() -> None:
     launches = table(
         "launches",
         {"event": 5, "kind": "dispatch", "call_event": 1, "doorbell_evidence": "recorded"},
@@ -173,7 +173,7 @@ def test_a_stage_tells_how_well_its_times_are_known(first: int) -> None:
     assert unknown["packet to doorbell"]["error_ns"] is None
 
 
-def test_queues_and_streams() -> None:
+def test_queues_tell_their_streams_and_streams_their_queues_in_order_of_use() -> None:
     spans = table(
         "stream_queues",
         {"stream": 0, "queue": 1, "from_ns": 20, "to_ns": 30, "evidence": "recorded"},
@@ -357,7 +357,7 @@ def test_rows_for_json_hold_no_number_that_json_lacks() -> None:
     assert plain_rows(frame.select("queue"))[0] == {"queue": 1}
 
 
-def test_values_of_tables() -> None:
+def test_tables_show_addresses_in_hex_points_in_seconds_and_no_empty_column() -> None:
     frame = pl.DataFrame(
         {"a": [2**63 + 5, None], "l": [[1, None], None], "created_ns": [1_500_000_000, None], "gone": [None, None]},
         schema={"a": pl.UInt64, "l": pl.List(pl.UInt64), "created_ns": pl.Int64, "gone": pl.Int64},

@@ -197,7 +197,7 @@ def test_waits_and_hsa_calls() -> None:
     assert summarize_hsa_calls(events).select("source", "name", "calls").rows() == [("rocprof", "hsa_signal_create", 1)]
 
 
-def test_pauses_between_packets() -> None:
+def test_pauses_are_those_between_packets_of_one_queue() -> None:
     packets = [
         {"event": i, "kind": "dispatch", "queue": 0, "packet_ns": t} for i, t in enumerate((0, 10, 20, 1_000_000))
     ]

@@ -59,7 +59,9 @@ def driver(monkeypatch: pytest.MonkeyPatch) -> Iterator[dict[int, socket.socket]
         end.close()
 
 
-def test_gpus_and_clients(nodes: Path, driver: dict[int, socket.socket], tmp_path: Path) -> None:
+def test_every_gpu_of_the_topology_gets_a_client_that_no_child_inherits(
+    nodes: Path, driver: dict[int, socket.socket], tmp_path: Path
+) -> None:
     (nodes / "1/gpu_id").replace(nodes / "1/no_gpu_id")
     assert list_gpu_ids(nodes) == [OTHER]
     (nodes / "1/no_gpu_id").replace(nodes / "1/gpu_id")

@@ -203,7 +203,9 @@ def test_every_command_has_the_end_that_the_log_prints(imported: Importer, data_
     found = [(int(at), int(begun or ended, 16), bool(begun)) for at, begun, ended in re.findall(lines, text)]
     query = """SELECT l.kind, l.complete_ns, l.packet_ns, l.enqueue_ns, c.command FROM launches l
         JOIN events c ON c.event = l.command_event"""
-    for row in _query(imported(name), query):
+    rows = _query(imported(name), query)
+    assert rows
+    for row in rows:
         # The packets of a graph launch come before their command.
         last_ns = row["enqueue_ns"] if "barrier" in row["kind"] else max(row["packet_ns"], row["enqueue_ns"])
         command, after_us = int(row["command"], 16), last_ns // 1000

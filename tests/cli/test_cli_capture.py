@@ -26,7 +26,7 @@ def capture(run: Run, tmp_path: Path, log_file: Path, trace_file: Path) -> Path:
 @pytest.mark.parametrize(
     "verb", [["info"], ["report"], ["correlate"], ["serve", "--no-browser"], ["query", "SELECT 1"]]
 )
-def test_no_capture_here(run: Run, verb: list[str]) -> None:
+def test_a_verb_without_a_capture_here_says_what_to_do(run: Run, verb: list[str]) -> None:
     result = run(*verb)
     assert result.status == 2
     assert "next step: " in result.err
@@ -75,7 +75,7 @@ def test_a_capture_may_be_named_beside_what_needs_none(run: Run) -> None:
         assert run("query", "x", option).out == run("query", option).out != ""
 
 
-def test_query_without_sql(run: Run) -> None:
+def test_a_query_without_sql_is_wrong_usage(run: Run) -> None:
     assert run("query").status == 2
     assert run("query", "x.tracecorr").status == 2
 
@@ -156,7 +156,7 @@ def test_compare_tells_findings_and_refuses_what_it_cannot_read(run: Run) -> Non
 
 
 @pytest.mark.usefixtures("capture")
-def test_pages_and_examples(run: Run, tmp_path: Path) -> None:
+def test_pages_are_written_and_examples_of_queries_run(run: Run, tmp_path: Path) -> None:
     assert run("report", "x", "--html", "r.html").status == 0
     assert run("compare", "x", "x", "--html", "c.html").status == 0
     assert all("</html>" in (tmp_path / name).read_text() for name in ("r.html", "c.html"))

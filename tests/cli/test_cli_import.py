@@ -137,7 +137,9 @@ def test_existing_output_stays(run: Run, tmp_path: Path, log_file: Path) -> None
     assert run("import", "--amd-log", log_file, "-o", "x", "--force").status == 0
 
 
-def test_log_and_trace(run: Run, log_file: Path, trace_file: Path) -> None:
+def test_a_log_and_a_trace_become_one_capture_whose_queue_has_both_addresses(
+    run: Run, log_file: Path, trace_file: Path
+) -> None:
     result = run("import", "--amd-log", log_file, "--ftrace", trace_file, "--ftrace-clock", "mono", "-o", "x")
     assert result.status == 0, result.err
     assert result.out == "x.tracecorr\n"

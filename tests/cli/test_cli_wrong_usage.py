@@ -92,7 +92,9 @@ def _capture(run: Run, log_file: Path, trace_file: Path) -> None:
         (["capture", "-o", ".", "--", "true"], "names no folder"),
     ],
 )
-def test_one_clear_error(run: Run, tmp_path: Path, words: list[str], told: str) -> None:
+def test_wrong_usage_is_one_error_with_a_next_step_and_leaves_no_file(
+    run: Run, tmp_path: Path, words: list[str], told: str
+) -> None:
     before = sorted(tmp_path.iterdir())
     found = run(*words)
     said = found.err.splitlines()

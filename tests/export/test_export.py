@@ -23,7 +23,6 @@ from tracecorr.export.tabular import write_tables
 from tracecorr.export.trace import _tell_open
 from tracecorr.model import schema
 from tracecorr.model.errors import InputError
-from tracecorr.pipeline import correlate, import_files
 from tracecorr.store import Capture
 
 _COUNTS = (
@@ -32,16 +31,6 @@ _COUNTS = (
     "select count(*) as n from counter",
     "select name, value from stats where severity in ('error', 'data_loss') and value > 0",
 )
-
-
-@pytest.fixture(scope="module")
-def capture(data_folder: Path, tmp_path_factory: pytest.TempPathFactory) -> Capture:
-    """Return a recorded run of several threads with graph launches."""
-    folder = data_folder / "captures" / "mt-threads"
-    out = tmp_path_factory.mktemp("export") / "x.tracecorr"
-    made = import_files(out, [folder / "amd.log"], [folder / "ftrace.txt"], clock_samples=folder / "clock.json")
-    correlate(made.path)
-    return made
 
 
 def rows_of(capture: Capture, table: str) -> int:

@@ -4,25 +4,12 @@ from __future__ import annotations
 
 import json
 from io import BytesIO
-from pathlib import Path
 
 import polars as pl
-import pytest
 
 from tracecorr.export.selection import Selection
 from tracecorr.export.speedscope import write_speedscope
-from tracecorr.pipeline import correlate, import_files
 from tracecorr.store import Capture
-
-
-@pytest.fixture(scope="module")
-def capture(data_folder: Path, tmp_path_factory: pytest.TempPathFactory) -> Capture:
-    """Return a recorded run of several threads."""
-    folder = data_folder / "captures" / "mt-threads"
-    out = tmp_path_factory.mktemp("export") / "x.tracecorr"
-    made = import_files(out, [folder / "amd.log"], [folder / "ftrace.txt"], clock_samples=folder / "clock.json")
-    correlate(made.path)
-    return made
 
 
 def written(capture: Capture, selection: Selection) -> dict[str, object]:

@@ -48,7 +48,7 @@ BY_NUMBER = ("ioctl", "AMDKFD_IOC_GET_VERSION", "kfd", "number")
 PLAIN = ("syscall", "ioctl", None, None)
 
 
-def test_open_and_close(correlate_trace: Correlator) -> None:
+def test_a_descriptor_is_of_the_kfd_until_it_is_closed(correlate_trace: Correlator) -> None:
     kfd = _open("a-10", "/dev/kfd", 4)
     text = kfd + _ioctl(4) + _call("a-10", "close", "fd: 4", "0x0") + _open("a-10", "/dev/tty1", 4) + _ioctl(4)
     assert _ioctls(correlate_trace(text)) == [KFD, PLAIN]
@@ -117,7 +117,9 @@ EXEC = "a-20 20 sched_process_exec: filename=/bin/x pid=20 old_pid=20\n"
         ("O_RDWR", _call("a-10", "close", "fd: 4", "0x0") + FORK, BY_NUMBER),
     ],
 )
-def test_fork_and_exec(correlate_trace: Correlator, flags: str, after: str, found: tuple[str, str, str, str]) -> None:
+def test_a_child_has_the_descriptors_that_fork_and_exec_leave_it(
+    correlate_trace: Correlator, flags: str, after: str, found: tuple[str, str, str, str]
+) -> None:
     text = _open("a-10", "/dev/kfd", 4, flags) + after + _ioctl(4, task="a-20", tgid=20)
     assert _ioctls(correlate_trace(text)) == [found]
 

@@ -75,7 +75,7 @@ RUN = f"kworker/1:2-9 9 drm_sched_job_run: {FIELDS}"
 DONE = "<idle>-0 0 drm_sched_job_done: fence=5:{n} signaled"
 
 
-def test_half_seen_jobs(correlate_trace: Correlator) -> None:
+def test_a_job_that_is_half_seen_has_only_the_times_that_were_seen(correlate_trace: Correlator) -> None:
     """Queued only, run without its queueing, and an end of a job that began before the trace (synthetic)."""
     lines = [DONE.format(n=1), RUN.format(n=2, ring="sdma0"), DONE.format(n=2), QUEUE.format(n=3, ring="comp_1.0.0")]
     jobs = correlate_trace("\n".join(lines)).table("drm_jobs").collect()
@@ -140,6 +140,6 @@ def test_recorded_desktop_of_kernel_4_11(data_folder: Path, tmp_path: Path) -> N
         ("mes_0.0.0", "other"), (None, None),
     ],
 )  # fmt: skip
-def test_kinds_of_rings(ring: str | None, kind: str | None) -> None:
+def test_the_name_of_a_ring_tells_its_kind(ring: str | None, kind: str | None) -> None:
     frame = pl.DataFrame({"ring": [ring]}, schema={"ring": pl.String})
     assert frame.select(kind=ring_kind(pl.col("ring")))["kind"][0] == kind

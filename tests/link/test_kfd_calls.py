@@ -56,7 +56,9 @@ def _args(capture: Capture, name: str) -> list[dict[str, Any]]:
         ("0x3def000000000000", "mmio", 0xF7BC),
     ],
 )
-def test_offsets_of_mmaps(correlate_trace: Correlator, offset: str, mapping: str, gpu_id: int | None) -> None:
+def test_the_offset_of_an_mmap_tells_what_is_mapped_and_of_which_gpu(
+    correlate_trace: Correlator, offset: str, mapping: str, gpu_id: int | None
+) -> None:
     found = _args(correlate_trace(_clean(OPEN + _mmap(offset))), "mmap")[0]
     assert (found["kfd_mapping"], found.get("gpu_id")) == (mapping, gpu_id)
 

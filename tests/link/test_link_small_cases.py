@@ -61,7 +61,9 @@ def packet_lines(
         pytest.param([None, None, None], [0, 1, 2], id="none printed, creation seen"),
     ],
 )
-def test_indexes_are_completed(printed: list[int | None], expected: list[int | None]) -> None:
+def test_indexes_are_told_beyond_32_bits_and_counted_where_none_is_printed(
+    printed: list[int | None], expected: list[int | None]
+) -> None:
     lines = complete_indexes(packet_lines(printed)).filter(pl.col("name") == "dispatch")
     assert lines["packet_index"].to_list() == expected
     counted = [now is not None and was is None for was, now in zip(printed, expected, strict=True)]

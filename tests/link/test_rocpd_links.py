@@ -79,7 +79,9 @@ def times_of_packets(capture: Capture) -> pl.DataFrame:
 
 
 @pytest.mark.parametrize("form", ["db", "json"])
-def test_clock_and_packets(recorded: tuple[Path, Profile, pl.DataFrame], tmp_path: Path, form: str) -> None:
+def test_a_profile_is_put_on_the_clock_of_the_log_and_linked_to_its_packets(
+    recorded: tuple[Path, Profile, pl.DataFrame], tmp_path: Path, form: str
+) -> None:
     folder, profile, truth = recorded
     capture, warnings = imported(folder, profile, tmp_path / "x.tracecorr", form)
     assert not [w for w in warnings if "rocprof" in w]

@@ -36,12 +36,15 @@ def test_counts_of_a_capture_are_those_of_its_recorder(data_folder: Path, name: 
     assert len(with_ring) == known["Created_SWq_lines"]
 
 
-@pytest.mark.parametrize("name", CAPTURES)
+# Up to ROCm 6.4 the line of a barrier prints no index.
+WITH_ALL_INDEXES = [name for name in CAPTURES if name not in ("hip-5.7.1", "hip-6.4.3")]
+
+
+@pytest.mark.parametrize("name", WITH_ALL_INDEXES)
 def test_packets_of_a_ring_have_no_gaps(data_folder: Path, name: str) -> None:
     log = read((data_folder / "captures" / name / "amd.log").read_bytes())
     packets = log.events.filter(pl.col("packet_index").is_not_null()).sort("ring", "packet_index")
-    if name in ("hip-5.7.1", "hip-6.4.3"):
-        return  # barriers of these releases print no index
+    assert len(packets)
     for _, ring in packets.group_by("ring"):
         assert ring["packet_index"].to_list() == list(range(len(ring)))
 

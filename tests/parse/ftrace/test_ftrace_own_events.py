@@ -174,7 +174,7 @@ def test_stored_values_are_printed(text: str, data: bytes, expected: str) -> Non
     assert format_binary(text, data) == expected
 
 
-def test_symbols_and_formats() -> None:
+def test_an_address_near_the_start_of_a_function_has_its_name() -> None:
     names = Symbols(KALLSYMS).names(pl.Series([IOCTL, IOCTL + 15, IOCTL + 16, 5], dtype=pl.UInt64).to_numpy())
     assert names["function"].to_list() == ["kfd_ioctl", "kfd_ioctl", hex(IOCTL + 16), "0x5"]
     hidden = Symbols("0000000000000000 T kfd_ioctl\n")

@@ -105,7 +105,7 @@ def test_each_kind_of_record_has_its_row() -> None:
     assert trace.arg("comm") == ["a b"] and trace.arg("kind") == [(1 << 64) - 1]
 
 
-def test_losses_and_ledger() -> None:
+def test_notes_of_lost_events_are_losses_and_every_byte_is_booked() -> None:
     trace = read_text(TRACE)
     assert trace.losses["count"].to_list() == [7, 4]
     ledger = {r["outcome"]: r for r in trace.ledger.to_dicts()}

@@ -58,7 +58,7 @@ def test_compressed_files_are_unpacked(tmp_path: Path, how: str, rows: list[tupl
     assert [path.name for path in tmp_path.iterdir()] == ["trace.dat"]
 
 
-def test_buffers_of_instances(rows: list[tuple[Any, ...]]) -> None:
+def test_a_file_with_two_buffers_gives_the_rows_of_both(rows: list[tuple[Any, ...]]) -> None:
     for data in (plain(TRACE, "second"), version6(TRACE, "second")):
         trace = _read(data)
         assert _rows(trace) == sorted(rows * 2, key=repr)

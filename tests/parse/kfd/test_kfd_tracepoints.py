@@ -62,7 +62,7 @@ CASES: list[tuple[str, str, str, dict[str, Any]]] = [
 
 
 @pytest.mark.parametrize(("event", "body", "layer", "fields"), CASES, ids=[f"{i}-{c[0]}" for i, c in enumerate(CASES)])
-def test_fields_of_tracepoints(event: str, body: str, layer: str, fields: dict[str, Any]) -> None:
+def test_the_fields_of_a_tracepoint_become_args(event: str, body: str, layer: str, fields: dict[str, Any]) -> None:
     data = PREFIX + f"{event}: {body}\n".encode()
     blocks = list(read_ftrace_text([data], 0))
     rows = pl.concat([b.events for b in blocks])

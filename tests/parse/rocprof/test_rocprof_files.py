@@ -47,7 +47,7 @@ def read(data: bytes) -> tuple[pl.DataFrame, Block]:
     return pl.concat([b.events for b in blocks]).with_columns(texts), blocks[-1]
 
 
-def test_kernels_of_rocprofv3() -> None:
+def test_a_kernel_table_of_rocprofv3_gives_a_row_for_each_line_with_times() -> None:
     rows, block = read(KERNELS)
     assert rows.select("stamp_ns", "end_stamp_ns", "layer", "name", "kernel", "pid").rows() == [
         (1000, 1500, "gpu", "dispatch", "void add<float>(float*, int)", 15)
