@@ -54,6 +54,32 @@ def test_children_and_their_children_are_found() -> None:
     assert shell.pid in table.seen
 
 
+def test_an_admitted_child_of_a_known_process_has_not_left_its_parents() -> None:
+    shell = subprocess.Popen(["sh", "-c", "read line; :"], stdin=subprocess.PIPE)
+    try:
+        table = ProcessTable()
+        table.adopt([shell.pid])
+        assert table.seen[shell.pid].how == "left its parents"
+        again = ProcessTable()
+        assert again.add(os.getpid(), "started")
+        again.adopt([shell.pid])
+        assert again.seen[shell.pid].how == "child"
+    finally:
+        shell.communicate()
+
+
+def test_processes_that_wrote_on_are_named_after_their_end() -> None:
+    ended = subprocess.Popen(["sh", "-c", "read line; :"], stdin=subprocess.PIPE)
+    table = ProcessTable()
+    assert table.add(ended.pid, "child")
+    assert f"left processes that go on: {ended.pid} (" in table.describe_survivors()
+    left = table.alive
+    ended.communicate()
+    assert table.refresh() == []
+    assert table.describe_survivors() == ""
+    assert f"left processes that went on: {ended.pid} (" in table.describe_survivors(left)
+
+
 def test_a_program_that_replaces_one_of_the_same_name_is_seen(tmp_path: Path) -> None:
     other = tmp_path / "sh"
     shutil.copy(shutil.which("sh") or "", other)

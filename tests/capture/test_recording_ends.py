@@ -135,6 +135,18 @@ def test_a_process_that_left_its_parents_is_named_and_cannot_change_the_capture(
     assert pid in {seen["pid"] for seen in capture.info["processes"]}
 
 
+def test_a_process_that_writes_on_and_ends_before_the_capture_is_named(tmp_path: Path, tracefs: Tracefs) -> None:
+    """SYNTHETIC log, of a process that the command leaves behind, which ends with the capture's trace instances."""
+    own = "/sys/kernel/tracing/instances/tracecorr_$CAPTURE"
+    left = f"exec 3>>${{AMD_LOG_LEVEL_FILE}}_$$; touch started; while ls -d {own}_*; do echo x >&3; done; echo y >&3"
+    start = f"export CAPTURE=$PPID; (bash -c '{left}' </dev/null >/dev/null 2>&1 &)"
+    with unchanged(tracefs):
+        capture = Capture(tmp_path, *QUICK, "--", "bash", "-c", f"{start}; until [ -e started ]; do sleep 0.01; done")
+        status, _, err = capture.end()
+    assert (status, capture.info["losses"][0]["reason"]) == (0, "the recording had ended"), err
+    assert "the command has ended, but it left processes that " in err
+
+
 def test_a_quit_is_the_workloads(tmp_path: Path, tracefs: Tracefs) -> None:
     script = "trap 'exit 9' QUIT; touch started; while :; do sleep 0.1; done"
     with unchanged(tracefs):

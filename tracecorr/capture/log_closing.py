@@ -10,6 +10,7 @@ from typing import Any
 from tracecorr.capture.folder import RecordingFolder
 from tracecorr.capture.late_writers import LateWriters
 from tracecorr.capture.launch import Launched
+from tracecorr.capture.log_file import CUT_SHORT
 from tracecorr.capture.logs import LogKeeper
 
 # A runtime writes some KB at once.
@@ -29,6 +30,11 @@ class ClosedLogs:
     losses: list[dict[str, Any]] = field(default_factory=list)
     problems: list[str] = field(default_factory=list)
     failures: list[OSError] = field(default_factory=list)
+
+    @property
+    def is_cut(self) -> bool:
+        """Tell whether somebody wrote on after the recording had ended."""
+        return any(loss["reason"] == CUT_SHORT for loss in self.losses)
 
 
 def close_logs(

@@ -14,6 +14,8 @@ from typing import Any
 from tracecorr.capture.log_follower import LogFollower
 from tracecorr.store.space import free_space
 
+# Why what a log holds beyond its cut is lost.
+CUT_SHORT = "the recording had ended"
 _BLOCK = 4096
 _CHUNK = 1 << 20
 
@@ -128,7 +130,7 @@ class GrowingLog:
                 reason = "the file was removed or replaced while the workload ran"
                 self._add_loss(reason, self._begins + position, self.size - position)
         elif self._kept is not None and self.size > self._kept:
-            self._add_loss("the recording had ended", self.kept_bytes, self.size - self._kept)
+            self._add_loss(CUT_SHORT, self.kept_bytes, self.size - self._kept)
             self._losses[-1] |= {"records": self._lost_lines, "from_ns": self._cut_ns}
         return self._losses
 

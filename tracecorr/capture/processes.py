@@ -94,17 +94,26 @@ class ProcessTable:
             tids: host numbers.
         """
         for tid in sorted(set(tids) - self._alive):
-            self.add(int((read_status(tid) or {}).get("Tgid", tid)), "left its parents")
+            status = read_status(tid) or {}
+            # One that was forked since the last look still has its parent.
+            how = "child" if int(status.get("PPid", "0")) in self.seen else "left its parents"
+            self.add(int(status.get("Tgid", tid)), how)
 
-    def describe_survivors(self) -> str:
-        """Return what to say of processes that go on after the command of the workload, or ""."""
-        alive = [f"{pid} ({self.seen[pid].comm})" for pid in sorted(self._alive)]
-        if not alive:
+    def describe_survivors(self, left: Collection[int] = ()) -> str:
+        """Return what to say of processes that went on after the command of the workload, or "".
+
+        Args:
+            left: host pids of those that have ended by now, but not before they wrote what is missing in the capture.
+        """
+        named = [f"{pid} ({self.seen[pid].comm})" for pid in sorted(self._alive or left)]
+        if not named:
             return ""
-        more = f" and {len(alive) - _MOST_NAMED} more" if len(alive) > _MOST_NAMED else ""
+        more = f" and {len(named) - _MOST_NAMED} more" if len(named) > _MOST_NAMED else ""
+        goes_on, then = ("go on", "do now") if self._alive else ("went on", "did then")
         return (
-            f"the command has ended, but it left processes that go on: {', '.join(alive[:_MOST_NAMED])}{more}; what "
-            "they do now is not recorded: give a command that waits for them, or attach with tracecorr capture --pid"
+            f"the command has ended, but it left processes that {goes_on}: {', '.join(named[:_MOST_NAMED])}{more}; "
+            f"what they {then} is not recorded: give a command that waits for them, or attach with "
+            "tracecorr capture --pid"
         )
 
     def find_time_offsets(self, first: int, gpu_users: Iterable[int]) -> dict[str, int]:

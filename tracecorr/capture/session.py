@@ -73,9 +73,8 @@ class Session:
         self._recording_since: float | None = None
         self._find_processes, self._find_openers = Pace(_PROCESSES_SECONDS), Pace(_OPENERS_SECONDS)
         self._find_cpus, self._find_blind = Pace(_CPUS_SECONDS), Pace(_PROCESSES_SECONDS)
-        self._interrupts = 0
-        self._end_reason = ""
-        self._detached = False
+        self._interrupts, self._end_reason, self._detached = 0, "", False
+        self._left: frozenset[int] = frozenset()
         self._info: dict[str, Any] = {}
         self._said: list[str] = []
         self.problems: list[str] = []
@@ -324,6 +323,8 @@ class Session:
         self._end_reason = reason
         self._processes.refresh()
         self._processes.adopt(self._recorder.armed.list_followed())
+        if self._launched.workload.status is not None:
+            self._left = self._processes.alive
         if self._processes.alive:
             # First of all: a limit is reached, and what follows takes its time.
             self._logs.cut()
@@ -378,7 +379,7 @@ class Session:
         losses = [*self._recorder.losses, *closed.losses]
         self.problems += closed.problems
         if self._launched.where == "host" and self._launched.workload.status is not None:
-            self.problems += filter(None, [self._processes.describe_survivors()])
+            self.problems += filter(None, [self._processes.describe_survivors(self._left if closed.is_cut else ())])
         if self._recorder.failure is not None:
             self.problems.append(f"the trace could not be written: {self._recorder.failure}")
         if self._recorder.discarded_bytes:
