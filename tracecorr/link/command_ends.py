@@ -10,7 +10,7 @@ from tracecorr.model.kinds import COMMAND_MENTIONS, SUBMITTED
 _MOST_HEADLESS = 0.5
 # Of a kind of commands that show their ends as a rule fewer lack it: one of more than 20.
 _MOST_ENDLESS = 0.05
-_END, _DESTROY = "complete", "hipStreamDestroy"
+_END, DESTROY = "complete", "hipStreamDestroy"
 _COLUMNS = ("process", "command", "layer", "name", "file")
 
 
@@ -53,7 +53,7 @@ def _list_last_markers(ends: pl.DataFrame, events: pl.DataFrame) -> pl.DataFrame
         taken, on="offset", by=command, check_sortedness=False
     ).drop_nulls("taken")  # fmt: skip
     calls = events.select("file", "offset", "end_offset", "layer", "name")
-    destroyed = calls.filter((pl.col("layer") == "hip") & (pl.col("name") == _DESTROY)).sort("offset")
+    destroyed = calls.filter((pl.col("layer") == "hip") & (pl.col("name") == DESTROY)).sort("offset")
     # Threads may destroy streams at once: one that began earlier may last longer.
     destroyed = destroyed.select("file", "offset", until=pl.col("end_offset").cum_max().over("file"))
     inside = found.drop("offset").sort("taken").join_asof(

@@ -6,7 +6,8 @@ import numpy as np
 import polars as pl
 
 from tracecorr.align.rows import Places
-from tracecorr.link.command_ends import list_command_ends
+from tracecorr.link.command_ends import DESTROY, list_command_ends
+from tracecorr.link.nested_commands import return_to_outer
 from tracecorr.link.sure_commands import BY_WORKER, drop_late
 from tracecorr.model.kinds import COMMAND_MENTIONS, GRAPH_COMMAND, KERNEL_COMMAND, MARKERS, SUBMITTED
 
@@ -18,26 +19,30 @@ _MOST_BARE = 0.5
 GRAPH_CALL = "hipGraphLaunch"
 
 
-def match_commands(launches: pl.DataFrame, commands: pl.DataFrame) -> pl.DataFrame:
+def match_commands(launches: pl.DataFrame, commands: pl.DataFrame, losses: pl.DataFrame) -> pl.DataFrame:
     """Return the command of each packet or copy: the thread's last one before it in the same call.
 
+    Behind the own packet of a marker it is the command around the marker (`nested_commands`).
+
     Args:
-        launches: columns event, file, offset, thread, parent, parent_offset, name, layer, queue, command_offset (the
-            thread's last command line as the reader saw it), graph (whether the call is a graph launch).
-        commands: enqueue and submit lines: event, file, offset, process, parent, name, ts_ns, command, stream_id.
+        launches: columns event, file, offset, thread, parent, parent_offset, name, layer, queue, signal, command_offset
+            (the thread's last command line as the reader saw it), graph (whether the call is a graph launch).
+        commands: enqueue and submit lines: event, file, offset, process, thread, parent, name, ts_ns, command,
+            stream_id.
+        losses: files of the log that lost lines (`false_calls.find_losses`).
 
     Returns: event, command_event, enqueue_ns, command (pointer), command_stream, kind (of the command).
     """
     lines = _find_enqueues(commands).select(
-        "file", command_offset="offset", command_event="enqueued", enqueue_ns="enqueue_ns", command="command",
+        "file", "thread", command_offset="offset", command_event="enqueued", enqueue_ns="enqueue_ns", command="command",
         command_stream="stream_id", command_parent="parent", kind="kind", submitted="submitted",
     )  # fmt: skip
     launches = launches.select("event", "file", "offset", "thread", "parent", "parent_offset", "name", "queue",
-                               "command_offset", "graph")  # fmt: skip
+                               "signal", "command_offset", "graph")  # fmt: skip
     place = Places.of(lines.select("file", offset="command_offset")).find(launches, "command_offset")
     told = launches.filter(place.is_not_null())
-    told = told.with_columns(lines.drop("file", "command_offset")[place.drop_nulls()].get_columns())
-    before = told.filter(_same_call() & _fits())
+    told = told.with_columns(lines.drop("file", "thread", "command_offset")[place.drop_nulls()].get_columns())
+    before = return_to_outer(told.filter(_same_call()), lines, losses).filter(_fits())
     before = _drop_second_dispatches(before) if lines["submitted"].any() else before
     is_packet = pl.col("name") != "copy"
     rest = launches.filter(pl.col("graph") & is_packet).join(before, on="event", how="anti").drop_nulls("parent")
@@ -189,7 +194,8 @@ def add_bare_calls(
 ) -> pl.DataFrame:
     """Return `losses` with the files of calls that write packets and enqueue no command, as others of their name do.
 
-    In recorded logs of HIP 5.7 to 7.2 every call that writes packets enqueues a command.
+    In recorded logs of HIP 5.7 to 7.2 every call that writes packets enqueues a command, but for the one that deletes
+    a queue: it waits for what is left there by a barrier of its own (hipStreamDestroy, 7.2.4).
 
     Args:
         losses: files of the log that lost lines, and the share of them (`false_calls.find_losses`).
@@ -206,6 +212,7 @@ def add_bare_calls(
         return losses
     calls = writers.with_columns(bare=bare, name=events["name"].gather(writers["event"])).unique("event")
     counts = calls.group_by("file", "name").agg(total=pl.len(), bare=pl.col("bare").sum())
+    counts = counts.filter(pl.col("name") != DESTROY)
     usual = counts.filter(pl.col("bare") < _MOST_BARE * pl.col("total")).group_by("file")
     shares = usual.agg(lost=pl.col("bare").sum() / pl.col("total").sum()).filter(pl.col("lost") > 0)
     return pl.concat([losses, shares]).group_by("file").agg(pl.col("lost").max())

@@ -243,7 +243,7 @@ def _add_command(
     What the row of the packet had as `command` becomes `command_seen`.
     """
     joined = joined.rename({"command": "command_seen"})
-    found = match_commands(joined, commands.filter(pl.col("name") != "complete"))
+    found = match_commands(joined, commands.filter(pl.col("name") != "complete"), losses)
     found = keep_sure_commands(found, joined, events, losses)
     found = drop_displaced(found, joined, displaced)
     placed = found.join(joined.select("event", "file", "process", "ts_ns"), on="event", maintain_order="left")

@@ -1,0 +1,58 @@
+"""Nested commands: what a command writes behind a marker that was enqueued inside of it.
+
+A command that waits for another one prints that it is enqueued before it sees to that: a marker for the end of the
+other is then enqueued, and written, inside of it (`Command::enqueue`, CLR 5.7 to 7.2; hipLaunchHostFunc does so).
+"""
+
+from __future__ import annotations
+
+import polars as pl
+
+from tracecorr.model.kinds import MARKERS
+
+_OF_COMMAND = ("command_event", "enqueue_ns", "command", "command_stream", "command_parent", "kind")
+
+
+def return_to_outer(found: pl.DataFrame, lines: pl.DataFrame, losses: pl.DataFrame) -> pl.DataFrame:
+    """Return `found` in which what follows a marker's own packet belongs to the command around the marker.
+
+    A marker writes one packet that completes a signal, its last one: those before it only wait (all recorded logs of
+    HIP 5.7 to 7.2). Behind it, in the same call, follows the command around it, if that has written nothing before.
+    Where lines were lost it may be any command: none is given.
+
+    Args:
+        found: packets and copies with the thread's last command in their call: event, file, offset, parent, signal,
+            command_event, enqueue_ns, command (pointer), command_stream, command_parent, kind (of the command).
+        lines: enqueue lines: file, thread, command_offset and what `found` has of a command.
+        losses: files of the log that lost lines.
+    """
+    ordered = found.filter(pl.col("kind").is_in(MARKERS)).sort("file", "offset")
+    completes = (pl.col("signal").fill_null(0) != 0).cast(pl.Int64)
+    behind = ordered.filter(completes.cum_sum().over("command_event") - completes > 0)
+    if behind.is_empty():
+        return found
+    own = found.join(behind, on="event", how="anti", maintain_order="left")
+    outer = _list_outer(lines, own).join(losses, on="file", how="anti").drop("file")
+    parent, stream = pl.col("parent"), pl.col("command_stream")
+    same = pl.col("outer_parent").eq_missing(parent) & pl.col("outer_stream").eq_missing(stream)
+    moved = behind.join(outer, on="command_event").filter(same)
+    moved = moved.with_columns(pl.col(f"outer_{name.removeprefix('command_')}").alias(name) for name in _OF_COMMAND)
+    return pl.concat([own, _keep_one_packet(moved).select(found.columns)])
+
+
+def _list_outer(lines: pl.DataFrame, own: pl.DataFrame) -> pl.DataFrame:
+    """Return the command line before each one of its thread (`outer_`), of those that have written nothing."""
+    ordered = lines.filter(~pl.col("submitted")).sort("file", "thread", "command_offset")
+    names = {name: f"outer_{name.removeprefix('command_')}" for name in _OF_COMMAND}
+    before = ordered.select("file", pl.col("command_event").alias("inner"), *(
+        pl.col(name).shift(1).over("file", "thread").alias(new) for name, new in names.items()
+    ))  # fmt: skip
+    idle = before.filter(~pl.col("outer_event").is_in(own["command_event"].unique().implode()))
+    return idle.drop_nulls("outer_event").rename({"inner": "command_event"})
+
+
+def _keep_one_packet(moved: pl.DataFrame) -> pl.DataFrame:
+    """Leave out what follows the own packet of a marker around another one: its command is not known."""
+    completes = (pl.col("signal").fill_null(0) != 0).cast(pl.Int64)
+    is_more = completes.cum_sum().over("command_event") - completes > 0
+    return moved.sort("file", "offset").filter(~(pl.col("kind").is_in(MARKERS) & is_more))
