@@ -33,6 +33,14 @@ def test_status_and_streams_pass_through(tmp_path: Path, tracefs: Tracefs) -> No
     assert capture.info["state"] == "complete"
 
 
+def test_a_workload_that_a_signal_ended_is_told(tmp_path: Path) -> None:
+    """No shell tells it: tracecorr ends with its status, and not by the signal."""
+    words = [word for word in QUICK if word != "--quiet"]
+    status, _, err = Capture(tmp_path, *words, "--", "sh", "-c", "kill -SEGV $$").end()
+    assert status == 128 + signal.SIGSEGV
+    assert "the workload ended with status 139, as after SIGSEGV (Segmentation fault)\n" in err
+
+
 def test_the_program_that_is_told_is_the_workloads_even_if_it_ends_at_once(tmp_path: Path) -> None:
     true, link = Path("/usr/bin/true").resolve(), tmp_path / "python"
     link.symlink_to(true)

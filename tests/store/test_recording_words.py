@@ -1,10 +1,12 @@
-"""What a capture says of its own gaps: probes that are absent, and probes that came late (SYNTHETIC plans)."""
+"""What a capture says of itself: absent probes, late ones, how its workload ended (SYNTHETIC contents)."""
 
 from __future__ import annotations
 
 from typing import Any
 
-from tracecorr.store.recording import describe_gaps, list_late
+import pytest
+
+from tracecorr.store.recording import describe_exit, describe_gaps, list_late
 
 _LIBRARY = "/proc/21309/root/usr/lib/libhsa-runtime64.so.1.18.0"
 
@@ -51,3 +53,14 @@ def test_a_late_entry_without_times_is_left_out() -> None:
     bare = {"library": "/usr/lib/libhsa-runtime64.so", "kind": "hsa", "probes": ["doorbell"]}
     assert list_late({"late": [bare, _late(doorbells_ns=None)]}) == []
     assert list(describe_gaps({"late": [bare]})) == []
+
+
+@pytest.mark.parametrize(
+    ("status", "expected"),
+    [
+        (0, "0"), (7, "7"), (139, "139, as after SIGSEGV (Segmentation fault)"),
+        (134, "134, as after SIGABRT (Aborted)"), (128, "128"), (255, "255"), (None, ""), ("damaged", ""),
+    ],
+)  # fmt: skip
+def test_an_exit_status_names_the_signal_that_it_stands_for(status: Any, expected: str) -> None:
+    assert describe_exit({"exit_status": status}) == expected

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from tracecorr.analyze.values import count_of
-from tracecorr.store.recording import describe_event_cost, describe_gaps
+from tracecorr.store.recording import describe_event_cost, describe_exit, describe_gaps
 
 
 def describe_run(info: Mapping[str, Any], state: str | None = None) -> Iterator[str]:
@@ -48,7 +48,7 @@ def _describe_workload(info: Mapping[str, Any]) -> Iterator[str]:
     known = {
         "state": info.get("state"),
         "command": shlex.join(info.get("command") or []),
-        "exit status": info.get("exit_status"),
+        "exit status": describe_exit(info) or None,
         "ended because": info.get("end_reason"),
         "user": info.get("user"),
         "folder": info.get("cwd"),

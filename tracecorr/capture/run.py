@@ -31,7 +31,7 @@ from tracecorr.model.errors import CaptureError, CommandError, InputError, Machi
 from tracecorr.progress import LiveLine
 from tracecorr.store import Capture
 from tracecorr.store.processes import count_processes
-from tracecorr.store.recording import describe_event_cost, describe_gaps
+from tracecorr.store.recording import describe_event_cost, describe_exit, describe_gaps
 
 if TYPE_CHECKING:
     import polars as pl
@@ -192,6 +192,8 @@ def render_summary(shown: Path) -> Iterator[str]:
     lost = info["lost_events"]
     if "start" not in info:
         yield "warning: the kernel trace was never started (--delay, --start-on-signal)"
+    if info["exit_status"] not in (0, None):
+        yield f"the workload ended with status {describe_exit(info)}"
     yield f"{shown.name}: {info['events']:,} events of the kernel, {lost:,} lost" + _seconds(info)
     for loss in info["losses"]:
         yield f"lost: {loss.get('records', '?')} records, {loss['bytes']:,} bytes of {loss['source']}: {loss['reason']}"

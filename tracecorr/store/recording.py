@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import signal
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
@@ -25,6 +26,8 @@ _PROCESS = re.compile(r"/proc/(\d+)/root/")
 RANGE_PREFIX = "roctx:"
 # What stands for a byte of a path that is no text.
 _NO_TEXT = re.compile("[\ud800-\udfff]")
+# A shell's exit status of what a signal ended is this and the signal.
+_BY_SIGNAL = 128
 _GONE = "Failed to find the given file"
 # First match wins: path inside the folder, source, form.
 _PLACES = (
@@ -240,3 +243,19 @@ def describe_event_cost(info: Mapping[str, Any]) -> str:
         f"{cost['added_ns'] / 2:,.0f} ns per event "
         f"({cost['alone_ns']:,} ns before, {cost['recorded_ns']:,} ns recorded)"
     )
+
+
+def describe_exit(info: Mapping[str, Any]) -> str:
+    """Return the exit status of the workload, with the signal that it stands for, if any; empty where it is not known.
+
+    Args:
+        info: contents of capture.json; its status is that of a shell, 128 + the signal that ended the workload, or that
+            the workload itself so passed on.
+    """
+    status = info.get("exit_status")
+    if not isinstance(status, int) or isinstance(status, bool):
+        return ""
+    number = status - _BY_SIGNAL
+    if number not in set(signal.Signals):
+        return str(status)
+    return f"{status}, as after {signal.Signals(number).name} ({signal.strsignal(number)})"
