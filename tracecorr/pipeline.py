@@ -16,22 +16,21 @@ from tracecorr.align.place import place_records
 from tracecorr.align.rows import fold_constants, number_groups, select_source
 from tracecorr.align.steps import find_steps, widen_reads
 from tracecorr.link.doorbell_rings import fill_store_rings
+from tracecorr.link.identities import attach_identities
 from tracecorr.link.lives import number_lives
 from tracecorr.link.packet_index import complete_indexes
 from tracecorr.link.programs import add_programs
 from tracecorr.link.repeated_traces import (
     find_repeated_traces,
     skip_records,
-    warn_repeated_traces,
-    warn_skipped_traces,
 )
-from tracecorr.link.rocprof import warn_foreign, warn_repeated, warn_timeless
 from tracecorr.link.samples import add_polled_gpus, build_samples
 from tracecorr.link.signals import add_gpu_times
 from tracecorr.link.stored_indexes import check_indexes
-from tracecorr.link.tables import attach_identities, link_tables
+from tracecorr.link.tables import link_tables
 from tracecorr.link.thread_votes import VOTE_COLUMNS, guess_threads
 from tracecorr.link.threads import THREAD_COLUMNS, Identities, SeenIdentities, map_threads
+from tracecorr.link.warnings import list_warnings
 from tracecorr.model import schema
 from tracecorr.model.errors import CaptureError
 from tracecorr.model.kinds import INFERRED
@@ -49,9 +48,6 @@ from tracecorr.store.recording import close_killed, recorded_losses, seen_proces
 from tracecorr.store.views import build_views, drop_views, write_views
 
 __all__ = ["correlate", "import_files", "make_dataset"]
-
-# Times that are worse than this tell launches apart no more.
-_WIDE_NS = 1_000_000
 
 
 def correlate(
@@ -125,9 +121,10 @@ def _correlate(capture: Capture, stages: Stages, ready: Mapping[int, list[Stored
     # New tables may have the sizes of the old ones, and the new views no room: the old ones would pass for theirs.
     drop_views(path)
     write_tables(path, tables)
-    warnings = [*(capture.info.get("import_warnings") or []), *_warn(tables, maps)]
-    if not any(entry.get("form") == "clock_samples" for entry in capture.info.get("files") or []):
-        warnings += _warn_unused_marks(tables["events"], maps)
+    has_samples = any(entry.get("form") == "clock_samples" for entry in capture.info.get("files") or [])
+    warnings = [
+        *(capture.info.get("import_warnings") or []), *list_warnings(tables, maps, has_samples=has_samples)
+    ]  # fmt: skip
     write_info(path, {**capture.info, "warnings": warnings})
     del tables  # large
     _end(stages, "store")
@@ -314,73 +311,3 @@ def _place_span(trace: SourcePart, maps: Mapping[str, ClockMap]) -> pl.DataFrame
     return filled.with_columns(
         pl.Series(side, clock.to_common(filled[side].to_numpy())) for side in ("from_ns", "to_ns")
     )
-
-
-def _warn(tables: dict[str, pl.DataFrame], maps: dict[str, ClockMap]) -> list[str]:
-    events, threads = tables["events"], tables["threads"]
-    sources = set(events["source"].unique().cast(pl.String))
-    warnings = [_describe_unaligned(key, m, alone=len(maps) == 1) for key, m in maps.items() if not m.aligned]
-    warnings += _warn_wide(tables["clock_map"])
-    log = select_source(events, "amd_log", ["source", "thread", "stamp_ns"])
-    if len(log):
-        warnings += [
-            f"{key} is taken as CLOCK_MONOTONIC unproven: no mark, doorbell or queue creation shows it"
-            for key, m in maps.items()
-            if key.startswith("ftrace:") and m.method == "same_clock" and m.pairs == 0
-        ]
-    if len(log) and log["thread"].null_count() == len(log):
-        warnings.append(
-            "the log names no pid and tid: its lines cannot be linked to threads or to the trace; "
-            "record it with AMD_LOG_LEVEL=5"
-        )
-    if len(log) and log["stamp_ns"].null_count() == len(log):
-        warnings.append("the log has no times: its lines keep their order only")
-    if {"amd_log", "ftrace"} <= sources and threads.filter(
-        pl.col("tid").is_not_null() & pl.col("log_tid").is_not_null()
-    ).is_empty():
-        warnings.append("no thread of the log was found in the trace: HIP calls and system calls cannot be linked")
-    warnings += warn_foreign(events, tables["links"])
-    warnings += [*warn_repeated(tables["ledger"], tables["files"]), *warn_timeless(tables["ledger"], tables["files"])]
-    warnings += warn_skipped_traces(tables["ledger"], tables["files"])
-    warnings += warn_repeated_traces(events, tables["files"])
-    if {"amd_log", "ftrace"} <= sources and not _overlap(events):
-        warnings.append("log and trace do not overlap in time: are they of one run, and of one machine?")
-    return warnings
-
-
-def _describe_unaligned(key: str, clock: ClockMap, *, alone: bool) -> str:
-    if alone:
-        return f"{key} is the only clock, and nothing tells its offset: times are its own, not CLOCK_MONOTONIC's"
-    return f"{key} is UNALIGNED: {clock.reason}; nothing of it is linked by time"
-
-
-def _warn_unused_marks(events: pl.DataFrame, maps: dict[str, ClockMap]) -> list[str]:
-    """Say that marks lie in a trace whose clock was worked out, without the readings that belong to them."""
-    bare = [key for key, m in maps.items() if key.startswith("ftrace:") and m.method in ("causal_pairs", "unaligned")]
-    marks = events.filter((pl.col("layer") == "marker") & (pl.col("name") == "clock_sync")).height if bare else 0
-    if not marks:
-        return []
-    return [
-        f"{bare[0]}: its {marks} clock marks need the readings that were taken with them: import with "
-        "--clock-samples clock.json for narrower bounds"
-    ]
-
-
-def _warn_wide(clock_map: pl.DataFrame) -> list[str]:
-    """Name the clocks whose times are so uncertain that little can be linked by time."""
-    width = pl.col("lo_ns") + pl.col("hi_ns")
-    wide = clock_map.filter(pl.col("source").cast(pl.String).str.starts_with("ftrace:")).group_by(
-        pl.col("source").cast(pl.String), maintain_order=True
-    ).agg(width.max().alias("width"), pl.col("method").cast(pl.String).first())  # fmt: skip
-    return [
-        f"{source}: times are known to {width / 1e6:.1f} ms only (by {method}): system calls and doorbells may stay "
-        "unlinked; clock samples each second, or a doorbell probe, narrow that"
-        for source, width, method in wide.filter(pl.col("width") > _WIDE_NS).iter_rows()
-    ]
-
-
-def _overlap(events: pl.DataFrame) -> bool:
-    """Tell whether log and trace overlap in time; other sources do not count."""
-    both = events.lazy().filter(pl.col("source").cast(pl.String).is_in(["amd_log", "ftrace"]))
-    spans = both.group_by("source").agg(low=pl.col("ts_ns").min(), high=pl.col("ts_ns").max())
-    return bool(spans.select(pl.col("low").max() <= pl.col("high").min()).collect().item())

@@ -1,0 +1,52 @@
+"""Which thread and process each row is of: the addresses that a log prints and the numbers of a trace, by time."""
+
+from __future__ import annotations
+
+import numpy as np
+import polars as pl
+
+from tracecorr.align.rows import attach_columns, fill_columns, fold_constants, number_groups
+from tracecorr.link.lives import number_lives
+from tracecorr.link.threads import Identities
+
+_OWNERS = ("thread", "process", "host_tid", "host_pid")
+
+
+def attach_identities(records: pl.DataFrame, identities: Identities) -> pl.DataFrame:
+    """Return part events with `process`, `thread`, `host_pid` and `host_tid`.
+
+    Args:
+        records: part events with `source`.
+        identities: threads and processes of the capture.
+    """
+    columns = records.select("source", "file", "pid", "tid", "stamp_ns").with_row_index("_row")
+    log = columns.filter(pl.col("source") == "amd_log")
+    trace = number_lives(columns.filter(pl.col("source") != "amd_log"), identities.lives)
+    host = {"host_tid": pl.col("tid").cast(pl.UInt32), "host_pid": pl.col("tgid").cast(pl.UInt32)}
+    keys = identities.trace_threads.select("thread", "process", "tid_key", **host)
+    trace = trace.join(keys, on="tid_key", how="left", maintain_order="left")
+    log = _attach_log(log, identities.log_threads.with_columns(**host))
+    if trace.is_empty():
+        return pl.concat([records, fold_constants(log.select(_OWNERS))], how="horizontal")
+    found = pl.concat([side.select("_row", *_OWNERS) for side in (log, trace)], how="vertical_relaxed")
+    return attach_columns(records, found, "_row")
+
+
+def _attach_log(log: pl.DataFrame, threads: pl.DataFrame) -> pl.DataFrame:
+    """Return `log` with the thread that used each line's address at its time."""
+    line = ["file", "log_pid", "log_tid"]
+    split = threads.filter(pl.len().over(line) > 1)
+    whole = threads.join(split.select(line).unique(), on=line, how="anti")
+    codes, groups = number_groups(log, ["file", "pid", "tid"])
+    owners = groups.join(whole, left_on=groups.columns, right_on=line, how="left", maintain_order="left")
+    rows = pl.Series(codes.astype(np.uint32))
+    joined = log.with_columns(owners[name].gather(rows) for name in _OWNERS)
+    if split.is_empty():
+        return joined
+    shared = joined.select(pl.int_range(pl.len()).alias("_place"), "file", "pid", "tid",
+                           stamp_ns=pl.col("stamp_ns").fill_null(0))  # fmt: skip
+    found = shared.sort("stamp_ns").join_asof(
+        split.sort("from_ns"), left_on="stamp_ns", right_on="from_ns", by_left=["file", "pid", "tid"], by_right=line,
+        check_sortedness=False,
+    )  # fmt: skip
+    return fill_columns(joined, found.select("_place", *_OWNERS).drop_nulls("thread"), "_place")

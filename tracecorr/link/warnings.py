@@ -1,0 +1,90 @@
+"""Warnings of an import: which clocks, threads and links are not what a user may take them for, and why."""
+
+from __future__ import annotations
+
+import polars as pl
+
+from tracecorr.align.clock_map import ClockMap
+from tracecorr.align.rows import select_source
+from tracecorr.link.repeated_traces import warn_repeated_traces, warn_skipped_traces
+from tracecorr.link.rocprof import warn_foreign, warn_repeated, warn_timeless
+
+# Times that are worse than this tell launches apart no more.
+_WIDE_NS = 1_000_000
+
+
+def list_warnings(tables: dict[str, pl.DataFrame], maps: dict[str, ClockMap], *, has_samples: bool) -> list[str]:
+    """Return what a user should know before believing the tables: sentences without an end.
+
+    Args:
+        tables: all tables, by name.
+        maps: the clock maps by `source:clock`.
+        has_samples: whether the readings that belong to the clock marks of a trace are there.
+    """
+    events, threads = tables["events"], tables["threads"]
+    sources = set(events["source"].unique().cast(pl.String))
+    warnings = [_describe_unaligned(key, m, alone=len(maps) == 1) for key, m in maps.items() if not m.aligned]
+    warnings += _warn_wide(tables["clock_map"])
+    log = select_source(events, "amd_log", ["source", "thread", "stamp_ns"])
+    if len(log):
+        warnings += [
+            f"{key} is taken as CLOCK_MONOTONIC unproven: no mark, doorbell or queue creation shows it"
+            for key, m in maps.items()
+            if key.startswith("ftrace:") and m.method == "same_clock" and m.pairs == 0
+        ]
+    if len(log) and log["thread"].null_count() == len(log):
+        warnings.append(
+            "the log names no pid and tid: its lines cannot be linked to threads or to the trace; "
+            "record it with AMD_LOG_LEVEL=5"
+        )
+    if len(log) and log["stamp_ns"].null_count() == len(log):
+        warnings.append("the log has no times: its lines keep their order only")
+    if {"amd_log", "ftrace"} <= sources and threads.filter(
+        pl.col("tid").is_not_null() & pl.col("log_tid").is_not_null()
+    ).is_empty():
+        warnings.append("no thread of the log was found in the trace: HIP calls and system calls cannot be linked")
+    warnings += warn_foreign(events, tables["links"])
+    warnings += [*warn_repeated(tables["ledger"], tables["files"]), *warn_timeless(tables["ledger"], tables["files"])]
+    warnings += warn_skipped_traces(tables["ledger"], tables["files"])
+    warnings += warn_repeated_traces(events, tables["files"])
+    if {"amd_log", "ftrace"} <= sources and not _overlap(events):
+        warnings.append("log and trace do not overlap in time: are they of one run, and of one machine?")
+    return warnings if has_samples else [*warnings, *_warn_unused_marks(events, maps)]
+
+
+def _describe_unaligned(key: str, clock: ClockMap, *, alone: bool) -> str:
+    if alone:
+        return f"{key} is the only clock, and nothing tells its offset: times are its own, not CLOCK_MONOTONIC's"
+    return f"{key} is UNALIGNED: {clock.reason}; nothing of it is linked by time"
+
+
+def _warn_unused_marks(events: pl.DataFrame, maps: dict[str, ClockMap]) -> list[str]:
+    """Say that marks lie in a trace whose clock was worked out, without the readings that belong to them."""
+    bare = [key for key, m in maps.items() if key.startswith("ftrace:") and m.method in ("causal_pairs", "unaligned")]
+    marks = events.filter((pl.col("layer") == "marker") & (pl.col("name") == "clock_sync")).height if bare else 0
+    if not marks:
+        return []
+    return [
+        f"{bare[0]}: its {marks} clock marks need the readings that were taken with them: import with "
+        "--clock-samples clock.json for narrower bounds"
+    ]
+
+
+def _warn_wide(clock_map: pl.DataFrame) -> list[str]:
+    """Name the clocks whose times are so uncertain that little can be linked by time."""
+    width = pl.col("lo_ns") + pl.col("hi_ns")
+    wide = clock_map.filter(pl.col("source").cast(pl.String).str.starts_with("ftrace:")).group_by(
+        pl.col("source").cast(pl.String), maintain_order=True
+    ).agg(width.max().alias("width"), pl.col("method").cast(pl.String).first())  # fmt: skip
+    return [
+        f"{source}: times are known to {width / 1e6:.1f} ms only (by {method}): system calls and doorbells may stay "
+        "unlinked; clock samples each second, or a doorbell probe, narrow that"
+        for source, width, method in wide.filter(pl.col("width") > _WIDE_NS).iter_rows()
+    ]
+
+
+def _overlap(events: pl.DataFrame) -> bool:
+    """Tell whether log and trace overlap in time; other sources do not count."""
+    both = events.lazy().filter(pl.col("source").cast(pl.String).is_in(["amd_log", "ftrace"]))
+    spans = both.group_by("source").agg(low=pl.col("ts_ns").min(), high=pl.col("ts_ns").max())
+    return bool(spans.select(pl.col("low").max() <= pl.col("high").min()).collect().item())
