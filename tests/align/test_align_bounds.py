@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from tracecorr.align.bounds import find_outliers, pick_tightest
+from tracecorr.align.bounds import Inequalities, find_outliers, pick_tightest
 
 Floats = NDArray[np.float64]
 
@@ -26,14 +26,14 @@ def test_of_pairs_the_very_tightest_of_each_part_are_passed_over(side: str) -> N
     x, low = sawtooth(4000, 80)
     nothing = np.full(4000, np.inf)
     sides = (low, nothing) if side == "low" else (-nothing, -low)
-    picked = pick_tightest(x, *sides, trim=True)
+    picked = pick_tightest(Inequalities(x, *sides), trim=True)
     assert picked.tolist() == [row for row in range(4000) if 3 <= row % 80 < 33]
 
 
 def test_a_pause_takes_the_place_of_a_hundred_inequalities_at_most() -> None:
     """Both halves are asked as if there were none, but for one part or two of the fifty."""
     x, low = sawtooth(4000, 80)
-    picked = pick_tightest(x + np.where(x < 2000, 0, 1e9), low, np.full(4000, np.inf), trim=True)
+    picked = pick_tightest(Inequalities(x + np.where(x < 2000, 0, 1e9), low, np.full(4000, np.inf)), trim=True)
     assert (picked < 2000).sum() >= 24 * 30
     assert (picked >= 2000).sum() >= 24 * 30
 
@@ -41,18 +41,18 @@ def test_a_pause_takes_the_place_of_a_hundred_inequalities_at_most() -> None:
 def test_of_samples_the_tightest_of_each_part_are_asked() -> None:
     """Of 1,500 parts of four, though those of later parts are all tighter."""
     x, low = sawtooth(6000, 4)
-    picked = pick_tightest(x, low + 10 * (x // 4), np.full(6000, np.inf), trim=False)
+    picked = pick_tightest(Inequalities(x, low + 10 * (x // 4), np.full(6000, np.inf)), trim=False)
     assert picked.tolist() == list(range(0, 6000, 4))
 
 
 def test_stamps_that_are_shown_several_times_are_parted_like_others() -> None:
     x, low = sawtooth(6000, 4)
-    assert len(pick_tightest(x // 4 * 1e6, low, np.full(6000, np.inf), trim=False)) == 1500
+    assert len(pick_tightest(Inequalities(x // 4 * 1e6, low, np.full(6000, np.inf)), trim=False)) == 1500
 
 
 def test_three_thousand_inequalities_are_all_asked() -> None:
     x, low = sawtooth(3000, 80)
-    assert len(pick_tightest(x, low, -low, trim=True)) == 3000
+    assert len(pick_tightest(Inequalities(x, low, -low), trim=True)) == 3000
 
 
 def marked(count: int, wrong: dict[int, float], rate: float = 0.0, max_rate: float = 0.0) -> list[int]:
@@ -61,7 +61,7 @@ def marked(count: int, wrong: dict[int, float], rate: float = 0.0, max_rate: flo
     offset = rate * x
     for row, shift in wrong.items():
         offset[row] += shift
-    return np.flatnonzero(find_outliers(x, offset - 10, offset + 10, rate, max_rate)).tolist()
+    return np.flatnonzero(find_outliers(Inequalities(x, offset - 10, offset + 10), rate, max_rate)).tolist()
 
 
 def test_what_most_neighbours_contradict_is_marked() -> None:

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
+from tracecorr.align.bounds import Inequalities
 from tracecorr.align.brackets import Gaps, find_gaps, follow_samples
 from tracecorr.align.slopes import Rates, Slopes
 
@@ -15,11 +16,11 @@ RATES = Rates(0.0, 600 * PPM)
 COUNT = 12
 
 
-def changing(*changes: tuple[int, float]) -> tuple[Floats, Floats, Floats]:
+def changing(*changes: tuple[int, float]) -> Inequalities:
     """Return samples of 1 us; each change says at which of them the rate grows, and by how much (ppm)."""
     x = np.arange(COUNT) * SECOND
     offset = sum((ppm * PPM * np.clip(x - at * SECOND, 0, None) for at, ppm in changes), np.zeros(COUNT))
-    return x, offset - 500, offset + 500
+    return Inequalities(x, offset - 500, offset + 500)
 
 
 @pytest.mark.parametrize(
@@ -28,7 +29,7 @@ def changing(*changes: tuple[int, float]) -> tuple[Floats, Floats, Floats]:
 )
 def test_a_gap_is_steady_if_a_line_goes_on_for_as_long_on_both_sides(at: int, unsteady: list[int]) -> None:
     """Where there is no sample on one side it has to go on for twice as long on the other one."""
-    gaps = find_gaps(*changing((at, 60.0)), RATES)
+    gaps = find_gaps(changing((at, 60.0)), RATES)
     assert np.flatnonzero(~gaps.steady).tolist() == [*unsteady, COUNT - 1]
     assert (gaps.low[unsteady] == -600 * PPM).all()
     assert (gaps.high[unsteady] == 600 * PPM).all()
@@ -48,8 +49,8 @@ def test_a_rate_counts_from_where_it_has_shown() -> None:
         ([(1, 60.0)], [(0, 600 / 11)]),
         ([(3, 60.0), (8, -20.0)], [(0, 60 / 4), (4, (4 * 60 + 40) / 5), (9, 40.0)]),
     ]:
-        x, low, high = changing(*changes)
-        runs = find_gaps(x, low, high, RATES).list_runs(low, high)
+        samples = changing(*changes)
+        runs = find_gaps(samples, RATES).list_runs(samples)
         assert [at / SECOND for at, _ in runs] == [at for at, _ in told]
         assert [rate / PPM for _, rate in runs] == pytest.approx([rate for _, rate in told])
 
@@ -59,7 +60,7 @@ def test_a_clock_steps_in_one_gap_of_four_at_most(steps: int, parts: int) -> Non
     """Twenty gaps of a second, and a burst at the start, whose gaps do not count."""
     x = np.concatenate([np.arange(30) * 1e5, np.arange(1, 21) * SECOND])
     offset = -SECOND / 2 * np.searchsorted((np.arange(steps) * 3 + 1.5) * SECOND, x)
-    assert len(follow_samples(x, offset - 500, offset + 500, RATES)) == parts
+    assert len(follow_samples(Inequalities(x, offset - 500, offset + 500), RATES)) == parts
 
 
 def test_other_evidence_that_tells_more_of_a_gap_goes_first() -> None:

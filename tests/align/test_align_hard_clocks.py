@@ -6,24 +6,25 @@ import numpy as np
 import pytest
 from test_align_odd_clocks import SECOND, SPAN_S, Curve, measure, pair, sample, slewed, suspended
 
-from tracecorr.align.bounds import NO_HIGH, NO_LOW, Bounds, join_bounds
+from tracecorr.align.bounds import NO_HIGH, NO_LOW, Bounds, Inequalities, join_bounds
 from tracecorr.align.clock_map import fit_clock_map
 from tracecorr.align.set_back import find_set_back
 
 US = 1000.0
 
 
-def evidence(moments: list[tuple[int, int]], around_us: int = 10) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+def evidence(moments: list[tuple[int, int]], around_us: int = 10) -> Inequalities:
     """Return stamps, and bounds of the offset, of samples: (stamp, true time), us, known to `around_us`."""
     stamp, true = (np.array(column) * US for column in zip(*sorted(moments), strict=True))
-    return stamp, true - around_us * US - stamp, true + around_us * US - stamp
+    return Inequalities(stamp, true - around_us * US - stamp, true + around_us * US - stamp)
 
 
-def one_sided(moments: list[tuple[int, int]], around_us: int = 10) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+def one_sided(moments: list[tuple[int, int]], around_us: int = 10) -> Inequalities:
     """Return what pairs tell: each moment twice, once with a lower bound and once with an upper one."""
     stamp, low, high = evidence(moments, around_us)
     nothing = np.full(len(stamp), np.inf)
-    return np.repeat(stamp, 2), np.stack([low, -nothing], axis=1).ravel(), np.stack([nothing, high], axis=1).ravel()
+    sides = np.stack([low, -nothing], axis=1).ravel(), np.stack([nothing, high], axis=1).ravel()
+    return Inequalities(np.repeat(stamp, 2), *sides)
 
 
 # Ten moments a millisecond apart; before the tenth of each row the clock is set back.
@@ -35,18 +36,18 @@ def gone_on(back_us: int, count: int = 10) -> list[tuple[int, int]]:
 
 
 def test_a_steady_clock_was_not_set_back() -> None:
-    assert find_set_back(*one_sided(GOING + gone_on(0))).size == 0
-    assert find_set_back(*evidence(GOING + gone_on(0))).size == 0
+    assert find_set_back(one_sided(GOING + gone_on(0))).size == 0
+    assert find_set_back(evidence(GOING + gone_on(0))).size == 0
 
 
 def test_a_suspend_is_not_a_clock_that_was_set_back() -> None:
     """The clock goes on while CLOCK_MONOTONIC stands: larger stamps are later ones all the same."""
-    assert find_set_back(*one_sided(GOING + gone_on(-500_000))).size == 0
+    assert find_set_back(one_sided(GOING + gone_on(-500_000))).size == 0
 
 
 def test_five_stamps_shown_twice_tell_it() -> None:
     """Set back by 5.5 ms: the first five stamps of the second row lie between the last six of the first one."""
-    back = find_set_back(*one_sided(GOING + gone_on(5_500)))
+    back = find_set_back(one_sided(GOING + gone_on(5_500)))
     # What the two bounds leave, 10 us each, is missing of it.
     assert back.tolist() == [5_480 * US] * 5
 
@@ -56,35 +57,35 @@ def test_lower_bounds_of_the_one_time_and_upper_bounds_of_the_other_tell_it() ->
     stamp, nothing = np.arange(20) * 1_000 * US, np.full(10, np.inf)
     low = np.concatenate([100_000 * US - stamp[:10], -nothing])
     high = np.concatenate([nothing, np.arange(10, 20) * 1_000 * US - stamp[10:]])
-    assert len(find_set_back(stamp, low, high)) == 10
+    assert len(find_set_back(Inequalities(stamp, low, high))) == 10
 
 
 def test_four_stamps_may_be_wrong_pairs() -> None:
-    assert find_set_back(*one_sided(GOING + gone_on(4_500))).size == 0
-    assert find_set_back(*one_sided(GOING + gone_on(4_500)), sure=False).size
+    assert find_set_back(one_sided(GOING + gone_on(4_500))).size == 0
+    assert find_set_back(one_sided(GOING + gone_on(4_500)), sure=False).size
 
 
 def test_two_samples_tell_it_and_one_may_be_wrong() -> None:
-    assert find_set_back(*evidence(GOING + gone_on(2_500))).size
-    assert find_set_back(*evidence(GOING + gone_on(1_500))).size == 0
+    assert find_set_back(evidence(GOING + gone_on(2_500))).size
+    assert find_set_back(evidence(GOING + gone_on(1_500))).size == 0
 
 
 def test_stamps_that_are_no_farther_apart_than_they_are_known_tell_nothing() -> None:
-    assert find_set_back(*one_sided(GOING + gone_on(5_500), around_us=3_000)).size == 0
+    assert find_set_back(one_sided(GOING + gone_on(5_500), around_us=3_000)).size == 0
 
 
 def test_many_wrong_pairs_among_right_ones_are_no_clock_that_was_set_back() -> None:
     """Every tenth bound is that of a moment 50 ms later or earlier: never two after each other."""
     stamp, low, high = one_sided([(n * 1000, n * 1000) for n in range(400)])
     wrong = np.where(np.arange(len(stamp)) % 20 < 10, 50_000 * US, -50_000 * US) * (np.arange(len(stamp)) % 10 == 0)
-    assert find_set_back(stamp, low + wrong, high + wrong).size == 0
+    assert find_set_back(Inequalities(stamp, low + wrong, high + wrong)).size == 0
 
 
 def test_one_bound_that_contradicts_all_others_is_one_wrong_pair() -> None:
     stamp, low, high = one_sided([(n * 1000, n * 1000) for n in range(100)])
     low[0] = 10**9
-    assert find_set_back(stamp, low, high).size == 0
-    assert find_set_back(stamp, low, high, sure=False).size
+    assert find_set_back(Inequalities(stamp, low, high)).size == 0
+    assert find_set_back(Inequalities(stamp, low, high), sure=False).size
 
 
 @pytest.mark.parametrize("rare", ["low", "high"])
@@ -96,7 +97,9 @@ def test_rare_bounds_that_are_wrong_one_after_the_other_do_not_tell_it_alone(rar
     above = np.where(few == (rare == "high"), 10 * US, np.inf)
     below = np.where(few == (rare == "low"), -10 * US, -np.inf)
     assert (
-        find_set_back(stamp, below + (wrong if rare == "low" else 0), above - (wrong if rare == "high" else 0)).size
+        find_set_back(
+            Inequalities(stamp, below + (wrong if rare == "low" else 0), above - (wrong if rare == "high" else 0))
+        ).size
         == 0
     )
 

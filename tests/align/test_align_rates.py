@@ -8,7 +8,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from tracecorr.align.bounds import NO_HIGH, NO_LOW, Bounds, join_bounds
+from tracecorr.align.bounds import NO_HIGH, NO_LOW, Bounds, Inequalities, join_bounds
 from tracecorr.align.clock_map import fit_clock_map
 from tracecorr.align.slopes import Rates, Slopes, find_slopes
 
@@ -75,12 +75,12 @@ def test_few_pairs_are_wide_and_many_are_narrow(per_s: float, most_us: float) ->
     assert width < most_us * 1000
 
 
-def around(t: Floats, offset: Floats, room: float = 1_000.0) -> tuple[Floats, Floats, Floats]:
-    return t, offset - room, offset + room
+def around(t: Floats, offset: Floats, room: float = 1_000.0) -> Inequalities:
+    return Inequalities(t, offset - room, offset + room)
 
 
 def limits_at(found_at: Floats, t: Floats, offset: Floats, rates: Rates = RATES) -> tuple[Floats, Floats]:
-    return find_slopes(*around(t, offset), rates).between(found_at, found_at)
+    return find_slopes(around(t, offset), rates).between(found_at, found_at)
 
 
 def test_the_slope_of_a_steady_clock_is_that_of_a_line_through_nearly_a_second() -> None:
@@ -107,7 +107,7 @@ def test_both_ends_are_told_in_blocks_of_two_milliseconds() -> None:
     """Known to 10 ns each 0.1 ms: 1.9 ms tell the rate to 5.3 ppm, 3.9 ms to 2.6; in the last 1.95 ms it may be new."""
     t = np.arange(0, 2 * SECOND + 1, SECOND / 10_000)
     at = np.array([0.001, 0.003, 1.997, 1.999]) * SECOND
-    low, high = find_slopes(*around(t, 0 * t, 5.0), RATES).between(at, at)
+    low, high = find_slopes(around(t, 0 * t, 5.0), RATES).between(at, at)
     assert (high[1:3] < 5.3 * PPM).all()
     assert (low[1:3] > -5.3 * PPM).all()
     assert high[[0, 3]] == pytest.approx(100 * PPM, rel=0.01)
@@ -152,16 +152,16 @@ def test_two_rates_that_do_not_meet_are_not_those_of_a_change() -> None:
 def test_a_window_with_bounds_of_one_side_alone_tells_nothing() -> None:
     t = np.arange(0, 4 * SECOND + 1, SECOND / 100)
     x, low, high = around(t, 0 * t)
-    found = find_slopes(x, low, np.where(t < 2 * SECOND, np.inf, high), RATES)
+    found = find_slopes(Inequalities(x, low, np.where(t < 2 * SECOND, np.inf, high)), RATES)
     assert found.between(np.array([SECOND]), np.array([SECOND]))[1] == 600 * PPM
     assert found.between(np.array([3.2 * SECOND]), np.array([3.2 * SECOND]))[1] < 5 * PPM
 
 
 def test_a_known_rate_and_a_wandering_one() -> None:
     t = np.arange(0, 4 * SECOND + 1, SECOND / 100)
-    known = find_slopes(*around(t, 0 * t), Rates(7 * PPM, 0.0, 3 * PPM))
+    known = find_slopes(around(t, 0 * t), Rates(7 * PPM, 0.0, 3 * PPM))
     assert (known.low, known.high) == (7 * PPM, 7 * PPM)
-    still, wandering = (find_slopes(*around(t, 0 * t), Rates(0.0, 600 * PPM, w)) for w in (0.0, 3 * PPM))
+    still, wandering = (find_slopes(around(t, 0 * t), Rates(0.0, 600 * PPM, w)) for w in (0.0, 3 * PPM))
     assert np.allclose(still.high + 3 * PPM, wandering.high)
     assert np.allclose(still.low - 3 * PPM, wandering.low)
 
@@ -170,15 +170,15 @@ def test_a_second_of_cycles_is_as_long_as_it_takes() -> None:
     """Cycles of 4 GHz: four times as many in a second, and the limits are those of a nanosecond clock, a quarter."""
     t = np.arange(0, 4 * SECOND + 1, SECOND / 100)
     rate = 1 / 4 - 1
-    plain = find_slopes(*around(t, 0 * t), RATES)
-    cycles = find_slopes(4 * t, rate * 4 * t - 1_000, rate * 4 * t + 1_000, Rates(rate, 600 * PPM))
+    plain = find_slopes(around(t, 0 * t), RATES)
+    cycles = find_slopes(Inequalities(4 * t, rate * 4 * t - 1_000, rate * 4 * t + 1_000), Rates(rate, 600 * PPM))
     at = np.array([2 * SECOND])
     assert cycles.between(4 * at, 4 * at)[1] - rate == pytest.approx(plain.between(at, at)[1] / 4, rel=1e-6)
 
 
 def test_long_captures_are_cut_into_no_more_blocks() -> None:
     t = np.linspace(0, 86_400 * SECOND, 40_000)
-    found = find_slopes(*around(t, 0 * t), RATES)
+    found = find_slopes(around(t, 0 * t), RATES)
     assert 1_000 < len(found.edges) < 2_100
     assert found.high.max() <= 600 * PPM
 
@@ -186,7 +186,7 @@ def test_long_captures_are_cut_into_no_more_blocks() -> None:
 def test_short_captures_are_cut_into_sixteen_blocks() -> None:
     """And those at both ends are halved five times."""
     t = np.arange(0, 0.3 * SECOND + 1, SECOND / 100_000)
-    assert len(find_slopes(*around(t, 0 * t), RATES).edges) == 16 + 2 * 5
+    assert len(find_slopes(around(t, 0 * t), RATES).edges) == 16 + 2 * 5
 
 
 @pytest.mark.parametrize(("pause_s", "most_ms"), [(1.5, 0.08), (13, 16)])
@@ -260,11 +260,13 @@ def test_where_one_side_alone_is_bounded_for_long_the_rate_is_not_known(side: in
         high = np.where(t < 13 * SECOND, np.inf, high)
     else:
         low = np.where(t < 13 * SECOND, -np.inf, low)
-    least, most = find_slopes(t, low, high, RATES).between(np.array([5.0]) * SECOND, np.array([5.0]) * SECOND)
+    least, most = find_slopes(Inequalities(t, low, high), RATES).between(
+        np.array([5.0]) * SECOND, np.array([5.0]) * SECOND
+    )
     assert (least[0], most[0]) == (-600 * PPM, 600 * PPM)
 
 
 def test_a_second_of_one_side_at_an_end_does_not_make_the_rate_unknown() -> None:
     t = np.arange(0, 10 * SECOND + 1, SECOND / 20)
-    found = find_slopes(t, 0 * t - 5_000, np.where(t > 9.2 * SECOND, np.inf, 5_000.0), RATES)
+    found = find_slopes(Inequalities(t, 0 * t - 5_000, np.where(t > 9.2 * SECOND, np.inf, 5_000.0)), RATES)
     assert found.between(np.array([9.6 * SECOND]), np.array([9.6 * SECOND]))[1][0] < 200 * PPM

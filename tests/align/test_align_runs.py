@@ -7,6 +7,7 @@ import pytest
 from numpy.typing import NDArray
 
 from tracecorr.align import runs as runs_module
+from tracecorr.align.bounds import Inequalities
 from tracecorr.align.pieces import split_pieces
 from tracecorr.align.runs import Run, find_runs, find_sound_runs
 from tracecorr.align.slopes import Rates
@@ -18,7 +19,7 @@ MS = 1e6
 
 def find(offset: Floats, room: Floats | float = 1_000.0, rates: Rates = RATES) -> list[Run]:
     """Return the runs of samples a millisecond apart, known to `room` ns on both sides."""
-    return find_runs(np.arange(len(offset)) * MS, offset - room, offset + room, rates)
+    return find_runs(Inequalities(np.arange(len(offset)) * MS, offset - room, offset + room), rates)
 
 
 def test_one_line_is_one_run_and_its_rate_is_known() -> None:
@@ -73,8 +74,8 @@ def test_wrong_ones_far_apart_are_left_out_one_by_one() -> None:
 def test_one_sided_inequalities_alone_are_no_run() -> None:
     at = np.arange(20) * MS
     nothing = np.full(20, np.inf)
-    assert find_runs(at, at * 0, nothing, RATES) == []
-    assert find_runs(at, -nothing, at * 0, RATES) == []
+    assert find_runs(Inequalities(at, at * 0, nothing), RATES) == []
+    assert find_runs(Inequalities(at, -nothing, at * 0), RATES) == []
 
 
 def test_one_sided_inequalities_before_the_first_upper_bound_belong_to_the_run() -> None:
@@ -82,7 +83,7 @@ def test_one_sided_inequalities_before_the_first_upper_bound_belong_to_the_run()
     at = np.arange(260) * MS
     low = np.where(np.arange(260) < 200, -1_000.0, -np.inf)
     high = np.where(np.arange(260) < 200, np.inf, 1_000.0)
-    (run,) = find_runs(at, low, high, RATES)
+    (run,) = find_runs(Inequalities(at, low, high), RATES)
     assert run.sure.tolist() == list(range(260))
 
 
@@ -122,7 +123,7 @@ def test_a_wrong_bound_among_those_of_its_own_side_is_told_by_the_next_ones_of_t
     high = np.where(row % 10 == 0, 1_000.0, np.inf)
     low = np.where(row % 10 == 0, -np.inf, -1_000.0)
     low[55] = 90_000.0
-    (run,) = find_runs(row * MS, low, high, RATES)
+    (run,) = find_runs(Inequalities(row * MS, low, high), RATES)
     assert run.chosen.tolist() == [i for i in row if i != 55]
 
 
@@ -132,7 +133,7 @@ def test_a_step_that_few_bounds_show_is_a_step_and_not_a_row_of_wrong_ones() -> 
     offset = np.where(row < 60, 0.0, -9e6)
     high = np.where(row % 10 == 0, offset + 1_000.0, np.inf)
     low = np.where(row % 10 == 0, -np.inf, offset - 1_000.0)
-    runs = find_runs(row * MS, low, high, RATES)
+    runs = find_runs(Inequalities(row * MS, low, high), RATES)
     assert len(runs) == 2
     assert np.union1d(*(run.chosen for run in runs)).tolist() == row.tolist()
 
@@ -141,12 +142,12 @@ def test_what_ends_a_run_and_is_too_little_for_another_one_still_counts() -> Non
     """Five lower bounds behind 300 samples, too high for their line by 0.02 us, but not for the last of them alone."""
     offset = np.where(np.arange(305) < 300, 0.0, 2_030.0)
     high = np.where(np.arange(305) < 300, 1_000.0, np.inf)
-    (run,) = find_runs(np.arange(305) * MS, offset - 1_000, high, RATES)
+    (run,) = find_runs(Inequalities(np.arange(305) * MS, offset - 1_000, high), RATES)
     assert run.chosen.tolist() == list(range(305))
     assert run.sure.tolist() == list(range(300))
 
 
-def changing(wrong: dict[int, float]) -> tuple[Floats, Floats, Floats]:
+def changing(wrong: dict[int, float]) -> Inequalities:
     """Return bounds of alternate sides each 20 ms for 4 s, known to 5 us; at 2 s the rate grows by 60 ppm.
 
     Args:
@@ -155,19 +156,20 @@ def changing(wrong: dict[int, float]) -> tuple[Floats, Floats, Floats]:
     row = np.arange(200)
     x = row * 20 * MS
     offset = 60e-6 * np.clip(x - 2e9, 0, None) + np.array([wrong.get(i, 0.0) for i in row])
-    return x, np.where(row % 2 == 0, offset - 5_000, -np.inf), np.where(row % 2 == 1, offset + 5_000, np.inf)
+    low, high = np.where(row % 2 == 0, offset - 5_000, -np.inf), np.where(row % 2 == 1, offset + 5_000, np.inf)
+    return Inequalities(x, low, high)
 
 
 @pytest.mark.parametrize("one", [92, 100, 104, 112])
 def test_a_wrong_bound_near_a_change_of_the_rate_is_no_run(one: int) -> None:
     """20 us above: a steeper line leads to it from those before, or a flatter one from it to those behind."""
     x, low, high = changing({one: 20_000.0})
-    assert len(find_runs(x, low, high, RATES)) == 3
-    runs = find_sound_runs(x, low, high, RATES, np.zeros(200, dtype=np.bool_))
+    assert len(find_runs(Inequalities(x, low, high), RATES)) == 3
+    runs = find_sound_runs(Inequalities(x, low, high), RATES, np.zeros(200, dtype=np.bool_))
     assert len(runs) == 2
     assert np.unique(np.concatenate([run.chosen for run in runs])).tolist() == [i for i in range(200) if i != one]
     # A sample is not wrong.
-    assert len(find_sound_runs(x, low, high, RATES, np.arange(200) == one)) == 3
+    assert len(find_sound_runs(Inequalities(x, low, high), RATES, np.arange(200) == one)) == 3
 
 
 def test_wrong_bounds_near_several_changes_of_the_rate_are_found_together(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -178,16 +180,16 @@ def test_wrong_bounds_near_several_changes_of_the_rate_are_found_together(monkey
     lift = 60e-6 * (x[-1] - 2e9)
     many = [(x + n * 4e9, low + n * lift, high + n * lift) for n in range(4)]
     evidence = [np.concatenate(part) for part in zip(*many, strict=True)]
-    found = find_sound_runs(*evidence, RATES, np.zeros(800, dtype=np.bool_))
+    found = find_sound_runs(Inequalities(*evidence), RATES, np.zeros(800, dtype=np.bool_))
     wrong = 104 + 200 * np.arange(4)
-    assert np.isin(wrong, np.concatenate([run.chosen for run in find_runs(*evidence, RATES)])).all()
+    assert np.isin(wrong, np.concatenate([run.chosen for run in find_runs(Inequalities(*evidence), RATES)])).all()
     assert not np.isin(wrong, np.concatenate([run.chosen for run in found])).any()
     assert len(looks) == 2
 
 
 @pytest.mark.parametrize("count", [3, 12])
 def test_a_short_run_that_several_bounds_show_stays(count: int) -> None:
-    runs = find_sound_runs(*changing(dict.fromkeys(range(100, 100 + count), 60_000.0)), RATES, np.zeros(200, np.bool_))
+    runs = find_sound_runs(changing(dict.fromkeys(range(100, 100 + count), 60_000.0)), RATES, np.zeros(200, np.bool_))
     assert len(runs) == 3
     assert set(range(100, 100 + count)) <= set(runs[1].chosen.tolist())
 
@@ -195,7 +197,7 @@ def test_a_short_run_that_several_bounds_show_stays(count: int) -> None:
 @pytest.mark.parametrize("one", [92, 96, 104])
 def test_a_wrong_bound_near_a_change_of_the_rate_leaves_the_clock_inside(one: int) -> None:
     x, low, high = changing({one: 20_000.0})
-    curve = split_pieces(x, low, high, RATES)
+    curve = split_pieces(Inequalities(x, low, high), RATES)
     assert curve
     least, most = curve.bound(x)
     true = 60e-6 * np.clip(x - 2e9, 0, None)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
@@ -52,11 +53,56 @@ class Bounds:
         """Return the inequalities in the order of their stamps."""
         return self.keep(np.argsort(self.stamp_ns, kind="stable"))
 
-    def floats(self, base_stamp_ns: int, base_offset_ns: int) -> tuple[Floats, Floats, Floats]:
-        """Return stamps, lows and highs as floats around an origin; missing sides are infinite."""
+    def around(self, base_stamp_ns: int, base_offset_ns: int) -> Inequalities:
+        """Return the inequalities as floats around an origin."""
         low = np.where(self.low_ns == NO_LOW, -np.inf, (self.low_ns - base_offset_ns).astype(np.float64))
         high = np.where(self.high_ns == NO_HIGH, np.inf, (self.high_ns - base_offset_ns).astype(np.float64))
-        return (self.stamp_ns - base_stamp_ns).astype(np.float64), low, high
+        return Inequalities((self.stamp_ns - base_stamp_ns).astype(np.float64), low, high)
+
+
+@dataclass(frozen=True)
+class Inequalities:
+    """Hold inequalities as floats around an origin, which stay small and exact there.
+
+    Args:
+        x: stamps, ns; sorted unless said otherwise.
+        low, high: bounds of the offset at each stamp, ns; infinite where there is none.
+    """
+
+    x: Floats
+    low: Floats
+    high: Floats
+
+    def __len__(self) -> int:
+        return len(self.x)
+
+    def __iter__(self) -> Iterator[Floats]:
+        """Yield stamps, lower and upper bounds."""
+        yield from (self.x, self.low, self.high)
+
+    def __getitem__(self, rows: Mask | Ints | slice | list[int]) -> Inequalities:
+        """Return the inequalities that a mask, indices or a slice select."""
+        return Inequalities(self.x[rows], self.low[rows], self.high[rows])
+
+    def level(self, by: Floats) -> Inequalities:
+        """Return the inequalities of what is left of the offset when `by` is taken off."""
+        return Inequalities(self.x, self.low - by, self.high - by)
+
+    @property
+    def width(self) -> Floats:
+        """Return how far the bounds of each lie apart."""
+        return self.high - self.low
+
+    @property
+    def has_both_sides(self) -> Mask:
+        """Tell which of them bound the offset on both sides."""
+        both: Mask = np.isfinite(self.low) & np.isfinite(self.high)
+        return both
+
+    @property
+    def is_two_sided(self) -> bool:
+        """Tell whether they bound the offset on both sides, if not at one stamp."""
+        return bool(np.isfinite(self.low).any() and np.isfinite(self.high).any())
 
 
 def no_bounds() -> Bounds:
@@ -73,7 +119,7 @@ def join_bounds(*parts: Bounds) -> Bounds:
     )
 
 
-def find_outliers(x: Floats, low: Floats, high: Floats, rate: float, max_rate: float) -> Mask:
+def find_outliers(given: Inequalities, rate: float, max_rate: float) -> Mask:
     """Mark the inequalities that contradict the majority of their neighbours in time.
 
     Within a window every inequality is widened by what the clock may drift there, so that one offset must
@@ -81,26 +127,26 @@ def find_outliers(x: Floats, low: Floats, high: Floats, rate: float, max_rate: f
     both sides of them.
 
     Args:
-        x, low, high: sorted stamps and bounds, ns.
+        given: the inequalities.
         rate: known slope of the offset.
         max_rate: how far the slope may lie from it.
     """
-    out = np.zeros(len(x), dtype=np.bool_)
+    out = np.zeros(len(given), dtype=np.bool_)
     for shift in (0, _WINDOW // 2):
-        rows = (len(x) - shift) // _WINDOW
+        rows = (len(given) - shift) // _WINDOW
         if rows <= 0:
             continue
         part = slice(shift, shift + rows * _WINDOW)
-        out[part] |= _contradicting(x[part].reshape(rows, -1), low[part], high[part], rate, max_rate).ravel()
+        out[part] |= _contradicting(given[part], rate, max_rate).ravel()
     return out
 
 
-def _contradicting(x: Floats, low: Floats, high: Floats, rate: float, max_rate: float) -> Mask:
+def _contradicting(given: Inequalities, rate: float, max_rate: float) -> Mask:
+    x, low, high = (side.reshape(-1, _WINDOW) for side in given)
     centre = (x[:, :1] + x[:, -1:]) / 2
     drift = (x - centre) * rate
     reach = np.abs(x - centre) * max_rate
-    low = low.reshape(x.shape) - drift - reach
-    high = high.reshape(x.shape) - drift + reach
+    low, high = low - drift - reach, high - drift + reach
     lows, highs = np.sort(low, axis=1), np.sort(high, axis=1)
     edges = np.concatenate([lows, highs], axis=1)
     allowed = np.stack([
@@ -123,15 +169,16 @@ def _inside(marked: Mask, side: Floats) -> Mask:
     return within
 
 
-def pick_tightest(x: Floats, low: Floats, high: Floats, trim: bool) -> Ints:
+def pick_tightest(given: Inequalities, trim: bool) -> Ints:
     """Return the indices of tight lower and upper bounds in each short part of the time, as many as tell enough of it.
 
     Few inequalities are all returned.
 
     Args:
-        x, low, high: sorted stamps and bounds, ns.
+        given: the inequalities.
         trim: whether some may be wrong: the very tightest of each part are passed over.
     """
+    x = given.x
     if len(x) <= 2 * _BUCKETS:
         return np.arange(len(x), dtype=np.int64)
     count = min(_BUCKETS, len(x) // _FULL) if trim else _BUCKETS
@@ -141,7 +188,7 @@ def pick_tightest(x: Floats, low: Floats, high: Floats, trim: bool) -> Ints:
     bucket = np.minimum((along / max(along[-1], 1.0) * count).astype(np.int64), count - 1)
     # Of few parts several each: what happened within one, such as a step, is seen, too.
     each = _BUCKETS // count
-    best = [_tight_of_each(bucket, -low, each, trim), _tight_of_each(bucket, high, each, trim)]
+    best = [_tight_of_each(bucket, -given.low, each, trim), _tight_of_each(bucket, given.high, each, trim)]
     picked: Ints = np.unique(np.concatenate(best)).astype(np.int64)
     return picked
 

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from tracecorr.align.bounds import Floats, Ints, Mask
+from tracecorr.align.bounds import Floats, Inequalities, Ints, Mask
 from tracecorr.align.lines import fit_lines
 from tracecorr.align.slopes import Rates, Slopes
 
@@ -29,9 +29,6 @@ _LOOSE = 4
 _NEIGHBOURS = 3
 # Steps in more gaps than one of so many are a clock that runs faster than any that is known.
 _GAPS_PER_STEP = 4
-
-# Stamps, lower and upper bounds of inequalities.
-Others = tuple[Floats, Floats, Floats]
 
 
 @dataclass(frozen=True)
@@ -57,7 +54,7 @@ class Gaps:
             told: for each edge, whether others tell what the clock did behind it.
         """
         cuts = np.union1d(slopes.edges, self.edges)
-        place = np.clip(np.searchsorted(slopes.edges, cuts, side="right") - 1, 0, len(slopes.edges) - 1)
+        place = slopes.find(cuts)
         gap = np.searchsorted(self.edges, cuts, side="right") - 1
         own = (gap >= 0) & ~told[gap]
         low, high = np.where(own, self.low[gap], slopes.low[place]), np.where(own, self.high[gap], slopes.high[place])
@@ -71,58 +68,58 @@ class Gaps:
         """Return the limits when there are no other inequalities."""
         return Slopes(self.edges, self.low, self.high)
 
-    def list_runs(self, low: Floats, high: Floats) -> list[tuple[float, float]]:
+    def list_runs(self, samples: Inequalities) -> list[tuple[float, float]]:
         """Return from where on each rate has shown, and the mean one until the next; gaps of a change count before it.
 
         Args:
-            low, high: bounds of the offset at the edges.
+            samples: those at the edges.
         """
         starts = np.flatnonzero(self.steady & ~np.concatenate([[False], self.steady[:-1]]))
         ends = np.concatenate([starts[1:], [len(self.edges) - 1]])
         starts = np.concatenate([[0], starts[1:]]) if len(starts) else np.array([0])
         ends = ends if len(ends) == len(starts) else np.array([len(self.edges) - 1])
-        middle = (low + high) / 2
+        middle = (samples.low + samples.high) / 2
         rates = (middle[ends] - middle[starts]) / np.maximum(self.edges[ends] - self.edges[starts], 1.0)
         return list(zip(self.edges[starts].tolist(), rates.tolist(), strict=True))
 
 
-def find_gaps(x: Floats, low: Floats, high: Floats, rates: Rates, others: Others | None = None) -> Gaps:
+def find_gaps(given: Inequalities, rates: Rates, others: Inequalities | None = None) -> Gaps:
     """Return how the clock may have run between samples.
 
     Args:
-        x, low, high: at least two samples, sorted, none of them wrong, without a step between them.
+        given: at least two samples, none of them wrong, without a step between them.
         rates: what is known of the slope.
-        others: other inequalities: stamps, sorted, lower and upper bounds.
+        others: other inequalities.
     """
     limits = rates.middle - rates.reach, rates.middle + rates.reach
-    seen = _is_seen_beyond(x)
+    seen = _is_seen_beyond(given.x)
     found = [
-        _slopes_of_gap(x, low, high, i, rates) if seen[i] else _slopes_of_lone_gap(x, low, high, i, rates, others)
-        for i in range(len(x) - 1)
+        _slopes_of_gap(given, i, rates) if seen[i] else _slopes_of_lone_gap(given, i, rates, others)
+        for i in range(len(given) - 1)
     ]
     slopes = np.array([limits if each is None else each for each in [*found, None]])
     steady = np.array([*(each is not None for each in found), False])
-    return Gaps(x, np.maximum(slopes[:, 0], limits[0]), np.minimum(slopes[:, 1], limits[1]), steady)
+    return Gaps(given.x, np.maximum(slopes[:, 0], limits[0]), np.minimum(slopes[:, 1], limits[1]), steady)
 
 
-def _slopes_of_gap(x: Floats, low: Floats, high: Floats, i: int, rates: Rates) -> tuple[float, float] | None:
+def _slopes_of_gap(given: Inequalities, i: int, rates: Rates) -> tuple[float, float] | None:
     """Return the slopes of the lines through gap `i` and as much on both sides; None where the clock changed."""
+    x = given.x
     length = x[i + 1] - x[i]
     if length <= 0:
         return None
     first, last = _reach_out(x, i, length)
-    part = slice(first, last + 1)
-    straight, sure = _fit_slopes(x[part], low[part], high[part], length, rates)
+    straight, sure = _fit_slopes(given[first : last + 1], length, rates)
     if sure:
         return straight
     # A rate that changes by as much each second (the kernel works off an offset) leaves a parabola.
     first, last = _reach_out(x, i, 2 * length)
     if (np.diff(x[first : last + 1]) >= length / 4).sum() < _PARABOLA:
         return None
-    part = slice(first, last + 1)
-    since = x[part] - x[i]
-    bend = float(np.polyfit(since / length, (low[part] + high[part]) / 2, 2)[0]) / length**2
-    bent, sure = _fit_slopes(x[part], low[part] - bend * since**2, high[part] - bend * since**2, length, rates)
+    near = given[first : last + 1]
+    since = near.x - x[i]
+    bend = float(np.polyfit(since / length, (near.low + near.high) / 2, 2)[0]) / length**2
+    bent, sure = _fit_slopes(near.level(bend * since**2), length, rates)
     if bent is None or not sure:
         return None
     steepest = 2 * bend * length
@@ -132,22 +129,21 @@ def _slopes_of_gap(x: Floats, low: Floats, high: Floats, i: int, rates: Rates) -
 
 
 def _slopes_of_lone_gap(
-    x: Floats, low: Floats, high: Floats, i: int, rates: Rates, others: Others | None
+    given: Inequalities, i: int, rates: Rates, others: Inequalities | None
 ) -> tuple[float, float] | None:
     """Return the slopes of the lines through all samples and what else is known within gap `i`, where it is brief.
 
     A line through the two ends of a gap always exists: the others in it may tell that it is not the clock's.
     """
-    length = x[i + 1] - x[i]
+    length = given.x[i + 1] - given.x[i]
     if not 0 < length * (1 + rates.middle) <= _BRIEF_NS:
         return None
-    narrowest = float((high - low).min())
+    narrowest = float(given.width.min())
     if others is not None:
-        inner = slice(*np.searchsorted(others[0], [x[i], x[i + 1]]).tolist())
-        x, low, high = (np.concatenate([own, other[inner]]) for own, other in zip((x, low, high), others, strict=True))
-        order = np.argsort(x, kind="stable")
-        x, low, high = x[order], low[order], high[order]
-    lines = fit_lines(x, low, high, rates.middle, rates.reach)
+        inner = others[slice(*np.searchsorted(others.x, given.x[i : i + 2]).tolist())]
+        both = Inequalities(*(np.concatenate(sides) for sides in zip(given, inner, strict=True)))
+        given = both[np.argsort(both.x, kind="stable")]
+    lines = fit_lines(given, rates.middle, rates.reach)
     if lines is None or lines.room < _ROOM * narrowest:
         return None
     margin = rates.wander + _BRIEF_WANDER
@@ -160,14 +156,12 @@ def _is_seen_beyond(x: Floats) -> Mask:
     return seen
 
 
-def _fit_slopes(
-    x: Floats, low: Floats, high: Floats, length: float, rates: Rates
-) -> tuple[tuple[float, float] | None, bool]:
+def _fit_slopes(given: Inequalities, length: float, rates: Rates) -> tuple[tuple[float, float] | None, bool]:
     """Return the slopes of the lines through samples, with what they may hide, and whether that is little."""
-    lines = fit_lines(x, low, high, rates.middle, rates.reach)
+    lines = fit_lines(given, rates.middle, rates.reach)
     if lines is None:
         return None, False
-    narrowest = float((high - low).min())
+    narrowest = float(given.width.min())
     margin = rates.wander + max(narrowest - lines.room, 0.0) / length
     slopes = float(lines.rates.min()) - margin, float(lines.rates.max()) + margin
     return slopes, lines.room >= _ROOM * narrowest
@@ -182,59 +176,58 @@ def _reach_out(x: Floats, i: int, length: float) -> tuple[int, int]:
     return first, min(int(np.searchsorted(x, right, side="left")), len(x) - 1)
 
 
-def pick_narrow(low: Floats, high: Floats) -> Ints:
+def pick_narrow(samples: Inequalities) -> Ints:
     """Return the indices of the samples that are as narrow as most."""
-    width = high - low
-    return np.flatnonzero(width <= _LOOSE * np.median(width))
+    return np.flatnonzero(samples.width <= _LOOSE * np.median(samples.width))
 
 
-def find_parts(x: Floats, low: Floats, high: Floats, rates: Rates) -> list[tuple[Floats, Floats, Floats, Gaps]]:
+def find_parts(given: Inequalities, rates: Rates) -> list[tuple[Inequalities, Gaps]]:
     """Return the samples between each two steps of the clock, with the gaps between them.
 
     What is too fast for a clock in one gap is a step. It may have begun or gone on in the gaps beside that one: where
     these are not steady, they are steps, too.
 
     Args:
-        x, low, high: samples, sorted.
+        given: samples.
         rates: what is known of the slope.
     """
-    narrow = pick_narrow(low, high)
-    x, low, high = x[narrow], low[narrow], high[narrow]
-    parts = follow_samples(x, low, high, rates)
+    given = given[pick_narrow(given)]
+    parts = follow_samples(given, rates)
     found = []
     for number, part in enumerate(parts):
-        steady = np.flatnonzero(find_gaps(x[part], low[part], high[part], rates).steady)
+        steady = np.flatnonzero(find_gaps(given[part], rates).steady)
         first = 0 if number == 0 else (steady[0] if len(steady) else len(part) - 1)
         last = len(part) - 1 if number == len(parts) - 1 else (steady[-1] + 1 if len(steady) else 0)
         if first <= last:
             found += [*part[:first, None], part[first : last + 1], *part[last + 1 :, None]]
         else:
             found += [*part[:, None]]
-    return [(x[own], low[own], high[own], find_gaps(x[own], low[own], high[own], rates)) for own in found]
+    return [(given[own], find_gaps(given[own], rates)) for own in found]
 
 
-def follow_samples(x: Floats, low: Floats, high: Floats, rates: Rates) -> list[Ints]:
+def follow_samples(given: Inequalities, rates: Rates) -> list[Ints]:
     """Return the samples between each two steps of the clock, without those that are wrong.
 
     Args:
-        x, low, high: samples, sorted.
+        given: samples.
         rates: what is known of the slope.
 
     Returns: none where the clock steps so often that nothing is known of it, or is set back.
     """
+    x, low, high = given
     parts = [[0]]
     # What the samples of a part leave at each of them of the offset.
     left = [[(float(low[0]), float(high[0]))]]
     for i in range(1, len(x)):
         part, ranges = parts[-1], left[-1]
-        found = _move_on(x, low, high, (part[-1], i), ranges[-1], rates)
+        found = _move_on(given, (part[-1], i), ranges[-1], rates)
         if found is None:
-            without_last, without_this = (_fit_around(x, low, high, part, i, rates, left_out=k) for k in (part[-1], i))
+            without_last, without_this = (_fit_around(given, part, i, rates, left_out=k) for k in (part[-1], i))
             if without_this:
                 continue
             if without_last:
                 part.pop(), ranges.pop()
-                found = _move_on(x, low, high, (part[-1], i), ranges[-1], rates)
+                found = _move_on(given, (part[-1], i), ranges[-1], rates)
             if found is None and x[i] + high[i] < x[part[-1]] + low[part[-1]]:
                 # What showed more was earlier: such a clock was set back, and a stamp may be of two moments.
                 return []
@@ -250,14 +243,15 @@ def follow_samples(x: Floats, low: Floats, high: Floats, rates: Rates) -> list[I
     return [np.array(part) for part in parts]
 
 
-def allow_any_rate(x: Floats, low: Floats, high: Floats, at: Floats, rates: Rates) -> tuple[Floats, Floats]:
+def allow_any_rate(given: Inequalities, at: Floats, rates: Rates) -> tuple[Floats, Floats]:
     """Return the bounds of the offset at other stamps that samples leave a clock of any rate within its limits.
 
     Args:
-        x, low, high: samples without a step between them, sorted.
+        given: samples without a step between them.
         at: the stamps.
         rates: what is known of the slope.
     """
+    x, low, high = given
     place = np.searchsorted(x, at)
     sides = np.stack([np.maximum(place - 1, 0), np.minimum(place, len(x) - 1)])
     way = at - x[sides]
@@ -267,24 +261,24 @@ def allow_any_rate(x: Floats, low: Floats, high: Floats, at: Floats, rates: Rate
 
 
 def _move_on(
-    x: Floats, low: Floats, high: Floats, pair: tuple[int, int], left: tuple[float, float], rates: Rates
+    given: Inequalities, pair: tuple[int, int], left: tuple[float, float], rates: Rates
 ) -> tuple[float, float] | None:
     """Return what is left of the offset at the second sample of a pair, given that at the first; None for nothing."""
     before, this = pair
-    step = x[this] - x[before]
-    lowest = max(left[0] + (rates.middle - rates.reach) * step, low[this])
-    highest = min(left[1] + (rates.middle + rates.reach) * step, high[this])
+    step = given.x[this] - given.x[before]
+    lowest = max(left[0] + (rates.middle - rates.reach) * step, given.low[this])
+    highest = min(left[1] + (rates.middle + rates.reach) * step, given.high[this])
     return (float(lowest), float(highest)) if lowest <= highest else None
 
 
-def _fit_around(x: Floats, low: Floats, high: Floats, part: list[int], i: int, rates: Rates, *, left_out: int) -> bool:
+def _fit_around(given: Inequalities, part: list[int], i: int, rates: Rates, *, left_out: int) -> bool:
     """Tell whether one line goes through the samples on both sides of two that contradict each other, but for one."""
-    near = [*part[-_NEIGHBOURS - 1 :], *range(i, min(i + _NEIGHBOURS + 1, len(x)))]
+    near = [*part[-_NEIGHBOURS - 1 :], *range(i, min(i + _NEIGHBOURS + 1, len(given)))]
     near.remove(left_out)
     # Without samples on both sides of the one left out, it is as good as those.
     if not near[0] < left_out < near[-1]:
         return False
-    return fit_lines(x[near], low[near], high[near], rates.middle, rates.reach) is not None
+    return fit_lines(given[near], rates.middle, rates.reach) is not None
 
 
 def _count_gaps(x: Floats) -> int:

@@ -151,9 +151,9 @@ def _guess_rate(bounds: Bounds) -> tuple[float, float]:
 
 def _fit_rate(bounds: Bounds, rough: float) -> tuple[float, float]:
     """Return the middle slope of the lines that inequalities allow near a rough one, and how far others lie from it."""
-    x, low, high = bounds.floats(int(bounds.stamp_ns[0]), int(np.median(bounds.low_ns[bounds.low_ns != NO_LOW])))
-    chosen = pick_tightest(x, low - rough * x, high - rough * x, trim=True)
-    lines = fit_lines(x[chosen], low[chosen], high[chosen], rough, _ROUGH_RATE)
+    given = bounds.around(int(bounds.stamp_ns[0]), int(np.median(bounds.low_ns[bounds.low_ns != NO_LOW])))
+    chosen = pick_tightest(given.level(rough * given.x), trim=True)
+    lines = fit_lines(given[chosen], rough, _ROUGH_RATE)
     return (lines.rate, lines.spread) if lines else (rough, 0.0)
 
 

@@ -7,7 +7,17 @@ from typing import Any
 
 import numpy as np
 
-from tracecorr.align.bounds import NO_HIGH, NO_LOW, Bounds, Floats, Ints, Mask, find_outliers, pick_tightest
+from tracecorr.align.bounds import (
+    NO_HIGH,
+    NO_LOW,
+    Bounds,
+    Floats,
+    Inequalities,
+    Ints,
+    Mask,
+    find_outliers,
+    pick_tightest,
+)
 from tracecorr.align.brackets import allow_any_rate, follow_samples
 from tracecorr.align.pieces import Pieces, split_pieces
 from tracecorr.align.set_back import describe_set_back, find_set_back
@@ -96,7 +106,7 @@ class ClockMap:
         at = (stamps - self.base_stamp_ns).astype(np.float64)
         curve = settle_steps(self.curve, at)
         if self.steps_by:
-            curve = allow_unseen(curve, at, *self.steps_by.floats(self.base_stamp_ns, self.base_offset_ns))
+            curve = allow_unseen(curve, at, self.steps_by.around(self.base_stamp_ns, self.base_offset_ns))
         return replace(self, curve=curve, steps_by=None)
 
     def summarize(self, source: str, first_ns: int, last_ns: int) -> list[dict[str, Any]]:
@@ -144,67 +154,72 @@ def fit_clock_map(bounds: Bounds, method: str, max_rate: float = MAX_RATE, rate:
         return ClockMap("unaligned", pairs=total, reason="no pair bounds the offset on both sides")
     base_stamp = int(usable.stamp_ns[0])
     base_offset = int(np.median(np.where(usable.low_ns != NO_LOW, usable.low_ns, usable.high_ns)))
-    x, low, high = usable.floats(base_stamp, base_offset)
-    back = find_set_back(x, low, high)
+    given = usable.around(base_stamp, base_offset)
+    back = find_set_back(given)
     if len(back):
         return ClockMap("unaligned", pairs=total, violated=len(back), reason=describe_set_back(back, total))
-    good = ~find_outliers(x, low, high, rate, max_rate)
+    good = ~find_outliers(given, rate, max_rate)
     # A mark names its sample; a causal pair may be of two things that only look alike.
     rates = Rates(rate, max_rate, (_WANDER if method == "samples" else _HIDDEN_WANDER) if max_rate else 0.0)
     if method == "samples" and max_rate:
-        good &= ~_contradict_samples(x, low, high, rates)
-    curve = _fit_curve(x[good], low[good], high[good], rates, trim=method != "samples")
-    violated = _count_violated(curve, x, low, high) if curve else total
+        good &= ~_contradict_samples(given, rates)
+    curve = _fit_curve(given[good], rates, trim=method != "samples")
+    violated = _count_violated(curve, given) if curve else total
     reason = ""
     if curve is None:
-        reason = _describe_misfit(x, low, high, max_rate)
+        reason = _describe_misfit(given, max_rate)
     elif violated > _MAX_WRONG * total:
         reason = f"{violated} of {total} pairs contradict the others"
-    elif len(curve.runs) > 3 + (x[-1] - x[0]) * (1 + rate) / _SHORTEST_PIECE_NS:
+    elif len(curve.runs) > 3 + np.ptp(given.x) * (1 + rate) / _SHORTEST_PIECE_NS:
         reason = f"{total} pairs allow no steady clock: it would change its rate {len(curve.runs) - 1} times"
     if curve is None or reason:
         return ClockMap("unaligned", pairs=total, violated=violated, reason=reason)
-    curve = curve.admit(x, low, high)
+    curve = curve.admit(given)
     steps_by = None if max_rate else usable
     return ClockMap(method, 0, base_offset, base_stamp, curve, total, violated, steps_by=steps_by)
 
 
-def _contradict_samples(x: Floats, low: Floats, high: Floats, rates: Rates) -> Mask:
+def _contradict_samples(given: Inequalities, rates: Rates) -> Mask:
     """Mark the pairs that no curve through the samples allows, whatever the clock does between these."""
-    sampled = np.isfinite(low) & np.isfinite(high)
-    parts = follow_samples(x[sampled], low[sampled], high[sampled], rates) if sampled.any() else []
+    sampled = given.has_both_sides
+    parts = follow_samples(given[sampled], rates) if sampled.any() else []
     if len(parts) != 1:
-        return np.zeros(len(x), dtype=np.bool_)
-    least, largest = allow_any_rate(x[sampled][parts[0]], low[sampled][parts[0]], high[sampled][parts[0]], x, rates)
-    return ~sampled & ((low > largest + 1) | (high < least - 1))
+        return np.zeros(len(given), dtype=np.bool_)
+    least, largest = allow_any_rate(given[sampled][parts[0]], given.x, rates)
+    return ~sampled & _contradict(given, least, largest)
 
 
-def _describe_misfit(x: Floats, low: Floats, high: Floats, max_rate: float) -> str:
-    back = find_set_back(x, low, high, sure=False)
+def _describe_misfit(given: Inequalities, max_rate: float) -> str:
+    back = find_set_back(given, sure=False)
     if len(back):
-        return describe_set_back(back, len(x))
+        return describe_set_back(back, len(given))
     rate = f"within {max_rate * 1e6:.0f} ppm of CLOCK_MONOTONIC's rate" if max_rate else "at CLOCK_MONOTONIC's rate"
-    return f"no clock {rate} fits the {len(x)} pairs"
+    return f"no clock {rate} fits the {len(given)} pairs"
 
 
-def _fit_curve(x: Floats, low: Floats, high: Floats, rates: Rates, trim: bool) -> Pieces | None:
-    if not len(x):
+def _fit_curve(given: Inequalities, rates: Rates, trim: bool) -> Pieces | None:
+    if not len(given):
         return None
     # What has both sides is a sample; marks name theirs, so that none is wrong but for a file that is.
-    sampled = np.isfinite(low) & np.isfinite(high) & (not trim)
-    level = rates.middle * x
-    chosen = np.union1d(pick_tightest(x, low - level, high - level, trim), np.flatnonzero(sampled))
-    found = split_pieces(x[chosen], low[chosen], high[chosen], rates, sampled[chosen])
-    if found is None or len(chosen) == len(x):
+    sampled = given.has_both_sides & (not trim)
+    tight = pick_tightest(given.level(rates.middle * given.x), trim)
+    chosen = np.union1d(tight, np.flatnonzero(sampled))
+    found = split_pieces(given[chosen], rates, sampled[chosen])
+    if found is None or len(chosen) == len(given):
         return found
     # Measured from the first result, other inequalities may be the tight ones of their time.
-    least, largest = found.bound(x)
-    level = (least + largest) / 2
-    chosen = np.union1d(pick_tightest(x, low - level, high - level, trim), np.flatnonzero(sampled))
-    return split_pieces(x[chosen], low[chosen], high[chosen], rates, sampled[chosen]) or found
+    least, largest = found.bound(given.x)
+    tight = pick_tightest(given.level((least + largest) / 2), trim)
+    chosen = np.union1d(tight, np.flatnonzero(sampled))
+    return split_pieces(given[chosen], rates, sampled[chosen]) or found
 
 
-def _count_violated(curve: Pieces, x: Floats, low: Floats, high: Floats) -> int:
-    least, largest = curve.bound(x)
-    # Whole nanoseconds: floats may differ in the last digit.
-    return int(((low > largest + 1) | (high < least - 1)).sum())
+def _count_violated(curve: Pieces, given: Inequalities) -> int:
+    return int(_contradict(given, *curve.bound(given.x)).sum())
+
+
+def _contradict(given: Inequalities, least: Floats, largest: Floats) -> Mask:
+    """Mark the inequalities that an offset between two bounds does not satisfy, by more than floats may be off."""
+    # Stamps are whole nanoseconds: floats may differ in the last digit.
+    contradicts: Mask = (given.low > largest + 1) | (given.high < least - 1)
+    return contradicts

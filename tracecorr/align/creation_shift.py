@@ -35,7 +35,7 @@ def bound_by_shift(creations: pl.DataFrame, ioctls: pl.DataFrame, steps: tuple[i
     high = creations["to_ns"].to_numpy()[:, None] - end + steps[0]
     fits &= low <= high
     chosen = choose_ioctls(low, high, fits, stamp)
-    return no_bounds() if chosen is None else _hull(low, high, chosen, stamp)
+    return no_bounds() if chosen is None else _bound_each(low, high, chosen, stamp)
 
 
 def choose_ioctls(low: Ints, high: Ints, fits: Mask, stamp: Ints) -> Mask | None:
@@ -105,7 +105,7 @@ def _apart(one: Mask, other: Mask) -> bool:
     return not (one & other).any(axis=1).all()
 
 
-def _hull(low: Ints, high: Ints, chosen: Mask, stamp: Ints) -> Bounds:
+def _bound_each(low: Ints, high: Ints, chosen: Mask, stamp: Ints) -> Bounds:
     """Return the bounds of each creation; where several ioctls may be its own, what each of them allows."""
     at = stamp[chosen.argmax(axis=1)]
     far = np.iinfo(np.int64).max // 4

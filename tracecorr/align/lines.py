@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from tracecorr.align.bounds import Floats
+from tracecorr.align.bounds import Floats, Inequalities
 
 # Absorbs the rounding of floats; stamps are whole nanoseconds.
 _SLACK_NS = 0.02
@@ -36,26 +36,25 @@ class Lines:
         return float((self.rates.max() - self.rates.min()) / 2)
 
 
-def fit_lines(x: Floats, low: Floats, high: Floats, rate: float, max_rate: float) -> Lines | None:
+def fit_lines(given: Inequalities, rate: float, max_rate: float) -> Lines | None:
     """Return all lines with low <= line <= high, or None when there is none.
 
     Args:
-        x: sorted stamps, ns.
-        low, high: bounds at `x`; infinite where there is none.
+        given: the inequalities.
         rate: middle of the allowed slopes.
         max_rate: how far a slope may lie from `rate`; 0 allows only that slope.
     """
-    has_low, has_high = np.isfinite(low), np.isfinite(high)
-    if not has_low.any() or not has_high.any():
+    if not given.is_two_sided:
         return None
-    level_low, level_high = low - rate * x, high - rate * x
+    level = given.level(rate * given.x)
     if max_rate == 0:
-        floor_at, roof_at = level_low.max(), level_high.min()
+        floor_at, roof_at = level.low.max(), level.high.min()
         if floor_at > roof_at + _SLACK_NS:
             return None
         return Lines(np.array([floor_at, roof_at]), np.array([rate, rate]), float(roof_at - floor_at))
-    floor = _hull(x[has_low], level_low[has_low], upper=True)
-    roof = _hull(x[has_high], level_high[has_high], upper=False)
+    has_low, has_high = np.isfinite(level.low), np.isfinite(level.high)
+    floor = _hull(level.x[has_low], level.low[has_low], upper=True)
+    roof = _hull(level.x[has_high], level.high[has_high], upper=False)
     offsets, rates = _candidates(np.vstack([floor, roof]), max_rate)
     fits = np.abs(rates) <= max_rate * (1 + 1e-9)
     offsets, rates = offsets[fits], rates[fits]

@@ -7,7 +7,7 @@ from itertools import pairwise
 
 import numpy as np
 
-from tracecorr.align.bounds import Floats, Ints, Mask
+from tracecorr.align.bounds import Floats, Inequalities, Ints, Mask
 from tracecorr.align.brackets import Gaps, find_gaps, find_parts, follow_samples, pick_narrow
 from tracecorr.align.runs import Run, find_sound_runs
 from tracecorr.align.slopes import Rates, Slopes, allow_all, find_slopes
@@ -75,11 +75,16 @@ class Pieces:
     runs: tuple[tuple[float, float], ...]
     unclear: tuple[tuple[float, float, float, float], ...] = ()
 
+    @property
+    def reach(self) -> tuple[Floats, Floats]:
+        """Return from where to where the clock is surely on each piece; the outer ones go on without an end."""
+        starts = np.array([-np.inf, *(piece.first for piece in self.pieces[1:])])
+        return starts, np.array([*(piece.last for piece in self.pieces[:-1]), np.inf])
+
     def bound(self, at: Floats) -> tuple[Floats, Floats]:
         """Return the lower and upper bound of the offset at each stamp."""
         low, high = np.full(len(at), np.inf), np.full(len(at), -np.inf)
-        starts = np.array([-np.inf, *(p.first for p in self.pieces[1:])])
-        ends = np.array([*(p.last for p in self.pieces[:-1]), np.inf])
+        starts, ends = self.reach
         for k, piece in enumerate(self.pieces):
             _widen(low, high, at, (at >= starts[k]) & (at <= ends[k]), piece)
             if k + 1 < len(self.pieces):
@@ -91,16 +96,17 @@ class Pieces:
             low[rows], high[rows] = np.minimum(low[rows], least), np.maximum(high[rows], most)
         return low, high
 
-    def admit(self, x: Floats, low: Floats, high: Floats) -> Pieces:
+    def admit(self, given: Inequalities) -> Pieces:
         """Return the curve with wider bounds where many inequalities in a row contradict it: they are not all wrong.
 
         Args:
-            x, low, high: sorted stamps and bounds, infinite where there is none.
+            given: the inequalities.
         """
+        x, low, high = given
         least, most = self.bound(x)
         spans = []
-        for given, contradicts in ((np.isfinite(low), low > most + 1), (np.isfinite(high), high < least - 1)):
-            rows = np.flatnonzero(given)
+        for is_there, contradicts in ((np.isfinite(low), low > most + 1), (np.isfinite(high), high < least - 1)):
+            rows = np.flatnonzero(is_there)
             for first, last in _list_crowds(contradicts[rows]):
                 span = slice(int(rows[first]), int(rows[last]) + 1)
                 lowest = low[span].min(initial=np.inf, where=np.isfinite(low[span]))
@@ -130,38 +136,38 @@ def _widen(low: Floats, high: Floats, at: Floats, inside: Mask, piece: Piece) ->
     low[rows], high[rows] = np.minimum(low[rows], piece_low), np.maximum(high[rows], piece_high)
 
 
-def split_pieces(x: Floats, low: Floats, high: Floats, rates: Rates, sampled: Mask | None = None) -> Pieces | None:
+def split_pieces(given: Inequalities, rates: Rates, sampled: Mask | None = None) -> Pieces | None:
     """Return the fewest pieces that satisfy the inequalities, but for single ones that are wrong.
 
     Args:
-        x, low, high: sorted stamps and bounds, infinite where there is none.
+        given: the inequalities.
         rates: what is known of the slope of the offset.
         sampled: which of them are clock samples with both sides; None for none.
 
     Returns: None when no piece can be bounded on both sides.
     """
     if sampled is not None and sampled.all() and rates.reach:
-        return _split_samples(x, low, high, rates)
-    samples = np.zeros(len(x), dtype=np.bool_) if sampled is None else sampled
-    runs = find_sound_runs(x, low, high, rates, samples)
+        return _split_samples(given, rates)
+    samples = np.zeros(len(given), dtype=np.bool_) if sampled is None else sampled
+    runs = find_sound_runs(given, rates, samples)
     if not runs:
         return None
     parts = [[runs[0]]]
     for before, after in pairwise(runs):
-        if _is_step(x, low, high, (before, after), rates):
+        if _is_step(given, (before, after), rates):
             parts.append([after])
         else:
             parts[-1].append(after)
-    pieces = [_build(x, low, high, part, rates, samples, part is parts[-1]) for part in parts]
-    pieces = _end_at_evidence(pieces, [np.concatenate([run.sure for run in part]) for part in parts], x, low, high)
+    pieces = [_build(given, part, rates, samples, part is parts[-1]) for part in parts]
+    pieces = _end_at_evidence(pieces, [np.concatenate([run.sure for run in part]) for part in parts], given)
     kept = [k for k in range(len(parts)) if k in (0, len(parts) - 1) or not rates.reach or _is_long(pieces[k], rates)]
     unclear = tuple(_cover(pieces[k : m + 1]) for k, m in pairwise(kept) if m > k + 1)
     return Pieces(
-        _open_steps([pieces[k] for k in kept]), tuple((float(x[run.sure[0]]), run.rate) for run in runs), unclear
+        _open_steps([pieces[k] for k in kept]), tuple((float(given.x[run.sure[0]]), run.rate) for run in runs), unclear
     )
 
 
-def _end_at_evidence(pieces: list[Piece], sure: list[Ints], x: Floats, low: Floats, high: Floats) -> list[Piece]:
+def _end_at_evidence(pieces: list[Piece], sure: list[Ints], given: Inequalities) -> list[Piece]:
     """Return the pieces with their sure spans ended, towards a step, by what only they allow.
 
     Where the offset falls, a lower bound far below a piece does not tell that the clock is still on it: on its way
@@ -170,27 +176,27 @@ def _end_at_evidence(pieces: list[Piece], sure: list[Ints], x: Floats, low: Floa
     Args:
         pieces: without the span between them.
         sure: the inequalities of each piece that its neighbours do not satisfy.
-        x, low, high: all inequalities.
+        given: all inequalities.
     """
     ended = list(pieces)
     for k, (before, after) in enumerate(pairwise(pieces)):
         falls = before.bound(np.array([before.last]))[0][0] > after.bound(np.array([after.first]))[0][0]
-        last = _near(before, x[sure[k]], low[sure[k]], high[sure[k]], below=bool(falls))[-1]
-        first = _near(after, x[sure[k + 1]], low[sure[k + 1]], high[sure[k + 1]], below=not falls)[0]
+        last = _near(before, given[sure[k]], below=bool(falls))[-1]
+        first = _near(after, given[sure[k + 1]], below=not falls)[0]
         ended[k] = replace(ended[k], last=float(last))
         ended[k + 1] = replace(ended[k + 1], first=float(first))
     return ended
 
 
-def _near(piece: Piece, at: Floats, low: Floats, high: Floats, *, below: bool) -> Floats:
+def _near(piece: Piece, given: Inequalities, *, below: bool) -> Floats:
     """Return the stamps at which an inequality lies no farther from a piece's bound than its bounds do from each other.
 
     Returns: all stamps when none does.
     """
-    least, most = piece.bound(at)
+    least, most = piece.bound(given.x)
     width = most - least
-    near = low >= least - width if below else high <= most + width
-    return at[near] if near.any() else at
+    near = given.low >= least - width if below else given.high <= most + width
+    return given.x[near] if near.any() else given.x
 
 
 def _is_long(piece: Piece, rates: Rates) -> bool:
@@ -209,16 +215,17 @@ def _cover(pieces: list[Piece]) -> tuple[float, float, float, float]:
     )  # fmt: skip
 
 
-def _split_samples(x: Floats, low: Floats, high: Floats, rates: Rates) -> Pieces | None:
+def _split_samples(given: Inequalities, rates: Rates) -> Pieces | None:
     """Return the pieces of samples alone: between two steps, with the slopes of the gaps between them."""
     pieces, runs = [], []
-    for at, below, above, gaps in find_parts(x, low, high, rates):
+    for samples, gaps in find_parts(given, rates):
+        at = samples.x
         knots = np.unique(at)
-        lowest, highest, least, most = _spread(knots, *_at_knots(at, below, above, knots), gaps.alone())
+        lowest, highest, least, most = _spread(_at_knots(samples, knots), gaps.alone())
         # Before the first sample nothing tells how it ran; behind the last one the gaps say so.
         least[0], most[0] = rates.middle - rates.reach, rates.middle + rates.reach
         pieces.append(Piece(float(at[0]), float(at[-1]), knots, lowest, highest, least, most))
-        runs += gaps.list_runs(below, above)
+        runs += gaps.list_runs(samples)
     return Pieces(_open_steps(pieces), tuple(runs)) if pieces else None
 
 
@@ -237,55 +244,57 @@ def _open_steps(pieces: list[Piece]) -> tuple[Piece, ...]:
     return tuple(opened)
 
 
-def _is_step(x: Floats, low: Floats, high: Floats, runs: tuple[Run, Run], rates: Rates) -> bool:
+def _is_step(given: Inequalities, runs: tuple[Run, Run], rates: Rates) -> bool:
     """Tell whether no curve with slopes that the clock can have leads from one run to the other."""
     before, after = runs
     chosen = np.concatenate([before.chosen[before.chosen >= before.sure[-1]], after.chosen[:1]])
-    lowest, highest = _spread(x[chosen], low[chosen], high[chosen], allow_all(x[chosen], rates))[:2]
+    lowest, highest = _spread(given[chosen], allow_all(given.x[chosen], rates))[:2]
     return bool((lowest > highest).any())
 
 
-def _build(x: Floats, low: Floats, high: Floats, part: list[Run], rates: Rates, sampled: Mask, is_last: bool) -> Piece:
+def _build(given: Inequalities, part: list[Run], rates: Rates, sampled: Mask, is_last: bool) -> Piece:
     """Return the piece of some runs; its slopes are those of windows around each moment."""
     sure = np.concatenate([run.sure for run in part])
     # What the run behind a step satisfies as well may be on either side of it.
     last = part[-1].chosen if is_last else part[-1].sure
     chosen = np.unique(np.concatenate([*(run.chosen for run in part[:-1]), last]))
-    at, below, above = x[chosen], low[chosen], high[chosen]
-    slopes = find_slopes(at, below, above, rates)
+    x, own = given.x, given[chosen]
+    at = own.x
+    slopes = find_slopes(own, rates)
     if rates.reach:
         samples = np.flatnonzero(sampled & (x >= at[0]) & (x <= at[-1]))
-        slopes = _follow_gaps(slopes, x, low, high, (samples, np.setdiff1d(chosen, samples)), rates)
+        slopes = _follow_gaps(slopes, given, (samples, np.setdiff1d(chosen, samples)), rates)
     knots = np.union1d(np.linspace(at[0], at[-1], _GRID), np.union1d(at, slopes.edges)) if rates.reach else at
-    sides = _at_knots(at, below, above, knots)
+    tightest = _at_knots(own, knots)
     for _ in range(_TIMES if rates.reach else 0):
-        lowest, highest = _spread(knots, *sides, slopes)[:2]
+        lowest, highest = _spread(tightest, slopes)[:2]
         crossed = knots[lowest > highest]
         if not len(crossed):
             break
         slopes = slopes.widened(crossed, _WIDER)
-    lowest, highest, least, most = _spread(knots, *sides, slopes)
+    lowest, highest, least, most = _spread(tightest, slopes)
     return Piece(float(x[sure[0]]), float(x[sure[-1]]), knots, lowest, highest, least, most)
 
 
-def _follow_gaps(slopes: Slopes, x: Floats, low: Floats, high: Floats, rows: tuple[Ints, Ints], rates: Rates) -> Slopes:
+def _follow_gaps(slopes: Slopes, given: Inequalities, rows: tuple[Ints, Ints], rates: Rates) -> Slopes:
     """Return the limits with those of the gaps between samples, where the other inequalities do not tell more."""
     samples, others = rows
-    samples = samples[pick_narrow(low[samples], high[samples])] if len(samples) else samples
-    parts = follow_samples(x[samples], low[samples], high[samples], rates) if len(samples) > 1 else []
+    samples = samples[pick_narrow(given[samples])] if len(samples) else samples
+    parts = follow_samples(given[samples], rates) if len(samples) > 1 else []
     if len(parts) != 1 or len(parts[0]) < 2:
         return slopes
     good = samples[parts[0]]
-    gaps = find_gaps(x[good], low[good], high[good], rates, (x[others], low[others], high[others]))
-    return gaps.apply(slopes, _are_told(gaps, x[others], low[others], high[others], rates))
+    gaps = find_gaps(given[good], rates, given[others])
+    return gaps.apply(slopes, _are_told(gaps, given[others], rates))
 
 
-def _are_told(gaps: Gaps, x: Floats, low: Floats, high: Floats, rates: Rates) -> Mask:
+def _are_told(gaps: Gaps, given: Inequalities, rates: Rates) -> Mask:
     """Tell of each gap whether inequalities other than samples say by themselves what the clock did in it."""
     told = np.zeros(len(gaps.edges), dtype=np.bool_)
-    if not len(x):
+    if not len(given):
         return told
-    lowest, highest = _spread(x, low, high, allow_all(x, rates))[:2]
+    x = given.x
+    lowest, highest = _spread(given, allow_all(x, rates))[:2]
     rows = np.searchsorted(x, gaps.edges)
     for gap, (first, end) in enumerate(pairwise(rows.tolist())):
         unknown = rates.reach * (gaps.edges[gap + 1] - gaps.edges[gap])
@@ -293,18 +302,19 @@ def _are_told(gaps: Gaps, x: Floats, low: Floats, high: Floats, rates: Rates) ->
     return told
 
 
-def _at_knots(x: Floats, low: Floats, high: Floats, knots: Floats) -> tuple[Floats, Floats]:
-    """Return the tightest inequalities at each knot; infinite where there is none."""
-    place = np.searchsorted(knots, x)
+def _at_knots(given: Inequalities, knots: Floats) -> Inequalities:
+    """Return the tightest inequalities at each knot."""
+    place = np.searchsorted(knots, given.x)
     below, above = np.full(len(knots), -np.inf), np.full(len(knots), np.inf)
-    np.maximum.at(below, place, low)
-    np.minimum.at(above, place, high)
-    return below, above
+    np.maximum.at(below, place, given.low)
+    np.minimum.at(above, place, given.high)
+    return Inequalities(knots, below, above)
 
 
-def _spread(x: Floats, low: Floats, high: Floats, slopes: Slopes) -> tuple[Floats, Floats, Floats, Floats]:
+def _spread(given: Inequalities, slopes: Slopes) -> tuple[Floats, Floats, Floats, Floats]:
     """Return the bounds that all inequalities leave at each stamp, and the limits of the slope around them."""
     # Before the first and behind the last stamp the slopes go on.
+    x, low, high = given
     step = np.diff(x)
     least, most = slopes.between(x[:-1], x[1:])
     fall, rise = np.concatenate([[0.0], np.cumsum(least * step)]), np.concatenate([[0.0], np.cumsum(most * step)])

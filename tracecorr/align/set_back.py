@@ -6,7 +6,7 @@ from bisect import bisect_right, insort
 
 import numpy as np
 
-from tracecorr.align.bounds import Floats, Ints, Mask
+from tracecorr.align.bounds import Floats, Inequalities, Ints, Mask
 
 # So many in a row, on either side, are contradicted by as many others: single wrong ones are not. Samples are seldom
 # wrong, and few.
@@ -15,7 +15,7 @@ _IN_A_ROW, _SAMPLES_IN_A_ROW = 5, 2
 _ALIKE = 0.5
 
 
-def find_set_back(x: Floats, low: Floats, high: Floats, *, sure: bool = True) -> Floats:
+def find_set_back(given: Inequalities, *, sure: bool = True) -> Floats:
     """Return by how much a clock was set back, ns, one value for each two stamps that show it; none when it was not.
 
     An inequality says before or after which moment its stamp was shown. Of two stamps the later moment belongs to the
@@ -23,13 +23,14 @@ def find_set_back(x: Floats, low: Floats, high: Floats, *, sure: bool = True) ->
     other without one that is right in between, it is the clock that went back.
 
     Args:
-        x, low, high: sorted stamps and bounds of the offset, infinite where there is none.
+        given: the inequalities.
         sure: whether single ones may be wrong.
     """
-    lows, highs = _match(x + low, x + high)
-    least = _SAMPLES_IN_A_ROW if (np.isfinite(low) & np.isfinite(high)).all() else _IN_A_ROW
-    in_a_row = min(_longest_row(x + low, lows), _longest_row(x + high, highs))
-    found: Floats = (low[lows] - high[highs])[: None if in_a_row >= (least if sure else 1) else 0]
+    earliest, latest = given.x + given.low, given.x + given.high
+    lows, highs = _match(earliest, latest)
+    least = _SAMPLES_IN_A_ROW if given.has_both_sides.all() else _IN_A_ROW
+    in_a_row = min(_longest_row(earliest, lows), _longest_row(latest, highs))
+    found: Floats = (given.low[lows] - given.high[highs])[: None if in_a_row >= (least if sure else 1) else 0]
     return found
 
 

@@ -7,7 +7,7 @@ from itertools import pairwise
 
 import numpy as np
 
-from tracecorr.align.bounds import Floats, Mask
+from tracecorr.align.bounds import Floats, Inequalities, Ints, Mask
 from tracecorr.align.lines import Lines, fit_lines
 
 # The kernel changes the rate of CLOCK_MONOTONIC once a second, and chrony holds a slew for a second at least: so long a
@@ -57,14 +57,18 @@ class Slopes:
     low: Floats
     high: Floats
 
+    def find(self, at: Floats) -> Ints:
+        """Return which of the limits holds at each stamp."""
+        return np.clip(np.searchsorted(self.edges, at, side="right") - 1, 0, len(self.edges) - 1)
+
     def between(self, left: Floats, right: Floats) -> tuple[Floats, Floats]:
         """Return the least and the largest slope of each span that no edge cuts."""
-        place = np.clip(np.searchsorted(self.edges, (left + right) / 2, side="right") - 1, 0, len(self.edges) - 1)
+        place = self.find((left + right) / 2)
         return self.low[place], self.high[place]
 
     def widened(self, at: Floats, factor: float) -> Slopes:
         """Return the limits with those around some stamps `factor` times as far apart."""
-        place = np.clip(np.searchsorted(self.edges, at, side="right") - 1, 0, len(self.edges) - 1)
+        place = self.find(at)
         near = np.unique(np.clip(place[:, None] + np.array([-1, 0, 1]), 0, len(self.edges) - 1))
         grown = np.zeros(len(self.edges))
         grown[near] = (factor - 1) * (self.high - self.low)[near] / 2
@@ -76,7 +80,7 @@ def allow_all(x: Floats, rates: Rates) -> Slopes:
     return Slopes(x[:1], np.array([rates.middle - rates.reach]), np.array([rates.middle + rates.reach]))
 
 
-def find_slopes(x: Floats, low: Floats, high: Floats, rates: Rates) -> Slopes:
+def find_slopes(given: Inequalities, rates: Rates) -> Slopes:
     """Return the limits of the slope that inequalities leave to a clock that runs at one rate for a second at least.
 
     The time is cut into blocks. In each the clock runs at the rate of a line through all that a window around the block
@@ -86,12 +90,13 @@ def find_slopes(x: Floats, low: Floats, high: Floats, rates: Rates) -> Slopes:
     end of the evidence, it may run at any rate; elsewhere a rate that long windows hide is near theirs.
 
     Args:
-        x, low, high: sorted stamps and bounds, infinite where there is none.
+        given: the inequalities.
         rates: what is known of the slope.
     """
+    x = given.x
     if not rates.reach:
         return allow_all(x, rates)
-    evidence, piece = _Evidence(x, low, high, rates), PIECE_NS / (1 + rates.middle)
+    evidence, piece = _Evidence(given, rates), PIECE_NS / (1 + rates.middle)
     pause = max(_PAUSE * piece, _UNUSUAL * float(x[-1] - x[0]) / len(x))
     starts = [0, *(np.flatnonzero(np.diff(x) > pause) + 1).tolist(), len(x)]
     parts = []
@@ -107,26 +112,24 @@ def find_slopes(x: Floats, low: Floats, high: Floats, rates: Rates) -> Slopes:
 class _Evidence:
     """Hold inequalities and what is known of the slope beforehand."""
 
-    x: Floats
-    low: Floats
-    high: Floats
+    given: Inequalities
     rates: Rates
 
     def keep(self, rows: slice) -> _Evidence:
-        return _Evidence(self.x[rows], self.low[rows], self.high[rows], self.rates)
+        return _Evidence(self.given[rows], self.rates)
 
     def fit(self, rows: slice) -> Lines | None:
         """Return the lines through some rows; all that the clock can have where one side alone is bounded."""
-        x, low, high = self.x[rows], self.low[rows], self.high[rows]
-        if np.isfinite(low).any() and np.isfinite(high).any():
-            return fit_lines(x, low, high, self.rates.middle, self.rates.reach)
+        given = self.given[rows]
+        if given.is_two_sided:
+            return fit_lines(given, self.rates.middle, self.rates.reach)
         least, most = self.rates.middle - self.rates.reach, self.rates.middle + self.rates.reach
         return Lines(np.array([-np.inf, np.inf]), np.array([least, most]), np.inf)
 
 
 def _settle(evidence: _Evidence, piece: float, times: int) -> Slopes:
     """Return the limits for a clock of one rate for `piece` at least, or where it is not, for less, so many times."""
-    x = evidence.x
+    x = evidence.given.x
     if times < 0 or len(x) < _ANY or x[-1] <= x[0]:
         return allow_all(x, evidence.rates)
     blocks = _Blocks(evidence, _cut(x, piece))
@@ -172,7 +175,7 @@ class _Blocks:
 
     def __init__(self, evidence: _Evidence, edges: Floats) -> None:
         self.evidence, self.edges = evidence, edges
-        self.rows = [*np.searchsorted(evidence.x, edges[:-1]).tolist(), len(evidence.x)]
+        self.rows = [*np.searchsorted(evidence.given.x, edges[:-1]).tolist(), len(evidence.given)]
         self._lines: dict[tuple[int, int], Lines | None] = {}
 
     def fit(self, first: int, end: int) -> Lines | None:
@@ -273,8 +276,8 @@ def _ask(blocks: _Blocks, windows: _Windows, long: _Windows, piece: float) -> Sl
 
 def _find_one_sided(blocks: _Blocks, piece: float) -> Mask:
     """Tell of which blocks at both ends of the evidence one side alone is bounded for a piece: any rate may hide."""
-    x, edges = blocks.evidence.x, blocks.edges
-    sides = [x[np.isfinite(side)] for side in (blocks.evidence.low, blocks.evidence.high)]
+    (x, low, high), edges = blocks.evidence.given, blocks.edges
+    sides = [x[np.isfinite(side)] for side in (low, high)]
     if not all(len(side) for side in sides):
         return np.ones(len(edges) - 1, dtype=np.bool_)
     first, last = max(side[0] for side in sides), min(side[-1] for side in sides)

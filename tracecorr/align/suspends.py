@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from tracecorr.align.bounds import Floats
+from tracecorr.align.bounds import Floats, Inequalities
 from tracecorr.align.pieces import Piece, Pieces
 
 # No machine stops its devices and starts them again faster: shorter gaps between stamps hold no suspend.
@@ -34,7 +34,7 @@ def settle_steps(curve: Pieces, stamps: Floats) -> Pieces:
     return replace(curve, pieces=tuple(pieces))
 
 
-def allow_unseen(curve: Pieces, stamps: Floats, x: Floats, low: Floats, high: Floats) -> Pieces:
+def allow_unseen(curve: Pieces, stamps: Floats, given: Inequalities) -> Pieces:
     """Return the curve with wider bounds where the source may have been suspended without any inequality to show it.
 
     Such a clock's offset falls, by no more than the gap in its stamps. A lower bound from before the gap says nothing
@@ -44,34 +44,31 @@ def allow_unseen(curve: Pieces, stamps: Floats, x: Floats, low: Floats, high: Fl
     Args:
         curve: of a clock that runs at one rate with CLOCK_MONOTONIC.
         stamps: sorted stamps of everything that the source recorded, on the scale of the curve.
-        x, low, high: the inequalities, sorted, infinite where there is none.
+        given: the inequalities.
     """
+    x, low, high = given
     lowest, highest = curve.bound(x)
-    low, high = np.where(low > highest, -np.inf, low), np.where(high < lowest, np.inf, high)
-    starts = np.array([-np.inf, *(piece.first for piece in curve.pieces[1:])])
-    ends = np.array([*(piece.last for piece in curve.pieces[:-1]), np.inf])
+    kept = Inequalities(x, np.where(low > highest, -np.inf, low), np.where(high < lowest, np.inf, high))
     spans = []
-    for piece, start, end in zip(curve.pieces, starts, ends, strict=True):
+    for piece, start, end in zip(curve.pieces, *curve.reach, strict=True):
         inside, own = (x >= start) & (x <= end), stamps[(stamps >= start) & (stamps <= end)]
         spans += [
             (max(first, start), min(last, end), least, most)
-            for first, last, least, most in _list_unseen(piece, own, x[inside], low[inside], high[inside])
+            for first, last, least, most in _list_unseen(piece, own, kept[inside])
         ]
     return replace(curve, unclear=(*curve.unclear, *spans))
 
 
-def _list_unseen(
-    piece: Piece, stamps: Floats, x: Floats, low: Floats, high: Floats
-) -> list[tuple[float, float, float, float]]:
+def _list_unseen(piece: Piece, stamps: Floats, given: Inequalities) -> list[tuple[float, float, float, float]]:
     """Return each stretch of stamps without a long gap, with the bounds there, if they are wider than the piece's."""
     gaps = np.flatnonzero(np.diff(stamps) >= SHORTEST_NS)
     if not len(gaps):
         return []
     slept = np.concatenate([[0.0], np.cumsum(stamps[gaps + 1] - stamps[gaps])])
-    stretch = np.searchsorted(stamps[gaps + 1], x, side="right")
+    stretch = np.searchsorted(stamps[gaps + 1], given.x, side="right")
     lows, highs = np.full(len(slept), -np.inf), np.full(len(slept), np.inf)
-    np.maximum.at(lows, stretch, low)
-    np.minimum.at(highs, stretch, high)
+    np.maximum.at(lows, stretch, given.low)
+    np.minimum.at(highs, stretch, given.high)
     lowest = np.maximum(np.maximum.accumulate(lows[::-1])[::-1], np.maximum.accumulate(lows + slept) - slept)
     highest = np.minimum(np.minimum.accumulate(highs), np.minimum.accumulate((highs + slept)[::-1])[::-1] - slept)
     firsts, lasts = np.append(-np.inf, stamps[gaps + 1]), np.append(stamps[gaps], np.inf)
