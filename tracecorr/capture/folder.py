@@ -12,10 +12,10 @@ from typing import IO, Any
 
 from tracecorr.capture.invoker import Invoker
 from tracecorr.model.errors import CaptureError, InputError, MachineError, explain_unwritten
-from tracecorr.store.capture import FORMAT_VERSION, Capture, is_replaceable, refuse_odd_name
+from tracecorr.store.capture import FORMAT_VERSION, refuse_odd_name
 from tracecorr.store.followed import FRAMES_FOLDER, LOG_FOLDER, adopt_frames
 from tracecorr.store.ownership import give_folder
-from tracecorr.store.recording import is_recorded_now
+from tracecorr.store.place import check_place
 
 _INFO = "capture.json"
 _LOCAL = "choose a writable local folder with -o (root cannot write to every network file system)"
@@ -44,7 +44,7 @@ class RecordingFolder:
             InputError: its path is no text, its name too long, or root cannot write there.
             TracecorrError: the disk is full.
         """
-        check_place(shown, force=force)
+        check_recording_place(shown, force=force)
         _make_room(shown)
         try:
             _make(shown)
@@ -163,8 +163,8 @@ def _make(shown: Path) -> None:
         raise CaptureError(f"{shown} was made by somebody else just now", "choose another name with -o") from error
 
 
-def check_place(shown: Path, *, force: bool) -> None:
-    """Make sure that there can be a capture folder `shown`; nothing is changed.
+def check_recording_place(shown: Path, *, force: bool) -> None:
+    """Make sure that there can be a capture folder `shown`; nothing is changed, and no link is followed.
 
     Args:
         shown: its path.
@@ -175,16 +175,7 @@ def check_place(shown: Path, *, force: bool) -> None:
         InputError: its path is no text, or its name too long.
     """
     refuse_odd_name(str(shown))
-    if not shown.parent.is_dir():
-        raise CaptureError(f"there is no folder {shown.parent}", "make it first, or choose another with -o")
-    if not os.path.lexists(shown):
-        return
-    is_capture = not shown.is_symlink() and is_replaceable(shown)
-    if not (force and is_capture):
-        reason = "already exists" if is_capture or not force else "exists and is no capture"
-        raise CaptureError(f"{shown} {reason}", "choose another name with -o, or --force to replace a capture")
-    if (shown / "capture.json").is_file() and is_recorded_now(Capture.open(shown)):
-        raise CaptureError(f"{shown} is being recorded now", "choose another name with -o, or end that capture first")
+    check_place(shown, force=force, follow_links=False)
 
 
 def _make_room(shown: Path) -> None:

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from tracecorr.capture.containers import container_pid
-from tracecorr.capture.folder import RecordingFolder, check_place
+from tracecorr.capture.folder import RecordingFolder, check_recording_place
 from tracecorr.capture.inside import find_inside
 from tracecorr.capture.invoker import Invoker, find_invoker, read_environment
 from tracecorr.capture.journal import Journal
@@ -80,7 +80,7 @@ def preview_capture(options: CaptureOptions) -> tuple[Plan, Offer]:
     if options.command:
         check_command(options, find_invoker(os.environ, as_root=options.as_root))
     if options.output is not None:
-        check_place(choose_folder(options.output, options.command, Path.cwd()), force=options.force)
+        check_recording_place(choose_folder(options.output, options.command, Path.cwd()), force=options.force)
     return plan_capture(options)
 
 

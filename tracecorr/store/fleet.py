@@ -21,9 +21,10 @@ import polars as pl
 from tracecorr.model import schema
 from tracecorr.model.errors import CaptureError
 from tracecorr.model.folder_names import SUFFIX
-from tracecorr.store.capture import Capture, is_replaceable, write_info
+from tracecorr.store.capture import Capture, write_info
 from tracecorr.store.columns import write_frame
 from tracecorr.store.keys import COUNTED_TABLES, count_keys, move_table
+from tracecorr.store.place import check_place
 
 _ODD = re.compile(r"[^\w.-]+")
 _MOST_FILES = 1 << 16
@@ -123,14 +124,11 @@ def check_fleet_place(paths: Sequence[Path], out: Path, *, force: bool) -> None:
         force: replace `out`.
 
     Raises:
-        CaptureError: `out` is one of the captures, or exists and `force` is not set, or its folder does not exist.
+        CaptureError: `out` is one of the captures, or there can be no capture folder.
     """
     if out.resolve() in {path.resolve() for path in paths}:
         raise CaptureError(f"{out} is one of the captures of the dataset", "choose another name for the dataset: -o")
-    if out.exists() and not (force and is_replaceable(out)):
-        raise CaptureError(f"{out} already exists", "choose another name with -o, or --force to replace a capture")
-    if not out.resolve().parent.is_dir():
-        raise CaptureError(f"there is no folder {out.resolve().parent}", "make it first, or choose another with -o")
+    check_place(out, force=force)
 
 
 def begin_fleet(paths: Sequence[Path], out: Path, *, force: bool) -> Path:

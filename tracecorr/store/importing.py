@@ -10,15 +10,16 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from tracecorr.model.errors import CaptureError, InputError, explain_unwritten, quote_path
+from tracecorr.model.errors import InputError, explain_unwritten, quote_path
 from tracecorr.parse.amdlog import looks_like_amd_log
 from tracecorr.parse.ftrace import looks_like_ftrace_text, looks_like_trace_dat
 from tracecorr.parse.kfd.dumps import looks_like_dump
 from tracecorr.parse.rocprof import check_rocpd, looks_like_rocprof, looks_like_sqlite
-from tracecorr.store.capture import Capture, is_replaceable, refuse_odd_name, write_info
+from tracecorr.store.capture import Capture, refuse_odd_name, write_info
 from tracecorr.store.likeness import suggest_use
 from tracecorr.store.lock import lock_capture
 from tracecorr.store.log_joining import Arrangement, arrange_logs, join_pieces
+from tracecorr.store.place import check_place
 from tracecorr.store.raw import copy_in, describe_file, open_database, read_clock_samples, read_head
 from tracecorr.store.trace_dat import unpack_in_place
 
@@ -64,16 +65,12 @@ def import_files(
 
     Raises:
         InputError: a file is missing, empty, or not what its option says.
-        CaptureError: `out` exists and `force` is not set, or its tables are being built.
+        CaptureError: `out` exists and may not be replaced, or its tables are being built.
     """
     target = out.resolve()
     # Beside it the capture is made; a process has at most seven digits.
     refuse_odd_name(str(target), longer=len("..1234567.new"))
-    if out.exists() and not (force and is_replaceable(out)):
-        reason = "already exists" if is_replaceable(out) or not force else "exists and is no capture"
-        raise CaptureError(f"{out} {reason}", "choose another name with -o, or --force to replace a capture")
-    if not out.resolve().parent.is_dir():
-        raise InputError(f"there is no folder {out.resolve().parent}", "make it first, or choose another with -o")
+    check_place(out, force=force)
     incoming = [*_plan(amd_logs, ftrace, hqd or []), *_plan_rocprof(rocprof or [])]
     if clock_samples is not None:
         read_clock_samples(clock_samples)

@@ -1,0 +1,42 @@
+"""Where a new capture folder may be made, and what it may replace there."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+from tracecorr.model.errors import CaptureError
+from tracecorr.store.capture import Capture, is_replaceable
+from tracecorr.store.recording import is_recorded_now
+
+
+def check_place(path: Path, *, force: bool, follow_links: bool = True) -> None:
+    """Make sure that there can be a capture folder at `path`, before long work on it; nothing is changed.
+
+    Args:
+        path: the folder to make.
+        force: whether it may take the place of another capture.
+        follow_links: whether that other one may be where a link leads.
+
+    Raises:
+        CaptureError: something is there that must stay, or there is no folder to make it in.
+    """
+    parent = (path.resolve() if follow_links else path).parent
+    if not parent.is_dir():
+        raise CaptureError(f"there is no folder {parent}", "make it first, or choose another with -o")
+    if not (path.exists() if follow_links else os.path.lexists(path)):
+        return
+    is_capture = (follow_links or not path.is_symlink()) and is_replaceable(path)
+    if not (force and is_capture):
+        reason = "already exists" if is_capture or not force else "exists and is no capture"
+        raise CaptureError(f"{path} {reason}", "choose another name with -o, or --force to replace a capture")
+    if _is_recorded_now(path):
+        raise CaptureError(f"{path} is being recorded now", "choose another name with -o, or end that capture first")
+
+
+def _is_recorded_now(path: Path) -> bool:
+    try:
+        return is_recorded_now(Capture.open(path))
+    except CaptureError:
+        # Of a running recording the description can be read.
+        return False
