@@ -119,13 +119,8 @@ def capture_verb(
     """
     from tracecorr.capture.options import CaptureOptions
 
-    _check_positive("--duration", duration)
-    _check_positive("--max-log-gb", max_log_gb)
-    _check_positive("--buffer-mb", buffer_mb)
-    _check_positive("--hqd-interval", hqd_interval)
-    _check_not_negative("--delay", delay)
-    _check_not_negative("--min-free-gb", min_free_gb)
-    _check_not_negative("--log-level", log_level)
+    _check_positive(duration=duration, max_log_gb=max_log_gb, buffer_mb=buffer_mb, hqd_interval=hqd_interval)
+    _check_not_negative(delay=delay, min_free_gb=min_free_gb, log_level=log_level)
     refuse_idle("--hqd-interval", "--hqd", given=hqd_interval is not None, there=hqd)
     refuse_idle("--run-option", "--image", given=bool(run_option), there=image is not None)
     # A running process was started by somebody else: as whom it runs, and when it ends, is not ours to say.
@@ -182,19 +177,31 @@ def _want(
     )  # fmt: skip
 
 
-def _check_positive(option: str, value: float | None) -> None:
-    """Refuse a limit that means nothing; none at all is one that was left out.
+def _check_positive(**limits: float | None) -> None:
+    """Refuse limits, by the names of their options, that mean nothing; None is one that was left out.
 
     Raises:
-        InputError: it is 0 or less, or no finite number.
+        InputError: one is 0 or less, or no finite number.
     """
-    if value is not None and not 0 < value < math.inf:
-        raise InputError(f"{option} {value:g} must be more than 0 and finite", "write such a number, or leave it out")
+    for name, value in limits.items():
+        if value is not None and not 0 < value < math.inf:
+            raise _refuse_number(name, value, "more than 0")
 
 
-def _check_not_negative(option: str, value: float) -> None:
-    if not 0 <= value < math.inf:
-        raise InputError(f"{option} {value:g} must be 0 or more and finite", "write such a number, or leave it out")
+def _check_not_negative(**numbers: float) -> None:
+    """Refuse numbers, by the names of their options, that mean nothing.
+
+    Raises:
+        InputError: one is less than 0, or no finite number.
+    """
+    for name, value in numbers.items():
+        if not 0 <= value < math.inf:
+            raise _refuse_number(name, value, "0 or more")
+
+
+def _refuse_number(name: str, value: float, least: str) -> InputError:
+    option = f"--{name.replace('_', '-')}"
+    return InputError(f"{option} {value:g} must be {least} and finite", "write such a number, or leave it out")
 
 
 def _print_plan(options: CaptureOptions) -> None:

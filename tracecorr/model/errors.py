@@ -95,6 +95,16 @@ def explain_unwritten(
     return InputError(what, step)
 
 
+def explain_unread(path: object, error: OSError) -> InputError:
+    """Return what to say where a file cannot be read.
+
+    Args:
+        path: the file.
+        error: the system's answer.
+    """
+    return InputError(f"cannot read {path}: {error.strerror}", "check the path and its permissions")
+
+
 def explain_denied(error: OSError) -> str:
     """Return what to do where the system denied a file or folder."""
     if os.geteuid() == 0 and error.errno in (errno.EACCES, errno.EPERM):

@@ -21,7 +21,7 @@ from pathlib import Path
 
 import zstandard
 
-from tracecorr.model.errors import InputError
+from tracecorr.model.errors import InputError, explain_unread
 from tracecorr.store.space import reserve_space
 
 SUFFIX = ".zst"
@@ -220,9 +220,7 @@ class FrameReader:
         try:
             descriptor = os.open(self._path, os.O_RDONLY | os.O_CLOEXEC)
         except OSError as error:
-            raise InputError(
-                f"cannot read {self._path}: {error.strerror}", "check the path and its permissions"
-            ) from error
+            raise explain_unread(self._path, error) from error
         try:
             yield descriptor
         finally:

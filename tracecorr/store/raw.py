@@ -19,7 +19,7 @@ from urllib.parse import quote
 import zstandard
 
 from tracecorr.model.checksum import Checksum
-from tracecorr.model.errors import InputError
+from tracecorr.model.errors import InputError, explain_unread
 from tracecorr.store import frames
 from tracecorr.store.frames import FRAME_BYTES, FrameReader, FrameWriter
 from tracecorr.store.ownership import make_folder, replace_file
@@ -50,7 +50,7 @@ def open_decompressed(path: Path) -> IO[bytes]:
             return cast("IO[bytes]", zstandard.ZstdDecompressor().stream_reader(stream, read_across_frames=True))
         return stream
     except OSError as error:
-        raise InputError(f"cannot read {path}: {error.strerror}", "check the path and its permissions") from error
+        raise explain_unread(path, error) from error
 
 
 def find_compression(path: Path) -> str | None:
@@ -90,7 +90,7 @@ def open_read_at(path: Path) -> Iterator[tuple[Callable[[int, int], bytes], int]
     try:
         handle = os.open(path, os.O_RDONLY)
     except OSError as error:
-        raise InputError(f"cannot read {path}: {error.strerror}", "check the path and its permissions") from error
+        raise explain_unread(path, error) from error
     try:
         yield lambda offset, size: os.pread(handle, size, offset), os.fstat(handle).st_size
     finally:
@@ -165,7 +165,7 @@ def copy_in(source: Path, target: Path, *, compress: bool = False) -> Path:
     try:
         compression = find_compression(source)
     except OSError as error:
-        raise InputError(f"cannot read {source}: {error.strerror}", "check the path and its permissions") from error
+        raise explain_unread(source, error) from error
     if compression is None:
         _copy_plain(source.resolve(), target)
         return target
@@ -281,7 +281,7 @@ def read_clock_samples(path: Path) -> dict[str, Any]:
         if isinstance(content, dict) and all(_is_sample(s) for s in content["samples"]):
             return content
     except OSError as error:
-        raise InputError(f"cannot read {path}: {error.strerror}", "check the path and its permissions") from error
+        raise explain_unread(path, error) from error
     except (ValueError, KeyError, TypeError):
         pass
     raise InputError(

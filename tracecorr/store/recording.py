@@ -55,10 +55,10 @@ def list_raw_files(root: Path, known: Mapping[str, tuple[int, str]] | None = Non
     # Beside its compressed file lies what there was no room for; it has holes.
     names = set(found)
     found = [path for path in found if path.with_name(path.name + frames.SUFFIX) not in names]
-    for rank, (place, source, form) in enumerate(_PLACES):
+    for rank, (_, source, form) in enumerate(_PLACES):
         for path in sorted(found):
             name = str(path.relative_to(root))
-            if path.name.startswith(".") or _rank(name) != rank or not place.fullmatch(name):
+            if path.name.startswith(".") or _rank(name) != rank:
                 continue
             size, checksum = (known or {}).get(path.name) or describe_file(path)
             entries.append({
@@ -78,6 +78,7 @@ def _read_times(name: str) -> dict[str, int]:
 
 
 def _rank(name: str) -> int:
+    """Return the number of the place that a path inside the folder matches first; their count where none does."""
     return next((rank for rank, (place, _, _) in enumerate(_PLACES) if place.fullmatch(name)), len(_PLACES))
 
 
