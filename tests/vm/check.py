@@ -14,6 +14,14 @@ from tracecorr.pipeline import correlate
 
 _OLD_JOBS = {"drm_sched_job", "drm_run_job", "drm_sched_process_job"}
 _NEW_JOBS = {"drm_sched_job_queue", "drm_sched_job_run", "drm_sched_job_done"}
+# Whether arguments are known at returns, and fields by name: what `doctor` found on these kernels. A kernel that is
+# not here is not judged.
+_ARGUMENTS = {
+    "5.10.": (False, False), "5.15.": (False, False), "6.1.": (False, False),
+    "6.8.": (True, True), "6.12.": (True, True), "7.3.": (True, True),
+}  # fmt: skip
+# The driver's function behind an update of a queue, by its name of Linux 5.10 and 5.15, and of 6.1 and later.
+_UPDATES = {"pqm_update_queue", "pqm_update_queue_properties"}
 # What kfd_poke.py asks for: ring of its n-th queue, size, priority, GPU, type.
 _RING, _RING_STEP, _SIZE, _GPU = 0x7F1100000000, 1 << 20, 0x10000, 0xDEAD
 
@@ -39,12 +47,21 @@ def main(folder: Path) -> None:
     print(f"probes that children keep: {kept}")
     problems += [] if "passed" in kept and "failed" not in kept else ["children lost their probes: kept.txt"]
     problems += [] if "kfd_ioctl_create_queue" in probes else ["not armed: kfd_ioctl_create_queue"]
+    problems += [] if len(_UPDATES & probes) == 1 else ["updates of queues are not probed once"]
+    problems += _check_arguments(json.loads((folder / "machine.json").read_text()))
     for warning in correlate(capture):
         print(f"warning: {warning}")
     problems += _check_calls(capture, _calls(folder))
     for problem in problems:
         print(f"FAILED: {problem}")
     sys.exit(bool(problems))
+
+
+def _check_arguments(machine: dict[str, Any]) -> list[str]:
+    """Compare what was found out about arguments with what is known of this kernel."""
+    found = machine["return_arguments"], machine["btf_arguments"]
+    known = next((facts for kernel, facts in _ARGUMENTS.items() if machine["kernel"].startswith(kernel)), found)
+    return [] if found == known else [f"arguments at returns and by name: {found}, known of this kernel: {known}"]
 
 
 def _armed(info: dict[str, Any]) -> tuple[set[str], set[str], set[str]]:
