@@ -9,7 +9,7 @@ import os
 import shutil
 import signal
 import subprocess
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 
 import pytest
@@ -282,6 +282,20 @@ def test_usual_places_are_looked_into(tmp_path: Path) -> None:
         "/usr/lib/python3.12/site-packages/torch/lib/libhsa-runtime64.so": wheel / "libhsa-runtime64.so",
         "/site/lib/libroctx64.so.4": own / "libroctx64.so.4",
     }
+
+
+def test_doctor_looks_where_a_workload_of_its_caller_would(monkeypatch: pytest.MonkeyPatch, capfd: Capture) -> None:
+    asked: list[Mapping[str, str]] = []
+
+    def note(_root: Path, environment: Mapping[str, str] | None, _program: str) -> dict[str, Path]:
+        asked.append(environment or {})
+        return {}
+
+    monkeypatch.setattr("tracecorr.capture.machine.installed_libraries", note)
+    monkeypatch.setenv("ROCM_PATH", "/site/rocm")
+    main(["doctor"])
+    assert "runtime hsa" in capfd.readouterr().out
+    assert [environment.get("ROCM_PATH") for environment in asked] == ["/site/rocm"]
 
 
 def _folders(found: dict[str, Path]) -> set[str]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 import platform
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from pathlib import Path
 
@@ -32,7 +32,7 @@ _USUAL_PROBES = 13
 def probe_machine(
     pid: int | None = None,
     wanted: Wanted | None = None,
-    environment: dict[str, str] | None = None,
+    environment: Mapping[str, str] | None = None,
     attached: bool = False,
     program: str = "",
 ) -> Offer:
@@ -120,7 +120,9 @@ def _try() -> Trials:
     return trials
 
 
-def _runtimes(pid: int | None, wanted: Wanted, environment: dict[str, str] | None, program: str) -> tuple[Runtime, ...]:
+def _runtimes(
+    pid: int | None, wanted: Wanted, environment: Mapping[str, str] | None, program: str
+) -> tuple[Runtime, ...]:
     root = Path("/") if pid is None else Path(f"/proc/{pid}/root")
     found = {(r.device, r.inode): r for r in find_runtimes(pid, installed_libraries(root, environment, program))}
     for path, symbols in _asked_for(wanted).items():

@@ -32,6 +32,7 @@ def doctor_verb(
     Exit status: 0 a capture is possible, 3 it is not.
     """
     from tracecorr.capture.containers import container_pid
+    from tracecorr.capture.invoker import find_invoker
     from tracecorr.capture.machine import probe_machine
     from tracecorr.capture.workload import AttachedProcess
     from tracecorr.model.errors import InputError
@@ -42,7 +43,8 @@ def doctor_verb(
         pid = container_pid(container, os.environ)
     elif pid is not None:
         AttachedProcess(pid).close()
-    offer = probe_machine(pid)
+    # A workload on the host finds its runtime where the caller's environment says.
+    offer = probe_machine(pid, environment=find_invoker(os.environ).environment if pid is None else None)
     if as_json:
         typer.echo(json.dumps(_as_json(offer), indent=2))
     else:
