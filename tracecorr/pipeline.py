@@ -122,9 +122,8 @@ def _correlate(capture: Capture, stages: Stages, ready: Mapping[int, list[Stored
     drop_views(path)
     write_tables(path, tables)
     has_samples = any(entry.get("form") == "clock_samples" for entry in capture.info.get("files") or [])
-    warnings = [
-        *(capture.info.get("import_warnings") or []), *list_warnings(tables, maps, has_samples=has_samples)
-    ]  # fmt: skip
+    samples = _samples(capture) if has_samples else None
+    warnings = [*(capture.info.get("import_warnings") or []), *list_warnings(tables, maps, samples)]
     write_info(path, {**capture.info, "warnings": warnings})
     del tables  # large
     _end(stages, "store")

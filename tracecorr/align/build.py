@@ -26,7 +26,7 @@ from tracecorr.align.evidence import (
 from tracecorr.align.lines import fit_lines
 from tracecorr.align.rocprof_pairs import bound_profile
 from tracecorr.align.rows import number_groups
-from tracecorr.align.samples import bound_marks, bound_readings, bound_top_buffer
+from tracecorr.align.samples import are_of_another_run, bound_marks, bound_readings, bound_top_buffer
 from tracecorr.align.silences import count_spoken
 from tracecorr.align.steps import COUNTS
 
@@ -44,6 +44,8 @@ _ROUNDS = 12
 
 def fit_clocks(evidence: ClockEvidence) -> dict[str, ClockMap]:
     """Return a clock map by `source:clock` for every clock that the records name."""
+    if are_of_another_run(list_marks(select_trace(evidence.records), evidence.args), evidence.samples["samples"]):
+        evidence = replace(evidence, samples={"samples": []})
     if evidence.monotonic_ns or evidence.boottime_ns:
         return _fit_namespace(evidence)
     _, clocks = number_groups(evidence.records, ["source", "clock"])

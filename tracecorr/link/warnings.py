@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import polars as pl
 
 from tracecorr.align.clock_map import ClockMap
 from tracecorr.align.rows import select_source
+from tracecorr.align.samples import warn_of_another_run
 from tracecorr.link.repeated_traces import warn_repeated_traces, warn_skipped_traces
 from tracecorr.link.rocprof import warn_foreign, warn_repeated, warn_timeless
 
@@ -13,13 +16,15 @@ from tracecorr.link.rocprof import warn_foreign, warn_repeated, warn_timeless
 _WIDE_NS = 1_000_000
 
 
-def list_warnings(tables: dict[str, pl.DataFrame], maps: dict[str, ClockMap], *, has_samples: bool) -> list[str]:
+def list_warnings(
+    tables: dict[str, pl.DataFrame], maps: dict[str, ClockMap], samples: dict[str, Any] | None
+) -> list[str]:
     """Return what a user should know before believing the tables: sentences without an end.
 
     Args:
         tables: all tables, by name.
         maps: the clock maps by `source:clock`.
-        has_samples: whether the readings that belong to the clock marks of a trace are there.
+        samples: clock.json, the readings that belong to the clock marks of a trace; None where it is not there.
     """
     events, threads = tables["events"], tables["threads"]
     sources = set(events["source"].unique().cast(pl.String))
@@ -49,7 +54,9 @@ def list_warnings(tables: dict[str, pl.DataFrame], maps: dict[str, ClockMap], *,
     warnings += warn_repeated_traces(events, tables["files"])
     if {"amd_log", "ftrace"} <= sources and not _overlap(events):
         warnings.append("log and trace do not overlap in time: are they of one run, and of one machine?")
-    return warnings if has_samples else [*warnings, *_warn_unused_marks(events, maps)]
+    if samples is None:
+        return [*warnings, *_warn_unused_marks(events, maps)]
+    return [*warnings, *warn_of_another_run(events, tables["args"], samples)]
 
 
 def _describe_unaligned(key: str, clock: ClockMap, *, alone: bool) -> str:
