@@ -62,6 +62,33 @@ def _list_last_markers(ends: pl.DataFrame, events: pl.DataFrame) -> pl.DataFrame
     return inside.filter(pl.col("until") > pl.col("taken")).select("file", offset="end")
 
 
+def drop_behind_ends(
+    found: pl.DataFrame, launches: pl.DataFrame, commands: pl.DataFrame, losses: pl.DataFrame
+) -> pl.DataFrame:
+    """Leave out, in logs that lost lines, packets whose thread printed the end of their command before them.
+
+    They are of a later command, whose line was lost.
+
+    Args:
+        found: event (packet or copy), command_event, command (pointer), and others.
+        launches: event, file, thread, offset.
+        commands: all rows of layer `command`: event, file, thread, offset, name, command.
+        losses: files of the log that lost lines.
+    """
+    lossy = pl.col("file").is_in(losses["file"].implode())
+    written = found.select("event", "command_event", "command").join(
+        launches.select("event", "file", "thread", "offset").filter(lossy), on="event"
+    )
+    if written.is_empty():
+        return found
+    enqueued = commands.select(command_event="event", enqueued="offset")
+    ends = commands.filter(lossy & (pl.col("name") == _END)).select("file", "thread", "command", "offset", end="offset")
+    behind = written.join(enqueued, on="command_event").sort("offset").join_asof(
+        ends.sort("offset"), on="offset", by=["file", "thread", "command"], check_sortedness=False
+    )  # fmt: skip
+    return found.join(behind.filter(pl.col("end") > pl.col("enqueued")), on="event", how="anti", maintain_order="left")
+
+
 def list_unended(events: pl.DataFrame) -> pl.DataFrame:
     """Return the files (file) that lack ends of commands.
 

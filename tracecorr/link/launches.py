@@ -9,6 +9,7 @@ import polars as pl
 from tracecorr.align.causal_pairs import LOG_STEP_NS
 from tracecorr.align.intervals import bracket_doorbells, list_moments
 from tracecorr.align.rows import Places, attach_columns
+from tracecorr.link.command_ends import drop_behind_ends
 from tracecorr.link.commands import (
     GRAPH_CALL,
     add_bare_calls,
@@ -244,6 +245,7 @@ def _add_command(
     """
     joined = joined.rename({"command": "command_seen"})
     found = match_commands(joined, commands.filter(pl.col("name") != "complete"), losses)
+    found = drop_behind_ends(found, joined, commands, losses)
     found = keep_sure_commands(found, joined, events, losses)
     found = drop_displaced(found, joined, displaced)
     placed = found.join(joined.select("event", "file", "process", "ts_ns"), on="event", maintain_order="left")

@@ -1,4 +1,4 @@
-"""Nested commands: what a command writes behind a marker that was enqueued inside of it.
+"""Nested commands: what follows the packet that completes a command is of the command around it, or of a lost one.
 
 A command that waits for another one prints that it is enqueued before it sees to that: a marker for the end of the
 other is then enqueued, and written, inside of it (`Command::enqueue`, CLR 5.7 to 7.2; hipLaunchHostFunc does so).
@@ -8,17 +8,19 @@ from __future__ import annotations
 
 import polars as pl
 
-from tracecorr.model.kinds import MARKERS
+from tracecorr.model.kinds import GRAPH_COMMAND, KERNEL_COMMAND, MARKERS
 
+# Commands that write one packet which completes a signal, their last one: those before it only wait. Copies write
+# several (all recorded logs of HIP 5.7 to 7.2).
+_COMPLETED_ONCE = (*MARKERS, GRAPH_COMMAND, KERNEL_COMMAND)
 _OF_COMMAND = ("command_event", "enqueue_ns", "command", "command_stream", "command_parent", "kind")
 
 
 def return_to_outer(found: pl.DataFrame, lines: pl.DataFrame, losses: pl.DataFrame) -> pl.DataFrame:
-    """Return `found` in which what follows a marker's own packet belongs to the command around the marker.
+    """Return `found` in which what follows the packet that completes a command belongs to the command around it.
 
-    A marker writes one packet that completes a signal, its last one: those before it only wait (all recorded logs of
-    HIP 5.7 to 7.2). Behind it, in the same call, follows the command around it, if that has written nothing before.
-    Where lines were lost it may be any command: none is given.
+    That is the one whose line stands before it in the same call, if it has written nothing before. Where lines were
+    lost it may be any command: none is given.
 
     Args:
         found: packets and copies with the thread's last command in their call: event, file, offset, parent, signal,
@@ -26,9 +28,7 @@ def return_to_outer(found: pl.DataFrame, lines: pl.DataFrame, losses: pl.DataFra
         lines: enqueue lines: file, thread, command_offset and what `found` has of a command.
         losses: files of the log that lost lines.
     """
-    ordered = found.filter(pl.col("kind").is_in(MARKERS)).sort("file", "offset")
-    completes = (pl.col("signal").fill_null(0) != 0).cast(pl.Int64)
-    behind = ordered.filter(completes.cum_sum().over("command_event") - completes > 0)
+    behind = found.sort("file", "offset").filter(_is_behind())
     if behind.is_empty():
         return found
     own = found.join(behind, on="event", how="anti", maintain_order="left")
@@ -37,7 +37,8 @@ def return_to_outer(found: pl.DataFrame, lines: pl.DataFrame, losses: pl.DataFra
     same = pl.col("outer_parent").eq_missing(parent) & pl.col("outer_stream").eq_missing(stream)
     moved = behind.join(outer, on="command_event").filter(same)
     moved = moved.with_columns(pl.col(f"outer_{name.removeprefix('command_')}").alias(name) for name in _OF_COMMAND)
-    return pl.concat([own, _keep_one_packet(moved).select(found.columns)])
+    own_again = moved.sort("file", "offset").filter(~_is_behind())
+    return pl.concat([own, own_again.select(found.columns)])
 
 
 def _list_outer(lines: pl.DataFrame, own: pl.DataFrame) -> pl.DataFrame:
@@ -51,8 +52,9 @@ def _list_outer(lines: pl.DataFrame, own: pl.DataFrame) -> pl.DataFrame:
     return idle.drop_nulls("outer_event").rename({"inner": "command_event"})
 
 
-def _keep_one_packet(moved: pl.DataFrame) -> pl.DataFrame:
-    """Leave out what follows the own packet of a marker around another one: its command is not known."""
+
+def _is_behind() -> pl.Expr:
+    """Tell which packets, in the order of their lines, follow the one that completes their command."""
     completes = (pl.col("signal").fill_null(0) != 0).cast(pl.Int64)
-    is_more = completes.cum_sum().over("command_event") - completes > 0
-    return moved.sort("file", "offset").filter(~(pl.col("kind").is_in(MARKERS) & is_more))
+    before = completes.cum_sum().over("command_event") - completes
+    return pl.col("kind").is_in(_COMPLETED_ONCE) & (before > 0)
