@@ -5,7 +5,7 @@ from __future__ import annotations
 import polars as pl
 import pytest
 
-from tracecorr.link.usual_calls import list_disordered, list_rare
+from tracecorr.link.usual_calls import count_held, list_disordered, list_overfull, list_rare, list_underfull
 from tracecorr.model.schema import CAT
 
 _KINDS = {"e": ("command", "enqueued"), "b": ("aql", "barrier"), "w": ("signal", "wait"), "c": ("command", "complete")}
@@ -50,5 +50,26 @@ def test_the_orders_of_calls_of_another_name_tell_nothing() -> None:
 
 def test_of_a_function_of_few_calls_none_is_known_to_be_usual_where_many_lines_lack() -> None:
     names = ["hipStreamCreate"] * 4 + ["hipFree"] * 5
-    assert list_rare(_calls(names, 0.1), 0.05)["event"].to_list() == [0, 10, 20, 30]
-    assert list_rare(_calls(names, 0.04), 0.05).is_empty()
+    assert list_rare(_calls(names, 0.1))["event"].to_list() == [0, 10, 20, 30]
+    assert list_rare(_calls(names, 0.04)).is_empty()
+
+
+def _odd(held: list[str], lost: float) -> tuple[list[int], list[int]]:
+    """Return which calls hold more than is usual, and which lack what is."""
+    calls = _calls(["hipModuleLaunchKernel"] * len(held), lost)
+    rows = count_held(calls, _inner([(call, kind) for call, kinds in enumerate(held) for kind in kinds]))
+    found = list_overfull(calls, rows), list_underfull(calls, rows)
+    full, lacking = (sorted(event // 10 for event in frame["event"]) for frame in found)
+    return full, lacking
+
+
+def test_where_few_lines_were_lost_calls_that_do_different_things_are_all_usual() -> None:
+    """Of 20 launches two wait twice, six need not wait, and each enqueues a command."""
+    held = ["eb"] * 12 + ["e"] * 6 + ["ebb"] * 2
+    assert _odd(held, 0.001) == ([], [])
+    assert _odd(held, 0.01) == ([18, 19], list(range(12, 18)))
+    assert _odd(held, 0.1)[0] == [18, 19]
+
+
+def test_where_few_lines_were_lost_what_one_call_alone_does_or_lacks_is_odd() -> None:
+    assert _odd(["eb"] * 18 + ["ebb", "b"], 0.001) == ([18], [19])

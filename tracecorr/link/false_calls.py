@@ -11,29 +11,31 @@ from collections.abc import Sequence
 import numpy as np
 import polars as pl
 
-from tracecorr.align.bounds import Ints, Mask
-from tracecorr.align.rows import attach_columns, number_groups
+from tracecorr.align.bounds import Mask
+from tracecorr.align.rows import attach_columns
 from tracecorr.link.bursts import list_burst_calls, list_gaps, number_packet_gaps
 from tracecorr.link.captured_calls import drop_captured, list_captured_names
 from tracecorr.link.command_ends import list_headless, list_unended
 from tracecorr.link.queue_losses import list_unanswered
-from tracecorr.link.usual_calls import list_disordered, list_rare
+from tracecorr.link.usual_calls import (
+    LOSSY_SHARE,
+    MANY_LOST,
+    MOST_LOST,
+    USUAL_SHARE,
+    count_held,
+    list_disordered,
+    list_overfull,
+    list_rare,
+    list_underfull,
+)
 from tracecorr.model.kinds import HALF_SEEN, Flag
 
-# What at least this share of a function's calls does is usual for it.
-_USUAL_SHARE = 0.2
-# In a log that lost lines more of them must do so: some of those that do are false.
-_LOSSY_SHARE = 0.5
 # A function that shows both lines of fewer of its calls, in so many calls, prints one line only.
 _LEAST_WHOLE, _LEAST_CALLS = 0.1, 5
 # A log without threads may end in calls: those among so many last ones.
 _LAST_CALLS = 50
 # Where more of a log's calls that tell a duration tell another one, its release measures it otherwise.
 _MOST_FALSE = 0.5
-# Where fewer lines are lost, it hardly happens that several lines that belong together are.
-MANY_LOST = 0.005
-# Where more lines are lost, calls of functions that are called a few times may be false as well.
-MOST_LOST = 0.05
 # Of the calls of which any line is left, 2q / (1 + q) show one line where a share q of the lines is lost.
 _LOST_SHARE = pl.col("alone") / (2 * pl.col("total") - pl.col("alone"))
 # Lines lack, and nothing tells how many: no share that matters, but not 0, as where none is known to lack.
@@ -239,15 +241,15 @@ def _list_unlikely(
         (pl.col("source") == "amd_log") & pl.col("parent").is_not_null()
     ).drop("source")  # fmt: skip
     ended, damaged = calls.filter(pl.col("dur_ns").is_not_null()), _add_losses(doubtful, calls, losses, halves)
-    held = _count_held(damaged, inner)
+    held = count_held(damaged, inner)
     found = pl.concat([
-        _enclosing(doubtful, ended, inner, losses), _overfull(damaged, held), list_longest(damaged),
-        _unproven(damaged, held), _underfull(damaged, held), _of_bursts(damaged, calls, events, halves, gaps),
+        _enclosing(doubtful, ended, inner, losses), list_overfull(damaged, held), list_longest(damaged),
+        _unproven(damaged, held), list_underfull(damaged, held), _of_bursts(damaged, calls, events, halves, gaps),
         list_disordered(damaged, inner),
         doubtful.select("event").join(list_foreign_ends(events), on="event", how="semi"),
     ])  # fmt: skip
     # Where hardly any is left that is like the others, nothing is known of what is usual.
-    return pl.concat([found, list_rare(damaged.join(found, on="event", how="anti"), MOST_LOST)])
+    return pl.concat([found, list_rare(damaged.join(found, on="event", how="anti"))])
 
 
 def _add_losses(
@@ -273,16 +275,6 @@ def _raise_losses(damaged: pl.DataFrame, calls: pl.DataFrame, halves: pl.DataFra
     return joined.with_columns(lost=pl.max_horizontal("lost", "own")).drop("own")
 
 
-def _count_held(damaged: pl.DataFrame, inner: pl.DataFrame) -> pl.DataFrame:
-    """Return how many rows of each kind (a number for layer and name) each call holds: event, kind, held; sorted."""
-    inside = inner.join(damaged.select(parent="event"), on="parent", how="semi")
-    codes, kinds = number_groups(inside, ["layer", "child"])
-    # One number for call and kind: equal ones side by side are what one call holds of one kind.
-    runs, sizes = _count_runs(np.sort(inside["parent"].to_numpy() * len(kinds) + codes))
-    event, kind = np.divmod(runs, max(len(kinds), 1))
-    return pl.DataFrame({"event": event, "kind": kind, "held": sizes})
-
-
 def _unproven(damaged: pl.DataFrame, held: pl.DataFrame) -> pl.DataFrame:
     """Return the calls of logs that lost very many lines that hold nothing by which they could be told from others."""
     many = damaged.filter(pl.col("lost") >= MANY_LOST)
@@ -300,21 +292,6 @@ def _of_bursts(
     lines = lines.with_columns(events["end_offset"].gather(lines["event"]))
     asked = damaged.select("event", "file", low="offset", high=events["end_offset"].gather(damaged["event"]))
     return list_burst_calls(asked, pl.concat([list_gaps(halves.filter(lossy), lines), number_packet_gaps(gaps)]))
-
-
-def _underfull(damaged: pl.DataFrame, held: pl.DataFrame) -> pl.DataFrame:
-    """Return the calls of logs that lost lines that lack rows which most calls of their name hold.
-
-    Lines inside them were lost, and with them perhaps their exit and the next enter.
-    """
-    names, calls = number_groups(damaged, ["file", "name"])
-    row = _rows_of(damaged, held)
-    kinds = int(held["kind"].max() or 0) + 1  # type: ignore[arg-type]
-    pair = names[row] * kinds + held["kind"].to_numpy()
-    holders = np.bincount(pair, minlength=len(calls) * kinds).reshape(-1, kinds)
-    usual = holders > _LOSSY_SHARE * np.bincount(names, minlength=len(calls))[:, None]
-    holds = np.bincount(row, weights=usual.ravel()[pair], minlength=len(damaged))
-    return damaged.filter(pl.Series(holds < usual.sum(axis=1)[names])).select("event")
 
 
 def list_foreign_ends(events: pl.DataFrame) -> pl.DataFrame:
@@ -335,8 +312,8 @@ def _enclosing(doubtful: pl.DataFrame, ended: pl.DataFrame, inner: pl.DataFrame,
     outer = ended.join(outer, on="event", how="semi")
     name = ["file", "name"]
     counts = _count_enclosing(ended, outer, ["name"]), _count_enclosing(ended, outer, name)
-    rare = counts[0].filter(pl.col("enclosing") < _USUAL_SHARE * pl.col("total"))
-    lossy = counts[1].filter(pl.col("enclosing") < _LOSSY_SHARE * pl.col("total")).join(losses, on="file", how="semi")
+    rare = counts[0].filter(pl.col("enclosing") < USUAL_SHARE * pl.col("total"))
+    lossy = counts[1].filter(pl.col("enclosing") < LOSSY_SHARE * pl.col("total")).join(losses, on="file", how="semi")
     found = doubtful.join(outer, on="event", how="semi")
     by_name, by_file = found.join(rare, on="name", how="semi"), found.join(lossy, on=name, how="semi")
     return pl.concat([by_name, by_file]).select("event").unique()
@@ -345,36 +322,6 @@ def _enclosing(doubtful: pl.DataFrame, ended: pl.DataFrame, inner: pl.DataFrame,
 def _count_enclosing(ended: pl.DataFrame, outer: pl.DataFrame, keys: list[str]) -> pl.DataFrame:
     total, enclosing = ended.group_by(keys).agg(total=pl.len()), outer.group_by(keys).agg(enclosing=pl.len())
     return total.join(enclosing, on=keys)
-
-
-def _overfull(damaged: pl.DataFrame, held: pl.DataFrame) -> pl.DataFrame:
-    """Return the calls of logs that lost lines that hold more rows of a kind than is usual for their name."""
-    names, calls = number_groups(damaged, ["name"])
-    held = held.with_columns(pl.Series("name", names[_rows_of(damaged, held)]))
-    # So many calls of a name hold at least as many.
-    as_many = held.group_by("name", "kind", "held").agg(calls=pl.len()).sort("held", descending=True)
-    as_many = as_many.with_columns(pl.col("calls").cum_sum().over("name", "kind"))
-    total = np.bincount(names, minlength=len(calls))
-    # Of the few calls that are left of a rare function one that is false is many.
-    lost = np.zeros(len(calls))
-    np.maximum.at(lost, names, damaged["lost"].to_numpy())
-    most = pl.Series(np.where(lost >= MOST_LOST, _LOSSY_SHARE, _USUAL_SHARE) * total)
-    rare = as_many.filter(pl.col("calls") < most.gather(as_many["name"]))
-    return held.join(rare, on=["name", "kind", "held"], how="semi").select("event").unique()
-
-
-def _rows_of(damaged: pl.DataFrame, held: pl.DataFrame) -> Ints:
-    """Return the row of `damaged` of each row of `held`."""
-    row = np.zeros(int(damaged["event"].max() or 0) + 1, dtype=np.int64)  # type: ignore[arg-type]
-    row[damaged["event"].to_numpy()] = np.arange(damaged.height)
-    found: Ints = row[held["event"].to_numpy()]
-    return found
-
-
-def _count_runs(values: Ints) -> tuple[Ints, Ints]:
-    """Return each of some sorted values once, and how often it is there."""
-    first = np.flatnonzero(np.append(True, values[1:] != values[:-1])[: len(values)])
-    return values[first], np.diff(np.append(first, len(values)))
 
 
 def list_longest(damaged: pl.DataFrame) -> pl.DataFrame:

@@ -52,7 +52,6 @@ def _list_outer(lines: pl.DataFrame, own: pl.DataFrame) -> pl.DataFrame:
     return idle.drop_nulls("outer_event").rename({"inner": "command_event"})
 
 
-
 def _is_behind() -> pl.Expr:
     """Tell which packets, in the order of their lines, follow the one that completes their command."""
     completes = (pl.col("signal").fill_null(0) != 0).cast(pl.Int64)

@@ -24,8 +24,8 @@ def list_packet_gaps(events: pl.DataFrame) -> pl.DataFrame:
         events: rows with file, offset, ring, packet_index, layer, name, source, clock.
 
     Returns: file, queue (a number), low, high (bytes: between which lines of the log), missing (so many lines at
-        least), printed (lines of the queue), covered (the share of the log between the queue's lines that such gaps
-        take up).
+        least), printed (lines of all queues of the file), covered (the share of the log between the queue's lines that
+        such gaps take up).
     """
     rows = _list_packets(events)
     index, offset, queue = pl.col("packet_index"), pl.col("offset"), pl.col("queue")
@@ -33,6 +33,8 @@ def list_packet_gaps(events: pl.DataFrame) -> pl.DataFrame:
     queues = rows.group_by(_QUEUE).agg(
         printed=pl.len().cast(pl.Int64), missing=index.max() - index.min() + 1 - pl.len()
     )
+    # Also queues that lack nothing tell how much of the log does.
+    queues = queues.with_columns(pl.col("printed").sum().over("file"))
     gappy = queues.filter(pl.col("missing") > 0).drop("missing").with_row_index("queue")
     if gappy.is_empty():
         return pl.DataFrame(schema=_GAP)
@@ -72,7 +74,6 @@ def add_packet_gaps(losses: pl.DataFrame, gaps: pl.DataFrame) -> pl.DataFrame:
         losses: as `false_calls.find_losses` returns them.
         gaps: as `list_packet_gaps` returns them.
     """
-    queues = gaps.group_by("file", "queue").agg(pl.col("missing").sum(), pl.col("printed").first())
-    files = queues.group_by("file").agg(pl.col("missing", "printed").sum())
+    files = gaps.group_by("file").agg(pl.col("missing").sum(), pl.col("printed").first())
     shares = files.select("file", lost=pl.col("missing") / (pl.col("missing") + pl.col("printed")))
     return pl.concat([losses, shares]).group_by("file", maintain_order=True).agg(pl.col("lost").max())

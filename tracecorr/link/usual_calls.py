@@ -5,25 +5,115 @@ A call that is two holds lines of both. That it does is told by the others of it
 
 from __future__ import annotations
 
+import numpy as np
 import polars as pl
 
+from tracecorr.align.bounds import Ints
 from tracecorr.align.rows import number_groups
 
+# What at least this share of a function's calls does is usual for it.
+USUAL_SHARE = 0.2
+# In a log that lost lines more of them must do so: some of those that do are false.
+LOSSY_SHARE = 0.5
+# Where fewer lines are lost, it hardly happens that several lines that belong together are.
+MANY_LOST = 0.005
+# Where more lines are lost, calls of functions that are called a few times may be false as well.
+MOST_LOST = 0.05
+# Where few lines were lost, a call is odd that lacks what nearly all hold, or holds more than all but a few.
+_FEW_LACK, _FEW_HOLD, _LEAST_ALIKE = 0.9, 0.05, 2
 # Of fewer calls of a name nothing is usual: false ones may be most of them.
 _LEAST_CALLS = 5
 # Rows in an order that fewer of the calls that hold both show are lines of two calls.
 _LEAST_SHARE = 0.2
 
 
-def list_rare(damaged: pl.DataFrame, most_lost: float) -> pl.DataFrame:
+def list_rare(damaged: pl.DataFrame) -> pl.DataFrame:
     """Return the calls (event) of functions of which few are left, where many lines lack.
 
     Args:
         damaged: calls of files that lost lines: event, file, name, lost (the share of lines that lack).
-        most_lost: a share that is many.
     """
     few = pl.len().over("file", "name") < _LEAST_CALLS
-    return damaged.filter(few & (pl.col("lost") >= most_lost)).select("event")
+    return damaged.filter(few & (pl.col("lost") >= MOST_LOST)).select("event")
+
+
+def count_held(damaged: pl.DataFrame, inner: pl.DataFrame) -> pl.DataFrame:
+    """Return how many rows of each kind (a number for layer and name) each call holds: event, kind, held; sorted.
+
+    Args:
+        damaged: calls of files that lost lines: event.
+        inner: rows in calls: parent, layer, child (their name).
+    """
+    inside = inner.join(damaged.select(parent="event"), on="parent", how="semi")
+    codes, kinds = number_groups(inside, ["layer", "child"])
+    # One number for call and kind: equal ones side by side are what one call holds of one kind.
+    runs, sizes = _count_runs(np.sort(inside["parent"].to_numpy() * len(kinds) + codes))
+    event, kind = np.divmod(runs, max(len(kinds), 1))
+    return pl.DataFrame({"event": event, "kind": kind, "held": sizes})
+
+
+def list_underfull(damaged: pl.DataFrame, held: pl.DataFrame) -> pl.DataFrame:
+    """Return the calls of logs that lost lines that lack rows which most calls of their name hold.
+
+    Lines inside them were lost, and with them perhaps their exit and the next enter. Where few lines were lost, nearly
+    all calls must hold what they lack: of a program's calls each may do another thing.
+
+    Args:
+        damaged: calls of files that lost lines: event, file, name, lost (the share of lines that lack).
+        held: what they hold (`count_held`).
+    """
+    names, calls = number_groups(damaged, ["file", "name"])
+    row = _rows_of(damaged, held)
+    kinds = int(held["kind"].max() or 0) + 1  # type: ignore[arg-type]
+    pair = names[row] * kinds + held["kind"].to_numpy()
+    holders = np.bincount(pair, minlength=len(calls) * kinds).reshape(-1, kinds)
+    share = np.where(_lost_by(names, damaged, len(calls)) >= MANY_LOST, LOSSY_SHARE, _FEW_LACK)
+    usual = holders > (share * np.bincount(names, minlength=len(calls)))[:, None]
+    holds = np.bincount(row, weights=usual.ravel()[pair], minlength=len(damaged))
+    return damaged.filter(pl.Series(holds < usual.sum(axis=1)[names])).select("event")
+
+
+def list_overfull(damaged: pl.DataFrame, held: pl.DataFrame) -> pl.DataFrame:
+    """Return the calls of logs that lost lines that hold more rows of a kind than is usual for their name.
+
+    Args:
+        damaged: calls of files that lost lines: event, name, lost (the share of lines that lack).
+        held: what they hold (`count_held`).
+    """
+    names, calls = number_groups(damaged, ["name"])
+    held = held.with_columns(pl.Series("name", names[_rows_of(damaged, held)]))
+    # So many calls of a name hold at least as many.
+    as_many = held.group_by("name", "kind", "held").agg(calls=pl.len()).sort("held", descending=True)
+    as_many = as_many.with_columns(pl.col("calls").cum_sum().over("name", "kind"))
+    total = np.bincount(names, minlength=len(calls))
+    # Of the few calls that are left of a rare function one that is false is many.
+    lost = _lost_by(names, damaged, len(calls))
+    many = np.where(lost >= MOST_LOST, LOSSY_SHARE, USUAL_SHARE) * total
+    few = np.minimum(np.maximum(_FEW_HOLD * total, _LEAST_ALIKE), many)
+    most = pl.Series(np.where(lost >= MANY_LOST, many, few))
+    rare = as_many.filter(pl.col("calls") < most.gather(as_many["name"]))
+    return held.join(rare, on=["name", "kind", "held"], how="semi").select("event").unique()
+
+
+def _lost_by(names: Ints, damaged: pl.DataFrame, count: int) -> np.ndarray:
+    """Return the highest share of lost lines (`lost`) of the calls of each name."""
+    lost = np.zeros(count)
+    np.maximum.at(lost, names, damaged["lost"].to_numpy())
+    return lost
+
+
+def _rows_of(damaged: pl.DataFrame, held: pl.DataFrame) -> Ints:
+    """Return the row of `damaged` of each row of `held`."""
+    row = np.zeros(int(damaged["event"].max() or 0) + 1, dtype=np.int64)  # type: ignore[arg-type]
+    row[damaged["event"].to_numpy()] = np.arange(damaged.height)
+    found: Ints = row[held["event"].to_numpy()]
+    return found
+
+
+def _count_runs(values: Ints) -> tuple[Ints, Ints]:
+    """Return each of some sorted values once, and how often it is there."""
+    first = np.flatnonzero(np.append(True, values[1:] != values[:-1])[: len(values)])
+    return values[first], np.diff(np.append(first, len(values)))
 
 
 def list_disordered(damaged: pl.DataFrame, inner: pl.DataFrame) -> pl.DataFrame:
