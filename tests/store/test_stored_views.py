@@ -8,21 +8,28 @@ from pathlib import Path
 
 import pytest
 
+from tracecorr.model.errors import CaptureError
 from tracecorr.pipeline import correlate
-from tracecorr.store.views import read_views
+from tracecorr.store import Capture
+from tracecorr.store.views import build_views, read_views
 
 _SAMPLE = Path(__file__).parents[2] / "samples" / "streams-graph.tracecorr"
 
 
+@pytest.fixture
+def capture(tmp_path: Path) -> Path:
+    folder = tmp_path / "a.tracecorr"
+    folder.mkdir()
+    shutil.copytree(_SAMPLE / "raw", folder / "raw")
+    shutil.copy(_SAMPLE / "capture.json", folder)
+    correlate(folder)
+    return folder
+
+
 def test_views_from_before_are_gone_when_the_new_ones_have_no_room(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    capture: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The tables have the same sizes as before, by which views are known to be theirs."""
-    capture = tmp_path / "a.tracecorr"
-    capture.mkdir()
-    shutil.copytree(_SAMPLE / "raw", capture / "raw")
-    shutil.copy(_SAMPLE / "capture.json", capture)
-    correlate(capture)
     assert read_views(capture) is not None
 
     def fail(*_: object) -> None:
@@ -31,3 +38,11 @@ def test_views_from_before_are_gone_when_the_new_ones_have_no_room(
     monkeypatch.setattr("numpy.save", fail)
     correlate(capture)
     assert read_views(capture) is None
+
+
+@pytest.mark.parametrize("name", ["samples", "hqd", "drm_jobs"])
+def test_a_table_that_cannot_be_read_is_named_rather_than_left_out_of_the_picture(capture: Path, name: str) -> None:
+    stored = capture / "tables" / f"{name}.parquet"
+    stored.write_bytes(stored.read_bytes()[:40])
+    with pytest.raises(CaptureError, match=name):
+        build_views(Capture.open(capture).table)

@@ -5,17 +5,7 @@ from __future__ import annotations
 import polars as pl
 
 from tracecorr.analyze.frames import collect, percentile
-
-# The log prints both indexes as 32 bit numbers (rocvirtual.cpp, ROCm 6.2 to 7.2).
-_WRAP = 1 << 32
-
-
-def measure_depth() -> pl.Expr:
-    """Return how many packets lay in the ring when a packet was written, itself included (an upper bound).
-
-    The read index counts consumed packets, not completed kernels.
-    """
-    return ((pl.col("wptr") - pl.col("rptr")) % _WRAP) + 1
+from tracecorr.link.packet_index import measure_depth
 
 
 def summarize_backlog(launches: pl.LazyFrame, queues: pl.LazyFrame) -> pl.DataFrame:

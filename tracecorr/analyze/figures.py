@@ -11,12 +11,12 @@ from collections.abc import Mapping, Sequence
 import plotly.graph_objects as go
 import polars as pl
 
-from tracecorr.analyze.backlog import measure_depth
 from tracecorr.analyze.compare.latency import STAGES, read_steady
 from tracecorr.analyze.compare.rates import measure_rate
 from tracecorr.analyze.frames import Tables, collect
 from tracecorr.analyze.hip_calls import summarize_hip_calls
 from tracecorr.analyze.paths import summarize_paths
+from tracecorr.link.packet_index import measure_depth
 from tracecorr.model.errors import InputError
 
 # Okabe-Ito: safe for colour-blind readers.

@@ -2,14 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 import polars as pl
 
 from tracecorr.model.kinds import NOT_YET
-
-# Gives the table of a capture by its name (any of `schema.TABLES`).
-Tables = Callable[[str], pl.LazyFrame]
+from tracecorr.store.keys import Tables as Tables  # all questions take it from here
 
 # Results that mean success, whatever the layer.
 SUCCESS = ("hipSuccess", "0")

@@ -12,7 +12,6 @@ from typing import Any
 import plotly.graph_objects as go
 import polars as pl
 
-from tracecorr.analyze.backlog import measure_depth
 from tracecorr.analyze.frames import Tables, collect, percentile
 from tracecorr.analyze.hip_calls import summarize_hip_calls
 from tracecorr.analyze.ioctls import summarize_ioctls
@@ -20,6 +19,7 @@ from tracecorr.analyze.kernels import summarize_kernels
 from tracecorr.analyze.latency import summarize_latency
 from tracecorr.analyze.paths import summarize_paths
 from tracecorr.app.ids import COLOURS
+from tracecorr.link.packet_index import measure_depth
 
 
 @dataclass(frozen=True)

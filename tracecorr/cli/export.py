@@ -113,10 +113,9 @@ def _export_speedscope(capture: Capture, path: Path, selection: Selection) -> No
 
 def _export_dat(capture: Capture, path: Path, selection: Selection) -> None:
     from tracecorr.export.files import open_fresh
-    from tracecorr.export.selection import Selection
     from tracecorr.export.trace_dat import write_kernel_trace
 
-    if selection != Selection():
+    if not selection.everything:
         raise InputError("a trace.dat holds the whole kernel trace", "leave out --start, --end, --only and --process")
     with open_fresh(path) as stream:
         names = write_kernel_trace(capture, stream)

@@ -6,12 +6,12 @@ from dataclasses import dataclass
 
 import polars as pl
 
-from tracecorr.analyze.backlog import measure_depth
 from tracecorr.analyze.frames import Tables, collect
 from tracecorr.export.nesting import split_overlaps
 from tracecorr.export.selection import Selection
 from tracecorr.export.tracks import Track, assign_tracks
-from tracecorr.model.kinds import Flag
+from tracecorr.link.packet_index import measure_depth
+from tracecorr.model.kinds import HALF_SEEN, Flag
 
 
 @dataclass(frozen=True)
@@ -42,7 +42,7 @@ def build_trace(tables: Tables, selection: Selection) -> Trace:
     texts = [pl.col(c).cast(pl.String) for c in ("layer", "source", "evidence", "result")]
     error = pl.col("err_lo_ns").cast(pl.Int64) + pl.col("err_hi_ns").cast(pl.Int64)
     flags = pl.col("flags").fill_null(0)
-    begun, half = flags & int(Flag.ENTER_ONLY) > 0, flags & int(Flag.ENTER_ONLY | Flag.EXIT_ONLY) > 0
+    begun, half = flags & int(Flag.ENTER_ONLY) > 0, flags & HALF_SEEN > 0
     slices = collect(
         named.select(
             "event", "track", "ts_ns", pl.col("dur_ns").fill_null(0), *texts, "packet_index", "size_bytes", "signal",

@@ -175,3 +175,12 @@ def _share_out(lines: pl.DataFrame) -> pl.DataFrame:
     found = found.filter(pl.col("asked") == pl.col("free")).select("_row", "shared")
     joined = lines.join(found, on="_row", how="left", maintain_order="left")
     return joined.with_columns(number=pl.coalesce("number", "shared")).drop("shared")
+
+
+def measure_depth() -> pl.Expr:
+    """Return how many packets lay in the ring when a packet was written, itself included (an upper bound).
+
+    The log prints both indexes as 32 bit numbers (rocvirtual.cpp, ROCm 6.2 to 7.2); the read index counts consumed
+    packets, not completed kernels. Columns wptr and rptr of `launches`.
+    """
+    return ((pl.col("wptr") - pl.col("rptr")) % _WRAP) + 1

@@ -29,10 +29,11 @@ _ON_SOURCE_CLOCK = frozenset({"clock_map"})
 # From a source's clock to the common one.
 _OFFSET = "offset_ns"
 
-TableOf = Callable[[str], pl.LazyFrame]
+# Gives the table of a capture by its name (any of `schema.TABLES`).
+Tables = Callable[[str], pl.LazyFrame]
 
 
-def count_keys(tables: TableOf) -> dict[str, int]:
+def count_keys(tables: Tables) -> dict[str, int]:
     """Return by table the first key that its rows do not use.
 
     Args:

@@ -12,6 +12,7 @@ import polars as pl
 from tracecorr.model import schema
 from tracecorr.model.errors import CaptureError
 from tracecorr.model.kinds import HALF_SEEN, INFERRED, PACKET_KINDS
+from tracecorr.store.keys import Tables
 from tracecorr.store.memory import kept_memory
 from tracecorr.store.views import drawn, levels
 from tracecorr.store.views.kinds import Kinds
@@ -69,7 +70,7 @@ class Views:
 
 
 @kept_memory()
-def build_views(tables: drawn.Tables) -> Views:
+def build_views(tables: Tables) -> Views:
     """Return what the timeline draws; reads the columns that are drawn, nothing else.
 
     Args:
@@ -99,7 +100,7 @@ def build_views(tables: drawn.Tables) -> Views:
     )
 
 
-def _read_events(tables: drawn.Tables, more: int) -> tuple[_Columns, int, pl.DataFrame, levels.I32]:
+def _read_events(tables: Tables, more: int) -> tuple[_Columns, int, pl.DataFrame, levels.I32]:
     """Return the columns with the events at their front, their number, their kinds and the numbers of these.
 
     `name` holds the provisional numbers of the kinds, `style` what only the row itself tells.
@@ -128,7 +129,7 @@ def _read_events(tables: drawn.Tables, more: int) -> tuple[_Columns, int, pl.Dat
     return columns, count, *kinds.settle()
 
 
-def _list_subs(tables: drawn.Tables) -> pl.DataFrame:
+def _list_subs(tables: Tables) -> pl.DataFrame:
     """Return event, sub of the copies, which are told apart by their engine."""
     engine = pl.format("engine {}", pl.col("engine").cast(pl.String)).cast(schema.CAT)
     copies = tables("launches").filter(pl.col("engine").is_not_null()).select("event", sub=engine).collect()
@@ -309,7 +310,7 @@ def _minimap(columns: _Columns, all_lanes: list[Lane], events: int, length: int)
     return {"all": density(slice(None)), "packets": density(packets)}
 
 
-def _ranges(tables: drawn.Tables, t0: int) -> list[dict[str, Any]]:
+def _ranges(tables: Tables, t0: int) -> list[dict[str, Any]]:
     """Return losses and clock samples as spans over all lanes, at most `MAX_RANGES` of each, and say so."""
     losses = tables("losses").filter(pl.col("from_ns").is_not_null() & pl.col("to_ns").is_not_null())
     out = []

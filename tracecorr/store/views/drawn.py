@@ -5,16 +5,13 @@ Every function here returns frames of `SHAPE`: a *piece* of the picture.
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 import polars as pl
 
-from tracecorr.model.errors import TracecorrError
+from tracecorr.link.packet_index import measure_depth
 from tracecorr.model.kinds import INFERRED, NOT_YET
 from tracecorr.model.schema import CAT
+from tracecorr.store.keys import Tables
 from tracecorr.store.views import lanes, levels
-
-Tables = Callable[[str], pl.LazyFrame]
 
 INFERRED_DOORBELL = "doorbell (inferred)"
 GPU_BOUNDS = " (bounds)"  # after the name of the kernel
@@ -30,14 +27,6 @@ SHAPE: dict[str, pl.DataType] = {
 _SCHEDULING = (
     r"runlist|map_queues|execute_queues|preempt|(?:evict|restore)_|_queue_mes$|fence_wait|quantum|reset_queues"
 )
-
-
-def table(tables: Tables, name: str) -> pl.LazyFrame | None:
-    """Return a table, or None where a capture of an older version has none."""
-    try:
-        return tables(name)
-    except (KeyError, TracecorrError):
-        return None
 
 
 def failed(result: pl.Expr) -> pl.Expr:
@@ -96,28 +85,23 @@ def _add_announced(dispatches: pl.LazyFrame, tables: Tables) -> pl.LazyFrame:
 def queue_depth(tables: Tables) -> pl.DataFrame:
     """Return how many packets lay in the ring of each queue at each of its packets, that one included.
 
-    The log prints both indexes as 32 bit numbers; the read index counts consumed packets, not completed kernels.
     Each value holds until the next packet of the queue, and no longer than until this one was seen to be complete: a
     ring is consumed in order, so nothing up to it is left in there.
     """
     known = pl.col("wptr").is_not_null() & pl.col("rptr").is_not_null() & pl.col("queue").is_not_null()
     packets = tables("launches").filter(known).sort("packet_ns", "event")
     until = pl.col("packet_ns").shift(-1).over("queue")
-    depth = (pl.col("wptr") - pl.col("rptr")) % (1 << 32) + 1
     gone = pl.when(pl.col("complete_ns").is_not_null()).then(pl.max_horizontal("complete_ns", "packet_ns"))
     return shape(
         packets.with_columns(end=pl.coalesce(pl.min_horizontal(until, gone), "packet_ns")),
-        start="packet_ns", layer=pl.lit(lanes.DEPTH), value=depth, thread=pl.lit(None), gpu=pl.lit(None),
+        start="packet_ns", layer=pl.lit(lanes.DEPTH), value=measure_depth(), thread=pl.lit(None), gpu=pl.lit(None),
         label=pl.lit("depth"),
     )  # fmt: skip
 
 
 def polled_samples(tables: Tables) -> pl.DataFrame:
     """Return each polled value until the next one of the same name, GPU and process."""
-    samples = table(tables, "samples")
-    if samples is None:
-        return pl.DataFrame(schema=SHAPE)
-    samples = samples.with_columns(pl.col("name").cast(pl.String)).sort("ts_ns")
+    samples = tables("samples").with_columns(pl.col("name").cast(pl.String)).sort("ts_ns")
     until = pl.col("ts_ns").shift(-1).over("name", "gpu", "process")
     return shape(
         samples.filter(pl.col("value").is_not_null()).with_columns(end=until.fill_null(pl.col("ts_ns"))),
@@ -127,9 +111,7 @@ def polled_samples(tables: Tables) -> pl.DataFrame:
 
 def drm_jobs(tables: Tables) -> pl.DataFrame:
     """Return each job of the kernel's GPU scheduler twice: waiting for its ring, and running on it."""
-    jobs = table(tables, "drm_jobs")
-    if jobs is None:
-        return pl.DataFrame(schema=SHAPE)
+    jobs = tables("drm_jobs")
     ring = pl.concat_str(pl.col("dev", "ring").cast(pl.String), separator=" ", ignore_nulls=True)
     number = pl.concat_str(pl.lit("job "), pl.coalesce(pl.col("id").cast(pl.String), "fence"), ignore_nulls=True)
     waits = jobs.filter(pl.col("queued_ns").is_not_null() & pl.col("run_ns").is_not_null())
@@ -149,9 +131,7 @@ def drm_jobs(tables: Tables) -> pl.DataFrame:
 
 def hardware_queues(tables: Tables) -> pl.DataFrame:
     """Return each occupied HQD slot at each dump (recorded), and hollow between two dumps that agree."""
-    dumps = table(tables, "hqd")
-    if dumps is None:
-        return pl.DataFrame(schema=SHAPE)
+    dumps = tables("hqd")
     slot = pl.format("{} xcc {} pipe {} slot {}", *_texts("type", "xcc", "pipe", "slot"))
     state, priority = pl.col("state").cast(pl.String), pl.col("pipe_priority").cast(pl.String).fill_null("?")
     label = pl.format("{}, pipe priority {}, quantum {}", state, priority, *_texts("quantum"))
