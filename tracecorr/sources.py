@@ -91,7 +91,7 @@ def _open_readers(
     profiles = [entry for entry in capture.info["files"] if entry["form"] in ("rocprof", "rocpd")]
     repeated = RepeatedRecords() if len(profiles) > 1 else None
     for entry in capture.info["files"]:
-        chunks = _watch(stages, [entry]).follow(read_chunks(capture.path / entry["path"]))
+        chunks = _watch(stages, [entry]).follow(_read_listed(capture.path, entry))
         if entry["file"] in ready:
             yield "amd_log", "log", ready[entry["file"]]
         elif entry["form"] == "log":
@@ -119,6 +119,16 @@ def _open_readers(
         read = read_perf_records if through_perf else read_ftrace_pages
         blocks = read(trace, files, clock)
         yield "ftrace", "pages", keep_ranges(blocks, chosen) if chosen else blocks
+
+
+def _read_listed(root: Path, entry: Mapping[str, Any]) -> Iterator[bytes]:
+    """Yield the bytes of a file that capture.json lists: where its recorder was killed, a log may still grow."""
+    left = int(entry["size"])
+    for chunk in read_chunks(root / entry["path"]):
+        if left <= 0:
+            return
+        yield chunk[:left]
+        left -= len(chunk)
 
 
 def _watch(stages: Stages, entries: Sequence[Mapping[str, Any]]) -> Watch:

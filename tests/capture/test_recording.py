@@ -17,6 +17,7 @@ from tracecorr.model import schema
 from tracecorr.model.errors import CaptureError
 from tracecorr.pipeline import correlate
 from tracecorr.store import Capture, write_info
+from tracecorr.store.recording import list_raw_files
 
 LINE = ":3:hip_module.cpp           :825 : 2496504193 us: [pid:{pid} tid: {tid:#x}]  hipInit ( 0 ) \n"
 TID = 0x7FB85B569880
@@ -38,6 +39,27 @@ def test_a_killed_recording_is_completed(folder: Path) -> None:
     assert "killed" in capture.info["problems"][0]
     assert [entry["path"] for entry in capture.info["files"]] == ["raw/amd_log/hip_7"]
     assert capture.table("events").collect().height == 1
+
+
+def test_a_log_that_grows_after_its_recorder_was_killed_is_read_as_far_as_it_is_listed(folder: Path) -> None:
+    log = folder / "raw/amd_log/hip_7"
+    write_info(folder, {"state": "complete", "files": list_raw_files(folder)})
+    with log.open("a") as more:
+        more.write(LINE.format(pid=7, tid=TID) * 2)
+    correlate(folder)
+    assert _count(folder) == (1, len(LINE.format(pid=7, tid=TID)))
+    # What a program wrote on belongs to the capture where nobody was left to end it.
+    write_info(folder, {**Capture.open(folder).info, "state": "killed"})
+    correlate(folder)
+    assert _count(folder) == (3, log.stat().st_size)
+    capture = Capture.open(folder)
+    assert capture.table("files").collect()["size"].to_list() == [log.stat().st_size]
+
+
+def _count(folder: Path) -> tuple[int, int]:
+    """Return how many events a capture has, and the bytes that its ledger accounts for."""
+    capture = Capture.open(folder)
+    return capture.table("events").collect().height, capture.table("ledger").collect()["bytes"].sum()
 
 
 def test_a_running_recording_is_left_alone(folder: Path) -> None:

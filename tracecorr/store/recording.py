@@ -85,9 +85,14 @@ def _rank(name: str) -> int:
 def close_killed(capture: Capture) -> Capture:
     """Complete capture.json of a recording that was killed; any other capture is returned as it is.
 
+    Its program may have written on since it was completed: then the files are listed anew.
+
     Raises:
         CaptureError: the recording still runs.
     """
+    if capture.info.get("state") == "killed" and _has_grown(capture):
+        write_info(capture.path, {**capture.info, "files": list_raw_files(capture.path)})
+        return Capture.open(capture.path)
     if capture.info.get("state") != "recording":
         return capture
     if is_recorded_now(capture):
@@ -97,6 +102,13 @@ def close_killed(capture: Capture) -> Capture:
     info = {**capture.info, "state": "killed", "problems": problems, "files": list_raw_files(capture.path)}
     write_info(capture.path, info)
     return Capture.open(capture.path)
+
+
+def _has_grown(capture: Capture) -> bool:
+    """Tell whether a log has another size than capture.json says; what is compressed does not grow."""
+    logs = [entry for entry in capture.info["files"] if entry["form"] == "log" and "stored_bytes" not in entry]
+    sizes = [(capture.path / entry["path"], entry["size"]) for entry in logs]
+    return any(path.is_file() and path.stat().st_size != size for path, size in sizes)
 
 
 def is_recorded_now(capture: Capture) -> bool:
