@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import json
 from io import BytesIO
+from pathlib import Path
 from typing import Any
 
 import polars as pl
 import pytest
+from perfetto_check import ask
 
 from tracecorr.export.chrome import write_chrome
 from tracecorr.export.perfetto import write_perfetto
@@ -69,6 +71,26 @@ def test_chrome_json_of_a_few_rows() -> None:
         ("s", "to_later", 1.0, 3), ("s", "to_earlier", 1.0, 3), ("f", "to_later", 2.5, 3), ("f", "to_earlier", 1.1, 3),
     ]  # fmt: skip
     assert [(e["name"], e["ts"], e["args"]) for e in told if e["ph"] == "C"] == [("busy (gpu 2)", 1.5, {"value": 0.5})]
+
+
+def _earlier(name: str) -> pl.LazyFrame:
+    rows = _table(name)
+    return rows.with_columns(pl.col("ts_ns") - 2400) if name in ("events", "samples") else rows
+
+
+def test_events_before_time_0_are_moved_because_viewers_drop_them(tmp_path: Path) -> None:
+    for name, write in (("chrome.json", write_chrome), ("trace.perfetto", write_perfetto)):
+        with (tmp_path / name).open("wb") as stream:
+            trace = write(_earlier, stream, Selection())
+        assert trace.later_ns == 1400
+        found = ask(
+            tmp_path / name, tmp_path, "select ts, dur, name from slice order by ts, dur desc",
+            "select name from stats where severity in ('error', 'data_loss') and value > 0", "select ts from counter",
+        )  # fmt: skip
+        assert found == [
+            [(0, 900, "hipA"), (100, 5, "hipB"), (1000, 0, "doorbell"), (1500, 7, "hipC"), (2000, 70, "hipD"),
+             (2000, 60, "hipE")], [], [(500,)],
+        ]  # fmt: skip
 
 
 def test_perfetto_of_a_few_rows() -> None:

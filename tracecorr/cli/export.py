@@ -96,6 +96,8 @@ def _export_trace(capture: Capture, target: Target, path: Path, selection: Selec
     say(f"{trace.slices.height} events, {links}, {trace.counts.height} counter values on {len(trace.tracks)} tracks")
     if target is Target.CHROME:
         say("Chrome's format can draw arrows between two spans only; --to perfetto has all links")
+    if trace.later_ns:
+        say(f"warning: its times are {trace.later_ns} ns later than those of the tables: viewers drop events before 0")
     if trace.slices.is_empty():
         say("warning: no event is in this selection")
     say("next step: open it at https://ui.perfetto.dev (it stays in your browser)")

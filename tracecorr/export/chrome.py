@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from typing import IO
 
 import polars as pl
@@ -36,7 +37,7 @@ def write_chrome(tables: Tables, stream: IO[bytes], selection: Selection) -> Tra
     _write(stream, _flow_lines(flows, trace.slices, homes))
     _write(stream, _counts(trace))
     stream.write(b"\n]}\n")
-    return Trace(trace.tracks, trace.slices, flows, trace.counters, trace.counts)
+    return replace(trace, flows=flows)
 
 
 def _write(stream: IO[bytes], lines: pl.Series, *, first: bool = False) -> None:

@@ -25,6 +25,7 @@ class Trace:
         flows: one row per exported link: flow, from_event, to_event (the earlier one first), rule.
         counters: tracks of counters.
         counts: one row per value: track, ts_ns, value.
+        later_ns: what was added to every time, so that none lies before 0: viewers drop such events.
     """
 
     tracks: list[Track]
@@ -32,6 +33,7 @@ class Trace:
     flows: pl.DataFrame
     counters: list[Track]
     counts: pl.DataFrame
+    later_ns: int = 0
 
 
 def build_trace(tables: Tables, selection: Selection) -> Trace:
@@ -56,7 +58,13 @@ def build_trace(tables: Tables, selection: Selection) -> Trace:
     slices = slices.with_columns(is_open=_tell_open(slices) if selection.everything else pl.lit(value=False))
     slices = slices.drop("depth", "is_call")
     counters, counts = _counters(tables, slices, len(tracks), selection)
-    return Trace(tracks, slices, _flows(tables, slices), counters, counts)
+    later = max(0, -min(_first_ns(slices), _first_ns(counts)))
+    slices, counts = (part.with_columns(pl.col("ts_ns") + later) for part in (slices, counts))
+    return Trace(tracks, slices, _flows(tables, slices), counters, counts, later)
+
+
+def _first_ns(rows: pl.DataFrame) -> int:
+    return int(rows.select(pl.col("ts_ns").min().fill_null(0)).item())
 
 
 def _spread(tracks: list[Track], slices: pl.DataFrame) -> tuple[list[Track], pl.DataFrame]:
