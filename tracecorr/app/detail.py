@@ -11,6 +11,7 @@ from tracecorr.analyze.values import IDENTIFIERS
 from tracecorr.app import ids
 from tracecorr.app.chain import Chain
 from tracecorr.app.index import CaptureIndex
+from tracecorr.app.registers import list_registers
 from tracecorr.model import schema
 from tracecorr.model.errors import TracecorrError
 from tracecorr.model.kinds import Flag
@@ -23,7 +24,7 @@ _LAUNCH_ADDRESSES = frozenset({"header", "kernarg", "kernel_object", "signal"})
 
 
 def describe(index: CaptureIndex, event: int) -> list[dict[str, str]]:
-    """Return name, value and meaning of every column of an event that has a value, then its fields."""
+    """Return name, value and meaning of every column of an event that has a value, then its fields and registers."""
     row = index.capture.table("events").filter(pl.col("event") == event).collect().row(0, named=True)
     out = [_field(k, _value(index, k, v), _MEANING) for k, v in row.items() if v is not None]
     args = index.capture.table("args").filter(pl.col("event") == event).head(ids.MAX_STAGES).collect()
@@ -35,7 +36,7 @@ def describe(index: CaptureIndex, event: int) -> list[dict[str, str]]:
         shown = {k: v for k, v in row.items() if v is not None and k not in _MEANING}
         for k, v in shown.items():
             out.append(_field(k, _launch_value(index, k, v), _LAUNCH_MEANING) | {"group": "launch"})
-    return out
+    return out + list_registers(index.capture, event)
 
 
 def raw_lines(index: CaptureIndex, chain: Chain) -> list[dict[str, Any]]:

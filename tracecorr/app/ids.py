@@ -34,6 +34,7 @@ MAX_LANE_CHARS = 40_000
 MAX_STAGES = 500
 MAX_STREAMS = 2000
 MAX_RAW_STAGES = 60
+MAX_BANKS = 16  # registers of one queue: one bank on each XCC
 MAX_RAW_BYTES = 6000
 
 # Okabe-Ito and shades of it: safe for colour-blind readers.

@@ -293,7 +293,7 @@ window.TL = window.TL || {};
           const e = await TL.api.brief(hit.event);
           // A job is drawn from one event to another: its length is not that of the event it begins with.
           const own = e.name === TL.view.meta.names[hit.name];
-          lines = own ? [e.name, "start " + TL.ns(e.start), e.dur !== null ? "duration " + TL.ns(e.dur) : hit.style & TL.HALF ? "only one end was seen" : "an instant"] : [...tipLines(hit), "begins with " + e.name];
+          lines = own ? [e.name, "start " + TL.ns(e.start), e.dur !== null ? "duration " + TL.ns(e.dur) : hit.style & TL.HALF ? "only one end was seen" : "an instant"] : [...tipLines(hit), hit.lane.layer === "hqd" ? "click: its registers" : "begins with " + e.name];
           if (e.result) lines.push("result " + e.result);
           if (e.stream !== null) lines.push(TL.view.meta.streams[e.stream] || "stream " + e.stream);
           lines.push(e.evidence + " · " + e.source + " · error −" + (e.err_lo_ns ?? "?") + " +" + (e.err_hi_ns ?? "?") + " ns");

@@ -130,7 +130,10 @@ def drm_jobs(tables: Tables) -> pl.DataFrame:
 
 
 def hardware_queues(tables: Tables) -> pl.DataFrame:
-    """Return each occupied HQD slot at each dump (recorded), and hollow between two dumps that agree."""
+    """Return each occupied HQD slot at each dump (recorded), and hollow between two dumps that agree.
+
+    Its event is the sight of its queue in that dump; a slot that no queue uses has none.
+    """
     dumps = tables("hqd")
     slot = pl.format("{} xcc {} pipe {} slot {}", *_texts("type", "xcc", "pipe", "slot"))
     state, priority = pl.col("state").cast(pl.String), pl.col("pipe_priority").cast(pl.String).fill_null("?")
@@ -139,6 +142,7 @@ def hardware_queues(tables: Tables) -> pl.DataFrame:
         dumps.filter((pl.col("dump").cast(pl.String) == "hqds") & state.is_in(["active", "stale"]))
         .filter(pl.col("read_start_ns").is_not_null())
         .with_columns(sub=slot, label=label, end=pl.coalesce("read_end_ns", "read_start_ns"))
+        .join(_sights(tables, dumps), on=["file", "logical"], how="left", maintain_order="left")
         .sort("snapshot", maintain_order=True)
     )
     same = [pl.col(c).eq_missing(pl.col(c).shift(-1)).over("gpu", "sub") for c in ("label", "pq_base")]
@@ -151,6 +155,13 @@ def hardware_queues(tables: Tables) -> pl.DataFrame:
             shape(between, layer=pl.lit("hqd"), queue=pl.lit(None), style=pl.lit(levels.INFERRED)),
         ]
     )
+
+
+def _sights(tables: Tables, dumps: pl.LazyFrame) -> pl.LazyFrame:
+    """Return file, logical and event: a queue has banks on several XCCs, and the bytes of one are its event's."""
+    seen = tables("events").filter(pl.col("layer").cast(pl.String) == "hqd").select("file", "offset", "event")
+    found = dumps.join(seen.drop_nulls(), on=["file", "offset"]).drop_nulls("logical")
+    return found.group_by("file", "logical").agg(pl.col("event").min())
 
 
 def _texts(*columns: str) -> list[pl.Expr]:
