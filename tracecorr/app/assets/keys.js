@@ -4,10 +4,10 @@ window.TL = window.TL || {};
   "use strict";
   TL.KEYS = [
     ["W / S, + / −", "zoom in / out at the pointer"], ["A / D, ← / →", "pan left / right"], ["↑ / ↓, wheel", "scroll the lanes"],
-    ["Ctrl + wheel", "zoom at the pointer"], ["Shift + wheel, drag", "pan"], ["drag the ruler, Shift + drag", "measure"],
+    ["Ctrl + wheel", "zoom at the pointer"], ["Shift + wheel, drag", "pan"], ["drag the ruler, Shift + drag", "measure; over events from and to their edges"],
     ["click", "select; click on nothing clears"], ["click a header", "fold a process, thread or group"],
     ["drag the overview", "move the view"], ["F", "fit the chain of the selection; once more: the event alone"], ["P", "only the lanes of the chain"],
-    ["0", "whole capture"], ["/", "search: name or result, #event, 0xaddress, queue 2, stream 1, pid; Enter next, Shift + Enter previous"],
+    ["0", "whole capture"], ["Backspace", "the range before; with Shift the one after"], ["/", "search: name or result, #event, 0xaddress, queue 2, stream 1, pid; Enter next, Shift + Enter previous"],
     ["/ @180.5ms", "go to a time after the start, or of the host's clock; @10ms..20ms shows a range"],
     [". / ,", "next / previous event of the same thread and layer; without a selection the first one in view"],
     ["U", "the parent of the selection"], ["N, K, Q", "next of the same name, kernel, queue; with Shift the previous one"],
@@ -24,7 +24,7 @@ window.TL = window.TL || {};
     a: () => TL.view.pan(-0.15), d: () => TL.view.pan(0.15),
     arrowleft: () => TL.view.pan(-0.15), arrowright: () => TL.view.pan(0.15),
     arrowup: () => TL.view.scrollBy(-60), arrowdown: () => TL.view.scrollBy(60),
-    0: () => TL.view.whole(), f: onSelection(() => TL.fit()), p: onSelection(() => TL.toggleChain()), t: () => TL.toggleTheme(),
+    backspace: (event) => TL.goToRange(event.shiftKey), 0: () => TL.view.whole(), f: onSelection(() => TL.fit()), p: onSelection(() => TL.toggleChain()), t: () => TL.toggleTheme(),
     u: () => TL.step("parent", false), g: () => TL.toggleFilters(), m: onSelection(() => TL.markSelection()), z: onSelection(() => TL.zoomMark()),
     ".": () => TL.step("thread", false), ",": () => TL.step("thread", true), b: () => TL.editNote(),
     "/": () => TL.focusSearch(), "?": () => TL.toggleHelp(), escape: () => TL.clear(),
@@ -80,8 +80,13 @@ window.TL = window.TL || {};
     let kind = "pan";
     if (y < TL.MINIMAP_H && x >= TL.GUTTER) kind = "minimap";
     else if (x >= TL.GUTTER && (y < TL.TOP || event.shiftKey)) kind = "measure";
-    drag = { kind: kind, x: x, y: y, lastX: x, lastY: y, moved: false };
+    drag = { kind: kind, from: measured(x, y), x: x, y: y, lastX: x, lastY: y, moved: false };
     if (kind === "minimap") centre(x);
+  }
+  // Near an edge of an event it is the edge, else the moment under the pointer.
+  function measured(x, y) {
+    const edge = TL.edge(x, y);
+    return edge === null ? Math.round(TL.view.time(x)) : edge;
   }
   function centre(x) {
     const at = TL.minimapTime(x), half = TL.view.span() / 2;
@@ -96,7 +101,7 @@ window.TL = window.TL || {};
     if (!drag.moved) return;
     TL.hover(-1, -1, event);
     if (drag.kind === "minimap") centre(x);
-    else if (drag.kind === "measure") view.mark = { a: view.time(drag.x), b: view.time(x) };
+    else if (drag.kind === "measure") view.mark = { a: drag.from, b: measured(x, y) };
     else {
       if (drag.x >= TL.GUTTER) view.pan((drag.lastX - x) / view.plotWidth());
       view.scrollBy(drag.lastY - y);

@@ -55,6 +55,7 @@ window.TL = window.TL || {};
   // Where the capture begins earlier than was known, what is looked at, measured and noted keeps its moments.
   view.moveBy = function (ns) {
     if (!ns) return;
+    TL.moveRanges(ns);
     view.setRange(view.t0 + ns, view.t1 + ns);
     if (view.mark) view.mark = { a: view.mark.a + ns, b: view.mark.b + ns };
     for (const note of view.notes) note.start += ns;

@@ -13,6 +13,7 @@ window.__perf = { log: [], idle: false };
   const view = TL.view;
   // old: the picture is of the reading before, and stays until there is another one.
   let canvas, ctx, spans = null, old = false, drawing = false, timer = null, hashTimer = null;
+  TL.loadedSpans = () => spans;
 
   function picture(on) {
     on.fillStyle = TL.theme().bg2;
@@ -73,32 +74,17 @@ window.__perf = { log: [], idle: false };
     }
   }
 
-  // --- one after the other ------------------------------------------------------------------------
-  // Keys may come faster than answers: each goes on from what the one before it chose. What is chosen or cleared
-  // otherwise overtakes all that still wait, and the answers under way.
-  let wish = 0, turn = Promise.resolve();
   let loaded = later();
   function later() {
     let go;
     const done = new Promise((resolve) => { go = resolve; });
     return { done: done, go: go };
   }
-  TL.overtake = function () { wish += 1; turn = Promise.resolve(); };
-  TL.wish = () => wish;
-  TL.inTurn = function (work) {
-    const mine = wish, isOpen = () => mine === wish;
-    TL.hold();
-    turn = turn
-      .then(() => (isOpen() ? work(isOpen) : undefined))
-      .catch((problem) => { if (isOpen()) TL.message(problem.message); })
-      .finally(TL.release);
-    return turn;
-  };
 
   // Moves the selection; without one, "." takes the first event in view.
   TL.step = (kind, back) => TL.inTurn(async (isOpen) => {
     if (view.selected === null) {
-      const first = firstInView();
+      const first = TL.firstInView();
       if (first !== null) await choose(first); else TL.message("no event in view");
       return;
     }
@@ -107,20 +93,10 @@ window.__perf = { log: [], idle: false };
     if (found.event === null) TL.message(kind === "parent" ? "this event has no parent" : "no " + (back ? "earlier" : "later") + " event of the same " + kind);
     else { TL.message(""); await choose(found.event, true); }
   });
-  function firstInView() {
-    for (const item of view.visibleItems(0)) {
-      if (item.kind !== "lane" || item.lane.counter || !spans) continue;
-      for (const [, first, end] of spans.tracks.get(item.lane.id) || []) {
-        for (let i = first; i < end; i += 1) {
-          if (spans.at(i) >= view.t0 && spans.at(i) <= view.t1 && spans.event[i] !== TL.NONE) return spans.event[i];
-        }
-      }
-    }
-    return null;
-  }
 
   // Call after every change of the view: draws at once from what is there, fetches what is missing.
   TL.changed = function () {
+    TL.keepRange();
     TL.showRange();
     TL.redraw();
     scheduleFetch();
@@ -135,10 +111,10 @@ window.__perf = { log: [], idle: false };
   };
   TL.choose = choose;
   async function choose(event, bring) {
-    const mine = wish;
+    const mine = TL.wish();
     let detail, problem = null;
     try { detail = await TL.api.event(event); } catch (failure) { problem = failure; }
-    if (mine !== wish) return false;
+    if (mine !== TL.wish()) return false;
     if (problem) { TL.message("event " + event + ": " + problem.message); return false; }
     view.selected = event;
     view.detail = detail;
@@ -189,30 +165,14 @@ window.__perf = { log: [], idle: false };
   };
   TL.fit = () => view.fit();
 
-  // The record under a point; the nearest one within three pixels.
-  TL.hit = function (x, y) {
-    const item = view.itemAt(y);
-    if (!item || item.kind !== "lane" || !spans) return null;
-    const row = Math.floor((y - TL.TOP + view.scroll - item.y - 3) / item.rowH);
-    const found = (spans.tracks.get(item.lane.id) || []).find((t) => t[0] === row);
-    if (!found) return null;
-    const k = spans.unit / view.perPixel(), origin = view.x(spans.t0);
-    let best = -1, near = 3;
-    for (let i = found[1]; i < found[2]; i += 1) {
-      const a = origin + spans.start[i] * k, b = a + Math.max(spans.dur[i] * k, 2);
-      const away = x < a ? a - x : x > b ? x - b : 0;
-      if (away <= near) { near = away; best = i; } // of two over each other the one that begins later
-    }
-    if (best < 0) return null;
-    return {
-      event: spans.event[best], name: spans.name[best], start: spans.at(best), dur: spans.dur[best] * spans.unit,
-      count: spans.count[best], style: spans.style[best], lane: item.lane, row: row, unit: spans.unit,
-    };
-  };
-
   // Where nothing is loaded yet, what is clicked on is told when it has come.
   TL.click = function (x, y) {
-    const pick = () => { const hit = TL.hit(x, y); if (hit) TL.select(hit.event); else if (spans) TL.clear(); };
+    const pick = () => {
+      const hit = TL.hit(x, y);
+      if (hit && hit.event !== TL.NONE) TL.select(hit.event);
+      else if (hit) TL.message(hit.lane.label + ": no event stands behind this");
+      else if (spans) TL.clear();
+    };
     if (spans) pick(); else TL.inTurn(async (isOpen) => { await loaded.done; if (isOpen()) pick(); });
   };
 
@@ -249,32 +209,8 @@ window.__perf = { log: [], idle: false };
       theme: document.documentElement.dataset.theme, records: spans ? spans.n : 0, edition: spans ? spans.edition : null, lanes: view.laneY.size,
       mark: view.mark, notes: view.notes, colourBy: view.colourBy, only: view.only, count: view.search ? view.search.count : null,
     }),
-    // Where a loaded event is on the screen; with a layer the first single one of it. For tests that click.
-    spot: function (event) {
-      for (const item of view.visibleItems(0)) {
-        if (item.kind !== "lane" || !spans) continue;
-        for (const [row, first, end] of spans.tracks.get(item.lane.id) || []) {
-          for (let i = first; i < end; i += 1) {
-            if (spans.event[i] === event && !(spans.style[i] & TL.INFERRED)) return { event: event, x: view.x(spans.at(i)) + 1, y: view.rowTop(item.lane.id, row) + 5 };
-          }
-        }
-      }
-      return null;
-    },
-    locate: function (layer, count) {
-      for (const item of view.visibleItems(0)) {
-        if (item.kind !== "lane" || item.lane.layer !== layer || !spans) continue;
-        for (const [row, first, end] of spans.tracks.get(item.lane.id) || []) {
-          for (let i = first; i < end; i += 1) {
-            const x = view.x(spans.at(i));
-            if (spans.count[i] <= (count || 1) && x > TL.GUTTER + 5 && x < view.width - 5) {
-              return { event: spans.event[i], x: x + 1, y: view.rowTop(item.lane.id, row) + 5 };
-            }
-          }
-        }
-      }
-      return null;
-    },
+    spot: TL.spot,
+    locate: TL.locate,
   };
 
   // Until there is a picture, what goes on stands in its place: large captures take their time at the first look.
@@ -328,11 +264,11 @@ window.__perf = { log: [], idle: false };
       let kept, again, waited;
       // What is being looked for and selected is of the reading before, which still answers: it is waited for.
       do {
-        waited = turn;
+        waited = TL.turn();
         await waited;
         kept = view.detail;
         again = await findAgain(kept, meta);
-      } while (view.detail !== kept || turn !== waited);
+      } while (view.detail !== kept || TL.turn() !== waited);
       TL.hideTip();
       const atEnd = view.t1 >= view.meta.length, span = view.span(), whole = view.t0 <= 0;
       const known = new Set(view.meta.groups.map((g) => g.id));
