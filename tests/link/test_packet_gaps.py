@@ -12,8 +12,8 @@ from tracecorr.link.packet_gaps import add_packet_gaps, list_packet_gaps
 from tracecorr.model.schema import CAT
 
 _TYPES = {
-    "file": pl.UInt16, "ring": pl.UInt64, "packet_index": pl.Int64, "layer": CAT, "name": CAT, "source": CAT,
-    "clock": CAT,
+    "file": pl.UInt16, "process": pl.UInt32, "ring": pl.UInt64, "packet_index": pl.Int64, "layer": CAT, "name": CAT,
+    "source": CAT, "clock": CAT,
 }  # fmt: skip
 A, B = 0x3C00000, 0x7000000
 NO_LOSSES = pl.DataFrame(schema={"file": pl.UInt16, "lost": pl.Float64})
@@ -25,7 +25,7 @@ def packet(index: int | None, ring: int | None = A, name: str = "dispatch", **mo
 
 def gaps_of(*rows: dict[str, Any]) -> pl.DataFrame:
     """Return the gaps of a log with these lines, each of ten bytes."""
-    shared = {"file": 0, "layer": "aql", "source": "amd_log", "clock": "mono"}
+    shared = {"file": 0, "process": 0, "layer": "aql", "source": "amd_log", "clock": "mono"}
     made = [{"offset": 10 * n, **shared, **row} for n, row in enumerate(rows)]
     return list_packet_gaps(pl.DataFrame(made, schema_overrides=_TYPES))
 
@@ -55,6 +55,8 @@ def test_numbers_that_a_ring_leaves_out_are_lines_that_were_lost() -> None:
                       packet(None, name="queue_created"), packet(7), packet(8)], id="another queue"),
         pytest.param([packet(0), packet(5, B), packet(9, None)], id="other rings, and none"),
         pytest.param([packet(0), packet(5, file=1)], id="another log"),
+        pytest.param([packet(0), packet(5, process=1), packet(1)], id="an equal ring of another process"),
+        pytest.param([packet(0, process=None), packet(1, process=None)], id="no process is named"),
         pytest.param([packet(0), packet(5, clock="mono_raw")], id="a packet of ROCr"),
         pytest.param([packet(0), packet(5, name="doorbell", layer="doorbell", source="ftrace")], id="a store"),
     ],

@@ -8,7 +8,8 @@ from tracecorr.model.kinds import PACKET_KINDS
 
 # Behind one of these a ring is that of another queue.
 _MARKS = ("queue_created", "queue_deleted")
-_QUEUE = ["file", "ring", "life"]
+# Processes that write to one log may have queues of one address.
+_QUEUE = ["file", "process", "ring", "life"]
 _GAP = {
     "file": pl.UInt16, "queue": pl.Int64, "low": pl.Int64, "high": pl.Int64, "missing": pl.Int64, "printed": pl.Int64,
     "covered": pl.Float64,
@@ -21,7 +22,7 @@ def list_packet_gaps(events: pl.DataFrame) -> pl.DataFrame:
     Packets that show no index, as barriers before ROCm 7.0 do, have some of those.
 
     Args:
-        events: rows with file, offset, ring, packet_index, layer, name, source, clock.
+        events: rows with file, process, offset, ring, packet_index, layer, name, source, clock.
 
     Returns: file, queue (a number), low, high (bytes: between which lines of the log), missing (so many lines at
         least), printed (lines of all queues of the file), covered (the share of the log between the queue's lines that
@@ -38,7 +39,7 @@ def list_packet_gaps(events: pl.DataFrame) -> pl.DataFrame:
     gappy = queues.filter(pl.col("missing") > 0).drop("missing").with_row_index("queue")
     if gappy.is_empty():
         return pl.DataFrame(schema=_GAP)
-    lines = rows.join(gappy, on=_QUEUE).sort("queue", "offset")
+    lines = rows.join(gappy, on=_QUEUE, nulls_equal=True).sort("queue", "offset")
     lines = lines.with_columns(bare=index.is_null().cum_sum().cast(pl.Int64)).drop_nulls("packet_index")
     lines = lines.sort("queue", "packet_index")
     shown = (pl.col("bare") - pl.col("bare").shift(1)).abs()
@@ -54,14 +55,14 @@ def list_packet_gaps(events: pl.DataFrame) -> pl.DataFrame:
 
 
 def _list_packets(events: pl.DataFrame) -> pl.DataFrame:
-    """Return file, ring, life, offset, packet_index of the packets that name a ring."""
-    columns = ("file", "ring", "offset", "packet_index", "layer", "name", "source", "clock")
+    """Return file, process, ring, life, offset, packet_index of the packets that name a ring."""
+    columns = ("file", "process", "ring", "offset", "packet_index", "layer", "name", "source", "clock")
     rows = events.select(columns).filter(
         (pl.col("layer") == "aql") & pl.col("ring").is_not_null() & (pl.col("source") == "amd_log")
         & (pl.col("clock") != "mono_raw")
     )  # fmt: skip
     is_packet, is_mark = pl.col("name").is_in(PACKET_KINDS), pl.col("name").is_in(_MARKS)
-    life = is_mark.cum_sum().over("file", "ring")
+    life = is_mark.cum_sum().over("file", "process", "ring")
     return rows.with_columns(life=life).filter(is_packet).select(*_QUEUE, "offset", "packet_index")
 
 

@@ -59,5 +59,5 @@ def _list_never_submitted(rows: pl.DataFrame) -> pl.Series:
     name = pl.col("name")
     steps = rows.filter((pl.col("layer") == "command") & pl.col("command").is_not_null())
     steps = steps.filter((name == SUBMITTED).any().over("file")).filter(~name.is_in([*COMMAND_MENTIONS, "complete"]))
-    following = name.shift(-1).over("file", "command")
+    following = name.shift(-1).over("file", "process", "command")
     return steps.filter((name == KERNEL_COMMAND) & (following != SUBMITTED))["file"].unique()
