@@ -12,6 +12,7 @@ from tracecorr.model.schema import CAT
 
 RING = 0x3C00000
 Packets = dict[int, Iterable[int]]
+_UNTIMED = {name: pl.lit(None, pl.Int64) for name in ("doorbell_lo_ns", "doorbell_hi_ns")}
 
 
 def matched(stored: Packets, printed: Packets, *, rings: dict[int, int | None]) -> list[tuple[int, int, str]]:
@@ -19,15 +20,15 @@ def matched(stored: Packets, printed: Packets, *, rings: dict[int, int | None]) 
     stores = [(tid, rings.get(tid), index, 10 * n) for tid, part in stored.items() for n, index in enumerate(part)]
     lines = [(tid, rings.get(tid, RING), index, 10 * n + tid) for tid, part in printed.items()
              for n, index in enumerate(part)]  # fmt: skip
-    found = match_doorbells(
+    found, _ = match_doorbells(
         pl.DataFrame(
             lines, orient="row",
-            schema={"tid": pl.UInt64, "ring": pl.UInt64, "packet_index": pl.Int64, "offset": pl.Int64},
-        ).with_columns(file=pl.lit(0, pl.UInt16), pid=pl.lit(1)).reverse(),
+            schema={"log_tid": pl.UInt64, "ring": pl.UInt64, "packet_index": pl.Int64, "offset": pl.Int64},
+        ).with_columns(file=pl.lit(0, pl.UInt16), log_pid=pl.lit(1), **_UNTIMED).reverse(),
         pl.DataFrame(
             stores, schema={"tid_key": pl.Int64, "ring": pl.UInt64, "packet_index": pl.Int64, "stamp_ns": pl.Int64},
             orient="row",
-        ).reverse(),
+        ).with_columns(slack_ns=pl.lit(None, pl.Int64)).reverse(),
     )  # fmt: skip
     return sorted(found.select("log_tid", "tid_key", "evidence").rows())
 
@@ -91,11 +92,11 @@ def test_where_no_ring_is_known_threads_are_alike_in_the_order_of_their_indexes(
 
 def test_what_is_compared_are_stores_with_an_index_and_packets_with_one() -> None:
     """Of an index the log prints the lower 32 bits."""
-    shared = {"tid_key": [7] * 4, "ring": [RING] * 4, "stamp_ns": range(4)}
+    shared = {"tid_key": [7] * 4, "ring": [RING] * 4, "stamp_ns": range(4), "clock": ["local"] * 4}
     layers = ["doorbell", "doorbell", "signal", "doorbell"]
     trace = pl.DataFrame(
         {**shared, "layer": layers, "packet_index": [2**32 + 2**31, None, 6, 7]},
-        schema_overrides={"layer": CAT, "packet_index": pl.Int64},
+        schema_overrides={"layer": CAT, "packet_index": pl.Int64, "clock": CAT},
     )
     assert select_stores(trace)["packet_index"].to_list() == [2**31, 7]
     rows = [
@@ -105,8 +106,11 @@ def test_what_is_compared_are_stores_with_an_index_and_packets_with_one() -> Non
     ]  # fmt: skip
     log = pl.DataFrame(rows, schema={"layer": CAT, "name": CAT, "pid": pl.UInt32, "tid": pl.UInt64,
                                      "packet_index": pl.Int64}, orient="row")  # fmt: skip
-    log = log.with_columns(file=pl.lit(0, pl.UInt16), ring=pl.lit(RING, pl.UInt64), offset=pl.lit(0))
-    assert select_lines(log)["packet_index"].to_list() == [5, 6]
+    log = log.with_columns(file=pl.lit(0, pl.UInt16), ring=pl.lit(RING, pl.UInt64), offset=pl.lit(0),
+                           stamp_ns=pl.lit(0), clock=pl.lit("mono").cast(CAT))  # fmt: skip
+    unknown = log.select("file", log_pid="pid", log_tid="tid").unique()
+    assert select_lines(log, unknown)["packet_index"].to_list() == [5, 6]
+    assert select_lines(log, unknown.clear()).is_empty()
 
 
 @pytest.mark.parametrize(
@@ -124,10 +128,11 @@ def test_what_is_compared_are_stores_with_an_index_and_packets_with_one() -> Non
 )  # fmt: skip
 def test_threads_that_share_most_of_their_packets_are_one(stored: range, printed: range, expected: list[int]) -> None:
     stores = pl.DataFrame({"packet_index": stored}, schema_overrides={"packet_index": pl.Int64}).with_columns(
-        tid_key=pl.lit(7, pl.Int64), ring=pl.lit(RING, pl.UInt64), stamp_ns=pl.col("packet_index")
-    )
-    lines = pl.DataFrame({"packet_index": printed}, schema_overrides={"packet_index": pl.Int64}).with_columns(
-        file=pl.lit(0, pl.UInt16), pid=pl.lit(1), tid=pl.lit(0x7F00, pl.UInt64), ring=pl.lit(RING, pl.UInt64),
-        offset=pl.col("packet_index"),
+        tid_key=pl.lit(7, pl.Int64), ring=pl.lit(RING, pl.UInt64), stamp_ns=pl.col("packet_index"),
+        slack_ns=pl.lit(None, pl.Int64),
     )  # fmt: skip
-    assert match_doorbells(lines, stores)["tid_key"].to_list() == expected
+    lines = pl.DataFrame({"packet_index": printed}, schema_overrides={"packet_index": pl.Int64}).with_columns(
+        file=pl.lit(0, pl.UInt16), log_pid=pl.lit(1), log_tid=pl.lit(0x7F00, pl.UInt64),
+        ring=pl.lit(RING, pl.UInt64), offset=pl.col("packet_index"), **_UNTIMED,
+    )  # fmt: skip
+    assert match_doorbells(lines, stores)[0]["tid_key"].to_list() == expected

@@ -6,14 +6,16 @@ from dataclasses import replace
 from pathlib import Path
 from random import Random
 
+import polars as pl
 import pytest
 from benchmarks.damaged import list_faults, make_reference
 from fuzz_links import FIELD_SEEDS, draw_damages, draw_scene, fuzz
-from simulator import Scene
+from simulator import Scene, simulate
 from simulator.damage import Damage
 from simulator.field_damage import FIELD_LOG_DAMAGES, FIELD_TRACE_DAMAGES, LOSSLESS_LOG
 from simulator.record import Line
 
+from tracecorr.pipeline import correlate, import_files
 from tracecorr.store import Capture
 
 
@@ -22,6 +24,43 @@ def test_damage_of_servers_makes_links_missing_but_not_wrong(tmp_path: Path) -> 
     runs, wrong = fuzz(FIELD_SEEDS + 153, tmp_path)
     assert runs == 4
     assert wrong == []
+
+
+def test_equal_rings_of_several_processes_join_no_threads_of_two(tmp_path: Path) -> None:
+    """The trace shows one process alone, the log names the threads of another one."""
+    assert fuzz(FIELD_SEEDS + 415, tmp_path)[1] == []
+
+
+@pytest.mark.parametrize(("doorbell", "swapped"), [("rich", True), ("plain", False), ("none", False)])
+def test_the_log_of_one_process_and_the_trace_of_another_have_nothing_in_common(
+    doorbell: str, swapped: bool, tmp_path: Path
+) -> None:
+    """Both are made of equal threads, rings and indexes at about the same time, as ranks of one job are."""
+    scene = Scene(
+        seed=5, span_s=0.1, processes=2, threads=2, doorbell=doorbell, thread_events=(), same_layout=True,
+        swapped_pids=swapped,
+    )  # fmt: skip
+    made = simulate(scene, tmp_path)
+    lines = made.trace.read_bytes().splitlines(keepends=True)
+    made.trace.write_bytes(b"".join(line for line in lines if line.startswith(b"#") or b"(  15020) [" in line))
+    import_files(tmp_path / "x.tracecorr", made.logs[:1], [made.trace], clock="mono")
+    correlate(tmp_path / "x.tracecorr")
+    capture = Capture.open(tmp_path / "x.tracecorr")
+    threads = capture.table("threads").collect()
+    assert threads.drop_nulls(["tid", "log_tid"]).is_empty()
+    sources = capture.table("events").collect()["source"].cast(pl.String)
+    links = capture.table("links").collect()
+    assert len(links) > 100
+    assert (sources.gather(links["from_event"]) == sources.gather(links["to_event"])).all()
+
+
+def test_two_processes_with_equal_rings_that_write_to_one_log_lack_no_packets(tmp_path: Path) -> None:
+    made = simulate(draw_scene(FIELD_SEEDS + 413), tmp_path)
+    out = tmp_path / "x.tracecorr"
+    import_files(out, made.logs, [made.trace], clock=made.scene.clock.name, clock_samples=made.samples)
+    correlate(out)
+    assert Capture.open(out).table("launches").collect()["unlinked_reason"].null_count() > 300
+    assert Capture.open(out).table("losses").collect().is_empty()
 
 
 def test_a_pid_of_a_namespace_is_not_that_of_the_process_whose_threads_are_known(tmp_path: Path) -> None:

@@ -12,7 +12,7 @@ COUNTS = ("x86-tsc", "ticks")
 UNTIMED = (*COUNTS, "counter")
 _CYCLE_NS = 1
 # `uptime` with one stamp alone.
-_COARSEST_NS = 20_000_000
+COARSEST_NS = 20_000_000
 
 
 def find_steps(records: pl.DataFrame) -> pl.DataFrame:
@@ -28,7 +28,7 @@ def find_steps(records: pl.DataFrame) -> pl.DataFrame:
         return records
     ticks = odd.filter(is_coarse)["stamp_ns"].drop_nulls().unique().sort().diff().drop_nulls()
     # A jiffy may be counted late, by as much as it is long.
-    late = pl.when(is_coarse).then(2 * int(ticks.to_numpy().min()) if len(ticks) else _COARSEST_NS)
+    late = pl.when(is_coarse).then(2 * int(ticks.to_numpy().min()) if len(ticks) else COARSEST_NS)
     return records.with_columns(
         step_lo_ns=pl.when(is_count | is_coarse).then(0).otherwise("step_lo_ns"),
         step_hi_ns=late.when(is_count).then(_CYCLE_NS).otherwise("step_hi_ns"),

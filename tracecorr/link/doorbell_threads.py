@@ -6,6 +6,7 @@ from difflib import SequenceMatcher
 
 import polars as pl
 
+from tracecorr.link.doorbell_times import LINE, bracket_lines, find_slack, list_untimely
 from tracecorr.model.kinds import DERIVED, INFERRED, PACKET_KINDS
 
 # So many packets must agree on a thread, and so large a share of them.
@@ -14,6 +15,9 @@ _LEAST, _SHARE = 3, 0.9
 _COMMON = 0.5
 # Of what was compared in order, a second thread must not fit half as well.
 _COMPARED, _SECOND = 600, 0.5
+_KEYS = ["ring", "packet_index"]
+# An index that more stores or lines of a ring have names none of them.
+_MOST_ALIKE = 64
 _SHAPE = {
     "file": pl.UInt16, "log_pid": pl.UInt32, "log_tid": pl.UInt64, "tid_key": pl.Int64, "how": pl.String,
     "evidence": pl.String,
@@ -21,51 +25,75 @@ _SHAPE = {
 
 
 def select_stores(trace: pl.DataFrame) -> pl.DataFrame:
-    """Return the doorbell stores of part events of a trace with `tid_key`: tid_key, ring, packet_index, stamp_ns.
+    """Return the doorbell stores of part events of a trace with `tid_key`.
 
-    Of the index the lower 32 bits are left, which the log prints.
+    Returns: tid_key, ring, packet_index (the lower 32 bits, which the log prints), stamp_ns, slack_ns (how far its time
+    may lie from the stamp).
     """
     wanted = (pl.col("layer") == "doorbell") & pl.col("packet_index").is_not_null()
-    stores = trace.select("tid_key", "ring", "packet_index", "stamp_ns", "layer").filter(wanted).drop("layer")
-    return stores.with_columns(pl.col("packet_index") % 2**32)
+    stores = trace.select("tid_key", "ring", "packet_index", "stamp_ns", "layer", "clock").filter(wanted)
+    return stores.select(
+        "tid_key", "ring", pl.col("packet_index") % 2**32, "stamp_ns", slack_ns=find_slack(pl.col("clock"))
+    )
 
 
-def select_lines(log: pl.DataFrame) -> pl.DataFrame:
-    """Return the packets in part events of a log: file, pid, tid, ring, packet_index, offset."""
-    wanted = (pl.col("layer") == "aql") & pl.col("name").is_in(PACKET_KINDS)
-    lines = log.select("file", "pid", "tid", "ring", "packet_index", "offset", "layer", "name").filter(wanted)
-    return lines.drop("layer", "name").drop_nulls(["pid", "tid", "packet_index"])
+def select_lines(log: pl.DataFrame, unknown: pl.DataFrame) -> pl.DataFrame:
+    """Return the packets in part events of a log: file, log_pid, log_tid, ring, packet_index, offset, and brackets.
+
+    Args:
+        log: part events.
+        unknown: the threads that are asked about: file, log_pid, log_tid.
+    """
+    columns = ("file", "ring", "packet_index", "offset", "layer", "name", "stamp_ns", "clock")
+    mine = log.select(*columns, log_pid="pid", log_tid="tid").filter(pl.col("clock") != "mono_raw")
+    mine = mine.join(unknown, on=LINE, how="semi", maintain_order="left")
+    lines = mine.filter((pl.col("layer") == "aql") & pl.col("name").is_in(PACKET_KINDS)).drop("layer", "clock")
+    return bracket_lines(lines.drop_nulls("packet_index"), mine)
 
 
-def match_doorbells(lines: pl.DataFrame, stores: pl.DataFrame) -> pl.DataFrame:
-    """Return file, log_pid, log_tid -> tid_key, how, evidence.
+def match_doorbells(lines: pl.DataFrame, stores: pl.DataFrame) -> tuple[pl.DataFrame, pl.DataFrame]:
+    """Return file, log_pid, log_tid -> tid_key, how, evidence, and the pairs of threads that are two.
 
     By ring and index where the probe reads the ring (derived); else by the order of the values that each thread stores,
-    where one thread of the trace fits one of the log alone (inferred: that they are alike proves nothing).
+    where one thread of the trace fits one of the log alone (inferred: that they are alike proves nothing). Threads of
+    other processes, and of other runs, store the same, but at other times.
 
     Args:
         lines: packets of the log (`select_lines`).
         stores: doorbell stores of the trace (`select_stores`).
     """
-    if stores.is_empty() or lines.is_empty():
-        return pl.DataFrame(schema=_SHAPE)
-    by_ring = _by_ring(stores, lines)
+    rung, printed = stores.drop_nulls("ring"), lines.drop_nulls("ring")
+    pairs = _pair_by_ring(rung, printed)
+    once = pl.len().over(*LINE, "tid_key", *_KEYS) == 1
+    untimely = list_untimely(pairs.filter(once))
+    found = _by_ring(pairs.join(untimely, on=[*LINE, "tid_key"], how="anti"), rung, printed)
     rest = stores.filter(pl.col("ring").is_null())
-    return by_ring if len(by_ring) or rest.is_empty() else _by_order(rest, lines)
+    return (found if len(found) or rest.is_empty() else _by_order(rest, lines)), untimely
 
 
-def _by_ring(stores: pl.DataFrame, lines: pl.DataFrame) -> pl.DataFrame:
-    keys = ["ring", "packet_index"]
-    alone = pl.len().over(keys) == 1
-    left = stores.drop_nulls(keys).filter(alone).select(*keys, "tid_key")
-    right = lines.drop_nulls(keys).filter(alone).select(*keys, "file", log_pid="pid", log_tid="tid")
-    line = ["file", "log_pid", "log_tid"]
-    votes = left.join(right, on=keys).group_by(*line, "tid_key").agg(n=pl.len())
-    sure = (pl.col("n") >= _SHARE * pl.col("n").sum().over(line)) & (
+def _pair_by_ring(stores: pl.DataFrame, lines: pl.DataFrame) -> pl.DataFrame:
+    """Return each store beside each line of its ring and index, with their numbers `store` and `line`."""
+    sides = (
+        side.with_row_index(name).filter(pl.len().over(_KEYS) <= _MOST_ALIKE)
+        for side, name in ((stores, "store"), (lines, "line"))
+    )
+    left, right = sides
+    return left.join(right, on=_KEYS)
+
+
+def _by_ring(pairs: pl.DataFrame, stores: pl.DataFrame, lines: pl.DataFrame) -> pl.DataFrame:
+    alone = (pl.len().over("store") == 1) & (pl.len().over("line") == 1)
+    shared = pairs.filter(~alone)
+    votes = pairs.filter(alone).group_by(*LINE, "tid_key").agg(n=pl.len())
+    sure = (pl.col("n") >= _SHARE * pl.col("n").sum().over(LINE)) & (
         pl.col("n") >= _SHARE * pl.col("n").sum().over("tid_key")
     )
+    left, right = (
+        side.with_row_index(name).join(shared, on=name, how="anti")
+        for side, name in ((stores, "store"), (lines, "line"))
+    )
     asked = votes.join(left.group_by("tid_key").agg(stores=pl.len()), on="tid_key").join(
-        right.group_by(line).agg(lines=pl.len()), on=line
+        right.group_by(LINE).agg(lines=pl.len()), on=LINE
     )
     # Threads of two lives of a process share rings and some indexes, not those of most of their packets.
     sure &= pl.col("n") >= _COMMON * pl.min_horizontal("stores", "lines")
@@ -74,30 +102,34 @@ def _by_ring(stores: pl.DataFrame, lines: pl.DataFrame) -> pl.DataFrame:
 
 
 def _by_order(stores: pl.DataFrame, lines: pl.DataFrame) -> pl.DataFrame:
-    line = ["file", "pid", "tid"]
     sides = [
-        {key: part["packet_index"].head(_COMPARED).to_list() for key, part in parts.items()}
+        {key: part.head(_COMPARED) for key, part in parts.items()}
         for parts in (
             stores.sort("stamp_ns", maintain_order=True).partition_by("tid_key", as_dict=True, maintain_order=True),
-            lines.sort("file", "offset").partition_by(line, as_dict=True, maintain_order=True),
+            lines.sort("file", "offset").partition_by(LINE, as_dict=True, maintain_order=True),
         )
     ]
     rows = [
-        (*printed, stored[0], 2 * _matched(values, indexes) / (len(values) + len(indexes)))
+        (*printed, stored[0], 2 * _count_alike(values, indexes) / (len(values) + len(indexes)))
         for stored, values in sides[0].items()
         for printed, indexes in sides[1].items()
         if min(len(values), len(indexes)) >= 3 * _LEAST
     ]
-    scores = pl.DataFrame(rows, schema=[*line, "tid_key", "score"], orient="row")
+    scores = pl.DataFrame(rows, schema=[*LINE, "tid_key", "score"], orient="row")
     if scores.is_empty():
         return pl.DataFrame(schema=_SHAPE)
     good = pl.col("score") >= _SECOND
-    alone = (good.sum().over("tid_key") == 1) & (good.sum().over(line) == 1)
-    found = scores.filter(alone & (pl.col("score") >= _SHARE)).rename({"pid": "log_pid", "tid": "log_tid"})
+    alone = (good.sum().over("tid_key") == 1) & (good.sum().over(LINE) == 1)
+    found = scores.filter(alone & (pl.col("score") >= _SHARE))
     told = found.with_columns(how=pl.lit("order of doorbells"), evidence=pl.lit(INFERRED))
     return told.select(*_SHAPE).cast(_SHAPE)  # type: ignore[arg-type]
 
 
-def _matched(values: list[int], indexes: list[int]) -> int:
-    matcher = SequenceMatcher(None, values, indexes, autojunk=False)
-    return sum(block.size for block in matcher.get_matching_blocks())
+def _count_alike(stores: pl.DataFrame, lines: pl.DataFrame) -> int:
+    """Return how many stores and lines of two threads are alike in their order; none where their times are not."""
+    matcher = SequenceMatcher(None, stores["packet_index"].to_list(), lines["packet_index"].to_list(), autojunk=False)
+    blocks = matcher.get_matching_blocks()
+    store = [block.a + i for block in blocks for i in range(block.size)]
+    line = [block.b + i for block in blocks for i in range(block.size)]
+    pairs = pl.concat([stores[store].drop("ring", "packet_index"), lines[line]], how="horizontal")
+    return len(pairs) if list_untimely(pairs).is_empty() else 0

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import polars as pl
 
-# Of the stores on a learned ring at least this share of those with a packet of their index must lie in its interval.
+# Of the stores on a learned ring, or of an unknown thread, at least this share of those with a packet of their index
+# must lie in its interval.
 _LEAST_INSIDE = 0.5
 _WANTED = ("event", "queue", "thread", "chain", "name", "graph", "packet_index", "doorbell_lo_ns", "doorbell_hi_ns")
 # Stands for all threads that only one source names.
@@ -92,12 +93,17 @@ def list_contradicted(stores: pl.DataFrame, packets: pl.DataFrame) -> pl.Series:
 
 
 def _pair_by_index(stores: pl.DataFrame, packets: pl.DataFrame) -> tuple[pl.DataFrame, pl.DataFrame]:
-    """Return the stores of known queues, and packets with those of their index, without queues learned wrongly."""
+    """Return the stores of known queues, and packets with those of their index, without those of other queues.
+
+    These are stores whose ring was learned wrongly, and of processes that only have a pid in common: a pid of a
+    namespace. The store of an index lies at another time as a rule, and in the packet's interval by chance alone.
+    """
     pairs = _pair_all(stores, packets)
-    wrong = pairs.filter("ring_learned").group_by("queue").agg(pl.col("is_inside").mean())
-    wrong = wrong.filter(pl.col("is_inside") < _LEAST_INSIDE)
-    keep = {"on": "queue", "how": "anti", "maintain_order": "left"}
-    return stores.join(wrong, **keep), pairs.join(wrong, **keep)  # type: ignore[arg-type]
+    for doubtful, keys in ((pl.col("ring_learned"), ["queue"]), (pl.col("thread") == _LONE, ["queue", "thread"])):
+        shares = pairs.filter(doubtful).group_by(keys).agg(pl.col("is_inside").mean())
+        wrong = shares.filter(pl.col("is_inside") < _LEAST_INSIDE)
+        stores, pairs = (side.join(wrong, on=keys, how="anti", maintain_order="left") for side in (stores, pairs))
+    return stores, pairs
 
 
 def _pair_all(stores: pl.DataFrame, packets: pl.DataFrame) -> pl.DataFrame:

@@ -19,6 +19,7 @@ _ARCH_SET_FS = 0x1002
 # Columns of the part events that speak of threads.
 THREAD_COLUMNS = (
     "file", "offset", "stamp_ns", "pid", "tid", "comm", "layer", "name", "ring", "packet_index", "arg", "result",
+    "clock",
 )  # fmt: skip
 
 
@@ -92,21 +93,25 @@ def map_threads(
     exact = _exact(log_threads, trace_threads, known)
     # An address that threads registered is one of theirs, though it may not be known whose.
     free = log_threads.join(known, left_on="log_tid", right_on="address", how="anti")
-    exact = _add_matched(exact, free, _match_free(log, trace, free, exact), trace_threads)
+    matched, untimely = _match_free(log, trace, free, exact)
+    exact = _add_matched(exact, free, matched, trace_threads)
     if guessed is not None:
+        # What doorbells disprove, no votes prove.
+        guessed = guessed.join(untimely, on=untimely.columns, how="anti")
         exact = _add_matched(exact, free, guessed.with_columns(evidence=pl.lit(INFERRED)), trace_threads)
     foreign = _find_foreign(log_threads, trace, known)
     pids = _join_processes(log_threads, trace_threads.join(foreign, on="tgid", how="anti"), exact)
     return _number(log_threads, trace_threads, exact, pids, lives)
 
 
-def _match_free(log: pl.DataFrame, trace: pl.DataFrame, free: pl.DataFrame, exact: pl.DataFrame) -> pl.DataFrame:
-    """Ask the doorbells about the threads that nothing else names."""
-    unknown = free.join(exact, on=["life", "log_tid"], how="anti").select("file", pid="log_pid", tid="log_tid")
+def _match_free(
+    log: pl.DataFrame, trace: pl.DataFrame, free: pl.DataFrame, exact: pl.DataFrame
+) -> tuple[pl.DataFrame, pl.DataFrame]:
+    """Ask the doorbells about the threads that nothing else names: which are one, and which are two."""
+    unknown = free.join(exact, on=["life", "log_tid"], how="anti").select("file", "log_pid", "log_tid")
     stores = select_stores(trace).join(exact.select(tid_key="tid"), on="tid_key", how="anti")
-    if unknown.is_empty() or stores.is_empty():
-        return match_doorbells(select_lines(log).clear(), stores.clear())
-    return match_doorbells(select_lines(log).join(unknown, on=["file", "pid", "tid"], how="semi"), stores)
+    unknown = unknown.clear() if stores.is_empty() else unknown
+    return match_doorbells(select_lines(log, unknown), stores)
 
 
 def _claims(log_threads: pl.DataFrame, known: pl.DataFrame, *columns: str) -> pl.DataFrame:
