@@ -69,7 +69,9 @@ def test_examples_leave_no_kernel_out_and_call_no_number_a_failure() -> None:
     assert sorted(kernels.rows(), key=str) == [("gemm", 0, 1), (None, 0, 1)]
     run["events"] += [
         {"event": 90 + n, "layer": layer, "name": "x", "result": result}
-        for n, (layer, result) in enumerate([("ioctl", "3"), ("ioctl", "EINVAL"), ("hip", "hipErrorInvalidValue")])
+        for n, (layer, result) in enumerate(
+            [("ioctl", "3"), ("ioctl", "EINVAL"), ("hip", "hipErrorInvalidValue"), ("hip", "HIPRTC_SUCCESS")]
+        )
     ]
     failed = run_sql(tables_of(run), find_example("failed"))
     assert sorted(failed["result"]) == ["EINVAL", "hipErrorInvalidValue"]

@@ -118,6 +118,7 @@ def test_calls_are_counted_timed_and_told_from_those_that_failed_or_were_half_se
         *({**call, "result": None} for _ in range(2)),
         *({**call, **late, "name": "hipEventQuery", "dur_ns": 300} for _ in range(2)),
         {**call, "name": "hipFree", "dur_ns": 300},
+        {**call, "name": "hiprtcGetCode", "result": "HIPRTC_SUCCESS", "dur_ns": 0},
         {**call, "dur_ns": 7, "source": "rocprof"},
         {**call, "dur_ns": 7, "name": "__hipPushCallConfiguration"},
         {**call, "dur_ns": 7, "layer": "hsa"},
@@ -127,6 +128,7 @@ def test_calls_are_counted_timed_and_told_from_those_that_failed_or_were_half_se
         ("hipEventQuery", 2, 0, 2, 0, 600, 300, 300, 300, 300, 300, 60.0),
         ("hipFree", 1, 0, 0, 0, 300, 300, 300, 300, 300, 300, 30.0),
         ("hipMalloc", 8, 2, 0, 2, 100, 17, 10, 40, 40, 40, 10.0),
+        ("hiprtcGetCode", 1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0.0),
         (None, 1, 0, 0, 1, None, None, None, None, None, None, None),
     ]
     assert summarize_internal_calls(events)["name"].to_list() == ["__hipPushCallConfiguration"]

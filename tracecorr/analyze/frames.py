@@ -4,11 +4,8 @@ from __future__ import annotations
 
 import polars as pl
 
-from tracecorr.model.kinds import NOT_YET
+from tracecorr.model.results import NOT_YET, is_failed
 from tracecorr.store.keys import Tables as Tables  # all questions take it from here
-
-# Results that mean success, whatever the layer.
-SUCCESS = ("hipSuccess", "0")
 
 
 def percentile(value: pl.Expr, percent: int) -> pl.Expr:
@@ -39,16 +36,11 @@ def spread_ns(took: pl.Expr, name: str) -> tuple[pl.Expr, ...]:
     )
 
 
-def is_failed() -> pl.Expr:
-    """Tell of rows whether their result is known and is a failure: a poll of what is not done yet is none."""
-    result = pl.col("result").cast(pl.String)
-    return result.is_not_null() & ~result.is_in([*SUCCESS, *NOT_YET]) & ~result.str.contains(r"^\d+$")
-
-
 def count_failed() -> tuple[pl.Expr, pl.Expr]:
     """Return the aggregates `errors`, rows that failed, and `not_yet`, rows that tell only of something not done."""
-    told = pl.col("result").cast(pl.String).is_in(NOT_YET)
-    return is_failed().sum().cast(pl.Int64).alias("errors"), told.sum().cast(pl.Int64).alias("not_yet")
+    result = pl.col("result").cast(pl.String)
+    told = result.is_in(NOT_YET)
+    return is_failed(result).sum().cast(pl.Int64).alias("errors"), told.sum().cast(pl.Int64).alias("not_yet")
 
 
 def as_text(*columns: str) -> list[pl.Expr]:

@@ -7,8 +7,9 @@ from typing import Any
 
 import polars as pl
 
-from tracecorr.analyze.frames import Tables, collect, is_failed, percentile
+from tracecorr.analyze.frames import Tables, collect, percentile
 from tracecorr.analyze.hip_calls import is_called
+from tracecorr.model.results import is_failed
 
 
 def summarize_nodes(tables: Tables, nodes: Sequence[Mapping[str, Any]]) -> pl.DataFrame:
@@ -23,8 +24,9 @@ def summarize_nodes(tables: Tables, nodes: Sequence[Mapping[str, Any]]) -> pl.Da
     """
     layer = pl.col("layer").cast(pl.String)
     hip = is_called()
+    failed = hip & is_failed(pl.col("result").cast(pl.String))
     events = collect(
-        tables("events").select("event", is_hip=hip, is_ioctl=layer == "ioctl", failed=hip & is_failed())
+        tables("events").select("event", is_hip=hip, is_ioctl=layer == "ioctl", failed=failed)
         .with_columns(node=_node_of("event", nodes, "events"))
         .group_by("node")
         .agg(events=pl.len(), hip_calls=pl.col("is_hip").sum(), ioctls=pl.col("is_ioctl").sum(),

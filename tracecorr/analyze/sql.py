@@ -10,7 +10,7 @@ from tracecorr.analyze.frames import Tables
 from tracecorr.analyze.values import addresses_as_text
 from tracecorr.model import schema
 from tracecorr.model.errors import InputError, explain_damage
-from tracecorr.model.kinds import NOT_YET
+from tracecorr.model.results import NOT_YET, NUMBER, SUCCEEDED
 
 # A quoted text or name, or a comment, is left alone; a hex literal outside of them becomes decimal.
 _HEX_OR_QUOTED = re.compile(r"'(?:[^']|'')*'|\"[^\"]*\"|--[^\n]*|/\*.*?\*/|\b0[xX][0-9a-fA-F]+\b", re.DOTALL)
@@ -80,7 +80,7 @@ EXAMPLES: dict[str, tuple[str, str]] = {
     "failed": (
         "calls and ioctls that failed",
         "SELECT layer, name, result, COUNT(*) AS n FROM events WHERE layer IN ('hip', 'ioctl') "
-        f"AND result NOT IN ({', '.join(map(repr, ('hipSuccess', *NOT_YET)))}) AND NOT REGEXP_LIKE(result, '^[0-9]+$') "
+        f"AND result NOT IN ({', '.join(map(repr, (*SUCCEEDED, *NOT_YET)))}) AND NOT REGEXP_LIKE(result, '{NUMBER}') "
         "GROUP BY layer, name, result ORDER BY n DESC",
     ),
     "doorbell-delay": (

@@ -20,8 +20,6 @@ PACKET_KINDS = ("dispatch", "barrier_and", "barrier_or", "barrier_value")
 # The runtime prints these lines once in a process, before all others: all releases up to 6.4 the first; 7.0 and later
 # only the second, which 6.1 to 6.4 print, too (facts of the format: ROCclr's rocdevice.cpp).
 BEGINNINGS = FIRST_LINE, COUNTED_AGENTS = "Initializing HSA stack.", "gpu_agents"
-# Results that are no failures: what was asked for is not done yet, or a wait ended before it was.
-NOT_YET = ("hipErrorNotReady", "EAGAIN", "ETIMEDOUT", "EINTR", "ERESTARTSYS")
 # Where Direct Dispatch is off, a worker thread takes a command from its queue and prints this.
 SUBMITTED = "submitted"
 # hipStreamLegacy, a handle of the null stream; commands show its real one (from ROCm 7.0 on).

@@ -12,6 +12,7 @@ import polars as pl
 from tracecorr.model import schema
 from tracecorr.model.errors import CaptureError
 from tracecorr.model.kinds import HALF_SEEN, INFERRED, PACKET_KINDS
+from tracecorr.model.results import is_failed
 from tracecorr.store.keys import Tables
 from tracecorr.store.memory import kept_memory
 from tracecorr.store.views import drawn, levels
@@ -199,7 +200,7 @@ def _label(kinds: pl.DataFrame, kernels: pl.DataFrame) -> tuple[list[str], pl.Da
     # The order of the kinds may differ from run to run.
     codes = {text: code for code, text in enumerate(sorted(set(texts)))}
     inferred = (pl.col("evidence").cast(pl.String) == INFERRED).fill_null(value=False)
-    failed = drawn.failed(pl.col("result").cast(pl.String))
+    failed = is_failed(pl.col("result").cast(pl.String))
     style = pl.when(inferred).then(levels.INFERRED).otherwise(0) + pl.when(failed).then(levels.FAILED).otherwise(0)
     return list(codes), kinds.with_columns(
         pl.Series("label", [codes[text] for text in texts], pl.Int32), style=style.cast(pl.UInt8)

@@ -8,7 +8,7 @@ from __future__ import annotations
 import polars as pl
 
 from tracecorr.link.packet_index import measure_depth
-from tracecorr.model.kinds import INFERRED, NOT_YET
+from tracecorr.model.kinds import INFERRED
 from tracecorr.model.schema import CAT
 from tracecorr.store.keys import Tables
 from tracecorr.store.views import lanes, levels
@@ -27,11 +27,6 @@ SHAPE: dict[str, pl.DataType] = {
 _SCHEDULING = (
     r"runlist|map_queues|execute_queues|preempt|(?:evict|restore)_|_queue_mes$|fence_wait|quantum|reset_queues"
 )
-
-
-def failed(result: pl.Expr) -> pl.Expr:
-    """Tell whether a result (text) is a failure."""
-    return (result.str.contains(r"^(hipError|E[A-Z0-9]+$)") & ~result.is_in(NOT_YET)).fill_null(value=False)
 
 
 def shape(frame: pl.LazyFrame, **columns: pl.Expr | str) -> pl.DataFrame:
