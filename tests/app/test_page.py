@@ -136,6 +136,24 @@ def test_the_legend_is_never_cut(page: Any, width: int) -> None:
     assert cut["entries"] > 6 and cut["out"] == [] and cut["lanes"] and cut["bottom"] <= 700
 
 
+def test_a_long_warning_is_read_to_its_end_by_keyboard(page: Any) -> None:
+    long = "ftrace:unknown: times are known to 5.9 ms only: " + "system calls may stay unlinked; " * 8 + "the end"
+    page.set_viewport_size({"width": 1000, "height": 700})
+    page.evaluate("texts => TL.showWarnings(texts)", [long, "a second one"])
+    warning = page.locator("#tl-status .tl-warning")
+    whole = "() => { const n = document.querySelector('.tl-warning'); return n.scrollWidth <= n.clientWidth + 1; }"
+    assert "a second one" not in warning.inner_text() and not page.evaluate(whole)
+    warning.focus()
+    page.keyboard.press("Enter")
+    _idle(page)
+    assert long in warning.inner_text() and "a second one" in warning.inner_text()
+    assert page.evaluate(whole)
+    lanes, status = page.locator("#tl-canvas-host").bounding_box(), page.locator("#tl-status").bounding_box()
+    assert lanes["y"] + lanes["height"] <= status["y"] + 1 and status["y"] + status["height"] <= 700
+    page.keyboard.press("Enter")
+    assert "a second one" not in warning.inner_text()
+
+
 def test_view_comes_back_from_its_address(page: Any) -> None:
     page.keyboard.press("t")
     page.evaluate("() => __tl.select(500)")
