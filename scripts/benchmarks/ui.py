@@ -66,9 +66,9 @@ class Found:
     payload: list[int]
 
 
-def _percentile(values: list[float], share: float) -> float:
+def _p95(values: list[float]) -> float:
     ordered = sorted(values)
-    return ordered[min(len(ordered) - 1, int(share * len(ordered)))]
+    return ordered[min(len(ordered) - 1, int(0.95 * len(ordered)))]
 
 
 def _build(path: Path) -> Cost:
@@ -186,8 +186,8 @@ def _drive(path: Path, rounds: int) -> tuple[dict[str, Found], dict[str, float],
 def _levels_table(found: dict[str, Found]) -> str:
     rows = [
         (
-            name, f"{statistics.median(f.redraw_ms):.0f}", f"{_percentile(f.redraw_ms, 0.95):.0f}",
-            f"{_percentile(f.server_ms, 0.95):.1f}" if f.server_ms else "none asked",
+            name, f"{statistics.median(f.redraw_ms):.0f}", f"{_p95(f.redraw_ms):.0f}",
+            f"{_p95(f.server_ms):.1f}" if f.server_ms else "none asked",
             f"{max(f.payload, default=0) / 1e6:.2f}",
         )
         for name, f in found.items()
@@ -227,8 +227,8 @@ def main(arguments: list[str]) -> None:
     print(f"raw fetch round trip: {raw:.1f} ms (median of 20)\n")
     single |= {
         "zoom or pan median, ms": max(statistics.median(f.redraw_ms) for f in found.values()),
-        "zoom or pan p95, ms": max(_percentile(f.redraw_ms, 0.95) for f in found.values()),
-        "server p95, ms": _percentile([ms for f in found.values() for ms in f.server_ms], 0.95),
+        "zoom or pan p95, ms": max(_p95(f.redraw_ms) for f in found.values()),
+        "server p95, ms": _p95([ms for f in found.values() for ms in f.server_ms]),
         "payload, MB": max(max(f.payload, default=0) for f in found.values()) / 1e6,
     }
     rows = [

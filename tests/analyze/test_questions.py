@@ -7,7 +7,7 @@ import pytest
 from analyze_tables import Rows, table, tables_of
 from synthetic_run import make_run
 
-from tracecorr.analyze.ancestors import find_enclosing
+from tracecorr.analyze.ancestors import find_enclosing_ioctls
 from tracecorr.analyze.backlog import summarize_backlog
 from tracecorr.analyze.copies import summarize_copies
 from tracecorr.analyze.driver_events import summarize_driver_events
@@ -52,13 +52,13 @@ def test_doorbell_mapping_of_another_gpu_is_not_taken() -> None:
     assert summarize_queue_creation(tables_of(run))["doorbell_map_event"].to_list() == [None, None]
 
 
-def test_enclosing_rows_are_found_through_any_depth() -> None:
+def test_enclosing_ioctls_are_found_through_any_depth() -> None:
     events = pl.DataFrame({
         "event": [5, 7, 9, 11, 13],
         "parent": [None, 5, 7, 99, 11],
         "layer": ["ioctl", "kfd", "mqd", "kfd", "mqd"],
     })  # fmt: skip
-    assert sorted(find_enclosing(events, "ioctl").rows()) == [(7, 5), (9, 5)]
+    assert sorted(find_enclosing_ioctls(events).rows()) == [(7, 5), (9, 5)]
 
 
 def test_mqd_calls_of_a_wrapper_count_once() -> None:

@@ -31,6 +31,7 @@ from tracecorr.analyze.experiment import (
     summarize_phases,
     summarize_throughput,
 )
+from tracecorr.analyze.verdicts.model import Finding
 from tracecorr.cli import main
 from tracecorr.experiment.figures import summarize_load
 from tracecorr.experiment.preempt import Runs
@@ -62,6 +63,10 @@ def stamps(high_alone: int, together: int, count: int = 100, seed: int = 1) -> p
         series(high_alone, "high_alone", "high"), series(50, "low_alone", "low"), series(together, "together", "high"),
         series(50, "together", "low", count * (together // 50 + 1)),
     ])  # fmt: skip
+
+
+def judge(stamps: pl.DataFrame, overhead: pl.DataFrame, kept: float = 1.2) -> Finding:
+    return judge_latency(stamps, overhead, kept)
 
 
 def test_figures_of_each_phase() -> None:
@@ -108,7 +113,7 @@ def apart(low_from_ns: int) -> pl.DataFrame:
 
 def test_launches_that_nobody_disturbed_tell_nothing() -> None:
     """Two programs that start together need not be ready together: here the low one comes when the high one is gone."""
-    found = judge_latency(apart(low_from_ns=10**9), NOTHING)
+    found = judge(apart(low_from_ns=10**9), NOTHING)
     assert found.outcome == "UNKNOWN"
     assert found.reason.startswith("only 0 of 100 launches of the high one ran while the low one was at work, ")
     rows = {(r["phase"], r["role"]): r["beside"] for r in summarize_phases(apart(low_from_ns=10**9)).to_dicts()}
@@ -117,25 +122,25 @@ def test_launches_that_nobody_disturbed_tell_nothing() -> None:
 
 def test_the_verdict_takes_the_launches_beside_the_low_one() -> None:
     stamps = apart(low_from_ns=50 * 10**6)
-    found = judge_latency(stamps, NOTHING)
+    found = judge(stamps, NOTHING)
     assert (found.outcome, found.counts["launches_beside"]) == ("FAIL", 50)
     assert found.reason.endswith("; 50 of 100 launches ran beside it)")
     fast = stamps.filter(
         (pl.col("role") == "low") | (pl.col("start_ns") < 50 * 10**6) | (pl.col("phase") != "together")
     )
-    assert judge_latency(fast, NOTHING).outcome == "UNKNOWN"
+    assert judge(fast, NOTHING).outcome == "UNKNOWN"
 
 
 def test_high_keeps_its_latency() -> None:
-    assert judge_latency(stamps(100, 100), NOTHING).outcome == "PASS"
-    assert judge_latency(stamps(100, 300), NOTHING).outcome == "FAIL"
-    few = judge_latency(stamps(100, 100, count=5), NOTHING)
+    assert judge(stamps(100, 100), NOTHING).outcome == "PASS"
+    assert judge(stamps(100, 300), NOTHING).outcome == "FAIL"
+    few = judge(stamps(100, 100, count=5), NOTHING)
     assert few.outcome == "UNKNOWN" and few.reason.startswith("5 launches of the high one were stamped, ")
 
 
 def test_a_limit_that_is_kept_by_what_may_be_chance_is_told_so() -> None:
     """Of 100 launches P95 together lies below the limit, the end of its interval above it."""
-    near, sure = (judge_latency(stamps(100, 100), NOTHING, kept) for kept in (1.2, 1.5))
+    near, sure = (judge(stamps(100, 100), NOTHING, kept) for kept in (1.2, 1.5))
     assert near.reason.endswith("it is not longer than the limit, but that may be chance")
     assert (sure.outcome, sure.reason.endswith("limit 1.5 times that alone)")) == ("PASS", True)
 
@@ -150,17 +155,17 @@ def test_a_limit_that_a_few_launches_exceed_by_chance_is_unknown() -> None:
 
     low = as_rows("together", 0, {"low": [(i * 10**6, i * 10**6, i * 10**6 + 50_000) for i in range(600)]})
     late = pl.concat([series("high_alone", ()), series("together", (5, 20, 35, 50)), low])
-    found = judge_latency(late, NOTHING)
+    found = judge(late, NOTHING)
     assert found.counts["together_p95_ns"] > 2 * found.counts["alone_p95_ns"]
     assert found.counts["low_ns"] <= 0
     assert found.outcome == "UNKNOWN" and found.reason.endswith("but that may be chance")
-    assert judge_latency(late, NOTHING, kept=100).outcome == "PASS"
+    assert judge(late, NOTHING, kept=100).outcome == "PASS"
     # All a little later, within the limit: that is sure, but no more than that.
     later = pl.concat([series("high_alone", ()), series("together", (5, 20, 35, 50), all_ns=10_000), low])
-    found = judge_latency(later, NOTHING)
+    found = judge(later, NOTHING)
     assert 0 < found.counts["low_ns"] < 0.2 * found.counts["alone_p95_ns"]
     assert found.outcome == "UNKNOWN" and found.reason.endswith("but that may be chance")
-    assert judge_latency(later, NOTHING, kept=1.05).outcome == "FAIL"
+    assert judge(later, NOTHING, kept=1.05).outcome == "FAIL"
 
 
 def test_costly_instrumentation_makes_it_unknown() -> None:
@@ -168,8 +173,8 @@ def test_costly_instrumentation_makes_it_unknown() -> None:
     slow = plain.with_columns(pl.col("complete_ns") + 60_000)
     overhead = measure_overhead(plain, slow)
     assert overhead.filter(pl.col("phase") == "high_alone")["ratio"].item() > 1.2
-    assert judge_latency(plain, overhead).outcome == "UNKNOWN"
-    assert judge_latency(plain, measure_overhead(plain, plain)).outcome == "PASS"
+    assert judge(plain, overhead).outcome == "UNKNOWN"
+    assert judge(plain, measure_overhead(plain, plain)).outcome == "PASS"
 
 
 @given(st.lists(st.binary() | st.from_regex(rb"tracecorr-stamp( [0-9]{1,30}){3}", fullmatch=True)))

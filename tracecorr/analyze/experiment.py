@@ -19,8 +19,6 @@ STAMPS = {"phase": pl.String, "round": pl.Int64, "role": pl.String, "start_ns": 
 PHASES = ("high_alone", "low_alone", "sequential", "together")
 # Above this slow-down by instrumentation a captured round explains nothing about latency.
 MAX_OVERHEAD = 1.2
-# The high one kept its latency when its P95 beside the low one is at most this many times that alone.
-KEPT = 1.2
 _ROUNDS = 20_000
 
 
@@ -131,7 +129,7 @@ def measure_overhead(stamps: pl.DataFrame, captured: pl.DataFrame) -> pl.DataFra
     return joined.select("phase", "role", plain_p50_ns="p50", captured_p50_ns="p50_captured", ratio=ratio)
 
 
-def judge_latency(stamps: pl.DataFrame, overhead: pl.DataFrame, kept: float = KEPT) -> Finding:
+def judge_latency(stamps: pl.DataFrame, overhead: pl.DataFrame, kept: float) -> Finding:
     """Return whether the high one kept its latency beside the low one.
 
     Args:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import polars as pl
 
-from tracecorr.analyze.ancestors import find_enclosing
+from tracecorr.analyze.ancestors import find_enclosing_ioctls
 from tracecorr.link.queue_creation import list_mqd_operations
 
 _CAUSES = {
@@ -24,7 +24,7 @@ def summarize_mqd_operations(kernel_events: pl.DataFrame) -> pl.DataFrame:
     Returns: event, ts_ns, name, operation, cause (`create`, `update`, `cu_mask`, `destroy`, `restore`, `other`),
         ioctl (the enclosing ioctl, null for a worker's).
     """
-    inside = find_enclosing(kernel_events, "ioctl").rename({"enclosing": "enclosing_call"})
+    inside = find_enclosing_ioctls(kernel_events).rename({"ioctl": "enclosing_call"})
     nested = kernel_events.join(inside, on="event", how="left", maintain_order="left")
     operations = list_mqd_operations(nested).filter(~pl.col("target").is_in(["hiq", "diq"]))
     names = kernel_events.select(ioctl="event", ioctl_name="name")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import polars as pl
 
-from tracecorr.analyze.ancestors import find_enclosing
+from tracecorr.analyze.ancestors import find_enclosing_ioctls
 from tracecorr.analyze.clocks import find_untimed
 from tracecorr.analyze.doorbell_pages import find_pages_of_queues, list_doorbell_pages
 from tracecorr.analyze.frames import Tables, collect
@@ -73,7 +73,7 @@ def _kernel_side(tables: Tables, made: pl.DataFrame) -> pl.DataFrame:
         .select("event", "ts_ns", "dur_ns", "layer", "name", "parent")
         .with_columns(pl.col("layer", "name").cast(pl.String))
     )
-    inside = find_enclosing(kernel, "ioctl").rename({"enclosing": "create_ioctl_event"})
+    inside = find_enclosing_ioctls(kernel).rename({"ioctl": "create_ioctl_event"})
     inside = inside.join(kernel, on="event").join(ioctls, on="create_ioctl_event", how="semi")
     driver = inside.filter((pl.col("layer") == "kfd") & (pl.col("name") != "kfd_ioctl")).sort("event")
     driver = driver.unique("create_ioctl_event", keep="first").select(
