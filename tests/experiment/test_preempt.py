@@ -11,6 +11,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
 from typing import cast
@@ -31,7 +32,6 @@ from tracecorr.analyze.experiment import (
     summarize_phases,
     summarize_throughput,
 )
-from tracecorr.analyze.verdicts.model import Finding
 from tracecorr.cli import main
 from tracecorr.experiment.figures import summarize_load
 from tracecorr.experiment.preempt import Runs
@@ -42,6 +42,7 @@ from tracecorr.pipeline import correlate, import_files
 from tracecorr.store import Capture
 
 NOTHING = pl.DataFrame(schema={"role": pl.String, "ratio": pl.Float64})
+judge = partial(judge_latency, kept=1.2)
 
 
 def stamps(high_alone: int, together: int, count: int = 100, seed: int = 1) -> pl.DataFrame:
@@ -63,10 +64,6 @@ def stamps(high_alone: int, together: int, count: int = 100, seed: int = 1) -> p
         series(high_alone, "high_alone", "high"), series(50, "low_alone", "low"), series(together, "together", "high"),
         series(50, "together", "low", count * (together // 50 + 1)),
     ])  # fmt: skip
-
-
-def judge(stamps: pl.DataFrame, overhead: pl.DataFrame, kept: float = 1.2) -> Finding:
-    return judge_latency(stamps, overhead, kept)
 
 
 def test_figures_of_each_phase() -> None:
@@ -140,7 +137,7 @@ def test_high_keeps_its_latency() -> None:
 
 def test_a_limit_that_is_kept_by_what_may_be_chance_is_told_so() -> None:
     """Of 100 launches P95 together lies below the limit, the end of its interval above it."""
-    near, sure = (judge(stamps(100, 100), NOTHING, kept) for kept in (1.2, 1.5))
+    near, sure = (judge(stamps(100, 100), NOTHING, kept=kept) for kept in (1.2, 1.5))
     assert near.reason.endswith("it is not longer than the limit, but that may be chance")
     assert (sure.outcome, sure.reason.endswith("limit 1.5 times that alone)")) == ("PASS", True)
 
