@@ -1,0 +1,95 @@
+"""Random HIP calls on the null GPU: the tables equal what the program wrote down and what the model did."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from pathlib import Path
+
+import polars as pl
+import pytest
+from rig import NullGpu, Run, capture_run, check_packets, check_threads
+
+from tracecorr.align.causal_pairs import LOG_STEP_NS
+
+pytestmark = pytest.mark.nullgpu
+
+_PROGRAM = Path(__file__).with_name("random_calls.py")
+_JOURNAL = ["tid", "name", "start_ns", "end_ns", "status", "given", "what"]
+
+
+@pytest.mark.parametrize(("seed", "steps", "threads", "gpus"), [(1, 400, 1, 2), (2, 200, 3, 2), (3, 250, 4, 1)])
+def test_random_calls(nullgpu: NullGpu, tmp_path: Path, seed: int, steps: int, threads: int, gpus: int) -> None:
+    shutil.copy(_PROGRAM, tmp_path)
+    journal = tmp_path / "journal.json"
+    program = ["python3", str(tmp_path / _PROGRAM.name), *map(str, (seed, steps, threads, journal))]
+    run = capture_run(nullgpu, tmp_path, program, gpus=gpus)
+    assert run.ended.status == 0, run.ended.err
+    check_packets(run)
+    check_threads(run)
+    calls = _match_calls(run, json.loads(journal.read_text()))
+    _check_calls(calls)
+    _check_launches(run, calls)
+    _check_ends(run)
+
+
+def _match_calls(run: Run, journal: list[list[object]]) -> pl.DataFrame:
+    """Return each call of the journal with its row of `events`: calls of a thread are in the same order in both."""
+    written = pl.DataFrame(journal, schema=_JOURNAL, orient="row").sort("tid", "start_ns")
+    events = run.table("events").filter(pl.col("layer").cast(pl.String) == "hip", pl.col("depth") == 0)
+    found = events.with_columns(pl.col("name", "result").cast(pl.String)).sort("tid", "offset")
+    found = found.filter(pl.col("name").is_in(written["name"].unique().implode()))
+    assert found.select("tid", "name").rows() == written.select("tid", "name").rows()
+    columns = ("event", "ts_ns", "dur_ns", "err_lo_ns", "err_hi_ns", "result")
+    return pl.concat([written, found.select(columns)], how="horizontal")
+
+
+def _check_calls(calls: pl.DataFrame) -> None:
+    """Each row lies in the span of its call, within the error of its times, and tells the call's result."""
+    begin, end = pl.col("ts_ns") + pl.col("err_hi_ns"), pl.col("ts_ns") + pl.col("dur_ns") - pl.col("err_lo_ns")
+    assert calls.filter(begin < pl.col("start_ns")).is_empty()
+    assert calls.filter(end > pl.col("end_ns") + LOG_STEP_NS).is_empty()
+    told = calls.drop_nulls("result")
+    assert ((told["status"] == 0) == (told["result"] == "hipSuccess")).all()
+    # Launches that are captured into a graph, and hipGetLastError, print no exit.
+    assert set(calls.filter(pl.col("dur_ns").is_null())["what"]) <= {"captured", ""}
+
+
+def _check_launches(run: Run, calls: pl.DataFrame) -> None:
+    """Each launch has its one dispatch, on the stream that it was given; what is captured has none."""
+    launches = run.table("launches").with_columns(pl.col("kind").cast(pl.String))
+    streams = run.table("streams").select("stream", "handle")
+    packets = launches.join(streams, on="stream", how="left").join(
+        calls.select("what", "status", "given", call_event="event"), on="call_event"
+    )
+    assert packets.filter(pl.col("what") == "captured").is_empty()
+    asked = calls.filter((pl.col("what") == "dispatch") & (pl.col("status") == 0))
+    made = packets.filter((pl.col("what") == "dispatch") & (pl.col("kind") == "dispatch"))
+    assert sorted(made["call_event"]) == sorted(asked["event"])
+    assert made.filter((pl.col("given") != 0) & (pl.col("handle") != pl.col("given"))).is_empty()
+    # No line is lost: only the barrier of a queue that is deleted has no command.
+    names = run.table("events").select(call_event="event", name=pl.col("name").cast(pl.String))
+    without = launches.filter(pl.col("command_event").is_null()).join(names, on="call_event", how="left")
+    assert set(without["name"]) <= {"hipStreamDestroy"}
+    assert launches["complete_ns"].null_count() == without.height
+
+
+def _check_ends(run: Run) -> None:
+    """Nothing is noticed before the model ended it, and what waits begins after what it waits for has ended."""
+    launches = run.table("launches").drop_nulls("packet_index")
+    rings = run.table("queues").select("queue", ring="hwq")
+    truth = run.truth.filter(pl.col("type").is_in(["dispatch", "barrier", "vendor"]))
+    ends = launches.join(rings, on="queue").join(
+        truth.select("ring", true_ns="end_ns", packet_index="index"), on=["ring", "packet_index"]
+    )
+    # A ring that is given out again has its indexes twice.
+    near = (pl.col("true_ns") - pl.col("packet_ns")).abs()
+    ends = ends.sort(near).unique("event", keep="first")
+    assert ends.height == launches.height
+    assert ends.filter(pl.col("complete_ns") + LOG_STEP_NS < pl.col("true_ns")).is_empty()
+    links = run.table("links").filter(pl.col("rule").cast(pl.String) == "signal_dependency")
+    both = links.join(ends.select(from_event="event", first="true_ns"), on="from_event").join(
+        ends.select(to_event="event", second="true_ns"), on="to_event"
+    )
+    assert both.height > 0
+    assert both.filter(pl.col("first") > pl.col("second")).is_empty()
