@@ -373,3 +373,24 @@ _MERGED = """layer => {
   }
   return null;
 }"""
+
+
+def test_a_path_from_the_root_is_not_turned_round(page: Any) -> None:
+    """A place that is too long is cut on its left; its slash stays at its start, its line number at its end."""
+    page.evaluate("() => __tl.select(500)")
+    wait_idle(page)
+    places = page.evaluate("""() => {
+      const detail = __tl.view.detail;
+      detail.raw[0] = { ...detail.raw[0], file: "/a/folder/of/captures/with/a/name/raw/amd_log/0-amd.log", line: 144 };
+      TL.showDetail(detail);
+      const node = [...document.querySelectorAll(".tl-where")].find((n) => n.textContent.startsWith("/a/"));
+      const text = document.createTreeWalker(node, NodeFilter.SHOW_TEXT).nextNode();
+      const at = (i) => {
+        const range = document.createRange();
+        range.setStart(text, i);
+        range.setEnd(text, i + 1);
+        return range.getBoundingClientRect().x;
+      };
+      return [at(0), at(1), at(text.length - 1)];
+    }""")
+    assert places == sorted(places)

@@ -61,7 +61,8 @@ window.TL = window.TL || {};
       const stage = detail.stages[r.stage];
       const line = make("div", "tl-rawline" + (stage.event === TL.view.selected ? " chosen" : ""));
       const place = r.file + (r.line === null ? " @" + TL.num(r.offset) : ":" + r.line);
-      const mark = make("span", "tl-where", place);
+      const mark = make("span", "tl-where");
+      mark.append(make("bdi", "", place)); // it is cut on its left: a slash at its start would go to its end
       mark.title = stage.layer + " · " + stage.name + " (" + r.part + "), byte " + TL.num(r.offset);
       mark.style.borderLeftColor = TL.view.meta.colours[stage.layer] || "#888";
       line.append(mark, make("code", r.missing ? "missing" : "", r.text));
