@@ -111,6 +111,21 @@ def test_equal_runs_are_hardly_ever_called_different() -> None:
     assert sum(wrong) <= 6  # 5 % are expected; more than 6 of 40 has a chance below 1 %
 
 
+@pytest.mark.parametrize(("few", "many"), [(34, 1113), (100, 1000)])
+def test_a_few_of_equal_launches_are_hardly_ever_called_different_from_many(few: int, many: int) -> None:
+    """SYNTHETIC launches of which 3 of 100 are slow: a few hold hardly a slow one, and show no P99."""
+    rng = np.random.default_rng(1)
+
+    def draw(count: int) -> pl.DataFrame:
+        slow = rng.exponential(200_000, count) * (rng.random(count) < 0.03)
+        return series(rng, count).with_columns(
+            packet_ns=pl.Series((rng.normal(20_000, 1000, count) + slow).astype(int))
+        )
+
+    wrong = [compare_latency(draw(few), draw(many), 0.95, 4000)["significant"].any() for _ in range(40)]
+    assert sum(wrong) <= 6
+
+
 @pytest.mark.parametrize("count", [20, 24, 200, 2000])
 def test_every_interval_holds_the_difference_that_was_measured(count: int) -> None:
     """Also of launches that come in a ramp: they are worth one, and their P99 then falls on their P50."""

@@ -126,7 +126,8 @@ def _work_sections(first: Evidence, second: Evidence, confidence: float, rounds:
         "jitter = P99 - P50; launches whose call made a queue, loaded code or allocated memory, or is not known, are "
         f"left out; intervals by bootstrap ({rounds} rounds, likeness of neighbours counted), {confidence:.0%} for all "
         "rows together; "
-        "significant = the interval leaves out 0 and the difference is at least the 1 us step of the log"
+        "significant = the interval leaves out 0, the difference is at least the 1 us step of the log, and the side of "
+        "the lesser value has launches enough to show its P95, P99 or jitter"
     )
     clocks = (
         f"{interval}; where queues of a side have several priorities each is compared for itself; `clock error` = how "

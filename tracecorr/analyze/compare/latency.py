@@ -73,7 +73,7 @@ def compare_latency(first: pl.DataFrame, second: pl.DataFrame, confidence: float
     Returns: stage, kind (and priority), statistic (`p50`, `p95`, `p99`, `jitter` = P99 - P50), a_launches, b_launches,
         a_ns, b_ns, difference_ns (B - A), low_ns and high_ns (its interval), clock_error_ns (how far the clocks of both
         sides may move the difference; the interval holds it; null = unknown, and nothing is significant), percent,
-        significant.
+        significant (a percentile only where the lesser side has launches enough to show that it is less).
     """
     pairs = list(_pairs(*_part_priorities(first, second)))
     wide = 1 - (1 - confidence) / max(1, len(pairs) * len(_STATISTICS))
@@ -152,10 +152,26 @@ def _compare(pair: _Pair, confidence: float, rounds: int) -> Iterator[tuple[Any,
         percent = round(100 * (b - a) / a, 1) if a > 0 else None
         error = None if pair.clock_error_ns is None else pair.clock_error_ns * (2 if name == "jitter" else 1)
         bounds = int(low[place]) - (error or 0), int(high[place]) + (error or 0)
+        lesser, greater = (pair.first, pair.second) if a < b else (pair.second, pair.first)
+        sure = error is not None and _has_enough(lesser, greater, place, confidence)
         yield (
             pair.stage, pair.kind, name, len(pair.first.ordered), len(pair.second.ordered), a, b, b - a, *bounds,
-            error, percent, error is not None and is_significant(b - a, *bounds),
+            error, percent, sure and is_significant(b - a, *bounds),
         )  # fmt: skip
+
+
+def _has_enough(lesser: Sample, greater: Sample, place: int, confidence: float) -> bool:
+    """Tell whether the side of the lesser percentile has values enough to show that it is less.
+
+    All of n values lie below the percentile with a chance of share^n, whatever they are drawn from. Where that is not
+    rare, the percentile may be much larger than any value that was seen, which no bootstrap shows. Then it counts as
+    less only where the other side's percentile that n values do bound lies above all of them.
+    """
+    tail = (1 - confidence) / 2
+    if QUANTILES[min(place, len(QUANTILES) - 1)] ** lesser.effective <= tail:
+        return True
+    shown = tail ** (1 / lesser.effective)
+    return place < len(QUANTILES) and greater.quantile(shown) > int(lesser.ordered[-1])
 
 
 def is_significant(difference: int, low: int, high: int) -> bool:
