@@ -11,7 +11,6 @@ from tracecorr.link.nested_commands import return_to_outer
 from tracecorr.link.sure_commands import BY_WORKER, drop_late
 from tracecorr.model.kinds import COMMAND_MENTIONS, GRAPH_COMMAND, KERNEL_COMMAND, MARKERS, SUBMITTED
 
-# A kernel makes no copy.
 # Of a kind of commands that end in the log, more show it.
 _ENDS = 0.05
 # Where more calls of a function write packets without a command, it does not show its commands.
@@ -102,6 +101,7 @@ def _same_call() -> pl.Expr:
 def _fits() -> pl.Expr:
     name = pl.col("name")
     marked = pl.col("kind").is_in(MARKERS) & name.is_in(["dispatch", "copy"])
+    # A kernel makes no copy.
     return ~marked & ~((pl.col("kind") == KERNEL_COMMAND) & (name == "copy"))
 
 
