@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
+from tracecorr.align.bounds import Inequalities
 from tracecorr.align.pieces import Piece, Pieces
 
 Floats = NDArray[np.float64]
@@ -46,7 +47,7 @@ def test_where_half_of_eight_inequalities_in_a_row_contradict_the_curve_it_is_wr
     """Four of a hundred lie 50 ns beside it, in the middle or at an end: believed, with a dozen on both sides."""
     x = np.arange(100.0)
     shift = np.where((x >= rows[0]) & (x < rows[1]), 50 if side == "low" else -50, 0)
-    curve = Pieces((flat(0, 99),), ()).admit(x, shift - 4.0, shift + 4.0)
+    curve = Pieces((flat(0, 99),), ()).admit(Inequalities(x, shift - 4.0, shift + 4.0))
     bounds = at(curve, *range(-10, 110))
     wider = [stamp for stamp, found in zip(range(-10, 110), bounds, strict=True) if found != (-5, 5)]
     assert wider == ([] if wide is None else [n for n in range(-10, 110) if wide[0] <= n <= wide[1]])
