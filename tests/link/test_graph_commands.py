@@ -7,9 +7,7 @@ from typing import Any
 
 import polars as pl
 import pytest
-
-from tracecorr.pipeline import correlate, import_files
-from tracecorr.store import Capture
+from hip_logs import correlate_messages
 
 _ENTER = "\x1b[32m hipGraphLaunch ( 0x50, 0x66 ) \x1b[0m"
 _LEAVE = "hipGraphLaunch: Returned hipSuccess : : duration: 9 us"
@@ -23,15 +21,10 @@ def _dispatch(index: int, ring: int = 0x3C00000) -> str:
 
 def _commands(folder: Path, *messages: str) -> list[Any]:
     """Return of each dispatch its command and the name of the line that names it."""
-    prefix = ":5:{:<25}:{:<4}: {:010d} us: [pid:7 tid: 0x7f00000000a0] {}\n"
-    text = "".join(prefix.format("rocvirtual.cpp", 1395, 5000000000 + i, m) for i, m in enumerate(messages))
-    (folder / "amd.log").write_text(text)
-    out = folder / "log.tracecorr"
-    import_files(out, [folder / "amd.log"], [])
-    correlate(out)
-    events = Capture.open(out).table("events")
+    capture = correlate_messages(folder, *messages)
+    events = capture.table("events")
     lines = events.select(command_event="event", by=pl.col("name").cast(pl.String))
-    launches = Capture.open(out).table("launches").filter(pl.col("kind").cast(pl.String) == "dispatch")
+    launches = capture.table("launches").filter(pl.col("kind").cast(pl.String) == "dispatch")
     found = launches.join(events.select("event", "command"), on="event").join(lines, on="command_event", how="left")
     return found.sort("event").select("command", "by").collect().rows()
 

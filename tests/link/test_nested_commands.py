@@ -5,14 +5,13 @@ The order of the lines is that of hipLaunchHostFunc and hipStreamDestroy of HIP 
 
 from __future__ import annotations
 
+import shutil
 from pathlib import Path
 from typing import Any
 
 import polars as pl
 import pytest
-
-from tracecorr.pipeline import correlate, import_files
-from tracecorr.store import Capture
+from hip_logs import correlate_messages
 
 _OUTER, _INNER, _NEXT = 0x51, 0x52, 0x53
 _LOST = "hipFree: Returned hipSuccess : "
@@ -39,14 +38,9 @@ def _call(name: str, *messages: str) -> list[str]:
 
 def _launches(folder: Path, messages: list[str]) -> pl.DataFrame:
     """Return command (pointer), kind, complete_us and unlinked_reason of the packets of one thread's lines."""
-    prefix = ":5:{:<25}:{:<4}: {:010d} us: [pid:7 tid: 0x7f00000000a0] {}\n"
-    text = "".join(prefix.format("rocvirtual.cpp", 1395, 5000000000 + i, m) for i, m in enumerate(messages))
-    (folder / "amd.log").write_text(text)
-    out = folder / "log.tracecorr"
-    import_files(out, [folder / "amd.log"], [])
-    correlate(out)
-    lines = Capture.open(out).table("events").select(command_event="event", pointer="command")
-    launches = Capture.open(out).table("launches").join(lines, on="command_event", how="left").sort("event")
+    capture = correlate_messages(folder, *messages)
+    lines = capture.table("events").select(command_event="event", pointer="command")
+    launches = capture.table("launches").join(lines, on="command_event", how="left").sort("event")
     done = (pl.col("complete_ns") - pl.col("complete_ns").min()) // 1000
     return launches.select("pointer", pl.col("kind").cast(pl.String), done=done, why="unlinked_reason").collect()
 
@@ -87,9 +81,26 @@ def test_the_command_of_another_call_is_not_around_a_marker(tmp_path: Path) -> N
     assert _launches(tmp_path, lines)["pointer"].to_list() == [_INNER, None]
 
 
-def test_where_lines_were_lost_a_packet_behind_a_marker_has_no_command(tmp_path: Path) -> None:
-    found = _launches(tmp_path, [*_call("hipFree"), *_host_function(), _LOST, _LOST, *_call("hipFree")])
-    assert found["pointer"].to_list()[1] is None
+_END = f"Command {_INNER:#x} complete (Wall: 1, CPU: 0, GPU: 0 us)"
+_TASK = _enqueue(_OUTER, "Task")
+
+
+@pytest.mark.parametrize(
+    ("lines", "whole", "lossy"),
+    [
+        (_host_function(), [_INNER, _OUTER, _NEXT], [_INNER, None, _NEXT]),
+        (_call("hipEventRecord", _enqueue(_INNER), _END, _barrier(0, 0xA0)), [_INNER], [None]),
+        (_call("hipGraphLaunch", _barrier(0, 0xA0), _dispatch(1), _TASK), [_OUTER, _OUTER], [None, _OUTER]),
+    ],
+    ids=["behind the packet of a marker", "behind the printed end", "before the command of a graph launch"],
+)
+def test_where_lines_were_lost_a_packet_that_may_be_of_a_lost_command_has_none(
+    tmp_path: Path, lines: list[str], whole: list[Any], lossy: list[Any]
+) -> None:
+    assert _launches(tmp_path, lines)["pointer"].to_list() == whole
+    lost = [*_call("hipFree") * 400, *lines, _LOST, _LOST, *_call("hipFree")]
+    shutil.rmtree(tmp_path / "log.tracecorr")
+    assert _launches(tmp_path, lost)["pointer"].to_list() == lossy
 
 
 def test_a_stream_that_is_destroyed_waits_by_a_barrier_without_a_command(tmp_path: Path) -> None:
