@@ -7,6 +7,7 @@ from random import Random
 
 import polars as pl
 import pytest
+from benchmarks.lost_lines import CAPTURES, find_wrong, list_links
 
 from tracecorr.pipeline import correlate, import_files
 from tracecorr.store import Capture
@@ -49,3 +50,20 @@ def test_the_longest_calls_keep_their_durations(name: str, data_folder: Path, tm
         )
         durations.append(calls.select(pl.col("dur_ns").sum()).collect().item())
     assert durations[1] > 0.98 * durations[0]
+
+
+@pytest.mark.parametrize("name", CAPTURES)
+@pytest.mark.parametrize(("share", "in_pieces"), [(0.001, False), (0.02, True), (0.1, False)])
+def test_no_link_is_derived_that_the_whole_capture_has_not(
+    name: str, share: float, in_pieces: bool, data_folder: Path, tmp_path: Path
+) -> None:
+    """What lines in between were lost may make wrong is inferred, or missing."""
+    recorded = data_folder / "captures" / name
+    (tmp_path / "whole").mkdir()
+    (tmp_path / "lossy").mkdir()
+    whole = list_links(recorded, tmp_path / "whole")
+    lossy = list_links(recorded, tmp_path / "lossy", share, in_pieces=in_pieces)
+    wrong = find_wrong(lossy, whole)
+    assert len(lossy) > len(whole) / 5
+    assert wrong.filter(pl.col("evidence") != "inferred").is_empty()
+    assert len(wrong) <= len(whole) / 200

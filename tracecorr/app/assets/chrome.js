@@ -191,12 +191,6 @@ window.TL = window.TL || {};
     return node;
   }
 
-  function warning() {
-    const node = TL.make("button", "tl-warning");
-    node.type = "button";
-    return node;
-  }
-
   // --- legend and status ------------------------------------------------------------------------
   TL.buildLegend = function (ranges) {
     const bar = $("tl-status");
@@ -211,7 +205,7 @@ window.TL = window.TL || {};
       entry("", "solid = recorded"), entry("hollow", "hatched, dashed = inferred"), entry("error", "dashed box = error of its start"),
       entry("loss", "red = records lost"), entry("merged", "lower block = several merged, height = busy share"), entry("failed", "red top = failed"),
       ...(ranges.some((r) => r.kind !== "loss") ? [entry("sample", "violet line = clock sample")] : []),
-      live(), warning(), TL.make("span", "tl-hint", "? = keys"),
+      live(), TL.make("span", "tl-hint", "? = keys"),
     );
   };
   TL.focusCanvas = function () { const canvas = document.querySelector("#tl-canvas-host canvas"); if (canvas) canvas.focus({ preventScroll: true }); };
@@ -219,15 +213,23 @@ window.TL = window.TL || {};
 
   // What a reader of the picture must know stays in sight: the beginning of the first, and all when it is pressed.
   TL.showWarnings = function (warnings) {
-    const node = document.querySelector("#tl-status .tl-warning");
+    const bar = $("tl-status"), old = bar.querySelector(".tl-warning");
+    const wasOpen = old !== null && old.getAttribute("aria-expanded") === "true";
+    const hadFocus = old !== null && old === document.activeElement;
+    if (old) old.remove();
+    if (!warnings.length) return;
+    const node = TL.make("button", "tl-warning");
     const show = (open) => {
       const more = warnings.length > 1 ? " (and " + (warnings.length - 1) + " more)" : "";
-      node.textContent = !warnings.length ? "" : open ? warnings.map((text) => "⚠ " + text).join("\n") : "⚠ " + warnings[0] + more;
+      node.textContent = open ? warnings.map((text) => "⚠ " + text).join("\n") : "⚠ " + warnings[0] + more;
       node.setAttribute("aria-expanded", String(open));
     };
+    node.type = "button";
     node.title = warnings.join("\n");
     node.onclick = () => show(node.getAttribute("aria-expanded") !== "true");
-    show(node.getAttribute("aria-expanded") === "true");
+    show(wasOpen);
+    bar.querySelector(".tl-hint").before(node);
+    if (hadFocus) node.focus();
   };
   TL.toggleHelp = function (show) {
     const help = $("tl-help");
