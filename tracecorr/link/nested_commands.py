@@ -28,9 +28,14 @@ def return_to_outer(found: pl.DataFrame, lines: pl.DataFrame, losses: pl.DataFra
         lines: enqueue lines: file, thread, command_offset and what `found` has of a command.
         losses: files of the log that lost lines.
     """
-    behind = found.sort("file", "offset").filter(_is_behind())
-    if behind.is_empty():
+    # Most are the only packets of their commands, and these columns are few of many.
+    several = found.select("event", "file", "offset", "signal", "command_event", "kind").filter(
+        pl.col("kind").is_in(_COMPLETED_ONCE) & pl.col("command_event").is_duplicated()
+    )
+    late = several.sort("file", "offset").filter(_is_behind())
+    if late.is_empty():
         return found
+    behind = found.join(late, on="event", how="semi")
     own = found.join(behind, on="event", how="anti", maintain_order="left")
     outer = _list_outer(lines, own).join(losses, on="file", how="anti").drop("file")
     parent, stream = pl.col("parent"), pl.col("command_stream")
