@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-import sys
 from pathlib import Path
 
 import polars as pl
 import pytest
 from amdlog_cases import Read, read
-
-sys.path.insert(0, str(Path(__file__).parents[3] / "scripts"))
 from benchmarks.big_log import Truth, write_big_log
 
 

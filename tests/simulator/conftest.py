@@ -1,8 +1,0 @@
-"""The simulator is a script package, not a part of tracecorr."""
-
-from __future__ import annotations
-
-import sys
-from pathlib import Path
-
-sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "scripts"))
