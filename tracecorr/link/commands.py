@@ -45,8 +45,8 @@ def match_commands(launches: pl.DataFrame, commands: pl.DataFrame, losses: pl.Da
     before = _drop_second_dispatches(before) if lines["submitted"].any() else before
     is_packet = pl.col("name") != "copy"
     rest = launches.filter(pl.col("graph") & is_packet).join(before, on="event", how="anti").drop_nulls("parent")
-    # What completes a signal before the command of a graph launch is of a marker (all recorded logs), of which the line
-    # may be lost.
+    # What completes a signal before the command of a graph launch is of a marker (all recorded logs of HIP 7.2.4), of
+    # which the line may be lost.
     doubtful = pl.col("file").is_in(losses["file"].implode()) & (pl.col("signal").fill_null(0) != 0)
     rest = rest.filter(~doubtful)
     tasks = lines.filter(pl.col("kind") == GRAPH_COMMAND).drop_nulls("command_parent").sort("command_offset")

@@ -1,7 +1,7 @@
 """Nested commands: what follows the packet that completes a command is of the command around it, or of a lost one.
 
 A command that waits for another one prints that it is enqueued before it sees to that: a marker for the end of the
-other is then enqueued, and written, inside of it (`Command::enqueue`, CLR 5.7 to 7.2; hipLaunchHostFunc does so).
+other is then enqueued, and written, inside of it (`Command::enqueue` of CLR; seen in hipLaunchHostFunc of HIP 7.2.4).
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ import polars as pl
 from tracecorr.model.kinds import GRAPH_COMMAND, KERNEL_COMMAND, MARKERS
 
 # Commands that write one packet which completes a signal, their last one: those before it only wait. Copies write
-# several (all recorded logs of HIP 5.7 to 7.2).
+# several (all recorded logs of HIP 5.7.1, 6.4.3 and 7.2.4).
 _COMPLETED_ONCE = (*MARKERS, GRAPH_COMMAND, KERNEL_COMMAND)
 _OF_COMMAND = ("command_event", "enqueue_ns", "command", "command_stream", "command_parent", "kind")
 
