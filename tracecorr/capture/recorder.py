@@ -25,6 +25,8 @@ from tracecorr.capture.tracefs import Tracefs
 PROBES = "probes"  # the recording of what perf binds to the workload
 _MARK_SECONDS = 1.0
 _NAMES_SECONDS = 10.0
+# clock.json is written whole: the longer a recording lasts, the rarer, so that hours cost no more per second.
+_SAVED_SHARE = 0.02
 # For libraries that appear late, when none was known before the start.
 _PERF_BUFFER_KB = 1024
 
@@ -50,7 +52,7 @@ class KernelRecorder:
         self.map_watch = self._open_map_watch()
         self._smi = self._open_smi()
         self._top = self._open_top()
-        self._next_mark = self._next_names = 0.0
+        self._next_mark = self._next_names = self._next_save = self._started = 0.0
         self.recording = False
         self.counts = Counts()
 
@@ -117,7 +119,8 @@ class KernelRecorder:
         self.recording = True
         self._sampler.burst("start")
         self._save_clock()
-        self._next_mark = time.monotonic() + _MARK_SECONDS
+        self._started = time.monotonic()
+        self._next_mark = self._started + _MARK_SECONDS
 
     def add_probes(self, probes: tuple[ProbePlan, ...], pids: Iterable[int]) -> list[ProbePlan]:
         """Arm probes that became possible during the recording; return those that the kernel accepted.
@@ -148,7 +151,7 @@ class KernelRecorder:
             self._absent.append(Absent(f"earlier hits of probes on CPUs {cpus}", why))
 
     def tick(self) -> None:
-        """Do what is due: a clock mark each second, the names of threads each ten."""
+        """Do what is due: a clock mark each second, kept at least once in a fiftieth of the time; names each ten."""
         now = time.monotonic()
         if not self.recording or now < self._next_mark:
             return
@@ -156,7 +159,9 @@ class KernelRecorder:
         self._sampler.sample_narrowly("during")
         if self._top is not None:
             self._top.tick()
-        self._save_clock()
+        if now >= self._next_save:
+            self._next_save = now + _SAVED_SHARE * (now - self._started)
+            self._save_clock()
         if now >= self._next_names:
             self._next_names = now + _NAMES_SECONDS
             for name, instance in self._instances.items():
