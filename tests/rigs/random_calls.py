@@ -71,7 +71,7 @@ class Worker:
             (30, self._launch), (14, self._copy), (4, self._fill), (7, self._create_stream), (3, self._create_event),
             (6, self._record), (4, self._wait_for_event), (3, self._ask_event), (4, self._synchronize),
             (2, self._ask_stream), (2, self._call_host), (4, self._capture), (5, self._launch_graph),
-            (1, self._read_error), (1, self._fail),
+            (1, self._read_error), (1, self._fail), (2, self._refuse), (1, self._break_capture),
         ]  # fmt: skip
         if alone:
             self._steps += [
@@ -190,6 +190,24 @@ class Worker:
         if call("hipStreamEndCapture", stream, ctypes.byref(graph), **told) == 0:
             self._graphs.append(make("hipGraphInstantiate", graph, None, None, ctypes.c_size_t(0)))
             call("hipGraphDestroy", graph)
+
+    def _break_capture(self) -> None:
+        """Break the capture of a stream, as a wait does; the stream stays broken."""
+        stream = make("hipStreamCreateWithFlags", NON_BLOCKING)
+        told = {"stream": stream.value or 0}
+        call("hipStreamBeginCapture", stream, RELAXED_CAPTURE, **told)
+        self._launch(4, "captured", stream)
+        call("hipStreamSynchronize", stream, **told)
+        for _ in range(self._random.randrange(1, 4)):
+            self._launch(4, "broken", stream)
+            call("hipMemcpyHtoDAsync", self._mine[0], self._host, BYTES, stream, **told, what="broken")
+        call("hipStreamEndCapture", stream, ctypes.byref(ctypes.c_void_p()), **told)
+        self._launch(4, "broken", stream)
+
+    def _refuse(self) -> None:
+        stream, told = self._pick()
+        call("hipModuleLaunchKernel", self._device.kernel, 1, 1, 1, 2048, 1, 1, 0, stream, self._device.arguments, None,
+             **told, what="refused")  # fmt: skip
 
     def _launch_graph(self) -> None:
         if self._graphs:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import polars as pl
 
 from tracecorr.analyze.frames import as_text, collect, count_failed, describe_ns
+from tracecorr.model.hip_names import is_internal
 
 
 def summarize_hip_calls(events: pl.LazyFrame) -> pl.DataFrame:
@@ -26,7 +27,7 @@ def is_called(*, internal: bool = False) -> pl.Expr:
     """Tell of events whether they are calls of HIP functions that a program names, or of internal ones."""
     # What a profiler timed again is in the section of rocprof.
     logged = (pl.col("layer").cast(pl.String) == "hip") & pl.col("source").cast(pl.String).ne_missing("rocprof")
-    inner = ~pl.col("name").cast(pl.String).str.starts_with("hip").fill_null(True)
+    inner = is_internal(pl.col("name").cast(pl.String))
     return logged & (inner if internal else ~inner)
 
 

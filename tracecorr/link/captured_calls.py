@@ -11,7 +11,7 @@ import polars as pl
 from tracecorr.model.kinds import Flag
 
 _NODE = "graph_capture_node"
-_BEGIN, _END = "hipStreamBeginCapture", "hipStreamEndCapture"
+BEGIN, END = "hipStreamBeginCapture", "hipStreamEndCapture"
 _THREAD = ["file", "thread"]
 
 
@@ -26,15 +26,15 @@ def drop_captured(alone: pl.DataFrame, events: pl.DataFrame, calls: pl.DataFrame
         events: rows with file, offset, thread, name.
         calls: HIP calls: file, offset, thread, name, flags.
     """
-    if alone.is_empty() or not calls.select((pl.col("name") == _BEGIN).any()).item():
+    if alone.is_empty() or not calls.select((pl.col("name") == BEGIN).any()).item():
         return alone
     enters = alone.filter(~pl.col("is_exit"))
     nodes = events.filter((pl.col("name") == _NODE) & pl.col("thread").is_not_null()).select(*_THREAD, "offset")
     told = _find_before(nodes, calls, ["offset"]).select("file", offset="offset_right")
     told = enters.join(told, on=["file", "offset"], how="semi")
-    bounds = calls.filter(pl.col("name").is_in([_BEGIN, _END]))
+    bounds = calls.filter(pl.col("name").is_in([BEGIN, END]))
     silent = enters.join(told, on="file", how="anti")
-    inside = _find_before(silent, bounds, ["name"]).filter(pl.col("name_right") == _BEGIN)
+    inside = _find_before(silent, bounds, ["name"]).filter(pl.col("name_right") == BEGIN)
     return alone.join(pl.concat([told.select("row"), inside.select("row")]), on="row", how="anti")
 
 
@@ -44,12 +44,12 @@ def list_captured_names(calls: pl.DataFrame) -> pl.DataFrame:
     Args:
         calls: HIP calls of such logs: file, offset, name, flags.
     """
-    if not calls.select((pl.col("name") == _BEGIN).any()).item():
+    if not calls.select((pl.col("name") == BEGIN).any()).item():
         return calls.select("file", "name").clear()
     enters = calls.filter(pl.col("flags") & int(Flag.EXIT_ONLY) == 0).sort("file", "offset")
     name = pl.col("name")
-    step = pl.when(name == _BEGIN).then(1).when(name == _END).then(-1).otherwise(0)
-    captured = enters.with_columns(open=step.cum_sum().over("file")).filter((pl.col("open") > 0) & (name != _BEGIN))
+    step = pl.when(name == BEGIN).then(1).when(name == END).then(-1).otherwise(0)
+    captured = enters.with_columns(open=step.cum_sum().over("file")).filter((pl.col("open") > 0) & (name != BEGIN))
     return captured.select("file", "name").unique()
 
 

@@ -28,6 +28,7 @@ from tracecorr.link.usual_calls import (
     list_rare,
     list_underfull,
 )
+from tracecorr.model.hip_names import is_internal
 from tracecorr.model.kinds import HALF_SEEN, Flag
 
 # A function that shows both lines of fewer of its calls, in so many calls, prints one line only.
@@ -237,9 +238,10 @@ def _list_unlikely(
     """Return the doubtful calls that are unlike the others of their name."""
     if doubtful.is_empty():
         return doubtful.select("event")
-    inner = events.select("parent", "layer", "source", child="name").filter(
+    inner = events.select("parent", "layer", "source", "flags", child="name").filter(
         (pl.col("source") == "amd_log") & pl.col("parent").is_not_null()
-    ).drop("source")  # fmt: skip
+    )  # fmt: skip
+    inner = _drop_error_lines(inner, calls).select("parent", "layer", "child")
     ended, damaged = calls.filter(pl.col("dur_ns").is_not_null()), _add_losses(doubtful, calls, losses, halves)
     held = count_held(damaged, inner)
     found = pl.concat([
@@ -250,6 +252,21 @@ def _list_unlikely(
     ])  # fmt: skip
     # Where hardly any is left that is like the others, nothing is known of what is usual.
     return pl.concat([found, list_rare(damaged.join(found, on="event", how="anti"))])
+
+
+def _drop_error_lines(inner: pl.DataFrame, calls: pl.DataFrame) -> pl.DataFrame:
+    """Return the rows in calls but for the exits of functions inside HIP that print none but an error.
+
+    Args:
+        inner: rows in calls: layer, child (their name), flags.
+        calls: all HIP calls: name, flags.
+    """
+    exit_only = pl.col("flags").fill_null(0) & int(Flag.EXIT_ONLY) > 0
+    exits = inner.filter((pl.col("layer") == "hip") & exit_only).select(name="child").unique()
+    internal = exits.filter(is_internal(pl.col("name").cast(pl.String)))
+    entered = calls.filter(~exit_only).select("name").unique()
+    silent = internal.join(entered, on="name", how="anti").select(child="name")
+    return inner.join(silent, on="child", how="anti", maintain_order="left") if len(silent) else inner
 
 
 def _add_losses(

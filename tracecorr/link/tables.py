@@ -24,6 +24,7 @@ from tracecorr.link import (
 )
 from tracecorr.link.call_evidence import limit_by_loss
 from tracecorr.link.drm_jobs import build_drm_jobs, link_drm_jobs
+from tracecorr.link.early_returns import drop_early_returns
 from tracecorr.link.edges import list_links
 from tracecorr.link.false_calls import add_unproven, find_losses, list_half_calls
 from tracecorr.link.false_syscalls import open_false_syscalls
@@ -130,8 +131,8 @@ def _nest_events(
     """Return the rows of each side with what encloses them there, and where lines lack."""
     events = smi.attach_processes(rocprof.attach_processes(placed, identities.processes), identities)
     displaced = disorder.find_displaced(events)
-    halves = list_half_calls(events)
     gaps = list_packet_gaps(events)
+    halves = drop_early_returns(list_half_calls(events), events, gaps)
     losses = add_unproven(add_packet_gaps(find_losses(events, halves), gaps), unproven)
     losses = disorder.add_displaced(losses, displaced, events)
     torn = log_losses.list_torn_calls(events, halves)
