@@ -75,6 +75,16 @@ def test_what_a_command_around_a_marker_may_write(tmp_path: Path, inside: list[s
     assert _launches(tmp_path, _call("hipEventRecord", *inside))["pointer"].to_list() == expected
 
 
+def test_a_kernel_behind_the_barrier_that_frees_memory_for_arguments_has_its_command(tmp_path: Path) -> None:
+    """As HIP 6.4.3 prints them; in a log that lost lines the barrier may be that of a marker."""
+    flush = ["Issue barrier to flush chunk 0", _barrier(0, 0xA0)]
+    lines = _call("hipLaunchKernel", _enqueue(_OUTER, "KernelExecution"), *flush, _dispatch(1))
+    assert _launches(tmp_path, lines)["pointer"].to_list() == [_OUTER, _OUTER]
+    shutil.rmtree(tmp_path / "log.tracecorr")
+    lost = [*_call("hipFree") * 400, *lines, _LOST, _LOST, *_call("hipFree")]
+    assert _launches(tmp_path, lost)["pointer"].to_list() == [_OUTER, None]
+
+
 def test_the_command_of_another_call_is_not_around_a_marker(tmp_path: Path) -> None:
     lines = [*_call("hipEventRecord", _enqueue(_OUTER)), *_call("hipEventRecord", _enqueue(_INNER), _barrier(0, 0xA0),
                                                                 _barrier(1, 0xA1))]  # fmt: skip

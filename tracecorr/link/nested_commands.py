@@ -23,16 +23,16 @@ def return_to_outer(found: pl.DataFrame, lines: pl.DataFrame, losses: pl.DataFra
     lost it may be any command: none is given.
 
     Args:
-        found: packets and copies with the thread's last command in their call: event, file, offset, parent, signal,
-            command_event, enqueue_ns, command (pointer), command_stream, command_parent, kind (of the command).
+        found: packets and copies with the thread's last command in their call: event, file, offset, parent, name,
+            signal, command_event, enqueue_ns, command (pointer), command_stream, command_parent, kind (of the command).
         lines: enqueue lines: file, thread, command_offset and what `found` has of a command.
         losses: files of the log that lost lines.
     """
     # Most are the only packets of their commands, and these columns are few of many.
-    several = found.select("event", "file", "offset", "signal", "command_event", "kind").filter(
+    several = found.select("event", "file", "offset", "name", "signal", "command_event", "kind").filter(
         pl.col("kind").is_in(_COMPLETED_ONCE) & pl.col("command_event").is_duplicated()
     )
-    late = several.sort("file", "offset").filter(_is_behind())
+    late = several.sort("file", "offset").filter(_is_behind(losses))
     if late.is_empty():
         return found
     behind = found.join(late, on="event", how="semi")
@@ -42,7 +42,7 @@ def return_to_outer(found: pl.DataFrame, lines: pl.DataFrame, losses: pl.DataFra
     same = pl.col("outer_parent").eq_missing(parent) & pl.col("outer_stream").eq_missing(stream)
     moved = behind.join(outer, on="command_event").filter(same)
     moved = moved.with_columns(pl.col(f"outer_{name.removeprefix('command_')}").alias(name) for name in _OF_COMMAND)
-    own_again = moved.sort("file", "offset").filter(~_is_behind())
+    own_again = moved.sort("file", "offset").filter(~_is_behind(losses))
     return pl.concat([own, own_again.select(found.columns)])
 
 
@@ -57,8 +57,14 @@ def _list_outer(lines: pl.DataFrame, own: pl.DataFrame) -> pl.DataFrame:
     return idle.drop_nulls("outer_event").rename({"inner": "command_event"})
 
 
-def _is_behind() -> pl.Expr:
-    """Tell which packets, in the order of their lines, follow the one that completes their command."""
-    completes = (pl.col("signal").fill_null(0) != 0).cast(pl.Int64)
+def _is_behind(losses: pl.DataFrame) -> pl.Expr:
+    """Tell which packets, in the order of their lines, follow the one that completes their command.
+
+    A barrier completes no kernel's command: the one before its dispatch tells when a part of the memory for arguments
+    may be used again (`Issue barrier to flush chunk`, HIP 6.4.3). Where lines were lost it may be that of a marker.
+    """
+    flushes = (pl.col("kind") == KERNEL_COMMAND) & (pl.col("name") != "dispatch")
+    flushes &= ~pl.col("file").is_in(losses["file"].implode())
+    completes = ((pl.col("signal").fill_null(0) != 0) & ~flushes).cast(pl.Int64)
     before = completes.cum_sum().over("command_event") - completes
     return pl.col("kind").is_in(_COMPLETED_ONCE) & (before > 0)
