@@ -229,6 +229,19 @@ def test_a_signal_that_only_another_process_completes_shows_a_loss(name: str) ->
     assert list_short_files(records(packet(), {**wait, "signal": 0}, {**wait, "signal": None})).is_empty()
 
 
+@pytest.mark.parametrize("name", ["barrier_and", "barrier_value"])
+def test_a_barrier_may_end_before_its_line_is_printed(name: str) -> None:
+    """HIP prints a barrier's line behind its doorbell store; ROCr's thread may tell of its end in between."""
+    ended = {"name": "handler", "layer": "signal", "signal": 0x80, "thread": 1}
+    rows = records(made(), line(0), packet(0), line(0), ended, packet(0, name=name, signal=0x80))
+    assert list_short_files(rows).is_empty()
+    assert counted(complete_indexes(rows)) == [0, 1]
+    # Its thread had not begun with it, or writes a dispatch, whose line comes first: a line lacks.
+    early = records(line(0), ended, line(0), packet(0, name=name, signal=0x80))
+    assert list_short_files(early).to_list() == [0]
+    assert list_short_files(records(line(0), ended, packet(0, signal=0x80))).to_list() == [0]
+
+
 def test_a_signal_is_completed_in_the_part_of_the_log_that_was_read_last() -> None:
     """The file that was read first goes on where the other one ends."""
     wait = {"name": "host_wait", "layer": "signal", "signal": 0x80}

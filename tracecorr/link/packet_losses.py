@@ -5,6 +5,7 @@ from __future__ import annotations
 import polars as pl
 
 from tracecorr.link.false_calls import find_losses, list_half_calls
+from tracecorr.link.packet_order import find_earliest
 from tracecorr.model.kinds import COMMAND_MENTIONS, KERNEL_COMMAND, SUBMITTED
 
 # Lines that name a signal which a packet or copy before them completes.
@@ -23,23 +24,36 @@ def list_short_files(records: pl.DataFrame) -> pl.Series:
     Args:
         records: part events with `source`, `process`, `thread`.
     """
-    columns = ("process", "thread", "stamp_ns", "file", "offset", "layer", "name", "signal", "command", "source")
+    columns = ("process", "thread", "stamp_ns", "file", "offset", "parent_offset", "layer", "name", "signal", "command",
+               "source")  # fmt: skip
     rows = records.select(columns)
     rows = rows.filter(
         (pl.col("source") == "amd_log") & pl.col("layer").is_in(["aql", "copy", "signal", "command"])
     ).sort("stamp_ns", "file", "offset")
     lossy = find_losses(records, list_half_calls(records))
-    found = (lossy["file"], _list_unsignalled(rows), _list_undispatched(rows), _list_never_submitted(rows))
+    found = (lossy["file"], _list_unsignalled(rows, records), _list_undispatched(rows), _list_never_submitted(rows))
     return pl.concat(found).unique()
 
 
-def _list_unsignalled(rows: pl.DataFrame) -> pl.Series:
-    """Return the files with lines that wait for a signal that nothing before them completes."""
+def _list_unsignalled(rows: pl.DataFrame, records: pl.DataFrame) -> pl.Series:
+    """Return the files with lines that wait for a signal that nothing before them completes.
+
+    A barrier's line is printed behind its doorbell store: another thread may tell of its end before.
+    """
     named = rows.filter(pl.col("signal").fill_null(0) != 0)
-    uses = named.filter(pl.col("layer").is_in(["aql", "copy"])).select("process", "signal", "stamp_ns", used="offset")
+    packets = named.filter(pl.col("layer").is_in(["aql", "copy"]))
+    uses = packets.select("process", "signal", "stamp_ns", used="offset")
     asked = named.filter((pl.col("layer") == "signal") & pl.col("name").is_in(_AWAITED))
     found = asked.join_asof(uses, on="stamp_ns", by=["process", "signal"], check_sortedness=False)
-    return found.filter(pl.col("used").is_null())["file"].unique()
+    found = found.filter(pl.col("used").is_null()).select("process", "signal", "stamp_ns", asked_in="file")
+    if found.is_empty():
+        return found["asked_in"]
+    late = packets.filter((pl.col("layer") == "aql") & (pl.col("name") != "dispatch"))
+    late = late.join(found, on=["process", "signal"], how="semi")
+    begun = late.select("process", "signal", "stamp_ns", begun=pl.Series(find_earliest(late, records), dtype=pl.Int64))
+    found = found.join_asof(begun, on="stamp_ns", by=["process", "signal"], strategy="forward", check_sortedness=False)
+    answered = (pl.col("begun") <= pl.col("stamp_ns")).fill_null(value=False)
+    return found.filter(~answered)["asked_in"].unique()
 
 
 def _list_undispatched(rows: pl.DataFrame) -> pl.Series:
