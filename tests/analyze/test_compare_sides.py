@@ -7,7 +7,7 @@ import pytest
 from analyze_tables import Rows, tables_of
 
 from tracecorr.analyze.compare.rates import measure_rate, summarize_rate
-from tracecorr.analyze.compare.sides import compare_queues, join_sides
+from tracecorr.analyze.compare.sides import compare_queues, join_sides, name_kernels
 
 _LOG, _TRACE = {"file": 0, "source": "amd_log"}, {"file": 1, "source": "ftrace"}
 _SDMA = {"queue": 2, "process": 1, "type": "sdma", "create_ioctl_event": 4, "known_from": "ftrace"}
@@ -97,3 +97,13 @@ def test_a_rate_and_its_spread_are_those_of_a_hundred_slices(
     tables = tables_of(_dispatches(moments))
     assert tuple(summarize_rate(tables).values()) == wanted
     assert measure_rate(tables)["dispatches"].sum() == (len(moments) if len(moments) > 1 else 0)
+
+
+def test_kernels_of_one_name_are_one_on_both_sides_whatever_short_name_each_has() -> None:
+    one, other = "void mul<float>(int)", "void mul<half>(int)"
+    first = {"kernels": [{"kernel": 0, "name": one, "display": "mul"}]}
+    second = {"kernels": [{"kernel": 0, "name": other, "display": "mul"}, {"kernel": 1, "name": one, "display": "x"},
+                          {"kernel": 2, "display": "nameless"}]}  # fmt: skip
+    named = name_kernels(tables_of(first), tables_of(second))
+    shown = [tables("kernels").select("display").collect()["display"].to_list() for tables in named]
+    assert shown == [["mul<float>"], ["mul<half>", "mul<float>", "nameless"]]

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tracecorr.link.kernels import list_kernels
-from tracecorr.model.kernel_names import demangle_name, shorten_name
+from tracecorr.model.kernel_names import demangle_name, label_kernels, shorten_name
 from tracecorr.model.schema import CAT
 
 ELEMENTWISE = (
@@ -83,3 +83,47 @@ def test_the_table_keeps_the_original() -> None:
         (1, "gemm16(float*)", None, "gemm16"),
     ]
     assert keys.rows() == [(0, 0), (2, 1)]
+
+
+def test_a_kernel_that_is_printed_mangled_and_demangled_is_one() -> None:
+    """HIP 6.4.3 prints mangled what a graph launches, and demangled what a call launches."""
+    printed = [ELEMENTWISE_PRINTED, "gemm16(float*)", ELEMENTWISE, ELEMENTWISE_PRINTED]
+    table, keys = list_kernels(pl.DataFrame({"event": range(4), "kernel": printed}).cast({"kernel": CAT}))
+    assert table.select("kernel", "name", "mangled").rows() == [
+        (0, ELEMENTWISE_PRINTED, ELEMENTWISE),
+        (1, "gemm16(float*)", None),
+    ]
+    assert keys["kernel_id"].to_list() == [0, 1, 0, 0]
+
+
+def test_of_two_mangled_names_that_read_the_same_a_demangled_one_is_neither() -> None:
+    """A function of the file (`_ZL`) reads as one that others see."""
+    printed = ["_Z3addPf", "_ZL3addPf", "add(float*)", "_ZL3addPf"]
+    table, keys = list_kernels(pl.DataFrame({"event": range(4), "kernel": printed}).cast({"kernel": CAT}))
+    assert table["mangled"].to_list() == ["_Z3addPf", "_ZL3addPf", None]
+    assert keys["kernel_id"].to_list() == [0, 1, 2, 1]
+
+
+@pytest.mark.parametrize(
+    ("names", "labels"),
+    [
+        (["void mul<float, 4>(float*)", "void mul<half, 4>(half*)"], ["mul<float, 4>", "mul<half, 4>"]),
+        (["void f<(kind)8, a<1, 2> >(int)", "void f<(kind)8, a<1, 3> >(int)"],
+         ["f<(kind)8, a<1, 2>>", "f<(kind)8, a<1, 3>>"]),
+        # What does not fit is told by the values that differ.
+        ([f"void f<{'x' * 60}, {n}, true>(int)" for n in (1, 2)], ["f<1>", "f<2>"]),
+        ([f"void f<{'x' * 61}{n}>(int)" for n in (1, 2)], ["f", "f"]),
+        (["f(int)", "void f<1>(int)"], ["f", "f<1>"]),
+        (["void f<1>(int)", "void f<1>(int)", "void g<2>(int)"], ["f", "f", "g"]),
+        (["void f<&(op_silu(float)), 1>(int)", "void f<&(op_add(float)), 1>(int)"],
+         ["f<&(op_silu(float)), 1>", "f<&(op_add(float)), 1>"]),
+        (["x::A<1>::run(int)", "x::A<2>::run(int)"], ["x::A::run", "x::A::run"]),
+    ],
+)  # fmt: skip
+def test_template_values_tell_kernels_of_one_name_apart(names: list[str], labels: list[str]) -> None:
+    assert label_kernels(names) == labels
+
+
+@given(st.lists(st.text(alphabet="f<>(), ab:_Z1", max_size=40), max_size=6))
+def test_any_names_have_labels_that_fit(names: list[str]) -> None:
+    assert all(len(label) <= 64 for label in label_kernels(names))

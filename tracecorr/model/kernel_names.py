@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 
 from demangle import demangle
 
@@ -61,6 +62,65 @@ def shorten_name(name: str) -> str:
     if short.endswith("::operator") and f"{short}()" in plain:
         short += "()"
     return _fit(short, _what_it_runs(short, name))
+
+
+def label_kernels(names: Sequence[str]) -> list[str]:
+    """Return a short name for each kernel; of those that are alike, behind it, the template values that differ.
+
+    Where even these do not fit a lane, the names stay alike.
+
+    >>> label_kernels(["void mul<float, 4>(float*)", "void mul<half, 4>(half*)", "add(int)"])
+    ['mul<float, 4>', 'mul<half, 4>', 'add']
+    """
+    groups: dict[str, dict[str, None]] = {}
+    shorts = [shorten_name(name) for name in names]
+    for short, name in zip(shorts, names, strict=True):
+        groups.setdefault(short, {})[name] = None
+    labels = {name: label for short, alike in groups.items() for name, label in _tell_apart(short, list(alike)).items()}
+    return [labels[name] for name in names]
+
+
+def _tell_apart(short: str, names: list[str]) -> dict[str, str]:
+    """Return name -> label of kernels with the same short name."""
+    values = [_template_values(name) for name in names]
+    same_size = len({len(one) for one in values}) == 1
+    differing = [n for n in range(len(values[0])) if len({one[n] for one in values}) > 1] if same_size else []
+    for chosen in (values, [[one[n] for n in differing] for one in values]):
+        labels = [f"{short}<{', '.join(one)}>" if one else short for one in chosen]
+        if len(set(labels)) == len(names) > 1 and max(map(len, labels)) <= _LONGEST_DISPLAY:
+            return dict(zip(names, labels, strict=True))
+    return dict.fromkeys(names, short)
+
+
+def _template_values(name: str) -> list[str]:
+    """Return the template values of a demangled function, the outer ones; empty = none."""
+    depth = rounds = 0
+    starts: list[int] = []
+    ends: list[int] = []
+    for at, character in enumerate(_OPERATOR.sub(lambda found: "_" * len(found[0]), name)):
+        if character == "(" and depth == rounds == 0 and ends and ends[-1] == at:
+            return [part.strip() for part in _split_values(name[starts[-1] + 1 : at - 1])]
+        rounds += character == "("
+        if rounds == 0 and character == "<":
+            starts += [at] if depth == 0 else []
+            depth += 1
+        elif rounds == 0 and character == ">" and depth:
+            depth -= 1
+            ends += [at + 1] if depth == 0 else []
+        rounds -= character == ")" and rounds > 0
+    return []
+
+
+def _split_values(text: str) -> list[str]:
+    """Return what commas outside of all brackets part."""
+    parts, depth = [""], 0
+    for character in text:
+        depth += (character in "<({") - (character in ">)}")
+        if character == "," and depth == 0:
+            parts.append("")
+        else:
+            parts[-1] += character
+    return parts
 
 
 def _fit(short: str, inner: str = "") -> str:

@@ -293,7 +293,7 @@ KERNELS = Table(
         ("kernel", U32, "row id"),
         ("name", pl.String, "name as printed (demangled where the log did)"),
         ("mangled", pl.String, "mangled name, where the log prints it"),
-        ("display", pl.String, "short name for lanes"),
+        ("display", pl.String, "short name for lanes, with the template values by which kernels of one name differ"),
         ("vgpr", U32, "vector registers"),
         ("sgpr", U32, "scalar registers"),
         ("lds", U32, "LDS per workgroup", "bytes"),

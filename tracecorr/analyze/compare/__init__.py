@@ -19,6 +19,7 @@ from tracecorr.analyze.compare.sides import (
     compare_queues,
     join_sides,
     list_topology,
+    name_kernels,
     name_unrecorded,
     tell_recorded,
 )
@@ -95,7 +96,8 @@ def compare_captures(first: Side, second: Side, confidence: float = 0.95, rounds
         confidence: chance that all intervals of one table together hold their true differences.
         rounds: bootstrap rounds; the same captures give the same intervals each time.
     """
-    a, b = (Evidence(side.tables, info=side.info, nodes=side.nodes) for side in (first, second))
+    named = zip((first, second), name_kernels(first.tables, second.tables), strict=True)
+    a, b = (Evidence(tables, info=side.info, nodes=side.nodes) for side, tables in named)
     sections = (
         *_topology_sections(a.tables, b.tables),
         *_work_sections(a, b, confidence, rounds),

@@ -17,6 +17,7 @@ from tracecorr.analyze.kernels import summarize_kernels
 from tracecorr.analyze.launches import count_packets
 from tracecorr.analyze.queues import count_doubled
 from tracecorr.analyze.streams import names_streams
+from tracecorr.model.kernel_names import label_kernels
 
 # Kernels for which the latency is compared, the most dispatched first.
 _MAX_KERNELS = 50
@@ -60,6 +61,20 @@ def name_unrecorded(joined: pl.DataFrame, sources: Sequence[bool]) -> pl.DataFra
         if not known:
             only = pl.when(pl.col("only") == side).then(pl.lit(f"{side} ({other}: not recorded)")).otherwise(only)
     return joined.with_columns(only=only)
+
+
+def name_kernels(first: Tables, second: Tables) -> tuple[Tables, Tables]:
+    """Return both sides with short names by which the kernels of both are told apart, and those of one name are one."""
+    both = pl.concat([tables("kernels").select("name") for tables in (first, second)])
+    names = collect(both.drop_nulls().unique(maintain_order=True))["name"]
+    labels = pl.LazyFrame({"name": names, "label": pl.Series(label_kernels(names.to_list()), dtype=pl.String)})
+
+    def rename(tables: Tables) -> Tables:
+        kernels = tables("kernels").join(labels, on="name", how="left", maintain_order="left")
+        kernels = kernels.with_columns(display=pl.coalesce("label", "display")).drop("label")
+        return lambda table: kernels if table == "kernels" else tables(table)
+
+    return rename(first), rename(second)
 
 
 def compare_kernels(first: Tables, second: Tables, steady: tuple[pl.DataFrame, pl.DataFrame], confidence: float,
