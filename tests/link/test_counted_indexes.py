@@ -229,6 +229,15 @@ def test_a_signal_that_only_another_process_completes_shows_a_loss(name: str) ->
     assert list_short_files(records(packet(), {**wait, "signal": 0}, {**wait, "signal": None})).is_empty()
 
 
+def test_commands_end_in_the_order_of_time_whatever_part_of_the_log_was_read_first() -> None:
+    begin, end = ({"name": name, "layer": "command", "command": 0x51} for name in ("KernelExecution", "complete"))
+    rows = records(*(row for n in range(3) for row in (begin, packet(0, n), end)))
+    assert list_short_files(rows).is_empty()
+    assert list_short_files(pl.concat([rows[2:], rows[:2]])).is_empty()
+    # A line that enqueued one lacks.
+    assert list_short_files(rows.filter(pl.col("offset") != 30)).to_list() == [0]
+
+
 @pytest.mark.parametrize("name", ["barrier_and", "barrier_value"])
 def test_a_barrier_may_end_before_its_line_is_printed(name: str) -> None:
     """HIP prints a barrier's line behind its doorbell store; ROCr's thread may tell of its end in between."""

@@ -10,7 +10,7 @@ from tracecorr.model.kinds import COMMAND_MENTIONS, KERNEL_COMMAND, SUBMITTED
 
 # Lines that name a signal which a packet or copy before them completes.
 _AWAITED = ("handler", "gpu_time", "host_wait", "host_active_wait")
-# Every command of this kind writes a dispatch.
+_CALLS = ("file", "offset", "end_offset", "process", "thread", "layer", "name", "source", "flags", "command")
 
 
 def list_short_files(records: pl.DataFrame) -> pl.Series:
@@ -24,13 +24,13 @@ def list_short_files(records: pl.DataFrame) -> pl.Series:
     Args:
         records: part events with `source`, `process`, `thread`.
     """
-    columns = ("process", "thread", "stamp_ns", "file", "offset", "parent_offset", "layer", "name", "signal", "command",
-               "source")  # fmt: skip
-    rows = records.select(columns)
+    rows = records.select(*_CALLS, "stamp_ns", "parent_offset", "signal")
     rows = rows.filter(
         (pl.col("source") == "amd_log") & pl.col("layer").is_in(["aql", "copy", "signal", "command"])
     ).sort("stamp_ns", "file", "offset")
-    lossy = find_losses(records, list_half_calls(records))
+    # Pieces of one log come in any order, and what a command is enqueued and ended by has to be in that of time.
+    calls = records.select(_CALLS).filter(pl.col("layer") == "hip")
+    lossy = find_losses(pl.concat([calls, rows.select(_CALLS)]), list_half_calls(records))
     found = (lossy["file"], _list_unsignalled(rows, records), _list_undispatched(rows), _list_never_submitted(rows))
     return pl.concat(found).unique()
 
