@@ -231,3 +231,48 @@ def test_without_system_calls_the_entry_to_the_driver_is_the_ioctl(correlate_tra
     inside = correlate_trace("\n".join(_ioctl("0xc0604b02", _probe("kfd_ioctl", entry, made))))
     names = inside.table("events").sort("event").collect()["name"].cast(pl.String).to_list()
     assert names == ["AMDKFD_IOC_CREATE_QUEUE", "kfd_ioctl", "kfd_ioctl_create_queue", "pqm_create_queue"]
+
+
+def test_without_the_entry_to_the_driver_the_function_of_a_request_is_the_ioctl(correlate_trace: Correlator) -> None:
+    fields = f"ring={RING:#x} size=1048576 gpu={GPU:#x} type=2 prio=7"
+    made = _probe("kfd_ioctl_create_queue", fields, _probe("init_mqd_v9_4_3"), "ret=0 qid=3 doorbell=0xfdef")
+    capture = correlate_trace("\n".join([*made, *_probe("kfd_ioctl_no_request"), *_probe("pqm_create_queue")]))
+    events = capture.table("events").sort("event").collect()
+    assert events.select(pl.col("layer", "name").cast(pl.String), "parent").rows() == [
+        ("ioctl", "AMDKFD_IOC_CREATE_QUEUE", None), ("mqd", "init_mqd_v9_4_3", 0),
+        ("kfd", "kfd_ioctl_no_request", None), ("kfd", "pqm_create_queue", None),
+    ]  # fmt: skip
+    columns = ("ring_base", "kfd_queue_id", "create_ioctl_event", "mqd_events", "type")
+    assert _queues(capture, *columns) == [(RING, 3, 0, 1, "compute_aql")]
+
+
+def test_a_thread_that_shows_an_ioctl_has_no_other_one_around_a_function(correlate_trace: Correlator) -> None:
+    """The return of the ioctl is missing, so that nothing tells what ran in it."""
+    made = _probe("kfd_ioctl_create_queue", f"ring={RING:#x} type=2", [], "ret=0 qid=3")
+    capture = correlate_trace("\n".join([_ioctl("0xc0604b02", [])[0], *made]))
+    assert len(_queues(capture, "queue")) == 1
+    layers = capture.table("events").sort("event").collect()["layer"].cast(pl.String).to_list()
+    assert layers == ["ioctl", "kfd"]
+
+
+def _store(ring: int, kind: int = -1) -> str:
+    return (
+        f"a-10 10 doorbell: (0x7f91946c11c0) sig=0x7ffb80 val=5 kind={kind} hw=0x7f56 swq=0x2200 ring={ring:#x} qid=1"
+    )
+
+
+def test_rings_that_only_doorbell_stores_show_are_queues(correlate_trace: Correlator) -> None:
+    """They were made before the trace began; a store to a user's signal shows no ring."""
+    capture = correlate_trace("\n".join([_store(RING), _store(2 * RING), _store(RING), _store(3 * RING, kind=1)]))
+    columns = ("queue", "ring_base", "known_from", "create_ioctl_event", "dispatches")
+    assert _queues(capture, *columns) == [(0, RING, "ftrace", None, None), (1, 2 * RING, "ftrace", None, None)]
+    stores = capture.table("events").filter(pl.col("layer").cast(pl.String) == "doorbell").sort("event").collect()
+    assert stores["queue"].to_list() == [0, 1, 0]
+
+
+def test_a_creation_that_tells_no_ring_may_be_that_of_a_store(correlate_trace: Correlator) -> None:
+    capture = correlate_trace("\n".join([*_ioctl("0xc0604b02", []), _store(RING)]))
+    assert _queues(capture, "ring_base") == [(None,)]
+    known = _probe("kfd_ioctl_create_queue", f"ring={RING:#x} type=2", [], "ret=0 qid=3")
+    capture = correlate_trace("\n".join([*_ioctl("0xc0604b02", known), _store(RING)]))
+    assert _queues(capture, "ring_base") == [(RING,)]

@@ -7,6 +7,7 @@ import polars as pl
 
 from tracecorr.align.rows import attach_columns
 from tracecorr.parse.kfd import ioctl_names
+from tracecorr.parse.kfd.ioctls import KFD_NAMES
 
 # Layers whose rows can enclose others; user-space probes, marks and doorbells are no part of a kernel call.
 _KERNEL = ("kfd", "mqd", "amdgpu", "other")
@@ -14,6 +15,10 @@ _CALLS = ("syscall", "ioctl")
 # Both times of a text are rounded to the nearest microsecond.
 _ROUNDING_NS = 1_000
 _NO_END_NS = 2**60
+# The driver calls what does AMDKFD_IOC_CREATE_QUEUE kfd_ioctl_create_queue (kfd_chardev.c).
+_HANDLERS = pl.DataFrame({"ioctl": sorted(set(KFD_NAMES.values()))}).with_columns(
+    handler="kfd_ioctl_" + pl.col("ioctl").str.strip_prefix("AMDKFD_IOC_").str.to_lowercase()
+)
 _COLUMNS = (
     "event", "thread", "layer", "source", "depth", "ts_ns", "dur_ns", "step_hi_ns", "file", "offset", "end_offset"
 )  # fmt: skip
@@ -67,9 +72,12 @@ def _free_misplaced(events: pl.DataFrame) -> pl.DataFrame:
 def name_driver_calls(events: pl.DataFrame) -> pl.DataFrame:
     """Return `events` where a probed kfd_ioctl stands for its ioctl, if no system call was traced around it.
 
+    So does the function of one request (kfd_ioctl_create_queue) on threads that show no ioctl at all.
+
     Args:
-        events: placed events with `parent`, `cmd`.
+        events: placed events with `thread`, `parent`, `cmd`.
     """
+    events = _name_handlers(events)
     alone = (pl.col("name") == "kfd_ioctl") & pl.col("cmd").is_not_null() & pl.col("parent").is_null()
     calls = events.select("name", "cmd", "parent").filter(alone)
     if calls.is_empty():
@@ -81,6 +89,24 @@ def name_driver_calls(events: pl.DataFrame) -> pl.DataFrame:
         name=pl.when(stands).then("ioctl").otherwise(pl.col("name").cast(pl.String)),
         depth=pl.when(~stands).then("depth"),
     ).cast({"layer": events.schema["layer"], "name": events.schema["name"]}).drop("ioctl")  # fmt: skip
+
+
+def _name_handlers(events: pl.DataFrame) -> pl.DataFrame:
+    """Return `events` where the function of a request stands for its ioctl, if its thread shows no ioctl otherwise."""
+    traced = events.select("event", "thread", "layer", "source", handler=pl.col("name").cast(pl.String)).filter(
+        (pl.col("layer") == "kfd") & (pl.col("source") == "ftrace") & pl.col("thread").is_not_null()
+    )
+    found = traced.join(_HANDLERS, on="handler", maintain_order="left")
+    shown = events.select("thread", "cmd").filter(pl.col("cmd").is_not_null())
+    found = found.join(shown, on="thread", how="anti").select("event", "ioctl", stands=pl.lit("ioctl"))
+    if found.is_empty():
+        return events
+    kinds = {"ioctl": events.schema["name"], "stands": events.schema["layer"]}
+    joined = attach_columns(events, found.cast(kinds))  # type: ignore[arg-type]
+    return joined.with_columns(
+        name=pl.coalesce("ioctl", "name"), layer=pl.coalesce("stands", "layer"),
+        depth=pl.when(pl.col("ioctl").is_null()).then("depth"),
+    ).drop("ioctl", "stands")  # fmt: skip
 
 
 def _function_rows(events: pl.DataFrame) -> pl.DataFrame:

@@ -125,8 +125,8 @@ def build_queues(
     """Return the table `queues` (without the counts that need packets).
 
     Rows: one per Created line, one per ring that only packets name, one per life of a ring whose index starts again
-    without a Created line, one per CREATE_QUEUE ioctl that no Created line belongs to. `starts_ns` tells from when on
-    a ring belongs to a row.
+    without a Created line, one per CREATE_QUEUE ioctl that no Created line belongs to, one per ring that doorbell
+    stores alone show. `starts_ns` tells from when on a ring belongs to a row.
 
     Args:
         events: placed events with `process`, `thread`, `ring`, `parent`.
@@ -152,7 +152,8 @@ def build_queues(
     )  # fmt: skip
     seen = _list_packet_ids(printed, packets)
     again = _find_restarts(printed, lines, seen)
-    queues = pl.concat([logged, unlined, again, foreign], how="diagonal_relaxed").with_row_index("queue")
+    rung = _list_rung(events, ioctls)
+    queues = pl.concat([logged, unlined, again, foreign, rung], how="diagonal_relaxed").with_row_index("queue")
     queues = queues.with_columns(starts_ns=pl.coalesce("starts_ns", "created_ns").fill_null(0))
     queues = _add_packet_ids(queues, seen)
     named = pl.when(pl.col("process") != _UNNAMED).then("process")
@@ -208,6 +209,21 @@ def _rings_without_line(printed: pl.DataFrame, lines: pl.DataFrame) -> pl.DataFr
     named = lines.select("process", "ring").drop_nulls()
     missing = rings.join(named, on=["process", "ring"], how="anti", nulls_equal=True, maintain_order="left")
     return missing.select("process", hwq="ring", type=pl.lit("compute_aql"), known_from=pl.lit("amd_log"))
+
+
+def _list_rung(events: pl.DataFrame, ioctls: pl.DataFrame) -> pl.DataFrame:
+    """Return the rings that only doorbell stores show: their queues were made before the trace began.
+
+    A log names the queues of its processes; a CREATE_QUEUE without its ring may be that of any.
+    """
+    stores = events.select("process", "ring", "layer").filter(pl.col("layer") == "doorbell").drop_nulls()
+    logged = events.select("process", "source").filter(_OF_LOG).select("process").unique()
+    unnamed = ioctls.filter(pl.col("ring_base").is_null()).select("process").unique()
+    rung = stores.select("process", ring_base="ring").unique(maintain_order=True)
+    for known in (logged, unnamed):
+        rung = rung.join(known, on="process", how="anti", maintain_order="left")
+    rung = rung.join(ioctls, on=["process", "ring_base"], how="anti", maintain_order="left")
+    return rung.with_columns(type=pl.lit("compute_aql"), known_from=pl.lit("ftrace"))
 
 
 def _find_restarts(printed: pl.DataFrame, lines: pl.DataFrame, seen: pl.DataFrame) -> pl.DataFrame:
