@@ -183,6 +183,16 @@ def test_a_side_without_a_source_is_named() -> None:
     assert neither[0].startswith("A and B have no HIP log")
 
 
+def test_what_a_trace_without_ioctls_does_not_tell_is_no_number() -> None:
+    """It holds forks and ends of processes only, say."""
+    silent = {"files": [{"file": 1, "source": "ftrace"}], "events": [{"event": 0, "layer": "sched"}]}
+    found = compare_captures(Side("a", tables_of(make_run())), Side("b", tables_of(silent)))
+    assert any(line.startswith("ioctls: ") and line.endswith(" unknown in B") for line in found.findings)
+    [queues] = [section for section in found.sections if section.key == "queues"]
+    assert queues.evidence.endswith("; not recorded in B")
+    assert queues.frame["b"].null_count() == queues.frame.height
+
+
 def test_dispatches_are_compared_and_an_unknown_kernel_is_none_of_its_own() -> None:
     one, other = make_run(), make_run()
     one["launches"] = one["launches"][:1]

@@ -109,7 +109,9 @@ def compare_captures(first: Side, second: Side, confidence: float = 0.95, rounds
 
 
 def _topology_sections(a: Tables, b: Tables) -> Iterator[Section]:
-    yield Section("queues", "Queues", compare_queues(a, b), "recorded by the log's lines and packets, and by the trace")
+    queues = compare_queues(a, b)
+    blank = "".join(f"; not recorded in {side.upper()}" for side in ("a", "b") if queues[side].drop_nulls().is_empty())
+    yield Section("queues", "Queues", queues, f"recorded by the log's lines and packets, and by the trace{blank}")
     for key, side, tables in (("topology_a", "A", a), ("topology_b", "B", b)):
         yield Section(key, f"Streams and queues of {side}", list_topology(tables), nothing=_why_no_stream(tables))
 
@@ -149,7 +151,7 @@ def _work_sections(first: Evidence, second: Evidence, confidence: float, rounds:
         f"counts are recorded; times are medians from call to packet: {interval}", nothing="no kernel on either side",
     )  # fmt: skip
     yield Section("rates", "Submission rate", compare_rates(a, b), "recorded: times of the packet lines, 100 slices")
-    logged, traced = ([source in side.sources for side in (first, second)] for source in ("amd_log", "ftrace"))
+    logged, traced = _with_log_and_ioctls(first, second)
     yield Section("hip_calls", "HIP calls", name_unrecorded(compare_calls(a, b), logged), "recorded by the log")
     yield Section(
         "ioctls", "Ioctls", name_unrecorded(compare_ioctls(a, b), traced), "recorded by the trace",
@@ -242,7 +244,7 @@ def _find(frames: dict[str, pl.DataFrame], sides: tuple[Evidence, Evidence]) -> 
     yield _compare_dispatches(frames["rates"])
     # A name that no line tells is no kernel of its own.
     shown = _with_packets(*sides)
-    logged, traced = (["amd_log" in side.sources for side in sides], ["ftrace" in side.sources for side in sides])
+    logged, traced = _with_log_and_ioctls(*sides)
     yield _count_only(frames["kernels"].filter(pl.col("name") != UNKNOWN_KERNEL), "kernels", shown)
     yield _count_only(frames["hip_calls"], "HIP functions", logged)
     yield _count_only(frames["ioctls"], "ioctls", traced)
@@ -263,6 +265,11 @@ def _find(frames: dict[str, pl.DataFrame], sides: tuple[Evidence, Evidence]) -> 
     changed = frames["verdicts"].filter("differs")
     for row in changed.iter_rows(named=True):
         yield f"verdict {row['verdict']}: {row['a']} in A, {row['b']} in B"
+
+
+def _with_log_and_ioctls(*sides: Evidence) -> tuple[list[bool], list[bool]]:
+    """Return which sides have a HIP log, and which a trace of ioctls."""
+    return ["amd_log" in side.sources for side in sides], [side.saw("ioctl", "sys_enter_ioctl") for side in sides]
 
 
 def _compare_dispatches(rates: pl.DataFrame) -> str:

@@ -153,19 +153,20 @@ def _describe_queues(tables: Tables) -> dict[str, int | None]:
     per_queue = edges.group_by("queue").len()["len"]
     per_stream = edges.group_by("stream").len()["len"]
     files = tables("files").select(pl.col("source").cast(pl.String)).collect()["source"]
-    logged, traced = ("amd_log" in files, "ftrace" in files)
+    logged, made = "amd_log" in files, queues["create_ioctl_event"].count()
     shown = count_packets(tables("launches"))
     named = shown and names_streams(tables("launches"))
-    sure = (logged or queues.height > 0) and not count_doubled(queues)
+    recorded = logged or queues.height > 0
+    sure = recorded and not count_doubled(queues)
     numbers: dict[str, int | None] = {
         "queues": queues.height if sure else None,
         "queues made by HIP (Created lines)": queues["created_line_event"].count() if logged else None,
         "queues with dispatches": queues.filter(pl.col("dispatches") > 0).height
         if shown or (logged and queues.is_empty())
         else None,
-        "CREATE_QUEUE ioctls": queues["create_ioctl_event"].count() if traced else None,
-        "processes with queues": queues["process"].drop_nulls().n_unique(),
-        "known GPUs with queues": queues["gpu"].drop_nulls().n_unique(),
+        "CREATE_QUEUE ioctls": made if made or _shows_ioctls(tables) else None,
+        "processes with queues": queues["process"].drop_nulls().n_unique() if recorded else None,
+        "known GPUs with queues": queues["gpu"].drop_nulls().n_unique() if recorded else None,
         "streams": int(tables("streams").select(pl.len()).collect().item()) if logged else None,
         "streams that submitted": per_stream.len() if named else None,
         "queues shared by streams": int((per_queue > 1).sum()) if named else None,
@@ -174,6 +175,10 @@ def _describe_queues(tables: Tables) -> dict[str, int | None]:
     }
     kinds = queues.group_by(pl.col("type").fill_null("type not known")).len().sort("type")
     return numbers | {f"queues: {kind}": int(count) if sure else None for kind, count in kinds.iter_rows()}
+
+
+def _shows_ioctls(tables: Tables) -> bool:
+    return not tables("events").filter(pl.col("layer") == "ioctl").select("event").head(1).collect().is_empty()
 
 
 def _largest(counts: pl.Series) -> int:
