@@ -44,3 +44,12 @@ def _commands(folder: Path, *messages: str) -> list[Any]:
 )
 def test_packets_of_a_graph_launch(tmp_path: Path, messages: tuple[str, ...], known: list[Any]) -> None:
     assert _commands(tmp_path, *messages) == known
+
+
+def test_a_graph_launch_in_which_the_log_ends_is_no_sign_of_lost_lines(tmp_path: Path) -> None:
+    """It enqueues its command last: a program that was killed in it prints none."""
+    whole = [message for n in range(3) for message in (_ENTER, _dispatch(n), _TASK, _LEAVE)]
+    capture = correlate_messages(tmp_path, *whole, _ENTER, _dispatch(3))
+    launches = capture.table("launches").select("command_event", "unlinked_reason", "packet_index").collect()
+    assert launches["command_event"].is_null().to_list() == [False, False, False, True]
+    assert launches["unlinked_reason"][3] == "the log ends in its call"

@@ -199,7 +199,8 @@ def add_bare_calls(
     """Return `losses` with the files of calls that write packets and enqueue no command, as others of their name do.
 
     In recorded logs of HIP 5.7 to 7.2 every call that writes packets enqueues a command, but for the one that deletes
-    a queue: it waits for what is left there by a barrier of its own (hipStreamDestroy, 7.2.4).
+    a queue: it waits for what is left there by a barrier of its own (hipStreamDestroy, 7.2.4). A call that shows no end
+    tells nothing: a graph launch enqueues its command last, and the log may end in it.
 
     Args:
         losses: files of the log that lost lines, and the share of them (`false_calls.find_losses`).
@@ -214,7 +215,8 @@ def add_bare_calls(
     bare = ~owns[writers["event"].to_numpy()]
     if not bare.any():
         return losses
-    calls = writers.with_columns(bare=bare, name=events["name"].gather(writers["event"])).unique("event")
+    name, end = (events[column].gather(writers["event"]) for column in ("name", "end_offset"))
+    calls = writers.with_columns(bare=bare & end.is_not_null().to_numpy(), name=name).unique("event")
     counts = calls.group_by("file", "name").agg(total=pl.len(), bare=pl.col("bare").sum())
     counts = counts.filter(pl.col("name") != DESTROY)
     usual = counts.filter(pl.col("bare") < _MOST_BARE * pl.col("total")).group_by("file")

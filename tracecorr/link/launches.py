@@ -295,6 +295,7 @@ def _reason(sources: set[str], losses: pl.DataFrame) -> pl.Expr:
         .when(lossy & pl.col("command_event").is_null()).then(pl.lit("the log lost lines: no command surely has it"))
         .when(pl.col("call_event").is_null() & pl.col("thread").is_null()).then(pl.lit(no_thread))
         .when(pl.col("call_event").is_null()).then(pl.lit("no enclosing HIP call in the log"))
+        .when(pl.col("command_event").is_null() & pl.col("return_ns").is_null()).then(pl.lit("the log ends in its call"))
         .when(pl.col("command_event").is_null()).then(pl.lit("no command line before it in its call"))
         .when(is_packet & pl.col("packet_index").is_null()).then(pl.lit(no_index))
         .when(is_packet & pl.col("doorbell_event").is_null()).then(pl.lit(no_store))
