@@ -160,12 +160,16 @@ def test_calls_of_a_log_without_any_exit_hold_nothing() -> None:
 @pytest.mark.parametrize(("bare", "lost"), [(0, []), (1, [0.1]), (5, []), (10, [])])
 def test_a_call_that_writes_a_packet_and_enqueues_no_command_shows_a_loss(bare: int, lost: list[float]) -> None:
     """Of ten calls; where half of them do, their commands are not shown."""
-    events = pl.DataFrame([{"file": 0, "name": "hipEventRecord", "layer": "hip", "parent": None}] * 10)
+    call = {"file": 0, "name": "hipEventRecord", "layer": "hip", "parent": None, "end_offset": 9}
+    events = pl.DataFrame([call] * 10)
     rows = [{"file": 0, "name": "x", "layer": layer, "parent": n} for n in range(10) for layer in ("command", "aql")]
     lines = pl.DataFrame(rows, schema_overrides={"file": pl.UInt16})
     packets, commands = lines.filter(pl.col("layer") == "aql"), lines.filter(pl.col("layer") == "command")[bare:]
     none = pl.DataFrame(schema={"file": pl.UInt16, "lost": pl.Float64})
     assert add_bare_calls(none, packets, commands, events)["lost"].to_list() == lost
+    # The log ends in them.
+    endless = events.with_columns(end_offset=pl.lit(None, pl.Int64))
+    assert add_bare_calls(none, packets, commands, endless).is_empty()
     # What a thread that submits commands writes is in no call.
     outside = packets.with_columns(parent=pl.lit(None, pl.Int64))
     assert add_bare_calls(none, outside, commands[:0], events).is_empty()

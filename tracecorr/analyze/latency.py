@@ -5,6 +5,7 @@ from __future__ import annotations
 import polars as pl
 
 from tracecorr.analyze.frames import collect, describe_ns
+from tracecorr.analyze.graphs import name_kinds
 from tracecorr.analyze.moment_errors import add_errors, gap_error, list_tellers, widest
 from tracecorr.model.kinds import DERIVED, INFERRED, RECORDED
 
@@ -23,7 +24,7 @@ _STAGES = (
 
 
 def summarize_latency(launches: pl.LazyFrame, events: pl.LazyFrame) -> pl.DataFrame:
-    """Return one row per stage, kind of packet and evidence, in the order of the path.
+    """Return one row per stage, kind of packet and evidence, in the order of the path; those of graphs apart.
 
     A negative time is shown as it is: a barrier's doorbell is stored before its log line is
     written. `evidence` is that of the weaker of the join and the doorbell; `error_ns` is how far the time of the
@@ -34,7 +35,8 @@ def summarize_latency(launches: pl.LazyFrame, events: pl.LazyFrame) -> pl.DataFr
     """
     moments = sorted({column for _, start, end, _, _ in _STAGES for column in (start, end)})
     doorbell = pl.col("doorbell_evidence").cast(pl.String).fill_null(INFERRED)
-    rows = collect(launches.select("kind", doorbell.alias("doorbell"), *moments, *list_tellers(moments)))
+    told = name_kinds(launches, events)
+    rows = collect(told.select("kind", doorbell.alias("doorbell"), *moments, *list_tellers(moments)))
     rows = add_errors(rows, events, moments)
     stages = [_summarize_stage(rows, order) for order in range(len(_STAGES))]
     return pl.concat(stages).drop("total_ns")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import polars as pl
 
 from tracecorr.analyze.frames import collect, percentile
+from tracecorr.analyze.graphs import list_graph_calls
 from tracecorr.analyze.steady import list_setup_calls
 
 # Stretches that follow one another from the HIP call to the return; where a moment is not known its stretch is null.
@@ -19,6 +20,8 @@ _STRETCHES = (
 )
 # They make up the time from call to return.
 _IN_CALL = ("hip", "command", "doorbell", "return")
+# What all dispatches of a call share.
+_OF_THE_CALL = ("hip_ns", "command_ns", "return_ns", "whole_ns", "kernel_mode_ns")
 
 
 def trace_paths(launches: pl.LazyFrame, events: pl.LazyFrame, setup_calls: pl.DataFrame | None = None) -> pl.LazyFrame:
@@ -28,14 +31,17 @@ def trace_paths(launches: pl.LazyFrame, events: pl.LazyFrame, setup_calls: pl.Da
         launches, events: the tables.
         setup_calls: what `steady.list_setup_calls` gave, where it was asked already.
 
-    Returns: event, call_event, kernel, queue, phase (`setup` where the call made a queue, loaded code or allocated
-        memory, `unknown` where the call is not known, else `steady`), hip_ns, command_ns, doorbell_ns, return_ns,
-        wait_for_gpu_ns, gpu_ns, noticed_ns, whole_ns (from the call to its return) and kernel_mode_ns (system calls
-        inside the HIP call; null where no trace tells what was inside calls, where one of them was half seen, or where
-        the call is not known).
+    Returns: event, call_event, kernel, queue, phase (`graph` where the call launched a graph, `setup` where it made a
+        queue, loaded code or allocated memory, `unknown` where it is not known, else `steady`), hip_ns, command_ns,
+        doorbell_ns, return_ns, wait_for_gpu_ns, gpu_ns, noticed_ns, whole_ns (from the call to its return) and
+        kernel_mode_ns (system calls inside the HIP call; null where no trace tells what was inside calls, where one of
+        them was half seen, or where the call is not known). What a graph launch took as a whole (`graphs`) is no time
+        of one of its dispatches: there hip_ns, command_ns, return_ns, whole_ns and kernel_mode_ns are null.
     """
     calls = list_setup_calls(events) if setup_calls is None else setup_calls
+    graphs = list_graph_calls(events).select("call_event", phase=pl.lit("graph"))
     setup = calls.lazy().select(call_event="chain", phase=pl.lit("setup"))
+    setup = pl.concat([graphs, setup]).unique("call_event", keep="first", maintain_order=True)
     inside = (
         events.filter(pl.col("layer").is_in(["syscall", "ioctl"]) & pl.col("chain").is_not_null())
         .group_by(call_event="chain")
@@ -56,6 +62,7 @@ def trace_paths(launches: pl.LazyFrame, events: pl.LazyFrame, setup_calls: pl.Da
                 pl.col("traced") & pl.col("call_event").is_not_null() & ~pl.col("half_seen").fill_null(value=False)
             ).then(pl.col("kernel_mode_ns").fill_null(0)),
         )
+        .with_columns(pl.when(pl.col("phase") != "graph").then(column).alias(column) for column in _OF_THE_CALL)
         .drop("traced", "half_seen")
         .sort("event")
     )

@@ -13,6 +13,7 @@ from tracecorr.analyze.evictions import summarize_evictions
 from tracecorr.analyze.frames import Tables
 from tracecorr.analyze.gaps import summarize_gaps
 from tracecorr.analyze.glossary import list_words
+from tracecorr.analyze.graphs import summarize_graphs
 from tracecorr.analyze.hip_calls import summarize_hip_calls, summarize_internal_calls
 from tracecorr.analyze.hqd import list_logical_queues
 from tracecorr.analyze.hsa_calls import summarize_hsa_calls
@@ -118,8 +119,10 @@ def _packet_sections(tables: Tables, sources: set[str]) -> Iterator[Section]:
         "a graph's doorbell by its launch; `inferred` = the doorbell lies somewhere in an interval. A barrier's "
         "doorbell is stored before its log line, and its completion may be noticed before it; a queue that is running "
         "may take a packet from the ring before its doorbell is stored: negative times are real. Observed completion "
-        "is when the host noticed, not the end on the GPU. `error` = how far the time of the packet that is known "
-        "worst may lie from the truth, to either side: a clock that is off moves all of them",
+        "is when the host noticed, not the end on the GPU. Packets `of a graph` wait in their call for those before "
+        "them: what begins or ends with it is no cost of their own (Graph launches tells what the calls took). `error` "
+        "= how far the time of the packet that is known worst may lie from the truth, to either side: a clock that is "
+        "off moves all of them",
         explain_lack(sources, "packets", log=True),
         nothing=NO_PACKET,
     )
@@ -223,12 +226,22 @@ def _path_sections(evidence: Evidence, sources: set[str]) -> Iterator[Section]:
         summarize_paths(launches, events, evidence.setup_calls),
         "`hip` = call to command, `command` = command to packet line, `doorbell` = to its store, `return` = to "
         "the return of the call; `kernel_mode` = system calls inside the call (part of the others). `setup` = launches "
-        "whose call made a queue, loaded code or allocated memory: they say nothing about steady ones; `unknown` = "
-        "those whose call is not known. What ends or begins at a doorbell or on the GPU may be off by the error of "
+        "whose call made a queue, loaded code or allocated memory: they say nothing about steady ones; `graph` = those "
+        "of graph launches, whose call is not one dispatch's (see Graph launches); `unknown` = those whose call is not "
+        "known. What ends or begins at a doorbell or on the GPU may be off by the error of "
         "Time by stage. `share` = of the time from call to return; where a doorbell is not recorded the rest is "
         "unknown",
         explain_lack(sources, "packets", log=True),
         nothing=NO_DISPATCH,
+    )
+    yield Section(
+        "graphs",
+        "Graph launches",
+        summarize_graphs(launches, events),
+        "recorded: the calls that launch graphs, and their packets; the log's own cost is part of their times; `per "
+        "dispatch` = time of the calls by their dispatches",
+        explain_lack(sources, "graph launches", log=True),
+        nothing="no graph was launched",
     )
     yield Section(
         "gaps",

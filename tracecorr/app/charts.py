@@ -13,6 +13,7 @@ import plotly.graph_objects as go
 import polars as pl
 
 from tracecorr.analyze.frames import Tables, collect, percentile
+from tracecorr.analyze.graphs import name_kinds
 from tracecorr.analyze.hip_calls import summarize_hip_calls
 from tracecorr.analyze.ioctls import summarize_ioctls
 from tracecorr.analyze.kernels import summarize_kernels
@@ -97,9 +98,13 @@ def dispatches_by_kernel(source: Source) -> go.Figure | None:
 
 
 def latency_by_kernel(source: Source) -> go.Figure | None:
-    """Show the time from call to packet of each kernel as a box: P5, quartiles, P95; it leads to the slowest."""
+    """Show the time from call to packet of each kernel as a box: P5, quartiles, P95; it leads to the slowest.
+
+    Dispatches of graphs wait in their call for others, and are left out.
+    """
     took = pl.col("packet_ns") - pl.col("call_ns")
-    rows = source.tables("launches").filter(pl.col("kind").cast(pl.String) == "dispatch", took.is_not_null())
+    launches = name_kinds(source.tables("launches"), source.tables("events"))
+    rows = launches.filter(pl.col("kind").cast(pl.String) == "dispatch", took.is_not_null())
     names = source.tables("kernels").select("kernel", name=pl.coalesce("display", "name"))
     found = collect(
         rows.join(names, on="kernel", how="left")
@@ -144,12 +149,13 @@ def latency_by_stage(source: Source) -> go.Figure | None:
 
 
 def latency_over_time(source: Source) -> go.Figure | None:
-    """Show how the time from call to packet changed during the capture.
+    """Show how the time from call to packet changed during the capture, of dispatches that no graph launched.
 
     Few dispatches are points, each leads to its event; of many the percentiles of a slice of time lead to the slice.
     """
     took = pl.col("packet_ns") - pl.col("call_ns")
-    dispatches = source.tables("launches").filter(pl.col("kind").cast(pl.String) == "dispatch")
+    launches = name_kinds(source.tables("launches"), source.tables("events"))
+    dispatches = launches.filter(pl.col("kind").cast(pl.String) == "dispatch")
     rows = dispatches.filter(took.is_not_null()).select("event", "packet_ns", took=took)
     title, unit = "HIP call to packet over time (dispatches)", "s since the capture start"
     few = collect(rows.sort("packet_ns").head(_FEW + 1))

@@ -52,7 +52,7 @@ PAGES: dict[str, Page] = {
     ),
     "ioctls": Page("Ioctls", ("ioctls", "drm_jobs", "driver_events"), (charts.time_by_ioctl, charts.ioctls_over_time)),
     "memory": Page("Memory", ("memory", "copies"), (charts.memory_over_time,)),
-    "layers": Page("Layers", ("paths",), (charts.share_of_layers,)),
+    "layers": Page("Layers", ("paths", "graphs"), (charts.share_of_layers,)),
     "clocks": Page("Clocks, losses", ("clocks", "time_errors", "losses")),
     "ledger": Page("Ledger", ("ledger", "unaccounted")),
 }  # fmt: skip

@@ -15,7 +15,6 @@ from tracecorr.model.kinds import COMMAND_MENTIONS, GRAPH_COMMAND, KERNEL_COMMAN
 _ENDS = 0.05
 # Where more calls of a function write packets without a command, it does not show its commands.
 _MOST_BARE = 0.5
-GRAPH_CALL = "hipGraphLaunch"
 
 
 def match_commands(launches: pl.DataFrame, commands: pl.DataFrame, losses: pl.DataFrame) -> pl.DataFrame:

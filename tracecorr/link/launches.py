@@ -11,7 +11,6 @@ from tracecorr.align.intervals import bracket_doorbells, list_moments
 from tracecorr.align.rows import Places, attach_columns
 from tracecorr.link.command_ends import drop_behind_ends
 from tracecorr.link.commands import (
-    GRAPH_CALL,
     add_bare_calls,
     add_lost_enqueues,
     list_command_uses,
@@ -26,7 +25,7 @@ from tracecorr.link.streams import name_called_streams
 from tracecorr.link.sure_commands import drop_late, keep_sure_commands, list_unsure_kernels
 from tracecorr.link.threadless import list_unsure_names
 from tracecorr.model import schema
-from tracecorr.model.kinds import DERIVED, INFERRED, PACKET_KINDS, RECORDED, Flag
+from tracecorr.model.kinds import DERIVED, GRAPH_CALL, INFERRED, PACKET_KINDS, RECORDED, Flag
 
 _PACKET_COLUMNS = [
     "rptr", "header", "grid_x", "grid_y", "grid_z", "workgroup_x", "workgroup_y", "workgroup_z", "kernel_object",
@@ -288,6 +287,7 @@ def _reason(sources: set[str], losses: pl.DataFrame) -> pl.Expr:
     else:
         no_store = "no doorbell store with this index at its time"
     no_index = "the log prints no packet index and it cannot be counted"
+    no_end = "the log ends in its call"
     no_thread = "the log names no thread: no HIP call surely holds it"
     lossy = pl.col("file").is_in(losses["file"].implode())
     return (
@@ -295,7 +295,7 @@ def _reason(sources: set[str], losses: pl.DataFrame) -> pl.Expr:
         .when(lossy & pl.col("command_event").is_null()).then(pl.lit("the log lost lines: no command surely has it"))
         .when(pl.col("call_event").is_null() & pl.col("thread").is_null()).then(pl.lit(no_thread))
         .when(pl.col("call_event").is_null()).then(pl.lit("no enclosing HIP call in the log"))
-        .when(pl.col("command_event").is_null() & pl.col("return_ns").is_null()).then(pl.lit("the log ends in its call"))
+        .when(pl.all_horizontal(pl.col("command_event", "return_ns").is_null())).then(pl.lit(no_end))
         .when(pl.col("command_event").is_null()).then(pl.lit("no command line before it in its call"))
         .when(is_packet & pl.col("packet_index").is_null()).then(pl.lit(no_index))
         .when(is_packet & pl.col("doorbell_event").is_null()).then(pl.lit(no_store))

@@ -7,7 +7,7 @@ import polars as pl
 
 from tracecorr.align.bounds import NO_HIGH, NO_LOW, Ints
 from tracecorr.align.intervals import list_moments
-from tracecorr.link.commands import GRAPH_CALL
+from tracecorr.model.kinds import GRAPH_CALL
 
 
 def add_turns(packets: pl.DataFrame, records: pl.DataFrame, ring: tuple[str, ...]) -> pl.DataFrame:

@@ -26,6 +26,8 @@ SUBMITTED = "submitted"
 NULL_STREAM = 1
 # Commands that make barriers only, and the one of all packets of a graph launch, which writes these first.
 MARKERS, GRAPH_COMMAND = ("InternalMarker", "Marker"), "Task"
+# What the names of the calls that launch a graph begin with.
+GRAPH_CALL = "hipGraphLaunch"
 # The command of one kernel launch.
 KERNEL_COMMAND = "KernelExecution"
 # Other lines that name a command, and enqueue none.

@@ -25,6 +25,7 @@ from tracecorr.analyze.compare.sides import (
 )
 from tracecorr.analyze.copies import summarize_copies
 from tracecorr.analyze.frames import Tables
+from tracecorr.analyze.graphs import sum_up_graphs
 from tracecorr.analyze.kernels import UNKNOWN_KERNEL
 from tracecorr.analyze.launches import count_packets
 from tracecorr.analyze.moment_errors import LOG_MOMENTS
@@ -148,7 +149,8 @@ def _work_sections(first: Evidence, second: Evidence, confidence: float, rounds:
     yield Section(
         "kernels", "Kernels",
         name_unrecorded(compare_kernels(a, b, steady, confidence, rounds), _with_packets(first, second)),
-        f"counts are recorded; times are medians from call to packet: {interval}", nothing="no kernel on either side",
+        f"counts are recorded; times are medians from call to packet, without those of graphs: {interval}",
+        nothing="no kernel on either side",
     )  # fmt: skip
     yield Section("rates", "Submission rate", compare_rates(a, b), "recorded: times of the packet lines, 100 slices")
     logged, traced = _with_log_and_ioctls(first, second)
@@ -168,8 +170,18 @@ def _path_sections(first: Evidence, second: Evidence) -> Iterator[Section]:
     ways = join_sides(paths[0], paths[1], "way", ["launches", "mean_ns", "p50_ns", "p99_ns"])
     yield Section(
         "paths", "Time by layer", name_unrecorded(ways, _with_packets(first, second)),
-        "steady launches, those with set-up work and those of an unknown call apart; what ends or begins at a doorbell "
-        "or on the GPU may be off by the clock error of Latency",
+        "steady launches, those with set-up work, of graphs and of an unknown call apart; what ends or begins at a "
+        "doorbell or on the GPU may be off by the clock error of Latency",
+    )  # fmt: skip
+    graphs = [
+        sum_up_graphs(t("launches"), t("events")).select(pl.lit(side).alias("side"), pl.all())
+        for side, (t, _) in zip("AB", sides, strict=True)
+    ]
+    yield Section(
+        "graphs", "Graph launches", pl.concat(graphs),
+        "recorded: the calls that launch graphs, and their packets; `per dispatch` = time of the calls by their "
+        "dispatches; latencies are compared of packets of graphs, and of others, apart",
+        nothing="no graph was launched on either side",
     )  # fmt: skip
     copies = [
         summarize_copies(t("events"), t("launches"), t("kernels"))
@@ -242,6 +254,7 @@ def _find(frames: dict[str, pl.DataFrame], sides: tuple[Evidence, Evidence]) -> 
         a, b = ("unknown" if row[side] is None else row[side] for side in ("a", "b"))
         yield f"{what}: {a} in A, {b} in B" + (" (no difference)" if row["difference"] == 0 else "")
     yield _compare_dispatches(frames["rates"])
+    yield from _compare_graphs(frames["graphs"])
     # A name that no line tells is no kernel of its own.
     shown = _with_packets(*sides)
     logged, traced = _with_log_and_ioctls(*sides)
@@ -279,6 +292,17 @@ def _compare_dispatches(rates: pl.DataFrame) -> str:
         for row in rates.iter_rows(named=True)
     )
     return f"dispatches: {', '.join(sides)}"
+
+
+def _compare_graphs(graphs: pl.DataFrame) -> Iterator[str]:
+    """Yield how many dispatches graph launches submitted, where there are any."""
+    sides = {row["side"]: row for row in graphs.iter_rows(named=True)}
+    if sides:
+        told = (
+            f"{sides[side]['dispatches']} in {side} ({sides[side]['calls']} calls)" if side in sides else f"0 in {side}"
+            for side in "AB"
+        )
+        yield f"dispatches by graph launches, whose latencies are compared apart: {', '.join(told)}"
 
 
 def _count_only(frame: pl.DataFrame, what: str, sources: Sequence[bool]) -> str:

@@ -11,6 +11,7 @@ import polars as pl
 
 from tracecorr.analyze.compare.quantiles import QUANTILES, Sample, resample
 from tracecorr.analyze.frames import Tables, collect
+from tracecorr.analyze.graphs import name_kinds
 from tracecorr.analyze.moment_errors import LOG_MOMENTS, add_errors, gap_error, list_tellers, widest
 from tracecorr.analyze.steady import list_setup_calls
 from tracecorr.model.kinds import RECORDED
@@ -40,14 +41,15 @@ def read_steady(tables: Tables, setup_calls: pl.DataFrame | None = None) -> pl.D
         tables: gives the table of a capture by its name.
         setup_calls: what `steady.list_setup_calls` gave, where it was asked already.
 
-    Returns: kind, kernel_name, priority (of its queue, as the log prints it), and the columns that `STAGES` names;
-        doorbell_ns only where it is recorded; the errors of all of them (`moment_errors.add_errors`).
+    Returns: kind (`graphs.name_kinds`), kernel_name, priority (of its queue, as the log prints it), and the columns
+        that `STAGES` names; doorbell_ns only where it is recorded; the errors of all of them
+        (`moment_errors.add_errors`).
     """
     calls = list_setup_calls(tables("events")) if setup_calls is None else setup_calls
     setup = calls.lazy().select(call_event="chain")
     moments = [moment for moment in _MOMENTS if moment != "doorbell_ns"]
     recorded = pl.col("doorbell_evidence") == RECORDED
-    known = tables("launches").filter(pl.col("call_event").is_not_null())
+    known = name_kinds(tables("launches"), tables("events")).filter(pl.col("call_event").is_not_null())
     rows = known.join(setup, on="call_event", how="anti", maintain_order="left")
     names = tables("kernels").select("kernel", kernel_name=pl.coalesce("display", "name"))
     priorities = tables("queues").select("queue", priority="priority_log")
