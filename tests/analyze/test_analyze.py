@@ -345,6 +345,9 @@ def test_functions_inside_hip_are_no_calls_of_the_program() -> None:
         (-61_000, "-61.00 us"),
         (2_500_000, "2.50 ms"),
         (10**9, "1.00 s"),
+        (999_994, "999.99 us"),
+        (999_999, "1.00 ms"),
+        (-999_999_999, "-1.00 s"),
     ],
 )
 def test_durations_have_units(ns: int, text: str) -> None:

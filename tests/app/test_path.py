@@ -105,4 +105,4 @@ class TestInTheBrowser:
         page.evaluate("event => __tl.select(event)", event)
         wait_idle(page)
         said = page.locator("#tl-detail .tl-path").inner_text()
-        assert "its store was not traced, it lies within 2.50 µs (inferred)" in said and "recorded #" not in said
+        assert "its store was not traced, it lies within 2.50 us (inferred)" in said and "recorded #" not in said

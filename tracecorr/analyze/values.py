@@ -65,7 +65,8 @@ def render_value(column: str, value: Any) -> str:
 def render_ns(ns: int) -> str:
     """Return a duration with the unit in which it has at most four digits before the point."""
     for unit, size in _UNITS:
-        if abs(ns) >= size:
+        # As it is rounded: 999,999 ns are 1.00 ms and not 1000.00 us.
+        if round(1000 * abs(ns) / size, 2) >= 1000:
             return f"{ns / size:.2f} {unit}"
     return f"{ns} ns"
 

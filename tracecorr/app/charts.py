@@ -125,7 +125,7 @@ def latency_by_kernel(source: Source) -> go.Figure | None:
         )
         for place, r in enumerate(found.iter_rows(named=True))
     ]  # fmt: skip
-    figure = _figure("Launch latency, HIP call to packet: P5, quartiles, P95", boxes, y="µs")
+    figure = _figure("Launch latency, HIP call to packet: P5, quartiles, P95", boxes, y="us")
     return figure if figure is None else figure.update_xaxes(_ticks(found["name"].to_list()))
 
 
@@ -144,7 +144,7 @@ def latency_by_stage(source: Source) -> go.Figure | None:
         for q in ("p50", "p95", "p99")
     ]
     title = "Time by stage (dispatches; negative times are in the table only)"
-    figure = _figure(title, bars if label else [], y="µs, logarithmic", barmode="group")
+    figure = _figure(title, bars if label else [], y="us, logarithmic", barmode="group")
     return figure if figure is None else figure.update_yaxes(type="log")
 
 
@@ -164,7 +164,7 @@ def latency_over_time(source: Source) -> go.Figure | None:
             mode="markers", x=[(t - source.t0) / 1e9 for t in few["packet_ns"]], y=[v / 1e3 for v in few["took"]],
             customdata=[["event", e] for e in few["event"]], marker={"size": 5}, showlegend=False,
         )  # fmt: skip
-        return _figure(title, [points] if few.height else [], x=unit, y="µs")
+        return _figure(title, [points] if few.height else [], x=unit, y="us")
     first, last = _extent(rows)
     found = collect(
         rows.with_columns(slice=_slice(first, last))
@@ -176,7 +176,7 @@ def latency_over_time(source: Source) -> go.Figure | None:
     x = [(first - source.t0 + (s + 0.5) * wide) / 1e9 for s in found["slice"]]
     leads = [["range", first - source.t0 + s * wide, first - source.t0 + (s + 1) * wide] for s in found["slice"]]
     lines = [_line(q.upper(), x, [v / 1e3 for v in found[q]], leads) for q in ("p50", "p95", "p99")]
-    return _figure(title, lines, x=unit, y="µs")
+    return _figure(title, lines, x=unit, y="us")
 
 
 def time_by_ioctl(source: Source) -> go.Figure | None:
@@ -237,7 +237,7 @@ def overlay_latency(sides: Sequence[tuple[str, Tables]]) -> go.Figure | None:
             shares = [i / 200 for i in range(201)]
             values = [took.quantile(s, "nearest") for s in shares]
             lines.append(_line(name, [(v or 0) / 1e3 for v in values], [100 * s for s in shares], []))
-    figure = _figure("HIP call to packet: share of launches that took at most ...", lines, x="µs", y="percent")
+    figure = _figure("HIP call to packet: share of launches that took at most ...", lines, x="us", y="percent")
     return figure if figure is None else figure.update_xaxes(type="log")
 
 
@@ -286,7 +286,7 @@ def _short(name: str) -> str:
 def _with_unit(times: pl.Series) -> tuple[list[float | None], str]:
     """Return times with the unit that suits them; one that is unknown gets no bar."""
     longest = max((v or 0 for v in times), default=0)
-    size, unit = next(((s, u) for s, u in ((1e9, "s"), (1e6, "ms")) if longest >= s), (1e3, "µs"))
+    size, unit = next(((s, u) for s, u in ((1e9, "s"), (1e6, "ms")) if longest >= s), (1e3, "us"))
     return [None if v is None else v / size for v in times], unit
 
 

@@ -288,7 +288,7 @@ window.TL = window.TL || {};
   }
   // In a long view times are known to a billionth of it: no digit is shown that is not known.
   function about(ns, unit) {
-    return unit === 1 ? TL.ns(ns) : "about " + TL.num(Math.round(ns / 1000)) + " µs";
+    return unit === 1 ? TL.ns(ns) : "about " + TL.num(Math.round(ns / 1000)) + " us";
   }
   // When the pointer rests, the server tells the exact values.
   function exactTip(hit) {

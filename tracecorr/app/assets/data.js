@@ -170,10 +170,11 @@ window.TL = window.TL || {};
   TL.ns = (n) => TL.num(n) + " ns";
   // Short form for labels and gaps: three or four digits and a unit.
   TL.short = function (ns) {
-    const a = Math.abs(ns);
-    if (a < 1e3) return Math.round(ns) + " ns";
-    if (a < 1e6) return (ns / 1e3).toFixed(a < 1e5 ? 2 : 1) + " µs";
-    if (a < 1e9) return (ns / 1e6).toFixed(a < 1e8 ? 2 : 1) + " ms";
+    if (Math.abs(Math.round(ns)) < 1e3) return Math.round(ns) + " ns";
+    for (const [size, unit] of [[1e3, "us"], [1e6, "ms"]]) {
+      const text = (ns / size).toFixed(Math.abs(ns / size) < 99.995 ? 2 : 1);
+      if (Math.abs(text) < 1e3) return text + " " + unit;
+    }
     return (ns / 1e9).toFixed(3) + " s";
   };
 })(window.TL);

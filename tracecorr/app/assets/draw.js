@@ -222,10 +222,15 @@ window.TL = window.TL || {};
     ctx.fillStyle = theme.line;
     ctx.fillRect(0, y + item.h - 1, view.width, 1);
     if (item.kind === "lane") ctx.fillRect(TL.GUTTER - 1, y, 1, item.h);
+    if (item.kind === "group" && item.id === view.header) {
+      ctx.strokeStyle = theme.accent;
+      ctx.lineWidth = 2;
+      ctx.strokeRect(1, y + 1, view.width - 2, item.h - 3);
+    }
   }
 
   function shortNumber(n) {
-    const unit = [[1e12, "T"], [1e9, "G"], [1e6, "M"], [1e4, "k"]].find(([size]) => Math.abs(n) >= size);
+    const unit = [[1e12, "T"], [1e9, "G"], [1e6, "M"], [1e4, "k"]].find(([size]) => Math.abs(n) >= size * 0.99995); // as it is rounded
     return unit ? (n / (unit[1] === "k" ? 1e3 : unit[0])).toFixed(1) + unit[1] : String(Math.round(n * 100) / 100);
   }
   function heading(ctx, item) {

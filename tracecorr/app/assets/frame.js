@@ -2,7 +2,7 @@
 window.TL = window.TL || {};
 (function (TL) {
   "use strict";
-  const UNITS = [[1e9, "s"], [1e6, "ms"], [1e3, "µs"], [1, "ns"]];
+  const UNITS = [[1e9, "s"], [1e6, "ms"], [1e3, "us"], [1, "ns"]];
 
   function ticks() {
     const rough = TL.view.perPixel() * 130;

@@ -6,6 +6,7 @@ window.TL = window.TL || {};
     ["W / S, + / −", "zoom in / out at the pointer"], ["A / D, ← / →", "pan left / right"], ["↑ / ↓, wheel", "scroll the lanes"],
     ["Ctrl + wheel", "zoom at the pointer"], ["Shift + wheel, drag", "pan"], ["drag the ruler, Shift + drag", "measure; over events from and to their edges"],
     ["click", "select; click on nothing clears"], ["click a header", "fold a process, thread or group"],
+    ["H / Shift + H, Enter", "the next / previous header; fold it or unfold it"],
     ["drag the overview", "move the view"], ["F", "fit the chain of the selection; once more: the event alone"], ["P", "only the lanes of the chain"],
     ["0", "whole capture"], ["Backspace", "the range before; with Shift the one after"], ["/", "search: name or result, #event, 0xaddress, queue 2, stream 1, pid; Enter next, Shift + Enter previous"],
     ["/ @180.5ms", "go to a time after the start, or of the host's clock; @10ms..20ms shows a range"],
@@ -27,6 +28,7 @@ window.TL = window.TL || {};
     backspace: (event) => TL.goToRange(event.shiftKey), 0: () => TL.view.whole(), f: onSelection(() => TL.fit()), p: onSelection(() => TL.toggleChain()), t: () => TL.toggleTheme(),
     u: () => TL.step("parent", false), g: () => TL.toggleFilters(), m: onSelection(() => TL.markSelection()), z: onSelection(() => TL.zoomMark()),
     ".": () => TL.step("thread", false), ",": () => TL.step("thread", true), b: () => TL.editNote(),
+    h: (event) => chooseHeader(event.shiftKey ? -1 : 1), enter: () => foldChosen(),
     "/": () => TL.focusSearch(), "?": () => TL.toggleHelp(), escape: () => TL.clear(),
   };
   for (const [key, kind] of [["n", "name"], ["k", "kernel"], ["q", "queue"], ["e", "error"]]) {
@@ -124,15 +126,40 @@ window.TL = window.TL || {};
   }
   function click(x, y) {
     const item = TL.view.itemAt(y);
-    if (item && item.kind === "group") {
-      const closed = TL.view.collapsed;
-      if (closed.has(item.id)) closed.delete(item.id); else closed.add(item.id);
-      TL.view.layout();
-      TL.changed();
-      return;
-    }
+    if (item && item.kind === "group") { fold(item); return; }
     if (x < TL.GUTTER) return;
     TL.click(x, y);
+  }
+
+  // --- headers ------------------------------------------------------------------------------------
+  function fold(item) {
+    const closed = TL.view.collapsed;
+    if (closed.has(item.id)) closed.delete(item.id); else closed.add(item.id);
+    TL.view.layout();
+    TL.changed();
+  }
+  function chosenHeader() {
+    return TL.view.items.find((i) => i.kind === "group" && i.id === TL.view.header);
+  }
+  function tellHeader(item) {
+    TL.message(item.label + (TL.view.collapsed.has(item.id) ? ": folded, Enter unfolds it" : ": Enter folds it"));
+  }
+  // From the one that is chosen, else from the first in view, around the ends.
+  function chooseHeader(step) {
+    const view = TL.view, headers = view.items.filter((i) => i.kind === "group");
+    if (!headers.length) return;
+    const at = headers.indexOf(chosenHeader()), first = headers.findIndex((i) => i.y + i.h > view.scroll);
+    const next = at >= 0 ? at + step : step > 0 ? first : first - 1;
+    const item = headers[(next + headers.length) % headers.length];
+    view.header = item.id;
+    view.revealItem(item);
+    tellHeader(item);
+  }
+  function foldChosen() {
+    const item = chosenHeader();
+    if (!item || TL.view.chainOnly) return; // of a chain no group is folded
+    fold(item);
+    tellHeader(item);
   }
 
   TL.bind = function (canvas) {

@@ -15,7 +15,7 @@ window.TL = window.TL || {};
 
   const view = (TL.view = {
     meta: null, t0: 0, t1: 1, scroll: 0, width: 800, height: 600,
-    collapsed: new Set(), chainOnly: false, selected: null, detail: null,
+    collapsed: new Set(), header: null, chainOnly: false, selected: null, detail: null,
     scrolls: 0, search: null, mark: null, cursor: null, items: [], laneY: new Map(), total: 0,
     hidden: {}, only: {}, left: null, problem: null, colourBy: "layer", notes: [],
   });
@@ -141,7 +141,9 @@ window.TL = window.TL || {};
   };
   view.reveal = function (lane) {
     const item = view.laneY.get(lane);
-    if (!item) return;
+    if (item) view.revealItem(item);
+  };
+  view.revealItem = function (item) {
     const room = view.height - TL.TOP;
     if (item.y < view.scroll || item.y + item.h > view.scroll + room) view.scroll = item.y - room / 3;
     view.scrollBy(0);

@@ -159,7 +159,7 @@ window.TL = window.TL || {};
     title.append(TL.make("b", "", "Filters"), TL.button("Clear", "remove all filters", clear), TL.button("×", "close the filters (G)", () => TL.toggleFilters(false)));
     side.replaceChildren(
       title, colourBy(), textInput("name", "Name contains"), textInput("kernel", "Kernel contains (with its launches)"),
-      textInput("shortest", "At least (µs)", "number"), textInput("longest", "At most (µs)", "number"), errorsOnly(),
+      textInput("shortest", "At least (us)", "number"), textInput("longest", "At most (us)", "number"), errorsOnly(),
     );
     for (const part of [streams(), ...view.FACETS.map(checklist)]) if (part) side.append(part);
     showColours();

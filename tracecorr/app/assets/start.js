@@ -148,7 +148,7 @@ window.__perf = { log: [], idle: false };
     if (document.getElementById("tl-help").classList.contains("open")) { TL.toggleHelp(false); return; }
     if (document.getElementById("tl-card").classList.contains("open")) { TL.clearMark(); return; }
     TL.overtake();
-    view.selected = view.detail = view.mark = null;
+    view.selected = view.detail = view.mark = view.header = null;
     view.chainOnly = false;
     TL.clearSearch();
     TL.showDetail(null);
