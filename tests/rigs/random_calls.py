@@ -181,13 +181,22 @@ class Worker:
         told = {"stream": stream.value or 0}
         if call("hipStreamBeginCapture", stream, RELAXED_CAPTURE, **told):
             return
+        branch = self._random.choice(self._streams)
+        if branch.value != stream.value:
+            self._follow(stream, branch)
         for _ in range(self._random.randrange(1, 6)):
             if self._random.random() < 0.7:
-                self._launch(4, "captured", stream)
+                self._launch(4, "captured", self._random.choice([stream, branch]))
             else:
                 call("hipMemsetAsync", self._mine[0], 1, BYTES, stream, **told, what="captured")
+        if branch.value != stream.value:
+            self._follow(branch, stream)
         graph = ctypes.c_void_p()
         if call("hipStreamEndCapture", stream, ctypes.byref(graph), **told) == 0:
+            # The stream that HIP makes for the graph's branch may get the address of one that was destroyed.
+            if self._alone and branch.value != stream.value:
+                self._streams.remove(branch)
+                call("hipStreamDestroy", branch, stream=branch.value or 0)
             self._graphs.append(make("hipGraphInstantiate", graph, None, None, ctypes.c_size_t(0)))
             call("hipGraphDestroy", graph)
 
@@ -209,7 +218,15 @@ class Worker:
         call("hipModuleLaunchKernel", self._device.kernel, 1, 1, 1, 2048, 1, 1, 0, stream, self._device.arguments, None,
              **told, what="refused")  # fmt: skip
 
+    def _follow(self, first: ctypes.c_void_p, second: ctypes.c_void_p) -> None:
+        """Let what is captured on a stream next come after what was captured on another one."""
+        event = make("hipEventCreateWithFlags", 2)
+        call("hipEventRecord", event, first, stream=first.value or 0)
+        call("hipStreamWaitEvent", second, event, 0, stream=second.value or 0)
+
     def _launch_graph(self) -> None:
+        if self._graphs and self._random.random() < 0.2:
+            call("hipGraphExecDestroy", self._graphs.pop(self._random.randrange(len(self._graphs))))
         if self._graphs:
             stream, told = self._pick()
             call("hipGraphLaunch", self._random.choice(self._graphs), stream, **told, what="graph")

@@ -61,9 +61,12 @@ def _check_calls(calls: pl.DataFrame) -> None:
 
 
 def _check_launches(run: Run, calls: pl.DataFrame) -> None:
-    """Each launch has its one dispatch, on the stream that it was given; what is captured has none."""
+    """Each launch has its one dispatch, on the stream that it was given; what is captured has none.
+
+    A graph's branches have streams of HIP's own, and nothing is of a stream that is not there any more.
+    """
     launches = run.table("launches").with_columns(pl.col("kind").cast(pl.String))
-    streams = run.table("streams").select("stream", "handle")
+    streams = run.table("streams").select("stream", "handle", "create_event", "destroyed_ns")
     packets = launches.join(streams, on="stream", how="left").join(
         calls.select("what", "status", "given", call_event="event"), on="call_event"
     )
@@ -72,6 +75,10 @@ def _check_launches(run: Run, calls: pl.DataFrame) -> None:
     made = packets.filter((pl.col("what") == "dispatch") & (pl.col("kind") == "dispatch"))
     assert sorted(made["call_event"]) == sorted(asked["event"])
     assert made.filter((pl.col("given") != 0) & (pl.col("handle") != pl.col("given"))).is_empty()
+    given = (pl.col("handle") == pl.col("given")) | (pl.col("given") == 0)
+    branches = packets.filter((pl.col("what") == "graph") & ~given)
+    assert branches["create_event"].null_count() == branches.height
+    assert packets.filter(pl.col("call_ns") > pl.col("destroyed_ns")).is_empty()
     # No line is lost: only the barrier of a queue that is deleted has no command.
     names = run.table("events").select(call_event="event", name=pl.col("name").cast(pl.String))
     without = launches.filter(pl.col("command_event").is_null()).join(names, on="call_event", how="left")

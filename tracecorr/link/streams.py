@@ -5,6 +5,7 @@ from __future__ import annotations
 import polars as pl
 
 from tracecorr.align.rows import fill_columns
+from tracecorr.link.command_ends import DESTROY
 from tracecorr.link.queues import pivot_args
 from tracecorr.model.kinds import COMMAND_MENTIONS, DERIVED, GRAPH_COMMAND, MARKERS, NULL_STREAM, RECORDED, SUBMITTED
 
@@ -31,9 +32,14 @@ def name_null_stream(events: pl.DataFrame) -> pl.DataFrame:
 
 
 def build_streams(events: pl.DataFrame, args: pl.DataFrame) -> pl.DataFrame:
-    """Return the table `streams`: one row per creating call, one per handle that only commands and calls name."""
-    named = events.select("event", "process", "stream", "ts_ns", "dur_ns", "layer", "name", "parent")
-    named = named.filter(pl.col("stream").is_not_null())
+    """Return the table `streams`: one row per creating call, one per handle that only commands and calls name.
+
+    One more is of commands that name a handle before a call made it, or after one destroyed it: HIP's own streams (of a
+    graph's branches) get the same addresses.
+
+    Returns: with them from_ns, from when on the handle is the stream's.
+    """
+    named = _select_named(events)
     made = named.filter((pl.col("layer") == "hip") & pl.col("name").cat.starts_with("hipStreamCreate"))
     asked = pivot_args(args, made["event"], ["priority", "flags"])
     created = made.select("event", "process", "stream", created_ns=pl.col("ts_ns") + pl.col("dur_ns").fill_null(0))
@@ -50,7 +56,41 @@ def build_streams(events: pl.DataFrame, args: pl.DataFrame) -> pl.DataFrame:
     for known in (created, _list_null_handles(named)):
         others = others.join(known, on=["process", "handle"], how="anti", nulls_equal=True, maintain_order="left")
     streams = pl.concat([created, others], how="diagonal_relaxed").with_row_index("stream")
-    return _add_destroyed(streams, named)
+    streams = streams.with_columns(from_ns=pl.col("created_ns").fill_null(0))
+    return _add_destroyed(_add_nameless(streams, named), named)
+
+
+def _select_named(events: pl.DataFrame) -> pl.DataFrame:
+    columns = ("event", "process", "stream", "ts_ns", "dur_ns", "layer", "name", "parent", "result")
+    return events.select(columns).filter(pl.col("stream").is_not_null())
+
+
+def _add_nameless(streams: pl.DataFrame, named: pl.DataFrame) -> pl.DataFrame:
+    """Return `streams` with those that commands name while their handle names no stream that is known."""
+    enqueues = named.filter((pl.col("layer") == "command") & ~pl.col("name").is_in(COMMAND_MENTIONS))
+    rows = enqueues.select("process", at="ts_ns", handle="stream").drop_nulls("process").sort("at")
+    lives = _list_lives(streams, named).with_columns(since="at")
+    found = rows.join_asof(lives, on="at", by=["process", "handle"], check_sortedness=False)
+    found = found.filter(pl.col("stream_id").is_null()).unique(["process", "handle", "since"], maintain_order=True)
+    nameless = found.select("process", "handle", from_ns=pl.col("since").fill_null(0))
+    return pl.concat([streams.drop("stream"), nameless], how="diagonal_relaxed").with_row_index("stream")
+
+
+def _list_lives(streams: pl.DataFrame, named: pl.DataFrame) -> pl.DataFrame:
+    """Return what handles name, and from when on: process, handle, at, stream_id; null = destroyed.
+
+    What a thread makes while another one has yet to print the end of hipStreamDestroy may have the same address.
+    """
+    born = streams.select("process", "handle", at="from_ns", stream_id="stream").sort("at")
+    done = (pl.col("layer") == "hip") & (pl.col("name") == DESTROY) & (pl.col("result") == "hipSuccess")
+    ends = named.filter(done).select("process", "ts_ns", handle="stream", end=pl.col("ts_ns") + pl.col("dur_ns") + 1)
+    next_born = born.select("process", "handle", "at")
+    ends = ends.drop_nulls("end").sort("ts_ns").join_asof(
+        next_born, left_on="ts_ns", right_on="at", by=["process", "handle"], strategy="forward",
+        allow_exact_matches=False, check_sortedness=False,
+    )  # fmt: skip
+    dead = ends.select("process", "handle", at=pl.min_horizontal("end", "at"), stream_id=pl.lit(None, pl.UInt32))
+    return pl.concat([dead, born]).sort("at", maintain_order=True)
 
 
 def _list_null_handles(named: pl.DataFrame) -> pl.DataFrame:
@@ -71,21 +111,29 @@ def _list_null_handles(named: pl.DataFrame) -> pl.DataFrame:
 
 
 def _add_destroyed(streams: pl.DataFrame, named: pl.DataFrame) -> pl.DataFrame:
-    ends = named.filter((pl.col("layer") == "hip") & (pl.col("name") == "hipStreamDestroy"))
-    ends = ends.select("process", "ts_ns", handle="stream", destroyed_ns="ts_ns").drop_nulls("handle").sort("ts_ns")
-    alive = streams.with_columns(at=pl.col("created_ns").fill_null(0)).sort("at")
-    found = alive.select("stream", "process", "handle", "at").join_asof(
-        ends, left_on="at", right_on="ts_ns", by=["process", "handle"], strategy="forward", check_sortedness=False
+    keys = ["process", "handle"]
+    ends = named.filter((pl.col("layer") == "hip") & (pl.col("name") == DESTROY))
+    ends = ends.select("process", "ts_ns", handle="stream", destroyed_ns="ts_ns").sort("ts_ns")
+    lives = streams.select("stream", *keys, "from_ns").sort("from_ns")
+    lives = lives.with_columns(next_ns=pl.col("from_ns").shift(-1).over(keys))
+    found = lives.join_asof(
+        ends, left_on="from_ns", right_on="ts_ns", by=keys, strategy="forward", check_sortedness=False
     )
-    return streams.join(found.select("stream", "destroyed_ns"), on="stream", how="left", maintain_order="left")
+    own = found.filter((pl.col("destroyed_ns") < pl.col("next_ns")).fill_null(value=True))
+    return streams.join(own.select("stream", "destroyed_ns"), on="stream", how="left", maintain_order="left")
 
 
 def assign_streams(events: pl.DataFrame, streams: pl.DataFrame) -> pl.DataFrame:
-    """Return `event`, `stream_id` for every row that names a handle: the life that began last before it ends."""
-    named = events.select("event", "process", "ts_ns", "dur_ns", handle="stream").drop_nulls("handle")
-    named = named.select("event", "process", "handle", at=pl.col("ts_ns") + pl.col("dur_ns").fill_null(0))
-    lives = streams.select("process", "handle", at=pl.col("created_ns").fill_null(0), stream_id="stream").sort("at")
-    found = named.sort("at").join_asof(lives, on="at", by=["process", "handle"], check_sortedness=False)
+    """Return `event`, `stream_id` for every row that names a handle: the life that it names at the row's end.
+
+    Args:
+        events: rows in the order of time.
+        streams: as `build_streams` returns it.
+    """
+    named = _select_named(events)
+    rows = named.select("event", "process", handle="stream", at=pl.col("ts_ns") + pl.col("dur_ns").fill_null(0))
+    lives = _list_lives(streams, named)
+    found = rows.sort("at").join_asof(lives, on="at", by=["process", "handle"], check_sortedness=False)
     return found.drop_nulls("stream_id").select("event", "stream_id")
 
 

@@ -103,7 +103,7 @@ def link_tables(
         "launches": launches,
         "queues": queue_table.join(asked, on="queue", how="left", maintain_order="left"),
         "gpus": gpu_table,
-        "streams": stream_table,
+        "streams": stream_table.drop("from_ns"),
         "stream_queues": stream_queues,
         "kernels": kernel_table,
         "processes": _lives(identities.processes, events, "process"),
