@@ -20,11 +20,11 @@ from tracecorr.capture.folder import RecordingFolder
 from tracecorr.capture.invoker import Invoker
 from tracecorr.capture.logs import LogKeeper
 from tracecorr.model.checksum import Checksum
-from tracecorr.store import followed
+from tracecorr.store import Capture, followed
 from tracecorr.store.followed import complete_frames, list_growing, read_growing
 from tracecorr.store.frames import FRAME_BYTES
 from tracecorr.store.raw import read_at, read_chunks
-from tracecorr.store.recording import list_raw_files
+from tracecorr.store.recording import close_killed, list_raw_files
 
 ME = Invoker(os.geteuid(), os.getegid(), (), "me", {})
 
@@ -311,6 +311,45 @@ def test_a_disk_that_was_full_before_leaves_the_log_as_it_is(small_disk: Path) -
     losses, data = close(folder, keeper)
     assert (losses, data == whole) == ([], True)
     filler.close()
+    folder.close()
+
+
+def fill(disk: Path, left: int) -> None:
+    """Leave so many bytes of a file system free."""
+    with (disk / "filler").open("wb", buffering=0) as filler, pytest.raises(OSError, match="No space"):
+        while True:
+            filler.write(bytes(4096))
+    os.truncate(disk / "filler", (disk / "filler").stat().st_size - left)
+
+
+@pytest.mark.parametrize("compressed", [0, 2])
+def test_what_a_full_disk_left_of_a_killed_log_is_compressed_when_there_is_room(
+    small_disk: Path, compressed: int
+) -> None:
+    folder = RecordingFolder.create(small_disk / "x.tracecorr", ME)
+    folder.write_info({"state": "recording"})
+    keeper, whole = keep(folder), random.Random(9).randbytes(4 * FRAME_BYTES)
+    append(folder, whole)
+    for _ in range(compressed):
+        keeper.refresh()
+    keeper.stop()
+    if not compressed:
+        folder.frames.mkdir()
+        (folder.frames / "hip_1.zst").touch()
+    fill(small_disk, 5 << 20 if compressed else 1 << 20)
+    killed = close_killed(Capture.open(folder.shown))
+    told = ["the end of the log hip_1 could not be compressed: No space left on device"]
+    assert (killed.info["state"], killed.info["problems"][1:]) == ("killed", told if compressed else [])
+    (entry,) = killed.info["files"]
+    begin = b"".join(read_chunks(folder.shown / entry["path"]))
+    # Where none of it could be compressed the log stays as it is.
+    assert whole.startswith(begin) and (entry["size"], not compressed) == (len(begin), begin == whole)
+    (small_disk / "filler").unlink()
+    mended = close_killed(killed)
+    (entry,) = mended.info["files"]
+    assert b"".join(read_chunks(folder.shown / entry["path"])) == whole
+    assert (entry["size"], mended.info["problems"]) == (len(whole), killed.info["problems"][:1])
+    assert close_killed(mended).info == mended.info
     folder.close()
 
 

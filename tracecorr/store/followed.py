@@ -35,27 +35,32 @@ def adopt_frames(root: Path) -> None:
 def complete_frames(root: Path) -> list[str]:
     """Bring together what a killed recording left of its logs: frames, and the rest that was not compressed.
 
+    A rest for which the disk had no room stays beside the frames, and can be tried again.
+
     Args:
         root: the capture folder.
 
     Returns: why a log is not whole.
     """
     problems = []
-    for path in sorted((root / FRAMES_FOLDER).glob(f"*{SUFFIX}")):
+    for path in [*sorted((root / FRAMES_FOLDER).glob(f"*{SUFFIX}")), *list_unfinished(root)]:
         log = root / LOG_FOLDER / path.name.removesuffix(SUFFIX)
         try:
-            writer = FrameWriter.reopen(path)
-            try:
-                _append_rest(writer, log)
-                writer.finish()
-            except BaseException:
-                writer.close()
-                raise
-            log.unlink(missing_ok=True)
+            _complete(path, log)
         except OSError as error:
             problems.append(f"the end of the log {log.name} could not be compressed: {error.strerror or error}")
     adopt_frames(root)
     return problems
+
+
+def list_unfinished(root: Path) -> list[Path]:
+    """Return the compressed logs beside which the rest of their log lies: the disk had no room for it.
+
+    Args:
+        root: the folder of a capture that was killed, and completed as far as its disk had room.
+    """
+    stored = sorted((root / LOG_FOLDER).glob(f"*{SUFFIX}"))
+    return [path for path in stored if _is_plain(path.with_name(path.name.removesuffix(SUFFIX)))]
 
 
 def list_growing(root: Path) -> dict[str, int]:
@@ -99,6 +104,20 @@ def read_growing(root: Path, name: str) -> Iterator[bytes]:
 
 def _is_plain(path: Path) -> bool:
     return path.is_file() and not path.is_symlink()
+
+
+def _complete(path: Path, log: Path) -> None:
+    writer = FrameWriter.reopen(path)
+    try:
+        _append_rest(writer, log)
+        writer.finish()
+    except BaseException as error:
+        writer.close()
+        if writer.size or not isinstance(error, OSError) or not _is_plain(log):
+            raise
+        path.unlink()  # it holds nothing, and the log itself is whole
+        return
+    log.unlink(missing_ok=True)
 
 
 def _append_rest(writer: FrameWriter, log: Path) -> None:

@@ -14,7 +14,7 @@ from tracecorr.model import schema
 from tracecorr.model.errors import CaptureError, quote_path
 from tracecorr.store import frames
 from tracecorr.store.capture import Capture, write_info
-from tracecorr.store.followed import complete_frames
+from tracecorr.store.followed import complete_frames, list_unfinished
 from tracecorr.store.raw import describe_file
 
 # A dump of the driver's queues has the times of its read in its name (CLOCK_MONOTONIC, ns).
@@ -85,22 +85,26 @@ def _rank(name: str) -> int:
 def close_killed(capture: Capture) -> Capture:
     """Complete capture.json of a recording that was killed; any other capture is returned as it is.
 
-    Its program may have written on since it was completed: then the files are listed anew.
+    Its program may have written on since it was completed, or there may be room on the disk now for the rest of a log:
+    then the files are listed anew.
 
     Raises:
         CaptureError: the recording still runs.
     """
-    if capture.info.get("state") == "killed" and _has_grown(capture):
-        write_info(capture.path, {**capture.info, "files": list_raw_files(capture.path)})
-        return Capture.open(capture.path)
-    if capture.info.get("state") != "recording":
+    state = capture.info.get("state")
+    if state == "killed" and not list_unfinished(capture.path):
+        return _describe_anew(capture) if _has_grown(capture) else capture
+    if state not in ("recording", "killed"):
         return capture
     if is_recorded_now(capture):
         raise CaptureError(f"{capture.path} is being recorded now", "wait for the end of its capture")
     problems = ["the capture was killed: what it had not stored is missing, and its exit status"]
-    problems += complete_frames(capture.path)
-    info = {**capture.info, "state": "killed", "problems": problems, "files": list_raw_files(capture.path)}
-    write_info(capture.path, info)
+    return _describe_anew(capture, state="killed", problems=problems + complete_frames(capture.path))
+
+
+def _describe_anew(capture: Capture, **changed: object) -> Capture:
+    """Write into capture.json what lies in the folder now, and what else has changed."""
+    write_info(capture.path, {**capture.info, **changed, "files": list_raw_files(capture.path)})
     return Capture.open(capture.path)
 
 
