@@ -103,7 +103,10 @@ def test_copies_have_a_rate_only_where_their_end_is_recorded() -> None:
         {"kind": "copy", "engine": 2, "size_bytes": 8, "packet_ns": 0, "complete_ns": 7},
         {"kind": "dispatch", "kernel": 0},
     )
-    events = table("events", {"layer": "copy", "name": "memcpy_to_staging", "size_bytes": 64})
+    events = table(
+        "events", {"layer": "copy", "name": "memcpy_to_staging", "size_bytes": 64},
+        {"layer": "copy", "name": "host_memcpy", "size_bytes": 8},
+    )  # fmt: skip
     kernels = table("kernels", {"kernel": 0, "name": "__amd_rocclr_copyBuffer(x)"})
     rows = {(r["path"], r["engine"]): r for r in summarize_copies(events, launches, kernels).to_dicts()}
     first = rows["copy engine (SDMA)", 1]
@@ -118,6 +121,7 @@ def test_copies_have_a_rate_only_where_their_end_is_recorded() -> None:
         row = rows["copy engine (SDMA)", engine]
         assert (row["bytes"], row["gb_per_s"]) == (None, None)
     assert rows["host memcpy into a staging buffer", None]["bytes"] == 64
+    assert rows["host memcpy without the GPU", None]["bytes"] == 8
     assert rows["blit kernel __amd_rocclr_copyBuffer", None]["copies"] == 1
 
 

@@ -9,6 +9,9 @@ from tracecorr.analyze.frames import collect, percentile
 _STEPS = {
     "memcpy_to_staging": "host memcpy into a staging buffer",
     "memcpy_from_staging": "host memcpy out of a staging buffer",
+    "host_memcpy": "host memcpy without the GPU",
+    "host_memcpy_h2d": "host memcpy without the GPU, host to device",
+    "host_memcpy_d2h": "host memcpy without the GPU, device to host",
     "blit_staging_h2d": "blit kernel through staging, host to device",
     "blit_staging_d2h": "blit kernel through staging, device to host",
 }
@@ -25,7 +28,7 @@ def summarize_copies(events: pl.LazyFrame, launches: pl.LazyFrame, kernels: pl.L
         of them not: rectangles, and all copies of ROCm 5.4), p50_bytes, observed_p50_ns (submission to the completion
         that the host noticed), gpu_timed, gb_per_s (bytes by GPU time; null where no end is recorded).
     """
-    parts = (_engine_copies(launches), _staging_steps(events), _blits(launches, kernels))
+    parts = (_engine_copies(launches), _host_steps(events), _blits(launches, kernels))
     return collect(pl.concat(parts, how="diagonal_relaxed")).sort(
         ["bytes", "copies", "path"], descending=[True, True, False], nulls_last=True
     )
@@ -57,7 +60,7 @@ def _sum_sizes() -> pl.Expr:
     return pl.when(pl.col("size_bytes").null_count() == 0).then(pl.col("size_bytes").sum())
 
 
-def _staging_steps(events: pl.LazyFrame) -> pl.LazyFrame:
+def _host_steps(events: pl.LazyFrame) -> pl.LazyFrame:
     name = pl.col("name").cast(pl.String)
     steps = events.filter((pl.col("layer") == "copy") & name.is_in(list(_STEPS)))
     return steps.group_by(path=name.replace(_STEPS)).agg(

@@ -55,6 +55,15 @@ MESSAGES: dict[str, tuple[str, str, dict[str, Any], dict[str, Any]]] = {
     "Free hsa memory (nil)": ("memory", "free", {"arg": None}, {}),
     "Pool AllocMem: 0x10, 0x20": ("memory", "pool_allocate", {"arg": 0x10}, {}),
     "Pool FreeMem: 0x10, 0x20": ("memory", "pool_free", {"arg": 0x10}, {}),
+    "Using host memcpy H2D, src=0x364dab0, dst=0x1402a40000, size=65536": (
+        "copy", "host_memcpy_h2d", {"size_bytes": 65536}, {},
+    ),
+    "Using host memcpy D2H, src=0x100e8c0000, dst=0x133d6bc0, size=65536": (
+        "copy", "host_memcpy_d2h", {"size_bytes": 65536}, {},
+    ),
+    "Using host memcpy for copyBuffer, src=0x100e8f0000, dst=0x100e8c0000, size=256": (
+        "copy", "host_memcpy", {"size_bytes": 256}, {},
+    ),
     "Gfx Major/Minor/Stepping: 9/4/2": (
         "other", "gfx_version", {}, {"gfx_major": 9, "gfx_minor": 4, "gfx_stepping": 2},
     ),

@@ -122,7 +122,7 @@ def _counts(evidence: Evidence, copies: pl.DataFrame, sdma: pl.DataFrame) -> dic
     kernels = evidence.tables("kernels").filter(pl.col("name").str.contains(BLIT_KERNELS)).select("kernel")
     blits = evidence.packets.filter(pl.col("kind") == "dispatch").join(kernels, on="kernel", how="semi")
     host = evidence.tables("events").filter(
-        (pl.col("layer") == "copy") & pl.col("name").cast(pl.String).str.starts_with("memcpy_")
+        (pl.col("layer") == "copy") & pl.col("name").cast(pl.String).str.contains("memcpy_|^host_memcpy")
     )
     rows = {"blit_kernels": blits, "host_memcpy_steps": host}
     return {

@@ -189,6 +189,8 @@ def _copy_messages() -> list[Message]:
     table.append(Message("Query copy engine status ", "copy", "copy_engine_query", Kind.TEXT))
     table.append(Message("memcpy stg buf={}, host src={}, size={size_bytes}", "copy", "memcpy_to_staging"))
     table.append(Message("memcpy host dst={}, stg buf={}, size={size_bytes}", "copy", "memcpy_from_staging"))
+    for way, name in (("H2D", "host_memcpy_h2d"), ("D2H", "host_memcpy_d2h"), ("for copyBuffer", "host_memcpy")):
+        table.append(Message(f"Using host memcpy {way}, src={{}}, dst={{}}, size={{size_bytes}}", "copy", name))
     return table
 
 
