@@ -266,6 +266,17 @@ def test_multi_line_messages_of_the_compiler() -> None:
     assert read(head + "  error: x\n").counts()["continuation"] == (1, 11)
 
 
+def test_the_source_text_of_a_program_is_of_its_call() -> None:
+    """hiprtcCreateProgram prints all of its argument (7.2.4); behind its exit the program may print itself."""
+    made = line('hiprtcCreateProgram ( 0x7ffe, extern "C"') + "__global__ void k() {}\n , k.hip, 0, <null>, <null> )\n"
+    made += line("hiprtcCreateProgram: Returned HIPRTC_SUCCESS") + "compiled\n"
+    found = read(made)
+    assert {reason: count for reason, (count, _) in found.counts().items()} == {
+        "used": 2, "continuation": 2, "program_output": 1,
+    }  # fmt: skip
+    assert found.one(layer="hip")["name"] == "hiprtcCreateProgram"
+
+
 def test_no_log_is_no_log() -> None:
     assert not looks_like_amd_log(b"hello us: world\n:3:x\n")
     assert not looks_like_amd_log(b"")

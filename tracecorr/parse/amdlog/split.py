@@ -27,6 +27,8 @@ _RECORD = re.compile(SITE + rb"(\d{5,15})d? us:")
 # ROCm 3.5 prints no ` us` behind the time.
 _WITHOUT_UNIT = re.compile(rb" *:\d:[A-Za-z_.]{1,60} *:\d+ *: (\d{9,15}):(?= )")
 _MULTI_LINE = re.compile(rb"devprogram\.cpp|comgr|code-object", re.IGNORECASE)
+# Its enter line holds the source text of the program.
+_SOURCE_TEXT = b" hiprtcCreateProgram ("
 _BROKEN = re.compile(rb":\d:[A-Za-z_. ]")
 
 _ROCR = b"[***rocr***] "
@@ -370,7 +372,8 @@ def _search(text: Text, lines: _Pieces) -> _Pieces:
 
 
 def _is_multi_line(text: Text, record: int) -> bool:
-    return bool(_MULTI_LINE.search(text.slice(record, record + 40)))
+    head = text.slice(record, record + 160)
+    return bool(_MULTI_LINE.search(head, 0, 40)) or _SOURCE_TEXT in head.split(b"\n", 1)[0]
 
 
 def _skipped(text: Text, others: _Pieces, records: Ints, goes_on: bool) -> dict[str, tuple[int, int]]:
