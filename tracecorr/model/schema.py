@@ -133,7 +133,12 @@ LAUNCHES = Table(
         ("doorbell_ns", I64, "time of the doorbell store", "ns"),
         ("gpu_start_ns", I64, "start on the GPU, only where recorded", "ns"),
         ("gpu_end_ns", I64, "end on the GPU, only where recorded", "ns"),
-        ("complete_ns", I64, "first observed completion (not the end on the GPU)", "ns"),
+        (
+            "complete_ns",
+            I64,
+            "printed end of its command (not the end on the GPU; a barrier in front of a copy may outlast it)",
+            "ns",
+        ),
         ("return_ns", I64, "return of the HIP call", "ns"),
         (
             "doorbell_evidence",
