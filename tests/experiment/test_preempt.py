@@ -165,6 +165,29 @@ def test_a_limit_that_a_few_launches_exceed_by_chance_is_unknown() -> None:
     assert judge(later, NOTHING, kept=1.05).outcome == "FAIL"
 
 
+@pytest.mark.parametrize(
+    ("together", "outcome"), [(60, "PASS"), (100, "PASS"), (105, "UNKNOWN"), (130, "UNKNOWN"), (400, "FAIL")]
+)
+def test_few_launches_near_the_limit_are_unknown(together: int, outcome: str) -> None:
+    """SYNTHETIC: of 30 launches all lie below P95 with a chance of one in five."""
+    few = judge(stamps(100, together, count=30), NOTHING)
+    assert (few.outcome, few.reason.endswith("but that may be chance")) == (outcome, outcome == "UNKNOWN")
+
+
+def test_launches_too_few_to_show_a_percentile_may_all_be_faster() -> None:
+    """Of the 30 launches alone 28 are faster than the limit demands, and the interval knows no longer one beside."""
+
+    def rows(phase: str, took_us: list[int]) -> pl.DataFrame:
+        return as_rows(
+            phase, 0, {"high": [(i * 10**6, i * 10**6, i * 10**6 + us * 1000) for i, us in enumerate(took_us)]}
+        )
+
+    low = as_rows("together", 0, {"low": [(i * 10**6, i * 10**6, i * 10**6 + 50_000) for i in range(30)]})
+    found = judge(pl.concat([rows("high_alone", [100] * 28 + [130] * 2), rows("together", [125] * 30), low]), NOTHING)
+    assert found.outcome == "UNKNOWN"
+    assert found.reason.endswith(": so few launches beside the low one may all have been faster than P95")
+
+
 def test_costly_instrumentation_makes_it_unknown() -> None:
     plain = stamps(100, 100)
     slow = plain.with_columns(pl.col("complete_ns") + 60_000)

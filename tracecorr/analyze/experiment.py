@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 import polars as pl
 
-from tracecorr.analyze.compare.latency import MIN_VALUES, interval_of_difference
-from tracecorr.analyze.compare.quantiles import Sample
+from tracecorr.analyze.compare.latency import MIN_VALUES, has_enough, interval_of_difference, reaches_percentile
+from tracecorr.analyze.compare.quantiles import QUANTILES, Sample
 from tracecorr.analyze.frames import percentile
 from tracecorr.analyze.values import render_ns
 from tracecorr.analyze.verdicts.model import Finding, failed, passed, unknown
@@ -20,6 +20,7 @@ PHASES = ("high_alone", "low_alone", "sequential", "together")
 # Above this slow-down by instrumentation a captured round explains nothing about latency.
 MAX_OVERHEAD = 1.2
 _ROUNDS = 20_000
+_CONFIDENCE, _P95 = 0.95, QUANTILES.index(0.95)
 
 
 def summarize_phases(stamps: pl.DataFrame) -> pl.DataFrame:
@@ -149,11 +150,12 @@ def judge_latency(stamps: pl.DataFrame, overhead: pl.DataFrame, kept: float) -> 
     if few := _say_too_few(counts):
         return unknown(*few, counts)
     alone, beside = Sample.of(latency["high_alone"]), Sample.of(latency["together"])
-    low, high = interval_of_difference(alone, beside, 0.95, _ROUNDS)
+    low, high = interval_of_difference(alone, beside, _CONFIDENCE, _ROUNDS)
     first, second = alone.quantile(0.95), beside.quantile(0.95)
-    counts |= {"alone_p95_ns": first, "together_p95_ns": second, "low_ns": int(low[1]), "high_ns": int(high[1])}
+    least, most = int(low[_P95]), int(high[_P95])
+    counts |= {"alone_p95_ns": first, "together_p95_ns": second, "low_ns": least, "high_ns": most}
     said = f"its P95 is {render_ns(first)} alone and {render_ns(second)} beside the low one"
-    said += f" (difference {render_ns(int(low[1]))} to {render_ns(int(high[1]))}, limit {kept:g} times that alone"
+    said += f" (difference {render_ns(least)} to {render_ns(most)}, limit {kept:g} times that alone"
     said += f"; {_share(counts)} ran beside it)" if counts["launches_beside"] < counts["launches_together"] else ")"
     slowest = max(_ratios_of_high(overhead), default=0.0)
     if slowest > MAX_OVERHEAD:
@@ -161,14 +163,25 @@ def judge_latency(stamps: pl.DataFrame, overhead: pl.DataFrame, kept: float) -> 
             f"{said}, but instrumentation slows the high one {slowest} times",
             "the captured rounds do not explain the plain ones: lower --log-level, or a longer kernel", counts,
         )  # fmt: skip
-    if second <= kept * first:
-        if high[1] > (kept - 1) * first:
-            said += ": it is not longer than the limit, but that may be chance"
+    return _judge_limit(alone, beside, kept, said, counts)
+
+
+def _judge_limit(alone: Sample, beside: Sample, kept: float, said: str, counts: Mapping[str, int]) -> Finding:
+    """Return whether P95 beside the low one is within its limit, as far as so many launches show it."""
+    limit_ns = (kept - 1) * counts["alone_p95_ns"]
+    is_kept = counts["together_p95_ns"] <= kept * counts["alone_p95_ns"]
+    is_chance = counts["high_ns"] > limit_ns if is_kept else counts["low_ns"] <= limit_ns
+    lesser, greater, times = (beside, alone, 1 / kept) if is_kept else (alone, beside, kept)
+    if is_chance:
+        said += f": it is {'not longer' if is_kept else 'longer'} than the limit, but that may be chance"
+    elif not has_enough(lesser, greater, _P95, _CONFIDENCE, times):
+        is_chance = True
+        said += f": so few launches {'beside the low one' if is_kept else 'alone'} may all have been faster than P95"
+    if is_kept and (not is_chance or reaches_percentile(lesser, _P95, _CONFIDENCE)):
         return passed(said, counts)
-    if low[1] > (kept - 1) * first:
-        return failed(said, counts)
-    said += ": it is longer than the limit, but that may be chance"
-    return unknown(said, "more --rounds, on a machine without other work", counts)
+    if is_chance:
+        return unknown(said, "more --rounds, on a machine without other work", counts)
+    return failed(said, counts)
 
 
 def _say_too_few(counts: Mapping[str, int]) -> tuple[str, str] | None:

@@ -155,25 +155,41 @@ def _compare(pair: _Pair, confidence: float, rounds: int) -> Iterator[tuple[Any,
         error = None if pair.clock_error_ns is None else pair.clock_error_ns * (2 if name == "jitter" else 1)
         bounds = int(low[place]) - (error or 0), int(high[place]) + (error or 0)
         lesser, greater = (pair.first, pair.second) if a < b else (pair.second, pair.first)
-        sure = error is not None and _has_enough(lesser, greater, place, confidence)
+        sure = error is not None and has_enough(lesser, greater, place, confidence)
         yield (
             pair.stage, pair.kind, name, len(pair.first.ordered), len(pair.second.ordered), a, b, b - a, *bounds,
             error, percent, sure and is_significant(b - a, *bounds),
         )  # fmt: skip
 
 
-def _has_enough(lesser: Sample, greater: Sample, place: int, confidence: float) -> bool:
-    """Tell whether the side of the lesser percentile has values enough to show that it is less.
+def has_enough(lesser: Sample, greater: Sample, place: int, confidence: float, times: float = 1.0) -> bool:
+    """Tell whether the side of the lesser percentile has values enough to show that so many times it is less.
 
     All of n values lie below the percentile with a chance of share^n, whatever they are drawn from. Where that is not
     rare, the percentile may be much larger than any value that was seen, which no bootstrap shows. Then it counts as
     less only where the other side's percentile that n values do bound lies above all of them.
+
+    Args:
+        lesser, greater: the sides.
+        place: the place of the percentile in `QUANTILES`; one behind them is the jitter's.
+        confidence: of the answer.
+        times: what the lesser side's values are multiplied with.
     """
-    tail = (1 - confidence) / 2
-    if QUANTILES[min(place, len(QUANTILES) - 1)] ** lesser.effective <= tail:
+    if reaches_percentile(lesser, place, confidence):
         return True
-    shown = tail ** (1 / lesser.effective)
-    return place < len(QUANTILES) and greater.quantile(shown) > int(lesser.ordered[-1])
+    shown = ((1 - confidence) / 2) ** (1 / lesser.effective)
+    return place < len(QUANTILES) and greater.quantile(shown) > times * int(lesser.ordered[-1])
+
+
+def reaches_percentile(sample: Sample, place: int, confidence: float) -> bool:
+    """Tell whether a sample has values enough that hardly ever all of them lie below a percentile.
+
+    Args:
+        sample: the values.
+        place: the place of the percentile in `QUANTILES`; one behind them is the jitter's.
+        confidence: how seldom that is.
+    """
+    return bool(QUANTILES[min(place, len(QUANTILES) - 1)] ** sample.effective <= (1 - confidence) / 2)
 
 
 def is_significant(difference: int, low: int, high: int) -> bool:
