@@ -39,7 +39,7 @@ from tracecorr.link.thread_creation import find_creators
 from tracecorr.link.thread_evidence import limit_by_thread
 from tracecorr.link.threads import Identities
 from tracecorr.model import schema
-from tracecorr.model.kinds import Flag
+from tracecorr.model.kinds import PACKET_KINDS, Flag
 
 # What the keys of the tables stand for.
 _SPENT = ("ring", "stream", "kernel")
@@ -332,10 +332,14 @@ def _count_packets(queue_table: pl.DataFrame, launches: pl.DataFrame, events: pl
     joined = queue_table.drop("starts_ns")
     for more in (counts, signals):
         joined = joined.join(more, on="queue", how="left", maintain_order="left")
-    # The log shows all packets of its queues, and none of ROCr's own queues.
+    # The log shows all packets of its queues, and of ROCr's own queues those of copies that kernels make alone.
     logged = pl.any_horizontal(pl.col("hwq", "swq").is_not_null())
+    packets = events.select("event", "queue", "layer", "name").drop_nulls("queue")
+    packets = packets.filter((pl.col("layer") == "aql") & pl.col("name").is_in(PACKET_KINDS))
+    inner = packets.join(launches, on="event", how="anti")["queue"].unique()
     counted = pl.col("dispatches", "barriers")
-    return joined.with_columns(pl.when(logged).then(counted.fill_null(0)).otherwise(counted))
+    told = logged & ~pl.col("queue").is_in(inner.implode())
+    return joined.with_columns(pl.when(told).then(counted.fill_null(0)).otherwise(counted))
 
 
 def _lives(table: pl.DataFrame, events: pl.DataFrame, key: str) -> pl.DataFrame:
