@@ -88,7 +88,8 @@ def test_queues_are_bars_in_their_order() -> None:
 
 def test_kernels_whose_names_begin_alike_are_bars_of_their_own() -> None:
     capture = make_capture(60)
-    alike = [f"Cijk_Ailk_Bljk_HHS_BH_Bias_HA_S_SAV_UserArgs_MT{n}x64x32" for n in range(5)]
+    alike = [f"Cijk_Ailk_Bljk_HHS_BH_Bias_HA_S_SAV_UserArgs_MT{n}x64x32" for n in range(3)]
+    alike += [f"mul_mat_vec_f<__half, {kind}, 1, 128, false, false>" for kind in ("float", "__half")]
     capture.tables["kernels"] = capture.tables["kernels"].with_columns(display=pl.Series(alike))
     source = charts.Source(capture.table, 0)
     for chart, axis in ((charts.dispatches_by_kernel, "yaxis"), (charts.latency_by_kernel, "xaxis")):

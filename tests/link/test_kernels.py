@@ -117,10 +117,13 @@ def test_of_two_mangled_names_that_read_the_same_a_demangled_one_is_neither() ->
         (["void f<1>(int)", "void f<1>(int)", "void g<2>(int)"], ["f", "f", "g"]),
         (["void f<&(op_silu(float)), 1>(int)", "void f<&(op_add(float)), 1>(int)"],
          ["f<&(op_silu(float)), 1>", "f<&(op_add(float)), 1>"]),
+        # Tensile kernels of one tile.
+        ([f"Cijk_Ailk_Bljk_SB_MT8x8x8_{'X' * 60}_SU{n}_WGM{n + 1}" for n in (0, 32)],
+         ["Cijk_Ailk_Bljk_SB MT8x8x8 SU0 WGM1", "Cijk_Ailk_Bljk_SB MT8x8x8 SU32 WGM33"]),
         (["x::A<1>::run(int)", "x::A<2>::run(int)"], ["x::A::run", "x::A::run"]),
     ],
 )  # fmt: skip
-def test_template_values_tell_kernels_of_one_name_apart(names: list[str], labels: list[str]) -> None:
+def test_values_tell_kernels_of_one_name_apart(names: list[str], labels: list[str]) -> None:
     assert label_kernels(names) == labels
 
 

@@ -274,8 +274,10 @@ def _bars(title: str, names: list[str], values: Sequence[float | None], unit: st
 
 
 def _ticks(names: list[str]) -> dict[str, Any]:
-    """Return an axis with a place for each name: names that are cut may look alike, and would share one."""
-    return {"tickvals": list(range(len(names))), "ticktext": [_short(n) for n in names]}
+    """Return an axis with a place for each name; those that look alike when they are cut stay whole."""
+    cut = [_short(name) for name in names]
+    texts = [name if cut.count(short) > 1 else short for name, short in zip(names, cut, strict=True)]
+    return {"tickvals": list(range(len(names))), "ticktext": texts}
 
 
 def _short(name: str) -> str:

@@ -65,7 +65,9 @@ def shorten_name(name: str) -> str:
 
 
 def label_kernels(names: Sequence[str]) -> list[str]:
-    """Return a short name for each kernel; of those that are alike, behind it, the template values that differ.
+    """Return a short name for each kernel; of those that are alike, behind it, the values by which they differ.
+
+    They are those of a template, or what stands behind the tile of a Tensile kernel.
 
     Where even these do not fit a lane, the names stay alike.
 
@@ -82,11 +84,13 @@ def label_kernels(names: Sequence[str]) -> list[str]:
 
 def _tell_apart(short: str, names: list[str]) -> dict[str, str]:
     """Return name -> label of kernels with the same short name."""
-    values = [_template_values(name) for name in names]
+    tensile = short.startswith("Cijk_")
+    begin, comma, end = (" ", " ", "") if tensile else ("<", ", ", ">")
+    values = [_TILE.split(name)[-1].strip("_").split("_") if tensile else _template_values(name) for name in names]
     same_size = len({len(one) for one in values}) == 1
     differing = [n for n in range(len(values[0])) if len({one[n] for one in values}) > 1] if same_size else []
     for chosen in (values, [[one[n] for n in differing] for one in values]):
-        labels = [f"{short}<{', '.join(one)}>" if one else short for one in chosen]
+        labels = [f"{short}{begin}{comma.join(one)}{end}" if one else short for one in chosen]
         if len(set(labels)) == len(names) > 1 and max(map(len, labels)) <= _LONGEST_DISPLAY:
             return dict(zip(names, labels, strict=True))
     return dict.fromkeys(names, short)
