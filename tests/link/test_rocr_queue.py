@@ -1,4 +1,4 @@
-"""The queue of ROCr's own, of whose packets the log shows those of its blit kernels alone (SYNTHETIC log as HIP 6.4.3)."""
+"""The queue of ROCr, of whose packets the log shows those of its blit kernels alone (SYNTHETIC log as HIP 6.4.3)."""
 
 from __future__ import annotations
 

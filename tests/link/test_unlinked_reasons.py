@@ -22,15 +22,24 @@ _STORE = "doorbell: (0x7f91946c11c0) sig=0x50 val={} swq=0x22 ring=0x3c00000 id=
 
 
 def reasons(
-    folder: Path, messages: list[str], trace: list[str] | None = None, *, owner: str = _NAMED, clock: str | None = None
+    folder: Path,
+    messages: list[str],
+    trace: list[str] | None = None,
+    *,
+    owner: str = _NAMED,
+    clock: str | None = None,
+    begin: int = 0,
 ) -> list[str | None]:
-    """Return the reasons of the launches of a log with these messages and of a trace with these records."""
+    """Return the reasons of the launches of a log with these messages and of a trace with these records.
+
+    The trace begins `begin` microseconds after the log.
+    """
     lines = [
         f":3:hip_module.cpp           :825 : {100000000 + 10 * n} us: {owner} {message}\n"
         for n, message in enumerate(messages)
     ]
     (folder / "amd.log").write_text("".join(lines))
-    records = [f"  app-9 (      9) [000] ..... 100.{n:06d}: {body}\n" for n, body in enumerate(trace or [])]
+    records = [f"  app-9 (      9) [000] ..... 100.{n:06d}: {body}\n" for n, body in enumerate(trace or [], begin)]
     (folder / "trace.txt").write_text("# tracer: nop\n#\n" + "".join(records))
     out = folder / "x.tracecorr"
     import_files(out, [folder / "amd.log"], [folder / "trace.txt"] if trace else [], clock=clock)
@@ -52,6 +61,14 @@ _LAUNCH = [_ENTER, _COMMAND, _DISPATCH + _INDEX, _LEAVE]
 )  # fmt: skip
 def test_why_a_packet_has_no_doorbell(trace: list[str] | None, clock: str | None, reason: str, tmp_path: Path) -> None:
     assert reasons(tmp_path, _LAUNCH, trace, clock=clock) == [reason]
+
+
+@pytest.mark.parametrize(
+    ("begin", "reason"),
+    [(15, "no doorbell store with this index at its time"), (60, "the kernel trace began after it")],
+)
+def test_a_packet_before_the_trace_began_says_so(begin: int, reason: str, tmp_path: Path) -> None:
+    assert reasons(tmp_path, _LAUNCH, ["sys_getpid()", _STORE.format(8)], clock="mono", begin=begin) == [reason]
 
 
 @pytest.mark.parametrize(

@@ -127,7 +127,9 @@ def build_launches(
     if len(unnamed):
         sure = ~pl.col("event").is_in(unnamed.implode())
         joined = joined.with_columns(kernel_id=pl.when(sure).then("kernel_id"))
-    table = schema.LAUNCHES.conform(_select(joined, sources, losses))
+    trace_from = events.select("ts_ns", "source").filter(pl.col("source") == "ftrace")["ts_ns"].min()
+    reason = _reason(sources, losses, pl.lit(trace_from, pl.Int64))
+    table = schema.LAUNCHES.conform(_select(joined.with_columns(unlinked_reason=reason)))
     return Launches(table, edges, gpu.select("event", "gpu_event"), other_command, unnamed, miscounted, losses)
 
 
@@ -254,7 +256,7 @@ def _add_command(
     return _add(joined, match_completions(joined, commands, losses, logs))
 
 
-def _select(joined: pl.DataFrame, sources: set[str], losses: pl.DataFrame) -> pl.DataFrame:
+def _select(joined: pl.DataFrame) -> pl.DataFrame:
     is_packet = pl.col("layer") == "aql"
     seen = pl.col("doorbell_event").is_not_null()
     # One store that announces several packets is known by rule, not by its value.
@@ -271,21 +273,22 @@ def _select(joined: pl.DataFrame, sources: set[str], losses: pl.DataFrame) -> pl
         pl.when(~seen).then("doorbell_hi_ns").alias("doorbell_hi_ns"),
         *_PACKET_COLUMNS, 
         pl.when(is_packet & ~pl.col("index_counted")).then("packet_index").alias("wptr"), "signal", "size_bytes",
-        _reason(sources, losses).alias("unlinked_reason"),
+        "unlinked_reason",
     )  # fmt: skip
 
 
-def _reason(sources: set[str], losses: pl.DataFrame) -> pl.Expr:
+def _reason(sources: set[str], losses: pl.DataFrame, trace_from: pl.Expr) -> pl.Expr:
     """Say which link a launch lacks, the first on the path first."""
     is_packet = pl.col("layer") == "aql"
     if "ftrace" not in sources:
-        no_store = "no kernel trace"
+        no_store = pl.lit("no kernel trace")
     elif "unaligned" in sources:
-        no_store = "the clock of the trace is not known"
+        no_store = pl.lit("the clock of the trace is not known")
     elif "doorbell" not in sources:
-        no_store = "no doorbell probe in the trace"
+        no_store = pl.lit("no doorbell probe in the trace")
     else:
-        no_store = "no doorbell store with this index at its time"
+        early = pl.when(pl.col("doorbell_hi_ns") < trace_from).then(pl.lit("the kernel trace began after it"))
+        no_store = early.otherwise(pl.lit("no doorbell store with this index at its time"))
     no_index = "the log prints no packet index and it cannot be counted"
     no_end = "the log ends in its call"
     no_thread = "the log names no thread: no HIP call surely holds it"
@@ -298,5 +301,5 @@ def _reason(sources: set[str], losses: pl.DataFrame) -> pl.Expr:
         .when(pl.all_horizontal(pl.col("command_event", "return_ns").is_null())).then(pl.lit(no_end))
         .when(pl.col("command_event").is_null()).then(pl.lit("no command line before it in its call"))
         .when(is_packet & pl.col("packet_index").is_null()).then(pl.lit(no_index))
-        .when(is_packet & pl.col("doorbell_event").is_null()).then(pl.lit(no_store))
+        .when(is_packet & pl.col("doorbell_event").is_null()).then(no_store)
     )  # fmt: skip
