@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from polars.testing import assert_frame_equal
 
-from tracecorr.align.intervals import bracket_doorbells, list_moments
+from tracecorr.align.intervals import bracket_doorbells, list_moments, span_batches
 from tracecorr.align.rows import Places, append_rows, attach_columns, fill_columns, fold_constants, number_groups
 from tracecorr.model.schema import CAT
 
@@ -90,6 +90,16 @@ def test_a_store_lies_between_the_lines_before_and_after_its_packet(
         lines = [t for other, *times in rows for t in times if other == thread and thread is not None]
         after = min((t for t in lines if t is not None and t > at), default=None)
         assert (low, high) == (at, None if after is None else after + 1)
+
+
+def test_the_store_of_dispatches_that_follow_each_other_lies_before_the_line_behind_the_last() -> None:
+    rows = [(0, 10, "dispatch"), (0, 20, "dispatch"), (0, 20, "dispatch"), (0, 30, "dispatch"), (0, 40, "complete"),
+            (0, 50, "dispatch"), (0, 60, "barrier_and"), (0, 70, "dispatch"), (1, 75, "dispatch"), (0, 80, "dispatch"),
+            (None, 85, "dispatch"), (1, 90, "complete")]  # fmt: skip
+    log = pl.DataFrame(rows, schema={"thread": pl.UInt32, "at": pl.Int64, "name": CAT}, orient="row")
+    packets = log.filter(pl.col("name") != "complete")
+    found = span_batches(bracket_doorbells(packets, list_moments(log, "at", pl.lit(None, pl.Int64)), 1), 1)
+    assert found["doorbell_hi_ns"].to_list() == [41, 41, 41, 41, 61, 61, None, 91, None, None]
 
 
 @settings(deadline=None)

@@ -151,6 +151,22 @@ def test_one_store_of_a_graph_launch_announces_its_dispatches() -> None:
     ]  # fmt: skip
 
 
+def test_a_store_with_the_index_of_the_first_of_some_dispatches_announces_those_that_were_written_before_it() -> None:
+    """HIP 7.1.0 writes packets 0; 1, 2; 3, 4 of a graph launch, and stores 0, 1, 3."""
+    lines = graph_packets(["dispatch"] * 5 + ["barrier_value"])
+    stores = store_rows([0, 1, 3, 5]).with_columns(ts_ns=pl.Series([500, 2500, 4500, 5500]))
+    lines = lines.with_columns(doorbell_hi_ns=5999)
+    found = match_stores(stores, lines).sort("event")
+    assert found.select("event", "doorbell_event", "announce_event", "own").rows() == [
+        (0, 100, 100, True), (1, 101, 101, True), (2, 101, 101, False), (3, 102, 102, True), (4, 102, 102, False),
+        (5, 103, 103, True),
+    ]  # fmt: skip
+    # Of a store that may lie on both sides of a line, and of one that was lost, nothing is said.
+    unsure = stores.with_columns(err_hi_ns=pl.Series([0, 0, 900, 0]), err_lo_ns=pl.Series([0, 0, 900, 0]))
+    assert 4 not in match_stores(unsure, lines)["event"]
+    assert match_stores(stores[[0, 2, 3]], lines).filter(~pl.col("own"))["event"].to_list() == [4]
+
+
 def test_a_lost_store_of_a_graph_launch_is_not_that_of_its_barrier() -> None:
     found = match_stores(store_rows([3]), graph_packets(["dispatch", "dispatch", "dispatch", "barrier_value"]))
     assert found.select("event", "doorbell_event", "own").rows() == [(3, 100, True)]

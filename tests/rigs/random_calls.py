@@ -11,14 +11,15 @@ from __future__ import annotations
 
 import ctypes
 import json
+import os
 import random
 import sys
 import threading
 import time
 from typing import Any
 
-HIP = ctypes.CDLL("libamdhip64.so.7")
-CODE_OBJECT = "/rig/programs/vadd.gfx942.co"
+HIP = ctypes.CDLL(os.environ.get("HIP_LIBRARY", "libamdhip64.so.7"))
+CODE_OBJECT = f"/rig/programs/vadd.{os.environ.get('NULLGPU_GFX', 'gfx942')}.co"
 ELEMENTS = 16384
 BYTES = ctypes.c_size_t(ELEMENTS * 4)
 HOST_TO_DEVICE, DEVICE_TO_HOST, DEVICE_TO_DEVICE = 1, 2, 3

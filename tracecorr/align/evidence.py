@@ -21,7 +21,7 @@ from tracecorr.align.causal_pairs import (
 from tracecorr.align.clock_map import ClockMap
 from tracecorr.align.cooperative import CREATED, DELETED, list_shared
 from tracecorr.align.creation_shift import bound_by_shift
-from tracecorr.align.intervals import Moments, bracket_doorbells, list_moments
+from tracecorr.align.intervals import Moments, bracket_doorbells, list_moments, span_batches
 from tracecorr.align.rows import attach_args
 from tracecorr.model.kinds import PACKET_KINDS
 
@@ -165,7 +165,8 @@ def _doorbell_spans(log: pl.DataFrame, trace: pl.DataFrame) -> pl.DataFrame:
     moments = list_moments(log, "stamp_ns", pl.col("end_stamp_ns"))
     packets = lines.select("thread", "ring", "packet_index", "name", at="stamp_ns")
     stores = trace.filter(pl.col("layer") == "doorbell").select("thread", "ring", "packet_index", "stamp_ns")
-    return pair_doorbells(stores, bracket_doorbells(packets, moments, LOG_STEP_NS))
+    packets = span_batches(bracket_doorbells(packets, moments, LOG_STEP_NS), LOG_STEP_NS)
+    return pair_doorbells(stores, packets)
 
 
 def _creations(log: pl.DataFrame, args: pl.DataFrame) -> pl.DataFrame:

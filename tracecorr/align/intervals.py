@@ -76,6 +76,25 @@ def bracket_doorbells(packets: pl.DataFrame, moments: Moments, step_ns: int) -> 
     ).drop("_before", "_after")
 
 
+def span_batches(packets: pl.DataFrame, step_ns: int) -> pl.DataFrame:
+    """Return `packets` with a later doorbell_hi_ns where a thread prints several dispatches one behind the other.
+
+    They may be of one graph launch, which stores once for some of them (HIP 7.1.0: the index of the first), behind the
+    line of the last.
+
+    Args:
+        packets: columns thread, at, name, and what `bracket_doorbells` adds.
+        step_ns: as for `bracket_doorbells`.
+    """
+    moment, is_dispatch, latest = ["thread", "at"], pl.col("name") == "dispatch", pl.col("doorbell_hi_ns")
+    moments = packets.filter(is_dispatch).select(*moment, latest).drop_nulls(moment).unique(moment).sort(moment)
+    follows = (latest == pl.col("at").shift(-1) + step_ns).over("thread").fill_null(value=False)
+    moments = moments.with_columns(batch=(~follows).shift(1, fill_value=False).cum_sum())
+    last = moments.select(*moment, _last=latest.last().over("batch"))
+    found = packets.join(last, on=moment, how="left", maintain_order="left")
+    return found.with_columns(doorbell_hi_ns=pl.when(is_dispatch).then("_last").otherwise(latest)).drop("_last")
+
+
 def list_silences(lines: Ints, earliest: Ints, latest: Ints) -> tuple[Ints, Ints]:
     """Return in which silences of a thread each thing may lie, as pairs (thing, silence).
 

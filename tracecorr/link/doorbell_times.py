@@ -8,7 +8,7 @@ import polars as pl
 from tracecorr.align.bounds import NO_LOW, Ints
 from tracecorr.align.causal_pairs import LOG_STEP_NS
 from tracecorr.align.clock_map import MAX_RATE
-from tracecorr.align.intervals import bracket_doorbells, list_moments
+from tracecorr.align.intervals import bracket_doorbells, list_moments, span_batches
 from tracecorr.align.rows import number_groups
 from tracecorr.align.steps import COARSEST_NS, UNTIMED
 
@@ -40,7 +40,7 @@ def bracket_lines(lines: pl.DataFrame, log: pl.DataFrame) -> pl.DataFrame:
     numbered = lines.with_columns(thread=pl.Series(codes), at=pl.col("stamp_ns").fill_null(NO_LOW))
     every = log.select(*LINE, "stamp_ns").join(groups.with_row_index("thread"), on=LINE).drop_nulls("stamp_ns")
     moments = list_moments(every, "stamp_ns", pl.lit(None, pl.Int64))
-    bracketed = bracket_doorbells(numbered, moments, LOG_STEP_NS)
+    bracketed = span_batches(bracket_doorbells(numbered, moments, LOG_STEP_NS), LOG_STEP_NS)
     is_timed = pl.col("stamp_ns").is_not_null()
     return bracketed.with_columns(
         pl.when(is_timed).then(name) for name in ("doorbell_lo_ns", "doorbell_hi_ns")

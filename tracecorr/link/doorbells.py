@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import polars as pl
 
+from tracecorr.align.rows import attach_columns
+
 # Of the stores on a learned ring, or of an unknown thread, at least this share of those with a packet of their index
 # must lie in its interval.
 _LEAST_INSIDE = 0.5
@@ -38,10 +40,10 @@ def share_lone_threads(
 def match_stores(stores: pl.DataFrame, packets: pl.DataFrame) -> pl.DataFrame:
     """Return, per packet, its own doorbell store and the store that announced it.
 
-    The own store has value == index; a packet without one (a graph launch stores once for several
-    packets) takes the thread's first later store on that queue. The announcing store is the earliest
-    one of any thread with a value >= index. A ring that was learned wrongly shows the same indexes, at other times: its
-    stores are nobody's.
+    The own store has value == index; a packet without one (a graph launch stores once for several packets) takes the
+    thread's first store on that queue with a later value, or (HIP 7.1.0) an earlier one that was made behind the
+    packet's line. The announcing store is the earliest one of any thread with a value >= index, or that one. A ring
+    that was learned wrongly shows the same indexes, at other times: its stores are nobody's.
 
     Args:
         stores: event, queue, thread, ts_ns, packet_index, err_lo_ns, err_hi_ns, ring_learned (whether the ring was
@@ -63,11 +65,44 @@ def match_stores(stores: pl.DataFrame, packets: pl.DataFrame) -> pl.DataFrame:
     batch = batch.join_asof(
         later, on="packet_index", by=["queue", "thread"], strategy="forward", check_sortedness=False
     )
+    batch = _store_behind(batch, usable)
     matched = pl.concat([
         own.with_columns(own=pl.lit(True)),
         _same_call(batch, own, wanted).select("event", "doorbell_event", own=pl.lit(False)),
     ])  # fmt: skip
-    return matched.join(_announcing(usable, wanted), on="event", how="left", maintain_order="left")
+    matched = matched.join(_announcing(usable, wanted), on="event", how="left", maintain_order="left")
+    # Events are numbered in the order of their times.
+    return matched.with_columns(announce_event=pl.min_horizontal("announce_event", "doorbell_event"))
+
+
+def _store_behind(batch: pl.DataFrame, stores: pl.DataFrame) -> pl.DataFrame:
+    """Return `batch` with another doorbell_event where its thread rang that queue between packet and `doorbell_event`.
+
+    HIP 7.1.0 stores the index of the first of the packets that a graph launch wrote since its last store. Where the
+    errors of the times leave a choice, or such a store was lost, it is not known.
+
+    Args:
+        batch: packets of graph launches: queue, thread, doorbell_lo_ns, doorbell_event.
+        stores: event, queue, thread, ts_ns, err_lo_ns, err_hi_ns.
+    """
+    key, at = ["queue", "thread"], "doorbell_lo_ns"
+    early, late = (pl.col("ts_ns") + way * pl.col(name).fill_null(0).cast(pl.Int64)
+                   for way, name in ((-1, "err_lo_ns"), (1, "err_hi_ns")))  # fmt: skip
+    asked = batch.with_row_index("row").select("row", *key, at).drop_nulls().sort(at)
+    first = [
+        asked.join_asof(
+            stores.select(*key, side.alias(at), rung="event").sort(at), on=at, by=key, strategy="forward",
+            check_sortedness=False,
+        ).select("row", "rung")
+        for side in (early, late)
+    ]  # fmt: skip
+    behind = first[0].join(first[1], on="row", suffix="_perhaps").drop_nulls("rung")
+    joined = attach_columns(batch, behind, "row")
+    is_passed = (pl.col("rung") < pl.col("doorbell_event")).fill_null(pl.col("rung").is_not_null())
+    sure = pl.when(is_passed & (pl.col("rung") == pl.col("rung_perhaps"))).then("rung")
+    return joined.with_columns(
+        doorbell_event=pl.when(is_passed.any().over("thread")).then(sure).otherwise("doorbell_event")
+    ).drop("rung", "rung_perhaps")  # fmt: skip
 
 
 def list_contradicted(stores: pl.DataFrame, packets: pl.DataFrame) -> pl.Series:

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 import polars as pl
 
 from tracecorr.align.causal_pairs import LOG_STEP_NS
-from tracecorr.align.intervals import bracket_doorbells, list_moments
+from tracecorr.align.intervals import bracket_doorbells, list_moments, span_batches
 from tracecorr.align.rows import Places, attach_columns
 from tracecorr.link.command_ends import drop_behind_ends
 from tracecorr.link.commands import (
@@ -187,7 +187,8 @@ def _add_intervals(base: pl.DataFrame, events: pl.DataFrame, losses: pl.DataFram
     lines = events.select("thread", "ts_ns", "dur_ns", "source", "clock")
     lines = lines.filter((pl.col("source") == "amd_log") & (pl.col("clock") == "mono"))
     moments = list_moments(lines, "ts_ns", pl.col("ts_ns") + pl.col("dur_ns"))
-    found = bracket_doorbells(base.with_columns(at="ts_ns"), moments, LOG_STEP_NS).drop("at")
+    found = bracket_doorbells(base.with_columns(at="ts_ns"), moments, LOG_STEP_NS)
+    found = span_batches(found, LOG_STEP_NS).drop("at")
     is_packet = pl.col("layer") == "aql"
     # A graph launch writes several packets before it stores once: all that is known is that it does so before its end.
     # A dispatch whose call is not known, because lines were lost, may be of one.

@@ -12,7 +12,7 @@ _ALONE = "run without a profiler"
 
 
 def judge(evidence: Evidence) -> Finding:
-    """Count stores per packet: own ones, stores of a later packet that announced several, none at all."""
+    """Count stores per packet: own ones, stores of another packet that announced several, none at all."""
     if not evidence.layers.get("doorbell"):
         late = evidence.late_doorbells
         if evidence.queues["intercepted"].any():
@@ -46,7 +46,7 @@ def judge(evidence: Evidence) -> Finding:
         )  # fmt: skip
     if again or batched.height > evidence.thresholds.batched_doorbell_share * packets.height:
         return failed(
-            f"{batched.height} of {packets.height} packets share the store of a later packet (graph launches do), "
+            f"{batched.height} of {packets.height} packets share the store of another packet (graph launches do), "
             f"{again} indexes were stored more than once", counts,
             pl.concat([batched["event"], repeated["doorbell_event"]]),
         )  # fmt: skip
@@ -55,7 +55,7 @@ def judge(evidence: Evidence) -> Finding:
 
 CLAIM = Claim(
     "doorbell_per_packet",
-    "each packet has a doorbell store of its own (`batched_doorbell_share`, default 0, may share a later one)",
+    "each packet has a doorbell store of its own (`batched_doorbell_share`, default 0, may share that of another)",
     ("ftrace", "amd_log"),
     judge,
 )

@@ -42,7 +42,7 @@ class Thresholds:
         rocr_create_ns: longest time from "Number of allocated hardware queues" to "Created SWq".
         clock_error_ns: widest error of a clock map.
         backlog_share: fullest that a ring may get, as a share of its size.
-        batched_doorbell_share: share of packets that may be announced by the store of a later packet.
+        batched_doorbell_share: share of packets that may be announced by the store of another packet.
         scheduler: scheduler that must be in use: `HWS`, `MES` or `none`; empty = HWS or MES.
     """
 
