@@ -24,8 +24,9 @@ from tracecorr.align.creation_shift import bound_by_shift
 from tracecorr.align.intervals import Moments, bracket_doorbells, list_moments, span_batches
 from tracecorr.align.rows import attach_args
 from tracecorr.model.kinds import PACKET_KINDS
+from tracecorr.parse.kfd.ioctls import CREATE_QUEUE
 
-_IS_CREATE = (pl.col("layer") == "ioctl") & (pl.col("name") == "AMDKFD_IOC_CREATE_QUEUE")
+_IS_CREATE = (pl.col("layer") == "ioctl") & (pl.col("name") == CREATE_QUEUE)
 _CREATE_PROBES = ("kfd_ioctl_create_queue", "kfd_create_queue")
 _COLUMNS = (
     "source", "clock", "layer", "name", "process", "thread", "file", "offset", "stamp_ns", "end_stamp_ns", "ring",

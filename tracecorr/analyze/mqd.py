@@ -6,12 +6,13 @@ import polars as pl
 
 from tracecorr.analyze.ancestors import find_enclosing_ioctls
 from tracecorr.link.queue_creation import list_mqd_operations
+from tracecorr.parse.kfd.ioctls import CREATE_QUEUE, DESTROY_QUEUE, SET_CU_MASK, UPDATE_QUEUE
 
 _CAUSES = {
-    "AMDKFD_IOC_CREATE_QUEUE": "create",
-    "AMDKFD_IOC_UPDATE_QUEUE": "update",
-    "AMDKFD_IOC_SET_CU_MASK": "cu_mask",
-    "AMDKFD_IOC_DESTROY_QUEUE": "destroy",
+    CREATE_QUEUE: "create",
+    UPDATE_QUEUE: "update",
+    SET_CU_MASK: "cu_mask",
+    DESTROY_QUEUE: "destroy",
 }
 
 

@@ -6,13 +6,14 @@ import polars as pl
 
 from tracecorr.analyze.frames import Tables, collect
 from tracecorr.link.streams import list_asked_priorities
+from tracecorr.parse.kfd.ioctls import CREATE_QUEUE, UPDATE_QUEUE
 
 # HIP stream priority -> priority of the Created line (CLR 4.5 to 7.2) -> queue_priority of the KFD (libhsakmt).
 LOG_OF_HIP = {-1: 2, 0: 1, 1: 0}
 QUEUE_OF_LOG = {2: 11, 1: 7, 0: 0}
 _ERRORS = ("err_lo_ns", "err_hi_ns")
-_CREATE = ("AMDKFD_IOC_CREATE_QUEUE",)
-_UPDATE = ("AMDKFD_IOC_UPDATE_QUEUE", "kfd_ioctl_update_queue")
+_CREATE = (CREATE_QUEUE,)
+_UPDATE = (UPDATE_QUEUE, "kfd_ioctl_update_queue")
 
 
 def summarize_priorities(tables: Tables) -> pl.DataFrame:

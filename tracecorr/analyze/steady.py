@@ -5,10 +5,11 @@ from __future__ import annotations
 import polars as pl
 
 from tracecorr.analyze.frames import collect
+from tracecorr.parse.kfd.ioctls import CREATE_QUEUE, UPDATE_QUEUE
 
 # What a launch does only the first time, or when it runs out of something.
 _REASONS = (
-    ("creates a queue", "ioctl", ("AMDKFD_IOC_CREATE_QUEUE", "AMDKFD_IOC_UPDATE_QUEUE")),
+    ("creates a queue", "ioctl", (CREATE_QUEUE, UPDATE_QUEUE)),
     ("creates a queue", "aql", ("queue_created",)),
     ("loads code", "syscall", ("openat",)),
     ("loads code", "other", ("code_object_version",)),  # of the log: CLR builds the program of a kernel's first launch

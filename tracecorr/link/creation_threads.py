@@ -5,6 +5,7 @@ from __future__ import annotations
 import polars as pl
 
 from tracecorr.align.causal_pairs import LOG_STEP_NS
+from tracecorr.parse.kfd.ioctls import CREATE_QUEUE
 
 # One creation could be anybody's; more creations or ioctls than these make the answer no surer.
 _LEAST, _MOST, _MOST_IOCTLS = 2, 200, 1_000
@@ -22,7 +23,7 @@ def match_creations(placed: pl.DataFrame) -> pl.DataFrame:
     creations = _list_creations(placed).head(_MOST).with_row_index("creation")
     taken = placed.filter(pl.col("source") == "amd_log")["host_tid"].drop_nulls().unique()
     ioctls = placed.filter(
-        (pl.col("layer") == "ioctl") & (pl.col("name") == "AMDKFD_IOC_CREATE_QUEUE") & pl.col("dur_ns").is_not_null()
+        (pl.col("layer") == "ioctl") & (pl.col("name") == CREATE_QUEUE) & pl.col("dur_ns").is_not_null()
         & ~pl.col("host_tid").is_in(taken.implode()) & pl.col("err_lo_ns").is_not_null()
     )  # fmt: skip
     if creations.is_empty() or ioctls.is_empty():

@@ -15,10 +15,9 @@ from tracecorr.align.rows import attach_columns
 from tracecorr.link.bursts import list_burst_calls
 from tracecorr.link.false_calls import list_longest
 from tracecorr.model.kinds import HALF_SEEN, Flag
-from tracecorr.parse.kfd.ioctls import KFD_NAMES
+from tracecorr.parse.kfd.ioctls import HANDLER_PREFIX, KFD_NAMES, KFD_PREFIX
 
-_IOCTL, _FUNCTION = "AMDKFD_IOC_", "kfd_ioctl_"
-_OPERATIONS = [name.removeprefix(_IOCTL).lower() for name in KFD_NAMES.values()]
+_OPERATIONS = [name.removeprefix(KFD_PREFIX).lower() for name in KFD_NAMES.values()]
 _CALLS = ("syscall", "ioctl")
 # A call that shows both records less often is one of which only one event was traced.
 _LEAST_WHOLE = 0.1
@@ -107,12 +106,12 @@ def _list_functions(events: pl.DataFrame) -> pl.DataFrame:
     )
     name = pl.col("name").cast(pl.String)
     # Pages without the definitions of their probes name a function as its probe was called: kfd_create_queue.
-    operation = pl.when(pl.col("layer") == "kfd").then(name.str.strip_prefix(_FUNCTION).str.strip_prefix("kfd_"))
-    request = events["name"].gather(rows["call"]).cast(pl.String).str.strip_prefix(_IOCTL).str.to_lowercase()
+    operation = pl.when(pl.col("layer") == "kfd").then(name.str.strip_prefix(HANDLER_PREFIX).str.strip_prefix("kfd_"))
+    request = events["name"].gather(rows["call"]).cast(pl.String).str.strip_prefix(KFD_PREFIX).str.to_lowercase()
     is_own = (operation == request).fill_null(value=False)
     # In a call that is no ioctl of the KFD a function is one of a request by its whole name alone: kfd_create_process
     # runs in an open. Of an ioctl of which only the exit was seen the request is not known.
-    is_request = request.is_in(_OPERATIONS) | ((request != "ioctl") & name.str.starts_with(_FUNCTION))
+    is_request = request.is_in(_OPERATIONS) | ((request != "ioctl") & name.str.starts_with(HANDLER_PREFIX))
     is_other = operation.is_in(_OPERATIONS).fill_null(value=False) & is_request & ~is_own
     return rows.select("event", "call", "ts_ns", own=is_own, other=is_other)
 
@@ -160,7 +159,7 @@ def _list_lone(calls: pl.DataFrame, events: pl.DataFrame) -> tuple[pl.DataFrame,
     flag = pl.col("flags").fill_null(0)
     is_lone = flag & HALF_SEEN > 0
     # An exit alone does not tell the request.
-    call = pl.when(pl.col("name").cast(pl.String).str.starts_with(_IOCTL)).then(pl.lit("ioctl")).otherwise("name")
+    call = pl.when(pl.col("name").cast(pl.String).str.starts_with(KFD_PREFIX)).then(pl.lit("ioctl")).otherwise("name")
     calls = calls.with_columns(call=call)
     usual = calls.group_by("file", "call").agg(lone=is_lone.mean()).filter(pl.col("lone") <= 1 - _LEAST_WHOLE)
     calls = calls.join(usual, on=["file", "call"], how="semi")
@@ -231,7 +230,7 @@ def _without_next(calls: pl.DataFrame, ended: pl.DataFrame) -> pl.DataFrame:
     Nearly all requests of their name are followed by one of another name. Behind these comes at once what follows that
     other one, and they are long enough to hold both.
     """
-    requests = calls.filter(pl.col("name").cast(pl.String).str.starts_with(_IOCTL)).sort("ts_ns")
+    requests = calls.filter(pl.col("name").cast(pl.String).str.starts_with(KFD_PREFIX)).sort("ts_ns")
     pairs = requests.select("event", "name", following=pl.col("name").shift(-1).over("thread")).drop_nulls()
     counts = pairs.group_by("name", "following").agg(count=pl.len())
     counts = counts.with_columns(total=pl.col("count").sum().over("name"))

@@ -7,7 +7,7 @@ import polars as pl
 
 from tracecorr.align.rows import attach_columns
 from tracecorr.parse.kfd import ioctl_names
-from tracecorr.parse.kfd.ioctls import KFD_NAMES
+from tracecorr.parse.kfd.ioctls import HANDLER_PREFIX, KFD_NAMES, KFD_PREFIX
 
 # Layers whose rows can enclose others; user-space probes, marks and doorbells are no part of a kernel call.
 _KERNEL = ("kfd", "mqd", "amdgpu", "other")
@@ -15,9 +15,8 @@ _CALLS = ("syscall", "ioctl")
 # Both times of a text are rounded to the nearest microsecond.
 _ROUNDING_NS = 1_000
 _NO_END_NS = 2**60
-# The driver calls what does AMDKFD_IOC_CREATE_QUEUE kfd_ioctl_create_queue (kfd_chardev.c).
 _HANDLERS = pl.DataFrame({"ioctl": sorted(set(KFD_NAMES.values()))}).with_columns(
-    handler="kfd_ioctl_" + pl.col("ioctl").str.strip_prefix("AMDKFD_IOC_").str.to_lowercase()
+    handler=HANDLER_PREFIX + pl.col("ioctl").str.strip_prefix(KFD_PREFIX).str.to_lowercase()
 )
 _COLUMNS = (
     "event", "thread", "layer", "source", "depth", "ts_ns", "dur_ns", "step_hi_ns", "file", "offset", "end_offset"

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import polars as pl
 
-from tracecorr.link.queues import CREATE, pivot_args
+from tracecorr.link.queues import pivot_args
 from tracecorr.model.kinds import DERIVED, INFERRED
 from tracecorr.parse.kfd.fields import decode_mapping, name_value
+from tracecorr.parse.kfd.ioctls import CREATE_QUEUE, HANDLER_PREFIX, KFD_PREFIX
 
-_PREFIX = "kfd_ioctl_"
 _LEAST_NAME = 5
 # A file cannot be that long: an offset from here on is one of /dev/kfd, though its open was not seen.
 _LEAST_KFD_OFFSET = 1 << 62
@@ -24,7 +24,7 @@ def list_ioctl_fields(events: pl.DataFrame, args: pl.DataFrame) -> pl.DataFrame:
         args: args by event.
     """
     layer, name = pl.col("layer"), pl.col("name").cast(pl.String)
-    operation = name.str.strip_prefix("AMDKFD_IOC_").str.to_lowercase()
+    operation = name.str.strip_prefix(KFD_PREFIX).str.to_lowercase()
     rows = events.select("event", "enclosing_call", "name", "layer").filter(layer.is_in(["ioctl", "kfd"]))
     ioctls = rows.filter(layer == "ioctl").select(parent="event", operation=operation)
     probes = rows.filter((layer == "kfd") & pl.col("enclosing_call").is_not_null())
@@ -32,8 +32,10 @@ def list_ioctl_fields(events: pl.DataFrame, args: pl.DataFrame) -> pl.DataFrame:
     # Pages without the definitions of their probes name a function as its probe was called: kfd_create_queue.
     short = pl.col("function").str.strip_prefix("kfd_")
     called = pl.col("operation").str.starts_with(short) & (short.str.len_bytes() >= _LEAST_NAME)
-    probes = probes.filter(pl.col("function").str.starts_with(_PREFIX) | called)
-    probes = probes.with_columns(function=pl.when(called).then(_PREFIX + pl.col("operation")).otherwise("function"))
+    probes = probes.filter(pl.col("function").str.starts_with(HANDLER_PREFIX) | called)
+    probes = probes.with_columns(
+        function=pl.when(called).then(HANDLER_PREFIX + pl.col("operation")).otherwise("function")
+    )
     fields = args.select("u64", "text", probe="event", key=pl.col("key").cast(pl.String)).join(probes, on="probe")
     fields = fields.unique(["parent", "key"], keep="first", maintain_order=True)
     distinct = fields.select("function", "key", "u64").drop_nulls().unique()
@@ -87,7 +89,9 @@ def link_doorbell_mappings(events: pl.DataFrame, args: pl.DataFrame, mappings: p
     pages = mappings.filter(pl.col("mapping") == "doorbells").sort("ts_ns")
     pages = pages.unique(["process", "thread", "gpu_id"], keep="first", maintain_order=True)
     made = events.select("event", "thread", "ts_ns", "dur_ns", "layer", "name", "result").filter(
-        (pl.col("layer") == "ioctl") & (pl.col("name") == CREATE) & (pl.col("result") == "0").fill_null(value=True)
+        (pl.col("layer") == "ioctl")
+        & (pl.col("name") == CREATE_QUEUE)
+        & (pl.col("result") == "0").fill_null(value=True)
     )
     made = made.select("thread", "result", from_event="event", made_ns=pl.col("ts_ns") + pl.col("dur_ns").fill_null(0))
     gpus = pivot_args(args, made["from_event"], ["gpu"]).rename({"event": "from_event"})

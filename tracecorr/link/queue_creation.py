@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import polars as pl
 
-from tracecorr.link.queues import CREATE, DESTROY, pivot_args
+from tracecorr.link.queues import pivot_args
+from tracecorr.parse.kfd.ioctls import CREATE_QUEUE, DESTROY_QUEUE, SET_CU_MASK, UPDATE_QUEUE
 
 _LOG_LAYERS = ["hip", "command", "aql", "copy", "signal", "memory"]
-UPDATE, CU_MASK = "AMDKFD_IOC_UPDATE_QUEUE", "AMDKFD_IOC_SET_CU_MASK"
 # <operation>_mqd[_generation], allocate_sdma_mqd, init_mqd_sdma, kfd_load_mqd_sdma, hiq_load_mqd_kiq_v9_4_3.
 _OPERATION = r"(allocate|init|update|load|destroy|free|restore|checkpoint)_"
 _TARGET = r"(sdma|hiq|diq)"
@@ -69,7 +69,7 @@ def _mqd_rows(events: pl.DataFrame) -> pl.DataFrame:
     rows = _drop_twins(rows)
     above = events.select(parent="event", over=name, over_layer=layer)
     rows = rows.join(above, on="parent", how="left", maintain_order="left")
-    single = events.filter(name.is_in([CREATE, DESTROY, UPDATE, CU_MASK])).select(
+    single = events.filter(name.is_in([CREATE_QUEUE, DESTROY_QUEUE, UPDATE_QUEUE, SET_CU_MASK])).select(
         enclosing_call="event", single="event"
     )
     rows = rows.join(single, on="enclosing_call", how="left", maintain_order="left")
@@ -186,7 +186,7 @@ def _list_printed_ids(events: pl.DataFrame, args: pl.DataFrame) -> pl.DataFrame:
 def _add_ends(queues: pl.DataFrame, events: pl.DataFrame, args: pl.DataFrame) -> pl.DataFrame:
     """Add the end of queues that a DESTROY_QUEUE names by their id."""
     calls = queues_of_calls(queues, events, args)
-    done = (pl.col("name") == DESTROY) & (pl.col("result") == "0")
+    done = (pl.col("name") == DESTROY_QUEUE) & (pl.col("result") == "0")
     ends = events.select("event", "ts_ns", "dur_ns", "name", "result").filter(done)
     ends = ends.select("event", ended_ns=pl.col("ts_ns") + pl.col("dur_ns").fill_null(0))
     ends = ends.join(calls, on="event").group_by("queue").agg(pl.col("ended_ns").first())
@@ -196,7 +196,7 @@ def _add_ends(queues: pl.DataFrame, events: pl.DataFrame, args: pl.DataFrame) ->
 
 def queues_of_calls(queues: pl.DataFrame, events: pl.DataFrame, args: pl.DataFrame) -> pl.DataFrame:
     """Return event, queue of ioctls that name a queue by its KFD id: the one of the process that was made last."""
-    wanted = (pl.col("layer") == "ioctl") & pl.col("name").is_in([DESTROY, UPDATE, CU_MASK])
+    wanted = (pl.col("layer") == "ioctl") & pl.col("name").is_in([DESTROY_QUEUE, UPDATE_QUEUE, SET_CU_MASK])
     calls = events.select("event", "process", "ts_ns", "layer", "name").filter(wanted)
     named = calls.select("event", "process", "ts_ns").join(
         pivot_args(args, calls["event"], ["qid"]), on="event", how="left"

@@ -12,12 +12,11 @@ from tracecorr.link.intercepted_queues import is_intercepted
 from tracecorr.link.queue_ends import add_ends, merge_shared
 from tracecorr.model.kinds import PACKET_KINDS, RECORDED
 from tracecorr.parse.kfd.fields import QUEUE_TYPES
+from tracecorr.parse.kfd.ioctls import CREATE_QUEUE
 
 # The Created line is printed by the thread that waits for the ioctl, so the ioctl ends before it.
-CREATE = "AMDKFD_IOC_CREATE_QUEUE"
 # Lines of threads that share a queue change places by less than so many packets.
 _OUT_OF_ORDER = 64
-DESTROY = "AMDKFD_IOC_DESTROY_QUEUE"
 _OF_LOG = pl.col("source") == "amd_log"
 _OF_RING = ("event", "process", "ring", "ts_ns", "err_lo_ns", "err_hi_ns", "source")
 # No process has this key.
@@ -75,7 +74,7 @@ def list_kernel_creations(events: pl.DataFrame, args: pl.DataFrame) -> pl.DataFr
 
     Returns: event, process, thread, ts_ns, end_ns, ring_base, size_bytes, type, priority, gpu_id.
     """
-    ioctls = events.filter((pl.col("layer") == "ioctl") & (pl.col("name") == CREATE)).select(
+    ioctls = events.filter((pl.col("layer") == "ioctl") & (pl.col("name") == CREATE_QUEUE)).select(
         "event",
         "process",
         "thread",

@@ -12,6 +12,7 @@ from tracecorr.link.lives import LIFE, ToLog, find_process_lives, find_thread_li
 from tracecorr.link.thread_creation import list_clone_addresses
 from tracecorr.model import schema
 from tracecorr.model.kinds import INFERRED, RECORDED
+from tracecorr.parse.kfd.ioctls import CREATE_QUEUE
 
 # glibc on x86-64 registers the robust list at pthread address + 0x2e0 (measured with HIP 7.2.4).
 ROBUST_LIST_OFFSET = 0x2E0
@@ -255,7 +256,7 @@ def _find_foreign(log_threads: pl.DataFrame, trace: pl.DataFrame, known: pl.Data
 
     Queues are created in HIP calls: the address of at least one thread that creates them is in the log.
     """
-    created = trace.filter((pl.col("layer") == "ioctl") & (pl.col("name") == "AMDKFD_IOC_CREATE_QUEUE"))
+    created = trace.filter((pl.col("layer") == "ioctl") & (pl.col("name") == CREATE_QUEUE))
     creators = created.select(tid="tid_key", tgid=pl.coalesce("tgid_key", "tid_key")).unique()
     addressed = creators.join(known.select("tid", "address").unique(), on="tid")
     logged = pl.col("address").is_in(log_threads["log_tid"].unique().implode())

@@ -9,6 +9,7 @@ from tracecorr.analyze.frames import collect
 from tracecorr.analyze.values import count_of
 from tracecorr.analyze.verdicts.evidence import Evidence, Excuse, find_excuse
 from tracecorr.analyze.verdicts.model import Claim, Finding, failed, passed, unknown
+from tracecorr.parse.kfd.ioctls import CREATE_QUEUE
 
 _SDMA = ("sdma", "sdma_xgmi", "sdma_by_engine")
 _REMEDY = "record a kernel trace with the CREATE_QUEUE probe (kfd_ioctl_create_queue, type=+40($arg3):u32)"
@@ -109,7 +110,7 @@ def _count(copies: pl.DataFrame) -> str:
 
 def _refused(evidence: Evidence, asked: pl.DataFrame) -> pl.DataFrame:
     """Return create_ioctl_event, process and result of the queues that the driver did not make."""
-    ioctls = evidence.of_layer("ioctl", "AMDKFD_IOC_CREATE_QUEUE").select(create_ioctl_event="event", result="result")
+    ioctls = evidence.of_layer("ioctl", CREATE_QUEUE).select(create_ioctl_event="event", result="result")
     return (
         asked.select("create_ioctl_event", "process")
         .join(ioctls, on="create_ioctl_event")

@@ -8,12 +8,13 @@ from tracecorr.analyze.clocks import find_step_ns, find_untimed
 from tracecorr.analyze.values import render_ns
 from tracecorr.analyze.verdicts.evidence import Evidence
 from tracecorr.analyze.verdicts.model import Claim, Finding, failed, passed, unknown
+from tracecorr.parse.kfd.ioctls import CREATE_QUEUE
 
 
 def judge(evidence: Evidence) -> Finding:
     """Compare the duration of each successful CREATE_QUEUE ioctl with the threshold."""
     limit = evidence.thresholds.kfd_create_ns
-    ioctls = evidence.of_layer("ioctl", "AMDKFD_IOC_CREATE_QUEUE")
+    ioctls = evidence.of_layer("ioctl", CREATE_QUEUE)
     made = ioctls.filter(pl.col("result") == "0")
     good = made.drop_nulls("dur_ns")
     unseen = ioctls["result"].null_count() + made.height - good.height

@@ -7,6 +7,7 @@ import polars as pl
 from tracecorr.analyze.mqd import summarize_mqd_operations
 from tracecorr.analyze.verdicts.evidence import Evidence
 from tracecorr.analyze.verdicts.model import Claim, Finding, failed, passed, unknown
+from tracecorr.parse.kfd.ioctls import CREATE_QUEUE
 
 _PROBES = "capture with probes on the MQD functions (init_mqd*, update_mqd*)"
 _ONE_TRACE = "record the MQD functions and the ioctls of their threads in one trace"
@@ -19,7 +20,7 @@ def judge(evidence: Evidence) -> Finding:
             return unknown("the MQD probes were armed, but no MQD operation was seen", "use a machine with a GPU")
         return unknown("no MQD operation is recorded", _PROBES)
     operations = summarize_mqd_operations(evidence.kernel_events)
-    created = evidence.of_layer("ioctl", "AMDKFD_IOC_CREATE_QUEUE").filter(pl.col("result") == "0")
+    created = evidence.of_layer("ioctl", CREATE_QUEUE).filter(pl.col("result") == "0")
     initialised = operations.filter((pl.col("operation") == "init") & (pl.col("cause") == "create"))
     per_queue = created.select("event").join(
         initialised.group_by("ioctl").len(), left_on="event", right_on="ioctl", how="left"

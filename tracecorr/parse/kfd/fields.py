@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import polars as pl
 
+from tracecorr.parse.kfd.ioctls import HANDLER_PREFIX
+
 # queue_type of kfd_ioctl_create_queue_args; inside the driver the numbers are others.
 QUEUE_TYPES = {0: "compute_pm4", 1: "sdma", 2: "compute_aql", 3: "sdma_xgmi", 4: "sdma_by_engine"}
 _MEMORY = {
@@ -39,7 +41,7 @@ def name_value(function: str, key: str, value: int) -> str | None:
         function: `kfd_ioctl_create_queue`, `kfd_ioctl_alloc_memory_of_gpu`, ...
         key: name of the field as the probe gives it: `type`, `flags`, `op`, ...
     """
-    call = function.removeprefix("kfd_ioctl_")
+    call = function.removeprefix(HANDLER_PREFIX)
     if (call, key) == ("alloc_memory_of_gpu", "flags"):
         names = [_MEMORY.get(bit, f"bit_{bit}") for bit in range(64) if value >> bit & 1]
         return "|".join(names) or None
