@@ -35,6 +35,7 @@ def test_the_end_of_a_command_that_nothing_enqueued_is_alone() -> None:
 @pytest.mark.parametrize(
     ("lines", "expected"), [
         pytest.param([("hipStreamDestroy", 0, 9), *_WORKER], [False], id="while a stream is destroyed"),
+        pytest.param([("hipDeviceReset", 0, 9), *_WORKER], [False], id="while all streams are destroyed"),
         pytest.param([("hipStreamDestroy", 0, 9), ("hipStreamDestroy", 0, 2), ("x", 0, 3), *_WORKER], [False],
                      id="by one of two threads"),
         pytest.param([("hipStreamDestroy", 0, 2), ("processing", 7), ("submitted", 7), ("complete", 7)], [True],

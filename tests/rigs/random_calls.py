@@ -91,9 +91,11 @@ class Worker:
             self._random.choices(actions, weights)[0]()
 
     def destroy(self) -> None:
-        """Wait for the streams that are left, and destroy them."""
+        """Wait for the streams that are left, and destroy them, but for one."""
         call("hipDeviceSynchronize")
-        for stream in self._streams:
+        for stream in self._streams[:1]:
+            call("hipStreamSynchronize", stream, stream=stream.value or 0)
+        for stream in self._streams[1:]:
             call("hipStreamDestroy", stream, stream=stream.value or 0)
 
     def _pick(self) -> tuple[ctypes.c_void_p, dict[str, int]]:
@@ -263,6 +265,7 @@ def main(seed: int, steps: int, threads: int, path: str) -> None:
         thread.join()
     for worker in workers:
         worker.destroy()
+    call("hipDeviceReset")
     with open(path, "w") as stream:  # noqa: PTH123
         json.dump(journal, stream)
 

@@ -10,15 +10,18 @@ from tracecorr.model.kinds import COMMAND_MENTIONS, SUBMITTED
 _MOST_HEADLESS = 0.5
 # Of a kind of commands that show their ends as a rule fewer lack it: one of more than 20.
 _MOST_ENDLESS = 0.05
-_END, DESTROY = "complete", "hipStreamDestroy"
+_END = "complete"
+# Calls that destroy streams; each waits for what is left on their queues (HIP 7.2.4).
+DESTROY = "hipStreamDestroy"
+DESTROYING = (DESTROY, "hipDeviceReset")
 _COLUMNS = ("process", "command", "layer", "name", "file")
 
 
 def list_command_ends(events: pl.DataFrame) -> pl.DataFrame:
     """Return the lines that end a command with `alone`: whether the line that enqueued it was lost.
 
-    None did so since its pointer's last end. The last marker of a stream that is destroyed has no such line where
-    Direct Dispatch is off (HIP 7.2.4).
+    None did so since its pointer's last end. The last marker of a stream that is destroyed (`DESTROYING`) has no such
+    line where Direct Dispatch is off (HIP 7.2.4).
 
     Args:
         events: file, offset, end_offset, process, layer, name, command, and others; in the order of time.
@@ -53,7 +56,7 @@ def _list_last_markers(ends: pl.DataFrame, events: pl.DataFrame) -> pl.DataFrame
         taken, on="offset", by=command, check_sortedness=False
     ).drop_nulls("taken")  # fmt: skip
     calls = events.select("file", "offset", "end_offset", "layer", "name")
-    destroyed = calls.filter((pl.col("layer") == "hip") & (pl.col("name") == DESTROY)).sort("offset")
+    destroyed = calls.filter((pl.col("layer") == "hip") & pl.col("name").is_in(DESTROYING)).sort("offset")
     # Threads may destroy streams at once: one that began earlier may last longer.
     destroyed = destroyed.select("file", "offset", until=pl.col("end_offset").cum_max().over("file"))
     inside = found.drop("offset").sort("taken").join_asof(

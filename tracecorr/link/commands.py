@@ -6,7 +6,7 @@ import numpy as np
 import polars as pl
 
 from tracecorr.align.rows import Places
-from tracecorr.link.command_ends import DESTROY, list_command_ends
+from tracecorr.link.command_ends import DESTROYING, list_command_ends
 from tracecorr.link.nested_commands import return_to_outer
 from tracecorr.link.sure_commands import BY_WORKER, drop_late
 from tracecorr.model.kinds import COMMAND_MENTIONS, GRAPH_COMMAND, KERNEL_COMMAND, MARKERS, SUBMITTED
@@ -217,7 +217,7 @@ def add_bare_calls(
     name, end = (events[column].gather(writers["event"]) for column in ("name", "end_offset"))
     calls = writers.with_columns(bare=bare & end.is_not_null().to_numpy(), name=name).unique("event")
     counts = calls.group_by("file", "name").agg(total=pl.len(), bare=pl.col("bare").sum())
-    counts = counts.filter(pl.col("name") != DESTROY)
+    counts = counts.filter(~pl.col("name").is_in(DESTROYING))
     usual = counts.filter(pl.col("bare") < _MOST_BARE * pl.col("total")).group_by("file")
     shares = usual.agg(lost=pl.col("bare").sum() / pl.col("total").sum()).filter(pl.col("lost") > 0)
     return pl.concat([losses, shares]).group_by("file").agg(pl.col("lost").max())
