@@ -20,6 +20,7 @@ from tracecorr.link.identities import attach_identities
 from tracecorr.link.lives import number_lives
 from tracecorr.link.packet_index import complete_indexes
 from tracecorr.link.programs import add_programs
+from tracecorr.link.queue_addresses import name_rings
 from tracecorr.link.repeated_traces import (
     find_repeated_traces,
     skip_records,
@@ -224,9 +225,10 @@ def _map_threads(rows: pl.DataFrame, parts: Parts, seen: SeenIdentities, *known:
 def _fit(
     rows: pl.DataFrame, parts: Parts, identities: Identities, capture: Capture
 ) -> tuple[pl.DataFrame, dict[str, ClockMap]]:
-    counted = complete_indexes(attach_identities(rows, identities), _list_unproven(capture))
+    named, unplaced = name_rings(attach_identities(rows, identities), parts.args)
+    counted = complete_indexes(named, _list_unproven(capture), unplaced)
     whole = check_indexes(fill_store_rings(counted))
-    del rows  # large; what is left of it is taken apart
+    del rows, named  # large; what is left of it is taken apart
     records = widen_reads(find_steps(add_gpu_times(whole, parts.args)), parts.args)
     guessed = frozenset(identities.threads.filter(pl.col("evidence") == INFERRED)["thread"])
     evidence = ClockEvidence(records, parts.args, _samples(capture), **seen_time_offsets(capture.info), guessed=guessed)

@@ -19,7 +19,9 @@ _COLUMNS = (
 _RING = ("process", "ring", "generation")
 
 
-def complete_indexes(records: pl.DataFrame, unproven: Sequence[int] = ()) -> pl.DataFrame:
+def complete_indexes(
+    records: pl.DataFrame, unproven: Sequence[int] = (), unplaced: Sequence[int] | pl.Series = ()
+) -> pl.DataFrame:
     """Return `records` with whole packet indexes, and the column `index_counted`.
 
     The log prints the lower 32 bits of wptr: from one packet of a ring to the next the index grows, so a fall by
@@ -30,6 +32,7 @@ def complete_indexes(records: pl.DataFrame, unproven: Sequence[int] = ()) -> pl.
     Args:
         records: part events with `source` and `process`.
         unproven: files that are put together of pieces, between which lines may lack.
+        unplaced: processes with packets that may be on any of their rings (`queue_addresses.name_rings`).
     """
     is_packet = (pl.col("layer") == "aql") & pl.col("name").is_in(PACKET_KINDS)
     mine = is_packet & (pl.col("source") == "amd_log") & (pl.col("clock") != "mono_raw")
@@ -38,6 +41,8 @@ def complete_indexes(records: pl.DataFrame, unproven: Sequence[int] = ()) -> pl.
     if _are_whole(lines["packet_index"]):
         return records.with_columns(index_counted=pl.lit(False))
     lines = add_turns(_add_generations(lines, rows, records), records, _RING)
+    placed = ~pl.col("process").is_in(list(unplaced)).fill_null(value=False)
+    lines = lines.with_columns(made=pl.col("made") & placed)
     short = pl.concat([list_short_files(records), _list_untested(records, lines, unproven)])
     lines = _count(_unwrap(lines), short)
     found = attach_columns(records, lines.select("_row", "counted", whole="packet_index"), "_row")

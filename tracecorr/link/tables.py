@@ -16,6 +16,7 @@ from tracecorr.link import (
     disorder,
     kfd_calls,
     log_losses,
+    queue_addresses,
     queue_creation,
     queues,
     rocprof,
@@ -72,6 +73,8 @@ def link_tables(
     losses = lacking.losses
     events = streams.name_null_stream(events)
     stream_table = streams.build_streams(events, args)
+    addressed = queue_addresses.find_lines(events, args)
+    events = _forget_rings(events, addressed)
     rings = created_rings.find_rings(events, args, stream_table, losses, trace_aligned)
     queue_table = queues.build_queues(events, packets, args, trace_aligned, losses, rings)
     queue_table = _limit_creations(queue_table, events, identities.threads)
@@ -79,6 +82,8 @@ def link_tables(
     hqd = attach_queues(hqd, queue_table, identities.processes, gpu_table)
     kernel_table, kernel_ids = list_kernels(events)
     of_queues = queues.assign_queues(events, queue_table, trace_aligned)
+    lines = queue_table.select("queue", line="created_line_event").drop_nulls()
+    of_queues = pl.concat([of_queues, addressed.join(lines, on="line").select(of_queues.columns)])
     keys = (of_queues, streams.assign_streams(events, stream_table), kernel_ids)
     events = _attach_keys(events, queue_table, keys, hqd).drop(_SPENT)
     events = _spread_queues(events, queue_creation.queues_of_calls(queue_table, events, args))
@@ -179,6 +184,14 @@ def _tell_driver_facts(
     """Return the GPUs with their schedulers, and the queues with what the driver says of them."""
     queue_table = queue_creation.add_driver_facts(queue_table, events, args)
     return _add_schedulers(gpu_table, queue_creation.find_schedulers(queue_table, events)), queue_table
+
+
+def _forget_rings(events: pl.DataFrame, addressed: pl.DataFrame) -> pl.DataFrame:
+    """Take the ring from packets where it is the address of their queue."""
+    if addressed.is_empty():
+        return events
+    joined = attach_columns(events, addressed.select("event", named="line"))
+    return joined.with_columns(ring=pl.when(pl.col("named").is_null()).then("ring")).drop("named")
 
 
 def _args_by_event(part_args: pl.DataFrame, events: pl.DataFrame) -> pl.DataFrame:
