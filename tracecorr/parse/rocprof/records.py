@@ -55,14 +55,16 @@ class Record:
 
     def text(self, names: tuple[str, ...]) -> str | None:
         """Return the first of the named columns that the record has, as text."""
-        found = next((self.fields[n] for n in names if self.fields.get(n) not in (None, "")), None)
-        return None if found is None else str(found)
+        for name in names:
+            value = self.fields.get(name)
+            if value is not None and value != "":
+                return str(value)
+        return None
 
     def number(self, names: tuple[str, ...]) -> int | None:
         """Return the first of the named columns as a number that fits 63 bits; None for anything else."""
         text = self.text(names)
-        digits = text is not None and text.isascii() and text.isdigit() and len(text) < 19
-        return int(text) if digits and text is not None else None
+        return int(text) if text is not None and text.isascii() and text.isdigit() and len(text) < 19 else None
 
     @property
     def start_ns(self) -> int | None:
@@ -162,7 +164,8 @@ def _decode(piece: bytes) -> object:
 def classify(offset: int, length: int, fields: Mapping[str, Field], lane: str = "") -> Record:
     """Return a record with its layer, or with the reason why it is skipped."""
     record = Record(offset, length, fields, lane=lane)
-    if record.start_ns is None or record.end_ns is None or record.end_ns < record.start_ns:
+    start_ns, end_ns = record.start_ns, record.end_ns
+    if start_ns is None or end_ns is None or end_ns < start_ns:
         return Record(offset, length, fields, reason=TIMELESS)
     return Record(offset, length, fields, _layer(record), lane=lane)
 
