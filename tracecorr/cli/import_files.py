@@ -83,9 +83,9 @@ def import_verb(
     force: ForceOption = False,
     jobs: JobsOption = None,
 ) -> None:
-    """Make a capture folder of a HIP log, a kernel trace, or both, and build its tables.
+    """Make a capture folder of HIP logs, kernel traces and profiles, any of them alone or together; build its tables.
 
-    The files are copied; nothing else of them is needed later.
+    The files are copied: they are not needed later.
     """
     if context.args:
         raise _name_options([Path(word) for word in context.args])
