@@ -15,6 +15,14 @@ import numpy as np
 from tracecorr.parse.amdlog.blocks import cut_pieces
 from tracecorr.parse.amdlog.classify import Classifier
 from tracecorr.parse.amdlog.layout import SITE, Layouts, Matched
+from tracecorr.parse.amdlog.line_edges import (
+    MOST_BLANKS,
+    NEWLINE,
+    has_no_returns,
+    skip_blanks,
+    skip_colour,
+    without_return,
+)
 from tracecorr.parse.amdlog.messages import Kind
 from tracecorr.parse.amdlog.records_found import Split, concatenate
 from tracecorr.parse.amdlog.torn import Join, Joiner
@@ -105,11 +113,6 @@ _SAMPLE = 200
 _END_OF_TIME = b" us:"
 _TIME = re.compile(rb"(?<=\d{5})d?" + _END_OF_TIME)
 _MOST_FOREIGN = 200
-_NEWLINE, _RETURN = 10, 13
-# Texts with progress have a few carriage returns inside of lines; more are the ends of lines.
-_MOST_RETURNS = 64
-# So many blanks are skipped at once.
-_MOST_BLANKS = 64
 
 
 class Splitter:
@@ -151,7 +154,7 @@ class Splitter:
 
     def _split_piece(self, text: Text) -> Split:
         start, end = text.lines()
-        bare = end if _has_no_returns(text) else _without_return(text, end)
+        bare = end if has_no_returns(text) else without_return(text, end)
         matched = self._layouts.match(text, start, bare)
         if len(start) > 4 * _SAMPLE and 2 * len(matched.line) < len(start):
             # New layouts: learn them from a few lines, not from all.
@@ -162,7 +165,7 @@ class Splitter:
         split, foreign = self._split_lines(text, start, end, bare, matched)
         self._join_torn(text, split, foreign)
         if len(split.start):
-            if text.raw[text.stop - 1] != _NEWLINE:
+            if text.raw[text.stop - 1] != NEWLINE:
                 _open_last(text, split)
             self._goes_on = _is_multi_line(text, int(split.start[-1]))
         return split
@@ -233,7 +236,7 @@ class Splitter:
         split.messages[i] = message
 
     def _read_pieces(self, text: Text, pieces: _Pieces, stamp: Words) -> Split:
-        end = _without_return(text, pieces.end)
+        end = without_return(text, pieces.end)
         thread, behind, message, is_rocr = self._threads(text, pieces.mark, end)
         plain = ~pieces.torn & ~is_rocr & (text.bytes[pieces.mark] != ord(":"))
         self._layouts.learn(
@@ -249,16 +252,16 @@ class Splitter:
         """Return thread code, end of the prefix, start of the message (behind a colour), and whether ROCr prints it."""
         behind = text.bytes[mark]
         at = mark + np.where(behind == ord(":"), 1, 4 + (behind == ord("d")))
-        at = _skip_blanks(text, at, end, b" ")
+        at = skip_blanks(text, at, end, b" ")
         stop, code = text.token(at, b"]", 48)
         first = text.bytes[at]
         maybe = (stop < end) & ((first == ord("[")) | ((first >= 48) & (first <= 57)))
         thread = np.zeros(len(at), np.int64)
         thread[maybe] = self.threads.encode(text, at[maybe], stop[maybe], code[maybe])
         length = np.array([t.length for t in self.threads.values], np.int64)
-        at = _skip_blanks(text, np.minimum(at + length[thread], end), end, b" !\t")
+        at = skip_blanks(text, np.minimum(at + length[thread], end), end, b" !\t")
         is_rocr = text.starts_with(at, _ROCR)
-        return thread, at, np.minimum(_skip_colour(text, at + len(_ROCR) * is_rocr, end), end), is_rocr
+        return thread, at, np.minimum(skip_colour(text, at + len(_ROCR) * is_rocr, end), end), is_rocr
 
 
 def _open_last(text: Text, split: Split) -> None:
@@ -288,7 +291,7 @@ def _split_of(text: Text, start: Ints, end: Ints, bare: Ints, matched: Matched) 
 def _records_without_unit(text: Text, lines: _Pieces) -> _Pieces:
     """Return the lines with time and its digits where they are records of ROCm 3.5."""
     mark, size = np.zeros(len(lines.start), np.int64), np.zeros(len(lines.start), np.int64)
-    first = _skip_blanks(text, lines.start, lines.end, b" ")
+    first = skip_blanks(text, lines.start, lines.end, b" ")
     level = (text.word(first) & np.uint64(0xFF00FF)) == np.uint64(0x3A003A)
     for i in np.flatnonzero(level).tolist():
         found = _WITHOUT_UNIT.match(text.raw, int(lines.start[i]), int(lines.end[i]))
@@ -318,40 +321,6 @@ def _times_per_line(text: Text, start: Ints) -> Ints:
     _, is_time = decimal(text, marks - (text.bytes[marks - 1] == ord("d")), np.full(len(marks), 5))
     marks = marks[is_time]
     return np.bincount(np.searchsorted(start, marks, side="right") - 1, minlength=len(start)).astype(np.int64)
-
-
-def _has_no_returns(text: Text) -> bool:
-    """Tell whether no line ends with a carriage return; false where that takes a look at the lines."""
-    places = text.places_of_few(_RETURN, _MOST_RETURNS)
-    return places is not None and all(text.raw[place + 1] != _NEWLINE for place in places)
-
-
-def _without_return(text: Text, end: Ints) -> Ints:
-    has_return = text.bytes[end - 1] == _RETURN
-    return end - has_return if has_return.any() else end
-
-
-def _skip_blanks(text: Text, at: Ints, end: Ints, blanks: bytes) -> Ints:
-    is_blank = np.zeros(256, np.bool_)
-    is_blank[list(blanks)] = True
-    for _ in range(_MOST_BLANKS):
-        more = is_blank[text.bytes[at]] & (at < end)
-        if not more.any():
-            break
-        at = at + more
-    return at
-
-
-def _skip_colour(text: Text, at: Ints, end: Ints) -> Ints:
-    first = text.bytes[at]
-    for escape in (b"\x1b[", b"^[[", "\u2190[".encode()):
-        rows = np.flatnonzero(first == escape[0])
-        rows = rows[text.starts_with(at[rows], escape)]
-        if len(rows):
-            stop, _ = text.token(at[rows], b"m", 8)
-            at = at.copy()
-            at[rows] = stop + 1
-    return _skip_blanks(text, np.minimum(at, end), end, b" ")
 
 
 def _search(text: Text, lines: _Pieces) -> _Pieces:
@@ -385,9 +354,9 @@ def _skipped(text: Text, others: _Pieces, records: Ints, goes_on: bool) -> dict[
     """
     if len(others.start) == 0:
         return {}
-    first = _skip_blanks(text, others.start, others.end, b" \r\t")
+    first = skip_blanks(text, others.start, others.end, b" \r\t")
     reason = np.where(first >= others.end, 0, 3)
-    for i in np.flatnonzero((reason == 3) & (first - others.start >= _MOST_BLANKS)).tolist():
+    for i in np.flatnonzero((reason == 3) & (first - others.start >= MOST_BLANKS)).tolist():
         if not text.slice(int(first[i]), int(others.end[i])).strip(b" \r\t"):
             reason[i] = 0
     for i in np.flatnonzero((reason == 3) & (text.bytes[first] == ord(":"))).tolist():
