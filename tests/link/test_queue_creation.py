@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any
 
 import polars as pl
@@ -10,6 +11,7 @@ import pytest
 
 from tracecorr.analyze.verdicts import judge_capture
 from tracecorr.link.queue_creation import list_mqd_operations
+from tracecorr.pipeline import correlate, import_files
 from tracecorr.store import Capture
 
 Correlator = Callable[[str], Capture]
@@ -268,6 +270,20 @@ def test_rings_that_only_doorbell_stores_show_are_queues(correlate_trace: Correl
     assert _queues(capture, *columns) == [(0, RING, "ftrace", None, None), (1, 2 * RING, "ftrace", None, None)]
     stores = capture.table("events").filter(pl.col("layer").cast(pl.String) == "doorbell").sort("event").collect()
     assert stores["queue"].to_list() == [0, 1, 0]
+
+
+def test_a_ring_that_a_log_may_name_is_no_queue_of_its_own(tmp_path: Path) -> None:
+    """SYNTHETIC: the process of the log and the one of the trace are not known to be one."""
+    log, trace = tmp_path / "amd.log", tmp_path / "trace.txt"
+    packet = f"SWq=0x2200, HWq={RING:#x}, id=1, Dispatch Header = 0x1502 (type=2, barrier=1, acquire=2, release=2), "
+    packet += "setup=3, grid=[64, 1, 1], workgroup=[64, 1, 1], rptr=0, wptr=0"
+    log.write_text(f":5:rocvirtual.cpp           :1165: 0100000001 us: [pid:99 tid: 0x7f00] {packet}\n")
+    body = _store(RING).split(None, 2)[2]
+    trace.write_text(f"# tracer: nop\n#\n            a-10    (     10) [000] ..... 100.000001: {body}\n")
+    import_files(tmp_path / "x.tracecorr", [log], [trace], clock="mono")
+    correlate(tmp_path / "x.tracecorr")
+    known = Capture.open(tmp_path / "x.tracecorr").table("queues").collect()
+    assert known.select("hwq", "known_from").rows() == [(RING, "amd_log")]
 
 
 def test_a_creation_that_tells_no_ring_may_be_that_of_a_store(correlate_trace: Correlator) -> None:

@@ -211,16 +211,17 @@ def _rings_without_line(printed: pl.DataFrame, lines: pl.DataFrame) -> pl.DataFr
 
 
 def _list_rung(events: pl.DataFrame, ioctls: pl.DataFrame) -> pl.DataFrame:
-    """Return the rings that only doorbell stores show: their queues were made before the trace began.
+    """Return the rings that only doorbell stores show, without any log: their queues were made before the trace began.
 
-    A log names the queues of its processes; a CREATE_QUEUE without its ring may be that of any.
+    A log names the queues of its processes, which may not be known to be those of the trace; a CREATE_QUEUE without
+    its ring may be that of any.
     """
     stores = events.select("process", "ring", "layer").filter(pl.col("layer") == "doorbell").drop_nulls()
-    logged = events.select("process", "source").filter(_OF_LOG).select("process").unique()
+    if events.select(_OF_LOG.any()).item():
+        stores = stores.clear()
     unnamed = ioctls.filter(pl.col("ring_base").is_null()).select("process").unique()
     rung = stores.select("process", ring_base="ring").unique(maintain_order=True)
-    for known in (logged, unnamed):
-        rung = rung.join(known, on="process", how="anti", maintain_order="left")
+    rung = rung.join(unnamed, on="process", how="anti", maintain_order="left")
     rung = rung.join(ioctls, on=["process", "ring_base"], how="anti", maintain_order="left")
     return rung.with_columns(type=pl.lit("compute_aql"), known_from=pl.lit("ftrace"))
 
