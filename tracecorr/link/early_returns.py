@@ -34,9 +34,11 @@ def drop_early_returns(halves: pl.DataFrame, events: pl.DataFrame, gaps: pl.Data
         gaps: as `packet_gaps.list_packet_gaps` returns them.
     """
     enters = halves.filter(~pl.col("is_exit"))
+    if enters.is_empty():
+        return halves
     calls = _list_calls(events, enters)
     broken = _list_broken(calls)
-    if enters.is_empty() or broken.is_empty():
+    if broken.is_empty():
         return halves
     empty = _list_empty(enters, events)
     left = halves.join(_list_inside(empty, broken), on="row", how="anti", maintain_order="left")
@@ -51,8 +53,9 @@ def _list_calls(events: pl.DataFrame, enters: pl.DataFrame) -> pl.DataFrame:
     """Return the HIP calls of the logs of some enters."""
     mine = (pl.col("layer") == "hip") & (pl.col("source") == "amd_log")
     begun = pl.col("flags").fill_null(0) & int(Flag.EXIT_ONLY) == 0
-    calls = events.filter(mine & begun & pl.col("file").is_in(enters["file"].unique().implode()))
-    return calls.select(*_THREAD, "process", "offset", "end_offset", "name", "result")
+    columns = (*_THREAD, "process", "offset", "end_offset", "name", "result")
+    rows = events.select(*columns, "layer", "source", "flags")
+    return rows.filter(mine & begun & pl.col("file").is_in(enters["file"].unique().implode())).select(columns)
 
 
 def _list_broken(calls: pl.DataFrame) -> pl.DataFrame:
@@ -87,8 +90,8 @@ def _list_inside(enters: pl.DataFrame, captures: pl.DataFrame) -> pl.DataFrame:
 
 def _list_without_packet(enters: pl.DataFrame, events: pl.DataFrame, calls: pl.DataFrame) -> pl.DataFrame:
     """Return the row of the enters whose function submits packets, where a queue shows packets before and behind."""
-    packets = events.filter((pl.col("layer") == "aql") & pl.col("packet_index").is_not_null())
-    packets = packets.select("file", "process", "thread", "ring", "packet_index", packet="offset")
+    rows = events.select("file", "process", "thread", "ring", "packet_index", "layer", packet="offset")
+    packets = rows.filter((pl.col("layer") == "aql") & pl.col("packet_index").is_not_null())
     queues = packets.drop_nulls("ring").group_by(*_LOG, "ring").agg(
         # The packet of index 0 has none before it that could lack.
         low=pl.when(pl.col("packet_index").min() > 0).then(pl.col("packet").min()).otherwise(0),
