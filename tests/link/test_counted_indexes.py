@@ -291,6 +291,16 @@ def test_a_log_of_workers_lacks_a_kernel_that_none_submits_before_its_pointer_co
     assert list_short_files(rows).to_list() == expected
 
 
+def test_a_thread_whose_kernels_workers_submit_may_write_a_dispatch_itself() -> None:
+    """HIP 6.4.3 without Direct Dispatch: a copy that its thread waits for is no work of the worker's."""
+    kernels = [{**line(0, name="KernelExecution"), "command": command} for command in (0x10, 0x20)]
+    taken = [{**line(1, name=SUBMITTED), "command": command} for command in (0x10, 0x20)]
+    rows = [made(), *kernels, taken[0], packet(1), line(0), taken[1], packet(1), line(0), packet(0)]
+    assert list_short_files(records(*rows)).is_empty()
+    # What the thread submits itself is its own to write.
+    assert list_short_files(records(*({**row, "thread": 0} for row in rows))).to_list() == [0]
+
+
 def test_a_log_without_dispatches_lacks_those_of_its_kernels() -> None:
     barrier = packet(0, name="barrier_and", signal=0x80)
     wait = {"name": "host_wait", "layer": "signal", "signal": 0x80}

@@ -61,11 +61,20 @@ def _list_undispatched(rows: pl.DataFrame) -> pl.Series:
     is_dispatch = (pl.col("layer") == "aql") & (pl.col("name") == "dispatch")
     is_command = (pl.col("layer") == "command") & ~pl.col("name").is_in([*COMMAND_MENTIONS, SUBMITTED, "complete"])
     steps = rows.filter(is_dispatch | is_command).sort("file", "offset")
-    # Where Direct Dispatch is off, other threads write the dispatches.
+    # Where Direct Dispatch is off, other threads write the dispatches of kernels, its own one those of some copies.
     writes = is_dispatch.any().over("file", "thread") | ~is_dispatch.any().over("file")
     following = pl.col("layer").shift(-1).over("file", "thread")
     lacks = (pl.col("name") == KERNEL_COMMAND) & (following == "command") & writes
-    return steps.filter(lacks.fill_null(value=False))["file"].unique()
+    found = steps.filter(lacks.fill_null(value=False))
+    return found.join(_list_served(rows), on=["file", "thread"], how="anti")["file"].unique()
+
+
+def _list_served(rows: pl.DataFrame) -> pl.DataFrame:
+    """Return file, thread of the threads that enqueue kernels which another one submits."""
+    key = ["file", "process", "command"]
+    kernels = rows.filter(pl.col("name") == KERNEL_COMMAND).select(*key, "thread")
+    taken = rows.filter(pl.col("name") == SUBMITTED).select(*key, worker="thread").unique()
+    return kernels.join(taken, on=key).filter(pl.col("worker") != pl.col("thread")).select("file", "thread").unique()
 
 
 def _list_never_submitted(rows: pl.DataFrame) -> pl.Series:
