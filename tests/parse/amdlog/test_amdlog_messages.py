@@ -97,6 +97,12 @@ MESSAGES: dict[str, tuple[str, str, dict[str, Any], dict[str, Any]]] = {
     "[hipGraph] Current capture node LaunchKernel on stream : 0x7f51": (
         "other", "graph_capture_node", {"stream": 0x7F51}, {"node": "LaunchKernel"},
     ),
+    "[hipGraph] current capture node EventRecord on stream : 0x7f51, Event 0x7f52": (
+        "other", "graph_capture_node", {"stream": 0x7F51}, {"node": "EventRecord"},
+    ),
+    "[hipGraph] current capture node module launch kernel launch on stream : 0x7f51": (
+        "other", "graph_capture_node", {"stream": 0x7F51}, {"node": "module launch kernel launch"},
+    ),
     "GraphExec::Run max_streams: 4, on device: 1": ("other", "graph_run", {}, {"max_streams": 4, "device": 1}),
     "HIP Version: 7.2.26015.fc0010cf6a, Direct Dispatch: 1": (
         "other", "hip_version", {}, {"version": "HIP Version: 7.2.26015.fc0010cf6a, Direct Dispatch: 1"},

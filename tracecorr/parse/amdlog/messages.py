@@ -203,6 +203,7 @@ def _other_messages() -> list[Message]:
             ("Using Native code object: ", "code_object"), ("Using native code object for device: ", "code_object"),
             ("[hipGraph] Add ", "graph_node_added"), ("[hipGraph] Root node: ", "graph_root_node"),
             ("[hipGraph] Current capture node ", "graph_capture_node"),
+            ("[hipGraph] current capture node ", "graph_capture_node"),
         )
     ]  # fmt: skip
     table += [
@@ -258,7 +259,7 @@ TEXTS = {
     "graph_node_added": re.compile(r"\[hipGraph\] Add (?P<node>\w+)\((?P<address>0x[0-9a-f]+)\)"),
     "graph_root_node": re.compile(r"\[hipGraph\] Root node: (?P<node>\w+)\((?P<address>0x[0-9a-f]+)\)"),
     "graph_capture_node": re.compile(
-        r"\[hipGraph\] Current capture node (?P<node>\w+) on stream : (?P<stream>0x[0-9a-f]+)"
+        r"\[hipGraph\] [Cc]urrent capture node (?P<node>\w[\w ]*?) on stream : (?P<stream>0x[0-9a-f]+)"
     ),
     "queue_aborted": re.compile(
         r"(?:Callback: Queue (?P<any_queue>0x[0-9a-f]+)|\w+::callbackQueue) [Aa]borting with "
