@@ -227,3 +227,47 @@ def test_many_torn_records_are_looked_at_once_each() -> None:
     # A search through all torn ones before would take minutes.
     text = (line("Blob ((((") + "x\n") * 20_000
     assert {row["flags"] for row in read(text).events.to_dicts()} == {Flag.TORN}
+
+
+_FIRST, _SECOND = ("[pid:7 tid: 0x7f00000000a0] ", "[pid:8 tid: 0x7f00000000b0] ")
+
+
+def _two_packets(second: str = _SECOND) -> tuple[list[str], list[str]]:
+    """Return two dispatches as pieces of 128 bytes, of which the last of each ends its line."""
+    records = [line(DISPATCH, thread=_FIRST), line(DISPATCH.replace("wptr=6", "wptr=9"), thread=second)]
+    first, last = ([record[:128], record[128:]] for record in records)
+    return first, last
+
+
+@pytest.mark.parametrize("swapped", [False, True])
+def test_of_two_processes_that_print_at_once_only_first_pieces_are_sure(swapped: bool) -> None:
+    """Either rest may be behind either beginning: nothing tells whose it is."""
+    one, other = _two_packets()
+    rests = [one[1], other[1]] if swapped else [other[1], one[1]]
+    log = read("".join([one[0], other[0], *rests]) + line("No HW event", thread=_FIRST))
+    assert log.packets.is_empty()
+    assert log.events.select("flags", "pid").rows() == [(Flag.TORN, 7), (Flag.TORN, 8), (0, 7)]
+    # Which of the two a rest ends is the same to the ledger.
+    assert log.counts()["used"][0] == 3
+
+
+def test_a_rest_may_come_many_lines_later() -> None:
+    one, other = _two_packets()
+    third = _two_packets()[0]
+    whole = line("Command (Task) enqueued: 0x55c4", thread=_FIRST)
+    text = one[0] + other[0] + one[1] + whole + third[0] + other[1] + third[1]
+    log = read(text)
+    assert log.packets.is_empty()
+    assert [row["name"] for row in log.events.to_dicts()].count("Task") == 1
+
+
+def test_a_short_line_between_the_pieces_of_another_process_is_its_own() -> None:
+    one, short = _two_packets()[0], line("No HW event", thread=_SECOND)
+    log = read(one[0] + short + one[1])
+    assert log.one(name="dispatch")["packet_index"] == read(line(DISPATCH)).one(name="dispatch")["packet_index"]
+
+
+def test_lines_of_one_process_are_never_taken_for_those_of_another() -> None:
+    one, other = _two_packets(second=_FIRST)
+    indexes = [row["packet_index"] for row in read(one[0] + other[0] + other[1] + one[1]).rows(name="dispatch")]
+    assert indexes == [6, 9]

@@ -25,6 +25,7 @@ from tracecorr.parse.amdlog.line_edges import (
 )
 from tracecorr.parse.amdlog.messages import Kind
 from tracecorr.parse.amdlog.records_found import Split, concatenate
+from tracecorr.parse.amdlog.swapped import PIECE, find_swapped
 from tracecorr.parse.amdlog.torn import Join, Joiner
 from tracecorr.parse.amdlog.wholeness import THREAD, is_ended
 from tracecorr.parse.amdlog.wraps import without_cut_number
@@ -207,8 +208,16 @@ class Splitter:
         output, more = (0, 0), 0
         for i in np.flatnonzero(split.torn).tolist():
             split.messages[i] = without_cut_number(text.slice(int(split.message[i]), int(split.end[i])))
-        glued = split.torn.copy()
-        for join in self._joiner.find(text, split.message, split.end.copy(), glued, foreign.start, foreign.end):
+        glued, end = split.torn.copy(), split.end.copy()
+        swapped: set[int] = set()
+        if glued.any():
+            swapped = find_swapped(text, split.start, split.message, end, glued, self._list_pids(split.thread))
+        for i in swapped:
+            first = min(int(end[i]), int(split.start[i]) + PIECE)
+            split.torn[i], split.messages[i] = True, without_cut_number(text.slice(int(split.message[i]), first))
+        for join in self._joiner.find(text, split.message, end, glued, foreign.start, foreign.end):
+            if join.record in swapped:
+                continue
             self._apply(split, join)
             for tail in join.tails:
                 split.end[join.record], is_tail[tail] = foreign.end[tail], True
@@ -220,6 +229,11 @@ class Splitter:
         if output[0]:
             before = split.skipped.get(PROGRAM_OUTPUT, (0, 0))
             split.skipped[PROGRAM_OUTPUT] = before[0] + output[0], before[1] + output[1]
+
+    def _list_pids(self, thread: Ints) -> Ints:
+        """Return the pid of each record; -1 where its prefix names none."""
+        pids = [-1 if one.pid is None else one.pid for one in self.threads.values]
+        return np.array(pids, np.int64)[thread]
 
     def _apply(self, split: Split, join: Join) -> None:
         """Give a record what is known of its message, and its thread where the prefix was cut."""

@@ -175,6 +175,11 @@ def _is_cut(message: bytes) -> bool:
     return wholeness.is_cut_name(message) or wholeness.is_surely_cut(message)
 
 
+def may_go_on_with(text: Text, at: int, end: int, start: int, stop: int) -> bool:
+    """Tell whether a piece of the log, `start` to `stop`, ends the message that is torn at `end`."""
+    return _join(text, at, end, True, [(start, stop)]) is not None
+
+
 def _join(
     text: Text, at: int, end: int, torn: bool, spans: list[tuple[int, int]]
 ) -> tuple[int, bytes | None, int] | None:
