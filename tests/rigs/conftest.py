@@ -54,6 +54,29 @@ def nullgpu(rigs_folder: Path) -> NullGpu:
 
 
 @pytest.fixture(scope="session")
+def older_hip(nullgpu: NullGpu, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Return the library of HIP 6.4, from the archive of which the rig was made; it runs with the rig's ROCr."""
+    work = tmp_path_factory.mktemp("hip")
+    (work / "lists" / "partial").mkdir(parents=True)
+    settings = {
+        "Dir::Etc::SourceList": nullgpu.cache / "list", "Dir::Etc::SourceParts": "/dev/null", "Dir::Cache": work,
+        "Dir::State::Lists": work / "lists", "APT::Sandbox::User": "root", "Acquire::Check-Valid-Until": "false",
+        "Acquire::Languages": "none", "Acquire::Retries": "2",
+    }  # fmt: skip
+    apt = ["apt-get", "-qq", *(f"-o{name}={value}" for name, value in settings.items())]
+    try:
+        for command in ([*apt, "update"], [*apt, "download", "libamdhip64-6"]):
+            subprocess.run(command, cwd=work, check=True, capture_output=True, text=True, timeout=300)
+        (package,) = work.glob("libamdhip64-6_*.deb")
+        subprocess.run(["dpkg", "-x", package, work / "root"], check=True)
+        return next(path for path in work.glob("root/usr/lib/*/libamdhip64.so.6*") if not path.is_symlink())
+    except (OSError, ValueError, subprocess.SubprocessError, StopIteration) as error:
+        # Its distribution moves on, and may not have that release any more.
+        why = getattr(error, "stderr", None) or error
+        pytest.skip(f"the archive gives no libamdhip64-6: {why}")
+
+
+@pytest.fixture(scope="session")
 def docker(nullgpu: NullGpu, tmp_path_factory: pytest.TempPathFactory) -> Iterator[ContainerRig]:
     """Return a Docker Engine of this test run with an image of the rig's root."""
     daemon = shutil.which("dockerd", path="/usr/sbin:/usr/bin")
