@@ -209,9 +209,8 @@ class Splitter:
         for i in np.flatnonzero(split.torn).tolist():
             split.messages[i] = without_cut_number(text.slice(int(split.message[i]), int(split.end[i])))
         glued, end = split.torn.copy(), split.end.copy()
-        swapped: set[int] = set()
-        if glued.any():
-            swapped = find_swapped(text, split.start, split.message, end, glued, self._list_pids(split.thread))
+        pids = [thread.pid for thread in self.threads.values]
+        swapped = find_swapped(text, split.start, split.message, end, glued, split.thread, pids)
         for i in swapped:
             first = min(int(end[i]), int(split.start[i]) + PIECE)
             split.torn[i], split.messages[i] = True, without_cut_number(text.slice(int(split.message[i]), first))
@@ -229,11 +228,6 @@ class Splitter:
         if output[0]:
             before = split.skipped.get(PROGRAM_OUTPUT, (0, 0))
             split.skipped[PROGRAM_OUTPUT] = before[0] + output[0], before[1] + output[1]
-
-    def _list_pids(self, thread: Ints) -> Ints:
-        """Return the pid of each record; -1 where its prefix names none."""
-        pids = [-1 if one.pid is None else one.pid for one in self.threads.values]
-        return np.array(pids, np.int64)[thread]
 
     def _apply(self, split: Split, join: Join) -> None:
         """Give a record what is known of its message, and its thread where the prefix was cut."""

@@ -6,6 +6,8 @@ followed by that of another one, and what follows then is the rest of either.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
 
 from tracecorr.parse.amdlog.torn import may_go_on_with
@@ -18,13 +20,16 @@ PIECE = 128
 _MOST_RECORDS = 64
 
 
-def find_swapped(text: Text, start: Ints, message: Ints, end: Ints, torn: Mask, pid: Ints) -> set[int]:
+def find_swapped(
+    text: Text, start: Ints, message: Ints, end: Ints, torn: Mask, thread: Ints, pids: Sequence[int | None]
+) -> set[int]:
     """Return the records that may have the rest of another one for their own: of them only the first piece is sure.
 
     Args:
         start, message, end: of the records, in the order of the file.
         torn: which are followed by another record on their line.
-        pid: of their processes; the lines of one process never mix.
+        thread: of the records, places in `pids`.
+        pids: the process of each thread; the lines of one process never mix.
     """
     swapped: set[int] = set()
     # Records of which only a first half is sure, with its end.
@@ -33,7 +38,7 @@ def find_swapped(text: Text, start: Ints, message: Ints, end: Ints, torn: Mask, 
         head, cut = heads.pop()
         for other in range(head + 1, min(head + _MOST_RECORDS, len(start))):
             # The next line of its process begins behind the rest of this one.
-            if pid[other] == pid[head]:
+            if pids[thread[other]] == pids[thread[head]]:
                 break
             rests = range(int(start[other]) + PIECE, int(end[other]), PIECE)
             if any(may_go_on_with(text, int(message[head]), cut, rest, int(end[other])) for rest in rests):
