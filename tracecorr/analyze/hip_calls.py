@@ -27,7 +27,8 @@ def is_called(*, internal: bool = False) -> pl.Expr:
     """Tell of events whether they are calls of HIP functions that a program names, or of internal ones."""
     # What a profiler timed again is in the section of rocprof.
     logged = (pl.col("layer").cast(pl.String) == "hip") & pl.col("source").cast(pl.String).ne_missing("rocprof")
-    inner = is_internal(pl.col("name").cast(pl.String))
+    # A call whose name is not known counts as one of the program's.
+    inner = is_internal(pl.col("name").cast(pl.String).fill_null("hip"))
     return logged & (inner if internal else ~inner)
 
 
