@@ -19,6 +19,8 @@ from tracecorr.store import Capture
 
 # Links to what encloses: also true from a row around the one meant, where that one is lost.
 _ENCLOSING = ("call_nesting", "command_in_call", "packet_in_call", "syscall_in_call")
+# Links from an ioctl: also true from the function of the driver in it, which stands for it where it is lost.
+_OF_IOCTL = ("ioctl_creates_queue",)
 _EVIDENCE = {"inferred": 0, "derived": 1, "recorded": 2}
 # Columns of launches that are the same in every run that shows them.
 _VALUES = (
@@ -249,7 +251,7 @@ def _list_true(made: Simulation, starts: pl.DataFrame) -> pl.DataFrame:
 
 def _list_false_links(reference: Reference, found: Found) -> pl.DataFrame:
     ends = ["rule", "from_at", "to_at"]
-    links = found.links.join(reference.links, on=ends, how="left")
+    links = found.links.join(pl.concat([reference.links, _list_standing(reference)]), on=ends, how="left")
     calls = reference.found.launches.drop_nulls("call_at").select(to_at="at", call_at="call_at")
     around = calls.join(reference.inside, left_on="call_at", right_on="at").select("to_at", from_at="outer_at")
     around = pl.concat([around, calls.select("to_at", from_at="call_at")])
@@ -260,6 +262,14 @@ def _list_false_links(reference: Reference, found: Found) -> pl.DataFrame:
     told = pl.col("evidence").replace_strict(_EVIDENCE, return_dtype=pl.Int8)
     known = (told <= pl.col("certainty")).fill_null(value=False)
     return links.filter(~known & ~excused).select(*ends, "evidence")
+
+
+def _list_standing(reference: Reference) -> pl.DataFrame:
+    """Return the links of ioctls as they are where what runs in the ioctl stands for it."""
+    links = reference.links.filter(pl.col("rule").is_in(_OF_IOCTL))
+    inner = reference.inside.select(inner_at="at", from_at="outer_at")
+    standing = links.join(inner, on="from_at").with_columns(from_at="inner_at")
+    return standing.select(reference.links.columns)
 
 
 def _list_false_parents(reference: Reference, found: Found) -> pl.DataFrame:
