@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import polars as pl
 import pytest
+from hip_logs import correlate_messages
 
 from tracecorr.link.bursts import list_burst_calls, number_packet_gaps
 from tracecorr.link.packet_gaps import add_packet_gaps, list_packet_gaps
@@ -107,3 +109,32 @@ def test_where_most_gaps_of_threads_meet_the_others_are_those_of_pieces_too() ->
     assert over((-1, 10), *pairs[1:]) == []
     # Gaps that take up much of the log meet by chance.
     assert over(*pairs, length=1600) == []
+
+
+_CALL = ("\x1b[32m hip{0} ( 0x50, 0x66 ) \x1b[0m", "hip{0}: Returned hipSuccess : : duration: {1} us")
+_DISPATCH = "SWq=0x22, HWq=0x3c00000, id=1, Dispatch Header = 0xb02 (type=2), setup=1, rptr=0, wptr={}"
+
+
+def _call(name: str, *inside: str) -> list[str]:
+    return [_CALL[0].format(name), *inside, _CALL[1].format(name, len(inside) + 1)]
+
+
+@pytest.mark.parametrize(
+    ("between", "lost"),
+    [
+        pytest.param(_call("GraphLaunch"), 0, id="a graph launch"),
+        pytest.param([*_call("GraphLaunch"), "Command (Marker) enqueued: 0x55 to queue: 0x66"], 2, id="and a command"),
+        pytest.param(_call("StreamQuery"), 2, id="another call"),
+    ],
+)
+def test_a_level_that_shows_no_command_may_show_no_packet_of_a_graph(
+    tmp_path: Path, between: list[str], lost: int
+) -> None:
+    """SYNTHETIC, in the form that HIP 7.1.0 was seen to print at level 4."""
+    launches = [_call("ModuleLaunchKernel", _DISPATCH.format(index)) for index in (0, 3)]
+    capture = correlate_messages(tmp_path, *launches[0], *between, *launches[1])
+    assert capture.table("losses").select("count").collect()["count"].sum() == lost
+    told = capture.table("launches").collect()["unlinked_reason"].cast(pl.String).unique().to_list()
+    assert told == (
+        ["the log lost lines: no command surely has it"] if lost else ["no command line before it in its call"]
+    )

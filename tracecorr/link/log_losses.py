@@ -6,12 +6,13 @@ import numpy as np
 import polars as pl
 
 from tracecorr.align.rows import order_by_group
+from tracecorr.link.packet_gaps import drop_silent
 from tracecorr.model import schema
 
 _SPAN = {"from_ns": pl.Int64, "to_ns": pl.Int64, "count": pl.Int64}
 
 
-def list_log_losses(torn: pl.DataFrame, launches: pl.DataFrame) -> pl.DataFrame:
+def list_log_losses(torn: pl.DataFrame, launches: pl.DataFrame, silent: pl.DataFrame | None = None) -> pl.DataFrame:
     """Return the spans in which lines of the log are missing, as rows of `losses`; a complete log has none.
 
     Signs are packet indexes that no line shows, and calls of which one line is there. `count` is what is missing at
@@ -20,8 +21,12 @@ def list_log_losses(torn: pl.DataFrame, launches: pl.DataFrame) -> pl.DataFrame:
     Args:
         torn: as `list_torn_calls` returns them.
         launches: the table.
+        silent: graph launches whose packets the level of the log may not show (`packet_gaps.list_silent_graphs`).
     """
-    spans = pl.concat([_list_packet_gaps(launches), torn]).drop_nulls(["from_ns", "to_ns"]).sort("from_ns")
+    gaps = _list_packet_gaps(launches)
+    if silent is not None:
+        gaps = drop_silent(gaps, silent, ("from_ns", "to_ns"))
+    spans = pl.concat([gaps, torn]).drop_nulls(["from_ns", "to_ns"]).sort("from_ns")
     begins = pl.col("from_ns") > pl.col("to_ns").cum_max().shift(1)
     merged = spans.group_by(begins.fill_null(True).cum_sum().alias("span"), maintain_order=True).agg(
         pl.col("from_ns").min(), pl.col("to_ns").max(), pl.col("count").sum()

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import numpy as np
 import polars as pl
 
-from tracecorr.model.kinds import PACKET_KINDS
+from tracecorr.align.intervals import pair_spans
+from tracecorr.model.kinds import GRAPH_CALL, PACKET_KINDS
 
 # Behind one of these a ring is that of another queue.
 _MARKS = ("queue_created", "queue_deleted")
@@ -14,6 +16,7 @@ _GAP = {
     "file": pl.UInt16, "queue": pl.Int64, "low": pl.Int64, "high": pl.Int64, "missing": pl.Int64, "printed": pl.Int64,
     "covered": pl.Float64,
 }  # fmt: skip
+_GRAPH = {"file": pl.UInt16, "low": pl.Int64, "high": pl.Int64, "from_ns": pl.Int64, "to_ns": pl.Int64}
 
 
 def list_packet_gaps(events: pl.DataFrame) -> pl.DataFrame:
@@ -52,6 +55,45 @@ def list_packet_gaps(events: pl.DataFrame) -> pl.DataFrame:
         covered=(length.filter(is_gap).sum() / length.sum().clip(lower_bound=1)).over("queue")
     )
     return steps.filter(is_gap).select(list(_GAP)).cast(_GAP)  # type: ignore[arg-type]
+
+
+def list_silent_graphs(events: pl.DataFrame) -> pl.DataFrame:
+    """Return file, low, high (bytes), from_ns, to_ns of graph launches whose packets the level of the log may not show.
+
+    HIP 7.1.0 prints commands and the dispatches of graphs at level 5, all other packets at level 4 (measured): so may
+    do what shows packets and no command.
+
+    Args:
+        events: rows with file, offset, end_offset, ts_ns, dur_ns, layer, name, source.
+    """
+    rows = events.select("file", "offset", "end_offset", "ts_ns", "dur_ns", "layer", "name", "source")
+    graphs = rows.filter(
+        (pl.col("source") == "amd_log") & (pl.col("layer") == "hip")
+        & pl.col("name").cast(pl.String).str.starts_with(GRAPH_CALL)
+    )  # fmt: skip
+    if graphs.is_empty():
+        return pl.DataFrame(schema=_GRAPH)
+    told = events.select("file", "layer").filter(pl.col("layer") == "command")["file"].unique()
+    end = pl.col("dur_ns").fill_null(0)
+    return graphs.filter(~pl.col("file").is_in(told.implode())).select(
+        "file", low="offset", high=pl.coalesce("end_offset", "offset"), from_ns="ts_ns", to_ns=pl.col("ts_ns") + end
+    )
+
+
+def drop_silent(gaps: pl.DataFrame, graphs: pl.DataFrame, sides: tuple[str, str] = ("low", "high")) -> pl.DataFrame:
+    """Return the gaps that no graph launch of `list_silent_graphs` lies in.
+
+    Args:
+        gaps: rows with both `sides`, and perhaps file.
+        graphs: as `list_silent_graphs` returns them.
+        sides: columns of both, where a gap and a launch begin and end.
+    """
+    spans = {"low": pl.col(sides[0]), "high": pl.col(sides[1])}
+    file = pl.col("file") if "file" in gaps.columns else pl.lit(0, pl.UInt16).alias("file")
+    silent = pair_spans(gaps.select(file, **spans), graphs.select(file, **spans), ["file"])[0]
+    kept = np.ones(gaps.height, dtype=np.bool_)
+    kept[silent] = False
+    return gaps.filter(pl.Series(kept))
 
 
 def _list_packets(events: pl.DataFrame) -> pl.DataFrame:

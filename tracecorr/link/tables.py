@@ -35,7 +35,7 @@ from tracecorr.link.hqds import attach_queues, link_hqds
 from tracecorr.link.intercepted_queues import explain_stores
 from tracecorr.link.kernels import list_kernels
 from tracecorr.link.launches import build_launches, forget_indexes
-from tracecorr.link.packet_gaps import add_packet_gaps, list_packet_gaps
+from tracecorr.link.packet_gaps import add_packet_gaps, drop_silent, list_packet_gaps, list_silent_graphs
 from tracecorr.link.thread_creation import find_creators
 from tracecorr.link.thread_evidence import limit_by_thread
 from tracecorr.link.threads import Identities
@@ -116,18 +116,22 @@ def link_tables(
         "args": args,
         "hqd": hqd,
         "drm_jobs": jobs,
-        "losses": log_losses.list_log_losses(lacking.torn, launches),
+        "losses": log_losses.list_log_losses(lacking.torn, launches, lacking.silent),
         "links": limit_by_loss(links, events, launches, found.losses),
     }
 
 
 @dataclass
 class _Lacking:
-    """Hold where lines of the log lack (`losses`), stand elsewhere (`displaced`), or end early (`torn`)."""
+    """Hold where lines of the log lack (`losses`), stand elsewhere (`displaced`), or end early (`torn`).
+
+    Of graph launches that are `silent` the level of the log shows no packets.
+    """
 
     losses: pl.DataFrame
     displaced: pl.DataFrame
     torn: pl.DataFrame
+    silent: pl.DataFrame
 
 
 def _nest_events(
@@ -136,7 +140,8 @@ def _nest_events(
     """Return the rows of each side with what encloses them there, and where lines lack."""
     events = smi.attach_processes(rocprof.attach_processes(placed, identities.processes), identities)
     displaced = disorder.find_displaced(events)
-    gaps = list_packet_gaps(events)
+    graphs = list_silent_graphs(events)
+    gaps = drop_silent(list_packet_gaps(events), graphs)
     halves = drop_early_returns(list_half_calls(events), events, gaps)
     losses = add_unproven(add_packet_gaps(find_losses(events, halves), gaps), unproven)
     losses = disorder.add_displaced(losses, displaced, events)
@@ -144,7 +149,7 @@ def _nest_events(
     # From here on a row's thread and process stand for these columns, which are large.
     events = calls.find_parents(events.drop("pid", "tid", "comm"), losses, halves, gaps)
     events = nest_functions(name_driver_calls(disorder.part_displaced(events, displaced)))
-    return events, _Lacking(losses, displaced, torn)
+    return events, _Lacking(losses, displaced, torn, graphs)
 
 
 @dataclass
