@@ -12,6 +12,7 @@ from hip_logs import correlate_messages
 _ENTER = "\x1b[32m hipGraphLaunch ( 0x50, 0x66 ) \x1b[0m"
 _LEAVE = "hipGraphLaunch: Returned hipSuccess : : duration: 9 us"
 _TASK = "Command (Task) enqueued: 0x55 to queue: 0x66"
+_BRANCH = "Command (Task) enqueued: 0x56 to queue: 0x88"
 _MARKER = "Command (Marker) enqueued: 0x77 to queue: 0x66"
 
 
@@ -39,6 +40,8 @@ def _commands(folder: Path, *messages: str) -> list[Any]:
         ((_ENTER, _dispatch(0), _LEAVE, _ENTER, _TASK, _LEAVE), [(None, None)]),
         # Two rings, one command: it is not known which packets are its own.
         ((_ENTER, _dispatch(0), _dispatch(0, 0x5000000), _TASK, _LEAVE), [(None, None)] * 2),
+        # Two branches, each with its command behind it; where Direct Dispatch is off nothing stands in between.
+        ((_ENTER, _dispatch(0), _TASK, _dispatch(0, 0x5000000), _BRANCH, _LEAVE), [(0x55, "Task"), (0x56, "Task")]),
         ((_ENTER.replace("Graph", "Other"), _dispatch(0), _TASK, _LEAVE.replace("Graph", "Other")), [(None, None)]),
     ],
 )

@@ -28,6 +28,7 @@ ELEMENTS = 16384
 BYTES = ctypes.c_size_t(ELEMENTS * 4)
 HOST_TO_DEVICE, DEVICE_TO_HOST, DEVICE_TO_DEVICE = 1, 2, 3
 RELAXED_CAPTURE, NON_BLOCKING = 2, 1
+DIRECT_DISPATCH = os.environ.get("AMD_DIRECT_DISPATCH") != "0"
 HOST_FUNCTION = ctypes.CFUNCTYPE(None, ctypes.c_void_p)(lambda _: None)
 
 journal: list[tuple[Any, ...]] = []
@@ -78,7 +79,8 @@ class Worker:
             (2, self._ask_stream), (2, self._call_host), (4, self._capture), (5, self._launch_graph),
             (1, self._read_error), (1, self._fail), (2, self._refuse),
         ]  # fmt: skip
-        if not OTHER_RELEASE:
+        # Behind a broken capture calls print no exit, which only packets explain that other threads do not write.
+        if DIRECT_DISPATCH and not OTHER_RELEASE:
             self._steps.append((1, self._break_capture))
         if alone:
             self._steps += [

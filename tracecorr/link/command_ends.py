@@ -68,9 +68,10 @@ def _list_last_markers(ends: pl.DataFrame, events: pl.DataFrame) -> pl.DataFrame
 def drop_behind_ends(
     found: pl.DataFrame, launches: pl.DataFrame, commands: pl.DataFrame, losses: pl.DataFrame
 ) -> pl.DataFrame:
-    """Leave out, in logs that lost lines, packets whose thread printed the end of their command before them.
+    """Leave out packets whose thread printed the end of their command before them.
 
-    They are of a later command, whose line was lost.
+    In logs that lost lines they are of a later command, whose line was lost. Where Direct Dispatch is off they are of
+    none: a worker flushes its queue by a barrier before it waits for another one, or ends.
 
     Args:
         found: event (packet or copy), command_event, command (pointer), and others.
@@ -78,7 +79,8 @@ def drop_behind_ends(
         commands: all rows of layer `command`: event, file, thread, offset, name, command.
         losses: files of the log that lost lines.
     """
-    lossy = pl.col("file").is_in(losses["file"].implode())
+    worked = commands.filter(pl.col("name") == SUBMITTED)["file"].unique()
+    lossy = pl.col("file").is_in(pl.concat([losses["file"], worked]).implode())
     written = found.select("event", "command_event", "command").join(
         launches.select("event", "file", "thread", "offset").filter(lossy), on="event"
     )

@@ -39,7 +39,8 @@ def match_commands(launches: pl.DataFrame, commands: pl.DataFrame, losses: pl.Da
                                "signal", "command_offset", "graph")  # fmt: skip
     place = Places.of(lines.select("file", offset="command_offset")).find(launches, "command_offset")
     told = launches.filter(place.is_not_null())
-    told = told.with_columns(lines.drop("file", "thread", "command_offset")[place.drop_nulls()].get_columns())
+    own = lines.drop("file", "command_offset").rename({"thread": "command_thread"})
+    told = told.with_columns(own[place.drop_nulls()].get_columns())
     before = return_to_outer(told.filter(_same_call()), lines, losses).filter(_fits())
     before = _drop_second_dispatches(before) if lines["submitted"].any() else before
     is_packet = pl.col("name") != "copy"
@@ -90,18 +91,21 @@ def _find_enqueues(commands: pl.DataFrame) -> pl.DataFrame:
 def _same_call() -> pl.Expr:
     """Tell whether packet and command are in one call, or both outside of all calls as the reader saw them.
 
-    Lines outside of all calls are only known to be of one thread where the log names it.
+    Lines outside of all calls are only known to be of one thread where the log names it, and its address is not that of
+    a thread that ended before.
     """
     outside = pl.col("parent").is_null() & pl.col("command_parent").is_null() & pl.col("parent_offset").is_null()
-    outside &= pl.col("thread").is_not_null()
+    outside &= pl.col("thread") == pl.col("command_thread")
     return (pl.col("parent") == pl.col("command_parent")).fill_null(False) | outside
 
 
 def _fits() -> pl.Expr:
     name = pl.col("name")
     marked = pl.col("kind").is_in(MARKERS) & name.is_in(["dispatch", "copy"])
+    # The kernels of a graph launch, or of a branch of one, come before the command that it enqueues for them.
+    later = pl.col("graph") & (pl.col("kind") == GRAPH_COMMAND) & (name == "dispatch")
     # A kernel makes no copy.
-    return ~marked & ~((pl.col("kind") == KERNEL_COMMAND) & (name == "copy"))
+    return ~marked & ~later & ~((pl.col("kind") == KERNEL_COMMAND) & (name == "copy"))
 
 
 def match_completions(
