@@ -87,12 +87,18 @@ def span_batches(packets: pl.DataFrame, step_ns: int) -> pl.DataFrame:
         step_ns: as for `bracket_doorbells`.
     """
     moment, is_dispatch, latest = ["thread", "at"], pl.col("name") == "dispatch", pl.col("doorbell_hi_ns")
-    moments = packets.filter(is_dispatch).select(*moment, latest).drop_nulls(moment).unique(moment).sort(moment)
+    moments = packets.filter(is_dispatch).select(*moment, latest).drop_nulls(moment)
+    # Few dispatches follow one another at once, and only those are put in order.
+    ends, begins = moments["doorbell_hi_ns"] - step_ns, moments["at"]
+    moments = moments.filter(ends.is_in(begins.implode()) | begins.is_in(ends.implode())).unique(moment).sort(moment)
     follows = (latest == pl.col("at").shift(-1) + step_ns).over("thread").fill_null(value=False)
     moments = moments.with_columns(batch=(~follows).shift(1, fill_value=False).cum_sum())
-    last = moments.select(*moment, _last=latest.last().over("batch"))
+    last = moments.select(*moment, _last=latest.last().over("batch"), _is_in_batch=pl.lit(value=True))
     found = packets.join(last, on=moment, how="left", maintain_order="left")
-    return found.with_columns(doorbell_hi_ns=pl.when(is_dispatch).then("_last").otherwise(latest)).drop("_last")
+    is_later = is_dispatch & pl.col("_is_in_batch")
+    return found.with_columns(doorbell_hi_ns=pl.when(is_later).then("_last").otherwise(latest)).drop(
+        "_last", "_is_in_batch"
+    )
 
 
 def list_silences(lines: Ints, earliest: Ints, latest: Ints) -> tuple[Ints, Ints]:
