@@ -30,7 +30,8 @@ def test_random_calls_of_an_older_release(
 ) -> None:
     """HIP 6.4 names neither the index of barriers nor the stream of commands."""
     shutil.copy(older_hip, tmp_path)
-    setting = ["env", f"HIP_LIBRARY={tmp_path / older_hip.name}"]
+    # With interrupts it was seen to wait without end, in about one run of eight: the model wakes it by signals alone.
+    setting = ["env", f"HIP_LIBRARY={tmp_path / older_hip.name}", "HSA_ENABLE_INTERRUPT=0"]
     run = _check_run(nullgpu, tmp_path, setting, (seed, steps, threads), gpus)
     launches = run.table("launches").filter(pl.col("kind").cast(pl.String) != "copy")
     bare = launches.filter(pl.col("wptr").is_null())
