@@ -78,3 +78,15 @@ def test_graphs_on_one_side_are_not_compared_with_launches_on_the_other() -> Non
         found.findings
     )
     assert found.frame("graphs").select("side", "calls").rows() == [("A", 30)]
+
+
+def test_packets_of_graph_launches_that_no_log_shows_are_unknown_and_not_0() -> None:
+    """Up to level 3 a log shows the calls alone; the other side has no log at all."""
+    quiet = {**_make_run(2, 1), "launches": []}
+    tables = tables_of(quiet)
+    (row,) = summarize_graphs(tables("launches"), tables("events")).to_dicts()
+    assert (row["calls"], row["total_ns"]) == (2, 2 * _MS)
+    assert {row[name] for name in ("dispatches", "other_packets", "dispatches_p50", "per_dispatch_ns")} == {None}
+    traced: Rows = {"files": [{"file": 0, "source": "ftrace"}]}
+    found = compare_captures(Side("a", tables), Side("b", tables_of(traced)), rounds=50)
+    assert "compared apart: unknown in A (2 calls), unknown in B" in "\n".join(found.findings)

@@ -36,8 +36,9 @@ def summarize_graphs(launches: pl.LazyFrame, events: pl.LazyFrame) -> pl.DataFra
     Args:
         launches, events: the tables.
 
-    Returns: process, stream, calls, dispatches, other_packets (barriers and copies), dispatches_p50 (of a call),
-        total_ns to max_ns (of the calls), per_dispatch_ns (total_ns by the dispatches of the calls whose end is known).
+    Returns: process, stream, calls, dispatches, other_packets (barriers and copies), dispatches_p50 (of a call), all
+        three null where no packet of these calls is recorded (the level of the log may be too low); total_ns to max_ns
+        (of the calls), per_dispatch_ns (total_ns by the dispatches of the calls whose end is known).
     """
     calls = _count_packets(launches, events)
     return collect(calls.group_by("process", "stream").agg(_sum_up()).sort("process", "stream"))
@@ -58,11 +59,12 @@ def _count_packets(launches: pl.LazyFrame, events: pl.LazyFrame) -> pl.LazyFrame
 def _sum_up() -> list[pl.Expr]:
     known = pl.col("dispatches").filter(pl.col("call_dur_ns").is_not_null()).sum()
     share = (pl.col("call_dur_ns").sum() / known).round(0).cast(pl.Int64, strict=False)
+    shown = pl.when((pl.col("dispatches") + pl.col("others")).sum() > 0)
     return [
         pl.len().cast(pl.Int64).alias("calls"),
-        pl.col("dispatches").sum(),
-        pl.col("others").sum().alias("other_packets"),
-        pl.col("dispatches").quantile(0.5, "equiprobable").cast(pl.Int64).alias("dispatches_p50"),
+        shown.then(pl.col("dispatches").sum()).alias("dispatches"),
+        shown.then(pl.col("others").sum()).alias("other_packets"),
+        shown.then(pl.col("dispatches").quantile(0.5, "equiprobable").cast(pl.Int64)).alias("dispatches_p50"),
         *describe_ns("call_dur_ns"),
         pl.when(known > 0).then(share).alias("per_dispatch_ns"),
     ]

@@ -181,7 +181,7 @@ def _path_sections(first: Evidence, second: Evidence) -> Iterator[Section]:
         "graphs", "Graph launches", pl.concat(graphs),
         "recorded: the calls that launch graphs, and their packets; `per dispatch` = time of the calls by their "
         "dispatches; latencies are compared of packets of graphs, and of others, apart",
-        nothing="no graph was launched on either side",
+        nothing="no graph launch is recorded on either side",
     )  # fmt: skip
     copies = [
         summarize_copies(t("events"), t("launches"), t("kernels"))
@@ -254,10 +254,10 @@ def _find(frames: dict[str, pl.DataFrame], sides: tuple[Evidence, Evidence]) -> 
         a, b = ("unknown" if row[side] is None else row[side] for side in ("a", "b"))
         yield f"{what}: {a} in A, {b} in B" + (" (no difference)" if row["difference"] == 0 else "")
     yield _compare_dispatches(frames["rates"])
-    yield from _compare_graphs(frames["graphs"])
-    # A name that no line tells is no kernel of its own.
     shown = _with_packets(*sides)
     logged, traced = _with_log_and_ioctls(*sides)
+    yield from _compare_graphs(frames["graphs"], logged)
+    # A name that no line tells is no kernel of its own.
     yield _count_only(frames["kernels"].filter(pl.col("name") != UNKNOWN_KERNEL), "kernels", shown)
     yield _count_only(frames["hip_calls"], "HIP functions", logged)
     yield _count_only(frames["ioctls"], "ioctls", traced)
@@ -294,15 +294,20 @@ def _compare_dispatches(rates: pl.DataFrame) -> str:
     return f"dispatches: {', '.join(sides)}"
 
 
-def _compare_graphs(graphs: pl.DataFrame) -> Iterator[str]:
+def _compare_graphs(graphs: pl.DataFrame, logged: Sequence[bool]) -> Iterator[str]:
     """Yield how many dispatches graph launches submitted, where there are any."""
-    sides = {row["side"]: row for row in graphs.iter_rows(named=True)}
-    if sides:
-        told = (
-            f"{sides[side]['dispatches']} in {side} ({sides[side]['calls']} calls)" if side in sides else f"0 in {side}"
-            for side in "AB"
+    rows = {row["side"]: row for row in graphs.iter_rows(named=True)}
+    if rows:
+        told = ", ".join(
+            _tell_graphs(side, rows.get(side), has_log) for side, has_log in zip("AB", logged, strict=True)
         )
-        yield f"dispatches by graph launches, whose latencies are compared apart: {', '.join(told)}"
+        yield f"dispatches by graph launches, whose latencies are compared apart: {told}"
+
+
+def _tell_graphs(side: str, row: Mapping[str, Any] | None, has_log: bool) -> str:
+    if row is None:
+        return f"{0 if has_log else 'unknown'} in {side}"
+    return f"{'unknown' if row['dispatches'] is None else row['dispatches']} in {side} ({row['calls']} calls)"
 
 
 def _count_only(frame: pl.DataFrame, what: str, sources: Sequence[bool]) -> str:
