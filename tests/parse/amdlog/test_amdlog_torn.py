@@ -259,6 +259,8 @@ def test_a_rest_may_come_many_lines_later() -> None:
     log = read(text)
     assert log.packets.is_empty()
     assert [row["name"] for row in log.events.to_dicts()].count("Task") == 1
+    for block_bytes in (100, 200, 300, 400):
+        assert read(text, block_bytes=block_bytes).events.equals(log.events)
 
 
 def test_a_short_line_between_the_pieces_of_another_process_is_its_own() -> None:

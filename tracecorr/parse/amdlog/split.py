@@ -25,7 +25,7 @@ from tracecorr.parse.amdlog.line_edges import (
 )
 from tracecorr.parse.amdlog.messages import Kind
 from tracecorr.parse.amdlog.records_found import Split, concatenate
-from tracecorr.parse.amdlog.swapped import PIECE, find_swapped
+from tracecorr.parse.amdlog.swapped import PIECE, Head, find_swapped
 from tracecorr.parse.amdlog.torn import Join, Joiner
 from tracecorr.parse.amdlog.wholeness import THREAD, is_ended
 from tracecorr.parse.amdlog.wraps import without_cut_number
@@ -127,11 +127,13 @@ class Splitter:
         self._joiner = Joiner()
         # Whether the last record of the blocks before is a message of many lines.
         self._goes_on = False
+        # First halves whose rest may be in the next block.
+        self._heads: tuple[Head, ...] = ()
 
     @property
-    def context(self) -> tuple[bool, int]:
+    def context(self) -> tuple[bool, int, tuple[Head, ...]]:
         """Return what the next block needs to know of the lines before it."""
-        return self._goes_on, self._joiner.width
+        return self._goes_on, self._joiner.width, self._heads
 
     def learn_width(self, head: bytes) -> None:
         """Learn from the first lines of a log at which width it is wrapped, before they are read."""
@@ -210,7 +212,8 @@ class Splitter:
             split.messages[i] = without_cut_number(text.slice(int(split.message[i]), int(split.end[i])))
         glued, end = split.torn.copy(), split.end.copy()
         pids = [thread.pid for thread in self.threads.values]
-        swapped = find_swapped(text, split.start, split.message, end, glued, split.thread, pids)
+        found = find_swapped(text, split.start, split.message, end, glued, split.thread, pids, self._heads)
+        swapped, self._heads = found
         for i in swapped:
             first = min(int(end[i]), int(split.start[i]) + PIECE)
             split.torn[i], split.messages[i] = True, without_cut_number(text.slice(int(split.message[i]), first))

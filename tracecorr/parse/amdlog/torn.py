@@ -175,32 +175,50 @@ def _is_cut(message: bytes) -> bool:
     return wholeness.is_cut_name(message) or wholeness.is_surely_cut(message)
 
 
-def may_go_on_with(text: Text, at: int, end: int, start: int, stop: int) -> bool:
-    """Tell whether a piece of the log, `start` to `stop`, ends the message that is torn at `end`."""
-    return _join(text, at, end, True, [(start, stop)]) is not None
+def is_coloured(text: Text, at: int) -> bool:
+    """Tell whether a message begins in colour, as calls do."""
+    return text.slice(at - len(_COLOUR), at) == _COLOUR
+
+
+def may_go_on_with(head: bytes, coloured: bool, line: bytes) -> bool:
+    """Tell whether a piece of the log ends a message that is torn.
+
+    Args:
+        head: the beginning of the message.
+        coloured: whether it is in colour (`is_coloured`).
+        line: the piece.
+    """
+    line = line.rstrip(b"\r ")
+    return not _COLON.match(line) and _go_on(head, coloured, True, line) is not None
 
 
 def _join(
     text: Text, at: int, end: int, torn: bool, spans: list[tuple[int, int]]
 ) -> tuple[int, bytes | None, int] | None:
     """Return number of the line, whole message and bytes of output; None where nothing fits."""
-    head = text.slice(at, end)
+    head, coloured = text.slice(at, end), is_coloured(text, at)
     for i, (start, stop) in enumerate(spans):
         line = text.slice(start, stop).rstrip(b"\r ")
         if _COLON.match(line):
             return None
-        if wholeness.is_call(head) or text.slice(at - len(_COLOUR), at) == _COLOUR:
-            if line.endswith(_CALL_END) and b"\x1b[32m" not in line:
-                return i, head + line if torn else None, 0
-        elif wholeness.is_cut_name(head):
-            if _EXIT_TAIL.match(line):
-                return i, head + line if torn and wholeness.is_exit(head + line) else None, 0
-        elif wholeness.has_known_end(head):
-            found = join_known_end(head, line, [len(head)] if torn else range(1, len(head) + 1))
-            if found:
-                return i, *found
-        elif torn and _closes(head, line):
-            return i, head + line, 0
+        found = _go_on(head, coloured, torn, line)
+        if found:
+            return i, *found
+    return None
+
+
+def _go_on(head: bytes, coloured: bool, torn: bool, line: bytes) -> tuple[bytes | None, int] | None:
+    """Return whole message and bytes of output where a line ends a message; None where it does not."""
+    if wholeness.is_call(head) or coloured:
+        if line.endswith(_CALL_END) and b"\x1b[32m" not in line:
+            return head + line if torn else None, 0
+    elif wholeness.is_cut_name(head):
+        if _EXIT_TAIL.match(line):
+            return head + line if torn and wholeness.is_exit(head + line) else None, 0
+    elif wholeness.has_known_end(head):
+        return join_known_end(head, line, [len(head)] if torn else range(1, len(head) + 1)) or None
+    elif torn and _closes(head, line):
+        return head + line, 0
     return None
 
 
