@@ -145,6 +145,9 @@ def test_an_engine_that_starts_a_container_is_named_once(
     for _ in range(2):
         client = subprocess.Popen(words, executable="/bin/cat", cwd=tmp_path, stdout=subprocess.PIPE)
         started.append(client)
+        # Popen returns as the kernel closes what the new program may not keep, before it shows the program's words.
+        while words[1].encode() not in Path(f"/proc/{client.pid}/cmdline").read_bytes():
+            assert client.poll() is None
     sight = LogSight(logs, logs, told(logs))
     said = sight.look([client.pid for client in started])
     assert [f"starts a container by {Path(words[0]).name}" in problem for problem in said] == [True] * named
