@@ -164,6 +164,13 @@ def test_pages_name_only_modules_that_exist(repo: Path, folder: str) -> None:
     assert [name for name in named if not any(path.match(name) for path in modules)] == []
 
 
+def test_the_page_of_links_names_all_modules(repo: Path) -> None:
+    modules = {path.name for path in (repo / "tracecorr" / "link").rglob("*.py")} - {"__init__.py"}
+    named = set(re.findall(r"`(?:[a-z_]+/)*([a-z_]+\.py)`", (repo / "tracecorr" / "link" / "README.md").read_text()))
+    assert len(modules) > 40
+    assert modules - named == set()
+
+
 def test_every_script_is_on_the_page_of_the_house(repo: Path) -> None:
     scripts = [path.name for path in (repo / "scripts").iterdir() if path.is_file() and "." not in path.name]
     page = (repo / "tracecorr" / "README.md").read_text().partition("## Scripts\n")[2].partition("\n## ")[0]

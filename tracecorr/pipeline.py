@@ -15,22 +15,22 @@ from tracecorr.align.evidence import ClockEvidence
 from tracecorr.align.place import place_records
 from tracecorr.align.rows import fold_constants, number_groups, select_source
 from tracecorr.align.steps import find_steps, widen_reads
-from tracecorr.link.doorbell_rings import fill_store_rings
-from tracecorr.link.identities import attach_identities
-from tracecorr.link.lives import number_lives
-from tracecorr.link.packet_index import complete_indexes
-from tracecorr.link.programs import add_programs
-from tracecorr.link.queue_addresses import name_rings
+from tracecorr.link.packets.doorbell_rings import fill_store_rings
+from tracecorr.link.packets.packet_index import complete_indexes
+from tracecorr.link.packets.signals import add_gpu_times
+from tracecorr.link.packets.stored_indexes import check_indexes
+from tracecorr.link.queues.queue_addresses import name_rings
 from tracecorr.link.repeated_traces import (
     find_repeated_traces,
     skip_records,
 )
 from tracecorr.link.samples import add_polled_gpus, build_samples
-from tracecorr.link.signals import add_gpu_times
-from tracecorr.link.stored_indexes import check_indexes
 from tracecorr.link.tables import link_tables
-from tracecorr.link.thread_votes import VOTE_COLUMNS, guess_threads
-from tracecorr.link.threads import THREAD_COLUMNS, Identities, SeenIdentities, map_threads
+from tracecorr.link.threads.identities import attach_identities
+from tracecorr.link.threads.lives import number_lives
+from tracecorr.link.threads.programs import add_programs
+from tracecorr.link.threads.thread_map import THREAD_COLUMNS, Identities, SeenIdentities, map_threads
+from tracecorr.link.threads.thread_votes import VOTE_COLUMNS, guess_threads
 from tracecorr.link.warnings import list_warnings
 from tracecorr.model import schema
 from tracecorr.model.errors import CaptureError

@@ -12,7 +12,7 @@ import pytest
 from tracecorr.api import open_capture
 from tracecorr.capture.owner import start_time
 from tracecorr.cli.console import open_capture as open_named
-from tracecorr.link.threads import ROBUST_LIST_OFFSET, SeenIdentities, map_threads
+from tracecorr.link.threads.thread_map import ROBUST_LIST_OFFSET, SeenIdentities, map_threads
 from tracecorr.model import schema
 from tracecorr.model.errors import CaptureError
 from tracecorr.pipeline import correlate

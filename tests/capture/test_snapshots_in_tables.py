@@ -13,8 +13,8 @@ import pytest
 from tracecorr.capture.folder import RecordingFolder
 from tracecorr.capture.invoker import Invoker
 from tracecorr.capture.snapshots import Snapshots
-from tracecorr.link.programs import add_programs
 from tracecorr.link.samples import build_samples
+from tracecorr.link.threads.programs import add_programs
 from tracecorr.model import schema
 from tracecorr.parse.kfd.polls import read_polls
 from tracecorr.pipeline import correlate

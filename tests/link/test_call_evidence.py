@@ -5,7 +5,7 @@ from __future__ import annotations
 import polars as pl
 import pytest
 
-from tracecorr.link.call_evidence import limit_by_loss
+from tracecorr.link.losses.call_evidence import limit_by_loss
 from tracecorr.model.kinds import Flag
 from tracecorr.model.schema import CAT
 

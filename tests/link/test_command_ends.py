@@ -5,7 +5,7 @@ from __future__ import annotations
 import polars as pl
 import pytest
 
-from tracecorr.link.command_ends import list_command_ends, list_headless
+from tracecorr.link.losses.command_ends import list_command_ends, list_headless
 from tracecorr.model.schema import CAT
 
 Line = tuple[str, int] | tuple[str, int, int]

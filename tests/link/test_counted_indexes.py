@@ -7,10 +7,10 @@ from typing import Any
 import polars as pl
 import pytest
 
-from tracecorr.link.doorbells import list_contradicted
-from tracecorr.link.packet_index import complete_indexes
-from tracecorr.link.packet_losses import list_short_files
-from tracecorr.link.stored_indexes import check_indexes
+from tracecorr.link.packets.doorbells import list_contradicted
+from tracecorr.link.packets.packet_index import complete_indexes
+from tracecorr.link.packets.packet_losses import list_short_files
+from tracecorr.link.packets.stored_indexes import check_indexes
 from tracecorr.model.kinds import COMMAND_MENTIONS, SUBMITTED, Flag
 from tracecorr.model.schema import CAT
 

@@ -7,7 +7,7 @@ from typing import Any
 import polars as pl
 import pytest
 
-from tracecorr.link.disorder import add_displaced, drop_displaced, find_displaced, part_displaced
+from tracecorr.link.losses.disorder import add_displaced, drop_displaced, find_displaced, part_displaced
 from tracecorr.model.kinds import Flag
 from tracecorr.model.schema import CAT
 

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 import polars as pl
 import pytest
 
-from tracecorr.link.doorbell_threads import match_doorbells, select_lines, select_stores
+from tracecorr.link.threads.doorbell_threads import match_doorbells, select_lines, select_stores
 from tracecorr.model.schema import CAT
 
 RING = 0x3C00000

@@ -5,8 +5,8 @@ from __future__ import annotations
 import polars as pl
 import pytest
 
-from tracecorr.link.doorbell_threads import match_doorbells
-from tracecorr.link.doorbell_times import bracket_lines, find_slack, list_untimely
+from tracecorr.link.threads.doorbell_threads import match_doorbells
+from tracecorr.link.threads.doorbell_times import bracket_lines, find_slack, list_untimely
 
 RING = 0x3C00000
 # When a thread prints each packet, ns: no two steps are alike.

@@ -9,7 +9,7 @@ from pathlib import Path
 import polars as pl
 import pytest
 
-from tracecorr.link.drm_jobs import ring_kind
+from tracecorr.link.calls.drm_jobs import ring_kind
 from tracecorr.pipeline import correlate, import_files
 from tracecorr.store import Capture
 

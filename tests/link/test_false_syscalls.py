@@ -7,7 +7,7 @@ from typing import Any
 import polars as pl
 import pytest
 
-from tracecorr.link.false_syscalls import open_false_syscalls
+from tracecorr.link.losses.false_syscalls import open_false_syscalls
 from tracecorr.model.kinds import Flag
 from tracecorr.model.schema import CAT
 

@@ -9,8 +9,8 @@ from typing import Any
 import polars as pl
 import pytest
 
-from tracecorr.link.gpus import assign_gpus, list_gpus
-from tracecorr.link.hqds import attach_queues
+from tracecorr.link.queues.gpus import assign_gpus, list_gpus
+from tracecorr.link.queues.hqds import attach_queues
 from tracecorr.model import schema
 from tracecorr.model.errors import InputError
 from tracecorr.pipeline import correlate, import_files

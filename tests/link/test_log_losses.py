@@ -5,7 +5,7 @@ from __future__ import annotations
 import polars as pl
 import pytest
 
-from tracecorr.link.log_losses import list_log_losses, list_torn_calls
+from tracecorr.link.losses.log_losses import list_log_losses, list_torn_calls
 from tracecorr.model.schema import CAT
 
 Span = tuple[int | None, int | None, int]

@@ -6,8 +6,8 @@ import polars as pl
 import pytest
 from lost_lines import WHOLE, Row, events_of, losses_of
 
-from tracecorr.link.commands import match_completions
-from tracecorr.link.sure_commands import drop_late, keep_sure_commands
+from tracecorr.link.packets.commands import match_completions
+from tracecorr.link.packets.sure_commands import drop_late, keep_sure_commands
 from tracecorr.model.kinds import COMMAND_MENTIONS, SUBMITTED, Flag
 from tracecorr.model.schema import CAT
 

@@ -8,7 +8,7 @@ import polars as pl
 import pytest
 from lost_lines import HALF, WHOLE, Row, empty_calls, events_of, losses_of, with_false_calls_open
 
-from tracecorr.link.commands import add_bare_calls, add_lost_enqueues
+from tracecorr.link.packets.commands import add_bare_calls, add_lost_enqueues
 from tracecorr.model.kinds import Flag
 from tracecorr.model.schema import CAT
 

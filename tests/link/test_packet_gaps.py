@@ -9,8 +9,8 @@ import polars as pl
 import pytest
 from hip_logs import correlate_messages
 
-from tracecorr.link.bursts import list_burst_calls, number_packet_gaps
-from tracecorr.link.packet_gaps import add_packet_gaps, list_packet_gaps
+from tracecorr.link.losses.bursts import list_burst_calls, number_packet_gaps
+from tracecorr.link.losses.packet_gaps import add_packet_gaps, list_packet_gaps
 from tracecorr.model.schema import CAT
 
 _TYPES = {

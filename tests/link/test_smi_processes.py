@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import polars as pl
 
-from tracecorr.link.lives import LIFE
 from tracecorr.link.smi import attach_processes
-from tracecorr.link.threads import Identities
+from tracecorr.link.threads.lives import LIFE
+from tracecorr.link.threads.thread_map import Identities
 from tracecorr.model.schema import CAT
 
 _KEYS = {"tgid_key": pl.Int64, "process": pl.UInt32}

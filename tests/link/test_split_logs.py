@@ -5,8 +5,8 @@ from __future__ import annotations
 import polars as pl
 import pytest
 
-from tracecorr.link.signals import drop_ended
-from tracecorr.link.split_logs import number_logs
+from tracecorr.link.packets.signals import drop_ended
+from tracecorr.link.packets.split_logs import number_logs
 
 
 def files(*indexes: list[int], process: int = 0, counted: bool = False, queues: int = 1) -> pl.DataFrame:

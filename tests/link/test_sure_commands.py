@@ -7,7 +7,7 @@ from typing import Any
 import polars as pl
 import pytest
 
-from tracecorr.link.sure_commands import drop_late, keep_sure_commands, list_unsure_kernels
+from tracecorr.link.packets.sure_commands import drop_late, keep_sure_commands, list_unsure_kernels
 from tracecorr.model.kinds import Flag
 from tracecorr.model.schema import CAT
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import polars as pl
 
-from tracecorr.link.thread_evidence import limit_by_thread
+from tracecorr.link.threads.thread_evidence import limit_by_thread
 
 
 def test_a_link_that_an_inferred_thread_joins_is_inferred() -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import polars as pl
 import pytest
 
-from tracecorr.link.thread_votes import vote_threads
+from tracecorr.link.threads.thread_votes import vote_threads
 from tracecorr.model.schema import CAT
 
 # Calls of 100 ns, one each 1000 ns, of log threads 0xa (from 0 on) and 0xb (from 500 on).

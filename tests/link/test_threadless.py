@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from lost_lines import with_parents
 
-from tracecorr.link.threadless import list_unsure_names, part_threadless
+from tracecorr.link.losses.threadless import list_unsure_names, part_threadless
 from tracecorr.model.kinds import Flag
 from tracecorr.model.schema import CAT
 from tracecorr.parse.amdlog.reader import read_amd_log

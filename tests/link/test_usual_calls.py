@@ -5,7 +5,7 @@ from __future__ import annotations
 import polars as pl
 import pytest
 
-from tracecorr.link.usual_calls import count_held, list_disordered, list_overfull, list_rare, list_underfull
+from tracecorr.link.losses.usual_calls import count_held, list_disordered, list_overfull, list_rare, list_underfull
 from tracecorr.model.schema import CAT
 
 _KINDS = {"e": ("command", "enqueued"), "b": ("aql", "barrier"), "w": ("signal", "wait"), "c": ("command", "complete")}

@@ -5,7 +5,7 @@ from __future__ import annotations
 import polars as pl
 
 from tracecorr.analyze.frames import collect, percentile
-from tracecorr.link.packet_index import measure_depth
+from tracecorr.link.packets.packet_index import measure_depth
 
 
 def summarize_backlog(launches: pl.LazyFrame, queues: pl.LazyFrame) -> pl.DataFrame:

@@ -16,7 +16,7 @@ from tracecorr.analyze.compare.rates import measure_rate
 from tracecorr.analyze.frames import Tables, collect
 from tracecorr.analyze.hip_calls import summarize_hip_calls
 from tracecorr.analyze.paths import summarize_paths
-from tracecorr.link.packet_index import measure_depth
+from tracecorr.link.packets.packet_index import measure_depth
 from tracecorr.model.errors import InputError
 
 # Okabe-Ito: safe for colour-blind readers.

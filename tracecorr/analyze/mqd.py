@@ -5,7 +5,7 @@ from __future__ import annotations
 import polars as pl
 
 from tracecorr.analyze.ancestors import find_enclosing_ioctls
-from tracecorr.link.queue_creation import list_mqd_operations
+from tracecorr.link.queues.queue_creation import list_mqd_operations
 from tracecorr.parse.kfd.ioctls import CREATE_QUEUE, DESTROY_QUEUE, SET_CU_MASK, UPDATE_QUEUE
 
 _CAUSES = {

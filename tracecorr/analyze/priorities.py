@@ -5,7 +5,7 @@ from __future__ import annotations
 import polars as pl
 
 from tracecorr.analyze.frames import Tables, collect
-from tracecorr.link.streams import list_asked_priorities
+from tracecorr.link.queues.streams import list_asked_priorities
 from tracecorr.parse.kfd.ioctls import CREATE_QUEUE, UPDATE_QUEUE
 
 # HIP stream priority -> priority of the Created line (CLR 4.5 to 7.2) -> queue_priority of the KFD (libhsakmt).

@@ -10,7 +10,7 @@ from tracecorr.analyze.frames import Tables, collect
 from tracecorr.export.nesting import split_overlaps
 from tracecorr.export.selection import Selection
 from tracecorr.export.tracks import Track, assign_tracks
-from tracecorr.link.packet_index import measure_depth
+from tracecorr.link.packets.packet_index import measure_depth
 from tracecorr.model.kinds import HALF_SEEN, Flag
 
 

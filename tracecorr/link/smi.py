@@ -5,8 +5,8 @@ from __future__ import annotations
 import polars as pl
 
 from tracecorr.align.rows import fill_columns
-from tracecorr.link.lives import number_lives
-from tracecorr.link.threads import Identities
+from tracecorr.link.threads.lives import number_lives
+from tracecorr.link.threads.thread_map import Identities
 
 
 def attach_processes(events: pl.DataFrame, identities: Identities) -> pl.DataFrame:

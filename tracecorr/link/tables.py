@@ -9,36 +9,26 @@ import polars as pl
 
 from tracecorr.align.rows import Places, attach_columns, fill_columns
 from tracecorr.align.steps import UNTIMED
-from tracecorr.link import (
-    calls,
-    created_rings,
-    descriptors,
-    disorder,
-    kfd_calls,
-    log_losses,
-    queue_addresses,
-    queue_creation,
-    queues,
-    rocprof,
-    smi,
-    streams,
-)
-from tracecorr.link.call_evidence import limit_by_loss
-from tracecorr.link.drm_jobs import build_drm_jobs, link_drm_jobs
-from tracecorr.link.early_returns import drop_early_returns
+from tracecorr.link import rocprof, smi
+from tracecorr.link.calls import descriptors, kfd_calls, nesting
+from tracecorr.link.calls.drm_jobs import build_drm_jobs, link_drm_jobs
+from tracecorr.link.calls.functions import name_driver_calls, nest_functions
 from tracecorr.link.edges import list_links
-from tracecorr.link.false_calls import add_unproven, find_losses, list_half_calls
-from tracecorr.link.false_syscalls import open_false_syscalls
-from tracecorr.link.functions import name_driver_calls, nest_functions
-from tracecorr.link.gpus import assign_gpus, list_gpus
-from tracecorr.link.hqds import attach_queues, link_hqds
-from tracecorr.link.intercepted_queues import explain_stores
 from tracecorr.link.kernels import list_kernels
-from tracecorr.link.launches import build_launches, forget_indexes
-from tracecorr.link.packet_gaps import add_packet_gaps, drop_silent, list_packet_gaps, list_silent_graphs
-from tracecorr.link.thread_creation import find_creators
-from tracecorr.link.thread_evidence import limit_by_thread
-from tracecorr.link.threads import Identities
+from tracecorr.link.losses import disorder, log_losses
+from tracecorr.link.losses.call_evidence import limit_by_loss
+from tracecorr.link.losses.early_returns import drop_early_returns
+from tracecorr.link.losses.false_calls import add_unproven, find_losses, list_half_calls
+from tracecorr.link.losses.false_syscalls import open_false_syscalls
+from tracecorr.link.losses.packet_gaps import add_packet_gaps, drop_silent, list_packet_gaps, list_silent_graphs
+from tracecorr.link.packets.launches import build_launches, forget_indexes
+from tracecorr.link.queues import created_rings, queue_addresses, queue_creation, queue_lives, streams
+from tracecorr.link.queues.gpus import assign_gpus, list_gpus
+from tracecorr.link.queues.hqds import attach_queues, link_hqds
+from tracecorr.link.queues.intercepted_queues import explain_stores
+from tracecorr.link.threads.thread_creation import find_creators
+from tracecorr.link.threads.thread_evidence import limit_by_thread
+from tracecorr.link.threads.thread_map import Identities
 from tracecorr.model import schema
 from tracecorr.model.kinds import PACKET_KINDS, Flag
 
@@ -76,12 +66,12 @@ def link_tables(
     addressed = queue_addresses.find_lines(events, args)
     events = _forget_rings(events, addressed)
     rings = created_rings.find_rings(events, args, stream_table, losses, trace_aligned)
-    queue_table = queues.build_queues(events, packets, args, trace_aligned, losses, rings)
+    queue_table = queue_lives.build_queues(events, packets, args, trace_aligned, losses, rings)
     queue_table = _limit_creations(queue_table, events, identities.threads)
     gpu_table, queue_table = _tell_driver_facts(*list_gpus(queue_table, hqd, known_gpus), events, args)
     hqd = attach_queues(hqd, queue_table, identities.processes, gpu_table)
     kernel_table, kernel_ids = list_kernels(events)
-    of_queues = queues.assign_queues(events, queue_table, trace_aligned)
+    of_queues = queue_lives.assign_queues(events, queue_table, trace_aligned)
     lines = queue_table.select("queue", line="created_line_event").drop_nulls()
     of_queues = pl.concat([of_queues, addressed.join(lines, on="line").select(of_queues.columns)])
     keys = (of_queues, streams.assign_streams(events, stream_table), kernel_ids)
@@ -147,7 +137,7 @@ def _nest_events(
     losses = disorder.add_displaced(losses, displaced, events)
     torn = log_losses.list_torn_calls(events, halves)
     # From here on a row's thread and process stand for these columns, which are large.
-    events = calls.find_parents(events.drop("pid", "tid", "comm"), losses, halves, gaps)
+    events = nesting.find_parents(events.drop("pid", "tid", "comm"), losses, halves, gaps)
     events = nest_functions(name_driver_calls(disorder.part_displaced(events, displaced)))
     return events, _Lacking(losses, displaced, torn, graphs)
 
@@ -165,13 +155,13 @@ def _link_driver_calls(
     events: pl.DataFrame, part_args: pl.DataFrame, identities: Identities, trace_aligned: bool
 ) -> tuple[pl.DataFrame, pl.DataFrame, _DriverCalls]:
     """Return events with their ioctls named and the HIP calls around them, args by event, and what this tells."""
-    lines = calls.list_lines(events, trace_aligned)
+    lines = nesting.list_lines(events, trace_aligned)
     events = open_false_syscalls(events, lines)
     args = _args_by_event(part_args, events)
     devices = descriptors.find_devices(events, args, identities.trace_threads)
     events = descriptors.name_ioctls(events, devices)
     mappings = kfd_calls.list_mappings(events, devices)
-    inside = limit_by_thread(calls.link_syscalls(events, lines), "event", "evidence", events, identities.threads)
+    inside = limit_by_thread(nesting.link_syscalls(events, lines), "event", "evidence", events, identities.threads)
     args = _add_driver_args(args, events, devices, mappings)
     return _adopt_syscalls(events, inside), args, _DriverCalls(inside, devices, mappings)
 
@@ -233,7 +223,7 @@ def _sources(events: pl.DataFrame, trace_aligned: bool) -> set[str]:
 def _adopt_syscalls(events: pl.DataFrame, inside: pl.DataFrame) -> pl.DataFrame:
     """Make HIP calls the parents of the outermost rows that happened inside them, and find all chains."""
     joined = fill_columns(events, inside.select("event", parent="call"))
-    roots = calls.find_chains(joined["parent"].fill_null(-1).to_numpy())
+    roots = nesting.find_chains(joined["parent"].fill_null(-1).to_numpy())
     is_hip = joined.select(pl.col("layer") == "hip").to_series().to_numpy()
     # A chain is named by its root HIP call; a tree without one (a bare syscall) is no chain.
     chain = pl.DataFrame({"root": roots, "named": is_hip[roots]}).select(chain=pl.when("named").then("root"))

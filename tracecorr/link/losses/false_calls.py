@@ -13,11 +13,11 @@ import polars as pl
 
 from tracecorr.align.bounds import Mask
 from tracecorr.align.rows import attach_columns
-from tracecorr.link.bursts import list_burst_calls, list_gaps, number_packet_gaps
-from tracecorr.link.captured_calls import drop_captured, list_captured_names
-from tracecorr.link.command_ends import list_headless, list_unended
-from tracecorr.link.queue_losses import list_unanswered
-from tracecorr.link.usual_calls import (
+from tracecorr.link.losses.bursts import list_burst_calls, list_gaps, number_packet_gaps
+from tracecorr.link.losses.captured_calls import drop_captured, list_captured_names
+from tracecorr.link.losses.command_ends import list_headless, list_unended
+from tracecorr.link.losses.queue_losses import list_unanswered
+from tracecorr.link.losses.usual_calls import (
     LOSSY_SHARE,
     MANY_LOST,
     MOST_LOST,

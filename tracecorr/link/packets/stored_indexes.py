@@ -5,7 +5,7 @@ from __future__ import annotations
 import polars as pl
 
 from tracecorr.align.rows import attach_columns
-from tracecorr.link.packet_losses import list_short_files
+from tracecorr.link.packets.packet_losses import list_short_files
 from tracecorr.model.kinds import PACKET_KINDS
 
 _WRITER, _RING = ["process", "thread", "ring"], ["process", "ring"]

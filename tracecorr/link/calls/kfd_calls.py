@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import polars as pl
 
-from tracecorr.link.queues import pivot_args
+from tracecorr.link.event_args import pivot_args
 from tracecorr.model.kinds import DERIVED, INFERRED
 from tracecorr.parse.kfd.fields import decode_mapping, name_value
 from tracecorr.parse.kfd.ioctls import CREATE_QUEUE, HANDLER_PREFIX, KFD_PREFIX

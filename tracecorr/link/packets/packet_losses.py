@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import polars as pl
 
-from tracecorr.link.false_calls import find_losses, list_half_calls
-from tracecorr.link.packet_order import find_earliest
+from tracecorr.link.losses.false_calls import find_losses, list_half_calls
+from tracecorr.link.packets.packet_order import find_earliest
 from tracecorr.model.kinds import COMMAND_MENTIONS, KERNEL_COMMAND, SUBMITTED
 
 # Lines that name a signal which a packet or copy before them completes.

@@ -6,9 +6,10 @@ from functools import partial
 
 import polars as pl
 
-from tracecorr.link.creation_joins import join_creations
-from tracecorr.link.queues import list_creations, list_kernel_creations, list_log_packets, pivot_args
-from tracecorr.link.streams import assign_streams
+from tracecorr.link.event_args import pivot_args
+from tracecorr.link.queues.creation_joins import join_creations
+from tracecorr.link.queues.queue_lives import list_creations, list_kernel_creations, list_log_packets
+from tracecorr.link.queues.streams import assign_streams
 from tracecorr.model.kinds import BEGINNINGS, INFERRED, RECORDED
 
 RINGS = {"event": pl.Int64, "ring": pl.UInt64, "ring_evidence": pl.String}

@@ -6,7 +6,7 @@ from difflib import SequenceMatcher
 
 import polars as pl
 
-from tracecorr.link.doorbell_times import LINE, bracket_lines, find_slack, list_untimely
+from tracecorr.link.threads.doorbell_times import LINE, bracket_lines, find_slack, list_untimely
 from tracecorr.model.kinds import DERIVED, INFERRED, PACKET_KINDS
 
 # So many packets must agree on a thread, and so large a share of them.

@@ -10,7 +10,7 @@ import numpy as np
 import polars as pl
 
 from tracecorr.align.rows import number_groups, order_by_group
-from tracecorr.link.usual_calls import MANY_LOST, MOST_LOST
+from tracecorr.link.losses.usual_calls import MANY_LOST, MOST_LOST
 from tracecorr.model.kinds import KERNEL_COMMAND, SUBMITTED, Flag
 
 # Few uses of a command's pointer follow each other sooner than this share of them; lost lines make it half as sure.

@@ -6,7 +6,7 @@ import polars as pl
 
 from tracecorr.align.cooperative import CREATED, DELETED
 from tracecorr.align.rows import attach_args, attach_columns
-from tracecorr.link.queues import pivot_args
+from tracecorr.link.event_args import pivot_args
 from tracecorr.model.kinds import BEGINNINGS, PACKET_KINDS
 
 _QUEUE, _RING = ["process", "swq"], ["process", "ring"]

@@ -9,21 +9,21 @@ import polars as pl
 from tracecorr.align.causal_pairs import LOG_STEP_NS
 from tracecorr.align.intervals import bracket_doorbells, list_moments, span_batches
 from tracecorr.align.rows import Places, attach_columns
-from tracecorr.link.command_ends import drop_behind_ends
-from tracecorr.link.commands import (
+from tracecorr.link.losses.command_ends import drop_behind_ends
+from tracecorr.link.losses.disorder import drop_displaced
+from tracecorr.link.losses.threadless import list_unsure_names
+from tracecorr.link.packets.commands import (
     add_bare_calls,
     add_lost_enqueues,
     list_command_uses,
     match_commands,
     match_completions,
 )
-from tracecorr.link.disorder import drop_displaced
-from tracecorr.link.doorbells import list_contradicted, match_stores, share_lone_threads
-from tracecorr.link.signals import drop_ended, link_dependencies, link_gpu_times, list_uses
-from tracecorr.link.split_logs import number_logs
-from tracecorr.link.streams import name_called_streams
-from tracecorr.link.sure_commands import drop_late, keep_sure_commands, list_unsure_kernels
-from tracecorr.link.threadless import list_unsure_names
+from tracecorr.link.packets.doorbells import list_contradicted, match_stores, share_lone_threads
+from tracecorr.link.packets.signals import drop_ended, link_dependencies, link_gpu_times, list_uses
+from tracecorr.link.packets.split_logs import number_logs
+from tracecorr.link.packets.sure_commands import drop_late, keep_sure_commands, list_unsure_kernels
+from tracecorr.link.queues.streams import name_called_streams
 from tracecorr.model import schema
 from tracecorr.model.kinds import DERIVED, GRAPH_CALL, INFERRED, PACKET_KINDS, RECORDED, Flag
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import polars as pl
 
-from tracecorr.link.queues import pivot_args
+from tracecorr.link.event_args import pivot_args
 from tracecorr.parse.kfd.ioctls import CREATE_QUEUE, DESTROY_QUEUE, SET_CU_MASK, UPDATE_QUEUE
 
 _LOG_LAYERS = ["hip", "command", "aql", "copy", "signal", "memory"]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import polars as pl
 
 from tracecorr.align.intervals import pair_spans
-from tracecorr.link.intercepted_queues import list_intercepting, may_intercept
+from tracecorr.link.queues.intercepted_queues import list_intercepting, may_intercept
 from tracecorr.model.kinds import DERIVED, INFERRED
 
 

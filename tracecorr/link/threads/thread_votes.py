@@ -6,7 +6,7 @@ import numpy as np
 import polars as pl
 
 from tracecorr.align.causal_pairs import LOG_STEP_NS
-from tracecorr.link.creation_threads import match_creations
+from tracecorr.link.threads.creation_threads import match_creations
 
 # At least so many system calls, and so large a share of them, lie in the calls of one thread of the log, ...
 _LEAST, _SHARE = 5, 0.9

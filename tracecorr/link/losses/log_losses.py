@@ -6,7 +6,7 @@ import numpy as np
 import polars as pl
 
 from tracecorr.align.rows import order_by_group
-from tracecorr.link.packet_gaps import drop_silent
+from tracecorr.link.losses.packet_gaps import drop_silent
 from tracecorr.model import schema
 
 _SPAN = {"from_ns": pl.Int64, "to_ns": pl.Int64, "count": pl.Int64}

@@ -7,14 +7,14 @@ import polars as pl
 
 from tracecorr.align.cooperative import CREATED, DELETED
 from tracecorr.align.rows import Places, number_groups
-from tracecorr.link.creation_joins import join_creations
-from tracecorr.link.intercepted_queues import is_intercepted
-from tracecorr.link.queue_ends import add_ends, merge_shared
+from tracecorr.link.event_args import pivot_args
+from tracecorr.link.queues.creation_joins import join_creations
+from tracecorr.link.queues.intercepted_queues import is_intercepted
+from tracecorr.link.queues.queue_ends import add_ends, merge_shared
 from tracecorr.model.kinds import PACKET_KINDS, RECORDED
 from tracecorr.parse.kfd.fields import QUEUE_TYPES
 from tracecorr.parse.kfd.ioctls import CREATE_QUEUE
 
-# The Created line is printed by the thread that waits for the ioctl, so the ioctl ends before it.
 # Lines of threads that share a queue change places by less than so many packets.
 _OUT_OF_ORDER = 64
 _OF_LOG = pl.col("source") == "amd_log"
@@ -104,13 +104,6 @@ def list_kernel_creations(events: pl.DataFrame, args: pl.DataFrame) -> pl.DataFr
         priority=pl.col("prio").cast(pl.Int32, strict=False),
         gpu_id="gpu",
     )
-
-
-def pivot_args(args: pl.DataFrame, events: pl.Series, keys: list[str]) -> pl.DataFrame:
-    """Return one row per event that has any of `keys`, with a UInt64 column for each of them."""
-    wanted = args.filter(pl.col("event").is_in(events.implode()) & pl.col("key").is_in(keys))
-    first = [pl.col("u64").filter(pl.col("key") == key).first().alias(key) for key in keys]
-    return wanted.group_by("event", maintain_order=True).agg(first)
 
 
 def build_queues(

@@ -6,8 +6,8 @@ import numpy as np
 import polars as pl
 
 from tracecorr.align.rows import attach_columns, fill_columns, fold_constants, number_groups
-from tracecorr.link.lives import number_lives
-from tracecorr.link.threads import Identities
+from tracecorr.link.threads.lives import number_lives
+from tracecorr.link.threads.thread_map import Identities
 
 _OWNERS = ("thread", "process", "host_tid", "host_pid")
 

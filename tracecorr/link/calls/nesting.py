@@ -10,8 +10,8 @@ import polars as pl
 from tracecorr.align.causal_pairs import LOG_STEP_NS
 from tracecorr.align.intervals import list_silences
 from tracecorr.align.rows import Places
-from tracecorr.link.false_calls import list_empty_calls, open_false_calls
-from tracecorr.link.threadless import part_threadless
+from tracecorr.link.losses.false_calls import list_empty_calls, open_false_calls
+from tracecorr.link.losses.threadless import part_threadless
 from tracecorr.model.kinds import DERIVED, INFERRED
 
 

@@ -7,8 +7,8 @@ from collections.abc import Sequence
 import polars as pl
 
 from tracecorr.align.rows import attach_columns
-from tracecorr.link.packet_losses import list_short_files
-from tracecorr.link.packet_order import add_turns, find_earliest
+from tracecorr.link.packets.packet_losses import list_short_files
+from tracecorr.link.packets.packet_order import add_turns, find_earliest
 from tracecorr.model.kinds import PACKET_KINDS
 
 _WRAP = 2**32

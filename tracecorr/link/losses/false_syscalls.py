@@ -12,8 +12,8 @@ import polars as pl
 
 from tracecorr.align.causal_pairs import LOG_STEP_NS
 from tracecorr.align.rows import attach_columns
-from tracecorr.link.bursts import list_burst_calls
-from tracecorr.link.false_calls import list_longest
+from tracecorr.link.losses.bursts import list_burst_calls
+from tracecorr.link.losses.false_calls import list_longest
 from tracecorr.model.kinds import HALF_SEEN, Flag
 from tracecorr.parse.kfd.ioctls import HANDLER_PREFIX, KFD_NAMES, KFD_PREFIX
 
@@ -43,7 +43,7 @@ def open_false_syscalls(events: pl.DataFrame, lines: pl.DataFrame) -> pl.DataFra
 
     Args:
         events: events nested by `functions.nest_functions`.
-        lines: thread, at (ns) of the lines of the log, on a clock that the trace shares (`calls.list_lines`).
+        lines: thread, at (ns) of the lines of the log, on a clock that the trace shares (`nesting.list_lines`).
     """
     columns = ("event", "file", "thread", "offset", "name", "ts_ns", "dur_ns", "err_lo_ns", "err_hi_ns", "flags")
     mine = pl.col("layer").is_in(_CALLS) & (pl.col("source") == "ftrace") & pl.col("thread").is_not_null()

@@ -10,7 +10,7 @@ from __future__ import annotations
 import polars as pl
 
 from tracecorr.align.intervals import pair_spans
-from tracecorr.link.captured_calls import BEGIN, END
+from tracecorr.link.losses.captured_calls import BEGIN, END
 from tracecorr.model.kinds import Flag
 
 _THREAD = ["file", "thread"]

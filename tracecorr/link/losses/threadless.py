@@ -11,8 +11,8 @@ from __future__ import annotations
 import polars as pl
 
 from tracecorr.align.rows import attach_columns
-from tracecorr.link.disorder import mark_displaced
-from tracecorr.link.usual_calls import MANY_LOST, MOST_LOST
+from tracecorr.link.losses.disorder import mark_displaced
+from tracecorr.link.losses.usual_calls import MANY_LOST, MOST_LOST
 from tracecorr.model.kinds import SUBMITTED, Flag
 
 # Lines of threads that make no calls: ROCr's event thread, and those that submit commands.

@@ -7,9 +7,9 @@ from dataclasses import dataclass
 import polars as pl
 
 from tracecorr.align.rows import number_groups
-from tracecorr.link.doorbell_threads import match_doorbells, select_lines, select_stores
-from tracecorr.link.lives import LIFE, ToLog, find_process_lives, find_thread_lives, number_lives
-from tracecorr.link.thread_creation import list_clone_addresses
+from tracecorr.link.threads.doorbell_threads import match_doorbells, select_lines, select_stores
+from tracecorr.link.threads.lives import LIFE, ToLog, find_process_lives, find_thread_lives, number_lives
+from tracecorr.link.threads.thread_creation import list_clone_addresses
 from tracecorr.model import schema
 from tracecorr.model.kinds import INFERRED, RECORDED
 from tracecorr.parse.kfd.ioctls import CREATE_QUEUE

@@ -15,7 +15,7 @@ def merge_shared(lines: pl.DataFrame, joins: pl.DataFrame, ends: pl.DataFrame) -
     `users` counts the Created lines of a queue: it ends when all of them have given it back.
 
     Args:
-        lines: Created lines as `queues.list_creations` returns them.
+        lines: Created lines as `queue_lives.list_creations` returns them.
         joins: `event` of those that an ioctl made (`creation_joins.join_creations`).
         ends: event, process, ring, swq, ts_ns of the lines that tell the end of a queue.
     """

@@ -6,9 +6,9 @@ import numpy as np
 import polars as pl
 
 from tracecorr.align.rows import Places
-from tracecorr.link.command_ends import DESTROYING, list_command_ends
-from tracecorr.link.nested_commands import return_to_outer
-from tracecorr.link.sure_commands import BY_WORKER, drop_late
+from tracecorr.link.losses.command_ends import DESTROYING, list_command_ends
+from tracecorr.link.packets.nested_commands import return_to_outer
+from tracecorr.link.packets.sure_commands import BY_WORKER, drop_late
 from tracecorr.model.kinds import COMMAND_MENTIONS, GRAPH_COMMAND, KERNEL_COMMAND, MARKERS, SUBMITTED
 
 # Of a kind of commands that end in the log, more show it.

@@ -5,8 +5,8 @@ from __future__ import annotations
 import polars as pl
 
 from tracecorr.align.rows import fill_columns
-from tracecorr.link.command_ends import DESTROY
-from tracecorr.link.queues import pivot_args
+from tracecorr.link.event_args import pivot_args
+from tracecorr.link.losses.command_ends import DESTROY
 from tracecorr.model.kinds import COMMAND_MENTIONS, DERIVED, GRAPH_COMMAND, MARKERS, NULL_STREAM, RECORDED, SUBMITTED
 
 # Calls that wait, and are given no stream: they work on the null stream, of whichever device (HIP API, hip_memory.cpp).

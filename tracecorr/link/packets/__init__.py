@@ -1,0 +1,1 @@
+"""Packets and copies: their indexes, commands, doorbells and signals, put together in `launches`."""

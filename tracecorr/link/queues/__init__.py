@@ -1,0 +1,1 @@
+"""Queues, streams and GPUs: their lives, rings, creations and ends."""
