@@ -5,8 +5,7 @@ from __future__ import annotations
 import polars as pl
 
 from tracecorr.align.rows import attach_args
-
-CREATED, DELETED = "queue_created", "queue_deleted"
+from tracecorr.model.kinds import QUEUE_CREATED, QUEUE_DELETED
 
 
 def find_shared(lines: pl.DataFrame) -> pl.Series:
@@ -19,7 +18,7 @@ def find_shared(lines: pl.DataFrame) -> pl.Series:
         lines: creations and deletions of the log, in the order of their times: name, process, address (the ring, or the
             queue where the release prints no ring), cooperative (null of deletions).
     """
-    made, keys = pl.col("name") == CREATED, ["process", "address"]
+    made, keys = pl.col("name") == QUEUE_CREATED, ["process", "address"]
     users = pl.when(made).then(1).otherwise(-1).cum_sum().shift(1).over(keys)
     last = pl.col("cooperative").forward_fill().shift(1).over(keys)
     shared = made & (pl.col("cooperative") == 1) & (last == 1) & (users > 0) & pl.col("address").is_not_null()
@@ -34,7 +33,9 @@ def list_shared(lines: pl.DataFrame, args: pl.DataFrame) -> pl.DataFrame:
         args: part args.
     """
     place = ["file", "offset"]
-    lives = lines.filter(pl.col("name").is_in([CREATED, DELETED])).select(*place, "name", "process", "ring", "stamp_ns")
+    lives = lines.filter(pl.col("name").is_in([QUEUE_CREATED, QUEUE_DELETED])).select(
+        *place, "name", "process", "ring", "stamp_ns"
+    )
     lives = attach_args(lives, args, ["swq", "cooperative"])
     lives = lives.with_columns(address=pl.coalesce("ring", "swq")).sort("stamp_ns", *place)
     return lives.filter(find_shared(lives)).select(place)

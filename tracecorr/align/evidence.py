@@ -19,11 +19,11 @@ from tracecorr.align.causal_pairs import (
     pair_doorbells,
 )
 from tracecorr.align.clock_map import ClockMap
-from tracecorr.align.cooperative import CREATED, DELETED, list_shared
+from tracecorr.align.cooperative import list_shared
 from tracecorr.align.creation_shift import bound_by_shift
 from tracecorr.align.intervals import Moments, bracket_doorbells, list_moments, span_batches
 from tracecorr.align.rows import attach_args
-from tracecorr.model.kinds import PACKET_KINDS
+from tracecorr.model.kinds import PACKET_KINDS, QUEUE_CREATED, QUEUE_DELETED, QUEUES_COUNTED
 from tracecorr.parse.kfd.ioctls import CREATE_QUEUE
 
 _IS_CREATE = (pl.col("layer") == "ioctl") & (pl.col("name") == CREATE_QUEUE)
@@ -172,10 +172,10 @@ def _doorbell_spans(log: pl.DataFrame, trace: pl.DataFrame) -> pl.DataFrame:
 
 def _creations(log: pl.DataFrame, args: pl.DataFrame) -> pl.DataFrame:
     name = pl.col("name")
-    lines = log.filter(name.is_in(["queue_allocated_count", CREATED, DELETED])).sort("file", "offset")
-    counted = pl.when(name == "queue_allocated_count").then("stamp_ns")
+    lines = log.filter(name.is_in([QUEUES_COUNTED, QUEUE_CREATED, QUEUE_DELETED])).sort("file", "offset")
+    counted = pl.when(name == QUEUES_COUNTED).then("stamp_ns")
     lines = lines.with_columns(from_ns=counted.forward_fill().over("thread"))
-    made = lines.filter(name == CREATED).join(list_shared(lines, args), on=["file", "offset"], how="anti")
+    made = lines.filter(name == QUEUE_CREATED).join(list_shared(lines, args), on=["file", "offset"], how="anti")
     made = made.select("thread", "process", "ring", "from_ns", to_ns="stamp_ns")
     return made.drop_nulls(["from_ns", "to_ns"])
 

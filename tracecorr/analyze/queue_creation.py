@@ -9,6 +9,7 @@ from tracecorr.analyze.clocks import find_untimed
 from tracecorr.analyze.doorbell_pages import find_pages_of_queues, list_doorbell_pages
 from tracecorr.analyze.frames import Tables, collect
 from tracecorr.analyze.mqd import summarize_mqd_operations
+from tracecorr.model.kinds import QUEUES_COUNTED
 
 
 def summarize_queue_creation(tables: Tables) -> pl.DataFrame:
@@ -48,7 +49,7 @@ def _log_side(tables: Tables, made: pl.DataFrame) -> pl.DataFrame:
     lines = _rows(tables, made["created_line_event"].drop_nulls()).select("event", _place(), "ts_ns")
     starts = collect(
         tables("events")
-        .filter((pl.col("layer") == "aql") & (pl.col("name") == "queue_allocated_count"))
+        .filter((pl.col("layer") == "aql") & (pl.col("name") == QUEUES_COUNTED))
         .select(_place(), "ts_ns", start_ns="ts_ns")
     )
     ordered = lines.sort("ts_ns", "event").with_columns(before_ns=pl.col("ts_ns").shift(1).over("place"))

@@ -5,12 +5,13 @@ from __future__ import annotations
 import polars as pl
 
 from tracecorr.analyze.frames import collect
+from tracecorr.model.kinds import QUEUE_CREATED
 from tracecorr.parse.kfd.ioctls import CREATE_QUEUE, UPDATE_QUEUE
 
 # What a launch does only the first time, or when it runs out of something.
 _REASONS = (
     ("creates a queue", "ioctl", (CREATE_QUEUE, UPDATE_QUEUE)),
-    ("creates a queue", "aql", ("queue_created",)),
+    ("creates a queue", "aql", (QUEUE_CREATED,)),
     ("loads code", "syscall", ("openat",)),
     ("loads code", "other", ("code_object_version",)),  # of the log: CLR builds the program of a kernel's first launch
     ("allocates memory", "ioctl", ("AMDKFD_IOC_ALLOC_MEMORY_OF_GPU", "AMDKFD_IOC_MAP_MEMORY_TO_GPU")),

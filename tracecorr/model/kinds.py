@@ -19,9 +19,15 @@ RECORDED, DERIVED, INFERRED = "recorded", "derived", "inferred"
 PACKET_KINDS = ("dispatch", "barrier_and", "barrier_or", "barrier_value")
 # The runtime prints these lines once in a process, before all others: all releases up to 6.4 the first; 7.0 and later
 # only the second, which 6.1 to 6.4 print, too (facts of the format: ROCclr's rocdevice.cpp).
-BEGINNINGS = FIRST_LINE, COUNTED_AGENTS = "Initializing HSA stack.", "gpu_agents"
+FIRST_LINE = "Initializing HSA stack."
+BEGINNINGS = (FIRST_LINE, "gpu_agents")
+# What the lines about a hardware queue tell: how many there are before one is asked for, and what came of it.
+QUEUES_COUNTED, QUEUE_CREATED, QUEUE_SELECTED = "queue_allocated_count", "queue_created", "queue_selected"
+QUEUE_DELETED = "queue_deleted"
 # Where Direct Dispatch is off, a worker thread takes a command from its queue and prints this.
 SUBMITTED = "submitted"
+# The line that tells a command's end.
+COMPLETE = "complete"
 # hipStreamLegacy, a handle of the null stream; commands show its real one (from ROCm 7.0 on).
 NULL_STREAM = 1
 # Commands that make barriers only, and the one of all packets of a graph launch, which writes these first.
@@ -32,6 +38,8 @@ GRAPH_CALL = "hipGraphLaunch"
 KERNEL_COMMAND = "KernelExecution"
 # Other lines that name a command, and enqueue none.
 COMMAND_MENTIONS = ("wait_event", "wait_event_done", "queue_marker", "processing", "awaiting_event")
+# Rows of layer `command` with another name are lines that enqueue one.
+NOT_ENQUEUES = (*COMMAND_MENTIONS, SUBMITTED, COMPLETE)
 
 
 class Flag(IntFlag):

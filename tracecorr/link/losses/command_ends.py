@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import polars as pl
 
-from tracecorr.model.kinds import COMMAND_MENTIONS, SUBMITTED
+from tracecorr.model.kinds import COMMAND_MENTIONS, COMPLETE, SUBMITTED
 
 # Where more ends lack their command, the log begins in the middle of a run, or lacks all lines that enqueue.
 _MOST_HEADLESS = 0.5
 # Of a kind of commands that show their ends as a rule fewer lack it: one of more than 20.
 _MOST_ENDLESS = 0.05
-_END = "complete"
 # Calls that destroy streams; each waits for what is left on their queues (HIP 7.2.4).
 DESTROY = "hipStreamDestroy"
 DESTROYING = (DESTROY, "hipDeviceReset")
@@ -27,7 +26,7 @@ def list_command_ends(events: pl.DataFrame) -> pl.DataFrame:
         events: file, offset, end_offset, process, layer, name, command, and others; in the order of time.
     """
     lines = _list_lines(events)
-    is_end = pl.col("name") == _END
+    is_end = pl.col("name") == COMPLETE
     alone = is_end.shift(1).over("process", "command").fill_null(value=True)
     ends = lines.with_columns(alone=alone).filter(is_end)
     last = _list_last_markers(ends.filter("alone"), events).with_columns(is_last=True)
@@ -87,7 +86,9 @@ def drop_behind_ends(
     if written.is_empty():
         return found
     enqueued = commands.select(command_event="event", enqueued="offset")
-    ends = commands.filter(lossy & (pl.col("name") == _END)).select("file", "thread", "command", "offset", end="offset")
+    ends = commands.filter(lossy & (pl.col("name") == COMPLETE)).select(
+        "file", "thread", "command", "offset", end="offset"
+    )
     behind = written.join(enqueued, on="command_event").sort("offset").join_asof(
         ends.sort("offset"), on="offset", by=["file", "thread", "command"], check_sortedness=False
     )  # fmt: skip
@@ -105,7 +106,7 @@ def list_unended(events: pl.DataFrame) -> pl.DataFrame:
     """
     lines = _list_lines(events.select(_COLUMNS))
     following = pl.col("name").shift(-1).over("process", "command")
-    begun = lines.with_columns(lacks=following != _END).filter(pl.col("name") != _END).drop_nulls("lacks")
+    begun = lines.with_columns(lacks=following != COMPLETE).filter(pl.col("name") != COMPLETE).drop_nulls("lacks")
     kinds = begun.group_by("file", "name").agg(total=pl.len(), lacking=pl.col("lacks").sum())
     few = pl.col("lacking") < _MOST_ENDLESS * pl.col("total")
     return kinds.filter(few, pl.col("lacking") > 0).select("file").unique()

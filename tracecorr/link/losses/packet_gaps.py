@@ -6,10 +6,10 @@ import numpy as np
 import polars as pl
 
 from tracecorr.align.intervals import pair_spans
-from tracecorr.model.kinds import GRAPH_CALL, PACKET_KINDS
+from tracecorr.model.kinds import GRAPH_CALL, PACKET_KINDS, QUEUE_CREATED, QUEUE_DELETED
 
 # Behind one of these a ring is that of another queue.
-_MARKS = ("queue_created", "queue_deleted")
+_MARKS = (QUEUE_CREATED, QUEUE_DELETED)
 # Processes that write to one log may have queues of one address.
 _QUEUE = ["file", "process", "ring", "life"]
 _GAP = {

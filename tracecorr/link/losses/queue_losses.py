@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import polars as pl
 
-_COUNT = "queue_allocated_count"
-_OUTCOMES = ("queue_created", "queue_selected")
+from tracecorr.model.kinds import QUEUE_CREATED, QUEUE_SELECTED, QUEUES_COUNTED
+
+_OUTCOMES = (QUEUE_CREATED, QUEUE_SELECTED)
 # Where more counts are followed by another one, a release or a level does not print what came of them.
 _MOST_ALONE = 0.5
 
@@ -19,9 +20,9 @@ def list_unanswered(events: pl.DataFrame) -> pl.DataFrame:
         events: rows with file, offset, thread, name, layer.
     """
     lines = events.select("file", "offset", "thread", "name", "layer").filter(
-        (pl.col("layer") == "aql") & pl.col("name").is_in([_COUNT, *_OUTCOMES]) & pl.col("thread").is_not_null()
+        (pl.col("layer") == "aql") & pl.col("name").is_in([QUEUES_COUNTED, *_OUTCOMES]) & pl.col("thread").is_not_null()
     ).sort("file", "offset")  # fmt: skip
     following = pl.col("name").shift(-1).over("file", "thread")
-    counts = lines.with_columns(alone=following == _COUNT).filter(pl.col("name") == _COUNT)
+    counts = lines.with_columns(alone=following == QUEUES_COUNTED).filter(pl.col("name") == QUEUES_COUNTED)
     shares = counts.group_by("file").agg(pl.col("alone").fill_null(value=False).mean())
     return shares.filter(pl.col("alone") > 0, pl.col("alone") < _MOST_ALONE).select("file")

@@ -13,10 +13,10 @@ import polars as pl
 from tracecorr.align.rows import attach_columns
 from tracecorr.link.losses.disorder import mark_displaced
 from tracecorr.link.losses.usual_calls import MANY_LOST, MOST_LOST
-from tracecorr.model.kinds import SUBMITTED, Flag
+from tracecorr.model.kinds import COMPLETE, SUBMITTED, Flag
 
 # Lines of threads that make no calls: ROCr's event thread, and those that submit commands.
-_NOT_OF_CALLS = ("handler", "gpu_time", "complete", "processing", SUBMITTED)
+_NOT_OF_CALLS = ("handler", "gpu_time", COMPLETE, "processing", SUBMITTED)
 _KERNEL_NAME, _DISPATCH = "shader_name", "dispatch"
 # What a runtime says of itself, any thread may print at any time.
 _SAID = "other"

@@ -9,7 +9,15 @@ from tracecorr.align.rows import Places
 from tracecorr.link.losses.command_ends import DESTROYING, list_command_ends
 from tracecorr.link.packets.nested_commands import return_to_outer
 from tracecorr.link.packets.sure_commands import BY_WORKER, drop_late
-from tracecorr.model.kinds import COMMAND_MENTIONS, GRAPH_COMMAND, KERNEL_COMMAND, MARKERS, SUBMITTED
+from tracecorr.model.kinds import (
+    COMMAND_MENTIONS,
+    COMPLETE,
+    GRAPH_COMMAND,
+    KERNEL_COMMAND,
+    MARKERS,
+    NOT_ENQUEUES,
+    SUBMITTED,
+)
 
 # Of a kind of commands that end in the log, more show it.
 _ENDS = 0.05
@@ -134,7 +142,7 @@ def match_completions(
     log = pl.col("file").replace(logs["file"], logs["log"]).alias("log")
     lines = commands.select("event", "file", "process", "thread", "command", "ts_ns", "name", "stream_id")
     lines = lines.drop_nulls("command")
-    is_end = pl.col("name") == "complete"
+    is_end = pl.col("name") == COMPLETE
     ends = lines.filter(is_end).select(
         log, "process", "command", "ts_ns", complete_event="event", complete_ns="ts_ns", printer="thread"
     )
@@ -211,7 +219,7 @@ def add_bare_calls(
         commands: all rows of layer `command`, with `parent`.
         events: all rows, numbered by their places.
     """
-    enqueues = commands.filter(~pl.col("name").is_in([*COMMAND_MENTIONS, SUBMITTED, "complete"]))
+    enqueues = commands.filter(~pl.col("name").is_in(NOT_ENQUEUES))
     writers = launches.filter(pl.col("layer") == "aql").select("file", event="parent").drop_nulls()
     owns = np.zeros(events.height, dtype=np.bool_)
     owns[enqueues["parent"].drop_nulls().to_numpy()] = True
@@ -245,5 +253,5 @@ def list_command_uses(commands: pl.DataFrame) -> pl.DataFrame:
     Args:
         commands: rows of layer `command`.
     """
-    no_use = pl.col("name").is_in([*COMMAND_MENTIONS, SUBMITTED, "complete"])
+    no_use = pl.col("name").is_in(NOT_ENQUEUES)
     return commands.filter(~no_use).select("process", "command", "ts_ns")

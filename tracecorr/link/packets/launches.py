@@ -25,7 +25,7 @@ from tracecorr.link.packets.split_logs import number_logs
 from tracecorr.link.packets.sure_commands import drop_late, keep_sure_commands, list_unsure_kernels
 from tracecorr.link.queues.streams import name_called_streams
 from tracecorr.model import schema
-from tracecorr.model.kinds import DERIVED, GRAPH_CALL, INFERRED, PACKET_KINDS, RECORDED, Flag
+from tracecorr.model.kinds import COMPLETE, DERIVED, GRAPH_CALL, INFERRED, PACKET_KINDS, RECORDED, Flag
 
 _PACKET_COLUMNS = [
     "rptr", "header", "grid_x", "grid_y", "grid_z", "workgroup_x", "workgroup_y", "workgroup_z", "kernel_object",
@@ -246,7 +246,7 @@ def _add_command(
     What the row of the packet had as `command` becomes `command_seen`.
     """
     joined = joined.rename({"command": "command_seen"})
-    found = match_commands(joined, commands.filter(pl.col("name") != "complete"), losses)
+    found = match_commands(joined, commands.filter(pl.col("name") != COMPLETE), losses)
     found = drop_behind_ends(found, joined, commands, losses)
     found = keep_sure_commands(found, joined, events, losses)
     found = drop_displaced(found, joined, displaced)

@@ -9,7 +9,7 @@ import polars as pl
 from tracecorr.align.rows import attach_columns
 from tracecorr.link.packets.packet_losses import list_short_files
 from tracecorr.link.packets.packet_order import add_turns, find_earliest
-from tracecorr.model.kinds import PACKET_KINDS
+from tracecorr.model.kinds import PACKET_KINDS, QUEUE_CREATED, QUEUE_DELETED
 
 _WRAP = 2**32
 _COLUMNS = (
@@ -79,9 +79,9 @@ def _add_generations(lines: pl.DataFrame, rows: pl.DataFrame, records: pl.DataFr
         records: part events with `thread`.
     """
     shape = ("_row", "process", "thread", "ring", "packet_index", "stamp_ns", "file", "offset", "parent_offset")
-    created = rows.filter(pl.col("name") == "queue_created")
+    created = rows.filter(pl.col("name") == QUEUE_CREATED)
     created = created.with_columns(begun=pl.Series(find_earliest(created, records), dtype=pl.Int64))
-    ends = rows.filter(pl.col("name") == "queue_deleted").with_columns(begun=pl.lit(None, pl.Int64))
+    ends = rows.filter(pl.col("name") == QUEUE_DELETED).with_columns(begun=pl.lit(None, pl.Int64))
     packets = lines.select(*shape, life=pl.lit("packet"), begun=pl.lit(None, pl.Int64))
     both = pl.concat([packets, _marks(created, shape, "made"), _marks(ends, shape, "ended")]).sort(
         "stamp_ns", "file", "offset"

@@ -6,7 +6,7 @@ import polars as pl
 
 from tracecorr.link.losses.false_calls import find_losses, list_half_calls
 from tracecorr.link.packets.packet_order import find_earliest
-from tracecorr.model.kinds import COMMAND_MENTIONS, KERNEL_COMMAND, SUBMITTED
+from tracecorr.model.kinds import COMMAND_MENTIONS, COMPLETE, KERNEL_COMMAND, NOT_ENQUEUES, SUBMITTED
 
 # Lines that name a signal which a packet or copy before them completes.
 _AWAITED = ("handler", "gpu_time", "host_wait", "host_active_wait")
@@ -59,7 +59,7 @@ def _list_unsignalled(rows: pl.DataFrame, records: pl.DataFrame) -> pl.Series:
 def _list_undispatched(rows: pl.DataFrame) -> pl.Series:
     """Return the files with a kernel's command behind which its thread enqueued another before a dispatch."""
     is_dispatch = (pl.col("layer") == "aql") & (pl.col("name") == "dispatch")
-    is_command = (pl.col("layer") == "command") & ~pl.col("name").is_in([*COMMAND_MENTIONS, SUBMITTED, "complete"])
+    is_command = (pl.col("layer") == "command") & ~pl.col("name").is_in(NOT_ENQUEUES)
     steps = rows.filter(is_dispatch | is_command).sort("file", "offset")
     # Where Direct Dispatch is off, other threads write the dispatches of kernels, its own one those of some copies.
     writes = is_dispatch.any().over("file", "thread") | ~is_dispatch.any().over("file")
@@ -81,6 +81,6 @@ def _list_never_submitted(rows: pl.DataFrame) -> pl.Series:
     """Return the files with a kernel's command that nothing submits before its pointer is in use again."""
     name = pl.col("name")
     steps = rows.filter((pl.col("layer") == "command") & pl.col("command").is_not_null())
-    steps = steps.filter((name == SUBMITTED).any().over("file")).filter(~name.is_in([*COMMAND_MENTIONS, "complete"]))
+    steps = steps.filter((name == SUBMITTED).any().over("file")).filter(~name.is_in([*COMMAND_MENTIONS, COMPLETE]))
     following = name.shift(-1).over("file", "process", "command")
     return steps.filter((name == KERNEL_COMMAND) & (following != SUBMITTED))["file"].unique()

@@ -11,7 +11,7 @@ import polars as pl
 
 from tracecorr.align.rows import number_groups, order_by_group
 from tracecorr.link.losses.usual_calls import MANY_LOST, MOST_LOST
-from tracecorr.model.kinds import KERNEL_COMMAND, SUBMITTED, Flag
+from tracecorr.model.kinds import COMPLETE, KERNEL_COMMAND, SUBMITTED, Flag
 
 # Few uses of a command's pointer follow each other sooner than this share of them; lost lines make it half as sure.
 _SOONEST, _SURE_SHARE = 0.05, 0.5
@@ -107,7 +107,7 @@ def _told_calls(events: pl.DataFrame) -> pl.DataFrame:
     """Return the calls (parent) whose exit tells their duration, of functions that enqueue one command a call."""
     hip = (pl.col("layer") == "hip") & (pl.col("flags").fill_null(0) & int(Flag.SPAN_TOLD) > 0)
     told = events.select(pl.col("name", "event").filter(hip)).rename({"event": "parent"})
-    enqueued = (pl.col("layer") == "command") & (pl.col("name") != "complete")
+    enqueued = (pl.col("layer") == "command") & (pl.col("name") != COMPLETE)
     inside = events.select(pl.col("parent").filter(enqueued).drop_nulls()).to_series()
     # Events are numbered by their rows.
     held = pl.Series(np.bincount(inside.to_numpy(), minlength=events.height))

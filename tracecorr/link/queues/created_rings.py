@@ -10,7 +10,7 @@ from tracecorr.link.event_args import pivot_args
 from tracecorr.link.queues.creation_joins import join_creations
 from tracecorr.link.queues.queue_lives import list_creations, list_kernel_creations, list_log_packets
 from tracecorr.link.queues.streams import assign_streams
-from tracecorr.model.kinds import BEGINNINGS, INFERRED, RECORDED
+from tracecorr.model.kinds import BEGINNINGS, INFERRED, QUEUE_CREATED, QUEUE_DELETED, QUEUE_SELECTED, RECORDED
 
 RINGS = {"event": pl.Int64, "ring": pl.UInt64, "ring_evidence": pl.String}
 # Kernels of other launches, such as cooperative ones, go to a queue of the device (CLR's VirtualGPU::submitKernel).
@@ -37,7 +37,7 @@ def find_rings(
         losses: files of the log that lost lines (`false_calls.find_losses`).
         aligned: whether the clock of the trace is known.
     """
-    is_line = (pl.col("layer") == "aql") & (pl.col("name") == "queue_created") & pl.col("process").is_not_null()
+    is_line = (pl.col("layer") == "aql") & (pl.col("name") == QUEUE_CREATED) & pl.col("process").is_not_null()
     if events.filter(is_line & pl.col("ring").is_null()).is_empty():
         return pl.DataFrame(schema=RINGS)
     made = list_creations(events, args, losses).drop_nulls("process").rename({"event": "line"})
@@ -158,7 +158,7 @@ def _claims_of_streams(
 
 def _list_given(lines: pl.DataFrame, calls: pl.DataFrame, events: pl.DataFrame, args: pl.DataFrame) -> pl.DataFrame:
     """Return stream_id and line: the queue that a stream was given when it was made, or gave back when it ended."""
-    kinds = ("queue_created", "queue_selected", "queue_released")
+    kinds = (QUEUE_CREATED, QUEUE_SELECTED, "queue_released")
     rows = events.select("event", "process", "ts_ns", "parent", "layer", kind="name").filter(
         (pl.col("layer") == "aql") & pl.col("kind").is_in(kinds)
     )
@@ -211,14 +211,14 @@ def _list_spans(events: pl.DataFrame) -> pl.DataFrame:
     """Return process, begun_ns, ended_ns (of its first queue to end) of the processes whose beginning the log has."""
     rows = events.select("process", "layer", "name", "ts_ns").filter(pl.col("layer").is_in(["aql", "other"]))
     begun = rows.filter(pl.col("name").is_in(BEGINNINGS)).group_by("process").agg(begun_ns=pl.col("ts_ns").min())
-    ended = rows.filter(pl.col("name") == "queue_deleted").group_by("process").agg(ended_ns=pl.col("ts_ns").min())
+    ended = rows.filter(pl.col("name") == QUEUE_DELETED).group_by("process").agg(ended_ns=pl.col("ts_ns").min())
     return begun.join(ended, on="process", how="left")
 
 
 def _list_deleted(events: pl.DataFrame, args: pl.DataFrame) -> pl.DataFrame:
     """Return process, swq, deleted_ns of the lines that tell the end of a queue by its SWq."""
     rows = events.select("event", "process", "layer", "name", deleted_ns="ts_ns").filter(
-        (pl.col("layer") == "aql") & (pl.col("name") == "queue_deleted")
+        (pl.col("layer") == "aql") & (pl.col("name") == QUEUE_DELETED)
     )
     named = rows.join(pivot_args(args, rows["event"], ["swq"]), on="event")
     return named.select("process", "swq", "deleted_ns").drop_nulls()

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import polars as pl
 
-from tracecorr.align.cooperative import CREATED, DELETED
 from tracecorr.align.rows import attach_args, attach_columns
 from tracecorr.link.event_args import pivot_args
-from tracecorr.model.kinds import BEGINNINGS, PACKET_KINDS
+from tracecorr.model.kinds import BEGINNINGS, PACKET_KINDS, QUEUE_CREATED, QUEUE_DELETED
 
 _QUEUE, _RING = ["process", "swq"], ["process", "ring"]
 _COLUMNS = ("process", "ring", "stamp_ns", "file", "offset", "layer", "name", "source")
@@ -57,7 +56,11 @@ def find_lines(events: pl.DataFrame, args: pl.DataFrame) -> pl.DataFrame:
 
 def _list_lives(records: pl.DataFrame, *more: str) -> pl.DataFrame:
     """Return the lines that begin or end a queue and name no ring."""
-    is_life = (pl.col("layer") == "aql") & pl.col("name").is_in([CREATED, DELETED]) & (pl.col("source") == "amd_log")
+    is_life = (
+        (pl.col("layer") == "aql")
+        & pl.col("name").is_in([QUEUE_CREATED, QUEUE_DELETED])
+        & (pl.col("source") == "amd_log")
+    )
     rows = records.select(*more, *_COLUMNS).filter(is_life & pl.col("ring").is_null())
     return rows.drop_nulls("process")
 
@@ -68,7 +71,7 @@ def _find_queues(packets: pl.DataFrame, lives: pl.DataFrame) -> pl.DataFrame:
     before = packets.sort("stamp_ns").join_asof(
         made.sort("stamp_ns"), on="stamp_ns", by=_RING, check_sortedness=False, suffix="_line"
     )
-    return before.filter(pl.col("life") == CREATED)
+    return before.filter(pl.col("life") == QUEUE_CREATED)
 
 
 def _of_stores(rows: pl.DataFrame, args: pl.DataFrame) -> pl.DataFrame:
@@ -84,7 +87,7 @@ def _of_lone_queues(rows: pl.DataFrame, lives: pl.DataFrame, others: pl.DataFram
     That holds where the log has the process from its beginning on.
     """
     begun = rows.filter(pl.col("name").is_in(BEGINNINGS) & (pl.col("layer") == "other"))["process"].unique()
-    made = lives.filter((pl.col("name") == CREATED) & pl.col("process").is_in(begun.implode())).select(_QUEUE)
+    made = lives.filter((pl.col("name") == QUEUE_CREATED) & pl.col("process").is_in(begun.implode())).select(_QUEUE)
     rings = others.select(_RING).unique()
     alone = (side.filter(pl.len().over("process") == 1) for side in (made, rings))
     one, ring = alone

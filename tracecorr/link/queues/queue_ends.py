@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import polars as pl
 
-from tracecorr.align.cooperative import CREATED, DELETED, find_shared
+from tracecorr.align.cooperative import find_shared
+from tracecorr.model.kinds import QUEUE_CREATED, QUEUE_DELETED
 
 _RING = ["process", "ring"]
 
@@ -19,11 +20,13 @@ def merge_shared(lines: pl.DataFrame, joins: pl.DataFrame, ends: pl.DataFrame) -
         joins: `event` of those that an ioctl made (`creation_joins.join_creations`).
         ends: event, process, ring, swq, ts_ns of the lines that tell the end of a queue.
     """
-    made = lines.with_columns(name=pl.lit(CREATED)).join(joins.select("event", own=True), on="event", how="left")
-    both = pl.concat([made, ends.with_columns(name=pl.lit(DELETED))], how="diagonal_relaxed").sort("ts_ns", "event")
+    made = lines.with_columns(name=pl.lit(QUEUE_CREATED)).join(joins.select("event", own=True), on="event", how="left")
+    both = pl.concat([made, ends.with_columns(name=pl.lit(QUEUE_DELETED))], how="diagonal_relaxed").sort(
+        "ts_ns", "event"
+    )
     both = both.with_columns(address=pl.coalesce("ring", "swq"))
     shared = find_shared(both) & both["own"].is_null()
-    both = both.with_columns(shared=shared).filter(pl.col("name") == CREATED)
+    both = both.with_columns(shared=shared).filter(pl.col("name") == QUEUE_CREATED)
     both = both.with_columns(life=(~pl.col("shared")).cum_sum().over("process", "address"))
     both = both.with_columns(users=pl.len().over("process", "address", "life"))
     return both.filter(~pl.col("shared")).select(*lines.columns, "users")

@@ -5,13 +5,12 @@ from __future__ import annotations
 import numpy as np
 import polars as pl
 
-from tracecorr.align.cooperative import CREATED, DELETED
 from tracecorr.align.rows import Places, number_groups
 from tracecorr.link.event_args import pivot_args
 from tracecorr.link.queues.creation_joins import join_creations
 from tracecorr.link.queues.intercepted_queues import is_intercepted
 from tracecorr.link.queues.queue_ends import add_ends, merge_shared
-from tracecorr.model.kinds import PACKET_KINDS, RECORDED
+from tracecorr.model.kinds import PACKET_KINDS, QUEUE_CREATED, QUEUE_DELETED, QUEUES_COUNTED, RECORDED
 from tracecorr.parse.kfd.fields import QUEUE_TYPES
 from tracecorr.parse.kfd.ioctls import CREATE_QUEUE
 
@@ -34,9 +33,9 @@ def list_creations(events: pl.DataFrame, args: pl.DataFrame, losses: pl.DataFram
         args: args by event.
         losses: files of the log that lost lines (`false_calls.find_losses`).
     """
-    created = events.filter((pl.col("layer") == "aql") & (pl.col("name") == CREATED))
+    created = events.filter((pl.col("layer") == "aql") & (pl.col("name") == QUEUE_CREATED))
     fields = pivot_args(args, created["event"], ["swq", "size", "priority", "cooperative"])
-    counts = events.filter((pl.col("layer") == "aql") & (pl.col("name") == "queue_allocated_count"))
+    counts = events.filter((pl.col("layer") == "aql") & (pl.col("name") == QUEUES_COUNTED))
     # Both lines are printed in one HIP call: the count of another creation says nothing of this one.
     # So does one that is in no call, where the call's lines may be lost.
     lossy = pl.col("file").is_in(losses["file"].implode())
@@ -155,7 +154,7 @@ def build_queues(
 def _list_ends(events: pl.DataFrame, args: pl.DataFrame) -> pl.DataFrame:
     """Return event, process, ring, swq, ts_ns of the lines that tell a queue's end, by its ring or its address."""
     rows = events.select("event", "process", "ring", "ts_ns", "layer", "name")
-    rows = rows.filter((pl.col("layer") == "aql") & (pl.col("name") == DELETED))
+    rows = rows.filter((pl.col("layer") == "aql") & (pl.col("name") == QUEUE_DELETED))
     fields = pivot_args(args, rows["event"], ["swq"])
     return rows.join(fields, on="event", how="left").select("event", "process", "ring", "swq", "ts_ns")
 

@@ -7,7 +7,7 @@ import polars as pl
 from tracecorr.align.rows import fill_columns
 from tracecorr.link.event_args import pivot_args
 from tracecorr.link.losses.command_ends import DESTROY
-from tracecorr.model.kinds import COMMAND_MENTIONS, DERIVED, GRAPH_COMMAND, MARKERS, NULL_STREAM, RECORDED, SUBMITTED
+from tracecorr.model.kinds import COMMAND_MENTIONS, DERIVED, GRAPH_COMMAND, MARKERS, NOT_ENQUEUES, NULL_STREAM, RECORDED
 
 # Calls that wait, and are given no stream: they work on the null stream, of whichever device (HIP API, hip_memory.cpp).
 _ON_NULL_STREAM = (
@@ -21,7 +21,7 @@ def name_null_stream(events: pl.DataFrame) -> pl.DataFrame:
 
     Up to ROCm 6.4, that is: where the commands that they enqueue name none.
     """
-    is_enqueue = (pl.col("layer") == "command") & ~pl.col("name").is_in([*COMMAND_MENTIONS, SUBMITTED, "complete"])
+    is_enqueue = (pl.col("layer") == "command") & ~pl.col("name").is_in(NOT_ENQUEUES)
     rows = events.select("event", "parent", "layer", "name", "stream")
     nameless = rows.filter(is_enqueue & pl.col("stream").is_null())["parent"].drop_nulls().unique()
     if nameless.is_empty():

@@ -5,6 +5,7 @@ from __future__ import annotations
 import polars as pl
 
 from tracecorr.align.causal_pairs import LOG_STEP_NS
+from tracecorr.model.kinds import QUEUE_CREATED, QUEUES_COUNTED
 from tracecorr.parse.kfd.ioctls import CREATE_QUEUE
 
 # One creation could be anybody's; more creations or ioctls than these make the answer no surer.
@@ -55,11 +56,11 @@ def _list_creations(placed: pl.DataFrame) -> pl.DataFrame:
     """Return the creations of threads that are not known: file, log_pid, log_tid, from_ns, to_ns, total."""
     name = pl.col("name")
     lines = placed.filter(
-        (pl.col("source") == "amd_log") & name.is_in(["queue_allocated_count", "queue_created"])
+        (pl.col("source") == "amd_log") & name.is_in([QUEUES_COUNTED, QUEUE_CREATED])
         & pl.col("host_tid").is_null() & pl.col("tid").is_not_null()
     ).sort("file", "offset")  # fmt: skip
     lines = lines.with_columns(log_pid="pid", log_tid="tid")
-    counted = pl.when(name == "queue_allocated_count").then("ts_ns")
+    counted = pl.when(name == QUEUES_COUNTED).then("ts_ns")
     lines = lines.with_columns(from_ns=counted.forward_fill().over(_LINE))
-    made = lines.filter(name == "queue_created").drop_nulls("from_ns")
+    made = lines.filter(name == QUEUE_CREATED).drop_nulls("from_ns")
     return made.select(*_LINE, "from_ns", to_ns="ts_ns", total=pl.len().over(_LINE))
