@@ -7,7 +7,8 @@ from typing import Any
 import polars as pl
 
 from tracecorr.link.calls.nesting import find_parents
-from tracecorr.link.losses.false_calls import find_losses, list_empty_calls, list_half_calls, open_false_calls
+from tracecorr.link.losses.false_calls import list_empty_calls, open_false_calls
+from tracecorr.link.losses.lossy_files import find_losses, list_half_calls
 from tracecorr.link.losses.packet_gaps import list_packet_gaps
 from tracecorr.model.kinds import Flag
 from tracecorr.model.schema import CAT

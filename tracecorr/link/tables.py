@@ -18,8 +18,8 @@ from tracecorr.link.kernels import list_kernels
 from tracecorr.link.losses import disorder, log_losses
 from tracecorr.link.losses.call_evidence import limit_by_loss
 from tracecorr.link.losses.early_returns import drop_early_returns
-from tracecorr.link.losses.false_calls import add_unproven, find_losses, list_half_calls
 from tracecorr.link.losses.false_syscalls import open_false_syscalls
+from tracecorr.link.losses.lossy_files import add_unproven, find_losses, list_half_calls
 from tracecorr.link.losses.packet_gaps import add_packet_gaps, drop_silent, list_packet_gaps, list_silent_graphs
 from tracecorr.link.packets.launches import build_launches, forget_indexes
 from tracecorr.link.queues import created_rings, queue_addresses, queue_creation, queue_lives, streams

@@ -26,7 +26,7 @@ def limit_by_loss(
         links: the table.
         events: events with `file`, `flags`, `parent`, numbered by their rows.
         launches: the table.
-        losses: files of the log that lost lines (`false_calls.find_losses`).
+        losses: files of the log that lost lines (`lossy_files.find_losses`).
     """
     lossy = losses.filter(pl.col("lost") > 0)["file"]
     if lossy.is_empty():

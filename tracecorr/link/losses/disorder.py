@@ -11,6 +11,7 @@ import polars as pl
 
 from tracecorr.align.bounds import Ints, Mask
 from tracecorr.align.rows import attach_columns, order_by_group
+from tracecorr.link.losses.lossy_files import add_shares
 from tracecorr.model.kinds import Flag
 
 # So many lines of its thread around a fall of the times may be displaced; further away they are in order again.
@@ -47,7 +48,7 @@ def add_displaced(losses: pl.DataFrame, displaced: pl.DataFrame, events: pl.Data
     """Return `losses` with the files that have displaced lines: these are missing where they belong.
 
     Args:
-        losses: files of the log that lost lines, and the share of them (`false_calls.find_losses`).
+        losses: files of the log that lost lines, and the share of them (`lossy_files.find_losses`).
         displaced: as `find_displaced` returns them.
         events: rows with `file`.
     """
@@ -56,7 +57,7 @@ def add_displaced(losses: pl.DataFrame, displaced: pl.DataFrame, events: pl.Data
     rows = events.group_by("file").agg(rows=pl.len())
     moved = displaced.group_by("file").agg(moved=pl.len()).join(rows, on="file")
     shares = moved.select("file", lost=(pl.col("moved") / (2 * pl.col("rows"))).clip(upper_bound=0.5))
-    return pl.concat([losses, shares]).group_by("file").agg(pl.col("lost").max())
+    return add_shares(losses, shares)
 
 
 def _list_disordered(rows: pl.DataFrame) -> pl.DataFrame:

@@ -28,7 +28,7 @@ def drop_early_returns(halves: pl.DataFrame, events: pl.DataFrame, gaps: pl.Data
       of the queues leave none out.
 
     Args:
-        halves: as `false_calls.list_half_calls` returns them.
+        halves: as `lossy_files.list_half_calls` returns them.
         events: rows as the reader gave them: file, offset, end_offset, process, thread, layer, name, source, flags,
             result, ring, packet_index.
         gaps: as `packet_gaps.list_packet_gaps` returns them.

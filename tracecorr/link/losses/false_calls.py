@@ -6,17 +6,21 @@ never was. What it encloses is of two calls, or of what happened between them.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 import numpy as np
 import polars as pl
 
 from tracecorr.align.bounds import Mask
 from tracecorr.align.rows import attach_columns
 from tracecorr.link.losses.bursts import list_burst_calls, list_gaps, number_packet_gaps
-from tracecorr.link.losses.captured_calls import drop_captured, list_captured_names
-from tracecorr.link.losses.command_ends import list_headless, list_unended
-from tracecorr.link.losses.queue_losses import list_unanswered
+from tracecorr.link.losses.command_ends import list_headless
+from tracecorr.link.losses.lossy_files import (
+    CALL_COLUMNS,
+    LEAST_CALLS,
+    LEAST_WHOLE,
+    LOST_SHARE,
+    list_differing,
+    select_calls,
+)
 from tracecorr.link.losses.usual_calls import (
     LOSSY_SHARE,
     MANY_LOST,
@@ -29,121 +33,9 @@ from tracecorr.link.losses.usual_calls import (
     list_underfull,
 )
 from tracecorr.model.hip_names import is_internal
-from tracecorr.model.kinds import HALF_SEEN, Flag
+from tracecorr.model.kinds import Flag
 
-# A function that shows both lines of fewer of its calls, in so many calls, prints one line only.
-_LEAST_WHOLE, _LEAST_CALLS = 0.1, 5
-# A log without threads may end in calls: those among so many last ones.
-_LAST_CALLS = 50
-# Where more of a log's calls that tell a duration tell another one, its release measures it otherwise.
-_MOST_FALSE = 0.5
-# Of the calls of which any line is left, 2q / (1 + q) show one line where a share q of the lines is lost.
-_LOST_SHARE = pl.col("alone") / (2 * pl.col("total") - pl.col("alone"))
-# Lines lack, and nothing tells how many: no share that matters, but not 0, as where none is known to lack.
-_FEW = 1e-9
-_TOLD, _DIFFERS = int(Flag.SPAN_TOLD), int(Flag.SPAN_DIFFERS)
-_COLUMNS = ("file", "offset", "thread", "name", "layer", "source", "flags")
-
-
-def find_losses(events: pl.DataFrame, halves: pl.DataFrame) -> pl.DataFrame:
-    """Return the files of the log that lack lines: file, lost (the share of lines that lack, 0 to 1).
-
-    What tells it is an exit without its enter, an enter without its exit, an exit that tells another duration, the end
-    of a command that no line enqueued, a command without its end, of those that show it as a rule, or a count of the
-    queues of which nothing came (`queue_losses`). An enter that a thread's last call has alone tells nothing: the
-    log ends in it; nor does an exit that comes first: the
-    log begins in it, or its release prints no enter of a thread's first call (before 5.7). Neither does a function that
-    hardly ever shows both lines, nor a call that is captured into a graph (`captured_calls`); but where no function
-    shows the ends of its calls, all these lines are missing. Of a log that names no thread the enters and exits of each
-    function are counted.
-
-    Args:
-        events: rows with file, offset, process, thread, name, layer, source, flags, command.
-        halves: as `list_half_calls` returns them.
-    """
-    calls = _hip_calls(events.select(_COLUMNS))
-    torn = halves.group_by("file").agg(alone=pl.len())
-    torn_files = calls.filter(pl.col("file").is_in(torn["file"].implode()))
-    counted = torn.join(_count_paired(torn_files).group_by("file").agg(pl.col("total").sum()), on="file")
-    shares = pl.concat([counted, _count_unmatched(calls)]).select("file", lost=_LOST_SHARE)
-    # So far no other line is known to be missing.
-    unseen = (_differing(calls), _list_endless(calls), list_unended(events), list_unanswered(events))
-    others = [found.select("file", lost=pl.lit(_FEW)) for found in unseen]
-    headless = list_headless(events).group_by("file").agg(lost=pl.col("share").first())
-    return pl.concat([shares, headless, *others]).group_by("file", maintain_order=True).agg(pl.col("lost").max())
-
-
-def _count_unmatched(calls: pl.DataFrame) -> pl.DataFrame:
-    """Return the files in which threadless calls lack an enter or an exit: file, alone (so many lines), total (calls).
-
-    Enters and exits are counted by name. Enters that are left open near the end of a file tell nothing.
-
-    Args:
-        calls: rows of HIP calls as the reader gave them: file, offset, thread, name, flags (not null).
-    """
-    mine = calls.filter(pl.col("thread").is_null()).sort("file", "offset")
-    mine = mine.join(list_captured_names(mine), on=["file", "name"], how="anti", maintain_order="left")
-    name, flags = ["file", "name"], pl.col("flags")
-    step = pl.when(flags & int(Flag.ENTER_ONLY) > 0).then(1).when(flags & int(Flag.EXIT_ONLY) > 0).then(-1).otherwise(0)
-    left = pl.len().over("file") - pl.int_range(pl.len()).over("file")
-    rows = mine.select(*name, step=step.cast(pl.Int64), left=left)
-    rows = rows.with_columns(open=pl.col("step").cum_sum().over(name))
-    # An exit that is one too many leaves the count below zero from then on.
-    rows = rows.with_columns(low=pl.col("open").cum_min().clip(upper_bound=0).over(name))
-    rows = rows.with_columns(open=pl.col("open") - pl.col("low"))
-    # What is open at the end was entered behind the last moment at which less was.
-    last, low = pl.col("open").last(), pl.col("low").last()
-    early = (pl.col("open").reverse().cum_min().reverse() > 0) & (pl.col("left") > _LAST_CALLS)
-    counted = rows.group_by(name).agg(total=pl.len(), open=pl.when(early.any()).then(last).otherwise(0), alone=-low)
-    found = counted.filter(pl.col("open") <= (1 - _LEAST_WHOLE) * pl.col("total"))
-    alone = (pl.col("open") + pl.col("alone")).sum().cast(pl.UInt32)
-    return found.group_by("file").agg(alone=alone, total=pl.col("total").sum()).filter(pl.col("alone") > 0)
-
-
-def add_unproven(losses: pl.DataFrame, unproven: Sequence[int]) -> pl.DataFrame:
-    """Return `losses` with the files that are put together of pieces, between which lines may lack.
-
-    Args:
-        losses: as `find_losses` returns them.
-        unproven: the files.
-    """
-    files = pl.DataFrame({"file": unproven, "lost": 0.0}, schema=losses.schema)
-    return pl.concat([losses, files]).group_by("file", maintain_order=True).agg(pl.col("lost").max())
-
-
-def _list_endless(calls: pl.DataFrame) -> pl.DataFrame:
-    """Return the files of some calls without any exit."""
-    ended = (pl.col("flags") & int(Flag.ENTER_ONLY) == 0).sum()
-    return (
-        calls.group_by("file").agg(ended=ended, total=pl.len()).filter(ended=0).filter(pl.col("total") >= _LEAST_CALLS)
-    )
-
-
-def list_half_calls(events: pl.DataFrame) -> pl.DataFrame:
-    """Return the calls that lack one of their lines because it was lost: row (of `events`), file, offset, thread, name.
-
-    What tells of a loss stands at `find_losses`. With them `is_exit`: whether the exit is what is there.
-
-    Args:
-        events: rows as the reader gave them: file, offset, thread, name, layer, source, flags.
-    """
-    calls = _hip_calls(events.select(_COLUMNS).with_row_index("row")).drop_nulls("thread")
-    offset, is_exit = pl.col("offset"), pl.col("flags") & int(Flag.EXIT_ONLY) > 0
-    alone = calls.filter(pl.col("flags") & HALF_SEEN > 0).with_columns(is_exit=is_exit)
-    if not alone.is_empty():
-        named = calls.filter(pl.col("name").is_in(alone["name"].unique().implode()))
-        ends = calls.group_by("file", "thread").agg(first=offset.min(), last=offset.max())
-        alone = alone.join(_count_paired(named), on=["file", "name"], how="semi").join(ends, on=["file", "thread"])
-        at_end = pl.when("is_exit").then(offset == pl.col("first")).otherwise(offset == pl.col("last"))
-        alone = drop_captured(alone.filter(~at_end), events, calls)
-    return alone.select("row", "file", "offset", "thread", "name", "is_exit").sort("row")
-
-
-def _count_paired(calls: pl.DataFrame) -> pl.DataFrame:
-    """Return file, name, total (calls) of the functions that show both lines of their calls, as a rule."""
-    halves = (pl.col("flags") & HALF_SEEN > 0).sum()
-    names = calls.group_by("file", "name").agg(total=pl.len(), halves=halves)
-    return names.filter(pl.col("total") - pl.col("halves") >= _LEAST_WHOLE * pl.col("total"))
+_TOLD = int(Flag.SPAN_TOLD)
 
 
 def open_false_calls(
@@ -164,17 +56,17 @@ def open_false_calls(
 
     Args:
         events: rows with `parent`.
-        losses: as `find_losses` returns them.
-        halves: as `list_half_calls` returns them.
+        losses: as `lossy_files.find_losses` returns them.
+        halves: as `lossy_files.list_half_calls` returns them.
         gaps: as `packet_gaps.list_packet_gaps` returns them.
     """
-    calls = _hip_calls(events.select("event", "dur_ns", *_COLUMNS))
+    calls = select_calls(events.select("event", "dur_ns", *CALL_COLUMNS))
     ended = pl.col("dur_ns").is_not_null()
     if not calls.select(ended.any()).item():
         return events
     doubtful = calls.filter(ended & (pl.col("flags") & _TOLD == 0))
     unlikely = _list_unlikely(events, calls, doubtful, losses, halves, gaps)
-    found = pl.concat([_differing(calls).select("event"), unlikely]).unique()
+    found = pl.concat([list_differing(calls).select("event"), unlikely]).unique()
     if found.is_empty():
         return events
     joined = attach_columns(events, found.select("event", is_false=pl.lit(value=True)))
@@ -190,13 +82,13 @@ def list_empty_calls(events: pl.DataFrame, losses: pl.DataFrame, halves: pl.Data
 
     Args:
         events: rows with `dur_ns`.
-        losses: as `find_losses` returns them.
-        halves: as `list_half_calls` returns them.
+        losses: as `lossy_files.find_losses` returns them.
+        halves: as `lossy_files.list_half_calls` returns them.
     """
     if losses.is_empty():
         return np.zeros(events.height, dtype=np.bool_)
-    rows = events.select("dur_ns", "end_offset", *_COLUMNS).with_row_index("row")
-    calls = _hip_calls(rows).join(losses, on="file").with_columns(
+    rows = events.select("dur_ns", "end_offset", *CALL_COLUMNS).with_row_index("row")
+    calls = select_calls(rows).join(losses, on="file").with_columns(
         prints=pl.col("end_offset").is_not_null().any().over("file")
     )  # fmt: skip
     thread, name, is_open = ["file", "thread"], ["file", "name"], pl.col("dur_ns").is_null()
@@ -206,25 +98,10 @@ def list_empty_calls(events: pl.DataFrame, losses: pl.DataFrame, halves: pl.Data
     found = _raise_losses(calls.filter(is_open), calls, halves)
     found = found.join(ends, on=thread, nulls_equal=True).join(names, on=name, nulls_equal=True)
     goes_on = (pl.col("offset") < pl.col("last")) | (pl.col("lost") >= MANY_LOST) | ~pl.col("prints")
-    never = (pl.col("shown") < _LEAST_WHOLE) & (pl.col("total") >= _LEAST_CALLS) & pl.col("prints")
+    never = (pl.col("shown") < LEAST_WHOLE) & (pl.col("total") >= LEAST_CALLS) & pl.col("prints")
     empty = np.zeros(events.height, dtype=np.bool_)
     empty[found.filter(goes_on & ~never)["row"].to_numpy()] = True
     return empty
-
-
-def _hip_calls(events: pl.DataFrame) -> pl.DataFrame:
-    calls = events.filter((pl.col("layer") == "hip") & (pl.col("source") == "amd_log"))
-    return calls.with_columns(pl.col("flags").fill_null(0))
-
-
-def _differing(calls: pl.DataFrame) -> pl.DataFrame:
-    """Return the calls whose exit tells another duration, in logs in which few do."""
-    told = calls.filter(pl.col("flags") & (_TOLD | _DIFFERS) > 0)
-    differs = pl.col("flags") & _DIFFERS > 0
-    if not told.select(differs.any()).item():
-        return calls.clear()
-    share = told.group_by("file").agg(false=differs.mean()).filter(pl.col("false") < _MOST_FALSE)
-    return told.filter(differs).join(share, on="file", how="semi")
 
 
 def _list_unlikely(
@@ -287,7 +164,7 @@ def _raise_losses(damaged: pl.DataFrame, calls: pl.DataFrame, halves: pl.DataFra
     name = ["file", "name"]
     alone = halves.group_by(name).agg(alone=pl.len())
     named = calls.filter(pl.col("name").is_in(alone["name"].unique().implode()))
-    own = alone.join(named.group_by(name).agg(total=pl.len()), on=name).select(*name, own=_LOST_SHARE)
+    own = alone.join(named.group_by(name).agg(total=pl.len()), on=name).select(*name, own=LOST_SHARE)
     joined = damaged.join(own, on=name, how="left", maintain_order="left")
     return joined.with_columns(lost=pl.max_horizontal("lost", "own")).drop("own")
 

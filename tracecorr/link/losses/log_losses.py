@@ -39,7 +39,7 @@ def list_torn_calls(events: pl.DataFrame, halves: pl.DataFrame) -> pl.DataFrame:
 
     Args:
         events: placed events as the reader gave them, with `thread`.
-        halves: calls that lack one of their lines (`false_calls.list_half_calls`).
+        halves: calls that lack one of their lines (`lossy_files.list_half_calls`).
     """
     if halves.is_empty():
         return pl.DataFrame(schema=_SPAN)

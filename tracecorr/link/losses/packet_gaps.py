@@ -6,6 +6,7 @@ import numpy as np
 import polars as pl
 
 from tracecorr.align.intervals import pair_spans
+from tracecorr.link.losses.lossy_files import add_shares
 from tracecorr.model.kinds import GRAPH_CALL, PACKET_KINDS, QUEUE_CREATED, QUEUE_DELETED
 
 # Behind one of these a ring is that of another queue.
@@ -114,9 +115,9 @@ def add_packet_gaps(losses: pl.DataFrame, gaps: pl.DataFrame) -> pl.DataFrame:
     No call may be torn by that: all lines of one thread, or of one kind, may be what is missing.
 
     Args:
-        losses: as `false_calls.find_losses` returns them.
+        losses: as `lossy_files.find_losses` returns them.
         gaps: as `list_packet_gaps` returns them.
     """
     files = gaps.group_by("file").agg(pl.col("missing").sum(), pl.col("printed").first())
     shares = files.select("file", lost=pl.col("missing") / (pl.col("missing") + pl.col("printed")))
-    return pl.concat([losses, shares]).group_by("file", maintain_order=True).agg(pl.col("lost").max())
+    return add_shares(losses, shares)

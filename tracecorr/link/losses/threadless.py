@@ -36,7 +36,7 @@ def part_threadless(events: pl.DataFrame, losses: pl.DataFrame) -> pl.DataFrame:
 
     Args:
         events: placed rows of all sources with `parent`; row i is event i.
-        losses: files of the log that lost lines (`false_calls.find_losses`).
+        losses: files of the log that lost lines (`lossy_files.find_losses`).
     """
     if not events.select(_IS_MINE.any()).item():
         return events

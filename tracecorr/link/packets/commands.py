@@ -7,6 +7,7 @@ import polars as pl
 
 from tracecorr.align.rows import Places
 from tracecorr.link.losses.command_ends import DESTROYING, list_command_ends
+from tracecorr.link.losses.lossy_files import add_shares
 from tracecorr.link.packets.nested_commands import return_to_outer
 from tracecorr.link.packets.sure_commands import BY_WORKER, drop_late
 from tracecorr.model.kinds import (
@@ -35,7 +36,7 @@ def match_commands(launches: pl.DataFrame, commands: pl.DataFrame, losses: pl.Da
             (the thread's last command line as the reader saw it), graph (whether the call is a graph launch).
         commands: enqueue and submit lines: event, file, offset, process, thread, parent, name, ts_ns, command,
             stream_id.
-        losses: files of the log that lost lines (`false_calls.find_losses`).
+        losses: files of the log that lost lines (`lossy_files.find_losses`).
 
     Returns: event, command_event, enqueue_ns, command (pointer), command_stream, kind (of the command).
     """
@@ -134,7 +135,7 @@ def match_completions(
             time.
         commands: all rows of layer `command`: event, file, process, thread, command, ts_ns, name, stream_id; in the
             same.
-        losses: files of the log that lost lines (`false_calls.find_losses`).
+        losses: files of the log that lost lines (`lossy_files.find_losses`).
         logs: which files are parts of one log (`split_logs.number_logs`).
 
     Returns: event, complete_event, complete_ns.
@@ -195,13 +196,13 @@ def add_lost_enqueues(losses: pl.DataFrame, commands: pl.DataFrame, events: pl.D
     No call may be torn by that: all lines of one thread, or of one kind, may be what is missing.
 
     Args:
-        losses: files of the log that lost lines, and the share of them (`false_calls.find_losses`).
+        losses: files of the log that lost lines, and the share of them (`lossy_files.find_losses`).
         commands: all rows of layer `command`, in the order of time.
         events: all rows, as for `list_command_ends`.
     """
     ends = list_command_ends(events.select("file", "offset", "end_offset", "process", "command", "name", "layer"))
     shares = ends.group_by("file").agg(lost=pl.col("alone").mean()).filter(pl.col("lost") > 0)
-    return pl.concat([losses, shares, _list_unsubmitted(commands)]).group_by("file").agg(pl.col("lost").max())
+    return add_shares(losses, shares, _list_unsubmitted(commands))
 
 
 def add_bare_calls(
@@ -214,7 +215,7 @@ def add_bare_calls(
     tells nothing: a graph launch enqueues its command last, and the log may end in it.
 
     Args:
-        losses: files of the log that lost lines, and the share of them (`false_calls.find_losses`).
+        losses: files of the log that lost lines, and the share of them (`lossy_files.find_losses`).
         launches: packets and copies: file, layer, parent.
         commands: all rows of layer `command`, with `parent`.
         events: all rows, numbered by their places.
@@ -232,7 +233,7 @@ def add_bare_calls(
     counts = counts.filter(~pl.col("name").is_in(DESTROYING))
     usual = counts.filter(pl.col("bare") < _MOST_BARE * pl.col("total")).group_by("file")
     shares = usual.agg(lost=pl.col("bare").sum() / pl.col("total").sum()).filter(pl.col("lost") > 0)
-    return pl.concat([losses, shares]).group_by("file").agg(pl.col("lost").max())
+    return add_shares(losses, shares)
 
 
 def _list_unsubmitted(commands: pl.DataFrame) -> pl.DataFrame:

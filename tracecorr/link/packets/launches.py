@@ -90,7 +90,7 @@ def build_launches(
         args: args by event.
         sources: `ftrace` in it says that a trace is there at all, `doorbell` that it holds stores,
             `unaligned` that its clock is not known, so that no store is matched.
-        losses: files of the log that lost lines of calls (`false_calls.find_losses`) or packets (`packet_gaps`).
+        losses: files of the log that lost lines of calls (`lossy_files.find_losses`) or packets (`packet_gaps`).
         displaced: lines of the log that are out of order (`disorder.find_displaced`).
     """
     base = select_launches(events, args)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import polars as pl
 
-from tracecorr.link.losses.false_calls import find_losses, list_half_calls
+from tracecorr.link.losses.lossy_files import find_losses, list_half_calls
 from tracecorr.link.packets.packet_order import find_earliest
 from tracecorr.model.kinds import COMMAND_MENTIONS, COMPLETE, KERNEL_COMMAND, NOT_ENQUEUES, SUBMITTED
 
@@ -14,7 +14,7 @@ _CALLS = ("file", "offset", "end_offset", "process", "thread", "layer", "name", 
 
 
 def list_short_files(records: pl.DataFrame) -> pl.Series:
-    """Return the files of the log that lack lines: of calls (`false_calls.find_losses`), or of packets.
+    """Return the files of the log that lack lines: of calls (`lossy_files.find_losses`), or of packets.
 
     Packets lack where a signal is awaited that none completes, or a thread that writes dispatches enqueues its next
     command behind that of a kernel without one. A log without any dispatch lacks those of its kernels. Where threads

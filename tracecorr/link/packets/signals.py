@@ -167,7 +167,7 @@ def link_dependencies(
         launches: columns event, layer, process, ts_ns, file, offset.
         packets: part packets with `dep_signals`.
         uses: as `list_uses` returns them.
-        losses: files of the log that lost lines (`false_calls.find_losses`).
+        losses: files of the log that lost lines (`lossy_files.find_losses`).
     """
     waits = (
         packets.select("file", "offset", signal="dep_signals")
@@ -212,7 +212,7 @@ def link_gpu_times(times: pl.DataFrame, uses: pl.DataFrame, losses: pl.DataFrame
         times: rows of layer `gpu` made of such lines: event, process, signal, line_ns (time of the line), ts_ns,
             end_ns.
         uses: as `list_uses` returns them.
-        losses: files of the log that lost lines (`false_calls.find_losses`).
+        losses: files of the log that lost lines (`lossy_files.find_losses`).
     """
     rows = times.select(
         "file", "process", "signal", gpu_event="event", ts_ns="line_ns", gpu_start_ns="ts_ns", gpu_end_ns="end_ns"

@@ -39,7 +39,7 @@ def keep_sure_commands(
         found: event (packet or copy), command_event, command_stream, and others.
         launches: event, file, offset, process, thread, parent, queue, packet_index, name.
         events: linked events.
-        losses: files of the log that lost lines (`false_calls.find_losses`).
+        losses: files of the log that lost lines (`lossy_files.find_losses`).
     """
     columns = ("event", "file", "offset", "process", "thread", "parent", "queue", "packet_index", "name")
     damaged = launches.select(columns).filter(pl.col("file").is_in(losses["file"].implode()))

@@ -34,7 +34,7 @@ def find_rings(
         events: placed events with `process`, `thread`, `ring`, `parent`, numbered by their rows.
         args: args by event.
         streams: the table `streams`.
-        losses: files of the log that lost lines (`false_calls.find_losses`).
+        losses: files of the log that lost lines (`lossy_files.find_losses`).
         aligned: whether the clock of the trace is known.
     """
     is_line = (pl.col("layer") == "aql") & (pl.col("name") == QUEUE_CREATED) & pl.col("process").is_not_null()

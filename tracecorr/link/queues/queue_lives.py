@@ -31,7 +31,7 @@ def list_creations(events: pl.DataFrame, args: pl.DataFrame, losses: pl.DataFram
     Args:
         events: placed events with `process`, `thread`, `ring`.
         args: args by event.
-        losses: files of the log that lost lines (`false_calls.find_losses`).
+        losses: files of the log that lost lines (`lossy_files.find_losses`).
     """
     created = events.filter((pl.col("layer") == "aql") & (pl.col("name") == QUEUE_CREATED))
     fields = pivot_args(args, created["event"], ["swq", "size", "priority", "cooperative"])
@@ -124,7 +124,7 @@ def build_queues(
         packets: part packets.
         args: args by event.
         aligned: whether the clock of the trace is known.
-        losses: files of the log that lost lines (`false_calls.find_losses`).
+        losses: files of the log that lost lines (`lossy_files.find_losses`).
         rings: those of Created lines that name none (`created_rings.find_rings`).
     """
     events = _with_one_process(events, _OF_LOG, events)
