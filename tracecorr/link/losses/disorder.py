@@ -12,11 +12,11 @@ import polars as pl
 from tracecorr.align.bounds import Ints, Mask
 from tracecorr.align.rows import attach_columns, order_by_group
 from tracecorr.link.losses.lossy_files import add_shares
-from tracecorr.model.kinds import Flag
+from tracecorr.link.losses.open_calls import take_ends
 
 # So many lines of its thread around a fall of the times may be displaced; further away they are in order again.
 _REACH = 1000
-_LINE = ["file", "thread"]
+_THREAD = ["file", "thread"]
 # ROCr's own lines show another clock.
 _MINE = (pl.col("source") == "amd_log") & (pl.col("clock") == "mono") & pl.col("thread").is_not_null()
 
@@ -28,20 +28,20 @@ def find_displaced(events: pl.DataFrame) -> pl.DataFrame:
         events: rows of all sources in the order of their times: file, thread, offset, end_offset, ts_ns, dur_ns,
             source, clock.
     """
-    columns = (*_LINE, "offset", "end_offset", "ts_ns", "dur_ns", "source", "clock")
+    columns = (*_THREAD, "offset", "end_offset", "ts_ns", "dur_ns", "source", "clock")
     threads = _list_disordered(events.select(columns))
     if threads.is_empty():
-        return events.select(*_LINE, "offset").clear()
+        return events.select(*_THREAD, "offset").clear()
     likely = pl.col("file").is_in(threads["file"].implode()) & pl.col("thread").is_in(threads["thread"].implode())
-    rows = events.select(columns).filter(_MINE & likely).join(threads, on=_LINE, how="semi")
+    rows = events.select(columns).filter(_MINE & likely).join(threads, on=_THREAD, how="semi")
     ends = rows.filter(pl.col("dur_ns").is_not_null() & pl.col("end_offset").is_not_null())
     lines = pl.concat([
-        rows.select(*_LINE, "offset", at="ts_ns"),
-        ends.select(*_LINE, pl.col("end_offset").alias("offset"), at=pl.col("ts_ns") + pl.col("dur_ns")),
-    ]).sort(*_LINE, "offset")  # fmt: skip
-    parts = lines.partition_by(_LINE, maintain_order=True)
+        rows.select(*_THREAD, "offset", at="ts_ns"),
+        ends.select(*_THREAD, pl.col("end_offset").alias("offset"), at=pl.col("ts_ns") + pl.col("dur_ns")),
+    ]).sort(*_THREAD, "offset")  # fmt: skip
+    parts = lines.partition_by(_THREAD, maintain_order=True)
     found = [part.filter(mark_displaced(part["at"].to_numpy())) for part in parts]
-    return pl.concat(found).select(*_LINE, "offset").sort("offset")
+    return pl.concat(found).select(*_THREAD, "offset").sort("offset")
 
 
 def add_displaced(losses: pl.DataFrame, displaced: pl.DataFrame, events: pl.DataFrame) -> pl.DataFrame:
@@ -63,13 +63,13 @@ def add_displaced(losses: pl.DataFrame, displaced: pl.DataFrame, events: pl.Data
 def _list_disordered(rows: pl.DataFrame) -> pl.DataFrame:
     """Return file and thread whose rows, in the order of their times, go back, or a call's end of which does."""
     rows = rows.filter(_MINE)
-    backward = rows.filter(pl.col("dur_ns") < 0).select(_LINE)
-    order, code, groups = order_by_group(rows, _LINE)
+    backward = rows.filter(pl.col("dur_ns") < 0).select(_THREAD)
+    order, code, groups = order_by_group(rows, _THREAD)
     lines = rows.select("offset", "end_offset", "ts_ns", "dur_ns")[order]
     offset = lines["offset"].to_numpy()
     back = code[1:][(offset[1:] < offset[:-1]) & (code[1:] == code[:-1])]
     found = np.union1d(back, _list_misplaced_ends(lines, code))
-    return pl.concat([groups.select(pl.col(_LINE).gather(found)), backward]).unique()
+    return pl.concat([groups.select(pl.col(_THREAD).gather(found)), backward]).unique()
 
 
 def _list_misplaced_ends(lines: pl.DataFrame, code: Ints) -> Ints:
@@ -119,27 +119,22 @@ def part_displaced(events: pl.DataFrame, displaced: pl.DataFrame) -> pl.DataFram
     if displaced.is_empty():
         return events
     calls = events.filter((pl.col("layer") == "hip") & (pl.col("source") == "amd_log")).select(
-        "event", *_LINE, "offset", to=pl.max_horizontal("offset", "end_offset")
+        "event", *_THREAD, "offset", to=pl.max_horizontal("offset", "end_offset")
     )
     torn = holds_displaced(calls, displaced, "offset", "to")
-    moved = events.select("event", *_LINE, "offset", "source").filter(pl.col("source") == "amd_log")
-    moved = moved.join(displaced, on=[*_LINE, "offset"], how="semi")
+    moved = events.select("event", *_THREAD, "offset", "source").filter(pl.col("source") == "amd_log")
+    moved = moved.join(displaced, on=[*_THREAD, "offset"], how="semi")
     marks = pl.concat([torn.select("event", torn=pl.lit(True)), moved.select("event", torn=pl.lit(False))])
     marks = marks.group_by("event").agg(pl.col("torn").any())
     joined = attach_columns(events, marks)
-    is_torn = pl.col("torn").fill_null(False)
     inside = pl.col("torn").is_not_null() | joined["torn"].gather(joined["parent"]).fill_null(False)
-    return joined.with_columns(
-        parent=pl.when(~inside).then("parent"),
-        dur_ns=pl.when(~is_torn).then("dur_ns"),
-        flags=pl.when(is_torn).then(pl.col("flags").fill_null(0) | int(Flag.ENTER_ONLY)).otherwise("flags"),
-    ).drop("torn")
+    return joined.with_columns(*take_ends(pl.col("torn")), parent=pl.when(~inside).then("parent")).drop("torn")
 
 
 def holds_displaced(rows: pl.DataFrame, displaced: pl.DataFrame, low: str, high: str) -> pl.DataFrame:
     """Return the rows between whose two places (columns `low` and `high`, both included) lies a displaced line."""
     lines = displaced.with_columns(last=pl.col("offset")).rename({"offset": "_at"})
-    found = rows.sort(high).join_asof(lines, left_on=high, right_on="_at", by=_LINE, check_sortedness=False)
+    found = rows.sort(high).join_asof(lines, left_on=high, right_on="_at", by=_THREAD, check_sortedness=False)
     return found.filter(pl.col("last") >= pl.col(low)).select(rows.columns)
 
 
@@ -153,5 +148,5 @@ def drop_displaced(found: pl.DataFrame, launches: pl.DataFrame, displaced: pl.Da
     """
     if displaced.is_empty():
         return found
-    rows = launches.select("event", *_LINE, "offset", low=pl.min_horizontal("offset", "command_offset"))
+    rows = launches.select("event", *_THREAD, "offset", low=pl.min_horizontal("offset", "command_offset"))
     return found.join(holds_displaced(rows, displaced, "low", "offset"), on="event", how="anti", maintain_order="left")

@@ -21,6 +21,7 @@ from tracecorr.link.losses.lossy_files import (
     list_differing,
     select_calls,
 )
+from tracecorr.link.losses.open_calls import take_ends
 from tracecorr.link.losses.usual_calls import (
     LOSSY_SHARE,
     MANY_LOST,
@@ -70,11 +71,7 @@ def open_false_calls(
     if found.is_empty():
         return events
     joined = attach_columns(events, found.select("event", is_false=pl.lit(value=True)))
-    kept = pl.col("is_false").is_null()
-    return joined.with_columns(
-        pl.when(kept).then("dur_ns").alias("dur_ns"),
-        flags=pl.when(kept).then("flags").otherwise(pl.col("flags") | int(Flag.ENTER_ONLY)),
-    ).drop("is_false")
+    return joined.with_columns(take_ends(pl.col("is_false"))).drop("is_false")
 
 
 def list_empty_calls(events: pl.DataFrame, losses: pl.DataFrame, halves: pl.DataFrame) -> Mask:

@@ -14,6 +14,7 @@ from tracecorr.align.causal_pairs import LOG_STEP_NS
 from tracecorr.align.rows import attach_columns
 from tracecorr.link.losses.bursts import list_burst_calls
 from tracecorr.link.losses.false_calls import list_longest
+from tracecorr.link.losses.open_calls import take_ends
 from tracecorr.model.kinds import HALF_SEEN, Flag
 from tracecorr.parse.kfd.ioctls import HANDLER_PREFIX, KFD_NAMES, KFD_PREFIX
 
@@ -87,13 +88,11 @@ def _open(events: pl.DataFrame, false: pl.Series, doubtful: pl.Series) -> pl.Dat
         doubtful.to_frame("event").with_columns(is_false=pl.lit(value=False)),
     ])  # fmt: skip
     joined = attach_columns(events, marks)
-    is_false = pl.col("is_false").fill_null(value=False)
     is_inside = ~pl.col("is_false").fill_null(value=True)
     # A function in another one keeps that as its parent.
     direct = is_inside & (pl.col("parent") == pl.col("enclosing_call")).fill_null(value=False)
     return joined.with_columns(
-        dur_ns=pl.when(~is_false).then("dur_ns"),
-        flags=pl.when(is_false).then(pl.col("flags").fill_null(0) | int(Flag.ENTER_ONLY)).otherwise("flags"),
+        *take_ends(pl.col("is_false")),
         parent=pl.when(~direct).then("parent"),
         enclosing_call=pl.when(~is_inside).then("enclosing_call"),
     ).drop("is_false")

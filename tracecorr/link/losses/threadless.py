@@ -12,6 +12,7 @@ import polars as pl
 
 from tracecorr.align.rows import attach_columns
 from tracecorr.link.losses.disorder import mark_displaced
+from tracecorr.link.losses.open_calls import take_ends
 from tracecorr.link.losses.usual_calls import MANY_LOST, MOST_LOST
 from tracecorr.model.kinds import COMPLETE, SUBMITTED, Flag
 
@@ -48,11 +49,10 @@ def part_threadless(events: pl.DataFrame, losses: pl.DataFrame) -> pl.DataFrame:
         sure.select("event", is_sure=pl.lit(value=True)), on="event", how="left"
     ).join(unsure.unique().select("event", is_open=pl.lit(value=True)), on="event", how="left")  # fmt: skip
     joined = attach_columns(events, marks)
-    parted, opened = pl.col("is_free").is_not_null() & pl.col("is_sure").is_null(), pl.col("is_open").is_not_null()
-    return joined.with_columns(
-        parent=pl.when(~parted).then("parent"), dur_ns=pl.when(~opened).then("dur_ns"),
-        flags=pl.when(opened).then(pl.col("flags").fill_null(0) | _ENTER).otherwise("flags"),
-    ).drop("is_free", "is_sure", "is_open")  # fmt: skip
+    parted = pl.col("is_free").is_not_null() & pl.col("is_sure").is_null()
+    return joined.with_columns(*take_ends(pl.col("is_open")), parent=pl.when(~parted).then("parent")).drop(
+        "is_free", "is_sure", "is_open"
+    )
 
 
 def list_unsure_names(launches: pl.DataFrame) -> pl.Series:
