@@ -5,7 +5,7 @@ from __future__ import annotations
 import polars as pl
 import pytest
 
-from tracecorr.link.threads.thread_votes import vote_threads
+from tracecorr.link.threads.thread_votes import guess_threads
 from tracecorr.model.schema import CAT
 
 # Calls of 100 ns, one each 1000 ns, of log threads 0xa (from 0 on) and 0xb (from 500 on).
@@ -22,8 +22,10 @@ def _vote(calls: list[tuple[int, int]], ioctls: list[tuple[int, int, int]]) -> l
         hip + made,
         schema_overrides={"source": CAT, "layer": CAT, "file": pl.UInt16, "pid": pl.UInt32, "tid": pl.UInt64,
                           "tid_key": pl.Int64, "host_tid": pl.Int64},
-    ).with_columns(parent_offset=pl.lit(None, pl.Int64))  # fmt: skip
-    return vote_threads(placed).select("log_tid", "tid_key", "how").sort("log_tid").rows()
+    ).with_columns(
+        name=pl.lit("any"), parent_offset=pl.lit(None, pl.Int64), offset=pl.lit(0), err_lo_ns=pl.lit(0, pl.UInt32),
+    )  # fmt: skip
+    return guess_threads(placed).select("log_tid", "tid_key", "how").sort("log_tid").rows()
 
 
 @pytest.mark.parametrize(

@@ -5,13 +5,12 @@ from __future__ import annotations
 import polars as pl
 
 from tracecorr.align.causal_pairs import LOG_STEP_NS
+from tracecorr.link.threads.lives import LOG_THREAD, SAME_THREAD
 from tracecorr.model.kinds import QUEUE_CREATED, QUEUES_COUNTED
 from tracecorr.parse.kfd.ioctls import CREATE_QUEUE
 
 # One creation could be anybody's; more creations or ioctls than these make the answer no surer.
 _LEAST, _MOST, _MOST_IOCTLS = 2, 200, 1_000
-_LINE = ["file", "log_pid", "log_tid"]
-_SHAPE = {"file": pl.UInt16, "log_pid": pl.UInt32, "log_tid": pl.UInt64, "tid_key": pl.Int64, "how": pl.String}
 
 
 def match_creations(placed: pl.DataFrame) -> pl.DataFrame:
@@ -28,16 +27,20 @@ def match_creations(placed: pl.DataFrame) -> pl.DataFrame:
         & ~pl.col("host_tid").is_in(taken.implode()) & pl.col("err_lo_ns").is_not_null()
     )  # fmt: skip
     if creations.is_empty() or ioctls.is_empty():
-        return pl.DataFrame(schema=_SHAPE)
+        return pl.DataFrame(schema=SAME_THREAD)
     late = pl.col("ts_ns") + pl.col("err_hi_ns").cast(pl.Int64) >= pl.col("from_ns")
     early = pl.col("ts_ns") + pl.col("dur_ns") - pl.col("err_lo_ns").cast(pl.Int64) <= pl.col("to_ns") + LOG_STEP_NS
     crossed = creations.join(ioctls.head(_MOST_IOCTLS).select("event", "tid_key", "ts_ns", "dur_ns", "err_lo_ns",
                                                               "err_hi_ns"), how="cross")  # fmt: skip
-    held = crossed.filter(late & early).group_by(*_LINE, "tid_key", "total").agg(pl.col("creation", "event").n_unique())
+    held = (
+        crossed.filter(late & early)
+        .group_by(*LOG_THREAD, "tid_key", "total")
+        .agg(pl.col("creation", "event").n_unique())
+    )
     enough = (pl.col("creation") == pl.col("total")) & (pl.col("event") >= pl.col("total"))
     fits = held.filter(enough & (pl.col("total") >= _LEAST))
     how = pl.format("its ioctls lie in all {} queue creations", "total")
-    return _eliminate(fits).with_columns(how=how).select(*_SHAPE).cast(_SHAPE)  # type: ignore[arg-type]
+    return _eliminate(fits).with_columns(how=how).select(*SAME_THREAD).cast(SAME_THREAD)  # type: ignore[arg-type]
 
 
 def _eliminate(fits: pl.DataFrame) -> pl.DataFrame:
@@ -45,11 +48,11 @@ def _eliminate(fits: pl.DataFrame) -> pl.DataFrame:
     found = fits.clear()
     while True:
         # Two threads of the log with one and the same only partner: one of them is another's.
-        alone = fits.filter(pl.len().over(_LINE) == 1).filter(pl.len().over("tid_key") == 1)
+        alone = fits.filter(pl.len().over(LOG_THREAD) == 1).filter(pl.len().over("tid_key") == 1)
         if alone.is_empty():
             return found
         found = pl.concat([found, alone])
-        fits = fits.join(alone, on=_LINE, how="anti").join(alone, on="tid_key", how="anti")
+        fits = fits.join(alone, on=LOG_THREAD, how="anti").join(alone, on="tid_key", how="anti")
 
 
 def _list_creations(placed: pl.DataFrame) -> pl.DataFrame:
@@ -61,6 +64,6 @@ def _list_creations(placed: pl.DataFrame) -> pl.DataFrame:
     ).sort("file", "offset")  # fmt: skip
     lines = lines.with_columns(log_pid="pid", log_tid="tid")
     counted = pl.when(name == QUEUES_COUNTED).then("ts_ns")
-    lines = lines.with_columns(from_ns=counted.forward_fill().over(_LINE))
+    lines = lines.with_columns(from_ns=counted.forward_fill().over(LOG_THREAD))
     made = lines.filter(name == QUEUE_CREATED).drop_nulls("from_ns")
-    return made.select(*_LINE, "from_ns", to_ns="ts_ns", total=pl.len().over(_LINE))
+    return made.select(*LOG_THREAD, "from_ns", to_ns="ts_ns", total=pl.len().over(LOG_THREAD))

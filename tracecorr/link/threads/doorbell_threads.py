@@ -6,7 +6,8 @@ from difflib import SequenceMatcher
 
 import polars as pl
 
-from tracecorr.link.threads.doorbell_times import LINE, bracket_lines, find_slack, list_untimely
+from tracecorr.link.threads.doorbell_times import bracket_lines, find_slack, list_untimely
+from tracecorr.link.threads.lives import LOG_THREAD, SAME_THREAD
 from tracecorr.model.kinds import DERIVED, INFERRED, PACKET_KINDS
 
 # So many packets must agree on a thread, and so large a share of them.
@@ -18,10 +19,7 @@ _COMPARED, _SECOND = 600, 0.5
 _KEYS = ["ring", "packet_index"]
 # An index that more stores or lines of a ring have names none of them.
 _MOST_ALIKE = 64
-_SHAPE = {
-    "file": pl.UInt16, "log_pid": pl.UInt32, "log_tid": pl.UInt64, "tid_key": pl.Int64, "how": pl.String,
-    "evidence": pl.String,
-}  # fmt: skip
+_SHAPE = {**SAME_THREAD, "evidence": pl.String}
 
 
 def select_stores(trace: pl.DataFrame) -> pl.DataFrame:
@@ -46,7 +44,7 @@ def select_lines(log: pl.DataFrame, unknown: pl.DataFrame) -> pl.DataFrame:
     """
     columns = ("file", "ring", "packet_index", "offset", "layer", "name", "stamp_ns", "clock")
     mine = log.select(*columns, log_pid="pid", log_tid="tid").filter(pl.col("clock") != "mono_raw")
-    mine = mine.join(unknown, on=LINE, how="semi", maintain_order="left")
+    mine = mine.join(unknown, on=LOG_THREAD, how="semi", maintain_order="left")
     lines = mine.filter((pl.col("layer") == "aql") & pl.col("name").is_in(PACKET_KINDS)).drop("layer", "clock")
     return bracket_lines(lines.drop_nulls("packet_index"), mine)
 
@@ -64,9 +62,9 @@ def match_doorbells(lines: pl.DataFrame, stores: pl.DataFrame) -> tuple[pl.DataF
     """
     rung, printed = stores.drop_nulls("ring"), lines.drop_nulls("ring")
     pairs = _pair_by_ring(rung, printed)
-    once = pl.len().over(*LINE, "tid_key", *_KEYS) == 1
+    once = pl.len().over(*LOG_THREAD, "tid_key", *_KEYS) == 1
     untimely = list_untimely(pairs.filter(once))
-    found = _by_ring(pairs.join(untimely, on=[*LINE, "tid_key"], how="anti"), rung, printed)
+    found = _by_ring(pairs.join(untimely, on=[*LOG_THREAD, "tid_key"], how="anti"), rung, printed)
     rest = stores.filter(pl.col("ring").is_null())
     return (found if len(found) or rest.is_empty() else _by_order(rest, lines)), untimely
 
@@ -84,8 +82,8 @@ def _pair_by_ring(stores: pl.DataFrame, lines: pl.DataFrame) -> pl.DataFrame:
 def _by_ring(pairs: pl.DataFrame, stores: pl.DataFrame, lines: pl.DataFrame) -> pl.DataFrame:
     alone = (pl.len().over("store") == 1) & (pl.len().over("line") == 1)
     shared = pairs.filter(~alone)
-    votes = pairs.filter(alone).group_by(*LINE, "tid_key").agg(n=pl.len())
-    sure = (pl.col("n") >= _SHARE * pl.col("n").sum().over(LINE)) & (
+    votes = pairs.filter(alone).group_by(*LOG_THREAD, "tid_key").agg(n=pl.len())
+    sure = (pl.col("n") >= _SHARE * pl.col("n").sum().over(LOG_THREAD)) & (
         pl.col("n") >= _SHARE * pl.col("n").sum().over("tid_key")
     )
     left, right = (
@@ -93,7 +91,7 @@ def _by_ring(pairs: pl.DataFrame, stores: pl.DataFrame, lines: pl.DataFrame) -> 
         for side, name in ((stores, "store"), (lines, "line"))
     )
     asked = votes.join(left.group_by("tid_key").agg(stores=pl.len()), on="tid_key").join(
-        right.group_by(LINE).agg(lines=pl.len()), on=LINE
+        right.group_by(LOG_THREAD).agg(lines=pl.len()), on=LOG_THREAD
     )
     # Threads of two lives of a process share rings and some indexes, not those of most of their packets.
     sure &= pl.col("n") >= _COMMON * pl.min_horizontal("stores", "lines")
@@ -106,7 +104,7 @@ def _by_order(stores: pl.DataFrame, lines: pl.DataFrame) -> pl.DataFrame:
         {key: part.head(_COMPARED) for key, part in parts.items()}
         for parts in (
             stores.sort("stamp_ns", maintain_order=True).partition_by("tid_key", as_dict=True, maintain_order=True),
-            lines.sort("file", "offset").partition_by(LINE, as_dict=True, maintain_order=True),
+            lines.sort("file", "offset").partition_by(LOG_THREAD, as_dict=True, maintain_order=True),
         )
     ]
     rows = [
@@ -115,11 +113,11 @@ def _by_order(stores: pl.DataFrame, lines: pl.DataFrame) -> pl.DataFrame:
         for printed, indexes in sides[1].items()
         if min(len(values), len(indexes)) >= 3 * _LEAST
     ]
-    scores = pl.DataFrame(rows, schema=[*LINE, "tid_key", "score"], orient="row")
+    scores = pl.DataFrame(rows, schema=[*LOG_THREAD, "tid_key", "score"], orient="row")
     if scores.is_empty():
         return pl.DataFrame(schema=_SHAPE)
     good = pl.col("score") >= _SECOND
-    alone = (good.sum().over("tid_key") == 1) & (good.sum().over(LINE) == 1)
+    alone = (good.sum().over("tid_key") == 1) & (good.sum().over(LOG_THREAD) == 1)
     found = scores.filter(alone & (pl.col("score") >= _SHARE))
     told = found.with_columns(how=pl.lit("order of doorbells"), evidence=pl.lit(INFERRED))
     return told.select(*_SHAPE).cast(_SHAPE)  # type: ignore[arg-type]

@@ -11,8 +11,8 @@ from tracecorr.align.clock_map import MAX_RATE
 from tracecorr.align.intervals import bracket_doorbells, list_moments, span_batches
 from tracecorr.align.rows import number_groups
 from tracecorr.align.steps import COARSEST_NS, UNTIMED
+from tracecorr.link.threads.lives import LOG_THREAD
 
-LINE = ["file", "log_pid", "log_tid"]
 # Pairs of a store and a line that are asked for one offset together; of many, so many such windows tell enough.
 _WINDOW, _MOST_WINDOWS = 16, 64
 # Of two threads that are one, at least this share of the pairs of a window agree.
@@ -33,12 +33,14 @@ def bracket_lines(lines: pl.DataFrame, log: pl.DataFrame) -> pl.DataFrame:
     """Return packets of the log with doorbell_lo_ns and doorbell_hi_ns: between which lines of its thread its store is.
 
     Args:
-        lines: LINE, name, stamp_ns of packets.
-        log: LINE, stamp_ns of all lines.
+        lines: LOG_THREAD, name, stamp_ns of packets.
+        log: LOG_THREAD, stamp_ns of all lines.
     """
-    codes, groups = number_groups(lines, LINE)
+    codes, groups = number_groups(lines, LOG_THREAD)
     numbered = lines.with_columns(thread=pl.Series(codes), at=pl.col("stamp_ns").fill_null(NO_LOW))
-    every = log.select(*LINE, "stamp_ns").join(groups.with_row_index("thread"), on=LINE).drop_nulls("stamp_ns")
+    every = (
+        log.select(*LOG_THREAD, "stamp_ns").join(groups.with_row_index("thread"), on=LOG_THREAD).drop_nulls("stamp_ns")
+    )
     moments = list_moments(every, "stamp_ns", pl.lit(None, pl.Int64))
     bracketed = span_batches(bracket_doorbells(numbered, moments, LOG_STEP_NS), LOG_STEP_NS)
     is_timed = pl.col("stamp_ns").is_not_null()
@@ -54,13 +56,13 @@ def list_untimely(pairs: pl.DataFrame) -> pl.DataFrame:
     of a store and a line that are one thread's, the offset of the clocks hardly changes.
 
     Args:
-        pairs: LINE, tid_key, stamp_ns (of the store), doorbell_lo_ns, doorbell_hi_ns (of the line; null = not known),
-            slack_ns (how far the store's time may lie from its stamp; null = its clock counts no nanoseconds).
+        pairs: LOG_THREAD, tid_key, stamp_ns (of the store), doorbell_lo_ns, doorbell_hi_ns (of the line; null = not
+            known), slack_ns (how far the store's time may lie from its stamp; null = its clock counts no nanoseconds).
     """
     known = pairs.drop_nulls(["stamp_ns", "doorbell_lo_ns", "doorbell_hi_ns", "slack_ns"]).sort("doorbell_lo_ns")
-    parts = known.partition_by(*LINE, "tid_key", as_dict=True, maintain_order=True)
+    parts = known.partition_by(*LOG_THREAD, "tid_key", as_dict=True, maintain_order=True)
     untimely = [key for key, part in parts.items() if _count_agreed(part) < _LEAST_AGREED]
-    return pl.DataFrame(untimely, schema={name: pairs.schema[name] for name in (*LINE, "tid_key")}, orient="row")
+    return pl.DataFrame(untimely, schema={name: pairs.schema[name] for name in (*LOG_THREAD, "tid_key")}, orient="row")
 
 
 def _count_agreed(pairs: pl.DataFrame) -> float:

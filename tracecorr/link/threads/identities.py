@@ -6,7 +6,7 @@ import numpy as np
 import polars as pl
 
 from tracecorr.align.rows import attach_columns, fill_columns, fold_constants, number_groups
-from tracecorr.link.threads.lives import number_lives
+from tracecorr.link.threads.lives import LOG_THREAD, number_lives
 from tracecorr.link.threads.thread_map import Identities
 
 _OWNERS = ("thread", "process", "host_tid", "host_pid")
@@ -34,11 +34,10 @@ def attach_identities(records: pl.DataFrame, identities: Identities) -> pl.DataF
 
 def _attach_log(log: pl.DataFrame, threads: pl.DataFrame) -> pl.DataFrame:
     """Return `log` with the thread that used each line's address at its time."""
-    line = ["file", "log_pid", "log_tid"]
-    split = threads.filter(pl.len().over(line) > 1)
-    whole = threads.join(split.select(line).unique(), on=line, how="anti")
+    split = threads.filter(pl.len().over(LOG_THREAD) > 1)
+    whole = threads.join(split.select(LOG_THREAD).unique(), on=LOG_THREAD, how="anti")
     codes, groups = number_groups(log, ["file", "pid", "tid"])
-    owners = groups.join(whole, left_on=groups.columns, right_on=line, how="left", maintain_order="left")
+    owners = groups.join(whole, left_on=groups.columns, right_on=LOG_THREAD, how="left", maintain_order="left")
     rows = pl.Series(codes.astype(np.uint32))
     joined = log.with_columns(owners[name].gather(rows) for name in _OWNERS)
     if split.is_empty():
@@ -46,7 +45,7 @@ def _attach_log(log: pl.DataFrame, threads: pl.DataFrame) -> pl.DataFrame:
     shared = joined.select(pl.int_range(pl.len()).alias("_place"), "file", "pid", "tid",
                            stamp_ns=pl.col("stamp_ns").fill_null(0))  # fmt: skip
     found = shared.sort("stamp_ns").join_asof(
-        split.sort("from_ns"), left_on="stamp_ns", right_on="from_ns", by_left=["file", "pid", "tid"], by_right=line,
-        check_sortedness=False,
+        split.sort("from_ns"), left_on="stamp_ns", right_on="from_ns", by_left=["file", "pid", "tid"],
+        by_right=LOG_THREAD, check_sortedness=False,
     )  # fmt: skip
     return fill_columns(joined, found.select("_place", *_OWNERS).drop_nulls("thread"), "_place")

@@ -13,6 +13,13 @@ from tracecorr.align.rows import attach_columns
 # Added to a pid or tid for each earlier life of the number; what the kernel gives out is below it.
 LIFE = 2**32
 
+# What names a thread of the log.
+LOG_THREAD = ["file", "log_pid", "log_tid"]
+# One thread of log and trace, found by what both did: tid_key names one life of the kernel thread.
+SAME_THREAD = {
+    "file": pl.UInt16, "log_pid": pl.UInt32, "log_tid": pl.UInt64, "tid_key": pl.Int64, "how": pl.String,
+}  # fmt: skip
+
 # From stamps of the trace to stamps of the log.
 ToLog = Callable[[NDArray[np.int64]], NDArray[np.int64]]
 

@@ -8,7 +8,7 @@ import polars as pl
 
 from tracecorr.align.rows import number_groups
 from tracecorr.link.threads.doorbell_threads import match_doorbells, select_lines, select_stores
-from tracecorr.link.threads.lives import LIFE, ToLog, find_process_lives, find_thread_lives, number_lives
+from tracecorr.link.threads.lives import LIFE, LOG_THREAD, ToLog, find_process_lives, find_thread_lives, number_lives
 from tracecorr.link.threads.thread_creation import list_clone_addresses
 from tracecorr.model import schema
 from tracecorr.model.kinds import INFERRED, RECORDED
@@ -109,7 +109,7 @@ def _match_free(
     log: pl.DataFrame, trace: pl.DataFrame, free: pl.DataFrame, exact: pl.DataFrame
 ) -> tuple[pl.DataFrame, pl.DataFrame]:
     """Ask the doorbells about the threads that nothing else names: which are one, and which are two."""
-    unknown = free.join(exact, on=["life", "log_tid"], how="anti").select("file", "log_pid", "log_tid")
+    unknown = free.join(exact, on=["life", "log_tid"], how="anti").select(LOG_THREAD)
     stores = select_stores(trace).join(exact.select(tid_key="tid"), on="tid_key", how="anti")
     unknown = unknown.clear() if stores.is_empty() else unknown
     return match_doorbells(select_lines(log, unknown), stores)
@@ -160,8 +160,7 @@ def _add_matched(
     All threads of a process of the log are of one process of the trace: one of another than those that are known, or of
     several, is none of them.
     """
-    keys = ["file", "log_pid", "log_tid"]
-    both = free.join(found, on=keys).join(exact, on=["life", "log_tid"], how="anti")
+    both = free.join(found, on=LOG_THREAD).join(exact, on=["life", "log_tid"], how="anti")
     both = both.drop("tid").rename({"tid_key": "tid"}).join(exact, on="tid", how="anti")
     columns = ("life", "log_pid", "host_pid", "log_tid", "from_ns", "tid", "how")
     every = pl.concat([exact, both.select(*columns, "evidence")])

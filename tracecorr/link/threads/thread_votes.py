@@ -7,6 +7,7 @@ import polars as pl
 
 from tracecorr.align.causal_pairs import LOG_STEP_NS
 from tracecorr.link.threads.creation_threads import match_creations
+from tracecorr.link.threads.lives import LOG_THREAD, SAME_THREAD
 
 # At least so many system calls, and so large a share of them, lie in the calls of one thread of the log, ...
 _LEAST, _SHARE = 5, 0.9
@@ -14,10 +15,9 @@ _LEAST, _SHARE = 5, 0.9
 _SECOND = 0.5
 # Of two threads that are one, at least this share of the system calls does, where one holds a line.
 _LEAST_INSIDE = 0.5
-_LINE = ["file", "log_pid", "log_tid"]
-_SHAPE = {"file": pl.UInt16, "log_pid": pl.UInt32, "log_tid": pl.UInt64, "tid_key": pl.Int64, "how": pl.String}
 _VOTES = {
-    **{name: _SHAPE[name] for name in (*_LINE, "tid_key")}, "n": pl.UInt32, "total": pl.UInt32, "share": pl.Float64,
+    **{name: SAME_THREAD[name] for name in (*LOG_THREAD, "tid_key")},
+    "n": pl.UInt32, "total": pl.UInt32, "share": pl.Float64,
 }  # fmt: skip
 
 # What the votes need of part events, to place them and to count.
@@ -28,37 +28,32 @@ VOTE_COLUMNS = (
 
 
 def guess_threads(placed: pl.DataFrame) -> pl.DataFrame:
-    """Return what queue creations and votes tell of unknown threads, the creations first; as `vote_threads`.
+    """Return file, log_pid, log_tid -> tid_key, how: what queue creations, else votes, tell of unknown threads.
 
     Processes that begin together make their queues at nearly the same times. A thread prints nothing while it is in the
     kernel: where it seems to, and most of the calls lie in none of its HIP calls, it is another process's.
-    """
-    made, votes = match_creations(placed), _count_votes(placed)
-    made = made.join(_list_foreign(made, votes, placed), on=[*_LINE, "tid_key"], how="anti", maintain_order="left")
-    voted = _choose(votes)
-    return pl.concat([made, voted.join(made, on=_LINE, how="anti").join(made, on="tid_key", how="anti")])
-
-
-def vote_threads(placed: pl.DataFrame) -> pl.DataFrame:
-    """Return file, log_pid, log_tid -> tid_key, how; `how` tells the votes.
 
     Args:
         placed: rows of log and trace on one clock, with `tid_key` on those of the trace; those whose `host_tid` is
             known on the log's side are left out.
     """
-    return _choose(_count_votes(placed))
+    made, votes = match_creations(placed), _count_votes(placed)
+    made = made.join(_list_foreign(made, votes, placed), on=[*LOG_THREAD, "tid_key"], how="anti", maintain_order="left")
+    voted = _choose(votes)
+    return pl.concat([made, voted.join(made, on=LOG_THREAD, how="anti").join(made, on="tid_key", how="anti")])
 
 
 def _choose(votes: pl.DataFrame) -> pl.DataFrame:
+    """Return the threads of which nearly all ioctls lie in the calls of one thread alone; `how` tells the votes."""
     good = pl.col("share") >= _SECOND
-    alone = (good.sum().over("tid_key") == 1) & (good.sum().over(_LINE) == 1)
+    alone = (good.sum().over("tid_key") == 1) & (good.sum().over(LOG_THREAD) == 1)
     found = votes.filter((pl.col("share") >= _SHARE) & (pl.col("n") >= _LEAST) & alone)
     how = pl.format("{} of {} ioctls inside its calls", "n", "total")
-    return found.with_columns(how=how).select(*_SHAPE).cast(_SHAPE)  # type: ignore[arg-type]
+    return found.with_columns(how=how).select(*SAME_THREAD).cast(SAME_THREAD)  # type: ignore[arg-type]
 
 
 def _count_votes(placed: pl.DataFrame) -> pl.DataFrame:
-    """Return how many (n, total, share) of the ioctls of a kernel thread (tid_key) lie in HIP calls of LINE."""
+    """Return how many (n, total, share) of the ioctls of a kernel thread (tid_key) lie in HIP calls of LOG_THREAD."""
     hip = placed.filter(
         (pl.col("layer") == "hip") & pl.col("dur_ns").is_not_null() & pl.col("host_tid").is_null()
         & pl.col("tid").is_not_null() & pl.col("parent_offset").is_null()
@@ -75,30 +70,30 @@ def _count_votes(placed: pl.DataFrame) -> pl.DataFrame:
     # Every thread of the log is asked about every system call of its life.
     votes = [
         _inside(asked, part.sort("ts_ns")).with_columns(
-            pl.lit(value, _SHAPE[name]).alias(name) for name, value in zip(_LINE, key, strict=True)
+            pl.lit(value, SAME_THREAD[name]).alias(name) for name, value in zip(LOG_THREAD, key, strict=True)
         )
-        for key, part in spans.partition_by(*_LINE, as_dict=True).items()
+        for key, part in spans.partition_by(*LOG_THREAD, as_dict=True).items()
     ]
     return pl.concat(votes).join(totals, on="tid_key").with_columns(share=pl.col("n") / pl.col("total"))
 
 
 def _list_foreign(made: pl.DataFrame, votes: pl.DataFrame, placed: pl.DataFrame) -> pl.DataFrame:
-    """Return those of `made` (LINE, tid_key) whose system calls hold lines, and lie in few HIP calls.
+    """Return those of `made` (LOG_THREAD, tid_key) whose system calls hold lines, and lie in few HIP calls.
 
     Where records were lost the enter of one call and the exit of another look like one, which holds lines, too.
     """
     inside = votes.filter(pl.col("share") >= _LEAST_INSIDE)
-    asked = made.select(*_LINE, "tid_key").join(inside, on=[*_LINE, "tid_key"], how="anti")
+    asked = made.select(*LOG_THREAD, "tid_key").join(inside, on=[*LOG_THREAD, "tid_key"], how="anti")
     if asked.is_empty():
         return asked
     of_log = pl.col("source") == "amd_log"
     rows = placed.filter(of_log & (pl.col("clock") == "mono")).select("file", "ts_ns", log_pid="pid", log_tid="tid")
-    lines = rows.join(asked, on=_LINE).with_columns(printed_ns="ts_ns").drop_nulls().sort("ts_ns")
+    lines = rows.join(asked, on=LOG_THREAD).with_columns(printed_ns="ts_ns").drop_nulls().sort("ts_ns")
     begun = pl.col("ts_ns") + pl.col("err_hi_ns").cast(pl.Int64)
     until = pl.col("ts_ns") + pl.col("dur_ns") - pl.col("err_lo_ns").cast(pl.Int64)
     calls = placed.filter(~of_log & pl.col("layer").is_in(["ioctl", "syscall"]))
     calls = calls.select("tid_key", ts_ns=begun, until=until).drop_nulls().join(asked, on="tid_key").sort("ts_ns")
-    after = calls.join_asof(lines, on="ts_ns", by=[*_LINE, "tid_key"], strategy="forward", check_sortedness=False)
+    after = calls.join_asof(lines, on="ts_ns", by=[*LOG_THREAD, "tid_key"], strategy="forward", check_sortedness=False)
     return after.filter(pl.col("printed_ns") + LOG_STEP_NS < pl.col("until")).select(asked.columns).unique()
 
 
