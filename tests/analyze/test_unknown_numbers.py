@@ -107,7 +107,7 @@ def test_missing_lines_of_the_log_are_counted_as_a_lower_bound() -> None:
 
 def test_packets_without_an_index_are_not_all_called_barriers() -> None:
     run = make_run()
-    run["launches"] = [{**row, "wptr": None} for row in run["launches"]]
+    run["launches"] = [{**row, "wptr": None, "doorbell_evidence": "inferred"} for row in run["launches"]]
     reason = _reason(run, "packet_sequence_complete")
     assert reason.startswith("2 of 2 packets were printed without an index (dispatches up to ROCm 6.1, barriers")
 

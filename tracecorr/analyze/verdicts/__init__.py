@@ -51,6 +51,12 @@ CLAIMS: tuple[Claim, ...] = (
     hqd_quantum.CLAIM,
 )
 
+# What helps where a source lost records.
+_WHOLE = {
+    "amd_log": "record a whole HIP log: each process into a file of its own (AMD_LOG_LEVEL_FILE), nothing cut off",
+    "ftrace": "record again with larger buffers",
+}
+
 
 def judge_capture(
     tables: Tables | Evidence,
@@ -103,12 +109,11 @@ def _look(claim: Claim, evidence: Evidence) -> Finding:
     decided = finding.outcome is not Outcome.UNKNOWN
     # What rests on something not being there, or on all of it being there, is open when records were lost.
     doubtful = decided and (finding.by_absence or finding.outcome is Outcome.PASS)
-    lost = evidence.losses_of(*claim.rests_on) if doubtful and claim.rests_on else 0
-    if lost:
+    lossy = {source: evidence.losses_of(source) for source in claim.rests_on} if doubtful else {}
+    if lost := sum(lossy.values()):
         said = f"records were lost in {count_of(lost, 'place')} while the program ran"
         said += f"; without that: {finding.outcome}, {finding.reason}"
-        finding = replace(
-            finding, outcome=Outcome.UNKNOWN, reason=said, remedy="record again with larger buffers",
-            counts={**finding.counts, "loss_places": lost},
-        )  # fmt: skip
+        remedy = "; ".join(_WHOLE[source] for source, places in lossy.items() if places)
+        counts = {**finding.counts, "loss_places": lost}
+        finding = replace(finding, outcome=Outcome.UNKNOWN, reason=said, remedy=remedy, counts=counts)
     return finding
