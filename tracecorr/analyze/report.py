@@ -8,6 +8,7 @@ from typing import Any
 import polars as pl
 
 from tracecorr.analyze.answers import Report, Section
+from tracecorr.analyze.failures import explain_failures
 from tracecorr.analyze.frames import Tables, collect
 from tracecorr.analyze.launches import count_packets
 from tracecorr.analyze.losses import count_at_least
@@ -46,7 +47,7 @@ def summarize_capture(
     evidence = Evidence(tables, thresholds, info, nodes)
     sections = tuple(list_sections(evidence, sources))
     verdicts = tuple(judge_capture(evidence, names=claims))
-    answers = answer_questions(evidence, verdicts)
+    answers = (*explain_failures(evidence), *answer_questions(evidence, verdicts))
     rows = {table: int(collect(tables(table).select(pl.len())).item()) for table in ("kernels", "drm_jobs")}
     rows |= {"kernels_dispatched": _count_dispatched(tables), "packets": count_packets(tables("launches"))}
     rows["doorbell_stores"] = evidence.layers.get("doorbell", 0)

@@ -49,6 +49,7 @@ def list_sections(evidence: Evidence, sources: set[str]) -> Iterator[Section]:
     tables = evidence.tables
     yield Section("glossary", "Words of this report", list_words())
     yield from list_owner_sections(evidence)
+    yield _complaint_section(evidence, sources)
     yield from _time_sections(tables, sources)
     yield from _packet_sections(tables, sources)
     yield from _queue_sections(evidence, sources)
@@ -65,6 +66,19 @@ def list_sections(evidence: Evidence, sources: set[str]) -> Iterator[Section]:
 def _scaled(tables: Tables) -> str:
     told = describe_durations(tables("clock_map"))
     return f"; {told}" if told else ""
+
+
+def _complaint_section(evidence: Evidence, sources: set[str]) -> Section:
+    return Section(
+        "complaints",
+        "Errors and warnings of the runtime",
+        evidence.complaints.drop("name"),
+        "recorded: lines that HIP printed at level 0 (fatal error), 1 (error) or 2 (warning); `message` is the first "
+        "of those that differ in numbers alone, `call` the HIP call around it. `Unknown Event Type` at the end of a "
+        "process is harmless",
+        explain_lack(sources, "errors of the runtime are", log=True),
+        nothing="the log has no line of an error or warning",
+    )
 
 
 def _time_sections(tables: Tables, sources: set[str]) -> Iterator[Section]:

@@ -14,6 +14,7 @@ import polars as pl
 
 from tracecorr.analyze.answers import Section
 from tracecorr.analyze.compare import Side, compare_captures
+from tracecorr.analyze.failures import explain_failures
 from tracecorr.analyze.sections import list_sections
 from tracecorr.analyze.values import IDENTIFIERS, POINTS, addresses_as_text, render_heading
 from tracecorr.analyze.verdicts import Verdict, judge_capture
@@ -36,7 +37,7 @@ class Page:
 
 
 PAGES: dict[str, Page] = {
-    "verdicts": Page("Verdicts", ("glossary",)),
+    "verdicts": Page("Verdicts", ("complaints", "glossary")),
     "queues": Page(
         "Queues",
         (
@@ -89,7 +90,7 @@ class Answers:
     @cached_property
     def answers(self) -> tuple[Answer, ...]:
         """Return the answers in words."""
-        return answer_questions(self._evidence, self.verdicts)
+        return (*explain_failures(self._evidence), *answer_questions(self._evidence, self.verdicts))
 
 
 class Reports:

@@ -41,6 +41,12 @@ COMMAND_MENTIONS = ("wait_event", "wait_event_done", "queue_marker", "processing
 # Rows of layer `command` with another name are lines that enqueue one.
 NOT_ENQUEUES = (*COMMAND_MENTIONS, SUBMITTED, COMPLETE)
 
+# Levels at which the runtime prints what went wrong, and what it calls them (amd::LogLevel, ROCclr's debug.hpp): the
+# first is printed whatever AMD_LOG_LEVEL is.
+WORST_LEVELS = {0: "fatal error", 1: "error", 2: "warning"}
+# What `args` has of a line of such a level.
+LOG_LEVEL, LOG_MESSAGE = "log_level", "message"
+
 
 class Flag(IntFlag):
     """Name the bits of `events.flags`; `FLAG_MEANINGS` says what they mean."""

@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 import polars as pl
 
 from tracecorr.analyze.backlog import summarize_backlog
+from tracecorr.analyze.complaints import summarize_complaints
 from tracecorr.analyze.frames import Tables, collect
 from tracecorr.analyze.priorities import summarize_priorities
 from tracecorr.analyze.queue_creation import summarize_queue_creation
@@ -104,6 +105,11 @@ class Evidence:
                 "parent", "chain", "flags",
             ).with_columns(pl.col(pl.Categorical).cast(pl.String))
         )  # fmt: skip
+
+    @cached_property
+    def complaints(self) -> pl.DataFrame:
+        """Return the errors and warnings of the runtime (`complaints.summarize_complaints`)."""
+        return summarize_complaints(self.tables)
 
     @cached_property
     def queues(self) -> pl.DataFrame:

@@ -17,6 +17,7 @@ from tracecorr.parse.amdlog.events import TableMaker
 from tracecorr.parse.amdlog.joining import Joiner
 from tracecorr.parse.amdlog.records import RecordReader
 from tracecorr.parse.amdlog.rows import NULLS, Ledger, Rows
+from tracecorr.parse.amdlog.severity import add_complaints
 from tracecorr.parse.text import Text
 
 # So much of a log's beginning is looked at for the width at which a paste is wrapped.
@@ -99,6 +100,7 @@ class Reader:
         for reason, counts in split.skipped.items():
             self._ledger.add("skipped", reason, *counts)
         details = self._details.read(lines.text, lines.rows, lines.found, lines.at, lines.end, self._records.threads)
+        add_complaints(details.args, lines.complaints, lines.text, lines.rows["offset"], lines.at, lines.end)
         return self._block(lines.rows, details, is_last=False)
 
     def state(self) -> State:

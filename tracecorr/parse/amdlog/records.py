@@ -13,6 +13,7 @@ from tracecorr.parse.amdlog.lanes import Lanes
 from tracecorr.parse.amdlog.messages import MESSAGES, Kind
 from tracecorr.parse.amdlog.records_found import Split
 from tracecorr.parse.amdlog.rows import Rows
+from tracecorr.parse.amdlog.severity import Complaints, find_complaints
 from tracecorr.parse.amdlog.split import Splitter, Thread
 from tracecorr.parse.digits import Ints, count_decimal
 from tracecorr.parse.text import Codes, Text, decimal
@@ -36,6 +37,7 @@ class Lines:
         text: holds their messages.
         found: index in `MESSAGES` of each row.
         at, end: where the message of each row lies in the text.
+        complaints: rows of errors and warnings.
     """
 
     rows: Rows
@@ -43,6 +45,7 @@ class Lines:
     found: Ints
     at: Ints
     end: Ints
+    complaints: Complaints
 
 
 class RecordReader:
@@ -86,7 +89,7 @@ class RecordReader:
         rows = self._rows(split, shift)
         rows["kind"], rows["layer"], rows["name"] = classes.kind, _LAYER[classes.message], classes.name
         self._read_calls(text, rows, at + classes.length, end, classes.succeeds)
-        return Lines(rows, text, classes.message, at, end)
+        return Lines(rows, text, classes.message, at, end, find_complaints(text, split.start))
 
     def _rows(self, split: Split, shift: int) -> Rows:
         rows = Rows(len(split.start))

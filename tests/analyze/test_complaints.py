@@ -1,0 +1,104 @@
+"""Errors and warnings that the runtime prints, and calls that fail: SYNTHETIC logs, then what a report says of them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import polars as pl
+from analyze_tables import Rows, tables_of
+from synthetic_run import make_run
+
+from tracecorr.analyze.complaints import summarize_complaints
+from tracecorr.analyze.markdown import render_markdown
+from tracecorr.analyze.report import summarize_capture
+from tracecorr.pipeline import correlate, import_files
+from tracecorr.store import Capture
+
+_LINE = ":{level}:rocdevice.cpp            :1878: {at:010d} us: [pid:7 tid: 0x7f00000000a0] {text}\n"
+_SIZE = "Can't allocate memory size - 0x{:08x} bytes!"
+_MESSAGES = [
+    (3, "hipMalloc ( 0x7ffc28268f00, 4198400 )"),
+    (1, _SIZE.format(0x401000)),
+    (1, _SIZE.format(0x301000)),
+    (2, "no large pages"),
+    (3, "hipMalloc: Returned hipErrorOutOfMemory : "),
+    (0, "Callback: Queue 0x1000 aborting with error : HSA_STATUS_ERROR_MEMORY_FAULT code: 0x29"),
+    (4, "Free hsa memory 0x1401400000"),
+    (1, "Unknown Event Type "),
+]
+
+
+def _import(folder: Path, text: str) -> Capture:
+    (folder / "amd.log").write_text(text)
+    made = import_files(folder / "x.tracecorr", [folder / "amd.log"], [])
+    correlate(made.path)
+    return Capture.open(made.path)
+
+
+def _log(first_us: int = 5_000_000_000) -> str:
+    lines = enumerate(_MESSAGES)
+    return "".join(_LINE.format(level=level, at=first_us + n, text=text) for n, (level, text) in lines)
+
+
+def test_lines_of_the_levels_0_to_2_keep_their_level_and_whole_message(tmp_path: Path) -> None:
+    capture = _import(tmp_path, _log())
+    fields = capture.table("args").with_columns(pl.col("key").cast(pl.String)).collect()
+    levels = fields.filter(pl.col("key") == "log_level")["u64"].to_list()
+    messages = fields.filter(pl.col("key") == "message")["text"].to_list()
+    assert sorted(zip(levels, messages, strict=True)) == sorted(
+        (level, text.strip()) for level, text in _MESSAGES if level <= 2
+    )
+
+
+def test_messages_that_differ_in_numbers_alone_are_one_the_worst_first(tmp_path: Path) -> None:
+    found = summarize_complaints(_import(tmp_path, _log()).table)
+    assert found.select("severity", "message", "times", "call").rows() == [
+        ("fatal error", _MESSAGES[5][1], 1, None),
+        ("error", _MESSAGES[1][1], 2, "hipMalloc"),
+        ("error", "Unknown Event Type", 1, None),
+        ("warning", _MESSAGES[3][1], 1, "hipMalloc"),
+    ]
+    assert (found["last_ns"] - found["first_ns"]).to_list() == [0, 1_000, 0, 0]
+
+
+def test_an_error_that_other_output_cut_apart_keeps_what_is_left_of_it(tmp_path: Path) -> None:
+    first, *rest = _log().splitlines(keepends=True)
+    capture = _import(tmp_path, first + "step 1 of 9" + "".join(rest))
+    assert summarize_complaints(capture.table)["times"].sum() == 5
+
+
+def test_a_report_begins_its_answers_with_what_went_wrong(tmp_path: Path) -> None:
+    capture = _import(tmp_path, _log())
+    report = summarize_capture("x", capture.table, capture.info)
+    first = report.answers[0]
+    assert first.question == "What went wrong?"
+    assert [line.partition(" (first")[0] for line in first.lines] == [
+        f"the runtime's log has this fatal error, once: {_MESSAGES[5][1]}",
+        f"the runtime's log has this error, 2 times: {_MESSAGES[1][1]}",
+        f"the runtime's log has this warning, once: {_MESSAGES[3][1]}",
+        "hipMalloc returned hipErrorOutOfMemory once",
+    ]
+    assert "(first: event 1, in hipMalloc)" in first.lines[1]
+    assert "## Errors and warnings of the runtime\n" in render_markdown(report)
+
+
+def _ask(rows: Rows) -> tuple[str, ...]:
+    answers = summarize_capture("x", tables_of(rows)).answers
+    return next((answer.lines for answer in answers if answer.question == "What went wrong?"), ())
+
+
+def test_ioctls_that_failed_are_counted_by_result_and_a_wait_that_ended_early_is_none() -> None:
+    rows = make_run()
+    assert _ask(rows) == ()
+    more: dict[str, Any] = {"layer": "ioctl", "name": "AMDKFD_IOC_WAIT_EVENTS", "process": 0, "source": "ftrace"}
+    results = ["EINVAL", "ENOMEM", "EINVAL", "EINTR"]
+    rows["events"] += [{**more, "event": 60 + n, "ts_ns": 9_000 + n, "result": r} for n, r in enumerate(results)]
+    assert _ask(rows) == ("3 ioctls failed: EINVAL 2 times, ENOMEM once (section Ioctls)",)
+
+
+def test_what_a_profiler_timed_again_fails_once() -> None:
+    rows = make_run()
+    failed = {"layer": "hip", "name": "hipFree", "result": "hipErrorInvalidValue", "ts_ns": 9_000}
+    rows["events"] += [{**failed, "event": 60, "source": "amd_log"}, {**failed, "event": 61, "source": "rocprof"}]
+    assert _ask(rows) == ("hipFree returned hipErrorInvalidValue once (first: event 60)",)

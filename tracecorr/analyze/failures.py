@@ -1,0 +1,68 @@
+"""What went wrong?"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import polars as pl
+
+from tracecorr.analyze.frames import as_text, collect
+from tracecorr.analyze.values import count_of
+from tracecorr.analyze.verdicts.evidence import Evidence
+from tracecorr.analyze.words import Answer
+from tracecorr.model.results import is_failed
+
+_MAX_LINES, _MAX_TEXT = 8, 160
+# The runtime prints it when a process ends, in most runs, and nothing is wrong (ROCclr's rocdevice.cpp).
+_HARMLESS = "unknown_event"
+
+
+def explain_failures(evidence: Evidence) -> Iterator[Answer]:
+    """Yield the answer to what went wrong, where something did: errors of the runtime, calls and ioctls that failed."""
+    told = evidence.complaints.filter(pl.col("name") != _HARMLESS)
+    failed = summarize_failures(evidence.tables("events"))
+    calls, ioctls = (failed.filter(pl.col("layer") == layer) for layer in ("hip", "ioctl"))
+    lines = [_describe_complaint(row) for row in told.head(_MAX_LINES).iter_rows(named=True)]
+    if told.height > _MAX_LINES:
+        lines.append(f"... and {told.height - _MAX_LINES} more messages: section Errors and warnings of the runtime")
+    lines += [
+        f"{row['name']} returned {row['result']} {_times(row['times'])} (first: event {row['first_event']})"
+        for row in calls.head(_MAX_LINES).iter_rows(named=True)
+    ]
+    if calls.height > _MAX_LINES:
+        lines.append(f"... and {calls.height - _MAX_LINES} more: section HIP calls counts the errors of each")
+    if ioctls.height:
+        kinds = ioctls.group_by("result").agg(pl.col("times").sum()).sort("times", "result", descending=[True, False])
+        results = ", ".join(f"{result} {_times(times)}" for result, times in kinds.iter_rows())
+        lines.append(f"{count_of(int(ioctls['times'].sum()), 'ioctl')} failed: {results} (section Ioctls)")
+    if lines:
+        shown = (part["first_event"].head(_MAX_LINES) for part in (told, calls, ioctls))
+        yield Answer("What went wrong?", tuple(lines), tuple(pl.concat(shown).to_list()))
+
+
+def _describe_complaint(row: dict[str, Any]) -> str:
+    message = row["message"] if len(row["message"]) <= _MAX_TEXT else f"{row['message'][: _MAX_TEXT - 3]}..."
+    call = f", in {row['call']}" if row["call"] else ""
+    times = f"{row['severity']}, {_times(row['times'])}"
+    return f"the runtime's log has this {times}: {message} (first: event {row['first_event']}{call})"
+
+
+def _times(number: int) -> str:
+    return "once" if number == 1 else f"{number} times"
+
+
+def summarize_failures(events: pl.LazyFrame) -> pl.DataFrame:
+    """Return one row per layer, HIP call or ioctl, and result that is a failure, the most frequent first.
+
+    Returns: layer (`hip` or `ioctl`), name, result, times, first_event.
+    """
+    # What a profiler timed again would count twice.
+    logged = pl.col("source").cast(pl.String).ne_missing("rocprof")
+    asked = events.filter(pl.col("layer").is_in(["hip", "ioctl"]) & logged)
+    asked = asked.select("event", *as_text("layer", "name", "result"))
+    failed = asked.filter(is_failed(pl.col("result")))
+    counted = failed.group_by("layer", "name", "result").agg(
+        times=pl.len().cast(pl.Int64), first_event=pl.col("event").min()
+    )
+    return collect(counted.sort(["layer", "times", "first_event"], descending=[False, True, False]))
