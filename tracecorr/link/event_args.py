@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import polars as pl
 
 
-def pivot_args(args: pl.DataFrame, events: pl.Series, keys: list[str]) -> pl.DataFrame:
+def pivot_args(args: pl.DataFrame, events: pl.Series, keys: Sequence[str]) -> pl.DataFrame:
     """Return one row per event that has any of some fields: event, and a UInt64 column for each of them.
 
     Args:
@@ -16,3 +18,19 @@ def pivot_args(args: pl.DataFrame, events: pl.Series, keys: list[str]) -> pl.Dat
     wanted = args.filter(pl.col("event").is_in(events.implode()) & pl.col("key").is_in(keys))
     first = [pl.col("u64").filter(pl.col("key") == key).first().alias(key) for key in keys]
     return wanted.group_by("event", maintain_order=True).agg(first)
+
+
+def attach_fields(rows: pl.DataFrame, args: pl.DataFrame, keys: Sequence[str], value: pl.Expr) -> pl.DataFrame:
+    """Return `rows` with a column for each of some fields of their events, null where an event has none.
+
+    Args:
+        rows: column event.
+        args: args by event: event, key, u64, text.
+        keys: the names of the fields.
+        value: what is taken of a field.
+    """
+    for key in keys:
+        values = args.filter((pl.col("key") == key) & pl.col("event").is_in(rows["event"].implode()))
+        values = values.select("event", value.alias(key)).unique("event", keep="first")
+        rows = rows.join(values, on="event", how="left", maintain_order="left")
+    return rows

@@ -5,6 +5,7 @@ from __future__ import annotations
 import polars as pl
 
 from tracecorr.align.rocprof_pairs import are_truncated, compare_names, pair_lanes
+from tracecorr.link.event_args import attach_fields
 from tracecorr.model import schema
 from tracecorr.model.kinds import DERIVED, RECORDED, Flag
 from tracecorr.parse.rocprof.records import TIMELESS
@@ -98,10 +99,7 @@ def _timed(events: pl.DataFrame, args: pl.DataFrame) -> pl.DataFrame:
     columns = ("event", "process", "host_pid", "kernel_id", "size_bytes", "ts_ns", "dur_ns", "stamp_ns", "flags")
     rows = events.select(*columns, "source", "layer")
     rows = rows.filter((pl.col("source") == "rocprof") & (pl.col("layer") == "gpu"))
-    for key in ("queue_id", "dispatch_id"):
-        values = args.filter(pl.col("key") == key)
-        values = values.select("event", pl.col("u64").cast(pl.Int64, strict=False).alias(key))
-        rows = rows.join(values, on="event", how="left", maintain_order="left")
+    rows = attach_fields(rows, args, ("queue_id", "dispatch_id"), pl.col("u64").cast(pl.Int64, strict=False))
     logs = events.select("process", "source").filter(pl.col("source") == "amd_log")["process"].drop_nulls().unique()
     only = logs.item() if logs.len() == 1 else None
     unaligned = pl.col("flags").fill_null(0) & int(Flag.UNALIGNED) > 0

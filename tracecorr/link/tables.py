@@ -61,50 +61,35 @@ def link_tables(
     del placed  # large
     events, args, driver = _link_driver_calls(events, part_args, identities, trace_aligned)
     losses = lacking.losses
-    events = streams.name_null_stream(events)
-    stream_table = streams.build_streams(events, args)
-    addressed = queue_addresses.find_lines(events, args)
-    events = _forget_rings(events, addressed)
-    rings = created_rings.find_rings(events, args, stream_table, losses, trace_aligned)
-    queue_table = queue_lives.build_queues(events, packets, args, trace_aligned, losses, rings)
-    queue_table = _limit_creations(queue_table, events, identities.threads)
-    gpu_table, queue_table = _tell_driver_facts(*list_gpus(queue_table, hqd, known_gpus), events, args)
-    hqd = attach_queues(hqd, queue_table, identities.processes, gpu_table)
-    kernel_table, kernel_ids = list_kernels(events)
-    of_queues = queue_lives.assign_queues(events, queue_table, trace_aligned)
-    lines = queue_table.select("queue", line="created_line_event").drop_nulls()
-    of_queues = pl.concat([of_queues, addressed.join(lines, on="line").select(of_queues.columns)])
-    keys = (of_queues, streams.assign_streams(events, stream_table), kernel_ids)
-    events = _attach_keys(events, queue_table, keys, hqd).drop(_SPENT)
-    events = _spread_queues(events, queue_creation.queues_of_calls(queue_table, events, args))
-    events = _attach_gpus(events, queue_table, assign_gpus(args, driver.devices, gpu_table))
+    events, owners = _find_owners(events, packets, args, identities, trace_aligned, losses, hqd, known_gpus)
+    events = _attach_gpus(events, owners.queues, assign_gpus(args, driver.devices, owners.gpus))
     jobs = build_drm_jobs(events, args)
     found = build_launches(events, packets, args, _sources(events, trace_aligned), losses, lacking.displaced)
     del packets  # large
-    timed = rocprof.match_packets(events, args, found.table, queue_table, kernel_table)
-    launches = explain_stores(rocprof.fill_gpu_times(found.table, timed), queue_table)
+    timed = rocprof.match_packets(events, args, found.table, owners.queues, owners.kernels)
+    launches = explain_stores(rocprof.fill_gpu_times(found.table, timed), owners.queues)
     events = forget_indexes(_forget_kernels(_name_commands(events, found.commands), found.unnamed), found.miscounted)
     events = _describe_gpu_times(_chain_doorbells(events, launches), found.gpu)
     edges = (
-        link_hqds(events, hqd, queue_table), kfd_calls.link_doorbell_mappings(events, args, driver.mappings),
+        link_hqds(events, owners.hqd, owners.queues), kfd_calls.link_doorbell_mappings(events, args, driver.mappings),
         link_drm_jobs(jobs), found.edges, rocprof.list_edges(timed), rocprof.link_correlations(events, args),
     )  # fmt: skip
-    links = list_links(events, launches, queue_table, driver.inside, *edges)
+    links = list_links(events, launches, owners.queues, driver.inside, *edges)
     stream_queues = streams.summarize_stream_queues(launches, events)
-    asked = streams.list_asked_priorities(stream_queues, stream_table)
-    queue_table = _count_packets(queue_table, launches, events)
+    asked = streams.list_asked_priorities(stream_queues, owners.streams)
+    queue_table = _count_packets(owners.queues, launches, events)
     return {
         "events": _finish_events(_forget_counts(events)),
         "launches": launches,
         "queues": queue_table.join(asked, on="queue", how="left", maintain_order="left"),
-        "gpus": gpu_table,
-        "streams": stream_table.drop("from_ns"),
+        "gpus": owners.gpus,
+        "streams": owners.streams.drop("from_ns"),
         "stream_queues": stream_queues,
-        "kernels": kernel_table,
+        "kernels": owners.kernels,
         "processes": _lives(identities.processes, events, "process"),
         "threads": find_creators(_lives(identities.threads, events, "thread"), events),
         "args": args,
-        "hqd": hqd,
+        "hqd": owners.hqd,
         "drm_jobs": jobs,
         "losses": log_losses.list_log_losses(lacking.torn, launches, lacking.silent),
         "links": limit_by_loss(links, events, launches, found.losses),
@@ -164,6 +149,47 @@ def _link_driver_calls(
     inside = limit_by_thread(nesting.link_syscalls(events, lines), "event", "evidence", events, identities.threads)
     args = _add_driver_args(args, events, devices, mappings)
     return _adopt_syscalls(events, inside), args, _DriverCalls(inside, devices, mappings)
+
+
+@dataclass
+class _Owners:
+    """Hold the tables whose rows own events, and `hqd` with the queues of its slots."""
+
+    streams: pl.DataFrame
+    queues: pl.DataFrame
+    gpus: pl.DataFrame
+    kernels: pl.DataFrame
+    hqd: pl.DataFrame
+
+
+def _find_owners(
+    events: pl.DataFrame,
+    packets: pl.DataFrame,
+    args: pl.DataFrame,
+    identities: Identities,
+    trace_aligned: bool,
+    losses: pl.DataFrame,
+    hqd: pl.DataFrame,
+    known_gpus: pl.DataFrame,
+) -> tuple[pl.DataFrame, _Owners]:
+    """Return events with the keys of their streams, queues and kernels, and these."""
+    events = streams.name_null_stream(events)
+    stream_table = streams.build_streams(events, args)
+    addressed = queue_addresses.find_lines(events, args)
+    events = _forget_rings(events, addressed)
+    rings = created_rings.find_rings(events, args, stream_table, losses, trace_aligned)
+    queue_table = queue_lives.build_queues(events, packets, args, trace_aligned, losses, rings)
+    queue_table = _limit_creations(queue_table, events, identities.threads)
+    gpu_table, queue_table = _tell_driver_facts(*list_gpus(queue_table, hqd, known_gpus), events, args)
+    hqd = attach_queues(hqd, queue_table, identities.processes, gpu_table)
+    kernel_table, kernel_ids = list_kernels(events)
+    of_queues = queue_lives.assign_queues(events, queue_table, trace_aligned)
+    lines = queue_table.select("queue", line="created_line_event").drop_nulls()
+    of_queues = pl.concat([of_queues, addressed.join(lines, on="line").select(of_queues.columns)])
+    keys = (of_queues, streams.assign_streams(events, stream_table), kernel_ids)
+    events = _attach_keys(events, queue_table, keys, hqd).drop(_SPENT)
+    events = _spread_queues(events, queue_creation.queues_of_calls(queue_table, events, args))
+    return events, _Owners(stream_table, queue_table, gpu_table, kernel_table, hqd)
 
 
 def _limit_creations(queue_table: pl.DataFrame, events: pl.DataFrame, threads: pl.DataFrame) -> pl.DataFrame:

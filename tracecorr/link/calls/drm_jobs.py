@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import polars as pl
 
+from tracecorr.link.event_args import attach_fields
 from tracecorr.model import schema
 from tracecorr.model.kinds import RECORDED
 
@@ -74,8 +75,8 @@ def _steps(events: pl.DataFrame, args: pl.DataFrame) -> pl.DataFrame:
         return _driver_steps(events, args)
     step = pl.when(name.is_in(_QUEUE)).then(0).when(name.is_in(_RUN)).then(1).otherwise(2)
     steps = chosen.select("event", "ts_ns", "process", "thread", step=step)
-    for key, column in (("fence", _text), ("ring", _text), ("dev", _text), ("id", _number), ("client_id", _number)):
-        steps = steps.join(_field(args, steps, key, column()), on="event", how="left", maintain_order="left")
+    steps = attach_fields(steps, args, ("fence", "ring", "dev"), _text())
+    steps = attach_fields(steps, args, ("id", "client_id"), _number())
     return steps.drop_nulls("fence").sort("event")
 
 
@@ -85,19 +86,14 @@ def _driver_steps(events: pl.DataFrame, args: pl.DataFrame) -> pl.DataFrame:
     step = pl.col("name").cast(pl.String).replace_strict(steps_of, return_dtype=pl.Int32)
     steps = events.filter(pl.col("name").is_in(list(steps_of)))
     steps = steps.select("event", "ts_ns", "process", "thread", step=step)
-    for key, column in (("fence", _text), ("context", _number), ("seqno", _number), ("timeline", _text)):
-        steps = steps.join(_field(args, steps, key, column()), on="event", how="left", maintain_order="left")
+    steps = attach_fields(steps, args, ("fence", "timeline"), _text())
+    steps = attach_fields(steps, args, ("context", "seqno"), _number())
     none = {key: pl.lit(None, dtype) for key, dtype in (("dev", pl.String), ("id", pl.Int64), ("client_id", pl.Int64))}
     fence = pl.coalesce("fence", pl.format("{}:{}", "context", "seqno"))
     steps = steps.select("event", "ts_ns", "process", "thread", "step", fence=fence, ring="timeline", **none)
     # Most fences that are signalled are no jobs of these rings.
     jobs = steps.filter(pl.col("step") < 2).select("fence").unique()
     return steps.join(jobs, on="fence", how="semi").sort("event")
-
-
-def _field(args: pl.DataFrame, steps: pl.DataFrame, key: str, value: pl.Expr) -> pl.DataFrame:
-    own = args.filter((pl.col("key") == key) & pl.col("event").is_in(steps["event"].implode()))
-    return own.select("event", value.alias(key)).unique("event", keep="first")
 
 
 def _text() -> pl.Expr:

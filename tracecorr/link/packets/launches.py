@@ -114,13 +114,7 @@ def build_launches(
     gpu = drop_ended(link_gpu_times(times, uses, losses), joined, times)
     joined = _add(joined, gpu)
     joined = joined.with_columns(doorbell_ns=events["ts_ns"].gather(joined["doorbell_event"]))
-    edges = pl.concat([
-        link_dependencies(base, packets, uses, losses).with_columns(rule=pl.lit("signal_dependency")),
-        joined.drop_nulls("complete_event").select(
-            from_event="event", to_event="complete_event", rule=pl.lit("completion_of_packet")
-        ),
-        gpu.select(from_event="event", to_event="gpu_event", rule=pl.lit("gpu_time_of_signal")),
-    ]).with_columns(evidence=pl.lit(DERIVED))  # fmt: skip
+    edges = _list_edges(link_dependencies(base, packets, uses, losses), joined, gpu)
     unsure = list_unsure_kernels(joined, events, losses, displaced["file"].unique())
     unnamed = pl.concat([unsure, list_unsure_names(joined)]).unique()
     joined = joined.with_columns(packets[name].gather(places) for name in _PACKET_COLUMNS)
@@ -131,6 +125,17 @@ def build_launches(
     reason = _reason(sources, losses, pl.lit(trace_from, pl.Int64))
     table = schema.LAUNCHES.conform(_select(joined.with_columns(unlinked_reason=reason)))
     return Launches(table, edges, gpu.select("event", "gpu_event"), other_command, unnamed, miscounted, losses)
+
+
+def _list_edges(dependencies: pl.DataFrame, joined: pl.DataFrame, gpu: pl.DataFrame) -> pl.DataFrame:
+    """Return the links that the table does not show: what a packet waits for, its completion, its GPU time."""
+    completed = joined.drop_nulls("complete_event").select(from_event="event", to_event="complete_event")
+    timed = gpu.select(from_event="event", to_event="gpu_event")
+    return pl.concat([
+        dependencies.with_columns(rule=pl.lit("signal_dependency")),
+        completed.with_columns(rule=pl.lit("completion_of_packet")),
+        timed.with_columns(rule=pl.lit("gpu_time_of_signal")),
+    ]).with_columns(evidence=pl.lit(DERIVED))  # fmt: skip
 
 
 def forget_indexes(packets: pl.DataFrame, miscounted: pl.Series) -> pl.DataFrame:

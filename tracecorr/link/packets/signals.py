@@ -5,7 +5,7 @@ from __future__ import annotations
 import polars as pl
 
 from tracecorr.align.causal_pairs import LOG_STEP_NS
-from tracecorr.align.rows import append_rows
+from tracecorr.align.rows import append_rows, attach_args
 from tracecorr.model import schema
 
 # A use of a signal is not the one meant when half as many signals were used since as lie between two uses of one. Where
@@ -26,10 +26,7 @@ def add_gpu_times(records: pl.DataFrame, args: pl.DataFrame) -> pl.DataFrame:
     lines = records.filter((pl.col("layer") == "signal") & (pl.col("name") == "gpu_time"))
     if lines.is_empty():
         return records.with_columns(line_stamp_ns=pl.lit(None, pl.Int64))
-    times = args.filter(pl.col("key").is_in(["start_ns", "end_ns"]))
-    for key in ("start_ns", "end_ns"):
-        values = times.filter(pl.col("key") == key).select("file", "offset", pl.col("u64").alias(key))
-        lines = lines.join(values.unique(["file", "offset"]), on=["file", "offset"], maintain_order="left")
+    lines = attach_args(lines, args, ["start_ns", "end_ns"])
     likely = (pl.col("start_ns") > 0) & (pl.col("end_ns") < 2**62) & (pl.col("start_ns") <= pl.col("end_ns"))
     rows = lines.filter(likely & pl.col("stamp_ns").is_not_null()).with_columns(
         layer=pl.lit("gpu").cast(schema.CAT), clock=pl.lit("boot").cast(schema.CAT),

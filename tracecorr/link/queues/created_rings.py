@@ -8,7 +8,7 @@ import polars as pl
 
 from tracecorr.link.event_args import pivot_args
 from tracecorr.link.queues.creation_joins import join_creations
-from tracecorr.link.queues.queue_lives import list_creations, list_kernel_creations, list_log_packets
+from tracecorr.link.queues.queue_lives import list_creations, list_ends, list_kernel_creations, list_log_packets
 from tracecorr.link.queues.streams import assign_streams
 from tracecorr.model.kinds import BEGINNINGS, INFERRED, QUEUE_CREATED, QUEUE_DELETED, QUEUE_SELECTED, RECORDED
 
@@ -43,16 +43,17 @@ def find_rings(
     made = list_creations(events, args, losses).drop_nulls("process").rename({"event": "line"})
     lines = _without_losses(made, events, losses)
     packets = list_log_packets(events).drop_nulls("process").select("process", "ring", "ts_ns").sort("ts_ns")
-    deleted = _list_deleted(events, args)
+    ends = list_ends(events, args).select("process", "swq", deleted_ns="ts_ns").drop_nulls()
     # On an unknown clock nothing says which of two creations with one address is meant.
     kernel_side = list_kernel_creations(events if aligned else events.clear(), args)
     found = _of_stores(lines, events, args)
     found = pl.concat([found, _of_ioctls(lines, kernel_side).join(found, on="line", how="anti")])
-    found = _drop_contradicted(found, lines, packets, deleted)
+    found = _drop_contradicted(found, lines, packets, ends)
     claims = _claims_of_streams(lines, events, args, streams)
-    for rule in (_pick_pairs, partial(_pair_in_order, lines, packets, events)):
-        more = _drop_contradicted(_drop_taken(rule(claims, found), found, lines), lines, packets, deleted)
-        found = pl.concat([found, _drop_misplaced(more, lines, kernel_side)])
+    alone = (pl.len().over("line") == 1) & (pl.len().over("process", "ring") == 1)
+    add = partial(_add_inferred, lines=lines, packets=packets, deleted=ends, kernel_side=kernel_side)
+    found = add(found, claims.filter(alone))
+    found = add(found, _pair_in_order(lines, packets, events, claims, found))
     return found.select(event="line", ring="ring", ring_evidence="ring_evidence").cast(RINGS)  # type: ignore[arg-type]
 
 
@@ -89,6 +90,19 @@ def _of_ioctls(lines: pl.DataFrame, kernel_side: pl.DataFrame) -> pl.DataFrame:
     rings = kernel_side.select(ring="ring_base", ioctl="event").drop_nulls()
     owned = joins.join(rings, on="ioctl").join(unnamed.select("event", "process"), on="event")
     return owned.select("process", "ring", line="event", ring_evidence="evidence").select(*_PAIR, "ring_evidence")
+
+
+def _add_inferred(
+    found: pl.DataFrame,
+    pairs: pl.DataFrame,
+    lines: pl.DataFrame,
+    packets: pl.DataFrame,
+    deleted: pl.DataFrame,
+    kernel_side: pl.DataFrame,
+) -> pl.DataFrame:
+    """Return `found` with further pairs whose line and ring have no other one, and that nothing contradicts."""
+    possible = _drop_contradicted(_drop_taken(pairs, found, lines), lines, packets, deleted)
+    return pl.concat([found, _drop_misplaced(possible, lines, kernel_side)])
 
 
 def _drop_contradicted(
@@ -172,12 +186,6 @@ def _list_given(lines: pl.DataFrame, calls: pl.DataFrame, events: pl.DataFrame, 
     return rows.join_asof(made, on="ts_ns", by=keys, check_sortedness=False).select("stream_id", "line").drop_nulls()
 
 
-def _pick_pairs(claims: pl.DataFrame, found: pl.DataFrame) -> pl.DataFrame:
-    """Return the claims that no other one contradicts."""
-    del found
-    return claims.filter((pl.len().over("line") == 1) & (pl.len().over("process", "ring") == 1))
-
-
 def _pair_in_order(
     lines: pl.DataFrame, packets: pl.DataFrame, events: pl.DataFrame, claims: pl.DataFrame, found: pl.DataFrame
 ) -> pl.DataFrame:
@@ -213,12 +221,3 @@ def _list_spans(events: pl.DataFrame) -> pl.DataFrame:
     begun = rows.filter(pl.col("name").is_in(BEGINNINGS)).group_by("process").agg(begun_ns=pl.col("ts_ns").min())
     ended = rows.filter(pl.col("name") == QUEUE_DELETED).group_by("process").agg(ended_ns=pl.col("ts_ns").min())
     return begun.join(ended, on="process", how="left")
-
-
-def _list_deleted(events: pl.DataFrame, args: pl.DataFrame) -> pl.DataFrame:
-    """Return process, swq, deleted_ns of the lines that tell the end of a queue by its SWq."""
-    rows = events.select("event", "process", "layer", "name", deleted_ns="ts_ns").filter(
-        (pl.col("layer") == "aql") & (pl.col("name") == QUEUE_DELETED)
-    )
-    named = rows.join(pivot_args(args, rows["event"], ["swq"]), on="event")
-    return named.select("process", "swq", "deleted_ns").drop_nulls()

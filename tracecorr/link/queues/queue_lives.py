@@ -132,7 +132,7 @@ def build_queues(
     lines, ioctls = _fill_rings(list_creations(events, args, losses), rings), list_kernel_creations(events, args)
     # On an unknown clock nothing says which of two creations with one address is meant.
     joins = join_creations(lines if aligned else lines.clear(), ioctls)
-    ends = _list_ends(events, args)
+    ends = list_ends(events, args)
     lines = merge_shared(lines, joins, ends)
     logged = _logged(lines, joins, ioctls)
     unlined = _rings_without_line(printed, lines)
@@ -151,8 +151,13 @@ def build_queues(
     return add_ends(queues, ends).drop("users").with_columns(process=named)
 
 
-def _list_ends(events: pl.DataFrame, args: pl.DataFrame) -> pl.DataFrame:
-    """Return event, process, ring, swq, ts_ns of the lines that tell a queue's end, by its ring or its address."""
+def list_ends(events: pl.DataFrame, args: pl.DataFrame) -> pl.DataFrame:
+    """Return event, process, ring, swq, ts_ns of the lines that tell a queue's end, by its ring or its address.
+
+    Args:
+        events: placed events with `process`, `ring`.
+        args: args by event.
+    """
     rows = events.select("event", "process", "ring", "ts_ns", "layer", "name")
     rows = rows.filter((pl.col("layer") == "aql") & (pl.col("name") == QUEUE_DELETED))
     fields = pivot_args(args, rows["event"], ["swq"])
