@@ -5,9 +5,7 @@ from __future__ import annotations
 import polars as pl
 
 from tracecorr.analyze.frames import Tables, collect
-
-_DOORBELL_MAP = 3 << 62  # offset of a doorbell mapping of /dev/kfd (kfd_ioctl.h: KFD_MMAP_TYPE_DOORBELL, bits 63:62)
-_GPU_SHIFT, _GPU_MASK = 46, 0xFFFF
+from tracecorr.parse.kfd.fields import decode_mapping
 
 
 def list_doorbell_pages(tables: Tables) -> pl.DataFrame:
@@ -16,11 +14,12 @@ def list_doorbell_pages(tables: Tables) -> pl.DataFrame:
     Returns: process, gpu_id, event and ts_ns (of its first mapping), mappings.
     """
     failed = pl.col("result").cast(pl.String).str.starts_with("E").fill_null(value=False)
+    mapping, gpu_id = decode_mapping(pl.col("arg"))
     maps = collect(
         tables("events")
-        .filter((pl.col("layer") == "syscall") & (pl.col("name") == "mmap") & (pl.col("arg") >= _DOORBELL_MAP))
-        .filter(~failed)
-        .select("event", "ts_ns", "process", gpu_id=(pl.col("arg") // (1 << _GPU_SHIFT) & _GPU_MASK).cast(pl.UInt32))
+        .filter((pl.col("layer") == "syscall") & (pl.col("name") == "mmap") & ~failed)
+        .select("event", "ts_ns", "process", mapping=mapping, gpu_id=gpu_id.cast(pl.UInt32))
+        .filter(pl.col("mapping") == "doorbells")
     ).sort("ts_ns", "event")
     return maps.group_by("process", "gpu_id", maintain_order=True).agg(
         pl.col("event", "ts_ns").first(), mappings=pl.len().cast(pl.Int64)

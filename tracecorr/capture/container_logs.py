@@ -15,6 +15,7 @@ from tracecorr.capture.container_workload import find_marked
 from tracecorr.capture.containers import exec_log_folders
 from tracecorr.store.followed import LOG_FOLDER
 
+# The system call openat2 and its flags (openat2.h of the kernel), which the standard library does not offer.
 _SYS_OPENAT2 = 437
 _RESOLVE_IN_ROOT, _RESOLVE_NO_MAGICLINKS = 0x10, 0x02
 _PIECE = 1 << 20

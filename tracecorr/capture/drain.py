@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import IO
 
+# The command of fcntl that sets a pipe's size (fcntl.h), and what an unprivileged process may ask for.
 _F_SETPIPE_SZ = 1031
 _PIPE_BYTES = 1 << 20
 # The kernel wakes a reader when its buffer is filled to `buffer_percent`; this sweep bounds how long

@@ -188,7 +188,7 @@ def _find_owners(
     of_queues = pl.concat([of_queues, addressed.join(lines, on="line").select(of_queues.columns)])
     keys = (of_queues, streams.assign_streams(events, stream_table), kernel_ids)
     events = _attach_keys(events, queue_table, keys, hqd).drop(_SPENT)
-    events = _spread_queues(events, queue_creation.queues_of_calls(queue_table, events, args))
+    events = _spread_queues(events, queue_creation.find_queues_of_calls(queue_table, events, args))
     return events, _Owners(stream_table, queue_table, gpu_table, kernel_table, hqd)
 
 

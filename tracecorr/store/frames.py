@@ -27,9 +27,11 @@ from tracecorr.store.space import reserve_space
 SUFFIX = ".zst"
 MAGIC = b"\x28\xb5\x2f\xfd"
 FRAME_BYTES = 4 << 20
+# Of a skippable frame of our own.
 MARK = 0x184D2A51
 # Level 1 is as small as level 3 on HIP logs at four fifths of its time, and four times faster than level 5.
 _LEVEL = 1
+# Magic numbers and headers of frames and blocks (RFC 8878), and of the table of the seekable format (zstd, contrib).
 _SKIPPABLE, _SKIPPABLE_MASK, _TABLE = 0x184D2A50, 0xFFFFFFF0, 0x184D2A5E
 _SEEKABLE = 0x8F92EAB1
 _HEADER, _ENTRY, _FOOTER, _OFFSET = (

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ctypes
 import os
 
+# Flags of fallocate (falloc.h of the kernel).
 _KEEP_SIZE, _PUNCH_HOLE = 0x01, 0x02
 
 

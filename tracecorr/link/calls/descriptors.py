@@ -16,6 +16,7 @@ BY_DRIVER, BY_PATH, BY_OPEN, BY_NUMBER = "driver", "path", "open", "number"
 _OPENS = ("open", "openat", "openat2", "creat")
 _DUPS = ("dup", "dup2", "dup3")
 _FORK, _EXEC = "sched_process_fork", "sched_process_exec"
+# Commands of fcntl and a flag of open (fcntl.h of x86-64).
 _F_DUPFD, _F_DUPFD_CLOEXEC, _O_CLOEXEC = 0, 1030, 0x80000
 _KFD_PATH, _DRM_PATH = r"(?:^|/)dev/kfd$", r"(?:^|/)dev/dri/(?:by-path/.*|renderD\d+|card\d+)$"
 # Functions of the drivers that run inside the call: they prove the device.
@@ -150,7 +151,14 @@ def _definitions(calls: pl.DataFrame, events: pl.DataFrame, args: pl.DataFrame) 
     opens = calls.filter(pl.col("name").is_in(_OPENS) & done)
     opens = opens.join(_opened(events, args), on="event", how="left").join(flags, on="event", how="left")
     fcntls = calls.filter((pl.col("name") == "fcntl") & done).join(numbers, on="event")
-    copying = fcntls.filter(pl.col("operation").is_in([_F_DUPFD, _F_DUPFD_CLOEXEC]))
+    copying = fcntls.filter(
+        pl.col("operation").is_in(
+            [  # Commands of fcntl and a flag of open (fcntl.h of x86-64).
+                _F_DUPFD,
+                _F_DUPFD_CLOEXEC,
+            ]
+        )
+    )
     dups = calls.filter(pl.col("name").is_in(_DUPS) & done).join(flags, on="event", how="left")
     closes = calls.filter((pl.col("name") == "close") & pl.col("fd").is_not_null())
     cloexec = (pl.col("u64").fill_null(0) & _O_CLOEXEC != 0) | pl.col("text").str.contains("CLOEXEC").fill_null(False)

@@ -7,6 +7,7 @@ import polars as pl
 from tracecorr.link.event_args import attach_fields
 from tracecorr.model import schema
 from tracecorr.model.kinds import RECORDED
+from tracecorr.parse.kfd.functions import hex_text
 
 # Old naming up to Linux 6.16 and in the DKMS trees, new naming from 6.17 on.
 _QUEUE = ("drm_sched_job", "drm_sched_job_queue")
@@ -97,8 +98,7 @@ def _driver_steps(events: pl.DataFrame, args: pl.DataFrame) -> pl.DataFrame:
 
 
 def _text() -> pl.Expr:
-    number = pl.col("u64").map_elements(lambda value: f"0x{value:x}", return_dtype=pl.String)
-    return pl.coalesce("text", number)
+    return pl.coalesce("text", hex_text(pl.col("u64")))
 
 
 def _number() -> pl.Expr:

@@ -9,6 +9,7 @@ from tracecorr.model.kinds import DERIVED, INFERRED
 from tracecorr.parse.kfd.fields import decode_mapping, name_value
 from tracecorr.parse.kfd.ioctls import CREATE_QUEUE, HANDLER_PREFIX, KFD_PREFIX
 
+# A shorter name of a probe may begin the names of several requests.
 _LEAST_NAME = 5
 # A file cannot be that long: an offset from here on is one of /dev/kfd, though its open was not seen.
 _LEAST_KFD_OFFSET = 1 << 62
@@ -85,6 +86,11 @@ def link_doorbell_mappings(events: pl.DataFrame, args: pl.DataFrame, mappings: p
     The page is mapped once per process and GPU, by the thread that made the first queue there, after the ioctl
     returned and in the same HIP call. `derived` where a probe read the GPU of the ioctl; else `inferred` by thread and
     time.
+
+    Args:
+        events: linked events with `chain`.
+        args: args by event, with `gpu`.
+        mappings: as `list_mappings` returns them.
     """
     pages = mappings.filter(pl.col("mapping") == "doorbells").sort("ts_ns")
     pages = pages.unique(["process", "thread", "gpu_id"], keep="first", maintain_order=True)

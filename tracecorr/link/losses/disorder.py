@@ -121,7 +121,7 @@ def part_displaced(events: pl.DataFrame, displaced: pl.DataFrame) -> pl.DataFram
     calls = events.filter((pl.col("layer") == "hip") & (pl.col("source") == "amd_log")).select(
         "event", *_THREAD, "offset", to=pl.max_horizontal("offset", "end_offset")
     )
-    torn = holds_displaced(calls, displaced, "offset", "to")
+    torn = select_holding(calls, displaced, "offset", "to")
     moved = events.select("event", *_THREAD, "offset", "source").filter(pl.col("source") == "amd_log")
     moved = moved.join(displaced, on=[*_THREAD, "offset"], how="semi")
     marks = pl.concat([torn.select("event", torn=pl.lit(True)), moved.select("event", torn=pl.lit(False))])
@@ -131,8 +131,14 @@ def part_displaced(events: pl.DataFrame, displaced: pl.DataFrame) -> pl.DataFram
     return joined.with_columns(*take_ends(pl.col("torn")), parent=pl.when(~inside).then("parent")).drop("torn")
 
 
-def holds_displaced(rows: pl.DataFrame, displaced: pl.DataFrame, low: str, high: str) -> pl.DataFrame:
-    """Return the rows between whose two places (columns `low` and `high`, both included) lies a displaced line."""
+def select_holding(rows: pl.DataFrame, displaced: pl.DataFrame, low: str, high: str) -> pl.DataFrame:
+    """Return the rows between whose two places lies a displaced line of their thread.
+
+    Args:
+        rows: file, thread, and others.
+        displaced: as `find_displaced` returns them.
+        low, high: columns of `rows` with the places (byte offsets), both included.
+    """
     lines = displaced.with_columns(last=pl.col("offset")).rename({"offset": "_at"})
     found = rows.sort(high).join_asof(lines, left_on=high, right_on="_at", by=_THREAD, check_sortedness=False)
     return found.filter(pl.col("last") >= pl.col(low)).select(rows.columns)
@@ -149,4 +155,4 @@ def drop_displaced(found: pl.DataFrame, launches: pl.DataFrame, displaced: pl.Da
     if displaced.is_empty():
         return found
     rows = launches.select("event", *_THREAD, "offset", low=pl.min_horizontal("offset", "command_offset"))
-    return found.join(holds_displaced(rows, displaced, "low", "offset"), on="event", how="anti", maintain_order="left")
+    return found.join(select_holding(rows, displaced, "low", "offset"), on="event", how="anti", maintain_order="left")

@@ -11,6 +11,7 @@ from tracecorr.link.packets.packet_losses import list_short_files
 from tracecorr.link.packets.packet_order import add_turns, find_earliest
 from tracecorr.model.kinds import PACKET_KINDS, QUEUE_CREATED, QUEUE_DELETED
 
+# The log prints indexes as 32 bit numbers.
 _WRAP = 2**32
 _COLUMNS = (
     "process", "thread", "ring", "packet_index", "stamp_ns", "file", "offset", "parent_offset", "layer", "name",

@@ -10,6 +10,7 @@ import polars as pl
 
 from tracecorr.model.kinds import RECORDED
 
+# An AQL packet (HSA Runtime Programmer's Reference Manual).
 _PACKET_BYTES = 64
 _NO_STORE = "no doorbell"  # so begin the reasons of `launches.unlinked_reason` that a probe of stores would remove
 _INTERCEPTED = "a profiler intercepts the queue: the store went to a signal of its own"

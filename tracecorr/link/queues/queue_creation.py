@@ -185,7 +185,7 @@ def _list_printed_ids(events: pl.DataFrame, args: pl.DataFrame) -> pl.DataFrame:
 
 def _add_ends(queues: pl.DataFrame, events: pl.DataFrame, args: pl.DataFrame) -> pl.DataFrame:
     """Add the end of queues that a DESTROY_QUEUE names by their id."""
-    calls = queues_of_calls(queues, events, args)
+    calls = find_queues_of_calls(queues, events, args)
     done = (pl.col("name") == DESTROY_QUEUE) & (pl.col("result") == "0")
     ends = events.select("event", "ts_ns", "dur_ns", "name", "result").filter(done)
     ends = ends.select("event", ended_ns=pl.col("ts_ns") + pl.col("dur_ns").fill_null(0))
@@ -194,8 +194,14 @@ def _add_ends(queues: pl.DataFrame, events: pl.DataFrame, args: pl.DataFrame) ->
     return joined.with_columns(destroyed_ns=pl.coalesce("destroyed_ns", "ended_ns")).drop("ended_ns")
 
 
-def queues_of_calls(queues: pl.DataFrame, events: pl.DataFrame, args: pl.DataFrame) -> pl.DataFrame:
-    """Return event, queue of ioctls that name a queue by its KFD id: the one of the process that was made last."""
+def find_queues_of_calls(queues: pl.DataFrame, events: pl.DataFrame, args: pl.DataFrame) -> pl.DataFrame:
+    """Return event, queue of ioctls that name a queue by its KFD id: the one of the process that was made last.
+
+    Args:
+        queues: queues with `kfd_queue_id`, `created_ns`.
+        events: linked events.
+        args: args by event, with `qid`.
+    """
     wanted = (pl.col("layer") == "ioctl") & pl.col("name").is_in([DESTROY_QUEUE, UPDATE_QUEUE, SET_CU_MASK])
     calls = events.select("event", "process", "ts_ns", "layer", "name").filter(wanted)
     named = calls.select("event", "process", "ts_ns").join(

@@ -12,6 +12,7 @@ import polars as pl
 from tracecorr.align.rows import attach_args
 
 _CALLS = ("clone", "clone3")
+# CLONE_THREAD and CLONE_SETTLS (sched.h of the kernel).
 _THREAD, _SETTLS = 0x10000, 0x80000
 # A new thread may be seen before its creator's call is.
 _ROUNDING_NS = 2_000

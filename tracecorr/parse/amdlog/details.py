@@ -30,6 +30,7 @@ _GIVEN_STREAMS = (
     "hipMemset", "hipMemPrefetch", "hipGraphLaunch", "hipEventRecord", "hipMallocAsync", "hipFreeAsync",
     "hipStreamSynchronize", "hipStreamQuery", "hipStreamWait", "hipStreamWrite", "hipStreamAddCallback",
 )  # fmt: skip
+# How far behind its beginning a message is looked for the stream; longer ones are read as if they were given none.
 _CALL_BYTES = 240
 # A queue whose ring or address a message prints: which one, `queue` tells by the release, `any_queue` does not tell.
 _QUEUES = ("ring", "swq", "queue", "any_queue")

@@ -23,6 +23,7 @@ from tracecorr.parse.ftrace.pages import RecordReader, torn_ends
 from tracecorr.parse.ftrace.ring import SLACK, Bytes, Records, word_view
 from tracecorr.parse.ftrace.streams import Account, Gap, Window
 
+# Types of perf's records (perf_event.h).
 _SAMPLE, _LOST = 9, 2
 # Bytes before the pid, before the time, before the size of the record, before the record; the last two without id.
 _PID_AT, _TIME_AT, _SIZE_AT, _RECORD_AT = 8, 16, 32, 36

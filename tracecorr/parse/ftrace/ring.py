@@ -15,6 +15,7 @@ from tracecorr.parse.digits import Ints
 
 Bytes = npt.NDArray[np.uint8]
 
+# Types of records, and the bits of a page's length (the kernel's ring_buffer.h and ring_buffer.c).
 _LONG, _PADDING, _TIME_EXTEND, _TIME_STAMP = 0, 29, 30, 31
 _LENGTH_MASK = (1 << 27) - 1
 _MISSED, _MISSED_STORED = np.uint64(1 << 31), np.uint64(1 << 30)

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import polars as pl
 
+# Types of ioctl numbers, their bits 15:8: `K` and `d` (kfd_ioctl.h, drm.h).
 KFD_TYPE, DRM_TYPE = 0x4B, 0x64
 # What is common to the names, and to those of the functions that do in the driver what is asked (kfd_chardev.c).
 KFD_PREFIX, HANDLER_PREFIX = "AMDKFD_IOC_", "kfd_ioctl_"

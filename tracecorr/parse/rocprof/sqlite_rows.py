@@ -9,6 +9,7 @@ import struct
 from collections.abc import Callable, Iterator
 
 MAGIC = b"SQLite format 3\0"
+# Length of the first page's header, types of the pages of a table (sqlite.org/fileformat2.html).
 _HEADER_BYTES = 100
 _INTERIOR, _LEAF = 5, 13
 
