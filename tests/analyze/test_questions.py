@@ -125,6 +125,14 @@ def test_copies_have_a_rate_only_where_their_end_is_recorded() -> None:
     assert rows["blit kernel __amd_rocclr_copyBuffer", None]["copies"] == 1
 
 
+def test_kernels_of_the_runtime_that_copy_nothing_are_no_copies() -> None:
+    names = ("copyBufferRect", "streamOpsWrite", "streamOpsWait", "batchMemOp", "gwsInit", "initHeap", "scheduler")
+    kernels = table("kernels", *({"kernel": i, "name": f"__amd_rocclr_{name}"} for i, name in enumerate(names)))
+    launches = table("launches", *({"kind": "dispatch", "kernel": i} for i in range(len(names))))
+    rows = summarize_copies(table("events"), launches, kernels)
+    assert rows.select("path", "copies").rows() == [("blit kernel __amd_rocclr_copyBufferRect", 1)]
+
+
 def test_memory_held_at_once() -> None:
     def line(ts_ns: int, name: str, arg: int, size: int | None = None) -> dict[str, object]:
         return {

@@ -285,6 +285,9 @@ def test_other_ways_to_copy_are_counted_apart() -> None:
     for event, layer, name in ((60, "copy", "memcpy_h2d"), (61, "copy", "staged"), (62, "signal", "memcpy_wait")):
         add("events", event=event, ts_ns=8_000 + event, layer=layer, name=name, process=0)(rows)
     add("drm_jobs", job=2, ring="sdma0", ring_kind="sdma", process=0)(rows)
+    # This kernel of the runtime waits, and copies nothing.
+    add("kernels", kernel=2, name="__amd_rocclr_streamOpsWait")(rows)
+    put("launches", 0, kernel=2)(rows)
     (verdict,) = judge_capture(tables_of(rows), names=["copies_use_user_sdma"])
     assert verdict.finding.counts == {
         "engine_copies": 1, "sdma_queues": 1, "drm_jobs": 3, "drm_jobs_of_these_processes": 1, "blit_kernels": 1,

@@ -10,13 +10,15 @@ _STEPS = {
     "memcpy_to_staging": "host memcpy into a staging buffer",
     "memcpy_from_staging": "host memcpy out of a staging buffer",
     "host_memcpy": "host memcpy without the GPU",
+    "host_memcpy_rect": "host memcpy without the GPU, rectangle",
     "host_memcpy_h2d": "host memcpy without the GPU, host to device",
     "host_memcpy_d2h": "host memcpy without the GPU, device to host",
     "blit_staging_h2d": "blit kernel through staging, host to device",
     "blit_staging_d2h": "blit kernel through staging, device to host",
 }
-# Kernels by which CLR copies and fills without a copy engine (rocclr device/blitcl.cpp, ROCm 4.5 to 7.2).
-BLIT_KERNELS = "^__amd_rocclr_"
+# Kernels by which CLR copies and fills without a copy engine (rocclr device/blitcl.cpp, ROCm 4.5 to 7.2). Others of its
+# own wait for a value, write one, or prepare a heap or a cooperative launch.
+BLIT_KERNELS = "^__amd_rocclr_(?:copy|fill)"
 
 
 def summarize_copies(events: pl.LazyFrame, launches: pl.LazyFrame, kernels: pl.LazyFrame) -> pl.DataFrame:

@@ -39,6 +39,23 @@ MESSAGES: dict[str, tuple[str, str, dict[str, Any], dict[str, Any]]] = {
     "deleting hostcall buffer 0x5 for hardware queue 0x7f00": (
         "aql", "hostcall_buffer_deleted", {}, {"hostcall_buffer": 5, "queue": 0x7F00},
     ),
+    "Initialize Hostcall signal=0x7f80": (
+        "aql", "hostcall_signal_created", {"signal": None}, {"hostcall_signal": 0x7F80},
+    ),
+    "Launched hostcall listener at 0x6": ("aql", "hostcall_listener_launched", {}, {"listener": 6}),
+    "Registered hostcall buffer 0x5 with listener 0x6": (
+        "aql", "hostcall_buffer_registered", {}, {"hostcall_buffer": 5, "listener": 6},
+    ),
+    "Terminated hostcall listener": ("aql", "hostcall_listener_terminated", {}, {}),
+    "Waiting for value: 0x3. Flags: 0x1 mask: 0xffffffffffffffff": (
+        "signal", "stream_wait_value", {"signal": None}, {"value": 3, "flags": 1, "mask": 0xFFFFFFFFFFFFFFFF},
+    ),
+    "Writing value: 0x123456789": ("signal", "stream_write_value", {"signal": None}, {"value": 0x123456789}),
+    "Reserve hsa device memory 0x7f10, size 0x200000": (
+        "memory", "reserve_addresses", {"arg": 0x7F10, "size_bytes": 0x200000}, {},
+    ),
+    "Free hsa reserved memory 0x7f10": ("memory", "free_addresses", {"arg": 0x7F10}, {}),
+    "ihipMallocManaged ptr=0x7f10": ("memory", "managed_allocate", {"arg": 0x7F10}, {}),
     "Device=0x7bda130, freeMem_ = 0xffee00000": (
         "memory", "free_memory", {}, {"device": 0x7BDA130, "free_bytes": 0xFFEE00000},
     ),
@@ -63,6 +80,9 @@ MESSAGES: dict[str, tuple[str, str, dict[str, Any], dict[str, Any]]] = {
     ),
     "Using host memcpy for copyBuffer, src=0x100e8f0000, dst=0x100e8c0000, size=256": (
         "copy", "host_memcpy", {"size_bytes": 256}, {},
+    ),
+    "Using host memcpy for copyBufferRect, src=0x100e8f0000, dst=0x100e8c0000, size=256": (
+        "copy", "host_memcpy_rect", {"size_bytes": 256}, {},
     ),
     "Gfx Major/Minor/Stepping: 9/4/2": (
         "other", "gfx_version", {}, {"gfx_major": 9, "gfx_minor": 4, "gfx_stepping": 2},

@@ -85,6 +85,12 @@ def _queue_messages() -> list[Message]:
     ]
     for word in ("reachead", "reached"):
         table.append((f"Runtime {word} the AQL queue limit", "queue_full"))
+    table += [
+        ("Initialize Hostcall signal={hostcall_signal}", "hostcall_signal_created"),
+        ("Launched hostcall listener at {listener}", "hostcall_listener_launched"),
+        ("Registered hostcall buffer {hostcall_buffer} with listener {listener}", "hostcall_buffer_registered"),
+        ("Terminated hostcall listener", "hostcall_listener_terminated"),
+    ]
     table.append(("Scratch size ({scratch_bytes}) exceeds max allowed ({maximum}) for kernel", "scratch_exceeded"))
     texts = [
         ("Callback: Queue ", "queue_aborted"),
@@ -108,6 +114,8 @@ def _signal_messages() -> list[Message]:
         ("Requeue handler : value({value}), timestamp({timestamp}),handle({signal})", "requeue_handler"),
         ("Signal = ({signal}), Translated start/end = {start_ns} / {end_ns}, Elapsed", "gpu_time"),
         ("Signal = ({signal}), start = {start_ns}, end = {end_ns}", "gpu_time"),
+        ("Waiting for value: {value}. Flags: {flags} mask: {mask}", "stream_wait_value"),
+        ("Writing value: {value}", "stream_write_value"),
     ]
     return [Message(template, "signal", name) for template, name in table]
 
@@ -118,6 +126,9 @@ def _memory_messages() -> list[Message]:
         ("Allocate hsa device memory {arg}, size {size_bytes}", "allocate_device"),
         ("Allocate hsa host memory {arg}, size {size_bytes}, numa_node = {numa_node}, mem_seg", "allocate_host"),
         ("Free hsa memory {arg}", "free"),
+        ("Reserve hsa device memory {arg}, size {size_bytes}", "reserve_addresses"),
+        ("Free hsa reserved memory {arg}", "free_addresses"),
+        ("ihipMallocManaged ptr={arg}", "managed_allocate"),
         ("Device={device}, freeMem_ = {free_bytes}", "free_memory"),
         ("device={device}, freeMem_ = {free_bytes}", "free_memory"),
         ("Pool AllocMem: {arg}", "pool_allocate"),
@@ -189,7 +200,12 @@ def _copy_messages() -> list[Message]:
     table.append(Message("Query copy engine status ", "copy", "copy_engine_query", Kind.TEXT))
     table.append(Message("memcpy stg buf={}, host src={}, size={size_bytes}", "copy", "memcpy_to_staging"))
     table.append(Message("memcpy host dst={}, stg buf={}, size={size_bytes}", "copy", "memcpy_from_staging"))
-    for way, name in (("H2D", "host_memcpy_h2d"), ("D2H", "host_memcpy_d2h"), ("for copyBuffer", "host_memcpy")):
+    for way, name in (
+        ("H2D", "host_memcpy_h2d"),
+        ("D2H", "host_memcpy_d2h"),
+        ("for copyBuffer", "host_memcpy"),
+        ("for copyBufferRect", "host_memcpy_rect"),
+    ):
         table.append(Message(f"Using host memcpy {way}, src={{}}, dst={{}}, size={{size_bytes}}", "copy", name))
     return table
 
