@@ -72,6 +72,36 @@ def test_a_launch_behind_a_broken_capture_may_lack_its_lines_where_others_lack(t
     assert losses(tmp_path, *launch(0), *behind, *launch(2), *launch(3)) > 0
 
 
+def enqueue(index: int) -> Lines:
+    """Return a launch whose packet another thread writes."""
+    enqueued = f"Command (KernelExecution) enqueued: 0x{index + 16:x} to queue: 0x71"
+    return [f"+{LAUNCH}", enqueued, "hipModuleLaunchKernel: Returned hipSuccess : "]
+
+
+def submit(index: int) -> Lines:
+    return [f"@Command (KernelExecution) submitted: 0x{index + 16:x}", "@" + PACKET.format(index)]
+
+
+@pytest.mark.parametrize(("written", "lost"), [((0, 1, 2), False), ((0, 2), True), ((0,), True)])
+def test_packets_that_worker_threads_write_tell_that_a_launch_behind_a_broken_capture_did_nothing(
+    tmp_path: Path, written: tuple[int, ...], lost: bool
+) -> None:
+    """Direct Dispatch is off; a queue whose last packet comes before the launch tells nothing of it."""
+    rest = [line for index in written[1:] for line in [*enqueue(index), *submit(index)]]
+    assert bool(losses(tmp_path, *enqueue(0), *submit(0), *capture_of(*WAIT), f"+{LAUNCH}", *rest, *FREED)) == lost
+
+
+def test_barriers_behind_a_broken_capture_are_counted_where_their_lines_print_no_index(tmp_path: Path) -> None:
+    """Up to HIP 6.4 they print none."""
+    barrier = PACKET.split(", grid")[0].replace("Dispatch Header = 0x1502 (type=2", "Barrier Header = 0x1503 (type=3")
+    bare = f"{barrier}, dep_signal=[0x0 0x0 0x0 0x0 0x0], completion_signal=0x7f01"
+    lines = [*launch(0), *capture_of(*WAIT), f"+{LAUNCH}", *launch(1), bare]
+    shown = [f"\x1b[32m {line[1:]} \x1b[0m" if line.startswith("+") else line for line in lines]
+    made = "Created SWq=0x220000 to map on HWq=0x3c00000 with size 16384 with priority 1, cooperative: 0"
+    launches = correlate_messages(tmp_path, made, *shown).table("launches").sort("event").collect()
+    assert launches["packet_index"].to_list() == [0, 1, 2]
+
+
 def test_an_exit_that_lacks_elsewhere_in_the_log_makes_both_doubtful(tmp_path: Path) -> None:
     behind = [*capture_of(*WAIT), f"+{LAUNCH}"]
     assert losses(tmp_path, *launch(0), *behind, *launch(1), *FREED, FREED[0], *launch(2)) == 2

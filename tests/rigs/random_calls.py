@@ -6,8 +6,7 @@ result, stream (handle, 0 = null stream), what (what the call is there for, see 
 HIP 7.2.4 itself crashes where a thread waits for all streams while another one makes or destroys some. So only a thread
 that is alone works on the null stream, waits for a whole device, and destroys streams before the end.
 
-HIP_LIBRARY names the library of another release. There no capture is broken: a wait breaks none of HIP 5.7.1, and HIP
-6.4.3 prints too few indexes to tell the calls that return early behind one from calls that lost their exit.
+HIP_LIBRARY names the library of another release.
 """
 
 from __future__ import annotations
@@ -21,14 +20,12 @@ import threading
 import time
 from typing import Any
 
-OTHER_RELEASE = os.environ.get("HIP_LIBRARY")
-HIP = ctypes.CDLL(OTHER_RELEASE or "libamdhip64.so.7")
+HIP = ctypes.CDLL(os.environ.get("HIP_LIBRARY", "libamdhip64.so.7"))
 CODE_OBJECT = f"/rig/programs/vadd.{os.environ.get('NULLGPU_GFX', 'gfx942')}.co"
 ELEMENTS = 16384
 BYTES = ctypes.c_size_t(ELEMENTS * 4)
 HOST_TO_DEVICE, DEVICE_TO_HOST, DEVICE_TO_DEVICE = 1, 2, 3
 RELAXED_CAPTURE, NON_BLOCKING = 2, 1
-DIRECT_DISPATCH = os.environ.get("AMD_DIRECT_DISPATCH") != "0"
 HOST_FUNCTION = ctypes.CFUNCTYPE(None, ctypes.c_void_p)(lambda _: None)
 
 journal: list[tuple[Any, ...]] = []
@@ -77,11 +74,8 @@ class Worker:
             (30, self._launch), (14, self._copy), (4, self._fill), (7, self._create_stream), (3, self._create_event),
             (6, self._record), (4, self._wait_for_event), (3, self._ask_event), (4, self._synchronize),
             (2, self._ask_stream), (2, self._call_host), (4, self._capture), (5, self._launch_graph),
-            (1, self._read_error), (1, self._fail), (2, self._refuse),
+            (1, self._read_error), (1, self._fail), (2, self._refuse), (1, self._break_capture),
         ]  # fmt: skip
-        # Behind a broken capture calls print no exit, which only packets explain that other threads do not write.
-        if DIRECT_DISPATCH and not OTHER_RELEASE:
-            self._steps.append((1, self._break_capture))
         if alone:
             self._steps += [
                 (3, self._destroy_stream), (4, self._copy_and_wait), (2, self._allocate), (1, self._synchronize_device),

@@ -1,8 +1,8 @@
 """Early returns: calls on a stream whose capture broke print no exit line, those of some functions. No line lacks.
 
-Of HIP 7.2.4: hipModuleLaunchKernel, hipMallocAsync, hipMemcpy2DAsync, copies and fills of the driver's interface
-(hipMemcpyHtoDAsync, hipMemsetD8Async), and a hipDeviceSynchronize that breaks a capture. Others, and refused arguments
-with hardly an exception, are told by an exit. The stream stays broken behind its hipStreamEndCapture.
+Of HIP 6.4.3 and 7.2.4: hipModuleLaunchKernel, hipMallocAsync, hipMemcpy2DAsync, copies and fills of the driver's
+interface (hipMemcpyHtoDAsync, hipMemsetD8Async), and a hipDeviceSynchronize that breaks a capture. Others, and refused
+arguments with hardly an exception, are told by an exit. The stream stays broken behind its hipStreamEndCapture.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ import polars as pl
 
 from tracecorr.align.intervals import pair_spans
 from tracecorr.link.losses.captured_calls import BEGIN, END
-from tracecorr.model.kinds import Flag
+from tracecorr.model.kinds import KERNEL_COMMAND, Flag
 
 _THREAD = ["file", "thread"]
 _LOG = ["file", "process"]
@@ -24,8 +24,8 @@ def drop_early_returns(halves: pl.DataFrame, events: pl.DataFrame, gaps: pl.Data
 
     Such a call is an enter that nothing follows before the next call of its thread,
     - in a capture of which a call tells that it broke, or
-    - behind one, where the log tells of no lost line otherwise: its function submits packets as a rule, and the indexes
-      of the queues leave none out.
+    - behind one, where the log tells of no lost line otherwise: its function submits packets as a rule, or enqueues
+      kernels whose packets other threads write, and the indexes of the queues leave none out.
 
     Args:
         halves: as `lossy_files.list_half_calls` returns them.
@@ -90,25 +90,32 @@ def _list_inside(enters: pl.DataFrame, captures: pl.DataFrame) -> pl.DataFrame:
 
 def _list_without_packet(enters: pl.DataFrame, events: pl.DataFrame, calls: pl.DataFrame) -> pl.DataFrame:
     """Return the row of the enters whose function submits packets, where a queue shows packets before and behind."""
-    rows = events.select("file", "process", "thread", "ring", "packet_index", "layer", packet="offset")
+    rows = events.select("file", "process", "thread", "ring", "packet_index", "layer", "name", place="offset")
     packets = rows.filter((pl.col("layer") == "aql") & pl.col("packet_index").is_not_null())
     queues = packets.drop_nulls("ring").group_by(*_LOG, "ring").agg(
         # The packet of index 0 has none before it that could lack.
-        low=pl.when(pl.col("packet_index").min() > 0).then(pl.col("packet").min()).otherwise(0),
-        high=pl.col("packet").max(),
+        low=pl.when(pl.col("packet_index").min() > 0).then(pl.col("place").min()).otherwise(0),
+        high=pl.col("place").max(),
     )  # fmt: skip
-    asked = enters.join(_list_submitting(calls, packets), on=["file", "name"], how="semi")
-    return _list_inside(asked, queues)
+    # Where Direct Dispatch is off, other threads write the packets of the kernels that a call enqueues.
+    kernels = rows.filter((pl.col("layer") == "command") & (pl.col("name") == KERNEL_COMMAND))
+    functions = pl.concat([_list_submitting(calls, packets), _list_submitting(calls, kernels)])
+    return _list_inside(enters.join(functions, on=["file", "name"], how="semi"), queues)
 
 
 def _list_submitting(calls: pl.DataFrame, packets: pl.DataFrame) -> pl.DataFrame:
-    """Return file, name of the functions all of whose calls that show both lines and succeeded hold a packet."""
+    """Return file, name of the functions all of whose calls that show both lines and succeeded hold one of `packets`.
+
+    Args:
+        calls: as `_list_calls` returns them.
+        packets: rows of packets, or of commands: file, thread, place (bytes).
+    """
     done = calls.filter((pl.col("result") == "hipSuccess") & pl.col("end_offset").is_not_null())
     held = done.sort("offset").join_asof(
-        packets.drop_nulls("thread").sort("packet"), left_on="offset", right_on="packet", by=_THREAD,
+        packets.drop_nulls("thread").sort("place"), left_on="offset", right_on="place", by=_THREAD,
         strategy="forward", check_sortedness=False,
     )  # fmt: skip
-    holds = (pl.col("packet") < pl.col("end_offset")).fill_null(value=False)
+    holds = (pl.col("place") < pl.col("end_offset")).fill_null(value=False)
     return held.group_by("file", "name").agg(holds=holds.all()).filter("holds").select("file", "name")
 
 

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import polars as pl
 
+from tracecorr.link.losses.early_returns import drop_early_returns
 from tracecorr.link.losses.lossy_files import find_losses, list_half_calls
+from tracecorr.link.losses.packet_gaps import list_packet_gaps
 from tracecorr.link.packets.packet_order import find_earliest
 from tracecorr.model.kinds import COMMAND_MENTIONS, COMPLETE, KERNEL_COMMAND, NOT_ENQUEUES, SUBMITTED
 
@@ -24,13 +26,14 @@ def list_short_files(records: pl.DataFrame) -> pl.Series:
     Args:
         records: part events with `source`, `process`, `thread`.
     """
-    rows = records.select(*_CALLS, "stamp_ns", "parent_offset", "signal")
+    rows = records.select(*_CALLS, "stamp_ns", "parent_offset", "signal", "ring", "packet_index", "clock")
     rows = rows.filter(
         (pl.col("source") == "amd_log") & pl.col("layer").is_in(["aql", "copy", "signal", "command"])
     ).sort("stamp_ns", "file", "offset")
     # Pieces of one log come in any order, and what a command is enqueued and ended by has to be in that of time.
     calls = records.select(_CALLS).filter(pl.col("layer") == "hip")
-    lossy = find_losses(pl.concat([calls, rows.select(_CALLS)]), list_half_calls(records))
+    halves = drop_early_returns(list_half_calls(records), records, list_packet_gaps(rows))
+    lossy = find_losses(pl.concat([calls, rows.select(_CALLS)]), halves)
     found = (lossy["file"], _list_unsignalled(rows, records), _list_undispatched(rows), _list_never_submitted(rows))
     return pl.concat(found).unique()
 
