@@ -18,7 +18,8 @@ RING = 0x3C00000
 _LINE: dict[str, Any] = {
     "layer": "aql", "flags": 0, "source": "amd_log", "clock": "mono", "process": 0, "thread": 0, "ring": None,
     "packet_index": None, "signal": None, "command": None, "end_stamp_ns": None, "end_offset": None,
-    "parent_offset": None, "file": 0, "ring_learned": False,
+    "parent_offset": None, "file": 0, "result": None,
+    "ring_learned": False,
 }  # fmt: skip
 _HALVES = (0, 0, int(Flag.EXIT_ONLY))
 _TYPES = {
@@ -316,6 +317,15 @@ def _shared(*stores: dict[str, Any]) -> pl.DataFrame:
     rows = complete_indexes(records(*log, *stores))
     assert counted(rows) == [0, 1, None, None, 4]
     return check_indexes(rows)
+
+
+@pytest.mark.parametrize(("more", "expected"), [({}, [None] * 3), ({"signal": 9}, [0, 1, 2])])
+def test_of_packets_whose_lines_are_there_twice_none_is_counted(
+    more: dict[str, Any], expected: list[int | None]
+) -> None:
+    """A block of the log was copied behind itself: the second line is no packet, but no index says so."""
+    twice = packet(0, stamp_ns=5000)
+    assert counted(complete_indexes(records(made(), twice, {**twice, **more}, packet(0, stamp_ns=9000)))) == expected
 
 
 def test_stores_tell_the_order_of_threads() -> None:

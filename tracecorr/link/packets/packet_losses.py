@@ -8,7 +8,7 @@ from tracecorr.link.losses.early_returns import drop_early_returns
 from tracecorr.link.losses.lossy_files import find_losses, list_half_calls
 from tracecorr.link.losses.packet_gaps import list_packet_gaps
 from tracecorr.link.packets.packet_order import find_earliest
-from tracecorr.model.kinds import COMMAND_MENTIONS, COMPLETE, KERNEL_COMMAND, NOT_ENQUEUES, SUBMITTED
+from tracecorr.model.kinds import COMMAND_MENTIONS, COMPLETE, KERNEL_COMMAND, NOT_ENQUEUES, PACKET_KINDS, SUBMITTED
 
 # Lines that name a signal which a packet or copy before them completes.
 _AWAITED = ("handler", "gpu_time", "host_wait", "host_active_wait")
@@ -16,7 +16,7 @@ _CALLS = ("file", "offset", "end_offset", "process", "thread", "layer", "name", 
 
 
 def list_short_files(records: pl.DataFrame) -> pl.Series:
-    """Return the files of the log that lack lines: of calls (`lossy_files.find_losses`), or of packets.
+    """Return the files of the log that lack lines of calls (`lossy_files.find_losses`) or packets, or repeat packets.
 
     Packets lack where a signal is awaited that none completes, or a thread that writes dispatches enqueues its next
     command behind that of a kernel without one. A log without any dispatch lacks those of its kernels. Where threads
@@ -34,8 +34,18 @@ def list_short_files(records: pl.DataFrame) -> pl.Series:
     calls = records.select(_CALLS).filter(pl.col("layer") == "hip")
     halves = drop_early_returns(list_half_calls(records), records, list_packet_gaps(rows))
     lossy = find_losses(pl.concat([calls, rows.select(_CALLS)]), halves)
-    found = (lossy["file"], _list_unsignalled(rows, records), _list_undispatched(rows), _list_never_submitted(rows))
+    found = (
+        lossy["file"], _list_unsignalled(rows, records), _list_undispatched(rows), _list_never_submitted(rows),
+        _list_repeated(rows),
+    )  # fmt: skip
     return pl.concat(found).unique()
+
+
+def _list_repeated(rows: pl.DataFrame) -> pl.Series:
+    """Return the files with a packet's line that is there twice: a thread prints no two of them in a microsecond."""
+    packets = rows.filter((pl.col("layer") == "aql") & pl.col("name").is_in(PACKET_KINDS))
+    line = ("process", "thread", "ring", "name", "stamp_ns", "signal", "packet_index")
+    return packets.filter(pl.struct(line).is_duplicated())["file"].unique()
 
 
 def _list_unsignalled(rows: pl.DataFrame, records: pl.DataFrame) -> pl.Series:
