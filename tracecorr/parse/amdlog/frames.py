@@ -58,7 +58,8 @@ class Columns:
 
     def add(self, name: str, values: Array, present: Mask | None = None) -> None:
         """Set a column of numbers; what is not present, and numbers that its type cannot hold, are null."""
-        dtype = np.dtype(self._types[name].to_pandas_dtype())
+        # Both libraries name numbers alike; Arrow's own way asked for pandas before pyarrow 26.
+        dtype = np.dtype(str(self._types[name]))
         if not np.can_cast(values.dtype, dtype) and len(values):
             limits = np.iinfo(dtype)
             if int(values.min()) < limits.min or int(values.max()) > limits.max:
