@@ -128,7 +128,7 @@ def _edges(stages: list[Row], launches: Iterable[Row], links: Iterable[Row]) -> 
     hollow = {s["of"]: i for i, s in enumerate(stages) if s["event"] is None}
     found: dict[Edge, Row] = {}
 
-    def add(a: int | None, b: int | None, rule: str, evidence: str | None, err: int | None = None) -> None:
+    def add(a: int | None, b: int | None, rule: str, evidence: str | None, err: int | None) -> None:
         if a is not None and b is not None and a != b and (a, b) not in found:
             gap = stages[b]["start"] - stages[a]["start"]
             found[a, b] = {"from": a, "to": b, "rule": rule, "evidence": evidence, "gap": gap, "err": err}
@@ -143,8 +143,14 @@ def _edges(stages: list[Row], launches: Iterable[Row], links: Iterable[Row]) -> 
         for a, b in pairwise(present):
             # No rule of its own: they are steps of one launch.
             inferred = INFERRED in (stages[a]["evidence"], stages[b]["evidence"])
-            add(a, b, "launch", INFERRED if inferred else None)
+            add(a, b, "launch", INFERRED if inferred else None, _gap_error(stages[a], stages[b]))
     return _without_shortcuts(found)
+
+
+def _gap_error(cause: Row, effect: Row) -> int | None:
+    """Return how far the true gap between two starts may lie from theirs, in ns to either side; None = unknown."""
+    larger, smaller = (cause["err_lo"], effect["err_hi"]), (cause["err_hi"], effect["err_lo"])
+    return None if None in larger + smaller else max(sum(larger), sum(smaller))
 
 
 def _without_shortcuts(found: dict[Edge, Row]) -> list[Row]:

@@ -114,7 +114,7 @@ def latency_by_kernel(source: Source) -> go.Figure | None:
             pl.len().alias("n"), pl.col("event").sort_by("took").last().alias("slowest"),
             *(percentile(pl.col("took"), q).alias(f"p{q}") for q in (5, 25, 50, 75, 95)),
         )
-        .sort("n", descending=True)
+        .sort("n", "name", descending=[True, False])
         .head(_TOP)
     )  # fmt: skip
     boxes = [
@@ -211,7 +211,8 @@ def memory_over_time(source: Source) -> go.Figure | None:
         )
         for kind, part in found.partition_by("name", as_dict=True).items()
     ]  # fmt: skip
-    figure = _figure("Allocations (the 5000 largest)", points, x="s since the capture start", y="bytes")
+    title = "Allocations" + (" (the 5000 largest)" if found.height == 5000 else "")
+    figure = _figure(title, points, x="s since the capture start", y="bytes")
     return figure if figure is None else figure.update_yaxes(type="log")
 
 
@@ -229,15 +230,17 @@ def share_of_layers(source: Source) -> go.Figure | None:
 
 
 def overlay_latency(sides: Sequence[tuple[str, Tables]]) -> go.Figure | None:
-    """Show the distributions of the time from call to packet of several captures over each other."""
+    """Show the distributions of the time from call to packet of several captures; dispatches of graphs are left out."""
     lines = []
     for name, tables in sides:
-        took = collect(tables("launches").select(took=pl.col("packet_ns") - pl.col("call_ns")).drop_nulls())["took"]
+        launches = name_kinds(tables("launches"), tables("events"))
+        dispatches = launches.filter(pl.col("kind").cast(pl.String) == "dispatch")
+        took = collect(dispatches.select(took=pl.col("packet_ns") - pl.col("call_ns")).drop_nulls())["took"]
         if took.len():
             shares = [i / 200 for i in range(201)]
             values = [took.quantile(s, "nearest") for s in shares]
             lines.append(_line(name, [(v or 0) / 1e3 for v in values], [100 * s for s in shares], []))
-    figure = _figure("HIP call to packet: share of launches that took at most ...", lines, x="us", y="percent")
+    figure = _figure("HIP call to packet: share of dispatches that took at most ...", lines, x="us", y="percent")
     return figure if figure is None else figure.update_xaxes(type="log")
 
 
@@ -266,18 +269,23 @@ def _bars(title: str, names: list[str], values: Sequence[float | None], unit: st
         go.Bar(
             orientation="h", y=list(range(len(names))), x=values, hovertext=names, marker_color=COLOURS[layer],
             hovertemplate="%{hovertext}: %{x}<extra></extra>",
-            showlegend=False, customdata=[["search", n] for n in names],
+            showlegend=False, customdata=[["search", search_for(n)] for n in names],
         )
     ]  # fmt: skip
     figure = _figure(title, bars if names else [], x=unit)
     return figure if figure is None else figure.update_yaxes(_ticks(names), autorange="reversed")
 
 
+def search_for(name: str) -> str:
+    """Return what finds this name, and not those that hold it."""
+    return f'"{name}"'
+
+
 def _ticks(names: list[str]) -> dict[str, Any]:
     """Return an axis with a place for each name; those that look alike when they are cut stay whole."""
     cut = [_short(name) for name in names]
     texts = [name if cut.count(short) > 1 else short for name, short in zip(names, cut, strict=True)]
-    return {"tickvals": list(range(len(names))), "ticktext": texts}
+    return {"tickvals": list(range(len(names))), "ticktext": texts, "ticklabeloverflow": "allow"}
 
 
 def _short(name: str) -> str:

@@ -11,6 +11,7 @@ from tracecorr.analyze.values import IDENTIFIERS
 from tracecorr.app import ids
 from tracecorr.app.chain import Chain
 from tracecorr.app.index import CaptureIndex
+from tracecorr.app.pair import Pair
 from tracecorr.app.registers import list_registers
 from tracecorr.model import schema
 from tracecorr.model.errors import TracecorrError
@@ -20,13 +21,21 @@ _ESCAPES = re.compile(r"\x1b\[[0-9;]*[A-Za-z]")
 _ADDRESSES = frozenset({"signal", "command", "arg", "cmd"})
 _MEANING = {c.name: (c.meaning, c.unit) for c in schema.EVENTS.columns}
 _LAUNCH_MEANING = {c.name: (c.meaning, c.unit) for c in schema.LAUNCHES.columns}
+# Of the queue on which an event was: who asked for it.
+_ORIGIN = {c.name: c.meaning for c in schema.QUEUES.columns if c.name in ("created_line_event", "create_ioctl_event")}
 _LAUNCH_ADDRESSES = frozenset({"header", "kernarg", "kernel_object", "signal"})
 
 
-def describe(index: CaptureIndex, event: int) -> list[dict[str, str]]:
-    """Return name, value and meaning of every column of an event that has a value, then its fields and registers."""
+def describe(index: CaptureIndex, event: int) -> list[dict[str, Any]]:
+    """Return name, value and meaning of every column of an event that has a value, then its fields and registers.
+
+    What names an event carries its number as `event`.
+    """
     row = index.capture.table("events").filter(pl.col("event") == event).collect().row(0, named=True)
+    queue, start = row["queue"], _start(index, event, row["ts_ns"])
     out = [_field(k, _value(index, k, v), _MEANING) for k, v in row.items() if v is not None]
+    own = {"ts_ns": {"value": start}, "parent": {"event": row["parent"]}, "chain": {"event": row["chain"]}}
+    out = [c | own.get(c["name"], {}) for c in out]
     args = index.capture.table("args").filter(pl.col("event") == event).head(ids.MAX_STAGES).collect()
     for arg in args.iter_rows(named=True):
         value = arg["text"] if arg["u64"] is None else f"{arg['u64']:,} ({arg['u64']:#x})"
@@ -35,8 +44,19 @@ def describe(index: CaptureIndex, event: int) -> list[dict[str, str]]:
     for row in launch.iter_rows(named=True):
         shown = {k: v for k, v in row.items() if v is not None and k not in _MEANING}
         for k, v in shown.items():
-            out.append(_field(k, _launch_value(index, k, v), _LAUNCH_MEANING) | {"group": "launch"})
-    return out + list_registers(index.capture, event)
+            lead = {"event": v} if k.endswith("_event") else {}
+            out.append(_field(k, _launch_value(index, k, v), _LAUNCH_MEANING) | {"group": "launch"} | lead)
+    made = [] if queue is None else _origin(index, queue)
+    return out + made + list_registers(index.capture, event)
+
+
+def _origin(index: CaptureIndex, queue: int) -> list[dict[str, Any]]:
+    """Return the events that tell how a queue was made."""
+    rows = index.capture.table("queues").filter(pl.col("queue") == queue).select(*_ORIGIN).head(1).collect()
+    told = {k: v for row in rows.iter_rows(named=True) for k, v in row.items() if v is not None}
+    return [
+        {"name": k, "value": f"#{v}", "meaning": _ORIGIN[k], "group": "its queue", "event": v} for k, v in told.items()
+    ]
 
 
 def raw_lines(index: CaptureIndex, chain: Chain) -> list[dict[str, Any]]:
@@ -73,8 +93,14 @@ def _as_text(data: bytes) -> str:
     return _ESCAPES.sub("", data.decode("utf-8", "replace")).rstrip("\r\n")
 
 
-def _field(name: str, value: str, meanings: dict[str, tuple[str, str]]) -> dict[str, str]:
+def _field(name: str, value: str, meanings: dict[str, tuple[str, str]]) -> dict[str, Any]:
     return {"name": name, "value": value, "meaning": meanings.get(name, ("", ""))[0]}
+
+
+def _start(index: CaptureIndex, event: int, ts_ns: int) -> str:
+    """Return a time with the host's clock; of two captures together with that of its own host."""
+    moved = index.capture.moved_ns(event) if isinstance(index.capture, Pair) else 0
+    return f"{ts_ns - index.t0_ns:,} ns after the start = {ts_ns - moved:,} ns"
 
 
 def _value(index: CaptureIndex, name: str, value: Any) -> str:
@@ -84,8 +110,6 @@ def _value(index: CaptureIndex, name: str, value: Any) -> str:
     }.get(name)  # fmt: skip
     if owners is not None:
         return f"{value} ({owners[value]})" if value in owners else str(value)
-    if name == "ts_ns":
-        return f"{value - index.t0_ns:,} ns after the start = {value:,} ns"
     if name == "kernel":
         return _kernel(index, value)
     if name == "flags":

@@ -120,8 +120,14 @@ class Filters:
         return out
 
 
-def find_kernels(index: CaptureIndex, text: str) -> tuple[int, ...]:
-    """Return the kernels with a text (in lower case) in their whole name, or in the short one that is drawn."""
-    name = pl.concat_str(pl.col("name", "display"), separator=" ", ignore_nulls=True).str.to_lowercase()
-    kernels = index.capture.table("kernels").filter(name.str.contains(text, literal=True))
+def find_kernels(index: CaptureIndex, text: str, whole: bool = False) -> tuple[int, ...]:
+    """Return the kernels with a text (in lower case) in their whole name, or in the short one that is drawn.
+
+    Args:
+        whole: whether the text must be one of these names, and not only in it.
+    """
+    names = pl.col("name", "display").str.to_lowercase()
+    held = pl.concat_str(names, separator=" ", ignore_nulls=True).str.contains(text, literal=True)
+    same = pl.any_horizontal(names == text) if whole else held
+    kernels = index.capture.table("kernels").filter(same)
     return tuple(kernels.select("kernel").collect()["kernel"].to_list())

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from dataclasses import dataclass
 from functools import cached_property, lru_cache
 from typing import Any
 
@@ -16,6 +17,24 @@ from tracecorr.store.views import levels
 from tracecorr.store.views.levels import I64
 
 _MAX_NAMES = 2000  # names sent to the page for dimming what does not match
+
+
+@dataclass(frozen=True)
+class Words:
+    """A text that names are compared with, in lower case: they hold it, or between double quotes are it."""
+
+    text: str
+    whole: bool
+
+    @classmethod
+    def read(cls, text: str) -> Words:
+        """Read what was typed."""
+        whole = len(text) > 2 and text[0] == text[-1] == '"'
+        return cls(text[1:-1] if whole else text, whole)
+
+    def fit(self, name: str) -> bool:
+        """Tell whether a name is looked for."""
+        return self.text == name.lower() if self.whole else self.text in name.lower()
 
 
 class Finder:
@@ -59,28 +78,38 @@ class Finder:
                 return self._by_address(int(text, 16)), []
             except ValueError:
                 return np.zeros(0, np.int64), []
-        owner = re.fullmatch(r"(queue|stream) ([0-9]{1,9})", text, re.ASCII)
-        if owner:
-            return self._where(pl.col(owner[1]) == int(owner[2])), []
-        by_name, codes = self._by_name(text)
+        if (of_owner := self._by_owner(text)) is not None:
+            return of_owner, []
+        words = Words.read(text)
+        by_name, codes = self._by_name(words)
         if re.fullmatch(r"[0-9]{1,9}", text, re.ASCII):
-            by_name = self._together(by_name, self._by_pid(int(text)))
-        for same in self._columns_with(text):
+            by_name = self._together(by_name, self._where(self._of_process(int(text)) | self._of_thread(int(text))))
+        for same in self._columns_with(words):
             own = self._where(same)
             by_name = self._together(by_name, own)
             codes = sorted({*codes, *self._names_of(own)})
         return by_name, codes
 
-    def _columns_with(self, text: str) -> Iterator[pl.Expr]:
+    def _by_owner(self, text: str) -> I64 | None:
+        """Return the events of an owner that a text names as the timeline does; None where it names none."""
+        named = re.fullmatch(r"(queue|stream|process|pid|thread|tid) (0x[0-9a-f]{1,16}|[0-9]{1,9})", text, re.ASCII)
+        if named is None:
+            return None
+        number = int(named[2], 16 if named[2].startswith("0x") else 10)
+        if named[1] in ("process", "pid"):
+            return self._where(self._of_process(number))
+        return self._where(self._of_thread(number) if named[1] in ("thread", "tid") else pl.col(named[1]) == number)
+
+    def _columns_with(self, words: Words) -> Iterator[pl.Expr]:
         """Yield what finds a text in columns that are not drawn: kernels by their whole names, kinds, results."""
-        if not text:
+        if not words.text:
             return
-        if kernels := find_kernels(self._index, text):
+        if kernels := find_kernels(self._index, words.text, words.whole):
             yield pl.col("kernel").is_in(pl.Series(kernels, dtype=pl.UInt32).implode())
         # A dispatch is drawn under the name of its kernel.
-        if names := [name for name in self._undrawn if text in name.lower()]:
+        if names := [name for name in self._undrawn if words.fit(name)]:
             yield pl.col("kernel").is_not_null() & pl.col("name").cast(pl.String).is_in(names)
-        if results := [result for result in self._results if text in result.lower()]:
+        if results := [result for result in self._results if words.fit(result)]:
             yield pl.col("result").cast(pl.String).is_in(results)
 
     @cached_property
@@ -104,23 +133,25 @@ class Finder:
         used = np.bincount(views.pyramid.finest.name[views.place[events]], minlength=1)
         return [int(code) for code in np.flatnonzero(used)]
 
-    def _by_name(self, text: str) -> tuple[I64, list[int]]:
+    def _by_name(self, words: Words) -> tuple[I64, list[int]]:
         views = self._index.views
-        codes = [i for i, name in enumerate(views.names) if text in name.lower()] if text else []
+        codes = [i for i, name in enumerate(views.names) if words.fit(name)] if words.text else []
         wanted = np.zeros(len(views.names) + 1, bool)
         wanted[codes] = True
         # The record of an event's own picture: what is drawn a second time is not counted twice.
         return np.flatnonzero(wanted[views.pyramid.finest.name[views.place]]), codes
 
-    def _by_pid(self, number: int) -> I64:
-        """Return the events of the processes and threads with this pid or tid, of the host or of the log."""
-        table = self._index.capture.table
-        processes = table("processes").filter(pl.any_horizontal(pl.col("pid", "log_pid") == number))
-        threads = table("threads").filter(pl.col("tid") == number)
-        return self._where(
-            pl.col("process").is_in(processes.select("process").collect()["process"].implode())
-            | pl.col("thread").is_in(threads.select("thread").collect()["thread"].implode())
-        )
+    def _of_process(self, pid: int) -> pl.Expr:
+        """Return what finds the events of the processes with a pid, of the host or of the log."""
+        same = pl.any_horizontal(pl.col("pid", "log_pid") == pid)
+        processes = self._index.capture.table("processes").filter(same).select("process").collect()
+        return pl.col("process").is_in(processes["process"].implode())
+
+    def _of_thread(self, tid: int) -> pl.Expr:
+        """Return what finds the events of the threads with a tid, of the host or of the log."""
+        same = (pl.col("tid") == tid) | (pl.col("log_tid") == pl.lit(tid, pl.UInt64))
+        threads = self._index.capture.table("threads").filter(same).select("thread").collect()
+        return pl.col("thread").is_in(threads["thread"].implode())
 
     def _where(self, same: pl.Expr) -> I64:
         events = self._index.capture.table("events").filter(same).select("event")
@@ -139,5 +170,6 @@ class Finder:
             *(pl.col(c) == wanted for c in ("signal", "command", "arg")),
             pl.col("queue").is_in(queues.select("queue").collect()["queue"].implode()),
             pl.col("stream").is_in(streams.select("stream").collect()["stream"].implode()),
+            self._of_thread(value),
         )
         return self._where(same)

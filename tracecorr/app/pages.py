@@ -58,6 +58,8 @@ PAGES: dict[str, Page] = {
     "ledger": Page("Ledger", ("ledger", "unaccounted")),
 }  # fmt: skip
 COMPARE = "compare"
+# Sections whose rows sum up the events of one name.
+_BY_NAME = frozenset({"kernels", "hip_calls", "hip_internal", "hsa_calls", "waits", "ioctls", "driver_events"})
 
 
 class Answers:
@@ -169,9 +171,10 @@ def _section(section: Section, opened: Opened | None) -> dict[str, Any]:
     if opened is not None:
         moved = [c for c in frame.columns if c in POINTS and frame.schema[c].is_integer()]
         frame = frame.with_columns(pl.col(c) - opened.index.t0_ns for c in moved)
-    shown = addresses_as_text(frame.head(MAX_ROWS))
+    shown, finds_names = addresses_as_text(frame.head(MAX_ROWS)), opened is not None and section.key in _BY_NAME
+    kinds = {c: "name" if c == "name" and finds_names else _kind(c, shown) for c in shown.columns}
     columns = [
-        {"name": c, "heading": _heading(c, opened), "kind": _kind(c, shown), "names": _names(shown[c], opened)}
+        {"name": c, "heading": _heading(c, opened), "kind": kinds[c], "names": _names(shown[c], opened)}
         for c in shown.columns
     ]
     return {

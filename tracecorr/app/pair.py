@@ -88,6 +88,10 @@ class Pair:
         first = capture.table("events").select(pl.col("ts_ns").min()).collect().item()
         return None if first is None else int(first)
 
+    def moved_ns(self, event: int) -> int:
+        """Return the ns by which the time of an event is moved here from its own capture's."""
+        return self._shift if event >= self._sizes["events"] else 0
+
     def raw(self, file: int, offset: int, length: int) -> bytes:
         """Return exactly the bytes behind a row."""
         capture, own = self._owner(file)

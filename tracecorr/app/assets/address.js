@@ -12,8 +12,10 @@ window.TL = window.TL || {};
     if (reading) return; // what it says is not yet all on the page
     const view = TL.view;
     const state = new URLSearchParams({ t0: Math.round(view.t0), t1: Math.round(view.t1), theme: document.documentElement.dataset.theme });
-    const record = view.meta.readings !== null && view.detail && view.detail.record; // of a recording that runs the numbers change
-    if (record) state.set("record", JSON.stringify(record)); else if (view.selected !== null) state.set("sel", view.selected);
+    // Tables that are built anew, and a recording that runs, may number their events otherwise.
+    const record = view.detail && view.detail.record, lasting = view.meta.readings === null;
+    if (view.selected !== null && (lasting || !record)) state.set("sel", view.selected);
+    if (record) state.set("record", JSON.stringify(record));
     if (view.chainOnly) state.set("lanes", "chain");
     if (view.scroll) state.set("y", Math.round(view.scroll));
     if (view.colourBy !== "layer") state.set("colour", view.colourBy);
@@ -69,11 +71,12 @@ window.TL = window.TL || {};
       .map(([start, dur, text]) => ({ start: start, dur: dur, text: text.slice(0, 2000) }));
   }
   async function readSelection(state) {
-    const number = state.get("sel") || "", record = parsed(state.get("record"), null);
-    if (/^\d{1,15}$/.test(number) && Number(number) < TL.view.meta.events) return Number(number);
-    if (!record || typeof record !== "object") return null;
+    const number = state.get("sel"), record = parsed(state.get("record"), null);
     let found = null;
-    try { found = await TL.api.same(record); } catch (problem) { TL.message(problem.message); return null; }
+    if (record && typeof record === "object") {
+      try { found = await TL.api.same(record); } catch (problem) { TL.message(problem.message); return null; }
+    } else if (number === null) return null;
+    else if (/^\d{1,15}$/.test(number) && Number(number) < TL.view.meta.events) found = Number(number);
     if (found === null) TL.message("the event of this address is not in the capture");
     return found;
   }
@@ -104,11 +107,14 @@ window.TL = window.TL || {};
     if (TL.searchText()) await TL.showHits();
     const selected = await readSelection(state);
     if (selected !== null && wish === TL.wish() && (await TL.select(selected)) && state.get("lanes") === "chain") TL.toggleChain();
-    if (scrolls === view.scrolls) view.scroll = Number(state.get("y")) || 0;
+    const scrolled = state.has("y") || state.has("t0"); // else somebody wrote it by hand: the selection stays in view
+    if (scrolled && scrolls === view.scrolls) view.scroll = Number(state.get("y")) || 0;
     view.scrollBy(0);
     if (mark && mark === view.mark && mark.a !== mark.b) await TL.showMeasure();
     reading = false;
     TL.changed();
-    if (state.get("page") && pages === TL.pagesAsked()) await TL.openPage(state.get("page"), state.get("with") || "");
+    const page = state.get("page");
+    if (!page || pages !== TL.pagesAsked()) return;
+    if (view.meta.pages.some((p) => p[0] === page)) await TL.openPage(page, state.get("with") || ""); else TL.message("there is no page " + page.slice(0, 40));
   };
 })(window.TL);

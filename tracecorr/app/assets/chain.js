@@ -153,11 +153,16 @@ window.TL = window.TL || {};
     ctx.restore();
   };
 
+  // An error that is not known is not none.
+  function errorOf(edge) {
+    if (edge.err === null) return " ±?";
+    return edge.err ? " ±" + TL.short(edge.err) : "";
+  }
   // The gap on each arrow, where it covers neither a span nor another gap.
   function gaps(ctx, labels, boxes) {
     const taken = boxes.map((b) => [b.x, b.y, b.w + (b.label || 0), b.h]);
     for (const [edge, [x, y]] of labels) {
-      const text = (edge.gap >= 0 ? "+" : "") + TL.short(edge.gap) + (edge.err ? " ±" + TL.short(edge.err) : "");
+      const text = (edge.gap >= 0 ? "+" : "") + TL.short(edge.gap) + errorOf(edge);
       const w = TL.textWidth(ctx, text) + 16;
       const spot = [x + 5, y - 9, w, 18];
       const hit = (r) => spot[0] < r[0] + r[2] && spot[0] + spot[2] > r[0] && spot[1] < r[1] + r[3] && spot[1] + spot[3] > r[1];

@@ -57,7 +57,7 @@ window.TL = window.TL || {};
     );
   };
 
-  TL.showSize = function (meta) { size.textContent = TL.num(meta.events) + " events"; };
+  TL.showSize = function (meta) { size.textContent = TL.num(meta.events) + (meta.events === 1 ? " event" : " events"); };
 
   // Exports of the view: its picture, the rows in it, the range for other viewers.
   function exports() {

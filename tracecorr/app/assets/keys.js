@@ -8,7 +8,7 @@ window.TL = window.TL || {};
     ["click", "select; click on nothing clears"], ["click a header", "fold a process, thread or group"],
     ["H / Shift + H, Enter", "the next / previous header; fold it or unfold it"],
     ["drag the overview", "move the view"], ["F", "fit the chain of the selection; once more: the event alone"], ["P", "only the lanes of the chain"],
-    ["0", "whole capture"], ["Backspace", "the range before; with Shift the one after"], ["/", "search: name or result, #event, 0xaddress, queue 2, stream 1, pid; Enter next, Shift + Enter previous"],
+    ["0", "whole capture"], ["Backspace", "the range before; with Shift the one after"], ["/", "search: name or result (\"whole name\"), #event, 0xaddress, queue 2, stream 1, thread 123, pid; Enter next, Shift + Enter previous"],
     ["/ @180.5ms", "go to a time after the start, or of the host's clock; @10ms..20ms shows a range"],
     [". / ,", "next / previous event of the same thread and layer; without a selection the first one in view"],
     ["U", "the parent of the selection"], ["N, K, Q", "next of the same name, kernel, queue; with Shift the previous one"],

@@ -72,10 +72,12 @@ window.TL = window.TL || {};
   // --- times that somebody types ------------------------------------------------------------------
   const UNITS = { ns: 1, us: 1e3, "µs": 1e3, ms: 1e6, s: 1e9 };
   // ns after the start; null for what is no time of this capture. The log prints the host's clock: it is understood, too.
+  // Without a unit a number is ns; with a decimal point it is s, as traces print it.
   function readTime(text, unit) {
     const found = /^(-?[\d,]*\.?\d+)\s*(ns|us|µs|ms|s)?$/.exec(text.trim().toLowerCase());
     if (!found) return null;
-    const ns = Math.round(Number(found[1].replaceAll(",", "")) * UNITS[found[2] || unit]);
+    const meant = found[2] || unit || (found[1].includes(".") ? "s" : "ns");
+    const ns = Math.round(Number(found[1].replaceAll(",", "")) * UNITS[meant]);
     const after = ns - Number(view.meta.t0_abs);
     const edge = 0.05 * view.meta.length, known = (t) => t >= -edge && t <= view.meta.length + edge;
     return known(ns) ? ns : known(after) ? after : null;
@@ -87,10 +89,10 @@ window.TL = window.TL || {};
     view.mark = { a: at, b: at };
     TL.changed();
   };
-  // "@180.5ms" goes there and marks it, "@10ms..20ms" shows the range; without a unit it is ns.
+  // "@180.5ms" goes there and marks it, "@10ms..20ms" shows the range.
   TL.goToTime = function (text) {
     const [first, last] = text.slice(1).split(/\.\.|→/);
-    const unit = last === undefined ? "ns" : (/(ns|us|µs|ms|s)\s*$/i.exec(last) || ["", "ns"])[1].toLowerCase();
+    const unit = last === undefined ? "" : (/(ns|us|µs|ms|s)\s*$/i.exec(last) || ["", ""])[1].toLowerCase();
     const from = readTime(first, unit), to = last === undefined ? from : readTime(last, unit);
     if (from === null || to === null || to < from) return false;
     if (last === undefined) TL.showTime(from);

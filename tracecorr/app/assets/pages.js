@@ -207,7 +207,7 @@ window.TL = window.TL || {};
       const cell = TL.make("th", isNumber(section.columns[i]) ? "n" : "");
       const name = section.columns[i].heading;
       const sort = TL.button(name, "sort by " + name, () => {
-        down = order === i ? !down : section.columns[i].kind !== "text";
+        down = order === i ? !down : !isText(section.columns[i]);
         order = i;
         for (const th of head.children) th.removeAttribute("aria-sort");
         cell.setAttribute("aria-sort", down ? "descending" : "ascending");
@@ -233,6 +233,7 @@ window.TL = window.TL || {};
       if (value === null) cell.textContent = "-";
       else if (kind === "event") cell.append(leadButton("#" + value, "show on the timeline", ["event", value]));
       else if (kind === "time") cell.append(leadButton((value / 1e9).toFixed(6) + " s", TL.ns(value) + " after the start", ["time", value]));
+      else if (kind === "name") cell.append(leadButton(value, "find " + value, ["search", '"' + value + '"']));
       else if (kind === "ns") { cell.textContent = TL.short(value); cell.title = TL.ns(value); }
       else if (names[value] !== undefined) { cell.textContent = names[value]; cell.title = section.columns[i].name + " " + value; }
       else { cell.textContent = kind === "number" ? value.toLocaleString("en-US") : Array.isArray(value) ? value.join(", ") : String(value); cell.title = cell.textContent; }
@@ -240,7 +241,8 @@ window.TL = window.TL || {};
     }
     return row;
   }
-  const isNumber = (column) => column.kind !== "text" && !Object.keys(column.names).length;
+  const isText = (column) => column.kind === "text" || column.kind === "name";
+  const isNumber = (column) => !isText(column) && !Object.keys(column.names).length;
   // Words are read to their end; a name that is too long is cut.
   const isSentence = (value) => typeof value === "string" && value.length <= 300 && value.split(" ").length > 5;
   function saveTable(section) {
@@ -289,10 +291,10 @@ window.TL = window.TL || {};
       if (name) layout[part] = { ...layout[part], [name]: colour }; else layout[part] = colour;
     }
     await library.newPlot(box, figure.data, layout, { displaylogo: false, responsive: true, modeBarButtonsToRemove: ["sendDataToCloud"] });
-    box.on("plotly_click", (event) => {
-      const lead = event.points.map((p) => p.customdata).find((c) => Array.isArray(c));
-      if (lead) TL.goTo(lead);
-    });
+    const leadOf = (event) => event.points.map((p) => p.customdata).find((c) => Array.isArray(c));
+    box.on("plotly_click", (event) => { if (leadOf(event)) TL.goTo(leadOf(event)); });
+    box.on("plotly_hover", (event) => box.classList.toggle("leads", Boolean(leadOf(event))));
+    box.on("plotly_unhover", () => box.classList.remove("leads"));
   }
 
   // --- exports of the view ------------------------------------------------------------------------

@@ -72,6 +72,11 @@ window.TL = window.TL || {};
     return box;
   }
 
+  function eventLead(event, what) {
+    const node = TL.button("#" + event, "select it: " + what, () => TL.select(event, true));
+    node.className = "tl-lead";
+    return node;
+  }
   function columnList(detail) {
     const list = make("dl", "tl-columns");
     let group = "";
@@ -82,7 +87,9 @@ window.TL = window.TL || {};
       }
       const name = make("dt", "", c.name);
       name.title = c.meaning;
-      list.append(name, make("dd", "", c.value));
+      const value = make("dd", "", c.event === undefined ? c.value : "");
+      if (c.event !== undefined) value.append(eventLead(c.event, c.meaning));
+      list.append(name, value);
     }
     return list;
   }
