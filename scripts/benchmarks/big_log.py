@@ -73,7 +73,6 @@ class Truth:
     iterations: int = 0
     records: int = 0
     lines: int = 0
-    program_lines: int = 0
 
 
 class _Thread:
@@ -272,7 +271,6 @@ def _disturb(lines: Iterator[str], truth: Truth, random: Random, every: int, tor
             pieces = _tear(text, n, offset, truth, glue=(n // torn_every) % 2 == 0)
         elif n % every == 0:
             pieces = [_PROGRAM[random.randrange(len(_PROGRAM))].format(n=n), text]
-            truth.program_lines += 1
         for piece in pieces:
             truth.lines += 1
             offset += len(piece) + 1

@@ -15,7 +15,7 @@ from dataclasses import asdict, replace
 from pathlib import Path
 
 import pytest
-from machine_state import OURS, arm_small, read_state
+from machine_state import OURS, arm_small, kill_armed, read_state
 
 from tracecorr.capture.armed import note_top_buffer
 from tracecorr.capture.journal import Journal, read_journal
@@ -154,12 +154,7 @@ def test_state_after_sigkill_and_restore_is_state_before(tracefs: Tracefs, run_f
 
 def test_restore_by_name_when_the_journal_is_gone(tracefs: Tracefs, run_folder: Path) -> None:
     before = read_state(tracefs)
-    child = os.fork()
-    if child == 0:
-        arm_small(tracefs)
-        os.kill(os.getpid(), signal.SIGKILL)
-    OURS.add(child)
-    os.waitpid(child, 0)
+    child = kill_armed(tracefs)
     for path in run_folder.glob("*"):
         path.unlink()
     assert read_state(tracefs) != before

@@ -7,13 +7,12 @@ import ctypes
 import json
 import os
 import shutil
-import signal
 import subprocess
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
 import pytest
-from machine_state import OURS, arm_small, need_zlib, read_state
+from machine_state import kill_armed, need_zlib, read_state
 from test_planning import HSA
 
 from tracecorr.capture import findings
@@ -206,12 +205,7 @@ def test_unknown_container_is_told(monkeypatch: pytest.MonkeyPatch, tmp_path: Pa
 
 def test_clean_undoes_what_a_killed_capture_left(tracefs: Tracefs, run_folder: Path, capfd: Capture) -> None:
     before = read_state(tracefs)
-    child = os.fork()
-    if child == 0:
-        arm_small(tracefs)
-        os.kill(os.getpid(), signal.SIGKILL)
-    OURS.add(child)
-    os.waitpid(child, 0)
+    child = kill_armed(tracefs)
     assert read_state(tracefs) != before
     assert main(["clean"]) == 0
     assert read_state(tracefs) == before
@@ -221,12 +215,7 @@ def test_clean_undoes_what_a_killed_capture_left(tracefs: Tracefs, run_folder: P
 
 def test_clean_tells_what_it_cannot_remove(tracefs: Tracefs, monkeypatch: pytest.MonkeyPatch, capfd: Capture) -> None:
     monkeypatch.setattr("tracecorr.capture.undo._PATIENCE_S", 0.05)
-    child = os.fork()
-    if child == 0:
-        arm_small(tracefs)
-        os.kill(os.getpid(), signal.SIGKILL)
-    OURS.add(child)
-    os.waitpid(child, 0)
+    child = kill_armed(tracefs)
     instance = next(n for n in tracefs.instances() if f"_{child}_" in n and n.endswith("_gpu"))
     with (tracefs.instance(instance).root / "trace_pipe").open("rb"):
         assert main(["clean"]) == 1

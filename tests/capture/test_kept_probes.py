@@ -11,6 +11,7 @@ from pathlib import Path
 
 import polars as pl
 import pytest
+from hsa_stores import store_doorbells
 
 from tracecorr.capture import perf_events
 from tracecorr.capture.folder import RecordingFolder
@@ -135,10 +136,7 @@ def _run_together(library: Path, gate: int, told: int) -> None:
 def _call(library: Path, gate: int, told: int) -> None:
     """Load the library, then ring when it is allowed."""
     loaded = ctypes.CDLL(str(library))
-    queue = (ctypes.c_uint64 * 8)(0, 0x1000, 0, 0, 7)
-    signal = (ctypes.c_uint64 * 8)(2**64 - 1, 0x2000, 0, 0, 0, 0, ctypes.addressof(queue))
     os.write(told, b"x")
     os.read(gate, 1)
-    for number in range(_CALLS):
-        loaded.hsa_signal_store_screlease(ctypes.byref(signal), ctypes.c_int64(number))
+    store_doorbells(loaded, _CALLS)
     os._exit(0)

@@ -16,6 +16,7 @@ from typing import cast
 
 import polars as pl
 import pytest
+from hsa_stores import store_doorbells
 
 from tracecorr.capture import library_watch, map_watch
 from tracecorr.capture.folder import RecordingFolder
@@ -59,12 +60,9 @@ def child(hsa_library: Path) -> Iterator[_Child]:
             os.close(go)
             os.read(go_out, 1)
             loaded = ctypes.CDLL(str(hsa_library))
-            queue = (ctypes.c_uint64 * 8)(0, 0x1000, 0, 0, 7)
-            signal = (ctypes.c_uint64 * 8)(2**64 - 1, 0x2000, 0, 0, 0, 0, ctypes.addressof(queue))
             os.write(done_in, b"y")
             os.read(go_out, 1)
-            for number in range(_STORES):
-                loaded.hsa_signal_store_screlease(ctypes.byref(signal), ctypes.c_int64(number))
+            store_doorbells(loaded, _STORES)
             os.write(done_in, b"y")
         finally:
             os._exit(0)
