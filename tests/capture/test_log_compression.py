@@ -353,6 +353,29 @@ def test_what_a_full_disk_left_of_a_killed_log_is_compressed_when_there_is_room(
     folder.close()
 
 
+def test_the_log_of_a_killed_capture_is_not_taken_from_a_program_that_still_writes_it(folder: RecordingFolder) -> None:
+    folder.write_info({"state": "recording"})
+    keeper, parts = keep(folder), [lines(FRAME_BYTES + 4096), lines(4096), lines(8192)]
+    log = folder.shown / "raw/amd_log/hip_1"
+    append(folder, parts[0])
+    keeper.refresh()
+    keeper.stop()
+    with log.open("ab", buffering=0) as program:
+        killed = close_killed(Capture.open(folder.shown))
+        assert "a program may still write it" in killed.info["problems"][1]
+        for written in (1, 2):
+            (entry,) = killed.info["files"]
+            stored = b"".join(read_chunks(folder.shown / entry["path"]))
+            assert stored == b"".join(parts[:written]) and entry["size"] == len(stored)
+            assert os.fstat(program.fileno()).st_nlink == 1
+            program.write(parts[written])
+            killed = close_killed(killed)
+    done = close_killed(killed)
+    (entry,) = done.info["files"]
+    assert b"".join(read_chunks(folder.shown / entry["path"])) == b"".join(parts)
+    assert not log.exists() and len(done.info["problems"]) == 1
+
+
 def test_a_log_whose_compressed_file_could_have_no_name_stays_as_it_is(folder: RecordingFolder) -> None:
     """The workload names its logs, with up to 255 bytes."""
     keeper = keep(folder)

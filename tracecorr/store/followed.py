@@ -6,7 +6,9 @@ have been given back. What the frames do not hold begins in the log at their siz
 
 from __future__ import annotations
 
+import fcntl
 import os
+import signal
 import stat
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -35,7 +37,8 @@ def adopt_frames(root: Path) -> None:
 def complete_frames(root: Path) -> list[str]:
     """Bring together what a killed recording left of its logs: frames, and the rest that was not compressed.
 
-    A rest for which the disk had no room stays beside the frames, and can be tried again.
+    A rest for which the disk had no room stays beside the frames, and can be tried again. So does the log of a program
+    that still writes it: without its name, what it writes from now on would be lost, and its space with it.
 
     Args:
         root: the capture folder.
@@ -46,7 +49,11 @@ def complete_frames(root: Path) -> list[str]:
     for path in [*sorted((root / FRAMES_FOLDER).glob(f"*{SUFFIX}")), *list_unfinished(root)]:
         log = root / LOG_FOLDER / path.name.removesuffix(SUFFIX)
         try:
-            _complete(path, log)
+            if not _complete(path, log):
+                problems.append(
+                    f"the log {log.name} stays as it is, a program may still write it: what it writes from now on "
+                    "comes into the tables when `tracecorr correlate` is run again"
+                )
         except OSError as error:
             problems.append(f"the end of the log {log.name} could not be compressed: {error.strerror or error}")
     adopt_frames(root)
@@ -54,7 +61,7 @@ def complete_frames(root: Path) -> list[str]:
 
 
 def list_unfinished(root: Path) -> list[Path]:
-    """Return the compressed logs beside which the rest of their log lies: the disk had no room for it.
+    """Return the compressed logs beside which their log lies: the disk had no room for its rest, or it is written.
 
     Args:
         root: the folder of a capture that was killed, and completed as far as its disk had room.
@@ -106,7 +113,9 @@ def _is_plain(path: Path) -> bool:
     return path.is_file() and not path.is_symlink()
 
 
-def _complete(path: Path, log: Path) -> None:
+def _complete(path: Path, log: Path) -> bool:
+    """Append to the frames what they lack of a log; return whether that was all and the log is gone."""
+    may_grow = is_written(log)  # asked before: afterwards it may have been written and closed
     writer = FrameWriter.reopen(path)
     try:
         _append_rest(writer, log)
@@ -116,8 +125,27 @@ def _complete(path: Path, log: Path) -> None:
         if writer.size or not isinstance(error, OSError) or not _is_plain(log):
             raise
         path.unlink()  # it holds nothing, and the log itself is whole
-        return
-    log.unlink(missing_ok=True)
+        return True
+    if not may_grow:
+        log.unlink(missing_ok=True)
+    return not may_grow
+
+
+def is_written(path: Path) -> bool:
+    """Tell whether a process has a file open for writing, or that cannot be known; what is no file is not written.
+
+    The kernel gives a read lease on a file that nobody can write (fcntl(2)): to its owner and to root, where the file
+    system has leases.
+    """
+    try:
+        with _open_plain(path) as descriptor:
+            fcntl.fcntl(
+                descriptor, fcntl.F_SETSIG, signal.SIGURG
+            )  # it is for who opens the file now; SIGIO would end us
+            fcntl.fcntl(descriptor, fcntl.F_SETLEASE, fcntl.F_RDLCK)
+    except OSError:
+        return _is_plain(path)
+    return False
 
 
 def _append_rest(writer: FrameWriter, log: Path) -> None:

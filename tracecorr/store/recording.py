@@ -52,7 +52,7 @@ def list_raw_files(root: Path, known: Mapping[str, tuple[int, str]] | None = Non
     """
     entries: list[dict[str, Any]] = []
     found = [path for path in (root / "raw").rglob("*") if path.is_file() and not path.is_symlink()]
-    # Beside its compressed file lies what there was no room for; it has holes.
+    # Beside its compressed file lies what there was no room for, or a program still writes; it has holes.
     names = set(found)
     found = [path for path in found if path.with_name(path.name + frames.SUFFIX) not in names]
     for rank, (_, source, form) in enumerate(_PLACES):
