@@ -45,7 +45,14 @@ from tracecorr.store.lock import lock_capture
 from tracecorr.store.memory import give_back
 from tracecorr.store.parts import Parts, SourcePart, StoredPart
 from tracecorr.store.raw import read_clock_samples, read_topology
-from tracecorr.store.recording import close_killed, recorded_losses, seen_processes, seen_threads, seen_time_offsets
+from tracecorr.store.recording import (
+    close_killed,
+    is_attached,
+    recorded_losses,
+    seen_processes,
+    seen_threads,
+    seen_time_offsets,
+)
 from tracecorr.store.views import build_views, drop_views, write_views
 
 __all__ = ["correlate", "import_files", "make_dataset"]
@@ -124,7 +131,8 @@ def _correlate(capture: Capture, stages: Stages, ready: Mapping[int, list[Stored
     write_tables(path, tables)
     has_samples = any(entry.get("form") == "clock_samples" for entry in capture.info.get("files") or [])
     samples = _samples(capture) if has_samples else None
-    warnings = [*(capture.info.get("import_warnings") or []), *list_warnings(tables, maps, samples)]
+    told = list_warnings(tables, maps, samples, attached=is_attached(capture.info))
+    warnings = [*(capture.info.get("import_warnings") or []), *told]
     write_info(path, {**capture.info, "warnings": warnings})
     del tables  # large
     _end(stages, "store")

@@ -7,6 +7,7 @@ import pytest
 from numpy.typing import NDArray
 
 from tracecorr.align.bounds import Inequalities
+from tracecorr.align.clock_map import ClockMap
 from tracecorr.align.pieces import Piece, Pieces
 
 Floats = NDArray[np.float64]
@@ -52,3 +53,16 @@ def test_where_half_of_eight_inequalities_in_a_row_contradict_the_curve_it_is_wr
     wider = [stamp for stamp, found in zip(range(-10, 110), bounds, strict=True) if found != (-5, 5)]
     assert wider == ([] if wide is None else [n for n in range(-10, 110) if wide[0] <= n <= wide[1]])
     assert {bounds[stamp + 10] for stamp in wider} <= {(-5, 54) if side == "low" else (-54, 5)}
+
+
+def test_a_map_has_no_row_for_times_of_which_its_source_has_no_stamp() -> None:
+    """The clock changes its rate after 1 s and after 2 s; only the middle of that was used."""
+    curve = Pieces((flat(0, 3e9),), ((0.0, 0.0), (1e9, 1e-5), (2e9, 0.0)))
+    clock = ClockMap("samples", curve=curve, pairs=4)
+    whole = clock.summarize("amd_log:mono_raw", 0, 3_000_000_000)
+    assert [(row["from_ns"], row["to_ns"]) for row in whole] == [
+        (0, 999_999_999), (1_000_000_000, 1_999_999_999), (2_000_000_000, 3_000_000_000)
+    ]  # fmt: skip
+    for first, last in ((0, 500_000_000), (1_200_000_000, 1_300_000_000), (2_500_000_000, 2_500_000_000)):
+        (row,) = clock.summarize("amd_log:mono_raw", first, last)
+        assert (row["from_ns"], row["to_ns"]) == (first, last)

@@ -110,17 +110,19 @@ class ClockMap:
         return replace(self, curve=curve, steps_by=None)
 
     def summarize(self, source: str, first_ns: int, last_ns: int) -> list[dict[str, Any]]:
-        """Return the map's rows of the table `clock_map`: one per rate.
+        """Return the map's rows of the table `clock_map`: one per rate that the source's stamps have.
 
         Args:
             source: source and clock.
-            first_ns, last_ns: first and last stamp of the source.
+            first_ns, last_ns: first and last stamp of the source; evidence of the clock may lie beyond.
         """
         runs = self.curve.runs if self.curve else ((0.0, 0.0),)
-        starts = [first_ns, *(int(first) + self.base_stamp_ns for first, _ in runs[1:])]
-        ends = [*(s - 1 for s in starts[1:]), last_ns]
+        begins = [int(first) + self.base_stamp_ns for first, _ in runs[1:]]
+        starts = [first_ns, *(max(begin, first_ns) for begin in begins)]
+        ends = [*(min(begin - 1, last_ns) for begin in begins), last_ns]
         rates = [rate for _, rate in runs]
-        return [self._row(source, *piece) for piece in zip(starts, ends, rates, strict=True)]
+        pieces = zip(starts, ends, rates, strict=True)
+        return [self._row(source, *piece) for piece in pieces if piece[0] <= piece[1]]
 
     def _row(self, source: str, start_ns: int, end_ns: int, rate: float) -> dict[str, Any]:
         # The bounds are widest between the inequalities: a fine grid finds them.

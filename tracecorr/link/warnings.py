@@ -17,7 +17,11 @@ _WIDE_NS = 1_000_000
 
 
 def list_warnings(
-    tables: dict[str, pl.DataFrame], maps: dict[str, ClockMap], samples: dict[str, Any] | None
+    tables: dict[str, pl.DataFrame],
+    maps: dict[str, ClockMap],
+    samples: dict[str, Any] | None,
+    *,
+    attached: bool = False,
 ) -> list[str]:
     """Return what a user should know before believing the tables: sentences without an end.
 
@@ -25,6 +29,7 @@ def list_warnings(
         tables: all tables, by name.
         maps: the clock maps by `source:clock`.
         samples: clock.json, the readings that belong to the clock marks of a trace; None where it is not there.
+        attached: whether the trace was recorded of a process that ran already, whose log it is.
     """
     events, threads = tables["events"], tables["threads"]
     sources = set(events["source"].unique().cast(pl.String))
@@ -52,8 +57,8 @@ def list_warnings(
     warnings += [*warn_repeated(tables["ledger"], tables["files"]), *warn_timeless(tables["ledger"], tables["files"])]
     warnings += warn_skipped_traces(tables["ledger"], tables["files"])
     warnings += warn_repeated_traces(events, tables["files"])
-    if {"amd_log", "ftrace"} <= sources and not _overlap(events):
-        warnings.append("log and trace do not overlap in time: are they of one run, and of one machine?")
+    if {"amd_log", "ftrace"} <= sources and (apart_ns := _measure_gap(events)):
+        warnings.append(_describe_gap(apart_ns, attached=attached))
     if samples is None:
         return [*warnings, *_warn_unused_marks(events, maps)]
     return [*warnings, *warn_of_another_run(events, tables["args"], samples)]
@@ -90,8 +95,25 @@ def _warn_wide(clock_map: pl.DataFrame) -> list[str]:
     ]
 
 
-def _overlap(events: pl.DataFrame) -> bool:
-    """Tell whether log and trace overlap in time; other sources do not count."""
-    both = events.lazy().filter(pl.col("source").cast(pl.String).is_in(["amd_log", "ftrace"]))
-    spans = both.group_by("source").agg(low=pl.col("ts_ns").min(), high=pl.col("ts_ns").max())
-    return bool(spans.select(pl.col("low").max() <= pl.col("high").min()).collect().item())
+def _measure_gap(events: pl.DataFrame) -> int:
+    """Return the time from the end of the log to the start of the trace, negative from that of the trace to the log.
+
+    It is 0 where they overlap in time; other sources do not count.
+    """
+    both = events.lazy().with_columns(pl.col("source").cast(pl.String))
+    spans = both.group_by("source").agg(low=pl.col("ts_ns").min(), high=pl.col("ts_ns").max()).collect()
+    known: dict[str, tuple[int, int]] = {
+        source: (low, high) for source, low, high in spans.iter_rows() if low is not None
+    }
+    if not {"amd_log", "ftrace"} <= known.keys():
+        return 0
+    log, trace = known["amd_log"], known["ftrace"]
+    return max(trace[0] - log[1], 0) - max(log[0] - trace[1], 0)
+
+
+def _describe_gap(apart_ns: int, *, attached: bool) -> str:
+    if attached and apart_ns > 0:
+        return (
+            f"the HIP log ends {apart_ns / 1e9:.1f} s before the recording began: the process printed no line meanwhile"
+        )
+    return "log and trace do not overlap in time: are they of one run, and of one machine?"

@@ -120,6 +120,11 @@ def is_recorded_now(capture: Capture) -> bool:
     return capture.info.get("state") == "recording" and _is_alive(capture.info.get("recorder") or {})
 
 
+def is_attached(info: Mapping[str, Any]) -> bool:
+    """Tell whether a capture recorded a process that ran already, whose log may be older than the recording."""
+    return any(process.get("how") == "attached" for process in info.get("processes") or [])
+
+
 def is_completed_now(capture: Capture) -> bool:
     """Tell whether the process that recorded a capture still lives to build its tables."""
     return not is_recorded_now(capture) and not capture.has_tables() and _is_alive(capture.info.get("recorder") or {})
