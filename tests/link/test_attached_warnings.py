@@ -17,7 +17,7 @@ _TRACE = "# tracer: nop\n#\n          python3-7       [000] .....  {:.6f}: sys_e
 def _warn(folder: Path, log_s: int, trace_s: int, how: str) -> list[str]:
     (folder / "amd.log").write_text(_LOG.format(log_s * 1_000_000))
     (folder / "trace.txt").write_text(_TRACE.format(trace_s))
-    made = import_files(folder / "x.tracecorr", [folder / "amd.log"], [folder / "trace.txt"], ftrace_clock="mono")
+    made = import_files(folder / "x.tracecorr", [folder / "amd.log"], [folder / "trace.txt"], clock="mono")
     write_info(made.path, {**Capture.open(made.path).info, "processes": [{"pid": 7, "how": how}] if how else []})
     return [text for text in correlate(made.path) if "overlap" in text or "log ends" in text]
 
