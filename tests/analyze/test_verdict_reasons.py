@@ -296,6 +296,16 @@ def test_other_ways_to_copy_are_counted_apart() -> None:
     assert verdict.finding.reason.endswith("3 drm jobs ran, 1 of them submitted by these")
 
 
+def test_copies_that_rocr_refused_are_told_where_it_made_no_other() -> None:
+    rows = make_run()
+    add("events", event=60, ts_ns=8_060, layer="copy", name="copy_refused", process=0)(rows)
+    (verdict,) = judge_capture(tables_of(rows), names=["copies_use_user_sdma"])
+    assert (verdict.outcome, verdict.finding.counts["refused_copies"]) == ("PASS", 1)
+    rows["launches"] = [row for row in rows["launches"] if row["kind"] != "copy"]
+    told = "ROCr refused 1 copy that HIP asked of it, and blit kernels made them; no other was asked for"
+    assert judge(rows, "copies_use_user_sdma")[:2] == ("UNKNOWN", told)
+
+
 def test_only_copies_of_processes_whose_sdma_queues_were_refused_are_told_with_the_refusal() -> None:
     """Process 2 was refused its queue, process 3 asked for none, process 0 has one."""
     rows = make_run()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import polars as pl
 
 from tracecorr.analyze.frames import collect, percentile
+from tracecorr.model.kinds import COPY_REFUSED
 
 _STEPS = {
     "memcpy_to_staging": "host memcpy into a staging buffer",
@@ -13,6 +14,7 @@ _STEPS = {
     "host_memcpy_rect": "host memcpy without the GPU, rectangle",
     "host_memcpy_h2d": "host memcpy without the GPU, host to device",
     "host_memcpy_d2h": "host memcpy without the GPU, device to host",
+    COPY_REFUSED: "asked of ROCr and refused, then done by a blit kernel",
     "blit_staging_h2d": "blit kernel through staging, host to device",
     "blit_staging_d2h": "blit kernel through staging, device to host",
 }

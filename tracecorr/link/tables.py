@@ -22,6 +22,7 @@ from tracecorr.link.losses.false_syscalls import open_false_syscalls
 from tracecorr.link.losses.lossy_files import add_unproven, find_losses, list_half_calls
 from tracecorr.link.losses.packet_gaps import add_packet_gaps, drop_silent, list_packet_gaps, list_silent_graphs
 from tracecorr.link.packets.launches import build_launches, forget_indexes
+from tracecorr.link.packets.refused_copies import name_refused_copies
 from tracecorr.link.queues import created_rings, queue_addresses, queue_creation, queue_lives, streams
 from tracecorr.link.queues.gpus import assign_gpus, list_gpus
 from tracecorr.link.queues.hqds import attach_queues, link_hqds
@@ -124,7 +125,7 @@ def _nest_events(
     # From here on a row's thread and process stand for these columns, which are large.
     events = nesting.find_parents(events.drop("pid", "tid", "comm"), losses, halves, gaps)
     events = nest_functions(name_driver_calls(disorder.part_displaced(events, displaced)))
-    return events, _Lacking(losses, displaced, torn, graphs)
+    return name_refused_copies(events), _Lacking(losses, displaced, torn, graphs)
 
 
 @dataclass

@@ -15,6 +15,8 @@ SOURCES = ("amd_log", "ftrace", "trace_printk", "hqd", "sysfs", "kfd_smi", "rocp
 
 RECORDED, DERIVED, INFERRED = "recorded", "derived", "inferred"
 
+# A copy that HIP asks of ROCr, the line that says that ROCr refused it, and what such a copy is called then.
+COPY, COPY_FAILED, COPY_REFUSED = "copy", "copy_failed", "copy_refused"
 # Log packets that occupy a slot of an AQL ring.
 PACKET_KINDS = ("dispatch", "barrier_and", "barrier_or", "barrier_value")
 # The runtime prints these lines once in a process, before all others: all releases up to 6.4 the first; 7.0 and later

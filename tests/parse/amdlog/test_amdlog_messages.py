@@ -163,6 +163,8 @@ MESSAGES: dict[str, tuple[str, str, dict[str, Any], dict[str, Any]]] = {
     "HSA Async Blit Copy dst=0x1, src=0x2, size=12, wait_event=0x0, completion_signal=0x7f": (
         "copy", "copy", {"size_bytes": 12, "signal": 0x7F}, {},
     ),
+    "HSA copy failed with code 4097, falling to Blit copy": ("copy", "copy_failed", {}, {"code": 4097}),
+    "DMA buffer failed with code 4097": ("copy", "copy_failed", {}, {"code": 4097}),
     "HSA Copy Using Pinned resource size 12": ("copy", "using_pinned_resource", {"size_bytes": 12}, {}),
     "memcpy host dst=0x1, stg buf=0x2, size=12": ("copy", "memcpy_from_staging", {"size_bytes": 12}, {}),
     "Device not Stable, while waiting for Signal =(0x7f) for 10 ns": (

@@ -9,6 +9,7 @@ from tracecorr.analyze.frames import collect
 from tracecorr.analyze.values import count_of
 from tracecorr.analyze.verdicts.evidence import Evidence, Excuse, find_excuse
 from tracecorr.analyze.verdicts.model import Claim, Finding, failed, passed, unknown
+from tracecorr.model.kinds import COPY_REFUSED
 from tracecorr.parse.kfd.ioctls import CREATE_QUEUE
 
 _SDMA = ("sdma", "sdma_xgmi", "sdma_by_engine")
@@ -50,6 +51,13 @@ def _say_no_copy(evidence: Evidence, submitted: pl.DataFrame, counts: dict[str, 
         )  # fmt: skip
     if "amd_log" not in evidence.sources:
         return unknown("no HIP log tells which copies were made", "record the HIP log with AMD_LOG_LEVEL=5", counts)
+    if "refused_copies" in counts:
+        return unknown(
+            f"ROCr refused {count_of(counts['refused_copies'], 'copies', 'copy')} that HIP asked of it, and blit "
+            "kernels made them; no other was asked for",
+            "look up the code among the errors and warnings of the runtime, and record a program whose copies it takes",
+            counts,
+        )
     return unknown(
         "the log shows no copy to a copy engine: the program submitted none, or AMD_LOG_LEVEL was too low to print "
         "them (4 prints them)",
@@ -125,13 +133,17 @@ def _counts(evidence: Evidence, copies: pl.DataFrame, sdma: pl.DataFrame) -> dic
     host = evidence.tables("events").filter(
         (pl.col("layer") == "copy") & pl.col("name").cast(pl.String).str.contains("memcpy_|^host_memcpy")
     )
-    rows = {"blit_kernels": blits, "host_memcpy_steps": host}
+    refused = evidence.tables("events").filter((pl.col("layer") == "copy") & (pl.col("name") == COPY_REFUSED))
+    rows = {"blit_kernels": blits, "host_memcpy_steps": host, "refused_copies": refused}
+    found = {name: int(frame.select(pl.len()).collect().item()) for name, frame in rows.items()}
+    if not found["refused_copies"]:
+        del found["refused_copies"]
     return {
         "engine_copies": copies.height,
         "sdma_queues": sdma.height,
         "drm_jobs": jobs.height,
         "drm_jobs_of_these_processes": jobs.filter(pl.col("process").is_in(copies["process"].implode())).height,
-        **{name: int(frame.select(pl.len()).collect().item()) for name, frame in rows.items()},
+        **found,
     }
 
 

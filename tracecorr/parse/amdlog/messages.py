@@ -11,6 +11,7 @@ import re
 from dataclasses import dataclass
 from functools import cached_property
 
+from tracecorr.model.kinds import COPY, COPY_FAILED
 from tracecorr.parse.amdlog.general_names import general_name
 
 
@@ -171,10 +172,12 @@ def _copy_messages() -> list[Message]:
         "HSA Async Copy on copy_engine=", "HSA Async Copy dst=", "HSA Async Copy Rect ",
         "HSA Async Copy completion_signal=", "HSA Async Copy wait_event=", "HSA Asycn Copy ", SHIFTED_COPY,
     )  # fmt: skip
-    table = [Message(start, "copy", "copy", Kind.COPY) for start in starts]
+    table = [Message(start, "copy", COPY, Kind.COPY) for start in starts]
     for way in ("H2D", "D2H"):
-        table.append(Message(f"HSA Async Copy staged {way} dst=", "copy", "copy", Kind.COPY))
+        table.append(Message(f"HSA Async Copy staged {way} dst=", "copy", COPY, Kind.COPY))
         table.append(Message(f"HSA Async Copy staged {way}", "copy", f"staged_{way.lower()}"))
+    for who in ("HSA copy", "DMA buffer"):
+        table.append(Message(f"{who} failed with code {{code}}", "copy", COPY_FAILED))
     for way in ("Staging", "Pinned"):
         name = f"using_{way.lower()}_resource"
         table.append(Message(f"HSA Copy Using {way} resource size {{size_bytes}}", "copy", name))

@@ -1,0 +1,70 @@
+"""Copies that ROCr refuses are none, and the kernel that HIP takes instead is (SYNTHETIC logs as HIP 7.2.4).
+
+The lines are those of hipMemcpyPeerAsync of HIP 7.2.4 on null GPUs, between which it asks for an engine that ROCr does
+not use.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import polars as pl
+from hip_logs import correlate_messages
+
+from tracecorr.analyze.copies import summarize_copies
+from tracecorr.store import Capture
+
+_REFUSED = "HSA copy failed with code 4097, falling to Blit copy"
+_KERNEL = (
+    "ShaderName : __amd_rocclr_copyBuffer",
+    "SWq=0x22, HWq=0x3c00000, id=6, Dispatch Header = 0x1502 (type=2), setup=1, rptr=0, wptr=0",
+)
+
+
+def _copy(signal: int, size: int = 4194304) -> str:
+    return (
+        f"HSA Copy copy_engine=0x1, dst=0x302d800000, src=0x302a000000, size={size}, forceSDMA=1, engineType=4, "
+        f"wait_event=0x0, completion_signal={signal:#x}"
+    )
+
+
+def _correlate(folder: Path, *inside: str) -> Capture:
+    enqueue = "Command (CopyDeviceToDevice) enqueued: 0x51 to queue: 0x66"
+    call = ("\x1b[32m hipMemcpyPeerAsync ( 0x66 ) \x1b[0m", enqueue)
+    return correlate_messages(folder, *call, *inside, "hipMemcpyPeerAsync: Returned hipSuccess : : duration: 9 us")
+
+
+def _submitted(capture: Capture) -> list[tuple[object, ...]]:
+    launches = capture.table("launches").sort("event").collect()
+    return launches.select(pl.col("kind").cast(pl.String), "signal").rows()
+
+
+def _names(capture: Capture) -> list[str]:
+    events = capture.table("events").filter(pl.col("layer") == "copy").sort("event").collect()
+    return events["name"].cast(pl.String).to_list()
+
+
+def test_a_refused_copy_is_not_among_what_was_submitted(tmp_path: Path) -> None:
+    capture = _correlate(tmp_path, _copy(0xA0), _REFUSED, *_KERNEL)
+    assert _submitted(capture) == [("dispatch", None)]
+    assert _names(capture) == ["copy_refused", "copy_failed"]
+
+
+def test_the_copy_before_a_refused_one_is_not_refused(tmp_path: Path) -> None:
+    capture = _correlate(tmp_path, _copy(0xA0), _copy(0xA1), _REFUSED, *_KERNEL)
+    assert _submitted(capture) == [("copy", 0xA0), ("dispatch", None)]
+
+
+def test_a_failure_behind_another_line_is_of_a_copy_that_the_log_does_not_show(tmp_path: Path) -> None:
+    capture = _correlate(tmp_path, _copy(0xA0), "Last copy mask 0x1", _REFUSED, *_KERNEL)
+    assert _submitted(capture) == [("copy", 0xA0), ("dispatch", None)]
+
+
+def test_the_bytes_of_refused_copies_are_told_apart(tmp_path: Path) -> None:
+    capture = _correlate(tmp_path, _copy(0xA0, 64), _copy(0xA1, 128), _REFUSED, *_KERNEL)
+    rows = summarize_copies(*(capture.table(name) for name in ("events", "launches", "kernels")))
+    assert rows.select("path", "copies", "bytes").rows() == [
+        ("asked of ROCr and refused, then done by a blit kernel", 1, 128),
+        ("copy engine (SDMA)", 1, 64),
+        ("blit kernel __amd_rocclr_copyBuffer", 1, None),
+    ]
