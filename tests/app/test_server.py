@@ -53,14 +53,14 @@ def test_foreign_requests_are_refused(client: Any, headers: dict[str, str]) -> N
     assert client.get(ids.META, headers=headers).status_code in (400, 403)
 
 
-def test_headers_are_tight(client: Any) -> None:
+def test_answers_forbid_eval_foreign_frames_and_guessed_types(client: Any) -> None:
     answer = client.get("/")
     policy = answer.headers["Content-Security-Policy"]
     assert "unsafe-eval" not in policy and "frame-ancestors 'none'" in policy
     assert answer.headers["X-Content-Type-Options"] == "nosniff"
 
 
-def test_spans_are_binary(client: Any) -> None:
+def test_spans_are_one_binary_answer_that_nobody_keeps(client: Any) -> None:
     answer = client.get(f"{ids.SPANS}?t0=0&t1=400000000&w=1000&lanes=0-3,5")
     assert answer.status_code == 200
     assert answer.headers["Cache-Control"] == "no-store"
@@ -117,7 +117,7 @@ def test_every_section_of_the_report_has_a_page() -> None:
     assert {section.key for section in list_sections(empty, set())} == shown
 
 
-def test_pages_are_named(client: Any) -> None:
+def test_only_pages_of_the_list_are_given_out(client: Any) -> None:
     assert client.get(ids.PAGE_DATA + "?name=../../etc/passwd").status_code == 404
     assert client.get(ids.PAGE_DATA + "?name=compare&with=/etc").status_code == 404
     assert client.get(ids.PAGE_DATA + "?name=queues").get_json()["sections"]

@@ -147,6 +147,7 @@ def test_a_pipe_without_a_reader_does_not_wait(tmp_path: Path) -> None:
     pipe.release()
     (tmp_path / "gate").unlink()
     pipe.close()
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_a_folder_in_place_of_the_pipe_is_left_to_the_sealing(tmp_path: Path) -> None:

@@ -38,7 +38,7 @@ def test_a_folder_that_is_no_capture_is_wrong_usage(run: Run, tmp_path: Path) ->
 
 
 @pytest.mark.usefixtures("capture")
-def test_newest_is_named(run: Run) -> None:
+def test_without_a_name_the_newest_capture_is_read_and_named(run: Run) -> None:
     result = run("info", "--json")
     assert "x.tracecorr" in result.err
     assert json.loads(result.out)["rows"]["queues"] == 1

@@ -127,7 +127,7 @@ def test_a_clock_that_no_trace_has_is_refused(run: Run, tmp_path: Path, trace_fi
     assert_refused(run("import", "--ftrace", trace_file, "--ftrace-clock", "wall", "-o", "x"), tmp_path, "wall", "mono")
 
 
-def test_existing_output_stays(run: Run, tmp_path: Path, log_file: Path) -> None:
+def test_an_existing_capture_is_not_replaced_without_force(run: Run, tmp_path: Path, log_file: Path) -> None:
     assert run("import", "--amd-log", log_file, "-o", "x").status == 0
     before = (tmp_path / "x.tracecorr" / "capture.json").read_bytes()
     refused = run("import", "--amd-log", log_file, "-o", "x")

@@ -77,7 +77,7 @@ def check_namespace(run: Run, log_pid: int | None = None) -> None:
     assert (process["pid"], process["log_pid"]) in pairs
 
 
-def test_a_new_container(engine: ContainerRig, place: Path) -> None:
+def test_a_new_container_is_captured_from_its_first_call_and_removed(engine: ContainerRig, place: Path) -> None:
     options = [f"--run-option={option}" for option in engine.options(make_truth(place))]
     run = capture(engine, place, "--image", engine.image, *options, "--", "/rig/programs/t1", "20", "3")
     assert run.ended.status == 0, run.ended.err
@@ -92,7 +92,7 @@ def test_a_new_container(engine: ContainerRig, place: Path) -> None:
     assert {path.stat().st_uid for path in (place / "x.tracecorr").rglob("*")} == {owner}
 
 
-def test_a_running_container(engine: ContainerRig, place: Path) -> None:
+def test_in_a_running_container_a_command_is_captured_with_its_log(engine: ContainerRig, place: Path) -> None:
     engine.start("exec", make_truth(place), "sleep", "3600")
     run = capture(engine, place, "--container", "exec", "--", "/rig/programs/mt", "150")
     assert run.ended.status == 0, run.ended.err

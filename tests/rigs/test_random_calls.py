@@ -20,12 +20,14 @@ _JOURNAL = ["tid", "name", "start_ns", "end_ns", "status", "given", "what"]
 
 
 @pytest.mark.parametrize(("seed", "steps", "threads", "gpus"), [(1, 400, 1, 2), (2, 200, 3, 2), (3, 250, 4, 1)])
-def test_random_calls(nullgpu: NullGpu, tmp_path: Path, seed: int, steps: int, threads: int, gpus: int) -> None:
+def test_random_calls_are_in_the_tables_as_they_really_were(
+    nullgpu: NullGpu, tmp_path: Path, seed: int, steps: int, threads: int, gpus: int
+) -> None:
     _check_run(nullgpu, tmp_path, [], (seed, steps, threads), gpus)
 
 
 @pytest.mark.parametrize(("seed", "steps", "threads", "gpus"), [(21, 200, 1, 2), (22, 120, 3, 2)])
-def test_random_calls_of_an_older_release(
+def test_so_are_those_of_an_older_release(
     nullgpu: NullGpu, older_hip: Path, tmp_path: Path, seed: int, steps: int, threads: int, gpus: int
 ) -> None:
     """HIP 6.4 names neither the index of barriers nor the stream of commands."""
@@ -40,7 +42,7 @@ def test_random_calls_of_an_older_release(
 
 
 @pytest.mark.parametrize(("seed", "steps", "threads", "gpus"), [(41, 200, 1, 2), (42, 120, 3, 2)])
-def test_random_calls_without_direct_dispatch(
+def test_so_are_those_without_direct_dispatch(
     nullgpu: NullGpu, tmp_path: Path, seed: int, steps: int, threads: int, gpus: int
 ) -> None:
     """Worker threads write the packets."""

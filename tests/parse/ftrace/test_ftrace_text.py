@@ -152,7 +152,7 @@ def test_a_trace_is_told_by_its_first_bytes(head: bytes, expected: bool) -> None
 
 @settings(max_examples=10, deadline=None)
 @given(cuts=st.lists(st.integers(0, len(TRACE)), max_size=8))
-def test_cuts_change_nothing(cuts: list[int]) -> None:
+def test_where_the_bytes_are_cut_for_reading_changes_no_row(cuts: list[int]) -> None:
     edges = [0, *sorted(cuts), len(TRACE)]
     chunks = [TRACE[a:b] for a, b in pairwise(edges)]
     one, many = read_text(TRACE), whole(read_ftrace_text(chunks, 3, "mono"))

@@ -117,7 +117,7 @@ def test_every_byte_is_booked(tmp_path: Path, timestamps: bool) -> None:
 
 @settings(deadline=None)
 @given(st.integers(0, 4000), st.binary(max_size=3))
-def test_json_cut_anywhere(cut: int, noise: bytes) -> None:
+def test_of_json_that_is_cut_anywhere_every_byte_is_booked(cut: int, noise: bytes) -> None:
     data = json.dumps(sdk_json()).encode()
     part = data[: min(cut, len(data))] + noise
     blocks = list(read_rocprof([part], 0))
