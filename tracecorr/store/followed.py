@@ -139,9 +139,8 @@ def is_written(path: Path) -> bool:
     """
     try:
         with _open_plain(path) as descriptor:
-            fcntl.fcntl(
-                descriptor, fcntl.F_SETSIG, signal.SIGURG
-            )  # it is for who opens the file now; SIGIO would end us
+            # Sent when somebody opens the file meanwhile; the default, SIGIO, would end this process.
+            fcntl.fcntl(descriptor, fcntl.F_SETSIG, signal.SIGURG)
             fcntl.fcntl(descriptor, fcntl.F_SETLEASE, fcntl.F_RDLCK)
     except OSError:
         return _is_plain(path)
