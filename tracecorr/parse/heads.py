@@ -63,10 +63,6 @@ class Heads:
         """Return some of the rows."""
         return Heads(self._rows[rows], self.size)
 
-    def tobytes(self) -> bytes:
-        """Return the bytes of all rows."""
-        return self._rows.tobytes()
-
 
 def mix(code: Words, word: Words | np.uint64) -> Words:
     """Return the hash `code` continued by a word."""
