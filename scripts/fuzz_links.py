@@ -14,7 +14,7 @@ from random import Random
 from benchmarks.damaged import list_faults, make_reference
 from simulator import ClockModel, Scene
 from simulator.damage import LOG_DAMAGES, PAGE_DAMAGES, TRACE_DAMAGES
-from simulator.field_damage import FIELD_LOG_DAMAGES, FIELD_TRACE_DAMAGES
+from simulator.field_damage import FIELD_LOG_DAMAGES, FIELD_TEXT_DAMAGES, FIELD_TRACE_DAMAGES
 
 # Damaged runs per whole one.
 _RUNS = 4
@@ -77,7 +77,8 @@ def draw_damages(scene: Scene) -> Iterator[Scene]:
     random = Random(f"damage {scene.seed}")
     on_log, on_trace = list(LOG_DAMAGES), list(PAGE_DAMAGES if scene.pages else TRACE_DAMAGES)
     if scene.seed >= FIELD_SEEDS:
-        on_log, on_trace = list(FIELD_LOG_DAMAGES), list(FIELD_TRACE_DAMAGES)
+        on_log = list(FIELD_LOG_DAMAGES)
+        on_trace = list(FIELD_TRACE_DAMAGES if scene.pages else FIELD_TEXT_DAMAGES)
     for number in range(_RUNS):
         log, trace = random.choice(on_log), random.choice(on_trace)
         side = number % _RUNS

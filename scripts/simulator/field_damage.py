@@ -64,6 +64,41 @@ def _truncate(random: Random, lines: Lines) -> Lines:
     return [_bare("\0" * _HOLE), *lines[random.randrange(len(lines) // 2) :]]
 
 
+def _leave_holes(random: Random, lines: Lines) -> Lines:
+    """Let two blocks of the file not reach the disk before a crash: NULs stand in their place, within lines."""
+    made = list(lines)
+    for _ in range(2):
+        place = random.randrange(len(made))
+        block = made[place : place + random.randint(1, 60)]
+        begin, end = block[0].text[: random.randrange(len(block[0].text))], block[-1].text
+        rest = _bare(end[random.randrange(len(end)) :], block[-1].end, block[-1].cpu)
+        made[place : place + len(block)] = [replace(block[0], text=begin, end=""), _bare("\0" * _HOLE), rest]
+    return made
+
+
+def _fill_disk(random: Random, lines: Lines) -> Lines:
+    """Let the disk be full for a while: a line ends early, and the next one that is written stands right behind it."""
+    made = list(lines)
+    for _ in range(2):
+        place = random.randrange(len(made))
+        begun = made[place].text[: random.randrange(len(made[place].text))]
+        made[place : place + random.randint(1, 200)] = [replace(made[place], text=begun, end="")]
+    return made
+
+
+def _join_in_wrong_order(random: Random, lines: Lines) -> Lines:
+    """Let the file be two pieces, of which the later one was put first."""
+    place = random.randrange(len(lines))
+    return [*lines[place:], *lines[:place]]
+
+
+def _join_overlapping(random: Random, lines: Lines) -> Lines:
+    """Let the file be a copy and what it was copied from, truncated too late: lines of both are there twice."""
+    end = random.randrange(len(lines) // 3, len(lines)) + 1
+    begin = random.randrange(end)
+    return [*lines[:end], *(replace(line) for line in lines[begin:])]
+
+
 def _rotate(random: Random, lines: Lines) -> Lines:
     """Let the lines between a copy of the file and its truncation be lost, in threads at once, twice."""
     kept = list(lines)
@@ -152,9 +187,18 @@ LOSSLESS_LOG: dict[str, Damage] = {
 }  # fmt: skip
 FIELD_LOG_DAMAGES: dict[str, Damage] = {
     **LOSSLESS_LOG, "lines in lines": _interleave, "truncated": _truncate, "rotated": _rotate, "file lost": _lose_file,
-    "begins late, ends early": _cut_both,
+    "begins late, ends early": _cut_both, "holes": _leave_holes, "disk full": _fill_disk,
+    "pieces in wrong order": _join_in_wrong_order, "overlapping pieces": _join_overlapping,
 }  # fmt: skip
 FIELD_TRACE_DAMAGES: dict[str, Damage] = {
     "one CPU lost records": _lose_on_cpu, "overwritten": _overwrite, "one CPU's file lost": _lose_cpu,
     "events of one process": _keep_process, "begins late, ends early": _cut_both,
 }  # fmt: skip
+# Pages hold whole records.
+FIELD_TEXT_DAMAGES: dict[str, Damage] = {
+    **FIELD_TRACE_DAMAGES,
+    "holes": _leave_holes,
+    "disk full": _fill_disk,
+    "overlapping pieces": _join_overlapping,
+    "pieces in wrong order": _join_in_wrong_order,
+}

@@ -14,14 +14,14 @@ import polars as pl
 
 from simulator.damage import LOG_DAMAGES, TRACE_DAMAGES, Damage
 from simulator.event_thread import EventThread
-from simulator.field_damage import FIELD_LOG_DAMAGES, FIELD_TRACE_DAMAGES
+from simulator.field_damage import FIELD_LOG_DAMAGES, FIELD_TEXT_DAMAGES
 from simulator.machine import START_NS, Machine, Process, Thread
 from simulator.pages import write_pages
 from simulator.program import HipThread
 from simulator.record import Line, Recorder
 from simulator.scene import Scene
 
-_LOG_DAMAGES, _TRACE_DAMAGES = LOG_DAMAGES | FIELD_LOG_DAMAGES, TRACE_DAMAGES | FIELD_TRACE_DAMAGES
+_LOG_DAMAGES, _TRACE_DAMAGES = LOG_DAMAGES | FIELD_LOG_DAMAGES, TRACE_DAMAGES | FIELD_TEXT_DAMAGES
 _HEAD = "# tracer: nop\n#\n# entries-in-buffer/entries-written: {n}/{n}   #P:2\n#\n"
 _HEAD += "# SYNTHETIC: made by scripts/simulator; no kernel recorded this\n"
 _PAIRS = (

@@ -12,7 +12,7 @@ from benchmarks.damaged import list_faults, make_reference
 from fuzz_links import FIELD_SEEDS, draw_damages, draw_scene, fuzz
 from simulator import Scene, simulate
 from simulator.damage import Damage
-from simulator.field_damage import FIELD_LOG_DAMAGES, FIELD_TRACE_DAMAGES, LOSSLESS_LOG
+from simulator.field_damage import FIELD_LOG_DAMAGES, FIELD_TEXT_DAMAGES, LOSSLESS_LOG
 from simulator.record import Line
 
 from tracecorr.pipeline import correlate, import_files
@@ -88,8 +88,8 @@ def test_what_changes_the_form_of_a_log_loses_no_link(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    "damage", [*FIELD_LOG_DAMAGES.values(), *FIELD_TRACE_DAMAGES.values()],
-    ids=[*FIELD_LOG_DAMAGES, *FIELD_TRACE_DAMAGES],
+    "damage", [*FIELD_LOG_DAMAGES.values(), *FIELD_TEXT_DAMAGES.values()],
+    ids=[*FIELD_LOG_DAMAGES, *FIELD_TEXT_DAMAGES],
 )  # fmt: skip
 def test_damage_of_servers_keeps_the_numbers_of_lines(damage: Damage) -> None:
     lines = [

@@ -206,6 +206,30 @@ def test_what_a_log_that_ends_in_a_record_shows_of_it_is_in_the_whole_record(mes
         assert set(log.arg(true).items()) <= set(whole.arg(true).items()), message[:end]
 
 
+@pytest.mark.parametrize("rest", ["", "4, 1], workgroup=[64, 1, 1], completion_signal=0x7f77, rptr=4, wptr=44"])
+@pytest.mark.parametrize("message", LASTS.values(), ids=LASTS)
+def test_what_a_record_shows_in_front_of_a_hole_is_in_the_whole_record(message: str, rest: str) -> None:
+    """A crash left NULs in the place of bytes, and of lines: what stands behind them is the end of another one."""
+    whole = read(line(message))
+    rows = whole.rows() + whole.packets.to_dicts()
+    true = {key: value for row in rows for key, value in row.items() if key not in ("length", "name", "layer", "flags")}
+    for end in range(1, len(message)):
+        text = line(message)[: end - len(message) - 1] + "\0" * 600 + rest + "\n"
+        log = read(text + line("init"))
+        rows = [row for row in log.rows() if row["name"] != "init"]
+        for row in rows + log.packets.to_dicts():
+            wrong = {key: value for key, value in row.items() if value is not None and value != true.get(key, value)}
+            assert not wrong, message[:end]
+        assert {row["flags"] for row in rows} <= {Flag.TORN}
+        assert sum(size for _, size in log.counts().values()) == len((text + line("init")).encode())
+
+
+def test_of_several_holes_in_a_record_the_first_counts() -> None:
+    torn = line(DISPATCH).rstrip("\n").replace("grid=[", "grid=[1\0\0\0") + "\0\0\0" + "2, 1]\n"
+    row = read(torn).one(name="dispatch")
+    assert (row["packet_index"], row["flags"], read(torn).packet(row)["grid_x"]) == (None, Flag.TORN, None)
+
+
 def test_the_last_number_of_a_log_without_its_last_line_end_is_not_read() -> None:
     log = read(line(DISPATCH).rstrip("\n"))
     row = log.one(name="dispatch")

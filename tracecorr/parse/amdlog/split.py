@@ -27,7 +27,8 @@ from tracecorr.parse.amdlog.messages import Kind
 from tracecorr.parse.amdlog.records_found import Split, concatenate
 from tracecorr.parse.amdlog.swapped import PIECE, Head, find_swapped
 from tracecorr.parse.amdlog.torn import Join, Joiner
-from tracecorr.parse.amdlog.wholeness import THREAD, is_ended
+from tracecorr.parse.amdlog.unended import open_at_holes, open_last
+from tracecorr.parse.amdlog.wholeness import THREAD
 from tracecorr.parse.amdlog.wraps import without_cut_number
 from tracecorr.parse.digits import Ints, Mask, Words
 from tracecorr.parse.text import Codes, Text, decimal
@@ -168,8 +169,9 @@ class Splitter:
         split, foreign = self._split_lines(text, start, end, bare, matched)
         self._join_torn(text, split, foreign)
         if len(split.start):
+            open_at_holes(text, split)
             if text.raw[text.stop - 1] != NEWLINE:
-                _open_last(text, split)
+                open_last(text, split)
             self._goes_on = _is_multi_line(text, int(split.start[-1]))
         return split
 
@@ -273,15 +275,6 @@ class Splitter:
         at = skip_blanks(text, np.minimum(at + length[thread], end), end, b" !\t")
         is_rocr = text.starts_with(at, _ROCR)
         return thread, at, np.minimum(skip_colour(text, at + len(_ROCR) * is_rocr, end), end), is_rocr
-
-
-def _open_last(text: Text, split: Split) -> None:
-    """Take what is sure of the message of a record that the text ends in: its last number may go on in lost bytes."""
-    last = len(split.start) - 1
-    message = split.messages.get(last, text.slice(int(split.message[last]), int(split.end[last])))
-    if split.end[last] == text.stop and not is_ended(message):
-        split.torn[last], split.messages[last] = True, without_cut_number(message)
-        split.whole.discard(last)
 
 
 def _pieces_of(text: Text, start: Ints, end: Ints, rows: Ints) -> _Pieces:
