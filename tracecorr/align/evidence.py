@@ -22,8 +22,8 @@ from tracecorr.align.clock_map import ClockMap
 from tracecorr.align.cooperative import list_shared
 from tracecorr.align.creation_shift import bound_by_shift
 from tracecorr.align.intervals import Moments, bracket_doorbells, list_moments, span_batches
-from tracecorr.align.rows import attach_args
-from tracecorr.model.kinds import PACKET_KINDS, QUEUE_CREATED, QUEUE_DELETED, QUEUES_COUNTED
+from tracecorr.align.rows import IS_PACKET, attach_args
+from tracecorr.model.kinds import QUEUE_CREATED, QUEUE_DELETED, QUEUES_COUNTED
 from tracecorr.parse.kfd.ioctls import CREATE_QUEUE
 
 _IS_CREATE = (pl.col("layer") == "ioctl") & (pl.col("name") == CREATE_QUEUE)
@@ -162,7 +162,7 @@ def list_gpu_time_spans(evidence: ClockEvidence) -> pl.DataFrame:
 
 
 def _doorbell_spans(log: pl.DataFrame, trace: pl.DataFrame) -> pl.DataFrame:
-    lines = log.filter((pl.col("layer") == "aql") & pl.col("name").is_in(PACKET_KINDS))
+    lines = log.filter(IS_PACKET)
     moments = list_moments(log, "stamp_ns", pl.col("end_stamp_ns"))
     packets = lines.select("thread", "ring", "packet_index", "name", at="stamp_ns")
     stores = trace.filter(pl.col("layer") == "doorbell").select("thread", "ring", "packet_index", "stamp_ns")

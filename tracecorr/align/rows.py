@@ -9,11 +9,14 @@ import numpy as np
 import polars as pl
 
 from tracecorr.align.bounds import Ints, Mask
+from tracecorr.model.kinds import PACKET_KINDS
 
 # No file of a capture is that long (128 TiB), so file and offset fit one number.
 _OFFSET_BITS = 47
 # Values that lie so near each other are numbered by a table of all between them.
 _NEAR = 2**20
+# Which rows are packets in a ring; lines about queues are of layer `aql`, too.
+IS_PACKET = (pl.col("layer") == "aql") & pl.col("name").is_in(PACKET_KINDS)
 
 
 def attach_columns(frame: pl.DataFrame, found: pl.DataFrame, key: str = "event") -> pl.DataFrame:

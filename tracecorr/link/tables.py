@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import polars as pl
 
-from tracecorr.align.rows import Places, attach_columns, fill_columns
+from tracecorr.align.rows import IS_PACKET, Places, attach_columns, fill_columns
 from tracecorr.align.steps import UNTIMED
 from tracecorr.link import rocprof, smi
 from tracecorr.link.calls import descriptors, kfd_calls, nesting
@@ -31,9 +31,9 @@ from tracecorr.link.threads.thread_creation import find_creators
 from tracecorr.link.threads.thread_evidence import limit_by_thread
 from tracecorr.link.threads.thread_map import Identities
 from tracecorr.model import schema
-from tracecorr.model.kinds import PACKET_KINDS, Flag
+from tracecorr.model.kinds import Flag
 
-# What the keys of the tables stand for.
+# Columns of events in whose place the keys of the tables stand.
 _SPENT = ("ring", "stream", "kernel")
 
 
@@ -370,7 +370,7 @@ def _count_packets(queue_table: pl.DataFrame, launches: pl.DataFrame, events: pl
     # The log shows all packets of its queues, and of ROCr's own queues those of copies that kernels make alone.
     logged = pl.any_horizontal(pl.col("hwq", "swq").is_not_null())
     packets = events.select("event", "queue", "layer", "name").drop_nulls("queue")
-    packets = packets.filter((pl.col("layer") == "aql") & pl.col("name").is_in(PACKET_KINDS))
+    packets = packets.filter(IS_PACKET)
     inner = packets.join(launches, on="event", how="anti")["queue"].unique()
     counted = pl.col("dispatches", "barriers")
     told = logged & ~pl.col("queue").is_in(inner.implode())

@@ -9,8 +9,7 @@ import numpy as np
 import polars as pl
 
 from tracecorr.align.bounds import Ints
-from tracecorr.align.rows import attach_columns, fill_columns
-from tracecorr.model.kinds import PACKET_KINDS
+from tracecorr.align.rows import IS_PACKET, attach_columns, fill_columns
 
 # Stores and packets of a thread that are laid side by side from a new handle on; more of them tell nothing new.
 _COMPARED = 1000
@@ -33,7 +32,7 @@ def fill_store_rings(records: pl.DataFrame) -> pl.DataFrame:
     if handles.is_empty():
         return records.with_columns(ring_learned=pl.lit(False))
     stores = handles.drop_nulls(["thread", "arg", "packet_index"]).sort("stamp_ns", maintain_order=True)
-    lines = rows.filter((pl.col("layer") == "aql") & pl.col("name").is_in(PACKET_KINDS))
+    lines = rows.filter(IS_PACKET)
     lines = lines.drop_nulls(["thread", "ring", "packet_index"]).sort("file", "offset")
     learned = handles.drop("ring").join(learn_rings(stores, lines), on=["process", "arg"])
     known = learned.select("_row", "ring", ring_learned=pl.lit(True))

@@ -8,7 +8,7 @@ import polars as pl
 
 from tracecorr.align.causal_pairs import LOG_STEP_NS
 from tracecorr.align.intervals import bracket_doorbells, list_moments, span_batches
-from tracecorr.align.rows import Places, attach_columns
+from tracecorr.align.rows import IS_PACKET, Places, attach_columns
 from tracecorr.link.losses.command_ends import drop_behind_ends
 from tracecorr.link.losses.disorder import drop_displaced
 from tracecorr.link.losses.threadless import list_unsure_names
@@ -25,7 +25,7 @@ from tracecorr.link.packets.split_logs import number_logs
 from tracecorr.link.packets.sure_commands import drop_late, keep_sure_commands, list_unsure_kernels
 from tracecorr.link.queues.streams import name_called_streams
 from tracecorr.model import schema
-from tracecorr.model.kinds import COMPLETE, COPY, DERIVED, GRAPH_CALL, INFERRED, PACKET_KINDS, RECORDED, Flag
+from tracecorr.model.kinds import COMPLETE, COPY, DERIVED, GRAPH_CALL, INFERRED, RECORDED, Flag
 
 _PACKET_COLUMNS = [
     "rptr", "header", "grid_x", "grid_y", "grid_z", "workgroup_x", "workgroup_y", "workgroup_z", "kernel_object",
@@ -41,10 +41,9 @@ EDGE = {"from_event": pl.Int64, "to_event": pl.Int64, "rule": pl.String, "eviden
 
 def select_launches(events: pl.DataFrame, args: pl.DataFrame) -> pl.DataFrame:
     """Return the log's packets and copies that HIP submits (ROCr's own packets are left out)."""
-    packet = (pl.col("layer") == "aql") & pl.col("name").is_in(PACKET_KINDS)
     copy = (pl.col("layer") == "copy") & (pl.col("name") == COPY)
     internal = args.filter(pl.col("key") == "rocr").select("event")
-    chosen = events.select(_EVENT_COLUMNS).filter(packet | copy)
+    chosen = events.select(_EVENT_COLUMNS).filter(IS_PACKET | copy)
     return chosen.join(internal, on="event", how="anti", maintain_order="left") if len(internal) else chosen
 
 

@@ -6,10 +6,10 @@ from collections.abc import Sequence
 
 import polars as pl
 
-from tracecorr.align.rows import attach_columns
+from tracecorr.align.rows import IS_PACKET, attach_columns
 from tracecorr.link.packets.packet_losses import list_short_files
 from tracecorr.link.packets.packet_order import add_turns, find_earliest
-from tracecorr.model.kinds import PACKET_KINDS, QUEUE_CREATED, QUEUE_DELETED
+from tracecorr.model.kinds import QUEUE_CREATED, QUEUE_DELETED
 
 # The log prints indexes as 32 bit numbers.
 _WRAP = 2**32
@@ -35,8 +35,7 @@ def complete_indexes(
         unproven: files that are put together of pieces, between which lines may lack.
         unplaced: processes with packets that may be on any of their rings (`queue_addresses.name_rings`).
     """
-    is_packet = (pl.col("layer") == "aql") & pl.col("name").is_in(PACKET_KINDS)
-    mine = is_packet & (pl.col("source") == "amd_log") & (pl.col("clock") != "mono_raw")
+    mine = IS_PACKET & (pl.col("source") == "amd_log") & (pl.col("clock") != "mono_raw")
     rows = records.select(_COLUMNS).with_row_index("_row").filter(pl.col("layer") == "aql")
     lines = rows.filter(mine & pl.col("ring").is_not_null())
     if _are_whole(lines["packet_index"]):

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import polars as pl
 
+from tracecorr.align.rows import IS_PACKET
 from tracecorr.link.losses.early_returns import drop_early_returns
 from tracecorr.link.losses.lossy_files import find_losses, list_half_calls
 from tracecorr.link.losses.packet_gaps import list_packet_gaps
 from tracecorr.link.packets.packet_order import find_earliest
-from tracecorr.model.kinds import COMMAND_MENTIONS, COMPLETE, KERNEL_COMMAND, NOT_ENQUEUES, PACKET_KINDS, SUBMITTED
+from tracecorr.model.kinds import COMMAND_MENTIONS, COMPLETE, KERNEL_COMMAND, NOT_ENQUEUES, SUBMITTED
 
 # Lines that name a signal which a packet or copy before them completes.
 _AWAITED = ("handler", "gpu_time", "host_wait", "host_active_wait")
@@ -43,7 +44,7 @@ def list_short_files(records: pl.DataFrame) -> pl.Series:
 
 def _list_repeated(rows: pl.DataFrame) -> pl.Series:
     """Return the files with a packet's line that is there twice: a thread prints no two of them in a microsecond."""
-    packets = rows.filter((pl.col("layer") == "aql") & pl.col("name").is_in(PACKET_KINDS))
+    packets = rows.filter(IS_PACKET)
     line = ("process", "thread", "ring", "name", "stamp_ns", "signal", "packet_index")
     return packets.filter(pl.struct(line).is_duplicated())["file"].unique()
 

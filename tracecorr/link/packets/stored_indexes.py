@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import polars as pl
 
-from tracecorr.align.rows import attach_columns
+from tracecorr.align.rows import IS_PACKET, attach_columns
 from tracecorr.link.packets.packet_losses import list_short_files
-from tracecorr.model.kinds import PACKET_KINDS
 
 _WRITER, _RING = ["process", "thread", "ring"], ["process", "ring"]
 _COLUMNS = ("stamp_ns", "file", "offset", "packet_index", "layer", "name", *_WRITER)
@@ -24,9 +23,8 @@ def check_indexes(records: pl.DataFrame) -> pl.DataFrame:
     Args:
         records: part events with `source`, `process`, `thread`, `index_counted`, and the ring of doorbell stores.
     """
-    is_packet = (pl.col("layer") == "aql") & pl.col("name").is_in(PACKET_KINDS)
     rows = records.select(*_COLUMNS, "source", "index_counted").with_row_index("_row").drop_nulls(_WRITER)
-    lines = rows.filter(is_packet & (pl.col("source") == "amd_log"))
+    lines = rows.filter(IS_PACKET & (pl.col("source") == "amd_log"))
     stores = rows.filter(pl.col("layer") == "doorbell").drop_nulls("packet_index")
     asked = lines.filter(pl.col("index_counted") | pl.col("packet_index").is_null()).select(_RING).unique()
     if asked.is_empty() or stores.is_empty():

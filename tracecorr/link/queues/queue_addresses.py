@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import polars as pl
 
-from tracecorr.align.rows import attach_args, attach_columns
+from tracecorr.align.rows import IS_PACKET, attach_args, attach_columns
 from tracecorr.link.event_args import pivot_args
-from tracecorr.model.kinds import BEGINNINGS, PACKET_KINDS, QUEUE_CREATED, QUEUE_DELETED
+from tracecorr.model.kinds import BEGINNINGS, QUEUE_CREATED, QUEUE_DELETED
 
 _QUEUE, _RING = ["process", "swq"], ["process", "ring"]
 _COLUMNS = ("process", "ring", "stamp_ns", "file", "offset", "layer", "name", "source")
-_IS_PACKET = (pl.col("layer") == "aql") & pl.col("name").is_in(PACKET_KINDS) & (pl.col("source") == "amd_log")
+_IS_LOGGED = IS_PACKET & (pl.col("source") == "amd_log")
 
 
 def name_rings(records: pl.DataFrame, args: pl.DataFrame) -> tuple[pl.DataFrame, pl.Series]:
@@ -27,7 +27,7 @@ def name_rings(records: pl.DataFrame, args: pl.DataFrame) -> tuple[pl.DataFrame,
     if lives.is_empty():
         return records, pl.Series("process", [], records.schema["process"])
     rows = records.select(_COLUMNS).with_row_index("_row").drop_nulls("process")
-    packets = rows.filter(_IS_PACKET).drop_nulls("ring")
+    packets = rows.filter(_IS_LOGGED).drop_nulls("ring")
     addressed = _find_queues(packets, lives).select("_row", "process", swq="ring")
     others = packets.join(addressed, on="_row", how="anti")
     known = pl.concat([_of_stores(rows, args), _of_lone_queues(rows, lives, others)]).unique(_QUEUE, keep="first")
@@ -50,7 +50,7 @@ def find_lines(events: pl.DataFrame, args: pl.DataFrame) -> pl.DataFrame:
     lives = lives.join(pivot_args(args, lives["event"], ["swq"]), on="event").rename({"event": "line"})
     if lives.is_empty():
         return lives.select("line", event="line")
-    packets = events.select("event", *_COLUMNS).filter(_IS_PACKET).drop_nulls(_RING)
+    packets = events.select("event", *_COLUMNS).filter(_IS_LOGGED).drop_nulls(_RING)
     return _find_queues(packets, lives.drop_nulls("swq")).select("line", "event")
 
 

@@ -5,12 +5,12 @@ from __future__ import annotations
 import numpy as np
 import polars as pl
 
-from tracecorr.align.rows import Places, number_groups
+from tracecorr.align.rows import IS_PACKET, Places, number_groups
 from tracecorr.link.event_args import pivot_args
 from tracecorr.link.queues.creation_joins import join_creations
 from tracecorr.link.queues.intercepted_queues import is_intercepted
 from tracecorr.link.queues.queue_ends import add_ends, merge_shared
-from tracecorr.model.kinds import PACKET_KINDS, QUEUE_CREATED, QUEUE_DELETED, QUEUES_COUNTED, RECORDED
+from tracecorr.model.kinds import QUEUE_CREATED, QUEUE_DELETED, QUEUES_COUNTED, RECORDED
 from tracecorr.parse.kfd.fields import QUEUE_TYPES
 from tracecorr.parse.kfd.ioctls import CREATE_QUEUE
 
@@ -280,9 +280,8 @@ def _find_falls(packets: pl.DataFrame) -> pl.DataFrame:
 
 def list_log_packets(events: pl.DataFrame) -> pl.DataFrame:
     """Return the packets of the log in the order of their times."""
-    is_packet = (pl.col("layer") == "aql") & pl.col("name").is_in(PACKET_KINDS)
     columns = ("event", "ts_ns", "process", "ring", "packet_index", "file", "offset")
-    rows = events.select(*columns, "layer", "name").filter(is_packet & pl.col("ring").is_not_null())
+    rows = events.select(*columns, "layer", "name").filter(IS_PACKET & pl.col("ring").is_not_null())
     return rows.select(columns)
 
 

@@ -6,9 +6,10 @@ from difflib import SequenceMatcher
 
 import polars as pl
 
+from tracecorr.align.rows import IS_PACKET
 from tracecorr.link.threads.doorbell_times import bracket_lines, find_slack, list_untimely
 from tracecorr.link.threads.lives import LOG_THREAD, SAME_THREAD
-from tracecorr.model.kinds import DERIVED, INFERRED, PACKET_KINDS
+from tracecorr.model.kinds import DERIVED, INFERRED
 
 # So many packets must agree on a thread, and so large a share of them.
 _LEAST, _SHARE = 3, 0.9
@@ -45,7 +46,7 @@ def select_lines(log: pl.DataFrame, unknown: pl.DataFrame) -> pl.DataFrame:
     columns = ("file", "ring", "packet_index", "offset", "layer", "name", "stamp_ns", "clock")
     mine = log.select(*columns, log_pid="pid", log_tid="tid").filter(pl.col("clock") != "mono_raw")
     mine = mine.join(unknown, on=LOG_THREAD, how="semi", maintain_order="left")
-    lines = mine.filter((pl.col("layer") == "aql") & pl.col("name").is_in(PACKET_KINDS)).drop("layer", "clock")
+    lines = mine.filter(IS_PACKET).drop("layer", "clock")
     return bracket_lines(lines.drop_nulls("packet_index"), mine)
 
 
