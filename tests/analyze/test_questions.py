@@ -183,6 +183,18 @@ def test_memory_is_that_of_each_process(other: int | None) -> None:
     assert sorted(rows, key=lambda row: row[0] != 0) == [*mine, (other, "allocate_device", 1, 340, 300, 1)]
 
 
+def test_a_lock_that_rocr_refused_holds_no_bytes() -> None:
+    """Its line has no address on the device; that of another kind of row is of something else."""
+    line = {"layer": "memory", "name": "lock", "process": 0, "arg": 0x7F00, "size_bytes": 4096}
+    lines = [{**line, "event": n, "ts_ns": n} for n in range(3)]
+    other = {**line, "event": 3, "ts_ns": 3, "name": "allocate_host"}
+    told = [{"event": n, "key": "device_address", "u64": address} for n, address in ((0, 0), (1, 0x14000), (3, 0))]
+    rows = summarize_memory(table("events", *lines, other), table("args", *told)).to_dicts()
+    assert [(r["kind"], r["allocations"], r["refused"], r["bytes"]) for r in rows] == [
+        ("allocate_host", 1, None, 4096), ("lock", 3, 1, 8192)
+    ]  # fmt: skip
+
+
 def test_copies_whose_engine_rocr_chose_are_in_a_row_of_their_own() -> None:
     launches = table("launches", *({"kind": "copy", "engine": engine, "size_bytes": 8} for engine in (0, None, 4)))
     rows = summarize_copies(table("events"), launches, table("kernels"))

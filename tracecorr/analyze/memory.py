@@ -10,15 +10,20 @@ _KINDS = ("allocate_device", "allocate_host", "lock")
 _NO_PROCESS = -1
 
 
-def summarize_memory(events: pl.LazyFrame) -> pl.DataFrame:
+def summarize_memory(events: pl.LazyFrame, args: pl.LazyFrame | None = None) -> pl.DataFrame:
     """Return one row per process and kind of allocation of the HIP log.
 
     An allocation ends with the first later `free` of its address, and where that line was lost with the next allocation
-    there; one that is never freed stays to the end. No line tells of the end of a lock.
+    there; one that is never freed stays to the end. No line tells of the end of a lock. The line of one that ROCr
+    refused has no address on the device (rocdevice.cpp, hostLock): it holds no bytes.
 
-    Returns: process, kind, allocations, freed (whose `free` is in the log), unsized (allocations whose size no line
-        tells), bytes, largest_bytes, peak_bytes (held at once), peak_at_ns; the last two, and freed, are null of locks,
-        the last four where a size is not known.
+    Args:
+        events: the table.
+        args: the table; without it refused locks are not known as such, and there is no column `refused`.
+
+    Returns: process, kind, allocations (with those that were refused), refused (null but of locks), freed (whose `free`
+        is in the log), unsized (allocations whose size no line tells), bytes, largest_bytes, peak_bytes (held at once),
+        peak_at_ns; the last two, and freed, are null of locks, the last four where a size is not known.
     """
     rows = collect(
         events.filter(pl.col("layer") == "memory")
@@ -27,7 +32,7 @@ def summarize_memory(events: pl.LazyFrame) -> pl.DataFrame:
     )
     # Within one stamp the order of the lines counts. A log that names no process is of one; a join finds no null.
     rows = rows.with_columns(pl.col("process").cast(pl.Int64).fill_null(_NO_PROCESS)).with_row_index("at")
-    made = rows.filter(pl.col("kind").is_in(_KINDS))
+    made = _mark_refused(rows.filter(pl.col("kind").is_in(_KINDS)), args)
     frees = rows.filter((pl.col("kind") == "free") & pl.col("arg").is_not_null())
     ends = frees.select("process", "arg", "at", free_at="at", free_ns="ts_ns")
     lives = _end_at_reuse(
@@ -35,6 +40,7 @@ def summarize_memory(events: pl.LazyFrame) -> pl.DataFrame:
     )
     totals = lives.group_by("process", "kind").agg(
         allocations=pl.len().cast(pl.Int64),
+        refused=pl.col("is_refused").sum().cast(pl.Int64),
         freed=pl.col("is_freed").sum().cast(pl.Int64),
         unsized=pl.col("size_bytes").null_count().cast(pl.Int64),
         bytes=pl.col("size_bytes").sum(),
@@ -43,12 +49,26 @@ def summarize_memory(events: pl.LazyFrame) -> pl.DataFrame:
     both = totals.join(_peaks(lives), on=["process", "kind"], how="left").sort("process", "kind")
     named = pl.when(pl.col("process") != _NO_PROCESS).then("process").cast(pl.UInt32).alias("process")
     is_sized, is_ended = pl.col("unsized") == 0, pl.col("kind") != "lock"
-    return both.with_columns(
+    known = both if args is not None else both.drop("refused")
+    refused = [pl.when(~is_ended).then("refused").alias("refused")] if args is not None else []
+    return known.with_columns(
         named,
+        *refused,
         pl.when(is_ended).then("freed").alias("freed"),
         *(pl.when(is_sized).then(name).alias(name) for name in ("bytes", "largest_bytes")),
         *(pl.when(is_sized & is_ended).then(name).alias(name) for name in ("peak_bytes", "peak_at_ns")),
     )
+
+
+def _mark_refused(made: pl.DataFrame, args: pl.LazyFrame | None) -> pl.DataFrame:
+    """Return allocations with `is_refused`: ROCr gave a lock no address on the device; these have no bytes."""
+    if args is None:
+        return made.with_columns(is_refused=pl.lit(value=False))
+    locks = made.filter(pl.col("kind") == "lock")["event"].implode()
+    nil = (pl.col("key").cast(pl.String) == "device_address") & (pl.col("u64") == 0)
+    refused = collect(args.filter(nil & pl.col("event").is_in(locks)).select("event"))["event"]
+    is_refused = pl.col("event").is_in(refused.implode())
+    return made.with_columns(is_refused=is_refused, size_bytes=pl.when(is_refused).then(0).otherwise("size_bytes"))
 
 
 def _end_at_reuse(lives: pl.DataFrame) -> pl.DataFrame:

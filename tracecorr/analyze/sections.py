@@ -291,8 +291,9 @@ def _copy_sections(tables: Tables, sources: set[str]) -> Iterator[Section]:
     yield Section(
         "memory",
         "Memory",
-        summarize_memory(tables("events")),
-        "recorded by the log (level 4): what the runtime asked of ROCr; pools make it differ from hipMalloc. No line "
+        summarize_memory(tables("events"), tables("args")),
+        "recorded by the log (level 4): what the runtime asked of ROCr; pools make it differ from hipMalloc. A `lock` "
+        "that was refused (no address on the device is printed) is one of the allocations, without its bytes. No line "
         "tells when a `lock` of host memory ends, so how much was locked at once is unknown; so are the bytes of a "
         "kind of which some are `unsized`, whose line tells no size",
         explain_lack(sources, "allocations", log=True),
