@@ -91,3 +91,36 @@ def test_an_address_is_given_again_before_the_end_of_its_stream_is_printed(tmp_p
     found, streams = _read(tmp_path, lines)
     assert found == [("hipModuleLaunchKernel", True, False)]
     assert streams.height == 2
+
+
+_RESET = ("hipDeviceReset (  )", "hipDeviceReset: Returned hipSuccess : ")
+_FAILED_RESET = (_RESET[0], "hipDeviceReset: Returned hipErrorInvalidValue : ")
+_CHOOSE = ("hipSetDevice ( 1 )", "hipSetDevice: Returned hipSuccess : ")
+_ONE_GPU = (_A, "Initializing runtime stack, Enumerated GPU agents = 1")
+_TWO_GPUS = (_A, "Initializing runtime stack, Enumerated GPU agents = 2")
+
+
+def _count_ended(folder: Path, lines: list[_Line]) -> list[bool]:
+    return _read(folder, lines)[1].sort("created_ns")["destroyed_ns"].is_not_null().to_list()
+
+
+def test_a_reset_of_the_device_ends_the_streams_that_were_made_before(tmp_path: Path) -> None:
+    launch = (_LAUNCH, "0x660")
+    lines = _calls((_MAKE, ""), launch, (_RESET, ""), (_MAKE, ""), launch)
+    assert _count_ended(tmp_path, lines) == [True, False]
+
+
+@pytest.mark.parametrize(
+    ("calls", "ended"),
+    [([_FAILED_RESET], False), ([_CHOOSE, _RESET], False), ([_RESET], True), ([_DESTROY, _RESET], True)],
+)
+def test_a_reset_ends_no_stream_that_may_be_of_another_device(
+    tmp_path: Path, calls: list[tuple[str, str]], ended: bool
+) -> None:
+    lines = [_TWO_GPUS, *_calls((_MAKE, ""), (_LAUNCH, "0x660"), *((call, "") for call in calls))]
+    assert _count_ended(tmp_path, lines) == [ended]
+
+
+def test_a_reset_of_the_only_device_ends_streams_whichever_was_chosen(tmp_path: Path) -> None:
+    lines = [_ONE_GPU, *_calls((_CHOOSE, ""), (_MAKE, ""), (_LAUNCH, "0x660"), (_RESET, ""))]
+    assert _count_ended(tmp_path, lines) == [True]

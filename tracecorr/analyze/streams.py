@@ -65,3 +65,22 @@ def names_streams(launches: pl.LazyFrame) -> bool:
     """Tell whether the log says which stream its packets and copies are of (`NO_STREAM_NAMES`)."""
     seen = pl.col("stream").is_not_null().any() | (pl.len() == 0)
     return bool(collect(launches.select(seen)).item())
+
+
+def count_streams_at_once(streams: pl.LazyFrame, stream_queues: pl.LazyFrame) -> pl.DataFrame:
+    """Return per queue how many of the streams that submitted to it lived at the same time, at most.
+
+    A stream lives from its creation, or its first packet where the log does not show that, until it is destroyed.
+
+    Args:
+        streams, stream_queues: the tables.
+
+    Returns: queue, at_once.
+    """
+    lives = stream_queues.group_by("queue", "stream").agg(pl.col("from_ns").min()).join(streams, on="stream")
+    begins = lives.select("queue", at=pl.min_horizontal("created_ns", "from_ns"), step=pl.lit(1))
+    ends = lives.select("queue", at="destroyed_ns", step=pl.lit(-1)).drop_nulls("at")
+    # What ends when another one begins made room for it.
+    steps = pl.concat([begins, ends]).sort("at", "step")
+    living = steps.with_columns(living=pl.col("step").cum_sum().over("queue"))
+    return collect(living.group_by("queue").agg(at_once=pl.col("living").max().cast(pl.Int64)).sort("queue"))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -13,6 +13,7 @@ from tracecorr.analyze.doorbell_pages import list_doorbell_pages
 from tracecorr.analyze.frames import Tables, collect
 from tracecorr.analyze.hqd import gpu_id_text
 from tracecorr.analyze.queues import count_doubled, explain_doubled, summarize_queues
+from tracecorr.analyze.streams import count_streams_at_once
 from tracecorr.analyze.values import count_of, hex_text, render_ns
 from tracecorr.analyze.verdicts.evidence import Evidence
 from tracecorr.analyze.verdicts.model import Verdict
@@ -198,13 +199,23 @@ def _queues(tables: Tables, made: pl.DataFrame) -> Answer:
     if refused.height:
         whose = _all_or(refused.height, queues.height)
         lines.append(f"the driver refused CREATE_QUEUE for {whose}{_named(refused)}")
-    shared = queues.filter(pl.col("streams") > 1)
-    if shared.height:
-        told = (f"queue {q} by {n} streams" for q, n in shared.select("queue", "streams").iter_rows())
-        lines.append(f"shared: {_list(told)}")
-    elif (streams := queues.drop_nulls("dispatches")["streams"]).sum() and not streams.null_count():
-        lines.append("no queue was shared by streams")
+    lines += _describe_shared(queues, tables)
     return Answer("How many queues of which type, and are they shared?", tuple(lines))
+
+
+def _describe_shared(queues: pl.DataFrame, tables: Tables) -> Iterator[str]:
+    """Yield which queues were shared: by streams that lived at the same time; others may follow each other there."""
+    living = count_streams_at_once(tables("streams"), tables("stream_queues"))
+    several = queues.filter(pl.col("streams") > 1).join(living, on="queue", how="left", maintain_order="left")
+    shared, followed = (several.filter(is_so) for is_so in (pl.col("at_once") > 1, pl.col("at_once") == 1))
+    if shared.height:
+        told = (f"queue {q} by {n} streams" for q, n in shared.select("queue", "at_once").iter_rows())
+        yield f"shared: {_list(told)}"
+    elif (streams := queues.drop_nulls("dispatches")["streams"]).sum() and not streams.null_count():
+        yield "no queue was shared by streams"
+    if followed.height:
+        told = (f"queue {q} by {n} streams" for q, n in followed.select("queue", "streams").iter_rows())
+        yield f"used by one stream after the other: {_list(told)}"
 
 
 def _untold(queues: pl.DataFrame) -> str:

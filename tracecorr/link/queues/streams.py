@@ -7,13 +7,25 @@ import polars as pl
 from tracecorr.align.rows import fill_columns
 from tracecorr.link.event_args import pivot_args
 from tracecorr.link.losses.command_ends import DESTROY
-from tracecorr.model.kinds import COMMAND_MENTIONS, DERIVED, GRAPH_COMMAND, MARKERS, NOT_ENQUEUES, NULL_STREAM, RECORDED
+from tracecorr.model.kinds import (
+    COMMAND_MENTIONS,
+    DERIVED,
+    GRAPH_COMMAND,
+    MARKERS,
+    NOT_ENQUEUES,
+    NULL_STREAM,
+    RECORDED,
+)
 
 # Calls that wait, and are given no stream: they work on the null stream, of whichever device (HIP API, hip_memory.cpp).
 _ON_NULL_STREAM = (
     r"^hip(Memcpy(HtoD|DtoH|DtoD|HtoA|AtoH|ToArray|FromArray|2D|2DToArray|2DFromArray|Param2D|3D|ToSymbol|FromSymbol)?"
     r"|Memset(D8|D16|D32|2D|3D)?)$"
 )
+
+_RESET, _COUNTED_GPUS = "hipDeviceReset", "gpu_agents"
+# Calls that may make another device the current one (HIP API).
+_CHOOSES_DEVICE = r"^hip(SetDevice|SetValidDevices|Ctx|DevicePrimaryCtx)"
 
 
 def name_null_stream(events: pl.DataFrame) -> pl.DataFrame:
@@ -57,7 +69,7 @@ def build_streams(events: pl.DataFrame, args: pl.DataFrame) -> pl.DataFrame:
         others = others.join(known, on=["process", "handle"], how="anti", nulls_equal=True, maintain_order="left")
     streams = pl.concat([created, others], how="diagonal_relaxed").with_row_index("stream")
     streams = streams.with_columns(from_ns=pl.col("created_ns").fill_null(0))
-    return _add_destroyed(_add_nameless(streams, named), named)
+    return _add_reset(_add_destroyed(_add_nameless(streams, named), named), events, args)
 
 
 def _select_named(events: pl.DataFrame) -> pl.DataFrame:
@@ -121,6 +133,29 @@ def _add_destroyed(streams: pl.DataFrame, named: pl.DataFrame) -> pl.DataFrame:
     )
     own = found.filter((pl.col("destroyed_ns") < pl.col("next_ns")).fill_null(value=True))
     return streams.join(own.select("stream", "destroyed_ns"), on="stream", how="left", maintain_order="left")
+
+
+def _add_reset(streams: pl.DataFrame, events: pl.DataFrame, args: pl.DataFrame) -> pl.DataFrame:
+    """Return `streams` with the end of those that hipDeviceReset destroyed: all that a call made on its device.
+
+    The log names no device of a stream, so it must be the only one: the runtime counts one GPU, or the process never
+    chose another one than the first.
+    """
+    calls = events.filter((pl.col("layer") == "hip") & pl.col("process").is_not_null())
+    chosen = calls.filter(pl.col("name").cast(pl.String).str.contains(_CHOOSES_DEVICE))["process"].unique()
+    counted = args.filter((pl.col("key") == _COUNTED_GPUS) & (pl.col("u64") == 1)).select("event")
+    single = events.select("event", "process").join(counted, on="event", how="semi")["process"].unique()
+    is_sure = ~pl.col("process").is_in(chosen.implode()) | pl.col("process").is_in(single.implode())
+    done = (pl.col("name") == _RESET) & (pl.col("result") == "hipSuccess")
+    resets = calls.filter(done & is_sure).select("process", reset_ns="ts_ns", at="ts_ns").sort("at")
+    if resets.is_empty():
+        return streams
+    made = streams.filter(pl.col("create_event").is_not_null()).select("stream", "process", "created_ns")
+    found = made.sort("created_ns").join_asof(
+        resets, left_on="created_ns", right_on="at", by="process", strategy="forward", check_sortedness=False
+    )
+    joined = streams.join(found.select("stream", "reset_ns"), on="stream", how="left", maintain_order="left")
+    return joined.with_columns(destroyed_ns=pl.min_horizontal("destroyed_ns", "reset_ns")).drop("reset_ns")
 
 
 def assign_streams(events: pl.DataFrame, streams: pl.DataFrame) -> pl.DataFrame:
