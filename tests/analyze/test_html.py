@@ -86,3 +86,14 @@ def test_an_address_in_quotes_is_told_to_be_a_number() -> None:
     with pytest.raises(InputError) as error:
         run_sql(tables_of(make_run()), "SELECT queue FROM queues WHERE hwq = '0x3c00000'")
     assert error.value.next_step.startswith("write 0x3c00000 without quotes")
+
+
+def test_the_column_that_sql_takes_for_its_own_word_is_told() -> None:
+    tables = tables_of(make_run())
+    with pytest.raises(InputError) as error:
+        run_sql(tables, "SELECT file, offset FROM events")
+    assert error.value.next_step.startswith('write the column "offset" in double quotes')
+    assert run_sql(tables, 'SELECT file, "offset" FROM events').columns == ["file", "offset"]
+    with pytest.raises(InputError) as other:
+        run_sql(tables, 'SELECT file, "offset" FROM evens')
+    assert "offset" not in other.value.next_step

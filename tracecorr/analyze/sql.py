@@ -16,6 +16,8 @@ from tracecorr.model.results import NOT_YET, NUMBER, SUCCEEDED
 _HEX_OR_QUOTED = re.compile(r"'(?:[^']|'')*'|\"[^\"]*\"|--[^\n]*|/\*.*?\*/|\b0[xX][0-9a-fA-F]+\b", re.DOTALL)
 
 _QUOTED_HEX = re.compile(r"'(0[xX][0-9a-fA-F]+)'")
+# The one column that SQL takes for a word of its own, where it follows a comma.
+_OFFSET = re.compile(r",\s*offset\b", re.I)
 
 # Statements that read; comments may stand before them.
 _READS = re.compile(
@@ -45,6 +47,8 @@ def run_sql(tables: Tables, sql: str) -> pl.DataFrame:
         reason = next(iter(str(error).splitlines()), "")
         quoted = _QUOTED_HEX.search(sql)
         steps = [f"write {quoted[1]} without quotes: addresses are numbers"] if quoted else []
+        if _OFFSET.search(_HEX_OR_QUOTED.sub("", sql)):
+            steps.append('write the column "offset" in double quotes: SQL has a word of that name')
         steps.append("tracecorr query --schema lists tables and columns")
         raise InputError(f"the query failed: {reason}", "; ".join(steps)) from error
     return addresses_as_text(rows)
