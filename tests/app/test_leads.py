@@ -141,6 +141,14 @@ class TestInTheBrowser:
         press(page, "Enter", "Escape")
         assert abs(state_of(page)["mark"]["a"] - 7_000_000) < 1_000
 
+    def test_a_time_is_exact_on_a_clock_that_has_run_for_months(self, page: Any) -> None:
+        page.evaluate("() => { __tl.view.meta.t0_abs = '10438491626497001'; }")
+        press(page, "/")
+        for text in ("@10,438,491,633,497,002", "@10438491.633497002", "@10438491633.4970020 ms"):
+            page.locator("#tl-toolbar input").fill(text)
+            press(page, "Enter")
+            assert state_of(page)["mark"]["a"] == 7_000_001, text
+
     def test_an_address_finds_its_event_where_numbers_are_others(self, page: Any, url: str) -> None:
         """Tables that are built anew, by another version, may number their events otherwise."""
         base = url.split("?")[0]

@@ -57,7 +57,11 @@ window.TL = window.TL || {};
       ctx.fillText(TL.cut(ctx, stage.name, w - 8), left + 4, mid);
       return;
     }
-    if (w > 40) return; // a wide hollow span already carries its name
+    if (w > 40) { // what is under it may be dimmed
+      ctx.fillStyle = theme.text;
+      ctx.fillText(TL.cut(ctx, stage.name, w - 8), Math.max(left, TL.GUTTER) + 4, mid);
+      return;
+    }
     const beside = labelBeside(ctx, stage, box, room);
     if (!beside) return;
     box.label = beside.width + 8;

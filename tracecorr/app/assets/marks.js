@@ -70,15 +70,17 @@ window.TL = window.TL || {};
   };
 
   // --- times that somebody types ------------------------------------------------------------------
-  const UNITS = { ns: 1, us: 1e3, "µs": 1e3, ms: 1e6, s: 1e9 };
+  const DIGITS = { ns: 0, us: 3, "µs": 3, ms: 6, s: 9 }; // of a ns, behind the decimal point of the unit
   // ns after the start; null for what is no time of this capture. The log prints the host's clock: it is understood, too.
   // Without a unit a number is ns; with a decimal point it is s, as traces print it.
   function readTime(text, unit) {
     const found = /^(-?[\d,]*\.?\d+)\s*(ns|us|µs|ms|s)?$/.exec(text.trim().toLowerCase());
     if (!found) return null;
     const meant = found[2] || unit || (found[1].includes(".") ? "s" : "ns");
-    const ns = Math.round(Number(found[1].replaceAll(",", "")) * UNITS[meant]);
-    const after = ns - Number(view.meta.t0_abs);
+    const [whole, part = ""] = found[1].replaceAll(",", "").split("."), digits = DIGITS[meant];
+    // A number of JavaScript holds no single ns of a clock that has run for more than 104 days.
+    const exact = BigInt(whole + part.slice(0, digits).padEnd(digits, "0"));
+    const ns = Number(exact), after = Number(exact - BigInt(view.meta.t0_abs));
     const edge = 0.05 * view.meta.length, known = (t) => t >= -edge && t <= view.meta.length + edge;
     return known(ns) ? ns : known(after) ? after : null;
   }
