@@ -74,6 +74,21 @@ class TestInTheBrowser:
         assert state_of(page)["selected"] is not None
         open_at(page, url.split("?")[0] + "?capture=t1-streams")
 
+    def test_saved_rows_have_the_times_of_their_own_hosts(
+        self, lone_page: Any, url: str, sample: Capture, synthetic_capture: SyntheticCapture
+    ) -> None:
+        page = lone_page
+        page.goto(url)
+        open_at(page, f"{url.split('?')[0]}?capture=t1-streams&other=synthetic&at=start")
+        with page.expect_download() as download:
+            page.select_option("#tl-export", "csv")
+        assert download.value.suggested_filename == "A_t1-streams_B_synthetic.csv"
+        rows = pl.read_csv(download.value.path()).select("event", "ts_ns")
+        events = [capture.table("events").select("event", "ts_ns").collect() for capture in (sample, synthetic_capture)]
+        second = events[1].with_columns(pl.col("event") + events[0].height)
+        assert set(rows.rows()) <= set(pl.concat([events[0], second]).rows())
+        assert rows["event"].max() >= events[0].height > rows["event"].min()
+
     @pytest.mark.parametrize("anchor", ANCHORS)
     def test_a_search_finds_in_both(self, lone_page: Any, url: str, sample: Capture, anchor: str) -> None:
         page = lone_page

@@ -11,7 +11,7 @@ from tracecorr.analyze.values import IDENTIFIERS
 from tracecorr.app import ids
 from tracecorr.app.chain import Chain
 from tracecorr.app.index import CaptureIndex
-from tracecorr.app.pair import Pair
+from tracecorr.app.pair import tell_own_times
 from tracecorr.app.registers import list_registers
 from tracecorr.model import schema
 from tracecorr.model.errors import TracecorrError
@@ -31,8 +31,10 @@ def describe(index: CaptureIndex, event: int) -> list[dict[str, Any]]:
 
     What names an event carries its number as `event`.
     """
-    row = index.capture.table("events").filter(pl.col("event") == event).collect().row(0, named=True)
-    queue, start = row["queue"], _start(index, event, row["ts_ns"])
+    found = index.capture.table("events").filter(pl.col("event") == event)
+    row = found.collect().row(0, named=True)
+    own_ns = found.select(tell_own_times(index.capture)).collect().item()
+    queue, start = row["queue"], f"{row['ts_ns'] - index.t0_ns:,} ns after the start = {own_ns:,} ns"
     out = [_field(k, _value(index, k, v), _MEANING) for k, v in row.items() if v is not None]
     own = {"ts_ns": {"value": start}, "parent": {"event": row["parent"]}, "chain": {"event": row["chain"]}}
     out = [c | own.get(c["name"], {}) for c in out]
@@ -95,12 +97,6 @@ def _as_text(data: bytes) -> str:
 
 def _field(name: str, value: str, meanings: dict[str, tuple[str, str]]) -> dict[str, Any]:
     return {"name": name, "value": value, "meaning": meanings.get(name, ("", ""))[0]}
-
-
-def _start(index: CaptureIndex, event: int, ts_ns: int) -> str:
-    """Return a time with the host's clock; of two captures together with that of its own host."""
-    moved = index.capture.moved_ns(event) if isinstance(index.capture, Pair) else 0
-    return f"{ts_ns - index.t0_ns:,} ns after the start = {ts_ns - moved:,} ns"
 
 
 def _value(index: CaptureIndex, name: str, value: Any) -> str:

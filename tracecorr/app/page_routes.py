@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import tempfile
 from collections.abc import Iterator
 from typing import Any
@@ -14,6 +15,7 @@ from plotly.utils import PlotlyJSONEncoder
 from tracecorr.analyze.values import addresses_as_text
 from tracecorr.app import ask, ids, pages
 from tracecorr.app.library import Library, Opened, Wanted
+from tracecorr.app.pair import tell_own_times
 from tracecorr.app.routes import asked, asked_pyramid, wanted
 from tracecorr.export.perfetto import write_perfetto
 from tracecorr.export.selection import Selection, first_ns
@@ -79,8 +81,7 @@ def _export(opened: Opened) -> Response:
     lanes = ask.lanes(len(opened.index.views.lanes))
     events = _events_between(opened, t0, t1, lanes)
     answer = Response(_rows_as_csv(opened, events), mimetype="text/csv")
-    answer.headers["Content-Disposition"] = 'attachment; filename="view.csv"'
-    return answer
+    return _saved_as(answer, opened, "csv")
 
 
 def _perfetto(opened: Opened, t0: int, t1: int) -> Response:
@@ -95,7 +96,13 @@ def _perfetto(opened: Opened, t0: int, t1: int) -> Response:
     file.seek(0)
     answer = Response(iter(lambda: file.read(1 << 20), b""), mimetype="application/octet-stream")
     answer.call_on_close(file.close)
-    answer.headers["Content-Disposition"] = 'attachment; filename="view.perfetto-trace"'
+    return _saved_as(answer, opened, "perfetto-trace")
+
+
+def _saved_as(answer: Response, opened: Opened, form: str) -> Response:
+    """Name the file after its capture, as the page names pictures."""
+    name = re.sub(r"[^\w.-]+", "_", opened.index.capture.name, flags=re.ASCII)
+    answer.headers["Content-Disposition"] = f'attachment; filename="{name}.{form}"'
     return answer
 
 
@@ -116,9 +123,10 @@ def _rows_as_csv(opened: Opened, events: pl.Series) -> Iterator[str]:
     """Yield the rows of some events as CSV: every column of `events`, and the time since the capture start."""
     table = opened.index.capture.table("events")
     start = (pl.col("ts_ns") - opened.index.t0_ns).alias("start_ns")
+    rest = [tell_own_times(opened.index.capture), pl.exclude("event", "ts_ns")]
     for first in range(0, max(1, len(events)), _ROWS_AT_ONCE):
         part = events[first : first + _ROWS_AT_ONCE]
-        rows = table.filter(pl.col("event").is_in(part.implode())).select("event", start, pl.exclude("event")).collect()
+        rows = table.filter(pl.col("event").is_in(part.implode())).select("event", start, *rest).collect()
         rows = addresses_as_text(rows)
         rows = rows.with_columns(_harmless(c) for c, t in rows.schema.items() if t == pl.String)
         yield rows.write_csv(include_header=first == 0)

@@ -88,9 +88,9 @@ class Pair:
         first = capture.table("events").select(pl.col("ts_ns").min()).collect().item()
         return None if first is None else int(first)
 
-    def moved_ns(self, event: int) -> int:
-        """Return the ns by which the time of an event is moved here from its own capture's."""
-        return self._shift if event >= self._sizes["events"] else 0
+    def moved_ns(self) -> pl.Expr:
+        """Return the ns by which the time of each row of `events` is moved here from its own capture's."""
+        return pl.when(pl.col("event") >= self._sizes["events"]).then(self._shift).otherwise(0)
 
     def raw(self, file: int, offset: int, length: int) -> bytes:
         """Return exactly the bytes behind a row."""
@@ -112,3 +112,8 @@ class Pair:
     def _owner(self, file: int) -> tuple[CaptureLike, int]:
         free = self._sizes["files"]
         return (self._sides[0], file) if file < free else (self._sides[1], file - free)
+
+
+def tell_own_times(capture: CaptureLike) -> pl.Expr:
+    """Return what `ts_ns` of each row of `events` is on its own host's clock."""
+    return pl.col("ts_ns") - capture.moved_ns() if isinstance(capture, Pair) else pl.col("ts_ns")

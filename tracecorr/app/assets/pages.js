@@ -252,7 +252,7 @@ window.TL = window.TL || {};
       return /[",\n]/.test(safe) ? '"' + safe.replaceAll('"', '""') + '"' : safe;
     };
     const lines = [section.columns.map((c) => c.name), ...section.rows].map((r) => r.map(quote).join(","));
-    TL.save(new Blob([lines.join("\n") + "\n"], { type: "text/csv" }), section.key + ".csv");
+    TL.save(new Blob([lines.join("\n") + "\n"], { type: "text/csv" }), fileName() + "-" + section.key + ".csv");
   }
 
   // --- charts -------------------------------------------------------------------------------------
@@ -305,8 +305,9 @@ window.TL = window.TL || {};
     link.click();
     setTimeout(() => URL.revokeObjectURL(link.href), 10000);
   };
+  function fileName() { return TL.view.meta.name.replace(/[^\w.-]+/g, "_"); }
   TL.exportView = function (form) {
-    const name = TL.view.meta.name.replace(/[^\w.-]+/g, "_");
+    const name = fileName();
     if (form === "png") document.querySelector("#tl-canvas-host canvas").toBlob((blob) => TL.save(blob, name + ".png"));
     else if (form === "svg") TL.save(new Blob([TL.drawSvg()], { type: "image/svg+xml" }), name + ".svg");
     else location.href = TL.exportAddress(form);
