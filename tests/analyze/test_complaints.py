@@ -83,8 +83,8 @@ def test_a_report_begins_its_answers_with_what_went_wrong(tmp_path: Path) -> Non
     assert "## Errors and warnings of the runtime\n" in render_markdown(report)
 
 
-def _ask(rows: Rows) -> tuple[str, ...]:
-    answers = summarize_capture("x", tables_of(rows)).answers
+def _ask(rows: Rows, info: dict[str, Any] | None = None) -> tuple[str, ...]:
+    answers = summarize_capture("x", tables_of(rows), info).answers
     return next((answer.lines for answer in answers if answer.question == "What went wrong?"), ())
 
 
@@ -95,6 +95,17 @@ def test_ioctls_that_failed_are_counted_by_result_and_a_wait_that_ended_early_is
     results = ["EINVAL", "ENOMEM", "EINVAL", "EINTR"]
     rows["events"] += [{**more, "event": 60 + n, "ts_ns": 9_000 + n, "result": r} for n, r in enumerate(results)]
     assert _ask(rows) == ("3 ioctls failed: EINVAL 2 times, ENOMEM once (section Ioctls)",)
+
+
+def test_an_exit_status_that_is_not_0_is_told_first() -> None:
+    rows = make_run()
+    assert _ask(rows, {"exit_status": 0}) == _ask(rows, {"exit_status": None}) == ()
+    assert _ask(rows, {"exit_status": 139}) == (
+        "the workload ended with status 139, as after SIGSEGV (Segmentation fault)",
+    )
+    failed = {"layer": "hip", "name": "hipFree", "result": "hipErrorInvalidValue", "ts_ns": 9_000, "source": "amd_log"}
+    rows["events"].append({**failed, "event": 60})
+    assert _ask(rows, {"exit_status": 1})[0] == "the workload ended with status 1"
 
 
 def test_what_a_profiler_timed_again_fails_once() -> None:

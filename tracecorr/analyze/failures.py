@@ -12,6 +12,7 @@ from tracecorr.analyze.values import count_of
 from tracecorr.analyze.verdicts.evidence import Evidence
 from tracecorr.analyze.words import Answer
 from tracecorr.model.results import is_failed
+from tracecorr.store.recording import describe_exit
 
 _MAX_LINES, _MAX_TEXT = 8, 160
 # The runtime prints it when a process ends, in most runs, and nothing is wrong (ROCclr's rocdevice.cpp).
@@ -19,11 +20,16 @@ _HARMLESS = "unknown_event"
 
 
 def explain_failures(evidence: Evidence) -> Iterator[Answer]:
-    """Yield the answer to what went wrong, where something did: errors of the runtime, calls and ioctls that failed."""
+    """Yield the answer to what went wrong, where something did.
+
+    That is the workload's exit status, errors of the runtime, and calls and ioctls that failed.
+    """
     told = evidence.complaints.filter(pl.col("name") != _HARMLESS)
     failed = summarize_failures(evidence.tables("events"))
     calls, ioctls = (failed.filter(pl.col("layer") == layer) for layer in ("hip", "ioctl"))
-    lines = [_describe_complaint(row) for row in told.head(_MAX_LINES).iter_rows(named=True)]
+    status = describe_exit(evidence.info)
+    lines = [f"the workload ended with status {status}"] if status not in ("", "0") else []
+    lines += [_describe_complaint(row) for row in told.head(_MAX_LINES).iter_rows(named=True)]
     if told.height > _MAX_LINES:
         lines.append(f"... and {told.height - _MAX_LINES} more messages: section Errors and warnings of the runtime")
     lines += [
