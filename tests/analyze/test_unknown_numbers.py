@@ -103,6 +103,9 @@ def test_missing_lines_of_the_log_are_counted_as_a_lower_bound() -> None:
     run["losses"] = [{"source": "ftrace", "cpu": 0, "from_ns": 1, "to_ns": 2, "count": 1}]
     assert "- records lost: 1\n" in _report(run)
     assert _reason(run, "nothing_lost") == "1 record was lost, 0 files are not accounted for"
+    run["losses"] = [{"source": "amd_log", "from_ns": 1, "to_ns": 2, "count": None}]
+    told = "records were lost in 1 span, and nobody knows how many, 0 files are not accounted for"
+    assert _reason(run, "nothing_lost") == told
 
 
 def test_packets_without_an_index_are_not_all_called_barriers() -> None:

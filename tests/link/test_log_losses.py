@@ -5,7 +5,7 @@ from __future__ import annotations
 import polars as pl
 import pytest
 
-from tracecorr.link.losses.log_losses import list_log_losses, list_torn_calls
+from tracecorr.link.losses.log_losses import list_log_losses, list_torn_calls, list_untold_losses
 from tracecorr.model.schema import CAT
 
 Span = tuple[int | None, int | None, int]
@@ -72,3 +72,24 @@ def test_the_other_line_of_half_a_call_lacks_between_it_and_the_next_call_of_its
     other = events.with_columns(file=pl.lit(1, pl.UInt16), event=pl.col("event") + 8, offset=pl.col("offset") + 5)
     both = pl.concat([halves, halves.with_columns(file=pl.lit(1, pl.UInt16), row=pl.col("row") + 8)])
     assert list_torn_calls(pl.concat([events, other]), both).rows() == [expected, expected]
+
+
+@pytest.mark.parametrize(
+    ("spans", "lacking", "untold"), [
+        ([], {0: 1e-9}, [(10, 40)]),
+        ([], {0: 0.3, 1: 1e-9}, [(10, 40), (100, 200)]),
+        pytest.param([], {0: 0.0}, [], id="lines may lack"),
+        pytest.param([(20, 20, 1)], {0: 0.3, 1: 0.3}, [(100, 200)], id="a span tells when"),
+        pytest.param([(50, 60, 1)], {0: 0.3}, [(10, 40)], id="a span of another log"),
+        pytest.param([(50, 60, 1)], {}, [], id="no file lacks lines"),
+    ],
+)  # fmt: skip
+def test_a_file_that_lacks_lines_nobody_knows_when_has_a_span_over_all_of_it(
+    spans: list[Span], lacking: dict[int, float], untold: list[tuple[int, int]]
+) -> None:
+    rows = [(0, 10), (0, 40), (1, 100), (1, 200), (1, None), (2, 5)]
+    events = pl.DataFrame(rows, schema={"file": pl.UInt16, "ts_ns": pl.Int64}, orient="row")
+    losses = pl.DataFrame(list(lacking.items()), schema={"file": pl.UInt16, "lost": pl.Float64}, orient="row")
+    found = list_untold_losses(pl.DataFrame(spans, schema=_SPANS, orient="row"), losses, events)
+    assert found.select("from_ns", "to_ns").rows() == untold
+    assert found["count"].null_count() == found.height

@@ -382,7 +382,8 @@ def _trust_sections(tables: Tables) -> Iterator[Section]:
         "Losses",
         summarize_losses(tables("losses")),
         "recorded by the sources themselves; the HIP log tells none: what is missing there follows from packet indexes "
-        "that no line shows and calls with one line. A count inside such a span is a lower bound",
+        "that no line shows and calls with one line. A count inside such a span is a lower bound; where lines lack and "
+        "nothing tells when, the span is the whole log, `untold` how many",
         nothing="no source reports a loss (a text trace cannot show every loss)",
     )
     yield Section("ledger", "What became of the bytes", summarize_ledger(ledger, files), "recorded by the readers")

@@ -79,6 +79,7 @@ def link_tables(
     stream_queues = streams.summarize_stream_queues(launches, events)
     asked = streams.list_asked_priorities(stream_queues, owners.streams)
     queue_table = _count_packets(owners.queues, launches, events)
+    lost = log_losses.list_log_losses(lacking.torn, launches, lacking.silent)
     return {
         "events": _finish_events(_forget_counts(events)),
         "launches": launches,
@@ -92,7 +93,7 @@ def link_tables(
         "args": args,
         "hqd": owners.hqd,
         "drm_jobs": jobs,
-        "losses": log_losses.list_log_losses(lacking.torn, launches, lacking.silent),
+        "losses": pl.concat([lost, log_losses.list_untold_losses(lost, found.losses, events)]),
         "links": limit_by_loss(links, events, launches, found.losses),
     }
 

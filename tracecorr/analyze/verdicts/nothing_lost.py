@@ -38,9 +38,11 @@ def _describe(losses: pl.DataFrame, unaccounted: int) -> str:
     more = f" (and those of {count_of(untold, 'span')} of unknown number)" if untold else ""
     # What lacks of the log is counted by what shows that it lacks.
     least = "at least " if (losses["source"].cast(pl.String) == "amd_log").any() else ""
-    lost = count_of(int(losses["count"].sum() or 0), "records were", "record was")
+    lost = f"{count_of(int(losses['count'].sum() or 0), 'records were', 'record was')} lost"
+    if untold == losses.height > 0:
+        lost, more, least = f"records were lost in {count_of(untold, 'span')}, and nobody knows how many", "", ""
     files = count_of(unaccounted, "files are", "file is")
-    return f"{least}{lost} lost{more}, {files} not accounted for"
+    return f"{least}{lost}{more}, {files} not accounted for"
 
 
 CLAIM = Claim("nothing_lost", "no source lost a record, and every byte of every file is accounted for", (), judge)

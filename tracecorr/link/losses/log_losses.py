@@ -34,6 +34,27 @@ def list_log_losses(torn: pl.DataFrame, launches: pl.DataFrame, silent: pl.DataF
     return schema.LOSSES.conform(merged.select("from_ns", "to_ns", "count", source=pl.lit("amd_log")))
 
 
+def list_untold_losses(spans: pl.DataFrame, losses: pl.DataFrame, events: pl.DataFrame) -> pl.DataFrame:
+    """Return, as rows of `losses`, the whole time of files that lack lines while no span tells when; without a count.
+
+    Args:
+        spans: as `list_log_losses` returns them.
+        losses: files that lack lines, and the share that lacks (0 = they only may).
+        events: file, ts_ns.
+    """
+    lossy = losses.filter(pl.col("lost") > 0)["file"]
+    if lossy.is_empty():
+        return spans.clear()
+    rows = events.select("file", "ts_ns").filter(pl.col("file").is_in(lossy.implode())).drop_nulls("ts_ns")
+    files = rows.group_by("file").agg(from_ns=pl.col("ts_ns").min(), to_ns=pl.col("ts_ns").max()).sort("from_ns")
+    told = files.join_where(
+        spans.select(since="from_ns", until="to_ns"),
+        pl.col("since") <= pl.col("to_ns"), pl.col("until") >= pl.col("from_ns"),
+    )  # fmt: skip
+    untold = files.join(told, on="file", how="anti", maintain_order="left")
+    return schema.LOSSES.conform(untold.select("from_ns", "to_ns", source=pl.lit("amd_log")))
+
+
 def list_torn_calls(events: pl.DataFrame, halves: pl.DataFrame) -> pl.DataFrame:
     """Return from_ns, to_ns, count of the missing lines of calls: between the half that is there and its neighbour.
 
