@@ -54,6 +54,7 @@ def test_a_summary_of_both_sources() -> None:
         (_NO_PACKET, "doorbells: 3 stores recorded; whose is unknown: no packet is in the log"),
         (_NO_PACKET | {"doorbell_stores": 0}, "doorbells: none known: no packet is in the log"),
         (_TRACE | _NO_PACKET, "doorbells: 3 stores recorded; whose is unknown: there is no HIP log"),
+        ({"doorbell_stores": 2}, "doorbells: 3 recorded (by 2 stores), 2 inferred"),
         ({"rocprof": {"OTHER": 2, "KERNEL_DISPATCH": 1, "HIP_API": 3}},
          "rocprof: 1 kernel dispatch, 3 HIP calls, 2 other rows"),
         ({"rocprof": {}}, "rocprof: no row with times (sums are not events); What became of the bytes says more"),

@@ -105,9 +105,11 @@ def describe_summary(report: Report) -> Iterator[str]:
 
 
 def _doorbell_text(summary: dict[str, Any], log: bool) -> str:
-    if summary["packets"]:
-        return f"{summary['doorbells_recorded']} recorded, {summary['doorbells_inferred']} inferred"
     stores = summary["doorbell_stores"]
+    if summary["packets"]:
+        # Packets of a graph launch share one.
+        shared = f" (by {count_of(stores, 'store')})" if stores < summary["doorbells_recorded"] else ""
+        return f"{summary['doorbells_recorded']} recorded{shared}, {summary['doorbells_inferred']} inferred"
     told = f"{count_of(stores, 'store')} recorded; whose is unknown" if stores else "none known"
     return f"{told}: no packet is in the log" if log else f"{told}: there is no HIP log"
 
