@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
+import polars as pl
 from analyze_tables import Rows, table, tables_of
 from synthetic_run import make_run
 
+from tracecorr.analyze.compare.sides import compare_queues
 from tracecorr.analyze.streams import count_streams_at_once
 from tracecorr.analyze.verdicts import Evidence, judge_capture
 from tracecorr.analyze.words import answer_questions
@@ -48,3 +50,11 @@ def test_the_answer_tells_shared_queues_from_those_that_are_used_again() -> None
     assert again[-2:] == ("no queue was shared by streams", "used by one stream after the other: queue 0 by 3 streams")
     assert _ask(_use((10, None), (20, 30), (40, None)))[-1] == "shared: queue 0 by 2 streams"
     assert _ask(_use((10, None)))[-1] == "no queue was shared by streams"
+
+
+def test_a_comparison_counts_the_queues_that_streams_of_one_time_share() -> None:
+    again, shared = (
+        tables_of({**make_run(), **_use(*lives)}) for lives in (((10, 20), (20, 30)), ((10, 20), (15, 30)))
+    )
+    rows = dict(compare_queues(again, shared).select("what", pl.struct("a", "b")).iter_rows())
+    assert rows["queues shared by streams"] == {"a": 0, "b": 1}

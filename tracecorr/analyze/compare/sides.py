@@ -16,7 +16,7 @@ from tracecorr.analyze.ioctls import summarize_ioctls
 from tracecorr.analyze.kernels import summarize_kernels
 from tracecorr.analyze.launches import count_packets
 from tracecorr.analyze.queues import count_doubled
-from tracecorr.analyze.streams import names_streams
+from tracecorr.analyze.streams import count_streams_at_once, names_streams
 from tracecorr.model.kernel_names import label_kernels
 
 # Kernels for which the latency is compared, the most dispatched first.
@@ -151,6 +151,7 @@ def _describe_queues(tables: Tables) -> dict[str, int | None]:
     queues = tables("queues").with_columns(pl.col("type").cast(pl.String)).collect()
     edges = tables("stream_queues").select("stream", "queue").unique().collect()
     per_queue = edges.group_by("queue").len()["len"]
+    at_once = count_streams_at_once(tables("streams"), tables("stream_queues"))["at_once"]
     per_stream = edges.group_by("stream").len()["len"]
     files = tables("files").select(pl.col("source").cast(pl.String)).collect()["source"]
     logged, made = "amd_log" in files, queues["create_ioctl_event"].count()
@@ -169,7 +170,7 @@ def _describe_queues(tables: Tables) -> dict[str, int | None]:
         "known GPUs with queues": queues["gpu"].drop_nulls().n_unique() if recorded else None,
         "streams": int(tables("streams").select(pl.len()).collect().item()) if logged else None,
         "streams that submitted": per_stream.len() if named else None,
-        "queues shared by streams": int((per_queue > 1).sum()) if named else None,
+        "queues shared by streams": int((at_once > 1).sum()) if named else None,
         "most streams on one queue": _largest(per_queue) if named else None,
         "most queues of one stream": _largest(per_stream) if named else None,
     }
