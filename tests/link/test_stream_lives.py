@@ -84,6 +84,16 @@ def test_what_is_not_known_to_be_destroyed_lives_on(end: tuple[str, str], tmp_pa
     assert [made for _, made, _ in found] == [True]
 
 
+def test_a_refused_destruction_ends_no_stream(tmp_path: Path) -> None:
+    made = [(_MAKE, ""), (_LAUNCH, "0x660"), (_ERROR, "")]
+    (tmp_path / "refused").mkdir()
+    (tmp_path / "again").mkdir()
+    _, refused = _read(tmp_path / "refused", _calls(*made))
+    _, again = _read(tmp_path / "again", _calls(*made, (_DESTROY, "")))
+    assert refused["destroyed_ns"].to_list() == [None]
+    assert (again["destroyed_ns"] - again["created_ns"]).to_list() == [63_000]
+
+
 def test_an_address_is_given_again_before_the_end_of_its_stream_is_printed(tmp_path: Path) -> None:
     destroy = _calls((_DESTROY, ""))
     made = _calls((_MAKE, ""), thread=_B)

@@ -16,6 +16,7 @@ from tracecorr.model.kinds import (
     NULL_STREAM,
     RECORDED,
 )
+from tracecorr.model.results import is_failed
 
 # Calls that wait, and are given no stream: they work on the null stream, of whichever device (HIP API, hip_memory.cpp).
 _ON_NULL_STREAM = (
@@ -124,7 +125,8 @@ def _list_null_handles(named: pl.DataFrame) -> pl.DataFrame:
 
 def _add_destroyed(streams: pl.DataFrame, named: pl.DataFrame) -> pl.DataFrame:
     keys = ["process", "handle"]
-    ends = named.filter((pl.col("layer") == "hip") & (pl.col("name") == DESTROY))
+    refused = is_failed(pl.col("result").cast(pl.String))
+    ends = named.filter((pl.col("layer") == "hip") & (pl.col("name") == DESTROY) & ~refused)
     ends = ends.select("process", "ts_ns", handle="stream", destroyed_ns="ts_ns").sort("ts_ns")
     lives = streams.select("stream", *keys, "from_ns").sort("from_ns")
     lives = lives.with_columns(next_ns=pl.col("from_ns").shift(-1).over(keys))
@@ -141,15 +143,15 @@ def _add_reset(streams: pl.DataFrame, events: pl.DataFrame, args: pl.DataFrame) 
     The log names no device of a stream, so it must be the only one: the runtime counts one GPU, or the process never
     chose another one than the first.
     """
-    calls = events.filter((pl.col("layer") == "hip") & pl.col("process").is_not_null())
-    chosen = calls.filter(pl.col("name").cast(pl.String).str.contains(_CHOOSES_DEVICE))["process"].unique()
-    counted = args.filter((pl.col("key") == _COUNTED_GPUS) & (pl.col("u64") == 1)).select("event")
-    single = events.select("event", "process").join(counted, on="event", how="semi")["process"].unique()
-    is_sure = ~pl.col("process").is_in(chosen.implode()) | pl.col("process").is_in(single.implode())
+    calls = events.select("event", "process", "ts_ns", "layer", "name", "result").filter(pl.col("layer") == "hip")
     done = (pl.col("name") == _RESET) & (pl.col("result") == "hipSuccess")
-    resets = calls.filter(done & is_sure).select("process", reset_ns="ts_ns", at="ts_ns").sort("at")
+    resets = calls.filter(done).drop_nulls("process").select("process", reset_ns="ts_ns", at="ts_ns").sort("at")
     if resets.is_empty():
         return streams
+    chosen = calls.filter(pl.col("name").cast(pl.String).str.contains(_CHOOSES_DEVICE)).select("process")
+    counted = args.filter((pl.col("key") == _COUNTED_GPUS) & (pl.col("u64") == 1)).select("event")
+    single = events.select("event", "process").join(counted, on="event", how="semi").select("process")
+    resets = resets.join(chosen.join(single, on="process", how="anti"), on="process", how="anti")
     made = streams.filter(pl.col("create_event").is_not_null()).select("stream", "process", "created_ns")
     found = made.sort("created_ns").join_asof(
         resets, left_on="created_ns", right_on="at", by="process", strategy="forward", check_sortedness=False
