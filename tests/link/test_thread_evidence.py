@@ -1,10 +1,10 @@
-"""HAND-MADE links that a thread joins: how sure they are where the thread is only inferred."""
+"""HAND-MADE links: how sure they are where the thread is only inferred, or a process known by its pid alone."""
 
 from __future__ import annotations
 
 import polars as pl
 
-from tracecorr.link.threads.thread_evidence import limit_by_thread
+from tracecorr.link.threads.thread_evidence import limit_by_pid, limit_by_thread
 
 
 def test_a_link_that_an_inferred_thread_joins_is_inferred() -> None:
@@ -20,3 +20,14 @@ def test_a_link_that_an_inferred_thread_joins_is_inferred() -> None:
     ]  # fmt: skip
     known = threads.with_columns(evidence=pl.lit("recorded"))
     assert limit_by_thread(links, "of", "how", events, known).rows() == rows
+
+
+def test_a_key_of_processes_that_only_their_pid_joins_is_derived() -> None:
+    """Process 0 is known by its threads, 1 by its pid alone, of the last row no process is known."""
+    kind = {"process": pl.UInt32}
+    processes = pl.DataFrame({"process": [0, 1], "how": ["threads", "same pid"]}, schema_overrides=kind)
+    rows = [(0, "recorded"), (1, "recorded"), (1, "derived"), (1, "inferred"), (1, None), (None, "recorded")]
+    links = pl.DataFrame(rows, schema=["process", "how"], schema_overrides=kind, orient="row")
+    assert limit_by_pid(links, "how", processes).rows() == [
+        (0, "recorded"), (1, "derived"), (1, "derived"), (1, "inferred"), (1, None), (None, "recorded"),
+    ]  # fmt: skip

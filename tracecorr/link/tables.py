@@ -28,7 +28,7 @@ from tracecorr.link.queues.gpus import assign_gpus, list_gpus
 from tracecorr.link.queues.hqds import attach_queues, link_hqds
 from tracecorr.link.queues.intercepted_queues import explain_stores
 from tracecorr.link.threads.thread_creation import find_creators
-from tracecorr.link.threads.thread_evidence import limit_by_thread
+from tracecorr.link.threads.thread_evidence import limit_by_pid, limit_by_thread
 from tracecorr.link.threads.thread_map import Identities
 from tracecorr.model import schema
 from tracecorr.model.kinds import Flag
@@ -181,7 +181,7 @@ def _find_owners(
     events = _forget_rings(events, addressed)
     rings = created_rings.find_rings(events, args, stream_table, losses, trace_aligned)
     queue_table = queue_lives.build_queues(events, packets, args, trace_aligned, losses, rings)
-    queue_table = _limit_creations(queue_table, events, identities.threads)
+    queue_table = _limit_creations(queue_table, events, identities)
     gpu_table, queue_table = _tell_driver_facts(*list_gpus(queue_table, hqd, known_gpus), events, args)
     hqd = attach_queues(hqd, queue_table, identities.processes, gpu_table)
     kernel_table, kernel_ids = list_kernels(events)
@@ -194,11 +194,11 @@ def _find_owners(
     return events, _Owners(stream_table, queue_table, gpu_table, kernel_table, hqd)
 
 
-def _limit_creations(queue_table: pl.DataFrame, events: pl.DataFrame, threads: pl.DataFrame) -> pl.DataFrame:
-    """Return the queues with what joins their Created lines to ring and ioctl no surer than the lines' threads."""
+def _limit_creations(queue_table: pl.DataFrame, events: pl.DataFrame, identities: Identities) -> pl.DataFrame:
+    """Return the queues with what joins their Created lines to ring and ioctl no surer than thread and process."""
     for column in ("create_evidence", "ring_evidence"):
-        queue_table = limit_by_thread(queue_table, "created_line_event", column, events, threads)
-    return queue_table
+        queue_table = limit_by_thread(queue_table, "created_line_event", column, events, identities.threads)
+    return limit_by_pid(queue_table, "create_evidence", identities.processes)
 
 
 def _tell_driver_facts(

@@ -196,7 +196,8 @@ QUEUES = Table(
         (
             "create_evidence",
             CAT,
-            "how line and ioctl were joined: `recorded` by ring, else by time: `derived`, `inferred` if unsure",
+            "how line and ioctl were joined: `recorded` by ring (`derived` where their processes have only their pid "
+            "in common), else by time: `derived`, `inferred` if unsure",
         ),
         (
             "ring_evidence",

@@ -1,10 +1,11 @@
-"""A link that a thread joins is no surer than the thread itself."""
+"""A link is no surer than the thread or process that both of its sides are said to be of."""
 
 from __future__ import annotations
 
 import polars as pl
 
-from tracecorr.model.kinds import DERIVED, INFERRED
+from tracecorr.link.threads.thread_map import SAME_PID
+from tracecorr.model.kinds import DERIVED, INFERRED, RECORDED
 
 
 def limit_by_thread(
@@ -26,3 +27,18 @@ def limit_by_thread(
     unsure = events["thread"].gather(links[key]).is_in(guessed.implode())
     weaker = pl.when(unsure & (pl.col(column).cast(pl.String) == DERIVED)).then(pl.lit(INFERRED)).otherwise(column)
     return links.with_columns(weaker.alias(column))
+
+
+def limit_by_pid(links: pl.DataFrame, column: str, processes: pl.DataFrame) -> pl.DataFrame:
+    """Return `links` with `derived` for `recorded` in processes of which log and trace show nothing but the same pid.
+
+    Processes of several pid namespaces may have each other's numbers, and rings at equal addresses.
+
+    Args:
+        links: rows with `process` and the evidence by which a key joins the two sources.
+        column: the one with this evidence.
+        processes: the table `processes`.
+    """
+    numbered = processes.filter(pl.col("how").cast(pl.String) == SAME_PID)["process"]
+    weaker = pl.col("process").is_in(numbered.implode()) & (pl.col(column).cast(pl.String) == RECORDED)
+    return links.with_columns(pl.when(weaker).then(pl.lit(DERIVED)).otherwise(column).alias(column))

@@ -16,6 +16,8 @@ from tracecorr.parse.kfd.ioctls import CREATE_QUEUE
 
 # glibc on x86-64 registers the robust list at pthread address + 0x2e0 (measured with HIP 7.2.4).
 ROBUST_LIST_OFFSET = 0x2E0
+# How a process is known that nothing joins but its number.
+SAME_PID = "same pid"
 _ARCH_SET_FS = 0x1002
 # Columns of the part events that speak of threads.
 THREAD_COLUMNS = (
@@ -287,7 +289,7 @@ def _join_processes(log_threads: pl.DataFrame, trace_threads: pl.DataFrame, exac
         .join(shown.select(host_pid="tgid", own_pid="log_pid"), on="host_pid", how="left", maintain_order="left")
         .filter((pl.col("own_pid") == pl.col("log_pid")).fill_null(value=True).all().over("life"))
         .unique("life", maintain_order=True)
-        .select("life", tgid="host_pid", how=pl.when(same_pid).then(pl.lit("same pid")).otherwise(pl.lit("NSpid")))
+        .select("life", tgid="host_pid", how=pl.when(same_pid).then(pl.lit(SAME_PID)).otherwise(pl.lit("NSpid")))
     )
     return pl.concat([by_thread, same])
 
