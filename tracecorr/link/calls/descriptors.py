@@ -151,14 +151,7 @@ def _definitions(calls: pl.DataFrame, events: pl.DataFrame, args: pl.DataFrame) 
     opens = calls.filter(pl.col("name").is_in(_OPENS) & done)
     opens = opens.join(_opened(events, args), on="event", how="left").join(flags, on="event", how="left")
     fcntls = calls.filter((pl.col("name") == "fcntl") & done).join(numbers, on="event")
-    copying = fcntls.filter(
-        pl.col("operation").is_in(
-            [  # Commands of fcntl and a flag of open (fcntl.h of x86-64).
-                _F_DUPFD,
-                _F_DUPFD_CLOEXEC,
-            ]
-        )
-    )
+    copying = fcntls.filter(pl.col("operation").is_in([_F_DUPFD, _F_DUPFD_CLOEXEC]))
     dups = calls.filter(pl.col("name").is_in(_DUPS) & done).join(flags, on="event", how="left")
     closes = calls.filter((pl.col("name") == "close") & pl.col("fd").is_not_null())
     cloexec = (pl.col("u64").fill_null(0) & _O_CLOEXEC != 0) | pl.col("text").str.contains("CLOEXEC").fill_null(False)
