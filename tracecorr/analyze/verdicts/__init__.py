@@ -55,6 +55,7 @@ CLAIMS: tuple[Claim, ...] = (
 _WHOLE = {
     "amd_log": "record a whole HIP log: each process into a file of its own (AMD_LOG_LEVEL_FILE), nothing cut off",
     "ftrace": "record again with larger buffers",
+    "hqd": "dump the HQDs again",
 }
 
 
