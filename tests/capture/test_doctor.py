@@ -164,9 +164,14 @@ def test_dry_run_refuses_what_a_capture_would(tmp_path: Path, monkeypatch: pytes
     assert [path.name for path in tmp_path.iterdir()] == ["x.tracecorr"]
 
 
-def test_without_root_nothing_is_tried() -> None:
+@pytest.mark.parametrize("is_closed", [True, False], ids=["closed debugfs", "debugfs of this machine"])
+def test_without_root_nothing_is_tried(is_closed: bool, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     if os.geteuid() != 0:
         pytest.skip("needs root, to become somebody else")
+    if is_closed:
+        # As debugfs is mounted on every server: others may not enter it.
+        (tmp_path / "debug").mkdir(mode=0o700)
+        monkeypatch.setattr(findings, "KFD_DEBUGFS", tmp_path / "debug" / "kfd")
 
     def become_nobody() -> None:
         os.setgroups([])
@@ -187,6 +192,7 @@ def test_without_root_nothing_is_tried() -> None:
     assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 3
     assert "tracing needs root" in out
     assert "no capture is possible" in out
+    assert "debugfs of the KFD" in out
 
 
 def test_two_targets_are_wrong_usage(capfd: Capture) -> None:

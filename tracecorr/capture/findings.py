@@ -34,6 +34,15 @@ def read_text(path: Path) -> str:
         return ""
 
 
+def _can_see(path: Path) -> bool:
+    """Tell whether the file is there for this process; Path.exists of Python 3.11 raises behind a closed folder."""
+    try:
+        path.stat()
+    except OSError:
+        return False
+    return True
+
+
 def look_at_kfd() -> Finding:
     """Open /dev/kfd, which a GPU program must be able to do."""
     try:
@@ -50,7 +59,7 @@ def look_at_kfd() -> Finding:
 
 def look_at_debugfs() -> Finding:
     """Look whether the driver's dumps (hqds, mqds, rls) are there; none is read here, reading hqds disturbs."""
-    if KFD_DEBUGFS.is_dir() and (KFD_DEBUGFS / "mqds").exists():
+    if _can_see(KFD_DEBUGFS / "mqds"):
         return Finding("debugfs of the KFD", YES, str(KFD_DEBUGFS))
     if not any(Path("/sys/kernel/debug").glob("*")):
         return Finding("debugfs of the KFD", NO, "debugfs is not mounted, or no right to see it",
@@ -63,7 +72,7 @@ def is_virtual_function() -> bool:
     for device in _DRM.glob("renderD*/device"):
         if read_text(device / "vendor") != _AMD_VENDOR:
             continue
-        if (device / "physfn").exists() or read_text(device / "device") in _VIRTUAL_FUNCTIONS:
+        if _can_see(device / "physfn") or read_text(device / "device") in _VIRTUAL_FUNCTIONS:
             return True
     return False
 
