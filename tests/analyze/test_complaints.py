@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import polars as pl
+import pytest
 from analyze_tables import Rows, tables_of
 from synthetic_run import make_run
 
@@ -81,6 +82,21 @@ def test_a_report_begins_its_answers_with_what_went_wrong(tmp_path: Path) -> Non
     ]
     assert "(first: event 1, in hipMalloc)" in first.lines[1]
     assert "## Errors and warnings of the runtime\n" in render_markdown(report)
+
+
+@pytest.mark.parametrize(("streams", "told"), [((1, 1), False), ((1, 2), True), ((), True)])
+def test_a_graph_on_one_stream_lacks_no_others(tmp_path: Path, streams: tuple[int, ...], told: bool) -> None:
+    """Unless the log does not tell on how many streams the graphs ran (it does from level 4 on)."""
+    texts = [
+        "UpdateStreams failed for device id:0",
+        *(f"GraphExec::Run max_streams: {n}, on device: 0" for n in streams),
+    ]
+    text = "".join(_LINE.format(level=1, at=5_000_000_000, text=texts[0]))
+    text += "".join(_LINE.format(level=4, at=5_000_000_001 + n, text=one) for n, one in enumerate(texts[1:]))
+    capture = _import(tmp_path, text)
+    questions = [answer.question for answer in summarize_capture("x", capture.table, capture.info).answers]
+    assert ("What went wrong?" in questions) is told
+    assert summarize_complaints(capture.table)["message"].to_list() == texts[:1]
 
 
 def _ask(rows: Rows, info: dict[str, Any] | None = None) -> tuple[str, ...]:

@@ -7,7 +7,7 @@ from typing import Any
 
 import polars as pl
 
-from tracecorr.analyze.frames import as_text, collect
+from tracecorr.analyze.frames import Tables, as_text, collect
 from tracecorr.analyze.values import count_of
 from tracecorr.analyze.verdicts.evidence import Evidence
 from tracecorr.analyze.words import Answer
@@ -17,6 +17,9 @@ from tracecorr.store.recording import describe_exit
 _MAX_LINES, _MAX_TEXT = 8, 160
 # The runtime prints it when a process ends, in most runs, and nothing is wrong (ROCclr's rocdevice.cpp).
 _HARMLESS = "unknown_event"
+# ROCm 7.2 prints it at the launch of a graph for which it has made no further streams; one that runs on the stream of
+# its launch needs none.
+_NO_STREAMS = "graph_streams_missing"
 
 
 def explain_failures(evidence: Evidence) -> Iterator[Answer]:
@@ -24,7 +27,7 @@ def explain_failures(evidence: Evidence) -> Iterator[Answer]:
 
     That is the workload's exit status, errors of the runtime, and calls and ioctls that failed.
     """
-    told = evidence.complaints.filter(pl.col("name") != _HARMLESS)
+    told = evidence.complaints.filter(~pl.col("name").is_in(_list_harmless(evidence.tables)))
     failed = summarize_failures(evidence.tables("events"))
     calls, ioctls = (failed.filter(pl.col("layer") == layer) for layer in ("hip", "ioctl"))
     status = describe_exit(evidence.info)
@@ -45,6 +48,13 @@ def explain_failures(evidence: Evidence) -> Iterator[Answer]:
     if lines:
         shown = (part["first_event"].head(_MAX_LINES) for part in (told, calls, ioctls))
         yield Answer("What went wrong?", tuple(lines), tuple(pl.concat(shown).to_list()))
+
+
+def _list_harmless(tables: Tables) -> list[str]:
+    """Return the names of messages of levels 0 to 2 that tell of nothing wrong."""
+    graphs = tables("args").filter(pl.col("key").cast(pl.String) == "max_streams")
+    most = collect(graphs.select(pl.col("u64").max()))["u64"].item()
+    return [_HARMLESS, _NO_STREAMS] if most == 1 else [_HARMLESS]
 
 
 def _describe_complaint(row: dict[str, Any]) -> str:

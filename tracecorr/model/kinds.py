@@ -17,6 +17,8 @@ RECORDED, DERIVED, INFERRED = "recorded", "derived", "inferred"
 
 # A copy that HIP asks of ROCr, the line that says that ROCr refused it, and what such a copy is called then.
 COPY, COPY_FAILED, COPY_REFUSED = "copy", "copy_failed", "copy_refused"
+# What HIP asks of ROCr for managed memory: neither packets nor copies, but they complete signals.
+MIGRATIONS = ("prefetch", "discard")
 # Log packets that occupy a slot of an AQL ring.
 PACKET_KINDS = ("dispatch", "barrier_and", "barrier_or", "barrier_value")
 # The runtime prints these lines once in a process, before all others: all releases up to 6.4 the first; 7.0 and later

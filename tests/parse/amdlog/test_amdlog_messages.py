@@ -123,6 +123,7 @@ MESSAGES: dict[str, tuple[str, str, dict[str, Any], dict[str, Any]]] = {
     "[hipGraph] current capture node module launch kernel launch on stream : 0x7f51": (
         "other", "graph_capture_node", {"stream": 0x7F51}, {"node": "module launch kernel launch"},
     ),
+    "UpdateStreams failed for device id:1": ("other", "graph_streams_missing", {}, {"device": 1}),
     "GraphExec::Run max_streams: 4, on device: 1": ("other", "graph_run", {}, {"max_streams": 4, "device": 1}),
     "HIP Version: 7.2.26015.fc0010cf6a, Direct Dispatch: 1": (
         "other", "hip_version", {}, {"version": "HIP Version: 7.2.26015.fc0010cf6a, Direct Dispatch: 1"},
@@ -184,6 +185,52 @@ MESSAGES: dict[str, tuple[str, str, dict[str, Any], dict[str, Any]]] = {
     "Queue marker to command queue: 0x66": ("command", "queue_marker", {"stream": 0x66}, {}),
     "Deleting CG enabled hardware queue 0x50 ": ("aql", "queue_deleted", {"ring": 0x50}, {}),
     "selected queue with least refCount: 0x50 (3)": ("aql", "queue_selected", {"ring": 0x50}, {"refcount": 3}),
+    # A failing graph, and a command used again too early: no command ends.
+    "Command creation for node id(3) failed!": (
+        "other", "Command creation for node id(#) failed!", {"command": None}, {},
+    ),
+    "Command is reset before complete current status :2": (
+        "other", "Command is reset before complete current status", {"command": None}, {},
+    ),
+    "Using generic code object for device: gfx942 co: gfx9-4-generic": (
+        "other", "code_object", {}, {"isa": "gfx9-4-generic"},
+    ),
+    "Using spirv code object for device: gfx942:xnack-": (
+        "other", "spirv_code_object", {}, {"device_isa": "gfx942:xnack-"},
+    ),
+    # The development branch of 2026.
+    "acquireQueue refCount: 0x50 (1) (dedicated)": ("aql", "queue_acquired", {"ring": 0x50}, {"refcount": 1}),
+    "Selected queue (mode=1): 0x50 refCount: 2, depth: 7, metric: 114, pipe: -1 (forced)": (
+        "aql", "queue_selected", {"ring": 0x50}, {"mode": 1, "refcount": 2, "depth": 7},
+    ),
+    "Reusing preferred queue: 0x50 refCount: 2": ("aql", "queue_selected", {"ring": 0x50}, {"refcount": 2}),
+    "Handler: value(0), timestamp(0x5), callback_signal(0x7f)": (
+        "signal", "handler", {"signal": 0x7F}, {"value": 0, "timestamp": 5},
+    ),
+    "Handler: value(0), timestamp(0x5), callback_signal(0x0)": (
+        "signal", "handler", {"signal": None}, {"value": 0, "timestamp": 5},
+    ),
+    "Graph ShaderName : [Graph cross dep barrier], device id : 0": ("aql", "graph_packet", {"kernel": None}, {}),
+    "HSA Copy copy_engine=0x1, dst=0x1, src=0x2, size=12, forceSDMA=0, engineOp=SdmaH2D, wait_event=0x0, "
+    "completion_signal=0x7f": ("copy", "copy", {"size_bytes": 12, "signal": 0x7F}, {}),
+    "HSA BatchCopy Multi [1/2] engineOp=SdmaD2D, src=0x1, dst=0x2, size=12, wait_event=0x0, completion_signal=0x7f": (
+        "copy", "copy", {"size_bytes": 12, "signal": 0x7F}, {},
+    ),
+    "HSA BatchCopy Linear [0/1] engineOp=SdmaH2D, dst=0x1, src=0x2, size=12, src_agent=0x3, dst_agent=0x4, "
+    "wait_event=0x0, completion_signal=0x7f": ("copy", "copy", {"size_bytes": 12, "signal": 0x7F}, {}),
+    "HSA batch copy failed with code 4097 for engine 2": (
+        "copy", "batch_copy_failed", {}, {"code": 4097, "engine_type": 2},
+    ),
+    "HSA prefetch async dev_ptr=0x7f10, count=8192, wait_event=0x70, completion_signal=0x7f": (
+        "copy", "prefetch", {"arg": 0x7F10, "size_bytes": 8192, "signal": 0x7F}, {"wait_signal": 0x70},
+    ),
+    "HSA prefetch batch async[1] dev_ptr=0x7f10, size=8192, wait_event=0x0, completion_signal=0x7f": (
+        "copy", "prefetch", {"arg": 0x7F10, "size_bytes": 8192, "signal": 0x7F}, {"wait_signal": 0},
+    ),
+    "HSA discard batch async count=2, wait_event=0x0, completion_signal=0x7f": (
+        "copy", "discard", {"signal": 0x7F}, {"count": 2, "wait_signal": 0},
+    ),
+    "Required SDMA copy failed with code 4097": ("copy", "copy_failed", {}, {"code": 4097}),
     "a message of a release to come, 7": ("other", "a message of a release to come, #", {}, {}),
 }  # fmt: skip
 

@@ -20,7 +20,7 @@ from tracecorr.link.packets.commands import (
     match_completions,
 )
 from tracecorr.link.packets.doorbells import list_contradicted, match_stores, share_lone_threads
-from tracecorr.link.packets.signals import drop_ended, link_dependencies, link_gpu_times, list_uses
+from tracecorr.link.packets.signals import add_migrations, drop_ended, link_dependencies, link_gpu_times, list_uses
 from tracecorr.link.packets.split_logs import number_logs
 from tracecorr.link.packets.sure_commands import drop_late, keep_sure_commands, list_unsure_kernels
 from tracecorr.link.queues.streams import name_called_streams
@@ -108,9 +108,10 @@ def build_launches(
     other_command = joined.filter(pl.col("command").ne_missing(pl.col("command_seen"))).select("event", "command")
     joined = _adopt_calls(joined, events)
     joined = joined.with_columns(call_stream=name_called_streams(joined, events))
-    uses = list_uses(base)
+    uses = list_uses(add_migrations(base, events))
     times = _gpu_times(events)
-    gpu = drop_ended(link_gpu_times(times, uses, losses), joined, times)
+    spans = link_gpu_times(times, uses, losses).join(base.select("event"), on="event", how="semi")
+    gpu = drop_ended(spans, joined, times)
     joined = _add(joined, gpu)
     joined = joined.with_columns(doorbell_ns=events["ts_ns"].gather(joined["doorbell_event"]))
     edges = _list_edges(link_dependencies(base, packets, uses, losses), joined, gpu)

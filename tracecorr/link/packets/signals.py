@@ -7,6 +7,7 @@ import polars as pl
 from tracecorr.align.causal_pairs import LOG_STEP_NS
 from tracecorr.align.rows import append_rows, attach_args
 from tracecorr.model import schema
+from tracecorr.model.kinds import MIGRATIONS
 
 # A use of a signal is not the one meant when half as many signals were used since as lie between two uses of one. Where
 # lines were lost most uses seem further apart than they are: those that follow each other soonest tell.
@@ -36,6 +37,20 @@ def add_gpu_times(records: pl.DataFrame, args: pl.DataFrame) -> pl.DataFrame:
         step_lo_ns=pl.lit(0, pl.Int64), step_hi_ns=pl.lit(0, pl.Int64),
     )  # fmt: skip
     return append_rows(records, rows.drop("start_ns", "end_ns"))
+
+
+def add_migrations(launches: pl.DataFrame, events: pl.DataFrame) -> pl.DataFrame:
+    """Return `launches`, as `list_uses` takes them, with the rows of `MIGRATIONS`: they complete signals, too.
+
+    Without them what waits for such a signal would find what completed it before.
+
+    Args:
+        launches: columns as `list_uses` takes them.
+        events: linked events.
+    """
+    found = events.filter((pl.col("layer") == "copy") & pl.col("name").is_in(MIGRATIONS))
+    columns = ("event", "process", "signal", "ts_ns", "queue", "packet_index", "file", "offset")
+    return pl.concat([launches.select(*columns, "doorbell_lo_ns"), found.select(columns)], how="diagonal")
 
 
 def list_uses(launches: pl.DataFrame) -> pl.DataFrame:
@@ -178,7 +193,8 @@ def link_dependencies(
     rows = rows.join(shown, on="process", how="semi", nulls_equal=True).join(waits, on=["file", "offset"])
     found = _latest_meant(rows, uses, losses)
     # A line that completes the signal that it waits for finds itself.
-    return found.filter(pl.col("use") != pl.col("event")).select(from_event="use", to_event="event")
+    launched = pl.col("use").is_in(launches["event"].implode())
+    return found.filter((pl.col("use") != pl.col("event")) & launched).select(from_event="use", to_event="event")
 
 
 def drop_ended(found: pl.DataFrame, launches: pl.DataFrame, times: pl.DataFrame) -> pl.DataFrame:

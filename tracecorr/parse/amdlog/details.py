@@ -7,15 +7,15 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from tracecorr.model.kinds import LAYERS, NULL_STREAM, Flag
+from tracecorr.model.kinds import COMPLETE, LAYERS, NULL_STREAM, Flag
 from tracecorr.parse.amdlog import messages
 from tracecorr.parse.amdlog.classify import Classifier
 from tracecorr.parse.amdlog.commands import CommandReader
 from tracecorr.parse.amdlog.fields import FieldReader
 from tracecorr.parse.amdlog.frames import Args
 from tracecorr.parse.amdlog.messages import MESSAGES, Kind
-from tracecorr.parse.amdlog.packets import Fields, PacketReader
-from tracecorr.parse.amdlog.rows import Rows
+from tracecorr.parse.amdlog.packets import Fields, PacketReader, without_slots
+from tracecorr.parse.amdlog.rows import NULLS, Rows
 from tracecorr.parse.amdlog.split import Thread
 from tracecorr.parse.amdlog.wholeness import is_whole_kernel
 from tracecorr.parse.digits import Ints, Words
@@ -191,6 +191,7 @@ class DetailReader:
         details.packets = packets[~broken]
         place = np.cumsum(~broken) - 1
         shifted = text.starts_with(at[packets], messages.SHIFTED_COPY.encode())
+        found = without_slots(found, rows["is_rocr"][packets])
         for name, (at_rows, values) in found.items():
             if name in _SHIFTED and shifted.any():
                 sure = ~shifted[at_rows]
@@ -198,6 +199,9 @@ class DetailReader:
             if len(details.packets) < len(packets):
                 good = ~broken[at_rows]
                 at_rows, values = at_rows[good], values[good]
+            if name == "slot":
+                details.args.add(name, rows["offset"][packets[at_rows]], values)
+                continue
             if name in ("ring", "signal"):
                 rows[name][packets[at_rows]] = values
             elif name in ("packet_index", "size_bytes"):
@@ -249,6 +253,9 @@ class DetailReader:
         rows["stream"][asked[good]] = np.where(value == 0, null, value)[good]
 
     def _read_others(self, text: Text, rows: Rows, at: Ints, end: Ints) -> None:
+        # Other messages that begin like it (`Command creation ..`) name no command.
+        complete = (rows["name"] == self._classifier.names.code_of(COMPLETE)) & (rows["kind"] == Kind.ROW)
+        rows["kind"][complete & (rows["command"] == NULLS["command"])] = Kind.OTHER
         others = np.flatnonzero(rows["kind"] == Kind.OTHER)
         rows["name"][others] = self._classifier.general(text, at[others], end[others])
         rows["layer"][others] = LAYERS.index("other")

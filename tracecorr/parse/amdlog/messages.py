@@ -11,7 +11,7 @@ import re
 from dataclasses import dataclass
 from functools import cached_property
 
-from tracecorr.model.kinds import COPY, COPY_FAILED
+from tracecorr.model.kinds import COMPLETE, COPY, COPY_FAILED, MIGRATIONS
 from tracecorr.parse.amdlog.general_names import general_name
 
 
@@ -71,6 +71,11 @@ def _queue_messages() -> list[Message]:
     ]
     table += [(first + counts, "queue_allocated_count") for first in ("Number", "number")]
     table += [(first + "elected queue refCount: {queue} ({refcount})", "queue_selected") for first in "Ss"]
+    # The development branch of 2026.
+    table += [
+        ("Selected queue (mode={mode}): {queue} refCount: {refcount}, depth: {depth}", "queue_selected"),
+        ("Reusing preferred queue: {queue} refCount: {refcount}", "queue_selected"),
+    ]
     for first in "Dd":
         table += [
             (first + "eleting hardware queue {queue} with refCount {refcount}", "queue_deleted"),
@@ -112,6 +117,7 @@ def _signal_messages() -> list[Message]:
         ("Device not Stable, while waiting for Signal =({signal}) for {timeout_ns} ns", "device_not_stable"),
         ("Set Handler: handle({signal}), timestamp({timestamp})", "set_handler"),
         ("Handler: value({value}), timestamp({timestamp}), handle({signal})", "handler"),
+        ("Handler: value({value}), timestamp({timestamp}), callback_signal({signal})", "handler"),
         ("Requeue handler : value({value}), timestamp({timestamp}),handle({signal})", "requeue_handler"),
         ("Signal = ({signal}), Translated start/end = {start_ns} / {end_ns}, Elapsed", "gpu_time"),
         ("Signal = ({signal}), start = {start_ns}, end = {end_ns}", "gpu_time"),
@@ -143,7 +149,7 @@ def _memory_messages() -> list[Message]:
 def _command_messages() -> list[Message]:
     done = "Command {command} complete (Wall: {wall_us}, CPU: {}, GPU: {gpu_us} us)"
     table = [
-        Message(done, "command", "complete"),
+        Message(done, "command", COMPLETE),
         Message("command is enqueued: {command}", "command", "enqueued", Kind.COMMAND),
         Message("Command (", "command", "", Kind.COMMAND),
         Message("command (", "command", "", Kind.COMMAND),
@@ -159,6 +165,8 @@ def _command_messages() -> list[Message]:
 
 def _packet_messages() -> list[Message]:
     table = [Message(first, "aql", "", Kind.PACKET) for first in ("SWq=", "HWq=")]
+    # In the development branch of 2026 the packets of a graph that are no kernels are announced like kernels.
+    table.append(Message("Graph ShaderName : [Graph ", "aql", "graph_packet"))
     shaders = ("ShaderName : ", "Graph ShaderName : ", "Graph shader name : ")
     table += [Message(first, "aql", "shader_name", Kind.SHADER) for first in shaders]
     table += [Message(f"Arg{digit}", "", "", Kind.FOLDED) for digit in range(10)]
@@ -171,13 +179,24 @@ def _copy_messages() -> list[Message]:
         "HSA Copy copy_engine=", "HSA Copy dst=", "HSA Copy Rect ", "HSA Async Blit Copy dst=",
         "HSA Async Copy on copy_engine=", "HSA Async Copy dst=", "HSA Async Copy Rect ",
         "HSA Async Copy completion_signal=", "HSA Async Copy wait_event=", "HSA Asycn Copy ", SHIFTED_COPY,
+        "HSA BatchCopy ",
     )  # fmt: skip
     table = [Message(start, "copy", COPY, Kind.COPY) for start in starts]
     for way in ("H2D", "D2H"):
         table.append(Message(f"HSA Async Copy staged {way} dst=", "copy", COPY, Kind.COPY))
         table.append(Message(f"HSA Async Copy staged {way}", "copy", f"staged_{way.lower()}"))
-    for who in ("HSA copy", "DMA buffer"):
+    for who in ("HSA copy", "DMA buffer", "Required SDMA copy"):
         table.append(Message(f"{who} failed with code {{code}}", "copy", COPY_FAILED))
+    # Which of the copies before it failed is not told.
+    table.append(
+        Message("HSA batch copy failed with code {code} for engine {engine_type}", "copy", "batch_copy_failed")
+    )
+    migrated = "wait_event={wait_signal}, completion_signal={signal}"
+    table += [
+        Message("HSA prefetch async dev_ptr={arg}, count={size_bytes}, " + migrated, "copy", MIGRATIONS[0]),
+        Message("HSA prefetch batch async[{}] dev_ptr={arg}, size={size_bytes}, " + migrated, "copy", MIGRATIONS[0]),
+        Message("HSA discard batch async count={count}, " + migrated, "copy", MIGRATIONS[1]),
+    ]
     for way in ("Staging", "Pinned"):
         name = f"using_{way.lower()}_resource"
         table.append(Message(f"HSA Copy Using {way} resource size {{size_bytes}}", "copy", name))
@@ -220,6 +239,8 @@ def _other_messages() -> list[Message]:
             ("HIP Version: ", "hip_version"), ("ROCclr version: ", "hip_version"),
             ("HIP Library Path: ", "hip_library"), ("Code object saved in ", "code_object_saved"),
             ("Using Native code object: ", "code_object"), ("Using native code object for device: ", "code_object"),
+            ("Using generic code object for device: ", "code_object"),
+            ("Using spirv code object for device: ", "spirv_code_object"),
             ("[hipGraph] Add ", "graph_node_added"), ("[hipGraph] Root node: ", "graph_root_node"),
             ("[hipGraph] Current capture node ", "graph_capture_node"),
             ("[hipGraph] current capture node ", "graph_capture_node"),
@@ -240,6 +261,7 @@ def _other_messages() -> list[Message]:
             ("Initalizing runtime stack, Enumerated GPU agents = {gpu_agents}", "gpu_agents"),
             ("Direct Dispatch: {direct_dispatch}", "direct_dispatch"),
             ("GraphExec::Run max_streams: {max_streams}, on device: {device}", "graph_run"),
+            ("UpdateStreams failed for device id:{device}", "graph_streams_missing"),
             ("Memory Fault Error", "memory_fault"),
             ("Unknown Event Type", "unknown_event"),
         )
@@ -273,6 +295,7 @@ PACKET_NAMES = (
 TEXTS = {
     "hip_version": re.compile(r"(?P<version>.*)"),
     "hip_library": re.compile(r"HIP Library Path: (?P<path>.*)"),
+    "spirv_code_object": re.compile(r"Using spirv code object for device: (?P<device_isa>.*)"),
     "code_object": re.compile(r".*(?:code object: | co: )(?P<isa>.*)"),
     "code_object_saved": re.compile(r"Code object saved in (?P<path>.*)"),
     "graph_node_added": re.compile(r"\[hipGraph\] Add (?P<node>\w+)\((?P<address>0x[0-9a-f]+)\)"),

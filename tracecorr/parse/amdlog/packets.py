@@ -21,6 +21,9 @@ WANTED = {
 }  # fmt: skip
 _TUPLES = {"grid": ("grid_x", "grid_y", "grid_z"), "workgroup": ("workgroup_x", "workgroup_y", "workgroup_z")}
 
+# Indexes of 32 bits fall where they begin anew.
+_WRAP, _HALF = np.uint64(1 << 32), np.uint64(1 << 31)
+
 Fields = dict[str, tuple[Ints, Words]]
 
 
@@ -128,6 +131,29 @@ class PacketReader:
             fields.add(name, rows, values[good])
             for separator in b", ":
                 place = place + (text.bytes[place] == separator)
+
+
+def without_slots(found: Fields, sure: Mask) -> Fields:
+    """Return fields whose `packet_index` was behind the read index of the same line as `slot` instead.
+
+    The development branch of 2026 (rocvirtual.cpp) prints as wptr of a graph's packets where in the ring they lie:
+    their index without the rounds before. Where a barrier was read before its line was printed, wptr is its index.
+
+    Args:
+        found: fields of some lines.
+        sure: lines of which the index is taken as it is.
+    """
+    if "rptr" not in found or "packet_index" not in found:
+        return found
+    read, has_read = np.zeros(len(sure), np.uint64), np.zeros(len(sure), np.bool_)
+    at, values = found["rptr"]
+    read[at], has_read[at] = values, ~sure[at]
+    at, index = found["packet_index"]
+    ahead = read[at] - index
+    behind = has_read[at] & (index < read[at]) & ((read[at] >= _WRAP) | (ahead < _HALF))
+    if not behind.any():
+        return found
+    return {**found, "packet_index": (at[~behind], index[~behind]), "slot": (at[behind], index[behind])}
 
 
 class _Collected:

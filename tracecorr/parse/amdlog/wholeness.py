@@ -19,8 +19,9 @@ _KEYS = (
 )
 _LIST = rb"\[" + _NUMBER + rb"(?:,? " + _NUMBER + rb")*\]"
 _FRONT = (
-    rb"(?:SWq=0x[0-9a-f]+, )?HWq=0x[0-9a-f]+, (?:id=\d+, )?(?:Dispatch|Barrier-?AND|Barrier-?OR|BarrierValue) "
-    rb"Header = 0x[0-9a-f]+ (?:AmdFormat = 0x[0-9a-f]+ )?\(type=\d+, barrier=\d+, acquire=\d+, release=\d+\)"
+    rb"(?:SWq=0x[0-9a-f]+, )?HWq=0x[0-9a-f]+, (?:(?:id|priority|virtual_pipe_id)=\d+, )*"
+    rb"(?:Dispatch|Barrier-?AND|Barrier-?OR|BarrierValue) Header = 0x[0-9a-f]+ "
+    rb"(?:AmdFormat = 0x[0-9a-f]+ )?\(type=\d+, barrier=\d+, acquire=\d+, release=\d+\)"
 )
 _PAIRS = rb"(?:,? (?:" + _KEYS + rb")(?: ?= ?|: )(?:" + _NUMBER + rb"|" + _LIST + rb"|EQ|NE|LT|GTE))*"
 _PACKET = re.compile(_FRONT + _PAIRS)
@@ -37,7 +38,7 @@ _WITH_KNOWN_END = (
     re.compile(
         rb"HSA (?:Async )?Copy (?:on )?(?:(?:copy_engine|dst|src|size|forceSDMA|engineType|wait_event)="
         + _NUMBER
-        + rb", )+completion_signal=0x[0-9a-f]+"
+        + rb", |engineOp=\w+, )+completion_signal=0x[0-9a-f]+(?:, engine(?:Type=\d+|Op=\w+))?"
     ),
     re.compile(rb"Command \((?:" + _COMMAND_KINDS + rb")\) enqueued: 0x[0-9a-f]+ to queue: 0x[0-9a-f]+"),
     re.compile(rb"Created SWq=0x[0-9a-f]+ to map on HWq=0x[0-9a-f]+ with size \d+ with priority \d, cooperative: [01]"),

@@ -1,0 +1,44 @@
+"""Memory that HIP has moved by ROCr completes signals that packets had before (SYNTHETIC logs)."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import polars as pl
+from hip_logs import correlate_messages
+
+from tracecorr.store import Capture
+
+_CREATED = "Created SWq=0x22 to map on HWq=0x50 with size 64 with priority 1, cooperative: 0"
+_PREFETCH = "HSA prefetch async dev_ptr=0x7f10, count=8192, wait_event=0x0, completion_signal={:#x}"
+_TIME = "Signal = ({:#x}), Translated start/end = {} / {}, Elapsed = 70 ns, ticks start/end = 1 / 8, Ticks elapsed = 7"
+
+
+def _packet(name: str, index: int, signal: int, waited: int = 0) -> str:
+    depends = f"dep_signal=[{waited:#x}, 0x0, 0x0, 0x0, 0x0], " if name == "BarrierAND" else ""
+    return (
+        f"SWq=0x22, HWq=0x50, id=1, {name} Header = 0x1502 (type=2, barrier=1, acquire=2, release=2), {depends}"
+        f"completion_signal={signal:#x}, rptr={index}, wptr={index}"
+    )
+
+
+def _links(capture: Capture, rule: str) -> int:
+    return capture.table("links").filter(pl.col("rule").cast(pl.String) == rule).collect().height
+
+
+def _read(folder: Path, *between: str) -> Capture:
+    lines = (_CREATED, _packet("Dispatch", 0, 0xA0), *between, _packet("BarrierAND", 1, 0xB0, 0xA0))
+    return correlate_messages(folder, *lines)
+
+
+def test_what_waits_for_a_migration_does_not_wait_for_the_packet_before(tmp_path: Path) -> None:
+    (tmp_path / "plain").mkdir()
+    assert _links(_read(tmp_path / "plain"), "signal_dependency") == 1
+    assert _links(_read(tmp_path, _PREFETCH.format(0xA0)), "signal_dependency") == 0
+
+
+def test_the_time_of_a_migration_is_not_that_of_the_packet_before(tmp_path: Path) -> None:
+    (tmp_path / "plain").mkdir()
+    time = _TIME.format(0xA0, 5_000_000_001_100, 5_000_000_001_170)
+    assert _links(_read(tmp_path / "plain", time), "gpu_time_of_signal") == 1
+    assert _links(_read(tmp_path, _PREFETCH.format(0xA0), time), "gpu_time_of_signal") == 0
