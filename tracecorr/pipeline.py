@@ -233,14 +233,19 @@ def _map_threads(rows: pl.DataFrame, parts: Parts, seen: SeenIdentities, *known:
 def _fit(
     rows: pl.DataFrame, parts: Parts, identities: Identities, capture: Capture
 ) -> tuple[pl.DataFrame, dict[str, ClockMap]]:
-    named, unplaced = name_rings(attach_identities(rows, identities), parts.args)
-    counted = complete_indexes(named, _list_unproven(capture), unplaced)
-    whole = check_indexes(fill_store_rings(counted))
-    del rows, named  # large; what is left of it is taken apart
+    whole = _complete_packets(rows, parts, identities, capture)
+    del rows  # large; what is left of it is taken apart, if nothing else holds its columns
     records = widen_reads(find_steps(add_gpu_times(whole, parts.args)), parts.args)
     guessed = frozenset(identities.threads.filter(pl.col("evidence") == INFERRED)["thread"])
     evidence = ClockEvidence(records, parts.args, _samples(capture), **seen_time_offsets(capture.info), guessed=guessed)
     return records, fit_clocks(evidence)
+
+
+def _complete_packets(rows: pl.DataFrame, parts: Parts, identities: Identities, capture: Capture) -> pl.DataFrame:
+    """Return the rows with their processes and threads, and packets and doorbell stores with ring and index."""
+    named, unplaced = name_rings(attach_identities(rows, identities), parts.args)
+    counted = complete_indexes(named, _list_unproven(capture), unplaced)
+    return check_indexes(fill_store_rings(counted))
 
 
 def _list_unproven(capture: Capture) -> list[int]:
