@@ -55,6 +55,16 @@ def test_a_priority_is_that_of_the_last_dump_and_of_registers_before_memory() ->
     assert (row["priority_hqd"], row["pipe_priority_hqd"]) == (7, 7)
 
 
+@pytest.mark.parametrize(
+    ("queue", "pipe", "told"), [(0, 2, 11), (0, 1, 7), (0, 0, 0), (11, 2, 11), (5, 0, 5), (0, None, 0)]
+)
+def test_a_driver_that_sets_the_pipe_alone_tells_the_priority_by_it(queue: int, pipe: int | None, told: int) -> None:
+    run = make_run()
+    run["hqd"] = [{"queue": 0, "dump": "mqds", "snapshot": 0, "queue_priority": queue, "pipe_priority": pipe}]
+    (row,) = summarize_priorities(tables_of(run)).to_dicts()
+    assert (row["priority_hqd"], row["pipe_priority_hqd"]) == (told, pipe)
+
+
 def test_a_dump_that_was_read_before_the_priority_was_set_tells_none() -> None:
     """The update lasts from 1500 to 1600 ns, and may be 1000 ns later; the Created line is at 1900 ns."""
     run = make_run()

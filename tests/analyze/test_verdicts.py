@@ -58,6 +58,7 @@ FAILS: list[tuple[str, Change, dict[str, int | None], list[int]]] = [
     ("priority_reaches_hardware", put("args", 0, u64=7), {}, [6]),
     ("priority_reaches_hardware", put("queues", 0, priority_log=1), {}, [6]),
     ("priority_reaches_hardware", put("hqd", 1, queue_priority=7), {}, [6]),
+    ("priority_reaches_hardware", put("hqd", 1, queue_priority=0, pipe_priority=1), {}, [6]),
     ("priority_reaches_hardware", put_event(6, result="EINVAL"), {"refused_updates": 1}, [6]),
     ("queue_backlog", put("launches", 1, wptr=16_000), {"full_queues": 1, "peak_packets": 16001}, [24]),
     ("hqd_quantum", put("hqd", 1, quantum=0x110), {"without_quantum": 1}, []),

@@ -126,8 +126,9 @@ def _operations(*names: str) -> list[tuple[str, str, int]]:
     return found.select("name", "operation", "multiplicity").rows()
 
 
-def test_two_wrappers_are_two_operations() -> None:
-    assert _operations(*["init_mqd_v9_4_3", "init_mqd", "init_mqd"] * 2) == [("init_mqd_v9_4_3", "init", 2)] * 2
+@pytest.mark.parametrize("wrapper", ["init_mqd_v9_4_3", "init_mqd_v12_1"])
+def test_two_wrappers_are_two_operations(wrapper: str) -> None:
+    assert _operations(*[wrapper, "init_mqd", "init_mqd"] * 2) == [(wrapper, "init", 2)] * 2
 
 
 def test_what_the_driver_prints_counts_where_nothing_else_does() -> None:

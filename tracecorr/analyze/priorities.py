@@ -11,6 +11,8 @@ from tracecorr.parse.kfd.ioctls import CREATE_QUEUE, UPDATE_QUEUE
 # HIP stream priority -> priority of the Created line (CLR 4.5 to 7.2) -> queue_priority of the KFD (libhsakmt).
 LOG_OF_HIP = {-1: 2, 0: 1, 1: 0}
 QUEUE_OF_LOG = {2: 11, 1: 7, 0: 0}
+# pipe_priority_map of the driver (kfd_mqd_manager.c) for these: 0 is low, 7 medium, 11 high.
+_QUEUE_OF_PIPE = {1: 7, 2: 11}
 _ERRORS = ("err_lo_ns", "err_hi_ns")
 _CREATE = (CREATE_QUEUE,)
 _UPDATE = (UPDATE_QUEUE, "kfd_ioctl_update_queue")
@@ -22,8 +24,9 @@ def summarize_priorities(tables: Tables) -> pl.DataFrame:
     Returns: queue, priority_hip (of its first stream that the log shows being made; 0 where that did not ask),
         priority_log, priority_driver (what UPDATE_QUEUE set, else what CREATE_QUEUE asked for; null = no probe read
         it), update_event, update_refused (the ioctl failed), priority_hqd and pipe_priority_hqd (HQD or MQD dump that
-        was read when the priority had been set), ring_evidence (how it is known that the Created line and the ring are
-        of one queue), evidence_event (the line or ioctl that shows it).
+        was read when the priority had been set; the first follows from the second where the driver leaves the queue's
+        register 0, as some of 2026 do), ring_evidence (how it is known that the Created line and the ring are of
+        one queue), evidence_event (the line or ioctl that shows it).
     """
     queues = tables("queues").filter(pl.col("hwq").is_not_null() | pl.col("swq").is_not_null()).collect()
     # Tables that an earlier version built have no priority of HIP in `queues`.
@@ -107,10 +110,12 @@ def _dumped(tables: Tables, settled: pl.DataFrame) -> pl.DataFrame:
         .group_by("queue", maintain_order=True)
         .last()
     )
+    by_pipe = pl.col("pipe_priority").replace_strict(_QUEUE_OF_PIPE, default=None, return_dtype=pl.Int64)
     return collect(
         last.select(
             "queue",
-            priority_hqd=pl.col("queue_priority").cast(pl.Int64),
+            # The priorities of a medium or high pipe are above 0.
+            priority_hqd=pl.when(pl.col("queue_priority") == 0).then(by_pipe.fill_null(0)).otherwise("queue_priority"),
             pipe_priority_hqd=pl.col("pipe_priority").cast(pl.Int64),
         )
     )

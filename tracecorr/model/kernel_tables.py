@@ -58,7 +58,7 @@ HQD = Table(
         ("doorbell", U32, "doorbell offset", "dwords"),
         ("doorbell_enabled", pl.Boolean, "whether the queue listens to its doorbell"),
         ("pipe_priority", U16, "0 low, 1 medium, 2 high"),
-        ("queue_priority", U16, "0 to 15"),
+        ("queue_priority", U16, "0 to 15; 0 in all queues where the driver sets that of the pipe alone"),
         ("vmid", U16, "VMID; 0 in an MQD of a queue that the firmware schedules"),
         ("mqd_base", U64, "address of the MQD"),
         ("logical", U32, "number of the logical queue in its dump: slots of all XCCs share it; null = no queue"),

@@ -133,6 +133,19 @@ def test_mqds_of_two_processes(enable: int, offset: int) -> None:
     ]
 
 
+@pytest.mark.parametrize("more", [1, 3])
+def test_an_sdma_queue_behind_a_compute_queue_of_several_xccs_is_one_mqd(more: int) -> None:
+    """The driver dumps the memory behind the MQD, too: its neighbours there are queues of anybody."""
+    compute = "  Compute queue on device 65a1\n" + cases.compute_mqd(cases.RUNNING) * (1 + more)
+    strange = cases.hex_lines(0, [0x25, 0x11111111, 0x7E, *[0] * 125]) * more
+    sdma = "  SDMA queue on device 65a1\n" + cases.sdma_mqd(0x48, 0x58)
+    dump = _read(f"Process 20 PASID 0x8001:\n{compute}{sdma}{strange}{compute}")
+    assert dump.rows.filter(pl.col("type") == "sdma").select("mqd", "pq_base").rows() == [(1, 0x7F57558C2000)]
+    assert dump.rows["mqd"].to_list() == [*[0] * (1 + more), 1, *[2] * (1 + more)]
+    assert _skipped(dump) == {"mqds_of_other_queues": 1}
+    assert dump.ledger.filter(pl.col("outcome") == "skipped")["bytes"].to_list() == [len(strange)]
+
+
 def test_an_sdma_mqd_of_unknown_layout_has_no_doorbell() -> None:
     dump = _read("Process 1 PASID 0x1:\n  SDMA queue on device 1\n" + cases.sdma_mqd(0x78, 0x7C))
     assert (_row(dump)["pq_base"], _row(dump)["doorbell"]) == (0x7F57558C2000, None)

@@ -15,6 +15,7 @@ from tracecorr.parse.kfd import ioctl_name, ioctl_names, layer_of, result_text
         (0xC0604B02, "AMDKFD_IOC_CREATE_QUEUE"),
         (0xC0204B20, "AMDKFD_IOC_SVM"),
         (0xC0284B82, "AMDKFD_IOC_DBG_TRAP_DEPRECATED"),
+        (0xC0304B87, "AMDKFD_IOC_AIS_OP"),
         (0xC0004BF0, "AMDKFD_IOC_0xf0"),
         (0x4B33, None),
         (0x5401, None),

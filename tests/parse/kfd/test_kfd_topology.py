@@ -26,11 +26,12 @@ def test_cpus_and_torn_files_are_no_gpus() -> None:
     assert parse_properties("a 1\nb\nc x\nd 2 3\n\n") == {"a": 1}
 
 
+@pytest.mark.parametrize("shift", [0, 28])
 @pytest.mark.parametrize(("nodes", "xccs", "mode"), [(2, 4, "DPX"), (4, 2, "QPX"), (8, 1, "CPX"), (1, 8, "SPX")])
-def test_partitions_of_one_device(nodes: int, xccs: int, mode: str) -> None:
-    """The driver numbers them in the bits of the PCI function (synthetic)."""
+def test_partitions_of_one_device(nodes: int, xccs: int, mode: str, shift: int) -> None:
+    """The driver numbers them in the bits of the PCI function, some builds in the highest bits (synthetic)."""
     text = "gfx_target_version 90402\nnum_xcc {}\ndomain 1\nlocation_id {}\n"
-    files = [NodeFiles(2 + i, str(500 + i), text.format(xccs, 0x4700 | i)) for i in range(nodes)]
+    files = [NodeFiles(2 + i, str(500 + i), text.format(xccs, 0x4700 | i << shift)) for i in range(nodes)]
     table = list_nodes(reversed(files))
     assert table["partition"].cast(str).to_list() == [mode] * nodes
     assert set(table["pci"]) == {"0001:47:00.0"}

@@ -12,8 +12,8 @@ _LOG_LAYERS = ["hip", "command", "aql", "copy", "signal", "memory"]
 _OPERATION = r"(allocate|init|update|load|destroy|free|restore|checkpoint)_"
 _TARGET = r"(sdma|hiq|diq)"
 # On parts with several XCCs this wrapper runs once per queue and calls the plain function once per XCC
-# (kfd_mqd_manager_v9.c, GC 9.4.3 to 9.5.0, from Linux 6.5 on).
-_WRAPPER = r"_v9_4_3$"
+# (kfd_mqd_manager_v9.c, GC 9.4.3 to 9.5.0, from Linux 6.5 on; kfd_mqd_manager_v12_1.c, GC 12.1, from 7.0 on).
+_WRAPPER = r"_v(?:9_4_3|12_1)$"
 _COMPILED = r"(?:\.(?:isra|constprop|part|cold)\.?\d*)+$"
 # trace_printk texts of instrumented drivers: KFD_MQD_CREATE, KFD_MQD_DESTROY.
 _PRINTED, _PRINTED_OPERATIONS = r"^kfd_mqd_(create|destroy)", {"create": "init", "destroy": "destroy"}

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 import polars as pl
@@ -18,6 +19,7 @@ from tracecorr.parse.kfd.sections import Section, Words, cut_sections, read_word
 # their copy of the CP registers starts at byte 0x200.
 _MQD_HEADER, _MQD_WORDS, _MQD_REGISTERS = 0xC0310800, 0x800 // 4, 0x200 // 4
 _KINDS = {"hiq": "hqds", "cp": "hqds", "sdma": "hqds", "process": "mqds", "mqd": "mqds"}
+_FIRST_LINE = re.compile(rb"^ +0{8}:", re.MULTILINE)
 _MQD_TYPES = {b"Compute queue": "cp", b"SDMA queue": "sdma", b"DIQ": "diq"}
 
 
@@ -161,12 +163,25 @@ class _Reader:
 
     def _take_words(self, section: Section) -> None:
         head, self._head = self._head, None
+        if head is not None and head.kind == "mqd" and head.columns["type"] == "sdma":
+            section = self._drop_strange_mqds(section)
         addresses, values = read_words(self._data[section.offset : section.offset + section.size])
         reason = "registers_without_heading"
         if head is not None:
             place = {**head.columns, "offset": head.section.offset}
             reason = self._keep(head.kind, place, addresses, values)
         self._count(reason, section)
+
+    def _drop_strange_mqds(self, section: Section) -> Section:
+        """Return the lines of the first MQD: behind a compute queue of several XCCs the driver shows an SDMA queue's
+        and as many of its neighbours in memory, whosever they are (pqm_debugfs_mqds, Linux 6.5 to 7.2)."""
+        lines = self._data[section.offset : section.offset + section.size]
+        starts = [line.start() for line in _FIRST_LINE.finditer(lines)]
+        if len(starts) < 2:
+            return section
+        own = starts[1]
+        self._count("mqds_of_other_queues", replace(section, offset=section.offset + own, size=section.size - own))
+        return replace(section, size=own)
 
     def _keep(self, kind: str, place: dict[str, object], addresses: Words, values: Words) -> str:
         """Put a block where its kind is decoded; return why it cannot be, or nothing."""
@@ -194,9 +209,9 @@ class _Reader:
         blocks = np.split(values, starts[1:])
         gapless = bool((np.diff(addresses.astype(np.int64)) == 4).sum() == len(addresses) - len(starts))
         if place["type"] == "sdma":
-            if not gapless or any(len(b) < registers.SDMA_REGISTERS for b in blocks):
+            if not gapless or len(values) < registers.SDMA_REGISTERS:
                 return "mqd_cut_short"
-            self._sdma_mqds += [(place, b) for b in blocks]
+            self._sdma_mqds.append((place, values))
             return ""
         if not gapless or any(len(b) != _MQD_WORDS for b in blocks):
             return "mqd_cut_short"

@@ -17,7 +17,7 @@ CREATE_QUEUE, DESTROY_QUEUE = "AMDKFD_IOC_CREATE_QUEUE", "AMDKFD_IOC_DESTROY_QUE
 UPDATE_QUEUE, SET_CU_MASK = "AMDKFD_IOC_UPDATE_QUEUE", "AMDKFD_IOC_SET_CU_MASK"
 
 # Union of the uAPI headers of Linux 6.1, 6.12 and 7.2 (KFD 1.11, 1.17, 1.23), amdgpu DKMS 6.7.0
-# (ROCm 6.1, KFD 1.15) and DKMS of 2026-01 (ROCm 7.x, KFD 1.17); 0x80 and above exist in DKMS only.
+# (ROCm 6.1, KFD 1.15) and DKMS of 2026 (ROCm 7.x, KFD 1.17 to 1.22); 0x80 and above exist in DKMS only.
 KFD_NAMES = {
     0x01: "AMDKFD_IOC_GET_VERSION",
     0x02: CREATE_QUEUE,
@@ -66,6 +66,7 @@ KFD_NAMES = {
     0x84: "AMDKFD_IOC_RLC_SPM",
     0x85: "AMDKFD_IOC_PC_SAMPLE",
     0x86: "AMDKFD_IOC_PROFILER",
+    0x87: "AMDKFD_IOC_AIS_OP",
 }
 
 # Same headers; 0x40 to 0x9F belong to the driver, here amdgpu.

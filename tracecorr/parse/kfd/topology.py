@@ -68,8 +68,8 @@ def name_scheduler(gfx_target_version: int, sched_policy: int) -> str:
 
 
 def _device(properties: dict[str, int]) -> tuple[int, int]:
-    """Return domain and bus and device: partitions of one device differ in the function bits only."""
-    return properties.get("domain", 0), properties.get("location_id", 0) & ~7
+    """Return domain, and bus and device: partitions of one device differ in the function, or in the bits above."""
+    return properties.get("domain", 0), properties.get("location_id", 0) & 0xFFF8
 
 
 def _row(
@@ -77,7 +77,8 @@ def _row(
 ) -> dict[str, object]:
     target, xccs = properties.get("gfx_target_version", 0), properties.get("num_xcc")
     domain, location = properties.get("domain", 0), properties.get("location_id", 0)
-    # The driver puts the number of the partition where the PCI function was (location_id |= node_id).
+    # The driver puts the number of the partition where the PCI function was (location_id |= node_id), some builds of
+    # it into bits 31:28 (kfd_topology.c, Linux 6.5 and later).
     function = 0 if partitions > 1 else location & 7
     return {
         "gpu": gpu, "gpu_id": gpu_id, "kfd_node": node,
