@@ -182,6 +182,20 @@ def test_an_address_near_the_start_of_a_function_has_its_name() -> None:
     assert list(parse_printk_formats(PRINTK)) == [0xFFFFFFFFC0B00000]
 
 
+def test_a_submission_of_amdgpu_has_the_fields_that_its_text_prints() -> None:
+    """Its pointer to a fence is never set: the bytes there are left from other records."""
+    text = (("__data_loc char[] timeline", 16, 4), ("unsigned int context", 20, 4), ("unsigned int seqno", 24, 4))
+    ring = (("__data_loc char[] ring", 40, 4), ("u32 num_ibs", 44, 4))
+    fields = (("uint64_t sched_job_id", 8, 8), *text, ("struct dma_fence * fence", 32, 8), *ring)
+    formats = {"amdgpu/amdgpu_cs_ioctl": _format("amdgpu_cs_ioctl", 90, *fields)}
+    stale = 0xDEADBEEF
+    values = struct.pack("<QIIIxxxxQII", 77, 10 << 16 | 48, 5, 9, stale, 10 << 16 | 48, 1) + b"gfx_0.0.0\0"
+    trace = _trace((90, values), formats=formats)
+    printed = b" a-7 [000] ..... 0.000005: amdgpu_cs_ioctl: sched_job=77, timeline=gfx_0.0.0, context=5, seqno=9, "
+    wanted = read_text(printed + b"ring_name=gfx_0.0.0, num_ibs=1\n").args
+    assert set(trace.args.select("key", "u64", "text").rows()) == set(wanted.select("key", "u64", "text").rows())
+
+
 # SYNTHETIC: the wording is that of a DKMS driver tree with trace_printk, the values are invented.
 INSTRUMENTED = b"""\
       python-99      [001] .....    10.000001: kfd_ioctl_create_queue: [KFD-TRACE] CREATE_QUEUE_SUCCESS: queue_id=4

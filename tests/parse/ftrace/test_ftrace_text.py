@@ -327,6 +327,56 @@ def test_records_were_lost_between_the_last_and_the_next_one_of_their_cpu() -> N
     assert at_an_end.rows() == [(None, 104_000_000_000)]
 
 
+@pytest.mark.parametrize("note", ["CPU:0 [12 EVENTS DROPPED]", "gpu: CPU:0 [12 EVENTS DROPPED]"])
+def test_what_trace_cmd_says_of_lost_records_is_a_loss(note: str) -> None:
+    record = "          python-7     [000]   10%d.000000: sys_exit_close:       0x0\n"
+    text = (record % 0 + record % 1 + note + "\n" + record % 2 + note.replace("12 ", "") + "\n" + record % 3).encode()
+    trace = read_text(text)
+    told = trace.losses.select("cpu", "from_ns", "to_ns", "count").rows()
+    assert told == [(0, 101_000_000_000, 102_000_000_000, 12), (0, 102_000_000_000, 103_000_000_000, None)]
+    assert trace.args.is_empty() and trace.ledger.filter(pl.col("outcome") == "used")["bytes"].to_list() == [len(text)]
+
+
+@pytest.mark.parametrize("instance", ["gpu: ", "tracecorr_31337_8372406_1_4026531836_workload: "])
+@pytest.mark.parametrize("stamp", [" 24.000001", "24000001000", "   24000001000"])
+def test_the_name_of_an_instance_is_not_that_of_the_program(instance: str, stamp: str) -> None:
+    """trace-cmd report prints both, and no blank before a long stamp that has no dot."""
+    line = f"{instance}{'a: b-1 [2]':>16}-{136:<5} [001]{stamp}: sched_process_exit:   comm=x pid=136 prio=120\n"
+    assert looks_like_ftrace_text(line.encode())
+    trace = read_text(3 * line.encode())
+    assert trace.events.select("tid", "cpu", pl.col("comm").cast(pl.String)).unique().rows() == [(136, 1, "a: b-1 [2]")]
+    assert trace.ledger["records"].to_list() == [3]
+
+
+def test_raw_fields_of_trace_cmd_are_those_of_the_call() -> None:
+    """SYNTHETIC lines in the form of `trace-cmd report -R`: the number of the call first, blanks between fields."""
+    line = "          python-7     [000]   100.00000{}: sys_{}      __syscall_nr=16 {}\n"
+    fields = "fd=0x00000003 cmd=0xc0604b02 arg=0x7ffc78d2e910"
+    text = line.format(0, "enter_ioctl:", fields) + line.format(2, "exit_ioctl: ", "ret=0xffffffffffffffe7")
+    (row,) = read_text(text.encode()).events.to_dicts()
+    assert (row["name"], row["fd"], row["arg"], row["result"]) == (
+        "AMDKFD_IOC_CREATE_QUEUE", 3, 0x7FFC78D2E910, "ENOTTY"
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize("instance", ["", "gpu: "])
+@pytest.mark.parametrize("fraction", ["783003", "783003017"])
+def test_a_report_in_latency_format_has_records(instance: str, fraction: str) -> None:
+    """`trace-cmd report -l`: comm is cut to 8 characters, CPU and flags stand together."""
+    line = f"{instance}{'trace-cm':>8}-{28550:<5} {12:>3}d..1. 86029.{fraction}: sys_exit_close:       0x0\n".encode()
+    assert looks_like_ftrace_text(line)
+    (row,) = read_text(line).events.to_dicts()
+    assert (row["cpu"], row["tid"], row["comm"], row["name"]) == (12, 28550, "trace-cm", "close")
+    assert row["stamp_ns"] == 86029 * 10**9 + int(fraction.ljust(9, "0"))
+
+
+@pytest.mark.parametrize(("clock", "told"), [("boot", "boot"), ("mono", "ticks"), ("x86-tsc", "x86-tsc")])
+def test_a_stamp_without_a_dot_is_nanoseconds_where_trace_cmd_prints_them_so(clock: str, told: str) -> None:
+    line = b"           sleep-136   [001]84534462845221: sys_exit_close:       0x0\n"
+    (row,) = whole(read_ftrace_text([line], 3, clock)).events.to_dicts()
+    assert (row["stamp_ns"], row["clock"]) == (84534462845221, told)
+
+
 @pytest.mark.parametrize("flags", ["..... ", ""])
 @pytest.mark.parametrize("stamp", ["24.000001", "3575227098"])
 @pytest.mark.parametrize("comm", ["y-7 [003] 1.5: ", "x-12 [001] .", "a-b c(d) [1] x", "-5", " 1)  q  | "])

@@ -3,18 +3,22 @@
 from __future__ import annotations
 
 import gzip
+import io
 from pathlib import Path
 from typing import Any
 
 import polars as pl
 import pytest
-from dat_cases import PACK, packed, plain, unpacked, version6
+from dat_cases import PACK, description, packed, plain, unpacked, version6
 from ftrace_cases import DATA, Whole, need_data, page_folder, read_text, whole
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tracecorr.model.errors import InputError
 from tracecorr.parse.ftrace import PageTrace, looks_like_trace_dat, read_ftrace_pages, read_trace_dat
+from tracecorr.parse.ftrace.dat_format import Buffer, Option
+from tracecorr.parse.ftrace.dat_read import read_description
+from tracecorr.store.trace_dat import BufferPages, write_trace_dat
 
 TRACE = page_folder(Path(__file__).parent / "forms" / "syscalls" / "raw")
 _COLUMNS = ["layer", "name", "tid", "comm", "cpu", "stamp_ns", "end_stamp_ns", "result", "arg", "fd", "cmd", "depth"]
@@ -64,6 +68,46 @@ def test_a_file_with_two_buffers_gives_the_rows_of_both(rows: list[tuple[Any, ..
         assert _rows(trace) == sorted(rows * 2, key=repr)
         assert trace.ledger["bytes"].sum() == len(data)
         assert trace.events["offset"].n_unique() == trace.events.height
+
+
+def test_what_an_instance_lost_is_not_lost_by_the_top_buffer() -> None:
+    """The counters of an instance stand behind its name; they are no losses of the buffer before it."""
+    dat = description(TRACE)
+    told = [b"CPU: 0\noverrun: 0\n\0", b"\nBuffer: one\n\n\0", b"CPU: 0\noverrun: 7\n\0", b"CPU: 1\noverrun: 0\n\0"]
+    dat.options += [(int(Option.CPUSTAT), counters) for counters in told]
+    pages = {cpu: [data] for cpu, data in TRACE.pages.items() if isinstance(data, bytes)}
+    out = io.BytesIO()
+    write_trace_dat(out, dat, [BufferPages(Buffer(name, "mono", 4096), pages) for name in ("", "one")])
+    lost = list(read_trace_dat(lambda at, size: out.getvalue()[at : at + size], len(out.getvalue()), 3))
+    losses = [block.losses.select("cpu", "from_ns", "count").rows() for block in lost if block.losses.height]
+    assert losses == [[(0, None, 7)]]
+    top = next(i for i, block in enumerate(lost) if block.events.height)
+    assert not any(block.losses.height for block in lost[: top + 2])
+
+
+def _clocks(data: bytes) -> list[tuple[str, str]]:
+    return [(b.name, b.clock) for b in read_description(lambda at, size: data[at : at + size], len(data)).buffers]
+
+
+@pytest.mark.parametrize(
+    ("names", "clocks"),
+    [
+        (["one"], [("one", "mono")]),
+        (["one", "two"], [("one", "mono"), ("two", "")]),
+        (["", "one"], [("", "mono"), ("one", "local")]),
+    ],
+)
+def test_the_clock_beside_an_instance_is_that_of_the_top_buffer(
+    names: list[str], clocks: list[tuple[str, str]]
+) -> None:
+    """trace-cmd notes `local` beside instances while the option names the clock of the first one that it recorded."""
+    out = io.BytesIO()
+    pages = {cpu: [data] for cpu, data in TRACE.pages.items() if isinstance(data, bytes)}
+    top = [BufferPages(Buffer("", "local", 4096), {})] if "" not in names else []
+    write_trace_dat(out, description(TRACE), [*top, *(BufferPages(Buffer(n, "local", 4096), pages) for n in names)])
+    assert [clock for clock in _clocks(out.getvalue()) if clock != ("", "local")] == clocks
+    found = _read(out.getvalue(), clock="unknown").events["clock"].cast(pl.String).unique(maintain_order=True)
+    assert found.to_list() == [clock or "unknown" for _, clock in clocks]
 
 
 @pytest.mark.parametrize("kernel", need_data(sorted(DATA.glob("vm/*/ftrace/tc.dat.gz"))))

@@ -106,14 +106,18 @@ class TraceDat:
         chosen = re.search(r"\[([\w-]+)\]", text)
         return chosen[1] if chosen else text.strip()
 
-    def stats(self) -> dict[str, dict[str, str]]:
-        """Return the counters of each CPU by `cpuN`."""
+    def stats(self, buffer: str) -> dict[str, dict[str, str]]:
+        """Return the counters of each CPU of the buffer with this name by `cpuN`."""
         found: dict[str, dict[str, str]] = {}
+        # Those of the top buffer come first; the name of an instance stands before its own.
+        owner = ""
         for number, data in self.options:
             if number == Option.CPUSTAT:
                 pairs = [line.split(":", 1) for line in data.decode("utf-8", "replace").splitlines() if ":" in line]
                 lines = {key.strip(): value.strip("\0 ") for key, value in pairs}
-                found[f"cpu{lines.get('CPU', '')}"] = lines
+                owner = lines.get("Buffer", owner)
+                if owner == buffer and "CPU" in lines:
+                    found[f"cpu{lines['CPU']}"] = lines
         return found
 
 

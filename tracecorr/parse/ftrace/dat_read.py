@@ -84,7 +84,24 @@ def read_description(read_at: ReadAt, size: int) -> TraceDat:
             _Version6(read_at, size, dat).read(cursor)
     except TruncatedError:
         dat.problems.append(("file_ends_in_its_description", 0))
+    _settle_clocks(dat)
     return dat
+
+
+def _settle_clocks(dat: TraceDat) -> None:
+    """Leave a buffer the clock that the file is sure of.
+
+    What version 7 says beside a buffer is the clock of the top one, also where that was not recorded; the option that
+    tells the clock is that of the first recorded buffer, whose clock an instance has unless it was given its own
+    (`-B NAME -C CLOCK`, trace-cmd 3.1.6).
+    """
+    recorded = [buffer for buffer in dat.buffers if any(data.size for data in buffer.cpus)]
+    chosen = dat.clock()
+    if recorded and chosen:
+        recorded[0].clock = chosen
+        if recorded[0].name:
+            for buffer in recorded[1:]:
+                buffer.clock = ""
 
 
 def _read_start(cursor: _Cursor, dat: TraceDat) -> None:

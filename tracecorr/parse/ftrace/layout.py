@@ -10,13 +10,15 @@ import polars as pl
 
 from tracecorr.model.schema import CAT
 from tracecorr.parse.digits import Ints, Mask
+from tracecorr.parse.ftrace.prefixes import INSTANCE
 from tracecorr.parse.text import Codes, Text, decimal
 
 # The kernel prints `%16s-%-7d `, perhaps a tgid, `[%03d] `, four or five flags, `%5lu.%06lu: `; `trace-cmd
 # report` leaves the flags out and may print nine digits.
-_HEAD = rb"^(?P<head> *.{1,32}-\d+ +(?:\( *(?:\d+|-+)\) +)?)\[(?P<cpu>\d{3,8})\] +"
+_OF = INSTANCE.encode()
+_HEAD = rb"^(?P<head> *" + _OF + rb".{1,32}-\d+ +(?:\( *(?:\d+|-+)\) +)?)\[(?P<cpu>\d{3,8})\] +"
 _LINE = re.compile(_HEAD + rb"(?:[a-zA-Z0-9.#]{4,5} +)??(?P<sec>\d{1,12})\.(?P<frac>\d{6}|\d{9}): +(?=\S)", re.DOTALL)
-_TASK = re.compile(rb"^ *(?P<comm>.{1,32})-(?P<tid>\d{1,7}) +(?:\( *(?P<pid>\d{1,7}|-+)\) +)?$", re.DOTALL)
+_TASK = re.compile(rb"^ *" + _OF + rb"(?P<comm>.{1,32})-(?P<tid>\d{1,7}) +(?:\( *(?P<pid>\d{1,7}|-+)\) +)?$", re.DOTALL)
 _BASE: dict[str, pl.DataType | type[pl.DataType]] = {
     "stamp_ns": pl.Int64,
     "cpu": pl.UInt16,

@@ -11,7 +11,7 @@ import polars as pl
 
 from tracecorr.model import schema
 from tracecorr.parse.digits import Ints, Mask
-from tracecorr.parse.ftrace.prefixes import Prefix, find_prefix
+from tracecorr.parse.ftrace.prefixes import INSTANCE, Prefix, find_prefix
 from tracecorr.parse.text import Text
 
 BLOCK_BYTES = 8 << 20
@@ -22,11 +22,16 @@ _HEAD_BYTES = 1 << 16
 _BODY = r"(?P<event>[^ :(+<]*)(?P<sep>: *|\(| -> |[ +]?[^<]* <-)?(?P<rest>.*)$"
 _GRAPH_LINE = r"^ *(?:\d+\.\d{6} +\| +)?\d+\) .*[|=]"
 _RECORD_START = re.compile(
-    rb"^ *.{1,32}?-\d+ +(?:\( *(?:\d+|-+)\) +)?\[\d{3,}\] +(?:[a-zA-Z0-9.#]{4,5} +)?\d+(?:\.\d+)?: "
+    rb"^ *" + INSTANCE.encode() + rb".{1,32}?-\d+ +(?:\( *(?:\d+|-+)\) +)?"
+    rb"\[\d{3,}\](?: +(?:[a-zA-Z0-9.#]{4,5} +)?)?\d+(?:\.\d+)?: "
     rb"|^ *(?:\d+\.\d{6} +\| +)?\d+\) .*[|=]"
 )
 _HEAD_RECORD = re.compile(_RECORD_START.pattern, re.MULTILINE)
-_LOST = r"^CPU:(?P<lost_cpu>\d+) \[LOST (?:(?P<lost>\d+) )?EVENTS\]"
+# The kernel's own note, and that of trace-cmd report.
+_LOST = (
+    rf"^ *{INSTANCE.replace('{2,}', '+')}CPU:(?P<lost_cpu>\d+) "
+    r"\[(?:LOST )?(?:(?P<lost>\d+) )?EVENTS(?: DROPPED)?\]"
+)
 _LOST_LINE = re.compile(_LOST.removeprefix("^").encode())
 _WRITTEN = r"^# entries-in-buffer/entries-written: (\d+)/(\d+)"
 _HEADER = r"^#|^cpus=\d+\s*$|^ ?-{20,}\s*$|^\s*$"

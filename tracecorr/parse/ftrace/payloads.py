@@ -30,7 +30,11 @@ _PRINTED = {
     "drm_sched_job_queue": {"name": "ring"},
     "drm_sched_job_run": {"name": "ring"},
     "drm_sched_job_wait_dep": {"name": "ring", "ctx": "context", "seqno": "seq"},
+    "amdgpu_cs_ioctl": {"sched_job_id": "sched_job", "ring": "ring_name"},
+    "amdgpu_sched_run_job": {"sched_job_id": "sched_job", "ring": "ring_name"},
 }
+# The driver never sets this field (amdgpu_trace.h, Linux 4.12 to 7.2): `context` and `seqno` name the fence.
+_UNSET = {"amdgpu_cs_ioctl": "fence"}
 _MASKS = {1: 0xFF, 2: 0xFFFF, 4: 0xFFFFFFFF, 8: (1 << 64) - 1}
 
 
@@ -292,6 +296,7 @@ def _exit(batch: hv.Batch, rows: Rows, event: Format) -> None:
 
 def _event(batch: hv.Batch, rows: Rows, event: Format) -> None:
     frame, keys = rows.frame(event)
+    keys = [k for k in keys if "context" not in keys or k != _UNSET.get(event.name)]
     for first, second, key in (("fence_context", "fence_seqno", "fence"), ("ctx", "seqno", "depends_fence")):
         if "fence_context" in keys and {f"u_{first}", f"u_{second}"} <= set(frame.columns):
             frame = frame.with_columns(pl.format("{}:{}", f"u_{first}", f"u_{second}").alias(f"t_{key}"))

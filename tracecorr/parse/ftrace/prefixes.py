@@ -9,11 +9,16 @@ import polars as pl
 
 # Clocks whose stamps are no nanoseconds: text prints them without a dot.
 COUNTING_CLOCKS = ("counter", "uptime", "x86-tsc")
+# trace-cmd report prints the nanoseconds of this one without a dot (3.1.6).
+WHOLE_CLOCK = "boot"
+# What trace-cmd report prints in front of the records of an instance: its name, then comm in 16 columns of which the
+# first is blank.
+INSTANCE = r"(?:[^\s:]+: {2,})?"
 # comm may hold spaces, dashes, brackets: the anchor is `-pid ... [cpu] ... stamp:`. The kernel has 15
-# bytes for comm; other tools print up to 31.
+# bytes for comm; other tools print up to 31. trace-cmd report leaves no blank before a stamp of 12 digits.
 _USUAL = (
-    r"^ *(?P<comm>.{1,32})-(?P<tid>\d{1,7}) +(?:\( *(?P<pid>\d{1,7}|-+)\) +)?\[(?P<cpu>\d{3,})\] +"
-    r"(?:[a-zA-Z0-9.#]{4,5} +)?(?P<sec>\d+)(?:\.(?P<frac>\d{1,9}))?: +"
+    rf"^ *{INSTANCE}(?P<comm>.{{1,32}})-(?P<tid>\d{{1,7}}) +(?:\( *(?P<pid>\d{{1,7}}|-+)\) +)?\[(?P<cpu>\d{{3,}})\]"
+    r"(?: +(?:[a-zA-Z0-9.#]{4,5} +)?)?(?P<sec>\d+)(?:\.(?P<frac>\d{1,9}))?: +"
 )
 # `comm-pid cpu-and-flags 17104us+: `: microseconds after the first record; comm is cut to 8 characters.
 _LATENCY = (
@@ -24,6 +29,11 @@ _LATENCY = (
 _VERBOSE = (
     r"^ *(?P<comm>.{1,16}?) +(?P<tid>\d{1,7})(?P<pid>-)? +(?P<cpu>\d+) \d+ [0-9a-f]{8} [0-9a-f]{8} "
     r"\[(?P<sec>[0-9a-f]+)\](?P<frac>-)? +[\d.]+ms \([+-][\d.]+ms\): +"
+)
+# `trace-cmd report -l`: `comm-pid cpu-and-flags seconds.fraction: `, comm cut to 8 characters.
+_REPORT = (
+    r"^ *(?:[^\s:]+: +)?(?P<comm>.{1,16}?)-(?P<tid>\d{1,7})(?P<pid>-)? +(?P<cpu>\d+)[a-zA-Z0-9.#]{5} +"
+    r"(?P<sec>\d+)\.(?P<frac>\d{6,9}): +"
 )
 _RAW = r"^(?P<comm>-)?(?P<tid>\d{1,7})(?P<pid>-)? (?P<cpu>\d+) (?P<sec>\d{3,})(?P<frac>-)? "
 _HEX = r"^(?P<comm>-)?(?P<tid>[0-9a-f]{8})(?P<pid>-)? (?P<cpu>[0-9a-f]{8}) (?P<sec>[0-9a-f]{16})(?P<frac>-)? "
@@ -60,6 +70,7 @@ USUAL = Prefix(_USUAL)
 _OTHERS = (
     Prefix(_LATENCY, unit_ns=1000, clock="since_first_record"),
     Prefix(_VERBOSE, ("sec",), unit_ns=1000),
+    Prefix(_REPORT),
     Prefix(_RAW, unit_ns=1),
     Prefix(_HEX, ("tid", "cpu", "sec"), unit_ns=1),
 )

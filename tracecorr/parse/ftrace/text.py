@@ -16,7 +16,7 @@ from tracecorr.parse.ftrace.layout import Tasks
 from tracecorr.parse.ftrace.lines import BLOCK_BYTES, BlockLines, BlockText, cut_blocks, read_lines
 from tracecorr.parse.ftrace.markers import CLOCK_TEXT, DRIVER_TEXT, add_marker_texts, add_printk
 from tracecorr.parse.ftrace.pairing import Pairer
-from tracecorr.parse.ftrace.prefixes import COUNTING_CLOCKS, USUAL, Prefix, find_prefix
+from tracecorr.parse.ftrace.prefixes import COUNTING_CLOCKS, USUAL, WHOLE_CLOCK, Prefix, find_prefix
 from tracecorr.parse.ftrace.quick import IS_PROBE, PROBE, Quick
 from tracecorr.parse.ftrace.syscalls import syscall_of
 from tracecorr.parse.kfd.tracepoints import hex_fields, plain_body
@@ -114,7 +114,8 @@ class _Reader:
     def _learn_clock(self, records: pl.DataFrame) -> None:
         """Stamps without a dot count something, and what the caller takes for the clock may be wrong."""
         prefix = self._prefix or USUAL
-        if prefix.unit_ns is None and records["whole"].any() and self.pairer.clock not in COUNTING_CLOCKS:
+        may_be_whole = self.pairer.clock in (*COUNTING_CLOCKS, WHOLE_CLOCK)
+        if prefix.unit_ns is None and records["whole"].any() and not may_be_whole:
             self.pairer.clock = "ticks"
 
     def _add_records(self, batch: hv.Batch, lines: BlockLines) -> None:
@@ -173,9 +174,10 @@ class _Reader:
 def _plain_forms(records: pl.DataFrame) -> pl.DataFrame:
     """Return the records with the bodies of the option `fields` and of trace-cmd as the kernel prints them.
 
-    The option prints `key=0x3 (3)`, `key=(1)` for booleans, and for pointers to text an address that
-    is not theirs. trace-cmd prints the event before the function: `print: tracing_mark_write: text`,
-    `function: kfd_open`; the option `raw` prints its address: `# ffffffff8149ab1a text`.
+    The option prints `key=0x3 (3)`, `key=(1)` for booleans, and for pointers to text an address that is not theirs;
+    of a system call it tells the number first, as `trace-cmd report -R` does. trace-cmd prints the event before the
+    function: `print: tracing_mark_write: text`, `function: kfd_open`; the option `raw` prints its address:
+    `# ffffffff8149ab1a text`.
     """
     event, rest = pl.col("event"), pl.col("rest")
     records = _without_places(records)
@@ -184,7 +186,8 @@ def _plain_forms(records: pl.DataFrame) -> pl.DataFrame:
     plain = plain.str.replace_all(r" ?\b\w+=\(0x[0-9a-f]+\)", "").str.replace(r"^__syscall_nr=\w+ ?", "")
     call = plain.str.replace_all(r" (\w+)=", ", ${1}=")
     plain = pl.when(event.str.starts_with("sys_enter_")).then(call).otherwise(plain)
-    fielded = fielded & ~rest.str.starts_with("(")
+    numbered = event.str.starts_with("sys_enter_") & rest.str.starts_with("__syscall_nr=")
+    fielded = numbered | fielded & ~rest.str.starts_with("(")
     records = records.with_columns(pl.when(fielded).then(plain).otherwise(rest).alias("rest"))
     inner = rest.str.extract_groups(r"^(?:(?P<event>[^ :]+):| [0-9a-f]{16}) (?P<rest>(?s:.*))$")
     told = event.is_in(["print", "bprint", "bputs", "#"]) & inner.struct[1].is_not_null()

@@ -59,8 +59,7 @@ def page_trace(dat: TraceDat, buffer: Buffer, pages: dict[int, Iterator[bytes]])
         formats=dat.events,
         header_page=dat.header_page,
         cmdlines=dat.cmdlines,
-        # The counters of the file are those of the top buffer.
-        stats={} if buffer.name else dat.stats(),
+        stats=dat.stats(buffer.name),
         kallsyms=dat.kallsyms,
         printk=dat.printk,
         page_size=buffer.page_size,
