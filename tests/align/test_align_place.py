@@ -106,3 +106,10 @@ def test_a_row_without_a_time_stands_behind_the_one_before_it_in_its_file() -> N
 def test_nothing_has_the_same_columns() -> None:
     one = place_records(records({}), {"amd_log:mono": SAME})
     assert place_records(records({}).clear(), {}).schema == one.clear().schema
+
+
+def test_a_call_whose_start_has_no_time_or_lies_behind_its_end_has_no_duration() -> None:
+    rows = [{"offset": 10, "stamp_ns": 700}, {"offset": 20, "stamp_ns": None, "end_stamp_ns": 600}]
+    rows += [{"offset": 30, "stamp_ns": 800, "end_stamp_ns": 790}, {"offset": 40, "stamp_ns": 900, "end_stamp_ns": 900}]
+    placed = place({"amd_log:mono": SAME}, *rows)
+    assert [(row["ts_ns"], row["dur_ns"]) for row in placed] == [(700, None), (700, None), (800, None), (900, 0)]

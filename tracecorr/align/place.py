@@ -70,7 +70,7 @@ def _place(piece: pl.DataFrame, clock: ClockMap) -> pl.DataFrame:
         err_hi_ns=_error("step_hi_ns", above, clock, timeless=timeless),
     )  # fmt: skip
     return placed.select(
-        "ts_ns", "err_lo_ns", "err_hi_ns", dur_ns=pl.col("end_ns") - pl.col("ts_ns"), flags=_flags(placed, clock)
+        "ts_ns", "err_lo_ns", "err_hi_ns", dur_ns=_duration(timeless=timeless), flags=_flags(placed, clock)
     )
 
 
@@ -79,6 +79,13 @@ def _offset_at(clock: ClockMap, stamps: pl.Series) -> tuple[pl.Expr, ...]:
     if clock.curve is None:
         return pl.lit(clock.shift_ns), pl.lit(0), pl.lit(0)
     return tuple(pl.lit(pl.Series(values)) for values in clock.offset_at(stamps.to_numpy()))
+
+
+def _duration(*, timeless: bool) -> pl.Expr:
+    """Return end minus start; null where the start has no time, or lies behind the end."""
+    dur = pl.col("end_ns") - pl.col("ts_ns")
+    whole = pl.when(dur >= 0).then(dur)
+    return pl.when(pl.col("stamp_ns").is_not_null()).then(whole) if timeless else whole
 
 
 def _error(step: str, width: pl.Expr, clock: ClockMap, *, timeless: bool) -> pl.Expr:

@@ -52,6 +52,39 @@ def test_an_enter_and_the_next_record_of_its_thread_are_one_call(
     assert calls_of(records) == expected
 
 
+UNREADABLE = "99999999999"
+
+
+def _durations(*records: tuple[str, int, str]) -> list[int | None]:
+    """Return how long (us) the calls lasted that are whole, of records with seconds, microseconds and text."""
+    lines = [f"  hip-136   (    99) [001] ..... {s:>5}.{us:06d}: {text}\n" for s, us, text in records]
+    rows = read_text((HEAD + "".join(lines)).encode()).events.filter(pl.col("flags") == 0)
+    took = (pl.col("end_stamp_ns") - pl.col("stamp_ns")) // 1000
+    return rows.sort("offset").select(took).to_series().to_list()
+
+
+@pytest.mark.parametrize("enter_text", [ENTER, INTO])
+def test_no_call_ends_before_it_begins_where_a_time_is_not_readable(enter_text: str) -> None:
+    leave = EXIT if enter_text == ENTER else OUT
+    whole = [("24", 1, enter_text), ("24", 5, leave)]
+    assert _durations(*whole, (UNREADABLE, 7, enter_text), ("24", 9, leave)) == [4]
+    # Out of order: the records with a time are ordered by it, the other one is nobody's.
+    turned = [("24", 20, enter_text), (UNREADABLE, 0, leave), ("24", 9, leave), ("24", 6, enter_text)]
+    assert _durations(*whole, *turned) == [4, 3]
+
+
+def test_what_one_thread_lacks_reorders_the_others_all_the_same() -> None:
+    lines = "".join(
+        f"  hip-{tid} (    99) [001] ..... {second:>5}.{us:06d}: {text}\n"
+        for tid, second, us, text in (
+            (137, UNREADABLE, 1, ENTER), (136, "24", 7, ENTER), (136, "24", 1, ENTER), (136, "24", 5, EXIT),
+            (136, "24", 9, EXIT),
+        )
+    )  # fmt: skip
+    rows = read_text((HEAD + lines).encode()).events.filter(pl.col("tid") == 136).sort("stamp_ns")
+    assert rows.select(pl.col("end_stamp_ns") - pl.col("stamp_ns"), "flags").rows() == [(4000, 0), (2000, 0)]
+
+
 @pytest.mark.parametrize("chunk_bytes", [1 << 20, 300, 100])
 def test_raw_syscalls_and_syscalls_together_tell_each_call_once(chunk_bytes: int) -> None:
     one = [(1, RAW_ENTER), (1, ENTER), (5, RAW_EXIT), (5, EXIT)]

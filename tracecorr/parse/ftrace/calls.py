@@ -120,22 +120,35 @@ class Calls:
 def _order_by_thread(chosen: Ints, thread: npt.NDArray[np.uint32], stamp: Ints) -> tuple[Ints, Mask]:
     """Return halves thread by thread, each thread's in order, and which have a place that is doubtful.
 
-    Records are in the order of their times; where a thread's are not, their times order them.
+    Records are in the order of their times; where a thread's are not, their times order them, and one without a
+    readable time stands behind the one before it.
     """
     codes = thread[chosen]
     narrow = codes.astype(np.uint16) if len(codes) and codes.max() < 1 << 16 else codes
     by_thread = chosen[np.argsort(narrow, kind="stable")]
     doubtful = np.zeros(len(thread), np.bool_)
     same = thread[by_thread[1:]] == thread[by_thread[:-1]]
-    fell = same & (stamp[by_thread[1:]] < stamp[by_thread[:-1]])
-    if not fell.any() or (stamp[by_thread] < 0).any():
+    time = _fill_times(stamp[by_thread], same)
+    fell = same & (time[1:] < time[:-1])
+    if not fell.any():
         return by_thread, doubtful
     moved = np.zeros(int(codes.max()) + 1, np.bool_)
     moved[thread[by_thread[1:]][fell]] = True
-    by_thread = chosen[np.lexsort((stamp[chosen], codes))]
-    tie = same & (stamp[by_thread[1:]] == stamp[by_thread[:-1]]) & moved[thread[by_thread[1:]]]
+    doubtful[chosen] = (stamp[chosen] < 0) & moved[codes]
+    by_time = np.lexsort((time, thread[by_thread]))
+    by_thread, time = by_thread[by_time], time[by_time]
+    tie = same & (time[1:] == time[:-1]) & moved[thread[by_thread[1:]]]
     doubtful[by_thread[1:][tie]] = doubtful[by_thread[:-1][tie]] = True
     return by_thread, doubtful
+
+
+def _fill_times(stamps: Ints, same: Mask) -> Ints:
+    """Return the stamps, that of the same thread's record before it where one is not readable (-1)."""
+    if not (stamps < 0).any():
+        return stamps
+    place = np.arange(len(stamps))
+    filled: Ints = stamps[np.maximum.accumulate(np.where((stamps >= 0) | ~np.append(False, same), place, 0))]
+    return filled
 
 
 def _order(seq: Ints, carried: int) -> Ints:

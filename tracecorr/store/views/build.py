@@ -121,7 +121,8 @@ def _read_events(tables: Tables, more: int) -> tuple[_Columns, int, pl.DataFrame
             raise CaptureError("the tables were written anew while they were read", "open the capture again")
         columns.name[rows] = kinds.add(_add_subs(batch, subs))
         columns.event[rows], columns.start[rows] = batch["event"], batch["ts_ns"]
-        columns.end[rows] = batch["ts_ns"].to_numpy() + batch["dur_ns"].fill_null(0).to_numpy()
+        # Tables that an older tracecorr wrote may hold durations below zero.
+        columns.end[rows] = batch["ts_ns"].to_numpy() + batch["dur_ns"].fill_null(0).clip(0).to_numpy()
         columns.depth[rows] = batch["depth"].cast(pl.Int32).fill_null(-1)
         half = (batch["flags"].fill_null(0).to_numpy() & HALF_SEEN) > 0
         columns.style[rows] = np.where(half, levels.HALF_SEEN, 0)
@@ -301,10 +302,12 @@ def _rows(columns: _Columns, index: levels.Index, lane: Lane) -> levels.U8:
 def _minimap(columns: _Columns, all_lanes: list[Lane], events: int, length: int) -> dict[str, list[int]]:
     """Return events per bin over the whole capture: all of them, and the packets alone."""
     bins = (columns.start[:events].astype(np.float64) * (MINIMAP_BINS / (length + 1))).astype(np.int32)
+    # Of a long capture the last start is rounded up to its end.
+    bins = np.minimum(bins, MINIMAP_BINS - 1)
     is_packet = np.array([n.layer == "aql" and n.label != QUEUE_LINES for n in all_lanes], bool)
 
     def density(mask: npt.NDArray[np.bool_] | slice) -> list[int]:
-        counts: list[int] = np.bincount(bins[mask], minlength=MINIMAP_BINS)[:MINIMAP_BINS].tolist()
+        counts: list[int] = np.bincount(bins[mask], minlength=MINIMAP_BINS).tolist()
         return counts
 
     packets = is_packet[columns.lane[:events]] if events else np.zeros(0, bool)
