@@ -11,6 +11,8 @@ COUNTS = ("x86-tsc", "ticks")
 # Without a map, steps of these are no nanoseconds.
 UNTIMED = (*COUNTS, "counter")
 _CYCLE_NS = 1
+# More than an error column holds: it is told as clamped.
+_UNKNOWN_NS = 2**32
 # `uptime` with one stamp alone.
 COARSEST_NS = 20_000_000
 
@@ -40,12 +42,15 @@ def widen_reads(records: pl.DataFrame, args: pl.DataFrame) -> pl.DataFrame:
 
     Args:
         records: part events with `source` and `step_lo_ns`.
-        args: part args; `waited_ns` of an SMI event says how much earlier it may have happened.
+        args: part args; `waited_ns` of an SMI event says how much earlier it may have happened. An event on the clock
+            of its read without that may have happened at any time before.
     """
     mine = records.select("file", "source").filter(pl.col("source") == "kfd_smi").select("file").unique()
     if mine.is_empty():
         return records
     waits = args.join(mine, on="file", how="semi").filter(pl.col("key") == "waited_ns")
     keyed = waits.select("u64", row=Places.of(records).find(waits)).drop_nulls()
-    waited = attach_columns(records, keyed.select("row", waited=pl.col("u64").cast(pl.Int64)), "row")
-    return waited.with_columns(step_lo_ns=pl.coalesce("waited", "step_lo_ns")).drop("waited")
+    wait = pl.col("u64").clip(upper_bound=_UNKNOWN_NS).cast(pl.Int64)
+    waited = attach_columns(records, keyed.select("row", waited=wait), "row")
+    untold = pl.when((pl.col("source") == "kfd_smi") & (pl.col("clock") == "mono")).then(_UNKNOWN_NS)
+    return waited.with_columns(step_lo_ns=pl.coalesce("waited", untold, "step_lo_ns")).drop("waited")
