@@ -12,6 +12,7 @@ from synthetic_run import make_run
 from tracecorr.analyze.compare import Side, compare_captures
 from tracecorr.analyze.compare.latency import read_steady
 from tracecorr.analyze.drm_jobs import summarize_drm_jobs
+from tracecorr.analyze.frames import describe_ns, total
 from tracecorr.analyze.markdown import render_markdown, render_summary
 from tracecorr.analyze.memory import summarize_memory
 from tracecorr.analyze.paths import trace_paths
@@ -299,3 +300,17 @@ def test_a_function_whose_returns_no_line_shows_has_no_bar() -> None:
     from tracecorr.app.charts import _with_unit
 
     assert _with_unit(pl.Series([2_000_000, None])) == ([2.0, None], "ms")
+
+
+def test_a_sum_that_no_number_holds_is_unknown() -> None:
+    """Sums wrap: two sizes of 2^62 bytes would be held for a negative one."""
+    sizes = [1 << 62, 1 << 62, (1 << 63) - 1]
+    frame = pl.DataFrame({"name": ["a", "a", "b"], "size": sizes, "dur_ns": sizes})
+    summed = frame.group_by("name").agg(total(pl.col("size")), *describe_ns("dur_ns")).sort("name")
+    assert summed["size"].to_list() == summed["total_ns"].to_list() == [None, None]
+    assert summed["p50_ns"].to_list() == [1 << 62, None]
+    rows = [
+        {"event": n, "layer": "memory", "name": "allocate_host", "arg": n + 1, "size_bytes": 1 << 62} for n in (0, 1)
+    ]
+    (memory,) = summarize_memory(table("events", *rows), None).to_dicts()
+    assert (memory["largest_bytes"], memory["bytes"], memory["peak_bytes"]) == (1 << 62, None, None)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import polars as pl
 
-from tracecorr.analyze.frames import collect, percentile
+from tracecorr.analyze.frames import collect, percentile, total
 from tracecorr.model.kinds import COPY_REFUSED
 
 _STEPS = {
@@ -54,14 +54,14 @@ def _engine_copies(launches: pl.LazyFrame) -> pl.LazyFrame:
             p50_bytes=percentile(pl.col("size_bytes"), 50),
             observed_p50_ns=percentile(pl.col("complete_ns") - pl.col("packet_ns"), 50),
             gpu_timed=(gpu_ns > 0).sum().cast(pl.Int64),
-            gb_per_s=(pl.col("size_bytes").filter(timed).sum() / gpu_ns.filter(timed).sum()).fill_nan(None),
+            gb_per_s=total(pl.col("size_bytes").filter(timed)) / total(gpu_ns.filter(timed)),
         )
     )
 
 
 def _sum_sizes() -> pl.Expr:
     """Return the bytes of all copies; null where the size of any is unknown."""
-    return pl.when(pl.col("size_bytes").null_count() == 0).then(pl.col("size_bytes").sum())
+    return pl.when(pl.col("size_bytes").null_count() == 0).then(total(pl.col("size_bytes")))
 
 
 def _host_steps(events: pl.LazyFrame) -> pl.LazyFrame:

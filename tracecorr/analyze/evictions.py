@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import polars as pl
 
-from tracecorr.analyze.frames import as_text, collect
+from tracecorr.analyze.frames import as_text, collect, total
 from tracecorr.model.kinds import HALF_SEEN
 
 _WHO = ("pid", "comm", "gpu", "name", "trigger")
@@ -32,10 +32,10 @@ def summarize_evictions(events: pl.LazyFrame, args: pl.LazyFrame, processes: pl.
         .group_by(_WHO)
         .agg(
             pl.len().cast(pl.Int64).alias("events"),
-            pl.when(pl.col("dur_ns").count() > 0).then(pl.col("dur_ns").sum()).alias("total_ns"),
+            total(pl.col("dur_ns")).alias("total_ns"),
             pl.col("dur_ns").max().alias("longest_ns"),
             ((pl.col("flags") & HALF_SEEN) != 0).sum().cast(pl.Int64).alias("half_seen"),
-            pl.when(pl.col("size_bytes").count() > 0).then(pl.col("size_bytes").sum()).alias("bytes"),
+            total(pl.col("size_bytes")).alias("bytes"),
             failed.sum().cast(pl.Int64).alias("failed"),
             pl.col("ts_ns").min().alias("first_ns"),
         )

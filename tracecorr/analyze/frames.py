@@ -7,10 +7,22 @@ import polars as pl
 from tracecorr.model.results import NOT_YET, is_failed
 from tracecorr.store.keys import Tables as Tables  # all questions take it from here
 
+# A sum beyond it may have wrapped; rounded to a float it is still told apart from 2**63.
+_LARGEST = 2.0**62
+
 
 def percentile(value: pl.Expr, percent: int) -> pl.Expr:
-    """Return a percentile by nearest rank: a value that occurred, of two values the smaller one for 50."""
-    return value.quantile(percent / 100, "equiprobable").cast(pl.Int64)
+    """Return a percentile by nearest rank: a value that occurred, of two values the smaller one for 50.
+
+    It is null where the value is so large that a quantile, a float, does not hold it.
+    """
+    return value.quantile(percent / 100, "equiprobable").cast(pl.Int64, strict=False)
+
+
+def total(value: pl.Expr) -> pl.Expr:
+    """Return the sum of whole numbers; null without any, and where it is larger than such a number can be."""
+    fits = value.cast(pl.Float64).sum().abs() < _LARGEST
+    return pl.when((value.count() > 0) & fits).then(value.sum().cast(pl.Int64))
 
 
 def describe_ns(column: str, quantiles: tuple[int, ...] = (50, 95, 99)) -> list[pl.Expr]:
@@ -20,8 +32,8 @@ def describe_ns(column: str, quantiles: tuple[int, ...] = (50, 95, 99)) -> list[
     """
     value = pl.col(column)
     return [
-        pl.when(value.count() > 0).then(value.sum().cast(pl.Int64)).alias("total_ns"),
-        value.mean().round(0).cast(pl.Int64).alias("mean_ns"),
+        total(value).alias("total_ns"),
+        value.mean().round(0).cast(pl.Int64, strict=False).alias("mean_ns"),
         *(percentile(value, q).alias(f"p{q}_ns") for q in quantiles),
         value.max().cast(pl.Int64).alias("max_ns"),
     ]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import polars as pl
 
-from tracecorr.analyze.frames import collect
+from tracecorr.analyze.frames import collect, total
 
 _KINDS = ("allocate_device", "allocate_host", "lock")
 _NO_PROCESS = -1
@@ -23,7 +23,8 @@ def summarize_memory(events: pl.LazyFrame, args: pl.LazyFrame | None = None) -> 
 
     Returns: process, kind, allocations (with those that were refused), refused (null but of locks), freed (whose `free`
         is in the log), unsized (allocations whose size no line tells), bytes, largest_bytes, peak_bytes (held at once),
-        peak_at_ns; the last two, and freed, are null of locks, the last four where a size is not known.
+        peak_at_ns; the last two, and freed, are null of locks, the last four where a size is not known. Bytes and what
+        follows from them are null where they are more than a whole number holds.
     """
     rows = collect(
         events.filter(pl.col("layer") == "memory")
@@ -43,12 +44,13 @@ def summarize_memory(events: pl.LazyFrame, args: pl.LazyFrame | None = None) -> 
         refused=pl.col("is_refused").sum().cast(pl.Int64),
         freed=pl.col("is_freed").sum().cast(pl.Int64),
         unsized=pl.col("size_bytes").null_count().cast(pl.Int64),
-        bytes=pl.col("size_bytes").sum(),
+        bytes=total(pl.col("size_bytes")),
         largest_bytes=pl.col("size_bytes").max(),
     )
     both = totals.join(_peaks(lives), on=["process", "kind"], how="left").sort("process", "kind")
     named = pl.when(pl.col("process") != _NO_PROCESS).then("process").cast(pl.UInt32).alias("process")
     is_sized, is_ended = pl.col("unsized") == 0, pl.col("kind") != "lock"
+    is_summed = is_sized & is_ended & pl.col("bytes").is_not_null()
     known = both if args is not None else both.drop("refused")
     refused = [pl.when(~is_ended).then("refused").alias("refused")] if args is not None else []
     return known.with_columns(
@@ -56,7 +58,7 @@ def summarize_memory(events: pl.LazyFrame, args: pl.LazyFrame | None = None) -> 
         *refused,
         pl.when(is_ended).then("freed").alias("freed"),
         *(pl.when(is_sized).then(name).alias(name) for name in ("bytes", "largest_bytes")),
-        *(pl.when(is_sized & is_ended).then(name).alias(name) for name in ("peak_bytes", "peak_at_ns")),
+        *(pl.when(is_summed).then(name).alias(name) for name in ("peak_bytes", "peak_at_ns")),
     )
 
 

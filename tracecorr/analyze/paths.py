@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import polars as pl
 
-from tracecorr.analyze.frames import collect, percentile
+from tracecorr.analyze.frames import collect, percentile, total
 from tracecorr.analyze.graphs import list_graph_calls
 from tracecorr.analyze.steady import list_setup_calls
 
@@ -94,7 +94,7 @@ def _summarize_layer(paths: pl.DataFrame, name: str) -> pl.DataFrame:
         .agg(
             layer=pl.lit(name).first(),
             launches=pl.len().cast(pl.Int64),
-            total_ns=ns.sum().cast(pl.Int64),
+            total_ns=total(ns),
             mean_ns=ns.mean().round(0).cast(pl.Int64),
             **{f"p{q}_ns": percentile(ns, q) for q in (50, 95, 99)},
             # Where a stretch is not known, such as a doorbell's, the others are not the whole.

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import polars as pl
 
-from tracecorr.analyze.frames import collect
+from tracecorr.analyze.frames import collect, total
 
 _DOMAINS = {"gpu": "KERNEL_DISPATCH", "hip": "HIP_API", "hsa": "HSA_API", "marker": "MARKER_API", "memory": "MEMORY"}
 
@@ -21,7 +21,7 @@ def summarize_rocprof(events: pl.LazyFrame, kernels: pl.LazyFrame) -> pl.DataFra
     domain = pl.when(copy).then(pl.lit("MEMORY_COPY")).otherwise(layer.replace_strict(_DOMAINS, default="OTHER"))
     ns = pl.col("dur_ns")
     summed = rows.group_by(domain=domain, name=pl.coalesce("kernel_name", pl.col("name").cast(pl.String))).agg(
-        calls=pl.len().cast(pl.Int64), total_ns=ns.sum(), mean_ns=ns.mean().round(0).cast(pl.Int64), min_ns=ns.min(),
+        calls=pl.len().cast(pl.Int64), total_ns=total(ns), mean_ns=ns.mean().round(0).cast(pl.Int64), min_ns=ns.min(),
         max_ns=ns.max(), std_ns=ns.std().fill_null(0).round(0).cast(pl.Int64),
     )  # fmt: skip
     whole = pl.col("total_ns").sum().over("domain")
