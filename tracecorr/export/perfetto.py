@@ -48,8 +48,11 @@ def _arguments(tables: Tables, slices: pl.DataFrame) -> pl.DataFrame:
     """Return the arguments of the slices: place (row), key, number or text, in the order of the rows."""
     places = slices.select("event").with_row_index("place")
     place = pl.int_range(pl.len(), dtype=pl.UInt32).alias("place")
+    # A doorbell may be told to have stored less than zero.
     numbers = [
-        slices.select(place, key=pl.lit(c), number=pl.col(c).cast(pl.UInt64), text=pl.lit(None, pl.String))
+        slices.select(place, key=pl.lit(c), number=pl.col(c).cast(pl.UInt64, strict=False)).with_columns(
+            text=pl.lit(None, pl.String)
+        )
         for c in _NUMBERS
     ]
     texts = [slices.select(place, key=pl.lit(c), number=pl.lit(None, pl.UInt64), text=pl.col(c)) for c in _TEXTS]

@@ -10,6 +10,9 @@ import polars as pl
 from tracecorr.model.columns import CAT, I32, I64, LOCATION, U16, U32, U64, Table, columns_of
 from tracecorr.model.kinds import LAYERS, SOURCES, describe_choice, describe_flags
 
+# Every stamp of a reader is below it: no clock counts so far, and the offset to another clock can be added.
+LATEST_NS = 1 << 62
+
 PART_EVENTS = Table(
     "part_events",
     "one thing that happened, as one source tells it (enter and exit already paired)",

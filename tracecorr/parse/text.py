@@ -241,8 +241,12 @@ class Text:
         return self.raw[at:end].decode("utf-8", "replace")
 
 
+# 2^64 - 1 is 18446744073709551615: its first 16 digits, and its last four.
+_START_OF_MOST, _REST_OF_MOST = np.uint64(1844674407370955), np.uint64(1615)
+
+
 def _hexadecimal(heads: Heads, place: int) -> tuple[Words, Ints]:
-    """Return value and number of the (at most 16) hexadecimal digits at a place in each head."""
+    """Return value and number of the hexadecimal digits at a place in each head; 0 where they are more than 16."""
     word = heads.word(place)
     size = count_hexadecimal(word)
     value = hexadecimal_of(word, size)
@@ -252,22 +256,28 @@ def _hexadecimal(heads: Heads, place: int) -> tuple[Words, Ints]:
         rest = count_hexadecimal(word)
         value[more] = (value[more] << (np.uint64(4) * rest.astype(np.uint64))) | hexadecimal_of(word, rest)
         size[more] += rest
+        full = more[rest == 8]
+        size[full[count_hexadecimal(heads.word(place + 16)[full]) > 0]] = 0
     return value, size
 
 
 def _decimal(heads: Heads, place: int) -> tuple[Words, Ints]:
-    """Return value (modulo 2^64) and number of the (at most 20) decimal digits at a place in each head."""
+    """Return value and number of the decimal digits at a place in each head; 0 where they are 2^64 or more."""
     word = heads.word(place)
     size = count_decimal(word)
     value = decimal_of(word, size)
     more = np.flatnonzero(size == 8)
-    for behind, most in ((8, 8), (16, 4)):
+    for behind in (8, 16):
         if len(more) == 0:
             break
         word = heads.word(place + behind)[more]
-        rest = np.minimum(count_decimal(word), most)
-        value[more] = value[more] * POWERS[rest] + decimal_of(word, rest)
+        rest = count_decimal(word)
+        low, high = decimal_of(word, rest), value[more]
+        value[more] = high * POWERS[rest] + low
         size[more] += rest
+        if behind == 16:
+            wraps = (rest > 4) | (rest == 4) & (high + (low > _REST_OF_MOST) > _START_OF_MOST)
+            size[more[wraps]] = 0
         more = more[rest == 8]
     return value, size
 

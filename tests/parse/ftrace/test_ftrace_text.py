@@ -425,3 +425,52 @@ def test_the_printed_duration_of_a_function_is_kept_beside_its_stamps() -> None:
     assert sorted(told.select(pl.col("name").cast(pl.String), "dur_ns", "u64").rows()) == [
         ("kfd_is_locked", 1250, None), ("kfd_mmap", None, 58016), ("kfd_open", 5000, 4875),
     ]  # fmt: skip
+
+
+NUMBERED = "  hip-136   (    99) [{cpu}] ..... {sec}.000001: {body}\n"
+IOCTL = "sys_ioctl(fd: 3, cmd: 0x5401, arg: 0x7ff)"
+
+
+@pytest.mark.parametrize("others", [0, 3])
+@pytest.mark.parametrize(
+    ("sec", "stamp_ns"),
+    [("24", 24_000_001_000), ("4611686017", 4_611_686_017_000_001_000), ("4611686019", None), ("9223372037", None),
+     ("18446744074", None), ("999999999999", None), ("18446744073709551640", None)],
+)  # fmt: skip
+def test_a_stamp_that_no_clock_shows_is_missing(sec: str, stamp_ns: int | None, others: int) -> None:
+    lines = [NUMBERED.format(cpu="001", sec=second, body=IOCTL) for second in (*["24"] * others, sec)]
+    assert read_text("".join(lines).encode()).events.sort("offset")["stamp_ns"].to_list()[-1] == stamp_ns
+
+
+@pytest.mark.parametrize(("cpu", "found"), [("65535", 65535), ("65536", None), ("131073", None), ("9" * 20, None)])
+def test_a_cpu_that_cannot_be_is_missing(cpu: str, found: int | None) -> None:
+    (row,) = read_text(NUMBERED.format(cpu=cpu, sec="24", body=IOCTL).encode()).events.to_dicts()
+    assert (row["cpu"], row["name"]) == (found, "ioctl")
+
+
+@pytest.mark.parametrize(
+    ("length", "size_bytes"), [("0x7fffffffffffffff", (1 << 63) - 1), ("0xffffffffffffffff", None)]
+)
+def test_a_length_that_no_mapping_has_is_missing(length: str, size_bytes: int | None) -> None:
+    body = f"sys_munmap(addr: 0x7f0000000000, len: {length})"
+    (row,) = read_text(NUMBERED.format(cpu="001", sec="24", body=body).encode()).events.to_dicts()
+    assert row["size_bytes"] == size_bytes
+
+
+def test_ticks_that_are_no_nanoseconds_are_missing() -> None:
+    text = "".join(f"  hip-136   (    99) [001] ..... {ticks}: {IOCTL}\n" for ticks in (5, 1 << 50)).encode()
+    rows = whole(read_ftrace_text([text], 3, "uptime")).events
+    assert rows.sort("offset")["stamp_ns"].to_list() == [50_000_000, None]
+
+
+@pytest.mark.parametrize("note", ["CPU:1 [LOST {} EVENTS]\n", "# entries-in-buffer/entries-written: 1/{}   #P:2\n"])
+def test_more_losses_than_can_be_are_a_loss_of_unknown_size(note: str) -> None:
+    record = NUMBERED.format(cpu="001", sec="24", body=IOCTL)
+    trace = read_text(("# tracer: nop\n" + note.format(2**64 - 3538) + record).encode())
+    assert trace.losses["count"].to_list() == [None]
+
+
+def test_a_loss_of_a_cpu_that_cannot_be_is_one_of_no_cpu() -> None:
+    record = NUMBERED.format(cpu="001", sec="24", body=IOCTL)
+    trace = read_text(f"{record}CPU:99999 [LOST 3 EVENTS]\n{record}".encode())
+    assert trace.losses.select("cpu", "count").rows() == [(None, 3)]

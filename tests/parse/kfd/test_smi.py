@@ -124,3 +124,11 @@ def test_lines_that_are_none_are_skipped_with_a_reason(line: bytes, reason: str)
 @settings(max_examples=60, deadline=None)
 def test_any_bytes_are_accounted_for(lines: list[bytes], end: bytes) -> None:
     _read(*lines, end=end)
+
+
+@pytest.mark.parametrize("pages", [b"10000000000000", b"7fffffffffffffff", b"ffffffffffffffff"])
+def test_more_pages_than_an_address_space_has_are_no_size(pages: bytes) -> None:
+    (row,) = _rows(_read(LINES[9].replace(b"(10)", b"(%s)" % pages)))
+    assert row[5] is None
+    (args,) = _args(_read(LINES[5].replace(b"@7f0011", b"@" + pages)), "PAGE_FAULT")
+    assert "address" not in args

@@ -208,7 +208,7 @@ def _owners(calls: pl.DataFrame, args: pl.DataFrame, tids: pl.DataFrame) -> _Own
     """Return which process took over whose table, and when it was given up for another program."""
     name = pl.col("name")
     forked = calls.filter(name == _FORK).join(_arg(args, "child_pid", calls["event"]), on="event")
-    forked = forked.select(parent_owner="owner", fork_at="at", child=pl.col("u64").cast(pl.Int64))
+    forked = forked.select(parent_owner="owner", fork_at="at", child=pl.col("u64").cast(pl.Int64, strict=False))
     children = tids.select(
         child=pl.col("tid").cast(pl.Int64),
         owner=pl.coalesce(pl.col("process").cast(pl.Int64), -1 - pl.col("thread").cast(pl.Int64)),

@@ -248,7 +248,8 @@ class DetailReader:
         for row in np.flatnonzero(~good & text.starts_with(stop, b",")).tolist():
             grouped = _GROUPED.match(text.slice(int(place[row]) + 1, int(end[asked[row]])))
             if grouped:
-                value[row], good[row] = _address(grouped[1]), True
+                value[row] = _address(grouped[1])
+                good[row] = value[row] > 0
         null = np.where(np.isin(rows["name"][asked], spt), np.uint64(0), np.uint64(NULL_STREAM))
         rows["stream"][asked[good]] = np.where(value == 0, null, value)[good]
 
@@ -268,7 +269,9 @@ def _number(key: str, value: str) -> int | None:
 
 
 def _address(digits: bytes) -> int:
-    return int(digits.replace(b",", b""), 16) & 0xFFFFFFFFFFFFFFFF
+    """Return an address, perhaps with the separators of a locale; 0 where it has more than 64 bits."""
+    number = int(digits.replace(b",", b""), 16)
+    return number if number < 1 << 64 else 0
 
 
 def _signed(values: Words) -> Ints:

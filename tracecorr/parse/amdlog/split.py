@@ -73,13 +73,17 @@ def _thread_of(text: bytes) -> Thread:
     if not found:
         return Thread()
     pid, tid = found[1] or found[3], found[2] or found[5] or found[6]
-    number = int(tid, 16) & 0xFFFFFFFFFFFFFFFF
+    number = int(tid, 16)
     # ROCm <= 4.5 prints the pid with HIP calls only: there the tid alone names the thread.
     bare = found[6] or (found[3] and not found[4])
     lane = ("tid", number) if bare else ("pid", int(pid), number)
     # `tid: ` came with 6.3, queues are printed as HWq since 6.2; `N : [` went with 5.6.
     prints_ring = True if b"tid: " in text else (None if found[1] else False)
-    return Thread(int(pid) & 0xFFFFFFFF if pid else None, number, lane, len(text) + 1, prints_ring)
+    printed = int(pid) if pid else None
+    return Thread(
+        printed if printed is None or printed < 1 << 32 else None, number if number < 1 << 64 else None, lane,
+        len(text) + 1, prints_ring,
+    )  # fmt: skip
 
 
 @dataclass
@@ -269,6 +273,8 @@ class Splitter:
         stop, code = text.token(at, b"]", 48)
         first = text.bytes[at]
         maybe = (stop < end) & ((first == ord("[")) | ((first >= 48) & (first <= 57)))
+        # A longer prefix was cut, perhaps in a number.
+        maybe &= text.bytes[stop] == ord("]")
         thread = np.zeros(len(at), np.int64)
         thread[maybe] = self.threads.encode(text, at[maybe], stop[maybe], code[maybe])
         length = np.array([t.length for t in self.threads.values], np.int64)

@@ -153,9 +153,8 @@ def add_syscall_enter(batch: Batch, frame: pl.DataFrame, name: str, keys: list[s
     for column, key in chosen.items():
         if key in keys:
             value = value_of(frame, key)
-            columns[column] = {"fd": wrap(value, 32), "cmd": value & 0xFFFFFFFF, "size_bytes": wrap(value, 64)}.get(
-                column, value
-            )
+            size = value.cast(pl.Int64, strict=False)
+            columns[column] = {"fd": wrap(value, 32), "cmd": value & 0xFFFFFFFF, "size_bytes": size}.get(column, value)
     columns |= {"layer": "syscall", "name": name}
     if "cmd" in columns:
         columns |= _ioctl_columns(_values(frame, "cmd"), name)

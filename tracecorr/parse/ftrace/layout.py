@@ -8,6 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 import polars as pl
 
+from tracecorr.model.part_tables import LATEST_NS
 from tracecorr.model.schema import CAT
 from tracecorr.parse.digits import Ints, Mask
 from tracecorr.parse.ftrace.prefixes import INSTANCE
@@ -140,7 +141,8 @@ class Tasks:
         seconds, good = decimal(text, at + layout.dot, np.full(len(at), layout.dot - layout.seconds))
         fraction, fine = decimal(text, at + layout.dot + 1 + layout.digits, np.full(len(at), layout.digits))
         cpu, known = decimal(text, at + layout.bracket + 1 + layout.cpu_digits, np.full(len(at), layout.cpu_digits))
-        good &= fine & known
+        # What the columns do not hold is read by the patterns, and null then.
+        good &= fine & known & (seconds < LATEST_NS // 10**9) & (cpu < 1 << 16)
         task = self._codes.encode(text, at, at + layout.bracket, text.span_hash(at, at + layout.bracket))
         tasks = pl.DataFrame(
             self._codes.values, schema={"tid": pl.UInt64, "pid": pl.UInt32, "comm": pl.String}, orient="row"

@@ -34,6 +34,7 @@ _LOST = (
 )
 _LOST_LINE = re.compile(_LOST.removeprefix("^").encode())
 _WRITTEN = r"^# entries-in-buffer/entries-written: (\d+)/(\d+)"
+_MOST_LOST = 1 << 48
 _HEADER = r"^#|^cpus=\d+\s*$|^ ?-{20,}\s*$|^\s*$"
 
 
@@ -222,7 +223,7 @@ def _losses(frame: pl.DataFrame, records: list[pl.DataFrame]) -> pl.DataFrame:
     for present, written in heads["line"].str.extract_groups(_WRITTEN).struct.unnest().iter_rows():
         if int(present) < int(written):
             first = stamps["stamp_ns"].min()
-            rows.append({"source": "ftrace", "to_ns": first, "count": int(written) - int(present)})
+            rows.append({"source": "ftrace", "to_ns": first, "count": _count(int(written) - int(present))})
     return pl.DataFrame(rows, schema=schema.LOSSES.schema)
 
 
@@ -234,11 +235,16 @@ def _gap(records: pl.DataFrame, offset: int, line: str) -> dict[str, object]:
     after = stamps.filter(pl.col("offset") > offset)["stamp_ns"]
     return {
         "source": "ftrace",
-        "cpu": cpu,
+        "cpu": cpu if cpu is not None and cpu < 1 << 16 else None,
         "from_ns": before[-1] if len(before) else None,
         "to_ns": after[0] if len(after) else None,
-        "count": int(found["lost"]) if found and found["lost"] else None,
+        "count": _count(int(found["lost"])) if found and found["lost"] else None,
     }
+
+
+def _count(lost: int) -> int | None:
+    """Return how many records are said to be lost; None where no trace can have lost so many."""
+    return lost if lost < _MOST_LOST else None
 
 
 def _ledger(frame: pl.DataFrame, losses: pl.DataFrame, file: int, others: tuple[int, int]) -> pl.DataFrame:

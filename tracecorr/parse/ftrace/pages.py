@@ -17,6 +17,7 @@ from tracecorr.parse.ftrace.formats import PageTrace, page_layout, parse_formats
 from tracecorr.parse.ftrace.halves import number_values
 from tracecorr.parse.ftrace.pairing import Pairer
 from tracecorr.parse.ftrace.payloads import SHORT, Names, Payloads, Skipped
+from tracecorr.parse.ftrace.prefixes import in_ns
 from tracecorr.parse.ftrace.ring import word_view
 from tracecorr.parse.ftrace.streams import Account, CpuPages, Window, next_window
 from tracecorr.parse.ftrace.symbols import Symbols, parse_printk_formats
@@ -109,7 +110,7 @@ class RecordReader:
 
     def scale_losses(self, losses: pl.DataFrame) -> pl.DataFrame:
         """Return losses with their stamps in nanoseconds, as those of the events are."""
-        return losses.with_columns(pl.col("from_ns", "to_ns") * self.pairer.unit_ns)
+        return losses.with_columns(in_ns(pl.col("from_ns", "to_ns"), self.pairer.unit_ns))
 
     def _base(self, window: Window) -> tuple[Ints, pl.DataFrame, Ints, Ints]:
         """Return event ids, base columns, start and length of the payloads; by event, then by time."""

@@ -11,6 +11,7 @@ from tracecorr.parse.digits import Ints, Mask
 from tracecorr.parse.ftrace.calls import Calls
 from tracecorr.parse.ftrace.gaps import Gaps
 from tracecorr.parse.ftrace.halves import ENTER, EXIT, FUNCTION, HALF, INSTANT, SYSCALL, Batch, all_args, number_values
+from tracecorr.parse.ftrace.prefixes import in_ns
 
 # trace_clock `uptime` counts in clock_t, hundredths of a second where the KFD runs (measured on 6.18).
 UPTIME_TICK_NS = 10_000_000
@@ -91,7 +92,7 @@ class Pairer:
     def _events(self, halves: pl.DataFrame, rows: Ints, partner: Ints, returns: Mask) -> pl.DataFrame:
         phase, call = halves["phase"].to_numpy()[rows], halves["call"].to_numpy()[rows]
         if self.unit_ns != 1:
-            halves = halves.with_columns(pl.col("stamp_ns") * self.unit_ns)
+            halves = halves.with_columns(in_ns(pl.col("stamp_ns"), self.unit_ns))
         frame = halves.select(c for c in halves.columns if c in _KEPT)[rows]
         ends = halves.select(pl.col(c).alias(end) for c, end in _END.items())[_index(partner[rows])]
         half_seen = (partner[rows] < 0) & (call > 0)

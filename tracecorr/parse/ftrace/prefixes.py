@@ -7,6 +7,8 @@ from dataclasses import dataclass
 
 import polars as pl
 
+from tracecorr.model.part_tables import LATEST_NS
+
 # Clocks whose stamps are no nanoseconds: text prints them without a dot.
 COUNTING_CLOCKS = ("counter", "uptime", "x86-tsc")
 # trace-cmd report prints the nanoseconds of this one without a dot (3.1.6).
@@ -77,9 +79,17 @@ _OTHERS = (
 
 
 def stamp_ns(whole: pl.Expr, frac: pl.Expr, unit_ns: int = 1) -> pl.Expr:
-    """Return nanoseconds of seconds with a fraction; without a fraction `whole` times `unit_ns`."""
+    """Return nanoseconds of seconds with a fraction; without a fraction `whole` times `unit_ns`.
+
+    It is null from `LATEST_NS` on.
+    """
     part = frac.str.pad_end(9, "0").str.to_integer(strict=False)
-    return pl.when(frac.is_null()).then(whole * unit_ns).otherwise(whole * 1_000_000_000 + part)
+    return pl.when(frac.is_null()).then(in_ns(whole, unit_ns)).otherwise(in_ns(whole, 1_000_000_000) + part)
+
+
+def in_ns(count: pl.Expr, unit_ns: int) -> pl.Expr:
+    """Return `count` steps of a clock in nanoseconds; null from `LATEST_NS` on."""
+    return pl.when(count < LATEST_NS // unit_ns).then(count * unit_ns)
 
 
 def find_prefix(head: bytes) -> Prefix | None:

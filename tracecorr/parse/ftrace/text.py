@@ -16,7 +16,7 @@ from tracecorr.parse.ftrace.layout import Tasks
 from tracecorr.parse.ftrace.lines import BLOCK_BYTES, BlockLines, BlockText, cut_blocks, read_lines
 from tracecorr.parse.ftrace.markers import CLOCK_TEXT, DRIVER_TEXT, add_marker_texts, add_printk
 from tracecorr.parse.ftrace.pairing import Pairer
-from tracecorr.parse.ftrace.prefixes import COUNTING_CLOCKS, USUAL, WHOLE_CLOCK, Prefix, find_prefix
+from tracecorr.parse.ftrace.prefixes import COUNTING_CLOCKS, USUAL, WHOLE_CLOCK, Prefix, find_prefix, in_ns
 from tracecorr.parse.ftrace.quick import IS_PROBE, PROBE, Quick
 from tracecorr.parse.ftrace.syscalls import syscall_of
 from tracecorr.parse.kfd.tracepoints import hex_fields, plain_body
@@ -94,7 +94,7 @@ class _Reader:
         self._add_records(batch, lines)
         losses = self._date_losses(lines, others)
         events, args = self.pairer.feed(batch, losses)
-        losses = losses.with_columns(pl.col("from_ns", "to_ns") * self.pairer.unit_ns)
+        losses = losses.with_columns(in_ns(pl.col("from_ns", "to_ns"), self.pairer.unit_ns))
         return Block(events=events, args=args, ledger=lines.ledger, losses=losses)
 
     def _date_losses(self, lines: BlockLines, others: pl.DataFrame) -> pl.DataFrame:

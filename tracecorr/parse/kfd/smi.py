@@ -182,7 +182,7 @@ def _pair(rows: pl.DataFrame) -> pl.DataFrame:
     error = pl.col("error").cast(pl.Int64, strict=False)
     return both.with_columns(
         layer=pl.lit("smi"),
-        size_bytes=_hexadecimal("pages").cast(pl.Int64, strict=False) * _PAGE_BYTES,
+        size_bytes=_in_bytes("pages"),
         result=result_text(error, pl.lit(value=False)),
     )
 
@@ -196,7 +196,7 @@ def _args(events: pl.DataFrame) -> pl.DataFrame:
     numbers = {name: _hexadecimal(name) for name in _HEX_ARGS}
     read = pl.col("clock") == "mono"
     numbers |= {
-        "gpu_id": pl.col("gpu_id"), "address": _hexadecimal("page") * _PAGE_BYTES, "dropped": pl.col("dropped"),
+        "gpu_id": pl.col("gpu_id"), "address": _in_bytes("page"), "dropped": pl.col("dropped"),
         WAITED: pl.when(read).then(pl.col("before") - pl.col("after")),
     }  # fmt: skip
     recovery = pl.col("recovery").replace(_RECOVERIES)
@@ -217,6 +217,12 @@ def _ledger(rows: pl.DataFrame, file: int) -> pl.DataFrame:
     counted = rows.group_by("reason", maintain_order=True).agg(records=pl.len(), bytes=pl.col("size").sum())
     outcome = pl.when(pl.col("reason") == "").then(pl.lit("used")).otherwise(pl.lit("skipped"))
     return schema.LEDGER.conform(counted.with_columns(file=pl.lit(file), source=pl.lit(SOURCE), outcome=outcome))
+
+
+def _in_bytes(name: str) -> pl.Expr:
+    """Return a hexadecimal number of pages in bytes; null where no address space has so many."""
+    pages = _hexadecimal(name)
+    return pl.when(pages < 2**64 // _PAGE_BYTES).then(pages * _PAGE_BYTES)
 
 
 def _hexadecimal(name: str) -> pl.Expr:
