@@ -46,7 +46,7 @@ FtraceOption = Annotated[
     ),
 ]
 FtraceClockOption = Annotated[
-    str, typer.Option(metavar="CLOCK", help=f"trace_clock of the trace: {', '.join(_CLOCKS)}.")
+    str, typer.Option(metavar="CLOCK", help=f"trace_clock of a trace that does not name its own: {', '.join(_CLOCKS)}.")
 ]
 ClockSamplesOption = Annotated[
     Path | None, typer.Option(metavar="FILE", help="clock.json with the samples behind the trace's clock marks.")

@@ -21,6 +21,7 @@ from tracecorr.store.lock import lock_capture
 from tracecorr.store.log_joining import Arrangement, arrange_logs, join_pieces
 from tracecorr.store.place import check_place
 from tracecorr.store.raw import copy_in, describe_file, open_database, read_clock_samples, read_head
+from tracecorr.store.told_clocks import check_told_clock
 from tracecorr.store.trace_dat import unpack_in_place
 
 # What will become a capture, or was replaced by one, until its process is done.
@@ -55,7 +56,7 @@ def import_files(
         out: the folder to make.
         amd_logs: HIP logs, plain, gzip or zstd. Files that are surely pieces of one log become one.
         ftrace: kernel traces: text, a `trace.dat` of trace-cmd, or a folder of binary pages.
-        clock: trace_clock of the traces, or `auto`.
+        clock: trace_clock of the traces that do not name theirs, or `auto`.
         clock_samples: clock.json with bracketed samples.
         hqd: debugfs dumps of the KFD's queues.
         rocprof: CSV, JSON or rocpd databases of rocprof.
@@ -64,7 +65,7 @@ def import_files(
         live: called with what is being done now.
 
     Raises:
-        InputError: a file is missing, empty, or not what its option says.
+        InputError: a file is missing, empty, or not what its option says, or names another clock than `clock`.
         CaptureError: `out` exists and may not be replaced, or its tables are being built.
     """
     target = out.resolve()
@@ -82,8 +83,9 @@ def import_files(
     stage, old = (target.parent / f".{target.name}.{os.getpid()}.{part}" for part in ("new", "old"))
     try:
         entries = _copy(incoming, stage, progress or _ignore, live or _ignore)
-        entries, doubts = _join_logs(entries, incoming, stage, progress or _ignore)
-        write_info(stage, {"ftrace_clock": clock, "files": entries, "import_warnings": doubts})
+        doubts = check_told_clock(clock, entries, [str(item.origin) for item in incoming], stage)
+        entries, unsure = _join_logs(entries, incoming, stage, progress or _ignore)
+        write_info(stage, {"ftrace_clock": clock, "files": entries, "import_warnings": [*doubts, *unsure]})
         _swap(stage, target, old)
     except OSError as error:
         raise explain_unwritten(out, error) from error

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import gzip
 import io
+from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +20,8 @@ from tracecorr.model.errors import InputError
 from tracecorr.parse.ftrace import PageTrace, looks_like_trace_dat, read_ftrace_pages, read_trace_dat
 from tracecorr.parse.ftrace.dat_format import Buffer, Option
 from tracecorr.parse.ftrace.dat_read import read_description
+from tracecorr.pipeline import correlate, import_files
+from tracecorr.store import Capture
 from tracecorr.store.trace_dat import BufferPages, write_trace_dat
 
 TRACE = page_folder(Path(__file__).parent / "forms" / "syscalls" / "raw")
@@ -204,3 +208,41 @@ def test_pages_of_another_kernel_are_named() -> None:
     assert set(ledger["reason"]) == {"record_unlike_its_format", "unknown_event_id"}
     # Four entries into close and two into ioctl.
     assert ledger["records"].sum() == 6
+
+
+def _import_told(folder: Path, clock: str, *files: tuple[str, bytes]) -> tuple[set[str], list[str]]:
+    """Return the clocks of the events, and the warnings, of an import that is told a clock."""
+    for name, data in files:
+        (folder / name).write_bytes(data)
+    out = folder / "x.tracecorr"
+    import_files(out, [], [folder / name for name, _ in files], clock=clock)
+    warnings = [text for text in correlate(out) if "--ftrace-clock" in text]
+    maps = Capture.open(out).table("clock_map").collect()["source"].cast(pl.String)
+    return {name.removeprefix("ftrace:") for name in maps}, warnings
+
+
+@pytest.mark.parametrize("clock", ["auto", "mono"])
+def test_the_clock_that_a_file_names_may_be_told_too(clock: str, tmp_path: Path) -> None:
+    assert _import_told(tmp_path, clock, ("a.dat", plain(TRACE))) == ({"mono"}, [])
+
+
+@pytest.mark.parametrize("make", [plain, version6, lambda trace: packed(trace, "zstd")])
+def test_another_clock_than_the_file_names_is_refused(make: Callable[[PageTrace], bytes], tmp_path: Path) -> None:
+    with pytest.raises(InputError, match=r"a\.dat was recorded with the trace_clock mono, .* not with boot") as raised:
+        _import_told(tmp_path, "boot", ("a.dat", make(TRACE)))
+    assert "leave out --ftrace-clock" in str(raised.value.next_step)
+    assert [path.name for path in tmp_path.iterdir()] == ["a.dat"]
+
+
+def test_a_clock_that_is_told_is_that_of_the_other_traces(tmp_path: Path) -> None:
+    text = Path(__file__).parent / "forms" / "syscalls" / "standard.txt"
+    clocks, (warning,) = _import_told(tmp_path, "boot", ("a.dat", plain(TRACE)), ("b.txt", text.read_bytes()))
+    assert clocks == {"mono", "boot"}
+    assert "a.dat was recorded with the trace_clock mono" in warning
+
+
+def test_a_file_that_names_no_clock_has_the_one_that_is_told(tmp_path: Path) -> None:
+    out = io.BytesIO()
+    pages = {cpu: [data] for cpu, data in TRACE.pages.items() if isinstance(data, bytes)}
+    write_trace_dat(out, replace(description(TRACE), options=[]), [BufferPages(Buffer("", "", 4096), pages)])
+    assert _import_told(tmp_path, "boot", ("a.dat", out.getvalue())) == ({"boot"}, [])
