@@ -233,3 +233,12 @@ def test_a_link_stays_a_link_to_the_new_file(folder: Callable[..., int], tmp_pat
     assert (tmp_path / "target.json").read_text() == "older"
     assert folder("--to", "chrome", "-o", "link.json", "--force") == 0
     assert (tmp_path / "link.json").is_symlink() and "traceEvents" in (tmp_path / "target.json").read_text()
+
+
+def test_a_doorbell_that_stored_less_than_zero_is_exported() -> None:
+    frames = {name: table.empty() for name, table in schema.TABLES.items()}
+    stores = [{"event": n, "ts_ns": n, "layer": "doorbell", "name": "doorbell", "packet_index": n - 1} for n in (0, 1)]
+    frames["events"] = schema.EVENTS.conform(pl.DataFrame(stores))
+    stream = BytesIO()
+    write_perfetto(lambda name: frames[name].lazy(), stream, Selection())
+    assert stream.getvalue()

@@ -56,7 +56,9 @@ def test_a_field_of_a_packet_is_itself_or_missing(field: str) -> None:
     ("thread", "pid", "tid"),
     [("[pid:4294967295 tid: 0x7f00000000a0] ", 2**32 - 1, 0x7F00000000A0),
      ("[pid:4294967303 tid: 0x7f00000000a0] ", None, 0x7F00000000A0),
-     ("[pid:7 tid: 0x100007f00000000a0] ", 7, None)],
+     ("[pid:7 tid: 0x100007f00000000a0] ", 7, None),
+     ("[pid:4294967303 tid: 0x100007f00000000a0] ", None, None),
+     (f"[pid:{'9' * 27} tid: 0x7f00000000a0] ", None, None)],
 )  # fmt: skip
 def test_a_thread_is_not_one_whose_number_ends_alike(thread: str, pid: int | None, tid: int | None) -> None:
     found = read(log("HMM support: 0, XNACK: 0, Direct host access: 0", thread=thread))
