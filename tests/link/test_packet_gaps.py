@@ -10,7 +10,7 @@ import pytest
 from hip_logs import correlate_messages
 
 from tracecorr.link.losses.bursts import list_burst_calls, number_packet_gaps
-from tracecorr.link.losses.packet_gaps import add_packet_gaps, list_packet_gaps
+from tracecorr.link.losses.packet_gaps import add_packet_gaps, list_packet_gaps, list_silent_graphs
 from tracecorr.model.schema import CAT
 
 _TYPES = {
@@ -67,6 +67,45 @@ def test_other_steps_of_indexes_show_no_loss(rows: list[dict[str, Any]]) -> None
     gaps = gaps_of(*rows)
     assert gaps.is_empty()
     assert add_packet_gaps(NO_LOSSES, gaps).is_empty()
+
+
+def test_lines_that_were_printed_in_another_order_are_no_gaps_beside_one() -> None:
+    assert places(gaps_of(packet(0), packet(2), packet(1), packet(3), packet(5))) == [(30, 40, 1)]
+
+
+def test_a_barrier_without_index_counts_where_the_log_has_it() -> None:
+    bare = packet(None, name="barrier_and")
+    rows = [
+        packet(0, offset=0),
+        packet(4, offset=30),
+        bare | {"offset": 20},
+        packet(2, offset=10),
+        packet(5, offset=40),
+    ]
+    # Between 0 and 2 one lacks; that between 2 and 4 is the barrier.
+    assert places(gaps_of(*rows)) == [(0, 10, 1)]
+
+
+def test_the_life_of_one_ring_does_not_end_with_another_queue() -> None:
+    made = packet(None, B, name="queue_created")
+    assert places(gaps_of(packet(0), made, packet(2))) == [(0, 20, 1)]
+    assert places(gaps_of(packet(0), {**made, "ring": A, "process": 1}, packet(2))) == [(0, 20, 1)]
+
+
+def test_the_packets_of_each_log_are_counted_for_themselves() -> None:
+    gaps = gaps_of(packet(0), packet(2), *(packet(n, file=1) for n in (0, 1, 3)))
+    assert gaps.sort("file").select("file", "printed").rows() == [(0, 2), (1, 3)]
+
+
+def test_only_launches_of_graphs_may_be_silent() -> None:
+    call = {"file": 0, "layer": "hip", "name": "hipGraphLaunch", "source": "amd_log", "offset": 10, "end_offset": 50,
+            "ts_ns": 100, "dur_ns": 40}  # fmt: skip
+    others = [{**call, "name": "hipFree"}, {**call, "layer": "roctx"}, {**call, "source": "rocprof"}]
+    command = {**call, "file": 1, "layer": "command", "name": "InternalMarker"}
+    rows = [call, {**call, "end_offset": None, "dur_ns": None}, *others, {**call, "file": 1}, command]
+    types = {"file": pl.UInt16, "layer": CAT, "name": CAT, "source": CAT}
+    found = list_silent_graphs(pl.DataFrame(rows, schema_overrides=types))
+    assert found.rows() == [(0, 10, 50, 100, 140), (0, 10, 10, 100, 100)]
 
 
 def burst_calls(gaps: pl.DataFrame) -> list[int]:

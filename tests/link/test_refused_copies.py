@@ -9,9 +9,12 @@ from __future__ import annotations
 from pathlib import Path
 
 import polars as pl
+import pytest
 from hip_logs import correlate_messages
+from index_logs import records
 
 from tracecorr.analyze.copies import summarize_copies
+from tracecorr.link.packets.refused_copies import name_refused_copies
 from tracecorr.store import Capture
 
 _REFUSED = "HSA copy failed with code 4097, falling to Blit copy"
@@ -68,3 +71,25 @@ def test_the_bytes_of_refused_copies_are_told_apart(tmp_path: Path) -> None:
         ("copy engine (SDMA)", 1, 64),
         ("blit kernel __amd_rocclr_copyBuffer", 1, None),
     ]
+
+
+def _row(name: str, thread: int = 0, layer: str = "copy", **more: object) -> dict[str, object]:
+    return {"name": name, "thread": thread, "layer": layer, **more}
+
+
+@pytest.mark.parametrize(
+    ("rows", "refused"),
+    [
+        pytest.param([_row("copy"), _row("copy", 1), _row("copy_failed", 1), _row("copy_failed")], {0, 1}, id="two"),
+        pytest.param([_row("copy"), _row("copy_failed", 1)], set(), id="the failure of another thread"),
+        pytest.param([_row("copy"), _row("copy_failed", file=1)], set(), id="the failure of another log"),
+        pytest.param([_row("copy"), _row("copy", layer="gpu"), _row("copy_failed")], {0}, id="a GPU time between"),
+        pytest.param([_row("copy"), _row("copy_mask"), _row("copy_failed")], set(), id="another line between"),
+        pytest.param([_row("handler", layer="signal"), _row("copy_failed")], set(), id="no copy before"),
+    ],
+)  # fmt: skip
+def test_the_copy_in_the_line_before_in_its_thread_is_refused(rows: list[dict[str, object]], refused: set[int]) -> None:
+    frame = records(*rows).with_row_index("event")
+    for given in (frame, frame.reverse()):
+        named = name_refused_copies(given).filter(pl.col("name").cast(pl.String) == "copy_refused")
+        assert set(named["event"]) == refused
