@@ -5,7 +5,7 @@ from __future__ import annotations
 import polars as pl
 import pytest
 
-from tracecorr.link.losses.command_ends import list_command_ends, list_headless
+from tracecorr.link.losses.command_ends import list_command_ends, list_headless, list_unended
 from tracecorr.model.schema import CAT
 
 Line = tuple[str, int] | tuple[str, int, int]
@@ -51,3 +51,21 @@ def test_the_last_marker_of_a_destroyed_stream_lacks_no_line(lines: list[Line], 
     assert alone(lines) == expected
     enqueued: list[Line] = [("KernelExecution", 9), ("complete", 9)] * 2
     assert list_headless(events_of([*lines, *enqueued])).height == sum(expected)
+
+
+@pytest.mark.parametrize(("whole", "found"), [(1, 0), (2, 0), (3, 2)])
+def test_where_most_ends_are_alone_the_log_does_not_show_what_enqueues(whole: int, found: int) -> None:
+    lines: list[Line] = [("complete", 7), ("complete", 8)]
+    lines += [("KernelExecution", 9), ("complete", 9)] * whole
+    assert list_headless(events_of(lines)).height == found
+
+
+def test_each_command_is_followed_by_its_own_end() -> None:
+    crossed: list[Line] = [("KernelExecution", 7), ("KernelExecution", 8), ("complete", 7), ("complete", 8)]
+    assert list_unended(events_of(crossed * 2)).is_empty()
+    # What uses the pointer next tells that an end lacks; the last one may still come.
+    lacking: list[Line] = [("KernelExecution", 7), ("KernelExecution", 7), ("complete", 7)]
+    assert list_unended(events_of([*crossed * 20, *lacking]))["file"].to_list() == [0]
+    assert list_unended(events_of([*crossed * 20, ("KernelExecution", 7)])).is_empty()
+    # Of a kind that shows hardly any end the level does not print them.
+    assert list_unended(events_of([("KernelExecution", 7)] * 20)).is_empty()
