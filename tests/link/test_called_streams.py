@@ -7,6 +7,7 @@ from pathlib import Path
 import polars as pl
 import pytest
 
+from tracecorr.link.queues.streams import name_null_stream
 from tracecorr.pipeline import correlate, import_files
 from tracecorr.store import Capture
 
@@ -103,3 +104,32 @@ def test_the_null_stream_is_one_stream_though_a_marker_names_it_otherwise(
     _streams(tmp_path, *wait, *more, "hipStreamSynchronize: Returned hipSuccess : ")
     streams = Capture.open(tmp_path / "log.tracecorr").table("streams").collect()
     assert sorted(streams["handle"]) == handles
+
+
+@pytest.mark.parametrize(
+    ("call", "inside", "stream"),
+    [
+        pytest.param({"name": "hipMemcpy"}, {}, 0x1, id="a copy that waits"),
+        pytest.param({"name": "hipMemcpyAsync"}, {}, None, id="a call that may be given a stream"),
+        pytest.param({"name": "hipMemcpy", "stream": 0x70}, {}, 0x70, id="it was given one"),
+        pytest.param({"name": "hipMemcpy", "layer": "roctx"}, {}, None, id="a range of that name"),
+        pytest.param({"name": "hipMemcpy"}, {"stream": 0x50}, None, id="the command names its stream"),
+        pytest.param({"name": "hipMemcpy"}, {"layer": "aql", "name": "dispatch"}, None, id="no command"),
+        pytest.param({"name": "hipMemcpy"}, {"name": "complete"}, None, id="the end of a command"),
+    ],
+)
+def test_a_call_whose_command_names_no_stream_is_of_the_null_stream(
+    call: dict[str, object], inside: dict[str, object], stream: int | None
+) -> None:
+    """HAND-MADE rows."""
+    command = {"event": 1, "parent": 0, "layer": "command", "name": "CopyHostToDevice", "stream": None}
+    rows = [{"event": 0, "parent": None, "layer": "hip", "stream": None, **call}, {**command, **inside}]
+    types = {
+        "event": pl.Int64,
+        "parent": pl.Int64,
+        "layer": pl.Categorical,
+        "name": pl.Categorical,
+        "stream": pl.UInt64,
+    }
+    named = name_null_stream(pl.DataFrame(rows, schema=types))
+    assert named["stream"].to_list() == [stream, inside.get("stream")]
