@@ -47,6 +47,14 @@ def test_a_run_that_was_appended_goes_on_with_nothing_of_the_one_before(block_by
     assert (dispatch["kernel"], dispatch["command"], dispatch["depth"]) == (None, None, 0)
 
 
+@pytest.mark.parametrize("block_bytes", [100, 4 << 20])
+def test_a_run_is_known_behind_lines_of_other_threads(block_bytes: int) -> None:
+    first, second = _run(9_000_000_000, enter("hipA")), _run(7_000_001, "Free hsa memory 0x1")
+    between = line("Free hsa memory 0x1", 7_000_000, "[pid:7 tid: 0x7f00000000b0] ")
+    found = read(first + between + second, block_bytes)
+    assert [row["depth"] for row in found.rows()] == [0, 0, 0]
+
+
 def test_steps_back_that_are_no_new_run() -> None:
     # ROCr prints another clock; threads of a release without threads in the prefix overtake each other.
     rocr = line(_ROCR, 1_000_000)

@@ -37,7 +37,7 @@ def _changed(message: str, changes: list[tuple[int, str, int]]) -> str:
 def _found(log: str, offset: int = 0) -> dict[str, Any]:
     """Return what the line at an offset of a log says, without what it has from the lines before it."""
     rows = read(log, 400)
-    tables = {"events": rows.events.drop("parent_offset"), "packets": rows.packets, "args": rows.args}
+    tables = {"events": rows.events.drop("parent_offset", "depth"), "packets": rows.packets, "args": rows.args}
     tables["packets"] = tables["packets"].drop("command_offset", "kernarg_bytes")
     found = {name: table.filter(offset=offset).drop("offset").to_dicts() for name, table in tables.items()}
     for row in found["events"]:

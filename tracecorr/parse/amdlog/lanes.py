@@ -26,7 +26,6 @@ class Lanes:
         self._lane_now = np.zeros(0, np.int64)
         self._last = np.zeros(0, np.int64)
         self._count = 0
-        self._newest = _NEVER
 
     def of(self, threads: list[Thread], thread: Ints, stamp: Ints, is_rocr: Mask) -> Ints:
         """Return the lane of each record, in the order of the file.
@@ -46,10 +45,11 @@ class Lanes:
         if len(time) == 0:
             return lane
         newest = np.maximum.accumulate(time)
-        if time.min() < self._newest - _STEP_NS or (newest - time).max() > _STEP_NS:
+        is_here = np.zeros(len(self._last), np.bool_)
+        is_here[key_of] = True
+        if time.min() < self._last[is_here].max() - _STEP_NS or (newest - time).max() > _STEP_NS:
             self._part(lane, key, np.flatnonzero(~is_rocr), time)
         self._last[key_of] = time
-        self._newest = int(newest[-1])
         return lane
 
     def _add(self, threads: list[Thread]) -> None:
