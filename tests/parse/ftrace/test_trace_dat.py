@@ -241,6 +241,17 @@ def test_a_clock_that_is_told_is_that_of_the_other_traces(tmp_path: Path) -> Non
     assert "a.dat was recorded with the trace_clock mono" in warning
 
 
+@pytest.mark.parametrize(("clock", "told"), [("boot", ["clock.json"]), ("local", []), ("auto", [])])
+def test_another_clock_than_the_samples_name_is_taken_and_said(clock: str, told: list[str], tmp_path: Path) -> None:
+    samples, out = tmp_path / "clock.json", tmp_path / "x.tracecorr"
+    samples.write_text('{"trace_clock": "local", "samples": []}')
+    text = Path(__file__).parent / "forms" / "syscalls" / "standard.txt"
+    import_files(out, [], [text], clock=clock, clock_samples=samples)
+    assert [Path(warning.split()[0]).name for warning in correlate(out) if "--ftrace-clock" in warning] == told
+    names = Capture.open(out).table("clock_map").collect()["source"].cast(pl.String)
+    assert list(names) == [f"ftrace:{'local' if clock == 'auto' else clock}"]
+
+
 def test_a_file_that_names_no_clock_has_the_one_that_is_told(tmp_path: Path) -> None:
     out = io.BytesIO()
     pages = {cpu: [data] for cpu, data in TRACE.pages.items() if isinstance(data, bytes)}
