@@ -55,18 +55,22 @@ make_venv() {
 
 # Print what the installed environment depends on: it is stale when this changes.
 fingerprint() {
-    { printf '%s\n' "$checkout"; cat "$checkout/pyproject.toml" "$constraints"; } | sha256sum
+    local native="$checkout/tracecorr/parse/native"
+    {
+        printf '%s\n' "$checkout"
+        cat "$checkout/pyproject.toml" "$constraints" "$checkout/scripts/build_native.py" "$native/kernel.c"
+        [ -e "$native/kernel.so" ] || echo "nothing is built"
+    } | sha256sum
 }
 
 # Make sure that .venv holds tracecorr with the extras given (such as "[dev]", or nothing).
 ensure_environment() {
-    local extras="${1:-}" log="$venv/install.log" stamp="$venv/.stamp${1:-}" want
+    local extras="${1:-}" log="$venv/install.log" stamp="$venv/.stamp${1:-}"
     local also=()
     [ -n "$extras" ] || also=("$venv/.stamp[dev]")
-    want="$(fingerprint)"
     is_ready() {
         # An environment with extras holds all that one without them needs.
-        grep -qsxF "$want" "$stamp" "${also[@]}" && "$venv/bin/python" -c "" 2>/dev/null
+        grep -qsxF "$(fingerprint)" "$stamp" "${also[@]}" && "$venv/bin/python" -c "" 2>/dev/null
     }
     is_ready && return
 
@@ -85,6 +89,6 @@ ensure_environment() {
         grep -v '^WARNING' "$log" | tail -n 15 >&2
         stop "pip could not install tracecorr$extras" "read $log; pip needs a package index that it can reach" 1
     fi
-    printf '%s\n' "$want" >"$stamp"
+    fingerprint >"$stamp"
     [ -e /dev/fd/9 ] && exec 9<&- || true
 }

@@ -6,15 +6,14 @@ buffer of `Text`, so a word near the start or end of a line may be loaded withou
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from itertools import pairwise
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
+from tracecorr.parse import native
 from tracecorr.parse.digits import (
-    HIGH,
     KEEP,
     POWERS,
     Ints,
@@ -26,18 +25,15 @@ from tracecorr.parse.digits import (
     decimal_of,
     eight_hexadecimal,
     find,
-    first_of,
     hexadecimal_of,
     last_digits,
     swar,
 )
-from tracecorr.parse.heads import FACTORS, Heads, mix
+from tracecorr.parse.heads import Heads, mix
 
 PAD = 64
 # Room for texts that are added to a block.
 _SPARE = 64 << 10
-# So many words of a text are read at once to hash it.
-_HEAD_WORDS = 60
 
 
 def pad(*parts: bytes | bytearray | memoryview) -> bytearray:
@@ -95,30 +91,24 @@ class Text:
 
     def lines(self) -> tuple[Ints, Ints]:
         """Return start and end (without the newline) of every line."""
-        breaks = _places_of_true(self.bytes[self.start : self.stop] == 10) + self.start
-        if self.stop > self.start and (len(breaks) == 0 or breaks[-1] != self.stop - 1):
-            breaks = np.append(breaks, self.stop)
-        starts = np.empty_like(breaks)
-        starts[:1], starts[1:] = self.start, breaks[:-1] + 1
-        return starts, breaks
+        return native.find_lines(self.bytes, self.start, self.stop)
 
     def count(self, literal: bytes) -> int:
-        """Return how often a text of 2 or 4 bytes occurs in the block."""
-        return sum(int(np.count_nonzero(hits)) for hits in self._hits(literal))
+        """Return how often a text occurs in the block."""
+        if len(literal) == 2:
+            return native.count_pair(self.bytes, self.start, self.stop, literal)
+        return self.raw.count(literal, self.start, self.stop)
 
     def places_of(self, literal: bytes) -> Ints:
         """Return the places at which a text of 2 or 4 bytes occurs in the block."""
         size = len(literal)
-        places = [_places_of_true(hits) * size + i for i, hits in enumerate(self._hits(literal))]
-        return np.sort(np.concatenate(places)) + self.start
-
-    def _hits(self, literal: bytes) -> Iterator[Mask]:
-        size = len(literal)
         kind = f"<u{size}"
         wanted = np.frombuffer(literal, kind)[0]
+        places = []
         for i in range(size):
             part = self.bytes[self.start + i : self.stop]
-            yield part[: len(part) // size * size].view(kind) == wanted
+            places.append(np.flatnonzero(part[: len(part) // size * size].view(kind) == wanted) * size + i)
+        return np.sort(np.concatenate(places)) + self.start
 
     def places_of_few(self, byte: int, most: int) -> list[int] | None:
         """Return the places of a byte in the block; None where there are more than `most`."""
@@ -160,32 +150,6 @@ class Text:
             if len(going) == 0:
                 break
         return end
-
-    def span_hash(self, at: Ints, end: Ints) -> Words:
-        """Return the hash of the text between two positions, of any length."""
-        size = np.maximum(end - at, 0)
-        # Those of one number of whole words are hashed together.
-        order = np.argsort(size, kind="stable")
-        at, size = at[order], size[order]
-        counts = size // 8
-        borders = np.flatnonzero(np.diff(counts, prepend=-1, append=-1)).tolist()
-        sums = np.zeros(len(at), np.uint64)
-        for first, stop in pairwise(borders):
-            sums[first:stop] = self._sums(at[first:stop], int(counts[first]))
-        rest = self.word(at + 8 * counts) & KEEP[size % 8]
-        code = np.empty(len(at), np.uint64)
-        code[order] = mix(sums + rest * FACTORS[-1], size.astype(np.uint64))
-        return code
-
-    def _sums(self, at: Ints, count: int) -> Words:
-        """Return a hash of the `count` words from each position."""
-        sums = np.zeros(len(at), np.uint64)
-        for first in range(0, count, _HEAD_WORDS):
-            size = min(_HEAD_WORDS, count - first)
-            words = self.heads(at + 8 * first, 8 * size).words(0, size)
-            # A sum of products alone would hardly tell texts apart that differ in the last bytes of words.
-            sums = mix(sums, np.uint64(first)) + np.vecdot(words ^ (words >> np.uint64(32)), FACTORS[:size])
-        return sums
 
     def number(self, at: Ints, bare_base: int = 10) -> tuple[Words, Ints, Mask]:
         """Return value, end and presence of the number at each position.
@@ -282,29 +246,6 @@ def _decimal(heads: Heads, place: int) -> tuple[Words, Ints]:
     return value, size
 
 
-def _places_of_true(mask: Mask) -> Ints:
-    """Return the indexes of the few true values of a mask."""
-    whole = len(mask) // 8 * 8
-    words: Words = mask[:whole].view(np.uint64)
-    at = np.flatnonzero(words != 0)
-    found, more = at * 8, words[at]
-    found += first_of(more << np.uint64(7))
-    further = [np.flatnonzero(mask[whole:]) + whole]
-    while True:
-        more &= more - np.uint64(1)
-        left = np.flatnonzero(more != 0)
-        if len(left) == 0:
-            break
-        at, more = at[left], more[left]
-        further.append(at * 8 + first_of(more << np.uint64(7)))
-    extra = np.concatenate(further)
-    if len(extra):
-        found = np.concatenate((found, np.sort(extra)))
-        # Of two sorted runs the stable sort makes one in a single pass.
-        found.sort(kind="stable")
-    return found
-
-
 def decimal(words_of: Text, end: Ints, size: Ints) -> tuple[Words, Mask]:
     """Return value and validity of the `size` (at most 16) decimal digits before each `end`."""
     low = last_digits(words_of.word(end - 8), np.minimum(size, 8))
@@ -329,11 +270,9 @@ class Codes:
 
     def __init__(self, decode: Callable[[bytes], Any]) -> None:
         self.values: list[Any] = []
+        self.table = native.HashTable()
         self._decode = decode
-        self._keys = np.zeros(0, np.uint64)
-        self._codes = np.zeros(0, np.int64)
         self._by_value: dict[Any, int] = {}
-        self.add(np.zeros(0, np.uint64), np.zeros(0, np.int64))
 
     def code_of(self, value: Any) -> int:
         """Return the code of a decoded value."""
@@ -342,38 +281,22 @@ class Codes:
             self.values.append(value)
         return code
 
-    def encode(self, text: Text, at: Ints, end: Ints, hashes: Words) -> Ints:
-        """Return the code of each text between `at` and `end`, whose hashes are given."""
-        codes, known = self.look_up(hashes)
-        if not known.all():
-            missing = np.flatnonzero(~known)
+    def encode(self, text: Text, at: Ints, end: Ints, hashes: Words | None = None) -> Ints:
+        """Return the code of each text between `at` and `end`.
+
+        Args:
+            text: holds the texts.
+            at, end: where they are.
+            hashes: of the texts, always made in the same way; where they are not given they are those of the spans.
+        """
+        if hashes is None:
+            codes, hashes, all_known = native.code_spans(self.table, text.bytes, at, end)
+        else:
+            codes, all_known = self.table.find(hashes)
+        if not all_known:
+            missing = np.flatnonzero(codes < 0)
             new, first = np.unique(hashes[missing], return_index=True)
             added = [self.code_of(self._decode(text.slice(int(at[i]), int(end[i])))) for i in missing[first]]
-            self.add(new, np.array(added, np.int64))
-            codes, _ = self.look_up(hashes)
+            self.table.add(new, np.array(added, np.int64))
+            codes[missing], _ = self.table.find(hashes[missing])
         return codes
-
-    def look_up(self, hashes: Words) -> tuple[Ints, Mask]:
-        """Return the codes of known hashes, and which ones are known."""
-        place = (hashes >> self._shift).astype(np.int64)
-        codes, known = self._table_codes[place], self._table_keys[place] == hashes
-        if known.all() or len(self._keys) == 0:
-            return codes, known
-        rest = np.flatnonzero(~known)
-        at = np.minimum(np.searchsorted(self._keys, hashes[rest]), len(self._keys) - 1)
-        codes[rest], known[rest] = self._codes[at], self._keys[at] == hashes[rest]
-        return codes, known
-
-    def add(self, hashes: Words, codes: Ints) -> None:
-        """Remember the codes of new hashes."""
-        keys = np.concatenate((self._keys, hashes))
-        order = np.argsort(keys)
-        self._keys, self._codes = keys[order], np.concatenate((self._codes, codes))[order]
-        # Most hashes are found in a table at the place that their high bits name.
-        bits = max(6, (8 * len(keys)).bit_length())
-        self._shift = np.uint64(64 - bits)
-        place = (self._keys >> self._shift).astype(np.int64)
-        self._table_keys, self._table_codes = np.zeros(1 << bits, np.uint64), np.zeros(1 << bits, np.int64)
-        # No entry of the empty table may equal a hash: the key of place 0 has high bits.
-        self._table_keys[0] = HIGH
-        self._table_keys[place], self._table_codes[place] = self._keys, self._codes

@@ -6,7 +6,7 @@ import pytest
 from amdlog_cases import DISPATCH, enter, leave, line, read
 
 from tracecorr.parse.amdlog import blocks
-from tracecorr.parse.amdlog.blocks import cut_blocks, cut_pieces
+from tracecorr.parse.amdlog.blocks import cut_blocks
 from tracecorr.parse.text import PAD, Text
 
 
@@ -30,18 +30,6 @@ def test_a_very_long_line_is_cut(monkeypatch: pytest.MonkeyPatch) -> None:
     found = _contents([data[i : i + 64] for i in range(0, len(data), 64)], 500)
     assert b"".join(found) == data
     assert max(map(len, found)) <= 3000
-
-
-def test_pieces_give_what_the_whole_block_gives(monkeypatch: pytest.MonkeyPatch) -> None:
-    texts = [enter("hipA"), "Arg0: = 1", "ShaderName : k(int)", DISPATCH, leave("hipA"), "No HW event"]
-    data = "".join(line(message) for message in texts * 30) + "\n\nnoise\r\n" + line("Free hsa memory 0x1")
-    whole = read(data)
-    monkeypatch.setattr(blocks, "_PIECE_BYTES", 400)
-    pieces = [block for text in cut_blocks([data.encode()], 1 << 20) for block in cut_pieces(text)]
-    assert len(pieces) > 10
-    split = read(data)
-    for name in ("events", "packets", "args", "ledger"):
-        assert getattr(split, name).equals(getattr(whole, name)), name
 
 
 @pytest.mark.parametrize("calls", [1, 5, 200])

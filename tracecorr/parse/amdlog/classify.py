@@ -147,7 +147,7 @@ class Classifier:
         is_call = kind != Kind.OTHER
         if len(self.names.values) >= _MOST_NAMES:
             # No HIP has so many functions: what is new now is text of a program.
-            is_call &= self.names.look_up(code)[1]
+            is_call &= self.names.table.find(code)[0] >= 0
             kind[~is_call] = Kind.OTHER
         name[is_call] = self.names.encode(text, at[is_call], stop[is_call], code[is_call])
         return kind, name, np.where(is_call, stop - at, 0)

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from tracecorr.model.kinds import COMPLETE, LAYERS, NULL_STREAM, Flag
+from tracecorr.parse import native
 from tracecorr.parse.amdlog import messages
 from tracecorr.parse.amdlog.classify import Classifier
 from tracecorr.parse.amdlog.commands import CommandReader
@@ -110,7 +111,7 @@ class DetailReader:
         shaders = np.flatnonzero(rows["kind"] == Kind.SHADER)
         skip = np.array([len(m.prefix) for m in MESSAGES] + [0], np.int64)[found[shaders]]
         start, stop = at[shaders] + skip, end[shaders]
-        codes = self.kernels.encode(text, start, stop, text.span_hash(start, stop))
+        codes = self.kernels.encode(text, start, stop)
         self._is_whole += [is_whole_kernel(name.encode()) for name in self.kernels.values[len(self._is_whole) :]]
         # Of a name that was cut apart nothing is sure; one that reached the runtime's limit is its beginning.
         torn = ~np.array(self._is_whole, np.bool_)[codes] & (rows["flags"][shaders] & int(Flag.CUT) == 0)
@@ -238,8 +239,8 @@ class DetailReader:
         asked = np.flatnonzero((rows["kind"] == Kind.ENTER) & np.isin(rows["name"], wanted))
         spt = [i for i in wanted if self._classifier.names.values[i].endswith("_spt")]
         # Of what calls are given nothing else ends so; behind the message stand other lines.
-        hit = text.heads(at[asked], _CALL_BYTES).find_pair(b"m:")
-        asked, place = asked[hit >= 0], (at[asked] + hit + 1)[hit >= 0]
+        place = native.find_pairs(text.bytes, at[asked], _CALL_BYTES, b"m:") + 1
+        asked, place = asked[place > 0], place[place > 0]
         named = text.starts_with(place - len(" stream"), b" stream:") & (place < end[asked])
         asked, place = asked[named], place[named]
         value, stop, good = text.number(place + 1)

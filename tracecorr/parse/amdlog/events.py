@@ -45,19 +45,17 @@ class TableMaker:
 
     def events(self, rows: Rows, joined: Joined) -> pa.Table:
         """Return the rows that are complete as `PART_EVENTS`."""
-        order, folds = joined.order, joined.folds
-        for name, source in (("kernel", folds.shader), ("command", folds.command)):
+        for name, source in (("kernel", joined.folds.shader), ("command", joined.folds.command)):
             to = np.flatnonzero(source >= 0)
-            rows[name][order[to]] = rows[name][order[source[to]]]
-        emitted = np.flatnonzero(joined.in_file(joined.emitted))
-        place = joined.place[emitted]
+            rows[name][to] = rows[name][source[to]]
+        emitted = np.flatnonzero(joined.emitted)
         own = rows.take(emitted, _OF_EVENT_ROW)
         columns = Columns(schema.PART_EVENTS, len(emitted))
         self._add_common(columns, own)
-        self._add_calls(columns, rows, own, emitted, order, joined.partner[place])
-        parent = joined.nesting.parent[place]
-        columns.add("depth", np.minimum(joined.nesting.depth[place], 0xFFFF))
-        columns.add("parent_offset", rows["offset"][order[np.maximum(parent, 0)]], parent >= 0)
+        self._add_calls(columns, rows, own, emitted, joined.partner[emitted])
+        parent = joined.parent[emitted]
+        columns.add("depth", np.minimum(joined.depth[emitted], 0xFFFF))
+        columns.add("parent_offset", rows["offset"][np.maximum(parent, 0)], parent >= 0)
         return columns.table()
 
     def _add_common(self, columns: Columns, own: Rows) -> None:
@@ -78,14 +76,14 @@ class TableMaker:
         columns.add("offset", own["offset"])
         columns.add("length", own["length"])
 
-    def _add_calls(self, columns: Columns, rows: Rows, own: Rows, emitted: Ints, order: Ints, partner: Ints) -> None:
+    def _add_calls(self, columns: Columns, rows: Rows, own: Rows, emitted: Ints, partner: Ints) -> None:
         """Add what the exit of a call gives; `emitted` are the own rows in `rows`, `partner` their partners."""
         is_call = (own["kind"] == Kind.ENTER) | (own["kind"] == Kind.EXIT)
         half = is_call & (partner < 0)
         orphan = half & (own["kind"] == Kind.EXIT)
         has_exit = (is_call & (partner >= 0)) | orphan
         # The exit of an orphan is the row itself: it has an exit record, but no duration.
-        leave = np.where(partner >= 0, order[np.maximum(partner, 0)], emitted)
+        leave = np.where(partner >= 0, partner, emitted)
         columns.add("end_stamp_ns", rows["stamp"][leave], has_exit & ~orphan)
         columns.add("end_offset", rows["offset"][leave], has_exit)
         columns.add("end_length", rows["length"][leave], has_exit)
@@ -110,10 +108,10 @@ class TableMaker:
         columns = Columns(schema.PART_PACKETS, size)
         columns.add("file", np.full(size, self._file, np.uint16))
         columns.add("offset", new["offset"][details.packets])
-        place = joined.place[details.packets + (len(rows) - len(new))]
-        command, kernarg = joined.folds.command[place], joined.folds.kernarg[place]
-        columns.add("command_offset", rows["offset"][joined.order[np.maximum(command, 0)]], command >= 0)
-        kernarg_bytes = rows["kernarg_bytes"][joined.order[np.maximum(kernarg, 0)]]
+        own = details.packets + (len(rows) - len(new))
+        command, kernarg = joined.folds.command[own], joined.folds.kernarg[own]
+        columns.add("command_offset", rows["offset"][np.maximum(command, 0)], command >= 0)
+        kernarg_bytes = rows["kernarg_bytes"][np.maximum(kernarg, 0)]
         columns.add("kernarg_bytes", kernarg_bytes, (kernarg >= 0) & (kernarg_bytes >= 0))
         _add_fields(columns, size, details)
         return columns.table()

@@ -54,10 +54,9 @@ class FieldReader:
         """
         some = np.flatnonzero(_HAS_FIELDS[found])
         kind, at, size = found[some], at[some], end[some] - at[some]
-        readings, rest = self._shapes.read(text, kind, at, size)
-        for reading in readings:
-            rows = some[reading.rows]
-            yield from (Field(name, rows, values) for name, values in reading.fields if name)
+        reading = self._shapes.read(text, kind, at, size)
+        yield from (Field(name, some[rows], values) for name, rows, values in reading.fields)
+        rest = reading.rest
         if len(rest):
             for item in _fields(text, kind, at, at + size, rest):
                 if item.name:

@@ -11,13 +11,12 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from tracecorr.parse.digits import KEEP, Ints, Mask, Words
-from tracecorr.parse.heads import Heads
+from tracecorr.parse import native
+from tracecorr.parse.digits import KEEP, Ints, Words
 
 COLOUR = b"\x1b[32m "
 # Bytes of a message (with its colour) that are compared at most.
 FORM_BYTES = 64
-_FEW_WORDS = 3
 _MOST_FORMS, _MOST_OF_A_SLOT = 4096, 8
 # The forms of a site are kept in so many slots, by a hash of the first 4 bytes.
 _SLOTS, _FACTOR, _SHIFT = 64, np.uint64(0x9E3779B1), np.uint64(26)
@@ -52,35 +51,12 @@ class Forms:
         self._in_slot: dict[int, int] = {}
         self._lay_out()
 
-    def find(self, heads: Heads, place: int, size: Ints, slot: Ints) -> tuple[Ints, Ints]:
-        """Return what each message is (-1 = not known here), and the bytes of its colour.
-
-        Args:
-            heads: the first bytes of the lines.
-            place: where the messages begin in them.
-            size: bytes of the messages.
-            slot: where the forms of each message are found (`slots`).
-        """
-        form = self._first_of[np.minimum(slot, len(self._first_of) - 1)]
-        rows = np.flatnonzero(~self._fits(heads, place, size, form))
-        while len(rows):
-            form[rows] = self._following_of[form[rows]]
-            rows = rows[form[rows] > 0]
-            rows = rows[~self._fits(heads.take(rows), place, size[rows], form[rows])]
-        return self._what[form], self._skip[form]
-
-    def _fits(self, heads: Heads, place: int, size: Ints, form: Ints) -> Mask:
-        fits: Mask = self._sizes.take(form) <= size
-        count = self._counts.take(form)
-        for i in range(int(count.max(initial=0))):
-            word, keep, wanted = heads.word(place + 8 * i), self._keep[i], self._words[i]
-            if i < _FEW_WORDS:
-                fits &= (word & keep.take(form)) == wanted.take(form)
-            else:
-                rows = np.flatnonzero(count > i)
-                of_row = form.take(rows)
-                fits[rows] &= (word[rows] & keep.take(of_row)) == wanted.take(of_row)
-        return fits
+    def describe(self, of: native.LayoutOf) -> None:
+        """Tell `match_lines` what the forms are."""
+        of.slot_count, of.first_of = len(self._first_of), native.address(self._first_of)
+        of.following, of.sizes = native.address(self._following_of), native.address(self._sizes)
+        of.whats, of.skips = native.address(self._what), native.address(self._skip)
+        of.literals, of.literal_bytes = native.address(self._literals), FORM_BYTES
 
     def learn(self, forms: list[Form]) -> None:
         """Remember forms; those that are too short, too long or too many are left out."""
@@ -104,15 +80,7 @@ class Forms:
         self._what = np.array([form.what for form in self._forms], np.int64)
         self._skip = np.array([form.skip for form in self._forms], np.int64)
         self._sizes = np.array([len(form.literal) for form in self._forms], np.int64)
-        self._sizes[0] = np.iinfo(np.int64).max
-        self._counts = ((np.array([len(form.literal) for form in self._forms]) + 7) // 8).astype(np.int8)
-        self._words = np.zeros((FORM_BYTES // 8, len(self._forms)), np.uint64)
-        self._keep = np.zeros((FORM_BYTES // 8, len(self._forms)), np.uint64)
-        for number, form in enumerate(self._forms):
-            for i in range(0, len(form.literal), 8):
-                part = form.literal[i : i + 8]
-                self._words[i // 8, number] = int.from_bytes(part, "little")
-                self._keep[i // 8, number] = KEEP[len(part)]
+        self._literals = np.frombuffer(b"".join(form.literal.ljust(FORM_BYTES) for form in self._forms), np.uint8)
         self._following_of = np.array(self._following, np.int64)
         # Slots behind the last one have no form.
         self._first_of = np.zeros(max(self._first, default=-1) + 2, np.int64)

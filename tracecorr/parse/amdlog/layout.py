@@ -11,10 +11,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from tracecorr.parse import native
 from tracecorr.parse.amdlog.classify import Classifier
 from tracecorr.parse.amdlog.forms import COLOUR, FORM_BYTES, Forms, site_of, slots
-from tracecorr.parse.digits import KEEP, Ints, Mask, Words, all_digits, last_digits, swar
-from tracecorr.parse.heads import FACTORS, Heads, mix
+from tracecorr.parse.digits import Ints, Mask, Words
 from tracecorr.parse.text import Codes, Text
 
 # Of a line as much is compared at most; the rest of it stays unread here.
@@ -43,27 +43,6 @@ class Layout:
     def size(self) -> int:
         """Return the bytes before the message."""
         return self.mark + self.gap
-
-    @property
-    def before(self) -> int:
-        """Return how many bytes before a line its head begins, so that the message begins with a word of it."""
-        return -self.size % 8
-
-    def heads(self, text: Text, start: Ints) -> Heads:
-        """Return the heads of lines: from `before` bytes before them to the end of what is compared."""
-        return text.heads(start - self.before, self.before + self.size + FORM_BYTES)
-
-    def site(self, heads: Heads) -> Words:
-        """Return the hash of what stands before the time."""
-        return heads.hash(self.before, self.mark - self.digits)
-
-    def thread(self, heads: Heads) -> Words:
-        """Return the hash of what stands between the time and the message."""
-        return heads.hash(self.before + self.mark, self.gap)
-
-    def message(self, heads: Heads) -> Words:
-        """Return the first word of the message."""
-        return heads.word(self.before + self.size)
 
 
 @dataclass
@@ -100,12 +79,13 @@ class Layouts:
         self._classifier = classifier
         self._forms = Forms()
         self._known: list[Layout] = []
-        self._gaps = Codes(bytes)
+        # Of each text between time and message its thread; of each site whether it is one.
+        self._gaps = native.HashTable()
         self._sites = Codes(lambda text: text if _SITE.fullmatch(text) else None)
         self._no_site = self._sites.code_of(None)
-        self._fronts = Codes(bytes)
-        # Of each front its thread, and the slot of its forms; the first one stands for those that are not known.
-        self._thread_of, self._slot_of = np.zeros((2, 1), np.int64)
+        self._fronts = native.HashTable()
+        # Of each front its thread, and the slot of its forms.
+        self._thread_of, self._slot_of = np.zeros((2, 0), np.int64)
 
     def match(self, text: Text, start: Ints, end: Ints) -> Matched:
         """Return the lines that fit a known layout; the most frequent layout is tried first.
@@ -131,49 +111,56 @@ class Layouts:
         return _join(parts)
 
     def _match_one(self, text: Text, start: Ints, end: Ints, layout: Layout) -> tuple[Mask, Matched]:
-        heads = layout.heads(text, start)
-        thread, slot, fits = self._find_fronts(text, heads, start, layout)
-        stamp, good = _stamps(heads, layout)
-        fits &= good
-        what, skip = self._forms.find(heads, layout.before + layout.size, end - start - layout.size, slot)
-        rows = np.flatnonzero((what < 0) & fits)
+        lines = self._match_lines(text, start, end, layout)
+        self._match_new_fronts(text, start, end, layout, lines)
+        fits = lines.status == native.FITS
+        rows = np.flatnonzero(lines.status == native.NO_FORM)
         if len(rows):
-            at = start[rows] + layout.size
-            skip[rows] = len(COLOUR) * ((layout.message(heads.take(rows)) & _COLOUR_MASK) == _COLOUR_WORD)
-            is_word = _WORD[text.bytes[at + skip[rows]]]
+            at = lines.message[rows]
+            skip = len(COLOUR) * text.starts_with(at, COLOUR)
+            is_word = _WORD[text.bytes[at + skip]]
             is_word |= text.starts_with(at, _GRAPH) & (at + len(_GRAPH) <= end[rows])
-            fits[rows[~is_word]] = False
-            rows, at = rows[is_word], at[is_word]
-            what[rows] = self._look(text, at, end[rows], skip[rows], site_of(slot[rows]))
-        matched = Matched(np.arange(len(start)), stamp, thread, start + (layout.size + skip), what)
+            rows, at, skip = rows[is_word], at[is_word], skip[is_word]
+            lines.what[rows] = self._look(text, at, end[rows], skip, site_of(lines.slot[rows]))
+            lines.message[rows], fits[rows] = at + skip, True
+        matched = Matched(np.arange(len(start)), lines.time, lines.thread, lines.message, lines.what)
         return fits, matched if fits.all() else matched.take(np.flatnonzero(fits))
 
-    def _find_fronts(self, text: Text, heads: Heads, start: Ints, layout: Layout) -> tuple[Ints, Ints, Mask]:
-        """Return thread, slot of the forms, and whether the line fits the layout, as far as its front tells."""
-        hashes = mix(layout.site(heads) + layout.thread(heads) * FACTORS[0], layout.message(heads) & _FIRST_BYTES)
-        code, known = self._fronts.look_up(hashes)
-        if known.all():
-            return self._thread_of[code], self._slot_of[code], known
-        rows = np.flatnonzero(~known)
-        code[rows] = 0
-        thread, slot = self._thread_of[code], self._slot_of[code]
-        thread[rows], known[rows] = self._gaps.look_up(layout.thread(heads.take(rows)))
-        rows = rows[known[rows]]
-        if len(rows):
-            some, begin = heads.take(rows), start[rows]
-            site = self._sites.encode(text, begin, begin + layout.mark - layout.digits, layout.site(some))
-            known[rows] = site != self._no_site
-            slot[rows] = slots(site, layout.message(some))
-            self._remember_fronts(hashes, thread, slot, rows[known[rows]])
-        return thread, slot, known
+    def _match_lines(
+        self, text: Text, start: Ints, end: Ints, layout: Layout, given: tuple[Ints, Ints] | None = None
+    ) -> native.Lines:
+        of = native.LayoutOf(layout.mark, layout.digits, layout.gap, *self._fronts.pointers)
+        of.threads, of.slots = native.address(self._thread_of), native.address(self._slot_of)
+        self._forms.describe(of)
+        return native.match_lines(of, text.bytes, start, end, given)
 
-    def _remember_fronts(self, hashes: Words, thread: Ints, slot: Ints, rows: Ints) -> None:
-        new, first = np.unique(hashes[rows], return_index=True)
+    def _match_new_fronts(self, text: Text, start: Ints, end: Ints, layout: Layout, lines: native.Lines) -> None:
+        """Read the lines whose fronts are not known, but their thread and site are, and remember their fronts."""
+        rows = np.flatnonzero(lines.status == native.NO_FRONT)
+        if len(rows) == 0:
+            return
+        mark = start[rows] + layout.mark
+        thread, _ = self._gaps.find(native.hash_spans(text.bytes, mark, mark + layout.gap))
+        rows, mark, thread = rows[thread >= 0], mark[thread >= 0], thread[thread >= 0]
+        site = self._sites.encode(text, start[rows], mark - layout.digits)
+        is_site = site != self._no_site
+        rows, mark, thread, site = rows[is_site], mark[is_site], thread[is_site], site[is_site]
+        if len(rows) == 0:
+            return
+        slot = slots(site, text.word(mark + layout.gap))
+        self._remember_fronts(lines.front[rows], thread, slot)
+        found = self._match_lines(text, start[rows], end[rows], layout, (thread, slot))
+        for name, values in vars(found).items():
+            if name != "front":
+                vars(lines)[name][rows] = values
+
+    def _remember_fronts(self, hashes: Words, thread: Ints, slot: Ints) -> None:
+        new, first = np.unique(hashes, return_index=True)
         count = len(self._thread_of)
-        if len(new) and count + len(new) <= _MOST_FRONTS:
+        if count + len(new) <= _MOST_FRONTS:
             self._fronts.add(new, np.arange(count, count + len(new)))
-            self._thread_of = np.append(self._thread_of, thread[rows[first]])
-            self._slot_of = np.append(self._slot_of, slot[rows[first]])
+            self._thread_of = np.append(self._thread_of, thread[first])
+            self._slot_of = np.append(self._slot_of, slot[first])
 
     def _look(self, text: Text, at: Ints, end: Ints, skip: Ints, site: Ints) -> Ints:
         """Return what messages are that have no known form, and learn their forms; `at` is before a colour."""
@@ -200,8 +187,9 @@ class Layouts:
                     continue
                 self._known.append(layout)
             own = np.flatnonzero(place.reshape(-1) == i)
-            hashes, first = np.unique(layout.thread(layout.heads(text, start[own])), return_index=True)
-            new = ~self._gaps.look_up(hashes)[1]
+            behind = start[own] + layout.mark
+            hashes, first = np.unique(native.hash_spans(text.bytes, behind, behind + gap), return_index=True)
+            new = self._gaps.find(hashes)[0] < 0
             self._gaps.add(hashes[new], thread[own[first]][new])
 
 
@@ -216,31 +204,7 @@ def _join(parts: list[Matched]) -> Matched:
     return joined.take(np.argsort(joined.line, kind="stable"))
 
 
-def _stamps(heads: Heads, layout: Layout) -> tuple[Ints, Mask]:
-    """Return the times of lines, and whether they are numbers."""
-    mark = layout.before + layout.mark
-    low = last_digits(heads.word(mark - 8), min(layout.digits, 8))
-    stamp, good = swar(low), all_digits(low)
-    if layout.digits > 8 and len(stamp):
-        # The first digits of a time change every 100 seconds: they are read once, and where they are others.
-        high = last_digits(heads.word(mark - 16), layout.digits - 8)
-        usual = high[len(high) // 2 :][:1]
-        stamp += swar(usual) * _ABOVE
-        if not all_digits(usual)[0]:
-            good[:] = False
-        rows = np.flatnonzero(high != usual)
-        if len(rows):
-            stamp[rows] += (swar(high[rows]) - swar(usual)) * _ABOVE
-            good[rows] = all_digits(low[rows]) & all_digits(high[rows])
-    return stamp.view(np.int64), good
-
-
-# What a digit above the lowest 8 counts.
-_ABOVE = np.uint64(100_000_000)
-# With so much of the message its forms are found.
-_FIRST_BYTES = KEEP[4]
 # The only message that begins with another character; what else does may be a prefix of another layout.
 _GRAPH = b"[hipGraph] "
-_COLOUR_MASK, _COLOUR_WORD = KEEP[len(COLOUR)], np.uint64(int.from_bytes(COLOUR, "little"))
 _WORD = np.zeros(256, np.bool_)
 _WORD[list(b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz_")] = True

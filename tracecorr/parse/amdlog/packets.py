@@ -6,6 +6,7 @@ import re
 
 import numpy as np
 
+from tracecorr.parse import native
 from tracecorr.parse.amdlog.messages import PACKET_NAMES
 from tracecorr.parse.amdlog.tails import Tails
 from tracecorr.parse.digits import Ints, Mask, Words
@@ -39,7 +40,7 @@ class PacketReader:
         self._keys = Codes(_key)
         self._kinds = Codes(_kind)
         self._tails = Tails()
-        self._fronts = Codes(bytes)
+        self._fronts = native.HashTable()
         self._front_fields: dict[str, tuple[Words, Mask]] = {}
         self._front_kinds = np.zeros(0, np.int64)
 
@@ -71,11 +72,10 @@ class PacketReader:
 
     def _front_codes(self, text: Text, at: Ints, end: Ints) -> Ints:
         """Return the code of each front, the part of a line before its tail; new ones are read."""
-        hashes = text.span_hash(at, end)
-        codes, known = self._fronts.look_up(hashes)
-        if known.all():
+        codes, hashes, all_known = native.code_spans(self._fronts, text.bytes, at, end)
+        if all_known:
             return codes
-        missing = np.flatnonzero(~known)
+        missing = np.flatnonzero(codes < 0)
         new, first = np.unique(hashes[missing], return_index=True)
         rows = missing[first]
         fields, kind = self._read_whole(text, at[rows], end[rows])
@@ -90,7 +90,7 @@ class PacketReader:
                 at_rows, got = fields[name]
                 values[before + at_rows], present[before + at_rows] = got, True
             self._front_fields[name] = values, present
-        return self._fronts.look_up(hashes)[0]
+        return self._fronts.find(hashes)[0]
 
     def _read_whole(self, text: Text, at: Ints, end: Ints) -> tuple[Fields, Ints]:
         """Return the fields of texts, and the code of the packet's name."""
@@ -113,12 +113,12 @@ class PacketReader:
     def _key_codes(self, text: Text, sign: Ints, at: Ints) -> Ints:
         start = np.maximum(sign - 24, at)
         start = _after_separator(text, start, sign)
-        return self._keys.encode(text, start, sign, text.span_hash(start, sign))
+        return self._keys.encode(text, start, sign)
 
     def _kind_codes(self, text: Text, sign: Ints) -> Ints:
         stop = sign - len("Header ")
         start = stop - 16
-        return self._kinds.encode(text, start, stop, text.span_hash(start + 3, stop))
+        return self._kinds.encode(text, start, stop, native.hash_spans(text.bytes, start + 3, stop))
 
     @staticmethod
     def _read_key(text: Text, key: str, rows: Ints, place: Ints, end: Ints, fields: _Collected) -> None:

@@ -8,13 +8,12 @@ that one had them. What has no known shape is read by other means.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
 
-from tracecorr.parse.digits import KEEP, ZEROS, Ints, Mask, Words, all_digits, eight_hexadecimal, swar
-from tracecorr.parse.heads import Heads
+from tracecorr.parse import native
+from tracecorr.parse.digits import Ints, Words
 from tracecorr.parse.text import Text
 
 # Bytes before a text that are at hand, so that the word that ends with a number's digit can be read.
@@ -37,20 +36,20 @@ class Span:
 
 
 @dataclass(frozen=True)
-class _Digits:
-    """Name digits of one base that are read at once: each row is the end of a number, or what stands before it.
+class _Number:
+    """Name a number of a shape.
 
     Args:
-        numbers: number of the span that each row belongs to.
-        stops: byte behind the digits, counted from `_BEFORE` bytes before the text.
-        drop: bits of the word before it that are no digits of it.
-        scale: what the digits of each row count.
+        field: its name; empty = it is of no interest.
+        stop: byte behind it, from the beginning of the text.
+        digits: how many it has.
+        is_hex: whether they are hexadecimal.
     """
 
-    numbers: tuple[int, ...]
-    stops: tuple[int, ...]
-    drop: Words
-    scale: tuple[np.uint64, ...]
+    field: str
+    stop: int
+    digits: int
+    is_hex: bool
 
 
 @dataclass(frozen=True)
@@ -60,31 +59,29 @@ class _Shape:
     Args:
         keep: bits that are compared, as words.
         literal: what they are.
-        fields: names of the numbers.
+        numbers: what differs.
         label: what the texts are, as the one said that learned it.
     """
 
     keep: Words
     literal: Words
-    fields: tuple[str, ...]
-    decimals: _Digits
-    hexadecimals: _Digits
+    numbers: tuple[_Number, ...]
     label: int
 
 
 @dataclass
 class Reading:
-    """Hold the numbers of texts of one shape.
+    """Hold the numbers of texts.
 
     Args:
-        rows: which of the texts.
-        label: what they are.
-        fields: name and values of each number.
+        rest: texts without a known shape.
+        labels: of each text what it is; -1 = not known.
+        fields: name, texts that have a number of this name, and the numbers.
     """
 
-    rows: Ints
-    label: int
-    fields: list[tuple[str, Words]]
+    rest: Ints
+    labels: Ints
+    fields: list[tuple[str, Ints, Words]]
 
 
 class Shapes:
@@ -101,28 +98,28 @@ class Shapes:
     def __len__(self) -> int:
         return len(self._shapes)
 
-    def read(self, text: Text, kind: Ints, at: Ints, size: Ints) -> tuple[list[Reading], Ints]:
-        """Return the numbers of all texts of known shapes, and which texts have none.
+    def read(self, text: Text, kind: Ints, at: Ints, size: Ints) -> Reading:
+        """Return the numbers of all texts of known shapes.
 
         Args:
+            text: holds the texts.
             kind: a small number; texts of different kinds have different shapes.
             at, size: of the texts.
         """
-        candidate = self._first_of[np.minimum(_keys(kind, size), len(self._first_of) - 1)]
-        is_left = candidate < 0
-        rows, readings = np.flatnonzero(~is_left), []
-        while len(rows):
-            tried, rows = rows, rows[:0]
-            numbers = candidate[tried]
-            for number in np.flatnonzero(np.bincount(numbers)).tolist():
-                own = tried[numbers == number]
-                reading, missed = _read(text, self._shapes[number], own, at)
-                readings.append(reading)
-                if len(missed):
-                    candidate[missed] = self._following[number]
-                    is_left[missed[candidate[missed] < 0]] = True
-                    rows = np.concatenate((rows, missed[candidate[missed] >= 0]))
-        return readings, np.flatnonzero(is_left)
+        shape, all_known = native.match_shapes(self._of, text.bytes, kind, at, size)
+        used = np.unique(shape[shape >= 0]) if len(shape) else shape
+        wanted = np.unique(np.concatenate([self._columns[:0], *(self._columns[self._spans[i]] for i in used.tolist())]))
+        wanted = wanted[wanted >= 0]
+        column = np.full(len(self._names) + 1, -1, np.int64)
+        column[wanted] = np.arange(len(wanted))
+        values, present = native.read_shapes(self._of, text.bytes, at, shape, column[self._columns], len(wanted))
+        fields = [
+            (self._names[number], np.flatnonzero(has), value)
+            for number, has, value in zip(wanted.tolist(), present, values, strict=True)
+        ]
+        fields = [(name, rows, value if len(rows) == len(value) else value[rows]) for name, rows, value in fields]
+        rest = shape[:0] if all_known else np.flatnonzero(shape < 0)
+        return Reading(rest, self._labels[shape], fields)
 
     def pick(self, kind: Ints, size: Ints) -> Ints:
         """Return some texts that have no shape yet but may have: a few of each kind and size."""
@@ -156,9 +153,36 @@ class Shapes:
             self._lay_out()
 
     def _lay_out(self) -> None:
+        """Describe the shapes as `match_shapes` takes them."""
         # Keys behind the last one have no shape.
-        self._first_of = np.full(max(self._first, default=-1) + 2, -1, np.int64)
-        self._first_of[list(self._first)] = list(self._first.values())
+        first = np.full(max(self._first, default=-1) + 2, -1, np.int64)
+        first[list(self._first)] = list(self._first.values())
+        numbers = [number for shape in self._shapes for number in shape.numbers]
+        words_to = np.cumsum([len(shape.keep) for shape in self._shapes], dtype=np.int64)
+        numbers_to = np.cumsum([len(shape.numbers) for shape in self._shapes], dtype=np.int64)
+        # By their place among the numbers of a text, so that its fields come in the order of the text.
+        places = [(place, n.field) for shape in self._shapes for place, n in enumerate(shape.numbers)]
+        known = sorted({(place, field) for place, field in places if field})
+        self._names = [field for _, field in known]
+        self._columns = np.array([known.index(one) if one[1] else -1 for one in places], np.int64)
+        # The last one is that of texts without a shape.
+        self._labels = np.array([*(shape.label for shape in self._shapes), -1], np.int64)
+        counts = [len(shape.numbers) for shape in self._shapes]
+        self._spans = [slice(stop - count, stop) for count, stop in zip(counts, numbers_to.tolist(), strict=True)]
+        arrays = {
+            "first_of": first, "following": np.array(self._following, np.int64),
+            "words_from": np.append(0, words_to[:-1]), "words_to": words_to,
+            "keep": np.concatenate([np.zeros(0, np.uint64), *(shape.keep for shape in self._shapes)]),
+            "literal": np.concatenate([np.zeros(0, np.uint64), *(shape.literal for shape in self._shapes)]),
+            "numbers_from": np.append(0, numbers_to[:-1]), "numbers_to": numbers_to,
+            "stop": np.array([n.stop for n in numbers], np.int64),
+            "digits": np.array([n.digits for n in numbers], np.int64),
+            "is_hex": np.array([n.is_hex for n in numbers], np.int64),
+        }  # fmt: skip
+        self._arrays = arrays  # what the description points to
+        self._of = native.ShapesOf(key_count=len(first), before=_BEFORE, most_bytes=_MOST_BYTES)
+        for name, array in arrays.items():
+            setattr(self._of, name, native.address(array))
 
 
 def _keys(kind: Ints, size: Ints) -> Ints:
@@ -170,64 +194,18 @@ def _shape_of(text: bytes, spans: list[Span], label: int, free_from: int) -> _Sh
     words = -(-(_BEFORE + len(text)) // 8)
     keep = np.zeros(8 * words, np.uint8)
     keep[_BEFORE : _BEFORE + len(text)] = 0xFF
-    places: dict[bool, list[tuple[int, int, int]]] = {False: [], True: []}
-    for number, span in enumerate(spans):
+    numbers = []
+    for span in spans:
         found = text[span.start : span.stop]
-        is_hexadecimal = _HEXADECIMAL.fullmatch(found) is not None
-        goes_on = _GOES_ON[is_hexadecimal].match(text, span.stop)
-        if goes_on or not (is_hexadecimal or _DECIMAL.fullmatch(found)):
+        is_hex = _HEXADECIMAL.fullmatch(found) is not None
+        goes_on = _GOES_ON[is_hex].match(text, span.stop)
+        if goes_on or not (is_hex or _DECIMAL.fullmatch(found)):
             return None
-        digits = len(found) - 2 * is_hexadecimal
-        stop = _BEFORE + span.stop
-        keep[stop - digits : stop] = 0
-        places[is_hexadecimal] += [(number, stop - i, digits - i) for i in range(0, digits, 8)]
+        digits = len(found) - 2 * is_hex
+        keep[_BEFORE + span.stop - digits : _BEFORE + span.stop] = 0
+        numbers.append(_Number(span.field, span.stop, digits, is_hex))
     for free in _DIGITS.finditer(text, free_from):
         keep[_BEFORE + free.start() : _BEFORE + free.end()] = 0
     bits = keep.view(np.uint64)
     held = np.frombuffer(bytes(_BEFORE) + text.ljust(8 * words - _BEFORE, b"\0"), np.uint64)
-    fields = tuple(span.field for span in spans)
-    return _Shape(bits, held & bits, fields, _digits(places[False], 10**8), _digits(places[True], 1 << 32), label)
-
-
-def _digits(places: list[tuple[int, int, int]], high: int) -> _Digits:
-    """Return the digits at places (number, stop, digits from it back); of a number the lowest ones come first."""
-    drop = np.array([KEEP[8 - min(digits, 8)] for _, _, digits in places], np.uint64).reshape(-1, 1)
-    numbers = tuple(number for number, _, _ in places)
-    scale = tuple(np.uint64(high if number in numbers[:i] else 1) for i, number in enumerate(numbers))
-    return _Digits(numbers, tuple(stop for _, stop, _ in places), drop, scale)
-
-
-def _read(text: Text, shape: _Shape, rows: Ints, at: Ints) -> tuple[Reading, Ints]:
-    """Return the numbers of the texts that have a shape, and the other texts."""
-    words = len(shape.keep)
-    heads = text.heads(at[rows] - _BEFORE, 8 * words)
-    differs = (heads.words(0, words) & shape.keep) != shape.literal
-    good = ~differs.any(axis=1) if differs.any() else np.ones(len(rows), np.bool_)
-    values: list[Words | None] = [None] * len(shape.fields)
-    for digits, decode in ((shape.decimals, _decimal), (shape.hexadecimals, eight_hexadecimal)):
-        if digits.stops:
-            good &= _decode(heads, digits, decode, values)
-    named = [(name, value) for name, value in zip(shape.fields, values, strict=True) if value is not None]
-    if good.all():
-        return Reading(rows, shape.label, named), rows[:0]
-    fine = np.flatnonzero(good)
-    return Reading(rows[fine], shape.label, [(name, value[fine]) for name, value in named]), rows[~good]
-
-
-def _decode(
-    heads: Heads, digits: _Digits, decode: Callable[[Words], tuple[Words, Mask]], values: list[Words | None]
-) -> Mask:
-    """Set the values that have digits of one base; return which rows of `heads` have them all."""
-    words = np.empty((len(digits.stops), len(heads)), np.uint64)
-    for i, stop in enumerate(digits.stops):
-        words[i] = heads.word(stop - 8)
-    parts, good = decode((words & ~digits.drop) | (ZEROS & digits.drop))
-    for number, part, scale in zip(digits.numbers, parts, digits.scale, strict=True):
-        before = values[number]
-        values[number] = part if before is None else before + part * scale
-    have_all: Mask = np.logical_and.reduce(good, axis=0)
-    return have_all
-
-
-def _decimal(words: Words) -> tuple[Words, Mask]:
-    return swar(words), all_digits(words)
+    return _Shape(bits, held & bits, tuple(numbers), label)

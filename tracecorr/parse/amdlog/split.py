@@ -12,7 +12,6 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from tracecorr.parse.amdlog.blocks import cut_pieces
 from tracecorr.parse.amdlog.classify import Classifier
 from tracecorr.parse.amdlog.layout import SITE, Layouts, Matched
 from tracecorr.parse.amdlog.line_edges import (
@@ -24,7 +23,7 @@ from tracecorr.parse.amdlog.line_edges import (
     without_return,
 )
 from tracecorr.parse.amdlog.messages import Kind
-from tracecorr.parse.amdlog.records_found import Split, concatenate
+from tracecorr.parse.amdlog.records_found import Split
 from tracecorr.parse.amdlog.swapped import PIECE, Head, find_swapped
 from tracecorr.parse.amdlog.torn import Join, Joiner
 from tracecorr.parse.amdlog.unended import open_at_holes, open_last
@@ -147,20 +146,17 @@ class Splitter:
             probe.split(Text(head[: head.rfind(b"\n") + 1]))
             self._joiner = Joiner(probe.context[1])
 
-    def split(self, block: Text) -> Split:
+    def split(self, text: Text) -> Split:
         """Return the records of a block that ends at a line end (or at the end of the file).
 
         Those that fold into others without leaving a value are only counted.
         """
-        parts = []
-        for piece in cut_pieces(block):
-            split = self._split_piece(piece)
-            is_row = self._classifier.kind_of[split.what] != Kind.FOLDED
-            is_row[list(split.messages)] = True
-            parts.append(split.take(np.flatnonzero(is_row)))
-        return concatenate(parts)
+        split = self._split_lines(text)
+        is_row = self._classifier.kind_of[split.what] != Kind.FOLDED
+        is_row[list(split.messages)] = True
+        return split.take(np.flatnonzero(is_row))
 
-    def _split_piece(self, text: Text) -> Split:
+    def _split_lines(self, text: Text) -> Split:
         start, end = text.lines()
         bare = end if has_no_returns(text) else without_return(text, end)
         matched = self._layouts.match(text, start, bare)
@@ -168,9 +164,9 @@ class Splitter:
             # New layouts: learn them from a few lines, not from all.
             pick = np.arange(0, len(start), len(start) // _SAMPLE)
             known = self._layouts.match(text, start[pick], bare[pick])
-            self._split_lines(text, start[pick], end[pick], bare[pick], known)
+            self._cut_records(text, start[pick], end[pick], bare[pick], known)
             matched = self._layouts.match(text, start, bare)
-        split, foreign = self._split_lines(text, start, end, bare, matched)
+        split, foreign = self._cut_records(text, start, end, bare, matched)
         self._join_torn(text, split, foreign)
         if len(split.start):
             open_at_holes(text, split)
@@ -179,7 +175,7 @@ class Splitter:
             self._goes_on = _is_multi_line(text, int(split.start[-1]))
         return split
 
-    def _split_lines(self, text: Text, start: Ints, end: Ints, bare: Ints, matched: Matched) -> tuple[Split, _Pieces]:
+    def _cut_records(self, text: Text, start: Ints, end: Ints, bare: Ints, matched: Matched) -> tuple[Split, _Pieces]:
         """Return the records, and the lines and parts of lines that are none.
 
         Args:

@@ -10,6 +10,7 @@ import re
 
 import numpy as np
 
+from tracecorr.parse import native
 from tracecorr.parse.amdlog.shapes import Shapes, Span
 from tracecorr.parse.digits import Ints, Words
 from tracecorr.parse.text import Text
@@ -57,26 +58,19 @@ class Tails:
         """Return the lines with a known tail, where it begins, and its fields (name, rows, values)."""
         split, start = self._find(text, at)
         lines = np.flatnonzero(start >= 0)
-        readings, rest = self._shapes.read(text, start[lines], split[lines], end[lines] - split[lines])
-        fields = [
-            (name, lines[reading.rows], values) for reading in readings for name, values in reading.fields if name
-        ]
-        if len(rest):
-            lines = np.delete(lines, rest)
+        reading = self._shapes.read(text, start[lines], split[lines], end[lines] - split[lines])
+        fields = [(name, lines[rows], values) for name, rows, values in reading.fields]
+        if len(reading.rest):
+            lines = np.delete(lines, reading.rest)
         return lines, split[lines], fields
 
     def _find(self, text: Text, at: Ints) -> tuple[Ints, Ints]:
         """Return where the tail of each line begins, and the number of its first text (-1 = not known)."""
-        split, start = np.zeros(len(at), np.int64), np.full(len(at), -1, np.int64)
-        left = np.arange(len(at))
-        for (length, number), seen in sorted(self._places.items(), key=lambda item: -item[1]):
-            if len(left) == 0:
-                break
-            hit = text.starts_with(at[left] + length, self._starts[number])
-            found = left[hit]
-            split[found], start[found] = at[found] + length, number
-            self._places[length, number] = seen // 2 + len(found)
-            left = left[~hit]
+        tried = sorted(self._places, key=lambda place: -self._places[place])
+        skips, which = np.array(tried, np.int64).reshape(-1, 2).T.copy()
+        split, start, hits = native.find_starts(text.bytes, at, skips, which, self._starts)
+        for place, count in zip(tried, hits.tolist(), strict=True):
+            self._places[place] = self._places[place] // 2 + count
         return split, start
 
     def learn(self, text: Text, at: Ints, end: Ints) -> bool:

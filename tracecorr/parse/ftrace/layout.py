@@ -143,7 +143,7 @@ class Tasks:
         cpu, known = decimal(text, at + layout.bracket + 1 + layout.cpu_digits, np.full(len(at), layout.cpu_digits))
         # What the columns do not hold is read by the patterns, and null then.
         good &= fine & known & (seconds < LATEST_NS // 10**9) & (cpu < 1 << 16)
-        task = self._codes.encode(text, at, at + layout.bracket, text.span_hash(at, at + layout.bracket))
+        task = self._codes.encode(text, at, at + layout.bracket)
         tasks = pl.DataFrame(
             self._codes.values, schema={"tid": pl.UInt64, "pid": pl.UInt32, "comm": pl.String}, orient="row"
         ).with_columns(pl.col("comm").cast(CAT))

@@ -1,0 +1,274 @@
+"""What is done with every line of a log, as compiled loops over arrays of positions (`kernel.c`).
+
+Python learns what lines look like; these functions compare all lines of a block with what was learned, in one pass
+each. They see bytes through `Text`'s padding only: a position outside of it fits nothing.
+"""
+
+from __future__ import annotations
+
+import ctypes
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from tracecorr.parse.native.library import LayoutOf, RowsOf, ShapesOf, load
+
+__all__ = [
+    "FITS", "NO_FORM", "NO_FRONT", "HashTable", "LayoutOf", "Lines", "Records", "ShapesOf", "address", "code_spans",
+    "count_pair",
+    "find_lines", "find_pairs", "find_starts", "hash_spans", "match_lines", "match_shapes", "read_shapes",
+]  # fmt: skip
+
+Ints = npt.NDArray[np.int64]
+Words = npt.NDArray[np.uint64]
+Bytes = npt.NDArray[np.uint8]
+
+FITS, NO_FRONT, NO_FORM = 0, 1, 2
+_LIBRARY = load()
+# Lines are hardly ever shorter; where they are, they are looked for once more.
+_USUAL_LINE_BYTES = 32
+_LEAST_PLACES = 64
+
+
+# Type of each column of the rows that are joined.
+_ROW_COLUMNS = {
+    "lane": np.int32, "name": np.int32, "kind": np.int8, "offset": np.int64, "stamp": np.int64, "shared": np.bool_,
+    "passed": np.bool_, "is_rocr": np.bool_,
+}  # fmt: skip
+
+
+def address(array: npt.NDArray[Any]) -> int:
+    """Return where the first element of a contiguous array lies."""
+    place: int = array.ctypes.data
+    return place
+
+
+def _address(array: Any) -> int:
+    return address(array)
+
+
+def _ints(array: npt.NDArray[Any]) -> Ints:
+    return np.ascontiguousarray(array, np.int64)
+
+
+class HashTable:
+    """Map 64-bit hashes to small codes."""
+
+    def __init__(self) -> None:
+        self.keys, self.codes = np.zeros(_LEAST_PLACES, np.uint64), np.zeros(_LEAST_PLACES, np.int64)
+        self._count = 0
+
+    @property
+    def mask(self) -> int:
+        """Return what of a hash names its place."""
+        return len(self.keys) - 1
+
+    def add(self, hashes: Words, codes: Ints) -> None:
+        """Remember the codes of new hashes."""
+        self._count += len(hashes)
+        if 4 * self._count > len(self.keys):
+            keys, kept = self.keys, self.codes
+            used = np.flatnonzero(keys)
+            room = 1 << (8 * self._count).bit_length()
+            self.keys, self.codes = np.zeros(room, np.uint64), np.zeros(room, np.int64)
+            self._put(keys[used], kept[used])
+        self._put(np.ascontiguousarray(hashes), _ints(codes))
+
+    def _put(self, hashes: Words, codes: Ints) -> None:
+        _LIBRARY.table_add(*self.pointers, len(hashes), address(hashes), address(codes))
+
+    @property
+    def pointers(self) -> tuple[int, int, int]:
+        """Return the table as compiled functions take it."""
+        return address(self.keys), address(self.codes), self.mask
+
+    def find(self, hashes: Words) -> tuple[Ints, bool]:
+        """Return the codes of hashes, -1 where they are not known, and whether all are known."""
+        found, hashes = np.empty(len(hashes), np.int64), np.ascontiguousarray(hashes)
+        unknown = _LIBRARY.table_find(*self.pointers, len(hashes), address(hashes), address(found))
+        return found, unknown == 0
+
+
+def hash_spans(raw: Bytes, at: Ints, end: Ints) -> Words:
+    """Return the hash of the text between two positions, of any length."""
+    at, end, hashes = _ints(at), _ints(end), np.empty(len(at), np.uint64)
+    _LIBRARY.hash_spans(address(raw), len(raw), len(at), address(at), address(end), address(hashes))
+    return hashes
+
+
+def code_spans(table: HashTable, raw: Bytes, at: Ints, end: Ints) -> tuple[Ints, Words, bool]:
+    """Return codes (-1 = not known) and hashes of the texts between two positions, and whether all are known."""
+    at, end = _ints(at), _ints(end)
+    hashes, codes = np.empty(len(at), np.uint64), np.empty(len(at), np.int64)
+    places = address(at), address(end), address(hashes), address(codes)
+    unknown = _LIBRARY.code_spans(*table.pointers, address(raw), len(raw), len(at), *places)
+    return codes, hashes, unknown == 0
+
+
+def find_lines(raw: Bytes, start: int, stop: int) -> tuple[Ints, Ints]:
+    """Return start and end (without the newline) of every line between two positions."""
+    for room in ((stop - start) // _USUAL_LINE_BYTES + 1, stop - start):
+        starts, ends = np.empty(room, np.int64), np.empty(room, np.int64)
+        count = _LIBRARY.find_lines(address(raw), start, stop, room, address(starts), address(ends))
+        if count >= 0:
+            return starts[:count], ends[:count]
+    raise AssertionError("each line has a byte")
+
+
+def count_pair(raw: Bytes, start: int, stop: int, pair: bytes) -> int:
+    """Return how often two bytes stand behind each other between two positions."""
+    count: int = _LIBRARY.count_pair(address(raw), start, stop, *pair)
+    return count
+
+
+def find_pairs(raw: Bytes, at: Ints, size: int, pair: bytes) -> Ints:
+    """Return where two bytes stand first in the `size` bytes from each position; -1 = nowhere."""
+    at, places = _ints(at), np.empty(len(at), np.int64)
+    _LIBRARY.find_pairs(address(raw), len(raw), len(at), address(at), size, *pair, address(places))
+    return places
+
+
+class Lines:
+    """Hold what `match_lines` tells of each line, as parallel arrays.
+
+    Args:
+        status: `FITS`, `NO_FRONT` (what stands before the message is not known), `NO_FORM` (the message is not), or
+            another number where no time stands at its place.
+        front: hash of what stands before the message but the time, and of the first bytes of the message.
+        thread, slot: of the front.
+        time: number at the place of the time.
+        message: first byte of the message, behind its colour where that is known.
+        what: what the message is; -1 = not known.
+    """
+
+    def __init__(self, size: int) -> None:
+        self.status, self.front = np.empty(size, np.uint8), np.empty(size, np.uint64)
+        self.thread, self.slot, self.time, self.message, self.what = (np.empty(size, np.int64) for _ in range(5))
+
+
+def match_lines(of: LayoutOf, raw: Bytes, start: Ints, end: Ints, given: tuple[Ints, Ints] | None = None) -> Lines:
+    """Return what lines are that may have a layout; `given` are their threads and slots, where these are known."""
+    start, end, lines = _ints(start), _ints(end), Lines(len(start))
+    if given:
+        lines.thread, lines.slot = map(_ints, given)
+    places = (lines.status, lines.front, lines.thread, lines.slot, lines.time, lines.message, lines.what)
+    _LIBRARY.match_lines(
+        ctypes.addressof(of), address(raw), len(raw), len(start), address(start), address(end), given is not None,
+        *map(_address, places),
+    )  # fmt: skip
+    return lines
+
+
+def match_shapes(of: ShapesOf, raw: Bytes, kind: Ints, at: Ints, size: Ints) -> tuple[Ints, bool]:
+    """Return the shape of each text, -1 = none that is known, and whether all have one."""
+    kind, at, size = _ints(kind), _ints(at), _ints(size)
+    shape = np.empty(len(at), np.int64)
+    places = (kind, at, size, shape)
+    unknown = _LIBRARY.match_shapes(ctypes.addressof(of), address(raw), len(raw), len(at), *map(_address, places))
+    return shape, unknown == 0
+
+
+def read_shapes(of: ShapesOf, raw: Bytes, at: Ints, shape: Ints, columns: Ints, count: int) -> tuple[Words, Bytes]:
+    """Return numbers of texts that have a shape, and which texts have them; one row for each of `count` columns.
+
+    Args:
+        of: the shapes.
+        raw: the bytes.
+        at, shape: of the texts; -1 = it has none.
+        columns: column of each number of `of`, -1 = it is not wanted.
+        count: how many columns there are.
+    """
+    at = _ints(at)
+    values, present = np.zeros((count, len(at)), np.uint64), np.zeros((count, len(at)), np.uint8)
+    places = (at, shape, columns, values, present)
+    _LIBRARY.read_shapes(ctypes.addressof(of), address(raw), len(at), *map(_address, places))
+    return values, present
+
+
+def find_starts(raw: Bytes, at: Ints, skips: Ints, which: Ints, texts: list[bytes]) -> tuple[Ints, Ints, Ints]:
+    """Return where one of some texts stands behind each position, which one (-1 = none), and the hits of each trial.
+
+    Args:
+        raw: the bytes.
+        at: positions.
+        skips, which: distance and number of a text; they are tried in this order.
+        texts: what is looked for.
+    """
+    at, split, found, hits = _ints(at), np.empty(len(at), np.int64), np.empty(len(at), np.int64), np.zeros_like(which)
+    width = max(map(len, texts), default=1)
+    literals = np.frombuffer(b"".join(text.ljust(width) for text in texts) or b"\0", np.uint8)
+    sizes = np.array([len(text) for text in texts], np.int64)
+    places = (skips, which, sizes, literals)
+    _LIBRARY.find_starts(
+        address(raw), len(raw), len(at), address(at), len(which), *map(_address, places), width,
+        *map(_address, (split, found, hits)),
+    )  # fmt: skip
+    return split, found, hits
+
+
+class Records:
+    """Hold the rows of a block in the order of the file, as the functions take them that join rows.
+
+    Args:
+        lane: one per thread.
+        name, kind: what each row is.
+        offset: byte of the file.
+        stamp: ns.
+        shared: rows without a thread: their lane may be that of several.
+        passed: calls of earlier blocks that enclose nothing in this one.
+        is_rocr: rows that ROCr printed.
+    """
+
+    def __init__(self, **columns: npt.NDArray[Any]) -> None:
+        self.columns: dict[str, npt.NDArray[Any]] = {
+            name: np.ascontiguousarray(columns[name], dtype) for name, dtype in _ROW_COLUMNS.items()
+        }
+        self.count = len(self.columns["lane"])
+        self.lanes = int(self.columns["lane"].max(initial=-1)) + 1
+        self._of = RowsOf(self.count, self.lanes, *map(_address, self.columns.values()))
+
+    def pair_calls(self, is_leaf: npt.NDArray[np.bool_]) -> tuple[Ints, Ints, Ints, Ints]:
+        """Join calls that nest.
+
+        Args:
+            is_leaf: calls without an exit line: one ends where the next call of its lane begins, if not by an exit.
+
+        Returns:
+            Of an enter its exit, of an exit its enter, -1 = open, -2 = it has none; the next call's row of the same
+            lane of each call (-1 = none); the calls that are left; enters of joined calls with calls inside.
+        """
+        partner, following, left, outer, below, place = (np.empty(self.count, np.int64) for _ in range(6))
+        counts, (top, last, depth) = np.zeros(2, np.int64), np.empty((3, self.lanes), np.int64)
+        places = (is_leaf, partner, following, left, outer, counts, top, last, depth, below, place)
+        _LIBRARY.pair_calls(ctypes.addressof(self._of), *map(_address, places))
+        return partner, following, left[: counts[0]], outer[: counts[1]]
+
+    def nest_calls(self, partner: Ints, wait_bytes: int) -> tuple[Ints, Ints]:
+        """Return how many calls enclose each row, and the innermost one (-1 = none).
+
+        A call encloses what follows up to its exit where that is at most `wait_bytes` behind it, else up to the next
+        call's line.
+        """
+        depth, parent, below = (np.empty(self.count, np.int64) for _ in range(3))
+        top, last, opened = np.empty((3, self.lanes), np.int64)
+        places = (depth, parent, top, last, opened, below)
+        _LIBRARY.nest_calls(ctypes.addressof(self._of), address(partner), wait_bytes, *map(_address, places))
+        return depth, parent
+
+    def fold(self, is_dispatch: npt.NDArray[np.bool_], kernel: npt.NDArray[np.int32]) -> tuple[Ints, Ints, Ints, Bytes]:
+        """Return names and argument sizes of dispatches, commands of packets and copies (-1 = none), and what waits.
+
+        Args:
+            is_dispatch: HIP's dispatches.
+            kernel: of rows that name one; -1 = its name is not known.
+        """
+        shader, kernarg, command = (np.empty(self.count, np.int64) for _ in range(3))
+        waiting, calls, seen = (
+            np.empty(self.count, np.uint8),
+            np.empty(self.lanes, np.int64),
+            np.empty((self.lanes, 6), np.int64),
+        )
+        places = (is_dispatch, kernel, shader, kernarg, command, waiting, calls, seen)
+        _LIBRARY.fold_rows(ctypes.addressof(self._of), *map(_address, places))
+        return shader, kernarg, command, waiting

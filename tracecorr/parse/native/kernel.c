@@ -1,0 +1,524 @@
+/* What is done with every line of a log: find lines, compare them with what was learned, read their numbers.
+ *
+ * Python learns (layouts, forms, shapes, hashes of texts); these functions apply what it learned to the lines of
+ * a block. Each works on arrays of positions in the padded bytes of `parse.text.Text`: before the first and behind
+ * the last byte of a block there is room to load whole words. None of them allocates or keeps anything.
+ */
+#include <stdint.h>
+#include <string.h>
+
+typedef uint8_t u8;
+typedef int32_t i32;
+typedef int64_t i64;
+typedef uint64_t u64;
+
+#define WORD_BYTES 8
+#define BYTES 0x0101010101010101ULL
+
+static inline u64 load(const u8 *p) {
+    u64 word;
+    memcpy(&word, p, sizeof word);
+#if __BYTE_ORDER__ == __ORDER_BIG_ENDIAN__
+    word = __builtin_bswap64(word);
+#endif
+    return word;
+}
+
+/* Whether `size` bytes at a place, and a word that begins in them, lie in the padded bytes of a block. */
+static inline int is_inside(i64 raw_size, i64 at, i64 size) {
+    return at >= WORD_BYTES && size >= 0 && at + size <= raw_size - 2 * WORD_BYTES;
+}
+
+/* The first `size` bytes (0 to 8), the others zero. */
+static inline u64 load_part(const u8 *p, i64 size) {
+    return size <= 0 ? 0 : load(p) & (~0ULL >> (64 - 8 * size));
+}
+
+/* ---- hashes of texts, and tables from hashes to codes ---- */
+
+static inline u64 fold(u64 a, u64 b) {
+    unsigned __int128 product = (unsigned __int128)a * b;
+    return (u64)product ^ (u64)(product >> 64);
+}
+
+static inline u64 hash_text(const u8 *p, i64 size) {
+    u64 hash = fold((u64)size ^ 0x9E3779B97F4A7C15ULL, 0xD6E8FEB86659FD93ULL);
+    for (; size > 16; p += 16, size -= 16)
+        hash = fold(load(p) ^ 0xA0761D6478BD642FULL, load(p + 8) ^ hash);
+    u64 first = load_part(p, size < 8 ? size : 8), second = load_part(p + 8, size - 8);
+    return fold(first ^ 0xA0761D6478BD642FULL, second ^ hash ^ 0xE7037ED1A0B428DBULL);
+}
+
+/* Open addressing; a key of zero marks a free place, so that no hash may be zero. */
+static inline u64 key_of(u64 hash) { return hash ? hash : 1; }
+
+static inline i64 look_up(const u64 *keys, const i64 *codes, i64 mask, u64 hash) {
+    u64 key = key_of(hash);
+    for (u64 place = key;; place++) {
+        u64 found = keys[place & mask];
+        if (found == key)
+            return codes[place & mask];
+        if (!found)
+            return -1;
+    }
+}
+
+/* Put hashes with their codes into a table that has room for them; a hash that is there keeps its code. */
+void table_add(u64 *keys, i64 *codes, i64 mask, i64 count, const u64 *hashes, const i64 *added) {
+    for (i64 i = 0; i < count; i++) {
+        u64 key = key_of(hashes[i]), place = key;
+        while (keys[place & mask] && keys[place & mask] != key)
+            place++;
+        if (!keys[place & mask]) {
+            keys[place & mask] = key;
+            codes[place & mask] = added[i];
+        }
+    }
+}
+
+/* Set the codes of hashes, -1 = not known; return how many are not. */
+i64 table_find(const u64 *keys, const i64 *codes, i64 mask, i64 count, const u64 *hashes, i64 *found) {
+    i64 unknown = 0;
+    for (i64 i = 0; i < count; i++) {
+        found[i] = look_up(keys, codes, mask, hashes[i]);
+        unknown += found[i] < 0;
+    }
+    return unknown;
+}
+
+static inline u64 hash_span(const u8 *raw, i64 raw_size, i64 at, i64 end) {
+    i64 size = end > at && is_inside(raw_size, at, end - at) ? end - at : 0;
+    return hash_text(size ? raw + at : raw, size);
+}
+
+/* Set the hash of the text between two places, of each row. */
+void hash_spans(const u8 *raw, i64 raw_size, i64 count, const i64 *at, const i64 *end, u64 *hashes) {
+    for (i64 i = 0; i < count; i++)
+        hashes[i] = hash_span(raw, raw_size, at[i], end[i]);
+}
+
+/* Set the hashes and codes (-1 = not known) of texts; return how many are not known. */
+i64 code_spans(const u64 *keys, const i64 *codes, i64 mask, const u8 *raw, i64 raw_size, i64 count, const i64 *at,
+               const i64 *end, u64 *hashes, i64 *found) {
+    hash_spans(raw, raw_size, count, at, end, hashes);
+    return table_find(keys, codes, mask, count, hashes, found);
+}
+
+/* ---- lines ---- */
+
+/* Set start and end of the lines of a block; return how many there are, -1 where there is no room for them. */
+i64 find_lines(const u8 *raw, i64 start, i64 stop, i64 room, i64 *starts, i64 *ends) {
+    i64 count = 0;
+    while (start < stop) {
+        const u8 *found = memchr(raw + start, '\n', (size_t)(stop - start));
+        i64 end = found ? found - raw : stop;
+        if (count == room)
+            return -1;
+        starts[count] = start;
+        ends[count++] = end;
+        start = end + 1;
+    }
+    return count;
+}
+
+/* Return how often two bytes stand behind each other. */
+i64 count_pair(const u8 *raw, i64 start, i64 stop, u8 first, u8 second) {
+    enum { LANES = 32, TURNS = 255 };
+    i64 count = 0;
+    while (stop - start > LANES) {
+        u8 lanes[LANES] = {0};
+        i64 turns = (stop - start - 1) / LANES;
+        turns = turns < TURNS ? turns : TURNS;
+        for (i64 turn = 0; turn < turns; turn++, start += LANES)
+            for (int i = 0; i < LANES; i++)
+                lanes[i] += (raw[start + i] == first) & (raw[start + i + 1] == second);
+        for (int i = 0; i < LANES; i++)
+            count += lanes[i];
+    }
+    for (; start + 1 < stop; start++)
+        count += (raw[start] == first) & (raw[start + 1] == second);
+    return count;
+}
+
+/* Set where a text of two bytes begins first in the `size` bytes from each place; -1 = nowhere. */
+void find_pairs(const u8 *raw, i64 raw_size, i64 count, const i64 *at, i64 size, u8 first, u8 second, i64 *places) {
+    for (i64 i = 0; i < count; i++) {
+        places[i] = -1;
+        if (!is_inside(raw_size, at[i], size))
+            continue;
+        const u8 *p = raw + at[i], *stop = p + size - 1;
+        while (p < stop && (p = memchr(p, first, (size_t)(stop - p)))) {
+            if (p[1] == second) {
+                places[i] = p - raw;
+                break;
+            }
+            p++;
+        }
+    }
+}
+
+/* ---- numbers ---- */
+
+static inline int is_decimal(u64 word) {
+    return ((word & (0xF0 * BYTES)) | (((word + 0x06 * BYTES) & (0xF0 * BYTES)) >> 4)) == 0x33 * BYTES;
+}
+
+static inline u64 eight_decimal(u64 word) {
+    word = (word & (0x0F * BYTES)) * 2561 >> 8;
+    word = (word & 0x00FF00FF00FF00FFULL) * 6553601 >> 16;
+    return (word & 0x0000FFFF0000FFFFULL) * 42949672960001ULL >> 32;
+}
+
+/* The word that ends before `stop`, of which only the last `digits` (at most 8) count: zeros are put before them. */
+static inline u64 last_digits(const u8 *stop, i64 digits) {
+    u64 drop = digits >= 8 ? 0 : ~0ULL >> (8 * digits);
+    return (load(stop - 8) & ~drop) | (0x30 * BYTES & drop);
+}
+
+static inline int is_hexadecimal(u64 word) {
+    u64 letter = (word >> 6) & BYTES, value = (word & (0x0F * BYTES)) + letter * 9;
+    return value + 0x30 * BYTES + letter * 39 == (word | letter << 5) &&
+           ((value + 0x06 * BYTES) & (0x10 * BYTES)) == letter << 4 && !(value & (0x10 * BYTES));
+}
+
+static inline u64 eight_hexadecimal(u64 word) {
+    word = (word & (0x0F * BYTES)) + ((word >> 6) & BYTES) * 9;
+    word = (word << 4 | word >> 8) & 0x00FF00FF00FF00FFULL;
+    word = (word << 8 | word >> 16) & 0x0000FFFF0000FFFFULL;
+    return (word << 16 | word >> 32) & 0xFFFFFFFFULL;
+}
+
+/* ---- lines that fit a layout ---- */
+
+/* What a layout's prefix tells of a line. */
+enum { FITS = 0, NO_FRONT = 1, NO_FORM = 2, NO_TIME = 3 };
+
+typedef struct {
+    i64 mark, digits, gap;      /* see `amdlog.layout.Layout` */
+    const u64 *keys;            /* fronts: hash -> code */
+    const i64 *codes;
+    i64 mask;
+    const i64 *threads, *slots; /* of each front */
+    i64 slot_count;             /* forms: slot -> first form */
+    const i64 *first_of;
+    const i64 *following, *sizes, *whats, *skips; /* of each form */
+    const u8 *literals;
+    i64 literal_bytes;
+} Layout;
+
+static inline i64 find_form(const Layout *of, i64 slot, const u8 *message, i64 size) {
+    i64 form = of->first_of[slot < of->slot_count ? slot : of->slot_count - 1];
+    for (; form > 0; form = of->following[form])
+        if (of->sizes[form] <= size &&
+            !memcmp(of->literals + form * of->literal_bytes, message, (size_t)of->sizes[form]))
+            return form;
+    return 0;
+}
+
+static inline int read_time(const u8 *mark, i64 digits, i64 *time) {
+    u64 low = last_digits(mark, digits < 8 ? digits : 8), high = 0x30 * BYTES;
+    if (digits > 8)
+        high = last_digits(mark - 8, digits - 8);
+    *time = (i64)(eight_decimal(high) * 100000000 + eight_decimal(low));
+    return is_decimal(low) && is_decimal(high);
+}
+
+static inline u64 hash_front(const Layout *of, const u8 *line) {
+    u64 site = hash_text(line, of->mark - of->digits), thread = hash_text(line + of->mark, of->gap);
+    return fold(site ^ 0x8EBC6AF09C88C6E3ULL, thread ^ load_part(line + of->mark + of->gap, 4));
+}
+
+/* Read the prefix of lines of one layout, and find the form of their messages.
+ *
+ * Where `given` is set, thread and slot of each line are known already; else its front tells them.
+ */
+void match_lines(const Layout *of, const u8 *raw, i64 raw_size, i64 count, const i64 *start, const i64 *end, int given, u8 *status,
+                 u64 *front, i64 *thread, i64 *slot, i64 *time, i64 *message, i64 *what) {
+    i64 size = of->mark + of->gap;
+    for (i64 i = 0; i < count; i++) {
+        const u8 *line = raw + start[i];
+        what[i] = -1;
+        message[i] = start[i] + size;
+        if (!is_inside(raw_size, start[i], size + of->literal_bytes)) {
+            thread[i] = slot[i] = time[i] = 0;
+            status[i] = NO_TIME;
+            continue;
+        }
+        status[i] = read_time(line + of->mark, of->digits, &time[i]) ? FITS : NO_TIME;
+        if (!given) {
+            front[i] = hash_front(of, line);
+            i64 code = look_up(of->keys, of->codes, of->mask, front[i]);
+            thread[i] = code < 0 ? 0 : of->threads[code];
+            slot[i] = code < 0 ? 0 : of->slots[code];
+            if (code < 0) {
+                status[i] = NO_FRONT;
+                continue;
+            }
+        }
+        if (status[i] != FITS)
+            continue;
+        i64 form = find_form(of, slot[i], line + size, end[i] - start[i] - size);
+        if (!form) {
+            status[i] = NO_FORM;
+            continue;
+        }
+        what[i] = of->whats[form];
+        message[i] += of->skips[form];
+    }
+}
+
+/* ---- texts of known shapes ---- */
+
+typedef struct {
+    i64 key_count;
+    const i64 *first_of;               /* key -> first shape, -1 = none */
+    const i64 *following;              /* of each shape */
+    const i64 *words_from, *words_to;  /* of each shape: its words */
+    const u64 *keep, *literal;         /* of each word */
+    const i64 *numbers_from, *numbers_to;
+    const i64 *stop, *digits, *is_hex; /* of each number: byte behind it in the text */
+    i64 before;                        /* bytes before a text that its first word begins */
+    i64 most_bytes;
+} Shapes;
+
+static inline int has_digits(const u8 *stop, i64 digits, i64 is_hex) {
+    for (; digits > 0; stop -= 8, digits -= 8) {
+        u64 word = last_digits(stop, digits < 8 ? digits : 8);
+        if (!(is_hex ? is_hexadecimal(word) : is_decimal(word)))
+            return 0;
+    }
+    return 1;
+}
+
+static inline int has_shape(const Shapes *of, i64 shape, const u8 *text) {
+    const u8 *p = text - of->before;
+    for (i64 i = of->words_from[shape]; i < of->words_to[shape]; i++, p += WORD_BYTES)
+        if ((load(p) & of->keep[i]) != of->literal[i])
+            return 0;
+    for (i64 i = of->numbers_from[shape]; i < of->numbers_to[shape]; i++)
+        if (!has_digits(text + of->stop[i], of->digits[i], of->is_hex[i]))
+            return 0;
+    return 1;
+}
+
+/* Set the shape of each text, -1 = none that is known; return how many have none. */
+i64 match_shapes(const Shapes *of, const u8 *raw, i64 raw_size, i64 count, const i64 *kind, const i64 *at, const i64 *size,
+                 i64 *shape) {
+    i64 unknown = 0;
+    for (i64 i = 0; i < count; i++) {
+        i64 key = kind[i] * of->most_bytes + (size[i] < of->most_bytes ? size[i] : of->most_bytes - 1);
+        i64 found = of->first_of[key < of->key_count ? key : of->key_count - 1];
+        if (!is_inside(raw_size, at[i], of->most_bytes))
+            found = -1;
+        while (found >= 0 && !has_shape(of, found, raw + at[i]))
+            found = of->following[found];
+        shape[i] = found;
+        unknown += found < 0;
+    }
+    return unknown;
+}
+
+/* Set the numbers of texts whose shape is known: those of column `c` of text `i` at `c * count + i`. */
+void read_shapes(const Shapes *of, const u8 *raw, i64 count, const i64 *at, const i64 *shape, const i64 *columns,
+                 u64 *values, u8 *present) {
+    for (i64 i = 0; i < count; i++) {
+        if (shape[i] < 0)
+            continue;
+        for (i64 n = of->numbers_from[shape[i]]; n < of->numbers_to[shape[i]]; n++) {
+            if (columns[n] < 0)
+                continue;
+            const u8 *stop = raw + at[i] + of->stop[n];
+            i64 digits = of->digits[n], place = columns[n] * count + i;
+            u64 low = last_digits(stop, digits < 8 ? digits : 8), high = 0x30 * BYTES;
+            if (digits > 8)
+                high = last_digits(stop - 8, digits - 8);
+            values[place] = of->is_hex[n] ? eight_hexadecimal(high) << 32 | eight_hexadecimal(low)
+                                          : eight_decimal(high) * 100000000 + eight_decimal(low);
+            present[place] = 1;
+        }
+    }
+}
+
+/* Set which text stands a number of bytes behind each place (-1 = none), and where.
+ *
+ * Tried are texts at distances (`skips`, `which`), in this order; `hits` counts the rows of each.
+ */
+void find_starts(const u8 *raw, i64 raw_size, i64 count, const i64 *at, i64 tried, const i64 *skips, const i64 *which,
+                 const i64 *sizes, const u8 *literals, i64 literal_bytes, i64 *split, i64 *found, i64 *hits) {
+    for (i64 i = 0; i < count; i++) {
+        found[i] = -1;
+        split[i] = 0;
+        for (i64 turn = 0; turn < tried && found[i] < 0; turn++) {
+            i64 text = which[turn], place = at[i] + skips[turn];
+            if (!is_inside(raw_size, place, sizes[text]) ||
+                memcmp(raw + place, literals + text * literal_bytes, (size_t)sizes[text]))
+                continue;
+            found[i] = text;
+            split[i] = place;
+            hits[turn]++;
+        }
+    }
+}
+
+/* ---- what belongs together in the rows of a block; all rows are in the order of the file ---- */
+
+enum { ENTER = 1, EXIT = 2, KERNARG = 5, SHADER = 6, PACKET = 7, COMMAND = 8, COPY = 9 }; /* `messages.Kind` */
+enum { OPEN = -1, NO_EXIT = -2 };
+
+typedef struct {
+    i64 count, lanes;
+    const i32 *lane, *name;
+    const int8_t *kind;
+    const i64 *offset, *stamp;
+    const u8 *shared, *passed, *is_rocr;
+} Rows;
+
+static inline int is_call(int8_t kind) { return kind == ENTER || kind == EXIT; }
+
+/* Join calls that nest, and list those that are left (`left`) and the joined ones with others inside (`outer`).
+ *
+ * `is_leaf` marks calls without an exit line: such a call ends where the next one of its lane begins, unless that is
+ * its exit. `top`, `last` and `depth` have a place for each lane, `below` and `place` for each row.
+ */
+void pair_calls(const Rows *of, const u8 *is_leaf, i64 *partner, i64 *following, i64 *left, i64 *outer, i64 *counts,
+                i64 *top, i64 *last, i64 *depth, i64 *below, i64 *place) {
+    i64 lefts = 0, outers = 0;
+    for (i64 lane = 0; lane < of->lanes; lane++) {
+        top[lane] = last[lane] = -1;
+        depth[lane] = 0;
+    }
+    for (i64 row = 0; row < of->count; row++) {
+        partner[row] = OPEN;
+        following[row] = -1;
+        if (!is_call(of->kind[row]))
+            continue;
+        i64 lane = of->lane[row], before = last[lane];
+        int is_exit = of->kind[row] == EXIT;
+        if (before >= 0) {
+            following[before] = row;
+            if (is_leaf[before] && of->kind[before] == ENTER && !(is_exit && of->name[row] == of->name[before])) {
+                partner[before] = NO_EXIT;
+                if (!of->shared[before]) {
+                    top[lane] = below[before];
+                    depth[lane]--;
+                }
+            }
+        }
+        last[lane] = row;
+        if (of->shared[row])
+            continue;
+        place[row] = depth[lane]++;
+        i64 enter = top[lane];
+        if (is_exit && enter >= 0 && of->kind[enter] == ENTER && of->name[enter] == of->name[row]) {
+            partner[enter] = row;
+            partner[row] = enter;
+            top[lane] = below[enter];
+            if (place[row] != place[enter] + 1)
+                outer[outers++] = enter;
+        } else {
+            below[row] = enter;
+            top[lane] = row;
+        }
+    }
+    for (i64 row = 0; row < of->count; row++)
+        if (is_call(of->kind[row]) && partner[row] == OPEN && !of->shared[row])
+            left[lefts++] = row;
+    counts[0] = lefts;
+    counts[1] = outers;
+}
+
+/* Set depth and innermost enclosing call (-1 = none) of every row.
+ *
+ * A call encloses what follows up to its exit where that is at most `wait_bytes` behind it, else up to the next call's
+ * line; `passed` ones enclose nothing. `top`, `last` and `open` have a place for each lane, `below` for each row.
+ */
+void nest_calls(const Rows *of, const i64 *partner, i64 wait_bytes, i64 *depth, i64 *parent, i64 *top, i64 *last,
+                i64 *open, i64 *below) {
+    for (i64 lane = 0; lane < of->lanes; lane++) {
+        top[lane] = last[lane] = -1;
+        open[lane] = 0;
+    }
+    for (i64 row = 0; row < of->count; row++) {
+        i64 lane = of->lane[row];
+        int is_enter = of->kind[row] == ENTER && !of->passed[row];
+        if (is_call(of->kind[row])) {
+            i64 ended[2] = {last[lane], of->kind[row] == EXIT ? partner[row] : -1};
+            last[lane] = row;
+            for (int i = 0; i < 2; i++) {
+                i64 call = ended[i];
+                if (call < 0 || of->kind[call] != ENTER || of->passed[call])
+                    continue;
+                int to_exit = !of->shared[call] && partner[call] >= 0 &&
+                              of->offset[partner[call]] - of->offset[call] <= wait_bytes;
+                if (to_exit == i && top[lane] >= 0) {
+                    top[lane] = below[top[lane]];
+                    open[lane]--;
+                }
+            }
+        }
+        depth[row] = open[lane];
+        parent[row] = top[lane];
+        if (is_enter) {
+            below[row] = top[lane];
+            top[lane] = row;
+            open[lane]++;
+        }
+    }
+}
+
+typedef struct {
+    i64 row, calls;
+} Seen;
+
+/* Set of each dispatch its ShaderName and KernargSegment, and of each packet and copy its command (-1 = none).
+ *
+ * Two rows belong together only where no call begins or ends between them, a name and its dispatch only where no
+ * command does either. A name that is not known (`kernel` < 0), or that was moved in the file (printed behind its
+ * dispatch, or before the command in front of it), is none. `waiting` marks what may belong to a packet behind the
+ * last row. `calls` has a place for each lane, `seen` three.
+ */
+void fold_rows(const Rows *of, const u8 *is_dispatch, const i32 *kernel, i64 *shader, i64 *kernarg, i64 *command,
+               u8 *waiting, i64 *calls, Seen *seen) {
+    static const int8_t sources[2] = {SHADER, KERNARG};
+    i64 *found[2] = {shader, kernarg};
+    for (i64 lane = 0; lane < of->lanes; lane++) {
+        calls[lane] = 0;
+        for (int i = 0; i < 3; i++)
+            seen[3 * lane + i].row = -1;
+    }
+    for (i64 row = 0; row < of->count; row++) {
+        int8_t kind = of->kind[row];
+        i64 lane = of->lane[row];
+        shader[row] = kernarg[row] = command[row] = -1;
+        waiting[row] = 0;
+        if (is_call(kind))
+            calls[lane]++;
+        if (kind != SHADER && kind != KERNARG && kind != COMMAND && kind != PACKET && kind != COPY)
+            continue;
+        Seen now = {row, calls[lane]}, *last = seen + 3 * lane;
+        for (int i = 0; i < 2; i++) {
+            if (is_dispatch[row] && last[i].row >= 0 && of->kind[last[i].row] == sources[i] &&
+                last[i].calls == now.calls)
+                found[i][row] = last[i].row;
+            if (kind == sources[i] || kind == COMMAND || is_dispatch[row])
+                last[i] = now;
+        }
+        if (kind == COMMAND)
+            last[2] = now;
+        i64 begun = last[2].row >= 0 && last[2].calls == now.calls ? last[2].row : -1, name = shader[row];
+        if ((kind == PACKET || kind == COPY) && !of->is_rocr[row])
+            command[row] = begun;
+        if (name < 0)
+            continue;
+        int is_moved = !of->shared[row] && (of->stamp[name] > of->stamp[row] ||
+                                            (begun >= 0 && of->stamp[begun] > of->stamp[name]));
+        if (is_moved || kernel[name] < 0)
+            shader[row] = -1;
+    }
+    for (i64 lane = 0; lane < of->lanes; lane++)
+        for (int i = 0; i < 3; i++) {
+            Seen last = seen[3 * lane + i];
+            if (last.row >= 0 && last.calls == calls[lane] && of->kind[last.row] == (i < 2 ? sources[i] : COMMAND))
+                waiting[last.row] = 1;
+        }
+}

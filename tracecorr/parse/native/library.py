@@ -1,0 +1,78 @@
+"""The compiled functions of `kernel.c`, found beside this module."""
+
+from __future__ import annotations
+
+import ctypes
+from pathlib import Path
+
+# `scripts/build_native.py` writes it where the package is installed from.
+LIBRARY = Path(__file__).with_name("kernel.so")
+
+_POINTER, _INT, _BYTE = ctypes.c_void_p, ctypes.c_int64, ctypes.c_uint8
+_TABLE, _RAW = (_POINTER, _POINTER, _INT), (_POINTER, _INT)
+_ARGUMENTS = {
+    "table_add": (*_TABLE, _INT, _POINTER, _POINTER),
+    "table_find": (*_TABLE, _INT, _POINTER, _POINTER),
+    "hash_spans": (*_RAW, _INT, _POINTER, _POINTER, _POINTER),
+    "code_spans": (*_TABLE, *_RAW, _INT, *[_POINTER] * 4),
+    "find_lines": (_POINTER, _INT, _INT, _INT, _POINTER, _POINTER),
+    "count_pair": (_POINTER, _INT, _INT, _BYTE, _BYTE),
+    "find_pairs": (*_RAW, _INT, _POINTER, _INT, _BYTE, _BYTE, _POINTER),
+    "match_lines": (_POINTER, *_RAW, _INT, _POINTER, _POINTER, ctypes.c_int, *[_POINTER] * 7),
+    "match_shapes": (_POINTER, *_RAW, _INT, *[_POINTER] * 4),
+    "read_shapes": (_POINTER, _POINTER, _INT, *[_POINTER] * 5),
+    "pair_calls": (*[_POINTER] * 12,),
+    "nest_calls": (_POINTER, _POINTER, _INT, *[_POINTER] * 6),
+    "fold_rows": (*[_POINTER] * 9,),
+    "find_starts": (*_RAW, _INT, _POINTER, _INT, *[_POINTER] * 4, _INT, *[_POINTER] * 3),
+}  # fmt: skip
+_COUNTING = ("table_find", "code_spans", "find_lines", "count_pair", "match_shapes")
+
+
+class LayoutOf(ctypes.Structure):
+    """Hold what `match_lines` asks of a layout: `Layout` in `kernel.c`."""
+
+    _fields_ = [
+        ("mark", _INT), ("digits", _INT), ("gap", _INT), ("keys", _POINTER), ("codes", _POINTER), ("mask", _INT),
+        ("threads", _POINTER), ("slots", _POINTER), ("slot_count", _INT), ("first_of", _POINTER),
+        ("following", _POINTER), ("sizes", _POINTER), ("whats", _POINTER), ("skips", _POINTER),
+        ("literals", _POINTER), ("literal_bytes", _INT),
+    ]  # fmt: skip
+
+
+class ShapesOf(ctypes.Structure):
+    """Hold what `match_shapes` asks of the shapes seen: `Shapes` in `kernel.c`."""
+
+    _fields_ = [
+        ("key_count", _INT), ("first_of", _POINTER), ("following", _POINTER), ("words_from", _POINTER),
+        ("words_to", _POINTER), ("keep", _POINTER), ("literal", _POINTER), ("numbers_from", _POINTER),
+        ("numbers_to", _POINTER), ("stop", _POINTER), ("digits", _POINTER), ("is_hex", _POINTER), ("before", _INT),
+        ("most_bytes", _INT),
+    ]  # fmt: skip
+
+
+class RowsOf(ctypes.Structure):
+    """Hold what the joining of rows asks of them: `Rows` in `kernel.c`."""
+
+    _fields_ = [
+        ("count", _INT), ("lanes", _INT), ("lane", _POINTER), ("name", _POINTER), ("kind", _POINTER),
+        ("offset", _POINTER), ("stamp", _POINTER), ("shared", _POINTER), ("passed", _POINTER), ("is_rocr", _POINTER),
+    ]  # fmt: skip
+
+
+def load(path: Path = LIBRARY) -> ctypes.CDLL:
+    """Return the compiled functions with the types of their arguments.
+
+    Raises:
+        ImportError: they were not built.
+    """
+    try:
+        library = ctypes.CDLL(str(path))
+    except OSError as error:
+        told = f"{path} cannot be loaded ({error}); install tracecorr again: pip install -e ., or scripts/run"
+        raise ImportError(told) from error
+    for name, arguments in _ARGUMENTS.items():
+        function = getattr(library, name)
+        function.argtypes = arguments
+        function.restype = _INT if name in _COUNTING else None
+    return library
