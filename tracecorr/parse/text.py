@@ -110,17 +110,6 @@ class Text:
             places.append(np.flatnonzero(part[: len(part) // size * size].view(kind) == wanted) * size + i)
         return np.sort(np.concatenate(places)) + self.start
 
-    def places_of_few(self, byte: int, most: int) -> list[int] | None:
-        """Return the places of a byte in the block; None where there are more than `most`."""
-        places: list[int] = []
-        place = self.raw.find(byte, self.start, self.stop)
-        while place >= 0:
-            if len(places) == most:
-                return None
-            places.append(place)
-            place = self.raw.find(byte, place + 1, self.stop)
-        return places
-
     def token(self, at: Ints, stops: bytes, most: int) -> tuple[Ints, Words]:
         """Return end and hash of the text from each position up to a byte of `stops` or a newline.
 

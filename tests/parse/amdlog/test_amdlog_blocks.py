@@ -7,7 +7,6 @@ from amdlog_cases import DISPATCH, enter, leave, line, read
 
 from tracecorr.parse.amdlog import blocks
 from tracecorr.parse.amdlog.blocks import cut_blocks
-from tracecorr.parse.text import PAD, Text
 
 
 def _contents(chunks: list[bytes], size: int) -> list[bytes]:
@@ -41,16 +40,3 @@ def test_a_return_is_no_part_of_a_record_only_at_the_end_of_its_line(calls: int,
     assert found["length"].to_list() == wanted["length"].to_list()
     assert found["end_length"].to_list() == wanted["end_length"].to_list()
     assert found["end_stamp_ns"].to_list() == wanted["end_stamp_ns"].to_list()
-
-
-def test_few_returns_are_found_and_more_are_not() -> None:
-    text = Text(b"a\rb\r\nc\r\n")
-    assert [place - text.start for place in text.places_of_few(13, 3) or []] == [1, 3, 6]
-    assert text.places_of_few(13, 2) is None
-    assert text.places_of_few(0, 2) == []
-
-
-def test_lines_of_any_length_are_found() -> None:
-    data = b"\n\nab\n\n\n" + b"x" * 40 + b"\ny\n\nz" * 9
-    start, end = Text(data).lines()
-    assert [data[i:j] for i, j in zip((start - PAD).tolist(), (end - PAD).tolist(), strict=True)] == data.split(b"\n")

@@ -47,7 +47,7 @@ class Found:
 class Classifier:
     """Find the message of each record.
 
-    What a record is, is a code: it stands for the columns of `Found`.
+    What a record is, is a code: it stands for the columns of `Found`, one row of `columns` each.
     """
 
     def __init__(self) -> None:
@@ -56,16 +56,16 @@ class Classifier:
         self._general = GeneralNames(self.names)
         self._message_names = np.array([self.names.code_of(m.name) for m in MESSAGES] + [0], np.int64)
         self._whats: dict[tuple[int, ...], int] = {}
-        self._columns = np.zeros((5, 0), np.int64)
+        self.columns = np.zeros((5, 0), np.int64)
 
     def found(self, what: Ints) -> Found:
         """Return what codes stand for."""
-        return Found(*(column[what] for column in self._columns))
+        return Found(*(column[what] for column in self.columns))
 
     @property
     def kind_of(self) -> Ints:
         """Return the kind that each code stands for."""
-        kinds: Ints = self._columns[1]
+        kinds: Ints = self.columns[1]
         return kinds
 
     def look(self, text: Text, at: Ints, end: Ints, is_rocr: Mask | None = None) -> Ints:
@@ -105,12 +105,12 @@ class Classifier:
         if len(self._whats) > known:
             new = np.array(codes) >= known
             order = np.argsort(np.array(codes)[new])
-            self._columns = np.concatenate((self._columns, distinct[:, new][:, order]), axis=1)
+            self.columns = np.concatenate((self.columns, distinct[:, new][:, order]), axis=1)
         return np.array(codes, np.int64)[place.reshape(-1)] if len(keys) else np.zeros(0, np.int64)
 
     def form_of(self, site: int, what: int, message: bytes, colour: bytes) -> Form | None:
         """Return the form of a message of a site; None where its first bytes do not decide what it is."""
-        found, kind, _, length, succeeds = self._columns[:, what].tolist()
+        found, kind, _, length, succeeds = self.columns[:, what].tolist()
         ends = {Kind.ENTER: b" ( ", Kind.EXIT: RETURNED + SUCCESS if succeeds else RETURNED}
         literal = MESSAGES[found].prefix if found < _OTHER else message[:length] + ends.get(kind, b"")
         if found == _OTHER and kind not in ends:

@@ -212,8 +212,8 @@ class DetailReader:
     def _read_streams(self, text: Text, rows: Rows, args: Args, at: Ints, end: Ints) -> None:
         names = self._classifier.names.values
         is_call = (rows["kind"] == Kind.ENTER) | (rows["kind"] == Kind.EXIT)
-        wanted = [i for i, n in enumerate(names) if n.startswith(("hipStreamCreate", "hipStreamDestroy"))]
-        for row in np.flatnonzero(is_call & np.isin(rows["name"], wanted)).tolist():
+        wanted = np.array([n.startswith(("hipStreamCreate", "hipStreamDestroy")) for n in names], np.bool_)
+        for row in np.flatnonzero(is_call & wanted[rows["name"]]).tolist():
             name, offset = names[rows["name"][row]], int(rows["offset"][row])
             line = text.slice(int(at[row]), int(end[row]))
             if rows["kind"][row] == Kind.EXIT:
@@ -235,9 +235,9 @@ class DetailReader:
         The null stream (`stream:<null>`) gets the handle that HIP has for it, hipStreamLegacy; functions compiled for a
         default stream per thread (`_spt`) mean another one by it.
         """
-        wanted = [i for i, name in enumerate(self._classifier.names.values) if name.startswith(_GIVEN_STREAMS)]
-        asked = np.flatnonzero((rows["kind"] == Kind.ENTER) & np.isin(rows["name"], wanted))
-        spt = [i for i in wanted if self._classifier.names.values[i].endswith("_spt")]
+        names = self._classifier.names.values
+        wanted = np.array([name.startswith(_GIVEN_STREAMS) for name in names], np.bool_)
+        asked = np.flatnonzero((rows["kind"] == Kind.ENTER) & wanted[rows["name"]])
         # Of what calls are given nothing else ends so; behind the message stand other lines.
         place = native.find_pairs(text.bytes, at[asked], _CALL_BYTES, b"m:") + 1
         asked, place = asked[place > 0], place[place > 0]
@@ -251,7 +251,8 @@ class DetailReader:
             if grouped:
                 value[row] = _address(grouped[1])
                 good[row] = value[row] > 0
-        null = np.where(np.isin(rows["name"][asked], spt), np.uint64(0), np.uint64(NULL_STREAM))
+        spt = np.array([name.endswith("_spt") for name in names], np.bool_)
+        null = np.where(spt[rows["name"][asked]], np.uint64(0), np.uint64(NULL_STREAM))
         rows["stream"][asked[good]] = np.where(value == 0, null, value)[good]
 
     def _read_others(self, text: Text, rows: Rows, at: Ints, end: Ints) -> None:

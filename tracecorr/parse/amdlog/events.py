@@ -7,18 +7,15 @@ import pyarrow as pa
 
 from tracecorr.model import schema
 from tracecorr.model.kinds import LAYERS, Flag
+from tracecorr.parse import native
 from tracecorr.parse.amdlog.details import Details
 from tracecorr.parse.amdlog.frames import Columns, Texts
 from tracecorr.parse.amdlog.joining import Joined
-from tracecorr.parse.amdlog.messages import Kind
 from tracecorr.parse.amdlog.rows import NULLS, Rows
 from tracecorr.parse.amdlog.split import Thread
 from tracecorr.parse.digits import Ints, Words
 
 _NUMBERS = ("ring", "packet_index", "signal", "command", "arg", "size_bytes")
-_OF_EVENT_ROW = frozenset({
-    *_NUMBERS, "kind", "stamp", "thread", "is_rocr", "layer", "name", "kernel", "offset", "length", "stream", "flags",
-})  # fmt: skip
 # Columns of a packet that its event has.
 _OF_EVENT = frozenset({"ring", "signal", "packet_index", "size_bytes"})
 # Told durations are those between the stamps; a release that reads the clock anew for them is off by so much.
@@ -49,55 +46,43 @@ class TableMaker:
             to = np.flatnonzero(source >= 0)
             rows[name][to] = rows[name][source[to]]
         emitted = np.flatnonzero(joined.emitted)
-        own = rows.take(emitted, _OF_EVENT_ROW)
         columns = Columns(schema.PART_EVENTS, len(emitted))
-        self._add_common(columns, own)
-        self._add_calls(columns, rows, own, emitted, joined.partner[emitted])
-        parent = joined.parent[emitted]
+        self._add_common(columns, rows, emitted)
+        self._add_calls(columns, rows, emitted, joined.partner)
         columns.add("depth", np.minimum(joined.depth[emitted], 0xFFFF))
-        columns.add("parent_offset", rows["offset"][np.maximum(parent, 0)], parent >= 0)
+        columns.add_rows("parent_offset", rows["offset"], emitted, via=joined.parent)
         return columns.table()
 
-    def _add_common(self, columns: Columns, own: Rows) -> None:
+    def _add_common(self, columns: Columns, rows: Rows, emitted: Ints) -> None:
         """Add what every row has."""
-        thread = own["thread"]
-        pids = np.array([-1 if t.pid is None else t.pid for t in self._threads], np.int64)[thread]
+        thread = rows["thread"][emitted].astype(np.int64)
+        pids = np.array([-1 if t.pid is None else t.pid for t in self._threads], np.int64)
         has_tid = np.array([t.tid is not None for t in self._threads], np.bool_)[thread]
-        columns.add("file", np.full(len(own), self._file, np.uint16))
-        columns.add("stamp_ns", own["stamp"])
-        columns.add_array("clock", self._clocks.column(own["is_rocr"].astype(np.int8)))
+        columns.add("file", np.full(len(emitted), self._file, np.uint16))
+        columns.add_rows("stamp_ns", rows["stamp"], emitted)
+        columns.add_array("clock", self._clocks.column(rows["is_rocr"].astype(np.int32), emitted))
         for name, texts in self._texts.items():
-            columns.add_array(name, texts.column(own[name]))
-        columns.add("pid", np.maximum(pids, 0), pids >= 0)
+            columns.add_array(name, texts.column(rows[name].astype(np.int32, copy=False), emitted))
+        columns.add_rows("pid", pids, thread, -1)
         columns.add("tid", np.array([t.tid or 0 for t in self._threads], np.uint64)[thread], has_tid)
         for name in _NUMBERS:
-            if own.has(name):
-                columns.add(name, own[name], own[name] != NULLS[name])
-        columns.add("offset", own["offset"])
-        columns.add("length", own["length"])
+            if rows.has(name):
+                columns.add_rows(name, rows[name], emitted, NULLS[name])
+        columns.add_rows("offset", rows["offset"], emitted)
+        columns.add_rows("length", rows["length"], emitted)
 
-    def _add_calls(self, columns: Columns, rows: Rows, own: Rows, emitted: Ints, partner: Ints) -> None:
-        """Add what the exit of a call gives; `emitted` are the own rows in `rows`, `partner` their partners."""
-        is_call = (own["kind"] == Kind.ENTER) | (own["kind"] == Kind.EXIT)
-        half = is_call & (partner < 0)
-        orphan = half & (own["kind"] == Kind.EXIT)
-        has_exit = (is_call & (partner >= 0)) | orphan
+    def _add_calls(self, columns: Columns, rows: Rows, emitted: Ints, partner: Ints) -> None:
+        """Add what the exit of a call gives."""
+        given = [rows["kind"], partner, *(rows[name] for name in ("stamp", "told_us", "stream", "flags"))]
+        told = (Flag.ENTER_ONLY, Flag.EXIT_ONLY, Flag.SPAN_TOLD, Flag.SPAN_DIFFERS)
         # The exit of an orphan is the row itself: it has an exit record, but no duration.
-        leave = np.where(partner >= 0, partner, emitted)
-        columns.add("end_stamp_ns", rows["stamp"][leave], has_exit & ~orphan)
-        columns.add("end_offset", rows["offset"][leave], has_exit)
-        columns.add("end_length", rows["length"][leave], has_exit)
-        columns.add_array("result", self._results.column(np.where(has_exit, rows["result"][leave], -1)))
-        stream = rows["stream"][leave]
-        stream = np.where(has_exit & (stream > 0), stream, own["stream"])
+        of = native.CallRowsOf(*map(native.address, given), _STEP_NS, *map(int, told))
+        leave, span, stream, flags = native.end_calls(of, emitted)
+        columns.add_rows("end_stamp_ns", rows["stamp"], span)
+        columns.add_rows("end_offset", rows["offset"], leave)
+        columns.add_rows("end_length", rows["length"], leave)
+        columns.add_array("result", self._results.column(rows["result"], leave))
         columns.add("stream", stream, stream > 0)
-        flags = own["flags"] | np.where(has_exit, rows["flags"][leave], 0)
-        flags |= np.where(orphan, int(Flag.EXIT_ONLY), np.where(half, int(Flag.ENTER_ONLY), 0)).astype(np.uint16)
-        spans = np.flatnonzero(has_exit & ~orphan)
-        spans = spans[rows["told_us"][leave[spans]] >= 0]
-        ends = leave[spans]
-        is_told = np.abs(rows["stamp"][ends] - own["stamp"][spans] - 1000 * rows["told_us"][ends]) <= _STEP_NS
-        flags[spans] |= np.where(is_told, int(Flag.SPAN_TOLD), int(Flag.SPAN_DIFFERS)).astype(np.uint16)
         columns.add("flags", flags)
 
     def packets(self, rows: Rows, new: Rows, details: Details, joined: Joined) -> pa.Table:

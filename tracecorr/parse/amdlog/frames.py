@@ -10,6 +10,7 @@ import pyarrow as pa
 
 from tracecorr.model.columns import Table
 from tracecorr.model.parts import arrow_types
+from tracecorr.parse import native
 from tracecorr.parse.digits import Ints, Mask, Words
 
 Array = npt.NDArray[Any]
@@ -27,26 +28,24 @@ class Texts:
     def __init__(self, values: list[Any]) -> None:
         self._values = values
         self._seen: list[int] = []
-        # The last one is that of code -1.
-        self._numbers = np.full(1, -1, np.int32)
+        # Of each code, -1 = it has none yet.
+        self._numbers = np.zeros(0, np.int32)
         self._texts = pa.array([], pa.string())
 
-    def column(self, codes: Array) -> pa.DictionaryArray:
-        """Return the column of the texts behind codes; code -1 is null."""
-        if len(self._numbers) <= len(self._values):
-            added = np.full(len(self._values) + 1 - len(self._numbers), -1, np.int32)
-            self._numbers = np.append(self._numbers, added)
-        numbers = self._numbers[codes]
-        present = numbers >= 0
-        if not present.all():
-            new = np.unique(codes[~present & (codes >= 0)])
-            if len(new):
-                self._numbers[new] = np.arange(len(new)) + len(self._seen)
-                self._seen += new.tolist()
-                self._texts = pa.array([self._values[i] for i in self._seen], pa.string())
-                numbers = self._numbers[codes]
-                present = numbers >= 0
-        return pa.DictionaryArray.from_arrays(_masked(numbers, present), self._texts, safe=False)
+    def column(self, codes: npt.NDArray[np.int32], rows: Ints) -> pa.DictionaryArray:
+        """Return the column of the texts of some rows; code -1, and row -1, are null."""
+        if len(self._numbers) < len(self._values):
+            self._numbers = np.append(self._numbers, np.full(len(self._values) - len(self._numbers), -1, np.int32))
+        numbers, bits, nulls = native.gather_texts(codes, rows, self._numbers)
+        if nulls < 0:
+            used = codes[rows[rows >= 0]]
+            new = np.unique(used[used >= 0])
+            new = new[self._numbers[new] < 0]
+            self._numbers[new] = np.arange(len(new)) + len(self._seen)
+            self._seen += new.tolist()
+            self._texts = pa.array([self._values[i] for i in self._seen], pa.string())
+            numbers, bits, nulls = native.gather_texts(codes, rows, self._numbers)
+        return pa.DictionaryArray.from_arrays(_with_bitmap(numbers, bits, nulls), self._texts, safe=False)
 
 
 class Columns:
@@ -67,6 +66,22 @@ class Columns:
                 present = fits if present is None else present & fits
         self._arrays[name] = _masked(values.astype(dtype, copy=False), present)
 
+    def add_rows(self, name: str, values: Array, rows: Ints, null: int | None = None, via: Ints | None = None) -> None:
+        """Set a column of numbers to the values of some rows (-1 = null), through `via` where it is given.
+
+        Args:
+            name: of the column.
+            values: one per row; `null` stands for null, as do numbers that the column cannot hold.
+            rows: which.
+            null: None = no value stands for it.
+            via: of each row the one whose value it takes, -1 = null.
+        """
+        dtype = np.dtype(str(self._types[name]))
+        if null is None:
+            # No offset, length or time is the lowest number.
+            null = int(np.iinfo(values.dtype).min)
+        self._arrays[name] = _with_bitmap(*native.gather(values, rows, dtype, null, via))
+
     def add_array(self, name: str, values: pa.Array) -> None:
         """Set a column of texts or lists."""
         self._arrays[name] = values
@@ -74,7 +89,7 @@ class Columns:
     def table(self) -> pa.Table:
         """Return the columns as an Arrow table."""
         arrays = [
-            self._arrays[name] if name in self._arrays else pa.nulls(self._size, kind)
+            self._arrays[name] if name in self._arrays else _nulls(kind, self._size)
             for name, kind in self._types.items()
         ]
         fields = [pa.field(name, kind, nullable=name not in _NEVER_NULL) for name, kind in self._types.items()]
@@ -118,13 +133,30 @@ class Args:
         columns = Columns(table, len(offset))
         columns.add("file", np.full(len(offset), file, np.uint16))
         columns.add("offset", offset[order])
-        columns.add_array("key", Texts(keys).column(np.repeat(number_of, counts)[order]))
+        columns.add_array("key", Texts(keys).column(np.repeat(np.array(number_of, np.int32), counts), order))
         values = np.concatenate([*self._values, np.zeros(len(self._texts), np.uint64)])
         columns.add("u64", values[order], order < numbers)
         if self._texts:
             texts = pa.array([None] * numbers + [text for _, _, text in self._texts], pa.large_string())
             columns.add_array("text", texts.take(pa.array(order)))
         return columns.table()
+
+
+def _with_bitmap(values: Array, bits: npt.NDArray[np.uint8], nulls: int) -> pa.Array:
+    if not nulls:
+        return pa.array(values)
+    buffers = [pa.py_buffer(bits), pa.py_buffer(values)]
+    return pa.Array.from_buffers(pa.from_numpy_dtype(values.dtype), len(values), buffers, nulls)
+
+
+def _nulls(kind: pa.DataType, size: int) -> pa.Array:
+    """Return nulls; those of the blocks before are taken where there are enough."""
+    if kind not in _NULLS or len(_NULLS[kind]) < size:
+        _NULLS[kind] = pa.nulls(size, kind)
+    return _NULLS[kind].slice(0, size)
+
+
+_NULLS: dict[pa.DataType, pa.Array] = {}
 
 
 def _masked(values: Array, present: Mask | None) -> pa.Array:

@@ -68,6 +68,10 @@ class Matched:
         return Matched(*(column[rows] for column in vars(self).values()))
 
 
+# Of lines where none is known only the ends are looked for.
+_NO_LAYOUT = Layout(16, 8, 1)
+
+
 class Layouts:
     """Remember the layouts seen, and the fronts of lines.
 
@@ -87,22 +91,35 @@ class Layouts:
         # Of each front its thread, and the slot of its forms.
         self._thread_of, self._slot_of = np.zeros((2, 0), np.int64)
 
+    def scan(self, text: Text) -> tuple[Ints, Ints, Ints, Matched]:
+        """Return start and end of all lines of a block, their ends without a carriage return, and what fits a layout."""
+        most = self._known[0] if self._known else _NO_LAYOUT
+        start, end, bare, lines = native.scan_lines(self._describe(most), text.bytes, text.start, text.stop)
+        if most is _NO_LAYOUT:
+            return start, end, bare, self.match(text, start, bare)
+        fits, matched = self._complete(text, start, bare, most, lines)
+        if fits.all():
+            return start, end, bare, matched
+        return start, end, bare, self._match_with(text, start, bare, np.flatnonzero(~fits), [matched])
+
     def match(self, text: Text, start: Ints, end: Ints) -> Matched:
         """Return the lines that fit a known layout; the most frequent layout is tried first.
 
         Args:
+            text: holds the lines.
             start, end: of the lines, without a carriage return.
         """
-        found: list[tuple[int, Layout]] = []
-        parts: list[Matched] = []
-        left = np.arange(len(start))
-        for layout in self._known:
+        return self._match_with(text, start, end, np.arange(len(start)), [])
+
+    def _match_with(self, text: Text, start: Ints, end: Ints, left: Ints, parts: list[Matched]) -> Matched:
+        """Return what fits a layout of the lines `left`, with what fitted the first layouts."""
+        found = [(len(part.line), layout) for part, layout in zip(parts, self._known, strict=False)]
+        for layout in self._known[len(parts) :]:
             if len(left) == 0:
                 break
-            is_whole = len(left) == len(start)
-            spans = (start, end) if is_whole else (start[left], end[left])
-            fits, matched = self._match_one(text, *spans, layout)
-            matched.line = matched.line if is_whole else left[matched.line]
+            lines = self._match_lines(text, start[left], end[left], layout)
+            fits, matched = self._complete(text, start[left], end[left], layout, lines)
+            matched.line = left[matched.line]
             found.append((len(matched.line), layout))
             parts.append(matched)
             left = left[~fits]
@@ -110,8 +127,10 @@ class Layouts:
         self._known = order + [layout for layout in self._known if layout not in order]
         return _join(parts)
 
-    def _match_one(self, text: Text, start: Ints, end: Ints, layout: Layout) -> tuple[Mask, Matched]:
-        lines = self._match_lines(text, start, end, layout)
+    def _complete(
+        self, text: Text, start: Ints, end: Ints, layout: Layout, lines: native.Lines
+    ) -> tuple[Mask, Matched]:
+        """Learn the fronts and forms of lines that are not known; return which lines fit the layout, and these."""
         self._match_new_fronts(text, start, end, layout, lines)
         fits = lines.status == native.FITS
         rows = np.flatnonzero(lines.status == native.NO_FORM)
@@ -126,13 +145,16 @@ class Layouts:
         matched = Matched(np.arange(len(start)), lines.time, lines.thread, lines.message, lines.what)
         return fits, matched if fits.all() else matched.take(np.flatnonzero(fits))
 
-    def _match_lines(
-        self, text: Text, start: Ints, end: Ints, layout: Layout, given: tuple[Ints, Ints] | None = None
-    ) -> native.Lines:
+    def _describe(self, layout: Layout) -> native.LayoutOf:
         of = native.LayoutOf(layout.mark, layout.digits, layout.gap, *self._fronts.pointers)
         of.threads, of.slots = native.address(self._thread_of), native.address(self._slot_of)
         self._forms.describe(of)
-        return native.match_lines(of, text.bytes, start, end, given)
+        return of
+
+    def _match_lines(
+        self, text: Text, start: Ints, end: Ints, layout: Layout, given: tuple[Ints, Ints] | None = None
+    ) -> native.Lines:
+        return native.match_lines(self._describe(layout), text.bytes, start, end, given)
 
     def _match_new_fronts(self, text: Text, start: Ints, end: Ints, layout: Layout, lines: native.Lines) -> None:
         """Read the lines whose fronts are not known, but their thread and site are, and remember their fronts."""

@@ -8,16 +8,8 @@ from tracecorr.parse.digits import Ints
 from tracecorr.parse.text import Text
 
 NEWLINE, _RETURN = 10, 13
-# Texts with progress have a few carriage returns inside of lines; more are the ends of lines.
-_MOST_RETURNS = 64
 # So many blanks are skipped at once.
 MOST_BLANKS = 64
-
-
-def has_no_returns(text: Text) -> bool:
-    """Tell whether no line ends with a carriage return; false where that takes a look at the lines."""
-    places = text.places_of_few(_RETURN, _MOST_RETURNS)
-    return places is not None and all(text.raw[place + 1] != NEWLINE for place in places)
 
 
 def without_return(text: Text, end: Ints) -> Ints:

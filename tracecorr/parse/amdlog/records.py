@@ -6,8 +6,10 @@ import re
 from dataclasses import dataclass
 
 import numpy as np
+import numpy.typing as npt
 
-from tracecorr.model.kinds import LAYERS, Flag
+from tracecorr.model.kinds import LAYERS, WORST_LEVELS, Flag
+from tracecorr.parse import native
 from tracecorr.parse.amdlog.classify import RETURNED, SUCCESS, Classifier
 from tracecorr.parse.amdlog.lanes import Lanes
 from tracecorr.parse.amdlog.messages import MESSAGES, Kind
@@ -56,6 +58,8 @@ class RecordReader:
         self.splitter = Splitter(self.classifier)
         self.results = Codes(lambda text: text.decode("utf-8", "replace"))
         self._lanes = Lanes()
+        self._described: npt.NDArray[np.int64] | None = None
+        self._columns: list[Ints] = []
 
     @property
     def names(self) -> list[str]:
@@ -85,39 +89,50 @@ class RecordReader:
         if split.messages:
             kept = np.flatnonzero(self.classifier.kind_of[split.what] != Kind.FOLDED)
             split, at, end = split.take(kept), at[kept], end[kept]
-        classes = self.classifier.found(split.what)
-        rows = self._rows(split, shift)
-        rows["kind"], rows["layer"], rows["name"] = classes.kind, _LAYER[classes.message], classes.name
-        self._read_calls(text, rows, at + classes.length, end, classes.succeeds)
-        return Lines(rows, text, classes.message, at, end, find_complaints(text, split.start))
+        records, what = (split.start, split.message, split.end), np.ascontiguousarray(split.what)
+        found, asks = native.describe_rows(self._describe(), text.bytes, records, (at, end), what)
+        rows = self._rows(split, shift, found, asks)
+        self._read_calls(text, rows, at, end, what, found, asks)
+        complaints = np.flatnonzero(found.asks & native.IS_COMPLAINT) if asks & native.IS_COMPLAINT else what[:0]
+        return Lines(rows, text, found.message, at, end, find_complaints(text, split.start, complaints))
 
-    def _rows(self, split: Split, shift: int) -> Rows:
+    def _describe(self) -> native.ClassesOf:
+        """Tell `describe_rows` what the codes of messages stand for."""
+        columns = self.classifier.columns
+        if columns is not self._described:
+            message, kind, name, length, succeeds = columns
+            is_call = (kind == Kind.ENTER) | (kind == Kind.EXIT)
+            layer = np.where(is_call, LAYERS.index("hip"), _LAYER[message]).astype(np.int64)
+            self._described = columns
+            self._columns = [np.ascontiguousarray(c) for c in (message, kind, name, length, succeeds, layer)]
+        told = len(RETURNED + SUCCESS), _SHORTEST_TOLD, _CUT_LENGTH, max(WORST_LEVELS)
+        return native.ClassesOf(*map(native.address, self._columns), self.results.code_of("hipSuccess"), *told)
+
+    def _rows(self, split: Split, shift: int, found: native.Described, asks: int) -> Rows:
         rows = Rows(len(split.start))
-        rows["offset"] = split.start + shift
-        rows["length"] = split.end - split.start
+        rows["offset"], rows["length"] = split.start + shift, found.length
         rows["stamp"], rows["thread"] = split.stamp_ns, split.thread
+        rows["kind"], rows["layer"], rows["name"], rows["result"] = found.kind, found.layer, found.name, found.result
         if split.is_rocr.any():
             rows["is_rocr"] = split.is_rocr
-        cut = split.end - split.message >= _CUT_LENGTH
-        if cut.any() or split.torn.any():
-            rows["flags"] = split.torn * int(Flag.TORN) + cut * int(Flag.CUT)
+        if asks & native.IS_CUT or split.torn.any():
+            is_cut = found.asks & native.IS_CUT > 0
+            rows["flags"] = split.torn * int(Flag.TORN) + is_cut * int(Flag.CUT)
         rows["lane"] = self._lanes.of(self.threads, split.thread, split.stamp_ns, split.is_rocr)
         return rows
 
-    def _read_calls(self, text: Text, rows: Rows, stop: Ints, end: Ints, succeeds: Ints) -> None:
-        """Set layer and result of the rows of calls; `stop` is behind their names."""
-        kind = rows["kind"]
-        is_exit = kind == Kind.EXIT
-        rows["layer"][(kind == Kind.ENTER) | is_exit] = LAYERS.index("hip")
-        # Of a torn record less may be left than it was classified by.
-        is_success = (succeeds > 0) & (stop + len(RETURNED + SUCCESS) <= end)
-        result = np.where(is_success, self.results.code_of("hipSuccess"), -1)
-        rest = np.flatnonzero(is_exit & ~is_success)
-        if len(rest):
-            result[rest] = self._results(text, stop[rest] + len(RETURNED), end[rest])
-        rows["result"] = result
-        leave = np.flatnonzero(is_exit & ~(is_success & (end - stop < _SHORTEST_TOLD)))
-        rows["told_us"][leave] = _read_durations(text, stop[leave], end[leave])
+    def _read_calls(
+        self, text: Text, rows: Rows, at: Ints, end: Ints, what: Ints, found: native.Described, asks: int
+    ) -> None:
+        """Read the results and durations of calls that do not simply return success."""
+        length = self._columns[3]
+        if asks & native.ASK_RESULT:
+            rest = np.flatnonzero(found.asks & native.ASK_RESULT)
+            stop = at[rest] + length[what[rest]]
+            found.result[rest] = self._results(text, stop + len(RETURNED), end[rest])
+        if asks & native.ASK_DURATION:
+            rest = np.flatnonzero(found.asks & native.ASK_DURATION)
+            rows["told_us"][rest] = _read_durations(text, at[rest] + length[what[rest]], end[rest])
 
     def _results(self, text: Text, start: Ints, end: Ints) -> Ints:
         """Return the codes of results that begin at `start`; -1 = not whole."""

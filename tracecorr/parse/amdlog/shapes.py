@@ -106,20 +106,15 @@ class Shapes:
             kind: a small number; texts of different kinds have different shapes.
             at, size: of the texts.
         """
-        shape, all_known = native.match_shapes(self._of, text.bytes, kind, at, size)
-        used = np.unique(shape[shape >= 0]) if len(shape) else shape
-        wanted = np.unique(np.concatenate([self._columns[:0], *(self._columns[self._spans[i]] for i in used.tolist())]))
-        wanted = wanted[wanted >= 0]
-        column = np.full(len(self._names) + 1, -1, np.int64)
-        column[wanted] = np.arange(len(wanted))
-        values, present = native.read_shapes(self._of, text.bytes, at, shape, column[self._columns], len(wanted))
+        found = native.read_shapes(self._of, text.bytes, kind, at, size, self._columns, len(self._names))
         fields = [
-            (self._names[number], np.flatnonzero(has), value)
-            for number, has, value in zip(wanted.tolist(), present, values, strict=True)
+            (name, np.flatnonzero(found.present[i]), found.values[i])
+            for i, name in enumerate(self._names)
+            if found.counts[i]
         ]
         fields = [(name, rows, value if len(rows) == len(value) else value[rows]) for name, rows, value in fields]
-        rest = shape[:0] if all_known else np.flatnonzero(shape < 0)
-        return Reading(rest, self._labels[shape], fields)
+        rest = found.shape[:0] if found.all_known else np.flatnonzero(found.shape < 0)
+        return Reading(rest, self._labels[found.shape], fields)
 
     def pick(self, kind: Ints, size: Ints) -> Ints:
         """Return some texts that have no shape yet but may have: a few of each kind and size."""
@@ -141,7 +136,7 @@ class Shapes:
             free_from: what stands behind it is of no interest, and its digits may be anything; None = all is.
         """
         key = int(_keys(np.array([kind]), np.array([len(text) - 1]))[0])
-        if len(text) > _MOST_BYTES or not self._has_room(key):
+        if len(text) > _MOST_BYTES or len(spans) > native.MOST_NUMBERS or not self._has_room(key):
             return
         self._of_key[key] = self._of_key.get(key, 0) + 1
         shape = _shape_of(text, spans, label, len(text) if free_from is None else free_from)
@@ -153,7 +148,7 @@ class Shapes:
             self._lay_out()
 
     def _lay_out(self) -> None:
-        """Describe the shapes as `match_shapes` takes them."""
+        """Describe the shapes as `read_shapes` takes them."""
         # Keys behind the last one have no shape.
         first = np.full(max(self._first, default=-1) + 2, -1, np.int64)
         first[list(self._first)] = list(self._first.values())
@@ -167,8 +162,6 @@ class Shapes:
         self._columns = np.array([known.index(one) if one[1] else -1 for one in places], np.int64)
         # The last one is that of texts without a shape.
         self._labels = np.array([*(shape.label for shape in self._shapes), -1], np.int64)
-        counts = [len(shape.numbers) for shape in self._shapes]
-        self._spans = [slice(stop - count, stop) for count, stop in zip(counts, numbers_to.tolist(), strict=True)]
         arrays = {
             "first_of": first, "following": np.array(self._following, np.int64),
             "words_from": np.append(0, words_to[:-1]), "words_to": words_to,

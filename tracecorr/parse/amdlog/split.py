@@ -17,7 +17,6 @@ from tracecorr.parse.amdlog.layout import SITE, Layouts, Matched
 from tracecorr.parse.amdlog.line_edges import (
     MOST_BLANKS,
     NEWLINE,
-    has_no_returns,
     skip_blanks,
     skip_colour,
     without_return,
@@ -157,9 +156,7 @@ class Splitter:
         return split.take(np.flatnonzero(is_row))
 
     def _split_lines(self, text: Text) -> Split:
-        start, end = text.lines()
-        bare = end if has_no_returns(text) else without_return(text, end)
-        matched = self._layouts.match(text, start, bare)
+        start, end, bare, matched = self._layouts.scan(text)
         if len(start) > 4 * _SAMPLE and 2 * len(matched.line) < len(start):
             # New layouts: learn them from a few lines, not from all.
             pick = np.arange(0, len(start), len(start) // _SAMPLE)

@@ -7,17 +7,46 @@ each. They see bytes through `Text`'s padding only: a position outside of it fit
 from __future__ import annotations
 
 import ctypes
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from tracecorr.parse.native.library import LayoutOf, RowsOf, ShapesOf, load
+from tracecorr.parse.native.library import CallRowsOf, ClassesOf, DescribedOf, LayoutOf, LinesOf, RowsOf, ShapesOf, load
 
 __all__ = [
-    "FITS", "NO_FORM", "NO_FRONT", "HashTable", "LayoutOf", "Lines", "Records", "ShapesOf", "address", "code_spans",
+    "ASK_DURATION",
+    "ASK_RESULT",
+    "FITS",
+    "IS_COMPLAINT",
+    "IS_CUT",
+    "MOST_NUMBERS",
+    "NO_FORM",
+    "NO_FRONT",
+    "CallRowsOf",
+    "ClassesOf",
+    "Described",
+    "HashTable",
+    "LayoutOf",
+    "Lines",
+    "Numbers",
+    "Records",
+    "ShapesOf",
+    "address",
+    "code_spans",
     "count_pair",
-    "find_lines", "find_pairs", "find_starts", "hash_spans", "match_lines", "match_shapes", "read_shapes",
+    "describe_rows",
+    "end_calls",
+    "find_lines",
+    "find_pairs",
+    "find_starts",
+    "gather",
+    "gather_texts",
+    "hash_spans",
+    "match_lines",
+    "read_shapes",
+    "scan_lines",
 ]  # fmt: skip
 
 Ints = npt.NDArray[np.int64]
@@ -25,6 +54,9 @@ Words = npt.NDArray[np.uint64]
 Bytes = npt.NDArray[np.uint8]
 
 FITS, NO_FRONT, NO_FORM = 0, 1, 2
+ASK_RESULT, ASK_DURATION, IS_COMPLAINT, IS_CUT = 1, 2, 4, 8
+# A text of a known shape has no more.
+MOST_NUMBERS = 64
 _LIBRARY = load()
 # Lines are hardly ever shorter; where they are, they are looked for once more.
 _USUAL_LINE_BYTES = 32
@@ -146,44 +178,81 @@ class Lines:
         self.status, self.front = np.empty(size, np.uint8), np.empty(size, np.uint64)
         self.thread, self.slot, self.time, self.message, self.what = (np.empty(size, np.int64) for _ in range(5))
 
+    def describe(self) -> LinesOf:
+        """Return where the columns are."""
+        return LinesOf(*map(_address, vars(self).values()))
+
+    def first(self, count: int) -> Lines:
+        """Return the first lines."""
+        lines = Lines(0)
+        for name, column in vars(self).items():
+            setattr(lines, name, column[:count])
+        return lines
+
 
 def match_lines(of: LayoutOf, raw: Bytes, start: Ints, end: Ints, given: tuple[Ints, Ints] | None = None) -> Lines:
     """Return what lines are that may have a layout; `given` are their threads and slots, where these are known."""
     start, end, lines = _ints(start), _ints(end), Lines(len(start))
     if given:
         lines.thread, lines.slot = map(_ints, given)
-    places = (lines.status, lines.front, lines.thread, lines.slot, lines.time, lines.message, lines.what)
+    to, places = lines.describe(), (address(start), address(end))
     _LIBRARY.match_lines(
-        ctypes.addressof(of), address(raw), len(raw), len(start), address(start), address(end), given is not None,
-        *map(_address, places),
-    )  # fmt: skip
+        ctypes.addressof(of), address(raw), len(raw), len(start), *places, given is not None, ctypes.addressof(to)
+    )
     return lines
 
 
-def match_shapes(of: ShapesOf, raw: Bytes, kind: Ints, at: Ints, size: Ints) -> tuple[Ints, bool]:
-    """Return the shape of each text, -1 = none that is known, and whether all have one."""
-    kind, at, size = _ints(kind), _ints(at), _ints(size)
-    shape = np.empty(len(at), np.int64)
-    places = (kind, at, size, shape)
-    unknown = _LIBRARY.match_shapes(ctypes.addressof(of), address(raw), len(raw), len(at), *map(_address, places))
-    return shape, unknown == 0
+def scan_lines(of: LayoutOf, raw: Bytes, start: int, stop: int) -> tuple[Ints, Ints, Ints, Lines]:
+    """Find the lines between two positions, and tell what they are where they have a layout.
+
+    Returns:
+        Start and end (before the newline) of each line, its end before a carriage return, and what it is.
+    """
+    for room in ((stop - start) // _USUAL_LINE_BYTES + 1, stop - start):
+        lines, (starts, ends, bare) = Lines(room), (np.empty(room, np.int64) for _ in range(3))
+        to, places = lines.describe(), map(_address, (starts, ends, bare))
+        within = address(raw), len(raw), start, stop, room
+        count = _LIBRARY.scan_lines(ctypes.addressof(of), *within, *places, ctypes.addressof(to))
+        if count >= 0:
+            return starts[:count], ends[:count], bare[:count], lines.first(count)
+    raise AssertionError("each line has a byte")
 
 
-def read_shapes(of: ShapesOf, raw: Bytes, at: Ints, shape: Ints, columns: Ints, count: int) -> tuple[Words, Bytes]:
-    """Return numbers of texts that have a shape, and which texts have them; one row for each of `count` columns.
+@dataclass
+class Numbers:
+    """Hold the numbers of texts.
+
+    Args:
+        shape: of each text, -1 = none that is known.
+        all_known: whether each text has one.
+        values: one row per column, one value per text.
+        present: which of them the text has.
+        counts: how many texts have a value, of each column.
+    """
+
+    shape: Ints
+    all_known: bool
+    values: Words
+    present: npt.NDArray[np.bool_]
+    counts: list[int]
+
+
+def read_shapes(of: ShapesOf, raw: Bytes, kind: Ints, at: Ints, size: Ints, column: Ints, columns: int) -> Numbers:
+    """Return the shapes and numbers of texts.
 
     Args:
         of: the shapes.
         raw: the bytes.
-        at, shape: of the texts; -1 = it has none.
-        columns: column of each number of `of`, -1 = it is not wanted.
-        count: how many columns there are.
+        kind, at, size: of the texts.
+        column: column of each number of `of`, -1 = it is not wanted.
+        columns: how many there are.
     """
-    at = _ints(at)
-    values, present = np.zeros((count, len(at)), np.uint64), np.zeros((count, len(at)), np.uint8)
-    places = (at, shape, columns, values, present)
-    _LIBRARY.read_shapes(ctypes.addressof(of), address(raw), len(at), *map(_address, places))
-    return values, present
+    kind, at, size = _ints(kind), _ints(at), _ints(size)
+    shape, counts = np.empty(len(at), np.int64), np.zeros(columns, np.int64)
+    values, present = np.empty((columns, len(at)), np.uint64), np.zeros((columns, len(at)), np.bool_)
+    places = (kind, at, size, column, shape, values, present, counts)
+    unknown = _LIBRARY.read_shapes(ctypes.addressof(of), address(raw), len(raw), len(at), *map(_address, places))
+    return Numbers(shape, unknown == 0, values, present, counts.tolist())
 
 
 def find_starts(raw: Bytes, at: Ints, skips: Ints, which: Ints, texts: list[bytes]) -> tuple[Ints, Ints, Ints]:
@@ -205,6 +274,94 @@ def find_starts(raw: Bytes, at: Ints, skips: Ints, which: Ints, texts: list[byte
         *map(_address, (split, found, hits)),
     )  # fmt: skip
     return split, found, hits
+
+
+class Described:
+    """Hold what the codes of records say of their rows, as parallel arrays.
+
+    Args:
+        message: index in `MESSAGES`.
+        length: bytes of the record.
+        kind, layer, name, result: columns of the row.
+        asks: what else is to be read of it, or is special.
+    """
+
+    def __init__(self, size: int) -> None:
+        self.message, self.length = np.empty(size, np.int64), np.empty(size, np.int64)
+        self.kind, self.layer = np.empty(size, np.int8), np.empty(size, np.int8)
+        self.name, self.result = np.empty(size, np.int32), np.empty(size, np.int32)
+        self.asks = np.empty(size, np.uint8)
+
+
+def describe_rows(
+    of: ClassesOf, raw: Bytes, records: tuple[Ints, Ints, Ints], messages: tuple[Ints, Ints], what: Ints
+) -> tuple[Described, int]:
+    """Return what the codes of records say of their rows, and which `asks` there are.
+
+    Args:
+        of: what the codes stand for.
+        raw: the bytes.
+        records: start of each record, of its message, and its end.
+        messages: start and end of each message; those of torn records lie elsewhere.
+        what: code of each record.
+    """
+    described = Described(len(what))
+    to = DescribedOf(*map(_address, vars(described).values()))
+    held = [_ints(array) for array in (*records, *messages, what)]
+    places = map(_address, held)
+    asks: int = _LIBRARY.describe_rows(ctypes.addressof(of), address(raw), len(what), *places, ctypes.addressof(to))
+    return described, asks
+
+
+def end_calls(of: CallRowsOf, rows: Ints) -> tuple[Ints, Ints, Words, npt.NDArray[np.uint16]]:
+    """Return of rows that row which is their exit (-1 = none), the same where it ends a span, stream and flags."""
+    leave, span = np.empty(len(rows), np.int64), np.empty(len(rows), np.int64)
+    stream, flags = np.empty(len(rows), np.uint64), np.empty(len(rows), np.uint16)
+    _LIBRARY.end_calls(ctypes.addressof(of), len(rows), *map(_address, (rows, leave, span, stream, flags)))
+    return leave, span, stream, flags
+
+
+_GATHERS = {
+    (np.dtype(np.int64), np.dtype(np.int64)): _LIBRARY.gather_i64,
+    (np.dtype(np.uint64), np.dtype(np.uint64)): _LIBRARY.gather_u64,
+    (np.dtype(np.int64), np.dtype(np.uint32)): _LIBRARY.gather_u32,
+}
+
+
+def gather(
+    values: npt.NDArray[Any], rows: Ints, dtype: npt.DTypeLike, null: int, via: Ints | None = None
+) -> tuple[npt.NDArray[Any], Bytes, int]:
+    """Return the values of some rows, a bitmap of those that are not null, and how many are.
+
+    Args:
+        values: one per row; 64 bits.
+        rows: which; -1 = null.
+        dtype: what the values become; those that it cannot hold are null.
+        null: the value that stands for null.
+        via: of each row the one whose value it takes, -1 = null.
+    """
+    taken, bits = np.empty(len(rows), dtype), np.zeros(-(-len(rows) // 8), np.uint8)
+    taking = _GATHERS[values.dtype, taken.dtype]
+    through = None if via is None else address(via)
+    nulls = taking(len(rows), address(rows), through, address(values), null, address(taken), address(bits))
+    return taken, bits, nulls
+
+
+def gather_texts(
+    codes: npt.NDArray[np.int32], rows: Ints, numbers: npt.NDArray[np.int32]
+) -> tuple[npt.NDArray[np.int32], Bytes, int]:
+    """Return the numbers of the texts of some rows, a bitmap of those that have one, and how many have none.
+
+    Args:
+        codes: of the text of each row, -1 = none.
+        rows: which; -1 = none.
+        numbers: of each code.
+
+    Returns: -1 as the last one where a text has no number yet.
+    """
+    taken, bits = np.empty(len(rows), np.int32), np.zeros(-(-len(rows) // 8), np.uint8)
+    places = map(_address, (rows, codes, numbers, taken, bits))
+    return taken, bits, _LIBRARY.gather_texts(len(rows), *places)
 
 
 class Records:

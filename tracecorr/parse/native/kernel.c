@@ -228,46 +228,80 @@ static inline u64 hash_front(const Layout *of, const u8 *line) {
     return fold(site ^ 0x8EBC6AF09C88C6E3ULL, thread ^ load_part(line + of->mark + of->gap, 4));
 }
 
-/* Read the prefix of lines of one layout, and find the form of their messages.
+typedef struct {
+    u8 *status;
+    u64 *front;
+    i64 *thread, *slot, *time, *message, *what;
+} Lines;
+
+/* Read the prefix of a line, and find the form of its message.
  *
- * Where `given` is set, thread and slot of each line are known already; else its front tells them.
+ * Where `given` is set, its thread and slot are known already; else its front tells them.
  */
-void match_lines(const Layout *of, const u8 *raw, i64 raw_size, i64 count, const i64 *start, const i64 *end, int given, u8 *status,
-                 u64 *front, i64 *thread, i64 *slot, i64 *time, i64 *message, i64 *what) {
+static inline void match_line(const Layout *of, const u8 *raw, i64 raw_size, i64 start, i64 end, int given,
+                              const Lines *to, i64 i) {
     i64 size = of->mark + of->gap;
-    for (i64 i = 0; i < count; i++) {
-        const u8 *line = raw + start[i];
-        what[i] = -1;
-        message[i] = start[i] + size;
-        if (!is_inside(raw_size, start[i], size + of->literal_bytes)) {
-            thread[i] = slot[i] = time[i] = 0;
-            status[i] = NO_TIME;
-            continue;
-        }
-        status[i] = read_time(line + of->mark, of->digits, &time[i]) ? FITS : NO_TIME;
-        if (!given) {
-            front[i] = hash_front(of, line);
-            i64 code = look_up(of->keys, of->codes, of->mask, front[i]);
-            thread[i] = code < 0 ? 0 : of->threads[code];
-            slot[i] = code < 0 ? 0 : of->slots[code];
-            if (code < 0) {
-                status[i] = NO_FRONT;
-                continue;
-            }
-        }
-        if (status[i] != FITS)
-            continue;
-        i64 form = find_form(of, slot[i], line + size, end[i] - start[i] - size);
-        if (!form) {
-            status[i] = NO_FORM;
-            continue;
-        }
-        what[i] = of->whats[form];
-        message[i] += of->skips[form];
+    const u8 *line = raw + start;
+    to->what[i] = -1;
+    to->message[i] = start + size;
+    if (!is_inside(raw_size, start, size + of->literal_bytes)) {
+        to->thread[i] = to->slot[i] = to->time[i] = 0;
+        to->status[i] = NO_TIME;
+        return;
     }
+    to->status[i] = read_time(line + of->mark, of->digits, &to->time[i]) ? FITS : NO_TIME;
+    if (!given) {
+        to->front[i] = hash_front(of, line);
+        i64 code = look_up(of->keys, of->codes, of->mask, to->front[i]);
+        to->thread[i] = code < 0 ? 0 : of->threads[code];
+        to->slot[i] = code < 0 ? 0 : of->slots[code];
+        if (code < 0) {
+            to->status[i] = NO_FRONT;
+            return;
+        }
+    }
+    if (to->status[i] != FITS)
+        return;
+    i64 form = find_form(of, to->slot[i], line + size, end - start - size);
+    if (!form) {
+        to->status[i] = NO_FORM;
+        return;
+    }
+    to->what[i] = of->whats[form];
+    to->message[i] += of->skips[form];
+}
+
+void match_lines(const Layout *of, const u8 *raw, i64 raw_size, i64 count, const i64 *start, const i64 *end, int given,
+                 const Lines *to) {
+    for (i64 i = 0; i < count; i++)
+        match_line(of, raw, raw_size, start[i], end[i], given, to, i);
+}
+
+/* Find the lines of a block, and read those of one layout; return how many lines there are, -1 = no room for them.
+ *
+ * `ends` are before the newline, `bare` ones before a carriage return, too.
+ */
+i64 scan_lines(const Layout *of, const u8 *raw, i64 raw_size, i64 start, i64 stop, i64 room, i64 *starts, i64 *ends,
+               i64 *bare, const Lines *to) {
+    i64 count = 0;
+    while (start < stop) {
+        const u8 *found = memchr(raw + start, '\n', (size_t)(stop - start));
+        i64 end = found ? found - raw : stop;
+        if (count == room)
+            return -1;
+        starts[count] = start;
+        ends[count] = end;
+        bare[count] = end - (raw[end - 1] == '\r');
+        match_line(of, raw, raw_size, start, bare[count], 0, to, count);
+        count++;
+        start = end + 1;
+    }
+    return count;
 }
 
 /* ---- texts of known shapes ---- */
+
+enum { MOST_NUMBERS = 64 }; /* of one shape */
 
 typedef struct {
     i64 key_count;
@@ -281,62 +315,67 @@ typedef struct {
     i64 most_bytes;
 } Shapes;
 
-static inline int has_digits(const u8 *stop, i64 digits, i64 is_hex) {
-    for (; digits > 0; stop -= 8, digits -= 8) {
-        u64 word = last_digits(stop, digits < 8 ? digits : 8);
-        if (!(is_hex ? is_hexadecimal(word) : is_decimal(word)))
-            return 0;
+/* Read the digits before `stop`; return whether all of them are digits. */
+static inline int read_digits(const u8 *stop, i64 digits, i64 is_hex, u64 *value) {
+    u64 low = last_digits(stop, digits < 8 ? digits : 8), high = 0x30 * BYTES;
+    if (digits > 8)
+        high = last_digits(stop - 8, digits - 8);
+    if (is_hex) {
+        *value = eight_hexadecimal(high) << 32 | eight_hexadecimal(low);
+        return is_hexadecimal(low) && is_hexadecimal(high);
     }
-    return 1;
+    *value = eight_decimal(high) * 100000000 + eight_decimal(low);
+    return is_decimal(low) && is_decimal(high);
 }
 
-static inline int has_shape(const Shapes *of, i64 shape, const u8 *text) {
+static inline int has_literal(const Shapes *of, i64 shape, const u8 *text) {
     const u8 *p = text - of->before;
     for (i64 i = of->words_from[shape]; i < of->words_to[shape]; i++, p += WORD_BYTES)
         if ((load(p) & of->keep[i]) != of->literal[i])
             return 0;
-    for (i64 i = of->numbers_from[shape]; i < of->numbers_to[shape]; i++)
-        if (!has_digits(text + of->stop[i], of->digits[i], of->is_hex[i]))
+    return 1;
+}
+
+/* Read the numbers of a text that has a shape; return whether it has it. */
+static inline int read_numbers(const Shapes *of, i64 shape, const u8 *text, u64 *numbers) {
+    i64 from = of->numbers_from[shape], to = of->numbers_to[shape];
+    for (i64 i = from; i < to; i++)
+        if (!read_digits(text + of->stop[i], of->digits[i], of->is_hex[i], &numbers[i - from]))
             return 0;
     return 1;
 }
 
-/* Set the shape of each text, -1 = none that is known; return how many have none. */
-i64 match_shapes(const Shapes *of, const u8 *raw, i64 raw_size, i64 count, const i64 *kind, const i64 *at, const i64 *size,
-                 i64 *shape) {
+/* Set the shape of each text (-1 = none that is known), and its numbers: that of column `c` of text `i` at
+ * `c * count + i`, with `present` set there, and counted in `counts`. Return how many texts have no shape.
+ *
+ * `column` is that of each number, -1 = it is not wanted.
+ */
+i64 read_shapes(const Shapes *of, const u8 *raw, i64 raw_size, i64 count, const i64 *kind, const i64 *at,
+                const i64 *size, const i64 *column, i64 *shape, u64 *values, u8 *present, i64 *counts) {
     i64 unknown = 0;
+    u64 numbers[MOST_NUMBERS];
     for (i64 i = 0; i < count; i++) {
         i64 key = kind[i] * of->most_bytes + (size[i] < of->most_bytes ? size[i] : of->most_bytes - 1);
         i64 found = of->first_of[key < of->key_count ? key : of->key_count - 1];
         if (!is_inside(raw_size, at[i], of->most_bytes))
             found = -1;
-        while (found >= 0 && !has_shape(of, found, raw + at[i]))
+        const u8 *text = raw + at[i];
+        while (found >= 0 && !(has_literal(of, found, text) && read_numbers(of, found, text, numbers)))
             found = of->following[found];
         shape[i] = found;
-        unknown += found < 0;
+        if (found < 0) {
+            unknown++;
+            continue;
+        }
+        i64 from = of->numbers_from[found], to = of->numbers_to[found];
+        for (i64 n = from; n < to; n++)
+            if (column[n] >= 0) {
+                values[column[n] * count + i] = numbers[n - from];
+                present[column[n] * count + i] = 1;
+                counts[column[n]]++;
+            }
     }
     return unknown;
-}
-
-/* Set the numbers of texts whose shape is known: those of column `c` of text `i` at `c * count + i`. */
-void read_shapes(const Shapes *of, const u8 *raw, i64 count, const i64 *at, const i64 *shape, const i64 *columns,
-                 u64 *values, u8 *present) {
-    for (i64 i = 0; i < count; i++) {
-        if (shape[i] < 0)
-            continue;
-        for (i64 n = of->numbers_from[shape[i]]; n < of->numbers_to[shape[i]]; n++) {
-            if (columns[n] < 0)
-                continue;
-            const u8 *stop = raw + at[i] + of->stop[n];
-            i64 digits = of->digits[n], place = columns[n] * count + i;
-            u64 low = last_digits(stop, digits < 8 ? digits : 8), high = 0x30 * BYTES;
-            if (digits > 8)
-                high = last_digits(stop - 8, digits - 8);
-            values[place] = of->is_hex[n] ? eight_hexadecimal(high) << 32 | eight_hexadecimal(low)
-                                          : eight_decimal(high) * 100000000 + eight_decimal(low);
-            present[place] = 1;
-        }
-    }
 }
 
 /* Set which text stands a number of bytes behind each place (-1 = none), and where.
@@ -521,4 +560,135 @@ void fold_rows(const Rows *of, const u8 *is_dispatch, const i32 *kernel, i64 *sh
             if (last.row >= 0 && last.calls == calls[lane] && of->kind[last.row] == (i < 2 ? sources[i] : COMMAND))
                 waiting[last.row] = 1;
         }
+}
+
+/* ---- records to rows, and rows to columns ---- */
+
+typedef struct {
+    const i64 *message, *kind, *name, *length, *succeeds, *layer; /* of each code of `amdlog.classify.Classifier` */
+    i64 success;                                                  /* code of the result `hipSuccess` */
+    i64 returned, shortest_told; /* bytes behind the name of a call that returns success; the same with a duration */
+    i64 cut_length;              /* messages of so many bytes were cut */
+    i64 worst_level;             /* records of a level up to this are errors and warnings */
+} Classes;
+
+/* What else is to be read of a record. */
+enum { ASK_RESULT = 1, ASK_DURATION = 2, IS_COMPLAINT = 4, IS_CUT = 8 };
+
+typedef struct {
+    i64 *message, *length;
+    int8_t *kind, *layer;
+    i32 *name, *result;
+    u8 *asks;
+} Described;
+
+/* Set what the code of each record (`what`) says of its row; return which `asks` there are.
+ *
+ * Records lie between `start` and `end`, their messages between `at` and `stop`; of torn records these lie elsewhere.
+ */
+i64 describe_rows(const Classes *of, const u8 *raw, i64 count, const i64 *start, const i64 *first, const i64 *end,
+                  const i64 *at, const i64 *stop, const i64 *what, const Described *to) {
+    i64 all = 0;
+    for (i64 i = 0; i < count; i++) {
+        i64 code = what[i], kind = of->kind[code], behind = stop[i] - at[i] - of->length[code];
+        const u8 *line = raw + start[i];
+        int succeeds = of->succeeds[code] > 0 && behind >= of->returned;
+        u8 asks = 0;
+        if (kind == EXIT) {
+            if (!succeeds)
+                asks |= ASK_RESULT;
+            if (!succeeds || behind >= of->shortest_told)
+                asks |= ASK_DURATION;
+        }
+        if (line[0] == ':' && line[2] == ':' && (u8)(line[1] - '0') <= of->worst_level)
+            asks |= IS_COMPLAINT;
+        if (end[i] - first[i] >= of->cut_length)
+            asks |= IS_CUT;
+        to->message[i] = of->message[code];
+        to->length[i] = end[i] - start[i];
+        to->kind[i] = (int8_t)kind;
+        to->layer[i] = (int8_t)of->layer[code];
+        to->name[i] = (i32)of->name[code];
+        to->result[i] = succeeds ? (i32)of->success : -1;
+        to->asks[i] = asks;
+        all |= asks;
+    }
+    return all;
+}
+
+typedef struct {
+    const int8_t *kind;
+    const i64 *partner, *stamp, *told_us;
+    const u64 *stream;
+    const uint16_t *flags;
+    i64 step_ns; /* a told duration may differ from that between the stamps by so much */
+    uint16_t enter_only, exit_only, span_told, span_differs;
+} CallRows;
+
+/* Set of some rows the row of their exit (`leave`, -1 = none), the same where it has a duration (`span`), stream and
+ * flags. */
+void end_calls(const CallRows *of, i64 count, const i64 *rows, i64 *leave, i64 *span, u64 *stream, uint16_t *flags) {
+    for (i64 i = 0; i < count; i++) {
+        i64 row = rows[i], exit = -1;
+        leave[i] = span[i] = -1;
+        stream[i] = of->stream[row];
+        flags[i] = of->flags[row];
+        if (!is_call(of->kind[row]))
+            continue;
+        exit = of->partner[row];
+        if (exit < 0) {
+            int is_orphan = of->kind[row] == EXIT;
+            flags[i] |= is_orphan ? of->exit_only : of->enter_only;
+            leave[i] = is_orphan ? row : -1;
+            continue;
+        }
+        leave[i] = span[i] = exit;
+        flags[i] |= of->flags[exit];
+        if (of->stream[exit])
+            stream[i] = of->stream[exit];
+        if (of->told_us[exit] < 0)
+            continue;
+        i64 differs = of->stamp[exit] - of->stamp[row] - 1000 * of->told_us[exit];
+        flags[i] |= differs >= -of->step_ns && differs <= of->step_ns ? of->span_told : of->span_differs;
+    }
+}
+
+static inline void mark(u8 *bits, i64 i) { bits[i >> 3] |= (u8)(1 << (i & 7)); }
+
+/* Each of these sets the values of some rows (of `via[row]` where that is given, -1 = null), marks in `bits` those that
+ * are not null, and returns how many are null. */
+#define GATHER(NAME, FROM, TO, IS_NULL)                                                                               \
+    i64 NAME(i64 count, const i64 *rows, const i64 *via, const FROM *from, FROM null, TO *to, u8 *bits) {             \
+        i64 nulls = 0;                                                                                                \
+        for (i64 i = 0; i < count; i++) {                                                                             \
+            i64 row = via ? via[rows[i]] : rows[i];                                                                   \
+            FROM value = row < 0 ? null : from[row];                                                                  \
+            to[i] = (TO)value;                                                                                        \
+            if (row < 0 || (IS_NULL))                                                                                 \
+                nulls++;                                                                                              \
+            else                                                                                                      \
+                mark(bits, i);                                                                                        \
+        }                                                                                                             \
+        return nulls;                                                                                                 \
+    }
+
+GATHER(gather_i64, i64, i64, value == null)
+GATHER(gather_u64, u64, u64, value == null)
+GATHER(gather_u32, i64, uint32_t, value == null || value < 0 || value > UINT32_MAX)
+
+/* Set the numbers of the texts of some rows by their codes; -1 = null. Return how many are null, -1 where a text has no
+ * number yet. */
+i64 gather_texts(i64 count, const i64 *rows, const i32 *codes, const i32 *numbers, i32 *to, u8 *bits) {
+    i64 nulls = 0;
+    for (i64 i = 0; i < count; i++) {
+        i32 code = rows[i] < 0 ? -1 : codes[rows[i]];
+        to[i] = code < 0 ? -1 : numbers[code];
+        if (code < 0)
+            nulls++;
+        else if (to[i] < 0)
+            return -1;
+        else
+            mark(bits, i);
+    }
+    return nulls;
 }

@@ -18,15 +18,24 @@ _ARGUMENTS = {
     "find_lines": (_POINTER, _INT, _INT, _INT, _POINTER, _POINTER),
     "count_pair": (_POINTER, _INT, _INT, _BYTE, _BYTE),
     "find_pairs": (*_RAW, _INT, _POINTER, _INT, _BYTE, _BYTE, _POINTER),
-    "match_lines": (_POINTER, *_RAW, _INT, _POINTER, _POINTER, ctypes.c_int, *[_POINTER] * 7),
-    "match_shapes": (_POINTER, *_RAW, _INT, *[_POINTER] * 4),
-    "read_shapes": (_POINTER, _POINTER, _INT, *[_POINTER] * 5),
+    "match_lines": (_POINTER, *_RAW, _INT, _POINTER, _POINTER, ctypes.c_int, _POINTER),
+    "scan_lines": (_POINTER, *_RAW, _INT, _INT, _INT, *[_POINTER] * 4),
+    "read_shapes": (_POINTER, *_RAW, _INT, *[_POINTER] * 8),
     "pair_calls": (*[_POINTER] * 12,),
     "nest_calls": (_POINTER, _POINTER, _INT, *[_POINTER] * 6),
     "fold_rows": (*[_POINTER] * 9,),
+    "describe_rows": (_POINTER, _POINTER, _INT, *[_POINTER] * 7),
+    "end_calls": (_POINTER, _INT, *[_POINTER] * 5),
+    "gather_i64": (_INT, _POINTER, _POINTER, _POINTER, _INT, _POINTER, _POINTER),
+    "gather_u64": (_INT, _POINTER, _POINTER, _POINTER, ctypes.c_uint64, _POINTER, _POINTER),
+    "gather_u32": (_INT, _POINTER, _POINTER, _POINTER, _INT, _POINTER, _POINTER),
+    "gather_texts": (_INT, *[_POINTER] * 5),
     "find_starts": (*_RAW, _INT, _POINTER, _INT, *[_POINTER] * 4, _INT, *[_POINTER] * 3),
 }  # fmt: skip
-_COUNTING = ("table_find", "code_spans", "find_lines", "count_pair", "match_shapes")
+_COUNTING = (
+    "table_find", "code_spans", "find_lines", "count_pair", "read_shapes", "scan_lines", "describe_rows", "gather_i64",
+    "gather_u64", "gather_u32", "gather_texts",
+)  # fmt: skip
 
 
 class LayoutOf(ctypes.Structure):
@@ -40,8 +49,14 @@ class LayoutOf(ctypes.Structure):
     ]  # fmt: skip
 
 
+class LinesOf(ctypes.Structure):
+    """Hold where `match_lines` writes what it tells of each line: `Lines` in `kernel.c`."""
+
+    _fields_ = [(name, _POINTER) for name in ("status", "front", "thread", "slot", "time", "message", "what")]
+
+
 class ShapesOf(ctypes.Structure):
-    """Hold what `match_shapes` asks of the shapes seen: `Shapes` in `kernel.c`."""
+    """Hold what `read_shapes` asks of the shapes seen: `Shapes` in `kernel.c`."""
 
     _fields_ = [
         ("key_count", _INT), ("first_of", _POINTER), ("following", _POINTER), ("words_from", _POINTER),
@@ -58,6 +73,31 @@ class RowsOf(ctypes.Structure):
         ("count", _INT), ("lanes", _INT), ("lane", _POINTER), ("name", _POINTER), ("kind", _POINTER),
         ("offset", _POINTER), ("stamp", _POINTER), ("shared", _POINTER), ("passed", _POINTER), ("is_rocr", _POINTER),
     ]  # fmt: skip
+
+
+class ClassesOf(ctypes.Structure):
+    """Hold what `describe_rows` asks of the codes of messages: `Classes` in `kernel.c`."""
+
+    _fields_ = [
+        *[(name, _POINTER) for name in ("message", "kind", "name", "length", "succeeds", "layer")],
+        *[(name, _INT) for name in ("success", "returned", "shortest_told", "cut_length", "worst_level")],
+    ]  # fmt: skip
+
+
+class DescribedOf(ctypes.Structure):
+    """Hold where `describe_rows` writes: `Described` in `kernel.c`."""
+
+    _fields_ = [(name, _POINTER) for name in ("message", "length", "kind", "layer", "name", "result", "asks")]
+
+
+class CallRowsOf(ctypes.Structure):
+    """Hold what `end_calls` asks of rows: `CallRows` in `kernel.c`."""
+
+    _fields_ = [
+        *[(name, _POINTER) for name in ("kind", "partner", "stamp", "told_us", "stream", "flags")],
+        ("step_ns", _INT),
+        *[(name, ctypes.c_uint16) for name in ("enter_only", "exit_only", "span_told", "span_differs")],
+    ]
 
 
 def load(path: Path = LIBRARY) -> ctypes.CDLL:
