@@ -93,23 +93,6 @@ class Text:
         """Return start and end (without the newline) of every line."""
         return native.find_lines(self.bytes, self.start, self.stop)
 
-    def count(self, literal: bytes) -> int:
-        """Return how often a text occurs in the block."""
-        if len(literal) == 2:
-            return native.count_pair(self.bytes, self.start, self.stop, literal)
-        return self.raw.count(literal, self.start, self.stop)
-
-    def places_of(self, literal: bytes) -> Ints:
-        """Return the places at which a text of 2 or 4 bytes occurs in the block."""
-        size = len(literal)
-        kind = f"<u{size}"
-        wanted = np.frombuffer(literal, kind)[0]
-        places = []
-        for i in range(size):
-            part = self.bytes[self.start + i : self.stop]
-            places.append(np.flatnonzero(part[: len(part) // size * size].view(kind) == wanted) * size + i)
-        return np.sort(np.concatenate(places)) + self.start
-
     def token(self, at: Ints, stops: bytes, most: int) -> tuple[Ints, Words]:
         """Return end and hash of the text from each position up to a byte of `stops` or a newline.
 

@@ -91,16 +91,17 @@ class Layouts:
         # Of each front its thread, and the slot of its forms.
         self._thread_of, self._slot_of = np.zeros((2, 0), np.int64)
 
-    def scan(self, text: Text) -> tuple[Ints, Ints, Ints, Matched]:
-        """Return start and end of all lines of a block, their ends without a carriage return, and what fits a layout."""
+    def scan(self, text: Text) -> tuple[native.Scanned, Matched]:
+        """Return the lines of a block, and those of them that fit a layout."""
         most = self._known[0] if self._known else _NO_LAYOUT
-        start, end, bare, lines = native.scan_lines(self._describe(most), text.bytes, text.start, text.stop)
+        scanned, lines = native.scan_lines(self._describe(most), text.bytes, text.start, text.stop)
+        start, end = scanned.start, scanned.bare
         if most is _NO_LAYOUT:
-            return start, end, bare, self.match(text, start, bare)
-        fits, matched = self._complete(text, start, bare, most, lines)
+            return scanned, self.match(text, start, end)
+        fits, matched = self._complete(text, start, end, most, lines)
         if fits.all():
-            return start, end, bare, matched
-        return start, end, bare, self._match_with(text, start, bare, np.flatnonzero(~fits), [matched])
+            return scanned, matched
+        return scanned, self._match_with(text, start, end, np.flatnonzero(~fits), [matched])
 
     def match(self, text: Text, start: Ints, end: Ints) -> Matched:
         """Return the lines that fit a known layout; the most frequent layout is tried first.

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from tracecorr.model.kinds import LAYERS, WORST_LEVELS, Flag
+from tracecorr.model.kinds import LAYERS, Flag
 from tracecorr.parse import native
 from tracecorr.parse.amdlog.classify import RETURNED, SUCCESS, Classifier
 from tracecorr.parse.amdlog.lanes import Lanes
@@ -90,11 +90,11 @@ class RecordReader:
             kept = np.flatnonzero(self.classifier.kind_of[split.what] != Kind.FOLDED)
             split, at, end = split.take(kept), at[kept], end[kept]
         records, what = (split.start, split.message, split.end), np.ascontiguousarray(split.what)
-        found, asks = native.describe_rows(self._describe(), text.bytes, records, (at, end), what)
+        found, asks = native.describe_rows(self._describe(), records, (at, end), what)
         rows = self._rows(split, shift, found, asks)
         self._read_calls(text, rows, at, end, what, found, asks)
-        complaints = np.flatnonzero(found.asks & native.IS_COMPLAINT) if asks & native.IS_COMPLAINT else what[:0]
-        return Lines(rows, text, found.message, at, end, find_complaints(text, split.start, complaints))
+        complaints = find_complaints(text, split.start if split.may_complain else split.start[:0])
+        return Lines(rows, text, found.message, at, end, complaints)
 
     def _describe(self) -> native.ClassesOf:
         """Tell `describe_rows` what the codes of messages stand for."""
@@ -105,7 +105,7 @@ class RecordReader:
             layer = np.where(is_call, LAYERS.index("hip"), _LAYER[message]).astype(np.int64)
             self._described = columns
             self._columns = [np.ascontiguousarray(c) for c in (message, kind, name, length, succeeds, layer)]
-        told = len(RETURNED + SUCCESS), _SHORTEST_TOLD, _CUT_LENGTH, max(WORST_LEVELS)
+        told = len(RETURNED + SUCCESS), _SHORTEST_TOLD, _CUT_LENGTH
         return native.ClassesOf(*map(native.address, self._columns), self.results.code_of("hipSuccess"), *told)
 
     def _rows(self, split: Split, shift: int, found: native.Described, asks: int) -> Rows:

@@ -21,6 +21,7 @@ class Split:
         skipped: reason -> lines and bytes that are no record.
         messages: index of a torn record -> what is known of its message.
         whole: torn records of whose message nothing lacks.
+        may_complain: whether errors or warnings may be among them.
     """
 
     start: Ints
@@ -35,6 +36,7 @@ class Split:
     skipped: dict[str, tuple[int, int]] = field(default_factory=dict)
     messages: dict[int, bytes] = field(default_factory=dict)
     whole: set[int] = field(default_factory=set)
+    may_complain: bool = True
 
     def merge(self, other: Split) -> Split:
         """Return the records of both in the order of the file; neither has skipped bytes or messages yet."""
@@ -45,7 +47,7 @@ class Split:
     def take(self, rows: Ints) -> Split:
         """Return some of the records, in the same order."""
         columns: dict[str, Any] = {name: mine[rows] for name, mine in self._columns()}
-        taken = Split(**columns, used=self.used, skipped=self.skipped)
+        taken = Split(**columns, used=self.used, skipped=self.skipped, may_complain=self.may_complain)
         if self.messages and len(rows):
             torn = np.array(sorted(self.messages), np.int64)
             place = np.minimum(np.searchsorted(rows, torn), len(rows) - 1)

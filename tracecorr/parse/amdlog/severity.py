@@ -6,12 +6,12 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from tracecorr.model.kinds import LOG_LEVEL, LOG_MESSAGE
+from tracecorr.model.kinds import LOG_LEVEL, LOG_MESSAGE, WORST_LEVELS
 from tracecorr.parse.amdlog.frames import Args
 from tracecorr.parse.digits import Ints, Words
 from tracecorr.parse.text import Text
 
-_ZERO = ord("0")
+_COLON, _ZERO = ord(":"), ord("0")
 
 
 @dataclass
@@ -22,15 +22,17 @@ class Complaints:
     levels: Words
 
 
-def find_complaints(text: Text, start: Ints, rows: Ints) -> Complaints:
+def find_complaints(text: Text, start: Ints) -> Complaints:
     """Return the records that were printed as errors or warnings: they begin with `:LEVEL:`, the level a digit.
 
     Args:
         text: holds the records.
         start: where each of them begins.
-        rows: those that begin so.
     """
-    return Complaints(rows, (text.bytes[start[rows] + 1] - np.uint8(_ZERO)).astype(np.uint64))
+    levels = text.bytes[start + 1] - np.uint8(_ZERO)
+    rows = np.flatnonzero(levels <= max(WORST_LEVELS))
+    rows = rows[(text.bytes[start[rows]] == _COLON) & (text.bytes[start[rows] + 2] == _COLON)]
+    return Complaints(rows, levels[rows].astype(np.uint64))
 
 
 def add_complaints(args: Args, complaints: Complaints, text: Text, offset: Ints, at: Ints, end: Ints) -> None:

@@ -12,6 +12,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from tracecorr.model.kinds import WORST_LEVELS
+from tracecorr.parse import native
 from tracecorr.parse.amdlog.classify import Classifier
 from tracecorr.parse.amdlog.layout import SITE, Layouts, Matched
 from tracecorr.parse.amdlog.line_edges import (
@@ -113,10 +115,6 @@ class _Pieces:
 
 
 _SAMPLE = 200
-# Its last two bytes are hardly ever found elsewhere, and counted in half the time.
-_END_OF_TIME = b" us:"
-_TIME = re.compile(rb"(?<=\d{5})d?" + _END_OF_TIME)
-_MOST_FOREIGN = 200
 
 
 class Splitter:
@@ -156,7 +154,8 @@ class Splitter:
         return split.take(np.flatnonzero(is_row))
 
     def _split_lines(self, text: Text) -> Split:
-        start, end, bare, matched = self._layouts.scan(text)
+        scanned, matched = self._layouts.scan(text)
+        start, end, bare = scanned.start, scanned.end, scanned.bare
         if len(start) > 4 * _SAMPLE and 2 * len(matched.line) < len(start):
             # New layouts: learn them from a few lines, not from all.
             pick = np.arange(0, len(start), len(start) // _SAMPLE)
@@ -164,6 +163,10 @@ class Splitter:
             self._cut_records(text, start[pick], end[pick], bare[pick], known)
             matched = self._layouts.match(text, start, bare)
         split, foreign = self._cut_records(text, start, end, bare, matched)
+        # A record behind other text on its line is not among the lines that begin with a level.
+        split.may_complain = any(scanned.levels[level] for level in WORST_LEVELS) or len(split.start) > len(
+            matched.line
+        )
         self._join_torn(text, split, foreign)
         if len(split.start):
             open_at_holes(text, split)
@@ -184,9 +187,9 @@ class Splitter:
         rest = np.flatnonzero(~is_matched)
         pieces, foreign = _pieces_of(text, start, end, rest[:0]), _pieces_of(text, start, end, rest)
         if _hold_one_time_each(text, len(matched.line), foreign):
-            times = _count_times(text, foreign)
+            times = native.count_times(text.bytes, foreign.start, foreign.end)
         else:
-            counted = _times_per_line(text, start)
+            counted = native.count_times(text.bytes, start, end)
             is_odd = is_matched & (counted != 1)
             pieces = _search(text, _pieces_of(text, start, end, np.flatnonzero(is_odd)))
             matched, times = matched.take(~is_odd[matched.line]), counted[rest]
@@ -305,25 +308,8 @@ def _records_without_unit(text: Text, lines: _Pieces) -> _Pieces:
 
 def _hold_one_time_each(text: Text, matched: int, foreign: _Pieces) -> bool:
     """Tell whether each of the matched lines, all but the foreign ones, is known to hold one time only."""
-    if len(foreign.start) > _MOST_FOREIGN:
-        return False
-    others = [text.slice(i, j) for i, j in zip(foreign.start.tolist(), foreign.end.tolist(), strict=True)]
-    parts = (_END_OF_TIME[2:], _END_OF_TIME)
-    return any(text.count(part) - sum(line.count(part) for line in others) == matched for part in parts)
-
-
-def _count_times(text: Text, lines: _Pieces) -> Ints:
-    """Return how many times each of a few lines holds."""
-    spans = zip(lines.start.tolist(), lines.end.tolist(), strict=True)
-    return np.array([len(_TIME.findall(text.raw, i, j)) for i, j in spans], np.int64)
-
-
-def _times_per_line(text: Text, start: Ints) -> Ints:
-    """Return how many times (digits before ` us:`) each line holds."""
-    marks = text.places_of(_END_OF_TIME)
-    _, is_time = decimal(text, marks - (text.bytes[marks - 1] == ord("d")), np.full(len(marks), 5))
-    marks = marks[is_time]
-    return np.bincount(np.searchsorted(start, marks, side="right") - 1, minlength=len(start)).astype(np.int64)
+    in_all = native.count_units(text.bytes, text.start, text.stop)
+    return in_all - native.count_units_in(text.bytes, foreign.start, foreign.end) == matched
 
 
 def _search(text: Text, lines: _Pieces) -> _Pieces:

@@ -19,7 +19,6 @@ __all__ = [
     "ASK_DURATION",
     "ASK_RESULT",
     "FITS",
-    "IS_COMPLAINT",
     "IS_CUT",
     "MOST_NUMBERS",
     "NO_FORM",
@@ -35,7 +34,9 @@ __all__ = [
     "ShapesOf",
     "address",
     "code_spans",
-    "count_pair",
+    "count_times",
+    "count_units",
+    "count_units_in",
     "describe_rows",
     "end_calls",
     "find_lines",
@@ -54,7 +55,7 @@ Words = npt.NDArray[np.uint64]
 Bytes = npt.NDArray[np.uint8]
 
 FITS, NO_FRONT, NO_FORM = 0, 1, 2
-ASK_RESULT, ASK_DURATION, IS_COMPLAINT, IS_CUT = 1, 2, 4, 8
+ASK_RESULT, ASK_DURATION, IS_CUT = 1, 2, 4
 # A text of a known shape has no more.
 MOST_NUMBERS = 64
 _LIBRARY = load()
@@ -148,10 +149,24 @@ def find_lines(raw: Bytes, start: int, stop: int) -> tuple[Ints, Ints]:
     raise AssertionError("each line has a byte")
 
 
-def count_pair(raw: Bytes, start: int, stop: int, pair: bytes) -> int:
-    """Return how often two bytes stand behind each other between two positions."""
-    count: int = _LIBRARY.count_pair(address(raw), start, stop, *pair)
+def count_units(raw: Bytes, start: int, stop: int) -> int:
+    """Return how often ` us:` stands between two positions."""
+    count: int = _LIBRARY.count_units(address(raw), start, stop)
     return count
+
+
+def count_units_in(raw: Bytes, start: Ints, stop: Ints) -> int:
+    """Return how often ` us:` stands in some spans."""
+    start, stop = _ints(start), _ints(stop)
+    count: int = _LIBRARY.count_units_in(address(raw), len(start), address(start), address(stop))
+    return count
+
+
+def count_times(raw: Bytes, start: Ints, end: Ints) -> Ints:
+    """Return how many times (digits before ` us:`) each line holds."""
+    start, end, times = _ints(start), _ints(end), np.empty(len(start), np.int64)
+    _LIBRARY.count_times(address(raw), len(start), *map(_address, (start, end, times)))
+    return times
 
 
 def find_pairs(raw: Bytes, at: Ints, size: int, pair: bytes) -> Ints:
@@ -202,19 +217,32 @@ def match_lines(of: LayoutOf, raw: Bytes, start: Ints, end: Ints, given: tuple[I
     return lines
 
 
-def scan_lines(of: LayoutOf, raw: Bytes, start: int, stop: int) -> tuple[Ints, Ints, Ints, Lines]:
-    """Find the lines between two positions, and tell what they are where they have a layout.
+@dataclass
+class Scanned:
+    """Hold the lines of a block.
 
-    Returns:
-        Start and end (before the newline) of each line, its end before a carriage return, and what it is.
+    Args:
+        start, end: of each line; its end is before the newline.
+        bare: its end before a carriage return.
+        levels: how many lines begin with `:0:`, `:1:` and so on.
     """
+
+    start: Ints
+    end: Ints
+    bare: Ints
+    levels: list[int]
+
+
+def scan_lines(of: LayoutOf, raw: Bytes, start: int, stop: int) -> tuple[Scanned, Lines]:
+    """Find the lines between two positions, and tell what they are where they have a layout."""
     for room in ((stop - start) // _USUAL_LINE_BYTES + 1, stop - start):
         lines, (starts, ends, bare) = Lines(room), (np.empty(room, np.int64) for _ in range(3))
-        to, places = lines.describe(), map(_address, (starts, ends, bare))
+        levels = np.zeros(11, np.int64)
+        to, places = lines.describe(), map(_address, (starts, ends, bare, levels))
         within = address(raw), len(raw), start, stop, room
         count = _LIBRARY.scan_lines(ctypes.addressof(of), *within, *places, ctypes.addressof(to))
         if count >= 0:
-            return starts[:count], ends[:count], bare[:count], lines.first(count)
+            return Scanned(starts[:count], ends[:count], bare[:count], levels[:10].tolist()), lines.first(count)
     raise AssertionError("each line has a byte")
 
 
@@ -294,13 +322,12 @@ class Described:
 
 
 def describe_rows(
-    of: ClassesOf, raw: Bytes, records: tuple[Ints, Ints, Ints], messages: tuple[Ints, Ints], what: Ints
+    of: ClassesOf, records: tuple[Ints, Ints, Ints], messages: tuple[Ints, Ints], what: Ints
 ) -> tuple[Described, int]:
     """Return what the codes of records say of their rows, and which `asks` there are.
 
     Args:
         of: what the codes stand for.
-        raw: the bytes.
         records: start of each record, of its message, and its end.
         messages: start and end of each message; those of torn records lie elsewhere.
         what: code of each record.
@@ -309,7 +336,7 @@ def describe_rows(
     to = DescribedOf(*map(_address, vars(described).values()))
     held = [_ints(array) for array in (*records, *messages, what)]
     places = map(_address, held)
-    asks: int = _LIBRARY.describe_rows(ctypes.addressof(of), address(raw), len(what), *places, ctypes.addressof(to))
+    asks: int = _LIBRARY.describe_rows(ctypes.addressof(of), len(what), *places, ctypes.addressof(to))
     return described, asks
 
 

@@ -121,23 +121,48 @@ i64 find_lines(const u8 *raw, i64 start, i64 stop, i64 room, i64 *starts, i64 *e
     return count;
 }
 
-/* Return how often two bytes stand behind each other. */
-i64 count_pair(const u8 *raw, i64 start, i64 stop, u8 first, u8 second) {
+/* Return how often ` us:` stands between two places. */
+i64 count_units(const u8 *raw, i64 start, i64 stop) {
     enum { LANES = 32, TURNS = 255 };
+    const u8 *p = raw + start, *last = raw + stop - 3;
     i64 count = 0;
-    while (stop - start > LANES) {
+    while (last - p >= LANES) {
         u8 lanes[LANES] = {0};
-        i64 turns = (stop - start - 1) / LANES;
-        turns = turns < TURNS ? turns : TURNS;
-        for (i64 turn = 0; turn < turns; turn++, start += LANES)
+        for (int turn = 0; turn < TURNS && last - p >= LANES; turn++, p += LANES)
             for (int i = 0; i < LANES; i++)
-                lanes[i] += (raw[start + i] == first) & (raw[start + i + 1] == second);
+                lanes[i] += (p[i] == ' ') & (p[i + 1] == 'u') & (p[i + 2] == 's') & (p[i + 3] == ':');
         for (int i = 0; i < LANES; i++)
             count += lanes[i];
     }
-    for (; start + 1 < stop; start++)
-        count += (raw[start] == first) & (raw[start + 1] == second);
+    for (; p < last; p++)
+        count += !memcmp(p, " us:", 4);
     return count;
+}
+
+/* Return how often ` us:` stands in some spans. */
+i64 count_units_in(const u8 *raw, i64 count, const i64 *start, const i64 *stop) {
+    i64 found = 0;
+    for (i64 i = 0; i < count; i++)
+        found += count_units(raw, start[i], stop[i]);
+    return found;
+}
+
+static inline int is_digit(u8 byte) { return byte >= '0' && byte <= '9'; }
+
+/* Set how many times (` us:` behind five digits, in some releases with a `d` between) each line holds. */
+void count_times(const u8 *raw, i64 count, const i64 *start, const i64 *end, i64 *times) {
+    for (i64 i = 0; i < count; i++) {
+        const u8 *p = raw + start[i], *stop = raw + end[i];
+        times[i] = 0;
+        for (; p < stop && (p = memchr(p, ':', (size_t)(stop - p))); p++) {
+            const u8 *unit = p - 3;
+            if (unit < raw + start[i] || memcmp(unit, " us", 3))
+                continue;
+            const u8 *digits = unit - (unit[-1] == 'd');
+            times[i] += is_digit(digits[-1]) && is_digit(digits[-2]) && is_digit(digits[-3]) && is_digit(digits[-4]) &&
+                        is_digit(digits[-5]);
+        }
+    }
 }
 
 /* Set where a text of two bytes begins first in the `size` bytes from each place; -1 = nowhere. */
@@ -279,10 +304,10 @@ void match_lines(const Layout *of, const u8 *raw, i64 raw_size, i64 count, const
 
 /* Find the lines of a block, and read those of one layout; return how many lines there are, -1 = no room for them.
  *
- * `ends` are before the newline, `bare` ones before a carriage return, too.
+ * `ends` are before the newline, `bare` ones before a carriage return, too. `levels` counts the lines of each level.
  */
 i64 scan_lines(const Layout *of, const u8 *raw, i64 raw_size, i64 start, i64 stop, i64 room, i64 *starts, i64 *ends,
-               i64 *bare, const Lines *to) {
+               i64 *bare, i64 *levels, const Lines *to) {
     i64 count = 0;
     while (start < stop) {
         const u8 *found = memchr(raw + start, '\n', (size_t)(stop - start));
@@ -292,6 +317,7 @@ i64 scan_lines(const Layout *of, const u8 *raw, i64 raw_size, i64 start, i64 sto
         starts[count] = start;
         ends[count] = end;
         bare[count] = end - (raw[end - 1] == '\r');
+        levels[raw[start] == ':' && raw[start + 2] == ':' && is_digit(raw[start + 1]) ? raw[start + 1] - '0' : 10]++;
         match_line(of, raw, raw_size, start, bare[count], 0, to, count);
         count++;
         start = end + 1;
@@ -569,11 +595,10 @@ typedef struct {
     i64 success;                                                  /* code of the result `hipSuccess` */
     i64 returned, shortest_told; /* bytes behind the name of a call that returns success; the same with a duration */
     i64 cut_length;              /* messages of so many bytes were cut */
-    i64 worst_level;             /* records of a level up to this are errors and warnings */
 } Classes;
 
 /* What else is to be read of a record. */
-enum { ASK_RESULT = 1, ASK_DURATION = 2, IS_COMPLAINT = 4, IS_CUT = 8 };
+enum { ASK_RESULT = 1, ASK_DURATION = 2, IS_CUT = 4 };
 
 typedef struct {
     i64 *message, *length;
@@ -586,12 +611,11 @@ typedef struct {
  *
  * Records lie between `start` and `end`, their messages between `at` and `stop`; of torn records these lie elsewhere.
  */
-i64 describe_rows(const Classes *of, const u8 *raw, i64 count, const i64 *start, const i64 *first, const i64 *end,
+i64 describe_rows(const Classes *of, i64 count, const i64 *start, const i64 *first, const i64 *end,
                   const i64 *at, const i64 *stop, const i64 *what, const Described *to) {
     i64 all = 0;
     for (i64 i = 0; i < count; i++) {
         i64 code = what[i], kind = of->kind[code], behind = stop[i] - at[i] - of->length[code];
-        const u8 *line = raw + start[i];
         int succeeds = of->succeeds[code] > 0 && behind >= of->returned;
         u8 asks = 0;
         if (kind == EXIT) {
@@ -600,8 +624,6 @@ i64 describe_rows(const Classes *of, const u8 *raw, i64 count, const i64 *start,
             if (!succeeds || behind >= of->shortest_told)
                 asks |= ASK_DURATION;
         }
-        if (line[0] == ':' && line[2] == ':' && (u8)(line[1] - '0') <= of->worst_level)
-            asks |= IS_COMPLAINT;
         if (end[i] - first[i] >= of->cut_length)
             asks |= IS_CUT;
         to->message[i] = of->message[code];

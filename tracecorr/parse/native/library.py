@@ -16,15 +16,17 @@ _ARGUMENTS = {
     "hash_spans": (*_RAW, _INT, _POINTER, _POINTER, _POINTER),
     "code_spans": (*_TABLE, *_RAW, _INT, *[_POINTER] * 4),
     "find_lines": (_POINTER, _INT, _INT, _INT, _POINTER, _POINTER),
-    "count_pair": (_POINTER, _INT, _INT, _BYTE, _BYTE),
+    "count_units": (_POINTER, _INT, _INT),
+    "count_units_in": (_POINTER, _INT, _POINTER, _POINTER),
+    "count_times": (_POINTER, _INT, _POINTER, _POINTER, _POINTER),
     "find_pairs": (*_RAW, _INT, _POINTER, _INT, _BYTE, _BYTE, _POINTER),
     "match_lines": (_POINTER, *_RAW, _INT, _POINTER, _POINTER, ctypes.c_int, _POINTER),
-    "scan_lines": (_POINTER, *_RAW, _INT, _INT, _INT, *[_POINTER] * 4),
+    "scan_lines": (_POINTER, *_RAW, _INT, _INT, _INT, *[_POINTER] * 5),
     "read_shapes": (_POINTER, *_RAW, _INT, *[_POINTER] * 8),
     "pair_calls": (*[_POINTER] * 12,),
     "nest_calls": (_POINTER, _POINTER, _INT, *[_POINTER] * 6),
     "fold_rows": (*[_POINTER] * 9,),
-    "describe_rows": (_POINTER, _POINTER, _INT, *[_POINTER] * 7),
+    "describe_rows": (_POINTER, _INT, *[_POINTER] * 7),
     "end_calls": (_POINTER, _INT, *[_POINTER] * 5),
     "gather_i64": (_INT, _POINTER, _POINTER, _POINTER, _INT, _POINTER, _POINTER),
     "gather_u64": (_INT, _POINTER, _POINTER, _POINTER, ctypes.c_uint64, _POINTER, _POINTER),
@@ -33,8 +35,8 @@ _ARGUMENTS = {
     "find_starts": (*_RAW, _INT, _POINTER, _INT, *[_POINTER] * 4, _INT, *[_POINTER] * 3),
 }  # fmt: skip
 _COUNTING = (
-    "table_find", "code_spans", "find_lines", "count_pair", "read_shapes", "scan_lines", "describe_rows", "gather_i64",
-    "gather_u64", "gather_u32", "gather_texts",
+    "table_find", "code_spans", "find_lines", "count_units", "count_units_in", "read_shapes", "scan_lines",
+    "describe_rows", "gather_i64", "gather_u64", "gather_u32", "gather_texts",
 )  # fmt: skip
 
 
@@ -80,7 +82,7 @@ class ClassesOf(ctypes.Structure):
 
     _fields_ = [
         *[(name, _POINTER) for name in ("message", "kind", "name", "length", "succeeds", "layer")],
-        *[(name, _INT) for name in ("success", "returned", "shortest_told", "cut_length", "worst_level")],
+        *[(name, _INT) for name in ("success", "returned", "shortest_told", "cut_length")],
     ]  # fmt: skip
 
 
