@@ -47,18 +47,17 @@ class PacketReader:
     def read(self, text: Text, at: Ints, end: Ints) -> tuple[Fields, list[str], Ints]:
         """Return the fields (rows and values), the packet names, and the code of each row's name."""
         found = _Collected()
-        fast, split, tail_fields = self._tails.read(text, at, end)
-        rest = np.delete(np.arange(len(at)), fast)
-        if self._tails.learn(text, at[rest], end[rest]):
-            fast, split, tail_fields = self._tails.read(text, at, end)
-            rest = np.delete(np.arange(len(at)), fast)
+        rest, split, tail_fields = self._tails.read(text, at, end)
+        if len(rest) and self._tails.learn(text, at[rest], end[rest]):
+            rest, split, tail_fields = self._tails.read(text, at, end)
+        fast = np.delete(np.arange(len(at)), rest)
         kind = np.full(len(at), -1, np.int64)
         if len(rest):
             whole, kind[rest] = self._read_whole(text, at[rest], end[rest])
             for name, (rows, values) in whole.items():
                 found.add(name, rest[rows], values)
         if len(fast):
-            front = self._front_codes(text, at[fast], split)
+            front = self._front_codes(text, at[fast], split[fast])
             kind[fast] = self._front_kinds[front]
             for name, (values, present) in self._front_fields.items():
                 if present.all():

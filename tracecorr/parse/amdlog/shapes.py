@@ -103,7 +103,7 @@ class Shapes:
 
         Args:
             text: holds the texts.
-            kind: a small number; texts of different kinds have different shapes.
+            kind: a small number; texts of different kinds have different shapes; -1 = it has none.
             at, size: of the texts.
         """
         found = native.read_shapes(self._of, text.bytes, kind, at, size, self._columns, len(self._names))

@@ -55,14 +55,10 @@ class Tails:
         self._places: dict[tuple[int, int], int] = {}
 
     def read(self, text: Text, at: Ints, end: Ints) -> tuple[Ints, Ints, list[tuple[str, Ints, Words]]]:
-        """Return the lines with a known tail, where it begins, and its fields (name, rows, values)."""
+        """Return the lines without a known tail, where those of lines begin, and the fields (name, rows, values)."""
         split, start = self._find(text, at)
-        lines = np.flatnonzero(start >= 0)
-        reading = self._shapes.read(text, start[lines], split[lines], end[lines] - split[lines])
-        fields = [(name, lines[rows], values) for name, rows, values in reading.fields]
-        if len(reading.rest):
-            lines = np.delete(lines, reading.rest)
-        return lines, split[lines], fields
+        reading = self._shapes.read(text, start, split, end - split)
+        return reading.rest, split, reading.fields
 
     def _find(self, text: Text, at: Ints) -> tuple[Ints, Ints]:
         """Return where the tail of each line begins, and the number of its first text (-1 = not known)."""

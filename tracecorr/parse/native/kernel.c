@@ -382,9 +382,9 @@ i64 read_shapes(const Shapes *of, const u8 *raw, i64 raw_size, i64 count, const 
     u64 numbers[MOST_NUMBERS];
     for (i64 i = 0; i < count; i++) {
         i64 key = kind[i] * of->most_bytes + (size[i] < of->most_bytes ? size[i] : of->most_bytes - 1);
-        i64 found = of->first_of[key < of->key_count ? key : of->key_count - 1];
-        if (!is_inside(raw_size, at[i], of->most_bytes))
-            found = -1;
+        i64 found = -1;
+        if (kind[i] >= 0 && is_inside(raw_size, at[i], of->most_bytes))
+            found = of->first_of[key < of->key_count ? key : of->key_count - 1];
         const u8 *text = raw + at[i];
         while (found >= 0 && !(has_literal(of, found, text) && read_numbers(of, found, text, numbers)))
             found = of->following[found];
