@@ -37,6 +37,7 @@ _CALL_BYTES = 240
 _QUEUES = ("ring", "swq", "queue", "any_queue")
 # Printed in hexadecimal, in some releases without `0x`.
 _BARE = ("status", "free_mask")
+_SHIFTED_COPY = [m.template for m in MESSAGES].index(messages.SHIFTED_COPY)
 _SHIFTED = ("signal", "size_bytes", "wait_event")
 _DEVICE = re.compile(r", device id : \d+$")
 
@@ -101,7 +102,7 @@ class DetailReader:
         self._commands.read(text, rows, at, end)
         self._read_kernels(text, rows, found, at, end)
         self._read_fields(text, rows, details.args, found, at, end, threads)
-        self._read_packets(text, rows, details, at, end)
+        self._read_packets(text, rows, details, found, at, end)
         self._read_streams(text, rows, details.args, at, end)
         self._read_given_streams(text, rows, at, end)
         self._read_others(text, rows, at, end)
@@ -175,7 +176,7 @@ class DetailReader:
         else:
             args.add_one(key, int(rows["offset"][row]), value)
 
-    def _read_packets(self, text: Text, rows: Rows, details: Details, at: Ints, end: Ints) -> None:
+    def _read_packets(self, text: Text, rows: Rows, details: Details, message: Ints, at: Ints, end: Ints) -> None:
         packets = np.flatnonzero((rows["kind"] == Kind.PACKET) | (rows["kind"] == Kind.COPY))
         found, names, kind = self._packets.read(text, at[packets], end[packets])
         is_packet = rows["kind"][packets] == Kind.PACKET
@@ -191,7 +192,7 @@ class DetailReader:
         details.args.add("rocr", rows["offset"][rocr], np.ones(len(rocr), np.uint64))
         details.packets = packets[~broken]
         place = np.cumsum(~broken) - 1
-        shifted = text.starts_with(at[packets], messages.SHIFTED_COPY.encode())
+        shifted = message[packets] == _SHIFTED_COPY
         found = without_slots(found, rows["is_rocr"][packets])
         for name, (at_rows, values) in found.items():
             if name in _SHIFTED and shifted.any():

@@ -90,7 +90,7 @@ class RecordReader:
             kept = np.flatnonzero(self.classifier.kind_of[split.what] != Kind.FOLDED)
             split, at, end = split.take(kept), at[kept], end[kept]
         records, what = (split.start, split.message, split.end), np.ascontiguousarray(split.what)
-        found, asks = native.describe_rows(self._describe(), records, (at, end), what)
+        found, asks = native.describe_rows(self._describe(), text.bytes, records, (at, end), what)
         rows = self._rows(split, shift, found, asks)
         self._read_calls(text, rows, at, end, what, found, asks)
         complaints = find_complaints(text, split.start if split.may_complain else split.start[:0])

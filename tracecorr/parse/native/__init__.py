@@ -322,12 +322,13 @@ class Described:
 
 
 def describe_rows(
-    of: ClassesOf, records: tuple[Ints, Ints, Ints], messages: tuple[Ints, Ints], what: Ints
+    of: ClassesOf, raw: Bytes, records: tuple[Ints, Ints, Ints], messages: tuple[Ints, Ints], what: Ints
 ) -> tuple[Described, int]:
     """Return what the codes of records say of their rows, and which `asks` there are.
 
     Args:
         of: what the codes stand for.
+        raw: the bytes.
         records: start of each record, of its message, and its end.
         messages: start and end of each message; those of torn records lie elsewhere.
         what: code of each record.
@@ -336,7 +337,7 @@ def describe_rows(
     to = DescribedOf(*map(_address, vars(described).values()))
     held = [_ints(array) for array in (*records, *messages, what)]
     places = map(_address, held)
-    asks: int = _LIBRARY.describe_rows(ctypes.addressof(of), len(what), *places, ctypes.addressof(to))
+    asks: int = _LIBRARY.describe_rows(ctypes.addressof(of), address(raw), len(what), *places, ctypes.addressof(to))
     return described, asks
 
 

@@ -611,7 +611,7 @@ typedef struct {
  *
  * Records lie between `start` and `end`, their messages between `at` and `stop`; of torn records these lie elsewhere.
  */
-i64 describe_rows(const Classes *of, i64 count, const i64 *start, const i64 *first, const i64 *end,
+i64 describe_rows(const Classes *of, const u8 *raw, i64 count, const i64 *start, const i64 *first, const i64 *end,
                   const i64 *at, const i64 *stop, const i64 *what, const Described *to) {
     i64 all = 0;
     for (i64 i = 0; i < count; i++) {
@@ -621,7 +621,7 @@ i64 describe_rows(const Classes *of, i64 count, const i64 *start, const i64 *fir
         if (kind == EXIT) {
             if (!succeeds)
                 asks |= ASK_RESULT;
-            if (!succeeds || behind >= of->shortest_told)
+            if ((!succeeds || behind >= of->shortest_told) && !memcmp(raw + stop[i] - 3, " us", 3))
                 asks |= ASK_DURATION;
         }
         if (end[i] - first[i] >= of->cut_length)

@@ -26,7 +26,7 @@ _ARGUMENTS = {
     "pair_calls": (*[_POINTER] * 12,),
     "nest_calls": (_POINTER, _POINTER, _INT, *[_POINTER] * 6),
     "fold_rows": (*[_POINTER] * 9,),
-    "describe_rows": (_POINTER, _INT, *[_POINTER] * 7),
+    "describe_rows": (_POINTER, _POINTER, _INT, *[_POINTER] * 7),
     "end_calls": (_POINTER, _INT, *[_POINTER] * 5),
     "gather_i64": (_INT, _POINTER, _POINTER, _POINTER, _INT, _POINTER, _POINTER),
     "gather_u64": (_INT, _POINTER, _POINTER, _POINTER, ctypes.c_uint64, _POINTER, _POINTER),
