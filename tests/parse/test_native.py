@@ -1,0 +1,247 @@
+"""The compiled loops over lines give what plain Python gives, on any bytes, and touch nothing beside them."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from tracecorr.parse import native
+from tracecorr.parse.amdlog.calls import NO_EXIT, OPEN
+from tracecorr.parse.amdlog.messages import Kind
+from tracecorr.parse.amdlog.shapes import Shapes, Span
+from tracecorr.parse.text import PAD, Codes, Text
+
+_SOURCE = Path(native.__file__).with_name("kernel.c")
+_LINES = st.lists(
+    st.sampled_from(
+        [b"", b"\r", b"a us:", b"12345 us: x", b":3:f:1: 123456789d us: y", b"1234 us:", b" us: us:", b"x" * 70]
+    ),
+    max_size=12,
+).map(b"\n".join)
+
+
+def _places(text: Text, places: list[int]) -> native.Ints:
+    return np.array(places, np.int64) + text.start
+
+
+@given(_LINES, st.sampled_from([b"", b"\n"]))
+def test_lines_are_those_between_newlines(data: bytes, end: bytes) -> None:
+    data += end
+    text = Text(data)
+    start, stop = text.lines()
+    assert [data[i:j] for i, j in zip(start - PAD, stop - PAD, strict=True)] == data.removesuffix(b"\n").split(b"\n")[
+        : len(start)
+    ]
+    assert len(start) == data.count(b"\n") + (not data.endswith(b"\n") and data != b"")
+
+
+@given(_LINES)
+def test_times_are_counted_in_lines_and_in_blocks(data: bytes) -> None:
+    text = Text(data)
+    start, stop = text.lines()
+    lines = [data[i:j] for i, j in zip(start - PAD, stop - PAD, strict=True)]
+    found = native.count_times(text.bytes, start, stop).tolist()
+    assert found == [len(re.findall(rb"(?<=\d{5})d? us:", line)) for line in lines]
+    assert native.count_units(text.bytes, text.start, text.stop) == data.count(b" us:")
+    assert native.count_units_in(text.bytes, start, stop) == data.count(b" us:")
+
+
+@given(st.binary(max_size=300), st.integers(1, 120))
+def test_two_bytes_are_found_where_they_stand_first(data: bytes, size: int) -> None:
+    text = Text(data + bytes(200))
+    at = _places(text, list(range(0, len(data) + 1, 7)))
+    expected = [(data + bytes(200)).find(b"m:", place - PAD, place - PAD + size) for place in at.tolist()]
+    found = native.find_pairs(text.bytes, at, size, b"m:")
+    assert np.where(found < 0, -1, found - PAD).tolist() == expected
+
+
+@given(st.lists(st.tuples(st.integers(0, 2**64 - 1), st.integers(0, 1000)), unique_by=lambda item: max(item[0], 1)))
+def test_a_table_gives_back_what_was_put_into_it(items: list[tuple[int, int]]) -> None:
+    table = native.HashTable()
+    for first in range(0, len(items), 5):
+        hashes, codes = zip(*items[first : first + 5], strict=True)
+        table.add(np.array(hashes, np.uint64), np.array(codes))
+    keys = np.array([key for key, _ in items] + [12345678901234567890], np.uint64)
+    known = {max(key, 1): code for key, code in items}
+    found, all_known = table.find(keys)
+    assert found.tolist() == [known.get(max(int(key), 1), -1) for key in keys]
+    assert all_known == (-1 not in found)
+
+
+@given(st.lists(st.binary(max_size=40), min_size=1, max_size=30))
+def test_equal_texts_have_equal_hashes_and_codes_and_others_do_not(texts: list[bytes]) -> None:
+    data = b"".join(texts)
+    ends = np.cumsum([len(one) for one in texts])
+    text = Text(data)
+    at, end = _places(text, [0, *ends[:-1].tolist()]), _places(text, ends.tolist())
+    hashes = native.hash_spans(text.bytes, at, end).tolist()
+    assert len(set(hashes)) == len(set(texts))
+    codes = Codes(bytes)
+    assert [codes.values[code] for code in codes.encode(text, at, end).tolist()] == texts
+
+
+@given(st.text("0123456789", min_size=1, max_size=16), st.text("0123456789abcdef", min_size=1, max_size=16))
+def test_numbers_of_all_widths_are_read(decimal: str, hexadecimal: str) -> None:
+    line = f"value 0x{hexadecimal}, count {decimal};".encode()
+    shapes = Shapes()
+    first, second = 6 + 2 + len(hexadecimal), len(line) - 1
+    shapes.learn(0, line + b"\n", [Span("value", 6, first), Span("count", second - len(decimal), second)])
+    text = Text(line + b"\n")
+    at = _places(text, [0])
+    reading = shapes.read(text, at * 0, at, at * 0 + len(line))
+    assert {name: int(values[0]) for name, _, values in reading.fields} == {
+        "value": int(hexadecimal, 16), "count": int(decimal),
+    }  # fmt: skip
+
+
+@pytest.mark.parametrize("place", [-(10**12), -1, 0, 7, 10**12])
+def test_places_outside_of_the_bytes_fit_nothing(place: int) -> None:
+    text = Text(b":3:a.cpp : 1 : 123456789 us: [pid:1 tid: 0x7f00000000a0] hipA ( ) \n")
+    at = np.array([place, len(text.raw) - 4, 2**62])
+    assert native.find_pairs(text.bytes, at, 50, b"m:").tolist() == [-1, -1, -1]
+    assert native.find_starts(text.bytes, at, at[:1] * 0, at[:1] * 0, [b"SWq="])[1].tolist() == [-1, -1, -1]
+    empty = native.hash_spans(text.bytes, at * 0, at * 0)
+    assert native.hash_spans(text.bytes, at, at + 9).tolist() == empty.tolist()
+    assert Shapes().read(text, at * 0, at, at * 0 + 5).rest.tolist() == [0, 1, 2]
+
+
+def _records(rows: list[tuple[int, int, int]]) -> native.Records:
+    """Return rows of (lane, kind, name) 10 bytes apart, a microsecond between each and the next."""
+    lane, kind, name = np.array(rows, np.int64).reshape(-1, 3).T
+    none, number = np.zeros(len(lane), np.bool_), np.arange(len(lane))
+    columns = {"offset": 10 * number, "stamp": 1000 * number, "shared": none, "passed": none, "is_rocr": none}
+    return native.Records(lane=lane, kind=kind, name=name, **columns)
+
+
+_ROWS = st.lists(
+    st.tuples(st.integers(0, 2), st.sampled_from([Kind.ENTER, Kind.EXIT, Kind.ROW]), st.integers(0, 2)), max_size=30
+)
+
+
+@settings(max_examples=300)
+@given(_ROWS)
+def test_calls_that_nest_are_joined_as_brackets_are(rows: list[tuple[int, int, int]]) -> None:
+    records = _records(rows)
+    partner, following, left, _ = records.pair_calls(np.zeros(len(rows), np.bool_))
+    expected = np.full(len(rows), OPEN)
+    for lane in range(3):
+        stack: list[int] = []
+        for row in (i for i, one in enumerate(rows) if one[0] == lane and one[1] != Kind.ROW):
+            if stack and rows[row][1:] == (Kind.EXIT, rows[stack[-1]][2]) and rows[stack[-1]][1] == Kind.ENTER:
+                enter = stack.pop()
+                expected[row], expected[enter] = enter, row
+            else:
+                stack.append(row)
+    assert partner.tolist() == expected.tolist()
+    calls = [i for i, one in enumerate(rows) if one[1] != Kind.ROW]
+    assert left.tolist() == [i for i in calls if expected[i] == OPEN]
+    after = {i: next((j for j in calls if j > i and rows[j][0] == rows[i][0]), -1) for i in calls}
+    assert following.tolist() == [after.get(i, -1) for i in range(len(rows))]
+
+
+@settings(max_examples=300)
+@given(_ROWS, st.sampled_from([15, 55, 1000]))
+def test_a_call_encloses_what_follows_up_to_its_exit_or_the_next_call(
+    rows: list[tuple[int, int, int]], wait_bytes: int
+) -> None:
+    records = _records(rows)
+    partner, following, _, _ = records.pair_calls(np.zeros(len(rows), np.bool_))
+    depth, parent = records.nest_calls(partner, wait_bytes)
+    for row, (lane, _, _) in enumerate(rows):
+        around = []
+        for call, (of_lane, kind, _) in enumerate(rows[:row]):
+            if of_lane != lane or kind != Kind.ENTER:
+                continue
+            waits = partner[call] >= 0 and 10 * (partner[call] - call) <= wait_bytes
+            end = partner[call] if waits else following[call]
+            if end < 0 or row < end:
+                around.append(call)
+        assert depth[row] == len(around)
+        assert parent[row] == max(around, default=-1)
+
+
+@pytest.mark.parametrize(
+    ("rows", "shader", "kernarg", "command"),
+    [
+        ("E C S K D X", 2, 3, 1),
+        ("E C S K X E D X", -1, -1, -1),  # a call between
+        ("E S C K D X", -1, 3, 2),  # a command between the name and the dispatch
+        ("S D D", 0, -1, -1),  # the second dispatch has no name
+        ("S S D", 1, -1, -1),
+    ],
+)
+def test_what_stands_before_a_dispatch_in_its_call_belongs_to_it(
+    rows: str, shader: int, kernarg: int, command: int
+) -> None:
+    kinds = {"E": Kind.ENTER, "X": Kind.EXIT, "C": Kind.COMMAND, "S": Kind.SHADER, "K": Kind.KERNARG, "D": Kind.PACKET}
+    records = _records([(0, kinds[row], 0) for row in rows.split()])
+    last = max(i for i, row in enumerate(rows.split()) if row == "D")
+    is_dispatch = np.array([row == "D" for row in rows.split()])
+    found = records.fold(is_dispatch, np.zeros(len(is_dispatch), np.int32))
+    if rows != "S D D":
+        assert [int(column[last]) for column in found[:3]] == [shader, kernarg, command]
+    else:
+        assert found[0].tolist() == [-1, 0, -1]
+
+
+def test_vocabularies_are_those_of_python() -> None:
+    source = _SOURCE.read_text()
+    kinds = re.search(r"enum \{ (ENTER = .*?) \};", source)
+    assert kinds
+    told = dict(part.split(" = ") for part in kinds[1].split(", "))
+    assert told == {name: str(getattr(Kind, name)) for name in told}
+    assert f"enum {{ OPEN = {OPEN}, NO_EXIT = {NO_EXIT} }};" in source
+    assert f"MOST_NUMBERS = {native.MOST_NUMBERS} }};" in source
+
+
+_SANITIZED = """
+import ctypes, sys
+plain = ctypes.CDLL
+ctypes.CDLL = lambda name, *a, **k: plain(sys.argv[1] if str(name).endswith("kernel.so") else name, *a, **k)
+from random import Random
+from fuzz_amd_log import check, damage
+data = open(sys.argv[2], "rb").read()
+for seed in range(60):
+    random = Random(seed)
+    check(damage(data, random), random.choice([300, 4000, 100_000]))
+print("read")
+"""
+
+
+def test_no_byte_beside_a_block_is_touched(tmp_path: Path, capture_log: Path) -> None:
+    """Damaged logs are read by a kernel that stops at each access outside of what was allocated."""
+    compiler = shutil.which("gcc")
+    runtime = compiler and subprocess.check_output([compiler, "-print-file-name=libasan.so"], text=True).strip()
+    if not compiler or not runtime or not Path(runtime).is_absolute():
+        pytest.skip("no gcc with its address sanitizer is installed")
+    kernel = tmp_path / "sanitized.so"
+    flags = ["-fsanitize=address,undefined", "-fno-sanitize-recover=all", "-g", "-O1", "-fPIC", "-shared"]
+    subprocess.run([compiler, *flags, "-o", str(kernel), str(_SOURCE)], check=True)
+    # Python and polars keep memory to their end, and bring allocators of their own.
+    options = "detect_leaks=0:verify_asan_link_order=0"
+    environment = {**os.environ, "LD_PRELOAD": runtime, "ASAN_OPTIONS": options, "PYTHONMALLOC": "malloc"}
+    environment["PYTHONPATH"] = os.pathsep.join(sys.path)
+    done = subprocess.run(
+        [sys.executable, "-c", _SANITIZED, str(kernel), str(capture_log)],
+        env=environment, capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    assert (done.returncode, done.stdout) == (0, "read\n"), done.stderr[-3000:]
+
+
+@pytest.fixture
+def capture_log(tmp_path: Path) -> Path:
+    """Return a SYNTHETIC log."""
+    from benchmarks.big_log import write_big_log
+
+    path = tmp_path / "big.log"
+    write_big_log(path, size_bytes=300_000)
+    return path
