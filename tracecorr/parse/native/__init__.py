@@ -182,11 +182,12 @@ class Lines:
     Args:
         status: `FITS`, `NO_FRONT` (what stands before the message is not known), `NO_FORM` (the message is not), or
             another number where no time stands at its place.
-        front: hash of what stands before the message but the time, and of the first bytes of the message.
-        thread, slot: of the front.
-        time: number at the place of the time.
-        message: first byte of the message, behind its colour where that is known.
-        what: what the message is; -1 = not known.
+        front: hash of what stands before the message but the time, and of the first bytes of the message; only where it
+            is not known.
+        thread, time: of lines whose front is known and that have a time.
+        slot: where the forms of the message are; only where it has none of them.
+        message: its first byte, behind its colour where it has a form.
+        what: what a message that has a form is.
     """
 
     def __init__(self, size: int) -> None:

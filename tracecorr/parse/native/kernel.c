@@ -259,41 +259,45 @@ typedef struct {
     i64 *thread, *slot, *time, *message, *what;
 } Lines;
 
-/* Read the prefix of a line, and find the form of its message.
+/* Read the prefix of a line, and find the form of its message; what the status does not ask for is not set.
  *
  * Where `given` is set, its thread and slot are known already; else its front tells them.
  */
 static inline void match_line(const Layout *of, const u8 *raw, i64 raw_size, i64 start, i64 end, int given,
                               const Lines *to, i64 i) {
-    i64 size = of->mark + of->gap;
+    i64 size = of->mark + of->gap, slot, form;
     const u8 *line = raw + start;
-    to->what[i] = -1;
-    to->message[i] = start + size;
     if (!is_inside(raw_size, start, size + of->literal_bytes)) {
-        to->thread[i] = to->slot[i] = to->time[i] = 0;
         to->status[i] = NO_TIME;
         return;
     }
-    to->status[i] = read_time(line + of->mark, of->digits, &to->time[i]) ? FITS : NO_TIME;
-    if (!given) {
-        to->front[i] = hash_front(of, line);
-        i64 code = look_up(of->keys, of->codes, of->mask, to->front[i]);
-        to->thread[i] = code < 0 ? 0 : of->threads[code];
-        to->slot[i] = code < 0 ? 0 : of->slots[code];
+    if (given) {
+        slot = to->slot[i];
+    } else {
+        u64 front = hash_front(of, line);
+        i64 code = look_up(of->keys, of->codes, of->mask, front);
         if (code < 0) {
+            to->front[i] = front;
             to->status[i] = NO_FRONT;
             return;
         }
+        to->thread[i] = of->threads[code];
+        slot = of->slots[code];
     }
-    if (to->status[i] != FITS)
+    if (!read_time(line + of->mark, of->digits, &to->time[i])) {
+        to->status[i] = NO_TIME;
         return;
-    i64 form = find_form(of, to->slot[i], line + size, end - start - size);
+    }
+    form = find_form(of, slot, line + size, end - start - size);
     if (!form) {
+        to->slot[i] = slot;
+        to->message[i] = start + size;
         to->status[i] = NO_FORM;
         return;
     }
     to->what[i] = of->whats[form];
-    to->message[i] += of->skips[form];
+    to->message[i] = start + size + of->skips[form];
+    to->status[i] = FITS;
 }
 
 void match_lines(const Layout *of, const u8 *raw, i64 raw_size, i64 count, const i64 *start, const i64 *end, int given,
