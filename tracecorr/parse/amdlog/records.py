@@ -17,13 +17,10 @@ from tracecorr.parse.amdlog.records_found import Split
 from tracecorr.parse.amdlog.rows import Rows
 from tracecorr.parse.amdlog.severity import Complaints, find_complaints
 from tracecorr.parse.amdlog.split import Splitter, Thread
-from tracecorr.parse.digits import Ints, count_decimal
-from tracecorr.parse.text import Codes, Text, decimal
+from tracecorr.parse.digits import Ints
+from tracecorr.parse.text import Codes, Text
 
 _LAYER = np.array([LAYERS.index(m.layer or "other") for m in MESSAGES] + [LAYERS.index("other")], np.int8)
-_DURATION, _UNIT = b": duration: ", b" us"
-# The colon of the result may be the one before the duration.
-_SHORTEST_TOLD = len(RETURNED + SUCCESS) - 1 + len(_DURATION) + 1 + len(_UNIT)
 _RESULT = re.compile(r"hipSuccess|hipError\w+|HIPRTC_\w+")
 # The runtime cuts messages at 4095 bytes; the colour in front of a call is part of them.
 _CUT_LENGTH = 4095 - len("\x1b[32m ")
@@ -92,7 +89,10 @@ class RecordReader:
         records, what = (split.start, split.message, split.end), np.ascontiguousarray(split.what)
         found, asks = native.describe_rows(self._describe(), text.bytes, records, (at, end), what)
         rows = self._rows(split, shift, found, asks)
-        self._read_calls(text, rows, at, end, what, found, asks)
+        if asks & native.ASK_RESULT:
+            rest = np.flatnonzero(found.asks & native.ASK_RESULT)
+            start = at[rest] + self._columns[3][what[rest]] + len(RETURNED)
+            found.result[rest] = self._results(text, start, end[rest])
         complaints = find_complaints(text, split.start if split.may_complain else split.start[:0])
         return Lines(rows, text, found.message, at, end, complaints)
 
@@ -105,14 +105,16 @@ class RecordReader:
             layer = np.where(is_call, LAYERS.index("hip"), _LAYER[message]).astype(np.int64)
             self._described = columns
             self._columns = [np.ascontiguousarray(c) for c in (message, kind, name, length, succeeds, layer)]
-        told = len(RETURNED + SUCCESS), _SHORTEST_TOLD, _CUT_LENGTH
-        return native.ClassesOf(*map(native.address, self._columns), self.results.code_of("hipSuccess"), *told)
+        success = self.results.code_of("hipSuccess"), len(RETURNED + SUCCESS)
+        return native.ClassesOf(*map(native.address, self._columns), *success, _CUT_LENGTH)
 
     def _rows(self, split: Split, shift: int, found: native.Described, asks: int) -> Rows:
         rows = Rows(len(split.start))
         rows["offset"], rows["length"] = split.start + shift, found.length
         rows["stamp"], rows["thread"] = split.stamp_ns, split.thread
         rows["kind"], rows["layer"], rows["name"], rows["result"] = found.kind, found.layer, found.name, found.result
+        if asks & native.IS_TOLD:
+            rows["told_us"] = found.told_us
         if split.is_rocr.any():
             rows["is_rocr"] = split.is_rocr
         if asks & native.IS_CUT or split.torn.any():
@@ -120,19 +122,6 @@ class RecordReader:
             rows["flags"] = split.torn * int(Flag.TORN) + is_cut * int(Flag.CUT)
         rows["lane"] = self._lanes.of(self.threads, split.thread, split.stamp_ns, split.is_rocr)
         return rows
-
-    def _read_calls(
-        self, text: Text, rows: Rows, at: Ints, end: Ints, what: Ints, found: native.Described, asks: int
-    ) -> None:
-        """Read the results and durations of calls that do not simply return success."""
-        length = self._columns[3]
-        if asks & native.ASK_RESULT:
-            rest = np.flatnonzero(found.asks & native.ASK_RESULT)
-            stop = at[rest] + length[what[rest]]
-            found.result[rest] = self._results(text, stop + len(RETURNED), end[rest])
-        if asks & native.ASK_DURATION:
-            rest = np.flatnonzero(found.asks & native.ASK_DURATION)
-            rows["told_us"][rest] = _read_durations(text, at[rest] + length[what[rest]], end[rest])
 
     def _results(self, text: Text, start: Ints, end: Ints) -> Ints:
         """Return the codes of results that begin at `start`; -1 = not whole."""
@@ -142,25 +131,6 @@ class RecordReader:
         known = np.array([bool(_RESULT.fullmatch(value)) for value in self.results.values], np.bool_)
         is_whole = (text.starts_with(behind, b" :") & (behind < end)) | known[found]
         return np.where(is_whole, found, -1)
-
-
-def _read_durations(text: Text, start: Ints, end: Ints) -> Ints:
-    """Return the duration that each exit line tells at its end (`: duration: 31 us`), -1 where it tells none.
-
-    It is the difference of the stamps of the call's two lines, to the microsecond (HIP 5.7 to 7.2). HIP 6.3 prints a
-    `d` behind the number (`: duration: 31d us`), as it does behind its stamps.
-    """
-    told = np.full(len(end), -1, np.int64)
-    rows = np.flatnonzero(text.starts_with(end - len(_UNIT), _UNIT))
-    last = end[rows] - len(_UNIT)
-    last -= text.bytes[last - 1] == ord("d")
-    # The digits from the last one on: none of the word's bytes behind the first other one counts.
-    size = count_decimal(text.word(last - 8).byteswap())
-    first = last - size
-    before = first - len(_DURATION)
-    fits = (size > 0) & (size < 8) & (before >= start[rows]) & text.starts_with(before, _DURATION)
-    told[rows[fits]] = decimal(text, last[fits], size[fits])[0]
-    return told
 
 
 def _with_messages(text: Text, split: Split) -> tuple[Text, Ints, Ints]:

@@ -16,10 +16,10 @@ import numpy.typing as npt
 from tracecorr.parse.native.library import CallRowsOf, ClassesOf, DescribedOf, LayoutOf, LinesOf, RowsOf, ShapesOf, load
 
 __all__ = [
-    "ASK_DURATION",
+    
     "ASK_RESULT",
     "FITS",
-    "IS_CUT",
+    "IS_CUT", "IS_TOLD",
     "MOST_NUMBERS",
     "NO_FORM",
     "NO_FRONT",
@@ -55,7 +55,7 @@ Words = npt.NDArray[np.uint64]
 Bytes = npt.NDArray[np.uint8]
 
 FITS, NO_FRONT, NO_FORM = 0, 1, 2
-ASK_RESULT, ASK_DURATION, IS_CUT = 1, 2, 4
+ASK_RESULT, IS_CUT, IS_TOLD = 1, 2, 4
 # A text of a known shape has no more.
 MOST_NUMBERS = 64
 _LIBRARY = load()
@@ -311,7 +311,7 @@ class Described:
     Args:
         message: index in `MESSAGES`.
         length: bytes of the record.
-        kind, layer, name, result: columns of the row.
+        kind, layer, name, result, told_us: columns of the row.
         asks: what else is to be read of it, or is special.
     """
 
@@ -319,6 +319,7 @@ class Described:
         self.message, self.length = np.empty(size, np.int64), np.empty(size, np.int64)
         self.kind, self.layer = np.empty(size, np.int8), np.empty(size, np.int8)
         self.name, self.result = np.empty(size, np.int32), np.empty(size, np.int32)
+        self.told_us = np.empty(size, np.int64)
         self.asks = np.empty(size, np.uint8)
 
 

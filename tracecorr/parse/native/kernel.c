@@ -597,19 +597,37 @@ void fold_rows(const Rows *of, const u8 *is_dispatch, const i32 *kernel, i64 *sh
 typedef struct {
     const i64 *message, *kind, *name, *length, *succeeds, *layer; /* of each code of `amdlog.classify.Classifier` */
     i64 success;                                                  /* code of the result `hipSuccess` */
-    i64 returned, shortest_told; /* bytes behind the name of a call that returns success; the same with a duration */
-    i64 cut_length;              /* messages of so many bytes were cut */
+    i64 returned;   /* bytes behind the name of a call that returns success */
+    i64 cut_length; /* messages of so many bytes were cut */
 } Classes;
 
-/* What else is to be read of a record. */
-enum { ASK_RESULT = 1, ASK_DURATION = 2, IS_CUT = 4 };
+/* What else is to be read of a record, or is special. */
+enum { ASK_RESULT = 1, IS_CUT = 2, IS_TOLD = 4 };
 
 typedef struct {
     i64 *message, *length;
     int8_t *kind, *layer;
     i32 *name, *result;
+    i64 *told_us;
     u8 *asks;
 } Described;
+
+/* Return the duration that an exit line tells behind `start` at its end (`: duration: 31 us`), -1 = none.
+ *
+ * It is the difference of the stamps of the call's two lines, to the microsecond (HIP 5.7 to 7.2). HIP 6.3 prints a `d`
+ * behind the number (`: duration: 31d us`), as it does behind its stamps.
+ */
+static inline i64 read_duration(const u8 *start, const u8 *end) {
+    static const char before[] = ": duration: ", unit[] = " us";
+    i64 size = sizeof before - 1, told = 0, digits = 0, scale = 1;
+    const u8 *last = end - (sizeof unit - 1);
+    if (last < start + size || memcmp(last, unit, sizeof unit - 1))
+        return -1;
+    last -= last[-1] == 'd';
+    for (; digits < 8 && is_digit(last[-1]); digits++, scale *= 10)
+        told += (*--last - '0') * scale;
+    return digits > 0 && digits < 8 && last - size >= start && !memcmp(last - size, before, (size_t)size) ? told : -1;
+}
 
 /* Set what the code of each record (`what`) says of its row; return which `asks` there are.
  *
@@ -622,11 +640,13 @@ i64 describe_rows(const Classes *of, const u8 *raw, i64 count, const i64 *start,
         i64 code = what[i], kind = of->kind[code], behind = stop[i] - at[i] - of->length[code];
         int succeeds = of->succeeds[code] > 0 && behind >= of->returned;
         u8 asks = 0;
+        to->told_us[i] = -1;
         if (kind == EXIT) {
             if (!succeeds)
                 asks |= ASK_RESULT;
-            if ((!succeeds || behind >= of->shortest_told) && !memcmp(raw + stop[i] - 3, " us", 3))
-                asks |= ASK_DURATION;
+            to->told_us[i] = read_duration(raw + at[i] + of->length[code], raw + stop[i]);
+            if (to->told_us[i] >= 0)
+                asks |= IS_TOLD;
         }
         if (end[i] - first[i] >= of->cut_length)
             asks |= IS_CUT;

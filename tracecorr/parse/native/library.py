@@ -82,14 +82,16 @@ class ClassesOf(ctypes.Structure):
 
     _fields_ = [
         *[(name, _POINTER) for name in ("message", "kind", "name", "length", "succeeds", "layer")],
-        *[(name, _INT) for name in ("success", "returned", "shortest_told", "cut_length")],
+        *[(name, _INT) for name in ("success", "returned", "cut_length")],
     ]  # fmt: skip
 
 
 class DescribedOf(ctypes.Structure):
     """Hold where `describe_rows` writes: `Described` in `kernel.c`."""
 
-    _fields_ = [(name, _POINTER) for name in ("message", "length", "kind", "layer", "name", "result", "asks")]
+    _fields_ = [
+        (name, _POINTER) for name in ("message", "length", "kind", "layer", "name", "result", "told_us", "asks")
+    ]
 
 
 class CallRowsOf(ctypes.Structure):
