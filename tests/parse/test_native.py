@@ -18,6 +18,7 @@ from tracecorr.parse import native
 from tracecorr.parse.amdlog.calls import NO_EXIT, OPEN
 from tracecorr.parse.amdlog.messages import Kind
 from tracecorr.parse.amdlog.shapes import Shapes, Span
+from tracecorr.parse.native.library import LIBRARY, load
 from tracecorr.parse.text import PAD, Codes, Text
 
 _SOURCE = Path(native.__file__).with_name("kernel.c")
@@ -108,10 +109,41 @@ def test_places_outside_of_the_bytes_fit_nothing(place: int) -> None:
     text = Text(b":3:a.cpp : 1 : 123456789 us: [pid:1 tid: 0x7f00000000a0] hipA ( ) \n")
     at = np.array([place, len(text.raw) - 4, 2**62])
     assert native.find_pairs(text.bytes, at, 50, b"m:").tolist() == [-1, -1, -1]
-    assert native.find_starts(text.bytes, at, at[:1] * 0, at[:1] * 0, [b"SWq="])[1].tolist() == [-1, -1, -1]
+    assert native.find_starts(text.bytes, at, at + 90, at[:1] * 0, at[:1] * 0, [b"SWq="])[1].tolist() == [-1, -1, -1]
     empty = native.hash_spans(text.bytes, at * 0, at * 0)
     assert native.hash_spans(text.bytes, at, at + 9).tolist() == empty.tolist()
     assert Shapes().read(text, at * 0, at, at * 0 + 5).rest.tolist() == [0, 1, 2]
+
+
+def test_a_text_that_ends_before_it_begins_has_no_shape() -> None:
+    shapes = Shapes()
+    shapes.learn(0, b"value 5\n", [Span("value", 6, 7)])
+    text = Text(b"value 5\n" * 2)
+    at = _places(text, [0, 0, 8])
+    assert shapes.read(text, at * 0, at, np.array([7, -1, -(2**40)])).rest.tolist() == [1, 2]
+
+
+def test_a_text_is_not_found_behind_the_end_of_its_line() -> None:
+    text = Text(b"HWq=1, wptr=5\nHWq=1\n, wptr=5\n")
+    at, end = _places(text, [0, 14]), _places(text, [13, 19])
+    _, found, hits = native.find_starts(text.bytes, at, end, np.array([5]), np.array([0]), [b", wptr="])
+    assert (found.tolist(), hits.tolist()) == ([0, -1], [1])
+    _, found, _ = native.find_starts(text.bytes, at, end + 20, np.array([6]), np.array([0]), [b", wptr="])
+    assert found.tolist() == [-1, 0]
+
+
+def test_a_kernel_of_another_source_is_not_used(tmp_path: Path) -> None:
+    kernel = tmp_path / "kernel.so"
+    shutil.copy(LIBRARY, kernel)
+    (tmp_path / "kernel.c").write_bytes(_SOURCE.read_bytes())
+    load(kernel)
+    (tmp_path / "kernel.c").write_bytes(_SOURCE.read_bytes() + b"\n")
+    with pytest.raises(ImportError, match="built of another source; install tracecorr again"):
+        load(kernel)
+    broken = tmp_path / "broken.so"
+    broken.write_bytes(b"no library")
+    with pytest.raises(ImportError, match="cannot be loaded"):
+        load(broken)
 
 
 def _records(rows: list[tuple[int, int, int]]) -> native.Records:

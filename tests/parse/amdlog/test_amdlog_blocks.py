@@ -6,7 +6,7 @@ import pytest
 from amdlog_cases import DISPATCH, enter, leave, line, read
 
 from tracecorr.parse.amdlog import blocks
-from tracecorr.parse.amdlog.blocks import cut_blocks
+from tracecorr.parse.amdlog.blocks import cut_blocks, cut_pieces
 
 
 def _contents(chunks: list[bytes], size: int) -> list[bytes]:
@@ -29,6 +29,20 @@ def test_a_very_long_line_is_cut(monkeypatch: pytest.MonkeyPatch) -> None:
     found = _contents([data[i : i + 64] for i in range(0, len(data), 64)], 500)
     assert b"".join(found) == data
     assert max(map(len, found)) <= 3000
+
+
+def test_many_short_lines_are_read_in_pieces_as_the_whole_block_is(monkeypatch: pytest.MonkeyPatch) -> None:
+    texts = [enter("hipA"), "Arg0: = 1", "ShaderName : k(int)", DISPATCH, leave("hipA"), "No HW event"]
+    data = "\n\nnoise\r\n".join(line(message) + "\n" * 30 for message in texts * 20) + line("Free hsa memory 0x1")
+    whole = read(data)
+    pieces = [block for text in cut_blocks([data.encode()], 1 << 20) for block in cut_pieces(text)]
+    assert len(pieces) == 1
+    monkeypatch.setattr(blocks, "_PIECE_BYTES", 400)
+    pieces = [block for text in cut_blocks([data.encode()], 1 << 20) for block in cut_pieces(text)]
+    assert len(pieces) > 10
+    split = read(data)
+    for name in ("events", "packets", "args", "ledger"):
+        assert getattr(split, name).equals(getattr(whole, name)), name
 
 
 @pytest.mark.parametrize("calls", [1, 5, 200])

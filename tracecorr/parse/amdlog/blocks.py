@@ -9,6 +9,7 @@ from tracecorr.parse.text import PAD, Text, pad
 
 # Calls are paired and tables made once for so many bytes.
 BLOCK_BYTES = 16 << 20
+_PIECE_BYTES = 2 << 20
 _LONGEST_LINE = 64 << 20
 # A run leaves hundreds of logs that are no longer than this; room for a whole block costs more than to read one.
 _SHORT_LOG = 1 << 20
@@ -102,3 +103,15 @@ def find_borders(data: LogBytes, block_bytes: int) -> list[int]:
             break
         borders.append(stop)
     return borders if borders[-1] == len(data) else [*borders, len(data)]
+
+
+def cut_pieces(block: Text) -> Iterator[Text]:
+    """Yield a block in pieces, without a copy of it."""
+    start = block.start
+    while block.stop - start >= 2 * _PIECE_BYTES:
+        stop = cut_at(block.raw, start, block.stop, _PIECE_BYTES)
+        if not stop or block.raw[stop - 1] != _NEWLINE:
+            break
+        yield Text.within(block.raw, start, stop)
+        start = stop
+    yield block if start == block.start else Text.within(block.raw, start, block.stop)

@@ -123,7 +123,7 @@ class Classifier:
     def _find(self, text: Text, at: Ints, end: Ints) -> Ints:
         """Return the index in `MESSAGES` of each record; their number stands for none of them."""
         found = np.full(len(at), _OTHER, np.int64)
-        heads = self._heads.encode(text, at, at + 8, text.word(at) * np.uint64(0x9E3779B97F4A7C15))
+        heads = self._heads.encode(text, at, at + 8)
         for code in np.unique(heads).tolist():
             rows = np.flatnonzero(heads == code)
             for index in self._heads.values[code]:

@@ -91,10 +91,13 @@ class Layouts:
         # Of each front its thread, and the slot of its forms.
         self._thread_of, self._slot_of = np.zeros((2, 0), np.int64)
 
-    def scan(self, text: Text) -> tuple[native.Scanned, Matched]:
-        """Return the lines of a block, and those of them that fit a layout."""
+    def scan(self, text: Text, room: int) -> tuple[native.Scanned, Matched] | None:
+        """Return the lines of a block, and those of them that fit a layout; None where there are more than `room`."""
         most = self._known[0] if self._known else _NO_LAYOUT
-        scanned, lines = native.scan_lines(self._describe(most), text.bytes, text.start, text.stop)
+        found = native.scan_lines(self._describe(most), text.bytes, text.start, text.stop, room)
+        if found is None:
+            return None
+        scanned, lines = found
         start, end = scanned.start, scanned.bare
         if most is _NO_LAYOUT:
             return scanned, self.match(text, start, end)

@@ -61,5 +61,22 @@ class Split:
         return ((name, column) for name, column in vars(self).items() if isinstance(column, np.ndarray))
 
 
+def concatenate(parts: list[Split]) -> Split:
+    """Return the records of all parts, one part after the other."""
+    if len(parts) == 1:
+        return parts[0]
+    names = [name for name, column in vars(parts[0]).items() if isinstance(column, np.ndarray)]
+    columns: dict[str, Any] = {name: np.concatenate([vars(part)[name] for part in parts]) for name in names}
+    joined = Split(**columns, used=_sum(*(part.used for part in parts)))
+    before = 0
+    for part in parts:
+        joined.messages.update({before + i: text for i, text in part.messages.items()})
+        joined.whole |= {before + i for i in part.whole}
+        before += len(part.start)
+        for reason, counts in part.skipped.items():
+            joined.skipped[reason] = _sum(joined.skipped.get(reason, (0, 0)), counts)
+    return joined
+
+
 def _sum(*counts: tuple[int, int]) -> tuple[int, int]:
     return sum(one for one, _ in counts), sum(other for _, other in counts)

@@ -93,7 +93,7 @@ class Shapes:
         self._following: list[int] = []
         self._first: dict[int, int] = {}
         self._of_key: dict[int, int] = {}
-        self._lay_out()
+        self._is_laid_out = False
 
     def __len__(self) -> int:
         return len(self._shapes)
@@ -106,6 +106,8 @@ class Shapes:
             kind: a small number; texts of different kinds have different shapes; -1 = it has none.
             at, size: of the texts.
         """
+        if not self._is_laid_out:
+            self._lay_out()
         found = native.read_shapes(self._of, text.bytes, kind, at, size, self._columns, len(self._names))
         fields = [
             (name, np.flatnonzero(found.present[i]), found.values[i])
@@ -145,7 +147,7 @@ class Shapes:
             self._following.append(self._first.get(key, -1))
             self._first[key] = len(self._shapes)
             self._shapes.append(shape)
-            self._lay_out()
+            self._is_laid_out = False
 
     def _lay_out(self) -> None:
         """Describe the shapes as `read_shapes` takes them."""
@@ -157,9 +159,9 @@ class Shapes:
         numbers_to = np.cumsum([len(shape.numbers) for shape in self._shapes], dtype=np.int64)
         # By their place among the numbers of a text, so that its fields come in the order of the text.
         places = [(place, n.field) for shape in self._shapes for place, n in enumerate(shape.numbers)]
-        known = sorted({(place, field) for place, field in places if field})
+        known = {one: number for number, one in enumerate(sorted({one for one in places if one[1]}))}
         self._names = [field for _, field in known]
-        self._columns = np.array([known.index(one) if one[1] else -1 for one in places], np.int64)
+        self._columns = np.array([known.get(one, -1) for one in places], np.int64)
         # The last one is that of texts without a shape.
         self._labels = np.array([*(shape.label for shape in self._shapes), -1], np.int64)
         arrays = {
@@ -172,6 +174,7 @@ class Shapes:
             "digits": np.array([n.digits for n in numbers], np.int64),
             "is_hex": np.array([n.is_hex for n in numbers], np.int64),
         }  # fmt: skip
+        self._is_laid_out = True
         self._arrays = arrays  # what the description points to
         self._of = native.ShapesOf(key_count=len(first), before=_BEFORE, most_bytes=_MOST_BYTES)
         for name, array in arrays.items():

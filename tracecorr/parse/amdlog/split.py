@@ -14,6 +14,7 @@ import numpy as np
 
 from tracecorr.model.kinds import WORST_LEVELS
 from tracecorr.parse import native
+from tracecorr.parse.amdlog.blocks import cut_pieces
 from tracecorr.parse.amdlog.classify import Classifier
 from tracecorr.parse.amdlog.layout import SITE, Layouts, Matched
 from tracecorr.parse.amdlog.line_edges import (
@@ -24,7 +25,7 @@ from tracecorr.parse.amdlog.line_edges import (
     without_return,
 )
 from tracecorr.parse.amdlog.messages import Kind
-from tracecorr.parse.amdlog.records_found import Split
+from tracecorr.parse.amdlog.records_found import Split, concatenate
 from tracecorr.parse.amdlog.swapped import PIECE, Head, find_swapped
 from tracecorr.parse.amdlog.torn import Join, Joiner
 from tracecorr.parse.amdlog.unended import open_at_holes, open_last
@@ -115,6 +116,8 @@ class _Pieces:
 
 
 _SAMPLE = 200
+# Lines are hardly ever shorter on average.
+_USUAL_BYTES = 32
 
 
 class Splitter:
@@ -148,13 +151,24 @@ class Splitter:
 
         Those that fold into others without leaving a value are only counted.
         """
-        split = self._split_lines(text)
+        scanned = self._layouts.scan(text, (text.stop - text.start) // _USUAL_BYTES + 1)
+        if scanned:
+            return self._split_lines(text, *scanned)
+        # So many short lines are read part by part: what is told of each takes more memory than the line.
+        parts = []
+        for piece in cut_pieces(text):
+            scanned = self._layouts.scan(piece, piece.stop - piece.start)
+            if scanned:
+                parts.append(self._split_lines(piece, *scanned))
+        return concatenate(parts)
+
+    def _split_lines(self, text: Text, scanned: native.Scanned, matched: Matched) -> Split:
+        split = self._find_records(text, scanned, matched)
         is_row = self._classifier.kind_of[split.what] != Kind.FOLDED
         is_row[list(split.messages)] = True
         return split.take(np.flatnonzero(is_row))
 
-    def _split_lines(self, text: Text) -> Split:
-        scanned, matched = self._layouts.scan(text)
+    def _find_records(self, text: Text, scanned: native.Scanned, matched: Matched) -> Split:
         start, end, bare = scanned.start, scanned.end, scanned.bare
         if len(start) > 4 * _SAMPLE and 2 * len(matched.line) < len(start):
             # New layouts: learn them from a few lines, not from all.

@@ -56,15 +56,15 @@ class Tails:
 
     def read(self, text: Text, at: Ints, end: Ints) -> tuple[Ints, Ints, list[tuple[str, Ints, Words]]]:
         """Return the lines without a known tail, where those of lines begin, and the fields (name, rows, values)."""
-        split, start = self._find(text, at)
+        split, start = self._find(text, at, end)
         reading = self._shapes.read(text, start, split, end - split)
         return reading.rest, split, reading.fields
 
-    def _find(self, text: Text, at: Ints) -> tuple[Ints, Ints]:
+    def _find(self, text: Text, at: Ints, end: Ints) -> tuple[Ints, Ints]:
         """Return where the tail of each line begins, and the number of its first text (-1 = not known)."""
         tried = sorted(self._places, key=lambda place: -self._places[place])
         skips, which = np.array(tried, np.int64).reshape(-1, 2).T.copy()
-        split, start, hits = native.find_starts(text.bytes, at, skips, which, self._starts)
+        split, start, hits = native.find_starts(text.bytes, at, end, skips, which, self._starts)
         for place, count in zip(tried, hits.tolist(), strict=True):
             self._places[place] = self._places[place] // 2 + count
         return split, start

@@ -16,38 +16,10 @@ import numpy.typing as npt
 from tracecorr.parse.native.library import CallRowsOf, ClassesOf, DescribedOf, LayoutOf, LinesOf, RowsOf, ShapesOf, load
 
 __all__ = [
-    
-    "ASK_RESULT",
-    "FITS",
-    "IS_CUT", "IS_TOLD",
-    "MOST_NUMBERS",
-    "NO_FORM",
-    "NO_FRONT",
-    "CallRowsOf",
-    "ClassesOf",
-    "Described",
-    "HashTable",
-    "LayoutOf",
-    "Lines",
-    "Numbers",
-    "Records",
-    "ShapesOf",
-    "address",
-    "code_spans",
-    "count_times",
-    "count_units",
-    "count_units_in",
-    "describe_rows",
-    "end_calls",
-    "find_lines",
-    "find_pairs",
-    "find_starts",
-    "gather",
-    "gather_texts",
-    "hash_spans",
-    "match_lines",
-    "read_shapes",
-    "scan_lines",
+    "ASK_RESULT", "FITS", "IS_CUT", "IS_TOLD", "MOST_NUMBERS", "NO_FORM", "NO_FRONT", "CallRowsOf", "ClassesOf",
+    "Described", "HashTable", "LayoutOf", "Lines", "Numbers", "Records", "Scanned", "ShapesOf", "address", "code_spans",
+    "count_times", "count_units", "count_units_in", "describe_rows", "end_calls", "find_lines", "find_pairs",
+    "find_starts", "gather", "gather_texts", "hash_spans", "match_lines", "read_shapes", "scan_lines",
 ]  # fmt: skip
 
 Ints = npt.NDArray[np.int64]
@@ -71,14 +43,10 @@ _ROW_COLUMNS = {
 }  # fmt: skip
 
 
-def address(array: npt.NDArray[Any]) -> int:
+def address(array: Any) -> int:
     """Return where the first element of a contiguous array lies."""
     place: int = array.ctypes.data
     return place
-
-
-def _address(array: Any) -> int:
-    return address(array)
 
 
 def _ints(array: npt.NDArray[Any]) -> Ints:
@@ -124,7 +92,7 @@ class HashTable:
 
 
 def hash_spans(raw: Bytes, at: Ints, end: Ints) -> Words:
-    """Return the hash of the text between two positions, of any length."""
+    """Return the hash of the text between two positions, of any length; outside of the bytes it is that of no text."""
     at, end, hashes = _ints(at), _ints(end), np.empty(len(at), np.uint64)
     _LIBRARY.hash_spans(address(raw), len(raw), len(at), address(at), address(end), address(hashes))
     return hashes
@@ -165,7 +133,7 @@ def count_units_in(raw: Bytes, start: Ints, stop: Ints) -> int:
 def count_times(raw: Bytes, start: Ints, end: Ints) -> Ints:
     """Return how many times (digits before ` us:`) each line holds."""
     start, end, times = _ints(start), _ints(end), np.empty(len(start), np.int64)
-    _LIBRARY.count_times(address(raw), len(start), *map(_address, (start, end, times)))
+    _LIBRARY.count_times(address(raw), len(start), *map(address, (start, end, times)))
     return times
 
 
@@ -196,7 +164,7 @@ class Lines:
 
     def describe(self) -> LinesOf:
         """Return where the columns are."""
-        return LinesOf(*map(_address, vars(self).values()))
+        return LinesOf(*map(address, vars(self).values()))
 
     def first(self, count: int) -> Lines:
         """Return the first lines."""
@@ -234,17 +202,26 @@ class Scanned:
     levels: list[int]
 
 
-def scan_lines(of: LayoutOf, raw: Bytes, start: int, stop: int) -> tuple[Scanned, Lines]:
-    """Find the lines between two positions, and tell what they are where they have a layout."""
-    for room in ((stop - start) // _USUAL_LINE_BYTES + 1, stop - start):
-        lines, (starts, ends, bare) = Lines(room), (np.empty(room, np.int64) for _ in range(3))
-        levels = np.zeros(11, np.int64)
-        to, places = lines.describe(), map(_address, (starts, ends, bare, levels))
-        within = address(raw), len(raw), start, stop, room
-        count = _LIBRARY.scan_lines(ctypes.addressof(of), *within, *places, ctypes.addressof(to))
-        if count >= 0:
-            return Scanned(starts[:count], ends[:count], bare[:count], levels[:10].tolist()), lines.first(count)
-    raise AssertionError("each line has a byte")
+def scan_lines(of: LayoutOf, raw: Bytes, start: int, stop: int, room: int) -> tuple[Scanned, Lines] | None:
+    """Find the lines between two positions, and tell what they are where they have a layout.
+
+    Args:
+        of: the layout.
+        raw: the bytes.
+        start, stop: from where on, and how far.
+        room: how many lines there may be; of more nothing is told.
+    """
+    lines, (starts, ends, bare), levels = (
+        Lines(room),
+        (np.empty(room, np.int64) for _ in range(3)),
+        np.zeros(11, np.int64),
+    )
+    to, places = lines.describe(), map(address, (starts, ends, bare, levels))
+    within = address(raw), len(raw), start, stop, room
+    count = _LIBRARY.scan_lines(ctypes.addressof(of), *within, *places, ctypes.addressof(to))
+    if count < 0:
+        return None
+    return Scanned(starts[:count], ends[:count], bare[:count], levels[:10].tolist()), lines.first(count)
 
 
 @dataclass
@@ -280,27 +257,30 @@ def read_shapes(of: ShapesOf, raw: Bytes, kind: Ints, at: Ints, size: Ints, colu
     shape, counts = np.empty(len(at), np.int64), np.zeros(columns, np.int64)
     values, present = np.empty((columns, len(at)), np.uint64), np.zeros((columns, len(at)), np.bool_)
     places = (kind, at, size, column, shape, values, present, counts)
-    unknown = _LIBRARY.read_shapes(ctypes.addressof(of), address(raw), len(raw), len(at), *map(_address, places))
+    unknown = _LIBRARY.read_shapes(ctypes.addressof(of), address(raw), len(raw), len(at), *map(address, places))
     return Numbers(shape, unknown == 0, values, present, counts.tolist())
 
 
-def find_starts(raw: Bytes, at: Ints, skips: Ints, which: Ints, texts: list[bytes]) -> tuple[Ints, Ints, Ints]:
+def find_starts(
+    raw: Bytes, at: Ints, end: Ints, skips: Ints, which: Ints, texts: list[bytes]
+) -> tuple[Ints, Ints, Ints]:
     """Return where one of some texts stands behind each position, which one (-1 = none), and the hits of each trial.
 
     Args:
         raw: the bytes.
-        at: positions.
+        at, end: positions, and how far the texts behind them reach.
         skips, which: distance and number of a text; they are tried in this order.
         texts: what is looked for.
     """
-    at, split, found, hits = _ints(at), np.empty(len(at), np.int64), np.empty(len(at), np.int64), np.zeros_like(which)
+    at, end, hits = _ints(at), _ints(end), np.zeros_like(which)
+    split, found = np.empty(len(at), np.int64), np.empty(len(at), np.int64)
     width = max(map(len, texts), default=1)
     literals = np.frombuffer(b"".join(text.ljust(width) for text in texts) or b"\0", np.uint8)
     sizes = np.array([len(text) for text in texts], np.int64)
     places = (skips, which, sizes, literals)
     _LIBRARY.find_starts(
-        address(raw), len(raw), len(at), address(at), len(which), *map(_address, places), width,
-        *map(_address, (split, found, hits)),
+        address(raw), len(raw), len(at), address(at), address(end), len(which), *map(address, places), width,
+        *map(address, (split, found, hits)),
     )  # fmt: skip
     return split, found, hits
 
@@ -336,9 +316,9 @@ def describe_rows(
         what: code of each record.
     """
     described = Described(len(what))
-    to = DescribedOf(*map(_address, vars(described).values()))
+    to = DescribedOf(*map(address, vars(described).values()))
     held = [_ints(array) for array in (*records, *messages, what)]
-    places = map(_address, held)
+    places = map(address, held)
     asks: int = _LIBRARY.describe_rows(ctypes.addressof(of), address(raw), len(what), *places, ctypes.addressof(to))
     return described, asks
 
@@ -347,7 +327,7 @@ def end_calls(of: CallRowsOf, rows: Ints) -> tuple[Ints, Ints, Words, npt.NDArra
     """Return of rows that row which is their exit (-1 = none), the same where it ends a span, stream and flags."""
     leave, span = np.empty(len(rows), np.int64), np.empty(len(rows), np.int64)
     stream, flags = np.empty(len(rows), np.uint64), np.empty(len(rows), np.uint16)
-    _LIBRARY.end_calls(ctypes.addressof(of), len(rows), *map(_address, (rows, leave, span, stream, flags)))
+    _LIBRARY.end_calls(ctypes.addressof(of), len(rows), *map(address, (rows, leave, span, stream, flags)))
     return leave, span, stream, flags
 
 
@@ -390,7 +370,7 @@ def gather_texts(
     Returns: -1 as the last one where a text has no number yet.
     """
     taken, bits = np.empty(len(rows), np.int32), np.zeros(-(-len(rows) // 8), np.uint8)
-    places = map(_address, (rows, codes, numbers, taken, bits))
+    places = map(address, (rows, codes, numbers, taken, bits))
     return taken, bits, _LIBRARY.gather_texts(len(rows), *places)
 
 
@@ -413,7 +393,7 @@ class Records:
         }
         self.count = len(self.columns["lane"])
         self.lanes = int(self.columns["lane"].max(initial=-1)) + 1
-        self._of = RowsOf(self.count, self.lanes, *map(_address, self.columns.values()))
+        self._of = RowsOf(self.count, self.lanes, *map(address, self.columns.values()))
 
     def pair_calls(self, is_leaf: npt.NDArray[np.bool_]) -> tuple[Ints, Ints, Ints, Ints]:
         """Join calls that nest.
@@ -428,7 +408,7 @@ class Records:
         partner, following, left, outer, below, place = (np.empty(self.count, np.int64) for _ in range(6))
         counts, (top, last, depth) = np.zeros(2, np.int64), np.empty((3, self.lanes), np.int64)
         places = (is_leaf, partner, following, left, outer, counts, top, last, depth, below, place)
-        _LIBRARY.pair_calls(ctypes.addressof(self._of), *map(_address, places))
+        _LIBRARY.pair_calls(ctypes.addressof(self._of), *map(address, places))
         return partner, following, left[: counts[0]], outer[: counts[1]]
 
     def nest_calls(self, partner: Ints, wait_bytes: int) -> tuple[Ints, Ints]:
@@ -440,7 +420,7 @@ class Records:
         depth, parent, below = (np.empty(self.count, np.int64) for _ in range(3))
         top, last, opened = np.empty((3, self.lanes), np.int64)
         places = (depth, parent, top, last, opened, below)
-        _LIBRARY.nest_calls(ctypes.addressof(self._of), address(partner), wait_bytes, *map(_address, places))
+        _LIBRARY.nest_calls(ctypes.addressof(self._of), address(partner), wait_bytes, *map(address, places))
         return depth, parent
 
     def fold(self, is_dispatch: npt.NDArray[np.bool_], kernel: npt.NDArray[np.int32]) -> tuple[Ints, Ints, Ints, Bytes]:
@@ -457,5 +437,5 @@ class Records:
             np.empty((self.lanes, 6), np.int64),
         )
         places = (is_dispatch, kernel, shader, kernarg, command, waiting, calls, seen)
-        _LIBRARY.fold_rows(ctypes.addressof(self._of), *map(_address, places))
+        _LIBRARY.fold_rows(ctypes.addressof(self._of), *map(address, places))
         return shader, kernarg, command, waiting

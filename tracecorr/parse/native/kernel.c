@@ -2,7 +2,8 @@
  *
  * Python learns (layouts, forms, shapes, hashes of texts); these functions apply what it learned to the lines of
  * a block. Each works on arrays of positions in the padded bytes of `parse.text.Text`: before the first and behind
- * the last byte of a block there is room to load whole words. None of them allocates or keeps anything.
+ * the last byte of a block there is room to load whole words. Functions that are given the size of these bytes find
+ * nothing at places outside of them; the others are given lines that are there. None of them allocates or keeps anything.
  */
 #include <stdint.h>
 #include <string.h>
@@ -11,6 +12,12 @@ typedef uint8_t u8;
 typedef int32_t i32;
 typedef int64_t i64;
 typedef uint64_t u64;
+
+/* Checksum of this file, by which its caller knows that both are of one version. */
+#ifndef SOURCE_CHECKSUM
+#define SOURCE_CHECKSUM ""
+#endif
+const char source_checksum[] = SOURCE_CHECKSUM;
 
 #define WORD_BYTES 8
 #define BYTES 0x0101010101010101ULL
@@ -52,9 +59,12 @@ static inline u64 hash_text(const u8 *p, i64 size) {
 /* Open addressing; a key of zero marks a free place, so that no hash may be zero. */
 static inline u64 key_of(u64 hash) { return hash ? hash : 1; }
 
+/* Where a key is looked for first: the lowest bits of a product that is used as a hash tell little. */
+static inline u64 place_of(u64 key) { return key ^ key >> 32; }
+
 static inline i64 look_up(const u64 *keys, const i64 *codes, i64 mask, u64 hash) {
     u64 key = key_of(hash);
-    for (u64 place = key;; place++) {
+    for (u64 place = place_of(key);; place++) {
         u64 found = keys[place & mask];
         if (found == key)
             return codes[place & mask];
@@ -66,7 +76,7 @@ static inline i64 look_up(const u64 *keys, const i64 *codes, i64 mask, u64 hash)
 /* Put hashes with their codes into a table that has room for them; a hash that is there keeps its code. */
 void table_add(u64 *keys, i64 *codes, i64 mask, i64 count, const u64 *hashes, const i64 *added) {
     for (i64 i = 0; i < count; i++) {
-        u64 key = key_of(hashes[i]), place = key;
+        u64 key = key_of(hashes[i]), place = place_of(key);
         while (keys[place & mask] && keys[place & mask] != key)
             place++;
         if (!keys[place & mask]) {
@@ -106,12 +116,16 @@ i64 code_spans(const u64 *keys, const i64 *codes, i64 mask, const u8 *raw, i64 r
 
 /* ---- lines ---- */
 
+static inline i64 line_end(const u8 *raw, i64 start, i64 stop) {
+    const u8 *found = memchr(raw + start, '\n', (size_t)(stop - start));
+    return found ? found - raw : stop;
+}
+
 /* Set start and end of the lines of a block; return how many there are, -1 where there is no room for them. */
 i64 find_lines(const u8 *raw, i64 start, i64 stop, i64 room, i64 *starts, i64 *ends) {
     i64 count = 0;
     while (start < stop) {
-        const u8 *found = memchr(raw + start, '\n', (size_t)(stop - start));
-        i64 end = found ? found - raw : stop;
+        i64 end = line_end(raw, start, stop);
         if (count == room)
             return -1;
         starts[count] = start;
@@ -266,11 +280,11 @@ typedef struct {
 static inline void match_line(const Layout *of, const u8 *raw, i64 raw_size, i64 start, i64 end, int given,
                               const Lines *to, i64 i) {
     i64 size = of->mark + of->gap, slot, form;
-    const u8 *line = raw + start;
     if (!is_inside(raw_size, start, size + of->literal_bytes)) {
         to->status[i] = NO_TIME;
         return;
     }
+    const u8 *line = raw + start;
     if (given) {
         slot = to->slot[i];
     } else {
@@ -314,8 +328,7 @@ i64 scan_lines(const Layout *of, const u8 *raw, i64 raw_size, i64 start, i64 sto
                i64 *bare, i64 *levels, const Lines *to) {
     i64 count = 0;
     while (start < stop) {
-        const u8 *found = memchr(raw + start, '\n', (size_t)(stop - start));
-        i64 end = found ? found - raw : stop;
+        i64 end = line_end(raw, start, stop);
         if (count == room)
             return -1;
         starts[count] = start;
@@ -385,13 +398,14 @@ i64 read_shapes(const Shapes *of, const u8 *raw, i64 raw_size, i64 count, const 
     i64 unknown = 0;
     u64 numbers[MOST_NUMBERS];
     for (i64 i = 0; i < count; i++) {
-        i64 key = kind[i] * of->most_bytes + (size[i] < of->most_bytes ? size[i] : of->most_bytes - 1);
         i64 found = -1;
-        if (kind[i] >= 0 && is_inside(raw_size, at[i], of->most_bytes))
+        if (kind[i] >= 0 && size[i] >= 0 && is_inside(raw_size, at[i], of->most_bytes)) {
+            i64 key = kind[i] * of->most_bytes + (size[i] < of->most_bytes ? size[i] : of->most_bytes - 1);
+            const u8 *text = raw + at[i];
             found = of->first_of[key < of->key_count ? key : of->key_count - 1];
-        const u8 *text = raw + at[i];
-        while (found >= 0 && !(has_literal(of, found, text) && read_numbers(of, found, text, numbers)))
-            found = of->following[found];
+            while (found >= 0 && !(has_literal(of, found, text) && read_numbers(of, found, text, numbers)))
+                found = of->following[found];
+        }
         shape[i] = found;
         if (found < 0) {
             unknown++;
@@ -408,18 +422,18 @@ i64 read_shapes(const Shapes *of, const u8 *raw, i64 raw_size, i64 count, const 
     return unknown;
 }
 
-/* Set which text stands a number of bytes behind each place (-1 = none), and where.
+/* Set which text stands a number of bytes behind each place (-1 = none), and where; it ends before `end`.
  *
  * Tried are texts at distances (`skips`, `which`), in this order; `hits` counts the rows of each.
  */
-void find_starts(const u8 *raw, i64 raw_size, i64 count, const i64 *at, i64 tried, const i64 *skips, const i64 *which,
+void find_starts(const u8 *raw, i64 raw_size, i64 count, const i64 *at, const i64 *end, i64 tried, const i64 *skips, const i64 *which,
                  const i64 *sizes, const u8 *literals, i64 literal_bytes, i64 *split, i64 *found, i64 *hits) {
     for (i64 i = 0; i < count; i++) {
         found[i] = -1;
         split[i] = 0;
         for (i64 turn = 0; turn < tried && found[i] < 0; turn++) {
             i64 text = which[turn], place = at[i] + skips[turn];
-            if (!is_inside(raw_size, place, sizes[text]) ||
+            if (!is_inside(raw_size, place, sizes[text]) || place + sizes[text] > end[i] ||
                 memcmp(raw + place, literals + text * literal_bytes, (size_t)sizes[text]))
                 continue;
             found[i] = text;
@@ -707,7 +721,7 @@ static inline void mark(u8 *bits, i64 i) { bits[i >> 3] |= (u8)(1 << (i & 7)); }
     i64 NAME(i64 count, const i64 *rows, const i64 *via, const FROM *from, FROM null, TO *to, u8 *bits) {             \
         i64 nulls = 0;                                                                                                \
         for (i64 i = 0; i < count; i++) {                                                                             \
-            i64 row = via ? via[rows[i]] : rows[i];                                                                   \
+            i64 row = via && rows[i] >= 0 ? via[rows[i]] : rows[i];                                                   \
             FROM value = row < 0 ? null : from[row];                                                                  \
             to[i] = (TO)value;                                                                                        \
             if (row < 0 || (IS_NULL))                                                                                 \

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import ctypes
+from hashlib import sha256
 from pathlib import Path
 
 # `scripts/build_native.py` writes it where the package is installed from.
 LIBRARY = Path(__file__).with_name("kernel.so")
+_NEXT_STEP = "install tracecorr again: pip install -e ., or scripts/run"
 
 _POINTER, _INT, _BYTE = ctypes.c_void_p, ctypes.c_int64, ctypes.c_uint8
 _TABLE, _RAW = (_POINTER, _POINTER, _INT), (_POINTER, _INT)
@@ -32,7 +34,7 @@ _ARGUMENTS = {
     "gather_u64": (_INT, _POINTER, _POINTER, _POINTER, ctypes.c_uint64, _POINTER, _POINTER),
     "gather_u32": (_INT, _POINTER, _POINTER, _POINTER, _INT, _POINTER, _POINTER),
     "gather_texts": (_INT, *[_POINTER] * 5),
-    "find_starts": (*_RAW, _INT, _POINTER, _INT, *[_POINTER] * 4, _INT, *[_POINTER] * 3),
+    "find_starts": (*_RAW, _INT, _POINTER, _POINTER, _INT, *[_POINTER] * 4, _INT, *[_POINTER] * 3),
 }  # fmt: skip
 _COUNTING = (
     "table_find", "code_spans", "find_lines", "count_units", "count_units_in", "read_shapes", "scan_lines",
@@ -108,13 +110,15 @@ def load(path: Path = LIBRARY) -> ctypes.CDLL:
     """Return the compiled functions with the types of their arguments.
 
     Raises:
-        ImportError: they were not built.
+        ImportError: they were not built, or of another source than the one beside them.
     """
     try:
         library = ctypes.CDLL(str(path))
-    except OSError as error:
-        told = f"{path} cannot be loaded ({error}); install tracecorr again: pip install -e ., or scripts/run"
-        raise ImportError(told) from error
+        told = ctypes.string_at(library.source_checksum).decode()
+    except (OSError, AttributeError) as error:
+        raise ImportError(f"{path} cannot be loaded ({error}); {_NEXT_STEP}") from error
+    if told != sha256(path.with_suffix(".c").read_bytes()).hexdigest():
+        raise ImportError(f"{path} was built of another source; {_NEXT_STEP}")
     for name, arguments in _ARGUMENTS.items():
         function = getattr(library, name)
         function.argtypes = arguments
