@@ -7,6 +7,7 @@ import re
 import shutil
 import subprocess
 import sys
+from hashlib import sha256
 from pathlib import Path
 
 import numpy as np
@@ -256,7 +257,8 @@ def test_no_byte_beside_a_block_is_touched(tmp_path: Path, capture_log: Path) ->
     if not compiler or not runtime or not Path(runtime).is_absolute():
         pytest.skip("no gcc with its address sanitizer is installed")
     kernel = tmp_path / "sanitized.so"
-    flags = ["-fsanitize=address,undefined", "-fno-sanitize-recover=all", "-g", "-O1", "-fPIC", "-shared"]
+    told = f'-DSOURCE_CHECKSUM="{sha256(_SOURCE.read_bytes()).hexdigest()}"'
+    flags = [told, "-fsanitize=address,undefined", "-fno-sanitize-recover=all", "-g", "-O1", "-fPIC", "-shared"]
     subprocess.run([compiler, *flags, "-o", str(kernel), str(_SOURCE)], check=True)
     # Python and polars keep memory to their end, and bring allocators of their own.
     options = "detect_leaks=0:verify_asan_link_order=0"
