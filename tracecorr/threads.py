@@ -1,4 +1,4 @@
-"""How many threads polars begins with: an operation wakes all of them, and most operations here are short."""
+"""How many threads polars and numpy begin with: polars wakes all of them, and most operations here are short."""
 
 from __future__ import annotations
 
@@ -8,27 +8,28 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from importlib import import_module
 
-# Read once by polars (2.1), when it is imported.
-_SETTING = "POLARS_MAX_THREADS"
+# Each is read once by its library, when that is imported.
+_POLARS, _BLAS = "POLARS_MAX_THREADS", "OPENBLAS_NUM_THREADS"
 # Of the columns of a capture more threads hardly make anything sooner; 192 of them take three times the CPU time.
 _MOST = 16
 
 
 @contextmanager
 def limited_threads(most: int = _MOST) -> Iterator[None]:
-    """Give polars no more than `most` threads where it is imported meanwhile, here or in a process that starts.
+    """Give polars no more than `most` threads, and numpy's OpenBLAS one, where they are imported meanwhile.
 
-    What the environment says already counts more. Afterwards it says what it said before, so that no workload
-    inherits our limit.
+    So it is here, and in a process that starts. What the environment says already counts more. Afterwards it says what
+    it said before, so that no workload inherits our limit.
     """
-    if _SETTING in os.environ:
-        yield
-        return
-    os.environ[_SETTING] = str(min(most, len(os.sched_getaffinity(0))))
+    # No matrix here is large, but each thread of OpenBLAS spins for a while before it sleeps.
+    wanted = {_POLARS: str(min(most, len(os.sched_getaffinity(0)))), _BLAS: "1"}
+    added = {name: value for name, value in wanted.items() if name not in os.environ}
+    os.environ.update(added)
     try:
         yield
     finally:
-        os.environ.pop(_SETTING, None)
+        for name in added:
+            os.environ.pop(name, None)
 
 
 def begin_polars() -> None:
@@ -40,6 +41,6 @@ def begin_polars() -> None:
     try:
         with limited_threads():
             import_module("polars")
-        import_module("numpy")  # OpenBLAS starts a thread for each CPU
+            import_module("numpy")
     finally:
         signal.pthread_sigmask(signal.SIG_SETMASK, before)

@@ -3,20 +3,22 @@
 from __future__ import annotations
 
 import os
-import shutil
 from pathlib import Path
 
 import pytest
 
+from tracecorr.model.checksum import Checksum
 from tracecorr.store import raw
 
 
 def test_a_copy_is_a_file_of_its_own(tmp_path: Path) -> None:
     source, target = tmp_path / "a.log", tmp_path / "raw" / "a.log"
     source.write_bytes(b"one\n")
-    assert raw.copy_in(source, target) == target
+    seen = Checksum()
+    assert raw.copy_in(source, target, seen) == target
     source.write_bytes(b"two\n")
     assert target.read_bytes() == b"one\n"
+    assert (seen.size, seen.text()) == raw.describe_file(target)
 
 
 def test_blocks_are_shared_where_the_file_system_can(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -25,8 +27,14 @@ def test_blocks_are_shared_where_the_file_system_can(tmp_path: Path, monkeypatch
 
     def clone(stored: int, number: int, given: int) -> int:
         assert number == 0x40049409
-        return os.write(stored, os.pread(given, 100, 0))
+        size = os.pwrite(stored, os.pread(given, 100, 0), 0)
+        with source.open("ab") as log:
+            log.write(b"two\n")
+        return size
 
     monkeypatch.setattr(raw.fcntl, "ioctl", lambda stored, *words: clone(stored.fileno(), *words))
-    monkeypatch.setattr(shutil, "copyfile", lambda *_: pytest.fail("it was copied byte by byte"))
-    assert raw.copy_in(source, target).read_bytes() == b"one\n"
+    monkeypatch.setattr(raw, "reserve_space", lambda *_: pytest.fail("it was copied byte by byte"))
+    seen = Checksum()
+    assert raw.copy_in(source, target, seen).read_bytes() == b"one\n"
+    # A log that is still written to has grown since.
+    assert (seen.size, seen.text()) == raw.describe_file(target)

@@ -6,13 +6,15 @@ processor does not compute it more than all else that an import does with the by
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 import xxhash
 
 _NAME = "xxh128"
 
 
 class Checksum:
-    """Compute a checksum piece by piece.
+    """Compute a checksum piece by piece; `size` tells how many bytes it is of.
 
     Example:
         >>> checksum = Checksum()
@@ -23,10 +25,18 @@ class Checksum:
 
     def __init__(self) -> None:
         self._state = xxhash.xxh3_128()
+        self.size = 0
 
     def update(self, data: bytes | memoryview) -> None:
         """Add bytes."""
         self._state.update(data)
+        self.size += len(data)
+
+    def follow(self, pieces: Iterator[bytes]) -> Iterator[bytes]:
+        """Yield pieces of bytes, and add each."""
+        for piece in pieces:
+            self.update(piece)
+            yield piece
 
     def text(self) -> str:
         """Return the checksum as its name and what `xxhsum -H2` prints."""

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from tracecorr.model.checksum import Checksum
 from tracecorr.model.errors import InputError, explain_unwritten, quote_path
 from tracecorr.parse.amdlog import looks_like_amd_log
 from tracecorr.parse.ftrace import looks_like_ftrace_text, looks_like_trace_dat
@@ -204,10 +205,12 @@ def _copy(
     entries: list[dict[str, Any]] = []
     for number, item in enumerate(incoming):
         live(f"copying {item.origin.name} ...")
-        stored = copy_in(item.origin, stage / item.target, compress=item.form in ("log", "text"))
+        seen = Checksum()
+        stored = copy_in(item.origin, stage / item.target, seen, compress=item.form in ("log", "text"))
+        size, checksum = seen.size, seen.text()
         if item.form == "trace_dat":
             unpack_in_place(stored, item.origin)
-        size, checksum = describe_file(stored)
+            size, checksum = describe_file(stored)
         twin = next(
             (e for e in entries if e["checksum"] == checksum and e["form"] in ("log", "text", "trace_dat")), None
         )

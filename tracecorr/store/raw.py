@@ -6,12 +6,12 @@ import fcntl
 import gzip
 import json
 import os
-import shutil
 import sqlite3
 import zlib
 from collections.abc import Callable, Iterator
-from contextlib import closing, contextmanager
+from contextlib import closing, contextmanager, suppress
 from functools import lru_cache
+from io import RawIOBase
 from pathlib import Path
 from typing import IO, Any, cast
 from urllib.parse import quote
@@ -23,6 +23,7 @@ from tracecorr.model.errors import InputError, explain_unread
 from tracecorr.store import frames
 from tracecorr.store.frames import FRAME_BYTES, FrameReader, FrameWriter
 from tracecorr.store.ownership import make_folder, replace_file
+from tracecorr.store.space import reserve_space
 
 CHUNK_BYTES = 1 << 20
 # Number of the ioctl of linux/fs.h that shares blocks (Linux 4.5).
@@ -30,6 +31,8 @@ _FICLONE = 0x40049409
 _GZIP_MAGIC = b"\x1f\x8b"
 _DAMAGES = (EOFError, zlib.error, zstandard.ZstdError, gzip.BadGzipFile)
 _PACKED_PIECE = 16 << 10
+# So much stays in the cache of a CPU between its reading, its checksum and its writing.
+_COPIED_PIECE = 256 << 10
 
 
 def open_decompressed(path: Path) -> IO[bytes]:
@@ -147,7 +150,7 @@ def read_head(path: Path, head_bytes: int = 1 << 20) -> bytes:
         ) from error
 
 
-def copy_in(source: Path, target: Path, *, compress: bool = False) -> Path:
+def copy_in(source: Path, target: Path, checksum: Checksum | None = None, *, compress: bool = False) -> Path:
     """Copy a foreign file to `target`, stored so that any byte of it can be reached at once; return its path.
 
     A copy and not a hard link: a log that is still written to must not change under the capture.
@@ -156,6 +159,7 @@ def copy_in(source: Path, target: Path, *, compress: bool = False) -> Path:
     Args:
         source: plain, gzip or zstd.
         target: where it goes; a compressed copy gets the suffix of zstd.
+        checksum: gets the decompressed bytes on their way, so that nobody reads them again for it.
         compress: store a large file that comes compressed in frames of zstd; else it is decompressed.
 
     Raises:
@@ -166,24 +170,41 @@ def copy_in(source: Path, target: Path, *, compress: bool = False) -> Path:
         compression = find_compression(source)
     except OSError as error:
         raise explain_unread(source, error) from error
+    checksum = checksum or Checksum()
     if compression is None:
-        _copy_plain(source.resolve(), target)
+        _copy_plain(source.resolve(), target, checksum)
         return target
     try:
-        return store_decompressed(_decompress(source, compression), target, compress=compress)
+        return store_decompressed(checksum.follow(_decompress(source, compression)), target, compress=compress)
     except _DAMAGES as error:
         raise InputError(
             f"cannot decompress {source}: {error}", f"the {compression} data is damaged; copy the file again"
         ) from error
 
 
-def _copy_plain(source: Path, target: Path) -> None:
+def _copy_plain(source: Path, target: Path, checksum: Checksum) -> None:
     """Copy a file; file systems that can (btrfs, XFS) let both share the same blocks until one is changed."""
-    with source.open("rb") as given, target.open("wb") as stored:
+    with source.open("rb", buffering=0) as given, target.open("w+b") as stored:
         try:
             fcntl.ioctl(stored, _FICLONE, given.fileno())
         except OSError:
-            shutil.copyfile(source, target)
+            # To write into blocks that are known takes the kernel less time.
+            with suppress(OSError):
+                reserve_space(stored.fileno(), 0, os.fstat(given.fileno()).st_size)
+            for piece in _read_pieces(given):
+                checksum.update(piece)
+                stored.write(piece)
+        else:
+            # Of the copy: what is given may have grown.
+            for piece in _read_pieces(stored.raw):
+                checksum.update(piece)
+
+
+def _read_pieces(stream: RawIOBase) -> Iterator[memoryview]:
+    """Yield what is left of a stream; the memory of a piece is that of the next one, too."""
+    buffer = memoryview(bytearray(_COPIED_PIECE))
+    while size := stream.readinto(buffer):
+        yield buffer[:size]
 
 
 def _decompress(source: Path, compression: str) -> Iterator[bytes]:
@@ -242,11 +263,9 @@ def _write_frames(head: bytes, pieces: Iterator[bytes], target: Path) -> None:
 def describe_file(path: Path) -> tuple[int, str]:
     """Return size in bytes and checksum of a file, decompressed."""
     checksum = Checksum()
-    size = 0
     for chunk in read_chunks(path):
         checksum.update(chunk)
-        size += len(chunk)
-    return size, checksum.text()
+    return checksum.size, checksum.text()
 
 
 def write_atomically(path: Path, data: bytes) -> None:
