@@ -126,7 +126,6 @@ def _read_events(tables: Tables, more: int) -> tuple[_Columns, int, pl.DataFrame
         columns.depth[rows] = batch["depth"].cast(pl.Int32).fill_null(-1)
         half = (batch["flags"].fill_null(0).to_numpy() & HALF_SEEN) > 0
         columns.style[rows] = np.where(half, levels.HALF_SEEN, 0)
-    columns.own[:count], columns.own[count:] = True, False
     kinds.add(_add_subs(events.head(0).collect(), subs))  # where there is no batch
     return columns, count, *kinds.settle()
 
@@ -219,7 +218,7 @@ def _name_extra(names: list[str], kinds: pl.DataFrame) -> tuple[list[str], pl.Da
 
 @dataclass
 class _Columns:
-    """Hold all drawn things in order of start, the events' own pictures and the extra ones together."""
+    """Hold all drawn things: the events' own pictures in order of start, and the extra ones behind them."""
 
     event: levels.I32
     start: levels.I64
@@ -228,18 +227,18 @@ class _Columns:
     name: levels.I32
     style: levels.U8
     depth: levels.I32
-    own: npt.NDArray[np.bool_]
 
     @classmethod
     def of_length(cls, rows: int) -> _Columns:
         """Return columns whose values are still to be written."""
-        types: tuple[Any, ...] = (np.int32, np.int64, np.int64, np.int32, np.int32, np.uint8, np.int32, np.bool_)
+        types: tuple[Any, ...] = (np.int32, np.int64, np.int64, np.int32, np.int32, np.uint8, np.int32)
         return cls(*(np.empty(rows, dtype) for dtype in types))
 
     def take(self, order: levels.Index) -> None:
-        """Put the rows in this order, one column after the other to save memory."""
-        for name, column in vars(self).items():
-            setattr(self, name, column[order])
+        """Put the rows in this order, one column after the other to save memory; lane and depth have decided it."""
+        self.lane, self.depth = self.lane[:0], self.depth[:0]
+        for name in ("event", "start", "end", "name", "style"):
+            setattr(self, name, getattr(self, name)[order])
 
 
 def _arrange(
@@ -250,7 +249,7 @@ def _arrange(
     row = np.zeros(len(order), np.uint8)
     # Lane by lane, in arrays that fit the cache.
     for item, a, b in zip(all_lanes, edges[:-1].tolist(), edges[1:].tolist(), strict=True):
-        index = _longest_first(columns, order[a:b])
+        index = _by_start(columns, order[a:b])
         rows = _rows(columns, index, item)
         item.rows, item.count = int(rows.max(initial=0)) + 1, b - a
         if item.is_counter:
@@ -263,22 +262,25 @@ def _arrange(
     counter = np.repeat(np.array([n.is_counter for n in all_lanes], bool), np.diff(first_track))
     columns.take(order)
     place = np.zeros(events, np.int32)
-    place[columns.event[columns.own]] = np.flatnonzero(columns.own)
+    own = order < events
+    place[columns.event[own]] = np.flatnonzero(own)
     finest = levels.Single(columns.start, columns.end, columns.event, columns.name, columns.style, begin, counter)
     return levels.build_pyramid(finest, first_track), place
 
 
 def _by_lane(columns: _Columns, lanes: int) -> tuple[levels.Index, npt.NDArray[np.intp]]:
-    """Return the order by (lane, start), and where each lane begins in it."""
-    by_start = np.argsort(columns.start, kind="stable")
-    lane = columns.lane[by_start].astype(np.uint16 if lanes < 1 << 16 else np.uint32)
-    order = by_start[np.argsort(lane, kind="stable")]
-    return order, np.append(0, np.cumsum(np.bincount(columns.lane, minlength=lanes)))
+    """Return the order by lane, each lane's records as they are, and where each lane begins in it."""
+    # Small numbers are sorted by counting.
+    lane = columns.lane.astype(np.uint8 if lanes <= 1 << 8 else np.uint16 if lanes <= 1 << 16 else np.uint32)
+    return np.argsort(lane, kind="stable"), np.append(0, np.cumsum(np.bincount(lane, minlength=lanes)))
 
 
-def _longest_first(columns: _Columns, index: levels.Index) -> levels.Index:
-    """Return the records of a lane, sorted by start, so that of those that start together the longest comes first."""
+def _by_start(columns: _Columns, index: levels.Index) -> levels.Index:
+    """Return the records of a lane by start, of those that start together the longest first."""
     start = columns.start[index]
+    if np.any(start[1:] < start[:-1]):
+        order = np.argsort(start, kind="stable")
+        index, start = index[order], start[order]
     dur = columns.end[index] - start
     if not np.any((start[1:] == start[:-1]) & (dur[1:] > dur[:-1])):
         return index
@@ -301,17 +303,16 @@ def _rows(columns: _Columns, index: levels.Index, lane: Lane) -> levels.U8:
 
 def _minimap(columns: _Columns, all_lanes: list[Lane], events: int, length: int) -> dict[str, list[int]]:
     """Return events per bin over the whole capture: all of them, and the packets alone."""
-    bins = (columns.start[:events].astype(np.float64) * (MINIMAP_BINS / (length + 1))).astype(np.int32)
-    # Of a long capture the last start is rounded up to its end.
-    bins = np.minimum(bins, MINIMAP_BINS - 1)
     is_packet = np.array([n.layer == "aql" and n.label != QUEUE_LINES for n in all_lanes], bool)
-
-    def density(mask: npt.NDArray[np.bool_] | slice) -> list[int]:
-        counts: list[int] = np.bincount(bins[mask], minlength=MINIMAP_BINS).tolist()
-        return counts
-
-    packets = is_packet[columns.lane[:events]] if events else np.zeros(0, bool)
-    return {"all": density(slice(None)), "packets": density(packets)}
+    counts = np.zeros(2 * MINIMAP_BINS, np.int64)
+    for first in range(0, events, _SLICE):
+        rows = slice(first, min(first + _SLICE, events))
+        bins = (columns.start[rows].astype(np.float64) * (MINIMAP_BINS / (length + 1))).astype(np.int32)
+        # Of a long capture the last start is rounded up to its end.
+        bins = np.minimum(bins, MINIMAP_BINS - 1)
+        counts += np.bincount(bins + MINIMAP_BINS * is_packet[columns.lane[rows]], minlength=2 * MINIMAP_BINS)
+    others, packets = counts.reshape(2, MINIMAP_BINS)
+    return {"all": (others + packets).tolist(), "packets": packets.tolist()}
 
 
 def _ranges(tables: Tables, t0: int) -> list[dict[str, Any]]:

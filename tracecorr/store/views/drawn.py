@@ -155,7 +155,7 @@ def hardware_queues(tables: Tables) -> pl.DataFrame:
 def _sights(tables: Tables, dumps: pl.LazyFrame) -> pl.LazyFrame:
     """Return file, logical and event: a queue has banks on several XCCs, and the bytes of one are its event's."""
     seen = tables("events").filter(pl.col("layer").cast(pl.String) == "hqd").select("file", "offset", "event")
-    found = dumps.join(seen.drop_nulls(), on=["file", "offset"]).drop_nulls("logical")
+    found = dumps.join(seen, on=["file", "offset"]).drop_nulls("logical")
     return found.group_by("file", "logical").agg(pl.col("event").min())
 
 

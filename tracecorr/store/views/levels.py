@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field, fields
+from itertools import pairwise
 from typing import Protocol
 
 import numpy as np
@@ -24,6 +25,7 @@ Number = npt.NDArray[np.int64] | npt.NDArray[np.float32]
 INFERRED, FAILED, HALF_SEEN = 1, 2, 4  # bits of `Records.style`
 
 _FIRST_LEVEL, _LAST_LEVEL, _STEP = 8, 46, 2  # bins of 256 ns ... 19 h, each four times the one before
+_PART_ROWS = 1 << 16
 _WORTH = 0.4  # a level is kept when it has at most this share of the rows below it
 
 
@@ -58,6 +60,10 @@ class Records:
         """Return the records at `index`."""
         return Records(*(getattr(self, f.name)[index] for f in fields(self)))
 
+    def part(self, first: int, stop: int) -> Records:
+        """Return the records from `first` to before `stop`."""
+        return Records(*(getattr(self, f.name)[first:stop] for f in fields(self)))
+
 
 @dataclass(frozen=True)
 class Single:
@@ -76,21 +82,19 @@ class Single:
 
     def take(self, index: Index) -> Records:
         """Return the records at `index`, which must be sorted."""
-        start, end, name = self.start[index], self.end[index], self.name[index]
-        track = (np.searchsorted(self.begin, index, side="right") - 1).astype(np.int32)
+        return self._complete(index, (np.searchsorted(self.begin, index, side="right") - 1).astype(np.int32))
+
+    def part(self, first: int, stop: int) -> Records:
+        """Return the records from `first` to before `stop`."""
+        counts = np.diff(self.begin.clip(first, stop))
+        return self._complete(slice(first, stop), np.repeat(np.arange(len(counts), dtype=np.int32), counts))
+
+    def _complete(self, rows: Index | slice, track: I32) -> Records:
+        start, end, name = self.start[rows], self.end[rows], self.name[rows]
         long = end - start
         worth = np.where(self.counter[track], name, long) if self.counter.any() else long
-        ones = np.ones(len(index), np.int32)
-        return Records(track, start, end, long, ones, worth, self.event[index], name, self.style[index])
-
-    def all(self) -> Records:
-        """Return all records."""
-        counts = np.diff(self.begin)
-        track = np.repeat(np.arange(len(counts), dtype=np.int32), counts)
-        long = self.end - self.start
-        worth = np.where(self.counter[track], self.name, long) if self.counter.any() else long
-        ones = np.ones(len(self), np.int32)
-        return Records(track, self.start, self.end, long, ones, worth, self.event, self.name, self.style)
+        ones = np.ones(len(start), np.int32)
+        return Records(track, start, end, long, ones, worth, self.event[rows], name, self.style[rows])
 
 
 class _Rows(Protocol):
@@ -103,6 +107,8 @@ class _Rows(Protocol):
     def end(self) -> I64: ...
 
     def take(self, index: Index) -> Records: ...
+
+    def part(self, first: int, stop: int) -> Records: ...
 
     def __len__(self) -> int: ...
 
@@ -177,8 +183,7 @@ def _merge_at(r: Records, at: Index) -> Records:
     longest = np.maximum.reduceat(r.longest, at)
     sizes = np.diff(np.append(at, len(r)))
     hit = np.flatnonzero(r.longest == np.repeat(longest, sizes))
-    group = np.searchsorted(at, hit, side="right") - 1
-    best = hit[np.append(True, group[1:] != group[:-1])]
+    best = hit if len(hit) == len(at) else hit[np.searchsorted(hit, at)]
     inferred = np.bitwise_and.reduceat(r.style, at) & INFERRED
     trouble = np.bitwise_or.reduceat(r.style, at) & (FAILED | HALF_SEEN)
     return Records(
@@ -283,19 +288,50 @@ def build_pyramid(finest: Single, first_track: I64) -> Pyramid:
     """
     tracks = int(first_track[-1])
     levels = [make_level(finest, 0, tracks)]
-    records = finest.all()
-    gaps = np.diff(records.start)
+    records: _Rows = finest
     for exponent in range(_FIRST_LEVEL, _LAST_LEVEL, _STEP):
         # At most this many neighbours can merge: most bin widths are told apart without trying them.
-        if np.count_nonzero(gaps < 1 << exponent) < (1 - _WORTH) * len(records):
+        if _count_near(records.start, 1 << exponent) < (1 - _WORTH) * len(records):
             continue
-        at = _group_starts(records, 1 << exponent)
+        at = _list_groups(records, 1 << exponent)
         if len(at) > _WORTH * len(records):
             continue  # a level that does not shrink costs memory and buys nothing
-        records = _merge_at(records, at)
-        levels.append(make_level(_slim(records), 1 << exponent, tracks))
-        gaps = np.diff(records.start)
+        merged = _merge_groups(records, at)
+        levels.append(make_level(_slim(merged), 1 << exponent, tracks))
+        records = merged
     return Pyramid(levels, first_track)
+
+
+# Part by part: arrays of a few MB are used again, large ones cost more time in the kernel than here.
+
+
+def _count_near(start: I64, bin_ns: int) -> int:
+    """Return how many records start less than `bin_ns` after the one before them."""
+    count = 0
+    for a in range(0, len(start), _PART_ROWS):
+        part = start[a : a + _PART_ROWS + 1]
+        count += int(np.count_nonzero(part[1:] - part[:-1] < bin_ns))
+    return count
+
+
+def _list_groups(rows: _Rows, bin_ns: int) -> Index:
+    """Return what `_group_starts` does, of many records."""
+    starts = [_group_starts(rows.part(0, _PART_ROWS), bin_ns)]
+    for a in range(_PART_ROWS, len(rows), _PART_ROWS):
+        # With the record before them, which begins one in any case.
+        starts.append(_group_starts(rows.part(a - 1, a + _PART_ROWS), bin_ns)[1:] + (a - 1))
+    return np.concatenate(starts)
+
+
+def _merge_groups(rows: _Rows, at: Index) -> Records:
+    """Return what `_merge_at` does, of many records."""
+    bounds = np.append(at, len(rows))
+    cuts = np.unique(np.searchsorted(at, np.arange(0, len(rows), _PART_ROWS)))
+    parts = [rows.part(0, 0)]  # where there are no records
+    for i, j in pairwise([*cuts.tolist(), len(at)]):
+        a, b = bounds[i], bounds[j]
+        parts.append(_merge_at(rows.part(a, b), at[i:j] - a))
+    return Records(*(np.concatenate([getattr(part, f.name) for part in parts]) for f in fields(Records)))
 
 
 def _slim(r: Records) -> Records:
