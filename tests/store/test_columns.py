@@ -67,6 +67,14 @@ def test_a_dictionary_does_not_depend_on_what_the_process_saw_before(tmp_path: P
     assert column.to_pylist() == ["aa-sooner", None, "zz-later"]
 
 
+@pytest.mark.parametrize("first", [0, 1, 7, 8, 13])
+def test_rows_from_anywhere_keep_their_nulls(tmp_path: Path, first: int) -> None:
+    texts = [None if n % 3 == 1 else f"text{n % 4}" for n in range(40)]
+    frame = pl.DataFrame({"name": pl.Series(texts).cast(pl.Categorical)})
+    write_frame(tmp_path / "x", frame[first:])
+    assert pl.read_parquet(tmp_path / "x")["name"].cast(pl.String).to_list() == texts[first:]
+
+
 def test_a_disk_that_takes_nothing_is_told_by_the_next_write(tmp_path: Path) -> None:
     with pytest.raises(OSError, match="missing"), FrameWriter(tmp_path / "missing" / "x") as out:
         out.write(_events(0, 300_000))

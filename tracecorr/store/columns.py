@@ -11,6 +11,7 @@ from pathlib import Path
 from types import TracebackType
 
 import numpy as np
+import numpy.typing as npt
 import polars as pl
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -27,6 +28,8 @@ _FEW_VALUES = frozenset(
 _IN_RUNS = frozenset({"parent_offset"})
 # The index of a row group takes some kilobytes; fewer rows would not fill its encodings.
 _GROUP_ROWS = 1 << 18
+# Each page begins its compression and its encodings anew; larger ones would take more memory.
+_PAGE_ROWS, _BATCH_ROWS = 1 << 16, 1 << 12
 
 
 def write_frame(path: Path, frame: pl.DataFrame) -> None:
@@ -107,7 +110,8 @@ def _open(path: Path, columns: pa.Schema, *, statistics: bool) -> pq.ParquetWrit
     deltas = {name: "DELTA_BINARY_PACKED" for name in numbers if name not in few and name not in _IN_RUNS}
     return pq.ParquetWriter(
         path, columns, compression="zstd", compression_level=1, use_dictionary=[*coded, *few, *texts],
-        column_encoding=deltas or None, write_statistics=statistics,
+        column_encoding=deltas or None, write_statistics=statistics, max_rows_per_page=_PAGE_ROWS,
+        write_batch_size=_BATCH_ROWS,
     )  # fmt: skip
 
 
@@ -122,16 +126,29 @@ def _to_dictionary(column: pl.Series) -> pa.DictionaryArray:
     Of this type alone the writer takes the codes as they are; polars has 64-bit texts, and all values of the process
     in an order that differs from run to run.
     """
-    physical = column.to_physical()
-    missing = physical.is_null().to_numpy() if physical.null_count() else None
-    codes = physical.fill_null(0).to_numpy()
-    example = np.full(int(codes.max(initial=0)) + 1, -1)
-    rows = np.arange(len(codes)) if missing is None else np.flatnonzero(~missing)
-    example[codes[rows]] = rows
-    used = np.flatnonzero(example >= 0)
-    texts = column.gather(example[used]).cast(pl.String)
+    codes = column.to_physical()
+    low = codes.min()
+    if low is None:
+        return pa.DictionaryArray.from_arrays(pa.nulls(len(codes), pa.int32()), pa.array([], pa.string()))
+    filled = codes.fill_null(low).to_numpy().astype(np.intp)
+    seen = np.zeros(int(filled.max()) + 1, bool)
+    seen[filled] = True
+    used = np.flatnonzero(seen)
+    texts = pl.Series(used, dtype=codes.dtype).cat.to(column.dtype).cast(pl.String)
     order = texts.arg_sort().to_numpy()
-    number = np.zeros(len(example), np.int32)
+    number = np.zeros(len(seen), np.int32)
     number[used[order]] = np.arange(len(used), dtype=np.int32)
-    sorted_texts = texts.gather(order).to_arrow().cast(pa.string())
-    return pa.DictionaryArray.from_arrays(pa.array(number[codes], mask=missing), sorted_texts)
+    return pa.DictionaryArray.from_arrays(_put(number, filled, codes), texts.gather(order).to_arrow().cast(pa.string()))
+
+
+def _put(number: npt.NDArray[np.int32], at: npt.NDArray[np.intp], nulls: pl.Series) -> pa.Array:
+    """Return the numbers at some places, null where a column is; its bits tell that, as they are."""
+    valid, missing = nulls.to_arrow(), nulls.null_count()
+    if not missing:
+        return pa.array(number.take(at))
+    # The bits begin within a byte, and the numbers with as many that nobody reads.
+    first = valid.offset % 8
+    values = np.zeros(first + len(at), np.int32)
+    number.take(at, out=values[first:], mode="clip")
+    bits = valid.buffers()[0].slice(valid.offset // 8)
+    return pa.Array.from_buffers(pa.int32(), len(at), [bits, pa.py_buffer(values)], missing, first)
