@@ -25,7 +25,7 @@ from tracecorr.align.evidence import (
 )
 from tracecorr.align.lines import fit_lines
 from tracecorr.align.rocprof_pairs import bound_profile
-from tracecorr.align.rows import number_groups
+from tracecorr.align.rows import list_groups
 from tracecorr.align.samples import are_of_another_run, bound_marks, bound_readings, bound_top_buffer
 from tracecorr.align.silences import count_spoken
 from tracecorr.align.steps import COUNTS
@@ -48,7 +48,7 @@ def fit_clocks(evidence: ClockEvidence) -> dict[str, ClockMap]:
         evidence = replace(evidence, samples={"samples": []})
     if evidence.monotonic_ns or evidence.boottime_ns:
         return _fit_namespace(evidence)
-    _, clocks = number_groups(evidence.records, ["source", "clock"])
+    clocks = list_groups(evidence.records, ["source", "clock"])
     keys = clocks.select(pl.col("source").cast(pl.String), pl.col("clock").cast(pl.String).fill_null("unknown"))
     return {f"{source}:{clock}": _fit(source, clock, evidence) for source, clock in keys.iter_rows()}
 

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import polars as pl
+from numpy.typing import NDArray
 
 from tracecorr.align.bounds import Ints, Mask
 from tracecorr.model.kinds import PACKET_KINDS
@@ -15,6 +17,13 @@ from tracecorr.model.kinds import PACKET_KINDS
 _OFFSET_BITS = 47
 # Values that lie so near each other are numbered by a table of all between them.
 _NEAR = 2**20
+# So many values are compared with one after the other sooner than by halves.
+_FEW_VALUES = 16
+# Arrays of so many rows stay in the cache.
+_BLOCK = 2**16
+_COUNTS = {"total": pl.UInt32, "marked": pl.UInt32}
+# Numbers of groups, in the smallest type that holds them.
+Codes = NDArray[np.integer[Any]]
 # Which rows are packets in a ring; lines about queues are of layer `aql`, too.
 IS_PACKET = (pl.col("layer") == "aql") & pl.col("name").is_in(PACKET_KINDS)
 
@@ -115,56 +124,177 @@ def number_groups(frame: pl.DataFrame, keys: list[str]) -> tuple[Ints, pl.DataFr
         frame: has at least the columns `keys`, numbers or categories.
         keys: what makes a group.
     """
-    codes, count = np.zeros(frame.height, dtype=np.int64), int(frame.height > 0)
-    for name in keys:
-        own, values = _number_values(frame[name].to_physical())
-        if values > 1:
-            codes, count = (own, values) if count == 1 else _narrow(codes * values + own)
-    first = np.empty(count, dtype=np.int64)
-    # Of several rows that write to one place the last one stays.
-    first[codes[::-1]] = np.arange(frame.height - 1, -1, -1)
-    order = np.argsort(first)
-    rank = np.empty(count, dtype=np.int64)
-    rank[order] = np.arange(count)
-    return rank[codes], frame.select(keys)[first[order]]
+    codes, first = _number_rows(frame, keys)
+    return codes.astype(np.int64), frame.select(keys)[first]
 
 
-def order_by_group(frame: pl.DataFrame, keys: list[str]) -> tuple[Ints, Ints, pl.DataFrame]:
+def list_groups(frame: pl.DataFrame, keys: list[str]) -> pl.DataFrame:
+    """Return the groups that `number_groups` finds, in the order of their first rows."""
+    _, first = _number_rows(frame, keys)
+    return frame.select(keys)[first]
+
+
+def order_by_group(frame: pl.DataFrame, keys: list[str]) -> tuple[Ints, Codes, pl.DataFrame]:
     """Return the rows of `frame` group by group, each group's in their order; the group of each; and the groups.
 
     Args:
         frame, keys: as in `number_groups`.
     """
-    codes, groups = number_groups(frame, keys)
+    codes, first = _number_rows(frame, keys)
     # Few groups are sorted by counting.
-    order = np.argsort(codes.astype(np.uint16) if len(groups) < 2**16 else codes, kind="stable")
-    return order, codes[order], groups
+    order = np.argsort(codes, kind="stable")
+    return order, codes[order], frame.select(keys)[first]
 
 
-def _number_values(column: pl.Series) -> tuple[Ints, int]:
-    """Return the number of each value of a column among its values, null as the last of them, and how many they are."""
+def count_groups(frame: pl.DataFrame, keys: list[str], mark: pl.Expr | None = None) -> pl.DataFrame:
+    """Return the groups of `number_groups` with `total`, how many rows each has, and `marked`, how many of those.
+
+    Args:
+        frame, keys: as in `number_groups`.
+        mark: true or false for each row; None = without `marked`.
+    """
+    codes, first = _number_rows(frame, keys)
+    marks = np.zeros(frame.height, dtype=np.bool_) if mark is None else frame.select(mark).to_series().to_numpy()
+    counts = np.zeros(2 * len(first), dtype=np.int64)
+    for rows in _blocks(frame.height):
+        counts += np.bincount(codes[rows] + len(first) * marks[rows], minlength=len(counts))
+    marked = counts[len(first) :]
+    counted = pl.DataFrame({"total": counts[: len(first)] + marked, "marked": marked}, schema=_COUNTS)
+    groups = frame.select(keys)[first].with_columns(counted.get_columns())
+    return groups.drop("marked") if mark is None else groups
+
+
+def span_groups(frame: pl.DataFrame, keys: list[str], value: str) -> pl.DataFrame:
+    """Return the groups of `number_groups` with the lowest and the highest `value` of each, `first` and `last`.
+
+    Args:
+        frame, keys: as in `number_groups`.
+        value: a column of numbers without nulls.
+    """
+    codes, first = _number_rows(frame, keys)
+    values = frame[value].to_numpy()
+    low = values[first]
+    high = low.copy()
+    for rows in _blocks(frame.height):
+        np.minimum.at(low, codes[rows], values[rows])
+        np.maximum.at(high, codes[rows], values[rows])
+    return frame.select(keys)[first].with_columns(first=pl.Series(low), last=pl.Series(high))
+
+
+def sort_rows(frame: pl.DataFrame, *keys: str) -> pl.DataFrame:
+    """Return the rows in the order of some columns of numbers, equal ones in their own order.
+
+    What is nearly in order, as rows of a log by place or time are, costs a part of what a frame's own sort takes.
+    """
+    columns = [frame[key] for key in reversed(keys)]
+    if any(column.null_count() for column in columns):
+        return frame.sort(keys, maintain_order=True)
+    values = [column.to_numpy() for column in columns]
+    order = np.argsort(values[0], kind="stable") if len(values) == 1 else np.lexsort(values)
+    return frame if (order[1:] > order[:-1]).all() else frame[pl.Series(order.astype(np.uint32))]
+
+
+def select_rows(frame: pl.DataFrame, events: pl.Series, key: str = "event", *, chosen: bool = True) -> pl.DataFrame:
+    """Return the rows of `frame` whose `key` is among some numbers of events, or those whose is not, in their order.
+
+    Args:
+        frame: its `key` holds numbers of events; null is none.
+        events: numbers of events.
+        chosen: whether the rows that are among them are wanted.
+    """
+    if events.is_empty() or frame.is_empty():
+        return frame.clear() if chosen else frame
+    keys = frame[key]
+    most = max(events.max(), keys.max() or 0)  # type: ignore[type-var]
+    among = np.zeros(int(most) + 1, dtype=np.bool_)  # type: ignore[arg-type]
+    among[events.to_numpy()] = True
+    found = among[keys.fill_null(0).to_numpy()]
+    if keys.null_count():
+        found &= keys.is_not_null().to_numpy()
+    return frame.filter(pl.Series(found if chosen else ~found))
+
+
+def _number_rows(frame: pl.DataFrame, keys: list[str]) -> tuple[Codes, Ints]:
+    """Return the number of each row's group, and the first row of each group, in this order."""
+    codes: Codes = np.zeros(frame.height, dtype=np.uint8)
+    first = np.zeros(min(frame.height, 1), dtype=np.int64)
+    for name in keys:
+        own, size = _number_values(frame[name].to_physical())
+        if size > 1:
+            count = len(first)
+            codes, first = _rank(own if count < 2 else _join_codes(codes, own, count, size), count * size)
+    return codes, first
+
+
+def _number_values(column: pl.Series) -> tuple[Codes, int]:
+    """Return a number of each value of a column, null as the last of them, and below which number they are."""
     null = column.null_count() > 0
     low, high = column.min(), column.max()
     if low is None or (low == high and not null):
-        return np.zeros(len(column), dtype=np.int64), int(len(column) > 0)
+        return np.zeros(0, dtype=np.uint8), int(len(column) > 0)
     filled = column.fill_null(low).to_numpy()
-    if int(high) - int(low) < _NEAR:  # type: ignore[arg-type]
-        codes, count = _narrow((filled - filled.dtype.type(low)).astype(np.int64))
-    else:
-        values = column.unique().drop_nulls().sort().to_numpy()
-        codes, count = np.searchsorted(values, filled), len(values)
-    return (np.where(column.is_null().to_numpy(), count, codes), count + 1) if null else (codes, count)
+    near = int(high) - int(low) < _NEAR  # type: ignore[arg-type]
+    values = filled[:0] if near else column.unique().drop_nulls().sort().to_numpy()
+    size = int(high) - int(low) + 1 if near else len(values)  # type: ignore[arg-type]
+    codes: Codes = np.empty(len(column), dtype=np.min_scalar_type(size))
+    for rows in _blocks(len(column)):
+        codes[rows] = filled[rows] - filled.dtype.type(low) if near else _find_values(values, filled[rows])
+    if null:
+        codes[column.is_null().to_numpy()] = size
+    return codes, size + null
 
 
-def _narrow(codes: Ints) -> tuple[Ints, int]:
-    """Return each code's number among those that occur, and how many they are."""
-    size = int(codes.max(initial=-1)) + 1
+def _find_values(values: NDArray[Any], column: NDArray[Any]) -> NDArray[Any]:
+    """Return the number of each value of a column among some sorted `values`; all of them are there."""
+    if len(values) > _FEW_VALUES:
+        return np.searchsorted(values, column)
+    found = np.zeros(len(column), dtype=np.uint8)
+    for value in values[1:]:
+        found += column >= value
+    return found
+
+
+def _join_codes(codes: Codes, own: Codes, count: int, size: int) -> Codes:
+    """Return one number for each pair of two: `codes` are below `count`, `own` below `size`."""
+    joined: Codes = codes.astype(np.min_scalar_type(count * size))
+    joined *= joined.dtype.type(size)
+    joined += own.astype(joined.dtype, copy=False)
+    return joined
+
+
+def _rank(codes: Codes, size: int) -> tuple[Codes, Ints]:
+    """Return each code's number among those that occur, in the order in which they do, and where each first does.
+
+    Args:
+        codes: numbers below `size`.
+        size: one more than the largest code there may be.
+    """
     if size > max(_NEAR, 4 * len(codes)):
-        values, numbers = np.unique(codes, return_inverse=True)
-        return numbers, len(values)
-    seen = np.zeros(size, dtype=np.bool_)
-    seen[codes] = True
-    return (np.cumsum(seen) - 1)[codes], int(seen.sum())
+        values, at, codes = np.unique(codes, return_index=True, return_inverse=True)
+        size, order = len(values), np.argsort(at)
+        rank: Codes = np.empty(size, dtype=np.min_scalar_type(size))
+        rank[order] = np.arange(size)
+        return rank[codes], at[order]
+    ranks: Codes = np.full(size, size, dtype=np.min_scalar_type(size))
+    numbers: Codes = np.empty(len(codes), dtype=ranks.dtype)
+    first: list[Ints] = []
+    count = 0
+    for rows in _blocks(len(codes)):
+        numbers[rows] = ranks[codes[rows]]
+        unseen = np.flatnonzero(numbers[rows] == size)
+        if len(unseen):
+            values, at = np.unique(codes[rows][unseen], return_index=True)
+            order = np.argsort(at)
+            ranks[values[order]] = np.arange(count, count + len(values))
+            numbers[rows] = ranks[codes[rows]]
+            first.append(rows.start + unseen[at[order]])
+            count += len(values)
+    return numbers, np.concatenate([np.empty(0, dtype=np.int64), *first])
+
+
+def _blocks(count: int) -> Iterator[slice]:
+    """Yield the places of so many rows in pieces that stay in the cache of a processor."""
+    return (slice(start, start + _BLOCK) for start in range(0, count, _BLOCK))
 
 
 @dataclass(frozen=True)

@@ -92,9 +92,10 @@ def name_driver_calls(events: pl.DataFrame) -> pl.DataFrame:
 
 def _name_handlers(events: pl.DataFrame) -> pl.DataFrame:
     """Return `events` where the function of a request stands for its ioctl, if its thread shows no ioctl otherwise."""
-    traced = events.select("event", "thread", "layer", "source", handler=pl.col("name").cast(pl.String)).filter(
+    traced = events.select("event", "thread", "layer", "source", "name").filter(
         (pl.col("layer") == "kfd") & (pl.col("source") == "ftrace") & pl.col("thread").is_not_null()
     )
+    traced = traced.select("event", "thread", handler=pl.col("name").cast(pl.String))
     found = traced.join(_HANDLERS, on="handler", maintain_order="left")
     shown = events.select("thread", "cmd").filter(pl.col("cmd").is_not_null())
     found = found.join(shown, on="thread", how="anti").select("event", "ioctl", stands=pl.lit("ioctl"))

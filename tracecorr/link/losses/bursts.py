@@ -13,7 +13,7 @@ import numpy as np
 import polars as pl
 
 from tracecorr.align.bounds import Ints
-from tracecorr.align.rows import order_by_group
+from tracecorr.align.rows import order_by_group, sort_rows
 from tracecorr.model.kinds import Flag
 
 _THREAD = ["file", "thread"]
@@ -45,7 +45,8 @@ def list_burst_calls(calls: pl.DataFrame, gaps: pl.DataFrame) -> pl.DataFrame:
     bursts = _find_bursts(gaps)
     extents = calls.group_by("file").agg(extent=pl.col("high").max() - pl.col("low").min())
     pieces = _list_pieces(gaps, bursts, extents)
-    return _list_over(calls, pl.concat([bursts, pieces]).sort("at")).select("event")
+    places = pl.concat([bursts, pieces]).sort("at")
+    return _list_over(calls, places).select("event")
 
 
 def _find_bursts(gaps: pl.DataFrame) -> pl.DataFrame:
@@ -77,7 +78,9 @@ def _list_pieces(gaps: pl.DataFrame, bursts: pl.DataFrame, extents: pl.DataFrame
 
 def _list_over(rows: pl.DataFrame, bursts: pl.DataFrame) -> pl.DataFrame:
     """Return the rows that lie from `low` to `high` over a burst."""
-    found = rows.sort("high").join_asof(
+    if bursts.is_empty():
+        return rows.clear()
+    found = sort_rows(rows.drop_nulls("high"), "high").join_asof(
         bursts, left_on="high", right_on="at", by="file", allow_exact_matches=False, check_sortedness=False
     )
     return found.filter(pl.col("to") > pl.col("low"))
@@ -93,7 +96,7 @@ def list_gaps(halves: pl.DataFrame, calls: pl.DataFrame) -> pl.DataFrame:
         calls: all HIP calls of these files: file, thread, offset, end_offset, flags.
     """
     order, codes, _ = order_by_group(calls, _THREAD)
-    lines = calls.select(*_THREAD, "offset", "end_offset", "flags")[order]
+    lines = calls.select(*_THREAD, "offset", "end_offset", "flags")[pl.Series(order.astype(np.uint32))]
     starts = np.flatnonzero(np.append(True, codes[1:] != codes[:-1])[: len(codes)])
     ends = np.append(starts[1:], len(codes))
     parts = [_list_late_beginnings(lines, starts)]

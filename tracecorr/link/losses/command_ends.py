@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import numpy as np
 import polars as pl
 
+from tracecorr.align.rows import count_groups, order_by_group, select_rows, sort_rows
 from tracecorr.model.kinds import COMMAND_MENTIONS, COMPLETE, SUBMITTED
 
 # Where more ends lack their command, the log begins in the middle of a run, or lacks all lines that enqueue.
@@ -13,6 +15,7 @@ _MOST_ENDLESS = 0.05
 # Calls that destroy streams; each waits for what is left on their queues (HIP 7.2.4).
 DESTROY = "hipStreamDestroy"
 DESTROYING = (DESTROY, "hipDeviceReset")
+_COMMAND = ["process", "command"]
 _COLUMNS = ("process", "command", "layer", "name", "file")
 
 
@@ -26,9 +29,14 @@ def list_command_ends(events: pl.DataFrame) -> pl.DataFrame:
         events: file, offset, end_offset, process, layer, name, command, and others; in the order of time.
     """
     lines = _list_lines(events)
-    is_end = pl.col("name") == COMPLETE
-    alone = is_end.shift(1).over("process", "command").fill_null(value=True)
-    ends = lines.with_columns(alone=alone).filter(is_end)
+    is_end = lines.select(pl.col("name") == COMPLETE).to_series()
+    order, command, _ = order_by_group(lines, _COMMAND)
+    ended = is_end.to_numpy()[order]
+    ended[1:] = ended[:-1] | (command[1:] != command[:-1])
+    ended[:1] = True
+    alone = np.empty(lines.height, dtype=np.bool_)
+    alone[order] = ended
+    ends = lines.filter(is_end).with_columns(alone=pl.Series(alone).filter(is_end))
     last = _list_last_markers(ends.filter("alone"), events).with_columns(is_last=True)
     found = ends.join(last, on=["file", "offset"], how="left", maintain_order="left")
     return found.with_columns(alone=pl.col("alone") & pl.col("is_last").is_null()).drop("is_last")
@@ -89,10 +97,10 @@ def drop_behind_ends(
     ends = commands.filter(lossy & (pl.col("name") == COMPLETE)).select(
         "file", "thread", "command", "offset", end="offset"
     )
-    behind = written.join(enqueued, on="command_event").sort("offset").join_asof(
-        ends.sort("offset"), on="offset", by=["file", "thread", "command"], check_sortedness=False
+    behind = sort_rows(written.join(enqueued, on="command_event"), "offset").join_asof(
+        sort_rows(ends, "offset"), on="offset", by=["file", "thread", "command"], check_sortedness=False
     )  # fmt: skip
-    return found.join(behind.filter(pl.col("end") > pl.col("enqueued")), on="event", how="anti", maintain_order="left")
+    return select_rows(found, behind.filter(pl.col("end") > pl.col("enqueued"))["event"], chosen=False)
 
 
 def list_unended(events: pl.DataFrame) -> pl.DataFrame:
@@ -105,11 +113,15 @@ def list_unended(events: pl.DataFrame) -> pl.DataFrame:
         events: rows in the order of time, as for `list_command_ends`.
     """
     lines = _list_lines(events.select(_COLUMNS))
-    following = pl.col("name").shift(-1).over("process", "command")
-    begun = lines.with_columns(lacks=following != COMPLETE).filter(pl.col("name") != COMPLETE).drop_nulls("lacks")
-    kinds = begun.group_by("file", "name").agg(total=pl.len(), lacking=pl.col("lacks").sum())
-    few = pl.col("lacking") < _MOST_ENDLESS * pl.col("total")
-    return kinds.filter(few, pl.col("lacking") > 0).select("file").unique()
+    is_end = lines.select(pl.col("name") == COMPLETE).to_series().to_numpy()
+    order, command, _ = order_by_group(lines, _COMMAND)
+    # Lines with another one of their pointer behind them.
+    before, behind = order[:-1], order[1:]
+    begins = (command[1:] == command[:-1]) & ~is_end[before]
+    begun = lines.select("file", "name")[before[begins]].with_columns(lacks=pl.Series(~is_end[behind[begins]]))
+    kinds = count_groups(begun, ["file", "name"], pl.col("lacks"))
+    few = pl.col("marked") < _MOST_ENDLESS * pl.col("total")
+    return kinds.filter(few, pl.col("marked") > 0).select("file").unique()
 
 
 def _list_lines(events: pl.DataFrame) -> pl.DataFrame:

@@ -10,7 +10,7 @@ import numpy as np
 import polars as pl
 
 from tracecorr.align.bounds import Ints, Mask
-from tracecorr.align.rows import attach_columns, order_by_group
+from tracecorr.align.rows import Codes, attach_columns, order_by_group
 from tracecorr.link.losses.lossy_files import add_shares
 from tracecorr.link.losses.open_calls import take_ends
 
@@ -65,14 +65,14 @@ def _list_disordered(rows: pl.DataFrame) -> pl.DataFrame:
     rows = rows.filter(_MINE)
     backward = rows.filter(pl.col("dur_ns") < 0).select(_THREAD)
     order, code, groups = order_by_group(rows, _THREAD)
-    lines = rows.select("offset", "end_offset", "ts_ns", "dur_ns")[order]
+    lines = rows.select("offset", "end_offset", "ts_ns", "dur_ns")[pl.Series(order.astype(np.uint32))]
     offset = lines["offset"].to_numpy()
     back = code[1:][(offset[1:] < offset[:-1]) & (code[1:] == code[:-1])]
     found = np.union1d(back, _list_misplaced_ends(lines, code))
     return pl.concat([groups.select(pl.col(_THREAD).gather(found)), backward]).unique()
 
 
-def _list_misplaced_ends(lines: pl.DataFrame, code: Ints) -> Ints:
+def _list_misplaced_ends(lines: pl.DataFrame, code: Codes) -> Ints:
     """Return the threads with a call whose end is, by the times, before a line in front of it, or after one behind it.
 
     Args:

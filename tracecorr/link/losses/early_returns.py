@@ -71,7 +71,7 @@ def _list_broken(calls: pl.DataFrame) -> pl.DataFrame:
         .join(ends, on="file")
         .select(*_LOG, low="offset", high=pl.coalesce("next", "last"))
     )
-    breaks = calls.filter(pl.col("result").cast(pl.String).str.starts_with(_BREAKS))
+    breaks = calls.filter(pl.col("result").cat.starts_with(_BREAKS))
     return captures[sorted({*pair_spans(captures, _as_spans(breaks), _LOG)[0].tolist()})]
 
 

@@ -10,7 +10,7 @@ import numpy as np
 import polars as pl
 
 from tracecorr.align.bounds import Mask
-from tracecorr.align.rows import attach_columns
+from tracecorr.align.rows import attach_columns, count_groups, number_groups, select_rows, span_groups
 from tracecorr.link.losses.bursts import list_burst_calls, list_gaps, number_packet_gaps
 from tracecorr.link.losses.command_ends import list_headless
 from tracecorr.link.losses.lossy_files import (
@@ -20,6 +20,7 @@ from tracecorr.link.losses.lossy_files import (
     LOST_SHARE,
     list_differing,
     select_calls,
+    select_lossy,
 )
 from tracecorr.link.losses.open_calls import take_ends
 from tracecorr.link.losses.usual_calls import (
@@ -61,11 +62,11 @@ def open_false_calls(
         halves: as `lossy_files.list_half_calls` returns them.
         gaps: as `packet_gaps.list_packet_gaps` returns them.
     """
-    calls = select_calls(events.select("event", "dur_ns", *CALL_COLUMNS))
+    calls = select_calls(events.select("event", "dur_ns", *CALL_COLUMNS)).drop("layer", "source")
     ended = pl.col("dur_ns").is_not_null()
     if not calls.select(ended.any()).item():
         return events
-    doubtful = calls.filter(ended & (pl.col("flags") & _TOLD == 0))
+    doubtful = calls.drop("thread", "flags").filter(ended & (calls["flags"] & _TOLD == 0))
     unlikely = _list_unlikely(events, calls, doubtful, losses, halves, gaps)
     found = pl.concat([list_differing(calls).select("event"), unlikely]).unique()
     if found.is_empty():
@@ -85,17 +86,17 @@ def list_empty_calls(events: pl.DataFrame, losses: pl.DataFrame, halves: pl.Data
     if losses.is_empty():
         return np.zeros(events.height, dtype=np.bool_)
     rows = events.select("dur_ns", "end_offset", *CALL_COLUMNS).with_row_index("row")
-    calls = select_calls(rows).join(losses, on="file").with_columns(
-        prints=pl.col("end_offset").is_not_null().any().over("file")
-    )  # fmt: skip
-    thread, name, is_open = ["file", "thread"], ["file", "name"], pl.col("dur_ns").is_null()
-    ends = calls.group_by(thread).agg(last=pl.col("offset").max())
+    calls = select_calls(rows).drop("layer", "source").filter(pl.col("file").is_in(losses["file"].implode()))
+    thread, name, prints = ["file", "thread"], ["file", "name"], pl.col("end_offset").is_not_null()
+    ends = span_groups(calls, thread, "offset").drop("first")
     # Also an exit that is another call's, or whose enter was lost, shows that the function prints exits.
-    names = calls.group_by(name).agg(shown=pl.col("end_offset").is_not_null().mean(), total=pl.len())
-    found = _raise_losses(calls.filter(is_open), calls, halves)
+    names = count_groups(calls, name, prints)
+    names = names.with_columns(prints=(pl.col("marked") > 0).any().over("file"))
+    found = _raise_losses(select_lossy(calls.filter(pl.col("dur_ns").is_null()), losses), calls, halves)
     found = found.join(ends, on=thread, nulls_equal=True).join(names, on=name, nulls_equal=True)
     goes_on = (pl.col("offset") < pl.col("last")) | (pl.col("lost") >= MANY_LOST) | ~pl.col("prints")
-    never = (pl.col("shown") < LEAST_WHOLE) & (pl.col("total") >= LEAST_CALLS) & pl.col("prints")
+    few = pl.col("marked") / pl.col("total") < LEAST_WHOLE
+    never = few & (pl.col("total") >= LEAST_CALLS) & pl.col("prints")
     empty = np.zeros(events.height, dtype=np.bool_)
     empty[found.filter(goes_on & ~never)["row"].to_numpy()] = True
     return empty
@@ -116,7 +117,8 @@ def _list_unlikely(
         (pl.col("source") == "amd_log") & pl.col("parent").is_not_null()
     )  # fmt: skip
     inner = _drop_error_lines(inner, calls).select("parent", "layer", "child")
-    ended, damaged = calls.filter(pl.col("dur_ns").is_not_null()), _add_losses(doubtful, calls, losses, halves)
+    ended = calls.select("event", "file", "name").filter(calls["dur_ns"].is_not_null())
+    damaged = _add_losses(doubtful, calls, losses, halves)
     held = count_held(damaged, inner)
     found = pl.concat([
         _enclosing(doubtful, ended, inner, losses), list_overfull(damaged, held), list_longest(damaged),
@@ -125,7 +127,7 @@ def _list_unlikely(
         doubtful.select("event").join(list_foreign_ends(events), on="event", how="semi"),
     ])  # fmt: skip
     # Where hardly any is left that is like the others, nothing is known of what is usual.
-    return pl.concat([found, list_rare(damaged.join(found, on="event", how="anti"))])
+    return pl.concat([found, list_rare(select_rows(damaged, found["event"], chosen=False))])
 
 
 def _drop_error_lines(inner: pl.DataFrame, calls: pl.DataFrame) -> pl.DataFrame:
@@ -138,7 +140,9 @@ def _drop_error_lines(inner: pl.DataFrame, calls: pl.DataFrame) -> pl.DataFrame:
     exit_only = pl.col("flags").fill_null(0) & int(Flag.EXIT_ONLY) > 0
     exits = inner.filter((pl.col("layer") == "hip") & exit_only).select(name="child").unique()
     internal = exits.filter(is_internal(pl.col("name").cast(pl.String)))
-    entered = calls.filter(~exit_only).select("name").unique()
+    if internal.is_empty():
+        return inner
+    entered = calls.select(pl.col("name").filter(~exit_only)).unique()
     silent = internal.join(entered, on="name", how="anti").select(child="name")
     return inner.join(silent, on="child", how="anti", maintain_order="left") if len(silent) else inner
 
@@ -147,8 +151,7 @@ def _add_losses(
     doubtful: pl.DataFrame, calls: pl.DataFrame, losses: pl.DataFrame, halves: pl.DataFrame
 ) -> pl.DataFrame:
     """Return the doubtful calls of files that lost lines with `lost`: the share of lines that lack there."""
-    damaged = doubtful.filter(pl.col("file").is_in(losses["file"].implode()))
-    return _raise_losses(damaged.join(losses, on="file", maintain_order="left"), calls, halves)
+    return _raise_losses(select_lossy(doubtful, losses), calls, halves)
 
 
 def _raise_losses(damaged: pl.DataFrame, calls: pl.DataFrame, halves: pl.DataFrame) -> pl.DataFrame:
@@ -160,10 +163,10 @@ def _raise_losses(damaged: pl.DataFrame, calls: pl.DataFrame, halves: pl.DataFra
         return damaged
     name = ["file", "name"]
     alone = halves.group_by(name).agg(alone=pl.len())
-    named = calls.filter(pl.col("name").is_in(alone["name"].unique().implode()))
-    own = alone.join(named.group_by(name).agg(total=pl.len()), on=name).select(*name, own=LOST_SHARE)
-    joined = damaged.join(own, on=name, how="left", maintain_order="left")
-    return joined.with_columns(lost=pl.max_horizontal("lost", "own")).drop("own")
+    own = alone.join(count_groups(calls, name), on=name).select(*name, own=LOST_SHARE)
+    codes, functions = number_groups(damaged, name)
+    shares = functions.join(own, on=name, how="left", maintain_order="left")["own"]
+    return damaged.with_columns(lost=pl.max_horizontal("lost", shares.gather(pl.Series(codes, dtype=pl.UInt32))))
 
 
 def _unproven(damaged: pl.DataFrame, held: pl.DataFrame) -> pl.DataFrame:
@@ -181,8 +184,9 @@ def _of_bursts(
     lossy = pl.col("file").is_in(damaged["file"].unique().implode())
     lines = calls.filter(lossy & pl.col("thread").is_not_null())
     lines = lines.with_columns(events["end_offset"].gather(lines["event"]))
+    gaps = pl.concat([list_gaps(halves.filter(lossy), lines), number_packet_gaps(gaps)])
     asked = damaged.select("event", "file", low="offset", high=events["end_offset"].gather(damaged["event"]))
-    return list_burst_calls(asked, pl.concat([list_gaps(halves.filter(lossy), lines), number_packet_gaps(gaps)]))
+    return list_burst_calls(asked, gaps)
 
 
 def list_foreign_ends(events: pl.DataFrame) -> pl.DataFrame:
@@ -199,20 +203,21 @@ def list_foreign_ends(events: pl.DataFrame) -> pl.DataFrame:
 
 def _enclosing(doubtful: pl.DataFrame, ended: pl.DataFrame, inner: pl.DataFrame, losses: pl.DataFrame) -> pl.DataFrame:
     """Return the doubtful calls that enclose calls though few of their name do."""
-    outer = inner.filter(pl.col("layer") == "hip").select(event="parent").unique()
-    outer = ended.join(outer, on="event", how="semi")
+    enclosing = inner.filter(pl.col("layer") == "hip")["parent"]
+    outer = select_rows(ended, enclosing)
+    if outer.is_empty():
+        return outer.select("event")
     name = ["file", "name"]
     counts = _count_enclosing(ended, outer, ["name"]), _count_enclosing(ended, outer, name)
     rare = counts[0].filter(pl.col("enclosing") < USUAL_SHARE * pl.col("total"))
     lossy = counts[1].filter(pl.col("enclosing") < LOSSY_SHARE * pl.col("total")).join(losses, on="file", how="semi")
-    found = doubtful.join(outer, on="event", how="semi")
+    found = select_rows(doubtful, outer["event"])
     by_name, by_file = found.join(rare, on="name", how="semi"), found.join(lossy, on=name, how="semi")
     return pl.concat([by_name, by_file]).select("event").unique()
 
 
 def _count_enclosing(ended: pl.DataFrame, outer: pl.DataFrame, keys: list[str]) -> pl.DataFrame:
-    total, enclosing = ended.group_by(keys).agg(total=pl.len()), outer.group_by(keys).agg(enclosing=pl.len())
-    return total.join(enclosing, on=keys)
+    return count_groups(ended, keys).join(count_groups(outer, keys).rename({"total": "enclosing"}), on=keys)
 
 
 def list_longest(damaged: pl.DataFrame) -> pl.DataFrame:
@@ -224,6 +229,10 @@ def list_longest(damaged: pl.DataFrame) -> pl.DataFrame:
         damaged: calls of files that lost lines: event, file, name, dur_ns, lost (the share of lines that lack).
     """
     name = ["file", "name"]
+    most = damaged["lost"].max()
+    # Of no name there are more calls than of all.
+    if most is None or (most < MOST_LOST and 2 * most**2 * damaged.height < 1):  # type: ignore[operator]
+        return damaged.select("event").clear()
     likely = 2 * pl.col("lost") ** 2 * pl.len().over(name)
     false = pl.when(pl.col("lost") >= MOST_LOST).then(likely.ceil()).otherwise(likely)
     # Only where one is likely are calls ranked: of most logs, none.

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import polars as pl
 
-from tracecorr.align.rows import order_by_group
+from tracecorr.align.rows import order_by_group, sort_rows
 from tracecorr.link.losses.packet_gaps import drop_silent
 from tracecorr.model import schema
 
@@ -64,16 +64,16 @@ def list_torn_calls(events: pl.DataFrame, halves: pl.DataFrame) -> pl.DataFrame:
     """
     if halves.is_empty():
         return pl.DataFrame(schema=_SPAN)
-    mine = (pl.col("layer") == "hip") & pl.col("file").is_in(halves["file"].unique().implode())
+    mine = pl.all_horizontal(pl.col(name).is_in(halves[name].unique().implode()) for name in ("file", "thread"))
     columns = ("event", "file", "offset", "thread", "ts_ns")
-    calls = events.select(*columns, "layer").filter(mine & pl.col("thread").is_not_null()).select(columns)
-    lines = calls.sort("offset")
+    calls = events.select(*columns, "layer").filter((pl.col("layer") == "hip") & mine).select(columns)
+    lines = sort_rows(calls, "offset")
     order, thread, _ = order_by_group(lines, ["file", "thread"])
-    lines = lines[order]
+    lines = lines.select("event", "ts_ns")[pl.Series(order.astype(np.uint32))]
     # Where the half stands among the lines of its thread, and the line before or behind it.
-    place = np.empty(events.height, dtype=np.int64)
+    place = np.empty(events.height, dtype=np.uint32)
     place[lines["event"].to_numpy()] = np.arange(lines.height)
-    half = place[halves["row"].to_numpy()]
+    half = place[halves["row"].to_numpy()].astype(np.int64)
     other = np.clip(half + np.where(halves["is_exit"].to_numpy(), -1, 1), 0, lines.height - 1)
     other = np.where(thread[other] == thread[half], other, half)
     at = lines["ts_ns"]

@@ -10,6 +10,7 @@ from collections.abc import Sequence
 
 import polars as pl
 
+from tracecorr.align.rows import attach_columns, count_groups, span_groups
 from tracecorr.link.losses.captured_calls import drop_captured, list_captured_names
 from tracecorr.link.losses.command_ends import list_headless, list_unended
 from tracecorr.link.losses.queue_losses import list_unanswered
@@ -26,6 +27,8 @@ LOST_SHARE = pl.col("alone") / (2 * pl.col("total") - pl.col("alone"))
 # Lines lack, and nothing tells how many: no share that matters, but not 0, as where none is known to lack.
 _FEW = 1e-9
 _TOLD, _DIFFERS = int(Flag.SPAN_TOLD), int(Flag.SPAN_DIFFERS)
+# Files are numbered below this.
+_FILES = 2**16
 CALL_COLUMNS = ("file", "offset", "thread", "name", "layer", "source", "flags")
 
 
@@ -45,7 +48,7 @@ def find_losses(events: pl.DataFrame, halves: pl.DataFrame) -> pl.DataFrame:
         events: rows with file, offset, process, thread, name, layer, source, flags, command.
         halves: as `list_half_calls` returns them.
     """
-    calls = select_calls(events.select(CALL_COLUMNS))
+    calls = select_calls(events.select(CALL_COLUMNS)).drop("layer", "source")
     torn = halves.group_by("file").agg(alone=pl.len())
     torn_files = calls.filter(pl.col("file").is_in(torn["file"].implode()))
     counted = torn.join(_count_paired(torn_files).group_by("file").agg(pl.col("total").sum()), on="file")
@@ -106,10 +109,9 @@ def add_unproven(losses: pl.DataFrame, unproven: Sequence[int]) -> pl.DataFrame:
 
 def _list_endless(calls: pl.DataFrame) -> pl.DataFrame:
     """Return the files of some calls without any exit."""
-    ended = (pl.col("flags") & int(Flag.ENTER_ONLY) == 0).sum()
-    return (
-        calls.group_by("file").agg(ended=ended, total=pl.len()).filter(ended=0).filter(pl.col("total") >= LEAST_CALLS)
-    )
+    ended = pl.col("flags") & int(Flag.ENTER_ONLY) == 0
+    counted = count_groups(calls, ["file"], ended)
+    return counted.filter(pl.col("marked") == 0, pl.col("total") >= LEAST_CALLS)
 
 
 def list_half_calls(events: pl.DataFrame) -> pl.DataFrame:
@@ -124,13 +126,13 @@ def list_half_calls(events: pl.DataFrame) -> pl.DataFrame:
     Args:
         events: rows as the reader gave them: file, offset, thread, name, layer, source, flags.
     """
-    calls = select_calls(events.select(CALL_COLUMNS).with_row_index("row")).drop_nulls("thread")
+    rows = events.select(CALL_COLUMNS).with_row_index("row")
+    calls = select_calls(rows).drop("layer", "source").drop_nulls("thread")
     offset, is_exit = pl.col("offset"), pl.col("flags") & int(Flag.EXIT_ONLY) > 0
     alone = calls.filter(pl.col("flags") & HALF_SEEN > 0).with_columns(is_exit=is_exit)
     if not alone.is_empty():
-        named = calls.filter(pl.col("name").is_in(alone["name"].unique().implode()))
-        ends = calls.group_by("file", "thread").agg(first=offset.min(), last=offset.max())
-        alone = alone.join(_count_paired(named), on=["file", "name"], how="semi").join(ends, on=["file", "thread"])
+        ends = span_groups(calls, ["file", "thread"], "offset")
+        alone = alone.join(_count_paired(calls), on=["file", "name"], how="semi").join(ends, on=["file", "thread"])
         at_end = pl.when("is_exit").then(offset == pl.col("first")).otherwise(offset == pl.col("last"))
         alone = drop_captured(alone.filter(~at_end), events, calls)
     return alone.select("row", "file", "offset", "thread", "name", "is_exit").sort("row")
@@ -138,9 +140,20 @@ def list_half_calls(events: pl.DataFrame) -> pl.DataFrame:
 
 def _count_paired(calls: pl.DataFrame) -> pl.DataFrame:
     """Return file, name, total (calls) of the functions that show both lines of their calls, as a rule."""
-    halves = (pl.col("flags") & HALF_SEEN > 0).sum()
-    names = calls.group_by("file", "name").agg(total=pl.len(), halves=halves)
-    return names.filter(pl.col("total") - pl.col("halves") >= LEAST_WHOLE * pl.col("total"))
+    names = count_groups(calls, ["file", "name"], pl.col("flags") & HALF_SEEN > 0)
+    return names.filter(pl.col("total") - pl.col("marked") >= LEAST_WHOLE * pl.col("total"))
+
+
+def select_lossy(rows: pl.DataFrame, losses: pl.DataFrame) -> pl.DataFrame:
+    """Return the rows of files that lost lines with `lost`: the share of lines that lack there.
+
+    Args:
+        rows: columns file, and others.
+        losses: as `find_losses` returns them.
+    """
+    lossy = rows.filter(pl.col("file").is_in(losses["file"].implode()))
+    shares = attach_columns(pl.DataFrame(height=_FILES), losses, "file")["lost"]
+    return lossy.with_columns(lost=shares.gather(lossy["file"]))
 
 
 def select_calls(events: pl.DataFrame) -> pl.DataFrame:

@@ -68,10 +68,8 @@ def list_silent_graphs(events: pl.DataFrame) -> pl.DataFrame:
         events: rows with file, offset, end_offset, ts_ns, dur_ns, layer, name, source.
     """
     rows = events.select("file", "offset", "end_offset", "ts_ns", "dur_ns", "layer", "name", "source")
-    graphs = rows.filter(
-        (pl.col("source") == "amd_log") & (pl.col("layer") == "hip")
-        & pl.col("name").cast(pl.String).str.starts_with(GRAPH_CALL)
-    )  # fmt: skip
+    is_graph = (pl.col("layer") == "hip") & pl.col("name").cat.starts_with(GRAPH_CALL)
+    graphs = rows.filter((pl.col("source") == "amd_log") & is_graph)
     if graphs.is_empty():
         return pl.DataFrame(schema=_GRAPH)
     told = events.select("file", "layer").filter(pl.col("layer") == "command")["file"].unique()

@@ -9,7 +9,8 @@ import numpy as np
 import polars as pl
 
 from tracecorr.align.bounds import Ints
-from tracecorr.align.rows import number_groups
+from tracecorr.align.rows import number_groups, select_rows
+from tracecorr.model.columns import CAT
 
 # What at least this share of a function's calls does is usual for it.
 USUAL_SHARE = 0.2
@@ -23,6 +24,7 @@ MOST_LOST = 0.05
 _FEW_LACK, _FEW_HOLD, _LEAST_ALIKE = 0.9, 0.05, 2
 # Of fewer calls of a name nothing is usual: false ones may be most of them.
 _LEAST_CALLS = 5
+_ORDER: dict[str, pl.DataType] = {"kind": pl.List(pl.Int64()), "calls": pl.UInt32()}
 # Rows in an order that fewer of the calls that hold both show are lines of two calls.
 _LEAST_SHARE = 0.2
 
@@ -33,8 +35,11 @@ def list_rare(damaged: pl.DataFrame) -> pl.DataFrame:
     Args:
         damaged: calls of files that lost lines: event, file, name, lost (the share of lines that lack).
     """
+    many = pl.col("lost") >= MOST_LOST
+    if not damaged.select(many.any()).item():
+        return damaged.select("event").clear()
     few = pl.len().over("file", "name") < _LEAST_CALLS
-    return damaged.filter(few & (pl.col("lost") >= MOST_LOST)).select("event")
+    return damaged.filter(few & many).select("event")
 
 
 def count_held(damaged: pl.DataFrame, inner: pl.DataFrame) -> pl.DataFrame:
@@ -44,7 +49,7 @@ def count_held(damaged: pl.DataFrame, inner: pl.DataFrame) -> pl.DataFrame:
         damaged: calls of files that lost lines: event.
         inner: rows in calls: parent, layer, child (their name).
     """
-    inside = inner.join(damaged.select(parent="event"), on="parent", how="semi")
+    inside = select_rows(inner, damaged["event"], "parent")
     codes, kinds = number_groups(inside, ["layer", "child"])
     # One number for call and kind: equal ones side by side are what one call holds of one kind.
     runs, sizes = _count_runs(np.sort(inside["parent"].to_numpy() * len(kinds) + codes))
@@ -63,7 +68,7 @@ def list_underfull(damaged: pl.DataFrame, held: pl.DataFrame) -> pl.DataFrame:
         held: what they hold (`count_held`).
     """
     names, calls = number_groups(damaged, ["file", "name"])
-    row = _rows_of(damaged, held)
+    row = _rows_of(damaged, held["event"].to_numpy())
     kinds = int(held["kind"].max() or 0) + 1  # type: ignore[arg-type]
     pair = names[row] * kinds + held["kind"].to_numpy()
     holders = np.bincount(pair, minlength=len(calls) * kinds).reshape(-1, kinds)
@@ -81,7 +86,7 @@ def list_overfull(damaged: pl.DataFrame, held: pl.DataFrame) -> pl.DataFrame:
         held: what they hold (`count_held`).
     """
     names, calls = number_groups(damaged, ["name"])
-    held = held.with_columns(pl.Series("name", names[_rows_of(damaged, held)]))
+    held = held.with_columns(pl.Series("name", names[_rows_of(damaged, held["event"].to_numpy())]))
     # So many calls of a name hold at least as many.
     as_many = held.group_by("name", "kind", "held").agg(calls=pl.len()).sort("held", descending=True)
     as_many = as_many.with_columns(pl.col("calls").cum_sum().over("name", "kind"))
@@ -92,6 +97,8 @@ def list_overfull(damaged: pl.DataFrame, held: pl.DataFrame) -> pl.DataFrame:
     few = np.minimum(np.maximum(_FEW_HOLD * total, _LEAST_ALIKE), many)
     most = pl.Series(np.where(lost >= MANY_LOST, many, few))
     rare = as_many.filter(pl.col("calls") < most.gather(as_many["name"]))
+    if rare.is_empty():
+        return held.select("event").clear()
     return held.join(rare, on=["name", "kind", "held"], how="semi").select("event").unique()
 
 
@@ -102,12 +109,11 @@ def _lost_by(names: Ints, damaged: pl.DataFrame, count: int) -> np.ndarray:
     return lost
 
 
-def _rows_of(damaged: pl.DataFrame, held: pl.DataFrame) -> Ints:
-    """Return the row of `damaged` of each row of `held`."""
-    row = np.zeros(int(damaged["event"].max() or 0) + 1, dtype=np.int64)  # type: ignore[arg-type]
+def _rows_of(damaged: pl.DataFrame, events: Ints) -> Ints:
+    """Return the row of `damaged` of each of some of its events."""
+    row = np.zeros(int(damaged["event"].max() or 0) + 1, dtype=np.uint32)  # type: ignore[arg-type]
     row[damaged["event"].to_numpy()] = np.arange(damaged.height)
-    found: Ints = row[held["event"].to_numpy()]
-    return found
+    return row[events].astype(np.int64)
 
 
 def _count_runs(values: Ints) -> tuple[Ints, Ints]:
@@ -127,17 +133,55 @@ def list_disordered(damaged: pl.DataFrame, inner: pl.DataFrame) -> pl.DataFrame:
     """
     if damaged.is_empty():
         return damaged.select("event")
-    inside = inner.join(damaged.select(parent="event"), on="parent", how="semi", maintain_order="left")
+    inside = select_rows(inner, damaged["event"], "parent")
     codes, _ = number_groups(inside, ["layer", "child"])
-    firsts = inside.select("parent", kind=pl.Series(codes)).unique(keep="first", maintain_order=True)
-    held = firsts.group_by("parent", maintain_order=True).agg("kind").join(
-        damaged.select("name", parent="event"), on="parent"
-    )  # fmt: skip
-    held = held.with_columns(order=pl.col("kind").cast(pl.List(pl.String)).list.join(" "))
+    calls, kinds, starts = _list_first_kinds(inside["parent"].to_numpy(), codes)
+    names = damaged.select(pl.col("name").cast(CAT))[_rows_of(damaged, calls)]
     # Many calls show few orders.
-    orders = held.group_by("name", "order").agg(pl.col("kind").first(), calls=pl.len()).with_row_index("number")
-    odd = orders.join(_list_odd(orders), on="number", how="semi")
-    return held.join(odd, on=["name", "order"], how="semi").select(event="parent")
+    numbers, first = _number_orders(names, kinds, starts)
+    ends = np.append(starts, len(kinds))[first + 1]
+    shown = [kinds[start:end] for start, end in zip(starts[first], ends, strict=True)]
+    orders = pl.DataFrame({"kind": shown, "calls": np.bincount(numbers, minlength=len(first))}, schema=_ORDER)
+    odd = _list_odd(orders.with_columns(names[first].to_series()).with_row_index("number"))["number"]
+    return pl.DataFrame({"event": calls[np.isin(numbers, odd.to_numpy())]})
+
+
+def _list_first_kinds(parents: Ints, kinds: Ints) -> tuple[Ints, Ints, Ints]:
+    """Return the calls that hold rows, the kinds of the rows that each holds in the order of their first ones, and
+    where those of each call begin.
+
+    Args:
+        parents, kinds: the call and the kind of each row.
+    """
+    pair = parents * (int(kinds.max(initial=0)) + 1) + kinds
+    order = np.argsort(pair, kind="stable")
+    is_first = np.empty(len(pair), dtype=np.bool_)
+    is_first[order] = np.append(True, pair[order][1:] != pair[order][:-1])[: len(pair)]
+    rows = np.flatnonzero(is_first)
+    rows = rows[np.argsort(parents[rows], kind="stable")]
+    starts = np.flatnonzero(np.append(True, parents[rows][1:] != parents[rows][:-1])[: len(rows)])
+    return parents[rows[starts]], kinds[rows], starts
+
+
+def _number_orders(names: pl.DataFrame, kinds: Ints, starts: Ints) -> tuple[Ints, Ints]:
+    """Return a number of each call's name and order of kinds, and the first call of each number.
+
+    Args:
+        names: the name of each call.
+        kinds, starts: as `_list_first_kinds` returns them.
+    """
+    sizes = np.diff(np.append(starts, len(kinds)))
+    numbers, groups = number_groups(names.with_columns(size=sizes), ["name", "size"])
+    # One kind after the other: calls whose orders are equal so far have one number.
+    for place in range(int(sizes.max(initial=0))):
+        longer = np.flatnonzero(sizes > place)
+        pairs = pl.DataFrame({"number": numbers[longer], "kind": kinds[starts[longer] + place]})
+        found, groups = number_groups(pairs, ["number", "kind"])
+        numbers[longer] = int(numbers.max()) + 1 + found
+    found, groups = number_groups(pl.DataFrame({"number": numbers}), ["number"])
+    first = np.empty(len(groups), dtype=np.int64)
+    first[found[::-1]] = np.arange(len(found) - 1, -1, -1)
+    return found, first
 
 
 def _list_odd(orders: pl.DataFrame) -> pl.DataFrame:

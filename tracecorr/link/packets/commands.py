@@ -17,9 +17,11 @@ from tracecorr.model.kinds import (
     KERNEL_COMMAND,
     MARKERS,
     NOT_ENQUEUES,
+    PACKET_KINDS,
     SUBMITTED,
 )
 
+_BARRIERS = [kind for kind in PACKET_KINDS if kind.startswith("barrier")]
 # Of a kind of commands that end in the log, more show it.
 _ENDS = 0.05
 # Where more calls of a function write packets without a command, it does not show its commands.
@@ -154,7 +156,7 @@ def match_completions(
     # A log that is put together of pieces is in `losses`, too, with a share of 0: no line is known to lack.
     whole = ~pl.col("file").is_in(losses.filter(pl.col("lost") > 0)["file"].implode())
     # The end of the pointer's use before may have the same stamp as the command.
-    early = whole & pl.col("name").cast(pl.String).str.starts_with("barrier") & (pl.col("enqueue_ns") < pl.col("ts_ns"))
+    early = whole & pl.col("name").is_in(_BARRIERS) & (pl.col("enqueue_ns") < pl.col("ts_ns"))
     since = pl.when(early).then(pl.col("enqueue_ns") + 1).otherwise("ts_ns")
     wanted = wanted.with_columns(since=since).sort("since")
     # Each process has a log of its own: another one of its pid may be the next life of the number.

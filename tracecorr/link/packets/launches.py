@@ -212,7 +212,7 @@ def _list_half_graphs(events: pl.DataFrame) -> pl.Series:
     halves = events.select("file", "name", "layer", "flags").filter(
         (pl.col("layer") == "hip") & (pl.col("flags").fill_null(0) & int(Flag.EXIT_ONLY) > 0)
     )
-    return halves.filter(pl.col("name").cast(pl.String).str.starts_with(GRAPH_CALL))["file"].unique()
+    return halves.filter(pl.col("name").cat.starts_with(GRAPH_CALL))["file"].unique()
 
 
 def _add_call(joined: pl.DataFrame, events: pl.DataFrame) -> pl.DataFrame:

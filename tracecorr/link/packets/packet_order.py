@@ -47,7 +47,7 @@ def find_earliest(packets: pl.DataFrame, records: pl.DataFrame) -> Ints:
     for number, lines in moments.items():
         own = np.flatnonzero(thread == number)
         earliest[own] = np.concatenate([[NO_LOW], lines])[np.searchsorted(lines, at[own], side="left")]
-    graphs = records.filter((pl.col("layer") == "hip") & pl.col("name").cast(pl.String).str.starts_with(GRAPH_CALL))
+    graphs = records.filter((pl.col("layer") == "hip") & pl.col("name").cat.starts_with(GRAPH_CALL))
     calls = graphs.select("file", parent_offset="offset", begun="stamp_ns").unique(["file", "parent_offset"])
     begun = packets.select("file", "parent_offset").join(
         calls, on=["file", "parent_offset"], how="left", maintain_order="left"

@@ -9,7 +9,7 @@ from __future__ import annotations
 import numpy as np
 import polars as pl
 
-from tracecorr.align.rows import number_groups, order_by_group
+from tracecorr.align.rows import list_groups, order_by_group
 from tracecorr.link.losses.usual_calls import MANY_LOST, MOST_LOST
 from tracecorr.model.kinds import COMPLETE, KERNEL_COMMAND, SUBMITTED, Flag
 
@@ -99,7 +99,7 @@ def list_unsure_kernels(
 def _list_callers(events: pl.DataFrame, losses: pl.DataFrame) -> pl.DataFrame:
     """Return file, thread and `calls` (true): the threads that make HIP calls."""
     mine = (pl.col("layer") == "hip") & pl.col("file").is_in(losses["file"].implode())
-    _, callers = number_groups(events.select(pl.col("file", "thread").filter(mine)), ["file", "thread"])
+    callers = list_groups(events.select(pl.col("file", "thread").filter(mine)), ["file", "thread"])
     return callers.with_columns(calls=pl.lit(value=True))
 
 

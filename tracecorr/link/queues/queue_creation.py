@@ -173,10 +173,8 @@ def _queue_ids(queues: pl.DataFrame, events: pl.DataFrame, args: pl.DataFrame) -
 
 def _list_printed_ids(events: pl.DataFrame, args: pl.DataFrame) -> pl.DataFrame:
     """Return enclosing_call, printed_qid: the one queue that an instrumented driver names inside an ioctl."""
-    rows = events.select("event", "enclosing_call", "layer", "name").drop_nulls("enclosing_call")
-    texts = rows.filter(
-        pl.col("layer").is_in(["kfd", "mqd"]) & pl.col("name").cast(pl.String).str.contains(_PRINTED_ID)
-    )
+    rows = events.select("event", "enclosing_call", "layer", "name").filter(pl.col("layer").is_in(["kfd", "mqd"]))
+    texts = rows.drop_nulls("enclosing_call").filter(pl.col("name").cast(pl.String).str.contains(_PRINTED_ID))
     ids = pivot_args(args, texts["event"], ["qid", "queue_id"]).select("event", qid=pl.coalesce("qid", "queue_id"))
     found = texts.join(ids, on="event").drop_nulls("qid").group_by("enclosing_call")
     one = pl.when(pl.col("qid").n_unique() == 1).then(pl.col("qid").first())
@@ -223,9 +221,10 @@ def find_schedulers(queues: pl.DataFrame, events: pl.DataFrame) -> pl.DataFrame:
     """Return gpu, scheduler (`HWS`, `MES`, `none`) as the functions inside queue creations show it."""
     name = pl.col("name").cast(pl.String).str.replace(_COMPILED, "")
     kind = pl.coalesce(pl.when(name.str.contains(pattern)).then(pl.lit(text)) for text, pattern in _SCHEDULERS)
-    driver = events.select("enclosing_call", "name", "layer").filter(~pl.col("layer").is_in(_LOG_LAYERS))
-    seen = driver.drop_nulls("enclosing_call").select(create_ioctl_event="enclosing_call", scheduler=kind)
     made = queues.drop_nulls(["create_ioctl_event", "gpu"]).select("create_ioctl_event", "gpu")
+    driver = events.select("enclosing_call", "name", "layer").filter(~pl.col("layer").is_in(_LOG_LAYERS))
+    inside = driver.filter(pl.col("enclosing_call").is_in(made["create_ioctl_event"].implode()))
+    seen = inside.select(create_ioctl_event="enclosing_call", scheduler=kind)
     joined = made.join(seen.drop_nulls("scheduler"), on="create_ioctl_event")
     # With MES the driver passes through create_queue_cpsch too.
     rank = pl.col("scheduler").replace_strict({"MES": 0, "none": 1, "HWS": 2}, return_dtype=pl.Int8)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import polars as pl
 
-from tracecorr.align.rows import IS_PACKET, Places, number_groups
+from tracecorr.align.rows import IS_PACKET, Places, list_groups, number_groups
 from tracecorr.link.event_args import pivot_args
 from tracecorr.link.queues.creation_joins import join_creations
 from tracecorr.link.queues.intercepted_queues import is_intercepted
@@ -201,7 +201,7 @@ def _logged(lines: pl.DataFrame, joins: pl.DataFrame, ioctls: pl.DataFrame) -> p
 
 def _rings_without_line(printed: pl.DataFrame, lines: pl.DataFrame) -> pl.DataFrame:
     """Return rings that packets name but no Created line does (it was lost, or ROCm <= 6.1)."""
-    _, rings = number_groups(printed, ["process", "ring"])
+    rings = list_groups(printed, ["process", "ring"])
     named = lines.select("process", "ring").drop_nulls()
     missing = rings.join(named, on=["process", "ring"], how="anti", nulls_equal=True, maintain_order="left")
     return missing.select("process", hwq="ring", type=pl.lit("compute_aql"), known_from=pl.lit("amd_log"))

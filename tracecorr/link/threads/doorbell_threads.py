@@ -44,6 +44,8 @@ def select_lines(log: pl.DataFrame, unknown: pl.DataFrame) -> pl.DataFrame:
         unknown: the threads that are asked about: file, log_pid, log_tid.
     """
     columns = ("file", "ring", "packet_index", "offset", "layer", "name", "stamp_ns", "clock")
+    # Most often nothing is left to be asked.
+    log = log.clear() if unknown.is_empty() else log
     mine = log.select(*columns, log_pid="pid", log_tid="tid").filter(pl.col("clock") != "mono_raw")
     mine = mine.join(unknown, on=LOG_THREAD, how="semi", maintain_order="left")
     lines = mine.filter(IS_PACKET).drop("layer", "clock")

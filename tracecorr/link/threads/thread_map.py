@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import polars as pl
 
-from tracecorr.align.rows import number_groups
+from tracecorr.align.rows import list_groups
 from tracecorr.link.threads.doorbell_threads import match_doorbells, select_lines, select_stores
 from tracecorr.link.threads.lives import LIFE, LOG_THREAD, ToLog, find_process_lives, find_thread_lives, number_lives
 from tracecorr.link.threads.thread_creation import list_clone_addresses
@@ -81,7 +81,7 @@ def map_threads(
             that used one address after the other.
         guessed: threads found by what they did at the same time: file, log_pid, log_tid, tid_key, how.
     """
-    _, log_threads = number_groups(log, ["file", "pid", "tid"])
+    log_threads = list_groups(log, ["file", "pid", "tid"])
     log_threads = log_threads.filter(pl.col("pid").is_not_null())
     # Two containers can both have a pid 7: a process of the log is (file, pid).
     life = pl.struct("file", "pid").rank("dense").alias("life")
