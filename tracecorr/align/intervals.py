@@ -87,7 +87,7 @@ def span_batches(packets: pl.DataFrame, step_ns: int) -> pl.DataFrame:
         step_ns: as for `bracket_doorbells`.
     """
     moment, is_dispatch, latest = ["thread", "at"], pl.col("name") == "dispatch", pl.col("doorbell_hi_ns")
-    moments = packets.filter(is_dispatch).select(*moment, latest).drop_nulls(moment)
+    moments = packets.select(*moment, latest, "name").filter(is_dispatch).drop("name").drop_nulls(moment)
     # Few dispatches follow one another at once, and only those are put in order.
     ends, begins = moments["doorbell_hi_ns"] - step_ns, moments["at"]
     moments = moments.filter(ends.is_in(begins.implode()) | begins.is_in(ends.implode())).unique(moment).sort(moment)

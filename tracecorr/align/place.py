@@ -7,7 +7,7 @@ import polars as pl
 
 from tracecorr.align.bounds import Ints
 from tracecorr.align.clock_map import ClockMap
-from tracecorr.align.rows import number_groups
+from tracecorr.align.rows import list_constants, number_groups
 from tracecorr.model.kinds import Flag
 
 _U32_MAX = 2**32 - 1
@@ -43,18 +43,23 @@ def _place_each(times: pl.DataFrame, codes: Ints, maps: list[ClockMap]) -> pl.Da
 
 
 def _in_order(placed: pl.DataFrame) -> pl.DataFrame:
-    keys = [placed[name].to_numpy() for name in ("offset", "file", "ts_ns")]
-    order = np.lexsort(keys)
-    if (np.diff(order) == 1).all():
+    order = np.lexsort([placed[name].to_numpy() for name in ("offset", "file", "ts_ns")])
+    moved = np.flatnonzero(order != np.arange(len(order)))
+    if not len(moved):
         return placed
-    rows = pl.Series(order.astype(np.uint32))
-    columns = [placed.select(name) for name in reversed(placed.columns)]
-    del placed, keys, order
-    # One after the other, so that only one of them is in memory twice.
+    names, many = placed.columns, 2 * len(moved) > len(order)
+    to, rows = (pl.Series(places.astype(np.uint32)) for places in (moved, order if many else order[moved]))
+    del order, moved
+    ordered = placed.select(list_constants(placed))
+    columns = [placed.drop_in_place(name) for name in names if name not in ordered.columns]
+    del placed
+    # One after the other, so that only one of them is in memory twice; where few rows move, in its place.
     taken = []
     while columns:
-        taken.append(columns.pop().select(pl.all().gather(rows)))
-    return pl.concat(taken, how="horizontal")
+        column = columns.pop()
+        taken.append(column.gather(rows) if many else column.scatter(to, column.gather(rows)))
+        del column
+    return pl.concat([pl.DataFrame(taken), ordered], how="horizontal").select(names)
 
 
 def _place(piece: pl.DataFrame, clock: ClockMap) -> pl.DataFrame:

@@ -85,9 +85,14 @@ def _functions(events: pl.DataFrame) -> pl.DataFrame:
 
 def _add_gaps(edges: pl.DataFrame, events: pl.DataFrame) -> pl.DataFrame:
     times = events.select("ts_ns", pl.col("err_lo_ns", "err_hi_ns").cast(pl.Int64))
-    cause, effect = times[edges["from_event"]], times[edges["to_event"]]
+    causes, effects = (times[edges[name].cast(pl.UInt32)] for name in ("from_event", "to_event"))
+    both = pl.concat([causes, effects.select(pl.all().name.suffix("_effect"))], how="horizontal")
     # By how much the true gap can be larger and smaller.
-    larger, smaller = cause["err_lo_ns"] + effect["err_hi_ns"], cause["err_hi_ns"] + effect["err_lo_ns"]
-    return edges.with_columns(
-        gap_ns=effect["ts_ns"] - cause["ts_ns"], gap_err_ns=pl.max_horizontal(larger, smaller)
-    ).with_columns(gap_err_ns=pl.when(larger.is_not_null() & smaller.is_not_null()).then("gap_err_ns"))
+    larger = pl.col("err_lo_ns") + pl.col("err_hi_ns_effect")
+    smaller = pl.col("err_hi_ns") + pl.col("err_lo_ns_effect")
+    known = larger.is_not_null() & smaller.is_not_null()
+    gaps = both.select(
+        gap_ns=pl.col("ts_ns_effect") - pl.col("ts_ns"),
+        gap_err_ns=pl.when(known).then(pl.max_horizontal(larger, smaller)),
+    )
+    return pl.concat([edges, gaps], how="horizontal")

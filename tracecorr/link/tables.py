@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import polars as pl
 
-from tracecorr.align.rows import IS_PACKET, Places, attach_columns, fill_columns
+from tracecorr.align.rows import IS_PACKET, Places, attach_columns, fill_columns, select_rows, span_groups
 from tracecorr.align.steps import UNTIMED
 from tracecorr.link import rocprof, smi
 from tracecorr.link.calls import descriptors, kfd_calls, nesting
@@ -372,13 +372,13 @@ def _count_packets(queue_table: pl.DataFrame, launches: pl.DataFrame, events: pl
     logged = pl.any_horizontal(pl.col("hwq", "swq").is_not_null())
     packets = events.select("event", "queue", "layer", "name").drop_nulls("queue")
     packets = packets.filter(IS_PACKET)
-    inner = packets.join(launches, on="event", how="anti")["queue"].unique()
+    inner = select_rows(packets, launches["event"], chosen=False)["queue"].unique()
     counted = pl.col("dispatches", "barriers")
     told = logged & ~pl.col("queue").is_in(inner.implode())
     return joined.with_columns(pl.when(told).then(counted.fill_null(0)).otherwise(counted))
 
 
 def _lives(table: pl.DataFrame, events: pl.DataFrame, key: str) -> pl.DataFrame:
-    end = pl.col("ts_ns") + pl.col("dur_ns").fill_null(0)
-    seen = events.group_by(key).agg(from_ns=pl.col("ts_ns").min(), to_ns=end.max()).drop_nulls(key)
+    rows = events.select(key, "ts_ns", end_ns=pl.col("ts_ns") + pl.col("dur_ns").fill_null(0))
+    seen = span_groups(rows, [key], "ts_ns", "end_ns").select(key, from_ns="first", to_ns="last").drop_nulls(key)
     return table.drop("from_ns", "to_ns").join(seen, on=key, how="left", maintain_order="left")

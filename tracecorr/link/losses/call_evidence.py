@@ -36,13 +36,13 @@ def limit_by_loss(
     told, parent = is_told.gather(links["from_event"]), events["parent"].gather(links["to_event"])
     in_told = is_told.gather(parent).fill_null(False)
     counted = links["to_event"].is_in(launches.filter(pl.col("packet_index").is_not_null())["event"].implode())
-    rule = links["rule"].cast(pl.String)
+    rule = links["rule"]
     by_worker = (rule == "packet_in_call") & parent.is_null()
     by_command = rule.is_in(_BY_COMMAND) | by_worker
     sure = (by_command & (in_told | counted)) | (rule.is_in(_BY_CALL) & ~by_worker & told)
     asked = (rule.is_in([*_BY_CALL, _BY_POINTER]) | by_command) & events["file"].gather(links["from_event"]).is_in(
         lossy.implode()
     )
-    weaker = asked & ~sure & (links["evidence"].cast(pl.String) == DERIVED)
+    weaker = asked & ~sure & (links["evidence"] == DERIVED)
     inferred = pl.lit(INFERRED).cast(links.schema["evidence"])
     return links.with_columns(evidence=pl.when(weaker).then(inferred).otherwise("evidence"))

@@ -14,7 +14,6 @@ from tracecorr.align.rows import attach_columns, count_groups, number_groups, se
 from tracecorr.link.losses.bursts import list_burst_calls, list_gaps, number_packet_gaps
 from tracecorr.link.losses.command_ends import list_headless
 from tracecorr.link.losses.lossy_files import (
-    CALL_COLUMNS,
     LEAST_CALLS,
     LEAST_WHOLE,
     LOST_SHARE,
@@ -62,7 +61,7 @@ def open_false_calls(
         halves: as `lossy_files.list_half_calls` returns them.
         gaps: as `packet_gaps.list_packet_gaps` returns them.
     """
-    calls = select_calls(events.select("event", "dur_ns", *CALL_COLUMNS)).drop("layer", "source")
+    calls = select_calls(events, "event", "dur_ns")
     ended = pl.col("dur_ns").is_not_null()
     if not calls.select(ended.any()).item():
         return events
@@ -85,10 +84,10 @@ def list_empty_calls(events: pl.DataFrame, losses: pl.DataFrame, halves: pl.Data
     """
     if losses.is_empty():
         return np.zeros(events.height, dtype=np.bool_)
-    rows = events.select("dur_ns", "end_offset", *CALL_COLUMNS).with_row_index("row")
-    calls = select_calls(rows).drop("layer", "source").filter(pl.col("file").is_in(losses["file"].implode()))
+    calls = select_calls(events.with_row_index("row"), "row", "dur_ns", "end_offset")
+    calls = calls.filter(pl.col("file").is_in(losses["file"].implode()))
     thread, name, prints = ["file", "thread"], ["file", "name"], pl.col("end_offset").is_not_null()
-    ends = span_groups(calls, thread, "offset").drop("first")
+    ends = span_groups(calls, thread, "offset", "offset").drop("first")
     # Also an exit that is another call's, or whose enter was lost, shows that the function prints exits.
     names = count_groups(calls, name, prints)
     names = names.with_columns(prints=(pl.col("marked") > 0).any().over("file"))

@@ -29,7 +29,7 @@ _FEW = 1e-9
 _TOLD, _DIFFERS = int(Flag.SPAN_TOLD), int(Flag.SPAN_DIFFERS)
 # Files are numbered below this.
 _FILES = 2**16
-CALL_COLUMNS = ("file", "offset", "thread", "name", "layer", "source", "flags")
+_CALL_COLUMNS = ("file", "offset", "thread", "name", "flags")
 
 
 def find_losses(events: pl.DataFrame, halves: pl.DataFrame) -> pl.DataFrame:
@@ -48,7 +48,7 @@ def find_losses(events: pl.DataFrame, halves: pl.DataFrame) -> pl.DataFrame:
         events: rows with file, offset, process, thread, name, layer, source, flags, command.
         halves: as `list_half_calls` returns them.
     """
-    calls = select_calls(events.select(CALL_COLUMNS)).drop("layer", "source")
+    calls = select_calls(events)
     torn = halves.group_by("file").agg(alone=pl.len())
     torn_files = calls.filter(pl.col("file").is_in(torn["file"].implode()))
     counted = torn.join(_count_paired(torn_files).group_by("file").agg(pl.col("total").sum()), on="file")
@@ -126,12 +126,11 @@ def list_half_calls(events: pl.DataFrame) -> pl.DataFrame:
     Args:
         events: rows as the reader gave them: file, offset, thread, name, layer, source, flags.
     """
-    rows = events.select(CALL_COLUMNS).with_row_index("row")
-    calls = select_calls(rows).drop("layer", "source").drop_nulls("thread")
+    calls = select_calls(events.with_row_index("row"), "row").drop_nulls("thread")
     offset, is_exit = pl.col("offset"), pl.col("flags") & int(Flag.EXIT_ONLY) > 0
     alone = calls.filter(pl.col("flags") & HALF_SEEN > 0).with_columns(is_exit=is_exit)
     if not alone.is_empty():
-        ends = span_groups(calls, ["file", "thread"], "offset")
+        ends = span_groups(calls, ["file", "thread"], "offset", "offset")
         alone = alone.join(_count_paired(calls), on=["file", "name"], how="semi").join(ends, on=["file", "thread"])
         at_end = pl.when("is_exit").then(offset == pl.col("first")).otherwise(offset == pl.col("last"))
         alone = drop_captured(alone.filter(~at_end), events, calls)
@@ -156,10 +155,10 @@ def select_lossy(rows: pl.DataFrame, losses: pl.DataFrame) -> pl.DataFrame:
     return lossy.with_columns(lost=shares.gather(lossy["file"]))
 
 
-def select_calls(events: pl.DataFrame) -> pl.DataFrame:
-    """Return the rows of HIP calls of the log, with `flags` 0 where they have none."""
-    calls = events.filter((pl.col("layer") == "hip") & (pl.col("source") == "amd_log"))
-    return calls.with_columns(pl.col("flags").fill_null(0))
+def select_calls(events: pl.DataFrame, *more: str) -> pl.DataFrame:
+    """Return the HIP calls of the log: file, offset, thread, name, flags (0 where they have none), and more columns."""
+    mine = events.select((pl.col("layer") == "hip") & (pl.col("source") == "amd_log")).to_series()
+    return events.select(*more, *_CALL_COLUMNS).filter(mine).with_columns(pl.col("flags").fill_null(0))
 
 
 def list_differing(calls: pl.DataFrame) -> pl.DataFrame:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import polars as pl
 
-from tracecorr.align.rows import Places
+from tracecorr.align.rows import Places, join_nearest, select_rows, sort_rows
 from tracecorr.link.losses.command_ends import DESTROYING, list_command_ends
 from tracecorr.link.losses.lossy_files import add_shares
 from tracecorr.link.packets.nested_commands import return_to_outer
@@ -158,16 +158,13 @@ def match_completions(
     # The end of the pointer's use before may have the same stamp as the command.
     early = whole & pl.col("name").is_in(_BARRIERS) & (pl.col("enqueue_ns") < pl.col("ts_ns"))
     since = pl.when(early).then(pl.col("enqueue_ns") + 1).otherwise("ts_ns")
-    wanted = wanted.with_columns(since=since).sort("since")
+    wanted = sort_rows(wanted.with_columns(since=since), "since")
     # Each process has a log of its own: another one of its pid may be the next life of the number.
-    found = wanted.join_asof(
-        ends, left_on="since", right_on="ts_ns", by=["log", *keys], strategy="forward", check_sortedness=False
-    )
+    found = join_nearest(wanted, ends, ["log", *keys], left_on="since", right_on="ts_ns", strategy="forward")
     # The packets of a graph launch come before their command.
-    found = found.with_columns(ts_ns=pl.max_horizontal("ts_ns", "enqueue_ns")).sort("ts_ns").join_asof(
-        uses.with_columns(next_use="ts_ns"), on="ts_ns", by=keys, strategy="forward", allow_exact_matches=False,
-        check_sortedness=False,
-    )  # fmt: skip
+    found = sort_rows(found.with_columns(ts_ns=pl.max_horizontal("ts_ns", "enqueue_ns")), "ts_ns")
+    uses_next = uses.with_columns(next_use="ts_ns")
+    found = join_nearest(found, uses_next, keys, on="ts_ns", strategy="forward", allow_exact_matches=False)
     mine = pl.col("next_use").is_null() | (pl.col("complete_ns") <= pl.col("next_use"))
     ended = found.filter(mine).drop_nulls("complete_event").sort("enqueue_ns", descending=True)
     later = pl.col("complete_ns").cum_min().over("process", "printer", "command_stream")
@@ -188,7 +185,7 @@ def _drop_endless(found: pl.DataFrame, wanted: pl.DataFrame, losses: pl.DataFram
     if endless.is_empty():
         return found
     doubtful = asked.join(endless, on=["file", "kind"], how="semi")
-    return found.join(doubtful, on="event", how="anti", maintain_order="left")
+    return select_rows(found, doubtful["event"], chosen=False)
 
 
 def add_lost_enqueues(losses: pl.DataFrame, commands: pl.DataFrame, events: pl.DataFrame) -> pl.DataFrame:

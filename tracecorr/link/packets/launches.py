@@ -258,7 +258,8 @@ def _add_command(
     placed = found.join(joined.select("event", "file", "process", "ts_ns"), on="event", maintain_order="left")
     found = drop_late(placed, list_command_uses(commands), losses, "ts_ns").select(found.columns)
     joined = _add(joined, found)
-    logs = number_logs(joined.filter(pl.col("layer") == "aql"))
+    columns = ("process", "file", "queue", "packet_index", "index_counted", "ts_ns", "layer")
+    logs = number_logs(joined.select(columns).filter(pl.col("layer") == "aql"))
     return _add(joined, match_completions(joined, commands, losses, logs))
 
 

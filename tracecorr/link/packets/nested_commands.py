@@ -6,8 +6,10 @@ other is then enqueued, and written, inside of it (`Command::enqueue` of CLR; se
 
 from __future__ import annotations
 
+import numpy as np
 import polars as pl
 
+from tracecorr.align.rows import select_rows, sort_rows
 from tracecorr.model.kinds import GRAPH_COMMAND, KERNEL_COMMAND, MARKERS
 
 # Commands that write one packet which completes a signal, their last one: those before it only wait. Copies write
@@ -29,10 +31,12 @@ def return_to_outer(found: pl.DataFrame, lines: pl.DataFrame, losses: pl.DataFra
         losses: files of the log that lost lines.
     """
     # Most are the only packets of their commands, and these columns are few of many.
-    several = found.select("event", "file", "offset", "name", "signal", "command_event", "kind").filter(
-        pl.col("kind").is_in(_COMPLETED_ONCE) & pl.col("command_event").is_duplicated()
+    once = found.select("event", "file", "offset", "name", "signal", "command_event", "kind").filter(
+        pl.col("kind").is_in(_COMPLETED_ONCE)
     )
-    late = several.sort("file", "offset").filter(_is_behind(losses))
+    uses = np.sort(once["command_event"].to_numpy(), kind="stable")
+    several = select_rows(once, pl.Series(uses[1:][uses[1:] == uses[:-1]]), "command_event")
+    late = sort_rows(several, "file", "offset").filter(_is_behind(losses))
     if late.is_empty():
         return found
     behind = found.join(late, on="event", how="semi")

@@ -20,7 +20,9 @@ def number_logs(packets: pl.DataFrame) -> pl.DataFrame:
     ).sort("process", "begin", "file")  # fmt: skip
     before = pl.col("file", "end").shift(1).over("process").name.suffix("_before")
     pairs = files.with_columns(before).drop_nulls("file_before").filter(pl.col("begin") >= pl.col("end_before"))
-    goes_on = _list_unbroken(packets, pairs).with_columns(goes_on=pl.lit(value=True))
+    columns = ("process", "file", "queue", "packet_index", "index_counted")
+    mine = packets.select(columns).filter(pl.col("process").is_in(pairs["process"].unique().implode()))
+    goes_on = _list_unbroken(mine, pairs).with_columns(goes_on=pl.lit(value=True))
     logs = files.join(goes_on, on=["process", "file"], how="left", maintain_order="left")
     begins = pl.when(pl.col("goes_on").is_null()).then("file").forward_fill().over("process")
     # A file that shows several processes, as children that inherited it, is a log of its own.

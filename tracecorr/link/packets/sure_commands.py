@@ -9,7 +9,7 @@ from __future__ import annotations
 import numpy as np
 import polars as pl
 
-from tracecorr.align.rows import list_groups, order_by_group
+from tracecorr.align.rows import list_groups, order_by_group, select_rows, sort_rows
 from tracecorr.link.losses.usual_calls import MANY_LOST, MOST_LOST
 from tracecorr.model.kinds import COMPLETE, KERNEL_COMMAND, SUBMITTED, Flag
 
@@ -49,13 +49,13 @@ def keep_sure_commands(
     pairs = pairs.with_columns(command_offset=events["offset"].gather(pairs["command_event"]))
     alike = _drop_of_other_queues(pairs)
     placed = alike.join(_list_callers(events, losses), on=["file", "thread"], how="left", maintain_order="left")
-    told = alike.join(_told_calls(events), on="parent", how="semi")
-    called = placed.filter(pl.col("parent").is_not_null()).join(told, on="event", how="anti")
+    told = select_rows(alike.select("event", "parent"), _told_calls(events)["parent"], "parent")
+    called = select_rows(placed.filter(pl.col("parent").is_not_null()), told["event"], chosen=False)
     worked = _drop_of_next(placed.filter(pl.col("parent").is_null() & pl.col("calls").is_null()), events)
     proven = _drop_behind_gaps(pl.concat([called, worked.select(called.columns)]), damaged, _list_damaged(losses))
     sure = pl.concat([told.select("event"), proven.select("event")])
-    doubtful = pairs.select("event").join(sure, on="event", how="anti")
-    return found.join(doubtful, on="event", how="anti", maintain_order="left")
+    doubtful = select_rows(pairs.select("event"), sure["event"], chosen=False)
+    return select_rows(found, doubtful["event"], chosen=False)
 
 
 def _drop_of_other_queues(pairs: pl.DataFrame) -> pl.DataFrame:
@@ -65,7 +65,7 @@ def _drop_of_other_queues(pairs: pl.DataFrame) -> pl.DataFrame:
         pairs: packets and copies (null = no queue) with file, offset, queue, command_event.
     """
     first = pl.col("queue").drop_nulls().first().over("command_event")
-    return pairs.sort("file", "offset").filter((pl.col("queue") == first).fill_null(True))
+    return sort_rows(pairs, "file", "offset").filter((pl.col("queue") == first).fill_null(True))
 
 
 def list_unsure_kernels(
@@ -144,7 +144,7 @@ def drop_late(found: pl.DataFrame, uses: pl.DataFrame, losses: pl.DataFrame, end
     late = ended.join(soon, on="process", how="left").filter(
         unknown | (pl.col("last") - pl.col("nth") > _SURE_SHARE * pl.col("soon"))
     )
-    return found.join(late, on="event", how="anti", maintain_order="left")
+    return select_rows(found, late["event"], chosen=False)
 
 
 def _drop_of_next(pairs: pl.DataFrame, events: pl.DataFrame) -> pl.DataFrame:
@@ -190,7 +190,7 @@ def _drop_behind_gaps(pairs: pl.DataFrame, packets: pl.DataFrame, damaged: pl.Se
         check_sortedness=False,
     )  # fmt: skip
     bad = hit.filter((pl.col("to_offset") > pl.col("low")) | pl.col("candidate").is_in(uncounted.implode()))
-    return pairs.join(asked.select("event"), on="event", how="semi").join(bad, on="event", how="anti")
+    return select_rows(select_rows(pairs, asked["event"]), bad["event"], chosen=False)
 
 
 def _list_gaps(packets: pl.DataFrame, damaged: pl.Series) -> tuple[pl.DataFrame, pl.Series]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import polars as pl
 
-from tracecorr.align.rows import fill_columns
+from tracecorr.align.rows import fill_columns, join_nearest, sort_rows
 from tracecorr.link.event_args import pivot_args
 from tracecorr.link.losses.command_ends import DESTROY
 from tracecorr.model.kinds import (
@@ -81,9 +81,9 @@ def _select_named(events: pl.DataFrame) -> pl.DataFrame:
 def _add_nameless(streams: pl.DataFrame, named: pl.DataFrame) -> pl.DataFrame:
     """Return `streams` with those that commands name while their handle names no stream that is known."""
     enqueues = named.filter((pl.col("layer") == "command") & ~pl.col("name").is_in(COMMAND_MENTIONS))
-    rows = enqueues.select("process", at="ts_ns", handle="stream").drop_nulls("process").sort("at")
+    rows = sort_rows(enqueues.select("process", at="ts_ns", handle="stream").drop_nulls("process"), "at")
     lives = _list_lives(streams, named).with_columns(since="at")
-    found = rows.join_asof(lives, on="at", by=["process", "handle"], check_sortedness=False)
+    found = join_nearest(rows, lives, ["process", "handle"], on="at")
     found = found.filter(pl.col("stream_id").is_null()).unique(["process", "handle", "since"], maintain_order=True)
     nameless = found.select("process", "handle", from_ns=pl.col("since").fill_null(0))
     return pl.concat([streams.drop("stream"), nameless], how="diagonal_relaxed").with_row_index("stream")
@@ -116,6 +116,8 @@ def _list_null_handles(named: pl.DataFrame) -> pl.DataFrame:
         named: rows that name a stream (`stream`).
     """
     mentions = named.filter((pl.col("layer") == "command") & pl.col("name").is_in(COMMAND_MENTIONS))
+    if mentions.is_empty():
+        return mentions.select("process", handle="stream")
     others = named.join(mentions, on="event", how="anti").select("process", "stream").unique()
     alone = mentions.join(others, on=["process", "stream"], how="anti", nulls_equal=True)
     alone = alone.filter(pl.col("stream").n_unique().over("process") == 1)
@@ -170,7 +172,7 @@ def assign_streams(events: pl.DataFrame, streams: pl.DataFrame) -> pl.DataFrame:
     named = _select_named(events)
     rows = named.select("event", "process", handle="stream", at=pl.col("ts_ns") + pl.col("dur_ns").fill_null(0))
     lives = _list_lives(streams, named)
-    found = rows.sort("at").join_asof(lives, on="at", by=["process", "handle"], check_sortedness=False)
+    found = join_nearest(sort_rows(rows, "at"), lives, ["process", "handle"], on="at")
     return found.drop_nulls("stream_id").select("event", "stream_id")
 
 
@@ -199,7 +201,7 @@ def summarize_stream_queues(launches: pl.DataFrame, events: pl.DataFrame) -> pl.
         events: linked events with `stream_id`.
     """
     named = events["stream_id"].gather(launches["command_event"]).is_not_null()
-    both = launches.with_columns(named=named).drop_nulls(["stream", "queue"])
+    both = launches.select("stream", "queue", "packet_ns", named=named).drop_nulls(["stream", "queue"])
     return both.group_by("stream", "queue", maintain_order=True).agg(
         from_ns=pl.col("packet_ns").min(), to_ns=pl.col("packet_ns").max(),
         evidence=pl.when(pl.col("named").all()).then(pl.lit(RECORDED)).otherwise(pl.lit(DERIVED)),

@@ -39,7 +39,12 @@ def _attach_log(log: pl.DataFrame, threads: pl.DataFrame) -> pl.DataFrame:
     codes, groups = number_groups(log, ["file", "pid", "tid"])
     owners = groups.join(whole, left_on=groups.columns, right_on=LOG_THREAD, how="left", maintain_order="left")
     rows = pl.Series(codes.astype(np.uint32))
-    joined = log.with_columns(owners[name].gather(rows) for name in _OWNERS)
+    joined = log.with_columns(
+        pl.lit(owners[name].first(), owners[name].dtype).alias(name)
+        if owners[name].n_unique() == 1
+        else owners[name].gather(rows)
+        for name in _OWNERS
+    )
     if split.is_empty():
         return joined
     shared = joined.select(pl.int_range(pl.len()).alias("_place"), "file", "pid", "tid",
