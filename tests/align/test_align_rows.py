@@ -10,7 +10,18 @@ from hypothesis import strategies as st
 from polars.testing import assert_frame_equal
 
 from tracecorr.align.intervals import bracket_doorbells, list_moments, span_batches
-from tracecorr.align.rows import Places, append_rows, attach_columns, fill_columns, fold_constants, number_groups
+from tracecorr.align.rows import (
+    Places,
+    append_rows,
+    attach_columns,
+    count_groups,
+    fill_columns,
+    fold_constants,
+    list_groups,
+    number_groups,
+    order_by_group,
+    span_groups,
+)
 from tracecorr.model.schema import CAT
 
 # Values near each other, far from each other, at the ends of their type, and none.
@@ -35,6 +46,23 @@ def test_unsigned_keys_are_numbered_too(rows: list[tuple[int | None, str | None]
     codes, groups = number_groups(frame, ["a"])
     assert_frame_equal(groups, frame.unique(maintain_order=True))
     assert_frame_equal(groups[codes], frame)
+
+
+@settings(deadline=None)
+@given(keys)
+def test_groups_are_counted_and_put_in_order_without_frames(rows: list[tuple[int | None, str | None]]) -> None:
+    frame = pl.DataFrame(rows, schema={"a": pl.Int64, "b": CAT}, orient="row").with_row_index("n")
+    groups = frame.group_by("a", "b", maintain_order=True)
+    own = ["a", "b"]
+    assert_frame_equal(list_groups(frame, own), groups.len().drop("len"))
+    counted = groups.agg(total=pl.len(), marked=(pl.col("n") % 2 == 1).sum())
+    assert_frame_equal(count_groups(frame, own, pl.col("n") % 2 == 1), counted)
+    assert_frame_equal(count_groups(frame, own), counted.drop("marked"))
+    spans = groups.agg(first=pl.col("n").min(), last=pl.col("n").max())
+    assert_frame_equal(span_groups(frame, own, "n", "n"), spans)
+    order, codes, _ = order_by_group(frame, own)
+    assert order.tolist() == groups.agg("n").explode("n")["n"].to_list()
+    assert codes.tolist() == sorted(number_groups(frame, own)[0].tolist())
 
 
 places = st.lists(st.tuples(st.integers(0, 3), st.integers(0, 6)), max_size=30)

@@ -137,13 +137,13 @@ def number_groups(frame: pl.DataFrame, keys: list[str]) -> tuple[Ints, pl.DataFr
         frame: has at least the columns `keys`, numbers or categories.
         keys: what makes a group.
     """
-    codes, first = _number_rows(frame, keys)
+    codes, first = number_rows(frame, keys)
     return codes.astype(np.int64), frame.select(keys)[first]
 
 
 def list_groups(frame: pl.DataFrame, keys: list[str]) -> pl.DataFrame:
     """Return the groups that `number_groups` finds, in the order of their first rows."""
-    _, first = _number_rows(frame, keys)
+    _, first = number_rows(frame, keys)
     return frame.select(keys)[first]
 
 
@@ -153,7 +153,7 @@ def order_by_group(frame: pl.DataFrame, keys: list[str]) -> tuple[Ints, Codes, p
     Args:
         frame, keys: as in `number_groups`.
     """
-    codes, first = _number_rows(frame, keys)
+    codes, first = number_rows(frame, keys)
     # Few groups are sorted by counting.
     order = np.argsort(codes, kind="stable")
     return order, codes[order], frame.select(keys)[first]
@@ -166,7 +166,7 @@ def count_groups(frame: pl.DataFrame, keys: list[str], mark: pl.Expr | None = No
         frame, keys: as in `number_groups`.
         mark: true or false for each row; None = without `marked`.
     """
-    codes, first = _number_rows(frame, keys)
+    codes, first = number_rows(frame, keys)
     marks = np.zeros(frame.height, dtype=np.bool_) if mark is None else frame.select(mark).to_series().to_numpy()
     counts = np.zeros(2 * len(first), dtype=np.int64)
     for rows in _blocks(frame.height):
@@ -184,7 +184,7 @@ def span_groups(frame: pl.DataFrame, keys: list[str], low: str, high: str) -> pl
         frame, keys: as in `number_groups`.
         low, high: columns of numbers without nulls.
     """
-    codes, first = _number_rows(frame, keys)
+    codes, first = number_rows(frame, keys)
     lows, highs = frame[low].to_numpy(), frame[high].to_numpy()
     lowest, highest = lows[first], highs[first]
     for rows in _blocks(frame.height):
@@ -193,57 +193,7 @@ def span_groups(frame: pl.DataFrame, keys: list[str], low: str, high: str) -> pl
     return frame.select(keys)[first].with_columns(first=pl.Series(lowest), last=pl.Series(highest))
 
 
-def sort_rows(frame: pl.DataFrame, *keys: str) -> pl.DataFrame:
-    """Return the rows in the order of some columns of numbers, equal ones in their own order.
-
-    What is nearly in order, as rows of a log by place or time are, costs a part of what a frame's own sort takes.
-    """
-    columns = [frame[key] for key in reversed(keys)]
-    if any(column.null_count() for column in columns):
-        return frame.sort(keys, maintain_order=True)
-    values = [column.to_numpy() for column in columns]
-    order = np.argsort(values[0], kind="stable") if len(values) == 1 else np.lexsort(values)
-    return frame if (order[1:] > order[:-1]).all() else frame[pl.Series(order.astype(np.uint32))]
-
-
-def join_nearest(left: pl.DataFrame, right: pl.DataFrame, by: list[str], **how: Any) -> pl.DataFrame:
-    """Return what `join_asof` of two frames sorted by time or place does, without keys that tell nothing apart.
-
-    By one key it takes half as long as by two, and most captures are of one process.
-
-    Args:
-        left, right: columns `by`, and others.
-        by: what must be equal.
-        how: other arguments of `join_asof`.
-    """
-    constant = set(list_constants(left.select(by))) & set(list_constants(right.select(by)))
-    values = {name: [side.head(1)[name].item() for side in (left, right)] for name in constant}
-    same = {name for name, (one, other) in values.items() if one is not None and one == other}
-    keys = [name for name in by if name not in same]
-    return left.join_asof(right.drop(same), by=keys or None, check_sortedness=False, **how)
-
-
-def select_rows(frame: pl.DataFrame, events: pl.Series, key: str = "event", *, chosen: bool = True) -> pl.DataFrame:
-    """Return the rows of `frame` whose `key` is among some numbers of events, or those whose is not, in their order.
-
-    Args:
-        frame: its `key` holds numbers of events; null is none.
-        events: numbers of events.
-        chosen: whether the rows that are among them are wanted.
-    """
-    if events.is_empty() or frame.is_empty():
-        return frame.clear() if chosen else frame
-    keys = frame[key]
-    most = max(events.max(), keys.max() or 0)  # type: ignore[type-var]
-    among = np.zeros(int(most) + 1, dtype=np.bool_)  # type: ignore[arg-type]
-    among[events.to_numpy()] = True
-    found = among[keys.fill_null(0).to_numpy()]
-    if keys.null_count():
-        found &= keys.is_not_null().to_numpy()
-    return frame.filter(pl.Series(found if chosen else ~found))
-
-
-def _number_rows(frame: pl.DataFrame, keys: list[str]) -> tuple[Codes, Ints]:
+def number_rows(frame: pl.DataFrame, keys: list[str]) -> tuple[Codes, Ints]:
     """Return the number of each row's group, and the first row of each group, in this order."""
     codes: Codes = np.zeros(frame.height, dtype=np.uint8)
     first = np.zeros(min(frame.height, 1), dtype=np.int64)
@@ -352,14 +302,14 @@ class Places:
         wanted = _place_keys(frame, offset)
         asked = np.flatnonzero(wanted >= 0) if len(self.keys) else np.empty(0, dtype=np.int64)
         keys = wanted[asked]
-        at = np.minimum(_search(self.keys, keys), max(len(self.keys) - 1, 0))
+        at = np.minimum(search_near(self.keys, keys), max(len(self.keys) - 1, 0))
         hit = self.keys[at] == keys
         rows = np.full(len(wanted), -1)
         rows[asked[hit]] = self.rows[at[hit]]
-        return _with_nulls(rows, rows >= 0)
+        return with_nulls(rows, rows >= 0)
 
 
-def _search(keys: Ints, wanted: Ints) -> Ints:
+def search_near(keys: Ints, wanted: Ints) -> Ints:
     """Return what `np.searchsorted` does: where each wanted key belongs among sorted ones.
 
     Neighbours most often belong near each other, and what lies between them stays in the cache.
@@ -377,5 +327,5 @@ def _place_keys(frame: pl.DataFrame, offset: str) -> Ints:
     return keys
 
 
-def _with_nulls(values: Ints, valid: Mask) -> pl.Series:
+def with_nulls(values: Ints, valid: Mask) -> pl.Series:
     return pl.DataFrame({"v": values, "m": valid}).select(pl.when("m").then("v")).to_series()

@@ -7,7 +7,8 @@ from dataclasses import dataclass
 
 import polars as pl
 
-from tracecorr.align.rows import IS_PACKET, Places, attach_columns, fill_columns, select_rows, span_groups
+from tracecorr.align.joins import select_rows
+from tracecorr.align.rows import IS_PACKET, Places, attach_columns, fill_columns, span_groups
 from tracecorr.align.steps import UNTIMED
 from tracecorr.link import rocprof, smi
 from tracecorr.link.calls import descriptors, kfd_calls, nesting

@@ -13,7 +13,8 @@ import numpy as np
 import polars as pl
 
 from tracecorr.align.bounds import Ints
-from tracecorr.align.rows import order_by_group, sort_rows
+from tracecorr.align.joins import sort_rows
+from tracecorr.align.rows import order_by_group
 from tracecorr.model.kinds import Flag
 
 _THREAD = ["file", "thread"]

@@ -5,7 +5,8 @@ from __future__ import annotations
 import numpy as np
 import polars as pl
 
-from tracecorr.align.rows import count_groups, order_by_group, select_rows, sort_rows
+from tracecorr.align.joins import join_nearest, select_rows, sort_rows
+from tracecorr.align.rows import count_groups, order_by_group
 from tracecorr.model.kinds import COMMAND_MENTIONS, COMPLETE, SUBMITTED
 
 # Where more ends lack their command, the log begins in the middle of a run, or lacks all lines that enqueue.
@@ -97,9 +98,8 @@ def drop_behind_ends(
     ends = commands.filter(lossy & (pl.col("name") == COMPLETE)).select(
         "file", "thread", "command", "offset", end="offset"
     )
-    behind = sort_rows(written.join(enqueued, on="command_event"), "offset").join_asof(
-        sort_rows(ends, "offset"), on="offset", by=["file", "thread", "command"], check_sortedness=False
-    )  # fmt: skip
+    behind = sort_rows(written.join(enqueued, on="command_event"), "offset")
+    behind = join_nearest(behind, sort_rows(ends, "offset"), ["file", "thread", "command"], "offset", "offset")
     return select_rows(found, behind.filter(pl.col("end") > pl.col("enqueued"))["event"], chosen=False)
 
 

@@ -10,7 +10,8 @@ import numpy as np
 import polars as pl
 
 from tracecorr.align.bounds import Mask
-from tracecorr.align.rows import attach_columns, count_groups, number_groups, select_rows, span_groups
+from tracecorr.align.joins import select_rows
+from tracecorr.align.rows import attach_columns, count_groups, number_groups, span_groups
 from tracecorr.link.losses.bursts import list_burst_calls, list_gaps, number_packet_gaps
 from tracecorr.link.losses.command_ends import list_headless
 from tracecorr.link.losses.lossy_files import (

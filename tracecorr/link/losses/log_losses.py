@@ -5,7 +5,8 @@ from __future__ import annotations
 import numpy as np
 import polars as pl
 
-from tracecorr.align.rows import order_by_group, sort_rows
+from tracecorr.align.joins import sort_rows
+from tracecorr.align.rows import order_by_group
 from tracecorr.link.losses.packet_gaps import drop_silent
 from tracecorr.model import schema
 

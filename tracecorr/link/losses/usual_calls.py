@@ -9,7 +9,8 @@ import numpy as np
 import polars as pl
 
 from tracecorr.align.bounds import Ints
-from tracecorr.align.rows import number_groups, select_rows
+from tracecorr.align.joins import select_rows
+from tracecorr.align.rows import number_groups
 from tracecorr.model.columns import CAT
 
 # What at least this share of a function's calls does is usual for it.

@@ -5,7 +5,8 @@ from __future__ import annotations
 import numpy as np
 import polars as pl
 
-from tracecorr.align.rows import Places, join_nearest, select_rows, sort_rows
+from tracecorr.align.joins import join_nearest, select_rows, sort_rows
+from tracecorr.align.rows import Places
 from tracecorr.link.losses.command_ends import DESTROYING, list_command_ends
 from tracecorr.link.losses.lossy_files import add_shares
 from tracecorr.link.packets.nested_commands import return_to_outer
@@ -160,15 +161,15 @@ def match_completions(
     since = pl.when(early).then(pl.col("enqueue_ns") + 1).otherwise("ts_ns")
     wanted = sort_rows(wanted.with_columns(since=since), "since")
     # Each process has a log of its own: another one of its pid may be the next life of the number.
-    found = join_nearest(wanted, ends, ["log", *keys], left_on="since", right_on="ts_ns", strategy="forward")
+    found = join_nearest(wanted, ends, ["log", *keys], "since", "ts_ns", forward=True)
     # The packets of a graph launch come before their command.
     found = sort_rows(found.with_columns(ts_ns=pl.max_horizontal("ts_ns", "enqueue_ns")), "ts_ns")
-    uses_next = uses.with_columns(next_use="ts_ns")
-    found = join_nearest(found, uses_next, keys, on="ts_ns", strategy="forward", allow_exact_matches=False)
+    later = uses.with_columns(next_use="ts_ns")
+    found = join_nearest(found, later, keys, "ts_ns", "ts_ns", forward=True, exact=False)
     mine = pl.col("next_use").is_null() | (pl.col("complete_ns") <= pl.col("next_use"))
     ended = found.filter(mine).drop_nulls("complete_event").sort("enqueue_ns", descending=True)
-    later = pl.col("complete_ns").cum_min().over("process", "printer", "command_stream")
-    in_order = ended.filter(whole | (pl.col("complete_ns") <= later))
+    soonest = pl.col("complete_ns").cum_min().over("process", "printer", "command_stream")
+    in_order = ended.filter(whole | (pl.col("complete_ns") <= soonest))
     in_time = drop_late(in_order, uses, losses, "complete_ns")
     return _drop_endless(in_time, wanted, losses).select("event", "complete_event", "complete_ns")
 

@@ -9,7 +9,8 @@ from __future__ import annotations
 import numpy as np
 import polars as pl
 
-from tracecorr.align.rows import list_groups, order_by_group, select_rows, sort_rows
+from tracecorr.align.joins import select_rows, sort_rows
+from tracecorr.align.rows import list_groups, order_by_group
 from tracecorr.link.losses.usual_calls import MANY_LOST, MOST_LOST
 from tracecorr.model.kinds import COMPLETE, KERNEL_COMMAND, SUBMITTED, Flag
 

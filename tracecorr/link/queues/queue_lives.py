@@ -5,7 +5,8 @@ from __future__ import annotations
 import numpy as np
 import polars as pl
 
-from tracecorr.align.rows import IS_PACKET, Places, join_nearest, list_groups, number_groups, sort_rows
+from tracecorr.align.joins import join_nearest, sort_rows
+from tracecorr.align.rows import IS_PACKET, Places, list_groups, number_groups
 from tracecorr.link.event_args import pivot_args
 from tracecorr.link.queues.creation_joins import join_creations
 from tracecorr.link.queues.intercepted_queues import is_intercepted
@@ -343,10 +344,10 @@ def _list_side(instances: pl.DataFrame, mine: pl.Expr) -> pl.DataFrame:
 def _assign(events: pl.DataFrame, instances: pl.DataFrame) -> pl.DataFrame:
     named = events.select("event", "process", "ring", "ts_ns").drop_nulls("ring")
     instances = instances.drop("known_from")
-    before = join_nearest(sort_rows(named, "ts_ns"), instances, ["process", "ring"], on="ts_ns")
+    before = join_nearest(sort_rows(named, "ts_ns"), instances, ["process", "ring"], "ts_ns", "ts_ns")
     # Rows of the creation itself come before its Created line: they belong to the instance to come.
     early = before.filter(pl.col("queue").is_null()).drop("queue")
-    after = join_nearest(early, instances, ["process", "ring"], on="ts_ns", strategy="forward")
+    after = join_nearest(early, instances, ["process", "ring"], "ts_ns", "ts_ns", forward=True)
     found = pl.concat([before.filter(pl.col("queue").is_not_null()), after]).select("event", "queue")
     unsure = _list_unsure(events, instances)
     return found if unsure.is_empty() else found.join(unsure, on="event", how="anti", maintain_order="left")

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import polars as pl
 
-from tracecorr.align.rows import fill_columns, join_nearest, sort_rows
+from tracecorr.align.joins import join_nearest, sort_rows
+from tracecorr.align.rows import fill_columns
 from tracecorr.link.event_args import pivot_args
 from tracecorr.link.losses.command_ends import DESTROY
 from tracecorr.model.kinds import (
@@ -83,7 +84,7 @@ def _add_nameless(streams: pl.DataFrame, named: pl.DataFrame) -> pl.DataFrame:
     enqueues = named.filter((pl.col("layer") == "command") & ~pl.col("name").is_in(COMMAND_MENTIONS))
     rows = sort_rows(enqueues.select("process", at="ts_ns", handle="stream").drop_nulls("process"), "at")
     lives = _list_lives(streams, named).with_columns(since="at")
-    found = join_nearest(rows, lives, ["process", "handle"], on="at")
+    found = join_nearest(rows, lives, ["process", "handle"], "at", "at")
     found = found.filter(pl.col("stream_id").is_null()).unique(["process", "handle", "since"], maintain_order=True)
     nameless = found.select("process", "handle", from_ns=pl.col("since").fill_null(0))
     return pl.concat([streams.drop("stream"), nameless], how="diagonal_relaxed").with_row_index("stream")
@@ -172,7 +173,7 @@ def assign_streams(events: pl.DataFrame, streams: pl.DataFrame) -> pl.DataFrame:
     named = _select_named(events)
     rows = named.select("event", "process", handle="stream", at=pl.col("ts_ns") + pl.col("dur_ns").fill_null(0))
     lives = _list_lives(streams, named)
-    found = join_nearest(sort_rows(rows, "at"), lives, ["process", "handle"], on="at")
+    found = join_nearest(sort_rows(rows, "at"), lives, ["process", "handle"], "at", "at")
     return found.drop_nulls("stream_id").select("event", "stream_id")
 
 
