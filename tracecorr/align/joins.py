@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import polars as pl
 
-from tracecorr.align.rows import number_rows, search_near, with_nulls
+from tracecorr.align.rows import number_rows, search_near
 
 
 def sort_rows(frame: pl.DataFrame, *keys: str) -> pl.DataFrame:
@@ -35,6 +35,9 @@ def join_nearest(
         exact: whether a row of `right` with the same number is one of these.
     """
     right = right.drop_nulls(right_on)
+    if right.is_empty():
+        # One row that nothing is near to.
+        right = right.clear(1)
     keys = pl.concat([right.select(by), left.select(by)])
     (codes, _), count = number_rows(keys, by), right.height
     own, other = codes[count:], codes[:count]
@@ -45,13 +48,13 @@ def join_nearest(
     width = count + 1
     stood = other[order].astype(np.int64) * width + order
     stands = search_near(stood, own[asked].astype(np.int64) * width + at[asked]) - (not forward)
-    near = np.clip(stands, 0, max(count - 1, 0))
-    hit = (stands == near) & (other[order[near]] == own[asked]) if count else np.zeros(left.height, dtype=np.bool_)
-    rows = np.full(left.height, -1)
-    rows[asked[hit]] = order[near[hit]]
-    known = left.select(pl.all_horizontal(pl.col(*by, left_on).is_not_null())).to_series().to_numpy()
+    near = np.clip(stands, 0, count - 1)
+    hit = (stands == near) & (other[order[near]] == own[asked])
+    hit &= left.select(pl.all_horizontal(pl.col(*by, left_on).is_not_null())).to_series().to_numpy()[asked]
+    places, met = (pl.Series(side[hit].astype(np.uint32)) for side in (asked, order[near]))
+    rows = pl.repeat(None, left.height, dtype=pl.UInt32, eager=True).scatter(places, met)
     more = right.drop(*by, *([right_on] if left_on == right_on else []))
-    found = more.select(pl.all().gather(with_nulls(rows, known & (rows >= 0)).cast(pl.UInt32)))
+    found = more.select(pl.all().gather(rows))
     return left.with_columns(column.alias(_free_name(column.name, left)) for column in found.iter_columns())
 
 

@@ -304,9 +304,8 @@ class Places:
         keys = wanted[asked]
         at = np.minimum(search_near(self.keys, keys), max(len(self.keys) - 1, 0))
         hit = self.keys[at] == keys
-        rows = np.full(len(wanted), -1)
-        rows[asked[hit]] = self.rows[at[hit]]
-        return with_nulls(rows, rows >= 0)
+        found = pl.repeat(None, len(wanted), dtype=pl.Int64, eager=True)
+        return found.scatter(pl.Series(asked[hit].astype(np.uint32)), pl.Series(self.rows[at[hit]]))
 
 
 def search_near(keys: Ints, wanted: Ints) -> Ints:
@@ -325,7 +324,3 @@ def _place_keys(frame: pl.DataFrame, offset: str) -> Ints:
     key = pl.col("file").cast(pl.Int64) * 2**_OFFSET_BITS + pl.col(offset)
     keys: Ints = frame.select(key.fill_null(-1)).to_series().to_numpy()
     return keys
-
-
-def with_nulls(values: Ints, valid: Mask) -> pl.Series:
-    return pl.DataFrame({"v": values, "m": valid}).select(pl.when("m").then("v")).to_series()

@@ -6,11 +6,13 @@ twice: what encloses what, and what belongs to the line before it, is not to be 
 
 from __future__ import annotations
 
+import itertools
+
 import numpy as np
 import polars as pl
 
 from tracecorr.align.bounds import Ints, Mask
-from tracecorr.align.rows import Codes, attach_columns, order_by_group
+from tracecorr.align.rows import attach_columns, order_by_group
 from tracecorr.link.losses.lossy_files import add_shares
 from tracecorr.link.losses.open_calls import take_ends
 
@@ -65,34 +67,32 @@ def _list_disordered(rows: pl.DataFrame) -> pl.DataFrame:
     rows = rows.filter(_MINE)
     backward = rows.filter(pl.col("dur_ns") < 0).select(_THREAD)
     order, code, groups = order_by_group(rows, _THREAD)
-    lines = rows.select("offset", "end_offset", "ts_ns", "dur_ns")[pl.Series(order.astype(np.uint32))]
-    offset = lines["offset"].to_numpy()
-    back = code[1:][(offset[1:] < offset[:-1]) & (code[1:] == code[:-1])]
-    found = np.union1d(back, _list_misplaced_ends(lines, code))
-    return pl.concat([groups.select(pl.col(_THREAD).gather(found)), backward]).unique()
+    whole = rows.select(pl.all_horizontal(pl.col("end_offset", "dur_ns").is_not_null())).to_series().to_numpy()
+    lines = [rows[name].fill_null(-1).to_numpy() for name in ("offset", "end_offset", "ts_ns", "dur_ns")]
+    bounds = np.searchsorted(code, np.arange(len(groups) + 1))
+    threads = (order[first:last] for first, last in itertools.pairwise(bounds.tolist()))
+    found = pl.Series([n for n, own in enumerate(threads) if _is_disordered(lines, whole, own)], dtype=pl.UInt32)
+    return pl.concat([groups.select(pl.all().gather(found)), backward]).unique()
 
 
-def _list_misplaced_ends(lines: pl.DataFrame, code: Codes) -> Ints:
-    """Return the threads with a call whose end is, by the times, before a line in front of it, or after one behind it.
+def _is_disordered(lines: list[Ints], whole: Mask, own: Ints) -> bool:
+    """Tell whether lines of a thread, in the order of their times, go back, or the end of a call does.
+
+    That is, by the times, before a line in front of it, or after one behind it.
 
     Args:
-        lines: offset, end_offset, ts_ns, dur_ns; sorted by thread, then by time.
-        code: the thread of each.
+        lines: where each begins and ends, when it begins, and how long it takes.
+        whole: which have both ends; of the others only where and when they begin is known.
+        own: the lines of the thread.
     """
-    offset, at = lines["offset"].to_numpy(), lines["ts_ns"].to_numpy()
-    is_whole = lines.select(pl.all_horizontal(pl.col("end_offset", "dur_ns").is_not_null())).to_series().to_numpy()
-    end_offset, ends = lines["end_offset"].fill_null(-1).to_numpy(), at + lines["dur_ns"].fill_null(0).to_numpy()
-    holds = (end_offset[:-1] > offset[1:]) | (ends[:-1] > at[1:])
-    outer = np.flatnonzero(holds & is_whole[:-1] & (code[1:] == code[:-1]))
-    found = []
-    for thread in np.unique(code[outer]).tolist():
-        first, last = np.searchsorted(code, [thread, thread + 1])
-        calls = outer[slice(*np.searchsorted(outer, [first, last]))]
-        in_front = first + np.searchsorted(offset[first:last], end_offset[calls]) - 1
-        before = np.maximum(first + np.searchsorted(at[first:last], ends[calls]) - 1, calls)
-        if ((at[in_front] > ends[calls]) | (offset[before] > end_offset[calls])).any():
-            found.append(thread)
-    return np.array(found, dtype=np.int64)
+    (offset, end_offset, at, lasted), is_whole = (side[own] for side in lines), whole[own]
+    if (offset[1:] < offset[:-1]).any():
+        return True
+    ends = at + lasted
+    calls = np.flatnonzero(is_whole[:-1] & ((end_offset[:-1] > offset[1:]) | (ends[:-1] > at[1:])))
+    in_front = np.searchsorted(offset, end_offset[calls]) - 1
+    before = np.maximum(np.searchsorted(at, ends[calls]) - 1, calls)
+    return bool(((at[in_front] > ends[calls]) | (offset[before] > end_offset[calls])).any())
 
 
 def mark_displaced(at: Ints) -> Mask:

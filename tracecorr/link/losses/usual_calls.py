@@ -10,7 +10,7 @@ import polars as pl
 
 from tracecorr.align.bounds import Ints
 from tracecorr.align.joins import select_rows
-from tracecorr.align.rows import number_groups
+from tracecorr.align.rows import count_groups, number_groups
 from tracecorr.model.columns import CAT
 
 # What at least this share of a function's calls does is usual for it.
@@ -89,7 +89,7 @@ def list_overfull(damaged: pl.DataFrame, held: pl.DataFrame) -> pl.DataFrame:
     names, calls = number_groups(damaged, ["name"])
     held = held.with_columns(pl.Series("name", names[_rows_of(damaged, held["event"].to_numpy())]))
     # So many calls of a name hold at least as many.
-    as_many = held.group_by("name", "kind", "held").agg(calls=pl.len()).sort("held", descending=True)
+    as_many = count_groups(held, ["name", "kind", "held"]).rename({"total": "calls"}).sort("held", descending=True)
     as_many = as_many.with_columns(pl.col("calls").cum_sum().over("name", "kind"))
     total = np.bincount(names, minlength=len(calls))
     # Of the few calls that are left of a rare function one that is false is many.

@@ -146,12 +146,12 @@ def _add_reset(streams: pl.DataFrame, events: pl.DataFrame, args: pl.DataFrame) 
     The log names no device of a stream, so it must be the only one: the runtime counts one GPU, or the process never
     chose another one than the first.
     """
-    calls = events.select("event", "process", "ts_ns", "layer", "name", "result").filter(pl.col("layer") == "hip")
-    done = (pl.col("name") == _RESET) & (pl.col("result") == "hipSuccess")
+    calls, is_call = events.select("process", "ts_ns", "layer", "name", "result"), pl.col("layer") == "hip"
+    done = is_call & (pl.col("name") == _RESET) & (pl.col("result") == "hipSuccess")
     resets = calls.filter(done).drop_nulls("process").select("process", reset_ns="ts_ns", at="ts_ns").sort("at")
     if resets.is_empty():
         return streams
-    chosen = calls.filter(pl.col("name").cast(pl.String).str.contains(_CHOOSES_DEVICE)).select("process")
+    chosen = calls.filter(is_call & pl.col("name").cast(pl.String).str.contains(_CHOOSES_DEVICE)).select("process")
     counted = args.filter((pl.col("key") == _COUNTED_GPUS) & (pl.col("u64") == 1)).select("event")
     single = events.select("event", "process").join(counted, on="event", how="semi").select("process")
     resets = resets.join(chosen.join(single, on="process", how="anti"), on="process", how="anti")
@@ -170,9 +170,9 @@ def assign_streams(events: pl.DataFrame, streams: pl.DataFrame) -> pl.DataFrame:
         events: rows in the order of time.
         streams: as `build_streams` returns it.
     """
-    named = _select_named(events)
+    named = events.select("event", "process", "stream", "ts_ns", "dur_ns").filter(pl.col("stream").is_not_null())
     rows = named.select("event", "process", handle="stream", at=pl.col("ts_ns") + pl.col("dur_ns").fill_null(0))
-    lives = _list_lives(streams, named)
+    lives = _list_lives(streams, _select_named(events.filter(pl.col("name") == DESTROY)))
     found = join_nearest(sort_rows(rows, "at"), lives, ["process", "handle"], "at", "at")
     return found.drop_nulls("stream_id").select("event", "stream_id")
 
