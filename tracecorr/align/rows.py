@@ -289,13 +289,13 @@ class Places:
     @classmethod
     def of(cls, frame: pl.DataFrame, chosen: Mask | None = None) -> Places:
         """Return the places of the rows of `frame` (columns file, offset) that `chosen` selects; None for all."""
-        rows = np.arange(frame.height) if chosen is None else np.flatnonzero(chosen)
         places = frame.select("file", "offset")
         keys = _place_keys(places if chosen is None else places.filter(pl.Series(chosen)), "offset")
+        rows = np.arange(frame.height) if chosen is None else np.flatnonzero(chosen)
         if (keys[1:] >= keys[:-1]).all():
             return cls(keys, rows)
         order = np.argsort(keys, kind="stable")
-        return cls(keys[order], rows[order])
+        return cls(keys[order], order if len(rows) == frame.height else rows[order])
 
     def find(self, frame: pl.DataFrame, offset: str = "offset") -> pl.Series:
         """Return the row that each row of `frame` names by its columns file and `offset`; null where there is none."""
