@@ -39,7 +39,8 @@ def join_nearest(
         # One row that nothing is near to.
         right = right.clear(1)
     keys = pl.concat([right.select(by), left.select(by)])
-    (codes, _), count = number_rows(keys, by), right.height
+    (codes, first), count = number_rows(keys, by), right.height
+    codes = codes.astype(np.min_scalar_type(len(first)), copy=False)
     own, other = codes[count:], codes[:count]
     numbers = left[left_on].fill_null(0).to_numpy()
     at = np.searchsorted(right[right_on].to_numpy(), numbers, side="left" if forward == exact else "right")

@@ -53,7 +53,8 @@ def _in_order(placed: pl.DataFrame) -> pl.DataFrame:
     ordered = placed.select(list_constants(placed))
     columns = [placed.drop_in_place(name) for name in names if name not in ordered.columns]
     del placed
-    # One after the other, so that only one of them is in memory twice; where few rows move, in its place.
+    # One after the other, so that only one of them is in memory twice; where few rows move, and nobody else holds a
+    # column, none is.
     taken = []
     while columns:
         column = columns.pop()

@@ -155,6 +155,7 @@ def order_by_group(frame: pl.DataFrame, keys: list[str]) -> tuple[Ints, Codes, p
     """
     codes, first = number_rows(frame, keys)
     # Few groups are sorted by counting.
+    codes = codes.astype(np.min_scalar_type(len(first)), copy=False)
     order = np.argsort(codes, kind="stable")
     return order, codes[order], frame.select(keys)[first]
 
