@@ -243,15 +243,14 @@ def _find_restarts(printed: pl.DataFrame, lines: pl.DataFrame, seen: pl.DataFram
     packets = packets.join(ids.select(keys).unique(), on=keys, how="anti")
     falls = [_find_falls(packets), _find_falls(named).filter(pl.col("file") != pl.col("file_before"))]
     again = pl.concat(falls)
-    starts = pl.concat([part.select(*keys, "before_ns", starts_ns="ts_ns") for part in (other, again)]).sort(
-        "starts_ns"
-    )
+    starts = pl.concat([part.select(*keys, "before_ns", starts_ns="ts_ns") for part in (other, again)])
+    starts = starts.sort("starts_ns", maintain_order=True)
     ended = starts.group_by(keys).agg(pl.col("before_ns").first())
-    made = lines.drop_nulls("ring").select(*keys, made_ns="ts_ns").sort("made_ns")
+    made = lines.drop_nulls("ring").select(*keys, made_ns="ts_ns").sort("made_ns", maintain_order=True)
     told = starts.join_asof(made, left_on="starts_ns", right_on="made_ns", by=keys, check_sortedness=False)
     lost = told.filter((pl.col("made_ns") < pl.col("before_ns")).fill_null(True))
     # The first line of a ring came when its first queue was gone: that one has none.
-    first = made.group_by(keys).agg(pl.col("made_ns").min()).join(ended, on=keys)
+    first = made.unique(keys, keep="first", maintain_order=True).join(ended, on=keys, maintain_order="left")
     unlined = first.filter(pl.col("made_ns") > pl.col("before_ns")).select(*keys, starts_ns=pl.lit(0, pl.Int64))
     lives = pl.concat([unlined, lost.select(*keys, "starts_ns")])
     return lives.select("process", "starts_ns", hwq="ring", type=pl.lit("compute_aql"), known_from=pl.lit("amd_log"))
