@@ -17,6 +17,7 @@ _TABLES = ("queues", "stream_queues", "launches", "events")
 @pytest.mark.parametrize(("seed", "damage"), [(1_000_000_101, 2), (1_000_000_104, 3)])
 def test_queues_without_lines_have_one_order(seed: int, damage: int, tmp_path: Path) -> None:
     scene = list(draw_damages(draw_scene(seed)))[damage]
+    (tmp_path / "run").mkdir()
     made = simulate(scene, tmp_path / "run")
     path = tmp_path / "one.tracecorr"
     import_files(path, made.logs, [made.trace], clock=scene.clock.name, clock_samples=made.samples)
