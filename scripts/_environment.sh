@@ -58,7 +58,7 @@ fingerprint() {
     local native="$checkout/tracecorr/parse/native"
     {
         printf '%s\n' "$checkout"
-        cat "$checkout/pyproject.toml" "$constraints" "$checkout/scripts/build_native.py" "$native/kernel.c"
+        cat "$checkout/pyproject.toml" "$constraints" "$checkout/scripts/build_native.py" "$native/"*.[ch]
         [ -e "$native/kernel.so" ] || echo "nothing is built"
     } | sha256sum
 }

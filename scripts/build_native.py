@@ -1,4 +1,4 @@
-"""Build hook: compile `tracecorr/parse/native/kernel.c`, the loops over the lines of a log, at install.
+"""Build hook: compile the C files of `tracecorr/parse/native/`, the loops over the lines of a log, at install.
 
 The C compiler of the machine is taken; where there is none, the one that the package `ziglang` brings from the index.
 """
@@ -40,19 +40,22 @@ def _compiles(compiler: str) -> bool:
         return subprocess.run(command, capture_output=True, check=False).returncode == 0
 
 
-def compile_kernel(source: Path, target: Path) -> None:
-    """Compile the kernel, so that whoever loads it sees the old or the new one.
+def compile_kernel(folder: Path, target: Path) -> None:
+    """Compile the C files of a folder, so that whoever loads them sees the old or the new ones.
 
-    It tells the checksum of its source, so that it is never used with another one.
+    They tell the checksum of their sources (`native/library.py`), so that they are never used with others.
 
     Raises:
         SystemExit: the compiler failed; the text says what it printed.
     """
-    told = f'-DSOURCE_CHECKSUM="{sha256(source.read_bytes()).hexdigest()}"'
+    sources = sorted(folder.glob("*.[ch]"))
+    checksum = sha256(b"".join(source.read_bytes() for source in sources)).hexdigest()
+    files = [str(source) for source in sources if source.suffix == ".c"]
     # Containers that share a checkout have processes of the same number.
     handle, temporary = tempfile.mkstemp(suffix=".so", dir=target.parent)
     os.close(handle)
-    command = [*(find_compiler() or _ZIG), *_FLAGS, told, "-o", temporary, str(source)]
+    told = f'-DSOURCE_CHECKSUM="{checksum}"'
+    command = [*(find_compiler() or _ZIG), *_FLAGS, told, "-o", temporary, *files]
     try:
         done = subprocess.run(command, capture_output=True, text=True, check=False)
         if done.returncode:
@@ -76,14 +79,14 @@ class NativeBuildHook(BuildHookInterface[Any]):
 
     def initialize(self, version: str, build_data: dict[str, Any]) -> None:
         """Compile before the files of the wheel are collected."""
-        source = Path(self.root, _KERNEL).with_suffix(".c")
-        target = source.with_suffix(".so")
+        target = Path(self.root, _KERNEL)
+        folder = target.parent
         if version != "editable":
             # The checkout may be one that others use, or must not be written to.
             self._folder = tempfile.mkdtemp()
             target = Path(self._folder, target.name)
             build_data["force_include"][str(target)] = _KERNEL
-        compile_kernel(source, target)
+        compile_kernel(folder, target)
         # No part of Python is called: one wheel for all versions of it.
         build_data["pure_python"] = False
         build_data["tag"] = f"py3-none-{sysconfig.get_platform().replace('-', '_').replace('.', '_')}"

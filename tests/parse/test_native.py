@@ -7,7 +7,6 @@ import re
 import shutil
 import subprocess
 import sys
-from hashlib import sha256
 from pathlib import Path
 
 import numpy as np
@@ -19,10 +18,10 @@ from tracecorr.parse import native
 from tracecorr.parse.amdlog.calls import NO_EXIT, OPEN
 from tracecorr.parse.amdlog.messages import Kind
 from tracecorr.parse.amdlog.shapes import Shapes, Span
-from tracecorr.parse.native.library import LIBRARY, load
+from tracecorr.parse.native.library import LIBRARY, checksum, load
 from tracecorr.parse.text import PAD, Codes, Text
 
-_SOURCE = Path(native.__file__).with_name("kernel.c")
+_SOURCES = sorted(Path(native.__file__).parent.glob("*.[ch]"))
 _LINES = st.lists(
     st.sampled_from(
         [b"", b"\r", b"a us:", b"12345 us: x", b":3:f:1: 123456789d us: y", b"1234 us:", b" us: us:", b"x" * 70]
@@ -135,11 +134,12 @@ def test_a_text_is_not_found_behind_the_end_of_its_line() -> None:
 
 def test_a_kernel_of_another_source_is_not_used(tmp_path: Path) -> None:
     kernel = tmp_path / "kernel.so"
-    shutil.copy(LIBRARY, kernel)
-    (tmp_path / "kernel.c").write_bytes(_SOURCE.read_bytes())
+    for path in (LIBRARY, *_SOURCES):
+        shutil.copy(path, tmp_path)
     load(kernel)
-    (tmp_path / "kernel.c").write_bytes(_SOURCE.read_bytes() + b"\n")
-    with pytest.raises(ImportError, match="built of another source; install tracecorr again"):
+    with (tmp_path / "bytes.h").open("ab") as header:
+        header.write(b"\n")
+    with pytest.raises(ImportError, match="built of other sources; install tracecorr again"):
         load(kernel)
     broken = tmp_path / "broken.so"
     broken.write_bytes(b"no library")
@@ -227,7 +227,7 @@ def test_what_stands_before_a_dispatch_in_its_call_belongs_to_it(
 
 
 def test_vocabularies_are_those_of_python() -> None:
-    source = _SOURCE.read_text()
+    source = "".join(path.read_text() for path in _SOURCES)
     kinds = re.search(r"enum \{ (ENTER = .*?) \};", source)
     assert kinds
     told = dict(part.split(" = ") for part in kinds[1].split(", "))
@@ -257,9 +257,10 @@ def test_no_byte_beside_a_block_is_touched(tmp_path: Path, capture_log: Path) ->
     if not compiler or not runtime or not Path(runtime).is_absolute():
         pytest.skip("no gcc with its address sanitizer is installed")
     kernel = tmp_path / "sanitized.so"
-    told = f'-DSOURCE_CHECKSUM="{sha256(_SOURCE.read_bytes()).hexdigest()}"'
+    told = f'-DSOURCE_CHECKSUM="{checksum(LIBRARY.parent)}"'
+    files = [str(path) for path in _SOURCES if path.suffix == ".c"]
     flags = [told, "-fsanitize=address,undefined", "-fno-sanitize-recover=all", "-g", "-O1", "-fPIC", "-shared"]
-    subprocess.run([compiler, *flags, "-o", str(kernel), str(_SOURCE)], check=True)
+    subprocess.run([compiler, *flags, "-o", str(kernel), *files], check=True)
     # Python and polars keep memory to their end, and bring allocators of their own.
     options = "detect_leaks=0:verify_asan_link_order=0"
     environment = {**os.environ, "LD_PRELOAD": runtime, "ASAN_OPTIONS": options, "PYTHONMALLOC": "malloc"}

@@ -1,4 +1,4 @@
-"""The compiled functions of `kernel.c`, found beside this module."""
+"""The compiled functions of the C files beside this module."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ _COUNTING = (
 
 
 class LayoutOf(ctypes.Structure):
-    """Hold what `match_lines` asks of a layout: `Layout` in `kernel.c`."""
+    """Hold what `match_lines` asks of a layout: `Layout` in C."""
 
     _fields_ = [
         ("mark", _INT), ("digits", _INT), ("gap", _INT), ("keys", _POINTER), ("codes", _POINTER), ("mask", _INT),
@@ -54,13 +54,13 @@ class LayoutOf(ctypes.Structure):
 
 
 class LinesOf(ctypes.Structure):
-    """Hold where `match_lines` writes what it tells of each line: `Lines` in `kernel.c`."""
+    """Hold where `match_lines` writes what it tells of each line: `Lines` in C."""
 
     _fields_ = [(name, _POINTER) for name in ("status", "front", "thread", "slot", "time", "message", "what")]
 
 
 class ShapesOf(ctypes.Structure):
-    """Hold what `read_shapes` asks of the shapes seen: `Shapes` in `kernel.c`."""
+    """Hold what `read_shapes` asks of the shapes seen: `Shapes` in C."""
 
     _fields_ = [
         ("key_count", _INT), ("first_of", _POINTER), ("following", _POINTER), ("words_from", _POINTER),
@@ -71,7 +71,7 @@ class ShapesOf(ctypes.Structure):
 
 
 class RowsOf(ctypes.Structure):
-    """Hold what the joining of rows asks of them: `Rows` in `kernel.c`."""
+    """Hold what the joining of rows asks of them: `Rows` in C."""
 
     _fields_ = [
         ("count", _INT), ("lanes", _INT), ("lane", _POINTER), ("name", _POINTER), ("kind", _POINTER),
@@ -80,7 +80,7 @@ class RowsOf(ctypes.Structure):
 
 
 class ClassesOf(ctypes.Structure):
-    """Hold what `describe_rows` asks of the codes of messages: `Classes` in `kernel.c`."""
+    """Hold what `describe_rows` asks of the codes of messages: `Classes` in C."""
 
     _fields_ = [
         *[(name, _POINTER) for name in ("message", "kind", "name", "length", "succeeds", "layer")],
@@ -89,7 +89,7 @@ class ClassesOf(ctypes.Structure):
 
 
 class DescribedOf(ctypes.Structure):
-    """Hold where `describe_rows` writes: `Described` in `kernel.c`."""
+    """Hold where `describe_rows` writes: `Described` in C."""
 
     _fields_ = [
         (name, _POINTER) for name in ("message", "length", "kind", "layer", "name", "result", "told_us", "asks")
@@ -97,7 +97,7 @@ class DescribedOf(ctypes.Structure):
 
 
 class CallRowsOf(ctypes.Structure):
-    """Hold what `end_calls` asks of rows: `CallRows` in `kernel.c`."""
+    """Hold what `end_calls` asks of rows: `CallRows` in C."""
 
     _fields_ = [
         *[(name, _POINTER) for name in ("kind", "partner", "stamp", "told_us", "stream", "flags")],
@@ -106,21 +106,29 @@ class CallRowsOf(ctypes.Structure):
     ]
 
 
+def checksum(folder: Path) -> str:
+    """Return the checksum of the C files of a folder."""
+    return sha256(b"".join(path.read_bytes() for path in sorted(folder.glob("*.[ch]")))).hexdigest()
+
+
 def load(path: Path = LIBRARY) -> ctypes.CDLL:
     """Return the compiled functions with the types of their arguments.
 
     Raises:
-        ImportError: they were not built, or of another source than the one beside them.
+        ImportError: they were not built, or of other sources than those beside them.
     """
     try:
         library = ctypes.CDLL(str(path))
         told = ctypes.string_at(library.source_checksum).decode()
     except (OSError, AttributeError) as error:
         raise ImportError(f"{path} cannot be loaded ({error}); {_NEXT_STEP}") from error
-    if told != sha256(path.with_suffix(".c").read_bytes()).hexdigest():
-        raise ImportError(f"{path} was built of another source; {_NEXT_STEP}")
+    if told != checksum(path.parent):
+        raise ImportError(f"{path} was built of other sources; {_NEXT_STEP}")
     for name, arguments in _ARGUMENTS.items():
         function = getattr(library, name)
         function.argtypes = arguments
         function.restype = _INT if name in _COUNTING else None
     return library
+
+
+KERNEL = load()

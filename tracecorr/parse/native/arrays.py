@@ -1,0 +1,23 @@
+"""Arrays as the compiled functions take them: by address."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+Ints = npt.NDArray[np.int64]
+Words = npt.NDArray[np.uint64]
+Bytes = npt.NDArray[np.uint8]
+
+
+def address(array: Any) -> int:
+    """Return where the first element of a contiguous array lies."""
+    place: int = array.ctypes.data
+    return place
+
+
+def as_ints(array: npt.NDArray[Any]) -> Ints:
+    """Return an array of any numbers as contiguous 64-bit ones."""
+    return np.ascontiguousarray(array, np.int64)

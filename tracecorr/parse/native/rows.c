@@ -1,0 +1,147 @@
+/* Records to rows, and rows to columns. */
+#include "bytes.h"
+
+typedef struct {
+    const i64 *message, *kind, *name, *length, *succeeds, *layer; /* of each code of `amdlog.classify.Classifier` */
+    i64 success;                                                  /* code of the result `hipSuccess` */
+    i64 returned;   /* bytes behind the name of a call that returns success */
+    i64 cut_length; /* messages of so many bytes were cut */
+} Classes;
+
+/* What else is to be read of a record, or is special. */
+enum { ASK_RESULT = 1, IS_CUT = 2, IS_TOLD = 4 };
+
+typedef struct {
+    i64 *message, *length;
+    int8_t *kind, *layer;
+    i32 *name, *result;
+    i64 *told_us;
+    u8 *asks;
+} Described;
+
+/* Return the duration that an exit line tells behind `start` at its end (`: duration: 31 us`), -1 = none.
+ *
+ * It is the difference of the stamps of the call's two lines, to the microsecond (HIP 5.7 to 7.2). HIP 6.3 prints a `d`
+ * behind the number (`: duration: 31d us`), as it does behind its stamps.
+ */
+static inline i64 read_duration(const u8 *start, const u8 *end) {
+    static const char before[] = ": duration: ", unit[] = " us";
+    i64 size = sizeof before - 1, told = 0, digits = 0, scale = 1;
+    const u8 *last = end - (sizeof unit - 1);
+    if (last < start + size || memcmp(last, unit, sizeof unit - 1))
+        return -1;
+    last -= last[-1] == 'd';
+    for (; digits < 8 && is_digit(last[-1]); digits++, scale *= 10)
+        told += (*--last - '0') * scale;
+    return digits > 0 && digits < 8 && last - size >= start && !memcmp(last - size, before, (size_t)size) ? told : -1;
+}
+
+/* Set what the code of each record (`what`) says of its row; return which `asks` there are.
+ *
+ * Records lie between `start` and `end`, their messages between `at` and `stop`; of torn records these lie elsewhere.
+ */
+i64 describe_rows(const Classes *of, const u8 *raw, i64 count, const i64 *start, const i64 *first, const i64 *end,
+                  const i64 *at, const i64 *stop, const i64 *what, const Described *to) {
+    i64 all = 0;
+    for (i64 i = 0; i < count; i++) {
+        i64 code = what[i], kind = of->kind[code], behind = stop[i] - at[i] - of->length[code];
+        int succeeds = of->succeeds[code] > 0 && behind >= of->returned;
+        u8 asks = 0;
+        to->told_us[i] = -1;
+        if (kind == EXIT) {
+            if (!succeeds)
+                asks |= ASK_RESULT;
+            to->told_us[i] = read_duration(raw + at[i] + of->length[code], raw + stop[i]);
+            if (to->told_us[i] >= 0)
+                asks |= IS_TOLD;
+        }
+        if (end[i] - first[i] >= of->cut_length)
+            asks |= IS_CUT;
+        to->message[i] = of->message[code];
+        to->length[i] = end[i] - start[i];
+        to->kind[i] = (int8_t)kind;
+        to->layer[i] = (int8_t)of->layer[code];
+        to->name[i] = (i32)of->name[code];
+        to->result[i] = succeeds ? (i32)of->success : -1;
+        to->asks[i] = asks;
+        all |= asks;
+    }
+    return all;
+}
+
+typedef struct {
+    const int8_t *kind;
+    const i64 *partner, *stamp, *told_us;
+    const u64 *stream;
+    const uint16_t *flags;
+    i64 step_ns; /* a told duration may differ from that between the stamps by so much */
+    uint16_t enter_only, exit_only, span_told, span_differs;
+} CallRows;
+
+/* Set of some rows the row of their exit (`leave`, -1 = none), the same where it has a duration (`span`), stream and
+ * flags. */
+void end_calls(const CallRows *of, i64 count, const i64 *rows, i64 *leave, i64 *span, u64 *stream, uint16_t *flags) {
+    for (i64 i = 0; i < count; i++) {
+        i64 row = rows[i], exit = -1;
+        leave[i] = span[i] = -1;
+        stream[i] = of->stream[row];
+        flags[i] = of->flags[row];
+        if (!is_call(of->kind[row]))
+            continue;
+        exit = of->partner[row];
+        if (exit < 0) {
+            int is_orphan = of->kind[row] == EXIT;
+            flags[i] |= is_orphan ? of->exit_only : of->enter_only;
+            leave[i] = is_orphan ? row : -1;
+            continue;
+        }
+        leave[i] = span[i] = exit;
+        flags[i] |= of->flags[exit];
+        if (of->stream[exit])
+            stream[i] = of->stream[exit];
+        if (of->told_us[exit] < 0)
+            continue;
+        i64 differs = of->stamp[exit] - of->stamp[row] - 1000 * of->told_us[exit];
+        flags[i] |= differs >= -of->step_ns && differs <= of->step_ns ? of->span_told : of->span_differs;
+    }
+}
+
+static inline void mark(u8 *bits, i64 i) { bits[i >> 3] |= (u8)(1 << (i & 7)); }
+
+/* Each of these sets the values of some rows (of `via[row]` where that is given, -1 = null), marks in `bits` those that
+ * are not null, and returns how many are null. */
+#define GATHER(NAME, FROM, TO, IS_NULL)                                                                               \
+    i64 NAME(i64 count, const i64 *rows, const i64 *via, const FROM *from, FROM null, TO *to, u8 *bits) {             \
+        i64 nulls = 0;                                                                                                \
+        for (i64 i = 0; i < count; i++) {                                                                             \
+            i64 row = via && rows[i] >= 0 ? via[rows[i]] : rows[i];                                                   \
+            FROM value = row < 0 ? null : from[row];                                                                  \
+            to[i] = (TO)value;                                                                                        \
+            if (row < 0 || (IS_NULL))                                                                                 \
+                nulls++;                                                                                              \
+            else                                                                                                      \
+                mark(bits, i);                                                                                        \
+        }                                                                                                             \
+        return nulls;                                                                                                 \
+    }
+
+GATHER(gather_i64, i64, i64, value == null)
+GATHER(gather_u64, u64, u64, value == null)
+GATHER(gather_u32, i64, uint32_t, value == null || value < 0 || value > UINT32_MAX)
+
+/* Set the numbers of the texts of some rows by their codes; -1 = null. Return how many are null, -1 where a text has no
+ * number yet. */
+i64 gather_texts(i64 count, const i64 *rows, const i32 *codes, const i32 *numbers, i32 *to, u8 *bits) {
+    i64 nulls = 0;
+    for (i64 i = 0; i < count; i++) {
+        i32 code = rows[i] < 0 ? -1 : codes[rows[i]];
+        to[i] = code < 0 ? -1 : numbers[code];
+        if (code < 0)
+            nulls++;
+        else if (to[i] < 0)
+            return -1;
+        else
+            mark(bits, i);
+    }
+    return nulls;
+}

@@ -1,0 +1,103 @@
+"""Records to rows, and rows to columns."""
+
+from __future__ import annotations
+
+import ctypes
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from tracecorr.parse.native.arrays import Bytes, Ints, Words, address, as_ints
+from tracecorr.parse.native.library import KERNEL, CallRowsOf, ClassesOf, DescribedOf
+
+ASK_RESULT, IS_CUT, IS_TOLD = 1, 2, 4
+
+
+class Described:
+    """Hold what the codes of records say of their rows, as parallel arrays.
+
+    Args:
+        message: index in `MESSAGES`.
+        length: bytes of the record.
+        kind, layer, name, result, told_us: columns of the row.
+        asks: what else is to be read of it, or is special.
+    """
+
+    def __init__(self, size: int) -> None:
+        self.message, self.length = np.empty(size, np.int64), np.empty(size, np.int64)
+        self.kind, self.layer = np.empty(size, np.int8), np.empty(size, np.int8)
+        self.name, self.result = np.empty(size, np.int32), np.empty(size, np.int32)
+        self.told_us = np.empty(size, np.int64)
+        self.asks = np.empty(size, np.uint8)
+
+
+def describe_rows(
+    of: ClassesOf, raw: Bytes, records: tuple[Ints, Ints, Ints], messages: tuple[Ints, Ints], what: Ints
+) -> tuple[Described, int]:
+    """Return what the codes of records say of their rows, and which `asks` there are.
+
+    Args:
+        of: what the codes stand for.
+        raw: the bytes.
+        records: start of each record, of its message, and its end.
+        messages: start and end of each message; those of torn records lie elsewhere.
+        what: code of each record.
+    """
+    described = Described(len(what))
+    to = DescribedOf(*map(address, vars(described).values()))
+    held = [as_ints(array) for array in (*records, *messages, what)]
+    places = map(address, held)
+    asks: int = KERNEL.describe_rows(ctypes.addressof(of), address(raw), len(what), *places, ctypes.addressof(to))
+    return described, asks
+
+
+def end_calls(of: CallRowsOf, rows: Ints) -> tuple[Ints, Ints, Words, npt.NDArray[np.uint16]]:
+    """Return of rows that row which is their exit (-1 = none), the same where it ends a span, stream and flags."""
+    leave, span = np.empty(len(rows), np.int64), np.empty(len(rows), np.int64)
+    stream, flags = np.empty(len(rows), np.uint64), np.empty(len(rows), np.uint16)
+    KERNEL.end_calls(ctypes.addressof(of), len(rows), *map(address, (rows, leave, span, stream, flags)))
+    return leave, span, stream, flags
+
+
+_GATHERS = {
+    (np.dtype(np.int64), np.dtype(np.int64)): KERNEL.gather_i64,
+    (np.dtype(np.uint64), np.dtype(np.uint64)): KERNEL.gather_u64,
+    (np.dtype(np.int64), np.dtype(np.uint32)): KERNEL.gather_u32,
+}
+
+
+def gather(
+    values: npt.NDArray[Any], rows: Ints, dtype: npt.DTypeLike, null: int, via: Ints | None = None
+) -> tuple[npt.NDArray[Any], Bytes, int]:
+    """Return the values of some rows, a bitmap of those that are not null, and how many are.
+
+    Args:
+        values: one per row; 64 bits.
+        rows: which; -1 = null.
+        dtype: what the values become; those that it cannot hold are null.
+        null: the value that stands for null.
+        via: of each row the one whose value it takes, -1 = null.
+    """
+    taken, bits = np.empty(len(rows), dtype), np.zeros(-(-len(rows) // 8), np.uint8)
+    taking = _GATHERS[values.dtype, taken.dtype]
+    through = None if via is None else address(via)
+    nulls = taking(len(rows), address(rows), through, address(values), null, address(taken), address(bits))
+    return taken, bits, nulls
+
+
+def gather_texts(
+    codes: npt.NDArray[np.int32], rows: Ints, numbers: npt.NDArray[np.int32]
+) -> tuple[npt.NDArray[np.int32], Bytes, int]:
+    """Return the numbers of the texts of some rows, a bitmap of those that have one, and how many have none.
+
+    Args:
+        codes: of the text of each row, -1 = none.
+        rows: which; -1 = none.
+        numbers: of each code.
+
+    Returns: -1 as the last one where a text has no number yet.
+    """
+    taken, bits = np.empty(len(rows), np.int32), np.zeros(-(-len(rows) // 8), np.uint8)
+    places = map(address, (rows, codes, numbers, taken, bits))
+    return taken, bits, KERNEL.gather_texts(len(rows), *places)
