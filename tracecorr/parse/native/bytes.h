@@ -12,6 +12,10 @@
 #include <stdint.h>
 #include <string.h>
 
+#if __BYTE_ORDER__ != __ORDER_LITTLE_ENDIAN__
+#error "words are read as little-endian numbers, as on all machines that ROCm has run on"
+#endif
+
 typedef uint8_t u8;
 typedef int32_t i32;
 typedef int64_t i64;
@@ -23,9 +27,6 @@ typedef uint64_t u64;
 static inline u64 load(const u8 *p) {
     u64 word;
     memcpy(&word, p, sizeof word);
-#if __BYTE_ORDER__ == __ORDER_BIG_ENDIAN__
-    word = __builtin_bswap64(word);
-#endif
     return word;
 }
 

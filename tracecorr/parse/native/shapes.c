@@ -83,8 +83,9 @@ i64 read_shapes(const Shapes *of, const u8 *raw, i64 raw_size, i64 count, const 
  *
  * Tried are texts at distances (`skips`, `which`), in this order; `hits` counts the rows of each.
  */
-void find_starts(const u8 *raw, i64 raw_size, i64 count, const i64 *at, const i64 *end, i64 tried, const i64 *skips, const i64 *which,
-                 const i64 *sizes, const u8 *literals, i64 literal_bytes, i64 *split, i64 *found, i64 *hits) {
+void find_starts(const u8 *raw, i64 raw_size, i64 count, const i64 *at, const i64 *end, i64 tried, const i64 *skips,
+                 const i64 *which, const i64 *sizes, const u8 *literals, i64 literal_bytes, i64 *split, i64 *found,
+                 i64 *hits) {
     for (i64 i = 0; i < count; i++) {
         found[i] = -1;
         split[i] = 0;
