@@ -219,11 +219,42 @@ def test_what_stands_before_a_dispatch_in_its_call_belongs_to_it(
     records = _records([(0, kinds[row], 0) for row in rows.split()])
     last = max(i for i, row in enumerate(rows.split()) if row == "D")
     is_dispatch = np.array([row == "D" for row in rows.split()])
-    found = records.fold(is_dispatch, np.zeros(len(is_dispatch), np.int32))
+    kernel, pointer = np.arange(len(is_dispatch), dtype=np.int32), np.arange(len(is_dispatch), dtype=np.uint64)
+    found = records.fold(is_dispatch, kernel, pointer)
     if rows != "S D D":
         assert [int(column[last]) for column in found[:3]] == [shader, kernarg, command]
     else:
         assert found[0].tolist() == [-1, 0, -1]
+    # What the name and the command say is the packet's, too.
+    assert kernel.tolist() == [row if name < 0 else name for row, name in enumerate(found[0].tolist())]
+    assert pointer.tolist() == [row if before < 0 else before for row, before in enumerate(found[2].tolist())]
+
+
+@settings(max_examples=300)
+@given(
+    st.lists(st.tuples(st.integers(0, 10), st.integers(-2, 29), *[st.booleans()] * 3), max_size=30),
+    st.booleans(),
+)
+def test_what_becomes_an_event_is_listed(rows: list[tuple[int, int, bool, bool, bool]], is_last: bool) -> None:
+    records = _records([(0, row[0], 0) for row in rows])
+    partner = np.array([min(row[1], len(rows) - 1) for row in rows], np.int64)
+    done, waiting, held = (np.array([row[i] for row in rows], np.bool_) for i in (2, 3, 4))
+    shader = np.array([i - 1 if row[1] % 3 == 0 else -1 for i, row in enumerate(rows)], np.int64)
+    is_simple = np.zeros(16, np.bool_)
+    is_simple[[Kind.ROW, Kind.PACKET]] = True
+
+    def is_event(row: int) -> bool:
+        kind = rows[row][0]
+        if kind == Kind.SHADER:
+            return not waiting[row] and row not in shader
+        if kind == Kind.EXIT:
+            return int(partner[row]) == NO_EXIT
+        if kind == Kind.ENTER:
+            return is_last or int(partner[row]) != OPEN
+        return bool(is_simple[kind]) and not done[row]
+
+    found = records.list_events(is_simple, done, partner, shader, waiting, held, is_last=is_last)
+    assert found.tolist() == [row for row in range(len(rows)) if is_event(row) and not held[row]]
 
 
 def test_vocabularies_are_those_of_python() -> None:

@@ -85,9 +85,11 @@ def _next_enters(rows: Ints, lane: Ints, kind: Ints, name: Ints) -> Ints:
     """Return for each enter the next one of the same function and lane; -1 = none."""
     if len(rows) == 0:
         return rows
+    # Mostly these are the last calls of a block.
+    first = int(rows.min())
     is_wanted = np.zeros(int(name.max()) + 1, np.bool_)
     is_wanted[name[rows]] = True
-    enters = np.flatnonzero((kind == Kind.ENTER) & is_wanted[name])
+    enters = first + np.flatnonzero((kind[first:] == Kind.ENTER) & is_wanted[name[first:]])
     key = lane[enters].astype(np.int64) << 32 | name[enters]
     order = np.argsort(key, kind="stable")
     enters, key = enters[order], key[order]

@@ -42,10 +42,7 @@ class TableMaker:
 
     def events(self, rows: Rows, joined: Joined) -> pa.Table:
         """Return the rows that are complete as `PART_EVENTS`."""
-        for name, source in (("kernel", joined.folds.shader), ("command", joined.folds.command)):
-            to = np.flatnonzero(source >= 0)
-            rows[name][to] = rows[name][source[to]]
-        emitted = np.flatnonzero(joined.emitted)
+        emitted = joined.emitted
         columns = Columns(schema.PART_EVENTS, len(emitted))
         self._add_common(columns, rows, emitted)
         self._add_calls(columns, rows, emitted, joined.partner)

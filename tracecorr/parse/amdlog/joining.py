@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from tracecorr.parse import native
-from tracecorr.parse.amdlog.calls import NO_EXIT, OPEN, WITHOUT_EXIT, Held, find_held, nest, pair
+from tracecorr.parse.amdlog.calls import OPEN, WITHOUT_EXIT, Held, find_held, nest, pair
 from tracecorr.parse.amdlog.messages import Kind
 from tracecorr.parse.amdlog.records import RecordReader
 from tracecorr.parse.amdlog.rows import Rows
@@ -50,7 +50,7 @@ class Joined:
     held: Held
     folds: Folds
     stays_open: Mask
-    emitted: Mask
+    emitted: Ints
 
     def carry(self, rows: Rows) -> Rows:
         """Return the rows that the next block needs again."""
@@ -83,24 +83,13 @@ class Joiner:
         held.rows &= not is_last
         stays_open = (kind == Kind.ENTER) & (partner == OPEN) & (not is_last)
         is_dispatch = (name == self._dispatch) & (kind == Kind.PACKET) & ~own["is_rocr"]
-        shader, kernarg, command, waiting = records.fold(is_dispatch, rows["kernel"])
+        shader, kernarg, command, waiting = records.fold(is_dispatch, rows["kernel"], rows["command"])
         folds = Folds(shader, kernarg, command, waiting.view(np.bool_) & (not is_last))
         is_done = rows["is_old"] & ~rows["is_held"]
-        emitted = _emitted(kind, is_done, partner, folds, stays_open) & ~held.rows
+        emitted = records.list_events(_IS_SIMPLE, is_done, partner, shader, folds.waiting, held.rows, is_last=is_last)
         return Joined(partner, depth, parent, held, folds, stays_open, emitted)
 
 
-def _emitted(kind: Ints, is_done: Mask, partner: Ints, folds: Folds, stays_open: Mask) -> Mask:
-    """Return the rows that become events, unless they are held back; `is_done` ones did so in an earlier block."""
-    simple = ~is_done & _IS_SIMPLE[kind]
-    folded = np.zeros(len(kind), np.bool_)
-    folded[folds.shader[folds.shader >= 0]] = True
-    shader = (kind == Kind.SHADER) & ~folded & ~folds.waiting
-    orphan = (kind == Kind.EXIT) & (partner == NO_EXIT)
-    call = (kind == Kind.ENTER) & ~stays_open
-    emitted: Mask = simple | shader | orphan | call
-    return emitted
-
-
+# Rows of these kinds become events whatever is beside them.
 _IS_SIMPLE = np.zeros(16, np.bool_)
 _IS_SIMPLE[[Kind.ROW, Kind.COMMAND, Kind.TEXT, Kind.PACKET, Kind.COPY]] = True

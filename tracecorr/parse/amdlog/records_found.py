@@ -36,13 +36,14 @@ class Split:
     skipped: dict[str, tuple[int, int]] = field(default_factory=dict)
     messages: dict[int, bytes] = field(default_factory=dict)
     whole: set[int] = field(default_factory=set)
-    may_complain: bool = True
+    may_complain: bool = False
 
     def merge(self, other: Split) -> Split:
         """Return the records of both in the order of the file; neither has skipped bytes or messages yet."""
         place = np.searchsorted(self.start, other.start)
         columns: dict[str, Any] = {name: np.insert(mine, place, vars(other)[name]) for name, mine in self._columns()}
-        return Split(**columns, used=_sum(self.used, other.used))
+        may_complain = self.may_complain or other.may_complain
+        return Split(**columns, used=_sum(self.used, other.used), may_complain=may_complain)
 
     def take(self, rows: Ints) -> Split:
         """Return some of the records, in the same order."""
@@ -67,7 +68,8 @@ def concatenate(parts: list[Split]) -> Split:
         return parts[0]
     names = [name for name, column in vars(parts[0]).items() if isinstance(column, np.ndarray)]
     columns: dict[str, Any] = {name: np.concatenate([vars(part)[name] for part in parts]) for name in names}
-    joined = Split(**columns, used=_sum(*(part.used for part in parts)))
+    complain = any(part.may_complain for part in parts)
+    joined = Split(**columns, used=_sum(*(part.used for part in parts)), may_complain=complain)
     before = 0
     for part in parts:
         joined.messages.update({before + i: text for i, text in part.messages.items()})

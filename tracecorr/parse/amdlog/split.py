@@ -26,6 +26,7 @@ from tracecorr.parse.amdlog.line_edges import (
 )
 from tracecorr.parse.amdlog.messages import Kind
 from tracecorr.parse.amdlog.records_found import Split, concatenate
+from tracecorr.parse.amdlog.severity import find_complaints
 from tracecorr.parse.amdlog.swapped import PIECE, Head, find_swapped
 from tracecorr.parse.amdlog.torn import Join, Joiner
 from tracecorr.parse.amdlog.unended import open_at_holes, open_last
@@ -178,9 +179,7 @@ class Splitter:
             matched = self._layouts.match(text, start, bare)
         split, foreign = self._cut_records(text, start, end, bare, matched)
         # A record behind other text on its line is not among the lines that begin with a level.
-        split.may_complain = any(scanned.levels[level] for level in WORST_LEVELS) or len(split.start) > len(
-            matched.line
-        )
+        split.may_complain |= any(scanned.levels[level] for level in WORST_LEVELS)
         self._join_torn(text, split, foreign)
         if len(split.start):
             open_at_holes(text, split)
@@ -273,6 +272,7 @@ class Splitter:
             pieces.start, end, (stamp * np.uint64(1000)).astype(np.int64), thread, message,
             self._classifier.look(text, message, end, is_rocr), is_rocr, pieces.torn,
             (len(end), int((pieces.until - pieces.start).sum())),
+            may_complain=len(find_complaints(text, pieces.start).rows) > 0,
         )  # fmt: skip
 
     def _threads(self, text: Text, mark: Ints, end: Ints) -> tuple[Ints, Ints, Ints, Mask]:

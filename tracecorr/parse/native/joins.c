@@ -108,11 +108,12 @@ typedef struct {
  *
  * Two rows belong together only where no call begins or ends between them, a name and its dispatch only where no
  * command does either. A name that is not known (`kernel` < 0), or that was moved in the file (printed behind its
- * dispatch, or before the command in front of it), is none. `waiting` marks what may belong to a packet behind the
- * last row. `calls` has a place for each lane, `seen` three.
+ * dispatch, or before the command in front of it), is none. A dispatch takes over the kernel of its name, a packet the
+ * pointer of its command. `waiting` marks what may belong to a packet behind the last row. `calls` has a place for each
+ * lane, `seen` three.
  */
-void fold_rows(const Rows *of, const u8 *is_dispatch, const i32 *kernel, i64 *shader, i64 *kernarg, i64 *command,
-               u8 *waiting, i64 *calls, Seen *seen) {
+void fold_rows(const Rows *of, const u8 *is_dispatch, i32 *kernel, u64 *pointer, i64 *shader, i64 *kernarg,
+               i64 *command, u8 *waiting, i64 *calls, Seen *seen) {
     static const int8_t sources[2] = {SHADER, KERNARG};
     i64 *found[2] = {shader, kernarg};
     for (i64 lane = 0; lane < of->lanes; lane++) {
@@ -155,4 +156,36 @@ void fold_rows(const Rows *of, const u8 *is_dispatch, const i32 *kernel, i64 *sh
             if (last.row >= 0 && last.calls == calls[lane] && of->kind[last.row] == (i < 2 ? sources[i] : COMMAND))
                 waiting[last.row] = 1;
         }
+    for (i64 row = 0; row < of->count; row++) {
+        if (shader[row] >= 0)
+            kernel[row] = kernel[shader[row]];
+        if (command[row] >= 0)
+            pointer[row] = pointer[command[row]];
+    }
+}
+
+/* List the rows that become events; return how many.
+ *
+ * `is_simple` tells of each kind whether its rows do whatever is beside them; `is_done` ones did so in an earlier
+ * block. Names of kernels that no dispatch took are events, exits that no call took, and calls; `is_last` tells that
+ * no exit can come any more. What is `held` waits. `folded` has a place for each row.
+ */
+i64 list_events(const Rows *of, const u8 *is_simple, const u8 *is_done, const i64 *partner, const i64 *shader,
+                const u8 *waiting, const u8 *held, int is_last, u8 *folded, i64 *rows) {
+    i64 count = 0;
+    memset(folded, 0, (size_t)of->count);
+    for (i64 row = 0; row < of->count; row++)
+        if (shader[row] >= 0)
+            folded[shader[row]] = 1;
+    for (i64 row = 0; row < of->count; row++) {
+        int8_t kind = of->kind[row];
+        int is_event = is_simple[kind] && !is_done[row];
+        if (kind == SHADER)
+            is_event = !folded[row] && !waiting[row];
+        else if (is_call(kind))
+            is_event = kind == EXIT ? partner[row] == NO_EXIT : is_last || partner[row] != OPEN;
+        rows[count] = row;
+        count += is_event && !held[row];
+    }
+    return count;
 }

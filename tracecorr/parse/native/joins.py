@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from tracecorr.parse.native.arrays import Bytes, Ints, address
+from tracecorr.parse.native.arrays import Bytes, Ints, Words, address
 from tracecorr.parse.native.library import KERNEL, RowsOf
 
 # Type of each column of the rows that are joined.
@@ -67,12 +67,15 @@ class Records:
         KERNEL.nest_calls(ctypes.addressof(self._of), address(partner), wait_bytes, *map(address, places))
         return depth, parent
 
-    def fold(self, is_dispatch: npt.NDArray[np.bool_], kernel: npt.NDArray[np.int32]) -> tuple[Ints, Ints, Ints, Bytes]:
+    def fold(
+        self, is_dispatch: npt.NDArray[np.bool_], kernel: npt.NDArray[np.int32], pointer: Words
+    ) -> tuple[Ints, Ints, Ints, Bytes]:
         """Return names and argument sizes of dispatches, commands of packets and copies (-1 = none), and what waits.
 
         Args:
             is_dispatch: HIP's dispatches.
-            kernel: of rows that name one; -1 = its name is not known.
+            kernel: of rows that name one; -1 = its name is not known. Dispatches take it over from their names.
+            pointer: of commands. Packets and copies take it over from theirs.
         """
         shader, kernarg, command = (np.empty(self.count, np.int64) for _ in range(3))
         waiting, calls, seen = (
@@ -80,6 +83,26 @@ class Records:
             np.empty(self.lanes, np.int64),
             np.empty((self.lanes, 6), np.int64),
         )
-        places = (is_dispatch, kernel, shader, kernarg, command, waiting, calls, seen)
+        places = (is_dispatch, kernel, pointer, shader, kernarg, command, waiting, calls, seen)
         KERNEL.fold_rows(ctypes.addressof(self._of), *map(address, places))
         return shader, kernarg, command, waiting
+
+    def list_events(
+        self, is_simple: npt.NDArray[np.bool_], is_done: npt.NDArray[np.bool_], partner: Ints, shader: Ints,
+        waiting: npt.NDArray[np.bool_], held: npt.NDArray[np.bool_], *, is_last: bool,
+    ) -> Ints:  # fmt: skip
+        """Return the rows that become events.
+
+        Args:
+            is_simple: of each kind, whether its rows do whatever is beside them.
+            is_done: rows that became events in an earlier block.
+            partner: of an enter its exit, of an exit its enter (`pair_calls`).
+            shader: of a dispatch the row of its name (`fold`).
+            waiting: names whose dispatch may still come.
+            held: rows that wait for the exit of a call.
+            is_last: no exit can come any more.
+        """
+        rows, folded = np.empty(self.count, np.int64), np.empty(self.count, np.uint8)
+        given = map(address, (is_simple, is_done, partner, shader, waiting, held))
+        count = KERNEL.list_events(ctypes.addressof(self._of), *given, is_last, address(folded), address(rows))
+        return rows[:count]

@@ -27,7 +27,8 @@ _ARGUMENTS = {
     "read_shapes": (_POINTER, *_RAW, _INT, *[_POINTER] * 8),
     "pair_calls": (*[_POINTER] * 12,),
     "nest_calls": (_POINTER, _POINTER, _INT, *[_POINTER] * 6),
-    "fold_rows": (*[_POINTER] * 9,),
+    "fold_rows": (*[_POINTER] * 10,),
+    "list_events": (*[_POINTER] * 7, ctypes.c_int, _POINTER, _POINTER),
     "describe_rows": (_POINTER, _POINTER, _INT, *[_POINTER] * 7),
     "end_calls": (_POINTER, _INT, *[_POINTER] * 5),
     "gather_i64": (_INT, _POINTER, _POINTER, _POINTER, _INT, _POINTER, _POINTER),
@@ -38,7 +39,7 @@ _ARGUMENTS = {
 }  # fmt: skip
 _COUNTING = (
     "table_find", "code_spans", "find_lines", "count_units", "count_units_in", "read_shapes", "scan_lines",
-    "describe_rows", "gather_i64", "gather_u64", "gather_u32", "gather_texts",
+    "describe_rows", "list_events", "gather_i64", "gather_u64", "gather_u32", "gather_texts",
 )  # fmt: skip
 
 
