@@ -257,6 +257,14 @@ def test_what_becomes_an_event_is_listed(rows: list[tuple[int, int, bool, bool, 
     assert found.tolist() == [row for row in range(len(rows)) if is_event(row) and not held[row]]
 
 
+@given(st.lists(st.booleans(), max_size=40))
+def test_the_rows_that_are_kept_stay_in_order(kept: list[bool]) -> None:
+    number = np.arange(len(kept))
+    first, second = native.keep_rows(np.array(kept, np.bool_), number, 3 * number)
+    assert first.tolist() == [row for row in range(len(kept)) if kept[row]]
+    assert second.tolist() == (3 * first).tolist()
+
+
 def test_vocabularies_are_those_of_python() -> None:
     source = "".join(path.read_text() for path in _SOURCES)
     kinds = re.search(r"enum \{ (ENTER = .*?) \};", source)

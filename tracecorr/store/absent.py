@@ -6,7 +6,6 @@ from difflib import get_close_matches
 from pathlib import Path
 
 from tracecorr.model.errors import CaptureError, quote_path
-from tracecorr.store.likeness import find_option
 
 _MAKE = "make one with `tracecorr import`"
 _MOST_NAMED = 5
@@ -23,6 +22,9 @@ def describe_absent(path: Path, captures: list[Path]) -> CaptureError:
         InputError: `path` is a file that cannot be read.
     """
     if path.is_file():
+        # It knows all readers, which takes longer to import than to open a capture.
+        from tracecorr.store.likeness import find_option
+
         option = find_option(path)
         hint = f"make one of it: tracecorr import {option} {quote_path(path)}" if option else _MAKE
         return CaptureError(f"{path} is a file and no capture folder", hint)

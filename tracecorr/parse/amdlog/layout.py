@@ -146,8 +146,8 @@ class Layouts:
             rows, at, skip = rows[is_word], at[is_word], skip[is_word]
             lines.what[rows] = self._look(text, at, end[rows], skip, site_of(lines.slot[rows]))
             lines.message[rows], fits[rows] = at + skip, True
-        matched = Matched(np.arange(len(start)), lines.time, lines.thread, lines.message, lines.what)
-        return fits, matched if fits.all() else matched.take(np.flatnonzero(fits))
+        columns = np.arange(len(start)), lines.time, lines.thread, lines.message, lines.what
+        return fits, Matched(*(columns if fits.all() else native.keep_rows(fits, *columns)))
 
     def _describe(self, layout: Layout) -> native.LayoutOf:
         of = native.LayoutOf(layout.mark, layout.digits, layout.gap, *self._fronts.pointers)

@@ -47,7 +47,7 @@ class Split:
 
     def take(self, rows: Ints) -> Split:
         """Return some of the records, in the same order."""
-        columns: dict[str, Any] = {name: mine[rows] for name, mine in self._columns()}
+        columns: dict[str, Any] = {name: mine.take(rows) for name, mine in self._columns()}
         taken = Split(**columns, used=self.used, skipped=self.skipped, may_complain=self.may_complain)
         if self.messages and len(rows):
             torn = np.array(sorted(self.messages), np.int64)

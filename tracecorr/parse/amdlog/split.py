@@ -206,12 +206,13 @@ class Splitter:
             is_odd = is_matched & (counted != 1)
             pieces = _search(text, _pieces_of(text, start, end, np.flatnonzero(is_odd)))
             matched, times = matched.take(~is_odd[matched.line]), counted[rest]
+            is_matched &= ~is_odd
         if times.any():
             pieces, foreign = pieces.join(_search(text, foreign.take(times > 0))), foreign.take(times == 0)
         if len(foreign.start):
             old = _records_without_unit(text, foreign)
             foreign, pieces = foreign.take(old.size == 0), pieces.join(old.take(old.size > 0))
-        split = _split_of(text, start, end, bare, matched)
+        split = _split_of(text, *native.keep_rows(is_matched, start, end, bare), matched)
         if len(pieces.start):
             stamp, good = decimal(text, pieces.mark, pieces.size)
             good &= pieces.size > 0
@@ -301,7 +302,6 @@ def _pieces_of(text: Text, start: Ints, end: Ints, rows: Ints) -> _Pieces:
 
 def _split_of(text: Text, start: Ints, end: Ints, bare: Ints, matched: Matched) -> Split:
     """Return the lines that fit a layout as records."""
-    start, end, bare = start[matched.line], end[matched.line], bare[matched.line]
     none = np.zeros(len(start), np.bool_)
     used = len(start), int((np.minimum(end + 1, text.stop) - start).sum())
     stamp = matched.stamp * 1000

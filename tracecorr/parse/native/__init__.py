@@ -31,6 +31,7 @@ from tracecorr.parse.native.rows import (
     end_calls,
     gather,
     gather_texts,
+    keep_rows,
 )
 from tracecorr.parse.native.shapes import MOST_NUMBERS, find_starts, read_shapes
 from tracecorr.parse.native.tables import HashTable, code_spans, hash_spans
@@ -39,5 +40,5 @@ __all__ = [
     "ASK_RESULT", "FITS", "IS_CUT", "IS_TOLD", "MOST_NUMBERS", "NO_FORM", "NO_FRONT", "CallRowsOf", "ClassesOf",
     "Described", "HashTable", "LayoutOf", "Lines", "Records", "Scanned", "ShapesOf", "address", "code_spans",
     "count_times", "count_units", "count_units_in", "describe_rows", "end_calls", "find_lines", "find_pairs",
-    "find_starts", "gather", "gather_texts", "hash_spans", "match_lines", "read_shapes", "scan_lines",
+    "find_starts", "gather", "gather_texts", "hash_spans", "keep_rows", "match_lines", "read_shapes", "scan_lines",
 ]  # fmt: skip

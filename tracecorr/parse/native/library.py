@@ -31,6 +31,7 @@ _ARGUMENTS = {
     "list_events": (*[_POINTER] * 7, ctypes.c_int, _POINTER, _POINTER),
     "describe_rows": (_POINTER, _POINTER, _INT, *[_POINTER] * 7),
     "end_calls": (_POINTER, _INT, *[_POINTER] * 5),
+    "keep_rows": (_POINTER, _INT, _INT, _POINTER, _POINTER),
     "gather_i64": (_INT, _POINTER, _POINTER, _POINTER, _INT, _POINTER, _POINTER),
     "gather_u64": (_INT, _POINTER, _POINTER, _POINTER, ctypes.c_uint64, _POINTER, _POINTER),
     "gather_u32": (_INT, _POINTER, _POINTER, _POINTER, _INT, _POINTER, _POINTER),
@@ -39,7 +40,7 @@ _ARGUMENTS = {
 }  # fmt: skip
 _COUNTING = (
     "table_find", "code_spans", "find_lines", "count_units", "count_units_in", "read_shapes", "scan_lines",
-    "describe_rows", "list_events", "gather_i64", "gather_u64", "gather_u32", "gather_texts",
+    "describe_rows", "list_events", "keep_rows", "gather_i64", "gather_u64", "gather_u32", "gather_texts",
 )  # fmt: skip
 
 

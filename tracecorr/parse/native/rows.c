@@ -106,6 +106,20 @@ void end_calls(const CallRows *of, i64 count, const i64 *rows, i64 *leave, i64 *
     }
 }
 
+/* Copy the rows of some columns of 8 bytes that are kept, most of them; return how many are. */
+i64 keep_rows(const u8 *kept, i64 count, i64 columns, const u64 *const *from, u64 *const *to) {
+    i64 taken = 0;
+    for (i64 row = 0; row < count;) {
+        const u8 *stop = kept[row] ? memchr(kept + row, 0, (size_t)(count - row)) : NULL;
+        i64 run = !kept[row] ? 0 : stop ? stop - kept - row : count - row;
+        for (i64 column = 0; run && column < columns; column++)
+            memcpy(to[column] + taken, from[column] + row, (size_t)run * sizeof(u64));
+        taken += run;
+        row += run + 1;
+    }
+    return taken;
+}
+
 static inline void mark(u8 *bits, i64 i) { bits[i >> 3] |= (u8)(1 << (i & 7)); }
 
 /* Each of these sets the values of some rows (of `via[row]` where that is given, -1 = null), marks in `bits` those that

@@ -60,6 +60,15 @@ def end_calls(of: CallRowsOf, rows: Ints) -> tuple[Ints, Ints, Words, npt.NDArra
     return leave, span, stream, flags
 
 
+def keep_rows(kept: npt.NDArray[np.bool_], *columns: Ints) -> list[Ints]:
+    """Return the rows of some columns that are kept; quick where these are nearly all."""
+    columns = tuple(map(as_ints, columns))
+    taken = [np.empty(len(kept), np.int64) for _ in columns]
+    sources, targets = ((ctypes.c_void_p * len(columns))(*map(address, arrays)) for arrays in (columns, taken))
+    count = KERNEL.keep_rows(address(kept), len(kept), len(columns), sources, targets)
+    return [column[:count] for column in taken]
+
+
 _GATHERS = {
     (np.dtype(np.int64), np.dtype(np.int64)): KERNEL.gather_i64,
     (np.dtype(np.uint64), np.dtype(np.uint64)): KERNEL.gather_u64,
