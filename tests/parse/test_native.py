@@ -16,6 +16,8 @@ from hypothesis import strategies as st
 
 from tracecorr.parse import native
 from tracecorr.parse.amdlog.calls import NO_EXIT, OPEN
+from tracecorr.parse.amdlog.classify import Classifier
+from tracecorr.parse.amdlog.layout import Layouts
 from tracecorr.parse.amdlog.messages import Kind
 from tracecorr.parse.amdlog.shapes import Shapes, Span
 from tracecorr.parse.native.library import LIBRARY, checksum, load
@@ -52,8 +54,26 @@ def test_times_are_counted_in_lines_and_in_blocks(data: bytes) -> None:
     lines = [data[i:j] for i, j in zip(start - PAD, stop - PAD, strict=True)]
     found = native.count_times(text.bytes, start, stop).tolist()
     assert found == [len(re.findall(rb"(?<=\d{5})d? us:", line)) for line in lines]
-    assert native.count_units(text.bytes, text.start, text.stop) == data.count(b" us:")
     assert native.count_units_in(text.bytes, start, stop) == data.count(b" us:")
+
+
+@given(st.lists(st.tuples(st.integers(0, 200_000), st.sampled_from([b" us:", b"\0", b"\n", b":2:"])), max_size=40))
+def test_a_block_tells_its_lines_times_levels_and_holes(parts: list[tuple[int, bytes]]) -> None:
+    block = bytearray(b"x" * 200_004)
+    # Loops that count in steps must not miss what lies across the end of one.
+    for step in (1 << 16, 2 << 16, 3 << 16):
+        block[step - 2 : step + 2] = b" us:"
+    for place, part in parts:
+        block[place : place + len(part)] = part
+    data = bytes(block)
+    found = Layouts(Classifier()).scan(Text(data), len(data))
+    assert found is not None
+    scanned = found[0]
+    lines = data.removesuffix(b"\n").split(b"\n")
+    assert [data[i:j] for i, j in zip(scanned.start - PAD, scanned.end - PAD, strict=True)] == lines
+    assert scanned.units == data.count(b" us:")
+    assert scanned.has_holes == (b"\0" in data)
+    assert scanned.levels[2] == sum(line.startswith(b":2:") for line in lines)
 
 
 @given(st.binary(max_size=300), st.integers(1, 120))

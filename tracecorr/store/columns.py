@@ -18,14 +18,14 @@ import pyarrow.parquet as pq
 
 _FEW_VALUES = frozenset(
     {
-        "file", "length", "end_length", "pid", "tid", "cpu", "flags", "ring", "stream", "signal", "arg", "fd",
+        "length", "end_length", "pid", "tid", "cpu", "flags", "ring", "stream", "signal", "arg", "fd",
         "cmd", "size_bytes", "process", "thread", "gpu", "queue", "kernel", "err_lo_ns", "err_hi_ns", "swq", "log_id",
         "header", "grid_x", "grid_y", "grid_z", "workgroup_x", "workgroup_y", "workgroup_z", "private_bytes",
         "group_bytes", "kernel_object", "kernarg_bytes", "engine",
     }
 )  # fmt: skip
 # The same in many rows behind each other, then another one far from it: such runs are left to the compression.
-_IN_RUNS = frozenset({"parent_offset"})
+_IN_RUNS = frozenset({"file", "parent_offset"})
 # The index of a row group takes some kilobytes; fewer rows would not fill its encodings.
 _GROUP_ROWS = 1 << 18
 # Each page begins its compression and its encodings anew; larger ones would take more memory.

@@ -175,31 +175,36 @@ class Splitter:
             # New layouts: learn them from a few lines, not from all.
             pick = np.arange(0, len(start), len(start) // _SAMPLE)
             known = self._layouts.match(text, start[pick], bare[pick])
-            self._cut_records(text, start[pick], end[pick], bare[pick], known)
+            self._cut_records(text, start[pick], end[pick], bare[pick], known, scanned.units)
             matched = self._layouts.match(text, start, bare)
-        split, foreign = self._cut_records(text, start, end, bare, matched)
+        split, foreign = self._cut_records(text, start, end, bare, matched, scanned.units)
         # A record behind other text on its line is not among the lines that begin with a level.
         split.may_complain |= any(scanned.levels[level] for level in WORST_LEVELS)
         self._join_torn(text, split, foreign)
         if len(split.start):
-            open_at_holes(text, split)
+            if scanned.has_holes:
+                open_at_holes(text, split)
             if text.raw[text.stop - 1] != NEWLINE:
                 open_last(text, split)
             self._goes_on = _is_multi_line(text, int(split.start[-1]))
         return split
 
-    def _cut_records(self, text: Text, start: Ints, end: Ints, bare: Ints, matched: Matched) -> tuple[Split, _Pieces]:
+    def _cut_records(
+        self, text: Text, start: Ints, end: Ints, bare: Ints, matched: Matched, units: int
+    ) -> tuple[Split, _Pieces]:
         """Return the records, and the lines and parts of lines that are none.
 
         Args:
             start, end: of the lines; `bare` ends are before a carriage return.
             matched: those that fit a layout.
+            units: how many times may stand in the block.
         """
         is_matched = np.zeros(len(start), np.bool_)
         is_matched[matched.line] = True
         rest = np.flatnonzero(~is_matched)
         pieces, foreign = _pieces_of(text, start, end, rest[:0]), _pieces_of(text, start, end, rest)
-        if _hold_one_time_each(text, len(matched.line), foreign):
+        # Each of the matched lines holds a time; where there are no more, each holds one only.
+        if units - native.count_units_in(text.bytes, foreign.start, foreign.end) == len(matched.line):
             times = native.count_times(text.bytes, foreign.start, foreign.end)
         else:
             counted = native.count_times(text.bytes, start, end)
@@ -212,7 +217,8 @@ class Splitter:
         if len(foreign.start):
             old = _records_without_unit(text, foreign)
             foreign, pieces = foreign.take(old.size == 0), pieces.join(old.take(old.size > 0))
-        split = _split_of(text, *native.keep_rows(is_matched, start, end, bare), matched)
+        start, end, bare = native.keep_rows(is_matched, start, end, bare)
+        split = _split_of(text, start, end, bare, matched)
         if len(pieces.start):
             stamp, good = decimal(text, pieces.mark, pieces.size)
             good &= pieces.size > 0
@@ -318,12 +324,6 @@ def _records_without_unit(text: Text, lines: _Pieces) -> _Pieces:
         if found:
             mark[i], size[i] = found.end(1), len(found[1])
     return _Pieces(lines.start, lines.end, lines.until, mark, size, lines.torn)
-
-
-def _hold_one_time_each(text: Text, matched: int, foreign: _Pieces) -> bool:
-    """Tell whether each of the matched lines, all but the foreign ones, is known to hold one time only."""
-    in_all = native.count_units(text.bytes, text.start, text.stop)
-    return in_all - native.count_units_in(text.bytes, foreign.start, foreign.end) == matched
 
 
 def _search(text: Text, lines: _Pieces) -> _Pieces:

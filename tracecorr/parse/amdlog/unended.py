@@ -27,8 +27,6 @@ def open_last(text: Text, split: Split) -> None:
 
 def open_at_holes(text: Text, split: Split) -> None:
     """Take what is sure of the messages of records with NULs in them: what stands behind these is of another line."""
-    if text.raw.find(b"\0", text.start, text.stop) < 0:
-        return
     places = np.array([hole.start() for hole in _HOLE.finditer(text.raw, text.start, text.stop)], np.int64)
     found = np.searchsorted(split.start, places, side="right") - 1
     records, first = np.unique(found, return_index=True)

@@ -15,7 +15,6 @@ from tracecorr.parse.native.lines import (
     Lines,
     Scanned,
     count_times,
-    count_units,
     count_units_in,
     find_lines,
     find_pairs,
@@ -39,6 +38,6 @@ from tracecorr.parse.native.tables import HashTable, code_spans, hash_spans
 __all__ = [
     "ASK_RESULT", "FITS", "IS_CUT", "IS_TOLD", "MOST_NUMBERS", "NO_FORM", "NO_FRONT", "CallRowsOf", "ClassesOf",
     "Described", "HashTable", "LayoutOf", "Lines", "Records", "Scanned", "ShapesOf", "address", "code_spans",
-    "count_times", "count_units", "count_units_in", "describe_rows", "end_calls", "find_lines", "find_pairs",
+    "count_times", "count_units_in", "describe_rows", "end_calls", "find_lines", "find_pairs",
     "find_starts", "gather", "gather_texts", "hash_spans", "keep_rows", "match_lines", "read_shapes", "scan_lines",
 ]  # fmt: skip

@@ -18,7 +18,6 @@ _ARGUMENTS = {
     "hash_spans": (*_RAW, _INT, _POINTER, _POINTER, _POINTER),
     "code_spans": (*_TABLE, *_RAW, _INT, *[_POINTER] * 4),
     "find_lines": (_POINTER, _INT, _INT, _INT, _POINTER, _POINTER),
-    "count_units": (_POINTER, _INT, _INT),
     "count_units_in": (_POINTER, _INT, _POINTER, _POINTER),
     "count_times": (_POINTER, _INT, _POINTER, _POINTER, _POINTER),
     "find_pairs": (*_RAW, _INT, _POINTER, _INT, _BYTE, _BYTE, _POINTER),
@@ -39,7 +38,7 @@ _ARGUMENTS = {
     "find_starts": (*_RAW, _INT, _POINTER, _POINTER, _INT, *[_POINTER] * 4, _INT, *[_POINTER] * 3),
 }  # fmt: skip
 _COUNTING = (
-    "table_find", "code_spans", "find_lines", "count_units", "count_units_in", "read_shapes", "scan_lines",
+    "table_find", "code_spans", "find_lines", "count_units_in", "read_shapes", "scan_lines",
     "describe_rows", "list_events", "keep_rows", "gather_i64", "gather_u64", "gather_u32", "gather_texts",
 )  # fmt: skip
 

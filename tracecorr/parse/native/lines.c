@@ -71,29 +71,35 @@ i64 find_lines(const u8 *raw, i64 start, i64 stop, i64 room, i64 *starts, i64 *e
     return count;
 }
 
-/* Return how often ` us:` stands between two places. */
-i64 count_units(const u8 *raw, i64 start, i64 stop) {
+/* Return how often ` us:` stands between two places; set `*holes` where a NUL begins there. */
+static i64 count_units(const u8 *raw, i64 start, i64 stop, i64 *holes) {
     enum { LANES = 32, TURNS = 255 };
     const u8 *p = raw + start, *last = raw + stop - 3;
     i64 count = 0;
     while (last - p >= LANES) {
-        u8 lanes[LANES] = {0};
+        u8 lanes[LANES] = {0}, zeros[LANES] = {0};
         for (int turn = 0; turn < TURNS && last - p >= LANES; turn++, p += LANES)
-            for (int i = 0; i < LANES; i++)
+            for (int i = 0; i < LANES; i++) {
                 lanes[i] += (p[i] == ' ') & (p[i + 1] == 'u') & (p[i + 2] == 's') & (p[i + 3] == ':');
-        for (int i = 0; i < LANES; i++)
+                zeros[i] |= p[i] == 0;
+            }
+        for (int i = 0; i < LANES; i++) {
             count += lanes[i];
+            *holes |= zeros[i];
+        }
     }
-    for (; p < last; p++)
-        count += !memcmp(p, " us:", 4);
+    for (; p < raw + stop; p++) {
+        count += p < last && !memcmp(p, " us:", 4);
+        *holes |= *p == 0;
+    }
     return count;
 }
 
 /* Return how often ` us:` stands in some spans. */
 i64 count_units_in(const u8 *raw, i64 count, const i64 *start, const i64 *stop) {
-    i64 found = 0;
+    i64 found = 0, holes = 0;
     for (i64 i = 0; i < count; i++)
-        found += count_units(raw, start[i], stop[i]);
+        found += count_units(raw, start[i], stop[i], &holes);
     return found;
 }
 
@@ -223,24 +229,36 @@ void match_lines(const Layout *of, const u8 *raw, i64 raw_size, i64 count, const
         match_line(of, raw, raw_size, start[i], end[i], given, to, i);
 }
 
+/* What a block holds: lines of each level (the last one: of none), how often ` us:`, and whether NULs. */
+typedef struct {
+    i64 levels[11], units, holes;
+} Counts;
+
 /* Find the lines of a block, and read those of one layout; return how many lines there are, -1 = no room for them.
  *
- * `ends` are before the newline, `bare` ones before a carriage return, too. `levels` counts the lines of each level.
+ * `ends` are before the newline, `bare` ones before a carriage return, too.
  */
 i64 scan_lines(const Layout *of, const u8 *raw, i64 raw_size, i64 start, i64 stop, i64 room, i64 *starts, i64 *ends,
-               i64 *bare, i64 *levels, const Lines *to) {
-    i64 count = 0;
+               i64 *bare, Counts *counts, const Lines *to) {
+    enum { STEP = 1 << 16 }; /* bytes that the cache still holds when their lines are read */
+    i64 count = 0, counted = start;
     while (start < stop) {
+        for (; counted <= start; counted += STEP)
+            counts->units += count_units(raw, counted, counted + STEP + 3 < stop ? counted + STEP + 3 : stop,
+                                         &counts->holes);
         i64 end = line_end(raw, start, stop);
         if (count == room)
             return -1;
         starts[count] = start;
         ends[count] = end;
         bare[count] = end - (raw[end - 1] == '\r');
-        levels[raw[start] == ':' && raw[start + 2] == ':' && is_digit(raw[start + 1]) ? raw[start + 1] - '0' : 10]++;
+        int has_level = raw[start] == ':' && raw[start + 2] == ':' && is_digit(raw[start + 1]);
+        counts->levels[has_level ? raw[start + 1] - '0' : 10]++;
         match_line(of, raw, raw_size, start, bare[count], 0, to, count);
         count++;
         start = end + 1;
     }
+    for (; counted < stop; counted += STEP)
+        counts->units += count_units(raw, counted, counted + STEP + 3 < stop ? counted + STEP + 3 : stop, &counts->holes);
     return count;
 }

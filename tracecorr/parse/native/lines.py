@@ -25,12 +25,6 @@ def find_lines(raw: Bytes, start: int, stop: int) -> tuple[Ints, Ints]:
     raise AssertionError("each line has a byte")
 
 
-def count_units(raw: Bytes, start: int, stop: int) -> int:
-    """Return how often ` us:` stands between two positions."""
-    count: int = KERNEL.count_units(address(raw), start, stop)
-    return count
-
-
 def count_units_in(raw: Bytes, start: Ints, stop: Ints) -> int:
     """Return how often ` us:` stands in some spans."""
     start, stop = as_ints(start), as_ints(stop)
@@ -102,12 +96,16 @@ class Scanned:
         start, end: of each line; its end is before the newline.
         bare: its end before a carriage return.
         levels: how many lines begin with `:0:`, `:1:` and so on.
+        units: how often ` us:` stands in it.
+        has_holes: whether NULs do.
     """
 
     start: Ints
     end: Ints
     bare: Ints
     levels: list[int]
+    units: int
+    has_holes: bool
 
 
 def scan_lines(of: LayoutOf, raw: Bytes, start: int, stop: int, room: int) -> tuple[Scanned, Lines] | None:
@@ -119,14 +117,14 @@ def scan_lines(of: LayoutOf, raw: Bytes, start: int, stop: int, room: int) -> tu
         start, stop: from where on, and how far.
         room: how many lines there may be; of more nothing is told.
     """
-    lines, (starts, ends, bare), levels = (
-        Lines(room),
-        (np.empty(room, np.int64) for _ in range(3)),
-        np.zeros(11, np.int64),
-    )
-    to, places = lines.describe(), map(address, (starts, ends, bare, levels))
+    # Of lines that begin with a level, with none, of times and NULs.
+    lines, counts = Lines(room), np.zeros(13, np.int64)
+    starts, ends, bare = (np.empty(room, np.int64) for _ in range(3))
+    to, places = lines.describe(), map(address, (starts, ends, bare, counts))
     within = address(raw), len(raw), start, stop, room
     count = KERNEL.scan_lines(ctypes.addressof(of), *within, *places, ctypes.addressof(to))
     if count < 0:
         return None
-    return Scanned(starts[:count], ends[:count], bare[:count], levels[:10].tolist()), lines.first(count)
+    told: list[int] = counts.tolist()
+    scanned = Scanned(starts[:count], ends[:count], bare[:count], told[:10], told[11], told[12] > 0)
+    return scanned, lines.first(count)
