@@ -172,10 +172,12 @@ class Splitter:
     def _find_records(self, text: Text, scanned: native.Scanned, matched: Matched) -> Split:
         start, end, bare = scanned.start, scanned.end, scanned.bare
         if len(start) > 4 * _SAMPLE and 2 * len(matched.line) < len(start):
-            # New layouts: learn them from a few lines, not from all.
+            # New layouts: learn them from a few lines, and what messages look like from some more, not from all.
             pick = np.arange(0, len(start), len(start) // _SAMPLE)
             known = self._layouts.match(text, start[pick], bare[pick])
             self._cut_records(text, start[pick], end[pick], bare[pick], known, scanned.units)
+            pick = np.arange(0, len(start), max(len(start) // (16 * _SAMPLE), 1))
+            self._layouts.match(text, start[pick], bare[pick])
             matched = self._layouts.match(text, start, bare)
         split, foreign = self._cut_records(text, start, end, bare, matched, scanned.units)
         # A record behind other text on its line is not among the lines that begin with a level.

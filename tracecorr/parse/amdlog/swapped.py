@@ -61,7 +61,8 @@ def find_swapped(
         return Head(text.slice(at, stop), is_coloured(text, at), pids[thread[i]]), i
 
     heads = [(head, -1) for head in waiting]
-    heads += [cut(i, int(end[i])) for i in np.flatnonzero(torn & ((end - start) % PIECE == 0)).tolist()]
+    halves = np.flatnonzero(torn)
+    heads += [cut(i, int(end[i])) for i in halves[(end[halves] - start[halves]) % PIECE == 0].tolist()]
     left = []
     while heads:
         head, at = heads.pop()
