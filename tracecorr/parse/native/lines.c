@@ -39,8 +39,10 @@ static inline u64 hash_span(const u8 *raw, i64 raw_size, i64 at, i64 end) {
 
 /* Set the hash of the text between two places, of each row. */
 void hash_spans(const u8 *raw, i64 raw_size, i64 count, const i64 *at, const i64 *end, u64 *hashes) {
-    for (i64 i = 0; i < count; i++)
+    for (i64 i = 0; i < count; i++) {
+        fetch(raw, at, i, count, 4);
         hashes[i] = hash_span(raw, raw_size, at[i], end[i]);
+    }
 }
 
 /* Set the hashes and codes (-1 = not known) of texts; return how many are not known. */
@@ -123,6 +125,7 @@ void count_times(const u8 *raw, i64 count, const i64 *start, const i64 *end, i64
 void find_pairs(const u8 *raw, i64 raw_size, i64 count, const i64 *at, i64 size, u8 first, u8 second, i64 *places) {
     for (i64 i = 0; i < count; i++) {
         places[i] = -1;
+        fetch(raw, at, i, count, 2);
         if (!is_inside(raw_size, at[i], size))
             continue;
         const u8 *p = raw + at[i], *stop = p + size - 1;

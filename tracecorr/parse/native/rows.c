@@ -47,6 +47,7 @@ i64 describe_rows(const Classes *of, const u8 *raw, i64 count, const i64 *start,
         i64 code = what[i], kind = of->kind[code], behind = stop[i] - at[i] - of->length[code];
         int succeeds = of->succeeds[code] > 0 && behind >= of->returned;
         u8 asks = 0;
+        fetch(raw, stop, i, count, 1);
         to->told_us[i] = -1;
         if (kind == EXIT) {
             if (!succeeds)

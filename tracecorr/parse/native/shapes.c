@@ -56,6 +56,7 @@ i64 read_shapes(const Shapes *of, const u8 *raw, i64 raw_size, i64 count, const 
     u64 numbers[MOST_NUMBERS];
     for (i64 i = 0; i < count; i++) {
         i64 found = -1;
+        fetch(raw, at, i, count, 3);
         if (kind[i] >= 0 && size[i] >= 0 && is_inside(raw_size, at[i], of->most_bytes)) {
             i64 key = kind[i] * of->most_bytes + (size[i] < of->most_bytes ? size[i] : of->most_bytes - 1);
             const u8 *text = raw + at[i];
@@ -86,9 +87,11 @@ i64 read_shapes(const Shapes *of, const u8 *raw, i64 raw_size, i64 count, const 
 void find_starts(const u8 *raw, i64 raw_size, i64 count, const i64 *at, const i64 *end, i64 tried, const i64 *skips,
                  const i64 *which, const i64 *sizes, const u8 *literals, i64 literal_bytes, i64 *split, i64 *found,
                  i64 *hits) {
+    i64 first = tried ? skips[0] : 0;
     for (i64 i = 0; i < count; i++) {
         found[i] = -1;
         split[i] = 0;
+        fetch(raw + first, at, i, count, 1);
         for (i64 turn = 0; turn < tried && found[i] < 0; turn++) {
             i64 text = which[turn], place = at[i] + skips[turn];
             if (!is_inside(raw_size, place, sizes[text]) || place + sizes[text] > end[i] ||
