@@ -124,6 +124,41 @@ def test_numbers_of_all_widths_are_read(decimal: str, hexadecimal: str) -> None:
     }  # fmt: skip
 
 
+_TEXTS = st.lists(st.sampled_from([b"a 1, b 0x2f;", b"b 0x3e, a 4;;", b"c 5;", b"a 6, a 7;", b"none"]), max_size=20)
+
+
+@given(_TEXTS)
+def test_numbers_of_texts_are_listed_or_put_to_their_text(texts: list[bytes]) -> None:
+    shapes, number = Shapes(), re.compile(rb"(\w) ((?:0x)?[0-9a-f]+)(?=[,;])")
+    for line in (b"a 1, b 0x2f;\n", b"b 0x3e, a 4;;\n", b"c 5;\n", b"a 6, a 7;\n"):
+        shapes.learn(0, line, [Span(found[1].decode(), *found.span(2)) for found in number.finditer(line)])
+    text = Text(b"".join(one + b"\n" for one in texts))
+    size = np.array([len(one) for one in texts], np.int64)
+    at = text.start + np.cumsum(size + 1) - (size + 1)
+    found = {(name, int(row), int(value)) for name, rows, values in shapes.read(text, at * 0, at, size).fields
+             for row, value in zip(rows, values, strict=True)}  # fmt: skip
+    told = [(one[1].decode(), row, int(one[2], 0)) for row, line in enumerate(texts) for one in number.finditer(line)]
+    assert found == set(told)
+    filling = shapes.fill(text, at * 0, at, size)
+    assert filling.rest.tolist() == [row for row, line in enumerate(texts) if line == b"none"]
+    last = {(name, row): value for name, row, value in told}
+    for name, (values, present) in filling.fields.items():
+        assert values.tolist() == [last.get((name, row), 0) for row in range(len(texts))]
+        assert present.tolist() == [(name, row) in last for row in range(len(texts))]
+
+
+@given(st.lists(st.integers(-1, 4), max_size=30), st.integers(0, 3))
+def test_rows_have_the_fields_of_their_codes(codes: list[int], fields: int) -> None:
+    values = np.arange(8 * fields, dtype=np.uint64).reshape(fields, 8) + np.uint64(1)
+    present = values % np.uint64(3) > 0
+    spread, has = native.spread_fields(np.array(codes, np.int64), values, present)
+    for field in range(fields):
+        assert has[field].tolist() == [code >= 0 and bool(present[field, code]) for code in codes]
+        assert spread[field].tolist() == [
+            int(values[field, code]) if code >= 0 and present[field, code] else 0 for code in codes
+        ]
+
+
 @pytest.mark.parametrize("place", [-(10**12), -1, 0, 7, 10**12])
 def test_places_outside_of_the_bytes_fit_nothing(place: int) -> None:
     text = Text(b":3:a.cpp : 1 : 123456789 us: [pid:1 tid: 0x7f00000000a0] hipA ( ) \n")

@@ -34,11 +34,11 @@ class CommandReader:
         """Complete the rows that are commands, and set the kind of those that are not enqueued."""
         commands = np.flatnonzero(rows["kind"] == Kind.COMMAND)
         size = end[commands] - at[commands]
-        reading = self._shapes.read(text, np.zeros(len(commands), np.int64), at[commands], size)
-        rest, known = reading.rest, np.flatnonzero(reading.labels >= 0)
-        rows["name"][commands[known]] = reading.labels[known]
-        for name, own, values in reading.fields:
-            rows[name][commands[own]] = values
+        filling = self._shapes.fill(text, np.zeros(len(commands), np.int64), at[commands], size)
+        for name, (values, _) in filling.fields.items():
+            rows[name][commands] = values
+        rest, known = filling.rest, filling.labels >= 0
+        rows["name"][commands[known]] = filling.labels[known]
         if len(rest):
             self._read_any(text, rows, commands[rest], at, end)
             self._learn(

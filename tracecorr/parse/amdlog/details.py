@@ -15,8 +15,9 @@ from tracecorr.parse.amdlog.commands import CommandReader
 from tracecorr.parse.amdlog.fields import FieldReader
 from tracecorr.parse.amdlog.frames import Args
 from tracecorr.parse.amdlog.messages import MESSAGES, Kind
-from tracecorr.parse.amdlog.packets import Fields, PacketReader, without_slots
+from tracecorr.parse.amdlog.packets import PacketReader, Packets, without_slots
 from tracecorr.parse.amdlog.rows import NULLS, Rows
+from tracecorr.parse.amdlog.shapes import Fields
 from tracecorr.parse.amdlog.split import Thread
 from tracecorr.parse.amdlog.wholeness import is_whole_kernel
 from tracecorr.parse.digits import Ints, Words
@@ -48,11 +49,13 @@ class Details:
 
     Args:
         packets: rows that are packets or copies.
-        packet_fields: name -> index into `packets`, values.
+        packet_fields: name -> value of each of them, and whether it has one.
+        waits: places in `packets`, and signals or events that they wait for.
     """
 
     packets: Ints
     packet_fields: Fields
+    waits: list[tuple[Ints, Words]] = field(default_factory=list)
     args: Args = field(default_factory=Args)
 
     @classmethod
@@ -178,37 +181,22 @@ class DetailReader:
 
     def _read_packets(self, text: Text, rows: Rows, details: Details, message: Ints, at: Ints, end: Ints) -> None:
         packets = np.flatnonzero((rows["kind"] == Kind.PACKET) | (rows["kind"] == Kind.COPY))
-        found, names, kind = self._packets.read(text, at[packets], end[packets])
+        found = self._packets.read(text, at[packets], end[packets])
         is_packet = rows["kind"][packets] == Kind.PACKET
         # A line that was cut before its header is no packet that could be counted.
-        broken = is_packet & (kind < 0)
-        rows["kind"][packets[broken]] = Kind.OTHER
-        rows["layer"][packets[broken]] = LAYERS.index("other")
-        known = is_packet & ~broken
-        codes = np.array([self._classifier.names.code_of(name) for name in names], np.int64)
-        if known.any():
-            rows["name"][packets[known]] = codes[kind[known]]
-        rocr = packets[known & rows["is_rocr"][packets]]
+        broken = is_packet & (found.kind < 0)
+        if broken.any():
+            rows["kind"][packets[broken]] = Kind.OTHER
+            rows["layer"][packets[broken]] = LAYERS.index("other")
+            found, packets, is_packet = found.take(~broken), packets[~broken], is_packet[~broken]
+        if is_packet.any():
+            codes = np.array([self._classifier.names.code_of(name) for name in found.names], np.int64)
+            rows["name"][packets[is_packet]] = codes[found.kind[is_packet]]
+        rocr = packets[is_packet & rows["is_rocr"][packets]]
         details.args.add("rocr", rows["offset"][rocr], np.ones(len(rocr), np.uint64))
-        details.packets = packets[~broken]
-        place = np.cumsum(~broken) - 1
-        shifted = message[packets] == _SHIFTED_COPY
-        found = without_slots(found, rows["is_rocr"][packets])
-        for name, (at_rows, values) in found.items():
-            if name in _SHIFTED and shifted.any():
-                sure = ~shifted[at_rows]
-                at_rows, values = at_rows[sure], values[sure]
-            if len(details.packets) < len(packets):
-                good = ~broken[at_rows]
-                at_rows, values = at_rows[good], values[good]
-            if name == "slot":
-                details.args.add(name, rows["offset"][packets[at_rows]], values)
-                continue
-            if name in ("ring", "signal"):
-                rows[name][packets[at_rows]] = values
-            elif name in ("packet_index", "size_bytes"):
-                rows[name][packets[at_rows]] = _signed(values)
-            details.packet_fields[name] = place[at_rows], values
+        details.packets = packets
+        found.forget(_SHIFTED, message[packets] == _SHIFTED_COPY)
+        _keep_fields(rows, details, found)
 
     def _read_streams(self, text: Text, rows: Rows, args: Args, at: Ints, end: Ints) -> None:
         names = self._classifier.names.values
@@ -264,6 +252,20 @@ class DetailReader:
         rows["name"][others] = self._classifier.general(text, at[others], end[others])
         rows["layer"][others] = LAYERS.index("other")
         rows["kind"][others] = Kind.ROW
+
+
+def _keep_fields(rows: Rows, details: Details, found: Packets) -> None:
+    packets = details.packets
+    details.waits = [(at, values) for _, at, values in found.waits]
+    for name, (values, present) in without_slots(found.fields, rows["is_rocr"][packets]).items():
+        if name == "slot":
+            details.args.add(name, rows["offset"][packets[present]], values[present])
+            continue
+        if name in ("ring", "signal"):
+            rows[name][packets] = values
+        elif name in ("packet_index", "size_bytes"):
+            rows[name][packets] = np.where(present, _signed(values), -1)
+        details.packet_fields[name] = values, present
 
 
 def _number(key: str, value: str) -> int | None:

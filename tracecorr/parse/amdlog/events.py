@@ -100,15 +100,11 @@ class TableMaker:
 
 
 def _add_fields(columns: Columns, size: int, details: Details) -> None:
-    waits = [found for name, found in details.packet_fields.items() if name.startswith(("dep_", "wait_"))]
-    for name, (at, values) in details.packet_fields.items():
-        if name in _OF_EVENT or name.startswith(("dep_", "wait_")):
-            continue
-        column, present = np.zeros(size, np.uint64), np.zeros(size, np.bool_)
-        column[at], present[at] = values, True
-        columns.add(name, column, present)
-    if waits:
-        columns.add_array("dep_signals", _waits(waits, size))
+    for name, (values, present) in details.packet_fields.items():
+        if name not in _OF_EVENT:
+            columns.add(name, values, present)
+    if details.waits:
+        columns.add_array("dep_signals", _waits(details.waits, size))
 
 
 def _waits(fields: list[tuple[Ints, Words]], size: int) -> pa.LargeListArray:

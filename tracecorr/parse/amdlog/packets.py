@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import re
+from dataclasses import dataclass
 
 import numpy as np
 
 from tracecorr.parse import native
 from tracecorr.parse.amdlog.messages import PACKET_NAMES
+from tracecorr.parse.amdlog.shapes import Fields
 from tracecorr.parse.amdlog.tails import Tails
 from tracecorr.parse.digits import Ints, Mask, Words
 from tracecorr.parse.text import Codes, Text
@@ -22,10 +24,51 @@ WANTED = {
 }  # fmt: skip
 _TUPLES = {"grid": ("grid_x", "grid_y", "grid_z"), "workgroup": ("workgroup_x", "workgroup_y", "workgroup_z")}
 
+# Room for so many fronts at first.
+_FRONTS = 64
 # Indexes of 32 bits fall where they begin anew.
 _WRAP, _HALF = np.uint64(1 << 32), np.uint64(1 << 31)
 
-Fields = dict[str, tuple[Ints, Words]]
+# Name -> rows that have such a field, and the values.
+_Lists = dict[str, tuple[Ints, Words]]
+# Fields that say what a packet waits for.
+_WAITS = ("dep_", "wait_")
+
+
+@dataclass
+class Packets:
+    """Hold what the lines of packets and copies say.
+
+    Args:
+        fields: all but what they wait for; where a damaged line has several of a name, the last.
+        waits: name, rows and values of all signals and events that they wait for.
+        names: of packets.
+        kind: place of each line's name there; -1 = it was cut before it.
+    """
+
+    fields: Fields
+    waits: list[tuple[str, Ints, Words]]
+    names: list[str]
+    kind: Ints
+
+    def take(self, some: Mask) -> Packets:
+        """Return what some of the lines say."""
+        fields = {name: (values[some], present[some]) for name, (values, present) in self.fields.items()}
+        place = np.cumsum(some) - 1
+        waits = [(name, place[rows[some[rows]]], values[some[rows]]) for name, rows, values in self.waits]
+        return Packets(fields, waits, self.names, self.kind[some])
+
+    def forget(self, names: tuple[str, ...], lines: Mask) -> None:
+        """Forget some fields of some of the lines."""
+        if not lines.any():
+            return
+        for name in self.fields.keys() & set(names):
+            values, present = self.fields[name]
+            self.fields[name] = np.where(lines, np.uint64(0), values), present & ~lines
+        self.waits = [
+            (name, rows[~lines[rows]], values[~lines[rows]]) if name in names else (name, rows, values)
+            for name, rows, values in self.waits
+        ]
 
 
 class PacketReader:
@@ -41,57 +84,69 @@ class PacketReader:
         self._kinds = Codes(_kind)
         self._tails = Tails()
         self._fronts = native.HashTable()
-        self._front_fields: dict[str, tuple[Words, Mask]] = {}
-        self._front_kinds = np.zeros(0, np.int64)
+        # A row of each field, with a place for the code of each front.
+        self._front_names: list[str] = []
+        self._front_values = np.zeros((0, _FRONTS), np.uint64)
+        self._front_has = np.zeros((0, _FRONTS), np.bool_)
+        self._front_kinds = np.full(1, -1, np.int64)
 
-    def read(self, text: Text, at: Ints, end: Ints) -> tuple[Fields, list[str], Ints]:
-        """Return the fields (rows and values), the packet names, and the code of each row's name."""
-        found = _Collected()
-        rest, split, tail_fields = self._tails.read(text, at, end)
+    def read(self, text: Text, at: Ints, end: Ints) -> Packets:
+        """Return what lines say that lie between `at` and `end`."""
+        rest, split, fields = self._tails.read(text, at, end)
         if len(rest) and self._tails.learn(text, at[rest], end[rest]):
-            rest, split, tail_fields = self._tails.read(text, at, end)
-        fast = np.delete(np.arange(len(at)), rest)
-        kind = np.full(len(at), -1, np.int64)
+            rest, split, fields = self._tails.read(text, at, end)
+        front = self._front_codes(text, at, split, rest)
+        spread = native.spread_fields(front, self._front_values, self._front_has)
+        for name, values, present in zip(self._front_names, *spread, strict=True):
+            fields[name] = _merge((values, present), fields[name]) if name in fields else (values, present)
+        # The last one is that of lines without a front.
+        kind, waits = self._front_kinds[front], []
         if len(rest):
             whole, kind[rest] = self._read_whole(text, at[rest], end[rest])
-            for name, (rows, values) in whole.items():
-                found.add(name, rest[rows], values)
-        if len(fast):
-            front = self._front_codes(text, at[fast], split[fast])
-            kind[fast] = self._front_kinds[front]
-            for name, (values, present) in self._front_fields.items():
-                if present.all():
-                    found.add(name, fast, values[front])
-                    continue
-                has = np.flatnonzero(present[front])
-                found.add(name, fast[has], values[front[has]])
-            for name, rows, values in tail_fields:
-                found.add(name, rows, values)
-        return found.join(), [str(v) for v in self._kinds.values], kind
+            waits = [(name, rest[rows], values) for name, (rows, values) in whole.items() if name.startswith(_WAITS)]
+            _put(fields, rest, len(at), whole)
+        for name in [name for name in fields if name.startswith(_WAITS)]:
+            values, present = fields.pop(name)
+            rows = np.flatnonzero(present)
+            waits.append((name, rows, values[rows]))
+        return Packets(fields, waits, [str(v) for v in self._kinds.values], kind)
 
-    def _front_codes(self, text: Text, at: Ints, end: Ints) -> Ints:
-        """Return the code of each front, the part of a line before its tail; new ones are read."""
+    def _front_codes(self, text: Text, at: Ints, end: Ints, rest: Ints) -> Ints:
+        """Return the code of each front, the part of a line before its tail; new ones are read.
+
+        Args:
+            text: holds the lines.
+            at, end: of the fronts.
+            rest: lines without a tail; their front has no code.
+        """
         codes, hashes, all_known = native.code_spans(self._fronts, text.bytes, at, end)
-        if all_known:
-            return codes
-        missing = np.flatnonzero(codes < 0)
-        new, first = np.unique(hashes[missing], return_index=True)
-        rows = missing[first]
-        fields, kind = self._read_whole(text, at[rows], end[rows])
-        before = len(self._front_kinds)
-        self._fronts.add(new, np.arange(len(new)) + before)
-        self._front_kinds = np.concatenate((self._front_kinds, kind))
-        for name in {**self._front_fields, **fields}:
-            values, present = np.zeros(before + len(new), np.uint64), np.zeros(before + len(new), np.bool_)
-            if name in self._front_fields:
-                values[:before], present[:before] = self._front_fields[name]
-            if name in fields:
-                at_rows, got = fields[name]
-                values[before + at_rows], present[before + at_rows] = got, True
-            self._front_fields[name] = values, present
-        return self._fronts.find(hashes)[0]
+        if not all_known:
+            is_front = codes < 0
+            is_front[rest] = False
+            missing = np.flatnonzero(is_front)
+            new, first = np.unique(hashes[missing], return_index=True)
+            self._learn_fronts(text, at[missing[first]], end[missing[first]], new)
+            codes, _ = self._fronts.find(hashes)
+        codes[rest] = -1
+        return codes
 
-    def _read_whole(self, text: Text, at: Ints, end: Ints) -> tuple[Fields, Ints]:
+    def _learn_fronts(self, text: Text, at: Ints, end: Ints, hashes: Words) -> None:
+        fields, kind = self._read_whole(text, at, end)
+        before = len(self._front_kinds) - 1
+        count = before + len(hashes)
+        self._fronts.add(hashes, np.arange(before, count))
+        self._front_kinds = np.concatenate((self._front_kinds[:-1], kind, self._front_kinds[-1:]))
+        self._front_names += [name for name in fields if name not in self._front_names]
+        room = len(self._front_names), max(_FRONTS, 1 << (count - 1).bit_length())
+        values, has = np.zeros(room, np.uint64), np.zeros(room, np.bool_)
+        held = self._front_values.shape
+        values[: held[0], : held[1]], has[: held[0], : held[1]] = self._front_values, self._front_has
+        for name, (rows, got) in fields.items():
+            row = self._front_names.index(name)
+            values[row, before + rows], has[row, before + rows] = got, True
+        self._front_values, self._front_has = values, has
+
+    def _read_whole(self, text: Text, at: Ints, end: Ints) -> tuple[_Lists, Ints]:
         """Return the fields of texts, and the code of the packet's name."""
         sign, row = _signs(text, at, end)
         keys = self._key_codes(text, sign, at[row])
@@ -144,15 +199,28 @@ def without_slots(found: Fields, sure: Mask) -> Fields:
     """
     if "rptr" not in found or "packet_index" not in found:
         return found
-    read, has_read = np.zeros(len(sure), np.uint64), np.zeros(len(sure), np.bool_)
-    at, values = found["rptr"]
-    read[at], has_read[at] = values, ~sure[at]
-    at, index = found["packet_index"]
-    ahead = read[at] - index
-    behind = has_read[at] & (index < read[at]) & ((read[at] >= _WRAP) | (ahead < _HALF))
+    read, has_read = found["rptr"]
+    index, has_index = found["packet_index"]
+    ahead = read - index
+    behind = has_index & has_read & ~sure & (index < read) & ((read >= _WRAP) | (ahead < _HALF))
     if not behind.any():
         return found
-    return {**found, "packet_index": (at[~behind], index[~behind]), "slot": (at[behind], index[behind])}
+    return {**found, "packet_index": (index, has_index & ~behind), "slot": (index, behind)}
+
+
+def _merge(one: tuple[Words, Mask], other: tuple[Words, Mask]) -> tuple[Words, Mask]:
+    """Return the values of both; where both have one, that of the other."""
+    return np.where(other[1], other[0], one[0]), one[1] | other[1]
+
+
+def _put(fields: Fields, lines: Ints, count: int, found: _Lists) -> None:
+    """Put what was found in some of `count` lines to the fields of all, but what they wait for."""
+    for name, (rows, values) in found.items():
+        if name.startswith(_WAITS):
+            continue
+        if name not in fields:
+            fields[name] = np.zeros(count, np.uint64), np.zeros(count, np.bool_)
+        fields[name][0][lines[rows]], fields[name][1][lines[rows]] = values, True
 
 
 class _Collected:
@@ -165,7 +233,7 @@ class _Collected:
         """Add some values of a field."""
         self._parts.setdefault(name, []).append((rows, values))
 
-    def join(self) -> Fields:
+    def join(self) -> _Lists:
         """Return all values of each field."""
         return {name: _join(parts) for name, parts in self._parts.items()}
 

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from tracecorr.parse import native
-from tracecorr.parse.digits import Ints, Words
+from tracecorr.parse.digits import Ints, Mask, Words
 from tracecorr.parse.text import Text
 
 # Bytes before a text that are at hand, so that the word that ends with a number's digit can be read.
@@ -69,19 +69,36 @@ class _Shape:
     label: int
 
 
+# Of each field the number of each text, zero where it has none, and whether it has one.
+Fields = dict[str, tuple[Words, Mask]]
+
+
 @dataclass
 class Reading:
     """Hold the numbers of texts.
 
     Args:
         rest: texts without a known shape.
+        fields: name, texts that have a number of this name, and the numbers; in the order of the texts.
+    """
+
+    rest: Ints
+    fields: list[tuple[str, Ints, Words]]
+
+
+@dataclass
+class Filling:
+    """Hold the numbers of texts, one place per text.
+
+    Args:
+        rest: texts without a known shape.
         labels: of each text what it is; -1 = not known.
-        fields: name, texts that have a number of this name, and the numbers.
+        fields: the numbers; of several ones of a name, the last.
     """
 
     rest: Ints
     labels: Ints
-    fields: list[tuple[str, Ints, Words]]
+    fields: Fields
 
 
 class Shapes:
@@ -106,17 +123,19 @@ class Shapes:
             kind: a small number; texts of different kinds have different shapes; -1 = it has none.
             at, size: of the texts.
         """
-        if not self._is_laid_out:
-            self._lay_out()
-        found = native.read_shapes(self._of, text.bytes, kind, at, size, self._columns, len(self._names))
-        fields = [
-            (name, np.flatnonzero(found.present[i]), found.values[i])
-            for i, name in enumerate(self._names)
-            if found.counts[i]
-        ]
-        fields = [(name, rows, value if len(rows) == len(value) else value[rows]) for name, rows, value in fields]
-        rest = found.shape[:0] if found.all_known else np.flatnonzero(found.shape < 0)
-        return Reading(rest, self._labels[found.shape], fields)
+        self._lay_out()
+        texts = native.Texts(text.bytes, kind, at, size)
+        shape, unknown, found = native.list_numbers(self._of, texts, self._columns, len(self._names))
+        fields = [(name, *numbers) for name, numbers in zip(self._names, found, strict=True) if len(numbers[0])]
+        return Reading(_rest(shape, unknown), fields)
+
+    def fill(self, text: Text, kind: Ints, at: Ints, size: Ints) -> Filling:
+        """Return the same, with a place for each text."""
+        self._lay_out()
+        texts = native.Texts(text.bytes, kind, at, size)
+        shape, unknown, values, present = native.fill_numbers(self._of, texts, self._by_name, len(self._distinct))
+        fields = {name: (values[i], present[i]) for i, name in enumerate(self._distinct)}
+        return Filling(_rest(shape, unknown), self._labels[shape], fields)
 
     def pick(self, kind: Ints, size: Ints) -> Ints:
         """Return some texts that have no shape yet but may have: a few of each kind and size."""
@@ -150,7 +169,9 @@ class Shapes:
             self._is_laid_out = False
 
     def _lay_out(self) -> None:
-        """Describe the shapes as `read_shapes` takes them."""
+        """Describe the shapes as `read_shapes` takes them, where new ones were learned."""
+        if self._is_laid_out:
+            return
         # Keys behind the last one have no shape.
         first = np.full(max(self._first, default=-1) + 2, -1, np.int64)
         first[list(self._first)] = list(self._first.values())
@@ -162,6 +183,8 @@ class Shapes:
         known = {one: number for number, one in enumerate(sorted({one for one in places if one[1]}))}
         self._names = [field for _, field in known]
         self._columns = np.array([known.get(one, -1) for one in places], np.int64)
+        self._distinct = sorted(set(self._names))
+        self._by_name = np.array([self._distinct.index(field) if field else -1 for _, field in places], np.int64)
         # The last one is that of texts without a shape.
         self._labels = np.array([*(shape.label for shape in self._shapes), -1], np.int64)
         arrays = {
@@ -179,6 +202,10 @@ class Shapes:
         self._of = native.ShapesOf(key_count=len(first), before=_BEFORE, most_bytes=_MOST_BYTES)
         for name, array in arrays.items():
             setattr(self._of, name, native.address(array))
+
+
+def _rest(shape: Ints, unknown: int) -> Ints:
+    return np.flatnonzero(shape < 0) if unknown else shape[:0]
 
 
 def _keys(kind: Ints, size: Ints) -> Ints:

@@ -11,8 +11,8 @@ import re
 import numpy as np
 
 from tracecorr.parse import native
-from tracecorr.parse.amdlog.shapes import Shapes, Span
-from tracecorr.parse.digits import Ints, Words
+from tracecorr.parse.amdlog.shapes import Fields, Shapes, Span
+from tracecorr.parse.digits import Ints
 from tracecorr.parse.text import Text
 
 _START = re.compile(rb", (?:kernarg_address|dep_signal|signal|completion_signal)=")
@@ -26,7 +26,10 @@ _MOST_PLACES, _MOST_LEARNED = 64, 32
 
 
 def _spans_of(tail: bytes) -> list[Span] | None:
-    """Return the numbers of a tail, None if it has a key that is not known here; those of no interest have no name."""
+    """Return the numbers of a tail, None if it has a key that is not known here, or one twice.
+
+    Those of no interest have no name.
+    """
     spans: list[Span] = []
     at = 0
     for found in _NUMBER.finditer(tail):
@@ -42,7 +45,8 @@ def _spans_of(tail: bytes) -> list[Span] | None:
             return None
         spans.append(Span(name, *found.span()))
         at = found.end()
-    return spans
+    names = [span.field for span in spans if span.field]
+    return spans if len(set(names)) == len(names) else None
 
 
 class Tails:
@@ -54,11 +58,11 @@ class Tails:
         # Length of the front and number of the text that the tail starts with -> lines that had them.
         self._places: dict[tuple[int, int], int] = {}
 
-    def read(self, text: Text, at: Ints, end: Ints) -> tuple[Ints, Ints, list[tuple[str, Ints, Words]]]:
-        """Return the lines without a known tail, where those of lines begin, and the fields (name, rows, values)."""
+    def read(self, text: Text, at: Ints, end: Ints) -> tuple[Ints, Ints, Fields]:
+        """Return the lines without a known tail, where those of lines begin, and the fields."""
         split, start = self._find(text, at, end)
-        reading = self._shapes.read(text, start, split, end - split)
-        return reading.rest, split, reading.fields
+        filling = self._shapes.fill(text, start, split, end - split)
+        return filling.rest, split, filling.fields
 
     def _find(self, text: Text, at: Ints, end: Ints) -> tuple[Ints, Ints]:
         """Return where the tail of each line begins, and the number of its first text (-1 = not known)."""

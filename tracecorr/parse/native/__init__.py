@@ -32,12 +32,13 @@ from tracecorr.parse.native.rows import (
     gather_texts,
     keep_rows,
 )
-from tracecorr.parse.native.shapes import MOST_NUMBERS, find_starts, read_shapes
+from tracecorr.parse.native.shapes import MOST_NUMBERS, Texts, fill_numbers, find_starts, list_numbers, spread_fields
 from tracecorr.parse.native.tables import HashTable, code_spans, hash_spans
 
 __all__ = [
     "ASK_RESULT", "FITS", "IS_CUT", "IS_TOLD", "MOST_NUMBERS", "NO_FORM", "NO_FRONT", "CallRowsOf", "ClassesOf",
-    "Described", "HashTable", "LayoutOf", "Lines", "Records", "Scanned", "ShapesOf", "address", "code_spans",
-    "count_times", "count_units_in", "describe_rows", "end_calls", "find_lines", "find_pairs",
-    "find_starts", "gather", "gather_texts", "hash_spans", "keep_rows", "match_lines", "read_shapes", "scan_lines",
+    "Described", "HashTable", "LayoutOf", "Lines", "Records", "Scanned", "ShapesOf", "Texts", "address", "code_spans",
+    "count_times", "count_units_in", "describe_rows", "end_calls", "fill_numbers", "find_lines", "find_pairs",
+    "find_starts", "gather", "gather_texts", "hash_spans", "keep_rows", "list_numbers", "match_lines", "scan_lines",
+    "spread_fields",
 ]  # fmt: skip

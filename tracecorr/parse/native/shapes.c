@@ -45,37 +45,46 @@ static inline int read_numbers(const Shapes *of, i64 shape, const u8 *text, u64 
     return 1;
 }
 
-/* Set the shape of each text (-1 = none that is known), and its numbers: that of column `c` of text `i` at
- * `c * count + i`, with `present` set there, and counted in `counts`. Return how many texts have no shape.
+/* Return the shape of a text, -1 = none that is known, and set its numbers. */
+static inline i64 find_shape(const Shapes *of, const u8 *raw, i64 raw_size, i64 kind, i64 at, i64 size, u64 *numbers) {
+    if (kind < 0 || size < 0 || !is_inside(raw_size, at, of->most_bytes))
+        return -1;
+    i64 key = kind * of->most_bytes + (size < of->most_bytes ? size : of->most_bytes - 1);
+    i64 found = of->first_of[key < of->key_count ? key : of->key_count - 1];
+    while (found >= 0 && !(has_literal(of, found, raw + at) && read_numbers(of, found, raw + at, numbers)))
+        found = of->following[found];
+    return found;
+}
+
+/* Set the shape of each text (-1 = none that is known), and its numbers; return how many texts have no shape.
  *
- * `column` is that of each number, -1 = it is not wanted.
+ * `column` is that of each number, -1 = it is not wanted. Of column `c` there is room from `c * count` on. With `rows`,
+ * they are lists, as long as `counts` says: the texts that have a number there, and in `values` the numbers. Without,
+ * numbers stand at the place of their text, with `present` set there, and what lies between is left as it is.
  */
 i64 read_shapes(const Shapes *of, const u8 *raw, i64 raw_size, i64 count, const i64 *kind, const i64 *at,
-                const i64 *size, const i64 *column, i64 *shape, u64 *values, u8 *present, i64 *counts) {
+                const i64 *size, const i64 *column, i64 *shape, u64 *values, u8 *present, i64 *rows, i64 *counts) {
     i64 unknown = 0;
     u64 numbers[MOST_NUMBERS];
     for (i64 i = 0; i < count; i++) {
-        i64 found = -1;
         fetch(raw, at, i, count, 3);
-        if (kind[i] >= 0 && size[i] >= 0 && is_inside(raw_size, at[i], of->most_bytes)) {
-            i64 key = kind[i] * of->most_bytes + (size[i] < of->most_bytes ? size[i] : of->most_bytes - 1);
-            const u8 *text = raw + at[i];
-            found = of->first_of[key < of->key_count ? key : of->key_count - 1];
-            while (found >= 0 && !(has_literal(of, found, text) && read_numbers(of, found, text, numbers)))
-                found = of->following[found];
-        }
-        shape[i] = found;
+        i64 found = shape[i] = find_shape(of, raw, raw_size, kind[i], at[i], size[i], numbers);
         if (found < 0) {
             unknown++;
             continue;
         }
         i64 from = of->numbers_from[found], to = of->numbers_to[found];
-        for (i64 n = from; n < to; n++)
-            if (column[n] >= 0) {
-                values[column[n] * count + i] = numbers[n - from];
-                present[column[n] * count + i] = 1;
-                counts[column[n]]++;
-            }
+        for (i64 n = from; n < to; n++) {
+            i64 of_column = column[n];
+            if (of_column < 0)
+                continue;
+            i64 place = of_column * count + (rows ? counts[of_column]++ : i);
+            values[place] = numbers[n - from];
+            if (rows)
+                rows[place] = i;
+            else
+                present[place] = 1;
+        }
     }
     return unknown;
 }
@@ -102,4 +111,16 @@ void find_starts(const u8 *raw, i64 raw_size, i64 count, const i64 *at, const i6
             hits[turn]++;
         }
     }
+}
+
+/* Set of each row with a code (-1 = none) the values of that code, where it has them: those of field `f` stand from
+ * `f * rooms` on, of row `i` at `f * count + i`; others are not touched. */
+void spread_fields(i64 count, const i64 *code, i64 fields, i64 rooms, const u64 *from, const u8 *has, u64 *values,
+                   u8 *present) {
+    for (i64 f = 0; f < fields; f++, from += rooms, has += rooms, values += count, present += count)
+        for (i64 i = 0; i < count; i++)
+            if (code[i] >= 0 && has[code[i]]) {
+                values[i] = from[code[i]];
+                present[i] = 1;
+            }
 }

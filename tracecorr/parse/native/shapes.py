@@ -11,45 +11,73 @@ import numpy.typing as npt
 from tracecorr.parse.native.arrays import Bytes, Ints, Words, address, as_ints
 from tracecorr.parse.native.library import KERNEL, ShapesOf
 
+Masks = npt.NDArray[np.bool_]
 # A text of a known shape has no more.
 MOST_NUMBERS = 64
 
 
-@dataclass
-class Numbers:
-    """Hold the numbers of texts.
+@dataclass(frozen=True)
+class Texts:
+    """Name texts of some bytes.
 
     Args:
-        shape: of each text, -1 = none that is known.
-        all_known: whether each text has one.
-        values: one row per column, one value per text.
-        present: which of them the text has.
-        counts: how many texts have a value, of each column.
+        raw: the bytes.
+        kind: what each text is read as.
+        at, size: where it is.
     """
 
-    shape: Ints
-    all_known: bool
-    values: Words
-    present: npt.NDArray[np.bool_]
-    counts: list[int]
+    raw: Bytes
+    kind: Ints
+    at: Ints
+    size: Ints
 
 
-def read_shapes(of: ShapesOf, raw: Bytes, kind: Ints, at: Ints, size: Ints, column: Ints, columns: int) -> Numbers:
-    """Return the shapes and numbers of texts.
+def list_numbers(of: ShapesOf, texts: Texts, column: Ints, columns: int) -> tuple[Ints, int, list[tuple[Ints, Words]]]:
+    """Return the shape of each text (-1 = not known), how many have none, and the numbers of each column.
 
     Args:
         of: the shapes.
-        raw: the bytes.
-        kind, at, size: of the texts.
-        column: column of each number of `of`, -1 = it is not wanted.
+        texts: what is read.
+        column: of each number of `of`, -1 = it is not wanted.
         columns: how many there are.
+
+    Returns: as numbers of a column the texts that have one, and the numbers.
     """
-    kind, at, size = as_ints(kind), as_ints(at), as_ints(size)
-    shape, counts = np.empty(len(at), np.int64), np.zeros(columns, np.int64)
-    values, present = np.empty((columns, len(at)), np.uint64), np.zeros((columns, len(at)), np.bool_)
-    places = (kind, at, size, column, shape, values, present, counts)
-    unknown = KERNEL.read_shapes(ctypes.addressof(of), address(raw), len(raw), len(at), *map(address, places))
-    return Numbers(shape, unknown == 0, values, present, counts.tolist())
+    room, counts = (columns, len(texts.at)), np.zeros(columns, np.int64)
+    rows, values = np.empty(room, np.int64), np.empty(room, np.uint64)
+    shape, unknown = _read(of, texts, column, address(values), None, address(rows), address(counts))
+    return shape, unknown, [(rows[i, :count], values[i, :count]) for i, count in enumerate(counts.tolist())]
+
+
+def fill_numbers(of: ShapesOf, texts: Texts, column: Ints, columns: int) -> tuple[Ints, int, Words, Masks]:
+    """Return the same, but the numbers as a row of one per text for each column, zero where a text has none.
+
+    Returns: shapes and how many texts have none; the numbers; which of them are present.
+    """
+    values, present = np.zeros((columns, len(texts.at)), np.uint64), np.zeros((columns, len(texts.at)), np.bool_)
+    return *_read(of, texts, column, address(values), address(present), None, None), values, present
+
+
+def _read(of: ShapesOf, texts: Texts, column: Ints, *to: int | None) -> tuple[Ints, int]:
+    kind, at, size = as_ints(texts.kind), as_ints(texts.at), as_ints(texts.size)
+    shape = np.empty(len(at), np.int64)
+    places = map(address, (kind, at, size, column, shape))
+    unknown = KERNEL.read_shapes(ctypes.addressof(of), address(texts.raw), len(texts.raw), len(at), *places, *to)
+    return shape, unknown
+
+
+def spread_fields(codes: Ints, values: Words, present: Masks) -> tuple[Words, Masks]:
+    """Return the values that rows have by their codes (-1 = none), and which are present: one row per field.
+
+    Args:
+        codes: of the rows.
+        values, present: one row per field, one place per code; there may be more places than codes.
+    """
+    fields, rooms = values.shape
+    spread, has = np.zeros((fields, len(codes)), np.uint64), np.zeros((fields, len(codes)), np.bool_)
+    places = map(address, (values, present, spread, has))
+    KERNEL.spread_fields(len(codes), address(codes), fields, rooms, *places)
+    return spread, has
 
 
 def find_starts(
