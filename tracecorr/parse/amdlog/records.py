@@ -75,16 +75,19 @@ class RecordReader:
     def read(self, text: Text, split: Split, base: int) -> Lines:
         """Return the rows of a block whose first byte has offset `base` in the file."""
         shift, at, end = base - text.start, split.message, split.end
+        put_together = np.array(sorted(split.messages), np.int64)
         if split.messages:
             text, at, end = _with_messages(text, split)
-            joined = np.flatnonzero((at != split.message) & (end > at))
+            joined = put_together[end[put_together] > at[put_together]]
             split.what[joined] = self.classifier.look(text, at[joined], end[joined], split.is_rocr[joined])
         torn = np.array(sorted(set(np.flatnonzero(split.torn).tolist()) - split.whole), np.int64)
         known = self.classifier.found(split.what[torn])
         unknown = (known.message == len(MESSAGES)) & (known.kind == Kind.ROW)
         split.what[torn[unknown]] = self.classifier.code_of_name(TORN_NAME)
-        if split.messages:
-            kept = np.flatnonzero(self.classifier.kind_of[split.what] != Kind.FOLDED)
+        # Of all others those were left out before.
+        folded = put_together[self.classifier.kind_of[split.what[put_together]] == Kind.FOLDED]
+        if len(folded):
+            kept = np.delete(np.arange(len(at)), folded)
             split, at, end = split.take(kept), at[kept], end[kept]
         records, what = (split.start, split.message, split.end), np.ascontiguousarray(split.what)
         found, asks = native.describe_rows(self._describe(), text.bytes, records, (at, end), what)
