@@ -80,9 +80,12 @@ def test_a_block_tells_its_lines_times_levels_and_holes(parts: list[tuple[int, b
 def test_two_bytes_are_found_where_they_stand_first(data: bytes, size: int) -> None:
     text = Text(data + bytes(200))
     at = _places(text, list(range(0, len(data) + 1, 7)))
-    expected = [(data + bytes(200)).find(b"m:", place - PAD, place - PAD + size) for place in at.tolist()]
-    found = native.find_pairs(text.bytes, at, size, b"m:")
-    assert np.where(found < 0, -1, found - PAD).tolist() == expected
+    for most in (size, 30):
+        found = native.find_pairs(text.bytes, at, at + size, most, b"m:")
+        within = [(place - PAD, place - PAD + min(size, most)) for place in at.tolist()]
+        assert np.where(found < 0, -1, found - PAD).tolist() == [
+            (data + bytes(200)).find(b"m:", *span) for span in within
+        ]
 
 
 @given(st.lists(st.tuples(st.integers(0, 2**64 - 1), st.integers(0, 1000)), unique_by=lambda item: max(item[0], 1)))
@@ -163,7 +166,7 @@ def test_rows_have_the_fields_of_their_codes(codes: list[int], fields: int) -> N
 def test_places_outside_of_the_bytes_fit_nothing(place: int) -> None:
     text = Text(b":3:a.cpp : 1 : 123456789 us: [pid:1 tid: 0x7f00000000a0] hipA ( ) \n")
     at = np.array([place, len(text.raw) - 4, 2**62])
-    assert native.find_pairs(text.bytes, at, 50, b"m:").tolist() == [-1, -1, -1]
+    assert native.find_pairs(text.bytes, at, at + 50, 50, b"m:").tolist() == [-1, -1, -1]
     assert native.find_starts(text.bytes, at, at + 90, at[:1] * 0, at[:1] * 0, [b"SWq="])[1].tolist() == [-1, -1, -1]
     empty = native.hash_spans(text.bytes, at * 0, at * 0)
     assert native.hash_spans(text.bytes, at, at + 9).tolist() == empty.tolist()

@@ -30,9 +30,8 @@ class CommandReader:
         self._names = classifier.names
         self._shapes = Shapes()
 
-    def read(self, text: Text, rows: Rows, at: Ints, end: Ints) -> None:
+    def read(self, text: Text, rows: Rows, commands: Ints, at: Ints, end: Ints) -> None:
         """Complete the rows that are commands, and set the kind of those that are not enqueued."""
-        commands = np.flatnonzero(rows["kind"] == Kind.COMMAND)
         size = end[commands] - at[commands]
         filling = self._shapes.fill(text, np.zeros(len(commands), np.int64), at[commands], size)
         for name, (values, _) in filling.fields.items():

@@ -16,6 +16,7 @@ from tracecorr.parse.amdlog.fields import FieldReader
 from tracecorr.parse.amdlog.frames import Args
 from tracecorr.parse.amdlog.messages import MESSAGES, Kind
 from tracecorr.parse.amdlog.packets import PacketReader, Packets, without_slots
+from tracecorr.parse.amdlog.records import Lines
 from tracecorr.parse.amdlog.rows import NULLS, Rows
 from tracecorr.parse.amdlog.shapes import Fields
 from tracecorr.parse.amdlog.split import Thread
@@ -26,12 +27,6 @@ from tracecorr.parse.text import Codes, Text
 # With the separators of a locale (`0x7fb,bb5,801`) or a doubled `0x`, as the runtime prints some pointers.
 _HANDLE = re.compile(rb"(?:stream:)?0x(?:0x)?([0-9a-fA-F]+(?:,[0-9a-fA-F]{3})*)(?![0-9a-fA-F])")
 _GROUPED = re.compile(rb"0x(?:0x)?([0-9a-f]{1,3}(?:,[0-9a-f]{3})+)(?=, | \))")
-# Calls that do work on a stream that they are given, and how far into their lines its name is looked for.
-_GIVEN_STREAMS = (
-    "hipLaunch", "hipExtLaunch", "hipModuleLaunch", "hipExtModuleLaunch", "hipHccModuleLaunch", "hipMemcpy",
-    "hipMemset", "hipMemPrefetch", "hipGraphLaunch", "hipEventRecord", "hipMallocAsync", "hipFreeAsync",
-    "hipStreamSynchronize", "hipStreamQuery", "hipStreamWait", "hipStreamWrite", "hipStreamAddCallback",
-)  # fmt: skip
 # How far behind its beginning a message is looked for the stream; longer ones are read as if they were given none.
 _CALL_BYTES = 240
 # A queue whose ring or address a message prints: which one, `queue` tells by the release, `any_queue` does not tell.
@@ -40,6 +35,8 @@ _QUEUES = ("ring", "swq", "queue", "any_queue")
 _BARE = ("status", "free_mask")
 _SHIFTED_COPY = [m.template for m in MESSAGES].index(messages.SHIFTED_COPY)
 _SHIFTED = ("signal", "size_bytes", "wait_event")
+# Bytes before the rest of each message.
+_PREFIX = np.array([len(m.prefix) for m in MESSAGES] + [0], np.int64)
 _DEVICE = re.compile(r", device id : \d+$")
 
 
@@ -99,22 +96,22 @@ class DetailReader:
         self.queues: set[int] = set()
         self.asked: set[Question] = set()
 
-    def read(self, text: Text, rows: Rows, found: Ints, at: Ints, end: Ints, threads: list[Thread]) -> Details:
-        """Complete the rows of a batch, whose messages lie at `at` to `end` of `text`, and return the rest."""
+    def read(self, lines: Lines, threads: list[Thread]) -> Details:
+        """Complete the rows of a block, and return the rest that their messages tell."""
         details = Details.none()
-        self._commands.read(text, rows, at, end)
-        self._read_kernels(text, rows, found, at, end)
-        self._read_fields(text, rows, details.args, found, at, end, threads)
-        self._read_packets(text, rows, details, found, at, end)
-        self._read_streams(text, rows, details.args, at, end)
-        self._read_given_streams(text, rows, at, end)
+        text, rows, at, end, about = lines.text, lines.rows, lines.at, lines.end, lines.subjects
+        self._commands.read(text, rows, about["commands"], at, end)
+        self._read_kernels(lines)
+        self._read_fields(lines, details.args, threads)
+        self._read_packets(lines, details)
+        self._read_streams(lines, details.args)
+        self._read_given_streams(lines)
         self._read_others(text, rows, at, end)
         return details
 
-    def _read_kernels(self, text: Text, rows: Rows, found: Ints, at: Ints, end: Ints) -> None:
-        shaders = np.flatnonzero(rows["kind"] == Kind.SHADER)
-        skip = np.array([len(m.prefix) for m in MESSAGES] + [0], np.int64)[found[shaders]]
-        start, stop = at[shaders] + skip, end[shaders]
+    def _read_kernels(self, lines: Lines) -> None:
+        text, rows, shaders = lines.text, lines.rows, lines.subjects["kernels"]
+        start, stop = lines.at[shaders] + _PREFIX[lines.messages_of(shaders)], lines.end[shaders]
         codes = self.kernels.encode(text, start, stop)
         self._is_whole += [is_whole_kernel(name.encode()) for name in self.kernels.values[len(self._is_whole) :]]
         # Of a name that was cut apart nothing is sure; one that reached the runtime's limit is its beginning.
@@ -123,11 +120,10 @@ class DetailReader:
         if torn.any():
             rows["flags"][shaders[torn]] |= int(Flag.TORN)
 
-    def _read_fields(
-        self, text: Text, rows: Rows, args: Args, found: Ints, at: Ints, end: Ints, threads: list[Thread]
-    ) -> None:
-        addresses = self._read_texts(text, rows, args, at, end)
-        for item in self._fields.read(text, found, at, end):
+    def _read_fields(self, lines: Lines, args: Args, threads: list[Thread]) -> None:
+        rows, some = lines.rows, lines.subjects["fields"]
+        addresses = self._read_texts(lines, args)
+        for item in self._fields.read(lines.text, some, lines.messages_of(some), lines.at[some], lines.end[some]):
             if item.name in _QUEUES:
                 pairs = zip(item.rows.tolist(), item.values.tolist(), strict=True)
                 addresses += [(row, item.name, value) for row, value in pairs]
@@ -150,12 +146,12 @@ class DetailReader:
             else:
                 (self.rings if name == "ring" else self.queues).add(value)
 
-    def _read_texts(self, text: Text, rows: Rows, args: Args, at: Ints, end: Ints) -> list[tuple[int, str, int]]:
+    def _read_texts(self, lines: Lines, args: Args) -> list[tuple[int, str, int]]:
         """Read messages that hold text; return the queues that they name: row, `any_queue`, address."""
-        names = self._classifier.names.values
-        queues = []
-        for row in np.flatnonzero(rows["kind"] == Kind.TEXT).tolist():
-            found = messages.TEXTS[names[rows["name"][row]]].match(text.read(int(at[row]), int(end[row])).strip())
+        names, rows, queues = self._classifier.names.values, lines.rows, []
+        for row in lines.subjects["texts"].tolist():
+            told = lines.text.read(int(lines.at[row]), int(lines.end[row])).strip()
+            found = messages.TEXTS[names[rows["name"][row]]].match(told)
             for key, value in found.groupdict().items() if found else ():
                 if value is None:
                     continue
@@ -179,9 +175,9 @@ class DetailReader:
         else:
             args.add_one(key, int(rows["offset"][row]), value)
 
-    def _read_packets(self, text: Text, rows: Rows, details: Details, message: Ints, at: Ints, end: Ints) -> None:
-        packets = np.flatnonzero((rows["kind"] == Kind.PACKET) | (rows["kind"] == Kind.COPY))
-        found = self._packets.read(text, at[packets], end[packets])
+    def _read_packets(self, lines: Lines, details: Details) -> None:
+        rows, packets = lines.rows, lines.subjects["packets"]
+        found = self._packets.read(lines.text, lines.at[packets], lines.end[packets])
         is_packet = rows["kind"][packets] == Kind.PACKET
         # A line that was cut before its header is no packet that could be counted.
         broken = is_packet & (found.kind < 0)
@@ -195,16 +191,14 @@ class DetailReader:
         rocr = packets[is_packet & rows["is_rocr"][packets]]
         details.args.add("rocr", rows["offset"][rocr], np.ones(len(rocr), np.uint64))
         details.packets = packets
-        found.forget(_SHIFTED, message[packets] == _SHIFTED_COPY)
+        found.forget(_SHIFTED, lines.messages_of(packets) == _SHIFTED_COPY)
         _keep_fields(rows, details, found)
 
-    def _read_streams(self, text: Text, rows: Rows, args: Args, at: Ints, end: Ints) -> None:
-        names = self._classifier.names.values
-        is_call = (rows["kind"] == Kind.ENTER) | (rows["kind"] == Kind.EXIT)
-        wanted = np.array([n.startswith(("hipStreamCreate", "hipStreamDestroy")) for n in names], np.bool_)
-        for row in np.flatnonzero(is_call & wanted[rows["name"]]).tolist():
+    def _read_streams(self, lines: Lines, args: Args) -> None:
+        names, rows = self._classifier.names.values, lines.rows
+        for row in lines.subjects["streams"].tolist():
             name, offset = names[rows["name"][row]], int(rows["offset"][row])
-            line = text.slice(int(at[row]), int(end[row]))
+            line = lines.text.slice(int(lines.at[row]), int(lines.end[row]))
             if rows["kind"][row] == Kind.EXIT:
                 handle = _HANDLE.search(line.partition(b": Returned hipSuccess : ")[2])
                 if handle and name.startswith("hipStreamCreate"):
@@ -218,29 +212,28 @@ class DetailReader:
                 if re.fullmatch(rb"-?\d{1,18}", value) and name != "hipStreamDestroy":
                     args.add_one(key, offset, int(value) & 0xFFFFFFFFFFFFFFFF)
 
-    def _read_given_streams(self, text: Text, rows: Rows, at: Ints, end: Ints) -> None:
+    def _read_given_streams(self, lines: Lines) -> None:
         """Read the stream that a call is given, where the release says what is one (`stream:0x..`, up to 7.1).
 
         The null stream (`stream:<null>`) gets the handle that HIP has for it, hipStreamLegacy; functions compiled for a
         default stream per thread (`_spt`) mean another one by it.
         """
-        names = self._classifier.names.values
-        wanted = np.array([name.startswith(_GIVEN_STREAMS) for name in names], np.bool_)
-        asked = np.flatnonzero((rows["kind"] == Kind.ENTER) & wanted[rows["name"]])
-        # Of what calls are given nothing else ends so; behind the message stand other lines.
-        place = native.find_pairs(text.bytes, at[asked], _CALL_BYTES, b"m:") + 1
-        asked, place = asked[place > 0], place[place > 0]
-        named = text.starts_with(place - len(" stream"), b" stream:") & (place < end[asked])
-        asked, place = asked[named], place[named]
+        text, rows, asked = lines.text, lines.rows, lines.subjects["given_streams"]
+        end = lines.end[asked]
+        # Of what calls are given nothing else ends so.
+        place = native.find_pairs(text.bytes, lines.at[asked], end, _CALL_BYTES, b"m:") + 1
+        named = np.flatnonzero(place > 0)
+        named = named[text.starts_with(place[named] - len(" stream"), b" stream:")]
+        asked, place, end = asked[named], place[named], end[named]
         value, stop, good = text.number(place + 1)
         # Of a handle that is cut, or has the separators of a locale, only the first digits would be read.
         good &= text.starts_with(stop, b", ") | text.starts_with(stop, b" )")
         for row in np.flatnonzero(~good & text.starts_with(stop, b",")).tolist():
-            grouped = _GROUPED.match(text.slice(int(place[row]) + 1, int(end[asked[row]])))
+            grouped = _GROUPED.match(text.slice(int(place[row]) + 1, int(end[row])))
             if grouped:
                 value[row] = _address(grouped[1])
                 good[row] = value[row] > 0
-        spt = np.array([name.endswith("_spt") for name in names], np.bool_)
+        spt = np.array([name.endswith("_spt") for name in self._classifier.names.values], np.bool_)
         null = np.where(spt[rows["name"][asked]], np.uint64(0), np.uint64(NULL_STREAM))
         rows["stream"][asked[good]] = np.where(value == 0, null, value)[good]
 

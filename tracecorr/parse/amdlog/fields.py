@@ -15,7 +15,8 @@ from tracecorr.parse.text import Text
 # Templates that begin alike are wordings of the same message: one after the other is tried.
 _WORDINGS = {m.prefix: [i for i, other in enumerate(MESSAGES) if other.prefix == m.prefix] for m in MESSAGES}
 
-_HAS_FIELDS = np.array([any(len(MESSAGES[i].steps) > 1 for i in _WORDINGS[m.prefix]) for m in MESSAGES] + [False])
+# Of each message, and of a record that has none of them.
+HAS_FIELDS = np.array([any(len(MESSAGES[i].steps) > 1 for i in _WORDINGS[m.prefix]) for m in MESSAGES] + [False])
 
 
 @dataclass
@@ -45,15 +46,16 @@ class FieldReader:
     def __init__(self) -> None:
         self._shapes = Shapes()
 
-    def read(self, text: Text, found: Ints, at: Ints, end: Ints) -> Iterator[Field]:
-        """Yield the fields of all records whose message has some.
+    def read(self, text: Text, some: Ints, kind: Ints, at: Ints, end: Ints) -> Iterator[Field]:
+        """Yield the fields of records whose message has some.
 
         Args:
-            found: index in `MESSAGES` of each record.
+            text: holds the messages.
+            some: rows of the records.
+            kind: index in `MESSAGES` of each.
             at, end: where its message lies.
         """
-        some = np.flatnonzero(_HAS_FIELDS[found])
-        kind, at, size = found[some], at[some], end[some] - at[some]
+        size = end - at
         reading = self._shapes.read(text, kind, at, size)
         yield from (Field(name, some[rows], values) for name, rows, values in reading.fields)
         rest = reading.rest

@@ -99,7 +99,7 @@ class Reader:
         self._ledger.add("used", "", *split.used)
         for reason, counts in split.skipped.items():
             self._ledger.add("skipped", reason, *counts)
-        details = self._details.read(lines.text, lines.rows, lines.found, lines.at, lines.end, self._records.threads)
+        details = self._details.read(lines, self._records.threads)
         add_complaints(details.args, lines.complaints, lines.text, lines.rows["offset"], lines.at, lines.end)
         return self._block(lines.rows, details, is_last=False)
 

@@ -17,6 +17,7 @@ from tracecorr.parse.amdlog.records_found import Split
 from tracecorr.parse.amdlog.rows import Rows
 from tracecorr.parse.amdlog.severity import Complaints, find_complaints
 from tracecorr.parse.amdlog.split import Splitter, Thread
+from tracecorr.parse.amdlog.subjects import SUBJECTS, Subjects, subjects_of
 from tracecorr.parse.digits import Ints
 from tracecorr.parse.text import Codes, Text
 
@@ -34,17 +35,25 @@ class Lines:
 
     Args:
         text: holds their messages.
-        found: index in `MESSAGES` of each row.
+        subjects: rows by what is read of them.
+        message: index in `MESSAGES` of each code in `what`; their number = none.
+        what: code of each row.
         at, end: where the message of each row lies in the text.
         complaints: rows of errors and warnings.
     """
 
     rows: Rows
     text: Text
-    found: Ints
+    subjects: Subjects
+    message: Ints
+    what: Ints
     at: Ints
     end: Ints
     complaints: Complaints
+
+    def messages_of(self, rows: Ints) -> Ints:
+        """Return the index in `MESSAGES` of some rows."""
+        return self.message[self.what[rows]]
 
 
 class RecordReader:
@@ -90,14 +99,15 @@ class RecordReader:
             kept = np.delete(np.arange(len(at)), folded)
             split, at, end = split.take(kept), at[kept], end[kept]
         records, what = (split.start, split.message, split.end), np.ascontiguousarray(split.what)
-        found, asks = native.describe_rows(self._describe(), text.bytes, records, (at, end), what)
+        found, asks = native.describe_rows(self._describe(), text.bytes, records, (at, end), what, len(SUBJECTS))
         rows = self._rows(split, shift, found, asks)
         if asks & native.ASK_RESULT:
             rest = np.flatnonzero(found.asks & native.ASK_RESULT)
-            start = at[rest] + self._columns[3][what[rest]] + len(RETURNED)
+            start = at[rest] + self._columns[2][what[rest]] + len(RETURNED)
             found.result[rest] = self._results(text, start, end[rest])
         complaints = find_complaints(text, split.start if split.may_complain else split.start[:0])
-        return Lines(rows, text, found.message, at, end, complaints)
+        subjects = {name: found.about(number) for number, name in enumerate(SUBJECTS)}
+        return Lines(rows, text, subjects, self.classifier.columns[0], what, at, end, complaints)
 
     def _describe(self) -> native.ClassesOf:
         """Tell `describe_rows` what the codes of messages stand for."""
@@ -107,7 +117,8 @@ class RecordReader:
             is_call = (kind == Kind.ENTER) | (kind == Kind.EXIT)
             layer = np.where(is_call, LAYERS.index("hip"), _LAYER[message]).astype(np.int64)
             self._described = columns
-            self._columns = [np.ascontiguousarray(c) for c in (message, kind, name, length, succeeds, layer)]
+            subjects = subjects_of(message, kind, [self.names[code] for code in name.tolist()])
+            self._columns = [np.ascontiguousarray(c) for c in (kind, name, length, succeeds, layer, subjects)]
         success = self.results.code_of("hipSuccess"), len(RETURNED + SUCCESS)
         return native.ClassesOf(*map(native.address, self._columns), *success, _CUT_LENGTH)
 

@@ -20,7 +20,7 @@ _ARGUMENTS = {
     "find_lines": (_POINTER, _INT, _INT, _INT, _POINTER, _POINTER),
     "count_units_in": (_POINTER, _INT, _POINTER, _POINTER),
     "count_times": (_POINTER, _INT, _POINTER, _POINTER, _POINTER),
-    "find_pairs": (*_RAW, _INT, _POINTER, _INT, _BYTE, _BYTE, _POINTER),
+    "find_pairs": (*_RAW, _INT, _POINTER, _POINTER, _INT, _BYTE, _BYTE, _POINTER),
     "match_lines": (_POINTER, *_RAW, _INT, _POINTER, _POINTER, ctypes.c_int, _POINTER),
     "scan_lines": (_POINTER, *_RAW, _INT, _INT, _INT, *[_POINTER] * 5),
     "read_shapes": (_POINTER, *_RAW, _INT, *[_POINTER] * 9),
@@ -85,7 +85,7 @@ class ClassesOf(ctypes.Structure):
     """Hold what `describe_rows` asks of the codes of messages: `Classes` in C."""
 
     _fields_ = [
-        *[(name, _POINTER) for name in ("message", "kind", "name", "length", "succeeds", "layer")],
+        *[(name, _POINTER) for name in ("kind", "name", "length", "succeeds", "layer", "subjects")],
         *[(name, _INT) for name in ("success", "returned", "cut_length")],
     ]  # fmt: skip
 
@@ -94,7 +94,8 @@ class DescribedOf(ctypes.Structure):
     """Hold where `describe_rows` writes: `Described` in C."""
 
     _fields_ = [
-        (name, _POINTER) for name in ("message", "length", "kind", "layer", "name", "result", "told_us", "asks")
+        (name, _POINTER)
+        for name in ("length", "kind", "layer", "name", "result", "told_us", "asks", "listed", "counts")
     ]
 
 

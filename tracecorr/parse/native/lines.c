@@ -121,14 +121,15 @@ void count_times(const u8 *raw, i64 count, const i64 *start, const i64 *end, i64
     }
 }
 
-/* Set where a text of two bytes begins first in the `size` bytes from each place; -1 = nowhere. */
-void find_pairs(const u8 *raw, i64 raw_size, i64 count, const i64 *at, i64 size, u8 first, u8 second, i64 *places) {
+/* Set where two bytes stand first in the first `most` bytes of texts; -1 = nowhere. */
+void find_pairs(const u8 *raw, i64 raw_size, i64 count, const i64 *at, const i64 *end, i64 most, u8 first, u8 second,
+                i64 *places) {
     for (i64 i = 0; i < count; i++) {
         places[i] = -1;
         fetch(raw, at, i, count, 2);
-        if (!is_inside(raw_size, at[i], size))
+        if (end[i] <= at[i] || !is_inside(raw_size, at[i], end[i] - at[i]))
             continue;
-        const u8 *p = raw + at[i], *stop = p + size - 1;
+        const u8 *p = raw + at[i], *stop = p + (end[i] - at[i] < most ? end[i] - at[i] : most) - 1;
         while (p < stop && (p = memchr(p, first, (size_t)(stop - p)))) {
             if (p[1] == second) {
                 places[i] = p - raw;

@@ -39,10 +39,10 @@ def count_times(raw: Bytes, start: Ints, end: Ints) -> Ints:
     return times
 
 
-def find_pairs(raw: Bytes, at: Ints, size: int, pair: bytes) -> Ints:
-    """Return where two bytes stand first in the `size` bytes from each position; -1 = nowhere."""
-    at, places = as_ints(at), np.empty(len(at), np.int64)
-    KERNEL.find_pairs(address(raw), len(raw), len(at), address(at), size, *pair, address(places))
+def find_pairs(raw: Bytes, at: Ints, end: Ints, most: int, pair: bytes) -> Ints:
+    """Return where two bytes stand first in the texts between two positions; -1 = not in their first `most` bytes."""
+    at, end, places = as_ints(at), as_ints(end), np.empty(len(at), np.int64)
+    KERNEL.find_pairs(address(raw), len(raw), len(at), address(at), address(end), most, *pair, address(places))
     return places
 
 

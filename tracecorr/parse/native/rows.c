@@ -2,8 +2,9 @@
 #include "bytes.h"
 
 typedef struct {
-    const i64 *message, *kind, *name, *length, *succeeds, *layer; /* of each code of `amdlog.classify.Classifier` */
-    i64 success;                                                  /* code of the result `hipSuccess` */
+    const i64 *kind, *name, *length, *succeeds, *layer; /* of each code of `amdlog.classify.Classifier` */
+    const i64 *subjects;                                /* of each code: one bit for each list that its rows are put to */
+    i64 success;                                        /* code of the result `hipSuccess` */
     i64 returned;   /* bytes behind the name of a call that returns success */
     i64 cut_length; /* messages of so many bytes were cut */
 } Classes;
@@ -12,11 +13,12 @@ typedef struct {
 enum { ASK_RESULT = 1, IS_CUT = 2, IS_TOLD = 4 };
 
 typedef struct {
-    i64 *message, *length;
+    i64 *length;
     int8_t *kind, *layer;
     i32 *name, *result;
     i64 *told_us;
     u8 *asks;
+    i64 *listed, *counts; /* of each subject: its rows, with room for all, and how many there are */
 } Described;
 
 /* Return the duration that an exit line tells behind `start` at its end (`: duration: 31 us`), -1 = none.
@@ -58,7 +60,6 @@ i64 describe_rows(const Classes *of, const u8 *raw, i64 count, const i64 *start,
         }
         if (end[i] - first[i] >= of->cut_length)
             asks |= IS_CUT;
-        to->message[i] = of->message[code];
         to->length[i] = end[i] - start[i];
         to->kind[i] = (int8_t)kind;
         to->layer[i] = (int8_t)of->layer[code];
@@ -66,6 +67,10 @@ i64 describe_rows(const Classes *of, const u8 *raw, i64 count, const i64 *start,
         to->result[i] = succeeds ? (i32)of->success : -1;
         to->asks[i] = asks;
         all |= asks;
+        for (u64 left = (u64)of->subjects[code]; left; left &= left - 1) {
+            int subject = __builtin_ctzll(left);
+            to->listed[subject * count + to->counts[subject]++] = i;
+        }
     }
     return all;
 }

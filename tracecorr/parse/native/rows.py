@@ -18,22 +18,32 @@ class Described:
     """Hold what the codes of records say of their rows, as parallel arrays.
 
     Args:
-        message: index in `MESSAGES`.
         length: bytes of the record.
         kind, layer, name, result, told_us: columns of the row.
         asks: what else is to be read of it, or is special.
+        listed, counts: a row for each subject, in which so many rows stand that are about it.
     """
 
-    def __init__(self, size: int) -> None:
-        self.message, self.length = np.empty(size, np.int64), np.empty(size, np.int64)
+    def __init__(self, size: int, subjects: int) -> None:
+        self.length = np.empty(size, np.int64)
         self.kind, self.layer = np.empty(size, np.int8), np.empty(size, np.int8)
         self.name, self.result = np.empty(size, np.int32), np.empty(size, np.int32)
         self.told_us = np.empty(size, np.int64)
         self.asks = np.empty(size, np.uint8)
+        self.listed, self.counts = np.empty((subjects, size), np.int64), np.zeros(subjects, np.int64)
+
+    def about(self, subject: int) -> Ints:
+        """Return the rows about a subject."""
+        return self.listed[subject, : self.counts[subject]]
 
 
 def describe_rows(
-    of: ClassesOf, raw: Bytes, records: tuple[Ints, Ints, Ints], messages: tuple[Ints, Ints], what: Ints
+    of: ClassesOf,
+    raw: Bytes,
+    records: tuple[Ints, Ints, Ints],
+    messages: tuple[Ints, Ints],
+    what: Ints,
+    subjects: int,
 ) -> tuple[Described, int]:
     """Return what the codes of records say of their rows, and which `asks` there are.
 
@@ -43,8 +53,9 @@ def describe_rows(
         records: start of each record, of its message, and its end.
         messages: start and end of each message; those of torn records lie elsewhere.
         what: code of each record.
+        subjects: how many there are.
     """
-    described = Described(len(what))
+    described = Described(len(what), subjects)
     to = DescribedOf(*map(address, vars(described).values()))
     held = [as_ints(array) for array in (*records, *messages, what)]
     places = map(address, held)
