@@ -46,7 +46,10 @@ def cut_blocks(chunks: Iterable[bytes], size: int) -> Iterator[Text]:
         if len(chunk) > len(data) - _PADDING - (filled - PAD):
             # Room for a block, then twice as much, so that a very long line is not copied for each chunk of it.
             room = max(len(chunk), filled, size + _LOOK_AHEAD - filled)
-            data = pad(memoryview(data)[PAD:filled], bytes(room))
+            # Not joined of parts: what nobody has written to takes neither time nor memory.
+            grown = bytearray(filled - PAD + room + _PADDING)
+            grown[PAD:filled] = memoryview(data)[PAD:filled]
+            data = grown
         data[filled : filled + len(chunk)] = chunk
         filled += len(chunk)
         if filled - PAD < enough:

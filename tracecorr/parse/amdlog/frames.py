@@ -28,8 +28,8 @@ class Texts:
     def __init__(self, values: list[Any]) -> None:
         self._values = values
         self._seen: list[int] = []
-        # Of each code, -1 = it has none yet.
-        self._numbers = np.zeros(0, np.int32)
+        # Of each code, -1 = it has none yet; never empty.
+        self._numbers = np.full(1, -1, np.int32)
         self._texts = pa.array([], pa.string())
 
     def column(self, codes: npt.NDArray[np.int32], rows: Ints) -> pa.DictionaryArray:
@@ -152,7 +152,7 @@ def _with_bitmap(values: Array, bits: npt.NDArray[np.uint8], nulls: int) -> pa.A
 def _nulls(kind: pa.DataType, size: int) -> pa.Array:
     """Return nulls; those of the blocks before are taken where there are enough."""
     if kind not in _NULLS or len(_NULLS[kind]) < size:
-        _NULLS[kind] = pa.nulls(size, kind)
+        _NULLS[kind] = pa.nulls(size + size // 4, kind)
     return _NULLS[kind].slice(0, size)
 
 

@@ -158,11 +158,18 @@ typedef struct {
     i64 literal_bytes;
 } Layout;
 
+/* Whether two texts of up to `literal_bytes`, a multiple of 8, are equal; of both so many bytes can be read. */
+static inline int is_same(const u8 *one, const u8 *other, i64 size) {
+    for (; size > WORD_BYTES; one += WORD_BYTES, other += WORD_BYTES, size -= WORD_BYTES)
+        if (load(one) != load(other))
+            return 0;
+    return load_part(one, size) == load_part(other, size);
+}
+
 static inline i64 find_form(const Layout *of, i64 slot, const u8 *message, i64 size) {
     i64 form = of->first_of[slot < of->slot_count ? slot : of->slot_count - 1];
     for (; form > 0; form = of->following[form])
-        if (of->sizes[form] <= size &&
-            !memcmp(of->literals + form * of->literal_bytes, message, (size_t)of->sizes[form]))
+        if (of->sizes[form] <= size && is_same(of->literals + form * of->literal_bytes, message, of->sizes[form]))
             return form;
     return 0;
 }

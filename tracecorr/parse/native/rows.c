@@ -126,42 +126,41 @@ i64 keep_rows(const u8 *kept, i64 count, i64 columns, const u64 *const *from, u6
     return taken;
 }
 
-static inline void mark(u8 *bits, i64 i) { bits[i >> 3] |= (u8)(1 << (i & 7)); }
+static inline i64 at_least_0(i64 number) { return number & ~(number >> 63); }
 
-/* Each of these sets the values of some rows (of `via[row]` where that is given, -1 = null), marks in `bits` those that
- * are not null, and returns how many are null. */
+/* Each of these sets the values of some rows (of `via[row]` where that is given, -1 = null), a bit in `bits` of those
+ * that are not null, and returns how many are null. Which are follows no order: nothing here branches on it. */
 #define GATHER(NAME, FROM, TO, IS_NULL)                                                                               \
     i64 NAME(i64 count, const i64 *rows, const i64 *via, const FROM *from, FROM null, TO *to, u8 *bits) {             \
         i64 nulls = 0;                                                                                                \
         for (i64 i = 0; i < count; i++) {                                                                             \
-            i64 row = via && rows[i] >= 0 ? via[rows[i]] : rows[i];                                                   \
-            FROM value = row < 0 ? null : from[row];                                                                  \
+            i64 row = rows[i];                                                                                        \
+            if (via)                                                                                                  \
+                row = via[at_least_0(row)] | row >> 63;                                                               \
+            FROM value = *(row < 0 ? &null : from + row);                                                             \
+            int is_null = (row < 0) | (IS_NULL);                                                                      \
             to[i] = (TO)value;                                                                                        \
-            if (row < 0 || (IS_NULL))                                                                                 \
-                nulls++;                                                                                              \
-            else                                                                                                      \
-                mark(bits, i);                                                                                        \
+            nulls += is_null;                                                                                         \
+            bits[i >> 3] |= (u8)(!is_null << (i & 7));                                                                \
         }                                                                                                             \
         return nulls;                                                                                                 \
     }
 
 GATHER(gather_i64, i64, i64, value == null)
 GATHER(gather_u64, u64, u64, value == null)
-GATHER(gather_u32, i64, uint32_t, value == null || value < 0 || value > UINT32_MAX)
+GATHER(gather_u32, i64, uint32_t, (value == null) | (value < 0) | (value > UINT32_MAX))
 
 /* Set the numbers of the texts of some rows by their codes; -1 = null. Return how many are null, -1 where a text has no
- * number yet. */
+ * number yet. There is at least one number. */
 i64 gather_texts(i64 count, const i64 *rows, const i32 *codes, const i32 *numbers, i32 *to, u8 *bits) {
-    i64 nulls = 0;
+    i64 nulls = 0, unknown = 0;
     for (i64 i = 0; i < count; i++) {
-        i32 code = rows[i] < 0 ? -1 : codes[rows[i]];
-        to[i] = code < 0 ? -1 : numbers[code];
-        if (code < 0)
-            nulls++;
-        else if (to[i] < 0)
-            return -1;
-        else
-            mark(bits, i);
+        i64 code = codes[at_least_0(rows[i])] | rows[i] >> 63, number = numbers[at_least_0(code)];
+        int is_null = code < 0;
+        to[i] = (i32)(number | code >> 63);
+        nulls += is_null;
+        unknown |= !is_null & (number < 0);
+        bits[i >> 3] |= (u8)(!is_null << (i & 7));
     }
-    return nulls;
+    return unknown ? -1 : nulls;
 }

@@ -114,7 +114,7 @@ def gather_texts(
     Args:
         codes: of the text of each row, -1 = none.
         rows: which; -1 = none.
-        numbers: of each code.
+        numbers: of each code, at least one.
 
     Returns: -1 as the last one where a text has no number yet.
     """
