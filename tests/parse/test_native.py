@@ -127,6 +127,40 @@ def test_numbers_of_all_widths_are_read(decimal: str, hexadecimal: str) -> None:
     }  # fmt: skip
 
 
+@given(st.lists(st.tuples(st.integers(0, 3), st.sampled_from([b":1:", b":3:", b"1:1", b":0:"])), max_size=20))
+def test_records_are_listed_by_their_codes_and_levels(records: list[tuple[int, bytes]]) -> None:
+    text = Text(b"".join(level + b"x \n" for _, level in records))
+    start = _places(text, [6 * i for i in range(len(records))])
+    columns = {name: np.zeros(4, np.int64) for name in ("kind", "name", "length", "succeeds", "layer")}
+    subjects = np.array([0, 1, 2, 3])
+    of = native.ClassesOf(*map(native.address, columns.values()), native.address(subjects), 0, 0, 4000, 1, 2)
+    what = np.array([code for code, _ in records], np.int64)
+    found, _ = native.describe_rows(of, text.bytes, (start, start, start + 5), (start + 3, start + 5), what, 3)
+    for bit in range(2):
+        assert found.rows_of(bit).tolist() == [i for i, (code, _) in enumerate(records) if code >> bit & 1]
+    assert found.rows_of(2).tolist() == [i for i, (_, level) in enumerate(records) if level in (b":1:", b":0:")]
+
+
+_STAMPS = st.lists(st.tuples(st.integers(0, 3), st.integers(-(2**62), 2**62), st.booleans()), max_size=20)
+
+
+@given(_STAMPS)
+def test_lanes_are_those_of_the_keys_and_times_that_lie_behind_are_told(rows: list[tuple[int, int, bool]]) -> None:
+    thread, stamp, is_rocr = (np.array([row[i] for row in rows], kind) for i, kind in enumerate((int, int, bool)))
+    key_of, lane_now, last = np.array([0, 1, 1, 2]), np.array([5, 7, 9]), np.array([10, -20, 30])
+    lane, now, (least, latest, behind) = native.set_lanes(thread, key_of, lane_now, stamp, is_rocr, last)
+    assert lane.tolist() == lane_now[key_of[thread]].tolist()
+    timed = [(int(key_of[row]), time) for row, time, left_out in rows if not left_out]
+    assert now.tolist() == [([int(last[key])] + [time for own, time in timed if own == key])[-1] for key in range(3)]
+    if timed:
+        times = [time for _, time in timed]
+        assert (least, latest) == (min(times), max(int(last[key]) for key, _ in timed))
+        farthest = max(max(times[: i + 1]) - time for i, time in enumerate(times))
+        assert behind == farthest or farthest >= 2**63
+    else:
+        assert least > latest
+
+
 _TEXTS = st.lists(st.sampled_from([b"a 1, b 0x2f;", b"b 0x3e, a 4;;", b"c 5;", b"a 6, a 7;", b"none"]), max_size=20)
 
 

@@ -7,7 +7,9 @@ thread never goes back, so where it does, another run begins, and nothing of the
 from __future__ import annotations
 
 import numpy as np
+import numpy.typing as npt
 
+from tracecorr.parse import native
 from tracecorr.parse.amdlog.split import Thread
 from tracecorr.parse.digits import Ints, Mask
 
@@ -27,7 +29,7 @@ class Lanes:
         self._last = np.zeros(0, np.int64)
         self._count = 0
 
-    def of(self, threads: list[Thread], thread: Ints, stamp: Ints, is_rocr: Mask) -> Ints:
+    def of(self, threads: list[Thread], thread: Ints, stamp: Ints, is_rocr: Mask) -> npt.NDArray[np.int32]:
         """Return the lane of each record, in the order of the file.
 
         Args:
@@ -37,19 +39,12 @@ class Lanes:
             is_rocr: records of another clock.
         """
         self._add(threads)
-        key = self._key_of[thread]
-        lane = self._lane_now[key]
-        time, key_of = stamp, key
-        if is_rocr.any():
-            time, key_of = stamp[~is_rocr], key[~is_rocr]
-        if len(time) == 0:
-            return lane
-        newest = np.maximum.accumulate(time)
-        is_here = np.zeros(len(self._last), np.bool_)
-        is_here[key_of] = True
-        if time.min() < self._last[is_here].max() - _STEP_NS or (newest - time).max() > _STEP_NS:
-            self._part(lane, key, np.flatnonzero(~is_rocr), time)
-        self._last[key_of] = time
+        lane, last, told = native.set_lanes(thread, self._key_of, self._lane_now, stamp, is_rocr, self._last)
+        least, latest, behind = told
+        if least < latest - _STEP_NS or behind > _STEP_NS:
+            rows = np.flatnonzero(~is_rocr)
+            self._part(lane, self._key_of[thread], rows, stamp[rows])
+        self._last = last
         return lane
 
     def _add(self, threads: list[Thread]) -> None:
@@ -61,7 +56,7 @@ class Lanes:
                 self._last = np.append(self._last, _NEVER)
                 self._count += 1
 
-    def _part(self, lane: Ints, key: Ints, rows: Ints, time: Ints) -> None:
+    def _part(self, lane: npt.NDArray[np.int32], key: Ints, rows: Ints, time: Ints) -> None:
         """Give records behind a step back lanes of their own."""
         order = np.argsort(key[rows], kind="stable")
         sorted_key, sorted_time = key[rows][order], time[order]

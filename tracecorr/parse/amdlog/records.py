@@ -8,14 +8,14 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from tracecorr.model.kinds import LAYERS, Flag
+from tracecorr.model.kinds import LAYERS, WORST_LEVELS, Flag
 from tracecorr.parse import native
 from tracecorr.parse.amdlog.classify import RETURNED, SUCCESS, Classifier
 from tracecorr.parse.amdlog.lanes import Lanes
 from tracecorr.parse.amdlog.messages import MESSAGES, Kind
 from tracecorr.parse.amdlog.records_found import Split
 from tracecorr.parse.amdlog.rows import Rows
-from tracecorr.parse.amdlog.severity import Complaints, find_complaints
+from tracecorr.parse.amdlog.severity import Complaints, complaints_of
 from tracecorr.parse.amdlog.split import Splitter, Thread
 from tracecorr.parse.amdlog.subjects import SUBJECTS, Subjects, subjects_of
 from tracecorr.parse.digits import Ints
@@ -25,6 +25,8 @@ _LAYER = np.array([LAYERS.index(m.layer or "other") for m in MESSAGES] + [LAYERS
 _RESULT = re.compile(r"hipSuccess|hipError\w+|HIPRTC_\w+")
 # The runtime cuts messages at 4095 bytes; the colour in front of a call is part of them.
 _CUT_LENGTH = 4095 - len("\x1b[32m ")
+# The list of errors and warnings, behind those of the subjects.
+_COMPLAINTS = len(SUBJECTS)
 # Of what is left of a message that other output cut apart no name can be told.
 TORN_NAME = "(torn)"
 
@@ -99,17 +101,18 @@ class RecordReader:
             kept = np.delete(np.arange(len(at)), folded)
             split, at, end = split.take(kept), at[kept], end[kept]
         records, what = (split.start, split.message, split.end), np.ascontiguousarray(split.what)
-        found, asks = native.describe_rows(self._describe(), text.bytes, records, (at, end), what, len(SUBJECTS))
+        of = self._describe(may_complain=split.may_complain)
+        found, asks = native.describe_rows(of, text.bytes, records, (at, end), what, _COMPLAINTS + 1)
         rows = self._rows(split, shift, found, asks)
         if asks & native.ASK_RESULT:
             rest = np.flatnonzero(found.asks & native.ASK_RESULT)
             start = at[rest] + self._columns[2][what[rest]] + len(RETURNED)
             found.result[rest] = self._results(text, start, end[rest])
-        complaints = find_complaints(text, split.start if split.may_complain else split.start[:0])
-        subjects = {name: found.about(number) for number, name in enumerate(SUBJECTS)}
+        complaints = complaints_of(text, split.start, found.rows_of(_COMPLAINTS))
+        subjects = {name: found.rows_of(number) for number, name in enumerate(SUBJECTS)}
         return Lines(rows, text, subjects, self.classifier.columns[0], what, at, end, complaints)
 
-    def _describe(self) -> native.ClassesOf:
+    def _describe(self, *, may_complain: bool) -> native.ClassesOf:
         """Tell `describe_rows` what the codes of messages stand for."""
         columns = self.classifier.columns
         if columns is not self._described:
@@ -120,7 +123,8 @@ class RecordReader:
             subjects = subjects_of(message, kind, [self.names[code] for code in name.tolist()])
             self._columns = [np.ascontiguousarray(c) for c in (kind, name, length, succeeds, layer, subjects)]
         success = self.results.code_of("hipSuccess"), len(RETURNED + SUCCESS)
-        return native.ClassesOf(*map(native.address, self._columns), *success, _CUT_LENGTH)
+        level = max(WORST_LEVELS) if may_complain else -1
+        return native.ClassesOf(*map(native.address, self._columns), *success, _CUT_LENGTH, level, _COMPLAINTS)
 
     def _rows(self, split: Split, shift: int, found: native.Described, asks: int) -> Rows:
         rows = Rows(len(split.start))

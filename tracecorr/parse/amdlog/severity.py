@@ -6,12 +6,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from tracecorr.model.kinds import LOG_LEVEL, LOG_MESSAGE, WORST_LEVELS
+from tracecorr.model.kinds import LOG_LEVEL, LOG_MESSAGE
 from tracecorr.parse.amdlog.frames import Args
 from tracecorr.parse.digits import Ints, Words
 from tracecorr.parse.text import Text
-
-_COLON, _ZERO = ord(":"), ord("0")
 
 
 @dataclass
@@ -22,17 +20,15 @@ class Complaints:
     levels: Words
 
 
-def find_complaints(text: Text, start: Ints) -> Complaints:
-    """Return the records that were printed as errors or warnings: they begin with `:LEVEL:`, the level a digit.
+def complaints_of(text: Text, start: Ints, rows: Ints) -> Complaints:
+    """Return the records that were printed as errors or warnings, with their levels.
 
     Args:
         text: holds the records.
-        start: where each of them begins.
+        start: where each of them begins, with `:LEVEL:`, the level a digit.
+        rows: of errors and warnings.
     """
-    levels = text.bytes[start + 1] - np.uint8(_ZERO)
-    rows = np.flatnonzero(levels <= max(WORST_LEVELS))
-    rows = rows[(text.bytes[start[rows]] == _COLON) & (text.bytes[start[rows] + 2] == _COLON)]
-    return Complaints(rows, levels[rows].astype(np.uint64))
+    return Complaints(rows, (text.bytes[start[rows] + 1] - np.uint8(ord("0"))).astype(np.uint64))
 
 
 def add_complaints(args: Args, complaints: Complaints, text: Text, offset: Ints, at: Ints, end: Ints) -> None:

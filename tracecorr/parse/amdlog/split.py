@@ -26,7 +26,6 @@ from tracecorr.parse.amdlog.line_edges import (
 )
 from tracecorr.parse.amdlog.messages import Kind
 from tracecorr.parse.amdlog.records_found import Split, concatenate
-from tracecorr.parse.amdlog.severity import find_complaints
 from tracecorr.parse.amdlog.swapped import PIECE, Head, find_swapped
 from tracecorr.parse.amdlog.torn import Join, Joiner
 from tracecorr.parse.amdlog.unended import open_at_holes, open_last
@@ -43,6 +42,7 @@ _MULTI_LINE = re.compile(rb"devprogram\.cpp|comgr|code-object", re.IGNORECASE)
 _SOURCE_TEXT = b" hiprtcCreateProgram ("
 _BROKEN = re.compile(rb":\d:[A-Za-z_. ]")
 
+_WORST = np.frombuffer("".join(map(str, WORST_LEVELS)).encode(), np.uint8)
 _ROCR = b"[***rocr***] "
 _COLOURED = re.compile("^(?:\x1b|\\^\\[|\u2190)\\[[0-9;]*m *".encode())
 
@@ -281,7 +281,7 @@ class Splitter:
             pieces.start, end, (stamp * np.uint64(1000)).astype(np.int64), thread, message,
             self._classifier.look(text, message, end, is_rocr), is_rocr, pieces.torn,
             (len(end), int((pieces.until - pieces.start).sum())),
-            may_complain=len(find_complaints(text, pieces.start).rows) > 0,
+            may_complain=bool(np.isin(text.bytes[pieces.start + 1], _WORST).any()),
         )  # fmt: skip
 
     def _threads(self, text: Text, mark: Ints, end: Ints) -> tuple[Ints, Ints, Ints, Mask]:

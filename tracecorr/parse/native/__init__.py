@@ -6,7 +6,7 @@ the C file whose functions it calls; those of `tables.py` are in `lines.c`.
 """
 
 from tracecorr.parse.native.arrays import address
-from tracecorr.parse.native.joins import Records
+from tracecorr.parse.native.joins import Records, set_lanes
 from tracecorr.parse.native.library import CallRowsOf, ClassesOf, LayoutOf, ShapesOf
 from tracecorr.parse.native.lines import (
     FITS,
@@ -40,5 +40,5 @@ __all__ = [
     "Described", "HashTable", "LayoutOf", "Lines", "Records", "Scanned", "ShapesOf", "Texts", "address", "code_spans",
     "count_times", "count_units_in", "describe_rows", "end_calls", "fill_numbers", "find_lines", "find_pairs",
     "find_starts", "gather", "gather_texts", "hash_spans", "keep_rows", "list_numbers", "match_lines", "scan_lines",
-    "spread_fields",
+    "set_lanes", "spread_fields",
 ]  # fmt: skip

@@ -9,6 +9,31 @@ typedef struct {
     const u8 *shared, *passed, *is_rocr;
 } Rows;
 
+/* Set the lane of each row, that which its thread's key is in now (`lane_now`), and the last time of each key (`last`).
+ *
+ * Rows of ROCr have another clock: their times are left out. `told` is the least time, the latest one (`last`) before
+ * these rows of their keys, and how far a time lies behind an earlier one at most; nothing is told of no time.
+ */
+void set_lanes(i64 count, const i64 *thread, const i64 *key_of, const i64 *lane_now, const i64 *stamp,
+               const u8 *is_rocr, const i64 *before, i64 *last, i32 *lane, i64 *told) {
+    i64 least = INT64_MAX, latest = INT64_MIN, newest = INT64_MIN, behind = 0;
+    for (i64 row = 0; row < count; row++) {
+        i64 key = key_of[thread[row]], time = stamp[row];
+        lane[row] = (i32)lane_now[key];
+        if (is_rocr[row])
+            continue;
+        newest = time > newest ? time : newest;
+        i64 distance = (i64)((u64)newest - (u64)time);
+        behind = distance > behind ? distance : behind;
+        least = time < least ? time : least;
+        latest = before[key] > latest ? before[key] : latest;
+        last[key] = time;
+    }
+    told[0] = least;
+    told[1] = latest;
+    told[2] = behind;
+}
+
 /* Join calls that nest, and list those that are left (`left`) and the joined ones with others inside (`outer`).
  *
  * `is_leaf` marks calls without an exit line: such a call ends where the next one of its lane begins, unless that is

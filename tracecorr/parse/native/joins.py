@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from tracecorr.parse.native.arrays import Bytes, Ints, Words, address
+from tracecorr.parse.native.arrays import Bytes, Ints, Words, address, as_ints
 from tracecorr.parse.native.library import KERNEL, RowsOf
 
 # Type of each column of the rows that are joined.
@@ -16,6 +16,29 @@ _ROW_COLUMNS = {
     "lane": np.int32, "name": np.int32, "kind": np.int8, "offset": np.int64, "stamp": np.int64, "shared": np.bool_,
     "passed": np.bool_, "is_rocr": np.bool_,
 }  # fmt: skip
+
+
+def set_lanes(
+    thread: Ints, key_of: Ints, lane_now: Ints, stamp: Ints, is_rocr: npt.NDArray[np.bool_], last: Ints
+) -> tuple[npt.NDArray[np.int32], Ints, tuple[int, int, int]]:
+    """Return the lane of each row, the last times, and what tells whether a clock went back.
+
+    Args:
+        thread: of each row.
+        key_of: of each thread.
+        lane_now, last: of each key: its lane, and its last time before these rows.
+        stamp: of each row.
+        is_rocr: rows whose times are left out.
+
+    Returns: as the last one the least time, the latest one of the keys before these rows, and how far a time lies
+        behind an earlier one at most; without times the first one is greater than the second one.
+    """
+    thread, stamp, now, told = as_ints(thread), as_ints(stamp), last.copy(), np.empty(3, np.int64)
+    lane = np.empty(len(thread), np.int32)
+    places = map(address, (thread, key_of, lane_now, stamp, is_rocr, last, now, lane, told))
+    KERNEL.set_lanes(len(thread), *places)
+    least, latest, behind = told.tolist()
+    return lane, now, (least, latest, behind)
 
 
 class Records:

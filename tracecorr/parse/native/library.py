@@ -25,6 +25,7 @@ _ARGUMENTS = {
     "scan_lines": (_POINTER, *_RAW, _INT, _INT, _INT, *[_POINTER] * 5),
     "read_shapes": (_POINTER, *_RAW, _INT, *[_POINTER] * 9),
     "spread_fields": (_INT, _POINTER, _INT, _INT, *[_POINTER] * 4),
+    "set_lanes": (_INT, *[_POINTER] * 9),
     "pair_calls": (*[_POINTER] * 12,),
     "nest_calls": (_POINTER, _POINTER, _INT, *[_POINTER] * 6),
     "fold_rows": (*[_POINTER] * 10,),
@@ -86,7 +87,7 @@ class ClassesOf(ctypes.Structure):
 
     _fields_ = [
         *[(name, _POINTER) for name in ("kind", "name", "length", "succeeds", "layer", "subjects")],
-        *[(name, _INT) for name in ("success", "returned", "cut_length")],
+        *[(name, _INT) for name in ("success", "returned", "cut_length", "level", "complaints")],
     ]  # fmt: skip
 
 

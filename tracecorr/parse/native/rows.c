@@ -7,6 +7,8 @@ typedef struct {
     i64 success;                                        /* code of the result `hipSuccess` */
     i64 returned;   /* bytes behind the name of a call that returns success */
     i64 cut_length; /* messages of so many bytes were cut */
+    i64 level;      /* records of levels up to it, errors and warnings, are put to a list, too; -1 = none */
+    i64 complaints; /* which one */
 } Classes;
 
 /* What else is to be read of a record, or is special. */
@@ -38,6 +40,15 @@ static inline i64 read_duration(const u8 *start, const u8 *end) {
     return digits > 0 && digits < 8 && last - size >= start && !memcmp(last - size, before, (size_t)size) ? told : -1;
 }
 
+/* Whether a record begins with `:LEVEL:`, the level a digit and at most `most`. */
+static inline int is_of_level(const u8 *record, i64 most) {
+    return (u8)(record[1] - '0') <= most && record[0] == ':' && record[2] == ':';
+}
+
+static inline void put_to_list(const Described *to, i64 count, i64 list, i64 row) {
+    to->listed[list * count + to->counts[list]++] = row;
+}
+
 /* Set what the code of each record (`what`) says of its row; return which `asks` there are.
  *
  * Records lie between `start` and `end`, their messages between `at` and `stop`; of torn records these lie elsewhere.
@@ -49,6 +60,7 @@ i64 describe_rows(const Classes *of, const u8 *raw, i64 count, const i64 *start,
         i64 code = what[i], kind = of->kind[code], behind = stop[i] - at[i] - of->length[code];
         int succeeds = of->succeeds[code] > 0 && behind >= of->returned;
         u8 asks = 0;
+        fetch(raw, start, i, count, 1);
         fetch(raw, stop, i, count, 1);
         to->told_us[i] = -1;
         if (kind == EXIT) {
@@ -67,10 +79,10 @@ i64 describe_rows(const Classes *of, const u8 *raw, i64 count, const i64 *start,
         to->result[i] = succeeds ? (i32)of->success : -1;
         to->asks[i] = asks;
         all |= asks;
-        for (u64 left = (u64)of->subjects[code]; left; left &= left - 1) {
-            int subject = __builtin_ctzll(left);
-            to->listed[subject * count + to->counts[subject]++] = i;
-        }
+        for (u64 left = (u64)of->subjects[code]; left; left &= left - 1)
+            put_to_list(to, count, __builtin_ctzll(left), i);
+        if (is_of_level(raw + start[i], of->level))
+            put_to_list(to, count, of->complaints, i);
     }
     return all;
 }

@@ -21,20 +21,20 @@ class Described:
         length: bytes of the record.
         kind, layer, name, result, told_us: columns of the row.
         asks: what else is to be read of it, or is special.
-        listed, counts: a row for each subject, in which so many rows stand that are about it.
+        listed, counts: lists of rows: those of a subject each, and how many these are.
     """
 
-    def __init__(self, size: int, subjects: int) -> None:
+    def __init__(self, size: int, lists: int) -> None:
         self.length = np.empty(size, np.int64)
         self.kind, self.layer = np.empty(size, np.int8), np.empty(size, np.int8)
         self.name, self.result = np.empty(size, np.int32), np.empty(size, np.int32)
         self.told_us = np.empty(size, np.int64)
         self.asks = np.empty(size, np.uint8)
-        self.listed, self.counts = np.empty((subjects, size), np.int64), np.zeros(subjects, np.int64)
+        self.listed, self.counts = np.empty((lists, size), np.int64), np.zeros(lists, np.int64)
 
-    def about(self, subject: int) -> Ints:
-        """Return the rows about a subject."""
-        return self.listed[subject, : self.counts[subject]]
+    def rows_of(self, number: int) -> Ints:
+        """Return the rows of a list."""
+        return self.listed[number, : self.counts[number]]
 
 
 def describe_rows(
@@ -43,7 +43,7 @@ def describe_rows(
     records: tuple[Ints, Ints, Ints],
     messages: tuple[Ints, Ints],
     what: Ints,
-    subjects: int,
+    lists: int,
 ) -> tuple[Described, int]:
     """Return what the codes of records say of their rows, and which `asks` there are.
 
@@ -53,9 +53,9 @@ def describe_rows(
         records: start of each record, of its message, and its end.
         messages: start and end of each message; those of torn records lie elsewhere.
         what: code of each record.
-        subjects: how many there are.
+        lists: how many there are.
     """
-    described = Described(len(what), subjects)
+    described = Described(len(what), lists)
     to = DescribedOf(*map(address, vars(described).values()))
     held = [as_ints(array) for array in (*records, *messages, what)]
     places = map(address, held)
