@@ -20,9 +20,9 @@ class Column:
     unit: str = ""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Table:
-    """Describe one table: its name, what a row is, and its columns."""
+    """Describe one table: its name, what a row is, and its columns; each is one of its kind."""
 
     name: str
     row: str

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+from functools import cache
 from typing import Any
 
 import numpy as np
@@ -48,17 +50,32 @@ class Texts:
         return pa.DictionaryArray.from_arrays(_with_bitmap(numbers, bits, nulls), self._texts, safe=False)
 
 
+@dataclass(frozen=True)
+class _Types:
+    """Hold the types of a table's columns: as Arrow and, of numbers, as numpy names them."""
+
+    schema: pa.Schema
+    numbers: dict[str, np.dtype[Any]]
+
+
+@cache
+def _types_of(table: Table) -> _Types:
+    kinds = arrow_types(table)
+    schema = pa.schema([pa.field(name, kind, nullable=name not in _NEVER_NULL) for name, kind in kinds.items()])
+    # Both libraries name numbers alike; Arrow's own way asked for pandas before pyarrow 26.
+    return _Types(schema, {name: np.dtype(str(kind)) for name, kind in kinds.items() if pa.types.is_integer(kind)})
+
+
 class Columns:
     """Collect the columns of a table; those that are not set are null."""
 
     def __init__(self, table: Table, size: int) -> None:
-        self._types, self._size = arrow_types(table), size
+        self._types, self._size = _types_of(table), size
         self._arrays: dict[str, pa.Array] = {}
 
     def add(self, name: str, values: Array, present: Mask | None = None) -> None:
         """Set a column of numbers; what is not present, and numbers that its type cannot hold, are null."""
-        # Both libraries name numbers alike; Arrow's own way asked for pandas before pyarrow 26.
-        dtype = np.dtype(str(self._types[name]))
+        dtype = self._types.numbers[name]
         if not np.can_cast(values.dtype, dtype) and len(values):
             limits = np.iinfo(dtype)
             if int(values.min()) < limits.min or int(values.max()) > limits.max:
@@ -76,7 +93,7 @@ class Columns:
             null: None = no value stands for it.
             via: of each row the one whose value it takes, -1 = null.
         """
-        dtype = np.dtype(str(self._types[name]))
+        dtype = self._types.numbers[name]
         if null is None:
             # No offset, length or time is the lowest number.
             null = int(np.iinfo(values.dtype).min)
@@ -88,12 +105,12 @@ class Columns:
 
     def table(self) -> pa.Table:
         """Return the columns as an Arrow table."""
-        arrays = [
-            self._arrays[name] if name in self._arrays else _nulls(kind, self._size)
-            for name, kind in self._types.items()
+        schema, arrays = self._types.schema, self._arrays
+        columns = [
+            arrays[name] if name in arrays else _nulls(kind, self._size)
+            for name, kind in zip(schema.names, schema.types, strict=True)
         ]
-        fields = [pa.field(name, kind, nullable=name not in _NEVER_NULL) for name, kind in self._types.items()]
-        return pa.Table.from_arrays(arrays, schema=pa.schema(fields))
+        return pa.Table.from_arrays(columns, schema=schema)
 
 
 class Args:
