@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 
 from tracecorr.parse import native
 from tracecorr.parse.amdlog.calls import NO_EXIT, OPEN
-from tracecorr.parse.amdlog.classify import Classifier
+from tracecorr.parse.amdlog.classify import RETURNED, SUCCESS, Classifier
 from tracecorr.parse.amdlog.layout import Layouts
 from tracecorr.parse.amdlog.messages import Kind
 from tracecorr.parse.amdlog.shapes import Shapes, Span
@@ -133,7 +133,7 @@ def test_records_are_listed_by_their_codes_and_levels(records: list[tuple[int, b
     start = _places(text, [6 * i for i in range(len(records))])
     columns = {name: np.zeros(4, np.int64) for name in ("kind", "name", "length", "succeeds", "layer")}
     subjects = np.array([0, 1, 2, 3])
-    of = native.ClassesOf(*map(native.address, columns.values()), native.address(subjects), 0, 0, 4000, 1, 2)
+    of = native.ClassesOf(*map(native.address, columns.values()), native.address(subjects), 0, 4000, 1, 2)
     what = np.array([code for code, _ in records], np.int64)
     found, _ = native.describe_rows(of, text.bytes, (start, start, start + 5), (start + 3, start + 5), what, 3)
     for bit in range(2):
@@ -364,6 +364,7 @@ def test_vocabularies_are_those_of_python() -> None:
     told = dict(part.split(" = ") for part in kinds[1].split(", "))
     assert told == {name: str(getattr(Kind, name)) for name in told}
     assert f"enum {{ OPEN = {OPEN}, NO_EXIT = {NO_EXIT} }};" in source
+    assert f'returned[] = "{(RETURNED + SUCCESS).decode()}";' in source
     assert f"MOST_NUMBERS = {native.MOST_NUMBERS} }};" in source
 
 

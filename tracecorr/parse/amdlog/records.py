@@ -10,7 +10,7 @@ import numpy.typing as npt
 
 from tracecorr.model.kinds import LAYERS, WORST_LEVELS, Flag
 from tracecorr.parse import native
-from tracecorr.parse.amdlog.classify import RETURNED, SUCCESS, Classifier
+from tracecorr.parse.amdlog.classify import RETURNED, Classifier
 from tracecorr.parse.amdlog.lanes import Lanes
 from tracecorr.parse.amdlog.messages import MESSAGES, Kind
 from tracecorr.parse.amdlog.records_found import Split
@@ -122,9 +122,9 @@ class RecordReader:
             self._described = columns
             subjects = subjects_of(message, kind, [self.names[code] for code in name.tolist()])
             self._columns = [np.ascontiguousarray(c) for c in (kind, name, length, succeeds, layer, subjects)]
-        success = self.results.code_of("hipSuccess"), len(RETURNED + SUCCESS)
+        success = self.results.code_of("hipSuccess")
         level = max(WORST_LEVELS) if may_complain else -1
-        return native.ClassesOf(*map(native.address, self._columns), *success, _CUT_LENGTH, level, _COMPLAINTS)
+        return native.ClassesOf(*map(native.address, self._columns), success, _CUT_LENGTH, level, _COMPLAINTS)
 
     def _rows(self, split: Split, shift: int, found: native.Described, asks: int) -> Rows:
         rows = Rows(len(split.start))

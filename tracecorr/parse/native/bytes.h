@@ -40,7 +40,7 @@ static inline int is_inside(i64 raw_size, i64 at, i64 size) {
  * Of the place of that row some lines of the cache are, wherever it lies; nothing is read of them here. Compilers drop
  * calls that do nothing else, unless they are inlined first.
  */
-enum { AHEAD = 32, CACHE_LINE = 64 };
+enum { AHEAD = 16, CACHE_LINE = 64 };
 
 __attribute__((always_inline)) static inline void fetch(const u8 *raw, const i64 *at, i64 row, i64 count, int lines) {
     uintptr_t place = (uintptr_t)raw + (uintptr_t)at[row + AHEAD < count ? row + AHEAD : row];

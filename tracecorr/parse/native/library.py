@@ -87,7 +87,7 @@ class ClassesOf(ctypes.Structure):
 
     _fields_ = [
         *[(name, _POINTER) for name in ("kind", "name", "length", "succeeds", "layer", "subjects")],
-        *[(name, _INT) for name in ("success", "returned", "cut_length", "level", "complaints")],
+        *[(name, _INT) for name in ("success", "cut_length", "level", "complaints")],
     ]  # fmt: skip
 
 

@@ -5,7 +5,6 @@ typedef struct {
     const i64 *kind, *name, *length, *succeeds, *layer; /* of each code of `amdlog.classify.Classifier` */
     const i64 *subjects;                                /* of each code: one bit for each list that its rows are put to */
     i64 success;                                        /* code of the result `hipSuccess` */
-    i64 returned;   /* bytes behind the name of a call that returns success */
     i64 cut_length; /* messages of so many bytes were cut */
     i64 level;      /* records of levels up to it, errors and warnings, are put to a list, too; -1 = none */
     i64 complaints; /* which one */
@@ -51,14 +50,18 @@ static inline void put_to_list(const Described *to, i64 count, i64 list, i64 row
 
 /* Set what the code of each record (`what`) says of its row; return which `asks` there are.
  *
+ * A code that was learned from a line that was cut does not tell that a call returned success; its text does.
  * Records lie between `start` and `end`, their messages between `at` and `stop`; of torn records these lie elsewhere.
  */
 i64 describe_rows(const Classes *of, const u8 *raw, i64 count, const i64 *start, const i64 *first, const i64 *end,
                   const i64 *at, const i64 *stop, const i64 *what, const Described *to) {
+    static const char returned[] = ": Returned hipSuccess :";
     i64 all = 0;
     for (i64 i = 0; i < count; i++) {
         i64 code = what[i], kind = of->kind[code], behind = stop[i] - at[i] - of->length[code];
-        int succeeds = of->succeeds[code] > 0 && behind >= of->returned;
+        int succeeds = behind >= (i64)sizeof returned - 1 &&
+                       (of->succeeds[code] > 0 ||
+                        (kind == EXIT && !memcmp(raw + at[i] + of->length[code], returned, sizeof returned - 1)));
         u8 asks = 0;
         fetch(raw, start, i, count, 1);
         fetch(raw, stop, i, count, 1);

@@ -100,7 +100,7 @@ void find_starts(const u8 *raw, i64 raw_size, i64 count, const i64 *at, const i6
     for (i64 i = 0; i < count; i++) {
         found[i] = -1;
         split[i] = 0;
-        fetch(raw + first, at, i, count, 1);
+        fetch(raw + first, at, i, count, 2);
         for (i64 turn = 0; turn < tried && found[i] < 0; turn++) {
             i64 text = which[turn], place = at[i] + skips[turn];
             if (!is_inside(raw_size, place, sizes[text]) || place + sizes[text] > end[i] ||
