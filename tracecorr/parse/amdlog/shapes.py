@@ -178,15 +178,6 @@ class Shapes:
         numbers = [number for shape in self._shapes for number in shape.numbers]
         words_to = np.cumsum([len(shape.keep) for shape in self._shapes], dtype=np.int64)
         numbers_to = np.cumsum([len(shape.numbers) for shape in self._shapes], dtype=np.int64)
-        # By their place among the numbers of a text, so that its fields come in the order of the text.
-        places = [(place, n.field) for shape in self._shapes for place, n in enumerate(shape.numbers)]
-        known = {one: number for number, one in enumerate(sorted({one for one in places if one[1]}))}
-        self._names = [field for _, field in known]
-        self._columns = np.array([known.get(one, -1) for one in places], np.int64)
-        self._distinct = sorted(set(self._names))
-        self._by_name = np.array([self._distinct.index(field) if field else -1 for _, field in places], np.int64)
-        # The last one is that of texts without a shape.
-        self._labels = np.array([*(shape.label for shape in self._shapes), -1], np.int64)
         arrays = {
             "first_of": first, "following": np.array(self._following, np.int64),
             "words_from": np.append(0, words_to[:-1]), "words_to": words_to,
@@ -197,11 +188,24 @@ class Shapes:
             "digits": np.array([n.digits for n in numbers], np.int64),
             "is_hex": np.array([n.is_hex for n in numbers], np.int64),
         }  # fmt: skip
+        self._name_columns()
         self._is_laid_out = True
         self._arrays = arrays  # what the description points to
         self._of = native.ShapesOf(key_count=len(first), before=_BEFORE, most_bytes=_MOST_BYTES)
         for name, array in arrays.items():
             setattr(self._of, name, native.address(array))
+
+    def _name_columns(self) -> None:
+        """Name the columns that numbers are put to, and tell that of each number."""
+        # Where they are listed, by their place among the numbers of a text: its fields come in the order of the text.
+        places = [(place, n.field) for shape in self._shapes for place, n in enumerate(shape.numbers)]
+        known = {one: number for number, one in enumerate(sorted({one for one in places if one[1]}))}
+        self._names = [field for _, field in known]
+        self._columns = np.array([known.get(one, -1) for one in places], np.int64)
+        self._distinct = sorted(set(self._names))
+        self._by_name = np.array([self._distinct.index(field) if field else -1 for _, field in places], np.int64)
+        # The last one is that of texts without a shape.
+        self._labels = np.array([*(shape.label for shape in self._shapes), -1], np.int64)
 
 
 def _rest(shape: Ints, unknown: int) -> Ints:

@@ -37,13 +37,14 @@ static inline int is_inside(i64 raw_size, i64 at, i64 size) {
 
 /* A block is larger than the caches near to a core, and its texts lie apart: what is read so many rows on is asked for.
  *
- * Of the place of that row some lines of the cache are, wherever it lies; nothing is read of them here. Compilers drop
- * calls that do nothing else, unless they are inlined first.
+ * Of the place of that row, and `from` bytes on, some lines of the cache are, wherever it lies; nothing is read of them
+ * here. Compilers drop calls that do nothing else, unless they are inlined first.
  */
 enum { AHEAD = 16, CACHE_LINE = 64 };
 
-__attribute__((always_inline)) static inline void fetch(const u8 *raw, const i64 *at, i64 row, i64 count, int lines) {
-    uintptr_t place = (uintptr_t)raw + (uintptr_t)at[row + AHEAD < count ? row + AHEAD : row];
+__attribute__((always_inline)) static inline void fetch(const u8 *raw, const i64 *at, i64 row, i64 count, i64 from,
+                                                        int lines) {
+    uintptr_t place = (uintptr_t)raw + (uintptr_t)at[row + AHEAD < count ? row + AHEAD : row] + (uintptr_t)from;
     for (int i = 0; i < lines; i++)
         __builtin_prefetch((const void *)(place + (uintptr_t)(i * CACHE_LINE)));
 }

@@ -40,7 +40,7 @@ static inline u64 hash_span(const u8 *raw, i64 raw_size, i64 at, i64 end) {
 /* Set the hash of the text between two places, of each row. */
 void hash_spans(const u8 *raw, i64 raw_size, i64 count, const i64 *at, const i64 *end, u64 *hashes) {
     for (i64 i = 0; i < count; i++) {
-        fetch(raw, at, i, count, 6);
+        fetch(raw, at, i, count, 0, 6);
         hashes[i] = hash_span(raw, raw_size, at[i], end[i]);
     }
 }
@@ -126,7 +126,7 @@ void find_pairs(const u8 *raw, i64 raw_size, i64 count, const i64 *at, const i64
                 i64 *places) {
     for (i64 i = 0; i < count; i++) {
         places[i] = -1;
-        fetch(raw, at, i, count, 4);
+        fetch(raw, at, i, count, 0, 4);
         if (end[i] <= at[i] || !is_inside(raw_size, at[i], end[i] - at[i]))
             continue;
         const u8 *p = raw + at[i], *stop = p + (end[i] - at[i] < most ? end[i] - at[i] : most) - 1;

@@ -63,8 +63,8 @@ i64 describe_rows(const Classes *of, const u8 *raw, i64 count, const i64 *start,
                        (of->succeeds[code] > 0 ||
                         (kind == EXIT && !memcmp(raw + at[i] + of->length[code], returned, sizeof returned - 1)));
         u8 asks = 0;
-        fetch(raw, start, i, count, 1);
-        fetch(raw, stop, i, count, 1);
+        fetch(raw, start, i, count, 0, 1);
+        fetch(raw, stop, i, count, -CACHE_LINE / 2, 2);
         to->told_us[i] = -1;
         if (kind == EXIT) {
             if (!succeeds)

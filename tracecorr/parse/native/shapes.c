@@ -67,7 +67,7 @@ i64 read_shapes(const Shapes *of, const u8 *raw, i64 raw_size, i64 count, const 
     i64 unknown = 0;
     u64 numbers[MOST_NUMBERS];
     for (i64 i = 0; i < count; i++) {
-        fetch(raw, at, i, count, 3);
+        fetch(raw, at, i, count, 0, 3);
         i64 found = shape[i] = find_shape(of, raw, raw_size, kind[i], at[i], size[i], numbers);
         if (found < 0) {
             unknown++;
@@ -100,7 +100,7 @@ void find_starts(const u8 *raw, i64 raw_size, i64 count, const i64 *at, const i6
     for (i64 i = 0; i < count; i++) {
         found[i] = -1;
         split[i] = 0;
-        fetch(raw + first, at, i, count, 2);
+        fetch(raw, at, i, count, first, 2);
         for (i64 turn = 0; turn < tried && found[i] < 0; turn++) {
             i64 text = which[turn], place = at[i] + skips[turn];
             if (!is_inside(raw_size, place, sizes[text]) || place + sizes[text] > end[i] ||
