@@ -26,8 +26,9 @@ _FEW_VALUES = frozenset(
 )  # fmt: skip
 # The same in many rows behind each other, then another one far from it: such runs are left to the compression.
 _IN_RUNS = frozenset({"file", "parent_offset"})
-# The index of a row group takes some kilobytes; fewer rows would not fill its encodings.
-_GROUP_ROWS = 1 << 18
+# The index of a row group takes some kilobytes; fewer rows would not fill its encodings. Two groups are in memory, the
+# one that is encoded and the next. Of a large frame, which is there anyway, more are encoded at once.
+_GROUP_ROWS, _MOST_GROUP_ROWS = 1 << 17, 1 << 20
 # Each page begins its compression and its encodings anew; larger ones would take more memory.
 _PAGE_ROWS, _BATCH_ROWS = 1 << 16, 1 << 12
 
@@ -99,7 +100,7 @@ class FrameWriter:
         table = pa.concat_tables(held).unify_dictionaries()
         if self._writer is None:
             self._writer = _open(self._path, table.schema, statistics=self._statistics)
-        self._writer.write_table(table, row_group_size=4 * _GROUP_ROWS)
+        self._writer.write_table(table, row_group_size=_MOST_GROUP_ROWS)
 
 
 def _open(path: Path, columns: pa.Schema, *, statistics: bool) -> pq.ParquetWriter:
