@@ -37,3 +37,14 @@ def test_each_creation_of_a_ring_has_its_ioctl(probed: bool, evidence: str) -> N
     assert joins["event"].to_list() == list(range(COUNT))
     assert (joins["ioctl"] - joins["event"] == COUNT).all()
     assert joins["evidence"].unique().to_list() == [evidence]
+
+
+@pytest.mark.parametrize(("thread", "late_ns", "joined"), [(4, 0, 20), (4, 400_000, 0), (3, 400_000, 7)])
+def test_ioctls_of_threads_that_the_log_does_not_name_are_its_own_where_most_fit(
+    thread: int, late_ns: int, joined: int
+) -> None:
+    """Of two processes that have a pid in common the one makes two of three queues at other times than the other."""
+    lines, ioctls = (rows.head(20) for rows in _creations())
+    late = pl.when(pl.int_range(pl.len()) % 3 > 0).then(late_ns).otherwise(0)
+    ioctls = ioctls.with_columns(pl.col("ts_ns", "end_ns") + late, thread=pl.lit(thread, pl.UInt32))
+    assert len(join_creations(lines, ioctls)) == joined

@@ -31,6 +31,11 @@ def test_equal_rings_of_several_processes_join_no_threads_of_two(tmp_path: Path)
     assert fuzz(FIELD_SEEDS + 415, tmp_path)[1] == []
 
 
+def test_a_ring_joins_no_creation_of_a_process_whose_others_it_contradicts(tmp_path: Path) -> None:
+    """The log of each process shows the host's pid of the other one, and the trace begins when threads are known."""
+    assert fuzz(1833000018, tmp_path)[1] == []
+
+
 @pytest.mark.parametrize(("doorbell", "swapped"), [("rich", True), ("plain", False), ("none", False)])
 def test_the_log_of_one_process_and_the_trace_of_another_have_nothing_in_common(
     doorbell: str, swapped: bool, tmp_path: Path

@@ -14,6 +14,7 @@ from tracecorr.align.joins import select_rows
 from tracecorr.align.rows import attach_columns, count_groups, number_groups, span_groups
 from tracecorr.link.losses.bursts import list_burst_calls, list_gaps, number_packet_gaps
 from tracecorr.link.losses.command_ends import list_headless
+from tracecorr.link.losses.doubled_creations import list_doubled
 from tracecorr.link.losses.lossy_files import (
     LEAST_CALLS,
     LEAST_WHOLE,
@@ -51,9 +52,9 @@ def open_false_calls(
       rule,
     - in a log that lost lines: that hold more of something (commands, packets) than is usual for their name, or are
       among the longest of their name, as many as may be false, or lack what most of their name hold, or lie over a
-      place at which several threads or queues lost lines, or hold rows in another order than others; where it lost
-      many, all that hold nothing, and all of functions of which few others are left. Calls whose exit tells their
-      duration are not,
+      place at which several threads or queues lost lines, or hold rows in another order than others, or two requests
+      for one queue; where it lost many, all that hold nothing, and all of functions of which few others are left.
+      Calls whose exit tells their duration are not,
     - that hold the end of a command whose beginning was lost.
 
     Args:
@@ -123,7 +124,7 @@ def _list_unlikely(
     found = pl.concat([
         _enclosing(doubtful, ended, inner, losses), list_overfull(damaged, held), list_longest(damaged),
         _unproven(damaged, held), list_underfull(damaged, held), _of_bursts(damaged, calls, events, halves, gaps),
-        list_disordered(damaged, inner),
+        list_disordered(damaged, inner), list_doubled(damaged, events),
         doubtful.select("event").join(list_foreign_ends(events), on="event", how="semi"),
     ])  # fmt: skip
     # Where hardly any is left that is like the others, nothing is known of what is usual.

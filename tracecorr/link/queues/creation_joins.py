@@ -8,6 +8,9 @@ from tracecorr.align.intervals import pair_spans
 from tracecorr.link.queues.intercepted_queues import list_intercepting, may_intercept
 from tracecorr.model.kinds import DERIVED, INFERRED
 
+# Of the ioctls of threads that only the trace names at least this share must fit a Created line of their ring.
+_LEAST_FITTING = 0.5
+
 
 def join_creations(lines: pl.DataFrame, ioctls: pl.DataFrame) -> pl.DataFrame:
     """Return line event, ioctl event and evidence: by ring address (as sure as that), else by thread and time.
@@ -17,6 +20,7 @@ def join_creations(lines: pl.DataFrame, ioctls: pl.DataFrame) -> pl.DataFrame:
     of the times leave a choice, nothing is joined; where they leave one candidate, it is `inferred`.
     Where the first of the two lines may be lost, an ioctl of the thread with the ring's address that lies behind the
     line before is that of the creation: another queue on that ring would have had to live in between.
+    Where most ioctls of threads that the log does not name fit no line of their ring, they are of another process.
     Where a profiler intercepts the queues of a process (`intercepted_queues`), their ioctls have other rings.
     """
     kernel_side = ioctls.select(
@@ -34,7 +38,7 @@ def join_creations(lines: pl.DataFrame, ioctls: pl.DataFrame) -> pl.DataFrame:
     earliest = pl.coalesce("from_ns", "silent_ns")
     addressed = _join_near(lines, kernel_side.rename({"ring_base": "ring"}), ["process", "ring"], earliest)
     addressed = addressed.with_columns(from_ns=since).filter(inside)
-    by_ring = _pick(addressed.with_columns(evidence="ring_evidence"))
+    by_ring = _drop_strangers(_pick(addressed.with_columns(evidence="ring_evidence")), lines, kernel_side)
     rest = lines.join(by_ring, on="event", how="anti", maintain_order="left").drop_nulls("thread")
     free = kernel_side.filter(pl.col("ring_base").is_null())
     free = pl.concat([free, list_intercepting(lines, kernel_side)])
@@ -61,3 +65,20 @@ def _pick(candidates: pl.DataFrame) -> pl.DataFrame:
     """Return the last candidate of each line; an ioctl that two lines claim belongs to neither."""
     last = candidates.sort("end_ns").unique("event", keep="last", maintain_order=True)
     return last.filter(pl.len().over("ioctl") == 1).select("event", "ioctl", "evidence")
+
+
+def _drop_strangers(joins: pl.DataFrame, lines: pl.DataFrame, ioctls: pl.DataFrame) -> pl.DataFrame:
+    """Leave out what rings join in processes that only have a pid in common: a pid of a namespace.
+
+    Rings of several processes are at equal addresses. Those of another one were made at other times as a rule, and
+    between two lines of this one by chance alone.
+    """
+    strange = ~pl.col("thread").is_in(lines["thread"].drop_nulls().unique().implode())
+    rings = lines.select("process", ring_base="ring").drop_nulls()
+    asked = ioctls.filter(strange).join(rings, on=["process", "ring_base"], how="semi")
+    since = pl.coalesce("from_ns", "silent_ns", "ts_ns").min()
+    spans = lines.group_by("process").agg(first=since, last=pl.col("ts_ns").max())
+    during = asked.join(spans, on="process").filter(pl.col("end_ns").is_between("first", "last"))
+    fits = pl.col("ioctl").is_in(joins["ioctl"].implode()).mean()
+    wrong = during.group_by("process").agg(fits=fits).filter(pl.col("fits") < _LEAST_FITTING)
+    return joins.join(asked.join(wrong, on="process", how="semi"), on="ioctl", how="anti", maintain_order="left")
