@@ -14,6 +14,7 @@ from tracecorr.model.schema import CAT
 _TYPES = {
     "file": pl.UInt16, "thread": pl.UInt32, "source": CAT, "layer": CAT, "name": CAT, "flags": pl.UInt16,
     "parent": pl.Int64, "enclosing_call": pl.Int64, "err_lo_ns": pl.UInt32, "err_hi_ns": pl.UInt32,
+    "process": pl.UInt32, "arg": pl.UInt64, "packet_index": pl.Int64, "clock": CAT,
 }  # fmt: skip
 CREATE, ALLOC = "AMDKFD_IOC_CREATE_QUEUE", "AMDKFD_IOC_ALLOC_MEMORY_OF_GPU"
 MAP, DESTROY = "AMDKFD_IOC_MAP_MEMORY_TO_GPU", "AMDKFD_IOC_DESTROY_QUEUE"
@@ -34,7 +35,10 @@ OTHERS = [{**call("close", 10**6 + 100 * n, 20), "layer": "syscall", "thread": 9
 
 def parted(rows: list[dict[str, Any]], lines: pl.DataFrame = NO_LINES) -> tuple[pl.DataFrame, pl.DataFrame]:
     """Return the events of rows, and what is left of them."""
-    shared = {"file": 0, "thread": 1, "source": "ftrace", "err_lo_ns": 500, "err_hi_ns": 500}
+    shared = {
+        "file": 0, "thread": 1, "source": "ftrace", "err_lo_ns": 500, "err_hi_ns": 500, "process": 0, "arg": None,
+        "packet_index": None, "clock": None,
+    }  # fmt: skip
     events = pl.DataFrame(
         [{"event": n, "offset": 10 * n, **shared, **row, "enclosing_call": row["call"]} for n, row in enumerate(rows)],
         schema_overrides=_TYPES,
@@ -263,5 +267,76 @@ def test_a_call_over_a_place_where_two_threads_lost_records_is_open(thread: int,
     begun = [{**call(CREATE, 100, None, lone), "thread": 2}, {**call(CREATE, 200, None, lone), "thread": thread}]
     ends = [{**call(ALLOC, 900, 5), "thread": 2}, {**call(ALLOC, 901, 5), "thread": 3}]
     whole = [call(CREATE, 1000 + 10 * n, 5) for n in range(40)]
-    rows = [*begun, *ends, call(CREATE, 50, 700), call(CREATE, 910, 5), *whole]
+    # Others last as long.
+    rows = [*begun, *ends, call(CREATE, 50, 700), call(CREATE, 910, 5), *whole, call(CREATE, 2000, 600)]
     assert opened(rows) == (expected, [])
+
+
+@pytest.mark.parametrize(("lasts", "thread", "expected"), [(700, 2, [5]), (30, 2, []), (700, 1, [])])
+@pytest.mark.parametrize("flags", [Flag.ENTER_ONLY, Flag.EXIT_ONLY])
+def test_a_call_much_longer_than_all_others_over_a_place_where_another_thread_lost_a_record_is_open(
+    flags: Flag, lasts: int, thread: int, expected: list[int]
+) -> None:
+    half = {**call(ALLOC, 500, None, int(flags)), "thread": thread}
+    around = [{**call(ALLOC, at, 5), "thread": thread} for at in (40, 450, 545, 900)]
+    whole = [call(CREATE, 1000 + 30 * n, 20 + n % 5) for n in range(20)]
+    rows = [half, *around, call(CREATE, 500 - lasts // 2, lasts), *whole]
+    assert opened(rows) == (expected, [])
+
+
+def stores(*indexes: int, at: int, doorbell: int = 1) -> list[dict[str, Any]]:
+    """Return stores of these indexes to a doorbell by thread 2, one each 10 ns."""
+    made = {**call("doorbell", 0, None), "layer": "doorbell", "thread": 2, "arg": doorbell}
+    return [{**made, "ts_ns": at + 10 * n, "packet_index": index} for n, index in enumerate(indexes)]
+
+
+def of_log(name: str, layer: str, at: int, dur: int | None = None) -> dict[str, Any]:
+    return {**call(name, at, dur), "layer": layer, "source": "amd_log", "thread": 3, "clock": "mono"}
+
+
+LONG = call(CREATE, 500, 300)
+CREATIONS = [call(CREATE, 2000 + 100 * n, 20) for n in range(5)]
+HIP = of_log("hipSetDevice", "hip", 10, 5)
+
+
+@pytest.mark.parametrize(
+    ("rows", "expected"),
+    [
+        pytest.param([], [], id="a long call alone"),
+        pytest.param([*stores(0, 1, at=400), *stores(4, 5, at=900), HIP], [0], id="indexes that lack"),
+        pytest.param([*stores(0, 1, at=400), *stores(4, 5, at=900)], [], id="whose process no log tells"),
+        pytest.param([*stores(0, 1, at=400), *stores(2, 3, at=900), HIP], [], id="none lacks"),
+        pytest.param([*stores(0, 2, 1, at=400), *stores(3, at=900), HIP], [], id="out of order"),
+        pytest.param([*stores(0, 4, at=300), *stores(5, at=900), HIP], [], id="at another time"),
+        pytest.param([*stores(7, 8, at=400), *stores(0, 1, at=3000), HIP], [], id="of the next queue"),
+        pytest.param(
+            [*stores(0, at=400), *stores(4, at=900), HIP, of_log("hipGraphLaunch", "hip", 600, 100)], [],
+            id="of a graph",
+        ),
+        pytest.param(
+            [*stores(0, 1, 2, 3, 4, at=3000), *(of_log("dispatch", "aql", 600 + n) for n in range(5))], [0],
+            id="packets without stores",
+        ),
+        pytest.param(
+            [*stores(0, 1, at=400), *(of_log("dispatch", "aql", 600 + n) for n in range(5))], [],
+            id="packets of a process that hardly shows stores",
+        ),
+        pytest.param(
+            [
+                *stores(0, 1, 2, 3, 4, at=3000), *stores(5, at=650),
+                *(of_log("dispatch", "aql", 600 + n) for n in range(5)),
+            ], [], id="a store among packets",
+        ),
+    ],
+)  # fmt: skip
+def test_a_long_call_over_a_place_where_stores_lack_is_open(rows: list[dict[str, Any]], expected: list[int]) -> None:
+    assert opened([LONG, *CREATIONS, *rows]) == (expected, [])
+
+
+def test_a_call_over_a_place_where_stores_to_two_doorbells_lack_is_open() -> None:
+    lacking = [
+        row for bell in (1, 2) for row in (*stores(0, 1, at=400, doorbell=bell), *stores(4, at=900, doorbell=bell))
+    ]
+    # Another call lasts as long.
+    whole = [call(CREATE, 2000, 300), *CREATIONS[1:]]
+    assert opened([LONG, *whole, *lacking, HIP]) == ([0], [])

@@ -55,6 +55,8 @@ from tracecorr.store import Capture
         pytest.param(8800165, id="packets counted with those of the queue before on the same ring"),
         pytest.param(8800388, id="ioctls of other creations, which the doorbells contradict"),
         pytest.param(8810036, id="a driver's function in an open system call that is no ioctl"),
+        pytest.param(770024, id="a system call of two, the longest, where another thread lacks an exit"),
+        pytest.param(7310040, id="a system call of two, the longest, in which the log has packets without stores"),
         pytest.param(8800225, id="a call of two that holds the ioctls of both"),
         pytest.param(8831016, id="a call of two of few that holds the ioctls of both"),
     ],

@@ -11,10 +11,12 @@ from typing import Any
 import polars as pl
 
 from tracecorr.align.causal_pairs import LOG_STEP_NS
+from tracecorr.align.intervals import pair_spans
 from tracecorr.align.rows import attach_columns
 from tracecorr.link.losses.bursts import list_burst_calls
 from tracecorr.link.losses.false_calls import list_longest
 from tracecorr.link.losses.open_calls import take_ends
+from tracecorr.link.losses.store_gaps import list_store_gaps, list_unstored
 from tracecorr.model.kinds import HALF_SEEN, Flag
 from tracecorr.parse.kfd.ioctls import HANDLER_PREFIX, KFD_NAMES, KFD_PREFIX
 
@@ -26,6 +28,8 @@ _LEAST_WHOLE = 0.1
 _MOST_LOST = 0.05
 # What follows at least this share of a request's calls follows it as a rule: but for one, all of ten at least.
 _USUAL_NEXT = 0.9
+# A call that lasts so many times as long as any other of its name is unlike them.
+_LONGER = 1.5
 
 
 def open_false_syscalls(events: pl.DataFrame, lines: pl.DataFrame) -> pl.DataFrame:
@@ -35,7 +39,8 @@ def open_false_syscalls(events: pl.DataFrame, lines: pl.DataFrame) -> pl.DataFra
     - during which their thread printed a line of the log,
     - in which the driver's function of another request of the KFD ran, or that of their own one twice,
     - of the KFD that lack the request that follows those of their name as a rule, and are long enough to hold it, too,
-    - over a place at which several threads lack records,
+    - over a place at which several threads or doorbells lack records, or one does and the call lasts much longer than
+      all others of its name,
     - in a trace that lacks enters and exits here and there: the longest of each name, as many as may be false; where it
       lacks many, all.
 
@@ -202,15 +207,39 @@ def _unlikely(enters: pl.DataFrame, exits: pl.DataFrame, of_two: pl.DataFrame, e
 
 
 def _of_bursts(enters: pl.DataFrame, exits: pl.DataFrame, ended: pl.DataFrame, events: pl.DataFrame) -> pl.DataFrame:
-    """Return the calls (event) over places at which records of several threads are missing."""
-    if enters.is_empty():
-        return ended.clear().select("event")
+    """Return the calls (event) over places at which records of several threads or doorbells are missing.
+
+    A call that lasts much longer than all others of its name needs one of another thread, or packets without stores.
+    """
+    gaps, stores = _list_gaps(enters, exits, events), list_store_gaps(events)
+    # A filter leaves out enters more often than exits: these count where both are missing.
+    both = pl.concat([gaps.filter(pl.col("file").is_in(enters["file"].implode())), stores])
+    low = pl.col("ts_ns")
+    spans = ended.with_columns(pl.col("thread").cast(pl.Int64), low=low, high=low + pl.col("dur_ns"))
+    found = list_burst_calls(spans.select("event", "file", "low", "high"), both)
+    longest = pl.col("dur_ns").top_k(2)
+    least = pl.when(pl.len() > 1).then(_LONGER * longest.min()).over("file", "name")
+    odd = spans.filter(pl.col("dur_ns") > least)
+    return pl.concat([found, _list_over_others(odd, pl.concat([gaps, stores])), list_unstored(odd, events)])
+
+
+def _list_over_others(spans: pl.DataFrame, gaps: pl.DataFrame) -> pl.DataFrame:
+    """Return the spans (event) over gaps of other threads, or of doorbells."""
+    span, gap = pair_spans(spans, gaps, ["file"])
+    over, beside = spans[span], gaps[gap]
+    meets = (over["low"] < beside["high"]) & (beside["low"] < over["high"]) & (over["thread"] != beside["thread"])
+    return over.filter(meets).select("event").unique()
+
+
+def _list_gaps(enters: pl.DataFrame, exits: pl.DataFrame, events: pl.DataFrame) -> pl.DataFrame:
+    """Return between which times records of a thread are missing: file, thread, low, high (ns), weight."""
+    gap = {"file": pl.UInt16, "thread": pl.Int64, "low": pl.Int64, "high": pl.Int64}
+    if enters.is_empty() and exits.is_empty():
+        return pl.DataFrame(schema={**gap, "weight": pl.Float64})
     rows = events.select("file", "thread", "ts_ns", "dur_ns", "source").filter(pl.col("source") == "ftrace")
     rows = rows.drop_nulls(["thread", "ts_ns"])
     begins = rows.select("file", "thread", other="ts_ns").sort("other")
     ends = rows.select("file", "thread", other=pl.col("ts_ns") + pl.col("dur_ns").fill_null(0)).sort("other")
-    # A filter leaves out enters more often than exits: these count where both are missing.
-    exits = exits.join(enters, on="file", how="semi")
     by: dict[str, Any] = {"left_on": "ts_ns", "right_on": "other", "by": ["file", "thread"]}
     by |= {"allow_exact_matches": False, "check_sortedness": False}
     behind = enters.sort("ts_ns").join_asof(begins, strategy="forward", **by)
@@ -218,9 +247,8 @@ def _of_bursts(enters: pl.DataFrame, exits: pl.DataFrame, ended: pl.DataFrame, e
     gaps = pl.concat([
         behind.select("file", "thread", low="ts_ns", high="other"),
         before.select("file", "thread", low="other", high="ts_ns"),
-    ]).drop_nulls().with_columns(weight=pl.lit(1.0))  # fmt: skip
-    low = pl.col("ts_ns")
-    return list_burst_calls(ended.select("event", "file", low=low, high=low + pl.col("dur_ns")), gaps)
+    ]).drop_nulls()  # fmt: skip
+    return gaps.cast(gap).with_columns(weight=pl.lit(1.0))  # type: ignore[arg-type]
 
 
 def _without_next(calls: pl.DataFrame, ended: pl.DataFrame) -> pl.DataFrame:

@@ -1,0 +1,125 @@
+"""Store gaps: places of a trace at which doorbell stores are missing, as the indexes that were stored tell."""
+
+from __future__ import annotations
+
+import numpy as np
+import polars as pl
+
+from tracecorr.align.bounds import Mask
+from tracecorr.align.intervals import pair_spans
+from tracecorr.align.rows import order_by_group
+from tracecorr.model.kinds import GRAPH_CALL, PACKET_KINDS
+from tracecorr.parse.kfd.ioctls import CREATE_QUEUE
+
+# A process shows its stores where there are so many for each packet of the log; of so many packets one would be seen.
+_LEAST_STORED, _LEAST_PACKETS = 0.5, 5
+_DOORBELL = ["file", "process", "arg"]
+_GAP = {"file": pl.UInt16, "thread": pl.Int64, "low": pl.Int64, "high": pl.Int64, "weight": pl.Float64}
+
+
+def list_store_gaps(events: pl.DataFrame) -> pl.DataFrame:
+    """Return where the indexes stored to a doorbell leave numbers out, in processes of which the log tells its calls.
+
+    HIP stores once for each packet, but for those of a graph: what a graph launch may have written is no gap.
+
+    Args:
+        events: rows with file, process, arg (the doorbell), packet_index, ts_ns, dur_ns, err_lo_ns, layer, name,
+            source.
+
+    Returns: file, thread (a number below 0 for each doorbell), low, high (ns), weight (1), as `bursts` takes them.
+    """
+    stores = events.select(*_DOORBELL, "ts_ns", "packet_index", "err_lo_ns", "layer", "source").filter(
+        (pl.col("layer") == "doorbell") & (pl.col("source") == "ftrace")
+    )
+    stores = stores.drop("layer", "source").drop_nulls([*_DOORBELL, "ts_ns", "packet_index"])
+    order, codes, _ = order_by_group(stores, _DOORBELL)
+    stores = stores[pl.Series(order.astype(np.uint32))]
+    same = codes[1:] == codes[:-1]
+    steps = np.diff(stores["packet_index"].to_numpy())
+    if not (same & (steps > 1)).any():
+        # In most traces none is missing.
+        return pl.DataFrame(schema=_GAP)
+    # A doorbell is given out again: then its indexes begin anew, behind the making of a queue.
+    begins = np.append(True, ~same | ((steps < 0) & _is_made_between(stores, events)))
+    stores = stores.with_columns(life=pl.Series(np.cumsum(begins)), thread=-1 - pl.Series(codes.astype(np.int64)))
+    at, index = pl.col("ts_ns"), pl.col("packet_index")
+    pairs = stores.sort("life", "packet_index", maintain_order=True).with_columns(
+        low=pl.min_horizontal(at, at.shift(1)), high=pl.max_horizontal(at, at.shift(1)),
+        is_gap=(index - index.shift(1) > 1) & (pl.col("life") == pl.col("life").shift(1)),
+    )  # fmt: skip
+    gaps = _drop_graphs(pairs.filter("is_gap"), events)
+    return gaps.with_columns(weight=pl.lit(1.0)).select(list(_GAP)).cast(_GAP)  # type: ignore[arg-type]
+
+
+def _is_made_between(stores: pl.DataFrame, events: pl.DataFrame) -> Mask:
+    """Tell for each store but the first whether its process may have made a queue between it and the one before."""
+    made = events.filter((pl.col("layer") == "ioctl") & (pl.col("name") == CREATE_QUEUE))["ts_ns"].drop_nulls()
+    before = np.searchsorted(np.sort(made.to_numpy()), stores["ts_ns"].to_numpy())
+    return before[1:] != before[:-1]  # type: ignore[no-any-return]
+
+
+def _drop_graphs(gaps: pl.DataFrame, events: pl.DataFrame) -> pl.DataFrame:
+    """Return the gaps of processes whose calls the log tells, during which it tells no launch of a graph.
+
+    A log that names no process may be that of any. On an unknown clock each launch may be meant.
+    """
+    calls = events.select("process", "ts_ns", "dur_ns", "layer", "name", "source").filter(
+        (pl.col("layer") == "hip") & (pl.col("source") == "amd_log")
+    )
+    named = calls["process"].unique()
+    told = pl.lit(value=True) if named.null_count() else pl.col("process").is_in(named.implode())
+    gaps = gaps.filter(told)
+    graphs = calls.filter(pl.col("name").cat.starts_with(GRAPH_CALL))
+    if calls.is_empty() or (len(graphs) and gaps["err_lo_ns"].null_count()):
+        return gaps.clear()
+    # Where a launch ends may not be known: its store comes before the next one of its ring in any case.
+    low = pl.col("ts_ns")
+    spans = graphs.select(file=pl.lit(0, pl.UInt16), low=low, high=low + pl.col("dur_ns").fill_null(0))
+    explained, _ = pair_spans(gaps.select(pl.lit(0, pl.UInt16).alias("file"), "low", "high"), spans, ["file"])
+    kept = np.ones(gaps.height, dtype=np.bool_)
+    kept[explained] = False
+    return gaps.filter(pl.Series(kept))
+
+
+def list_unstored(spans: pl.DataFrame, events: pl.DataFrame) -> pl.DataFrame:
+    """Return the spans (event) in which the log prints packets of their process, and the trace shows no store.
+
+    So it is where the trace lacks the stores of several packets; of a process whose stores it does not show this tells
+    nothing, nor do the packets of a graph, which one store announces.
+
+    Args:
+        spans: rows of a trace: event, low, high (ns).
+        events: rows with process, ts_ns, err_lo_ns, layer, name, source, clock, parent, numbered by `event`.
+    """
+    found = [spans.select("event").clear()]
+    if spans.is_empty():
+        return found[0]
+    stores, packets = _list_placed_stores(events), _list_single_packets(events)
+    asked = spans.with_columns(events["process"].gather(spans["event"])).drop_nulls("process")
+    for (process,), part in asked.partition_by("process", as_dict=True).items():
+        stored, printed = (side.filter(pl.col("process") == process)["ts_ns"] for side in (stores, packets))
+        if len(stored) >= _LEAST_STORED * len(printed):
+            held = [part.select(_count_in(side.sort())).to_series() for side in (stored, printed)]
+            found.append(part.filter((held[0] == 0) & (held[1] >= _LEAST_PACKETS)).select("event"))
+    return pl.concat(found)
+
+
+def _count_in(times: pl.Series) -> pl.Expr:
+    """Tell how many of some sorted times lie between `low` and `high`."""
+    places = (pl.lit(times).search_sorted(pl.col(side)).cast(pl.Int64) for side in ("high", "low"))
+    return next(places) - next(places)
+
+
+def _list_placed_stores(events: pl.DataFrame) -> pl.DataFrame:
+    """Return process, ts_ns of the doorbell stores whose time is known."""
+    is_store = (pl.col("layer") == "doorbell") & (pl.col("source") == "ftrace")
+    rows = events.select("process", "ts_ns", "err_lo_ns", "layer", "source").filter(is_store)
+    return rows.drop_nulls().select("process", "ts_ns")
+
+
+def _list_single_packets(events: pl.DataFrame) -> pl.DataFrame:
+    """Return process, ts_ns of the packets of the log that no graph launch wrote."""
+    is_packet = (pl.col("layer") == "aql") & pl.col("name").is_in(PACKET_KINDS) & (pl.col("clock") == "mono")
+    rows = events.select("process", "ts_ns", "layer", "name", "clock", "parent").filter(is_packet)
+    caller = events["name"].gather(rows["parent"])
+    return rows.filter(~caller.cat.starts_with(GRAPH_CALL).fill_null(value=False)).select("process", "ts_ns")
