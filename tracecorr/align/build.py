@@ -20,10 +20,12 @@ from tracecorr.align.evidence import (
     list_gpu_time_spans,
     list_marks,
     list_raw_line_spans,
+    list_requests_and_calls,
     select_monotonic,
     select_trace,
 )
 from tracecorr.align.lines import fit_lines
+from tracecorr.align.outside_calls import count_outside
 from tracecorr.align.rocprof_pairs import bound_profile
 from tracecorr.align.rows import list_groups
 from tracecorr.align.samples import are_of_another_run, bound_marks, bound_readings, bound_top_buffer
@@ -131,8 +133,27 @@ def _fit_trace(clock: str, evidence: ClockEvidence, trace: pl.DataFrame) -> Cloc
         pairs = bound_creations(evidence, steps)
         both = join_bounds(sampled, pairs)
     if method == "samples" or len(pairs):
-        return _refine(fit_clock_map(both, method, max_rate, rate), both, evidence, steps, (max_rate, rate))
+        fitted = _refine(fit_clock_map(both, method, max_rate, rate), both, evidence, steps, (max_rate, rate))
+        is_named = method == "samples" or (trace["layer"] == "doorbell").any()
+        return fitted if is_named else _doubt(fitted, evidence, trace, steps)
     return _unaligned(evidence, trace)
+
+
+def _doubt(fitted: ClockMap, evidence: ClockEvidence, trace: pl.DataFrame, steps: tuple[int, int]) -> ClockMap:
+    """Return the map, or none where by it most requests lie outside of HIP calls.
+
+    Queue creations name nothing but a thread's address, which is given out again: those of a later thread, or of
+    another run, may fit, and silences are everywhere.
+    """
+    if not fitted.aligned:
+        return fitted
+    outside, asked = count_outside(*list_requests_and_calls(evidence), fitted, steps)
+    why = (
+        f"by the queue creations {outside} of {asked} requests to the KFD lie outside of the HIP calls of their thread"
+    )
+    if not outside:
+        return fitted
+    return replace(_unaligned(evidence, trace), pairs=fitted.pairs, violated=outside, reason=why)
 
 
 def _guess_rate(bounds: Bounds) -> tuple[float, float]:

@@ -127,6 +127,16 @@ def list_calls_and_moments(evidence: ClockEvidence) -> tuple[pl.DataFrame, Momen
     return calls.select("thread", pl.col("name").cast(pl.String), "stamp_ns", "end_stamp_ns"), moments
 
 
+def list_requests_and_calls(evidence: ClockEvidence) -> tuple[pl.DataFrame, pl.DataFrame]:
+    """Return the ioctls of the trace, and the HIP calls of the log in the order of their lines."""
+    log, trace = evidence.sides
+    ioctls = trace.filter(pl.col("layer") == "ioctl").with_columns(pl.col("name").cast(pl.String))
+    calls = select_monotonic(log).filter(pl.col("layer") == "hip").sort("file", "offset")
+    return ioctls.select("thread", "name", "stamp_ns", "end_stamp_ns"), calls.select(
+        "thread", "stamp_ns", "end_stamp_ns"
+    )
+
+
 def list_raw_line_spans(evidence: ClockEvidence) -> pl.DataFrame:
     """Return ROCr's own lines between the CLR lines of the same thread around them, as spans for `bound_spans`.
 
