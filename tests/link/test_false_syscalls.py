@@ -333,6 +333,14 @@ def test_a_long_call_over_a_place_where_stores_lack_is_open(rows: list[dict[str,
     assert opened([LONG, *CREATIONS, *rows]) == (expected, [])
 
 
+@pytest.mark.parametrize(("file", "expected"), [(0, [0]), (1, [])])
+def test_stores_of_all_cpus_are_those_of_one_doorbell(file: int, expected: list[int]) -> None:
+    """Each CPU has pages of its own; of which a store lacks is not known where those beside it are of two."""
+    near = [*stores(0, at=400), *stores(1, 2, at=420), *stores(3, at=450), *stores(7, at=900)]
+    near = [{**row, "file": file if n in (1, 2, 4) else 0} for n, row in enumerate(near)]
+    assert opened([LONG, *CREATIONS, *near, HIP]) == (expected, [])
+
+
 def test_a_call_over_a_place_where_stores_to_two_doorbells_lack_is_open() -> None:
     lacking = [
         row for bell in (1, 2) for row in (*stores(0, 1, at=400, doorbell=bell), *stores(4, at=900, doorbell=bell))

@@ -13,14 +13,15 @@ from tracecorr.parse.kfd.ioctls import CREATE_QUEUE
 
 # A process shows its stores where there are so many for each packet of the log; of so many packets one would be seen.
 _LEAST_STORED, _LEAST_PACKETS = 0.5, 5
-_DOORBELL = ["file", "process", "arg"]
+_DOORBELL = ["process", "arg"]
 _GAP = {"file": pl.UInt16, "thread": pl.Int64, "low": pl.Int64, "high": pl.Int64, "weight": pl.Float64}
 
 
 def list_store_gaps(events: pl.DataFrame) -> pl.DataFrame:
     """Return where the indexes stored to a doorbell leave numbers out, in processes of which the log tells its calls.
 
-    HIP stores once for each packet, but for those of a graph: what a graph launch may have written is no gap.
+    HIP stores once for each packet, but for those of a graph: what a graph launch may have written is no gap. Pages of
+    several CPUs are several files: in which one a store lacks is told where those on both sides of it are in one.
 
     Args:
         events: rows with file, process, arg (the doorbell), packet_index, ts_ns, dur_ns, err_lo_ns, layer, name,
@@ -28,7 +29,7 @@ def list_store_gaps(events: pl.DataFrame) -> pl.DataFrame:
 
     Returns: file, thread (a number below 0 for each doorbell), low, high (ns), weight (1), as `bursts` takes them.
     """
-    stores = events.select(*_DOORBELL, "ts_ns", "packet_index", "err_lo_ns", "layer", "source").filter(
+    stores = events.select("file", *_DOORBELL, "ts_ns", "packet_index", "err_lo_ns", "layer", "source").filter(
         (pl.col("layer") == "doorbell") & (pl.col("source") == "ftrace")
     )
     stores = stores.drop("layer", "source").drop_nulls([*_DOORBELL, "ts_ns", "packet_index"])
@@ -45,7 +46,8 @@ def list_store_gaps(events: pl.DataFrame) -> pl.DataFrame:
     at, index = pl.col("ts_ns"), pl.col("packet_index")
     pairs = stores.sort("life", "packet_index", maintain_order=True).with_columns(
         low=pl.min_horizontal(at, at.shift(1)), high=pl.max_horizontal(at, at.shift(1)),
-        is_gap=(index - index.shift(1) > 1) & (pl.col("life") == pl.col("life").shift(1)),
+        is_gap=(index - index.shift(1) > 1)
+        & pl.all_horizontal(pl.col(name) == pl.col(name).shift(1) for name in ("life", "file")),
     )  # fmt: skip
     gaps = _drop_graphs(pairs.filter("is_gap"), events)
     return gaps.with_columns(weight=pl.lit(1.0)).select(list(_GAP)).cast(_GAP)  # type: ignore[arg-type]
