@@ -58,6 +58,7 @@ from tracecorr.store import Capture
         pytest.param(770024, id="a system call of two, the longest, where another thread lacks an exit"),
         pytest.param(7310040, id="a system call of two, the longest, in which the log has packets without stores"),
         pytest.param(91770025, id="the log of a thread, and the trace of the next one with its stack"),
+        pytest.param(55510024, id="a call of two that counts the queues and shows no answer"),
         pytest.param(8800225, id="a call of two that holds the ioctls of both"),
         pytest.param(8831016, id="a call of two of few that holds the ioctls of both"),
     ],

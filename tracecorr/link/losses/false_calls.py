@@ -24,6 +24,7 @@ from tracecorr.link.losses.lossy_files import (
     select_lossy,
 )
 from tracecorr.link.losses.open_calls import take_ends
+from tracecorr.link.losses.queue_losses import list_unanswered_calls
 from tracecorr.link.losses.usual_calls import (
     LOSSY_SHARE,
     MANY_LOST,
@@ -53,8 +54,8 @@ def open_false_calls(
     - in a log that lost lines: that hold more of something (commands, packets) than is usual for their name, or are
       among the longest of their name, as many as may be false, or lack what most of their name hold, or lie over a
       place at which several threads or queues lost lines, or hold rows in another order than others, or two requests
-      for one queue; where it lost many, all that hold nothing, and all of functions of which few others are left.
-      Calls whose exit tells their duration are not,
+      for one queue, or a count of the queues of which nothing came; where it lost many, all that hold nothing, and all
+      of functions of which few others are left. Calls whose exit tells their duration are not,
     - that hold the end of a command whose beginning was lost.
 
     Args:
@@ -124,7 +125,7 @@ def _list_unlikely(
     found = pl.concat([
         _enclosing(doubtful, ended, inner, losses), list_overfull(damaged, held), list_longest(damaged),
         _unproven(damaged, held), list_underfull(damaged, held), _of_bursts(damaged, calls, events, halves, gaps),
-        list_disordered(damaged, inner), list_doubled(damaged, events),
+        list_disordered(damaged, inner), list_doubled(damaged, events), list_unanswered_calls(damaged, events),
         doubtful.select("event").join(list_foreign_ends(events), on="event", how="semi"),
     ])  # fmt: skip
     # Where hardly any is left that is like the others, nothing is known of what is usual.

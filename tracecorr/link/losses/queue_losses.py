@@ -19,10 +19,33 @@ def list_unanswered(events: pl.DataFrame) -> pl.DataFrame:
     Args:
         events: rows with file, offset, thread, name, layer.
     """
-    lines = events.select("file", "offset", "thread", "name", "layer").filter(
-        (pl.col("layer") == "aql") & pl.col("name").is_in([QUEUES_COUNTED, *_OUTCOMES]) & pl.col("thread").is_not_null()
-    ).sort("file", "offset")  # fmt: skip
     following = pl.col("name").shift(-1).over("file", "thread")
-    counts = lines.with_columns(alone=following == QUEUES_COUNTED).filter(pl.col("name") == QUEUES_COUNTED)
-    shares = counts.group_by("file").agg(pl.col("alone").fill_null(value=False).mean())
-    return shares.filter(pl.col("alone") > 0, pl.col("alone") < _MOST_ALONE).select("file")
+    return _select_alone(_list_lines(events), following == QUEUES_COUNTED).select("file").unique()
+
+
+def list_unanswered_calls(damaged: pl.DataFrame, events: pl.DataFrame) -> pl.DataFrame:
+    """Return the calls (event) that count the queues, and show nothing of what came of it: lines lack in them.
+
+    Args:
+        damaged: calls of files that lost lines: event.
+        events: rows as for `list_unanswered`, with `parent`.
+    """
+    if damaged.is_empty():
+        return damaged.select("event")
+    following, outer = (pl.col(name).shift(-1).over("file", "thread") for name in ("name", "parent"))
+    answered = following.is_in(_OUTCOMES) & (outer == pl.col("parent"))
+    alone = _select_alone(_list_lines(events, "parent"), ~answered.fill_null(value=False))
+    return damaged.select("event").join(alone.select(event="parent"), on="event", how="semi")
+
+
+def _list_lines(events: pl.DataFrame, *more: str) -> pl.DataFrame:
+    """Return the lines of the log that count the queues, and those that tell what came of it."""
+    lines = events.select("file", "offset", "thread", "name", "layer", *more)
+    is_asked = (pl.col("layer") == "aql") & pl.col("name").is_in([QUEUES_COUNTED, *_OUTCOMES])
+    return lines.filter(is_asked & pl.col("thread").is_not_null()).sort("file", "offset")
+
+
+def _select_alone(lines: pl.DataFrame, alone: pl.Expr) -> pl.DataFrame:
+    """Return the counts of which nothing came, in files in which something comes of most."""
+    counts = lines.with_columns(alone=alone.fill_null(value=False)).filter(pl.col("name") == QUEUES_COUNTED)
+    return counts.filter(pl.col("alone"), pl.col("alone").mean().over("file") < _MOST_ALONE)
