@@ -23,11 +23,15 @@ def test_a_link_that_an_inferred_thread_joins_is_inferred() -> None:
 
 
 def test_a_key_of_processes_that_only_their_pid_joins_is_derived() -> None:
-    """Process 0 is known by its threads, 1 by its pid alone, of the last row no process is known."""
+    """Process 0 is known by a thread, 1 by its pid alone, 2 by guessed threads; of the last row no process is known."""
     kind = {"process": pl.UInt32}
-    processes = pl.DataFrame({"process": [0, 1], "how": ["threads", "same pid"]}, schema_overrides=kind)
-    rows = [(0, "recorded"), (1, "recorded"), (1, "derived"), (1, "inferred"), (1, None), (None, "recorded")]
+    processes = pl.DataFrame({"process": [0, 1, 2], "how": ["threads", "same pid", "threads"]}, schema_overrides=kind)
+    rows = [(0, "recorded"), (1, "recorded"), (2, "recorded"), (1, "derived"), (1, "inferred"), (1, None),
+            (None, "recorded")]  # fmt: skip
     links = pl.DataFrame(rows, schema=["process", "how"], schema_overrides=kind, orient="row")
-    assert limit_by_pid(links, "how", processes).rows() == [
-        (0, "recorded"), (1, "derived"), (1, "derived"), (1, "inferred"), (1, None), (None, "recorded"),
+    threads = pl.DataFrame(
+        {"process": [0, 0, 1, 2], "evidence": ["inferred", "recorded", None, "inferred"]}, schema_overrides=kind
+    )
+    assert limit_by_pid(links, "how", processes, threads).rows() == [
+        (0, "recorded"), (1, "derived"), (2, "derived"), (1, "derived"), (1, "inferred"), (1, None), (None, "recorded"),
     ]  # fmt: skip

@@ -199,7 +199,7 @@ def _limit_creations(queue_table: pl.DataFrame, events: pl.DataFrame, identities
     """Return the queues with what joins their Created lines to ring and ioctl no surer than thread and process."""
     for column in ("create_evidence", "ring_evidence"):
         queue_table = limit_by_thread(queue_table, "created_line_event", column, events, identities.threads)
-    return limit_by_pid(queue_table, "create_evidence", identities.processes)
+    return limit_by_pid(queue_table, "create_evidence", identities.processes, identities.threads)
 
 
 def _tell_driver_facts(

@@ -29,16 +29,22 @@ def limit_by_thread(
     return links.with_columns(weaker.alias(column))
 
 
-def limit_by_pid(links: pl.DataFrame, column: str, processes: pl.DataFrame) -> pl.DataFrame:
+def limit_by_pid(links: pl.DataFrame, column: str, processes: pl.DataFrame, threads: pl.DataFrame) -> pl.DataFrame:
     """Return `links` with `derived` for `recorded` in processes of which log and trace show nothing but the same pid.
 
-    Processes of several pid namespaces may have each other's numbers, and rings at equal addresses.
+    Processes of several pid namespaces may have each other's numbers, and rings at equal addresses. Threads that were
+    guessed by what they did at the same time say no more.
 
     Args:
         links: rows with `process` and the evidence by which a key joins the two sources.
         column: the one with this evidence.
-        processes: the table `processes`.
+        processes, threads: the tables.
     """
-    numbered = processes.filter(pl.col("how").cast(pl.String) == SAME_PID)["process"]
-    weaker = pl.col("process").is_in(numbered.implode()) & (pl.col(column).cast(pl.String) == RECORDED)
+    guessed = pl.col("evidence").cast(pl.String) == INFERRED
+    joined = threads.drop_nulls("evidence").group_by("process").agg(only_guessed=guessed.all())
+    unsure = pl.concat([
+        processes.filter(pl.col("how").cast(pl.String) == SAME_PID)["process"],
+        joined.filter("only_guessed")["process"],
+    ])  # fmt: skip
+    weaker = pl.col("process").is_in(unsure.implode()) & (pl.col(column).cast(pl.String) == RECORDED)
     return links.with_columns(pl.when(weaker).then(pl.lit(DERIVED)).otherwise(column).alias(column))
