@@ -38,7 +38,15 @@ from tracecorr.model.kinds import INFERRED
 from tracecorr.parse.kfd.topology import NodeFiles, list_nodes
 from tracecorr.progress import Stages
 from tracecorr.sources import read_parts
-from tracecorr.store.capture import Capture, drop_abandoned, drop_unfinished, printable, write_info, write_tables
+from tracecorr.store.capture import (
+    Capture,
+    drop_abandoned,
+    drop_unfinished,
+    hold_tables,
+    printable,
+    write_info,
+    write_tables,
+)
 from tracecorr.store.fleet import begin_fleet, finish_fleet, plan_fleet, write_member
 from tracecorr.store.importing import import_files
 from tracecorr.store.lock import lock_capture
@@ -53,7 +61,7 @@ from tracecorr.store.recording import (
     seen_threads,
     seen_time_offsets,
 )
-from tracecorr.store.views import build_views, drop_views, write_views
+from tracecorr.store.views import DRAWN_COLUMNS, build_views, drop_views, write_views
 
 __all__ = ["correlate", "import_files", "make_dataset"]
 
@@ -134,11 +142,11 @@ def _correlate(capture: Capture, stages: Stages, ready: Mapping[int, list[Stored
     told = list_warnings(tables, maps, samples, attached=is_attached(capture.info))
     warnings = [*(capture.info.get("import_warnings") or []), *told]
     write_info(path, {**capture.info, "warnings": warnings})
-    del tables  # large
+    held = hold_tables(tables, {"events": DRAWN_COLUMNS})
     _end(stages, "store")
     stages.begin("building the views of the page")
     try:
-        write_views(path, build_views(capture.table))
+        write_views(path, build_views(held))
     except OSError as error:
         # All answers are in the tables; the page draws from them, too.
         why = error.strerror or "its disk took only a part of them"

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property
+from typing import TypeVar
 
 import polars as pl
 
 CAT = pl.Categorical()
+Frame = TypeVar("Frame", pl.DataFrame, pl.LazyFrame)
 
 
 @dataclass(frozen=True)
@@ -41,7 +43,7 @@ class Table:
     def _empty(self) -> pl.DataFrame:
         return pl.DataFrame(schema=self.schema)
 
-    def conform(self, frame: pl.DataFrame) -> pl.DataFrame:
+    def conform(self, frame: Frame) -> Frame:
         """Return `frame` with exactly the columns of the table: missing ones null, types cast.
 
         A number that its column cannot hold becomes null.
@@ -49,13 +51,12 @@ class Table:
         Raises:
             ValueError: `frame` has a column that the table does not know.
         """
-        foreign = set(frame.columns) - set(self.schema)
+        given = frame.collect_schema().names()
+        foreign = set(given) - set(self.schema)
         if foreign:
             raise ValueError(f"table {self.name} has no column {sorted(foreign)}")
         return frame.select(
-            (pl.col(c.name).cast(c.dtype, strict=False) if c.name in frame.columns else pl.lit(None, c.dtype)).alias(
-                c.name
-            )
+            (pl.col(c.name).cast(c.dtype, strict=False) if c.name in given else pl.lit(None, c.dtype)).alias(c.name)
             for c in self.columns
         )
 

@@ -6,7 +6,7 @@ import json
 import os
 import shutil
 from bisect import bisect_right
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import lru_cache, partial
 from pathlib import Path
 from typing import Any
@@ -286,6 +286,20 @@ def write_tables(path: Path, tables: dict[str, pl.DataFrame]) -> None:
             for rows in tables[name].iter_slices(_SLICE_ROWS) if name in tables else ():
                 out.write(table.conform(rows))
     replace_folder(fresh, path / "tables", path)
+
+
+def hold_tables(tables: dict[str, pl.DataFrame], wanted: Mapping[str, Sequence[str]]) -> Callable[[str], pl.LazyFrame]:
+    """Return what gives the tables that `write_tables` writes by their names, as `Capture.table` does, from memory.
+
+    Args:
+        tables: frames by name; they are taken out, so that what is not wanted can be freed.
+        wanted: the columns that are kept of a large table, by its name.
+    """
+    held = {}
+    for name, table in schema.TABLES.items():
+        rows = table.conform(tables.pop(name, table.empty()).lazy())
+        held[name] = rows.select(wanted.get(name, table.schema.names())).collect()
+    return lambda name: held[name].lazy()
 
 
 def named_folder(name: Path) -> Path:

@@ -32,6 +32,8 @@ _EVENT_COLUMNS = (
     "event", "ts_ns", "dur_ns", "layer", "name", "evidence", "process", "thread", "gpu", "depth", "result",
     "queue", "kernel", "flags",
 )  # fmt: skip
+# What `build_views` reads of the table `events`: clock samples have an error, dumps of hardware queues a place.
+DRAWN_COLUMNS = (*_EVENT_COLUMNS, "err_lo_ns", "err_hi_ns", "file", "offset")
 
 
 @dataclass(frozen=True)
