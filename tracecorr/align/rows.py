@@ -17,6 +17,8 @@ from tracecorr.model.kinds import PACKET_KINDS
 _OFFSET_BITS = 47
 # Values that lie so near each other are numbered by a table of all between them.
 _NEAR = 2**20
+# Groups are numbered anew before there may be more of them than a table in the cache of a processor holds.
+_IN_CACHE = 2**16
 # So many values are compared with one after the other sooner than by halves.
 _FEW_VALUES = 16
 # Arrays of so many rows stay in the cache.
@@ -197,27 +199,33 @@ def span_groups(frame: pl.DataFrame, keys: list[str], low: str, high: str) -> pl
 def number_rows(frame: pl.DataFrame, keys: list[str]) -> tuple[Codes, Ints]:
     """Return the number of each row's group, and the first row of each group, in this order."""
     codes: Codes = np.zeros(frame.height, dtype=np.uint8)
-    first = np.zeros(min(frame.height, 1), dtype=np.int64)
+    size = 1
     constant = list_constants(frame.select(keys))
     for name in keys:
         if name not in constant and frame.height:
-            (own, size), count = _number_values(frame[name].to_physical()), len(first)
-            codes, first = _rank(own if count < 2 else _join_codes(codes, own, count, size), count * size)
-    return codes, first
+            own, count = _number_values(frame[name].to_physical())
+            if size > 1 and size * count > _IN_CACHE:
+                codes, first = _rank(codes, size)
+                size = len(first)
+            codes = own if size == 1 else _join_codes(codes, own, size, count)
+            size *= count
+    return (codes, np.zeros(min(frame.height, 1), dtype=np.int64)) if size == 1 else _rank(codes, size)
 
 
 def _number_values(column: pl.Series) -> tuple[Codes, int]:
     """Return a number of each value of a column with several, null as the last, and below which number they are."""
     null = column.null_count() > 0
-    low, high = column.min(), column.max()
-    filled = column.fill_null(low).to_numpy()
-    near = int(high) - int(low) < _NEAR  # type: ignore[arg-type]
+    low, high = int(column.min()), int(column.max())  # type: ignore[arg-type]
+    near = high - low < _NEAR
+    # Where there is a value behind the last, it stands for null.
+    behind = null and near and high < np.iinfo(column.head(0).to_numpy().dtype).max
+    filled = column.fill_null(high + 1 if behind else low).to_numpy()
     values = filled[:0] if near else column.unique().drop_nulls().sort().to_numpy()
-    size = int(high) - int(low) + 1 if near else len(values)  # type: ignore[arg-type]
+    size = high - low + 1 if near else len(values)
     codes: Codes = np.empty(len(column), dtype=np.min_scalar_type(size))
     for rows in _blocks(len(column)):
         codes[rows] = filled[rows] - filled.dtype.type(low) if near else _find_values(values, filled[rows])
-    if null:
+    if null and not behind:
         codes[column.is_null().to_numpy()] = size
     return codes, size + null
 

@@ -43,7 +43,7 @@ class FrameWriter:
     """Write frames of the same columns one after the other into one file; at least one frame.
 
     A thread encodes one group of rows while the next is made. With `statistics` readers can leave out groups of rows
-    that a filter excludes.
+    that a filter excludes: of columns that grow, as others hold all their values in every group.
     """
 
     def __init__(self, path: Path, *, statistics: bool = True) -> None:
@@ -111,8 +111,8 @@ def _open(path: Path, columns: pa.Schema, *, statistics: bool) -> pq.ParquetWrit
     deltas = {name: "DELTA_BINARY_PACKED" for name in numbers if name not in few and name not in _IN_RUNS}
     return pq.ParquetWriter(
         path, columns, compression="zstd", compression_level=1, use_dictionary=[*coded, *few, *texts],
-        column_encoding=deltas or None, write_statistics=statistics, max_rows_per_page=_PAGE_ROWS,
-        write_batch_size=_BATCH_ROWS,
+        column_encoding=deltas or None, write_statistics=list(deltas) if statistics else False,
+        max_rows_per_page=_PAGE_ROWS, write_batch_size=_BATCH_ROWS,
     )  # fmt: skip
 
 
