@@ -131,6 +131,9 @@ def _to_dictionary(column: pl.Series) -> pa.DictionaryArray:
     low = codes.min()
     if low is None:
         return pa.DictionaryArray.from_arrays(pa.nulls(len(codes), pa.int32()), pa.array([], pa.string()))
+    if low == codes.max() and not codes.null_count():
+        text = pa.array(column.head(1).cast(pl.String).to_list(), pa.string())
+        return pa.DictionaryArray.from_arrays(pa.array(np.zeros(len(codes), np.int32)), text)
     filled = codes.fill_null(low).to_numpy().astype(np.intp)
     seen = np.zeros(int(filled.max()) + 1, bool)
     seen[filled] = True

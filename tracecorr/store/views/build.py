@@ -327,7 +327,7 @@ def _ranges(tables: Tables, t0: int) -> list[dict[str, Any]]:
         told = "records lost" if r["count"] is None else f"{least}{r['count']:,} records lost"
         where = "" if r["cpu"] is None else f" on CPU {r['cpu']}"
         out.append({"kind": "loss", "from": r["from_ns"] - t0, "to": r["to_ns"] - t0, "text": f"{told}{where}"})
-    marks = tables("events").filter(pl.col("name").cast(pl.String) == "clock_sync")
+    marks = tables("events").filter(pl.col("name") == "clock_sync")
     for ts, lo, hi in marks.select("ts_ns", "err_lo_ns", "err_hi_ns").head(MAX_RANGES).collect().iter_rows():
         out.append({"kind": "clock", "from": ts - t0 - (lo or 0), "to": ts - t0 + (hi or 0), "text": "clock sample"})
     return out

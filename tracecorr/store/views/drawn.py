@@ -154,7 +154,7 @@ def hardware_queues(tables: Tables) -> pl.DataFrame:
 
 def _sights(tables: Tables, dumps: pl.LazyFrame) -> pl.LazyFrame:
     """Return file, logical and event: a queue has banks on several XCCs, and the bytes of one are its event's."""
-    seen = tables("events").filter(pl.col("layer").cast(pl.String) == "hqd").select("file", "offset", "event")
+    seen = tables("events").filter(pl.col("layer") == "hqd").select("file", "offset", "event")
     found = dumps.join(seen, on=["file", "offset"]).drop_nulls("logical")
     return found.group_by("file", "logical").agg(pl.col("event").min())
 
@@ -168,7 +168,7 @@ def scheduler_work(tables: Tables) -> pl.DataFrame:
 
     Whoever caused it: a runlist update for another process preempts the queues of this one.
     """
-    function = pl.col("layer").cast(pl.String).is_in(["kfd", "amdgpu", "mqd"])
+    function = pl.col("layer").is_in(["kfd", "amdgpu", "mqd"])
     events = tables("events").filter(function).with_columns(pl.col("name").cast(pl.String))
     return shape(
         events.filter(pl.col("name").str.contains(_SCHEDULING)),
