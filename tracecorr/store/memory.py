@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import gc
 from collections.abc import Iterator
 from contextlib import contextmanager
 
@@ -20,8 +21,19 @@ def kept_memory() -> Iterator[None]:
     """Let the allocator keep freed memory; at the end it is given back.
 
     Else each array of a block is mapped and cleared by the kernel anew, which takes a tenth of the time of a reader.
-    Without a C library that has `mallopt` nothing is changed.
+    Nor does Python look meanwhile, again and again, for garbage among what all modules brought. Without a C library
+    that has `mallopt` only that is changed.
     """
+    gc.freeze()
+    try:
+        with _kept_by_allocator():
+            yield
+    finally:
+        gc.unfreeze()
+
+
+@contextmanager
+def _kept_by_allocator() -> Iterator[None]:
     library = ctypes.CDLL(None)
     if not all(hasattr(library, name) for name in ("mallopt", "malloc_trim")):
         yield
