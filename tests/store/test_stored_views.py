@@ -11,7 +11,7 @@ import pytest
 from tracecorr.model.errors import CaptureError
 from tracecorr.pipeline import correlate
 from tracecorr.store import Capture
-from tracecorr.store.views import build_views, read_views
+from tracecorr.store.views import build_views, read_views, write_views
 
 _SAMPLE = Path(__file__).parents[2] / "samples" / "streams-graph.tracecorr"
 
@@ -38,6 +38,18 @@ def test_views_from_before_are_gone_when_the_new_ones_have_no_room(
     monkeypatch.setattr("numpy.save", fail)
     correlate(capture)
     assert read_views(capture) is None
+
+
+def test_views_drawn_from_tables_in_memory_are_those_of_the_tables_on_disk(capture: Path, tmp_path: Path) -> None:
+    other = tmp_path / "b.tracecorr"
+    shutil.copytree(capture, other)
+    write_views(other, build_views(Capture.open(other).table))
+    stored, again = (
+        {path.name: path.read_bytes() for path in (folder / "views" / "pyramid").iterdir()}
+        for folder in (capture, other)
+    )
+    assert len(stored) > 20
+    assert stored == again
 
 
 @pytest.mark.parametrize("name", ["samples", "hqd", "drm_jobs"])
