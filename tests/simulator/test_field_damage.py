@@ -10,7 +10,7 @@ import polars as pl
 import pytest
 from benchmarks.damaged import list_faults, make_reference
 from fuzz_links import FIELD_SEEDS, draw_damages, draw_scene, fuzz
-from simulator import ClockModel, Scene, simulate
+from simulator import Scene, simulate
 from simulator.damage import Damage
 from simulator.field_damage import FIELD_LOG_DAMAGES, FIELD_TEXT_DAMAGES, LOSSLESS_LOG
 from simulator.record import Line
@@ -57,32 +57,6 @@ def test_the_log_of_one_process_and_the_trace_of_another_have_nothing_in_common(
     links = capture.table("links").collect()
     assert len(links) > 100
     assert (sources.gather(links["from_event"]) == sources.gather(links["to_event"])).all()
-
-
-@pytest.mark.parametrize(
-    "options", [
-        {"seed": 101, "recreate": True}, {"seed": 102, "threads": 2}, {"seed": 104, "queue_probe": True},
-        {"seed": 168, "queue_probe": True, "clock": ClockModel("local", 25_750_000, 12.0), "doorbell": "plain"},
-    ],
-    ids=str,
-)  # fmt: skip
-def test_log_and_trace_of_two_runs_with_equal_pids_and_addresses_have_no_clock_in_common(
-    options: dict[str, object], tmp_path: Path
-) -> None:
-    """Their queues are made at about the same times, but threads of the one ask for memory when the other does not."""
-    scene = replace(Scene(span_s=0.12, doorbell="none", same_layout=True), **options)  # type: ignore[arg-type]
-    runs = []
-    for number, seed in enumerate((scene.seed, scene.seed + 400)):
-        (tmp_path / str(number)).mkdir()
-        runs.append(simulate(replace(scene, seed=seed), tmp_path / str(number)))
-    for number, log in enumerate(runs):
-        out = tmp_path / f"{number}.tracecorr"
-        import_files(out, log.logs, [runs[1].trace], clock=scene.clock.name)
-        correlate(out)
-        clocks = Capture.open(out).table("clock_map").collect().with_columns(pl.col("source", "method").cast(pl.String))
-        method = clocks.filter(pl.col("source").str.starts_with("ftrace"))["method"].unique().to_list()
-        # The second log is that of the trace.
-        assert (method == ["unaligned"]) == (number == 0)
 
 
 def test_two_processes_with_equal_rings_that_write_to_one_log_lack_no_packets(tmp_path: Path) -> None:

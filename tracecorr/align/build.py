@@ -134,29 +134,26 @@ def _fit_trace(clock: str, evidence: ClockEvidence, trace: pl.DataFrame) -> Cloc
         both = join_bounds(sampled, pairs)
     if method == "samples" or len(pairs):
         fitted = _refine(fit_clock_map(both, method, max_rate, rate), both, evidence, steps, (max_rate, rate))
-        why = "" if method == "samples" else _doubt(fitted, len(both), evidence, steps)
-        return replace(_unaligned(evidence, trace), pairs=fitted.pairs, reason=why) if why else fitted
+        is_named = method == "samples" or (trace["layer"] == "doorbell").any()
+        return fitted if is_named else _doubt(fitted, evidence, trace, steps)
     return _unaligned(evidence, trace)
 
 
-def _doubt(clock: ClockMap, named: int, evidence: ClockEvidence, steps: tuple[int, int]) -> str:
-    """Return why a clock is a wrong one, nothing where it is not: by it most requests lie outside of HIP calls.
+def _doubt(fitted: ClockMap, evidence: ClockEvidence, trace: pl.DataFrame, steps: tuple[int, int]) -> ClockMap:
+    """Return the map, or none where by it most requests lie outside of HIP calls.
 
-    Addresses of threads and rings are given out again: queue creations of a later thread, or of another run, may fit,
-    and silences are everywhere. More requests have to say so than there are pairs by names.
-
-    Args:
-        clock: of the trace.
-        named: so many inequalities of doorbells and queue creations it satisfies.
-        evidence: what is there.
-        steps: how far the true time of a trace stamp may lie below and above it.
+    Queue creations name nothing but a thread's address, which is given out again: those of a later thread, or of
+    another run, may fit, and silences are everywhere.
     """
-    requests, calls = list_requests_and_calls(evidence)
-    if not clock.aligned or requests.height <= named:
-        return ""
-    outside, asked = count_outside(requests, calls, clock, steps)
-    told = f"by it {outside} of {asked} requests to the KFD lie outside of the HIP calls of their thread"
-    return told if outside > named else ""
+    if not fitted.aligned:
+        return fitted
+    outside, asked = count_outside(*list_requests_and_calls(evidence), fitted, steps)
+    why = (
+        f"by the queue creations {outside} of {asked} requests to the KFD lie outside of the HIP calls of their thread"
+    )
+    if not outside:
+        return fitted
+    return replace(_unaligned(evidence, trace), pairs=fitted.pairs, violated=outside, reason=why)
 
 
 def _guess_rate(bounds: Bounds) -> tuple[float, float]:
@@ -236,8 +233,7 @@ def _prove_mono(bounds: Bounds, marks: Bounds, evidence: ClockEvidence, steps: t
 
     Some pairs are of two things that only look alike, the more where lines were lost: the identity is given up where
     the clock that all of them together tell is another one, or explains more of the queue creations; and where no
-    marks speak for it, but lines of the log stand within system calls of their thread, or most requests lie outside of
-    HIP calls.
+    marks speak for it, but lines of the log stand within system calls of their thread.
 
     Args:
         bounds: all inequalities.
@@ -254,18 +250,17 @@ def _prove_mono(bounds: Bounds, marks: Bounds, evidence: ClockEvidence, steps: t
     told = violated * 100 > total and (contradicted > 0 or foreign > held)
     # The bracket of a mark is narrower than what system calls tell.
     spoken = 0 if told or len(marks) else count_spoken(*list_calls_and_moments(evidence), steps, evidence.guessed)
-    foreign_run = "" if told or spoken or len(marks) else _doubt(same, total - violated, evidence, steps)
-    if not told and not spoken and not foreign_run:
+    if not told and not spoken:
         return same
     fitted = fit_clock_map(bounds, "causal_pairs")
     if fitted.aligned and spoken:
         return _refine(fitted, bounds, evidence, steps, (MAX_RATE, 0.0))
-    if fitted.aligned and not foreign_run:
+    if fitted.aligned:
         low, high = fitted.bound(bounds.stamp_ns)
         explained = foreign <= max(held, count_held_creations(evidence, steps, fitted)[1])
         return same if explained and ((low <= 0) & (high >= 0)).all() else fitted
     why = f"{violated} of {total} marks and pairs contradict it"
-    why = f"in {spoken} system calls their own thread prints a line" if spoken else foreign_run or why
+    why = f"in {spoken} system calls their own thread prints a line" if spoken else why
     return ClockMap("unaligned", pairs=total, violated=violated, reason=f"said to be mono, but {why}")
 
 

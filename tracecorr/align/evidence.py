@@ -128,16 +128,13 @@ def list_calls_and_moments(evidence: ClockEvidence) -> tuple[pl.DataFrame, Momen
 
 
 def list_requests_and_calls(evidence: ClockEvidence) -> tuple[pl.DataFrame, pl.DataFrame]:
-    """Return the ioctls of the trace, and the HIP calls of the log in the order of their lines.
-
-    Those of threads that were guessed by what they did at the same time say nothing of the clock, and are left out.
-    """
-    known = ~pl.col("thread").is_in(list(evidence.guessed))
+    """Return the ioctls of the trace, and the HIP calls of the log in the order of their lines."""
     log, trace = evidence.sides
-    ioctls = trace.filter(known & (pl.col("layer") == "ioctl")).with_columns(pl.col("name").cast(pl.String))
-    calls = select_monotonic(log).filter(known & (pl.col("layer") == "hip")).sort("file", "offset")
-    columns = ("thread", "stamp_ns", "end_stamp_ns")
-    return ioctls.select("name", *columns), calls.select(columns)
+    ioctls = trace.filter(pl.col("layer") == "ioctl").with_columns(pl.col("name").cast(pl.String))
+    calls = select_monotonic(log).filter(pl.col("layer") == "hip").sort("file", "offset")
+    return ioctls.select("thread", "name", "stamp_ns", "end_stamp_ns"), calls.select(
+        "thread", "stamp_ns", "end_stamp_ns"
+    )
 
 
 def list_raw_line_spans(evidence: ClockEvidence) -> pl.DataFrame:
