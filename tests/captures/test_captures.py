@@ -305,6 +305,27 @@ def test_a_local_clock_called_mono_is_not_believed(data_folder: Path, tmp_path: 
         assert capture.table("links").filter(pl.col("rule").cast(pl.String) == "syscall_in_call").collect().is_empty()
 
 
+_OF_PROBES = (b" doorbell: ", b"tracing_mark_write", b" launch", b" queue_create")
+_OF_MEMORY = (b"hipMalloc", b"hipFree", b"hipHostMalloc", b"hipMemcpy", b"hipMemset", b"hipModuleLoad", b"hipInit")
+
+
+@pytest.mark.parametrize("clock", ["mono", "auto"])
+def test_a_log_from_which_calls_were_left_out_keeps_its_clock(clock: str, data_folder: Path, tmp_path: Path) -> None:
+    """What it shows of a thread's requests lies outside of its calls by any clock: that tells nothing of this one."""
+    source, log, trace = data_folder / "captures" / "gemm-rocblas-300", tmp_path / "amd.log", tmp_path / "ftrace.txt"
+    for name, left_out in ((log, (*_OF_MEMORY, b"hipGetDevice", b"hipSetDevice")), (trace, _OF_PROBES)):
+        lines = (source / name.name).read_bytes().splitlines(keepends=True)
+        name.write_bytes(b"".join(line for line in lines if not any(part in line for part in left_out)))
+    import_files(tmp_path / "thin.tracecorr", [log], [trace], clock=clock)
+    correlate(tmp_path / "thin.tracecorr")
+    row = Capture.open(tmp_path / "thin.tracecorr").table("clock_map").collect()
+    row = row.filter(pl.col("source").cast(pl.String).str.starts_with("ftrace"))
+    assert row["method"].to_list() == ["same_clock" if clock == "mono" else "causal_pairs"]
+    # Both sides were recorded on CLOCK_MONOTONIC.
+    assert (row["offset_ns"] - row["lo_ns"] <= 0).all()
+    assert (row["offset_ns"] + row["hi_ns"] >= 0).all()
+
+
 @pytest.mark.parametrize(("log", "trace"), list(zip(WITH_TRACE, WITH_TRACE[1:] + WITH_TRACE[:1], strict=True)))
 def test_log_and_trace_of_different_runs_share_no_link(log: str, trace: str, data_folder: Path, tmp_path: Path) -> None:
     folder = data_folder / "captures"

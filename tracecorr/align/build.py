@@ -149,7 +149,8 @@ def _doubt(fitted: ClockMap, evidence: ClockEvidence, trace: pl.DataFrame, steps
         return fitted
     outside, asked = count_outside(*list_requests_and_calls(evidence), fitted, steps)
     why = (
-        f"by the queue creations {outside} of {asked} requests to the KFD lie outside of the HIP calls of their thread"
+        f"by the queue creations {outside} of {asked} requests to the KFD lie outside of the HIP calls of their "
+        "thread: the sides are of two runs, or calls were left out of the log"
     )
     if not outside:
         return fitted

@@ -27,6 +27,8 @@ from tracecorr.model.kinds import QUEUE_CREATED, QUEUE_DELETED, QUEUES_COUNTED
 from tracecorr.parse.kfd.ioctls import CREATE_QUEUE
 
 _IS_CREATE = (pl.col("layer") == "ioctl") & (pl.col("name") == CREATE_QUEUE)
+# Calls that ask the KFD for memory, or give it back.
+_ASKING = ("hipMalloc", "hipExtMalloc", "hipHostMalloc", "hipHostAlloc", "hipMemAlloc", "hipFree")
 _CREATE_PROBES = ("kfd_ioctl_create_queue", "kfd_create_queue")
 _COLUMNS = (
     "source", "clock", "layer", "name", "process", "thread", "file", "offset", "stamp_ns", "end_stamp_ns", "ring",
@@ -128,11 +130,17 @@ def list_calls_and_moments(evidence: ClockEvidence) -> tuple[pl.DataFrame, Momen
 
 
 def list_requests_and_calls(evidence: ClockEvidence) -> tuple[pl.DataFrame, pl.DataFrame]:
-    """Return the ioctls of the trace, and the HIP calls of the log in the order of their lines."""
+    """Return the ioctls of the trace, and the HIP calls of the log in the order of their lines.
+
+    Of a log from which the calls that ask for memory were left out there are none: its requests lie in no call by any
+    clock.
+    """
     log, trace = evidence.sides
     ioctls = trace.filter(pl.col("layer") == "ioctl").with_columns(pl.col("name").cast(pl.String))
     calls = select_monotonic(log).filter(pl.col("layer") == "hip").sort("file", "offset")
-    return ioctls.select("thread", "name", "stamp_ns", "end_stamp_ns"), calls.select(
+    asks = pl.any_horizontal(pl.col("name").cast(pl.String).str.starts_with(name) for name in _ASKING)
+    told = calls if calls.select(asks.any()).item() else calls.clear()
+    return ioctls.select("thread", "name", "stamp_ns", "end_stamp_ns"), told.select(
         "thread", "stamp_ns", "end_stamp_ns"
     )
 

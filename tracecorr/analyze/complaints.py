@@ -14,7 +14,7 @@ def summarize_complaints(tables: Tables) -> pl.DataFrame:
     Messages that differ in numbers alone are one: `message` is then the first of them.
 
     Returns: process, severity (`model.kinds.WORST_LEVELS`), message, times, call (the HIP call around the first one),
-        first_event, first_ns, last_ns, name (of the rows in `events`).
+        first_event, first_ns, last_ns, name (of the rows in `events`), variants (how many messages are one).
     """
     fields = collect(
         tables("args")
@@ -37,12 +37,22 @@ def summarize_complaints(tables: Tables) -> pl.DataFrame:
         .agg(
             pl.col("message", "call").first(),
             times=pl.len().cast(pl.Int64),
+            variants=pl.col("message").n_unique().cast(pl.Int64),
             first_event=pl.col("event").first(),
             first_ns=pl.col("ts_ns").min(),
             last_ns=pl.col("ts_ns").max(),
         )
         .sort("level", "first_event")
         .select(
-            "process", words.alias("severity"), "message", "times", "call", "first_event", "first_ns", "last_ns", "name"
+            "process",
+            words.alias("severity"),
+            "message",
+            "times",
+            "call",
+            "first_event",
+            "first_ns",
+            "last_ns",
+            "name",
+            "variants",
         )
     )

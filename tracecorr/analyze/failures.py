@@ -61,6 +61,8 @@ def _describe_complaint(row: dict[str, Any]) -> str:
     message = row["message"] if len(row["message"]) <= _MAX_TEXT else f"{row['message'][: _MAX_TEXT - 3]}..."
     call = f", in {row['call']}" if row["call"] else ""
     times = f"{row['severity']}, {_times(row['times'])}"
+    if row["variants"] > 1:
+        times += f" in {row['variants']} variants whose numbers differ, the first"
     return f"the runtime's log has this {times}: {message} (first: event {row['first_event']}{call})"
 
 

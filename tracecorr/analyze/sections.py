@@ -72,7 +72,7 @@ def _complaint_section(evidence: Evidence, sources: set[str]) -> Section:
     return Section(
         "complaints",
         "Errors and warnings of the runtime",
-        evidence.complaints.drop("name"),
+        evidence.complaints.drop("name", "variants"),
         "recorded: lines that HIP printed at level 0 (fatal error), 1 (error) or 2 (warning); `message` is the first "
         "of those that differ in numbers alone, `call` the HIP call around it. `Unknown Event Type` at the end of a "
         "process is harmless",
