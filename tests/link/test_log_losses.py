@@ -88,7 +88,9 @@ def test_a_file_that_lacks_lines_nobody_knows_when_has_a_span_over_all_of_it(
     spans: list[Span], lacking: dict[int, float], untold: list[tuple[int, int]]
 ) -> None:
     rows = [(0, 10), (0, 40), (1, 100), (1, 200), (1, None), (2, 5)]
-    events = pl.DataFrame(rows, schema={"file": pl.UInt16, "ts_ns": pl.Int64}, orient="row")
+    printed = [(*row, "hip") for row in rows]
+    kinds = {"file": pl.UInt16, "ts_ns": pl.Int64, "layer": pl.Categorical()}
+    events = pl.DataFrame([(0, 3, "gpu"), *printed], schema=kinds, orient="row")
     losses = pl.DataFrame(list(lacking.items()), schema={"file": pl.UInt16, "lost": pl.Float64}, orient="row")
     found = list_untold_losses(pl.DataFrame(spans, schema=_SPANS, orient="row"), losses, events)
     assert found.select("from_ns", "to_ns").rows() == untold

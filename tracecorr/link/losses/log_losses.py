@@ -41,12 +41,14 @@ def list_untold_losses(spans: pl.DataFrame, losses: pl.DataFrame, events: pl.Dat
     Args:
         spans: as `list_log_losses` returns them.
         losses: files that lack lines, and the share that lacks (0 = they only may).
-        events: file, ts_ns.
+        events: file, ts_ns, layer.
     """
     lossy = losses.filter(pl.col("lost") > 0)["file"]
     if lossy.is_empty():
         return spans.clear()
-    rows = events.select("file", "ts_ns").filter(pl.col("file").is_in(lossy.implode())).drop_nulls("ts_ns")
+    # A line tells when the GPU worked before it.
+    is_printed = pl.col("file").is_in(lossy.implode()) & (pl.col("layer") != "gpu")
+    rows = events.select("file", "ts_ns", "layer").filter(is_printed).drop_nulls("ts_ns")
     files = rows.group_by("file").agg(from_ns=pl.col("ts_ns").min(), to_ns=pl.col("ts_ns").max()).sort("from_ns")
     told = files.join_where(
         spans.select(since="from_ns", until="to_ns"),
