@@ -26,9 +26,13 @@ def test_preempt_in_a_container(docker: ContainerRig, tmp_path: Path) -> None:
     for name in ("hip_fill.py", "stamps.py"):
         (truth / name).write_text((REPO / "samples" / "workloads" / name).read_text())
     docker.start("preempt", truth, "sleep", "3600")
-    program = "python3 /truth/hip_fill.py --iterations 30 --size 64 --priority"
+    # The model makes a file for the memory of its GPU: of two that begin at once one would find that of the other.
+    high, low = (
+        f"HSA_MODEL_MEMFILE=/dev/shm/{role} python3 /truth/hip_fill.py --iterations 30 --size 64 --priority {priority}"
+        for role, priority in (("high", -1), ("low", 1))
+    )
     ended = run_verb(
-        "experiment", "preempt", "--container", "preempt", "--high", f"{program} -1", "--low", f"{program} 1",
+        "experiment", "preempt", "--container", "preempt", "--high", high, "--low", low,
         "--rounds", "1", "--json", "-o", "x.experiment", cwd=tmp_path, env=docker.environment,
     )  # fmt: skip
     assert ended.status == 0, ended.err
