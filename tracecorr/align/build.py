@@ -154,7 +154,7 @@ def _doubt(fitted: ClockMap, evidence: ClockEvidence, trace: pl.DataFrame, steps
     )
     if not outside:
         return fitted
-    return replace(_unaligned(evidence, trace), pairs=fitted.pairs, violated=outside, reason=why)
+    return replace(_unaligned(evidence, trace), pairs=fitted.pairs, reason=why)
 
 
 def _guess_rate(bounds: Bounds) -> tuple[float, float]:

@@ -264,10 +264,10 @@ i64 scan_lines(const Layout *of, const u8 *raw, i64 raw_size, i64 start, i64 sto
     enum { STEP = 1 << 16 }; /* bytes that the cache still holds when their lines are read */
     i64 count = 0, counted = start;
     while (start < stop) {
-        for (; counted <= start; counted += STEP)
+        i64 end = line_end(raw, start, stop);
+        for (; counted <= end && counted < stop; counted += STEP)
             counts->units += count_units(raw, counted, counted + STEP + 3 < stop ? counted + STEP + 3 : stop,
                                          &counts->holes);
-        i64 end = line_end(raw, start, stop);
         if (count == room)
             return -1;
         starts[count] = start;
@@ -279,7 +279,5 @@ i64 scan_lines(const Layout *of, const u8 *raw, i64 raw_size, i64 start, i64 sto
         count++;
         start = end + 1;
     }
-    for (; counted < stop; counted += STEP)
-        counts->units += count_units(raw, counted, counted + STEP + 3 < stop ? counted + STEP + 3 : stop, &counts->holes);
     return count;
 }
