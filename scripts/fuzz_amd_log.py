@@ -6,6 +6,7 @@ import argparse
 import sys
 import tempfile
 import time
+from io import BytesIO
 from pathlib import Path
 from random import Random
 
@@ -51,7 +52,7 @@ def check(data: bytes, block_bytes: int) -> None:
     """
     found = []
     for size in (block_bytes, 4 << 20):
-        blocks = list(read_amd_log([data], 1, size))
+        blocks = list(read_amd_log(BytesIO(data), 1, size))
         tables = {name: pl.concat([getattr(block, name) for block in blocks]) for name in TABLES}
         ledger = tables["ledger"].group_by("outcome", "reason").agg(pl.sum("records", "bytes"))
         tables["ledger"] = ledger.cast({"outcome": pl.String, "reason": pl.String})

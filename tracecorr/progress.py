@@ -113,9 +113,13 @@ class Watch:
     def follow(self, chunks: Iterator[bytes]) -> Iterator[bytes]:
         """Yield the chunks, and tell how much of the source they are."""
         for chunk in chunks:
-            self._seen += len(chunk)
-            self.stages.tick(self._describe)
+            self.count(len(chunk))
             yield chunk
+
+    def count(self, size: int) -> None:
+        """Take note of some more bytes, and tell how much of the source is read."""
+        self._seen += size
+        self.stages.tick(self._describe)
 
     def _describe(self) -> str:
         share = 100 * self._seen // max(self.total, 1)

@@ -9,7 +9,7 @@ from typing import Any
 
 from tracecorr.model.parts import Block
 from tracecorr.parse.amdlog import read_amd_log
-from tracecorr.parse.amdlog.blocks import BLOCK_BYTES
+from tracecorr.parse.amdlog.blocks import BLOCK_BYTES, ByteStream
 from tracecorr.parse.ftrace import (
     read_ftrace_pages,
     read_ftrace_text,
@@ -28,7 +28,7 @@ from tracecorr.store.log_ranges import finish_log, list_long_logs, start_log
 from tracecorr.store.pages import list_recordings, open_page_trace, trace_clock
 from tracecorr.store.parts import Parts, SourcePart, StoredPart, join_parts, write_part
 from tracecorr.store.processes import open_processes
-from tracecorr.store.raw import open_database, open_read_at, read_chunks
+from tracecorr.store.raw import open_database, open_read_at, open_stream, read_chunks
 from tracecorr.store.recording import chosen_ranges
 
 # Log stamps are cut to a microsecond, trace texts round to one; pages are exact.
@@ -95,7 +95,7 @@ def _open_readers(
         if entry["file"] in ready:
             yield "amd_log", "log", ready[entry["file"]]
         elif entry["form"] == "log":
-            yield "amd_log", "log", read_amd_log(chunks, entry["file"])
+            yield "amd_log", "log", _read_log(capture.path, entry, _watch(stages, [entry]))
         elif entry["form"] == "text":
             yield "ftrace", "text", read_ftrace_text(chunks, entry["file"], clock)
         elif entry["form"] == "trace_dat":
@@ -119,6 +119,25 @@ def _open_readers(
         read = read_perf_records if through_perf else read_ftrace_pages
         blocks = read(trace, files, clock)
         yield "ftrace", "pages", keep_ranges(blocks, chosen) if chosen else blocks
+
+
+class _ListedBytes:
+    """Read a file as far as capture.json lists it: where its recorder was killed, a log may still grow."""
+
+    def __init__(self, stream: ByteStream, size: int, watch: Watch) -> None:
+        self._stream, self._left, self._watch = stream, size, watch
+
+    def readinto(self, buffer: memoryview, /) -> int:
+        """Put the next bytes into a buffer; return how many, 0 at the end."""
+        size = self._stream.readinto(buffer[: self._left]) or 0
+        self._left -= size
+        self._watch.count(size)
+        return size
+
+
+def _read_log(root: Path, entry: Mapping[str, Any], watch: Watch) -> Iterator[Block]:
+    with open_stream(root / entry["path"]) as stream:
+        yield from read_amd_log(_ListedBytes(stream, int(entry["size"]), watch), entry["file"])
 
 
 def _read_listed(root: Path, entry: Mapping[str, Any]) -> Iterator[bytes]:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
+from io import BytesIO
 from pathlib import Path
 
 import polars as pl
@@ -163,7 +164,7 @@ def test_a_call_open_across_ranges_is_read_again(cluster: str, tmp_path: Path) -
     log.write_bytes(b"".join(calls))
     here, there = (import_files(tmp_path / f"{n}.tracecorr", [log], []) for n in ("here", "there"))
     # One process with the same blocks: threads are numbered in the order of the rows, a call's is that of its exit.
-    whole = write_part(tmp_path, "whole", read_amd_log([log.read_bytes()], 0, 10_000))
+    whole = write_part(tmp_path, "whole", read_amd_log(BytesIO(log.read_bytes()), 0, 10_000))
     correlate(here.path, ready={0: [whole]})
     said: list[str] = []
     correlate_on_cluster(cluster, [there.path], None, said.append, block_bytes=10_000)

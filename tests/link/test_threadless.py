@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from io import BytesIO
 from pathlib import Path
 
 import polars as pl
@@ -40,7 +41,7 @@ def linked(words: list[str], times: list[int] | None = None) -> pl.DataFrame:
     at = times or list(range(len(words)))
     front = ":3:hip_x.cpp                :1   : "
     texts = [f"{front}{5000000000 + t} us:  {_message(w)}\n" for t, w in zip(at, words, strict=True)]
-    rows = pl.concat([block.events for block in read_amd_log(["".join(texts).encode()], 0)])
+    rows = pl.concat([block.events for block in read_amd_log(BytesIO("".join(texts).encode()), 0)])
     starts = [sum(map(len, texts[:n])) for n in range(len(texts))]
     ends = pl.col("end_stamp_ns") - pl.col("stamp_ns")
     events = rows.sort("stamp_ns", "offset").with_columns(

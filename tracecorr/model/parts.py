@@ -10,6 +10,8 @@ import pyarrow as pa
 
 from tracecorr.model import schema
 
+_TABLES = {"events": schema.PART_EVENTS, "packets": schema.PART_PACKETS, "args": schema.PART_ARGS}
+
 
 @dataclass
 class Block:
@@ -43,7 +45,7 @@ class ArrowBlock(Block):
     """Hold one block of a fast reader: Arrow tables, which are stored as they are; they become frames when asked for.
 
     Args:
-        tables: `events`, `packets` and `args`, of the types that `arrow_types` tells.
+        tables: `events`, `packets` and `args`, of the types that `arrow_types` tells; columns may lack.
         ledger: rows of `schema.LEDGER`.
     """
 
@@ -54,10 +56,11 @@ class ArrowBlock(Block):
 
     def __getattr__(self, name: str) -> pl.DataFrame:
         """Return a table as a frame; it is made when it is asked for first."""
-        if name not in ("events", "packets", "args"):
+        if name not in _TABLES:
             raise AttributeError(name)
-        frame = pl.from_arrow(self._tables[name])
-        assert isinstance(frame, pl.DataFrame)
+        given = pl.from_arrow(self._tables[name])
+        assert isinstance(given, pl.DataFrame)
+        frame = _TABLES[name].conform(given)
         setattr(self, name, frame)
         return frame
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 from functools import cached_property
+from io import BytesIO
 from pathlib import Path
 
 import polars as pl
@@ -158,7 +159,7 @@ def _cut_lines(data: bytes) -> tuple[bytes, bytes]:
 
 def read_end(data: bytes) -> LogEnd:
     """Return what some lines of a log show."""
-    blocks = list(read_amd_log([data], 0, END_BYTES))
+    blocks = list(read_amd_log(BytesIO(data), 0, END_BYTES))
     ids = pl.concat([block.packets.select("offset", "log_id") for block in blocks])
     own = (pl.col("clock") == "mono") & pl.col("stamp_ns").is_not_null()
     events = pl.concat([block.events.select("clock", *_COLUMNS) for block in blocks]).filter(own)

@@ -21,15 +21,17 @@ def kept_memory() -> Iterator[None]:
     """Let the allocator keep freed memory; at the end it is given back.
 
     Else each array of a block is mapped and cleared by the kernel anew, which takes a tenth of the time of a reader.
-    Nor does Python look meanwhile, again and again, for garbage among what all modules brought. Without a C library
-    that has `mallopt` only that is changed.
+    Nor does Python look meanwhile for garbage in cycles, of which readers leave hardly any. Without a C library that
+    has `mallopt` only that is changed.
     """
-    gc.freeze()
+    was_enabled = gc.isenabled()
+    gc.disable()
     try:
         with _kept_by_allocator():
             yield
     finally:
-        gc.unfreeze()
+        if was_enabled:
+            gc.enable()
 
 
 @contextmanager

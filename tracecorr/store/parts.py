@@ -40,7 +40,11 @@ class StoredPart:
 
     def read(self, name: str, columns: Sequence[str] = ()) -> pl.DataFrame:
         """Return the rows of `events`, `packets` or `args`; all columns where none are named."""
-        file, wanted = pl.scan_parquet(self.paths[name]), list(columns or _TABLES[name].schema)
+        table, wanted = _TABLES[name].schema, list(columns or _TABLES[name].schema)
+        file = pl.scan_parquet(self.paths[name])
+        # Of columns that its source never tells a file has none.
+        lacking = [pl.lit(None, table[column]).alias(column) for column in table.keys() - file.collect_schema().keys()]
+        file = file.with_columns(lacking)
         rows = pl.DataFrame(height=file.select(pl.len()).collect().item())
         # What is read comes in pieces, and is put together in a copy: column by column, where both are large.
         small = sum(path.stat().st_size for path in self.paths[name]) < _SMALL_BYTES

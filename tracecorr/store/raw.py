@@ -20,6 +20,7 @@ import zstandard
 
 from tracecorr.model.checksum import Checksum
 from tracecorr.model.errors import InputError, explain_unread
+from tracecorr.parse.amdlog.blocks import ByteStream
 from tracecorr.store import frames
 from tracecorr.store.frames import FRAME_BYTES, FrameReader, FrameWriter
 from tracecorr.store.ownership import make_folder, replace_file
@@ -77,6 +78,39 @@ def read_chunks(path: Path, chunk_bytes: int = CHUNK_BYTES) -> Iterator[bytes]:
     with open_decompressed(path) as stream:
         while chunk := stream.read(chunk_bytes):
             yield chunk
+
+
+class ChunkStream:
+    """Read chunks as a binary file is read."""
+
+    def __init__(self, chunks: Iterator[bytes]) -> None:
+        self._chunks, self._chunk = chunks, memoryview(b"")
+
+    def readinto(self, buffer: memoryview, /) -> int:
+        """Put the next bytes into a buffer; return how many, 0 at the end."""
+        while not self._chunk:
+            chunk = next(self._chunks, None)
+            if chunk is None:
+                return 0
+            self._chunk = memoryview(chunk)
+        size = min(len(buffer), len(self._chunk))
+        buffer[:size] = self._chunk[:size]
+        self._chunk = self._chunk[size:]
+        return size
+
+
+@contextmanager
+def open_stream(path: Path) -> Iterator[ByteStream]:
+    """Open a file for reading its decompressed bytes one after the other.
+
+    Raises:
+        InputError: the file cannot be read, or its compressed data is damaged.
+    """
+    if path.suffix == frames.SUFFIX:
+        yield ChunkStream(FrameReader(path).read_all())
+        return
+    with open_decompressed(path) as stream:
+        yield cast("ByteStream", stream)
 
 
 @contextmanager

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
+from io import BytesIO
 from typing import Any
 
 import polars as pl
 
 from tracecorr.model.kinds import Flag
 from tracecorr.parse.amdlog.reader import read_amd_log
+from tracecorr.store.raw import ChunkStream
 
 THREAD = "[pid:7 tid: 0x7f00000000a0] "
 
@@ -51,7 +53,7 @@ def read(data: bytes | str | Iterable[bytes], block_bytes: int = 4 << 20) -> Rea
     """Read a whole log; rows sorted by offset, the ledger summed."""
     if isinstance(data, str):
         data = data.encode()
-    blocks = list(read_amd_log([data] if isinstance(data, bytes) else data, 3, block_bytes))
+    blocks = list(read_amd_log(BytesIO(data) if isinstance(data, bytes) else ChunkStream(iter(data)), 3, block_bytes))
     ledger = pl.concat([b.ledger for b in blocks])
     ledger = ledger.with_columns(pl.col("reason", "outcome").cast(pl.String))
     ledger = ledger.group_by("outcome", "reason").agg(pl.sum("records", "bytes")).sort("outcome", "reason")

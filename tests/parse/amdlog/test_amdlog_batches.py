@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from io import BytesIO
 from pathlib import Path
 from typing import Any
 
@@ -138,7 +139,7 @@ def test_what_waits_is_bounded() -> None:
     text = log(enter("hipA"), *[enter("hipB"), leave("hipB")] * 500)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(calls, "WAIT_BYTES", 5000)
-        blocks = list(reader.read_amd_log([text.encode()], 3, 1000))
+        blocks = list(reader.read_amd_log(BytesIO(text.encode()), 3, 1000))
     seen = [block.events["offset"].max() for block in blocks[8:-1]]
     assert None not in seen
     assert len(blocks[-1].events) < 100

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+from io import BytesIO
+
 import pytest
 from amdlog_cases import DISPATCH, enter, leave, line, read
 
 from tracecorr.parse.amdlog import blocks
-from tracecorr.parse.amdlog.blocks import cut_blocks, cut_pieces
+from tracecorr.parse.amdlog.blocks import BlockCutter, cut_pieces
+from tracecorr.store.raw import ChunkStream
 
 
 def _contents(chunks: list[bytes], size: int) -> list[bytes]:
-    return [block.slice(block.start, block.stop) for block in cut_blocks(chunks, size)]
+    return [block.slice(block.start, block.stop) for block in BlockCutter(ChunkStream(iter(chunks)), size).cut()]
 
 
 @pytest.mark.parametrize("chunk", [1, 7, 100, 5000])
@@ -35,10 +38,10 @@ def test_many_short_lines_are_read_in_pieces_as_the_whole_block_is(monkeypatch: 
     texts = [enter("hipA"), "Arg0: = 1", "ShaderName : k(int)", DISPATCH, leave("hipA"), "No HW event"]
     data = "\n\nnoise\r\n".join(line(message) + "\n" * 30 for message in texts * 20) + line("Free hsa memory 0x1")
     whole = read(data)
-    pieces = [block for text in cut_blocks([data.encode()], 1 << 20) for block in cut_pieces(text)]
+    pieces = [block for text in BlockCutter(BytesIO(data.encode()), 1 << 20).cut() for block in cut_pieces(text)]
     assert len(pieces) == 1
     monkeypatch.setattr(blocks, "_PIECE_BYTES", 400)
-    pieces = [block for text in cut_blocks([data.encode()], 1 << 20) for block in cut_pieces(text)]
+    pieces = [block for text in BlockCutter(BytesIO(data.encode()), 1 << 20).cut() for block in cut_pieces(text)]
     assert len(pieces) > 10
     split = read(data)
     for name in ("events", "packets", "args", "ledger"):

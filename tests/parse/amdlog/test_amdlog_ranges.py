@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from io import BytesIO
 from itertools import pairwise
 from pathlib import Path
 
@@ -10,9 +11,10 @@ import pytest
 
 from tracecorr.model.parts import Block
 from tracecorr.parse.amdlog import read_amd_log
-from tracecorr.parse.amdlog.blocks import cut_blocks, find_borders
+from tracecorr.parse.amdlog.blocks import BlockCutter, find_borders
 from tracecorr.parse.amdlog.ranges import LogRange, agrees, join_states, look_back, plan_ranges, read_range
 from tracecorr.parse.amdlog.reader import Reader, State
+from tracecorr.store.raw import ChunkStream
 
 LOGS = ("caseB-4streams", "mt-threads", "gemm-rocblas-300", "hip-5.7.1", "hip-6.4.3")
 
@@ -40,7 +42,7 @@ def test_ranges_that_agree_are_one_pass(data_folder: Path, name: str, count: int
     data = (data_folder / "captures" / name / "amd.log").read_bytes()
     size = max(len(data) // 30, 2000)
     borders = find_borders(data, size)
-    single = list(read_amd_log([data], 3, size))
+    single = list(read_amd_log(BytesIO(data), 3, size))
     ranges = plan_ranges(borders, count, lookback)
     assert ranges[0].borders[ranges[0].lookback] == 0
     reader = Reader(3)
@@ -78,7 +80,8 @@ def test_borders_are_those_of_one_pass(data_folder: Path) -> None:
     data = (data_folder / "captures" / "mt-threads" / "amd.log").read_bytes()
     for size in (500, 4096, 100_000, len(data), len(data) + 1):
         places = [0]
-        for block in cut_blocks([data[i : i + 777] for i in range(0, len(data), 777)], size):
+        pieces = ChunkStream(data[i : i + 777] for i in range(0, len(data), 777))
+        for block in BlockCutter(pieces, size).cut():
             places.append(places[-1] + block.stop - block.start)
         assert find_borders(data, size) == places
 
@@ -92,7 +95,7 @@ def test_a_call_open_across_a_range_is_told() -> None:
         calls += [line % (0x7F9196C57880, enter % b"hipGetDevice"), line % (0x7F9196C57880, leave % b"hipGetDevice")]
     calls.append(line % (0x7F7BD2EB0880, leave % b"hipDeviceSynchronize"))
     data = b"".join(calls)
-    assert told(list(read_amd_log([data], 3)))["events"].height == 3001
+    assert told(list(read_amd_log(BytesIO(data), 3)))["events"].height == 3001
     ranges = plan_ranges(find_borders(data, len(data) // 100), 4, 8)
     states = [read_alone(data, part)[1:] for part in ranges]
     assert len(ranges) == 4

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from typing import Protocol
 
 from tracecorr.parse.text import PAD, Text, pad
@@ -15,6 +15,8 @@ _LONGEST_LINE = 64 << 20
 _SHORT_LOG = 1 << 20
 _NEWLINE = 10
 _PADDING = len(pad())
+# What is read at once; a progress is told between.
+_READ_BYTES = 1 << 20
 # Where no line begins like a record, a block is cut at any line.
 _LOOK_AHEAD = 1 << 20
 
@@ -35,39 +37,70 @@ class LogBytes(Protocol):
         """Return where a text begins last between two places; -1 = nowhere."""
 
 
-def cut_blocks(chunks: Iterable[bytes], size: int) -> Iterator[Text]:
-    """Yield the bytes in blocks that end at a line end; the cuts depend on the content only.
+class ByteStream(Protocol):
+    """Give the bytes of a log one after the other, as binary files do."""
 
-    The memory of a block is that of the next one, too.
+    def readinto(self, buffer: memoryview, /) -> int | None:
+        """Put the next bytes into a buffer; return how many, 0 at the end."""
+
+
+class BlockCutter:
+    """Cut a stream into blocks that end at a line end; the cuts depend on the content only.
+
+    Bytes are read to where they are looked at. The memory of a block is that of the next one, too.
+
+    Args:
+        stream: the decompressed bytes.
+        size: about how many bytes a block has.
     """
-    data = pad(bytes(_SHORT_LOG))
-    filled, enough = PAD, size
-    for chunk in chunks:
-        if len(chunk) > len(data) - _PADDING - (filled - PAD):
-            # Room for a block, then twice as much, so that a very long line is not copied for each chunk of it.
-            room = max(len(chunk), filled, size + _LOOK_AHEAD - filled)
+
+    def __init__(self, stream: ByteStream, size: int) -> None:
+        self._stream, self._size = stream, size
+        self._data = pad(bytes(_SHORT_LOG))
+        self._filled = PAD
+
+    def read_head(self, size: int) -> bytes:
+        """Return the first bytes, at most `_SHORT_LOG`; they are part of the first block, too."""
+        while self._filled - PAD < size and self._fill():
+            pass
+        return bytes(self._data[PAD : min(PAD + size, self._filled)])
+
+    def cut(self) -> Iterator[Text]:
+        """Yield the blocks."""
+        enough, goes_on = self._size, True
+        while goes_on:
+            goes_on = self._fill() > 0
+            if goes_on and self._filled - PAD < enough:
+                continue
+            start = PAD
+            while self._filled - start >= self._size:
+                stop = cut_at(self._data, start, self._filled, self._size)
+                if not stop:
+                    break
+                ends_line = self._data[stop - 1] == _NEWLINE
+                yield Text.within(self._data, start, stop) if ends_line else Text(self._data[start:stop])
+                start = stop
+            self._data[PAD : PAD + self._filled - start] = self._data[start : self._filled]
+            self._filled -= start - PAD
+            # A line longer than a block: look again when there is more of it.
+            enough = self._size if self._filled - PAD < self._size else 2 * (self._filled - PAD)
+        if self._filled > PAD:
+            yield Text(self._data[PAD : self._filled])
+
+    def _fill(self) -> int:
+        """Read some more bytes; return how many."""
+        end = len(self._data) - _PADDING + PAD
+        if self._filled == end:
+            # Room for a block, then twice as much, so that a very long line is not copied for each piece of it.
+            room = max(self._filled, self._size + _LOOK_AHEAD - self._filled)
             # Not joined of parts: what nobody has written to takes neither time nor memory.
-            grown = bytearray(filled - PAD + room + _PADDING)
-            grown[PAD:filled] = memoryview(data)[PAD:filled]
-            data = grown
-        data[filled : filled + len(chunk)] = chunk
-        filled += len(chunk)
-        if filled - PAD < enough:
-            continue
-        start = PAD
-        while filled - start >= size:
-            stop = cut_at(data, start, filled, size)
-            if not stop:
-                break
-            ends_line = data[stop - 1] == _NEWLINE
-            yield Text.within(data, start, stop) if ends_line else Text(data[start:stop])
-            start = stop
-        data[PAD : PAD + filled - start] = data[start:filled]
-        filled -= start - PAD
-        # A line longer than a block: look again when there is more of it.
-        enough = size if filled - PAD < size else 2 * (filled - PAD)
-    if filled > PAD:
-        yield Text(data[PAD:filled])
+            grown = bytearray(self._filled - PAD + room + _PADDING)
+            grown[PAD : self._filled] = memoryview(self._data)[PAD : self._filled]
+            self._data, end = grown, len(grown) - _PADDING + PAD
+        with memoryview(self._data) as data, data[self._filled : min(end, self._filled + _READ_BYTES)] as free:
+            size = self._stream.readinto(free) or 0
+        self._filled += size
+        return size
 
 
 def cut_at(data: LogBytes, start: int, end: int, size: int) -> int:
@@ -98,7 +131,7 @@ def _is_rest(data: LogBytes, start: int) -> bool:
 
 
 def find_borders(data: LogBytes, block_bytes: int) -> list[int]:
-    """Return where the blocks of a whole log begin, and its size at the end: those that `cut_blocks` makes of it."""
+    """Return where the blocks of a whole log begin, and its size at the end: those that `BlockCutter` makes of it."""
     borders = [0]
     while len(data) - borders[-1] >= block_bytes:
         stop = cut_at(data, borders[-1], len(data), block_bytes)

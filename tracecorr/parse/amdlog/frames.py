@@ -19,6 +19,8 @@ Array = npt.NDArray[Any]
 
 # What every row of a log has; a column without nulls is written in less time.
 _NEVER_NULL = frozenset({"file", "offset", "length", "stamp_ns", "clock", "layer", "name", "depth", "flags", "key"})
+# What no log tells takes time to write, too.
+_NEVER_TOLD = frozenset({"comm", "cpu", "fd", "cmd"})
 
 
 class Texts:
@@ -60,14 +62,14 @@ class _Types:
 
 @cache
 def _types_of(table: Table) -> _Types:
-    kinds = arrow_types(table)
+    kinds = {name: kind for name, kind in arrow_types(table).items() if name not in _NEVER_TOLD}
     schema = pa.schema([pa.field(name, kind, nullable=name not in _NEVER_NULL) for name, kind in kinds.items()])
     # Both libraries name numbers alike; Arrow's own way asked for pandas before pyarrow 26.
     return _Types(schema, {name: np.dtype(str(kind)) for name, kind in kinds.items() if pa.types.is_integer(kind)})
 
 
 class Columns:
-    """Collect the columns of a table; those that are not set are null."""
+    """Collect the columns of a table that a log may tell; those that are not set are null."""
 
     def __init__(self, table: Table, size: int) -> None:
         self._types, self._size = _types_of(table), size

@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 from hashlib import sha256
-from itertools import chain
 
 import numpy as np
 
 from tracecorr.model import schema
 from tracecorr.model.parts import ArrowBlock, Block
-from tracecorr.parse.amdlog.blocks import BLOCK_BYTES, cut_blocks
+from tracecorr.parse.amdlog.blocks import BLOCK_BYTES, BlockCutter, ByteStream
 from tracecorr.parse.amdlog.details import DetailReader, Details, Question
 from tracecorr.parse.amdlog.events import TableMaker
 from tracecorr.parse.amdlog.joining import Joiner
@@ -24,11 +23,11 @@ from tracecorr.parse.text import Text
 HEAD_BYTES = 1 << 16
 
 
-def read_amd_log(chunks: Iterable[bytes], file: int, block_bytes: int = BLOCK_BYTES) -> Iterator[Block]:
+def read_amd_log(stream: ByteStream, file: int, block_bytes: int = BLOCK_BYTES) -> Iterator[Block]:
     """Yield the rows of an AMD HIP runtime log, block by block.
 
     Args:
-        chunks: the decompressed bytes of the log, cut anywhere.
+        stream: the decompressed bytes of the log: a binary file, or what reads like one.
         file: key of the file, put into every row.
         block_bytes: about how many bytes are read at once.
 
@@ -36,12 +35,9 @@ def read_amd_log(chunks: Iterable[bytes], file: int, block_bytes: int = BLOCK_BY
         Blocks of rows. A call comes with the block that holds its exit, or a later one; rows behind a call inside of an
         open one wait for its exit, at most `WAIT_BYTES` of the file.
     """
-    chunks, first, size = iter(chunks), [], 0
-    while size < HEAD_BYTES and (chunk := next(chunks, None)) is not None:
-        first.append(chunk)
-        size += len(chunk)
-    reader = Reader(file, head=b"".join(chunk[:HEAD_BYTES] for chunk in first))
-    for text in cut_blocks(chain(first, chunks), block_bytes):
+    blocks = BlockCutter(stream, block_bytes)
+    reader = Reader(file, head=blocks.read_head(HEAD_BYTES))
+    for text in blocks.cut():
         yield reader.read(text)
     yield reader.finish()
 
