@@ -88,19 +88,21 @@ class Joiner:
         others = Foreign(other_start, other_end, np.searchsorted(message, other_start) - 1)
         # The line behind a line; a torn record has another one, on its line, before it.
         is_first = (others.record >= 0) & (np.diff(others.record, prepend=-1) != 0)
-        for line in np.flatnonzero(is_first & ~_begins_record(text, other_start)).tolist():
-            record = int(others.record[line])
-            # A record before it on its line may go on, too.
-            is_alone = not torn[record] and (record == 0 or not torn[record - 1])
-            if is_alone and not self._may_go_on(text, int(message[record]), int(end[record])):
+        lines = np.flatnonzero(is_first & ~_begins_record(text, other_start))
+        behind = others.record[lines]
+        # A record before it on its line may go on, too.
+        is_alone = ~torn[behind] & ~((behind > 0) & torn[behind - 1])
+        columns = (lines, behind, is_alone, message[behind], end[behind])
+        for line, record, alone, at, stop in zip(*(column.tolist() for column in columns), strict=True):
+            if alone and not self._may_go_on(text, at, stop):
                 continue
             last = min(line + _MOST_WRAPPED, len(other_start))
             spans = [
                 (int(other_start[i]), int(other_end[i]))
                 for i in range(line, last)
-                if others.record[i] == others.record[line]
+                if others.record[i] == record
             ]
-            yield from self._join_behind(text, int(others.record[line]), line, spans, message, end, torn)
+            yield from self._join_behind(text, record, line, spans, message, end, torn)
 
     def _may_go_on(self, text: Text, at: int, end: int) -> bool:
         """Tell whether something of a record may stand on the lines behind it."""
