@@ -93,6 +93,11 @@ def test_a_ring_that_was_made_twice_is_no_pair() -> None:
     creations = pl.DataFrame([(1, 0xA, 10_000, 20_000)], schema=CREATIONS, orient="row")
     probes = pl.DataFrame([(1, 0xA, 100, 150), (1, 0xA, 900, 950)], schema=PROBES, orient="row")
     assert pair_created_rings(creations, probes).is_empty()
+    # The line of the first creation that comes before its own one was lost.
+    again = pl.DataFrame([(1, 0xA, None, 5_000), (1, 0xA, 10_000, 20_000)], schema=CREATIONS, orient="row")
+    assert pair_created_rings(again, probes[:1]).is_empty()
+    assert pair_created_rings(again[:1], probes[:1]).is_empty()
+    assert len(pair_created_rings(again[1:], probes[:1])) == 1
 
 
 US = 1_000

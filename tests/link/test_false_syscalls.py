@@ -297,6 +297,11 @@ def of_log(name: str, layer: str, at: int, dur: int | None = None) -> dict[str, 
 LONG = call(CREATE, 500, 300)
 CREATIONS = [call(CREATE, 2000 + 100 * n, 20) for n in range(5)]
 HIP = of_log("hipSetDevice", "hip", 10, 5)
+LAUNCHES = [of_log("hipLaunchKernel", "hip", 600 + 10 * n, 5) for n in range(5)]
+NAMELESS = [{**row, "process": None, "thread": None} for row in LAUNCHES]
+OTHERS_STORES = [{**row, "process": 1} for row in stores(0, 1, 2, at=3000, doorbell=2)]
+# Its enter was lost, long behind the long call.
+LONE = call(CREATE, 2950, None, int(Flag.EXIT_ONLY))
 
 
 @pytest.mark.parametrize(
@@ -326,6 +331,28 @@ HIP = of_log("hipSetDevice", "hip", 10, 5)
                 *stores(0, 1, 2, 3, 4, at=3000), *stores(5, at=650),
                 *(of_log("dispatch", "aql", 600 + n) for n in range(5)),
             ], [], id="a store among packets",
+        ),
+        pytest.param(
+            [
+                *stores(*range(10), at=3000), *stores(10, at=650),
+                *(of_log("dispatch", "aql", 600 + n) for n in range(10)),
+            ], [0], id="a store among many packets",
+        ),
+        pytest.param(
+            [*stores(0, 1, 2, 3, 4, at=3000), *LAUNCHES], [], id="launches in a trace that lacks no record",
+        ),
+        pytest.param(
+            [*stores(0, 1, 2, 3, 4, at=3000), *LAUNCHES, LONE], [0], id="launches at a level without packets",
+        ),
+        pytest.param(
+            [*stores(0, 1, 2, 3, 4, at=3000), *LAUNCHES, LONE, of_log("dispatch", "aql", 4000)], [],
+            id="launches beside packets",
+        ),
+        pytest.param(
+            [*stores(0, 1, 2, 3, 4, at=3000), *NAMELESS, LONE], [0], id="launches of a log without processes",
+        ),
+        pytest.param(
+            [*stores(0, 1, 2, at=3000), *OTHERS_STORES, *NAMELESS, LONE], [], id="of one of two processes",
         ),
     ],
 )  # fmt: skip

@@ -182,7 +182,7 @@ def sure(rows: list[Row], indexes: dict[int, int], pairs: list[tuple[int, int]],
     found = found.with_columns(command_stream=pl.lit(0, pl.UInt32))
     losses = pl.DataFrame({"file": [0] if lossy else [], "lost": [0.1] if lossy else []},
                           schema={"file": pl.UInt16, "lost": pl.Float64})  # fmt: skip
-    return keep_sure_commands(found, launches, events, losses)["event"].to_list()
+    return keep_sure_commands(found, launches, events, losses, launches.clear())["event"].to_list()
 
 
 def test_a_packet_behind_a_lost_one_is_of_no_sure_command() -> None:

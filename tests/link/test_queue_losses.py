@@ -8,8 +8,10 @@ import polars as pl
 import pytest
 from index_logs import packet, records
 
-from tracecorr.link.losses.queue_losses import list_unanswered, list_unanswered_calls
-from tracecorr.model.kinds import QUEUE_CREATED, QUEUE_SELECTED, QUEUES_COUNTED
+from tracecorr.link.losses.queue_losses import list_crowded, list_unanswered, list_unanswered_calls, list_unshown
+from tracecorr.model.kinds import QUEUE_CREATED, QUEUE_SELECTED, QUEUES_COUNTED, Flag
+from tracecorr.model.schema import CAT
+from tracecorr.parse.kfd.ioctls import CREATE_QUEUE
 
 
 def _count(thread: int | None = 0, **more: Any) -> dict[str, Any]:
@@ -68,3 +70,75 @@ def test_a_call_whose_count_lacks_its_answer_lacks_lines(second: list[dict[str, 
 def test_where_most_counts_lack_an_answer_none_is_printed() -> None:
     frame = records(*({**_count(), "parent": call} for call in range(3)))
     assert list_unanswered_calls(pl.DataFrame({"event": [0, 1, 2]}), frame).is_empty()
+
+
+def _placed(*rows: tuple[str, int, int], error: int | None = 2) -> pl.DataFrame:
+    """Return placed rows: name, time (us), thread."""
+    made = [
+        {"file": 0, "offset": 10 * n, "thread": thread, "name": name, "ts_ns": 1000 * at, "dur_ns": None,
+         "layer": "ioctl" if name == CREATE_QUEUE else "aql", "parent": None}
+        for n, (name, at, thread) in enumerate(rows)
+    ]  # fmt: skip
+    types = {"file": pl.UInt16, "name": CAT, "layer": CAT, "dur_ns": pl.Int64, "parent": pl.Int64}
+    errors = (pl.lit(error, pl.UInt32).alias(name) for name in ("err_lo_ns", "err_hi_ns"))
+    return pl.DataFrame(made, schema_overrides=types).with_columns(*errors)
+
+
+_TURNS = [row for n in range(3) for row in ((QUEUES_COUNTED, 100 * n, 1), (QUEUE_SELECTED, 100 * n + 50, 1))]
+
+
+@pytest.mark.parametrize(
+    ("asked", "error", "lacking"),
+    [
+        pytest.param((CREATE_QUEUE, 120, 1), 2, [1], id="made in it"),
+        pytest.param((CREATE_QUEUE, 170, 1), 2, [], id="made outside"),
+        pytest.param((CREATE_QUEUE, 120, 2), 2, [], id="by another thread"),
+        pytest.param((CREATE_QUEUE, 120, 1), 40_000, [], id="perhaps outside"),
+        pytest.param((CREATE_QUEUE, 120, 1), None, [], id="on a clock that is not known"),
+    ],
+)
+def test_a_thread_that_makes_a_queue_takes_no_other_one(
+    asked: tuple[str, int, int], error: int | None, lacking: list[int]
+) -> None:
+    """Its Created line, and the count before the Selected one, were lost."""
+    events = _placed(*_TURNS, asked, error=error)
+    assert list_unshown(events).to_list() == [0] * len(lacking)
+    parents = pl.Series([0, 0, 1, 1, 2, 2, None], dtype=pl.Int64)
+    calls = pl.DataFrame({"event": [0, 1, 2]})
+    found = list_unanswered_calls(calls, events.with_columns(parent=parents))
+    assert found["event"].to_list() == lacking
+
+
+def test_a_thread_that_makes_a_queue_prints_that() -> None:
+    made = [*_TURNS[:3], (QUEUE_CREATED, 150, 1), *_TURNS[4:]]
+    assert list_unshown(_placed(*made, (CREATE_QUEUE, 120, 1))).is_empty()
+    assert list_unshown(_placed(*made)).is_empty()
+
+
+def _mixed(*steps: str, thread: int | None = None) -> list[int]:
+    """Return the files with too many counts, of one that shows enters and exits of calls, and counts and answers."""
+    flags = {"enter": int(Flag.ENTER_ONLY), "exit": int(Flag.EXIT_ONLY)}
+    made = [
+        {"file": 0, "offset": 10 * n, "end_offset": 10 * n if step == "exit" else None, "thread": thread,
+         "name": {"count": QUEUES_COUNTED, "made": QUEUE_CREATED}.get(step, step), "source": "amd_log",
+         "layer": "hip" if step in flags else "aql", "flags": flags.get(step)}
+        for n, step in enumerate(steps)
+    ]  # fmt: skip
+    types = {"file": pl.UInt16, "name": CAT, "layer": CAT, "source": CAT, "flags": pl.UInt16, "end_offset": pl.Int64}
+    return list_crowded(pl.DataFrame(made, schema_overrides=types))["file"].to_list()
+
+
+def test_in_a_log_without_threads_each_count_that_waits_is_of_an_open_call() -> None:
+    assert _mixed("enter", "count", "enter", "count", "made", "exit", "made", "exit") == []
+    # An exit and an enter between the counts were lost.
+    assert _mixed("enter", "count", "count", "made", "exit") == [0]
+    assert _mixed("enter", "enter", "exit", "count", "count", "made", "exit") == [0]
+    assert _mixed("enter", "count", "count", "made", "exit", thread=1) == []
+    # It begins within a call, or within the making of a queue.
+    assert _mixed("exit", "enter", "count", "made", "exit") == []
+    assert _mixed("made", "enter", "count", "count", "made", "exit") == [0]
+    assert _mixed("enter", "exit") == []
+
+
+def test_threads_that_make_no_calls_may_count_the_queues() -> None:
+    assert _mixed("count", "made", "enter", "count", "count", "made", "exit") == []

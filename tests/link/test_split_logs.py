@@ -6,7 +6,7 @@ import polars as pl
 import pytest
 
 from tracecorr.link.packets.signals import drop_ended
-from tracecorr.link.packets.split_logs import number_logs
+from tracecorr.link.packets.split_logs import drop_between_logs, number_logs
 
 
 def files(*indexes: list[int], process: int = 0, counted: bool = False, queues: int = 1) -> pl.DataFrame:
@@ -54,6 +54,15 @@ def test_files_are_one_log_where_all_indexes_go_on(packets: pl.DataFrame, logs: 
 def test_a_file_of_several_processes_is_a_log_of_its_own() -> None:
     both = pl.concat([files([0, 1], [2]), files([0, 1], [2], process=1)])
     assert number_logs(both).is_empty()
+
+
+def test_what_waits_in_one_log_waits_for_nothing_of_another_one() -> None:
+    """Files 0 and 1 are one log, as is file 2; file 3 is known to be part of none."""
+    logs = pl.DataFrame({"file": [0, 1, 2], "log": [0, 0, 2]}, schema={"file": pl.UInt16, "log": pl.UInt16})
+    of_events = pl.Series("file", [0, 1, 2, 3], dtype=pl.UInt16)
+    pairs = pl.DataFrame({"from_event": [0, 1, 2, 3, 0], "to_event": [1, 2, 2, 3, 3]})
+    found = drop_between_logs(pairs, of_events, logs, ("from_event", "to_event"))
+    assert found.rows() == [(0, 1), (2, 2), (3, 3)]
 
 
 def test_a_gpu_time_behind_the_end_of_its_command_is_another_packets() -> None:

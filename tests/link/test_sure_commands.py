@@ -44,17 +44,26 @@ def packet(index: int | None, of: int | None, **more: Any) -> dict[str, Any]:
     return {"packet_index": index, "command_event": of, **more}
 
 
-def sure(rows: list[dict[str, Any]], lost: float = 0.1) -> list[int]:
-    """Return the packets that keep their command."""
+def sure(rows: list[dict[str, Any]], lost: float = 0.1, rung: tuple[int, ...] = ()) -> list[int]:
+    """Return the packets that keep their command; before those in `rung` packets lack, as doorbell stores show."""
     events = frame(rows)
     launches = events.filter(pl.col("layer").is_in(["aql", "copy"]))
     found = launches.select("event", "command_event", command_stream="stream").drop_nulls("command_event")
-    return sorted(keep_sure_commands(found.reverse(), launches, events, losses(lost))["event"])
+    lacking = events.filter(pl.col("event").is_in(rung)).select("event", "file", "thread", "offset")
+    return sorted(keep_sure_commands(found.reverse(), launches, events, losses(lost), lacking)["event"])
 
 
 def test_a_packet_outside_of_calls_is_sure_only_for_a_thread_that_makes_none() -> None:
     caller = [call(0), command(1, thread=0), packet(0, 1, thread=0)]
     assert sure([*caller, command(2, thread=1), packet(1, 3, thread=1)]) == [4]
+
+
+def test_behind_a_store_of_a_packet_that_lacks_only_a_call_that_tells_its_duration_is_sure() -> None:
+    workers = [command(1, thread=1), packet(0, 0, thread=1)]
+    assert sure(workers, rung=(1,)) == []
+    told = [call(told=True), command(1), packet(0, 1, parent=0)]
+    assert sure(told, rung=(2,)) == [2]
+    assert sure([call(), *told[1:]], rung=(2,)) == []
 
 
 @pytest.mark.parametrize("name", ["processing", "submitted"])

@@ -61,6 +61,15 @@ from tracecorr.store import Capture
         pytest.param(55510024, id="a call of two that counts the queues and shows no answer"),
         pytest.param(8800225, id="a call of two that holds the ioctls of both"),
         pytest.param(8831016, id="a call of two of few that holds the ioctls of both"),
+        pytest.param(66100343, id="a barrier that waits for a signal of the process before with the same pid"),
+        pytest.param(66100048, id="a worker's dispatch of the command before, and stores of others between them"),
+        pytest.param(66100018, id="a worker's dispatch long behind the command before"),
+        pytest.param(55510085, id="a worker's dispatch without its kernel's name, and a store before it"),
+        pytest.param(66100280, id="a call of two that holds the stores of both, at a level without packets"),
+        pytest.param(66100225, id="a call of two that made a queue and takes another one"),
+        pytest.param(55510087, id="a call of two in a log of 6.3 that names no thread, with the counts of both"),
+        pytest.param(55510096, id="a trace whose only pair is of the process before with the same pid"),
+        pytest.param(8800307, id="a system call of two during launches whose stores lack, at a level without packets"),
     ],
 )  # fmt: skip
 def test_damage_makes_links_missing_but_not_wrong(seed: int, tmp_path: Path) -> None:

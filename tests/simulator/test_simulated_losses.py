@@ -90,6 +90,10 @@ def test_where_no_pair_is_left_system_calls_tell_that_a_clock_is_another_one(
     seed=2092, lost_log=0.02, lost_trace=0.02, shuffled_log=50, shuffled_trace=50, doorbell="plain", queue_probe=True,
     clock="mono",
 )  # fmt: skip
+@example(
+    seed=5502, lost_log=0.3, lost_trace=0.3, shuffled_log=0, shuffled_trace=0, doorbell="rich", queue_probe=True,
+    clock="mono",
+)  # fmt: skip
 def test_damage_never_makes_a_wrong_recorded_link(
     tmp_path_factory: pytest.TempPathFactory, seed: int, clock: str, **damage: object
 ) -> None:

@@ -42,6 +42,8 @@ _SAME_RATE = ("boot", "tai")
 _ROUGH_RATE, _MOST_UNSURE = 0.02, 0.002
 # Each round of system calls narrows the bounds for the next one; it ends when a round changes little.
 _ROUNDS = 12
+# A span of one thing bounds the offset on each side once.
+_OF_ONE = 2
 
 
 def fit_clocks(evidence: ClockEvidence) -> dict[str, ClockMap]:
@@ -234,7 +236,8 @@ def _prove_mono(bounds: Bounds, marks: Bounds, evidence: ClockEvidence, steps: t
 
     Some pairs are of two things that only look alike, the more where lines were lost: the identity is given up where
     the clock that all of them together tell is another one, or explains more of the queue creations; and where no
-    marks speak for it, but lines of the log stand within system calls of their thread.
+    marks speak for it, but lines of the log stand within system calls of their thread. A single pair tells no other
+    clock where by the identity all queue creations hold their ioctls: it may be of two lives of one ring.
 
     Args:
         bounds: all inequalities.
@@ -248,7 +251,9 @@ def _prove_mono(bounds: Bounds, marks: Bounds, evidence: ClockEvidence, steps: t
         contradicted += len(marks)
     total, violated = len(bounds) + foreign, contradicted + foreign
     same = ClockMap("same_clock", pairs=total, violated=violated)
-    told = violated * 100 > total and (contradicted > 0 or foreign > held)
+    # One thing alone that both sides seem to show leaves some clock in any case.
+    alone = len(bounds) <= _OF_ONE and not len(marks) and held > 0 and not foreign
+    told = not alone and violated * 100 > total and (contradicted > 0 or foreign > held)
     # The bracket of a mark is narrower than what system calls tell.
     spoken = 0 if told or len(marks) else count_spoken(*list_calls_and_moments(evidence), steps, evidence.guessed)
     if not told and not spoken:

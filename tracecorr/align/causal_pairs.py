@@ -78,14 +78,17 @@ def _number_lives(rows: pl.DataFrame, at: str | pl.Expr) -> pl.DataFrame:
 def pair_created_rings(creations: pl.DataFrame, probes: pl.DataFrame) -> pl.DataFrame:
     """Return the creations of queues whose ring a probe in the kernel recorded, as spans for `bound_spans`.
 
+    Also a creation whose first line lacks shows that a ring was made twice: of these no probe is surely that of the
+    other one.
+
     Args:
-        creations: columns thread, ring, from_ns, to_ns (log clock).
+        creations: columns thread, ring, from_ns (null = not known), to_ns (log clock).
         probes: columns thread, ring, stamp_ns, end_stamp_ns.
     """
     keys = ["thread", "ring"]
     alone = pl.len().over(keys) == 1
     pairs = probes.drop_nulls(keys).filter(alone).join(creations.drop_nulls(keys).filter(alone), on=keys)
-    return pairs.select(
+    return pairs.drop_nulls("from_ns").select(
         "stamp_ns", pl.coalesce("end_stamp_ns", "stamp_ns").alias("end_stamp_ns"), "from_ns",
         to_ns=pl.col("to_ns") + LOG_STEP_NS,
     )  # fmt: skip

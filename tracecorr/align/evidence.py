@@ -95,7 +95,7 @@ def bound_causes(evidence: ClockEvidence, steps: tuple[int, int]) -> Bounds:
     """
     log, trace = evidence.sides
     doorbells = bound_spans(_doorbell_spans(select_monotonic(log), trace), steps)
-    made = pair_created_rings(_creations(log, evidence.args), _created_rings(trace, evidence.args))
+    made = pair_created_rings(_list_created(log, evidence.args), _created_rings(trace, evidence.args))
     if made.is_empty():
         made = pair_creations(_creations(log, evidence.args), _create_ioctls(trace), steps)
         made = drop_contradicted(made, doorbells, steps)
@@ -189,13 +189,17 @@ def _doorbell_spans(log: pl.DataFrame, trace: pl.DataFrame) -> pl.DataFrame:
 
 
 def _creations(log: pl.DataFrame, args: pl.DataFrame) -> pl.DataFrame:
+    return _list_created(log, args).drop_nulls("from_ns")
+
+
+def _list_created(log: pl.DataFrame, args: pl.DataFrame) -> pl.DataFrame:
+    """Return the Created lines of queues: thread, process, ring, from_ns (null where the line before lacks), to_ns."""
     name = pl.col("name")
     lines = log.filter(name.is_in([QUEUES_COUNTED, QUEUE_CREATED, QUEUE_DELETED])).sort("file", "offset")
     counted = pl.when(name == QUEUES_COUNTED).then("stamp_ns")
     lines = lines.with_columns(from_ns=counted.forward_fill().over("thread"))
     made = lines.filter(name == QUEUE_CREATED).join(list_shared(lines, args), on=["file", "offset"], how="anti")
-    made = made.select("thread", "process", "ring", "from_ns", to_ns="stamp_ns")
-    return made.drop_nulls(["from_ns", "to_ns"])
+    return made.select("thread", "process", "ring", "from_ns", to_ns="stamp_ns").drop_nulls("to_ns")
 
 
 def _create_ioctls(trace: pl.DataFrame) -> pl.DataFrame:

@@ -13,6 +13,7 @@ from tracecorr.align.bounds import Mask
 from tracecorr.align.joins import select_rows
 from tracecorr.align.rows import attach_columns, count_groups, number_groups, span_groups
 from tracecorr.link.losses.bursts import list_burst_calls, list_gaps, number_packet_gaps
+from tracecorr.link.losses.call_stores import list_overstored
 from tracecorr.link.losses.command_ends import list_headless
 from tracecorr.link.losses.doubled_creations import list_doubled
 from tracecorr.link.losses.lossy_files import (
@@ -51,11 +52,11 @@ def open_false_calls(
     - whose exit tells another duration than the one from their enter,
     - that enclose other calls, as few calls of their name do: a function that calls another logged one does so as a
       rule,
-    - in a log that lost lines: that hold more of something (commands, packets) than is usual for their name, or are
-      among the longest of their name, as many as may be false, or lack what most of their name hold, or lie over a
-      place at which several threads or queues lost lines, or hold rows in another order than others, or two requests
-      for one queue, or a count of the queues of which nothing came; where it lost many, all that hold nothing, and all
-      of functions of which few others are left. Calls whose exit tells their duration are not,
+    - in a log that lost lines: that hold more of something (commands, packets, doorbell stores) than is usual for their
+      name, or are among the longest of their name, as many as may be false, or lack what most of their name hold, or
+      lie over a place at which several threads or queues lost lines, or hold rows in another order than others, or two
+      requests for one queue, or a count of the queues of which nothing came; where it lost many, all that hold nothing,
+      and all of functions of which few others are left. Calls whose exit tells their duration are not,
     - that hold the end of a command whose beginning was lost.
 
     Args:
@@ -123,7 +124,8 @@ def _list_unlikely(
     damaged = _add_losses(doubtful, calls, losses, halves)
     held = count_held(damaged, inner)
     found = pl.concat([
-        _enclosing(doubtful, ended, inner, losses), list_overfull(damaged, held), list_longest(damaged),
+        _enclosing(doubtful, ended, inner, losses), list_overfull(damaged, held), list_overstored(damaged, events),
+        list_longest(damaged),
         _unproven(damaged, held), list_underfull(damaged, held), _of_bursts(damaged, calls, events, halves, gaps),
         list_disordered(damaged, inner), list_doubled(damaged, events), list_unanswered_calls(damaged, events),
         doubtful.select("event").join(list_foreign_ends(events), on="event", how="semi"),

@@ -220,7 +220,9 @@ def _of_bursts(enters: pl.DataFrame, exits: pl.DataFrame, ended: pl.DataFrame, e
     longest = pl.col("dur_ns").top_k(2)
     least = pl.when(pl.len() > 1).then(_LONGER * longest.min()).over("file", "name")
     odd = spans.filter(pl.col("dur_ns") > least)
-    return pl.concat([found, _list_over_others(odd, pl.concat([gaps, stores])), list_unstored(odd, events)])
+    lacks = not (enters.is_empty() and exits.is_empty())
+    unstored = list_unstored(odd, events, lacks=lacks)
+    return pl.concat([found, _list_over_others(odd, pl.concat([gaps, stores])), unstored])
 
 
 def _list_over_others(spans: pl.DataFrame, gaps: pl.DataFrame) -> pl.DataFrame:

@@ -13,7 +13,7 @@ import polars as pl
 from tracecorr.align.rows import attach_columns, count_groups, span_groups
 from tracecorr.link.losses.captured_calls import drop_captured, list_captured_names
 from tracecorr.link.losses.command_ends import list_headless, list_unended
-from tracecorr.link.losses.queue_losses import list_unanswered
+from tracecorr.link.losses.queue_losses import list_crowded, list_unanswered
 from tracecorr.model.kinds import HALF_SEEN, Flag
 
 # A function that shows both lines of fewer of its calls, in so many calls, prints one line only.
@@ -54,7 +54,8 @@ def find_losses(events: pl.DataFrame, halves: pl.DataFrame) -> pl.DataFrame:
     counted = torn.join(_count_paired(torn_files).group_by("file").agg(pl.col("total").sum()), on="file")
     shares = pl.concat([counted, _count_unmatched(calls)]).select("file", lost=LOST_SHARE)
     # So far no other line is known to be missing.
-    unseen = (list_differing(calls), _list_endless(calls), list_unended(events), list_unanswered(events))
+    answers = list_unanswered(events), list_crowded(events)
+    unseen = (list_differing(calls), _list_endless(calls), list_unended(events), *answers)
     others = [found.select("file", lost=pl.lit(_FEW)) for found in unseen]
     headless = list_headless(events).group_by("file").agg(lost=pl.col("share").first())
     return add_shares(shares, headless, *others)
@@ -105,6 +106,16 @@ def add_unproven(losses: pl.DataFrame, unproven: Sequence[int]) -> pl.DataFrame:
     """
     files = pl.DataFrame({"file": unproven, "lost": 0.0}, schema=losses.schema)
     return add_shares(losses, files)
+
+
+def add_few(losses: pl.DataFrame, files: pl.Series) -> pl.DataFrame:
+    """Return `losses` with files in which lines lack, and nothing tells how many.
+
+    Args:
+        losses: as `find_losses` returns them.
+        files: the files, perhaps several times.
+    """
+    return add_shares(losses, pl.DataFrame({"file": files.unique()}).with_columns(lost=pl.lit(_FEW)))
 
 
 def _list_endless(calls: pl.DataFrame) -> pl.DataFrame:

@@ -11,8 +11,14 @@ from tracecorr.align.rows import order_by_group
 from tracecorr.model.kinds import GRAPH_CALL, PACKET_KINDS
 from tracecorr.parse.kfd.ioctls import CREATE_QUEUE
 
-# A process shows its stores where there are so many for each packet of the log; of so many packets one would be seen.
+# A process shows its stores where there are so many for each packet of the log; of so many packets one would be seen,
+# beside those that are.
 _LEAST_STORED, _LEAST_PACKETS = 0.5, 5
+# Calls that write a packet, and store to its doorbell, unless a graph is captured.
+_LAUNCHES = (
+    "hipLaunchKernel", "hipExtLaunchKernel", "hipLaunchCooperativeKernel", "hipModuleLaunchKernel",
+    "hipExtModuleLaunchKernel", "hipHccModuleLaunchKernel",
+)  # fmt: skip
 _DOORBELL = ["process", "arg"]
 _GAP = {"file": pl.UInt16, "thread": pl.Int64, "low": pl.Int64, "high": pl.Int64, "weight": pl.Float64}
 
@@ -83,26 +89,31 @@ def _drop_graphs(gaps: pl.DataFrame, events: pl.DataFrame) -> pl.DataFrame:
     return gaps.filter(pl.Series(kept))
 
 
-def list_unstored(spans: pl.DataFrame, events: pl.DataFrame) -> pl.DataFrame:
-    """Return the spans (event) in which the log prints packets of their process, and the trace shows no store.
+def list_unstored(spans: pl.DataFrame, events: pl.DataFrame, *, lacks: bool) -> pl.DataFrame:
+    """Return the spans (event) in which the log prints packets of their process, and the trace shows hardly a store.
 
     So it is where the trace lacks the stores of several packets; of a process whose stores it does not show this tells
-    nothing, nor do the packets of a graph, which one store announces.
+    nothing, nor do the packets of a graph, which one store announces. Where the level of a log prints no packets, and
+    the trace lacks records, calls that launch kernels tell the same.
 
     Args:
         spans: rows of a trace: event, low, high (ns).
-        events: rows with process, ts_ns, err_lo_ns, layer, name, source, clock, parent, numbered by `event`.
+        events: rows with file, process, ts_ns, dur_ns, err_lo_ns, layer, name, source, clock, parent, numbered by
+            `event`.
+        lacks: whether the trace surely lacks records.
     """
     found = [spans.select("event").clear()]
     if spans.is_empty():
         return found[0]
     stores, packets = _list_placed_stores(events), _list_single_packets(events)
+    if lacks:
+        packets = pl.concat([packets, _list_launch_calls(events, stores["process"].unique())])
     asked = spans.with_columns(events["process"].gather(spans["event"])).drop_nulls("process")
     for (process,), part in asked.partition_by("process", as_dict=True).items():
         stored, printed = (side.filter(pl.col("process") == process)["ts_ns"] for side in (stores, packets))
         if len(stored) >= _LEAST_STORED * len(printed):
             held = [part.select(_count_in(side.sort())).to_series() for side in (stored, printed)]
-            found.append(part.filter((held[0] == 0) & (held[1] >= _LEAST_PACKETS)).select("event"))
+            found.append(part.filter(held[1] >= _LEAST_PACKETS * (held[0] + 1)).select("event"))
     return pl.concat(found)
 
 
@@ -125,3 +136,22 @@ def _list_single_packets(events: pl.DataFrame) -> pl.DataFrame:
     rows = events.select("process", "ts_ns", "layer", "name", "clock", "parent").filter(is_packet)
     caller = events["name"].gather(rows["parent"])
     return rows.filter(~caller.cat.starts_with(GRAPH_CALL).fill_null(value=False)).select("process", "ts_ns")
+
+
+def _list_launch_calls(events: pl.DataFrame, processes: pl.Series) -> pl.DataFrame:
+    """Return process, ts_ns of the calls that launch kernels, of logs that show no packet.
+
+    A log that names no process is that of the only one whose stores the trace shows.
+
+    Args:
+        events: as for `list_unstored`.
+        processes: those with stores.
+    """
+    rows = events.select("file", "process", "ts_ns", "dur_ns", "layer", "name", "source").filter(
+        pl.col("source") == "amd_log"
+    )
+    shown = rows.filter((pl.col("layer") == "aql") & pl.col("name").is_in(PACKET_KINDS))["file"].unique()
+    is_launch = (pl.col("layer") == "hip") & pl.col("name").is_in(_LAUNCHES) & pl.col("dur_ns").is_not_null()
+    calls = rows.filter(is_launch & ~pl.col("file").is_in(shown.implode()))
+    only = processes[0] if len(processes) == 1 else None
+    return calls.select(pl.col("process").fill_null(pl.lit(only, pl.UInt32)), "ts_ns").drop_nulls()

@@ -11,6 +11,7 @@ from tracecorr.align.intervals import bracket_doorbells, list_moments, span_batc
 from tracecorr.align.rows import IS_PACKET, Places, attach_columns
 from tracecorr.link.losses.command_ends import drop_behind_ends
 from tracecorr.link.losses.disorder import drop_displaced
+from tracecorr.link.losses.lossy_files import add_few
 from tracecorr.link.losses.threadless import list_unsure_names
 from tracecorr.link.packets.commands import (
     add_bare_calls,
@@ -21,7 +22,8 @@ from tracecorr.link.packets.commands import (
 )
 from tracecorr.link.packets.doorbells import list_contradicted, match_stores, share_lone_threads
 from tracecorr.link.packets.signals import add_migrations, drop_ended, link_dependencies, link_gpu_times, list_uses
-from tracecorr.link.packets.split_logs import number_logs
+from tracecorr.link.packets.split_logs import drop_between_logs, number_logs
+from tracecorr.link.packets.store_losses import list_rung_before
 from tracecorr.link.packets.sure_commands import drop_late, keep_sure_commands, list_unsure_kernels
 from tracecorr.link.queues.streams import name_called_streams
 from tracecorr.model import schema
@@ -97,14 +99,18 @@ def build_launches(
         return Launches(losses=losses)
     commands = _commands(events)
     losses = add_bare_calls(add_lost_enqueues(losses, commands, events), base, commands, events)
+    stores = _stores(events, sources)
+    rung = list_rung_before(base, commands, stores)
+    losses = add_few(losses, rung["file"])
     base = _add_intervals(_add_call(base, events), events, losses)
-    stores, rung = share_lone_threads(_stores(events, sources), base, events)
-    miscounted = list_contradicted(stores, rung)
-    base, rung = forget_indexes(base, miscounted), forget_indexes(rung, miscounted)
+    stores, shared = share_lone_threads(stores, base, events)
+    miscounted = list_contradicted(stores, shared)
+    base, shared = forget_indexes(base, miscounted), forget_indexes(shared, miscounted)
     places = Places.of(packets).find(base)
     joined = base.with_columns(packets["command_offset"].gather(places))
-    joined = _add(joined, match_stores(stores, rung))
-    joined = _add_command(joined, commands, events, losses, displaced)
+    joined = _add(joined, match_stores(stores, shared))
+    logs = _number_logs(base)
+    joined = _add_command(joined, commands, events, losses, displaced, logs, rung)
     other_command = joined.filter(pl.col("command").ne_missing(pl.col("command_seen"))).select("event", "command")
     joined = _adopt_calls(joined, events)
     joined = joined.with_columns(call_stream=name_called_streams(joined, events))
@@ -114,7 +120,9 @@ def build_launches(
     gpu = drop_ended(spans, joined, times)
     joined = _add(joined, gpu)
     joined = joined.with_columns(doorbell_ns=events["ts_ns"].gather(joined["doorbell_event"]))
-    edges = _list_edges(link_dependencies(base, packets, uses, losses), joined, gpu)
+    waits = link_dependencies(base, packets, uses, losses)
+    waits = drop_between_logs(waits, events["file"], logs, ("from_event", "to_event"))
+    edges = _list_edges(waits, joined, gpu)
     unsure = list_unsure_kernels(joined, events, losses, displaced["file"].unique())
     unnamed = pl.concat([unsure, list_unsure_names(joined)]).unique()
     joined = joined.with_columns(packets[name].gather(places) for name in _PACKET_COLUMNS)
@@ -245,6 +253,8 @@ def _add_command(
     events: pl.DataFrame,
     losses: pl.DataFrame,
     displaced: pl.DataFrame,
+    logs: pl.DataFrame,
+    rung: pl.DataFrame,
 ) -> pl.DataFrame:
     """Add the command line of each packet, the stream that it names, and the command's completion line.
 
@@ -253,14 +263,17 @@ def _add_command(
     joined = joined.rename({"command": "command_seen"})
     found = match_commands(joined, commands.filter(pl.col("name") != COMPLETE), losses)
     found = drop_behind_ends(found, joined, commands, losses)
-    found = keep_sure_commands(found, joined, events, losses)
+    found = keep_sure_commands(found, joined, events, losses, rung)
     found = drop_displaced(found, joined, displaced)
     placed = found.join(joined.select("event", "file", "process", "ts_ns"), on="event", maintain_order="left")
     found = drop_late(placed, list_command_uses(commands), losses, "ts_ns").select(found.columns)
     joined = _add(joined, found)
-    columns = ("process", "file", "queue", "packet_index", "index_counted", "ts_ns", "layer")
-    logs = number_logs(joined.select(columns).filter(pl.col("layer") == "aql"))
     return _add(joined, match_completions(joined, commands, losses, logs))
+
+
+def _number_logs(base: pl.DataFrame) -> pl.DataFrame:
+    columns = ("process", "file", "queue", "packet_index", "index_counted", "ts_ns", "layer")
+    return number_logs(base.select(columns).filter(pl.col("layer") == "aql"))
 
 
 def _select(joined: pl.DataFrame) -> pl.DataFrame:

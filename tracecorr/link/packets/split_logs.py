@@ -30,6 +30,19 @@ def number_logs(packets: pl.DataFrame) -> pl.DataFrame:
     return logs.with_columns(log=begins).filter(single).select("file", "log")
 
 
+def drop_between_logs(pairs: pl.DataFrame, files: pl.Series, logs: pl.DataFrame, ends: tuple[str, str]) -> pl.DataFrame:
+    """Leave out pairs of rows of two logs: signals of one process are nothing to the next one with its pid.
+
+    Args:
+        pairs: events in both columns `ends`.
+        files: the file of each event.
+        logs: as `number_logs` returns them; a file that is not among them is a log of its own.
+        ends: columns of `pairs`.
+    """
+    log, other = (files.gather(pairs[end]).replace(logs["file"], logs["log"]) for end in ends)
+    return pairs.filter(log == other)
+
+
 def _list_unbroken(packets: pl.DataFrame, pairs: pl.DataFrame) -> pl.DataFrame:
     """Return the pairs (process, file) whose queues' indexes go on where those of the file before end."""
     printed = packets.filter(~pl.col("index_counted")).drop_nulls(["queue", "packet_index"])

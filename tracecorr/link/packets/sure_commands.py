@@ -12,6 +12,7 @@ import polars as pl
 from tracecorr.align.joins import select_rows, sort_rows
 from tracecorr.align.rows import list_groups, order_by_group
 from tracecorr.link.losses.usual_calls import MANY_LOST, MOST_LOST
+from tracecorr.link.packets.store_losses import drop_rung
 from tracecorr.model.kinds import COMPLETE, KERNEL_COMMAND, SUBMITTED, Flag
 
 # Few uses of a command's pointer follow each other sooner than this share of them; lost lines make it half as sure.
@@ -23,13 +24,13 @@ _SHARE = 0.05
 
 
 def keep_sure_commands(
-    found: pl.DataFrame, launches: pl.DataFrame, events: pl.DataFrame, losses: pl.DataFrame
+    found: pl.DataFrame, launches: pl.DataFrame, events: pl.DataFrame, losses: pl.DataFrame, rung: pl.DataFrame
 ) -> pl.DataFrame:
     """Return the rows of `found` that are sure: all of a log that is whole, else those of which one of these is true.
 
     - The call's exit tells its duration, and calls of its function enqueue one command.
     - It lies in a call, or its thread makes none, and all queues that its command may use show the packets that were
-      written between the two lines.
+      written between the two lines, and no store tells of one that lacks (`store_losses`).
 
     A command's packets are on one queue (all whole recorded logs): those on another one than its first packet are of a
     command whose line was lost.
@@ -41,6 +42,7 @@ def keep_sure_commands(
         launches: event, file, offset, process, thread, parent, queue, packet_index, name.
         events: linked events.
         losses: files of the log that lost lines (`lossy_files.find_losses`).
+        rung: dispatches before which packets of their thread lack (`store_losses.list_rung_before`).
     """
     columns = ("event", "file", "offset", "process", "thread", "parent", "queue", "packet_index", "name")
     damaged = launches.select(columns).filter(pl.col("file").is_in(losses["file"].implode()))
@@ -53,7 +55,8 @@ def keep_sure_commands(
     told = select_rows(alike.select("event", "parent"), _told_calls(events)["parent"], "parent")
     called = select_rows(placed.filter(pl.col("parent").is_not_null()), told["event"], chosen=False)
     worked = _drop_of_next(placed.filter(pl.col("parent").is_null() & pl.col("calls").is_null()), events)
-    proven = _drop_behind_gaps(pl.concat([called, worked.select(called.columns)]), damaged, _list_damaged(losses))
+    unrung = drop_rung(pl.concat([called, worked.select(called.columns)]), rung)
+    proven = _drop_behind_gaps(unrung, damaged, _list_damaged(losses))
     sure = pl.concat([told.select("event"), proven.select("event")])
     doubtful = select_rows(pairs.select("event"), sure["event"], chosen=False)
     return select_rows(found, doubtful["event"], chosen=False)
