@@ -7,6 +7,7 @@ import polars as pl
 
 from tracecorr.align.joins import join_nearest, select_rows, sort_rows
 from tracecorr.align.rows import count_groups, order_by_group
+from tracecorr.link.losses.beginnings import is_late, list_begun
 from tracecorr.model.kinds import COMMAND_MENTIONS, COMPLETE, SUBMITTED
 
 # Where more ends lack their command, the log begins in the middle of a run, or lacks all lines that enqueue.
@@ -24,32 +25,75 @@ def list_command_ends(events: pl.DataFrame) -> pl.DataFrame:
     """Return the lines that end a command with `alone`: whether the line that enqueued it was lost.
 
     None did so since its pointer's last end. The last marker of a stream that is destroyed (`DESTROYING`) has no such
-    line where Direct Dispatch is off (HIP 7.2.4).
+    line where Direct Dispatch is off (HIP 7.2.4). Of those that are alone, `before` tells which are ends of commands
+    that were enqueued before the log begins: no other line lacks.
 
     Args:
-        events: file, offset, end_offset, process, layer, name, command, and others; in the order of time.
+        events: file, offset, end_offset, process, thread, layer, name, command, stream (handle), and others; in the
+            order of time.
     """
     lines = _list_lines(events)
     is_end = lines.select(pl.col("name") == COMPLETE).to_series()
     order, command, _ = order_by_group(lines, _COMMAND)
-    ended = is_end.to_numpy()[order]
-    ended[1:] = ended[:-1] | (command[1:] != command[:-1])
-    ended[:1] = True
-    alone = np.empty(lines.height, dtype=np.bool_)
-    alone[order] = ended
-    ends = lines.filter(is_end).with_columns(alone=pl.Series(alone).filter(is_end))
+    is_first = np.append(True, command[1:] != command[:-1])[: len(command)]
+    alone, first, begun = (np.empty(lines.height, dtype=kind) for kind in (np.bool_, np.bool_, np.int64))
+    first[order] = is_first
+    alone[order] = is_first | np.append(True, is_end.to_numpy()[order][:-1])[: len(order)]
+    begun[order] = np.append(0, order[:-1])[: len(order)]
+    marked = lines.with_columns(alone=alone, first=first, begun=begun)
+    ends = marked.filter(is_end)
     last = _list_last_markers(ends.filter("alone"), events).with_columns(is_last=True)
     found = ends.join(last, on=["file", "offset"], how="left", maintain_order="left")
-    return found.with_columns(alone=pl.col("alone") & pl.col("is_last").is_null()).drop("is_last")
+    found = found.with_columns(alone=pl.col("alone") & pl.col("is_last").is_null()).drop("is_last")
+    return _mark_before(found, lines, events).drop("first", "begun")
 
 
-def list_headless(events: pl.DataFrame) -> pl.DataFrame:
+def _mark_before(ends: pl.DataFrame, lines: pl.DataFrame, events: pl.DataFrame) -> pl.DataFrame:
+    """Return `ends` with `before`: whether their command was surely enqueued before the log begins.
+
+    That is so in a log that lacks the beginning of its process where no line names the pointer before. A thread prints
+    the ends of a stream's commands in the order in which they were enqueued: one between two others of its stream, or
+    of an unknown one, is that of a command whose line was lost. Where the log lost any such line, no end is sure.
+
+    Args:
+        ends: lines of ends with `alone`, `first` (no line names the pointer before) and `begun` (else the one that
+            does, by its row in `lines`).
+        lines: lines that bring commands into use or end them, in the order of time.
+        events: as for `list_command_ends`.
+    """
+    asked = ends.with_columns(before=pl.col("alone") & pl.col("first"))
+    asked = asked.with_columns(before=pl.col("before") & is_late(list_begun(events)))
+    if not asked["before"].any():
+        return asked
+    known = pl.when(~pl.col("alone")).then("begun")
+    order = asked.select("file", "thread", "offset", known=known).with_row_index("row").sort("file", "thread", "offset")
+    sides = order.with_columns(
+        low=pl.col("known").forward_fill().over("file", "thread"),
+        high=pl.col("known").backward_fill().over("file", "thread"),
+    ).sort("row")
+    stream = (lines["stream"].gather(sides[side]) for side in ("low", "high"))
+    inside = (sides["high"] > sides["low"]).fill_null(value=False) & ~_differ(*stream)
+    asked = asked.with_columns(before=pl.col("before") & ~inside)
+    lost = (pl.col("alone") & ~pl.col("before")).any().over("file")
+    return asked.with_columns(before=pl.col("before") & ~lost)
+
+
+def _differ(one: pl.Series, other: pl.Series) -> pl.Series:
+    """Tell which values of two columns are known and differ."""
+    return (one != other).fill_null(value=False)
+
+
+def list_headless(events: pl.DataFrame, losses: pl.DataFrame | None = None) -> pl.DataFrame:
     """Return the ends of commands that no line enqueued, with the `share` of them in their file.
 
-    Where most are so the log begins in the middle of a run, or lacks all lines that enqueue.
+    Where most are so the log begins in the middle of a run, or lacks all lines that enqueue. Ends of commands from
+    before the log begins are left out, but for those of files that lost lines (`losses`): there none is sure.
     """
-    columns = (*_COLUMNS, "offset", "end_offset", *(["parent"] if "parent" in events.columns else []))
-    ends = list_command_ends(events.select(columns)).with_columns(share=pl.col("alone").mean().over("file"))
+    parent = ["parent"] if "parent" in events.columns else []
+    ends = list_command_ends(events.select(*_COLUMNS, "offset", "end_offset", "thread", "stream", *parent))
+    lossy = losses["file"] if losses is not None else ends["file"].clear()
+    alone = pl.col("alone") & (~pl.col("before") | pl.col("file").is_in(lossy.implode()))
+    ends = ends.with_columns(alone=alone).with_columns(share=pl.col("alone").mean().over("file"))
     return ends.filter("alone", pl.col("share") < _MOST_HEADLESS)
 
 
