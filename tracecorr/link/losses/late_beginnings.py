@@ -15,8 +15,10 @@ from tracecorr.model import schema
 from tracecorr.model.kinds import PACKET_KINDS, QUEUE_CREATED, Flag
 
 _OF_LOG = pl.col("source") == "amd_log"
-_ENDS = ("file", "offset", "end_offset", "process", "thread", "layer", "name", "command", "stream")
-_PACKETS = ("file", "process", "ring", "packet_index", "layer", "name", "source", "clock")
+_COLUMNS = (
+    "file", "offset", "end_offset", "process", "thread", "layer", "name", "source", "flags", "command", "stream",
+    "ring", "packet_index", "clock",
+)  # fmt: skip
 
 
 def list_late_logs(events: pl.DataFrame) -> pl.Series:
@@ -29,9 +31,11 @@ def list_late_logs(events: pl.DataFrame) -> pl.Series:
         events: rows in the order of time: file, offset, end_offset, process, thread, layer, name, source, flags,
             command, stream (handle), ring, packet_index, clock.
     """
-    late = is_late(list_begun(events))
-    ends = list_command_ends(events.select(_ENDS)).filter("before").select("file", "process")
-    found = pl.concat([ends, _list_late_exits(events, late), _list_late_packets(events, late)])
+    # Most logs have the beginnings of all their processes.
+    is_asked = pl.col("layer").is_in(["hip", "command", "aql"])
+    rows = events.select(_COLUMNS).filter(_OF_LOG & is_late(list_begun(events)) & is_asked)
+    ends = list_command_ends(rows).filter("before").select("file", "process")
+    found = pl.concat([ends, _list_late_exits(rows, events), _list_late_packets(rows)])
     return found.select(LOG_OF_PROCESS).to_series().unique()
 
 
@@ -62,13 +66,17 @@ def list_head_losses(late: pl.DataFrame) -> pl.DataFrame:
     return schema.LOSSES.conform(late.select("to_ns", source=pl.lit("amd_log")))
 
 
-def _list_late_exits(events: pl.DataFrame, late: pl.Expr) -> pl.DataFrame:
+def _list_late_exits(rows: pl.DataFrame, events: pl.DataFrame) -> pl.DataFrame:
     """Return file, process of the exits of calls that their thread entered before the log begins.
 
     Up to ROCm 5.6 no line enters the first call of a process: an exit that is the first line of all tells nothing.
+
+    Args:
+        rows: those of logs that lack the beginning of their process.
+        events: all rows.
     """
-    calls = select_calls(events, "process").drop_nulls("thread")
-    exits = calls.filter(pl.col("flags") & int(Flag.EXIT_ONLY) > 0, late)
+    calls = select_calls(rows, "process").drop_nulls("thread")
+    exits = calls.filter(pl.col("flags") & int(Flag.EXIT_ONLY) > 0)
     if exits.is_empty():
         return exits.select("file", "process")
     entered = exits.join(list_first_enters(calls), on=["file", "thread"], how="left")
@@ -79,10 +87,9 @@ def _list_late_exits(events: pl.DataFrame, late: pl.Expr) -> pl.DataFrame:
     return found.select("file", "process")
 
 
-def _list_late_packets(events: pl.DataFrame, late: pl.Expr) -> pl.DataFrame:
+def _list_late_packets(rows: pl.DataFrame) -> pl.DataFrame:
     """Return file, process of packets of rings whose first packets, and whose Created lines, are not in the log."""
-    rows = events.select(_PACKETS).filter(_OF_LOG & (pl.col("layer") == "aql") & pl.col("ring").is_not_null())
-    rows = rows.filter((pl.col("clock") != "mono_raw") & late)
+    rows = rows.filter((pl.col("layer") == "aql") & pl.col("ring").is_not_null() & (pl.col("clock") != "mono_raw"))
     is_packet, created = pl.col("name").is_in(PACKET_KINDS), pl.col("name") == QUEUE_CREATED
     rings = rows.group_by("file", "process", "ring").agg(
         low=pl.col("packet_index").filter(is_packet).min(), made=created.any()

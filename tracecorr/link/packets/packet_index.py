@@ -7,11 +7,11 @@ from collections.abc import Sequence
 import polars as pl
 
 from tracecorr.align.rows import IS_PACKET, attach_columns
-from tracecorr.link.losses.beginnings import LOG_OF_PROCESS
+from tracecorr.link.losses.beginnings import LOG_OF_PROCESS, is_late, list_begun
 from tracecorr.link.losses.late_beginnings import list_late_logs
 from tracecorr.link.packets.packet_losses import list_short_files
 from tracecorr.link.packets.packet_order import add_turns, find_earliest
-from tracecorr.model.kinds import BEGINNINGS, QUEUE_CREATED, QUEUE_DELETED
+from tracecorr.model.kinds import QUEUE_CREATED, QUEUE_DELETED
 
 # The log prints indexes as 32 bit numbers.
 _WRAP = 2**32
@@ -60,9 +60,8 @@ def complete_indexes(
 
 def _list_late(records: pl.DataFrame) -> pl.Series:
     """Return the processes whose log begins in the middle of the run (`late_beginnings.list_late_logs`)."""
-    is_asked = pl.col("layer").is_in(["hip", "command", "aql"]) | pl.col("name").is_in(BEGINNINGS)
-    mine = records.filter((pl.col("source") == "amd_log") & is_asked)
-    return list_late_logs(mine.select(_OF_LATE).sort("stamp_ns", "file", "offset"))
+    late = is_late(list_begun(records)) & (pl.col("source") == "amd_log")
+    return list_late_logs(records.select(_OF_LATE).filter(late).sort("stamp_ns", "file", "offset"))
 
 
 def _list_untested(records: pl.DataFrame, lines: pl.DataFrame, unproven: Sequence[int]) -> pl.Series:
