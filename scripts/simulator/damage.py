@@ -115,6 +115,16 @@ def _cut(random: Random, lines: Lines) -> Lines:
     return lines[:place] if random.random() < 0.5 else lines[place:]
 
 
+def _behead(rest: Damage) -> Damage:
+    """Let the file begin later, and damage what is left."""
+
+    def behead(random: Random, lines: Lines) -> Lines:
+        kept = lines[random.randrange(len(lines) // 10, len(lines) - len(lines) // 5) :]
+        return rest(random, kept)
+
+    return behead
+
+
 def _tear(random: Random, lines: Lines) -> Lines:
     """Let the file end within a line."""
     place = random.randrange(len(lines) // 10, len(lines))
@@ -128,6 +138,7 @@ _BOTH: dict[str, Damage] = {
     "thread lost": _lose_thread, "doubled": _double(3, 60), "single doubled": _double(5, 1),
     "shuffled within 3": _shuffle(3, 0.1), "shuffled within 10": _shuffle(10, 1.0),
     "shuffled within 50": _shuffle(50, 0.2), "few swapped": _swap(0.01), "swapped": _swap(0.2), "cut": _cut,
+    "begins late, few lost": _behead(_lose_few), "begins late, a burst": _behead(_lose_bursts(0.0, 40)),
 }  # fmt: skip
 LOG_DAMAGES: dict[str, Damage] = {
     **_BOTH, "kind lost": _lose_kind(_LOG_KINDS, 1.0), "half a kind lost": _lose_kind(_LOG_KINDS, 0.5), "torn": _tear,

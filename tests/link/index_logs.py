@@ -14,13 +14,14 @@ _LINE: dict[str, Any] = {
     "layer": "aql", "flags": 0, "source": "amd_log", "clock": "mono", "process": 0, "thread": 0, "ring": None,
     "packet_index": None, "signal": None, "command": None, "end_stamp_ns": None, "end_offset": None,
     "parent_offset": None, "file": 0, "result": None, "ring_learned": False,
+    "stream": None,
 }  # fmt: skip
 # Flags of calls of which one lacks its enter.
 HALVES = (0, 0, int(Flag.EXIT_ONLY))
 _TYPES = {
     "layer": CAT, "name": CAT, "source": CAT, "clock": CAT, "packet_index": pl.Int64, "ring": pl.UInt64,
     "signal": pl.UInt64, "end_stamp_ns": pl.Int64, "end_offset": pl.Int64, "parent_offset": pl.Int64,
-    "flags": pl.UInt16,
+    "flags": pl.UInt16, "stream": pl.UInt64,
 }  # fmt: skip
 
 

@@ -10,13 +10,14 @@ from tracecorr.link.calls.nesting import find_parents
 from tracecorr.link.losses.false_calls import list_empty_calls, open_false_calls
 from tracecorr.link.losses.lossy_files import find_losses, list_half_calls
 from tracecorr.link.losses.packet_gaps import list_packet_gaps
-from tracecorr.model.kinds import Flag
+from tracecorr.model.kinds import BEGINNINGS, Flag
 from tracecorr.model.schema import CAT
 
 Row = tuple[str, int | None, int | None, int]
 _TYPES = {
     "layer": CAT, "name": CAT, "source": CAT, "flags": pl.UInt16, "dur_ns": pl.Int64, "parent": pl.Int64,
     "file": pl.UInt16, "end_offset": pl.Int64, "thread": pl.UInt32, "command": pl.UInt64,
+    "stream": pl.UInt64,
 }  # fmt: skip
 HALF = ("hipFree", None, None, int(Flag.EXIT_ONLY))
 WHOLE = ("hipFree", 5, None, 0)
@@ -36,7 +37,7 @@ def events_of(rows: list[Row]) -> pl.DataFrame:
     made: list[dict[str, Any]] = [
         {"event": n, "layer": layers.get(name[:3], "command"), "name": name, "file": 0, "offset": 10 * n, "dur_ns": dur,
          "parent": parent, "thread": 0, "process": 0, "source": "amd_log", "flags": flags, "command": None,
-         "end_offset": None if dur is None and not flags & int(Flag.EXIT_ONLY) else 10 * n + 5}
+         "stream": None, "end_offset": None if dur is None and not flags & int(Flag.EXIT_ONLY) else 10 * n + 5}
         for n, (name, dur, parent, flags) in enumerate(rows)
     ]  # fmt: skip
     return pl.DataFrame(made, schema_overrides=_TYPES)
@@ -45,8 +46,18 @@ def events_of(rows: list[Row]) -> pl.DataFrame:
 _OF_PACKETS = {"ring": pl.UInt64, "packet_index": pl.Int64, "clock": CAT}
 
 
+def begun(events: pl.DataFrame) -> pl.DataFrame:
+    """Return events, and behind them the line with which each process begins."""
+    lines = events.select("file", "process").unique(maintain_order=True)
+    name, layer = (pl.lit(text).cast(CAT) for text in (BEGINNINGS[0], "other"))
+    lines = lines.with_columns(name=name, layer=layer, flags=pl.lit(0).cast(events.schema["flags"]))
+    lines = lines.with_columns(event=(pl.int_range(pl.len()) + events.height).cast(events.schema["event"]))
+    return pl.concat([events, lines], how="diagonal")
+
+
 def losses_of(events: pl.DataFrame) -> pl.DataFrame:
-    """Return the files that lost lines."""
+    """Return the files that lost lines, of logs that have the beginnings of their processes."""
+    events = begun(events)
     return find_losses(events, list_half_calls(events))
 
 
@@ -63,8 +74,9 @@ def with_parents(events: pl.DataFrame) -> pl.DataFrame:
 
 def with_false_calls_open(events: pl.DataFrame, losses: pl.DataFrame | None = None) -> pl.DataFrame:
     """Return the events in which calls that are likely two have no end; `losses` if not its own."""
-    losses = losses_of(events) if losses is None else losses
-    return open_false_calls(events, losses, list_half_calls(events), gaps_of(events))
+    losses, rows = losses_of(events) if losses is None else losses, events.height
+    events = begun(events)
+    return open_false_calls(events, losses, list_half_calls(events), gaps_of(events)).head(rows)
 
 
 def empty_calls(events: pl.DataFrame) -> list[bool]:

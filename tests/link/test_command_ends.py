@@ -6,22 +6,29 @@ import polars as pl
 import pytest
 
 from tracecorr.link.losses.command_ends import list_command_ends, list_headless, list_unended
+from tracecorr.model.kinds import BEGINNINGS
 from tracecorr.model.schema import CAT
 
 Line = tuple[str, int] | tuple[str, int, int]
 _WORKER = [("processing", 7), ("submitted", 7), ("complete", 7)]
 
 
-def events_of(lines: list[Line]) -> pl.DataFrame:
-    """Return rows, the n-th at byte 10 n: commands by name and pointer, calls by name, 0 and the line of their exit."""
+def events_of(lines: list[Line], *, begun: bool = True) -> pl.DataFrame:
+    """Return rows, the n-th at byte 10 n: commands by name and pointer, calls by name, 0 and the line of their exit.
+
+    The log has the beginning of its process, or lacks it.
+    """
     rows = [
         {"file": 0, "process": 0, "offset": 10 * n, "name": line[0], "layer": "command" if line[1] else "hip",
          "command": line[1] or None, "end_offset": 10 * line[2] if len(line) == 3 else None}
         for n, line in enumerate(lines)
     ]  # fmt: skip
+    rows += [{"file": 0, "process": 0, "name": BEGINNINGS[0], "layer": "other"}] if begun else []
     types = {"file": pl.UInt16, "process": pl.UInt32, "name": CAT, "layer": CAT, "command": pl.UInt64,
              "end_offset": pl.Int64}  # fmt: skip
-    return pl.DataFrame(rows, schema_overrides=types)
+    return pl.DataFrame(rows, schema_overrides=types).with_columns(
+        thread=pl.lit(0, pl.UInt32), stream=pl.lit(None, pl.UInt64)
+    )
 
 
 def alone(lines: list[Line]) -> list[bool]:

@@ -21,6 +21,7 @@ from tracecorr.model.schema import CAT
 
 RING = 0x3C00000
 NO_LOSSES = pl.DataFrame(schema={"file": pl.UInt16, "lost": pl.Float64})
+NO_LATE = pl.DataFrame(schema={"file": pl.UInt16, "to_ns": pl.Int64})
 
 
 def frame(rows: list[dict[str, Any]], **types: Any) -> pl.DataFrame:
@@ -41,11 +42,12 @@ def packet_lines(
     rows = [
         {"layer": "aql", "flags": 0, **line, "source": "amd_log", "clock": "mono", "process": 0, "thread": 0,
          "stamp_ns": n, "end_stamp_ns": None, "end_offset": None, "file": 0, "offset": n, "parent_offset": None,
-         "signal": None, "command": None}
+         "signal": None, "command": None, "stream": None}
         for n, line in enumerate([*calls, *lines])
     ]  # fmt: skip
     return frame(rows, packet_index=pl.Int64, ring=pl.UInt64, layer=CAT, name=CAT, source=CAT, clock=CAT,
-                 end_stamp_ns=pl.Int64, end_offset=pl.Int64, parent_offset=pl.Int64, signal=pl.UInt64)  # fmt: skip
+                 end_stamp_ns=pl.Int64, end_offset=pl.Int64, parent_offset=pl.Int64, signal=pl.UInt64,
+                 stream=pl.UInt64)  # fmt: skip
 
 
 @pytest.mark.parametrize(
@@ -86,7 +88,7 @@ def hip_events(rows: list[tuple[str, int, int | None, int | None]]) -> pl.DataFr
         [
             {"event": n, "layer": "hip" if name.startswith("hip") else "aql", "name": name, "file": 0, "offset": offset,
              "end_offset": None, "dur_ns": dur, "parent_offset": parent, "thread": 0, "process": 0, "command": None,
-             "source": "amd_log", "flags": 0}
+             "stream": None, "source": "amd_log", "flags": 0}
             for n, (name, offset, dur, parent) in enumerate(rows)
         ],
         layer=CAT, name=CAT, source=CAT, flags=pl.UInt16, dur_ns=pl.Int64, parent_offset=pl.Int64,
@@ -211,9 +213,9 @@ def test_a_gpu_time_out_of_its_queues_order_is_of_another_packet() -> None:
             {"event": 50, "file": 0, "process": 0, "signal": 2, "line_ns": 250, "ts_ns": 210, "end_ns": 220},
             {"event": 51, "file": 0, "process": 0, "signal": 1, "line_ns": 900, "ts_ns": 800, "end_ns": 810},
         ],
-        signal=pl.UInt64, process=pl.UInt32,
-    )  # fmt: skip
-    assert link_gpu_times(times, uses, NO_LOSSES).select("event", "gpu_event").rows() == [(1, 50)]
+        signal=pl.UInt64, process=pl.UInt32, file=pl.UInt16,
+    ).with_columns(err_hi_ns=0)  # fmt: skip
+    assert link_gpu_times(times, uses, NO_LOSSES, NO_LATE).select("event", "gpu_event").rows() == [(1, 50)]
 
 
 def late_times(*lines: tuple[int, int], lossy: bool = False) -> list[tuple[int, int]]:
@@ -222,10 +224,10 @@ def late_times(*lines: tuple[int, int], lossy: bool = False) -> list[tuple[int, 
         [{"event": 50 + n, "file": 0, "process": 0, "signal": 7, "line_ns": at, "ts_ns": start, "end_ns": start + 1}
          for n, (at, start) in enumerate(lines)],
         signal=pl.UInt64, process=pl.UInt32, file=pl.UInt16,
-    )  # fmt: skip
+    ).with_columns(err_hi_ns=0)  # fmt: skip
     losses = pl.DataFrame({"file": [0], "lost": [0.1]}, schema_overrides={"file": pl.UInt16})
     uses = list_uses(signal_uses([1, 2, 7, 3, 4, 7, 5]))
-    found = link_gpu_times(times, uses, losses if lossy else NO_LOSSES)
+    found = link_gpu_times(times, uses, losses if lossy else NO_LOSSES, NO_LATE)
     return sorted(found.select("event", "gpu_event").rows())
 
 
@@ -314,10 +316,10 @@ def test_a_log_without_packets_tells_no_gpu_time_of_a_copy() -> None:
     """At level 4: the handle of the copy was since that of a packet, which the log does not show."""
     times = frame(
         [{"event": 50, "file": 0, "process": 0, "signal": 2, "line_ns": 250, "ts_ns": 210, "end_ns": 220}],
-        signal=pl.UInt64, process=pl.UInt32,
-    )  # fmt: skip
+        signal=pl.UInt64, process=pl.UInt32, file=pl.UInt16,
+    ).with_columns(err_hi_ns=0)  # fmt: skip
     copies = signal_uses([1, 2, 3]).with_columns(queue=pl.lit(None, pl.UInt32))
-    assert link_gpu_times(times, list_uses(copies), NO_LOSSES).is_empty()
+    assert link_gpu_times(times, list_uses(copies), NO_LOSSES, NO_LATE).is_empty()
 
 
 def test_a_pid_names_two_processes_one_after_the_other() -> None:

@@ -189,7 +189,7 @@ def test_a_command_that_is_processed_and_not_submitted_shows_a_loss(
 ) -> None:
     commands = pl.DataFrame(
         [{"file": 0, "process": 0, "thread": 1, "offset": n, "end_offset": None, "name": name, "layer": "command",
-          "command": command} for n, (name, command) in enumerate(lines)],
+          "command": command, "stream_id": None} for n, (name, command) in enumerate(lines)],
         schema_overrides={"file": pl.UInt16},
     )  # fmt: skip
     none = pl.DataFrame(schema={"file": pl.UInt16, "lost": pl.Float64})

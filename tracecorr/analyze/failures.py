@@ -27,12 +27,13 @@ def explain_failures(evidence: Evidence) -> Iterator[Answer]:
 
     That is the workload's exit status, errors of the runtime, and calls and ioctls that failed.
     """
-    told = evidence.complaints.filter(~pl.col("name").is_in(_list_harmless(evidence.tables)))
+    told = evidence.complaints.filter(pl.col("name") != _HARMLESS)
     failed = summarize_failures(evidence.tables("events"))
     calls, ioctls = (failed.filter(pl.col("layer") == layer) for layer in ("hip", "ioctl"))
     status = describe_exit(evidence.info)
     lines = [f"the workload ended with status {status}"] if status not in ("", "0") else []
-    lines += [_describe_complaint(row) for row in told.head(_MAX_LINES).iter_rows(named=True)]
+    needless = _NO_STREAMS if _run_on_one_stream(evidence.tables) else None
+    lines += [_describe_complaint(row, needless) for row in told.head(_MAX_LINES).iter_rows(named=True)]
     if told.height > _MAX_LINES:
         lines.append(f"... and {told.height - _MAX_LINES} more messages: section Errors and warnings of the runtime")
     lines += [
@@ -50,20 +51,21 @@ def explain_failures(evidence: Evidence) -> Iterator[Answer]:
         yield Answer("What went wrong?", tuple(lines), tuple(pl.concat(shown).to_list()))
 
 
-def _list_harmless(tables: Tables) -> list[str]:
-    """Return the names of messages of levels 0 to 2 that tell of nothing wrong."""
+def _run_on_one_stream(tables: Tables) -> bool:
+    """Tell whether the log says that no graph ran on more than one stream (from level 4 on)."""
     graphs = tables("args").filter(pl.col("key").cast(pl.String) == "max_streams")
-    most = collect(graphs.select(pl.col("u64").max()))["u64"].item()
-    return [_HARMLESS, _NO_STREAMS] if most == 1 else [_HARMLESS]
+    return bool(collect(graphs.select(pl.col("u64").max()))["u64"].item() == 1)
 
 
-def _describe_complaint(row: dict[str, Any]) -> str:
+def _describe_complaint(row: dict[str, Any], needless: str | None) -> str:
+    """Return the line of a message; of the one named `needless` with why it tells of nothing wrong."""
     message = row["message"] if len(row["message"]) <= _MAX_TEXT else f"{row['message'][: _MAX_TEXT - 3]}..."
     call = f", in {row['call']}" if row["call"] else ""
     times = f"{row['severity']}, {_times(row['times'])}"
     if row["variants"] > 1:
         times += f" in {row['variants']} variants whose numbers differ, the first"
-    return f"the runtime's log has this {times}: {message} (first: event {row['first_event']}{call})"
+    why = "; each graph ran on one stream, and such a one needs no others" if row["name"] == needless else ""
+    return f"the runtime's log has this {times}: {message} (first: event {row['first_event']}{call}){why}"
 
 
 def _times(number: int) -> str:

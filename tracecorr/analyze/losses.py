@@ -6,6 +6,11 @@ import polars as pl
 
 from tracecorr.analyze.frames import as_text, collect
 
+# Rows of `losses` of a log that begins in the middle of the run: what lacks lies before its first line.
+LACKS_HEAD = (
+    (pl.col("source").cast(pl.String) == "amd_log") & pl.col("from_ns").is_null() & pl.col("to_ns").is_not_null()
+)
+
 
 def summarize_losses(losses: pl.LazyFrame) -> pl.DataFrame:
     """Return one row per source and CPU: spans with losses and the records lost in them.

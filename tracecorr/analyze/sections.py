@@ -383,7 +383,8 @@ def _trust_sections(tables: Tables) -> Iterator[Section]:
         summarize_losses(tables("losses")),
         "recorded by the sources themselves; the HIP log tells none: what is missing there follows from packet indexes "
         "that no line shows and calls with one line. A count inside such a span is a lower bound; where lines lack and "
-        "nothing tells when, the span is the whole log, `untold` how many",
+        "nothing tells when, the span is the whole log, `untold` how many. A log that begins in the middle of the run "
+        "lacks what was printed before its first line: that span has an end alone",
         nothing="no source reports a loss (a text trace cannot show every loss)",
     )
     yield Section("ledger", "What became of the bytes", summarize_ledger(ledger, files), "recorded by the readers")

@@ -20,6 +20,7 @@ from tracecorr.link.losses import disorder, log_losses
 from tracecorr.link.losses.call_evidence import limit_by_loss
 from tracecorr.link.losses.early_returns import drop_early_returns
 from tracecorr.link.losses.false_syscalls import open_false_syscalls
+from tracecorr.link.losses.late_beginnings import list_head_losses, list_late_files
 from tracecorr.link.losses.lossy_files import add_few, add_unproven, find_losses, list_half_calls
 from tracecorr.link.losses.packet_gaps import add_packet_gaps, drop_silent, list_packet_gaps, list_silent_graphs
 from tracecorr.link.losses.queue_losses import list_unshown
@@ -64,10 +65,13 @@ def link_tables(
     del placed  # large
     events, args, driver = _link_driver_calls(events, part_args, identities, trace_aligned)
     losses = lacking.losses
-    events, owners = _find_owners(events, packets, args, identities, trace_aligned, losses, hqd, known_gpus)
+    # What made a queue may stand before the first line of a log.
+    short = add_unproven(losses, lacking.late["file"].to_list())
+    events, owners = _find_owners(events, packets, args, identities, trace_aligned, short, hqd, known_gpus)
     events = _attach_gpus(events, owners.queues, assign_gpus(args, driver.devices, owners.gpus))
     jobs = build_drm_jobs(events, args)
-    found = build_launches(events, packets, args, _sources(events, trace_aligned), losses, lacking.displaced)
+    sources = _sources(events, trace_aligned)
+    found = build_launches(events, packets, args, sources, losses, lacking.displaced, lacking.late)
     del packets  # large
     timed = rocprof.match_packets(events, args, found.table, owners.queues, owners.kernels)
     launches = explain_stores(rocprof.fill_gpu_times(found.table, timed), owners.queues)
@@ -95,7 +99,9 @@ def link_tables(
         "args": args,
         "hqd": owners.hqd,
         "drm_jobs": jobs,
-        "losses": pl.concat([lost, log_losses.list_untold_losses(lost, found.losses, events)]),
+        "losses": pl.concat(
+            [list_head_losses(lacking.late), lost, log_losses.list_untold_losses(lost, found.losses, events)]
+        ),
         "links": limit_by_loss(links, events, launches, found.losses),
     }
 
@@ -104,13 +110,15 @@ def link_tables(
 class _Lacking:
     """Hold where lines of the log lack (`losses`), stand elsewhere (`displaced`), or end early (`torn`).
 
-    Of graph launches that are `silent` the level of the log shows no packets.
+    Of graph launches that are `silent` the level of the log shows no packets. Logs that are `late` begin in the middle
+    of a run.
     """
 
     losses: pl.DataFrame
     displaced: pl.DataFrame
     torn: pl.DataFrame
     silent: pl.DataFrame
+    late: pl.DataFrame
 
 
 def _nest_events(
@@ -124,11 +132,11 @@ def _nest_events(
     halves = drop_early_returns(list_half_calls(events), events, gaps)
     losses = add_unproven(add_packet_gaps(find_losses(events, halves), gaps), unproven)
     losses = disorder.add_displaced(add_few(losses, list_unshown(events)), displaced, events)
-    torn = log_losses.list_torn_calls(events, halves)
+    torn, late = log_losses.list_torn_calls(events, halves), list_late_files(events)
     # From here on a row's thread and process stand for these columns, which are large.
     events = nesting.find_parents(events.drop("pid", "tid", "comm"), losses, halves, gaps)
     events = nest_functions(name_driver_calls(disorder.part_displaced(events, displaced)))
-    return name_refused_copies(events), _Lacking(losses, displaced, torn, graphs)
+    return name_refused_copies(events), _Lacking(losses, displaced, torn, graphs, late)
 
 
 @dataclass

@@ -104,7 +104,7 @@ PART_LOSSES = Table(
     columns_of(
         ("source", CAT, describe_choice(SOURCES)),
         ("cpu", U16, "CPU whose buffer lost them; null = not known"),
-        ("from_ns", I64, "start of the span; in parts on the source's clock", "ns"),
+        ("from_ns", I64, "start of the span; in parts on the source's clock; null = before the first record", "ns"),
         ("to_ns", I64, "end of the span", "ns"),
         ("count", I64, "records lost; null = not told"),
     ),

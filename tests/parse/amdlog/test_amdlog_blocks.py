@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import tracemalloc
 from io import BytesIO
 
 import pytest
@@ -9,6 +10,9 @@ from amdlog_cases import DISPATCH, enter, leave, line, read
 
 from tracecorr.parse.amdlog import blocks
 from tracecorr.parse.amdlog.blocks import BlockCutter, cut_pieces
+from tracecorr.parse.amdlog.classify import Classifier
+from tracecorr.parse.amdlog.split import Splitter
+from tracecorr.parse.text import Text
 from tracecorr.store.raw import ChunkStream
 
 
@@ -46,6 +50,19 @@ def test_many_short_lines_are_read_in_pieces_as_the_whole_block_is(monkeypatch: 
     split = read(data)
     for name in ("events", "packets", "args", "ledger"):
         assert getattr(split, name).equals(getattr(whole, name)), name
+
+
+@pytest.mark.parametrize(("unit", "most"), [(b"\n", 220), (b"a\n", 140), (b"abc\n", 140)])
+def test_blocks_of_very_short_lines_take_little_memory(unit: bytes, most: int) -> None:
+    """SYNTHETIC: of 4 MiB one piece after the other is read; what is told of all lines at once takes twice as much."""
+    text, splitter = Text(unit * ((4 << 20) // len(unit))), Splitter(Classifier())
+    tracemalloc.start()
+    try:
+        splitter.split(text)
+        peak = tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+    assert peak < most << 20
 
 
 @pytest.mark.parametrize("calls", [1, 5, 200])

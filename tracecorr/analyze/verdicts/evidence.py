@@ -11,6 +11,7 @@ import polars as pl
 from tracecorr.analyze.backlog import summarize_backlog
 from tracecorr.analyze.complaints import summarize_complaints
 from tracecorr.analyze.frames import Tables, collect
+from tracecorr.analyze.losses import LACKS_HEAD
 from tracecorr.analyze.priorities import summarize_priorities
 from tracecorr.analyze.queue_creation import summarize_queue_creation
 from tracecorr.analyze.run_facts import list_armed
@@ -209,8 +210,11 @@ class Evidence:
         return (min(moments), max(moments)) if moments else None
 
     def losses_of(self, *sources: str) -> int:
-        """Return how many spans of lost records these sources have while HIP was active."""
-        spans = self.tables("losses").filter(pl.col("source").cast(pl.String).is_in(sources))
+        """Return how many spans of lost records these sources have while HIP was active.
+
+        What lacks before a log's first line leaves what follows as it is: claims are about what is there.
+        """
+        spans = self.tables("losses").filter(pl.col("source").cast(pl.String).is_in(sources) & ~LACKS_HEAD)
         if self.active_span is not None:
             low, high = self.active_span
             outside = (pl.col("to_ns") < low) | (pl.col("from_ns") > high)

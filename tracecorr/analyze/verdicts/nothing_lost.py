@@ -5,6 +5,7 @@ from __future__ import annotations
 import polars as pl
 
 from tracecorr.analyze.ledger import summarize_unaccounted
+from tracecorr.analyze.losses import LACKS_HEAD
 from tracecorr.analyze.values import count_of
 from tracecorr.analyze.verdicts.evidence import Evidence
 from tracecorr.analyze.verdicts.model import Claim, Finding, failed, passed, unknown
@@ -23,7 +24,7 @@ def judge(evidence: Evidence) -> Finding:
         "unaccounted_files": unaccounted.height,
     }  # fmt: skip
     if losses.height or unaccounted.height:
-        return failed(_describe(losses, unaccounted.height), counts)
+        return failed(_describe(losses, unaccounted.height), counts | _count_late(losses))
     if not read:
         return unknown("nothing was read", "record a HIP log or a kernel trace", counts)
     if evidence.info.get("state") == "killed":
@@ -34,6 +35,26 @@ def judge(evidence: Evidence) -> Finding:
 
 
 def _describe(losses: pl.DataFrame, unaccounted: int) -> str:
+    """Say what was lost, what lacks before a log's first line apart: nobody knows whether that is much."""
+    late = _count_late(losses).get("late_logs", 0)
+    head = ""
+    if late:
+        logs = count_of(late, "HIP logs begin", "HIP log begins")
+        head = f"{logs} in the middle of the run: what was printed before the first line is not there"
+        losses = losses.filter(~LACKS_HEAD)
+        if losses.is_empty() and not unaccounted:
+            return f"{head}; behind it no source reports a loss"
+        head += "; "
+    return head + _describe_spans(losses, unaccounted)
+
+
+def _count_late(losses: pl.DataFrame) -> dict[str, int]:
+    """Return how many logs begin in the middle of the run; nothing where none does."""
+    late = losses.filter(LACKS_HEAD).height
+    return {"late_logs": late} if late else {}
+
+
+def _describe_spans(losses: pl.DataFrame, unaccounted: int) -> str:
     untold = losses["count"].null_count()
     more = f" (and those of {count_of(untold, 'span')} of unknown number)" if untold else ""
     # What lacks of the log is counted by what shows that it lacks.

@@ -7,6 +7,7 @@ import polars as pl
 
 from tracecorr.align.joins import join_nearest, select_rows, sort_rows
 from tracecorr.align.rows import count_groups, order_by_group
+from tracecorr.link.losses.beginnings import is_late, list_begun
 from tracecorr.model.kinds import COMMAND_MENTIONS, COMPLETE, SUBMITTED
 
 # Where more ends lack their command, the log begins in the middle of a run, or lacks all lines that enqueue.
@@ -24,32 +25,98 @@ def list_command_ends(events: pl.DataFrame) -> pl.DataFrame:
     """Return the lines that end a command with `alone`: whether the line that enqueued it was lost.
 
     None did so since its pointer's last end. The last marker of a stream that is destroyed (`DESTROYING`) has no such
-    line where Direct Dispatch is off (HIP 7.2.4).
+    line where Direct Dispatch is off (HIP 7.2.4). Of those that are alone, `early` tells which may be ends of commands
+    that were enqueued before the log begins, `before` which surely are: no other line lacks.
 
     Args:
-        events: file, offset, end_offset, process, layer, name, command, and others; in the order of time.
+        events: file, offset, end_offset, process, thread, layer, name, command, stream (handle), and others; in the
+            order of time.
     """
     lines = _list_lines(events)
     is_end = lines.select(pl.col("name") == COMPLETE).to_series()
     order, command, _ = order_by_group(lines, _COMMAND)
-    ended = is_end.to_numpy()[order]
-    ended[1:] = ended[:-1] | (command[1:] != command[:-1])
-    ended[:1] = True
-    alone = np.empty(lines.height, dtype=np.bool_)
-    alone[order] = ended
-    ends = lines.filter(is_end).with_columns(alone=pl.Series(alone).filter(is_end))
+    is_first = np.append(True, command[1:] != command[:-1])[: len(command)]
+    alone, first, begun = (np.empty(lines.height, dtype=kind) for kind in (np.bool_, np.bool_, np.int64))
+    first[order] = is_first
+    alone[order] = is_first | np.append(True, is_end.to_numpy()[order][:-1])[: len(order)]
+    begun[order] = np.append(0, order[:-1])[: len(order)]
+    marked = lines.with_columns(alone=alone, first=first, begun=begun)
+    ends = marked.filter(is_end)
     last = _list_last_markers(ends.filter("alone"), events).with_columns(is_last=True)
     found = ends.join(last, on=["file", "offset"], how="left", maintain_order="left")
-    return found.with_columns(alone=pl.col("alone") & pl.col("is_last").is_null()).drop("is_last")
+    found = found.with_columns(alone=pl.col("alone") & pl.col("is_last").is_null()).drop("is_last")
+    return _mark_before(found, lines, events).drop("first", "begun")
 
 
-def list_headless(events: pl.DataFrame) -> pl.DataFrame:
+def _mark_before(ends: pl.DataFrame, lines: pl.DataFrame, events: pl.DataFrame) -> pl.DataFrame:
+    """Return `ends` with `early`: whether their command may have been enqueued before the log begins, and `before`.
+
+    That is so in a log that lacks the beginning of its process where no line names the pointer before. The commands of
+    a stream end in the order in which they were enqueued: one between two others of its stream, or of an unknown one,
+    is that of a command whose line was lost. Surely `before` it is while a stream from before may still hold it. Where
+    the log lost any such line, no end is sure.
+
+    Args:
+        ends: lines of ends with `alone`, `first` (no line names the pointer before) and `begun` (else the one that
+            does, by its row in `lines`).
+        lines: lines that bring commands into use or end them, in the order of time.
+        events: as for `list_command_ends`.
+    """
+    asked = ends.with_columns(early=pl.col("alone") & pl.col("first"))
+    asked = asked.with_columns(early=pl.col("early") & is_late(list_begun(events)))
+    if not asked["early"].any():
+        return asked.with_columns(before="early")
+    known = pl.when(~pl.col("alone")).then("begun")
+    order = asked.select("file", "thread", "offset", known=known).with_row_index("row").sort("file", "thread", "offset")
+    sides = order.with_columns(
+        low=pl.col("known").forward_fill().over("file", "thread"),
+        high=pl.col("known").backward_fill().over("file", "thread"),
+    ).sort("row")
+    stream = (lines["stream"].gather(sides[side]) for side in ("low", "high"))
+    inside = (sides["high"] > sides["low"]).fill_null(value=False) & ~_differ(*stream)
+    asked = asked.with_columns(early=pl.col("early") & ~inside)
+    asked = asked.with_columns(early=pl.col("early") & ~(pl.col("alone") & ~pl.col("early")).any().over("file"))
+    asked = asked.with_columns(held=_may_be_held(asked, lines, events))
+    return asked.with_columns(before=pl.col("early") & ~(pl.col("early") & ~pl.col("held")).any().over("file"))
+
+
+def _may_be_held(ends: pl.DataFrame, lines: pl.DataFrame, events: pl.DataFrame) -> pl.Series:
+    """Tell of ends whether a stream from before the log begins has ended no command of the log up to them.
+
+    Of streams that the log shows being made no command is from before it. Some releases name no stream of a command:
+    there it is so only where no command of the log has ended at all.
+
+    Args:
+        ends, lines, events: as for `_mark_before`.
+    """
+    log, stream = ["file", "process"], ["file", "process", "stream"]
+    made = events.filter((pl.col("layer") == "hip") & pl.col("name").cast(pl.String).str.starts_with("hipStreamCreate"))
+    known = ends.filter(~pl.col("alone"))
+    known = known.with_columns(stream=lines["stream"].gather(known["begun"]))
+    old = known.join(made.select(stream).drop_nulls("stream"), on=stream, how="anti").drop_nulls("stream")
+    last = old.group_by(stream).agg(first=pl.col("offset").min()).group_by(log).agg(last=pl.col("first").max())
+    spans = known.group_by(log).agg(first=pl.col("offset").min()).join(last, on=log, how="left", nulls_equal=True)
+    both = ends.select(*log, "offset").join(spans, on=log, how="left", nulls_equal=True, maintain_order="left")
+    held = pl.col("first").is_null() | (pl.col("offset") < pl.col("last")).fill_null(value=False)
+    return both.select(held=held).to_series()
+
+
+def _differ(one: pl.Series, other: pl.Series) -> pl.Series:
+    """Tell which values of two columns are known and differ."""
+    return (one != other).fill_null(value=False)
+
+
+def list_headless(events: pl.DataFrame, losses: pl.DataFrame | None = None) -> pl.DataFrame:
     """Return the ends of commands that no line enqueued, with the `share` of them in their file.
 
-    Where most are so the log begins in the middle of a run, or lacks all lines that enqueue.
+    Where most are so the log begins in the middle of a run, or lacks all lines that enqueue. Ends of commands from
+    before the log begins are left out, but for those of files that lost lines (`losses`): there none is sure.
     """
-    columns = (*_COLUMNS, "offset", "end_offset", *(["parent"] if "parent" in events.columns else []))
-    ends = list_command_ends(events.select(columns)).with_columns(share=pl.col("alone").mean().over("file"))
+    parent = ["parent"] if "parent" in events.columns else []
+    ends = list_command_ends(events.select(*_COLUMNS, "offset", "end_offset", "thread", "stream", *parent))
+    lossy = losses["file"] if losses is not None else ends["file"].clear()
+    alone = pl.col("alone") & (~pl.col("before") | pl.col("file").is_in(lossy.implode()))
+    ends = ends.with_columns(alone=alone).with_columns(share=pl.col("alone").mean().over("file"))
     return ends.filter("alone", pl.col("share") < _MOST_HEADLESS)
 
 

@@ -128,7 +128,7 @@ def _list_unlikely(
         list_longest(damaged),
         _unproven(damaged, held), list_underfull(damaged, held), _of_bursts(damaged, calls, events, halves, gaps),
         list_disordered(damaged, inner), list_doubled(damaged, events), list_unanswered_calls(damaged, events),
-        doubtful.select("event").join(list_foreign_ends(events), on="event", how="semi"),
+        doubtful.select("event").join(list_foreign_ends(events, losses), on="event", how="semi"),
     ])  # fmt: skip
     # Where hardly any is left that is like the others, nothing is known of what is usual.
     return pl.concat([found, list_rare(select_rows(damaged, found["event"], chosen=False))])
@@ -193,7 +193,7 @@ def _of_bursts(
     return list_burst_calls(asked, gaps)
 
 
-def list_foreign_ends(events: pl.DataFrame) -> pl.DataFrame:
+def list_foreign_ends(events: pl.DataFrame, losses: pl.DataFrame) -> pl.DataFrame:
     """Return the calls (event) that hold the end of a command that no line enqueued before.
 
     A thread that waits prints ends of commands that calls before, or its own, enqueued: those lines were lost, and with
@@ -201,8 +201,9 @@ def list_foreign_ends(events: pl.DataFrame) -> pl.DataFrame:
 
     Args:
         events: rows with `parent`.
+        losses: files of the log that lost lines.
     """
-    return list_headless(events).drop_nulls("parent").select(event="parent").unique()
+    return list_headless(events, losses).drop_nulls("parent").select(event="parent").unique()
 
 
 def _enclosing(doubtful: pl.DataFrame, ended: pl.DataFrame, inner: pl.DataFrame, losses: pl.DataFrame) -> pl.DataFrame:

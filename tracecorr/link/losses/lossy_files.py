@@ -11,6 +11,7 @@ from collections.abc import Sequence
 import polars as pl
 
 from tracecorr.align.rows import attach_columns, count_groups, span_groups
+from tracecorr.link.losses.beginnings import is_late, list_begun, list_first_enters
 from tracecorr.link.losses.captured_calls import drop_captured, list_captured_names
 from tracecorr.link.losses.command_ends import list_headless, list_unended
 from tracecorr.link.losses.queue_losses import list_crowded, list_unanswered
@@ -131,11 +132,12 @@ def list_half_calls(events: pl.DataFrame) -> pl.DataFrame:
     With them `is_exit`: whether the exit is what is there. No line was lost where
     - the log ends in a thread's last call, of which the enter alone is there,
     - the log begins in its first call, of which the exit alone is there; before 5.7 releases print no enter of it,
+    - the log begins in the middle of a run, in calls of which the exits alone are there, before any enter,
     - the function hardly ever shows both lines,
     - the call is captured into a graph (`captured_calls`).
 
     Args:
-        events: rows as the reader gave them: file, offset, thread, name, layer, source, flags.
+        events: rows as the reader gave them: file, offset, process, thread, name, layer, source, flags.
     """
     calls = select_calls(events.with_row_index("row"), "row").drop_nulls("thread")
     offset, is_exit = pl.col("offset"), pl.col("flags") & int(Flag.EXIT_ONLY) > 0
@@ -143,8 +145,11 @@ def list_half_calls(events: pl.DataFrame) -> pl.DataFrame:
     if not alone.is_empty():
         ends = span_groups(calls, ["file", "thread"], "offset", "offset")
         alone = alone.join(_count_paired(calls), on=["file", "name"], how="semi").join(ends, on=["file", "thread"])
-        at_end = pl.when("is_exit").then(offset == pl.col("first")).otherwise(offset == pl.col("last"))
-        alone = drop_captured(alone.filter(~at_end), events, calls)
+        alone = alone.join(list_first_enters(calls), on=["file", "thread"], how="left", maintain_order="left")
+        is_early = (offset < pl.col("entered")).fill_null(value=True) & is_late(list_begun(events))
+        at_start = (offset == pl.col("first")) | is_early
+        at_end = pl.when("is_exit").then(at_start).otherwise(offset == pl.col("last"))
+        alone = drop_captured(alone.with_columns(events["process"].gather(alone["row"])).filter(~at_end), events, calls)
     return alone.select("row", "file", "offset", "thread", "name", "is_exit").sort("row")
 
 

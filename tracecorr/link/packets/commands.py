@@ -198,10 +198,12 @@ def add_lost_enqueues(losses: pl.DataFrame, commands: pl.DataFrame, events: pl.D
     Args:
         losses: files of the log that lost lines, and the share of them (`lossy_files.find_losses`).
         commands: all rows of layer `command`, in the order of time.
-        events: all rows, as for `list_command_ends`.
+        events: all rows, as for `list_command_ends`, with `stream_id`.
     """
-    ends = list_command_ends(events.select("file", "offset", "end_offset", "process", "command", "name", "layer"))
-    shares = ends.group_by("file").agg(lost=pl.col("alone").mean()).filter(pl.col("lost") > 0)
+    columns = ("file", "offset", "end_offset", "process", "thread", "command", "name", "layer")
+    ends = list_command_ends(events.select(*columns, stream="stream_id"))
+    alone = pl.col("alone") & ~pl.col("before")
+    shares = ends.group_by("file").agg(lost=alone.mean()).filter(pl.col("lost") > 0)
     return add_shares(losses, shares, _list_unsubmitted(commands))
 
 

@@ -82,6 +82,7 @@ def build_launches(
     sources: set[str],
     losses: pl.DataFrame,
     displaced: pl.DataFrame,
+    late: pl.DataFrame,
 ) -> Launches:
     """Return the table `launches` and the links between packets, signals and completions.
 
@@ -93,6 +94,7 @@ def build_launches(
             `unaligned` that its clock is not known, so that no store is matched.
         losses: files of the log that lost lines of calls (`lossy_files.find_losses`) or packets (`packet_gaps`).
         displaced: lines of the log that are out of order (`disorder.find_displaced`).
+        late: logs that begin in the middle of a run (`late_beginnings.list_late_files`).
     """
     base = select_launches(events, args)
     if base.is_empty():
@@ -116,7 +118,7 @@ def build_launches(
     joined = joined.with_columns(call_stream=name_called_streams(joined, events))
     uses = list_uses(add_migrations(base, events))
     times = _gpu_times(events)
-    spans = link_gpu_times(times, uses, losses).join(base.select("event"), on="event", how="semi")
+    spans = link_gpu_times(times, uses, losses, late).join(base.select("event"), on="event", how="semi")
     gpu = drop_ended(spans, joined, times)
     joined = _add(joined, gpu)
     joined = joined.with_columns(doorbell_ns=events["ts_ns"].gather(joined["doorbell_event"]))
@@ -168,6 +170,7 @@ def _gpu_times(events: pl.DataFrame) -> pl.DataFrame:
         "ts_ns",
         "dur_ns",
         "err_lo_ns",
+        "err_hi_ns",
         "process",
         "signal",
         "file",

@@ -7,6 +7,8 @@ from collections.abc import Sequence
 import polars as pl
 
 from tracecorr.align.rows import IS_PACKET, attach_columns
+from tracecorr.link.losses.beginnings import LOG_OF_PROCESS, is_late, list_begun
+from tracecorr.link.losses.late_beginnings import list_late_logs
 from tracecorr.link.packets.packet_losses import list_short_files
 from tracecorr.link.packets.packet_order import add_turns, find_earliest
 from tracecorr.model.kinds import QUEUE_CREATED, QUEUE_DELETED
@@ -18,6 +20,10 @@ _COLUMNS = (
     "source", "clock",
 )  # fmt: skip
 _RING = ("process", "ring", "generation")
+_OF_LATE = (
+    "file", "offset", "end_offset", "process", "thread", "stamp_ns", "layer", "name", "source", "flags", "command",
+    "stream", "ring", "packet_index", "clock",
+)  # fmt: skip
 
 
 def complete_indexes(
@@ -40,7 +46,7 @@ def complete_indexes(
     lines = rows.filter(mine & pl.col("ring").is_not_null())
     if _are_whole(lines["packet_index"]):
         return records.with_columns(index_counted=pl.lit(False))
-    lines = add_turns(_add_generations(lines, rows, records), records, _RING)
+    lines = add_turns(_add_generations(lines, rows, records, _list_late(records)), records, _RING)
     placed = ~pl.col("process").is_in(list(unplaced)).fill_null(value=False)
     lines = lines.with_columns(made=pl.col("made") & placed)
     short = pl.concat([list_short_files(records), _list_untested(records, lines, unproven)])
@@ -50,6 +56,12 @@ def complete_indexes(
         packet_index=pl.when(pl.col("counted").is_not_null()).then("whole").otherwise("packet_index"),
         index_counted=pl.col("counted").fill_null(False),
     ).drop("counted", "whole")
+
+
+def _list_late(records: pl.DataFrame) -> pl.Series:
+    """Return the processes whose log begins in the middle of the run (`late_beginnings.list_late_logs`)."""
+    late = is_late(list_begun(records)) & (pl.col("source") == "amd_log")
+    return list_late_logs(records.select(_OF_LATE).filter(late).sort("stamp_ns", "file", "offset"))
 
 
 def _list_untested(records: pl.DataFrame, lines: pl.DataFrame, unproven: Sequence[int]) -> pl.Series:
@@ -65,18 +77,22 @@ def _are_whole(printed: pl.Series) -> bool:
     return printed.null_count() == 0 and span <= _WRAP // 2
 
 
-def _add_generations(lines: pl.DataFrame, rows: pl.DataFrame, records: pl.DataFrame) -> pl.DataFrame:
+def _add_generations(
+    lines: pl.DataFrame, rows: pl.DataFrame, records: pl.DataFrame, headless: pl.Series
+) -> pl.DataFrame:
     """Return the packets in the order of their times with `generation`: how often their ring was made before.
 
     The column `made` tells whether the first packet of that life has index 0. The only Created line of a ring that was
     never deleted may come behind packets of another thread. Of several, one that comes behind packets though no line
     says that their queue was deleted tells not which of them are of which queue: they may be of the new one since the
-    line that its thread printed before.
+    line that its thread printed before. In a log that begins in the middle of a run a ring may have been made before:
+    there only the packets behind its Created line are those of a new one.
 
     Args:
         lines: packets.
         rows: rows of layer `aql`.
         records: part events with `thread`.
+        headless: processes whose log begins in the middle of the run.
     """
     shape = ("_row", "process", "thread", "ring", "packet_index", "stamp_ns", "file", "offset", "parent_offset")
     created = rows.filter(pl.col("name") == QUEUE_CREATED)
@@ -88,7 +104,8 @@ def _add_generations(lines: pl.DataFrame, rows: pl.DataFrame, records: pl.DataFr
     )
     ring, life = ["process", "ring"], pl.col("life")
     made, ended = life == "made", life == "ended"
-    once = ((made.sum() == 1) & ~ended.any()).over(ring)
+    is_begun = ~LOG_OF_PROCESS.is_in(headless.implode())
+    once = is_begun & ((made.sum() == 1) & ~ended.any()).over(ring)
     both = both.with_columns(once=once, generation=pl.when(~once).then(made.cum_sum().over(ring)).otherwise(0))
     over = (ended.cum_sum() > 0).over(_RING)
     begun = (pl.col("begun").backward_fill().over(ring) <= pl.col("stamp_ns")) & ~ended.any().over(_RING)
@@ -104,7 +121,8 @@ def _add_generations(lines: pl.DataFrame, rows: pl.DataFrame, records: pl.DataFr
     both = both.join(blurred, on=_RING, how="left", maintain_order="left", nulls_equal=True)
     known = pl.col("once") | ((pl.col("generation") > 0) & pl.col("blurred").is_null())
     packets = _add_first_lives(both.filter(life == "packet"), created)
-    return packets.with_columns(made=known | pl.col("made_once")).drop("life", "blurred", "once", "made_once", "begun")
+    known |= pl.col("made_once") & is_begun
+    return packets.with_columns(made=known).drop("life", "blurred", "once", "made_once", "begun")
 
 
 def _add_first_lives(packets: pl.DataFrame, created: pl.DataFrame) -> pl.DataFrame:

@@ -9,11 +9,11 @@ from tracecorr.link.losses.early_returns import drop_early_returns
 from tracecorr.link.losses.lossy_files import find_losses, list_half_calls
 from tracecorr.link.losses.packet_gaps import list_packet_gaps
 from tracecorr.link.packets.packet_order import find_earliest
-from tracecorr.model.kinds import COMMAND_MENTIONS, COMPLETE, KERNEL_COMMAND, NOT_ENQUEUES, SUBMITTED
+from tracecorr.model.kinds import BEGINNINGS, COMMAND_MENTIONS, COMPLETE, KERNEL_COMMAND, NOT_ENQUEUES, SUBMITTED
 
 # Lines that name a signal which a packet or copy before them completes.
 _AWAITED = ("handler", "gpu_time", "host_wait", "host_active_wait")
-_CALLS = ("file", "offset", "end_offset", "process", "thread", "layer", "name", "source", "flags", "command")
+_CALLS = ("file", "offset", "end_offset", "process", "thread", "layer", "name", "source", "flags", "command", "stream")
 
 
 def list_short_files(records: pl.DataFrame) -> pl.Series:
@@ -32,9 +32,9 @@ def list_short_files(records: pl.DataFrame) -> pl.Series:
         (pl.col("source") == "amd_log") & pl.col("layer").is_in(["aql", "copy", "signal", "command"])
     ).sort("stamp_ns", "file", "offset")
     # Pieces of one log come in any order, and what a command is enqueued and ended by has to be in that of time.
-    calls = records.select(_CALLS).filter(pl.col("layer") == "hip")
+    others = records.select(_CALLS).filter((pl.col("layer") == "hip") | pl.col("name").is_in(BEGINNINGS))
     halves = drop_early_returns(list_half_calls(records), records, list_packet_gaps(rows))
-    lossy = find_losses(pl.concat([calls, rows.select(_CALLS)]), halves)
+    lossy = find_losses(pl.concat([others, rows.select(_CALLS)]), halves)
     found = (
         lossy["file"], _list_unsignalled(rows, records), _list_undispatched(rows), _list_never_submitted(rows),
         _list_repeated(rows),

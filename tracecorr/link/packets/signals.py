@@ -83,17 +83,24 @@ def _latest_use(rows: pl.DataFrame, uses: pl.DataFrame) -> pl.DataFrame:
     return found.filter(pl.col("use").is_not_null())
 
 
-def _latest_meant(rows: pl.DataFrame, uses: pl.DataFrame, losses: pl.DataFrame, *, once: bool = False) -> pl.DataFrame:
+def _latest_meant(
+    rows: pl.DataFrame,
+    uses: pl.DataFrame,
+    losses: pl.DataFrame,
+    *,
+    once: bool = False,
+    early: pl.Expr = pl.lit(value=False),  # noqa: B008
+) -> pl.DataFrame:
     """Return `rows` with `use`, the use of their signal that is meant: the latest one, unless its line may be lost.
 
-    A row that finds no use tells that lines of its file were lost, too; and two that find the same one, where a use
-    has one row (`once`).
+    A row that finds no use tells that lines of its file were lost, too, but for one of a use before its log begins
+    (`early`); and two that find the same one, where a use has one row (`once`).
     """
     found = _latest_use(rows, uses)
     if once:
         found = _add_printed_late(found, rows, uses, losses)
-    counts = rows.group_by("file").agg(asked=pl.len())
-    taken = found.group_by("file").agg(used=pl.len(), uses=pl.col("use").n_unique())
+    counts = rows.filter(~early).group_by("file").agg(asked=pl.len())
+    taken = found.filter(~early).group_by("file").agg(used=pl.len(), uses=pl.col("use").n_unique())
     both = counts.join(taken, on="file", how="left")
     lacks = (pl.col("used").fill_null(0) < pl.col("asked")) | (pl.lit(once) & (pl.col("uses") < pl.col("used")))
     lossy = pl.col("file").is_in(losses["file"].implode()) | pl.col("file").is_in(both.filter(lacks)["file"].implode())
@@ -215,7 +222,7 @@ def drop_ended(found: pl.DataFrame, launches: pl.DataFrame, times: pl.DataFrame)
     return found.join(late, on="gpu_event", how="anti", maintain_order="left")
 
 
-def link_gpu_times(times: pl.DataFrame, uses: pl.DataFrame, losses: pl.DataFrame) -> pl.DataFrame:
+def link_gpu_times(times: pl.DataFrame, uses: pl.DataFrame, losses: pl.DataFrame, late: pl.DataFrame) -> pl.DataFrame:
     """Return whose GPU time each `Signal =` line tells: event (packet or copy), gpu_event, gpu_start_ns, gpu_end_ns.
 
     Where a level prints copies but no packets (4), most of these lines are of packets that the log does not show, whose
@@ -223,16 +230,19 @@ def link_gpu_times(times: pl.DataFrame, uses: pl.DataFrame, losses: pl.DataFrame
 
     Args:
         times: rows of layer `gpu` made of such lines: event, process, signal, line_ns (time of the line), ts_ns,
-            end_ns.
+            end_ns, err_hi_ns.
         uses: as `list_uses` returns them.
         losses: files of the log that lost lines (`lossy_files.find_losses`).
+        late: logs that begin in the middle of a run (`late_beginnings.list_late_files`).
     """
-    rows = times.select(
-        "file", "process", "signal", gpu_event="event", ts_ns="line_ns", gpu_start_ns="ts_ns", gpu_end_ns="end_ns"
-    )
+    began = pl.col("ts_ns") + pl.col("err_hi_ns").fill_null(0).cast(pl.Int64)
+    rows = times.join(late, on="file", how="left", maintain_order="left").select(
+        "file", "process", "signal", gpu_event="event", ts_ns="line_ns", gpu_start_ns="ts_ns", gpu_end_ns="end_ns",
+        early=(began < pl.col("to_ns")).fill_null(value=False),
+    )  # fmt: skip
     shown = uses.drop_nulls("queue").select("process").unique()
     rows = rows.drop_nulls(["process", "signal"]).join(shown, on="process", how="semi")
-    found = _latest_meant(rows, uses, losses, once=True)
+    found = _latest_meant(rows, uses, losses, once=True, early=pl.col("early"))
     # A second line of one use is that of a use whose packet was lost.
     first = found.sort("ts_ns", "gpu_event").unique("use", keep="first", maintain_order=True)
     places = uses.select(use="event", queue="queue", packet_index="packet_index")

@@ -97,11 +97,7 @@ class Joiner:
             if alone and not self._may_go_on(text, at, stop):
                 continue
             last = min(line + _MOST_WRAPPED, len(other_start))
-            spans = [
-                (int(other_start[i]), int(other_end[i]))
-                for i in range(line, last)
-                if others.record[i] == record
-            ]
+            spans = [(int(other_start[i]), int(other_end[i])) for i in range(line, last) if others.record[i] == record]
             yield from self._join_behind(text, record, line, spans, message, end, torn)
 
     def _may_go_on(self, text: Text, at: int, end: int) -> bool:

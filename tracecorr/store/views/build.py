@@ -319,7 +319,8 @@ def _minimap(columns: _Columns, all_lanes: list[Lane], events: int, length: int)
 
 def _ranges(tables: Tables, t0: int) -> list[dict[str, Any]]:
     """Return losses and clock samples as spans over all lanes, at most `MAX_RANGES` of each, and say so."""
-    losses = tables("losses").filter(pl.col("from_ns").is_not_null() & pl.col("to_ns").is_not_null())
+    # What lacks before a log's first line has no start of its own.
+    losses = tables("losses").with_columns(pl.col("from_ns").fill_null(t0)).filter(pl.col("to_ns") >= pl.col("from_ns"))
     out = []
     for r in losses.sort("from_ns").head(MAX_RANGES).collect().iter_rows(named=True):
         # What lacks of the log is counted by what shows that it lacks.

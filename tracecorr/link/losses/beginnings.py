@@ -1,0 +1,43 @@
+"""Beginnings: of which processes the log has the first lines, and what may be from before a log's first line.
+
+A log whose head was cut off (log rotation, AMD_LOG_LEVEL_SIZE, the tail of a file) begins in the middle of a run.
+"""
+
+from __future__ import annotations
+
+import polars as pl
+
+from tracecorr.model.kinds import BEGINNINGS, Flag
+
+# A log that names no process is that of one, told by its file.
+LOG_OF_PROCESS = pl.coalesce(pl.col("process").cast(pl.Int64), -1 - pl.col("file").cast(pl.Int64)).alias("log")
+
+
+def list_begun(events: pl.DataFrame) -> pl.Series:
+    """Return the processes (as `LOG_OF_PROCESS` numbers them) of which the log has the beginning.
+
+    Args:
+        events: file, process, name.
+    """
+    return events.filter(pl.col("name").is_in(BEGINNINGS)).select(LOG_OF_PROCESS).to_series().unique()
+
+
+def is_late(begun: pl.Series) -> pl.Expr:
+    """Tell which rows (file, process) are of processes of which the log does not have the beginning.
+
+    Args:
+        begun: as `list_begun` returns them.
+    """
+    return ~LOG_OF_PROCESS.is_in(begun.implode())
+
+
+def list_first_enters(calls: pl.DataFrame) -> pl.DataFrame:
+    """Return file, thread, entered (offset): where each thread first enters a call.
+
+    Exits before that are of calls that were entered before the log begins.
+
+    Args:
+        calls: HIP calls: file, thread, offset, flags (not null).
+    """
+    enters = calls.filter(pl.col("flags") & int(Flag.EXIT_ONLY) == 0)
+    return enters.group_by("file", "thread").agg(entered=pl.col("offset").min())

@@ -1,0 +1,97 @@
+"""Late beginnings: logs that begin in the middle of a run, because their head was cut off. What lacks lies before them.
+
+Lines that lack elsewhere make calls and links unsure (`lossy_files`); those of a head do not: only what began before
+the first line is not known.
+"""
+
+from __future__ import annotations
+
+import polars as pl
+
+from tracecorr.link.losses.beginnings import LOG_OF_PROCESS, is_late, list_begun, list_first_enters
+from tracecorr.link.losses.command_ends import list_command_ends
+from tracecorr.link.losses.lossy_files import select_calls
+from tracecorr.model import schema
+from tracecorr.model.kinds import PACKET_KINDS, QUEUE_CREATED, Flag
+
+_OF_LOG = pl.col("source") == "amd_log"
+_COLUMNS = (
+    "file", "offset", "end_offset", "process", "thread", "layer", "name", "source", "flags", "command", "stream",
+    "ring", "packet_index", "clock",
+)  # fmt: skip
+
+
+def list_late_logs(events: pl.DataFrame) -> pl.Series:
+    """Return the processes (numbered by `LOG_OF_PROCESS`) of which the log begins in the middle of the run.
+
+    That is so where it lacks the lines that the runtime prints first, and shows the end of what began before: the end
+    of a command, the exit of a call, or the packets of a ring behind its first one.
+
+    Args:
+        events: rows in the order of time: file, offset, end_offset, process, thread, layer, name, source, flags,
+            command, stream (handle), ring, packet_index, clock.
+    """
+    # Most logs have the beginnings of all their processes.
+    is_asked = pl.col("layer").is_in(["hip", "command", "aql"])
+    rows = events.select(_COLUMNS).filter(_OF_LOG & is_late(list_begun(events)) & is_asked)
+    ends = list_command_ends(rows).filter("early").select("file", "process")
+    found = pl.concat([ends, _list_late_exits(rows, events), _list_late_packets(rows)])
+    return found.select(LOG_OF_PROCESS).to_series().unique()
+
+
+def list_late_files(events: pl.DataFrame) -> pl.DataFrame:
+    """Return file, to_ns of the logs that begin in the middle of a run: when their first line was printed.
+
+    Args:
+        events: placed events, as for `list_late_logs`, with `ts_ns`.
+    """
+    late = list_late_logs(events)
+    columns = ("file", "process", "ts_ns", "layer", "source")
+    if late.is_empty():
+        return pl.DataFrame(schema={"file": events.schema["file"], "to_ns": pl.Int64})
+    # A line tells when the GPU worked before it.
+    mine = _OF_LOG & (pl.col("layer") != "gpu") & LOG_OF_PROCESS.is_in(late.implode())
+    rows = events.select(columns).filter(mine).drop_nulls("ts_ns").sort("ts_ns", maintain_order=True)
+    # Pieces of one log come one after the other.
+    first = rows.select("file", LOG_OF_PROCESS, "ts_ns").unique("log", keep="first", maintain_order=True)
+    return first.group_by("file", maintain_order=True).agg(to_ns=pl.col("ts_ns").min())
+
+
+def list_head_losses(late: pl.DataFrame) -> pl.DataFrame:
+    """Return rows of `losses` for what lacks before logs that begin late: no start, no count.
+
+    Args:
+        late: as `list_late_files` returns them.
+    """
+    return schema.LOSSES.conform(late.select("to_ns", source=pl.lit("amd_log")))
+
+
+def _list_late_exits(rows: pl.DataFrame, events: pl.DataFrame) -> pl.DataFrame:
+    """Return file, process of the exits of calls that their thread entered before the log begins.
+
+    Up to ROCm 5.6 no line enters the first call of a process: an exit that is the first line of all tells nothing.
+
+    Args:
+        rows: those of logs that lack the beginning of their process.
+        events: all rows.
+    """
+    calls = select_calls(rows, "process").drop_nulls("thread")
+    exits = calls.filter(pl.col("flags") & int(Flag.EXIT_ONLY) > 0)
+    if exits.is_empty():
+        return exits.select("file", "process")
+    entered = exits.join(list_first_enters(calls), on=["file", "thread"], how="left")
+    early = (pl.col("offset") < pl.col("entered")).fill_null(value=True)
+    lines = events.select("file", "offset", "source").filter(_OF_LOG & pl.col("file").is_in(exits["file"].implode()))
+    begins = lines.group_by("file").agg(begins=pl.col("offset").min())
+    found = entered.filter(early).join(begins, on="file").filter(pl.col("offset") > pl.col("begins"))
+    return found.select("file", "process")
+
+
+def _list_late_packets(rows: pl.DataFrame) -> pl.DataFrame:
+    """Return file, process of packets of rings whose first packets, and whose Created lines, are not in the log."""
+    rows = rows.filter((pl.col("layer") == "aql") & pl.col("ring").is_not_null() & (pl.col("clock") != "mono_raw"))
+    is_packet, created = pl.col("name").is_in(PACKET_KINDS), pl.col("name") == QUEUE_CREATED
+    rings = rows.group_by("file", "process", "ring").agg(
+        low=pl.col("packet_index").filter(is_packet).min(), made=created.any()
+    )
+    return rings.filter(~pl.col("made"), pl.col("low") > 0).select("file", "process")
