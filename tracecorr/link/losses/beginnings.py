@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import polars as pl
 
+from tracecorr.align.rows import span_groups
 from tracecorr.model.kinds import BEGINNINGS, Flag
 
 # A log that names no process is that of one, told by its file.
@@ -40,4 +41,5 @@ def list_first_enters(calls: pl.DataFrame) -> pl.DataFrame:
         calls: HIP calls: file, thread, offset, flags (not null).
     """
     enters = calls.filter(pl.col("flags") & int(Flag.EXIT_ONLY) == 0)
-    return enters.group_by("file", "thread").agg(entered=pl.col("offset").min())
+    spans = span_groups(enters, ["file", "thread"], "offset", "offset")
+    return spans.select("file", "thread", entered="first")
