@@ -99,7 +99,7 @@ def test_a_graph_that_got_no_streams_is_told_and_that_one_on_one_stream_needs_no
     answers = summarize_capture("x", capture.table, capture.info).answers
     (line,) = next(answer.lines for answer in answers if answer.question == "What went wrong?")
     assert line.startswith(f"the runtime's log has this error, once: {texts[0]} (first: event 0)")
-    assert line.endswith("needs no others") is needless
+    assert line.endswith("no others were needed") is needless
     assert summarize_complaints(capture.table)["message"].to_list() == texts[:1]
 
 

@@ -64,7 +64,7 @@ def _describe_complaint(row: dict[str, Any], needless: str | None) -> str:
     times = f"{row['severity']}, {_times(row['times'])}"
     if row["variants"] > 1:
         times += f" in {row['variants']} variants whose numbers differ, the first"
-    why = "; each graph ran on one stream, and such a one needs no others" if row["name"] == needless else ""
+    why = "; each graph ran on one stream, so no others were needed" if row["name"] == needless else ""
     return f"the runtime's log has this {times}: {message} (first: event {row['first_event']}{call}){why}"
 
 
