@@ -79,6 +79,10 @@ def test_an_end_among_those_of_one_stream_is_that_of_a_command_whose_line_was_lo
         ([line(), _EXIT, _CALL], True),
         pytest.param([_EXIT, _CALL], False, id="up to ROCm 5.6 no line enters the first call"),
         pytest.param([line(), _CALL, _EXIT, _CALL], False, id="an enter was lost"),
+        pytest.param([{**_BEGIN, "process": None}, line(), _EXIT, _CALL], False, id="only calls name their process"),
+        pytest.param(
+            [line(), _EXIT, _CALL, {**_BEGIN, "process": None, "file": 1}], True, id="the beginning of another log"
+        ),
         ([packet(0, 5), packet(0, 6)], True),
         ([made(), packet(0, 5)], False),
         ([packet(0, 0), packet(0, 1)], False),

@@ -17,10 +17,17 @@ LOG_OF_PROCESS = pl.coalesce(pl.col("process").cast(pl.Int64), -1 - pl.col("file
 def list_begun(events: pl.DataFrame) -> pl.Series:
     """Return the processes (as `LOG_OF_PROCESS` numbers them) of which the log has the beginning.
 
+    A beginning that names no process is that of all in its file: up to ROCm 4.5 only lines of HIP calls name theirs.
+
     Args:
         events: file, process, name.
     """
-    return events.filter(pl.col("name").is_in(BEGINNINGS)).select(LOG_OF_PROCESS).to_series().unique()
+    begins = events.select("file", "process", "name").filter(pl.col("name").is_in(BEGINNINGS))
+    unnamed = begins.filter(pl.col("process").is_null())["file"].unique()
+    begun = begins.select(LOG_OF_PROCESS).to_series()
+    if len(unnamed):
+        begun.append(events.filter(pl.col("file").is_in(unnamed.implode())).select(LOG_OF_PROCESS).to_series())
+    return begun.unique()
 
 
 def is_late(begun: pl.Series) -> pl.Expr:
