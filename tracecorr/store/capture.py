@@ -17,7 +17,7 @@ from tracecorr.model import schema
 from tracecorr.model.errors import CaptureError, InputError, explain_denied, quote_path
 from tracecorr.model.folder_names import SUFFIX, with_suffix
 from tracecorr.store.absent import describe_absent
-from tracecorr.store.columns import FrameWriter, list_full
+from tracecorr.store.columns import FrameWriter
 from tracecorr.store.damage import describe_damage
 from tracecorr.store.ownership import replace_folder
 from tracecorr.store.raw import read_at, read_chunks, write_atomically
@@ -281,12 +281,9 @@ def write_tables(path: Path, tables: dict[str, pl.DataFrame]) -> None:
     fresh = path / f".tables.{os.getpid()}"
     fresh.mkdir(exist_ok=True)
     for name, table in schema.TABLES.items():
-        given = tables.get(name, table.empty())
-        # Of the others a number may not fit its column, and becomes null.
-        fitting = [column for column in given.columns if given.schema[column] == table.schema[column]]
-        with FrameWriter(fresh / f"{name}.parquet", never_null=list_full(given.select(fitting))) as out:
+        with FrameWriter(fresh / f"{name}.parquet") as out:
             out.write(table.empty())
-            for rows in given.iter_slices(_SLICE_ROWS):
+            for rows in tables[name].iter_slices(_SLICE_ROWS) if name in tables else ():
                 out.write(table.conform(rows))
     replace_folder(fresh, path / "tables", path)
 

@@ -18,14 +18,14 @@ import pyarrow.parquet as pq
 
 _FEW_VALUES = frozenset(
     {
-        "length", "end_length", "tid", "cpu", "ring", "stream", "signal", "arg", "fd",
+        "length", "end_length", "pid", "tid", "cpu", "ring", "stream", "signal", "arg", "fd",
         "cmd", "size_bytes", "process", "thread", "gpu", "queue", "kernel", "err_lo_ns", "err_hi_ns", "swq", "log_id",
         "header", "grid_x", "grid_y", "grid_z", "workgroup_x", "workgroup_y", "workgroup_z", "private_bytes",
         "group_bytes", "kernel_object", "kernarg_bytes", "engine",
     }
 )  # fmt: skip
-# The same in many rows behind each other, then another one far from it: such runs are left to the compression.
-_IN_RUNS = frozenset({"file", "pid"})
+# The same in many rows behind each other: such runs are left to the compression.
+_IN_RUNS = frozenset({"file"})
 # The index of a row group takes some kilobytes; fewer rows would not fill its encodings. Two groups are in memory, the
 # one that is encoded and the next. Of a large frame, which is there anyway, more are encoded at once.
 _GROUP_ROWS, _MOST_GROUP_ROWS = 1 << 17, 1 << 20
@@ -35,25 +35,19 @@ _PAGE_ROWS, _BATCH_ROWS = 1 << 16, 1 << 12
 
 def write_frame(path: Path, frame: pl.DataFrame) -> None:
     """Write a frame; its schema comes back with it, Categoricals as such."""
-    with FrameWriter(path, never_null=list_full(frame)) as out:
+    with FrameWriter(path) as out:
         out.write(frame)
-
-
-def list_full(frame: pl.DataFrame) -> frozenset[str]:
-    """Return the columns without nulls: known as such they are written, and read, in less time."""
-    return frozenset(column.name for column in frame.iter_columns() if not column.null_count())
 
 
 class FrameWriter:
     """Write frames of the same columns one after the other into one file; at least one frame.
 
     A thread encodes one group of rows while the next is made. With `statistics` readers can leave out groups of rows
-    that a filter excludes: of columns that grow, as others hold all their values in every group. The columns that are
-    `never_null` are so in all frames.
+    that a filter excludes: of columns that grow, as others hold all their values in every group.
     """
 
-    def __init__(self, path: Path, *, statistics: bool = True, never_null: frozenset[str] = frozenset()) -> None:
-        self._path, self._statistics, self._never_null = path, statistics, never_null
+    def __init__(self, path: Path, *, statistics: bool = True) -> None:
+        self._path, self._statistics = path, statistics
         self._writer: pq.ParquetWriter | None = None
         self._empty: pl.DataFrame | pa.Table | None = None
         self._held: list[pa.Table] = []
@@ -87,7 +81,7 @@ class FrameWriter:
             self._writer.close()
 
     def _hold(self, frame: pl.DataFrame | pa.Table) -> None:
-        self._held.append(_to_arrow(frame, self._never_null) if isinstance(frame, pl.DataFrame) else frame)
+        self._held.append(_to_arrow(frame) if isinstance(frame, pl.DataFrame) else frame)
         self._rows += len(frame)
 
     def _flush(self) -> None:
@@ -122,11 +116,9 @@ def _open(path: Path, columns: pa.Schema, *, statistics: bool) -> pq.ParquetWrit
     )  # fmt: skip
 
 
-def _to_arrow(frame: pl.DataFrame, never_null: frozenset[str]) -> pa.Table:
+def _to_arrow(frame: pl.DataFrame) -> pa.Table:
     columns = [_to_dictionary(c) if c.dtype == pl.Categorical else c.to_arrow() for c in frame.iter_columns()]
-    named = zip(frame.columns, columns, strict=True)
-    fields = [pa.field(name, column.type, nullable=name not in never_null) for name, column in named]
-    return pa.Table.from_arrays(columns, schema=pa.schema(fields))
+    return pa.table(dict(zip(frame.columns, columns, strict=True)))
 
 
 def _to_dictionary(column: pl.Series) -> pa.DictionaryArray:

@@ -90,7 +90,7 @@ def _may_be_held(ends: pl.DataFrame, lines: pl.DataFrame, events: pl.DataFrame) 
         ends, lines, events: as for `_mark_before`.
     """
     log, stream = ["file", "process"], ["file", "process", "stream"]
-    made = events.filter((pl.col("layer") == "hip") & pl.col("name").cast(pl.String).str.starts_with("hipStreamCreate"))
+    made = events.filter((pl.col("layer") == "hip") & pl.col("name").cat.starts_with("hipStreamCreate"))
     known = ends.filter(~pl.col("alone"))
     known = known.with_columns(stream=lines["stream"].gather(known["begun"]))
     old = known.join(made.select(stream).drop_nulls("stream"), on=stream, how="anti").drop_nulls("stream")

@@ -12,6 +12,7 @@ from tracecorr.model.kinds import MIGRATIONS
 # A use of a signal is not the one meant when half as many signals were used since as lie between two uses of one. Where
 # lines were lost most uses seem further apart than they are: those that follow each other soonest tell.
 _STALE_SHARE, _SOONEST = 0.5, 0.05
+_NEVER = pl.lit(value=False)
 
 
 def add_gpu_times(records: pl.DataFrame, args: pl.DataFrame) -> pl.DataFrame:
@@ -89,7 +90,7 @@ def _latest_meant(
     losses: pl.DataFrame,
     *,
     once: bool = False,
-    early: pl.Expr = pl.lit(value=False),  # noqa: B008
+    early: pl.Expr = _NEVER,
 ) -> pl.DataFrame:
     """Return `rows` with `use`, the use of their signal that is meant: the latest one, unless its line may be lost.
 

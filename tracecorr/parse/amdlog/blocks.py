@@ -9,7 +9,7 @@ from tracecorr.parse.text import PAD, Text, pad
 
 # Calls are paired and tables made once for so many bytes.
 BLOCK_BYTES = 16 << 20
-# Where lines are very short, what is told of each takes a hundred times its memory.
+# Where lines are very short, what is told of each takes many times its memory.
 _PIECE_BYTES = 1 << 19
 _LONGEST_LINE = 64 << 20
 # A run leaves hundreds of logs that are no longer than this; room for a whole block costs more than to read one.
