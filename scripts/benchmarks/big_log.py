@@ -113,6 +113,11 @@ class _Thread:
         self._call(name, enter, arguments)
         self._return(name, leave, value)
 
+    def begin(self) -> None:
+        """Print the line by which a log shows that its head is there."""
+        line = "Initializing runtime stack, Enumerated GPU agents = 1"
+        self._put(3, _at("rocdevice.cpp", 416), line, "gpu_agents")
+
     def create_streams(self) -> None:
         for queue in self._queues:
             self._call("hipStreamCreateWithPriority", _at("hip_stream.cpp", 298), "0x562522f9b1e0, 1, 0")
@@ -308,6 +313,7 @@ def write_big_log(
     ]
     tids = ("0x7fb85b569880", "0x7f519107f6c0")
     threads = [_Thread(tid, queues[i::2], 2_496_383_546, random, truth, i) for i, tid in enumerate(tids)]
+    threads[0].begin()
     for thread in threads:
         thread.create_streams()
     lines = _disturb(_merged(threads, iterations), truth, random, every=1000, torn_every=torn_every)
