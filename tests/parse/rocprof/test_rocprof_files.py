@@ -60,6 +60,16 @@ def test_a_kernel_table_of_rocprofv3_gives_a_row_for_each_line_with_times() -> N
 
 
 @pytest.mark.parametrize(
+    ("written", "u64", "text"), [("16384", 16384, None), ("16384.000000", 16384, None), ("0.5", None, "0.5")]
+)
+def test_a_counter_of_a_kernel_keeps_its_value(written: str, u64: int | None, text: str | None) -> None:
+    columns = "Kernel_Name,Counter_Name,Counter_Value,Start_Timestamp,End_Timestamp"
+    rows, block = read(f"{columns}\nadd(int),SQ_WAVES,{written},5,7\n".encode())
+    assert rows["name"].to_list() == ["add(int)"]
+    assert block.args.select(pl.col("key").cast(pl.String), "u64", "text").rows() == [("SQ_WAVES", u64, text)]
+
+
+@pytest.mark.parametrize(
     ("kind", "layer", "name"),
     [
         ("KERNEL_DISPATCH", "gpu", "dispatch"), ("MEMORY_COPY", "gpu", "f"), ("HIP_RUNTIME_API_EXT", "hip", "f"),

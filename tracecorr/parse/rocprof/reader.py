@@ -91,8 +91,10 @@ def _events(records: list[Record], file: int) -> pl.DataFrame:
 
 
 def _args(records: list[Record], file: int) -> pl.DataFrame:
-    rows = [(r.offset, key, value) for r in records for key, value in r.args.items() if value is not None]
-    frame = pl.DataFrame(rows, schema={"offset": pl.Int64, "key": pl.String, "u64": pl.UInt64}, orient="row")
+    told = [(r.offset, key, value) for r in records for key, value in r.args.items() if value is not None]
+    rows = [(*row, None) if isinstance(row[2], int) else (*row[:2], None, row[2]) for row in told]
+    types = {"offset": pl.Int64, "key": pl.String, "u64": pl.UInt64, "text": pl.String}
+    frame = pl.DataFrame(rows, schema=types, orient="row")
     return schema.PART_ARGS.conform(frame.with_columns(file=pl.lit(file, pl.UInt16)))
 
 

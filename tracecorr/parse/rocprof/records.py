@@ -24,6 +24,9 @@ _STREAM = ("Stream_Id",)
 _SIZE = ("Size", "Allocation_Size")
 _NAME = ("Kernel_Name", "KernelName", "Function", "Direction", "Operation", "Name")
 _KIND = ("Kind", "Domain")
+# A counter that rocprofv3 read while a kernel ran: ROCm 6.2 prints 16384, later releases 16384.000000.
+_COUNTER, _VALUE = ("Counter_Name",), ("Counter_Value",)
+_WHOLE = re.compile(r"(\d{1,18})(?:\.0+)?")
 # `[clone .kd]` names the kernel descriptor; the HIP log prints the kernel.
 _DESCRIPTOR = re.compile(r"\s*\[clone \.kd\]$|\.kd$")
 _GAP = re.compile(rb"\n,(?=\{)")
@@ -87,15 +90,24 @@ class Record:
         return self.number(_SIZE)
 
     @property
-    def args(self) -> dict[str, int | None]:
-        """Return the fields that have no column of `events`."""
+    def args(self) -> dict[str, int | str | None]:
+        """Return the fields that have no column of `events`; the value of a counter by the name of the counter."""
         return {
             "tid": self.number(_TID),
             "queue_id": self.number(_QUEUE),
             "dispatch_id": self.number(_DISPATCH),
             "correlation_id": self.number(_CORRELATION),
             "stream_id": self.number(_STREAM),
+            **self._counter(),
         }
+
+    def _counter(self) -> dict[str, int | str | None]:
+        """Return the counter that a row of a collection tells: a number where it is whole, else as it is written."""
+        name, value = self.text(_COUNTER), self.text(_VALUE)
+        if name is None or value is None:
+            return {}
+        whole = _WHOLE.fullmatch(value)
+        return {name: int(whole[1]) if whole else value}
 
     @property
     def is_kernel(self) -> bool:
