@@ -303,8 +303,12 @@ def hold_tables(tables: dict[str, pl.DataFrame], wanted: Mapping[str, Sequence[s
 
 
 def named_folder(name: Path) -> Path:
-    """Return the capture folder that is meant by a name, which may lack its suffix; whether it exists is not asked."""
-    if name.exists() or not name.name:
+    """Return the capture folder that is meant by a name, which may lack its suffix; whether it exists is not asked.
+
+    The program, or the folder with what it wrote, often has the name of its capture without the suffix.
+    """
+    # A folder that may not be read is one that is not meant, or what is to be complained of.
+    if not name.name or os.path.exists(name / "capture.json"):  # noqa: PTH110
         return name
     return folder if (folder := with_suffix(name)).is_dir() else name
 
