@@ -89,6 +89,19 @@ def test_workloads_that_fail_or_print_nothing(tmp_path: Path, capsys: pytest.Cap
     assert main(["experiment", "nonsense", "--high", "true", "--low", "true"]) == 2
 
 
+def test_a_failed_experiment_leaves_only_what_a_workload_printed(
+    tmp_path: Path, workload: Callable[[int], str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    base = ["experiment", "preempt", "--rounds", "1", "--no-capture", "--low", "exit 3", "-o"]
+    empty, filled = tmp_path / "empty", tmp_path / "filled"
+    assert main([*base, str(empty), "--high", "exit 3"]) == 2
+    assert not empty.exists()
+    assert "holds" not in capsys.readouterr().err
+    assert main([*base, str(filled), "--high", workload(500)]) == 2
+    assert f"{filled} holds what the workloads printed" in capsys.readouterr().err
+    assert "tracecorr-stamp" in (filled / "high_alone-0-high.txt").read_text()
+
+
 def test_a_folder_that_cannot_be_made(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (tmp_path / "file").touch()
     words = ["experiment", "preempt", "--high", "true", "--low", "true", "--no-capture", "-o"]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import shlex
+import shutil
 import subprocess
 import sys
 from collections.abc import Callable, Mapping
@@ -17,7 +18,7 @@ from tracecorr.experiment.caller import make_callers_folder, run_as_caller
 from tracecorr.experiment.container import join_script, name_folder, output_paths, run_in_container, split_outputs
 from tracecorr.experiment.interrupts import hold_interrupts
 from tracecorr.experiment.stamps import Stamp, read_stamp_file
-from tracecorr.model.errors import InputError, MachineError
+from tracecorr.model.errors import InputError, MachineError, TracecorrError
 from tracecorr.store import Capture
 from tracecorr.store.capture import write_info
 
@@ -77,6 +78,14 @@ def run_preempt(options: PreemptOptions, say: Say) -> Runs:
         make_callers_folder(options.folder)
     except OSError as error:
         raise InputError(f"cannot make {options.folder}: {error.strerror}", "choose another folder with -o") from None
+    try:
+        return _run_rounds(options, say)
+    except TracecorrError:
+        _leave(options.folder, say)
+        raise
+
+
+def _run_rounds(options: PreemptOptions, say: Say) -> Runs:
     parts = [pl.DataFrame(schema=STAMPS)]
     for number in range(options.rounds):
         for phase in ("high_alone", "low_alone", "sequential", "together"):
@@ -94,6 +103,14 @@ def run_preempt(options: PreemptOptions, say: Say) -> Runs:
     told = {"experiment": "preempt", **runs.commands, "rounds": options.rounds, "container": options.container}
     (options.folder / "experiment.json").write_text(json.dumps(told, indent=1))
     return runs
+
+
+def _leave(folder: Path, say: Say) -> None:
+    """Take away the folder of an experiment that failed before a workload printed anything; else say what it holds."""
+    if any(path.stat().st_size for path in folder.rglob("*") if path.is_file()):
+        say(f"{folder} holds what the workloads printed until then, but no report: next time name another one with -o")
+    else:
+        shutil.rmtree(folder, ignore_errors=True)
 
 
 def _store_overhead(runs: Runs) -> None:
