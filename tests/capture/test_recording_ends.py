@@ -78,6 +78,8 @@ def test_the_first_interrupt_is_the_workloads_the_second_ends_the_capture(tmp_pa
     _, _, err = capture.end()
     assert status == 128 + signal.SIGINT, err
     assert (capture.info["end_reason"], capture.info["exit_status"]) == ("interrupted", None)
+    assert f"the workload runs on: {workload} (sh)" in err
+    assert any(f"{workload} (sh)" in problem for problem in capture.info["problems"])
 
 
 def test_a_workload_that_outlives_its_capture_takes_no_space(tmp_path: Path, tracefs: Tracefs) -> None:

@@ -105,16 +105,27 @@ class ProcessTable:
         Args:
             left: host pids of those that have ended by now, but not before they wrote what is missing in the capture.
         """
-        named = [f"{pid} ({self.seen[pid].comm})" for pid in sorted(self._alive or left)]
-        if not named:
-            return ""
-        more = f" and {len(named) - _MOST_NAMED} more" if len(named) > _MOST_NAMED else ""
+        named = self._name(self._alive or left)
         goes_on, then = ("go on", "do now") if self._alive else ("went on", "did then")
-        return (
-            f"the command has ended, but it left processes that {goes_on}: {', '.join(named[:_MOST_NAMED])}{more}; "
+        return named and (
+            f"the command has ended, but it left processes that {goes_on}: {named}; "
             f"what they {then} is not recorded: give a command that waits for them, or attach with "
             "tracecorr capture --pid"
         )
+
+    def describe_released(self) -> str:
+        """Return what to say of a workload that goes on after the capture let go of it, or ""."""
+        named = self._name(self._alive)
+        return named and (
+            f"the workload runs on: {named}; what it does now is not recorded: end it with kill, or attach with "
+            "tracecorr capture --pid"
+        )
+
+    def _name(self, pids: Collection[int]) -> str:
+        """Return some processes by pid and name, and how many more there are."""
+        named = [f"{pid} ({self.seen[pid].comm})" for pid in sorted(pids)]
+        more = f" and {len(named) - _MOST_NAMED} more" if len(named) > _MOST_NAMED else ""
+        return f"{', '.join(named[:_MOST_NAMED])}{more}"
 
     def find_time_offsets(self, first: int, gpu_users: Iterable[int]) -> dict[str, int]:
         """Return what the time namespace of the log's processes adds to clocks of the host, in ns.

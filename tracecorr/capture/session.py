@@ -378,7 +378,9 @@ class Session:
         closed = close_logs(self._logs, self._launched, self._folder, self._processes.alive, seconds)
         losses = [*self._recorder.losses, *closed.losses]
         self.problems += closed.problems
-        if self._launched.where == "host" and self._launched.workload.status is not None:
+        if self._launched.workload.status is None and self._options.pid is None:
+            self.problems += filter(None, [self._processes.describe_released()])
+        elif self._launched.workload.status is not None and self._launched.where == "host":
             self.problems += filter(None, [self._processes.describe_survivors(self._left if closed.is_cut else ())])
         if self._recorder.failure is not None:
             self.problems.append(f"the trace could not be written: {self._recorder.failure}")
