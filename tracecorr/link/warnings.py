@@ -66,7 +66,7 @@ def list_warnings(
 
 def _describe_unaligned(key: str, clock: ClockMap, *, alone: bool) -> str:
     if alone:
-        return f"{key} is the only clock, and nothing tells its offset: times are its own, not CLOCK_MONOTONIC's"
+        return f"{key} is the only clock, and its offset cannot be told: times are its own, not CLOCK_MONOTONIC's"
     return f"{key} is UNALIGNED: {clock.reason}; nothing of it is linked by time"
 
 
@@ -77,8 +77,8 @@ def _warn_unused_marks(events: pl.DataFrame, maps: dict[str, ClockMap]) -> list[
     if not marks:
         return []
     return [
-        f"{bare[0]}: its {marks} clock marks need the readings that were taken with them: import with "
-        "--clock-samples clock.json for narrower bounds"
+        f"{bare[0]}: each of its {marks} clock marks tells the time before it was written, which bounds the clock from "
+        "one side only: import with --clock-samples clock.json, the readings that were taken with them, for the other"
     ]
 
 
