@@ -258,6 +258,24 @@ def test_a_full_disk_ends_the_recording_and_the_folder_opens(tmp_path: Path, tra
         subprocess.run(["umount", disk], check=True)
 
 
+def test_a_capture_that_finds_no_room_to_begin_says_where_and_leaves_nothing(tmp_path: Path, tracefs: Tracefs) -> None:
+    disk = tmp_path / "disk"
+    disk.mkdir()
+    if subprocess.run(["mount", "-t", "tmpfs", "-o", "size=64k", "none", disk], check=False).returncode:
+        pytest.skip("this machine lets nobody mount")
+    try:
+        (disk / "fill").write_bytes(bytes(60 << 10))
+        with unchanged(tracefs):
+            capture = Capture(disk, *QUICK, "--", "touch", "ran")
+            status, _, err = capture.end()
+        assert status == 3, err
+        assert f"cannot start in {disk}" in err
+        assert "make room there" in err
+        assert [path.name for path in disk.iterdir()] == ["fill"]
+    finally:
+        subprocess.run(["umount", disk], check=True)
+
+
 def test_a_disk_that_stays_full_has_room_for_the_end_of_the_capture(tmp_path: Path, tracefs: Tracefs) -> None:
     disk = tmp_path / "disk"
     disk.mkdir()

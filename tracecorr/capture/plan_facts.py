@@ -1,15 +1,35 @@
-"""What a plan is in capture.json: what was armed, from the start or late, and what is absent after all."""
+"""What capture.json says of a run: what was asked for and armed, from the start or late, and what is absent."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import asdict
+from pathlib import Path
 from typing import Any
 
+from tracecorr.capture.host_facts import read_host
+from tracecorr.capture.options import CaptureOptions
+from tracecorr.capture.owner import this_process
 from tracecorr.capture.plan import Absent, Plan
 
 # How the absence of a kind of runtime begins that may appear late after all.
 _ABSENT_OF = {"hsa": "doorbells", "roctx": "roctx ranges", "hip": "HIP entry points", "other": "--uprobes"}
+
+
+def first_facts(options: CaptureOptions, plan: Plan, program: str, user: str) -> dict[str, Any]:
+    """Return what capture.json says before anything ran.
+
+    Args:
+        options: what was asked for.
+        plan: what is to be armed.
+        program: path of the workload's executable on the host.
+        user: as whom it runs.
+    """
+    return {
+        "state": "recording", "recorder": asdict(this_process()), "command": list(options.command), "program": program,
+        "user": user, "cwd": str(Path.cwd()), "host": read_host(), "wanted": asdict(options.wanted),
+        "plan": facts_of_plan(plan, plan.absent), "ftrace_clock": "auto", "files": [],
+    }  # fmt: skip
 
 
 def facts_of_plan(plan: Plan, absent: Iterable[Absent]) -> dict[str, Any]:

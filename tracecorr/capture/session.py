@@ -7,14 +7,12 @@ import select
 import signal
 import time
 from collections.abc import Callable
-from dataclasses import asdict
-from pathlib import Path
 from typing import Any
 
 from tracecorr.capture.container_logs import clear_leftovers
 from tracecorr.capture.event_cost import measure_event_cost, time_call
 from tracecorr.capture.folder import RecordingFolder
-from tracecorr.capture.host_facts import copy_topology, read_all_clocks, read_host
+from tracecorr.capture.host_facts import copy_topology, read_all_clocks
 from tracecorr.capture.invoker import Invoker
 from tracecorr.capture.journal import Journal
 from tracecorr.capture.late_probes import LateProbes
@@ -26,10 +24,9 @@ from tracecorr.capture.members import ContainerMembers
 from tracecorr.capture.naming import describe_replaced
 from tracecorr.capture.offer import Offer
 from tracecorr.capture.options import CaptureOptions
-from tracecorr.capture.owner import this_process
 from tracecorr.capture.pace import Pace
 from tracecorr.capture.plan import Plan
-from tracecorr.capture.plan_facts import facts_after_late, facts_of_plan
+from tracecorr.capture.plan_facts import facts_after_late, first_facts
 from tracecorr.capture.processes import ProcessTable, read_thread_map
 from tracecorr.capture.recorder import KernelRecorder
 from tracecorr.capture.signals import Received, SignalInbox
@@ -43,6 +40,8 @@ from tracecorr.store.recording import list_raw_files
 Say = Callable[[str], None]
 
 _TICK_SECONDS = 0.1
+# What lets a capture start after all.
+_STEPS = {errno.EMFILE: "raise the limit of open files (ulimit -n)", errno.ENOSPC: "make room there"}
 _PROCESSES_SECONDS, _OPENERS_SECONDS, _CPUS_SECONDS = 0.02, 0.5, 1.0
 _STORED_PREFIXES = ("AMD_", "HIP_", "HSA_", "ROCR_", "GPU_", "HCC_")
 
@@ -102,9 +101,7 @@ class Session:
             self._release()
         except OSError as error:
             self._abandon()
-            step = "raise the limit of open files (ulimit -n)" if error.errno == errno.EMFILE else "remove the cause"
-            what = f"the capture cannot start, the workload did not run: {error}"
-            raise MachineError(what, f"{step} and capture again") from error
+            raise self._refuse(error) from error
         except BaseException:
             self._abandon()
             raise
@@ -345,15 +342,18 @@ class Session:
             self._info["event_cost"] = cost.as_json()
 
     def _begin_info(self, plan: Plan) -> None:
-        options = self._options
-        self._info = {
-            "state": "recording", "recorder": asdict(this_process()), "command": list(options.command),
-            "program": self._program, "user": self._invoker.name, "cwd": str(Path.cwd()), "host": read_host(),
-            "wanted": asdict(options.wanted), "plan": facts_of_plan(plan, plan.absent), "ftrace_clock": "auto",
-            "files": [],
-        }  # fmt: skip
-        copy_topology(self._folder)
-        self._folder.write_info(self._info)
+        self._info = first_facts(self._options, plan, self._program, self._invoker.name)
+        try:
+            copy_topology(self._folder)
+            self._folder.write_info(self._info)
+        except OSError as error:
+            raise self._refuse(error) from error
+
+    def _refuse(self, error: OSError) -> MachineError:
+        """Return what to say where a capture cannot start."""
+        step = _STEPS.get(error.errno or 0, "remove the cause")
+        what = f"the capture cannot start in {self._folder.shown}, the workload did not run: {error}"
+        return MachineError(what, f"{step} and capture again")
 
     def _stored_environment(self) -> dict[str, str]:
         whole = {**self._invoker.environment, **self._launched.variables}

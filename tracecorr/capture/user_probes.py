@@ -213,4 +213,4 @@ def _no_symbol(path: str, symbol: str, runtimes: Iterable[Runtime]) -> str:
     if not path or not symbol:
         return "it is not of the form PATH:SYMBOL"
     known = any(path in (r.path, r.host_path) for r in runtimes)
-    return f"{path} does not export {symbol}" if known else f"{path} was not found, or is no library that exports it"
+    return f"{path} does not export {symbol}" if known else f"no file {path} that exports {symbol} was found"

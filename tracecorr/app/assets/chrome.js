@@ -123,7 +123,7 @@ window.TL = window.TL || {};
     const text = box.value.trim();
     if (!text) { clearSearch(); return; }
     TL.showTimeline();
-    if (text[0] === "@") { counter.textContent = TL.goToTime(text) ? "" : "no such time"; return; }
+    if (text[0] === "@") { counter.textContent = TL.goToTime(text) ? "" : "no such time: write @1.5ms"; return; }
     await TL.inTurn((isOpen) => findNext(text, back, () => isOpen() && box.value.trim() === text));
   };
   // Not when it was cleared, changed or overtaken while it was looked for.
