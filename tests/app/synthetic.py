@@ -45,6 +45,9 @@ class SyntheticCapture:
     def file_path(self, file: int) -> str:
         return ("raw/amd_log/synthetic.log", "raw/ftrace/synthetic.txt")[file]
 
+    def record_text(self, file: int, record: bytes) -> str:  # noqa: ARG002
+        return ""
+
     def line_number(self, file: int, offset: int) -> int | None:
         return self.files[file].count(b"\n", 0, offset) + 1
 

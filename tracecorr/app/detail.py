@@ -86,13 +86,21 @@ def _raw(index: CaptureIndex, file: int, offset: int, length: int) -> dict[str, 
     except (OSError, ValueError, KeyError, TracecorrError) as problem:
         # A capture whose raw file is gone still shows the rest.
         return where | {"text": f"raw bytes not readable: {problem}", "missing": True}
-    return where | {"text": _as_text(data)}
+    return where | {"text": _as_text(index, file, data)}
 
 
-def _as_text(data: bytes) -> str:
+def _as_text(index: CaptureIndex, file: int, data: bytes) -> str:
     if b"\0" in data:
-        return data[:512].hex(" ", 4)
+        return "\n".join(filter(None, [_as_record(index, file, data), data[:512].hex(" ", 4)]))
     return _ESCAPES.sub("", data.decode("utf-8", "replace")).rstrip("\r\n")
+
+
+def _as_record(index: CaptureIndex, file: int, data: bytes) -> str:
+    try:
+        return index.capture.record_text(file, data)
+    except (OSError, ValueError, KeyError, TracecorrError):
+        # Without what describes them the bytes are shown alone.
+        return ""
 
 
 def _field(name: str, value: str, meanings: dict[str, tuple[str, str]]) -> dict[str, Any]:

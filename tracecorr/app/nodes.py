@@ -55,6 +55,10 @@ class Nodes:
         """Return exactly the bytes behind a row."""
         return self._capture.raw(file, offset, length)
 
+    def record_text(self, file: int, record: bytes) -> str:
+        """Return a binary record with the names of its event and fields; "" where no format tells them."""
+        return self._capture.record_text(file, record)
+
     def file_path(self, file: int) -> str:
         """Return the path of a raw file behind its capture's."""
         return self._capture.file_path(file)

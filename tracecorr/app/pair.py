@@ -97,6 +97,11 @@ class Pair:
         capture, own = self._owner(file)
         return capture.raw(own, offset, length)
 
+    def record_text(self, file: int, record: bytes) -> str:
+        """Return a binary record with the names of its event and fields; "" where no format tells them."""
+        capture, own = self._owner(file)
+        return capture.record_text(own, record)
+
     def file_path(self, file: int) -> str:
         """Return the path of a raw file inside its capture, after the letter of the side."""
         capture, own = self._owner(file)

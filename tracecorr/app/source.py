@@ -39,6 +39,10 @@ class CaptureLike(Protocol):
         """Return exactly the bytes behind a row."""
         ...
 
+    def record_text(self, file: int, record: bytes) -> str:
+        """Return a binary record with the names of its event and fields; "" where no format tells them."""
+        ...
+
     def file_path(self, file: int) -> str:
         """Return the path of a raw file inside the capture folder."""
         ...

@@ -9,7 +9,7 @@ from bisect import bisect_right
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import lru_cache, partial
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import polars as pl
 
@@ -21,6 +21,9 @@ from tracecorr.store.columns import FrameWriter
 from tracecorr.store.damage import describe_damage
 from tracecorr.store.ownership import replace_folder
 from tracecorr.store.raw import read_at, read_chunks, write_atomically
+
+if TYPE_CHECKING:
+    from tracecorr.parse.ftrace.formats import Format
 
 FORMAT_VERSION = 1
 # Bytes of a name on Linux (NAME_MAX in limits.h).
@@ -41,6 +44,7 @@ class Capture:
     def __init__(self, path: Path, info: dict[str, Any]) -> None:
         self.path = path
         self.info = info
+        self._formats: dict[int, Mapping[int, Format]] = {}
 
     @classmethod
     def open(cls, path: Path) -> Capture:
@@ -130,6 +134,28 @@ class Capture:
     def raw(self, file: int, offset: int, length: int) -> bytes:
         """Return the exact raw bytes behind a row, as (file, offset, length) of the row name them."""
         return read_at(self._raw_path(file), offset, length)
+
+    def record_text(self, file: int, record: bytes) -> str:
+        """Return a binary record of a trace with the names of its event and fields; "" where no format tells them.
+
+        Raises:
+            OSError, InputError: the formats cannot be read.
+        """
+        from tracecorr.parse.ftrace.shown import render_record
+
+        if file not in self._formats:
+            self._formats[file] = self._read_formats(file)
+        return render_record(record, self._formats[file])
+
+    def _read_formats(self, file: int) -> Mapping[int, Format]:
+        """Return the formats of the events of a file of binary records; none of other files."""
+        from tracecorr.store.pages import read_formats
+
+        entry = next(e for e in self.info["files"] if int(e["file"]) == file)
+        folder, home = Path(entry["path"]).parent, entry.get("capture")
+        others = (e for e in self.info["files"] if e["form"] == "description" and e.get("capture") == home)
+        beside = [self._raw_path(int(e["file"])) for e in others if Path(e["path"]).is_relative_to(folder)]
+        return read_formats(self._raw_path(file), beside) if entry["form"] in ("pages", "trace_dat") else {}
 
     def file_path(self, file: int) -> str:
         """Return the path of a raw file inside the folder; of a dataset of many nodes, behind its capture's folder."""

@@ -10,8 +10,10 @@ from typing import Any
 
 from tracecorr.model.errors import InputError
 from tracecorr.parse.ftrace import PageTrace
+from tracecorr.parse.ftrace.dat_read import read_description
+from tracecorr.parse.ftrace.formats import Format, parse_formats
 from tracecorr.store.capture import Capture
-from tracecorr.store.raw import read_chunks, read_clock_samples
+from tracecorr.store.raw import open_read_at, read_chunks, read_clock_samples
 
 # Every CPU has a chunk in memory, and a big machine has hundreds of CPUs.
 _CHUNK_BYTES = 256 << 10
@@ -74,6 +76,23 @@ def open_page_trace(
         printk=named.get("printk_formats", ""),
     )
     return trace, {cpu: int(entry["file"]) for cpu, entry in files.items()}
+
+
+def read_formats(path: Path, descriptions: Sequence[Path]) -> Mapping[int, Format]:
+    """Return the formats of the events of a file of binary records, by event id.
+
+    Args:
+        path: pages of a CPU, or a `trace.dat`, which holds its formats itself.
+        descriptions: the files of the same recording that describe its pages; none are needed of a `trace.dat`.
+
+    Raises:
+        OSError: a file cannot be read.
+        InputError: the `trace.dat` cannot be read.
+    """
+    if path.suffix == ".bin":
+        return parse_formats(dict(_formats({str(file): _read_text(file) for file in descriptions})))
+    with open_read_at(path) as (read_at, size):
+        return parse_formats(read_description(read_at, size).events)
 
 
 def _formats(texts: Mapping[str, str]) -> list[tuple[str, str]]:
