@@ -99,9 +99,15 @@ def describe_summary(report: Report) -> Iterator[str]:
     if s["rocprof"] is not None:
         yield f"rocprof: {_profile_text(s['rocprof'])}"
     yield f"clocks: {_clock_text(s)}"
-    untold = f", and those of {count_of(s['losses_untold'], 'span')} of unknown number" if s["losses_untold"] else ""
-    least = "at least " if s["losses_at_least"] else ""
-    yield f"records lost: {least}{s['records_lost']}{untold}"
+    yield f"records lost: {_loss_text(s)}"
+
+
+def _loss_text(summary: dict[str, Any]) -> str:
+    spans = count_of(summary["losses_untold"], "span") if summary["losses_untold"] else ""
+    if spans and not summary["records_lost"]:
+        return f"an unknown number, in {spans}"
+    least = "at least " if summary["losses_at_least"] else ""
+    return f"{least}{summary['records_lost']}" + (f", and those of {spans} of unknown number" if spans else "")
 
 
 def _doorbell_text(summary: dict[str, Any], log: bool) -> str:
