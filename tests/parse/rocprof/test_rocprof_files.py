@@ -59,6 +59,15 @@ def test_a_kernel_table_of_rocprofv3_gives_a_row_for_each_line_with_times() -> N
     assert reasons == {"": 1, "header": 1, "line of another table": 1, "no times": 1}
 
 
+def test_a_table_and_a_trace_that_are_cut_in_their_last_record_say_so() -> None:
+    _, block = read(KERNELS + KERNELS.splitlines()[1][:40])
+    assert ("torn_line", 1, 40) in block.ledger.select(pl.col("reason").cast(pl.String), "records", "bytes").rows()
+    assert "torn_line" not in read(KERNELS)[1].ledger["reason"].cast(pl.String).to_list()
+    _, block = read(JSON[: JSON.rindex(b"EndNs")])
+    assert block.ledger.filter(pl.col("reason").cast(pl.String) == "damaged object")["records"].to_list() == [1]
+    assert "damaged object" not in read(JSON)[1].ledger["reason"].cast(pl.String).to_list()
+
+
 @pytest.mark.parametrize(
     ("kind", "layer", "name"),
     [

@@ -9,6 +9,8 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from itertools import pairwise
 
+from tracecorr.model.reasons import TORN_LINE
+
 # Why rows are skipped that tell no time, as those of statistics do.
 TIMELESS = "no times"
 
@@ -119,7 +121,9 @@ def read_csv_records(data: bytes) -> Iterator[Record]:
             header = cells
             yield Record(offset, len(line), {}, reason="header")
         elif len(cells) != len(header):
-            yield Record(offset, len(line), {}, reason="line of another table" if cells else "empty line")
+            # A last line without its end was cut.
+            other = "line of another table" if line.endswith((b"\n", b"\r")) else TORN_LINE
+            yield Record(offset, len(line), {}, reason=other if cells else "empty line")
         else:
             yield classify(offset, len(line), dict(zip(header, cells, strict=True)))
         offset += len(line)
@@ -136,7 +140,8 @@ def read_json_records(data: bytes) -> Iterator[Record]:
         found = _decode(piece)
         if not isinstance(found, dict) or found.get("ph") != "X":
             lanes |= _name_lane(found)
-            yield Record(begin, len(piece), {}, reason="description of the trace")
+            damaged = found is None and piece.lstrip().startswith(b",{")
+            yield Record(begin, len(piece), {}, reason="damaged object" if damaged else "description of the trace")
             continue
         told = found.get("args")
         fields = {str(k): str(v) for k, v in told.items()} if isinstance(told, dict) else {}
