@@ -22,12 +22,14 @@ Damage = Callable[[Path], None]
 _OF_PAGES = {"broken_page_data", "record_unlike_its_format", "unknown_event_id"}
 
 
-def _change_bytes(folder: Path) -> None:
-    path, rng = folder / "raw" / "cpu1.bin", random.Random(5)
-    data = bytearray(path.read_bytes())
-    for _ in range(60):
-        data[rng.randrange(len(data))] = rng.randrange(256)
-    path.write_bytes(data)
+def _change_bytes(name: str) -> Damage:
+    def change(folder: Path) -> None:
+        rng, data = random.Random(5), bytearray((folder / name).read_bytes())
+        for _ in range(60):
+            data[rng.randrange(len(data))] = rng.randrange(256)
+        (folder / name).write_bytes(data)
+
+    return change
 
 
 def _cut(name: str, size: int) -> Damage:
@@ -38,9 +40,12 @@ def _remove_formats(folder: Path) -> None:
     shutil.rmtree(folder / "raw" / "events")
 
 
-def _make_hole(folder: Path) -> None:
-    data = (folder / "amd.log").read_bytes()
-    (folder / "amd.log").write_bytes(data[:1_000_000] + bytes(4096) + data[1_004_096:])
+def _make_hole(name: str, at: int) -> Damage:
+    def make(folder: Path) -> None:
+        data = (folder / name).read_bytes()
+        (folder / name).write_bytes(data[:at] + bytes(4096) + data[at + 4096 :])
+
+    return make
 
 
 def _import(recorded: Path, folder: Path, damage: Damage, trace: str) -> tuple[Capture, list[str]]:
@@ -55,8 +60,8 @@ def _import(recorded: Path, folder: Path, damage: Damage, trace: str) -> tuple[C
 
 @pytest.mark.parametrize(
     ("damage", "trace", "file", "reasons", "lost"), [
-        pytest.param(_change_bytes, "raw", "cpu1.bin", _OF_PAGES, "\\d+, and those of 1 span of unknown number",
-                     id="bytes of pages"),
+        pytest.param(_change_bytes("raw/cpu1.bin"), "raw", "cpu1.bin", _OF_PAGES,
+                     "\\d+, and those of 1 span of unknown number", id="bytes of pages"),
         pytest.param(_cut("raw/cpu1.bin", 50_000), "raw", "cpu1.bin", {"torn_page"}, "an unknown number, in 1 span",
                      id="pages cut"),
         pytest.param(_cut("ftrace.txt", 300_000), "ftrace.txt", "0-ftrace.txt", {"torn_line"},
@@ -64,8 +69,12 @@ def _import(recorded: Path, folder: Path, damage: Damage, trace: str) -> tuple[C
         pytest.param(_cut("amd.log", 1_234_567), "raw", "0-amd.log", {"torn_record"}, "an unknown number, in 1 span",
                      id="log cut"),
         pytest.param(_remove_formats, "raw", "cpu0.bin", {"unknown_event_id"}, "4652", id="no formats"),
-        pytest.param(_make_hole, "raw", "0-amd.log", {"nul_bytes"}, "at least 3, and those of 1 span of unknown number",
-                     id="hole"),
+        pytest.param(_make_hole("amd.log", 1_000_000), "raw", "0-amd.log", {"nul_bytes"},
+                     "at least 3, and those of 1 span of unknown number", id="hole in a log"),
+        pytest.param(_make_hole("ftrace.txt", 200_000), "ftrace.txt", "0-ftrace.txt", {"nul_bytes"},
+                     "an unknown number, in 1 span", id="hole in a text"),
+        pytest.param(_change_bytes("ftrace.txt"), "ftrace.txt", "0-ftrace.txt", {"broken_record"}, "\\d+",
+                     id="bytes of a text"),
     ],
 )  # fmt: skip
 def test_what_could_not_be_read_is_lost(

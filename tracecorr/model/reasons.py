@@ -59,6 +59,7 @@ _SKIPPED = {
     "no_line_of_smi_events": "SMI events: a line that the driver does not print",
 }
 _COUNTED = {
+    BROKEN_RECORD: "text: a line like a record, whose time or prefix cannot be read",
     UNKNOWN_EVENT_ID: "pages: a record of an event of which there is no format",
     "short_record": "pages: a record without room for its event and thread",
     "record_unlike_its_format": "pages: a record shorter than the fields of its event",
@@ -75,8 +76,7 @@ _COUNTED = {
     "no_line_of_polls": "polled counters: a line that cannot be read",
 }
 _UNTOLD = {
-    BROKEN_RECORD: "HIP log: begins like a record, but its time cannot be read",
-    NUL_BYTES: "HIP log: NULs in the place of text that was never stored",
+    NUL_BYTES: "text: NULs in the place of what was never stored (of a kernel trace with the lines around them)",
     "bad_page_head": "pages: a page that says it holds more than it can",
     "broken_page_data": "pages: the rest of a page behind a record that cannot be one",
     "damaged_section": "trace.dat: a part of its description that cannot be read",

@@ -106,6 +106,39 @@ def test_pages_that_tell_a_loss_part_calls_like_text(flags: int, count: int, cal
     assert (rows["flags"] > 0).all() == (calls == 2)
 
 
+_NO_PID = record(400, ENTER).replace("-136", "-1x6")
+_NO_TIME = record(400, ENTER).replace("24.000400", "24.0004x0")
+_NO_CPU = record(400, ENTER).replace("[000]", "[0p0]")
+_HOLLOW = record(400, ENTER)[:40] + "\0" * 99 + "rest of another line\n"
+
+
+@pytest.mark.parametrize(
+    ("between", "reason", "expected"), [
+        ([_NO_PID], "broken_record", WHOLE), ([_NO_PID, _NO_TIME], "broken_record", PARTED),
+        # Of a line that names no CPU it is not known how much it was.
+        ([_NO_CPU], "broken_record", PARTED), ([_HOLLOW], "nul_bytes", PARTED),
+        ([_NO_PID.replace("[000]", "[001]"), record(500, "x: 1", 1, 7)], "broken_record", WHOLE),
+    ],
+)  # fmt: skip
+def test_a_line_that_lost_its_prefix_is_no_text_of_the_record_before_it(
+    between: list[str], reason: str, expected: list[tuple[int, str, int]]
+) -> None:
+    front, end = record(1, ENTER), record(900, EXIT)
+    result = read(front, *between, end)
+    assert [row for row in shapes_of(result) if row[0] in (1, 900)] == expected
+    booked = result.ledger.filter(pl.col("outcome") == "skipped").select("reason", "records", "bytes").rows()
+    damaged = [line for line in between if "x: 1" not in line]
+    assert booked == [(reason, len(damaged), sum(map(len, damaged)))]
+    assert result.ledger["bytes"].sum() == len("# tracer: nop\n" + front + "".join(between) + end)
+    assert result.losses.is_empty()
+
+
+def test_further_lines_of_a_text_are_no_damaged_records() -> None:
+    text = "tracing_mark_write: first\n a 12.5 [of] them: x\n\n => do_syscall_64+0x1\n"
+    result = read(record(1, text), record(900, "x: 1"))
+    assert result.ledger["outcome"].unique().to_list() == ["used"]
+
+
 def _with_broken_end(stamp: int, event: int) -> bytes:
     """Return a page whose second record says that it is longer than the page."""
     data, record = page(stamp, event), 4 + 24
