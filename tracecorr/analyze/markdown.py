@@ -85,7 +85,8 @@ def describe_summary(report: Report) -> Iterator[str]:
     internal = f" (and {s['hip_internal']} internal functions)" if s["hip_internal"] else ""
     calls = f"{count_of(s['hip_calls'], 'HIP call')}{internal}" if log else "HIP calls not recorded"
     streams = count_of(s["streams"], "stream") if log else "streams not recorded"
-    seen = count_of(s["ioctls"], "ioctl") if s["ioctls"] else "no ioctl in the trace"
+    none = "no ioctl in what could be read of the trace" if s["trace_losses"] else "no ioctl in the trace"
+    seen = count_of(s["ioctls"], "ioctl") if s["ioctls"] else none
     ioctls = seen if trace else "ioctls not recorded"
     ioctls += f", {count_of(s['drm_jobs'], 'DRM job')}" if s["drm_jobs"] else ""
     least = f"{s['queues'] - s['queues_doubled']} to " if s["queues_doubled"] else ""
