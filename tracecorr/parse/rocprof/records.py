@@ -6,7 +6,7 @@ import csv
 import json
 import re
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import pairwise
 
 from tracecorr.model.reasons import TORN_LINE
@@ -120,13 +120,20 @@ def read_csv_records(data: bytes) -> Iterator[Record]:
         if not header:
             header = cells
             yield Record(offset, len(line), {}, reason="header")
-        elif len(cells) != len(header):
-            # A last line without its end was cut.
-            other = "line of another table" if line.endswith((b"\n", b"\r")) else TORN_LINE
-            yield Record(offset, len(line), {}, reason=other if cells else "empty line")
         else:
-            yield classify(offset, len(line), dict(zip(header, cells, strict=True)))
+            yield _read_line(offset, line, header, cells)
         offset += len(line)
+
+
+def _read_line(offset: int, line: bytes, header: list[str], cells: list[str]) -> Record:
+    record = Record(offset, len(line), {}, reason="line of another table" if cells else "empty line")
+    if len(cells) == len(header):
+        record = classify(offset, len(line), dict(zip(header, cells, strict=True)))
+    # A last line without its end may have been cut: then cells lack, or its last number, that of the end, is too small.
+    is_ended = line.endswith((b"\n", b"\r")) or not cells
+    if record.reason and not is_ended and (len(cells) != len(header) or record.start_ns is not None):
+        return replace(record, reason=TORN_LINE)
+    return record
 
 
 def read_json_records(data: bytes) -> Iterator[Record]:
