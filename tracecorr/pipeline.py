@@ -15,6 +15,7 @@ from tracecorr.align.evidence import ClockEvidence
 from tracecorr.align.place import place_records
 from tracecorr.align.rows import fold_constants, number_groups, select_source
 from tracecorr.align.steps import find_steps, widen_reads
+from tracecorr.link.losses.unreadable import list_unreadable
 from tracecorr.link.packets.doorbell_rings import fill_store_rings
 from tracecorr.link.packets.packet_index import complete_indexes
 from tracecorr.link.packets.signals import add_gpu_times
@@ -197,10 +198,10 @@ def _build_tables(
     _end(stages, "link")
     tables["processes"] = add_programs(tables["processes"], seen.processes)
     dropped, spans = recorded_losses(capture.info)
-    losses = pl.concat([losses, spans, tables["losses"]])
+    ledger = _sum_ledger(pl.concat([parts.small("ledger"), dropped]))
+    losses = pl.concat([losses, spans, tables["losses"], list_unreadable(ledger, tables["events"])])
     tables |= {
-        "clock_map": clock_map, "files": _file_rows(capture),
-        "ledger": _sum_ledger(pl.concat([parts.small("ledger"), dropped])), "losses": losses,
+        "clock_map": clock_map, "files": _file_rows(capture), "ledger": ledger, "losses": losses,
         "samples": build_samples(parts.small("polls"), tables["gpus"], tables["processes"]),
     }  # fmt: skip
     return tables, maps

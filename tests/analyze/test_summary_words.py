@@ -15,6 +15,7 @@ _SUMMARY: dict[str, Any] = {
     "packets": 5, "doorbells_recorded": 3, "doorbells_inferred": 2, "doorbell_stores": 3, "rocprof": None,
     "clocks": 2, "unaligned": [], "time_error_ns": 1_000, "time_error_p50_ns": 1_000, "time_error_unknown": 0,
     "widest_clock": "ftrace:local", "losses_untold": 0, "losses_at_least": 0, "records_lost": 0,
+    "trace_losses": 0,
 }  # fmt: skip
 _LOG, _TRACE = {"sources": ["amd_log"]}, {"sources": ["ftrace"]}
 _NO_PACKET = {"packets": 0, "dispatches": 0, "packets_and_copies": 0}
@@ -43,6 +44,8 @@ def test_a_summary_of_both_sources() -> None:
         (_TRACE, "HIP calls not recorded, 3 ioctls, 2 queues, streams not recorded"),
         (_LOG | {"ioctls": 0}, "7 HIP calls, ioctls not recorded, 2 queues, 1 stream"),
         ({"ioctls": 0, "queues": 0}, "7 HIP calls, no ioctl in the trace, no queue known, 1 stream"),
+        ({"ioctls": 0, "trace_losses": 1},
+         "7 HIP calls, no ioctl in what could be read of the trace, 2 queues, 1 stream"),
         ({"ioctls": 1, "drm_jobs": 5}, "7 HIP calls, 1 ioctl, 5 DRM jobs, 2 queues, 1 stream"),
         ({"queues": 5, "queues_doubled": 2}, "7 HIP calls, 3 ioctls, 3 to 5 queues, 1 stream"),
         ({"kernels": 0}, "4 dispatches of unknown kernels; 6 packets and copies"),
@@ -74,6 +77,7 @@ def test_a_summary_of_both_sources() -> None:
         ({"time_error_ns": 90_000_000, "widest_clock": None},
          "clocks: aligned; the start of most events is known to 1.00 us, of the worst to 90.00 ms"),
         ({"records_lost": 4, "losses_at_least": 2}, "records lost: at least 4"),
+        ({"losses_untold": 1, "losses_at_least": 0}, "records lost: an unknown number, in 1 span"),
         ({"records_lost": 4, "losses_untold": 2}, "records lost: 4, and those of 2 spans of unknown number"),
     ],
 )  # fmt: skip

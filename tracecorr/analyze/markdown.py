@@ -85,7 +85,8 @@ def describe_summary(report: Report) -> Iterator[str]:
     internal = f" (and {s['hip_internal']} internal functions)" if s["hip_internal"] else ""
     calls = f"{count_of(s['hip_calls'], 'HIP call')}{internal}" if log else "HIP calls not recorded"
     streams = count_of(s["streams"], "stream") if log else "streams not recorded"
-    seen = count_of(s["ioctls"], "ioctl") if s["ioctls"] else "no ioctl in the trace"
+    none = "no ioctl in what could be read of the trace" if s["trace_losses"] else "no ioctl in the trace"
+    seen = count_of(s["ioctls"], "ioctl") if s["ioctls"] else none
     ioctls = seen if trace else "ioctls not recorded"
     ioctls += f", {count_of(s['drm_jobs'], 'DRM job')}" if s["drm_jobs"] else ""
     least = f"{s['queues'] - s['queues_doubled']} to " if s["queues_doubled"] else ""
@@ -99,9 +100,15 @@ def describe_summary(report: Report) -> Iterator[str]:
     if s["rocprof"] is not None:
         yield f"rocprof: {_profile_text(s['rocprof'])}"
     yield f"clocks: {_clock_text(s)}"
-    untold = f", and those of {count_of(s['losses_untold'], 'span')} of unknown number" if s["losses_untold"] else ""
-    least = "at least " if s["losses_at_least"] else ""
-    yield f"records lost: {least}{s['records_lost']}{untold}"
+    yield f"records lost: {_loss_text(s)}"
+
+
+def _loss_text(summary: dict[str, Any]) -> str:
+    spans = count_of(summary["losses_untold"], "span") if summary["losses_untold"] else ""
+    if spans and not summary["records_lost"]:
+        return f"an unknown number, in {spans}"
+    least = "at least " if summary["losses_at_least"] else ""
+    return f"{least}{summary['records_lost']}" + (f", and those of {spans} of unknown number" if spans else "")
 
 
 def _doorbell_text(summary: dict[str, Any], log: bool) -> str:

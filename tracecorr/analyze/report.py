@@ -94,6 +94,7 @@ def _summarize(sources: set[str], frames: dict[str, pl.DataFrame], rows: Mapping
         "records_lost": _total(frames["losses"], "lost"),
         "losses_untold": _total(frames["losses"], "untold"),
         "losses_at_least": count_at_least(frames["losses"]),
+        "trace_losses": _total(frames["losses"].filter(pl.col("source") == "ftrace"), "spans"),
     }
 
 

@@ -384,7 +384,8 @@ def _trust_sections(tables: Tables) -> Iterator[Section]:
         "recorded by the sources themselves; the HIP log tells none: what is missing there follows from packet indexes "
         "that no line shows and calls with one line. A count inside such a span is a lower bound; where lines lack and "
         "nothing tells when, the span is the whole log, `untold` how many. A log that begins in the middle of the run "
-        "lacks what was printed before its first line: that span has an end alone",
+        "lacks what was printed before its first line: that span has an end alone. Records that were there and could "
+        "not be read are losses, too: the span is that of their file; What became of the bytes tells the reasons",
         nothing="no source reports a loss (a text trace cannot show every loss)",
     )
     yield Section("ledger", "What became of the bytes", summarize_ledger(ledger, files), "recorded by the readers")

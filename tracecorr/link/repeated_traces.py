@@ -7,11 +7,10 @@ from collections.abc import Sequence
 import polars as pl
 
 from tracecorr.model import schema
+from tracecorr.model.reasons import REPEATED_TRACE
 
 # Texts round to a microsecond.
 _STEP_NS = 1000
-# Why the records of a trace are skipped.
-REPEATED = "in another trace, too"
 # The pages of one recording lie in a folder of their own.
 _RECORDING = pl.col("path").str.extract(r"^([^/]+/[^/]+/[^/]+)").alias("recording")
 _RECORD = ["clock", "tid", "name", "at"]
@@ -50,7 +49,7 @@ def skip_records(ledger: pl.DataFrame) -> pl.DataFrame:
     used = pl.col("outcome").cast(pl.String) == "used"
     return ledger.with_columns(
         outcome=pl.when(used).then(pl.lit("skipped")).otherwise(pl.col("outcome").cast(pl.String)).cast(schema.CAT),
-        reason=pl.when(used).then(pl.lit(REPEATED)).otherwise(pl.col("reason").cast(pl.String)).cast(schema.CAT),
+        reason=pl.when(used).then(pl.lit(REPEATED_TRACE)).otherwise(pl.col("reason").cast(pl.String)).cast(schema.CAT),
     )
 
 
@@ -60,9 +59,9 @@ def warn_skipped_traces(ledger: pl.DataFrame, files: pl.DataFrame) -> list[str]:
     Args:
         ledger, files: the tables.
     """
-    skipped = ledger.filter(pl.col("reason").cast(pl.String) == REPEATED).select("file").unique()
+    skipped = ledger.filter(pl.col("reason").cast(pl.String) == REPEATED_TRACE).select("file").unique()
     named = files.join(skipped, on="file", how="semi").select(_RECORDING).unique().sort("recording")
-    return [f"{path}: all of its records are {REPEATED}: they count once" for path in named["recording"]]
+    return [f"{path}: all of its records are {REPEATED_TRACE}: they count once" for path in named["recording"]]
 
 
 def warn_repeated_traces(events: pl.DataFrame, files: pl.DataFrame) -> list[str]:

@@ -9,6 +9,7 @@ import polars as pl
 from tracecorr.align.clock_map import ClockMap
 from tracecorr.align.rows import select_source
 from tracecorr.align.samples import warn_of_another_run
+from tracecorr.link.losses.unreadable import warn_unreadable
 from tracecorr.link.repeated_traces import warn_repeated_traces, warn_skipped_traces
 from tracecorr.link.rocprof import warn_foreign, warn_repeated, warn_timeless
 
@@ -56,6 +57,7 @@ def list_warnings(
     warnings += warn_foreign(events, tables["links"])
     warnings += [*warn_repeated(tables["ledger"], tables["files"]), *warn_timeless(tables["ledger"], tables["files"])]
     warnings += warn_skipped_traces(tables["ledger"], tables["files"])
+    warnings += warn_unreadable(tables["ledger"], tables["files"])
     warnings += warn_repeated_traces(events, tables["files"])
     if {"amd_log", "ftrace"} <= sources and (apart_ns := _measure_gap(events)):
         warnings.append(_describe_gap(apart_ns, attached=attached))

@@ -105,7 +105,7 @@ PART_LOSSES = Table(
         ("source", CAT, describe_choice(SOURCES)),
         ("cpu", U16, "CPU whose buffer lost them; null = not known"),
         ("from_ns", I64, "start of the span; in parts on the source's clock; null = before the first record", "ns"),
-        ("to_ns", I64, "end of the span", "ns"),
+        ("to_ns", I64, "end of the span; null = behind the last record", "ns"),
         ("count", I64, "records lost; null = not told"),
     ),
 )

@@ -23,6 +23,7 @@ from tracecorr.model.part_tables import (
     PART_POLLS,
     PARTS,
 )
+from tracecorr.model.reasons import render_reasons
 
 __all__ = [
     "ARGS",
@@ -392,4 +393,4 @@ def render_page() -> str:
     head = (
         "# Tables\n\nMade by `scripts/make_tables_page` from `schema.py`. Times are ns of the host's CLOCK_MONOTONIC.\n"
     )
-    return "\n".join([head, *render_reference()]).rstrip() + "\n"
+    return "\n".join([head, *render_reference(), *render_reasons()]).rstrip() + "\n"

@@ -230,6 +230,45 @@ def test_of_several_holes_in_a_record_the_first_counts() -> None:
     assert (row["packet_index"], row["flags"], read(torn).packet(row)["grid_x"]) == (None, Flag.TORN, None)
 
 
+def test_a_hole_and_what_stands_behind_it_are_no_part_of_a_record() -> None:
+    whole, front = line("init"), line(DISPATCH)[:120]
+    log = read(whole + front + "\0" * 3 + "rest of it\n" + whole + front + "\0" * 600 + "\n" + whole)
+    assert log.counts() == {
+        "used": (5, 3 * len(whole) + 2 * len(front)), "nul_bytes": (2, 604), "behind_nul_bytes": (1, 11),
+    }  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("text", "counts"), [
+        ("\0" * 600 + "\n", {"nul_bytes": (1, 601)}), ("\0" * 600 + line("init"), {"nul_bytes": (1, 600)}),
+        ("step 7\0\0\n", {"program_output": (1, 9)}),
+        ("step" + "\0" * 64 + "7\n", {"nul_bytes": (1, 64), "program_output": (1, 6)}),
+    ],
+)  # fmt: skip
+def test_a_hole_in_the_place_of_lines_is_told_from_what_a_program_prints(
+    text: str, counts: dict[str, tuple[int, int]]
+) -> None:
+    found = read(line("init") + text + line("init")).counts()
+    assert {reason: count for reason, count in found.items() if reason != "used"} == counts
+
+
+def test_the_record_that_a_log_ends_in_is_lost_wherever_it_is_cut() -> None:
+    """One piece of it is used as far as it goes, or is too little to be used; nothing of it is the program's."""
+    whole = line("init")
+    for message in (DISPATCH, "Arg3:   = val:0x100 (size:0x8)", enter("hipFree", "0x1")):
+        last = line(message)
+        ends = [end for end in range(1, len(last)) if not last[:end].endswith("\x1b[0m")]
+        for end in ends:
+            found = read(whole + last[:end]).counts()
+            torn = found.pop("torn_record", (0, 0)), found.pop("broken_record", (0, 0))
+            assert sum(count for count, _ in torn) == 1 and found.keys() == {"used"}, last[:end]
+            assert found["used"][1] + torn[0][1] + torn[1][1] == len(whole) + end
+        assert read(whole + last).counts().keys() == {"used"}
+    assert "torn_record" not in read(whole + line(leave("hipFree", value=": duration: 6 us")).rstrip("\n")).counts()
+    assert read(whole + "step: 7").counts()["program_output"] == (1, 7)
+    assert read(f"{whole}:3:\n{whole}").counts()["program_output"] == (1, 4)
+
+
 def test_the_last_number_of_a_log_without_its_last_line_end_is_not_read() -> None:
     log = read(line(DISPATCH).rstrip("\n"))
     row = log.one(name="dispatch")

@@ -106,6 +106,70 @@ def test_pages_that_tell_a_loss_part_calls_like_text(flags: int, count: int, cal
     assert (rows["flags"] > 0).all() == (calls == 2)
 
 
+_NO_PID = record(400, ENTER).replace("-136", "-1x6")
+_NO_TIME = record(400, ENTER).replace("24.000400", "24.0004x0")
+_NO_CPU = record(400, ENTER).replace("[000]", "[0p0]")
+_HOLLOW = record(400, ENTER)[:40] + "\0" * 99 + "rest of another line\n"
+
+
+@pytest.mark.parametrize(
+    ("between", "reason", "expected"), [
+        ([_NO_PID], "broken_record", WHOLE), ([_NO_PID, _NO_TIME], "broken_record", PARTED),
+        # Of a line that names no CPU it is not known how much it was.
+        ([_NO_CPU], "broken_record", PARTED), ([_HOLLOW], "nul_bytes", PARTED),
+        ([_NO_PID.replace("[000]", "[001]"), record(500, "x: 1", 1, 7)], "broken_record", WHOLE),
+    ],
+)  # fmt: skip
+def test_a_line_that_lost_its_prefix_is_no_text_of_the_record_before_it(
+    between: list[str], reason: str, expected: list[tuple[int, str, int]]
+) -> None:
+    front, end = record(1, ENTER), record(900, EXIT)
+    result = read(front, *between, end)
+    assert [row for row in shapes_of(result) if row[0] in (1, 900)] == expected
+    booked = result.ledger.filter(pl.col("outcome") == "skipped").select("reason", "records", "bytes").rows()
+    damaged = [line for line in between if "x: 1" not in line]
+    assert booked == [(reason, len(damaged), sum(map(len, damaged)))]
+    assert result.ledger["bytes"].sum() == len("# tracer: nop\n" + front + "".join(between) + end)
+    assert result.losses.is_empty()
+
+
+def test_further_lines_of_a_text_are_no_damaged_records() -> None:
+    text = "tracing_mark_write: first\n a 12.5 [of] them: x\n\n => do_syscall_64+0x1\n"
+    result = read(record(1, text), record(900, "x: 1"))
+    assert result.ledger["outcome"].unique().to_list() == ["used"]
+
+
+def _with_broken_end(stamp: int, event: int) -> bytes:
+    """Return a page whose second record says that it is longer than the page."""
+    data, record = page(stamp, event), 4 + 24
+    head = stamp.to_bytes(8, "little") + (record + 8).to_bytes(8, "little")
+    return head + data[16 : 16 + record] + (28).to_bytes(4, "little") + data[16 + record + 4 :]
+
+
+_BAD_HEAD = (2000).to_bytes(8, "little") + (5000).to_bytes(8, "little") + bytes(4080)
+
+
+@pytest.mark.parametrize("pages_at_a_time", [1, 2, 100])
+@pytest.mark.parametrize(
+    ("pages", "calls"), [
+        ({0: page(1000, 7) + page(900_000, 8)}, 1),
+        ({0: page(1000, 7) + _BAD_HEAD + page(900_000, 8)}, 2),
+        ({0: page(1000, 7) + _BAD_HEAD * 3 + page(900_000, 8)}, 2),
+        ({0: _with_broken_end(1000, 7) + page(900_000, 8)}, 2),
+        ({0: page(1000, 7) + _with_broken_end(900_000, 8)}, 1),
+        ({0: _BAD_HEAD + page(1000, 7) + page(900_000, 8)}, 1),
+        # The thread went to another CPU, and the file of the first one ends inside of a page.
+        ({0: page(1000, 7), 1: page(900_000, 8)}, 1),
+        ({0: page(1000, 7) + page(2000, 7)[:2000], 1: page(900_000, 8)}, 2),
+    ],
+)  # fmt: skip
+def test_no_call_is_whole_over_a_damaged_page(pages: dict[int, bytes], calls: int, pages_at_a_time: int) -> None:
+    trace = PageTrace(pages=pages, formats=FORMATS)
+    read = whole(read_ftrace_pages(trace, {0: 1, 1: 2}, "mono", pages_at_a_time=pages_at_a_time))
+    assert (read.events.height, read.losses.height) == (calls, 0)
+    assert "ring_buffer_overrun" not in read.ledger["reason"].cast(pl.String).to_list()
+
+
 @pytest.mark.parametrize("block_bytes", [1 << 20, 400, 300, 200])
 def test_a_loss_between_two_blocks_lasts_from_record_to_record(block_bytes: int) -> None:
     lines = [record(at, "x: 1") for at in range(1, 8)]

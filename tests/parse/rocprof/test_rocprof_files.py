@@ -59,6 +59,20 @@ def test_a_kernel_table_of_rocprofv3_gives_a_row_for_each_line_with_times() -> N
     assert reasons == {"": 1, "header": 1, "line of another table": 1, "no times": 1}
 
 
+def test_a_table_and_a_trace_that_are_cut_in_their_last_record_say_so() -> None:
+    _, block = read(KERNELS + KERNELS.splitlines()[1][:40])
+    assert ("torn_line", 1, 40) in block.ledger.select(pl.col("reason").cast(pl.String), "records", "bytes").rows()
+    # Of numbers only the last one of a file can lack digits.
+    for cut in (1, 3, 4):
+        rows, block = read(KERNELS.splitlines(keepends=True)[0] + KERNELS.splitlines()[1][:-cut])
+        assert rows.is_empty() and "torn_line" in block.ledger["reason"].cast(pl.String).to_list(), cut
+    assert read(b"\n".join(KERNELS.splitlines()[:2]))[0].height == 1
+    assert "torn_line" not in read(KERNELS)[1].ledger["reason"].cast(pl.String).to_list()
+    _, block = read(JSON[: JSON.rindex(b"EndNs")])
+    assert block.ledger.filter(pl.col("reason").cast(pl.String) == "damaged object")["records"].to_list() == [1]
+    assert "damaged object" not in read(JSON)[1].ledger["reason"].cast(pl.String).to_list()
+
+
 @pytest.mark.parametrize(
     ("written", "u64", "text"), [("16384", 16384, None), ("16384.000000", 16384, None), ("0.5", None, "0.5")]
 )

@@ -10,9 +10,11 @@ from tracecorr.analyze.frames import collect
 from tracecorr.analyze.launches import count_packets
 from tracecorr.analyze.run_facts import describe_overhead
 from tracecorr.analyze.verdicts.evidence import Evidence
-from tracecorr.parse.amdlog.split import BLANK_LINE, PROGRAM_OUTPUT
+from tracecorr.model.reasons import BEHIND_NULS, BLANK_LINE, NUL_BYTES, PROGRAM_OUTPUT, TORN_RECORD
 from tracecorr.store.recording import describe_event_cost
 
+# What the ledger of a log counts that is no line of the runtime, or a part of one that it counts already.
+_NO_LINES = (PROGRAM_OUTPUT, BLANK_LINE, NUL_BYTES, BEHIND_NULS, TORN_RECORD)
 _NOT_MEASURED = "not measured (tracecorr experiment measures it)"
 
 
@@ -24,8 +26,8 @@ def describe_conditions(evidence: Evidence) -> dict[str, str]:
     """
     tables, layers = evidence.tables, evidence.layers
     of_log = pl.col("source").cast(pl.String) == "amd_log"
-    by_program = pl.col("reason").cast(pl.String).is_in([PROGRAM_OUTPUT, BLANK_LINE]).fill_null(value=False)
-    lines = collect(tables("ledger").filter(of_log & ~by_program).select(pl.col("records").sum())).item()
+    no_line = pl.col("reason").cast(pl.String).is_in(_NO_LINES).fill_null(value=False)
+    lines = collect(tables("ledger").filter(of_log & ~no_line).select(pl.col("records").sum())).item()
     dispatches = collect(tables("launches").filter(pl.col("kind") == "dispatch").select(pl.len())).item()
     per_dispatch = f"{lines / dispatches:.1f}" if lines and dispatches else "-"
     return {

@@ -10,6 +10,7 @@ import numpy as np
 
 from tracecorr.model import schema
 from tracecorr.model.parts import ArrowBlock, Block
+from tracecorr.model.reasons import TORN_RECORD
 from tracecorr.parse.amdlog.blocks import BLOCK_BYTES, BlockCutter, ByteStream
 from tracecorr.parse.amdlog.details import DetailReader, Details, Question
 from tracecorr.parse.amdlog.events import TableMaker
@@ -95,6 +96,9 @@ class Reader:
         self._ledger.add("used", "", *split.used)
         for reason, counts in split.skipped.items():
             self._ledger.add("skipped", reason, *counts)
+        if split.is_cut:
+            # What is there of it is used.
+            self._ledger.add("lost", TORN_RECORD, 1, 0)
         details = self._details.read(lines, self._records.threads)
         add_complaints(details.args, lines.complaints, lines.text, lines.rows["offset"], lines.at, lines.end)
         return self._block(lines.rows, details, is_last=False)

@@ -22,6 +22,7 @@ class Split:
         messages: index of a torn record -> what is known of its message.
         whole: torn records of whose message nothing lacks.
         may_complain: whether errors or warnings may be among them.
+        is_cut: whether the file ends in the last one, which lacks its end.
     """
 
     start: Ints
@@ -37,6 +38,12 @@ class Split:
     messages: dict[int, bytes] = field(default_factory=dict)
     whole: set[int] = field(default_factory=set)
     may_complain: bool = False
+    is_cut: bool = False
+
+    def skip(self, reason: str, lines: int, size: int) -> None:
+        """Count more bytes that are no record."""
+        if lines:
+            self.skipped[reason] = _sum(self.skipped.get(reason, (0, 0)), (lines, size))
 
     def merge(self, other: Split) -> Split:
         """Return the records of both in the order of the file; neither has skipped bytes or messages yet."""
@@ -48,7 +55,9 @@ class Split:
     def take(self, rows: Ints) -> Split:
         """Return some of the records, in the same order."""
         columns: dict[str, Any] = {name: mine.take(rows) for name, mine in self._columns()}
-        taken = Split(**columns, used=self.used, skipped=self.skipped, may_complain=self.may_complain)
+        taken = Split(
+            **columns, used=self.used, skipped=self.skipped, may_complain=self.may_complain, is_cut=self.is_cut
+        )  # fmt: skip
         if self.messages and len(rows):
             torn = np.array(sorted(self.messages), np.int64)
             place = np.minimum(np.searchsorted(rows, torn), len(rows) - 1)
@@ -69,14 +78,15 @@ def concatenate(parts: list[Split]) -> Split:
     names = [name for name, column in vars(parts[0]).items() if isinstance(column, np.ndarray)]
     columns: dict[str, Any] = {name: np.concatenate([vars(part)[name] for part in parts]) for name in names}
     complain = any(part.may_complain for part in parts)
-    joined = Split(**columns, used=_sum(*(part.used for part in parts)), may_complain=complain)
+    used, is_cut = _sum(*(part.used for part in parts)), parts[-1].is_cut
+    joined = Split(**columns, used=used, may_complain=complain, is_cut=is_cut)
     before = 0
     for part in parts:
         joined.messages.update({before + i: text for i, text in part.messages.items()})
         joined.whole |= {before + i for i in part.whole}
         before += len(part.start)
         for reason, counts in part.skipped.items():
-            joined.skipped[reason] = _sum(joined.skipped.get(reason, (0, 0)), counts)
+            joined.skip(reason, *counts)
     return joined
 
 

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from tracecorr.model.kinds import WORST_LEVELS
+from tracecorr.model.reasons import BLANK_LINE, BROKEN_RECORD, CONTINUATION, NUL_BYTES, PROGRAM_OUTPUT, TORN_RECORD
 from tracecorr.parse import native
 from tracecorr.parse.amdlog.blocks import cut_pieces
 from tracecorr.parse.amdlog.classify import Classifier
@@ -28,7 +29,7 @@ from tracecorr.parse.amdlog.messages import Kind
 from tracecorr.parse.amdlog.records_found import Split, concatenate
 from tracecorr.parse.amdlog.swapped import PIECE, Head, find_swapped
 from tracecorr.parse.amdlog.torn import Join, Joiner
-from tracecorr.parse.amdlog.unended import open_at_holes, open_last
+from tracecorr.parse.amdlog.unended import is_begun, measure_holes, open_at_holes, open_last
 from tracecorr.parse.amdlog.wholeness import THREAD
 from tracecorr.parse.amdlog.wraps import without_cut_number
 from tracecorr.parse.digits import Ints, Mask, Words
@@ -45,10 +46,6 @@ _BROKEN = re.compile(rb":\d:[A-Za-z_. ]")
 _WORST = np.frombuffer("".join(map(str, WORST_LEVELS)).encode(), np.uint8)
 _ROCR = b"[***rocr***] "
 _COLOURED = re.compile("^(?:\x1b|\\^\\[|\u2190)\\[[0-9;]*m *".encode())
-
-PROGRAM_OUTPUT, BLANK_LINE, CONTINUATION, BROKEN_RECORD = (
-    "program_output", "blank_line", "continuation", "broken_record",
-)  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -252,9 +249,7 @@ class Splitter:
             output = output[0] + (join.output > 0), output[1] + join.output
         split.used = split.used[0], split.used[1] + more
         split.skipped = _skipped(text, foreign.take(~is_tail), split.start, self._goes_on)
-        if output[0]:
-            before = split.skipped.get(PROGRAM_OUTPUT, (0, 0))
-            split.skipped[PROGRAM_OUTPUT] = before[0] + output[0], before[1] + output[1]
+        split.skip(PROGRAM_OUTPUT, *output)
 
     def _apply(self, split: Split, join: Join) -> None:
         """Give a record what is known of its message, and its thread where the prefix was cut."""
@@ -365,13 +360,27 @@ def _skipped(text: Text, others: _Pieces, records: Ints, goes_on: bool) -> dict[
         if not text.slice(int(first[i]), int(others.end[i])).strip(b" \r\t"):
             reason[i] = 0
     for i in np.flatnonzero((reason == 3) & (text.bytes[first] == ord(":"))).tolist():
-        if _BROKEN.match(text.slice(int(first[i]), int(others.end[i]))):
+        piece = text.slice(int(first[i]), int(others.end[i]))
+        if others.until[i] == others.end[i] == text.stop and is_begun(piece):
+            reason[i] = 4
+        elif _BROKEN.match(piece):
             reason[i] = 1
     last = np.searchsorted(records, others.start) - 1
     for i in np.unique(last[reason == 3]).tolist():
         if _is_multi_line(text, int(records[i])) if i >= 0 else goes_on:
             reason[(last == i) & (reason == 3)] = 2
-    counts = np.bincount(reason, minlength=4)
-    sizes = np.bincount(reason, others.until - others.start, minlength=4).astype(np.int64)
-    names = (BLANK_LINE, BROKEN_RECORD, CONTINUATION, PROGRAM_OUTPUT)
+    return _count_skipped(text, others, reason)
+
+
+def _count_skipped(text: Text, others: _Pieces, reason: Ints) -> dict[str, tuple[int, int]]:
+    """Return records and bytes by reason, holes in the pieces apart; `reason` has the place of each among the names."""
+    names = (BLANK_LINE, BROKEN_RECORD, CONTINUATION, PROGRAM_OUTPUT, TORN_RECORD, NUL_BYTES)
+    size = others.until - others.start
+    holes = measure_holes(text, others.start, others.end)
+    reason[(holes > 0) & (holes == others.end - others.start)] = 5
+    holes[reason == 5] = 0
+    counts = np.bincount(reason, minlength=len(names))
+    sizes = np.bincount(reason, size - holes, minlength=len(names)).astype(np.int64)
+    counts[5] += np.count_nonzero(holes)
+    sizes[5] += holes.sum()
     return {name: (int(counts[i]), int(sizes[i])) for i, name in enumerate(names) if counts[i]}

@@ -9,12 +9,20 @@ import re
 
 import numpy as np
 
+from tracecorr.model.reasons import BEHIND_NULS, NUL_BYTES
+from tracecorr.parse.amdlog.line_edges import NEWLINE
 from tracecorr.parse.amdlog.records_found import Split
 from tracecorr.parse.amdlog.wholeness import is_ended
 from tracecorr.parse.amdlog.wraps import without_cut_number
+from tracecorr.parse.digits import Ints
 from tracecorr.parse.text import Text
 
 _HOLE = re.compile(rb"\0+")
+# A program may print single NULs, but hardly so many; in a record none can be.
+_LEAST_HOLE = bytes(64)
+_LARGE_HOLE = re.compile(_LEAST_HOLE + rb"\0*")
+# What a piece of a line may be that begins like a record and ends with the file.
+_BEGUN = re.compile(rb" *:(?:\d(?::.*)?)?", re.DOTALL)
 
 
 def open_last(text: Text, split: Split) -> None:
@@ -23,6 +31,12 @@ def open_last(text: Text, split: Split) -> None:
     message = split.messages.get(last, text.slice(int(split.message[last]), int(split.end[last])))
     if split.end[last] == text.stop and not is_ended(message):
         _cut(split, last, message)
+        split.is_cut = True
+
+
+def is_begun(piece: bytes) -> bool:
+    """Tell whether a piece of a line, with which the file ends, is the beginning of a record."""
+    return bool(_BEGUN.fullmatch(piece))
 
 
 def open_at_holes(text: Text, split: Split) -> None:
@@ -33,6 +47,34 @@ def open_at_holes(text: Text, split: Split) -> None:
     for record, place in zip(records.tolist(), places[first].tolist(), strict=True):
         if record >= 0 and place < split.end[record]:
             _cut(split, record, text.slice(int(split.message[record]), place))
+            _book_hole(text, split, record, place)
+
+
+def _book_hole(text: Text, split: Split, record: int, place: int) -> None:
+    """Book the rest of a record's line, from its first NUL on, as what it is."""
+    line_end = text.raw.find(b"\n", place, text.stop) + 1 or text.stop
+    stop = min(line_end, int(split.start[record + 1])) if record + 1 < len(split.start) else line_end
+    rest = text.bytes[place:stop]
+    holes = int(np.count_nonzero(rest == 0))
+    behind = len(rest) - holes
+    if behind == 1 and rest[-1] == NEWLINE:
+        holes, behind = len(rest), 0
+    split.used = split.used[0], split.used[1] - len(rest)
+    split.skip(NUL_BYTES, 1, holes)
+    split.skip(BEHIND_NULS, int(behind > 0), behind)
+
+
+def measure_holes(text: Text, start: Ints, end: Ints) -> Ints:
+    """Return the bytes of large holes in pieces of lines that are no records."""
+    if text.raw.find(_LEAST_HOLE, text.start, text.stop) < 0:
+        return np.zeros(len(start), np.int64)
+    return np.array(
+        [
+            sum(hole.end() - hole.start() for hole in _LARGE_HOLE.finditer(text.raw, first, stop))
+            for first, stop in zip(start.tolist(), end.tolist(), strict=True)
+        ],
+        np.int64,
+    )
 
 
 def _cut(split: Split, record: int, message: bytes) -> None:

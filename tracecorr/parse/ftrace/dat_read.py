@@ -252,7 +252,7 @@ class _Version7(_Reader):
             try:
                 self._option(number, data)
             except (TruncatedError, zlib.error, zstandard.ZstdError):
-                self._dat.problems.append((f"damaged_section_{number}", 0))
+                self._dat.problems.append(("damaged_section", 0))
 
     def _option(self, number: int, data: bytes) -> None:
         dat = self._dat

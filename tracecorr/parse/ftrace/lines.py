@@ -10,6 +10,7 @@ import numpy as np
 import polars as pl
 
 from tracecorr.model import schema
+from tracecorr.model.reasons import BROKEN_RECORD, NUL_BYTES
 from tracecorr.parse.digits import Ints, Mask
 from tracecorr.parse.ftrace.prefixes import INSTANCE, Prefix, find_prefix
 from tracecorr.parse.text import Text
@@ -35,6 +36,13 @@ _LOST = (
 _LOST_LINE = re.compile(_LOST.removeprefix("^").encode())
 _WRITTEN = r"^# entries-in-buffer/entries-written: (\d+)/(\d+)"
 _MOST_LOST = 1 << 48
+# What is left of the prefix of a record where a few of its bytes are others: its task and CPU, or its time.
+_BROKEN = (
+    r"^.{1,40}-\d{1,7} +(?:\( *(?:\d+|-+)\) +)?\[\d{3,}\] "
+    r"|^.{6,60}[\[\]].{2,16}\d{1,9}\.\d{6}: \w"
+)
+_BRACKET = r"\[(\d{3,})\]"
+_REASONS = {"rest": "no_record_prefix", "broken": BROKEN_RECORD, "nul": NUL_BYTES}
 _HEADER = r"^#|^cpus=\d+\s*$|^ ?-{20,}\s*$|^\s*$"
 
 
@@ -58,6 +66,14 @@ class BlockText:
         """Return the bytes of each line with its line end."""
         return np.minimum(self.end + 1, self.text.stop) - self.start
 
+    def hollow(self) -> Ints:
+        """Return the lines with NULs in them: something that was never stored, and two halves of records."""
+        raw, stop = self.text.raw, self.text.stop
+        if raw.find(b"\0", self.text.start, stop) < 0:
+            return np.zeros(0, np.int64)
+        places = np.flatnonzero(self.text.bytes[self.text.start : stop] == 0) + self.text.start
+        return np.unique(np.searchsorted(self.start, places, "right") - 1)
+
     def lines(self, rows: Mask) -> pl.DataFrame:
         """Return `seq`, `offset`, `length`, `size` (with line end) and `line` of some lines."""
         start, end = self.start[rows], self.end[rows]
@@ -72,12 +88,17 @@ class BlockText:
 
 @dataclass
 class BlockLines:
-    """Hold the records of one block and the account of its bytes."""
+    """Hold the records of one block and the account of its bytes.
+
+    Args:
+        damages: rows as in `losses`: between which records those lie that cannot be read, for each CPU of the block.
+    """
 
     records: pl.DataFrame
     graph: pl.DataFrame
     ledger: pl.DataFrame
     losses: pl.DataFrame
+    damages: pl.DataFrame
 
 
 def looks_like_ftrace_text(head: bytes) -> bool:
@@ -144,13 +165,12 @@ def read_lines(block: BlockText, rest: Mask, file: int, others: pl.DataFrame, pr
     """
     frame = block.lines(rest)
     frame = frame.with_columns(pl.col("line").str.extract_groups(prefix.pattern + _BODY).alias("m")).unnest("m")
-    frame = frame.with_columns(_kinds().alias("kind"))
-    frame = _attach_continuations(frame)
+    frame = _attach_continuations(_mark_damages(frame.with_columns(_kinds().alias("kind")), block.hollow()))
     records = _finish_records(frame.filter(pl.col("kind") == "record"), prefix)
     graph = frame.filter(pl.col("kind") == "graph").select("seq", "offset", "length", "line")
-    losses = _losses(frame, [records, others])
+    losses, damages = _losses(frame, [records, others]), _list_damages(frame, [records, others])
     read = block.sizes()[~rest]
-    return BlockLines(records, graph, _ledger(frame, losses, file, (len(read), int(read.sum()))), losses)
+    return BlockLines(records, graph, _ledger(frame, losses, file, (len(read), int(read.sum()))), losses, damages)
 
 
 def _kinds() -> pl.Expr:
@@ -166,6 +186,44 @@ def _kinds() -> pl.Expr:
         .then(pl.lit("graph"))
         .otherwise(pl.lit("rest"))
     )
+
+
+def _mark_damages(frame: pl.DataFrame, hollow: Ints) -> pl.DataFrame:
+    """Return the lines with the kinds `nul` and `broken` where what is left of them are no records."""
+    kind, rest = frame["kind"], (frame["kind"] == "rest").arg_true()
+    broken = rest.filter(frame["line"].gather(rest).str.contains(_BROKEN))
+    if broken.is_empty() and not len(hollow):
+        return frame
+    kind = kind.scatter(broken, "broken")
+    return frame.with_columns(kind.scatter(frame["seq"].is_in(hollow.tolist()).arg_true(), "nul"))
+
+
+def _list_damages(frame: pl.DataFrame, records: list[pl.DataFrame]) -> pl.DataFrame:
+    """Return where records are damaged: from the one before them to the one behind.
+
+    One whose CPU is still told counts there; others may be any number, on every CPU.
+    """
+    hurt = frame.filter(pl.col("kind").is_in(["broken", "nul"]))
+    stamps = _stamps_of(records).drop_nulls()
+    if hurt.is_empty() or stamps.is_empty():
+        return schema.LOSSES.empty()
+    behind = stamps["offset"].search_sorted(hurt["offset"])
+    before = stamps["stamp_ns"].gather((behind.cast(pl.Int64) - 1).clip(0))
+    after = stamps["stamp_ns"].gather(behind.clip(0, stamps.height - 1))
+    told = pl.when(pl.col("kind") == "broken").then(pl.col("line").str.extract(_BRACKET).cast(pl.UInt16, strict=False))
+    # Behind the last record of a block nothing tells how far it goes: to the next one of its thread, at least.
+    spans = hurt.select(told.alias("cpu")).with_columns(before.alias("from_ns"), after.alias("to_ns")).with_columns(
+        pl.max_horizontal("to_ns", pl.col("from_ns") + 1)
+    )  # fmt: skip
+    known, unknown = spans.drop_nulls("cpu"), spans.filter(pl.col("cpu").is_null()).drop("cpu").unique()
+    counted = known.group_by("cpu", "from_ns", "to_ns").agg(count=pl.len().cast(pl.Int64))
+    anywhere = unknown.join(stamps.select("cpu").unique(), how="cross").with_columns(count=pl.lit(None, pl.Int64))
+    return schema.LOSSES.conform(pl.concat([counted, anywhere.select(counted.columns)]))
+
+
+def _stamps_of(records: list[pl.DataFrame]) -> pl.DataFrame:
+    columns = {"offset": pl.Int64, "cpu": pl.UInt16, "stamp_ns": pl.Int64}
+    return pl.concat([f.select(pl.col(c).cast(t) for c, t in columns.items()) for f in records]).sort("offset")
 
 
 def _attach_continuations(frame: pl.DataFrame) -> pl.DataFrame:
@@ -217,8 +275,7 @@ def _losses(frame: pl.DataFrame, records: list[pl.DataFrame]) -> pl.DataFrame:
     heads = frame.filter((pl.col("kind") == "header") & pl.col("line").str.contains(_WRITTEN))
     if lost.is_empty() and heads.is_empty():
         return schema.LOSSES.empty()
-    columns = {"offset": pl.Int64, "cpu": pl.UInt16, "stamp_ns": pl.Int64}
-    stamps = pl.concat([f.select(pl.col(c).cast(t) for c, t in columns.items()) for f in records]).sort("offset")
+    stamps = _stamps_of(records)
     rows = [_gap(stamps, offset, line) for offset, line in lost.select("offset", "line").iter_rows()]
     for present, written in heads["line"].str.extract_groups(_WRITTEN).struct.unnest().iter_rows():
         if int(present) < int(written):
@@ -248,13 +305,13 @@ def _count(lost: int) -> int | None:
 
 
 def _ledger(frame: pl.DataFrame, losses: pl.DataFrame, file: int, others: tuple[int, int]) -> pl.DataFrame:
-    rest = pl.col("kind") == "rest"
+    is_no_record = pl.col("kind").is_in(list(_REASONS))
     # Headers, notes of losses and what a record goes on with are bytes of the file, but no records.
-    counted = pl.col("kind").is_in(["record", "graph", "rest"])
+    counted = pl.col("kind").is_in(["record", "graph", *_REASONS])
     account = (
         frame.group_by(
-            pl.when(rest).then(pl.lit("skipped")).otherwise(pl.lit("used")).alias("outcome"),
-            pl.when(rest).then(pl.lit("no_record_prefix")).otherwise(pl.lit("")).alias("reason"),
+            pl.when(is_no_record).then(pl.lit("skipped")).otherwise(pl.lit("used")).alias("outcome"),
+            pl.col("kind").replace_strict(_REASONS, default="").alias("reason"),
         )
         .agg(counted.sum().alias("records"), pl.col("size").sum().alias("bytes"))
         .select("outcome", "reason", "records", "bytes")

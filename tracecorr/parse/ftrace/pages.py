@@ -19,7 +19,7 @@ from tracecorr.parse.ftrace.pairing import Pairer
 from tracecorr.parse.ftrace.payloads import SHORT, Names, Payloads, Skipped
 from tracecorr.parse.ftrace.prefixes import in_ns
 from tracecorr.parse.ftrace.ring import word_view
-from tracecorr.parse.ftrace.streams import Account, CpuPages, Window, next_window
+from tracecorr.parse.ftrace.streams import Account, CpuPages, Gap, Window, next_window
 from tracecorr.parse.ftrace.symbols import Symbols, parse_printk_formats
 
 # Pages decoded at a time (best of 256 to 8192 measured): steps of the walk are wide, arrays fit the cache.
@@ -100,13 +100,17 @@ class RecordReader:
         kinds, base, data, length = self._base(window)
         batch = hv.Batch()
         skipped = self._payloads.add(batch, window.flat, kinds, base, data, length)
-        self.gaps.update(gap.place for gap in window.gaps)
-        losses = _losses(
-            (self._cpus[gap.place].cpu, gap.before, gap.after, gap.lost if gap.lost >= 0 else None)
-            for gap in window.gaps
-        )
-        events, args = self.pairer.feed(batch, losses)
+        told = [gap for gap in window.gaps if gap.told]
+        self.gaps.update(gap.place for gap in told)
+        losses = self._losses_of(told)
+        # What damage took is booked as such, but no call is whole over it either.
+        events, args = self.pairer.feed(batch, self._losses_of(window.gaps))
         return Block(events=events, args=args, ledger=self._ledger(window, skipped), losses=self.scale_losses(losses))
+
+    def _losses_of(self, gaps: list[Gap]) -> pl.DataFrame:
+        return _losses(
+            (self._cpus[gap.place].cpu, gap.before, gap.after, gap.lost if gap.lost >= 0 else None) for gap in gaps
+        )
 
     def scale_losses(self, losses: pl.DataFrame) -> pl.DataFrame:
         """Return losses with their stamps in nanoseconds, as those of the events are."""
@@ -154,7 +158,7 @@ class RecordReader:
         counts = np.bincount(window.source, minlength=len(self._cpus))
         lost = np.zeros(len(self._cpus), np.int64)
         for gap in window.gaps:
-            lost[gap.place] += max(gap.lost, 1)
+            lost[gap.place] += max(gap.lost, 1) if gap.told else 0
         for index, cpu in enumerate(self._cpus):
             left_out = skipped.of_file(cpu.file)
             rows += _accounts(cpu, window.accounts[index], int(counts[index]), left_out)

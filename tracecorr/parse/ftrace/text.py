@@ -81,8 +81,9 @@ class _Reader:
         self._quick.learn(block)
         batch = hv.Batch()
         heads = self._tasks.read(text, start, end)
+        found = BlockText(text, start, end, offset)
         # A line without a head may continue the record before it, which then is more than its line.
-        alone = np.isin(heads.line + 1, np.append(heads.line, len(start)))
+        alone = np.isin(heads.line + 1, np.append(heads.line, len(start))) & ~np.isin(heads.line, found.hollow())
         heads = heads.select(alone)
         base = heads.frame(self._file, offset - text.start)
         taken = self._quick.add(batch, text, heads, base)
@@ -90,10 +91,11 @@ class _Reader:
         rest[heads.line[taken]] = False
         self._learn_prefix(block, bool(taken.any()))
         others, prefix = base.filter(pl.Series(taken)), self._prefix or USUAL
-        lines = read_lines(BlockText(text, start, end, offset), rest, self._file, others, prefix)
+        lines = read_lines(found, rest, self._file, others, prefix)
         self._add_records(batch, lines)
         losses = self._date_losses(lines, others)
-        events, args = self.pairer.feed(batch, losses)
+        # What damage took is booked as such, but no call is whole over it either.
+        events, args = self.pairer.feed(batch, pl.concat([losses, lines.damages]))
         losses = losses.with_columns(in_ns(pl.col("from_ns", "to_ns"), self.pairer.unit_ns))
         return Block(events=events, args=args, ledger=lines.ledger, losses=losses)
 

@@ -6,8 +6,10 @@ import csv
 import json
 import re
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import pairwise
+
+from tracecorr.model.reasons import TORN_LINE
 
 # Why rows are skipped that tell no time, as those of statistics do.
 TIMELESS = "no times"
@@ -130,11 +132,20 @@ def read_csv_records(data: bytes) -> Iterator[Record]:
         if not header:
             header = cells
             yield Record(offset, len(line), {}, reason="header")
-        elif len(cells) != len(header):
-            yield Record(offset, len(line), {}, reason="line of another table" if cells else "empty line")
         else:
-            yield classify(offset, len(line), dict(zip(header, cells, strict=True)))
+            yield _read_line(offset, line, header, cells)
         offset += len(line)
+
+
+def _read_line(offset: int, line: bytes, header: list[str], cells: list[str]) -> Record:
+    record = Record(offset, len(line), {}, reason="line of another table" if cells else "empty line")
+    if len(cells) == len(header):
+        record = classify(offset, len(line), dict(zip(header, cells, strict=True)))
+    # A last line without its end may have been cut: then cells lack, or its last number, that of the end, is too small.
+    is_ended = line.endswith((b"\n", b"\r")) or not cells
+    if record.reason and not is_ended and (len(cells) != len(header) or record.start_ns is not None):
+        return replace(record, reason=TORN_LINE)
+    return record
 
 
 def read_json_records(data: bytes) -> Iterator[Record]:
@@ -148,7 +159,8 @@ def read_json_records(data: bytes) -> Iterator[Record]:
         found = _decode(piece)
         if not isinstance(found, dict) or found.get("ph") != "X":
             lanes |= _name_lane(found)
-            yield Record(begin, len(piece), {}, reason="description of the trace")
+            damaged = found is None and piece.lstrip().startswith(b",{")
+            yield Record(begin, len(piece), {}, reason="damaged object" if damaged else "description of the trace")
             continue
         told = found.get("args")
         fields = {str(k): str(v) for k, v in told.items()} if isinstance(told, dict) else {}
