@@ -311,10 +311,41 @@ def test_service_by_priority_counts_recorded_doorbells_only() -> None:
     assert [r["completion_max_ns"] for r in rows] == [200, 1_000]
     told = _answer(run)[4].lines
     assert (
-        "queue 0 (log priority 2): doorbell to GPU start 50 ns P50, 60 ns P95 of 2 packets, each known to +- 41 ns"
-        in told
-    )
+        "queue 0 (log priority 2): doorbell to GPU start 50 ns P50, 60 ns P95 of 2 dispatch packets, each known to "
+        "+- 41 ns"
+    ) in told
+    assert not any("not kernels" in line for line in told)
     assert not any("doorbell to GPU start" in line for line in _answer(make_run())[4].lines)
+
+
+def test_barriers_are_not_told_as_kernels_that_waited() -> None:
+    run = make_run()
+    run["queues"].append({"queue": 7, "process": 0, "hwq": 0x99, "priority_log": 0})
+    timed = {"kind": "barrier_value", "doorbell_evidence": "recorded", "doorbell_ns": 100, "packet_ns": 90}
+    kernel = {"kind": "dispatch", "packet_ns": 80}
+    run["launches"] = [
+        {**kernel, "queue": 0, "complete_ns": 280},
+        {**timed, "queue": 0, "gpu_start_ns": 1_150, "complete_ns": 5_090},
+        {**kernel, "queue": 7},
+        {**timed, "queue": 7, "gpu_start_ns": 900},
+    ]
+    tables = tables_of(run)
+    rows = summarize_service(tables("launches"), tables("events"), summarize_priorities(tables))
+    columns = ("queue", "kind", "packets", "timed", "start_p50_ns", "completion_max_ns")
+    assert rows.select(columns).rows() == [
+        (0, "dispatch", 1, 0, None, 200), (0, "barrier_value", 1, 1, 1_050, 5_000),
+        (7, "barrier_value", 1, 1, 800, None),
+    ]  # fmt: skip
+    told = _answer(run)[4].lines
+    assert any("1.05 us P95 of 1 barrier_value packets" in line for line in told)
+    assert any(line.startswith("these are barrier_value packets, not kernels") for line in told)
+    # Kernels of one priority alone are not compared with barriers of the other.
+    run["launches"][2] |= {**timed, "kind": "dispatch", "gpu_start_ns": 700}
+    assert any("not kernels" in line for line in _answer(run)[4].lines)
+    run["launches"][0] |= {**timed, "kind": "dispatch", "gpu_start_ns": 120}
+    told = _answer(run)[4].lines
+    assert [line for line in told if "barrier" in line] == []
+    assert sum("P95 of 1 dispatch packets" in line for line in told) == 2
 
 
 def test_jobs_of_each_ring() -> None:

@@ -184,9 +184,11 @@ def _service_sections(evidence: Evidence, sources: set[str]) -> Iterator[Section
         "Waiting for the GPU by priority",
         evidence.service,
         "`start` = recorded doorbell to GPU start, of the `timed` packets; `completion` = packet to observed "
-        "completion, an upper bound. Priority in the log: 2 high, 1 normal, 0 low. A queue asked for more waits "
-        "longer, too: `tracecorr experiment preempt` compares the same work alone and together. `start error` = how "
-        "far a start may lie from the truth, to either side",
+        "completion, an upper bound. Kernels are `dispatch`: a barrier, such as that of an event, starts when the "
+        "packets before it are done, so that its times include theirs, and packets of a graph wait for each other. "
+        "Priority in the log: 2 high, 1 normal, 0 low. A queue asked for more waits longer, too: `tracecorr experiment "
+        "preempt` compares the same work alone and together. `start error` = how far a start may lie from the truth, "
+        "to either side",
         explain_lack(sources, "packets", log=True),
         nothing="no packet has a GPU time or an observed completion",
     )

@@ -11,6 +11,7 @@ import polars as pl
 
 from tracecorr.analyze.doorbell_pages import list_doorbell_pages
 from tracecorr.analyze.frames import Tables, collect
+from tracecorr.analyze.graphs import OF_A_GRAPH
 from tracecorr.analyze.hqd import gpu_id_text
 from tracecorr.analyze.queues import count_doubled, explain_doubled, summarize_queues
 from tracecorr.analyze.streams import count_streams_at_once
@@ -20,6 +21,7 @@ from tracecorr.analyze.verdicts.model import Verdict
 from tracecorr.model.kinds import INFERRED
 
 _MAX_QUEUES = 8
+_KERNELS = "dispatch"  # the kind of packets that start a kernel, but for those of graphs
 _TOLD = {"pid": "process", "tid": "tid", "gpu": "gpu"}
 _NAMED = (("gpus", "gpu", "gpu_id"), ("streams", "stream", "handle"))
 _NOT_RECORDED = "its CREATE_QUEUE ioctl is not recorded"
@@ -249,22 +251,39 @@ def _priority(evidence: Evidence, said: dict[str, Verdict]) -> Answer:
 
 def _describe_service(evidence: Evidence) -> list[str]:
     """Return how long the packets of each priority waited, where queues of several priorities were timed."""
-    rows = evidence.service.filter(pl.col("timed") > 0)
-    if rows["priority_log"].n_unique() < 2:
+    rows = _choose_kind(evidence.service.filter(pl.col("timed") > 0))
+    if rows.is_empty():
         return []
+    kind = rows["kind"][0]
     rows, shown = _choose_compared(rows, evidence)
     lines = [
         f"queue {row['queue']} (log priority {_or_unknown(row['priority_log'])}{row['where']}): doorbell to GPU start "
-        f"{render_ns(row['start_p50_ns'])} P50, {render_ns(row['start_p95_ns'])} P95 of {row['timed']} packets, "
+        f"{render_ns(row['start_p50_ns'])} P50, {render_ns(row['start_p95_ns'])} P95 of {row['timed']} {kind} packets, "
         f"{_describe_error(row['start_error_ns'])}"
         for row in shown.iter_rows(named=True)
     ]
     if rows.height > shown.height:
         lines.append(f"... and {rows.height - shown.height} more queues: section Waiting for the GPU by priority")
+    if kind != _KERNELS:
+        lines.append(
+            f"these are {kind} packets, not kernels (no kernels of two priorities were timed): each starts when the "
+            "packets before it are done, so its wait includes their time and does not tell how long a kernel waits"
+        )
     return [
         *lines,
         "who waits less may have less to wait for: `tracecorr experiment preempt` compares alone and together",
     ]
+
+
+def _choose_kind(timed: pl.DataFrame) -> pl.DataFrame:
+    """Return the rows of one kind of packets with several priorities: kernels, else what most are; or none.
+
+    Packets of a graph wait for each other, so that a wait tells nothing of their queue.
+    """
+    of_kind = timed.group_by("kind").agg(pl.col("timed").sum(), pl.col("priority_log").n_unique().alias("priorities"))
+    several = of_kind.filter((pl.col("priorities") > 1) & ~pl.col("kind").str.ends_with(OF_A_GRAPH))
+    chosen = several.sort(pl.col("kind") != _KERNELS, -pl.col("timed"), "kind")["kind"].head(1)
+    return timed.filter(pl.col("kind").is_in(chosen.implode()))
 
 
 def _choose_compared(rows: pl.DataFrame, evidence: Evidence) -> tuple[pl.DataFrame, pl.DataFrame]:
