@@ -22,6 +22,7 @@ from tracecorr.analyze.kernels import summarize_kernels
 from tracecorr.analyze.lacks import (
     explain_lack,
     explain_lack_of_doorbells,
+    explain_lack_of_dumps,
     explain_lack_of_kernels,
     explain_lack_of_packets,
 )
@@ -202,6 +203,7 @@ def _ring_sections(evidence: Evidence, sources: set[str]) -> Iterator[Section]:
         list_logical_queues(tables("hqd").collect()),
         "recorded: dumps of HQDs, MQDs and runlists, the slots of all XCCs of a queue together; `queue` is joined by "
         "ring address, and where several processes have the same one by the doorbells that MQDs tell",
+        explain_lack_of_dumps(tables),
         nothing="no dump of the KFD is in the capture (--hqd, or `tracecorr hqd`)",
     )
     yield Section(
