@@ -46,6 +46,38 @@ def test_without_threads_the_two_lines_of_a_creation_belong_together_in_their_ca
     assert summarize_queue_creation(tables_of(run))["rocr_ns"].to_list() == [None, None]
 
 
+def test_only_ioctls_that_surely_lie_in_a_creation_are_summed_up() -> None:
+    """What an error of a clock may put outside, other threads and guessed threads do not count."""
+    run = make_run()
+    ioctl = {"layer": "ioctl", "name": "AMDKFD_IOC_ALLOC_MEMORY_OF_GPU", "process": 0, "thread": 0, "dur_ns": 40}
+    for event in run["events"]:
+        event |= {"err_lo_ns": 0, "err_hi_ns": 0}
+    run["events"] += [
+        {**ioctl, "event": 60, "ts_ns": 1_049, "err_lo_ns": 0, "err_hi_ns": 0},
+        {**ioctl, "event": 61, "ts_ns": 1_060, "err_lo_ns": 20, "err_hi_ns": 0},
+        {**ioctl, "event": 62, "ts_ns": 1_450, "err_lo_ns": 20, "err_hi_ns": 20},
+        {**ioctl, "event": 63, "ts_ns": 1_700, "thread": 1, "err_lo_ns": 0, "err_hi_ns": 0},
+        {**ioctl, "event": 64, "ts_ns": 1_855, "err_lo_ns": 0, "err_hi_ns": 10},
+        {**ioctl, "event": 65, "ts_ns": 1_700},
+    ]
+
+    def told() -> list[tuple[int | None, int | None]]:
+        return summarize_queue_creation(tables_of(run)).select("rocr_ioctls", "rocr_in_ioctls_ns").rows()
+
+    # CREATE_QUEUE, UPDATE_QUEUE and event 62.
+    assert told() == [(3, 440), (None, None)]
+    said = judge_capture(tables_of(run), names=["rocr_create_time"])[0].finding.reason
+    assert said.endswith("; 3 ioctls of its thread that surely lie in it took 440 ns in total")
+    assert (
+        "the runtime took 850 ns, of it 3 ioctls 440 ns; CREATE_QUEUE (event 3) took 300 ns"
+        in (_answer(run)[0].lines[0])
+    )
+    run["threads"][0]["evidence"] = "inferred"
+    assert told() == [(None, None)] * 2
+    said = judge_capture(tables_of(run), names=["rocr_create_time"])[0].finding.reason
+    assert said.endswith("; the longest CREATE_QUEUE ioctl took 300 ns")
+
+
 def test_doorbell_mapping_of_another_gpu_is_not_taken() -> None:
     run = make_run()
     run["gpus"][0]["gpu_id"] = 0x1234

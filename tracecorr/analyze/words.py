@@ -122,8 +122,17 @@ def _describe_creation(row: dict[str, Any], has_log: bool, lacks: str) -> str:
         return f"{name}: {ioctl}; which HIP call asked for it is not known without a HIP log"
     asked = f"requested by {row['call']} (event {row['call_event']})" if row["call"] else "its HIP call is not known"
     asked += row["whose"] if row["call"] else ""
-    runtime = f"the runtime took {render_ns(row['rocr_ns'])}" if row["rocr_ns"] is not None else "runtime time unknown"
-    return f"{name}: {asked}; {runtime}; {ioctl}"
+    return f"{name}: {asked}; {_describe_runtime(row)}; {ioctl}"
+
+
+def _describe_runtime(row: dict[str, Any]) -> str:
+    """Return how long the runtime took, and the ioctls of its thread that surely lie in this time."""
+    if row["rocr_ns"] is None:
+        return "runtime time unknown"
+    said = f"the runtime took {render_ns(row['rocr_ns'])}"
+    if not row["rocr_in_ioctls_ns"]:
+        return said
+    return f"{said}, of it {count_of(row['rocr_ioctls'], 'ioctl')} {render_ns(row['rocr_in_ioctls_ns'])}"
 
 
 def _describe_ioctl(row: dict[str, Any]) -> str:
