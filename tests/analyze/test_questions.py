@@ -14,6 +14,7 @@ from tracecorr.analyze.driver_events import summarize_driver_events
 from tracecorr.analyze.drm_jobs import summarize_drm_jobs
 from tracecorr.analyze.gaps import summarize_gaps
 from tracecorr.analyze.hsa_calls import summarize_hsa_calls
+from tracecorr.analyze.ioctls import explain_ioctls
 from tracecorr.analyze.memory import summarize_memory
 from tracecorr.analyze.mqd import summarize_mqd_operations
 from tracecorr.analyze.paths import summarize_paths
@@ -76,6 +77,24 @@ def test_only_ioctls_that_surely_lie_in_a_creation_are_summed_up() -> None:
     assert told() == [(None, None)] * 2
     said = judge_capture(tables_of(run), names=["rocr_create_time"])[0].finding.reason
     assert said.endswith("; the longest CREATE_QUEUE ioctl took 300 ns")
+
+
+def test_ioctls_that_only_functions_of_the_driver_show_are_told_as_such() -> None:
+    run = make_run()
+    made = next(e for e in run["events"] if e["event"] == 3)
+    assert "sys_enter" in explain_ioctls(table("events", made | {"cmd": 0xC0604B02}))
+    made["result"] = None
+    assert explain_ioctls(tables_of(run)("events")).endswith("kfd_ioctl, of 1 that of the function in it")
+    assert "took 300 ns and what it returned is not known" in _answer(run)[0].lines[0]
+    (verdict,) = judge_capture(tables_of(run), names=["kfd_create_under_1ms"])
+    assert "1 more" in verdict.finding.reason
+    run["events"] = [e for e in run["events"] if e["event"] != 10]
+    (verdict,) = judge_capture(tables_of(run), names=["kfd_create_under_1ms"])
+    assert verdict.finding.reason == "what the 1 CREATE_QUEUE ioctl returned is not known"
+    made["dur_ns"] = None
+    assert "took an unknown time and its return was not seen" in _answer(run)[0].lines[0]
+    (verdict,) = judge_capture(tables_of(run), names=["kfd_create_under_1ms"])
+    assert "none of them is seen to return" in verdict.finding.reason
 
 
 def test_doorbell_mapping_of_another_gpu_is_not_taken() -> None:

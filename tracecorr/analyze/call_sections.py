@@ -12,7 +12,7 @@ from tracecorr.analyze.evictions import summarize_evictions
 from tracecorr.analyze.frames import Tables
 from tracecorr.analyze.hip_calls import summarize_hip_calls, summarize_internal_calls
 from tracecorr.analyze.hsa_calls import summarize_hsa_calls
-from tracecorr.analyze.ioctls import summarize_ioctls
+from tracecorr.analyze.ioctls import explain_ioctls, summarize_ioctls
 from tracecorr.analyze.lacks import explain_lack
 from tracecorr.analyze.rocprof import summarize_rocprof
 
@@ -61,7 +61,8 @@ def list_call_sections(tables: Tables, sources: set[str]) -> Iterator[Section]:
         "ioctls",
         "Ioctls",
         summarize_ioctls(events),
-        f"recorded: sys_enter and sys_exit of the trace; names are derived from the request number{scaled}",
+        f"{explain_ioctls(events)}; `result unknown` = calls whose result no record tells: they may have failed"
+        f"{scaled}",
         explain_lack(sources, "ioctls", trace=True),
         nothing="the trace holds no ioctl on a KFD or DRM descriptor",
     )

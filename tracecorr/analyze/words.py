@@ -137,10 +137,11 @@ def _describe_runtime(row: dict[str, Any]) -> str:
 
 def _describe_ioctl(row: dict[str, Any]) -> str:
     result = row["ioctl_result"]
-    returned = "its return was not seen" if result is None else f"returned {result}"
-    refused = "" if result in (None, "0") else ": the driver made no queue"
-    ioctl = f"CREATE_QUEUE (event {row['create_ioctl_event']})"
-    return f"{ioctl} took {_describe_short(row['ioctl_ns'])} and {returned}{refused}"
+    ioctl = f"CREATE_QUEUE (event {row['create_ioctl_event']}) took {_describe_short(row['ioctl_ns'])}"
+    if result is None:
+        unknown = "its return was not seen" if row["ioctl_ns"] is None else "what it returned is not known"
+        return f"{ioctl} and {unknown}"
+    return f"{ioctl} and returned {result}{'' if result == '0' else ': the driver made no queue'}"
 
 
 def _describe_short(took_ns: int | None) -> str:
