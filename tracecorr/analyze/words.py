@@ -13,6 +13,7 @@ from tracecorr.analyze.doorbell_pages import list_doorbell_pages
 from tracecorr.analyze.frames import Tables, collect
 from tracecorr.analyze.graphs import OF_A_GRAPH
 from tracecorr.analyze.hqd import gpu_id_text
+from tracecorr.analyze.nodes import node_of
 from tracecorr.analyze.queues import count_doubled, explain_doubled, summarize_queues
 from tracecorr.analyze.streams import count_streams_at_once
 from tracecorr.analyze.values import count_of, hex_text, render_ns
@@ -50,10 +51,10 @@ class Answer:
 
 def answer_questions(evidence: Evidence, verdicts: Sequence[Verdict]) -> tuple[Answer, ...]:
     """Return the answers; what the capture does not hold is said to be not recorded, never guessed."""
-    made, tables = evidence.queue_creation, evidence.tables
+    made, tables = _name_makers(evidence), evidence.tables
     said = {v.name: v for v in verdicts}
     return (
-        _creation(_name_makers(made, tables), "amd_log" in evidence.sources),
+        _creation(made, "amd_log" in evidence.sources),
         _mqd(made),
         _path(said, list_doorbell_pages(tables).join(made, on="process", how="semi"), "ftrace" in evidence.sources),
         _queues(tables, made),
@@ -61,8 +62,9 @@ def answer_questions(evidence: Evidence, verdicts: Sequence[Verdict]) -> tuple[A
     )
 
 
-def _name_makers(made: pl.DataFrame, tables: Tables) -> pl.DataFrame:
-    """Return `made` with `maker` and `whose`, in words: what is not the same for all queues, and the stream."""
+def _name_makers(evidence: Evidence) -> pl.DataFrame:
+    """Return `queue_creation` with `maker` and `whose`, in words: what not all queues have alike, and the stream."""
+    made, tables = evidence.queue_creation, evidence.tables
     gpus, streams = (tables(name).select(key, value).collect() for name, key, value in _NAMED)
     named = made.join(gpus.with_columns(gpu_id_text()), on="gpu", how="left", maintain_order="left")
     named = named.join(streams, on="stream", how="left", maintain_order="left")
@@ -72,11 +74,17 @@ def _name_makers(made: pl.DataFrame, tables: Tables) -> pl.DataFrame:
         pl.format(text, "gpu_id" if key == "gpu" else key) if several[key] else pl.lit(None, pl.String)
         for key, text in (("pid", "process {}"), ("tid", "thread {}"), ("gpu", "GPU {}"))
     ]
-    words = pl.concat_str(maker, separator=", ", ignore_nulls=True)
+    words = pl.concat_str(_name_node(evidence), *maker, separator=", ", ignore_nulls=True)
     whose = pl.format(" for stream {}", hex_text(pl.col("handle")))
     return named.with_columns(
         maker=pl.when(words != "").then(pl.format(" ({})", words)).fill_null(""), whose=whose.fill_null("")
     )
+
+
+def _name_node(evidence: Evidence) -> pl.Expr:
+    """Return the node of a queue, in words; null where all are of one."""
+    nodes = evidence.info.get("nodes") or []
+    return pl.format("node {}", node_of("queue", nodes if len(nodes) > 1 else [], "queues"))
 
 
 def _creation(made: pl.DataFrame, has_log: bool) -> Answer:
@@ -157,8 +165,8 @@ def _mqd(made: pl.DataFrame) -> Answer:
     if seen.is_empty():
         return Answer(question, ("not recorded: no MQD function was traced (capture with the KFD and MQD probes)",))
     lines = [
-        f"queue {row['queue']}: in event {row['init_mqd_event']}, {_describe_short(row['mqd_ns'])} after CREATE_QUEUE "
-        f"began; operations: {row['mqd_operations']}"
+        f"queue {row['queue']}{row['maker']}: in event {row['init_mqd_event']}, {_describe_short(row['mqd_ns'])} after "
+        f"CREATE_QUEUE began; operations: {row['mqd_operations']}"
         for row in seen.head(_MAX_QUEUES).iter_rows(named=True)
     ]
     lines.append("the driver hands it over before CREATE_QUEUE returns (runlist under HWS, add_hw_queue under MES)")
@@ -297,12 +305,14 @@ def _choose_kind(timed: pl.DataFrame) -> pl.DataFrame:
 
 
 def _choose_compared(rows: pl.DataFrame, evidence: Evidence) -> tuple[pl.DataFrame, pl.DataFrame]:
-    """Return the queues with `where` (the GPU, if there are several), and those to show: of each priority alike."""
+    """Return the queues with `where` (node and GPU, if several), and those to show: of each priority alike."""
     gpus = evidence.tables("gpus").select("gpu", "gpu_id").collect().with_columns(gpu_id_text())
     rows = rows.join(evidence.queues.select("queue", "gpu"), on="queue", how="left", maintain_order="left")
     rows = rows.join(gpus, on="gpu", how="left", maintain_order="left")
-    where = pl.format(", GPU {}", "gpu_id").fill_null("") if rows["gpu"].drop_nulls().n_unique() > 1 else pl.lit("")
-    rows = rows.with_columns(where=where, turn=pl.int_range(pl.len()).over("gpu", "priority_log"))
+    several = rows["gpu"].drop_nulls().n_unique() > 1
+    gpu = pl.format("GPU {}", "gpu_id") if several else pl.lit(None, pl.String)
+    where = [pl.format(", {}", words).fill_null("") for words in (_name_node(evidence), gpu)]
+    rows = rows.with_columns(where=pl.concat_str(where), turn=pl.int_range(pl.len()).over("gpu", "priority_log"))
     # Only queues of one GPU wait for each other.
     order, falls = ["gpu", "priority_log", "queue"], [False, True, False]
     chosen = rows.sort("turn", *order, descending=[False, *falls]).head(_MAX_QUEUES)
