@@ -101,11 +101,13 @@ def test_ioctls_are_summed_by_request_and_failed_ones_counted() -> None:
         call("A", 10, "0", "ioctl"),
         call("A", 30, "EINVAL", "ioctl"),
         call("A", 20, "3", "ioctl"),
+        call("A", None, None, "ioctl"),
         call("B", 5, None, "ioctl"),
         call("hipFree", 7),
     )
     rows = summarize_ioctls(events).to_dicts()
-    assert [(r["name"], r["calls"], r["errors"], r["total_ns"]) for r in rows] == [("A", 3, 1, 60), ("B", 1, 0, 5)]
+    columns = ("name", "calls", "errors", "not_yet", "result_unknown", "total_ns")
+    assert [tuple(r[c] for c in columns) for r in rows] == [("A", 4, 1, 0, 1, 60), ("B", 1, None, None, 1, 5)]
 
 
 def test_kernels_do_not_guess_gpu_times() -> None:

@@ -41,7 +41,16 @@ def test_one_stream_against_four(comparison: Comparison) -> None:
         ("vadd", 300, 300),
     ]
     assert "queues with dispatches: 1 in A, 4 in B" in comparison.findings
-    assert "kernels: 3 in both, 0 only in A, 0 only in B" in comparison.findings
+    for line in (
+        "names of kernels: 3 in both, 0 only in A, 0 only in B",
+        "kinds of ioctls: 18 in both, 0 only in A, 0 only in B; ioctls: 254 in A, 1,517 in B",
+        "largest changes of packets and copies by kind: barrier_and 4 in A, 222 in B",
+        "largest changes of ioctls by kind: AMDKFD_IOC_WAIT_EVENTS 17 in A, 619 in B; AMDKFD_IOC_SET_EVENT 22 in A, "
+        "458 in B; AMDKFD_IOC_CREATE_EVENT 21 in A, 86 in B",
+        "latencies leave out launches: 450 of 600 launches of barrier_value of B, 450 of 600 launches of dispatch of B "
+        "are in no row, as the other side has too few or none of their log priority",
+    ):
+        assert line in comparison.findings
     assert comparison.frame("topology_b").height == 4
 
 
@@ -104,7 +113,7 @@ def test_what_a_trace_without_ioctls_does_not_tell_is_no_number() -> None:
     """It holds forks and ends of processes only, say."""
     silent = {"files": [{"file": 1, "source": "ftrace"}], "events": [{"event": 0, "layer": "sched"}]}
     found = compare_captures(Side("a", tables_of(make_run())), Side("b", tables_of(silent)))
-    assert any(line.startswith("ioctls: ") and line.endswith(" unknown in B") for line in found.findings)
+    assert any(line.startswith("kinds of ioctls: ") and line.endswith(" unknown in B") for line in found.findings)
     [queues] = [section for section in found.sections if section.key == "queues"]
     assert queues.evidence.endswith("; not recorded in B")
     assert queues.frame["b"].null_count() == queues.frame.height
@@ -116,8 +125,30 @@ def test_dispatches_are_compared_and_an_unknown_kernel_is_none_of_its_own() -> N
     other["launches"][1]["kernel"] = None
     found = compare_captures(Side("a", tables_of(one)), Side("b", tables_of(other))).findings
     assert "dispatches: 1 in A, 2 in B (1000000.0 per second)" in found
-    assert "kernels: 1 in both, 0 only in A, 0 only in B" in found
+    assert "names of kernels: 1 in both, 0 only in A, 0 only in B" in found
     assert not any("has no packet" in line for line in found)
+
+
+def test_counts_that_differ_much_are_named_where_both_sides_recorded_them() -> None:
+    one, other = make_run(), make_run()
+    packet = {**one["launches"][0], "call_event": None}
+    one["launches"] = [packet] * 100
+    other["launches"] = [packet] * 109 + [{**packet, "kind": "barrier_and"}] * 2
+
+    def changes() -> list[str]:
+        found = compare_captures(Side("a", tables_of(one)), Side("b", tables_of(other))).findings
+        return [line for line in found if line.startswith("largest changes")]
+
+    # 9 of 109 are about the same.
+    assert changes() == ["largest changes of packets and copies by kind: barrier_and 0 in A, 2 in B"]
+    other["launches"] += [packet] * 3
+    assert changes() == [
+        "largest changes of packets and copies by kind: dispatch 100 in A, 112 in B; barrier_and 0 in A, 2 in B"
+    ]
+    other["launches"] = []
+    assert changes() == []
+    one["events"] = [e for e in one["events"] if e["event"] != 6]
+    assert changes() == ["largest changes of ioctls by kind: AMDKFD_IOC_UPDATE_QUEUE 0 in A, 1 in B"]
 
 
 def test_a_log_without_packets_is_named() -> None:
@@ -126,7 +157,7 @@ def test_a_log_without_packets_is_named() -> None:
     found = compare_captures(Side("a", tables_of(make_run())), Side("b", tables_of(calls))).findings
     assert found[0].startswith("the HIP log of B has no packet")
     assert any(line.startswith("dispatches: 2 in A") and line.endswith(", unknown in B") for line in found)
-    assert "kernels: 1 in A, unknown in B" in found
+    assert "names of kernels: 1 in A, unknown in B" in found
 
 
 @pytest.mark.parametrize(
@@ -152,9 +183,9 @@ def test_what_differs_is_said_in_words_and_the_rest_is_counted(first_ns: int, to
         "queues made by HIP (Created lines): 1 in A, 1 in B (no difference)",
         "queues shared by streams: 0 in A, 0 in B (no difference)",
         "dispatches: 20 in A (10000.0 per second), 20 in B (10000.0 per second)",
-        "kernels: 1 in both, 0 only in A, 0 only in B",
-        "HIP functions: 3 in both, 0 only in A, 0 only in B",
-        "ioctls: 2 in both, 0 only in A, 0 only in B",
+        "names of kernels: 1 in both, 0 only in A, 0 only in B",
+        "HIP functions: 3 in both, 0 only in A, 0 only in B; calls: 4 in A, 4 in B",
+        "kinds of ioctls: 2 in both, 0 only in A, 0 only in B; ioctls: 3 in A, 3 in B",
         *(f"SIGNIFICANT call to packet of dispatch, {which}: {told}{ends}" for which in ("p50", "p95", "p99")),
         "5 of 8 latency figures do not differ significantly",
         "verdict hqd_quantum: PASS in A, FAIL in B",

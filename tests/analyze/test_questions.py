@@ -14,6 +14,7 @@ from tracecorr.analyze.driver_events import summarize_driver_events
 from tracecorr.analyze.drm_jobs import summarize_drm_jobs
 from tracecorr.analyze.gaps import summarize_gaps
 from tracecorr.analyze.hsa_calls import summarize_hsa_calls
+from tracecorr.analyze.ioctls import explain_ioctls
 from tracecorr.analyze.memory import summarize_memory
 from tracecorr.analyze.mqd import summarize_mqd_operations
 from tracecorr.analyze.paths import summarize_paths
@@ -44,6 +45,56 @@ def test_without_threads_the_two_lines_of_a_creation_belong_together_in_their_ca
     assert summarize_queue_creation(tables_of(run))["rocr_ns"].to_list() == [850, None]
     next(e for e in run["events"] if e["event"] == 2)["parent"] = None
     assert summarize_queue_creation(tables_of(run))["rocr_ns"].to_list() == [None, None]
+
+
+def test_only_ioctls_that_surely_lie_in_a_creation_are_summed_up() -> None:
+    """What an error of a clock may put outside, other threads and guessed threads do not count."""
+    run = make_run()
+    ioctl = {"layer": "ioctl", "name": "AMDKFD_IOC_ALLOC_MEMORY_OF_GPU", "process": 0, "thread": 0, "dur_ns": 40}
+    for event in run["events"]:
+        event |= {"err_lo_ns": 0, "err_hi_ns": 0}
+    run["events"] += [
+        {**ioctl, "event": 60, "ts_ns": 1_049, "err_lo_ns": 0, "err_hi_ns": 0},
+        {**ioctl, "event": 61, "ts_ns": 1_060, "err_lo_ns": 20, "err_hi_ns": 0},
+        {**ioctl, "event": 62, "ts_ns": 1_450, "err_lo_ns": 20, "err_hi_ns": 20},
+        {**ioctl, "event": 63, "ts_ns": 1_700, "thread": 1, "err_lo_ns": 0, "err_hi_ns": 0},
+        {**ioctl, "event": 64, "ts_ns": 1_855, "err_lo_ns": 0, "err_hi_ns": 10},
+        {**ioctl, "event": 65, "ts_ns": 1_700},
+    ]
+
+    def told() -> list[tuple[int | None, int | None]]:
+        return summarize_queue_creation(tables_of(run)).select("rocr_ioctls", "rocr_in_ioctls_ns").rows()
+
+    # CREATE_QUEUE, UPDATE_QUEUE and event 62.
+    assert told() == [(3, 440), (None, None)]
+    said = judge_capture(tables_of(run), names=["rocr_create_time"])[0].finding.reason
+    assert said.endswith("; 3 ioctls of its thread that surely lie in it took 440 ns in total")
+    assert (
+        "the runtime took 850 ns, of it 3 ioctls 440 ns; CREATE_QUEUE (event 3) took 300 ns"
+        in (_answer(run)[0].lines[0])
+    )
+    run["threads"][0]["evidence"] = "inferred"
+    assert told() == [(None, None)] * 2
+    said = judge_capture(tables_of(run), names=["rocr_create_time"])[0].finding.reason
+    assert said.endswith("; the longest CREATE_QUEUE ioctl took 300 ns")
+
+
+def test_ioctls_that_only_functions_of_the_driver_show_are_told_as_such() -> None:
+    run = make_run()
+    made = next(e for e in run["events"] if e["event"] == 3)
+    assert "sys_enter" in explain_ioctls(table("events", made | {"cmd": 0xC0604B02}))
+    made["result"] = None
+    assert explain_ioctls(tables_of(run)("events")).endswith("kfd_ioctl, of 1 that of the function in it")
+    assert "took 300 ns and what it returned is not known" in _answer(run)[0].lines[0]
+    (verdict,) = judge_capture(tables_of(run), names=["kfd_create_under_1ms"])
+    assert "1 more" in verdict.finding.reason
+    run["events"] = [e for e in run["events"] if e["event"] != 10]
+    (verdict,) = judge_capture(tables_of(run), names=["kfd_create_under_1ms"])
+    assert verdict.finding.reason == "what the 1 CREATE_QUEUE ioctl returned is not known"
+    made["dur_ns"] = None
+    assert "took an unknown time and its return was not seen" in _answer(run)[0].lines[0]
+    (verdict,) = judge_capture(tables_of(run), names=["kfd_create_under_1ms"])
+    assert "none of them is seen to return" in verdict.finding.reason
 
 
 def test_doorbell_mapping_of_another_gpu_is_not_taken() -> None:
@@ -311,10 +362,41 @@ def test_service_by_priority_counts_recorded_doorbells_only() -> None:
     assert [r["completion_max_ns"] for r in rows] == [200, 1_000]
     told = _answer(run)[4].lines
     assert (
-        "queue 0 (log priority 2): doorbell to GPU start 50 ns P50, 60 ns P95 of 2 packets, each known to +- 41 ns"
-        in told
-    )
+        "queue 0 (log priority 2): doorbell to GPU start 50 ns P50, 60 ns P95 of 2 dispatch packets, each known to "
+        "+- 41 ns"
+    ) in told
+    assert not any("not kernels" in line for line in told)
     assert not any("doorbell to GPU start" in line for line in _answer(make_run())[4].lines)
+
+
+def test_barriers_are_not_told_as_kernels_that_waited() -> None:
+    run = make_run()
+    run["queues"].append({"queue": 7, "process": 0, "hwq": 0x99, "priority_log": 0})
+    timed = {"kind": "barrier_value", "doorbell_evidence": "recorded", "doorbell_ns": 100, "packet_ns": 90}
+    kernel = {"kind": "dispatch", "packet_ns": 80}
+    run["launches"] = [
+        {**kernel, "queue": 0, "complete_ns": 280},
+        {**timed, "queue": 0, "gpu_start_ns": 1_150, "complete_ns": 5_090},
+        {**kernel, "queue": 7},
+        {**timed, "queue": 7, "gpu_start_ns": 900},
+    ]
+    tables = tables_of(run)
+    rows = summarize_service(tables("launches"), tables("events"), summarize_priorities(tables))
+    columns = ("queue", "kind", "packets", "timed", "start_p50_ns", "completion_max_ns")
+    assert rows.select(columns).rows() == [
+        (0, "dispatch", 1, 0, None, 200), (0, "barrier_value", 1, 1, 1_050, 5_000),
+        (7, "barrier_value", 1, 1, 800, None),
+    ]  # fmt: skip
+    told = _answer(run)[4].lines
+    assert any("1.05 us P95 of 1 barrier_value packets" in line for line in told)
+    assert any(line.startswith("these are barrier_value packets, not kernels") for line in told)
+    # Kernels of one priority alone are not compared with barriers of the other.
+    run["launches"][2] |= {**timed, "kind": "dispatch", "gpu_start_ns": 700}
+    assert any("not kernels" in line for line in _answer(run)[4].lines)
+    run["launches"][0] |= {**timed, "kind": "dispatch", "gpu_start_ns": 120}
+    told = _answer(run)[4].lines
+    assert [line for line in told if "barrier" in line] == []
+    assert sum("P95 of 1 dispatch packets" in line for line in told) == 2
 
 
 def test_jobs_of_each_ring() -> None:

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from analyze_tables import Rows, tables_of
 from synthetic_run import make_run
 
 from tracecorr.analyze.owners import summarize_gpus, summarize_processes
 from tracecorr.analyze.queue_creation import summarize_queue_creation
+from tracecorr.analyze.report import summarize_capture
 from tracecorr.analyze.verdicts import Evidence, judge_capture
 from tracecorr.analyze.words import Answer, answer_questions
 
@@ -45,6 +48,39 @@ def test_processes_of_two_nodes_are_told_though_their_pids_are_equal() -> None:
     assert [line.partition(":")[0] for line in _answer(run)[0].lines[:2]] == [
         "queue 0 (process 100)", "queue 2 (process 100)",
     ]  # fmt: skip
+
+
+def test_nodes_are_named_where_there_are_several() -> None:
+    run = make_run()
+    run["processes"].append({"process": 5, "pid": 100, "log_pid": 1})
+    queue = {"queue": 2, "process": 5, "gpu": 1, "hwq": 0x99, "created_ns": 9_000, "created_line_event": 60}
+    run["queues"].append(queue | {"priority_log": 0})
+    run["gpus"].append({"gpu": 1, "gpu_id": 0xF7BC})
+    run["events"].append({"event": 60, "ts_ns": 9_000, "layer": "aql", "name": "queue_created", "process": 5})
+    timed = {"kind": "dispatch", "doorbell_evidence": "recorded", "doorbell_ns": 100, "gpu_start_ns": 150}
+    run["launches"] = [{**timed, "event": 20, "queue": 0}, {**timed, "event": 60, "queue": 2}]
+    told_of = {"placed_by": "", "shift_ns": 0, "capture": "x"}
+    nodes = [
+        {"node": "a", "used": {"queues": 0, "processes": 0, "gpus": 0, "events": 0}, **told_of},
+        {"node": "b", "used": {"queues": 2, "processes": 5, "gpus": 1, "events": 60}, **told_of},
+    ]
+
+    def told(nodes: list[dict[str, Any]]) -> tuple[list[str], str, list[str]]:
+        evidence = Evidence(tables_of(run), info={"nodes": nodes})
+        answers = answer_questions(evidence, judge_capture(evidence))
+        waits = [line.partition(": ")[0] for line in answers[4].lines if "doorbell to GPU start" in line]
+        heads = [line.partition(":")[0] for line in answers[0].lines[:2]]
+        return heads, answers[1].lines[0].partition(": ")[0], waits
+
+    assert told(nodes) == (
+        ["queue 0 (node a, process 100, GPU f7bc)", "queue 2 (node b, process 100, GPU f7bc)"],
+        "queue 0 (node a, process 100, GPU f7bc)",
+        ["queue 0 (log priority 2, node a, GPU f7bc)", "queue 2 (log priority 0, node b, GPU f7bc)"],
+    )
+    assert told(nodes[:1])[0] == ["queue 0 (process 100, GPU f7bc)", "queue 2 (process 100, GPU f7bc)"]
+    sections = {s.key: s.frame for s in summarize_capture("x", tables_of(run), {"nodes": nodes}).sections}
+    assert [sections[key]["node"].to_list() for key in ("processes", "gpus")] == [["a", "b"]] * 2
+    assert "node" not in {s.key: s.frame for s in summarize_capture("x", tables_of(run)).sections}["gpus"].columns
 
 
 def test_pages_of_doorbells_are_counted_as_they_were_mapped() -> None:

@@ -277,9 +277,9 @@ def test_a_comparison_calls_unknown_what_a_side_did_not_record() -> None:
     assert numbers["streams"] == 1 and numbers["queues made by HIP (Created lines)"] == 1
     assert [numbers[what] for what in ("streams that submitted", "queues shared by streams")] == [None, None]
     assert any(f.startswith("dispatches: 2 in A") and f.endswith(", unknown in B") for f in findings)
-    assert "kernels: 1 in A, unknown in B" in findings
+    assert "names of kernels: 1 in A, unknown in B" in findings
     assert any(f.startswith("HIP functions: ") and f.endswith(" in A, unknown in B") for f in findings)
-    assert any(f.startswith("ioctls: ") and "both" in f for f in findings)
+    assert any(f.startswith("kinds of ioctls: ") and "both" in f for f in findings)
     for one, other, side, lacks in ((*sides, "A", "B"), (*reversed(sides), "B", "A")):
         found = compare_captures(one, other, rounds=10)
         for key in ("kernels", "hip_calls", "paths", "copies"):
@@ -293,7 +293,7 @@ def test_a_profile_alone_has_no_hip_log_without_packets() -> None:
     profile = tables_of({"events": calls, "files": [{"file": 0, "source": "rocprof"}]})
     findings = compare_captures(Side("a", profile), Side("b", tables_of(make_run())), rounds=10).findings
     assert not [f for f in findings if f.startswith("the HIP log of A")]
-    assert any(f.startswith("ioctls: unknown in A, ") and f.endswith(" in B") for f in findings)
+    assert any(f.startswith("kinds of ioctls: unknown in A, ") and f.endswith(" in B") for f in findings)
 
 
 def test_a_function_whose_returns_no_line_shows_has_no_bar() -> None:

@@ -269,6 +269,23 @@ def test_slots_of_other_programs_are_not_blamed_on_this_one() -> None:
     assert judge(rows, "hqd_quantum")[1].endswith("2 have none enabled")
 
 
+def test_a_dump_without_any_queue_of_the_log_says_nothing_of_it() -> None:
+    rows = make_run()
+    put("hqd", 1, queue=None)(rows)
+    outcome, reason, remedy = judge(rows, "hqd_quantum")
+    assert (outcome, remedy.startswith("take HQD dumps while")) == ("UNKNOWN", True)
+    assert reason.startswith("no queue of the dump is one of this log")
+    assert reason.endswith("it shows 1 active compute slots, quantum 0x111")
+    sections = {s.key: s for s in summarize_capture("x", tables_of(rows)).sections}
+    assert sections["hqd"].missing.startswith("no queue of the dump is one of this log")
+    # An MQD of the same dump is enough, and a log that names no ring can tell nothing.
+    add("hqd", snapshot=0, dump="mqds", type="cp", queue=0)(rows)
+    assert judge(rows, "hqd_quantum")[0] == "PASS"
+    rows["hqd"].pop()
+    put("queues", 0, hwq=None)(rows)
+    assert judge(rows, "hqd_quantum")[0] == "PASS"
+
+
 def test_functions_of_a_driver_that_schedules_by_itself_are_none_of_the_firmware() -> None:
     """Their names end in those that the driver calls for the firmware."""
     rows = make_run()

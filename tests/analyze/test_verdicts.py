@@ -278,12 +278,15 @@ def test_verdicts_on_recorded_runs_are_known(capture: str, data_folder: Path, tm
     assert found["nothing_lost"] == found["causality"] == "PASS"
 
 
-@pytest.mark.parametrize(("dump", "quantum"), [("active-32streams", "PASS"), ("idle", "UNKNOWN")])
-def test_dumps_of_real_gpus(dump: str, quantum: str, data_folder: Path, tmp_path: Path) -> None:
-    """REAL register dumps of 8 x MI308X: busy ones show a quantum, and both that the firmware schedules."""
+@pytest.mark.parametrize(
+    ("dump", "logs", "quantum"),
+    [("active-32streams", [], "PASS"), ("active-32streams", ["hip-7.2.4"], "UNKNOWN"), ("idle", [], "UNKNOWN")],
+)
+def test_dumps_of_real_gpus(dump: str, logs: list[str], quantum: str, data_folder: Path, tmp_path: Path) -> None:
+    """REAL register dumps of 8 x MI308X: busy ones show a quantum, but not of a log of another run's queues."""
     made = import_files(
         tmp_path / "x.tracecorr",
-        [data_folder / "captures" / "hip-7.2.4" / "amd.log"],
+        [data_folder / "captures" / log / "amd.log" for log in logs],
         [],
         hqd=[data_folder / "real" / f"kfd-hqds-mi308x-8gpu-{dump}.txt"],
     )

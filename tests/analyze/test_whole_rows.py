@@ -129,7 +129,7 @@ def test_calls_are_counted_timed_and_told_from_those_that_failed_or_were_half_se
         ("hipFree", 1, 0, 0, 0, 300, 300, 300, 300, 300, 300, 30.0),
         ("hipMalloc", 8, 2, 0, 2, 100, 17, 10, 40, 40, 40, 10.0),
         ("hiprtcGetCode", 1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0.0),
-        (None, 1, 0, 0, 1, None, None, None, None, None, None, None),
+        (None, 1, None, None, 1, None, None, None, None, None, None, None),
     ]
     assert summarize_internal_calls(events)["name"].to_list() == ["__hipPushCallConfiguration"]
 

@@ -117,6 +117,16 @@ def test_the_driver_runs_the_function_of_the_request() -> None:
     assert opened([call(ALLOC, 10, 90), function("kfd_create_queue", 20, 0), *rows[1:]]) == ([0], [1, 2, 3])
 
 
+def test_what_runs_in_the_function_of_a_request_is_no_second_one() -> None:
+    """kfd_set_event runs in kfd_ioctl_set_event."""
+    name = "AMDKFD_IOC_SET_EVENT"
+    rows = [
+        call(name, 10, 90), function("kfd_ioctl_set_event", 15, 0), function("kfd_set_event", 60, 0) | {"parent": 1},
+        call(name, 200, 30),
+    ]  # fmt: skip
+    assert parted([*rows, *OTHERS])[1]["dur_ns"].head(4).to_list() == [90, 5, 5, 30]
+
+
 @pytest.mark.parametrize(("at", "expected"), [(60, ([0], [2, 3])), (21, ([], []))])
 def test_a_request_runs_its_function_once(at: int, expected: tuple[list[int], list[int]]) -> None:
     """Two probes may show one function: then its records are nearer to each other than a whole call is long."""

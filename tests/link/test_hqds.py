@@ -76,6 +76,29 @@ def test_a_dump_that_was_read_before_the_run_does_not_part_log_and_trace(capture
     assert correlate(capture.path) == []
 
 
+def test_a_dump_of_another_run_is_warned_of(data_folder: Path, tmp_path: Path) -> None:
+    log = data_folder / "captures" / "streams-priority" / "amd.log"
+    dump = tmp_path / "hqds"
+    for rings, is_foreign in ((_FOREIGN, True), (_FOREIGN + _ring_of(log, tmp_path), False)):
+        dump.write_text("Node 1, gpu_id 65a1:\n" + "".join(_bank(0, ring) for ring in rings))
+        out = tmp_path / f"{is_foreign}.tracecorr"
+        import_files(out, [log], [], hqd=[dump])
+        assert any("no queue of the dump is one of this log" in told for told in correlate(out)) == is_foreign
+    alone = tmp_path / "alone.tracecorr"
+    import_files(alone, [], [], hqd=[dump])
+    assert not any("no queue of the dump" in told for told in correlate(alone))
+
+
+_FOREIGN = [0x7F0000000000]
+
+
+def _ring_of(log: Path, folder: Path) -> list[int]:
+    plain = folder / "plain.tracecorr"
+    import_files(plain, [log], [])
+    correlate(plain)
+    return Capture.open(plain).table("queues").drop_nulls("hwq").collect()["hwq"].head(1).to_list()
+
+
 def test_topology_and_dump_describe_the_gpu(capture: Capture) -> None:
     found = capture.table("gpus").filter(gpu_id=26017).collect().row(0, named=True)
     wanted = {

@@ -249,6 +249,23 @@ def test_without_the_entry_to_the_driver_the_function_of_a_request_is_the_ioctl(
     assert _queues(capture, *columns) == [(RING, 3, 0, 1, "compute_aql")]
 
 
+def test_the_entry_to_the_driver_spans_the_ioctl_whose_function_runs_in_it(correlate_trace: Correlator) -> None:
+    """It names no request, as in a function graph: the function in it does. Two functions need two entries."""
+    made = _probe("kfd_ioctl_create_queue", f"ring={RING:#x} type=2", _probe("init_mqd_v9_4_3"), "ret=0 qid=3")
+    asked = _probe("kfd_ioctl_get_available_memory")
+    unsure = [*_probe("kfd_ioctl_svm"), *_probe("kfd_ioctl_criu")]
+    lines = [line for inner in (made, asked, unsure) for line in _probe("kfd_ioctl", "", inner)]
+    events = correlate_trace("\n".join(lines)).table("events").sort("event").collect()
+    rows = events.select(pl.col("layer", "name").cast(pl.String), "parent").rows()
+    assert rows == [
+        ("ioctl", "AMDKFD_IOC_CREATE_QUEUE", None), ("kfd", "kfd_ioctl_create_queue", 0), ("mqd", "init_mqd_v9_4_3", 1),
+        ("ioctl", "AMDKFD_IOC_AVAILABLE_MEMORY", None), ("kfd", "kfd_ioctl_get_available_memory", 3),
+        ("kfd", "kfd_ioctl", None), ("ioctl", "AMDKFD_IOC_SVM", None), ("ioctl", "AMDKFD_IOC_CRIU_OP", None),
+    ]  # fmt: skip
+    spans = events.select("ts_ns", end=pl.col("ts_ns") + pl.col("dur_ns")).rows()
+    assert all(spans[outer][0] <= spans[outer + 1][0] < spans[outer + 1][1] <= spans[outer][1] for outer in (0, 3))
+
+
 def test_a_thread_that_shows_an_ioctl_has_no_other_one_around_a_function(correlate_trace: Correlator) -> None:
     """The return of the ioctl is missing, so that nothing tells what ran in it."""
     made = _probe("kfd_ioctl_create_queue", f"ring={RING:#x} type=2", [], "ret=0 qid=3")

@@ -45,3 +45,18 @@ def test_functions_of_the_real_driver(data_folder: Path, tmp_path: Path, kernel:
     links = capture.table("links").filter(pl.col("rule").cast(pl.String) == "kfd_in_ioctl").collect()
     inside = [r for r in expected if r["layer"] == "kfd" and int(r["depth"] or 0) > 0]
     assert 24 <= len(links) <= len(inside)
+
+
+def test_a_function_graph_without_system_calls_shows_each_ioctl_once(data_folder: Path, tmp_path: Path) -> None:
+    """Each with the span of its kfd_ioctl; the file has so many."""
+    trace = data_folder / "vm" / "combo-trixie" / "function_graph.txt"
+    entries = trace.read_text().count("kfd_ioctl [amdgpu]() {")
+    import_files(tmp_path / "x.tracecorr", [], [trace])
+    correlate(tmp_path / "x.tracecorr")
+    events = Capture.open(tmp_path / "x.tracecorr").table("events").sort("event").collect()
+    ioctls = events.filter(pl.col("layer").cast(pl.String) == "ioctl")
+    assert (len(ioctls), ioctls["dur_ns"].null_count(), ioctls["result"].count()) == (entries, 0, 0)
+    first = ioctls.row(0, named=True)
+    assert (first["name"], first["dur_ns"]) == ("AMDKFD_IOC_GET_VERSION", 21_000)
+    names = ioctls["name"].cast(pl.String).to_list()
+    assert names.count("AMDKFD_IOC_AVAILABLE_MEMORY") == 5

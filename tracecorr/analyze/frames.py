@@ -49,10 +49,14 @@ def spread_ns(took: pl.Expr, name: str) -> tuple[pl.Expr, ...]:
 
 
 def count_failed() -> tuple[pl.Expr, pl.Expr]:
-    """Return the aggregates `errors`, rows that failed, and `not_yet`, rows that tell only of something not done."""
+    """Return the aggregates `errors`, rows that failed, and `not_yet`, rows that tell only of something not done.
+
+    Both are null where no row has a result.
+    """
     result = pl.col("result").cast(pl.String)
-    told = result.is_in(NOT_YET)
-    return is_failed(result).sum().cast(pl.Int64).alias("errors"), told.sum().cast(pl.Int64).alias("not_yet")
+    is_known = pl.when(result.count() > 0)
+    errors = is_known.then(is_failed(result).sum().cast(pl.Int64)).alias("errors")
+    return errors, is_known.then(result.is_in(NOT_YET).sum().cast(pl.Int64)).alias("not_yet")
 
 
 def as_text(*columns: str) -> list[pl.Expr]:

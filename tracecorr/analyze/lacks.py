@@ -6,6 +6,7 @@ import polars as pl
 
 from tracecorr.analyze.frames import Tables
 from tracecorr.analyze.launches import NO_PACKET, count_packets
+from tracecorr.link.queues.hqds import NONE_OF_LOG, shows_none_of_log
 
 _NO_LOG = "no AMD log: {} unknown; import with --amd-log"
 _NO_TRACE = "no ftrace: {} unknown; import with --ftrace"
@@ -40,6 +41,11 @@ def explain_lack_of_doorbells(packets: pl.DataFrame) -> str:
     if packets["doorbell_recorded"].sum():
         return ""
     return "no recorded doorbell: their times are intervals; trace with the doorbell probe (uprobe on hsa_signal_store)"
+
+
+def explain_lack_of_dumps(tables: Tables) -> str:
+    """Return that none of the queues of a dump is one of the log."""
+    return NONE_OF_LOG if shows_none_of_log(tables("hqd").collect(), tables("queues").collect()) else ""
 
 
 def explain_lack_of_kernels(kernels: pl.DataFrame, sources: set[str]) -> str:

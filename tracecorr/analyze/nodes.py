@@ -27,7 +27,7 @@ def summarize_nodes(tables: Tables, nodes: Sequence[Mapping[str, Any]]) -> pl.Da
     failed = hip & is_failed(pl.col("result").cast(pl.String))
     events = collect(
         tables("events").select("event", is_hip=hip, is_ioctl=layer == "ioctl", failed=failed)
-        .with_columns(node=_node_of("event", nodes, "events"))
+        .with_columns(node=node_of("event", nodes, "events"))
         .group_by("node")
         .agg(events=pl.len(), hip_calls=pl.col("is_hip").sum(), ioctls=pl.col("is_ioctl").sum(),
              failed_calls=pl.col("failed").sum())
@@ -35,12 +35,12 @@ def summarize_nodes(tables: Tables, nodes: Sequence[Mapping[str, Any]]) -> pl.Da
     took = pl.col("return_ns") - pl.col("call_ns")
     launches = collect(
         tables("launches").filter(pl.col("kind").cast(pl.String) == "dispatch")
-        .with_columns(node=_node_of("event", nodes, "events"))
+        .with_columns(node=node_of("event", nodes, "events"))
         .group_by("node")
         .agg(dispatches=pl.len(), call_p50_ns=percentile(took, 50), call_p99_ns=percentile(took, 99))
     )  # fmt: skip
     queues = collect(
-        tables("queues").with_columns(node=_node_of("queue", nodes, "queues")).group_by("node").agg(queues=pl.len())
+        tables("queues").with_columns(node=node_of("queue", nodes, "queues")).group_by("node").agg(queues=pl.len())
     )
     rows = pl.DataFrame({"node": [str(n["node"]) for n in nodes]}, schema={"node": pl.String})
     for part in (events, queues, launches):
@@ -53,8 +53,22 @@ def summarize_nodes(tables: Tables, nodes: Sequence[Mapping[str, Any]]) -> pl.Da
     )  # fmt: skip
 
 
-def _node_of(key: str, nodes: Sequence[Mapping[str, Any]], table: str) -> pl.Expr:
-    """Return the node that a key belongs to: the last one whose keys begin at or before it."""
+def add_nodes(rows: pl.DataFrame, key: str, nodes: Sequence[Mapping[str, Any]], table: str) -> pl.DataFrame:
+    """Return `rows` with `node` in front, where a dataset has several.
+
+    Args:
+        rows: the rows, each with a key of its table.
+        key: column with the key.
+        nodes: `nodes` of capture.json; empty for a capture.
+        table: the table whose rows the keys are of.
+    """
+    return rows.select(node_of(key, nodes, table).alias("node"), pl.all()) if len(nodes) > 1 else rows
+
+
+def node_of(key: str, nodes: Sequence[Mapping[str, Any]], table: str) -> pl.Expr:
+    """Return the node that a key belongs to: the last one whose keys begin at or before it; null without nodes."""
+    if not nodes:
+        return pl.lit(None, pl.String)
     names, starts = [str(n["node"]) for n in nodes], [int(n["used"][table]) for n in nodes]
     place = pl.lit(pl.Series(starts, dtype=pl.Int64)).search_sorted(pl.col(key).cast(pl.Int64), side="right") - 1
     return pl.lit(pl.Series(names, dtype=pl.String)).gather(place)

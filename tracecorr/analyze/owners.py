@@ -9,7 +9,7 @@ import polars as pl
 from tracecorr.analyze.answers import Section
 from tracecorr.analyze.frames import Tables, as_text, collect
 from tracecorr.analyze.hqd import gpu_id_text
-from tracecorr.analyze.nodes import summarize_nodes
+from tracecorr.analyze.nodes import add_nodes, summarize_nodes
 from tracecorr.analyze.verdicts.evidence import Evidence
 
 _KEYS = ["process", "gpu"]
@@ -78,12 +78,12 @@ def summarize_gpus(tables: Tables) -> pl.DataFrame:
 
 def list_owner_sections(evidence: Evidence) -> Iterator[Section]:
     """Yield the sections of the report on nodes, processes and GPUs."""
-    tables = evidence.tables
+    tables, nodes = evidence.tables, evidence.info.get("nodes") or []
     yield from _node_sections(evidence)
     yield Section(
         "processes",
         "Processes",
-        summarize_processes(tables),
+        add_nodes(summarize_processes(tables), "process", nodes, "processes"),
         "`process` is the number that other sections name; `pid` = of the host, `log pid` = as the log prints it, in a "
         "container another one; `gpus` = those on which its queues are known to be",
         nothing="no process of HIP or of the driver is known",
@@ -91,7 +91,7 @@ def list_owner_sections(evidence: Evidence) -> Iterator[Section]:
     yield Section(
         "gpus",
         "GPUs",
-        summarize_gpus(tables),
+        add_nodes(summarize_gpus(tables), "gpu", nodes, "gpus"),
         "`gpu` is the number that other sections name; `gpu id` in hex, as debugfs prints it, of a topology, a "
         "CREATE_QUEUE probe or a dump; `processes` and `queues` = those known to be on it",
         nothing="no source names a GPU (the probe of CREATE_QUEUE, the topology and dumps of the KFD do)",

@@ -6,6 +6,7 @@ import polars as pl
 
 from tracecorr.analyze.ancestors import find_enclosing_ioctls
 from tracecorr.analyze.clocks import find_untimed
+from tracecorr.analyze.creation_ioctls import sum_ioctls_inside
 from tracecorr.analyze.doorbell_pages import find_pages_of_queues, list_doorbell_pages
 from tracecorr.analyze.frames import Tables, collect
 from tracecorr.analyze.mqd import summarize_mqd_operations
@@ -16,11 +17,13 @@ def summarize_queue_creation(tables: Tables) -> pl.DataFrame:
     """Return one row per queue whose making was seen on either side, in the order of creation.
 
     Returns: queue, process, gpu, call_event, call (name of the HIP call it happened in), created_line_event,
-        rocr_ns ("Number of allocated" to "Created" on its thread), create_ioctl_event, ioctl_ns, ioctl_result,
-        kfd_event and kfd_ns (driver function in it), init_mqd_event and mqd_ns (time from the start of the ioctl to
-        the MQD's initialisation), mqd_operations, pid (of the host where it is known) and tid (of the kernel) of who
-        made it, stream (that its call made, where it made no other queue), doorbell_map_event (first mapping of its
-        process and GPU), gpu_unknown (its process mapped pages of several GPUs, and its own is not known).
+        rocr_ns ("Number of allocated" to "Created" on its thread), rocr_ioctls and rocr_in_ioctls_ns (how many ioctls
+        of the thread surely lie between these lines, and how long they took; null = of none it is sure),
+        create_ioctl_event, ioctl_ns, ioctl_result, kfd_event and kfd_ns (driver function in it), init_mqd_event and
+        mqd_ns (time from the start of the ioctl to the MQD's initialisation), mqd_operations, pid (of the host where
+        it is known) and tid (of the kernel) of who made it, stream (that its call made, where it made no other queue),
+        doorbell_map_event (first mapping of its process and GPU), gpu_unknown (its process mapped pages of several
+        GPUs, and its own is not known).
     """
     queues = tables("queues").with_columns(pl.col(pl.Categorical).cast(pl.String)).collect()
     made = queues.filter(pl.col("created_line_event").is_not_null() | pl.col("create_ioctl_event").is_not_null())
@@ -50,14 +53,16 @@ def _log_side(tables: Tables, made: pl.DataFrame) -> pl.DataFrame:
     starts = collect(
         tables("events")
         .filter((pl.col("layer") == "aql") & (pl.col("name") == QUEUES_COUNTED))
-        .select(_place(), "ts_ns", start_ns="ts_ns")
+        .select(_place(), "ts_ns", start_ns="ts_ns", start_event="event")
     )
     ordered = lines.sort("ts_ns", "event").with_columns(before_ns=pl.col("ts_ns").shift(1).over("place"))
     joined = ordered.join_asof(starts.sort("ts_ns"), on="ts_ns", by="place", check_sortedness=False)
     # A start before the last creation is that one's: the own one is not in the log.
     own = pl.col("before_ns").is_null() | (pl.col("start_ns") >= pl.col("before_ns"))
-    joined = joined.with_columns(start_ns=pl.when(own).then("start_ns"))
-    return joined.select(created_line_event="event", rocr_ns=pl.col("ts_ns") - pl.col("start_ns"))
+    joined = joined.with_columns(pl.when(own).then(pl.col("start_ns", "start_event")))
+    inside = sum_ioctls_inside(tables, joined.select("start_event", end_event="event"))
+    took = joined.select(created_line_event="event", rocr_ns=pl.col("ts_ns") - pl.col("start_ns"))
+    return took.join(inside, left_on="created_line_event", right_on="end_event", how="left")
 
 
 def _place() -> pl.Expr:

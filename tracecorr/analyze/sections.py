@@ -5,23 +5,19 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from tracecorr.analyze.answers import Section
-from tracecorr.analyze.clocks import describe_durations, find_untimed, summarize_clocks, summarize_time_errors
+from tracecorr.analyze.call_sections import list_call_sections, list_driver_sections
+from tracecorr.analyze.clocks import summarize_clocks, summarize_time_errors
 from tracecorr.analyze.copies import summarize_copies
-from tracecorr.analyze.driver_events import summarize_driver_events
-from tracecorr.analyze.drm_jobs import summarize_drm_jobs
-from tracecorr.analyze.evictions import summarize_evictions
 from tracecorr.analyze.frames import Tables
 from tracecorr.analyze.gaps import summarize_gaps
 from tracecorr.analyze.glossary import list_words
 from tracecorr.analyze.graphs import summarize_graphs
-from tracecorr.analyze.hip_calls import summarize_hip_calls, summarize_internal_calls
 from tracecorr.analyze.hqd import list_logical_queues
-from tracecorr.analyze.hsa_calls import summarize_hsa_calls
-from tracecorr.analyze.ioctls import summarize_ioctls
 from tracecorr.analyze.kernels import summarize_kernels
 from tracecorr.analyze.lacks import (
     explain_lack,
     explain_lack_of_doorbells,
+    explain_lack_of_dumps,
     explain_lack_of_kernels,
     explain_lack_of_packets,
 )
@@ -33,7 +29,6 @@ from tracecorr.analyze.memory import summarize_memory
 from tracecorr.analyze.owners import list_owner_sections
 from tracecorr.analyze.paths import summarize_paths
 from tracecorr.analyze.queues import summarize_queues
-from tracecorr.analyze.rocprof import summarize_rocprof
 from tracecorr.analyze.streams import NO_STREAM_NAMES, names_streams, summarize_streams
 from tracecorr.analyze.verdicts.evidence import Evidence
 from tracecorr.analyze.waits import summarize_waits
@@ -58,14 +53,9 @@ def list_sections(evidence: Evidence, sources: set[str]) -> Iterator[Section]:
     yield from _path_sections(evidence, sources)
     yield from _copy_sections(tables, sources)
     yield from _kernel_sections(tables, sources)
-    yield from _call_sections(tables, sources)
-    yield from _driver_sections(tables, sources)
+    yield from list_call_sections(tables, sources)
+    yield from list_driver_sections(tables, sources)
     yield from _trust_sections(tables)
-
-
-def _scaled(tables: Tables) -> str:
-    told = describe_durations(tables("clock_map"))
-    return f"; {told}" if told else ""
 
 
 def _complaint_section(evidence: Evidence, sources: set[str]) -> Section:
@@ -162,9 +152,10 @@ def _queue_sections(evidence: Evidence, sources: set[str]) -> Iterator[Section]:
         "queue_creation",
         "Queue creation",
         evidence.queue_creation.drop("gpu_unknown"),
-        "`stream` = the one that the call made; `rocr` = from `Number of allocated` to `Created` of the log; `ioctl`, "
-        "`kfd` and `mqd` = durations and the way to the MQD's initialisation in the trace; the doorbell page is mapped "
-        "once per process and GPU",
+        "`stream` = the one that the call made; `rocr` = from `Number of allocated` to `Created` of the log; `rocr "
+        "ioctls` = how many ioctls of its thread surely lie between these lines, by the errors of the clocks, `rocr in "
+        "ioctls` = how long they took; `ioctl`, `kfd` and `mqd` = durations of CREATE_QUEUE and the way to the MQD's "
+        "initialisation in the trace; the doorbell page is mapped once per process and GPU",
         explain_lack(sources, "half of each creation is", log=True, trace=True),
     )
     yield Section(
@@ -184,9 +175,11 @@ def _service_sections(evidence: Evidence, sources: set[str]) -> Iterator[Section
         "Waiting for the GPU by priority",
         evidence.service,
         "`start` = recorded doorbell to GPU start, of the `timed` packets; `completion` = packet to observed "
-        "completion, an upper bound. Priority in the log: 2 high, 1 normal, 0 low. A queue asked for more waits "
-        "longer, too: `tracecorr experiment preempt` compares the same work alone and together. `start error` = how "
-        "far a start may lie from the truth, to either side",
+        "completion, an upper bound. Kernels are `dispatch`: a barrier, such as that of an event, starts when the "
+        "packets before it are done, so that its times include theirs, and packets of a graph wait for each other. "
+        "Priority in the log: 2 high, 1 normal, 0 low. A queue asked for more waits longer, too: `tracecorr experiment "
+        "preempt` compares the same work alone and together. `start error` = how far a start may lie from the truth, "
+        "to either side",
         explain_lack(sources, "packets", log=True),
         nothing="no packet has a GPU time or an observed completion",
     )
@@ -200,6 +193,7 @@ def _ring_sections(evidence: Evidence, sources: set[str]) -> Iterator[Section]:
         list_logical_queues(tables("hqd").collect()),
         "recorded: dumps of HQDs, MQDs and runlists, the slots of all XCCs of a queue together; `queue` is joined by "
         "ring address, and where several processes have the same one by the doorbells that MQDs tell",
+        explain_lack_of_dumps(tables),
         nothing="no dump of the KFD is in the capture (--hqd, or `tracecorr hqd`)",
     )
     yield Section(
@@ -298,80 +292,6 @@ def _copy_sections(tables: Tables, sources: set[str]) -> Iterator[Section]:
         "kind of which some are `unsized`, whose line tells no size",
         explain_lack(sources, "allocations", log=True),
         nothing="the log has no allocation line (level 4 and higher print them)",
-    )
-
-
-def _call_sections(tables: Tables, sources: set[str]) -> Iterator[Section]:
-    events, scaled = tables("events"), _scaled(tables)
-    yield Section(
-        "hip_calls",
-        "HIP calls",
-        summarize_hip_calls(events),
-        "recorded: enter and exit lines of the log (1 us steps, the log's own cost included); `share` = of the total "
-        "of all of them, where a call inside another one counts twice",
-        explain_lack(sources, "HIP calls", log=True),
-    )
-    yield Section(
-        "hip_internal",
-        "Internal HIP calls",
-        summarize_internal_calls(events),
-        "recorded, as above: `__hip...`, which the compiler calls around a launch, and functions inside HIP that print "
-        "lines of their own (`ihipLaunchKernel`); they are not counted among the HIP calls",
-        explain_lack(sources, "HIP calls", log=True),
-    )
-    yield Section(
-        "hsa_calls",
-        "HSA calls and probed functions of libraries",
-        summarize_hsa_calls(events),
-        f"recorded by probes on the library, or by a profiler{scaled}",
-        nothing="no HSA call is recorded (probes on libhsa-runtime64 or rocprof --hsa-trace do)",
-    )
-    yield Section(
-        "rocprof",
-        "What rocprof timed",
-        summarize_rocprof(events, tables("kernels")),
-        "recorded by rocprof: the GPU times of its kernels and copies, and its own view of the calls",
-        nothing="what was imported of rocprof holds no row with times: section What became of the bytes says why"
-        if "rocprof" in sources
-        else "no output of rocprof was imported (--rocprof)",
-    )
-    yield Section(
-        "ioctls",
-        "Ioctls",
-        summarize_ioctls(events),
-        f"recorded: sys_enter and sys_exit of the trace; names are derived from the request number{scaled}",
-        explain_lack(sources, "ioctls", trace=True),
-        nothing="the trace holds no ioctl on a KFD or DRM descriptor",
-    )
-
-
-def _driver_sections(tables: Tables, sources: set[str]) -> Iterator[Section]:
-    yield Section(
-        "drm_jobs",
-        "Jobs of the kernel's GPU scheduler",
-        summarize_drm_jobs(tables("drm_jobs"), timed=not find_untimed(tables("clock_map"))),
-        "recorded by the events of gpu_scheduler or amdgpu; `waited` = from queued to handed to the ring, `ran` = "
-        "until its fence. `kcq` = kernel compute queue; queued, run, done = jobs seen at that stage. Work that goes by "
-        f"doorbell is no such job{_scaled(tables)}",
-        explain_lack(sources, "jobs", trace=True),
-        nothing="no job is in the trace: none was submitted, or its events were not recorded (gpu_scheduler:*)",
-    )
-    yield Section(
-        "driver_events",
-        "Kernel functions and events",
-        summarize_driver_events(tables("events")),
-        "recorded: rows of the trace beside system calls, ioctls and doorbells; times of those that have a begin and "
-        f"an end{_scaled(tables)}",
-        explain_lack(sources, "kernel functions", trace=True),
-        nothing="the trace holds no function or event of the driver",
-    )
-    yield Section(
-        "evictions",
-        "Evictions, page faults, resets",
-        summarize_evictions(tables("events"), tables("args"), tables("processes")),
-        "recorded by the KFD (SMI events), also of processes that are not the workload's: a queue that is evicted does "
-        "not run until its restore. What the driver's small buffer had no room for it tells since DROPPED_EVENT only",
-        nothing="no SMI event of the KFD is recorded (a capture as root on a machine with GPUs takes them)",
     )
 
 

@@ -11,7 +11,9 @@ import polars as pl
 
 from tracecorr.analyze.doorbell_pages import list_doorbell_pages
 from tracecorr.analyze.frames import Tables, collect
+from tracecorr.analyze.graphs import OF_A_GRAPH
 from tracecorr.analyze.hqd import gpu_id_text
+from tracecorr.analyze.nodes import node_of
 from tracecorr.analyze.queues import count_doubled, explain_doubled, summarize_queues
 from tracecorr.analyze.streams import count_streams_at_once
 from tracecorr.analyze.values import count_of, hex_text, render_ns
@@ -20,6 +22,7 @@ from tracecorr.analyze.verdicts.model import Verdict
 from tracecorr.model.kinds import INFERRED
 
 _MAX_QUEUES = 8
+_KERNELS = "dispatch"  # the kind of packets that start a kernel, but for those of graphs
 _TOLD = {"pid": "process", "tid": "tid", "gpu": "gpu"}
 _NAMED = (("gpus", "gpu", "gpu_id"), ("streams", "stream", "handle"))
 _NOT_RECORDED = "its CREATE_QUEUE ioctl is not recorded"
@@ -48,10 +51,10 @@ class Answer:
 
 def answer_questions(evidence: Evidence, verdicts: Sequence[Verdict]) -> tuple[Answer, ...]:
     """Return the answers; what the capture does not hold is said to be not recorded, never guessed."""
-    made, tables = evidence.queue_creation, evidence.tables
+    made, tables = _name_makers(evidence), evidence.tables
     said = {v.name: v for v in verdicts}
     return (
-        _creation(_name_makers(made, tables), "amd_log" in evidence.sources),
+        _creation(made, "amd_log" in evidence.sources),
         _mqd(made),
         _path(said, list_doorbell_pages(tables).join(made, on="process", how="semi"), "ftrace" in evidence.sources),
         _queues(tables, made),
@@ -59,8 +62,9 @@ def answer_questions(evidence: Evidence, verdicts: Sequence[Verdict]) -> tuple[A
     )
 
 
-def _name_makers(made: pl.DataFrame, tables: Tables) -> pl.DataFrame:
-    """Return `made` with `maker` and `whose`, in words: what is not the same for all queues, and the stream."""
+def _name_makers(evidence: Evidence) -> pl.DataFrame:
+    """Return `queue_creation` with `maker` and `whose`, in words: what not all queues have alike, and the stream."""
+    made, tables = evidence.queue_creation, evidence.tables
     gpus, streams = (tables(name).select(key, value).collect() for name, key, value in _NAMED)
     named = made.join(gpus.with_columns(gpu_id_text()), on="gpu", how="left", maintain_order="left")
     named = named.join(streams, on="stream", how="left", maintain_order="left")
@@ -70,11 +74,17 @@ def _name_makers(made: pl.DataFrame, tables: Tables) -> pl.DataFrame:
         pl.format(text, "gpu_id" if key == "gpu" else key) if several[key] else pl.lit(None, pl.String)
         for key, text in (("pid", "process {}"), ("tid", "thread {}"), ("gpu", "GPU {}"))
     ]
-    words = pl.concat_str(maker, separator=", ", ignore_nulls=True)
+    words = pl.concat_str(_name_node(evidence), *maker, separator=", ", ignore_nulls=True)
     whose = pl.format(" for stream {}", hex_text(pl.col("handle")))
     return named.with_columns(
         maker=pl.when(words != "").then(pl.format(" ({})", words)).fill_null(""), whose=whose.fill_null("")
     )
+
+
+def _name_node(evidence: Evidence) -> pl.Expr:
+    """Return the node of a queue, in words; null where all are of one."""
+    nodes = evidence.info.get("nodes") or []
+    return pl.format("node {}", node_of("queue", nodes if len(nodes) > 1 else [], "queues"))
 
 
 def _creation(made: pl.DataFrame, has_log: bool) -> Answer:
@@ -120,16 +130,26 @@ def _describe_creation(row: dict[str, Any], has_log: bool, lacks: str) -> str:
         return f"{name}: {ioctl}; which HIP call asked for it is not known without a HIP log"
     asked = f"requested by {row['call']} (event {row['call_event']})" if row["call"] else "its HIP call is not known"
     asked += row["whose"] if row["call"] else ""
-    runtime = f"the runtime took {render_ns(row['rocr_ns'])}" if row["rocr_ns"] is not None else "runtime time unknown"
-    return f"{name}: {asked}; {runtime}; {ioctl}"
+    return f"{name}: {asked}; {_describe_runtime(row)}; {ioctl}"
+
+
+def _describe_runtime(row: dict[str, Any]) -> str:
+    """Return how long the runtime took, and the ioctls of its thread that surely lie in this time."""
+    if row["rocr_ns"] is None:
+        return "runtime time unknown"
+    said = f"the runtime took {render_ns(row['rocr_ns'])}"
+    if not row["rocr_in_ioctls_ns"]:
+        return said
+    return f"{said}, of it {count_of(row['rocr_ioctls'], 'ioctl')} {render_ns(row['rocr_in_ioctls_ns'])}"
 
 
 def _describe_ioctl(row: dict[str, Any]) -> str:
     result = row["ioctl_result"]
-    returned = "its return was not seen" if result is None else f"returned {result}"
-    refused = "" if result in (None, "0") else ": the driver made no queue"
-    ioctl = f"CREATE_QUEUE (event {row['create_ioctl_event']})"
-    return f"{ioctl} took {_describe_short(row['ioctl_ns'])} and {returned}{refused}"
+    ioctl = f"CREATE_QUEUE (event {row['create_ioctl_event']}) took {_describe_short(row['ioctl_ns'])}"
+    if result is None:
+        unknown = "its return was not seen" if row["ioctl_ns"] is None else "what it returned is not known"
+        return f"{ioctl} and {unknown}"
+    return f"{ioctl} and returned {result}{'' if result == '0' else ': the driver made no queue'}"
 
 
 def _describe_short(took_ns: int | None) -> str:
@@ -145,8 +165,8 @@ def _mqd(made: pl.DataFrame) -> Answer:
     if seen.is_empty():
         return Answer(question, ("not recorded: no MQD function was traced (capture with the KFD and MQD probes)",))
     lines = [
-        f"queue {row['queue']}: in event {row['init_mqd_event']}, {_describe_short(row['mqd_ns'])} after CREATE_QUEUE "
-        f"began; operations: {row['mqd_operations']}"
+        f"queue {row['queue']}{row['maker']}: in event {row['init_mqd_event']}, {_describe_short(row['mqd_ns'])} after "
+        f"CREATE_QUEUE began; operations: {row['mqd_operations']}"
         for row in seen.head(_MAX_QUEUES).iter_rows(named=True)
     ]
     lines.append("the driver hands it over before CREATE_QUEUE returns (runlist under HWS, add_hw_queue under MES)")
@@ -249,31 +269,50 @@ def _priority(evidence: Evidence, said: dict[str, Verdict]) -> Answer:
 
 def _describe_service(evidence: Evidence) -> list[str]:
     """Return how long the packets of each priority waited, where queues of several priorities were timed."""
-    rows = evidence.service.filter(pl.col("timed") > 0)
-    if rows["priority_log"].n_unique() < 2:
+    rows = _choose_kind(evidence.service.filter(pl.col("timed") > 0))
+    if rows.is_empty():
         return []
+    kind = rows["kind"][0]
     rows, shown = _choose_compared(rows, evidence)
     lines = [
         f"queue {row['queue']} (log priority {_or_unknown(row['priority_log'])}{row['where']}): doorbell to GPU start "
-        f"{render_ns(row['start_p50_ns'])} P50, {render_ns(row['start_p95_ns'])} P95 of {row['timed']} packets, "
+        f"{render_ns(row['start_p50_ns'])} P50, {render_ns(row['start_p95_ns'])} P95 of {row['timed']} {kind} packets, "
         f"{_describe_error(row['start_error_ns'])}"
         for row in shown.iter_rows(named=True)
     ]
     if rows.height > shown.height:
         lines.append(f"... and {rows.height - shown.height} more queues: section Waiting for the GPU by priority")
+    if kind != _KERNELS:
+        lines.append(
+            f"these are {kind} packets, not kernels (no kernels of two priorities were timed): each starts when the "
+            "packets before it are done, so its wait includes their time and does not tell how long a kernel waits"
+        )
     return [
         *lines,
         "who waits less may have less to wait for: `tracecorr experiment preempt` compares alone and together",
     ]
 
 
+def _choose_kind(timed: pl.DataFrame) -> pl.DataFrame:
+    """Return the rows of one kind of packets with several priorities: kernels, else what most are; or none.
+
+    Packets of a graph wait for each other, so that a wait tells nothing of their queue.
+    """
+    of_kind = timed.group_by("kind").agg(pl.col("timed").sum(), pl.col("priority_log").n_unique().alias("priorities"))
+    several = of_kind.filter((pl.col("priorities") > 1) & ~pl.col("kind").str.ends_with(OF_A_GRAPH))
+    chosen = several.sort(pl.col("kind") != _KERNELS, -pl.col("timed"), "kind")["kind"].head(1)
+    return timed.filter(pl.col("kind").is_in(chosen.implode()))
+
+
 def _choose_compared(rows: pl.DataFrame, evidence: Evidence) -> tuple[pl.DataFrame, pl.DataFrame]:
-    """Return the queues with `where` (the GPU, if there are several), and those to show: of each priority alike."""
+    """Return the queues with `where` (node and GPU, if several), and those to show: of each priority alike."""
     gpus = evidence.tables("gpus").select("gpu", "gpu_id").collect().with_columns(gpu_id_text())
     rows = rows.join(evidence.queues.select("queue", "gpu"), on="queue", how="left", maintain_order="left")
     rows = rows.join(gpus, on="gpu", how="left", maintain_order="left")
-    where = pl.format(", GPU {}", "gpu_id").fill_null("") if rows["gpu"].drop_nulls().n_unique() > 1 else pl.lit("")
-    rows = rows.with_columns(where=where, turn=pl.int_range(pl.len()).over("gpu", "priority_log"))
+    several = rows["gpu"].drop_nulls().n_unique() > 1
+    gpu = pl.format("GPU {}", "gpu_id") if several else pl.lit(None, pl.String)
+    where = [pl.format(", {}", words).fill_null("") for words in (_name_node(evidence), gpu)]
+    rows = rows.with_columns(where=pl.concat_str(where), turn=pl.int_range(pl.len()).over("gpu", "priority_log"))
     # Only queues of one GPU wait for each other.
     order, falls = ["gpu", "priority_log", "queue"], [False, True, False]
     chosen = rows.sort("turn", *order, descending=[False, *falls]).head(_MAX_QUEUES)

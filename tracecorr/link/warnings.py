@@ -10,6 +10,7 @@ from tracecorr.align.clock_map import ClockMap
 from tracecorr.align.rows import select_source
 from tracecorr.align.samples import warn_of_another_run
 from tracecorr.link.losses.unreadable import warn_unreadable
+from tracecorr.link.queues.hqds import NONE_OF_LOG, shows_none_of_log
 from tracecorr.link.repeated_traces import warn_repeated_traces, warn_skipped_traces
 from tracecorr.link.rocprof import warn_foreign, warn_repeated, warn_timeless
 
@@ -55,6 +56,9 @@ def list_warnings(
     ).is_empty():
         warnings.append("no thread of the log was found in the trace: HIP calls and system calls cannot be linked")
     warnings += warn_foreign(events, tables["links"])
+    # What a capture dumped by itself is of its run, be it from before the first queue.
+    if shows_none_of_log(tables["hqd"].filter(pl.col("read_start_ns").is_null()), tables["queues"]):
+        warnings.append(f"{NONE_OF_LOG}: it may be of another run")
     warnings += [*warn_repeated(tables["ledger"], tables["files"]), *warn_timeless(tables["ledger"], tables["files"])]
     warnings += warn_skipped_traces(tables["ledger"], tables["files"])
     warnings += warn_unreadable(tables["ledger"], tables["files"])

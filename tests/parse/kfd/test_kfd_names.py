@@ -6,6 +6,7 @@ import polars as pl
 import pytest
 
 from tracecorr.parse.kfd import ioctl_name, ioctl_names, layer_of, result_text
+from tracecorr.parse.kfd.ioctls import list_handlers
 
 
 @pytest.mark.parametrize(
@@ -52,3 +53,11 @@ def test_a_result_is_zero_an_errno_or_a_number() -> None:
         "0x4",
         "0x7fe305ef2000",
     ]
+
+
+def test_each_function_of_the_driver_does_one_request() -> None:
+    handlers = dict(list_handlers().select("handler", "ioctl").iter_rows())
+    assert len(handlers) == list_handlers().height
+    assert handlers["kfd_ioctl_get_available_memory"] == "AMDKFD_IOC_AVAILABLE_MEMORY"
+    assert handlers["kfd_ioctl_set_debug_trap"] == "AMDKFD_IOC_DBG_TRAP"
+    assert handlers["kfd_ioctl_create_queue"] == "AMDKFD_IOC_CREATE_QUEUE"

@@ -10,7 +10,8 @@ import polars as pl
 
 from tracecorr.analyze.answers import Section
 from tracecorr.analyze.compare.conditions import compare_conditions, describe_conditions
-from tracecorr.analyze.compare.latency import MIN_VALUES, STAGES, compare_latency, read_steady
+from tracecorr.analyze.compare.counts import compare_packets, name_changes, tell_kinds
+from tracecorr.analyze.compare.latency import MIN_VALUES, STAGES, compare_latency, name_uncompared, read_steady
 from tracecorr.analyze.compare.rates import compare_rates
 from tracecorr.analyze.compare.sides import (
     compare_calls,
@@ -21,7 +22,6 @@ from tracecorr.analyze.compare.sides import (
     list_topology,
     name_kernels,
     name_unrecorded,
-    tell_recorded,
 )
 from tracecorr.analyze.copies import summarize_copies
 from tracecorr.analyze.frames import Tables
@@ -104,7 +104,7 @@ def compare_captures(first: Side, second: Side, confidence: float = 0.95, rounds
         *_work_sections(a, b, confidence, rounds),
         *_path_sections(a, b),
     )
-    by_key = {s.key: s.frame for s in sections}
+    by_key = {s.key: s for s in sections}
     findings = (*_name_missing(a.sources, b.sources), *_name_silent(a, b), *_find(by_key, (a, b)))
     return Comparison(first.name, second.name, findings, sections)
 
@@ -135,15 +135,17 @@ def _work_sections(first: Evidence, second: Evidence, confidence: float, rounds:
         "the lesser value has launches enough to show its P95, P99 or jitter"
     )
     clocks = (
-        f"{interval}; where queues of a side have several priorities each is compared for itself; `clock error` = how "
-        "far the two clocks of a stage and the steps of their stamps may move a difference: its interval is wider by "
-        "it. Where both ends are stamps of the log it is 0, and the figures are of these stamps: each is a whole us, "
-        "so that the times themselves may differ by up to 2 us more or less"
+        f"{interval}; a barrier waits for the packets before it, so that its times on the GPU hold theirs; where "
+        "queues of a side have several priorities each is compared for itself; `clock error` = how far the two clocks "
+        "of a stage and the steps of their stamps may move a difference: its interval is wider by it. Where both ends "
+        "are stamps of the log it is 0, and the figures are of these stamps: each is a whole us, so that the times "
+        "themselves may differ by up to 2 us more or less"
     )
     conditions = compare_conditions(describe_conditions(first), describe_conditions(second))
     yield Section("conditions", "Conditions of the latencies", conditions)
+    latency = compare_latency(*steady, confidence, rounds)
     yield Section(
-        "latency", "Latency", compare_latency(*steady, confidence, rounds), clocks,
+        "latency", "Latency", latency, clocks, name_uncompared(*steady, latency),
         nothing="no stage has enough launches on both sides",
     )  # fmt: skip
     yield Section(
@@ -154,6 +156,10 @@ def _work_sections(first: Evidence, second: Evidence, confidence: float, rounds:
     )  # fmt: skip
     yield Section("rates", "Submission rate", compare_rates(a, b), "recorded: times of the packet lines, 100 slices")
     logged, traced = _with_log_and_ioctls(first, second)
+    yield Section(
+        "packets", "Packets and copies", name_unrecorded(compare_packets(a, b), _with_packets(first, second)),
+        "recorded by the log", nothing="no packet or copy on either side",
+    )  # fmt: skip
     yield Section("hip_calls", "HIP calls", name_unrecorded(compare_calls(a, b), logged), "recorded by the log")
     yield Section(
         "ioctls", "Ioctls", name_unrecorded(compare_ioctls(a, b), traced), "recorded by the trace",
@@ -247,7 +253,17 @@ def _name_silent(first: Evidence, second: Evidence) -> Iterator[str]:
             )
 
 
-def _find(frames: dict[str, pl.DataFrame], sides: tuple[Evidence, Evidence]) -> Iterator[str]:
+def _find(sections: Mapping[str, Section], sides: tuple[Evidence, Evidence]) -> Iterator[str]:
+    frames = {key: section.frame for key, section in sections.items()}
+    yield from _find_in_counts(frames, sides)
+    yield from _find_in_latency(frames["latency"])
+    if left := sections["latency"].missing:
+        yield f"latencies leave out launches: {left}"
+    for row in frames["verdicts"].filter("differs").iter_rows(named=True):
+        yield f"verdict {row['verdict']}: {row['a']} in A, {row['b']} in B"
+
+
+def _find_in_counts(frames: Mapping[str, pl.DataFrame], sides: tuple[Evidence, Evidence]) -> Iterator[str]:
     queues = {row["what"]: row for row in frames["queues"].iter_rows(named=True)}
     for what in ("queues with dispatches", "queues made by HIP (Created lines)", "queues shared by streams"):
         row = queues[what]
@@ -258,10 +274,14 @@ def _find(frames: dict[str, pl.DataFrame], sides: tuple[Evidence, Evidence]) -> 
     logged, traced = _with_log_and_ioctls(*sides)
     yield from _compare_graphs(frames["graphs"], logged)
     # A name that no line tells is no kernel of its own.
-    yield _count_only(frames["kernels"].filter(pl.col("name") != UNKNOWN_KERNEL), "kernels", shown)
-    yield _count_only(frames["hip_calls"], "HIP functions", logged)
-    yield _count_only(frames["ioctls"], "ioctls", traced)
-    latency = frames["latency"]
+    yield tell_kinds(frames["kernels"].filter(pl.col("name") != UNKNOWN_KERNEL), "names of kernels", shown)
+    yield tell_kinds(frames["hip_calls"], "HIP functions", logged, "calls")
+    yield tell_kinds(frames["ioctls"], "kinds of ioctls", traced, "ioctls")
+    yield from name_changes(frames["packets"], "packets and copies by kind", shown)
+    yield from name_changes(frames["ioctls"], "ioctls by kind", traced)
+
+
+def _find_in_latency(latency: pl.DataFrame) -> Iterator[str]:
     for row in latency.filter("significant").iter_rows(named=True):
         percent = f", {row['percent']:+.1f} %" if row["percent"] is not None else ""
         yield (
@@ -275,9 +295,6 @@ def _find(frames: dict[str, pl.DataFrame], sides: tuple[Evidence, Evidence]) -> 
         if latency.height
         else f"no latency is compared: no stage has {MIN_VALUES} launches of one kind on both sides"
     )
-    changed = frames["verdicts"].filter("differs")
-    for row in changed.iter_rows(named=True):
-        yield f"verdict {row['verdict']}: {row['a']} in A, {row['b']} in B"
 
 
 def _with_log_and_ioctls(*sides: Evidence) -> tuple[list[bool], list[bool]]:
@@ -308,15 +325,3 @@ def _tell_graphs(side: str, row: Mapping[str, Any] | None, has_log: bool) -> str
     if row is None:
         return f"{0 if has_log else 'unknown'} in {side}"
     return f"{'unknown' if row['dispatches'] is None else row['dispatches']} in {side} ({row['calls']} calls)"
-
-
-def _count_only(frame: pl.DataFrame, what: str, sources: Sequence[bool]) -> str:
-    """Return how many each side has for its own; what a side did not record is no difference."""
-    counts = {only: frame.filter(pl.col("only").str.starts_with(only)).height for only in ("both", "A", "B")}
-    known = tell_recorded(frame, sources)
-    if not all(known):
-        told = (
-            f"{counts[side] if is_known else 'unknown'} in {side}" for side, is_known in zip("AB", known, strict=True)
-        )
-        return f"{what}: {', '.join(told)}"
-    return f"{what}: {counts['both']} in both, {counts['A']} only in A, {counts['B']} only in B"

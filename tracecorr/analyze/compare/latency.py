@@ -102,6 +102,28 @@ def _part_priorities(*sides: pl.DataFrame) -> list[pl.DataFrame]:
     return [side.with_columns(kind=pl.when(kind.is_in(mixed.implode())).then(apart).otherwise(kind)) for side in sides]
 
 
+def name_uncompared(first: pl.DataFrame, second: pl.DataFrame, latency: pl.DataFrame) -> str:
+    """Return how many launches of kinds that are compared are in no row; empty where all of them are in one.
+
+    Args:
+        first, second: what `read_steady` gave.
+        latency: what `compare_latency` gave for them.
+    """
+    compared = pl.col("kind").is_in(latency["kind"].unique().implode())
+    told: list[str] = []
+    for side, rows, parts in zip("AB", (first, second), _part_priorities(first, second), strict=True):
+        counts = (
+            parts.select(compared=compared.fill_null(value=False), kind=rows["kind"].cast(pl.String))
+            .group_by("kind")
+            .agg(pl.len().alias("launches"), (~pl.col("compared")).sum().alias("left"))
+        )
+        some = counts.filter((pl.col("left") > 0) & (pl.col("left") < pl.col("launches"))).sort("kind")
+        told += [f"{left:,} of {n:,} launches of {kind} of {side}" for kind, n, left in some.iter_rows()]
+    if not told:
+        return ""
+    return f"{', '.join(told)} are in no row, as the other side has too few or none of their log priority"
+
+
 @dataclass(frozen=True)
 class _Pair:
     """Hold a stage of one kind of launches on both sides, and how far their clocks may move its difference."""

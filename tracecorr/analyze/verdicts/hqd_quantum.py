@@ -6,18 +6,15 @@ import polars as pl
 
 from tracecorr.analyze.verdicts.evidence import Evidence
 from tracecorr.analyze.verdicts.model import Claim, Finding, failed, passed, unknown
+from tracecorr.link.queues.hqds import NONE_OF_LOG, shows_none_of_log
 
 _ENABLED = 1  # bit 0 of CP_HQD_QUANTUM
 
 
 def judge(evidence: Evidence) -> Finding:
     """Look at CP_HQD_QUANTUM of every active compute slot; only the capture's own queues can fail."""
-    dumps = (
-        evidence.tables("hqd")
-        .filter(pl.col("dump") == "hqds")
-        .select("snapshot", "type", "active", "quantum", "queue")
-        .collect()
-    )
+    told = evidence.tables("hqd").select("snapshot", "dump", "type", "active", "quantum", "queue").collect()
+    dumps = told.filter(pl.col("dump") == "hqds")
     user = dumps.filter(pl.col("active") & (pl.col("type").cast(pl.String) == "cp") & pl.col("quantum").is_not_null())
     counts = {"snapshots": dumps["snapshot"].n_unique(), "slots": dumps.height, "active_compute_slots": user.height}
     if user.is_empty():
@@ -25,10 +22,13 @@ def judge(evidence: Evidence) -> Finding:
         return unknown(why, "take HQD dumps while the program runs (debugfs kfd/hqds)", counts)
     values = user["quantum"].unique().sort()
     off = user.filter((pl.col("quantum") & _ENABLED) == 0)
+    said = f"{user.height} active compute slots, quantum {', '.join(f'{v:#x}' for v in values)}"
+    if shows_none_of_log(told, evidence.queues):
+        remedy = "take HQD dumps while the program of this log runs (debugfs kfd/hqds)"
+        return unknown(f"{NONE_OF_LOG}; it shows {said}", remedy, counts)
     ours = _list_own(evidence)
     own = off.join(ours, on="queue", how="semi") if ours.height else off
     counts |= {"without_quantum": own.height, "different_quanta": values.len()}
-    said = f"{user.height} active compute slots, quantum {', '.join(f'{v:#x}' for v in values)}"
     if own.height:
         return failed(f"{said}; {own.height} have none enabled", counts)
     if off.height:

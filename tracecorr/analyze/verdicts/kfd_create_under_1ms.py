@@ -5,7 +5,7 @@ from __future__ import annotations
 import polars as pl
 
 from tracecorr.analyze.clocks import find_step_ns, find_untimed
-from tracecorr.analyze.values import render_ns
+from tracecorr.analyze.values import count_of, render_ns
 from tracecorr.analyze.verdicts.evidence import Evidence
 from tracecorr.analyze.verdicts.model import Claim, Finding, failed, passed, unknown
 from tracecorr.parse.kfd.ioctls import CREATE_QUEUE
@@ -32,7 +32,7 @@ def judge(evidence: Evidence) -> Finding:
         why = f"durations are known to {render_ns(step)} only, by the clock of the trace"
         return unknown(f"{said}; {why}", "record with trace_clock mono", counts, good["event"])
     if unseen:
-        told = f"the trace does not show how long {unseen} more took"
+        told = f"of {unseen} more the trace does not show how long they took, or that they succeeded"
         return unknown(f"{said}; {told}", "record until the program ends", counts, ioctls["event"])
     return passed(said, counts, good["event"])
 
@@ -47,7 +47,11 @@ def _say_nothing_timed(evidence: Evidence, ioctls: pl.DataFrame, made: pl.DataFr
         said = f"the trace does not show how long the {made.height} that succeeded took{why}"
         return unknown(said, "record with trace_clock mono and larger buffers", counts, made["event"])
     refused = ioctls["result"].drop_nulls().unique().sort().to_list()
-    why = f"no CREATE_QUEUE succeeded ({', '.join(refused) or 'none of them is seen to return'})"
+    if not refused and ioctls["dur_ns"].count():
+        what = count_of(ioctls.height, "CREATE_QUEUE ioctls", "CREATE_QUEUE ioctl")
+        remedy = "record the ioctl system calls, or probe what kfd_ioctl returns"
+        return unknown(f"what the {what} returned is not known", remedy, counts, ioctls["event"])
+    why = f"no CREATE_QUEUE is known to have succeeded ({', '.join(refused) or 'none of them is seen to return'})"
     return unknown(why, "run it where the driver makes the queues", counts, ioctls["event"])
 
 

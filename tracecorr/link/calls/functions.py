@@ -7,7 +7,7 @@ import polars as pl
 
 from tracecorr.align.rows import attach_columns
 from tracecorr.parse.kfd import ioctl_names
-from tracecorr.parse.kfd.ioctls import HANDLER_PREFIX, KFD_NAMES, KFD_PREFIX
+from tracecorr.parse.kfd.ioctls import list_handlers
 
 # Layers whose rows can enclose others; user-space probes, marks and doorbells are no part of a kernel call.
 _KERNEL = ("kfd", "mqd", "amdgpu", "other")
@@ -15,9 +15,9 @@ _CALLS = ("syscall", "ioctl")
 # Both times of a text are rounded to the nearest microsecond.
 _ROUNDING_NS = 1_000
 _NO_END_NS = 2**60
-_HANDLERS = pl.DataFrame({"ioctl": sorted(set(KFD_NAMES.values()))}).with_columns(
-    handler=HANDLER_PREFIX + pl.col("ioctl").str.strip_prefix(KFD_PREFIX).str.to_lowercase()
-)
+_HANDLERS = list_handlers()
+# The driver's function for all ioctls, which calls that of the request.
+_ENTRY = "kfd_ioctl"
 _COLUMNS = (
     "event", "thread", "layer", "source", "depth", "ts_ns", "dur_ns", "step_hi_ns", "file", "offset", "end_offset"
 )  # fmt: skip
@@ -71,13 +71,14 @@ def _free_misplaced(events: pl.DataFrame) -> pl.DataFrame:
 def name_driver_calls(events: pl.DataFrame) -> pl.DataFrame:
     """Return `events` where a probed kfd_ioctl stands for its ioctl, if no system call was traced around it.
 
-    So does the function of one request (kfd_ioctl_create_queue) on threads that show no ioctl at all.
+    So it does by the function of one request in it (kfd_ioctl_create_queue) on threads that show no ioctl at all, and
+    that function itself where no kfd_ioctl is surely around it.
 
     Args:
         events: placed events with `thread`, `parent`, `cmd`.
     """
     events = _name_handlers(events)
-    alone = (pl.col("name") == "kfd_ioctl") & pl.col("cmd").is_not_null() & pl.col("parent").is_null()
+    alone = (pl.col("name") == _ENTRY) & pl.col("cmd").is_not_null() & pl.col("parent").is_null()
     calls = events.select("name", "cmd", "parent").filter(alone)
     if calls.is_empty():
         return events
@@ -91,22 +92,37 @@ def name_driver_calls(events: pl.DataFrame) -> pl.DataFrame:
 
 
 def _name_handlers(events: pl.DataFrame) -> pl.DataFrame:
-    """Return `events` where the function of a request stands for its ioctl, if its thread shows no ioctl otherwise."""
-    traced = events.select("event", "thread", "layer", "source", "name").filter(
-        (pl.col("layer") == "kfd") & (pl.col("source") == "ftrace") & pl.col("thread").is_not_null()
-    )
-    traced = traced.select("event", "thread", handler=pl.col("name").cast(pl.String))
-    found = traced.join(_HANDLERS, on="handler", maintain_order="left")
-    shown = events.select("thread", "cmd").filter(pl.col("cmd").is_not_null())
-    found = found.join(shown, on="thread", how="anti").select("event", "ioctl", stands=pl.lit("ioctl"))
+    """Return `events` where kfd_ioctl, or the function of a request, stands for its ioctl on threads that show none."""
+    found = _find_handlers(events)
     if found.is_empty():
         return events
+    found = found.select(pl.col("event"), "ioctl", "returned", stands=pl.lit("ioctl"))
     kinds = {"ioctl": events.schema["name"], "stands": events.schema["layer"]}
     joined = attach_columns(events, found.cast(kinds))  # type: ignore[arg-type]
     return joined.with_columns(
         name=pl.coalesce("ioctl", "name"), layer=pl.coalesce("stands", "layer"),
-        depth=pl.when(pl.col("ioctl").is_null()).then("depth"),
-    ).drop("ioctl", "stands")  # fmt: skip
+        result=pl.coalesce("result", "returned"), depth=pl.when(pl.col("ioctl").is_null()).then("depth"),
+    ).drop("ioctl", "stands", "returned")  # fmt: skip
+
+
+def _find_handlers(events: pl.DataFrame) -> pl.DataFrame:
+    """Return event (of the row that spans an ioctl), ioctl, returned (result of the function of the request)."""
+    traced = events.select("event", "thread", "layer", "source", "result", handler=pl.col("name").cast(pl.String))
+    traced = traced.filter((pl.col("layer") == "kfd") & (pl.col("source") == "ftrace") & pl.col("thread").is_not_null())
+    found = traced.join(_HANDLERS, on="handler", maintain_order="left")
+    shown = events.select("thread", "cmd").filter(pl.col("cmd").is_not_null())
+    found = found.join(shown, on="thread", how="anti").select("event", "ioctl", returned="result")
+    if found.is_empty():
+        return found
+    entries = traced.filter(pl.col("handler") == _ENTRY).select(inner="event")
+    around = _enclosing(_function_rows(events)).select("event", "inner").join(entries, on="inner", how="semi")
+    # Two requests in one entry: the end of the first was lost, and what spans either is not known.
+    around = found.select("event").join(around, on="event").unique("inner", keep="none")
+    return (
+        found.join(around, on="event", how="left")
+        .select(pl.coalesce("inner", "event"), "ioctl", "returned")
+        .rename({"inner": "event"})
+    )
 
 
 def _function_rows(events: pl.DataFrame) -> pl.DataFrame:

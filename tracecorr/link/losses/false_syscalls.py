@@ -104,8 +104,12 @@ def _open(events: pl.DataFrame, false: pl.Series, doubtful: pl.Series) -> pl.Dat
 
 
 def _list_functions(events: pl.DataFrame) -> pl.DataFrame:
-    """Return what lies in each system call: event, call, ts_ns, own, other (functions of the request, of another)."""
-    rows = events.select("event", "name", "layer", "source", "ts_ns", call="enclosing_call").filter(
+    """Return what lies in each system call.
+
+    Returns: event, call, ts_ns, own, other (functions of the request, of another), nested (runs in a function of a
+        request, as kfd_set_event does in kfd_ioctl_set_event).
+    """
+    rows = events.select("event", "name", "layer", "source", "ts_ns", "parent", call="enclosing_call").filter(
         (pl.col("source") == "ftrace") & pl.col("call").is_not_null()
     )
     name = pl.col("name").cast(pl.String)
@@ -117,7 +121,9 @@ def _list_functions(events: pl.DataFrame) -> pl.DataFrame:
     # runs in an open. Of an ioctl of which only the exit was seen the request is not known.
     is_request = request.is_in(_OPERATIONS) | ((request != "ioctl") & name.str.starts_with(HANDLER_PREFIX))
     is_other = operation.is_in(_OPERATIONS).fill_null(value=False) & is_request & ~is_own
-    return rows.select("event", "call", "ts_ns", own=is_own, other=is_other)
+    around = events["name"].gather(rows["parent"]).cast(pl.String)
+    nested = around.str.starts_with(HANDLER_PREFIX).fill_null(value=False)
+    return rows.select("event", "call", "ts_ns", own=is_own, other=is_other, nested=nested)
 
 
 def _interrupted(ended: pl.DataFrame, lines: pl.DataFrame) -> pl.DataFrame:
@@ -142,7 +148,12 @@ def _of_two(inside: pl.DataFrame, ended: pl.DataFrame) -> pl.DataFrame:
     Two probes may show one function; then less time is between them than the shortest call of the name takes.
     """
     at = pl.col("ts_ns")
-    ran = inside.filter("own").group_by("call").agg(apart=at.max() - at.min()).filter(pl.col("apart") > 0)
+    ran = (
+        inside.filter(pl.col("own") & ~pl.col("nested"))
+        .group_by("call")
+        .agg(apart=at.max() - at.min())
+        .filter(pl.col("apart") > 0)
+    )
     shortest = ended.group_by("name").agg(least=pl.col("dur_ns").min())
     asked = ended.select("event", "name").join(ran, left_on="event", right_on="call").join(shortest, on="name")
     return asked.filter(pl.col("apart") >= pl.col("least")).select("event")

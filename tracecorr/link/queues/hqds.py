@@ -6,6 +6,9 @@ import polars as pl
 
 from tracecorr.model.kinds import DERIVED, RECORDED
 
+# What `shows_none_of_log` says, in words.
+NONE_OF_LOG = "no queue of the dump is one of this log, as far as rings, GPUs, processes and times tell"
+
 
 def attach_queues(hqd: pl.DataFrame, queues: pl.DataFrame, processes: pl.DataFrame, gpus: pl.DataFrame) -> pl.DataFrame:
     """Return table `hqd` with `gpu`, and `queue`: the one queue whose ring lies at the slot's PQ_BASE.
@@ -48,6 +51,19 @@ def attach_queues(hqd: pl.DataFrame, queues: pl.DataFrame, processes: pl.DataFra
     own = gpus.select("gpu_id", "gpu")
     keyed = rows.join(alone, on="row", how="left", maintain_order="left")
     return keyed.join(own, on="gpu_id", how="left", maintain_order="left").drop("row")
+
+
+def shows_none_of_log(hqd: pl.DataFrame, queues: pl.DataFrame) -> bool:
+    """Tell whether dumps show active compute queues and a log names rings, but nothing of the dumps is of one of these.
+
+    Args:
+        hqd, queues: the tables, linked.
+    """
+    logged = queues.drop_nulls("hwq")
+    slots = hqd.filter(pl.col("active") & (pl.col("type").cast(pl.String) == "cp"))
+    if logged.is_empty() or slots.is_empty():
+        return False
+    return hqd.drop_nulls("queue").join(logged, on="queue", how="semi").is_empty()
 
 
 def _filter_fitting(pairs: pl.DataFrame) -> pl.DataFrame:

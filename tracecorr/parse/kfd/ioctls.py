@@ -206,6 +206,27 @@ DRM_NAMES = {
 }
 
 
+# Where the function of the driver is not called as its request (amdkfd_ioctls of kfd_chardev.c, mainline and DKMS).
+_OTHER_HANDLERS = {
+    "AMDKFD_IOC_DBG_REGISTER_DEPRECATED": "dbg_register",
+    "AMDKFD_IOC_DBG_UNREGISTER_DEPRECATED": "dbg_unregister",
+    "AMDKFD_IOC_DBG_ADDRESS_WATCH_DEPRECATED": "dbg_address_watch",
+    "AMDKFD_IOC_DBG_WAVE_CONTROL_DEPRECATED": "dbg_wave_control",
+    "AMDKFD_IOC_CRIU_OP": "criu",
+    "AMDKFD_IOC_AVAILABLE_MEMORY": "get_available_memory",
+    "AMDKFD_IOC_DBG_TRAP": "set_debug_trap",
+    "AMDKFD_IOC_DBG_TRAP_DEPRECATED": "dbg_set_debug_trap",
+    "AMDKFD_IOC_CROSS_MEMORY_COPY_DEPRECATED": "cross_memory_copy",
+}
+
+
+def list_handlers() -> pl.DataFrame:
+    """Return the ioctls of the KFD (`ioctl`), each with the function of the driver that does it (`handler`)."""
+    names = sorted(set(KFD_NAMES.values()))
+    handlers = [HANDLER_PREFIX + _OTHER_HANDLERS.get(n, n.removeprefix(KFD_PREFIX).lower()) for n in names]
+    return pl.DataFrame({"ioctl": names, "handler": handlers})
+
+
 def ioctl_name(cmd: int) -> str | None:
     """Return the name of request `cmd`, or None when it belongs to neither KFD nor DRM.
 
