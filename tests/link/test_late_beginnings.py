@@ -12,11 +12,13 @@ from tracecorr.link.losses.command_ends import list_command_ends, list_headless
 from tracecorr.link.losses.late_beginnings import list_head_losses, list_late_files, list_late_logs
 from tracecorr.link.losses.lossy_files import find_losses, list_half_calls
 from tracecorr.link.packets.packet_index import complete_indexes
-from tracecorr.model.kinds import BEGINNINGS, Flag
+from tracecorr.model.kinds import BEGINNINGS, QUEUE_DELETED, Flag
 
 _BEGIN = {"name": BEGINNINGS[0], "layer": "other"}
 _EXIT = {"name": "hipFree", "layer": "hip", "flags": int(Flag.EXIT_ONLY)}
 _CALL = {"name": "hipFree", "layer": "hip"}
+# Up to ROCm 6.1 these lines name no ring.
+_UNNAMED, _DELETED = {**made(), "ring": None}, {"name": QUEUE_DELETED, "layer": "aql"}
 
 
 def enqueue(pointer: int, stream: int | None = None) -> dict[str, Any]:
@@ -88,6 +90,10 @@ def test_an_end_among_those_of_one_stream_is_that_of_a_command_whose_line_was_lo
         ([packet(0, 0), packet(0, 1)], False),
         ([packet(0, None)], False),
         pytest.param([packet(0, 5), {**_BEGIN, "file": 1}], False, id="the piece of the log before has it"),
+        ([line(), _DELETED], True),
+        ([_UNNAMED, _DELETED, _DELETED], True),
+        ([_UNNAMED, _DELETED], False),
+        ([_BEGIN, line(), _DELETED], False),
     ],
 )  # fmt: skip
 def test_a_log_that_lacks_its_first_lines_and_shows_what_began_before_begins_late(

@@ -280,8 +280,13 @@ def test_on_an_unknown_clock_packets_are_of_the_queue_that_the_log_shows_wheneve
     assert assigned([*lives[:1], (5000, "amd_log")], rows, aligned=False) == [(0, 0)]
 
 
-def test_packets_before_the_first_created_line_of_their_ring_are_of_a_queue_of_their_own() -> None:
-    """Its line was lost; that of the ring's next life is not its own."""
+@pytest.mark.parametrize(
+    "created_at", [
+        pytest.param(2, id="the first queue's line was lost: the next one's is not its own"),
+        pytest.param(1, id="the next queue's line was lost: another thread printed a packet before the first one's"),
+    ],
+)  # fmt: skip
+def test_packets_of_two_log_ids_are_of_two_queues_though_the_line_of_one_was_lost(created_at: int) -> None:
     fields = {
         "process": 0,
         "ring": RING,
@@ -293,14 +298,16 @@ def test_packets_before_the_first_created_line_of_their_ring_are_of_a_queue_of_t
         "end_offset": None,
         "clock": "mono",
     }
-    lines = [("dispatch", 0), ("dispatch", 1), ("queue_created", None), ("dispatch", 0), ("dispatch", 1)]
+    lines: list[tuple[str, int | None]] = [("dispatch", 0), ("dispatch", 1), ("dispatch", 0), ("dispatch", 1)]
+    lines.insert(created_at, ("queue_created", None))
     events = frame(
         [{"event": n, "offset": 10 * n, "ts_ns": 1000 * n, "name": name, "packet_index": index, "parent": None,
           "dur_ns": None, "err_lo_ns": 0, "priority": None, **fields} for n, (name, index) in enumerate(lines)],
         ring=pl.UInt64, layer=CAT, name=CAT, source=CAT, file=pl.UInt16, packet_index=pl.Int64, parent=pl.Int64,
         thread=pl.UInt32, err_hi_ns=pl.UInt32, err_lo_ns=pl.UInt32, dur_ns=pl.Int64, end_offset=pl.Int64, clock=CAT,
     )  # fmt: skip
-    ids = [(0, 4), (10, 4), (30, 6), (40, 6)]
+    places = [n for n in range(5) if n != created_at]
+    ids = [(10 * n, number) for n, number in zip(places, (4, 4, 6, 6), strict=True)]
     packets = frame(
         [{"file": 0, "offset": at, "swq": None, "log_id": number} for at, number in ids],
         file=pl.UInt16, swq=pl.UInt64, log_id=pl.Int64,
@@ -309,7 +316,7 @@ def test_packets_before_the_first_created_line_of_their_ring_are_of_a_queue_of_t
     rings = pl.DataFrame(schema=RINGS)
     queues = build_queues(events, packets, args, aligned=True, losses=NO_LOSSES, rings=rings)
     found = dict(assign_queues(events, queues, aligned=True).rows())
-    assert [queues.filter(pl.col("queue") == found[n])["log_id"].item() for n in (0, 1, 3, 4)] == [4, 4, 6, 6]
+    assert [queues.filter(pl.col("queue") == found[n])["log_id"].item() for n in places] == [4, 4, 6, 6]
 
 
 def test_a_log_without_packets_tells_no_gpu_time_of_a_copy() -> None:

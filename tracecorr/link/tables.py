@@ -24,6 +24,7 @@ from tracecorr.link.losses.late_beginnings import list_head_losses, list_late_fi
 from tracecorr.link.losses.lossy_files import add_few, add_unproven, find_losses, list_half_calls
 from tracecorr.link.losses.packet_gaps import add_packet_gaps, drop_silent, list_packet_gaps, list_silent_graphs
 from tracecorr.link.losses.queue_losses import list_unshown
+from tracecorr.link.losses.unprinted_packets import list_unprinted
 from tracecorr.link.packets.launches import build_launches, forget_indexes
 from tracecorr.link.packets.refused_copies import name_refused_copies
 from tracecorr.link.queues import created_rings, queue_addresses, queue_creation, queue_lives, streams
@@ -131,7 +132,8 @@ def _nest_events(
     gaps = drop_silent(list_packet_gaps(events), graphs)
     halves = drop_early_returns(list_half_calls(events), events, gaps)
     losses = add_unproven(add_packet_gaps(find_losses(events, halves), gaps), unproven)
-    losses = disorder.add_displaced(add_few(losses, list_unshown(events)), displaced, events)
+    losses = add_few(add_few(losses, list_unshown(events)), list_unprinted(events, graphs))
+    losses = disorder.add_displaced(losses, displaced, events)
     torn, late = log_losses.list_torn_calls(events, halves), list_late_files(events)
     # From here on a row's thread and process stand for these columns, which are large.
     events = nesting.find_parents(events.drop("pid", "tid", "comm"), losses, halves, gaps)

@@ -12,7 +12,7 @@ from tracecorr.link.losses.beginnings import LOG_OF_PROCESS, is_late, list_begun
 from tracecorr.link.losses.command_ends import list_command_ends
 from tracecorr.link.losses.lossy_files import select_calls
 from tracecorr.model import schema
-from tracecorr.model.kinds import PACKET_KINDS, QUEUE_CREATED, Flag
+from tracecorr.model.kinds import PACKET_KINDS, QUEUE_CREATED, QUEUE_DELETED, Flag
 
 _OF_LOG = pl.col("source") == "amd_log"
 _COLUMNS = (
@@ -25,7 +25,7 @@ def list_late_logs(events: pl.DataFrame) -> pl.Series:
     """Return the processes (numbered by `LOG_OF_PROCESS`) of which the log begins in the middle of the run.
 
     That is so where it lacks the lines that the runtime prints first, and shows the end of what began before: the end
-    of a command, the exit of a call, or the packets of a ring behind its first one.
+    of a command, the exit of a call, the deletion of a queue, or the packets of a ring behind its first one.
 
     Args:
         events: rows in the order of time: file, offset, end_offset, process, thread, layer, name, source, flags,
@@ -35,7 +35,7 @@ def list_late_logs(events: pl.DataFrame) -> pl.Series:
     is_asked = pl.col("layer").is_in(["hip", "command", "aql"])
     rows = events.select(_COLUMNS).filter(_OF_LOG & is_late(list_begun(events)) & is_asked)
     ends = list_command_ends(rows).filter("early").select("file", "process")
-    found = pl.concat([ends, _list_late_exits(rows, events), _list_late_packets(rows)])
+    found = pl.concat([ends, _list_late_exits(rows, events), _list_late_packets(rows), _list_late_deletions(rows)])
     return found.select(LOG_OF_PROCESS).to_series().unique()
 
 
@@ -95,3 +95,16 @@ def _list_late_packets(rows: pl.DataFrame) -> pl.DataFrame:
         low=pl.col("packet_index").filter(is_packet).min(), made=created.any()
     )
     return rings.filter(~pl.col("made"), pl.col("low") > 0).select("file", "process")
+
+
+def _list_late_deletions(rows: pl.DataFrame) -> pl.DataFrame:
+    """Return file, process of deleted queues where more are deleted than made so far.
+
+    Up to ROCm 6.1 the lines name no ring.
+
+    Args:
+        rows: in the order of time.
+    """
+    lives = rows.filter((pl.col("layer") == "aql") & pl.col("name").is_in([QUEUE_CREATED, QUEUE_DELETED]))
+    step = pl.when(pl.col("name") == QUEUE_CREATED).then(1).otherwise(-1).cast(pl.Int64)
+    return lives.filter(step.cum_sum().over(LOG_OF_PROCESS) < 0).select("file", "process")

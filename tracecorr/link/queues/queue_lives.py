@@ -233,9 +233,10 @@ def _find_restarts(printed: pl.DataFrame, lines: pl.DataFrame, seen: pl.DataFram
     """
     keys = ["process", "ring"]
     ids = seen.drop_nulls("log_id").unique([*keys, "file", "log_id"], keep="first", maintain_order=True)
-    before = pl.col("ts_ns", "log_id").shift(1).over(keys).name.suffix("_before")
+    # A queue may have packets before its Created line: those behind that line show that it was this queue's.
+    before = pl.col("last_ns", "log_id").shift(1).over(keys).name.suffix("_before")
     other = ids.with_columns(before).filter(pl.col("log_id") != pl.col("log_id_before"))
-    other = other.rename({"ts_ns_before": "before_ns"})
+    other = other.rename({"last_ns_before": "before_ns"})
     packets = printed.drop_nulls("packet_index")
     named = packets.join(
         ids.filter(pl.col("file").n_unique().over(keys) > 1).select(keys).unique(), on=keys, how="semi"
@@ -286,14 +287,17 @@ def list_log_packets(events: pl.DataFrame) -> pl.DataFrame:
 
 
 def _list_packet_ids(printed: pl.DataFrame, packets: pl.DataFrame) -> pl.DataFrame:
-    """Return SWq and log id as packets of each ring print them: process, ring, file, swq, log_id, ts_ns (first)."""
+    """Return SWq and log id as packets of each ring print them: process, ring, file, swq, log_id, and when they do so
+    first (ts_ns) and last (last_ns)."""
     rows = Places.of(packets).find(printed)
     fields = printed.select("process", "ring", "file", "ts_ns").with_columns(
         packets["swq", "log_id"][rows].get_columns()
     )
     codes, groups = number_groups(fields, ["process", "ring", "file", "swq", "log_id"])
     first = np.unique(codes, return_index=True)[1]
-    seen = groups.with_columns(fields["ts_ns"].gather(first))
+    last = len(codes) - 1 - np.unique(codes[::-1], return_index=True)[1]
+    times = fields["ts_ns"]
+    seen = groups.with_columns(times.gather(first), last_ns=times.gather(last))
     return seen.filter(pl.col("swq").is_not_null() | pl.col("log_id").is_not_null()).sort("ts_ns")
 
 
