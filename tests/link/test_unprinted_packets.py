@@ -14,8 +14,9 @@ from tracecorr.model.schema import CAT
 _TYPES: dict[str, Any] = {
     "file": pl.UInt16, "thread": pl.UInt32, "offset": pl.Int64, "end_offset": pl.Int64, "ts_ns": pl.Int64,
     "dur_ns": pl.Int64, "err_lo_ns": pl.UInt32, "err_hi_ns": pl.UInt32, "layer": CAT, "name": CAT, "source": CAT,
-    "clock": CAT,
+    "clock": CAT, "ring": pl.UInt64,
 }  # fmt: skip
+_RING = 0x3C00000
 _LAYERS = {"dispatch": "aql", "barrier_and": "aql", "hipGraphLaunch": "hip"}
 # Twenty launches, each with a barrier behind it, of 100 us each.
 _ROUNDS = 20
@@ -23,16 +24,26 @@ _LINES = [line for n in range(_ROUNDS) for line in (("dispatch", 100 * n + 20), 
 _STORES = [store for n in range(_ROUNDS) for store in (100 * n + 25, 100 * n + 50)]
 
 
-def _files(lines: list[tuple[str, int]], stores: list[int], error: int | None = 0, thread: int = 0) -> list[int]:
-    """Return the files that lack packets, of a log (0) of thread 0 and its stores (us), which a trace (1) holds."""
+def _files(
+    lines: list[tuple[str, int]],
+    stores: list[int],
+    error: int | None = 0,
+    thread: int = 0,
+    rings: dict[int, int] | None = None,
+) -> list[int]:
+    """Return the files that lack packets, of a log (0) of thread 0 and its stores (us), which a trace (1) holds.
+
+    Stores are to a ring that is not known, but for those of `rings` (by us).
+    """
     log = [
-        (0, 0, 10 * n, None, 1000 * at, None, 0, 0, _LAYERS.get(name, "command"), name, "amd_log", "mono")
+        (0, 0, 10 * n, None, 1000 * at, None, 0, 0, _LAYERS.get(name, "command"), name, "amd_log", "mono", _RING)
         for n, (name, at) in enumerate(lines)
     ]
     trace = [
-        (1, thread, 10 * n, None, 1000 * at, None, error, error, "doorbell", "doorbell", "ftrace", "mono")
+        (1, thread, 10 * n, None, 1000 * at, None, error, error, "doorbell", "doorbell", "ftrace", "mono",
+         (rings or {}).get(at))
         for n, at in enumerate(stores)
-    ]
+    ]  # fmt: skip
     events = pl.DataFrame([*log, *trace], schema=_TYPES, orient="row")
     return list_unprinted(events, list_silent_graphs(events)).to_list()
 
@@ -63,6 +74,11 @@ def test_a_store_without_the_line_of_its_packet_shows_that_it_lacks(lost: int, e
 )  # fmt: skip
 def test_only_what_the_thread_surely_stored_there_counts(error: int | None, thread: int, expected: list[int]) -> None:
     assert _files(_LINES, sorted([*_STORES, 1030]), error, thread) == expected
+
+
+@pytest.mark.parametrize(("ring", "expected"), [(_RING, [0]), (0x7F0000, [])])
+def test_a_store_to_a_ring_without_packets_in_the_log_is_of_another_user(ring: int, expected: list[int]) -> None:
+    assert _files(_LINES, sorted([*_STORES, 1030]), rings={1030: ring}) == expected
 
 
 def test_a_record_that_a_trace_holds_twice_is_one_store() -> None:
