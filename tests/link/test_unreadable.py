@@ -7,7 +7,7 @@ from typing import Any
 import polars as pl
 import pytest
 
-from tracecorr.link.losses.unreadable import list_unreadable, warn_unreadable
+from tracecorr.link.losses.unreadable import list_damaged_logs, list_unreadable, warn_unreadable
 from tracecorr.model import schema
 from tracecorr.model.reasons import REASONS, Lost, list_lossy, render_reasons
 
@@ -43,6 +43,15 @@ def test_what_could_not_be_read_is_a_loss_of_its_file(row: dict[str, Any], losse
     assert found.select(pl.col("source").cast(pl.String), "from_ns", "to_ns", "count").rows() == losses
     assert found.schema == schema.LOSSES.empty().schema
     assert bool(warn_unreadable(_ledger(row, {"outcome": "used", "reason": ""}), _FILES)) == bool(losses)
+
+
+def test_a_log_with_lines_that_could_not_be_read_is_one_that_lacks_lines() -> None:
+    """That the last record is cut tells nothing of those before it."""
+    log = {"file": 0, "source": "amd_log"}
+    ledger = _ledger({"reason": "nul_bytes", **log}, {"reason": "broken_record", **log}, {"reason": "bad_page_head"})
+    assert list_damaged_logs(ledger).to_list() == [0]
+    whole = _ledger({"reason": "torn_record", **log}, {"reason": "program_output", **log})
+    assert list_damaged_logs(whole).is_empty()
 
 
 def test_a_trace_whose_records_another_one_holds_lost_none() -> None:

@@ -50,6 +50,7 @@ def link_tables(
     hqd: pl.DataFrame,
     known_gpus: pl.DataFrame,
     unproven: Sequence[int],
+    damaged: pl.Series,
 ) -> dict[str, pl.DataFrame]:
     """Return the tables that speak of events, by name.
 
@@ -61,8 +62,9 @@ def link_tables(
         hqd: rows of the dumps.
         known_gpus: GPUs as the machine's topology shows them.
         unproven: files that are put together of pieces, between which lines may lack.
+        damaged: files of the log with lines that could not be read (`unreadable.list_damaged_logs`).
     """
-    events, lacking = _nest_events(placed, identities, unproven)
+    events, lacking = _nest_events(placed, identities, unproven, damaged)
     del placed  # large
     events, args, driver = _link_driver_calls(events, part_args, identities, trace_aligned)
     losses = lacking.losses
@@ -123,7 +125,7 @@ class _Lacking:
 
 
 def _nest_events(
-    placed: pl.DataFrame, identities: Identities, unproven: Sequence[int]
+    placed: pl.DataFrame, identities: Identities, unproven: Sequence[int], damaged: pl.Series
 ) -> tuple[pl.DataFrame, _Lacking]:
     """Return the rows of each side with what encloses them there, and where lines lack."""
     events = smi.attach_processes(rocprof.attach_processes(placed, identities.processes), identities)
@@ -132,7 +134,7 @@ def _nest_events(
     gaps = drop_silent(list_packet_gaps(events), graphs)
     halves = drop_early_returns(list_half_calls(events), events, gaps)
     losses = add_unproven(add_packet_gaps(find_losses(events, halves), gaps), unproven)
-    losses = add_few(add_few(losses, list_unshown(events)), list_unprinted(events, graphs))
+    losses = add_few(losses, pl.concat([damaged, list_unshown(events), list_unprinted(events, graphs)]))
     losses = disorder.add_displaced(losses, displaced, events)
     torn, late = log_losses.list_torn_calls(events, halves), list_late_files(events)
     # From here on a row's thread and process stand for these columns, which are large.

@@ -41,6 +41,16 @@ def list_unreadable(ledger: pl.DataFrame, events: pl.DataFrame) -> pl.DataFrame:
     return schema.LOSSES.conform(found)
 
 
+def list_damaged_logs(ledger: pl.DataFrame) -> pl.Series:
+    """Return the files of the HIP log with lines that could not be read, other than the last one.
+
+    Args:
+        ledger: rows of the parts.
+    """
+    inside = (pl.col("source") == "amd_log") & ~pl.col("reason").is_in(_AT_END)
+    return _list_lossy(ledger).filter(inside)["file"].unique()
+
+
 def _list_lossy(ledger: pl.DataFrame) -> pl.DataFrame:
     """Return the rows of the ledger that are losses; a trace whose records another one holds has none."""
     told = ledger.with_columns(pl.col("source", "reason").cast(pl.String))
