@@ -15,7 +15,7 @@ from tracecorr.align.evidence import ClockEvidence
 from tracecorr.align.place import place_records
 from tracecorr.align.rows import fold_constants, number_groups, select_source
 from tracecorr.align.steps import find_steps, widen_reads
-from tracecorr.link.losses.unreadable import list_damaged_logs, list_unreadable
+from tracecorr.link.losses.unreadable import list_damaged, list_unreadable
 from tracecorr.link.packets.doorbell_rings import fill_store_rings
 from tracecorr.link.packets.packet_index import complete_indexes
 from tracecorr.link.packets.signals import add_gpu_times
@@ -194,7 +194,7 @@ def _build_tables(
         parts.small("hqd"),
         gpus,
         _list_unproven(capture),
-        list_damaged_logs(parts.small("ledger")),
+        list_damaged(parts.small("ledger")),
     )
     _end(stages, "link")
     tables["processes"] = add_programs(tables["processes"], seen.processes)

@@ -7,7 +7,7 @@ from typing import Any
 import polars as pl
 import pytest
 
-from tracecorr.link.losses.unreadable import list_damaged_logs, list_unreadable, warn_unreadable
+from tracecorr.link.losses.unreadable import list_damaged, list_unreadable, warn_unreadable
 from tracecorr.model import schema
 from tracecorr.model.reasons import REASONS, Lost, list_lossy, render_reasons
 
@@ -45,13 +45,13 @@ def test_what_could_not_be_read_is_a_loss_of_its_file(row: dict[str, Any], losse
     assert bool(warn_unreadable(_ledger(row, {"outcome": "used", "reason": ""}), _FILES)) == bool(losses)
 
 
-def test_a_log_with_lines_that_could_not_be_read_is_one_that_lacks_lines() -> None:
+def test_a_file_with_records_that_could_not_be_read_is_damaged_before_its_end() -> None:
     """That the last record is cut tells nothing of those before it."""
     log = {"file": 0, "source": "amd_log"}
     ledger = _ledger({"reason": "nul_bytes", **log}, {"reason": "broken_record", **log}, {"reason": "bad_page_head"})
-    assert list_damaged_logs(ledger).to_list() == [0]
-    whole = _ledger({"reason": "torn_record", **log}, {"reason": "program_output", **log})
-    assert list_damaged_logs(whole).is_empty()
+    assert sorted(list_damaged(ledger).rows()) == [(0, "amd_log"), (1, "ftrace")]
+    whole = _ledger({"reason": "torn_record", **log}, {"reason": "program_output", **log}, {"reason": "torn_page"})
+    assert list_damaged(whole).is_empty()
 
 
 def test_a_trace_whose_records_another_one_holds_lost_none() -> None:

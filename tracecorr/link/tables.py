@@ -50,7 +50,7 @@ def link_tables(
     hqd: pl.DataFrame,
     known_gpus: pl.DataFrame,
     unproven: Sequence[int],
-    damaged: pl.Series,
+    damaged: pl.DataFrame,
 ) -> dict[str, pl.DataFrame]:
     """Return the tables that speak of events, by name.
 
@@ -62,7 +62,7 @@ def link_tables(
         hqd: rows of the dumps.
         known_gpus: GPUs as the machine's topology shows them.
         unproven: files that are put together of pieces, between which lines may lack.
-        damaged: files of the log with lines that could not be read (`unreadable.list_damaged_logs`).
+        damaged: files with records that could not be read (`unreadable.list_damaged`).
     """
     events, lacking = _nest_events(placed, identities, unproven, damaged)
     del placed  # large
@@ -125,7 +125,7 @@ class _Lacking:
 
 
 def _nest_events(
-    placed: pl.DataFrame, identities: Identities, unproven: Sequence[int], damaged: pl.Series
+    placed: pl.DataFrame, identities: Identities, unproven: Sequence[int], damaged: pl.DataFrame
 ) -> tuple[pl.DataFrame, _Lacking]:
     """Return the rows of each side with what encloses them there, and where lines lack."""
     events = smi.attach_processes(rocprof.attach_processes(placed, identities.processes), identities)
@@ -134,7 +134,10 @@ def _nest_events(
     gaps = drop_silent(list_packet_gaps(events), graphs)
     halves = drop_early_returns(list_half_calls(events), events, gaps)
     losses = add_unproven(add_packet_gaps(find_losses(events, halves), gaps), unproven)
-    losses = add_few(losses, pl.concat([damaged, list_unshown(events), list_unprinted(events, graphs)]))
+    is_log = damaged["source"] == "amd_log"
+    # What damage made of a record of the trace may look like a store that nobody made.
+    unprinted = list_unprinted(events, graphs) if is_log.all() else events["file"].clear()
+    losses = add_few(losses, pl.concat([damaged["file"].filter(is_log), list_unshown(events), unprinted]))
     losses = disorder.add_displaced(losses, displaced, events)
     torn, late = log_losses.list_torn_calls(events, halves), list_late_files(events)
     # From here on a row's thread and process stand for these columns, which are large.

@@ -41,14 +41,13 @@ def list_unreadable(ledger: pl.DataFrame, events: pl.DataFrame) -> pl.DataFrame:
     return schema.LOSSES.conform(found)
 
 
-def list_damaged_logs(ledger: pl.DataFrame) -> pl.Series:
-    """Return the files of the HIP log with lines that could not be read, other than the last one.
+def list_damaged(ledger: pl.DataFrame) -> pl.DataFrame:
+    """Return the files with records that could not be read, other than the last one: file, source.
 
     Args:
         ledger: rows of the parts.
     """
-    inside = (pl.col("source") == "amd_log") & ~pl.col("reason").is_in(_AT_END)
-    return _list_lossy(ledger).filter(inside)["file"].unique()
+    return _list_lossy(ledger).filter(~pl.col("reason").is_in(_AT_END)).select("file", "source").unique()
 
 
 def _list_lossy(ledger: pl.DataFrame) -> pl.DataFrame:
