@@ -40,3 +40,7 @@ def __getattr__(name: str) -> Any:
     if name not in __all__:
         raise AttributeError(f"module 'tracecorr' has no attribute {name!r}")
     return getattr(import_module(_HOMES.get(name, "tracecorr.model.errors")), name)
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

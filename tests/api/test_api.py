@@ -24,6 +24,10 @@ def test_the_examples_of_the_docstrings(sample: Path) -> None:
     assert done[0].attempted > 10
 
 
+def test_the_module_lists_what_it_imports_when_it_is_used() -> None:
+    assert set(tracecorr.__all__) <= set(dir(tracecorr))
+
+
 def test_every_table_is_a_property(sample: Path) -> None:
     cap = tracecorr.open_capture(sample)
     for name in schema.TABLES:

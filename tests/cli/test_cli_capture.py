@@ -75,6 +75,14 @@ def test_a_capture_may_be_named_beside_what_needs_none(run: Run) -> None:
         assert run("query", "x", option).out == run("query", option).out != ""
 
 
+def test_a_capture_whose_name_has_a_blank_is_no_sql(run: Run, capture: Path) -> None:
+    capture.rename(capture.with_name("two words.tracecorr"))
+    assert run("query", "two words", "SELECT 1 AS one", "--format", "csv").out.splitlines() == ["one", "1"]
+    assert run("query", "two words", "--schema").out == run("query", "--schema").out != ""
+    assert run("query", "two words", "--example", "queues").status == 0
+    assert "no SQL" in run("query", "two words").err
+
+
 def test_a_query_without_sql_is_wrong_usage(run: Run) -> None:
     assert run("query").status == 2
     assert run("query", "x.tracecorr").status == 2

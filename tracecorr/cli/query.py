@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from enum import StrEnum
 from pathlib import Path
 from shlex import quote
@@ -85,7 +86,7 @@ def _refuse_two_questions(
 
 def _names_capture(word: str) -> bool:
     """Tell whether the only word of a query is a capture, with or without its suffix, and no SQL."""
-    return word.endswith(SUFFIX) or (" " not in word and any(Path(p).is_dir() for p in (word, f"{word}{SUFFIX}")))
+    return word.endswith(SUFFIX) or any(os.path.isdir(path) for path in (word, f"{word}{SUFFIX}"))  # noqa: PTH112
 
 
 def _print_examples() -> None:

@@ -64,6 +64,16 @@ def _compare(text: Whole, pages: Whole, columns: list[str]) -> None:
         assert (one[stamp] - two[stamp]).abs().max() <= 1000
 
 
+@pytest.mark.parametrize("folder", need_data(_VM))
+def test_probes_without_definitions_are_of_the_driver_that_names_their_group(folder: Path) -> None:
+    pages = _read(replace(_vm_trace(folder), probes=""))
+    layers = pages.events.filter(pl.col("layer").is_in(["kfd", "other"])).group_by("layer").len()
+    text = read_text((folder / "events.trace.txt").read_bytes()).events
+    assert dict(layers.rows()) == dict(
+        text.filter(pl.col("layer").is_in(["kfd", "other"])).group_by("layer").len().rows()
+    )
+
+
 @pytest.mark.parametrize("folder", need_data(_RAW))
 def test_capture_pages_like_text(folder: Path) -> None:
     trace = page_folder(folder / "raw")

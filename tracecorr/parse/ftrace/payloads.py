@@ -21,6 +21,7 @@ from tracecorr.parse.ftrace.syscalls import syscall_of
 
 # Id of records that are too short to hold one.
 SHORT = 0xFFFF
+_DRIVER_GROUPS = ("kfd", "amdgpu")
 _KERNEL = 1 << 63
 # Fields whose binary name differs from the name that the event prints.
 _PRINTED = {
@@ -196,8 +197,10 @@ class Payloads:
         kernel = hv.value_of(frame, "__probe_func" if back else "__probe_ip") >= _KERNEL
         # Without the definition of the probe its own name is the best name of the function.
         name = self._names.probed.get(event.name) or (event.name[:-4] if event.name.endswith("_ret") else event.name)
+        # Whoever defined it may have put it into a group that is called like the driver.
+        group = event.system if event.system in _DRIVER_GROUPS and event.name not in self._names.probed else None
         frame = frame.with_columns(
-            pl.when(kernel).then(pl.lit(name)).alias("function"), pl.lit(None, pl.String).alias("module")
+            pl.when(kernel).then(pl.lit(name)).alias("function"), pl.lit(group, pl.String).alias("module")
         )
         hv.add_hits(batch, frame, event.name, keys, is_return=back)
 

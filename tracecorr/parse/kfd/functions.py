@@ -29,12 +29,17 @@ ERRNO_NAMES = {**errno.errorcode, **_INTERNAL}
 
 
 def layer_of(function: pl.Expr, module: pl.Expr) -> pl.Expr:
-    """Return the layer of kernel functions: `mqd`, `kfd`, `amdgpu`, or `other` outside the driver."""
+    """Return the layer of kernel functions: `mqd`, `kfd`, `amdgpu`, or `other` outside the driver.
+
+    Args:
+        function: the name.
+        module: `amdgpu`, or `kfd` where no more is known than that it is of the KFD; null = not known.
+    """
     amdgpu = function.str.contains(_AMDGPU) | (module == "amdgpu").fill_null(value=False)
     return (
         pl.when(function.str.contains(_MQD))
         .then(pl.lit("mqd"))
-        .when(function.str.contains(_KFD))
+        .when(function.str.contains(_KFD) | (module == "kfd").fill_null(value=False))
         .then(pl.lit("kfd"))
         .when(amdgpu)
         .then(pl.lit("amdgpu"))
