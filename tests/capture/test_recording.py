@@ -101,7 +101,8 @@ def test_a_log_may_have_any_name(folder: Path) -> None:
 def test_what_a_capture_dropped_is_in_ledger_and_losses(folder: Path) -> None:
     loss = {"source": "amd_log", "path": "raw/amd_log/hip_7", "reason": "the recording had ended", "bytes": 99,
             "records": 3, "from_ns": 5, "to_ns": 9}  # fmt: skip
-    entry = {"file": 0, "path": "raw/amd_log/hip_7", "source": "amd_log", "form": "log", "size": 90, "checksum": ""}
+    size = (folder / "raw/amd_log/hip_7").stat().st_size
+    entry = {"file": 0, "path": "raw/amd_log/hip_7", "source": "amd_log", "form": "log", "size": size, "checksum": ""}
     write_info(folder, {"state": "complete", "files": [entry], "losses": [loss]})
     correlate(folder)
     capture = Capture.open(folder)
