@@ -20,6 +20,8 @@ from tracecorr.parse.text import Text
 _HOLE = re.compile(rb"\0+")
 # A program may print single NULs, but hardly so many; in a record none can be.
 _LEAST_HOLE = bytes(64)
+# So many pieces are looked at sooner by looking at the whole block first.
+_MANY_PIECES = 10_000
 _LARGE_HOLE = re.compile(_LEAST_HOLE + rb"\0*")
 # What a piece of a line may be that begins like a record and ends with the file.
 _BEGUN = re.compile(rb" *:(?:\d(?::.*)?)?", re.DOTALL)
@@ -66,15 +68,13 @@ def _book_hole(text: Text, split: Split, record: int, place: int) -> None:
 
 def measure_holes(text: Text, start: Ints, end: Ints) -> Ints:
     """Return the bytes of large holes in pieces of lines that are no records."""
-    if text.raw.find(_LEAST_HOLE, text.start, text.stop) < 0:
-        return np.zeros(len(start), np.int64)
-    return np.array(
-        [
-            sum(hole.end() - hole.start() for hole in _LARGE_HOLE.finditer(text.raw, first, stop))
-            for first, stop in zip(start.tolist(), end.tolist(), strict=True)
-        ],
-        np.int64,
-    )
+    sizes = np.zeros(len(start), np.int64)
+    if len(start) > _MANY_PIECES and text.raw.find(_LEAST_HOLE, text.start, text.stop) < 0:
+        return sizes
+    for i, (first, stop) in enumerate(zip(start.tolist(), end.tolist(), strict=True)):
+        if text.raw.find(_LEAST_HOLE, first, stop) >= 0:
+            sizes[i] = sum(hole.end() - hole.start() for hole in _LARGE_HOLE.finditer(text.raw, first, stop))
+    return sizes
 
 
 def _cut(split: Split, record: int, message: bytes) -> None:
