@@ -155,7 +155,7 @@ def test_ctrl_c_while_both_run_ends_both_of_them(tmp_path: Path) -> None:
     script.write_text(
         "import pathlib, sys, time\nme = pathlib.Path(sys.argv[1])\nprint('tracecorr-stamp 1 2 3')\n"
         "if me.exists():\n"  # It ran alone and in turn: now both run.
-        "    me.with_suffix('.up').touch()\n    try:\n        time.sleep(15)\n    except KeyboardInterrupt:\n"
+        "    try:\n        me.with_suffix('.up').touch()\n        time.sleep(15)\n    except KeyboardInterrupt:\n"
         "        time.sleep(1)\n        me.with_suffix('.down').touch()\n"
         "elif me.with_suffix('.one').exists():\n    me.touch()\nelse:\n    me.with_suffix('.one').touch()\n"
     )
