@@ -82,6 +82,8 @@ def test_a_report_begins_its_answers_with_what_went_wrong(tmp_path: Path) -> Non
     ]
     assert "(first: event 1, in hipMalloc)" in first.lines[1]
     assert "## Errors and warnings of the runtime\n" in render_markdown(report)
+    told = next(section.frame for section in report.sections if section.key == "complaints")
+    assert told["variants"].to_list() == [1, 2, 1, 1]
 
 
 @pytest.mark.parametrize(("streams", "needless"), [((1, 1), True), ((1, 2), False), ((), False)])

@@ -183,6 +183,12 @@ def test_a_pipe_is_refused_before_anything_is_read_of_it(run: Run, tmp_path: Pat
     assert "pipe is no regular file" in found.err and found.err.splitlines()[-1].startswith("next step: ")
 
 
+def test_standard_input_is_refused_by_its_name(run: Run) -> None:
+    found = run("import", "-o", "x", "--amd-log", "-")
+    assert (found.status, found.out) == (2, "")
+    assert "standard input is no regular file" in found.err and "next step: write its contents to a file" in found.err
+
+
 def test_paths_of_next_steps_are_quoted_for_the_shell(run: Run, tmp_path: Path) -> None:
     shutil.copy(tmp_path / "amd.log", tmp_path / "a b.log")
     shutil.copytree(tmp_path / "a.tracecorr", tmp_path / "a b.tracecorr")

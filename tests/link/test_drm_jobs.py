@@ -49,6 +49,16 @@ def test_new_naming_of_kernel_7_3(tmp_path: Path) -> None:
     assert capture.table("processes").collect()["pid"].to_list()[submitters["process"][0]] == 129
 
 
+def test_fences_of_the_draft_are_named_as_those_of_the_new_naming(tmp_path: Path) -> None:
+    """SYNTHETIC trace, in the form that was posted for review in 2024."""
+    line = " app:cs0-6498 [016] ..... 735.{us:06}: {name}: {more}fence=(context:7914, seqno:920), ring=gfx\n"
+    lines = (("drm_sched_job", "id=5, "), ("drm_run_job", "dev=0000:0e:00.0, id=5, "))
+    trace = tmp_path / "draft.txt"
+    trace.write_text("# tracer: nop\n" + "".join(line.format(us=n, name=a, more=b) for n, (a, b) in enumerate(lines)))
+    (job,) = _rows(_correlate(trace, tmp_path / "draft.tracecorr"))
+    assert (job["fence"], job["id"], int(job["run_ns"]) - int(job["queued_ns"])) == ("7914:920", "5", 1_000)
+
+
 def test_text_and_pages_of_one_recording_give_the_same_jobs(tmp_path: Path) -> None:
     text = _rows(_correlate(HERE / "mocksched-7.3" / "trace.txt", tmp_path / "text.tracecorr"))
     pages = _rows(_correlate(HERE / "mocksched-7.3" / "raw", tmp_path / "pages.tracecorr"))

@@ -62,10 +62,10 @@ def _complaint_section(evidence: Evidence, sources: set[str]) -> Section:
     return Section(
         "complaints",
         "Errors and warnings of the runtime",
-        evidence.complaints.drop("name", "variants"),
+        evidence.complaints.drop("name"),
         "recorded: lines that HIP printed at level 0 (fatal error), 1 (error) or 2 (warning); `message` is the first "
-        "of those that differ in numbers alone, `call` the HIP call around it. `Unknown Event Type` at the end of a "
-        "process is harmless",
+        "of those that differ in numbers alone, `variants` how many those are, `call` the HIP call around it. "
+        "`Unknown Event Type` at the end of a process is harmless",
         explain_lack(sources, "errors of the runtime are", log=True),
         nothing="the log has no line of an error or warning",
     )
@@ -124,7 +124,8 @@ def _packet_sections(tables: Tables, sources: set[str]) -> Iterator[Section]:
         "a graph's doorbell by its launch; `inferred` = the doorbell lies somewhere in an interval. A barrier's "
         "doorbell is stored before its log line, and its completion may be noticed before it; a queue that is running "
         "may take a packet from the ring before its doorbell is stored: negative times are real. Observed completion "
-        "is when the host noticed, not the end on the GPU. Packets `of a graph` wait in their call for those before "
+        "is when the runtime printed that it saw the end: not before the end on the GPU, and perhaps long after a call "
+        "that waits for it returned. Packets `of a graph` wait in their call for those before "
         "them: what begins or ends with it is no cost of their own (Graph launches tells what the calls took). `error` "
         "= how far the time of the packet that is known worst may lie from the truth, to either side: a clock that is "
         "off moves all of them",
@@ -277,8 +278,9 @@ def _copy_sections(tables: Tables, sources: set[str]) -> Iterator[Section]:
         "copies",
         "Copies",
         copies,
-        "recorded by the log; observed = until the host noticed, an upper bound; a rate is given only where the end of "
-        "the copy on the GPU is recorded",
+        "recorded by the log; observed = until the runtime printed that it saw the end, an upper bound that may exceed "
+        "the time of a call that waits for the copy; a rate is given only where the end of the copy on the GPU is "
+        "recorded",
         explain_lack(sources, "copies", log=True) or no_end,
         nothing="no copy is in the log: the program made none, or AMD_LOG_LEVEL was too low to print it (4 prints it)",
     )

@@ -34,6 +34,7 @@ _DAMAGES = (EOFError, zlib.error, zstandard.ZstdError, gzip.BadGzipFile)
 _PACKED_PIECE = 16 << 10
 # So much stays in the cache of a CPU between its reading, its checksum and its writing.
 _COPIED_PIECE = 256 << 10
+_STANDARD_INPUT = Path("-")
 
 
 def open_decompressed(path: Path) -> IO[bytes]:
@@ -42,9 +43,11 @@ def open_decompressed(path: Path) -> IO[bytes]:
     Raises:
         InputError: the file is missing, a folder, a pipe or device, or not readable.
     """
-    if path.exists() and not (path.is_file() or path.is_dir()):
+    is_stream = path == _STANDARD_INPUT if not path.exists() else not (path.is_file() or path.is_dir())
+    if is_stream:
         # Files are looked at before they are read; what was read of a pipe would lack then.
-        raise InputError(f"{path} is no regular file: it cannot be read twice", "write its contents to a file first")
+        name = "standard input" if path == _STANDARD_INPUT else path
+        raise InputError(f"{name} is no regular file: it cannot be read twice", "write its contents to a file first")
     try:
         compression = find_compression(path)
         if compression == "gzip":

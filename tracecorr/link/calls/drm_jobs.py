@@ -15,6 +15,8 @@ _RUN = ("drm_run_job", "drm_sched_job_run")
 _DONE = ("drm_sched_process_job", "drm_sched_job_done")
 # Where only the driver's own events were recorded: their fence is the job's finished fence, too.
 _DRIVER_QUEUE, _DRIVER_RUN, _FENCE_DONE = "amdgpu_cs_ioctl", "amdgpu_sched_run_job", "dma_fence_signaled"
+# As posted for review in 2024, before the new naming: `fence=(context:7914, seqno:920)`.
+_DRAFT_FENCE = (r"^\(context: ?(\d+), seqno: ?(\d+)\)$", "$1:$2")
 _STEPS = ((0, "queue"), (1, "run"), (2, "done"))
 _TIMES = ((0, "queued"), (1, "run"), (2, "done"))
 # amdgpu_ring.c and the ring init functions: `comp_1.0.0`, on gfx9.4.3 `comp_0.1.0.0`; `sdma0`, `sdma1.3`, `page0`.
@@ -78,6 +80,7 @@ def _steps(events: pl.DataFrame, args: pl.DataFrame) -> pl.DataFrame:
     steps = chosen.select("event", "ts_ns", "process", "thread", step=step)
     steps = attach_fields(steps, args, ("fence", "ring", "dev"), _text())
     steps = attach_fields(steps, args, ("id", "client_id"), _number())
+    steps = steps.with_columns(pl.col("fence").str.replace(*_DRAFT_FENCE))
     return steps.drop_nulls("fence").sort("event")
 
 
