@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import mmap
 import os
 import resource
 import statistics
@@ -90,6 +91,18 @@ def cache(path: Path) -> None:
     with path.open("rb") as stream:
         while stream.read(16 << 20):
             pass
+
+
+def touch_memory(size: int) -> None:
+    """Use `size` bytes of memory once and give them back, at most half of what is free.
+
+    A virtual machine gets memory from its host at the first touch, in some microseconds a page, and may have given it
+    back by the next run: a cost of the host, as that of a file which is not in the page cache.
+    """
+    free = os.sysconf("SC_AVPHYS_PAGES") * mmap.PAGESIZE
+    with mmap.mmap(-1, max(mmap.PAGESIZE, min(size, free // 2))) as memory:
+        for at in range(0, len(memory), mmap.PAGESIZE):
+            memory[at] = 1
 
 
 def markdown(head: Sequence[str], rows: Sequence[Sequence[object]]) -> str:
