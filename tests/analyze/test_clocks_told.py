@@ -10,6 +10,7 @@ from synthetic_run import make_run
 from tracecorr.analyze.clocks import (
     describe_durations,
     describe_fitted_rate,
+    summarize_clocks,
     summarize_time_errors,
 )
 from tracecorr.analyze.drm_jobs import summarize_drm_jobs
@@ -27,6 +28,35 @@ def test_a_rate_that_pairs_fitted_is_said() -> None:
     exact = {**piece, "source": "ftrace:mono", "method": "samples"}
     log = {**piece, "source": "amd_log:boot"}
     assert not describe_fitted_rate(table("clock_map", exact, log, {**piece, "rate_ppb": 0}))
+
+
+# Two lines that go on from each other, and one behind a step; what was counted is told with the first one.
+_LINES = [
+    {"from_ns": 0, "to_ns": 999_999, "offset_ns": 70, "rate_ppb": 1_000, "width_ns": 30, "pairs": 9, "violated": 1},
+    {"from_ns": 1_000_000, "to_ns": 3_000_000, "offset_ns": 71, "rate_ppb": 4_000, "width_ns": 50},
+    {"from_ns": 4_000_000, "to_ns": 5_000_000, "offset_ns": 583, "rate_ppb": 4_000, "width_ns": 20},
+]
+_MAP = [{"source": "ftrace:local", "method": "causal_pairs", "lo_ns": 30, "hi_ns": 30, **line} for line in _LINES]
+
+
+def test_lines_that_go_on_from_each_other_are_one_row() -> None:
+    columns = ("from_ns", "span_ns", "rate_ppb", "lines", "least_rate_ppb", "largest_rate_ppb", "error_ns", "pairs")
+    rows = [
+        (70, 3_000_000, 3_000, 2, 1_000, 4_000, 50, 9),
+        (4_000_583, 1_000_000, 4_000, 1, 4_000, 4_000, 20, None),
+    ]
+    assert summarize_clocks(table("clock_map", *_MAP)).select(columns).rows() == rows
+    # Those of another node may show the same stamps.
+    assert summarize_clocks(table("clock_map", *_MAP, *_MAP)).select(columns).rows() == rows * 2
+
+
+def test_steps_that_durations_carry_are_said() -> None:
+    told = describe_fitted_rate(table("clock_map", *_MAP, *_MAP))
+    assert "up to 4.0 ppm" in told and told.endswith(" and the steps of the trace's clock, up to 500 ns")
+    still = [{**piece, "rate_ppb": 0} for piece in _MAP[1:]]
+    assert describe_fitted_rate(table("clock_map", *still)) == (
+        "durations are on the common clock: they carry the steps of the trace's clock, up to 512 ns"
+    )
 
 
 def test_steps_of_an_unmapped_counter_are_no_durations() -> None:
@@ -66,7 +96,7 @@ def test_the_clock_is_told_of_a_trace_only() -> None:
     assert told("amd_log", "ftrace") == [
         "clock of the trace: not named, so worked out: see the report's section Clocks"
     ]
-    assert told("ftrace", ftrace_clock="local") == ["clock of the trace: local"]
+    assert told("ftrace", ftrace_clock="local") == ["clock of the trace: said to be local"]
     assert told("ftrace", plan={"instances": []}, absent=[]) != []  # an empty plan tells no clock
 
 

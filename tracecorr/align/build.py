@@ -54,7 +54,22 @@ def fit_clocks(evidence: ClockEvidence) -> dict[str, ClockMap]:
         return _fit_namespace(evidence)
     clocks = list_groups(evidence.records, ["source", "clock"])
     keys = clocks.select(pl.col("source").cast(pl.String), pl.col("clock").cast(pl.String).fill_null("unknown"))
-    return {f"{source}:{clock}": _fit(source, clock, evidence) for source, clock in keys.iter_rows()}
+    fitted = {(source, clock): _fit(source, clock, evidence) for source, clock in keys.iter_rows()}
+    return {f"{source}:{clock}": _draw(m, source, clock, evidence) for (source, clock), m in fitted.items()}
+
+
+def _draw(clock_map: ClockMap, source: str, clock: str, evidence: ClockEvidence) -> ClockMap:
+    """Return a map with the lines that are shown for all stamps of its source."""
+    if clock_map.curve is None:
+        return clock_map
+    own = (pl.col("source") == source) & (pl.col("clock").cast(pl.String).fill_null("unknown") == clock)
+    return clock_map.drawn(_list_stamps(evidence.records.lazy().filter(own)))
+
+
+def _list_stamps(records: pl.LazyFrame) -> np.ndarray:
+    """Return all stamps of some records, sorted."""
+    starts, ends = (records.select(pl.col(name).alias("stamp_ns")) for name in ("stamp_ns", "end_stamp_ns"))
+    return pl.concat([starts, ends]).drop_nulls().sort("stamp_ns").collect()["stamp_ns"].to_numpy()
 
 
 def _fit_namespace(evidence: ClockEvidence) -> dict[str, ClockMap]:
@@ -91,8 +106,7 @@ def _fit(source: str, clock: str, evidence: ClockEvidence) -> ClockMap:
     if clock == "counter":
         return ClockMap("unaligned", reason="trace_clock `counter` counts events and shows no time")
     trace = select_trace(evidence.records)
-    stamps = pl.concat([trace["stamp_ns"], trace["end_stamp_ns"]]).drop_nulls().sort().to_numpy()
-    return _fit_trace(clock, evidence, trace).settle(stamps)
+    return _fit_trace(clock, evidence, trace).settle(_list_stamps(trace.lazy()))
 
 
 def _fit_top_buffer(clock: str, readings: Any) -> ClockMap:
@@ -122,7 +136,12 @@ def _fit_trace(clock: str, evidence: ClockEvidence, trace: pl.DataFrame) -> Cloc
     pairs = bound_causes(evidence, steps)
     both = join_bounds(sampled, pairs)
     if clock == "mono":
-        return _prove_mono(both, sampled, evidence, steps)
+        proven = _prove_mono(both, sampled, evidence, steps)
+        if proven.curve is None:
+            return proven
+        # It is another one: as much is asked of the evidence as where none is named.
+        other = _fit_trace("unknown", evidence, trace)
+        return other if other.aligned else proven
     rate, unsure = _guess_rate(both) if clock in COUNTS else (0.0, 0.0)
     if unsure > _MOST_UNSURE:
         return ClockMap(

@@ -21,6 +21,7 @@ from tracecorr.align.bounds import (
 from tracecorr.align.brackets import allow_any_rate, follow_samples
 from tracecorr.align.pieces import Pieces, split_pieces
 from tracecorr.align.set_back import describe_set_back, find_set_back
+from tracecorr.align.shown import Shown, draw_lines
 from tracecorr.align.slopes import Rates
 from tracecorr.align.suspends import allow_unseen, settle_steps
 
@@ -48,6 +49,7 @@ class ClockMap:
         reason: why the clock is unaligned.
         likely_ns: offset that is shown where the bounds allow it, instead of their middle.
         steps_by: the inequalities of a clock that runs at one rate with CLOCK_MONOTONIC, and is only ever stepped.
+        shown: the lines that are shown within the bounds; None = not drawn yet, the middle of the bounds is.
     """
 
     method: str
@@ -60,6 +62,7 @@ class ClockMap:
     reason: str = ""
     likely_ns: int | None = None
     steps_by: Bounds | None = None
+    shown: Shown | None = None
 
     @property
     def aligned(self) -> bool:
@@ -72,8 +75,12 @@ class ClockMap:
             nothing = np.zeros(len(stamps), dtype=np.int64)
             return nothing + self.shift_ns, nothing, nothing
         low, high = self.curve.bound((stamps - self.base_stamp_ns).astype(np.float64))
-        shown = (low + high) / 2 if self.likely_ns is None else np.clip(self.likely_ns - self.base_offset_ns, low, high)
-        centre = np.rint(shown)
+        if self.shown is not None:
+            centre = (self.shown.offset_at(stamps) - self.base_offset_ns).astype(np.float64)
+        elif self.likely_ns is not None:
+            centre = np.rint(np.clip(self.likely_ns - self.base_offset_ns, low, high))
+        else:
+            centre = np.rint((low + high) / 2)
         below = np.ceil(np.maximum(centre - low, 0)).astype(np.int64)
         above = np.ceil(np.maximum(high - centre, 0)).astype(np.int64)
         return centre.astype(np.int64) + self.base_offset_ns, below, above
@@ -93,6 +100,7 @@ class ClockMap:
         return replace(
             self, shift_ns=self.shift_ns + shift_ns, base_offset_ns=self.base_offset_ns + shift_ns,
             base_stamp_ns=self.base_stamp_ns - shift_ns, likely_ns=likely,
+            shown=self.shown and self.shown.shifted(shift_ns),
         )  # fmt: skip
 
     def settle(self, stamps: Ints) -> ClockMap:
@@ -109,32 +117,48 @@ class ClockMap:
             curve = allow_unseen(curve, at, self.steps_by.around(self.base_stamp_ns, self.base_offset_ns))
         return replace(self, curve=curve, steps_by=None)
 
+    def drawn(self, stamps: Ints) -> ClockMap:
+        """Return the map with the lines that are shown for a source's stamps, sorted, instead of the bounds' middle."""
+        if self.curve is None or not len(stamps):
+            return self
+        return replace(
+            self, shown=draw_lines(self.curve, stamps, (self.base_stamp_ns, self.base_offset_ns), self.likely_ns)
+        )
+
     def summarize(self, source: str, first_ns: int, last_ns: int) -> list[dict[str, Any]]:
-        """Return the map's rows of the table `clock_map`: one per rate that the source's stamps have.
+        """Return the map's rows of the table `clock_map`: one per line that is shown.
 
         Args:
             source: source and clock.
             first_ns, last_ns: first and last stamp of the source; evidence of the clock may lie beyond.
         """
-        runs = self.curve.runs if self.curve else ((0.0, 0.0),)
-        begins = [int(first) + self.base_stamp_ns for first, _ in runs[1:]]
-        starts = [first_ns, *(max(begin, first_ns) for begin in begins)]
-        ends = [*(min(begin - 1, last_ns) for begin in begins), last_ns]
-        rates = [rate for _, rate in runs]
-        pieces = zip(starts, ends, rates, strict=True)
-        return [self._row(source, *piece) for piece in pieces if piece[0] <= piece[1]]
+        drawn = self if self.shown else self.drawn(np.array([first_ns, last_ns]))
+        if drawn.shown is None:
+            known = 0 if self.aligned else None
+            one = {"from_ns": first_ns, "to_ns": last_ns, "offset_ns": self.shift_ns, "rate_ppb": 0}
+            pieces: list[dict[str, int | None]] = [{**one, "lo_ns": known, "hi_ns": known, "width_ns": known}]
+        else:
+            pieces = drawn.list_pieces(drawn.shown)
+        # Counted once, so that their sum is right.
+        counts = [(self.pairs, self.violated), *[(None, None)] * (len(pieces) - 1)]
+        return [
+            {"source": source, **piece, "pairs": pairs, "violated": violated, "method": self.method}
+            for piece, (pairs, violated) in zip(pieces, counts, strict=True)
+        ]
 
-    def _row(self, source: str, start_ns: int, end_ns: int, rate: float) -> dict[str, Any]:
-        # The bounds are widest between the inequalities: a fine grid finds them.
-        stamps = np.linspace(start_ns, max(end_ns, start_ns), 1001).astype(np.int64)
-        offset, below, above = self.offset_at(stamps)
-        return {
-            "source": source, "from_ns": start_ns, "to_ns": end_ns, "offset_ns": int(offset[0]),
-            "rate_ppb": round(rate * 1e9),
-            "lo_ns": int(below.max()) if self.aligned else None,
-            "hi_ns": int(above.max()) if self.aligned else None,
-            "pairs": self.pairs, "violated": self.violated, "method": self.method,
-        }  # fmt: skip
+    def list_pieces(self, shown: Shown) -> list[dict[str, int | None]]:
+        """Return the lines that are shown, with how far the bounds lie from each, and how wide they are."""
+        stamps, starts = shown.spread_grid(self._list_turns())
+        _, below, above = self.offset_at(stamps)
+        sides = (np.maximum.reduceat(side, starts) for side in (below, above, below + above))
+        columns = (shown.from_ns, shown.to_ns, shown.offset_ns, shown.rate_ppb, *sides)
+        names = ("from_ns", "to_ns", "offset_ns", "rate_ppb", "lo_ns", "hi_ns", "width_ns")
+        return [dict(zip(names, row, strict=True)) for row in zip(*(c.tolist() for c in columns), strict=True)]
+
+    def _list_turns(self) -> Ints:
+        turns = np.concatenate([piece.list_turns() for piece in self.curve.pieces]) if self.curve else np.empty(0)
+        stamps: Ints = np.concatenate([np.floor(turns), np.ceil(turns)]).astype(np.int64) + self.base_stamp_ns
+        return stamps
 
 
 def fit_clock_map(bounds: Bounds, method: str, max_rate: float = MAX_RATE, rate: float = 0.0) -> ClockMap:

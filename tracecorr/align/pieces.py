@@ -60,6 +60,18 @@ class Piece:
         middle = (low + high) / 2
         return np.minimum(low, middle), np.maximum(high, middle)
 
+    def list_turns(self) -> Floats:
+        """Return where the bounds turn: at the knots, and between two of them where what one tells meets the other."""
+        step = np.diff(self.x)
+        least, most = self.slope_low[1:-1], self.slope_high[1:-1]
+        turns = most > least
+        step, least, most = step[turns], least[turns], most[turns]
+        low = (most * step - np.diff(self.low)[turns]) / (most - least)
+        high = (np.diff(self.high)[turns] - least * step) / (most - least)
+        begins = self.x[:-1][turns]
+        inside = [begins + np.clip(part, 0, step) for part in (low, high)]
+        return np.concatenate([self.x, *inside])
+
 
 @dataclass(frozen=True)
 class Pieces:

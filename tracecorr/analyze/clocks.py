@@ -10,27 +10,56 @@ from tracecorr.analyze.values import render_ns
 from tracecorr.model.kinds import Flag
 from tracecorr.parse.ftrace.pairing import UPTIME_TICK_NS
 
+# How far the bounds of a piece lie apart where they are widest; older captures tell the two sides only.
+WIDTH_NS = pl.coalesce("width_ns", pl.col("lo_ns") + pl.col("hi_ns"))
+# Lines whose ends are no farther apart go on from each other.
+_ROUNDED_NS = 2
+
 
 def summarize_clocks(clock_map: pl.LazyFrame) -> pl.DataFrame:
-    """Return one row per piece of the clock map; `error_ns` is the width of its bounds.
+    """Return one row per stretch of the clock map without a step, which may be many lines.
 
-    `from_ns` is on CLOCK_MONOTONIC like the times of events, where the map has it on the source's clock.
+    `error_ns` is the width of its bounds, `rate_ppb` the mean of the lines' rates. `from_ns` is on CLOCK_MONOTONIC like
+    the times of events, where the map has it on the source's clock.
     """
+    span = pl.col("to_ns") - pl.col("from_ns")
     return collect(
-        clock_map.with_columns(as_text("source", "method"))
-        .sort("source", "from_ns")
-        .select(
-            "source",
-            "method",
-            pl.col("from_ns") + pl.col("offset_ns"),  # the offset is the one at this stamp of the source
-            (pl.col("to_ns") - pl.col("from_ns")).alias("span_ns"),
-            "offset_ns",
-            "rate_ppb",
-            (pl.col("lo_ns") + pl.col("hi_ns")).alias("error_ns"),
-            "pairs",
-            "violated",
+        _number_stretches(clock_map)
+        .group_by("source", "method", "stretch", maintain_order=True)
+        .agg(
+            # The offset is the one at this stamp of the source.
+            (pl.col("from_ns") + pl.col("offset_ns")).first(),
+            (pl.col("to_ns").last() - pl.col("from_ns").first()).alias("span_ns"),
+            pl.col("offset_ns").first(),
+            pl.when(span.sum() > 0)
+            .then((pl.col("rate_ppb") * span).sum() / span.sum())
+            .otherwise(pl.col("rate_ppb").first())
+            .round()
+            .cast(pl.Int64),
+            lines=pl.len().cast(pl.Int64),
+            least_rate_ppb=pl.col("rate_ppb").min(),
+            largest_rate_ppb=pl.col("rate_ppb").max(),
+            error_ns=WIDTH_NS.max(),
+            pairs=pl.col("pairs").max(),
+            violated=pl.col("violated").max(),
         )
+        .drop("stretch")
     )
+
+
+def _number_stretches(clock_map: pl.LazyFrame) -> pl.LazyFrame:
+    """Return the pieces in order, with the step from the end of the one before, and the number of their stretch."""
+    before = (pl.col(name).shift(1) for name in ("from_ns", "to_ns", "offset_ns", "rate_ppb"))
+    first, last, offset, rate = before
+    told = offset + (rate * 1e-9 * (pl.col("from_ns") - first)).round().cast(pl.Int64)
+    # The pieces of one map follow each other, also in a dataset of many nodes; its first one has the counts.
+    ordered = clock_map.with_columns(as_text("source", "method")).sort("source", maintain_order=True)
+    same = (pl.col("source") == pl.col("source").shift(1)) & pl.col("pairs").is_null()
+    ordered = ordered.with_columns(
+        step_ns=pl.when(same).then(pl.col("offset_ns") - told), follows=same & (pl.col("from_ns") == last + 1)
+    )
+    goes_on = (pl.col("follows") & (pl.col("step_ns").abs() <= _ROUNDED_NS)).fill_null(value=False)
+    return ordered.with_columns(stretch=(~goes_on).cum_sum())
 
 
 def find_untimed(clock_map: pl.LazyFrame) -> list[str]:
@@ -57,14 +86,18 @@ def describe_durations(clock_map: pl.LazyFrame) -> str:
 def describe_fitted_rate(clock_map: pl.LazyFrame) -> str:
     """Return, in words, by how much durations of the kernel trace are scaled; empty where no pairs fitted its rate."""
     source, method = (pl.col(c).cast(pl.String) for c in ("source", "method"))
-    fitted = clock_map.filter(source.str.starts_with("ftrace") & (method == "causal_pairs"))
-    rate = collect(fitted.select(pl.col("rate_ppb").abs().max())).item()
-    if not rate:
+    fitted = _number_stretches(clock_map.filter(source.str.starts_with("ftrace") & (method == "causal_pairs")))
+    step = pl.col("step_ns").abs()
+    rate, step_ns = collect(fitted.select(pl.col("rate_ppb").abs().max(), step.filter(step > _ROUNDED_NS).max())).row(0)
+    if not rate and not step_ns:
         return ""
-    return (
-        f"durations are on the common clock: they carry the rate that was fitted to the trace's clock, up to "
-        f"{rate / 1000:.1f} ppm, that is {render_ns(rate)} in each second"
+    carried = (
+        f"the rate that was fitted to the trace's clock, up to {rate / 1000:.1f} ppm, that is {render_ns(rate)} "
+        "in each second"
     )
+    stepped = f"the steps of the trace's clock, up to {render_ns(step_ns)}" if step_ns else ""
+    told = " and ".join(filter(None, (carried if rate else "", stepped)))
+    return f"durations are on the common clock: they carry {told}"
 
 
 def summarize_time_errors(events: pl.LazyFrame) -> pl.DataFrame:

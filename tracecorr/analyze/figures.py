@@ -199,7 +199,7 @@ def draw_paths(tables: Tables) -> go.Figure:
 
 
 def draw_clocks(tables: Tables) -> go.Figure:
-    """Return the bounds of each clock map around its own middle, over the time of its source."""
+    """Return the bounds of each clock map around what is shown, over the time of its source."""
     figure = go.Figure()
     pieces = collect(tables("clock_map").with_columns(pl.col(pl.Categorical).cast(pl.String)))
     for (source,), part in pieces.sort("source", "from_ns").group_by("source", maintain_order=True):

@@ -71,7 +71,7 @@ def _describe_clock(info: Mapping[str, Any]) -> str:
     if not traced or (info.get("plan") or {}).get("instances"):
         return ""
     clock = str(info.get("ftrace_clock") or "auto")
-    return "not named, so worked out: see the report's section Clocks" if clock == "auto" else clock
+    return "not named, so worked out: see the report's section Clocks" if clock == "auto" else f"said to be {clock}"
 
 
 _PLACES = {"wall_clock": "by the wall clocks (NTP)", "start": "so that it begins with the first node"}

@@ -76,9 +76,11 @@ def _time_sections(tables: Tables, sources: set[str]) -> Iterator[Section]:
         "clocks",
         "Clocks",
         summarize_clocks(tables("clock_map")),
-        "from = first stamp, on CLOCK_MONOTONIC; offset = CLOCK_MONOTONIC minus the source's clock; error = full width "
-        "of its bounds where they are widest, which may be where no record is (Errors of the times has those of the "
-        "records). "
+        "from = first stamp, on CLOCK_MONOTONIC; offset = CLOCK_MONOTONIC minus the source's clock there; lines = "
+        "pieces of `clock_map`, the straight lines between the bounds by which stamps became times; rate = mean of "
+        "their rates. A line bends only where the bounds force it to: a rate that nothing shows scales no duration. "
+        "error = full width of the bounds where they are widest, which may be where no record is (Errors of the times "
+        "has those of the records). "
         "`same_clock` and `samples` are recorded, `causal_pairs` is derived; `unaligned` = only the starts agree, "
         "no link was made by time. Errors assume that a clock holds its rate for a second (where few pairs tell of it "
         "and nothing shows a change, for 1.4 s or as long as fourteen pairs take), and that a new rate which they hide "

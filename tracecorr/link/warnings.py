@@ -7,6 +7,7 @@ from typing import Any
 import polars as pl
 
 from tracecorr.align.clock_map import ClockMap
+from tracecorr.align.refuted import warn_refuted
 from tracecorr.align.rows import select_source
 from tracecorr.align.samples import warn_of_another_run
 from tracecorr.link.losses.unreadable import warn_unreadable
@@ -36,7 +37,7 @@ def list_warnings(
     events, threads = tables["events"], tables["threads"]
     sources = set(events["source"].unique().cast(pl.String))
     warnings = [_describe_unaligned(key, m, alone=len(maps) == 1) for key, m in maps.items() if not m.aligned]
-    warnings += _warn_wide(tables["clock_map"])
+    warnings += [*warn_refuted(tables["clock_map"]), *_warn_wide(tables["clock_map"])]
     log = select_source(events, "amd_log", ["source", "thread", "stamp_ns"])
     if len(log):
         warnings += [
@@ -90,7 +91,7 @@ def _warn_unused_marks(events: pl.DataFrame, maps: dict[str, ClockMap]) -> list[
 
 def _warn_wide(clock_map: pl.DataFrame) -> list[str]:
     """Name the clocks whose times are so uncertain that little can be linked by time."""
-    width = pl.col("lo_ns") + pl.col("hi_ns")
+    width = pl.col("width_ns")
     wide = clock_map.filter(pl.col("source").cast(pl.String).str.starts_with("ftrace:")).group_by(
         pl.col("source").cast(pl.String), maintain_order=True
     ).agg(width.max().alias("width"), pl.col("method").cast(pl.String).first())  # fmt: skip

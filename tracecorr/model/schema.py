@@ -68,8 +68,8 @@ EVENTS = Table(
         (
             "dur_ns",
             I64,
-            "duration on the common clock: it carries `clock_map.rate_ppb`; null for an instant, a half-seen span, and "
-            "where an unmapped clock counts cycles or events",
+            "duration on the common clock: it carries `clock_map.rate_ppb`, and the steps between pieces; null for an "
+            "instant, a half-seen span, and where an unmapped clock counts cycles or events",
             "ns",
         ),
         ("err_lo_ns", U32, "the true start is not earlier than ts_ns - err_lo_ns; null = unknown", "ns"),
@@ -324,17 +324,24 @@ LINKS = Table(
 
 CLOCK_MAP = Table(
     "clock_map",
-    "one straight piece of the map from a source's clock to CLOCK_MONOTONIC",
+    "one straight piece of the map from a source's clock to CLOCK_MONOTONIC, as it was applied: a stamp of the piece "
+    "became stamp + offset_ns + rate_ppb * (stamp - from_ns) / 1e9, rounded to 1 ns",
     columns_of(
         ("source", CAT, "source and clock, such as `ftrace:local`"),
         ("from_ns", I64, "first stamp of the piece, source clock", "ns"),
         ("to_ns", I64, "last stamp of the piece, source clock", "ns"),
         ("offset_ns", I64, "CLOCK_MONOTONIC minus source clock at from_ns; in a dataset that of its first node", "ns"),
         ("rate_ppb", I64, "growth of the offset", "ns per s"),
-        ("lo_ns", I64, "the true offset is not less than offset_ns - lo_ns", "ns"),
-        ("hi_ns", I64, "the true offset is not more than offset_ns + hi_ns", "ns"),
-        ("pairs", I64, "samples or pairs used"),
-        ("violated", I64, "of them contradicted by the map"),
+        ("lo_ns", I64, "the true offset is nowhere in the piece more than this below the one that is shown", "ns"),
+        ("hi_ns", I64, "the true offset is nowhere in the piece more than this above the one that is shown", "ns"),
+        (
+            "width_ns",
+            I64,
+            "the most that the bounds of the offset lie apart at one time of the piece; null = lo_ns + hi_ns",
+            "ns",
+        ),
+        ("pairs", I64, "samples or pairs used for the whole map, told with its first piece; null in the others"),
+        ("violated", I64, "of them contradicted by the map, told with its first piece; null in the others"),
         ("method", CAT, "`same_clock`, `samples`, `causal_pairs` or `unaligned`"),
     ),
 )

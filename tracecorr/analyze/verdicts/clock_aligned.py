@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import polars as pl
 
+from tracecorr.align.refuted import find_refuted_ns
+from tracecorr.analyze.clocks import WIDTH_NS
 from tracecorr.analyze.frames import collect
 from tracecorr.analyze.values import render_ns
 from tracecorr.analyze.verdicts.evidence import Evidence
@@ -14,7 +16,7 @@ def judge(evidence: Evidence) -> Finding:
     """Look at the clock maps: their method, their width, what contradicts them."""
     limit = evidence.thresholds.clock_error_ns
     maps = evidence.tables("clock_map").with_columns(pl.col(pl.Categorical).cast(pl.String)).collect()
-    maps = maps.with_columns(width=pl.col("lo_ns") + pl.col("hi_ns"))
+    maps = maps.with_columns(width=WIDTH_NS)
     lost = maps.filter(pl.col("method") == "unaligned")
     trace = maps.filter(~pl.col("source").str.starts_with("amd_log:mono"))
     unproven = trace.filter((pl.col("method") == "same_clock") & (pl.col("pairs") == 0))
@@ -29,6 +31,10 @@ def judge(evidence: Evidence) -> Finding:
         counts["wide_outside_the_trace"] = len(far)
     if lost.height and counts["clocks"] > 1:
         return failed(f"unaligned: {', '.join(lost['source'].unique(maintain_order=True))}", counts)
+    beside_ns = find_refuted_ns(maps)
+    if beside_ns is not None:
+        counts["beside_monotonic_ns"] = beside_ns
+        return failed(_describe_refuted(beside_ns), counts)
     if counts["contradictions"]:
         return failed(f"{counts['contradictions']} clock samples or pairs contradict the maps", counts)
     if wide.height:
@@ -44,6 +50,14 @@ def judge(evidence: Evidence) -> Finding:
     widest = max(near["width"].fill_null(0).to_list())
     said = f"{counts['clocks']} clocks, the widest error is {render_ns(widest)}"
     return passed(said + _describe_far(maps, far), counts)
+
+
+def _describe_refuted(beside_ns: int) -> str:
+    way = "-" if beside_ns < 0 else "+"
+    return (
+        f"the kernel trace was said to be on CLOCK_MONOTONIC, but runs {way}{render_ns(abs(beside_ns))} beside it: "
+        "import it with the clock that it was recorded with"
+    )
 
 
 def _list_far(evidence: Evidence, maps: pl.DataFrame, limit: int) -> list[str]:

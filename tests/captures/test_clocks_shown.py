@@ -1,0 +1,119 @@
+"""REAL captures: `clock_map` tells the times that were made of the stamps, and a trace's false name is told."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import polars as pl
+import pytest
+
+from tracecorr.align.refuted import find_refuted_ns
+from tracecorr.analyze.clocks import describe_fitted_rate
+from tracecorr.analyze.verdicts import Outcome, judge_capture
+from tracecorr.pipeline import correlate, import_files
+from tracecorr.store import Capture
+
+_SAID = "ftrace:mono: the trace was said to be on CLOCK_MONOTONIC"
+
+
+def _import(source: Path, out: Path, *, samples: bool = False, log: bool = True, **options: Any) -> Capture:
+    logs = [source / "amd.log"] if log else []
+    readings = source / "clock.json" if samples else None
+    import_files(out, logs, [source / "ftrace.txt"], clock_samples=readings, **options)
+    correlate(out)
+    return Capture.open(out)
+
+
+def _clocks(capture: Capture) -> pl.DataFrame:
+    return capture.table("clock_map").with_columns(pl.col(pl.Categorical).cast(pl.String)).collect()
+
+
+def _trace_rows(capture: Capture) -> pl.DataFrame:
+    return capture.table("events").filter(pl.col("source").cast(pl.String) == "ftrace").collect()
+
+
+@pytest.mark.parametrize(
+    ("name", "samples", "log"),
+    [
+        ("captures/kfd-6.12-t1", False, True), ("captures/caseA-1stream", False, True),
+        ("vm/combo-trixie", False, True),
+        ("captures/t1-local-clock", True, True), ("captures/t1-local-clock", True, False),
+    ],
+)  # fmt: skip
+def test_the_clock_map_tells_how_stamps_became_times(
+    name: str, samples: bool, log: bool, data_folder: Path, tmp_path: Path
+) -> None:
+    capture = _import(data_folder / name, tmp_path / "x.tracecorr", samples=samples, log=log)
+    clocks = _clocks(capture).filter(pl.col("source").str.starts_with("ftrace")).sort("from_ns")
+    events = _trace_rows(capture).drop_nulls("stamp_ns")
+    stamps, shifts = events["stamp_ns"].to_numpy(), (events["ts_ns"] - events["stamp_ns"]).to_numpy()
+    begins = clocks["from_ns"].to_numpy()
+    at = np.searchsorted(begins, stamps, side="right") - 1
+    assert (stamps <= clocks["to_ns"].to_numpy()[at]).all()
+    offset, rate = (clocks[column].to_numpy()[at] for column in ("offset_ns", "rate_ppb"))
+    assert np.abs(offset + rate * 1e-9 * (stamps - begins[at]) - shifts).max() <= 1
+
+
+@pytest.mark.parametrize("name", ["captures/kfd-6.12-t1", "captures/caseA-1stream", "vm/combo-trixie"])
+def test_durations_are_scaled_by_no_more_than_is_told(name: str, data_folder: Path, tmp_path: Path) -> None:
+    """The clock is CLOCK_MONOTONIC, and pairs show no other rate: durations are those of the stamps."""
+    capture = _import(data_folder / name, tmp_path / "x.tracecorr")
+    events = _trace_rows(capture).drop_nulls("dur_ns")
+    text = (data_folder / name / "ftrace.txt").read_bytes()
+    rows = events.filter((pl.col("dur_ns") > 100_000) & (pl.col("end_offset") > pl.col("offset")))
+    raw = np.array([_stamp(text, end) for end in rows["end_offset"]]) - rows["stamp_ns"].to_numpy()
+    assert len(raw) > 5
+    assert (raw == rows["dur_ns"].to_numpy()).all()
+    assert describe_fitted_rate(capture.table("clock_map")) == ""
+
+
+def _stamp(text: bytes, offset: int) -> int:
+    """Return the time of the line that is at an offset, ns."""
+    line = text[offset : text.index(b"\n", offset)]
+    stamp = next(word for word in line.split() if word.endswith(b":") and word[:-1].replace(b".", b"").isdigit())
+    seconds, _, fraction = stamp[:-1].partition(b".")
+    return int(seconds) * 10**9 + int(fraction.ljust(9, b"0"))
+
+
+def test_a_trace_that_is_not_mono_is_said_to_be_none(data_folder: Path, tmp_path: Path) -> None:
+    source = data_folder / "captures" / "t1-local-clock"
+    wrong = _import(source, tmp_path / "mono.tracecorr", clock="mono")
+    right = _import(source, tmp_path / "local.tracecorr", clock="local")
+    (told,) = [text for text in wrong.info["warnings"] if text.startswith(_SAID)]
+    assert "it runs -24.454 ms beside it" in told and "--ftrace-clock local" in told
+    assert not [text for text in right.info["warnings"] if text.startswith(_SAID)]
+    # The wrong name costs nothing: the times, and what is linked by them, are those of the right one.
+    assert _trace_rows(wrong).equals(_trace_rows(right))
+    assert wrong.table("links").collect().equals(right.table("links").collect())
+    verdicts = {v.name: v.finding for v in judge_capture(wrong.table)}
+    assert verdicts["clock_aligned"].outcome is Outcome.FAIL
+    assert verdicts["clock_aligned"].reason.startswith(
+        "the kernel trace was said to be on CLOCK_MONOTONIC, but runs -24"
+    )
+
+
+@pytest.mark.parametrize("name", ["captures/streams-priority", "captures/mt-threads", "captures/caseA-1stream"])
+def test_a_trace_that_is_mono_is_believed(name: str, data_folder: Path, tmp_path: Path) -> None:
+    capture = _import(data_folder / name, tmp_path / "x.tracecorr", clock="mono")
+    assert find_refuted_ns(_clocks(capture)) is None
+    assert not [text for text in capture.info["warnings"] if text.startswith(_SAID)]
+
+
+@pytest.mark.parametrize(
+    ("changed", "beside_ns"),
+    [
+        ({}, -500), ({"lo_ns": 500, "hi_ns": 500}, None),
+        ({"method": "same_clock"}, None), ({"method": "unaligned"}, None),
+        ({"source": "ftrace:local"}, None), ({"offset_ns": 0}, None), ({"offset_ns": 0, "rate_ppb": 300}, 3_000),
+        ({"lo_ns": 500, "hi_ns": 499}, -500), ({"offset_ns": 500, "lo_ns": 499}, 500),
+    ],
+)  # fmt: skip
+def test_zero_outside_of_the_bounds_refutes_it(changed: dict[str, Any], beside_ns: int | None) -> None:
+    """SYNTHETIC pieces of 10 s."""
+    row = {
+        "source": "ftrace:mono", "method": "causal_pairs", "from_ns": 0, "to_ns": 10**10, "offset_ns": -500,
+        "rate_ppb": 0, "lo_ns": 100, "hi_ns": 100, **changed,
+    }  # fmt: skip
+    assert find_refuted_ns(pl.DataFrame([row])) == beside_ns
