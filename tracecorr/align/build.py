@@ -106,7 +106,8 @@ def _fit(source: str, clock: str, evidence: ClockEvidence) -> ClockMap:
     if clock == "counter":
         return ClockMap("unaligned", reason="trace_clock `counter` counts events and shows no time")
     trace = select_trace(evidence.records)
-    return _fit_trace(clock, evidence, trace).settle(_list_stamps(trace.lazy()))
+    fitted = _fit_trace(clock, evidence, trace)
+    return fitted if fitted.curve is None else fitted.settle(_list_stamps(trace.lazy()))
 
 
 def _fit_top_buffer(clock: str, readings: Any) -> ClockMap:
@@ -137,11 +138,7 @@ def _fit_trace(clock: str, evidence: ClockEvidence, trace: pl.DataFrame) -> Cloc
     both = join_bounds(sampled, pairs)
     if clock == "mono":
         proven = _prove_mono(both, sampled, evidence, steps)
-        if proven.curve is None:
-            return proven
-        # It is another one: as much is asked of the evidence as where none is named.
-        other = _fit_trace("unknown", evidence, trace)
-        return other if other.aligned else proven
+        return proven if proven.curve is None else _fit_other(proven, evidence, trace)
     rate, unsure = _guess_rate(both) if clock in COUNTS else (0.0, 0.0)
     if unsure > _MOST_UNSURE:
         return ClockMap(
@@ -158,6 +155,12 @@ def _fit_trace(clock: str, evidence: ClockEvidence, trace: pl.DataFrame) -> Cloc
         is_named = method == "samples" or (trace["layer"] == "doorbell").any()
         return fitted if is_named else _doubt(fitted, evidence, trace, steps)
     return _unaligned(evidence, trace)
+
+
+def _fit_other(proven: ClockMap, evidence: ClockEvidence, trace: pl.DataFrame) -> ClockMap:
+    """Return the map of a trace that is not on the clock that was said: as much is asked as where none is named."""
+    other = _fit_trace("unknown", evidence, trace)
+    return other if other.aligned else proven
 
 
 def _doubt(fitted: ClockMap, evidence: ClockEvidence, trace: pl.DataFrame, steps: tuple[int, int]) -> ClockMap:

@@ -10,7 +10,7 @@ from tracecorr.analyze.values import render_ns
 from tracecorr.model.kinds import Flag
 from tracecorr.parse.ftrace.pairing import UPTIME_TICK_NS
 
-# How far the bounds of a piece lie apart where they are widest; older captures tell the two sides only.
+# How far the bounds of a piece lie apart where they are widest: where only its sides are told, no farther than both.
 WIDTH_NS = pl.coalesce("width_ns", pl.col("lo_ns") + pl.col("hi_ns"))
 # Lines whose ends are no farther apart go on from each other.
 _ROUNDED_NS = 2
