@@ -56,13 +56,17 @@ def test_where_half_of_eight_inequalities_in_a_row_contradict_the_curve_it_is_wr
 
 
 def test_a_map_has_no_row_for_times_of_which_its_source_has_no_stamp() -> None:
-    """The clock changes its rate after 1 s and after 2 s; only the middle of that was used."""
-    curve = Pieces((flat(0, 3e9),), ((0.0, 0.0), (1e9, 1e-5), (2e9, 0.0)))
+    """The clock steps after 1 s and after 2 s; only the middle of that was used, or none of a step."""
+    curve = Pieces((flat(0, 999_999_999), flat(1e9, 1_999_999_999, 50), flat(2e9, 3e9)), ((0.0, 0.0),))
     clock = ClockMap("samples", curve=curve, pairs=4)
-    whole = clock.summarize("amd_log:mono_raw", 0, 3_000_000_000)
-    assert [(row["from_ns"], row["to_ns"]) for row in whole] == [
-        (0, 999_999_999), (1_000_000_000, 1_999_999_999), (2_000_000_000, 3_000_000_000)
+    stamps = np.array([0, 999_999_999, 1_000_000_000, 1_999_999_999, 2_000_000_000, 3_000_000_000])
+    whole = clock.drawn(stamps).summarize("amd_log:mono_raw", 0, 3_000_000_000)
+    assert [(row["from_ns"], row["to_ns"], row["offset_ns"]) for row in whole] == [
+        (0, 999_999_999, 0), (1_000_000_000, 1_999_999_999, 50), (2_000_000_000, 3_000_000_000, 0)
     ]  # fmt: skip
+    assert [(row["lo_ns"], row["hi_ns"], row["width_ns"]) for row in whole] == [(5, 5, 10)] * 3
+    apart = clock.drawn(stamps[[0, 1, 5]]).summarize("amd_log:mono_raw", 0, 3_000_000_000)
+    assert [(row["from_ns"], row["to_ns"]) for row in apart] == [(0, 999_999_999), (3_000_000_000, 3_000_000_000)]
     for first, last in ((0, 500_000_000), (1_200_000_000, 1_300_000_000), (2_500_000_000, 2_500_000_000)):
         (row,) = clock.summarize("amd_log:mono_raw", first, last)
         assert (row["from_ns"], row["to_ns"]) == (first, last)
