@@ -372,7 +372,7 @@ class Capture:
         from tracecorr.export.selection import Selection
 
         with open_fresh(Path(path)) as stream:
-            write_perfetto(self.table, stream, Selection())
+            write_perfetto(self._stored.table_by_node, stream, Selection())
 
     @cached_property
     def figure(self) -> Figures:

@@ -108,7 +108,7 @@ def _export_speedscope(capture: Capture, path: Path, selection: Selection) -> No
     from tracecorr.export.speedscope import write_speedscope
 
     with open_fresh(path) as stream:
-        calls = write_speedscope(capture.table, stream, selection, capture.name)
+        calls = write_speedscope(capture.table_by_node, stream, selection, capture.name)
     say(f"{calls} calls of threads")
     say("next step: open it at https://www.speedscope.app (it stays in your browser)")
 
@@ -129,10 +129,10 @@ def _write_trace(capture: Capture, target: Target, stream: IO[bytes], selection:
     if target is Target.CHROME:
         from tracecorr.export.chrome import write_chrome
 
-        return write_chrome(capture.table, stream, selection)
+        return write_chrome(capture.table_by_node, stream, selection)
     from tracecorr.export.perfetto import write_perfetto
 
-    return write_perfetto(capture.table, stream, selection)
+    return write_perfetto(capture.table_by_node, stream, selection)
 
 
 def _export_tables(capture: Capture, target: Target, path: Path, selection: Selection, names: tuple[str, ...]) -> None:
@@ -140,5 +140,5 @@ def _export_tables(capture: Capture, target: Target, path: Path, selection: Sele
     from tracecorr.export.tabular import write_tables
 
     with open_fresh_folder(path) as folder:
-        written = write_tables(capture.table, folder, target, selection, names)
+        written = write_tables(capture.table_by_node, folder, target, selection, names)
     say(f"{len(written)} tables")

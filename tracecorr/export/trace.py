@@ -8,6 +8,7 @@ import polars as pl
 
 from tracecorr.analyze.frames import Tables, collect
 from tracecorr.export.nesting import split_overlaps
+from tracecorr.export.nodes import add_node
 from tracecorr.export.selection import Selection
 from tracecorr.export.tracks import Track, assign_tracks
 from tracecorr.link.packets.packet_index import measure_depth
@@ -121,24 +122,23 @@ def _counters(
     tables: Tables, slices: pl.DataFrame, taken: int, selection: Selection
 ) -> tuple[list[Track], pl.DataFrame]:
     """Return the depth of each queue at its packets, and the polled samples."""
-    depth = (
-        tables("launches")
-        .filter((pl.col("kind") != "copy") & pl.col("queue").is_not_null())
-        .select(
-            "event",
-            name=pl.format("packets in queue {}", "queue"),
-            ts_ns="packet_ns",
-            value=measure_depth().cast(pl.Float64),
-        )
+    packets = add_node(tables("launches")).filter((pl.col("kind") != "copy") & pl.col("queue").is_not_null())
+    queue, node = pl.format("packets in queue {}", "queue"), pl.format("({})", "node")
+    depth = packets.select(
+        "event",
+        name=pl.concat_str(queue, node, separator=" ", ignore_nulls=True),
+        ts_ns="packet_ns",
+        value=measure_depth().cast(pl.Float64),
     )
     depths = collect(depth.drop_nulls()).join(slices.select("event"), on="event", how="semi").drop("event")
     parts = [depths]
     if selection.everything:
         of = (pl.format(f"{key} {{}}", key) for key in ("gpu", "process"))
-        whose = pl.concat_str(*of, separator=", ", ignore_nulls=True)
+        whose = pl.concat_str(*of, "node", separator=", ", ignore_nulls=True)
         name = pl.col("name").cast(pl.String)
         label = pl.when(whose == "").then(name).otherwise(pl.format("{} ({})", name, whose))
-        parts.append(collect(tables("samples").select(name=label, ts_ns="ts_ns", value="value").drop_nulls()))
+        samples = add_node(tables("samples")).select(name=label, ts_ns="ts_ns", value="value")
+        parts.append(collect(samples.drop_nulls()))
     counts = pl.concat(parts)
     names = counts["name"].unique().sort()
     tracks = [Track(taken + 1 + i, 0, name) for i, name in enumerate(names)]
