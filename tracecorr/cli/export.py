@@ -93,7 +93,9 @@ def _export_trace(capture: Capture, target: Target, path: Path, selection: Selec
     with open_fresh(path) as stream:
         trace = _write_trace(capture, target, stream, selection)
     links = f"{trace.flows.height} links as arrows"
-    say(f"{trace.slices.height} events, {links}, {trace.counts.height} counter values on {len(trace.tracks)} tracks")
+    jobs = int((trace.slices["event"] < 0).sum())
+    drawn = f"{trace.slices.height - jobs} events" + (f", {jobs} jobs of the kernel's GPU scheduler" if jobs else "")
+    say(f"{drawn}, {links}, {trace.counts.height} counter values on {len(trace.tracks)} tracks")
     if target is Target.CHROME:
         say("Chrome's format can draw arrows between two spans only; --to perfetto has all links")
     if trace.later_ns:
