@@ -52,7 +52,10 @@ def draw_jobs(tables: Tables, selection: Selection, taken: int) -> Jobs:
         selection: what is exported.
         taken: number of tracks that there are.
     """
-    jobs = _list_jobs(tables, selection)
+    whole = _list_whole(tables, selection)
+    if whole.is_empty():
+        return Jobs([], pl.DataFrame(), pl.DataFrame(schema=_ARGUMENTS), pl.DataFrame())
+    jobs = _place(_describe(whole, tables, selection))
     tracks, uuids = _make_tracks(jobs, taken)
     placed = jobs.join(uuids, on=[*_RING, "row"], how="left", nulls_equal=True, maintain_order="left")
     texts = ("layer", "source", "evidence")
@@ -63,12 +66,16 @@ def draw_jobs(tables: Tables, selection: Selection, taken: int) -> Jobs:
     return Jobs(tracks, slices, _list_arguments(placed), placed.select("run_event", "event"))
 
 
-def _list_jobs(tables: Tables, selection: Selection) -> pl.DataFrame:
-    """Return the jobs that are drawn with their submitter, what their run's event tells, and their row on the ring."""
-    whole = pl.col("run_ns").is_not_null() & (pl.col("done_ns") >= pl.col("run_ns"))
-    jobs = add_node(tables("drm_jobs")).filter(whole)
+def _list_whole(tables: Tables, selection: Selection) -> pl.DataFrame:
+    """Return the jobs of which run and end are known, of the selected processes."""
+    jobs = add_node(tables("drm_jobs")).filter(pl.col("done_ns") >= pl.col("run_ns"))
     if selection.processes:
         jobs = jobs.filter(pl.col("process").is_in(list(selection.processes)))
+    return collect(jobs.with_columns(as_text("dev", "ring")))
+
+
+def _describe(jobs: pl.DataFrame, tables: Tables, selection: Selection) -> pl.DataFrame:
+    """Return the selected jobs with name and `event`, their submitter, and what the event of their run tells."""
     error = pl.col("err_lo_ns").cast(pl.Int64) + pl.col("err_hi_ns").cast(pl.Int64)
     # The event of the run is of the kernel's thread, whoever submitted the job.
     runs = replace(selection, processes=()).filter_events(tables).select(
@@ -76,16 +83,16 @@ def _list_jobs(tables: Tables, selection: Selection) -> pl.DataFrame:
     )  # fmt: skip
     processes = tables("processes").select("process", submitter_pid=pl.coalesce("pid", "log_pid"))
     threads = tables("threads").select("thread", submitter_tid="tid")
-    told = jobs.with_columns(as_text("dev", "ring")).join(runs, on="run_event")
+    told = jobs.lazy().join(runs, on="run_event")
     told = told.join(processes, on="process", how="left").join(threads, on="thread", how="left")
     name = pl.concat_str("ring", name_job(), separator=" ", ignore_nulls=True)
     waited = pl.col("run_ns") - pl.col("queued_ns")
     rows = collect(told.with_columns(name=name, waited_ns=waited)).sort(*_RING, "run_ns", "run_event")
-    return _place(rows.with_columns(event=-1 - pl.int_range(pl.len())))
+    return rows.with_columns(event=-1 - pl.int_range(pl.len()))
 
 
 def _place(jobs: pl.DataFrame) -> pl.DataFrame:
-    """Return the jobs with `row`: a ring has several jobs at once, and none of them is a part of another."""
+    """Return jobs, sorted by ring and run, with `row`: several run at once, and none is a part of another."""
     rings = jobs.partition_by(_RING, maintain_order=True)
     rows = [first_fit(ring["run_ns"].to_numpy(), ring["done_ns"].to_numpy(), _MOST_ROWS) for ring in rings]
     numbers = [int(row) for ring in rows for row in ring]
