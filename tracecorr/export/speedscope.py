@@ -12,6 +12,7 @@ import polars as pl
 
 from tracecorr.analyze.frames import Tables, collect
 from tracecorr.export.nesting import split_overlaps
+from tracecorr.export.nodes import add_node, name_on_node
 from tracecorr.export.selection import Selection, first_ns
 
 _LAYERS = ("marker", "hip", "hsa", "syscall", "ioctl", "kfd", "mqd")
@@ -62,13 +63,14 @@ def _list_spans(tables: Tables, selection: Selection) -> pl.DataFrame:
 
 def _titles(tables: Tables) -> dict[int, str]:
     processes = tables("processes").select("process", "pid", "log_pid")
-    threads = tables("threads").select("thread", "process", "tid", "log_tid", comm=pl.col("comm").cast(pl.String))
+    comm = pl.col("comm").cast(pl.String)
+    threads = add_node(tables("threads")).select("thread", "process", "tid", "log_tid", "node", comm=comm)
     rows = collect(threads.join(processes, on="process", how="left"))
     named = {}
     for row in rows.iter_rows(named=True):
         pid = row["pid"] if row["pid"] is not None else row["log_pid"]
         tid = row["tid"] if row["tid"] is not None else hex(row["log_tid"] or 0)
-        named[int(row["thread"])] = f"{row['comm'] or 'process'} {pid}, thread {tid}"
+        named[int(row["thread"])] = name_on_node(f"{row['comm'] or 'process'} {pid}, thread {tid}", row["node"])
     return named
 
 

@@ -108,10 +108,9 @@ def drm_jobs(tables: Tables) -> pl.DataFrame:
     """Return each job of the kernel's GPU scheduler twice: waiting for its ring, and running on it."""
     jobs = tables("drm_jobs")
     ring = pl.concat_str(pl.col("dev", "ring").cast(pl.String), separator=" ", ignore_nulls=True)
-    number = pl.concat_str(pl.lit("job "), pl.coalesce(pl.col("id").cast(pl.String), "fence"), ignore_nulls=True)
     waits = jobs.filter(pl.col("queued_ns").is_not_null() & pl.col("run_ns").is_not_null())
     runs = jobs.filter(pl.col("run_ns").is_not_null())
-    nobody = {"process": pl.lit(None), "thread": pl.lit(None), "sub": ring, "label": number}
+    nobody = {"process": pl.lit(None), "thread": pl.lit(None), "sub": ring, "label": name_job()}
     half = pl.when(pl.col("done_ns").is_null()).then(levels.HALF_SEEN).otherwise(0)
     return pl.concat(
         [
@@ -122,6 +121,11 @@ def drm_jobs(tables: Tables) -> pl.DataFrame:
             ),
         ]
     )  # fmt: skip
+
+
+def name_job() -> pl.Expr:
+    """Return what a job of the GPU scheduler is called: by its number, or by its fence on kernels that number none."""
+    return pl.concat_str(pl.lit("job "), pl.coalesce(pl.col("id").cast(pl.String), "fence"), ignore_nulls=True)
 
 
 def hardware_queues(tables: Tables) -> pl.DataFrame:
