@@ -15,6 +15,7 @@ from tracecorr.align.evidence import ClockEvidence
 from tracecorr.align.place import place_records
 from tracecorr.align.rows import fold_constants, number_groups, select_source
 from tracecorr.align.steps import find_steps, widen_reads
+from tracecorr.link.losses.trace_losses import list_trace_losses
 from tracecorr.link.losses.unreadable import list_damaged, list_unreadable
 from tracecorr.link.packets.doorbell_rings import fill_store_rings
 from tracecorr.link.packets.packet_index import complete_indexes
@@ -184,6 +185,7 @@ def _build_tables(
     _end(stages, "align")
     stages.begin("linking")
     aligned = all(m.aligned for key, m in maps.items() if key.startswith("ftrace:"))
+    (dropped, spans), damaged = recorded_losses(capture.info), list_damaged(parts.small("ledger"))
     gpus = add_polled_gpus(_known_gpus(capture), parts.small("polls"))
     tables = link_tables(
         held.pop(),
@@ -194,11 +196,11 @@ def _build_tables(
         parts.small("hqd"),
         gpus,
         _list_unproven(capture),
-        list_damaged(parts.small("ledger")),
+        damaged,
+        list_trace_losses(pl.concat([losses, spans]), damaged),
     )
     _end(stages, "link")
     tables["processes"] = add_programs(tables["processes"], seen.processes)
-    dropped, spans = recorded_losses(capture.info)
     ledger = _sum_ledger(pl.concat([parts.small("ledger"), dropped]))
     losses = pl.concat([losses, spans, tables["losses"], list_unreadable(ledger, tables["events"])])
     tables |= {

@@ -51,6 +51,7 @@ def link_tables(
     known_gpus: pl.DataFrame,
     unproven: Sequence[int],
     damaged: pl.DataFrame,
+    unseen: pl.DataFrame,
 ) -> dict[str, pl.DataFrame]:
     """Return the tables that speak of events, by name.
 
@@ -63,6 +64,7 @@ def link_tables(
         known_gpus: GPUs as the machine's topology shows them.
         unproven: files that are put together of pieces, between which lines may lack.
         damaged: files with records that could not be read (`unreadable.list_damaged`).
+        unseen: spans in which records of the traces lack (`trace_losses.list_trace_losses`).
     """
     events, lacking = _nest_events(placed, identities, unproven, damaged)
     del placed  # large
@@ -70,9 +72,9 @@ def link_tables(
     losses = lacking.losses
     # What made a queue may stand before the first line of a log.
     short = add_unproven(losses, lacking.late["file"].to_list())
-    events, owners = _find_owners(events, packets, args, identities, trace_aligned, short, hqd, known_gpus)
+    events, owners = _find_owners(events, packets, args, identities, trace_aligned, short, unseen, hqd, known_gpus)
     events = _attach_gpus(events, owners.queues, assign_gpus(args, driver.devices, owners.gpus))
-    jobs = build_drm_jobs(events, args)
+    jobs = build_drm_jobs(events, args, unseen)
     sources = _sources(events, trace_aligned)
     found = build_launches(events, packets, args, sources, losses, lacking.displaced, lacking.late)
     del packets  # large
@@ -188,6 +190,7 @@ def _find_owners(
     identities: Identities,
     trace_aligned: bool,
     losses: pl.DataFrame,
+    unseen: pl.DataFrame,
     hqd: pl.DataFrame,
     known_gpus: pl.DataFrame,
 ) -> tuple[pl.DataFrame, _Owners]:
@@ -196,8 +199,8 @@ def _find_owners(
     stream_table = streams.build_streams(events, args)
     addressed = queue_addresses.find_lines(events, args)
     events = _forget_rings(events, addressed)
-    rings = created_rings.find_rings(events, args, stream_table, losses, trace_aligned)
-    queue_table = queue_lives.build_queues(events, packets, args, trace_aligned, losses, rings)
+    rings = created_rings.find_rings(events, args, stream_table, losses, unseen, trace_aligned)
+    queue_table = queue_lives.build_queues(events, packets, args, trace_aligned, losses, unseen, rings)
     queue_table = _limit_creations(queue_table, events, identities)
     gpu_table, queue_table = _tell_driver_facts(*list_gpus(queue_table, hqd, known_gpus), events, args)
     hqd = attach_queues(hqd, queue_table, identities.processes, gpu_table)
