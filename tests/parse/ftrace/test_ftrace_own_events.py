@@ -104,7 +104,7 @@ def test_function_graph_has_spans_and_depth() -> None:
         (10, struct.pack("<QIIQQ", CREATE, 1, 0, 1, 91)), (10, struct.pack("<QIIQQ", IOCTL, 0, 0, 1, 291)),
     )  # fmt: skip
     rows = trace.events.select("name", "stamp_ns", "end_stamp_ns", "depth", "flags").rows()
-    assert rows == [("kfd_ioctl", 5100, 5400, 0, 0), ("pqm_create_queue", 5200, 5300, 1, 0)]
+    assert rows == [("kfd_ioctl", 5100, 5400, 0, Flag.TRACED), ("pqm_create_queue", 5200, 5300, 1, Flag.TRACED)]
     assert trace.ledger["outcome"].to_list() == ["used"] and trace.ledger["records"].to_list() == [4]
 
 
@@ -250,7 +250,7 @@ def test_durations_without_stamps_are_kept() -> None:
         b" 1) + 38.677 us   |    kfd_ioctl_get_version [amdgpu]();\n 1) ! 386.576 us  |  }\n"
     )
     trace = read_text(text)
-    assert set(trace.events["flags"]) == {Flag.NO_TIME}
+    assert set(trace.events["flags"]) == {Flag.NO_TIME | Flag.TRACED}
     durations = trace.args.filter(pl.col("key") == "duration_ns").join(trace.events, on=["file", "offset"])
     assert sorted(durations.select("name", "u64").rows()) == [("kfd_ioctl", 386_576), ("kfd_ioctl_get_version", 38_677)]
 
