@@ -14,6 +14,7 @@ from tracecorr.link.calls.functions import (
     nest_functions,
 )
 from tracecorr.model.kinds import HALF_SEEN, Flag
+from tracecorr.model.sights import is_counted
 
 # What saw a call.
 _PROBE, _GRAPH, _MOMENT = 0, 1, 2
@@ -28,6 +29,12 @@ _LANE = ["thread", "lane", "name"]
 # What a row has of its own: the duration that function_graph prints.
 _OWN_ARGS = ("duration_ns",)
 _SHAPE = {"event": pl.Int64, "counted": pl.Int64}
+_COLUMNS = (
+    "event", "thread", "cpu", "layer", "source", "depth", "name", "ts_ns", "dur_ns", "step_hi_ns", "file", "offset",
+    "end_offset", "flags",
+)  # fmt: skip
+_FLAGS = pl.col("flags").fill_null(0)
+_IS_EXIT = _FLAGS & int(Flag.EXIT_ONLY) > 0
 
 
 def nest_calls(events: pl.DataFrame) -> pl.DataFrame:
@@ -57,12 +64,12 @@ def list_twin_args(events: pl.DataFrame, args: pl.DataFrame) -> pl.DataFrame:
         events: events nested by `nest_calls`.
         args: args by event.
     """
-    second = (pl.col("flags").fill_null(0) & int(Flag.TWIN) > 0) & pl.col("parent").is_not_null()
-    twins = events.select("event", "flags", "parent").filter(second).select("event", counted="parent")
+    twins = events.select("event", "flags", "parent").filter(~is_counted() & pl.col("parent").is_not_null())
     key = pl.col("key").cast(pl.String)
-    told = args.with_columns(key=key).filter(~key.is_in(_OWN_ARGS)).join(twins, on="event", maintain_order="left")
-    told = told.select(event="counted", key="key", u64="u64", text="text").unique(["event", "key"], keep="first")
-    return told.join(args.select("event", key), on=["event", "key"], how="anti").sort("event", "key")
+    told = args.join(twins.select("event", counted="parent"), on="event").filter(~key.is_in(_OWN_ARGS))
+    told = told.select("u64", "text", event="counted", key=key).unique(["event", "key"], keep="first")
+    known = args.join(told.select("event").unique(), on="event", how="semi").select("event", key)
+    return told.join(known, on=["event", "key"], how="anti").select("event", "key", "u64", "text").sort("event", "key")
 
 
 def _fill_counted(events: pl.DataFrame, twins: pl.DataFrame) -> pl.DataFrame:
@@ -90,35 +97,44 @@ def _list_sights(events: pl.DataFrame) -> pl.DataFrame:
     """Return the rows of functions that several tracers saw, in the order of their starts within thread and name.
 
     Returns: event, thread, lane, name, kind, parent (innermost row of such a function, or system call, around it),
-        ts_ns, end_ns, is_span, is_exit (its start was not seen).
+        ts_ns, dur_ns, end_ns, is_span, is_exit (its start was not seen), and more.
     """
-    flags = pl.col("flags").fill_null(0)
-    traced = flags & int(Flag.TRACED) > 0
-    if not events.select(traced.any()).item():
+    names = _list_names(events)
+    if names.is_empty():
         return pl.DataFrame(schema={"event": pl.Int64})
-    moment = pl.col("dur_ns").is_null() & (flags & HALF_SEEN == 0)
-    kind = pl.when(~traced).then(_PROBE).when(moment).then(_MOMENT).otherwise(_GRAPH)
-    layer = pl.col("layer")
-    columns = ("event", "thread", "cpu", "layer", "source", "depth", "name", "ts_ns", "dur_ns", "step_hi_ns", "file",
-               "offset", "end_offset", "flags")  # fmt: skip
-    rows = events.select(columns).filter((pl.col("source") == "ftrace") & layer.is_in((*KERNEL, *CALLS)))
+    layer, thread = pl.col("layer"), pl.col("thread").cast(pl.Int64)
+    rows = events.select(_COLUMNS).filter((pl.col("source") == "ftrace") & layer.is_in((*KERNEL, *CALLS)))
     rows = rows.with_columns(
-        thread=pl.coalesce(pl.col("thread").cast(pl.Int64), pl.col("cpu").cast(pl.Int64) + _FIRST_CPU), kind=kind
-    )
+        thread=pl.coalesce(thread, pl.col("cpu").cast(pl.Int64) + _FIRST_CPU), kind=_tell_kind(),
+        # The reader nests no end without its start.
+        depth=pl.when(_IS_EXIT).then(0).otherwise("depth"),
+    )  # fmt: skip
     functions = rows.filter(layer.is_in(KERNEL) & pl.col("depth").is_not_null())
-    several = functions.group_by("name").agg(kinds=pl.col("kind").n_unique()).filter(pl.col("kinds") > 1)
-    functions = functions.join(several, on="name", how="semi", maintain_order="left")
-    if functions.is_empty():
-        return functions
+    functions = functions.join(names, on="name", how="semi", maintain_order="left")
     calls = rows.filter(layer.is_in(CALLS)).join(functions.select("thread").unique(), on="thread", how="semi")
     placed = list_function_rows(pl.concat([functions, calls]).sort("event"))
     around = find_enclosing(placed).select("event", parent="inner")
-    ends = pl.col("ts_ns") + pl.col("dur_ns").fill_null(0)
-    told = functions.select(
-        "event", "name", "kind", "ts_ns", "dur_ns", end_ns=ends, is_exit=flags & int(Flag.EXIT_ONLY) > 0
-    )
+    end = pl.col("ts_ns") + pl.col("dur_ns").fill_null(0)
+    told = functions.select("event", "name", "kind", "ts_ns", "dur_ns", end_ns=end, is_exit=_IS_EXIT)
     sights = placed.filter(~pl.col("is_call")).join(told, on="event").join(around, on="event", how="left")
     return sights.sort(*_LANE, "start", "place")
+
+
+def _list_names(events: pl.DataFrame) -> pl.DataFrame:
+    """Return the names (one column) of functions that several tracers saw."""
+    if not events.select((_FLAGS & int(Flag.TRACED) > 0).any()).item():
+        return events.select("name").clear()
+    mine = (pl.col("source") == "ftrace") & pl.col("layer").is_in(KERNEL)
+    mine &= pl.col("depth").is_not_null() | _IS_EXIT
+    kinds = events.lazy().filter(mine).select("name", kind=_tell_kind()).unique().group_by("name").len().collect()
+    return kinds.filter(pl.col("len") > 1).select("name")
+
+
+def _tell_kind() -> pl.Expr:
+    """Return what saw a function."""
+    moment = pl.col("dur_ns").is_null() & (_FLAGS & HALF_SEEN == 0)
+    traced = pl.when(moment).then(_MOMENT).otherwise(_GRAPH)
+    return pl.when(_FLAGS & int(Flag.TRACED) > 0).then(traced).otherwise(_PROBE)
 
 
 def _pair(sights: pl.DataFrame) -> pl.DataFrame:
