@@ -15,6 +15,8 @@ from hypothesis import strategies as st
 
 from tracecorr.analyze.chain import list_chain
 from tracecorr.analyze.driver_events import summarize_driver_events
+from tracecorr.analyze.report import summarize_capture
+from tracecorr.experiment.figures import count_moves
 from tracecorr.link.calls.twins import nest_calls
 from tracecorr.model import schema
 from tracecorr.model.kinds import Flag
@@ -212,3 +214,13 @@ def test_trees_of_calls_count_each_call_once(trees: list[list[Any]], order: list
     twins = rows.filter(~is_counted())
     assert twins.height == tracers.calls * (len(order) - 1)
     assert rows["call"].gather(twins["parent"]).to_list() == twins["call"].to_list()
+
+
+@pytest.mark.parametrize("seen", [[_moment("evict_process_queues_cpsch")], []])
+def test_what_stops_queues_counts_once(correlate_trace: Correlator, seen: list[str]) -> None:
+    capture = _correlate(correlate_trace, *seen, *_probe("evict_process_queues_cpsch"))
+    moves = count_moves(capture).select("what", "n").rows()
+    assert moves[0] == ("evictions", 1)
+    report = summarize_capture("x", capture.table)
+    told = [line for answer in report.answers for line in answer.lines if "of queues recorded" in line]
+    assert told == ["1 eviction, suspend or restore of queues recorded"]
