@@ -33,9 +33,8 @@ _EVENT_COLUMNS = (
     "event", "ts_ns", "dur_ns", "layer", "name", "evidence", "process", "thread", "gpu", "depth", "result",
     "queue", "kernel", "flags",
 )  # fmt: skip
-# What `build_views` reads of the table `events`: clock samples have an error, dumps of hardware queues a place, and a
-# second sight of a call the row that counts as its parent.
-DRAWN_COLUMNS = (*_EVENT_COLUMNS, "err_lo_ns", "err_hi_ns", "file", "offset", "parent")
+# Clock samples have an error, dumps of hardware queues a place.
+_DRAWN_COLUMNS = (*_EVENT_COLUMNS, "err_lo_ns", "err_hi_ns", "file", "offset")
 
 
 @dataclass(frozen=True)
@@ -72,6 +71,11 @@ class Views:
         track = np.searchsorted(finest.begin, [at], side="right").astype(np.int32) - 1
         lane, row = self.pyramid.lane_row(track)
         return int(lane[0]), int(row[0]), int(finest.name[at]), int(finest.start[at])
+
+
+def list_drawn_columns(events: pl.DataFrame) -> tuple[str, ...]:
+    """Return what `build_views` reads of the table `events`: of second sights of calls the row that counts, too."""
+    return _DRAWN_COLUMNS if events.select(is_counted().all()).item() else (*_DRAWN_COLUMNS, "parent")
 
 
 @kept_memory()
@@ -138,7 +142,9 @@ def _read_events(tables: Tables, more: int) -> tuple[_Columns, int, pl.DataFrame
 
 def _leave_twins(columns: _Columns, tables: Tables, lanes: int) -> pl.DataFrame:
     """Take second sights of calls from the lanes, and return them: event, parent (the row that counts)."""
-    twins = tables("events").filter(~is_counted()).select("event", "parent").drop_nulls().collect()
+    events = tables("events")
+    parent = pl.col("parent") if "parent" in events.collect_schema() else pl.lit(None, pl.Int64).alias("parent")
+    twins = events.filter(~is_counted()).select("event", parent).drop_nulls().collect()
     columns.lane[twins["event"].to_numpy()] = lanes
     return twins
 
