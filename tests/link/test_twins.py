@@ -6,6 +6,7 @@ What real kernels record of two tracers is in test_vm_functions.py.
 from __future__ import annotations
 
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import polars as pl
@@ -21,6 +22,7 @@ from tracecorr.link.calls.twins import nest_calls
 from tracecorr.model import schema
 from tracecorr.model.kinds import Flag
 from tracecorr.model.sights import is_counted
+from tracecorr.pipeline import correlate, import_files
 from tracecorr.store import Capture
 
 Correlator = Callable[[str], Capture]
@@ -113,6 +115,17 @@ def _ends(records: list[str]) -> int:
 )  # fmt: skip
 def test_a_function_that_calls_itself_counts_each_time(correlate_trace: Correlator, records: list[str]) -> None:
     assert len(_calls(_correlate(correlate_trace, *records), "svm_f")) == 2
+
+
+def test_calls_of_one_tracer_count_whatever_the_trace_shows_of_them(tmp_path: Path) -> None:
+    """Times are an option of function_graph: a leaf, a call with an end, and one without are three calls."""
+    lines = ["  1.000 us    |  kfd_open();", "              |  kfd_open() {", "  1.000 us    |    kfd_is_locked();",
+             "  2.000 us    |  }", "              |  kfd_open() {"]  # fmt: skip
+    trace = tmp_path / "trace.txt"
+    trace.write_text("".join(f"{line}\n" for line in ["# tracer: function_graph", "#", *(f" 0) {x}" for x in lines)]))
+    import_files(tmp_path / "x.tracecorr", [], [trace])
+    correlate(tmp_path / "x.tracecorr")
+    assert len(_calls(Capture.open(tmp_path / "x.tracecorr"), "kfd_open")) == 3
 
 
 def test_calls_that_one_of_two_tracers_missed_count(correlate_trace: Correlator) -> None:

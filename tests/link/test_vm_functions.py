@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import re
 from collections import Counter
 from pathlib import Path
 
@@ -49,6 +50,22 @@ def test_functions_of_the_real_driver(data_folder: Path, tmp_path: Path, kernel:
     links = capture.table("links").filter(pl.col("rule").cast(pl.String) == "kfd_in_ioctl").collect()
     inside = [r for r in expected if r["layer"] == "kfd" and int(r["depth"] or 0) > 0 and not r["sight"]]
     assert 24 <= len(links) <= len(inside)
+
+
+@pytest.mark.parametrize("shown", [r"\1\2", r"\2"])
+def test_a_function_graph_that_names_no_thread_has_twins(data_folder: Path, tmp_path: Path, shown: str) -> None:
+    """Without the option funcgraph-proc, as it is by default, and without times: what is in what tells the CPU."""
+    text = (data_folder / "vm" / "trixie" / "ftrace" / "function_graph.trace.txt").read_text()
+    trace = tmp_path / "trace.txt"
+    trace.write_text(re.sub(r"(?m)^( *\d+\.\d+ \| )( +\d+\)) +\S+-\d+ +\|", shown, text))
+    import_files(tmp_path / "x.tracecorr", [], [trace], clock="mono")
+    correlate(tmp_path / "x.tracecorr")
+    events = Capture.open(tmp_path / "x.tracecorr").table("events").collect()
+    twins = events.filter(~is_counted())
+    assert (events["thread"].count(), twins.height) == (0, 37)
+    counted = events.filter(is_counted())["name"].cast(pl.String).to_list()
+    assert [counted.count(f"kfd_ioctl_{n}_queue") for n in ("create", "update", "destroy")] == [3, 3, 3]
+    assert [counted.count(f"kfd_{n}") for n in ("open", "mmap", "create_process")] == [1, 1, 1]
 
 
 def test_a_function_graph_without_system_calls_shows_each_ioctl_once(data_folder: Path, tmp_path: Path) -> None:

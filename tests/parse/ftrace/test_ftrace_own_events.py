@@ -90,6 +90,7 @@ def test_functions_have_names_and_modules() -> None:
     trace = _trace((1, struct.pack("<QQ", IOCTL + 4, 0)), (1, struct.pack("<QQ", CREATE + 400, 0)))
     assert trace.events["name"].to_list() == ["kfd_ioctl", hex(CREATE + 400)]
     assert trace.events["layer"].to_list() == ["kfd", "other"]
+    assert trace.events["flags"].to_list() == [Flag.TRACED] * 2
 
 
 @pytest.mark.parametrize(("tid", "known"), [(-5, False), (1 << 30, False), (4_194_304, True)])
@@ -106,6 +107,12 @@ def test_function_graph_has_spans_and_depth() -> None:
     rows = trace.events.select("name", "stamp_ns", "end_stamp_ns", "depth", "flags").rows()
     assert rows == [("kfd_ioctl", 5100, 5400, 0, Flag.TRACED), ("pqm_create_queue", 5200, 5300, 1, Flag.TRACED)]
     assert trace.ledger["outcome"].to_list() == ["used"] and trace.ledger["records"].to_list() == [4]
+
+
+def test_a_call_of_function_graph_without_its_end_is_half_seen() -> None:
+    """Its end was in no trace of this depth either."""
+    trace = _trace((11, struct.pack("<QI", IOCTL, 0)))
+    assert trace.events.select("name", "flags").rows() == [("kfd_ioctl", Flag.TRACED | Flag.ENTER_ONLY)]
 
 
 def test_a_text_of_a_driver_and_a_marker() -> None:

@@ -132,7 +132,8 @@ def _list_names(events: pl.DataFrame) -> pl.DataFrame:
 
 def _tell_kind() -> pl.Expr:
     """Return what saw a function."""
-    moment = pl.col("dur_ns").is_null() & (_FLAGS & HALF_SEEN == 0)
+    # Texts of function_graph may have no times, and so no durations.
+    moment = pl.col("dur_ns").is_null() & (_FLAGS & (HALF_SEEN | int(Flag.NO_TIME)) == 0)
     traced = pl.when(moment).then(_MOMENT).otherwise(_GRAPH)
     return pl.when(_FLAGS & int(Flag.TRACED) > 0).then(traced).otherwise(_PROBE)
 
