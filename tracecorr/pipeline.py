@@ -63,7 +63,7 @@ from tracecorr.store.recording import (
     seen_threads,
     seen_time_offsets,
 )
-from tracecorr.store.views import DRAWN_COLUMNS, build_views, drop_views, write_views
+from tracecorr.store.views import build_views, drop_views, list_drawn_columns, write_views
 
 __all__ = ["correlate", "import_files", "make_dataset"]
 
@@ -144,7 +144,7 @@ def _correlate(capture: Capture, stages: Stages, ready: Mapping[int, list[Stored
     told = list_warnings(tables, maps, samples, attached=is_attached(capture.info))
     warnings = [*(capture.info.get("import_warnings") or []), *told]
     write_info(path, {**capture.info, "warnings": warnings})
-    held = hold_tables(tables, {"events": DRAWN_COLUMNS})
+    held = hold_tables(tables, {"events": list_drawn_columns(tables["events"])})
     _end(stages, "store")
     stages.begin("building the views of the page")
     try:

@@ -129,7 +129,7 @@ def test_mqd_calls_of_a_wrapper_count_once() -> None:
     events = pl.DataFrame(
         rows, schema=dict(zip(names, (pl.Int64, pl.String, pl.String, pl.Int64), strict=True)), orient="row"
     )
-    found = summarize_mqd_operations(events.with_columns(ts_ns=pl.col("event")))
+    found = summarize_mqd_operations(events.with_columns(ts_ns=pl.col("event"), flags=pl.lit(0, pl.UInt16)))
     assert found.select("event", "operation", "cause", "ioctl").rows() == [
         (3, "init", "create", 1), (7, "restore", "restore", None), (9, "update", "update", 8),
     ]  # fmt: skip

@@ -90,7 +90,7 @@ def list_driver_sections(tables: Tables, sources: set[str]) -> Iterator[Section]
         "Kernel functions and events",
         summarize_driver_events(tables("events")),
         "recorded: rows of the trace beside system calls, ioctls and doorbells; times of those that have a begin and "
-        f"an end{_scaled(tables)}",
+        f"an end; a call that two tracers recorded is one of the rows{_scaled(tables)}",
         explain_lack(sources, "kernel functions", trace=True),
         nothing="the trace holds no function or event of the driver",
     )

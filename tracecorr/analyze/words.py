@@ -20,6 +20,7 @@ from tracecorr.analyze.values import count_of, hex_text, render_ns
 from tracecorr.analyze.verdicts.evidence import Evidence
 from tracecorr.analyze.verdicts.model import Verdict
 from tracecorr.model.kinds import INFERRED
+from tracecorr.model.sights import is_counted
 
 _MAX_QUEUES = 8
 _KERNELS = "dispatch"  # the kind of packets that start a kernel, but for those of graphs
@@ -261,7 +262,7 @@ def _priority(evidence: Evidence, said: dict[str, Verdict]) -> Answer:
     lines += _describe_service(evidence)
     moved = collect(
         evidence.tables("events")
-        .filter(pl.col("layer").is_in(["kfd", "mqd", "smi"]))
+        .filter(pl.col("layer").is_in(["kfd", "mqd", "smi"]) & is_counted())
         .select("event", pl.col("name").cast(pl.String))
         .filter(pl.col("name").str.contains(_EVICTIONS))
     )

@@ -13,7 +13,7 @@ from tracecorr.align.steps import UNTIMED
 from tracecorr.link import rocprof, smi
 from tracecorr.link.calls import descriptors, kfd_calls, nesting
 from tracecorr.link.calls.drm_jobs import build_drm_jobs, link_drm_jobs
-from tracecorr.link.calls.functions import name_driver_calls, nest_functions
+from tracecorr.link.calls.twins import list_twin_args, nest_calls
 from tracecorr.link.edges import list_links
 from tracecorr.link.kernels import list_kernels
 from tracecorr.link.losses import disorder, log_losses
@@ -144,7 +144,7 @@ def _nest_events(
     torn, late = log_losses.list_torn_calls(events, halves), list_late_files(events)
     # From here on a row's thread and process stand for these columns, which are large.
     events = nesting.find_parents(events.drop("pid", "tid", "comm"), losses, halves, gaps)
-    events = nest_functions(name_driver_calls(disorder.part_displaced(events, displaced)))
+    events = nest_calls(disorder.part_displaced(events, displaced))
     return name_refused_copies(events), _Lacking(losses, displaced, torn, graphs, late)
 
 
@@ -251,7 +251,7 @@ def _add_driver_args(
     """Return args with what the driver's side tells of each call: its device, its fields, what it maps."""
     return _add_args(
         args, descriptors.list_device_args(devices), kfd_calls.list_ioctl_fields(events, args),
-        kfd_calls.list_mapping_args(mappings),
+        kfd_calls.list_mapping_args(mappings), list_twin_args(events, args),
         queue_creation.list_operation_args(queue_creation.list_mqd_operations(events)),
     )  # fmt: skip
 

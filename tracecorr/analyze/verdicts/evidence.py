@@ -19,6 +19,7 @@ from tracecorr.analyze.service import summarize_service
 from tracecorr.analyze.steady import list_setup_calls
 from tracecorr.analyze.values import render_ns
 from tracecorr.analyze.verdicts.model import Thresholds
+from tracecorr.model.sights import is_counted
 from tracecorr.store.recording import list_late
 
 
@@ -98,8 +99,8 @@ class Evidence:
 
     @cached_property
     def kernel_events(self) -> pl.DataFrame:
-        """Return the rows of ioctls, driver functions and scheduler jobs, texts as strings."""
-        wanted = self.tables("events").filter(pl.col("layer").is_in(_KERNEL_LAYERS))
+        """Return the rows of ioctls, driver functions (each call once) and scheduler jobs, texts as strings."""
+        wanted = self.tables("events").filter(pl.col("layer").is_in(_KERNEL_LAYERS) & is_counted())
         return collect(
             wanted.select(
                 "event", "ts_ns", "dur_ns", "layer", "name", "process", "thread", "gpu", "result", "queue", "arg",
