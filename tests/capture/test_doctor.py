@@ -150,6 +150,7 @@ def test_dry_run_refuses_what_a_capture_would(tmp_path: Path, monkeypatch: pytes
     monkeypatch.chdir(tmp_path)
     assert main(["capture", "--dry-run", "--", "no-such-command"]) == 127
     assert main(["capture", "--dry-run", "-o", "no/such/folder", "--", "true"]) == 2
+    assert main(["capture", "--dry-run", "--buffer-mb", "99999999", "--", "true"]) == 2
     (tmp_path / "x.tracecorr").mkdir()
     assert main(["capture", "--dry-run", "-o", "x", "--", "true"]) == 2
     assert main(["capture", "--dry-run", "-o", "x" * 246, "--", "true"]) == 2

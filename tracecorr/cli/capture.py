@@ -49,7 +49,9 @@ DelayOption = Annotated[float, typer.Option(metavar="S", help="Start the kernel 
 StartOnSignalOption = Annotated[
     bool, typer.Option("--start-on-signal", help="Start the kernel trace when tracecorr gets SIGUSR1.")
 ]
-BufferOption = Annotated[int | None, typer.Option(metavar="MB", help="Kernel buffers, all CPUs together.")]
+BufferOption = Annotated[
+    int | None, typer.Option(metavar="MB", help="Kernel buffers, all CPUs together; half of the free memory at most.")
+]
 MaxLogOption = Annotated[float | None, typer.Option(metavar="GB", help="End when the HIP log is larger, uncompressed.")]
 MinFreeOption = Annotated[float, typer.Option(metavar="GB", help="End when the disk has less space left.")]
 HqdOption = Annotated[
