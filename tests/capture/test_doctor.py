@@ -150,7 +150,6 @@ def test_dry_run_refuses_what_a_capture_would(tmp_path: Path, monkeypatch: pytes
     monkeypatch.chdir(tmp_path)
     assert main(["capture", "--dry-run", "--", "no-such-command"]) == 127
     assert main(["capture", "--dry-run", "-o", "no/such/folder", "--", "true"]) == 2
-    assert main(["capture", "--dry-run", "--buffer-mb", "99999999", "--", "true"]) == 2
     (tmp_path / "x.tracecorr").mkdir()
     assert main(["capture", "--dry-run", "-o", "x", "--", "true"]) == 2
     assert main(["capture", "--dry-run", "-o", "x" * 246, "--", "true"]) == 2
@@ -163,6 +162,12 @@ def test_dry_run_refuses_what_a_capture_would(tmp_path: Path, monkeypatch: pytes
     ):
         assert said in err
     assert [path.name for path in tmp_path.iterdir()] == ["x.tracecorr"]
+
+
+@pytest.mark.usefixtures("tracefs", "run_folder")
+def test_buffers_that_the_machine_cannot_have_are_refused(capfd: Capture) -> None:
+    assert main(["capture", "--dry-run", "--buffer-mb", "99999999", "--", "true"]) == 2
+    assert "--buffer-mb 99999999 is more than half of the memory" in capfd.readouterr().err
 
 
 @pytest.mark.parametrize("is_closed", [True, False], ids=["closed debugfs", "debugfs of this machine"])

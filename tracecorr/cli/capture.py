@@ -76,7 +76,9 @@ DockerOption = Annotated[
 PidOption = Annotated[
     int | None, typer.Option(metavar="PID", help="Attach to a running process; a HIP log only if it writes one.")
 ]
-KillOption = Annotated[bool, typer.Option("--kill", help="Send the workload SIGTERM when a limit ends it.")]
+KillOption = Annotated[
+    bool, typer.Option("--kill", help="End the workload when a limit ends the recording: SIGTERM, SIGKILL 10 s later.")
+]
 NoCorrelateOption = Annotated[bool, typer.Option("--no-correlate", help="Do not build the tables.")]
 AsRootOption = Annotated[bool, typer.Option("--as-root", help="Run the workload as root, not as sudo's caller.")]
 QuietOption = Annotated[
