@@ -167,14 +167,16 @@ def test_a_duration_ends_the_recording_and_not_the_workload(tmp_path: Path) -> N
     (tmp_path / "seen").touch()
     status, _, err = capture.end()
     assert status == 5
-    assert "--duration 0.3 s is over" in err
+    assert "--duration 0.3 s is over; the workload runs on" in err
     start, stop = (capture.info[key]["monotonic"] for key in ("start", "stop"))
     assert stop - start >= 300_000_000
 
 
 def test_kill_ends_the_workload_with_the_recording(tmp_path: Path) -> None:
     capture = Capture(tmp_path, "--duration", "0.2", "--kill", *QUICK, "--", "sleep", "60")
-    assert capture.end()[0] == 128 + signal.SIGTERM
+    status, _, err = capture.end()
+    assert status == 128 + signal.SIGTERM
+    assert "--duration 0.2 s is over; the workload gets SIGTERM (--kill)" in err and "runs on" not in err
 
 
 def test_too_little_space_ends_the_recording(tmp_path: Path) -> None:

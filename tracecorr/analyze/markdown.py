@@ -140,6 +140,13 @@ def _profile_text(calls: Mapping[str, int]) -> str:
 
 
 def _clock_text(summary: dict[str, Any]) -> str:
+    alone = summary.get("nodes_of_one_clock") or []
+    if not alone or summary["clocks"] == 1:
+        return _alignment_text(summary)
+    return f"{_alignment_text(summary)}; on {', '.join(alone)} there is only one clock, nothing to align"
+
+
+def _alignment_text(summary: dict[str, Any]) -> str:
     if summary["unaligned"] and summary["clocks"] == 1:
         return "only one, nothing to align; times are its own, not CLOCK_MONOTONIC's"
     if summary["unaligned"]:

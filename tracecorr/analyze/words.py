@@ -58,7 +58,7 @@ def answer_questions(evidence: Evidence, verdicts: Sequence[Verdict]) -> tuple[A
         _creation(made, "amd_log" in evidence.sources),
         _mqd(made),
         _path(said, list_doorbell_pages(tables).join(made, on="process", how="semi"), "ftrace" in evidence.sources),
-        _queues(tables, made),
+        _queues(evidence, made),
         _priority(evidence, said),
     )
 
@@ -194,8 +194,8 @@ def _path(said: dict[str, Verdict], pages: pl.DataFrame, has_trace: bool) -> Ans
     return Answer(question, tuple(lines), tuple(pages["event"].sort().to_list()))
 
 
-def _queues(tables: Tables, made: pl.DataFrame) -> Answer:
-    queues = summarize_queues(tables("queues"), tables("stream_queues"))
+def _queues(evidence: Evidence, made: pl.DataFrame) -> Answer:
+    queues = evidence.by_node(lambda node: summarize_queues(node.tables("queues"), node.tables("stream_queues")))
     used = queues.filter(pl.col("dispatches") > 0)
     types = queues.group_by(pl.col("type").fill_null("unknown type")).len().sort("type").iter_rows()
     kinds = f": {_list(f'{n} {kind}' for kind, n in types)}" if queues.height else ""
@@ -222,7 +222,7 @@ def _queues(tables: Tables, made: pl.DataFrame) -> Answer:
     if refused.height:
         whose = _all_or(refused.height, queues.height)
         lines.append(f"the driver refused CREATE_QUEUE for {whose}{_named(refused)}")
-    lines += _describe_shared(queues, tables)
+    lines += _describe_shared(queues, evidence.tables)
     return Answer("How many queues of which type, and are they shared?", tuple(lines))
 
 

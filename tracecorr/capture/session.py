@@ -10,6 +10,7 @@ from collections.abc import Callable
 from typing import Any
 
 from tracecorr.capture.container_logs import clear_leftovers
+from tracecorr.capture.ending import Ending
 from tracecorr.capture.event_cost import measure_event_cost, time_call
 from tracecorr.capture.folder import RecordingFolder
 from tracecorr.capture.host_facts import copy_topology, read_all_clocks
@@ -176,6 +177,7 @@ class Session:
             interval = None
         self._snapshots = Snapshots(self._folder, interval)
         self._sight = self._watch_sight()
+        self._ending = Ending(self._launched.workload, self._status.tell, is_wanted=self._options.kill)
         self._logs = LogKeeper(self._launched.logs, self._folder.frames if self._options.compress_log else None)
 
     def _release(self) -> None:
@@ -256,6 +258,7 @@ class Session:
             self._find_cpus.run(lambda: self._recorder.cover(self._processes.alive))
             self._find_blind.run(self._look_for_blind)
             self._obey_limits()
+        self._ending.tick()
         if self._status.is_due():
             self._show()
 
@@ -285,9 +288,7 @@ class Session:
         if not reason:
             return
         self._end_recording(reason)
-        self._status.tell(f"the recording ended: {reason}; the workload runs on")
-        if self._options.kill:
-            self._launched.workload.send(signal.SIGTERM)
+        self._ending.begin(reason)
         self._detached = self._options.pid is not None
 
     def _is_waiting(self) -> bool:

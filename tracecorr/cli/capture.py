@@ -49,7 +49,9 @@ DelayOption = Annotated[float, typer.Option(metavar="S", help="Start the kernel 
 StartOnSignalOption = Annotated[
     bool, typer.Option("--start-on-signal", help="Start the kernel trace when tracecorr gets SIGUSR1.")
 ]
-BufferOption = Annotated[int | None, typer.Option(metavar="MB", help="Kernel buffers, all CPUs together.")]
+BufferOption = Annotated[
+    int | None, typer.Option(metavar="MB", help="Kernel buffers, all CPUs together; half of the free memory at most.")
+]
 MaxLogOption = Annotated[float | None, typer.Option(metavar="GB", help="End when the HIP log is larger, uncompressed.")]
 MinFreeOption = Annotated[float, typer.Option(metavar="GB", help="End when the disk has less space left.")]
 HqdOption = Annotated[
@@ -74,7 +76,9 @@ DockerOption = Annotated[
 PidOption = Annotated[
     int | None, typer.Option(metavar="PID", help="Attach to a running process; a HIP log only if it writes one.")
 ]
-KillOption = Annotated[bool, typer.Option("--kill", help="Send the workload SIGTERM when a limit ends it.")]
+KillOption = Annotated[
+    bool, typer.Option("--kill", help="End the workload when a limit ends the recording: SIGTERM, SIGKILL 10 s later.")
+]
 NoCorrelateOption = Annotated[bool, typer.Option("--no-correlate", help="Do not build the tables.")]
 AsRootOption = Annotated[bool, typer.Option("--as-root", help="Run the workload as root, not as sudo's caller.")]
 QuietOption = Annotated[

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import cached_property
 from typing import Any, NamedTuple
 
@@ -70,7 +70,19 @@ class Evidence:
     @cached_property
     def parts(self) -> list[tuple[str, Evidence]]:
         """Return the name and the evidence of each node of a dataset; nothing for a capture."""
-        return [(node, Evidence(tables, self.thresholds)) for node, tables in self._nodes.items()]
+        told = {str(node["node"]): node for node in self.info.get("nodes") or []}
+        return [(node, Evidence(tables, self.thresholds, told.get(node))) for node, tables in self._nodes.items()]
+
+    def by_node(self, answer: Callable[[Evidence], pl.DataFrame]) -> pl.DataFrame:
+        """Return the answers of the nodes of a dataset, with `node` in front; of a capture, or a single node, its own.
+
+        Args:
+            answer: returns the answer of one capture.
+        """
+        if len(self.parts) < 2:
+            return answer(self)
+        answers = [answer(part).select(pl.lit(node).alias("node"), pl.all()) for node, part in self.parts]
+        return pl.concat(answers, how="vertical_relaxed")
 
     @cached_property
     def layers(self) -> dict[str, int]:
