@@ -22,7 +22,7 @@ from hypothesis import strategies as st
 from stamp_series import stamps
 
 from tracecorr.analyze.compare.latency import MIN_VALUES
-from tracecorr.analyze.experiment import STAMPS
+from tracecorr.analyze.experiment.stamps import STAMPS
 from tracecorr.cli import main
 from tracecorr.experiment.figures import summarize_load
 from tracecorr.experiment.preempt import Runs

@@ -41,9 +41,10 @@ def render_comparison(comparison: Comparison) -> str:
     return "\n".join((*head, *findings, "", *(line for s in comparison.sections for line in _section_lines(s))))
 
 
-def render_experiment(name: str, finding: Finding, sections: Iterable[Section]) -> str:
-    """Return the report of an experiment: its verdict, then the tables."""
-    head = [f"# {name}\n", f"**{finding.outcome}** the high one keeps its latency: {finding.reason}"]
+def render_experiment(name: str, finding: Finding, sections: Iterable[Section], notices: Iterable[str] = ()) -> str:
+    """Return the report of an experiment: what must be known first, its verdict, then the tables."""
+    head = [f"# {name}\n", *(f"**Not together:** {notice}\n" for notice in notices)]
+    head.append(f"**{finding.outcome}** the high one keeps its latency: {finding.reason}")
     if finding.remedy:
         head.append(f"- to know it: {finding.remedy}")
     return "\n".join((*head, "", *(line for s in sections for line in _section_lines(s))))
