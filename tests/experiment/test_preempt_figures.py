@@ -9,6 +9,7 @@ import polars as pl
 import pytest
 from stamp_series import stamps
 
+from tracecorr.analyze.experiment.causes import add_causes
 from tracecorr.analyze.experiment.latency import judge_latency
 from tracecorr.analyze.experiment.overlap import describe_apart, list_overlaps
 from tracecorr.analyze.experiment.phases import measure_overhead, summarize_phases, summarize_throughput
@@ -233,3 +234,30 @@ def test_costly_instrumentation_makes_it_unknown() -> None:
     assert overhead.filter(pl.col("phase") == "high_alone")["ratio"].item() > 1.2
     assert judge(plain, overhead).outcome == "UNKNOWN"
     assert judge(plain, measure_overhead(plain, plain)).outcome == "PASS"
+
+
+def set_priorities(*refused: bool | None) -> pl.DataFrame:
+    return pl.DataFrame({"update_refused": refused}, schema={"update_refused": pl.Boolean})
+
+
+@pytest.mark.parametrize(
+    ("refused", "told"),
+    [
+        ((True, True), "the driver refused to set the priority (UPDATE_QUEUE) of 2 of 2 queues of the captured rounds"),
+        ((True, False, None), "the driver refused to set the priority (UPDATE_QUEUE) of 1 of 2 queues of the captured"),
+        ((None,), "whether the driver took the priorities is not recorded"),
+        ((), "whether the driver took the priorities is not recorded"),
+        ((False, False), ""),
+    ],
+)
+def test_a_verdict_names_what_else_its_evidence_tells(refused: tuple[bool | None, ...], told: str) -> None:
+    late, kept = judge(stamps(100, 300), NOTHING), judge(stamps(100, 100), NOTHING)
+    found = add_causes(late, set_priorities(*refused), 2)
+    assert found.outcome == "FAIL" and found.reason.startswith(f"{late.reason}; ")
+    assert told in found.reason
+    assert ("is no statement on preemption" in found.reason) == (True in refused)
+    assert ("priorit" in found.reason) == bool(told)
+    assert found.reason.endswith("; both may also have waited for a CPU (this machine has 2), which is not measured")
+    # A latency that was kept needs no cause; that no priority arrived is told all the same.
+    calm = add_causes(kept, set_priorities(*refused), 2)
+    assert (calm.reason == kept.reason) == (True not in refused)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -9,6 +10,7 @@ from typing import Any
 import polars as pl
 
 from tracecorr.analyze.answers import Section
+from tracecorr.analyze.experiment.causes import add_causes
 from tracecorr.analyze.experiment.latency import judge_latency
 from tracecorr.analyze.experiment.overlap import describe_apart, is_apart, list_overlaps
 from tracecorr.analyze.experiment.phases import measure_overhead, summarize_phases, summarize_throughput
@@ -64,16 +66,19 @@ def summarize_experiment(runs: Runs, kept: float) -> ExperimentReport:
     sides = (("plain", runs.stamps), ("captured", runs.captured))
     notices = tuple(told for name, stamps in sides if (told := describe_apart(stamps, name)))
     overhead = measure_overhead(runs.stamps, runs.captured)
-    captured = tuple(_captured_sections(runs))
-    finding = judge_latency(runs.stamps, overhead, kept)
-    return ExperimentReport(finding, (*_plain_sections(runs), _overhead_section(overhead), *captured), notices)
+    captured = {section.key: section for section in _captured_sections(runs)}
+    finding = add_causes(
+        judge_latency(runs.stamps, overhead, kept), captured["priorities"].frame, len(os.sched_getaffinity(0))
+    )
+    sections = (*_plain_sections(runs), _overhead_section(overhead), *captured.values())
+    return ExperimentReport(finding, sections, notices)
 
 
 def _plain_sections(runs: Runs) -> Iterator[Section]:
     workloads = pl.DataFrame(
         list(runs.commands.items()), schema={"role": pl.String, "command": pl.String}, orient="row"
     )
-    yield Section("workloads", "Workloads", workloads)
+    yield Section("workloads", "Workloads", workloads, is_whole=True)
     overlaps = [list_overlaps(runs.stamps, "plain"), list_overlaps(runs.captured, "captured")]
     yield Section("overlap", "Were both at work at once?", pl.concat(overlaps), _BOTH)
     yield Section(
