@@ -63,6 +63,9 @@ def test_a_stop_is_a_pause_that_the_low_one_alone_does_not_make() -> None:
 def test_a_pause_inside_a_launch_ends_there() -> None:
     found = beside([*range(10, 130, 10), 160, *range(170, 300, 10)], [(105, 205)])
     assert kinds(found) == [("stopped", 7, 40, 15, 55)]
+    rows = summarize_yields(found).select("what", "launches", "mean_ns").rows()
+    assert rows[:4] == [("stopped", 1, 40), ("stopped", 1, 15), ("stopped", 1, 55), ("went on", 0, None)]
+    assert rows[-1] == ("low one alone", None, 10)
 
 
 def test_a_low_one_that_is_not_at_work_throughout_a_launch_tells_nothing() -> None:

@@ -108,8 +108,9 @@ def _list_rows(stamps: pl.DataFrame, yields: pl.DataFrame) -> Iterator[pl.DataFr
     of = {kind: yields.filter(pl.col("kind") == kind) for kind in (STOPPED, WENT_ON, TOO_SHORT, NOT_THROUGHOUT)}
     pause = "longest time inside the launch without a completion of the low one"
     yield _sum_up(of[STOPPED], STOPPED, pause, "pause_ns")
-    yield _sum_up(of[STOPPED], STOPPED, "from the launch to the begin of that time", "stop_ns")
-    yield _sum_up(of[STOPPED], STOPPED, "from the launch to the low one's first completion after it", "resume_ns")
+    if not of[STOPPED].is_empty():
+        yield _sum_up(of[STOPPED], STOPPED, "from the launch to the begin of that time", "stop_ns")
+        yield _sum_up(of[STOPPED], STOPPED, "from the launch to the low one's first completion after it", "resume_ns")
     yield _sum_up(of[WENT_ON], WENT_ON, pause, "pause_ns")
     for kind in (TOO_SHORT, NOT_THROUGHOUT):
         yield _sum_up(of[kind].with_columns(took=took_ns()), kind, "the launch of the high one itself", "took")
