@@ -115,6 +115,7 @@ def _packet_sections(tables: Tables, sources: set[str]) -> Iterator[Section]:
         "Packets with a link missing",
         summarize_unlinked(launches),
         "each launch without a complete chain names the first link that it lacks",
+        explain_lack(sources, "packets", log=True) or (NO_PACKET if packets.is_empty() else ""),
         nothing="no packet or copy lacks a link that it should have",
     )
     yield Section(

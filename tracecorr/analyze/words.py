@@ -19,7 +19,7 @@ from tracecorr.analyze.streams import count_streams_at_once
 from tracecorr.analyze.values import count_of, hex_text, render_ns
 from tracecorr.analyze.verdicts.evidence import Evidence
 from tracecorr.analyze.verdicts.model import Verdict
-from tracecorr.model.kinds import INFERRED
+from tracecorr.model.kinds import INFERRED, RECORDED
 from tracecorr.model.sights import is_counted
 
 _MAX_QUEUES = 8
@@ -274,7 +274,7 @@ def _describe_service(evidence: Evidence) -> list[str]:
     """Return how long the packets of each priority waited, where queues of several priorities were timed."""
     rows = _choose_kind(evidence.service.filter(pl.col("timed") > 0))
     if rows.is_empty():
-        return []
+        return [_describe_unserved(evidence)]
     kind = rows["kind"][0]
     rows, shown = _choose_compared(rows, evidence)
     lines = [
@@ -294,6 +294,31 @@ def _describe_service(evidence: Evidence) -> list[str]:
         *lines,
         "who waits less may have less to wait for: `tracecorr experiment preempt` compares alone and together",
     ]
+
+
+def _describe_unserved(evidence: Evidence) -> str:
+    """Return why nothing tells whose kernels are served first, and what would."""
+    timed, rung = pl.col("gpu_start_ns").is_not_null(), pl.col("doorbell_evidence").cast(pl.String) == RECORDED
+    kernels = evidence.tables("launches").filter(pl.col("kind").cast(pl.String) == _KERNELS)
+    counts = collect(kernels.select(n=pl.len(), timed=timed.sum(), rung=rung.sum(), both=(timed & rung).sum())).row(
+        0, named=True
+    )
+    if "amd_log" not in evidence.sources:
+        why, tell = "there is no HIP log", "record one (AMD_LOG_LEVEL=5), with GPU times of kernels"
+    elif not counts["n"]:
+        why, tell = "no kernel is in the log", "launch some, with AMD_LOG_LEVEL=5"
+    elif not counts["timed"]:
+        why = "no kernel has GPU times"
+        tell = "run with profiling on, or import a profile of the same run (--rocprof)"
+        tell += "" if counts["rung"] else ", and trace the doorbells"
+    elif not counts["both"]:
+        why, tell = "no kernel with GPU times has a recorded doorbell", "trace with the doorbell probe"
+    else:
+        why, tell = "no kernels of two priorities were timed (those of graphs do not count)", "launch such kernels"
+    return (
+        f"who is served first cannot be told: {why}; to know it: {tell}, or compare latencies alone and together by "
+        "`tracecorr experiment preempt`"
+    )
 
 
 def _choose_kind(timed: pl.DataFrame) -> pl.DataFrame:

@@ -379,6 +379,7 @@ class Session:
         closed = close_logs(self._logs, self._launched, self._folder, self._processes.alive, seconds)
         losses = [*self._recorder.losses, *closed.losses]
         self.problems += closed.problems
+        self.problems += self._sight.describe_strays(self._processes.seen.values(), self._folder) if self._sight else []
         if self._launched.workload.status is None and self._options.pid is None:
             self.problems += filter(None, [self._processes.describe_released()])
         elif self._launched.workload.status is not None and self._launched.where == "host":
