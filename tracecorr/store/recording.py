@@ -189,6 +189,23 @@ def seen_threads(info: dict[str, Any]) -> pl.DataFrame:
     return pl.DataFrame(rows, schema={"tid": pl.Int64, "robust_list": pl.UInt64}, orient="row")
 
 
+def seen_names(info: dict[str, Any]) -> pl.DataFrame:
+    """Return `pid`, `tid`, `comm` and `seen_ns` of the threads and processes that a capture read in /proc.
+
+    The threads of a process that ran already were read at the start, all others at the end.
+    """
+    read_ns = (info.get("start" if is_attached(info) else "stop") or {}).get("monotonic")
+    rows = [(p["pid"], p["pid"], p.get("comm") or None, p.get("seen_ns")) for p in info.get("processes") or []]
+    rows += [(t["pid"], t["tid"], t.get("comm") or None, read_ns) for t in info.get("threads") or [] if "pid" in t]
+    names = {"pid": pl.Int64, "tid": pl.Int64, "comm": pl.String, "seen_ns": pl.Int64}
+    return pl.DataFrame(rows, schema=names, orient="row")
+
+
+def list_exact(info: Mapping[str, Any]) -> list[int]:
+    """Return the files whose records hold their process themselves, not as a table of the kernel has it."""
+    return [entry["file"] for entry in info.get("files") or [] if entry.get("form") == "perf"]
+
+
 def seen_time_offsets(info: dict[str, Any]) -> dict[str, int]:
     """Return `monotonic_ns` and `boottime_ns`: what a capture found in /proc/PID/timens_offsets of its workload."""
     found = info.get("timens_offsets") or {}
