@@ -57,6 +57,7 @@ from tracecorr.store.parts import Parts, SourcePart, StoredPart
 from tracecorr.store.raw import read_clock_samples, read_topology
 from tracecorr.store.recording import (
     close_killed,
+    drop_unwritten,
     is_attached,
     list_exact,
     recorded_losses,
@@ -132,6 +133,7 @@ def _correlate(capture: Capture, stages: Stages, ready: Mapping[int, list[Stored
             f"{path} is a dataset of many nodes without raw files", "correlate the captures it is made of"
         )
     capture = close_killed(capture)
+    drop_unwritten(capture)
     stages.begin("reading")
     parts = _skip_repeated(read_parts(capture, ready, stages, jobs), capture)
     _end(stages, "parse")

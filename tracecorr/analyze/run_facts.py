@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from tracecorr.analyze.values import count_of
-from tracecorr.store.recording import describe_event_cost, describe_exit, describe_gaps
+from tracecorr.store.recording import describe_event_cost, describe_exit, describe_gaps, name_state
 
 
 def describe_run(info: Mapping[str, Any], state: str | None = None) -> Iterator[str]:
@@ -18,7 +18,7 @@ def describe_run(info: Mapping[str, Any], state: str | None = None) -> Iterator[
         info: contents of capture.json.
         state: how far the capture is now, where the caller asked the machine; else what capture.json says.
     """
-    yield from _describe_workload({**info, "state": info.get("state") if state is None else state})
+    yield from _describe_workload({**info, "state": name_state(info) if state is None else state})
     yield from _describe_nodes(info.get("nodes") or [])
     yield from _describe_plan(info.get("plan") or {})
     yield from _describe_processes(info.get("processes") or [])
