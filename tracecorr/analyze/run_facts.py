@@ -104,7 +104,9 @@ def _describe_processes(processes: list[Mapping[str, Any]]) -> Iterator[str]:
         program = process.get("exe") or process.get("comm") or "-"
         yield f"process {process['pid']}{where}: {program}, {process.get('how', 'seen')}"
     if len(processes) > len(shown):
-        yield f"and {len(processes) - len(shown)} children of these"
+        # Those that lived only between two looks are in the table alone.
+        children = count_of(len(processes) - len(shown), "children", "child")
+        yield f"and {children} of these, seen in /proc; the table processes has all that the sources show"
 
 
 def _describe_files(files: list[Mapping[str, Any]]) -> Iterator[str]:
