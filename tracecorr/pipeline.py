@@ -29,9 +29,10 @@ from tracecorr.link.repeated_traces import (
 from tracecorr.link.samples import add_polled_gpus, build_samples
 from tracecorr.link.tables import link_tables
 from tracecorr.link.threads.identities import attach_identities
-from tracecorr.link.threads.lives import number_lives
+from tracecorr.link.threads.lives import ToLog, number_lives
 from tracecorr.link.threads.programs import add_programs
 from tracecorr.link.threads.thread_map import THREAD_COLUMNS, Identities, SeenIdentities, map_threads
+from tracecorr.link.threads.thread_owners import OWNER_COLUMNS, find_owners, set_owners
 from tracecorr.link.threads.thread_votes import VOTE_COLUMNS, guess_threads
 from tracecorr.link.warnings import list_warnings
 from tracecorr.model import schema
@@ -57,8 +58,11 @@ from tracecorr.store.parts import Parts, SourcePart, StoredPart
 from tracecorr.store.raw import read_clock_samples, read_topology
 from tracecorr.store.recording import (
     close_killed,
+    drop_unwritten,
     is_attached,
+    list_exact,
     recorded_losses,
+    seen_names,
     seen_processes,
     seen_threads,
     seen_time_offsets,
@@ -130,10 +134,11 @@ def _correlate(capture: Capture, stages: Stages, ready: Mapping[int, list[Stored
             f"{path} is a dataset of many nodes without raw files", "correlate the captures it is made of"
         )
     capture = close_killed(capture)
+    drop_unwritten(capture)
     stages.begin("reading")
     parts = _skip_repeated(read_parts(capture, ready, stages, jobs), capture)
     _end(stages, "parse")
-    seen = SeenIdentities(seen_processes(capture.info), seen_threads(capture.info))
+    seen = SeenIdentities(seen_processes(capture.info), seen_threads(capture.info), seen_names(capture.info))
     tables, maps = _build_tables(parts, seen, capture, stages)
     stages.begin("writing the tables")
     # New tables may have the sizes of the old ones, and the new views no room: the old ones would pass for theirs.
@@ -218,28 +223,40 @@ def _align(
     Returns: threads and processes; all rows, as the only frame of a list; the clock maps.
     """
     held = [fold_constants(parts.read_events())]
-    identities = _map_threads(held[0], parts, seen)
+    exact = list_exact(capture.info)
+    owners = find_owners(select_source(held[0], "ftrace", OWNER_COLUMNS), parts.args, seen.named, exact)
+    held = [set_owners(held.pop(), owners)]
+    identities = _map_threads(held[0], parts, seen, owners)
     records, maps = _fit(held.pop(), parts, identities, capture)
     clocks = [m for key, m in maps.items() if key.startswith("ftrace:")]
     unknown = identities.log_threads["tid"].null_count()
     if not unknown or len(clocks) != 1 or not clocks[0].aligned:
         return identities, [records], maps
-    guessed = guess_threads(number_lives(place_records(records.select(VOTE_COLUMNS), maps), identities.lives))
+    voters = place_records(records.select(VOTE_COLUMNS), maps)
+    guessed = guess_threads(number_lives(voters, identities.lives, identities.births))
     # The log's own clock may be that of a time namespace.
     added = seen_time_offsets(capture.info).get("monotonic_ns", 0)
     again = _map_threads(
-        parts.read_events(THREAD_COLUMNS), parts, seen, lambda stamps: clocks[0].to_common(stamps) + added, guessed
-    )
+        set_owners(parts.read_events(THREAD_COLUMNS), owners), parts, seen, owners,
+        lambda stamps: clocks[0].to_common(stamps) + added, guessed,
+    )  # fmt: skip
     if again.log_threads["tid"].count() == identities.log_threads["tid"].count():
         return identities, [records], maps
     del records  # large
-    records, maps = _fit(fold_constants(parts.read_events()), parts, again, capture)
+    records, maps = _fit(set_owners(fold_constants(parts.read_events()), owners), parts, again, capture)
     return again, [records], maps
 
 
-def _map_threads(rows: pl.DataFrame, parts: Parts, seen: SeenIdentities, *known: Any) -> Identities:
+def _map_threads(
+    rows: pl.DataFrame,
+    parts: Parts,
+    seen: SeenIdentities,
+    owners: pl.DataFrame,
+    to_log: ToLog | None = None,
+    guessed: pl.DataFrame | None = None,
+) -> Identities:
     log, trace = (select_source(rows, source, THREAD_COLUMNS) for source in ("amd_log", "ftrace"))
-    return map_threads(log, trace, parts.args, seen, *known)
+    return map_threads(log, trace, parts.args, seen, to_log, guessed, owners)
 
 
 def _fit(

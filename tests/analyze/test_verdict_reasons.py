@@ -361,6 +361,13 @@ def test_a_capture_that_was_killed_may_have_lost_what_it_had_not_stored() -> Non
         assert (verdict.outcome.value, "was killed" in verdict.finding.reason) == (outcome, state == "killed")
 
 
+def test_a_capture_that_failed_may_have_lost_what_it_had_not_stored() -> None:
+    info = {"state": "failed", "failure": "No space left on device"}
+    (verdict,) = judge_capture(tables_of(make_run()), info=info, names=["nothing_lost"])
+    assert verdict.outcome.value == "UNKNOWN"
+    assert "the capture failed: No space left on device, and what it had not stored" in verdict.finding.reason
+
+
 def test_a_lost_record_counts_once() -> None:
     (verdict,) = judge_capture(tables_of(_lose(5_000, 5_100)), names=["nothing_lost"])
     assert verdict.finding.reason == "7 records were lost, 0 files are not accounted for"
