@@ -41,13 +41,12 @@ def find_repeated_records(
 
     Returns: trace, row (their places), holder (the trace of the row that is kept).
     """
-    rows = _list_shared(_list_overlapping(traces))
-    if rows.is_empty():
-        return _FOUND.to_frame()
-    rows = _attach_args(rows, read_args)
-    enters = rows.filter(~pl.col("is_exit")).with_columns(at=round_stamp(pl.col("stamp_ns")))
+    rows = _list_overlapping(traces).with_columns(at=round_stamp(pl.col("stamp_ns")), told=pl.lit(0, pl.UInt64))
+    enters = _attach_args(_list_shared(rows.filter(~pl.col("is_exit")), _ENTER), read_args)
     ends = pl.when("is_exit").then("stamp_ns").otherwise("end_stamp_ns")
     exits = rows.with_columns(at=round_stamp(ends)).drop_nulls("at")
+    # Where no exit is alone, calls are told by their enters.
+    exits = exits if exits["is_exit"].any() else exits.clear()
     doubled = [_list_doubled(enters, _ENTER), _list_doubled(exits, _EXIT).filter("is_exit")]
     lone = pl.concat(doubled).filter("is_half")
     if not lone.is_empty():
@@ -108,50 +107,44 @@ def _shape(trace: pl.DataFrame, number: int) -> pl.DataFrame:
     )
 
 
-def _list_shared(rows: pl.DataFrame) -> pl.DataFrame:
-    """Return the rows that begin or end when a row of the same thread in another trace does."""
-    found = [round_stamp(pl.col(stamp)).alias(stamp) for stamp in ("stamp_ns", "end_stamp_ns")]
-    sides = rows.select("clock", "tid", "trace", *found).unpivot(
-        ["stamp_ns", "end_stamp_ns"], index=["clock", "tid", "trace"], value_name="at"
-    )
-    key = ["clock", "tid", "at"]
-    shared = sides.drop_nulls("at").group_by(key).agg(pl.col("trace").min() != pl.col("trace").max())
-    shared = shared.filter("trace").drop("trace")
-    marked = rows.with_columns(found).with_row_index("_row").select("_row", "clock", "tid", "stamp_ns", "end_stamp_ns")
-    chosen = [marked.join(shared, left_on=["clock", "tid", side], right_on=key, how="semi")["_row"] for side in
-              ("stamp_ns", "end_stamp_ns")]  # fmt: skip
-    return rows[pl.concat(chosen).unique().sort()]
+def _list_shared(rows: pl.DataFrame, key: list[str]) -> pl.DataFrame:
+    """Return the rows that share their key with others, and its `code`."""
+    # Nothing else of the same microsecond gets the same hash.
+    coded = rows.with_columns(code=pl.struct(key).hash())
+    return coded.filter(pl.col("code").is_duplicated())
 
 
 def _attach_args(rows: pl.DataFrame, read_args: Callable[[int], pl.DataFrame] | None) -> pl.DataFrame:
     """Return the rows with `told`: a hash of the args of those that are records of their own."""
     alone = rows.filter("is_alone").select("trace", "file", "offset")
     if read_args is None or alone.is_empty():
-        return rows.with_columns(told=pl.lit(0, pl.UInt64))
+        return rows
     found = [
         read_args(number).join(own, on=["file", "offset"], how="semi").with_columns(pl.col("key").cast(pl.String))
         for (number,), own in alone.partition_by("trace", as_dict=True).items()
     ]
     args = pl.concat(found).select("file", "offset", told=pl.struct("key", "u64", "text").hash())
     told = args.group_by("file", "offset").agg(pl.col("told").sum())
-    joined = rows.join(told, on=["file", "offset"], how="left", maintain_order="left")
+    joined = rows.drop("told").join(told, on=["file", "offset"], how="left", maintain_order="left")
     return joined.with_columns(pl.when("is_alone").then("told").fill_null(0).alias("told"))
 
 
 def _list_doubled(rows: pl.DataFrame, key: list[str]) -> pl.DataFrame:
     """Return the rows that others with the same key stand for: the first of a trace for the first of another one."""
     late = [column for column in ("is_late",) if column in rows.columns]
-    placed = rows.sort("stamp_ns", "offset").with_columns(nth=pl.int_range(pl.len()).over([*key, "trace"]))
+    shared = _list_shared(rows, key).sort("stamp_ns", "offset")
+    is_twin = shared.select(pl.struct("code", "trace").is_duplicated()).to_series()
+    twins = shared.filter(is_twin).with_columns(nth=pl.int_range(pl.len()).over("code", "trace"))
+    placed = pl.concat([shared.filter(~is_twin).with_columns(nth=pl.lit(0, pl.Int64)), twins])
     # Of halves alone none is better; a span that is whole is.
     placed = placed.sort("is_half", *late, "trace", maintain_order=True).with_row_index("place")
-    group = [*key, "nth"]
-    firsts = placed.select(
-        "trace", "row", "tid", "clock", "stamp_ns", "is_exit", "place",
-        first=pl.col("place").first().over(group),
-        holder=pl.col("trace").first().over(group),
-        is_half=pl.col("is_half") & ~pl.col("is_half").first().over(group),
-    )  # fmt: skip
-    return firsts.filter(pl.col("place") != pl.col("first"))
+    group = ["code", "nth"]
+    firsts = placed.group_by(group).agg(
+        first=pl.col("place").min(), holder=pl.col("trace").get(0), all_half=pl.col("is_half").get(0)
+    )
+    found = placed.join(firsts, on=group).filter(pl.col("place") != pl.col("first"))
+    columns = ["trace", "row", "holder", "tid", "clock", "stamp_ns", "is_exit"]
+    return found.select(*columns, is_half=pl.col("is_half") & ~pl.col("all_half"))
 
 
 def _put_back(enters: pl.DataFrame, lone: pl.DataFrame) -> pl.DataFrame:
