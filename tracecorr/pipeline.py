@@ -22,10 +22,6 @@ from tracecorr.link.packets.packet_index import complete_indexes
 from tracecorr.link.packets.signals import add_gpu_times
 from tracecorr.link.packets.stored_indexes import check_indexes
 from tracecorr.link.queues.queue_addresses import name_rings
-from tracecorr.link.repeated_traces import (
-    find_repeated_traces,
-    skip_records,
-)
 from tracecorr.link.samples import add_polled_gpus, build_samples
 from tracecorr.link.tables import link_tables
 from tracecorr.link.threads.identities import attach_identities
@@ -68,6 +64,7 @@ from tracecorr.store.recording import (
     seen_time_offsets,
 )
 from tracecorr.store.views import build_views, drop_views, list_drawn_columns, write_views
+from tracecorr.traces import count_once
 
 __all__ = ["correlate", "import_files", "make_dataset"]
 
@@ -136,7 +133,9 @@ def _correlate(capture: Capture, stages: Stages, ready: Mapping[int, list[Stored
     capture = close_killed(capture)
     drop_unwritten(capture)
     stages.begin("reading")
-    parts = _skip_repeated(read_parts(capture, ready, stages, jobs), capture)
+    parts = read_parts(capture, ready, stages, jobs)
+    # The instances of a capture record apart.
+    parts = parts if capture.info.get("plan") else count_once(parts)
     _end(stages, "parse")
     seen = SeenIdentities(seen_processes(capture.info), seen_threads(capture.info), seen_names(capture.info))
     tables, maps = _build_tables(parts, seen, capture, stages)
@@ -160,18 +159,6 @@ def _correlate(capture: Capture, stages: Stages, ready: Mapping[int, list[Stored
         return [*warnings, f"the views of the page were not stored, serve builds them again: {why}"]
     _end(stages, "views")
     return warnings
-
-
-def _skip_repeated(parts: Parts, capture: Capture) -> Parts:
-    """Return the parts without those of traces that are there twice; the instances of a capture record apart."""
-    # Of equals the one is kept whose stamps are finer.
-    traces = sorted((part for part in parts.each if part.source == "ftrace"), key=lambda part: sum(part.steps_ns))
-    if len(traces) < 2 or capture.info.get("plan"):
-        return parts
-    places = find_repeated_traces([part.read_events(("clock", "tid", "name", "stamp_ns")) for part in traces])
-    repeated = [traces[place] for place in places]
-    kept = [part for part in parts.each if not any(part is other for other in repeated)]
-    return Parts(kept, pl.concat([parts.skipped, *(skip_records(part.stored.ledger) for part in repeated)]))
 
 
 def _end(stages: Stages, stage: str) -> None:
