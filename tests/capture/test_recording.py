@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import subprocess
 from functools import partial
 from pathlib import Path
 
@@ -40,6 +41,18 @@ def test_a_killed_recording_is_completed(folder: Path) -> None:
     assert "killed" in capture.info["problems"][0]
     assert [entry["path"] for entry in capture.info["files"]] == ["raw/amd_log/hip_7"]
     assert capture.table("events").collect().height == 1
+
+
+def test_a_recorder_whose_parent_does_not_look_is_dead(folder: Path) -> None:
+    with subprocess.Popen(["sleep", "60"]) as recorder:
+        info = {"state": "recording", "recorder": {"pid": recorder.pid, "started": start_time(recorder.pid)}}
+        write_info(folder, {**info, "files": []})
+        with pytest.raises(CaptureError, match="is being recorded now"):
+            correlate(folder)
+        recorder.kill()
+        os.waitid(os.P_PID, recorder.pid, os.WEXITED | os.WNOWAIT)
+        correlate(folder)
+    assert Capture.open(folder).info["state"] == "killed"
 
 
 @pytest.mark.parametrize("state", ["recording", "killed", "complete"])

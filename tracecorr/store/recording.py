@@ -179,7 +179,8 @@ def _is_alive(recorder: dict[str, Any]) -> bool:
     """Tell whether the process lives that records: its number and its start time, as /proc/PID/stat tells it."""
     try:
         fields = Path(f"/proc/{int(recorder['pid'])}/stat").read_text().rpartition(")")[2].split()
-        return int(fields[19]) == int(recorder["started"])
+        # One that was killed may wait for its parent to learn of it.
+        return fields[0] not in "ZX" and int(fields[19]) == int(recorder["started"])
     except (OSError, ValueError, KeyError, TypeError, IndexError):
         return False
 
