@@ -118,12 +118,12 @@ class Capture:
         return self._stored.info
 
     def table(self, name: str) -> pl.LazyFrame:
-        """Return a table by its name.
+        """Return a table by its name; all tables of a dataset of many nodes have a further column `node`.
 
         Raises:
             CaptureError: there is no such table.
         """
-        return self._stored.table(name)
+        return self._stored.table_by_node(name)
 
     def columns(self, table: str) -> pl.DataFrame:
         """Return the columns of a table: column, type, unit, meaning.
@@ -247,7 +247,7 @@ class Capture:
         """
         from tracecorr.analyze.chain import list_chain
 
-        found = list_chain(self.table, _number_of(event))
+        found = list_chain(self._stored.table, _number_of(event))
         if found.is_empty():
             raise InputError(f"there is no event {event}", _EVENTS)
         return found
@@ -307,7 +307,7 @@ class Capture:
         from tracecorr.analyze.report import summarize_capture
 
         return summarize_capture(
-            self.name, self.table, self.info, _checked(thresholds), nodes=self._stored.tables_of_nodes()
+            self.name, self._stored.table, self.info, _checked(thresholds), nodes=self._stored.tables_of_nodes()
         )
 
     def verdicts(self, thresholds: Thresholds | None = None) -> list[Verdict]:
@@ -321,7 +321,7 @@ class Capture:
         """
         from tracecorr.analyze.verdicts import judge_capture
 
-        return judge_capture(self.table, _checked(thresholds), self.info, nodes=self._stored.tables_of_nodes())
+        return judge_capture(self._stored.table, _checked(thresholds), self.info, nodes=self._stored.tables_of_nodes())
 
     def queues_report(self) -> pl.DataFrame:
         """Return one row per queue: what it is, its priorities, how it was made, how full it got.
@@ -330,15 +330,17 @@ class Capture:
         [2, 0, 1]
         """
         from tracecorr.analyze.backlog import summarize_backlog
+        from tracecorr.analyze.nodes import add_nodes
         from tracecorr.analyze.queue_creation import summarize_queue_creation
         from tracecorr.analyze.queues import summarize_queues
 
-        queues = summarize_queues(self.queues, self.stream_queues)
-        made = summarize_queue_creation(self.table).drop("process", "gpu")
-        depth = summarize_backlog(self.launches, self.queues).drop("size")
-        return queues.join(made, on="queue", how="left", maintain_order="left").join(
-            depth, on="queue", how="left", maintain_order="left"
-        )
+        table = self._stored.table
+        queues = summarize_queues(table("queues"), table("stream_queues"))
+        made = summarize_queue_creation(table).drop("process", "gpu")
+        depth = summarize_backlog(table("launches"), table("queues")).drop("size")
+        for more in (made, depth):
+            queues = queues.join(more, on="queue", how="left", maintain_order="left")
+        return add_nodes(queues, "queue", self.info.get("nodes") or [], "queues")
 
     def compare(self, other: Capture, confidence: float = 0.95) -> Comparison:
         """Return how `other` (B) differs from this capture (A).
@@ -357,7 +359,7 @@ class Capture:
         if not isinstance(confidence, int | float) or not 0.5 <= confidence < 1:
             raise InputError(f"confidence {confidence!r} is no chance that helps", "use a share from 0.5 to below 1")
 
-        sides = [Side(c.name, c.table, c.info, c._stored.tables_of_nodes()) for c in (self, other)]
+        sides = [Side(c.name, c._stored.table, c.info, c._stored.tables_of_nodes()) for c in (self, other)]
         return compare_captures(sides[0], sides[1], confidence)
 
     def export_perfetto(self, path: str | Path) -> None:
@@ -372,11 +374,11 @@ class Capture:
         from tracecorr.export.selection import Selection
 
         with open_fresh(Path(path)) as stream:
-            write_perfetto(self.table, stream, Selection())
+            write_perfetto(self._stored.table_by_node, stream, Selection())
 
     @cached_property
     def figure(self) -> Figures:
         """Return the charts of the capture."""
         from tracecorr.figures import Figures
 
-        return Figures(self.table)
+        return Figures(self._stored.table)

@@ -91,6 +91,22 @@ def test_a_query_of_a_dataset_knows_its_nodes(sample: Path, tmp_path: Path) -> N
     assert rows.rows() == [("t1-streams", 3)]
 
 
+def test_tables_of_a_dataset_know_their_nodes(sample: Path, tmp_path: Path) -> None:
+    other = tmp_path / "other.tracecorr"
+    shutil.copytree(sample, other)
+    fleet = tracecorr.open_capture(make_dataset([sample, other], tmp_path / "fleet.tracecorr").path)
+    alone = tracecorr.open_capture(sample)
+    for name in schema.TABLES:
+        assert fleet.table(name).collect_schema().names() == [*alone.table(name).collect_schema().names(), "node"]
+    nodes = fleet.queues_report().group_by("node", maintain_order=True).agg(pl.len(), pl.col("queue").min())
+    count = alone.queues.collect().height
+    assert nodes.rows() == [("t1-streams", count, 0), ("other", count, count)]
+    assert "node" not in alone.queues_report().columns
+    assert fleet.report() and fleet.verdicts() and fleet.compare(alone)
+    call = fleet.events.filter(pl.col("layer") == "hip").last().collect()["event"].item()
+    assert fleet.chain(call).height and fleet.raw(call)
+
+
 def test_raw_bytes_that_are_gone(sample: Path, tmp_path: Path) -> None:
     """A dataset leaves them where its captures are; the tables say the rest all the same."""
     copy = tmp_path / "x.tracecorr"

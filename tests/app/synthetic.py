@@ -36,6 +36,10 @@ class SyntheticCapture:
     def table(self, name: str) -> pl.LazyFrame:
         return self.tables[name].lazy()
 
+    def table_by_node(self, name: str) -> pl.LazyFrame:
+        """Return a table: there are no nodes."""
+        return self.table(name)
+
     def tables_of_nodes(self) -> dict[str, Callable[[str], pl.LazyFrame]]:
         return {}
 

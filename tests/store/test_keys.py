@@ -17,6 +17,7 @@ ROWS = {
     "threads": [{"thread": 0, "process": 0}, {"thread": 1, "process": 0, "creator": 0}],
     "hqd": [{**SLOT, "snapshot": n, "read_start_ns": 100 * n, "read_end_ns": 100 * n + 9} for n in range(2)],
     "gpus": [{"gpu": 0, "gpu_id": 0x65A1}],
+    "drm_jobs": [{"job": n, "thread": 1, "fence": "5:1", "run_event": n, "run_ns": 7} for n in range(3)],
     "clock_map": [{"source": "ftrace:local", "from_ns": 500, "to_ns": 900, "offset_ns": 70}],
 }
 
@@ -34,7 +35,7 @@ def both(name: str) -> pl.LazyFrame:
 
 
 def test_first_free_keys_are_behind_those_of_all_rows() -> None:
-    assert count_keys(table_of) == dict.fromkeys(COUNTED_TABLES, 0) | {"threads": 2, "hqd": 2, "gpus": 1}
+    assert count_keys(table_of) == dict.fromkeys(COUNTED_TABLES, 0) | {"threads": 2, "hqd": 2, "gpus": 1, "drm_jobs": 3}
 
 
 def test_a_thread_names_its_creator_in_its_own_capture() -> None:
@@ -43,6 +44,11 @@ def test_a_thread_names_its_creator_in_its_own_capture() -> None:
 
 def test_dumps_of_two_captures_have_numbers_of_their_own() -> None:
     assert both("hqd").select("snapshot", "gpu").collect().rows() == [(0, 0), (1, 0), (2, 1), (3, 1)]
+
+
+def test_jobs_of_two_captures_have_numbers_of_their_own() -> None:
+    jobs = both("drm_jobs").collect()
+    assert jobs["job"].to_list() == list(range(6)) and jobs["thread"].to_list() == [1, 1, 1, 3, 3, 3]
 
 
 def test_a_queue_is_drawn_at_its_own_gpu_and_between_its_own_dumps() -> None:

@@ -59,22 +59,27 @@ def replace_hex(sql: str) -> str:
     return _HEX_OR_QUOTED.sub(lambda m: str(int(m[0], 16)) if m[0][:2] in ("0x", "0X") else m[0], sql)
 
 
-# Name -> what it answers, and the query.
+# What an example has more of a dataset, whose tables all have `node`.
+_OF_NODES = re.compile(r"/\* (.*?) \*/ ?")
+
+# Name -> what it answers, and the query; /* what only a dataset has */ is a comment to all others (see `find_example`).
 EXAMPLES: dict[str, tuple[str, str]] = {
     "queues": (
         "queues with their ring, priorities and packets",
-        "SELECT queue, type, hwq, priority_log, priority_ioctl, dispatches, barriers FROM queues ORDER BY queue",
+        "SELECT /* node, */ queue, type, hwq, priority_log, priority_ioctl, dispatches, barriers FROM queues "
+        "ORDER BY queue",
     ),
     "slowest-launches": (
         "the 20 slowest launches by the time in their HIP call",
-        "SELECT l.event, k.display AS kernel, l.return_ns - l.call_ns AS call_duration_ns FROM launches l "
-        "LEFT JOIN kernels k ON l.kernel = k.kernel WHERE l.kind = 'dispatch' AND l.return_ns IS NOT NULL "
-        "ORDER BY call_duration_ns DESC LIMIT 20",
+        "SELECT /* l.node, */ l.event, k.display AS kernel, l.return_ns - l.call_ns AS call_duration_ns "
+        "FROM launches l LEFT JOIN kernels k ON l.kernel = k.kernel "
+        "WHERE l.kind = 'dispatch' AND l.return_ns IS NOT NULL ORDER BY call_duration_ns DESC LIMIT 20",
     ),
     "kernels": (
         "dispatches by kernel and queue",
-        "SELECT k.display AS kernel, l.queue, COUNT(*) AS dispatches FROM launches l LEFT JOIN kernels k "
-        "ON l.kernel = k.kernel WHERE l.kind = 'dispatch' GROUP BY k.display, l.queue ORDER BY dispatches DESC",
+        "SELECT /* l.node, */ k.display AS kernel, l.queue, COUNT(*) AS dispatches FROM launches l "
+        "LEFT JOIN kernels k ON l.kernel = k.kernel WHERE l.kind = 'dispatch' "
+        "GROUP BY /* l.node, */ k.display, l.queue ORDER BY dispatches DESC",
     ),
     "ioctls-in-calls": (
         "ioctls by the HIP call that caused them",
@@ -83,9 +88,9 @@ EXAMPLES: dict[str, tuple[str, str]] = {
     ),
     "failed": (
         "calls and ioctls that failed",
-        "SELECT layer, name, result, COUNT(*) AS n FROM events WHERE layer IN ('hip', 'ioctl') "
+        "SELECT /* node, */ layer, name, result, COUNT(*) AS n FROM events WHERE layer IN ('hip', 'ioctl') "
         f"AND result NOT IN ({', '.join(map(repr, (*SUCCEEDED, *NOT_YET)))}) AND NOT REGEXP_LIKE(result, '{NUMBER}') "
-        "GROUP BY layer, name, result ORDER BY n DESC",
+        "GROUP BY /* node, */ layer, name, result ORDER BY n DESC",
     ),
     "doorbell-delay": (
         "time from packet line to doorbell store, by kind of packet (barriers store before their line)",
@@ -100,7 +105,7 @@ EXAMPLES: dict[str, tuple[str, str]] = {
     ),
     "streams": (
         "which stream used which queue, and when",
-        "SELECT s.stream, s.handle, s.priority, q.queue, q.from_ns, q.to_ns FROM streams s "
+        "SELECT /* s.node, */ s.stream, s.handle, s.priority, q.queue, q.from_ns, q.to_ns FROM streams s "
         "JOIN stream_queues q ON s.stream = q.stream ORDER BY s.stream, q.from_ns",
     ),
     "copies": (
@@ -115,18 +120,22 @@ EXAMPLES: dict[str, tuple[str, str]] = {
     ),
     "skipped": (
         "what was skipped or lost, by file and reason",
-        "SELECT f.path, l.outcome, l.reason, l.records, l.bytes FROM ledger l JOIN files f ON l.file = f.file "
-        "WHERE l.outcome <> 'used' ORDER BY l.bytes DESC",
+        "SELECT /* f.node, */ f.path, l.outcome, l.reason, l.records, l.bytes FROM ledger l "
+        "JOIN files f ON l.file = f.file WHERE l.outcome <> 'used' ORDER BY l.bytes DESC",
     ),
 }
 
 
-def find_example(name: str) -> str:
+def find_example(name: str, *, by_node: bool = False) -> str:
     """Return the query of an example.
+
+    Args:
+        name: one of `EXAMPLES`.
+        by_node: the capture is a dataset of many nodes: what belongs to one of them is told with its node.
 
     Raises:
         InputError: there is no such example.
     """
     if name not in EXAMPLES:
         raise InputError(f"there is no example {name!r}", f"examples are: {', '.join(EXAMPLES)}")
-    return EXAMPLES[name][1]
+    return _OF_NODES.sub(r"\1 " if by_node else "", EXAMPLES[name][1])

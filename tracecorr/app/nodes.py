@@ -47,6 +47,10 @@ class Nodes:
         rows = self._capture.table_by_node(name).with_columns(own=pl.col(key).cast(pl.Int64) - before)
         return rows.rename({"node": "side"})
 
+    def table_by_node(self, name: str) -> pl.LazyFrame:
+        """Return a table with the column `node`."""
+        return self._capture.table_by_node(name)
+
     def tables_of_nodes(self) -> Mapping[str, Callable[[str], pl.LazyFrame]]:
         """Return, by node, what gives the node's rows of a table."""
         return self._capture.tables_of_nodes()

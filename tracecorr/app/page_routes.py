@@ -86,7 +86,7 @@ def _export(opened: Opened) -> Response:
 
 def _perfetto(opened: Opened, t0: int, t1: int) -> Response:
     """Answer with all layers and processes between two times, ns since the start of the page's capture."""
-    tables = opened.index.capture.table
+    tables = opened.index.capture.table_by_node
     shift = opened.index.t0_ns - first_ns(tables)  # the page may begin before the first event
     file = tempfile.TemporaryFile()  # noqa: SIM115 - the answer closes it
     try:
@@ -120,8 +120,8 @@ def _events_between(opened: Opened, t0: int, t1: int, lanes: list[int]) -> pl.Se
 
 
 def _rows_as_csv(opened: Opened, events: pl.Series) -> Iterator[str]:
-    """Yield the rows of some events as CSV: every column of `events`, and the time since the capture start."""
-    table = opened.index.capture.table("events")
+    """Yield the rows of some events as CSV: the columns of `events`, their node or side, the time since the start."""
+    table = opened.index.capture.table_by_node("events")
     start = (pl.col("ts_ns") - opened.index.t0_ns).alias("start_ns")
     rest = [tell_own_times(opened.index.capture), pl.exclude("event", "ts_ns")]
     for first in range(0, max(1, len(events)), _ROWS_AT_ONCE):

@@ -66,6 +66,16 @@ class Pair:
         both = pl.concat(frames, how="vertical")
         return both.sort("ts_ns", maintain_order=True) if name == "samples" else both
 
+    def table_by_node(self, name: str) -> pl.LazyFrame:
+        """Return the rows of A, then those of B, with their side, and node if it is a dataset, as `node`."""
+        first, second = (capture.table_by_node(name) for capture in self._sides)
+        sided = []
+        frames = (first, move_table(second, name, self._sizes, self._shift))
+        for side, rows in zip("AB", frames, strict=True):
+            node = ["node"] if "node" in rows.collect_schema() else []
+            sided.append(rows.with_columns(node=pl.concat_str(pl.lit(side), *node, separator=" ")))
+        return pl.concat(sided, how="vertical")
+
     def tables_of_nodes(self) -> Mapping[str, Callable[[str], pl.LazyFrame]]:
         """Return nothing: the sides of a pair are no nodes."""
         return {}

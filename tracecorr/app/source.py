@@ -31,6 +31,10 @@ class CaptureLike(Protocol):
         """Return the table `name` of `model.schema.TABLES` (empty when the capture has none)."""
         ...
 
+    def table_by_node(self, name: str) -> pl.LazyFrame:
+        """Return a table with the column `node` where it is of several captures: their nodes, or sides of a pair."""
+        ...
+
     def tables_of_nodes(self) -> Mapping[str, Callable[[str], pl.LazyFrame]]:
         """Return, by node of a dataset, what gives the node's rows of a table; nothing for a capture."""
         ...

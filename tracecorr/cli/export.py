@@ -93,7 +93,9 @@ def _export_trace(capture: Capture, target: Target, path: Path, selection: Selec
     with open_fresh(path) as stream:
         trace = _write_trace(capture, target, stream, selection)
     links = f"{trace.flows.height} links as arrows"
-    say(f"{trace.slices.height} events, {links}, {trace.counts.height} counter values on {len(trace.tracks)} tracks")
+    jobs = int((trace.slices["event"] < 0).sum())
+    drawn = f"{trace.slices.height - jobs} events" + (f", {jobs} jobs of the kernel's GPU scheduler" if jobs else "")
+    say(f"{drawn}, {links}, {trace.counts.height} counter values on {len(trace.tracks)} tracks")
     if target is Target.CHROME:
         say("Chrome's format can draw arrows between two spans only; --to perfetto has all links")
     if trace.later_ns:
@@ -108,7 +110,7 @@ def _export_speedscope(capture: Capture, path: Path, selection: Selection) -> No
     from tracecorr.export.speedscope import write_speedscope
 
     with open_fresh(path) as stream:
-        calls = write_speedscope(capture.table, stream, selection, capture.name)
+        calls = write_speedscope(capture.table_by_node, stream, selection, capture.name)
     say(f"{calls} calls of threads")
     say("next step: open it at https://www.speedscope.app (it stays in your browser)")
 
@@ -129,10 +131,10 @@ def _write_trace(capture: Capture, target: Target, stream: IO[bytes], selection:
     if target is Target.CHROME:
         from tracecorr.export.chrome import write_chrome
 
-        return write_chrome(capture.table, stream, selection)
+        return write_chrome(capture.table_by_node, stream, selection)
     from tracecorr.export.perfetto import write_perfetto
 
-    return write_perfetto(capture.table, stream, selection)
+    return write_perfetto(capture.table_by_node, stream, selection)
 
 
 def _export_tables(capture: Capture, target: Target, path: Path, selection: Selection, names: tuple[str, ...]) -> None:
@@ -140,5 +142,5 @@ def _export_tables(capture: Capture, target: Target, path: Path, selection: Sele
     from tracecorr.export.tabular import write_tables
 
     with open_fresh_folder(path) as folder:
-        written = write_tables(capture.table, folder, target, selection, names)
+        written = write_tables(capture.table_by_node, folder, target, selection, names)
     say(f"{len(written)} tables")

@@ -39,7 +39,8 @@ def query_verb(
 ) -> None:
     """Run SQL over the tables of a capture.
 
-    Write addresses as 0x1400e00000; they are printed so in every format.
+    Write addresses as 0x1400e00000; they are printed so in every format. All tables of a dataset of many nodes have a
+    further column `node`.
     """
     from tracecorr.analyze.sql import find_example, run_sql
 
@@ -48,10 +49,11 @@ def query_verb(
         _print_schema(form)
         return
     if examples:
-        _print_examples()
+        _print_examples(Path(first) if first else None)
         return
     if example is not None:
-        _print_rows(run_sql(open_capture(Path(first) if first else None).table_by_node, find_example(example)), form)
+        capture = open_capture(Path(first) if first else None)
+        _print_rows(run_sql(capture.table_by_node, find_example(example, by_node=bool(capture.nodes))), form)
         return
     name, sql = (None, first) if second is None else (first, second)
     if sql is None or not sql.strip() or (second is None and _names_capture(sql)):
@@ -89,11 +91,15 @@ def _names_capture(word: str) -> bool:
     return word.endswith(SUFFIX) or any(os.path.isdir(path) for path in (word, f"{word}{SUFFIX}"))  # noqa: PTH112
 
 
-def _print_examples() -> None:
-    from tracecorr.analyze.sql import EXAMPLES
+def _print_examples(name: Path | None) -> None:
+    """Print all examples, as `--example` runs them on the capture of this name, if it is named and there."""
+    from tracecorr.analyze.sql import EXAMPLES, find_example
+    from tracecorr.store import Capture, named_folder
 
-    for name, (answers, sql) in EXAMPLES.items():
-        typer.echo(f"{name}: {answers}\n    {sql}\n")
+    folder = named_folder(name) if name is not None else None
+    by_node = folder is not None and (folder / "capture.json").is_file() and bool(Capture.open(folder).nodes)
+    for example, (answers, _) in EXAMPLES.items():
+        typer.echo(f"{example}: {answers}\n    {find_example(example, by_node=by_node)}\n")
 
 
 def _print_schema(form: Format) -> None:

@@ -33,7 +33,7 @@ def write_chrome(tables: Tables, stream: IO[bytes], selection: Selection) -> Tra
     _write(stream, pl.Series(_descriptions(trace.tracks)), first=True)
     for start in range(0, trace.slices.height, _CHUNK):
         part = trace.slices.slice(start, _CHUNK)
-        _write(stream, _slices(part, homes, _own_arguments(tables, part)))
+        _write(stream, _slices(part, homes, _own_arguments(tables, trace.arguments, part)))
     _write(stream, _flow_lines(flows, trace.slices, homes))
     _write(stream, _counts(trace))
     stream.write(b"\n]}\n")
@@ -82,21 +82,23 @@ def _microseconds(column: str) -> pl.Expr:
     return pl.format("{}.{}", pl.col(column) // 1000, (pl.col(column) % 1000).cast(pl.String).str.zfill(3))
 
 
-def _own_arguments(tables: Tables, slices: pl.DataFrame) -> pl.DataFrame:
+def _own_arguments(tables: Tables, further: pl.DataFrame, slices: pl.DataFrame) -> pl.DataFrame:
     rows = collect(
         tables("args").join(slices.lazy().select("event"), on="event", how="semi")
         .select("event", pl.col("key").cast(pl.String), "u64", "text")
     )  # fmt: skip
-    value = pl.coalesce(quote(pl.col("text")), pl.format('"{}"', hex_text(pl.col("u64"))))
-    return rows.select("event", pair=pl.format("{}:{}", quote(pl.col("key")), value)).group_by("event").agg(
-        own=pl.col("pair").drop_nulls().str.join(",")
-    )  # fmt: skip
+    address, number = pl.format('"{}"', hex_text(pl.col("u64"))), pl.col("number").cast(pl.String)
+    more = further.join(slices.select("event"), on="event", how="semi")
+    pair = pl.format("{}:{}", quote(pl.col("key")), pl.coalesce(quote(pl.col("text")), address, number))
+    pairs = pl.concat([rows, more], how="diagonal").select("event", pair=pair)
+    return pairs.group_by("event", maintain_order=True).agg(own=pl.col("pair").drop_nulls().str.join(","))
 
 
 def _slices(slices: pl.DataFrame, homes: pl.DataFrame, own: pl.DataFrame) -> pl.Series:
     joined = slices.join(homes, on="track", how="left", maintain_order="left").join(
         own, on="event", how="left", maintain_order="left"
     )
+    joined = joined.with_columns(event=pl.when(pl.col("event") >= 0).then("event"))  # below 0 it is none
     pairs = [pl.format('"{}":{}', pl.lit(name), pl.col(name)) for name in _NUMBERS]
     pairs += [pl.format('"{}":{}', pl.lit(name), quote(pl.col(name))) for name in _TEXTS]
     arguments = pl.concat_str(*pairs, pl.col("own"), separator=",", ignore_nulls=True)

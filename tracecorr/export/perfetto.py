@@ -29,7 +29,7 @@ def write_perfetto(tables: Tables, stream: IO[bytes], selection: Selection) -> T
     Every exported event is a slice or an instant with its id as argument `event`; every link between two of them is a
     flow; a flow runs from the earlier to the later event, which for barriers is from the store to the line. A call that
     nothing shows the end of is a slice without an end; any other one of which an end is lost is an instant, and `seen`
-    says which end is known.
+    says which end is known. Jobs of the kernel's GPU scheduler are slices of their rings besides their events.
 
     Raises:
         MachineError: the package `perfetto` is not installed.
@@ -39,16 +39,16 @@ def write_perfetto(tables: Tables, stream: IO[bytes], selection: Selection) -> T
     writer.write_tracks(trace.tracks, trace.counters)
     for start in range(0, trace.slices.height, _CHUNK):
         part = trace.slices.slice(start, _CHUNK)
-        writer.write_slices(part, trace.flows, _arguments(tables, part))
+        writer.write_slices(part, trace.flows, _arguments(tables, trace.arguments, part))
     writer.write_counts(trace.counts)
     return trace
 
 
-def _arguments(tables: Tables, slices: pl.DataFrame) -> pl.DataFrame:
+def _arguments(tables: Tables, further: pl.DataFrame, slices: pl.DataFrame) -> pl.DataFrame:
     """Return the arguments of the slices: place (row), key, number or text, in the order of the rows."""
     places = slices.select("event").with_row_index("place")
     place = pl.int_range(pl.len(), dtype=pl.UInt32).alias("place")
-    # A doorbell may be told to have stored less than zero.
+    # A doorbell may be told to have stored less than zero; what is no event has a number below it.
     numbers = [
         slices.select(place, key=pl.lit(c), number=pl.col(c).cast(pl.UInt64, strict=False)).with_columns(
             text=pl.lit(None, pl.String)
@@ -59,7 +59,10 @@ def _arguments(tables: Tables, slices: pl.DataFrame) -> pl.DataFrame:
     own = tables("args").join(places.lazy(), on="event").select(
         "place", pl.col("key").cast(pl.String), number=pl.when(pl.col("text").is_null()).then("u64"), text="text"
     )  # fmt: skip
-    both = pl.concat([*numbers, *texts, collect(own)])
+    more = further.join(places, on="event").select(
+        "place", "key", number=pl.col("number").cast(pl.UInt64, strict=False), text="text"
+    )
+    both = pl.concat([*numbers, *texts, collect(own), more])
     known = both.filter(pl.col("number").is_not_null() | pl.col("text").is_not_null())
     return known.sort("place", maintain_order=True)
 

@@ -7,11 +7,14 @@ from dataclasses import dataclass
 import polars as pl
 
 from tracecorr.analyze.frames import Tables, collect
+from tracecorr.export.jobs import Jobs, draw_jobs
 from tracecorr.export.nesting import split_overlaps
+from tracecorr.export.nodes import add_node
 from tracecorr.export.selection import Selection
 from tracecorr.export.tracks import Track, assign_tracks
 from tracecorr.link.packets.packet_index import measure_depth
 from tracecorr.model.kinds import HALF_SEEN, Flag
+from tracecorr.model.sights import is_counted
 
 
 @dataclass(frozen=True)
@@ -22,7 +25,9 @@ class Trace:
         tracks: tracks of slices, parents first.
         slices: one row per exported event, in the order in which they are written: event, track, ts_ns, dur_ns (0 for
             an instant), is_open (began, and nothing shows that it ended), name, layer, and columns for the arguments.
+            Among them are the jobs of the kernel's GPU scheduler (see `jobs.Jobs`), whose `event` is below 0.
         flows: one row per exported link: flow, from_event, to_event (the earlier one first), rule.
+        arguments: those of slices that are no events: event, key, number, text.
         counters: tracks of counters.
         counts: one row per value: track, ts_ns, value.
         later_ns: what was added to every time, so that none lies before 0: viewers drop such events.
@@ -31,14 +36,15 @@ class Trace:
     tracks: list[Track]
     slices: pl.DataFrame
     flows: pl.DataFrame
+    arguments: pl.DataFrame
     counters: list[Track]
     counts: pl.DataFrame
     later_ns: int = 0
 
 
 def build_trace(tables: Tables, selection: Selection) -> Trace:
-    """Return the slices, flows and counters of a selection."""
-    tracks, events = assign_tracks(tables, selection.filter_events(tables))
+    """Return the slices, flows and counters of a selection; second sights of a call are left out."""
+    tracks, events = assign_tracks(tables, selection.filter_events(tables).filter(is_counted()))
     kernels = tables("kernels").select("kernel", kernel_name="name", short=pl.coalesce("display", "name"))
     named = events.join(kernels, on="kernel", how="left", maintain_order="left")
     texts = [pl.col(c).cast(pl.String) for c in ("layer", "source", "evidence", "result")]
@@ -53,14 +59,21 @@ def build_trace(tables: Tables, selection: Selection) -> Trace:
             name=pl.coalesce(pl.when(pl.col("name") == "dispatch").then("short"), pl.col("name").cast(pl.String)),
         )
     )  # fmt: skip
-    tracks, slices = _spread(tracks, slices)
+    jobs = draw_jobs(tables, selection, len(tracks))
+    tracks, slices = _spread([*tracks, *jobs.tracks], pl.concat([slices, jobs.slices], how="diagonal"))
     slices = slices.sort(["ts_ns", "dur_ns", "event"], descending=[False, True, False])
     slices = slices.with_columns(is_open=_tell_open(slices) if selection.everything else pl.lit(value=False))
     slices = slices.drop("depth", "is_call")
     counters, counts = _counters(tables, slices, len(tracks), selection)
     later = max(0, -min(_first_ns(slices), _first_ns(counts)))
     slices, counts = (part.with_columns(pl.col("ts_ns") + later) for part in (slices, counts))
-    return Trace(tracks, slices, _flows(tables, slices), counters, counts, later)
+    flows = _flows(tables, slices, jobs)
+    return Trace(tracks, slices, flows, _move_times(jobs.arguments, later), counters, counts, later)
+
+
+def _move_times(arguments: pl.DataFrame, later_ns: int) -> pl.DataFrame:
+    is_time = pl.col("key") == "queued_ns"
+    return arguments.with_columns(number=pl.col("number") + pl.when(is_time).then(later_ns).otherwise(0))
 
 
 def _first_ns(rows: pl.DataFrame) -> int:
@@ -100,10 +113,17 @@ def _tell_open(slices: pl.DataFrame) -> pl.Series:
     return slices["event"].is_in(begun.join(ended, on="event", how="anti")["event"].implode())
 
 
-def _flows(tables: Tables, slices: pl.DataFrame) -> pl.DataFrame:
-    """Return the links whose two ends are exported; viewers draw an arrow from the earlier to the later one."""
+def _flows(tables: Tables, slices: pl.DataFrame, jobs: Jobs) -> pl.DataFrame:
+    """Return the links whose two ends are exported; viewers draw an arrow from the earlier to the later one.
+
+    Those of a job that is drawn go by its span instead of by the event of its run.
+    """
     order = slices.select("event").with_row_index("order").lazy()
     links = tables("links").select("from_event", "to_event", pl.col("rule").cast(pl.String)).with_row_index("flow", 1)
+    for end in ("from_event", "to_event") if jobs.runs.height else ():
+        spans = jobs.runs.lazy().select(pl.col("run_event").alias(end), span="event")
+        span = pl.when(pl.col("rule") == "drm_job").then("span")
+        links = links.join(spans, on=end, how="left").with_columns(pl.coalesce(span, end).alias(end)).drop("span")
     both = links.join(order, left_on="from_event", right_on="event").join(
         order, left_on="to_event", right_on="event", suffix="_to"
     )
@@ -121,24 +141,23 @@ def _counters(
     tables: Tables, slices: pl.DataFrame, taken: int, selection: Selection
 ) -> tuple[list[Track], pl.DataFrame]:
     """Return the depth of each queue at its packets, and the polled samples."""
-    depth = (
-        tables("launches")
-        .filter((pl.col("kind") != "copy") & pl.col("queue").is_not_null())
-        .select(
-            "event",
-            name=pl.format("packets in queue {}", "queue"),
-            ts_ns="packet_ns",
-            value=measure_depth().cast(pl.Float64),
-        )
+    packets = add_node(tables("launches")).filter((pl.col("kind") != "copy") & pl.col("queue").is_not_null())
+    queue, node = pl.format("packets in queue {}", "queue"), pl.format("({})", "node")
+    depth = packets.select(
+        "event",
+        name=pl.concat_str(queue, node, separator=" ", ignore_nulls=True),
+        ts_ns="packet_ns",
+        value=measure_depth().cast(pl.Float64),
     )
     depths = collect(depth.drop_nulls()).join(slices.select("event"), on="event", how="semi").drop("event")
     parts = [depths]
     if selection.everything:
         of = (pl.format(f"{key} {{}}", key) for key in ("gpu", "process"))
-        whose = pl.concat_str(*of, separator=", ", ignore_nulls=True)
+        whose = pl.concat_str(*of, "node", separator=", ", ignore_nulls=True)
         name = pl.col("name").cast(pl.String)
         label = pl.when(whose == "").then(name).otherwise(pl.format("{} ({})", name, whose))
-        parts.append(collect(tables("samples").select(name=label, ts_ns="ts_ns", value="value").drop_nulls()))
+        samples = add_node(tables("samples")).select(name=label, ts_ns="ts_ns", value="value")
+        parts.append(collect(samples.drop_nulls()))
     counts = pl.concat(parts)
     names = counts["name"].unique().sort()
     tracks = [Track(taken + 1 + i, 0, name) for i, name in enumerate(names)]

@@ -14,9 +14,10 @@ KEYS = {
     "gpu": "gpus", "file": "files",
 }  # fmt: skip
 # Further columns that hold such a key, and a number that several rows share.
-_NUMBERED_BY = {**KEYS, "creator": "threads", "snapshot": "hqd"}
+_NUMBERED_BY = {**KEYS, "creator": "threads", "snapshot": "hqd", "job": "drm_jobs"}
 # Table -> the column by which its rows are counted.
-_COUNTED = {"events": "event", **{table: key for key, table in KEYS.items()}, "hqd": "snapshot"}
+_COUNTED = {"events": "event", **{table: key for key, table in KEYS.items()}, "hqd": "snapshot",
+            "drm_jobs": "job"}  # fmt: skip
 COUNTED_TABLES = tuple(_COUNTED)
 _EVENT_KEYS = frozenset({"event", "parent", "chain"})
 # Points on the common clock; times on a source's own clock (stamps, pieces of clock maps) and durations stay.

@@ -10,6 +10,7 @@ import polars as pl
 from tracecorr.link.packets.packet_index import measure_depth
 from tracecorr.model.kinds import INFERRED
 from tracecorr.model.schema import CAT
+from tracecorr.model.sights import is_counted
 from tracecorr.store.keys import Tables
 from tracecorr.store.views import lanes, levels
 
@@ -108,10 +109,9 @@ def drm_jobs(tables: Tables) -> pl.DataFrame:
     """Return each job of the kernel's GPU scheduler twice: waiting for its ring, and running on it."""
     jobs = tables("drm_jobs")
     ring = pl.concat_str(pl.col("dev", "ring").cast(pl.String), separator=" ", ignore_nulls=True)
-    number = pl.concat_str(pl.lit("job "), pl.coalesce(pl.col("id").cast(pl.String), "fence"), ignore_nulls=True)
     waits = jobs.filter(pl.col("queued_ns").is_not_null() & pl.col("run_ns").is_not_null())
     runs = jobs.filter(pl.col("run_ns").is_not_null())
-    nobody = {"process": pl.lit(None), "thread": pl.lit(None), "sub": ring, "label": number}
+    nobody = {"process": pl.lit(None), "thread": pl.lit(None), "sub": ring, "label": name_job()}
     half = pl.when(pl.col("done_ns").is_null()).then(levels.HALF_SEEN).otherwise(0)
     return pl.concat(
         [
@@ -122,6 +122,11 @@ def drm_jobs(tables: Tables) -> pl.DataFrame:
             ),
         ]
     )  # fmt: skip
+
+
+def name_job() -> pl.Expr:
+    """Return what a job of the GPU scheduler is called: by its number, or by its fence on kernels that number none."""
+    return pl.concat_str(pl.lit("job "), pl.coalesce(pl.col("id").cast(pl.String), "fence"), ignore_nulls=True)
 
 
 def hardware_queues(tables: Tables) -> pl.DataFrame:
@@ -168,7 +173,7 @@ def scheduler_work(tables: Tables) -> pl.DataFrame:
 
     Whoever caused it: a runlist update for another process preempts the queues of this one.
     """
-    function = pl.col("layer").is_in(["kfd", "amdgpu", "mqd"])
+    function = pl.col("layer").is_in(["kfd", "amdgpu", "mqd"]) & is_counted()
     events = tables("events").filter(function).with_columns(pl.col("name").cast(pl.String))
     return shape(
         events.filter(pl.col("name").str.contains(_SCHEDULING)),
