@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -14,6 +14,13 @@ from tracecorr.capture.plan import Absent, Plan
 
 # How the absence of a kind of runtime begins that may appear late after all.
 _ABSENT_OF = {"hsa": "doorbells", "roctx": "roctx ranges", "hip": "HIP entry points", "other": "--uprobes"}
+
+_STORED_PREFIXES = ("AMD_", "HIP_", "HSA_", "ROCR_", "GPU_", "HCC_")
+
+
+def select_stored(environment: Mapping[str, str]) -> dict[str, str]:
+    """Return the variables of an environment that a capture stores."""
+    return {key: value for key, value in sorted(environment.items()) if key.startswith(_STORED_PREFIXES)}
 
 
 def first_facts(options: CaptureOptions, plan: Plan, program: str, user: str) -> dict[str, Any]:

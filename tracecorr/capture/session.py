@@ -26,7 +26,7 @@ from tracecorr.capture.offer import Offer
 from tracecorr.capture.options import CaptureOptions
 from tracecorr.capture.pace import Pace
 from tracecorr.capture.plan import Plan
-from tracecorr.capture.plan_facts import facts_after_late, first_facts
+from tracecorr.capture.plan_facts import facts_after_late, first_facts, select_stored
 from tracecorr.capture.processes import ProcessTable, read_thread_map
 from tracecorr.capture.recorder import KernelRecorder
 from tracecorr.capture.signals import Received, SignalInbox
@@ -43,7 +43,6 @@ _TICK_SECONDS = 0.1
 # What lets a capture start after all.
 _STEPS = {errno.EMFILE: "raise the limit of open files (ulimit -n)", errno.ENOSPC: "make room there"}
 _PROCESSES_SECONDS, _OPENERS_SECONDS, _CPUS_SECONDS = 0.02, 0.5, 1.0
-_STORED_PREFIXES = ("AMD_", "HIP_", "HSA_", "ROCR_", "GPU_", "HCC_")
 
 
 class Session:
@@ -184,7 +183,7 @@ class Session:
         replaced = describe_replaced(self._invoker.environment, self._launched.variables)
         if replaced and self._launched.where == "host":
             self._status.tell(replaced)
-        self._info["environment"] = self._stored_environment()
+        self._info["environment"] = select_stored({**self._invoker.environment, **self._launched.variables})
         self._members = ContainerMembers(workload.pid, self._token)
         if self._options.pid is None:
             self._admit(workload.pid, "started", at_gate=True)
@@ -208,8 +207,9 @@ class Session:
         if self._processes.add(pid, how, at_gate=at_gate):
             self._recorder.admit(pid)
 
-    def _start_recording(self) -> None:
-        self._info["start"] = read_all_clocks()
+    def _start_recording(self, reason: str = "") -> None:
+        """Record from now on; `reason` says what ended the wait for it, if the workload runs already."""
+        self._info |= {"start": read_all_clocks(), "start_reason": reason}
         self._info["timens_offsets"] = self._time_offsets()
         self._recorder.start()
         self._recording_since = time.monotonic()
@@ -232,7 +232,7 @@ class Session:
     def _obey(self, received: Received) -> None:
         workload = self._launched.workload
         if received.number == signal.SIGUSR1 and self._is_waiting():
-            self._start_recording()
+            self._start_recording("--start-on-signal" if self._options.start_on_signal else "SIGUSR1 ended --delay")
         elif received.number in (signal.SIGINT, signal.SIGQUIT):
             self._interrupts += 1
             # The terminal gives its Ctrl-C and Ctrl-\ to a workload on the host by itself.
@@ -280,7 +280,7 @@ class Session:
     def _obey_limits(self) -> None:
         now = time.monotonic()
         if self._is_waiting() and self._options.delay and now - self._started >= self._options.delay:
-            self._start_recording()
+            self._start_recording(f"--delay {self._options.delay:g}")
         reason = self._reached_limit(now)
         if not reason:
             return
@@ -354,10 +354,6 @@ class Session:
         step = _STEPS.get(error.errno or 0, "remove the cause")
         what = f"the capture cannot start in {self._folder.shown}, the workload did not run: {error}"
         return MachineError(what, f"{step} and capture again")
-
-    def _stored_environment(self) -> dict[str, str]:
-        whole = {**self._invoker.environment, **self._launched.variables}
-        return {key: value for key, value in sorted(whole.items()) if key.startswith(_STORED_PREFIXES)}
 
     def _plan_facts(self) -> dict[str, Any]:
         """Return what was armed, also late, and what is absent after all."""
