@@ -15,22 +15,20 @@ from tracecorr.align.evidence import ClockEvidence
 from tracecorr.align.place import place_records
 from tracecorr.align.rows import fold_constants, number_groups, select_source
 from tracecorr.align.steps import find_steps, widen_reads
+from tracecorr.link.losses.trace_losses import list_trace_losses
 from tracecorr.link.losses.unreadable import list_damaged, list_unreadable
 from tracecorr.link.packets.doorbell_rings import fill_store_rings
 from tracecorr.link.packets.packet_index import complete_indexes
 from tracecorr.link.packets.signals import add_gpu_times
 from tracecorr.link.packets.stored_indexes import check_indexes
 from tracecorr.link.queues.queue_addresses import name_rings
-from tracecorr.link.repeated_traces import (
-    find_repeated_traces,
-    skip_records,
-)
 from tracecorr.link.samples import add_polled_gpus, build_samples
 from tracecorr.link.tables import link_tables
 from tracecorr.link.threads.identities import attach_identities
-from tracecorr.link.threads.lives import number_lives
+from tracecorr.link.threads.lives import ToLog, number_lives
 from tracecorr.link.threads.programs import add_programs
 from tracecorr.link.threads.thread_map import THREAD_COLUMNS, Identities, SeenIdentities, map_threads
+from tracecorr.link.threads.thread_owners import OWNER_COLUMNS, find_owners, set_owners
 from tracecorr.link.threads.thread_votes import VOTE_COLUMNS, guess_threads
 from tracecorr.link.warnings import list_warnings
 from tracecorr.model import schema
@@ -56,13 +54,17 @@ from tracecorr.store.parts import Parts, SourcePart, StoredPart
 from tracecorr.store.raw import read_clock_samples, read_topology
 from tracecorr.store.recording import (
     close_killed,
+    drop_unwritten,
     is_attached,
+    list_exact,
     recorded_losses,
+    seen_names,
     seen_processes,
     seen_threads,
     seen_time_offsets,
 )
-from tracecorr.store.views import DRAWN_COLUMNS, build_views, drop_views, write_views
+from tracecorr.store.views import build_views, drop_views, list_drawn_columns, write_views
+from tracecorr.traces import count_once
 
 __all__ = ["correlate", "import_files", "make_dataset"]
 
@@ -129,10 +131,13 @@ def _correlate(capture: Capture, stages: Stages, ready: Mapping[int, list[Stored
             f"{path} is a dataset of many nodes without raw files", "correlate the captures it is made of"
         )
     capture = close_killed(capture)
+    drop_unwritten(capture)
     stages.begin("reading")
-    parts = _skip_repeated(read_parts(capture, ready, stages, jobs), capture)
+    parts = read_parts(capture, ready, stages, jobs)
+    # The instances of a capture record apart.
+    parts = parts if capture.info.get("plan") else count_once(parts)
     _end(stages, "parse")
-    seen = SeenIdentities(seen_processes(capture.info), seen_threads(capture.info))
+    seen = SeenIdentities(seen_processes(capture.info), seen_threads(capture.info), seen_names(capture.info))
     tables, maps = _build_tables(parts, seen, capture, stages)
     stages.begin("writing the tables")
     # New tables may have the sizes of the old ones, and the new views no room: the old ones would pass for theirs.
@@ -143,7 +148,7 @@ def _correlate(capture: Capture, stages: Stages, ready: Mapping[int, list[Stored
     told = list_warnings(tables, maps, samples, attached=is_attached(capture.info))
     warnings = [*(capture.info.get("import_warnings") or []), *told]
     write_info(path, {**capture.info, "warnings": warnings})
-    held = hold_tables(tables, {"events": DRAWN_COLUMNS})
+    held = hold_tables(tables, {"events": list_drawn_columns(tables["events"])})
     _end(stages, "store")
     stages.begin("building the views of the page")
     try:
@@ -154,18 +159,6 @@ def _correlate(capture: Capture, stages: Stages, ready: Mapping[int, list[Stored
         return [*warnings, f"the views of the page were not stored, serve builds them again: {why}"]
     _end(stages, "views")
     return warnings
-
-
-def _skip_repeated(parts: Parts, capture: Capture) -> Parts:
-    """Return the parts without those of traces that are there twice; the instances of a capture record apart."""
-    # Of equals the one is kept whose stamps are finer.
-    traces = sorted((part for part in parts.each if part.source == "ftrace"), key=lambda part: sum(part.steps_ns))
-    if len(traces) < 2 or capture.info.get("plan"):
-        return parts
-    places = find_repeated_traces([part.read_events(("clock", "tid", "name", "stamp_ns")) for part in traces])
-    repeated = [traces[place] for place in places]
-    kept = [part for part in parts.each if not any(part is other for other in repeated)]
-    return Parts(kept, pl.concat([parts.skipped, *(skip_records(part.stored.ledger) for part in repeated)]))
 
 
 def _end(stages: Stages, stage: str) -> None:
@@ -184,6 +177,7 @@ def _build_tables(
     _end(stages, "align")
     stages.begin("linking")
     aligned = all(m.aligned for key, m in maps.items() if key.startswith("ftrace:"))
+    (dropped, spans), damaged = recorded_losses(capture.info), list_damaged(parts.small("ledger"))
     gpus = add_polled_gpus(_known_gpus(capture), parts.small("polls"))
     tables = link_tables(
         held.pop(),
@@ -194,11 +188,11 @@ def _build_tables(
         parts.small("hqd"),
         gpus,
         _list_unproven(capture),
-        list_damaged(parts.small("ledger")),
+        damaged,
+        list_trace_losses(pl.concat([losses, spans]), damaged),
     )
     _end(stages, "link")
     tables["processes"] = add_programs(tables["processes"], seen.processes)
-    dropped, spans = recorded_losses(capture.info)
     ledger = _sum_ledger(pl.concat([parts.small("ledger"), dropped]))
     losses = pl.concat([losses, spans, tables["losses"], list_unreadable(ledger, tables["events"])])
     tables |= {
@@ -216,28 +210,40 @@ def _align(
     Returns: threads and processes; all rows, as the only frame of a list; the clock maps.
     """
     held = [fold_constants(parts.read_events())]
-    identities = _map_threads(held[0], parts, seen)
+    exact = list_exact(capture.info)
+    owners = find_owners(select_source(held[0], "ftrace", OWNER_COLUMNS), parts.args, seen.named, exact)
+    held = [set_owners(held.pop(), owners)]
+    identities = _map_threads(held[0], parts, seen, owners)
     records, maps = _fit(held.pop(), parts, identities, capture)
     clocks = [m for key, m in maps.items() if key.startswith("ftrace:")]
     unknown = identities.log_threads["tid"].null_count()
     if not unknown or len(clocks) != 1 or not clocks[0].aligned:
         return identities, [records], maps
-    guessed = guess_threads(number_lives(place_records(records.select(VOTE_COLUMNS), maps), identities.lives))
+    voters = place_records(records.select(VOTE_COLUMNS), maps)
+    guessed = guess_threads(number_lives(voters, identities.lives, identities.births))
     # The log's own clock may be that of a time namespace.
     added = seen_time_offsets(capture.info).get("monotonic_ns", 0)
     again = _map_threads(
-        parts.read_events(THREAD_COLUMNS), parts, seen, lambda stamps: clocks[0].to_common(stamps) + added, guessed
-    )
+        set_owners(parts.read_events(THREAD_COLUMNS), owners), parts, seen, owners,
+        lambda stamps: clocks[0].to_common(stamps) + added, guessed,
+    )  # fmt: skip
     if again.log_threads["tid"].count() == identities.log_threads["tid"].count():
         return identities, [records], maps
     del records  # large
-    records, maps = _fit(fold_constants(parts.read_events()), parts, again, capture)
+    records, maps = _fit(set_owners(fold_constants(parts.read_events()), owners), parts, again, capture)
     return again, [records], maps
 
 
-def _map_threads(rows: pl.DataFrame, parts: Parts, seen: SeenIdentities, *known: Any) -> Identities:
+def _map_threads(
+    rows: pl.DataFrame,
+    parts: Parts,
+    seen: SeenIdentities,
+    owners: pl.DataFrame,
+    to_log: ToLog | None = None,
+    guessed: pl.DataFrame | None = None,
+) -> Identities:
     log, trace = (select_source(rows, source, THREAD_COLUMNS) for source in ("amd_log", "ftrace"))
-    return map_threads(log, trace, parts.args, seen, *known)
+    return map_threads(log, trace, parts.args, seen, to_log, guessed, owners)
 
 
 def _fit(

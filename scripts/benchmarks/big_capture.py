@@ -48,7 +48,7 @@ def write_big_capture(path: Path, shape: Shape) -> None:
     """Write the tables of a synthetic capture into a new folder."""
     path.mkdir(parents=True)
     (path / "raw").mkdir()
-    info = {"name": "SYNTHETIC", "synthetic": True, "files": [], "command": "SYNTHETIC: nothing was run"}
+    info = {"name": "SYNTHETIC", "synthetic": True, "files": [], "command": ["SYNTHETIC:", "nothing was run"]}
     write_info(path, info)
     write_tables(path, _tables(shape))
 

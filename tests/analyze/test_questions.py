@@ -15,11 +15,14 @@ from tracecorr.analyze.drm_jobs import summarize_drm_jobs
 from tracecorr.analyze.gaps import summarize_gaps
 from tracecorr.analyze.hsa_calls import summarize_hsa_calls
 from tracecorr.analyze.ioctls import explain_ioctls
+from tracecorr.analyze.launches import NO_PACKET
+from tracecorr.analyze.markdown import render_markdown
 from tracecorr.analyze.memory import summarize_memory
 from tracecorr.analyze.mqd import summarize_mqd_operations
 from tracecorr.analyze.paths import summarize_paths
 from tracecorr.analyze.priorities import summarize_priorities
 from tracecorr.analyze.queue_creation import summarize_queue_creation
+from tracecorr.analyze.report import summarize_capture
 from tracecorr.analyze.service import summarize_service
 from tracecorr.analyze.steady import list_setup_calls
 from tracecorr.analyze.verdicts import Evidence, judge_capture
@@ -129,7 +132,7 @@ def test_mqd_calls_of_a_wrapper_count_once() -> None:
     events = pl.DataFrame(
         rows, schema=dict(zip(names, (pl.Int64, pl.String, pl.String, pl.Int64), strict=True)), orient="row"
     )
-    found = summarize_mqd_operations(events.with_columns(ts_ns=pl.col("event")))
+    found = summarize_mqd_operations(events.with_columns(ts_ns=pl.col("event"), flags=pl.lit(0, pl.UInt16)))
     assert found.select("event", "operation", "cause", "ioctl").rows() == [
         (3, "init", "create", 1), (7, "restore", "restore", None), (9, "update", "update", 8),
     ]  # fmt: skip
@@ -397,6 +400,43 @@ def test_barriers_are_not_told_as_kernels_that_waited() -> None:
     told = _answer(run)[4].lines
     assert [line for line in told if "barrier" in line] == []
     assert sum("P95 of 1 dispatch packets" in line for line in told) == 2
+
+
+def test_why_nothing_tells_who_is_served_first() -> None:
+    """Each step further: no kernel, no GPU time, no recorded doorbell, one priority; with two it is told."""
+    run = make_run()
+    kernel = {"kind": "dispatch", "queue": 0, "packet_ns": 90, "doorbell_ns": 100, "complete_ns": 900}
+    timed = {**kernel, "gpu_start_ns": 300}
+    rung = {**timed, "doorbell_evidence": "recorded"}
+    run["queues"].append({"queue": 7, "process": 0, "hwq": 0x99, "priority_log": 0})
+
+    def told(*launches: dict[str, object]) -> list[str]:
+        lines = _answer({**run, "launches": list(launches)})[4].lines
+        begin = "who is served first cannot be told: "
+        return [line.removeprefix(begin).split(", or compare")[0] for line in lines if line.startswith(begin)]
+
+    profile = "to know it: run with profiling on, or import a profile of the same run (--rocprof)"
+    assert told({**timed, "kind": "barrier_and"})[0].startswith("no kernel is in the log; to know it: launch some")
+    assert told(kernel, kernel) == [f"no kernel has GPU times; {profile}, and trace the doorbells"]
+    assert told(kernel, {**rung, "gpu_start_ns": None}) == [f"no kernel has GPU times; {profile}"]
+    assert told(kernel, timed)[0].startswith("no kernel with GPU times has a recorded doorbell; to know it: trace with")
+    assert told(kernel, rung)[0].startswith("no kernels of two priorities were timed")
+    assert told(rung, {**rung, "queue": 7}) == []
+    run["files"] = run["files"][1:]
+    assert told()[0].startswith("there is no HIP log; to know it: record one (AMD_LOG_LEVEL=5)")
+
+
+def test_without_packets_no_link_is_said_to_be_complete() -> None:
+    run = make_run()
+    for files, launches, missing in (
+        (run["files"], [{"kind": "dispatch"}], ""),
+        (run["files"], [], NO_PACKET),
+        (run["files"][1:], [], "no AMD log: packets unknown; import with --amd-log"),
+    ):
+        report = summarize_capture("x", tables_of({**run, "files": files, "launches": launches}))
+        (section,) = (s for s in report.sections if s.key == "unlinked")
+        assert (section.missing, section.frame.height) == (missing, 0)
+        assert ("no packet or copy lacks a link" in render_markdown(report)) == (not missing)
 
 
 def test_jobs_of_each_ring() -> None:

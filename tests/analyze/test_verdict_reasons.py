@@ -7,18 +7,27 @@ from __future__ import annotations
 
 from pathlib import Path
 
-import polars as pl
 import pytest
 from analyze_tables import Rows, tables_of
-from judging import COMMAND_SUBMISSION, SECOND_STORE, Change, add, drop_events, drop_layer, empty, judge, put, put_event
+from judging import (
+    COMMAND_SUBMISSION,
+    SECOND_STORE,
+    Change,
+    add,
+    drop_events,
+    drop_layer,
+    empty,
+    join_runs,
+    judge,
+    put,
+    put_event,
+)
 from synthetic_run import make_run
 
 from tracecorr.analyze.markdown import render_markdown
 from tracecorr.analyze.report import summarize_capture
 from tracecorr.analyze.verdicts import Evidence, judge_capture
-from tracecorr.model import schema
 from tracecorr.pipeline import correlate, import_files
-from tracecorr.store.keys import count_keys, move_table
 
 
 def test_reasons_name_stages_and_what_is_missing_in_words() -> None:
@@ -142,11 +151,7 @@ def _with_a_second_node(other: Rows) -> Evidence:
     """Return a dataset of the run, none of whose jobs went to a compute ring, and another one on node b."""
     first = make_run()
     first["drm_jobs"] = [job for job in first["drm_jobs"] if job["ring_kind"] != "kcq"]
-    a, b = tables_of(first), tables_of(other)
-    used = count_keys(a)
-    moved = {name: move_table(b(name), name, used, 0) for name in schema.TABLES}
-    whole = {name: pl.concat([a(name), moved[name]]) for name in schema.TABLES}
-    return Evidence(whole.__getitem__, nodes={"a": a, "b": moved.__getitem__})
+    return join_runs(a=first, b=other)
 
 
 def _judge_of(evidence: Evidence, name: str) -> tuple[str, str]:
@@ -354,6 +359,13 @@ def test_a_capture_that_was_killed_may_have_lost_what_it_had_not_stored() -> Non
     for state, outcome in (("killed", "UNKNOWN"), ("complete", "PASS")):
         (verdict,) = judge_capture(tables_of(make_run()), info={"state": state}, names=["nothing_lost"])
         assert (verdict.outcome.value, "was killed" in verdict.finding.reason) == (outcome, state == "killed")
+
+
+def test_a_capture_that_failed_may_have_lost_what_it_had_not_stored() -> None:
+    info = {"state": "failed", "failure": "No space left on device"}
+    (verdict,) = judge_capture(tables_of(make_run()), info=info, names=["nothing_lost"])
+    assert verdict.outcome.value == "UNKNOWN"
+    assert "the capture failed: No space left on device, and what it had not stored" in verdict.finding.reason
 
 
 def test_a_lost_record_counts_once() -> None:

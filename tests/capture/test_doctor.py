@@ -164,6 +164,12 @@ def test_dry_run_refuses_what_a_capture_would(tmp_path: Path, monkeypatch: pytes
     assert [path.name for path in tmp_path.iterdir()] == ["x.tracecorr"]
 
 
+@pytest.mark.usefixtures("tracefs", "run_folder")
+def test_buffers_that_the_machine_cannot_have_are_refused(capfd: Capture) -> None:
+    assert main(["capture", "--dry-run", "--buffer-mb", "99999999", "--", "true"]) == 2
+    assert "--buffer-mb 99999999 is more than half of the memory" in capfd.readouterr().err
+
+
 @pytest.mark.parametrize("is_closed", [True, False], ids=["closed debugfs", "debugfs of this machine"])
 def test_without_root_nothing_is_tried(is_closed: bool, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     if os.geteuid() != 0:

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 from described import MACHINES, read_offer
-from hypothesis import given, settings
+from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from tracecorr.capture.kernel_probes import resolve_function
@@ -315,10 +315,22 @@ def test_impossible_plans_are_refused() -> None:
         make_plan(Wanted(), Offer("2.6.32", 2, 1 << 30))
 
 
+@pytest.mark.parametrize("memory", [24 << 30, (1 << 30) - 1])
+def test_buffers_larger_than_half_of_the_memory_are_refused(memory: int) -> None:
+    offer = replace(_machine("6.1"), memory_available_bytes=memory)
+    most = memory // 2 >> 20
+    assert make_plan(Wanted(buffer_mb=most), offer).instances
+    with pytest.raises(InputError, match=f"--buffer-mb {most + 1} is more than half") as refused:
+        make_plan(Wanted(buffer_mb=most + 1), offer)
+    assert f"give --buffer-mb {most} or less" in refused.value.next_step
+    assert refused.value.exit_code == 2
+
+
 @given(cpus=st.integers(1, 512), memory=st.integers(1 << 28, 1 << 42), buffer_mb=st.none() | st.integers(1, 1 << 14))
 @settings(max_examples=60, deadline=None)
 def test_buffers_stay_small(cpus: int, memory: int, buffer_mb: int | None) -> None:
     offer = replace(_machine("6.1"), cpus=cpus, memory_available_bytes=memory)
+    assume(buffer_mb is None or buffer_mb <= offer.most_buffer_mb)
     plan = make_plan(Wanted(buffer_mb=buffer_mb), offer)
     sizes = [i.buffer_kb_per_cpu for i in plan.instances] + [plan.perf_buffer_kb_per_cpu]
     whole = min(memory // 50, 2 << 30) if buffer_mb is None else buffer_mb << 20

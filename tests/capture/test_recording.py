@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import os
+import subprocess
 from functools import partial
 from pathlib import Path
 
 import polars as pl
 import pytest
 
+from tracecorr.analyze.run_facts import describe_run
 from tracecorr.api import open_capture
 from tracecorr.capture.owner import start_time
 from tracecorr.cli.console import open_capture as open_named
@@ -17,7 +19,7 @@ from tracecorr.model import schema
 from tracecorr.model.errors import CaptureError
 from tracecorr.pipeline import correlate
 from tracecorr.store import Capture, write_info
-from tracecorr.store.recording import list_raw_files
+from tracecorr.store.recording import describe_state, list_raw_files
 
 LINE = ":3:hip_module.cpp           :825 : 2496504193 us: [pid:{pid} tid: {tid:#x}]  hipInit ( 0 ) \n"
 TID = 0x7FB85B569880
@@ -39,6 +41,51 @@ def test_a_killed_recording_is_completed(folder: Path) -> None:
     assert "killed" in capture.info["problems"][0]
     assert [entry["path"] for entry in capture.info["files"]] == ["raw/amd_log/hip_7"]
     assert capture.table("events").collect().height == 1
+
+
+def test_a_recorder_whose_parent_does_not_look_is_dead(folder: Path) -> None:
+    with subprocess.Popen(["sleep", "60"]) as recorder:
+        info = {"state": "recording", "recorder": {"pid": recorder.pid, "started": start_time(recorder.pid)}}
+        write_info(folder, {**info, "files": []})
+        with pytest.raises(CaptureError, match="is being recorded now"):
+            correlate(folder)
+        recorder.kill()
+        os.waitid(os.P_PID, recorder.pid, os.WEXITED | os.WNOWAIT)
+        correlate(folder)
+    assert Capture.open(folder).info["state"] == "killed"
+
+
+@pytest.mark.parametrize("state", ["recording", "killed", "complete"])
+def test_what_a_killed_recorder_was_about_to_write_goes(folder: Path, state: str) -> None:
+    write_info(
+        folder, {"state": state, "recorder": {"pid": os.getpid(), "started": 1}, "files": list_raw_files(folder)}
+    )
+    left = [folder / ".capture.json.new", folder / "raw/.clock.json.new"]
+    for path in left:
+        path.write_bytes(bytes(9))
+    (folder / "raw/amd_log/.hip_8.new").symlink_to(folder / "capture.json")
+    correlate(folder)
+    assert [path for path in left if path.exists()] == []
+    assert (folder / "raw/amd_log/.hip_8.new").is_symlink()
+
+
+def test_what_a_recorder_keeps_for_its_end_stays_while_it_lives(folder: Path) -> None:
+    recorder = {"pid": os.getpid(), "started": start_time(os.getpid())}
+    write_info(folder, {"state": "complete", "recorder": recorder, "files": list_raw_files(folder)})
+    (folder / ".capture.json.new").write_bytes(bytes(9))
+    correlate(folder)
+    assert (folder / ".capture.json.new").exists()
+
+
+def test_a_capture_that_failed_says_why(folder: Path) -> None:
+    failed = {"state": "failed", "failure": "No space left on device", "files": list_raw_files(folder)}
+    write_info(folder, failed)
+    correlate(folder)
+    capture = Capture.open(folder)
+    assert capture.info["state"] == "failed"
+    said = "the capture failed: No space left on device"
+    assert f"state: {said}" in [*describe_run(capture.info)]
+    assert describe_state(capture.info) == said
 
 
 def test_a_log_that_grows_after_its_recorder_was_killed_is_read_as_far_as_it_is_listed(folder: Path) -> None:

@@ -15,6 +15,7 @@ import pytest
 from own_captures import HANGS, QUICK, REPO, Capture, unchanged
 
 from tracecorr.capture.tracefs import Tracefs
+from tracecorr.store.recording import describe_gaps
 
 pytestmark = pytest.mark.usefixtures("capturing")
 
@@ -167,14 +168,16 @@ def test_a_duration_ends_the_recording_and_not_the_workload(tmp_path: Path) -> N
     (tmp_path / "seen").touch()
     status, _, err = capture.end()
     assert status == 5
-    assert "--duration 0.3 s is over" in err
+    assert "--duration 0.3 s is over; the workload runs on" in err
     start, stop = (capture.info[key]["monotonic"] for key in ("start", "stop"))
     assert stop - start >= 300_000_000
 
 
 def test_kill_ends_the_workload_with_the_recording(tmp_path: Path) -> None:
     capture = Capture(tmp_path, "--duration", "0.2", "--kill", *QUICK, "--", "sleep", "60")
-    assert capture.end()[0] == 128 + signal.SIGTERM
+    status, _, err = capture.end()
+    assert status == 128 + signal.SIGTERM
+    assert "--duration 0.2 s is over; the workload gets SIGTERM (--kill)" in err and "runs on" not in err
 
 
 def test_too_little_space_ends_the_recording(tmp_path: Path) -> None:
@@ -241,6 +244,22 @@ def test_after_sigkill_the_folder_opens_and_clean_restores(tmp_path: Path, trace
     assert any(entry["form"] == "pages" for entry in capture.info["files"])
 
 
+def test_a_killed_capture_tells_what_was_probed_late(tmp_path: Path, tracefs: Tracefs, hsa_library: Path) -> None:
+    program = f"import ctypes, time; ctypes.CDLL('{hsa_library}'); time.sleep(60)"
+    with unchanged(tracefs):
+        capture = Capture(tmp_path, *QUICK, "--", sys.executable, "-c", program)
+        capture.wait_until(lambda: (capture.shown / "capture.json").exists() and bool(capture.info["plan"].get("late")))
+        (workload,) = _children(capture.process.pid)
+        capture.process.kill()
+        os.kill(workload, signal.SIGKILL)
+        capture.end()
+        environment = {**os.environ, "PYTHONPATH": str(REPO)}
+        subprocess.run([sys.executable, "-m", "tracecorr", "clean"], check=True, env=environment, capture_output=True)
+    told = list(describe_gaps(capture.info["plan"]))
+    assert any(line.startswith(f"late: {hsa_library.name} was found") for line in told)
+    assert not any("doorbells (libhsa-runtime64)" in line for line in told)
+
+
 def test_a_full_disk_ends_the_recording_and_the_folder_opens(tmp_path: Path, tracefs: Tracefs) -> None:
     disk = tmp_path / "disk"
     disk.mkdir()
@@ -253,7 +272,7 @@ def test_a_full_disk_ends_the_recording_and_the_folder_opens(tmp_path: Path, tra
             capture = Capture(disk, "--min-free-gb", "0", *QUICK, "--", "sh", "-c", script)
             status, _, err = capture.end()
         assert status in (6, 125), err
-        assert capture.info["state"] == "complete"
+        assert capture.info["state"] == ("failed" if status == 125 else "complete")
     finally:
         subprocess.run(["umount", disk], check=True)
 
@@ -287,7 +306,8 @@ def test_a_disk_that_stays_full_has_room_for_the_end_of_the_capture(tmp_path: Pa
             capture = Capture(disk, "--min-free-gb", "0", "--no-correlate", "-q", "--", "sh", "-c", script)
             status, _, err = capture.end()
         info = capture.info
-        assert (status, info["state"], info["exit_status"]) == (125, "complete", 6), err
+        assert (status, info["state"], info["exit_status"]) == (125, "failed", 6), err
+        assert info["failure"] == "No space left on device"
         assert any("the trace could not be written" in problem for problem in info["problems"])
         assert "the disk is full: what the HIP runtime could not write is missing" in err
         assert err.splitlines()[-1].startswith("next step: make room on its disk; ")

@@ -27,6 +27,9 @@ def _capture(run: Run, log_file: Path, trace_file: Path) -> None:
     ("words", "told"),
     [
         (["report", "a", "--strict"], "without --check"),
+        (["capture", "--pid", "1", "--pid", "2"], "--pid was given 2 times (1, 2)"),
+        (["capture", "--container", "a", "--container", "b", "--", "true"], "--container was given 2 times (a, b)"),
+        (["capture", "--image", "a", "--image", "b", "--", "true"], "--image was given 2 times (a, b)"),
         (["report", "a", "--json", "--html", "x.html"], "two forms"),
         (["report", "a", "--threshold", "kfd_create_ns=-5"], "no limit"),
         (["report", "a", "--threshold", "backlog_share=nan"], "no limit"),

@@ -3,19 +3,18 @@
 from __future__ import annotations
 
 from functools import partial
+from itertools import pairwise
 
 import polars as pl
 import pytest
 from stamp_series import stamps
 
-from tracecorr.analyze.experiment import (
-    as_rows,
-    judge_latency,
-    measure_overhead,
-    measure_yields,
-    summarize_phases,
-    summarize_throughput,
-)
+from tracecorr.analyze.experiment.causes import add_causes
+from tracecorr.analyze.experiment.latency import judge_latency
+from tracecorr.analyze.experiment.overlap import describe_apart, list_overlaps
+from tracecorr.analyze.experiment.phases import measure_overhead, summarize_phases, summarize_throughput
+from tracecorr.analyze.experiment.stamps import as_rows
+from tracecorr.analyze.experiment.yields import find_limit, measure_yields, summarize_yields
 
 NOTHING = pl.DataFrame(schema={"role": pl.String, "ratio": pl.Float64})
 judge = partial(judge_latency, kept=1.2)
@@ -23,7 +22,8 @@ judge = partial(judge_latency, kept=1.2)
 
 def test_figures_of_each_phase() -> None:
     rows = {(r["phase"], r["role"]): r for r in summarize_phases(stamps(100, 100)).to_dicts()}
-    assert list(rows) == [("high_alone", "high"), ("low_alone", "low"), ("together", "high"), ("together", "low")]
+    both = [("together", "high"), ("together", "low"), ("apart", "low")]  # The low one goes on when the high one ended.
+    assert list(rows) == [("high_alone", "high"), ("low_alone", "low"), *both]
     alone = rows["high_alone", "high"]
     assert (alone["launches"], alone["call_p50_ns"], alone["call_std_ns"]) == (100, 5000, 0)
     assert 90_000 < alone["done_p50_ns"] < 110_000
@@ -32,26 +32,70 @@ def test_figures_of_each_phase() -> None:
 
 def test_throughput_counts_both() -> None:
     rows = as_rows("together", 0, {"high": [(0, 1, 10**9)], "low": [(0, 1, 5), (5, 6, 10)]})
-    assert summarize_throughput(rows).rows() == [("together", 1, 3, 3.0)]
+    assert summarize_throughput(rows).rows() == [("together", 1, 3, 3, 3.0)]
 
 
-def test_when_the_low_one_stopped_and_resumed() -> None:
-    rows = as_rows(
-        "together", 0, {"high": [(100, 101, 200), (500, 501, 600)], "low": [(0, 1, 90), (90, 91, 150), (150, 151, 260)]}
+def low_alone(pause_ns: int, count: int = 50) -> pl.DataFrame:
+    """Return SYNTHETIC stamps of a low one that is alone and completes a launch each so many ns."""
+    return as_rows(
+        "low_alone", 0, {"low": [(i * pause_ns, i * pause_ns + 1, (i + 1) * pause_ns) for i in range(count)]}
     )
-    found = measure_yields(rows).select("low_completions", "stop_ns", "resume_ns").rows()
-    assert found == [(1, 50, 160), (0, None, None)]
+
+
+def beside(low_ends: list[int], high: list[tuple[int, int]]) -> pl.DataFrame:
+    """Return SYNTHETIC stamps of high launches (start, end) beside a low one with these completions, 10 ns alone."""
+    low = [(start, start, end) for start, end in pairwise([0, *low_ends])]
+    return pl.concat([low_alone(10), as_rows("together", 0, {"high": [(a, a, b) for a, b in high], "low": low})])
+
+
+def kinds(rows: pl.DataFrame) -> list[tuple[str, int, int, int | None, int | None]]:
+    return measure_yields(rows).select("kind", "low_completions", "pause_ns", "stop_ns", "resume_ns").rows()
+
+
+def test_a_stop_is_a_pause_that_the_low_one_alone_does_not_make() -> None:
+    """Alone it completes each 10 ns: no more than 20 ns are its usual pause."""
+    found = beside([*range(10, 130, 10), 185, *range(190, 400, 10)], [(115, 180), (200, 260), (300, 318)])
+    assert find_limit(found) == 20
+    assert kinds(found) == [("stopped", 1, 60, 5, 70), ("went on", 7, 10, None, None),
+                            ("too short to tell", 2, 10, None, None)]  # fmt: skip
+
+
+def test_a_pause_inside_a_launch_ends_there() -> None:
+    found = beside([*range(10, 130, 10), 160, *range(170, 300, 10)], [(105, 205)])
+    assert kinds(found) == [("stopped", 7, 40, 15, 55)]
+    rows = summarize_yields(found).select("what", "launches", "mean_ns").rows()
+    assert rows[:4] == [("stopped", 1, 40), ("stopped", 1, 15), ("stopped", 1, 55), ("went on", 0, None)]
+    assert rows[-1] == ("low one alone", None, 10)
+
+
+def test_a_low_one_that_is_not_at_work_throughout_a_launch_tells_nothing() -> None:
+    """Neither one that begins in it, nor one that ends in it, nor one that has ended."""
+    rows = beside([*range(110, 200, 10)], [(190, 240), (300, 400)])
+    early = as_rows("together", 1, {"high": [(0, 0, 60)], "low": [(5, 5, 10), (10, 10, 90)]})
+    assert [kind for kind, *_ in kinds(pl.concat([rows, early]))] == ["not at work throughout"] * 3
+
+
+def test_two_that_only_sleep_do_not_stop_each_other() -> None:
+    """SYNTHETIC: each sleeps on, whatever the other one does; so it was told that one stops after 288 us."""
+    sleep = [(i * 500_000, i * 500_000 + 10, (i + 1) * 500_000) for i in range(58)]
+    both = as_rows(
+        "together", 0, {"high": [(a + 200_000, b + 200_000, c + 200_000) for a, b, c in sleep], "low": sleep}
+    )
+    told = {(r["what"], r["launches"]) for r in summarize_yields(pl.concat([low_alone(500_000), both])).to_dicts()}
+    assert told == {("stopped", 0), ("went on", 0), ("too short to tell", 57), ("not at work throughout", 1),
+                    ("low one alone", None)}  # fmt: skip
+
+
+def test_without_the_low_one_alone_no_stop_is_claimed() -> None:
+    rows = beside([10, 20, 500], [(15, 400)]).filter(pl.col("phase") != "low_alone")
+    assert (find_limit(rows), kinds(rows)[0][0]) == (None, "too short to tell")
+    assert summarize_yields(low_alone(10)).is_empty()
 
 
 def test_a_second_program_that_is_being_loaded_launches_nothing() -> None:
     rows = as_rows("sequential", 0, {"high": [(0, 1, 10**9)], "low": [(10**11, 10**11 + 1, 10**11 + 10**9)]})
     again = rows.with_columns(pl.lit(1, pl.Int64).alias("round"))
-    assert summarize_throughput(pl.concat([rows, again])).rows() == [("sequential", 2, 4, 1.0)]
-
-
-def test_a_low_one_that_begins_later_does_not_resume() -> None:
-    rows = as_rows("together", 0, {"high": [(0, 1, 10), (95, 96, 110)], "low": [(90, 91, 120)]})
-    assert measure_yields(rows)["resume_ns"].to_list() == [None, 25]
+    assert summarize_throughput(pl.concat([rows, again])).rows() == [("sequential", 2, 4, None, 1.0)]
 
 
 def apart(low_from_ns: int) -> pl.DataFrame:
@@ -68,8 +112,33 @@ def test_launches_that_nobody_disturbed_tell_nothing() -> None:
     found = judge(apart(low_from_ns=10**9), NOTHING)
     assert found.outcome == "UNKNOWN"
     assert found.reason.startswith("only 0 of 100 launches of the high one ran while the low one was at work, ")
-    rows = {(r["phase"], r["role"]): r["beside"] for r in summarize_phases(apart(low_from_ns=10**9)).to_dicts()}
-    assert rows == {("high_alone", "high"): None, ("together", "high"): 0, ("together", "low"): 0}
+    assert (
+        found.remedy == "more launches of the high one (--iterations of the samples), which ended 900.60 ms before "
+        "the low one began; more --rounds"
+    )
+    rows = {(r["phase"], r["role"]) for r in summarize_phases(apart(low_from_ns=10**9)).to_dicts()}
+    assert rows == {("high_alone", "high"), ("apart", "high"), ("apart", "low")}
+    assert summarize_throughput(apart(low_from_ns=10**9)).select("phase", "beside").rows() == [("apart", 0)]
+
+
+def test_how_many_launches_ran_beside_the_other_one_is_told_for_each_round() -> None:
+    second = apart(low_from_ns=10**9).with_columns(pl.lit(1, pl.Int64).alias("round"))
+    rows = list_overlaps(pl.concat([apart(low_from_ns=50 * 10**6), second]), "plain").rows()
+    assert [row[:5] for row in rows] == [("plain", 0, "high", 100, 50), ("plain", 0, "low", 50, 50),
+                                         ("plain", 1, "high", 100, 0), ("plain", 1, "low", 50, 0)]  # fmt: skip
+    assert rows[3][5:] == (10**9, 49_900_000)
+
+
+def test_hardly_a_launch_beside_the_other_one_is_told_first() -> None:
+    """The low one ended early; where both were at work long enough there is no such notice."""
+    early = apart(low_from_ns=-45 * 10**6)
+    assert describe_apart(apart(low_from_ns=50 * 10**6), "plain") == ""
+    told = describe_apart(early, "captured")
+    assert told.startswith("captured rounds of both at once: 5 of 100 launches of the high one ran while the low one ")
+    assert told.endswith("more launches of the low one (--iterations of the samples), which ended first")
+    found = judge(pl.concat([early, early, early, early, early]), NOTHING)
+    assert (found.outcome, found.counts["launches_beside"]) == ("UNKNOWN", 25)
+    assert found.reason.endswith("ran while the low one was at work: these rounds tell of either alone")
 
 
 def test_the_verdict_takes_the_launches_beside_the_low_one() -> None:
@@ -143,6 +212,24 @@ def test_launches_too_few_to_show_a_percentile_may_all_be_faster() -> None:
     assert found.reason.endswith(": so few launches beside the low one may all have been faster than P95")
 
 
+def test_instrumentation_is_measured_in_like_situations() -> None:
+    """SYNTHETIC: beside the low one a launch takes four times as long; captured, the low one came too late."""
+    plain, captured = apart(low_from_ns=50 * 10**6), apart(low_from_ns=10**9)
+    undisturbed = captured.with_columns(complete_ns=pl.col("start_ns") + 100_000 + 10_000 * (pl.col("role") == "high"))
+    for first, other, ratio in ((plain, undisturbed, 1.1), (undisturbed, plain, 0.91)):
+        rows = measure_overhead(first, other).filter(pl.col("role") == "high").select("phase", "ratio").rows()
+        assert rows == [("high_alone", ratio), ("together", None), ("apart", ratio)]
+    beside = {r["phase"]: r for r in measure_overhead(plain, undisturbed).filter(pl.col("role") == "high").to_dicts()}
+    assert (beside["together"]["plain_launches"], beside["together"]["captured_launches"]) == (50, 0)
+    assert judge(undisturbed, measure_overhead(undisturbed, plain)).reason.startswith("only 0 of 100")
+
+
+def test_a_ratio_of_a_few_launches_is_none() -> None:
+    few = measure_overhead(stamps(100, 100), stamps(100, 100, count=5))
+    assert few["ratio"].null_count() == few.height > 0
+    assert measure_overhead(stamps(100, 100), stamps(100, 100).clear()).is_empty()
+
+
 def test_costly_instrumentation_makes_it_unknown() -> None:
     plain = stamps(100, 100)
     slow = plain.with_columns(pl.col("complete_ns") + 60_000)
@@ -150,3 +237,30 @@ def test_costly_instrumentation_makes_it_unknown() -> None:
     assert overhead.filter(pl.col("phase") == "high_alone")["ratio"].item() > 1.2
     assert judge(plain, overhead).outcome == "UNKNOWN"
     assert judge(plain, measure_overhead(plain, plain)).outcome == "PASS"
+
+
+def set_priorities(*refused: bool | None) -> pl.DataFrame:
+    return pl.DataFrame({"update_refused": refused}, schema={"update_refused": pl.Boolean})
+
+
+@pytest.mark.parametrize(
+    ("refused", "told"),
+    [
+        ((True, True), "the driver refused to set the priority (UPDATE_QUEUE) of 2 of 2 queues of the captured rounds"),
+        ((True, False, None), "the driver refused to set the priority (UPDATE_QUEUE) of 1 of 2 queues of the captured"),
+        ((None,), "whether the driver took the priorities is not recorded"),
+        ((), "whether the driver took the priorities is not recorded"),
+        ((False, False), ""),
+    ],
+)
+def test_a_verdict_names_what_else_its_evidence_tells(refused: tuple[bool | None, ...], told: str) -> None:
+    late, kept = judge(stamps(100, 300), NOTHING), judge(stamps(100, 100), NOTHING)
+    found = add_causes(late, set_priorities(*refused), 2)
+    assert found.outcome == "FAIL" and found.reason.startswith(f"{late.reason}; ")
+    assert told in found.reason
+    assert ("is no statement on preemption" in found.reason) == (True in refused)
+    assert ("priorit" in found.reason) == bool(told)
+    assert found.reason.endswith("; both may also have waited for a CPU (this machine has 2), which is not measured")
+    # A latency that was kept needs no cause; that no priority arrived is told all the same.
+    calm = add_causes(kept, set_priorities(*refused), 2)
+    assert (calm.reason == kept.reason) == (True not in refused)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import re
 from collections.abc import Callable
 from pathlib import Path
 
@@ -38,6 +39,42 @@ def test_old_naming_of_kernel_6_1(data_folder: Path, tmp_path: Path) -> None:
     capture = _correlate(data_folder / "vm" / "bookworm-mocksched" / "sched.trace.txt", tmp_path / "old.tracecorr")
     assert _rows(capture) == _expected("drm_jobs-6.1.csv")
     _assert_links(capture)
+
+
+def _with_gap(trace: Path, out: Path, lost: Callable[[str, float], bool]) -> Path:
+    """Write a recorded trace (old naming) without some of its records, with the line that the kernel prints there."""
+    lines, lost_on = [], ""
+    for line in trace.read_text().splitlines(keepends=True):
+        found = re.search(r"\[(\d+)\] \S+ +(\d+\.\d+): ", line)
+        if found and lost(line, float(found[2])):
+            lost_on = found[1]
+            continue
+        lines += [f"CPU:{int(lost_on)} [LOST 2 EVENTS]\n"] if lost_on else []
+        lines.append(line)
+        lost_on = ""
+    out.write_text("".join(lines))
+    return out
+
+
+def test_records_that_name_two_rings_are_of_two_jobs(data_folder: Path, tmp_path: Path) -> None:
+    """Of a fence that two jobs had the run and end of the first, and the queueing of the second, are lost."""
+    whole = data_folder / "vm" / "bookworm-mocksched" / "sched.trace.txt"
+    of_fence = [line for line in whole.read_text().splitlines() if "fence=0000000084defbfb" in line]
+    lacking = {line + "\n" for line in of_fence[1:4]}
+    trace = _with_gap(whole, tmp_path / "gap.txt", lambda line, _: line in lacking)
+    jobs = [job for job in _rows(_correlate(trace, tmp_path / "x.tracecorr")) if job["fence"] == "0x84defbfb"]
+    told = [[name for name in ("queued_ns", "run_ns", "done_ns") if job[name]] for job in jobs]
+    assert [(job["ring"], job["id"]) for job in jobs] == [("comp_1.0.0", "2"), ("gfx_0.0.0", "5")]
+    assert told == [["queued_ns"], ["run_ns", "done_ns"]]
+
+
+def test_an_end_behind_lost_records_may_be_of_a_later_job_with_the_same_fence(
+    data_folder: Path, tmp_path: Path
+) -> None:
+    whole = data_folder / "vm" / "bookworm-mocksched" / "sched.trace.txt"
+    trace = _with_gap(whole, tmp_path / "gap.txt", lambda _, at: 8.7320 < at < 9.27575)
+    (job,) = [job for job in _rows(_correlate(trace, tmp_path / "x.tracecorr")) if job["fence"] == "0x84defbfb"]
+    assert (job["id"], job["run_ns"], job["done_ns"]) == ("2", "8716361000", "")
 
 
 def test_new_naming_of_kernel_7_3(tmp_path: Path) -> None:

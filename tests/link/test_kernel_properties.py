@@ -19,7 +19,7 @@ _EVENTS = {
     "event": pl.Int64, "ts_ns": pl.Int64, "dur_ns": pl.Int64, "offset": pl.Int64, "end_offset": pl.Int64,
     "file": pl.UInt16, "step_hi_ns": pl.Int64, "thread": pl.UInt32, "process": pl.UInt32, "layer": pl.String,
     "name": pl.String, "source": pl.String, "parent": pl.Int64, "depth": pl.UInt16, "fd": pl.Int32, "cmd": pl.UInt32,
-    "arg": pl.UInt64, "result": pl.String,
+    "arg": pl.UInt64, "result": pl.String, "flags": pl.UInt16,
 }  # fmt: skip
 
 

@@ -21,6 +21,7 @@ from tracecorr.model.schema import CAT
 
 RING = 0x3C00000
 NO_LOSSES = pl.DataFrame(schema={"file": pl.UInt16, "lost": pl.Float64})
+UNSEEN = pl.DataFrame(schema={"from_ns": pl.Int64, "to_ns": pl.Int64})
 NO_LATE = pl.DataFrame(schema={"file": pl.UInt16, "to_ns": pl.Int64})
 
 
@@ -314,7 +315,7 @@ def test_packets_of_two_log_ids_are_of_two_queues_though_the_line_of_one_was_los
     )  # fmt: skip
     args = pl.DataFrame(schema={"event": pl.Int64, "key": pl.String, "u64": pl.UInt64, "text": pl.String})
     rings = pl.DataFrame(schema=RINGS)
-    queues = build_queues(events, packets, args, aligned=True, losses=NO_LOSSES, rings=rings)
+    queues = build_queues(events, packets, args, aligned=True, losses=NO_LOSSES, unseen=UNSEEN, rings=rings)
     found = dict(assign_queues(events, queues, aligned=True).rows())
     assert [queues.filter(pl.col("queue") == found[n])["log_id"].item() for n in places] == [4, 4, 6, 6]
 

@@ -107,20 +107,33 @@ def test_the_function_tracer_sees_no_nesting(correlate_trace: Correlator) -> Non
     assert _multiplicities(capture) == [("init_mqd_v9_4_3", 4)]
 
 
-def test_two_tracers_of_one_call_count_once(correlate_trace: Correlator) -> None:
-    """A probe fires inside the function that the function tracer (or function_graph) has just entered."""
-    inner = _probe("init_mqd_v9_4_3", inner=_probe("init_mqd_v9_4_3", inner=_flat(
-        _probe("init_mqd", inner=_probe("init_mqd")) for _ in range(4))))  # fmt: skip
+def _seen_before(name: str, inner: list[str] | None = None) -> list[str]:
+    """Return the lines of a call that the function tracer and, behind it, a probe recorded."""
+    return [*_function(name), *_probe(name, inner=inner)]
+
+
+def _seen_inside(name: str, inner: list[str] | None = None) -> list[str]:
+    """Return the lines of a call that a probe and, inside of it, the function tracer recorded."""
+    return _probe(name, inner=[*_function(name), *(inner or [])])
+
+
+@pytest.mark.parametrize("seen", [_seen_before, _seen_inside])
+def test_two_tracers_of_one_call_count_once(correlate_trace: Correlator, seen: Callable[..., list[str]]) -> None:
+    """SYNTHETIC: the function tracer's record stands before that of the probe (as in the VM), or behind it."""
+    inner = seen("init_mqd_v9_4_3", inner=_flat(seen("init_mqd") for _ in range(4)))
     capture = correlate_trace("\n".join(_create(inner)))
     assert _queues(capture, "mqd_events") == [(1,)]
     assert _multiplicities(capture) == [("init_mqd_v9_4_3", 4)]
+    (verdict,) = judge_capture(capture.table, names=["mqd_ops_per_queue"])
+    assert (str(verdict.outcome), verdict.finding.counts["init_by_create"]) == ("PASS", 1)
 
 
 def _operations(*names: str) -> list[tuple[str, str, int]]:
     """Return name, operation and multiplicity of what ran in one CREATE_QUEUE, in this order."""
-    rows = [(0, "ioctl", "AMDKFD_IOC_CREATE_QUEUE", None, None), (1, "kfd", "create_queue_cpsch", 0, 0)]
-    rows += [(2 + i, "mqd", name, 1, 0) for i, name in enumerate(names)]
-    schema = {"event": pl.Int64, "layer": pl.String, "name": pl.String, "parent": pl.Int64, "enclosing_call": pl.Int64}
+    rows = [(0, "ioctl", "AMDKFD_IOC_CREATE_QUEUE", None, None, 0), (1, "kfd", "create_queue_cpsch", 0, 0, 0)]
+    rows += [(2 + i, "mqd", name, 1, 0, 0) for i, name in enumerate(names)]
+    schema = {"event": pl.Int64, "layer": pl.String, "name": pl.String}
+    schema |= {"parent": pl.Int64, "enclosing_call": pl.Int64, "flags": pl.UInt16}
     events = pl.DataFrame(rows, schema=schema, orient="row")
     found = list_mqd_operations(events).join(events.select("event", "name"), on="event", maintain_order="left")
     return found.select("name", "operation", "multiplicity").rows()

@@ -8,6 +8,7 @@ import signal
 import subprocess
 import sys
 import time
+from collections import Counter
 from pathlib import Path
 
 import pytest
@@ -38,21 +39,29 @@ def test_preempt_in_a_container(docker: ContainerRig, tmp_path: Path) -> None:
     assert ended.status == 0, ended.err
     report = json.loads(ended.out)
     sections = report["sections"]
-    told = {(r["phase"], r["role"]): r["launches"] for r in sections["phases"]}
+    told = Counter[tuple[str, str]]()
+    for row in sections["phases"]:
+        told[_started(row["phase"]), row["role"]] += row["launches"]
     assert told["together", "high"] == told["together", "low"] == told["sequential", "low"] == 30
-    asked = {(r["phase"], r["priority_hip"]) for r in sections["priorities"]}
+    asked = {(_started(r["phase"]), r["priority_hip"]) for r in sections["priorities"]}
     assert {("high_alone", -1), ("low_alone", 1), ("together", -1), ("together", 1)} <= asked
-    assert {(r["phase"], r["role"]) for r in sections["overhead"]} >= {("together", "high"), ("together", "low")}
-    assert all(r["ratio"] > 0 for r in sections["overhead"])
+    overhead = {(_started(r["phase"]), r["role"]) for r in sections["overhead"]}
+    assert overhead >= {("together", "high"), ("together", "low")}
+    assert all(r["ratio"] > 0 for r in sections["overhead"] if "alone" in r["phase"])
     moves = {(r["phase"], r["what"]): r for r in sections["moves"]}
     assert len(moves) == 9
-    load = [r for r in sections["utilisation"] if r["phase"] == "together"]
+    load = [r for r in sections["utilisation"] if _started(r["phase"]) == "together"]
     # A model has no sysfs of a card: its load is not known, and that is said.
     assert {r["figure"] for r in load if r["known"].startswith("UNKNOWN")} >= {"GPU busy", "memory busy"}
     assert any(r["figure"] == "ring filled" and r["known"] == "recorded" and r["max"] > 0 for r in load)
-    info = Capture.open(tmp_path / "x.experiment" / "together.tracecorr").info
+    info = Capture.open(tmp_path / "x.experiment" / "high_alone.tracecorr").info
     assert info["overhead_ratio"] == max(info["overhead_ratios"].values()) > 0
     assert docker.call("exec", "preempt", "ls", "-A", "/tmp") == ""
+
+
+def _started(phase: str) -> str:
+    """Return the phase without what became of it: whether both are at work at once is up to the machine."""
+    return "together" if phase == "apart" else phase
 
 
 @pytest.mark.parametrize("heeds", [True, False])

@@ -70,6 +70,17 @@ def test_a_damaged_description_is_named(capture: Path, keys: tuple[Any, ...], va
     assert "capture.json is damaged" in str(error.value) and error.value.next_step
 
 
+@pytest.mark.parametrize(
+    ("plan", "says"),
+    [([1], r"nodes\[0\].plan is no object"), ({"late": [{"library": "a"}]}, r"nodes\[0\].plan.late\[0\] has no pid")],
+)
+def test_a_damaged_plan_of_a_node_is_named(capture: Path, plan: Any, says: str) -> None:
+    node = {"node": "a", "used": {}, "capture": "a", "shift_ns": 0, "placed_by": "own_clock", "plan": plan}
+    _change(capture / "capture.json", ("nodes",), [node])
+    with pytest.raises(CaptureError, match=says):
+        Capture.open(capture)
+
+
 def test_null_in_place_of_a_list_is_no_damage(capture: Path) -> None:
     for keys in (("plan", "instances"), ("plan", "probes"), ("warnings",), ("wanted", "ranges"), ("processes",)):
         _change(capture / "capture.json", keys, None)

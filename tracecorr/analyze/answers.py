@@ -23,6 +23,7 @@ class Section:
         evidence: how the rows are known: recorded, derived or inferred, and from what.
         missing: the source that the answer lacks and how to get it; empty when it has all.
         nothing: what an answer without rows means.
+        is_whole: whether its texts are shown to their end, however long they are.
     """
 
     key: str
@@ -31,6 +32,7 @@ class Section:
     evidence: str = ""
     missing: str = ""
     nothing: str = "none"
+    is_whole: bool = False
 
 
 @dataclass(frozen=True)

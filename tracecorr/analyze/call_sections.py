@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+import polars as pl
+
 from tracecorr.analyze.answers import Section
 from tracecorr.analyze.clocks import describe_durations, find_untimed
 from tracecorr.analyze.driver_events import summarize_driver_events
@@ -15,6 +17,7 @@ from tracecorr.analyze.hsa_calls import summarize_hsa_calls
 from tracecorr.analyze.ioctls import explain_ioctls, summarize_ioctls
 from tracecorr.analyze.lacks import explain_lack
 from tracecorr.analyze.rocprof import summarize_rocprof
+from tracecorr.analyze.verdicts.evidence import Evidence
 
 
 def list_call_sections(tables: Tables, sources: set[str]) -> Iterator[Section]:
@@ -68,17 +71,18 @@ def list_call_sections(tables: Tables, sources: set[str]) -> Iterator[Section]:
     )
 
 
-def list_driver_sections(tables: Tables, sources: set[str]) -> Iterator[Section]:
+def list_driver_sections(evidence: Evidence, sources: set[str]) -> Iterator[Section]:
     """Yield the sections about what the driver did.
 
     Args:
-        tables: gives a table by its name.
+        evidence: the tables of a capture.
         sources: the sources that were read.
     """
+    tables = evidence.tables
     yield Section(
         "drm_jobs",
         "Jobs of the kernel's GPU scheduler",
-        summarize_drm_jobs(tables("drm_jobs"), timed=not find_untimed(tables("clock_map"))),
+        evidence.by_node(_jobs).sort("jobs", descending=True, maintain_order=True),
         "recorded by the events of gpu_scheduler or amdgpu; `waited` = from queued to handed to the ring, `ran` = "
         "until its fence. `kcq` = kernel compute queue; queued, run, done = jobs seen at that stage. Work that goes by "
         f"doorbell is no such job{_scaled(tables)}",
@@ -90,7 +94,7 @@ def list_driver_sections(tables: Tables, sources: set[str]) -> Iterator[Section]
         "Kernel functions and events",
         summarize_driver_events(tables("events")),
         "recorded: rows of the trace beside system calls, ioctls and doorbells; times of those that have a begin and "
-        f"an end{_scaled(tables)}",
+        f"an end; a call that two tracers recorded is one of the rows{_scaled(tables)}",
         explain_lack(sources, "kernel functions", trace=True),
         nothing="the trace holds no function or event of the driver",
     )
@@ -102,6 +106,10 @@ def list_driver_sections(tables: Tables, sources: set[str]) -> Iterator[Section]
         "not run until its restore. What the driver's small buffer had no room for it tells since DROPPED_EVENT only",
         nothing="no SMI event of the KFD is recorded (a capture as root on a machine with GPUs takes them)",
     )
+
+
+def _jobs(node: Evidence) -> pl.DataFrame:
+    return summarize_drm_jobs(node.tables("drm_jobs"), timed=not find_untimed(node.tables("clock_map")))
 
 
 def _scaled(tables: Tables) -> str:

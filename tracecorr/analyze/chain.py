@@ -9,6 +9,7 @@ from typing import Any
 import polars as pl
 
 from tracecorr.analyze.frames import Tables
+from tracecorr.model.sights import is_counted
 
 Row = dict[str, Any]
 
@@ -99,7 +100,8 @@ def read_events(tables: Tables, events: Iterable[int]) -> list[Row]:
 
 
 def _same_chain(tables: Tables, root: int, max_rows: int) -> set[int]:
-    same = (pl.col("chain") == root) | (pl.col("parent") == root)
+    # A second sight of a call is no step of its own.
+    same = ((pl.col("chain") == root) | (pl.col("parent") == root)) & is_counted()
     return set(tables("events").filter(same).select("event").head(4 * max_rows).collect()["event"])
 
 

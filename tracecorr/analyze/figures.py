@@ -18,6 +18,7 @@ from tracecorr.analyze.hip_calls import summarize_hip_calls
 from tracecorr.analyze.paths import summarize_paths
 from tracecorr.link.packets.packet_index import measure_depth
 from tracecorr.model.errors import InputError
+from tracecorr.model.sights import is_counted
 
 # Okabe-Ito: safe for colour-blind readers.
 COLOURS = {
@@ -39,6 +40,8 @@ def draw_timeline(
 ) -> go.Figure:
     """Return the events of a span of time as bars, one lane per thread and layer, and per queue.
 
+    Second sights of a call are left out.
+
     Args:
         t0_ns, t1_ns: ns after the first event; the whole capture where None.
         layers: layers wanted; all when empty.
@@ -48,7 +51,7 @@ def draw_timeline(
     """
     first = int(collect(tables("events").select(pl.col("ts_ns").min())).item() or 0)
     low, high = first + (t0_ns or 0), None if t1_ns is None else first + t1_ns
-    rows = tables("events").filter(pl.col("ts_ns") + pl.col("dur_ns").fill_null(0) >= low)
+    rows = tables("events").filter(is_counted(), pl.col("ts_ns") + pl.col("dur_ns").fill_null(0) >= low)
     if high is not None:
         rows = rows.filter(pl.col("ts_ns") <= high)
     if layers:

@@ -41,9 +41,10 @@ def render_comparison(comparison: Comparison) -> str:
     return "\n".join((*head, *findings, "", *(line for s in comparison.sections for line in _section_lines(s))))
 
 
-def render_experiment(name: str, finding: Finding, sections: Iterable[Section]) -> str:
-    """Return the report of an experiment: its verdict, then the tables."""
-    head = [f"# {name}\n", f"**{finding.outcome}** the high one keeps its latency: {finding.reason}"]
+def render_experiment(name: str, finding: Finding, sections: Iterable[Section], notices: Iterable[str] = ()) -> str:
+    """Return the report of an experiment: what must be known first, its verdict, then the tables."""
+    head = [f"# {name}\n", *(f"**Not together:** {notice}\n" for notice in notices)]
+    head.append(f"**{finding.outcome}** the high one keeps its latency: {finding.reason}")
     if finding.remedy:
         head.append(f"- to know it: {finding.remedy}")
     return "\n".join((*head, "", *(line for s in sections for line in _section_lines(s))))
@@ -54,11 +55,17 @@ def render_summary(report: Report) -> str:
     return "\n".join(_summary_lines(report))
 
 
-def render_table(frame: pl.DataFrame, max_rows: int = _MAX_ROWS) -> str:
-    """Return a frame as a Markdown table, with units; columns without any value are left out."""
+def render_table(frame: pl.DataFrame, max_rows: int = _MAX_ROWS, max_text: int | None = _MAX_TEXT) -> str:
+    """Return a frame as a Markdown table, with units; columns without any value are left out.
+
+    Args:
+        frame: the table.
+        max_rows: more are counted and not shown.
+        max_text: longer texts are cut; None = none is.
+    """
     shown = [c for c in frame.columns if frame[c].null_count() < frame.height]
     lines = [_row(render_heading(c) for c in shown), _row("---" for _ in shown)]
-    lines += [_row(_cell(render_value(c, row[c])) for c in shown) for row in plain_rows(frame.head(max_rows))]
+    lines += [_row(_cell(render_value(c, row[c]), max_text) for c in shown) for row in plain_rows(frame.head(max_rows))]
     if frame.height > max_rows:
         lines.append(f"\n... and {frame.height - max_rows} more: `--json` has all")
     return "\n".join(lines)
@@ -150,6 +157,13 @@ def _profile_text(calls: Mapping[str, int]) -> str:
 
 
 def _clock_text(summary: dict[str, Any]) -> str:
+    alone = summary.get("nodes_of_one_clock") or []
+    if not alone or summary["clocks"] == 1:
+        return _alignment_text(summary)
+    return f"{_alignment_text(summary)}; on {', '.join(alone)} there is only one clock, nothing to align"
+
+
+def _alignment_text(summary: dict[str, Any]) -> str:
     if summary["unaligned"] and summary["clocks"] == 1:
         return "only one, nothing to align; times are its own, not CLOCK_MONOTONIC's"
     if summary["unaligned"]:
@@ -208,7 +222,7 @@ def _section_lines(section: Section) -> Iterator[str]:
         return
     if section.evidence:
         yield f"How it is known: {section.evidence}.\n"
-    yield render_table(section.frame)
+    yield render_table(section.frame, max_text=None if section.is_whole else _MAX_TEXT)
     yield ""
 
 
@@ -216,6 +230,6 @@ def _row(cells: Iterable[str]) -> str:
     return f"| {' | '.join(cells)} |"
 
 
-def _cell(text: str) -> str:
-    short = text if len(text) <= _MAX_TEXT else f"{text[: _MAX_TEXT - 3]}..."
+def _cell(text: str, max_text: int | None) -> str:
+    short = text if max_text is None or len(text) <= max_text else f"{text[: max_text - 3]}..."
     return short.replace("|", "\\|").replace("\n", " ")

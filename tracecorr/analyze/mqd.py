@@ -20,7 +20,8 @@ def summarize_mqd_operations(kernel_events: pl.DataFrame) -> pl.DataFrame:
     """Return one row per MQD operation on a user queue, with what caused it; calls per XCC count once.
 
     Args:
-        kernel_events: rows of the layers ioctl, kfd and mqd: event, ts_ns, name, layer, parent (texts as strings).
+        kernel_events: rows of the layers ioctl, kfd and mqd: event, ts_ns, name, layer, parent, flags (texts
+            as strings).
 
     Returns: event, ts_ns, name, operation, cause (`create`, `update`, `cu_mask`, `destroy`, `restore`, `other`),
         ioctl (the enclosing ioctl, null for a worker's).

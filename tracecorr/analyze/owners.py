@@ -105,7 +105,7 @@ def _node_sections(evidence: Evidence) -> Iterator[Section]:
             "nodes",
             "Nodes",
             summarize_nodes(evidence.tables, nodes),
-            "one row per capture of the dataset; all other tables and verdicts are of all nodes together, "
-            "and what a verdict does not find must have been looked for on each node. "
-            "call = duration of the HIP calls that dispatch a kernel",
+            "one row per capture of the dataset; tables without the column `node` are of all nodes together. A "
+            "verdict is FAIL where it is on one node, else UNKNOWN where it is on one, else PASS; a node that has "
+            "nothing of what a claim is about is left out. call = duration of the HIP calls that dispatch a kernel",
         )

@@ -11,6 +11,7 @@ from tracecorr.analyze.doorbell_pages import find_pages_of_queues, list_doorbell
 from tracecorr.analyze.frames import Tables, collect
 from tracecorr.analyze.mqd import summarize_mqd_operations
 from tracecorr.model.kinds import QUEUES_COUNTED
+from tracecorr.model.sights import is_counted
 
 
 def summarize_queue_creation(tables: Tables) -> pl.DataFrame:
@@ -75,8 +76,8 @@ def _kernel_side(tables: Tables, made: pl.DataFrame) -> pl.DataFrame:
     ioctls = ioctls.select(create_ioctl_event="event", start_ns="ts_ns", ioctl_ns="dur_ns", ioctl_result="result")
     kernel = collect(
         tables("events")
-        .filter(pl.col("layer").is_in(["ioctl", "kfd", "mqd"]))
-        .select("event", "ts_ns", "dur_ns", "layer", "name", "parent")
+        .filter(pl.col("layer").is_in(["ioctl", "kfd", "mqd"]) & is_counted())
+        .select("event", "ts_ns", "dur_ns", "layer", "name", "parent", "flags")
         .with_columns(pl.col("layer", "name").cast(pl.String))
     )
     inside = find_enclosing_ioctls(kernel).rename({"ioctl": "create_ioctl_event"})

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import polars as pl
 
 from tracecorr.analyze.frames import as_text, collect
@@ -42,19 +44,24 @@ def count_doubled(queues: pl.DataFrame) -> int:
     """Return how many queues may be counted twice: in the log by creation and packets, or by the log and the trace.
 
     Args:
-        queues: as `summarize_queues` returns them.
+        queues: as `summarize_queues` returns them; of a dataset with `node`.
     """
-    return _count_ringless(queues) + _count_apart(queues)
+    return _count_by_node(_count_ringless, queues) + _count_by_node(_count_apart, queues)
 
 
 def explain_doubled(queues: pl.DataFrame) -> list[str]:
     """Return, in words, why queues may be counted twice; nothing where none is.
 
     Args:
-        queues: as `summarize_queues` returns them.
+        queues: as `summarize_queues` returns them; of a dataset with `node`.
     """
-    counts = ((_count_ringless(queues), _RINGLESS), (_count_apart(queues), _APART))
-    return [reason for count, reason in counts if count]
+    causes = ((_count_ringless, _RINGLESS), (_count_apart, _APART))
+    return [reason for count, reason in causes if _count_by_node(count, queues)]
+
+
+def _count_by_node(count: Callable[[pl.DataFrame], int], queues: pl.DataFrame) -> int:
+    """Return the sum over the nodes of a dataset: a queue of one is none of another's."""
+    return sum(map(count, queues.partition_by("node"))) if "node" in queues.columns else count(queues)
 
 
 def _count_ringless(queues: pl.DataFrame) -> int:

@@ -87,8 +87,7 @@ def _summarize(sources: set[str], frames: dict[str, pl.DataFrame], rows: Mapping
         "doorbell_stores": rows["doorbell_stores"],
         "doorbells_recorded": _total(packets, "doorbell_recorded"),
         "doorbells_inferred": _total(packets, "doorbell_inferred"),
-        "unaligned": sorted(set(clocks.filter(pl.col("method") == "unaligned")["source"].drop_nulls())),
-        "clocks": clocks["source"].drop_nulls().n_unique(),
+        **_summarize_clocks(clocks),
         "time_error_p50_ns": errors["p50_ns"].max(),
         "time_error_ns": errors["max_ns"].max(),
         "widest_clock": _name_widest(clocks),
@@ -97,6 +96,25 @@ def _summarize(sources: set[str], frames: dict[str, pl.DataFrame], rows: Mapping
         "losses_untold": _total(frames["losses"], "untold"),
         "losses_at_least": count_at_least(frames["losses"]),
         "trace_losses": _total(frames["losses"].filter(pl.col("source") == "ftrace"), "spans"),
+    }
+
+
+def _summarize_clocks(clocks: pl.DataFrame) -> dict[str, Any]:
+    """Return how many clocks there are, those that are unaligned, and the nodes of a dataset that have only one.
+
+    Such a node's clock is unaligned with nothing; of a dataset `clocks` are those of the node that has most.
+    """
+    unaligned = clocks.filter(pl.col("method") == "unaligned")
+    if "node" not in clocks.columns:
+        return {"unaligned": sorted(set(unaligned["source"].drop_nulls())), "clocks": clocks["source"].n_unique()}
+    counted = clocks.group_by("node", maintain_order=True).agg(pl.col("source").n_unique())
+    alone = counted.filter(pl.col("source") == 1)["node"].to_list()
+    apart = unaligned if len(alone) == counted.height else unaligned.filter(~pl.col("node").is_in(alone))
+    named = apart.select(pl.format("{} of {}", "source", "node"))
+    return {
+        "unaligned": named.to_series().unique().sort().to_list(),
+        "clocks": counted["source"].max() or 0,
+        "nodes_of_one_clock": alone,
     }
 
 

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from tracecorr.analyze.values import count_of
-from tracecorr.store.recording import describe_event_cost, describe_exit, describe_gaps
+from tracecorr.store.recording import describe_event_cost, describe_exit, describe_gaps, name_state
 
 
 def describe_run(info: Mapping[str, Any], state: str | None = None) -> Iterator[str]:
@@ -18,7 +18,7 @@ def describe_run(info: Mapping[str, Any], state: str | None = None) -> Iterator[
         info: contents of capture.json.
         state: how far the capture is now, where the caller asked the machine; else what capture.json says.
     """
-    yield from _describe_workload({**info, "state": info.get("state") if state is None else state})
+    yield from _describe_workload({**info, "state": name_state(info) if state is None else state})
     yield from _describe_nodes(info.get("nodes") or [])
     yield from _describe_plan(info.get("plan") or {})
     yield from _describe_processes(info.get("processes") or [])
@@ -105,7 +105,9 @@ def _describe_processes(processes: list[Mapping[str, Any]]) -> Iterator[str]:
         program = process.get("exe") or process.get("comm") or "-"
         yield f"process {process['pid']}{where}: {program}, {process.get('how', 'seen')}"
     if len(processes) > len(shown):
-        yield f"and {len(processes) - len(shown)} children of these"
+        # Those that lived only between two looks are in the table alone.
+        children = count_of(len(processes) - len(shown), "children", "child")
+        yield f"and {children} of these, seen in /proc; the table processes has all that the sources show"
 
 
 def _describe_files(files: list[Mapping[str, Any]]) -> Iterator[str]:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+import polars as pl
+
 from tracecorr.analyze.answers import Section
 from tracecorr.analyze.call_sections import list_call_sections, list_driver_sections
 from tracecorr.analyze.clocks import summarize_clocks, summarize_time_errors
@@ -45,17 +47,17 @@ def list_sections(evidence: Evidence, sources: set[str]) -> Iterator[Section]:
     yield Section("glossary", "Words of this report", list_words())
     yield from list_owner_sections(evidence)
     yield _complaint_section(evidence, sources)
-    yield from _time_sections(tables, sources)
+    yield from _time_sections(evidence, sources)
     yield from _packet_sections(tables, sources)
     yield from _queue_sections(evidence, sources)
     yield from _service_sections(evidence, sources)
     yield from _ring_sections(evidence, sources)
     yield from _path_sections(evidence, sources)
     yield from _copy_sections(tables, sources)
-    yield from _kernel_sections(tables, sources)
+    yield from _kernel_sections(evidence, sources)
     yield from list_call_sections(tables, sources)
-    yield from list_driver_sections(tables, sources)
-    yield from _trust_sections(tables)
+    yield from list_driver_sections(evidence, sources)
+    yield from _trust_sections(evidence)
 
 
 def _complaint_section(evidence: Evidence, sources: set[str]) -> Section:
@@ -71,11 +73,11 @@ def _complaint_section(evidence: Evidence, sources: set[str]) -> Section:
     )
 
 
-def _time_sections(tables: Tables, sources: set[str]) -> Iterator[Section]:
+def _time_sections(evidence: Evidence, sources: set[str]) -> Iterator[Section]:
     yield Section(
         "clocks",
         "Clocks",
-        summarize_clocks(tables("clock_map")),
+        evidence.by_node(lambda node: summarize_clocks(node.tables("clock_map"))),
         "from = first stamp, on CLOCK_MONOTONIC; offset = CLOCK_MONOTONIC minus the source's clock; error = full width "
         "of its bounds where they are widest, which may be where no record is (Errors of the times has those of the "
         "records). "
@@ -89,7 +91,7 @@ def _time_sections(tables: Tables, sources: set[str]) -> Iterator[Section]:
     yield Section(
         "time_errors",
         "Errors of the times",
-        summarize_time_errors(tables("events")),
+        summarize_time_errors(evidence.tables("events")),
         "width of the interval that holds an event's true start: clock bounds plus the steps of the printed time",
         nothing="no events",
     )
@@ -113,6 +115,7 @@ def _packet_sections(tables: Tables, sources: set[str]) -> Iterator[Section]:
         "Packets with a link missing",
         summarize_unlinked(launches),
         "each launch without a complete chain names the first link that it lacks",
+        explain_lack(sources, "packets", log=True) or (NO_PACKET if packets.is_empty() else ""),
         nothing="no packet or copy lacks a link that it should have",
     )
     yield Section(
@@ -143,7 +146,7 @@ def _queue_sections(evidence: Evidence, sources: set[str]) -> Iterator[Section]:
     yield Section(
         "queues",
         "Queues",
-        summarize_queues(tables("queues"), tables("stream_queues")),
+        evidence.by_node(lambda node: summarize_queues(node.tables("queues"), node.tables("stream_queues"))),
         "log line and ioctl joined as `create_evidence` says: recorded by ring address, derived by thread and time; up "
         "to ROCm 6.1 the line names no ring, and is joined to that of packets as `ring_evidence` says: inferred = by "
         "the streams of both, or by the order of creations and packets",
@@ -152,7 +155,7 @@ def _queue_sections(evidence: Evidence, sources: set[str]) -> Iterator[Section]:
     yield Section(
         "queue_creation",
         "Queue creation",
-        evidence.queue_creation.drop("gpu_unknown"),
+        evidence.by_node(lambda node: node.queue_creation.drop("gpu_unknown")),
         "`stream` = the one that the call made; `rocr` = from `Number of allocated` to `Created` of the log; `rocr "
         "ioctls` = how many ioctls of its thread surely lie between these lines, by the errors of the clocks, `rocr in "
         "ioctls` = how long they took; `ioctl`, `kfd` and `mqd` = durations of CREATE_QUEUE and the way to the MQD's "
@@ -162,7 +165,7 @@ def _queue_sections(evidence: Evidence, sources: set[str]) -> Iterator[Section]:
     yield Section(
         "priorities",
         "Priorities",
-        evidence.priorities,
+        evidence.by_node(lambda node: node.priorities),
         "`hip` = asked by the stream, `log` = Created line, `driver` = UPDATE_QUEUE, else CREATE_QUEUE, as a probe "
         "read it, `hqd` = the last dump; they prove the setting, not that the GPU preempts. Where `ring_evidence` (see "
         "Queues) is inferred, that `hip` and `log` are of one queue is so, too",
@@ -174,7 +177,7 @@ def _service_sections(evidence: Evidence, sources: set[str]) -> Iterator[Section
     yield Section(
         "service",
         "Waiting for the GPU by priority",
-        evidence.service,
+        evidence.by_node(lambda node: node.service),
         "`start` = recorded doorbell to GPU start, of the `timed` packets; `completion` = packet to observed "
         "completion, an upper bound. Kernels are `dispatch`: a barrier, such as that of an event, starts when the "
         "packets before it are done, so that its times include theirs, and packets of a graph wait for each other. "
@@ -191,7 +194,7 @@ def _ring_sections(evidence: Evidence, sources: set[str]) -> Iterator[Section]:
     yield Section(
         "hqd",
         "Queues in the hardware",
-        list_logical_queues(tables("hqd").collect()),
+        evidence.by_node(lambda node: list_logical_queues(node.tables("hqd").collect())),
         "recorded: dumps of HQDs, MQDs and runlists, the slots of all XCCs of a queue together; `queue` is joined by "
         "ring address, and where several processes have the same one by the doorbells that MQDs tell",
         explain_lack_of_dumps(tables),
@@ -200,7 +203,7 @@ def _ring_sections(evidence: Evidence, sources: set[str]) -> Iterator[Section]:
     yield Section(
         "backlog",
         "Depth of the rings",
-        evidence.backlog,
+        evidence.by_node(lambda node: node.backlog),
         "recorded: wptr - rptr + 1 of the log, packets in the ring when one more was written: an upper bound",
         explain_lack(sources, "packets", log=True),
         nothing="the log prints no rptr and wptr (ROCm 6.2 and later do at level 5)",
@@ -208,15 +211,20 @@ def _ring_sections(evidence: Evidence, sources: set[str]) -> Iterator[Section]:
     yield Section(
         "streams",
         "Streams",
-        summarize_streams(tables("streams"), tables("stream_queues"), tables("launches")),
+        evidence.by_node(_streams),
         "streams are recorded by the log's calls; their queues are known as `queue_evidence` says; dispatches, "
         "barriers or copies are unknown where it does not name the stream of all of them",
         explain_lack(sources, "streams", log=True) or ("" if names_streams(tables("launches")) else NO_STREAM_NAMES),
     )
 
 
-def _kernel_sections(tables: Tables, sources: set[str]) -> Iterator[Section]:
-    kernels = summarize_kernels(tables("launches"), tables("kernels"))
+def _streams(node: Evidence) -> pl.DataFrame:
+    return summarize_streams(*(node.tables(name) for name in ("streams", "stream_queues", "launches")))
+
+
+def _kernel_sections(evidence: Evidence, sources: set[str]) -> Iterator[Section]:
+    kernels = evidence.by_node(lambda node: summarize_kernels(node.tables("launches"), node.tables("kernels")))
+    kernels = kernels.sort("dispatches", descending=True, maintain_order=True)
     yield Section(
         "kernels",
         "Kernels",
@@ -256,7 +264,7 @@ def _path_sections(evidence: Evidence, sources: set[str]) -> Iterator[Section]:
     yield Section(
         "gaps",
         "Pauses between packets",
-        summarize_gaps(launches),
+        evidence.by_node(lambda node: summarize_gaps(node.tables("launches"))),
         "recorded by the log: time without a new packet on the queue, not idle time of the GPU",
         explain_lack(sources, "packets", log=True),
         nothing=NO_PACKET,
@@ -297,12 +305,11 @@ def _copy_sections(tables: Tables, sources: set[str]) -> Iterator[Section]:
     )
 
 
-def _trust_sections(tables: Tables) -> Iterator[Section]:
-    ledger, files = tables("ledger"), tables("files")
+def _trust_sections(evidence: Evidence) -> Iterator[Section]:
     yield Section(
         "losses",
         "Losses",
-        summarize_losses(tables("losses")),
+        evidence.by_node(lambda node: summarize_losses(node.tables("losses"))),
         "recorded by the sources themselves; the HIP log tells none: what is missing there follows from packet indexes "
         "that no line shows and calls with one line. A count inside such a span is a lower bound; where lines lack and "
         "nothing tells when, the span is the whole log, `untold` how many. A log that begins in the middle of the run "
@@ -310,10 +317,15 @@ def _trust_sections(tables: Tables) -> Iterator[Section]:
         "not be read are losses, too: the span is that of their file; What became of the bytes tells the reasons",
         nothing="no source reports a loss (a text trace cannot show every loss)",
     )
-    yield Section("ledger", "What became of the bytes", summarize_ledger(ledger, files), "recorded by the readers")
+    yield Section(
+        "ledger",
+        "What became of the bytes",
+        evidence.by_node(lambda node: summarize_ledger(node.tables("ledger"), node.tables("files"))),
+        "recorded by the readers",
+    )
     yield Section(
         "unaccounted",
         "Bytes that no reader accounts for",
-        summarize_unaccounted(ledger, files),
+        evidence.by_node(lambda node: summarize_unaccounted(node.tables("ledger"), node.tables("files"))),
         nothing="all bytes are accounted for",
     )

@@ -19,7 +19,8 @@ from tracecorr.analyze.streams import count_streams_at_once
 from tracecorr.analyze.values import count_of, hex_text, render_ns
 from tracecorr.analyze.verdicts.evidence import Evidence
 from tracecorr.analyze.verdicts.model import Verdict
-from tracecorr.model.kinds import INFERRED
+from tracecorr.model.kinds import INFERRED, RECORDED
+from tracecorr.model.sights import is_counted
 
 _MAX_QUEUES = 8
 _KERNELS = "dispatch"  # the kind of packets that start a kernel, but for those of graphs
@@ -57,7 +58,7 @@ def answer_questions(evidence: Evidence, verdicts: Sequence[Verdict]) -> tuple[A
         _creation(made, "amd_log" in evidence.sources),
         _mqd(made),
         _path(said, list_doorbell_pages(tables).join(made, on="process", how="semi"), "ftrace" in evidence.sources),
-        _queues(tables, made),
+        _queues(evidence, made),
         _priority(evidence, said),
     )
 
@@ -193,8 +194,8 @@ def _path(said: dict[str, Verdict], pages: pl.DataFrame, has_trace: bool) -> Ans
     return Answer(question, tuple(lines), tuple(pages["event"].sort().to_list()))
 
 
-def _queues(tables: Tables, made: pl.DataFrame) -> Answer:
-    queues = summarize_queues(tables("queues"), tables("stream_queues"))
+def _queues(evidence: Evidence, made: pl.DataFrame) -> Answer:
+    queues = evidence.by_node(lambda node: summarize_queues(node.tables("queues"), node.tables("stream_queues")))
     used = queues.filter(pl.col("dispatches") > 0)
     types = queues.group_by(pl.col("type").fill_null("unknown type")).len().sort("type").iter_rows()
     kinds = f": {_list(f'{n} {kind}' for kind, n in types)}" if queues.height else ""
@@ -221,7 +222,7 @@ def _queues(tables: Tables, made: pl.DataFrame) -> Answer:
     if refused.height:
         whose = _all_or(refused.height, queues.height)
         lines.append(f"the driver refused CREATE_QUEUE for {whose}{_named(refused)}")
-    lines += _describe_shared(queues, tables)
+    lines += _describe_shared(queues, evidence.tables)
     return Answer("How many queues of which type, and are they shared?", tuple(lines))
 
 
@@ -261,7 +262,7 @@ def _priority(evidence: Evidence, said: dict[str, Verdict]) -> Answer:
     lines += _describe_service(evidence)
     moved = collect(
         evidence.tables("events")
-        .filter(pl.col("layer").is_in(["kfd", "mqd", "smi"]))
+        .filter(pl.col("layer").is_in(["kfd", "mqd", "smi"]) & is_counted())
         .select("event", pl.col("name").cast(pl.String))
         .filter(pl.col("name").str.contains(_EVICTIONS))
     )
@@ -273,7 +274,7 @@ def _describe_service(evidence: Evidence) -> list[str]:
     """Return how long the packets of each priority waited, where queues of several priorities were timed."""
     rows = _choose_kind(evidence.service.filter(pl.col("timed") > 0))
     if rows.is_empty():
-        return []
+        return [_describe_unserved(evidence)]
     kind = rows["kind"][0]
     rows, shown = _choose_compared(rows, evidence)
     lines = [
@@ -293,6 +294,31 @@ def _describe_service(evidence: Evidence) -> list[str]:
         *lines,
         "who waits less may have less to wait for: `tracecorr experiment preempt` compares alone and together",
     ]
+
+
+def _describe_unserved(evidence: Evidence) -> str:
+    """Return why nothing tells whose kernels are served first, and what would."""
+    timed, rung = pl.col("gpu_start_ns").is_not_null(), pl.col("doorbell_evidence").cast(pl.String) == RECORDED
+    kernels = evidence.tables("launches").filter(pl.col("kind").cast(pl.String) == _KERNELS)
+    counts = collect(kernels.select(n=pl.len(), timed=timed.sum(), rung=rung.sum(), both=(timed & rung).sum())).row(
+        0, named=True
+    )
+    if "amd_log" not in evidence.sources:
+        why, tell = "there is no HIP log", "record one (AMD_LOG_LEVEL=5), with GPU times of kernels"
+    elif not counts["n"]:
+        why, tell = "no kernel is in the log", "launch some, with AMD_LOG_LEVEL=5"
+    elif not counts["timed"]:
+        why = "no kernel has GPU times"
+        tell = "run with profiling on, or import a profile of the same run (--rocprof)"
+        tell += "" if counts["rung"] else ", and trace the doorbells"
+    elif not counts["both"]:
+        why, tell = "no kernel with GPU times has a recorded doorbell", "trace with the doorbell probe"
+    else:
+        why, tell = "no kernels of two priorities were timed (those of graphs do not count)", "launch such kernels"
+    return (
+        f"who is served first cannot be told: {why}; to know it: {tell}, or compare latencies alone and together by "
+        "`tracecorr experiment preempt`"
+    )
 
 
 def _choose_kind(timed: pl.DataFrame) -> pl.DataFrame:

@@ -13,6 +13,7 @@ import polars as pl
 
 from tracecorr.app.filters import find_kernels
 from tracecorr.app.index import CaptureIndex
+from tracecorr.model.sights import is_counted
 from tracecorr.store.views import levels
 from tracecorr.store.views.levels import I64
 
@@ -139,7 +140,9 @@ class Finder:
         wanted = np.zeros(len(views.names) + 1, bool)
         wanted[codes] = True
         # The record of an event's own picture: what is drawn a second time is not counted twice.
-        return np.flatnonzero(wanted[views.pyramid.finest.name[views.place]]), codes
+        found = np.flatnonzero(wanted[views.pyramid.finest.name[views.place]])
+        # A second sight of a call has the record of the row that counts.
+        return found[views.pyramid.finest.event[views.place[found]] == found], codes
 
     def _of_process(self, pid: int) -> pl.Expr:
         """Return what finds the events of the processes with a pid, of the host or of the log."""
@@ -154,7 +157,7 @@ class Finder:
         return pl.col("thread").is_in(threads["thread"].implode())
 
     def _where(self, same: pl.Expr) -> I64:
-        events = self._index.capture.table("events").filter(same).select("event")
+        events = self._index.capture.table("events").filter(same & is_counted()).select("event")
         return events.sort("event").collect()["event"].to_numpy()
 
     def _by_number(self, event: int) -> I64:

@@ -9,6 +9,7 @@ import polars as pl
 
 from tracecorr.analyze.chain import STEPS
 from tracecorr.app.index import CaptureIndex
+from tracecorr.model.sights import is_counted
 from tracecorr.store.views import levels
 
 KINDS = ("parent", "name", "kernel", "queue", "thread", "error")
@@ -38,7 +39,7 @@ def step(index: CaptureIndex, event: int, kind: str, back: bool) -> int | None:
 
 def _next_where(index: CaptureIndex, event: int, back: bool, same: pl.Expr) -> int | None:
     side = pl.col("event") < event if back else pl.col("event") > event
-    found = index.capture.table("events").filter(side, same).select("event")
+    found = index.capture.table("events").filter(side, same, is_counted()).select("event")
     row = (found.last() if back else found.first()).collect()
     return int(row["event"][0]) if row.height else None
 
@@ -58,7 +59,8 @@ def _next_error(index: CaptureIndex, event: int, back: bool) -> int | None:
 def _next_named(index: CaptureIndex, event: int, back: bool) -> int | None:
     views = index.views
     names = views.pyramid.finest.name[views.place]
-    return _neighbour(np.flatnonzero(names == names[event]), event, back)
+    found = np.flatnonzero(names == names[event])
+    return _neighbour(found[views.pyramid.finest.event[views.place[found]] == found], event, back)
 
 
 def _neighbour(events: Any, event: int, back: bool) -> int | None:

@@ -7,7 +7,11 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 
 from tracecorr.capture.engines import ENGINES
+from tracecorr.capture.folder import RecordingFolder
 from tracecorr.capture.invoker import read_environment, read_status
+from tracecorr.capture.processes import SeenProcess
+from tracecorr.capture.stray_logs import StrayLog, StrayLogs
+from tracecorr.model.errors import quote_path
 
 _PROC = Path("/proc")
 _RUNTIME = "libamdhip64"
@@ -31,6 +35,7 @@ class LogSight:
         self._variables = variables
         self._said: set[int] = set()
         self._engines: set[str] = set()
+        self._strays = StrayLogs(Path.cwd())  # the workload is started here
 
     def look(self, pids: Iterable[int]) -> list[str]:
         """Return a sentence for each process that writes no log here, or less, and for each engine of containers.
@@ -46,7 +51,25 @@ class LogSight:
             if why and _uses_hip(pid):
                 self._said.add(pid)
                 said.append(why)
+            if pid in self._said:
+                self._strays.follow(pid)
         return said
+
+    def describe_strays(self, seen: Iterable[SeenProcess], folder: RecordingFolder) -> list[str]:
+        """Return a sentence for each HIP log that a process wrote beside the capture, with how to import it.
+
+        Args:
+            seen: the processes of the workload.
+            folder: the capture.
+        """
+        capture, raw = folder.path, folder.shown / "raw"
+        trace = f" --ftrace {quote_path(raw)}/ftrace/*" if any((capture / "raw/ftrace").glob("*/*.bin")) else ""
+        clock = f" --clock-samples {quote_path(raw / 'clock.json')}" if (capture / "raw/clock.json").is_file() else ""
+        return [
+            f"process {log.pid} wrote its HIP log to {_place(log)}, it is not in the capture; to see both together: "
+            f"tracecorr import --amd-log {quote_path(log.path) if log.path else 'FILE'}{trace}{clock}"
+            for log in self._strays.list_found(seen)
+        ]
 
     def _why_not(self, pid: int) -> str:
         status = read_status(pid)
@@ -60,14 +83,15 @@ class LogSight:
             seen = None
         if seen is None or (seen.st_dev, seen.st_ino) != (self._found.st_dev, self._found.st_ino):
             return (
-                f"{name} writes no HIP log: in its root {_target(root)} there is no {self._folder}; "
-                "choose a folder with -o that is mounted at the same path on both sides, or use --container"
+                f"{name} cannot write its HIP log into the capture: in its root {_target(root)} there is no "
+                f"{self._folder}; choose a folder with -o that is mounted at the same path on both sides, or use "
+                "--container"
             )
         user = int(status.get("Uid", "0").split()[1])
         if user not in (0, self._found.st_uid):
             return (
-                f"{name} writes no HIP log: it runs as user {user}, who may not write to {self._folder}; "
-                "call tracecorr as that user (sudo), without a change of the user in the command"
+                f"{name} cannot write its HIP log into the capture: it runs as user {user}, who may not write to "
+                f"{self._folder}; call tracecorr as that user (sudo), without a change of the user in the command"
             )
         number = status.get("NSpid", str(pid)).split()[-1]
         return self._describe_changes(name, number, read_environment(pid) or {})
@@ -86,6 +110,12 @@ class LogSight:
             f"{name} was started {', '.join(words)}: its HIP log is not in the capture, or less of it; "
             "leave these variables alone in the command (--log-level sets the level)"
         )
+
+
+def _place(log: StrayLog) -> str:
+    if log.path is None:
+        return f"{log.shown} of its own root, where this machine has no path to it"
+    return f"{log.path} ({log.size:,} bytes)"
 
 
 def _find_engine(pid: int) -> str:

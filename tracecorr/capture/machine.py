@@ -51,7 +51,6 @@ def probe_machine(
     smi, smi_gpus = look_at_smi()
     memory, cpus = look.memory_available_bytes(), os.cpu_count() or 1
     where = "this machine" if pid is None else f"process {pid}"
-    budget = f"{memory >> 20} MiB available, {cpus} CPUs"
     offer = Offer(
         kernel=platform.release(),
         cpus=cpus,
@@ -66,12 +65,18 @@ def probe_machine(
         runtimes=runtimes,
         findings=(
             look.look_at_rights(), *trials.findings, *look.look_at_events(trials.events), look.look_at_lockdown(),
-            look.look_at_limits(), Finding("buffer memory", YES, budget), kfd, smi, debugfs,
+            look.look_at_limits(), kfd, smi, debugfs,
             *look.look_at_runtimes(runtimes, where), look.look_at_engines(),
         ),
         **{name: value for name, value in vars(trials).items() if name != "findings"},
     )  # fmt: skip
-    return replace(offer, findings=(*offer.findings, *_look_at_probe_budget(offer)))
+    return replace(offer, findings=(*offer.findings, _look_at_memory(offer), *_look_at_probe_budget(offer)))
+
+
+def _look_at_memory(offer: Offer) -> Finding:
+    """Return how much memory the buffers can have."""
+    budget = f"{offer.memory_available_bytes >> 20} MiB available, {offer.cpus} CPUs"
+    return Finding("buffer memory", YES, f"{budget}: --buffer-mb may be {offer.most_buffer_mb} at most")
 
 
 def _look_at_probe_budget(offer: Offer) -> tuple[Finding, ...]:

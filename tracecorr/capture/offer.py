@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+_SHARE_FOR_BUFFERS = 0.5
 YES, PARTLY, NO = "yes", "partly", "no"
 
 
@@ -62,3 +63,11 @@ class Offer:
     driver_prints: bool = False  # the driver has trace_printk texts
     runtimes: tuple[Runtime, ...] = ()
     findings: tuple[Finding, ...] = ()
+
+    @property
+    def most_buffer_mb(self) -> int:
+        """Return how many MiB all buffers together may have: the workload needs memory, too.
+
+        Buffers of ftrace are taken at once, and no process is charged for them.
+        """
+        return int(self.memory_available_bytes * _SHARE_FOR_BUFFERS) >> 20

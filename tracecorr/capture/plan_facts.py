@@ -11,16 +11,11 @@ from tracecorr.capture.host_facts import read_host
 from tracecorr.capture.options import CaptureOptions
 from tracecorr.capture.owner import this_process
 from tracecorr.capture.plan import Absent, Plan
+from tracecorr.store.recording import FAILED
 
 # How the absence of a kind of runtime begins that may appear late after all.
 _ABSENT_OF = {"hsa": "doorbells", "roctx": "roctx ranges", "hip": "HIP entry points", "other": "--uprobes"}
-
 _STORED_PREFIXES = ("AMD_", "HIP_", "HSA_", "ROCR_", "GPU_", "HCC_")
-
-
-def select_stored(environment: Mapping[str, str]) -> dict[str, str]:
-    """Return the variables of an environment that a capture stores."""
-    return {key: value for key, value in sorted(environment.items()) if key.startswith(_STORED_PREFIXES)}
 
 
 def first_facts(options: CaptureOptions, plan: Plan, program: str, user: str) -> dict[str, Any]:
@@ -37,6 +32,19 @@ def first_facts(options: CaptureOptions, plan: Plan, program: str, user: str) ->
         "user": user, "cwd": str(Path.cwd()), "host": read_host(), "wanted": asdict(options.wanted),
         "plan": facts_of_plan(plan, plan.absent), "ftrace_clock": "auto", "files": [],
     }  # fmt: skip
+
+
+def choose_variables(environment: Mapping[str, str]) -> dict[str, str]:
+    """Return the variables of a workload that its runtimes read."""
+    return {key: value for key, value in sorted(environment.items()) if key.startswith(_STORED_PREFIXES)}
+
+
+def describe_end(failure: Exception | None) -> dict[str, Any]:
+    """Return what capture.json says of a capture that has ended: `state`, and why it failed, where it did."""
+    if failure is None:
+        return {"state": "complete"}
+    why = failure.strerror if isinstance(failure, OSError) and failure.strerror else str(failure)
+    return {"state": FAILED, "failure": why}
 
 
 def facts_of_plan(plan: Plan, absent: Iterable[Absent]) -> dict[str, Any]:

@@ -55,13 +55,15 @@ def make_plan(wanted: Wanted, offer: Offer) -> Plan:
         offer: what the machine offers.
 
     Raises:
-        InputError: the event set has no such name.
+        InputError: the event set has no such name, or the buffers would take too much of the memory.
         MachineError: this machine's traces cannot be put on the clock of the log.
     """
     if wanted.event_set not in EVENT_SETS:
         raise InputError(f"there is no event set {wanted.event_set!r}", f"choose one of {', '.join(EVENT_SETS)}")
     if "mono" not in offer.clocks:
         raise MachineError("tracefs has no clock mono", "a kernel of 3.17 or newer, with CONFIG_TRACING")
+    if wanted.buffer_mb is not None and wanted.buffer_mb > offer.most_buffer_mb:
+        raise _refuse_buffers(wanted.buffer_mb, offer)
     sets = EVENT_SETS[: EVENT_SETS.index(wanted.event_set) + 1]
     kernel = plan_kernel_functions(wanted, offer, sets)
     user, no_user = plan_user_probes(wanted, offer, sets)
@@ -148,6 +150,14 @@ def _options(offer: Offer, more: dict[str, str]) -> tuple[tuple[str, str], ...]:
     """Return the options of an instance: threads by process, losses counted instead of old records overwritten."""
     every = {"overwrite": "0", "record-tgid": "1", **more}
     return tuple((name, value) for name, value in every.items() if name in offer.instance_options)
+
+
+def _refuse_buffers(buffer_mb: int, offer: Offer) -> InputError:
+    available = offer.memory_available_bytes >> 20
+    return InputError(
+        f"--buffer-mb {buffer_mb} is more than half of the memory of this machine that is available ({available} MiB)",
+        f"give --buffer-mb {offer.most_buffer_mb} or less, or leave it out",
+    )
 
 
 def _buffers(wanted: Wanted, offer: Offer, by_perf: bool) -> tuple[int, int, int]:

@@ -164,8 +164,7 @@ class KernelRecorder:
             self._save_clock()
         if now >= self._next_names:
             self._next_names = now + _NAMES_SECONDS
-            for name, instance in self._instances.items():
-                save_names(self._folder, name, instance)
+            self._save_names()
 
     def count(self) -> Counts:
         """Return the events recorded and lost so far."""
@@ -279,6 +278,10 @@ class KernelRecorder:
         for name, instance in self._instances.items():
             save_formats(self._folder, name, instance, self.armed.group)
             save_symbols(self._folder, name, self.armed.function_symbols(name))
+        self._save_names()
+
+    def _save_names(self) -> None:
+        for name, instance in self._instances.items():
             save_names(self._folder, name, instance)
         if self.armed.perf_probes:
             save_names(self._folder, PROBES, next(iter(self._instances.values())))

@@ -10,11 +10,13 @@ from collections.abc import Callable
 from typing import Any
 
 from tracecorr.capture.container_logs import clear_leftovers
+from tracecorr.capture.ending import Ending
 from tracecorr.capture.event_cost import measure_event_cost, time_call
 from tracecorr.capture.folder import RecordingFolder
 from tracecorr.capture.host_facts import copy_topology, read_all_clocks
 from tracecorr.capture.invoker import Invoker
 from tracecorr.capture.journal import Journal
+from tracecorr.capture.kept_plan import KeptPlan
 from tracecorr.capture.late_probes import LateProbes
 from tracecorr.capture.launch import launch
 from tracecorr.capture.log_closing import close_logs
@@ -26,7 +28,7 @@ from tracecorr.capture.offer import Offer
 from tracecorr.capture.options import CaptureOptions
 from tracecorr.capture.pace import Pace
 from tracecorr.capture.plan import Plan
-from tracecorr.capture.plan_facts import facts_after_late, first_facts, select_stored
+from tracecorr.capture.plan_facts import choose_variables, describe_end, first_facts
 from tracecorr.capture.processes import ProcessTable, read_thread_map
 from tracecorr.capture.recorder import KernelRecorder
 from tracecorr.capture.signals import Received, SignalInbox
@@ -109,7 +111,7 @@ class Session:
         status = self._status_after(ended)
         try:
             # How an attached process ends, or one that outlives its capture, is not known here.
-            self._close(None if self._options.pid is not None else ended)
+            failure = self._close(None if self._options.pid is not None else ended, failure)
         except OSError as error:
             failure = failure or error
         if failure is not None:
@@ -169,12 +171,14 @@ class Session:
         self._call_alone_ns = time_call()
         self._recorder = KernelRecorder.arm(plan, tracefs, journal, self._token, self._folder)
         self._late = LateProbes(self._options.wanted, offer, self._recorder)
+        self._plan = KeptPlan(self._folder, self._info, self._recorder, self._late)
         interval = self._options.hqd_interval
         if interval is not None and offer.virtual_function:
             self.problems.append("no snapshots of hqds: on a virtual function each register goes through the host")
             interval = None
         self._snapshots = Snapshots(self._folder, interval)
         self._sight = self._watch_sight()
+        self._ending = Ending(self._launched.workload, self._status.tell, is_wanted=self._options.kill)
         self._logs = LogKeeper(self._launched.logs, self._folder.frames if self._options.compress_log else None)
 
     def _release(self) -> None:
@@ -183,7 +187,7 @@ class Session:
         replaced = describe_replaced(self._invoker.environment, self._launched.variables)
         if replaced and self._launched.where == "host":
             self._status.tell(replaced)
-        self._info["environment"] = select_stored({**self._invoker.environment, **self._launched.variables})
+        self._info["environment"] = choose_variables({**self._invoker.environment, **self._launched.variables})
         self._members = ContainerMembers(workload.pid, self._token)
         if self._options.pid is None:
             self._admit(workload.pid, "started", at_gate=True)
@@ -213,7 +217,7 @@ class Session:
         self._info["timens_offsets"] = self._time_offsets()
         self._recorder.start()
         self._recording_since = time.monotonic()
-        self._info["plan"] = self._plan_facts()
+        self._plan.learn()
         if self._options.pid is not None:
             self._info["threads"] = read_thread_map(self._processes.alive)
         self._folder.write_info(self._info)
@@ -252,10 +256,12 @@ class Session:
             self._recorder.tick()
             self._snapshots.tick(self._processes.alive)
             self._late.look(self._processes.alive)
+            self._plan.tick()
             self._find_openers.run(self._admit_openers)
             self._find_cpus.run(lambda: self._recorder.cover(self._processes.alive))
             self._find_blind.run(self._look_for_blind)
             self._obey_limits()
+        self._ending.tick()
         if self._status.is_due():
             self._show()
 
@@ -285,9 +291,7 @@ class Session:
         if not reason:
             return
         self._end_recording(reason)
-        self._status.tell(f"the recording ended: {reason}; the workload runs on")
-        if self._options.kill:
-            self._launched.workload.send(signal.SIGTERM)
+        self._ending.begin(reason)
         self._detached = self._options.pid is not None
 
     def _is_waiting(self) -> bool:
@@ -327,12 +331,13 @@ class Session:
             self._logs.cut()
         self._info["threads"] = self._info.get("threads") or read_thread_map(self._processes.alive)
         self._info["stop"] = read_all_clocks()
+        self._plan.learn()
         self._recorder.stop()
         self._measure_cost()
         self._snapshots.finish()
         self.problems += [*self._snapshots.problems, *self._recorder.problems]
         self._info["devices"] = {str(pid): found for pid, found in sorted(self._snapshots.devices.items())}
-        self._info["plan"] = self._plan_facts()
+        self._plan.learn()
         self.problems += self._recorder.disarm()
 
     def _measure_cost(self) -> None:
@@ -355,25 +360,24 @@ class Session:
         what = f"the capture cannot start in {self._folder.shown}, the workload did not run: {error}"
         return MachineError(what, f"{step} and capture again")
 
-    def _plan_facts(self) -> dict[str, Any]:
-        """Return what was armed, also late, and what is absent after all."""
-        return facts_after_late(self._recorder.plan, self._late.armed, self._late.absent)
-
     def _time_offsets(self) -> dict[str, int]:
         """Return what the time namespace of the workload adds to its clocks, as far as it is known now."""
         return self._processes.find_time_offsets(self._launched.workload.pid, self._snapshots.devices)
 
-    def _close(self, ended: int | None) -> None:
+    def _close(self, ended: int | None, failure: Exception | None) -> Exception | None:
         """Complete capture.json with the workload's exit status, whatever it did to its logs.
 
+        Returns: why the capture failed, where it did, which may be that its logs could not be brought in.
+
         Raises:
-            OSError: the logs could not be brought in; capture.json is complete and says so.
+            OSError: capture.json could not be written.
         """
         self._processes.refresh()
         seconds = time.monotonic() - self._started
         closed = close_logs(self._logs, self._launched, self._folder, self._processes.alive, seconds)
         losses = [*self._recorder.losses, *closed.losses]
         self.problems += closed.problems
+        self.problems += self._sight.describe_strays(self._processes.seen.values(), self._folder) if self._sight else []
         if self._launched.workload.status is None and self._options.pid is None:
             self.problems += filter(None, [self._processes.describe_released()])
         elif self._launched.workload.status is not None and self._launched.where == "host":
@@ -384,8 +388,9 @@ class Session:
             losses.append({"source": "ftrace", "bytes": self._recorder.discarded_bytes,
                            "reason": f"the trace could not be written: {self._recorder.failure}"})  # fmt: skip
         counts = self._recorder.counts
+        failure = failure or next(iter(closed.failures), None)
         self._info |= {
-            "state": "complete", "exit_status": ended, "end_reason": self._end_reason,
+            **describe_end(failure), "exit_status": ended, "end_reason": self._end_reason,
             "timens_offsets": self._time_offsets(),
             "processes": [seen.as_json() for _, seen in sorted(self._processes.seen.items())],
             "events": counts.events, "lost_events": counts.lost, "losses": losses,
@@ -393,5 +398,4 @@ class Session:
             "files": list_raw_files(self._folder.path, self._logs.stored),
         }  # fmt: skip
         self._folder.write_info(self._info)
-        if closed.failures:
-            raise closed.failures[0]
+        return failure

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, TypeVar
 
 import typer
 
@@ -18,6 +19,7 @@ if TYPE_CHECKING:
 # Options end at the first word of the command, which may have options of its own.
 CONTEXT = {"allow_interspersed_args": False, "ignore_unknown_options": False}
 _HQD_SECONDS = 10.0
+Value = TypeVar("Value")
 
 
 CommandArgument = Annotated[list[str] | None, typer.Argument(metavar="[--] COMMAND...", help="The workload.")]
@@ -49,7 +51,9 @@ DelayOption = Annotated[float, typer.Option(metavar="S", help="Start the kernel 
 StartOnSignalOption = Annotated[
     bool, typer.Option("--start-on-signal", help="Start the kernel trace when tracecorr gets SIGUSR1.")
 ]
-BufferOption = Annotated[int | None, typer.Option(metavar="MB", help="Kernel buffers, all CPUs together.")]
+BufferOption = Annotated[
+    int | None, typer.Option(metavar="MB", help="Kernel buffers, all CPUs together; half of the free memory at most.")
+]
 MaxLogOption = Annotated[float | None, typer.Option(metavar="GB", help="End when the HIP log is larger, uncompressed.")]
 MinFreeOption = Annotated[float, typer.Option(metavar="GB", help="End when the disk has less space left.")]
 HqdOption = Annotated[
@@ -63,18 +67,23 @@ PlainLogOption = Annotated[
     bool, typer.Option("--plain-log", help="Keep the HIP log as it is written; else it is compressed meanwhile.")
 ]
 ContainerOption = Annotated[
-    str | None, typer.Option(metavar="NAME", help="Run COMMAND in this running container (docker or podman).")
+    list[str] | None,
+    typer.Option("--container", metavar="NAME", help="Run COMMAND in this running container (docker or podman)."),
 ]
 ImageOption = Annotated[
-    str | None, typer.Option(metavar="IMAGE", help="Run COMMAND in a new container of IMAGE, with the GPUs.")
+    list[str] | None,
+    typer.Option("--image", metavar="IMAGE", help="Run COMMAND in a new container of IMAGE, with the GPUs."),
 ]
 DockerOption = Annotated[
     list[str] | None, typer.Option(metavar="OPTION", help="More for `docker run`, as --run-option=--ipc=host.")
 ]
 PidOption = Annotated[
-    int | None, typer.Option(metavar="PID", help="Attach to a running process; a HIP log only if it writes one.")
+    list[int] | None,
+    typer.Option("--pid", metavar="PID", help="Attach to a running process; a HIP log only if it writes one."),
 ]
-KillOption = Annotated[bool, typer.Option("--kill", help="Send the workload SIGTERM when a limit ends it.")]
+KillOption = Annotated[
+    bool, typer.Option("--kill", help="End the workload when a limit ends the recording: SIGTERM, SIGKILL 10 s later.")
+]
 NoCorrelateOption = Annotated[bool, typer.Option("--no-correlate", help="Do not build the tables.")]
 AsRootOption = Annotated[bool, typer.Option("--as-root", help="Run the workload as root, not as sudo's caller.")]
 QuietOption = Annotated[
@@ -103,10 +112,10 @@ def capture_verb(
     hqd_interval: HqdIntervalOption = None,
     log_level: LogLevelOption = 5,
     plain_log: PlainLogOption = False,
-    container: ContainerOption = None,
-    image: ImageOption = None,
+    containers: ContainerOption = None,
+    images: ImageOption = None,
     run_option: DockerOption = None,
-    pid: PidOption = None,
+    pids: PidOption = None,
     kill: KillOption = False,
     no_correlate: NoCorrelateOption = False,
     as_root: AsRootOption = False,
@@ -119,6 +128,7 @@ def capture_verb(
     """
     from tracecorr.capture.options import CaptureOptions
 
+    container, image, pid = _only("--container", containers), _only("--image", images), _only("--pid", pids)
     _check_positive(duration=duration, max_log_gb=max_log_gb, buffer_mb=buffer_mb, hqd_interval=hqd_interval)
     _check_not_negative(delay=delay, min_free_gb=min_free_gb, log_level=log_level)
     refuse_idle("--hqd-interval", "--hqd", given=hqd_interval is not None, there=hqd)
@@ -197,6 +207,18 @@ def _check_not_negative(**numbers: float) -> None:
     for name, value in numbers.items():
         if not 0 <= value < math.inf:
             raise _refuse_number(name, value, "0 or more")
+
+
+def _only(option: str, given: Sequence[Value] | None) -> Value | None:
+    """Return the value of an option; one capture records one workload.
+
+    Raises:
+        InputError: it was given several times, and all but one would be left out.
+    """
+    if given and len(given) > 1:
+        values = ", ".join(map(str, given))
+        raise InputError(f"{option} was given {len(given)} times ({values})", f"start one capture for each {option}")
+    return given[0] if given else None
 
 
 def _refuse_number(name: str, value: float, least: str) -> InputError:

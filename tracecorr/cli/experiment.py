@@ -60,7 +60,7 @@ def experiment_verb(
         told = json.dumps(report.as_dict(), indent=1, allow_nan=False)
         (folder / "report.json").write_text(told)
     found = report.finding
-    typer.echo(told if as_json else render_experiment(folder.name, found, report.sections))
+    typer.echo(told if as_json else render_experiment(folder.name, found, report.sections, report.notices))
     if check and found.outcome != "PASS":
         raise typer.Exit(FAILED if found.outcome == "FAIL" else UNKNOWN)
 

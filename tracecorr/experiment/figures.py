@@ -7,6 +7,7 @@ import polars as pl
 from tracecorr.analyze.backlog import summarize_backlog
 from tracecorr.analyze.frames import collect
 from tracecorr.analyze.run_facts import list_armed
+from tracecorr.model.sights import is_counted
 from tracecorr.store import Capture
 
 # What moves a queue off the GPU and back: names of driver functions and of SMI events.
@@ -26,7 +27,7 @@ def count_moves(capture: Capture) -> pl.DataFrame:
 
     Returns: what, n (null = UNKNOWN), first_ns, known (`recorded`, or why it is UNKNOWN).
     """
-    events = capture.table("events").filter(pl.col("layer").cast(pl.String).is_in(_LAYERS))
+    events = capture.table("events").filter(pl.col("layer").cast(pl.String).is_in(_LAYERS) & is_counted())
     names = collect(events.select("ts_ns", "dur_ns", name=pl.col("name").cast(pl.String)))
     # An SMI row of an eviction lasts until the restore.
     ends = names.filter(pl.col("name").eq("QUEUE_EVICTION") & pl.col("dur_ns").is_not_null())

@@ -13,7 +13,8 @@ from pathlib import Path
 
 import polars as pl
 
-from tracecorr.analyze.experiment import STAMPS, as_rows, measure_overhead
+from tracecorr.analyze.experiment.phases import measure_overhead
+from tracecorr.analyze.experiment.stamps import APART, STAMPS, TOGETHER, as_rows
 from tracecorr.experiment.caller import make_callers_folder, run_as_caller
 from tracecorr.experiment.container import join_script, name_folder, output_paths, run_in_container, split_outputs
 from tracecorr.experiment.interrupts import hold_interrupts
@@ -53,7 +54,7 @@ class Runs:
     """Hold what the experiment measured.
 
     Args:
-        stamps: launches of the uninstrumented rounds (`analyze.experiment.STAMPS`).
+        stamps: launches of the uninstrumented rounds (`analyze.experiment.stamps.STAMPS`).
         captured: launches of the captured rounds.
         captures: phase -> capture folder.
         commands: role -> what was run.
@@ -117,7 +118,9 @@ def _store_overhead(runs: Runs) -> None:
     """Write into each capture how many times slower its launches were than those of the plain rounds."""
     found = measure_overhead(runs.stamps, runs.captured).drop_nulls("ratio")
     for phase, path in runs.captures.items():
-        ratios = dict(found.filter(pl.col("phase") == phase).select("role", "ratio").rows())
+        called = (TOGETHER, APART) if phase == TOGETHER else (phase,)
+        worst = found.filter(pl.col("phase").is_in(called)).group_by("role").agg(pl.col("ratio").max()).sort("role")
+        ratios = dict(worst.rows())
         if ratios:
             # Where two workloads ran, a reader of either must know the worse figure.
             info = Capture.open(path).info

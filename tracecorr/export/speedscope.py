@@ -14,6 +14,7 @@ from tracecorr.analyze.frames import Tables, collect
 from tracecorr.export.nesting import split_overlaps
 from tracecorr.export.nodes import add_node, name_on_node
 from tracecorr.export.selection import Selection, first_ns
+from tracecorr.model.sights import is_counted
 
 _LAYERS = ("marker", "hip", "hsa", "syscall", "ioctl", "kfd", "mqd")
 _SCHEMA = "https://www.speedscope.app/file-format-schema.json"
@@ -23,8 +24,9 @@ _HEAD = '{{"$schema":"{}","name":{},"exporter":"tracecorr","activeProfileIndex":
 def write_speedscope(tables: Tables, stream: IO[bytes], selection: Selection, name: str) -> int:
     """Write the calls of a capture for speedscope, and return how many there are.
 
-    Calls of rocprof and rows without a thread or an end are left out. Where two calls of a thread overlap without
-    one being inside the other, as the errors of two clocks can show them, the second is in a profile of its own.
+    Calls of rocprof, rows without a thread or an end, and second sights of a call are left out. Where two calls of a
+    thread overlap without one being inside the other, as the errors of two clocks can show them, the second is in a
+    profile of its own.
 
     Args:
         tables: gives a table by its name.
@@ -51,7 +53,9 @@ def write_speedscope(tables: Tables, stream: IO[bytes], selection: Selection, na
 def _list_spans(tables: Tables, selection: Selection) -> pl.DataFrame:
     """Return event, track (thread), row, ts_ns (after the first event), dur_ns, name."""
     layer = pl.col("layer").cast(pl.String)
-    wanted = layer.is_in(_LAYERS) & (pl.col("source").cast(pl.String) != "rocprof") & (pl.col("dur_ns") > 0)
+    wanted = (
+        layer.is_in(_LAYERS) & (pl.col("source").cast(pl.String) != "rocprof") & (pl.col("dur_ns") > 0) & is_counted()
+    )
     spans = collect(
         selection.filter_events(tables).filter(wanted & pl.col("thread").is_not_null())
         .select("event", "ts_ns", "dur_ns", track=pl.col("thread").cast(pl.Int64), name=pl.col("name").cast(pl.String))

@@ -14,6 +14,7 @@ from tracecorr.export.selection import Selection
 from tracecorr.export.tracks import Track, assign_tracks
 from tracecorr.link.packets.packet_index import measure_depth
 from tracecorr.model.kinds import HALF_SEEN, Flag
+from tracecorr.model.sights import is_counted
 
 
 @dataclass(frozen=True)
@@ -42,8 +43,8 @@ class Trace:
 
 
 def build_trace(tables: Tables, selection: Selection) -> Trace:
-    """Return the slices, flows and counters of a selection."""
-    tracks, events = assign_tracks(tables, selection.filter_events(tables))
+    """Return the slices, flows and counters of a selection; second sights of a call are left out."""
+    tracks, events = assign_tracks(tables, selection.filter_events(tables).filter(is_counted()))
     kernels = tables("kernels").select("kernel", kernel_name="name", short=pl.coalesce("display", "name"))
     named = events.join(kernels, on="kernel", how="left", maintain_order="left")
     texts = [pl.col(c).cast(pl.String) for c in ("layer", "source", "evidence", "result")]

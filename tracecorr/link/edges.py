@@ -7,6 +7,7 @@ import polars as pl
 
 from tracecorr.model.columns import CAT
 from tracecorr.model.kinds import DERIVED
+from tracecorr.model.sights import is_counted
 
 _SHAPE = {"from_event": pl.Int64, "to_event": pl.Int64, "rule": CAT, "evidence": CAT}
 # Layer of the inner row, layers of the outer one, rule.
@@ -75,7 +76,8 @@ def _nesting(events: pl.DataFrame) -> list[pl.DataFrame]:
 
 def _functions(events: pl.DataFrame) -> pl.DataFrame:
     """Return the edges from each ioctl to all KFD functions that ran in it, however deep."""
-    rows = events.select("event", "enclosing_call", "layer").filter(pl.col("layer").is_in(["ioctl", "kfd"]))
+    rows = events.select("event", "enclosing_call", "layer", "flags")
+    rows = rows.filter(pl.col("layer").is_in(["ioctl", "kfd"]) & is_counted())
     ioctls = rows.filter(pl.col("layer") == "ioctl").select(enclosing_call="event")
     inside = rows.filter(pl.col("layer") == "kfd").join(ioctls, on="enclosing_call", maintain_order="left")
     return inside.select(

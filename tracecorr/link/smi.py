@@ -25,7 +25,7 @@ def attach_processes(events: pl.DataFrame, identities: Identities) -> pl.DataFra
     traced = identities.trace_threads.select("tgid_key", "process").drop_nulls().unique("tgid_key")
     seen = identities.processes.select(tgid_key=pl.col("pid").cast(pl.Int64), process="process").drop_nulls()
     alone = seen.join(traced, on="tgid_key", how="anti").filter(pl.len().over("tgid_key") == 1)
-    found = number_lives(mine, identities.lives).join(
+    found = number_lives(mine, identities.lives, identities.births).join(
         pl.concat([traced, alone]), on="tgid_key", how="left", maintain_order="left"
     )
     owners = found.select("_row", "process", host_pid=pl.col("pid").cast(events.schema["host_pid"]))

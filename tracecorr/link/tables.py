@@ -13,7 +13,7 @@ from tracecorr.align.steps import UNTIMED
 from tracecorr.link import rocprof, smi
 from tracecorr.link.calls import descriptors, kfd_calls, nesting
 from tracecorr.link.calls.drm_jobs import build_drm_jobs, link_drm_jobs
-from tracecorr.link.calls.functions import name_driver_calls, nest_functions
+from tracecorr.link.calls.twins import list_twin_args, nest_calls
 from tracecorr.link.edges import list_links
 from tracecorr.link.kernels import list_kernels
 from tracecorr.link.losses import disorder, log_losses
@@ -51,6 +51,7 @@ def link_tables(
     known_gpus: pl.DataFrame,
     unproven: Sequence[int],
     damaged: pl.DataFrame,
+    unseen: pl.DataFrame,
 ) -> dict[str, pl.DataFrame]:
     """Return the tables that speak of events, by name.
 
@@ -63,6 +64,7 @@ def link_tables(
         known_gpus: GPUs as the machine's topology shows them.
         unproven: files that are put together of pieces, between which lines may lack.
         damaged: files with records that could not be read (`unreadable.list_damaged`).
+        unseen: spans in which records of the traces lack (`trace_losses.list_trace_losses`).
     """
     events, lacking = _nest_events(placed, identities, unproven, damaged)
     del placed  # large
@@ -70,9 +72,9 @@ def link_tables(
     losses = lacking.losses
     # What made a queue may stand before the first line of a log.
     short = add_unproven(losses, lacking.late["file"].to_list())
-    events, owners = _find_owners(events, packets, args, identities, trace_aligned, short, hqd, known_gpus)
+    events, owners = _find_owners(events, packets, args, identities, trace_aligned, short, unseen, hqd, known_gpus)
     events = _attach_gpus(events, owners.queues, assign_gpus(args, driver.devices, owners.gpus))
-    jobs = build_drm_jobs(events, args)
+    jobs = build_drm_jobs(events, args, unseen)
     sources = _sources(events, trace_aligned)
     found = build_launches(events, packets, args, sources, losses, lacking.displaced, lacking.late)
     del packets  # large
@@ -142,7 +144,7 @@ def _nest_events(
     torn, late = log_losses.list_torn_calls(events, halves), list_late_files(events)
     # From here on a row's thread and process stand for these columns, which are large.
     events = nesting.find_parents(events.drop("pid", "tid", "comm"), losses, halves, gaps)
-    events = nest_functions(name_driver_calls(disorder.part_displaced(events, displaced)))
+    events = nest_calls(disorder.part_displaced(events, displaced))
     return name_refused_copies(events), _Lacking(losses, displaced, torn, graphs, late)
 
 
@@ -188,6 +190,7 @@ def _find_owners(
     identities: Identities,
     trace_aligned: bool,
     losses: pl.DataFrame,
+    unseen: pl.DataFrame,
     hqd: pl.DataFrame,
     known_gpus: pl.DataFrame,
 ) -> tuple[pl.DataFrame, _Owners]:
@@ -196,8 +199,8 @@ def _find_owners(
     stream_table = streams.build_streams(events, args)
     addressed = queue_addresses.find_lines(events, args)
     events = _forget_rings(events, addressed)
-    rings = created_rings.find_rings(events, args, stream_table, losses, trace_aligned)
-    queue_table = queue_lives.build_queues(events, packets, args, trace_aligned, losses, rings)
+    rings = created_rings.find_rings(events, args, stream_table, losses, unseen, trace_aligned)
+    queue_table = queue_lives.build_queues(events, packets, args, trace_aligned, losses, unseen, rings)
     queue_table = _limit_creations(queue_table, events, identities)
     gpu_table, queue_table = _tell_driver_facts(*list_gpus(queue_table, hqd, known_gpus), events, args)
     hqd = attach_queues(hqd, queue_table, identities.processes, gpu_table)
@@ -248,7 +251,7 @@ def _add_driver_args(
     """Return args with what the driver's side tells of each call: its device, its fields, what it maps."""
     return _add_args(
         args, descriptors.list_device_args(devices), kfd_calls.list_ioctl_fields(events, args),
-        kfd_calls.list_mapping_args(mappings),
+        kfd_calls.list_mapping_args(mappings), list_twin_args(events, args),
         queue_creation.list_operation_args(queue_creation.list_mqd_operations(events)),
     )  # fmt: skip
 

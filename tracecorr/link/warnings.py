@@ -62,7 +62,8 @@ def list_warnings(
     warnings += [*warn_repeated(tables["ledger"], tables["files"]), *warn_timeless(tables["ledger"], tables["files"])]
     warnings += warn_skipped_traces(tables["ledger"], tables["files"])
     warnings += warn_unreadable(tables["ledger"], tables["files"])
-    warnings += warn_repeated_traces(events, tables["files"])
+    # Of a known clock each record counts once.
+    warnings += warn_repeated_traces(events, tables["files"]) if "ftrace:unknown" in maps else []
     if {"amd_log", "ftrace"} <= sources and (apart_ns := _measure_gap(events)):
         warnings.append(_describe_gap(apart_ns, attached=attached))
     if samples is None:

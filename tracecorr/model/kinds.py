@@ -64,6 +64,8 @@ class Flag(IntFlag):
     NO_TIME = 64
     SPAN_TOLD = 128
     SPAN_DIFFERS = 256
+    TRACED = 512
+    TWIN = 1024
 
 
 FLAG_MEANINGS = {
@@ -76,6 +78,8 @@ FLAG_MEANINGS = {
     Flag.NO_TIME: "the record carries no time; ts_ns is that of the record before it",
     Flag.SPAN_TOLD: "the end of the call tells its duration, and start and end are that far apart",
     Flag.SPAN_DIFFERS: "the end of the call tells another duration: start and end may be those of two calls",
+    Flag.TRACED: "the function or function_graph tracer recorded it",
+    Flag.TWIN: "a second sight of a call that two tracers recorded: the other row, its parent, counts",
 }
 
 # Calls of which one end alone was seen.

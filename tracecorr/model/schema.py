@@ -100,7 +100,7 @@ EVENTS = Table(
     )
     + LOCATION
     + columns_of(
-        ("parent", I64, "enclosing event"),
+        ("parent", I64, "enclosing event; of a second sight of a call (`flags`) the row that counts"),
         ("chain", I64, "root HIP call of the chain"),
         ("flags", U16, describe_flags()),
     ),

@@ -57,14 +57,11 @@ def _list_damage(info: Mapping[str, Any]) -> Iterator[str]:
     yield from _list_other_kinds(info, _OBJECTS, dict, "object")
     yield from _list_other_kinds(info, (*_ENTRIES, *_TEXTS), list, "list")
     yield from _list_wrong_entries(info, _ENTRIES)
-    plan = info.get("plan") or {}
-    yield from _list_wrong_entries(plan, _PLAN, "plan.")
-    for number, instance in enumerate(plan.get("instances") or []):
-        yield from _list_wrong_entries(instance, _INSTANCE, f"plan.instances[{number}].")
+    yield from _list_in_plan(info.get("plan") or {}, "plan.")
+    for number, node in enumerate(info.get("nodes") or []):
+        yield from _list_other_kinds(node, ("plan",), dict, "object", f"nodes[{number}].")
+        yield from _list_in_plan(node.get("plan") or {}, f"nodes[{number}].plan.")
     yield from _list_other_kinds(info.get("wanted") or {}, ("ranges",), list, "list", "wanted.")
-    for number, late in enumerate(plan.get("late") or []):
-        if not _are_texts(late["probes"]):
-            yield f"plan.late[{number}].probes holds what is no text"
     offsets, cost = info.get("timens_offsets") or {}, info.get("event_cost")
     yield from (f"timens_offsets has a wrong {key}" for key in offsets if not _is(offsets[key], int, signed=True))
     if isinstance(cost, dict):
@@ -74,6 +71,15 @@ def _list_damage(info: Mapping[str, Any]) -> Iterator[str]:
     for name in _TEXTS:
         if not _are_texts(info.get(name) or []):
             yield f"{name} holds what is no text"
+
+
+def _list_in_plan(plan: Mapping[str, Any], where: str) -> Iterator[str]:
+    yield from _list_wrong_entries(plan, _PLAN, where)
+    for number, instance in enumerate(plan.get("instances") or []):
+        yield from _list_wrong_entries(instance, _INSTANCE, f"{where}instances[{number}].")
+    for number, late in enumerate(plan.get("late") or []):
+        if not _are_texts(late["probes"]):
+            yield f"{where}late[{number}].probes holds what is no text"
 
 
 def _list_other_kinds(

@@ -28,6 +28,7 @@ from tracecorr.store.place import check_place
 
 _ODD = re.compile(r"[^\w.-]+")
 _MOST_FILES = 1 << 16
+_KEPT = ("state", "plan")
 
 
 @dataclass(frozen=True)
@@ -146,9 +147,11 @@ def begin_fleet(paths: Sequence[Path], out: Path, *, force: bool) -> Path:
 
 def finish_fleet(stage: Path, out: Path, members: list[Member]) -> Capture:
     """Put a dataset whose tables are written in its place, and return it."""
-    files, warnings = [], []
+    files, warnings, nodes = [], [], []
     for member in members:
         info = Capture.open(Path(member.capture)).info
+        # What verdicts ask of a node besides its tables.
+        nodes.append({**asdict(member), **{key: info[key] for key in _KEPT if info.get(key)}})
         for entry in info.get("files") or []:
             moved = {"file": entry["file"] + member.used["files"], "capture": member.capture}
             files.append({**entry, **moved})
@@ -159,7 +162,6 @@ def finish_fleet(stage: Path, out: Path, members: list[Member]) -> Capture:
             f"clocks of {', '.join(by_start)}: their captures know no wall clock, so they are shown to begin together "
             f"with {members[0].node}; times of different nodes are not comparable"
         )
-    nodes = [asdict(m) for m in members]
     write_info(stage, {"nodes": nodes, "files": files, "warnings": warnings, "ftrace_clock": "auto"})
     if out.exists():
         shutil.rmtree(out)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import signal
 from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +23,10 @@ _DUMP_TIMES = re.compile(r"-(\d+)-(\d+)\.txt$")
 # A probe on a place in a file, as a plan names it.
 _PROBE = re.compile(r"probe \S+ \((?P<path>.+):0x[0-9a-f]+(?: .*)?\)")
 _PROCESS = re.compile(r"/proc/(\d+)/root/")
+# How `capture.folder` calls a file until it takes the place of an older one.
+_UNWRITTEN = ".*.new"
+# The state of a capture that failed after its start; what it recorded until then is there.
+FAILED = "failed"
 # How `--range` and capture.json name a range of roctx.
 RANGE_PREFIX = "roctx:"
 # What stands for a byte of a path that is no text.
@@ -102,6 +107,17 @@ def close_killed(capture: Capture) -> Capture:
     return _describe_anew(capture, state="killed", problems=problems + complete_frames(capture.path))
 
 
+def drop_unwritten(capture: Capture) -> None:
+    """Remove what a recorder was about to put in place of older files, once it is gone: nobody writes that any more."""
+    recorder = capture.info.get("recorder")
+    if not recorder or _is_alive(recorder):
+        return
+    for path in (*capture.path.glob(_UNWRITTEN), *(capture.path / "raw").rglob(_UNWRITTEN)):
+        if path.is_file() and not path.is_symlink():
+            with suppress(OSError):  # root's, and this is the user
+                path.unlink()
+
+
 def _describe_anew(capture: Capture, **changed: object) -> Capture:
     """Write into capture.json what lies in the folder now, and what else has changed."""
     write_info(capture.path, {**capture.info, **changed, "files": list_raw_files(capture.path)})
@@ -147,17 +163,24 @@ def describe_missing_tables(capture: Capture, named: Path) -> CaptureError:
 
 def describe_state(info: Mapping[str, Any]) -> str:
     """Return how far a capture is: what capture.json says, but for one whose recording ended without a word."""
-    state = str(info.get("state") or "")
+    state = name_state(info)
     if state != "recording" or _is_alive(info.get("recorder") or {}):
         return state
     return "recording, but by no process of this machine: if it was killed, tracecorr correlate completes it"
+
+
+def name_state(info: Mapping[str, Any]) -> str:
+    """Return how a capture ended, as capture.json says, and why it failed, where it did."""
+    state, why = str(info.get("state") or ""), info.get("failure")
+    return f"the capture failed: {why}" if state == FAILED and why else state
 
 
 def _is_alive(recorder: dict[str, Any]) -> bool:
     """Tell whether the process lives that records: its number and its start time, as /proc/PID/stat tells it."""
     try:
         fields = Path(f"/proc/{int(recorder['pid'])}/stat").read_text().rpartition(")")[2].split()
-        return int(fields[19]) == int(recorder["started"])
+        # One that was killed may wait for its parent to learn of it.
+        return fields[0] not in "ZX" and int(fields[19]) == int(recorder["started"])
     except (OSError, ValueError, KeyError, TypeError, IndexError):
         return False
 
@@ -187,6 +210,23 @@ def seen_threads(info: dict[str, Any]) -> pl.DataFrame:
     """Return `tid` and `robust_list` of the threads that a capture asked the kernel for."""
     rows = [(t["tid"], t.get("robust_list")) for t in info.get("threads") or []]
     return pl.DataFrame(rows, schema={"tid": pl.Int64, "robust_list": pl.UInt64}, orient="row")
+
+
+def seen_names(info: dict[str, Any]) -> pl.DataFrame:
+    """Return `pid`, `tid`, `comm` and `seen_ns` of the threads and processes that a capture read in /proc.
+
+    The threads of a process that ran already were read at the start, all others at the end.
+    """
+    read_ns = (info.get("start" if is_attached(info) else "stop") or {}).get("monotonic")
+    rows = [(p["pid"], p["pid"], p.get("comm") or None, p.get("seen_ns")) for p in info.get("processes") or []]
+    rows += [(t["pid"], t["tid"], t.get("comm") or None, read_ns) for t in info.get("threads") or [] if "pid" in t]
+    names = {"pid": pl.Int64, "tid": pl.Int64, "comm": pl.String, "seen_ns": pl.Int64}
+    return pl.DataFrame(rows, schema=names, orient="row")
+
+
+def list_exact(info: Mapping[str, Any]) -> list[int]:
+    """Return the files whose records hold their process themselves, not as a table of the kernel has it."""
+    return [entry["file"] for entry in info.get("files") or [] if entry.get("form") == "perf"]
 
 
 def seen_time_offsets(info: dict[str, Any]) -> dict[str, int]:

@@ -90,6 +90,7 @@ def test_functions_have_names_and_modules() -> None:
     trace = _trace((1, struct.pack("<QQ", IOCTL + 4, 0)), (1, struct.pack("<QQ", CREATE + 400, 0)))
     assert trace.events["name"].to_list() == ["kfd_ioctl", hex(CREATE + 400)]
     assert trace.events["layer"].to_list() == ["kfd", "other"]
+    assert trace.events["flags"].to_list() == [Flag.TRACED] * 2
 
 
 @pytest.mark.parametrize(("tid", "known"), [(-5, False), (1 << 30, False), (4_194_304, True)])
@@ -104,8 +105,14 @@ def test_function_graph_has_spans_and_depth() -> None:
         (10, struct.pack("<QIIQQ", CREATE, 1, 0, 1, 91)), (10, struct.pack("<QIIQQ", IOCTL, 0, 0, 1, 291)),
     )  # fmt: skip
     rows = trace.events.select("name", "stamp_ns", "end_stamp_ns", "depth", "flags").rows()
-    assert rows == [("kfd_ioctl", 5100, 5400, 0, 0), ("pqm_create_queue", 5200, 5300, 1, 0)]
+    assert rows == [("kfd_ioctl", 5100, 5400, 0, Flag.TRACED), ("pqm_create_queue", 5200, 5300, 1, Flag.TRACED)]
     assert trace.ledger["outcome"].to_list() == ["used"] and trace.ledger["records"].to_list() == [4]
+
+
+def test_a_call_of_function_graph_without_its_end_is_half_seen() -> None:
+    """Its end was in no trace of this depth either."""
+    trace = _trace((11, struct.pack("<QI", IOCTL, 0)))
+    assert trace.events.select("name", "flags").rows() == [("kfd_ioctl", Flag.TRACED | Flag.ENTER_ONLY)]
 
 
 def test_a_text_of_a_driver_and_a_marker() -> None:
@@ -250,7 +257,7 @@ def test_durations_without_stamps_are_kept() -> None:
         b" 1) + 38.677 us   |    kfd_ioctl_get_version [amdgpu]();\n 1) ! 386.576 us  |  }\n"
     )
     trace = read_text(text)
-    assert set(trace.events["flags"]) == {Flag.NO_TIME}
+    assert set(trace.events["flags"]) == {Flag.NO_TIME | Flag.TRACED}
     durations = trace.args.filter(pl.col("key") == "duration_ns").join(trace.events, on=["file", "offset"])
     assert sorted(durations.select("name", "u64").rows()) == [("kfd_ioctl", 386_576), ("kfd_ioctl_get_version", 38_677)]
 

@@ -269,7 +269,7 @@ def test_function_graph_with_and_without_stamps() -> None:
         b" 1) %s|%s\n" % (d, t) for d, t in zip(durations, body, strict=True)
     )
     trace = read_text(short)
-    assert set(trace.events["flags"]) == {Flag.NO_TIME} and trace.events.height == 2
+    assert set(trace.events["flags"]) == {Flag.NO_TIME | Flag.TRACED} and trace.events.height == 2
     assert trace.ledger["outcome"].to_list() == ["used"]
 
 

@@ -27,6 +27,7 @@ from tracecorr.analyze.verdicts import (
     scheduler_mode,
 )
 from tracecorr.analyze.verdicts.evidence import Evidence
+from tracecorr.analyze.verdicts.join_nodes import NodeFinding, join_findings
 from tracecorr.analyze.verdicts.model import RECORD_WHOLE, Claim, Finding, Outcome, Thresholds, Verdict
 from tracecorr.model.errors import InputError
 
@@ -73,7 +74,7 @@ def judge_capture(
         thresholds: limits to judge by; the defaults where None.
         info: contents of capture.json, which names the events that were armed.
         names: names of the claims wanted; all when empty.
-        nodes: of a dataset, what gives the tables of each node.
+        nodes: of a dataset, what gives the tables of each node: each of them is judged by its own.
 
     Raises:
         InputError: there is no claim of such a name.
@@ -87,22 +88,14 @@ def judge_capture(
 
 
 def _judge(claim: Claim, evidence: Evidence) -> Verdict:
-    finding = _look(claim, evidence)
-    if finding.by_absence and finding.outcome is not Outcome.UNKNOWN:
-        finding = _ask_nodes(claim, evidence, finding)
-    return Verdict(claim, finding)
+    if not evidence.parts:
+        return Verdict(claim, _look(claim, evidence))
+    return Verdict(claim, join_findings([_judge_node(claim, node, part) for node, part in evidence.parts]))
 
 
-def _ask_nodes(claim: Claim, evidence: Evidence, whole: Finding) -> Finding:
-    """Return what the nodes of a dataset say of what is not there: one that did not look for it proves nothing."""
-    # A node without a HIP log has none of the processes that a claim which holds is about.
-    concerned = [part for part in evidence.parts if whole.outcome is Outcome.FAIL or part[1].log_processes]
-    found = [(node, _look(claim, part)) for node, part in concerned]
-    for outcome in (Outcome.FAIL, Outcome.UNKNOWN):
-        for node, said in found:
-            if said.outcome is outcome:
-                return replace(said, reason=f"{node}: {said.reason}", counts=whole.counts)
-    return whole
+def _judge_node(claim: Claim, node: str, part: Evidence) -> NodeFinding:
+    finding = _look(claim, part)
+    return NodeFinding(node, finding, finding.outcome is not Outcome.UNKNOWN or claim.concerns(part))
 
 
 def _look(claim: Claim, evidence: Evidence) -> Finding:

@@ -6,7 +6,7 @@ import polars as pl
 
 from tracecorr.analyze.frames import collect
 from tracecorr.analyze.verdicts.evidence import Evidence
-from tracecorr.analyze.verdicts.model import Claim, Finding, failed, passed, unknown
+from tracecorr.analyze.verdicts.model import Claim, Finding, failed, has_several_clocks, passed, unknown
 
 
 def judge(evidence: Evidence) -> Finding:
@@ -44,4 +44,6 @@ def judge(evidence: Evidence) -> Finding:
     return passed(f"none of {counts['checked']} effects comes before its cause beyond the error", counts)
 
 
-CLAIM = Claim("causality", "no effect comes before its cause by more than the error of both times", (), judge)
+CLAIM = Claim(
+    "causality", "no effect comes before its cause by more than the error of both times", (), judge, has_several_clocks
+)

@@ -7,7 +7,7 @@ import polars as pl
 from tracecorr.analyze.frames import collect
 from tracecorr.analyze.values import render_ns
 from tracecorr.analyze.verdicts.evidence import Evidence
-from tracecorr.analyze.verdicts.model import Claim, Finding, failed, passed, unknown
+from tracecorr.analyze.verdicts.model import Claim, Finding, failed, has_several_clocks, passed, unknown
 
 
 def judge(evidence: Evidence) -> Finding:
@@ -95,5 +95,6 @@ _OF_GPU = "the log's GPU times, "
 _OF_ROCR = "amd_log:mono_raw"
 
 CLAIM = Claim(
-    "clock_aligned", "all clocks are mapped within `clock_error_ns` (default 100 us), nothing contradicts it", (), judge
-)
+    "clock_aligned", "all clocks are mapped within `clock_error_ns` (default 100 us), nothing contradicts it",
+    (), judge, has_several_clocks,
+)  # fmt: skip

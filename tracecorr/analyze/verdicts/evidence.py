@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import cached_property
 from typing import Any, NamedTuple
 
@@ -18,6 +18,7 @@ from tracecorr.analyze.run_facts import list_armed
 from tracecorr.analyze.service import summarize_service
 from tracecorr.analyze.steady import list_setup_calls
 from tracecorr.analyze.verdicts.model import Thresholds
+from tracecorr.model.sights import is_counted
 from tracecorr.store.coverage import Coverage, measure_coverage
 
 
@@ -68,7 +69,19 @@ class Evidence:
     @cached_property
     def parts(self) -> list[tuple[str, Evidence]]:
         """Return the name and the evidence of each node of a dataset; nothing for a capture."""
-        return [(node, Evidence(tables, self.thresholds)) for node, tables in self._nodes.items()]
+        told = {str(node["node"]): node for node in self.info.get("nodes") or []}
+        return [(node, Evidence(tables, self.thresholds, told.get(node))) for node, tables in self._nodes.items()]
+
+    def by_node(self, answer: Callable[[Evidence], pl.DataFrame]) -> pl.DataFrame:
+        """Return the answers of the nodes of a dataset, with `node` in front; of a capture, or a single node, its own.
+
+        Args:
+            answer: returns the answer of one capture.
+        """
+        if len(self.parts) < 2:
+            return answer(self)
+        answers = [answer(part).select(pl.lit(node).alias("node"), pl.all()) for node, part in self.parts]
+        return pl.concat(answers, how="vertical_relaxed")
 
     @cached_property
     def layers(self) -> dict[str, int]:
@@ -89,8 +102,8 @@ class Evidence:
 
     @cached_property
     def kernel_events(self) -> pl.DataFrame:
-        """Return the rows of ioctls, driver functions and scheduler jobs, texts as strings."""
-        wanted = self.tables("events").filter(pl.col("layer").is_in(_KERNEL_LAYERS))
+        """Return the rows of ioctls, driver functions (each call once) and scheduler jobs, texts as strings."""
+        wanted = self.tables("events").filter(pl.col("layer").is_in(_KERNEL_LAYERS) & is_counted())
         return collect(
             wanted.select(
                 "event", "ts_ns", "dur_ns", "layer", "name", "process", "thread", "gpu", "result", "queue", "arg",

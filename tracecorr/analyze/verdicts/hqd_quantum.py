@@ -5,7 +5,7 @@ from __future__ import annotations
 import polars as pl
 
 from tracecorr.analyze.verdicts.evidence import Evidence
-from tracecorr.analyze.verdicts.model import Claim, Finding, failed, passed, unknown
+from tracecorr.analyze.verdicts.model import Claim, Finding, failed, has_queues, passed, unknown
 from tracecorr.link.queues.hqds import NONE_OF_LOG, shows_none_of_log
 
 _ENABLED = 1  # bit 0 of CP_HQD_QUANTUM
@@ -45,4 +45,6 @@ def _list_own(evidence: Evidence) -> pl.DataFrame:
     return (queues.filter(pl.col("process").is_in(logged)) if logged else queues).select("queue")
 
 
-CLAIM = Claim("hqd_quantum", "every active compute queue has an enabled quantum in its HQD", ("hqd",), judge)
+CLAIM = Claim(
+    "hqd_quantum", "every active compute queue has an enabled quantum in its HQD", ("hqd",), judge, has_queues
+)

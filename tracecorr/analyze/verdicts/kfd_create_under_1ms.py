@@ -7,7 +7,7 @@ import polars as pl
 from tracecorr.analyze.clocks import find_step_ns, find_untimed
 from tracecorr.analyze.values import count_of, render_ns
 from tracecorr.analyze.verdicts.evidence import Evidence
-from tracecorr.analyze.verdicts.model import Claim, Finding, failed, passed, unknown
+from tracecorr.analyze.verdicts.model import Claim, Finding, failed, has_queues, passed, unknown
 from tracecorr.parse.kfd.ioctls import CREATE_QUEUE
 
 
@@ -60,4 +60,5 @@ CLAIM = Claim(
     "the driver makes a queue within the limit (CREATE_QUEUE ioctl, `kfd_create_ns`, default 1 ms)",
     ("ftrace",),
     judge,
+    has_queues,
 )

@@ -104,6 +104,26 @@ class Finding:
     by_absence: bool = False
 
 
+def has_log(evidence: Evidence) -> bool:
+    """Tell whether a HIP program is known, which most claims are about."""
+    return "amd_log" in evidence.sources or bool(evidence.log_processes)
+
+
+def has_queues(evidence: Evidence) -> bool:
+    """Tell whether there is a queue, or a HIP program, whose queues may not be recorded."""
+    return evidence.queues.height > 0 or has_log(evidence)
+
+
+def has_several_clocks(evidence: Evidence) -> bool:
+    """Tell whether there is more than one clock."""
+    return int(evidence.tables("clock_map").select(pl.col("source").n_unique()).collect().item()) > 1
+
+
+def always(evidence: Evidence) -> bool:  # noqa: ARG001 - a claim about every capture
+    """Tell that a claim is about every capture."""
+    return True
+
+
 @dataclass(frozen=True)
 class Claim:
     """Hold a claim that a capture can prove or disprove.
@@ -113,12 +133,15 @@ class Claim:
         text: the claim in words.
         rests_on: sources whose lost records make a finding by absence UNKNOWN.
         judge: looks at the evidence.
+        concerns: tells of a node of a dataset whether it has what the claim is about; where not, its UNKNOWN is left
+            out.
     """
 
     name: str
     text: str
     rests_on: tuple[str, ...]
     judge: Callable[[Evidence], Finding]
+    concerns: Callable[[Evidence], bool] = has_log
 
 
 @dataclass(frozen=True)

@@ -6,7 +6,7 @@ import polars as pl
 
 from tracecorr.analyze.mqd import summarize_mqd_operations
 from tracecorr.analyze.verdicts.evidence import Evidence
-from tracecorr.analyze.verdicts.model import Claim, Finding, failed, passed, unknown
+from tracecorr.analyze.verdicts.model import Claim, Finding, failed, has_queues, passed, unknown
 from tracecorr.parse.kfd.ioctls import CREATE_QUEUE
 
 _PROBES = "capture with probes on the MQD functions (init_mqd*, update_mqd*)"
@@ -52,4 +52,5 @@ CLAIM = Claim(
     "each created queue has exactly one MQD initialisation; updates and restores have their own causes",
     ("ftrace",),
     judge,
+    has_queues,
 )

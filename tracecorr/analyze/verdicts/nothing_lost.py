@@ -8,7 +8,8 @@ from tracecorr.analyze.ledger import summarize_unaccounted
 from tracecorr.analyze.losses import LACKS_HEAD
 from tracecorr.analyze.values import count_of
 from tracecorr.analyze.verdicts.evidence import Evidence
-from tracecorr.analyze.verdicts.model import Claim, Finding, failed, passed, unknown
+from tracecorr.analyze.verdicts.model import Claim, Finding, always, failed, passed, unknown
+from tracecorr.store.recording import FAILED, name_state
 
 
 def judge(evidence: Evidence) -> Finding:
@@ -31,6 +32,9 @@ def judge(evidence: Evidence) -> Finding:
         # No source can tell what lay in buffers that nobody read any more.
         reason = f"{read} records were read; the capture was killed, and what it had not stored is missing"
         return unknown(reason, "capture again, and let the capture end: Ctrl-C, not kill -9", counts)
+    if evidence.info.get("state") == FAILED:
+        reason = f"{read} records were read; {name_state(evidence.info)}, and what it had not stored is missing"
+        return unknown(reason, "remove the cause, and capture again", counts)
     return passed(f"{read} records were read, no source reports a loss", counts)
 
 
@@ -66,4 +70,6 @@ def _describe_spans(losses: pl.DataFrame, unaccounted: int) -> str:
     return f"{least}{lost}{more}, {files} not accounted for"
 
 
-CLAIM = Claim("nothing_lost", "no source lost a record, and every byte of every file is accounted for", (), judge)
+CLAIM = Claim(
+    "nothing_lost", "no source lost a record, and every byte of every file is accounted for", (), judge, always
+)

@@ -7,7 +7,7 @@ import polars as pl
 from tracecorr.analyze.priorities import LOG_OF_HIP, QUEUE_OF_LOG
 from tracecorr.analyze.values import count_of
 from tracecorr.analyze.verdicts.evidence import Evidence
-from tracecorr.analyze.verdicts.model import Claim, Finding, failed, passed, unknown
+from tracecorr.analyze.verdicts.model import Claim, Finding, failed, has_log, passed, unknown
 from tracecorr.model.kinds import INFERRED
 
 _REMEDY = {
@@ -16,11 +16,14 @@ _REMEDY = {
     "priority_hqd": "add HQD dumps (debugfs kfd/hqds) taken while the queues exist",
 }
 
+_IS_SPECIAL = (pl.col("priority_hip") != 0) | (pl.col("priority_log") != 1)
+_IS_UNTOLD = pl.col("priority_hip").is_null() & pl.col("priority_log").is_null()
+
 
 def judge(evidence: Evidence) -> Finding:
     """Follow each priority that is not the normal one; contradiction fails, a missing stage is UNKNOWN."""
     asked = evidence.priorities
-    special = asked.filter((pl.col("priority_hip") != 0) | (pl.col("priority_log") != 1))
+    special = asked.filter(_IS_SPECIAL)
     counts = {
         "queues": asked.height,
         "with_special_priority": special.height,
@@ -29,7 +32,7 @@ def judge(evidence: Evidence) -> Finding:
     if asked.is_empty():
         return unknown("no queue of HIP is known", "record the HIP log from before the streams are made", counts)
     if special.is_empty():
-        untold = asked.filter(pl.col("priority_hip").is_null() & pl.col("priority_log").is_null()).height
+        untold = asked.filter(_IS_UNTOLD).height
         said = "no stream is known to have asked for another priority than normal"
         said += f"; of {count_of(untold, 'queue')} the log shows neither a stream nor its creation" if untold else ""
         return unknown(said, "use hipStreamCreateWithPriority, and record the log from the start", counts)
@@ -85,10 +88,17 @@ def _describe(wrong: pl.DataFrame) -> str:
     return f"{differ} queue {row['queue']}: {told}{refused}"
 
 
+def _may_ask(evidence: Evidence) -> bool:
+    """Tell whether a program is known that asked for a priority, or of which nobody knows."""
+    asked = evidence.priorities
+    return has_log(evidence) and (asked.is_empty() or asked.filter(_IS_SPECIAL | _IS_UNTOLD).height > 0)
+
+
 CLAIM = Claim(
     "priority_reaches_hardware",
     "a stream priority -1/0/1 is 2/1/0 in the log, 11/7/0 in UPDATE_QUEUE and in the HQD (proves the setting, "
     "not that the GPU preempts)",
     ("ftrace",),
     judge,
+    _may_ask,
 )

@@ -5,7 +5,7 @@ from __future__ import annotations
 import polars as pl
 
 from tracecorr.analyze.verdicts.evidence import Evidence
-from tracecorr.analyze.verdicts.model import Claim, Finding, failed, passed, unknown
+from tracecorr.analyze.verdicts.model import Claim, Finding, failed, has_queues, passed, unknown
 
 # Functions that only one way of scheduling calls (amdkfd, kernels 5.10 to 7.2).
 _HWS = r"_cpsch|^pm_send_|^map_queues_|^unmap_queues_|^execute_queues_"
@@ -50,4 +50,6 @@ def _by_facts(evidence: Evidence) -> list[tuple[str, str, pl.Series]]:
     return [(str(mode), "gpus", pl.Series([None], dtype=pl.Int64)) for mode in modes.unique().sort()]
 
 
-CLAIM = Claim("scheduler_mode", "the queues are scheduled by firmware (HWS or MES), or as `scheduler` says", (), judge)
+CLAIM = Claim(
+    "scheduler_mode", "the queues are scheduled by firmware (HWS or MES), or as `scheduler` says", (), judge, has_queues
+)

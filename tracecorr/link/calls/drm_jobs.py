@@ -5,6 +5,7 @@ from __future__ import annotations
 import polars as pl
 
 from tracecorr.link.event_args import attach_fields
+from tracecorr.link.losses.trace_losses import find_next_loss
 from tracecorr.model import schema
 from tracecorr.model.kinds import RECORDED
 from tracecorr.parse.kfd.functions import hex_text
@@ -17,6 +18,8 @@ _DONE = ("drm_sched_process_job", "drm_sched_job_done")
 _DRIVER_QUEUE, _DRIVER_RUN, _FENCE_DONE = "amdgpu_cs_ioctl", "amdgpu_sched_run_job", "dma_fence_signaled"
 # As posted for review in 2024, before the new naming: `fence=(context:7914, seqno:920)`.
 _DRAFT_FENCE = (r"^\(context: ?(\d+), seqno: ?(\d+)\)$", "$1:$2")
+# What the steps of a job have in common, as far as they tell it.
+_NAMES = ("id", "ring", "dev", "client_id")
 _STEPS = ((0, "queue"), (1, "run"), (2, "done"))
 _TIMES = ((0, "queued"), (1, "run"), (2, "done"))
 # amdgpu_ring.c and the ring init functions: `comp_1.0.0`, on gfx9.4.3 `comp_0.1.0.0`; `sdma0`, `sdma1.3`, `page0`.
@@ -25,22 +28,24 @@ _RINGS = (
 )  # fmt: skip
 
 
-def build_drm_jobs(events: pl.DataFrame, args: pl.DataFrame) -> pl.DataFrame:
+def build_drm_jobs(events: pl.DataFrame, args: pl.DataFrame, unseen: pl.DataFrame) -> pl.DataFrame:
     """Return the table `drm_jobs`.
 
     A job is known by its finished fence. The kernel reuses the memory of fences (old naming): each time one is
-    queued, a new job begins. An end whose begin was not seen is no job.
+    queued, a new job begins. An end whose begin was not seen is no job. Steps that name another ring or number are of
+    another job, and what lies behind lost records may be, unless both have one number.
 
     Args:
         events: placed events with `process`, `thread`.
         args: args by event.
+        unseen: spans in which records of the traces lack (`trace_losses.list_trace_losses`).
     """
     steps = _steps(events, args)
     if steps.is_empty():
         return schema.DRM_JOBS.empty()
-    last = pl.col("step").shift(1).over("fence")
+    steps = steps.with_columns(find_next_loss(unseen, steps["ts_ns"]).alias("lost_ns"))
     # A run without its queueing begins a job too; so does an end, which is then left out.
-    begins = (pl.col("step") == 0) | last.is_null() | (pl.col("step") <= last)
+    begins = (pl.col("step") == 0) | ~_goes_on().fill_null(value=False)
     steps = steps.with_columns(number=begins.cast(pl.Int64).cum_sum().over("fence"))
     grouped = steps.group_by("fence", "number", maintain_order=True).agg(
         pl.col("dev", "ring", "id", "client_id").drop_nulls().first(),
@@ -50,6 +55,16 @@ def build_drm_jobs(events: pl.DataFrame, args: pl.DataFrame) -> pl.DataFrame:
     )
     jobs = grouped.filter(pl.col("queue_event").is_not_null() | pl.col("run_event").is_not_null()).drop("number")
     return schema.DRM_JOBS.conform(jobs.with_columns(ring_kind=ring_kind(pl.col("ring"))).with_row_index("job"))
+
+
+def _goes_on() -> pl.Expr:
+    """Tell which steps, in the order of time, go on with the job of the step before them that has their fence."""
+    last = {name: pl.col(name).shift(1).over("fence") for name in ("step", "lost_ns", *_NAMES)}
+    differs = pl.any_horizontal((pl.col(name) != last[name]).fill_null(value=False) for name in _NAMES)
+    lost = (last["lost_ns"] < pl.col("ts_ns")).fill_null(value=False)
+    same_number = (pl.col("id") == last["id"]).fill_null(value=False)
+    once = pl.col("fence").str.contains(":")  # context and number, which are given out once
+    return (pl.col("step") > last["step"]) & (once | ~differs & (~lost | same_number))
 
 
 def ring_kind(ring: pl.Expr) -> pl.Expr:

@@ -6,12 +6,13 @@ import numpy as np
 import polars as pl
 
 from tracecorr.align.rows import attach_columns
+from tracecorr.model.sights import is_counted
 from tracecorr.parse.kfd import ioctl_names
 from tracecorr.parse.kfd.ioctls import list_handlers
 
 # Layers whose rows can enclose others; user-space probes, marks and doorbells are no part of a kernel call.
-_KERNEL = ("kfd", "mqd", "amdgpu", "other")
-_CALLS = ("syscall", "ioctl")
+KERNEL = ("kfd", "mqd", "amdgpu", "other")
+CALLS = ("syscall", "ioctl")
 # Both times of a text are rounded to the nearest microsecond.
 _ROUNDING_NS = 1_000
 _NO_END_NS = 2**60
@@ -19,7 +20,8 @@ _HANDLERS = list_handlers()
 # The driver's function for all ioctls, which calls that of the request.
 _ENTRY = "kfd_ioctl"
 _COLUMNS = (
-    "event", "thread", "layer", "source", "depth", "ts_ns", "dur_ns", "step_hi_ns", "file", "offset", "end_offset"
+    "event", "thread", "layer", "source", "depth", "ts_ns", "dur_ns", "step_hi_ns", "file", "offset", "end_offset",
+    "flags",
 )  # fmt: skip
 
 
@@ -36,10 +38,10 @@ def nest_functions(events: pl.DataFrame) -> pl.DataFrame:
 
     Returns: the same rows; `enclosing_call` is the system call around a function or a probe.
     """
-    inside = _function_rows(events)
+    inside = list_function_rows(events)
     if inside.is_empty():
         return _free_misplaced(events.with_columns(enclosing_call=pl.col("parent")))
-    found = _enclosing(inside)
+    found = find_enclosing(inside)
     joined = attach_columns(events, found)
     nested = pl.col("level").is_not_null()
     placed = joined.with_columns(
@@ -78,8 +80,8 @@ def name_driver_calls(events: pl.DataFrame) -> pl.DataFrame:
         events: placed events with `thread`, `parent`, `cmd`.
     """
     events = _name_handlers(events)
-    alone = (pl.col("name") == _ENTRY) & pl.col("cmd").is_not_null() & pl.col("parent").is_null()
-    calls = events.select("name", "cmd", "parent").filter(alone)
+    alone = (pl.col("name") == _ENTRY) & pl.col("cmd").is_not_null() & pl.col("parent").is_null() & is_counted()
+    calls = events.select("name", "cmd", "parent", "flags").filter(alone)
     if calls.is_empty():
         return events
     joined = events.join(ioctl_names(calls["cmd"]), on="cmd", how="left", maintain_order="left")
@@ -107,15 +109,18 @@ def _name_handlers(events: pl.DataFrame) -> pl.DataFrame:
 
 def _find_handlers(events: pl.DataFrame) -> pl.DataFrame:
     """Return event (of the row that spans an ioctl), ioctl, returned (result of the function of the request)."""
-    traced = events.select("event", "thread", "layer", "source", "result", handler=pl.col("name").cast(pl.String))
+    traced = events.select(
+        "event", "thread", "layer", "source", "result", "flags", handler=pl.col("name").cast(pl.String)
+    )
     traced = traced.filter((pl.col("layer") == "kfd") & (pl.col("source") == "ftrace") & pl.col("thread").is_not_null())
+    traced = traced.filter(is_counted())
     found = traced.join(_HANDLERS, on="handler", maintain_order="left")
     shown = events.select("thread", "cmd").filter(pl.col("cmd").is_not_null())
     found = found.join(shown, on="thread", how="anti").select("event", "ioctl", returned="result")
     if found.is_empty():
         return found
     entries = traced.filter(pl.col("handler") == _ENTRY).select(inner="event")
-    around = _enclosing(_function_rows(events)).select("event", "inner").join(entries, on="inner", how="semi")
+    around = find_enclosing(list_function_rows(events)).select("event", "inner").join(entries, on="inner", how="semi")
     # Two requests in one entry: the end of the first was lost, and what spans either is not known.
     around = found.select("event").join(around, on="event").unique("inner", keep="none")
     return (
@@ -125,12 +130,16 @@ def _find_handlers(events: pl.DataFrame) -> pl.DataFrame:
     )
 
 
-def _function_rows(events: pl.DataFrame) -> pl.DataFrame:
-    """Return functions and system calls of the threads that have functions, with the order of start and end."""
+def list_function_rows(events: pl.DataFrame) -> pl.DataFrame:
+    """Return functions and system calls of the threads that have functions, with the order of start and end.
+
+    Returns: event, thread, is_call (of the system), lane (what shares an order), start, stop, place, stop_place,
+        is_span (encloses what lies in it, as a second sight of a call does not).
+    """
     layer = pl.col("layer")
     traced = (pl.col("source") == "ftrace") & pl.col("thread").is_not_null()
-    function = layer.is_in(_KERNEL) & pl.col("depth").is_not_null()
-    rows = events.select(_COLUMNS).with_columns(is_call=layer.is_in(_CALLS))
+    function = layer.is_in(KERNEL) & pl.col("depth").is_not_null()
+    rows = events.select(_COLUMNS).with_columns(is_call=layer.is_in(CALLS))
     chosen = rows.filter(traced & (function | pl.col("is_call")))
     chosen = chosen.join(chosen.filter(~pl.col("is_call")).select("thread").unique(), on="thread", how="semi")
     text = pl.col("step_hi_ns") > 0
@@ -141,17 +150,18 @@ def _function_rows(events: pl.DataFrame) -> pl.DataFrame:
     moved = chosen.filter(text & back).select("thread", "file").unique()
     chosen = chosen.join(moved, on=["thread", "file"], how="anti")
     end = pl.col("ts_ns") + pl.col("dur_ns")
+    is_span = pl.col("dur_ns").is_not_null() & is_counted()
     return chosen.select(
         "event", "thread", "is_call",
         # One text is one order; the pages of a recording share the order of time.
         lane=pl.when(text).then(pl.col("file").cast(pl.Int32)).otherwise(-1),
         start=pl.when(text).then("offset").otherwise("ts_ns"),
         stop=pl.when(text).then(pl.coalesce("end_offset", "offset")).otherwise(end),
-        place="offset", stop_place=pl.coalesce("end_offset", "offset"), is_span=pl.col("dur_ns").is_not_null(),
+        place="offset", stop_place=pl.coalesce("end_offset", "offset"), is_span=is_span,
     )  # fmt: skip
 
 
-def _enclosing(rows: pl.DataFrame) -> pl.DataFrame:
+def find_enclosing(rows: pl.DataFrame) -> pl.DataFrame:
     """Return event, inner (the enclosing row), outer (the enclosing system call), level, for functions."""
     spans = rows.filter("is_span")
     lane = ["thread", "lane"]

@@ -48,7 +48,7 @@ def open_false_syscalls(events: pl.DataFrame, lines: pl.DataFrame) -> pl.DataFra
     the request.
 
     Args:
-        events: events nested by `functions.nest_functions`.
+        events: events nested by `twins.nest_calls`.
         lines: thread, at (ns) of the lines of the log, on a clock that the trace shares (`nesting.list_lines`).
     """
     columns = ("event", "file", "thread", "offset", "name", "ts_ns", "dur_ns", "err_lo_ns", "err_hi_ns", "flags")

@@ -51,9 +51,10 @@ def list_damaged(ledger: pl.DataFrame) -> pl.DataFrame:
 
 
 def _list_lossy(ledger: pl.DataFrame) -> pl.DataFrame:
-    """Return the rows of the ledger that are losses; a trace whose records another one holds has none."""
+    """Return the rows of the ledger that are losses; a trace of which another one holds all records has none."""
     told = ledger.with_columns(pl.col("source", "reason").cast(pl.String))
-    repeated = told.filter(pl.col("reason") == REPEATED_TRACE)
+    used = told.filter(pl.col("outcome").cast(pl.String) == "used")
+    repeated = told.filter(pl.col("reason") == REPEATED_TRACE).join(used, on="file", how="anti")
     return told.filter(pl.col("reason").is_in(list_lossy())).join(repeated, on="file", how="anti")
 
 

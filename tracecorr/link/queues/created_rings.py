@@ -21,7 +21,12 @@ _PAIR = ["line", "process", "ring"]
 
 
 def find_rings(
-    events: pl.DataFrame, args: pl.DataFrame, streams: pl.DataFrame, losses: pl.DataFrame, aligned: bool
+    events: pl.DataFrame,
+    args: pl.DataFrame,
+    streams: pl.DataFrame,
+    losses: pl.DataFrame,
+    unseen: pl.DataFrame,
+    aligned: bool,
 ) -> pl.DataFrame:
     """Return the ring of each Created line that names none, where only one can be meant: event, ring, ring_evidence.
 
@@ -36,6 +41,7 @@ def find_rings(
         args: args by event.
         streams: the table `streams`.
         losses: files of the log that lost lines (`lossy_files.find_losses`).
+        unseen: spans in which records of the trace lack (`trace_losses.list_trace_losses`).
         aligned: whether the clock of the trace is known.
     """
     is_line = (pl.col("layer") == "aql") & (pl.col("name") == QUEUE_CREATED) & pl.col("process").is_not_null()
@@ -46,7 +52,7 @@ def find_rings(
     packets = list_log_packets(events).drop_nulls("process").select("process", "ring", "ts_ns").sort("ts_ns")
     ends = list_ends(events, args).select("process", "swq", deleted_ns="ts_ns").drop_nulls()
     # On an unknown clock nothing says which of two creations with one address is meant.
-    kernel_side = list_kernel_creations(events if aligned else events.clear(), args)
+    kernel_side = list_kernel_creations(events if aligned else events.clear(), args, unseen)
     found = _of_stores(lines, events, args)
     found = pl.concat([found, _of_ioctls(lines, kernel_side).join(found, on="line", how="anti")])
     found = _drop_contradicted(found, lines, packets, ends)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import polars as pl
 
 from tracecorr.link.event_args import pivot_args
+from tracecorr.model.sights import is_counted
 from tracecorr.parse.kfd.ioctls import CREATE_QUEUE, DESTROY_QUEUE, SET_CU_MASK, UPDATE_QUEUE
 
 _LOG_LAYERS = ["hip", "command", "aql", "copy", "signal", "memory"]
@@ -30,7 +31,7 @@ def list_mqd_operations(events: pl.DataFrame) -> pl.DataFrame:
     make a part of it.
 
     Args:
-        events: events nested by `functions.nest_functions`.
+        events: events nested by `twins.nest_calls`.
 
     Returns: event (its outermost or first row), operation (`init`, `update`, ...), target (`cp`, `sdma`, `hiq`,
         `diq`), multiplicity (calls for the XCCs), enclosing_call.
@@ -61,12 +62,11 @@ def _mqd_rows(events: pl.DataFrame) -> pl.DataFrame:
     """Return the functions on MQDs, one row per call: event, enclosing_call, operation, target, wrapper, group (calls
     in one group repeat each other), top (the outermost operation around it)."""
     # The rows of a log are many, and none of them is a function of the driver.
-    columns = ("event", "parent", "enclosing_call", "name", "layer")
-    events = events.select(columns).filter(~pl.col("layer").is_in(_LOG_LAYERS))
+    columns = ("event", "parent", "enclosing_call", "name", "layer", "flags")
+    events = events.select(columns).filter(~pl.col("layer").is_in(_LOG_LAYERS) & is_counted())
     name = pl.col("name").cast(pl.String).str.replace(_COMPILED, "")
     layer = pl.col("layer").cast(pl.String)
     rows = events.filter(layer == "mqd").select("event", "parent", "enclosing_call", function=name)
-    rows = _drop_twins(rows)
     above = events.select(parent="event", over=name, over_layer=layer)
     rows = rows.join(above, on="parent", how="left", maintain_order="left")
     single = events.filter(name.is_in([CREATE_QUEUE, DESTROY_QUEUE, UPDATE_QUEUE, SET_CU_MASK])).select(
@@ -90,18 +90,6 @@ def _mqd_rows(events: pl.DataFrame) -> pl.DataFrame:
     # What the driver printed of an operation is a second sight of it where its functions were traced.
     traced = (~pl.col("printed")).any().over("group", "operation")
     return _climb(rows.filter(~pl.col("printed") | ~traced)).drop("printed")
-
-
-def _drop_twins(rows: pl.DataFrame) -> pl.DataFrame:
-    """Leave one row of a call that several tracers recorded: such rows are nested in each other."""
-    for _ in range(2):
-        outer = rows.select(parent="event", same="function", real="parent")
-        rows = rows.join(outer, on="parent", how="left", maintain_order="left")
-        twin = (pl.col("same") == pl.col("function")).fill_null(value=False)
-        aliases = rows.filter(twin).select(parent="event", first="parent")
-        rows = rows.filter(~twin).drop("same", "real").join(aliases, on="parent", how="left", maintain_order="left")
-        rows = rows.with_columns(parent=pl.coalesce("first", "parent")).drop("first")
-    return rows
 
 
 def _climb(rows: pl.DataFrame) -> pl.DataFrame:

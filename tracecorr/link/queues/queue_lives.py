@@ -8,6 +8,7 @@ import polars as pl
 from tracecorr.align.joins import join_nearest, sort_rows
 from tracecorr.align.rows import IS_PACKET, Places, list_groups, number_groups
 from tracecorr.link.event_args import pivot_args
+from tracecorr.link.losses.trace_losses import find_next_loss
 from tracecorr.link.queues.creation_joins import join_creations
 from tracecorr.link.queues.intercepted_queues import is_intercepted
 from tracecorr.link.queues.queue_ends import add_ends, merge_shared
@@ -69,10 +70,16 @@ def _find_lines_before(created: pl.DataFrame, events: pl.DataFrame) -> pl.DataFr
     return before.select("event", "silent_ns")
 
 
-def list_kernel_creations(events: pl.DataFrame, args: pl.DataFrame) -> pl.DataFrame:
+def list_kernel_creations(events: pl.DataFrame, args: pl.DataFrame, unseen: pl.DataFrame) -> pl.DataFrame:
     """Return the CREATE_QUEUE ioctls, each with the ring and fields that a probe recorded inside it (in `args`).
 
-    Returns: event, process, thread, ts_ns, end_ns, ring_base, size_bytes, type, priority, gpu_id.
+    Args:
+        events: placed events with `process`, `thread`.
+        args: args by event.
+        unseen: spans in which records of the trace lack (`trace_losses.list_trace_losses`).
+
+    Returns: event, process, thread, ts_ns, end_ns, ioctl_lo, ioctl_hi (errors of the times), ring_base, size_bytes,
+        type, priority, gpu_id, lost_ns (from when on another ioctl behind this one may not have been seen).
     """
     ioctls = events.filter((pl.col("layer") == "ioctl") & (pl.col("name") == CREATE_QUEUE)).select(
         "event",
@@ -85,6 +92,7 @@ def list_kernel_creations(events: pl.DataFrame, args: pl.DataFrame) -> pl.DataFr
     )
     fields = pivot_args(args, ioctls["event"], ["ring", "size", "gpu", "type", "qtype", "prio"])
     joined = ioctls.join(fields, on="event", how="left", maintain_order="left")
+    joined = joined.with_columns(find_next_loss(unseen, joined["end_ns"]).alias("lost_ns"))
     kinds = (
         pl.coalesce("type", "qtype")
         .cast(pl.Int64, strict=False)
@@ -103,6 +111,7 @@ def list_kernel_creations(events: pl.DataFrame, args: pl.DataFrame) -> pl.DataFr
         type=kinds,
         priority=pl.col("prio").cast(pl.Int32, strict=False),
         gpu_id="gpu",
+        lost_ns="lost_ns",
     )
 
 
@@ -112,6 +121,7 @@ def build_queues(
     args: pl.DataFrame,
     aligned: bool,
     losses: pl.DataFrame,
+    unseen: pl.DataFrame,
     rings: pl.DataFrame,
 ) -> pl.DataFrame:
     """Return the table `queues` (without the counts that need packets).
@@ -126,11 +136,13 @@ def build_queues(
         args: args by event.
         aligned: whether the clock of the trace is known.
         losses: files of the log that lost lines (`lossy_files.find_losses`).
+        unseen: spans in which records of the trace lack (`trace_losses.list_trace_losses`).
         rings: those of Created lines that name none (`created_rings.find_rings`).
     """
     events = _with_one_process(events, _OF_LOG, events)
     printed = list_log_packets(events)
-    lines, ioctls = _fill_rings(list_creations(events, args, losses), rings), list_kernel_creations(events, args)
+    lines = _fill_rings(list_creations(events, args, losses), rings)
+    ioctls = list_kernel_creations(events, args, unseen)
     # On an unknown clock nothing says which of two creations with one address is meant.
     joins = join_creations(lines if aligned else lines.clear(), ioctls)
     ends = list_ends(events, args)

@@ -21,7 +21,7 @@ def attach_identities(records: pl.DataFrame, identities: Identities) -> pl.DataF
     """
     columns = records.select("source", "file", "pid", "tid", "stamp_ns").with_row_index("_row")
     log = columns.filter(pl.col("source") == "amd_log")
-    trace = number_lives(columns.filter(pl.col("source") != "amd_log"), identities.lives)
+    trace = number_lives(columns.filter(pl.col("source") != "amd_log"), identities.lives, identities.births)
     host = {"host_tid": pl.col("tid").cast(pl.UInt32), "host_pid": pl.col("tgid").cast(pl.UInt32)}
     keys = identities.trace_threads.select("thread", "process", "tid_key", **host)
     trace = trace.join(keys, on="tid_key", how="left", maintain_order="left")

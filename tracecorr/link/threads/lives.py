@@ -12,6 +12,8 @@ from tracecorr.align.rows import attach_columns
 
 # Added to a pid or tid for each earlier life of the number; what the kernel gives out is below it.
 LIFE = 2**32
+# Added besides to the tid of one more thread of a process, for each earlier thread that had it.
+_BIRTH = 2**47
 
 # What names a thread of the log.
 LOG_THREAD = ["file", "log_pid", "log_tid"]
@@ -24,12 +26,13 @@ SAME_THREAD = {
 ToLog = Callable[[NDArray[np.int64]], NDArray[np.int64]]
 
 
-def find_process_lives(claims: pl.DataFrame) -> pl.DataFrame:
+def find_process_lives(claims: pl.DataFrame, births: pl.DataFrame | None = None) -> pl.DataFrame:
     """Return where a number begins to name another process: tgid, stamp_ns, life (1, 2, ...).
 
     Args:
         claims: addresses that the log's processes use and the trace's threads registered: columns owner (process of
             the log), tgid, stamp_ns.
+        births: where a number begins to name another thread, as events tell: tid, stamp_ns.
     """
     spans = (
         claims.drop_nulls().group_by("tgid", "owner").agg(first=pl.col("stamp_ns").min(), last=pl.col("stamp_ns").max())
@@ -39,11 +42,25 @@ def find_process_lives(claims: pl.DataFrame) -> pl.DataFrame:
     )
     # Processes that claim one number in turns are not lives of it.
     crossed = (pl.col("first") <= pl.col("before")).fill_null(False).any().over("tgid")
-    return ordered.filter(~crossed & (pl.col("life") > 0)).select("tgid", pl.col("first").alias("stamp_ns"), "life")
+    found = ordered.filter(~crossed & (pl.col("life") > 0)).select("tgid", "before", "life", stamp_ns="first")
+    if births is None or births.is_empty():
+        return found.select("tgid", "stamp_ns", "life")
+    made = births.select(tgid="tid", stamp_ns="stamp_ns", born_ns="stamp_ns").sort("stamp_ns")
+    found = found.sort("stamp_ns").join_asof(made, on="stamp_ns", by="tgid", check_sortedness=False)
+    # A process registers its first address a while after it was made.
+    begun = pl.when(pl.col("born_ns") > pl.col("before")).then("born_ns").otherwise("stamp_ns")
+    every = pl.concat([found.select("tgid", stamp_ns=begun), made.select("tgid", "stamp_ns")]).unique()
+    return every.sort("tgid", "stamp_ns").with_columns(life=1 + pl.int_range(pl.len()).over("tgid"))
 
 
-def number_lives(trace: pl.DataFrame, lives: pl.DataFrame) -> pl.DataFrame:
-    """Return `trace` with `tid_key` and `tgid_key`: numbers of threads and processes that name one life each."""
+def number_lives(trace: pl.DataFrame, lives: pl.DataFrame, births: pl.DataFrame | None = None) -> pl.DataFrame:
+    """Return `trace` with `tid_key` and `tgid_key`: numbers of threads and processes that name one life each.
+
+    Args:
+        trace: columns stamp_ns, pid, tid.
+        lives: where a number begins to name another process: tgid, stamp_ns, life.
+        births: where a number begins to name another thread: tid, stamp_ns, life.
+    """
     # Of a torn line of the log an address may have any 64 bits.
     tid, tgid = pl.col("tid").reinterpret(signed=True), pl.col("pid").cast(pl.Int64)
     if lives.is_empty():
@@ -54,7 +71,22 @@ def number_lives(trace: pl.DataFrame, lives: pl.DataFrame) -> pl.DataFrame:
     )
     added = pl.col("life").fill_null(0) * LIFE
     joined = attach_columns(trace, found.select("_row", "life"), "_row")
-    return joined.with_columns(tid_key=tid + added, tgid_key=tgid + added).drop("life")
+    numbered = joined.with_columns(tid_key=tid + added, tgid_key=tgid + added).drop("life")
+    return numbered if births is None else _number_births(numbered, births)
+
+
+def _number_births(trace: pl.DataFrame, births: pl.DataFrame) -> pl.DataFrame:
+    """Return `trace` with `tid_key` of threads that had a number one after the other apart.
+
+    Of the first thread of a process its process already tells that.
+    """
+    tid = pl.col("tid").reinterpret(signed=True)
+    again = tid.is_in(births["tid"].unique().implode()) & (pl.col("pid").cast(pl.Int64) != tid)
+    rows = trace.select("stamp_ns", "pid", "tid").with_row_index("_row").filter(again).drop_nulls("stamp_ns")
+    rows = rows.select("_row", "stamp_ns", tid=tid).sort("stamp_ns")
+    found = rows.join_asof(births.sort("stamp_ns"), on="stamp_ns", by="tid", check_sortedness=False).drop_nulls("life")
+    joined = attach_columns(trace, found.select("_row", "life"), "_row")
+    return joined.with_columns(tid_key=pl.col("tid_key") + pl.col("life").fill_null(0) * _BIRTH).drop("life")
 
 
 def find_thread_lives(claims: pl.DataFrame, to_log: ToLog) -> pl.DataFrame:

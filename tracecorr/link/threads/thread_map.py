@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import polars as pl
 
@@ -10,6 +10,7 @@ from tracecorr.align.rows import list_groups
 from tracecorr.link.threads.doorbell_threads import match_doorbells, select_lines, select_stores
 from tracecorr.link.threads.lives import LIFE, LOG_THREAD, ToLog, find_process_lives, find_thread_lives, number_lives
 from tracecorr.link.threads.thread_creation import list_clone_addresses
+from tracecorr.link.threads.thread_owners import NO_NAME, list_births
 from tracecorr.model import schema
 from tracecorr.model.kinds import INFERRED, RECORDED
 from tracecorr.parse.kfd.ioctls import CREATE_QUEUE
@@ -37,6 +38,7 @@ class Identities:
             address is used by one thread after the other.
         trace_threads: tid, tgid -> thread, process; tid_key and tgid_key name one life of each number.
         lives: where a pid begins to name another process: tgid, stamp_ns, life.
+        births: where a tid begins to name another thread: tid, stamp_ns, life; None = not known.
     """
 
     processes: pl.DataFrame
@@ -44,6 +46,7 @@ class Identities:
     log_threads: pl.DataFrame
     trace_threads: pl.DataFrame
     lives: pl.DataFrame
+    births: pl.DataFrame | None = None
 
 
 @dataclass(frozen=True)
@@ -53,10 +56,12 @@ class SeenIdentities:
     Args:
         processes: host pid `pid` and `log_pid`, its number in its own pid namespace.
         threads: kernel thread `tid` and its `robust_list` (u64).
+        named: pid, tid, comm and seen_ns (CLOCK_MONOTONIC) of threads and processes; None = nothing was read.
     """
 
     processes: pl.DataFrame
     threads: pl.DataFrame
+    named: pl.DataFrame | None = None
 
 
 def map_threads(
@@ -66,6 +71,7 @@ def map_threads(
     seen: SeenIdentities | None = None,
     to_log: ToLog | None = None,
     guessed: pl.DataFrame | None = None,
+    owners: pl.DataFrame | None = None,
 ) -> Identities:
     """Join the threads of the log with those of the trace.
 
@@ -80,6 +86,7 @@ def map_threads(
         to_log: from stamps of the trace to those of the log, once its clock is known: needed to tell threads apart
             that used one address after the other.
         guessed: threads found by what they did at the same time: file, log_pid, log_tid, tid_key, how.
+        owners: the lives of the trace's threads, as events tell them (`find_owners`).
     """
     log_threads = list_groups(log, ["file", "pid", "tid"])
     log_threads = log_threads.filter(pl.col("pid").is_not_null())
@@ -88,10 +95,14 @@ def map_threads(
     log_threads = log_threads.with_columns(life).rename({"pid": "log_pid", "tid": "log_tid"})
     log_threads = _with_host_pids(log_threads, seen)
     known = _addresses(trace, args, seen)
-    lives = find_process_lives(_claims(log_threads, known, "tgid").select("stamp_ns", "tgid", owner="life"))
-    trace = number_lives(trace, lives)
-    known = number_lives(known.rename({"tgid": "pid"}), lives).drop("tid", "pid").rename({"tid_key": "tid"})
-    trace_threads = _trace_threads(trace)
+    births = list_births(owners) if owners is not None else None
+    if births is not None:
+        # The kernel was asked for the address of one of them only.
+        known = known.filter(pl.col("stamp_ns").is_not_null() | ~pl.col("tid").is_in(births["tid"].implode()))
+    lives = find_process_lives(_claims(log_threads, known, "tgid").select("stamp_ns", "tgid", owner="life"), births)
+    trace = number_lives(trace, lives, births)
+    known = number_lives(known.rename({"tgid": "pid"}), lives, births).drop("tid", "pid").rename({"tid_key": "tid"})
+    trace_threads = _name_threads(_trace_threads(trace), owners)
     log_threads = _split_addresses(log_threads, known, to_log)
     exact = _exact(log_threads, trace_threads, known)
     # An address that threads registered is one of theirs, though it may not be known whose.
@@ -104,7 +115,7 @@ def map_threads(
         exact = _add_matched(exact, free, guessed.with_columns(evidence=pl.lit(INFERRED)), trace_threads)
     foreign = _find_foreign(log_threads, trace, known)
     pids = _join_processes(log_threads, trace_threads.join(foreign, on="tgid", how="anti"), exact)
-    return _number(log_threads, trace_threads, exact, pids, lives)
+    return replace(_number(log_threads, trace_threads, exact, pids, lives), births=births)
 
 
 def _match_free(
@@ -193,9 +204,25 @@ def _trace_threads(trace: pl.DataFrame) -> pl.DataFrame:
     seen = trace.filter(pl.col("tid").is_not_null()).group_by(tid="tid_key", maintain_order=True)
     return seen.agg(
         tgid=pl.when(named.n_unique() == 1).then(named.first()),
-        comm=pl.col("comm").drop_nulls().last(),
+        comm=pl.col("comm").filter(pl.col("comm") != NO_NAME).last(),
+        first_ns=pl.col("stamp_ns").min(),
         gpu=pl.col("layer").is_in(["ioctl", "kfd", "doorbell"]).any(),
     )
+
+
+def _name_threads(threads: pl.DataFrame, owners: pl.DataFrame | None) -> pl.DataFrame:
+    """Return the lives of kernel threads without first_ns, with the names that events tell."""
+    if owners is None or owners.is_empty():
+        return threads.drop("first_ns")
+    told = owners.select(number=pl.col("tid").cast(pl.Int64), from_ns="from_ns", told="comm").sort("from_ns")
+    asked = threads.with_columns(pl.col("first_ns").fill_null(1 << 62), number=pl.col("tid") % LIFE).with_row_index(
+        "at"
+    )
+    found = asked.sort("first_ns").join_asof(
+        told, left_on="first_ns", right_on="from_ns", by="number", check_sortedness=False
+    )
+    comm = pl.coalesce("told", pl.col("comm").cast(pl.String)).cast(threads.schema["comm"])
+    return found.sort("at").with_columns(comm=comm).select(*(c for c in threads.columns if c != "first_ns"))
 
 
 def _addresses(trace: pl.DataFrame, args: pl.DataFrame, seen: SeenIdentities | None) -> pl.DataFrame:

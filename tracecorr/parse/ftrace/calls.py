@@ -9,7 +9,7 @@ import numpy.typing as npt
 import polars as pl
 
 from tracecorr.parse.digits import Ints, Mask
-from tracecorr.parse.ftrace.halves import EXIT, FUNCTION, SYSCALL, number_values
+from tracecorr.parse.ftrace.halves import EXIT, FUNCTION, GRAPH, SYSCALL, number_values
 
 # Layers whose records tell that their thread was in user space.
 _OF_USER = ("doorbell", "signal", "hsa")
@@ -26,7 +26,7 @@ class Calls:
         by_thread: the halves that enter, leave or lie in calls, thread by thread, each in order.
         thread: code of the thread.
         phase: INSTANT, ENTER or EXIT.
-        call: 0, SYSCALL, FUNCTION or GRAPH.
+        call: 0, SYSCALL, FUNCTION, GRAPH or MOMENT.
         key: code of what an exit must share with its enter.
         probed: calls of kernel functions that a probe or the function tracer saw.
         of_kernel: calls of kernel functions, function_graph's too, whose thread is known.
@@ -75,7 +75,7 @@ class Calls:
         of_user = (halves["layer"] == "hsa") | (halves["layer"] == "marker")
         kernel = (~of_user).fill_null(value=False).to_numpy()
         of_kernel = (call >= FUNCTION) & kernel
-        probed = of_kernel & (call == FUNCTION)
+        probed = of_kernel & (call != GRAPH)
         inside = probed & (phase != EXIT) & halves["depth"].is_null().to_numpy()
         child = of_kernel & (phase != EXIT) & known
         child &= halves["parent_offset"].is_null().to_numpy()

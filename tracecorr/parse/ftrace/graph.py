@@ -5,6 +5,7 @@ from __future__ import annotations
 import polars as pl
 
 from tracecorr.parse.ftrace.halves import GRAPH, INSTANT, Batch, add_graph
+from tracecorr.parse.ftrace.markers import CLOCK_TEXT, MARKERS
 from tracecorr.parse.ftrace.prefixes import stamp_ns
 from tracecorr.parse.kfd import layer_of
 
@@ -74,6 +75,14 @@ def _comments(frame: pl.DataFrame) -> pl.DataFrame:
     comments = frame.filter(pl.col("code").str.starts_with("/* "))
     body = comments["code"].str.extract_groups(_COMMENT).struct.unnest()
     comments = pl.concat([comments, body], how="horizontal")
+    # Of a marker the tracer prints the text alone.
+    mark = pl.col("code").str.extract(r"^/\* (.*?) \*/$")
+    is_clock = mark.str.contains(CLOCK_TEXT).fill_null(value=False)
+    comments = comments.with_columns(
+        event=pl.when(is_clock).then(pl.lit(MARKERS[0])).otherwise("event"),
+        sep=pl.when(is_clock).then(pl.lit(": ")).otherwise("sep"),
+        rest=pl.when(is_clock).then(mark).otherwise("rest"),
+    )
     return comments.select(
         "seq",
         "offset",

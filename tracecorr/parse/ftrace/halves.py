@@ -21,7 +21,8 @@ from tracecorr.parse.kfd import ioctl_name, layer_of, result_text
 
 BASE = ("seq", "file", "offset", "length", "stamp_ns", "cpu", "tid", "pid", "comm")
 INSTANT, ENTER, EXIT = 0, 1, 2
-SYSCALL, FUNCTION, GRAPH = 1, 2, 3
+# FUNCTION: a probe, or a print of the driver; GRAPH and MOMENT: the function_graph and the function tracer.
+SYSCALL, FUNCTION, GRAPH, MOMENT = 1, 2, 3, 4
 # Numbers below this (all thread numbers are) index a table of their own.
 _SMALL = 1 << 22
 _MOST_ERROR = np.uint64(4095)
@@ -287,7 +288,7 @@ def add_probe(batch: Batch, frame: pl.DataFrame, event: str, keys: list[str], *,
 def add_function(batch: Batch, frame: pl.DataFrame) -> None:
     """Add function tracer records; columns `function` and `module`."""
     layer = layer_of(pl.col("function"), pl.col("module"))
-    batch.add(frame, phase=INSTANT, call=FUNCTION, layer=layer, name=pl.col("function"))
+    batch.add(frame, phase=INSTANT, call=MOMENT, layer=layer, name=pl.col("function"))
 
 
 def add_graph(batch: Batch, frame: pl.DataFrame, depth: pl.Expr, dur_ns: pl.Expr, *, is_exit: bool) -> None:

@@ -7,6 +7,8 @@ import polars as pl
 from tracecorr.parse.ftrace import halves as hv
 from tracecorr.parse.ftrace.fields import split_fields, typed_fields
 
+# What the kernel, and trace-cmd, print in front of a marker.
+MARKERS = ("tracing_mark_write", "print")
 CLOCK_TEXT = r"^(?:clock_sync|TRACECORR_SYNC|tracecorr_clock) "
 
 

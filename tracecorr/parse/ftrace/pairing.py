@@ -10,7 +10,18 @@ from tracecorr.model.kinds import Flag
 from tracecorr.parse.digits import Ints, Mask
 from tracecorr.parse.ftrace.calls import Calls
 from tracecorr.parse.ftrace.gaps import Gaps
-from tracecorr.parse.ftrace.halves import ENTER, EXIT, FUNCTION, HALF, INSTANT, SYSCALL, Batch, all_args, number_values
+from tracecorr.parse.ftrace.halves import (
+    ENTER,
+    EXIT,
+    FUNCTION,
+    GRAPH,
+    HALF,
+    INSTANT,
+    SYSCALL,
+    Batch,
+    all_args,
+    number_values,
+)
 from tracecorr.parse.ftrace.prefixes import in_ns
 
 # trace_clock `uptime` counts in clock_t, hundredths of a second where the KFD runs (measured on 6.18).
@@ -96,8 +107,11 @@ class Pairer:
         frame = halves.select(c for c in halves.columns if c in _KEPT)[rows]
         ends = halves.select(pl.col(c).alias(end) for c, end in _END.items())[_index(partner[rows])]
         half_seen = (partner[rows] < 0) & (call > 0)
-        flags = np.where(half_seen & (phase == ENTER) & (returns[rows] | (call == SYSCALL)), Flag.ENTER_ONLY.value, 0)
+        # Of these each call shows its end, of a probe those alone that have a return probe.
+        ends_told = returns[rows] | (call == SYSCALL) | (call == GRAPH)
+        flags = np.where(half_seen & (phase == ENTER) & ends_told, Flag.ENTER_ONLY.value, 0)
         flags += np.where(half_seen & (phase == EXIT), Flag.EXIT_ONLY.value, 0)
+        flags += np.where(call >= GRAPH, Flag.TRACED.value, 0)
         flags += np.where(frame["stamp_ns"].is_null().to_numpy(), Flag.NO_TIME.value, 0)
         same_file = pl.col("file") == pl.col("end_file")
         frame = pl.concat([frame, ends], how="horizontal").with_columns(

@@ -14,7 +14,7 @@ from tracecorr.parse.ftrace.fields import bare_hex, number, split_fields, typed_
 from tracecorr.parse.ftrace.graph import add_graph_reports, graph_records
 from tracecorr.parse.ftrace.layout import Tasks
 from tracecorr.parse.ftrace.lines import BLOCK_BYTES, BlockLines, BlockText, cut_blocks, read_lines
-from tracecorr.parse.ftrace.markers import CLOCK_TEXT, DRIVER_TEXT, add_marker_texts, add_printk
+from tracecorr.parse.ftrace.markers import CLOCK_TEXT, DRIVER_TEXT, MARKERS, add_marker_texts, add_printk
 from tracecorr.parse.ftrace.pairing import Pairer
 from tracecorr.parse.ftrace.prefixes import COUNTING_CLOCKS, USUAL, WHOLE_CLOCK, Prefix, find_prefix, in_ns
 from tracecorr.parse.ftrace.quick import IS_PROBE, PROBE, Quick
@@ -23,7 +23,6 @@ from tracecorr.parse.kfd.tracepoints import hex_fields, plain_body
 from tracecorr.parse.text import Text
 
 _PROBE = "(?s)" + PROBE + r"(?:\s+(?P<fields>.*))?$"
-_MARKERS = ("tracing_mark_write", "print")
 # What the options sym-offset and sym-addr print behind the name of a function, and a function without a name.
 _WHERE = r"^(?:\+0x[0-9a-f]+/0x[0-9a-f]+(?: \[[\w-]+\])?)?(?: <[0-9a-f]{8,16}>)?: "
 _ADDRESS = r"^0x[0-9a-f]{8,16}$"
@@ -194,7 +193,7 @@ def _plain_forms(records: pl.DataFrame) -> pl.DataFrame:
     inner = rest.str.extract_groups(r"^(?:(?P<event>[^ :]+):| [0-9a-f]{16}) (?P<rest>(?s:.*))$")
     told = event.is_in(["print", "bprint", "bputs", "#"]) & inner.struct[1].is_not_null()
     nameless = pl.field("event").is_null() | (event == "print") & pl.field("event").str.contains(_ADDRESS)
-    named = pl.when(~nameless).then(pl.field("event")).otherwise(pl.lit(_MARKERS[0]))
+    named = pl.when(~nameless).then(pl.field("event")).otherwise(pl.lit(MARKERS[0]))
     inner = inner.struct.with_fields(named.alias("event"))
     records = records.with_columns(pl.when(told).then(inner).alias("inner"))
     records = records.with_columns(
@@ -244,7 +243,7 @@ def _form() -> pl.Expr:
         .then(pl.lit("printk"))
         .when(colon & event.str.contains(_ADDRESS) & rest.str.contains(CLOCK_TEXT))
         .then(pl.lit("marker"))
-        .when(colon & event.is_in(_MARKERS) | (event == "#") & rest.str.contains("^ [0-9a-f]+ buf:"))
+        .when(colon & event.is_in(MARKERS) | (event == "#") & rest.str.contains("^ [0-9a-f]+ buf:"))
         .then(pl.lit("marker"))
         .when(colon & rest.str.contains(IS_PROBE))
         .then(pl.lit("probe"))

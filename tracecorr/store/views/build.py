@@ -13,6 +13,7 @@ from tracecorr.model import schema
 from tracecorr.model.errors import CaptureError
 from tracecorr.model.kinds import HALF_SEEN, INFERRED, PACKET_KINDS
 from tracecorr.model.results import is_failed
+from tracecorr.model.sights import is_counted
 from tracecorr.store.coverage import measure_coverage
 from tracecorr.store.keys import Tables
 from tracecorr.store.memory import kept_memory
@@ -33,8 +34,8 @@ _EVENT_COLUMNS = (
     "event", "ts_ns", "dur_ns", "layer", "name", "evidence", "process", "thread", "gpu", "depth", "result",
     "queue", "kernel", "flags",
 )  # fmt: skip
-# What `build_views` reads of the table `events`: clock samples have an error, dumps of hardware queues a place.
-DRAWN_COLUMNS = (*_EVENT_COLUMNS, "err_lo_ns", "err_hi_ns", "file", "offset")
+# Clock samples have an error, dumps of hardware queues a place.
+_DRAWN_COLUMNS = (*_EVENT_COLUMNS, "err_lo_ns", "err_hi_ns", "file", "offset")
 
 
 @dataclass(frozen=True)
@@ -47,7 +48,7 @@ class Views:
         events: number of events.
         names: drawn names, by the codes in the records.
         values: sorted values, by the codes in the records of counters.
-        place: record (of the finest level) of each event.
+        place: record (of the finest level) of each event; of a second sight of a call that of the row that counts.
         minimap: events per bin over the whole capture: `all` and `packets`.
         ranges: spans over all lanes: losses, times without a kernel trace, clock samples.
     """
@@ -73,6 +74,11 @@ class Views:
         return int(lane[0]), int(row[0]), int(finest.name[at]), int(finest.start[at])
 
 
+def list_drawn_columns(events: pl.DataFrame) -> tuple[str, ...]:
+    """Return what `build_views` reads of the table `events`: of second sights of calls the row that counts, too."""
+    return _DRAWN_COLUMNS if events.select(is_counted().all()).item() else (*_DRAWN_COLUMNS, "parent")
+
+
 @kept_memory()
 def build_views(tables: Tables) -> Views:
     """Return what the timeline draws; reads the columns that are drawn, nothing else.
@@ -93,12 +99,14 @@ def build_views(tables: Tables) -> Views:
     _place_events(columns, count, own_number, kinds.join(plan.lane_of, **_BY_KEY))
     _place_extra(columns, count, extra, extra_number[extra_code], pieces.join(plan.lane_of, **_BY_KEY), values)
     del extra, extra_code  # large
+    twins = _leave_twins(columns, tables, len(plan.lanes))
     t0 = int(columns.start.min(initial=_FAR)) if len(columns.start) else 0
     columns.start -= t0
     columns.end -= t0
     length = max(1, int(columns.end.max(initial=0)))
     minimap = _minimap(columns, plan.lanes, count, length)
     pyramid, place = _arrange(columns, plan.lanes, count, values)
+    place[twins["event"].to_numpy()] = place[twins["parent"].to_numpy()]
     return Views(
         t0, length, count, plan.lanes, plan.groups, names, values, pyramid, place, minimap, _ranges(tables, t0)
     )
@@ -131,6 +139,15 @@ def _read_events(tables: Tables, more: int) -> tuple[_Columns, int, pl.DataFrame
         columns.style[rows] = np.where(half, levels.HALF_SEEN, 0)
     kinds.add(_add_subs(events.head(0).collect(), subs))  # where there is no batch
     return columns, count, *kinds.settle()
+
+
+def _leave_twins(columns: _Columns, tables: Tables, lanes: int) -> pl.DataFrame:
+    """Take second sights of calls from the lanes, and return them: event, parent (the row that counts)."""
+    events = tables("events")
+    parent = pl.col("parent") if "parent" in events.collect_schema() else pl.lit(None, pl.Int64).alias("parent")
+    twins = events.filter(~is_counted()).select("event", parent).drop_nulls().collect()
+    columns.lane[twins["event"].to_numpy()] = lanes
+    return twins
 
 
 def _list_subs(tables: Tables) -> pl.DataFrame:
@@ -272,10 +289,14 @@ def _arrange(
 
 
 def _by_lane(columns: _Columns, lanes: int) -> tuple[levels.Index, npt.NDArray[np.intp]]:
-    """Return the order by lane, each lane's records as they are, and where each lane begins in it."""
+    """Return the order by lane, each lane's records as they are, and where each lane begins in it.
+
+    What is beyond the last lane is left out.
+    """
     # Small numbers are sorted by counting.
-    lane = columns.lane.astype(np.uint8 if lanes <= 1 << 8 else np.uint16 if lanes <= 1 << 16 else np.uint32)
-    return np.argsort(lane, kind="stable"), np.append(0, np.cumsum(np.bincount(lane, minlength=lanes)))
+    lane = columns.lane.astype(np.uint8 if lanes < 1 << 8 else np.uint16 if lanes < 1 << 16 else np.uint32)
+    edges = np.append(0, np.cumsum(np.bincount(lane, minlength=lanes)[:lanes]))
+    return np.argsort(lane, kind="stable")[: edges[-1]], edges
 
 
 def _by_start(columns: _Columns, index: levels.Index) -> levels.Index:
@@ -306,7 +327,8 @@ def _rows(columns: _Columns, index: levels.Index, lane: Lane) -> levels.U8:
 
 def _minimap(columns: _Columns, all_lanes: list[Lane], events: int, length: int) -> dict[str, list[int]]:
     """Return events per bin over the whole capture: all of them, and the packets alone."""
-    is_packet = np.array([n.layer == "aql" and n.label != QUEUE_LINES for n in all_lanes], bool)
+    # The last one stands for what is in no lane.
+    is_packet = np.array([*(n.layer == "aql" and n.label != QUEUE_LINES for n in all_lanes), False], bool)
     counts = np.zeros(2 * MINIMAP_BINS, np.int64)
     for first in range(0, events, _SLICE):
         rows = slice(first, min(first + _SLICE, events))

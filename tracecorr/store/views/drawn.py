@@ -10,6 +10,7 @@ import polars as pl
 from tracecorr.link.packets.packet_index import measure_depth
 from tracecorr.model.kinds import INFERRED
 from tracecorr.model.schema import CAT
+from tracecorr.model.sights import is_counted
 from tracecorr.store.keys import Tables
 from tracecorr.store.views import lanes, levels
 
@@ -172,7 +173,7 @@ def scheduler_work(tables: Tables) -> pl.DataFrame:
 
     Whoever caused it: a runlist update for another process preempts the queues of this one.
     """
-    function = pl.col("layer").is_in(["kfd", "amdgpu", "mqd"])
+    function = pl.col("layer").is_in(["kfd", "amdgpu", "mqd"]) & is_counted()
     events = tables("events").filter(function).with_columns(pl.col("name").cast(pl.String))
     return shape(
         events.filter(pl.col("name").str.contains(_SCHEDULING)),
