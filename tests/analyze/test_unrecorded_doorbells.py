@@ -159,4 +159,4 @@ def test_each_node_of_a_dataset_says_what_its_trace_covers() -> None:
     rows["events"].append({**rows["events"][0], "event": 90, "ts_ns": 2 * 10**9})
     nodes = {"n1": tables_of(make_run()), "n2": tables_of(rows)}
     (line,) = list_partial(Evidence(tables_of(rows), nodes=nodes))
-    assert line.startswith("n2: the kernel trace covers 6500 ns of the 2.00 s of the HIP log")
+    assert line.startswith("n2: the kernel trace covers 6.50 us of the 2.00 s of the HIP log")

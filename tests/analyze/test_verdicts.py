@@ -175,7 +175,7 @@ def test_a_late_doorbell_probe_is_the_reason_given() -> None:
             (verdict,) = judge_capture(evidence, names=[name])
             assert verdict.outcome == "UNKNOWN"
             told.append((verdict.finding.reason, verdict.finding.remedy))
-        assert "671.00 ms after the library was mapped" in told[0][0] and "before the start" in told[0][1]
+        assert "671.00 ms after the library was seen to be mapped" in told[0][0] and "before the start" in told[0][1]
         assert "mapped" not in told[1][0] and "before the start" not in told[1][1]
 
 

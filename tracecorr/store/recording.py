@@ -282,12 +282,11 @@ def list_late(plan: Mapping[str, Any]) -> list[Mapping[str, Any]]:
 def _describe_late(entry: Mapping[str, Any]) -> str:
     """Return from when on a library is probed that was found only when a process mapped it."""
     rings = rings_doorbells(entry)
-    late_ns, since = measure_lateness(entry, "doorbells_ns" if rings else "armed_ns")
     what = "doorbells are" if rings else "functions are"
     before = ", earlier ones are inferred" if rings else ""
     return (
         f"late: {Path(entry['library']).name} was found when process {entry['pid']} mapped it: its {what} recorded "
-        f"from {late_ns / 1e6:,.1f} ms after {since}{before}"
+        f"from {measure_lateness(entry) / 1e6:,.1f} ms after that was seen{before}"
     )
 
 
@@ -296,17 +295,13 @@ def rings_doorbells(entry: Mapping[str, Any]) -> bool:
     return any(str(name).startswith("doorbell") for name in entry.get("probes") or [])
 
 
-def measure_lateness(entry: Mapping[str, Any], armed: str = "doorbells_ns") -> tuple[int, str]:
-    """Return the time from the mapping of a library to its probes, and in words since when that is counted.
+def measure_lateness(entry: Mapping[str, Any]) -> int:
+    """Return the time, ns, from when the capture saw that a library is mapped to its probes; it may be mapped before.
 
     Args:
-        entry: one of `list_late`; `mapped_ns` is the time of the mapping itself, where the kernel told of it.
-        armed: which of its times: `doorbells_ns` or `armed_ns`.
+        entry: one of `list_late`.
     """
-    mapped = entry.get("mapped_ns")
-    if isinstance(mapped, int):
-        return entry[armed] - mapped, "the library was mapped"
-    return entry[armed] - entry["seen_ns"], "tracecorr saw it (when it was mapped is not known)"
+    return int(entry["doorbells_ns" if rings_doorbells(entry) else "armed_ns"] - entry["seen_ns"])
 
 
 def describe_event_cost(info: Mapping[str, Any]) -> str:

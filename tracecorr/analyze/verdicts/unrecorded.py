@@ -124,8 +124,7 @@ def _describe(evidence: Evidence, cause: str, number: int) -> str:
 
 
 def _describe_late(evidence: Evidence) -> str:
-    ns, since = max(measure_lateness(entry) for entry in _list_late(evidence))
-    return f"{render_ns(ns)} after {since}"
+    return f"{render_ns(max(map(measure_lateness, _list_late(evidence))))} after the library was seen to be mapped"
 
 
 def _list_late(evidence: Evidence) -> list[Mapping[str, Any]]:
