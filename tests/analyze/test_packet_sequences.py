@@ -68,4 +68,4 @@ def test_what_helps_against_losses_is_said_of_the_source_that_has_them() -> None
     outcome, _, remedy = judge(rows, "doorbell_per_packet")
     assert outcome == "UNKNOWN" and "HIP log" in remedy and "buffers" not in remedy
     rows["losses"] = [{**lost, "source": "ftrace"}]
-    assert judge(rows, "doorbell_per_packet")[2] == "record again with larger buffers"
+    assert judge(rows, "doorbell_per_packet")[2] == "record again with larger buffers, and with room on the disk"

@@ -15,7 +15,7 @@ _SUMMARY: dict[str, Any] = {
     "packets": 5, "doorbells_recorded": 3, "doorbells_inferred": 2, "doorbell_stores": 3, "rocprof": None,
     "clocks": 2, "unaligned": [], "time_error_ns": 1_000, "time_error_p50_ns": 1_000, "time_error_unknown": 0,
     "widest_clock": "ftrace:local", "losses_untold": 0, "losses_at_least": 0, "records_lost": 0,
-    "trace_losses": 0,
+    "trace_losses": 0, "trace_covers": [], "killed": False,
 }  # fmt: skip
 _LOG, _TRACE = {"sources": ["amd_log"]}, {"sources": ["ftrace"]}
 _NO_PACKET = {"packets": 0, "dispatches": 0, "packets_and_copies": 0}
@@ -78,6 +78,12 @@ def test_a_summary_of_both_sources() -> None:
          "clocks: aligned; the start of most events is known to 1.00 us, of the worst to 90.00 ms"),
         ({"records_lost": 4, "losses_at_least": 2}, "records lost: at least 4"),
         ({"losses_untold": 1, "losses_at_least": 0}, "records lost: an unknown number, in 1 span"),
+        ({"killed": True}, "records lost: what the killed capture had not stored, which nobody counted"),
+        ({"killed": True, "records_lost": 4},
+         "records lost: 4, and what the killed capture had not stored, which nobody counted"),
+        ({"trace_covers": ["the kernel trace covers a part"]}, "the kernel trace covers a part"),
+        ({"trace_covers": ["the kernel trace covers a part"]},
+         "7 HIP calls, 3 ioctls in the time of the kernel trace, 2 queues, 1 stream"),
         ({"records_lost": 4, "losses_untold": 2}, "records lost: 4, and those of 2 spans of unknown number"),
     ],
 )  # fmt: skip

@@ -166,7 +166,8 @@ def test_a_late_doorbell_probe_is_the_reason_given() -> None:
     entry["armed_ns"] = 672_000_000
     rows = make_run()
     drop_layer("doorbell")(rows)
-    rows["launches"][0].update(doorbell_evidence="inferred")
+    unseen = {"doorbell_evidence": "inferred", "doorbell_event": None, "doorbell_lo_ns": 5_401, "doorbell_hi_ns": 5_900}
+    rows["launches"][0].update(unseen)
     for name in ("compute_uses_doorbell", "doorbell_per_packet"):
         told = []
         for late in ([entry], [entry | {"before_start": True}]):
@@ -174,7 +175,7 @@ def test_a_late_doorbell_probe_is_the_reason_given() -> None:
             (verdict,) = judge_capture(evidence, names=[name])
             assert verdict.outcome == "UNKNOWN"
             told.append((verdict.finding.reason, verdict.finding.remedy))
-        assert "671.00 ms after the library was mapped" in told[0][0] and "before the start" in told[0][1]
+        assert "671.00 ms after the library was seen to be mapped" in told[0][0] and "before the start" in told[0][1]
         assert "mapped" not in told[1][0] and "before the start" not in told[1][1]
 
 

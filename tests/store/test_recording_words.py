@@ -22,7 +22,7 @@ def _late(**changed: Any) -> dict[str, Any]:
 def test_a_late_probe_tells_from_when_on_it_records() -> None:
     assert list(describe_gaps({"late": [_late()]})) == [
         "late: libhsa-runtime64.so.1.18.0 was found when process 21309 mapped it: its doorbells are recorded from "
-        "671.0 ms after that, earlier ones are inferred"
+        "671.0 ms after that was seen, earlier ones are inferred"
     ]
     other = list(describe_gaps({"late": [_late(probes=["roctx_range"])]}))
     assert "its functions are recorded from 699.0 ms" in other[0] and "inferred" not in other[0]

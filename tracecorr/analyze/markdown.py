@@ -94,6 +94,7 @@ def describe_summary(report: Report) -> Iterator[str]:
     streams = count_of(s["streams"], "stream") if log else "streams not recorded"
     none = "no ioctl in what could be read of the trace" if s["trace_losses"] else "no ioctl in the trace"
     seen = count_of(s["ioctls"], "ioctl") if s["ioctls"] else none
+    seen += " in the time of the kernel trace" if s["ioctls"] and s["trace_covers"] else ""
     ioctls = seen if trace else "ioctls not recorded"
     ioctls += f", {count_of(s['drm_jobs'], 'DRM job')}" if s["drm_jobs"] else ""
     least = f"{s['queues'] - s['queues_doubled']} to " if s["queues_doubled"] else ""
@@ -107,10 +108,19 @@ def describe_summary(report: Report) -> Iterator[str]:
     if s["rocprof"] is not None:
         yield f"rocprof: {_profile_text(s['rocprof'])}"
     yield f"clocks: {_clock_text(s)}"
+    yield from s["trace_covers"]
     yield f"records lost: {_loss_text(s)}"
 
 
 def _loss_text(summary: dict[str, Any]) -> str:
+    told = _told_losses(summary)
+    if not summary["killed"]:
+        return told
+    unsaid = "what the killed capture had not stored, which nobody counted"
+    return unsaid if told == "0" else f"{told}, and {unsaid}"
+
+
+def _told_losses(summary: dict[str, Any]) -> str:
     spans = count_of(summary["losses_untold"], "span") if summary["losses_untold"] else ""
     if spans and not summary["records_lost"]:
         return f"an unknown number, in {spans}"

@@ -8,6 +8,7 @@ from typing import Any
 import polars as pl
 
 from tracecorr.analyze.answers import Report, Section
+from tracecorr.analyze.coverage import list_partial
 from tracecorr.analyze.failures import explain_failures
 from tracecorr.analyze.frames import Tables, collect
 from tracecorr.analyze.launches import count_packets
@@ -52,6 +53,7 @@ def summarize_capture(
     rows |= {"kernels_dispatched": _count_dispatched(tables), "packets": count_packets(tables("launches"))}
     rows["doorbell_stores"] = evidence.layers.get("doorbell", 0)
     summary = _summarize(sources, {s.key: s.frame for s in sections}, rows)
+    summary |= {"trace_covers": list(list_partial(evidence)), "killed": evidence.info.get("state") == "killed"}
     return Report(name, summary, sections, verdicts, answers, tuple(describe_run(info or {})))
 
 

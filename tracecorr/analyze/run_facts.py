@@ -49,6 +49,7 @@ def _describe_workload(info: Mapping[str, Any]) -> Iterator[str]:
         "state": info.get("state"),
         "command": shlex.join(info.get("command") or []),
         "exit status": describe_exit(info) or None,
+        "recording began because": info.get("start_reason"),
         "ended because": info.get("end_reason"),
         "user": info.get("user"),
         "folder": info.get("cwd"),

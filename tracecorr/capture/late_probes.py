@@ -107,8 +107,8 @@ class LateProbes:
         accepted += self._recorder.add_probes(rest, mine)
         self.armed.append({
             "library": runtime.path, "kind": runtime.kind, "version": runtime.version, "pid": mapped.pid,
-            "before_start": before_start, "seen_ns": mapped.seen_ns, "doorbells_ns": urgent_ns,
-            "armed_ns": time.monotonic_ns(),
+            "before_start": before_start or not self._recorder.recording,
+            "seen_ns": mapped.seen_ns, "doorbells_ns": urgent_ns, "armed_ns": time.monotonic_ns(),
             "probes": [probe.name for probe in accepted],
             "absent": [absence.why for absence in absent if runtime.path in absence.what],
         })  # fmt: skip

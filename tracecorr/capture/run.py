@@ -187,6 +187,9 @@ def _build_tables(folder: RecordingFolder, say: Say, *, quiet: bool) -> None:
 
 def render_summary(shown: Path) -> Iterator[str]:
     """Yield what a capture holds: events, log lines, losses, alignment error, and the next command."""
+    from tracecorr.analyze.coverage import describe_coverage
+    from tracecorr.store.coverage import measure_coverage
+
     capture = Capture.open(shown)
     info = capture.info
     lost = info["lost_events"]
@@ -221,6 +224,8 @@ def render_summary(shown: Path) -> Iterator[str]:
         yield f"next step: tracecorr correlate {quote_path(shown)}"
         return
     yield from describe_alignment(capture.table("events"))
+    if told := describe_coverage(measure_coverage(capture.table, info)):
+        yield told
     yield f"next step: tracecorr report {quote_path(shown)}"
 
 

@@ -211,8 +211,9 @@ class Session:
         if self._processes.add(pid, how, at_gate=at_gate):
             self._recorder.admit(pid)
 
-    def _start_recording(self) -> None:
-        self._info["start"] = read_all_clocks()
+    def _start_recording(self, reason: str = "") -> None:
+        """Record from now on; `reason` says what ended the wait for it, if the workload runs already."""
+        self._info |= {"start": read_all_clocks(), "start_reason": reason}
         self._info["timens_offsets"] = self._time_offsets()
         self._recorder.start()
         self._recording_since = time.monotonic()
@@ -235,7 +236,7 @@ class Session:
     def _obey(self, received: Received) -> None:
         workload = self._launched.workload
         if received.number == signal.SIGUSR1 and self._is_waiting():
-            self._start_recording()
+            self._start_recording("--start-on-signal" if self._options.start_on_signal else "SIGUSR1 ended --delay")
         elif received.number in (signal.SIGINT, signal.SIGQUIT):
             self._interrupts += 1
             # The terminal gives its Ctrl-C and Ctrl-\ to a workload on the host by itself.
@@ -285,7 +286,7 @@ class Session:
     def _obey_limits(self) -> None:
         now = time.monotonic()
         if self._is_waiting() and self._options.delay and now - self._started >= self._options.delay:
-            self._start_recording()
+            self._start_recording(f"--delay {self._options.delay:g}")
         reason = self._reached_limit(now)
         if not reason:
             return

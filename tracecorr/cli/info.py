@@ -19,8 +19,10 @@ def info_verb(
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
 ) -> None:
     """Say what a capture holds and where it is from; --json prints all that capture.json knows."""
+    from tracecorr.analyze.coverage import list_partial
     from tracecorr.analyze.run_facts import describe_run
     from tracecorr.analyze.values import count_of
+    from tracecorr.analyze.verdicts import Evidence
     from tracecorr.store.recording import describe_state
 
     capture = open_capture(name, tables=False)
@@ -31,6 +33,9 @@ def info_verb(
         return
     typer.echo(f"{capture.name} ({capture.path})")
     for line in describe_run(capture.info, describe_state(capture.info)):
+        typer.echo(line)
+    evidence = Evidence(capture.table, info=capture.info, nodes=capture.tables_of_nodes())
+    for line in list_partial(evidence) if rows else ():
         typer.echo(line)
     if not rows:
         typer.echo(f"tables: none yet; build them: tracecorr correlate {quote_path(capture.path)}")

@@ -281,14 +281,27 @@ def list_late(plan: Mapping[str, Any]) -> list[Mapping[str, Any]]:
 
 def _describe_late(entry: Mapping[str, Any]) -> str:
     """Return from when on a library is probed that was found only when a process mapped it."""
-    rings = any(name.startswith("doorbell") for name in entry["probes"])
-    late_ms = (entry["doorbells_ns" if rings else "armed_ns"] - entry["seen_ns"]) / 1e6
+    rings = rings_doorbells(entry)
     what = "doorbells are" if rings else "functions are"
     before = ", earlier ones are inferred" if rings else ""
     return (
         f"late: {Path(entry['library']).name} was found when process {entry['pid']} mapped it: its {what} recorded "
-        f"from {late_ms:,.1f} ms after that{before}"
+        f"from {measure_lateness(entry) / 1e6:,.1f} ms after that was seen{before}"
     )
+
+
+def rings_doorbells(entry: Mapping[str, Any]) -> bool:
+    """Tell whether a library that was probed late is one whose probes record doorbells."""
+    return any(str(name).startswith("doorbell") for name in entry.get("probes") or [])
+
+
+def measure_lateness(entry: Mapping[str, Any]) -> int:
+    """Return the time, ns, from when the capture saw that a library is mapped to its probes; it may be mapped before.
+
+    Args:
+        entry: one of `list_late`.
+    """
+    return int(entry["doorbells_ns" if rings_doorbells(entry) else "armed_ns"] - entry["seen_ns"])
 
 
 def describe_event_cost(info: Mapping[str, Any]) -> str:

@@ -28,7 +28,7 @@ from tracecorr.analyze.verdicts import (
 )
 from tracecorr.analyze.verdicts.evidence import Evidence
 from tracecorr.analyze.verdicts.join_nodes import NodeFinding, join_findings
-from tracecorr.analyze.verdicts.model import Claim, Finding, Outcome, Thresholds, Verdict
+from tracecorr.analyze.verdicts.model import RECORD_WHOLE, Claim, Finding, Outcome, Thresholds, Verdict
 from tracecorr.model.errors import InputError
 
 __all__ = ["CLAIMS", "Evidence", "Outcome", "Thresholds", "Verdict", "judge_capture"]
@@ -55,7 +55,7 @@ CLAIMS: tuple[Claim, ...] = (
 # What helps where a source lost records.
 _WHOLE = {
     "amd_log": "record a whole HIP log: each process into a file of its own (AMD_LOG_LEVEL_FILE), nothing cut off",
-    "ftrace": "record again with larger buffers",
+    "ftrace": RECORD_WHOLE,
     "hqd": "dump the HQDs again",
 }
 

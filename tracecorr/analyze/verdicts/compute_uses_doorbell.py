@@ -6,10 +6,12 @@ import polars as pl
 
 from tracecorr.analyze.frames import collect
 from tracecorr.analyze.verdicts.evidence import Evidence
-from tracecorr.analyze.verdicts.model import EARLIER, Claim, Finding, failed, passed, unknown
+from tracecorr.analyze.verdicts.model import Claim, Finding, failed, passed, unknown
+from tracecorr.analyze.verdicts.unrecorded import explain_unrecorded
 from tracecorr.model.kinds import DERIVED, RECORDED
 
 _SUBMIT = ("DRM_IOCTL_AMDGPU_CS", "DRM_IOCTL_AMDGPU_USERQ_SIGNAL")
+_IS_RECORDED = pl.col("doorbell_evidence").is_in([RECORDED, DERIVED]).fill_null(value=False)
 _TRACE = "record a kernel trace with the ioctl system calls and the doorbell probe (uprobe on hsa_signal_store)"
 
 
@@ -32,9 +34,11 @@ def judge(evidence: Evidence) -> Finding:
             "run without a profiler", counts,
         )  # fmt: skip
     if counts["recorded"] < packets:
-        late = evidence.late_doorbells
         why = f"{packets - counts['recorded']} of {packets} doorbells were not recorded"
-        return unknown(f"{why}: {late}" if late else why, EARLIER if late else _TRACE, counts, missing)
+        causes = explain_unrecorded(evidence, ~_IS_RECORDED)
+        if causes is None:
+            return unknown(why, _TRACE, counts, missing)
+        return unknown(f"{why}: {causes.reason}", causes.remedy, counts | causes.counts, missing)
     return passed(
         f"all {packets} packets have a recorded doorbell store and no command submission was made",
         counts,
@@ -43,11 +47,10 @@ def judge(evidence: Evidence) -> Finding:
 
 
 def _count_packets(evidence: Evidence) -> tuple[dict[str, int], pl.Series]:
-    recorded = pl.col("doorbell_evidence").is_in([RECORDED, DERIVED]).fill_null(False)
     rows = collect(
         evidence.packets.select(
-            packets=pl.len(), recorded=recorded.sum(), inferred=(pl.col("doorbell_evidence") == "inferred").sum(),
-            missing=pl.col("event").filter(~recorded).head(20).implode(),
+            packets=pl.len(), recorded=_IS_RECORDED.sum(), inferred=(pl.col("doorbell_evidence") == "inferred").sum(),
+            missing=pl.col("event").filter(~_IS_RECORDED).head(20).implode(),
         )
     )  # fmt: skip
     queues = evidence.queues.filter(pl.col("intercepted").fill_null(False))

@@ -17,10 +17,9 @@ from tracecorr.analyze.queue_creation import summarize_queue_creation
 from tracecorr.analyze.run_facts import list_armed
 from tracecorr.analyze.service import summarize_service
 from tracecorr.analyze.steady import list_setup_calls
-from tracecorr.analyze.values import render_ns
 from tracecorr.analyze.verdicts.model import Thresholds
 from tracecorr.model.sights import is_counted
-from tracecorr.store.recording import list_late
+from tracecorr.store.coverage import Coverage, measure_coverage
 
 
 class Excuse(NamedTuple):
@@ -97,17 +96,9 @@ class Evidence:
         return set(files["source"].drop_nulls())
 
     @cached_property
-    def late_doorbells(self) -> str:
-        """Return, in words, that the doorbell probe was set only when a process had mapped the library; else empty."""
-        late = [
-            entry
-            for entry in list_late(self.info.get("plan") or {})
-            if any(name.startswith("doorbell") for name in entry["probes"])
-        ]
-        if not late:
-            return ""
-        most = max(entry["doorbells_ns"] - entry["seen_ns"] for entry in late)
-        return f"the doorbell probe was set {render_ns(most)} after the library was mapped"
+    def coverage(self) -> Coverage | None:
+        """Return which part of the HIP log the kernel trace covers; None without either, or with unknown clocks."""
+        return measure_coverage(self.tables, self.info)
 
     @cached_property
     def kernel_events(self) -> pl.DataFrame:

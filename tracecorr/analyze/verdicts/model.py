@@ -22,6 +22,8 @@ EARLIER = (
     "name the library before the start, so that it is probed from its first call: LD_LIBRARY_PATH of the program, or "
     "--uprobes PATH:SYMBOL; on a busy machine late probes come later still"
 )
+# What helps where the kernel trace lost records.
+RECORD_WHOLE = "record again with larger buffers, and with room on the disk"
 SCHEDULERS = ("HWS", "MES", "none")
 
 

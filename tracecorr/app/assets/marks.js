@@ -184,8 +184,8 @@ window.TL = window.TL || {};
     let last = -Infinity; // samples are taken in bursts: of those on one pixel the first stands for all
     for (const r of view.meta.ranges) {
       const x = view.x(r.from);
-      if (r.kind !== "loss" && x - last < 1 && view.x(r.to) - x < 1) continue;
-      if (r.kind !== "loss") last = x;
+      if (r.kind === "clock" && x - last < 1 && view.x(r.to) - x < 1) continue;
+      if (r.kind === "clock") last = x;
       range(ctx, r);
     }
     if (view.search && view.search.ticks) {
@@ -196,16 +196,17 @@ window.TL = window.TL || {};
     for (const note of view.notes) flag(ctx, note);
     ctx.restore();
   };
-  // A loss is hatched over all lanes: what is missing there says nothing. A clock sample is a thin line.
+  // A loss, and a time without a kernel trace, lie over all lanes: what is missing there says nothing. A clock sample is
+  // a thin line.
   function range(ctx, r) {
     const a = view.x(r.from), b = view.x(r.to);
     if (b < TL.GUTTER || a > view.width) return;
     const left = Math.max(a, TL.GUTTER - 2), w = Math.max(1.5, Math.min(b, view.width + 2) - left);
-    ctx.fillStyle = r.kind === "loss" ? "#C00000" : "#7A5CC0";
-    ctx.globalAlpha = r.kind === "loss" ? 0.16 : 0.18;
+    ctx.fillStyle = { loss: "#C00000", untraced: "#808080" }[r.kind] || "#7A5CC0";
+    ctx.globalAlpha = r.kind === "clock" ? 0.18 : 0.16;
     ctx.fillRect(left, TL.TOP, w, view.height);
     ctx.globalAlpha = 1;
-    if (r.kind !== "loss") { ctx.fillRect(left, TL.TOP - 4, Math.max(2, w), 4); return; }
+    if (r.kind === "clock") { ctx.fillRect(left, TL.TOP - 4, Math.max(2, w), 4); return; }
     ctx.fillRect(left, TL.TOP - 3, w, 3);
     ctx.font = TL.FONT;
     const text = TL.cut(ctx, r.text, w - 8);

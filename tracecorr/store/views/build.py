@@ -14,6 +14,7 @@ from tracecorr.model.errors import CaptureError
 from tracecorr.model.kinds import HALF_SEEN, INFERRED, PACKET_KINDS
 from tracecorr.model.results import is_failed
 from tracecorr.model.sights import is_counted
+from tracecorr.store.coverage import measure_coverage
 from tracecorr.store.keys import Tables
 from tracecorr.store.memory import kept_memory
 from tracecorr.store.views import drawn, levels
@@ -49,7 +50,7 @@ class Views:
         values: sorted values, by the codes in the records of counters.
         place: record (of the finest level) of each event; of a second sight of a call that of the row that counts.
         minimap: events per bin over the whole capture: `all` and `packets`.
-        ranges: spans over all lanes: losses and clock samples.
+        ranges: spans over all lanes: losses, times without a kernel trace, clock samples.
     """
 
     t0_ns: int
@@ -340,7 +341,7 @@ def _minimap(columns: _Columns, all_lanes: list[Lane], events: int, length: int)
 
 
 def _ranges(tables: Tables, t0: int) -> list[dict[str, Any]]:
-    """Return losses and clock samples as spans over all lanes, at most `MAX_RANGES` of each, and say so."""
+    """Return losses, times without a trace, clock samples: spans over all lanes, at most `MAX_RANGES` of a kind."""
     # What lacks before a log's first line has no start of its own.
     losses = tables("losses").with_columns(pl.col("from_ns").fill_null(t0)).filter(pl.col("to_ns") >= pl.col("from_ns"))
     out = []
@@ -350,7 +351,20 @@ def _ranges(tables: Tables, t0: int) -> list[dict[str, Any]]:
         told = "records lost" if r["count"] is None else f"{least}{r['count']:,} records lost"
         where = "" if r["cpu"] is None else f" on CPU {r['cpu']}"
         out.append({"kind": "loss", "from": r["from_ns"] - t0, "to": r["to_ns"] - t0, "text": f"{told}{where}"})
+    out += _list_untraced(tables, t0)
     marks = tables("events").filter(pl.col("name") == "clock_sync")
     for ts, lo, hi in marks.select("ts_ns", "err_lo_ns", "err_hi_ns").head(MAX_RANGES).collect().iter_rows():
         out.append({"kind": "clock", "from": ts - t0 - (lo or 0), "to": ts - t0 + (hi or 0), "text": "clock sample"})
     return out
+
+
+def _list_untraced(tables: Tables, t0: int) -> list[dict[str, Any]]:
+    """Return the spans of the HIP log that the kernel trace does not cover."""
+    span = measure_coverage(tables)
+    if span is None:
+        return []
+    ends = (
+        (span.late_ns, span.log_from_ns, span.trace_from_ns, "the kernel trace had not begun"),
+        (span.early_ns, span.trace_to_ns, span.log_to_ns, "the kernel trace had ended"),
+    )
+    return [{"kind": "untraced", "from": a - t0, "to": b - t0, "text": text} for ns, a, b, text in ends if ns]
