@@ -205,3 +205,23 @@ def test_stale_tables_of_binary_pages_change_nothing(sample: Path, *, is_stale: 
 
 def _spoil(table: Path, entries: dict[str, str]) -> None:
     table.write_text("".join(f"{number} {word}\n" for number, word in entries.items()))
+
+
+def test_a_number_given_out_again_at_once_leaves_the_end_of_its_last_thread_alone() -> None:
+    """Records less than the slack before a birth are the new thread's, unless the old one ended between."""
+    ms = [1, 2, 97, 98, 100, 102]
+    names = ["sched_process_fork", "ioctl", "ioctl", "sched_process_exit", "sched_process_fork", "ioctl"]
+    rows = _rows(
+        stamp_ns=[t * 1_000_000 for t in ms], offset=list(range(6)), tid=[803, 838, 838, 838, 900, 838],
+        pid=[803, 803, 803, 803, 900, 803], clock=["mono"] * 6, file=[0] * 6, name=names,
+    )  # fmt: skip
+    children = {"file": [0, 0], "offset": [0, 4], "key": ["child_pid"] * 2, "u64": [838] * 2}
+    args = schema.PART_ARGS.conform(pl.DataFrame(children))
+    owners = find_owners(rows.select(OWNER_COLUMNS), args)
+    assert set_owners(rows, owners)["pid"].to_list() == [803, 803, 803, 803, 900, None]
+
+
+def test_a_child_that_executes_a_program_after_it_registered_a_list_is_a_process(read_threads: Reader) -> None:
+    program = "sched_process_exec: filename=/usr/bin/env pid=838 old_pid=838"
+    threads = read_threads(f"{_BORN_803} x-838 803 3 {_LIST}\nx-838 803 4 {program}\nx-838 803 5 {_IOCTL}")
+    assert threads == [(803, 803, "t1"), (838, 838, "env")]
