@@ -71,8 +71,8 @@ def test_the_largest_cause_is_named_first_and_has_the_remedy() -> None:
     rows = _bare((900, 1_000), (7_700, 7_800), (7_701, 7_801))
     for name in ("compute_uses_doorbell", "doorbell_per_packet"):
         finding = _judge(rows, {"state": "killed"}, name)
-        told = "2 rang after the kernel trace ended (the capture was killed), 1 rang before the kernel trace began"
-        assert finding.reason.endswith(f": {told}")
+        told = "2 rang after the kernel trace ended (the capture was killed)"
+        assert finding.reason.endswith(f": {told}, 1 rang before the first record of the kernel trace")
         assert "not kill -9" in finding.remedy
 
 
@@ -126,8 +126,13 @@ def test_a_trace_covers_a_part_of_the_log() -> None:
     second = 1_000_000_000
     part = Coverage(0, 10 * second, 4 * second, 9 * second, "--delay 4", "the capture was killed")
     assert describe_coverage(part) == (
-        "the kernel trace covers 5.00 s of the 10.00 s of the HIP log: it begins 4.00 s after the log (--delay 4), and "
-        "it ends 1.00 s before the log (the capture was killed)"
+        "the records of the kernel trace span 5.00 s of the 10.00 s of the HIP log: it begins 4.00 s after the begin of "
+        "the log (--delay 4), and it ends 1.00 s before the end of the log (the capture was killed)"
+    )
+    # A trace whose beginning and end nobody knows may have gone on without a record.
+    assert describe_coverage(Coverage(0, 10 * second, 4 * second, 9 * second)).endswith(
+        ": its first record lies 4.00 s after the begin of the log, and its last record lies 1.00 s before the end of "
+        "the log"
     )
     whole = Coverage(4 * second, 9 * second, 0, 10 * second)
     assert (describe_coverage(whole), whole.covered_ns, describe_coverage(None)) == ("", 5 * second, "")
@@ -159,4 +164,4 @@ def test_each_node_of_a_dataset_says_what_its_trace_covers() -> None:
     rows["events"].append({**rows["events"][0], "event": 90, "ts_ns": 2 * 10**9})
     nodes = {"n1": tables_of(make_run()), "n2": tables_of(rows)}
     (line,) = list_partial(Evidence(tables_of(rows), nodes=nodes))
-    assert line.startswith("n2: the kernel trace covers 6.50 us of the 2.00 s of the HIP log")
+    assert line.startswith("n2: the records of the kernel trace span 6.50 us of the 2.00 s of the HIP log")

@@ -13,15 +13,20 @@ if TYPE_CHECKING:
 
 
 def describe_coverage(coverage: Coverage | None) -> str:
-    """Return how much of the log the trace covers, from when to when and why; empty where that is all, or unknown."""
+    """Return how much of the log the trace covers, from when to when and why; empty where that is all, or unknown.
+
+    Where the capture does not know why, only the records tell: a trace may have recorded on and seen nothing.
+    """
     if coverage is None or coverage.is_whole:
         return ""
     told = []
     if coverage.late_ns:
-        told.append(f"it begins {render_ns(coverage.late_ns)} after the log{because(coverage.began)}")
+        begins = "it begins" if coverage.began else "its first record lies"
+        told.append(f"{begins} {render_ns(coverage.late_ns)} after the begin of the log{because(coverage.began)}")
     if coverage.early_ns:
-        told.append(f"it ends {render_ns(coverage.early_ns)} before the log{because(coverage.ended)}")
-    return f"the kernel trace covers {tell_share(coverage)}: {', and '.join(told)}"
+        ends = "it ends" if coverage.ended else "its last record lies"
+        told.append(f"{ends} {render_ns(coverage.early_ns)} before the end of the log{because(coverage.ended)}")
+    return f"the records of the kernel trace span {tell_share(coverage)}: {', and '.join(told)}"
 
 
 def tell_share(coverage: Coverage) -> str:

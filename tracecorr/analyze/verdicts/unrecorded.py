@@ -113,9 +113,13 @@ def _list_in_losses(evidence: Evidence, packets: pl.LazyFrame) -> pl.Series:
 
 def _describe(evidence: Evidence, cause: str, number: int) -> str:
     if cause == _BEFORE:
-        return f"{number} rang before the kernel trace began{because(_tell_why(evidence, cause))}"
+        why = _tell_why(evidence, cause)
+        begin = "the kernel trace began" if why else "the first record of the kernel trace"
+        return f"{number} rang before {begin}{because(why)}"
     if cause == _AFTER:
-        return f"{number} rang after the kernel trace ended{because(_tell_why(evidence, cause))}"
+        why = _tell_why(evidence, cause)
+        end = "the kernel trace ended" if why else "the last record of the kernel trace"
+        return f"{number} rang after {end}{because(why)}"
     if cause == _LATE:
         return f"{number} rang before the doorbell probe was set, {_describe_late(evidence)}"
     if cause == _LOST:

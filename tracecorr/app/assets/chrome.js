@@ -204,7 +204,7 @@ window.TL = window.TL || {};
     bar.replaceChildren(
       entry("", "solid = recorded"), entry("hollow", "hatched, dashed = inferred"), entry("error", "dashed box = error of its start"),
       entry("loss", "red = records lost"), entry("merged", "lower block = several merged, height = busy share"), entry("failed", "red top = failed"),
-      ...(ranges.some((r) => r.kind === "untraced") ? [entry("untraced", "gray = no kernel trace")] : []),
+      ...(ranges.some((r) => r.kind === "untraced") ? [entry("untraced", "gray = before or after the kernel trace")] : []),
       ...(ranges.some((r) => r.kind === "clock") ? [entry("sample", "violet line = clock sample")] : []),
       live(), TL.make("span", "tl-hint", "? = keys"),
     );

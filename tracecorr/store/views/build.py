@@ -359,12 +359,12 @@ def _ranges(tables: Tables, t0: int) -> list[dict[str, Any]]:
 
 
 def _list_untraced(tables: Tables, t0: int) -> list[dict[str, Any]]:
-    """Return the spans of the HIP log that the kernel trace does not cover."""
+    """Return the spans of the HIP log before the first record of the kernel trace, and after its last one."""
     span = measure_coverage(tables)
     if span is None:
         return []
     ends = (
-        (span.late_ns, span.log_from_ns, span.trace_from_ns, "the kernel trace had not begun"),
-        (span.early_ns, span.trace_to_ns, span.log_to_ns, "the kernel trace had ended"),
+        (span.late_ns, span.log_from_ns, span.trace_from_ns, "before the first record of the kernel trace"),
+        (span.early_ns, span.trace_to_ns, span.log_to_ns, "after the last record of the kernel trace"),
     )
     return [{"kind": "untraced", "from": a - t0, "to": b - t0, "text": text} for ns, a, b, text in ends if ns]
