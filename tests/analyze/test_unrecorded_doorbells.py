@@ -126,8 +126,8 @@ def test_a_trace_covers_a_part_of_the_log() -> None:
     second = 1_000_000_000
     part = Coverage(0, 10 * second, 4 * second, 9 * second, "--delay 4", "the capture was killed")
     assert describe_coverage(part) == (
-        "the records of the kernel trace span 5.00 s of the 10.00 s of the HIP log: it begins 4.00 s after the begin of "
-        "the log (--delay 4), and it ends 1.00 s before the end of the log (the capture was killed)"
+        "the records of the kernel trace span 5.00 s of the 10.00 s of the HIP log: it begins 4.00 s after the begin "
+        "of the log (--delay 4), and it ends 1.00 s before the end of the log (the capture was killed)"
     )
     # A trace whose beginning and end nobody knows may have gone on without a record.
     assert describe_coverage(Coverage(0, 10 * second, 4 * second, 9 * second)).endswith(
