@@ -48,6 +48,7 @@ from tracecorr.store.capture import (
 )
 from tracecorr.store.fleet import begin_fleet, finish_fleet, plan_fleet, write_member
 from tracecorr.store.importing import import_files
+from tracecorr.store.kernel_counts import complete_losses
 from tracecorr.store.lock import lock_capture
 from tracecorr.store.memory import give_back
 from tracecorr.store.parts import Parts, SourcePart, StoredPart
@@ -57,7 +58,7 @@ from tracecorr.store.recording import (
     drop_unwritten,
     is_attached,
     list_exact,
-    recorded_losses,
+    list_recorded_losses,
     seen_names,
     seen_processes,
     seen_threads,
@@ -177,7 +178,9 @@ def _build_tables(
     _end(stages, "align")
     stages.begin("linking")
     aligned = all(m.aligned for key, m in maps.items() if key.startswith("ftrace:"))
-    (dropped, spans), damaged = recorded_losses(capture.info), list_damaged(parts.small("ledger"))
+    ledger = parts.small("ledger")
+    dropped, spans = list_recorded_losses(capture.info, complete_losses(capture.info, ledger, losses))
+    damaged = list_damaged(ledger)
     gpus = add_polled_gpus(_known_gpus(capture), parts.small("polls"))
     tables = link_tables(
         held.pop(),
@@ -193,7 +196,7 @@ def _build_tables(
     )
     _end(stages, "link")
     tables["processes"] = add_programs(tables["processes"], seen.processes)
-    ledger = _sum_ledger(pl.concat([parts.small("ledger"), dropped]))
+    ledger = _sum_ledger(pl.concat([ledger, dropped]))
     losses = pl.concat([losses, spans, tables["losses"], list_unreadable(ledger, tables["events"])])
     tables |= {
         "clock_map": clock_map, "files": _file_rows(capture), "ledger": ledger, "losses": losses,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import mmap
+import multiprocessing
 import os
 import resource
 import statistics
@@ -97,8 +98,15 @@ def touch_memory(size: int) -> None:
     """Use `size` bytes of memory once and give them back, at most half of what is free.
 
     A virtual machine gets memory from its host at the first touch, in some microseconds a page, and may have given it
-    back by the next run: a cost of the host, as that of a file which is not in the page cache.
+    back by the next run: a cost of the host, as that of a file which is not in the page cache. A process of its own
+    touches it: a command started by one that ever was that large would report its peak as the command's own.
     """
+    toucher = multiprocessing.get_context("spawn").Process(target=_touch, args=(size,))
+    toucher.start()
+    toucher.join()
+
+
+def _touch(size: int) -> None:
     free = os.sysconf("SC_AVPHYS_PAGES") * mmap.PAGESIZE
     with mmap.mmap(-1, max(mmap.PAGESIZE, min(size, free // 2))) as memory:
         for at in range(0, len(memory), mmap.PAGESIZE):

@@ -424,3 +424,24 @@ def test_system_calls_of_launches_are_counted_apart_from_those_of_set_up() -> No
         ("syscalls_in_setup_launches", 2), ("syscalls_in_steady_launches", 4), ("steady_futex", 2),
         ("steady_AMDKFD_IOC_WAIT_EVENTS", 1), ("steady_madvise", 1),
     ]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("losses", "said", "unknown"),
+    [
+        ([("amd_log", 0), ("amd_log", None), ("ftrace", None)],
+         "records were lost in 2 of 3 spans, and nobody knows how many", 2),
+        ([("ftrace", None)], "records were lost in 1 span, and nobody knows how many", 1),
+        ([("amd_log", 0)], "no whole record was lost, but parts of some in 1 span", None),
+        ([("amd_log", 0), ("ftrace", 7)], "7 records were lost", None),
+        ([("amd_log", 2), ("ftrace", 7)], "at least 9 records were lost", None),
+        ([("ftrace", 7), ("ftrace", None)], "7 records were lost (and those of 1 span of unknown number)", 1),
+    ],
+)  # fmt: skip
+def test_no_loss_is_told_as_at_least_zero(losses: list[tuple[str, int | None]], said: str, unknown: int | None) -> None:
+    rows = make_run()
+    rows["losses"] = [{"source": s, "cpu": None, "from_ns": 5_000, "to_ns": 5_100, "count": n} for s, n in losses]
+    (verdict,) = judge_capture(tables_of(rows), names=["nothing_lost"])
+    assert verdict.finding.reason == f"{said}, 0 files are not accounted for"
+    assert verdict.finding.counts.get("spans_of_unknown_number") == unknown
+    assert verdict.finding.counts["loss_spans"] == len(losses)

@@ -290,7 +290,8 @@ def test_full_disk_leaves_whole_records_and_counts_the_rest(
     finally:
         assert armed.disarm() == []
     assert (recorder.failure is None) == (room == 1 << 30)
-    assert (counts.discarded_bytes > 0) == (room < 1 << 30)
+    assert (counts.discarded_bytes > 0) == (counts.unwritten > 0) == (room < 1 << 30)
+    assert counts.unwritten <= counts.lost
     assert counts.samples + counts.lost == 2 * _THREADS * _CALLS
     assert counts.bytes == sum(p.stat().st_size for p in tmp_path.glob("perf-cpu*.bin"))
     if counts.bytes:

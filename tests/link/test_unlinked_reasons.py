@@ -55,7 +55,7 @@ _LAUNCH = [_ENTER, _COMMAND, _DISPATCH + _INDEX, _LEAVE]
     ("trace", "clock", "reason"), [
         (None, None, "no kernel trace"),
         (["sys_getpid()"], "mono", "no doorbell probe in the trace"),
-        ([_STORE.format(8)], "mono", "no doorbell store with this index at its time"),
+        ([_STORE.format(8), *["sys_getpid()"] * 20], "mono", "no doorbell store with this index at its time"),
         ([_STORE.format(7)] * 2, "counter", "the clock of the trace is not known"),
     ],
 )  # fmt: skip
@@ -65,10 +65,15 @@ def test_why_a_packet_has_no_doorbell(trace: list[str] | None, clock: str | None
 
 @pytest.mark.parametrize(
     ("begin", "reason"),
-    [(15, "no doorbell store with this index at its time"), (60, "the kernel trace began after it")],
-)
-def test_a_packet_before_the_trace_began_says_so(begin: int, reason: str, tmp_path: Path) -> None:
-    assert reasons(tmp_path, _LAUNCH, ["sys_getpid()", _STORE.format(8)], clock="mono", begin=begin) == [reason]
+    [
+        (10, "the kernel trace ended before it"), (15, "no doorbell store with this index at its time"),
+        (60, "the kernel trace began after it"),
+    ],
+)  # fmt: skip
+def test_a_packet_beside_the_trace_says_so(begin: int, reason: str, tmp_path: Path) -> None:
+    """The packet is printed 20 us after the log began; the trace lasts 6 us."""
+    trace = ["sys_getpid()", _STORE.format(8), *["sys_getpid()"] * 5]
+    assert reasons(tmp_path, _LAUNCH, trace, clock="mono", begin=begin) == [reason]
 
 
 @pytest.mark.parametrize(

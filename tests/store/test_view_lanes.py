@@ -10,8 +10,11 @@ from tracecorr.model import schema
 from tracecorr.store.views import Views, build_views
 
 
-def _views(*events: dict[str, Any]) -> Views:
+def _views(*events: dict[str, Any], **given: list[dict[str, Any]]) -> Views:
     tables = {name: table.empty() for name, table in schema.TABLES.items()}
+    tables |= {
+        name: schema.TABLES[name].conform(pl.DataFrame(rows, infer_schema_length=None)) for name, rows in given.items()
+    }
     rows = [{"event": n, "ts_ns": n * 100, "evidence": "recorded", "process": 0, **e} for n, e in enumerate(events)]
     tables["events"] = schema.EVENTS.conform(pl.DataFrame(rows, infer_schema_length=None))
     return build_views(lambda name: tables[name].lazy())
@@ -47,3 +50,42 @@ def test_a_duration_below_zero_moves_no_event_out_of_the_overview() -> None:
     views = _views({**call, "ts_ns": 1 << 62, "dur_ns": -(1 << 62)}, {**call, "ts_ns": 5, "dur_ns": -4})
     assert views.length_ns == (1 << 62) - 5
     assert sum(views.minimap["all"]) == 2
+
+
+_SECOND = 1_000_000_000
+_FILES = [
+    {"file": n, "path": f"raw/{source}", "source": source, "size": 1} for n, source in enumerate(("amd_log", "ftrace"))
+]
+
+
+def _sides(log: tuple[int, int], trace: tuple[int, int]) -> list[dict[str, Any]]:
+    """Return the first and the last row of a log and of a trace, s."""
+    sides = ((0, "amd_log", "hip", log), (1, "ftrace", "ioctl", trace))
+    return [
+        {"file": file, "source": source, "layer": layer, "name": "x", "thread": 1, "ts_ns": at * _SECOND}
+        for file, source, layer, span in sides
+        for at in span
+    ]
+
+
+def test_times_of_the_log_without_a_kernel_trace_are_ranges() -> None:
+    def spans(log: tuple[int, int], trace: tuple[int, int]) -> list[tuple[str, int, int]]:
+        ranges = _views(*_sides(log, trace), files=_FILES).ranges
+        return [(r["text"], r["from"] // _SECOND, r["to"] // _SECOND) for r in ranges if r["kind"] == "untraced"]
+
+    begun, ended = "the kernel trace had not begun", "the kernel trace had ended"
+    assert spans((1, 9), (3, 6)) == [(begun, 0, 2), (ended, 5, 8)]
+    assert spans((1, 9), (0, 10)) == []
+    assert spans((5, 9), (0, 2)) == [(ended, 5, 9)]  # none of the log, and nothing of what was before it
+    assert spans((0, 2), (5, 9)) == [(begun, 0, 2)]
+
+
+def test_a_loss_of_parts_of_records_is_not_one_of_at_least_zero() -> None:
+    losses = [
+        {"source": source, "from_ns": 1, "to_ns": 2, "count": n}
+        for source, n in (("amd_log", 0), ("amd_log", 3), ("ftrace", None), ("ftrace", 3))
+    ]
+    ranges = _views({"layer": "hip", "name": "x", "thread": 1}, losses=losses).ranges
+    assert sorted(r["text"] for r in ranges) == [
+        "3 records lost", "at least 3 records lost", "parts of records lost", "records lost"
+    ]  # fmt: skip

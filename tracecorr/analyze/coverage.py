@@ -44,6 +44,15 @@ def list_partial(evidence: Evidence) -> Iterator[str]:
         yield from [f"{node}: {told}"] if told else []
 
 
+def name_partial(evidence: Evidence) -> str:
+    """Return in a few words that what the trace counted is of a part of the log; empty where it is of all of it."""
+    if evidence.parts:
+        some = sum(1 for _ in list_partial(evidence))
+        return f"the traces of {some} of {len(evidence.parts)} nodes cover a part of their logs" if some else ""
+    coverage = evidence.coverage
+    return f"for {tell_share(coverage)}" if coverage is not None and not coverage.is_whole else ""
+
+
 def because(why: str) -> str:
     """Return a reason in brackets; nothing where it is not known."""
     return f" ({why})" if why else ""

@@ -7,6 +7,7 @@ from typing import Any
 
 import polars as pl
 
+from tracecorr.analyze.coverage import list_partial
 from tracecorr.analyze.frames import Tables, as_text, collect
 from tracecorr.analyze.values import count_of
 from tracecorr.analyze.verdicts.evidence import Evidence
@@ -25,13 +26,15 @@ _NO_STREAMS = "graph_streams_missing"
 def explain_failures(evidence: Evidence) -> Iterator[Answer]:
     """Yield the answer to what went wrong, where something did.
 
-    That is the workload's exit status, errors of the runtime, and calls and ioctls that failed.
+    That is what the capture could not do, the workload's exit status, errors of the runtime, and calls and ioctls that
+    failed.
     """
     told = evidence.complaints.filter(pl.col("name") != _HARMLESS)
     failed = summarize_failures(evidence.tables("events"))
     calls, ioctls = (failed.filter(pl.col("layer") == layer) for layer in ("hip", "ioctl"))
     status = describe_exit(evidence.info)
-    lines = [f"the workload ended with status {status}"] if status not in ("", "0") else []
+    lines = list(_describe_problems(evidence))
+    lines += [f"the workload ended with status {status}"] if status not in ("", "0") else []
     needless = _NO_STREAMS if _run_on_one_stream(evidence.tables) else None
     lines += [_describe_complaint(row, needless) for row in told.head(_MAX_LINES).iter_rows(named=True)]
     if told.height > _MAX_LINES:
@@ -49,6 +52,17 @@ def explain_failures(evidence: Evidence) -> Iterator[Answer]:
     if lines:
         shown = (part["first_event"].head(_MAX_LINES) for part in (told, calls, ioctls))
         yield Answer("What went wrong?", tuple(lines), tuple(pl.concat(shown).to_list()))
+
+
+def _describe_problems(evidence: Evidence) -> Iterator[str]:
+    """Yield what the recording itself could not do, a capture that was killed first."""
+    problems = [str(text) for text in evidence.info.get("problems") or []]
+    yield from problems[:_MAX_LINES]
+    if len(problems) > _MAX_LINES:
+        yield f"... and {len(problems) - _MAX_LINES} more problems of the capture: tracecorr info"
+    # Where the trace covers less than the log because of it, what is missing there is no finding.
+    if problems:
+        yield from list_partial(evidence)
 
 
 def _run_on_one_stream(tables: Tables) -> bool:

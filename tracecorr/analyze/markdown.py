@@ -124,7 +124,7 @@ def _told_losses(summary: dict[str, Any]) -> str:
     spans = count_of(summary["losses_untold"], "span") if summary["losses_untold"] else ""
     if spans and not summary["records_lost"]:
         return f"an unknown number, in {spans}"
-    least = "at least " if summary["losses_at_least"] else ""
+    least = "at least " if summary["losses_at_least"] and summary["records_lost"] else ""
     return f"{least}{summary['records_lost']}" + (f", and those of {spans} of unknown number" if spans else "")
 
 

@@ -18,6 +18,7 @@ from tracecorr.analyze.run_facts import describe_run
 from tracecorr.analyze.sections import list_sections
 from tracecorr.analyze.verdicts import Evidence, Thresholds, judge_capture
 from tracecorr.analyze.words import answer_questions
+from tracecorr.store.kernel_counts import count_read
 
 __all__ = ["Report", "Section", "summarize_capture"]
 
@@ -54,7 +55,8 @@ def summarize_capture(
     rows["doorbell_stores"] = evidence.layers.get("doorbell", 0)
     summary = _summarize(sources, {s.key: s.frame for s in sections}, rows)
     summary |= {"trace_covers": list(list_partial(evidence)), "killed": evidence.info.get("state") == "killed"}
-    return Report(name, summary, sections, verdicts, answers, tuple(describe_run(info or {})))
+    ledger = tables("ledger").collect()
+    return Report(name, summary, sections, verdicts, answers, tuple(describe_run(info or {}, read=count_read(ledger))))
 
 
 def _count_dispatched(tables: Tables) -> int:

@@ -11,12 +11,13 @@ from tracecorr.analyze.values import count_of
 from tracecorr.store.recording import describe_event_cost, describe_exit, describe_gaps, name_state
 
 
-def describe_run(info: Mapping[str, Any], state: str | None = None) -> Iterator[str]:
+def describe_run(info: Mapping[str, Any], state: str | None = None, read: int | None = None) -> Iterator[str]:
     """Yield in a few lines what ran, where, what was recorded of it and what not.
 
     Args:
         info: contents of capture.json.
         state: how far the capture is now, where the caller asked the machine; else what capture.json says.
+        read: how many records of the kernel its files hold, where they were read.
     """
     yield from _describe_workload({**info, "state": name_state(info) if state is None else state})
     yield from _describe_nodes(info.get("nodes") or [])
@@ -24,9 +25,19 @@ def describe_run(info: Mapping[str, Any], state: str | None = None) -> Iterator[
     yield from _describe_processes(info.get("processes") or [])
     yield from _describe_files(info.get("files") or [])
     if "lost_events" in info:
-        yield f"kernel events: {info.get('events', 0)} recorded, {info['lost_events']} lost"
+        yield f"kernel events: {_describe_events(info, read)}"
     for kind in ("problems", "warnings"):
         yield from (f"{kind[:-1]}: {text}" for text in info.get(kind) or [])
+
+
+def _describe_events(info: Mapping[str, Any], read: int | None) -> str:
+    """Return how many events there were, how many of them are in the files, and how many nobody has."""
+    events, lost = int(info.get("events") or 0), int(info["lost_events"] or 0)
+    if not any(loss.get("source") == "ftrace" and loss.get("bytes") for loss in info.get("losses") or []):
+        return f"{events} recorded, {lost} lost"
+    if read is None:
+        return f"{events} counted, not all of which could be written, {lost} more lost"
+    return f"{events} counted: {read} recorded, {max(events - read, 0)} that could not be written, {lost} more lost"
 
 
 def describe_overhead(info: Mapping[str, Any]) -> str:

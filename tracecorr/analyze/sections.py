@@ -307,6 +307,13 @@ def _copy_sections(tables: Tables, sources: set[str]) -> Iterator[Section]:
     )
 
 
+def _describe_no_loss(evidence: Evidence) -> str:
+    told = "no source reports a loss (a text trace cannot show every loss)"
+    if evidence.info.get("state") != "killed":
+        return told
+    return f"{told}; but the capture was killed, and of what it had not stored no source can tell"
+
+
 def _trust_sections(evidence: Evidence) -> Iterator[Section]:
     yield Section(
         "losses",
@@ -317,7 +324,7 @@ def _trust_sections(evidence: Evidence) -> Iterator[Section]:
         "nothing tells when, the span is the whole log, `untold` how many. A log that begins in the middle of the run "
         "lacks what was printed before its first line: that span has an end alone. Records that were there and could "
         "not be read are losses, too: the span is that of their file; What became of the bytes tells the reasons",
-        nothing="no source reports a loss (a text trace cannot show every loss)",
+        nothing=_describe_no_loss(evidence),
     )
     yield Section(
         "ledger",

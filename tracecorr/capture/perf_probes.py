@@ -40,12 +40,13 @@ class PerfCounts:
     samples: int = 0
     lost: int = 0  # samples that the kernel or the disk had no room for
     discarded_bytes: int = 0  # records that the disk had no room for
+    unwritten: int = 0  # those of `lost` that these were
 
     def __add__(self, other: PerfCounts) -> PerfCounts:
         """Return both together."""
         return PerfCounts(
             self.bytes + other.bytes, self.samples + other.samples, self.lost + other.lost,
-            self.discarded_bytes + other.discarded_bytes,
+            self.discarded_bytes + other.discarded_bytes, self.unwritten + other.unwritten,
         )  # fmt: skip
 
 
@@ -311,7 +312,8 @@ class PerfRecorder:
         self.counts += counter.count(data[:kept])
         if kept < len(data):
             gone = counter.count(data[kept:])
-            self.counts += PerfCounts(0, 0, gone.samples + gone.lost, gone.bytes)
+            lost = gone.samples + gone.lost
+            self.counts += PerfCounts(0, 0, lost, gone.bytes, lost)
 
     def _append(self, file: IO[bytes], data: bytes) -> int:
         """Write records; return the bytes of those that are whole in the file, a torn one is cut off again."""

@@ -86,14 +86,23 @@ class KernelRecorder:
 
     @property
     def losses(self) -> list[dict[str, Any]]:
-        """Return what other parts of the kernel dropped before it could be copied, as capture.json has it."""
-        return self._top.losses if self._top is not None else []
+        """Return what was dropped before it could be copied or written, as capture.json has it."""
+        losses = self._top.losses if self._top is not None else []
+        if not self.discarded_bytes:
+            return losses
+        why = f"the trace could not be written: {self.failure}"
+        return [*losses, {"source": "ftrace", "bytes": self.discarded_bytes, "reason": why}]
 
     @property
     def discarded_bytes(self) -> int:
         """Return the bytes of pages and perf records that no file could take."""
         smi = self._smi.discarded_bytes if self._smi is not None else 0
         return self._drain.discarded_bytes + self._perf.counts.discarded_bytes + smi
+
+    @property
+    def unwritten_events(self) -> int:
+        """Return how many of the events that are lost the disk had no room for; of pages only the bytes are known."""
+        return self._perf.counts.unwritten
 
     @property
     def failure(self) -> OSError | None:

@@ -384,9 +384,6 @@ class Session:
             self.problems += filter(None, [self._processes.describe_survivors(self._left if closed.is_cut else ())])
         if self._recorder.failure is not None:
             self.problems.append(f"the trace could not be written: {self._recorder.failure}")
-        if self._recorder.discarded_bytes:
-            losses.append({"source": "ftrace", "bytes": self._recorder.discarded_bytes,
-                           "reason": f"the trace could not be written: {self._recorder.failure}"})  # fmt: skip
         counts = self._recorder.counts
         failure = failure or next(iter(closed.failures), None)
         self._info |= {
@@ -394,6 +391,7 @@ class Session:
             "timens_offsets": self._time_offsets(),
             "processes": [seen.as_json() for _, seen in sorted(self._processes.seen.items())],
             "events": counts.events, "lost_events": counts.lost, "losses": losses,
+            "unwritten_events": self._recorder.unwritten_events,
             "unlogged": self._said, "problems": [*self._said, *self.problems],
             "files": list_raw_files(self._folder.path, self._logs.stored),
         }  # fmt: skip

@@ -23,6 +23,7 @@ def info_verb(
     from tracecorr.analyze.run_facts import describe_run
     from tracecorr.analyze.values import count_of
     from tracecorr.analyze.verdicts import Evidence
+    from tracecorr.store.kernel_counts import count_read
     from tracecorr.store.recording import describe_state
 
     capture = open_capture(name, tables=False)
@@ -32,7 +33,8 @@ def info_verb(
         typer.echo(json.dumps(found, indent=2, default=str))
         return
     typer.echo(f"{capture.name} ({capture.path})")
-    for line in describe_run(capture.info, describe_state(capture.info)):
+    read = count_read(capture.table("ledger").collect()) if rows else None
+    for line in describe_run(capture.info, describe_state(capture.info), read):
         typer.echo(line)
     evidence = Evidence(capture.table, info=capture.info, nodes=capture.tables_of_nodes())
     for line in list_partial(evidence) if rows else ():

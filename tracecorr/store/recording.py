@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import signal
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -235,17 +235,21 @@ def seen_time_offsets(info: dict[str, Any]) -> dict[str, int]:
     return {f"{clock}_ns": int(found[clock]) for clock in ("monotonic", "boottime") if clock in found}
 
 
-def recorded_losses(info: dict[str, Any]) -> tuple[pl.DataFrame, pl.DataFrame]:
-    """Return rows for `ledger` and `losses`: what a capture itself dropped, times on CLOCK_MONOTONIC."""
+def list_recorded_losses(
+    info: Mapping[str, Any], told: Iterable[Mapping[str, Any]]
+) -> tuple[pl.DataFrame, pl.DataFrame]:
+    """Return rows for `ledger` and `losses`: what a capture itself dropped, times on CLOCK_MONOTONIC.
+
+    Args:
+        info: contents of capture.json.
+        told: its `losses`, completed (`kernel_counts.complete_losses`).
+    """
+    told = list(told)
     files = {entry["path"]: entry["file"] for entry in info.get("files") or []}
     ledger = [
-        (files.get(loss.get("path")), loss["source"], "lost", loss["reason"], loss.get("records"), 0)
-        for loss in info.get("losses") or []
+        (files.get(loss.get("path")), loss["source"], "lost", loss["reason"], loss.get("records"), 0) for loss in told
     ]
-    losses = [
-        (loss["source"], None, loss.get("from_ns"), loss.get("to_ns"), loss.get("records"))
-        for loss in info.get("losses") or []
-    ]
+    losses = [(loss["source"], None, loss.get("from_ns"), loss.get("to_ns"), loss.get("records")) for loss in told]
     return (
         pl.DataFrame(ledger, schema=list(schema.LEDGER.schema), orient="row").pipe(schema.LEDGER.conform),
         pl.DataFrame(losses, schema=list(schema.LOSSES.schema), orient="row").pipe(schema.LOSSES.conform),

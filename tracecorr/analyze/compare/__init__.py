@@ -24,6 +24,7 @@ from tracecorr.analyze.compare.sides import (
     name_unrecorded,
 )
 from tracecorr.analyze.copies import summarize_copies
+from tracecorr.analyze.coverage import list_partial, name_partial
 from tracecorr.analyze.frames import Tables
 from tracecorr.analyze.graphs import sum_up_graphs
 from tracecorr.analyze.kernels import UNKNOWN_KERNEL
@@ -105,7 +106,8 @@ def compare_captures(first: Side, second: Side, confidence: float = 0.95, rounds
         *_path_sections(a, b),
     )
     by_key = {s.key: s for s in sections}
-    findings = (*_name_missing(a.sources, b.sources), *_name_silent(a, b), *_find(by_key, (a, b)))
+    lacks = (*_name_missing(a.sources, b.sources), *_name_silent(a, b), *_name_partial(a, b))
+    findings = (*lacks, *_find(by_key, (a, b)))
     return Comparison(first.name, second.name, findings, sections)
 
 
@@ -162,7 +164,8 @@ def _work_sections(first: Evidence, second: Evidence, confidence: float, rounds:
     )  # fmt: skip
     yield Section("hip_calls", "HIP calls", name_unrecorded(compare_calls(a, b), logged), "recorded by the log")
     yield Section(
-        "ioctls", "Ioctls", name_unrecorded(compare_ioctls(a, b), traced), "recorded by the trace",
+        "ioctls", "Ioctls", name_unrecorded(compare_ioctls(a, b), traced),
+        f"recorded by the trace{_tell_partial((first, second))}",
         nothing="no ioctl on either side",
     )  # fmt: skip
 
@@ -253,6 +256,19 @@ def _name_silent(first: Evidence, second: Evidence) -> Iterator[str]:
             )
 
 
+def _name_partial(first: Evidence, second: Evidence) -> Iterator[str]:
+    """Yield of which part of the run the trace of a side is: what it counts fewer there may be no difference."""
+    for side, evidence in (("A", first), ("B", second)):
+        for told in list_partial(evidence):
+            yield f"in {side} {told}; its ioctls and recorded doorbells are those of that time"
+
+
+def _tell_partial(sides: tuple[Evidence, Evidence]) -> str:
+    """Return behind which counts of the trace the reader must look; empty where both are of whole runs."""
+    told = [f"{side}: {part}" for side, evidence in zip("AB", sides, strict=True) if (part := name_partial(evidence))]
+    return f" ({'; '.join(told)})" if told else ""
+
+
 def _find(sections: Mapping[str, Section], sides: tuple[Evidence, Evidence]) -> Iterator[str]:
     frames = {key: section.frame for key, section in sections.items()}
     yield from _find_in_counts(frames, sides)
@@ -276,9 +292,10 @@ def _find_in_counts(frames: Mapping[str, pl.DataFrame], sides: tuple[Evidence, E
     # A name that no line tells is no kernel of its own.
     yield tell_kinds(frames["kernels"].filter(pl.col("name") != UNKNOWN_KERNEL), "names of kernels", shown)
     yield tell_kinds(frames["hip_calls"], "HIP functions", logged, "calls")
-    yield tell_kinds(frames["ioctls"], "kinds of ioctls", traced, "ioctls")
+    partial = _tell_partial(sides)
+    yield tell_kinds(frames["ioctls"], "kinds of ioctls", traced, "ioctls") + partial
     yield from name_changes(frames["packets"], "packets and copies by kind", shown)
-    yield from name_changes(frames["ioctls"], "ioctls by kind", traced)
+    yield from (f"{line}{partial}" for line in name_changes(frames["ioctls"], "ioctls by kind", traced))
 
 
 def _find_in_latency(latency: pl.DataFrame) -> Iterator[str]:

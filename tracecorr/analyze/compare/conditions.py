@@ -6,6 +6,7 @@ from collections.abc import Mapping
 
 import polars as pl
 
+from tracecorr.analyze.coverage import name_partial
 from tracecorr.analyze.frames import collect
 from tracecorr.analyze.launches import count_packets
 from tracecorr.analyze.run_facts import describe_overhead
@@ -33,11 +34,18 @@ def describe_conditions(evidence: Evidence) -> dict[str, str]:
     return {
         "AMD_LOG_LEVEL": _log_level(evidence),
         "log lines per dispatch": per_dispatch,
-        "kernel trace": "yes" if any(layers.get(layer) for layer in ("syscall", "ioctl", "kfd")) else "no",
+        "kernel trace": _describe_trace(evidence),
         "doorbell probe": "yes" if layers.get("doorbell") else "no",
         "overhead": describe_overhead(evidence.info) or _NOT_MEASURED,
         "cost of an event": describe_event_cost(evidence.info) or "not measured (tracecorr capture measures it)",
     }
+
+
+def _describe_trace(evidence: Evidence) -> str:
+    if not any(evidence.layers.get(layer) for layer in ("syscall", "ioctl", "kfd")):
+        return "no"
+    part = name_partial(evidence)
+    return f"yes, {part}" if part else "yes"
 
 
 def _log_level(evidence: Evidence) -> str:

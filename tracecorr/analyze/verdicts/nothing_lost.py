@@ -25,7 +25,7 @@ def judge(evidence: Evidence) -> Finding:
         "unaccounted_files": unaccounted.height,
     }  # fmt: skip
     if losses.height or unaccounted.height:
-        return failed(_describe(losses, unaccounted.height), counts | _count_late(losses))
+        return failed(_describe(losses, unaccounted.height), counts | _count_untold(losses) | _count_late(losses))
     if not read:
         return unknown("nothing was read", "record a HIP log or a kernel trace", counts)
     if evidence.info.get("state") == "killed":
@@ -59,15 +59,29 @@ def _count_late(losses: pl.DataFrame) -> dict[str, int]:
 
 
 def _describe_spans(losses: pl.DataFrame, unaccounted: int) -> str:
-    untold = losses["count"].null_count()
+    files = count_of(unaccounted, "files are", "file is")
+    return f"{_describe_records(losses)}, {files} not accounted for"
+
+
+def _describe_records(losses: pl.DataFrame) -> str:
+    untold, total = losses["count"].null_count(), int(losses["count"].sum() or 0)
+    if untold and not total:
+        # Where bytes of no whole record were dropped their number is known: none.
+        spans = count_of(untold, "span") if untold == losses.height else f"{untold} of {losses.height} spans"
+        return f"records were lost in {spans}, and nobody knows how many"
+    if losses.height and not total:
+        return f"no whole record was lost, but parts of some in {count_of(losses.height, 'span')}"
     more = f" (and those of {count_of(untold, 'span')} of unknown number)" if untold else ""
     # What lacks of the log is counted by what shows that it lacks.
-    least = "at least " if (losses["source"].cast(pl.String) == "amd_log").any() else ""
-    lost = f"{count_of(int(losses['count'].sum() or 0), 'records were', 'record was')} lost"
-    if untold == losses.height > 0:
-        lost, more, least = f"records were lost in {count_of(untold, 'span')}, and nobody knows how many", "", ""
-    files = count_of(unaccounted, "files are", "file is")
-    return f"{least}{lost}{more}, {files} not accounted for"
+    of_log = losses.filter(pl.col("source").cast(pl.String) == "amd_log")["count"].sum()
+    lost = count_of(total, "records were", "record was")
+    return f"{'at least ' if of_log else ''}{lost} lost{more}"
+
+
+def _count_untold(losses: pl.DataFrame) -> dict[str, int]:
+    """Return how many spans tell no number of lost records; nothing where all do."""
+    untold = losses["count"].null_count()
+    return {"spans_of_unknown_number": untold} if untold else {}
 
 
 CLAIM = Claim(

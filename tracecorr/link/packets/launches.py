@@ -131,8 +131,7 @@ def build_launches(
     if len(unnamed):
         sure = ~pl.col("event").is_in(unnamed.implode())
         joined = joined.with_columns(kernel_id=pl.when(sure).then("kernel_id"))
-    trace_from = events.select("ts_ns", "source").filter(pl.col("source") == "ftrace")["ts_ns"].min()
-    reason = _reason(sources, losses, pl.lit(trace_from, pl.Int64))
+    reason = _reason(sources, losses, *_span_trace(events))
     table = schema.LAUNCHES.conform(_select(joined.with_columns(unlinked_reason=reason)))
     return Launches(table, edges, gpu.select("event", "gpu_event"), other_command, unnamed, miscounted, losses)
 
@@ -300,7 +299,15 @@ def _select(joined: pl.DataFrame) -> pl.DataFrame:
     )  # fmt: skip
 
 
-def _reason(sources: set[str], losses: pl.DataFrame, trace_from: pl.Expr) -> pl.Expr:
+def _span_trace(events: pl.DataFrame) -> tuple[pl.Expr, pl.Expr]:
+    """Return the first and the last moment of the kernel trace."""
+    end = pl.col("ts_ns") + pl.col("dur_ns").fill_null(0)
+    traced = events.lazy().filter(pl.col("source") == "ftrace").select(first=pl.col("ts_ns").min(), last=end.max())
+    first, last = traced.collect().row(0)
+    return pl.lit(first, pl.Int64), pl.lit(last, pl.Int64)
+
+
+def _reason(sources: set[str], losses: pl.DataFrame, trace_from: pl.Expr, trace_to: pl.Expr) -> pl.Expr:
     """Say which link a launch lacks, the first on the path first."""
     is_packet = pl.col("layer") == "aql"
     if "ftrace" not in sources:
@@ -311,7 +318,8 @@ def _reason(sources: set[str], losses: pl.DataFrame, trace_from: pl.Expr) -> pl.
         no_store = pl.lit("no doorbell probe in the trace")
     else:
         early = pl.when(pl.col("doorbell_hi_ns") < trace_from).then(pl.lit("the kernel trace began after it"))
-        no_store = early.otherwise(pl.lit("no doorbell store with this index at its time"))
+        late = early.when(pl.col("doorbell_lo_ns") > trace_to).then(pl.lit("the kernel trace ended before it"))
+        no_store = late.otherwise(pl.lit("no doorbell store with this index at its time"))
     no_index = "the log prints no packet index and it cannot be counted"
     no_end = "the log ends in its call"
     no_thread = "the log names no thread: no HIP call surely holds it"

@@ -348,7 +348,8 @@ def _ranges(tables: Tables, t0: int) -> list[dict[str, Any]]:
     for r in losses.sort("from_ns").head(MAX_RANGES).collect().iter_rows(named=True):
         # What lacks of the log is counted by what shows that it lacks.
         least = "at least " if str(r["source"]) == "amd_log" else ""
-        told = "records lost" if r["count"] is None else f"{least}{r['count']:,} records lost"
+        told = f"{least}{r['count']:,} records lost" if r["count"] else "records lost"
+        told = "parts of records lost" if r["count"] == 0 else told
         where = "" if r["cpu"] is None else f" on CPU {r['cpu']}"
         out.append({"kind": "loss", "from": r["from_ns"] - t0, "to": r["to_ns"] - t0, "text": f"{told}{where}"})
     out += _list_untraced(tables, t0)
@@ -363,8 +364,9 @@ def _list_untraced(tables: Tables, t0: int) -> list[dict[str, Any]]:
     span = measure_coverage(tables)
     if span is None:
         return []
+    begin, end = min(span.trace_from_ns, span.log_to_ns), max(span.trace_to_ns, span.log_from_ns)
     ends = (
-        (span.late_ns, span.log_from_ns, span.trace_from_ns, "before the first record of the kernel trace"),
-        (span.early_ns, span.trace_to_ns, span.log_to_ns, "after the last record of the kernel trace"),
+        (span.late_ns, span.log_from_ns, begin, "before the first record of the kernel trace"),
+        (span.early_ns, end, span.log_to_ns, "after the last record of the kernel trace"),
     )
     return [{"kind": "untraced", "from": a - t0, "to": b - t0, "text": text} for ns, a, b, text in ends if ns]
