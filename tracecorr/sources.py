@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from itertools import count
 from pathlib import Path
 from typing import Any
@@ -115,6 +116,8 @@ def _open_readers(
             yield "kfd_smi", "smi", read_smi_events(chunks, entry["file"])
     for recording in list_recordings(capture.info["files"]):
         trace, files = open_page_trace(capture.path, recording, _watch(stages, recording).follow)
+        # What a capture could not store it tells itself.
+        trace = replace(trace, is_told=not capture.info.get("losses"))
         through_perf = any(entry["form"] == "perf" for entry in recording)
         read = read_perf_records if through_perf else read_ftrace_pages
         blocks = read(trace, files, clock)

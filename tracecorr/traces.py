@@ -9,7 +9,12 @@ import polars as pl
 
 from tracecorr.link.parted_calls import find_parted_calls
 from tracecorr.link.repeated_records import COLUMNS, find_repeated_records, find_repeated_unnamed
-from tracecorr.link.repeated_traces import drop_repeated_losses, skip_records, skip_repeated_records
+from tracecorr.link.repeated_traces import (
+    drop_held_losses,
+    drop_repeated_losses,
+    skip_records,
+    skip_repeated_records,
+)
 from tracecorr.model import schema
 from tracecorr.store.parts import Parts, SourcePart, StoredPart, rewrite_part
 
@@ -47,6 +52,7 @@ class _Change:
         args: of these rows, for the calls.
         losses: what is left of its losses.
         doubled: so many records are told as lost by another trace, too.
+        is_less_lost: whether `losses` are not all of them.
     """
 
     repeated: pl.Series
@@ -55,11 +61,12 @@ class _Change:
     args: pl.DataFrame
     losses: pl.DataFrame
     doubled: int
+    is_less_lost: bool
 
     @property
     def is_any(self) -> bool:
         """Tell whether anything becomes different."""
-        return bool(len(self.repeated) + len(self.exits) + len(self.ends) + self.doubled)
+        return bool(len(self.repeated) + len(self.exits) + len(self.ends) + self.doubled + self.is_less_lost)
 
 
 def _find_changes(traces: Sequence[SourcePart], events: Sequence[pl.DataFrame]) -> list[_Change]:
@@ -67,6 +74,9 @@ def _find_changes(traces: Sequence[SourcePart], events: Sequence[pl.DataFrame]) 
     repeated = find_repeated_records(events, (lambda n: traces[n].stored.read("args")) if one_form else None)
     repeated = pl.concat([repeated, find_repeated_unnamed(events, repeated)])
     losses, doubled = drop_repeated_losses([part.stored.losses for part in traces], repeated)
+    gone = [rows[repeated.filter(pl.col("trace") == n)["row"]] for n, rows in enumerate(events)]
+    counts = [len(rows) + rows["end_offset"].count() for rows in gone]
+    losses = drop_held_losses(losses, [part.stored.ledger for part in traces], counts)
     joined = find_parted_calls(events, repeated, losses)
     args = _move_args(traces, events, joined)
     of_trace = pl.col("trace")
@@ -74,8 +84,9 @@ def _find_changes(traces: Sequence[SourcePart], events: Sequence[pl.DataFrame]) 
         _Change(
             repeated.filter(of_trace == n)["row"], joined.filter(pl.col("exit_trace") == n)["exit_row"],
             joined.filter(of_trace == n), args.filter(of_trace == n).drop("trace"), losses[n], doubled[n],
+            len(losses[n]) != len(part.stored.losses),
         )
-        for n in range(len(traces))
+        for n, part in enumerate(traces)
     ]  # fmt: skip
 
 

@@ -62,8 +62,9 @@ def _import(recorded: Path, folder: Path, damage: Damage, trace: str) -> tuple[C
     ("damage", "trace", "file", "reasons", "lost"), [
         pytest.param(_change_bytes("raw/cpu1.bin"), "raw", "cpu1.bin", _OF_PAGES,
                      "\\d+, and those of 1 span of unknown number", id="bytes of pages"),
-        pytest.param(_cut("raw/cpu1.bin", 50_000), "raw", "cpu1.bin", {"torn_page"}, "an unknown number, in 1 span",
-                     id="pages cut"),
+        # Of the 3185 records of the CPU, as its counters say; the span is that of the page which is cut.
+        pytest.param(_cut("raw/cpu1.bin", 50_000), "raw", "cpu1.bin", {"torn_page"},
+                     "1832, and those of 1 span of unknown number", id="pages cut"),
         pytest.param(_cut("ftrace.txt", 300_000), "ftrace.txt", "0-ftrace.txt", {"torn_line"},
                      "an unknown number, in 1 span", id="text cut"),
         pytest.param(_cut("amd.log", 1_234_567), "raw", "0-amd.log", {"torn_record"}, "an unknown number, in 1 span",

@@ -117,6 +117,33 @@ def drop_repeated_losses(
     return kept, [int(again.filter(pl.col("trace") == n)["count"].fill_null(1).sum()) for n in range(len(losses))]
 
 
+def drop_held_losses(
+    losses: Sequence[pl.DataFrame], ledgers: Sequence[pl.DataFrame], repeated: Sequence[int]
+) -> list[pl.DataFrame]:
+    """Return the losses of each trace without records that counters tell of and another trace holds.
+
+    Traces of which as many records are told, read and lacking ones together, are of one recording.
+
+    Args:
+        losses, ledgers: rows of each part.
+        repeated: so many records of each trace are in another one, too.
+    """
+    is_lacking = pl.col("from_ns").is_null() & pl.col("to_ns").is_null() & pl.col("count").is_not_null()
+    lacking = [int(rows.filter(is_lacking)["count"].sum()) for rows in losses]
+    read = [int(rows.filter(pl.col("outcome").cast(pl.String) != "lost")["records"].sum()) for rows in ledgers]
+    told = [sum(pair) for pair in zip(lacking, read, strict=True)]
+    held = list(losses)
+    for number, total in enumerate(told):
+        same = [other for other, count in enumerate(told) if count == total]
+        if not lacking[number] or len(same) < 2:
+            continue
+        left = total - sum(read[other] - repeated[other] for other in same)
+        # The first of them tells what all lack.
+        rest = [{"source": "ftrace", "count": left}] if left > 0 and number == same[0] else []
+        held[number] = pl.concat([losses[number].filter(~is_lacking), pl.DataFrame(rest, schema=schema.LOSSES.schema)])
+    return held
+
+
 def warn_skipped_traces(ledger: pl.DataFrame, files: pl.DataFrame) -> list[str]:
     """Return warnings about traces of which another one holds all records, or some.
 

@@ -34,6 +34,7 @@ class PageTrace:
         printk: text of `printk_formats`.
         page_size: bytes of a page where that is known better than from `header_page`.
         starts: per CPU the byte of its file that the pages begin at, where it is not the first one.
+        is_told: whether `stats` alone tell which records the pages lack.
     """
 
     pages: Mapping[int, bytes | Iterable[bytes]]
@@ -48,6 +49,7 @@ class PageTrace:
     printk: str = ""
     page_size: int | None = None
     starts: Mapping[int, int] = field(default_factory=dict)
+    is_told: bool = True
 
 
 @dataclass(frozen=True)

@@ -25,6 +25,7 @@ from tracecorr.parse.ftrace.symbols import Symbols, parse_printk_formats
 # Pages decoded at a time (best of 256 to 8192 measured): steps of the walk are wide, arrays fit the cache.
 PAGES_AT_A_TIME = 2048
 _FEWEST_PAGES = 16
+_CPU = re.compile(r"cpu(\d{1,5})", re.ASCII)
 _TGID = re.compile(r"\d{1,7}", re.ASCII)
 # The kernel's PID_MAX_LIMIT: damaged records name other threads.
 _MOST_TID = 1 << 22
@@ -55,7 +56,7 @@ def read_ftrace_pages(
     yield Block(
         events=reader.pairer.finish(),
         ledger=torn_ends(cpus, "torn_page"),
-        losses=reader.scale_losses(_stats_losses(trace, cpus, reader.gaps)),
+        losses=reader.scale_losses(_stats_losses(trace, cpus, reader)),
     )
 
 
@@ -89,6 +90,7 @@ class RecordReader:
         self._cpus = cpus
         self.pairer = Pairer(clock)
         self.gaps: set[int] = set()
+        self.counts = np.zeros(len(cpus), np.int64)
         self._seq = 0
 
     def learn_processes(self, owners: Mapping[int, int]) -> None:
@@ -156,6 +158,7 @@ class RecordReader:
     def _ledger(self, window: Window, skipped: Skipped) -> pl.DataFrame:
         rows: list[tuple[int, str, str, int, int]] = []
         counts = np.bincount(window.source, minlength=len(self._cpus))
+        self.counts += counts
         lost = np.zeros(len(self._cpus), np.int64)
         for gap in window.gaps:
             lost[gap.place] += max(gap.lost, 1) if gap.told else 0
@@ -194,17 +197,43 @@ def _losses(rows: Iterable[tuple[int, int | None, int | None, int | None]]) -> p
     return schema.LOSSES.conform(frame.with_columns(pl.lit("ftrace").alias("source")))
 
 
-def _stats_losses(trace: PageTrace, cpus: list[CpuPages], gaps: set[int]) -> pl.DataFrame:
-    """Return what the counters tell and no page did: overwritten ones came first, dropped ones last."""
+def _stats_losses(trace: PageTrace, cpus: list[CpuPages], reader: RecordReader) -> pl.DataFrame:
+    """Return what the counters tell and no page did: overwritten ones came first, dropped ones last.
+
+    Where the others lay that a file lacks nothing tells: it was cut, or is missing.
+    """
     rows: list[tuple[int, int | None, int | None, int | None]] = []
-    for index, cpu in enumerate(cpus):
-        stats = trace.stats.get(f"cpu{cpu.cpu}", {})
-        overrun, dropped = (_count(stats.get(k, "")) for k in ("overrun", "dropped events"))
-        if overrun and index not in gaps:
-            rows.append((cpu.cpu, None, cpu.first_stamp, overrun))
-        if dropped and index not in gaps:
-            rows.append((cpu.cpu, cpu.last_stamp, None, dropped))
+    until = max((cpu.last_stamp for cpu in cpus if cpu.last_stamp is not None), default=None)
+    places = {f"cpu{cpu.cpu}": index for index, cpu in enumerate(cpus)}
+    for name, stats in trace.stats.items():
+        index, number = places.get(name), _CPU.fullmatch(name)
+        if not number:
+            continue
+        cpu = cpus[index] if index is not None else None
+        first, last = (cpu.first_stamp, cpu.last_stamp) if cpu else (None, None)
+        overrun, dropped = (
+            0 if index in reader.gaps else _count(stats.get(k, "")) for k in ("overrun", "dropped events")
+        )
+        read = int(reader.counts[index]) if index is not None else 0
+        lacking = _count_told(stats, until) - read if trace.is_told else 0
+        found = ((None, first, overrun), (last, None, dropped), (None, None, lacking))
+        rows += [(int(number[1]), *row) for row in found if row[2] > 0]
     return _losses(rows)
+
+
+def _count_told(stats: Mapping[str, str], until: int | None) -> int:
+    """Return how many records the counters of a CPU tell that belong into its file.
+
+    What left the buffer (`read events`) was put there; what lay in it (`entries`) was to follow, if it is not all of
+    the time behind the last record of the recording (`until`): then the counters are of later, and the trace went on.
+    """
+    read, entries = (_count(stats.get(key, "")) for key in ("read events", "entries"))
+    whole, _, micros = stats.get("oldest event ts", "").strip().partition(".")
+    if until is None or not whole.isdecimal() or (micros and not micros.isdecimal()):
+        return read
+    oldest = int(whole) * 10**9 + int(micros) * 1000 if micros else int(whole)
+    # It is rounded to a microsecond.
+    return read + (entries if oldest - 1000 <= until else 0)
 
 
 def _count(text: str) -> int:
