@@ -35,7 +35,7 @@ def _wrong(info: dict[str, Any]) -> Answer | None:
 
 def test_a_comparison_says_whose_trace_is_of_a_part_of_the_run() -> None:
     compared = compare_captures(Side("x", _shortened(), _KILLED), Side("y", _WHOLE_RUN), rounds=20)
-    assert compared.findings[0].startswith(f"in A the kernel trace covers {_PART}: it ends 2.00 s before the log (the")
+    assert compared.findings[0].startswith(f"in A the records of the kernel trace span {_PART}: it ends 2.00 s before ")
     told = [line for line in compared.findings if "ioctls" in line and not line.startswith("in A ")]
     assert told and all(line.endswith(f"(A: for {_PART})") for line in told)
     conditions = dict(compared.frame("conditions").select("condition", "a").iter_rows())
@@ -60,7 +60,7 @@ def test_what_went_wrong_begins_with_the_capture_that_was_killed() -> None:
     answer = _wrong(_KILLED | {"exit_status": 3})
     assert answer is not None
     assert answer.lines[0] == _KILLED["problems"][0]
-    assert answer.lines[1].startswith(f"the kernel trace covers {_PART}")
+    assert answer.lines[1].startswith(f"the records of the kernel trace span {_PART}")
     assert answer.lines[2] == "the workload ended with status 3"
     assert _wrong({}) is None  # a trace of a part alone is nothing wrong
 
