@@ -22,7 +22,7 @@ from tracecorr.capture.journal import Journal, read_journal
 from tracecorr.capture.owner import new_token, owner_of, pid_namespace, this_process
 from tracecorr.capture.plan import Plan, ProbePlan
 from tracecorr.capture.tracefs import Tracefs, last_explanation
-from tracecorr.capture.undo import ACTIONS, restore_leftovers
+from tracecorr.capture.undo import ACTIONS, list_running, restore_leftovers
 from tracecorr.model.errors import ControlFileError, MachineError
 
 
@@ -245,6 +245,15 @@ def test_what_a_damaged_journal_still_names_is_undone_and_the_rest_told(tmp_path
     assert [(tmp_path / name).read_text() for name in ("a", "b")] == ["1" if number == 1 else "2", "1"]
     assert f"line {number} of {path} cannot be read" in str(left)
     assert path.exists()
+
+
+def test_captures_that_run_are_named(tmp_path: Path) -> None:
+    _dead_journal(tmp_path)
+    (tmp_path / "odd.journal").write_bytes(b"\0" * 99)
+    (tmp_path / f"{new_token()}.journal").mkdir()
+    assert list_running(tmp_path) == []
+    Journal.create(new_token(), tmp_path)
+    assert list_running(tmp_path) == [os.getpid()]
 
 
 @pytest.mark.usefixtures("no_tracefs")

@@ -49,6 +49,16 @@ def restore_leftovers(folder: Path | None = None) -> tuple[list[str], list[str]]
     return done, left
 
 
+def list_running(folder: Path | None = None) -> list[int]:
+    """Return the processes whose captures are left alone because they live, or may; one that is ending still does."""
+    owners: set[int] = set()
+    for path in (folder or journal_folder()).glob("*.journal"):
+        with contextlib.suppress(OSError):
+            owner, _ = read_journal(path)
+            owners |= {owner.pid} if owner and not owner.is_dead() else set()
+    return sorted(owners)
+
+
 def _restore_by_name(tracefs: Tracefs, done: list[str], left: list[str]) -> None:
     """Undo instances and probes that no journal knows, where their name proves that the owner is dead."""
     names = [n for n in tracefs.instances() if n.startswith(PREFIX)]

@@ -15,7 +15,7 @@ def clean_verb() -> None:
     Captures that run, and other users of tracefs, are not touched. Each capture does this at its start, too.
     Exit status: 0 nothing is left, 1 something cannot be removed yet, 3 it was not called as root.
     """
-    from tracecorr.capture.undo import restore_leftovers
+    from tracecorr.capture.undo import list_running, restore_leftovers
     from tracecorr.model.errors import MachineError
 
     if os.geteuid() != 0:
@@ -27,6 +27,8 @@ def clean_verb() -> None:
         say(f"left: {text}")
     if not done and not left:
         typer.echo("nothing was left behind")
+    for pid in list_running():
+        typer.echo(f"left alone: the capture of process {pid}, which runs, or has not ended yet")
     if left:
         say("next step: end what uses it (a reader of trace_pipe, another tracer), then: tracecorr clean")
         raise typer.Exit(1)
