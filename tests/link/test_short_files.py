@@ -116,3 +116,14 @@ def test_a_log_without_dispatches_lacks_those_of_its_kernels() -> None:
     kernel, worker = line(0, name="KernelExecution"), packet(1)
     assert list_short_files(records(made(), kernel, kernel, barrier, wait)).to_list() == [0]
     assert list_short_files(records(made(), kernel, worker, kernel, worker, barrier, wait)).to_list() == []
+
+
+@pytest.mark.parametrize(("written", "expected"), [([packet(2)], []), ([], [0])])
+def test_a_worker_that_submits_a_kernel_writes_its_dispatch_before_it_takes_the_next(
+    written: list[dict[str, Any]], expected: list[int]
+) -> None:
+    """No dispatch is left of the log, or some are: a pointer that was a kernel's is a copy's the next time."""
+    kernel, copy = ({**line(0, name=name), "command": 0x10} for name in ("KernelExecution", "CopyHostToDevice"))
+    taken = {**line(2, name=SUBMITTED), "command": 0x10}
+    rows = [made(), kernel, taken, *written, copy, taken, {**taken, "command": 0x30}, *written]
+    assert list_short_files(records(*rows)).to_list() == expected

@@ -21,8 +21,9 @@ def list_short_files(records: pl.DataFrame) -> pl.Series:
 
     Packets lack where a signal is awaited that none completes, or a thread that writes dispatches enqueues its next
     command behind that of a kernel without one. A log without any dispatch lacks those of its kernels. Where threads
-    of their own submit commands (Direct Dispatch is off), so does one that shows a kernel's pointer in use again though
-    no line says that the kernel was submitted.
+    of their own submit commands (Direct Dispatch is off), so does one in which such a thread submits the next command
+    behind a kernel without a dispatch, or that shows a kernel's pointer in use again though no line says that the
+    kernel was submitted.
 
     Args:
         records: part events with `source`, `process`, `thread`.
@@ -37,7 +38,7 @@ def list_short_files(records: pl.DataFrame) -> pl.Series:
     lossy = find_losses(pl.concat([others, rows.select(_CALLS)]), halves)
     found = (
         lossy["file"], _list_unsignalled(rows, records), _list_undispatched(rows), _list_never_submitted(rows),
-        _list_repeated(rows),
+        _list_unwritten(rows), _list_repeated(rows),
     )  # fmt: skip
     return pl.concat(found).unique()
 
@@ -89,6 +90,18 @@ def _list_served(rows: pl.DataFrame) -> pl.DataFrame:
     kernels = rows.filter(pl.col("name") == KERNEL_COMMAND).select(*key, "thread")
     taken = rows.filter(pl.col("name") == SUBMITTED).select(*key, worker="thread").unique()
     return kernels.join(taken, on=key).filter(pl.col("worker") != pl.col("thread")).select("file", "thread").unique()
+
+
+def _list_unwritten(rows: pl.DataFrame) -> pl.Series:
+    """Return the files with a kernel behind which its submitter takes the next command before it writes a dispatch."""
+    is_command, name = pl.col("layer") == "command", pl.col("name")
+    enqueued = pl.when(is_command & ~name.is_in(NOT_ENQUEUES)).then(name.cast(pl.String))
+    # A pointer is that of the command that was enqueued with it last.
+    rows = rows.with_columns(kind=enqueued.forward_fill().over("file", "process", "command"))
+    steps = rows.filter((is_command & (name == SUBMITTED)) | ((pl.col("layer") == "aql") & (name == "dispatch")))
+    following = name.shift(-1).over("file", "thread")
+    lacks = is_command & (pl.col("kind") == KERNEL_COMMAND) & (following == SUBMITTED)
+    return steps.filter(lacks.fill_null(value=False))["file"].unique()
 
 
 def _list_never_submitted(rows: pl.DataFrame) -> pl.Series:
