@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import signal
+import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from importlib import import_module
@@ -35,12 +37,21 @@ def limited_threads(most: int = _MOST) -> Iterator[None]:
 def begin_polars() -> None:
     """Import polars with few threads, and numpy, whose threads leave all signals to those of the program.
 
-    A capture waits for its signals in one thread: one that another thread takes would end it half-way.
+    A capture waits for its signals in one thread: one that another thread takes would end it half-way. The objects of
+    both stay as long as the process: Python looks for garbage among them neither now nor later.
     """
+    if {"polars", "numpy"} <= sys.modules.keys():
+        # What a program had before that calls the command line may still become garbage.
+        return
     before = signal.pthread_sigmask(signal.SIG_BLOCK, signal.valid_signals())
+    was_enabled = gc.isenabled()
+    gc.disable()
     try:
         with limited_threads():
             import_module("polars")
             import_module("numpy")
     finally:
+        gc.freeze()
+        if was_enabled:
+            gc.enable()
         signal.pthread_sigmask(signal.SIG_SETMASK, before)

@@ -32,6 +32,12 @@ def test_command_line_wakes_few_threads(environment: dict[str, str], threads: st
     assert _run(_MANY_CPUS + _VERB + told, **environment) == [threads, environment.get("POLARS_MAX_THREADS", "None")]
 
 
+@pytest.mark.parametrize(("before", "is_frozen"), [("", "True"), ("import numpy, polars\n", "False")])
+def test_garbage_is_not_looked_for_in_what_the_command_line_imports(before: str, is_frozen: str) -> None:
+    told = "\nimport gc\nprint(gc.get_freeze_count() > 0, gc.isenabled())"
+    assert _run(before + _VERB + told) == [is_frozen, "True"]
+
+
 def test_threads_of_libraries_take_no_signals() -> None:
     """Nor do those that come with what a capture imports before it waits for its signals."""
     told = """

@@ -204,13 +204,13 @@ i64 list_events(const Rows *of, const u8 *is_simple, const u8 *is_done, const i6
             folded[shader[row]] = 1;
     for (i64 row = 0; row < of->count; row++) {
         int8_t kind = of->kind[row];
-        int is_event = is_simple[kind] && !is_done[row];
-        if (kind == SHADER)
-            is_event = !folded[row] && !waiting[row];
-        else if (is_call(kind))
-            is_event = kind == EXIT ? partner[row] == NO_EXIT : is_last || partner[row] != OPEN;
+        /* Kinds follow no order: nothing here branches on them. */
+        int is_event = is_simple[kind] & !is_done[row];
+        is_event |= (kind == SHADER) & !folded[row] & !waiting[row];
+        is_event |= (kind == EXIT) & (partner[row] == NO_EXIT);
+        is_event |= (kind == ENTER) & (is_last | (partner[row] != OPEN));
         rows[count] = row;
-        count += is_event && !held[row];
+        count += is_event & !held[row];
     }
     return count;
 }
