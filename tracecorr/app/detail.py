@@ -34,7 +34,7 @@ def describe(index: CaptureIndex, event: int) -> list[dict[str, Any]]:
     found = index.capture.table("events").filter(pl.col("event") == event)
     row = found.collect().row(0, named=True)
     own_ns = found.select(tell_own_times(index.capture)).collect().item()
-    queue, start = row["queue"], f"{row['ts_ns'] - index.t0_ns:,} ns after the start = {own_ns:,} ns"
+    queue, start = row["queue"], f"{row['ts_ns'] - index.t0_ns:,} ns after the {index.zero} = {own_ns:,} ns"
     out = [_field(k, _value(index, k, v), _MEANING) for k, v in row.items() if v is not None]
     own = {"ts_ns": {"value": start}, "parent": {"event": row["parent"]}, "chain": {"event": row["chain"]}}
     out = [c | own.get(c["name"], {}) for c in out]
@@ -127,7 +127,7 @@ def _value(index: CaptureIndex, name: str, value: Any) -> str:
 
 def _launch_value(index: CaptureIndex, name: str, value: Any) -> str:
     if name.endswith("_ns"):
-        return f"{value - index.t0_ns:,} ns after the start"
+        return f"{value - index.t0_ns:,} ns after the {index.zero}"
     if name.endswith("_event"):
         return f"#{value}"
     return _number(name, value, _LAUNCH_ADDRESSES, _LAUNCH_MEANING)
