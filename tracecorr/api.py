@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from functools import cached_property
+from functools import cached_property, partial
 from operator import index
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -264,15 +264,26 @@ class Capture:
             InputError: there is no such event.
             CaptureError: its raw file is not there any more.
         """
+        return b"\n".join(data for _, data in self._records(event))
+
+    def raw_text(self, event: int) -> str:
+        """Return what `raw` does as text, without colours; of a binary record its event and fields, then its bytes."""
+        from tracecorr.store.shown import show_record
+
+        shown = (show_record(data, partial(self._stored.record_text, file)) for file, data in self._records(event))
+        return "\n".join(shown)
+
+    def _records(self, event: int) -> list[tuple[int, bytes]]:
+        """Return the records behind an event, each with the key of its file."""
         where = ("file", "offset", "length", "end_offset", "end_length")
         rows = self.events.filter(pl.col("event") == _number_of(event)).select(where).collect()
         if rows.is_empty():
             raise InputError(f"there is no event {event}", _EVENTS)
         file, offset, length, end_offset, end_length = rows.row(0)
         if file is None:
-            return b""
-        enter = self._read(file, offset, length)
-        return enter if end_offset is None else enter + b"\n" + self._read(file, end_offset, end_length)
+            return []
+        places = [(offset, length), *([] if end_offset is None else [(end_offset, end_length)])]
+        return [(file, self._read(file, at, size)) for at, size in places]
 
     def _read(self, file: int, offset: int, length: int) -> bytes:
         try:

@@ -71,6 +71,27 @@ def test_a_search_from_a_page_shows_its_hit(page: Any) -> None:
     assert _page_of(page) == "" and page.locator("#tl-detail").is_visible()
 
 
+def _said_after(page: Any, event: int, *keys: str) -> str:
+    page.evaluate(f"() => __tl.select({event})")
+    wait_idle(page)
+    press(page, *keys)
+    return str(page.locator("#tl-status .tl-message").inner_text())
+
+
+def test_a_step_that_leads_nowhere_says_why(page: Any, synthetic_capture: SyntheticCapture) -> None:
+    """What has no kernel is told so: that no later event of the same kernel follows would give it one."""
+    events = synthetic_capture.table("events").collect()
+    lone = events.filter(pl.col("kernel").is_null() & pl.col("queue").is_null(), pl.col("name") == "hipStreamCreate")
+    event = int(lone["event"][0])
+    assert _said_after(page, event, "k") == "this event has no kernel"
+    assert _said_after(page, event, "Shift+Q") == "this event has no queue"
+    last = int(events.filter(pl.col("kernel").is_not_null(), pl.col("layer") == "aql")["event"].max())
+    kernel = events["kernel"][last]
+    assert _said_after(page, last, "k") == "no later event of the same kernel" and kernel is not None
+    assert _said_after(page, events.height - 1, "e") == "no later error"
+    assert _said_after(page, 0, ",") == "no earlier event of the same thread and layer"
+
+
 def test_a_link_pasted_over_its_own_capture_is_followed(page: Any) -> None:
     with page.expect_event("load"):
         page.evaluate("() => { location.hash = 't0=1000000&t1=3000000&sel=500'; }")
@@ -394,3 +415,13 @@ def test_a_path_from_the_root_is_not_turned_round(page: Any) -> None:
       return [at(0), at(1), at(text.length - 1)];
     }""")
     assert places == sorted(places)
+
+
+def test_a_page_that_cannot_be_shown_has_its_next_step_on_a_line_of_its_own(browser: Any, url: str) -> None:
+    page = browser.new_page()
+    open_at(page, url)
+    page.route("**/api/page?*", lambda route: route.fulfill(status=409, body="it is gone\nrecord it again\n"))
+    page.evaluate("() => TL.openPage('queues')")
+    wait_idle(page)
+    assert page.locator("#tl-page p").all_inner_texts() == ["it is gone", "record it again"]
+    page.close()

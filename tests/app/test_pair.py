@@ -9,7 +9,7 @@ import pytest
 from browsing import needs_browser, open_at, press, state_of, wait_idle
 from synthetic import SyntheticCapture, make_capture
 
-from tracecorr.app import chain, index
+from tracecorr.app import chain, detail, index
 from tracecorr.app.pair import ANCHORS, Pair
 from tracecorr.store import Capture
 
@@ -54,6 +54,25 @@ def test_files_of_a_capture_beside_itself_name_their_side(synthetic_capture: Syn
     sides = [pair.file_path(file)[0] for file in pair.table("files").collect()["file"]]
     half = len(sides) // 2
     assert sides == ["A"] * half + ["B"] * half and half
+
+
+def test_a_pair_says_whose_start_its_times_are_counted_from(
+    synthetic_capture: SyntheticCapture, sample: Capture
+) -> None:
+    """In the sample more time passes before the first packet, so that it begins first."""
+    zeros = {
+        (a.name, anchor): index.build(Pair(a, b, anchor)).meta()["zero"]
+        for a, b in ((synthetic_capture, sample), (sample, synthetic_capture))
+        for anchor in ANCHORS
+    }
+    assert zeros == {
+        (synthetic_capture.name, "start"): "start of both", (synthetic_capture.name, "packet"): "start of B",
+        (sample.name, "start"): "start of both", (sample.name, "packet"): "start of A",
+    }  # fmt: skip
+    built = index.build(Pair(synthetic_capture, sample, "packet"))
+    at = next(column["value"] for column in detail.describe(built, 0) if column["name"] == "ts_ns")
+    assert "after the start of B = " in at
+    assert index.build(sample).meta()["zero"] == "start"
 
 
 class TestInTheBrowser:

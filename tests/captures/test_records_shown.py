@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from pathlib import Path
 
 import polars as pl
@@ -9,7 +10,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+import tracecorr
 from tracecorr.parse.ftrace.formats import Field, Format
+from tracecorr.parse.ftrace.perf_records import render_sample
 from tracecorr.parse.ftrace.shown import render_record
 from tracecorr.pipeline import correlate, import_files
 from tracecorr.store import Capture
@@ -46,6 +49,45 @@ def test_an_ioctl_shows_the_fields_of_its_row(trace: Capture) -> None:
         assert f": fd={fd:#x} cmd={cmd:#x} arg=0x" in trace.record_text(file, trace.raw(file, offset, length))
 
 
+@pytest.fixture(scope="module")
+def probed(repo: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Return a copy of the bundled sample, whose probes were recorded through perf, with its tables."""
+    path = tmp_path_factory.mktemp("probed") / "x.tracecorr"
+    shutil.copytree(repo / "samples" / "streams-graph.tracecorr", path)
+    correlate(path)
+    return path
+
+
+def test_a_store_that_perf_recorded_shows_the_fields_of_its_row(probed: Path) -> None:
+    cap = tracecorr.open_capture(probed)
+    stores = cap.events.filter(pl.col("layer") == "doorbell").select("event", "tid").collect()
+    assert stores.height > 50
+    values = dict(cap.launches.drop_nulls("doorbell_event").select("doorbell_event", "packet_index").collect().rows())
+    for event, tid in stores.rows():
+        text, _ = cap.raw_text(event).split("\n")
+        assert text.startswith("doorbell: ") and text.endswith(f"(thread {tid})")
+        assert event not in values or f" val={values[event]} " in text
+
+
+def test_samples_that_are_cut_or_unknown_are_not_told(probed: Path) -> None:
+    capture = Capture.open(probed)
+    stores = capture.table("events").filter(pl.col("layer") == "doorbell").select("file", "offset", "length")
+    file, offset, length = stores.first().collect().row(0)
+    whole = capture.raw(file, offset, length)
+    assert capture.record_text(file, whole)
+    assert {capture.record_text(file, whole[:size]) for size in range(len(whole))} == {""}
+    assert capture.record_text(file, b"\x02" + whole[1:]) == ""  # PERF_RECORD_LOST
+    event = 44  # behind the header, the fields of a sample with an id, and the size of the record
+    assert capture.record_text(file, whole[:event] + b"\xff\xff" + whole[event + 2 :]) == ""
+
+
+def test_text_of_a_log_has_no_colours(probed: Path) -> None:
+    cap = tracecorr.open_capture(probed)
+    call = cap.events.filter(pl.col("layer") == "hip").first().collect()["event"].item()
+    assert b"\x1b[" in cap.raw(call) and "\x1b" not in cap.raw_text(call)
+    assert [line.split()[0] for line in cap.raw_text(call).splitlines()] == [":3:hip_stream.cpp"] * 2
+
+
 def test_what_is_cut_or_unknown_is_not_told(trace: Capture) -> None:
     file, offset, length = trace.table("events").select("file", "offset", "length").first().collect().row(0)
     whole = trace.raw(file, offset, length)
@@ -74,3 +116,5 @@ def test_any_bytes_are_text_or_nothing(record: bytes) -> None:
     fields = (Field("name", "__data_loc char[]", 8, 4, signed=False), Field("buf", "char[]", 16, 0, signed=False))
     every = {number: Format("s", "e", fields) for number in range(0, 1 << 16, 257)}
     assert isinstance(render_record(record, every), str)
+    sample = (9).to_bytes(4, "little") + bytes(2) + (8 + len(record)).to_bytes(2, "little") + record
+    assert isinstance(render_sample(sample, every), str)

@@ -20,7 +20,7 @@ from tracecorr.export.nesting import split_overlaps
 from tracecorr.export.perfetto import write_perfetto
 from tracecorr.export.selection import Selection, parse_time
 from tracecorr.export.tabular import write_tables
-from tracecorr.export.trace import _tell_open
+from tracecorr.export.trace import _tell_open, build_trace
 from tracecorr.model import schema
 from tracecorr.model.errors import InputError
 from tracecorr.store import Capture
@@ -155,6 +155,18 @@ def test_wrong_selections_are_refused() -> None:
         Selection(layers=("nothing",))
     with pytest.raises(InputError, match="before the start"):
         Selection(start_ns=5, end_ns=5)
+
+
+def test_a_pid_in_place_of_a_row_is_told_which_row_it_is(capture: Capture) -> None:
+    """Who knows other tools writes pids."""
+    processes = capture.table("processes").select("process", "pid", "comm").collect()
+    row, pid, comm = processes.drop_nulls().row(0)
+    with pytest.raises(InputError, match="not a pid") as error:
+        build_trace(capture.table, Selection(processes=(pid,)))
+    assert error.value.next_step == f"that pid is of: {row} ({comm} {pid})"
+    with pytest.raises(InputError, match="there is no process 4000000000") as error:
+        build_trace(capture.table, Selection(processes=(4_000_000_000,)))
+    assert error.value.next_step.startswith("processes are: 0 (") and f"{row} ({comm} {pid})" in error.value.next_step
 
 
 @given(st.lists(st.integers(0, 2**64 - 1), min_size=1), st.just(10))

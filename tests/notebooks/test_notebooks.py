@@ -101,6 +101,19 @@ def test_verdicts_are_shown_whole(repo: Path) -> None:
     assert "… │" not in shown
 
 
+@pytest.mark.parametrize("name", [name for name in NOTEBOOKS if name != "custom-analyses"])
+def test_no_column_is_left_out(repo: Path, name: str) -> None:
+    """Polars leaves out those in the middle of more than eight: of the queues those that say how long it took."""
+    shown = run(repo / "notebooks" / f"{name}.ipynb")
+    assert "┆ … ┆" not in shown and "shape: (" in shown
+
+
+def test_raw_records_of_a_launch_can_be_read(repo: Path) -> None:
+    """A store is recorded in binary."""
+    shown = run(repo / "notebooks" / "path-of-a-launch.ipynb")
+    assert "hipLaunchKernel (" in shown and " doorbell: __probe_ip=0x" in shown
+
+
 def test_a_dataset_of_two_nodes(repo: Path, data_folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     nodes = []
     for name in ("hip-7.2.4", "hip-6.4.3"):

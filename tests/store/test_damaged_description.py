@@ -102,6 +102,21 @@ def test_a_description_without_files_is_named(capture: Path) -> None:
         Capture.open(capture)
 
 
+@pytest.mark.parametrize("text", ["", "{", "[1]", "null", '{"state": "complete"}'])
+def test_what_is_no_description_is_damaged_and_its_raw_files_are_imported_again(capture: Path, text: str) -> None:
+    (capture / "capture.json").write_text(text)
+    with pytest.raises(CaptureError, match=r"capture\.json is damaged") as error:
+        Capture.open(capture)
+    raw = capture / "raw"
+    assert error.value.next_step.endswith(
+        f"tracecorr import --amd-log {raw}/amd_log/* --ftrace {raw}/ftrace/* --clock-samples {raw}/clock.json -o NEW"
+    )
+    shutil.rmtree(raw)
+    with pytest.raises(CaptureError, match="is damaged") as error:
+        Capture.open(capture)
+    assert error.value.next_step == "make one with `tracecorr import`"
+
+
 def test_a_file_at_a_strange_place_is_refused(capture: Path) -> None:
     number = next(
         i for i, e in enumerate(json.loads((capture / "capture.json").read_text())["files"]) if e["form"] == "pages"

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import re
+from functools import partial
 from typing import Any
 
 import polars as pl
@@ -16,8 +16,8 @@ from tracecorr.app.registers import list_registers
 from tracecorr.model import schema
 from tracecorr.model.errors import TracecorrError
 from tracecorr.model.kinds import Flag
+from tracecorr.store.shown import show_record
 
-_ESCAPES = re.compile(r"\x1b\[[0-9;]*[A-Za-z]")
 _ADDRESSES = frozenset({"signal", "command", "arg", "cmd"})
 _MEANING = {c.name: (c.meaning, c.unit) for c in schema.EVENTS.columns}
 _LAUNCH_MEANING = {c.name: (c.meaning, c.unit) for c in schema.LAUNCHES.columns}
@@ -34,7 +34,7 @@ def describe(index: CaptureIndex, event: int) -> list[dict[str, Any]]:
     found = index.capture.table("events").filter(pl.col("event") == event)
     row = found.collect().row(0, named=True)
     own_ns = found.select(tell_own_times(index.capture)).collect().item()
-    queue, start = row["queue"], f"{row['ts_ns'] - index.t0_ns:,} ns after the start = {own_ns:,} ns"
+    queue, start = row["queue"], f"{row['ts_ns'] - index.t0_ns:,} ns after the {index.zero} = {own_ns:,} ns"
     out = [_field(k, _value(index, k, v), _MEANING) for k, v in row.items() if v is not None]
     own = {"ts_ns": {"value": start}, "parent": {"event": row["parent"]}, "chain": {"event": row["chain"]}}
     out = [c | own.get(c["name"], {}) for c in out]
@@ -86,21 +86,7 @@ def _raw(index: CaptureIndex, file: int, offset: int, length: int) -> dict[str, 
     except (OSError, ValueError, KeyError, TracecorrError) as problem:
         # A capture whose raw file is gone still shows the rest.
         return where | {"text": f"raw bytes not readable: {problem}", "missing": True}
-    return where | {"text": _as_text(index, file, data)}
-
-
-def _as_text(index: CaptureIndex, file: int, data: bytes) -> str:
-    if b"\0" in data:
-        return "\n".join(filter(None, [_as_record(index, file, data), data[:512].hex(" ", 4)]))
-    return _ESCAPES.sub("", data.decode("utf-8", "replace")).rstrip("\r\n")
-
-
-def _as_record(index: CaptureIndex, file: int, data: bytes) -> str:
-    try:
-        return index.capture.record_text(file, data)
-    except (OSError, ValueError, KeyError, TracecorrError):
-        # Without what describes them the bytes are shown alone.
-        return ""
+    return where | {"text": show_record(data, partial(index.capture.record_text, file))}
 
 
 def _field(name: str, value: str, meanings: dict[str, tuple[str, str]]) -> dict[str, Any]:
@@ -127,7 +113,7 @@ def _value(index: CaptureIndex, name: str, value: Any) -> str:
 
 def _launch_value(index: CaptureIndex, name: str, value: Any) -> str:
     if name.endswith("_ns"):
-        return f"{value - index.t0_ns:,} ns after the start"
+        return f"{value - index.t0_ns:,} ns after the {index.zero}"
     if name.endswith("_event"):
         return f"#{value}"
     return _number(name, value, _LAUNCH_ADDRESSES, _LAUNCH_MEANING)

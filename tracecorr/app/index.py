@@ -9,6 +9,7 @@ import numpy as np
 import polars as pl
 
 from tracecorr.app import ids
+from tracecorr.app.pair import tell_zero
 from tracecorr.app.source import CaptureLike
 from tracecorr.store.views import Views, build_views, levels, read_views, write_views
 from tracecorr.store.views.lanes import Names, name_owners
@@ -32,6 +33,7 @@ class CaptureIndex:
     views: Views
     owners: Names
     doorbell_lane: dict[int, int] = field(default_factory=dict)  # queue -> its lane of doorbells
+    zero: str = "start"  # what is at 0 on the axis of time, see `pair.tell_zero`
 
     @property
     def t0_ns(self) -> int:
@@ -61,6 +63,7 @@ class CaptureIndex:
         views = self.views
         return {
             "name": self.capture.name,
+            "zero": self.zero,
             "t0_abs": str(views.t0_ns),  # text: may be larger than JavaScript counts exactly
             "length": views.length_ns,
             "events": views.events,
@@ -107,7 +110,7 @@ def build(capture: CaptureLike) -> CaptureIndex:
         _keep(capture, views)
     owners = name_owners(*(capture.table(t).collect() for t in ("processes", "threads", "queues", "gpus")))
     bells = {n.queue: n.id for n in views.lanes if n.layer == "doorbell" and n.queue is not None}
-    return CaptureIndex(capture, views, owners, bells)
+    return CaptureIndex(capture, views, owners, bells, tell_zero(capture))
 
 
 def _stream_name(row: dict[str, Any]) -> str:

@@ -93,10 +93,14 @@ class Pair:
 
     def _anchor_of(self, capture: CaptureLike) -> int | None:
         packets = capture.table("launches").select(pl.col("packet_ns").min()).collect().item()
-        if self._anchor == "packet" and packets is not None:
-            return int(packets)
-        first = capture.table("events").select(pl.col("ts_ns").min()).collect().item()
-        return None if first is None else int(first)
+        return int(packets) if self._anchor == "packet" and packets is not None else _first_ns(capture)
+
+    def begins_with(self) -> str:
+        """Return the side whose first event is the first of the pair: A, B, or both."""
+        a, b = (_first_ns(capture) for capture in self._sides)
+        if a is None or b is None:
+            return "A" if b is None else "B"
+        return "both" if a == b + self._shift else min((a, "A"), (b + self._shift, "B"))[1]
 
     def moved_ns(self) -> pl.Expr:
         """Return the ns by which the time of each row of `events` is moved here from its own capture's."""
@@ -127,6 +131,16 @@ class Pair:
     def _owner(self, file: int) -> tuple[CaptureLike, int]:
         free = self._sizes["files"]
         return (self._sides[0], file) if file < free else (self._sides[1], file - free)
+
+
+def _first_ns(capture: CaptureLike) -> int | None:
+    first = capture.table("events").select(pl.col("ts_ns").min()).collect().item()
+    return None if first is None else int(first)
+
+
+def tell_zero(capture: CaptureLike) -> str:
+    """Return what is at 0 on the axis of time: the start, of a pair that of the side that begins first."""
+    return f"start of {capture.begins_with()}" if isinstance(capture, Pair) else "start"
 
 
 def tell_own_times(capture: CaptureLike) -> pl.Expr:

@@ -54,8 +54,9 @@ def _step(opened: Opened) -> Response:
     kind = ask.text("kind")
     if kind not in steps.KINDS:
         abort(400, f"kind is one of {', '.join(steps.KINDS)}")
-    found = steps.step(opened.index, asked_event(opened), kind, request.args.get("back") == "1")
-    return jsonify({"event": found})
+    event = asked_event(opened)
+    found = steps.step(opened.index, event, kind, request.args.get("back") == "1")
+    return jsonify({"event": found, "lacks": found is None and steps.lacks(opened.index, event, kind)})
 
 
 def _same(opened: Opened) -> Response:

@@ -37,6 +37,14 @@ def step(index: CaptureIndex, event: int, kind: str, back: bool) -> int | None:
     return _next_where(index, event, back, (pl.col(kind) == value) & same_layer)
 
 
+def lacks(index: CaptureIndex, event: int, kind: str) -> bool:
+    """Tell whether an event has no kernel, queue or thread (`kind`), so that no other one can be of the same."""
+    if kind not in ("kernel", "queue", "thread"):
+        return False
+    own = index.capture.table("events").filter(pl.col("event") == event).select(kind).collect().item()
+    return own is None and (kind == "thread" or _of_launch(index, event, kind) is None)
+
+
 def _next_where(index: CaptureIndex, event: int, back: bool, same: pl.Expr) -> int | None:
     side = pl.col("event") < event if back else pl.col("event") > event
     found = index.capture.table("events").filter(side, same, is_counted()).select("event")

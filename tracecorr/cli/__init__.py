@@ -6,6 +6,7 @@ Heavy modules (polars, dash) are imported only once a verb is named, so that `tr
 from __future__ import annotations
 
 import errno
+import os
 import signal
 import sys
 import traceback
@@ -33,6 +34,7 @@ from tracecorr.cli import (
     report,
     serve,
 )
+from tracecorr.cli.completion import VARIABLE
 from tracecorr.cli.help import Verb, Verbs
 from tracecorr.model.errors import TracecorrError, explain_damage, explain_denied, explain_unwritten
 from tracecorr.threads import begin_polars
@@ -40,7 +42,6 @@ from tracecorr.threads import begin_polars
 app = typer.Typer(
     cls=Verbs,
     name="tracecorr",
-    add_completion=False,
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
@@ -94,7 +95,7 @@ def main(argv: list[str] | None = None) -> int:
     """Run the command line and return its exit status."""
     console.open_closed_streams()
     words, wants_traceback = arguments.take_flag(sys.argv[1:] if argv is None else argv, "--traceback")
-    if not words:
+    if not words and VARIABLE not in os.environ:
         main(["--help"])
         return 2
     try:

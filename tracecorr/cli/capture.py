@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, TypeVar
 
 import typer
 
+from tracecorr.cli.completion import complete_event_sets
 from tracecorr.cli.console import ForceOption, add_suffix, refuse_idle, say
 from tracecorr.model.errors import InputError
 
@@ -29,7 +30,12 @@ OutputOption = Annotated[
         "--output", "-o", metavar="NAME.tracecorr", help="Capture folder to make; else named after program and time."
     ),
 ]
-EventSetOption = Annotated[str, typer.Option(metavar="SET", help="minimal, default or full: what the kernel records.")]
+EventSetOption = Annotated[
+    str,
+    typer.Option(
+        metavar="SET", help="minimal, default or full: what the kernel records.", autocompletion=complete_event_sets
+    ),
+]
 EventsOption = Annotated[
     list[str] | None, typer.Option(metavar="SYSTEM/EVENT", help="More kernel events; globs allowed; repeatable.")
 ]

@@ -8,13 +8,18 @@ from typing import Annotated
 
 import typer
 
+from tracecorr.cli.completion import complete_captures
 from tracecorr.cli.console import ForcePageOption, HtmlOption, open_capture, refuse_page, write_page
 from tracecorr.model.errors import InputError
 
 
 def compare_verb(
-    first: Annotated[Path, typer.Argument(metavar="A", help="Capture folder to compare with.")],
-    second: Annotated[Path, typer.Argument(metavar="B", help="Capture folder that is compared.")],
+    first: Annotated[
+        Path, typer.Argument(metavar="A", help="Capture folder to compare with.", autocompletion=complete_captures)
+    ],
+    second: Annotated[
+        Path, typer.Argument(metavar="B", help="Capture folder that is compared.", autocompletion=complete_captures)
+    ],
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
     html: HtmlOption = None,
     force: ForcePageOption = False,

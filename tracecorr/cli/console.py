@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Annotated, TextIO
 
 import typer
 
+from tracecorr.cli.completion import complete_captures
 from tracecorr.model.folder_names import with_suffix
 from tracecorr.progress import LiveLine, tell
 
@@ -24,8 +25,11 @@ FAILED, UNKNOWN = 4, 5
 
 NameArgument = Annotated[
     Path | None,
-    typer.Argument(metavar="NAME", help="Capture folder; without it the newest in the current folder."),
-]
+    typer.Argument(
+        metavar="NAME", help="Capture folder; without it the newest in the current folder.",
+        autocompletion=complete_captures,
+    ),
+]  # fmt: skip
 
 
 @lru_cache(maxsize=1)

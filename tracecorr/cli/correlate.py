@@ -7,6 +7,7 @@ from typing import Annotated
 
 import typer
 
+from tracecorr.cli.completion import complete_captures
 from tracecorr.cli.console import (
     JobsOption,
     add_suffix,
@@ -25,7 +26,10 @@ _DATASET = Path("fleet.tracecorr")
 
 def correlate_verb(
     names: Annotated[
-        list[Path] | None, typer.Argument(metavar="NAME", help="Capture folders; without any the newest one here.")
+        list[Path] | None,
+        typer.Argument(
+            metavar="NAME", help="Capture folders; without any the newest one here.", autocompletion=complete_captures
+        ),
     ] = None,
     cluster: Annotated[
         str | None,

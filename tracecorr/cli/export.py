@@ -8,6 +8,7 @@ from typing import IO, TYPE_CHECKING, Annotated
 
 import typer
 
+from tracecorr.cli.completion import complete_layers
 from tracecorr.cli.console import NameArgument, open_capture, say
 from tracecorr.model.errors import InputError, quote_path
 from tracecorr.model.kinds import LAYERS
@@ -49,7 +50,10 @@ def export_verb(
     ] = None,
     end: Annotated[str | None, typer.Option(metavar="TIME", help="Up to this time after the first event.")] = None,
     only: Annotated[
-        list[str] | None, typer.Option(metavar="LAYER,...", help=f"Only these layers: {', '.join(LAYERS)}.")
+        list[str] | None,
+        typer.Option(
+            metavar="LAYER,...", help=f"Only these layers: {', '.join(LAYERS)}.", autocompletion=complete_layers
+        ),
     ] = None,
     process: Annotated[
         list[int] | None, typer.Option(metavar="N", help="Only this row of `processes`; may be repeated.")

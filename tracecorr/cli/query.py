@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from tracecorr.cli.completion import complete_captures, complete_examples
 from tracecorr.cli.console import open_capture
 from tracecorr.model.errors import InputError, quote_path
 from tracecorr.model.folder_names import SUFFIX
@@ -29,12 +30,18 @@ class Format(StrEnum):
 
 def query_verb(
     first: Annotated[
-        str | None, typer.Argument(metavar="NAME", help="Capture folder; without it the newest one here.")
+        str | None,
+        typer.Argument(
+            metavar="NAME", help="Capture folder; without it the newest one here.", autocompletion=complete_captures
+        ),
     ] = None,
     second: Annotated[str | None, typer.Argument(metavar="SQL", help="Query, such as 'SELECT * FROM queues'.")] = None,
     form: Annotated[Format, typer.Option("--format", help="Form of the rows.")] = Format.TABLE,
     schema: Annotated[bool, typer.Option("--schema", help="List all tables and columns, and stop.")] = False,
-    example: Annotated[str | None, typer.Option(metavar="NAME", help="Run a query of the examples.")] = None,
+    example: Annotated[
+        str | None,
+        typer.Option(metavar="NAME", help="Run a query of the examples.", autocompletion=complete_examples),
+    ] = None,
     examples: Annotated[bool, typer.Option("--examples", help="List the examples with their SQL, and stop.")] = False,
 ) -> None:
     """Run SQL over the tables of a capture.

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from tracecorr.cli.completion import complete_verdicts
 from tracecorr.cli.console import (
     FAILED,
     UNKNOWN,
@@ -33,7 +34,11 @@ def report_verb(
     strict: Annotated[bool, typer.Option("--strict", help="With --check: exit with 5 when one is UNKNOWN.")] = False,
     verdict: Annotated[
         list[str] | None,
-        typer.Option(metavar="NAME", help="Judge only this claim, named as in the report; may be repeated."),
+        typer.Option(
+            metavar="NAME",
+            help="Judge only this claim, named as in the report; may be repeated.",
+            autocompletion=complete_verdicts,
+        ),
     ] = None,
     threshold: Annotated[
         list[str] | None, typer.Option(metavar="NAME=VALUE", help="Limit of a verdict, such as kfd_create_ns=2000000.")

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from tracecorr.cli.completion import complete_captures
 from tracecorr.cli.console import ended_in_order, open_capture, say
 from tracecorr.model.errors import CaptureError, InputError
 
@@ -38,7 +39,11 @@ NoBrowserOption = Annotated[bool, typer.Option("--no-browser", help="Do not open
 def serve_verb(
     names: Annotated[
         list[Path] | None,
-        typer.Argument(metavar="NAME", help="Capture folders; without them all in the current folder."),
+        typer.Argument(
+            metavar="NAME",
+            help="Capture folders; without them all in the current folder.",
+            autocompletion=complete_captures,
+        ),
     ] = None,
     host: HostOption = "127.0.0.1",
     port: PortOption = None,

@@ -14,6 +14,7 @@ from tracecorr.model.errors import InputError
 from tracecorr.model.kinds import LAYERS
 
 _UNITS = {"ns": 1, "us": 1_000, "ms": 1_000_000, "s": 1_000_000_000, "": 1_000_000_000}
+_MOST_NAMED = 20
 _TIME = re.compile(r"(\d+(?:\.\d+)?)(ns|us|ms|s|)")
 
 
@@ -65,14 +66,26 @@ class Selection:
 
 
 def _check_processes(tables: Tables, wanted: Sequence[int]) -> None:
-    known = collect(tables("processes").select("process"))["process"].to_list()
-    lacks = next((p for p in wanted if p not in known), None)
-    if lacks is not None:
-        raise InputError(f"there is no process {lacks} in the capture", f"processes are: {_list(known)}")
+    rows = collect(tables("processes").select("process", "pid", "log_pid", "comm"))
+    lacks = next((p for p in wanted if p not in rows["process"]), None)
+    if lacks is None:
+        return
+    meant = rows.filter(pl.any_horizontal(pl.col("pid", "log_pid") == lacks))
+    hint = "that pid is of" if meant.height else "processes are"
+    raise InputError(
+        f"there is no process {lacks} in the capture: a row of `processes` is meant, not a pid",
+        f"{hint}: {_list(meant if meant.height else rows)}",
+    )
 
 
-def _list(numbers: Sequence[int]) -> str:
-    return ", ".join(map(str, numbers[:20])) + (", ..." if len(numbers) > 20 else "") if numbers else "none"
+def _list(processes: pl.DataFrame) -> str:
+    """Return the numbers of processes, each with its name and pid where they are known."""
+    told = [
+        f"{row['process']} ({' '.join(str(t) for t in (row['comm'], pid) if t is not None) or 'unknown'})"
+        for row in processes.head(_MOST_NAMED).iter_rows(named=True)
+        for pid in (row["pid"] if row["pid"] is not None else row["log_pid"],)
+    ]
+    return ", ".join(told) + (", ..." if processes.height > _MOST_NAMED else "") if told else "none"
 
 
 def first_ns(tables: Tables) -> int:

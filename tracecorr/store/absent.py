@@ -28,12 +28,26 @@ def describe_absent(path: Path, captures: list[Path]) -> CaptureError:
         option = find_option(path)
         hint = f"make one of it: tracecorr import {option} {quote_path(path)}" if option else _MAKE
         return CaptureError(f"{path} is a file and no capture folder", hint)
+    if (path / "capture.json").exists():
+        return CaptureError(f"{path / 'capture.json'} is damaged: it holds no whole description", _import_again(path))
     if path.is_dir():
         return CaptureError(f"{path} is no capture folder: its capture.json cannot be read", _name(captures))
     by_name = {name: capture for capture in captures for name in (capture.name, capture.stem)}
     alike = get_close_matches(path.name, by_name, n=1)
     hint = f"did you mean {by_name[alike[0]]}?" if alike else _name(captures)
     return CaptureError(f"there is no capture folder {path}", hint)
+
+
+def _import_again(path: Path) -> str:
+    """Return how a capture folder whose description is lost becomes one again: its raw files are whole."""
+    raw = path / "raw"
+    sources = (("--amd-log", "amd_log"), ("--ftrace", "ftrace"), ("--hqd", "hqd"), ("--rocprof", "rocprof"))
+    words = [f"{option} {quote_path(raw / name)}/*" for option, name in sources if any((raw / name).glob("*"))]
+    if not words:
+        return _MAKE
+    clock = raw / "clock.json"
+    words += [f"--clock-samples {quote_path(clock)}"] if clock.is_file() else []
+    return f"import its raw files again: tracecorr import {' '.join(words)} -o NEW"
 
 
 def _name(captures: list[Path]) -> str:

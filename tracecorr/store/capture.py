@@ -141,11 +141,13 @@ class Capture:
         Raises:
             OSError, InputError: the formats cannot be read.
         """
+        from tracecorr.parse.ftrace.perf_records import render_sample
         from tracecorr.parse.ftrace.shown import render_record
 
         if file not in self._formats:
             self._formats[file] = self._read_formats(file)
-        return render_record(record, self._formats[file])
+        is_perf = next(e["form"] for e in self.info["files"] if int(e["file"]) == file) == "perf"
+        return (render_sample if is_perf else render_record)(record, self._formats[file])
 
     def _read_formats(self, file: int) -> Mapping[int, Format]:
         """Return the formats of the events of a file of binary records; none of other files."""
@@ -155,7 +157,7 @@ class Capture:
         folder, home = Path(entry["path"]).parent, entry.get("capture")
         others = (e for e in self.info["files"] if e["form"] == "description" and e.get("capture") == home)
         beside = [self._raw_path(int(e["file"])) for e in others if Path(e["path"]).is_relative_to(folder)]
-        return read_formats(self._raw_path(file), beside) if entry["form"] in ("pages", "trace_dat") else {}
+        return read_formats(self._raw_path(file), beside) if entry["form"] in ("pages", "perf", "trace_dat") else {}
 
     def file_path(self, file: int) -> str:
         """Return the path of a raw file inside the folder; of a dataset of many nodes, behind its capture's folder."""

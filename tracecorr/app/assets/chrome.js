@@ -78,6 +78,8 @@ window.TL = window.TL || {};
   function selector(meta) {
     const list = TL.make("select");
     list.setAttribute("aria-label", "capture");
+    list.title = meta.name; // of two captures it may be wider than its place
+    list.classList.toggle("tl-two", TL.isPair());
     const shown = TL.isPair() ? "" : meta.shown;
     for (const [value, text] of [...(shown ? [] : [["", meta.name]]), ...meta.captures.map((name) => [name, name])]) {
       const option = TL.make("option", "", text);

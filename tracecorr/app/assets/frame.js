@@ -36,7 +36,8 @@ window.TL = window.TL || {};
     ctx.font = TL.FONT;
     ctx.textBaseline = "middle";
     ctx.fillStyle = theme.text;
-    const zero = base ? ["from " + TL.ns(base) + " after start", TL.ns(base) + " +"] : ["0 = start of the capture", "0 = start"];
+    const of = view.meta.zero; // of two captures it says which one begins there
+    const zero = base ? ["from " + TL.ns(base) + " after " + of, TL.ns(base) + " +"] : [...(of === "start" ? ["0 = start of the capture"] : []), "0 = " + of];
     ctx.fillText(zero.find((text) => TL.textWidth(ctx, text) < TL.GUTTER - 16) || zero[1], 8, y + TL.RULER_H / 2);
     for (const [t, text] of list) {
       const x = view.x(t);

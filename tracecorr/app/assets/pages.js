@@ -59,7 +59,7 @@ window.TL = window.TL || {};
       TL.changed(); // its address names what is compared
       await show(found, () => mine === asked);
       if (mine === asked && readings !== TL.view.meta.readings) TL.outdatePage();
-    } catch (problem) { if (mine === asked) host().replaceChildren(TL.make("p", "tl-note", problem.message)); } finally { TL.release(); }
+    } catch (problem) { if (mine === asked) host().replaceChildren(...problem.message.split("\n").map((line) => TL.make("p", "tl-note", line))); } finally { TL.release(); }
   };
 
   // A recording goes on while its page is read: the page stays, but the numbers of its events are those of before.

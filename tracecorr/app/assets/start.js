@@ -90,9 +90,15 @@ window.__perf = { log: [], idle: false };
     }
     const found = await TL.api.step(view.selected, kind, back);
     if (!isOpen()) return;
-    if (found.event === null) TL.message(kind === "parent" ? "this event has no parent" : "no " + (back ? "earlier" : "later") + " event of the same " + kind);
+    if (found.event === null) TL.message(tellNone(kind, back, found.lacks));
     else { TL.message(""); await choose(found.event, true); }
   });
+
+  function tellNone(kind, back, lacks) {
+    if (kind === "parent" || lacks) return "this event has no " + kind;
+    const none = "no " + (back ? "earlier " : "later ");
+    return none + (kind === "error" ? "error" : "event of the same " + (kind === "thread" ? "thread and layer" : kind));
+  }
 
   // Call after every change of the view: draws at once from what is there, fetches what is missing.
   TL.changed = function () {

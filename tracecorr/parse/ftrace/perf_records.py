@@ -18,9 +18,10 @@ import numpy.typing as npt
 
 from tracecorr.model.parts import Block
 from tracecorr.parse.digits import Ints
-from tracecorr.parse.ftrace.formats import PageTrace, parse_formats
+from tracecorr.parse.ftrace.formats import Format, PageTrace, parse_formats
 from tracecorr.parse.ftrace.pages import RecordReader, torn_ends
 from tracecorr.parse.ftrace.ring import SLACK, Bytes, Records, word_view
+from tracecorr.parse.ftrace.shown import render_event
 from tracecorr.parse.ftrace.streams import Account, Gap, Window
 
 # Types of perf's records (perf_event.h).
@@ -54,6 +55,22 @@ def read_perf_records(
         reader.learn_processes(owners)
         yield reader.read(window)
     yield Block(events=reader.pairer.finish(), ledger=torn_ends(cpus, "torn_record"))
+
+
+def render_sample(sample: bytes, formats: Mapping[int, Format]) -> str:
+    """Return event, thread and fields of a sample; "" where the bytes are no whole sample of a known event.
+
+    Args:
+        sample: the bytes of one record of perf, its header included.
+        formats: by event id (`formats.parse_formats`).
+    """
+    whole = len(sample) >= _RECORD_AT + 4 and int.from_bytes(sample[6:8], "little") == len(sample)
+    if not whole or int.from_bytes(sample[:4], "little") != _SAMPLE:
+        return ""
+    flat = np.frombuffer(sample + bytes(SLACK), np.uint8)
+    has_id = _has_id(word_view(flat), np.zeros(1, np.int64), np.array([len(sample)]))[0]
+    begin = _RECORD_AT + _ID_BYTES * int(has_id)
+    return render_event(sample[begin : begin + int.from_bytes(sample[begin - 4 : begin], "little")], formats)
 
 
 @dataclass

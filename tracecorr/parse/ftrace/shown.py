@@ -26,7 +26,11 @@ def render_record(record: bytes, formats: Mapping[int, Format]) -> str:
     >>> render_record((6).to_bytes(4, "little") + data, known)
     'sys_enter_close: fd=0x3 (thread 41)'
     """
-    data = _payload(record)
+    return render_event(_payload(record), formats)
+
+
+def render_event(data: bytes, formats: Mapping[int, Format]) -> str:
+    """Return event, thread and fields of a record without the header of its buffer; "" as `render_record`."""
     event = formats.get(int.from_bytes(data[:2], "little")) if len(data) >= _COMMON else None
     if event is None or any(field.offset + field.size > len(data) for field in event.fields):
         return ""
