@@ -107,6 +107,7 @@ def test_function_graph_has_spans_and_depth() -> None:
     rows = trace.events.select("name", "stamp_ns", "end_stamp_ns", "depth", "flags").rows()
     assert rows == [("kfd_ioctl", 5100, 5400, 0, Flag.TRACED), ("pqm_create_queue", 5200, 5300, 1, Flag.TRACED)]
     assert trace.ledger["outcome"].to_list() == ["used"] and trace.ledger["records"].to_list() == [4]
+    assert trace.arg("duration_ns") == [290, 90], "of the clock of the tracer: no end of a span, but told as in a text"
 
 
 def test_a_call_of_function_graph_without_its_end_is_half_seen() -> None:

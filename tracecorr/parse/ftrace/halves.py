@@ -302,6 +302,16 @@ def add_graph(batch: Batch, frame: pl.DataFrame, depth: pl.Expr, dur_ns: pl.Expr
     )  # fmt: skip
 
 
+def add_durations(batch: Batch, frame: pl.DataFrame, *, of_exit: bool) -> None:
+    """Add what function_graph measured itself, column `dur_ns`, as args.
+
+    It is of the local clock of the CPU, begins before the entry is written, and leaves sleep out with the option
+    nosleep-time: the span of a call is that of its two stamps, where both are told.
+    """
+    told = frame.filter(pl.col("dur_ns") >= 0).with_columns(u_duration_ns=pl.col("dur_ns").cast(pl.UInt64))
+    batch.add_args(told, ["duration_ns"], of_exit=of_exit)
+
+
 def add_event(batch: Batch, frame: pl.DataFrame, event: str, keys: list[str]) -> None:
     """Add tracepoint records with the fields `keys`; without any, the column `rest` is their `body`."""
     batch.add(frame, phase=INSTANT, call=0, layer=event_layer(event), name=event or "unknown")

@@ -215,7 +215,10 @@ class Payloads:
         frame = frame.with_columns(self._names.symbols.names(rows.numbers(event, "func")))
         # Both times come from another clock than the record: their difference is right, they are not.
         dur_ns = (hv.value_of(frame, "rettime") - hv.value_of(frame, "calltime")).reinterpret(signed=True)
-        return hv.add_graph(batch, frame, pl.col("u_depth"), dur_ns, is_exit=event.name == "funcgraph_exit")
+        frame = frame.with_columns(dur_ns=dur_ns)
+        is_exit = event.name == "funcgraph_exit"
+        hv.add_graph(batch, frame, pl.col("u_depth"), pl.col("dur_ns"), is_exit=is_exit)
+        return hv.add_durations(batch, frame, of_exit=True) if is_exit else None
 
     def _print(self, batch: hv.Batch, rows: Rows, event: Format) -> None:
         frame, _ = rows.frame(event, ("buf",))
