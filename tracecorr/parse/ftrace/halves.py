@@ -61,6 +61,8 @@ _COPY = re.compile(r"__\d+$")
 _ROCTX = re.compile(r"roctx_(push|pop|mark)(?:__\d+)?$")
 _ADDRESS_CALLS = ("mmap", "mremap", "brk", "shmat")
 _RETURN_KEYS = ("ret", "retval", "status")
+# The tracers tell the entry of a function: its start, or what follows its ENDBR. A probe further behind is none of it.
+ENTRY = 16
 
 
 @dataclass
@@ -264,8 +266,20 @@ def add_hits(batch: Batch, frame: pl.DataFrame, event: str, keys: list[str], *, 
         add_probe(batch, frame, event, keys, is_return=is_return)
 
 
+def name_site(function: str, offset: int) -> str:
+    """Return the name of what a probe tells at an offset of a function: the function at its entry, else the place.
+
+    >>> name_site("kfd_ioctl", 4), name_site("kfd_ioctl", 0x120)
+    ('kfd_ioctl', 'kfd_ioctl+0x120')
+    """
+    return function if offset <= ENTRY else f"{function}+{offset:#x}"
+
+
 def add_probe(batch: Batch, frame: pl.DataFrame, event: str, keys: list[str], *, is_return: bool) -> None:
-    """Add hits of a kernel or user probe; columns `function` (null = user space) and `module`."""
+    """Add hits of a kernel or user probe; columns `function` (null = user space; else of `name_site`) and `module`."""
+    place = pl.col("function").str.contains("+", literal=True).fill_null(value=False)
+    _add_places(batch, frame.filter(place), keys)
+    frame = frame.filter(~place)
     user = pl.col("function").is_null()
     base = _COPY.sub("", event[:-4] if is_return and event.endswith("_ret") else event)
     name = pl.when(user).then(pl.lit(base)).otherwise(pl.col("function"))
@@ -283,6 +297,12 @@ def add_probe(batch: Batch, frame: pl.DataFrame, event: str, keys: list[str], *,
         columns["result"] = pl.coalesce(pl.lit(results(frame, value)), text_of(frame, value).cast(CAT))
     batch.add(frame, phase=EXIT if is_return else ENTER, call=FUNCTION, **columns)
     batch.add_args(frame, [k for k in keys if k != value], of_exit=is_return)
+
+
+def _add_places(batch: Batch, frame: pl.DataFrame, keys: list[str]) -> None:
+    """Add hits of a probe within a function: moments in its call, and no call of it."""
+    batch.add(frame, phase=INSTANT, call=FUNCTION, layer="other", name=pl.col("function"))
+    batch.add_args(frame, keys)
 
 
 def add_function(batch: Batch, frame: pl.DataFrame) -> None:

@@ -230,6 +230,12 @@ def _read_site(text: bytes) -> tuple[str | None, str | None, bool] | None:
     found = _PROBE.match(site)
     if found is None or not _IS_PROBE.match(site):
         return None
-    at = found["at"]
-    is_address = re.fullmatch("0x[0-9a-f]+", at) is not None
-    return None if is_address else re.sub(r"\+0x.*$", "", at), found["module"], found["caller"] is not None
+    return name_place(found["at"]), found["module"], found["caller"] is not None
+
+
+def name_place(at: str) -> str | None:
+    """Return what a probe at such a place tells, `kfd_ioctl+0x4/0x570`; None for an address."""
+    function, _, offset = at.partition("/")[0].partition("+0x")
+    if re.fullmatch("0x[0-9a-f]+", at):
+        return None
+    return hv.name_site(function, int(offset, 16) if re.fullmatch("[0-9a-f]+", offset) else 0)

@@ -26,7 +26,7 @@ from tracecorr.parse.ftrace.lines import (
 from tracecorr.parse.ftrace.markers import CLOCK_TEXT, DRIVER_TEXT, MARKERS, add_marker_texts, add_printk
 from tracecorr.parse.ftrace.pairing import Pairer
 from tracecorr.parse.ftrace.prefixes import COUNTING_CLOCKS, USUAL, WHOLE_CLOCK, Prefix, find_prefix, in_ns
-from tracecorr.parse.ftrace.quick import IS_PROBE, PROBE, Quick
+from tracecorr.parse.ftrace.quick import IS_PROBE, PROBE, Quick, name_place
 from tracecorr.parse.ftrace.syscalls import syscall_of
 from tracecorr.parse.ftrace.written import Written
 from tracecorr.parse.kfd.tracepoints import hex_fields, plain_body
@@ -307,18 +307,17 @@ def _add_exits(batch: hv.Batch, name: str, frame: pl.DataFrame) -> None:
 
 def _add_probes(batch: hv.Batch, event: str, frame: pl.DataFrame) -> None:
     frame = frame.with_columns(pl.col("rest").str.extract_groups(_PROBE).alias("p")).unnest("p")
-    at = pl.col("at").str.replace(r"\+0x.*$", "")
-    is_address = pl.col("at").str.contains("^0x[0-9a-f]+$")
+    names = {at: name_place(at) for at in frame["at"].unique()}
     frame = frame.with_columns(
-        pl.when(~is_address).then(at).alias("function"),
+        pl.col("at").replace_strict(names, return_dtype=pl.String).alias("function"),
         pl.col("fields").fill_null(""),
         pl.col("caller").is_not_null().alias("back"),
     )
     for (back,), part in frame.partition_by("back", as_dict=True).items():
         for keys, rows in split_fields(part, "equals", "fields"):
-            names = [k[2:] for k in keys]
+            fields = [k[2:] for k in keys]
             rows = rows.with_columns(typed_fields(keys))
-            hv.add_hits(batch, rows, event, names, is_return=bool(back))
+            hv.add_hits(batch, rows, event, fields, is_return=bool(back))
             if not keys:
                 batch.add_text(rows, "body", pl.col("fields"))
 
