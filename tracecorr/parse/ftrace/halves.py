@@ -33,6 +33,7 @@ _TYPES: dict[str, pl.DataType | type[pl.DataType]] = {
     "name": CAT, "phase": pl.Int8, "call": pl.Int8, "key": CAT, "result": CAT,
     "ring": pl.UInt64, "packet_index": pl.Int64, "arg": pl.UInt64, "fd": pl.Int32, "cmd": pl.UInt32,
     "size_bytes": pl.Int64, "depth": pl.UInt16, "parent_offset": pl.Int64, "dur_ns": pl.Int64,
+    "probe": CAT,  # event of a probe of a kernel function
     "is_raw": pl.Boolean,  # of `raw_syscalls`
     "is_crossed": pl.Boolean,  # see `Calls.crossed`
 }  # fmt: skip
@@ -285,6 +286,7 @@ def add_probe(batch: Batch, frame: pl.DataFrame, event: str, keys: list[str], *,
     name = pl.when(user).then(pl.lit(base)).otherwise(pl.col("function"))
     layer = pl.when(user).then(pl.lit("hsa")).otherwise(layer_of(pl.col("function"), pl.col("module")))
     columns: dict[str, pl.Expr | str | None] = {"layer": layer, "name": name, "key": name}
+    columns["probe"] = pl.when(~user).then(pl.lit(event))
     if not is_return and {"cmd", "arg"} <= set(keys):
         # Of kfd_ioctl(file, cmd, arg): the request, as of the system call around it.
         of_driver = pl.col("function") == "kfd_ioctl"
