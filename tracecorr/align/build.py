@@ -74,6 +74,7 @@ def _is_no_boot(fitted: dict[tuple[str, str], ClockMap], evidence: ClockEvidence
     rows = [
         row
         for source, first, last in spans.collect().iter_rows()
+        if fitted[source, "boot"].aligned
         for row in fitted[source, "boot"].summarize(f"{source}:boot", first, last)
     ]
     return bool(rows) and find_refuted(pl.DataFrame(rows)) is not None
