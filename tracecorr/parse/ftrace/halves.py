@@ -267,6 +267,11 @@ def add_hits(batch: Batch, frame: pl.DataFrame, event: str, keys: list[str], *, 
         add_probe(batch, frame, event, keys, is_return=is_return)
 
 
+def base_name(event: str) -> str:
+    """Return the name of a probe, without what says that it is one of a return."""
+    return event.removesuffix("_ret")
+
+
 def name_site(function: str, offset: int) -> str:
     """Return the name of what a probe tells at an offset of a function: the function at its entry, else the place.
 
@@ -282,7 +287,7 @@ def add_probe(batch: Batch, frame: pl.DataFrame, event: str, keys: list[str], *,
     _add_places(batch, frame.filter(place), keys)
     frame = frame.filter(~place)
     user = pl.col("function").is_null()
-    base = _COPY.sub("", event[:-4] if is_return and event.endswith("_ret") else event)
+    base = _COPY.sub("", base_name(event) if is_return else event)
     name = pl.when(user).then(pl.lit(base)).otherwise(pl.col("function"))
     layer = pl.when(user).then(pl.lit("hsa")).otherwise(layer_of(pl.col("function"), pl.col("module")))
     columns: dict[str, pl.Expr | str | None] = {"layer": layer, "name": name, "key": name}

@@ -208,7 +208,7 @@ class Payloads:
             return one[np.zeros(len(site), np.uint32)]
         # Its own name is the next best, and whoever defined it may have put it into a group that is called like the
         # driver.
-        name = event.name[:-4] if event.name.endswith("_ret") else event.name
+        name = hv.base_name(event.name)
         group = pl.lit(event.system if event.system in _DRIVER_GROUPS else None, pl.String)
         known = ~pl.col("function").str.starts_with("0x")
         return self._names.symbols.names(site).select(

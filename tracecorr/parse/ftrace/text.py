@@ -26,7 +26,7 @@ from tracecorr.parse.ftrace.lines import (
 from tracecorr.parse.ftrace.markers import CLOCK_TEXT, DRIVER_TEXT, MARKERS, add_marker_texts, add_printk
 from tracecorr.parse.ftrace.pairing import Pairer
 from tracecorr.parse.ftrace.prefixes import COUNTING_CLOCKS, USUAL, WHOLE_CLOCK, Prefix, find_prefix, in_ns
-from tracecorr.parse.ftrace.quick import IS_PROBE, PROBE, Quick, name_place
+from tracecorr.parse.ftrace.quick import BARE, IS_PROBE, PROBE, Quick, name_place
 from tracecorr.parse.ftrace.syscalls import syscall_of
 from tracecorr.parse.ftrace.written import Written
 from tracecorr.parse.kfd.tracepoints import hex_fields, plain_body
@@ -42,6 +42,7 @@ _FIELDED = r"(?:^|[ ,])\w+=(?:0x[0-9a-f]+ \(-?\d+\)|\((?:0x[0-9a-f]+|\d+)\))(?:[
 _RAW_ENTER = r"^NR (-?\d+) \((\w+), (\w+), (\w+), (\w+), (\w+), (\w+)\)"
 _RAW_EXIT = r"^NR (-?\d+) = (-?\d+)"
 _HEAD_BYTES = 1 << 16
+_OF_KERNEL = "^[89a-f][0-9a-f]{15}$"
 _PATH = r'(?s)^(\S+) "(.*)"$'
 
 
@@ -307,9 +308,16 @@ def _add_exits(batch: hv.Batch, name: str, frame: pl.DataFrame) -> None:
 
 def _add_probes(batch: hv.Batch, event: str, frame: pl.DataFrame) -> None:
     frame = frame.with_columns(pl.col("rest").str.extract_groups(_PROBE).alias("p")).unnest("p")
+    bare = pl.all_horizontal(pl.col(side).str.contains(BARE).fill_null(value=True) for side in ("at", "caller"))
+    site = pl.coalesce("caller", "at")
     names = {at: name_place(at) for at in frame["at"].unique()}
     frame = frame.with_columns(
-        pl.col("at").replace_strict(names, return_dtype=pl.String).alias("function"),
+        # An address of the kernel names no function: the best name is that of the probe.
+        pl.when(~bare)
+        .then(pl.col("at").replace_strict(names, return_dtype=pl.String))
+        .when(site.str.contains(_OF_KERNEL))
+        .then(pl.lit(hv.base_name(event)))
+        .alias("function"),
         pl.col("fields").fill_null(""),
         pl.col("caller").is_not_null().alias("back"),
     )
