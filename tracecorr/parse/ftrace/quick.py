@@ -21,7 +21,7 @@ from tracecorr.parse.text import Codes, Text, decimal, hexadecimal
 
 # Where a probe is: `(kfd_ioctl+0x4/0x570 [amdgpu])`, `(0x7f7bd24c11c0)`, `(__x64_sys_ioctl+0x8d/0xd0 <- kfd_ioctl)`.
 PROBE = r"^\((?:(?P<caller>[^()]*) <- )?(?P<at>[^\s()]+)(?: \[(?P<module>[\w-]+)\])?\)"
-IS_PROBE = r"^\((?:[^()]* <- [^\s()]+|(?:0x)?[0-9a-f]{6,16}|[^\s()]+\+0x[^\s()]*)(?: \[[\w-]+\])?\)(?:\s|$)"
+IS_PROBE = r"^\((?:[^()]* <- [^\s()]+|0x[0-9a-f]+|[0-9a-f]{6,16}|[^\s()]+\+0x[^\s()]*)(?: \[[\w-]+\])?\)(?:\s|$)"
 # trace-cmd report prints addresses alone, and a function before what it returns to.
 BARE = r"^[0-9a-f]{6,16}$"
 _PROBE, _IS_PROBE = re.compile(PROBE), re.compile(IS_PROBE)
