@@ -76,7 +76,7 @@ def _find_changes(traces: Sequence[SourcePart], events: Sequence[pl.DataFrame]) 
     losses, doubled = drop_repeated_losses([part.stored.losses for part in traces], repeated)
     gone = [rows[repeated.filter(pl.col("trace") == n)["row"]] for n, rows in enumerate(events)]
     counts = [len(rows) + rows["end_offset"].count() for rows in gone]
-    losses = drop_held_losses(losses, [part.stored.ledger for part in traces], counts)
+    losses = drop_held_losses(losses, [part.stored.ledger for part in traces], events, counts)
     joined = find_parted_calls(events, repeated, losses)
     args = _move_args(traces, events, joined)
     of_trace = pl.col("trace")

@@ -64,7 +64,12 @@ def list_scenes(quick: bool) -> Iterator[tuple[str, Scene]]:
 def _vary_clocks() -> Iterator[tuple[str, Scene]]:
     for name, clock in _CLOCKS.items():
         for samples in (0.0, 1.0):
-            yield f"{name}, {'samples' if samples else 'pairs'}", replace(_BASE, clock=clock, samples_s=samples)
+            yield f"{name}, {'samples' if samples else 'pairs'}", _put_on(replace(_BASE, samples_s=samples), clock)
+
+
+def _put_on(scene: Scene, clock: ClockModel) -> Scene:
+    """Return the scene with a trace on a clock; ROCr's lines are on the same CLOCK_MONOTONIC_RAW."""
+    return replace(scene, clock=clock, raw=clock if clock.name == "mono_raw" else scene.raw)
 
 
 def _vary_structures(quick: bool) -> Iterator[tuple[str, Scene]]:
@@ -92,7 +97,5 @@ def _vary_lengths() -> Iterator[tuple[str, Scene]]:
         for span in (0.3, 20.0):
             for samples in (0.0, 1.0):
                 kind = "samples" if samples else "pairs"
-                scene = replace(
-                    _BASE, clock=_CLOCKS[name], samples_s=samples, span_s=span, launch_gap_us=800.0, threads=1
-                )
-                yield f"{name}, {span:g} s, {kind}", scene
+                scene = replace(_BASE, samples_s=samples, span_s=span, launch_gap_us=800.0, threads=1)
+                yield f"{name}, {span:g} s, {kind}", _put_on(scene, _CLOCKS[name])

@@ -9,7 +9,7 @@ import numpy as np
 import polars as pl
 import pytest
 
-from tracecorr.align.refuted import find_refuted_ns
+from tracecorr.align.refuted import find_refuted
 from tracecorr.analyze.clocks import describe_fitted_rate
 from tracecorr.analyze.verdicts import Outcome, judge_capture
 from tracecorr.pipeline import correlate, import_files
@@ -97,7 +97,7 @@ def test_a_trace_that_is_not_mono_is_said_to_be_none(data_folder: Path, tmp_path
 @pytest.mark.parametrize("name", ["captures/streams-priority", "captures/mt-threads", "captures/caseA-1stream"])
 def test_a_trace_that_is_mono_is_believed(name: str, data_folder: Path, tmp_path: Path) -> None:
     capture = _import(data_folder / name, tmp_path / "x.tracecorr", clock="mono")
-    assert find_refuted_ns(_clocks(capture)) is None
+    assert find_refuted(_clocks(capture)) is None
     assert not [text for text in capture.info["warnings"] if text.startswith(_SAID)]
 
 
@@ -116,4 +116,42 @@ def test_zero_outside_of_the_bounds_refutes_it(changed: dict[str, Any], beside_n
         "source": "ftrace:mono", "method": "causal_pairs", "from_ns": 0, "to_ns": 10**10, "offset_ns": -500,
         "rate_ppb": 0, "lo_ns": 100, "hi_ns": 100, **changed,
     }  # fmt: skip
-    assert find_refuted_ns(pl.DataFrame([row])) == beside_ns
+    assert find_refuted(pl.DataFrame([row])) == (None if beside_ns is None else ("mono", beside_ns))
+
+
+@pytest.mark.parametrize(
+    ("clock", "changed", "other", "beside_ns"),
+    [
+        ("boot", {}, {}, -4_500), ("boot", {}, {"lo_ns": 4_400}, None), ("boot", {"hi_ns": 4_500}, {}, None),
+        ("boot", {}, {"offset_ns": -5_050}, None), ("boot", {}, {"source": "rocprof:boot"}, -4_500),
+        # The host may have slept in between.
+        ("boot", {}, {"from_ns": 2 * 10**10, "to_ns": 3 * 10**10}, None),
+        ("boot", {}, {"method": "unaligned"}, None), ("boot", {}, {"source": "ftrace:boot"}, None),
+        ("boot", {"offset_ns": 5_000}, {"offset_ns": 5_000}, 5_000), ("boot", {}, {"rate_ppb": 500}, -9_500),
+        ("mono_raw", {}, {"source": "amd_log:mono_raw"}, -4_500), ("mono_raw", {"offset_ns": 5_000}, {}, None),
+        ("tai", {}, {"source": "amd_log:tai"}, None),
+    ],
+)  # fmt: skip
+def test_one_clock_is_at_one_time_wherever_it_is_shown(
+    clock: str, changed: dict[str, Any], other: dict[str, Any], beside_ns: int | None
+) -> None:
+    """SYNTHETIC pieces of 10 s."""
+    row = {
+        "source": f"ftrace:{clock}", "method": "causal_pairs", "from_ns": 0, "to_ns": 10**10, "offset_ns": -5_000,
+        "rate_ppb": 0, "lo_ns": 100, "hi_ns": 100,
+    }  # fmt: skip
+    of_log = {**row, "source": "amd_log:boot", "offset_ns": -500, **other}
+    found = find_refuted(pl.DataFrame([{**row, **changed}, of_log]))
+    assert found == (None if beside_ns is None else (clock, beside_ns))
+
+
+@pytest.mark.parametrize("clock", ["boot", "mono_raw"])
+def test_a_trace_that_is_not_on_the_clock_of_the_gpu_times_is_told(
+    clock: str, data_folder: Path, tmp_path: Path
+) -> None:
+    """Of CLOCK_MONOTONIC_RAW the log of this program has no line: nothing contradicts that."""
+    source = data_folder / "captures" / "t1-local-clock"
+    wrong, right = (_import(source, tmp_path / f"{c}.tracecorr", clock=c) for c in (clock, "local"))
+    said = f"ftrace:{clock}: the trace was said to be on CLOCK_BOOTTIME, but the evidence shows that it runs -24.454 ms"
+    assert any(text.startswith(said) for text in wrong.info["warnings"]) == (clock == "boot")
+    assert _trace_rows(wrong).equals(_trace_rows(right)), "nor are its bounds those of a clock of one rate"

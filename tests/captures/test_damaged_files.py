@@ -65,15 +65,16 @@ def _import(recorded: Path, folder: Path, damage: Damage, trace: str) -> tuple[C
         # Of the 3185 records of the CPU, as its counters say; the span is that of the page which is cut.
         pytest.param(_cut("raw/cpu1.bin", 50_000), "raw", "cpu1.bin", {"torn_page"},
                      "1832, and those of 1 span of unknown number", id="pages cut"),
+        # Of the 4652 records that the header tells.
         pytest.param(_cut("ftrace.txt", 300_000), "ftrace.txt", "0-ftrace.txt", {"torn_line"},
-                     "an unknown number, in 1 span", id="text cut"),
+                     "1894, and those of 1 span of unknown number", id="text cut"),
         pytest.param(_cut("amd.log", 1_234_567), "raw", "0-amd.log", {"torn_record"}, "an unknown number, in 1 span",
                      id="log cut"),
         pytest.param(_remove_formats, "raw", "cpu0.bin", {"unknown_event_id"}, "4652", id="no formats"),
         pytest.param(_make_hole("amd.log", 1_000_000), "raw", "0-amd.log", {"nul_bytes"},
                      "at least 3, and those of 1 span of unknown number", id="hole in a log"),
         pytest.param(_make_hole("ftrace.txt", 200_000), "ftrace.txt", "0-ftrace.txt", {"nul_bytes"},
-                     "an unknown number, in 1 span", id="hole in a text"),
+                     "36, and those of 1 span of unknown number", id="hole in a text"),
         pytest.param(_change_bytes("ftrace.txt"), "ftrace.txt", "0-ftrace.txt", {"broken_record"}, "\\d+",
                      id="bytes of a text"),
     ],

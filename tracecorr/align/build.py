@@ -26,6 +26,7 @@ from tracecorr.align.evidence import (
 )
 from tracecorr.align.lines import fit_lines
 from tracecorr.align.outside_calls import count_outside
+from tracecorr.align.refuted import find_refuted
 from tracecorr.align.rocprof_pairs import bound_profile
 from tracecorr.align.rows import list_groups
 from tracecorr.align.samples import are_of_another_run, bound_marks, bound_readings, bound_top_buffer
@@ -55,7 +56,28 @@ def fit_clocks(evidence: ClockEvidence) -> dict[str, ClockMap]:
     clocks = list_groups(evidence.records, ["source", "clock"])
     keys = clocks.select(pl.col("source").cast(pl.String), pl.col("clock").cast(pl.String).fill_null("unknown"))
     fitted = {(source, clock): _fit(source, clock, evidence) for source, clock in keys.iter_rows()}
+    if _is_no_boot(fitted, evidence):
+        trace = select_trace(evidence.records)
+        other = _fit_other(fitted["ftrace", "boot"], evidence, trace)
+        fitted["ftrace", "boot"] = other.settle(_list_stamps(trace.lazy()))
     return {f"{source}:{clock}": _draw(m, source, clock, evidence) for (source, clock), m in fitted.items()}
+
+
+def _is_no_boot(fitted: dict[tuple[str, str], ClockMap], evidence: ClockEvidence) -> bool:
+    """Tell whether a trace that is said to be on CLOCK_BOOTTIME is not: of another one the rate is not that."""
+    if ("ftrace", "boot") not in fitted:
+        return False
+    boot = evidence.records.lazy().filter(pl.col("clock").cast(pl.String) == "boot").drop_nulls("stamp_ns")
+    spans = boot.group_by(pl.col("source").cast(pl.String)).agg(
+        first=pl.col("stamp_ns").min(), last=pl.col("stamp_ns").max()
+    )
+    rows = [
+        row
+        for source, first, last in spans.collect().iter_rows()
+        if fitted[source, "boot"].aligned
+        for row in fitted[source, "boot"].summarize(f"{source}:boot", first, last)
+    ]
+    return bool(rows) and find_refuted(pl.DataFrame(rows)) is not None
 
 
 def _draw(clock_map: ClockMap, source: str, clock: str, evidence: ClockEvidence) -> ClockMap:

@@ -78,7 +78,7 @@ def skip_repeated_records(ledger: pl.DataFrame, dropped: pl.DataFrame, doubled: 
         pl.col("records", "bytes").sum(), pl.col("taken", "size").first()
     )
     used = pl.col("outcome").cast(pl.String) == "used"
-    moved = {name: pl.min_horizontal(count, name).fill_null(0) for name, count in counts.items()}
+    moved = {name: pl.min_horizontal(pl.col(count).fill_null(0), name) for name, count in counts.items()}
     rows = sums.filter(used, pl.col("taken").is_not_null()).with_columns(
         outcome=pl.lit("skipped", schema.CAT), reason=pl.lit(REPEATED_TRACE, schema.CAT), **moved
     )
@@ -103,8 +103,8 @@ def drop_repeated_losses(
     told = pl.concat([rows.with_row_index("row").with_columns(trace=pl.lit(n)) for n, rows in enumerate(losses)])
     sharing = pl.concat([repeated["trace"], repeated["holder"]]).unique()
     same = told.filter(pl.col("trace").is_in(sharing.implode()))
-    # A piece may begin behind a loss. That of a header lies before the first record, wherever that is.
-    is_head = pl.col("cpu").is_null() & pl.col("from_ns").is_null() & pl.col("count").is_not_null()
+    # A piece may begin behind a loss. That of a header lies before the first records, wherever those are.
+    is_head = pl.all_horizontal(pl.col("cpu", "from_ns").is_null(), pl.col("to_ns", "count").is_not_null())
     ended = pl.when(~is_head).then(round_stamp(pl.col("to_ns")))
     same = same.filter(is_head | pl.col("cpu").is_not_null() & pl.col("to_ns").is_not_null()).with_columns(
         ended=ended, nth=pl.int_range(pl.len()).over("trace", "cpu", ended, "count")
@@ -118,14 +118,18 @@ def drop_repeated_losses(
 
 
 def drop_held_losses(
-    losses: Sequence[pl.DataFrame], ledgers: Sequence[pl.DataFrame], repeated: Sequence[int]
+    losses: Sequence[pl.DataFrame],
+    ledgers: Sequence[pl.DataFrame],
+    events: Sequence[pl.DataFrame],
+    repeated: Sequence[int],
 ) -> list[pl.DataFrame]:
-    """Return the losses of each trace without records that counters tell of and another trace holds.
+    """Return the losses of each trace without records that counters or headers tell of and another trace holds.
 
-    Traces of which as many records are told, read and lacking ones together, are of one recording.
+    Traces of which as many records are told, read and lacking ones together, are of one recording. So are those that
+    follow on one and hold what it lacks: pieces of a text have no header.
 
     Args:
-        losses, ledgers: rows of each part.
+        losses, ledgers, events: rows of each part; of events the stamps.
         repeated: so many records of each trace are in another one, too.
     """
     is_lacking = pl.col("from_ns").is_null() & pl.col("to_ns").is_null() & pl.col("count").is_not_null()
@@ -135,13 +139,26 @@ def drop_held_losses(
     held = list(losses)
     for number, total in enumerate(told):
         same = [other for other, count in enumerate(told) if count == total]
-        if not lacking[number] or len(same) < 2:
+        if not lacking[number] or (len(same) < 2 and not _is_continued(number, lacking, read, events)):
             continue
-        left = total - sum(read[other] - repeated[other] for other in same)
+        left = 0 if len(same) < 2 else total - sum(read[other] - repeated[other] for other in same)
         # The first of them tells what all lack.
         rest = [{"source": "ftrace", "count": left}] if left > 0 and number == same[0] else []
         held[number] = pl.concat([losses[number].filter(~is_lacking), pl.DataFrame(rest, schema=schema.LOSSES.schema)])
     return held
+
+
+def _is_continued(number: int, lacking: Sequence[int], read: Sequence[int], events: Sequence[pl.DataFrame]) -> bool:
+    """Tell whether the traces that begin where a trace ends hold as many records as it lacks."""
+    ends = [(rows["stamp_ns"].min(), rows["stamp_ns"].max()) for rows in events]
+    end = ends[number][1]
+    after = [n for n, (first, _) in enumerate(ends) if n != number and not lacking[n] and _is_from(first, end)]
+    # A line that was cut in two is one more in the second file.
+    return bool(after) and 0 <= sum(read[n] for n in after) - lacking[number] <= len(after)
+
+
+def _is_from(first: object, end: object) -> bool:
+    return isinstance(first, int) and isinstance(end, int) and first >= end
 
 
 def warn_skipped_traces(ledger: pl.DataFrame, files: pl.DataFrame) -> list[str]:

@@ -86,6 +86,24 @@ def test_what_a_return_on_another_cpu_shows_belongs_to_its_call() -> None:
     assert told == (4, call["offset"][0], 88)
 
 
+@pytest.mark.parametrize(
+    ("probes", "kallsyms", "site", "named"),
+    [
+        ("", KALLSYMS, IOCTL + 4, ("kfd_ioctl", "kfd")), ("", "", IOCTL + 4, ("mine", "other")),
+        ("", KALLSYMS, CREATE + 400, ("mine", "other")), ("p:g/mine pqm_x", KALLSYMS, IOCTL + 4, ("pqm_x", "kfd")),
+        ("", KALLSYMS, 0x7F0000001000, ("mine", "hsa")),
+    ],
+)  # fmt: skip
+def test_a_probe_without_its_definition_is_named_by_the_symbols(
+    probes: str, kallsyms: str, site: int, named: tuple[str, str]
+) -> None:
+    """As in a trace.dat, which has symbols and no definitions. An address within a function is none of its calls."""
+    formats = {"g/mine": _format("mine", 20, ("unsigned long __probe_ip", 8, 8), ("u32 x", 16, 4))}
+    page = _page((20, struct.pack("<QI", site, 1)))
+    trace = PageTrace({0: page}, formats, kallsyms=kallsyms, probes=probes)
+    assert whole(read_ftrace_pages(trace, {0: 4}, "mono")).events.select("name", "layer").rows() == [named]
+
+
 def test_functions_have_names_and_modules() -> None:
     trace = _trace((1, struct.pack("<QQ", IOCTL + 4, 0)), (1, struct.pack("<QQ", CREATE + 400, 0)))
     assert trace.events["name"].to_list() == ["kfd_ioctl", hex(CREATE + 400)]
@@ -107,6 +125,7 @@ def test_function_graph_has_spans_and_depth() -> None:
     rows = trace.events.select("name", "stamp_ns", "end_stamp_ns", "depth", "flags").rows()
     assert rows == [("kfd_ioctl", 5100, 5400, 0, Flag.TRACED), ("pqm_create_queue", 5200, 5300, 1, Flag.TRACED)]
     assert trace.ledger["outcome"].to_list() == ["used"] and trace.ledger["records"].to_list() == [4]
+    assert trace.arg("duration_ns") == [290, 90], "of the clock of the tracer: no end of a span, but told as in a text"
 
 
 def test_a_call_of_function_graph_without_its_end_is_half_seen() -> None:

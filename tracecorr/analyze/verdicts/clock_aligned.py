@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import polars as pl
 
-from tracecorr.align.refuted import find_refuted_ns
+from tracecorr.align.refuted import Refuted, find_refuted
 from tracecorr.analyze.clocks import WIDTH_NS
 from tracecorr.analyze.frames import collect
 from tracecorr.analyze.values import render_ns
@@ -31,10 +31,10 @@ def judge(evidence: Evidence) -> Finding:
         counts["wide_outside_the_trace"] = len(far)
     if lost.height and counts["clocks"] > 1:
         return failed(f"unaligned: {', '.join(lost['source'].unique(maintain_order=True))}", counts)
-    beside_ns = find_refuted_ns(maps)
-    if beside_ns is not None:
-        counts["beside_monotonic_ns"] = beside_ns
-        return failed(_describe_refuted(beside_ns), counts)
+    refuted = find_refuted(maps)
+    if refuted:
+        counts[f"beside_{refuted.name.removeprefix('CLOCK_').lower()}_ns"] = refuted.beside_ns
+        return failed(_describe_refuted(refuted), counts)
     if counts["contradictions"]:
         return failed(f"{counts['contradictions']} clock samples or pairs contradict the maps", counts)
     if wide.height:
@@ -52,11 +52,11 @@ def judge(evidence: Evidence) -> Finding:
     return passed(said + _describe_far(maps, far), counts)
 
 
-def _describe_refuted(beside_ns: int) -> str:
-    way = "-" if beside_ns < 0 else "+"
+def _describe_refuted(refuted: Refuted) -> str:
+    way = "-" if refuted.beside_ns < 0 else "+"
     return (
-        f"the kernel trace was said to be on CLOCK_MONOTONIC, but runs {way}{render_ns(abs(beside_ns))} beside it: "
-        "import it with the clock that it was recorded with"
+        f"the kernel trace was said to be on {refuted.name}, but runs {way}{render_ns(abs(refuted.beside_ns))} beside "
+        "it: import it with the clock that it was recorded with"
     )
 
 

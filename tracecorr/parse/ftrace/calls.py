@@ -15,6 +15,8 @@ from tracecorr.parse.ftrace.halves import EXIT, FUNCTION, GRAPH, SYSCALL, number
 _OF_USER = ("doorbell", "signal", "hsa")
 # Two events that tell of one enter or exit follow each other within this time, an interrupt in between included.
 _TWIN_NS = 50_000
+# Two probes of one function fire one after the other; an emulated CPU takes 0.24 ms from one to the next.
+_BOTH_PROBES_NS = 1_000_000
 
 
 @dataclass
@@ -34,6 +36,7 @@ class Calls:
         child: functions, function_graph's too, that may lie in a system call of their thread.
         user: records that a thread leaves in user space.
         raw: records of `raw_syscalls`.
+        probe: code of the event of a probe of a kernel function; 0 for others.
         crossed: enters of earlier batches after which their thread entered or left a system call.
         doubtful: halves of a thread whose records are out of order, where two have one time.
         stamp: time; -1 where there is none.
@@ -55,6 +58,7 @@ class Calls:
     child: Mask
     user: Mask
     raw: Mask
+    probe: npt.NDArray[np.uint32]
     crossed: Mask
     doubtful: Mask
     stamp: Ints
@@ -82,14 +86,15 @@ class Calls:
         key = halves["key"].to_physical().fill_null(0).to_numpy()
         file, offset = halves["file"].to_numpy(), halves["offset"].to_numpy()
         raw = halves["is_raw"].fill_null(value=False).to_numpy()
+        probe = (halves["probe"].to_physical().cast(pl.UInt32) + 1).fill_null(0).to_numpy()
         crossed = halves["is_crossed"].fill_null(value=False).to_numpy()
         stamp = halves["stamp_ns"].fill_null(-1).to_numpy()
         cpu = halves["cpu"].cast(pl.Int64).fill_null(-1).to_numpy()
         given = halves.select(pl.struct("fd", "arg").hash()).to_series().to_numpy() if raw.any() else np.zeros(0, "u8")
         by_thread, doubtful = _order_by_thread(chosen, thread, stamp)
         return cls(
-            order, by_thread, thread, phase, call, key, probed, of_kernel & known, inside, child, user, raw, crossed,
-            doubtful, stamp, cpu, given, file, offset,
+            order, by_thread, thread, phase, call, key, probed, of_kernel & known, inside, child, user, raw, probe,
+            crossed, doubtful, stamp, cpu, given, file, offset,
         )  # fmt: skip
 
     def list_doubled(self) -> Ints:
@@ -107,6 +112,38 @@ class Calls:
         at = at[np.append(True, np.diff(at) > 1)[: len(at)]]
         doubled: Ints = np.where(self.raw[before[at]], before[at], after[at])
         return doubled
+
+    def list_twins(self) -> tuple[Ints, Ints]:
+        """Return the halves of probes that tell what another probe of the same function does, and these."""
+        rows = self.by_thread[(self.probe > 0)[self.by_thread]]
+        rows = rows[np.isin(self.key[rows], self._list_shared(rows))]
+        if not len(rows):
+            return rows, rows
+        lane = (self.thread[rows].astype(np.uint64) << np.uint64(32)) | self.key[rows]
+        order = np.argsort(lane, kind="stable")
+        rows, lane = rows[order], lane[order]
+        phase, stamp = self.phase[rows], self.stamp[rows]
+        beside = (lane[1:] == lane[:-1]) & (phase[1:] == phase[:-1]) & (np.diff(stamp) <= _BOTH_PROBES_NS)
+        twins, kept = [], []
+        group: dict[int, int] = {}
+        for row, code, is_beside in zip(
+            rows.tolist(), self.probe[rows].tolist(), [False, *beside.tolist()], strict=True
+        ):
+            if not is_beside or code in group:
+                group = {}
+            group[code] = row
+            first = next(iter(group.values()))
+            if row != first:
+                twins.append(row)
+                kept.append(first)
+        return np.array(twins, np.int64), np.array(kept, np.int64)
+
+    def _list_shared(self, rows: Ints) -> npt.NDArray[np.uint32]:
+        """Return the keys of functions on whose entry or return several probes are."""
+        side = (self.key[rows].astype(np.uint64) << np.uint64(32)) | self.phase[rows].astype(np.uint64) << np.uint64(30)
+        sides = number_values(side | self.probe[rows])[0] >> np.uint64(30)
+        distinct, counts = np.unique(sides, return_counts=True)
+        return np.unique(distinct[counts > 1] >> np.uint64(2)).astype(np.uint32)
 
     def without(self, rows: Ints) -> Calls:
         """Return the calls without some halves."""

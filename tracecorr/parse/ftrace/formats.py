@@ -9,11 +9,13 @@ from dataclasses import dataclass, field
 import numpy as np
 import numpy.typing as npt
 
+from tracecorr.parse.ftrace.halves import name_site
+
 _FIELD = re.compile(r"field:\s*([^;]+);\s*offset:\s*(\d+);\s*size:\s*(\d+);(?:\s*signed:\s*(\d))?")
 _CHOICE = re.compile(r'\(?REC->(\w+)\)? \? "(\w+)" : "(\w+)"')
 # A kprobe (p, r) or fprobe (f) with its event, and its function: with the module before it, an offset or the return
 # behind it.
-_PROBE = re.compile(r"^[prf]\d*:(?:[\w.-]+/)?([\w.-]+)\s+(?:[\w-]+:)?([A-Za-z_][\w.]*)(?:\+\d\w*|%return)?(?:\s|$)")
+_PROBE = re.compile(r"^[prf]\d*:(?:[\w.-]+/)?([\w.-]+)\s+(?:[\w-]+:)?([A-Za-z_][\w.]*)(?:\+(\d\w*)|%return)?(?:\s|$)")
 _EVENT_ID = re.compile(r"^ID:\s*(\d+)", re.MULTILINE)
 
 
@@ -141,6 +143,13 @@ def saved_names(text: str) -> dict[int, str]:
 
 
 def probed_functions(probes: str) -> dict[str, str]:
-    """Return the kernel function behind each probe event that names one."""
+    """Return the kernel function behind each probe event that names one, or the place in it (`name_site`)."""
     found = (_PROBE.match(line) for line in probes.splitlines())
-    return {m[1]: m[2] for m in found if m}
+    return {m[1]: name_site(m[2], _read_offset(m[3] or "0")) for m in found if m}
+
+
+def _read_offset(text: str) -> int:
+    """Return an offset as the kernel prints it, decimal, or as a definition may have it."""
+    base = 16 if text.startswith("0x") else 10
+    digits = text.removeprefix("0x")
+    return int(digits, base) if re.fullmatch("[0-9]+" if base == 10 else "[0-9a-fA-F]+", digits) else 0

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import polars as pl
 
-from tracecorr.parse.ftrace.halves import GRAPH, INSTANT, Batch, add_graph
+from tracecorr.parse.ftrace.halves import GRAPH, INSTANT, Batch, add_durations, add_graph
 from tracecorr.parse.ftrace.markers import CLOCK_TEXT, MARKERS
 from tracecorr.parse.ftrace.prefixes import stamp_ns
 from tracecorr.parse.kfd import layer_of
@@ -49,13 +49,9 @@ def _add_functions(batch: Batch, frame: pl.DataFrame) -> None:
         pl.lit(None, pl.String).alias("module"),
     )
     add_graph(batch, closes, depth, pl.col("dur_ns"), is_exit=True)
-    # Without a stamp there is no end either: the duration is all that the line of a leaf tells. That of a closing line
-    # is finer than the stamps, and all that an exit without its entry tells.
-    timeless = opens.filter(leaf & pl.col("stamp_ns").is_null())
-    for rows, of_exit in ((timeless, False), (closes, True)):
-        told = rows.filter(pl.col("dur_ns").is_not_null())
-        columns = pl.col("dur_ns").cast(pl.UInt64).alias("u_duration_ns")
-        batch.add_args(told.with_columns(columns), ["duration_ns"], of_exit=of_exit)
+    # Without a stamp there is no end either: the duration is all that the line of a leaf tells.
+    add_durations(batch, opens.filter(leaf & pl.col("stamp_ns").is_null()), of_exit=False)
+    add_durations(batch, closes, of_exit=True)
 
 
 def add_graph_reports(batch: Batch, records: pl.DataFrame) -> None:

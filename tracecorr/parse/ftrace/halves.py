@@ -33,6 +33,7 @@ _TYPES: dict[str, pl.DataType | type[pl.DataType]] = {
     "name": CAT, "phase": pl.Int8, "call": pl.Int8, "key": CAT, "result": CAT,
     "ring": pl.UInt64, "packet_index": pl.Int64, "arg": pl.UInt64, "fd": pl.Int32, "cmd": pl.UInt32,
     "size_bytes": pl.Int64, "depth": pl.UInt16, "parent_offset": pl.Int64, "dur_ns": pl.Int64,
+    "probe": CAT,  # event of a probe of a kernel function
     "is_raw": pl.Boolean,  # of `raw_syscalls`
     "is_crossed": pl.Boolean,  # see `Calls.crossed`
 }  # fmt: skip
@@ -61,6 +62,8 @@ _COPY = re.compile(r"__\d+$")
 _ROCTX = re.compile(r"roctx_(push|pop|mark)(?:__\d+)?$")
 _ADDRESS_CALLS = ("mmap", "mremap", "brk", "shmat")
 _RETURN_KEYS = ("ret", "retval", "status")
+# The tracers tell the entry of a function: its start, or what follows its ENDBR. A probe further behind is none of it.
+ENTRY = 16
 
 
 @dataclass
@@ -264,13 +267,31 @@ def add_hits(batch: Batch, frame: pl.DataFrame, event: str, keys: list[str], *, 
         add_probe(batch, frame, event, keys, is_return=is_return)
 
 
+def base_name(event: str) -> str:
+    """Return the name of a probe, without what says that it is one of a return."""
+    return event.removesuffix("_ret")
+
+
+def name_site(function: str, offset: int) -> str:
+    """Return the name of what a probe tells at an offset of a function: the function at its entry, else the place.
+
+    >>> name_site("kfd_ioctl", 4), name_site("kfd_ioctl", 0x120)
+    ('kfd_ioctl', 'kfd_ioctl+0x120')
+    """
+    return function if offset <= ENTRY else f"{function}+{offset:#x}"
+
+
 def add_probe(batch: Batch, frame: pl.DataFrame, event: str, keys: list[str], *, is_return: bool) -> None:
-    """Add hits of a kernel or user probe; columns `function` (null = user space) and `module`."""
+    """Add hits of a kernel or user probe; columns `function` (null = user space; else of `name_site`) and `module`."""
+    place = pl.col("function").str.contains("+", literal=True).fill_null(value=False)
+    _add_places(batch, frame.filter(place), keys)
+    frame = frame.filter(~place)
     user = pl.col("function").is_null()
-    base = _COPY.sub("", event[:-4] if is_return and event.endswith("_ret") else event)
+    base = _COPY.sub("", base_name(event) if is_return else event)
     name = pl.when(user).then(pl.lit(base)).otherwise(pl.col("function"))
     layer = pl.when(user).then(pl.lit("hsa")).otherwise(layer_of(pl.col("function"), pl.col("module")))
     columns: dict[str, pl.Expr | str | None] = {"layer": layer, "name": name, "key": name}
+    columns["probe"] = pl.when(~user).then(pl.lit(event))
     if not is_return and {"cmd", "arg"} <= set(keys):
         # Of kfd_ioctl(file, cmd, arg): the request, as of the system call around it.
         of_driver = pl.col("function") == "kfd_ioctl"
@@ -283,6 +304,12 @@ def add_probe(batch: Batch, frame: pl.DataFrame, event: str, keys: list[str], *,
         columns["result"] = pl.coalesce(pl.lit(results(frame, value)), text_of(frame, value).cast(CAT))
     batch.add(frame, phase=EXIT if is_return else ENTER, call=FUNCTION, **columns)
     batch.add_args(frame, [k for k in keys if k != value], of_exit=is_return)
+
+
+def _add_places(batch: Batch, frame: pl.DataFrame, keys: list[str]) -> None:
+    """Add hits of a probe within a function: moments in its call, and no call of it."""
+    batch.add(frame, phase=INSTANT, call=FUNCTION, layer="other", name=pl.col("function"))
+    batch.add_args(frame, keys)
 
 
 def add_function(batch: Batch, frame: pl.DataFrame) -> None:
@@ -300,6 +327,16 @@ def add_graph(batch: Batch, frame: pl.DataFrame, depth: pl.Expr, dur_ns: pl.Expr
         frame, phase=EXIT if is_exit else ENTER, call=GRAPH, layer=layer, name=pl.col("function"),
         key=pl.format("graph {} {}", lane, depth), depth=depth.clip(0, 60000), dur_ns=dur_ns,
     )  # fmt: skip
+
+
+def add_durations(batch: Batch, frame: pl.DataFrame, *, of_exit: bool) -> None:
+    """Add what function_graph measured itself, column `dur_ns`, as args.
+
+    It is of the local clock of the CPU, begins before the entry is written, and leaves sleep out with the option
+    nosleep-time: the span of a call is that of its two stamps, where both are told.
+    """
+    told = frame.filter(pl.col("dur_ns") >= 0).with_columns(u_duration_ns=pl.col("dur_ns").cast(pl.UInt64))
+    batch.add_args(told, ["duration_ns"], of_exit=of_exit)
 
 
 def add_event(batch: Batch, frame: pl.DataFrame, event: str, keys: list[str]) -> None:

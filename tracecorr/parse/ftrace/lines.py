@@ -13,6 +13,7 @@ from tracecorr.model import schema
 from tracecorr.model.reasons import BROKEN_RECORD, NUL_BYTES
 from tracecorr.parse.digits import Ints, Mask
 from tracecorr.parse.ftrace.prefixes import INSTANCE, Prefix, find_prefix
+from tracecorr.parse.ftrace.written import count_lost
 from tracecorr.parse.text import Text
 
 BLOCK_BYTES = 8 << 20
@@ -34,8 +35,6 @@ _LOST = (
     r"\[(?:LOST )?(?:(?P<lost>\d+) )?EVENTS(?: DROPPED)?\]"
 )
 _LOST_LINE = re.compile(_LOST.removeprefix("^").encode())
-_WRITTEN = r"^# entries-in-buffer/entries-written: (\d+)/(\d+)"
-_MOST_LOST = 1 << 48
 # What is left of the prefix of a record where a few of its bytes are others: its task and CPU, or its time.
 _BROKEN = (
     r"^.{1,40}-\d{1,7} +(?:\( *(?:\d+|-+)\) +)?\[\d{3,}\] "
@@ -91,9 +90,12 @@ class BlockLines:
     """Hold the records of one block and the account of its bytes.
 
     Args:
+        lines: seq, offset, kind, line and others of the lines that were read as text.
+        losses: what notes between the lines tell.
         damages: rows as in `losses`: between which records those lie that cannot be read, for each CPU of the block.
     """
 
+    lines: pl.DataFrame
     records: pl.DataFrame
     graph: pl.DataFrame
     ledger: pl.DataFrame
@@ -170,7 +172,8 @@ def read_lines(block: BlockText, rest: Mask, file: int, others: pl.DataFrame, pr
     graph = frame.filter(pl.col("kind") == "graph").select("seq", "offset", "length", "line")
     losses, damages = _losses(frame, [records, others]), _list_damages(frame, [records, others])
     read = block.sizes()[~rest]
-    return BlockLines(records, graph, _ledger(frame, losses, file, (len(read), int(read.sum()))), losses, damages)
+    ledger = _ledger(frame, losses, file, (len(read), int(read.sum())))
+    return BlockLines(frame, records, graph, ledger, losses, damages)
 
 
 def _kinds() -> pl.Expr:
@@ -204,7 +207,7 @@ def _list_damages(frame: pl.DataFrame, records: list[pl.DataFrame]) -> pl.DataFr
     One whose CPU is still told counts there; others may be any number, on every CPU.
     """
     hurt = frame.filter(pl.col("kind").is_in(["broken", "nul"]))
-    stamps = _stamps_of(records).drop_nulls()
+    stamps = stamps_of(records).drop_nulls()
     if hurt.is_empty() or stamps.is_empty():
         return schema.LOSSES.empty()
     behind = stamps["offset"].search_sorted(hurt["offset"])
@@ -221,7 +224,8 @@ def _list_damages(frame: pl.DataFrame, records: list[pl.DataFrame]) -> pl.DataFr
     return schema.LOSSES.conform(pl.concat([counted, anywhere.select(counted.columns)]))
 
 
-def _stamps_of(records: list[pl.DataFrame]) -> pl.DataFrame:
+def stamps_of(records: list[pl.DataFrame]) -> pl.DataFrame:
+    """Return offset, cpu, stamp_ns of records, in the order of the file."""
     columns = {"offset": pl.Int64, "cpu": pl.UInt16, "stamp_ns": pl.Int64}
     return pl.concat([f.select(pl.col(c).cast(t) for c, t in columns.items()) for f in records]).sort("offset")
 
@@ -272,15 +276,10 @@ def _finish_records(frame: pl.DataFrame, prefix: Prefix) -> pl.DataFrame:
 def _losses(frame: pl.DataFrame, records: list[pl.DataFrame]) -> pl.DataFrame:
     """Return the gaps; one ends at the next record of its CPU and starts after the last one before it."""
     lost = frame.filter(pl.col("kind") == "lost")
-    heads = frame.filter((pl.col("kind") == "header") & pl.col("line").str.contains(_WRITTEN))
-    if lost.is_empty() and heads.is_empty():
+    if lost.is_empty():
         return schema.LOSSES.empty()
-    stamps = _stamps_of(records)
+    stamps = stamps_of(records)
     rows = [_gap(stamps, offset, line) for offset, line in lost.select("offset", "line").iter_rows()]
-    for present, written in heads["line"].str.extract_groups(_WRITTEN).struct.unnest().iter_rows():
-        if int(present) < int(written):
-            first = stamps["stamp_ns"].min()
-            rows.append({"source": "ftrace", "to_ns": first, "count": _count(int(written) - int(present))})
     return pl.DataFrame(rows, schema=schema.LOSSES.schema)
 
 
@@ -295,13 +294,8 @@ def _gap(records: pl.DataFrame, offset: int, line: str) -> dict[str, object]:
         "cpu": cpu if cpu is not None and cpu < 1 << 16 else None,
         "from_ns": before[-1] if len(before) else None,
         "to_ns": after[0] if len(after) else None,
-        "count": _count(int(found["lost"])) if found and found["lost"] else None,
+        "count": count_lost(int(found["lost"])) if found and found["lost"] else None,
     }
-
-
-def _count(lost: int) -> int | None:
-    """Return how many records are said to be lost; None where no trace can have lost so many."""
-    return lost if lost < _MOST_LOST else None
 
 
 def _ledger(frame: pl.DataFrame, losses: pl.DataFrame, file: int, others: tuple[int, int]) -> pl.DataFrame:
@@ -319,8 +313,12 @@ def _ledger(frame: pl.DataFrame, losses: pl.DataFrame, file: int, others: tuple[
     used = pl.DataFrame([("used", "", *others)], schema=account.schema, orient="row")
     account = pl.concat([used, account]).group_by("outcome", "reason").agg(pl.col("records", "bytes").sum())
     account = account.filter(pl.col("records") + pl.col("bytes") > 0)
+    account = schema.LEDGER.conform(account.with_columns(pl.lit(file).alias("file"), pl.lit("ftrace").alias("source")))
+    return pl.concat([account, book_lost(losses, file)])
+
+
+def book_lost(losses: pl.DataFrame, file: int) -> pl.DataFrame:
+    """Return the row of the ledger for records that the kernel lost."""
     count = int(losses["count"].fill_null(1).sum())
-    if count:
-        lost = pl.DataFrame({"outcome": ["lost"], "reason": ["ring_buffer_overrun"], "records": [count], "bytes": [0]})
-        account = pl.concat([account, lost], how="vertical_relaxed")
-    return schema.LEDGER.conform(account.with_columns(pl.lit(file).alias("file"), pl.lit("ftrace").alias("source")))
+    row = {"file": file, "source": "ftrace", "outcome": "lost", "reason": "ring_buffer_overrun", "records": count}
+    return schema.LEDGER.conform(pl.DataFrame([{**row, "bytes": 0}] if count else [], schema=schema.LEDGER.schema))

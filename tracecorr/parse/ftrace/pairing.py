@@ -33,7 +33,7 @@ _END = {"file": "end_file", "offset": "end_offset", "length": "end_length", "sta
 # Columns that pairing reads, whether a batch has them or not.
 _NEEDED = (
     "tid", "cpu", "layer", "key", "depth", "parent_offset", "dur_ns", "result", "stamp_ns", "length", "fd", "arg",
-    "is_raw", "is_crossed",
+    "is_raw", "is_crossed", "probe", "cmd",
 )  # fmt: skip
 _KEPT = {*schema.PART_EVENTS.schema, "dur_ns"}
 
@@ -47,6 +47,9 @@ class Pairer:
         self._with_return = np.zeros(0, np.uint32)
         # Whether `raw_syscalls` and `syscalls` both tell of the calls.
         self._is_doubled = False
+        # Whether several probes tell of the calls of one kernel function.
+        self._is_twinned = False
+        self._told = schema.PART_ARGS.empty().select("file", "offset", "key")
         self._gaps = Gaps()
 
     @property
@@ -69,12 +72,18 @@ class Pairer:
         returns = np.isin(calls.key, self._with_return)
         doubled = calls.list_doubled()
         self._is_doubled |= len(doubled) > 0
+        twins, kept = calls.without(doubled).list_twins()
+        halves = _fill_kept(halves, twins, kept)
+        self._is_twinned |= len(twins) > 0
+        doubled = np.concatenate([doubled, twins])
         calls = calls.without(doubled)
         partner, is_open = _pair(calls)
         _part_lossy(calls, partner, self._gaps)
         crossed = _part_outlived(calls, partner, is_open)
         if self._is_doubled:
-            _keep_last_exits(calls, partner, is_open)
+            _keep_last_exits(calls, calls.call == SYSCALL, partner, is_open)
+        if self._is_twinned:
+            _keep_last_exits(calls, (calls.probe > 0) & (calls.phase > 0), partner, is_open)
         depth, parent = _nest(calls, partner, returns, self._gaps)
         used = np.zeros(len(partner), np.bool_)
         used[partner[partner >= 0]] = True
@@ -84,14 +93,23 @@ class Pairer:
         halves = _with_places(halves, depth, parent)
         self._open = _without_empty(halves[opened].with_columns(is_crossed=pl.Series(crossed[opened])))
         events = self._events(halves, rows, partner, returns)
+        batch = _move_args(batch, self._told, halves, twins, kept)
+        self._told = self._list_told(batch)
         return events, _args(batch, halves, partner)
+
+    def _list_told(self, batch: Batch) -> pl.DataFrame:
+        """Return file, offset, key of the args of open probes: a twin in the next batch may tell them again."""
+        if "probe" not in self._open.columns:
+            return self._told.clear()
+        own = all_args([*batch.args, *batch.exit_args]).select(self._told.columns)
+        return pl.concat([self._told, own]).join(self._open, on=["file", "offset"], how="semi")
 
     def finish(self) -> pl.DataFrame:
         """Return the events of the enters that nothing ended."""
         if self._open.is_empty():
             return schema.PART_EVENTS.empty()
-        if self._is_doubled:
-            self._is_doubled = False
+        if self._is_doubled or self._is_twinned:
+            self._is_doubled = self._is_twinned = False
             return pl.concat([self.feed(Batch())[0], self.finish()])
         rows = np.arange(self._open.height)
         returns = np.isin(self._open["key"].to_physical().to_numpy(), self._with_return)
@@ -179,9 +197,9 @@ def _part_outlived(calls: Calls, partner: Ints, is_open: Mask) -> Mask:
     return crossed
 
 
-def _keep_last_exits(calls: Calls, partner: Ints, is_open: Mask) -> None:
-    """Keep the exit that comes last in a thread open, and its enter: the next record may tell of it again."""
-    rows = calls.by_thread[(calls.call == SYSCALL)[calls.by_thread]]
+def _keep_last_exits(calls: Calls, chosen: Mask, partner: Ints, is_open: Mask) -> None:
+    """Keep the chosen exit that comes last in a thread open, and its enter: the next record may tell of it again."""
+    rows = calls.by_thread[chosen[calls.by_thread]]
     last = rows[np.append(calls.thread[rows[1:]] != calls.thread[rows[:-1]], True)[: len(rows)]]
     exits = last[calls.phase[last] == EXIT]
     enters = np.flatnonzero(np.isin(partner, exits))
@@ -276,6 +294,43 @@ def _index(rows: Ints) -> pl.Series:
     """Return row numbers for gathering: -1 becomes null and gathers nulls."""
     index = pl.Series(rows)
     return pl.select(pl.when(index >= 0).then(index).cast(pl.UInt32)).to_series()
+
+
+def _fill_kept(halves: pl.DataFrame, twins: Ints, kept: Ints) -> pl.DataFrame:
+    """Give halves that stay the result and the request that only a twin tells."""
+    if not len(twins):
+        return halves
+    columns = ("result", "cmd", "arg")
+    told = halves[twins].select(columns).with_columns(row=pl.Series(kept)).group_by("row").agg(
+        pl.col(columns).drop_nulls().first().name.suffix("_told")
+    )  # fmt: skip
+    filled = halves.with_row_index("row").with_columns(pl.col("row").cast(pl.Int64))
+    filled = filled.join(told, on="row", how="left", maintain_order="left")
+    return filled.with_columns(pl.coalesce(c, f"{c}_told").alias(c) for c in columns).select(halves.columns)
+
+
+def _move_args(batch: Batch, told: pl.DataFrame, halves: pl.DataFrame, twins: Ints, kept: Ints) -> Batch:
+    """Return the batch with the args of twins as those of the halves that stay; what both tell is told once.
+
+    Args:
+        batch: of the halves.
+        told: file, offset, key of the args of open halves that earlier batches told.
+        halves: all of them.
+        twins, kept: rows of the halves that go, and of those that stay.
+    """
+    if not len(twins):
+        return batch
+    places = halves.select("file", "offset")
+    moved = pl.concat([places[twins], places[kept].rename({"file": "to_file", "offset": "to"})], how="horizontal")
+    frames = []
+    for rows in (batch.args, batch.exit_args):
+        own = all_args(rows).join(moved, on=["file", "offset"], how="anti", maintain_order="left")
+        more = all_args(rows).join(moved, on=["file", "offset"], maintain_order="left").with_columns(
+            file="to_file", offset="to"
+        )  # fmt: skip
+        more = more.join(pl.concat([told, own.select(told.columns)]), on=told.columns, how="anti")
+        frames.append([own, more.select(own.columns).unique(told.columns, keep="first", maintain_order=True)])
+    return Batch(batch.halves, *frames)
 
 
 def _args(batch: Batch, halves: pl.DataFrame, partner: Ints) -> pl.DataFrame:

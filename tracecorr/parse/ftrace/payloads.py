@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 import polars as pl
 
-from tracecorr.parse.digits import Ints
+from tracecorr.parse.digits import Ints, Words
 from tracecorr.parse.ftrace import halves as hv
 from tracecorr.parse.ftrace.bprint import format_binary
 from tracecorr.parse.ftrace.formats import Field, Format
@@ -23,6 +23,7 @@ from tracecorr.parse.ftrace.syscalls import syscall_of
 SHORT = 0xFFFF
 _DRIVER_GROUPS = ("kfd", "amdgpu")
 _KERNEL = 1 << 63
+_NAMED = {"function": pl.String, "module": pl.String}
 # Fields whose binary name differs from the name that the event prints.
 _PRINTED = {
     "sched_process_fork": {"parent_comm": "comm", "parent_pid": "pid"},
@@ -194,15 +195,26 @@ class Payloads:
         frame, keys = rows.frame(event)
         back = "__probe_func" in keys
         keys = [k for k in keys if not k.startswith("__probe")]
-        kernel = hv.value_of(frame, "__probe_func" if back else "__probe_ip") >= _KERNEL
-        # Without the definition of the probe its own name is the best name of the function.
-        name = self._names.probed.get(event.name) or (event.name[:-4] if event.name.endswith("_ret") else event.name)
-        # Whoever defined it may have put it into a group that is called like the driver.
-        group = event.system if event.system in _DRIVER_GROUPS and event.name not in self._names.probed else None
-        frame = frame.with_columns(
-            pl.when(kernel).then(pl.lit(name)).alias("function"), pl.lit(group, pl.String).alias("module")
-        )
+        site = "__probe_func" if back else "__probe_ip"
+        frame = frame.with_columns(self._name_probed(event, rows.numbers(event, site)))
+        frame = frame.with_columns(pl.when(hv.value_of(frame, site) >= _KERNEL).then("function").alias("function"))
         hv.add_hits(batch, frame, event.name, keys, is_return=back)
+
+    def _name_probed(self, event: Format, site: Words) -> pl.DataFrame:
+        """Return `function` and `module` of the sites of a probe: by definition, else by the kernel's symbols."""
+        defined = self._names.probed.get(event.name)
+        if defined:
+            one = pl.DataFrame({"function": [defined], "module": [None]}, schema=_NAMED)
+            return one[np.zeros(len(site), np.uint32)]
+        # Its own name is the next best, and whoever defined it may have put it into a group that is called like the
+        # driver.
+        name = hv.base_name(event.name)
+        group = pl.lit(event.system if event.system in _DRIVER_GROUPS else None, pl.String)
+        known = ~pl.col("function").str.starts_with("0x")
+        return self._names.symbols.names(site).select(
+            pl.when(known).then("function").otherwise(pl.lit(name)).alias("function"),
+            pl.when(known).then(pl.coalesce("module", group)).otherwise(group).alias("module"),
+        )
 
     def _function(self, batch: hv.Batch, rows: Rows, event: Format) -> None:
         address = rows.numbers(event, "ip")
@@ -215,7 +227,10 @@ class Payloads:
         frame = frame.with_columns(self._names.symbols.names(rows.numbers(event, "func")))
         # Both times come from another clock than the record: their difference is right, they are not.
         dur_ns = (hv.value_of(frame, "rettime") - hv.value_of(frame, "calltime")).reinterpret(signed=True)
-        return hv.add_graph(batch, frame, pl.col("u_depth"), dur_ns, is_exit=event.name == "funcgraph_exit")
+        frame = frame.with_columns(dur_ns=dur_ns)
+        is_exit = event.name == "funcgraph_exit"
+        hv.add_graph(batch, frame, pl.col("u_depth"), pl.col("dur_ns"), is_exit=is_exit)
+        return hv.add_durations(batch, frame, of_exit=True) if is_exit else None
 
     def _print(self, batch: hv.Batch, rows: Rows, event: Format) -> None:
         frame, _ = rows.frame(event, ("buf",))

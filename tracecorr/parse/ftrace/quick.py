@@ -21,7 +21,9 @@ from tracecorr.parse.text import Codes, Text, decimal, hexadecimal
 
 # Where a probe is: `(kfd_ioctl+0x4/0x570 [amdgpu])`, `(0x7f7bd24c11c0)`, `(__x64_sys_ioctl+0x8d/0xd0 <- kfd_ioctl)`.
 PROBE = r"^\((?:(?P<caller>[^()]*) <- )?(?P<at>[^\s()]+)(?: \[(?P<module>[\w-]+)\])?\)"
-IS_PROBE = r"^\((?:[^()]* <- [^\s()]+|0x[0-9a-f]+|[^\s()]+\+0x[^\s()]*)(?: \[[\w-]+\])?\)(?:\s|$)"
+IS_PROBE = r"^\((?:[^()]* <- [^\s()]+|0x[0-9a-f]+|[0-9a-f]{6,16}|[^\s()]+\+0x[^\s()]*)(?: \[[\w-]+\])?\)(?:\s|$)"
+# trace-cmd report prints addresses alone, and a function before what it returns to.
+BARE = r"^[0-9a-f]{6,16}$"
 _PROBE, _IS_PROBE = re.compile(PROBE), re.compile(IS_PROBE)
 _EVENT_BYTES, _VALUE_BYTES, _SITE_BYTES = 64, 24, 160
 # A literal is never longer than this: that much is between the end of a block and of its padding.
@@ -228,8 +230,14 @@ def _read_site(text: bytes) -> tuple[str | None, str | None, bool] | None:
     """Return (function or None for an address, module, whether it returns); None for other texts in brackets."""
     site = text.decode("utf-8", "replace") + ")"
     found = _PROBE.match(site)
-    if found is None or not _IS_PROBE.match(site):
+    if found is None or not _IS_PROBE.match(site) or re.match(BARE, found["at"]):
         return None
-    at = found["at"]
-    is_address = re.fullmatch("0x[0-9a-f]+", at) is not None
-    return None if is_address else re.sub(r"\+0x.*$", "", at), found["module"], found["caller"] is not None
+    return name_place(found["at"]), found["module"], found["caller"] is not None
+
+
+def name_place(at: str) -> str | None:
+    """Return what a probe at such a place tells, `kfd_ioctl+0x4/0x570`; None for an address."""
+    function, _, offset = at.partition("/")[0].partition("+0x")
+    if re.fullmatch("0x[0-9a-f]+", at):
+        return None
+    return hv.name_site(function, int(offset, 16) if re.fullmatch("[0-9a-f]+", offset) else 0)

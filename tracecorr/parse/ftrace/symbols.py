@@ -9,11 +9,10 @@ import numpy as np
 import polars as pl
 
 from tracecorr.parse.digits import Words
-from tracecorr.parse.ftrace.halves import number_values
+from tracecorr.parse.ftrace.halves import ENTRY, number_values
 
-# The function tracers tell the entry of a function: its start, or what follows its ENDBR. A text is written
-# from anywhere inside.
-ENTRY, INSIDE = 16, 1 << 16
+# A text is written from anywhere inside of a function.
+INSIDE = 1 << 16
 _SYMBOL = r"^([0-9a-fA-F]{8,16}) [tTwW] (\S+)(?:\s+\[([\w-]+)\])?"
 _FORMAT = re.compile(r'^(0x[0-9a-fA-F]+)\s*:\s*"(.*)"\s*$')
 _ESCAPES = {"n": "\n", "t": "\t", '"': '"', "\\": "\\"}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from dataclasses import replace
 
 import numpy as np
 import polars as pl
@@ -13,12 +14,21 @@ from tracecorr.parse.ftrace import halves as hv
 from tracecorr.parse.ftrace.fields import bare_hex, number, split_fields, typed_fields
 from tracecorr.parse.ftrace.graph import add_graph_reports, graph_records
 from tracecorr.parse.ftrace.layout import Tasks
-from tracecorr.parse.ftrace.lines import BLOCK_BYTES, BlockLines, BlockText, cut_blocks, read_lines
+from tracecorr.parse.ftrace.lines import (
+    BLOCK_BYTES,
+    BlockLines,
+    BlockText,
+    book_lost,
+    cut_blocks,
+    read_lines,
+    stamps_of,
+)
 from tracecorr.parse.ftrace.markers import CLOCK_TEXT, DRIVER_TEXT, MARKERS, add_marker_texts, add_printk
 from tracecorr.parse.ftrace.pairing import Pairer
 from tracecorr.parse.ftrace.prefixes import COUNTING_CLOCKS, USUAL, WHOLE_CLOCK, Prefix, find_prefix, in_ns
-from tracecorr.parse.ftrace.quick import IS_PROBE, PROBE, Quick
+from tracecorr.parse.ftrace.quick import BARE, IS_PROBE, PROBE, Quick, name_place
 from tracecorr.parse.ftrace.syscalls import syscall_of
+from tracecorr.parse.ftrace.written import Written
 from tracecorr.parse.kfd.tracepoints import hex_fields, plain_body
 from tracecorr.parse.text import Text
 
@@ -32,6 +42,7 @@ _FIELDED = r"(?:^|[ ,])\w+=(?:0x[0-9a-f]+ \(-?\d+\)|\((?:0x[0-9a-f]+|\d+)\))(?:[
 _RAW_ENTER = r"^NR (-?\d+) \((\w+), (\w+), (\w+), (\w+), (\w+), (\w+)\)"
 _RAW_EXIT = r"^NR (-?\d+) = (-?\d+)"
 _HEAD_BYTES = 1 << 16
+_OF_KERNEL = "^[89a-f][0-9a-f]{15}$"
 _PATH = r'(?s)^(\S+) "(.*)"$'
 
 
@@ -47,7 +58,7 @@ def read_ftrace_text(
         block_bytes: bytes parsed at a time; bounds the memory.
         first_byte: byte of the file that `chunks` begin with.
     """
-    reader = _Reader(file, clock)
+    reader, torn = _Reader(file, clock), 0
     for offset, block in cut_blocks(chunks, block_bytes):
         # The last number of a line without its end may lack digits.
         size = block.rfind(b"\n") + 1
@@ -55,7 +66,7 @@ def read_ftrace_text(
             yield reader.read(block[:size], first_byte + offset)
         if torn := len(block) - size:
             yield Block(ledger=_ledger_of_torn(file, torn))
-    yield Block(events=reader.pairer.finish())
+    yield reader.finish(torn=torn > 0)
 
 
 def _ledger_of_torn(file: int, size: int) -> pl.DataFrame:
@@ -71,6 +82,7 @@ class _Reader:
         self._tasks = Tasks()
         self._quick = Quick()
         self._prefix: Prefix | None = None
+        self._written = Written()
         self._last = pl.DataFrame(schema={"cpu": pl.UInt16, "before": pl.Int64})
         self.pairer = Pairer(clock)
 
@@ -93,10 +105,25 @@ class _Reader:
         lines = read_lines(found, rest, self._file, others, prefix)
         self._add_records(batch, lines)
         losses = self._date_losses(lines, others)
-        # What damage took is booked as such, but no call is whole over it either.
-        events, args = self.pairer.feed(batch, pl.concat([losses, lines.damages]))
-        losses = losses.with_columns(in_ns(pl.col("from_ns", "to_ns"), self.pairer.unit_ns))
-        return Block(events=events, args=args, ledger=lines.ledger, losses=losses)
+        ended, begun = self._written.read(lines.lines, stamps_of([lines.records, others]))
+        # What damage took is booked as such, but no call is whole over it either, nor over what was overwritten.
+        events, args = self.pairer.feed(batch, pl.concat([losses, lines.damages, begun]))
+        lost = self._tell_losses(ended)
+        losses = pl.concat([self._in_ns(losses), lost.losses])
+        return Block(events=events, args=args, ledger=pl.concat([lines.ledger, lost.ledger]), losses=losses)
+
+    def finish(self, *, torn: bool) -> Block:
+        """Return what is left at the end of the file, which may be `torn`: within a line."""
+        return replace(self._tell_losses(self._written.finish(torn=torn)), events=self.pairer.finish())
+
+    def _tell_losses(self, rows: list[dict[str, object]]) -> Block:
+        """Return the losses that headers tell; those that the file lacks were in the buffer, and are in no ledger."""
+        losses = pl.DataFrame(rows, schema=schema.LOSSES.schema)
+        overwritten = losses.filter(pl.col("to_ns").is_not_null())
+        return Block(ledger=book_lost(overwritten, self._file), losses=self._in_ns(losses))
+
+    def _in_ns(self, losses: pl.DataFrame) -> pl.DataFrame:
+        return losses.with_columns(in_ns(pl.col("from_ns", "to_ns"), self.pairer.unit_ns))
 
     def _date_losses(self, lines: BlockLines, others: pl.DataFrame) -> pl.DataFrame:
         """Return the losses of a block; one may have begun behind a record of an earlier one."""
@@ -281,18 +308,24 @@ def _add_exits(batch: hv.Batch, name: str, frame: pl.DataFrame) -> None:
 
 def _add_probes(batch: hv.Batch, event: str, frame: pl.DataFrame) -> None:
     frame = frame.with_columns(pl.col("rest").str.extract_groups(_PROBE).alias("p")).unnest("p")
-    at = pl.col("at").str.replace(r"\+0x.*$", "")
-    is_address = pl.col("at").str.contains("^0x[0-9a-f]+$")
+    bare = pl.all_horizontal(pl.col(side).str.contains(BARE).fill_null(value=True) for side in ("at", "caller"))
+    site = pl.coalesce("caller", "at")
+    names = {at: name_place(at) for at in frame["at"].unique()}
     frame = frame.with_columns(
-        pl.when(~is_address).then(at).alias("function"),
+        # An address of the kernel names no function: the best name is that of the probe.
+        pl.when(~bare)
+        .then(pl.col("at").replace_strict(names, return_dtype=pl.String))
+        .when(site.str.contains(_OF_KERNEL))
+        .then(pl.lit(hv.base_name(event)))
+        .alias("function"),
         pl.col("fields").fill_null(""),
         pl.col("caller").is_not_null().alias("back"),
     )
     for (back,), part in frame.partition_by("back", as_dict=True).items():
         for keys, rows in split_fields(part, "equals", "fields"):
-            names = [k[2:] for k in keys]
+            fields = [k[2:] for k in keys]
             rows = rows.with_columns(typed_fields(keys))
-            hv.add_hits(batch, rows, event, names, is_return=bool(back))
+            hv.add_hits(batch, rows, event, fields, is_return=bool(back))
             if not keys:
                 batch.add_text(rows, "body", pl.col("fields"))
 
