@@ -14,8 +14,8 @@ _POLARS, _BLAS = "POLARS_MAX_THREADS", "OPENBLAS_NUM_THREADS"
 _MOST = 16
 # Read once by polars' allocator, jemalloc. Else each thread has pools of its own, and what is freed in one stays there
 # while another takes new memory; and each column of more than 8 MB goes back to the kernel at once, which clears the
-# pages of the next.
-_ALLOCATOR, _ONE_POOL = "_RJEM_MALLOC_CONF", "narenas:1,oversize_threshold:0"
+# pages of the next. What is freed is often taken again within a second or two.
+_ALLOCATOR, _ONE_POOL = "_RJEM_MALLOC_CONF", "narenas:1,oversize_threshold:0,dirty_decay_ms:2000"
 
 
 @contextmanager
