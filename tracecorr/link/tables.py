@@ -239,8 +239,11 @@ def _forget_rings(events: pl.DataFrame, addressed: pl.DataFrame) -> pl.DataFrame
 
 def _args_by_event(part_args: pl.DataFrame, events: pl.DataFrame) -> pl.DataFrame:
     # A GPU time is a row of its own with the bytes of the line that tells it; the line's fields stay there.
-    lines = events.select((pl.col("layer") != "gpu") | (pl.col("source") == "rocprof")).to_series().to_numpy()
-    found = Places.of(events, lines).find(part_args).alias("event")
+    is_line = (pl.col("layer") != "gpu") | (pl.col("source") == "rocprof")
+    # Few lines have fields.
+    named = pl.col("offset").is_in(part_args["offset"].unique().implode())
+    lines = events.select("event", "file", "offset", "layer", "source").filter(named & is_line)
+    found = lines["event"].gather(Places.of(lines).find(part_args))
     args = part_args.select(found, "key", "u64", "text").drop_nulls("event")
     return args.sort("event", maintain_order=True)
 

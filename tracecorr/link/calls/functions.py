@@ -109,11 +109,9 @@ def _name_handlers(events: pl.DataFrame) -> pl.DataFrame:
 
 def _find_handlers(events: pl.DataFrame) -> pl.DataFrame:
     """Return event (of the row that spans an ioctl), ioctl, returned (result of the function of the request)."""
-    traced = events.select(
-        "event", "thread", "layer", "source", "result", "flags", handler=pl.col("name").cast(pl.String)
-    )
+    traced = events.select("event", "thread", "layer", "source", "result", "flags", "name")
     traced = traced.filter((pl.col("layer") == "kfd") & (pl.col("source") == "ftrace") & pl.col("thread").is_not_null())
-    traced = traced.filter(is_counted())
+    traced = traced.filter(is_counted()).with_columns(handler=pl.col("name").cast(pl.String)).drop("name")
     found = traced.join(_HANDLERS, on="handler", maintain_order="left")
     shown = events.select("thread", "cmd").filter(pl.col("cmd").is_not_null())
     found = found.join(shown, on="thread", how="anti").select("event", "ioctl", returned="result")

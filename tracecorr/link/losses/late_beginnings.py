@@ -31,9 +31,10 @@ def list_late_logs(events: pl.DataFrame) -> pl.Series:
         events: rows in the order of time: file, offset, end_offset, process, thread, layer, name, source, flags,
             command, stream (handle), ring, packet_index, clock.
     """
-    # Most logs have the beginnings of all their processes.
-    is_asked = pl.col("layer").is_in(["hip", "command", "aql"])
-    rows = events.select(_COLUMNS).filter(_OF_LOG & is_late(list_begun(events)) & is_asked)
+    rows = events.select(_COLUMNS)
+    is_asked = rows.select(_OF_LOG & is_late(list_begun(events))).to_series()
+    # Most logs have the beginnings of all their processes; of one alone all rows may lack it.
+    rows = rows if is_asked.all() else rows.filter(is_asked)
     ends = list_command_ends(rows).filter("early").select("file", "process")
     found = pl.concat([ends, _list_late_exits(rows, events), _list_late_packets(rows), _list_late_deletions(rows)])
     return found.select(LOG_OF_PROCESS).to_series().unique()

@@ -27,6 +27,8 @@ def share_lone_threads(
         stores, packets: as in `match_stores`.
         events: thread, source.
     """
+    if stores.is_empty():
+        return stores, packets
     of_log = pl.col("source") == "amd_log"
     threads = events.select("thread", "source").group_by("thread").agg(log=of_log.any(), trace=(~of_log).any())
     sides = [threads.filter(~pl.col(other))["thread"].implode() for other in ("log", "trace")]

@@ -6,7 +6,7 @@ import numpy as np
 import polars as pl
 
 from tracecorr.align.joins import join_nearest, sort_rows
-from tracecorr.align.rows import IS_PACKET, Places, list_groups, number_groups
+from tracecorr.align.rows import IS_PACKET, Places, list_groups, number_groups, number_rows
 from tracecorr.link.event_args import pivot_args
 from tracecorr.link.losses.trace_losses import find_next_loss
 from tracecorr.link.queues.creation_joins import join_creations
@@ -305,11 +305,12 @@ def _list_packet_ids(printed: pl.DataFrame, packets: pl.DataFrame) -> pl.DataFra
     fields = printed.select("process", "ring", "file", "ts_ns").with_columns(
         packets["swq", "log_id"][rows].get_columns()
     )
-    codes, groups = number_groups(fields, ["process", "ring", "file", "swq", "log_id"])
-    first = np.unique(codes, return_index=True)[1]
-    last = len(codes) - 1 - np.unique(codes[::-1], return_index=True)[1]
+    key = ["process", "ring", "file", "swq", "log_id"]
+    codes, first = number_rows(fields, key)
+    last = first.copy()
+    last[codes] = np.arange(len(codes))
     times = fields["ts_ns"]
-    seen = groups.with_columns(times.gather(first), last_ns=times.gather(last))
+    seen = fields.select(key)[first].with_columns(times.gather(first), last_ns=times.gather(last))
     return seen.filter(pl.col("swq").is_not_null() | pl.col("log_id").is_not_null()).sort("ts_ns")
 
 

@@ -187,5 +187,4 @@ def extra_pieces(tables: Tables) -> pl.DataFrame:
     makers = (
         inferred_doorbells, gpu_bounds, queue_depth, polled_samples, drm_jobs, hardware_queues, scheduler_work,
     )  # fmt: skip
-    pieces = pl.concat([pl.DataFrame(schema=SHAPE), *(make(tables) for make in makers)])
-    return pieces.drop_nulls(["start", "end"])
+    return pl.concat([pl.DataFrame(schema=SHAPE), *(make(tables).drop_nulls(["start", "end"]) for make in makers)])

@@ -327,11 +327,14 @@ def _merge_groups(rows: _Rows, at: Index) -> Records:
     """Return what `_merge_at` does, of many records."""
     bounds = np.append(at, len(rows))
     cuts = np.unique(np.searchsorted(at, np.arange(0, len(rows), _PART_ROWS)))
-    parts = [rows.part(0, 0)]  # where there are no records
+    none = rows.part(0, 0)
+    merged = Records(*(np.empty(len(at), getattr(none, f.name).dtype) for f in fields(Records)))
     for i, j in pairwise([*cuts.tolist(), len(at)]):
         a, b = bounds[i], bounds[j]
-        parts.append(_merge_at(rows.part(a, b), at[i:j] - a))
-    return Records(*(np.concatenate([getattr(part, f.name) for part in parts]) for f in fields(Records)))
+        part = _merge_at(rows.part(a, b), at[i:j] - a)
+        for column in fields(Records):
+            getattr(merged, column.name)[i:j] = getattr(part, column.name)
+    return merged
 
 
 def _slim(r: Records) -> Records:
