@@ -1,4 +1,4 @@
-"""How polars and numpy begin: with few threads, as most operations here are short, and with one pool of memory."""
+"""How many threads polars and numpy begin with: polars wakes all of them, and most operations here are short."""
 
 from __future__ import annotations
 
@@ -14,10 +14,6 @@ from importlib import import_module
 _POLARS, _BLAS = "POLARS_MAX_THREADS", "OPENBLAS_NUM_THREADS"
 # Of the columns of a capture more threads hardly make anything sooner; 192 of them take three times the CPU time.
 _MOST = 16
-# Read once by polars' allocator, jemalloc. Else each thread has pools of its own, and what is freed in one stays there
-# while another takes new memory; and each column of more than 8 MB goes back to the kernel at once, which clears the
-# pages of the next. What is freed is often taken again within a second or two.
-_ALLOCATOR, _ONE_POOL = "_RJEM_MALLOC_CONF", "narenas:1,oversize_threshold:0,dirty_decay_ms:2000"
 
 
 @contextmanager
@@ -39,7 +35,7 @@ def limited_threads(most: int = _MOST) -> Iterator[None]:
 
 
 def begin_polars() -> None:
-    """Import polars with few threads and one pool of memory, and numpy; all signals are left to threads of the program.
+    """Import polars with few threads, and numpy, whose threads leave all signals to those of the program.
 
     A capture waits for its signals in one thread: one that another thread takes would end it half-way. The objects of
     both stay as long as the process: Python looks for garbage among them neither now nor later.
@@ -52,7 +48,6 @@ def begin_polars() -> None:
     gc.disable()
     try:
         with limited_threads():
-            os.environ.setdefault(_ALLOCATOR, _ONE_POOL)
             import_module("polars")
             import_module("numpy")
     finally:

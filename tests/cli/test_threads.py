@@ -1,4 +1,4 @@
-"""How polars begins: how many threads it has on a machine of many CPUs, which is made up here, and its memory."""
+"""How many threads polars begins with on a machine of many CPUs, which is made up here."""
 
 from __future__ import annotations
 
@@ -48,11 +48,3 @@ masks = [line for task in Path("/proc/self/task").iterdir() if task.name != str(
 print("threads", len(masks) > 0 and all(int(mask.split()[1], 16) >> 14 & 1 for mask in masks))
 """
     assert _run(_MANY_CPUS + _VERB + told) == ["threads", "True"]
-
-
-@pytest.mark.parametrize(("wished", "pools"), [("", "narenas:1"), ("narenas:2", "narenas:2")])
-def test_polars_has_one_pool_of_memory_where_nothing_else_is_wished(wished: str, pools: str) -> None:
-    """Polars puts its own wishes in front of it."""
-    forget = "" if wished else "\nimport os\nos.environ.pop('_RJEM_MALLOC_CONF')"
-    told = "\nimport os\nprint('pools', *[w for w in os.environ['_RJEM_MALLOC_CONF'].split(',') if 'narenas' in w])"
-    assert _run(forget + _VERB + told, _RJEM_MALLOC_CONF=wished) == ["pools", pools]
