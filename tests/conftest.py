@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import shutil
 import signal
-from collections.abc import Generator
+from collections.abc import Callable, Generator
 from pathlib import Path
 
 import pytest
@@ -37,12 +37,22 @@ def data_folder() -> Path:
 
 
 @pytest.fixture(scope="module")
-def sample(repo: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Return a copy of a bundled sample with tables."""
-    copy = tmp_path_factory.mktemp("sample") / "t1-streams.tracecorr"
-    shutil.copytree(repo / "samples" / "t1-streams.tracecorr", copy)
-    correlate(copy)
+def copy_sample(repo: Path, tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Path]:
+    """Return what copies a bundled sample by its name, with tables."""
+
+    def copy(name: str) -> Path:
+        path = tmp_path_factory.mktemp("sample") / f"{name}.tracecorr"
+        shutil.copytree(repo / "samples" / path.name, path)
+        correlate(path)
+        return path
+
     return copy
+
+
+@pytest.fixture(scope="module")
+def sample(copy_sample: Callable[[str], Path]) -> Path:
+    """Return a copy of a bundled sample with tables."""
+    return copy_sample("t1-streams")
 
 
 def pytest_configure() -> None:

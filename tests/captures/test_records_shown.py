@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import shutil
+from collections.abc import Callable
 from pathlib import Path
 
 import polars as pl
@@ -50,12 +50,9 @@ def test_an_ioctl_shows_the_fields_of_its_row(trace: Capture) -> None:
 
 
 @pytest.fixture(scope="module")
-def probed(repo: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Return a copy of the bundled sample, whose probes were recorded through perf, with its tables."""
-    path = tmp_path_factory.mktemp("probed") / "x.tracecorr"
-    shutil.copytree(repo / "samples" / "streams-graph.tracecorr", path)
-    correlate(path)
-    return path
+def probed(copy_sample: Callable[[str], Path]) -> Path:
+    """Return a copy of the bundled sample whose probes were recorded through perf."""
+    return copy_sample("streams-graph")
 
 
 def test_a_store_that_perf_recorded_shows_the_fields_of_its_row(probed: Path) -> None:
