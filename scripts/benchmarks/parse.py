@@ -55,7 +55,7 @@ def compare(log: Path, folder: Path, runs: int, *, with_import: bool) -> str:
     }
     if with_import:
         works["`import`, all tables and views"] = run_import
-        works["`import --jobs 1`"] = lambda: run_import("--jobs", "1")
+        works["`import --jobs 2`"] = lambda: run_import("--jobs", "2")
     costs = measure.paired(works, runs)
     references = costs["`grep -c HWq=`"], costs["five greps"]
     rows = []

@@ -105,11 +105,12 @@ def test_an_interrupt_does_not_wait_for_what_is_still_read() -> None:
         reading.result()
 
 
-def test_as_many_processes_as_this_one_may_use(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(os, "sched_getaffinity", lambda _: {3, 5})
-    assert count_processes() == 2
-    monkeypatch.setattr(os, "sched_getaffinity", lambda _: set(range(384)))
-    assert count_processes() == 8
+@pytest.mark.parametrize(("cpus", "processes"), [(1, 1), (2, 1), (3, 1), (6, 3), (384, 8)])
+def test_one_process_for_two_cpus_that_this_one_may_use(
+    monkeypatch: pytest.MonkeyPatch, cpus: int, processes: int
+) -> None:
+    monkeypatch.setattr(os, "sched_getaffinity", lambda _: set(range(7, 7 + cpus)))
+    assert count_processes() == processes
 
 
 @given(st.binary(max_size=300), st.binary(min_size=1, max_size=3), st.integers(0, 320), st.integers(0, 320))

@@ -46,7 +46,7 @@ JobsOption = Annotated[
     int | None,
     typer.Option(
         "--jobs", "-j", min=1, metavar="N", show_default=False,
-        help="Processes that read long logs; without it one for each CPU, 8 at most.",
+        help="Processes that read long logs; without it one for two CPUs, 8 at most.",
     ),
 ]  # fmt: skip
 

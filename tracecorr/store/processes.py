@@ -17,12 +17,14 @@ from tracecorr.threads import limited_threads
 
 # Each takes some 300 MiB to read a log; more of them hardly make an import shorter, most of it is one process' work.
 _MOST = 8
+# One encodes what it read while it reads on. Two of them on two CPUs are no sooner done, and each takes its start.
+_CPUS_EACH = 2
 _LOOK_SECONDS = 0.1
 
 
 def count_processes() -> int:
-    """Return how many processes this one may use: one for each of its CPUs, 8 at most."""
-    return min(len(os.sched_getaffinity(0)), _MOST)
+    """Return how many processes this one may use: one for two of its CPUs, 8 at most."""
+    return min(max(len(os.sched_getaffinity(0)) // _CPUS_EACH, 1), _MOST)
 
 
 @dataclass(frozen=True)
@@ -49,7 +51,7 @@ def open_processes(count: int) -> Iterator[Callable[..., _Answer]]:
     others = set(active_children())
     pool = ProcessPoolExecutor(count, get_context("spawn"), initializer=_leave_interrupts)
     try:
-        # There are as many processes as CPUs: one thread each.
+        # Each has a thread that encodes besides.
         with limited_threads(1):
             yield lambda *call: _Answer(pool.submit(*call))
     except BaseException as error:
