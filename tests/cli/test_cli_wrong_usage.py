@@ -15,6 +15,8 @@ import pytest
 import typer
 from cli_inputs import Result
 
+from tracecorr.capture.called_by_root import call_as_root
+
 Run = Callable[..., Result]
 
 
@@ -368,7 +370,26 @@ def test_clean_of_another_user_claims_nothing(run: Run, monkeypatch: pytest.Monk
     monkeypatch.setattr("os.geteuid", lambda: 1000)
     found = run("clean")
     assert (found.status, found.out) == (3, "")
-    assert "sudo tracecorr clean" in found.err
+    assert found.err.splitlines()[-1].startswith("next step: sudo ")
+
+
+@pytest.mark.parametrize(
+    ("called", "found", "said"),
+    [
+        ("/opt/my tools/tracecorr", True, "sudo tracecorr clean"),
+        ("my tools/tracecorr", False, "sudo '{here}/my tools/tracecorr' clean"),
+        ("tracecorr/__main__.py", False, f"sudo {sys.executable} -m tracecorr clean"),
+    ],
+)
+def test_root_is_told_a_command_that_sudo_finds(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, called: str, found: bool, said: str
+) -> None:
+    (tmp_path / "my tools").mkdir()
+    (tmp_path / "my tools" / "tracecorr").touch()
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr("sys.argv", [called])
+    monkeypatch.setattr("shutil.which", lambda name, **_: f"/usr/local/bin/{name}" if found else None)
+    assert call_as_root("clean") == said.format(here=tmp_path)
 
 
 @pytest.mark.parametrize(

@@ -8,6 +8,7 @@ import resource
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
+from tracecorr.capture.called_by_root import call_as_root
 from tracecorr.capture.debugfs import KFD_DEBUGFS
 from tracecorr.capture.engines import available_engines
 from tracecorr.capture.offer import NO, PARTLY, YES, Finding, Runtime
@@ -88,7 +89,7 @@ def look_at_lockdown() -> Finding:
 def look_at_rights() -> Finding:
     """Tell whether this process may trace at all."""
     if os.geteuid() != 0:
-        return Finding("rights", NO, "tracing needs root", "run it as root: sudo tracecorr ...")
+        return Finding("rights", NO, "tracing needs root", f"run it as root: {call_as_root('...')}")
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     paranoid = read_text(_PARANOID) or "unknown"
     return Finding("rights", YES, f"root; open files {soft} of {hard}; perf_event_paranoid {paranoid}")

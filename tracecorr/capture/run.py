@@ -9,6 +9,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from tracecorr.capture.called_by_root import call_as_root
 from tracecorr.capture.containers import container_pid
 from tracecorr.capture.folder import RecordingFolder, check_recording_place
 from tracecorr.capture.inside import find_inside
@@ -41,7 +42,7 @@ Say = Callable[[str], None]
 
 def _need_root() -> None:
     if os.geteuid() != 0:
-        raise MachineError("a capture needs root to use the kernel's trace", "sudo tracecorr capture -- COMMAND")
+        raise MachineError("a capture needs root to use the kernel's trace", call_as_root("capture -- COMMAND"))
 
 
 def plan_capture(options: CaptureOptions) -> tuple[Plan, Offer]:

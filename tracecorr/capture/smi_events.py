@@ -13,6 +13,7 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import IO
 
+from tracecorr.capture.called_by_root import call_as_root
 from tracecorr.capture.offer import NO, YES, Finding
 
 FILE = "raw/kfd_smi.txt"
@@ -81,7 +82,7 @@ def look_at_smi(device: Path = _DEVICE, nodes: Path = _NODES) -> tuple[Finding, 
         return Finding("SMI events", NO, "the driver has no GPU"), ()
     if not _may_see_all():
         why = "without CAP_SYS_ADMIN the driver shows a process its own events only"
-        return Finding("SMI events", NO, why, "run it as root: sudo tracecorr ..."), ()
+        return Finding("SMI events", NO, why, f"run it as root: {call_as_root('...')}"), ()
     return Finding("SMI events", YES, f"of {len(clients)} GPUs"), tuple(clients)
 
 

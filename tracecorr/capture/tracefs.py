@@ -8,6 +8,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
+from tracecorr.capture.called_by_root import call_as_root
 from tracecorr.capture.journal import Journal
 from tracecorr.capture.owner import PREFIX
 from tracecorr.model.errors import ControlFileError, MachineError
@@ -164,7 +165,7 @@ def find_tracefs(journal: Journal | None = None) -> Tracefs:
     try:
         (root / "trace_clock").read_bytes()
     except PermissionError as error:
-        raise MachineError(f"no right to use {root}", "run it as root: sudo tracecorr ...") from error
+        raise MachineError(f"no right to use {root}", f"run it as root: {call_as_root('...')}") from error
     except OSError as error:
         raise MachineError(f"{root} cannot be used: {error.strerror}", _HOW_TO_MOUNT) from error
     return Tracefs(root)

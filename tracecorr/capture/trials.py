@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from tracecorr.capture.armed import note_top_buffer
+from tracecorr.capture.called_by_root import call_as_root
 from tracecorr.capture.function_filter import DRIVER_MODULE, functions_set, set_functions, traceable_functions
 from tracecorr.capture.journal import Journal, journal_folder
 from tracecorr.capture.offer import NO, PARTLY, YES, Finding
@@ -104,7 +105,7 @@ def _try_instance(tracefs: Tracefs, journal: Journal, name: str, trials: Trials)
         reason = error.what if isinstance(error, ControlFileError) else f"{error.strerror}: {scratch.root}"
         memory = isinstance(error, OSError) and error.errno == errno.ENOMEM
         trials.findings.append(
-            Finding("instances", NO, reason, "free some memory" if memory else "run it as root: sudo tracecorr ...")
+            Finding("instances", NO, reason, "free some memory" if memory else f"run it as root: {call_as_root('...')}")
         )
         return None
     trials.instance_options = frozenset(p.name for p in (scratch.root / "options").iterdir())
