@@ -113,6 +113,28 @@ def test_random_bytes_are_no_log(run: Run, tmp_path: Path) -> None:
     assert_refused(run("import", "--amd-log", "useless.dat", "-o", "x"), tmp_path, "useless.dat")
 
 
+@pytest.mark.parametrize(
+    "before",
+    [b"Collecting a wheel :3: of 90 ...\n" * 100_000, bytes(3_000_000)],
+    ids=["output of a program", "emptied while it was written"],
+)
+def test_what_stands_before_a_log_may_be_long(run: Run, tmp_path: Path, log_file: Path, before: bytes) -> None:
+    late = tmp_path / "late.log"
+    late.write_bytes(before + log_file.read_bytes())
+    for name in (log_file, late):
+        assert run("import", "--amd-log", name, "-o", name.stem).status == 0
+    rows = "select count(*) as n, count(dur_ns) as ended from events"
+    assert run("query", "late", rows).out == run("query", log_file.stem, rows).out
+    told = run("query", "late", "select reason from ledger where outcome <> 'used'").out
+    assert ("nul_bytes" in told) is (before[0] == 0)
+    assert "--amd-log" in run("import", "late.log", "-o", "x").err
+
+
+def test_nothing_but_nuls_is_no_log(run: Run, tmp_path: Path) -> None:
+    (tmp_path / "empty.log").write_bytes(bytes(3_000_000))
+    assert_refused(run("import", "--amd-log", "empty.log", "-o", "x"), tmp_path, "holds nothing but NUL bytes")
+
+
 def test_folder_in_place_of_a_log(run: Run, tmp_path: Path) -> None:
     (tmp_path / "folder").mkdir()
     assert_refused(run("import", "--amd-log", "folder", "-o", "x"), tmp_path, "folder")

@@ -12,12 +12,11 @@ from typing import Any
 
 from tracecorr.model.checksum import Checksum
 from tracecorr.model.errors import InputError, explain_unwritten, quote_path
-from tracecorr.parse.amdlog import looks_like_amd_log
 from tracecorr.parse.ftrace import looks_like_ftrace_text, looks_like_trace_dat
 from tracecorr.parse.kfd.dumps import looks_like_dump
 from tracecorr.parse.rocprof import check_rocpd, looks_like_rocprof, looks_like_sqlite
 from tracecorr.store.capture import Capture, refuse_odd_name, write_info
-from tracecorr.store.likeness import suggest_use
+from tracecorr.store.likeness import search_amd_log, suggest_use
 from tracecorr.store.lock import lock_capture
 from tracecorr.store.log_joining import Arrangement, arrange_logs, join_pieces
 from tracecorr.store.place import check_place
@@ -129,7 +128,7 @@ def _swap(fresh: Path, target: Path, old: Path) -> None:
 
 def _plan(amd_logs: list[Path], ftrace: list[Path], hqd: list[Path]) -> Iterator[Incoming]:
     for number, path in enumerate(amd_logs):
-        _check(path, looks_like_amd_log, "no line of a HIP log (AMD_LOG_LEVEL)", "--amd-log")
+        _check_amd_log(path)
         yield Incoming(path, f"raw/amd_log/{number}-{plain_name(path)}", "amd_log", "log")
     for number, path in enumerate(ftrace):
         if path.is_dir():
@@ -181,13 +180,30 @@ def _refuse_folder(path: Path, option: str) -> None:
         raise InputError(f"{path} is a folder, {option} takes files", f"name them: {option} {quote_path(path)}/*")
 
 
+def _check_amd_log(path: Path) -> None:
+    head = _read_given(path, "--amd-log")
+    found, searched = search_amd_log(path)
+    if found:
+        return
+    holds = (
+        f"no line of a HIP log (AMD_LOG_LEVEL) in its first {searched} bytes" if searched else "nothing but NUL bytes"
+    )
+    raise InputError(f"{path} holds {holds}", suggest_use(path, head, "--amd-log"))
+
+
 def _check(path: Path, looks_right: Callable[[bytes], bool], lacks: str, option: str) -> None:
+    head = _read_given(path, option)
+    if not looks_right(head):
+        raise InputError(f"{path} holds {lacks} in its first {len(head)} bytes", suggest_use(path, head, option))
+
+
+def _read_given(path: Path, option: str) -> bytes:
+    """Return the first bytes of a file that an option was given."""
     _refuse_folder(path, option)
     head = read_head(path)
     if not head:
         raise InputError(f"{path} is empty", f"record it again, or leave out {option}")
-    if not looks_right(head):
-        raise InputError(f"{path} holds {lacks} in its first {len(head)} bytes", suggest_use(path, head, option))
+    return head
 
 
 def plain_name(path: Path) -> str:

@@ -10,10 +10,14 @@ from tracecorr.parse.amdlog import looks_like_amd_log
 from tracecorr.parse.ftrace import looks_like_ftrace_text, looks_like_trace_dat
 from tracecorr.parse.kfd.dumps import looks_like_dump
 from tracecorr.parse.rocprof import looks_like_rocprof, looks_like_sqlite
-from tracecorr.store.raw import read_head
+from tracecorr.store.raw import read_chunks, read_head
 
 _PACKED = {b"\xfd7zXZ\x00": "xz", b"BZh": "bzip2", b"PK\x03\x04": "zip"}
 _UTF16 = (b"\xff\xfe", b"\xfe\xff")
+# A program may print much before its first HIP call, as builds and downloads do.
+_SEARCHED_BYTES = 256 << 20
+# What is cut between two chunks is looked at with the second one.
+_OVERLAP_BYTES = 8 << 10
 # What `import` takes, by the option that takes it; the dump of queues last, whose lines are the plainest.
 _KINDS = (
     ("--amd-log", "a HIP log", looks_like_amd_log),
@@ -55,7 +59,28 @@ def find_option(path: Path) -> str:
     """
     if path.is_dir():
         return "--ftrace" if any(path.glob("*cpu*.bin")) else ""
-    return _recognize(read_head(path))[0]
+    return _recognize(read_head(path))[0] or ("--amd-log" if search_amd_log(path)[0] else "")
+
+
+def search_amd_log(path: Path) -> tuple[bool, int]:
+    """Tell whether a file holds a line of a HIP log, and how many bytes were searched, at most 256 MiB.
+
+    NULs at the beginning do not count: a log that was emptied while its writer kept its place begins with as many bytes
+    of them as there were in it (`truncate`, `logrotate`; ROCm's own limit, `AMD_LOG_LEVEL_SIZE`, with AMD_LOG_ASYNC).
+
+    Raises:
+        InputError: the file cannot be read.
+    """
+    searched, before = 0, b""
+    for chunk in read_chunks(path):
+        text = chunk if before else chunk.lstrip(b"\0")
+        if looks_like_amd_log(before + text):
+            return True, searched
+        searched += len(text)
+        if searched >= _SEARCHED_BYTES:
+            break
+        before = text[-_OVERLAP_BYTES:]
+    return False, searched
 
 
 def _recognize(head: bytes, refused: str = "") -> tuple[str, str]:

@@ -78,9 +78,16 @@ def read_chunks(path: Path, chunk_bytes: int = CHUNK_BYTES) -> Iterator[bytes]:
     if path.suffix == frames.SUFFIX:
         yield from FrameReader(path).read_all()
         return
-    with open_decompressed(path) as stream:
-        while chunk := stream.read(chunk_bytes):
-            yield chunk
+    try:
+        with open_decompressed(path) as stream:
+            while chunk := stream.read(chunk_bytes):
+                yield chunk
+    except (*_DAMAGES, OSError) as error:
+        raise _explain_damage(path, error) from error
+
+
+def _explain_damage(path: Path, error: Exception) -> InputError:
+    return InputError(f"cannot read {path}: {error}", "the compressed data is damaged; copy the file again")
 
 
 class ChunkStream:
@@ -182,9 +189,7 @@ def read_head(path: Path, head_bytes: int = 1 << 20) -> bytes:
         with open_decompressed(path) as stream:
             return stream.read(head_bytes)
     except (*_DAMAGES, OSError) as error:
-        raise InputError(
-            f"cannot read {path}: {error}", "the compressed data is damaged; copy the file again"
-        ) from error
+        raise _explain_damage(path, error) from error
 
 
 def copy_in(source: Path, target: Path, checksum: Checksum | None = None, *, compress: bool = False) -> Path:

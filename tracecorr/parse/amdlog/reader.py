@@ -44,8 +44,8 @@ def read_amd_log(stream: ByteStream, file: int, block_bytes: int = BLOCK_BYTES) 
 
 
 def looks_like_amd_log(head: bytes) -> bool:
-    """Tell whether the first bytes of a file hold a record of the AMD log."""
-    text = Text(head[: 1 << 18])
+    """Tell whether some bytes of a file, as a rule its first ones, hold a record of the AMD log."""
+    text = Text(head)
     return RecordReader().splitter.split(text).used[0] > 0
 
 
