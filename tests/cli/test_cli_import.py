@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import gzip
+import json
 import lzma
 import os
 import shutil
@@ -128,6 +129,14 @@ def test_what_stands_before_a_log_may_be_long(run: Run, tmp_path: Path, log_file
     told = run("query", "late", "select reason from ledger where outcome <> 'used'").out
     assert ("nul_bytes" in told) is (before[0] == 0)
     assert "--amd-log" in run("import", "late.log", "-o", "x").err
+
+
+def test_a_log_within_json_is_to_be_taken_out(run: Run, tmp_path: Path, log_file: Path) -> None:
+    lines = log_file.read_text().splitlines(keepends=True)
+    kept = [json.dumps({"log": line, "stream": "stderr", "time": "2026-01-01T00:00:00Z"}) for line in lines]
+    kept = [line.replace('{"log": ', '{"log":') for line in kept]
+    (tmp_path / "a-json.log").write_text("\n".join(kept))
+    assert_refused(run("import", "--amd-log", "a-json.log", "-o", "x"), tmp_path, "jq -j .log a-json.log > hip.log")
 
 
 def test_nothing_but_nuls_is_no_log(run: Run, tmp_path: Path) -> None:

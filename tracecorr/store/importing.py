@@ -25,6 +25,8 @@ from tracecorr.store.told_clocks import check_told_clock
 from tracecorr.store.trace_dat import unpack_in_place
 
 # What will become a capture, or was replaced by one, until its process is done.
+# How each line of a file of docker's log driver `json-file` begins: its text is escaped.
+_DOCKER_JSON = b'{"log":"'
 _STAGE = re.compile(r"\.(?P<name>.+)\.(?P<pid>\d+)\.(?P<part>new|old)")
 
 
@@ -182,6 +184,11 @@ def _refuse_folder(path: Path, option: str) -> None:
 
 def _check_amd_log(path: Path) -> None:
     head = _read_given(path, "--amd-log")
+    if head.startswith(_DOCKER_JSON):
+        raise InputError(
+            f"{path} holds lines of a log within JSON, as docker keeps them",
+            f"take them out: jq -j .log {quote_path(path)} > hip.log, or docker logs CONTAINER > hip.log 2>&1",
+        )
     found, searched = search_amd_log(path)
     if found:
         return
