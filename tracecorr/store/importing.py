@@ -24,9 +24,9 @@ from tracecorr.store.raw import copy_in, describe_file, open_database, read_cloc
 from tracecorr.store.told_clocks import check_told_clock
 from tracecorr.store.trace_dat import unpack_in_place
 
-# What will become a capture, or was replaced by one, until its process is done.
 # How each line of a file of docker's log driver `json-file` begins: its text is escaped.
 _DOCKER_JSON = b'{"log":"'
+# What will become a capture, or was replaced by one, until its process is done.
 _STAGE = re.compile(r"\.(?P<name>.+)\.(?P<pid>\d+)\.(?P<part>new|old)")
 
 
