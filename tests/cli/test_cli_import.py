@@ -61,12 +61,16 @@ def test_what_a_wrong_file_looks_like(run: Run, tmp_path: Path, log_file: Path, 
     (tmp_path / "utf16.log").write_bytes(log_file.read_text().encode("utf-16"))
     (tmp_path / "packed.log.xz").write_bytes(lzma.compress(log_file.read_bytes()))
     (tmp_path / "cpu0.bin").write_bytes(bytes(4096))
+    (tmp_path / "perf.data").write_bytes(b"PERFILE2" + bytes(4096))
+    (tmp_path / "perf.txt").write_text("   gemm 305/307 [000] 62.358716: syscalls:sys_enter_ioctl: fd: 0x00000007\n")
     for option, name, told in (
         ("--ftrace", log_file.name, "it looks like a HIP log: give it to --amd-log"),
         ("--amd-log", trace_file.name, "it looks like a kernel trace: give it to --ftrace"),
         ("--amd-log", "utf16.log", "iconv -f UTF-16 -t UTF-8"),
         ("--amd-log", "packed.log.xz", "it is packed with xz: unpack it first"),
         ("--ftrace", "cpu0.bin", "pages are read by their folder"),
+        ("--ftrace", "perf.data", "perf made it"),
+        ("--ftrace", "perf.txt", "perf made it"),
     ):
         assert_refused(run("import", option, name, "-o", "x"), tmp_path, told)
 

@@ -13,6 +13,8 @@ from tracecorr.parse.rocprof import looks_like_rocprof, looks_like_sqlite
 from tracecorr.store.raw import read_chunks, read_head
 
 _PACKED = {b"\xfd7zXZ\x00": "xz", b"BZh": "bzip2", b"PK\x03\x04": "zip"}
+# A file of perf record, and lines of perf script: task, pid, perhaps its thread, CPU, time.
+_PERF = re.compile(rb"PERFILE2|\s*\S[^\n]{0,20}?\s+\d+(/\d+)?\s+\[\d{3,}\]\s+\d+\.\d{6,9}:\s")
 _UTF16 = (b"\xff\xfe", b"\xfe\xff")
 # A program may print much before its first HIP call, as builds and downloads do.
 _SEARCHED_BYTES = 256 << 20
@@ -47,6 +49,8 @@ def suggest_use(path: Path, head: bytes, option: str) -> str:
             return f"it is packed with {name}: unpack it first (.gz and .zst are read as they are)"
     if option == "--ftrace" and re.fullmatch(r"(perf-)?cpu\d+\.bin", path.name):
         return f"pages are read by their folder: --ftrace {quote_path(path.parent)}"
+    if _PERF.match(head):
+        return "perf made it, whose files are not read: record with tracecorr capture or trace-cmd record"
     other, kind = _recognize(head, option)
     return f"it looks like {kind}: give it to {other}" if other else f"check what was given to {option}"
 
