@@ -13,18 +13,20 @@ from importlib import import_module
 # Each is read once by its library, when that is imported.
 _POLARS, _BLAS = "POLARS_MAX_THREADS", "OPENBLAS_NUM_THREADS"
 # Of the columns of a capture more threads hardly make anything sooner; 192 of them take three times the CPU time.
-_MOST = 16
+# Beside them a thread of our own encodes what is stored.
+_MOST, _CPUS_EACH = 16, 2
 
 
 @contextmanager
 def limited_threads(most: int = _MOST) -> Iterator[None]:
-    """Give polars no more than `most` threads, and numpy's OpenBLAS one, where they are imported meanwhile.
+    """Give polars a thread for two CPUs, at most `most`, and numpy's OpenBLAS one, where they are imported meanwhile.
 
     So it is here, and in a process that starts. What the environment says already counts more. Afterwards it says what
     it said before, so that no workload inherits our limit.
     """
     # No matrix here is large, but each thread of OpenBLAS spins for a while before it sleeps.
-    wanted = {_POLARS: str(min(most, len(os.sched_getaffinity(0)))), _BLAS: "1"}
+    threads = min(most, max(len(os.sched_getaffinity(0)) // _CPUS_EACH, 1))
+    wanted = {_POLARS: str(threads), _BLAS: "1"}
     added = {name: value for name, value in wanted.items() if name not in os.environ}
     os.environ.update(added)
     try:

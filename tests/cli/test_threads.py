@@ -1,4 +1,4 @@
-"""How many threads polars begins with on a machine of many CPUs, which is made up here."""
+"""How many threads polars begins with on machines of few and many CPUs, which are made up here."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ import sys
 
 import pytest
 
-_MANY_CPUS = """
+_CPUS = """
 import os
-os.sched_getaffinity = lambda _: set(range(192))
+os.sched_getaffinity = lambda _: set(range({}))
 """
 _VERB = """
 from tracecorr.cli import main
@@ -26,10 +26,16 @@ def _run(code: str, **environment: str) -> list[str]:
     return done.stdout.split()[-2:]
 
 
-@pytest.mark.parametrize(("environment", "threads"), [({}, "16"), ({"POLARS_MAX_THREADS": "3"}, "3")])
-def test_command_line_wakes_few_threads(environment: dict[str, str], threads: str) -> None:
+@pytest.mark.parametrize(
+    ("cpus", "environment", "threads"),
+    [(192, {}, "16"), (6, {}, "3"), (1, {}, "1"), (192, {"POLARS_MAX_THREADS": "5"}, "5")],
+)
+def test_command_line_wakes_few_threads(cpus: int, environment: dict[str, str], threads: str) -> None:
     told = "\nimport polars\nprint(polars.thread_pool_size(), os.environ.get('POLARS_MAX_THREADS'))"
-    assert _run(_MANY_CPUS + _VERB + told, **environment) == [threads, environment.get("POLARS_MAX_THREADS", "None")]
+    assert _run(_CPUS.format(cpus) + _VERB + told, **environment) == [
+        threads,
+        environment.get("POLARS_MAX_THREADS", "None"),
+    ]
 
 
 @pytest.mark.parametrize(("before", "is_frozen"), [("", "True"), ("import numpy, polars\n", "False")])
@@ -47,4 +53,4 @@ masks = [line for task in Path("/proc/self/task").iterdir() if task.name != str(
          for line in (task / "status").read_text().splitlines() if line.startswith("SigBlk")]
 print("threads", len(masks) > 0 and all(int(mask.split()[1], 16) >> 14 & 1 for mask in masks))
 """
-    assert _run(_MANY_CPUS + _VERB + told) == ["threads", "True"]
+    assert _run(_CPUS.format(192) + _VERB + told) == ["threads", "True"]
