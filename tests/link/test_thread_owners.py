@@ -139,6 +139,40 @@ def test_a_thread_that_renamed_itself_is_called_what_a_switch_shows(read_threads
     assert [row for row in threads if row[0]] == [(502, 502, "main")]
 
 
+@pytest.mark.parametrize(
+    ("renamed", "again", "names"),
+    [
+        ("pid=838 ", "", ["t1", "NCCL Service  0"]),
+        ("pid=838 ", "pid=838 ", ["t1", "NCCL I/O  0"]),
+        ("", "", ["t1", "t1"]),  # kernels 6.14 to 7.0 do not print whose name it is
+    ],
+)
+def test_a_name_that_a_thread_gives_to_another_one(
+    renamed: str, again: str, names: list[str], read_threads: Reader
+) -> None:
+    rename = "task_rename: {}oldcomm=t1 newcomm=NCCL {}  0 oom_score_adj=0"
+    threads = read_threads(f"""
+        <...>-803 803 1 {_FORK.format(803, 838)}
+        <...>-838 803 2 {_IOCTL}
+        <...>-803 803 3 {rename.format(renamed, "Service")}
+        {f"<...>-838 803 4 {rename.format(again, 'I/O')}" if again else ""}
+    """)
+    assert [name for _, _, name in threads] == names
+
+
+def test_a_thread_that_gave_up_its_name_has_not_the_one_of_before(read_threads: Reader) -> None:
+    born = f"<...>-803 803 1 {_FORK.format(803, 838)}\n<...>-838 803 2 {_IOCTL}"
+    unnamed = "<...>-838 803 3 task_rename: pid=838 oldcomm=t1 newcomm= oom_score_adj=0"
+    assert read_threads(f"{born}\n{unnamed}")[1] == (838, 803, None)
+
+
+def test_events_of_a_text_tell_threads_and_processes_that_were_made(read_threads: Reader) -> None:
+    made = "<...>-803 803 1 task_newtask: pid={} comm=t1 clone_flags={} oom_score_adj=0"
+    ioctls = [f"<...>-{tid} ------- 3 {_IOCTL}" for tid in (838, 839)]
+    threads = read_threads("\n".join([made.format(838, "3d0f00"), made.format(839, "1200011"), *ioctls]))
+    assert threads == [(803, 803, "t1"), (838, 803, "t1"), (839, 839, "t1")]
+
+
 def test_the_placeholder_of_the_kernel_is_no_name(read_threads: Reader) -> None:
     assert read_threads(f"<...>-7 7 1 {_IOCTL}") == [(7, 7, None)]
 

@@ -176,4 +176,5 @@ def _describe(life: Life, owner: int | None, tables: list[_Table]) -> tuple[int 
     names = (life.named, life.noted_as, *fitting[-1:], life.born_as, *others[-1:])
     pids = {table.pid for table in tables}
     is_told = bool(life.told) or life.parent is not None or owner is not None or len(pids) == 1
-    return owner, next(filter(None, names), None), is_told and pids != {owner}
+    # A thread may have no name, and then none of those that it had before.
+    return owner, next((name for name in names if name is not None), None) or None, is_told and pids != {owner}
