@@ -77,6 +77,15 @@ def sdma_is_whole(addresses: Words) -> bool:
     return near and places >= {*range(SDMA_REGISTERS), *_doorbell_places(addresses)}
 
 
+def has_answered(values: Words) -> bool:
+    """Tell whether the registers of a block were read.
+
+    Some never hold 0 in all bits, others never 1: all zeros or all ones come from a device that is off, hangs or is
+    not for this host to read.
+    """
+    return bool(values.any()) and not bool((values == 0xFFFFFFFF).all())
+
+
 def _pair(words: Words, low: int) -> np.ndarray[tuple[int], np.dtype[np.uint64]]:
     return words[:, low].astype(np.uint64) | words[:, low + 1].astype(np.uint64) << np.uint64(32)
 
