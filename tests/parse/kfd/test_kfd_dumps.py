@@ -124,10 +124,11 @@ def test_partitions_of_one_device_keep_their_queues_apart() -> None:
     assert list_logical_queues(spx.rows)["xccs"].to_list() == [2]
 
 
-@pytest.mark.parametrize(("enable", "offset"), [(0x48, 0x58), (0x44, 0x4C), (0x3C, 0x44)])
-def test_mqds_of_two_processes(enable: int, offset: int) -> None:
+@pytest.mark.parametrize("mapped", [False, True])
+@pytest.mark.parametrize("layout", [(0x48, 0x58, 0x6C), (0x44, 0x4C, 0x64), (0x3C, 0x44, 0x5C)])
+def test_mqds_of_two_processes(layout: tuple[int, int, int], mapped: bool) -> None:
     compute = "  Compute queue on device 65a1\n" + cases.compute_mqd(cases.RUNNING)
-    sdma = "  SDMA queue on device 65a1\n" + cases.sdma_mqd(enable, offset)
+    sdma = "  SDMA queue on device 65a1\n" + cases.sdma_mqd(*layout, mapped=mapped)
     dump = _read(f"Process 20 PASID 0x8001:\n{sdma}{compute}Process 31 PASID 31:\n{compute}")
     assert dump.kind == "mqds" and _skipped(dump) == {}
     columns = ["pid", "mqd", "type", "xcc", "state", "active", "doorbell", "pq_base", "ring_bytes", "logical"]
@@ -143,7 +144,7 @@ def test_an_sdma_queue_behind_a_compute_queue_of_several_xccs_is_one_mqd(more: i
     """The driver dumps the memory behind the MQD, too: its neighbours there are queues of anybody."""
     compute = "  Compute queue on device 65a1\n" + cases.compute_mqd(cases.RUNNING) * (1 + more)
     strange = cases.hex_lines(0, [0x25, 0x11111111, 0x7E, *[0] * 125]) * more
-    sdma = "  SDMA queue on device 65a1\n" + cases.sdma_mqd(0x48, 0x58)
+    sdma = "  SDMA queue on device 65a1\n" + cases.sdma_mqd(0x48, 0x58, 0x6C)
     dump = _read(f"Process 20 PASID 0x8001:\n{compute}{sdma}{strange}{compute}")
     assert dump.rows.filter(pl.col("type") == "sdma").select("mqd", "pq_base").rows() == [(1, 0x7F57558C2000)]
     assert dump.rows["mqd"].to_list() == [*[0] * (1 + more), 1, *[2] * (1 + more)]
@@ -152,7 +153,7 @@ def test_an_sdma_queue_behind_a_compute_queue_of_several_xccs_is_one_mqd(more: i
 
 
 def test_an_sdma_mqd_of_unknown_layout_has_no_doorbell() -> None:
-    dump = _read("Process 1 PASID 0x1:\n  SDMA queue on device 1\n" + cases.sdma_mqd(0x78, 0x7C))
+    dump = _read("Process 1 PASID 0x1:\n  SDMA queue on device 1\n" + cases.sdma_mqd(0x78, 0x7C, 0x80))
     assert (_row(dump)["pq_base"], _row(dump)["doorbell"]) == (0x7F57558C2000, None)
 
 
