@@ -153,6 +153,23 @@ def test_a_slot_is_joined_only_where_one_queue_fits(
     assert attach_queues(_slot(**slot), *_tables(**queue))["queue"].to_list() == [found]
 
 
+@pytest.mark.parametrize(
+    ("queue", "found"),
+    [
+        ({"type": "compute_aql", "size": 64, "doorbell_offset": 0xFDEF000000000020}, 0),
+        ({"type": "compute_aql", "size": 16384}, None),
+        ({"type": "sdma"}, None),
+        ({"doorbell_offset": 0xFDEF000000000008}, None),
+        ({"doorbell_offset": 0xFDEF000000001020}, 0),  # its page may be the second one of the process
+    ],
+)
+def test_a_slot_that_shows_another_queue_than_its_ring_had_is_foreign(queue: dict[str, Any], found: int | None) -> None:
+    """A process that is not in the capture may have a ring at the same address."""
+    queues, processes, gpus = _tables(**{key: [value, None] for key, value in queue.items()})
+    slot = _slot(dump="hqds", type="cp", ring_bytes=4096, doorbell=0x1008)
+    assert attach_queues(slot, queues.filter(queue=0), processes, gpus)["queue"].to_list() == [found]
+
+
 def _dumps(*rows: dict[str, Any]) -> list[int | None]:
     """Return the queue of each row of dumps, of two processes with rings at one address."""
     table = pl.concat([_slot(**{"snapshot": 0, "dump": "hqds", **row}) for row in rows], how="diagonal_relaxed")
