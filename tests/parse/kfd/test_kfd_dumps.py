@@ -199,6 +199,9 @@ def test_a_runlist_that_is_cut_lists_only_whole_packets(words: int, queues: int)
          {"sdma_block_cut_short": 1}),
         ("Process 1 PASID 1:\n  SDMA queue on device 1\n" + cases.hex_lines(0, [0] * 6), "mqds",
          {"mqd_cut_short": 1}),
+        # The line between two queues lacks.
+        ("Process 1 PASID 1:\n  Compute queue on device 1\n" + cases.compute_mqd(cases.RUNNING)
+         + cases.compute_mqd({**cases.RUNNING, 8: 0x1000}), "mqds", {"mqd_cut_short": 1}),
     ],
 )  # fmt: skip
 def test_what_is_not_understood_is_counted(text: str, kind: str | None, skipped: dict[str, int]) -> None:

@@ -243,7 +243,10 @@ class _Reader:
         if any(int(b[0]) != _MQD_HEADER for b in blocks):
             return "no_compute_mqd_of_gfx9_to_gfx12"
         first, last = _MQD_REGISTERS, _MQD_REGISTERS + registers.CP_REGISTERS
-        self._cp_mqds += [({**place, "xcc": xcc}, b[first:last]) for xcc, b in enumerate(blocks)]
+        banks = [b[first:last] for b in blocks]
+        if len({registers.find_ring(bank) for bank in banks}) > 1:
+            return "mqd_cut_short"  # the line that names the next queue lacks
+        self._cp_mqds += [({**place, "xcc": xcc}, bank) for xcc, bank in enumerate(banks)]
         return ""
 
     def rows(self) -> pl.DataFrame:

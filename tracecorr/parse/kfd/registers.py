@@ -70,6 +70,11 @@ def decode_sdma_mqd(blocks: list[Words]) -> pl.DataFrame:
     return _with_state(_sdma_frame(words, [_sdma_mqd_doorbell(b) for b in blocks]), of_mqd=True)
 
 
+def find_ring(words: Words) -> int:
+    """Return the ring base address in one block of the 56 registers: MQDs of one queue have the same."""
+    return int(_pair(words.reshape(1, -1), _PQ_BASE)[0]) << 8
+
+
 def cp_is_whole(addresses: Words) -> bool:
     """Tell whether a CP or HIQ block holds its 56 registers, without a gap."""
     gapless = bool((np.diff(addresses.astype(np.int64)) == 4).all())
