@@ -61,7 +61,7 @@ def test_a_slot_belongs_to_the_queue_of_its_ring(capture: Capture) -> None:
         (0, 0, 0, 0, True), (0, 0, 1, 0, True), (0, 0, 2, 1, False),
     ]  # fmt: skip
     events = capture.table("events").filter(pl.col("layer").cast(pl.String) == "hqd").collect()
-    assert events.select("name", "dur_ns", "source").rows() == [("hqd_active", 8000, "hqd")] * 2
+    assert events.select("name", "dur_ns", "source", "gpu").rows() == [("hqd_active", 8000, "hqd", 0)] * 2
     seen = events.drop_nulls("queue").row(0, named=True)
     assert seen["queue"] == rows["queue"][0]
     assert capture.raw(seen["file"], seen["offset"], 8) == b" Inst 0,"

@@ -107,6 +107,18 @@ def _list_shared(mqds: pl.DataFrame) -> pl.DataFrame:
     return mqds.group_by("gpu_id", "doorbell").agg(owners=owners).filter(pl.col("owners") > 1).drop("owners")
 
 
+def find_gpus_of_sights(events: pl.DataFrame, hqd: pl.DataFrame) -> pl.DataFrame:
+    """Return event, named_gpu of the sights of queues in dumps, whosever these are.
+
+    Args:
+        events: events; those of layer `hqd` are sights.
+        hqd: table `hqd` with `gpu`.
+    """
+    sights = events.select("file", "offset", "event", "layer").filter(pl.col("layer") == "hqd")
+    rows = hqd.drop_nulls(["gpu", "logical"]).unique(["file", "offset"], keep="first", maintain_order=True)
+    return sights.join(rows, on=["file", "offset"], maintain_order="left").select("event", named_gpu="gpu")
+
+
 def link_hqds(events: pl.DataFrame, hqd: pl.DataFrame, queues: pl.DataFrame) -> pl.DataFrame:
     """Return the edges `hqd_of_queue`: from what made a queue to each sight of it in a dump.
 
