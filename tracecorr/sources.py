@@ -21,7 +21,7 @@ from tracecorr.parse.ftrace import (
 from tracecorr.parse.ftrace.chosen_ranges import keep_ranges
 from tracecorr.parse.kfd.polls import read_polls
 from tracecorr.parse.kfd.smi import read_smi_events
-from tracecorr.parse.kfd.snapshots import read_snapshot
+from tracecorr.parse.kfd.snapshots import read_snapshots
 from tracecorr.parse.rocprof import RepeatedRecords, read_rocpd, read_rocprof
 from tracecorr.progress import Stages, Watch
 from tracecorr.store.capture import Capture, make_parts_folder
@@ -107,7 +107,7 @@ def _open_readers(
             yield "rocprof", "rocprof", _read_database(capture.path / entry["path"], entry["file"], repeated)
         elif entry["form"] == "dump":
             times = entry.get("read_start_ns"), entry.get("read_end_ns")
-            yield "hqd", "dump", read_snapshot(chunks, entry["file"], next(snapshots), *times)
+            yield "hqd", "dump", read_snapshots(chunks, entry["file"], snapshots, *times)
         elif entry["form"] == "polls":
             yield "sysfs", "polls", read_polls(chunks, entry["file"])
         elif entry["form"] == "prints":

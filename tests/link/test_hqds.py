@@ -61,7 +61,7 @@ def test_a_slot_belongs_to_the_queue_of_its_ring(capture: Capture) -> None:
         (0, 0, 0, 0, True), (0, 0, 1, 0, True), (0, 0, 2, 1, False),
     ]  # fmt: skip
     events = capture.table("events").filter(pl.col("layer").cast(pl.String) == "hqd").collect()
-    assert events.select("name", "dur_ns", "source").rows() == [("hqd_active", 8000, "hqd")] * 2
+    assert events.select("name", "dur_ns", "source", "gpu").rows() == [("hqd_active", 8000, "hqd", 0)] * 2
     seen = events.drop_nulls("queue").row(0, named=True)
     assert seen["queue"] == rows["queue"][0]
     assert capture.raw(seen["file"], seen["offset"], 8) == b" Inst 0,"
@@ -151,6 +151,23 @@ def test_a_slot_is_joined_only_where_one_queue_fits(
     slot: dict[str, Any], queue: dict[str, Any], found: int | None
 ) -> None:
     assert attach_queues(_slot(**slot), *_tables(**queue))["queue"].to_list() == [found]
+
+
+@pytest.mark.parametrize(
+    ("queue", "found"),
+    [
+        ({"type": "compute_aql", "size": 64, "doorbell_offset": 0xFDEF000000000020}, 0),
+        ({"type": "compute_aql", "size": 16384}, None),
+        ({"type": "sdma"}, None),
+        ({"doorbell_offset": 0xFDEF000000000008}, None),
+        ({"doorbell_offset": 0xFDEF000000001020}, 0),  # its page may be the second one of the process
+    ],
+)
+def test_a_slot_that_shows_another_queue_than_its_ring_had_is_foreign(queue: dict[str, Any], found: int | None) -> None:
+    """A process that is not in the capture may have a ring at the same address."""
+    queues, processes, gpus = _tables(**{key: [value, None] for key, value in queue.items()})
+    slot = _slot(dump="hqds", type="cp", ring_bytes=4096, doorbell=0x1008)
+    assert attach_queues(slot, queues.filter(queue=0), processes, gpus)["queue"].to_list() == [found]
 
 
 def _dumps(*rows: dict[str, Any]) -> list[int | None]:

@@ -144,6 +144,19 @@ def test_two_wrappers_are_two_operations(wrapper: str) -> None:
     assert _operations(*[wrapper, "init_mqd", "init_mqd"] * 2) == [(wrapper, "init", 2)] * 2
 
 
+def test_functions_that_only_ask_or_compute_are_no_operations() -> None:
+    """SYNTHETIC: what a function tracer shows that was given every name with `mqd` in it (Linux 6.12)."""
+    made = ["mqd_size_from_queue_type", "allocate_mqd", "init_mqd_v9_4_3", "mqd_stride_v9", *["init_mqd"] * 2]
+    assert _operations(*made) == [("allocate_mqd", "allocate", 1), ("init_mqd_v9_4_3", "init", 2)]
+
+
+def test_functions_that_pass_an_operation_on_are_no_calls_for_other_xccs() -> None:
+    assert _operations("pqm_update_mqd", "update_mqd") == [("pqm_update_mqd", "update", 1)]
+    assert _operations("update_mqd", "__update_mqd") == [("update_mqd", "update", 1)]
+    masked = ["update_mqd", "mqd_symmetrically_map_cu_mask"] * 4
+    assert _operations("pqm_update_mqd", "update_mqd_v9_4_3", *masked) == [("update_mqd_v9_4_3", "update", 4)]
+
+
 def test_what_the_driver_prints_counts_where_nothing_else_does() -> None:
     assert _operations("KFD_MQD_CREATE") == [("KFD_MQD_CREATE", "init", 1)]
     assert _operations("init_mqd", "KFD_MQD_CREATE") == [("init_mqd", "init", 1)]

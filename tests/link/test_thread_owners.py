@@ -94,6 +94,36 @@ def test_each_life_of_a_number_has_its_own_process(table: int, read_threads: Rea
     assert threads == [(803, 803, "t1"), (838, 803, "first"), (838, 900, "second"), (900, 900, "app")]
 
 
+def test_a_table_tells_of_the_last_thread_that_had_the_number(read_threads: Reader) -> None:
+    """Of the first one the forks leave open whether it was a thread or a process."""
+    threads = read_threads(f"""
+        t1-803 803 1 {_FORK.format(803, 838)}
+        x-838 838 2 {_IOCTL}
+        x-838 838 3 sched_process_exit: comm=first pid=838 prio=120
+        t1-803 803 600 {_FORK.format(803, 838)}
+        x-838 838 601 {_IOCTL}
+    """)
+    assert [row for row in threads if row[0] == 838] == [(838, None, "first"), (838, 838, "x")]
+
+
+def test_a_thread_of_a_later_process_is_not_the_later_process_of_its_number(read_threads: Reader) -> None:
+    made = "task_newtask: pid={} comm=t1 clone_flags={} oom_score_adj=0"
+    ended = "sched_process_exit: comm=t1 pid={} prio=120"
+    threads = read_threads(f"""
+        t1-100 100 1 {made.format(101, "3d0f00")}
+        t1-101 101 2 {_IOCTL}
+        t1-101 101 3 {ended.format(101)}
+        t1-100 100 100 {made.format(101, "1200011")}
+        t1-101 101 101 {made.format(103, "3d0f00")}
+        t1-103 103 102 {_IOCTL}
+        t1-103 103 103 {ended.format(103)}
+        t1-100 100 200 {made.format(103, "1200011")}
+        t1-103 103 201 {_IOCTL}
+    """)
+    pids = [(tid, pid) for tid, pid, _ in threads]
+    assert pids == [(100, 100), (101, 100), (101, 101), (103, 101), (103, 103)]
+
+
 def test_a_process_whose_number_is_given_out_again_is_another_one(read_threads: Reader) -> None:
     threads = read_threads(f"""
         sh-838 838 1 sched_process_exec: filename=/bin/sh pid=838 old_pid=838
@@ -137,6 +167,40 @@ def test_a_thread_that_renamed_itself_is_called_what_a_switch_shows(read_threads
         t1-502 502 3 {switch.format("main")}
     """)
     assert [row for row in threads if row[0]] == [(502, 502, "main")]
+
+
+@pytest.mark.parametrize(
+    ("renamed", "again", "names"),
+    [
+        ("pid=838 ", "", ["t1", "NCCL Service  0"]),
+        ("pid=838 ", "pid=838 ", ["t1", "NCCL I/O  0"]),
+        ("", "", ["t1", "t1"]),  # kernels 6.14 to 7.0 do not print whose name it is
+    ],
+)
+def test_a_name_that_a_thread_gives_to_another_one(
+    renamed: str, again: str, names: list[str], read_threads: Reader
+) -> None:
+    rename = "task_rename: {}oldcomm=t1 newcomm=NCCL {}  0 oom_score_adj=0"
+    threads = read_threads(f"""
+        <...>-803 803 1 {_FORK.format(803, 838)}
+        <...>-838 803 2 {_IOCTL}
+        <...>-803 803 3 {rename.format(renamed, "Service")}
+        {f"<...>-838 803 4 {rename.format(again, 'I/O')}" if again else ""}
+    """)
+    assert [name for _, _, name in threads] == names
+
+
+def test_a_thread_that_gave_up_its_name_has_not_the_one_of_before(read_threads: Reader) -> None:
+    born = f"<...>-803 803 1 {_FORK.format(803, 838)}\n<...>-838 803 2 {_IOCTL}"
+    unnamed = "<...>-838 803 3 task_rename: pid=838 oldcomm=t1 newcomm= oom_score_adj=0"
+    assert read_threads(f"{born}\n{unnamed}")[1] == (838, 803, None)
+
+
+def test_events_of_a_text_tell_threads_and_processes_that_were_made(read_threads: Reader) -> None:
+    made = "<...>-803 803 1 task_newtask: pid={} comm=t1 clone_flags={} oom_score_adj=0"
+    ioctls = [f"<...>-{tid} ------- 3 {_IOCTL}" for tid in (838, 839)]
+    threads = read_threads("\n".join([made.format(838, "3d0f00"), made.format(839, "1200011"), *ioctls]))
+    assert threads == [(803, 803, "t1"), (838, 803, "t1"), (839, 839, "t1")]
 
 
 def test_the_placeholder_of_the_kernel_is_no_name(read_threads: Reader) -> None:

@@ -104,24 +104,27 @@ def _decode(dumps: list[tuple[str, bytes, int | None, int | None]]) -> tuple[pl.
     import polars as pl
 
     from tracecorr.model import schema
-    from tracecorr.parse.kfd.dumps import read_dump
+    from tracecorr.parse.kfd.dumps import read_dumps
 
-    frames, sources = [schema.HQD.empty()], []
-    for number, (name, data, start, end) in enumerate(dumps):
-        dump = read_dump(data, number)
-        frames.append(
-            dump.rows.with_columns(
-                pl.lit(number, pl.UInt32).alias("snapshot"),
-                pl.lit(start, pl.Int64).alias("read_start_ns"),
-                pl.lit(end, pl.Int64).alias("read_end_ns"),
+    frames = [schema.HQD.empty()]
+    sources: list[dict[str, Any]] = []
+    for file, (name, data, start, end) in enumerate(dumps):
+        found = read_dumps(data, file)
+        for place, dump in enumerate(found, 1):
+            frames.append(
+                dump.rows.with_columns(
+                    pl.lit(len(sources), pl.UInt32).alias("snapshot"),
+                    pl.lit(start, pl.Int64).alias("read_start_ns"),
+                    pl.lit(end, pl.Int64).alias("read_end_ns"),
+                )
             )
-        )
-        skipped = dump.ledger.filter(pl.col("outcome").cast(pl.String) == "skipped")
-        sources.append({
-            "snapshot": number, "source": name, "dump": dump.kind, "bytes": len(data),
-            "read_ns": None if start is None or end is None else end - start,
-            "skipped": dict(skipped.select("reason", "records").iter_rows()),
-        })  # fmt: skip
+            skipped = dump.ledger.filter(pl.col("outcome").cast(pl.String) == "skipped")
+            sources.append({
+                "snapshot": len(sources), "source": name if len(found) == 1 else f"{name}, dump {place}",
+                "dump": dump.kind, "bytes": dump.ledger["bytes"].sum(),
+                "read_ns": None if start is None or end is None else end - start,
+                "skipped": dict(skipped.select("reason", "records").iter_rows()),
+            })  # fmt: skip
     return pl.concat(frames), sources
 
 

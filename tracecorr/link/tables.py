@@ -29,7 +29,7 @@ from tracecorr.link.packets.launches import build_launches, forget_indexes
 from tracecorr.link.packets.refused_copies import name_refused_copies
 from tracecorr.link.queues import created_rings, queue_addresses, queue_creation, queue_lives, streams
 from tracecorr.link.queues.gpus import assign_gpus, list_gpus
-from tracecorr.link.queues.hqds import attach_queues, link_hqds
+from tracecorr.link.queues.hqds import attach_queues, find_gpus_of_sights, link_hqds
 from tracecorr.link.queues.intercepted_queues import explain_stores
 from tracecorr.link.threads.thread_creation import find_creators
 from tracecorr.link.threads.thread_evidence import limit_by_pid, limit_by_thread
@@ -73,7 +73,8 @@ def link_tables(
     # What made a queue may stand before the first line of a log.
     short = add_unproven(losses, lacking.late["file"].to_list())
     events, owners = _find_owners(events, packets, args, identities, trace_aligned, short, unseen, hqd, known_gpus)
-    events = _attach_gpus(events, owners.queues, assign_gpus(args, driver.devices, owners.gpus))
+    named = [assign_gpus(args, driver.devices, owners.gpus), find_gpus_of_sights(events, owners.hqd)]
+    events = _attach_gpus(events, owners.queues, pl.concat(named))
     jobs = build_drm_jobs(events, args, unseen)
     sources = _sources(events, trace_aligned)
     found = build_launches(events, packets, args, sources, losses, lacking.displaced, lacking.late)

@@ -56,6 +56,7 @@ _SKIPPED = {
     "tables, indexes and names of the database": "rocprof: what the records refer to",
     "no_line_of_a_dump": "dump of the KFD: a line that the driver does not print",
     "mqds_of_other_queues": "dump of the KFD: memory that the driver prints behind an MQD",
+    "registers_did_not_answer": "dump of the KFD: registers of zeros or of ones alone, as a device that is off reads",
     "no_line_of_smi_events": "SMI events: a line that the driver does not print",
     "unknown_event": "SMI events: a kind of event that is not known here, as newer kernels may have",
 }

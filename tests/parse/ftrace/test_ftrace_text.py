@@ -132,6 +132,25 @@ def test_a_line_of_a_thread_that_cannot_be_is_no_record() -> None:
     assert trace.ledger.filter(pl.col("outcome") == "skipped")["bytes"].to_list() == [len(damaged)]
 
 
+@pytest.mark.parametrize("name", ["a b", "a=b", 'q"t', "1234", "0x1f", "pid=7 comm=x", "", "tail  "])
+@pytest.mark.parametrize(
+    "body",
+    [
+        "sched_process_fork: comm={} pid=5 child_comm={} child_pid=6",
+        "sched_process_exit: comm={} pid=5 prio=120 group_dead=false",
+        "task_newtask: pid=5 comm={} clone_flags=3d0f00 oom_score_adj=-1",
+        "task_rename: pid=5 oldcomm=x newcomm={} oom_score_adj=0",
+        "task_rename: oldcomm=x newcomm={} oom_score_adj=0",
+    ],
+)
+def test_the_name_of_a_task_may_hold_anything(body: str, name: str) -> None:
+    read = read_text(HEAD + PREFIX % 1 + body.format(name, name).encode() + b"\n")
+    texts = re.findall(r"(\w+)={}", body)
+    assert [read.arg(key) for key in texts] == [[name]] * len(texts)
+    assert read.arg("pid") == ([5] if "pid=5" in body else [])
+    assert read.arg("clone_flags") == ([0x3D0F00] if "clone_flags" in body else [])
+
+
 def test_an_exit_without_its_enter_is_half_seen() -> None:
     (row,) = read_text(PREFIX % 1 + b"sys_clone3 -> 0x0\n").events.to_dicts()
     assert (row["name"], row["flags"], row["stamp_ns"], row["end_stamp_ns"]) == (

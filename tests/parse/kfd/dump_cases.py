@@ -54,11 +54,14 @@ def compute_mqd(values: dict[int, int], header: int = 0xC0310800) -> str:
     return hex_lines(0, words)
 
 
-def sdma_mqd(enable: int, offset: int) -> str:
-    """Return the hex lines of one SDMA MQD whose doorbell words lie at the bytes `enable` and `offset`."""
+def sdma_mqd(enable: int, offset: int, dummy: int, *, mapped: bool = False) -> str:
+    """Return the hex lines of one SDMA MQD whose doorbell words lie at the bytes `enable` and `offset`.
+
+    The driver writes 0xf to the byte `dummy`; who maps the queue enables the doorbell.
+    """
     words = [0] * 128
     words[:7] = [0x25, 0x57558C20, 0x7F, 0x80, 0, 0x100, 0]
-    words[enable // 4], words[offset // 4] = 1 << 28, 0x1F0 << 2
+    words[enable // 4], words[offset // 4], words[dummy // 4] = int(mapped) << 28, 0x1F0 << 2, 0xF
     return hex_lines(0, words)
 
 

@@ -14,15 +14,20 @@ from hypothesis import strategies as st
 
 from tracecorr.analyze.hqd import count_slots, list_logical_queues
 from tracecorr.analyze.values import plain_rows
-from tracecorr.parse.kfd.dumps import Dump, read_dump
+from tracecorr.parse.kfd.dumps import Dump, read_dumps
 
 EXPECTED = json.loads((Path(__file__).parent / "mi308x_dumps.json").read_text())
 
 
-def _read(text: str) -> Dump:
+def _read_all(text: str) -> list[Dump]:
     data = text.encode()
-    dump = read_dump(data, 3)
-    assert dump.ledger["bytes"].sum() == len(data)
+    dumps = read_dumps(data, 3)
+    assert sum(dump.ledger["bytes"].sum() for dump in dumps) == len(data)
+    return dumps
+
+
+def _read(text: str) -> Dump:
+    (dump,) = _read_all(text)
     return dump
 
 
@@ -119,10 +124,11 @@ def test_partitions_of_one_device_keep_their_queues_apart() -> None:
     assert list_logical_queues(spx.rows)["xccs"].to_list() == [2]
 
 
-@pytest.mark.parametrize(("enable", "offset"), [(0x48, 0x58), (0x44, 0x4C), (0x3C, 0x44)])
-def test_mqds_of_two_processes(enable: int, offset: int) -> None:
+@pytest.mark.parametrize("mapped", [False, True])
+@pytest.mark.parametrize("layout", [(0x48, 0x58, 0x6C), (0x44, 0x4C, 0x64), (0x3C, 0x44, 0x5C)])
+def test_mqds_of_two_processes(layout: tuple[int, int, int], mapped: bool) -> None:
     compute = "  Compute queue on device 65a1\n" + cases.compute_mqd(cases.RUNNING)
-    sdma = "  SDMA queue on device 65a1\n" + cases.sdma_mqd(enable, offset)
+    sdma = "  SDMA queue on device 65a1\n" + cases.sdma_mqd(*layout, mapped=mapped)
     dump = _read(f"Process 20 PASID 0x8001:\n{sdma}{compute}Process 31 PASID 31:\n{compute}")
     assert dump.kind == "mqds" and _skipped(dump) == {}
     columns = ["pid", "mqd", "type", "xcc", "state", "active", "doorbell", "pq_base", "ring_bytes", "logical"]
@@ -138,7 +144,7 @@ def test_an_sdma_queue_behind_a_compute_queue_of_several_xccs_is_one_mqd(more: i
     """The driver dumps the memory behind the MQD, too: its neighbours there are queues of anybody."""
     compute = "  Compute queue on device 65a1\n" + cases.compute_mqd(cases.RUNNING) * (1 + more)
     strange = cases.hex_lines(0, [0x25, 0x11111111, 0x7E, *[0] * 125]) * more
-    sdma = "  SDMA queue on device 65a1\n" + cases.sdma_mqd(0x48, 0x58)
+    sdma = "  SDMA queue on device 65a1\n" + cases.sdma_mqd(0x48, 0x58, 0x6C)
     dump = _read(f"Process 20 PASID 0x8001:\n{compute}{sdma}{strange}{compute}")
     assert dump.rows.filter(pl.col("type") == "sdma").select("mqd", "pq_base").rows() == [(1, 0x7F57558C2000)]
     assert dump.rows["mqd"].to_list() == [*[0] * (1 + more), 1, *[2] * (1 + more)]
@@ -147,7 +153,7 @@ def test_an_sdma_queue_behind_a_compute_queue_of_several_xccs_is_one_mqd(more: i
 
 
 def test_an_sdma_mqd_of_unknown_layout_has_no_doorbell() -> None:
-    dump = _read("Process 1 PASID 0x1:\n  SDMA queue on device 1\n" + cases.sdma_mqd(0x78, 0x7C))
+    dump = _read("Process 1 PASID 0x1:\n  SDMA queue on device 1\n" + cases.sdma_mqd(0x78, 0x7C, 0x80))
     assert (_row(dump)["pq_base"], _row(dump)["doorbell"]) == (0x7F57558C2000, None)
 
 
@@ -176,7 +182,8 @@ def test_a_runlist_that_is_cut_lists_only_whole_packets(words: int, queues: int)
     ("text", "kind", "skipped"),
     [
         ("", None, {}),
-        ("Node 1, gpu_id 1:\n Device is stopped\n", "rls", {}),
+        ("Node 1, gpu_id 1:\n Device is stopped\n", "hqds", {}),
+        ("Node 1, gpu_id 1:\n  No active runlist\n", "rls", {}),
         (" Inst 0,  CP Pipe 0, Queue 2\n" + cases.cp_block({}, size=39), "hqds",
          {"not_the_56_registers_of_gfx9_to_gfx12": 1}),
         (" Inst 0,  CP Pipe 0, Queue 2\n", "hqds", {"heading_without_registers": 1}),
@@ -192,11 +199,58 @@ def test_a_runlist_that_is_cut_lists_only_whole_packets(words: int, queues: int)
          {"sdma_block_cut_short": 1}),
         ("Process 1 PASID 1:\n  SDMA queue on device 1\n" + cases.hex_lines(0, [0] * 6), "mqds",
          {"mqd_cut_short": 1}),
+        # The line between two queues lacks.
+        ("Process 1 PASID 1:\n  Compute queue on device 1\n" + cases.compute_mqd(cases.RUNNING)
+         + cases.compute_mqd({**cases.RUNNING, 8: 0x1000}), "mqds", {"mqd_cut_short": 1}),
     ],
 )  # fmt: skip
 def test_what_is_not_understood_is_counted(text: str, kind: str | None, skipped: dict[str, int]) -> None:
     dump = _read(text)
     assert (dump.kind, dump.rows.height, _skipped(dump)) == (kind, 0, skipped)
+
+
+_HQDS = "Node 1, gpu_id 65a1:\n Inst 0,  CP Pipe 0, Queue 2\n" + cases.cp_block(cases.RUNNING)
+_MQDS = "Process 20 PASID 0x8001:\n  Compute queue on device 65a1\n" + cases.compute_mqd(cases.RUNNING)
+_RLS = "Node 1, gpu_id 65a1:\n" + cases.hex_lines(0, cases.runlist(), "  ")
+
+
+@pytest.mark.parametrize(
+    "kinds",
+    [
+        ("hqds", "hqds"), ("mqds", "mqds"), ("rls", "rls"), ("hqds", "mqds", "rls"), ("mqds", "hqds", "hqds"),
+        ("rls", "mqds"), ("hqds", "rls"),
+    ],
+)  # fmt: skip
+def test_each_dump_of_a_file_is_one_of_its_own(kinds: tuple[str, ...]) -> None:
+    """`cat hqds mqds rls`, or a dump that was read again and again."""
+    texts = {"hqds": _HQDS, "mqds": _MQDS, "rls": _RLS}
+    dumps = _read_all("".join(f"== {kind}\n{texts[kind]}" for kind in kinds))
+    assert [d.kind for d in dumps] == list(kinds)
+    alone = [_read(texts[kind]).rows.drop("offset", "logical") for kind in kinds]
+    assert all(d.rows.drop(["offset", "logical"]).equals(a) for d, a in zip(dumps, alone, strict=True))
+    numbers = [n for d in dumps for n in d.rows["logical"].unique().drop_nulls()]
+    assert len(numbers) == len(set(numbers))
+
+
+def test_slots_behind_a_lost_name_of_a_node_are_of_no_gpu() -> None:
+    second = " Inst 0,  CP Pipe 0, Queue 3\n" + cases.cp_block(cases.RUNNING)
+    text = _HQDS + second + "Node 2, gpu_id 7:\n" + _HQDS.split("\n", 1)[1] + second
+    gpus = [0x65A1, 0x65A1, 7, 7]
+    assert _read(text).rows["gpu_id"].to_list() == gpus
+    assert _read(text.replace("Node 2, gpu_id 7:\n", "")).rows["gpu_id"].to_list() == [*gpus[:2], None, None]
+
+
+@pytest.mark.parametrize("value", [0, 0xFFFFFFFF])
+@pytest.mark.parametrize(
+    "heading", [" Inst 0,  CP Pipe 0, Queue 2", "   Inst 0, HIQ on MEC 2 Pipe 0 Queue 0", "  SDMA Engine 0, RLC 1"]
+)
+def test_a_device_that_does_not_answer_has_no_queues(heading: str, value: int) -> None:
+    if "SDMA" in heading:
+        block = cases.sdma_block("gfx942", dict.fromkeys(range(0x60), value))
+    else:
+        block = cases.cp_block(dict.fromkeys(range(56), value))
+    dump = _read(f"{_HQDS}{heading}\n{block}".replace("Queue 2", "Queue 3", 1))
+    assert (dump.rows.height, _skipped(dump)) == (1, {"registers_did_not_answer": 1})
 
 
 _WHOLE = (
@@ -222,12 +276,12 @@ def test_a_dump_that_ends_anywhere_never_gives_a_wrong_row(end: int) -> None:
 
 
 def _assert_no_wrong_row(cut: str) -> None:
-    whole = _read(_WHOLE).rows.drop("offset", "logical", "dump", "gpu_id", "kfd_node", "pid", "mqd")
-    rows = _read(cut).rows.select(whole.columns)
+    columns = ["offset", "logical", "dump", "gpu_id", "kfd_node", "pid", "mqd"]
+    whole, rows = (pl.concat([d.rows.drop(columns) for d in _read_all(text)]) for text in (_WHOLE, cut))
     assert rows.join(whole, on=whole.columns, how="anti", nulls_equal=True).is_empty()
 
 
 @settings(deadline=None, max_examples=60)
 @given(st.binary(max_size=400))
 def test_any_bytes_are_accounted_for(data: bytes) -> None:
-    assert read_dump(data).ledger["bytes"].sum() == len(data)
+    assert sum(dump.ledger["bytes"].sum() for dump in read_dumps(data)) == len(data)

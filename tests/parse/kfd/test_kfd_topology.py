@@ -38,6 +38,15 @@ def test_partitions_of_one_device(nodes: int, xccs: int, mode: str, shift: int) 
     assert table["gpu_id"].to_list() == [500 + i for i in range(nodes)]
 
 
+@pytest.mark.parametrize("shift", [0, 28])
+@pytest.mark.parametrize(("xccs", "mode"), [(1, "CPX"), (4, None)])
+def test_a_later_partition_that_is_seen_alone(xccs: int, mode: str | None, shift: int) -> None:
+    """SYNTHETIC: a container that may use one partition of eight, or of two, sees no file of the others."""
+    text = f"gfx_target_version 90402\nnum_xcc {xccs}\nlocation_id {0x4700 | 1 << shift}\n"
+    table = list_nodes([NodeFiles(3, "501\n", text)])
+    assert table.select("pci", "partition").rows() == [("0000:47:00.0", mode)]
+
+
 def test_a_device_that_is_not_partitioned_keeps_its_function_and_lies_in_domain_0() -> None:
     table = list_nodes([NodeFiles(1, "7\n", "gfx_target_version 110000\nnum_xcc 1\nlocation_id 769\n")])
     assert table.select("pci", "gfx_target", "partition").rows() == [("0000:03:00.1", "gfx1100", None)]

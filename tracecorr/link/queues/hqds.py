@@ -6,6 +6,11 @@ import polars as pl
 
 from tracecorr.model.kinds import DERIVED, RECORDED
 
+_PACKET_BYTES = 64
+# The doorbells of a process begin with a page of the BAR, and what CREATE_QUEUE returns ends, from gfx9 on, with the
+# place behind that (pqm_create_queue, Linux 5.4 to 7.2).
+_DOORBELL_PAGE = 0x1000
+
 # What `shows_none_of_log` says, in words.
 NONE_OF_LOG = "no queue of the dump is one of this log, as far as rings, GPUs, processes and times tell"
 
@@ -13,10 +18,10 @@ NONE_OF_LOG = "no queue of the dump is one of this log, as far as rings, GPUs, p
 def attach_queues(hqd: pl.DataFrame, queues: pl.DataFrame, processes: pl.DataFrame, gpus: pl.DataFrame) -> pl.DataFrame:
     """Return table `hqd` with `gpu`, and `queue`: the one queue whose ring lies at the slot's PQ_BASE.
 
-    Ring addresses are virtual and reused. A queue is taken only where GPU and process do not contradict the
-    slot, where it lived while the dump was read, and where no other queue fits as well. Processes may have rings at one
-    address: then a dump of MQDs, which names processes, tells by its doorbells whose slots these are, and whose queues
-    a runlist holds. No two rings of one dump are of one queue.
+    Ring addresses are virtual and reused. A queue is taken only where GPU, process, type, size and doorbell do not
+    contradict the slot, where it lived while the dump was read, and where no other queue fits as well. Processes may
+    have rings at one address: then a dump of MQDs, which names processes, tells by its doorbells whose slots these are,
+    and whose queues a runlist holds. No two rings of one dump are of one queue.
 
     Args:
         hqd: rows of table `hqd`; times are CLOCK_MONOTONIC.
@@ -26,7 +31,9 @@ def attach_queues(hqd: pl.DataFrame, queues: pl.DataFrame, processes: pl.DataFra
     owners = processes.select("process", owner_pid="pid")
     ids = gpus.select("gpu", owner_gpu_id="gpu_id")
     rings = (
-        queues.select("queue", "process", "gpu", "created_ns", "destroyed_ns", pq_base=pl.coalesce("ring_base", "hwq"))
+        queues.select(
+            "queue", "process", "gpu", "created_ns", "destroyed_ns", pq_base=pl.coalesce("ring_base", "hwq"), **_own()
+        )
         .filter(pl.col("pq_base") != 0)
         .join(owners, on="process", how="left")
         .join(ids, on="gpu", how="left")
@@ -66,11 +73,25 @@ def shows_none_of_log(hqd: pl.DataFrame, queues: pl.DataFrame) -> bool:
     return hqd.drop_nulls("queue").join(logged, on="queue", how="semi").is_empty()
 
 
+def _own() -> dict[str, pl.Expr]:
+    """Return what a dump must show of a queue: own_type, own_bytes, own_place (of its doorbell in its page)."""
+    kind = pl.col("type").cast(pl.String)
+    own_type = pl.when(kind.str.starts_with("sdma")).then(pl.lit("sdma")).when(kind.is_not_null()).then(pl.lit("cp"))
+    in_bytes = pl.when(kind == "compute_aql").then(pl.col("size") * _PACKET_BYTES)
+    place = pl.when(pl.col("doorbell_offset") != 0).then(pl.col("doorbell_offset") % _DOORBELL_PAGE)
+    return {"own_type": own_type, "own_bytes": in_bytes, "own_place": place}
+
+
 def _filter_fitting(pairs: pl.DataFrame) -> pl.DataFrame:
-    """Return the pairs of a slot and a queue that contradict each other neither in GPU and process nor in time."""
+    """Return the pairs of a slot and a queue that contradict each other neither in what they are nor in time."""
     made, ended, start, end = (pl.col(f"{name}_ns") for name in ("created", "destroyed", "read_start", "read_end"))
     in_time = (made.is_null() | end.is_null() | (made <= end)) & (ended.is_null() | start.is_null() | (ended >= start))
-    return pairs.filter(_agree("gpu_id", "owner_gpu_id") & _agree("pid", "owner_pid") & in_time)
+    told = pairs.with_columns(
+        pl.col("type").cast(pl.String), place=pl.col("doorbell").cast(pl.UInt64) * 4 % _DOORBELL_PAGE
+    )
+    same = [("gpu_id", "owner_gpu_id"), ("pid", "owner_pid"), ("type", "own_type"), ("ring_bytes", "own_bytes"),
+            ("place", "own_place")]  # fmt: skip
+    return told.filter(*(_agree(*names) for names in same), in_time).drop("place")
 
 
 def _list_doorbells(mqds: pl.DataFrame, fits: pl.DataFrame) -> pl.DataFrame:
@@ -84,6 +105,18 @@ def _list_shared(mqds: pl.DataFrame) -> pl.DataFrame:
     """Return gpu_id and doorbell that several queues had, one after the other."""
     owners = pl.struct("pid", "pq_base").n_unique()
     return mqds.group_by("gpu_id", "doorbell").agg(owners=owners).filter(pl.col("owners") > 1).drop("owners")
+
+
+def find_gpus_of_sights(events: pl.DataFrame, hqd: pl.DataFrame) -> pl.DataFrame:
+    """Return event, named_gpu of the sights of queues in dumps, whosever these are.
+
+    Args:
+        events: events; those of layer `hqd` are sights.
+        hqd: table `hqd` with `gpu`.
+    """
+    sights = events.select("file", "offset", "event", "layer").filter(pl.col("layer") == "hqd")
+    rows = hqd.drop_nulls(["gpu", "logical"]).unique(["file", "offset"], keep="first", maintain_order=True)
+    return sights.join(rows, on=["file", "offset"], maintain_order="left").select("event", named_gpu="gpu")
 
 
 def link_hqds(events: pl.DataFrame, hqd: pl.DataFrame, queues: pl.DataFrame) -> pl.DataFrame:

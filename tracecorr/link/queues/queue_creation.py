@@ -50,17 +50,21 @@ def list_mqd_operations(events: pl.DataFrame) -> pl.DataFrame:
     tops = rows.filter(top).with_columns(leader=leader)
     led = tops.select("leader", top="event", over="operation")
     inner = rows.filter(~top).join(led, on="top").filter(pl.col("operation") == pl.col("over"))
-    calls = pl.concat([tops.select("leader", "wrapper"), inner.select("leader", "wrapper")])
-    counted = calls.group_by(event="leader").agg(multiplicity=(~pl.col("wrapper")).sum().clip(1).cast(pl.UInt64))
+    called = ("leader", "function", "wrapper")
+    calls = pl.concat([tops.select(called), inner.select(called)]).group_by("leader", "function")
+    # pqm_update_mqd calls update_mqd, and that one __update_mqd: they are no calls for other XCCs.
+    repeated = calls.agg(times=(~pl.col("wrapper")).sum())
+    counted = repeated.group_by(event="leader").agg(multiplicity=pl.col("times").max().clip(1).cast(pl.UInt64))
     operations = tops.join(counted, on="event", maintain_order="left")
     initialized = (pl.col("operation") == "init").any().over("group", "target")
-    own = operations.filter((pl.col("operation") != "update") | ~initialized)
+    own = operations.filter((pl.col("operation") != "update") | ~initialized, pl.col("operation") != "other")
     return own.select("event", "operation", "target", "multiplicity", "enclosing_call")
 
 
 def _mqd_rows(events: pl.DataFrame) -> pl.DataFrame:
-    """Return the functions on MQDs, one row per call: event, enclosing_call, operation, target, wrapper, group (calls
-    in one group repeat each other), top (the outermost operation around it)."""
+    """Return the functions on MQDs, one row per call: event, enclosing_call, function, operation (`other`: what only
+    asks or computes, such as `mqd_stride_v9`), target, wrapper, group (calls in one group repeat each other), top (the
+    outermost operation around it)."""
     # The rows of a log are many, and none of them is a function of the driver.
     columns = ("event", "parent", "enclosing_call", "name", "layer", "flags")
     events = events.select(columns).filter(~pl.col("layer").is_in(_LOG_LAYERS) & is_counted())
@@ -82,7 +86,7 @@ def _mqd_rows(events: pl.DataFrame) -> pl.DataFrame:
         pl.lit("other"),
     )
     rows = rows.select(
-        "event", "enclosing_call", operation=operation, printed=printed.is_not_null(),
+        "event", "enclosing_call", "function", operation=operation, printed=printed.is_not_null(),
         target=pl.col("function").str.extract(_TARGET, 1).fill_null("cp"),
         wrapper=pl.col("function").str.contains(_WRAPPER), top=pl.when(inside).then("parent").otherwise("event"),
         group=pl.coalesce("single", one_queue, "event"),

@@ -12,7 +12,7 @@ from tracecorr.align.rows import attach_columns
 
 # Added to a pid or tid for each earlier life of the number; what the kernel gives out is below it.
 LIFE = 2**32
-# Added besides to the tid of one more thread of a process, for each earlier thread that had it.
+# Added besides to the tid of one more thread of a process, for itself and each earlier thread that had it.
 _BIRTH = 2**47
 
 # What names a thread of the log.
@@ -84,8 +84,9 @@ def _number_births(trace: pl.DataFrame, births: pl.DataFrame) -> pl.DataFrame:
     again = tid.is_in(births["tid"].unique().implode()) & (pl.col("pid").cast(pl.Int64) != tid)
     rows = trace.select("stamp_ns", "pid", "tid").with_row_index("_row").filter(again).drop_nulls("stamp_ns")
     rows = rows.select("_row", "stamp_ns", tid=tid).sort("stamp_ns")
-    found = rows.join_asof(births.sort("stamp_ns"), on="stamp_ns", by="tid", check_sortedness=False).drop_nulls("life")
-    joined = attach_columns(trace, found.select("_row", "life"), "_row")
+    found = rows.join_asof(births.sort("stamp_ns"), on="stamp_ns", by="tid", check_sortedness=False)
+    # The first of them, too: it may be of as many a life of its process as the number has processes.
+    joined = attach_columns(trace, found.select("_row", life=pl.col("life").fill_null(0) + 1), "_row")
     return joined.with_columns(tid_key=pl.col("tid_key") + pl.col("life").fill_null(0) * _BIRTH).drop("life")
 
 

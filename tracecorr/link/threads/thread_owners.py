@@ -16,7 +16,7 @@ that differ the one that is read last.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 
 import polars as pl
@@ -43,6 +43,7 @@ class _Table:
     pid: int | None
     comm: str | None
     is_exact: bool
+    lives: Sequence[Life]
 
 
 def find_owners(
@@ -67,7 +68,7 @@ def find_owners(
         _take_noted(lives, noted, is_timed=clocks[0] == "mono")
     owners = _decide_all(lives, tables)
     rows = [
-        (tid, life, begin_of(one) if life else -(1 << 62), *_describe(one, owners[one], tables[one]))
+        (tid, life, begin_of(one) if life else -(1 << 62), *_describe(one, owners, tables[one]))
         for tid, several in lives.of_tid.items()
         for life, one in enumerate(one for one in several if one in tables)
     ]
@@ -103,18 +104,19 @@ def _read_tables(trace: pl.DataFrame, exact: Collection[int], lives: Lives) -> d
     found: dict[Life, list[_Table]] = {}
     for tid, pid, comm, is_exact, first, last in spans.select(*_GROUP, "first", "last").iter_rows():
         lives.last(tid)
-        table = _Table(pid, None if comm == NO_NAME else comm, is_exact)
         before = begin_of(lives.of_tid[tid][0])
         if first is not None and first < before:
             lives.of_tid[tid].insert(0, Life(tid))
-        for life in _between(lives.of_tid[tid], first, last):
+        spanned = _between(lives.of_tid[tid], first, last)
+        table = _Table(pid, None if comm == NO_NAME else comm, is_exact, spanned)
+        for life in spanned:
             found.setdefault(life, []).append(table)
             if is_exact and pid and pid <= _MOST_PID and not life.ran_program:
                 life.told.add(pid)
     return found
 
 
-def _between(lives: list[Life], first: int | None, last: int | None) -> Iterable[Life]:
+def _between(lives: list[Life], first: int | None, last: int | None) -> list[Life]:
     """Return the lives of a number in a span of time."""
     ends = [*(begin_of(life) for life in lives[1:]), 1 << 62]
     if first is None or last is None:
@@ -143,8 +145,18 @@ def _decide_all(lives: Lives, tables: dict[Life, list[_Table]]) -> dict[Life, in
             owners[life] = None
     for life in every:
         if life.parent is not None:
-            owners[life] = _decide(life, owners, tables.get(life, []))
+            owners[life] = _decide(life, owners, _select_own(life, tables.get(life, []), owners))
     return owners
+
+
+def _select_own(life: Life, tables: list[_Table], owners: Mapping[Life, int | None]) -> list[_Table]:
+    """Return the tables without those that are of a later thread: they hold one for each number, when they are read."""
+
+    def is_later(table: _Table) -> bool:
+        behind = table.lives[table.lives.index(life) + 1 :]
+        return not table.is_exact and any(owners[one] == table.pid for one in behind)
+
+    return [table for table in tables if table.pid is None or not is_later(table)]
 
 
 def _decide(life: Life, owners: dict[Life, int | None], tables: list[_Table]) -> int | None:
@@ -168,12 +180,16 @@ def _decide(life: Life, owners: dict[Life, int | None], tables: list[_Table]) ->
     return saved.pop() if len(saved) == 1 else None
 
 
-def _describe(life: Life, owner: int | None, tables: list[_Table]) -> tuple[int | None, str | None, bool]:
+def _describe(
+    life: Life, owners: Mapping[Life, int | None], tables: list[_Table]
+) -> tuple[int | None, str | None, bool]:
     """Return process and name of a life, and whether its records name another process, as far as that is known."""
-    saved = [table for table in tables if not table.is_exact]
+    owner = owners[life]
+    saved = [table for table in _select_own(life, tables, owners) if not table.is_exact]
     fitting = [table.comm for table in saved if table.comm and owner is not None and table.pid == owner]
     others = [table.comm for table in (*(t for t in tables if t.is_exact), *saved) if table.comm]
     names = (life.named, life.noted_as, *fitting[-1:], life.born_as, *others[-1:])
     pids = {table.pid for table in tables}
     is_told = bool(life.told) or life.parent is not None or owner is not None or len(pids) == 1
-    return owner, next(filter(None, names), None), is_told and pids != {owner}
+    # A thread may have no name, and then none of those that it had before.
+    return owner, next((name for name in names if name is not None), None) or None, is_told and pids != {owner}

@@ -96,6 +96,10 @@ class Lives:
             life.has_list |= not life.ran_program
         elif name == "getpid":
             self.last(tid).hints.update(_numbers(row["result"]))
+        elif name == _RENAME:
+            # A thread may name another one, and kernels 6.14 to 7.0 do not tell which.
+            if row["pid"] is not None:
+                self._take_name(self.last(int(row["pid"])), row)
         else:
             self._take_name(self.last(tid), row)
 
@@ -131,7 +135,8 @@ class Lives:
             life.named = path.rpartition("/")[2].encode()[:_COMM_LENGTH].decode(errors="ignore") or life.named
 
     def _take_name(self, life: Life, row: Mapping[str, Any]) -> None:
-        life.named = row["newcomm"] or row["prev_comm"] or row["comm"] or life.named
+        told = (row["newcomm"], row["prev_comm"], row["comm"], life.named)
+        life.named = next((name for name in told if name is not None), None)
         if row["name"] == _EXIT:
             life.ended_ns = row["stamp_ns"]
 

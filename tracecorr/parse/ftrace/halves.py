@@ -55,8 +55,8 @@ _COLUMNS: dict[str, tuple[dict[str, str], tuple[str, ...]]] = {
     "arch_prctl": ({"arg": "arg2"}, ("option",)),
     "execve": ({"arg": "filename"}, ("path",)),
 }
-# Tracepoints that have a layer of their own (see `event_layer`).
-KNOWN_EVENTS = r"^(?:drm_run_job$|drm_sched_|dma_fence_|sched_|amdgpu_|kfd_)"
+# Tracepoints that have a layer of their own (see `event_layer`), or tell of the lives of threads.
+KNOWN_EVENTS = r"^(?:drm_run_job$|drm_sched_|dma_fence_|sched_|amdgpu_|kfd_|task_(?:newtask|rename)$)"
 # roctx_push, roctx_pop, roctx_mark, ...; of a second library roctx_push__2.
 _COPY = re.compile(r"__\d+$")
 _ROCTX = re.compile(r"roctx_(push|pop|mark)(?:__\d+)?$")

@@ -28,6 +28,7 @@ from tracecorr.parse.ftrace.pairing import Pairer
 from tracecorr.parse.ftrace.prefixes import COUNTING_CLOCKS, USUAL, WHOLE_CLOCK, Prefix, find_prefix, in_ns
 from tracecorr.parse.ftrace.quick import BARE, IS_PROBE, PROBE, Quick, name_place
 from tracecorr.parse.ftrace.syscalls import syscall_of
+from tracecorr.parse.ftrace.task_bodies import read_task_bodies
 from tracecorr.parse.ftrace.written import Written
 from tracecorr.parse.kfd.tracepoints import hex_fields, plain_body
 from tracecorr.parse.text import Text
@@ -335,6 +336,9 @@ def _add_events(batch: hv.Batch, event: str, frame: pl.DataFrame) -> None:
     if not event:
         hv.add_others(batch, frame)
         return
+    keys, rows, frame = read_task_bodies(event, frame)
+    if rows.height:
+        hv.add_event(batch, rows, event, keys)
     frame = frame.with_columns(plain_body(event, pl.col("rest")).alias("rest"))
     hexadecimal = hex_fields(event)
     for keys, rows in split_fields(frame, "sched" if layer == "drm_sched" else "equals"):

@@ -13,12 +13,12 @@ import polars as pl
 from tracecorr.model import schema
 from tracecorr.parse.kfd import registers
 from tracecorr.parse.kfd.runlists import list_runlist_queues
-from tracecorr.parse.kfd.sections import Section, Words, cut_sections, read_words
+from tracecorr.parse.kfd.sections import Section, Words, cut_sections, read_words, split_dumps
 
 # MQDs of compute queues start with this header (kfd_mqd_manager_v9.c to _v12.c) and are 0x800 bytes long;
 # their copy of the CP registers starts at byte 0x200.
 _MQD_HEADER, _MQD_WORDS, _MQD_REGISTERS = 0xC0310800, 0x800 // 4, 0x200 // 4
-_KINDS = {"hiq": "hqds", "cp": "hqds", "sdma": "hqds", "process": "mqds", "mqd": "mqds"}
+_KINDS = {"hiq": "hqds", "cp": "hqds", "sdma": "hqds", "stopped": "hqds", "process": "mqds", "mqd": "mqds"}
 _FIRST_LINE = re.compile(rb"^ +0{8}:", re.MULTILINE)
 _MQD_TYPES = {b"Compute queue": "cp", b"SDMA queue": "sdma", b"DIQ": "diq"}
 
@@ -43,14 +43,26 @@ def looks_like_dump(head: bytes) -> bool:
     return any(s.kind not in ("words", "blank", "other") for s in cut_sections(head))
 
 
-def read_dump(data: bytes, file: int = 0) -> Dump:
-    """Read one dump.
+def read_dumps(data: bytes, file: int = 0) -> list[Dump]:
+    """Read the dumps of a file: one, or several behind each other.
 
     Args:
         data: its bytes.
-        file: key of its file.
+        file: key of the file.
+
+    Returns: at least one dump; the numbers of their logical queues differ.
     """
-    sections = list(cut_sections(data))
+    dumps: list[Dump] = []
+    logical = 0
+    for sections in split_dumps(cut_sections(data)):
+        dump = _read_dump(data, sections, file)
+        rows = dump.rows.with_columns(pl.col("logical") + pl.lit(logical, pl.UInt32))
+        dumps.append(replace(dump, rows=rows))
+        logical += rows["logical"].n_unique()
+    return dumps
+
+
+def _read_dump(data: bytes, sections: list[Section], file: int) -> Dump:
     kind = next((_KINDS[s.kind] for s in sections if s.kind in _KINDS), None)
     if kind is None and any(s.kind == "node" for s in sections):
         kind = "rls" if any(s.kind in ("words", "note") for s in sections) else "hqds"
@@ -101,6 +113,7 @@ class _Reader:
     def __init__(self, data: bytes) -> None:
         self._data = data
         self._node: dict[str, object] = {}
+        self._slots: set[tuple[object, ...]] = set()
         self._pid: int | None = None
         self._queues: Counter[object] = Counter()
         self._head: _Head | None = None
@@ -133,7 +146,7 @@ class _Reader:
 
     def _start_node(self, section: Section) -> None:
         node, gpu = section.fields
-        self._node = {"kfd_node": int(node or b"0"), "gpu_id": int(gpu or b"0", 16)}
+        self._node, self._slots = {"kfd_node": int(node or b"0"), "gpu_id": int(gpu or b"0", 16)}, set()
         self._head = _Head("rls", dict(self._node), section)
 
     def _start_hiq(self, section: Section) -> None:
@@ -145,11 +158,19 @@ class _Reader:
     def _start_bank(self, kind: str, section: Section) -> None:
         # Kernels before 6.5 name no instance: they know devices of one XCC only.
         xcc, pipe, slot = (int(f or b"0") for f in section.fields)
+        self._leave_node(kind, xcc, pipe, slot)
         self._head = _Head(kind, {**self._node, "type": kind, "xcc": xcc, "pipe": pipe, "slot": slot}, section)
 
     def _start_sdma(self, section: Section) -> None:
         engine, slot = (int(f or b"0") for f in section.fields)
+        self._leave_node("sdma", engine, slot)
         self._head = _Head("sdma", {**self._node, "type": "sdma", "pipe": engine, "slot": slot}, section)
+
+    def _leave_node(self, *slot: object) -> None:
+        """Forget the node where one of its slots comes again: the line that names the next one lacks."""
+        if slot in self._slots:
+            self._node, self._slots = {}, set()
+        self._slots.add(slot)
 
     def _start_process(self, section: Section) -> None:
         self._pid = int(section.fields[0] or b"0")
@@ -186,15 +207,19 @@ class _Reader:
     def _keep(self, kind: str, place: dict[str, object], addresses: Words, values: Words) -> str:
         """Put a block where its kind is decoded; return why it cannot be, or nothing."""
         if kind in ("cp", "hiq"):
-            whole = registers.cp_is_whole(addresses)
-            if whole:
+            if not registers.cp_is_whole(addresses):
+                return "not_the_56_registers_of_gfx9_to_gfx12"
+            answered = registers.has_answered(values)
+            if answered:
                 self._cp.append((place, values))
-            return "" if whole else "not_the_56_registers_of_gfx9_to_gfx12"
+            return "" if answered else "registers_did_not_answer"
         if kind == "sdma":
-            whole = registers.sdma_is_whole(addresses)
-            if whole:
+            if not registers.sdma_is_whole(addresses):
+                return "sdma_block_cut_short"
+            answered = registers.has_answered(values)
+            if answered:
                 self._sdma.append((place, (addresses, values)))
-            return "" if whole else "sdma_block_cut_short"
+            return "" if answered else "registers_did_not_answer"
         if kind == "rls":
             self._listed += [
                 {**place, "type": q.type, "mqd": i, "doorbell": q.doorbell, "mqd_base": q.mqd_base, "pipe": q.engine,
@@ -218,7 +243,10 @@ class _Reader:
         if any(int(b[0]) != _MQD_HEADER for b in blocks):
             return "no_compute_mqd_of_gfx9_to_gfx12"
         first, last = _MQD_REGISTERS, _MQD_REGISTERS + registers.CP_REGISTERS
-        self._cp_mqds += [({**place, "xcc": xcc}, b[first:last]) for xcc, b in enumerate(blocks)]
+        banks = [b[first:last] for b in blocks]
+        if len({registers.find_ring(bank) for bank in banks}) > 1:
+            return "mqd_cut_short"  # the line that names the next queue lacks
+        self._cp_mqds += [({**place, "xcc": xcc}, bank) for xcc, bank in enumerate(banks)]
         return ""
 
     def rows(self) -> pl.DataFrame:

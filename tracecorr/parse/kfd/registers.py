@@ -22,8 +22,14 @@ _PQ_BASE, _PQ_RPTR, _DOORBELL, _PQ_CONTROL, _PQ_WPTR = 8, 10, 15, 17, 54
 _RB_BASE, _RB_RPTR, _RB_WPTR, SDMA_REGISTERS = 1, 3, 5, 7
 _SDMA_STRIDE = 0x160 // 4  # from one RLC to the next
 _SDMA_DOORBELL = {"gapped": (0x12, 0x2B), "gfx12": (0x0F, 0x11)}
-# SDMA MQDs have layouts of their own: (doorbell, doorbell_offset) in words, v9 and v10, v11, v12.
-_SDMA_MQD_DOORBELL = ((0x48 // 4, 0x58 // 4), (0x44 // 4, 0x4C // 4), (0x3C // 4, 0x44 // 4))
+# SDMA MQDs have layouts of their own: (doorbell, doorbell_offset, dummy_reg) in words, v9 and v10, v11, v12. What the
+# driver writes into the last of them tells which it is: the doorbell is enabled by who maps the queue.
+_SDMA_MQD_DOORBELL = (
+    (0x48 // 4, 0x58 // 4, 0x6C // 4),
+    (0x44 // 4, 0x4C // 4, 0x64 // 4),
+    (0x3C // 4, 0x44 // 4, 0x5C // 4),
+)
+_SDMA_DUMMY = 0xF  # SDMA_RLC_DUMMY_DEFAULT of kfd_mqd_manager_v9.c to _v12_1.c
 # Registers of GC and SDMA lie far above; below are offsets in an MQD, whose lines look alike.
 _LEAST_ADDRESS = 0x800
 _DOORBELL_ENABLE, _DOORBELL_CAPTURED = 1 << 28, 1 << 30
@@ -64,6 +70,11 @@ def decode_sdma_mqd(blocks: list[Words]) -> pl.DataFrame:
     return _with_state(_sdma_frame(words, [_sdma_mqd_doorbell(b) for b in blocks]), of_mqd=True)
 
 
+def find_ring(words: Words) -> int:
+    """Return the ring base address in one block of the 56 registers: MQDs of one queue have the same."""
+    return int(_pair(words.reshape(1, -1), _PQ_BASE)[0]) << 8
+
+
 def cp_is_whole(addresses: Words) -> bool:
     """Tell whether a CP or HIQ block holds its 56 registers, without a gap."""
     gapless = bool((np.diff(addresses.astype(np.int64)) == 4).all())
@@ -75,6 +86,15 @@ def sdma_is_whole(addresses: Words) -> bool:
     places = set(((addresses.astype(np.int64) - int(addresses[0])) // 4).tolist())
     near = int(addresses[0]) >= _LEAST_ADDRESS and max(places) < _SDMA_STRIDE
     return near and places >= {*range(SDMA_REGISTERS), *_doorbell_places(addresses)}
+
+
+def has_answered(values: Words) -> bool:
+    """Tell whether the registers of a block were read.
+
+    Some never hold 0 in all bits, others never 1: all zeros or all ones come from a device that is off, hangs or is
+    not for this host to read.
+    """
+    return bool(values.any()) and not bool((values == 0xFFFFFFFF).all())
 
 
 def _pair(words: Words, low: int) -> np.ndarray[tuple[int], np.dtype[np.uint64]]:
@@ -121,10 +141,12 @@ def _sdma_doorbell(addresses: Words, values: Words) -> tuple[int | None, bool | 
 
 
 def _sdma_mqd_doorbell(words: Words) -> tuple[int | None, bool | None]:
-    """Return the doorbell by the one layout in which its enable word can be one; otherwise it stays unknown."""
+    """Return the doorbell by the one layout that the MQD can have; otherwise it stays unknown."""
     fits = [
-        int(words[offset_at]) >> 2 & 0x3FFFFFF
-        for enable_at, offset_at in _SDMA_MQD_DOORBELL
-        if len(words) > offset_at and int(words[enable_at]) & ~_DOORBELL_CAPTURED == _DOORBELL_ENABLE
+        (int(words[offset_at]) >> 2 & 0x3FFFFFF, bool(words[enable_at] & _DOORBELL_ENABLE))
+        for enable_at, offset_at, dummy_at in _SDMA_MQD_DOORBELL
+        if len(words) > dummy_at
+        and int(words[dummy_at]) == _SDMA_DUMMY
+        and not int(words[enable_at]) & ~(_DOORBELL_CAPTURED | _DOORBELL_ENABLE)
     ]
-    return (fits[0], True) if len(fits) == 1 else (None, None)
+    return fits[0] if len(fits) == 1 else (None, None)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 import numpy as np
@@ -24,7 +24,8 @@ _SECTION = re.compile(
     rb"|Process (?P<pid>\d+) PASID (?:0x)?[0-9a-f]+:"
     rb"| *(?P<mqd_type>Compute queue|SDMA queue|DIQ) on device (?P<mqd_gpu>[0-9a-f]+)"
     rb"| *(?P<odd>(?:Bad (?:user|kernel) queue|Queue node with bad|Qeueu node with bad|Weird: Queue node).*)"
-    rb"| *(?P<note>Device is stopped|No active runlist)"
+    rb"| *(?P<stopped>Device is stopped)"
+    rb"| *(?P<note>No active runlist)"
     rb"|(?P<words>" + _WORD_LINE + rb"(?:\n" + _WORD_LINE + rb")*)"
     rb"|(?P<blank>[ \t]*)"
     rb"|(?P<other>[^\n]*)"
@@ -34,7 +35,8 @@ _SECTION = re.compile(
 _KINDS = {
     "node": ("node", "node_gpu"), "hiq_pipe": ("hiq_xcc", "hiq_pipe", "hiq_slot"),
     "cp_pipe": ("cp_xcc", "cp_pipe", "cp_slot"), "sdma_engine": ("sdma_engine", "sdma_slot"), "pid": ("pid",),
-    "mqd_type": ("mqd_type", "mqd_gpu"), "odd": (), "note": (), "words": ("words",), "blank": (), "other": (),
+    "mqd_type": ("mqd_type", "mqd_gpu"), "odd": (), "stopped": (), "note": (), "words": ("words",), "blank": (),
+    "other": (),
 }  # fmt: skip
 
 
@@ -43,7 +45,7 @@ class Section:
     """One heading, one run of hex lines, or one line that is neither.
 
     Args:
-        kind: `node`, `hiq`, `cp`, `sdma`, `process`, `mqd`, `odd`, `note`, `words`, `blank` or `other`.
+        kind: `node`, `hiq`, `cp`, `sdma`, `process`, `mqd`, `odd`, `stopped`, `note`, `words`, `blank` or `other`.
         fields: what the heading names, as printed; None where it leaves a part out.
         offset, size: its bytes in the dump.
     """
@@ -54,6 +56,8 @@ class Section:
     size: int
 
 
+# What a dump of either sort is about: nodes (hqds, rls) or processes (mqds).
+_TELLS = {**dict.fromkeys(("node", "hiq", "cp", "sdma"), "nodes"), **dict.fromkeys(("process", "mqd"), "processes")}
 _NAMES = {"hiq_pipe": "hiq", "cp_pipe": "cp", "sdma_engine": "sdma", "pid": "process", "mqd_type": "mqd"}
 
 
@@ -65,6 +69,27 @@ def cut_sections(data: bytes) -> Iterator[Section]:
         kind = next(kind for kind in _KINDS if match[kind] is not None)
         fields = tuple(match[name] for name in _KINDS[kind])
         yield Section(_NAMES.get(kind, kind), fields, match.start(), match.end() - match.start())
+
+
+def split_dumps(sections: Iterable[Section]) -> Iterator[list[Section]]:
+    """Yield the sections of each dump of a file that holds several: of `cat hqds mqds`, or read again and again.
+
+    The driver names nodes in rising order, and each process once.
+    """
+    dump: list[Section] = []
+    told, last_node, pids = "", -1, set[bytes | None]()
+    for section in sections:
+        tells = _TELLS.get(section.kind, told)
+        node = int(section.fields[0] or b"0") if section.kind == "node" else None
+        pid = section.fields[0] if section.kind == "process" else None
+        again = (node is not None and node <= last_node) or pid in pids
+        if dump and (again or (told and tells != told)):
+            yield dump
+            dump, last_node, pids = [], -1, set()
+        told, last_node = tells, last_node if node is None else node
+        pids |= {pid} - {None}
+        dump.append(section)
+    yield dump
 
 
 def read_words(run: bytes) -> tuple[Words, Words]:

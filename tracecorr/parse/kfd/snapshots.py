@@ -1,4 +1,4 @@
-"""A dump as one snapshot of a capture: its rows, and one event per queue when the time of the read is known."""
+"""Dumps as snapshots of a capture: their rows, and one event per queue when the time of the read is known."""
 
 from __future__ import annotations
 
@@ -8,30 +8,34 @@ import polars as pl
 
 from tracecorr.model import schema
 from tracecorr.model.parts import Block
-from tracecorr.parse.kfd.dumps import read_dump
+from tracecorr.parse.kfd.dumps import read_dumps
 
 _NAMES = {"hqds": "hqd_active", "mqds": "mqd_described", "rls": "runlist_entry"}
 
 
-def read_snapshot(
-    chunks: Iterable[bytes], file: int, snapshot: int, read_start_ns: int | None = None, read_end_ns: int | None = None
+def read_snapshots(
+    chunks: Iterable[bytes],
+    file: int,
+    numbers: Iterator[int],
+    read_start_ns: int | None = None,
+    read_end_ns: int | None = None,
 ) -> Iterator[Block]:
-    """Yield the one block of a dump.
+    """Yield a block for each dump of a file.
 
     Args:
         chunks: its decompressed bytes.
-        file: key of its file.
-        snapshot: number of the dump in the capture.
-        read_start_ns, read_end_ns: CLOCK_MONOTONIC before and after it was read; None = not recorded: then it
-            has rows, but no events.
+        file: key of the file.
+        numbers: numbers of the dumps in the capture; as many are taken as the file holds.
+        read_start_ns, read_end_ns: CLOCK_MONOTONIC before and after it was read; None = not recorded: then its dumps
+            have rows, but no events.
     """
-    dump = read_dump(b"".join(chunks), file)
-    rows = dump.rows.with_columns(
-        pl.lit(snapshot, pl.UInt32).alias("snapshot"),
-        pl.lit(read_start_ns, pl.Int64).alias("read_start_ns"),
-        pl.lit(read_end_ns, pl.Int64).alias("read_end_ns"),
-    )
-    yield Block(events=_events(rows), hqd=rows, ledger=dump.ledger)
+    for dump in read_dumps(b"".join(chunks), file):
+        rows = dump.rows.with_columns(
+            pl.lit(next(numbers), pl.UInt32).alias("snapshot"),
+            pl.lit(read_start_ns, pl.Int64).alias("read_start_ns"),
+            pl.lit(read_end_ns, pl.Int64).alias("read_end_ns"),
+        )
+        yield Block(events=_events(rows), hqd=rows, ledger=dump.ledger)
 
 
 def _events(rows: pl.DataFrame) -> pl.DataFrame:

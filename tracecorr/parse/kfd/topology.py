@@ -15,6 +15,8 @@ _MES_TARGET = 110_000
 # amdgpu.sched_policy: 2 maps every queue onto its own hardware slot, without a scheduler.
 _NO_SCHEDULER = 2
 _PARTITIONS = {2: "DPX", 3: "TPX", 4: "QPX"}
+# gfx940 to gfx950: devices of several XCCs, all of whose PCI functions are 0.
+_SEVERAL_XCCS = range(90_400, 100_000)
 
 
 @dataclass(frozen=True)
@@ -79,19 +81,23 @@ def _row(
     domain, location = properties.get("domain", 0), properties.get("location_id", 0)
     # The driver puts the number of the partition where the PCI function was (location_id |= node_id), some builds of
     # it into bits 31:28 (kfd_topology.c, Linux 6.5 and later).
-    function = 0 if partitions > 1 else location & 7
+    function = 0 if partitions > 1 or target in _SEVERAL_XCCS else location & 7
+    is_later = bool(location >> 28 or (location & 7 and not function))
     return {
         "gpu": gpu, "gpu_id": gpu_id, "kfd_node": node,
         "pci": f"{domain:04x}:{location >> 8 & 0xFF:02x}:{location >> 3 & 31:02x}.{function}",
         "render_minor": properties.get("drm_render_minor"), "gfx_target": name_gfx_target(target),
-        "xcc_count": xccs, "partition": _partition(partitions, xccs),
+        "xcc_count": xccs, "partition": _partition(partitions, xccs, is_later=is_later),
         "scheduler": name_scheduler(target, sched_policy) if target else None,
     }  # fmt: skip
 
 
-def _partition(partitions: int, xccs: int | None) -> str | None:
-    if xccs is None or (partitions == 1 and xccs == 1):
+def _partition(partitions: int, xccs: int | None, *, is_later: bool) -> str | None:
+    """Return the mode of a device: of its partitions a container may see one alone, here a later one than its first."""
+    if xccs is None or (partitions == 1 and xccs == 1 and not is_later):
         return None
+    if xccs == 1:
+        return "CPX"
     if partitions == 1:
-        return "SPX"
-    return "CPX" if xccs == 1 else _PARTITIONS.get(partitions)
+        return None if is_later else "SPX"
+    return _PARTITIONS.get(partitions)
