@@ -18,14 +18,14 @@ import pyarrow.parquet as pq
 
 _FEW_VALUES = frozenset(
     {
-        "length", "end_length", "pid", "tid", "cpu", "ring", "stream", "signal", "arg", "fd",
-        "cmd", "size_bytes", "process", "thread", "gpu", "queue", "kernel", "err_lo_ns", "err_hi_ns", "swq", "log_id",
+        "length", "end_length", "dur_ns", "gap_ns", "tid", "cpu", "ring", "stream", "signal", "arg", "fd",
+        "cmd", "size_bytes", "queue", "kernel", "swq", "log_id",
         "header", "grid_x", "grid_y", "grid_z", "workgroup_x", "workgroup_y", "workgroup_z", "private_bytes",
         "group_bytes", "kernel_object", "kernarg_bytes", "engine",
     }
 )  # fmt: skip
 # The same in many rows behind each other: such runs are left to the compression.
-_IN_RUNS = frozenset({"file"})
+_IN_RUNS = frozenset({"file", "process", "pid", "gpu", "err_lo_ns", "err_hi_ns", "gap_err_ns"})
 # The index of a row group takes some kilobytes; fewer rows would not fill its encodings. Two groups are in memory, the
 # one that is encoded and the next. Of a large frame, which is there anyway, more are encoded at once.
 _GROUP_ROWS, _MOST_GROUP_ROWS = 1 << 17, 1 << 20
