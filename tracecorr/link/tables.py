@@ -90,6 +90,7 @@ def link_tables(
     stream_queues = streams.summarize_stream_queues(launches, events)
     asked = streams.list_asked_priorities(stream_queues, owners.streams)
     queue_table = _count_packets(owners.queues, launches, events)
+    spans = _span_lives(events)
     lost = log_losses.list_log_losses(lacking.torn, launches, lacking.silent)
     return {
         "events": _finish_events(_forget_counts(events)),
@@ -99,8 +100,8 @@ def link_tables(
         "streams": owners.streams.drop("from_ns"),
         "stream_queues": stream_queues,
         "kernels": owners.kernels,
-        "processes": _lives(identities.processes, events, "process"),
-        "threads": find_creators(_lives(identities.threads, events, "thread"), events),
+        "processes": _add_lives(identities.processes, spans, "process"),
+        "threads": find_creators(_add_lives(identities.threads, spans, "thread"), events),
         "args": args,
         "hqd": owners.hqd,
         "drm_jobs": jobs,
@@ -304,6 +305,8 @@ def _spread_queues(events: pl.DataFrame, named: pl.DataFrame) -> pl.DataFrame:
     events = fill_columns(events, named)
     columns = events.select("event", "layer", "queue", "enclosing_call")
     owners = columns.filter((pl.col("layer") == "ioctl") & pl.col("queue").is_not_null())
+    if owners.is_empty():
+        return events
     inside = columns.drop("queue").join(owners.select("queue", enclosing_call="event"), on="enclosing_call")
     return fill_columns(events, inside.select("event", "queue"))
 
@@ -401,7 +404,13 @@ def _count_packets(queue_table: pl.DataFrame, launches: pl.DataFrame, events: pl
     return joined.with_columns(pl.when(told).then(counted.fill_null(0)).otherwise(counted))
 
 
-def _lives(table: pl.DataFrame, events: pl.DataFrame, key: str) -> pl.DataFrame:
-    rows = events.select(key, "ts_ns", end_ns=pl.col("ts_ns") + pl.col("dur_ns").fill_null(0))
-    seen = span_groups(rows, [key], "ts_ns", "end_ns").select(key, from_ns="first", to_ns="last").drop_nulls(key)
+def _span_lives(events: pl.DataFrame) -> pl.DataFrame:
+    """Return the first and the last moment of each process and thread."""
+    keys = ["process", "thread"]
+    rows = events.select(*keys, "ts_ns", end_ns=pl.col("ts_ns") + pl.col("dur_ns").fill_null(0))
+    return span_groups(rows, keys, "ts_ns", "end_ns")
+
+
+def _add_lives(table: pl.DataFrame, spans: pl.DataFrame, key: str) -> pl.DataFrame:
+    seen = spans.drop_nulls(key).group_by(key).agg(from_ns=pl.col("first").min(), to_ns=pl.col("last").max())
     return table.drop("from_ns", "to_ns").join(seen, on=key, how="left", maintain_order="left")
