@@ -8,7 +8,7 @@ import polars as pl
 
 from tracecorr.align.causal_pairs import LOG_STEP_NS
 from tracecorr.align.intervals import bracket_doorbells, list_moments, span_batches
-from tracecorr.align.rows import IS_PACKET, Places, attach_columns
+from tracecorr.align.rows import IS_PACKET, Places, attach_columns, fill_columns
 from tracecorr.link.losses.command_ends import drop_behind_ends
 from tracecorr.link.losses.disorder import drop_displaced
 from tracecorr.link.losses.lossy_files import add_few
@@ -157,8 +157,10 @@ def forget_indexes(packets: pl.DataFrame, miscounted: pl.Series) -> pl.DataFrame
 
 def _add(joined: pl.DataFrame, found: pl.DataFrame) -> pl.DataFrame:
     """Return `joined` with what was found for its events; no event is found twice."""
-    rows = joined["event"].search_sorted(found["event"])
-    return attach_columns(joined, found.drop("event").with_columns(_row=rows), "_row")
+    if found.is_empty():
+        # Literals take no memory.
+        return attach_columns(joined, found)
+    return joined.join(found, on="event", how="left", maintain_order="left")
 
 
 def _gpu_times(events: pl.DataFrame) -> pl.DataFrame:
@@ -237,16 +239,11 @@ def _add_call(joined: pl.DataFrame, events: pl.DataFrame) -> pl.DataFrame:
 
 def _adopt_calls(joined: pl.DataFrame, events: pl.DataFrame) -> pl.DataFrame:
     """Give packets that a worker thread wrote the call that enqueued their command."""
-    if joined["call_event"].null_count() == 0:
-        return joined
-    adopted = events["chain"].gather(joined["command_event"])
+    lost = joined.select("call_event", "command_event").with_row_index("row").filter(pl.col("call_event").is_null())
+    adopted = events["chain"].gather(lost["command_event"])
     start, duration = events["ts_ns"].gather(adopted), events["dur_ns"].gather(adopted)
-    lost = pl.col("call_event").is_null()
-    return joined.with_columns(
-        call_event=pl.coalesce("call_event", adopted),
-        call_ns=pl.when(lost).then(start).otherwise("call_ns"),
-        return_ns=pl.when(lost).then(start + duration).otherwise("return_ns"),
-    )
+    found = lost.select("row", call_event=adopted, call_ns=start, return_ns=start + duration)
+    return fill_columns(joined, found, "row")
 
 
 def _add_command(
