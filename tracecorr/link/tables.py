@@ -313,7 +313,9 @@ def _spread_queues(events: pl.DataFrame, named: pl.DataFrame) -> pl.DataFrame:
 
 def _attach_gpus(events: pl.DataFrame, queue_table: pl.DataFrame, named: pl.DataFrame) -> pl.DataFrame:
     # Queues are numbered by their rows.
-    owned = events.with_columns(queue_table["gpu"].gather(events["queue"]))
+    gpus = queue_table["gpu"]
+    known = gpus.null_count() < len(gpus)
+    owned = events.with_columns(gpus.gather(events["queue"]) if known else pl.lit(None, gpus.dtype).alias("gpu"))
     return fill_columns(owned, named.rename({"named_gpu": "gpu"}))
 
 
@@ -327,9 +329,7 @@ def _name_commands(events: pl.DataFrame, commands: pl.DataFrame) -> pl.DataFrame
     """Give packets the command that their launch has, where their row names another one or none."""
     if commands.is_empty():
         return events
-    joined = attach_columns(events, commands.select("event", command_launch="command", is_other=pl.lit(value=True)))
-    named = pl.when("is_other").then("command_launch").otherwise("command")
-    return joined.with_columns(command=named).drop("command_launch", "is_other")
+    return events.with_columns(events["command"].scatter(commands["event"], commands["command"]))
 
 
 def _forget_kernels(events: pl.DataFrame, unnamed: pl.Series) -> pl.DataFrame:
