@@ -53,10 +53,7 @@ def keep_sure_commands(
     alike = _drop_of_other_queues(pairs)
     told = select_rows(alike.select("event", "parent"), _told_calls(events)["parent"], "parent")
     called = select_rows(alike.filter(pl.col("parent").is_not_null()), told["event"], chosen=False)
-    uncalled = alike.filter(pl.col("parent").is_null()).join(
-        _list_callers(events, losses), on=["file", "thread"], how="anti", maintain_order="left"
-    )
-    worked = _drop_of_next(uncalled, events)
+    worked = _select_worked(alike.filter(pl.col("parent").is_null()), events, losses)
     unrung = drop_rung(pl.concat([called, worked.select(called.columns)]), rung)
     proven = _drop_behind_gaps(unrung, damaged, _list_damaged(losses))
     sure = pl.concat([told.select("event"), proven.select("event")])
@@ -109,10 +106,13 @@ def list_unsure_kernels(
     return packets.filter((pl.col("name") == "dispatch") & (mixed | ~sure))["event"]
 
 
-def _list_callers(events: pl.DataFrame, losses: pl.DataFrame) -> pl.DataFrame:
-    """Return file and thread of the threads that make HIP calls."""
+def _select_worked(pairs: pl.DataFrame, events: pl.DataFrame, losses: pl.DataFrame) -> pl.DataFrame:
+    """Return what threads that make no HIP calls wrote for the command that they submitted last."""
+    if pairs.is_empty():
+        return pairs
     mine = (pl.col("layer") == "hip") & pl.col("file").is_in(losses["file"].implode())
-    return list_groups(events.select(pl.col("file", "thread").filter(mine)), ["file", "thread"])
+    callers = list_groups(events.select(pl.col("file", "thread").filter(mine)), ["file", "thread"])
+    return _drop_of_next(pairs.join(callers, on=["file", "thread"], how="anti", maintain_order="left"), events)
 
 
 def _told_calls(events: pl.DataFrame) -> pl.DataFrame:
