@@ -48,7 +48,7 @@ def list_links(
     ]  # fmt: skip
     edges = pl.concat(part.select(*_SHAPE).cast(_SHAPE) for part in parts)  # type: ignore[arg-type]
     cause, effect = (edges[name].to_numpy() for name in ("from_event", "to_event"))
-    # Numbers of events have 32 bits, and one number is sorted sooner than two.
+    # Events are numbered below 2^31, and one number is sorted sooner than two.
     order = np.argsort(cause << 32 | effect, kind="stable")
     return _add_gaps(edges[pl.Series(order.astype(np.uint32))], events)
 
