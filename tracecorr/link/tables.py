@@ -91,6 +91,7 @@ def link_tables(
     stream_queues = streams.summarize_stream_queues(launches, events)
     asked = streams.list_asked_priorities(stream_queues, owners.streams)
     queue_table = _count_packets(owners.queues, launches, events)
+    spans = _span_lives(events)
     lost = log_losses.list_log_losses(lacking.torn, launches, lacking.silent)
     return {
         "events": _finish_events(_forget_counts(events)),
@@ -100,8 +101,8 @@ def link_tables(
         "streams": owners.streams.drop("from_ns"),
         "stream_queues": stream_queues,
         "kernels": owners.kernels,
-        "processes": _lives(identities.processes, events, "process"),
-        "threads": find_creators(_lives(identities.threads, events, "thread"), events),
+        "processes": _add_lives(identities.processes, spans, "process"),
+        "threads": find_creators(_add_lives(identities.threads, spans, "thread"), events),
         "args": args,
         "hqd": owners.hqd,
         "drm_jobs": jobs,
@@ -305,13 +306,17 @@ def _spread_queues(events: pl.DataFrame, named: pl.DataFrame) -> pl.DataFrame:
     events = fill_columns(events, named)
     columns = events.select("event", "layer", "queue", "enclosing_call")
     owners = columns.filter((pl.col("layer") == "ioctl") & pl.col("queue").is_not_null())
+    if owners.is_empty():
+        return events
     inside = columns.drop("queue").join(owners.select("queue", enclosing_call="event"), on="enclosing_call")
     return fill_columns(events, inside.select("event", "queue"))
 
 
 def _attach_gpus(events: pl.DataFrame, queue_table: pl.DataFrame, named: pl.DataFrame) -> pl.DataFrame:
     # Queues are numbered by their rows.
-    owned = events.with_columns(queue_table["gpu"].gather(events["queue"]))
+    gpus = queue_table["gpu"]
+    known = gpus.null_count() < len(gpus)
+    owned = events.with_columns(gpus.gather(events["queue"]) if known else pl.lit(None, gpus.dtype).alias("gpu"))
     return fill_columns(owned, named.rename({"named_gpu": "gpu"}))
 
 
@@ -325,9 +330,7 @@ def _name_commands(events: pl.DataFrame, commands: pl.DataFrame) -> pl.DataFrame
     """Give packets the command that their launch has, where their row names another one or none."""
     if commands.is_empty():
         return events
-    joined = attach_columns(events, commands.select("event", command_launch="command", is_other=pl.lit(value=True)))
-    named = pl.when("is_other").then("command_launch").otherwise("command")
-    return joined.with_columns(command=named).drop("command_launch", "is_other")
+    return events.with_columns(events["command"].scatter(commands["event"], commands["command"]))
 
 
 def _forget_kernels(events: pl.DataFrame, unnamed: pl.Series) -> pl.DataFrame:
@@ -402,7 +405,13 @@ def _count_packets(queue_table: pl.DataFrame, launches: pl.DataFrame, events: pl
     return joined.with_columns(pl.when(told).then(counted.fill_null(0)).otherwise(counted))
 
 
-def _lives(table: pl.DataFrame, events: pl.DataFrame, key: str) -> pl.DataFrame:
-    rows = events.select(key, "ts_ns", end_ns=pl.col("ts_ns") + pl.col("dur_ns").fill_null(0))
-    seen = span_groups(rows, [key], "ts_ns", "end_ns").select(key, from_ns="first", to_ns="last").drop_nulls(key)
+def _span_lives(events: pl.DataFrame) -> pl.DataFrame:
+    """Return the first and the last moment of each process and thread."""
+    keys = ["process", "thread"]
+    rows = events.select(*keys, "ts_ns", end_ns=pl.col("ts_ns") + pl.col("dur_ns").fill_null(0))
+    return span_groups(rows, keys, "ts_ns", "end_ns")
+
+
+def _add_lives(table: pl.DataFrame, spans: pl.DataFrame, key: str) -> pl.DataFrame:
+    seen = spans.drop_nulls(key).group_by(key).agg(from_ns=pl.col("first").min(), to_ns=pl.col("last").max())
     return table.drop("from_ns", "to_ns").join(seen, on=key, how="left", maintain_order="left")

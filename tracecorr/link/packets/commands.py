@@ -6,7 +6,7 @@ import numpy as np
 import polars as pl
 
 from tracecorr.align.joins import join_nearest, select_rows, sort_rows
-from tracecorr.align.rows import Places
+from tracecorr.align.rows import Places, count_groups
 from tracecorr.link.losses.command_ends import DESTROYING, list_command_ends
 from tracecorr.link.losses.lossy_files import add_shares
 from tracecorr.link.packets.nested_commands import return_to_outer
@@ -56,7 +56,8 @@ def match_commands(launches: pl.DataFrame, commands: pl.DataFrame, losses: pl.Da
     before = return_to_outer(told.filter(_same_call()), lines, losses).filter(_fits())
     before = _drop_second_dispatches(before) if lines["submitted"].any() else before
     is_packet = pl.col("name") != "copy"
-    rest = launches.filter(pl.col("graph") & is_packet).join(before, on="event", how="anti").drop_nulls("parent")
+    rest = launches.filter(pl.col("graph") & is_packet).drop_nulls("parent")
+    rest = select_rows(rest, before["event"], chosen=False)
     # What completes a signal before the command of a graph launch is of a marker (all recorded logs of HIP 7.2.4), of
     # which the line may be lost.
     doubtful = pl.col("file").is_in(losses["file"].implode()) & (pl.col("signal").fill_null(0) != 0)
@@ -160,14 +161,13 @@ def match_completions(
     early = whole & pl.col("name").is_in(_BARRIERS) & (pl.col("enqueue_ns") < pl.col("ts_ns"))
     since = pl.when(early).then(pl.col("enqueue_ns") + 1).otherwise("ts_ns")
     wanted = sort_rows(wanted.with_columns(since=since), "since")
+    ends = join_nearest(ends, uses.with_columns(last_use="ts_ns"), keys, "ts_ns", "ts_ns", exact=False)
     # Each process has a log of its own: another one of its pid may be the next life of the number.
-    found = join_nearest(wanted, ends, ["log", *keys], "since", "ts_ns", forward=True)
+    found = join_nearest(wanted, ends, ["log", *keys], "since", "ts_ns", forward=True).drop_nulls("complete_event")
     # The packets of a graph launch come before their command.
     found = sort_rows(found.with_columns(ts_ns=pl.max_horizontal("ts_ns", "enqueue_ns")), "ts_ns")
-    later = uses.with_columns(next_use="ts_ns")
-    found = join_nearest(found, later, keys, "ts_ns", "ts_ns", forward=True, exact=False)
-    mine = pl.col("next_use").is_null() | (pl.col("complete_ns") <= pl.col("next_use"))
-    ended = found.filter(mine).drop_nulls("complete_event").sort("enqueue_ns", descending=True)
+    mine = pl.col("last_use").is_null() | (pl.col("last_use") <= pl.col("ts_ns"))
+    ended = found.filter(mine).sort("enqueue_ns", descending=True)
     soonest = pl.col("complete_ns").cum_min().over("process", "printer", "command_stream")
     in_order = ended.filter(whole | (pl.col("complete_ns") <= soonest))
     in_time = drop_late(in_order, uses, losses, "complete_ns")
@@ -181,8 +181,8 @@ def _drop_endless(found: pl.DataFrame, wanted: pl.DataFrame, losses: pl.DataFram
     """
     asked = wanted.select("event", "file", "kind").filter(pl.col("file").is_in(losses["file"].implode()))
     ended = pl.Series(np.isin(asked["event"].to_numpy(), found["event"].to_numpy()))
-    shares = asked.with_columns(ended=ended).group_by("file", "kind").agg(share=pl.col("ended").mean())
-    endless = shares.filter(pl.col("share") < _ENDS)
+    counts = count_groups(asked.with_columns(ended=ended), ["file", "kind"], pl.col("ended"))
+    endless = counts.filter(pl.col("marked") / pl.col("total") < _ENDS)
     if endless.is_empty():
         return found
     doubtful = asked.join(endless, on=["file", "kind"], how="semi")

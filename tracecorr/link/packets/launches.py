@@ -8,7 +8,8 @@ import polars as pl
 
 from tracecorr.align.causal_pairs import LOG_STEP_NS
 from tracecorr.align.intervals import bracket_doorbells, list_moments, span_batches
-from tracecorr.align.rows import IS_PACKET, Places, attach_columns
+from tracecorr.align.joins import select_rows
+from tracecorr.align.rows import IS_PACKET, Places, attach_columns, fill_columns
 from tracecorr.link.losses.command_ends import drop_behind_ends
 from tracecorr.link.losses.disorder import drop_displaced
 from tracecorr.link.losses.lossy_files import add_few
@@ -118,7 +119,7 @@ def build_launches(
     joined = joined.with_columns(call_stream=name_called_streams(joined, events))
     uses = list_uses(add_migrations(base, events))
     times = _gpu_times(events)
-    spans = link_gpu_times(times, uses, losses, late).join(base.select("event"), on="event", how="semi")
+    spans = select_rows(link_gpu_times(times, uses, losses, late), base["event"])
     gpu = drop_ended(spans, joined, times)
     joined = _add(joined, gpu)
     joined = joined.with_columns(doorbell_ns=events["ts_ns"].gather(joined["doorbell_event"]))
@@ -127,7 +128,7 @@ def build_launches(
     edges = _list_edges(waits, joined, gpu)
     unsure = list_unsure_kernels(joined, events, losses, displaced["file"].unique())
     unnamed = pl.concat([unsure, list_unsure_names(joined)]).unique()
-    joined = joined.with_columns(packets[name].gather(places) for name in _PACKET_COLUMNS)
+    joined = joined.with_columns(packets.select(_PACKET_COLUMNS)[places].get_columns())
     if len(unnamed):
         sure = ~pl.col("event").is_in(unnamed.implode())
         joined = joined.with_columns(kernel_id=pl.when(sure).then("kernel_id"))
@@ -157,8 +158,10 @@ def forget_indexes(packets: pl.DataFrame, miscounted: pl.Series) -> pl.DataFrame
 
 def _add(joined: pl.DataFrame, found: pl.DataFrame) -> pl.DataFrame:
     """Return `joined` with what was found for its events; no event is found twice."""
-    rows = joined["event"].search_sorted(found["event"])
-    return attach_columns(joined, found.drop("event").with_columns(_row=rows), "_row")
+    if found.is_empty():
+        # Literals take no memory.
+        return attach_columns(joined, found)
+    return joined.join(found, on="event", how="left", maintain_order="left")
 
 
 def _gpu_times(events: pl.DataFrame) -> pl.DataFrame:
@@ -237,16 +240,11 @@ def _add_call(joined: pl.DataFrame, events: pl.DataFrame) -> pl.DataFrame:
 
 def _adopt_calls(joined: pl.DataFrame, events: pl.DataFrame) -> pl.DataFrame:
     """Give packets that a worker thread wrote the call that enqueued their command."""
-    if joined["call_event"].null_count() == 0:
-        return joined
-    adopted = events["chain"].gather(joined["command_event"])
+    lost = joined.select("call_event", "command_event").with_row_index("row").filter(pl.col("call_event").is_null())
+    adopted = events["chain"].gather(lost["command_event"])
     start, duration = events["ts_ns"].gather(adopted), events["dur_ns"].gather(adopted)
-    lost = pl.col("call_event").is_null()
-    return joined.with_columns(
-        call_event=pl.coalesce("call_event", adopted),
-        call_ns=pl.when(lost).then(start).otherwise("call_ns"),
-        return_ns=pl.when(lost).then(start + duration).otherwise("return_ns"),
-    )
+    found = lost.select("row", call_event=adopted, call_ns=start, return_ns=start + duration)
+    return fill_columns(joined, found, "row")
 
 
 def _add_command(
@@ -282,8 +280,8 @@ def _select(joined: pl.DataFrame) -> pl.DataFrame:
     is_packet = pl.col("layer") == "aql"
     seen = pl.col("doorbell_event").is_not_null()
     # One store that announces several packets is known by rule, not by its value.
-    own = pl.when("own").then(pl.lit(RECORDED)).otherwise(pl.lit(DERIVED))
-    evidence = pl.when(seen).then(own).when(is_packet).then(pl.lit(INFERRED))
+    own = pl.when("own").then(_word(RECORDED)).otherwise(_word(DERIVED))
+    evidence = pl.when(seen).then(own).when(is_packet).then(_word(INFERRED))
     return joined.select(
         "event", pl.col("name").alias("kind"), "process", "thread", "gpu", "call_event", "command_event",
         "doorbell_event", "announce_event", "gpu_event", "gpu_start_ns", "gpu_end_ns", "queue",
@@ -311,26 +309,31 @@ def _reason(sources: set[str], losses: pl.DataFrame, trace_from: pl.Expr, trace_
     """Say which link a launch lacks, the first on the path first."""
     is_packet = pl.col("layer") == "aql"
     if "ftrace" not in sources:
-        no_store = pl.lit("no kernel trace")
+        no_store = _word("no kernel trace")
     elif "unaligned" in sources:
-        no_store = pl.lit("the clock of the trace is not known")
+        no_store = _word("the clock of the trace is not known")
     elif "doorbell" not in sources:
-        no_store = pl.lit("no doorbell probe in the trace")
+        no_store = _word("no doorbell probe in the trace")
     else:
-        early = pl.when(pl.col("doorbell_hi_ns") < trace_from).then(pl.lit("the kernel trace began after it"))
-        late = early.when(pl.col("doorbell_lo_ns") > trace_to).then(pl.lit("the kernel trace ended before it"))
-        no_store = late.otherwise(pl.lit("no doorbell store with this index at its time"))
+        early = pl.when(pl.col("doorbell_hi_ns") < trace_from).then(_word("the kernel trace began after it"))
+        late = early.when(pl.col("doorbell_lo_ns") > trace_to).then(_word("the kernel trace ended before it"))
+        no_store = late.otherwise(_word("no doorbell store with this index at its time"))
     no_index = "the log prints no packet index and it cannot be counted"
     no_end = "the log ends in its call"
     no_thread = "the log names no thread: no HIP call surely holds it"
     lossy = pl.col("file").is_in(losses["file"].implode())
     return (
-        pl.when(lossy & pl.col("call_event").is_null()).then(pl.lit("the log lost lines: no HIP call surely holds it"))
-        .when(lossy & pl.col("command_event").is_null()).then(pl.lit("the log lost lines: no command surely has it"))
-        .when(pl.col("call_event").is_null() & pl.col("thread").is_null()).then(pl.lit(no_thread))
-        .when(pl.col("call_event").is_null()).then(pl.lit("no enclosing HIP call in the log"))
-        .when(pl.all_horizontal(pl.col("command_event", "return_ns").is_null())).then(pl.lit(no_end))
-        .when(pl.col("command_event").is_null()).then(pl.lit("no command line before it in its call"))
-        .when(is_packet & pl.col("packet_index").is_null()).then(pl.lit(no_index))
+        pl.when(lossy & pl.col("call_event").is_null()).then(_word("the log lost lines: no HIP call surely holds it"))
+        .when(lossy & pl.col("command_event").is_null()).then(_word("the log lost lines: no command surely has it"))
+        .when(pl.col("call_event").is_null() & pl.col("thread").is_null()).then(_word(no_thread))
+        .when(pl.col("call_event").is_null()).then(_word("no enclosing HIP call in the log"))
+        .when(pl.all_horizontal(pl.col("command_event", "return_ns").is_null())).then(_word(no_end))
+        .when(pl.col("command_event").is_null()).then(_word("no command line before it in its call"))
+        .when(is_packet & pl.col("packet_index").is_null()).then(_word(no_index))
         .when(is_packet & pl.col("doorbell_event").is_null()).then(no_store)
     )  # fmt: skip
+
+
+def _word(text: str) -> pl.Expr:
+    """Return a text as the tables hold it; columns of plain texts are large."""
+    return pl.lit(text).cast(schema.CAT)

@@ -189,16 +189,12 @@ def link_dependencies(
         uses: as `list_uses` returns them.
         losses: files of the log that lost lines (`lossy_files.find_losses`).
     """
-    waits = (
-        packets.select("file", "offset", signal="dep_signals")
-        .explode("signal")
-        .drop_nulls("signal")
-        .filter(pl.col("signal") != 0)
-    )
+    waiting = packets.select("file", "offset", signal="dep_signals").filter(pl.col("signal").list.len() > 0)
+    waits = waiting.explode("signal").filter(pl.col("signal") != 0)
     # Where a level prints copies but no packets, what a copy waits for is not in the log.
-    shown = launches.filter(pl.col("layer") == "aql").select("process").unique()
-    rows = launches.select("event", "process", "ts_ns", "file", "offset")
-    rows = rows.join(shown, on="process", how="semi", nulls_equal=True).join(waits, on=["file", "offset"])
+    shown = launches.select(pl.col("process").filter(pl.col("layer") == "aql")).unique()
+    rows = launches.select("event", "process", "ts_ns", "file", "offset").join(waits, on=["file", "offset"])
+    rows = rows.join(shown, on="process", how="semi", nulls_equal=True)
     found = _latest_meant(rows, uses, losses)
     # A line that completes the signal that it waits for finds itself.
     launched = pl.col("use").is_in(launches["event"].implode())

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import polars as pl
 
+from tracecorr.align.rows import span_groups
+
 
 def number_logs(packets: pl.DataFrame) -> pl.DataFrame:
     """Return which log each file is a part of: file, log (the number of its first file).
@@ -15,9 +17,8 @@ def number_logs(packets: pl.DataFrame) -> pl.DataFrame:
     Args:
         packets: packets of the log: process, file, queue, packet_index, index_counted, ts_ns.
     """
-    files = packets.drop_nulls("process").group_by("process", "file").agg(
-        begin=pl.col("ts_ns").min(), end=pl.col("ts_ns").max()
-    ).sort("process", "begin", "file")  # fmt: skip
+    spans = span_groups(packets, ["process", "file"], "ts_ns", "ts_ns").rename({"first": "begin", "last": "end"})
+    files = spans.drop_nulls("process").sort("process", "begin", "file")
     before = pl.col("file", "end").shift(1).over("process").name.suffix("_before")
     pairs = files.with_columns(before).drop_nulls("file_before").filter(pl.col("begin") >= pl.col("end_before"))
     columns = ("process", "file", "queue", "packet_index", "index_counted")

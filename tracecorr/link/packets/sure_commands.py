@@ -10,7 +10,7 @@ import numpy as np
 import polars as pl
 
 from tracecorr.align.joins import select_rows, sort_rows
-from tracecorr.align.rows import list_groups, order_by_group
+from tracecorr.align.rows import count_groups, list_groups, order_by_group
 from tracecorr.link.losses.usual_calls import MANY_LOST, MOST_LOST
 from tracecorr.link.packets.store_losses import drop_rung
 from tracecorr.model.kinds import COMPLETE, KERNEL_COMMAND, SUBMITTED, Flag
@@ -51,10 +51,9 @@ def keep_sure_commands(
     pairs = found.select("event", "command_event", "command_stream").join(damaged, on="event")
     pairs = pairs.with_columns(command_offset=events["offset"].gather(pairs["command_event"]))
     alike = _drop_of_other_queues(pairs)
-    placed = alike.join(_list_callers(events, losses), on=["file", "thread"], how="left", maintain_order="left")
     told = select_rows(alike.select("event", "parent"), _told_calls(events)["parent"], "parent")
-    called = select_rows(placed.filter(pl.col("parent").is_not_null()), told["event"], chosen=False)
-    worked = _drop_of_next(placed.filter(pl.col("parent").is_null() & pl.col("calls").is_null()), events)
+    called = select_rows(alike.filter(pl.col("parent").is_not_null()), told["event"], chosen=False)
+    worked = _select_worked(alike.filter(pl.col("parent").is_null()), events, losses)
     unrung = drop_rung(pl.concat([called, worked.select(called.columns)]), rung)
     proven = _drop_behind_gaps(unrung, damaged, _list_damaged(losses))
     sure = pl.concat([told.select("event"), proven.select("event")])
@@ -68,8 +67,15 @@ def _drop_of_other_queues(pairs: pl.DataFrame) -> pl.DataFrame:
     Args:
         pairs: packets and copies (null = no queue) with file, offset, queue, command_event.
     """
-    first = pl.col("queue").drop_nulls().first().over("command_event")
-    return sort_rows(pairs, "file", "offset").filter((pl.col("queue") == first).fill_null(True))
+    pairs = sort_rows(pairs, "file", "offset")
+    known = pairs.select("event", "queue", "command_event").drop_nulls("queue")
+    if known.is_empty():
+        return pairs
+    command, queue = known["command_event"].to_numpy(), known["queue"].to_numpy()
+    # Of several values for one place the last one stays: here that of the first packet.
+    first = np.empty(command.max() + 1, dtype=queue.dtype)
+    first[command[::-1]] = queue[::-1]
+    return select_rows(pairs, known["event"].filter(pl.Series(queue != first[command])), chosen=False)
 
 
 def list_unsure_kernels(
@@ -100,11 +106,13 @@ def list_unsure_kernels(
     return packets.filter((pl.col("name") == "dispatch") & (mixed | ~sure))["event"]
 
 
-def _list_callers(events: pl.DataFrame, losses: pl.DataFrame) -> pl.DataFrame:
-    """Return file, thread and `calls` (true): the threads that make HIP calls."""
+def _select_worked(pairs: pl.DataFrame, events: pl.DataFrame, losses: pl.DataFrame) -> pl.DataFrame:
+    """Return what threads that make no HIP calls wrote for the command that they submitted last."""
+    if pairs.is_empty():
+        return pairs
     mine = (pl.col("layer") == "hip") & pl.col("file").is_in(losses["file"].implode())
     callers = list_groups(events.select(pl.col("file", "thread").filter(mine)), ["file", "thread"])
-    return callers.with_columns(calls=pl.lit(value=True))
+    return _drop_of_next(pairs.join(callers, on=["file", "thread"], how="anti", maintain_order="left"), events)
 
 
 def _told_calls(events: pl.DataFrame) -> pl.DataFrame:
@@ -112,10 +120,9 @@ def _told_calls(events: pl.DataFrame) -> pl.DataFrame:
     hip = (pl.col("layer") == "hip") & (pl.col("flags").fill_null(0) & int(Flag.SPAN_TOLD) > 0)
     told = events.select(pl.col("name", "event").filter(hip)).rename({"event": "parent"})
     enqueued = (pl.col("layer") == "command") & (pl.col("name") != COMPLETE)
-    inside = events.select(pl.col("parent").filter(enqueued).drop_nulls()).to_series()
-    # Events are numbered by their rows.
-    held = pl.Series(np.bincount(inside.to_numpy(), minlength=events.height))
-    several = told.filter(held.gather(told["parent"]) > 1)["name"].unique()
+    inside = np.sort(events.select(pl.col("parent").filter(enqueued).drop_nulls()).to_series().to_numpy())
+    twice = pl.Series(inside[1:][inside[1:] == inside[:-1]])
+    several = select_rows(told, twice, "parent")["name"].unique()
     return told.filter(~pl.col("name").is_in(several.implode())).select("parent")
 
 
@@ -184,11 +191,11 @@ def _drop_behind_gaps(pairs: pl.DataFrame, packets: pl.DataFrame, damaged: pl.Se
     """
     gaps, uncounted = _list_gaps(packets, damaged)
     used = _candidate_queues(pairs)
-    own = pl.col("queue").is_null() | (pl.col("queue") == pl.col("candidate")).any().over("event")
-    asked = pairs.join(used, on=["process", "thread", "command_stream"], nulls_equal=True).filter(own)
-    asked = asked.with_columns(
-        low=pl.min_horizontal("offset", "command_offset"), high=pl.max_horizontal("offset", "command_offset") - 1
-    ).sort("high")
+    asked = pairs.join(used, on=["process", "thread", "command_stream"], nulls_equal=True)
+    own = pl.col("queue").is_null() | (pl.col("queue") == pl.col("candidate"))
+    asked = select_rows(asked, asked.filter(own)["event"])
+    low, high = pl.min_horizontal("offset", "command_offset"), pl.max_horizontal("offset", "command_offset") - 1
+    asked = asked.with_columns(low=low, high=high).sort("high")
     hit = asked.join_asof(
         gaps, left_on="high", right_on="from_offset", by_left=["file", "candidate"], by_right=["file", "queue"],
         check_sortedness=False,
@@ -239,11 +246,12 @@ def _candidate_queues(pairs: pl.DataFrame) -> pl.DataFrame:
     Of a command that names its stream these are the stream's; else all that its thread writes to.
     """
     key = ["process", "thread", "command_stream"]
-    counted = pairs.drop_nulls("queue").group_by("process", "command_stream", "queue").agg(n=pl.len())
-    share = pl.col("n") / pl.col("n").sum().over("process", "command_stream")
+    counted = count_groups(pairs.drop_nulls("queue"), ["process", "command_stream", "queue"])
+    share = pl.col("total") / pl.col("total").sum().over("process", "command_stream")
     used = counted.filter((share >= _SHARE) & pl.col("command_stream").is_not_null())
     used = used.select("process", "command_stream", candidate="queue")
-    named = pairs.select(key).unique().join(used, on=["process", "command_stream"])
-    mine = pairs.drop_nulls("queue").select("process", "thread", candidate="queue").unique()
-    unnamed = pairs.select(key).unique().filter(pl.col("command_stream").is_null())
+    asked = list_groups(pairs, key)
+    named = asked.join(used, on=["process", "command_stream"])
+    mine = list_groups(pairs.drop_nulls("queue"), ["process", "thread", "queue"]).rename({"queue": "candidate"})
+    unnamed = asked.filter(pl.col("command_stream").is_null())
     return pl.concat([named, unnamed.join(mine, on=["process", "thread"])])

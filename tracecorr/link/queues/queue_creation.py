@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import polars as pl
 
+from tracecorr.align.joins import select_rows
 from tracecorr.link.event_args import pivot_args
 from tracecorr.model.sights import is_counted
 from tracecorr.parse.kfd.ioctls import CREATE_QUEUE, DESTROY_QUEUE, SET_CU_MASK, UPDATE_QUEUE
@@ -21,6 +22,10 @@ _PRINTED, _PRINTED_OPERATIONS = r"^kfd_mqd_(create|destroy)", {"create": "init",
 _PRINTED_ID = r"^(?:CREATE_QUEUE_SUCCESS|KFD_MQD_\w+|CU_MASK)$"
 # Functions and ioctls that work on one queue: repetitions in them are those for its XCCs.
 _ONE_QUEUE = r"^(?:(?:create|destroy)_queue_(?:no)?cpsch|update_queue|(?:add|remove)_queue_mes|pqm_\w+_queue\w*)$"
+_OPERATIONS = {
+    "event": pl.Int64, "operation": pl.String, "target": pl.String, "multiplicity": pl.UInt64,
+    "enclosing_call": pl.Int64,
+}  # fmt: skip
 _SCHEDULERS = (("MES", r"^add_queue_mes$"), ("none", r"^create_queue_nocpsch$"), ("HWS", r"^create_queue_cpsch$"))
 
 
@@ -36,6 +41,8 @@ def list_mqd_operations(events: pl.DataFrame) -> pl.DataFrame:
     Returns: event (its outermost or first row), operation (`init`, `update`, ...), target (`cp`, `sdma`, `hiq`,
         `diq`), multiplicity (calls for the XCCs), enclosing_call.
     """
+    if not _has_mqds(events):
+        return pl.DataFrame(schema=_OPERATIONS)
     rows = _mqd_rows(events).sort("event")
     same = ("group", "target", "operation")
     top = pl.col("top") == pl.col("event")
@@ -59,6 +66,10 @@ def list_mqd_operations(events: pl.DataFrame) -> pl.DataFrame:
     initialized = (pl.col("operation") == "init").any().over("group", "target")
     own = operations.filter((pl.col("operation") != "update") | ~initialized, pl.col("operation") != "other")
     return own.select("event", "operation", "target", "multiplicity", "enclosing_call")
+
+
+def _has_mqds(events: pl.DataFrame) -> bool:
+    return bool((events["layer"] == "mqd").any())
 
 
 def _mqd_rows(events: pl.DataFrame) -> pl.DataFrame:
@@ -125,7 +136,7 @@ def add_driver_facts(queues: pl.DataFrame, events: pl.DataFrame, args: pl.DataFr
     ids = _queue_ids(queues, events, args)
     joined = queues.join(ids, on="create_ioctl_event", how="left", maintain_order="left")
     joined = _add_ends(joined, events, args)
-    if not (events["layer"] == "mqd").any():
+    if not _has_mqds(events):
         return joined
     operations = list_mqd_operations(events).drop_nulls("enclosing_call")
     counted = operations.group_by(create_ioctl_event="enclosing_call").agg(mqd_events=pl.len().cast(pl.Int64))
@@ -139,8 +150,7 @@ def _queue_ids(queues: pl.DataFrame, events: pl.DataFrame, args: pl.DataFrame) -
         queues.drop_nulls("create_ioctl_event").select("create_ioctl_event", "ring_base").unique("create_ioctl_event")
     )
     told = pivot_args(args, made["create_ioctl_event"], ["qid", "doorbell"]).rename({"event": "create_ioctl_event"})
-    inside = events.select("event", "enclosing_call")
-    inside = inside.filter(pl.col("enclosing_call").is_in(made["create_ioctl_event"].implode()))
+    inside = select_rows(events.select("event", "enclosing_call"), made["create_ioctl_event"], "enclosing_call")
     fields = pivot_args(args, inside["event"], ["qid", "ring"])
     inner = (
         inside.select("event", create_ioctl_event="enclosing_call")
@@ -214,8 +224,9 @@ def find_schedulers(queues: pl.DataFrame, events: pl.DataFrame) -> pl.DataFrame:
     name = pl.col("name").cast(pl.String).str.replace(_COMPILED, "")
     kind = pl.coalesce(pl.when(name.str.contains(pattern)).then(pl.lit(text)) for text, pattern in _SCHEDULERS)
     made = queues.drop_nulls(["create_ioctl_event", "gpu"]).select("create_ioctl_event", "gpu")
-    driver = events.select("enclosing_call", "name", "layer").filter(~pl.col("layer").is_in(_LOG_LAYERS))
-    inside = driver.filter(pl.col("enclosing_call").is_in(made["create_ioctl_event"].implode()))
+    calls = events.select("enclosing_call", "name", "layer")
+    inside = select_rows(calls, made["create_ioctl_event"], "enclosing_call")
+    inside = inside.filter(~pl.col("layer").is_in(_LOG_LAYERS))
     seen = inside.select(create_ioctl_event="enclosing_call", scheduler=kind)
     joined = made.join(seen.drop_nulls("scheduler"), on="create_ioctl_event")
     # With MES the driver passes through create_queue_cpsch too.

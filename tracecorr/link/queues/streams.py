@@ -5,7 +5,7 @@ from __future__ import annotations
 import polars as pl
 
 from tracecorr.align.joins import join_nearest, sort_rows
-from tracecorr.align.rows import fill_columns
+from tracecorr.align.rows import fill_columns, list_groups
 from tracecorr.link.event_args import pivot_args
 from tracecorr.link.losses.command_ends import DESTROY
 from tracecorr.model.kinds import (
@@ -65,8 +65,9 @@ def build_streams(events: pl.DataFrame, args: pl.DataFrame) -> pl.DataFrame:
     # Commands that name their streams show the null stream by its own handle.
     enqueues = is_command & ~pl.col("name").is_in(COMMAND_MENTIONS)
     twice = (pl.col("stream") == NULL_STREAM) & enqueues.any().over("process")
-    others = named.filter(is_command | ((pl.col("layer") == "hip") & ~twice))
-    others = others.select("process", handle="stream").unique(maintain_order=True)
+    is_other = is_command | ((pl.col("layer") == "hip") & ~twice)
+    others = list_groups(named.select(pl.col("process", "stream").filter(is_other)), ["process", "stream"])
+    others = others.rename({"stream": "handle"})
     for known in (created, _list_null_handles(named)):
         others = others.join(known, on=["process", "handle"], how="anti", nulls_equal=True, maintain_order="left")
     streams = pl.concat([created, others], how="diagonal_relaxed").with_row_index("stream")
@@ -128,8 +129,8 @@ def _list_null_handles(named: pl.DataFrame) -> pl.DataFrame:
 
 def _add_destroyed(streams: pl.DataFrame, named: pl.DataFrame) -> pl.DataFrame:
     keys = ["process", "handle"]
-    refused = is_failed(pl.col("result").cast(pl.String))
-    ends = named.filter((pl.col("layer") == "hip") & (pl.col("name") == DESTROY) & ~refused)
+    ends = named.filter((pl.col("layer") == "hip") & (pl.col("name") == DESTROY))
+    ends = ends.filter(~is_failed(pl.col("result").cast(pl.String)))
     ends = ends.select("process", "ts_ns", handle="stream", destroyed_ns="ts_ns").sort("ts_ns")
     lives = streams.select("stream", *keys, "from_ns").sort("from_ns")
     lives = lives.with_columns(next_ns=pl.col("from_ns").shift(-1).over(keys))
