@@ -31,8 +31,6 @@ _IN_RUNS = frozenset({"file", "process", "pid", "gpu", "err_lo_ns", "err_hi_ns",
 _GROUP_ROWS, _MOST_GROUP_ROWS = 1 << 17, 1 << 20
 # Each page begins its compression and its encodings anew; larger ones would take more memory.
 _PAGE_ROWS, _BATCH_ROWS = 1 << 16, 1 << 12
-# The encodings leave little to compress: levels above zero take longer, and few bytes less.
-_LEVEL = -3
 
 
 def write_frame(path: Path, frame: pl.DataFrame) -> None:
@@ -112,7 +110,7 @@ def _open(path: Path, columns: pa.Schema, *, statistics: bool) -> pq.ParquetWrit
     texts = [c.name for c in columns if pa.types.is_string(c.type) or pa.types.is_large_string(c.type)]
     deltas = {name: "DELTA_BINARY_PACKED" for name in numbers if name not in few and name not in _IN_RUNS}
     return pq.ParquetWriter(
-        path, columns, compression="zstd", compression_level=_LEVEL, use_dictionary=[*coded, *few, *texts],
+        path, columns, compression="zstd", compression_level=1, use_dictionary=[*coded, *few, *texts],
         column_encoding=deltas or None, write_statistics=list(deltas) if statistics else False,
         max_rows_per_page=_PAGE_ROWS, write_batch_size=_BATCH_ROWS,
     )  # fmt: skip
