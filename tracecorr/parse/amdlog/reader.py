@@ -91,7 +91,7 @@ class Reader:
     def read(self, text: Text) -> Block:
         """Return the rows of the next block of lines, as far as they are complete."""
         split = self._records.splitter.split(text)
-        lines = self._records.read(text, split, self._offset)
+        lines = self._records.read(text, split, self._offset, len(self._carried))
         self._offset += text.stop - text.start
         self._ledger.add("used", "", *split.used)
         for reason, counts in split.skipped.items():
@@ -134,10 +134,10 @@ class Reader:
 
     def finish(self) -> Block:
         """Return the rows left, also those that waited for something the file does not hold."""
-        return self._block(Rows(0), Details.none(), is_last=True)
+        return self._block(Rows(0, room=len(self._carried)), Details.none(), is_last=True)
 
     def _block(self, new: Rows, details: Details, *, is_last: bool) -> Block:
-        rows = Rows.join([self._carried, new])
+        rows = new.behind(self._carried)
         rows["is_old"][: len(self._carried)] = True
         joined = self._joiner.join(rows, self._offset, is_last=is_last)
         tables = {

@@ -83,8 +83,8 @@ class RecordReader:
         """Return the codes of some names."""
         return np.array([self.classifier.names.code_of(n) for n in names], np.int64)
 
-    def read(self, text: Text, split: Split, base: int) -> Lines:
-        """Return the rows of a block whose first byte has offset `base` in the file."""
+    def read(self, text: Text, split: Split, base: int, room: int = 0) -> Lines:
+        """Return the rows of a block whose first byte has offset `base` in the file, with `room` for others before."""
         shift, at, end = base - text.start, split.message, split.end
         put_together = np.array(sorted(split.messages), np.int64)
         if split.messages:
@@ -103,11 +103,11 @@ class RecordReader:
         records, what = (split.start, split.message, split.end), np.ascontiguousarray(split.what)
         of = self._describe(may_complain=split.may_complain)
         found, asks = native.describe_rows(of, text.bytes, records, (at, end), what, _COMPLAINTS + 1)
-        rows = self._rows(split, shift, found, asks)
         if asks & native.ASK_RESULT:
             rest = np.flatnonzero(found.asks & native.ASK_RESULT)
             start = at[rest] + self._columns[2][what[rest]] + len(RETURNED)
             found.result[rest] = self._results(text, start, end[rest])
+        rows = self._rows(split, shift, found, asks, room)
         complaints = complaints_of(text, split.start, found.rows_of(_COMPLAINTS))
         subjects = {name: found.rows_of(number) for number, name in enumerate(SUBJECTS)}
         return Lines(rows, text, subjects, self.classifier.columns[0], what, at, end, complaints)
@@ -126,8 +126,8 @@ class RecordReader:
         level = max(WORST_LEVELS) if may_complain else -1
         return native.ClassesOf(*map(native.address, self._columns), success, _CUT_LENGTH, level, _COMPLAINTS)
 
-    def _rows(self, split: Split, shift: int, found: native.Described, asks: int) -> Rows:
-        rows = Rows(len(split.start))
+    def _rows(self, split: Split, shift: int, found: native.Described, asks: int, room: int) -> Rows:
+        rows = Rows(len(split.start), room=room)
         rows["offset"], rows["length"] = split.start + shift, found.length
         rows["stamp"], rows["thread"] = split.stamp_ns, split.thread
         rows["kind"], rows["layer"], rows["name"], rows["result"] = found.kind, found.layer, found.name, found.result

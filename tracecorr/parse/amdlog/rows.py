@@ -28,38 +28,52 @@ NULLS = {name: null for name, (_, null) in _COLUMNS.items()}
 
 
 class Rows:
-    """Hold one value per record and column; a column that nobody has set is null."""
+    """Hold one value per record and column; a column that nobody has set is null.
 
-    def __init__(self, size: int, columns: dict[str, Array] | None = None) -> None:
-        self._size = size
-        self.columns = columns or {}
+    Args:
+        size: how many records.
+        columns: their values, without room.
+        room: how many other rows may be put before them without a copy of them.
+    """
+
+    def __init__(self, size: int, columns: dict[str, Array] | None = None, room: int = 0) -> None:
+        self._size, self._room = size, room
+        # With the room before them.
+        self._columns = columns or {}
 
     def __len__(self) -> int:
         return self._size
 
     def __getitem__(self, name: str) -> Array:
-        if name not in self.columns:
-            dtype, null = _COLUMNS[name]
-            self.columns[name] = np.full(self._size, null, dtype)
-        return self.columns[name]
+        return self._whole(name)[self._room :]
 
     def __setitem__(self, name: str, values: Array) -> None:
-        self.columns[name] = values.astype(_COLUMNS[name][0], copy=False)
+        dtype, _ = _COLUMNS[name]
+        if not self._room:
+            self._columns[name] = values.astype(dtype, copy=False)
+            return
+        self._columns[name] = np.empty(self._room + self._size, dtype)
+        self._columns[name][self._room :] = values
 
     def has(self, name: str) -> bool:
         """Tell whether the column was set."""
-        return name in self.columns
+        return name in self._columns
 
     def take(self, rows: Array, columns: frozenset[str] = COLUMNS) -> Rows:
         """Return the given rows, in that order, with some of the columns."""
-        return Rows(len(rows), {name: values.take(rows) for name, values in self.columns.items() if name in columns})
+        return Rows(len(rows), {name: self[name].take(rows) for name in self._columns if name in columns})
 
-    @classmethod
-    def join(cls, parts: list[Rows]) -> Rows:
-        """Return the rows of all parts, one part after the other."""
-        names = {name: None for part in parts for name in part.columns}
-        columns = {name: np.concatenate([part[name] for part in parts]) for name in names}
-        return cls(sum(len(part) for part in parts), columns)
+    def behind(self, others: Rows) -> Rows:
+        """Return these rows with as many others before them as there is room for; both share their memory."""
+        for name in {**others._columns, **self._columns}:
+            self._whole(name)[: self._room] = others[name]
+        return Rows(self._room + self._size, dict(self._columns))
+
+    def _whole(self, name: str) -> Array:
+        if name not in self._columns:
+            dtype, null = _COLUMNS[name]
+            self._columns[name] = np.full(self._room + self._size, null, dtype)
+        return self._columns[name]
 
 
 class Ledger:
