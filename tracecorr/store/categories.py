@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterator, Sequence
 
 import numpy as np
+import numpy.typing as npt
 import polars as pl
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -21,14 +23,15 @@ def read_categories(files: Sequence[pq.ParquetFile], name: str) -> pl.Series | p
         files: their rows are in the order of the column.
         name: the column.
     """
+    groups = list(_read_groups(files, name))
     # As long as these are there, a category keeps its number.
-    texts, codes = [pl.Series(dtype=CAT)], [pl.Series(dtype=CAT).to_physical()]
-    for group in _read_groups(files, name):
-        texts.append(_list_texts(group))
-        codes.append(_number(group, texts[-1].to_physical()))
-    values, some = pl.concat(texts).unique(), any(part.null_count() for part in codes)
-    if values.is_empty() or (len(values) == 1 and not some):
+    texts = pl.concat([pl.Series(dtype=pl.String), *map(_list_texts, groups)]).cast(CAT)
+    values = texts.unique()
+    if values.is_empty() or (len(values) == 1 and not any(group.null_count for group in groups)):
         return pl.lit(values.first(), CAT).alias(name)
+    bounds = itertools.accumulate((len(group.dictionary) for group in groups), initial=0)
+    numbers = texts.to_physical().to_numpy()
+    codes = [_number(group, numbers[a:b]) for group, (a, b) in zip(groups, itertools.pairwise(bounds), strict=True)]
     return pl.concat(codes).rechunk().cat.to(CAT).alias(name)
 
 
@@ -40,20 +43,19 @@ def _read_groups(files: Sequence[pq.ParquetFile], name: str) -> Iterator[pa.Dict
 
 def _list_texts(group: pa.DictionaryArray) -> pl.Series:
     texts: pl.Series = pl.from_arrow(group.dictionary)  # type: ignore[assignment]
-    return texts.cast(CAT)
+    return texts
 
 
-def _number(group: pa.DictionaryArray, numbers: pl.Series) -> pl.Series:
+def _number(group: pa.DictionaryArray, numbers: npt.NDArray[np.uint32]) -> pl.Series:
     """Return the number of each row's category, given those of the group's texts."""
     indices, count = group.indices, len(group)
-    if numbers.is_empty():
-        return pl.repeat(None, count, dtype=numbers.dtype, eager=True)
+    if not len(numbers):
+        return pl.repeat(None, count, dtype=pl.UInt32, eager=True)
     valid, places = indices.buffers()
     at = np.frombuffer(places, np.int32, indices.offset + count)
     # Where a row is null any number may stand.
-    taken = pa.py_buffer(numbers.to_numpy().take(at, mode="clip"))
-    kind = numbers.to_frame().to_arrow().schema.field(0).type
+    taken = pa.py_buffer(numbers.take(at, mode="clip"))
     codes: pl.Series = pl.from_arrow(  # type: ignore[assignment]
-        pa.Array.from_buffers(kind, count, [valid, taken], indices.null_count, indices.offset)
+        pa.Array.from_buffers(pa.uint32(), count, [valid, taken], indices.null_count, indices.offset)
     )
     return codes
