@@ -57,14 +57,14 @@ def test_the_last_marker_of_a_destroyed_stream_lacks_no_line(lines: list[Line], 
     """Without Direct Dispatch a worker takes it up, though no line enqueued it."""
     assert alone(lines) == expected
     enqueued: list[Line] = [("KernelExecution", 9), ("complete", 9)] * 2
-    assert list_headless(events_of([*lines, *enqueued])).height == sum(expected)
+    assert list_headless(list_command_ends(events_of([*lines, *enqueued]))).height == sum(expected)
 
 
 @pytest.mark.parametrize(("whole", "found"), [(1, 0), (2, 0), (3, 2)])
 def test_where_most_ends_are_alone_the_log_does_not_show_what_enqueues(whole: int, found: int) -> None:
     lines: list[Line] = [("complete", 7), ("complete", 8)]
     lines += [("KernelExecution", 9), ("complete", 9)] * whole
-    assert list_headless(events_of(lines)).height == found
+    assert list_headless(list_command_ends(events_of(lines))).height == found
 
 
 def test_each_command_is_followed_by_its_own_end() -> None:

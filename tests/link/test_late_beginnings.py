@@ -29,19 +29,23 @@ def end(pointer: int, thread: int = 0) -> dict[str, Any]:
     return line(thread, name="complete", command=pointer)
 
 
+def ends_of(*rows: dict[str, Any]) -> pl.DataFrame:
+    return list_command_ends(records(*rows))
+
+
 def before(*rows: dict[str, Any]) -> list[bool]:
     """Tell of each end whether its command was enqueued before the log begins."""
-    return list_command_ends(records(*rows))["before"].to_list()
+    return ends_of(*rows)["before"].to_list()
 
 
 def test_ends_of_commands_from_before_the_first_line_are_no_loss() -> None:
     rows = [end(1), enqueue(2, 7), end(3, 1), end(2), end(4, 1), enqueue(5, 8), end(5)]
     assert before(*rows) == [True, True, False, True, False]
-    assert list_headless(records(*rows)).is_empty()
-    assert find_losses(records(*rows), list_half_calls(records(*rows))).is_empty()
+    assert list_headless(ends_of(*rows)).is_empty()
+    assert find_losses(records(*rows), list_half_calls(records(*rows)), ends_of(*rows)).is_empty()
     # In a file that lost lines by other signs none is sure.
     lossy = pl.DataFrame({"file": [0], "lost": [0.1]})
-    assert list_headless(records(*rows, *[enqueue(9), end(9)] * 9), lossy).height == 3
+    assert list_headless(ends_of(*rows, *[enqueue(9), end(9)] * 9), lossy).height == 3
     # The log has the beginning of the process, or its pointer was named before.
     assert before(_BEGIN, *rows) == [False] * 5
     assert before(*rows, end(2)) == [False] * 6
@@ -101,7 +105,7 @@ def test_a_log_that_lacks_its_first_lines_and_shows_what_began_before_begins_lat
 ) -> None:
     events = records(*rows)
     assert len(list_late_logs(events)) == late
-    found = list_late_files(events.with_columns(ts_ns=pl.col("stamp_ns") + 7))
+    found = list_late_files(events.with_columns(ts_ns=pl.col("stamp_ns") + 7), list_command_ends(events))
     assert found.rows() == ([(0, 7)] if late else [])
     assert list_head_losses(found).select("from_ns", "to_ns", "count").rows() == ([(None, 7, None)] if late else [])
 

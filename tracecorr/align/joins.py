@@ -5,7 +5,8 @@ from __future__ import annotations
 import numpy as np
 import polars as pl
 
-from tracecorr.align.rows import number_rows, search_near
+from tracecorr.align.rows import number_rows
+from tracecorr.parse.native import search_near
 
 
 def sort_rows(frame: pl.DataFrame, *keys: str) -> pl.DataFrame:

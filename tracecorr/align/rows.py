@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -12,6 +13,7 @@ from numpy.typing import NDArray
 
 from tracecorr.align.bounds import Ints, Mask
 from tracecorr.model.kinds import PACKET_KINDS
+from tracecorr.parse import native
 
 # No file of a capture is that long (128 TiB), so file and offset fit one number.
 _OFFSET_BITS = 47
@@ -124,10 +126,29 @@ def _as_literal(column: pl.Series) -> pl.Expr:
     return pl.lit(column.first()).cast(column.dtype).alias(column.name)
 
 
+def split_groups(codes: Codes, chosen: Mask) -> Iterator[tuple[int, Ints]]:
+    """Yield the numbers of some groups, each with its rows in their order.
+
+    Args:
+        codes: the group of each row.
+        chosen: which groups are wanted.
+    """
+    rows = np.flatnonzero(chosen[codes])
+    order = rows[np.argsort(codes[rows], kind="stable")]
+    starts = np.flatnonzero(np.append(True, np.diff(codes[order]) != 0)[: len(order)])
+    for start, end in itertools.pairwise([*starts.tolist(), len(order)]):
+        yield int(codes[order[start]]), order[start:end]
+
+
 def select_source(records: pl.DataFrame, source: str, columns: Sequence[str]) -> pl.DataFrame:
     """Return these columns of the rows of one source; without a copy where all rows are."""
-    own = records["source"] == source
-    return records.select(columns) if own.all() else records.select(columns).filter(own)
+    return select_marked(records, pl.col("source") == source).select(columns)
+
+
+def select_marked(frame: pl.DataFrame, mark: pl.Expr) -> pl.DataFrame:
+    """Return the rows that are marked; without a copy where all are."""
+    marked = frame.select(mark).to_series()
+    return frame if marked.all() else frame.filter(marked)
 
 
 def number_groups(frame: pl.DataFrame, keys: list[str]) -> tuple[Ints, pl.DataFrame]:
@@ -171,11 +192,8 @@ def count_groups(frame: pl.DataFrame, keys: list[str], mark: pl.Expr | None = No
     """
     codes, first = number_rows(frame, keys)
     marks = np.zeros(frame.height, dtype=np.bool_) if mark is None else frame.select(mark).to_series().to_numpy()
-    counts = np.zeros(2 * len(first), dtype=np.int64)
-    for rows in _blocks(frame.height):
-        counts += np.bincount(codes[rows] + len(first) * marks[rows], minlength=len(counts))
-    marked = counts[len(first) :]
-    counted = pl.DataFrame({"total": counts[: len(first)] + marked, "marked": marked}, schema=_COUNTS)
+    total, marked = native.count_groups(codes, len(first), marks)
+    counted = pl.DataFrame({"total": total, "marked": marked}, schema=_COUNTS)
     groups = frame.select(keys)[first].with_columns(counted.get_columns())
     return groups.drop("marked") if mark is None else groups
 
@@ -188,99 +206,20 @@ def span_groups(frame: pl.DataFrame, keys: list[str], low: str, high: str) -> pl
         low, high: columns of numbers without nulls.
     """
     codes, first = number_rows(frame, keys)
-    lows, highs = frame[low].to_numpy(), frame[high].to_numpy()
-    lowest, highest = lows[first], highs[first]
-    for rows in _blocks(frame.height):
-        np.minimum.at(lowest, codes[rows], lows[rows])
-        np.maximum.at(highest, codes[rows], highs[rows])
-    return frame.select(keys)[first].with_columns(first=pl.Series(lowest), last=pl.Series(highest))
+    lowest, highest = native.span_groups(codes, first, frame[low].to_numpy(), frame[high].to_numpy())
+    spans = {"first": pl.Series(lowest).cast(frame.schema[low]), "last": pl.Series(highest).cast(frame.schema[high])}
+    return frame.select(keys)[first].with_columns(**spans)
 
 
 def number_rows(frame: pl.DataFrame, keys: list[str]) -> tuple[Codes, Ints]:
     """Return the number of each row's group, and the first row of each group, in this order."""
     codes: Codes = np.zeros(frame.height, dtype=np.uint8)
-    size = 1
+    first: Ints = np.zeros(min(frame.height, 1), dtype=np.int64)
     constant = list_constants(frame.select(keys))
     for name in keys:
         if name not in constant and frame.height:
-            own, count = _number_values(frame[name].to_physical())
-            if size > 1 and size * count > _IN_CACHE:
-                codes, first = _rank(codes, size)
-                size = len(first)
-            codes = own if size == 1 else _join_codes(codes, own, size, count)
-            size *= count
-    return (codes, np.zeros(min(frame.height, 1), dtype=np.int64)) if size == 1 else _rank(codes, size)
-
-
-def _number_values(column: pl.Series) -> tuple[Codes, int]:
-    """Return a number of each value of a column with several, null as the last, and below which number they are."""
-    null = column.null_count() > 0
-    low, high = int(column.min()), int(column.max())  # type: ignore[arg-type]
-    near = high - low < _NEAR
-    # Where there is a value behind the last, it stands for null.
-    behind = null and near and high < np.iinfo(column.head(0).to_numpy().dtype).max
-    filled = column.fill_null(high + 1 if behind else low).to_numpy()
-    values = filled[:0] if near else column.unique().drop_nulls().sort().to_numpy()
-    size = high - low + 1 if near else len(values)
-    codes: Codes = np.empty(len(column), dtype=np.min_scalar_type(size))
-    for rows in _blocks(len(column)):
-        codes[rows] = filled[rows] - filled.dtype.type(low) if near else _find_values(values, filled[rows])
-    if null and not behind:
-        codes[column.is_null().to_numpy()] = size
-    return codes, size + null
-
-
-def _find_values(values: NDArray[Any], column: NDArray[Any]) -> NDArray[Any]:
-    """Return the number of each value of a column among some sorted `values`; all of them are there."""
-    if len(values) > _FEW_VALUES:
-        return np.searchsorted(values, column)
-    found = np.zeros(len(column), dtype=np.uint8)
-    for value in values[1:]:
-        found += column >= value
-    return found
-
-
-def _join_codes(codes: Codes, own: Codes, count: int, size: int) -> Codes:
-    """Return one number for each pair of two: `codes` are below `count`, `own` below `size`."""
-    joined: Codes = codes.astype(np.min_scalar_type(count * size))
-    joined *= joined.dtype.type(size)
-    joined += own.astype(joined.dtype, copy=False)
-    return joined
-
-
-def _rank(codes: Codes, size: int) -> tuple[Codes, Ints]:
-    """Return each code's number among those that occur, in the order in which they do, and where each first does.
-
-    Args:
-        codes: numbers below `size`.
-        size: one more than the largest code there may be.
-    """
-    if size > max(_NEAR, 4 * len(codes)):
-        values, at, codes = np.unique(codes, return_index=True, return_inverse=True)
-        size, order = len(values), np.argsort(at)
-        rank: Codes = np.empty(size, dtype=np.min_scalar_type(size))
-        rank[order] = np.arange(size)
-        return rank[codes], at[order]
-    ranks: Codes = np.full(size, size, dtype=np.min_scalar_type(size))
-    numbers: Codes = np.empty(len(codes), dtype=ranks.dtype)
-    first: list[Ints] = []
-    count = 0
-    for rows in _blocks(len(codes)):
-        numbers[rows] = ranks[codes[rows]]
-        unseen = np.flatnonzero(numbers[rows] == size)
-        if len(unseen):
-            values, at = np.unique(codes[rows][unseen], return_index=True)
-            order = np.argsort(at)
-            ranks[values[order]] = np.arange(count, count + len(values))
-            numbers[rows] = ranks[codes[rows]]
-            first.append(rows.start + unseen[at[order]])
-            count += len(values)
-    return numbers, np.concatenate([np.empty(0, dtype=np.int64), *first])
-
-
-def _blocks(count: int) -> Iterator[slice]:
-    """Yield the places of so many rows in pieces that stay in the cache of a processor."""
-    return (slice(start, start + _BLOCK) for start in range(0, count, _BLOCK))
+            codes, first = native.number_values(frame[name].to_physical().to_arrow(), codes)
+    return codes, first
 
 
 @dataclass(frozen=True)
@@ -308,25 +247,10 @@ class Places:
 
     def find(self, frame: pl.DataFrame, offset: str = "offset") -> pl.Series:
         """Return the row that each row of `frame` names by its columns file and `offset`; null where there is none."""
-        wanted = _place_keys(frame, offset)
-        asked = np.flatnonzero(wanted >= 0) if len(self.keys) else np.empty(0, dtype=np.int64)
-        keys = wanted[asked]
-        at = np.minimum(search_near(self.keys, keys), max(len(self.keys) - 1, 0))
-        hit = self.keys[at] == keys
-        found = pl.repeat(None, len(wanted), dtype=pl.Int64, eager=True)
-        return found.scatter(pl.Series(asked[hit].astype(np.uint32)), pl.Series(self.rows[at[hit]]))
-
-
-def search_near(keys: Ints, wanted: Ints) -> Ints:
-    """Return what `np.searchsorted` does: where each wanted key belongs among sorted ones.
-
-    Neighbours most often belong near each other, and what lies between them stays in the cache.
-    """
-    at = np.empty(len(wanted), dtype=np.int64)
-    for rows in _blocks(len(wanted)):
-        first, last = np.searchsorted(keys, [wanted[rows].min(), wanted[rows].max()])
-        at[rows] = first + np.searchsorted(keys[first:last], wanted[rows])
-    return at
+        found: pl.Series = pl.from_arrow(  # type: ignore[assignment]
+            native.find_rows(self.keys, self.rows, _place_keys(frame, offset))
+        )
+        return found
 
 
 def _place_keys(frame: pl.DataFrame, offset: str) -> Ints:

@@ -16,7 +16,7 @@ from tracecorr.link.calls.drm_jobs import build_drm_jobs, link_drm_jobs
 from tracecorr.link.calls.twins import list_twin_args, nest_calls
 from tracecorr.link.edges import list_links
 from tracecorr.link.kernels import list_kernels
-from tracecorr.link.losses import disorder, log_losses
+from tracecorr.link.losses import command_ends, disorder, log_losses
 from tracecorr.link.losses.call_evidence import limit_by_loss
 from tracecorr.link.losses.early_returns import drop_early_returns
 from tracecorr.link.losses.false_syscalls import open_false_syscalls
@@ -137,15 +137,16 @@ def _nest_events(
     graphs = list_silent_graphs(events)
     gaps = drop_silent(list_packet_gaps(events), graphs)
     halves = drop_early_returns(list_half_calls(events), events, gaps)
-    losses = add_unproven(add_packet_gaps(find_losses(events, halves), gaps), unproven)
+    ends = command_ends.list_command_ends(events.select("event", *command_ends.COLUMNS))
+    losses = add_unproven(add_packet_gaps(find_losses(events, halves, ends), gaps), unproven)
     is_log = damaged["source"] == "amd_log"
     # What damage made of a record of the trace may look like a store that nobody made.
     unprinted = list_unprinted(events, graphs) if is_log.all() else events["file"].clear()
     losses = add_few(losses, pl.concat([damaged["file"].filter(is_log), list_unshown(events), unprinted]))
     losses = disorder.add_displaced(losses, displaced, events)
-    torn, late = log_losses.list_torn_calls(events, halves), list_late_files(events)
+    torn, late = log_losses.list_torn_calls(events, halves), list_late_files(events, ends)
     # From here on a row's thread and process stand for these columns, which are large.
-    events = nesting.find_parents(events.drop("pid", "tid", "comm"), losses, halves, gaps)
+    events = nesting.find_parents(events.drop("pid", "tid", "comm"), losses, halves, gaps, ends)
     events = nest_calls(disorder.part_displaced(events, displaced))
     return name_refused_copies(events), _Lacking(losses, displaced, torn, graphs, late)
 

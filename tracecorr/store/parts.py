@@ -6,13 +6,15 @@ from collections.abc import Iterator, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from itertools import groupby
+from itertools import chain, groupby
 from pathlib import Path
 
 import polars as pl
+import pyarrow.parquet as pq
 
 from tracecorr.model import schema
 from tracecorr.model.parts import Block
+from tracecorr.store.categories import read_categories
 from tracecorr.store.columns import FrameWriter
 from tracecorr.store.memory import kept_memory
 
@@ -42,14 +44,21 @@ class StoredPart:
         """Return the rows of `events`, `packets` or `args`; all columns where none are named."""
         table, wanted = _TABLES[name].schema, list(columns or _TABLES[name].schema)
         file = pl.scan_parquet(self.paths[name])
+        held = file.collect_schema().keys()
         # Of columns that its source never tells a file has none.
-        lacking = [pl.lit(None, table[column]).alias(column) for column in table.keys() - file.collect_schema().keys()]
+        lacking = [pl.lit(None, table[column]).alias(column) for column in table.keys() - held]
         file = file.with_columns(lacking)
         rows = pl.DataFrame(height=file.select(pl.len()).collect().item())
+        coded = [column for column in wanted if column in held and table[column] == schema.CAT]
+        others = [column for column in wanted if column not in coded]
         # What is read comes in pieces, and is put together in a copy: column by column, where both are large.
         small = sum(path.stat().st_size for path in self.paths[name]) < _SMALL_BYTES
-        turns = [wanted] if small else [[column] for column in wanted]
-        return rows.with_columns(_in_one_piece(c) for turn in turns for c in file.select(turn).collect().iter_columns())
+        turns = [others] if small else [[column] for column in others]
+        read = (_in_one_piece(c) for turn in turns for c in file.select(turn).collect().iter_columns())
+        with ExitStack() as stack:
+            files = [stack.enter_context(pq.ParquetFile(path)) for path in self.paths[name]] if coded else []
+            categories = (read_categories(files, column) for column in coded)
+            return rows.with_columns(chain(read, categories)).select(wanted)
 
 
 @dataclass(frozen=True)

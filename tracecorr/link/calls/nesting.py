@@ -7,6 +7,7 @@ from collections.abc import Iterator
 import numpy as np
 import polars as pl
 
+from tracecorr.align.bounds import Ints, Mask
 from tracecorr.align.causal_pairs import LOG_STEP_NS
 from tracecorr.align.intervals import list_silences
 from tracecorr.align.rows import Places
@@ -15,7 +16,9 @@ from tracecorr.link.losses.threadless import part_threadless
 from tracecorr.model.kinds import DERIVED, INFERRED
 
 
-def find_parents(events: pl.DataFrame, losses: pl.DataFrame, halves: pl.DataFrame, gaps: pl.DataFrame) -> pl.DataFrame:
+def find_parents(
+    events: pl.DataFrame, losses: pl.DataFrame, halves: pl.DataFrame, gaps: pl.DataFrame, ends: pl.DataFrame
+) -> pl.DataFrame:
     """Return `events` with `parent`: the row whose record encloses it (same file and thread).
 
     A HIP call whose exit was not seen encloses no other call, and nothing after the thread's next call: where it
@@ -27,37 +30,45 @@ def find_parents(events: pl.DataFrame, losses: pl.DataFrame, halves: pl.DataFram
         losses: files of the log that lost lines (`find_losses`).
         halves: calls that lack one of their lines (`list_half_calls`).
         gaps: where packets are missing (`list_packet_gaps`).
+        ends: ends of commands (`list_command_ends`), with `event`.
     """
     hip = pl.col("layer") == "hip"
     # In the log only calls enclose anything.
     enclosing = events.select(hip | (pl.col("source") != "amd_log")).to_series().to_numpy()
     parents = Places.of(events, enclosing).find(events, "parent_offset")
-    joined = open_false_calls(part_threadless(events.with_columns(parent=parents), losses), losses, halves, gaps)
+    joined = open_false_calls(part_threadless(events.with_columns(parent=parents), losses), losses, halves, gaps, ends)
     is_hip = joined.select(hip).to_series().to_numpy()
     is_open = is_hip & joined["dur_ns"].is_null().to_numpy()
-    if not is_open.any():
+    parent = joined["parent"].fill_null(-1).to_numpy()
+    rows = np.flatnonzero(is_open[parent] & (parent >= 0)) if is_open.any() else np.empty(0, dtype=np.int64)
+    if not len(rows):
         return joined
-    parent = joined["parent"].fill_null(-1).to_numpy().copy()
-    is_empty = list_empty_calls(joined, losses, halves)
-    _leave_open_calls(parent, is_hip, is_open, joined["offset"].to_numpy(), is_empty)
-    found = pl.Series("parent", parent)
-    return joined.with_columns(found.set(found < 0, None))
+    is_empty = list_empty_calls(joined, losses, halves, np.unique(parent[rows]))
+    found = pl.Series(_leave_open_calls(rows, parent, is_hip, is_open, joined["offset"].to_numpy(), is_empty))
+    moved = joined["parent"].scatter(pl.Series(rows), found.set(found < 0, None))
+    return joined.with_columns(moved)
 
 
-def _leave_open_calls(
-    parent: np.ndarray, is_hip: np.ndarray, is_open: np.ndarray, offset: np.ndarray, is_empty: np.ndarray
-) -> None:
-    """Move the rows that open calls do not surely enclose to what encloses these, in place."""
-    child = np.flatnonzero((parent >= 0) & is_hip)
-    next_call = np.full(len(parent), np.iinfo(np.int64).max)
-    np.minimum.at(next_call, parent[child], offset[child])
-    rows = np.flatnonzero(parent >= 0)
-    while len(rows := rows[is_open[parent[rows]]]):
-        above = parent[rows]
-        outside = is_empty[above] | is_hip[rows] | (offset[rows] >= next_call[above])
-        rows = rows[outside]
-        parent[rows] = parent[above[outside]]
-        rows = rows[parent[rows] >= 0]
+def _leave_open_calls(rows: Ints, parent: Ints, is_hip: Mask, is_open: Mask, offset: Ints, is_empty: Mask) -> Ints:
+    """Return the parents of some rows: of those that open calls do not surely enclose, what encloses these.
+
+    Args:
+        rows: all rows whose parents are open calls.
+        parent, is_hip, is_open, offset, is_empty: of each event; its parent is -1 where it has none.
+    """
+    found = parent[rows]
+    calls, call = np.unique(found, return_inverse=True)
+    next_call = np.full(len(calls), np.iinfo(np.int64).max)
+    np.minimum.at(next_call, call[is_hip[rows]], offset[rows[is_hip[rows]]])
+    left = np.arange(len(rows))
+    while len(left := left[(found[left] >= 0) & is_open[found[left]]]):
+        above, own = found[left], rows[left]
+        outside = is_empty[above] | is_hip[own] | (offset[own] >= next_call[np.searchsorted(calls, above)])
+        left, above = left[outside], above[outside]
+        # A call that encloses a row may be moved as well.
+        at = np.minimum(np.searchsorted(rows, above), len(rows) - 1)
+        found[left] = np.where(rows[at] == above, found[at], parent[above])
+    return found
 
 
 def list_lines(events: pl.DataFrame, aligned: bool) -> pl.DataFrame:

@@ -12,10 +12,10 @@ import math
 import numpy as np
 import polars as pl
 
-from tracecorr.align.bounds import Ints
 from tracecorr.align.joins import sort_rows
-from tracecorr.align.rows import order_by_group
+from tracecorr.align.rows import number_rows, split_groups
 from tracecorr.model.kinds import Flag
+from tracecorr.parse import native
 
 _THREAD = ["file", "thread"]
 # Gaps at one place are those of a burst when chance brings such gaps together at fewer places than this share, and
@@ -96,16 +96,15 @@ def list_gaps(halves: pl.DataFrame, calls: pl.DataFrame) -> pl.DataFrame:
         halves: calls that lack one of their lines because it was lost: file, thread, offset, is_exit.
         calls: all HIP calls of these files: file, thread, offset, end_offset, flags.
     """
-    order, codes, _ = order_by_group(calls, _THREAD)
-    lines = calls.select(*_THREAD, "offset", "end_offset", "flags")[pl.Series(order.astype(np.uint32))]
-    starts = np.flatnonzero(np.append(True, codes[1:] != codes[:-1])[: len(codes)])
-    ends = np.append(starts[1:], len(codes))
-    parts = [_list_late_beginnings(lines, starts)]
+    codes, first = number_rows(calls, _THREAD)
+    offset = calls["offset"].to_numpy()
+    begins, _ = native.span_groups(codes, first, offset, offset)
+    parts = [_list_late_beginnings(calls[np.flatnonzero(offset == begins[codes])])]
     torn = halves.select(*_THREAD, "offset", "is_exit").partition_by(_THREAD, as_dict=True, maintain_order=True)
-    for start, end in zip(starts.tolist(), ends.tolist(), strict=True):
-        own = torn.get(lines.row(start)[:2])
-        if own is not None:
-            parts.append(_list_gaps_of_thread(own, lines[start:end]))
+    threads = calls.select(_THREAD)[first].rows()
+    chosen = np.array([thread in torn for thread in threads], dtype=np.bool_)
+    for number, rows in split_groups(codes, chosen):
+        parts.append(_list_gaps_of_thread(torn[threads[number]], calls.select("offset", "end_offset")[rows]))
     return pl.concat(parts).cast({"thread": pl.Int64}).with_columns(weight=pl.lit(1.0))
 
 
@@ -123,18 +122,13 @@ def number_packet_gaps(gaps: pl.DataFrame) -> pl.DataFrame:
     return gaps.select("file", "low", "high", thread=-1 - pl.col("queue"), weight=weight * lines).select(_GAP)
 
 
-def _list_late_beginnings(lines: pl.DataFrame, starts: Ints) -> pl.DataFrame:
+def _list_late_beginnings(first: pl.DataFrame) -> pl.DataFrame:
     """Return the gaps in front of threads that begin with an exit, in files in which others do not.
 
     Args:
-        lines: file, thread, offset, flags; sorted by thread.
-        starts: the first row of each thread.
+        first: file, thread, offset, flags: the first row of each thread.
     """
-    offset = lines["offset"].to_numpy()
-    first = np.minimum.reduceat(offset, starts) if len(starts) else offset
-    at_first = np.flatnonzero(offset == np.repeat(first, np.diff(np.append(starts, len(offset)))))
-    is_exit = pl.col("flags") & _EXIT > 0
-    begins = lines[at_first].with_columns(is_exit=is_exit)
+    begins = first.with_columns(is_exit=pl.col("flags") & _EXIT > 0)
     known = pl.col("file").is_in(begins.filter(~pl.col("is_exit"))["file"].unique().implode())
     return begins.filter("is_exit", known).select(*_THREAD, low=pl.lit(-1, pl.Int64), high="offset")
 

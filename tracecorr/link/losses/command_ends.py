@@ -19,6 +19,8 @@ DESTROY = "hipStreamDestroy"
 DESTROYING = (DESTROY, "hipDeviceReset")
 _COMMAND = ["process", "command"]
 _COLUMNS = ("process", "command", "layer", "name", "file")
+# What `list_command_ends` asks of events.
+COLUMNS = (*_COLUMNS, "offset", "end_offset", "thread", "stream")
 
 
 def list_command_ends(events: pl.DataFrame) -> pl.DataFrame:
@@ -42,10 +44,11 @@ def list_command_ends(events: pl.DataFrame) -> pl.DataFrame:
     begun[order] = np.append(0, order[:-1])[: len(order)]
     marked = lines.with_columns(alone=alone, first=first, begun=begun)
     ends = marked.filter(is_end)
-    last = _list_last_markers(ends.filter("alone"), events).with_columns(is_last=True)
-    found = ends.join(last, on=["file", "offset"], how="left", maintain_order="left")
-    found = found.with_columns(alone=pl.col("alone") & pl.col("is_last").is_null()).drop("is_last")
-    return _mark_before(found, lines, events).drop("first", "begun")
+    last = _list_last_markers(ends.filter("alone"), events)
+    if len(last):
+        ends = ends.join(last.with_columns(is_last=True), on=["file", "offset"], how="left", maintain_order="left")
+        ends = ends.with_columns(alone=pl.col("alone") & pl.col("is_last").is_null()).drop("is_last")
+    return _mark_before(ends, lines, events).drop("first", "begun")
 
 
 def _mark_before(ends: pl.DataFrame, lines: pl.DataFrame, events: pl.DataFrame) -> pl.DataFrame:
@@ -106,14 +109,16 @@ def _differ(one: pl.Series, other: pl.Series) -> pl.Series:
     return (one != other).fill_null(value=False)
 
 
-def list_headless(events: pl.DataFrame, losses: pl.DataFrame | None = None) -> pl.DataFrame:
+def list_headless(ends: pl.DataFrame, losses: pl.DataFrame | None = None) -> pl.DataFrame:
     """Return the ends of commands that no line enqueued, with the `share` of them in their file.
 
     Where most are so the log begins in the middle of a run, or lacks all lines that enqueue. Ends of commands from
     before the log begins are left out, but for those of files that lost lines (`losses`): there none is sure.
+
+    Args:
+        ends: as `list_command_ends` returns them.
+        losses: files of the log that lost lines.
     """
-    parent = ["parent"] if "parent" in events.columns else []
-    ends = list_command_ends(events.select(*_COLUMNS, "offset", "end_offset", "thread", "stream", *parent))
     lossy = losses["file"] if losses is not None else ends["file"].clear()
     alone = pl.col("alone") & (~pl.col("before") | pl.col("file").is_in(lossy.implode()))
     ends = ends.with_columns(alone=alone).with_columns(share=pl.col("alone").mean().over("file"))
@@ -122,8 +127,10 @@ def list_headless(events: pl.DataFrame, losses: pl.DataFrame | None = None) -> p
 
 def _list_last_markers(ends: pl.DataFrame, events: pl.DataFrame) -> pl.DataFrame:
     """Return which of some ends (file, offset) are of commands that a thread took up while a stream was destroyed."""
+    if ends.is_empty():
+        return ends.select("file", "offset")
     taken = events.select(*_COLUMNS, "offset").filter((pl.col("layer") == "command") & (pl.col("name") == SUBMITTED))
-    if ends.is_empty() or taken.is_empty():
+    if taken.is_empty():
         return ends.select("file", "offset").clear()
     command = ["file", "process", "command"]
     taken = taken.select(*command, "offset", taken="offset").sort("offset")

@@ -6,15 +6,16 @@ twice: what encloses what, and what belongs to the line before it, is not to be 
 
 from __future__ import annotations
 
-import itertools
+from collections.abc import Iterator
 
 import numpy as np
 import polars as pl
 
 from tracecorr.align.bounds import Ints, Mask
-from tracecorr.align.rows import attach_columns, order_by_group
+from tracecorr.align.rows import Codes, attach_columns, number_rows, select_marked, split_groups
 from tracecorr.link.losses.lossy_files import add_shares
 from tracecorr.link.losses.open_calls import take_ends
+from tracecorr.parse import native
 
 # So many lines of its thread around a fall of the times may be displaced; further away they are in order again.
 _REACH = 1000
@@ -64,28 +65,41 @@ def add_displaced(losses: pl.DataFrame, displaced: pl.DataFrame, events: pl.Data
 
 def _list_disordered(rows: pl.DataFrame) -> pl.DataFrame:
     """Return file and thread whose rows, in the order of their times, go back, or a call's end of which does."""
-    rows = rows.filter(_MINE)
+    rows = select_marked(rows, _MINE)
     backward = rows.filter(pl.col("dur_ns") < 0).select(_THREAD)
-    order, code, groups = order_by_group(rows, _THREAD)
-    whole = rows.select(pl.all_horizontal(pl.col("end_offset", "dur_ns").is_not_null())).to_series().to_numpy()
-    lines = [rows[name].fill_null(-1).to_numpy() for name in ("offset", "end_offset", "ts_ns", "dur_ns")]
-    bounds = np.searchsorted(code, np.arange(len(groups) + 1))
-    threads = (order[first:last] for first, last in itertools.pairwise(bounds.tolist()))
-    found = pl.Series([n for n, own in enumerate(threads) if _is_disordered(lines, whole, own)], dtype=pl.UInt32)
-    return pl.concat([groups.select(pl.all().gather(found)), backward]).unique()
+    code, first = number_rows(rows, _THREAD)
+    found = np.array([n for n, own in _list_unsure(rows, code, len(first)) if _is_disordered(own)], dtype=np.int64)
+    return pl.concat([rows.select(_THREAD)[first[found]], backward]).unique()
 
 
-def _is_disordered(lines: list[Ints], whole: Mask, own: Ints) -> bool:
+def _list_unsure(rows: pl.DataFrame, code: Codes, threads: int) -> Iterator[tuple[int, pl.DataFrame]]:
+    """Yield the threads whose order one look at each row does not prove, and their lines.
+
+    Args:
+        rows: lines in the order of their times.
+        code: the thread of each, below `threads`.
+    """
+    offset, at = (rows[name].fill_null(-1).to_numpy() for name in ("offset", "ts_ns"))
+    unsure = native.find_unsure(
+        code, threads, offset, at, *(rows[name].to_arrow() for name in ("end_offset", "dur_ns"))
+    )
+    for number, own in split_groups(code, unsure > 0):
+        yield number, rows[own]
+
+
+def _is_disordered(lines: pl.DataFrame) -> bool:
     """Tell whether lines of a thread, in the order of their times, go back, or the end of a call does.
 
     That is, by the times, before a line in front of it, or after one behind it.
 
     Args:
-        lines: where each begins and ends, when it begins, and how long it takes.
-        whole: which have both ends; of the others only where and when they begin is known.
-        own: the lines of the thread.
+        lines: where each begins and ends (offset, end_offset), when it begins (ts_ns), and how long it takes (dur_ns);
+            where either end of a line is null only where and when it begins is known.
     """
-    (offset, end_offset, at, lasted), is_whole = (side[own] for side in lines), whole[own]
+    offset, end_offset, at, lasted = (
+        lines[name].fill_null(-1).to_numpy() for name in ("offset", "end_offset", "ts_ns", "dur_ns")
+    )
+    is_whole = lines.select(pl.all_horizontal(pl.col("end_offset", "dur_ns").is_not_null())).to_series().to_numpy()
     if (offset[1:] < offset[:-1]).any():
         return True
     ends = at + lasted

@@ -34,8 +34,7 @@ def drop_early_returns(halves: pl.DataFrame, events: pl.DataFrame, gaps: pl.Data
         gaps: as `packet_gaps.list_packet_gaps` returns them.
     """
     enters = halves.filter(~pl.col("is_exit"))
-    breaks = pl.col("result").cat.starts_with(_BREAKS)
-    if enters.is_empty() or not events.select(breaks.any()).item():
+    if enters.is_empty() or not events["result"].drop_nulls().unique().cat.starts_with(_BREAKS).any():
         return halves
     calls = _list_calls(events, enters)
     broken = _list_broken(calls)

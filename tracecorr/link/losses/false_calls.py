@@ -9,9 +9,9 @@ from __future__ import annotations
 import numpy as np
 import polars as pl
 
-from tracecorr.align.bounds import Mask
+from tracecorr.align.bounds import Ints, Mask
 from tracecorr.align.joins import select_rows
-from tracecorr.align.rows import attach_columns, count_groups, number_groups, span_groups
+from tracecorr.align.rows import attach_columns, count_groups, number_groups, select_marked, span_groups
 from tracecorr.link.losses.bursts import list_burst_calls, list_gaps, number_packet_gaps
 from tracecorr.link.losses.call_stores import list_overstored
 from tracecorr.link.losses.command_ends import list_headless
@@ -44,7 +44,7 @@ _TOLD = int(Flag.SPAN_TOLD)
 
 
 def open_false_calls(
-    events: pl.DataFrame, losses: pl.DataFrame, halves: pl.DataFrame, gaps: pl.DataFrame
+    events: pl.DataFrame, losses: pl.DataFrame, halves: pl.DataFrame, gaps: pl.DataFrame, ends: pl.DataFrame
 ) -> pl.DataFrame:
     """Return `events` in which calls that are surely or likely those of two are open: their end is not known.
 
@@ -64,13 +64,14 @@ def open_false_calls(
         losses: as `lossy_files.find_losses` returns them.
         halves: as `lossy_files.list_half_calls` returns them.
         gaps: as `packet_gaps.list_packet_gaps` returns them.
+        ends: as `command_ends.list_command_ends` returns them, with `event`.
     """
     calls = select_calls(events, "event", "dur_ns")
     ended = pl.col("dur_ns").is_not_null()
     if not calls.select(ended.any()).item():
         return events
     doubtful = calls.drop("thread", "flags").filter(ended & (calls["flags"] & _TOLD == 0))
-    unlikely = _list_unlikely(events, calls, doubtful, losses, halves, gaps)
+    unlikely = _list_unlikely(events, calls, doubtful, losses, halves, gaps, ends)
     found = pl.concat([list_differing(calls).select("event"), unlikely]).unique()
     if found.is_empty():
         return events
@@ -78,24 +79,28 @@ def open_false_calls(
     return joined.with_columns(take_ends(pl.col("is_false"))).drop("is_false")
 
 
-def list_empty_calls(events: pl.DataFrame, losses: pl.DataFrame, halves: pl.DataFrame) -> Mask:
-    """Return which rows are open calls that surely enclose nothing: their log lost lines, and the next enter may too.
+def list_empty_calls(events: pl.DataFrame, losses: pl.DataFrame, halves: pl.DataFrame, asked: Ints) -> Mask:
+    """Return which of some rows are open calls that surely enclose nothing.
+
+    Their log lost lines, and the next enter may be one of these.
 
     Args:
         events: rows with `dur_ns`.
         losses: as `lossy_files.find_losses` returns them.
         halves: as `lossy_files.list_half_calls` returns them.
+        asked: the rows; of others nothing is told.
     """
     if losses.is_empty():
         return np.zeros(events.height, dtype=np.bool_)
     calls = select_calls(events.with_row_index("row"), "row", "dur_ns", "end_offset")
-    calls = calls.filter(pl.col("file").is_in(losses["file"].implode()))
+    calls = select_marked(calls, pl.col("file").is_in(losses["file"].implode()))
     thread, name, prints = ["file", "thread"], ["file", "name"], pl.col("end_offset").is_not_null()
     ends = span_groups(calls, thread, "offset", "offset").drop("first")
     # Also an exit that is another call's, or whose enter was lost, shows that the function prints exits.
     names = count_groups(calls, name, prints)
     names = names.with_columns(prints=(pl.col("marked") > 0).any().over("file"))
-    found = _raise_losses(select_lossy(calls.filter(pl.col("dur_ns").is_null()), losses), calls, halves)
+    found = select_rows(calls, pl.Series(asked), "row").filter(pl.col("dur_ns").is_null())
+    found = _raise_losses(select_lossy(found, losses), calls, halves)
     found = found.join(ends, on=thread, nulls_equal=True).join(names, on=name, nulls_equal=True)
     goes_on = (pl.col("offset") < pl.col("last")) | (pl.col("lost") >= MANY_LOST) | ~pl.col("prints")
     few = pl.col("marked") / pl.col("total") < LEAST_WHOLE
@@ -112,6 +117,7 @@ def _list_unlikely(
     losses: pl.DataFrame,
     halves: pl.DataFrame,
     gaps: pl.DataFrame,
+    ends: pl.DataFrame,
 ) -> pl.DataFrame:
     """Return the doubtful calls that are unlike the others of their name."""
     if doubtful.is_empty():
@@ -128,7 +134,7 @@ def _list_unlikely(
         list_longest(damaged),
         _unproven(damaged, held), list_underfull(damaged, held), _of_bursts(damaged, calls, events, halves, gaps),
         list_disordered(damaged, inner), list_doubled(damaged, events), list_unanswered_calls(damaged, events),
-        doubtful.select("event").join(list_foreign_ends(events, losses), on="event", how="semi"),
+        select_rows(doubtful.select("event"), list_foreign_ends(events["parent"], ends, losses)),
     ])  # fmt: skip
     # Where hardly any is left that is like the others, nothing is known of what is usual.
     return pl.concat([found, list_rare(select_rows(damaged, found["event"], chosen=False))])
@@ -186,24 +192,25 @@ def _of_bursts(
     if damaged.is_empty():
         return damaged.select("event")
     lossy = pl.col("file").is_in(damaged["file"].unique().implode())
-    lines = calls.filter(lossy & pl.col("thread").is_not_null())
+    lines = select_marked(calls, lossy & pl.col("thread").is_not_null())
     lines = lines.with_columns(events["end_offset"].gather(lines["event"]))
     gaps = pl.concat([list_gaps(halves.filter(lossy), lines), number_packet_gaps(gaps)])
     asked = damaged.select("event", "file", low="offset", high=events["end_offset"].gather(damaged["event"]))
     return list_burst_calls(asked, gaps)
 
 
-def list_foreign_ends(events: pl.DataFrame, losses: pl.DataFrame) -> pl.DataFrame:
-    """Return the calls (event) that hold the end of a command that no line enqueued before.
+def list_foreign_ends(parents: pl.Series, ends: pl.DataFrame, losses: pl.DataFrame) -> pl.Series:
+    """Return the calls (event) that hold the end of a command that no line enqueued before, perhaps several times.
 
     A thread that waits prints ends of commands that calls before, or its own, enqueued: those lines were lost, and with
     them perhaps an exit and an enter.
 
     Args:
-        events: rows with `parent`.
+        parents: of each event.
+        ends: as `command_ends.list_command_ends` returns them, with `event`.
         losses: files of the log that lost lines.
     """
-    return list_headless(events, losses).drop_nulls("parent").select(event="parent").unique()
+    return parents.gather(list_headless(ends, losses)["event"]).drop_nulls()
 
 
 def _enclosing(doubtful: pl.DataFrame, ended: pl.DataFrame, inner: pl.DataFrame, losses: pl.DataFrame) -> pl.DataFrame:

@@ -8,12 +8,14 @@ from __future__ import annotations
 
 import polars as pl
 
+from tracecorr.align.rows import list_groups, select_marked
 from tracecorr.link.losses.beginnings import LOG_OF_PROCESS, is_late, list_begun, list_first_enters
 from tracecorr.link.losses.command_ends import list_command_ends
 from tracecorr.link.losses.lossy_files import select_calls
 from tracecorr.model import schema
 from tracecorr.model.kinds import PACKET_KINDS, QUEUE_CREATED, QUEUE_DELETED, Flag
 
+_RING = ["file", "process", "ring"]
 _OF_LOG = pl.col("source") == "amd_log"
 _COLUMNS = (
     "file", "offset", "end_offset", "process", "thread", "layer", "name", "source", "flags", "command", "stream",
@@ -21,7 +23,7 @@ _COLUMNS = (
 )  # fmt: skip
 
 
-def list_late_logs(events: pl.DataFrame) -> pl.Series:
+def list_late_logs(events: pl.DataFrame, ends: pl.DataFrame | None = None) -> pl.Series:
     """Return the processes (numbered by `LOG_OF_PROCESS`) of which the log begins in the middle of the run.
 
     That is so where it lacks the lines that the runtime prints first, and shows the end of what began before: the end
@@ -30,23 +32,28 @@ def list_late_logs(events: pl.DataFrame) -> pl.Series:
     Args:
         events: rows in the order of time: file, offset, end_offset, process, thread, layer, name, source, flags,
             command, stream (handle), ring, packet_index, clock.
+        ends: as `command_ends.list_command_ends` returns them, where they are known.
     """
     rows = events.select(_COLUMNS)
-    is_asked = rows.select(_OF_LOG & is_late(list_begun(events))).to_series()
+    late = is_late(list_begun(events))
     # Most logs have the beginnings of all their processes; of one alone all rows may lack it.
-    rows = rows if is_asked.all() else rows.filter(is_asked)
-    ends = list_command_ends(rows).filter("early").select("file", "process")
-    found = pl.concat([ends, _list_late_exits(rows, events), _list_late_packets(rows), _list_late_deletions(rows)])
-    return found.select(LOG_OF_PROCESS).to_series().unique()
+    every = list_groups(rows, ["file", "process"]).select(late).to_series().all()
+    asked = select_marked(rows, _OF_LOG if every else _OF_LOG & late)
+    ends = list_command_ends(asked) if ends is None or asked.height < rows.height else ends
+    rows = asked
+    early = ends.filter("early").select("file", "process")
+    found = early, _list_late_exits(rows, events), _list_late_packets(rows), _list_late_deletions(rows)
+    return pl.concat(found).select(LOG_OF_PROCESS).to_series().unique()
 
 
-def list_late_files(events: pl.DataFrame) -> pl.DataFrame:
+def list_late_files(events: pl.DataFrame, ends: pl.DataFrame) -> pl.DataFrame:
     """Return file, to_ns of the logs that begin in the middle of a run: when their first line was printed.
 
     Args:
         events: placed events, as for `list_late_logs`, with `ts_ns`.
+        ends: as `command_ends.list_command_ends` returns them.
     """
-    late = list_late_logs(events)
+    late = list_late_logs(events, ends)
     columns = ("file", "process", "ts_ns", "layer", "source")
     if late.is_empty():
         return pl.DataFrame(schema={"file": events.schema["file"], "to_ns": pl.Int64})
@@ -76,7 +83,7 @@ def _list_late_exits(rows: pl.DataFrame, events: pl.DataFrame) -> pl.DataFrame:
         rows: those of logs that lack the beginning of their process.
         events: all rows.
     """
-    calls = select_calls(rows, "process").drop_nulls("thread")
+    calls = select_marked(select_calls(rows, "process"), pl.col("thread").is_not_null())
     exits = calls.filter(pl.col("flags") & int(Flag.EXIT_ONLY) > 0)
     if exits.is_empty():
         return exits.select("file", "process")
@@ -90,12 +97,12 @@ def _list_late_exits(rows: pl.DataFrame, events: pl.DataFrame) -> pl.DataFrame:
 
 def _list_late_packets(rows: pl.DataFrame) -> pl.DataFrame:
     """Return file, process of packets of rings whose first packets, and whose Created lines, are not in the log."""
-    rows = rows.filter((pl.col("layer") == "aql") & pl.col("ring").is_not_null() & (pl.col("clock") != "mono_raw"))
-    is_packet, created = pl.col("name").is_in(PACKET_KINDS), pl.col("name") == QUEUE_CREATED
-    rings = rows.group_by("file", "process", "ring").agg(
-        low=pl.col("packet_index").filter(is_packet).min(), made=created.any()
-    )
-    return rings.filter(~pl.col("made"), pl.col("low") > 0).select("file", "process")
+    is_asked = (pl.col("layer") == "aql") & pl.col("ring").is_not_null() & (pl.col("clock") != "mono_raw")
+    is_packet, made, ring = pl.col("name").is_in(PACKET_KINDS), pl.col("name") == QUEUE_CREATED, _RING
+    packets = rows.select(*ring, pl.col("packet_index", "layer", "name", "clock")).filter(is_asked & is_packet)
+    rings = packets.group_by(ring).agg(low=pl.col("packet_index").min()).filter(pl.col("low") > 0)
+    created = rows.select(*ring, pl.col("layer", "name", "clock")).filter(is_asked & made)
+    return rings.join(created, on=ring, how="anti", nulls_equal=True).select("file", "process")
 
 
 def _list_late_deletions(rows: pl.DataFrame) -> pl.DataFrame:

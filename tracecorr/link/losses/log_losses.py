@@ -5,11 +5,12 @@ from __future__ import annotations
 import numpy as np
 import polars as pl
 
-from tracecorr.align.joins import sort_rows
-from tracecorr.align.rows import order_by_group
+from tracecorr.align.bounds import Ints
+from tracecorr.align.rows import Codes, number_rows
 from tracecorr.link.losses.packet_gaps import drop_silent
 from tracecorr.model import schema
 
+_THREAD = ["file", "thread"]
 _SPAN = {"from_ns": pl.Int64, "to_ns": pl.Int64, "count": pl.Int64}
 
 
@@ -67,23 +68,33 @@ def list_torn_calls(events: pl.DataFrame, halves: pl.DataFrame) -> pl.DataFrame:
     """
     if halves.is_empty():
         return pl.DataFrame(schema=_SPAN)
-    mine = pl.all_horizontal(pl.col(name).is_in(halves[name].unique().implode()) for name in ("file", "thread"))
-    columns = ("event", "file", "offset", "thread", "ts_ns")
-    calls = events.select(*columns, "layer").filter((pl.col("layer") == "hip") & mine).select(columns)
-    lines = sort_rows(calls, "offset")
-    order, thread, _ = order_by_group(lines, ["file", "thread"])
-    lines = lines.select("event", "ts_ns")[pl.Series(order.astype(np.uint32))]
+    mine = pl.all_horizontal(pl.col(name).is_in(halves[name].unique().implode()) for name in _THREAD)
+    rows = events.select((pl.col("layer") == "hip") & mine).to_series().arg_true()
+    order, thread = _order_lines(events.select(*_THREAD, "offset")[rows])
     # Where the half stands among the lines of its thread, and the line before or behind it.
-    place = np.empty(events.height, dtype=np.uint32)
-    place[lines["event"].to_numpy()] = np.arange(lines.height)
-    half = place[halves["row"].to_numpy()].astype(np.int64)
-    other = np.clip(half + np.where(halves["is_exit"].to_numpy(), -1, 1), 0, lines.height - 1)
+    place = np.empty(len(order), dtype=np.uint32)
+    place[order] = np.arange(len(order), dtype=np.uint32)
+    half = place[np.searchsorted(rows.to_numpy(), halves["row"].to_numpy())].astype(np.int64)
+    other = np.clip(half + np.where(halves["is_exit"].to_numpy(), -1, 1), 0, len(order) - 1)
     other = np.where(thread[other] == thread[half], other, half)
-    at = lines["ts_ns"]
-    spans = pl.DataFrame({"one": at.gather(half), "two": at.gather(other)})
-    return spans.select(
+    one, two = (events["ts_ns"].gather(rows.gather(order[places])) for places in (half, other))
+    return pl.DataFrame({"one": one, "two": two}).select(
         from_ns=pl.min_horizontal("one", "two"), to_ns=pl.max_horizontal("one", "two"), count=pl.lit(1, pl.Int64)
     )
+
+
+def _order_lines(calls: pl.DataFrame) -> tuple[Ints, Codes]:
+    """Return the rows of `calls` thread by thread, each in the order of the file, and the number of each one's thread.
+
+    Args:
+        calls: file, thread, offset.
+    """
+    codes, first = number_rows(calls, _THREAD)
+    order = np.argsort(calls["offset"].to_numpy(), kind="stable")
+    # Few groups are sorted by counting.
+    codes = codes.astype(np.min_scalar_type(len(first)), copy=False)[order]
+    grouped = np.argsort(codes, kind="stable")
+    return order[grouped], codes[grouped]
 
 
 def _list_packet_gaps(launches: pl.DataFrame) -> pl.DataFrame:

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 
 import polars as pl
 
-from tracecorr.align.rows import attach_columns, count_groups, span_groups
+from tracecorr.align.rows import attach_columns, count_groups, select_marked, span_groups
 from tracecorr.link.losses.beginnings import is_late, list_begun, list_first_enters
 from tracecorr.link.losses.captured_calls import drop_captured, list_captured_names
 from tracecorr.link.losses.command_ends import list_headless, list_unended
@@ -33,7 +33,7 @@ _FILES = 2**16
 _CALL_COLUMNS = ("file", "offset", "thread", "name", "flags")
 
 
-def find_losses(events: pl.DataFrame, halves: pl.DataFrame) -> pl.DataFrame:
+def find_losses(events: pl.DataFrame, halves: pl.DataFrame, ends: pl.DataFrame) -> pl.DataFrame:
     """Return the files of the log that lack lines: file, lost (the share of lines that lack, 0 to 1).
 
     What tells it is
@@ -48,6 +48,7 @@ def find_losses(events: pl.DataFrame, halves: pl.DataFrame) -> pl.DataFrame:
     Args:
         events: rows with file, offset, process, thread, name, layer, source, flags, command.
         halves: as `list_half_calls` returns them.
+        ends: as `command_ends.list_command_ends` returns them.
     """
     calls = select_calls(events)
     torn = halves.group_by("file").agg(alone=pl.len())
@@ -58,7 +59,7 @@ def find_losses(events: pl.DataFrame, halves: pl.DataFrame) -> pl.DataFrame:
     answers = list_unanswered(events), list_crowded(events)
     unseen = (list_differing(calls), _list_endless(calls), list_unended(events), *answers)
     others = [found.select("file", lost=pl.lit(_FEW)) for found in unseen]
-    headless = list_headless(events).group_by("file").agg(lost=pl.col("share").first())
+    headless = list_headless(ends).group_by("file").agg(lost=pl.col("share").first())
     return add_shares(shares, headless, *others)
 
 
@@ -139,7 +140,8 @@ def list_half_calls(events: pl.DataFrame) -> pl.DataFrame:
     Args:
         events: rows as the reader gave them: file, offset, process, thread, name, layer, source, flags.
     """
-    calls = select_calls(events.with_row_index("row"), "row").drop_nulls("thread")
+    calls = select_calls(events.with_row_index("row"), "row")
+    calls = select_marked(calls, pl.col("thread").is_not_null())
     offset, is_exit = pl.col("offset"), pl.col("flags") & int(Flag.EXIT_ONLY) > 0
     alone = calls.filter(pl.col("flags") & HALF_SEEN > 0).with_columns(is_exit=is_exit)
     if not alone.is_empty():
@@ -166,7 +168,7 @@ def select_lossy(rows: pl.DataFrame, losses: pl.DataFrame) -> pl.DataFrame:
         rows: columns file, and others.
         losses: as `find_losses` returns them.
     """
-    lossy = rows.filter(pl.col("file").is_in(losses["file"].implode()))
+    lossy = select_marked(rows, pl.col("file").is_in(losses["file"].implode()))
     shares = attach_columns(pl.DataFrame(height=_FILES), losses, "file")["lost"]
     return lossy.with_columns(lost=shares.gather(lossy["file"]))
 

@@ -6,13 +6,15 @@ import numpy as np
 import polars as pl
 
 from tracecorr.align.intervals import pair_spans
+from tracecorr.align.rows import number_rows
 from tracecorr.link.losses.lossy_files import add_shares
 from tracecorr.model.kinds import GRAPH_CALL, PACKET_KINDS, QUEUE_CREATED, QUEUE_DELETED
 
 # Behind one of these a ring is that of another queue.
 _MARKS = (QUEUE_CREATED, QUEUE_DELETED)
 # Processes that write to one log may have queues of one address.
-_QUEUE = ["file", "process", "ring", "life"]
+_RING = ["file", "process", "ring"]
+_QUEUE = [*_RING, "life"]
 _GAP = {
     "file": pl.UInt16, "queue": pl.Int64, "low": pl.Int64, "high": pl.Int64, "missing": pl.Int64, "printed": pl.Int64,
     "covered": pl.Float64,
@@ -35,9 +37,11 @@ def list_packet_gaps(events: pl.DataFrame) -> pl.DataFrame:
     rows = _list_packets(events)
     index, offset, queue = pl.col("packet_index"), pl.col("offset"), pl.col("queue")
     # Most logs are complete, and to count is cheaper than to sort.
-    queues = rows.group_by(_QUEUE).agg(
+    number, first = number_rows(rows, _QUEUE)
+    queues = rows.select("packet_index", number=pl.Series(number)).group_by("number", maintain_order=True).agg(
         printed=pl.len().cast(pl.Int64), missing=index.max() - index.min() + 1 - pl.len()
-    )
+    )  # fmt: skip
+    queues = pl.concat([rows.select(_QUEUE)[first], queues.drop("number")], how="horizontal")
     # Also queues that lack nothing tell how much of the log does.
     queues = queues.with_columns(pl.col("printed").sum().over("file"))
     gappy = queues.filter(pl.col("missing") > 0).drop("missing").with_row_index("queue")
@@ -103,8 +107,22 @@ def _list_packets(events: pl.DataFrame) -> pl.DataFrame:
         & (pl.col("clock") != "mono_raw")
     )  # fmt: skip
     is_packet, is_mark = pl.col("name").is_in(PACKET_KINDS), pl.col("name").is_in(_MARKS)
-    life = is_mark.cum_sum().over("file", "process", "ring")
-    return rows.with_columns(life=life).filter(is_packet).select(*_QUEUE, "offset", "packet_index")
+    life = is_mark.cum_sum().over(_RING) if _are_reused(rows, is_packet, is_mark) else pl.lit(0, pl.UInt32)
+    packets = rows.with_columns(life=life).filter(is_packet)
+    return packets.select(*_QUEUE, "offset", "packet_index")
+
+
+def _are_reused(rows: pl.DataFrame, is_packet: pl.Expr, is_mark: pl.Expr) -> bool:
+    """Tell whether any ring has packets on both sides of a mark: to number the lives of all rings takes long."""
+    marks = rows.select(is_mark.arg_true()).to_series().to_numpy()
+    if not len(marks):
+        return False
+    ring, first = number_rows(rows, _RING)
+    packets = rows.select(is_packet.arg_true()).to_series().to_numpy()
+    low, high = np.full(len(first), len(rows)), np.full(len(first), -1)
+    high[ring[packets]] = packets
+    low[ring[packets[::-1]]] = packets[::-1]
+    return bool(((low[ring[marks]] < marks) & (marks < high[ring[marks]])).any())
 
 
 def add_packet_gaps(losses: pl.DataFrame, gaps: pl.DataFrame) -> pl.DataFrame:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import polars as pl
 
 from tracecorr.align.rows import IS_PACKET
+from tracecorr.link.losses.command_ends import list_command_ends
 from tracecorr.link.losses.early_returns import drop_early_returns
 from tracecorr.link.losses.lossy_files import find_losses, list_half_calls
 from tracecorr.link.losses.packet_gaps import list_packet_gaps
@@ -35,7 +36,8 @@ def list_short_files(records: pl.DataFrame) -> pl.Series:
     # Pieces of one log come in any order, and what a command is enqueued and ended by has to be in that of time.
     others = records.select(_CALLS).filter((pl.col("layer") == "hip") | pl.col("name").is_in(BEGINNINGS))
     halves = drop_early_returns(list_half_calls(records), records, list_packet_gaps(rows))
-    lossy = find_losses(pl.concat([others, rows.select(_CALLS)]), halves)
+    events = pl.concat([others, rows.select(_CALLS)])
+    lossy = find_losses(events, halves, list_command_ends(events))
     found = (
         lossy["file"], _list_unsignalled(rows, records), _list_undispatched(rows), _list_never_submitted(rows),
         _list_unwritten(rows), _list_repeated(rows),

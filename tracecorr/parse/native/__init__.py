@@ -2,10 +2,19 @@
 
 Python learns what lines look like; these functions compare all lines of a block with what was learned, in one pass
 each. They see bytes through `Text`'s padding only: a position outside of it fits nothing. Each module has the name of
-the C file whose functions it calls; those of `tables.py` are in `lines.c`.
+the C file whose functions it calls; those of `tables.py` are in `lines.c`. `groups.py` works on the rows of all logs,
+for the layers behind this one.
 """
 
 from tracecorr.parse.native.arrays import address
+from tracecorr.parse.native.groups import (
+    count_groups,
+    find_rows,
+    find_unsure,
+    number_values,
+    search_near,
+    span_groups,
+)
 from tracecorr.parse.native.joins import Records, set_lanes
 from tracecorr.parse.native.library import CallRowsOf, ClassesOf, LayoutOf, ShapesOf
 from tracecorr.parse.native.lines import (
@@ -38,7 +47,8 @@ from tracecorr.parse.native.tables import HashTable, code_spans, hash_spans
 __all__ = [
     "ASK_RESULT", "FITS", "IS_CUT", "IS_TOLD", "MOST_NUMBERS", "NO_FORM", "NO_FRONT", "CallRowsOf", "ClassesOf",
     "Described", "HashTable", "LayoutOf", "Lines", "Records", "Scanned", "ShapesOf", "Texts", "address", "code_spans",
-    "count_times", "count_units_in", "describe_rows", "end_calls", "fill_numbers", "find_lines", "find_pairs",
-    "find_starts", "gather", "gather_texts", "hash_spans", "keep_rows", "list_numbers", "match_lines", "scan_lines",
-    "set_lanes", "spread_fields",
+    "count_groups", "count_times", "count_units_in", "describe_rows", "end_calls", "fill_numbers", "find_lines",
+    "find_pairs", "find_rows", "find_starts", "find_unsure", "gather", "gather_texts", "hash_spans", "keep_rows",
+    "list_numbers", "match_lines", "number_values", "scan_lines", "search_near", "set_lanes", "span_groups",
+    "spread_fields",
 ]  # fmt: skip

@@ -37,11 +37,20 @@ _ARGUMENTS = {
     "gather_u64": (_INT, _POINTER, _POINTER, _POINTER, ctypes.c_uint64, _POINTER, _POINTER),
     "gather_u32": (_INT, _POINTER, _POINTER, _POINTER, _INT, _POINTER, _POINTER),
     "gather_texts": (_INT, *[_POINTER] * 5),
+    "number_values": (
+        _INT, _POINTER, ctypes.c_int, _POINTER, ctypes.c_int, _POINTER, *[_INT] * 4, _POINTER, _INT, *[_POINTER] * 3,
+    ),
+    "count_groups": (_INT, _POINTER, ctypes.c_int, *[_POINTER] * 3),
+    "span_groups": (_INT, _POINTER, ctypes.c_int, *[_POINTER] * 4),
+    "search_near": (_INT, _POINTER, _INT, *[_POINTER] * 2),
+    "find_rows": (_INT, _POINTER, _INT, *[_POINTER] * 4),
+    "find_unsure": (_INT, _POINTER, ctypes.c_int, *[_POINTER] * 4, _INT, *[_POINTER] * 2, _INT, *[_POINTER] * 2),
     "find_starts": (*_RAW, _INT, _POINTER, _POINTER, _INT, *[_POINTER] * 4, _INT, *[_POINTER] * 3),
 }  # fmt: skip
 _COUNTING = (
     "table_find", "code_spans", "find_lines", "count_units_in", "read_shapes", "scan_lines",
-    "describe_rows", "list_events", "keep_rows", "gather_i64", "gather_u64", "gather_u32", "gather_texts",
+    "describe_rows", "list_events", "keep_rows", "find_rows", "number_values",
+    "gather_i64", "gather_u64", "gather_u32", "gather_texts",
 )  # fmt: skip
 
 

@@ -1,0 +1,199 @@
+/* Rows of large frames: groups of them, and where they are. */
+#include "bytes.h"
+
+/* So many calls may be open at once; a thread with more of them is not sure. */
+#define DEPTH 16
+
+typedef struct {
+    i64 offset, depth;
+    i64 end_offset[DEPTH], end[DEPTH];
+} Thread;
+
+static inline int is_set(const u8 *bits, i64 at) {
+    return !bits || (bits[at >> 3] >> (at & 7) & 1);
+}
+
+/* Numbers of one, two, four or eight bytes. */
+static inline u64 number_at(const void *numbers, int width, i64 row) {
+    return width == 1   ? ((const u8 *)numbers)[row]
+           : width == 2 ? ((const uint16_t *)numbers)[row]
+           : width == 4 ? ((const uint32_t *)numbers)[row]
+                        : ((const u64 *)numbers)[row];
+}
+
+static inline i64 group_of(const void *group, int width, i64 row) {
+    return (i64)number_at(group, width, row);
+}
+
+static inline void set_group(void *group, int width, i64 row, uint32_t number) {
+    if (width == 1)
+        ((u8 *)group)[row] = (u8)number;
+    else if (width == 2)
+        ((uint16_t *)group)[row] = (uint16_t)number;
+    else
+        ((uint32_t *)group)[row] = number;
+}
+
+/* What makes a group: a value, and twice the number of an earlier group, plus one where there is no value. */
+typedef struct {
+    u64 value;
+    uint32_t before, number; /* the number of the group, plus one */
+} Slot;
+
+static inline Slot *find_slot(Slot *slots, i64 mask, u64 value, uint32_t before) {
+    u64 hash = (value ^ before * 0xd6e8feb86659fd93ULL) * 0x9e3779b97f4a7c15ULL;
+    i64 at = (i64)(hash >> 32) & mask;
+    while (slots[at].number && (slots[at].value != value || slots[at].before != before))
+        at = (at + 1) & mask;
+    return &slots[at];
+}
+
+static inline __attribute__((always_inline)) i64
+part_rows(i64 count, void *group, int group_width, const void *values, int width, const u8 *bits, i64 first_bit,
+          i64 from, i64 *told, i64 most, Slot *slots, i64 mask, i64 *first, uint32_t *before) {
+    i64 groups = *told;
+    i64 row = from;
+    for (; row < count; row++) {
+        int is_null = !is_set(bits, first_bit + row);
+        u64 value = is_null ? 0 : number_at(values, width, row);
+        uint32_t key = (uint32_t)group_of(group, group_width, row) << 1 | (uint32_t)is_null;
+        Slot *slot = find_slot(slots, mask, value, key);
+        if (!slot->number) {
+            if (groups == most)
+                break;
+            first[groups] = row;
+            before[groups] = key;
+            *slot = (Slot){value, key, (uint32_t)++groups};
+        }
+        set_group(group, group_width, row, slot->number - 1);
+    }
+    *told = groups;
+    return row;
+}
+
+/* Part groups (`group`, in place) by the value that each row has, which is null where `bits` tell none.
+ *
+ * They are numbered in the order of their first rows, which are listed (`first`). What is done up to row `from` is
+ * there already: `groups` of them. At the first row that needs more than `most` it stops, and returns how far it came;
+ * `told` are so many groups. `slots`, which begin as zeros, are a power of two and more than `most`; `before` has, as
+ * `first`, a place for each group. A number of `most - 1` fits into `group_width` bytes: one, two or four.
+ */
+i64 number_values(i64 count, void *group, int group_width, const void *values, int width, const u8 *bits, i64 first_bit,
+                  i64 from, i64 groups, i64 most, Slot *slots, i64 mask, i64 *first, uint32_t *before, i64 *told) {
+    for (i64 number = 0; number < groups; number++) {
+        u64 value = before[number] & 1 ? 0 : number_at(values, width, first[number]);
+        *find_slot(slots, mask, value, before[number]) = (Slot){value, before[number], (uint32_t)number + 1};
+    }
+    /* Most groups are few, and of categories or threads: nothing in their loop asks how wide anything is. */
+    i64 row = group_width == 1 && width == 4
+                  ? part_rows(count, group, 1, values, 4, bits, first_bit, from, &groups, most, slots, mask, first,
+                              before)
+                  : part_rows(count, group, group_width, values, width, bits, first_bit, from, &groups, most, slots,
+                              mask, first, before);
+    *told = groups;
+    return row;
+}
+
+/* Count the rows of each group (`total`), and those of them that are marked. */
+void count_groups(i64 count, const void *group, int width, const u8 *marks, i64 *total, i64 *marked) {
+    for (i64 row = 0; row < count; row++) {
+        i64 number = group_of(group, width, row);
+        total[number]++;
+        marked[number] += marks[row];
+    }
+}
+
+/* Lower `lowest` of each group to the least of `low`, and raise `highest` to the greatest of `high`. */
+void span_groups(i64 count, const void *group, int width, const i64 *low, const i64 *high, i64 *lowest, i64 *highest) {
+    for (i64 row = 0; row < count; row++) {
+        i64 number = group_of(group, width, row);
+        lowest[number] = low[row] < lowest[number] ? low[row] : lowest[number];
+        highest[number] = high[row] > highest[number] ? high[row] : highest[number];
+    }
+}
+
+/* Return the first place of sorted keys that are not less than a wanted one; from `at` on it is searched both ways. */
+static inline i64 search_from(const i64 *keys, i64 size, i64 wanted, i64 at) {
+    i64 low = at, high = at, step = 1;
+    while (high < size && keys[high] < wanted) {
+        low = high + 1;
+        high = size - high > step ? high + step : size;
+        step *= 2;
+    }
+    if (high == at)
+        while (low > 0 && keys[low - 1] >= wanted) {
+            high = low - 1;
+            low = low > step ? low - step : 0;
+            step *= 2;
+        }
+    while (low < high) {
+        i64 middle = low + (high - low) / 2;
+        if (keys[middle] < wanted)
+            low = middle + 1;
+        else
+            high = middle;
+    }
+    return low;
+}
+
+/* Find where each wanted key belongs among sorted ones (`at`): in front of the first that is not less. */
+void search_near(i64 count, const i64 *wanted, i64 size, const i64 *keys, i64 *at) {
+    i64 place = 0;
+    for (i64 row = 0; row < count; row++)
+        at[row] = place = search_from(keys, size, wanted[row], place);
+}
+
+/* Find the row that each wanted key names, the first of several; return how many name one.
+ *
+ * Sorted `keys` have their `rows`. Keys below zero name none. `bits`, which begin as zeros, tell which do.
+ */
+i64 find_rows(i64 count, const i64 *wanted, i64 size, const i64 *keys, const i64 *rows, i64 *found, u8 *bits) {
+    i64 place = 0, hits = 0;
+    for (i64 row = 0; row < count; row++) {
+        found[row] = 0;
+        if (wanted[row] < 0)
+            continue;
+        place = search_from(keys, size, wanted[row], place);
+        if (place == size || keys[place] != wanted[row])
+            continue;
+        found[row] = rows[place];
+        bits[row >> 3] |= (u8)(1 << (row & 7));
+        hits++;
+    }
+    return hits;
+}
+
+/* Mark the threads (`unsure`) of which a row goes back, or a call does not nest in the one around it.
+ *
+ * `at` of a row never falls. `whole` and `lasting` are bits that tell, from bit `first_whole` and `first_lasting` on,
+ * where `end_offset` and `lasted` have a value. `group` is the number of each row's thread; `threads` begin as zeros.
+ */
+void find_unsure(i64 count, const void *group, int width, const i64 *offset, const i64 *at, const i64 *end_offset,
+                 const u8 *whole, i64 first_whole, const i64 *lasted, const u8 *lasting, i64 first_lasting,
+                 Thread *threads, u8 *unsure) {
+    for (i64 row = 0; row < count; row++) {
+        i64 number = group_of(group, width, row);
+        Thread *of = &threads[number];
+        i64 place = offset[row], now = at[row], top;
+        if (place < of->offset)
+            unsure[number] = 1;
+        of->offset = place;
+        while ((top = of->depth - 1) >= 0 && place > of->end_offset[top]) {
+            if (now < of->end[top])
+                unsure[number] = 1;
+            of->depth--;
+        }
+        if (top >= 0 && (place == of->end_offset[top] || now > of->end[top]))
+            unsure[number] = 1;
+        if (!is_set(whole, first_whole + row) || !is_set(lasting, first_lasting + row))
+            continue;
+        i64 to = end_offset[row], end = (i64)((u64)now + (u64)lasted[row]);
+        if (to < place || end < now || (top >= 0 && (to > of->end_offset[top] || end > of->end[top])) ||
+            of->depth == DEPTH) {
+            unsure[number] = 1;
+            continue;
+        }
+        of->end_offset[of->depth] = to;
+        of->end[of->depth++] = end;
+    }
+}

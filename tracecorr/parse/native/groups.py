@@ -1,0 +1,120 @@
+"""Rows of large frames: groups of them, and where they are."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from tracecorr.parse.native.arrays import Bytes, Ints, address, as_ints
+from tracecorr.parse.native.library import KERNEL
+
+# Numbers of each group's rows, in any type of whole ones without a sign.
+Groups = npt.NDArray[np.integer[Any]]
+# For so many groups there is room at first, and so many times more each time that they are too few.
+_FEW_GROUPS, _MORE_GROUPS = 1 << 8, 1 << 4
+# Numbers of `Thread` in C.
+_THREAD = 34
+
+
+def number_values(values: pa.Array, group: Groups) -> tuple[Groups, Ints]:
+    """Return the groups of rows of one group and one value, and the first row of each; null is a value like others.
+
+    They are numbered in the order of their first rows, in the smallest type that holds the numbers.
+
+    Args:
+        values: numbers of one, two, four or eight bytes.
+        group: of each row, numbers of one, two or four bytes; perhaps changed in place.
+    """
+    first, before = np.empty(0, np.int64), np.empty(0, np.uint32)
+    done, told, most = 0, np.zeros(1, np.int64), _FEW_GROUPS
+    width = {8: 1, 16: 2, 32: 4, 64: 8}[values.type.bit_width]
+    value, bits, first_bit = _places(values)
+    while done < len(group):
+        if told[0] == most:
+            most *= _MORE_GROUPS
+        group = group.astype(np.promote_types(group.dtype, np.min_scalar_type(most - 1)), copy=False)
+        first, before = np.resize(first, most), np.resize(before, most)
+        slots = np.zeros((2 * most, 2), np.int64)
+        done = KERNEL.number_values(
+            len(group), address(group), group.itemsize, value, width, bits, first_bit, done,
+            told[0], most, address(slots), len(slots) - 1, address(first), address(before), address(told),
+        )  # fmt: skip
+    return group, first[: told[0]].copy()
+
+
+def count_groups(group: Groups, groups: int, marks: npt.NDArray[np.bool_]) -> tuple[Ints, Ints]:
+    """Return how many rows each group has, and how many of them are marked.
+
+    Args:
+        group: of each row, below `groups`.
+        groups: how many there are.
+        marks: of each row.
+    """
+    group, marks = np.ascontiguousarray(group), np.ascontiguousarray(marks, np.bool_)
+    total, marked = np.zeros((2, groups), np.int64)
+    KERNEL.count_groups(len(group), address(group), group.itemsize, *map(address, (marks, total, marked)))
+    return total, marked
+
+
+def span_groups(group: Groups, first: Ints, low: Ints, high: Ints) -> tuple[Ints, Ints]:
+    """Return the lowest value of `low` in each group, and the highest one of `high`.
+
+    Args:
+        group: of each row.
+        first: a row of each group.
+        low, high: values of each row.
+    """
+    group, low, high = np.ascontiguousarray(group), as_ints(low), as_ints(high)
+    lowest, highest = low[first], high[first]
+    KERNEL.span_groups(len(group), address(group), group.itemsize, *map(address, (low, high, lowest, highest)))
+    return lowest, highest
+
+
+def search_near(keys: Ints, wanted: Ints) -> Ints:
+    """Return what `np.searchsorted` does; neighbours of `wanted` most often belong near each other."""
+    keys, wanted = as_ints(keys), as_ints(wanted)
+    at = np.empty(len(wanted), np.int64)
+    KERNEL.search_near(len(wanted), address(wanted), len(keys), address(keys), address(at))
+    return at
+
+
+def find_rows(keys: Ints, rows: Ints, wanted: Ints) -> pa.Array:
+    """Return the row of each wanted key, of several the first one; null where there is none.
+
+    Args:
+        keys: sorted.
+        rows: of each key.
+        wanted: keys; below zero it is none.
+    """
+    keys, rows, wanted = as_ints(keys), as_ints(rows), as_ints(wanted)
+    found, bits = np.empty(len(wanted), np.int64), np.zeros(len(wanted) // 8 + 1, np.uint8)
+    hits = KERNEL.find_rows(len(wanted), address(wanted), len(keys), *map(address, (keys, rows, found, bits)))
+    return pa.Array.from_buffers(pa.int64(), len(wanted), [*map(pa.py_buffer, (bits, found))], len(wanted) - hits)
+
+
+def find_unsure(group: Groups, threads: int, offset: Ints, at: Ints, end_offset: pa.Array, lasted: pa.Array) -> Bytes:
+    """Return which threads (1) have a row that goes back, or a call that does not nest in the one around it.
+
+    A thread with very many open calls is one of these.
+
+    Args:
+        group: the thread of each row, below `threads`.
+        threads: how many there are.
+        offset, at: where each row begins, and when (ns); no row is earlier than the one in front of it.
+        end_offset, lasted: where each call ends, and how long it takes; one that lacks either is no call.
+    """
+    state, unsure = np.zeros((threads, _THREAD), np.int64), np.zeros(threads, np.uint8)
+    group, offset, at = np.ascontiguousarray(group), as_ints(offset), as_ints(at)
+    ends = (place for column in (end_offset, lasted) for place in _places(column))
+    places = (address(offset), address(at), *ends, address(state), address(unsure))
+    KERNEL.find_unsure(len(group), address(group), group.itemsize, *places)
+    return unsure
+
+
+def _places(column: pa.Array) -> tuple[int, int | None, int]:
+    """Return where numbers lie, and the bits that tell which there are, from which bit on."""
+    valid, values = column.buffers()
+    return values.address + column.type.bit_width // 8 * column.offset, valid.address if valid else None, column.offset
