@@ -55,7 +55,7 @@ make_venv() {
 
 # Print what the installed environment depends on: it is stale when this changes.
 fingerprint() {
-    local native="$checkout/tracecorr/parse/native"
+    local native="$checkout/tracecorr/native"
     {
         printf '%s\n' "$checkout"
         cat "$checkout/pyproject.toml" "$constraints" "$checkout/scripts/build_native.py" "$native/"*.[ch]

@@ -1,4 +1,4 @@
-"""Build hook: compile the C files of `tracecorr/parse/native/`, the loops over the lines of a log, at install.
+"""Build hook: compile the C files of `tracecorr/native/` at install.
 
 The C compiler of the machine is taken; where there is none, the one that the package `ziglang` brings from the index.
 """
@@ -22,7 +22,7 @@ _FLAGS = ("-std=c11", "-O3", "-fPIC", "-shared", "-Wall", "-Wextra")
 # Without a target it would use all that the CPU of this machine can, and others may not.
 _ZIG = (sys.executable, "-m", "ziglang", "cc", "-mcpu=baseline")
 _PROBE = "#include <string.h>\nint probe(const char *text) { return (int)strlen(text); }\n"
-_KERNEL = "tracecorr/parse/native/kernel.so"
+_KERNEL = "tracecorr/native/kernel.so"
 
 
 def find_compiler() -> list[str] | None:

@@ -6,7 +6,7 @@ import numpy as np
 import polars as pl
 
 from tracecorr.align.rows import number_rows
-from tracecorr.parse.native import search_near
+from tracecorr.native import search_near
 
 
 def sort_rows(frame: pl.DataFrame, *keys: str) -> pl.DataFrame:

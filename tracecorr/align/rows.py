@@ -11,9 +11,9 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
+from tracecorr import native
 from tracecorr.align.bounds import Ints, Mask
 from tracecorr.model.kinds import PACKET_KINDS
-from tracecorr.parse import native
 
 # No file of a capture is that long (128 TiB), so file and offset fit one number.
 _OFFSET_BITS = 47

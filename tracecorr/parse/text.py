@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from tracecorr.parse import native
+from tracecorr import native
 from tracecorr.parse.digits import (
     KEEP,
     POWERS,

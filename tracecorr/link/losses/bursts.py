@@ -12,10 +12,10 @@ import math
 import numpy as np
 import polars as pl
 
+from tracecorr import native
 from tracecorr.align.joins import sort_rows
 from tracecorr.align.rows import number_rows, split_groups
 from tracecorr.model.kinds import Flag
-from tracecorr.parse import native
 
 _THREAD = ["file", "thread"]
 # Gaps at one place are those of a burst when chance brings such gaps together at fewer places than this share, and

@@ -11,11 +11,11 @@ from collections.abc import Iterator
 import numpy as np
 import polars as pl
 
+from tracecorr import native
 from tracecorr.align.bounds import Ints, Mask
 from tracecorr.align.rows import Codes, attach_columns, number_rows, select_marked, split_groups
 from tracecorr.link.losses.lossy_files import add_shares
 from tracecorr.link.losses.open_calls import take_ends
-from tracecorr.parse import native
 
 # So many lines of its thread around a fall of the times may be displaced; further away they are in order again.
 _REACH = 1000

@@ -17,7 +17,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from tracecorr.parse import native
+from tracecorr import native
 from tracecorr.parse.amdlog.messages import Kind
 from tracecorr.parse.amdlog.shared_lane import pair_without_threads
 from tracecorr.parse.digits import Ints, Mask

@@ -7,8 +7,8 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
+from tracecorr import native
 from tracecorr.model.kinds import COMPLETE, LAYERS, NULL_STREAM, Flag
-from tracecorr.parse import native
 from tracecorr.parse.amdlog import messages
 from tracecorr.parse.amdlog.classify import Classifier
 from tracecorr.parse.amdlog.commands import CommandReader

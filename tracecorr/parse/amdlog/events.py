@@ -5,9 +5,9 @@ from __future__ import annotations
 import numpy as np
 import pyarrow as pa
 
+from tracecorr import native
 from tracecorr.model import schema
 from tracecorr.model.kinds import LAYERS, Flag
-from tracecorr.parse import native
 from tracecorr.parse.amdlog.details import Details
 from tracecorr.parse.amdlog.frames import Columns, Texts
 from tracecorr.parse.amdlog.joining import Joined

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from tracecorr.parse import native
+from tracecorr import native
 from tracecorr.parse.digits import KEEP, Ints, Words
 
 COLOUR = b"\x1b[32m "

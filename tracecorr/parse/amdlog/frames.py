@@ -10,9 +10,9 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from tracecorr import native
 from tracecorr.model.columns import Table
 from tracecorr.model.parts import arrow_types
-from tracecorr.parse import native
 from tracecorr.parse.digits import Ints, Mask, Words
 
 Array = npt.NDArray[Any]

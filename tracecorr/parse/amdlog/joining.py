@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from tracecorr.parse import native
+from tracecorr import native
 from tracecorr.parse.amdlog.calls import OPEN, WITHOUT_EXIT, Held, find_held, nest, pair
 from tracecorr.parse.amdlog.messages import Kind
 from tracecorr.parse.amdlog.records import RecordReader

@@ -9,7 +9,7 @@ from __future__ import annotations
 import numpy as np
 import numpy.typing as npt
 
-from tracecorr.parse import native
+from tracecorr import native
 from tracecorr.parse.amdlog.split import Thread
 from tracecorr.parse.digits import Ints, Mask
 

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from tracecorr.parse import native
+from tracecorr import native
 from tracecorr.parse.amdlog.classify import Classifier
 from tracecorr.parse.amdlog.forms import COLOUR, FORM_BYTES, Forms, site_of, slots
 from tracecorr.parse.digits import Ints, Mask, Words

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from tracecorr.parse import native
+from tracecorr import native
 from tracecorr.parse.amdlog.messages import PACKET_NAMES
 from tracecorr.parse.amdlog.shapes import Fields
 from tracecorr.parse.amdlog.tails import Tails

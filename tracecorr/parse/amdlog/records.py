@@ -8,8 +8,8 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
+from tracecorr import native
 from tracecorr.model.kinds import LAYERS, WORST_LEVELS, Flag
-from tracecorr.parse import native
 from tracecorr.parse.amdlog.classify import RETURNED, Classifier
 from tracecorr.parse.amdlog.lanes import Lanes
 from tracecorr.parse.amdlog.messages import MESSAGES, Kind

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from tracecorr.parse import native
+from tracecorr import native
 from tracecorr.parse.digits import Ints, Mask, Words
 from tracecorr.parse.text import Text
 

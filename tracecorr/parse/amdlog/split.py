@@ -12,9 +12,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from tracecorr import native
 from tracecorr.model.kinds import WORST_LEVELS
 from tracecorr.model.reasons import BLANK_LINE, BROKEN_RECORD, CONTINUATION, NUL_BYTES, PROGRAM_OUTPUT, TORN_RECORD
-from tracecorr.parse import native
 from tracecorr.parse.amdlog.blocks import cut_pieces
 from tracecorr.parse.amdlog.classify import Classifier
 from tracecorr.parse.amdlog.layout import SITE, Layouts, Matched

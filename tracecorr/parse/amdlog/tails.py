@@ -10,7 +10,7 @@ import re
 
 import numpy as np
 
-from tracecorr.parse import native
+from tracecorr import native
 from tracecorr.parse.amdlog.shapes import Fields, Shapes, Span
 from tracecorr.parse.digits import Ints
 from tracecorr.parse.text import Text

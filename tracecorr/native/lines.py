@@ -7,8 +7,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from tracecorr.parse.native.arrays import Bytes, Ints, address, as_ints
-from tracecorr.parse.native.library import KERNEL, LayoutOf, LinesOf
+from tracecorr.native.arrays import Bytes, Ints, address, as_ints
+from tracecorr.native.library import KERNEL, LayoutOf, LinesOf
 
 FITS, NO_FRONT, NO_FORM = 0, 1, 2
 # Lines are hardly ever shorter; where they are, they are looked for once more.

@@ -8,8 +8,8 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from tracecorr.parse.native.arrays import Bytes, Ints, address, as_ints
-from tracecorr.parse.native.library import KERNEL
+from tracecorr.native.arrays import Bytes, Ints, address, as_ints
+from tracecorr.native.library import KERNEL
 
 # Numbers of each group's rows, in any type of whole ones without a sign.
 Groups = npt.NDArray[np.integer[Any]]

@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from tracecorr.parse.native.arrays import Bytes, Ints, Words, address, as_ints
-from tracecorr.parse.native.library import KERNEL, RowsOf
+from tracecorr.native.arrays import Bytes, Ints, Words, address, as_ints
+from tracecorr.native.library import KERNEL, RowsOf
 
 # Type of each column of the rows that are joined.
 _ROW_COLUMNS = {

@@ -8,8 +8,8 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from tracecorr.parse.native.arrays import Bytes, Ints, Words, address, as_ints
-from tracecorr.parse.native.library import KERNEL, ShapesOf
+from tracecorr.native.arrays import Bytes, Ints, Words, address, as_ints
+from tracecorr.native.library import KERNEL, ShapesOf
 
 Masks = npt.NDArray[np.bool_]
 # A text of a known shape has no more.

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from tracecorr.parse.native.arrays import Bytes, Ints, Words, address, as_ints
-from tracecorr.parse.native.library import KERNEL
+from tracecorr.native.arrays import Bytes, Ints, Words, address, as_ints
+from tracecorr.native.library import KERNEL
 
 _LEAST_PLACES = 64
 

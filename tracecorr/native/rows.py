@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from tracecorr.parse.native.arrays import Bytes, Ints, Words, address, as_ints
-from tracecorr.parse.native.library import KERNEL, CallRowsOf, ClassesOf, DescribedOf
+from tracecorr.native.arrays import Bytes, Ints, Words, address, as_ints
+from tracecorr.native.library import KERNEL, CallRowsOf, ClassesOf, DescribedOf
 
 ASK_RESULT, IS_CUT, IS_TOLD = 1, 2, 4
 

@@ -1,13 +1,12 @@
-"""What is done with every line of a log, as compiled loops over arrays of positions (`*.c`).
+"""Compiled loops over arrays (`*.c`): what is done with every line of a log, and with every row (`groups.py`).
 
 Python learns what lines look like; these functions compare all lines of a block with what was learned, in one pass
 each. They see bytes through `Text`'s padding only: a position outside of it fits nothing. Each module has the name of
-the C file whose functions it calls; those of `tables.py` are in `lines.c`. `groups.py` works on the rows of all logs,
-for the layers behind this one.
+the C file whose functions it calls; those of `tables.py` are in `lines.c`.
 """
 
-from tracecorr.parse.native.arrays import address
-from tracecorr.parse.native.groups import (
+from tracecorr.native.arrays import address
+from tracecorr.native.groups import (
     count_groups,
     find_rows,
     find_unsure,
@@ -15,9 +14,9 @@ from tracecorr.parse.native.groups import (
     search_near,
     span_groups,
 )
-from tracecorr.parse.native.joins import Records, set_lanes
-from tracecorr.parse.native.library import CallRowsOf, ClassesOf, LayoutOf, ShapesOf
-from tracecorr.parse.native.lines import (
+from tracecorr.native.joins import Records, set_lanes
+from tracecorr.native.library import CallRowsOf, ClassesOf, LayoutOf, ShapesOf
+from tracecorr.native.lines import (
     FITS,
     NO_FORM,
     NO_FRONT,
@@ -30,7 +29,7 @@ from tracecorr.parse.native.lines import (
     match_lines,
     scan_lines,
 )
-from tracecorr.parse.native.rows import (
+from tracecorr.native.rows import (
     ASK_RESULT,
     IS_CUT,
     IS_TOLD,
@@ -41,8 +40,8 @@ from tracecorr.parse.native.rows import (
     gather_texts,
     keep_rows,
 )
-from tracecorr.parse.native.shapes import MOST_NUMBERS, Texts, fill_numbers, find_starts, list_numbers, spread_fields
-from tracecorr.parse.native.tables import HashTable, code_spans, hash_spans
+from tracecorr.native.shapes import MOST_NUMBERS, Texts, fill_numbers, find_starts, list_numbers, spread_fields
+from tracecorr.native.tables import HashTable, code_spans, hash_spans
 
 __all__ = [
     "ASK_RESULT", "FITS", "IS_CUT", "IS_TOLD", "MOST_NUMBERS", "NO_FORM", "NO_FRONT", "CallRowsOf", "ClassesOf",

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tracecorr.parse import native
+from tracecorr import native
 
 _WIDTHS = st.sampled_from([np.uint8, np.uint16, np.uint32, np.int64])
 _NEAR = st.integers(-3, 3) | st.sampled_from([-(2**63), 2**63 - 1])

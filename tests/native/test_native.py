@@ -14,13 +14,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tracecorr.parse import native
+from tracecorr import native
+from tracecorr.native.library import LIBRARY, checksum, load
 from tracecorr.parse.amdlog.calls import NO_EXIT, OPEN
 from tracecorr.parse.amdlog.classify import RETURNED, SUCCESS, Classifier
 from tracecorr.parse.amdlog.layout import Layouts
 from tracecorr.parse.amdlog.messages import Kind
 from tracecorr.parse.amdlog.shapes import Shapes, Span
-from tracecorr.parse.native.library import LIBRARY, checksum, load
 from tracecorr.parse.text import PAD, Codes, Text
 
 _SOURCES = sorted(Path(native.__file__).parent.glob("*.[ch]"))
