@@ -17,14 +17,6 @@ from tracecorr.model.kinds import PACKET_KINDS
 
 # No file of a capture is that long (128 TiB), so file and offset fit one number.
 _OFFSET_BITS = 47
-# Values that lie so near each other are numbered by a table of all between them.
-_NEAR = 2**20
-# Groups are numbered anew before there may be more of them than a table in the cache of a processor holds.
-_IN_CACHE = 2**16
-# So many values are compared with one after the other sooner than by halves.
-_FEW_VALUES = 16
-# Arrays of so many rows stay in the cache.
-_BLOCK = 2**16
 _COUNTS = {"total": pl.UInt32, "marked": pl.UInt32}
 # Numbers of groups, in the smallest type that holds them.
 Codes = NDArray[np.integer[Any]]
