@@ -7,6 +7,7 @@ import gzip
 import json
 import lzma
 import os
+import random
 import shutil
 import signal
 import subprocess
@@ -141,6 +142,12 @@ def test_a_log_within_json_is_to_be_taken_out(run: Run, tmp_path: Path, log_file
     kept = [line.replace('{"log": ', '{"log":') for line in kept]
     (tmp_path / "a-json.log").write_text("\n".join(kept))
     assert_refused(run("import", "--amd-log", "a-json.log", "-o", "x"), tmp_path, "jq -j .log a-json.log > hip.log")
+
+
+def test_a_log_whose_compressed_data_breaks_off_before_its_first_line(run: Run, tmp_path: Path) -> None:
+    packed = gzip.compress(random.Random(1).randbytes(1_000_000).hex().encode())
+    (tmp_path / "cut.log.gz").write_bytes(packed[: len(packed) * 9 // 10])
+    assert_refused(run("import", "--amd-log", "cut.log.gz", "-o", "x"), tmp_path, "the compressed data is damaged")
 
 
 def test_nothing_but_nuls_is_no_log(run: Run, tmp_path: Path) -> None:
