@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import errno
 import os
+from collections.abc import Callable
+from io import BytesIO
 from pathlib import Path
 
 import pytest
 
 from tracecorr.model.checksum import Checksum
+from tracecorr.model.errors import InputError
 from tracecorr.store import raw
 
 
@@ -38,3 +42,17 @@ def test_blocks_are_shared_where_the_file_system_can(tmp_path: Path, monkeypatch
     assert raw.copy_in(source, target, seen).read_bytes() == b"one\n"
     # A log that is still written to has grown since.
     assert (seen.size, seen.text()) == raw.describe_file(target)
+
+
+@pytest.mark.parametrize("read", [raw.read_head, lambda path: list(raw.read_chunks(path))], ids=["head", "chunks"])
+def test_what_a_disk_does_not_give_is_not_called_damaged_compression(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, read: Callable[[Path], object]
+) -> None:
+    class Broken(BytesIO):
+        def read(self, size: int | None = -1, /) -> bytes:
+            raise OSError(errno.EIO, os.strerror(errno.EIO), size)
+
+    monkeypatch.setattr(raw, "open_decompressed", lambda _: Broken())
+    with pytest.raises(InputError, match="Input/output error") as raised:
+        read(tmp_path / "plain.log")
+    assert "compressed" not in raised.value.next_step

@@ -87,6 +87,8 @@ def read_chunks(path: Path, chunk_bytes: int = CHUNK_BYTES) -> Iterator[bytes]:
 
 
 def _explain_damage(path: Path, error: Exception) -> InputError:
+    if isinstance(error, OSError) and not isinstance(error, gzip.BadGzipFile):
+        return explain_unread(path, error)
     return InputError(f"cannot read {path}: {error}", "the compressed data is damaged; copy the file again")
 
 

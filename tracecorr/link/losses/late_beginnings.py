@@ -40,9 +40,8 @@ def list_late_logs(events: pl.DataFrame, ends: pl.DataFrame | None = None) -> pl
     every = list_groups(rows, ["file", "process"]).select(late).to_series().all()
     asked = select_marked(rows, _OF_LOG if every else _OF_LOG & late)
     ends = list_command_ends(asked) if ends is None or asked.height < rows.height else ends
-    rows = asked
     early = ends.filter("early").select("file", "process")
-    found = early, _list_late_exits(rows, events), _list_late_packets(rows), _list_late_deletions(rows)
+    found = early, _list_late_exits(asked, events), _list_late_packets(asked), _list_late_deletions(asked)
     return pl.concat(found).select(LOG_OF_PROCESS).to_series().unique()
 
 
@@ -98,11 +97,11 @@ def _list_late_exits(rows: pl.DataFrame, events: pl.DataFrame) -> pl.DataFrame:
 def _list_late_packets(rows: pl.DataFrame) -> pl.DataFrame:
     """Return file, process of packets of rings whose first packets, and whose Created lines, are not in the log."""
     is_asked = (pl.col("layer") == "aql") & pl.col("ring").is_not_null() & (pl.col("clock") != "mono_raw")
-    is_packet, made, ring = pl.col("name").is_in(PACKET_KINDS), pl.col("name") == QUEUE_CREATED, _RING
-    packets = rows.select(*ring, pl.col("packet_index", "layer", "name", "clock")).filter(is_asked & is_packet)
-    rings = packets.group_by(ring).agg(low=pl.col("packet_index").min()).filter(pl.col("low") > 0)
-    created = rows.select(*ring, pl.col("layer", "name", "clock")).filter(is_asked & made)
-    return rings.join(created, on=ring, how="anti", nulls_equal=True).select("file", "process")
+    is_packet, made = pl.col("name").is_in(PACKET_KINDS), pl.col("name") == QUEUE_CREATED
+    packets = rows.select(*_RING, "packet_index", "layer", "name", "clock").filter(is_asked & is_packet)
+    rings = packets.group_by(_RING).agg(low=pl.col("packet_index").min()).filter(pl.col("low") > 0)
+    created = rows.select(*_RING, "layer", "name", "clock").filter(is_asked & made)
+    return rings.join(created, on=_RING, how="anti", nulls_equal=True).select("file", "process")
 
 
 def _list_late_deletions(rows: pl.DataFrame) -> pl.DataFrame:
