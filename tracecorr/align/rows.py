@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 
 from tracecorr import native
 from tracecorr.align.bounds import Ints, Mask
+from tracecorr.model.arrow import take_column
 from tracecorr.model.kinds import PACKET_KINDS
 
 # No file of a capture is that long (128 TiB), so file and offset fit one number.
@@ -239,10 +240,7 @@ class Places:
 
     def find(self, frame: pl.DataFrame, offset: str = "offset") -> pl.Series:
         """Return the row that each row of `frame` names by its columns file and `offset`; null where there is none."""
-        found: pl.Series = pl.from_arrow(  # type: ignore[assignment]
-            native.find_rows(self.keys, self.rows, _place_keys(frame, offset))
-        )
-        return found
+        return take_column(native.find_rows(self.keys, self.rows, _place_keys(frame, offset)))
 
 
 def _place_keys(frame: pl.DataFrame, offset: str) -> Ints:

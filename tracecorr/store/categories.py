@@ -11,6 +11,7 @@ import polars as pl
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from tracecorr.model.arrow import take_column
 from tracecorr.model.columns import CAT
 
 
@@ -25,7 +26,7 @@ def read_categories(files: Sequence[pq.ParquetFile], name: str) -> pl.Series | p
     """
     groups = list(_read_groups(files, name))
     # As long as these are there, a category keeps its number.
-    texts = pl.concat([pl.Series(dtype=pl.String), *map(_list_texts, groups)]).cast(CAT)
+    texts = pl.concat([pl.Series(dtype=pl.String), *(take_column(group.dictionary) for group in groups)]).cast(CAT)
     values = texts.unique()
     if values.is_empty() or (len(values) == 1 and not any(group.null_count for group in groups)):
         return pl.lit(values.first(), CAT).alias(name)
@@ -41,11 +42,6 @@ def _read_groups(files: Sequence[pq.ParquetFile], name: str) -> Iterator[pa.Dict
             yield from file.read_row_group(number, [name], use_threads=False).column(0).chunks
 
 
-def _list_texts(group: pa.DictionaryArray) -> pl.Series:
-    texts: pl.Series = pl.from_arrow(group.dictionary)  # type: ignore[assignment]
-    return texts
-
-
 def _number(group: pa.DictionaryArray, numbers: npt.NDArray[np.uint32]) -> pl.Series:
     """Return the number of each row's category, given those of the group's texts."""
     indices, count = group.indices, len(group)
@@ -55,7 +51,4 @@ def _number(group: pa.DictionaryArray, numbers: npt.NDArray[np.uint32]) -> pl.Se
     at = np.frombuffer(places, np.int32, indices.offset + count)
     # Where a row is null any number may stand.
     taken = pa.py_buffer(numbers.take(at, mode="clip"))
-    codes: pl.Series = pl.from_arrow(  # type: ignore[assignment]
-        pa.Array.from_buffers(pa.uint32(), count, [valid, taken], indices.null_count, indices.offset)
-    )
-    return codes
+    return take_column(pa.Array.from_buffers(pa.uint32(), count, [valid, taken], indices.null_count, indices.offset))

@@ -9,6 +9,7 @@ import numpy.typing as npt
 import polars as pl
 import pyarrow as pa
 
+from tracecorr.model.arrow import take_column
 from tracecorr.parse.digits import Ints
 from tracecorr.parse.text import Codes, Text
 
@@ -71,7 +72,7 @@ class GeneralNames:
         """Return the codes of ASCII messages, one behind the other in `data`."""
         starts = pa.py_buffer(np.concatenate((np.zeros(1, np.int64), np.cumsum(size))))
         texts = pa.LargeStringArray.from_buffers(len(size), starts, pa.py_buffer(data))
-        reduced = pl.Series(pl.from_arrow(texts)).str.replace_all(_VARIABLE, "#")
+        reduced = take_column(texts).str.replace_all(_VARIABLE, "#")
         rows = pl.DataFrame({"text": reduced, "row": np.arange(len(size))})
         found = rows.group_by("text", maintain_order=True).agg("row")
         codes = np.empty(len(size), np.int64)
