@@ -185,7 +185,7 @@ def _named(column: str, starts: pl.DataFrame) -> pl.Expr:
 
 
 def _fill_truth(launches: pl.DataFrame, made: Simulation) -> pl.DataFrame:
-    """Return launches with the true index, kernel and time of its command's line where these were not found."""
+    """Return launches with the true index, kernel, queue, and time of the command's line where these were not found."""
     moments = made.moments.select("file", "offset", "line", enqueue_ns=pl.col("true_ns") // 1000 * 1000)
     packets, kernels = (made.truth[name].join(moments, on=["file", "offset"]) for name in ("packets", "kernels"))
     at = 2 * pl.col("line")
@@ -193,11 +193,13 @@ def _fill_truth(launches: pl.DataFrame, made: Simulation) -> pl.DataFrame:
     joined = launches
     for told in (
         packets.select(at=at, packet_index="index"), kernels.select(at=at, kernel_name="kernel"),
+        *(packets.select(name, at=at).select("at", name) for name in ("ring", "swq", "log_id")),
         commands.select(at="to_at", enqueue_ns=pl.col("enqueue_ns").cast(pl.Int64)),
     ):  # fmt: skip
         name = told.columns[1]
         joined = joined.join(told, on="at", how="left", maintain_order="left", suffix="_told")
-        joined = joined.with_columns(pl.coalesce(name, f"{name}_told")).drop(f"{name}_told")
+        joined = joined.with_columns(pl.coalesce(name, pl.col(f"{name}_told").cast(joined.schema[name])))
+        joined = joined.drop(f"{name}_told")
     return joined
 
 

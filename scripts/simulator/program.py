@@ -329,6 +329,10 @@ class HipThread(Thread):
     def _barrier(
         self, thread: Thread, stream: Stream, kind: str, command: int, signal: Signal | None, wait: Signal | None
     ) -> Iterator[float]:
+        if self.worker:
+            # What the worker was given before goes before it into the ring.
+            thread.now = max(thread.now, self.worker.now)
+            yield thread.now
         index = stream.queue.index
         stream.queue.index += 1
         # The store comes first, the line follows.
@@ -392,6 +396,7 @@ class HipThread(Thread):
         duration = self.machine.random.uniform(2e3, 3e4) if kind == "dispatch" else 100.0
         queue.waiting.append(Packet(line, index, duration, signal, [wait] if wait else []))
         if line >= 0:
-            self.machine.record.truth.packets.append((line, queue.ring, index, self.process.number))
+            names = queue.ring, queue.swq, queue.log_id
+            self.machine.record.truth.packets.append((line, *names, index, self.process.number))
             self.machine.record.truth.packet_queues.append((queue, line))
         return line

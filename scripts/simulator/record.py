@@ -48,7 +48,7 @@ class Truth:
     queue_gpus: list[tuple[int, int, int]] = field(default_factory=list)
     dependencies: list[tuple[int, int]] = field(default_factory=list)
     completions: list[tuple[int, int]] = field(default_factory=list)
-    packets: list[tuple[int, int, int, int]] = field(default_factory=list)
+    packets: list[tuple[int, int, int, int, int, int]] = field(default_factory=list)
     kernels: list[tuple[int, str]] = field(default_factory=list)
     gpu: list[tuple[int, float, float]] = field(default_factory=list)
     threads: list[tuple[int, int, int, int]] = field(default_factory=list)

@@ -230,10 +230,9 @@ def _truth(record: Recorder, moments: pl.DataFrame) -> dict[str, pl.DataFrame]:
         truth[name] = _place_pairs(getattr(record.truth, name), places)
     made = [(queue.made, line) for queue, line in record.truth.packet_queues]
     truth["owners"] = _place_pairs(made, places)
-    packets = pl.DataFrame(
-        record.truth.packets,
-        schema={"line": pl.Int64, "ring": pl.UInt64, "index": pl.Int64, "process": pl.Int64}, orient="row",
-    )  # fmt: skip
+    queue = {"ring": pl.UInt64, "swq": pl.UInt64, "log_id": pl.Int64}
+    columns = {"line": pl.Int64, **queue, "index": pl.Int64, "process": pl.Int64}
+    packets = pl.DataFrame(record.truth.packets, schema=columns, orient="row")
     truth["packets"] = packets.join(places, on="line").drop("line")
     kernels = pl.DataFrame(record.truth.kernels, schema={"line": pl.Int64, "kernel": pl.String}, orient="row")
     truth["kernels"] = kernels.join(places, on="line").drop("line")
