@@ -13,7 +13,7 @@ from tracecorr.align.build import fit_clocks
 from tracecorr.align.clock_map import ClockMap
 from tracecorr.align.evidence import ClockEvidence
 from tracecorr.align.place import place_records
-from tracecorr.align.rows import fold_constants, number_groups, select_source
+from tracecorr.align.rows import number_groups, select_source
 from tracecorr.align.steps import find_steps, widen_reads
 from tracecorr.link.losses.trace_losses import list_trace_losses
 from tracecorr.link.losses.unreadable import list_damaged, list_unreadable
@@ -212,7 +212,7 @@ def _align(
 
     Returns: threads and processes; all rows, as the only frame of a list; the clock maps.
     """
-    held = [fold_constants(parts.read_events())]
+    held = [parts.read_events()]
     exact = list_exact(capture.info)
     owners = find_owners(select_source(held[0], "ftrace", OWNER_COLUMNS), parts.args, seen.named, exact)
     held = [set_owners(held.pop(), owners)]
@@ -233,7 +233,7 @@ def _align(
     if again.log_threads["tid"].count() == identities.log_threads["tid"].count():
         return identities, [records], maps
     del records  # large
-    records, maps = _fit(set_owners(fold_constants(parts.read_events()), owners), parts, again, capture)
+    records, maps = _fit(set_owners(parts.read_events(), owners), parts, again, capture)
     return again, [records], maps
 
 

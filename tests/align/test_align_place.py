@@ -6,6 +6,8 @@ from typing import Any
 
 import numpy as np
 import polars as pl
+from hypothesis import given
+from hypothesis import strategies as st
 
 from tracecorr.align.bounds import Bounds
 from tracecorr.align.clock_map import ClockMap, fit_clock_map
@@ -55,6 +57,19 @@ def test_each_row_is_on_its_own_clock_and_all_are_in_time_order() -> None:
 def test_rows_of_one_moment_are_in_the_order_of_their_files() -> None:
     rows = [{"file": 1, "offset": 5}, {"file": 0, "offset": 9}, {"file": 1, "offset": 2}]
     assert [(row["file"], row["offset"]) for row in place({"amd_log:mono": SAME}, *rows)] == [(0, 9), (1, 2), (1, 5)]
+
+
+@given(
+    st.lists(st.tuples(st.integers(0, 9), st.integers(0, 1), st.integers(0, 9)), min_size=1, max_size=12, unique=True)
+)
+def test_all_columns_are_put_in_the_order_of_times(rows: list[tuple[int, int, int]]) -> None:
+    """Few rows that move, and many."""
+    given = [{"stamp_ns": at, "file": file, "offset": offset, "name": f"{at}"} for at, file, offset in rows]
+    for shift, clock in ((0, SAME), (5, ClockMap("same_clock", shift_ns=5))):
+        placed = place({"amd_log:mono": clock}, *given)
+        told = [(row["stamp_ns"], row["file"], row["offset"], row["ts_ns"], row["name"]) for row in placed]
+        assert told == [(at, file, offset, at + shift, f"{at}") for at, file, offset in sorted(rows)]
+        assert [row["event"] for row in placed] == list(range(len(rows)))
 
 
 def test_start_and_end_have_each_their_own_offset() -> None:

@@ -68,6 +68,20 @@ def test_groups_are_counted_and_spanned(rows: list[tuple[int, int, int, bool]], 
     assert highest.tolist() == [max(row[2] for row in rows if row[0] == number) for number in known]
 
 
+_MOMENT = st.tuples(st.integers(0, 4) | _NEAR, st.sampled_from([0, 1, 2**16 - 1]), _NEAR)
+
+
+@given(st.lists(_MOMENT, max_size=12))
+def test_rows_that_are_not_in_order_take_their_places_among_themselves(rows: list[tuple[int, int, int]]) -> None:
+    at, file, offset = (np.array([row[i] for row in rows], kind) for i, kind in enumerate((int, np.uint16, int)))
+    found = native.find_unordered(at, file, offset).tolist()
+    assert found == [
+        n for n, row in enumerate(rows) if any(one > row for one in rows[:n]) or any(one < row for one in rows[n + 1 :])
+    ]
+    placed = dict(enumerate(rows)) | dict(zip(found, sorted(rows[n] for n in found), strict=True))
+    assert list(placed.values()) == sorted(rows)
+
+
 _KEYS = st.lists(st.integers(-5, 60), max_size=40)
 
 

@@ -51,6 +51,16 @@ def test_blocks_become_one_file(tmp_path: Path) -> None:
     assert (tmp_path / "amd_log-0.parquet").stat().st_size < 8 * len(whole)
 
 
+def test_columns_of_one_value_are_read_without_their_rows(tmp_path: Path) -> None:
+    """Most of them are told by no row, or lack in the file."""
+    frame = _events(0, 1000).with_columns(pid=pl.lit(7, pl.UInt32))
+    part = write_part(tmp_path, "amd_log-0", iter([Block(frame.head(400)), Block(frame.tail(600))]))
+    given = Parts([SourcePart("amd_log", (0, 1), part)]).read_events()
+    assert _texts(given.select(frame.columns)).equals(_texts(frame))
+    told = {"stamp_ns", "offset", "length", "name", "tid", "packet_index"}
+    assert {name for name in given.columns if given.select(name).estimated_size() > 100} == told
+
+
 def test_dictionaries_of_several_frames_are_one(tmp_path: Path) -> None:
     frames = [pl.DataFrame({"name": pl.Series(texts).cast(pl.Categorical)}) for texts in (["b", "a"], ["c", "b"], [])]
     with FrameWriter(tmp_path / "x") as out:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import polars as pl
 
+from tracecorr import native
 from tracecorr.align.bounds import Ints
 from tracecorr.align.clock_map import ClockMap
 from tracecorr.align.rows import list_constants, number_groups
@@ -30,9 +31,13 @@ def place_records(records: pl.DataFrame, maps: dict[str, ClockMap]) -> pl.DataFr
     keys = [f"{source}:{clock or 'unknown'}" for source, clock in clocks.cast(pl.String).iter_rows()]
     fitting = [maps[key] for key in keys] or [ClockMap("same_clock")]
     placed = _place(times, fitting[0]) if len(fitting) == 1 else _place_each(times, codes, fitting)
-    columns = [pl.concat([records.drop(*_SPENT, "flags"), placed], how="horizontal")]
+    # Stamps that are on the common clock already are put in order once.
+    own = len(fitting) == 1 and _is_common(fitting[0]) and not times["stamp_ns"].null_count()
+    time = "stamp_ns" if own else "ts_ns"
+    columns = [pl.concat([records.drop(*_SPENT, "flags"), placed.drop("ts_ns") if own else placed], how="horizontal")]
     del records, times, codes, placed
-    return _in_order(columns.pop()).with_columns(event=pl.int_range(pl.len()))
+    ordered = _in_order(columns.pop(), time)
+    return ordered.select(pl.all().exclude("ts_ns"), ts_ns=time, event=pl.int_range(pl.len()))
 
 
 def _place_each(times: pl.DataFrame, codes: Ints, maps: list[ClockMap]) -> pl.DataFrame:
@@ -42,14 +47,25 @@ def _place_each(times: pl.DataFrame, codes: Ints, maps: list[ClockMap]) -> pl.Da
     return placed[np.argsort(np.concatenate(rows))]
 
 
-def _in_order(placed: pl.DataFrame) -> pl.DataFrame:
-    order = np.lexsort([placed[name].to_numpy() for name in ("offset", "file", "ts_ns")])
-    moved = np.flatnonzero(order != np.arange(len(order)))
-    if not len(moved):
+def _list_moves(placed: pl.DataFrame, time: str) -> tuple[Ints, Ints]:
+    """Return the places whose row changes when all are in order, and the row that comes to each."""
+    keys = [placed[name].to_numpy() for name in (time, "file", "offset")]
+    places = native.find_unordered(*keys)
+    rows = places[np.lexsort([key[places] for key in reversed(keys)])]
+    is_moved = rows != places
+    return places[is_moved], rows[is_moved]
+
+
+def _in_order(placed: pl.DataFrame, time: str) -> pl.DataFrame:
+    places, order = _list_moves(placed, time)
+    if not len(places):
         return placed
-    names, many = placed.columns, 2 * len(moved) > len(order)
-    to, rows = (pl.Series(places.astype(np.uint32)) for places in (moved, order if many else order[moved]))
-    del order, moved
+    names, many = placed.columns, 2 * len(places) > placed.height
+    if many:
+        moved, order = order, np.arange(placed.height)
+        order[places] = moved
+    to, rows = (pl.Series(numbers.astype(np.uint32)) for numbers in (places, order))
+    del places, order
     ordered = placed.select(list_constants(placed))
     columns = [placed.drop_in_place(name) for name in names if name not in ordered.columns]
     del placed
@@ -71,12 +87,13 @@ def _place(piece: pl.DataFrame, clock: ClockMap) -> pl.DataFrame:
     timeless = piece["stamp_ns"].null_count() > 0
     # What is the same in all rows stays a literal, which takes no memory.
     placed = piece.select(
-        "flags", "stamp_ns", ts_ns=pl.lit(stamps) + offset, end_ns=pl.col("end_stamp_ns") + end_offset,
+        "flags", "stamp_ns", ts_ns=_shifted(pl.lit(stamps), offset, clock),
+        end_ns=_shifted(pl.col("end_stamp_ns"), end_offset, clock),
         err_lo_ns=_error("step_lo_ns", below, clock, timeless=timeless),
         err_hi_ns=_error("step_hi_ns", above, clock, timeless=timeless),
     )  # fmt: skip
     return placed.select(
-        "ts_ns", "err_lo_ns", "err_hi_ns", dur_ns=_duration(timeless=timeless), flags=_flags(placed, clock)
+        "ts_ns", "err_lo_ns", "err_hi_ns", dur_ns=_duration(placed, timeless=timeless), flags=_flags(placed, clock)
     )
 
 
@@ -87,10 +104,20 @@ def _offset_at(clock: ClockMap, stamps: pl.Series) -> tuple[pl.Expr, ...]:
     return tuple(pl.lit(pl.Series(values)) for values in clock.offset_at(stamps.to_numpy()))
 
 
-def _duration(*, timeless: bool) -> pl.Expr:
+def _is_common(clock: ClockMap) -> bool:
+    return clock.curve is None and not clock.shift_ns
+
+
+def _shifted(stamps: pl.Expr, offset: pl.Expr, clock: ClockMap) -> pl.Expr:
+    # What need not be moved is not copied.
+    return stamps if _is_common(clock) else stamps + offset
+
+
+def _duration(placed: pl.DataFrame, *, timeless: bool) -> pl.Expr:
     """Return end minus start; null where the start has no time, or lies behind the end."""
-    dur = pl.col("end_ns") - pl.col("ts_ns")
-    whole = pl.when(dur >= 0).then(dur)
+    lasted = placed["end_ns"] - placed["ts_ns"]
+    dur = pl.lit(lasted)
+    whole = pl.when(dur >= 0).then(dur) if (lasted < 0).any() else dur
     return pl.when(pl.col("stamp_ns").is_not_null()).then(whole) if timeless else whole
 
 

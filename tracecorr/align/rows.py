@@ -84,13 +84,13 @@ def list_constants(frame: pl.DataFrame) -> list[str]:
     if frame.is_empty():
         return []
     ends = frame.select(pl.col(name).first().eq_missing(pl.col(name).last()) for name in frame.columns)
-    likely = [column.name for column in ends.iter_columns() if column.item()]
-    values = {name: pl.col(name).to_physical() for name in likely}
-    alike = frame.select(
-        ((value.null_count() == pl.len()) | ((value.null_count() == 0) & (value.min() == value.max()))).alias(name)
-        for name, value in values.items()
-    )
-    return [column.name for column in alike.iter_columns() if column.item()]
+    nulls = dict(zip(frame.columns, frame.null_count().row(0), strict=True))
+    likely = [
+        column.name for column in ends.iter_columns() if column.item() and nulls[column.name] in (0, frame.height)
+    ]
+    values = {name: pl.col(name).to_physical() for name in likely if not nulls[name]}
+    alike = frame.select((value.min() == value.max()).alias(name) for name, value in values.items())
+    return [name for name in likely if nulls[name] or alike[name].item()]
 
 
 def append_rows(frame: pl.DataFrame, rows: pl.DataFrame) -> pl.DataFrame:
@@ -106,13 +106,14 @@ def append_rows(frame: pl.DataFrame, rows: pl.DataFrame) -> pl.DataFrame:
     lacking = rows.clear(many).select(pl.all().exclude(own))
     joined = pl.DataFrame(height=many + rows.height)
     return joined.with_columns(
-        _fold(pl.concat([(frame if name in own else lacking).drop_in_place(name), rows[name]]).rechunk())
+        fold_column(pl.concat([(frame if name in own else lacking).drop_in_place(name), rows[name]]))
         for name in rows.columns
     )
 
 
-def _fold(column: pl.Series) -> pl.Series | pl.Expr:
-    return _as_literal(column) if list_constants(column.to_frame()) else column
+def fold_column(column: pl.Series) -> pl.Series | pl.Expr:
+    """Return a column in one piece, or as a literal where it holds one value throughout: that takes no memory."""
+    return _as_literal(column) if list_constants(column.to_frame()) else column.rechunk()
 
 
 def _as_literal(column: pl.Series) -> pl.Expr:

@@ -9,6 +9,7 @@ from tracecorr.native.arrays import address
 from tracecorr.native.groups import (
     count_groups,
     find_rows,
+    find_unordered,
     find_unsure,
     number_values,
     search_near,
@@ -47,7 +48,7 @@ __all__ = [
     "ASK_RESULT", "FITS", "IS_CUT", "IS_TOLD", "MOST_NUMBERS", "NO_FORM", "NO_FRONT", "CallRowsOf", "ClassesOf",
     "Described", "HashTable", "LayoutOf", "Lines", "Records", "Scanned", "ShapesOf", "Texts", "address", "code_spans",
     "count_groups", "count_times", "count_units_in", "describe_rows", "end_calls", "fill_numbers", "find_lines",
-    "find_pairs", "find_rows", "find_starts", "find_unsure", "gather", "gather_texts", "hash_spans", "keep_rows",
-    "list_numbers", "match_lines", "number_values", "scan_lines", "search_near", "set_lanes", "span_groups",
-    "spread_fields",
+    "find_pairs", "find_rows", "find_starts", "find_unordered", "find_unsure", "gather", "gather_texts", "hash_spans",
+    "keep_rows", "list_numbers", "match_lines", "number_values", "scan_lines", "search_near", "set_lanes",
+    "span_groups", "spread_fields",
 ]  # fmt: skip

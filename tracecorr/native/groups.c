@@ -112,6 +112,29 @@ void span_groups(i64 count, const void *group, int width, const i64 *low, const 
     }
 }
 
+static inline int is_before(const i64 *at, const uint16_t *file, const i64 *offset, i64 one, i64 other) {
+    return at[one] != at[other]       ? at[one] < at[other]
+           : file[one] != file[other] ? file[one] < file[other]
+                                      : offset[one] < offset[other];
+}
+
+/* Mark the rows that belong before one in front of them, or behind one that follows, by time, file and offset: all
+ * others have their places, whatever is done with these. `marks` begin as zeros. */
+void mark_unordered(i64 count, const i64 *at, const uint16_t *file, const i64 *offset, u8 *marks) {
+    for (i64 row = 1, last = 0; row < count; row++) {
+        if (is_before(at, file, offset, row, last))
+            marks[row] = 1;
+        else
+            last = row;
+    }
+    for (i64 row = count - 2, first = count - 1; row >= 0; row--) {
+        if (is_before(at, file, offset, first, row))
+            marks[row] = 1;
+        else
+            first = row;
+    }
+}
+
 /* Return the first place of sorted keys that are not less than a wanted one; from `at` on it is searched both ways. */
 static inline i64 search_from(const i64 *keys, i64 size, i64 wanted, i64 at) {
     i64 low = at, high = at, step = 1;

@@ -73,6 +73,18 @@ def span_groups(group: Groups, first: Ints, low: Ints, high: Ints) -> tuple[Ints
     return lowest, highest
 
 
+def find_unordered(at: Ints, file: npt.NDArray[np.uint16], offset: Ints) -> Ints:
+    """Return the rows that are not in the order of time, file and offset: among themselves they take their places.
+
+    Args:
+        at, file, offset: of each row.
+    """
+    at, file, offset = as_ints(at), np.ascontiguousarray(file, np.uint16), as_ints(offset)
+    marks = np.zeros(len(at), np.bool_)
+    KERNEL.mark_unordered(len(at), *map(address, (at, file, offset, marks)))
+    return np.flatnonzero(marks)
+
+
 def search_near(keys: Ints, wanted: Ints) -> Ints:
     """Return what `np.searchsorted` does; neighbours of `wanted` most often belong near each other."""
     keys, wanted = as_ints(keys), as_ints(wanted)

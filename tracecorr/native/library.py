@@ -42,6 +42,7 @@ _ARGUMENTS = {
     ),
     "count_groups": (_INT, _POINTER, ctypes.c_int, *[_POINTER] * 3),
     "span_groups": (_INT, _POINTER, ctypes.c_int, *[_POINTER] * 4),
+    "mark_unordered": (_INT, *[_POINTER] * 4),
     "search_near": (_INT, _POINTER, _INT, *[_POINTER] * 2),
     "find_rows": (_INT, _POINTER, _INT, *[_POINTER] * 4),
     "find_unsure": (_INT, _POINTER, ctypes.c_int, *[_POINTER] * 4, _INT, *[_POINTER] * 2, _INT, *[_POINTER] * 2),

@@ -12,6 +12,7 @@ from pathlib import Path
 import polars as pl
 import pyarrow.parquet as pq
 
+from tracecorr.align.rows import fold_column
 from tracecorr.model import schema
 from tracecorr.model.parts import Block
 from tracecorr.store.categories import read_categories
@@ -45,12 +46,11 @@ class StoredPart:
         table, wanted = _TABLES[name].schema, list(columns or _TABLES[name].schema)
         file = pl.scan_parquet(self.paths[name])
         held = file.collect_schema().keys()
-        # Of columns that its source never tells a file has none.
-        lacking = [pl.lit(None, table[column]).alias(column) for column in table.keys() - held]
-        file = file.with_columns(lacking)
         rows = pl.DataFrame(height=file.select(pl.len()).collect().item())
+        # Of columns that its source never tells a file has none.
+        lacking = [pl.lit(None, table[column]).alias(column) for column in wanted if column not in held]
         coded = [column for column in wanted if column in held and table[column] == schema.CAT]
-        others = [column for column in wanted if column not in coded]
+        others = [column for column in wanted if column in held and column not in coded]
         # What is read comes in pieces, and is put together in a copy: column by column, where both are large.
         small = sum(path.stat().st_size for path in self.paths[name]) < _SMALL_BYTES
         turns = [others] if small else [[column] for column in others]
@@ -58,7 +58,7 @@ class StoredPart:
         with ExitStack() as stack:
             files = [stack.enter_context(pq.ParquetFile(path)) for path in self.paths[name]] if coded else []
             categories = (read_categories(files, column) for column in coded)
-            return rows.with_columns(chain(read, categories)).select(wanted)
+            return rows.with_columns(chain(lacking, read, categories)).select(wanted)
 
 
 @dataclass(frozen=True)
@@ -131,7 +131,8 @@ def _join(frames: list[pl.DataFrame], empty: pl.DataFrame) -> pl.DataFrame:
 
 
 def _in_one_piece(column: pl.Series) -> pl.Series | pl.Expr:
-    # A source leaves many columns empty; as literals they take no memory, whatever is done to their frame.
+    if column.dtype.is_integer() or column.dtype == schema.CAT:
+        return fold_column(column)
     empty = column.null_count() == len(column)
     return pl.lit(None, column.dtype).alias(column.name) if empty else column.rechunk()
 
