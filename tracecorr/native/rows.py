@@ -99,7 +99,7 @@ def gather(
         null: the value that stands for null.
         via: of each row the one whose value it takes, -1 = null.
     """
-    taken, bits = np.empty(len(rows), dtype), np.zeros(-(-len(rows) // 8), np.uint8)
+    taken, bits = np.empty(len(rows), dtype), np.empty(-(-len(rows) // 8), np.uint8)
     taking = _GATHERS[values.dtype, taken.dtype]
     through = None if via is None else address(via)
     nulls = taking(len(rows), address(rows), through, address(values), null, address(taken), address(bits))
@@ -118,6 +118,6 @@ def gather_texts(
 
     Returns: -1 as the last one where a text has no number yet.
     """
-    taken, bits = np.empty(len(rows), np.int32), np.zeros(-(-len(rows) // 8), np.uint8)
+    taken, bits = np.empty(len(rows), np.int32), np.empty(-(-len(rows) // 8), np.uint8)
     places = map(address, (rows, codes, numbers, taken, bits))
     return taken, bits, KERNEL.gather_texts(len(rows), *places)

@@ -159,7 +159,8 @@ def write_part(folder: Path, name: str, blocks: Iterator[Block]) -> StoredPart:
             for table, writer in writers.items():
                 writer.write(block.table(table))
             for table, rows in small.items():
-                rows.append(getattr(block, table))
+                if len(given := getattr(block, table)):
+                    rows.append(given)
     stored = {table: [path] for table, path in paths.items()}
     return StoredPart(stored, **{table: pl.concat([_SMALL[table].empty(), *rows]) for table, rows in small.items()})
 

@@ -152,7 +152,10 @@ class Args:
         columns = Columns(table, len(offset))
         columns.add("file", np.full(len(offset), file, np.uint16))
         columns.add("offset", offset[order])
-        columns.add_array("key", Texts(keys).column(np.repeat(np.array(number_of, np.int32), counts), order))
+        key_of = np.repeat(np.array(number_of, np.int32), counts)
+        columns.add_array(
+            "key", pa.DictionaryArray.from_arrays(pa.array(key_of[order]), pa.array(keys, pa.string()), safe=False)
+        )
         values = np.concatenate([*self._values, np.zeros(len(self._texts), np.uint64)])
         columns.add("u64", values[order], order < numbers)
         if self._texts:

@@ -73,8 +73,10 @@ class Joiner:
     def join(self, rows: Rows, position: int, *, is_last: bool) -> Joined:
         """Return what belongs together in some rows, when the file is read up to byte `position`."""
         has_no_tid = np.array([t.tid is None for t in self._records.threads], np.bool_)
+        # Mostly all lines without one look alike: they are of the first thread.
+        shared = has_no_tid[rows["thread"]] if has_no_tid[1:].any() else rows["thread"] == 0
         own = {name: rows[name] for name in ("lane", "name", "kind", "offset", "stamp", "is_rocr")}
-        records = native.Records(**own, shared=has_no_tid[rows["thread"]], passed=rows["is_passed"])
+        records = native.Records(**own, shared=shared, passed=rows["is_passed"])
         kind, name = own["kind"], own["name"]
         is_leaf = (name == self._leaves[0]) | (name == self._leaves[1])
         partner, following = pair(records, is_leaf, rows["is_doubtful"])

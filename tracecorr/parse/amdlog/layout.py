@@ -204,9 +204,10 @@ class Layouts:
         """Remember layouts and gaps of records that were read without them; `message` is before a colour."""
         rows = np.stack((mark - start, size, message - mark), axis=1)
         good = (rows[:, 0] + rows[:, 2] + FORM_BYTES <= _HEAD_BYTES) & (rows[:, 0] >= 17) & (rows[:, 2] > 0)
-        layouts, place = np.unique(rows[good], axis=0, return_inverse=True)
-        thread, start = thread[good], start[good]
-        for i, (before, digits, gap) in enumerate(layouts.tolist()):
+        rows, thread, start = rows[good], thread[good], start[good]
+        # Each number is at most `_HEAD_BYTES`.
+        _, first, place = np.unique(rows @ _APART, return_index=True, return_inverse=True)
+        for i, (before, digits, gap) in enumerate(rows[first].tolist()):
             layout = Layout(before, digits, gap)
             if layout not in self._known:
                 if len(self._known) == _MOST_LAYOUTS:
@@ -230,6 +231,7 @@ def _join(parts: list[Matched]) -> Matched:
     return joined.take(np.argsort(joined.line, kind="stable"))
 
 
+_APART = np.array([1 << 16, 1 << 8, 1])
 # The only message that begins with another character; what else does may be a prefix of another layout.
 _GRAPH = b"[hipGraph] "
 _WORD = np.zeros(256, np.bool_)

@@ -306,7 +306,9 @@ def _pieces_of(text: Text, start: Ints, end: Ints, rows: Ints) -> _Pieces:
 def _split_of(text: Text, start: Ints, end: Ints, bare: Ints, matched: Matched) -> Split:
     """Return the lines that fit a layout as records."""
     none = np.zeros(len(start), np.bool_)
-    used = len(start), int((np.minimum(end + 1, text.stop) - start).sum())
+    # Behind the last line of a file no newline may stand.
+    newlines = len(end) - (len(end) > 0 and int(end[-1]) == text.stop)
+    used = len(start), int(end.sum()) - int(start.sum()) + newlines
     stamp = matched.stamp * 1000
     return Split(start, bare, stamp, matched.thread, matched.message, matched.what, none, none.copy(), used)
 
@@ -341,8 +343,10 @@ def _search(text: Text, lines: _Pieces) -> _Pieces:
 
 
 def _is_multi_line(text: Text, record: int) -> bool:
-    head = text.slice(record, record + 160)
-    return bool(_MULTI_LINE.search(head, 0, 40)) or _SOURCE_TEXT in head.split(b"\n", 1)[0]
+    if _MULTI_LINE.search(text.raw, record, record + 40):
+        return True
+    found = text.raw.find(_SOURCE_TEXT, record, record + 160)
+    return found >= 0 and text.raw.find(b"\n", record, found) < 0
 
 
 def _skipped(text: Text, others: _Pieces, records: Ints, goes_on: bool) -> dict[str, tuple[int, int]]:

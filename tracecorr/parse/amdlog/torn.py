@@ -11,10 +11,10 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
-from functools import lru_cache
 
 import numpy as np
 
+from tracecorr import native
 from tracecorr.parse.amdlog import wholeness
 from tracecorr.parse.amdlog.wraps import Wraps, join_known_end, without_cut_number
 from tracecorr.parse.digits import Ints, Mask
@@ -26,6 +26,8 @@ _COLOUR, _COLOUR_END = b"\x1b[32m ", b"\x1b[0m"
 _MOST_LINES = 8
 # So many lines may hold the rest of a wrapped record: 4095 bytes at 64 columns.
 _MOST_WRAPPED = 64
+# So many messages are remembered.
+_MOST_KNOWN = 1 << 12
 # A message so short may be the beginning of any other.
 _SHORT = 24
 # What a record begins with; behind a colon and a blank the rest of one may follow.
@@ -68,6 +70,8 @@ class Joiner:
 
     def __init__(self, width: int = 0) -> None:
         self._wraps = Wraps(width)
+        # Of each message (by its hash, and whether it is in colour) whether it may be a part of one.
+        self._lacking: dict[int, bool] = {}
 
     @property
     def width(self) -> int:
@@ -92,18 +96,24 @@ class Joiner:
         behind = others.record[lines]
         # A record before it on its line may go on, too.
         is_alone = ~torn[behind] & ~((behind > 0) & torn[behind - 1])
-        columns = (lines, behind, is_alone, message[behind], end[behind])
-        for line, record, alone, at, stop in zip(*(column.tolist() for column in columns), strict=True):
-            if alone and not self._may_go_on(text, at, stop):
+        begins, ends = message[behind], end[behind]
+        is_green = text.starts_with(begins - len(_COLOUR), _COLOUR)
+        columns = (lines, behind, is_alone, begins, ends, native.hash_spans(text.bytes, begins, ends) ^ is_green)
+        for line, record, alone, at, stop, known in zip(*(column.tolist() for column in columns), strict=True):
+            if alone and not self._wraps.width and not self._lacks_end(text, at, stop, known):
                 continue
             last = min(line + _MOST_WRAPPED, len(other_start))
             spans = [(int(other_start[i]), int(other_end[i])) for i in range(line, last) if others.record[i] == record]
             yield from self._join_behind(text, record, line, spans, message, end, torn)
 
-    def _may_go_on(self, text: Text, at: int, end: int) -> bool:
-        """Tell whether something of a record may stand on the lines behind it."""
-        is_coloured = text.slice(at - len(_COLOUR), at) == _COLOUR
-        return self._wraps.width > 0 or _lacks_end(text.slice(at, end), is_coloured)
+    def _lacks_end(self, text: Text, at: int, end: int, known: int) -> bool:
+        """Tell whether a message, whose hash is known, may be a part of one; many records have the same message."""
+        lacks = self._lacking.get(known)
+        if lacks is None:
+            if len(self._lacking) == _MOST_KNOWN:
+                self._lacking.clear()
+            lacks = self._lacking[known] = _lacks_end(text.slice(at, end), is_coloured(text, at))
+        return lacks
 
     def _join_behind(
         self, text: Text, head: int, line: int, spans: list[tuple[int, int]], message: Ints, end: Ints, torn: Mask
@@ -152,9 +162,8 @@ def _candidates(text: Text, head: int, message: Ints, end: Ints, torn: Mask) -> 
             return
 
 
-@lru_cache(maxsize=256)
 def _lacks_end(head: bytes, is_coloured: bool) -> bool:
-    """Tell whether a message may be a part of one; few are, and many records have the same message."""
+    """Tell whether a message may be a part of one; few are."""
     return bool(
         _is_cut(head)
         or len(head) < _SHORT
