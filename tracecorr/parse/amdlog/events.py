@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from itertools import count
+
 import numpy as np
 import pyarrow as pa
 
@@ -46,22 +48,23 @@ class TableMaker:
         columns = Columns(schema.PART_EVENTS, len(emitted))
         self._add_common(columns, rows, emitted)
         self._add_calls(columns, rows, emitted, joined.partner)
-        columns.add("depth", np.minimum(joined.depth[emitted], 0xFFFF))
+        columns.add("depth", np.minimum(joined.depth, 0xFFFF).astype(np.uint16)[emitted])
         columns.add_rows("parent_offset", rows["offset"], emitted, via=joined.parent)
         return columns.table()
 
     def _add_common(self, columns: Columns, rows: Rows, emitted: Ints) -> None:
         """Add what every row has."""
-        thread = rows["thread"][emitted].astype(np.int64)
+        thread = rows["thread"].astype(np.int64)
         pids = np.array([-1 if t.pid is None else t.pid for t in self._threads], np.int64)
-        has_tid = np.array([t.tid is not None for t in self._threads], np.bool_)[thread]
+        no_tid = next(n for n in count() if all(t.tid != n for t in self._threads))
+        tids = np.array([no_tid if t.tid is None else t.tid for t in self._threads], np.uint64)
         columns.add("file", np.full(len(emitted), self._file, np.uint16))
         columns.add_rows("stamp_ns", rows["stamp"], emitted)
         columns.add_array("clock", self._clocks.column(rows["is_rocr"].astype(np.int32), emitted))
         for name, texts in self._texts.items():
             columns.add_array(name, texts.column(rows[name].astype(np.int32, copy=False), emitted))
-        columns.add_rows("pid", pids, thread, -1)
-        columns.add("tid", np.array([t.tid or 0 for t in self._threads], np.uint64)[thread], has_tid)
+        columns.add_rows("pid", pids, emitted, -1, via=thread)
+        columns.add_rows("tid", tids, emitted, no_tid, via=thread)
         for name in _NUMBERS:
             if rows.has(name):
                 columns.add_rows(name, rows[name], emitted, NULLS[name])

@@ -56,7 +56,7 @@ class Joined:
         """Return the rows that the next block needs again."""
         held = self.held
         kept = np.flatnonzero(self.stays_open | self.folds.waiting | held.rows)
-        carried = rows.take(kept)
+        carried = rows.take(kept).without_nulls()
         carried["is_old"] = np.zeros(len(kept), np.bool_)
         carried["is_held"], carried["is_passed"] = held.rows[kept], held.passed[kept]
         return carried

@@ -63,6 +63,12 @@ class Rows:
         """Return the given rows, in that order, with some of the columns."""
         return Rows(len(rows), {name: self[name].take(rows) for name in self._columns if name in columns})
 
+    def without_nulls(self) -> Rows:
+        """Return the rows without the columns that are null throughout, which nobody needs to look at again."""
+        return Rows(
+            len(self), {name: column for name in self._columns if ((column := self[name]) != NULLS[name]).any()}
+        )
+
     def behind(self, others: Rows) -> Rows:
         """Return these rows with as many others before them as there is room for; both share their memory."""
         for name in {**others._columns, **self._columns}:
