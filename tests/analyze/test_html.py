@@ -61,6 +61,19 @@ def test_every_example_of_a_query_runs(name: str) -> None:
     assert isinstance(run_sql(tables_of(make_run()), find_example(name)), pl.DataFrame)
 
 
+def test_a_call_that_launches_many_kernels_is_one_of_the_slowest() -> None:
+    run = make_run()
+    known = {"kind": "dispatch", "kernel": 0, "call_ns": 5_000, "return_ns": 9_000_000}
+    run["events"] += [
+        {"event": 60, "layer": "hip", "name": "hipGraphLaunch", "ts_ns": 5_000},
+        *({"event": 61 + n, "layer": "syscall", "name": "futex", "chain": 60, "dur_ns": 7} for n in range(2)),
+    ]
+    run["launches"] += [{**known, "event": 70 + n, "call_event": 60, "packet_ns": 6_000 + n} for n in range(30)]
+    first, *others = run_sql(tables_of(run), find_example("slowest-launches")).rows()
+    assert first == (60, "hipGraphLaunch", "gemm", 30, 8_995_000, 1_000, 2, 14)
+    assert others and others[0][1] == "hipLaunchKernel"
+
+
 def test_examples_leave_no_kernel_out_and_call_no_number_a_failure() -> None:
     run = make_run()
     run["launches"][1]["kernel"] = None

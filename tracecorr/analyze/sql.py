@@ -12,8 +12,11 @@ from tracecorr.model import schema
 from tracecorr.model.errors import InputError, explain_damage
 from tracecorr.model.results import NOT_YET, NUMBER, SUCCEEDED
 
-# A quoted text or name, or a comment, is left alone; a hex literal outside of them becomes decimal.
-_HEX_OR_QUOTED = re.compile(r"'(?:[^']|'')*'|\"[^\"]*\"|--[^\n]*|/\*.*?\*/|\b0[xX][0-9a-fA-F]+\b", re.DOTALL)
+# A quoted text or name, or a comment, is left alone; a number with a point or in hex outside of them is rewritten.
+_QUOTED = r"'(?:[^']|'')*'|\"[^\"]*\"|--[^\n]*|/\*.*?\*/"
+_NUMBER_OR_QUOTED = re.compile(
+    rf"{_QUOTED}|(?P<hex>\b0[xX][0-9a-fA-F]+\b)|(?P<point>(?<![\w.])(?:\d+\.\d*|\.\d+)(?![\w.]))", re.DOTALL
+)
 
 _QUOTED_HEX = re.compile(r"'(0[xX][0-9a-fA-F]+)'")
 # The one column that SQL takes for a word of its own, where it follows a comma.
@@ -40,23 +43,33 @@ def run_sql(tables: Tables, sql: str) -> pl.DataFrame:
     small = pl.col(pl.UInt32, pl.UInt16).cast(pl.Int64)
     frames = {t: tables(t).with_columns(pl.col(pl.Categorical).cast(pl.String), small) for t in schema.TABLES}
     try:
-        rows = pl.SQLContext(frames).execute(replace_hex(sql), eager=True)
+        rows = pl.SQLContext(frames).execute(rewrite_numbers(sql), eager=True)
     except pl.exceptions.PolarsError as error:
         if damage := explain_damage(error):
             raise damage from error
         reason = next(iter(str(error).splitlines()), "")
         quoted = _QUOTED_HEX.search(sql)
         steps = [f"write {quoted[1]} without quotes: addresses are numbers"] if quoted else []
-        if _OFFSET.search(_HEX_OR_QUOTED.sub("", sql)):
+        if _OFFSET.search(_NUMBER_OR_QUOTED.sub("", sql)):
             steps.append('write the column "offset" in double quotes: SQL has a word of that name')
         steps.append("tracecorr query --schema lists tables and columns")
         raise InputError(f"the query failed: {reason}", "; ".join(steps)) from error
     return addresses_as_text(rows)
 
 
-def replace_hex(sql: str) -> str:
-    """Return `sql` with its `0x...` numbers as decimals: SQL takes them for binary text."""
-    return _HEX_OR_QUOTED.sub(lambda m: str(int(m[0], 16)) if m[0][:2] in ("0x", "0X") else m[0], sql)
+def rewrite_numbers(sql: str) -> str:
+    """Return `sql` with its `0x...` numbers as decimals, which SQL takes for binary text, and its `1000.0` as floats.
+
+    Polars takes a number with a point for a decimal, whose quotients have six digits behind it: by 1000000000.0,
+    nanoseconds would be whole microseconds.
+    """
+    return _NUMBER_OR_QUOTED.sub(_rewrite_number, sql)
+
+
+def _rewrite_number(found: re.Match[str]) -> str:
+    if found["hex"]:
+        return str(int(found["hex"], 16))
+    return f"{found['point']}e0" if found["point"] else found[0]
 
 
 # What an example has more of a dataset, whose tables all have `node`.
@@ -70,10 +83,15 @@ EXAMPLES: dict[str, tuple[str, str]] = {
         "ORDER BY queue",
     ),
     "slowest-launches": (
-        "the 20 slowest launches by the time in their HIP call",
-        "SELECT /* l.node, */ l.event, k.display AS kernel, l.return_ns - l.call_ns AS call_duration_ns "
-        "FROM launches l LEFT JOIN kernels k ON l.kernel = k.kernel "
-        "WHERE l.kind = 'dispatch' AND l.return_ns IS NOT NULL ORDER BY call_duration_ns DESC LIMIT 20",
+        "the 20 slowest HIP calls that dispatch kernels, with their system calls; kernels of a graph share one",
+        "SELECT /* l.node, */ l.call_event, c.name AS hip_call, MIN(k.display) AS a_kernel, COUNT(*) AS dispatches, "
+        "MAX(l.return_ns - l.call_ns) AS call_duration_ns, MIN(l.packet_ns - l.call_ns) AS to_first_packet_ns, "
+        "MAX(s.n) AS syscalls, MAX(s.ns) AS in_syscalls_ns "
+        "FROM launches l JOIN events c ON l.call_event = c.event LEFT JOIN kernels k ON l.kernel = k.kernel "
+        "LEFT JOIN (SELECT chain, COUNT(*) AS n, SUM(dur_ns) AS ns FROM events WHERE layer IN ('syscall', 'ioctl') "
+        "GROUP BY chain) s ON l.call_event = s.chain "
+        "WHERE l.kind = 'dispatch' AND l.return_ns IS NOT NULL GROUP BY /* l.node, */ l.call_event, c.name "
+        "ORDER BY call_duration_ns DESC, l.call_event LIMIT 20",
     ),
     "kernels": (
         "dispatches by kernel and queue",
