@@ -10,6 +10,7 @@ from tracecorr.analyze.frames import Tables
 from tracecorr.analyze.values import addresses_as_text
 from tracecorr.model import schema
 from tracecorr.model.errors import InputError, explain_damage
+from tracecorr.model.kinds import GRAPH_CALL
 from tracecorr.model.results import NOT_YET, NUMBER, SUCCEEDED
 
 # A quoted text or name, or a comment, is left alone; a number with a point or in hex outside of them is rewritten.
@@ -115,6 +116,29 @@ EXAMPLES: dict[str, tuple[str, str]] = {
         "SELECT kind, COUNT(*) AS n, MIN(doorbell_ns - packet_ns) AS min_ns, AVG(doorbell_ns - packet_ns) AS mean_ns, "
         "MAX(doorbell_ns - packet_ns) AS max_ns FROM launches WHERE doorbell_evidence = 'recorded' "
         "GROUP BY kind ORDER BY kind",
+    ),
+    "launch-latency": (
+        "P50 and P99 from HIP call to packet, recorded doorbell and GPU start, by stream and kernel, without graphs",
+        "SELECT /* l.node, */ l.stream, k.display AS kernel, COUNT(*) AS dispatches, "
+        "QUANTILE_DISC(l.packet_ns - l.call_ns, 0.5) AS packet_p50_ns, "
+        "QUANTILE_DISC(l.packet_ns - l.call_ns, 0.99) AS packet_p99_ns, "
+        "QUANTILE_DISC(d.doorbell_ns - l.call_ns, 0.5) AS doorbell_p50_ns, "
+        "QUANTILE_DISC(d.doorbell_ns - l.call_ns, 0.99) AS doorbell_p99_ns, "
+        "QUANTILE_DISC(l.gpu_start_ns - l.call_ns, 0.5) AS gpu_start_p50_ns, "
+        "QUANTILE_DISC(l.gpu_start_ns - l.call_ns, 0.99) AS gpu_start_p99_ns "
+        "FROM launches l LEFT JOIN kernels k ON l.kernel = k.kernel "
+        "LEFT JOIN events c ON l.call_event = c.event "
+        "LEFT JOIN (SELECT event, doorbell_ns FROM launches WHERE doorbell_evidence = 'recorded') d "
+        f"ON l.event = d.event WHERE l.kind = 'dispatch' AND COALESCE(c.name, '') NOT LIKE '{GRAPH_CALL}%' "
+        "GROUP BY /* l.node, */ l.stream, k.display ORDER BY dispatches DESC, l.stream, kernel",
+    ),
+    "waits-for": (
+        "which stream's packets and copies waited for a signal of which other's, and how often",
+        "SELECT /* b.node, */ b.stream AS waiting_stream, b.queue AS waiting_queue, b.kind AS waiting_kind, "
+        "a.stream AS of_stream, a.queue AS of_queue, a.kind AS of_kind, COUNT(*) AS waits FROM links k "
+        "JOIN launches a ON k.from_event = a.event JOIN launches b ON k.to_event = b.event "
+        "WHERE k.rule = 'signal_dependency' "
+        "GROUP BY /* b.node, */ b.stream, b.queue, b.kind, a.stream, a.queue, a.kind ORDER BY waits DESC",
     ),
     "unlinked": (
         "why launches lack a link",
