@@ -46,6 +46,14 @@ def test_page_of_an_empty_capture_has_no_plot() -> None:
     page = render_report_html(summarize_capture("x", tables), draw_report_figures(tables))
     assert len(page) < 100_000
     assert "no AMD log" in page
+    assert "<code>tracecorr hqd</code>" in page and "`" not in page
+
+
+def test_commands_in_answers_are_code() -> None:
+    run = make_run()
+    run["launches"] = [row for row in run["launches"] if row["kind"] != "dispatch"]
+    page = without_plotly(render_report_html(summarize_capture("x", tables_of(run)), {}))
+    assert "<code>tracecorr experiment preempt</code>" in page and "`" not in page
 
 
 def test_the_page_of_a_comparison_holds_findings_and_plots() -> None:
