@@ -46,9 +46,12 @@ def export_verb(
         Path | None, typer.Option("--output", "-o", metavar="PATH", help="File to write; a folder for tables.")
     ] = None,
     start: Annotated[
-        str | None, typer.Option(metavar="TIME", help="From this time after the first event: 1.5s, 20ms.")
+        str | None,
+        typer.Option(metavar="TIME", help="Only what begins from this time after the first event on: 1.5s, 20ms."),
     ] = None,
-    end: Annotated[str | None, typer.Option(metavar="TIME", help="Up to this time after the first event.")] = None,
+    end: Annotated[
+        str | None, typer.Option(metavar="TIME", help="Only what begins before this time after the first event.")
+    ] = None,
     only: Annotated[
         list[str] | None,
         typer.Option(
