@@ -105,6 +105,17 @@ EXAMPLES: dict[str, tuple[str, str]] = {
         "SELECT c.name AS hip_call, i.name AS ioctl, COUNT(*) AS n, SUM(i.dur_ns) AS total_ns FROM events i "
         "JOIN events c ON i.chain = c.event WHERE i.layer = 'ioctl' GROUP BY c.name, i.name ORDER BY n DESC",
     ),
+    "kernel-time-of-calls": (
+        "time of the outermost HIP calls, and what of it their threads spent in ioctls and other system calls",
+        "SELECT c.name AS hip_call, COUNT(*) AS calls, SUM(c.dur_ns) AS total_ns, SUM(s.ioctls) AS ioctls, "
+        "SUM(s.ioctl_ns) AS in_ioctls_ns, SUM(s.others) AS other_syscalls, SUM(s.other_ns) AS in_other_syscalls_ns "
+        "FROM events c LEFT JOIN (SELECT chain, SUM(CASE WHEN layer = 'ioctl' THEN 1 ELSE 0 END) AS ioctls, "
+        "SUM(CASE WHEN layer = 'ioctl' THEN dur_ns ELSE 0 END) AS ioctl_ns, "
+        "SUM(CASE WHEN layer = 'syscall' THEN 1 ELSE 0 END) AS others, "
+        "SUM(CASE WHEN layer = 'syscall' THEN dur_ns ELSE 0 END) AS other_ns "
+        "FROM events WHERE layer IN ('ioctl', 'syscall') GROUP BY chain) s ON c.event = s.chain "
+        "WHERE c.layer = 'hip' AND c.chain = c.event AND c.source <> 'rocprof' GROUP BY c.name ORDER BY total_ns DESC",
+    ),
     "failed": (
         "calls and ioctls that failed",
         "SELECT /* node, */ layer, name, result, COUNT(*) AS n FROM events WHERE layer IN ('hip', 'ioctl') "
