@@ -218,6 +218,13 @@ def test_the_conditions_of_a_capture_are_told(
     assert told["cost of an event"].startswith("not measured")
 
 
+def test_calls_of_a_profile_are_no_log() -> None:
+    events = [{"event": 0, "ts_ns": 0, "layer": "hip", "name": "hipFree", "source": "rocprof"}]
+    side = Side("a", tables_of({"events": events}))
+    told = compare_captures(side, side).frame("conditions").to_dicts()
+    assert next(row["a"] for row in told if row["condition"] == "AMD_LOG_LEVEL") == "no log"
+
+
 def test_a_level_that_prints_copies_and_no_packets_is_told() -> None:
     copies = make_run()
     copies["launches"] = [row for row in copies["launches"] if row["kind"] == "copy"]
