@@ -114,11 +114,13 @@ def _export_trace(capture: Capture, target: Target, path: Path, selection: Selec
 
 def _export_speedscope(capture: Capture, path: Path, selection: Selection) -> None:
     from tracecorr.export.files import open_fresh
-    from tracecorr.export.speedscope import write_speedscope
+    from tracecorr.export.speedscope import count_brief, write_speedscope
 
     with open_fresh(path) as stream:
         calls = write_speedscope(capture.table_by_node, stream, selection, capture.name)
     say(f"{calls} calls of threads")
+    if brief := count_brief(capture.table_by_node, selection):
+        say(f"{brief} calls that took less than a step of their clock are left out: they have no width")
     say("next step: open it at https://www.speedscope.app (it stays in your browser)")
 
 
