@@ -124,6 +124,12 @@ def test_a_launch_with_set_up_work_is_not_compared(sample: Capture) -> None:
     assert figure is not None and max(figure.data[0].x) == steady.max() != took["us"].max()
 
 
+def test_a_latency_that_only_one_side_has_is_named(sample: Capture) -> None:
+    empty = {name: sample.table(name).clear() for name in ("launches", "events", "kernels", "queues")}
+    figure = charts.overlay_latency([("one", sample.table), ("other", lambda name: empty[name])])
+    assert figure is not None and [line.name for line in figure.data] == ["one"] and figure.layout.showlegend
+
+
 class TestInTheBrowser:
     """Leads in the browser."""
 

@@ -242,7 +242,8 @@ def overlay_latency(sides: Sequence[tuple[str, Tables]]) -> go.Figure | None:
             lines.append(_line(name, [(v or 0) / 1e3 for v in values], [100 * s for s in shares], []))
     title = "HIP call to packet: share of steady dispatches that took at most ..."
     figure = _figure(title, lines, x="us", y="percent")
-    return figure if figure is None else figure.update_xaxes(type="log")
+    # A line alone has no legend, and would not tell whose it is.
+    return figure if figure is None else figure.update_xaxes(type="log").update_layout(showlegend=True)
 
 
 # --- shared ---------------------------------------------------------------------------------------
