@@ -102,7 +102,7 @@ def test_a_side_without_a_source_is_named() -> None:
     log = tables_of({"files": [{"file": 0, "source": "amd_log"}]})
     both = tables_of({"files": [{"file": 0, "source": "amd_log"}, {"file": 1, "source": "ftrace"}]})
     found = compare_captures(Side("a", log), Side("b", both)).findings
-    assert found[0].startswith("A has no kernel trace: its ioctls")
+    assert found[0].startswith("A has no kernel trace: no ioctls")
     assert not any("HIP log" in line for line in found)
     assert any("no latency is compared" in line for line in found)
     neither = compare_captures(Side("a", tables_of({})), Side("b", tables_of({}))).findings
@@ -216,6 +216,13 @@ def test_the_conditions_of_a_capture_are_told(
     told = {row["condition"]: row["a"] for row in compare_captures(side, side).frame("conditions").to_dicts()}
     assert (told["AMD_LOG_LEVEL"], told["kernel trace"], told["doorbell probe"]) == (level, trace, probe)
     assert told["cost of an event"].startswith("not measured")
+
+
+def test_calls_of_a_profile_are_no_log() -> None:
+    events = [{"event": 0, "ts_ns": 0, "layer": "hip", "name": "hipFree", "source": "rocprof"}]
+    side = Side("a", tables_of({"events": events}))
+    told = compare_captures(side, side).frame("conditions").to_dicts()
+    assert next(row["a"] for row in told if row["condition"] == "AMD_LOG_LEVEL") == "no log"
 
 
 def test_a_level_that_prints_copies_and_no_packets_is_told() -> None:

@@ -275,6 +275,21 @@ def test_waits_and_hsa_calls() -> None:
     assert summarize_hsa_calls(events).select("source", "name", "calls").rows() == [("rocprof", "hsa_signal_create", 1)]
 
 
+def test_a_call_waits_where_a_wait_lies_in_it() -> None:
+    events = table(
+        "events",
+        *({"event": n, "layer": "hip", "name": "hipFree", "dur_ns": 10 * (n + 1)} for n in range(3)),
+        {"event": 3, "layer": "hip", "name": "hipFreeAsync", "dur_ns": 10},
+        *({"event": 4 + n, "layer": "signal", "name": "host_wait", "chain": 1} for n in range(2)),
+        {"event": 6, "layer": "signal", "name": "set_handler", "chain": 0},
+        {"event": 7, "layer": "ioctl", "name": "AMDKFD_IOC_WAIT_EVENTS", "dur_ns": 5, "chain": 2},
+    )
+    rows = summarize_waits(events).select("layer", "name", "waits", "total_ns").rows()
+    assert rows[0] == ("hip", "hipFree", 2, 50) and [name for _, name, *_ in rows[1:]] == [
+        "AMDKFD_IOC_WAIT_EVENTS", "host_wait",
+    ]  # fmt: skip
+
+
 def test_pauses_are_those_between_packets_of_one_queue() -> None:
     packets = [
         {"event": i, "kind": "dispatch", "queue": 0, "packet_ns": t} for i, t in enumerate((0, 10, 20, 1_000_000))

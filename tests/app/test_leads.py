@@ -11,6 +11,7 @@ import pytest
 from browsing import needs_browser, open_at, press, state_of, wait_for_address, wait_idle
 from synthetic import SyntheticCapture, make_capture
 
+from tracecorr.analyze.steady import list_setup_calls
 from tracecorr.app import chain, charts, detail, index
 from tracecorr.app.filters import Filters
 from tracecorr.app.find import Finder
@@ -111,6 +112,22 @@ def test_latencies_are_compared_of_dispatches_alone() -> None:
     capture.tables["launches"] = pl.concat([launches, slow.select(launches.columns).cast(dict(launches.schema))])
     figure = charts.overlay_latency([("one", capture.table)])
     assert figure is not None and max(figure.data[0].x) == took.max()
+
+
+def test_a_launch_with_set_up_work_is_not_compared(sample: Capture) -> None:
+    """The first launch of a kernel loads its code."""
+    launches = sample.table("launches").filter(pl.col("kind").cast(pl.String) == "dispatch").collect()
+    took = launches.select("call_event", us=(pl.col("packet_ns") - pl.col("call_ns")) / 1e3)
+    setup = list_setup_calls(sample.table("events")).select(call_event="chain")
+    steady = took.join(setup, on="call_event", how="anti")["us"].drop_nulls()
+    figure = charts.overlay_latency([("one", sample.table)])
+    assert figure is not None and max(figure.data[0].x) == steady.max() != took["us"].max()
+
+
+def test_a_latency_that_only_one_side_has_is_named(sample: Capture) -> None:
+    empty = {name: sample.table(name).clear() for name in ("launches", "events", "kernels", "queues")}
+    figure = charts.overlay_latency([("one", sample.table), ("other", lambda name: empty[name])])
+    assert figure is not None and [line.name for line in figure.data] == ["one"] and figure.layout.showlegend
 
 
 class TestInTheBrowser:

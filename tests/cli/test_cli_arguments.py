@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tracecorr.analyze.sql import replace_hex
+from tracecorr.analyze.sql import rewrite_numbers
 from tracecorr.cli.arguments import expand_greedy, take_flag
 
 
@@ -35,11 +35,16 @@ def test_flag_is_taken_before_the_double_dash_only() -> None:
 
 @given(st.integers(0, 2**64 - 1))
 def test_hex_numbers_become_decimal(number: int) -> None:
-    assert replace_hex(f"SELECT * FROM queues WHERE hwq={number:#x}") == f"SELECT * FROM queues WHERE hwq={number}"
+    assert rewrite_numbers(f"SELECT * FROM queues WHERE hwq={number:#x}") == f"SELECT * FROM queues WHERE hwq={number}"
 
 
 @pytest.mark.parametrize(
     "sql", ["SELECT '0x10'", 'SELECT "0x10" FROM a', "SELECT 1 -- 0x10", "SELECT a0x10", "SELECT 'it''s 0x10'"]
 )
 def test_quoted_hex_stays(sql: str) -> None:
-    assert replace_hex(sql) == sql
+    assert rewrite_numbers(sql) == sql
+
+
+def test_numbers_with_a_point_become_floats() -> None:
+    sql = "SELECT dur_ns / 1000.0, .5, 1., t.a, 1.5e3, 'v1.0', \"b.1\" FROM t /* 1.0 */"
+    assert rewrite_numbers(sql) == sql.replace("1000.0", "1000.0e0").replace(".5, 1.,", ".5e0, 1.e0,")

@@ -96,6 +96,13 @@ def test_numbers_that_json_lacks_are_null_in_it(run: Run) -> None:
 
 
 @pytest.mark.usefixtures("capture")
+def test_no_digit_of_a_number_is_cut(run: Run) -> None:
+    sql = "SELECT AVG(4978495614585) AS mean, COUNT(*) * 0 + 1 / 1000000000.0 AS s FROM queues"
+    assert run("query", "x", sql).out.splitlines()[-1].split() == ["|", "4978495614585", "|", "0.000000001", "|"]
+    assert json.loads(run("query", "x", sql, "--format", "json").out) == [{"mean": 4978495614585.0, "s": 1e-9}]
+
+
+@pytest.mark.usefixtures("capture")
 def test_report_is_markdown_and_json(run: Run) -> None:
     text = run("report", "x").out
     assert text.startswith("# x\n")

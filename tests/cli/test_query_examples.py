@@ -4,16 +4,19 @@ from __future__ import annotations
 
 import json
 import shutil
+from collections.abc import Callable
 from pathlib import Path
 
+import polars as pl
 import pytest
 
 from tracecorr.analyze.sql import EXAMPLES
 from tracecorr.cli import main
 from tracecorr.pipeline import make_dataset
+from tracecorr.store import Capture
 
 # Sums over all nodes.
-_SUMS = {"ioctls-in-calls", "doorbell-delay", "unlinked", "copies", "links"}
+_SUMS = {"ioctls-in-calls", "kernel-time-of-calls", "doorbell-delay", "unlinked", "copies", "links"}
 
 
 @pytest.fixture(scope="module")
@@ -54,3 +57,46 @@ def test_what_is_printed_can_be_asked(fleet: Path, sample: Path, capsys: pytest.
         for sql in queries:
             _ask(capsys, str(path), sql)
     assert _ask(capsys, "--examples") == _ask(capsys, "no-such-capture", "--examples") == printed
+
+
+def test_latencies_are_those_of_the_launches(
+    copy_sample: Callable[[str], Path], capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Percentiles are values that occurred; what the dispatches of graphs took is no latency of theirs."""
+    graphs = copy_sample("streams-graph")
+    capture = Capture.open(graphs)
+    calls = capture.table("events").select(call_event="event", call=pl.col("name").cast(pl.String))
+    rows = capture.table("launches").join(calls, on="call_event").filter(
+        pl.col("kind") == "dispatch", ~pl.col("call").str.starts_with("hipGraphLaunch")
+    ).collect()  # fmt: skip
+    told = json.loads(_ask(capsys, str(graphs), "--example", "launch-latency", "--format", "json"))
+    assert sum(row["dispatches"] for row in told) == rows.height > 0
+    by_stream: dict[int, list[dict[str, int]]] = {}
+    for row in told:
+        by_stream.setdefault(row["stream"], []).append(row)
+    for stream, parts in by_stream.items():
+        took = rows.filter(pl.col("stream") == stream).select(ns=pl.col("doorbell_ns") - pl.col("call_ns"))["ns"]
+        assert max(part["doorbell_p99_ns"] for part in parts) == took.max()  # of fewer than 100 it is the largest
+
+
+def test_waits_of_streams_are_those_of_the_links(
+    copy_sample: Callable[[str], Path], capsys: pytest.CaptureFixture[str]
+) -> None:
+    graphs = copy_sample("streams-graph")
+    links = Capture.open(graphs).table("links").filter(pl.col("rule") == "signal_dependency").collect()
+    told = json.loads(_ask(capsys, str(graphs), "--example", "waits-for", "--format", "json"))
+    assert sum(row["waits"] for row in told) == links.height > 0
+
+
+def test_system_calls_count_in_the_call_around_them(sample: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    events = Capture.open(sample).table("events").with_columns(pl.col("layer", "name").cast(pl.String)).collect()
+    told = json.loads(_ask(capsys, str(sample), "--example", "kernel-time-of-calls", "--format", "json"))
+    calls = events.filter(pl.col("layer") == "hip").select(chain="event", call="name")
+    inside = events.join(calls, on="chain").group_by("call", "layer").agg(pl.len(), pl.col("dur_ns").sum())
+    counted = {(row[0], row[1]): row[2:] for row in inside.rows()}
+    assert any(row["ioctls"] for row in told)
+    for row in told:
+        for layer, count, ns in (
+            ("ioctl", "ioctls", "in_ioctls_ns"), ("syscall", "other_syscalls", "in_other_syscalls_ns")
+        ):  # fmt: skip
+            assert (row[count] or 0, row[ns] or 0) == counted.get((row["hip_call"], layer), (0, 0))

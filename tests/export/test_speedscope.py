@@ -8,7 +8,7 @@ from io import BytesIO
 import polars as pl
 
 from tracecorr.export.selection import Selection
-from tracecorr.export.speedscope import write_speedscope
+from tracecorr.export.speedscope import count_brief, write_speedscope
 from tracecorr.store import Capture
 
 
@@ -63,3 +63,12 @@ def test_a_part_of_it(capture: Capture) -> None:
 
 def test_a_selection_of_nothing_has_no_profile(capture: Capture) -> None:
     assert written(capture, Selection(layers=("drm_sched",)))["profiles"] == []
+
+
+def test_calls_of_no_width_are_counted(capture: Capture) -> None:
+    """A text trace has whole us: its short system calls begin and end at the same one."""
+    calls = capture.table("events").filter(pl.col("dur_ns").is_not_null(), pl.col("thread").is_not_null()).collect()
+    brief = count_brief(capture.table, Selection())
+    assert brief == calls.filter(pl.col("dur_ns") == 0).height > 0
+    shown = calls.filter(pl.col("layer").cast(pl.String).is_in(("marker", "hip", "hsa", "syscall", "ioctl")))
+    assert write_speedscope(capture.table, BytesIO(), Selection(), "x") + brief == shown.height

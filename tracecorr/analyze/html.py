@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from html import escape
 
 import plotly.graph_objects as go
@@ -34,7 +34,7 @@ def render_report_html(report: Report, figures: Mapping[str, go.Figure]) -> str:
         _list(describe_summary(report)),
         *(("<h2>Machine and run</h2>", _list(report.run)) if report.run else ()),
         "<h2>Answers</h2>",
-        *(f"<h3>{escape(a.question)}</h3>{_list(a.lines)}" for a in report.answers),
+        *(f"<h3>{escape(a.question)}</h3>{_list(a.lines, _prose)}" for a in report.answers),
         "<h2>Verdicts</h2>",
         _verdicts(report.verdicts),
         *_plots(figures),
@@ -111,7 +111,7 @@ def _section(section: Section) -> str:
     if section.missing:
         parts.append(f'<p class="missing">Missing: {_prose(section.missing)}.</p>')
     if section.frame.is_empty():
-        parts.append("" if section.missing else f"<p>{escape(section.nothing)}</p>")
+        parts.append("" if section.missing else f"<p>{_prose(section.nothing)}</p>")
         return "\n".join(parts)
     if section.evidence:
         parts.append(f'<p class="note">How it is known: {_prose(section.evidence)}.</p>')
@@ -143,5 +143,5 @@ def _table_of(heads: Iterable[str], rows: Iterable[str]) -> str:
     return f'<div class="wide"><table><tr>{head}</tr>{"".join(rows)}</table></div>'
 
 
-def _list(lines: Iterable[str]) -> str:
-    return "<ul>" + "".join(f"<li>{escape(line)}</li>" for line in lines) + "</ul>"
+def _list(lines: Iterable[str], render: Callable[[str], str] = escape) -> str:
+    return "<ul>" + "".join(f"<li>{render(line)}</li>" for line in lines) + "</ul>"

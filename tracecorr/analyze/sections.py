@@ -275,7 +275,9 @@ def _path_sections(evidence: Evidence, sources: set[str]) -> Iterator[Section]:
         "waits",
         "Waits",
         summarize_waits(events),
-        "recorded: calls and ioctls with their durations; waits on a signal are lines without one",
+        "recorded: calls and ioctls with their durations; waits on a signal are lines without one. Calls are those "
+        "whose name says that they wait, of others (`hipFree`) those in which a wait lies (derived); what else they do "
+        "is part of their time",
         explain_lack(sources, "waits", log=True),
     )
 

@@ -10,10 +10,14 @@ from tracecorr.analyze.frames import Tables
 from tracecorr.analyze.values import addresses_as_text
 from tracecorr.model import schema
 from tracecorr.model.errors import InputError, explain_damage
+from tracecorr.model.kinds import GRAPH_CALL
 from tracecorr.model.results import NOT_YET, NUMBER, SUCCEEDED
 
-# A quoted text or name, or a comment, is left alone; a hex literal outside of them becomes decimal.
-_HEX_OR_QUOTED = re.compile(r"'(?:[^']|'')*'|\"[^\"]*\"|--[^\n]*|/\*.*?\*/|\b0[xX][0-9a-fA-F]+\b", re.DOTALL)
+# A quoted text or name, or a comment, is left alone; a number with a point or in hex outside of them is rewritten.
+_QUOTED = r"'(?:[^']|'')*'|\"[^\"]*\"|--[^\n]*|/\*.*?\*/"
+_NUMBER_OR_QUOTED = re.compile(
+    rf"{_QUOTED}|(?P<hex>\b0[xX][0-9a-fA-F]+\b)|(?P<point>(?<![\w.])(?:\d+\.\d*|\.\d+)(?![\w.]))", re.DOTALL
+)
 
 _QUOTED_HEX = re.compile(r"'(0[xX][0-9a-fA-F]+)'")
 # The one column that SQL takes for a word of its own, where it follows a comma.
@@ -40,23 +44,33 @@ def run_sql(tables: Tables, sql: str) -> pl.DataFrame:
     small = pl.col(pl.UInt32, pl.UInt16).cast(pl.Int64)
     frames = {t: tables(t).with_columns(pl.col(pl.Categorical).cast(pl.String), small) for t in schema.TABLES}
     try:
-        rows = pl.SQLContext(frames).execute(replace_hex(sql), eager=True)
+        rows = pl.SQLContext(frames).execute(rewrite_numbers(sql), eager=True)
     except pl.exceptions.PolarsError as error:
         if damage := explain_damage(error):
             raise damage from error
         reason = next(iter(str(error).splitlines()), "")
         quoted = _QUOTED_HEX.search(sql)
         steps = [f"write {quoted[1]} without quotes: addresses are numbers"] if quoted else []
-        if _OFFSET.search(_HEX_OR_QUOTED.sub("", sql)):
+        if _OFFSET.search(_NUMBER_OR_QUOTED.sub("", sql)):
             steps.append('write the column "offset" in double quotes: SQL has a word of that name')
         steps.append("tracecorr query --schema lists tables and columns")
         raise InputError(f"the query failed: {reason}", "; ".join(steps)) from error
     return addresses_as_text(rows)
 
 
-def replace_hex(sql: str) -> str:
-    """Return `sql` with its `0x...` numbers as decimals: SQL takes them for binary text."""
-    return _HEX_OR_QUOTED.sub(lambda m: str(int(m[0], 16)) if m[0][:2] in ("0x", "0X") else m[0], sql)
+def rewrite_numbers(sql: str) -> str:
+    """Return `sql` with its `0x...` numbers as decimals, which SQL takes for binary text, and its `1000.0` as floats.
+
+    Polars takes a number with a point for a decimal, whose quotients have six digits behind it: by 1000000000.0,
+    nanoseconds would be whole microseconds.
+    """
+    return _NUMBER_OR_QUOTED.sub(_rewrite_number, sql)
+
+
+def _rewrite_number(found: re.Match[str]) -> str:
+    if found["hex"]:
+        return str(int(found["hex"], 16))
+    return f"{found['point']}e0" if found["point"] else found[0]
 
 
 # What an example has more of a dataset, whose tables all have `node`.
@@ -70,10 +84,15 @@ EXAMPLES: dict[str, tuple[str, str]] = {
         "ORDER BY queue",
     ),
     "slowest-launches": (
-        "the 20 slowest launches by the time in their HIP call",
-        "SELECT /* l.node, */ l.event, k.display AS kernel, l.return_ns - l.call_ns AS call_duration_ns "
-        "FROM launches l LEFT JOIN kernels k ON l.kernel = k.kernel "
-        "WHERE l.kind = 'dispatch' AND l.return_ns IS NOT NULL ORDER BY call_duration_ns DESC LIMIT 20",
+        "the 20 slowest HIP calls that dispatch kernels, with their system calls; kernels of a graph share one",
+        "SELECT /* l.node, */ l.call_event, c.name AS hip_call, MIN(k.display) AS a_kernel, COUNT(*) AS dispatches, "
+        "MAX(l.return_ns - l.call_ns) AS call_duration_ns, MIN(l.packet_ns - l.call_ns) AS to_first_packet_ns, "
+        "MAX(s.n) AS syscalls, MAX(s.ns) AS in_syscalls_ns "
+        "FROM launches l JOIN events c ON l.call_event = c.event LEFT JOIN kernels k ON l.kernel = k.kernel "
+        "LEFT JOIN (SELECT chain, COUNT(*) AS n, SUM(dur_ns) AS ns FROM events WHERE layer IN ('syscall', 'ioctl') "
+        "GROUP BY chain) s ON l.call_event = s.chain "
+        "WHERE l.kind = 'dispatch' AND l.return_ns IS NOT NULL GROUP BY /* l.node, */ l.call_event, c.name "
+        "ORDER BY call_duration_ns DESC, l.call_event LIMIT 20",
     ),
     "kernels": (
         "dispatches by kernel and queue",
@@ -86,6 +105,17 @@ EXAMPLES: dict[str, tuple[str, str]] = {
         "SELECT c.name AS hip_call, i.name AS ioctl, COUNT(*) AS n, SUM(i.dur_ns) AS total_ns FROM events i "
         "JOIN events c ON i.chain = c.event WHERE i.layer = 'ioctl' GROUP BY c.name, i.name ORDER BY n DESC",
     ),
+    "kernel-time-of-calls": (
+        "time of the outermost HIP calls, and what of it their threads spent in ioctls and other system calls",
+        "SELECT c.name AS hip_call, COUNT(*) AS calls, SUM(c.dur_ns) AS total_ns, SUM(s.ioctls) AS ioctls, "
+        "SUM(s.ioctl_ns) AS in_ioctls_ns, SUM(s.others) AS other_syscalls, SUM(s.other_ns) AS in_other_syscalls_ns "
+        "FROM events c LEFT JOIN (SELECT chain, SUM(CASE WHEN layer = 'ioctl' THEN 1 ELSE 0 END) AS ioctls, "
+        "SUM(CASE WHEN layer = 'ioctl' THEN dur_ns ELSE 0 END) AS ioctl_ns, "
+        "SUM(CASE WHEN layer = 'syscall' THEN 1 ELSE 0 END) AS others, "
+        "SUM(CASE WHEN layer = 'syscall' THEN dur_ns ELSE 0 END) AS other_ns "
+        "FROM events WHERE layer IN ('ioctl', 'syscall') GROUP BY chain) s ON c.event = s.chain "
+        "WHERE c.layer = 'hip' AND c.chain = c.event AND c.source <> 'rocprof' GROUP BY c.name ORDER BY total_ns DESC",
+    ),
     "failed": (
         "calls and ioctls that failed",
         "SELECT /* node, */ layer, name, result, COUNT(*) AS n FROM events WHERE layer IN ('hip', 'ioctl') "
@@ -97,6 +127,29 @@ EXAMPLES: dict[str, tuple[str, str]] = {
         "SELECT kind, COUNT(*) AS n, MIN(doorbell_ns - packet_ns) AS min_ns, AVG(doorbell_ns - packet_ns) AS mean_ns, "
         "MAX(doorbell_ns - packet_ns) AS max_ns FROM launches WHERE doorbell_evidence = 'recorded' "
         "GROUP BY kind ORDER BY kind",
+    ),
+    "launch-latency": (
+        "P50 and P99 from HIP call to packet, recorded doorbell and GPU start, by stream and kernel, without graphs",
+        "SELECT /* l.node, */ l.stream, k.display AS kernel, COUNT(*) AS dispatches, "
+        "QUANTILE_DISC(l.packet_ns - l.call_ns, 0.5) AS packet_p50_ns, "
+        "QUANTILE_DISC(l.packet_ns - l.call_ns, 0.99) AS packet_p99_ns, "
+        "QUANTILE_DISC(d.doorbell_ns - l.call_ns, 0.5) AS doorbell_p50_ns, "
+        "QUANTILE_DISC(d.doorbell_ns - l.call_ns, 0.99) AS doorbell_p99_ns, "
+        "QUANTILE_DISC(l.gpu_start_ns - l.call_ns, 0.5) AS gpu_start_p50_ns, "
+        "QUANTILE_DISC(l.gpu_start_ns - l.call_ns, 0.99) AS gpu_start_p99_ns "
+        "FROM launches l LEFT JOIN kernels k ON l.kernel = k.kernel "
+        "LEFT JOIN events c ON l.call_event = c.event "
+        "LEFT JOIN (SELECT event, doorbell_ns FROM launches WHERE doorbell_evidence = 'recorded') d "
+        f"ON l.event = d.event WHERE l.kind = 'dispatch' AND COALESCE(c.name, '') NOT LIKE '{GRAPH_CALL}%' "
+        "GROUP BY /* l.node, */ l.stream, k.display ORDER BY dispatches DESC, l.stream, kernel",
+    ),
+    "waits-for": (
+        "which stream's packets and copies waited for a signal of which other's, and how often",
+        "SELECT /* b.node, */ b.stream AS waiting_stream, b.queue AS waiting_queue, b.kind AS waiting_kind, "
+        "a.stream AS of_stream, a.queue AS of_queue, a.kind AS of_kind, COUNT(*) AS waits FROM links k "
+        "JOIN launches a ON k.from_event = a.event JOIN launches b ON k.to_event = b.event "
+        "WHERE k.rule = 'signal_dependency' "
+        "GROUP BY /* b.node, */ b.stream, b.queue, b.kind, a.stream, a.queue, a.kind ORDER BY waits DESC",
     ),
     "unlinked": (
         "why launches lack a link",

@@ -12,6 +12,7 @@ from typing import Any
 import plotly.graph_objects as go
 import polars as pl
 
+from tracecorr.analyze.compare.latency import read_steady
 from tracecorr.analyze.frames import Tables, collect, percentile
 from tracecorr.analyze.graphs import name_kinds
 from tracecorr.analyze.hip_calls import summarize_hip_calls
@@ -230,18 +231,19 @@ def share_of_layers(source: Source) -> go.Figure | None:
 
 
 def overlay_latency(sides: Sequence[tuple[str, Tables]]) -> go.Figure | None:
-    """Show the distributions of the time from call to packet of several captures; dispatches of graphs are left out."""
+    """Show the distributions of the time from call to packet of steady dispatches, as the comparison takes them."""
     lines = []
     for name, tables in sides:
-        launches = name_kinds(tables("launches"), tables("events"))
-        dispatches = launches.filter(pl.col("kind").cast(pl.String) == "dispatch")
-        took = collect(dispatches.select(took=pl.col("packet_ns") - pl.col("call_ns")).drop_nulls())["took"]
+        dispatches = read_steady(tables).filter(pl.col("kind").cast(pl.String) == "dispatch")
+        took = dispatches.select(took=pl.col("packet_ns") - pl.col("call_ns")).drop_nulls()["took"]
         if took.len():
             shares = [i / 200 for i in range(201)]
             values = [took.quantile(s, "nearest") for s in shares]
             lines.append(_line(name, [(v or 0) / 1e3 for v in values], [100 * s for s in shares], []))
-    figure = _figure("HIP call to packet: share of dispatches that took at most ...", lines, x="us", y="percent")
-    return figure if figure is None else figure.update_xaxes(type="log")
+    title = "HIP call to packet: share of steady dispatches that took at most ..."
+    figure = _figure(title, lines, x="us", y="percent")
+    # A line alone has no legend, and would not tell whose it is.
+    return figure if figure is None else figure.update_xaxes(type="log").update_layout(showlegend=True)
 
 
 # --- shared ---------------------------------------------------------------------------------------

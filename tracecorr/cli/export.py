@@ -46,9 +46,12 @@ def export_verb(
         Path | None, typer.Option("--output", "-o", metavar="PATH", help="File to write; a folder for tables.")
     ] = None,
     start: Annotated[
-        str | None, typer.Option(metavar="TIME", help="From this time after the first event: 1.5s, 20ms.")
+        str | None,
+        typer.Option(metavar="TIME", help="Only what begins from this time after the first event on: 1.5s, 20ms."),
     ] = None,
-    end: Annotated[str | None, typer.Option(metavar="TIME", help="Up to this time after the first event.")] = None,
+    end: Annotated[
+        str | None, typer.Option(metavar="TIME", help="Only what begins before this time after the first event.")
+    ] = None,
     only: Annotated[
         list[str] | None,
         typer.Option(
@@ -111,11 +114,13 @@ def _export_trace(capture: Capture, target: Target, path: Path, selection: Selec
 
 def _export_speedscope(capture: Capture, path: Path, selection: Selection) -> None:
     from tracecorr.export.files import open_fresh
-    from tracecorr.export.speedscope import write_speedscope
+    from tracecorr.export.speedscope import count_brief, write_speedscope
 
     with open_fresh(path) as stream:
         calls = write_speedscope(capture.table_by_node, stream, selection, capture.name)
     say(f"{calls} calls of threads")
+    if brief := count_brief(capture.table_by_node, selection):
+        say(f"{brief} calls that took less than a step of their clock are left out: they have no width")
     say("next step: open it at https://www.speedscope.app (it stays in your browser)")
 
 

@@ -145,6 +145,8 @@ def _print_rows(rows: pl.DataFrame, form: Format) -> None:
             # Fitted to a terminal, a value would be cut into pieces of three characters.
             tbl_width_chars=-1,
             fmt_str_lengths=100,
+            # A large float would be cut to five digits: 4.9785e12.
+            fmt_float="full",
             tbl_hide_column_data_types=True,
             tbl_hide_dataframe_shape=True,
             tbl_formatting="MARKDOWN",

@@ -24,7 +24,8 @@ _HEAD = '{{"$schema":"{}","name":{},"exporter":"tracecorr","activeProfileIndex":
 def write_speedscope(tables: Tables, stream: IO[bytes], selection: Selection, name: str) -> int:
     """Write the calls of a capture for speedscope, and return how many there are.
 
-    Calls of rocprof, rows without a thread or an end, and second sights of a call are left out. Where two calls of a
+    Calls of rocprof, rows without a thread or an end, and second sights of a call are left out, and calls that took no
+    step of their clock (see `count_brief`): a profile shows nothing of no width. Where two calls of a
     thread overlap without one being inside the other, as the errors of two clocks can show them, the second is in a
     profile of its own.
 
@@ -50,14 +51,21 @@ def write_speedscope(tables: Tables, stream: IO[bytes], selection: Selection, na
     return spans.height
 
 
+def count_brief(tables: Tables, selection: Selection) -> int:
+    """Return how many calls have no duration but 0 ns, as the whole us of a text trace make of the short ones."""
+    brief = _filter_calls(tables, selection).filter(pl.col("dur_ns") == 0)
+    return int(collect(brief.select(pl.len())).item())
+
+
+def _filter_calls(tables: Tables, selection: Selection) -> pl.LazyFrame:
+    called = pl.col("layer").cast(pl.String).is_in(_LAYERS) & pl.col("thread").is_not_null() & is_counted()
+    return selection.filter_events(tables).filter(called & (pl.col("source").cast(pl.String) != "rocprof"))
+
+
 def _list_spans(tables: Tables, selection: Selection) -> pl.DataFrame:
     """Return event, track (thread), row, ts_ns (after the first event), dur_ns, name."""
-    layer = pl.col("layer").cast(pl.String)
-    wanted = (
-        layer.is_in(_LAYERS) & (pl.col("source").cast(pl.String) != "rocprof") & (pl.col("dur_ns") > 0) & is_counted()
-    )
     spans = collect(
-        selection.filter_events(tables).filter(wanted & pl.col("thread").is_not_null())
+        _filter_calls(tables, selection).filter(pl.col("dur_ns") > 0)
         .select("event", "ts_ns", "dur_ns", track=pl.col("thread").cast(pl.Int64), name=pl.col("name").cast(pl.String))
     ).with_columns(pl.col("ts_ns") - first_ns(tables), pl.col("name").fill_null("?"))  # fmt: skip
     rows = split_overlaps(spans.select("event", "track", "ts_ns", "dur_ns"))

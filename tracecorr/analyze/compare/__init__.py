@@ -134,7 +134,8 @@ def _work_sections(first: Evidence, second: Evidence, confidence: float, rounds:
         f"left out; intervals by bootstrap ({rounds} rounds, likeness of neighbours counted), {confidence:.0%} for all "
         "rows together; "
         "significant = the interval leaves out 0, the difference is at least the 1 us step of the log, and the side of "
-        "the lesser value has launches enough to show its P95, P99 or jitter"
+        "the lesser value has launches enough to show its P95, P99 or jitter; with fewer, a percentile counts where "
+        "the largest value of that side is less than the highest percentile of the other one that so many launches show"
     )
     clocks = (
         f"{interval}; a barrier waits for the packets before it, so that its times on the GPU hold theirs; where "
@@ -232,8 +233,8 @@ def _compare_verdicts(first: Sequence[Verdict], second: Sequence[Verdict]) -> pl
 
 
 _SOURCES = {
-    "amd_log": "HIP log: its calls, packets, queues and latencies are not recorded",
-    "ftrace": "kernel trace: its ioctls and doorbells are not recorded",
+    "amd_log": "HIP log: no calls, packets, queues and latencies are recorded there",
+    "ftrace": "kernel trace: no ioctls and doorbells are recorded there",
 }
 
 

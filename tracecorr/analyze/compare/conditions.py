@@ -8,6 +8,7 @@ import polars as pl
 
 from tracecorr.analyze.coverage import name_partial
 from tracecorr.analyze.frames import collect
+from tracecorr.analyze.hip_calls import is_called
 from tracecorr.analyze.launches import count_packets
 from tracecorr.analyze.run_facts import describe_overhead
 from tracecorr.analyze.verdicts.evidence import Evidence
@@ -58,7 +59,9 @@ def _log_level(evidence: Evidence) -> str:
         return "4 or more (packets and commands are printed; from ROCm 7.2 on at 5)"
     if evidence.layers.get("command") or collect(launches.select(pl.len())).item():
         return "4 or more (no packet is printed)"
-    return "3 or more (no packet is printed)" if evidence.layers.get("hip") else "no log"
+    # A profiler's calls are no lines of a log.
+    logged = evidence.tables("events").filter(is_called() | is_called(internal=True)).head(1)
+    return "3 or more (no packet is printed)" if collect(logged.select(pl.len())).item() else "no log"
 
 
 def compare_conditions(first: Mapping[str, str], second: Mapping[str, str]) -> pl.DataFrame:
