@@ -6,6 +6,7 @@ the C file whose functions it calls; those of `tables.py` are in `lines.c`.
 """
 
 from tracecorr.native.arrays import address
+from tracecorr.native.codes import number_codes
 from tracecorr.native.groups import (
     count_groups,
     find_rows,
@@ -48,6 +49,6 @@ __all__ = [
     "Described", "HashTable", "LayoutOf", "Lines", "Records", "Scanned", "ShapesOf", "Texts", "address", "code_spans",
     "count_groups", "count_times", "count_units_in", "describe_rows", "end_calls", "fill_numbers", "find_lines",
     "find_pairs", "find_rows", "find_starts", "find_unsure", "gather", "gather_texts", "hash_spans", "keep_rows",
-    "list_numbers", "match_lines", "number_values", "scan_lines", "search_near", "set_lanes", "span_groups",
-    "spread_fields",
+    "list_numbers", "match_lines", "number_codes", "number_values", "scan_lines", "search_near", "set_lanes",
+    "span_groups", "spread_fields",
 ]  # fmt: skip

@@ -42,6 +42,7 @@ _ARGUMENTS = {
     ),
     "count_groups": (_INT, _POINTER, ctypes.c_int, *[_POINTER] * 3),
     "span_groups": (_INT, _POINTER, ctypes.c_int, *[_POINTER] * 4),
+    "number_codes": (_INT, _POINTER, _POINTER, _INT, _INT, *[_POINTER] * 3),
     "search_near": (_INT, _POINTER, _INT, *[_POINTER] * 2),
     "find_rows": (_INT, _POINTER, _INT, *[_POINTER] * 4),
     "find_unsure": (_INT, _POINTER, ctypes.c_int, *[_POINTER] * 4, _INT, *[_POINTER] * 2, _INT, *[_POINTER] * 2),
@@ -49,7 +50,7 @@ _ARGUMENTS = {
 }  # fmt: skip
 _COUNTING = (
     "table_find", "code_spans", "find_lines", "count_units_in", "read_shapes", "scan_lines",
-    "describe_rows", "list_events", "keep_rows", "find_rows", "number_values",
+    "describe_rows", "list_events", "keep_rows", "find_rows", "number_values", "number_codes",
     "gather_i64", "gather_u64", "gather_u32", "gather_texts",
 )  # fmt: skip
 
