@@ -3,9 +3,9 @@
 
 /* Number the codes of some rows in the order of their first rows (`to`, `listed`); return how many there are.
  *
- * Where `bits`, from bit `first_bit` on, tell no value the number is 0. `most` is the highest code; `number` has a place
- * for each up to it, which begin as -1, and one behind them, which is 0: that of rows without a value. `listed` has
- * `most + 1` places.
+ * Where `bits`, from bit `first_bit` on, tell no value the number is 0. `most` is the highest code; `number` has a
+ * place for each up to it, which begin as -1, and one behind them, which is 0: that of rows without a value. `listed`
+ * has `most + 1` places.
  */
 i64 number_codes(i64 count, const uint32_t *codes, const u8 *bits, i64 first_bit, i64 most, i32 *number,
                  uint32_t *listed, i32 *to) {

@@ -6,10 +6,10 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from tracecorr.native.arrays import address
+from tracecorr.native.arrays import address, places
 from tracecorr.native.library import KERNEL
 
-_WORD_BITS = 8
+_BYTE_BITS = 8
 
 
 def number_codes(codes: pa.UInt32Array, most: int) -> tuple[pa.Int32Array, npt.NDArray[np.uint32]]:
@@ -19,16 +19,14 @@ def number_codes(codes: pa.UInt32Array, most: int) -> tuple[pa.Int32Array, npt.N
         codes: a column in one piece.
         most: the highest one.
     """
-    count, (valid, values) = len(codes), codes.buffers()
+    count, valid, (place, bits, first_bit) = len(codes), codes.buffers()[0], places(codes)
     # The bits that tell what is null are taken as they are: they begin within a byte, and the numbers with as many that
     # nobody reads.
-    skipped = codes.offset % _WORD_BITS if valid else 0
+    skipped = codes.offset % _BYTE_BITS if valid else 0
     numbers, listed = np.empty(skipped + count, np.int32), np.empty(most + 1, np.uint32)
     number = np.append(np.full(most + 1, -1, np.int32), np.int32(0))
-    told = KERNEL.number_codes(
-        count, values.address + codes.type.bit_width // 8 * codes.offset, valid.address if valid else None,
-        codes.offset, most, address(number), address(listed), address(numbers[skipped:]),
-    )  # fmt: skip
-    bits = valid.slice(codes.offset // _WORD_BITS) if valid else None
-    numbered = pa.Array.from_buffers(pa.int32(), count, [bits, pa.py_buffer(numbers)], codes.null_count, skipped)
+    written = address(number), address(listed), address(numbers[skipped:])
+    told = KERNEL.number_codes(count, place, bits, first_bit, most, *written)
+    kept = valid.slice(first_bit // _BYTE_BITS) if valid else None
+    numbered = pa.Array.from_buffers(pa.int32(), count, [kept, pa.py_buffer(numbers)], codes.null_count, skipped)
     return numbered, listed[:told]

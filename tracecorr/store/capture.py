@@ -341,8 +341,8 @@ def hold_tables(tables: dict[str, pl.DataFrame], wanted: Mapping[str, Sequence[s
     """
     held = {}
     for name, table in schema.TABLES.items():
-        rows = table.conform(tables.pop(name, table.empty()).lazy())
-        held[name] = rows.select(wanted.get(name, table.schema.names())).collect()
+        # A lazy frame would come back in many pieces.
+        held[name] = table.conform(tables.pop(name, table.empty())).select(wanted.get(name, table.schema.names()))
     return lambda name: held[name].lazy()
 
 
