@@ -38,20 +38,10 @@ def test_counts_of_the_whole_range_add_up(width: int) -> None:
     assert int(found.busy.sum(dtype=float)) == pytest.approx(int((raw.end - raw.start).sum()), rel=1e-6)
 
 
-@pytest.mark.parametrize("rows", [1, 7, 4096])
-def test_levels_are_the_same_whatever_is_merged_at_once(rows: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    finest = _finest(5, 3000)
-    whole = _pyramid(finest).levels[1:]
-    monkeypatch.setattr(levels, "_PART_ROWS", rows)
-    for level, other in zip(whole, _pyramid(finest).levels[1:], strict=True):
-        for name, column in vars(level.records).items():
-            np.testing.assert_array_equal(column, getattr(other.records, name))
-
-
 @pytest.mark.parametrize("span", [30_000_000, 3_000_000, 40_000, 500])
 def test_no_pixel_of_a_raw_span_is_missing(span: int) -> None:
     finest = _finest(2)
-    raw, pyramid = finest.part(0, len(finest)), _pyramid(finest)
+    raw, pyramid = finest.take(np.arange(len(finest))), _pyramid(finest)
     rng = np.random.default_rng(3)
     for t0 in rng.integers(0, 45_000_000, 8).tolist():
         found = pyramid.query(t0, t0 + span, 800, range(6))

@@ -6,6 +6,7 @@ the C file whose functions it calls; those of `tables.py` are in `lines.c`.
 """
 
 from tracecorr.native.arrays import address
+from tracecorr.native.codes import number_codes
 from tracecorr.native.groups import (
     count_groups,
     find_rows,
@@ -43,12 +44,25 @@ from tracecorr.native.rows import (
 )
 from tracecorr.native.shapes import MOST_NUMBERS, Texts, fill_numbers, find_starts, list_numbers, spread_fields
 from tracecorr.native.tables import HashTable, code_spans, hash_spans
+from tracecorr.native.views import (
+    CROSSED,
+    UNSORTED,
+    Drawn,
+    Minimap,
+    Placed,
+    Survey,
+    Told,
+    Tracks,
+    count_gaps,
+    find_tangled,
+)
 
 __all__ = [
-    "ASK_RESULT", "FITS", "IS_CUT", "IS_TOLD", "MOST_NUMBERS", "NO_FORM", "NO_FRONT", "CallRowsOf", "ClassesOf",
-    "Described", "HashTable", "LayoutOf", "Lines", "Records", "Scanned", "ShapesOf", "Texts", "address", "code_spans",
-    "count_groups", "count_times", "count_units_in", "describe_rows", "end_calls", "fill_numbers", "find_lines",
-    "find_pairs", "find_rows", "find_starts", "find_unordered", "find_unsure", "gather", "gather_texts", "hash_spans",
-    "keep_rows", "list_numbers", "match_lines", "number_values", "scan_lines", "search_near", "set_lanes",
-    "span_groups", "spread_fields",
+    "ASK_RESULT", "CROSSED", "FITS", "IS_CUT", "IS_TOLD", "MOST_NUMBERS", "NO_FORM", "NO_FRONT", "UNSORTED",
+    "CallRowsOf", "ClassesOf", "Described", "Drawn", "HashTable", "LayoutOf", "Lines", "Minimap", "Placed", "Records",
+    "Scanned", "ShapesOf", "Survey", "Texts", "Told", "Tracks", "address", "code_spans", "count_gaps", "count_groups",
+    "count_times", "count_units_in", "describe_rows", "end_calls", "fill_numbers", "find_lines", "find_pairs",
+    "find_rows", "find_starts", "find_tangled", "find_unordered", "find_unsure", "gather", "gather_texts", "hash_spans",
+    "keep_rows", "list_numbers", "match_lines", "number_codes", "number_values", "scan_lines", "search_near",
+    "set_lanes", "span_groups", "spread_fields",
 ]  # fmt: skip

@@ -25,3 +25,9 @@ def address(array: Any) -> int:
 def as_ints(array: npt.NDArray[Any]) -> Ints:
     """Return an array of any numbers as contiguous 64-bit ones."""
     return np.ascontiguousarray(array, np.int64)
+
+
+def places(column: pa.Array) -> tuple[int, int | None, int]:
+    """Return where numbers lie, and the bits that tell which there are, from which bit on."""
+    valid, values = column.buffers()
+    return values.address + column.type.bit_width // 8 * column.offset, valid.address if valid else None, column.offset

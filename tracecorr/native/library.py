@@ -5,6 +5,7 @@ from __future__ import annotations
 import ctypes
 from hashlib import sha256
 from pathlib import Path
+from typing import Any
 
 # `scripts/build_native.py` writes it where the package is installed from.
 LIBRARY = Path(__file__).with_name("kernel.so")
@@ -43,15 +44,21 @@ _ARGUMENTS = {
     "count_groups": (_INT, _POINTER, ctypes.c_int, *[_POINTER] * 3),
     "span_groups": (_INT, _POINTER, ctypes.c_int, *[_POINTER] * 4),
     "mark_unordered": (_INT, *[_POINTER] * 4),
+    "number_codes": (_INT, _POINTER, _POINTER, _INT, _INT, *[_POINTER] * 3),
+    "survey_rows": (*[_POINTER] * 6,),
+    "place_rows": (_POINTER, _POINTER, _INT, _INT, _POINTER, _INT, _POINTER, _POINTER),
+    "count_gaps": (_INT, _POINTER, _POINTER),
+    "find_tangled": (_INT, *[_POINTER] * 3),
+    "merge_records": (_POINTER, _INT, _INT, _POINTER),
     "search_near": (_INT, _POINTER, _INT, *[_POINTER] * 2),
     "find_rows": (_INT, _POINTER, _INT, *[_POINTER] * 4),
     "find_unsure": (_INT, _POINTER, ctypes.c_int, *[_POINTER] * 4, _INT, *[_POINTER] * 2, _INT, *[_POINTER] * 2),
     "find_starts": (*_RAW, _INT, _POINTER, _POINTER, _INT, *[_POINTER] * 4, _INT, *[_POINTER] * 3),
 }  # fmt: skip
 _COUNTING = (
-    "table_find", "code_spans", "find_lines", "count_units_in", "read_shapes", "scan_lines",
-    "describe_rows", "list_events", "keep_rows", "find_rows", "number_values",
-    "gather_i64", "gather_u64", "gather_u32", "gather_texts",
+    "table_find", "code_spans", "find_lines", "count_units_in", "read_shapes", "scan_lines", "describe_rows",
+    "list_events", "keep_rows", "find_rows", "number_values", "number_codes", "merge_records", "gather_i64",
+    "gather_u64", "gather_u32", "gather_texts",
 )  # fmt: skip
 
 
@@ -117,6 +124,59 @@ class CallRowsOf(ctypes.Structure):
         *[(name, _POINTER) for name in ("kind", "partner", "stamp", "told_us", "stream", "flags")],
         ("step_ns", _INT),
         *[(name, ctypes.c_uint16) for name in ("enter_only", "exit_only", "span_told", "span_differs")],
+    ]
+
+
+def _column(name: str) -> list[tuple[str, type[Any]]]:
+    """Return the fields of a `Column` in C: values of arrow, the bits that tell which are there, and the first bit."""
+    return [(name, _POINTER), (f"{name}_bits", _POINTER), (f"{name}_first", _INT)]
+
+
+class DrawnOf(ctypes.Structure):
+    """Hold rows that are drawn: `Drawn` in C."""
+
+    _fields_ = [
+        ("count", _INT), ("kind", _POINTER), *_column("start"), *_column("end"), *_column("lasted"),
+        *_column("event"), *_column("depth"), *_column("flags"), ("name", _POINTER),
+    ]  # fmt: skip
+
+
+class KindsOf(ctypes.Structure):
+    """Hold what the kinds of drawn rows tell: `Kinds` in C."""
+
+    _fields_ = [
+        ("lane", _POINTER), ("name", _POINTER), ("style", _POINTER), ("half_flags", ctypes.c_uint16),
+        ("half_style", _BYTE),
+    ]  # fmt: skip
+
+
+class PlacedOf(ctypes.Structure):
+    """Hold where `place_rows` writes: `Placed` in C."""
+
+    _fields_ = [
+        *[(name, _POINTER) for name in ("start", "end", "event", "name", "style", "row")], ("events", _INT),
+        ("place", _POINTER),
+    ]  # fmt: skip
+
+
+class MinimapOf(ctypes.Structure):
+    """Hold where `place_rows` counts: `Minimap` in C."""
+
+    _fields_ = [
+        ("bins", _INT), ("scale", ctypes.c_double), ("is_packet", _POINTER), ("others", _POINTER),
+        ("packets", _POINTER),
+    ]  # fmt: skip
+
+
+class TracksOf(ctypes.Structure):
+    """Hold records of a level of detail: `Tracks` in C."""
+
+    _fields_ = [
+        ("tracks", _INT),
+        *[
+            (name, _POINTER)
+            for name in ("begin", "start", "end", "event", "name", "style", "busy", "longest", "count", "is_counter")
+        ],
     ]
 
 

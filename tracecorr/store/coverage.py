@@ -87,6 +87,8 @@ def _span_sources(tables: Tables) -> dict[str, tuple[int, int]]:
     events = tables("events")
     # Who draws holds a part of the columns.
     key = "source" if "source" in events.collect_schema() else "file"
+    if key == "file" and not {"amd_log", "ftrace"} <= set(tables("files").select("source").collect()["source"]):
+        return {}
     end = pl.col("ts_ns") + pl.col("dur_ns").fill_null(0)
     rows = events.filter(pl.col("layer") != "gpu").group_by(key).agg(first=pl.col("ts_ns").min(), last=end.max())
     if key == "file":

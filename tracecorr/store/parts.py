@@ -152,7 +152,7 @@ def write_part(folder: Path, name: str, blocks: Iterator[Block]) -> StoredPart:
     paths = {table: folder / file for table, file in names.items()}
     small: dict[str, list[pl.DataFrame]] = {table: [] for table in _SMALL}
     with kept_memory(), ExitStack() as stack:
-        writers = {table: stack.enter_context(FrameWriter(path, statistics=False)) for table, path in paths.items()}
+        writers = {table: stack.enter_context(FrameWriter(path, compressed=True)) for table, path in paths.items()}
         for table, writer in writers.items():
             writer.write(_TABLES[table].empty())
         for block in blocks:
@@ -217,7 +217,7 @@ def rewrite_part(part: StoredPart, gone: pl.Series, ends: pl.DataFrame, args: pl
     for name, rows in {"events": schema.PART_EVENTS.conform(kept), "args": pl.concat([own, args])}.items():
         path = part.paths[name][0]
         fresh = path.with_name(f".{path.name}")
-        with FrameWriter(fresh, statistics=False) as writer:
+        with FrameWriter(fresh, compressed=True) as writer:
             writer.write(rows)
         # What is read of the old file may still be mapped.
         fresh.replace(path)

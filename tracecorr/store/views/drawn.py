@@ -17,11 +17,11 @@ from tracecorr.store.views import lanes, levels
 INFERRED_DOORBELL = "doorbell (inferred)"
 GPU_BOUNDS = " (bounds)"  # after the name of the kernel
 
-# One drawn thing: `own` = it is the place of its event, not a second picture of it; `label` its name.
+# One drawn thing; `label` is its name, `value` that of a counter: all rows of a piece have one, or none has.
 SHAPE: dict[str, pl.DataType] = {
     "event": pl.Int64(), "start": pl.Int64(), "end": pl.Int64(), "layer": CAT, "process": pl.UInt32(),
     "thread": pl.UInt32(), "queue": pl.UInt32(), "gpu": pl.UInt16(), "sub": CAT, "depth": pl.UInt16(),
-    "style": pl.UInt8(), "label": CAT, "value": pl.Float64(), "own": pl.Boolean(),
+    "style": pl.UInt8(), "label": CAT, "value": pl.Float64(),
 }  # fmt: skip
 
 # Functions of the driver that tell the hardware scheduler what to run, and wait for it.
@@ -33,13 +33,13 @@ _SCHEDULING = (
 def shape(frame: pl.LazyFrame, **columns: pl.Expr | str) -> pl.DataFrame:
     """Return the columns of `SHAPE`: those named, those of the frame, and nulls for the rest."""
     known = frame.collect_schema()
-    defaults = {"own": pl.lit(value=False), "style": pl.lit(0)}
+    defaults = {"style": pl.lit(0)}
     out = []
     for name, dtype in SHAPE.items():
         given = columns.get(name, name if name in known else defaults.get(name, pl.lit(None)))
         expression = pl.col(given) if isinstance(given, str) else given
         out.append(expression.cast(dtype).alias(name))
-    return frame.select(out).collect()
+    return frame.select(out).collect(engine="in-memory")
 
 
 def inferred_doorbells(tables: Tables) -> pl.DataFrame:
@@ -85,7 +85,9 @@ def queue_depth(tables: Tables) -> pl.DataFrame:
     ring is consumed in order, so nothing up to it is left in there.
     """
     known = pl.col("wptr").is_not_null() & pl.col("rptr").is_not_null() & pl.col("queue").is_not_null()
-    packets = tables("launches").filter(known).sort("packet_ns", "event")
+    # All columns would be sorted, not only those that are drawn.
+    columns = ("event", "packet_ns", "complete_ns", "queue", "process", "wptr", "rptr")
+    packets = tables("launches").filter(known).select(columns).sort("packet_ns", "event")
     until = pl.col("packet_ns").shift(-1).over("queue")
     gone = pl.when(pl.col("complete_ns").is_not_null()).then(pl.max_horizontal("complete_ns", "packet_ns"))
     return shape(
@@ -182,9 +184,9 @@ def scheduler_work(tables: Tables) -> pl.DataFrame:
     )  # fmt: skip
 
 
-def extra_pieces(tables: Tables) -> pl.DataFrame:
-    """Return everything that is drawn besides the events themselves."""
+def extra_pieces(tables: Tables) -> list[pl.DataFrame]:
+    """Return everything that is drawn besides the events themselves, in pieces."""
     makers = (
         inferred_doorbells, gpu_bounds, queue_depth, polled_samples, drm_jobs, hardware_queues, scheduler_work,
     )  # fmt: skip
-    return pl.concat([pl.DataFrame(schema=SHAPE), *(make(tables).drop_nulls(["start", "end"]) for make in makers)])
+    return [make(tables).drop_nulls(["start", "end"]) for make in makers]

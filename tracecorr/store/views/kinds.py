@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 import polars as pl
 
-from tracecorr.align.rows import number_groups
+from tracecorr.align.rows import number_rows
 from tracecorr.store.views.levels import I32
 
 # So many rows at once: the arrays of more would not fit the cache.
@@ -44,10 +44,10 @@ class Kinds:
         return np.concatenate(parts)
 
     def _add(self, rows: pl.DataFrame) -> I32:
-        code, groups = number_groups(rows, self._columns)
-        self._found.append(groups)
-        self._count += groups.height
-        return (code + (self._count - groups.height)).astype(np.int32)
+        code, first = number_rows(rows, self._columns)
+        self._found.append(rows.select(self._columns)[first])
+        self._count += len(first)
+        return np.add(code, self._count - len(first), dtype=np.int32, casting="unsafe")
 
     def settle(self) -> tuple[pl.DataFrame, I32]:
         """Return the distinct combinations, and the final number of each provisional one."""

@@ -1,4 +1,4 @@
-"""The levels of detail behind the timeline (pure numpy).
+"""The levels of detail behind the timeline (pure).
 
 A *track* is one depth row of one lane; records are sorted by (track, start). Every level merges the
 records of the level below that start in the same time bin of one track; records as long as a bin are
@@ -10,11 +10,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field, fields
-from itertools import pairwise
 from typing import Protocol
 
 import numpy as np
 import numpy.typing as npt
+
+from tracecorr import native
 
 I64 = npt.NDArray[np.int64]
 I32 = npt.NDArray[np.int32]
@@ -25,7 +26,6 @@ Number = npt.NDArray[np.int64] | npt.NDArray[np.float32]
 INFERRED, FAILED, HALF_SEEN = 1, 2, 4  # bits of `Records.style`
 
 _FIRST_LEVEL, _LAST_LEVEL, _STEP = 8, 46, 2  # bins of 256 ns ... 19 h, each four times the one before
-_PART_ROWS = 1 << 16
 _WORTH = 0.4  # a level is kept when it has at most this share of the rows below it
 
 
@@ -60,10 +60,6 @@ class Records:
         """Return the records at `index`."""
         return Records(*(getattr(self, f.name)[index] for f in fields(self)))
 
-    def part(self, first: int, stop: int) -> Records:
-        """Return the records from `first` to before `stop`."""
-        return Records(*(getattr(self, f.name)[first:stop] for f in fields(self)))
-
 
 @dataclass(frozen=True)
 class Single:
@@ -82,19 +78,12 @@ class Single:
 
     def take(self, index: Index) -> Records:
         """Return the records at `index`, which must be sorted."""
-        return self._complete(index, (np.searchsorted(self.begin, index, side="right") - 1).astype(np.int32))
-
-    def part(self, first: int, stop: int) -> Records:
-        """Return the records from `first` to before `stop`."""
-        counts = np.diff(self.begin.clip(first, stop))
-        return self._complete(slice(first, stop), np.repeat(np.arange(len(counts), dtype=np.int32), counts))
-
-    def _complete(self, rows: Index | slice, track: I32) -> Records:
-        start, end, name = self.start[rows], self.end[rows], self.name[rows]
+        track = (np.searchsorted(self.begin, index, side="right") - 1).astype(np.int32)
+        start, end, name = self.start[index], self.end[index], self.name[index]
         long = end - start
         worth = np.where(self.counter[track], name, long) if self.counter.any() else long
         ones = np.ones(len(start), np.int32)
-        return Records(track, start, end, long, ones, worth, self.event[rows], name, self.style[rows])
+        return Records(track, start, end, long, ones, worth, self.event[index], name, self.style[index])
 
 
 class _Rows(Protocol):
@@ -107,8 +96,6 @@ class _Rows(Protocol):
     def end(self) -> I64: ...
 
     def take(self, index: Index) -> Records: ...
-
-    def part(self, first: int, stop: int) -> Records: ...
 
     def __len__(self) -> int: ...
 
@@ -163,40 +150,23 @@ def _seat(start: list[int], end: list[int], joins: list[bool], rows: int) -> lis
     return out
 
 
-def _group_starts(r: Records, bin_ns: int) -> Index:
-    """Return where a new merged record begins: other track, other bin, or next to a long record."""
-    long = (r.end - r.start) >= bin_ns
-    bins = r.start // bin_ns
-    new = np.ones(len(r), bool)
-    new[1:] = (r.track[1:] != r.track[:-1]) | (bins[1:] != bins[:-1]) | long[1:] | long[:-1]
-    return np.flatnonzero(new)
-
-
 def merge(r: Records, bin_ns: int) -> Records:
     """Return `r` with short neighbours in the same bin of `bin_ns` merged into one record."""
-    return _merge_at(r, _group_starts(r, bin_ns)) if len(r) else r
+    first = np.flatnonzero(np.append(True, r.track[1:] != r.track[:-1])[: len(r)])
+    # Sums in single precision are whole numbers, too.
+    whole = native.Tracks(
+        np.append(first, len(r)), r.start, r.end, r.event, r.name, r.style, r.busy.astype(np.int64, copy=False),
+        r.longest.astype(np.int64, copy=False), r.count,
+    )  # fmt: skip
+    merged = whole.merge(bin_ns, len(r))
+    assert merged
+    return _with_tracks(merged, r.track[first])
 
 
-def _merge_at(r: Records, at: Index) -> Records:
-    if len(at) == len(r):
-        return r
-    longest = np.maximum.reduceat(r.longest, at)
-    sizes = np.diff(np.append(at, len(r)))
-    hit = np.flatnonzero(r.longest == np.repeat(longest, sizes))
-    best = hit if len(hit) == len(at) else hit[np.searchsorted(hit, at)]
-    inferred = np.bitwise_and.reduceat(r.style, at) & INFERRED
-    trouble = np.bitwise_or.reduceat(r.style, at) & (FAILED | HALF_SEEN)
-    return Records(
-        r.track[at],
-        r.start[at],
-        np.maximum.reduceat(r.end, at),
-        np.add.reduceat(r.busy, at),
-        np.add.reduceat(r.count, at, dtype=np.int32),
-        longest,
-        r.event[best],
-        r.name[best],
-        (inferred | trouble).astype(np.uint8),
-    )
+def _with_tracks(r: native.Tracks, track: I32) -> Records:
+    assert r.busy is not None and r.count is not None and r.longest is not None
+    tracks = np.repeat(track, np.diff(r.begin))
+    return Records(tracks, r.start, r.end, r.busy, r.count, r.longest, r.event, r.name, r.style)
 
 
 @dataclass(frozen=True)
@@ -233,10 +203,7 @@ def make_level(records: Records | Single, bin_ns: int, tracks: int) -> Level:
         begin = records.begin
     else:
         begin = np.searchsorted(records.track, np.arange(tracks + 1)).astype(np.int64)
-    back = np.flatnonzero(records.end[1:] < records.end[:-1]) + 1
-    at_begin = begin[np.minimum(np.searchsorted(begin, back, side="left"), len(begin) - 1)] == back
-    inside = back[~at_begin]
-    tangled = np.unique(np.searchsorted(begin, inside, side="right") - 1)
+    tangled = np.flatnonzero(native.find_tangled(begin, records.end))
     return Level(bin_ns, records, begin, frozenset(tangled.tolist()))
 
 
@@ -286,55 +253,24 @@ def build_pyramid(finest: Single, first_track: I64) -> Pyramid:
         finest: one record per drawn thing, sorted by (track, start).
         first_track: first track of each lane, plus the number of tracks at the end.
     """
-    tracks = int(first_track[-1])
-    levels = [make_level(finest, 0, tracks)]
-    records: _Rows = finest
+    tracks = np.arange(first_track[-1], dtype=np.int32)
+    levels = [make_level(finest, 0, len(tracks))]
+    records = native.Tracks(
+        finest.begin, finest.start, finest.end, finest.event, finest.name, finest.style, is_counter=finest.counter
+    )
+    near = native.count_gaps(records.start)
     for exponent in range(_FIRST_LEVEL, _LAST_LEVEL, _STEP):
+        count = len(records.start)
         # At most this many neighbours can merge: most bin widths are told apart without trying them.
-        if _count_near(records.start, 1 << exponent) < (1 - _WORTH) * len(records):
+        if near[exponent] < (1 - _WORTH) * count:
             continue
-        at = _list_groups(records, 1 << exponent)
-        if len(at) > _WORTH * len(records):
-            continue  # a level that does not shrink costs memory and buys nothing
-        merged = _merge_groups(records, at)
-        levels.append(make_level(_slim(merged), 1 << exponent, tracks))
-        records = merged
+        # A level that does not shrink costs memory and buys nothing.
+        merged = records.merge(1 << exponent, int(_WORTH * count))
+        if merged is None:
+            continue
+        levels.append(make_level(_slim(_with_tracks(merged, tracks)), 1 << exponent, len(tracks)))
+        records, near = merged, native.count_gaps(merged.start)
     return Pyramid(levels, first_track)
-
-
-# Part by part: arrays of a few MB are used again, large ones cost more time in the kernel than here.
-
-
-def _count_near(start: I64, bin_ns: int) -> int:
-    """Return how many records start less than `bin_ns` after the one before them."""
-    count = 0
-    for a in range(0, len(start), _PART_ROWS):
-        part = start[a : a + _PART_ROWS + 1]
-        count += int(np.count_nonzero(part[1:] - part[:-1] < bin_ns))
-    return count
-
-
-def _list_groups(rows: _Rows, bin_ns: int) -> Index:
-    """Return what `_group_starts` does, of many records."""
-    starts = [_group_starts(rows.part(0, _PART_ROWS), bin_ns)]
-    for a in range(_PART_ROWS, len(rows), _PART_ROWS):
-        # With the record before them, which begins one in any case.
-        starts.append(_group_starts(rows.part(a - 1, a + _PART_ROWS), bin_ns)[1:] + (a - 1))
-    return np.concatenate(starts)
-
-
-def _merge_groups(rows: _Rows, at: Index) -> Records:
-    """Return what `_merge_at` does, of many records."""
-    bounds = np.append(at, len(rows))
-    cuts = np.unique(np.searchsorted(at, np.arange(0, len(rows), _PART_ROWS)))
-    none = rows.part(0, 0)
-    merged = Records(*(np.empty(len(at), getattr(none, f.name).dtype) for f in fields(Records)))
-    for i, j in pairwise([*cuts.tolist(), len(at)]):
-        a, b = bounds[i], bounds[j]
-        part = _merge_at(rows.part(a, b), at[i:j] - a)
-        for column in fields(Records):
-            getattr(merged, column.name)[i:j] = getattr(part, column.name)
-    return merged
 
 
 def _slim(r: Records) -> Records:
