@@ -29,6 +29,7 @@ from tracecorr.native.lines import (
     match_lines,
     scan_lines,
 )
+from tracecorr.native.links import NO_MOMENT, bracket_rows, find_breaks, find_roots, span_batches
 from tracecorr.native.rows import (
     ASK_RESULT,
     IS_CUT,
@@ -44,10 +45,10 @@ from tracecorr.native.shapes import MOST_NUMBERS, Texts, fill_numbers, find_star
 from tracecorr.native.tables import HashTable, code_spans, hash_spans
 
 __all__ = [
-    "ASK_RESULT", "FITS", "IS_CUT", "IS_TOLD", "MOST_NUMBERS", "NO_FORM", "NO_FRONT", "CallRowsOf", "ClassesOf",
-    "Described", "HashTable", "LayoutOf", "Lines", "Records", "Scanned", "ShapesOf", "Texts", "address", "code_spans",
-    "count_groups", "count_times", "count_units_in", "describe_rows", "end_calls", "fill_numbers", "find_lines",
-    "find_pairs", "find_rows", "find_starts", "find_unsure", "gather", "gather_texts", "hash_spans", "keep_rows",
-    "list_numbers", "match_lines", "number_values", "scan_lines", "search_near", "set_lanes", "span_groups",
-    "spread_fields",
+    "ASK_RESULT", "FITS", "IS_CUT", "IS_TOLD", "MOST_NUMBERS", "NO_FORM", "NO_FRONT", "NO_MOMENT", "CallRowsOf",
+    "ClassesOf", "Described", "HashTable", "LayoutOf", "Lines", "Records", "Scanned", "ShapesOf", "Texts", "address",
+    "bracket_rows", "code_spans", "count_groups", "count_times", "count_units_in", "describe_rows", "end_calls",
+    "fill_numbers", "find_breaks", "find_lines", "find_pairs", "find_roots", "find_rows", "find_starts", "find_unsure",
+    "gather", "gather_texts", "hash_spans", "keep_rows", "list_numbers", "match_lines", "number_values", "scan_lines",
+    "search_near", "set_lanes", "span_batches", "span_groups", "spread_fields",
 ]  # fmt: skip

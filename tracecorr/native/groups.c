@@ -1,5 +1,5 @@
 /* Rows of large frames: groups of them, and where they are. */
-#include "bytes.h"
+#include "columns.h"
 
 /* So many calls may be open at once; a thread with more of them is not sure. */
 #define DEPTH 16
@@ -8,22 +8,6 @@ typedef struct {
     i64 offset, depth;
     i64 end_offset[DEPTH], end[DEPTH];
 } Thread;
-
-static inline int is_set(const u8 *bits, i64 at) {
-    return !bits || (bits[at >> 3] >> (at & 7) & 1);
-}
-
-/* Numbers of one, two, four or eight bytes. */
-static inline u64 number_at(const void *numbers, int width, i64 row) {
-    return width == 1   ? ((const u8 *)numbers)[row]
-           : width == 2 ? ((const uint16_t *)numbers)[row]
-           : width == 4 ? ((const uint32_t *)numbers)[row]
-                        : ((const u64 *)numbers)[row];
-}
-
-static inline i64 group_of(const void *group, int width, i64 row) {
-    return (i64)number_at(group, width, row);
-}
 
 static inline void set_group(void *group, int width, i64 row, uint32_t number) {
     if (width == 1)

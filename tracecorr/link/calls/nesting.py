@@ -7,6 +7,7 @@ from collections.abc import Iterator
 import numpy as np
 import polars as pl
 
+from tracecorr import native
 from tracecorr.align.bounds import Ints, Mask
 from tracecorr.align.causal_pairs import LOG_STEP_NS
 from tracecorr.align.intervals import list_silences
@@ -121,7 +122,7 @@ def link_syscalls(events: pl.DataFrame, lines: pl.DataFrame) -> pl.DataFrame:
         return empty
     # Threads may be many and short: what is left is asked of all at once.
     thing, call = (np.concatenate(side) for side in zip(*((first + t, c) for first, t, c in found), strict=True))
-    roots = find_chains(events["parent"].fill_null(-1).to_numpy())
+    roots = native.find_roots(events["parent"].to_arrow()).to_numpy()
     root = np.where(call >= 0, roots[np.maximum(call, 0)], call)
     frame = pl.DataFrame({"thing": thing, "call": call, "root": root}).group_by("thing", maintain_order=True).agg(
         call=pl.col("call").last(), calls=pl.col("call").n_unique(), roots=pl.col("root").n_unique(),
@@ -181,19 +182,3 @@ def _list_candidates(inner: pl.DataFrame, lines: pl.DataFrame) -> tuple[np.ndarr
     least, most = np.maximum(opened - start[thing], -early[thing]), np.minimum(closed - end[thing], late[thing])
     fits = least <= most
     return thing[fits], np.concatenate([[-1], calls])[silence[fits]]
-
-
-def find_chains(parents: np.ndarray) -> np.ndarray:
-    """Return the outermost ancestor of every event.
-
-    Args:
-        parents: parent of event i at place i, -1 for none; must hold no cycle.
-    """
-    roots = np.where(parents < 0, np.arange(len(parents)), parents)
-    # Each round doubles the height climbed, so deep trees cost few rounds.
-    for _ in range(64):
-        higher = roots[roots]
-        if np.array_equal(higher, roots):
-            break
-        roots = higher
-    return roots

@@ -163,15 +163,16 @@ def drop_behind_ends(
     """
     worked = commands.filter(pl.col("name") == SUBMITTED)["file"].unique()
     lossy = pl.col("file").is_in(pl.concat([losses["file"], worked]).implode())
-    written = found.select("event", "command_event", "command").join(
-        launches.select("event", "file", "thread", "offset").filter(lossy), on="event"
-    )
+    place = ("file", "thread", "offset")
+    ends = commands.select(*place, "command", "name").filter(lossy & (pl.col("name") == COMPLETE)).drop("name")
+    ends = ends.with_columns(end="offset")
+    # Most ends are printed by threads that write no packets.
+    prints = pl.col("thread").is_in(ends["thread"].unique().implode())
+    written = launches.select("event", *place).filter(lossy & prints)
     if written.is_empty():
         return found
+    written = found.select("event", "command_event", "command").join(written, on="event")
     enqueued = commands.select(command_event="event", enqueued="offset")
-    ends = commands.filter(lossy & (pl.col("name") == COMPLETE)).select(
-        "file", "thread", "command", "offset", end="offset"
-    )
     behind = sort_rows(written.join(enqueued, on="command_event"), "offset")
     behind = join_nearest(behind, sort_rows(ends, "offset"), ["file", "thread", "command"], "offset", "offset")
     return select_rows(found, behind.filter(pl.col("end") > pl.col("enqueued"))["event"], chosen=False)
