@@ -29,7 +29,15 @@ from tracecorr.native.lines import (
     match_lines,
     scan_lines,
 )
-from tracecorr.native.links import NO_MOMENT, bracket_rows, find_breaks, find_roots, span_batches
+from tracecorr.native.links import (
+    NO_MOMENT,
+    bracket_rows,
+    find_beside,
+    find_breaks,
+    find_previous,
+    find_roots,
+    span_batches,
+)
 from tracecorr.native.rows import (
     ASK_RESULT,
     IS_CUT,
@@ -48,7 +56,7 @@ __all__ = [
     "ASK_RESULT", "FITS", "IS_CUT", "IS_TOLD", "MOST_NUMBERS", "NO_FORM", "NO_FRONT", "NO_MOMENT", "CallRowsOf",
     "ClassesOf", "Described", "HashTable", "LayoutOf", "Lines", "Records", "Scanned", "ShapesOf", "Texts", "address",
     "bracket_rows", "code_spans", "count_groups", "count_times", "count_units_in", "describe_rows", "end_calls",
-    "fill_numbers", "find_breaks", "find_lines", "find_pairs", "find_roots", "find_rows", "find_starts", "find_unsure",
+    "fill_numbers", "find_beside", "find_breaks", "find_lines", "find_pairs", "find_previous", "find_roots", "find_rows", "find_starts", "find_unsure",
     "gather", "gather_texts", "hash_spans", "keep_rows", "list_numbers", "match_lines", "number_values", "scan_lines",
     "search_near", "set_lanes", "span_batches", "span_groups", "spread_fields",
 ]  # fmt: skip

@@ -1,4 +1,4 @@
-/* Columns of large frames: which rows have a value, and numbers of any width. */
+/* Columns of large frames: which rows have a value, numbers of any width, places among sorted ones. */
 #ifndef COLUMNS_H
 #define COLUMNS_H
 #include "bytes.h"
@@ -17,6 +17,30 @@ static inline u64 number_at(const void *numbers, int width, i64 row) {
 
 static inline i64 group_of(const void *group, int width, i64 row) {
     return (i64)number_at(group, width, row);
+}
+
+/* Return the first place of sorted keys that are not less than a wanted one; from `at` on it is searched both ways. */
+static inline i64 search_from(const i64 *keys, i64 size, i64 wanted, i64 at) {
+    i64 low = at, high = at, step = 1;
+    while (high < size && keys[high] < wanted) {
+        low = high + 1;
+        high = size - high > step ? high + step : size;
+        step *= 2;
+    }
+    if (high == at)
+        while (low > 0 && keys[low - 1] >= wanted) {
+            high = low - 1;
+            low = low > step ? low - step : 0;
+            step *= 2;
+        }
+    while (low < high) {
+        i64 middle = low + (high - low) / 2;
+        if (keys[middle] < wanted)
+            low = middle + 1;
+        else
+            high = middle;
+    }
+    return low;
 }
 
 #endif

@@ -96,30 +96,6 @@ void span_groups(i64 count, const void *group, int width, const i64 *low, const 
     }
 }
 
-/* Return the first place of sorted keys that are not less than a wanted one; from `at` on it is searched both ways. */
-static inline i64 search_from(const i64 *keys, i64 size, i64 wanted, i64 at) {
-    i64 low = at, high = at, step = 1;
-    while (high < size && keys[high] < wanted) {
-        low = high + 1;
-        high = size - high > step ? high + step : size;
-        step *= 2;
-    }
-    if (high == at)
-        while (low > 0 && keys[low - 1] >= wanted) {
-            high = low - 1;
-            low = low > step ? low - step : 0;
-            step *= 2;
-        }
-    while (low < high) {
-        i64 middle = low + (high - low) / 2;
-        if (keys[middle] < wanted)
-            low = middle + 1;
-        else
-            high = middle;
-    }
-    return low;
-}
-
 /* Find where each wanted key belongs among sorted ones (`at`): in front of the first that is not less. */
 void search_near(i64 count, const i64 *wanted, i64 size, const i64 *keys, i64 *at) {
     i64 place = 0;

@@ -90,3 +90,41 @@ def find_breaks(group: Groups, groups: int, index: pa.Array) -> npt.NDArray[np.b
     places = (groups, address(last), address(is_broken))
     KERNEL.find_breaks(len(group), address(group), group.itemsize, *places_of(index), *places)
     return is_broken
+
+
+def find_previous(group: Groups, groups: int) -> Ints:
+    """Return the row of its group before each one, -1 where it is the first.
+
+    Args:
+        group: of each row, below `groups`.
+        groups: how many there are.
+    """
+    group, last, before = np.ascontiguousarray(group), np.empty(groups, np.int64), np.empty(len(group), np.int64)
+    KERNEL.find_previous(len(group), address(group), group.itemsize, groups, address(last), address(before))
+    return before
+
+
+def find_beside(group: Groups, groups: int, values: pa.Array, asked_group: Groups, asked: Ints) -> tuple[Ints, Ints]:
+    """Return the rows of its group with the next lower and the next higher value than each one asked for, -1 for none.
+
+    Args:
+        group: of each row, below `groups`.
+        groups: how many there are.
+        values: of each row, nearly in order; one that is null is none.
+        asked_group, asked: groups and values; those of a group may lie next to each other only with a row between them.
+    """
+    order = np.lexsort((asked, asked_group))
+    whose, places = asked_group[order], asked[order]
+    is_first = np.ones(len(order), np.bool_)
+    is_first[1:] = (whose[1:] != whose[:-1]) | (places[1:] != places[:-1])
+    places, starts = as_ints(places[is_first]), as_ints(np.searchsorted(whose[is_first], np.arange(groups + 1)))
+    group, near, (below, above) = (
+        np.ascontiguousarray(group),
+        np.empty(groups, np.int64),
+        np.empty((2, len(places)), np.int64),
+    )
+    found = map(address, (starts, places, near, below, above))
+    KERNEL.find_beside(len(group), address(group), group.itemsize, *places_of(values), groups, *found)
+    place = np.empty(len(order), np.int64)
+    place[order] = np.cumsum(is_first) - 1
+    return below[place], above[place]

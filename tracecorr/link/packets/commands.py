@@ -54,7 +54,8 @@ def match_commands(launches: pl.DataFrame, commands: pl.DataFrame, losses: pl.Da
     told, place = select_marked(launches, pl.lit(place).is_not_null()), place.drop_nulls()
     own = lines.drop("file", "command_offset").rename({"thread": "command_thread"})
     told = told.with_columns(own[place].get_columns())
-    told = select_marked(told, _same_call().fill_null(value=False))
+    is_same = told.select(_same_call().fill_null(value=False)).to_series()
+    told = select_marked(told.drop("thread", "command_thread", "outside", "command_offset"), pl.lit(is_same))
     before = select_marked(return_to_outer(told, lines, losses), _fits().fill_null(value=False))
     before = _drop_second_dispatches(before) if lines["submitted"].any() else before
     is_packet = pl.col("name") != "copy"
@@ -165,7 +166,10 @@ def match_completions(
     wanted = sort_rows(wanted.with_columns(since=since), "since")
     ends = join_nearest(ends, uses.with_columns(last_use="ts_ns"), keys, "ts_ns", "ts_ns", exact=False)
     # Each process has a log of its own: another one of its pid may be the next life of the number.
-    found = join_nearest(wanted, ends, ["log", *keys], "since", "ts_ns", forward=True).drop_nulls("complete_event")
+    places = ends.select("log", *keys, "ts_ns", end=pl.int_range(pl.len()))
+    found = join_nearest(wanted, places, ["log", *keys], "since", "ts_ns", forward=True)
+    found = found.drop("log", "command", "name", "kind", "since").drop_nulls("end")
+    found = found.with_columns(ends.drop("log", *keys, "ts_ns")[found["end"]].get_columns())
     # The packets of a graph launch come before their command.
     found = sort_rows(found.with_columns(ts_ns=pl.max_horizontal("ts_ns", "enqueue_ns")), "ts_ns")
     mine = pl.col("last_use").is_null() | (pl.col("last_use") <= pl.col("ts_ns"))
@@ -181,9 +185,13 @@ def _drop_endless(found: pl.DataFrame, wanted: pl.DataFrame, losses: pl.DataFram
 
     They are those of the pointer's next use, whose line was lost.
     """
-    asked = wanted.select("event", "file", "kind").filter(pl.col("file").is_in(losses["file"].implode()))
-    ended = pl.Series(np.isin(asked["event"].to_numpy(), found["event"].to_numpy()))
-    counts = count_groups(asked.with_columns(ended=ended), ["file", "kind"], pl.col("ended"))
+    is_lossy = pl.col("file").is_in(losses["file"].implode())
+    asked = select_marked(wanted.select("event", "file", "kind"), is_lossy)
+    if asked.is_empty():
+        return found
+    ended = np.zeros(asked["event"].max() + 1, dtype=np.bool_)  # type: ignore[operator]
+    ended[select_marked(found.select("event", "file"), is_lossy)["event"].to_numpy()] = True
+    counts = count_groups(asked.with_columns(ended=ended[asked["event"].to_numpy()]), ["file", "kind"], pl.col("ended"))
     endless = counts.filter(pl.col("marked") / pl.col("total") < _ENDS)
     if endless.is_empty():
         return found

@@ -26,7 +26,7 @@ from tracecorr.link.packets.split_logs import drop_between_logs, number_logs
 from tracecorr.link.packets.store_losses import list_rung_before
 from tracecorr.link.packets.store_spans import span_stores
 from tracecorr.link.packets.sure_commands import drop_late, keep_sure_commands, list_unsure_kernels
-from tracecorr.link.queues.streams import name_called_streams
+from tracecorr.link.queues.streams import name_streams
 from tracecorr.model import schema
 from tracecorr.model.kinds import COMPLETE, COPY, DERIVED, GRAPH_CALL, INFERRED, RECORDED, Flag
 
@@ -119,9 +119,11 @@ def build_launches(
     joined = _add(joined, match_stores(stores, shared))
     logs = _number_logs(base)
     joined = _add_command(joined, commands, events, losses, displaced, logs, rung)
-    other_command = joined.filter(pl.col("command").ne_missing(pl.col("command_seen"))).select("event", "command")
+    del commands, stores, shared  # large
+    is_other = pl.col("command").ne_missing(pl.col("command_seen"))
+    other_command = joined.select(pl.col("event", "command").filter(is_other))
     joined = _adopt_calls(joined, events)
-    joined = joined.with_columns(call_stream=name_called_streams(joined, events))
+    joined = joined.with_columns(stream=name_streams(joined, events))
     uses = list_uses(add_migrations(base, events))
     times = _gpu_times(events)
     spans = select_rows(link_gpu_times(times, uses, losses, late), base["event"])
@@ -133,7 +135,7 @@ def build_launches(
     edges = _list_edges(waits, joined, gpu)
     unsure = list_unsure_kernels(joined, events, losses, displaced["file"].unique())
     unnamed = pl.concat([unsure, list_unsure_names(joined)]).unique()
-    joined = joined.with_columns(packets.select(_SHOWN_COLUMNS)[places].get_columns())
+    joined = joined.with_columns(_take(packets.select(_SHOWN_COLUMNS), places).get_columns())
     if len(unnamed):
         sure = ~pl.col("event").is_in(unnamed.implode())
         joined = joined.with_columns(kernel_id=pl.when(sure).then("kernel_id"))
@@ -142,9 +144,15 @@ def build_launches(
     return Launches(table, edges, gpu.select("event", "gpu_event"), other_command, unnamed, miscounted, losses)
 
 
+def _take(frame: pl.DataFrame, rows: pl.Series) -> pl.DataFrame:
+    """Return some rows of a frame, without a copy where they are all of them in their order."""
+    numbers = pl.int_range(frame.height, dtype=rows.dtype, eager=True)
+    return frame if rows.equals(numbers) else frame[rows]
+
+
 def _list_edges(dependencies: pl.DataFrame, joined: pl.DataFrame, gpu: pl.DataFrame) -> pl.DataFrame:
     """Return the links that the table does not show: what a packet waits for, its completion, its GPU time."""
-    completed = joined.drop_nulls("complete_event").select(from_event="event", to_event="complete_event")
+    completed = joined.select(from_event="event", to_event="complete_event").drop_nulls("to_event")
     timed = gpu.select(from_event="event", to_event="gpu_event")
     return pl.concat([
         dependencies.with_columns(rule=pl.lit("signal_dependency")),
@@ -286,8 +294,7 @@ def _select(joined: pl.DataFrame) -> pl.DataFrame:
     return joined.select(
         "event", pl.col("name").alias("kind"), "process", "thread", "gpu", "call_event", "command_event",
         "doorbell_event", "announce_event", "gpu_event", "gpu_start_ns", "gpu_end_ns", "queue",
-        pl.coalesce("command_stream", "stream_id", "call_stream").alias("stream"),
-        pl.col("kernel_id").alias("kernel"), "packet_index", "call_ns", "enqueue_ns",
+        "stream", pl.col("kernel_id").alias("kernel"), "packet_index", "call_ns", "enqueue_ns",
         pl.col("ts_ns").alias("packet_ns"), "doorbell_ns", "complete_ns", "return_ns",
         evidence.alias("doorbell_evidence"),
         pl.when(~seen).then("doorbell_lo_ns").alias("doorbell_lo_ns"),

@@ -102,7 +102,9 @@ def list_unsure_kernels(
         losses: files of the log that lost lines.
         disordered: files with lines out of order; the names of a graph's kernels may be among them.
     """
-    packets = launches.filter(pl.col("file").is_in(losses["file"].implode()) & (pl.col("layer") == "aql"))
+    columns = ("event", "file", "offset", "name", "parent", "graph", "queue", "packet_index", "command_event")
+    is_asked = pl.col("file").is_in(losses["file"].implode()) & (pl.col("layer") == "aql")
+    packets = launches.select(pl.col(columns).filter(is_asked))
     if packets.is_empty():
         return packets["event"]
     # Another file is another process, or what came before and lost lines, too.

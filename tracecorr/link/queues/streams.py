@@ -178,19 +178,23 @@ def assign_streams(events: pl.DataFrame, streams: pl.DataFrame) -> pl.DataFrame:
     return found.drop_nulls("stream_id").select("event", "stream_id")
 
 
-def name_called_streams(launches: pl.DataFrame, events: pl.DataFrame) -> pl.Series:
-    """Return the stream (`stream_id`) that the call was given which enqueued the command of each packet or copy.
+def name_streams(launches: pl.DataFrame, events: pl.DataFrame) -> pl.Series:
+    """Return the stream of each packet or copy: that of its command, its own, or that of the call that enqueued it.
 
     Up to ROCm 6.4 commands do not name their stream, and calls do. Markers may be of another stream, for which the call
     waits first; so may be what a graph launch enqueues.
 
     Args:
-        launches: columns command_event, kind (of the command), graph.
+        launches: columns command_stream, stream_id, command_event, kind (of the command), graph.
         events: linked events.
     """
+    told = launches.select(pl.coalesce("command_stream", "stream_id")).to_series()
+    if not told.null_count():
+        return told
     own = pl.col("kind").is_not_null() & ~pl.col("kind").is_in([*MARKERS, GRAPH_COMMAND]) & ~pl.col("graph")
     commands = launches.select(pl.when(own).then("command_event")).to_series()
-    return events["stream_id"].gather(events["parent"].gather(commands))
+    called = events["stream_id"].gather(events["parent"].gather(commands))
+    return pl.select(pl.coalesce(told, called)).to_series()
 
 
 def summarize_stream_queues(launches: pl.DataFrame, events: pl.DataFrame) -> pl.DataFrame:
