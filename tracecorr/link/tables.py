@@ -9,7 +9,7 @@ import polars as pl
 
 from tracecorr import native
 from tracecorr.align.joins import select_rows
-from tracecorr.align.rows import IS_PACKET, Places, attach_columns, fill_columns, span_groups
+from tracecorr.align.rows import IS_PACKET, Places, attach_columns, fill_columns, select_marked, span_groups
 from tracecorr.align.steps import UNTIMED
 from tracecorr.link import rocprof, smi
 from tracecorr.link.calls import descriptors, kfd_calls, nesting
@@ -302,14 +302,16 @@ def _adopt_syscalls(events: pl.DataFrame, inside: pl.DataFrame) -> pl.DataFrame:
 def _attach_keys(
     events: pl.DataFrame, queue_table: pl.DataFrame, found: Sequence[pl.DataFrame], hqd: pl.DataFrame
 ) -> pl.DataFrame:
-    for keys in found:
-        events = attach_columns(events, keys)
+    of_queues, *others = found
     # An ioctl or a queue line that made a queue belongs to it, though it names no ring.
     made = pl.concat([
-        queue_table.select("queue", event="create_ioctl_event"),
-        queue_table.select("queue", event="created_line_event"),
-    ]).drop_nulls()  # fmt: skip
-    events = fill_columns(events, made.unique("event", keep="first"))
+        queue_table.select(event="create_ioctl_event", queue="queue"),
+        queue_table.select(event="created_line_event", queue="queue"),
+    ]).drop_nulls().unique("event", keep="first")  # fmt: skip
+    of_queues = select_marked(of_queues, pl.col("queue").is_not_null())
+    made = select_rows(made, of_queues["event"], chosen=False)
+    for keys in (pl.concat([of_queues, made]), *others):
+        events = attach_columns(events, keys)
     seen = hqd.drop_nulls("queue").select("file", "offset", "queue").unique(["file", "offset"], keep="first")
     if seen.is_empty():
         return events

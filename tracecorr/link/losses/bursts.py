@@ -40,14 +40,27 @@ def list_burst_calls(calls: pl.DataFrame, gaps: pl.DataFrame) -> pl.DataFrame:
             are missing, weight: how much each tells (1 = with another one it shows a burst); those of one thread do not
             overlap, unless they begin at one place.
     """
-    if gaps.is_empty():
-        return calls.select("event").clear()
-    gaps = gaps.group_by(*_THREAD, "low").agg(pl.col("high").min(), pl.col("weight").first())
+    gaps = _join_gaps(gaps)
     bursts = _find_bursts(gaps)
+    if bursts.is_empty():
+        return calls.select("event").clear()
     extents = calls.group_by("file").agg(extent=pl.col("high").max() - pl.col("low").min())
     pieces = _list_pieces(gaps, bursts, extents)
     places = pl.concat([bursts, pieces]).sort("at")
     return _list_over(calls, places).select("event")
+
+
+def has_bursts(gaps: pl.DataFrame) -> bool:
+    """Tell whether any call can be over a place at which lines of two threads or more are missing.
+
+    Args:
+        gaps: as for `list_burst_calls`.
+    """
+    return not _find_bursts(_join_gaps(gaps)).is_empty()
+
+
+def _join_gaps(gaps: pl.DataFrame) -> pl.DataFrame:
+    return gaps.group_by(*_THREAD, "low").agg(pl.col("high").min(), pl.col("weight").first())
 
 
 def _find_bursts(gaps: pl.DataFrame) -> pl.DataFrame:

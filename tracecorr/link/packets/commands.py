@@ -51,11 +51,12 @@ def match_commands(launches: pl.DataFrame, commands: pl.DataFrame, losses: pl.Da
                                "command_offset", "graph")  # fmt: skip
     place = Places.of(lines.select("file", offset="command_offset")).find(launches, "command_offset")
     # Few are left out by any of these.
-    told, place = select_marked(launches, pl.lit(place).is_not_null()), place.drop_nulls()
-    own = lines.drop("file", "command_offset").rename({"thread": "command_thread"})
-    told = told.with_columns(own[place].get_columns())
-    is_same = told.select(_same_call().fill_null(value=False)).to_series()
-    told = select_marked(told.drop("thread", "command_thread", "outside", "command_offset"), pl.lit(is_same))
+    sides = lines.select(pl.col("command_parent", "thread").gather(place)).rename({"thread": "command_thread"})
+    is_same = launches.select("thread", "parent", "outside").with_columns(sides.get_columns()).select(
+        (_same_call() & place.is_not_null()).fill_null(value=False)
+    ).to_series()  # fmt: skip
+    told = select_marked(launches.drop("thread", "outside", "command_offset"), pl.lit(is_same))
+    told = told.with_columns(lines.drop("file", "thread", "command_offset")[place.filter(is_same)].get_columns())
     before = select_marked(return_to_outer(told, lines, losses), _fits().fill_null(value=False))
     before = _drop_second_dispatches(before) if lines["submitted"].any() else before
     is_packet = pl.col("name") != "copy"
@@ -189,9 +190,10 @@ def _drop_endless(found: pl.DataFrame, wanted: pl.DataFrame, losses: pl.DataFram
     asked = select_marked(wanted.select("event", "file", "kind"), is_lossy)
     if asked.is_empty():
         return found
-    ended = np.zeros(asked["event"].max() + 1, dtype=np.bool_)  # type: ignore[operator]
+    events = asked["event"].to_numpy()
+    ended = np.zeros(events.max() + 1, dtype=np.bool_)
     ended[select_marked(found.select("event", "file"), is_lossy)["event"].to_numpy()] = True
-    counts = count_groups(asked.with_columns(ended=ended[asked["event"].to_numpy()]), ["file", "kind"], pl.col("ended"))
+    counts = count_groups(asked.with_columns(ended=ended[events]), ["file", "kind"], pl.col("ended"))
     endless = counts.filter(pl.col("marked") / pl.col("total") < _ENDS)
     if endless.is_empty():
         return found
@@ -239,7 +241,8 @@ def add_bare_calls(
         events: all rows, numbered by their places.
     """
     enqueues = commands.filter(~pl.col("name").is_in(NOT_ENQUEUES))
-    writers = launches.filter(pl.col("layer") == "aql").select("file", event="parent").drop_nulls()
+    writers = launches.select(pl.col("file", "parent").filter(pl.col("layer") == "aql")).drop_nulls()
+    writers = writers.rename({"parent": "event"})
     owns = np.zeros(events.height, dtype=np.bool_)
     owns[enqueues["parent"].drop_nulls().to_numpy()] = True
     bare = ~owns[writers["event"].to_numpy()]

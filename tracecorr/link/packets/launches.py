@@ -146,8 +146,7 @@ def build_launches(
 
 def _take(frame: pl.DataFrame, rows: pl.Series) -> pl.DataFrame:
     """Return some rows of a frame, without a copy where they are all of them in their order."""
-    numbers = pl.int_range(frame.height, dtype=rows.dtype, eager=True)
-    return frame if rows.equals(numbers) else frame[rows]
+    return frame if rows.equals(pl.int_range(frame.height, eager=True)) else frame[rows]
 
 
 def _list_edges(dependencies: pl.DataFrame, joined: pl.DataFrame, gpu: pl.DataFrame) -> pl.DataFrame:
